@@ -1,0 +1,67 @@
+/* One acquire round: N nodes vote once, and the outcome is decided as soon as it is certain. Pure.
+ *
+ * Rules: the grant needs one and the same set of q nodes that voted, accepted this very fence, and gives
+ * V >= now + T/2 (V = the q-th largest d of those nodes). q is of the configured list, also when nodes are
+ * down or in quarantine. A node that was not asked counts as a "no".
+ */
+#ifndef HOLDFAST_CORE_BALLOT_H
+#define HOLDFAST_CORE_BALLOT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shm/layout.h"
+#include "shm/nstime.h"
+#include "agent/core/timing.h"
+
+enum ballot_vote {
+    BALLOT_NOT_ASKED = 0, /* down, quarantined, refused */
+    BALLOT_ASKED,         /* no answer yet */
+    BALLOT_YES,           /* our key stands there and the fence was accepted */
+    BALLOT_YES_LOW,       /* our key stands there, but the fence was too low */
+    BALLOT_TAKEN,         /* another's key (or another type) */
+    BALLOT_NO,            /* error, timeout, STALE twice, sentinel changed, not durable, ... */
+};
+
+enum ballot_outcome {
+    BALLOT_UNDECIDED,
+    BALLOT_WON,
+    BALLOT_RAISE, /* q nodes have our key but too few accepted the fence: raise it and go on */
+    BALLOT_TAKEN_BY_OTHER, /* cannot be won, and at least one node says that another holds it */
+    BALLOT_FAILED,         /* cannot be won for lack of answers */
+    BALLOT_TOO_LATE,       /* q votes, but V is less than T/2 ahead */
+};
+
+struct ballot {
+    int n, q;
+    uint64_t fence; /* 48-bit part now proposed */
+    uint64_t highest_seen;
+    struct {
+        enum ballot_vote vote;
+        hf_time a; /* clock before the first byte of the acquire that hit */
+    } node[HF_NODES_MAX];
+};
+
+/* Quorum of n configured nodes. */
+static inline int ballot_quorum(int n)
+{
+    return n / 2 + 1;
+}
+
+void ballot_init(struct ballot *b, int n, uint64_t fence);
+/* Node is being asked (again after STALE, or for a raise); keeps `a` of an earlier yes. */
+void ballot_ask(struct ballot *b, int node);
+/* An answer. For YES and YES_LOW `a` is the clock before the first byte and `seen` the fence the node has. */
+void ballot_answer(struct ballot *b, int node, enum ballot_vote vote, hf_time a, uint64_t seen);
+/* Begins the second round: sets `fence` to highest_seen + 1 and turns every YES/YES_LOW into YES_LOW
+ * (to be asked again with the raise script; ballot_answer then makes it YES). Returns the new fence. */
+uint64_t ballot_raise(struct ballot *b);
+/* Judged by a clock read taken now. */
+enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *timing, hf_time now);
+/* Validity of the nodes that voted YES for this fence; HF_TIME_PAST with fewer than q. */
+hf_time ballot_validity(const struct ballot *b, const struct timing *timing);
+
+/* The q-th largest of `count` instants; HF_TIME_PAST when count < q. count <= HF_NODES_MAX. */
+hf_time validity_qth(const hf_time *d, int count, int q);
+
+#endif

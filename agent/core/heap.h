@@ -1,0 +1,34 @@
+/* A binary min-heap of timers, intrusive: O(log n), no allocation but for the array's growth, which the owner does.
+ * Pure. One thread. */
+#ifndef HOLDFAST_CORE_HEAP_H
+#define HOLDFAST_CORE_HEAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "shm/nstime.h"
+
+struct heap_item {
+    hf_time at;
+    size_t place; /* index + 1 in the array; 0: not in the heap */
+};
+
+struct heap {
+    struct heap_item **items;
+    size_t count, room;
+};
+
+/* `room` must exceed `count`: the owner grows `items` before (see loop.c, renewal.c). */
+void heap_insert(struct heap *h, struct heap_item *item, hf_time at);
+void heap_move(struct heap *h, struct heap_item *item, hf_time at);
+void heap_remove(struct heap *h, struct heap_item *item); /* fine when not in it */
+static inline struct heap_item *heap_first(const struct heap *h)
+{
+    return h->count ? h->items[0] : NULL;
+}
+static inline bool heap_has(const struct heap_item *item)
+{
+    return item->place != 0;
+}
+
+#endif

@@ -1,0 +1,305 @@
+/* libholdfast: take locks through the Holdfast agent of this host, and ask "do I still hold it?"
+ * for the price of one load and one clock read.
+ *
+ *     hf_client *client;
+ *     hf_lease *lease;
+ *     if (hf_connect(NULL, &client) == HF_OK &&
+ *         hf_acquire(client, "db/migrate", 10, -1, &lease) == HF_OK) {
+ *         while (work_left() && hf_held(lease))
+ *             do_a_little_work(hf_fence(lease));
+ *         hf_release(lease);
+ *     }
+ *     hf_disconnect(client);
+ *
+ * Conventions. Functions return HF_OK (0) or a negative HF_E* code; `ret_` parameters are written only on
+ * HF_OK unless said otherwise. HF_ESYS leaves errno. Times are CLOCK_BOOTTIME nanoseconds or
+ * plain milliseconds, as the name's ending says.
+ *
+ * Threads: every function may be called from any thread; calls on one client are serialised inside where
+ * needed. One lease may be used by many threads, but nobody may use it after hf_release() or
+ * hf_lease_free() was called on it. Signals: only hf_held(), hf_remaining_ns(), hf_fence() and
+ * hf_state() may be called from a signal handler. Fork: a child holds nothing: hf_held() is
+ * false in it at once, every other call on an inherited client or lease gives HF_EFORKED; the child
+ * may free them, which does not touch the parent's leases, and may connect for itself. Exec: all descriptors are
+ * close-on-exec. The library starts no threads, installs no signal handlers, and needs libc only.
+ *
+ * What a lease promises, and what it does not, is in docs/SAFETY.md. In short: while hf_held() is true
+ * nobody else on any host has the lock; it is true at the moment of the clock read and a paused process can act on it
+ * late, so hand hf_fence() to whatever can compare it.
+ */
+#ifndef HOLDFAST_H
+#define HOLDFAST_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HF_VERSION_MAJOR 0
+#define HF_VERSION_MINOR 1
+
+#if defined(__GNUC__)
+#define HF_EXPORT __attribute__((visibility("default")))
+#else
+#define HF_EXPORT
+#endif
+
+/* Inside the project shm/status.h has the same list (and a test compares them). */
+#ifndef HF_STATUS_TABLE
+enum {
+    HF_OK = 0,
+    HF_EINVAL = -101,    /* an argument is not valid */
+    HF_ENAME = -102,     /* name empty, longer than 255 bytes, or with the reserved prefix "holdfast:" */
+    HF_ETTL = -103,      /* TTL below what the timing allows or above the agent's ttl_max */
+    HF_EPERM = -104,     /* not allowed */
+    HF_EBUSY = -201,     /* held by another, and waiting was not asked for */
+    HF_ETIMEDOUT = -202, /* the wait ended */
+    HF_ECANCELED = -203, /* cancelled */
+    HF_EPENDING = -204,  /* not decided yet */
+    HF_ENOAGENT = -301,  /* no agent answers */
+    HF_EGOING = -302,    /* the agent is going away */
+    HF_ENOQUORUM = -303, /* too few nodes may vote (down, or in quarantine) */
+    HF_EFLEET = -304,    /* ttl_max, N or the node list differ from the fleet's */
+    HF_EFULL = -305,     /* the agent's capacity is used up */
+    HF_ELIMIT = -306,    /* this user's limit is used up */
+    HF_EVERSION = -307,  /* client and agent are of different versions */
+    HF_ETIMENS = -308,   /* client and agent are in different time namespaces */
+    HF_EPROTO = -309,    /* the other side broke the protocol */
+    HF_ETABLE = -310,    /* the table is not usable: squatted, truncated, corrupt */
+    HF_ELOST = -401,     /* the lease is lost */
+    HF_ENOTHELD = -402,  /* nothing is held by that name or handle */
+    HF_EFORKED = -403,   /* the handle belongs to the process before fork() */
+    HF_ENOMEM = -501,
+    HF_ESYS = -502 /* a system call failed; see errno */
+};
+#endif
+
+/* One sentence for a code; static storage. */
+HF_EXPORT const char *hf_strerror(int code);
+
+/* The text for the last failed call of this thread, with names and numbers where the agent sent some; never
+ * NULL; valid until the next call of this thread. */
+HF_EXPORT const char *hf_last_message(void);
+
+typedef struct hf_client hf_client;
+typedef struct hf_op hf_op;
+typedef struct hf_view hf_view;
+
+/* --- connecting ---------------------------------------------------------------------------------
+ * `agent`: an agent's NAME; a path (with a '/') of its attach socket; or NULL: $HOLDFAST_AGENT if set,
+ * else "default". A NAME is looked for as the user's own agent first, then as the system's. The
+ * socket's owner must be root or the caller's user, else HF_EPERM. */
+HF_EXPORT int hf_connect(const char *agent, hf_client **ret_client);
+
+/* Releases every lease of this client and frees it. Leases and ops of it must not be used
+ * afterwards. NULL is fine. The agent does the same for a process that ends without a call. */
+HF_EXPORT void hf_disconnect(hf_client *client);
+
+struct hf_agent_info {
+    size_t size; /* set to sizeof(struct hf_agent_info) before the call */
+    uint32_t ttl_ms, ttl_max_ms, ttl_min_ms;
+    uint32_t nodes, quorum;
+    uint32_t agent_pid;
+    char agent_name[64];
+    char version[16];
+};
+HF_EXPORT int hf_agent_info(hf_client *client, struct hf_agent_info *ret_info);
+
+/* --- a lease and its check ----------------------------------------------------------------------
+ * The struct lives in a page that fork() empties; its fields are the library's. */
+typedef struct hf_lease {
+    const uint64_t *hf_private_word; /* the slot's check word, read-only mapping */
+    uint64_t hf_private_generation;  /* 0: holds nothing, for ever */
+} hf_lease;
+
+#define HF_PRIVATE_GEN_SHIFT  40
+#define HF_PRIVATE_TIME_SHIFT 20
+
+/* Nonzero while the lease is held. One acquire load, one clock read, no loop, no system call; never torn;
+ * async-signal-safe; needs no agent. Once it said 0 it says 0 for ever. NULL gives 0. */
+static inline int hf_held(hf_lease *lease)
+{
+    uint64_t generation, word;
+    struct timespec now;
+
+    if (!lease)
+        return 0;
+    generation = __atomic_load_n(&lease->hf_private_generation, __ATOMIC_ACQUIRE);
+    if (!generation)
+        return 0;
+    word = __atomic_load_n(lease->hf_private_word, __ATOMIC_ACQUIRE);
+    /* The clock is read after the load: what the word promised is judged by a later time. */
+    if (word >> HF_PRIVATE_GEN_SHIFT == generation && clock_gettime(CLOCK_BOOTTIME, &now) == 0 &&
+        ((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec) >> HF_PRIVATE_TIME_SHIFT <
+            (word & ((UINT64_C(1) << HF_PRIVATE_GEN_SHIFT) - 1)))
+        return 1;
+    __atomic_store_n(&lease->hf_private_generation, 0, __ATOMIC_RELEASE);
+    return 0;
+}
+
+enum hf_lease_state {
+    HF_STATE_HELD = 1,
+    HF_STATE_LATE = 2,   /* still held, but renewals are failing: less than half the TTL is left */
+    HF_STATE_LOSING = 3, /* still held, but it will be lost: stop now (never goes back to HELD) */
+    HF_STATE_LOST = 4,
+    HF_STATE_RELEASED = 5
+};
+
+/* Nanoseconds until the validity ends, 0 when not held (then the handle is dead, as after hf_held()). */
+HF_EXPORT int64_t hf_remaining_ns(hf_lease *lease);
+
+/* CLOCK_BOOTTIME at which the validity ends as it stands now; 0 when not held. It moves on with renewals. */
+HF_EXPORT int64_t hf_valid_until_ns(hf_lease *lease);
+
+/* enum hf_lease_state. */
+HF_EXPORT int hf_state(hf_lease *lease);
+
+/* The fencing number: rises with every grant of the resource, on all hosts. Kept after a loss; 0 for NULL. */
+HF_EXPORT uint64_t hf_fence(const hf_lease *lease);
+
+/* Why a lease is LOSING or LOST, a short sentence; "" otherwise. Static storage. */
+HF_EXPORT const char *hf_reason(hf_lease *lease);
+
+/* --- acquiring ----------------------------------------------------------------------------------
+ * Names are 1..255 bytes, anything goes in them; the str forms take C strings. */
+
+struct hf_holder {
+    uint64_t fence;        /* 0 unknown */
+    int64_t since_wall_ms; /* Unix time; 0 unknown */
+    int64_t pttl_ms;       /* of its key; -1 without expiry, -2 unknown */
+    uint32_t pid, uid;
+    char host[64], command[16], note[128]; /* "" unknown */
+};
+
+/* What an acquire that is not decided yet waits for. */
+struct hf_progress {
+    int reason; /* HF_EBUSY: another holds it; HF_ENOQUORUM: too few nodes may vote; HF_ENOAGENT */
+    uint32_t nodes_voting, nodes_up;
+    struct hf_holder holder;
+    char text[184];
+};
+
+enum {
+    HF_ACQUIRE_RUN = 1 /* the lease ends only when hf_release_reaped() says that the job is gone */
+};
+
+struct hf_acquire_options {
+    size_t size;           /* sizeof(struct hf_acquire_options) */
+    const void *name;
+    size_t name_len;       /* 1..255 */
+    uint32_t ttl_ms;       /* 0: the agent's default */
+    uint32_t max_hold_ms;  /* 0: no limit */
+    int64_t wait_ms;       /* 0: try once; -1: no limit */
+    unsigned flags;        /* HF_ACQUIRE_* */
+    const char *note;      /* up to 127 bytes for people to read; NULL none */
+    void (*progress)(const struct hf_progress *progress, void *arg); /* may be NULL; from the calling thread */
+    void *arg;
+};
+
+/* Blocks until granted, refused, or the wait is over. `wait_ms` 0 tries once (HF_EBUSY), -1 waits
+ * without limit. Waiting is done by the agent, first come first served on this host.
+ * Errors: HF_EBUSY, HF_ETIMEDOUT, HF_ENOQUORUM, HF_ENAME, HF_ETTL, HF_EFLEET, HF_EFULL,
+ * HF_ELIMIT, HF_EGOING, HF_ENOAGENT. A signal handler that returns does not end the wait. */
+HF_EXPORT int hf_acquire(hf_client *client, const char *name, int64_t ttl_seconds, int64_t wait_ms,
+                         hf_lease **ret_lease);
+HF_EXPORT int hf_acquire_with(hf_client *client, const struct hf_acquire_options *options,
+                              hf_lease **ret_lease);
+/* hf_acquire() with wait_ms 0 and the default TTL. */
+HF_EXPORT int hf_try(hf_client *client, const char *name, hf_lease **ret_lease);
+
+/* After HF_EBUSY or HF_ETIMEDOUT in this thread: who held it. HF_ENOTHELD when nothing is known. */
+HF_EXPORT int hf_conflict(struct hf_holder *ret_holder);
+
+/* --- without blocking ---------------------------------------------------------------------------
+ * hf_fd() becomes readable when hf_dispatch() has something to do: a completion, a change of a lease, the
+ * end of a validity (also without an agent). Level-triggered; belongs to the client; only poll it. */
+HF_EXPORT int hf_fd(hf_client *client);
+
+/* Handles what is there, runs callbacks in the calling thread, never blocks. */
+HF_EXPORT int hf_dispatch(hf_client *client);
+
+/* Begins an acquire. The op is freed by hf_op_result() (unless HF_EPENDING) or hf_op_cancel(). */
+HF_EXPORT int hf_acquire_start(hf_client *client, const struct hf_acquire_options *options,
+                               hf_op **ret_op);
+/* HF_EPENDING while undecided; otherwise the op is freed and the result is as of hf_acquire_with(). */
+HF_EXPORT int hf_op_result(hf_op *op, hf_lease **ret_lease);
+/* Gives up; a grant that comes all the same is released. NULL is fine. */
+HF_EXPORT void hf_op_cancel(hf_op *op);
+
+/* --- releasing, waiting, hearing of a loss --------------------------------------------------------- */
+
+/* The handle holds nothing from the first instruction on; then the agent deletes the key on all
+ * nodes, and the call returns when a majority answered (HF_OK), or with HF_ELOST when the lease had been
+ * lost before, or HF_ETIMEDOUT / HF_ENOAGENT when nobody answered in time (the key then lapses by its TTL).
+ * Frees the lease in every case. NULL gives HF_ENOTHELD. */
+HF_EXPORT int hf_release(hf_lease *lease);
+
+/* The same for a lease taken with HF_ACQUIRE_RUN: says that the job and all its descendants are reaped. */
+HF_EXPORT int hf_release_reaped(hf_lease *lease);
+
+/* Only frees the handle: the agent keeps a lease that is still held until the client ends. For handles that
+ * are lost. NULL is fine. */
+HF_EXPORT void hf_lease_free(hf_lease *lease);
+
+/* Sleeps until the state differs from `state`, or the lease is over, or `timeout_ms` passed (-1: no limit).
+ * Returns the state now (a positive enum hf_lease_state), or a negative code; HF_ETIMEDOUT. */
+HF_EXPORT int hf_wait(hf_lease *lease, int state, int64_t timeout_ms);
+
+/* Calls `fn` from hf_dispatch() whenever the state changed; once for the end. NULL turns it off. `fn` may not free
+ * or release the lease it is called for. */
+typedef void hf_change_fn(hf_lease *lease, int state, void *arg);
+HF_EXPORT int hf_on_change(hf_lease *lease, hf_change_fn *fn, void *arg);
+
+/* Tells the agent that the holder has begun to stop its job: the lease becomes LOSING, for good. */
+HF_EXPORT int hf_begin_losing(hf_lease *lease);
+
+/* Asks the holder of `name` on this host to stop: its lease becomes LOSING. The asker must be root,
+ * the agent's user or the holder's user (HF_EPERM). HF_ENOTHELD: nobody here holds it. */
+HF_EXPORT int hf_ask(hf_client *client, const void *name, size_t name_len);
+
+/* --- guardians ------------------------------------------------------------------------------------
+ * `holdfast run` watches a job with two processes. The second one, forked from the first, joins the
+ * lease with a ticket; the lease is then released only when either says that the job is reaped. */
+struct hf_ticket {
+    uint8_t cookie[16];
+    uint32_t slot, generation;
+    uint64_t fence;
+    char path[128]; /* of the attach socket */
+};
+HF_EXPORT int hf_lease_ticket(hf_lease *lease, struct hf_ticket *ret_ticket);
+HF_EXPORT int hf_join(const struct hf_ticket *ticket, hf_client **ret_client, hf_lease **ret_lease);
+
+/* --- looking ----------------------------------------------------------------------------------------
+ * A read-only view of an agent's table; works when the agent hangs or is dead. */
+struct hf_info {
+    size_t size; /* sizeof(struct hf_info), set by the caller of hf_view_find() */
+    uint8_t name[256];
+    uint32_t name_len;
+    int state;       /* enum hf_lease_state */
+    uint32_t votes;  /* nodes that hold our key as far as is known */
+    uint32_t pid, uid, ttl_ms;
+    uint64_t fence;
+    int64_t since_ns, valid_until_ns; /* CLOCK_BOOTTIME; 0 none */
+    int held;                         /* valid at the time of the call */
+    int run;                          /* held by `holdfast run` */
+    char command[16], note[128];
+    char reason[64];
+};
+
+HF_EXPORT int hf_view_open(const char *agent, hf_view **ret_view);
+HF_EXPORT void hf_view_close(hf_view *view);
+/* HF_ENOTHELD: no such lease here. */
+HF_EXPORT int hf_view_find(hf_view *view, const void *name, size_t name_len, struct hf_info *info);
+/* Calls `fn` for every lease until it returns nonzero, which is then returned. */
+HF_EXPORT int hf_view_walk(hf_view *view, int (*fn)(const struct hf_info *info, void *arg), void *arg);
+/* CLOCK_BOOTTIME of the agent's last sign of life, 0 if none; HF_ETABLE when the table was replaced: open again. */
+HF_EXPORT int hf_view_heartbeat_ns(hf_view *view, int64_t *ret_ns);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,263 @@
+/* The bytes of the table, the shared-memory object that shows every lease of one agent.
+ *
+ * Who writes: the agent, and nobody else. Each slot has one writing thread at a time (the broker until
+ * the grant, the renewal thread until the end, see agent/lease.h). Who reads: everybody, read-only.
+ * Ordering: `check` is one 64-bit word, stored with release and loaded with acquire; everything else in a
+ * slot stands under `seq` (shm/slot.h). `state` of the header is stored last when the table is made.
+ * The writer never reads back what it published to decide anything.
+ *
+ * docs/SHM.md shows the same bytes as a picture with the rules; any change here is a change there, and
+ * of HF_TABLE_MAJOR (incompatible) or HF_TABLE_MINOR (new section, or use of reserved bytes).
+ */
+#ifndef HOLDFAST_SHM_LAYOUT_H
+#define HOLDFAST_SHM_LAYOUT_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HF_TABLE_MAGIC     UINT64_C(0x3145464c42415448) /* "HTABLFE1", little endian */
+#define HF_TABLE_MAJOR     1
+#define HF_TABLE_MINOR     0
+#define HF_TABLE_HEADER    4096 /* bytes before the first section */
+#define HF_NODES_MAX       9
+#define HF_NAME_MAX        255 /* bytes of a resource name, at least 1 */
+#define HF_NOTE_MAX        127 /* bytes of a holder's note */
+#define HF_COMM_MAX        15  /* bytes of a command name, as in /proc/PID/comm */
+#define HF_AGENT_NAME_MAX  63  /* bytes of an agent's NAME: [A-Za-z0-9._-] */
+#define HF_NODE_TEXT_MAX   127 /* bytes of a node's id or address */
+#define HF_TEXT_UNIT       64  /* bytes; a slot's text takes whole units */
+#define HF_SLOT_NONE       UINT32_MAX
+
+/* --- the check word ------------------------------------------------------------------------------
+ * generation (24 bits, never 0) << 40 | deadline in units of 2^20 ns, rounded down (40 bits).
+ * 0 means not held. libclient/holdfast.h inlines a reader of the same format (static-asserted).
+ */
+#define HF_CHECK_GEN_SHIFT  40
+#define HF_CHECK_TIME_SHIFT 20
+#define HF_CHECK_TIME_MASK  ((UINT64_C(1) << HF_CHECK_GEN_SHIFT) - 1)
+#define HF_GEN_MAX          ((UINT32_C(1) << 24) - 1)
+
+enum hf_slot_state {
+    HF_SLOT_FREE = 0,
+    HF_SLOT_HELD = 1,
+    HF_SLOT_LATE = 2,   /* validity below half the TTL: renewals are failing */
+    HF_SLOT_LOSING = 3, /* terminal: the holder must stop, validity is frozen */
+    HF_SLOT_LOST = 4,   /* over, by loss; `reason` says why */
+    HF_SLOT_ENDED = 5,  /* over, by release */
+};
+
+enum hf_slot_flag {
+    HF_SLOT_F_RUN = 1 << 0,       /* held by `holdfast run`: ends when its tree is reaped */
+    HF_SLOT_F_READOPTED = 1 << 1, /* taken over from the journal of an earlier agent */
+    HF_SLOT_F_ORPHAN = 1 << 2,    /* holder gone without a word: lapses, no longer renewed */
+};
+
+/* Why a lease was lost or is losing. */
+enum hf_loss_reason {
+    HF_LOSS_NONE = 0,
+    HF_LOSS_QUORUM = 1,    /* fewer than q nodes renewed in time */
+    HF_LOSS_FOREIGN = 2,   /* keys on too many nodes are another's */
+    HF_LOSS_MISSING = 3,   /* keys on too many nodes are gone */
+    HF_LOSS_CLOCK = 4,     /* clock steps of nodes voided too many votes */
+    HF_LOSS_ASKED = 5,     /* somebody asked the holder to stop */
+    HF_LOSS_MAX_HOLD = 6,  /* max_hold is over */
+    HF_LOSS_GUARDIAN = 7,  /* a guardian of `run` began to stop the job */
+    HF_LOSS_LATE_REPLY = 8, /* the renewal thread came too late to extend */
+    HF_LOSS_RESTART = 9,   /* the agent came back too late to re-adopt */
+    HF_LOSS_HOLDER = 10,   /* the holder died */
+};
+
+/* One lease: one cache line. Fields from `seq` on stand under `seq`. */
+struct hf_slot {
+    _Atomic uint64_t check;
+    _Atomic uint32_t seq;         /* odd while the writer is inside */
+    _Atomic uint32_t generation;  /* 1..HF_GEN_MAX, of the present or last lease */
+    _Atomic int64_t deadline_ns;  /* V, CLOCK_BOOTTIME; 0 = none */
+    _Atomic uint64_t fence;       /* wall ms (48) << 16 | hand-off count (16) */
+    _Atomic int64_t since_ns;     /* CLOCK_BOOTTIME of the grant */
+    _Atomic uint32_t pid;         /* the holder, as the agent sees it */
+    _Atomic uint32_t uid;
+    _Atomic uint32_t text_off;    /* in units of HF_TEXT_UNIT within the text section */
+    _Atomic uint32_t lengths;     /* name | note << 8 | comm << 16 | state << 24 */
+    _Atomic uint32_t marks;       /* flags (16) | votes << 16 | loss reason << 24 */
+    _Atomic uint32_t ttl_ms;
+};
+_Static_assert(sizeof(struct hf_slot) == 64, "a slot is one cache line");
+_Static_assert(offsetof(struct hf_slot, check) == 0, "the check word is first");
+_Static_assert(offsetof(struct hf_slot, seq) == 8, "layout");
+_Static_assert(offsetof(struct hf_slot, deadline_ns) == 16, "layout");
+_Static_assert(offsetof(struct hf_slot, text_off) == 48, "layout");
+_Static_assert(offsetof(struct hf_slot, ttl_ms) == 60, "layout");
+
+enum hf_table_state {
+    HF_TABLE_INIT = 0,    /* being made: do not use */
+    HF_TABLE_ALIVE = 1,   /* in use */
+    HF_TABLE_STOPPED = 2, /* the agent ended clean; leases of living holders wait for the next */
+    HF_TABLE_RETIRED = 3, /* replaced: open the name again */
+};
+
+enum hf_section_type {
+    HF_SECTION_SLOTS = 1,
+    HF_SECTION_TEXT = 2,
+    HF_SECTION_INDEX = 3,  /* two areas of equal size behind each other */
+    HF_SECTION_NODES = 4,
+    HF_SECTION_COUNTERS = 5,
+};
+#define HF_SECTIONS_MAX 16
+
+struct hf_section {
+    uint32_t type;
+    uint32_t elem_size;
+    uint64_t elem_count;
+    uint64_t offset; /* from the start of the object, a multiple of 64 */
+    uint64_t length; /* bytes */
+};
+_Static_assert(sizeof(struct hf_section) == 32, "layout");
+
+/* One entry of the name index: hash of the name (32) << 32 | slot + 1 (32); 0 empty, 1 << 32 .. tombstone
+ * has slot part HF_INDEX_TOMB. shm/index.h */
+typedef _Atomic uint64_t hf_index_entry;
+
+/* How one node stands, for `nodes` and `status`; under its own `seq`, as a slot. */
+struct hf_node_row {
+    _Atomic uint32_t seq;
+    uint32_t state;             /* enum hf_node_state */
+    uint32_t refused;           /* enum hf_node_refusal */
+    uint32_t quarantine_reason; /* enum hf_quarantine_reason, bits */
+    int64_t quarantine_until_ns; /* CLOCK_BOOTTIME; 0 none */
+    int64_t rtt_ns;             /* last reply */
+    int64_t last_reply_ns;      /* CLOCK_BOOTTIME of the last reply, 0 never */
+    int64_t clock_offset_us;    /* node TIME minus our wall clock, last sample */
+    uint64_t replies, timeouts, errors, reconnects, clock_steps;
+    uint32_t error_class;       /* enum hf_node_error, of the last error */
+    uint32_t flags;             /* enum hf_node_flag */
+    char id[HF_NODE_TEXT_MAX + 1];
+    char address[HF_NODE_TEXT_MAX + 1]; /* never a password */
+    char run_id[41];
+    char version[23];
+    char error[64];             /* text of the last error, cut */
+};
+_Static_assert(sizeof(struct hf_node_row) % 64 == 0, "whole lines");
+
+enum hf_node_state {
+    HF_NODE_CONNECTING = 0,
+    HF_NODE_UP = 1,
+    HF_NODE_QUARANTINED = 2, /* up, gives no acquire votes for now */
+    HF_NODE_DOWN = 3,
+    HF_NODE_REFUSED = 4,     /* up, but not usable: `refused` says why */
+};
+
+enum hf_node_refusal {
+    HF_REFUSED_NOT = 0,
+    HF_REFUSED_REPLICA,
+    HF_REFUSED_CLUSTER,
+    HF_REFUSED_DUPLICATE, /* same run_id as another node of the list */
+    HF_REFUSED_NOT_REDIS,
+    HF_REFUSED_EVICTION,  /* maxmemory with a policy other than noeviction: no votes */
+    HF_REFUSED_AUTH,
+    HF_REFUSED_FLEET,     /* its sentinel names another ttl_max, N or list */
+};
+
+enum hf_quarantine_reason {
+    HF_QUARANTINE_AGE = 1 << 0,      /* first contact: uptime or sentinel too young */
+    HF_QUARANTINE_RUN_ID = 1 << 1,   /* restarted */
+    HF_QUARANTINE_SENTINEL = 1 << 2, /* sentinel absent or changed */
+    HF_QUARANTINE_CLOCK = 1 << 3,    /* its clock stepped */
+    HF_QUARANTINE_MEDIAN = 1 << 4,   /* its clock is over 1 s off the median */
+};
+
+enum hf_node_error {
+    HF_NODE_ERR_NONE = 0,
+    HF_NODE_ERR_RESOLVE,
+    HF_NODE_ERR_CONNECT,
+    HF_NODE_ERR_BROKEN, /* connection ended */
+    HF_NODE_ERR_TIMEOUT,
+    HF_NODE_ERR_SILENT, /* no answer at all for a third of the default TTL: closed */
+    HF_NODE_ERR_AUTH,   /* NOAUTH, WRONGPASS */
+    HF_NODE_ERR_PERM,   /* NOPERM */
+    HF_NODE_ERR_BUSY,
+    HF_NODE_ERR_LOADING,
+    HF_NODE_ERR_MISCONF,
+    HF_NODE_ERR_READONLY,
+    HF_NODE_ERR_OOM,
+    HF_NODE_ERR_NOSCRIPT,
+    HF_NODE_ERR_PROTOCOL, /* not a Redis, or an answer of the wrong shape */
+    HF_NODE_ERR_OTHER,
+};
+
+enum hf_node_flag {
+    HF_NODE_F_ASSUMED_FRESH = 1 << 0, /* trusted by the operator's word */
+    HF_NODE_F_DURABLE = 1 << 1,       /* appendonly yes, appendfsync always, no-appendfsync-on-rewrite no */
+    HF_NODE_F_DEV = 1 << 2,           /* a private node of --dev */
+};
+
+/* Counters, one writer thread each; name and meaning in shm/counters.def. */
+enum hf_counter {
+#define HF_COUNTER_ENUM(id, name, doc) HF_COUNTER_##id,
+#include "shm/counters.def"
+#undef HF_COUNTER_ENUM
+    HF_COUNTERS
+};
+
+struct hf_table_header {
+    /* line 0: written once */
+    uint64_t magic;
+    uint16_t major, minor, min_minor, header_len; /* readers of minor >= min_minor of this major may read */
+    uint64_t total_size;
+    uint64_t fingerprint; /* hf_layout_fingerprint() of the writer */
+    uint8_t boot_id[16];
+    uint64_t epoch;        /* random, per cold start */
+    uint64_t timens_inode; /* the agent's time namespace */
+    /* line 1: written once per start, before `state` */
+    uint32_t capacity; /* slots */
+    uint32_t nodes, quorum;
+    uint32_t ttl_ms, ttl_max_ms; /* default TTL; the fleet's largest */
+    uint32_t uid;                /* the agent's */
+    uint32_t flags;              /* enum hf_table_flag */
+    uint32_t reserved0;
+    uint8_t index_key[16]; /* SipHash key of the name index */
+    char version[16];      /* of the agent's program */
+    /* line 2 */
+    _Atomic uint32_t state;       /* enum hf_table_state, stored last */
+    _Atomic uint32_t incarnation; /* +1 at each warm restart */
+    _Atomic uint32_t pid;
+    uint32_t reserved1;
+    _Atomic int64_t started_ns; /* CLOCK_BOOTTIME */
+    uint8_t reserved2[40];
+    /* line 3: the heartbeats; progress of each thread's loop, CLOCK_BOOTTIME */
+    _Atomic int64_t main_beat_ns, broker_beat_ns, renewal_beat_ns;
+    uint8_t reserved3[40];
+    /* line 4: the name index */
+    _Atomic uint32_t index_seq; /* odd while a rebuild flips the areas */
+    _Atomic uint32_t index_area; /* 0 or 1: the one to read */
+    _Atomic uint32_t index_size; /* entries per area, a power of two */
+    _Atomic uint32_t slots_used; /* slots below this number were ever used */
+    uint8_t reserved4[48];
+    /* lines 5..6 */
+    char agent_name[HF_AGENT_NAME_MAX + 1];
+    char host[64];
+    /* lines 7.. */
+    struct hf_section sections[HF_SECTIONS_MAX];
+};
+
+enum hf_table_flag {
+    HF_TABLE_F_DEV = 1 << 0,
+    HF_TABLE_F_ASSUME_FRESH = 1 << 1,
+    HF_TABLE_F_ALLOW_EVICTION = 1 << 2,
+    HF_TABLE_F_USER = 1 << 3, /* an ordinary user's agent */
+};
+
+_Static_assert(offsetof(struct hf_table_header, capacity) == 64, "layout");
+_Static_assert(offsetof(struct hf_table_header, state) == 128, "layout");
+_Static_assert(offsetof(struct hf_table_header, main_beat_ns) == 192, "layout");
+_Static_assert(offsetof(struct hf_table_header, index_seq) == 256, "layout");
+_Static_assert(offsetof(struct hf_table_header, agent_name) == 320, "layout");
+_Static_assert(offsetof(struct hf_table_header, sections) == 448, "layout");
+_Static_assert(sizeof(struct hf_table_header) <= HF_TABLE_HEADER, "layout");
+
+/* A number made of every size and offset above and of the byte order: two builds that differ refuse
+ * each other (LMDB's lock format does the same). */
+uint64_t hf_layout_fingerprint(void);
+
+#endif

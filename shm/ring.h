@@ -1,0 +1,96 @@
+/* The pair of rings between one client and the agent, each with one producer and one consumer.
+ *
+ * Two sealed memfds per client. "Requests" is written by the client (entries, its tail, its head of the
+ * completions) and read by the agent; "completions" is written by the agent (entries, its tail, its head of
+ * the requests, need_wake, wake) and read-only for the client.
+ * Ordering: an entry is filled, then the tail stored; the other side loads the tail, then copies the entry.
+ * Sleeping is Dekker's: the sleeper stores need_wake and then loads the tail, the producer stores the tail and
+ * then loads need_wake, all four sequentially consistent, so at least one sees the other.
+ * The agent keeps its own cursors, never reads back what it published, copies each entry once and judges
+ * the copy; an index out of range is a violation (HF_EPROTO) and ends that client only.
+ * One thread per side at a time (libclient holds its mutex; the agent's broker thread owns its side).
+ */
+#ifndef HOLDFAST_SHM_RING_H
+#define HOLDFAST_SHM_RING_H
+
+#include <stdbool.h>
+
+#include "shm/compiler.h"
+#include "shm/nstime.h"
+#include "shm/wire.h"
+
+#define HF_RING_ENTRIES 32 /* a power of two */
+#define HF_RING_HEADER  4096
+
+/* First page of the requests memfd: client writes. */
+struct hf_requests_page {
+    _Alignas(64) _Atomic uint32_t tail;            /* requests written */
+    _Alignas(64) _Atomic uint32_t completion_head; /* completions consumed */
+};
+
+/* First page of the completions memfd: agent writes. */
+struct hf_completions_page {
+    _Alignas(64) _Atomic uint32_t tail;         /* completions written */
+    _Alignas(64) _Atomic uint32_t request_head; /* requests consumed */
+    _Alignas(64) _Atomic uint32_t need_wake;    /* 1: the agent sleeps or is about to: ring the doorbell */
+    _Alignas(64) _Atomic uint32_t wake;         /* futex word: +1 at every completion and lease event */
+};
+
+#define HF_RING_BYTES (HF_RING_HEADER + HF_RING_ENTRIES * HF_ENTRY_SIZE)
+
+/* --- agent's side ------------------------------------------------------------------------------ */
+
+struct hf_ring_agent {
+    const struct hf_requests_page *in;    /* mapped read-only: the agent cannot be made to write there */
+    struct hf_completions_page *out;
+    uint32_t request_head, completion_tail; /* private cursors */
+};
+
+/* Makes both memfds (MFD_CLOEXEC|MFD_ALLOW_SEALING, 0600), fills, seals (requests: SHRINK|GROW|SEAL;
+ * completions: FUTURE_WRITE too) and maps them; the descriptors are for SCM_RIGHTS, and the caller closes
+ * them. The completions descriptor is opened O_RDONLY. HF_ESYS with errno. */
+int hf_ring_agent_create(struct hf_ring_agent *ret_ring, int *ret_requests_fd, int *ret_completions_fd);
+void hf_ring_agent_destroy(struct hf_ring_agent *ring);
+
+/* Copies the next request. 1 one was taken, 0 none, HF_EPROTO a violation. */
+int hf_ring_take(struct hf_ring_agent *ring, struct hf_request_entry *ret_entry);
+
+/* Free places in the completion ring; negative HF_EPROTO on a client cursor out of range. */
+int hf_ring_room(const struct hf_ring_agent *ring);
+
+/* Posts a completion and wakes futex sleepers. HF_EFULL when there is no room. */
+int hf_ring_post(struct hf_ring_agent *ring, const struct hf_completion_entry *entry);
+
+/* Bumps `wake` and wakes: a lease of this client changed; its slot says how. */
+void hf_ring_signal(struct hf_ring_agent *ring);
+
+/* Announces sleep; true when there is nothing to take, so sleeping is right. */
+bool hf_ring_arm(struct hf_ring_agent *ring);
+void hf_ring_disarm(struct hf_ring_agent *ring);
+
+/* --- client's side ----------------------------------------------------------------------------- */
+
+struct hf_ring_client {
+    struct hf_requests_page *out;
+    const struct hf_completions_page *in;
+    uint32_t request_tail, completion_head;
+};
+
+/* Maps both (sizes and seals are checked), closes the descriptors. */
+int hf_ring_client_map(int requests_fd, int completions_fd, struct hf_ring_client *ret_ring);
+void hf_ring_client_unmap(struct hf_ring_client *ring);
+
+/* Appends a request. HF_EFULL when the ring is full. `ret_wake` true: the doorbell must be rung. */
+int hf_ring_submit(struct hf_ring_client *ring, const struct hf_request_entry *entry, bool *ret_wake);
+
+/* Copies the next completion. 1, 0, or HF_EPROTO. */
+int hf_ring_reap(struct hf_ring_client *ring, struct hf_completion_entry *ret_entry);
+
+/* The futex word's value now; pass it to hf_ring_wait after looking for what is awaited. */
+uint32_t hf_ring_wake_value(const struct hf_ring_client *ring);
+
+/* Sleeps until the word differs from `seen` or `timeout` passed (CLOCK_MONOTONIC, so callers use slices of at
+ * most a second and read CLOCK_BOOTTIME again). EINTR returns early. */
+void hf_ring_wait(const struct hf_ring_client *ring, uint32_t seen, hf_dur timeout);
+
+#endif

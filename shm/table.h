@@ -1,0 +1,117 @@
+/* The table as an object: made by the agent, opened by readers.
+ *
+ * Who makes and writes it: the agent. Who opens it: readers by name (status tool), holders by a descriptor
+ * from the attach socket. Readers map it PROT_READ and close the descriptor; they check owner, type, size,
+ * magic, version and fingerprint before they use a byte, and bounds at each use.
+ * Nothing here locks, and nothing here may be called from a signal handler except slot reads.
+ */
+#ifndef HOLDFAST_SHM_TABLE_H
+#define HOLDFAST_SHM_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "shm/layout.h"
+
+/* A mapping and where its sections are. Treat as read-only outside shm/. */
+struct hf_table {
+    struct hf_table_header *header;
+    size_t size;
+    struct hf_slot *slots;
+    uint8_t *text;
+    uint64_t text_units;
+    hf_index_entry *index; /* two areas of header->index_size entries */
+    struct hf_node_row *nodes;
+    _Atomic uint64_t *counters; /* HF_COUNTERS of them */
+    uint32_t counter_count;
+    uint32_t capacity, node_count;
+    bool writable;
+    dev_t dev;  /* of the object, to see whether the name still leads to it */
+    ino_t inode;
+};
+
+/* Sizes of a table to be made. */
+struct hf_table_spec {
+    const char *agent_name;
+    uint32_t capacity;   /* slots, 1..16,777,216 */
+    uint64_t text_units; /* 0: two units per slot */
+    uint32_t nodes, quorum, ttl_ms, ttl_max_ms, flags;
+    mode_t mode; /* 0644 or 0640 */
+    gid_t group; /* (gid_t)-1: leave */
+    const char *version;
+    uint8_t boot_id[16];
+    uint64_t timens_inode;
+};
+
+/* "/holdfast.NAME", or "/holdfast-UID.NAME" for an ordinary user's agent (uid other than 0 and
+ * `system` false). `ret_name` holds at least HF_TABLE_NAME_MAX bytes. HF_EINVAL on a bad NAME. */
+#define HF_TABLE_NAME_MAX 96
+int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name);
+
+/* Writes a sentence for a person (no newline) into `why` on every failure. */
+
+/* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate (a full /dev/shm is an error here
+ * and not a SIGBUS later), header filled, state still INIT. An existing object is looked at: regular, ours,
+ * one link, not writable by others, and made by this layout in this boot: then it is mapped and kept
+ * (`ret_warm` true, its slots as they are, for the caller to rewrite from the journal) if its sizes suit
+ * `spec`; otherwise it is marked RETIRED and replaced. Anybody else's is refused naming its owner (HF_ETABLE).
+ * HF_ESYS with errno for system errors (ENOSPC: /dev/shm full). */
+int hf_table_create(const char *shm_name, const struct hf_table_spec *spec, struct hf_table *ret_table,
+                    bool *ret_warm, char *why, size_t why_size);
+
+/* The last store: readers may use it from now. */
+void hf_table_set_state(struct hf_table *table, enum hf_table_state state);
+
+/* A read-only descriptor of the agent's own table for SCM_RIGHTS; the caller closes it. */
+int hf_table_readonly_fd(const struct hf_table *table, const char *shm_name, int *ret_fd);
+
+/* Whether `shm_name` still leads to this object; false after rm or a replacement. */
+bool hf_table_is_linked(const struct hf_table *table, const char *shm_name);
+
+/* Reader by name. `owner` is the uid the object must belong to. HF_ENOAGENT: no such object;
+ * HF_ETABLE: squatted, truncated, corrupt, not ready; HF_EVERSION: another layout. */
+int hf_table_open(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
+                  size_t why_size);
+
+/* Reader by descriptor from the agent (closed by this call, also on failure). */
+int hf_table_open_fd(int fd, struct hf_table *ret_table, char *why, size_t why_size);
+
+/* Unmaps; a zeroed or closed table is fine. */
+void hf_table_close(struct hf_table *table);
+
+/* --- text: names, notes, commands ---------------------------------------------------------------
+ * Writer only. An allocator of whole units with free lists per length; its state is private memory. */
+struct hf_text_pool;
+int hf_text_pool_create(const struct hf_table *table, struct hf_text_pool **ret_pool);
+void hf_text_pool_destroy(struct hf_text_pool *pool);
+/* Stores name, note and comm behind each other; HF_EFULL when no room is left. */
+int hf_text_put(struct hf_text_pool *pool, const void *name, size_t name_len, const char *note,
+                size_t note_len, const char *comm, size_t comm_len, uint32_t *ret_text_off);
+void hf_text_drop(struct hf_text_pool *pool, uint32_t text_off, size_t name_len, size_t note_len,
+                  size_t comm_len);
+
+/* --- nodes and counters ------------------------------------------------------------------------ */
+
+/* Writer: replaces row `node` under its sequence count (row->seq of `row` is ignored). */
+void hf_node_publish(struct hf_table *table, uint32_t node, const struct hf_node_row *row);
+/* Reader: a consistent copy, HF_ETABLE when none could be had. */
+int hf_node_read(const struct hf_table *table, uint32_t node, struct hf_node_row *ret_row);
+
+static inline void hf_counter_add(struct hf_table *table, enum hf_counter counter, int64_t n)
+{
+    /* One writer thread per counter, so a load and a store do. */
+    uint64_t v = atomic_load_explicit(&table->counters[counter], memory_order_relaxed);
+    atomic_store_explicit(&table->counters[counter], v + (uint64_t)n, memory_order_relaxed);
+}
+
+static inline void hf_counter_set(struct hf_table *table, enum hf_counter counter, uint64_t value)
+{
+    atomic_store_explicit(&table->counters[counter], value, memory_order_relaxed);
+}
+
+uint64_t hf_counter_read(const struct hf_table *table, enum hf_counter counter);
+const char *hf_counter_name(enum hf_counter counter);
+
+#endif

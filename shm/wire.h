@@ -1,0 +1,123 @@
+/* What client and agent say to each other: two datagrams at attach, then entries in two rings.
+ *
+ * The attach socket (SOCK_SEQPACKET) is for identity and death. A client sends one hf_hello; the agent
+ * answers one hf_welcome with four descriptors (enum hf_welcome_fd) or a refusal with none. After that the
+ * agent sends only one-byte nudges (MSG_DONTWAIT) to clients that asked for them, and the client nothing.
+ * All integers are native; both sides run on one host and compare hf_wire_fingerprint().
+ */
+#ifndef HOLDFAST_SHM_WIRE_H
+#define HOLDFAST_SHM_WIRE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shm/layout.h"
+
+#define HF_WIRE_MAGIC 0x31574648 /* "HFW1" */
+#define HF_WIRE_MAJOR 1
+#define HF_WIRE_MINOR 0
+#define HF_COOKIE_LEN 16
+
+enum hf_hello_role {
+    HF_ROLE_HOLDER = 0,
+    HF_ROLE_GUARDIAN = 1, /* second session of a `run`: cookie of the first is required */
+};
+
+struct hf_hello {
+    uint32_t magic;
+    uint16_t major, minor;
+    uint64_t fingerprint;     /* hf_wire_fingerprint() */
+    uint64_t start_time;      /* field 22 of /proc/PID/stat, clock ticks since boot */
+    uint64_t timens_inode;    /* st_ino of /proc/self/ns/time */
+    int64_t boottime_ns;      /* the client's clock as it writes this */
+    uint32_t role;            /* enum hf_hello_role */
+    uint32_t nudge;           /* 1: send nudges on the socket */
+    uint8_t cookie[HF_COOKIE_LEN]; /* all 0: a new client; else the one of an earlier welcome */
+    char comm[HF_COMM_MAX + 1];
+    char version[16];
+    uint8_t reserved[32];
+};
+_Static_assert(sizeof(struct hf_hello) == 128, "layout");
+
+enum hf_welcome_fd { HF_FD_TABLE, HF_FD_REQUESTS, HF_FD_COMPLETIONS, HF_FD_DOORBELL, HF_WELCOME_FDS };
+
+struct hf_welcome {
+    uint32_t magic;
+    int32_t status; /* 0, or why refused */
+    uint16_t major, minor;
+    uint32_t client_id;
+    uint64_t epoch;       /* of the table */
+    uint32_t incarnation; /* of the agent */
+    uint32_t ring_entries;
+    uint32_t ttl_ms, ttl_max_ms, ttl_min_ms;
+    uint32_t readopted; /* leases of this cookie that the agent still holds */
+    uint8_t cookie[HF_COOKIE_LEN];
+    char version[16];
+    char text[176]; /* a sentence for a person when refused */
+};
+_Static_assert(sizeof(struct hf_welcome) == 256, "layout");
+
+/* --- entries -----------------------------------------------------------------------------------
+ * Fixed size; a client writes requests and reads completions. The agent copies a request once and
+ * judges the copy. A request's `id` is the client's own, unique among its unanswered ones, never 0;
+ * a request sent again with the same id after a reconnect is the same request.
+ */
+enum hf_op {
+    HF_OP_ACQUIRE = 1,
+    HF_OP_RELEASE = 2, /* by slot and generation */
+    HF_OP_CANCEL = 3,  /* `target`: id of an unanswered acquire; no completion of its own */
+    HF_OP_ASK = 4,     /* ask the holder of `name` to stop: its lease becomes LOSING */
+    HF_OP_LOSING = 5,  /* a guardian began to stop its job: terminal; no completion */
+    HF_OP_PING = 6,
+    HF_OP_PROGRESS = 7, /* completions only: what an unanswered acquire waits for */
+};
+
+enum hf_request_flag {
+    HF_REQ_RUN = 1 << 0,    /* acquire: ends when a guardian says that the tree is reaped */
+    HF_REQ_REAPED = 1 << 1, /* release of a run: the tree is reaped */
+};
+
+#define HF_ENTRY_SIZE 512
+
+struct hf_request_entry {
+    uint32_t op, flags;
+    uint64_t id, target;
+    int64_t deadline_ns; /* acquire: CLOCK_BOOTTIME; 0 = try once, INT64_MAX = no limit */
+    uint32_t ttl_ms;     /* 0: the agent's default */
+    uint32_t max_hold_ms; /* 0: no limit */
+    uint32_t slot, generation;
+    uint8_t name_len, note_len;
+    uint8_t reserved[6];
+    uint8_t name[256];
+    char note[128];
+    uint8_t reserved2[72];
+};
+_Static_assert(sizeof(struct hf_request_entry) == HF_ENTRY_SIZE, "layout");
+
+/* Who holds it, as far as can be known; strings end with NUL, are cut to fit, and "" when unknown. */
+struct hf_wire_holder {
+    uint64_t fence;       /* 0 unknown */
+    int64_t since_wall_ms; /* 0 unknown */
+    int64_t pttl_ms;       /* of the key on the node that told; -1 no expiry, -2 unknown */
+    uint32_t pid, uid;
+    char host[64], comm[16], note[128];
+};
+
+struct hf_completion_entry {
+    uint64_t id;
+    uint32_t op;
+    int32_t status; /* 0 or enum hf_status */
+    uint32_t slot, generation;
+    uint64_t fence;
+    int64_t deadline_ns;              /* V at the grant */
+    uint32_t nodes_voting, nodes_up;  /* for HF_ENOQUORUM */
+    struct hf_wire_holder holder;     /* for HF_EBUSY and progress */
+    char text[184];                   /* a sentence for a person, "" when status says it all */
+    uint8_t reserved[32];
+};
+_Static_assert(sizeof(struct hf_completion_entry) == HF_ENTRY_SIZE, "layout");
+
+uint64_t hf_wire_fingerprint(void);
+
+#endif
