@@ -1,0 +1,35 @@
+/* The agent as a whole: what its threads share. Made by main before the threads start, and read-only for them but for
+ * what each part guards itself. agent/main.c shows start and stop in order. */
+#ifndef HOLDFAST_AGENT_AGENT_H
+#define HOLDFAST_AGENT_AGENT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/config.h"
+#include "agent/journal.h"
+#include "agent/lease.h"
+#include "agent/mailbox.h"
+#include "shm/table.h"
+
+struct broker;
+struct renewal;
+
+struct agent {
+    const struct config *config;
+    struct hf_table table; /* each slot, row and counter has one writing thread */
+    char shm_name[HF_TABLE_NAME_MAX];
+    char socket_path[600];
+    struct journal *journal;
+    struct lease_table *leases;
+    bool warm;         /* table and journal are from an earlier agent of this boot */
+    uint8_t boot_id[16];
+    uint64_t timens_inode, pidns_inode;
+    char host[64];
+    struct broker *broker;
+    struct renewal *renewal;
+    struct mailbox to_broker, to_renewal;
+};
+
+#endif

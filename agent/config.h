@@ -1,0 +1,44 @@
+/* Configuration: command line over file over defaults. One row of config.def per key. Swapped as a whole, by pointer. */
+#ifndef HOLDFAST_AGENT_CONFIG_H
+#define HOLDFAST_AGENT_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "agent/core/timing.h"
+#include "agent/log.h"
+#include "agent/redis/address.h"
+#include "shm/layout.h"
+
+struct config {
+    char name[HF_AGENT_NAME_MAX + 1];
+    char runtime_dir[512]; /* DIR/NAME: sock, journal, lock */
+    bool system;           /* table /holdfast.NAME rather than /holdfast-UID.NAME */
+    struct node_address nodes[HF_NODES_MAX];
+    int node_count;
+    char list_hash[41]; /* of the ordered ids */
+    uint32_t ttl_ms, ttl_max_ms, max_hold_ms /* cap, 0 none */;
+    uint32_t capacity;    /* leases */
+    uint32_t clients_max; /* sessions */
+    uint32_t clients_per_uid, leases_per_uid, waiters_per_uid;
+    char key_format[64]; /* one %s, default "%s" */
+    mode_t table_mode;
+    gid_t group; /* may attach and read; (gid_t)-1: everyone */
+    bool assume_fresh, allow_eviction, new_list;
+    int dev_nodes; /* --dev N; 0: not */
+    enum log_level log_level;
+    struct timing timing; /* of ttl_ms */
+};
+
+/* Parses argv and the file it names. HF_OK; HF_EINVAL/HF_ETTL: a sentence in `why`, exit 64 for the command line and 78 for
+ * the file (`ret_exit`). `--help` and `--version` print and set *ret_exit to 0 with HF_ECANCELED. */
+int config_load(int argc, char **argv, struct config *ret_config, int *ret_exit, char *why, size_t why_size);
+
+/* Formats a resource name into a key of the nodes. HF_ENAME: empty, too long, or the key has the reserved prefix. */
+#define CONFIG_KEY_MAX (HF_NAME_MAX + 64)
+int config_key(const struct config *config, const void *name, size_t name_len, uint8_t ret_key[CONFIG_KEY_MAX],
+               size_t *ret_key_len);
+
+#endif

@@ -1,0 +1,76 @@
+/* What must outlive the agent: one record per slot and per node, in a 0600 file on tmpfs, mapped shared.
+ *
+ * Who writes: a record's owner thread (a lease's as in agent/lease.h; nodes: the broker). Who reads: the next agent only. It
+ * survives a killed agent (the page cache keeps it), not a reboot (boot id differs: leases are gone with their owners).
+ * A record is an identity block with a CRC, written before the lease begins, and two state halves with CRC and
+ * sequence number: the idle half is written, then its sequence number stored, so a kill at any store leaves the older one.
+ * Order to keep (!): INTENT before the first SET leaves; d_i before the check word is raised; ENDING before it goes to 0.
+ * Recovery is from here, never from the table.
+ */
+#ifndef HOLDFAST_AGENT_JOURNAL_H
+#define HOLDFAST_AGENT_JOURNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/core/node_trust.h"
+#include "agent/lease.h"
+#include "shm/layout.h"
+#include "shm/nstime.h"
+#include "shm/wire.h"
+
+struct journal;
+
+enum journal_state {
+    JOURNAL_FREE = 0,
+    JOURNAL_INTENT = 1,  /* an acquire round is (or was) under way: release only */
+    JOURNAL_HELD = 2,
+    JOURNAL_HANDOFF = 3, /* reserved for passing a lease on between local processes */
+    JOURNAL_ENDING = 4,  /* release only */
+};
+
+/* Written once per lease, before JOURNAL_INTENT. */
+struct journal_identity {
+    char token[TOKEN_LEN + 1];
+    uint32_t ttl_ms, max_hold_ms, pid, uid;
+    uint64_t start_time;   /* of the owner process, clock ticks since boot */
+    uint64_t pidns_inode;  /* of the agent: pids mean nothing elsewhere */
+    uint64_t cookie_hash;  /* of the client's resume cookie */
+    int64_t since_ns, since_wall_ms;
+    uint8_t name_len, note_len, comm_len, run;
+    uint8_t name[HF_NAME_MAX];
+    char note[HF_NOTE_MAX + 1], comm[HF_COMM_MAX + 1];
+};
+
+/* Changes with every extension. */
+struct journal_lease {
+    enum journal_state state;
+    enum hf_slot_state slot_state; /* LOSING is remembered */
+    uint32_t generation;
+    uint64_t fence;
+    hf_time d[HF_NODES_MAX];
+};
+
+/* Opens or makes DIR/journal for that many slots and nodes. An existing one of this boot, layout and list is kept (then
+ * `ret_found` is the number of records that are not FREE); one of another boot is emptied; one that cannot be read (other
+ * layout, other capacity with live records, CRC of the header) is refused in words. The caller holds DIR/lock. */
+int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list_hash, const uint8_t boot_id[16],
+                 struct journal **ret_journal, uint32_t *ret_found, char *why, size_t why_size);
+void journal_close(struct journal *journal); /* keeps the file */
+/* Removes the file: nothing is held any more. */
+void journal_remove(struct journal *journal);
+
+void journal_put_identity(struct journal *journal, uint32_t slot, const struct journal_identity *identity);
+void journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
+/* HF_ENOTHELD when FREE; HF_ETABLE when neither half can be believed. */
+int journal_get(const struct journal *journal, uint32_t slot, struct journal_identity *ret_identity,
+                struct journal_lease *ret_state);
+/* The last generation ever written for that slot, so that a new one is higher; 0 none. */
+uint32_t journal_generation(const struct journal *journal, uint32_t slot);
+
+/* What is known of a node's trust: run_id, nonce, clock interval, quarantine (the whole struct). */
+void journal_put_node(struct journal *journal, int node, const struct node_trust *trust);
+int journal_get_node(const struct journal *journal, int node, struct node_trust *ret_trust);
+
+#endif

@@ -1,0 +1,157 @@
+/* One connection of one thread to one node: connecting, AUTH, SELECT, INFO, scripts, commands with deadlines.
+ *
+ * Threads: a link belongs to the loop it was made on; its context never crosses threads. Broker and renewal
+ * thread have one link per node each.
+ * A link reconnects by itself with backoff for as long as it lives. Connect success proves nothing (a stopped Redis still
+ * accepts): only a reply does. Host names are resolved off this thread (agent/redis/resolver.h).
+ * Deadlines are timers of ours on CLOCK_BOOTTIME; a timeout does not close the connection (the command may still run,
+ * and its late answer is wanted), but no answer at all for `silence` does.
+ */
+#ifndef HOLDFAST_AGENT_REDIS_LINK_H
+#define HOLDFAST_AGENT_REDIS_LINK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/core/node_trust.h"
+#include "agent/loop.h"
+#include "agent/redis/address.h"
+#include "shm/layout.h"
+#include "shm/nstime.h"
+#include "shm/wire.h"
+
+struct link;
+struct resolver;
+
+enum link_outcome {
+    LINK_ANSWERED, /* the script ran and its answer has the right shape */
+    LINK_ERROR,    /* the node answered with an error: `error` is its class */
+    LINK_TIMEOUT,  /* the deadline passed; not final: a second call follows */
+    LINK_BROKEN,   /* the connection ended before an answer: the command may have run, or may still */
+    LINK_NOT_SENT, /* nothing was sent: not connected, or too many commands waiting */
+};
+
+enum link_verdict {
+    VERDICT_OK,       /* acquire, heal: our key stands; raise: fence accepted */
+    VERDICT_LOW,      /* acquire, raise: our key stands, but `fence` (what the node has) is higher */
+    VERDICT_TAKEN,    /* another's key, or a key of another type: `holder` as far as known */
+    VERDICT_STALE,    /* the node's TIME was past the deadline: nothing written */
+    VERDICT_SENTINEL, /* the nonce differs: nothing written */
+    VERDICT_GONE,     /* raise: our key is not there any more */
+};
+
+/* One answer. Pointers are valid during the callback only. */
+struct link_reply {
+    enum link_outcome outcome;
+    bool final;  /* no further call for this command */
+    bool late;   /* LINK_TIMEOUT was told before */
+    enum hf_node_error error;
+    const char *error_text; /* "" when none */
+    hf_time sent;     /* before the first byte */
+    hf_time received; /* when it was processed */
+    /* LINK_ANSWERED only: */
+    hf_nodetime node_time;
+    char nonce[TRUST_NONCE_LEN + 1]; /* of the sentinel, "" absent */
+    enum link_verdict verdict;       /* acquire, heal, raise */
+    uint64_t fence;                  /* 48-bit part that the node has now; 0 none */
+    struct hf_wire_holder holder;    /* with VERDICT_TAKEN */
+    const char *marks; /* renew, release: one character per key: '1' extended / deleted, '0' missing, 'f' foreign */
+    size_t mark_count;
+    struct node_sentinel sentinel; /* sentinel command */
+    bool sentinel_created;
+};
+
+/* Runs on the link's thread, never from inside the call that sent the command. */
+typedef void link_reply_fn(struct link *link, const struct link_reply *reply, void *arg);
+
+struct link_events {
+    /* Handshake done: INFO and CONFIG GET, then the sentinel (read only). From now commands are sent. */
+    void (*up)(struct link *link, const struct node_facts *facts, const struct link_reply *sentinel, void *arg);
+    /* Repeated INFO and sentinel reads while up (every `probe`); keeps clock and facts fresh. */
+    void (*probed)(struct link *link, const struct node_facts *facts, const struct link_reply *sentinel, void *arg);
+    /* The connection ended or could not be made; `error` and `text` say why. Every unanswered command was told BROKEN. */
+    void (*down)(struct link *link, enum hf_node_error error, const char *text, void *arg);
+};
+
+struct link_options {
+    struct loop *loop;
+    struct resolver *resolver;
+    const struct node_address *address; /* must outlive the link */
+    int node;           /* its position in the list */
+    hf_dur connect_timeout;
+    hf_dur silence;     /* no answer at all for so long: closed (timing_silence) */
+    hf_dur probe;       /* between probes */
+    const struct link_events *events;
+    void *arg;
+};
+
+int link_create(const struct link_options *options, struct link **ret_link); /* HF_OK, HF_ENOMEM */
+void link_start(struct link *link);
+/* Frees it; commands in flight get LINK_BROKEN first. */
+void link_destroy(struct link *link);
+
+int link_node(const struct link *link);
+bool link_is_up(const struct link *link);
+/* Commands sent and not finally answered. */
+int link_in_flight(const struct link *link);
+hf_dur link_rtt(const struct link *link); /* of the last answer */
+/* Writes what is buffered now instead of at the loop's next turn. */
+void link_flush(struct link *link);
+
+/* --- the scripts: agent/scripts/NAME.lua, each returns TIME and the sentinel's nonce first ----------- */
+
+struct link_holder { /* what other hosts are told of who holds it */
+    const char *host, *command, *note; /* NUL-terminated */
+    uint32_t pid, uid;
+    hf_wall since;
+};
+
+/* acquire, heal, raise of one key. `token`: 40 hex characters. */
+struct link_lock {
+    const void *key;
+    size_t key_len; /* the formatted key */
+    const char *token;
+    uint32_t ttl_ms;
+    hf_nodetime deadline;  /* acquire, heal: STALE when the node's TIME is past it */
+    const char *nonce;     /* acquire, heal: the sentinel's nonce last validated; otherwise nothing is written */
+    uint64_t fence;        /* 48-bit part */
+    struct link_holder holder;
+};
+
+struct link_key { /* renew, release of many keys */
+    const void *key;
+    size_t key_len;
+    const char *token;
+    uint32_t ttl_ms; /* renew */
+};
+
+#define LINK_KEYS_MAX 500
+
+/* All return HF_OK (then `fn` is called once, or twice after a timeout) or HF_ENOQUORUM (not connected or too many
+ * commands in flight: nothing was sent and `fn` is not called) or HF_ENOMEM. `deadline` is ours, CLOCK_BOOTTIME.
+ * Arguments are copied. */
+int link_acquire(struct link *link, const struct link_lock *lock, hf_time deadline, link_reply_fn *fn, void *arg);
+int link_raise(struct link *link, const struct link_lock *lock, hf_time deadline, link_reply_fn *fn, void *arg);
+int link_heal(struct link *link, const struct link_lock *lock, hf_time deadline, link_reply_fn *fn, void *arg);
+int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_time deadline, link_reply_fn *fn,
+               void *arg);
+int link_release(struct link *link, const struct link_key *keys, size_t count, hf_time deadline,
+                 link_reply_fn *fn, void *arg);
+
+/* Reads the sentinel; with `make` creates it when absent, with `replace` (--new-list) also when its constants differ.
+ * The answer has `sentinel` as it stands afterwards. */
+struct link_sentinel {
+    bool make, replace;
+    const char *nonce; /* for a new one: TRUST_NONCE_LEN hex characters */
+    hf_wall wall;
+    int64_t ttl_max_ms;
+    int nodes;
+    const char *list_hash;
+};
+int link_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_time deadline, link_reply_fn *fn,
+                  void *arg);
+
+/* Text of an error class for status and logs: "timeout", "loading". */
+const char *link_error_name(enum hf_node_error error);
+
+#endif

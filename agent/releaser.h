@@ -1,0 +1,45 @@
+/* Releasing a token on nodes, on one thread's own links: never cancellable, and twice where in doubt.
+ *
+ * Each job sends the token-checked DEL to every node of its mask. A node that is not connected gets it on its next
+ * connection. (!) Where the connection broke with an acquire or heal unanswered, it is sent at once on the new connection and
+ * again when the lost command's deadline has passed. A job ends when every node answered, or when the key has lapsed by itself
+ * (`ttl` after the start, plus 1 %). `done` is called once, when q nodes answered or `attempt` passed, whichever is first.
+ * Belongs to one thread's loop.
+ */
+#ifndef HOLDFAST_AGENT_RELEASER_H
+#define HOLDFAST_AGENT_RELEASER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/loop.h"
+#include "shm/nstime.h"
+
+struct link;
+struct releaser;
+
+int releaser_create(struct loop *loop, struct link *const *links, int nodes, int quorum, struct releaser **ret_releaser);
+/* Forgets all jobs; leaves keys to their TTL. Call releaser_busy() first to drain. */
+void releaser_destroy(struct releaser *releaser);
+
+typedef void releaser_done_fn(int answered, void *arg);
+
+struct release_order {
+    const void *key;
+    size_t key_len;
+    const char *token;
+    uint32_t nodes;    /* bit per node that was ever written to */
+    uint32_t in_doubt; /* of these: an acquire or heal had no answer and its connection broke */
+    hf_time doubt_until; /* deadline of the last of those commands */
+    hf_dur attempt, ttl;
+    releaser_done_fn *done; /* may be NULL */
+    void *arg;
+};
+int releaser_start(struct releaser *releaser, const struct release_order *order); /* HF_OK, HF_ENOMEM */
+
+/* A node's link came up: sends what waits for it. */
+void releaser_link_up(struct releaser *releaser, int node);
+/* Jobs with nodes that have not answered. */
+size_t releaser_busy(const struct releaser *releaser);
+
+#endif
