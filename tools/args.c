@@ -1,0 +1,139 @@
+#include "tools/args.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libclient/holdfast.h"
+#include "tools/exitcodes.h"
+#include "tools/text.h"
+
+static const struct {
+    const char *suffix;
+    int64_t ms;
+} units[] = {
+    {"", 1000},       {"ms", 1},          {"s", 1000},
+    {"m", 60 * 1000}, {"h", 3600 * 1000}, {"d", 24 * 3600 * 1000},
+};
+
+#define UNITS           (sizeof(units) / sizeof(units[0]))
+#define DURATION_MAX_MS (INT64_C(100) * 366 * 24 * 3600 * 1000)
+
+/* Decimal digits only: strtod would take "inf", "0x10" and the locale's comma. */
+int args_duration_ms(const char *text, int64_t *ret_ms)
+{
+    int64_t whole = 0, fraction = 0, scale = 1, rest;
+    const char *p = text;
+    size_t unit;
+
+    if (!isdigit((unsigned char)*p))
+        return HF_EINVAL;
+    for (; isdigit((unsigned char)*p); p++) {
+        whole = whole * 10 + (*p - '0');
+        if (whole > DURATION_MAX_MS)
+            return HF_EINVAL;
+    }
+    if (*p == '.') {
+        p++;
+        if (!isdigit((unsigned char)*p))
+            return HF_EINVAL;
+        for (; isdigit((unsigned char)*p); p++) {
+            if (scale == 1000000)
+                continue;
+            fraction = fraction * 10 + (*p - '0');
+            scale *= 10;
+        }
+    }
+    for (unit = 0; unit < UNITS; unit++)
+        if (!strcmp(p, units[unit].suffix))
+            break;
+    if (unit == UNITS || whole > DURATION_MAX_MS / units[unit].ms)
+        return HF_EINVAL;
+    rest = fraction * units[unit].ms;
+    *ret_ms = whole * units[unit].ms + rest / scale + (rest % scale != 0);
+    return HF_OK;
+}
+
+int args_signal(const char *text, int *ret_signal)
+{
+    char *end;
+    long number;
+
+    errno = 0;
+    number = strtol(text, &end, 10);
+    if (end != text && *end == '\0' && isdigit((unsigned char)text[0])) {
+        if (errno || number < 1 || number > SIGRTMAX)
+            return HF_EINVAL;
+        *ret_signal = (int)number;
+        return HF_OK;
+    }
+    if (!strncasecmp(text, "SIG", 3))
+        text += 3;
+    for (int i = 1; i < NSIG; i++) {
+        const char *name = sigabbrev_np(i);
+
+        if (name && !strcasecmp(text, name)) {
+            *ret_signal = i;
+            return HF_OK;
+        }
+    }
+    return HF_EINVAL;
+}
+
+const char *args_name_problem(const char *name)
+{
+    static const char reserved[] = "holdfast:";
+
+    if (name[0] == '\0')
+        return "the name is empty";
+    if (strlen(name) > 255)
+        return "the name is longer than 255 bytes";
+    if (!strncmp(name, reserved, sizeof(reserved) - 1))
+        return "names that begin with \"holdfast:\" are reserved";
+    return NULL;
+}
+
+int args_usage(const char *subcommand, const char *format, ...)
+{
+    va_list args;
+
+    fprintf(stderr, "holdfast %s: ", subcommand);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "; see holdfast %s --help\n", subcommand);
+    return EXIT_USAGE;
+}
+
+static int unexpected(char **argv, const char *operand)
+{
+    char shown[TEXT_NAME_SIZE];
+
+    return args_usage(argv[0], "unexpected argument '%s'",
+                      text_escape_str(shown, sizeof(shown), operand));
+}
+
+int args_only_name(int argc, char **argv, const char **ret_name)
+{
+    const char *problem;
+
+    if (optind >= argc)
+        return args_usage(argv[0], "a NAME is missing");
+    if (optind + 1 < argc)
+        return unexpected(argv, argv[optind + 1]);
+    problem = args_name_problem(argv[optind]);
+    if (problem)
+        return args_usage(argv[0], "%s", problem);
+    *ret_name = argv[optind];
+    return EXIT_OK;
+}
+
+int args_none(int argc, char **argv)
+{
+    return optind < argc ? unexpected(argv, argv[optind]) : EXIT_OK;
+}

@@ -1,0 +1,59 @@
+/* holdfast: finds the subcommand and calls it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "libclient/holdfast.h"
+#include "tools/cmd.h"
+#include "tools/exitcodes.h"
+
+static const struct {
+    const char *name;
+    int (*function)(int argc, char **argv);
+    const char *description;
+} subcommands[] = {
+    {"run", cmd_run, "Run a command while holding a lock"},
+    {"status", cmd_status, "Show the agent, its nodes and the leases of this host"},
+    {"list", cmd_list, "List the leases of this host"},
+    {"show", cmd_show, "Show everything known about one lease"},
+    {"check", cmd_check, "Tell whether the caller, or an ancestor of it, holds a lock"},
+    {"nodes", cmd_nodes, "Show the Redis nodes as the agent sees them"},
+    {"release", cmd_release, "Ask the holder of a lock to stop"},
+    {"doctor", cmd_doctor, "Look for what is wrong with this host's installation"},
+};
+
+static void show_help(FILE *file)
+{
+    fputs("Usage: holdfast <subcommand> [<args>]\n\nSubcommands:\n", file);
+    for (size_t i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++)
+        fprintf(file, "  %-8s  %s\n", subcommands[i].name, subcommands[i].description);
+    fputs("\nholdfast <subcommand> --help shows the options; holdfast(1) tells the rest.\n", file);
+}
+
+static int flushed(void)
+{
+    return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fputs("holdfast: a subcommand is missing\n", stderr);
+        show_help(stderr);
+        return EXIT_USAGE;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+        show_help(stdout);
+        return flushed();
+    }
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+        printf("holdfast %d.%d\n", HF_VERSION_MAJOR, HF_VERSION_MINOR);
+        return flushed();
+    }
+    for (size_t i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++)
+        if (!strcmp(argv[1], subcommands[i].name))
+            return subcommands[i].function(argc - 1, argv + 1);
+
+    fprintf(stderr, "holdfast: unknown %s '%s'; see holdfast --help\n",
+            argv[1][0] == '-' ? "option" : "subcommand", argv[1]);
+    return EXIT_USAGE;
+}
