@@ -17,11 +17,13 @@
 
 uint32_t hf_name_hash(const uint8_t key[16], const void *name, size_t name_len);
 
-/* Writer. The slot's identity (published or about to be) must carry this name. HF_EFULL: no place within the
- * probes even after a rebuild. */
+/* Writer. The slot's identity (published or about to be) must carry this name; no other entry of this name
+ * may exist. Raises the header's slots_used where `slot` asks for it. HF_EFULL: all places within the
+ * probes are taken. */
 int hf_index_add(struct hf_table *table, const void *name, size_t name_len, uint32_t slot);
 void hf_index_remove(struct hf_table *table, const void *name, size_t name_len, uint32_t slot);
-/* Rebuilds from the slots that are not FREE; used at a warm restart. */
+/* Rebuilds from the slots that are not FREE; used at a warm restart, while nobody else writes a slot. Slots
+ * whose text cannot be right are left out. */
 void hf_index_rebuild(struct hf_table *table);
 
 /* Reader: copies the slot that carries `name`. HF_ENOTHELD: none does. HF_ETABLE: could not be read. */

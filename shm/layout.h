@@ -115,9 +115,10 @@ struct hf_section {
 };
 _Static_assert(sizeof(struct hf_section) == 32, "layout");
 
-/* One entry of the name index: hash of the name (32) << 32 | slot + 1 (32); 0 empty, 1 << 32 .. tombstone
- * has slot part HF_INDEX_TOMB. shm/index.h */
+/* One entry of the name index: hash of the name (32) << 32 | slot + 1 (32). 0 is an empty place; a slot
+ * part of HF_INDEX_TOMB is a deleted one. shm/index.h */
 typedef _Atomic uint64_t hf_index_entry;
+#define HF_INDEX_TOMB UINT32_MAX
 
 /* How one node stands, for `nodes` and `status`; under its own `seq`, as a slot. */
 struct hf_node_row {
@@ -136,7 +137,7 @@ struct hf_node_row {
     char address[HF_NODE_TEXT_MAX + 1]; /* never a password */
     char run_id[41];
     char version[23];
-    char error[64];             /* text of the last error, cut */
+    char error[96];             /* text of the last error, cut */
 };
 _Static_assert(sizeof(struct hf_node_row) % 64 == 0, "whole lines");
 

@@ -36,11 +36,18 @@ struct hf_slot_view {
     char comm[HF_COMM_MAX + 1];
 };
 
-/* The check word of a lease valid before `deadline`; the deadline is rounded down. */
+/* The check word of a lease valid before `deadline`; the deadline is rounded down. 0 for a deadline that is
+ * none; one beyond the 40 bits (36 years) is cut to the largest. */
 static inline uint64_t hf_check_pack(uint32_t generation, hf_time deadline)
 {
-    return (uint64_t)generation << HF_CHECK_GEN_SHIFT |
-           ((uint64_t)deadline.ns >> HF_CHECK_TIME_SHIFT & HF_CHECK_TIME_MASK);
+    uint64_t time;
+
+    if (deadline.ns <= 0)
+        return 0;
+    time = (uint64_t)deadline.ns >> HF_CHECK_TIME_SHIFT;
+    if (time > HF_CHECK_TIME_MASK)
+        time = HF_CHECK_TIME_MASK;
+    return (uint64_t)generation << HF_CHECK_GEN_SHIFT | time;
 }
 
 /* Whether `word` says at `now` that generation `generation` holds. */

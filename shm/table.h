@@ -22,11 +22,13 @@ struct hf_table {
     struct hf_slot *slots;
     uint8_t *text;
     uint64_t text_units;
-    hf_index_entry *index; /* two areas of header->index_size entries */
+    hf_index_entry *index; /* two areas of index_size entries */
     struct hf_node_row *nodes;
     _Atomic uint64_t *counters; /* HF_COUNTERS of them */
     uint32_t counter_count;
     uint32_t capacity, node_count;
+    uint32_t index_size;  /* entries per area, as checked at the start */
+    uint32_t index_tombs; /* writer's private count of tombstones in the area in use */
     bool writable;
     dev_t dev;  /* of the object, to see whether the name still leads to it */
     ino_t inode;
@@ -46,7 +48,8 @@ struct hf_table_spec {
 };
 
 /* "/holdfast.NAME", or "/holdfast-UID.NAME" for an ordinary user's agent (uid other than 0 and
- * `system` false). `ret_name` holds at least HF_TABLE_NAME_MAX bytes. HF_EINVAL on a bad NAME. */
+ * `system` false). `ret_name` holds at least HF_TABLE_NAME_MAX bytes. HF_EINVAL on a bad NAME: empty, over
+ * HF_AGENT_NAME_MAX, a leading dot, or anything but [A-Za-z0-9._-]. */
 #define HF_TABLE_NAME_MAX 96
 int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name);
 
@@ -55,8 +58,10 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
 /* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate (a full /dev/shm is an error here
  * and not a SIGBUS later), header filled, state still INIT. An existing object is looked at: regular, ours,
  * one link, not writable by others, and made by this layout in this boot: then it is mapped and kept
- * (`ret_warm` true, its slots as they are, for the caller to rewrite from the journal) if its sizes suit
- * `spec`; otherwise it is marked RETIRED and replaced. Anybody else's is refused naming its owner (HF_ETABLE).
+ * (`ret_warm` true, its slots as they are, for the caller to rewrite from the journal) if it has at least the
+ * capacity and text of `spec`; otherwise it is marked RETIRED and replaced: holders of the old one keep their
+ * words until their V. Anybody else's is refused naming its owner (HF_ETABLE). A kept table starts with
+ * counters and node rows of 0, incarnation + 1, and state INIT. The caller sets `started_ns` and the beats.
  * HF_ESYS with errno for system errors (ENOSPC: /dev/shm full). */
 int hf_table_create(const char *shm_name, const struct hf_table_spec *spec, struct hf_table *ret_table,
                     bool *ret_warm, char *why, size_t why_size);
@@ -64,14 +69,15 @@ int hf_table_create(const char *shm_name, const struct hf_table_spec *spec, stru
 /* The last store: readers may use it from now. */
 void hf_table_set_state(struct hf_table *table, enum hf_table_state state);
 
-/* A read-only descriptor of the agent's own table for SCM_RIGHTS; the caller closes it. */
+/* A read-only descriptor of the agent's own table for SCM_RIGHTS; the caller closes it. HF_ETABLE when
+ * `shm_name` no longer leads to it. */
 int hf_table_readonly_fd(const struct hf_table *table, const char *shm_name, int *ret_fd);
 
 /* Whether `shm_name` still leads to this object; false after rm or a replacement. */
 bool hf_table_is_linked(const struct hf_table *table, const char *shm_name);
 
-/* Reader by name. `owner` is the uid the object must belong to. HF_ENOAGENT: no such object;
- * HF_ETABLE: squatted, truncated, corrupt, not ready; HF_EVERSION: another layout. */
+/* Reader by name. `owner` is the uid the object must belong to. HF_ENOAGENT: no such object; HF_EPERM: its
+ * mode keeps us out; HF_ETABLE: squatted, truncated, corrupt, not ready; HF_EVERSION: another layout. */
 int hf_table_open(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
                   size_t why_size);
 
@@ -82,7 +88,8 @@ int hf_table_open_fd(int fd, struct hf_table *ret_table, char *why, size_t why_s
 void hf_table_close(struct hf_table *table);
 
 /* --- text: names, notes, commands ---------------------------------------------------------------
- * Writer only. An allocator of whole units with free lists per length; its state is private memory. */
+ * Writer only, one thread. Whole units, next fit; which units are taken is known in private memory only, so
+ * a warm restart begins with an empty pool and reserves what the kept slots use. */
 struct hf_text_pool;
 int hf_text_pool_create(const struct hf_table *table, struct hf_text_pool **ret_pool);
 void hf_text_pool_destroy(struct hf_text_pool *pool);
@@ -91,6 +98,11 @@ int hf_text_put(struct hf_text_pool *pool, const void *name, size_t name_len, co
                 size_t note_len, const char *comm, size_t comm_len, uint32_t *ret_text_off);
 void hf_text_drop(struct hf_text_pool *pool, uint32_t text_off, size_t name_len, size_t note_len,
                   size_t comm_len);
+
+/* Takes the units of a text that already stands in the table; for the rebuild at a warm restart. HF_EINVAL:
+ * out of range, or a unit of it is taken. */
+int hf_text_pool_reserve(struct hf_text_pool *pool, uint32_t text_off, size_t name_len, size_t note_len,
+                         size_t comm_len);
 
 /* --- nodes and counters ------------------------------------------------------------------------ */
 

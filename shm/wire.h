@@ -114,7 +114,7 @@ struct hf_completion_entry {
     uint32_t nodes_voting, nodes_up;  /* for HF_ENOQUORUM */
     struct hf_wire_holder holder;     /* for HF_EBUSY and progress */
     char text[184];                   /* a sentence for a person, "" when status says it all */
-    uint8_t reserved[32];
+    uint8_t reserved[40];
 };
 _Static_assert(sizeof(struct hf_completion_entry) == HF_ENTRY_SIZE, "layout");
 

@@ -1,0 +1,59 @@
+/* The reader's side of the name index. */
+#include "shm/index.h"
+
+#include <string.h>
+
+#include "shm/index_probe.h"
+#include "shm/status.h"
+
+#define FIND_TRIES 16
+
+/* HF_ENOTHELD here means: not found in this area as it looked just now. */
+static int find_in(const struct hf_table *table, const hf_index_entry *area, uint32_t hash,
+                   const void *name, size_t name_len, struct hf_slot_view *ret_view)
+{
+    bool unreadable = false;
+
+    for (uint32_t probe = 0; probe < HF_INDEX_PROBES; probe++) {
+        uint32_t place = hf_index_place(hash, probe, table->index_size);
+        uint64_t entry = atomic_load_explicit(&area[place], memory_order_acquire);
+        struct hf_slot_view view;
+        int status;
+
+        if (entry == 0)
+            break;
+        if (hf_index_hash_of(entry) != hash || hf_index_slot_of(entry) == HF_INDEX_TOMB)
+            continue;
+        /* A number out of range is HF_EINVAL: a broken entry, passed over. */
+        status = hf_slot_read(table, hf_index_slot_of(entry) - 1, &view);
+        unreadable |= status == HF_ETABLE;
+        if (status == 0 && view.name_len == name_len && memcmp(view.name, name, name_len) == 0) {
+            memcpy(ret_view, &view, sizeof(view));
+            return 0;
+        }
+    }
+    return unreadable ? HF_ETABLE : HF_ENOTHELD;
+}
+
+int hf_index_find(const struct hf_table *table, const void *name, size_t name_len,
+                  struct hf_slot_view *ret_view)
+{
+    const struct hf_table_header *header = table->header;
+    uint32_t hash;
+
+    if (name_len < 1 || name_len > HF_NAME_MAX)
+        return HF_ENOTHELD;
+    hash = hf_name_hash(header->index_key, name, name_len);
+    for (int try = 0; try < FIND_TRIES; try++) {
+        uint32_t seq = atomic_load_explicit(&header->index_seq, memory_order_acquire);
+        uint32_t area = atomic_load_explicit(&header->index_area, memory_order_acquire) & 1;
+        int status = find_in(table, table->index + (size_t)area * table->index_size, hash, name,
+                             name_len, ret_view);
+
+        if (status != HF_ENOTHELD)
+            return status;
+        if ((seq & 1) == 0 && atomic_load_explicit(&header->index_seq, memory_order_relaxed) == seq)
+            return HF_ENOTHELD;
+    }
+    return HF_ETABLE;
+}

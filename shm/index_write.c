@@ -1,0 +1,139 @@
+/* The agent's side of the name index. */
+#include "shm/index.h"
+
+#include "shm/index_probe.h"
+#include "shm/status.h"
+
+#define GET(word)        atomic_load_explicit(&(word), memory_order_relaxed)
+#define SET(word, value) atomic_store_explicit(&(word), (value), memory_order_release)
+
+static hf_index_entry *area_of(const struct hf_table *table, uint32_t area)
+{
+    return table->index + (size_t)area * table->index_size;
+}
+
+static hf_index_entry *area_in_use(const struct hf_table *table)
+{
+    return area_of(table, GET(table->header->index_area));
+}
+
+/* Puts an entry into the first place that is empty or a tombstone. */
+static bool put(const struct hf_table *table, hf_index_entry *area, uint32_t hash, uint32_t slot,
+                bool *ret_was_tomb)
+{
+    for (uint32_t probe = 0; probe < HF_INDEX_PROBES; probe++) {
+        hf_index_entry *place = &area[hf_index_place(hash, probe, table->index_size)];
+        uint64_t entry = GET(*place);
+
+        if (entry != 0 && hf_index_slot_of(entry) != HF_INDEX_TOMB)
+            continue;
+        *ret_was_tomb = entry != 0;
+        SET(*place, (uint64_t)hash << 32 | (slot + 1));
+        return true;
+    }
+    return false;
+}
+
+/* The area that readers do not look at now, emptied. One that still does began before the last
+ * flip: it sees `index_seq` changed and does not believe its miss. */
+static hf_index_entry *begin_rebuild(const struct hf_table *table)
+{
+    hf_index_entry *area = area_of(table, !GET(table->header->index_area));
+
+    for (uint32_t i = 0; i < table->index_size; i++)
+        SET(area[i], 0);
+    return area;
+}
+
+static void flip(struct hf_table *table)
+{
+    struct hf_table_header *header = table->header;
+    uint32_t seq = GET(header->index_seq) | 1; /* odd already if a writer was killed here */
+
+    SET(header->index_seq, seq);
+    SET(header->index_area, !GET(header->index_area));
+    SET(header->index_seq, seq + 1);
+    table->index_tombs = 0;
+}
+
+/* Without the tombstones. An entry carries its whole hash, so no slot has to be read. If some entry
+ * found no place the area in use stays as it is, until as many tombstones again have come. */
+static void compact(struct hf_table *table)
+{
+    const hf_index_entry *from = area_in_use(table);
+    hf_index_entry *to = begin_rebuild(table);
+
+    for (uint32_t i = 0; i < table->index_size; i++) {
+        uint64_t entry = GET(from[i]);
+        bool was_tomb;
+
+        if (entry != 0 && hf_index_slot_of(entry) != HF_INDEX_TOMB &&
+            !put(table, to, hf_index_hash_of(entry), hf_index_slot_of(entry) - 1, &was_tomb)) {
+            table->index_tombs = 0;
+            return;
+        }
+    }
+    flip(table);
+}
+
+static void raise_slots_used(struct hf_table *table, uint32_t slot)
+{
+    if (GET(table->header->slots_used) <= slot)
+        SET(table->header->slots_used, slot + 1);
+}
+
+int hf_index_add(struct hf_table *table, const void *name, size_t name_len, uint32_t slot)
+{
+    uint32_t hash;
+    bool was_tomb;
+
+    if (name_len < 1 || name_len > HF_NAME_MAX || slot >= table->capacity)
+        return HF_EINVAL;
+    hash = hf_name_hash(table->header->index_key, name, name_len);
+    if (!put(table, area_in_use(table), hash, slot, &was_tomb))
+        return HF_EFULL; /* tombstones are reused: a rebuild would find no more room */
+    table->index_tombs -= was_tomb && table->index_tombs > 0;
+    raise_slots_used(table, slot);
+    return 0;
+}
+
+void hf_index_remove(struct hf_table *table, const void *name, size_t name_len, uint32_t slot)
+{
+    hf_index_entry *area = area_in_use(table);
+    uint32_t hash;
+
+    if (name_len < 1 || name_len > HF_NAME_MAX)
+        return;
+    hash = hf_name_hash(table->header->index_key, name, name_len);
+    for (uint32_t probe = 0; probe < HF_INDEX_PROBES; probe++) {
+        hf_index_entry *place = &area[hf_index_place(hash, probe, table->index_size)];
+        uint64_t entry = GET(*place);
+
+        if (entry == 0)
+            return;
+        if (entry != ((uint64_t)hash << 32 | (slot + 1)))
+            continue;
+        SET(*place, HF_INDEX_TOMB);
+        if (++table->index_tombs >= table->index_size / 4)
+            compact(table);
+        return;
+    }
+}
+
+void hf_index_rebuild(struct hf_table *table)
+{
+    hf_index_entry *area = begin_rebuild(table);
+
+    SET(table->header->slots_used, 0);
+    for (uint32_t slot = 0; slot < table->capacity; slot++) {
+        struct hf_slot_view view;
+        bool was_tomb;
+
+        if (hf_slot_read(table, slot, &view) != 0)
+            continue;
+        (void)put(table, area, hf_name_hash(table->header->index_key, view.name, view.name_len),
+                  slot, &was_tomb);
+        raise_slots_used(table, slot);
+    }
+    flip(table);
+}

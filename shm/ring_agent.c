@@ -1,0 +1,187 @@
+/* The agent's side of a client's rings. Whatever the client can write is read once and then judged.
+ */
+#include "shm/ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shm/ring_place.h"
+#include "shm/status.h"
+#include "shm/words.h"
+
+#ifndef MFD_NOEXEC_SEAL /* Linux 6.3 */
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+/* A memfd of the ring's size with every page there, for its owner only. */
+static int make_memfd(const char *name)
+{
+    int error, fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -1;
+    error = fchmod(fd, 0600) != 0 ? errno : posix_fallocate(fd, 0, HF_RING_BYTES);
+    if (error == 0)
+        return fd;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/* The same memfd, opened again for reading only. */
+static int reopen_readonly(int fd)
+{
+    char path[32];
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static void *map_ring(int fd, int protection)
+{
+    void *map = mmap(NULL, HF_RING_BYTES, protection, MAP_SHARED, fd, 0);
+
+    return map == MAP_FAILED ? NULL : map;
+}
+
+/* The client writes this one; nobody changes its size. */
+static const struct hf_requests_page *make_requests(int *ret_fd)
+{
+    int fd = make_memfd("holdfast-requests");
+    void *map = NULL;
+
+    if (fd < 0)
+        return NULL;
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        map = map_ring(fd, PROT_READ);
+    if (map)
+        *ret_fd = fd;
+    else
+        close(fd);
+    return map;
+}
+
+/* Mapped for writing before the seal that keeps everybody after us from doing so. */
+static struct hf_completions_page *make_completions(int *ret_fd)
+{
+    int fd = make_memfd("holdfast-completions"), readonly = -1;
+    void *map;
+
+    if (fd < 0)
+        return NULL;
+    map = map_ring(fd, PROT_READ | PROT_WRITE);
+    if (map && fcntl(fd, F_ADD_SEALS,
+                     F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        readonly = reopen_readonly(fd);
+    if (map && readonly < 0) {
+        int error = errno;
+
+        munmap(map, HF_RING_BYTES);
+        errno = error;
+        map = NULL;
+    }
+    close(fd);
+    if (map)
+        *ret_fd = readonly;
+    return map;
+}
+
+int hf_ring_agent_create(struct hf_ring_agent *ret_ring, int *ret_requests_fd,
+                         int *ret_completions_fd)
+{
+    struct hf_ring_agent ring = {0};
+    int requests_fd, completions_fd;
+
+    ring.in = make_requests(&requests_fd);
+    if (!ring.in)
+        return HF_ESYS;
+    ring.out = make_completions(&completions_fd);
+    if (!ring.out) {
+        int error = errno;
+
+        close(requests_fd);
+        hf_ring_agent_destroy(&ring);
+        errno = error;
+        return HF_ESYS;
+    }
+    *ret_ring = ring;
+    *ret_requests_fd = requests_fd;
+    *ret_completions_fd = completions_fd;
+    return 0;
+}
+
+void hf_ring_agent_destroy(struct hf_ring_agent *ring)
+{
+    if (ring->in)
+        munmap((void *)ring->in, HF_RING_BYTES);
+    if (ring->out)
+        munmap(ring->out, HF_RING_BYTES);
+    *ring = (struct hf_ring_agent){0};
+}
+
+int hf_ring_take(struct hf_ring_agent *ring, struct hf_request_entry *ret_entry)
+{
+    uint32_t tail = atomic_load_explicit(&ring->in->tail, memory_order_acquire);
+    uint32_t waiting = tail - ring->request_head;
+
+    if (waiting == 0)
+        return 0;
+    if (waiting > HF_RING_ENTRIES)
+        return HF_EPROTO;
+    hf_words_load(ret_entry, hf_ring_place(ring->in, ring->request_head), HF_ENTRY_SIZE);
+    ring->request_head++;
+    atomic_store_explicit(&ring->out->request_head, ring->request_head, memory_order_release);
+    return 1;
+}
+
+int hf_ring_room(const struct hf_ring_agent *ring)
+{
+    uint32_t head = atomic_load_explicit(&ring->in->completion_head, memory_order_acquire);
+    uint32_t unread = ring->completion_tail - head;
+
+    return unread > HF_RING_ENTRIES ? HF_EPROTO : (int)(HF_RING_ENTRIES - unread);
+}
+
+int hf_ring_post(struct hf_ring_agent *ring, const struct hf_completion_entry *entry)
+{
+    int room = hf_ring_room(ring);
+
+    if (room <= 0)
+        return room < 0 ? room : HF_EFULL;
+    hf_words_store((void *)hf_ring_place(ring->out, ring->completion_tail), entry, HF_ENTRY_SIZE);
+    ring->completion_tail++;
+    atomic_store_explicit(&ring->out->tail, ring->completion_tail, memory_order_release);
+    hf_ring_signal(ring);
+    return 0;
+}
+
+void hf_ring_signal(struct hf_ring_agent *ring)
+{
+    atomic_fetch_add(&ring->out->wake, 1);
+    syscall(SYS_futex, &ring->out->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+bool hf_ring_arm(struct hf_ring_agent *ring)
+{
+    /* Store, then load, both sequentially consistent; hf_ring_submit() does it the other way round.
+     */
+    atomic_store(&ring->out->need_wake, 1);
+    if (atomic_load(&ring->in->tail) == ring->request_head)
+        return true;
+    hf_ring_disarm(ring);
+    return false;
+}
+
+void hf_ring_disarm(struct hf_ring_agent *ring)
+{
+    atomic_store_explicit(&ring->out->need_wake, 0, memory_order_relaxed);
+}

@@ -1,0 +1,115 @@
+/* The client's side of its rings. */
+#include "shm/ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shm/ring_place.h"
+#include "shm/status.h"
+#include "shm/words.h"
+
+/* Right size, and sealed so that it stays so: then no access can end in SIGBUS. */
+static bool is_sealed(int fd, int seals)
+{
+    struct stat st;
+    int has = fcntl(fd, F_GET_SEALS);
+
+    return has >= 0 && (has & seals) == seals && fstat(fd, &st) == 0 &&
+           st.st_size == (off_t)HF_RING_BYTES;
+}
+
+static int map_both(int requests_fd, int completions_fd, struct hf_ring_client *ret_ring)
+{
+    const int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
+    void *out, *in;
+
+    if (!is_sealed(requests_fd, size_seals) ||
+        !is_sealed(completions_fd, size_seals | F_SEAL_FUTURE_WRITE))
+        return HF_EPROTO;
+    out = mmap(NULL, HF_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, requests_fd, 0);
+    if (out == MAP_FAILED)
+        return HF_ESYS;
+    in = mmap(NULL, HF_RING_BYTES, PROT_READ, MAP_SHARED, completions_fd, 0);
+    if (in == MAP_FAILED) {
+        int error = errno;
+
+        munmap(out, HF_RING_BYTES);
+        errno = error;
+        return HF_ESYS;
+    }
+    *ret_ring = (struct hf_ring_client){.out = out, .in = in};
+    return 0;
+}
+
+int hf_ring_client_map(int requests_fd, int completions_fd, struct hf_ring_client *ret_ring)
+{
+    int status = map_both(requests_fd, completions_fd, ret_ring), error = errno;
+
+    close(requests_fd);
+    close(completions_fd);
+    errno = error;
+    return status;
+}
+
+void hf_ring_client_unmap(struct hf_ring_client *ring)
+{
+    if (ring->out)
+        munmap(ring->out, HF_RING_BYTES);
+    if (ring->in)
+        munmap((void *)ring->in, HF_RING_BYTES);
+    *ring = (struct hf_ring_client){0};
+}
+
+int hf_ring_submit(struct hf_ring_client *ring, const struct hf_request_entry *entry,
+                   bool *ret_wake)
+{
+    uint32_t head = atomic_load_explicit(&ring->in->request_head, memory_order_acquire);
+    uint32_t waiting = ring->request_tail - head;
+
+    if (waiting >= HF_RING_ENTRIES)
+        return waiting == HF_RING_ENTRIES ? HF_EFULL : HF_EPROTO;
+    hf_words_store((void *)hf_ring_place(ring->out, ring->request_tail), entry, HF_ENTRY_SIZE);
+    ring->request_tail++;
+    /* Store, then load, both sequentially consistent; hf_ring_arm() does it the other way round. */
+    atomic_store(&ring->out->tail, ring->request_tail);
+    *ret_wake = atomic_load(&ring->in->need_wake) != 0;
+    return 0;
+}
+
+int hf_ring_reap(struct hf_ring_client *ring, struct hf_completion_entry *ret_entry)
+{
+    uint32_t tail = atomic_load_explicit(&ring->in->tail, memory_order_acquire);
+    uint32_t unread = tail - ring->completion_head;
+
+    if (unread == 0)
+        return 0;
+    if (unread > HF_RING_ENTRIES)
+        return HF_EPROTO;
+    hf_words_load(ret_entry, hf_ring_place(ring->in, ring->completion_head), HF_ENTRY_SIZE);
+    ring->completion_head++;
+    atomic_store_explicit(&ring->out->completion_head, ring->completion_head, memory_order_release);
+    return 1;
+}
+
+uint32_t hf_ring_wake_value(const struct hf_ring_client *ring)
+{
+    return atomic_load(&ring->in->wake);
+}
+
+void hf_ring_wait(const struct hf_ring_client *ring, uint32_t seen, hf_dur timeout)
+{
+    struct timespec limit = {
+        .tv_sec = timeout.ns / HF_NS_PER_SEC,
+        .tv_nsec = timeout.ns % HF_NS_PER_SEC,
+    };
+
+    if (timeout.ns <= 0)
+        return;
+    syscall(SYS_futex, &ring->in->wake, FUTEX_WAIT, seen, &limit, NULL, 0);
+}

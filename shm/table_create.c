@@ -1,0 +1,391 @@
+/* Making the table, or taking over the one that an earlier agent left. */
+#include "shm/table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "shm/index.h"
+#include "shm/status.h"
+#include "shm/table_map.h"
+
+#define CREATE_TRIES 8
+#define CAPACITY_MAX (UINT32_C(1) << 24)
+#define UNITS_MAX    (UINT64_C(1) << 32) /* text_off has 32 bits */
+#define INDEX_MIN    128
+
+/* What is wanted of hf_table_create(), passed around. */
+struct job {
+    const char *name;
+    const struct hf_table_spec *spec;
+    char *why;
+    size_t why_size;
+};
+
+static int fail_sys(const struct job *job, const char *what)
+{
+    int error = errno;
+
+    hf_table_say(job->why, job->why_size, "cannot %s /dev/shm%s: %s", what, job->name,
+                 strerror(error));
+    errno = error;
+    return HF_ESYS;
+}
+
+static void close_keep_errno(int fd)
+{
+    int error = errno;
+
+    close(fd);
+    errno = error;
+}
+
+/* --- sizes
+ * ---------------------------------------------------------------------------------------- */
+
+static uint64_t text_units_of(const struct hf_table_spec *spec)
+{
+    return spec->text_units ? spec->text_units : 2 * (uint64_t)spec->capacity;
+}
+
+/* A power of two, at most half full. */
+static uint32_t index_size_of(const struct hf_table_spec *spec)
+{
+    uint32_t size = INDEX_MIN;
+
+    while (size < 2 * spec->capacity)
+        size *= 2;
+    return size;
+}
+
+static uint64_t add_section(struct hf_table_header *header, unsigned i, enum hf_section_type type,
+                            uint32_t elem_size, uint64_t elem_count, uint64_t offset)
+{
+    uint64_t length = elem_size * elem_count;
+
+    length = (length + HF_CACHE_LINE - 1) / HF_CACHE_LINE * HF_CACHE_LINE;
+    header->sections[i] = (struct hf_section){type, elem_size, elem_count, offset, length};
+    return offset + length;
+}
+
+/* The node section always has all rows, so that no change of the node list changes sizes. */
+static void lay_out(struct hf_table_header *header, const struct hf_table_spec *spec)
+{
+    uint32_t index_size = index_size_of(spec);
+    uint64_t end = HF_TABLE_HEADER;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+    end = add_section(header, 0, HF_SECTION_SLOTS, sizeof(struct hf_slot), spec->capacity, end);
+    end = add_section(header, 1, HF_SECTION_NODES, sizeof(struct hf_node_row), HF_NODES_MAX, end);
+    end = add_section(header, 2, HF_SECTION_COUNTERS, sizeof(uint64_t), HF_COUNTERS, end);
+    end = add_section(header, 3, HF_SECTION_INDEX, sizeof(hf_index_entry), 2 * (uint64_t)index_size,
+                      end);
+    end = add_section(header, 4, HF_SECTION_TEXT, HF_TEXT_UNIT, text_units_of(spec), end);
+    header->capacity = spec->capacity;
+    atomic_store_explicit(&header->index_size, index_size, memory_order_relaxed);
+    header->total_size = (end + page - 1) / page * page;
+}
+
+static int check_spec(const struct job *job)
+{
+    const struct hf_table_spec *spec = job->spec;
+
+    if (spec->capacity >= 1 && spec->capacity <= CAPACITY_MAX && spec->nodes >= 1 &&
+        spec->nodes <= HF_NODES_MAX && spec->text_units <= UNITS_MAX &&
+        (spec->mode & ~(mode_t)0644) == 0 && strlen(spec->agent_name) <= HF_AGENT_NAME_MAX)
+        return 0;
+    hf_table_say(
+        job->why, job->why_size,
+        "a table of %u slots for %u nodes with mode %04o cannot be made: 1 to %u slots, 1 to "
+        "%d nodes and a mode of at most 0644 are possible",
+        (unsigned)spec->capacity, (unsigned)spec->nodes, (unsigned)spec->mode,
+        (unsigned)CAPACITY_MAX, HF_NODES_MAX);
+    return HF_EINVAL;
+}
+
+/* --- a new object
+ * ----------------------------------------------------------------------------------- */
+
+/* Every page is there before anything is mapped. */
+static int allocate(const struct job *job, int fd, uint64_t size)
+{
+    struct statvfs fs;
+    uint64_t free_kib = 0;
+    int error;
+
+    do
+        error = posix_fallocate(fd, 0, (off_t)size);
+    while (error == EINTR);
+    if (error == 0)
+        return 0;
+    if (fstatvfs(fd, &fs) == 0)
+        free_kib = (uint64_t)fs.f_bavail * fs.f_frsize / 1024;
+    if (error == ENOSPC)
+        hf_table_say(
+            job->why, job->why_size,
+            "/dev/shm is full: the table /dev/shm%s for %u leases needs %llu KiB and %llu KiB "
+            "are free; make room, enlarge /dev/shm, or lower the capacity",
+            job->name, (unsigned)job->spec->capacity, (unsigned long long)size / 1024,
+            (unsigned long long)free_kib);
+    else
+        hf_table_say(job->why, job->why_size, "cannot allocate %llu KiB for /dev/shm%s: %s",
+                     (unsigned long long)size / 1024, job->name, strerror(error));
+    errno = error;
+    return HF_ESYS;
+}
+
+/* The lines that are written once per start, warm or cold. */
+static void fill_start(struct hf_table_header *header, const struct hf_table_spec *spec)
+{
+    header->nodes = spec->nodes;
+    header->quorum = spec->quorum;
+    header->ttl_ms = spec->ttl_ms;
+    header->ttl_max_ms = spec->ttl_max_ms;
+    header->uid = geteuid();
+    header->flags = spec->flags;
+    strncpy(header->version, spec->version ? spec->version : "", sizeof(header->version) - 1);
+    strncpy(header->agent_name, spec->agent_name, sizeof(header->agent_name) - 1);
+    if (gethostname(header->host, sizeof(header->host) - 1) != 0)
+        header->host[0] = '\0';
+    atomic_store_explicit(&header->pid, (uint32_t)getpid(), memory_order_relaxed);
+}
+
+static int fill_new(struct hf_table_header *header, const struct hf_table_spec *spec)
+{
+    memset(header, 0, sizeof(*header));
+    header->major = HF_TABLE_MAJOR;
+    header->minor = HF_TABLE_MINOR;
+    header->header_len = HF_TABLE_HEADER;
+    header->fingerprint = hf_layout_fingerprint();
+    memcpy(header->boot_id, spec->boot_id, sizeof(header->boot_id));
+    header->timens_inode = spec->timens_inode;
+    if (getrandom(&header->epoch, sizeof(header->epoch), 0) != sizeof(header->epoch) ||
+        getrandom(header->index_key, sizeof(header->index_key), 0) != sizeof(header->index_key))
+        return HF_ESYS;
+    lay_out(header, spec);
+    fill_start(header, spec);
+    return 0;
+}
+
+/* Writes by descriptor and maps after: a header without magic is "just being made" to readers. */
+static int fill_object(const struct job *job, int fd, struct hf_table *ret_table)
+{
+    struct hf_table_header header;
+    struct hf_table_places places;
+    const uint64_t magic = HF_TABLE_MAGIC;
+    struct stat st;
+    int status;
+
+    if (fill_new(&header, job->spec) != 0)
+        return fail_sys(job, "get random numbers for");
+    if ((status = allocate(job, fd, header.total_size)) != 0)
+        return status;
+    if (job->spec->group != (gid_t)-1 && fchown(fd, (uid_t)-1, job->spec->group) != 0)
+        return fail_sys(job, "set the group of");
+    if (fchmod(fd, job->spec->mode) != 0)
+        return fail_sys(job, "set the mode of");
+    if (pwrite(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header) ||
+        pwrite(fd, &magic, sizeof(magic), 0) != (ssize_t)sizeof(magic))
+        return fail_sys(job, "write");
+    if (fstat(fd, &st) != 0)
+        return fail_sys(job, "look at");
+    header.magic = magic;
+    status = hf_table_judge_header(job->name, &header, (uint64_t)st.st_size, &places, job->why,
+                                   job->why_size);
+    if (status == 0)
+        status =
+            hf_table_map(fd, job->name, &st, true, &places, ret_table, job->why, job->why_size);
+    return status;
+}
+
+/* HF_EBUSY: the name is taken. */
+static int create_new(const struct job *job, struct hf_table *ret_table)
+{
+    int status, fd = shm_open(job->name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+    if (fd < 0)
+        return errno == EEXIST ? HF_EBUSY : fail_sys(job, "create");
+    status = fill_object(job, fd, ret_table);
+    close_keep_errno(fd);
+    if (status != 0) {
+        int error = errno;
+
+        shm_unlink(job->name);
+        errno = error;
+    }
+    return status;
+}
+
+/* --- an existing object
+ * ------------------------------------------------------------------------------- */
+
+static bool suits(const struct hf_table_header *header, const struct hf_table_places *places,
+                  const struct hf_table_spec *spec)
+{
+    uint32_t state = atomic_load_explicit(&header->state, memory_order_relaxed);
+
+    return state <= HF_TABLE_STOPPED && header->timens_inode == spec->timens_inode &&
+           memcmp(header->boot_id, spec->boot_id, sizeof(header->boot_id)) == 0 &&
+           places->capacity >= spec->capacity && places->text_units >= text_units_of(spec) &&
+           places->node_rows >= spec->nodes && places->counter_count == HF_COUNTERS;
+}
+
+/* Tells those who still map it that the name leads elsewhere now. By pwrite(): a damaged object
+ * cannot give SIGBUS then. Other majors have their state elsewhere. */
+static void retire(int fd, const struct hf_table_header *header)
+{
+    const uint32_t retired = HF_TABLE_RETIRED;
+
+    if (header->magic == HF_TABLE_MAGIC && header->major == HF_TABLE_MAJOR &&
+        pwrite(fd, &retired, sizeof(retired), offsetof(struct hf_table_header, state)) < 0)
+        return; /* what matters is that the name goes */
+}
+
+static void start_again(struct hf_table *table, const struct hf_table_spec *spec)
+{
+    static const struct hf_node_row empty_row;
+    struct hf_table_header *header = table->header;
+
+    hf_table_set_state(table, HF_TABLE_INIT);
+    fill_start(header, spec);
+    atomic_fetch_add(&header->incarnation, 1);
+    for (uint32_t i = 0; i < table->counter_count; i++)
+        hf_counter_set(table, (enum hf_counter)i, 0);
+    for (uint32_t i = 0; i < table->node_count; i++)
+        hf_node_publish(table, i, &empty_row);
+}
+
+/* HF_EVERSION: of no use, but ours to replace. */
+static int take_over(const struct job *job, int fd, const struct stat *st,
+                     struct hf_table *ret_table)
+{
+    struct hf_table_header header;
+    struct hf_table_places places;
+    int status;
+
+    memset(&header, 0, sizeof(header));
+    if (hf_table_read_header(fd, job->name, &header, job->why, job->why_size) != 0 ||
+        hf_table_judge_header(job->name, &header, (uint64_t)st->st_size, &places, job->why,
+                              job->why_size) != 0 ||
+        !suits(&header, &places, job->spec)) {
+        retire(fd, &header);
+        return HF_EVERSION;
+    }
+    /* For holes, if there were any. */
+    if ((status = allocate(job, fd, (uint64_t)st->st_size)) != 0)
+        return status;
+    if (job->spec->group != (gid_t)-1 && fchown(fd, (uid_t)-1, job->spec->group) != 0)
+        return fail_sys(job, "set the group of");
+    if (fchmod(fd, job->spec->mode) != 0)
+        return fail_sys(job, "set the mode of");
+    status = hf_table_map(fd, job->name, st, true, &places, ret_table, job->why, job->why_size);
+    if (status == 0)
+        start_again(ret_table, job->spec);
+    return status;
+}
+
+/* HF_EBUSY: it went away or was replaced by us, so create again. */
+static int use_existing(const struct job *job, struct hf_table *ret_table)
+{
+    struct stat st;
+    int status, fd;
+
+    /* A descriptor that only names the object tells its owner even where it may not be opened. */
+    fd = shm_open(job->name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (fd < 0)
+        return errno == ENOENT ? HF_EBUSY : fail_sys(job, "look at");
+    status = fstat(fd, &st) != 0 ? fail_sys(job, "look at") : 0;
+    close_keep_errno(fd);
+    if (status == 0)
+        status = hf_table_judge_file(job->name, &st, geteuid(), job->why, job->why_size);
+    if (status != 0)
+        return status;
+
+    fd = shm_open(job->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
+    if (fd < 0)
+        return errno == ENOENT ? HF_EBUSY : fail_sys(job, "open");
+    status = fstat(fd, &st) != 0 ? fail_sys(job, "look at") : 0;
+    if (status == 0)
+        status = hf_table_judge_file(job->name, &st, geteuid(), job->why, job->why_size);
+    if (status == 0)
+        status = take_over(job, fd, &st, ret_table);
+    close_keep_errno(fd);
+    if (status == HF_EVERSION)
+        status = shm_unlink(job->name) == 0 || errno == ENOENT ? HF_EBUSY : fail_sys(job, "remove");
+    return status;
+}
+
+int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
+                    struct hf_table *ret_table, bool *ret_warm, char *why, size_t why_size)
+{
+    const struct job job = {shm_name, spec, why, why_size};
+    struct hf_table table;
+    int status = check_spec(&job);
+
+    if (status != 0)
+        return status;
+    for (int try = 0; try < CREATE_TRIES; try++) {
+        bool warm = false;
+
+        status = create_new(&job, &table);
+        if (status == HF_EBUSY) {
+            warm = true;
+            status = use_existing(&job, &table);
+        }
+        if (status == 0) {
+            *ret_table = table;
+            *ret_warm = warm;
+            return 0;
+        }
+        if (status != HF_EBUSY)
+            return status;
+    }
+    hf_table_say(why, why_size, "/dev/shm%s is made and removed by somebody else all the time",
+                 shm_name);
+    return HF_ETABLE;
+}
+
+/* --- while it lives
+ * -------------------------------------------------------------------------------------- */
+
+void hf_table_set_state(struct hf_table *table, enum hf_table_state state)
+{
+    atomic_store_explicit(&table->header->state, state, memory_order_release);
+}
+
+static bool is_same(const struct hf_table *table, int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && st.st_dev == table->dev && st.st_ino == table->inode;
+}
+
+int hf_table_readonly_fd(const struct hf_table *table, const char *shm_name, int *ret_fd)
+{
+    int fd = shm_open(shm_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
+
+    if (fd < 0)
+        return errno == ENOENT ? HF_ETABLE : HF_ESYS;
+    if (!is_same(table, fd)) {
+        close(fd);
+        return HF_ETABLE;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+bool hf_table_is_linked(const struct hf_table *table, const char *shm_name)
+{
+    int fd = shm_open(shm_name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+    bool same;
+
+    if (fd < 0)
+        return false;
+    same = is_same(table, fd);
+    close(fd);
+    return same;
+}

@@ -1,0 +1,187 @@
+/* Is this object a table that we may map and read? Nothing of it is used before these say so. */
+#include "shm/table_map.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shm/status.h"
+
+void hf_table_say(char *why, size_t why_size, const char *format, ...)
+{
+    va_list args;
+
+    if (why_size == 0)
+        return;
+    va_start(args, format);
+    vsnprintf(why, why_size, format, args);
+    va_end(args);
+}
+
+static const char *kind_of(mode_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFLNK:
+        return "a symbolic link";
+    case S_IFDIR:
+        return "a directory";
+    case S_IFIFO:
+        return "a named pipe";
+    case S_IFSOCK:
+        return "a socket";
+    default:
+        return "a special file";
+    }
+}
+
+int hf_table_judge_file(const char *shm_name, const struct stat *st, uid_t owner, char *why,
+                        size_t why_size)
+{
+    unsigned mode = st->st_mode & 07777;
+
+    if (!S_ISREG(st->st_mode))
+        hf_table_say(
+            why, why_size,
+            "/dev/shm%s is %s of uid %u where the table should be: somebody squats the name; "
+            "remove it or use another agent name",
+            shm_name, kind_of(st->st_mode), (unsigned)st->st_uid);
+    else if (st->st_uid != owner)
+        hf_table_say(
+            why, why_size,
+            "/dev/shm%s belongs to uid %u and not to uid %u: somebody squats the name; have "
+            "it removed or use another agent name",
+            shm_name, (unsigned)st->st_uid, (unsigned)owner);
+    else if (mode & 022)
+        hf_table_say(why, why_size,
+                     "/dev/shm%s of uid %u has mode %04o: others could have written to it (at most "
+                     "0644 is accepted); remove it and start the agent again",
+                     shm_name, (unsigned)st->st_uid, mode);
+    else if (st->st_nlink > 1)
+        hf_table_say(why, why_size,
+                     "/dev/shm%s of uid %u has %lu links where a table has 1; remove it and start "
+                     "the agent again",
+                     shm_name, (unsigned)st->st_uid, (unsigned long)st->st_nlink);
+    else
+        return 0;
+    return HF_ETABLE;
+}
+
+int hf_table_read_header(int fd, const char *shm_name, struct hf_table_header *ret_header,
+                         char *why, size_t why_size)
+{
+    ssize_t got = pread(fd, ret_header, sizeof(*ret_header), 0);
+
+    if (got == (ssize_t)sizeof(*ret_header))
+        return 0;
+    if (got < 0) {
+        hf_table_say(why, why_size, "cannot read /dev/shm%s: %s", shm_name, strerror(errno));
+        return HF_ESYS;
+    }
+    hf_table_say(why, why_size,
+                 "/dev/shm%s has %zd bytes, less than a header of %d: it is just being made, or it "
+                 "was truncated; if this stays so, restart the agent",
+                 shm_name, got, HF_TABLE_HEADER);
+    return HF_ETABLE;
+}
+
+static const struct hf_section *find_section(const struct hf_table_header *header,
+                                             enum hf_section_type type)
+{
+    for (unsigned i = 0; i < HF_SECTIONS_MAX; i++)
+        if (header->sections[i].type == (uint32_t)type)
+            return &header->sections[i];
+    return NULL;
+}
+
+/* Whether section `type` has `count_min` or more elements of `elem_size` and lies within `size`
+ * bytes. */
+static bool place_section(const struct hf_table_header *header, uint64_t size,
+                          enum hf_section_type type, uint64_t elem_size, uint64_t count_min,
+                          uint64_t *ret_offset, uint64_t *ret_count)
+{
+    const struct hf_section *s = find_section(header, type);
+
+    if (!s || s->elem_size != elem_size || s->offset % HF_CACHE_LINE != 0 ||
+        s->offset < HF_TABLE_HEADER || s->offset > size || s->length > size - s->offset ||
+        s->elem_count < count_min || s->elem_count > s->length / elem_size)
+        return false;
+    *ret_offset = s->offset;
+    *ret_count = s->elem_count;
+    return true;
+}
+
+static bool place_sections(const struct hf_table_header *h, uint64_t size,
+                           struct hf_table_places *ret_places)
+{
+    struct hf_table_places p = {.capacity = h->capacity};
+    uint64_t slots, units, entries, rows, counters;
+    uint32_t index_size = atomic_load_explicit(&h->index_size, memory_order_relaxed);
+
+    if (h->capacity == 0 || h->nodes > HF_NODES_MAX || index_size == 0 ||
+        (index_size & (index_size - 1)) != 0)
+        return false;
+    if (!place_section(h, size, HF_SECTION_SLOTS, sizeof(struct hf_slot), h->capacity, &p.slots,
+                       &slots) ||
+        !place_section(h, size, HF_SECTION_TEXT, HF_TEXT_UNIT, 1, &p.text, &units) ||
+        !place_section(h, size, HF_SECTION_INDEX, sizeof(hf_index_entry), 2 * (uint64_t)index_size,
+                       &p.index, &entries) ||
+        !place_section(h, size, HF_SECTION_NODES, sizeof(struct hf_node_row), h->nodes, &p.nodes,
+                       &rows) ||
+        !place_section(h, size, HF_SECTION_COUNTERS, sizeof(uint64_t), 0, &p.counters, &counters))
+        return false;
+    p.text_units = units;
+    p.index_size = index_size;
+    p.node_rows = rows < HF_NODES_MAX ? (uint32_t)rows : HF_NODES_MAX;
+    p.counter_count = counters < HF_COUNTERS ? (uint32_t)counters : HF_COUNTERS;
+    *ret_places = p;
+    return true;
+}
+
+int hf_table_judge_header(const char *shm_name, const struct hf_table_header *h, uint64_t size,
+                          struct hf_table_places *ret_places, char *why, size_t why_size)
+{
+    if (h->magic != HF_TABLE_MAGIC) {
+        hf_table_say(why, why_size,
+                     h->magic == 0
+                         ? "/dev/shm%s has no header yet: it is just being made, or its "
+                           "agent ended before it was; if this stays so, restart the agent"
+                         : "/dev/shm%s is not a Holdfast table (another magic number); "
+                           "remove it and restart the agent",
+                     shm_name);
+        return HF_ETABLE;
+    }
+    if (h->major != HF_TABLE_MAJOR || h->min_minor > HF_TABLE_MINOR) {
+        hf_table_say(
+            why, why_size,
+            "/dev/shm%s has table version %u.%u and this program reads %d.%d: use programs "
+            "of the agent's version (%.*s)",
+            shm_name, h->major, h->minor, HF_TABLE_MAJOR, HF_TABLE_MINOR,
+            (int)strnlen(h->version, sizeof(h->version)), h->version);
+        return HF_EVERSION;
+    }
+    if (h->fingerprint != hf_layout_fingerprint()) {
+        hf_table_say(why, why_size,
+                     "/dev/shm%s has layout %016" PRIx64 " and this program %016" PRIx64
+                     ": they were built for different machines; use the agent's build",
+                     shm_name, h->fingerprint, hf_layout_fingerprint());
+        return HF_EVERSION;
+    }
+    if (h->total_size != size) {
+        hf_table_say(why, why_size,
+                     "/dev/shm%s has %" PRIu64 " bytes where its header says %" PRIu64
+                     ": it was truncated or damaged; restart the agent",
+                     shm_name, size, h->total_size);
+        return HF_ETABLE;
+    }
+    if (!place_sections(h, size, ret_places)) {
+        hf_table_say(why, why_size,
+                     "/dev/shm%s is damaged: a section lies outside of it or has a wrong size; "
+                     "restart the agent",
+                     shm_name);
+        return HF_ETABLE;
+    }
+    return 0;
+}

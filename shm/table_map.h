@@ -1,0 +1,40 @@
+/* What hf_table_create() and hf_table_open() share: judging an object and mapping it. Private to
+ * shm/. */
+#ifndef HOLDFAST_SHM_TABLE_MAP_H
+#define HOLDFAST_SHM_TABLE_MAP_H
+
+#include <sys/stat.h>
+
+#include "shm/compiler.h"
+#include "shm/table.h"
+
+/* Where the sections stand, in bytes from the start; all of it checked against the object's size.
+ */
+struct hf_table_places {
+    uint64_t slots, text, index, nodes, counters;
+    uint64_t text_units;
+    uint32_t capacity, node_rows, index_size, counter_count;
+};
+
+/* A sentence for a person; never fails. */
+void hf_table_say(char *why, size_t why_size, const char *format, ...) HF_PRINTF(3, 4);
+
+/* Judges what fstat() says of an object that must belong to `owner`. 0 or HF_ETABLE with `why`. */
+int hf_table_judge_file(const char *shm_name, const struct stat *st, uid_t owner, char *why,
+                        size_t why_size);
+
+/* Copies the header of an open object by pread(), which gives short counts where a mapping would
+ * give SIGBUS. HF_ETABLE when the object is shorter than a header. */
+int hf_table_read_header(int fd, const char *shm_name, struct hf_table_header *ret_header,
+                         char *why, size_t why_size);
+
+/* Judges a private copy of a header for an object of `size` bytes. 0, HF_ETABLE or HF_EVERSION. */
+int hf_table_judge_header(const char *shm_name, const struct hf_table_header *header, uint64_t size,
+                          struct hf_table_places *ret_places, char *why, size_t why_size);
+
+/* Maps the whole object and fills `ret_table`; the descriptor stays the caller's. */
+int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writable,
+                 const struct hf_table_places *places, struct hf_table *ret_table, char *why,
+                 size_t why_size);
+
+#endif

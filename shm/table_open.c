@@ -1,0 +1,203 @@
+/* Opening and mapping a table: the reader's side, and what the agent shares with it. */
+#include "shm/table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "shm/status.h"
+#include "shm/table_map.h"
+
+static bool is_agent_name(const char *name)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    size_t len = strlen(name);
+
+    return len >= 1 && len <= HF_AGENT_NAME_MAX && name[0] != '.' && strspn(name, allowed) == len;
+}
+
+int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name)
+{
+    if (!is_agent_name(agent_name))
+        return HF_EINVAL;
+    if (system || uid == 0)
+        snprintf(ret_name, HF_TABLE_NAME_MAX, "/holdfast.%s", agent_name);
+    else
+        snprintf(ret_name, HF_TABLE_NAME_MAX, "/holdfast-%u.%s", (unsigned)uid, agent_name);
+    return 0;
+}
+
+int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writable,
+                 const struct hf_table_places *places, struct hf_table *ret_table, char *why,
+                 size_t why_size)
+{
+    struct hf_table table = {
+        .size = (size_t)st->st_size,
+        .text_units = places->text_units,
+        .capacity = places->capacity,
+        .node_count = places->node_rows,
+        .counter_count = places->counter_count,
+        .index_size = places->index_size,
+        .writable = writable,
+        .dev = st->st_dev,
+        .inode = st->st_ino,
+    };
+    char *base =
+        mmap(NULL, table.size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+
+    if (base == MAP_FAILED) {
+        hf_table_say(why, why_size, "cannot map /dev/shm%s (%zu bytes): %s", shm_name, table.size,
+                     strerror(errno));
+        return HF_ESYS;
+    }
+    table.header = (struct hf_table_header *)base;
+    table.slots = (struct hf_slot *)(base + places->slots);
+    table.text = (uint8_t *)base + places->text;
+    table.index = (hf_index_entry *)(base + places->index);
+    table.nodes = (struct hf_node_row *)(base + places->nodes);
+    table.counters = (_Atomic uint64_t *)(base + places->counters);
+    *ret_table = table;
+    return 0;
+}
+
+/* A hole would be filled at the first touch, by SIGBUS if there is no memory for it. */
+static int refuse_holes(const char *shm_name, const struct stat *st, char *why, size_t why_size)
+{
+    if ((uint64_t)st->st_blocks * 512 >= (uint64_t)st->st_size)
+        return 0;
+    hf_table_say(why, why_size,
+                 "/dev/shm%s has holes: it was truncated and grown again; restart the agent",
+                 shm_name);
+    return HF_ETABLE;
+}
+
+static int refuse_state(const char *shm_name, const struct hf_table_header *header, char *why,
+                        size_t why_size)
+{
+    uint32_t state = atomic_load_explicit(&header->state, memory_order_relaxed);
+    uint32_t pid = atomic_load_explicit(&header->pid, memory_order_relaxed);
+
+    if (state == HF_TABLE_ALIVE || state == HF_TABLE_STOPPED)
+        return 0;
+    if (state == HF_TABLE_INIT)
+        hf_table_say(
+            why, why_size,
+            "/dev/shm%s is not ready: the agent (pid %u) is starting, or ended before it was "
+            "up",
+            shm_name, (unsigned)pid);
+    else
+        hf_table_say(why, why_size, "/dev/shm%s was just replaced by another agent: open it again",
+                     shm_name);
+    return HF_ETABLE;
+}
+
+/* Everything from the descriptor on. */
+static int open_checked(int fd, const char *shm_name, const struct stat *st,
+                        struct hf_table *ret_table, char *why, size_t why_size)
+{
+    struct hf_table_header header;
+    struct hf_table_places places;
+    struct hf_table table;
+    struct stat again;
+    int status;
+
+    if ((status = hf_table_read_header(fd, shm_name, &header, why, why_size)) != 0 ||
+        (status = hf_table_judge_header(shm_name, &header, (uint64_t)st->st_size, &places, why,
+                                        why_size)) != 0 ||
+        (status = refuse_state(shm_name, &header, why, why_size)) != 0 ||
+        (status = refuse_holes(shm_name, st, why, why_size)) != 0)
+        return status;
+    places.node_rows = header.nodes < places.node_rows ? header.nodes : places.node_rows;
+    status = hf_table_map(fd, shm_name, st, false, &places, &table, why, why_size);
+    if (status != 0)
+        return status;
+    if (fstat(fd, &again) != 0 || again.st_size != st->st_size) {
+        hf_table_close(&table);
+        hf_table_say(why, why_size, "/dev/shm%s changed its size while it was opened", shm_name);
+        return HF_ETABLE;
+    }
+    *ret_table = table;
+    return 0;
+}
+
+static int open_failed(const char *shm_name, int error, char *why, size_t why_size)
+{
+    switch (error) {
+    case ENOENT:
+        hf_table_say(why, why_size, "there is no /dev/shm%s: no agent of this name has run",
+                     shm_name);
+        return HF_ENOAGENT;
+    case EACCES:
+        hf_table_say(why, why_size,
+                     "not allowed to read /dev/shm%s: its mode is for its owner and group only",
+                     shm_name);
+        return HF_EPERM;
+    case ELOOP:
+    case ENXIO:
+    case EISDIR:
+    case EINVAL: /* shm_open's word for a directory */
+        hf_table_say(
+            why, why_size,
+            "/dev/shm%s is not a regular file: somebody squats the name; have it removed or "
+            "use another agent name",
+            shm_name);
+        return HF_ETABLE;
+    default:
+        hf_table_say(why, why_size, "cannot open /dev/shm%s: %s", shm_name, strerror(error));
+        errno = error;
+        return HF_ESYS;
+    }
+}
+
+int hf_table_open(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
+                  size_t why_size)
+{
+    struct stat st;
+    int status, error;
+    /* O_NONBLOCK: a named pipe of that name must not hold us up. */
+    int fd = shm_open(shm_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
+
+    if (fd < 0)
+        return open_failed(shm_name, errno, why, why_size);
+    if (fstat(fd, &st) != 0)
+        status = open_failed(shm_name, errno, why, why_size);
+    else if ((status = hf_table_judge_file(shm_name, &st, owner, why, why_size)) == 0)
+        status = open_checked(fd, shm_name, &st, ret_table, why, why_size);
+    error = errno;
+    close(fd);
+    errno = error;
+    return status;
+}
+
+int hf_table_open_fd(int fd, struct hf_table *ret_table, char *why, size_t why_size)
+{
+    static const char name[] = " (the agent's table)";
+    struct stat st;
+    int status, error;
+
+    if (fstat(fd, &st) != 0) {
+        status = open_failed(name, errno, why, why_size);
+    } else if (!S_ISREG(st.st_mode)) {
+        hf_table_say(why, why_size, "what the agent sent as its table is not a regular file");
+        status = HF_ETABLE;
+    } else {
+        status = open_checked(fd, name, &st, ret_table, why, why_size);
+    }
+    error = errno;
+    close(fd);
+    errno = error;
+    return status;
+}
+
+void hf_table_close(struct hf_table *table)
+{
+    if (table->header)
+        munmap(table->header, table->size);
+    memset(table, 0, sizeof(*table));
+}
