@@ -1,0 +1,142 @@
+#include "tools/cgroup.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define DEPTH_MAX 32
+
+/* The mount point of the v2 hierarchy: "36 25 0:31 / /sys/fs/cgroup rw,... - cgroup2 cgroup2 rw".
+ */
+static int open_hierarchy(void)
+{
+    char line[4096], point[4096];
+    FILE *file = fopen("/proc/self/mountinfo", "re");
+    int fd = -1;
+
+    if (!file)
+        return -1;
+    while (fd < 0 && fgets(line, sizeof(line), file)) {
+        const char *type = strstr(line, " - ");
+
+        if (type && !strncmp(type + 3, "cgroup2 ", 8) &&
+            sscanf(line, "%*s %*s %*s %*s %4095s", point) == 1)
+            fd = open(point, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    }
+    fclose(file);
+    return fd;
+}
+
+/* The caller's own group: the line "0::/path". */
+static int open_own(int hierarchy)
+{
+    char line[4096];
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    int fd = -1;
+
+    if (!file)
+        return -1;
+    while (fgets(line, sizeof(line), file)) {
+        if (strncmp(line, "0::/", 4) != 0)
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        fd = openat(hierarchy, line[4] ? line + 4 : ".", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+        break;
+    }
+    fclose(file);
+    return fd;
+}
+
+static int write_file(int dir, const char *name, const char *text)
+{
+    int fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
+    ssize_t written;
+
+    if (fd < 0)
+        return -1;
+    written = write(fd, text, strlen(text));
+    close(fd);
+    return written < 0 ? -1 : 0;
+}
+
+void cgroup_make(struct cgroup *cgroup)
+{
+    unsigned char tag[4];
+    struct statfs fs;
+    int hierarchy;
+
+    cgroup->fd = cgroup->parent_fd = -1;
+    hierarchy = open_hierarchy();
+    if (hierarchy < 0)
+        return;
+    cgroup->parent_fd = open_own(hierarchy);
+    close(hierarchy);
+    if (cgroup->parent_fd < 0 || fstatfs(cgroup->parent_fd, &fs) < 0 ||
+        fs.f_type != CGROUP2_SUPER_MAGIC || getrandom(tag, sizeof(tag), 0) != sizeof(tag))
+        goto none;
+    snprintf(cgroup->name, sizeof(cgroup->name), "holdfast-run-%d-%02x%02x%02x%02x", (int)getpid(),
+             tag[0], tag[1], tag[2], tag[3]);
+    if (mkdirat(cgroup->parent_fd, cgroup->name, 0755) < 0)
+        goto none;
+    cgroup->fd = openat(cgroup->parent_fd, cgroup->name, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    if (cgroup->fd < 0 || faccessat(cgroup->fd, "cgroup.kill", W_OK, AT_EACCESS) < 0) {
+        cgroup_remove(cgroup);
+        goto none;
+    }
+    return;
+none:
+    if (cgroup->parent_fd >= 0)
+        close(cgroup->parent_fd);
+    cgroup->parent_fd = -1;
+}
+
+void cgroup_enter(const struct cgroup *cgroup)
+{
+    if (cgroup->fd >= 0)
+        write_file(cgroup->fd, "cgroup.procs", "0");
+}
+
+void cgroup_kill(const struct cgroup *cgroup)
+{
+    if (cgroup->fd >= 0)
+        write_file(cgroup->fd, "cgroup.kill", "1");
+}
+
+/* Children first; a group that is not empty stays. */
+static void remove_below(int parent, const char *name, int depth)
+{
+    int fd = openat(parent, name, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    while (depth < DEPTH_MAX && (entry = readdir(dir)))
+        if (entry->d_type == DT_DIR && strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+            remove_below(fd, entry->d_name, depth + 1);
+    closedir(dir);
+    unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+void cgroup_remove(struct cgroup *cgroup)
+{
+    if (cgroup->fd >= 0) {
+        close(cgroup->fd);
+        cgroup->fd = -1;
+    }
+    if (cgroup->parent_fd >= 0) {
+        remove_below(cgroup->parent_fd, cgroup->name, 0);
+        close(cgroup->parent_fd);
+        cgroup->parent_fd = -1;
+    }
+}

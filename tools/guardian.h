@@ -1,0 +1,110 @@
+/* The two guardians of a job.
+ *
+ *   outer   the process that the user sees: forwards signals, gives the exit code, backs the inner
+ * one up
+ *    `- inner   starts the job, stops it by the timeline, reaps the tree, releases
+ *        `- job ...
+ *
+ * Both are child subreapers, both have a session with the agent and timers of their own on the
+ * validity. One that dies leaves the tree to the other, which kills it to the last process; only
+ * then is the lock released. None waits for the agent, for a reader of its messages, or for a
+ * process that does not end, while there is something to kill.
+ */
+#ifndef HOLDFAST_TOOLS_GUARDIAN_H
+#define HOLDFAST_TOOLS_GUARDIAN_H
+
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libclient/holdfast.h"
+#include "tools/cgroup.h"
+#include "tools/signals.h"
+#include "tools/timeline.h"
+#include "tools/tree.h"
+
+struct guardian_plan {
+    const char *name;    /* escaped, for messages */
+    char *const *argv;   /* the job */
+    const char *on_lost; /* NULL: stop_signal */
+    int stop_signal;
+    int64_t ttl_ns;
+    bool verbose;
+    const struct signals *signals;
+};
+
+/* What the two tell each other in a page that both map; all but `exit_code` may be read at any
+ * time. */
+struct guardian_shared {
+    atomic_int stopping;    /* the stop signal was sent, or the hook started */
+    atomic_int exec_failed; /* errno of the job's exec */
+    atomic_int hook_failed; /* errno of the hook's exec */
+    atomic_int reaped;      /* the tree is empty; exit_code stands */
+    atomic_int gave_up;     /* something in the tree does not die; exit_code stands */
+    atomic_int released;    /* the agent has the word "reaped" */
+    int exit_code;
+};
+
+/* Either of the two. */
+struct guardian {
+    const struct guardian_plan *plan;
+    struct guardian_shared *shared;
+    struct cgroup cgroup;
+    hf_client *client;
+    hf_lease *lease;
+    struct timeline timeline;
+    struct tree tree;
+    int timer_fd;
+    int link_fd; /* to the other: signals to forward, or the job's stops */
+    int peer_fd; /* pidfd of the other */
+    bool peer_gone;
+    int64_t kill_since_ns, kill_next_ns; /* 0: not killing */
+    bool complained;
+};
+
+/* Runs the job under `lease` (taken with HF_ACQUIRE_RUN) to its end; the lease is released or left
+ * to lapse. The caller has one thread. Returns the exit code. */
+int guardian_run(const struct guardian_plan *plan, hf_client *client, hf_lease *lease);
+
+/* --- shared by guardian_inner.c and guardian_outer.c
+ * ----------------------------------------------------- */
+
+/* The inner guardian; never returns. `ticket` is of the outer's lease, `g` carries what was made
+ * before the fork. */
+_Noreturn void guardian_inner(struct guardian *g, const struct hf_ticket *ticket);
+/* The outer guardian, once the inner one `inner` runs. */
+int guardian_outer(struct guardian *g, pid_t inner);
+
+/* Judges the lease now. */
+enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns);
+
+/* Signals the whole tree once, and wakes what is stopped so that it can act on it. */
+void guardian_signal_tree(struct guardian *g, int signal);
+
+/* Kills what lives, when it is time for another pass; complains once of what does not die. */
+void guardian_kill_tree(struct guardian *g, int64_t now_ns);
+
+/* Whether the tree has resisted for long enough. */
+bool guardian_kill_failed(const struct guardian *g, int64_t now_ns);
+
+/* Sleeps until `until_ns`, a signal, a word or the death of the other, or news of the lease; serves
+ * the latter. */
+void guardian_wait(struct guardian *g, int64_t until_ns);
+
+/* Tells the agent that the tree is reaped. Takes a bounded time. Frees the lease. */
+void guardian_release(struct guardian *g);
+
+/* What goes through link_fd. */
+enum guardian_word {
+    GUARDIAN_SIGNAL = 0xff, /* outer to inner: these bits are a signal for the job */
+    GUARDIAN_FROM_TERMINAL = 0x100,
+    GUARDIAN_STOPPED = 0x200 /* inner to outer: the job was stopped from the terminal */
+};
+void guardian_tell(const struct guardian *g, int word);
+bool guardian_hear(const struct guardian *g, int *ret_word);
+
+/* Lets go of stdin and stdout, which are the job's. */
+void guardian_let_go_of_streams(void);
+
+#endif

@@ -1,0 +1,29 @@
+/* Starting the job, or the on-lost hook, as a child of the calling guardian. */
+#ifndef HOLDFAST_TOOLS_JOB_H
+#define HOLDFAST_TOOLS_JOB_H
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "tools/cgroup.h"
+#include "tools/signals.h"
+
+struct job_start {
+    char *const *argv;
+    const struct signals *signals; /* given back to the child */
+    const struct cgroup *cgroup;   /* entered by the child */
+    atomic_int *failed;            /* in shared memory: errno of an exec that failed */
+};
+
+/* Forks and executes; the new process dies with the caller (PDEATHSIG), so the caller must have one
+ * thread only. Does not wait for the exec: when it fails, `failed` is set before the child ends
+ * with 126 or 127. 0, or -1 with errno when there is no new process. */
+int job_start(const struct job_start *start, pid_t *ret_pid);
+
+/* The exit code for an exec that failed so: EXIT_NOT_FOUND or EXIT_CANNOT_RUN. */
+int job_exec_exit_code(int error);
+
+/* The exit code that stands for a wait status. */
+int job_exit_code(int status);
+
+#endif
