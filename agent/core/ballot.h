@@ -1,8 +1,8 @@
 /* One acquire round: N nodes vote once, and the outcome is decided as soon as it is certain. Pure.
  *
- * Rules: the grant needs one and the same set of q nodes that voted, accepted this very fence, and gives
- * V >= now + T/2 (V = the q-th largest d of those nodes). q is of the configured list, also when nodes are
- * down or in quarantine. A node that was not asked counts as a "no".
+ * Rules: the grant needs one and the same set of q nodes that voted, accepted this very fence, and
+ * gives V >= now + T/2 (V = the q-th largest d of those nodes). q is of the configured list, also
+ * when nodes are down or in quarantine. A node that was not asked counts as a "no".
  */
 #ifndef HOLDFAST_CORE_BALLOT_H
 #define HOLDFAST_CORE_BALLOT_H
@@ -13,6 +13,7 @@
 #include "shm/layout.h"
 #include "shm/nstime.h"
 #include "agent/core/timing.h"
+#include "agent/core/validity.h"
 
 enum ballot_vote {
     BALLOT_NOT_ASKED = 0, /* down, quarantined, refused */
@@ -38,7 +39,7 @@ struct ballot {
     uint64_t highest_seen;
     struct {
         enum ballot_vote vote;
-        hf_time a; /* clock before the first byte of the acquire that hit */
+        hf_time a; /* clock before the first byte of the acquire that hit; HF_TIME_PAST: none did */
     } node[HF_NODES_MAX];
 };
 
@@ -49,19 +50,20 @@ static inline int ballot_quorum(int n)
 }
 
 void ballot_init(struct ballot *b, int n, uint64_t fence);
-/* Node is being asked (again after STALE, or for a raise); keeps `a` of an earlier yes. */
+/* Node is being asked (again after STALE, or for a raise, and then before the next ballot_decide);
+ * keeps `a` of an earlier yes. */
 void ballot_ask(struct ballot *b, int node);
-/* An answer. For YES and YES_LOW `a` is the clock before the first byte and `seen` the fence the node has. */
+/* An answer. For YES and YES_LOW `a` is the clock before the first byte and `seen` the fence the
+ * node has now. The `a` of a node's first yes stays: a raise does not arm the key again. A YES for
+ * any fence but the present one (it was under way during a raise) is a YES_LOW. */
 void ballot_answer(struct ballot *b, int node, enum ballot_vote vote, hf_time a, uint64_t seen);
-/* Begins the second round: sets `fence` to highest_seen + 1 and turns every YES/YES_LOW into YES_LOW
- * (to be asked again with the raise script; ballot_answer then makes it YES). Returns the new fence. */
+/* Begins the second round: sets `fence` to highest_seen + 1 and turns every YES/YES_LOW into
+ * YES_LOW (to be asked again with the raise script; ballot_answer then makes it YES). Returns the
+ * new fence. */
 uint64_t ballot_raise(struct ballot *b);
 /* Judged by a clock read taken now. */
 enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *timing, hf_time now);
 /* Validity of the nodes that voted YES for this fence; HF_TIME_PAST with fewer than q. */
 hf_time ballot_validity(const struct ballot *b, const struct timing *timing);
-
-/* The q-th largest of `count` instants; HF_TIME_PAST when count < q. count <= HF_NODES_MAX. */
-hf_time validity_qth(const hf_time *d, int count, int q);
 
 #endif

@@ -1,5 +1,5 @@
-/* The fencing number: hybrid wall-clock milliseconds (48 bits) << 16 | local hand-off count (16). Pure.
- * Nodes see, store and compare only the 48-bit part (Lua numbers are exact to 2^53). */
+/* The fencing number: hybrid wall-clock milliseconds (48 bits) << 16 | local hand-off count (16).
+ * Pure. Nodes see, store and compare only the 48-bit part (Lua numbers are exact to 2^53). */
 #ifndef HOLDFAST_CORE_FENCE_H
 #define HOLDFAST_CORE_FENCE_H
 
@@ -20,11 +20,13 @@ static inline uint64_t fence_node_part(uint64_t fence)
     return fence >> 16;
 }
 
-/* What an acquire proposes (48-bit part): max(own last + 1 (0: unknown), median TIME of the nodes in ms,
- * our wall clock but only if within 60 s of that median). `have_median` false: no node TIME is known, then the wall clock alone. */
+/* What an acquire proposes (48-bit part): max(own last + 1 (0: unknown), median TIME of the nodes
+ * in ms, our wall clock but only if within 60 s of that median). `have_median` false: no node TIME
+ * is known, then the wall clock alone. */
 uint64_t fence_propose(uint64_t own_last_node_part, bool have_median, hf_wall median, hf_wall wall);
 
-/* After a node said "too low, I have `seen`": seen + 1, at least `proposed` + 0. HF_EINVAL-free: saturates at FENCE_NODE_MAX. */
+/* After a node said "too low, I have `seen`": seen + 1, at least `proposed` + 0. HF_EINVAL-free:
+ * saturates at FENCE_NODE_MAX. */
 uint64_t fence_raise(uint64_t proposed, uint64_t highest_seen);
 
 #endif

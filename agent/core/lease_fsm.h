@@ -1,12 +1,15 @@
-/* The life of one lease after its grant, as a state machine. Pure: takes events with `now`, returns actions.
+/* The life of one lease after its grant, as a state machine. Pure: takes events with `now`, returns
+ * actions.
  *
  * Per node it keeps d_i = a_i + span, or "void". V = the q-th largest d_i that stands. Rules:
- *  - (!) a reply is judged by a clock read taken when it is processed: if V without that reply has passed, the lease
- *    is lost whatever the reply says; for a run the same at V - 0.3 T with LOSING for lost.
- *  - (!) after storing an extension the shell reads the clock again and calls lease_fsm_confirm(); if the old V passed
- *    in between, the slot is withdrawn and the lease is lost.
- *  - a foreign key voids its d_i at once; a missing one too, unless the node's sentinel changed with it (the node then is
- *    under quarantine, which guards the d_i) and we heal; a clock step voids d_i until renewed.
+ *  - (!) a reply is judged by a clock read taken when it is processed: if V without that reply has
+ * passed, the lease is lost whatever the reply says; for a run the same at V - 0.3 T with LOSING
+ * for lost.
+ *  - (!) after storing an extension the shell reads the clock again and calls lease_fsm_confirm();
+ * if the old V passed in between, the slot is withdrawn and the lease is lost.
+ *  - a foreign key voids its d_i at once; a missing one too, unless the node's sentinel changed
+ * with it (the node then is under quarantine, which guards the d_i) and we heal; a clock step voids
+ * d_i until renewed.
  *  - fewer than q standing d_i: lost at once.
  *  - LOSING is terminal and freezes V; LOST and ENDED are final. A lost lease is never resurrected.
  *  - a failed renewal (error, timeout) changes nothing.
@@ -22,14 +25,17 @@
 #include "shm/nstime.h"
 #include "agent/core/timing.h"
 
-enum lease_action { /* bits; the shell acts in this order */
-    LEASE_ACT_WITHDRAW = 1 << 0, /* check word to 0 now, before anything else */
-    LEASE_ACT_EXTEND = 1 << 1,   /* V moved: journal the d_i, raise (or lower) the check word, then confirm */
-    LEASE_ACT_STATE = 1 << 2,    /* state changed: mark the slot, tell the holder */
-    LEASE_ACT_LOST = 1 << 3,     /* it became LOST: journal ENDING, release on every node, report */
-    LEASE_ACT_ENDED = 1 << 4,    /* it became ENDED by release: journal ENDING, release, report */
-    LEASE_ACT_HEAL = 1 << 5,     /* nodes in heal_wanted lack our key */
-    LEASE_ACT_TIMER = 1 << 6,    /* lease_fsm_next() changed */
+enum lease_action {                              /* bits; the shell acts in this order */
+                    LEASE_ACT_WITHDRAW = 1 << 0, /* check word to 0 now, before anything else */
+                    LEASE_ACT_EXTEND = 1 << 1,   /* V moved or a d_i became void: journal the d_i,
+                                                    raise (or lower) the check word,   then confirm */
+                    LEASE_ACT_STATE = 1 << 2,    /* state changed: mark the slot, tell the holder */
+                    LEASE_ACT_LOST =
+                        1 << 3, /* it became LOST: journal ENDING, release on every node, report */
+                    LEASE_ACT_ENDED =
+                        1 << 4, /* it became ENDED by release: journal ENDING, release, report */
+                    LEASE_ACT_HEAL = 1 << 5,  /* nodes in heal_wanted lack our key */
+                    LEASE_ACT_TIMER = 1 << 6, /* lease_fsm_next() changed */
 };
 
 struct lease_fsm {
@@ -39,44 +45,58 @@ struct lease_fsm {
     enum hf_loss_reason reason;
     bool run;          /* stricter: must be extended before V - 0.3 T */
     bool stop_renewal; /* holder gone without a word: no more renewals, lapse */
-    hf_time valid;     /* V; frozen from LOSING on (it may still fall) */
+    bool restored;     /* from a journal, and no tick since */
+    bool grace;        /* restored between V - 0.3 T and V: may be renewed until V */
+    hf_time valid;     /* V: always the q-th largest d; frozen from LOSING on (it may still fall) */
     hf_time max_hold;  /* LOSING at this instant at the latest; HF_TIME_NEVER: no limit */
     uint32_t heal_wanted; /* bit per node */
     struct {
         hf_time d;     /* HF_TIME_PAST: void */
         uint32_t mark; /* the caller's sentinel generation of the node at the last hit */
+        hf_time since; /* a hit counts only if sent at or after this: the vote was void before */
     } node[HF_NODES_MAX];
 };
 
-/* From a won ballot: `a[i]` HF_TIME_PAST where the node did not vote (then it is in heal_wanted). `mark[i]`: the
- * node's sentinel generation. HELD. */
+/* From a won ballot: `a[i]` HF_TIME_PAST where the node did not vote (then it is in heal_wanted).
+ * `mark[i]`: the node's sentinel generation. HELD. */
 void lease_fsm_init(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
                     hf_time max_hold, const hf_time *a, const uint32_t *mark);
-/* From a journal: d_i as they were. `was_losing`: the stored state. Run lease_fsm_tick() next. */
+/* From a journal: d_i as they were. `was_losing`: the stored state (the caller may set `reason`).
+ * Run lease_fsm_tick() next: a lease found between V - 0.3 T and V may still be renewed until V,
+ * but a run is LOSING. */
 void lease_fsm_restore(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
                        hf_time max_hold, const hf_time *d, const uint32_t *mark, bool was_losing);
 
 /* Each returns LEASE_ACT_* bits. `now` is read when the event is processed. */
 unsigned lease_fsm_tick(struct lease_fsm *l, hf_time now);
-/* Renewed or healed: our key was re-armed by a command whose first byte left after `a`. */
+/* Renewed or healed: our key was re-armed by a command whose first byte left after `a`. Counts only
+ * with an `a` later than known and, after a void vote, than the finding that made it void. Ignored
+ * from LOSING on. */
 unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, hf_time now);
-/* The renewal found no key. `mark`: the node's sentinel generation now. */
+/* The renewal found no key. `mark`: the node's sentinel generation now. Wants a heal in either
+ * case. */
 unsigned lease_fsm_missing(struct lease_fsm *l, int node, uint32_t mark, hf_time now);
 unsigned lease_fsm_foreign(struct lease_fsm *l, int node, hf_time now);
-/* The node's clock stepped: its d_i is void until renewed. */
+/* The node's clock stepped, as the reply to a command sent after `sent` showed: a vote from before
+ * that is void until renewed. One from that very reply stands, so hand in the hits of the reply
+ * first. */
+unsigned lease_fsm_stepped(struct lease_fsm *l, int node, hf_time sent, hf_time now);
+/* The same when the reply is not at hand: only a command sent from now on gives a vote again. */
 unsigned lease_fsm_clock_step(struct lease_fsm *l, int node, hf_time now);
-/* The slot was stored after an EXTEND; `previous` is V before it, `now` read after the store. */
+/* The slot was stored after an EXTEND; `previous` is `valid` before it, `now` read after the store.
+ */
 unsigned lease_fsm_confirm(struct lease_fsm *l, hf_time previous, hf_time now);
 /* Asked to stop, max_hold, a guardian acted: LOSING with that reason. */
 unsigned lease_fsm_lose(struct lease_fsm *l, enum hf_loss_reason reason, hf_time now);
-/* Voluntary end, or the holder died (reason HF_LOSS_HOLDER): ENDED. */
+/* Voluntary end, or the holder died (reason HF_LOSS_HOLDER): ENDED; LOST when V has passed. */
 unsigned lease_fsm_release(struct lease_fsm *l, enum hf_loss_reason reason, hf_time now);
 /* The holder of a run is gone without a word: no renewals any more. */
 unsigned lease_fsm_abandon(struct lease_fsm *l, hf_time now);
 
 /* The next instant at which lease_fsm_tick() would do something; HF_TIME_NEVER when over. */
 hf_time lease_fsm_next(const struct lease_fsm *l);
-/* Whether node should be renewed at all (not LOSING.. , not over, not abandoned). Healing follows the same rule. */
+/* Whether node should be renewed at all (not LOSING.. , not over, not abandoned). Healing follows
+ * the same rule. */
 bool lease_fsm_renews(const struct lease_fsm *l);
 /* Standing votes (d_i not void and ahead of now). */
 int lease_fsm_votes(const struct lease_fsm *l, hf_time now);

@@ -1,13 +1,15 @@
 /* What one node's word is worth: its clock, its sentinel, its quarantine. Pure.
  *
- * (!) Clock: the interval [TIME - t_receive, TIME - t_send] of every reply, widened by 1 % drift since the last, is
- * intersected with what is known; an empty intersection is a step, in either direction (a midpoint would swallow it);
- * the interval then restarts from that sample. Baselines survive reconnects.
- * (!) Sentinel and quarantine as docs/SAFETY.md says: no acquire votes for 1.02 ttl_max + 1 s after a new run_id, an
- * absent or changed sentinel, a clock step, or a first contact with a node whose uptime, sentinel age by node TIME and
- * sentinel age by wall clock do not all exceed that, or whose TIME is over 1 s off the median. Seeing the same nonce and run_id
- * again never restarts a quarantine; a reconnect is no first contact.
- * Each thread keeps one of these per node and judges its own replies; the broker's decides about votes.
+ * (!) Clock: the interval [TIME - t_receive, TIME - t_send] of every reply, widened by 1 % drift
+ * since the last, is intersected with what is known; an empty intersection is a step, in either
+ * direction (a midpoint would swallow it); the interval then restarts from that sample. Baselines
+ * survive reconnects.
+ * (!) Sentinel and quarantine as docs/SAFETY.md says: no acquire votes for 1.02 ttl_max + 1 s after
+ * a new run_id, an absent or changed sentinel, a clock step, or a first contact with a node whose
+ * uptime, sentinel age by node TIME and sentinel age by wall clock do not all exceed that, or whose
+ * TIME is over 1 s off the median. Seeing the same nonce and run_id again never restarts a
+ * quarantine; a reconnect is no first contact. Each thread keeps one of these per node and judges
+ * its own replies; the broker's decides about votes.
  */
 #ifndef HOLDFAST_CORE_NODE_TRUST_H
 #define HOLDFAST_CORE_NODE_TRUST_H
@@ -18,7 +20,7 @@
 #include "shm/layout.h"
 #include "shm/nstime.h"
 
-#define TRUST_NONCE_LEN 32 /* hex characters */
+#define TRUST_NONCE_LEN  32 /* hex characters */
 #define TRUST_RUN_ID_LEN 40
 
 /* What INFO and CONFIG GET said on one connection. */
@@ -41,18 +43,26 @@ struct node_sentinel {
 };
 
 struct node_trust {
-    bool contacted; /* run_id known from this or, by the journal, an earlier agent */
-    bool judged;    /* age and median were judged */
-    bool fresh_word; /* --dev or --assume-fresh: age and one new run_id are not held against it at start */
-    bool refused;    /* `refusal` stands */
+    bool contacted;  /* run_id known from this or, by the journal, an earlier agent */
+    bool judged;     /* age and median were judged */
+    bool fresh_word; /* --dev or --assume-fresh: age and one new run_id are not held against it at
+                        start */
+    bool word_run_id, word_age; /* what is left of that word */
+    bool unproven; /* restarted with durable AOF: exempt if the sentinel turns out to be the same */
+    bool refused;  /* `refusal` stands */
     enum hf_node_refusal refusal;
     struct node_facts facts;
     struct node_sentinel sentinel;
-    hf_time sentinel_read; /* when that was read */
-    uint32_t mark;      /* sentinel generation: +1 whenever the nonce changed or was absent */
-    uint32_t reasons;   /* enum hf_quarantine_reason bits of the running quarantine */
-    hf_time until;      /* end of quarantine; HF_TIME_PAST none */
-    hf_dur quarantine;  /* its length */
+    hf_time sentinel_read;      /* when that was read; HF_TIME_PAST: not yet */
+    bool nonce_seen, nonce_had; /* any answer about it; one that was not "absent" */
+    char nonce[TRUST_NONCE_LEN +
+               1];         /* last seen in any reply; acquires compare with sentinel.nonce */
+    hf_time first_contact; /* when the nonce was first seen: from then on the node is watched */
+    hf_time facts_read;
+    uint32_t mark;     /* sentinel generation: +1 whenever the nonce changed or was absent */
+    uint32_t reasons;  /* enum hf_quarantine_reason bits of the running quarantine */
+    hf_time until;     /* end of quarantine; HF_TIME_PAST none */
+    hf_dur quarantine; /* its length */
     /* clock: node time minus our BOOTTIME lies in [low, high], microseconds, as of `sampled` */
     bool clock_known;
     int64_t low_us, high_us;
@@ -61,43 +71,65 @@ struct node_trust {
 };
 
 enum trust_event { /* bits */
-    TRUST_NOTHING = 0,
-    TRUST_RESTARTED = 1 << 0,  /* new run_id: quarantine begun unless exempt */
-    TRUST_FORGOT = 1 << 1,     /* sentinel absent or changed: quarantine begun, mark moved */
-    TRUST_STEPPED = 1 << 2,    /* clock step: quarantine begun, d_i void until renewed */
-    TRUST_REFUSED = 1 << 3,    /* `refusal` set or changed */
-    TRUST_FIRST = 1 << 4,      /* first contact: trust_judge() is wanted once q nodes have given TIME */
+                   TRUST_NOTHING = 0,
+                   TRUST_RESTARTED = 1 << 0, /* new run_id: quarantine begun unless exempt; without
+                                                votes until the sentinel is read */
+                   TRUST_FORGOT =
+                       1 << 1, /* sentinel absent or changed: quarantine begun, mark moved */
+                   TRUST_STEPPED = 1
+                                   << 2, /* clock step: quarantine begun, d_i void until renewed */
+                   TRUST_REFUSED = 1 << 3, /* `refusal` set or changed */
+                   TRUST_FIRST = 1 << 4, /* first contact: trust_judge() is wanted once q nodes have
+                                            given TIME */
 };
 
 void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word);
+/* After trust_init(): what an earlier agent knew, from a journal of this boot. The word stays the
+ * one of trust_init(). */
+void trust_restore(struct node_trust *t, const struct node_trust *journaled);
 
-/* After INFO on a new connection. Sets or clears the refusals REPLICA, CLUSTER, EVICTION (unless allowed). */
+/* After INFO on a new connection. Sets or clears the refusals REPLICA, CLUSTER, EVICTION (unless
+ * allowed), clears AUTH and NOT_REDIS. A node that was a replica or in cluster mode before may have
+ * forgotten: quarantine. */
 unsigned trust_on_facts(struct node_trust *t, const struct node_facts *facts, bool allow_eviction,
                         hf_time now);
-/* After a sentinel was read (or created: then `created_now`). */
-unsigned trust_on_sentinel(struct node_trust *t, const struct node_sentinel *s, bool created_now, hf_time now);
-/* The nonce in any script's reply; "" absent. Same as known: nothing. */
+/* A refusal found elsewhere (DUPLICATE, NOT_REDIS, AUTH, FLEET); HF_REFUSED_NOT takes it back. */
+unsigned trust_refuse(struct node_trust *t, enum hf_node_refusal refusal);
+
+/* After a sentinel was read (or created: then `created_now`). Makes its nonce the validated one. */
+unsigned trust_on_sentinel(struct node_trust *t, const struct node_sentinel *s, bool created_now,
+                           hf_time now);
+/* The nonce in any script's reply; "" absent. Same as last seen: nothing. After a change the node
+ * has no vote, also not after its quarantine, until the whole sentinel was read. */
 unsigned trust_on_nonce(struct node_trust *t, const char *nonce, hf_time now);
-/* TIME in any reply. */
+/* TIME in any reply; `sent`: clock before its command's first byte. */
 unsigned trust_on_time(struct node_trust *t, hf_nodetime node_time, hf_time sent, hf_time received);
-/* The other thread saw these events. Does nothing that repeats a running quarantine of the same cause and identity. */
+/* The other thread saw these events. Does nothing that repeats a running quarantine of the same
+ * cause. Read sentinel and TIME on the own connection soon after: an own finding always begins a
+ * whole quarantine. */
 void trust_on_told(struct node_trust *t, unsigned events, hf_time now);
 
-/* Judges age and median at first contact; `median_us`: the lower median of (node time - our BOOTTIME) of the nodes that have
- * given TIME. `wall` is our wall clock now. Then `judged`. */
+/* Judges age and median at first contact; `median_us`: the lower median of (node time - our
+ * BOOTTIME) of the nodes that have given TIME. `wall` is our wall clock now. Then `judged`. Does
+ * nothing before facts, sentinel and TIME are there. */
 void trust_judge(struct node_trust *t, int64_t median_us, hf_wall wall, hf_time now);
-/* Ends a quarantine whose time is over, or of which only age was wanting and all three ages suffice now. */
+/* Ends a quarantine whose time is over, or of which only age was wanting and all three ages suffice
+ * now. */
 void trust_tick(struct node_trust *t, hf_wall wall, hf_time now);
 
 /* Acquire votes of this node count. */
 bool trust_may_vote(const struct node_trust *t, hf_time now);
-/* Until when at most, HF_TIME_PAST if not in quarantine, HF_TIME_NEVER if refused or never contacted. */
+/* Until when at most, HF_TIME_PAST if not in quarantine, HF_TIME_NEVER if that hangs on something
+ * else: refused, not contacted, sentinel not read. */
 hf_time trust_until(const struct node_trust *t, hf_time now);
 
 /* Node time at `at`, lower and upper end of what is known; false: unknown. */
-bool trust_node_time(const struct node_trust *t, hf_time at, hf_nodetime *ret_low, hf_nodetime *ret_high);
+bool trust_node_time(const struct node_trust *t, hf_time at, hf_nodetime *ret_low,
+                     hf_nodetime *ret_high);
 
-/* The lower median of the middle of the known clock intervals, of `count` nodes; false: none known. */
-bool trust_median(const struct node_trust *const *nodes, int count, hf_time now, int64_t *ret_median_us);
+/* The lower median of the middle of the known clock intervals, of `count` nodes; false: none known.
+ */
+bool trust_median(const struct node_trust *const *nodes, int count, hf_time now,
+                  int64_t *ret_median_us);
 
 #endif

@@ -1,22 +1,24 @@
 /* Every timeout of Holdfast, derived in one place from TTL and ttl_max. Pure.
  *
- * The worked timeline of one node's vote and of the lease (T = TTL; numbers for the default T = 30 s):
+ * The worked timeline of one node's vote and of the lease (T = TTL; numbers for the default T = 30
+ * s):
  *
  *   a            clock read before the first byte of the last acquire/heal/renew that hit        0
- *   a + T/3      renew that node (jitter +-10 %: 9.0 .. 11.0)                                   10.000
+ *   a + T/3      renew that node (jitter +-10 %: 9.0
+ * .. 11.0)                                   10.000
  *   + T/15       an attempt is given up (2 s; never under 50 ms); retry after a backoff up to T/10
- *   d = a + 0.99 T - 2 ms   the vote is surely still there before d                              29.698
- *   V            the q-th largest d: the lease is valid before V                                29.698
- *   V - 0.5 T    late: an event, and a state the holder can see                                 14.698
- *   V - 0.3 T    losing: on-lost hook, SIGTERM to a run's job; terminal                         20.698
- *   V - 0.1 T    SIGKILL to the whole tree                                                      26.698
- *   V            lost
- *   a + T        the node's key ends, by its own clock: 0.01 T + 2 ms after d, which is the drift allowance
+ *   d = a + 0.99 T - 2 ms   the vote is surely still there before
+ * d                              29.698 V            the q-th largest d: the lease is valid before
+ * V                                29.698 V - 0.5 T    late: an event, and a state the holder can
+ * see                                 14.698 V - 0.3 T    losing: on-lost hook, SIGTERM to a run's
+ * job; terminal                         20.698 V - 0.1 T    SIGKILL to the whole tree 26.698 V lost
+ *   a + T        the node's key ends, by its own clock: 0.01 T + 2 ms after d, which is the drift
+ * allowance
  *
- * So a node has at least (0.69 T - 2 ms) - 1.1 T/3 for its renewal before SIGTERM, and that must hold two full attempts:
- *   1.1 * T/3 + 2 * max(T/15, 50 ms) < 0.99 T - 2 ms - 0.3 T          (refused otherwise)
- *   0.1 * T >= 50 ms                  the time between KILL and V: these kernels wake up to 15 ms late
- *   T <= ttl_max, ttl_max <= 24 h
+ * So a node has at least (0.69 T - 2 ms) - 1.1 T/3 for its renewal before SIGTERM, and that must
+ * hold two full attempts: 1.1 * T/3 + 2 * max(T/15, 50 ms) < 0.99 T - 2 ms - 0.3 T (refused
+ * otherwise) 0.1 * T >= 50 ms                  the time between KILL and V: these kernels wake up
+ * to 15 ms late T <= ttl_max, ttl_max <= 24 h
  */
 #ifndef HOLDFAST_CORE_TIMING_H
 #define HOLDFAST_CORE_TIMING_H
@@ -34,11 +36,12 @@ struct timing {
     hf_dur retry_first;  /* T/60 */
     hf_dur retry_max;    /* T/10 */
     hf_dur late_before, losing_before, kill_before; /* 0.5 T, 0.3 T, 0.1 T before V */
-    hf_dur grant_least;  /* T/2: a grant with less validity ahead is undone */
+    hf_dur grant_least; /* T/2: a grant with less validity ahead is undone */
 };
 
 /* HF_OK; HF_ETTL with the violated inequality, its numbers and the remedy in `why`. */
-int timing_derive(hf_dur ttl, hf_dur ttl_max, struct timing *ret_timing, char *why, size_t why_size);
+int timing_derive(hf_dur ttl, hf_dur ttl_max, struct timing *ret_timing, char *why,
+                  size_t why_size);
 
 /* The smallest whole-millisecond TTL that timing_derive accepts. */
 hf_dur timing_ttl_min(void);

@@ -1,0 +1,36 @@
+#include "agent/core/backoff.h"
+
+#include "agent/core/draw.h"
+
+#define CONTEND_LEAST hf_ms(50)
+#define CONTEND_MOST  hf_ms(250)
+
+void backoff_init(struct backoff *b, hf_dur first, hf_dur max)
+{
+    *b = (struct backoff){.first = first, .max = max, .next = first};
+}
+
+void backoff_reset(struct backoff *b)
+{
+    b->next = b->first;
+}
+
+hf_dur backoff_step(struct backoff *b, uint32_t random)
+{
+    hf_dur half = hf_ns(b->next.ns / 2);
+    hf_dur delay = hf_ns(half.ns + draw_within(hf_ns(b->next.ns - half.ns), random).ns);
+
+    b->next = b->next.ns > b->max.ns / 2 ? b->max : hf_ns(b->next.ns * 2);
+    return delay;
+}
+
+hf_dur backoff_contend(int64_t pttl_ms, uint32_t random)
+{
+    hf_dur spread = hf_ns(CONTEND_MOST.ns - CONTEND_LEAST.ns);
+    hf_dur delay = hf_ns(CONTEND_LEAST.ns + draw_within(spread, random).ns);
+
+    /* Compared in milliseconds: a foreign PTTL may be too large for nanoseconds. */
+    if (pttl_ms >= 0 && pttl_ms < hf_dur_ms(CONTEND_MOST))
+        delay = hf_dur_min(delay, hf_ms(pttl_ms + 1));
+    return delay;
+}

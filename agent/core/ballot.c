@@ -1,0 +1,95 @@
+#include "agent/core/ballot.h"
+
+#include "agent/core/fence.h"
+
+#include <assert.h>
+
+void ballot_init(struct ballot *b, int n, uint64_t fence)
+{
+    assert(n >= 1 && n <= HF_NODES_MAX);
+    *b = (struct ballot){.n = n, .q = ballot_quorum(n), .fence = fence};
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        b->node[i].a = HF_TIME_PAST;
+}
+
+void ballot_ask(struct ballot *b, int node)
+{
+    b->node[node].vote = BALLOT_ASKED;
+}
+
+void ballot_answer(struct ballot *b, int node, enum ballot_vote vote, hf_time a, uint64_t seen)
+{
+    if (vote == BALLOT_YES || vote == BALLOT_YES_LOW) {
+        if (b->node[node].a.ns == HF_TIME_PAST.ns)
+            b->node[node].a = a; /* a raise, later, does not arm the key again */
+        if (seen > b->highest_seen)
+            b->highest_seen = seen;
+        if (seen != b->fence)
+            vote = BALLOT_YES_LOW; /* it accepted the fence of before a raise */
+    }
+    b->node[node].vote = vote;
+}
+
+uint64_t ballot_raise(struct ballot *b)
+{
+    b->fence = fence_raise(b->fence, b->highest_seen);
+    for (int i = 0; i < b->n; i++)
+        if (b->node[i].vote == BALLOT_YES)
+            b->node[i].vote = BALLOT_YES_LOW;
+    return b->fence;
+}
+
+static hf_time vote_ends(const struct ballot *b, const struct timing *timing, int node)
+{
+    return hf_time_add(b->node[node].a, timing->span);
+}
+
+enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *timing, hf_time now)
+{
+    /* V >= now + T/2 just when q of the votes last as long, so only those count. */
+    hf_time least = hf_time_add(now, timing->grant_least);
+    int yes = 0, low = 0, asked = 0, taken = 0, old = 0;
+
+    for (int i = 0; i < b->n; i++) {
+        bool lasts = hf_time_reached(vote_ends(b, timing, i), least);
+        switch (b->node[i].vote) {
+        case BALLOT_YES:
+            lasts ? yes++ : old++;
+            break;
+        case BALLOT_YES_LOW:
+            lasts ? low++ : old++;
+            break;
+        case BALLOT_ASKED:
+            asked++;
+            break;
+        case BALLOT_TAKEN:
+            taken++;
+            break;
+        case BALLOT_NOT_ASKED:
+        case BALLOT_NO:
+            break;
+        }
+    }
+    if (yes >= b->q)
+        return BALLOT_WON;
+    /* Not after the last answer: a node that is away would cost a whole attempt, a raise costs a
+     * round trip. */
+    if (yes + low >= b->q)
+        return BALLOT_RAISE;
+    if (yes + low + asked >= b->q)
+        return BALLOT_UNDECIDED;
+    if (yes + low + old >= b->q)
+        return BALLOT_TOO_LATE;
+    return taken > 0 ? BALLOT_TAKEN_BY_OTHER : BALLOT_FAILED;
+}
+
+hf_time ballot_validity(const struct ballot *b, const struct timing *timing)
+{
+    hf_time d[HF_NODES_MAX];
+    int votes = 0;
+
+    for (int i = 0; i < b->n; i++)
+        if (b->node[i].vote == BALLOT_YES)
+            d[votes++] = vote_ends(b, timing, i);
+    return validity_qth(d, votes, b->q);
+}

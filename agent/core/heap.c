@@ -1,0 +1,73 @@
+#include "agent/core/heap.h"
+
+#include <assert.h>
+
+static void put(struct heap *h, size_t i, struct heap_item *item)
+{
+    h->items[i] = item;
+    item->place = i + 1;
+}
+
+/* Both move the hole at `i` until `item` may stand in it. */
+static void sift_up(struct heap *h, size_t i, struct heap_item *item)
+{
+    while (i > 0) {
+        size_t parent = (i - 1) / 2;
+        if (!hf_time_before(item->at, h->items[parent]->at))
+            break;
+        put(h, i, h->items[parent]);
+        i = parent;
+    }
+    put(h, i, item);
+}
+
+static void sift_down(struct heap *h, size_t i, struct heap_item *item)
+{
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= h->count)
+            break;
+        if (child + 1 < h->count && hf_time_before(h->items[child + 1]->at, h->items[child]->at))
+            child++;
+        if (!hf_time_before(h->items[child]->at, item->at))
+            break;
+        put(h, i, h->items[child]);
+        i = child;
+    }
+    put(h, i, item);
+}
+
+static void sift(struct heap *h, size_t i, struct heap_item *item)
+{
+    if (i > 0 && hf_time_before(item->at, h->items[(i - 1) / 2]->at))
+        sift_up(h, i, item);
+    else
+        sift_down(h, i, item);
+}
+
+void heap_insert(struct heap *h, struct heap_item *item, hf_time at)
+{
+    assert(!heap_has(item) && h->count < h->room);
+    item->at = at;
+    sift_up(h, h->count++, item);
+}
+
+void heap_move(struct heap *h, struct heap_item *item, hf_time at)
+{
+    assert(heap_has(item));
+    item->at = at;
+    sift(h, item->place - 1, item);
+}
+
+void heap_remove(struct heap *h, struct heap_item *item)
+{
+    size_t i = item->place - 1;
+    struct heap_item *last;
+
+    if (!heap_has(item))
+        return;
+    item->place = 0;
+    last = h->items[--h->count];
+    if (last != item)
+        sift(h, i, last);
+}

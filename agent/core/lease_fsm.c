@@ -1,0 +1,334 @@
+#include "agent/core/lease_fsm.h"
+
+#include "agent/core/validity.h"
+
+#include <assert.h>
+
+/* What an event is compared with when its actions are told. */
+struct before {
+    enum hf_slot_state state;
+    hf_time valid, next;
+};
+
+static bool is_over(const struct lease_fsm *l)
+{
+    return l->state == HF_SLOT_LOST || l->state == HF_SLOT_ENDED;
+}
+
+static hf_time losing_at(const struct lease_fsm *l, hf_time valid)
+{
+    return hf_time_sub(valid, l->timing.losing_before);
+}
+
+static hf_time late_at(const struct lease_fsm *l)
+{
+    return hf_time_sub(l->valid, l->timing.late_before);
+}
+
+static hf_time vote_until(const struct lease_fsm *l, hf_time a)
+{
+    return hf_time_add(a, l->timing.span);
+}
+
+static bool is_void(hf_time d)
+{
+    return d.ns == HF_TIME_PAST.ns;
+}
+
+/* V if node's d were `d`. */
+static hf_time validity_with(const struct lease_fsm *l, int node, hf_time d)
+{
+    hf_time all[HF_NODES_MAX];
+
+    for (int i = 0; i < l->n; i++)
+        all[i] = i == node ? d : l->node[i].d;
+    return validity_qth(all, l->n, l->q);
+}
+
+static void set_vote(struct lease_fsm *l, int node, hf_time d)
+{
+    l->valid = validity_with(l, node, d);
+    l->node[node].d = d;
+}
+
+static struct before look(const struct lease_fsm *l)
+{
+    return (struct before){l->state, l->valid, lease_fsm_next(l)};
+}
+
+static unsigned actions_since(const struct lease_fsm *l, const struct before *b)
+{
+    unsigned actions = 0;
+
+    if (l->state != b->state) {
+        actions |= LEASE_ACT_STATE;
+        if (l->state == HF_SLOT_LOST)
+            actions |= LEASE_ACT_WITHDRAW | LEASE_ACT_LOST;
+        if (l->state == HF_SLOT_ENDED)
+            actions |= LEASE_ACT_WITHDRAW | LEASE_ACT_ENDED;
+    }
+    if (l->valid.ns != b->valid.ns && !is_over(l))
+        actions |= LEASE_ACT_EXTEND;
+    if (lease_fsm_next(l).ns != b->next.ns)
+        actions |= LEASE_ACT_TIMER;
+    return actions;
+}
+
+/* LOSING, LOST or ENDED: nothing is renewed or healed from here on. */
+static void stop(struct lease_fsm *l, enum hf_slot_state state, enum hf_loss_reason reason)
+{
+    l->state = state;
+    l->reason = reason;
+    l->heal_wanted = 0;
+}
+
+/* LOST by time: why it was losing is why it is lost. */
+static void lapse(struct lease_fsm *l, enum hf_loss_reason reason)
+{
+    stop(l, HF_SLOT_LOST, l->reason != HF_LOSS_NONE ? l->reason : reason);
+}
+
+/* The state that `now` asks for, with the reason to give if that is a loss. */
+static void advance(struct lease_fsm *l, enum hf_loss_reason reason, hf_time now)
+{
+    bool first = l->restored, late, losing, max_held;
+
+    l->restored = false;
+    if (is_over(l))
+        return;
+    late = hf_time_reached(now, late_at(l));
+    losing = hf_time_reached(now, losing_at(l, l->valid));
+    max_held = hf_time_reached(now, l->max_hold);
+
+    l->grace = losing && !l->run && (l->grace || first);
+    if (first || l->grace)
+        reason = HF_LOSS_RESTART;
+    if (max_held && !hf_time_before(losing_at(l, l->valid), l->max_hold))
+        reason = HF_LOSS_MAX_HOLD;
+
+    if (hf_time_reached(now, l->valid))
+        lapse(l, reason);
+    else if (l->state == HF_SLOT_LOSING)
+        return;
+    else if (losing && !l->grace)
+        stop(l, HF_SLOT_LOSING, reason);
+    else if (max_held)
+        stop(l, HF_SLOT_LOSING, HF_LOSS_MAX_HOLD);
+    else
+        l->state = late ? HF_SLOT_LATE : HF_SLOT_HELD;
+}
+
+/* The reason of a lease that just runs out. */
+static enum hf_loss_reason by_time(const struct lease_fsm *l)
+{
+    return l->stop_renewal ? HF_LOSS_HOLDER : HF_LOSS_QUORUM;
+}
+
+static void start(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
+                  hf_time max_hold)
+{
+    assert(n >= 1 && n <= HF_NODES_MAX && q >= 1 && q <= n);
+    *l = (struct lease_fsm){
+        .n = n,
+        .q = q,
+        .timing = *timing,
+        .state = HF_SLOT_HELD,
+        .run = run,
+        .valid = HF_TIME_PAST,
+        .max_hold = max_hold,
+    };
+    for (int i = 0; i < HF_NODES_MAX; i++) {
+        l->node[i].d = HF_TIME_PAST;
+        l->node[i].since = HF_TIME_PAST;
+    }
+}
+
+void lease_fsm_init(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
+                    hf_time max_hold, const hf_time *a, const uint32_t *mark)
+{
+    start(l, n, q, timing, run, max_hold);
+    for (int i = 0; i < n; i++) {
+        l->node[i].mark = mark[i];
+        if (is_void(a[i]))
+            l->heal_wanted |= UINT32_C(1) << i;
+        else
+            set_vote(l, i, vote_until(l, a[i]));
+    }
+}
+
+void lease_fsm_restore(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
+                       hf_time max_hold, const hf_time *d, const uint32_t *mark, bool was_losing)
+{
+    start(l, n, q, timing, run, max_hold);
+    l->restored = true;
+    for (int i = 0; i < n; i++) {
+        l->node[i].mark = mark[i];
+        set_vote(l, i, d[i]);
+        if (is_void(d[i]))
+            l->heal_wanted |= UINT32_C(1) << i;
+    }
+    if (was_losing)
+        stop(l, HF_SLOT_LOSING, HF_LOSS_NONE);
+}
+
+unsigned lease_fsm_tick(struct lease_fsm *l, hf_time now)
+{
+    struct before before = look(l);
+
+    advance(l, by_time(l), now);
+    return actions_since(l, &before);
+}
+
+unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, hf_time now)
+{
+    struct before before = look(l);
+    hf_time d = vote_until(l, a);
+    bool counts = !hf_time_before(a, l->node[node].since) && hf_time_before(l->node[node].d, d);
+    bool extends = counts && hf_time_before(l->valid, validity_with(l, node, d));
+
+    /* (!) Judged by V without this reply. Only a lease that is not a run may still be extended
+     * after V - 0.3 T, as long as no tick has made it LOSING. */
+    if (l->restored || hf_time_reached(now, l->valid) || hf_time_reached(now, l->max_hold) ||
+        (l->run && hf_time_reached(now, losing_at(l, l->valid))))
+        advance(l, extends ? HF_LOSS_LATE_REPLY : by_time(l), now);
+    if (lease_fsm_renews(l)) {
+        if (counts) {
+            set_vote(l, node, d);
+            l->node[node].mark = mark;
+            l->heal_wanted &= ~(UINT32_C(1) << node);
+        }
+        advance(l, by_time(l), now);
+    }
+    return actions_since(l, &before);
+}
+
+/* The vote is void, and so is any that was sent before `since`. */
+static unsigned make_void(struct lease_fsm *l, int node, hf_time since, enum hf_loss_reason reason,
+                          hf_time now)
+{
+    struct before before = look(l);
+    bool stood = !is_void(l->node[node].d);
+    unsigned actions;
+
+    advance(l, by_time(l), now);
+    if (!is_over(l)) {
+        l->node[node].since = hf_time_max(l->node[node].since, since);
+        set_vote(l, node, HF_TIME_PAST);
+        if (hf_time_reached(now, l->valid))
+            stop(l, HF_SLOT_LOST, reason);
+        else
+            advance(l, reason, now);
+    }
+    actions = actions_since(l, &before);
+    if (stood && !is_over(l))
+        actions |= LEASE_ACT_EXTEND; /* the journal must not keep it, though V stayed */
+    return actions;
+}
+
+unsigned lease_fsm_missing(struct lease_fsm *l, int node, uint32_t mark, hf_time now)
+{
+    unsigned actions;
+
+    /* (!) A node that forgot everything gives no votes to others for longer than our d_i lasts. */
+    if (mark != l->node[node].mark)
+        actions = lease_fsm_tick(l, now);
+    else
+        actions = make_void(l, node, now, HF_LOSS_MISSING, now);
+    if (lease_fsm_renews(l)) {
+        l->heal_wanted |= UINT32_C(1) << node;
+        actions |= LEASE_ACT_HEAL;
+    }
+    return actions;
+}
+
+unsigned lease_fsm_foreign(struct lease_fsm *l, int node, hf_time now)
+{
+    l->heal_wanted &= ~(UINT32_C(1) << node);
+    return make_void(l, node, now, HF_LOSS_FOREIGN, now);
+}
+
+unsigned lease_fsm_stepped(struct lease_fsm *l, int node, hf_time sent, hf_time now)
+{
+    if (hf_time_before(l->node[node].d, vote_until(l, sent)))
+        return make_void(l, node, sent, HF_LOSS_CLOCK, now);
+    l->node[node].since = hf_time_max(l->node[node].since, sent);
+    return lease_fsm_tick(l, now);
+}
+
+unsigned lease_fsm_clock_step(struct lease_fsm *l, int node, hf_time now)
+{
+    return lease_fsm_stepped(l, node, now, now);
+}
+
+unsigned lease_fsm_confirm(struct lease_fsm *l, hf_time previous, hf_time now)
+{
+    struct before before = look(l);
+
+    /* (!) While it was being stored a reader may have seen the old V pass: then it is over. */
+    if (!is_over(l)) {
+        if (hf_time_reached(now, previous))
+            lapse(l, HF_LOSS_LATE_REPLY);
+        else if (l->run && l->state != HF_SLOT_LOSING &&
+                 hf_time_reached(now, losing_at(l, previous)))
+            stop(l, HF_SLOT_LOSING, HF_LOSS_LATE_REPLY);
+        advance(l, by_time(l), now);
+    }
+    return actions_since(l, &before);
+}
+
+unsigned lease_fsm_lose(struct lease_fsm *l, enum hf_loss_reason reason, hf_time now)
+{
+    struct before before = look(l);
+
+    advance(l, by_time(l), now);
+    if (!is_over(l) && l->state != HF_SLOT_LOSING)
+        stop(l, HF_SLOT_LOSING, reason);
+    return actions_since(l, &before);
+}
+
+unsigned lease_fsm_release(struct lease_fsm *l, enum hf_loss_reason reason, hf_time now)
+{
+    struct before before = look(l);
+
+    advance(l, by_time(l), now);
+    if (!is_over(l))
+        stop(l, HF_SLOT_ENDED, reason != HF_LOSS_NONE ? reason : l->reason);
+    return actions_since(l, &before);
+}
+
+unsigned lease_fsm_abandon(struct lease_fsm *l, hf_time now)
+{
+    struct before before = look(l);
+
+    advance(l, by_time(l), now);
+    l->stop_renewal = true;
+    l->heal_wanted = 0;
+    return actions_since(l, &before);
+}
+
+hf_time lease_fsm_next(const struct lease_fsm *l)
+{
+    if (is_over(l))
+        return HF_TIME_NEVER;
+    if (l->restored)
+        return HF_TIME_PAST; /* wants its first tick */
+    if (l->state == HF_SLOT_LOSING)
+        return l->valid;
+    if (l->state == HF_SLOT_HELD)
+        return hf_time_min(late_at(l), l->max_hold);
+    return hf_time_min(l->grace ? l->valid : losing_at(l, l->valid), l->max_hold);
+}
+
+bool lease_fsm_renews(const struct lease_fsm *l)
+{
+    return (l->state == HF_SLOT_HELD || l->state == HF_SLOT_LATE) && !l->stop_renewal;
+}
+
+int lease_fsm_votes(const struct lease_fsm *l, hf_time now)
+{
+    int votes = 0;
+
+    for (int i = 0; i < l->n; i++)
+        votes += hf_time_before(now, l->node[i].d);
+    return votes;
+}

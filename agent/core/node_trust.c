@@ -1,0 +1,377 @@
+#include "agent/core/node_trust.h"
+
+#include <string.h>
+
+#define MEDIAN_OFF_US INT64_C(1000000) /* a node's clock may be so far off the median */
+#define DRIFT_DIVISOR 100              /* a known clock interval widens by 1 % */
+
+void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word)
+{
+    *t = (struct node_trust){
+        .fresh_word = fresh_word,
+        .word_run_id = fresh_word,
+        .word_age = fresh_word,
+        .sentinel_read = HF_TIME_PAST,
+        .first_contact = HF_TIME_PAST,
+        .facts_read = HF_TIME_PAST,
+        .until = HF_TIME_PAST,
+        .quarantine = quarantine,
+    };
+}
+
+void trust_restore(struct node_trust *t, const struct node_trust *journaled)
+{
+    struct node_trust fresh = *t;
+
+    *t = *journaled;
+    t->quarantine = fresh.quarantine;
+    t->fresh_word = fresh.fresh_word;
+    t->word_run_id = fresh.word_run_id;
+    t->word_age = fresh.word_age;
+}
+
+/* --- quarantine ----------------------------------------------------------------------------------
+ */
+
+static void quarantine_from(struct node_trust *t, enum hf_quarantine_reason reason, hf_time from)
+{
+    t->reasons |= (uint32_t)reason;
+    t->until = hf_time_max(t->until, hf_time_add(from, t->quarantine));
+}
+
+static void quarantine_end(struct node_trust *t)
+{
+    t->reasons = 0;
+    t->until = HF_TIME_PAST;
+}
+
+static bool in_quarantine(const struct node_trust *t, hf_time now)
+{
+    return hf_time_before(now, t->until);
+}
+
+/* Over, but the shell's tick has not come by yet: its reasons are no reasons any more. */
+static void quarantine_settle(struct node_trust *t, hf_time now)
+{
+    if (!in_quarantine(t, now))
+        quarantine_end(t);
+}
+
+/* --- connection: facts and refusals --------------------------------------------------------------
+ */
+
+static enum hf_node_refusal standing_refusal(const struct node_trust *t)
+{
+    return t->refused ? t->refusal : HF_REFUSED_NOT;
+}
+
+unsigned trust_refuse(struct node_trust *t, enum hf_node_refusal refusal)
+{
+    bool changed = standing_refusal(t) != refusal;
+
+    t->refusal = refusal;
+    t->refused = refusal != HF_REFUSED_NOT;
+    return changed ? TRUST_REFUSED : TRUST_NOTHING;
+}
+
+/* What INFO says against a node; a refusal that INFO says nothing about stays. */
+static enum hf_node_refusal refusal_by_facts(const struct node_trust *t,
+                                             const struct node_facts *facts, bool allow_eviction)
+{
+    enum hf_node_refusal standing = standing_refusal(t);
+
+    if (facts->replica)
+        return HF_REFUSED_REPLICA;
+    if (facts->cluster)
+        return HF_REFUSED_CLUSTER;
+    if (facts->evicts && !allow_eviction)
+        return HF_REFUSED_EVICTION;
+    if (standing == HF_REFUSED_DUPLICATE || standing == HF_REFUSED_FLEET)
+        return standing;
+    return HF_REFUSED_NOT;
+}
+
+/* Its keys were another server's, or may have been. */
+static bool had_foreign_keys(enum hf_node_refusal refusal)
+{
+    return refusal == HF_REFUSED_REPLICA || refusal == HF_REFUSED_CLUSTER;
+}
+
+static void on_restart(struct node_trust *t, const struct node_facts *facts, hf_time now)
+{
+    const uint32_t covered = HF_QUARANTINE_AGE | HF_QUARANTINE_RUN_ID;
+
+    t->unproven = false;
+    if (t->word_run_id) {
+        /* The word covers what an earlier agent held against the node, too. */
+        if ((t->reasons & ~covered) == 0)
+            quarantine_end(t);
+    } else if (t->facts.durable && facts->durable) {
+        t->unproven = true;
+    } else {
+        quarantine_from(t, HF_QUARANTINE_RUN_ID, now);
+    }
+}
+
+unsigned trust_on_facts(struct node_trust *t, const struct node_facts *facts, bool allow_eviction,
+                        hf_time now)
+{
+    enum hf_node_refusal before = standing_refusal(t);
+    enum hf_node_refusal refusal = refusal_by_facts(t, facts, allow_eviction);
+    unsigned events = trust_refuse(t, refusal);
+
+    quarantine_settle(t, now);
+    if (had_foreign_keys(before) && !had_foreign_keys(refusal))
+        quarantine_from(t, HF_QUARANTINE_SENTINEL, now);
+    if (t->contacted && strcmp(t->facts.run_id, facts->run_id) != 0) {
+        events |= TRUST_RESTARTED;
+        on_restart(t, facts, now);
+    }
+    if (!t->judged)
+        events |= TRUST_FIRST;
+    t->contacted = true;
+    t->word_run_id = false;
+    t->facts = *facts;
+    t->facts_read = now;
+    return events;
+}
+
+/* --- sentinel ------------------------------------------------------------------------------------
+ */
+
+static bool same_nonce(const char *a, const char *b)
+{
+    return strncmp(a, b, TRUST_NONCE_LEN) == 0;
+}
+
+static void forgot(struct node_trust *t, hf_time now)
+{
+    if (t->unproven)
+        quarantine_from(t, HF_QUARANTINE_RUN_ID, now); /* no exemption then */
+    t->unproven = false;
+    quarantine_from(t, HF_QUARANTINE_SENTINEL, now);
+}
+
+/* `absent`: it was when the command ran, also if that created one. */
+static unsigned see_nonce(struct node_trust *t, const char *nonce, bool absent, hf_time now)
+{
+    bool first = !t->nonce_seen;
+    bool same = !first && same_nonce(t->nonce, nonce);
+    bool excused = !t->nonce_had && t->word_age;
+    unsigned events = TRUST_NOTHING;
+
+    quarantine_settle(t, now);
+    if (first)
+        t->first_contact = now;
+    if (same) {
+        t->unproven = false;
+    } else if (!first || absent) {
+        t->mark++;
+        if (!excused) {
+            forgot(t, now);
+            events = TRUST_FORGOT;
+        }
+    }
+    t->nonce_seen = true;
+    t->nonce_had = t->nonce_had || nonce[0] != '\0';
+    if (!same)
+        *stpncpy(t->nonce, nonce, TRUST_NONCE_LEN) = '\0';
+    return events;
+}
+
+unsigned trust_on_nonce(struct node_trust *t, const char *nonce, hf_time now)
+{
+    return see_nonce(t, nonce, nonce[0] == '\0', now);
+}
+
+unsigned trust_on_sentinel(struct node_trust *t, const struct node_sentinel *s, bool created_now,
+                           hf_time now)
+{
+    bool absent = !s->present || created_now;
+    unsigned events = see_nonce(t, s->present ? s->nonce : "", absent, now);
+
+    t->sentinel = *s;
+    t->sentinel_read = now;
+    return events;
+}
+
+/* The whole sentinel behind the last seen nonce is known. */
+static bool is_validated(const struct node_trust *t)
+{
+    return t->sentinel.present && t->nonce_seen && same_nonce(t->sentinel.nonce, t->nonce);
+}
+
+/* --- clock ---------------------------------------------------------------------------------------
+ */
+
+static int64_t us_floor(int64_t ns)
+{
+    return ns / HF_NS_PER_US - (ns % HF_NS_PER_US < 0);
+}
+
+static int64_t us_ceil(int64_t ns)
+{
+    return -us_floor(-ns);
+}
+
+/* No number that a node may tell makes the arithmetic overflow. */
+static int64_t sane_us(int64_t us)
+{
+    const int64_t most = INT64_MAX / 8;
+
+    return us < -most ? -most : us > most ? most : us;
+}
+
+/* By how much each end of the known interval may be off at `at`. */
+static int64_t drift_us(const struct node_trust *t, hf_time at)
+{
+    int64_t apart = hf_time_since(at, t->sampled).ns;
+
+    return us_ceil((apart < 0 ? -apart : apart) / DRIFT_DIVISOR);
+}
+
+unsigned trust_on_time(struct node_trust *t, hf_nodetime node_time, hf_time sent, hf_time received)
+{
+    /* TIME counts whole microseconds: the clock was anywhere in [us, us + 1]. */
+    int64_t us = sane_us(node_time.us);
+    int64_t low = us - us_ceil(received.ns);
+    int64_t high = us + 1 - us_floor(sent.ns);
+    unsigned events = TRUST_NOTHING;
+
+    quarantine_settle(t, received);
+    if (t->clock_known) {
+        int64_t drift = drift_us(t, received);
+        int64_t known_low = t->low_us - drift, known_high = t->high_us + drift;
+
+        if (low > known_high || high < known_low) {
+            t->steps++;
+            quarantine_from(t, HF_QUARANTINE_CLOCK, received);
+            events = TRUST_STEPPED;
+        } else {
+            low = low > known_low ? low : known_low;
+            high = high < known_high ? high : known_high;
+        }
+        t->sampled = hf_time_max(t->sampled, received);
+    } else {
+        t->sampled = received;
+    }
+    t->clock_known = true;
+    t->low_us = low;
+    t->high_us = high;
+    return events;
+}
+
+bool trust_node_time(const struct node_trust *t, hf_time at, hf_nodetime *ret_low,
+                     hf_nodetime *ret_high)
+{
+    if (!t->clock_known)
+        return false;
+    ret_low->us = us_floor(at.ns) + t->low_us - drift_us(t, at);
+    ret_high->us = us_ceil(at.ns) + t->high_us + drift_us(t, at);
+    return true;
+}
+
+static int64_t middle_us(const struct node_trust *t)
+{
+    return t->low_us + (t->high_us - t->low_us) / 2;
+}
+
+bool trust_median(const struct node_trust *const *nodes, int count, hf_time now,
+                  int64_t *ret_median_us)
+{
+    int64_t sorted[HF_NODES_MAX];
+    int known = 0;
+
+    (void)now; /* drift widens both ends alike: the middle stays */
+    for (int i = 0; i < count; i++) {
+        int at = known;
+        if (!nodes[i]->clock_known)
+            continue;
+        for (; at > 0 && sorted[at - 1] > middle_us(nodes[i]); at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = middle_us(nodes[i]);
+        known++;
+    }
+    if (known == 0)
+        return false;
+    *ret_median_us = sorted[(known - 1) / 2];
+    return true;
+}
+
+/* --- judgement -----------------------------------------------------------------------------------
+ */
+
+/* The other thread's word for a restart is not needed: our own connection ended with the server,
+ * and INFO comes first on the next one, with all that may excuse the node. */
+void trust_on_told(struct node_trust *t, unsigned events, hf_time now)
+{
+    quarantine_settle(t, now);
+    if ((events & TRUST_FORGOT) && !(t->reasons & HF_QUARANTINE_SENTINEL))
+        quarantine_from(t, HF_QUARANTINE_SENTINEL, now);
+    if ((events & TRUST_STEPPED) && !(t->reasons & HF_QUARANTINE_CLOCK))
+        quarantine_from(t, HF_QUARANTINE_CLOCK, now);
+}
+
+/* Whether `to` lies more than `least` after `from`, for numbers that a node made up, too. */
+static bool exceeds(int64_t to, int64_t from, int64_t least)
+{
+    int64_t age;
+
+    return !__builtin_sub_overflow(to, from, &age) && age > least;
+}
+
+/* Uptime and both ages of the sentinel exceed the quarantine: whatever it forgot, no lease is from
+ * before that. */
+static bool is_old_enough(const struct node_trust *t, hf_wall wall, hf_time now)
+{
+    hf_dur least = t->quarantine;
+    int64_t least_us = us_ceil(least.ns), least_ms = (least_us + 999) / 1000;
+    hf_dur up = hf_ns(t->facts.uptime.ns + hf_time_since(now, t->facts_read).ns);
+    hf_nodetime low, high;
+
+    return trust_node_time(t, now, &low, &high) && up.ns > least.ns &&
+           exceeds(low.us, t->sentinel.created.us, least_us) &&
+           exceeds(wall.ms, t->sentinel.created_wall.ms, least_ms);
+}
+
+void trust_judge(struct node_trust *t, int64_t median_us, hf_wall wall, hf_time now)
+{
+    int64_t off_us = middle_us(t) - median_us;
+
+    if (t->judged || !t->contacted || !t->clock_known || !is_validated(t))
+        return;
+    quarantine_settle(t, now);
+    if (!t->word_age && !is_old_enough(t, wall, now))
+        quarantine_from(t, HF_QUARANTINE_AGE, t->first_contact);
+    if (off_us > MEDIAN_OFF_US || off_us < -MEDIAN_OFF_US)
+        quarantine_from(t, HF_QUARANTINE_MEDIAN, t->first_contact);
+    quarantine_settle(t, now);
+    t->judged = true;
+    t->word_age = false;
+}
+
+void trust_tick(struct node_trust *t, hf_wall wall, hf_time now)
+{
+    quarantine_settle(t, now);
+    if (t->reasons == HF_QUARANTINE_AGE && is_old_enough(t, wall, now))
+        quarantine_end(t);
+}
+
+bool trust_may_vote(const struct node_trust *t, hf_time now)
+{
+    return t->contacted && t->judged && !t->refused && !t->unproven && is_validated(t) &&
+           !in_quarantine(t, now);
+}
+
+hf_time trust_until(const struct node_trust *t, hf_time now)
+{
+    hf_time until = t->until;
+
+    if (!t->contacted || t->refused)
+        return HF_TIME_NEVER;
+    if (!t->judged && !t->word_age && t->nonce_seen)
+        until = hf_time_max(until, hf_time_add(t->first_contact, t->quarantine));
+    if (hf_time_before(now, until))
+        return until;
+    return trust_may_vote(t, now) ? HF_TIME_PAST : HF_TIME_NEVER;
+}

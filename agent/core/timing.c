@@ -1,0 +1,132 @@
+#include "agent/core/timing.h"
+
+#include "agent/core/draw.h"
+#include "shm/status.h"
+
+#include <stdio.h>
+
+#define ATTEMPT_LEAST  hf_ms(50) /* an answer takes a scheduler's turn on both hosts */
+#define KILL_LEAST     hf_ms(50) /* from SIGKILL to V: kernels were seen to wake up to 15 ms late */
+#define SPAN_ALLOWANCE hf_ms(2)  /* expiry in Redis has a resolution of 1 ms, and it rounds */
+#define TTL_MAX_MOST   hf_ms(24 * 60 * 60 * INT64_C(1000))
+
+static double as_ms(hf_dur d)
+{
+    return (double)d.ns / HF_NS_PER_MS;
+}
+
+static struct timing derive(hf_dur ttl)
+{
+    hf_dur renew_after = hf_dur_scale(ttl, 1, 3);
+
+    return (struct timing){
+        .ttl = ttl,
+        .span = hf_ns(hf_dur_scale(ttl, 99, 100).ns - SPAN_ALLOWANCE.ns),
+        .renew_after = renew_after,
+        .renew_jitter = hf_dur_scale(renew_after, 1, 10),
+        .attempt = hf_dur_max(hf_dur_scale(ttl, 1, 15), ATTEMPT_LEAST),
+        .retry_first = hf_dur_scale(ttl, 1, 60),
+        .retry_max = hf_dur_scale(ttl, 1, 10),
+        .late_before = hf_dur_scale(ttl, 1, 2),
+        .losing_before = hf_dur_scale(ttl, 3, 10),
+        .kill_before = hf_dur_scale(ttl, 1, 10),
+        .grant_least = hf_dur_scale(ttl, 1, 2),
+    };
+}
+
+/* When two attempts to renew have certainly been made, counted from a hit. */
+static hf_dur two_attempts(const struct timing *t)
+{
+    return hf_ns(t->renew_after.ns + t->renew_jitter.ns + 2 * t->attempt.ns);
+}
+
+/* When the lease becomes `losing`, counted from the hit that gave V. */
+static hf_dur losing_after(const struct timing *t)
+{
+    return hf_ns(t->span.ns - t->losing_before.ns);
+}
+
+static bool renewals_fit(const struct timing *t)
+{
+    return two_attempts(t).ns < losing_after(t).ns;
+}
+
+static bool kill_fits(const struct timing *t)
+{
+    return t->kill_before.ns >= KILL_LEAST.ns;
+}
+
+hf_dur timing_ttl_min(void)
+{
+    int64_t ms = 1;
+
+    for (;; ms++) {
+        struct timing t = derive(hf_ms(ms));
+        if (renewals_fit(&t) && kill_fits(&t))
+            return t.ttl;
+    }
+}
+
+int timing_derive(hf_dur ttl, hf_dur ttl_max, struct timing *ret_timing, char *why, size_t why_size)
+{
+    struct timing t;
+
+    if (ttl.ns <= 0) {
+        snprintf(why, why_size, "a TTL must be above 0; use at least %.0f ms",
+                 as_ms(timing_ttl_min()));
+        return HF_ETTL;
+    }
+    if (ttl.ns % HF_NS_PER_MS != 0) {
+        snprintf(why, why_size, "the TTL of %.6f ms is not a whole number of milliseconds",
+                 as_ms(ttl));
+        return HF_ETTL;
+    }
+    if (ttl_max.ns > TTL_MAX_MOST.ns) {
+        snprintf(why, why_size,
+                 "ttl_max <= 24 h does not hold: ttl_max is %.0f ms; use at most %.0f ms",
+                 as_ms(ttl_max), as_ms(TTL_MAX_MOST));
+        return HF_ETTL;
+    }
+    if (ttl.ns > ttl_max.ns) {
+        snprintf(why, why_size,
+                 "T <= ttl_max does not hold: the TTL is %.0f ms and ttl_max %.0f ms; use a "
+                 "shorter TTL, or a larger ttl_max in the whole fleet",
+                 as_ms(ttl), as_ms(ttl_max));
+        return HF_ETTL;
+    }
+    t = derive(ttl);
+    if (!renewals_fit(&t)) {
+        snprintf(why, why_size,
+                 "1.1 T/3 + 2 max(T/15, 50 ms) < 0.99 T - 2 ms - 0.3 T does not hold for a TTL of "
+                 "%.0f ms: %.1f ms < %.1f ms; use at least %.0f ms",
+                 as_ms(ttl), as_ms(two_attempts(&t)), as_ms(losing_after(&t)),
+                 as_ms(timing_ttl_min()));
+        return HF_ETTL;
+    }
+    if (!kill_fits(&t)) {
+        snprintf(why, why_size,
+                 "0.1 T >= 50 ms does not hold for a TTL of %.0f ms: %.1f ms from SIGKILL to the "
+                 "end of the validity are too few; use at least %.0f ms",
+                 as_ms(ttl), as_ms(t.kill_before), as_ms(timing_ttl_min()));
+        return HF_ETTL;
+    }
+    *ret_timing = t;
+    return HF_OK;
+}
+
+hf_dur timing_quarantine(hf_dur ttl_max)
+{
+    return hf_ns(hf_dur_scale(ttl_max, 102, 100).ns + HF_NS_PER_SEC);
+}
+
+hf_dur timing_silence(hf_dur default_ttl)
+{
+    return hf_dur_scale(default_ttl, 1, 3);
+}
+
+hf_dur timing_renew_delay(const struct timing *timing, uint32_t random)
+{
+    hf_dur extra = draw_within(hf_ns(2 * timing->renew_jitter.ns), random);
+
+    return hf_ns(timing->renew_after.ns - timing->renew_jitter.ns + extra.ns);
+}

@@ -1,0 +1,16 @@
+#include "agent/core/validity.h"
+
+hf_time validity_qth(const hf_time *d, int count, int q)
+{
+    hf_time sorted[HF_NODES_MAX]; /* falling; insertion is fastest for so few */
+
+    if (count < q)
+        return HF_TIME_PAST;
+    for (int i = 0; i < count; i++) {
+        int at = i;
+        for (; at > 0 && hf_time_before(sorted[at - 1], d[i]); at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = d[i];
+    }
+    return sorted[q - 1];
+}
