@@ -1,5 +1,6 @@
 /* The fencing number: hybrid wall-clock milliseconds (48 bits) << 16 | local hand-off count (16).
- * Pure. Nodes see, store and compare only the 48-bit part (Lua numbers are exact to 2^53). */
+ * Pure. Nodes see, store and compare only the 48-bit part (Lua numbers are exact to 2^53).
+ * A fence is never 0, which stands for "unknown". */
 #ifndef HOLDFAST_CORE_FENCE_H
 #define HOLDFAST_CORE_FENCE_H
 
@@ -25,8 +26,8 @@ static inline uint64_t fence_node_part(uint64_t fence)
  * is known, then the wall clock alone. */
 uint64_t fence_propose(uint64_t own_last_node_part, bool have_median, hf_wall median, hf_wall wall);
 
-/* After a node said "too low, I have `seen`": seen + 1, at least `proposed` + 0. HF_EINVAL-free:
- * saturates at FENCE_NODE_MAX. */
+/* After a node said "too low, I have `highest_seen`": that + 1, at least `proposed`; no more than
+ * FENCE_NODE_MAX, and then no node can be made to accept it. */
 uint64_t fence_raise(uint64_t proposed, uint64_t highest_seen);
 
 #endif

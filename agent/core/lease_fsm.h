@@ -2,18 +2,19 @@
  * actions.
  *
  * Per node it keeps d_i = a_i + span, or "void". V = the q-th largest d_i that stands. Rules:
- *  - (!) a reply is judged by a clock read taken when it is processed: if V without that reply has
- * passed, the lease is lost whatever the reply says; for a run the same at V - 0.3 T with LOSING
- * for lost.
- *  - (!) after storing an extension the shell reads the clock again and calls lease_fsm_confirm();
- * if the old V passed in between, the slot is withdrawn and the lease is lost.
- *  - a foreign key voids its d_i at once; a missing one too, unless the node's sentinel changed
- * with it (the node then is under quarantine, which guards the d_i) and we heal; a clock step voids
- * d_i until renewed.
- *  - fewer than q standing d_i: lost at once.
+ *  - (!) A reply is judged by a clock read taken when it is processed: if V without that reply has
+ *    passed, the lease is lost whatever the reply says; for a run the same at V - 0.3 T with LOSING
+ *    for lost.
+ *  - (!) After storing an extension the shell reads the clock again and calls lease_fsm_confirm();
+ *    if the old V passed in between, the slot is withdrawn and the lease is lost.
+ *  - A foreign key voids its d_i at once; a missing one too, unless the node's sentinel changed
+ *    with it (the node then is under quarantine, which guards the d_i); a missing key is healed in
+ *    either case. A clock step voids d_i until renewed.
+ *  - Fewer than q standing d_i: lost at once.
  *  - LOSING is terminal and freezes V; LOST and ENDED are final. A lost lease is never resurrected.
- *  - a failed renewal (error, timeout) changes nothing.
- * States by time: LATE at V - 0.5 T, LOSING at V - 0.3 T, LOST at V.
+ *  - A failed renewal (error, timeout) changes nothing.
+ * States by time: LATE at V - 0.5 T, LOSING at V - 0.3 T, LOST at V. The reason is QUORUM when time
+ * ran out, and FOREIGN, MISSING or CLOCK when that finding took the vote that was needed.
  */
 #ifndef HOLDFAST_CORE_LEASE_FSM_H
 #define HOLDFAST_CORE_LEASE_FSM_H
@@ -25,17 +26,22 @@
 #include "shm/nstime.h"
 #include "agent/core/timing.h"
 
-enum lease_action {                              /* bits; the shell acts in this order */
-                    LEASE_ACT_WITHDRAW = 1 << 0, /* check word to 0 now, before anything else */
-                    LEASE_ACT_EXTEND = 1 << 1,   /* V moved or a d_i became void: journal the d_i,
-                                                    raise (or lower) the check word,   then confirm */
-                    LEASE_ACT_STATE = 1 << 2,    /* state changed: mark the slot, tell the holder */
-                    LEASE_ACT_LOST =
-                        1 << 3, /* it became LOST: journal ENDING, release on every node, report */
-                    LEASE_ACT_ENDED =
-                        1 << 4, /* it became ENDED by release: journal ENDING, release, report */
-                    LEASE_ACT_HEAL = 1 << 5,  /* nodes in heal_wanted lack our key */
-                    LEASE_ACT_TIMER = 1 << 6, /* lease_fsm_next() changed */
+/* Bits; the shell acts in this order. */
+enum lease_action {
+    /* check word to 0 now, before anything else */
+    LEASE_ACT_WITHDRAW = 1 << 0,
+    /* V moved or a d_i became void: journal the d_i, raise or lower the check word, then confirm */
+    LEASE_ACT_EXTEND = 1 << 1,
+    /* state changed: mark the slot, tell the holder */
+    LEASE_ACT_STATE = 1 << 2,
+    /* it became LOST: journal ENDING, release on every node, report */
+    LEASE_ACT_LOST = 1 << 3,
+    /* it became ENDED by release: journal ENDING, release, report */
+    LEASE_ACT_ENDED = 1 << 4,
+    /* nodes in heal_wanted lack our key */
+    LEASE_ACT_HEAL = 1 << 5,
+    /* lease_fsm_next() changed */
+    LEASE_ACT_TIMER = 1 << 6,
 };
 
 struct lease_fsm {

@@ -43,26 +43,31 @@ struct node_sentinel {
 };
 
 struct node_trust {
-    bool contacted;  /* run_id known from this or, by the journal, an earlier agent */
-    bool judged;     /* age and median were judged */
-    bool fresh_word; /* --dev or --assume-fresh: age and one new run_id are not held against it at
-                        start */
-    bool word_run_id, word_age; /* what is left of that word */
-    bool unproven; /* restarted with durable AOF: exempt if the sentinel turns out to be the same */
-    bool refused;  /* `refusal` stands */
+    bool contacted; /* run_id known from this or, by the journal, an earlier agent */
+    bool judged;    /* age and median were judged */
+    bool unproven;  /* restarted with a durable AOF: exempt if the sentinel is found the same */
+    bool refused;   /* `refusal` stands */
     enum hf_node_refusal refusal;
+
+    /* --dev or --assume-fresh: age and one new run_id are not held against it at start */
+    bool fresh_word;
+    bool word_run_id, word_age; /* what is left of that word */
+
     struct node_facts facts;
-    struct node_sentinel sentinel;
-    hf_time sentinel_read;      /* when that was read; HF_TIME_PAST: not yet */
-    bool nonce_seen, nonce_had; /* any answer about it; one that was not "absent" */
-    char nonce[TRUST_NONCE_LEN +
-               1];         /* last seen in any reply; acquires compare with sentinel.nonce */
-    hf_time first_contact; /* when the nonce was first seen: from then on the node is watched */
     hf_time facts_read;
-    uint32_t mark;     /* sentinel generation: +1 whenever the nonce changed or was absent */
+    struct node_sentinel sentinel; /* the validated one */
+    hf_time sentinel_read;         /* HF_TIME_PAST: not yet */
+
+    /* the last nonce in any reply, "" absent; acquires send sentinel.nonce */
+    char nonce[TRUST_NONCE_LEN + 1];
+    bool nonce_seen, nonce_had; /* any answer about it; one that was not "absent" */
+    hf_time first_contact;      /* when the nonce was first seen: watched from then on */
+    uint32_t mark;              /* sentinel generation: +1 whenever it changed or was absent */
+
     uint32_t reasons;  /* enum hf_quarantine_reason bits of the running quarantine */
     hf_time until;     /* end of quarantine; HF_TIME_PAST none */
     hf_dur quarantine; /* its length */
+
     /* clock: node time minus our BOOTTIME lies in [low, high], microseconds, as of `sampled` */
     bool clock_known;
     int64_t low_us, high_us;
@@ -70,17 +75,19 @@ struct node_trust {
     uint32_t steps; /* clock steps seen */
 };
 
-enum trust_event { /* bits */
-                   TRUST_NOTHING = 0,
-                   TRUST_RESTARTED = 1 << 0, /* new run_id: quarantine begun unless exempt; without
-                                                votes until the sentinel is read */
-                   TRUST_FORGOT =
-                       1 << 1, /* sentinel absent or changed: quarantine begun, mark moved */
-                   TRUST_STEPPED = 1
-                                   << 2, /* clock step: quarantine begun, d_i void until renewed */
-                   TRUST_REFUSED = 1 << 3, /* `refusal` set or changed */
-                   TRUST_FIRST = 1 << 4, /* first contact: trust_judge() is wanted once q nodes have
-                                            given TIME */
+/* Bits. */
+enum trust_event {
+    TRUST_NOTHING = 0,
+    /* new run_id: quarantine begun unless exempt; no votes before the sentinel was read */
+    TRUST_RESTARTED = 1 << 0,
+    /* sentinel absent or changed: quarantine begun, mark moved */
+    TRUST_FORGOT = 1 << 1,
+    /* clock step: quarantine begun, d_i void until renewed */
+    TRUST_STEPPED = 1 << 2,
+    /* `refusal` set, changed or taken back */
+    TRUST_REFUSED = 1 << 3,
+    /* first contact: trust_judge() is wanted once q nodes have given TIME */
+    TRUST_FIRST = 1 << 4,
 };
 
 void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word);

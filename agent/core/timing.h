@@ -1,24 +1,27 @@
 /* Every timeout of Holdfast, derived in one place from TTL and ttl_max. Pure.
  *
- * The worked timeline of one node's vote and of the lease (T = TTL; numbers for the default T = 30
- * s):
+ * The worked timeline of one node's vote and of the lease (T = TTL; seconds for T = 30 s):
  *
- *   a            clock read before the first byte of the last acquire/heal/renew that hit        0
- *   a + T/3      renew that node (jitter +-10 %: 9.0
- * .. 11.0)                                   10.000
- *   + T/15       an attempt is given up (2 s; never under 50 ms); retry after a backoff up to T/10
- *   d = a + 0.99 T - 2 ms   the vote is surely still there before
- * d                              29.698 V            the q-th largest d: the lease is valid before
- * V                                29.698 V - 0.5 T    late: an event, and a state the holder can
- * see                                 14.698 V - 0.3 T    losing: on-lost hook, SIGTERM to a run's
- * job; terminal                         20.698 V - 0.1 T    SIGKILL to the whole tree 26.698 V lost
- *   a + T        the node's key ends, by its own clock: 0.01 T + 2 ms after d, which is the drift
- * allowance
+ *   a               clock read before the first byte of the last acquire, heal or renew
+ *                   that hit                                                               0
+ *   a + T/3         renew that node (jitter +-10 %: 9.0 .. 11.0)                      10.000
+ *   + T/15          an attempt is given up (2 s; never under 50 ms); retry after a
+ *                   backoff of up to T/10
+ *   d = a + 0.99 T - 2 ms   the vote is surely still there before d                   29.698
+ *   V               the q-th largest d: the lease is valid before V                   29.698
+ *   V - 0.5 T       late: an event, and a state that the holder can see               14.698
+ *   V - 0.3 T       losing: on-lost hook, SIGTERM to a run's job; terminal            20.698
+ *   V - 0.1 T       SIGKILL to the whole tree                                         26.698
+ *   V               lost
+ *   a + T           the node's key ends, by its own clock: 0.01 T + 2 ms after d,
+ *                   which is the drift allowance                                      30.000
  *
  * So a node has at least (0.69 T - 2 ms) - 1.1 T/3 for its renewal before SIGTERM, and that must
- * hold two full attempts: 1.1 * T/3 + 2 * max(T/15, 50 ms) < 0.99 T - 2 ms - 0.3 T (refused
- * otherwise) 0.1 * T >= 50 ms                  the time between KILL and V: these kernels wake up
- * to 15 ms late T <= ttl_max, ttl_max <= 24 h
+ * hold two full attempts. Refused otherwise:
+ *
+ *   1.1 T/3 + 2 max(T/15, 50 ms) < 0.99 T - 2 ms - 0.3 T
+ *   0.1 T >= 50 ms            the time between KILL and V: kernels were seen to wake up 15 ms late
+ *   T <= ttl_max <= 24 h
  */
 #ifndef HOLDFAST_CORE_TIMING_H
 #define HOLDFAST_CORE_TIMING_H
