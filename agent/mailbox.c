@@ -43,7 +43,8 @@ void mailbox_post(struct mailbox *box, struct message *message)
 
 struct message *mailbox_take(struct mailbox *box)
 {
-    /* Non-blocking: the blocking form polls for 10 ms when a sender is preempted between its two stores. */
+    /* Non-blocking: the blocking form polls for 10 ms when a sender is preempted between its two
+     * stores. */
     struct cds_wfcq_node *node = __cds_wfcq_dequeue_nonblocking(&box->head, &box->tail);
     struct message *message;
 

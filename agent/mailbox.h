@@ -1,7 +1,8 @@
 /* Messages between the agent's threads: liburcu's wait-free queue and the receiver's loop_wake().
  *
- * Who writes: any thread (mailbox_post). Who reads: the receiving thread only (mailbox_take, from its loop's wake hook).
- * Ordering: what was written before the post is seen after the take. A message belongs to the receiver once posted.
+ * Who writes: any thread (mailbox_post). Who reads: the receiving thread only (mailbox_take, from
+ * its loop's wake hook). Ordering: what was written before the post is seen after the take. A
+ * message belongs to the receiver once posted.
  */
 #ifndef HOLDFAST_AGENT_MAILBOX_H
 #define HOLDFAST_AGENT_MAILBOX_H
@@ -19,18 +20,20 @@ struct lease;
 
 enum message_kind {
     /* broker to renewal thread */
-    MSG_GRANTED,  /* `lease`: the renewal thread owns its state from here on */
-    MSG_VOTE,     /* a vote that came after the grant: slot, generation, node, at (= a), mark */
-    MSG_RELEASE,  /* slot, generation: end it; `reason` HF_LOSS_HOLDER when its holder died */
-    MSG_LOSE,     /* slot, generation, reason: LOSING */
-    MSG_ABANDON,  /* slot, generation: holder of a run is gone without a word */
-    MSG_TRUST,    /* both ways: node, events (enum trust_event bits) seen by the sender; nonce now known */
-    MSG_STOP,     /* stop the loop */
+    MSG_GRANTED, /* `lease`: the renewal thread owns its state from here on */
+    MSG_VOTE,    /* a vote that came after the grant: slot, generation, node, at (= a), mark */
+    MSG_RELEASE, /* slot, generation: end it; `reason` HF_LOSS_HOLDER when its holder died */
+    MSG_LOSE,    /* slot, generation, reason: LOSING */
+    MSG_ABANDON, /* slot, generation: holder of a run is gone without a word */
+    MSG_TRUST,   /* both ways: node, events (enum trust_event bits) seen by the sender; nonce now
+                    known */
+    MSG_STOP,    /* stop the loop */
     /* renewal thread to broker */
-    MSG_CHANGED,  /* `lease`: state, V backwards or reason changed: tell the holder */
-    MSG_ENDED,    /* `lease`: over, and q nodes answered its release or that timed out: the broker owns it again */
+    MSG_CHANGED, /* `lease`: state, V backwards or reason changed: tell the holder */
+    MSG_ENDED, /* `lease`: over, and q nodes answered its release or that timed out: the broker owns
+                  it again */
     /* main thread to broker */
-    MSG_DRAIN,    /* going away: answer waiters, undo rounds, stop */
+    MSG_DRAIN, /* going away: answer waiters, undo rounds, stop */
 };
 
 struct message {
@@ -56,7 +59,8 @@ void mailbox_init(struct mailbox *box, struct loop *receiver);
 /* Frees what was never taken. */
 void mailbox_fini(struct mailbox *box);
 
-/* A zeroed message of that kind; out of memory ends the program: a lost message would be a lost lease. */
+/* A zeroed message of that kind; out of memory ends the program: a lost message would be a lost
+ * lease. */
 struct message *message_new(enum message_kind kind);
 
 void mailbox_post(struct mailbox *box, struct message *message);

@@ -1,0 +1,259 @@
+/* The broker thread itself: its loop, its messages, its beginning and its end. */
+#include "agent/broker_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "agent/clock.h"
+#include "agent/log.h"
+#include "shm/status.h"
+
+#define BEAT_EVERY (100 * HF_NS_PER_MS)
+/* How long undone rounds may take to be released when the agent goes away. */
+#define DRAIN_MOST (2 * HF_NS_PER_SEC)
+
+uint32_t broker_random(void)
+{
+    uint32_t r = 0;
+
+    (void)!getrandom(&r, sizeof(r), 0);
+    return r;
+}
+
+void broker_token(char ret_token[TOKEN_LEN + 1])
+{
+    static const char hex[] = "0123456789abcdef";
+    uint8_t bytes[TOKEN_LEN / 2];
+
+    /* 20 bytes never come in parts and, once the pool is ready, never fail (getrandom(2)). */
+    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+        abort();
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        ret_token[2 * i] = hex[bytes[i] >> 4];
+        ret_token[2 * i + 1] = hex[bytes[i] & 15];
+    }
+    ret_token[TOKEN_LEN] = '\0';
+}
+
+void broker_tell_renewal(struct broker *b, struct message *m)
+{
+    mailbox_post(&b->agent->to_renewal, m);
+}
+
+void broker_review(struct broker *b, hf_time now)
+{
+    bool ready = nodes_voting(b, now) >= b->q && !b->fleet[0];
+
+    mutex_lock(&b->why_lock);
+    b->why[0] = '\0';
+    if (b->fleet[0])
+        snprintf(b->why, sizeof(b->why), "%s", b->fleet);
+    else if (!ready)
+        nodes_explain(b, now, b->why, sizeof(b->why));
+    mutex_unlock(&b->why_lock);
+    atomic_store_explicit(&b->ready, ready, memory_order_release);
+    resources_kick_stalled(b);
+}
+
+bool broker_ready(const struct broker *b)
+{
+    return atomic_load_explicit(&b->ready, memory_order_acquire);
+}
+
+void broker_why_not_ready(struct broker *b, char *ret_text, size_t size)
+{
+    mutex_lock(&b->why_lock);
+    snprintf(ret_text, size, "%s", b->why);
+    mutex_unlock(&b->why_lock);
+}
+
+static void beat(struct broker *b, hf_time now)
+{
+    atomic_store_explicit(&b->agent->table.header->broker_beat_ns, now.ns, memory_order_relaxed);
+}
+
+static void on_beat(struct loop_timer *timer, hf_time now)
+{
+    loop_timer_set(HF_CONTAINER(timer, struct broker, beat)->loop, timer,
+                   hf_time_add(now, hf_ns(BEAT_EVERY)));
+}
+
+static void on_turn(void *arg, hf_time now)
+{
+    beat(arg, now);
+}
+
+/* --- going away
+ * ------------------------------------------------------------------------------------------ */
+
+static bool drained(struct broker *b)
+{
+    struct client *c;
+
+    if (rounds_busy(b) || releaser_busy(b->releaser))
+        return false;
+    if (b->config->dev_nodes)
+        LIST_FOREACH(c, &b->clients, all)
+    if (!LIST_EMPTY(&c->held))
+        return false;
+    return true;
+}
+
+static void on_drain_timer(struct loop_timer *timer, hf_time now)
+{
+    struct broker *b = HF_CONTAINER(timer, struct broker, drain_timer);
+
+    if (drained(b) || hf_time_reached(now, b->drain_until))
+        loop_stop(b->loop);
+    else
+        loop_timer_set(b->loop, timer, hf_time_add(now, hf_ms(20)));
+}
+
+static void drain(struct broker *b)
+{
+    hf_time now = clock_now();
+    hf_dur most = hf_ns(DRAIN_MOST);
+
+    if (b->draining)
+        return;
+    b->draining = true;
+    /* Jobs of the private nodes are asked to stop; their validity bounds how long that takes. */
+    if (b->config->dev_nodes)
+        most = hf_dur_max(most, hf_ms(b->config->ttl_max_ms));
+    b->drain_until = hf_time_add(now, most);
+    resources_drain(b);
+    loop_timer_set(b->loop, &b->drain_timer, now);
+}
+
+/* --- messages
+ * ---------------------------------------------------------------------------------------------- */
+
+static void on_wake(void *arg)
+{
+    struct broker *b = arg;
+    struct message *m;
+
+    resolver_deliver(b->resolver);
+    while ((m = mailbox_take(&b->agent->to_broker))) {
+        switch (m->kind) {
+        case MSG_CHANGED:
+            resource_lease_changed(b, m->lease);
+            break;
+        case MSG_ENDED:
+            resource_lease_ended(b, m->lease);
+            break;
+        case MSG_TRUST:
+            nodes_on_told(b, m);
+            break;
+        case MSG_DRAIN:
+            drain(b);
+            break;
+        case MSG_GRANTED:
+        case MSG_VOTE:
+        case MSG_RELEASE:
+        case MSG_LOSE:
+        case MSG_ABANDON:
+        case MSG_STOP:
+            break; /* the renewal thread's */
+        }
+        free(m);
+    }
+}
+
+static bool on_idle(void *arg)
+{
+    return clients_serve(arg);
+}
+
+/* --- beginning and end
+ * -------------------------------------------------------------------------------------- */
+
+int broker_create(struct agent *agent, struct broker **ret_broker)
+{
+    struct broker *b = calloc(1, sizeof(*b));
+    int rc;
+
+    if (!b)
+        return HF_ENOMEM;
+    b->agent = agent;
+    b->config = agent->config;
+    b->n = agent->config->node_count;
+    b->q = ballot_quorum(b->n);
+    b->started = clock_now();
+    mutex_init(&b->why_lock);
+    LIST_INIT(&b->rounds);
+    b->beat.fn = on_beat;
+    b->drain_timer.fn = on_drain_timer;
+    rc = loop_create(&b->loop);
+    if (rc < 0)
+        goto error;
+    mailbox_init(&agent->to_broker, b->loop);
+    loop_on_turn(b->loop, on_turn, b);
+    loop_on_wake(b->loop, on_wake, b);
+    loop_on_idle(b->loop, on_idle, b);
+    if ((rc = resolver_create(b->loop, &b->resolver)) < 0 || (rc = clients_create(b)) < 0 ||
+        (rc = resources_create(b)) < 0 || (rc = nodes_create(b)) < 0 ||
+        (rc = releaser_create(b->loop, b->links, b->n, b->q, &b->releaser)) < 0 ||
+        (rc = readopt(b)) < 0)
+        goto error;
+    *ret_broker = b;
+    return HF_OK;
+
+error:
+    log_error("cannot make the broker: %s", hf_status_text(rc));
+    free(b); /* the program ends now */
+    return rc;
+}
+
+static void *run(void *arg)
+{
+    struct broker *b = arg;
+
+    (void)pthread_setname_np(pthread_self(), "hf-broker");
+    rcu_register_thread();
+    nodes_start(b);
+    loop_timer_set(b->loop, &b->beat, clock_now());
+    loop_timer_set(b->loop, &b->sweep, clock_now());
+    loop_run(b->loop);
+    rcu_unregister_thread();
+    return NULL;
+}
+
+int broker_start(struct broker *b)
+{
+    int rc = clients_listen(b);
+
+    if (rc < 0)
+        return rc;
+    errno = pthread_create(&b->thread, NULL, run, b);
+    if (errno)
+        return HF_ESYS;
+    b->thread_started = true;
+    return HF_OK;
+}
+
+void broker_join(struct broker *b)
+{
+    if (b->thread_started)
+        (void)pthread_join(b->thread, NULL);
+    b->thread_started = false;
+}
+
+void broker_destroy(struct broker *b)
+{
+    if (!b)
+        return;
+    clients_destroy(b);
+    nodes_destroy(b); /* tells every command in flight that it is over, rounds included */
+    releaser_destroy(b->releaser);
+    rounds_destroy(b);
+    resources_destroy(b);
+    resolver_destroy(b->resolver);
+    mailbox_fini(&b->agent->to_broker);
+    loop_destroy(b->loop);
+    mutex_fini(&b->why_lock);
+    free(b);
+}

@@ -1,0 +1,30 @@
+/* The broker thread: serves clients (attach, rings, waiters, deaths), runs acquire rounds on its own links, and keeps what is
+ * known of each node's trust. It hands every granted lease to the renewal thread.
+ *
+ * Its parts, each a file: clients (who is attached), resources (who waits for what), rounds (one acquire on the nodes),
+ * nodes (links and trust), readopt (what an earlier agent left in the journal).
+ * Ways in: agent->to_broker, the attach socket, the rings. Ways out: agent->to_renewal, completions, slots up to the grant.
+ */
+#ifndef HOLDFAST_AGENT_BROKER_H
+#define HOLDFAST_AGENT_BROKER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct agent;
+struct broker;
+
+/* Also reads the journal: leases of living holders are taken up again, the rest is released. */
+int broker_create(struct agent *agent, struct broker **ret_broker);
+/* Listens on agent->socket_path and starts the thread ("hf-broker"). HF_ESYS with errno. */
+int broker_start(struct broker *broker);
+/* After MSG_DRAIN was posted: waits for the thread. */
+void broker_join(struct broker *broker);
+void broker_destroy(struct broker *broker);
+
+/* Any thread. q nodes may vote, and the fleet's constants agree. */
+bool broker_ready(const struct broker *broker);
+/* Any thread. A sentence on what is missing for that; "" when ready. */
+void broker_why_not_ready(struct broker *broker, char *ret_text, size_t size);
+
+#endif

@@ -1,0 +1,333 @@
+/* What the broker's parts share. Everything here belongs to the broker thread unless it says
+ * otherwise. */
+#ifndef HOLDFAST_AGENT_BROKER_INTERNAL_H
+#define HOLDFAST_AGENT_BROKER_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "agent/agent.h"
+#include "agent/broker.h"
+#include "agent/core/backoff.h"
+#include "agent/core/ballot.h"
+#include "agent/core/node_trust.h"
+#include "agent/lease.h"
+#include "agent/loop.h"
+#include "agent/mutex.h"
+#include "agent/redis/link.h"
+#include "agent/redis/resolver.h"
+#include "agent/releaser.h"
+#include "shm/ring.h"
+#include "shm/wire.h"
+
+struct round;
+struct resource;
+struct waiter;
+
+/* --- clients: agent/clients.c, agent/attach.c
+ * ----------------------------------------------------- */
+
+/* What one uid uses, for its limits. Kept for as long as the agent runs: there are few uids. */
+struct user {
+    LIST_ENTRY(user) all;
+    uint32_t uid;
+    unsigned sessions, leases, waiters;
+};
+
+/* One process that was welcomed. It may have a second session: the other guardian of a run. */
+struct client {
+    LIST_ENTRY(client) all;
+    uint64_t id;
+    uint64_t cookie_hash;
+    uint32_t pid, uid;
+    uint64_t start_time;
+    char comm[HF_COMM_MAX + 1];
+    int ghost_pidfd; /* readopted, not attached yet: watches the process; -1 */
+    struct loop_fd ghost_watch;
+    struct user *user;
+    LIST_HEAD(, resource) held; /* leases, until MSG_ENDED */
+    LIST_HEAD(, session) sessions;
+    struct broker *broker;
+};
+
+/* One attached connection: at most three descriptors (socket, doorbell, pidfd). */
+struct session {
+    LIST_ENTRY(session) of_client;
+    TAILQ_ENTRY(session) active; /* has requests to be taken */
+    LIST_ENTRY(session) all;
+    struct client *client; /* NULL until the hello */
+    struct broker *broker;
+    struct loop_fd socket, process;
+    struct loop_timer hello_timer;
+    int doorbell;
+    bool is_active, nudge, closing;
+    uint32_t pid, uid;
+    struct user *user;
+    struct hf_ring_agent ring;
+    int unanswered; /* requests whose completion has a place reserved */
+    LIST_HEAD(, waiter) waiters;
+};
+
+int clients_create(struct broker *b);
+int clients_listen(struct broker *b);
+void clients_destroy(struct broker *b);
+/* Takes requests of active sessions, a bounded number each; true when some are left. */
+bool clients_serve(struct broker *b);
+/* Answers request `id`; never lacks room. */
+void session_answer(struct session *s, const struct hf_completion_entry *answer);
+/* Tells what an unanswered acquire waits for, if there is room. */
+void session_progress(struct session *s, struct hf_completion_entry *entry);
+/* Something about a lease of this client changed. */
+void client_signal(struct client *c);
+void session_end(struct session *s, const char *why);
+/* For a client read from the journal; HF_ELOST when that process is gone. */
+int client_ghost(struct broker *b, uint32_t pid, uint64_t start_time, uint32_t uid,
+                 uint64_t cookie_hash, const char *comm, struct client **ret_client);
+uint64_t cookie_hash(const uint8_t cookie[HF_COOKIE_LEN]);
+struct client *client_new(struct broker *b);
+void client_ghost_end(struct client *c);
+/* The account of a uid; NULL when out of memory. */
+struct user *user_get(struct broker *b, uint32_t uid);
+/* Frees a client without sessions, ghost and leases. */
+void client_settle(struct client *c);
+/* In attach.c: judges a hello and sends the welcome. */
+void attach_hello(struct session *s, const struct hf_hello *hello, size_t length);
+/* 0 when the process is gone. */
+uint64_t process_start_time(uint32_t pid);
+
+/* --- resources: agent/resources.c
+ * ------------------------------------------------------------------ */
+
+/* One request that waits. */
+struct waiter {
+    TAILQ_ENTRY(waiter) queue; /* of the resource, first come first served */
+    LIST_ENTRY(waiter) of_session;
+    struct session *session;
+    struct resource *resource;
+    uint64_t id;
+    hf_time deadline; /* HF_TIME_PAST: try once; HF_TIME_NEVER */
+    struct loop_timer timer;
+    struct timing timing;
+    uint32_t max_hold_ms;
+    bool run, contended;
+    int told; /* last progress reason */
+    uint64_t told_fence;
+    char note[HF_NOTE_MAX + 1];
+    uint8_t note_len;
+    struct hf_wire_holder holder; /* last seen in the way */
+    int last_failure;             /* HF_EBUSY or HF_ENOQUORUM: what it ends with */
+};
+
+/* A name that is held, waited for, or was so lately (its slot still carries the name). */
+struct resource {
+    struct cds_lfht_node node;
+    struct broker *b;
+    uint32_t slot;
+    uint32_t generation;
+    TAILQ_HEAD(, waiter) waiters;
+    struct lease *lease;   /* from the grant until MSG_ENDED */
+    struct client *holder; /* of `lease` */
+    LIST_ENTRY(resource) of_holder;
+    struct round *round;   /* undecided */
+    struct round *granted; /* the decided round of `lease` while it still has unanswered acquires */
+    bool undoing;          /* own release of a failed round is unanswered */
+    struct loop_timer retry;
+    struct backoff backoff;
+    bool stalled; /* waits for voting nodes */
+    TAILQ_ENTRY(resource) stalled_link;
+    TAILQ_ENTRY(resource) idle_link;
+    bool idle;
+    hf_time idle_since;
+    uint64_t last_fence;             /* 48-bit part of our last grant or proposal */
+    struct session *release_session; /* to be answered at MSG_ENDED */
+    uint64_t release_id;
+    bool indexed; /* the table's index carries it */
+    uint32_t text_off;
+    uint8_t text_note_len, text_comm_len;
+    bool has_text;
+    uint8_t name_len;
+    uint8_t name[];
+};
+
+int resources_create(struct broker *b);
+void resources_destroy(struct broker *b);
+/* Requests; each answers by itself. */
+void resources_acquire(struct session *s, const struct hf_request_entry *r);
+void resources_release(struct session *s, const struct hf_request_entry *r);
+void resources_cancel(struct session *s, uint64_t id);
+void resources_ask(struct session *s, const struct hf_request_entry *r);
+void resources_losing(struct session *s, const struct hf_request_entry *r);
+/* Finds or makes; HF_EFULL. */
+int resource_get(struct broker *b, const void *name, size_t name_len,
+                 struct resource **ret_resource);
+/* For readoption: takes that very slot. */
+int resource_at(struct broker *b, const void *name, size_t name_len, uint32_t slot,
+                struct resource **ret_resource);
+/* Does what can be done next: begins a round for the first waiter, or tells what is waited for. */
+void resource_kick(struct resource *r);
+/* All stalled ones again: the nodes changed. */
+void resources_kick_stalled(struct broker *b);
+/* The waiter is answered with `status` and gone. */
+void waiter_fail(struct waiter *w, int status, const char *text);
+void waiter_free(struct waiter *w);
+/* A session ended: its waiters are dropped. */
+void resources_drop_session(struct session *s);
+/* Its client ended: leases are released, those of a run abandoned. */
+void resources_client_gone(struct client *c);
+/* Makes the lease of a won round, publishes it and answers the waiter. HF_EFULL, HF_ENOMEM: undo.
+ */
+int resource_grant(struct round *round, hf_time now);
+void resource_lease_changed(struct broker *b, struct lease *lease);
+void resource_lease_ended(struct broker *b, struct lease *lease);
+void resources_drain(struct broker *b);
+struct lease *resources_lease(struct broker *b, uint32_t slot, uint32_t generation);
+/* Ties a lease to its name and its holder; both know of it until MSG_ENDED. */
+void resource_hold(struct resource *r, struct lease *lease, struct client *holder);
+/* The slot's text, index entry and identity for a lease. */
+int resource_publish(struct resource *r, struct lease *lease, hf_time valid, uint32_t votes,
+                     uint32_t flags);
+void journal_held(struct broker *b, const struct lease *lease, enum journal_state state);
+
+/* --- rounds: agent/rounds.c
+ * -------------------------------------------------------------------------- */
+
+/* One acquire on the nodes with one token. Lives until every node's acquire had its final answer.
+ */
+struct round {
+    LIST_ENTRY(round) all;
+    struct broker *b;
+    struct resource *resource; /* NULL once it is no business of the resource any more */
+    struct waiter *waiter;     /* NULL once decided, or cancelled */
+    struct ballot ballot;
+    struct timing timing;
+    hf_time started;
+    hf_time deadline[HF_NODES_MAX]; /* of the newest command per node */
+    uint32_t asked;                 /* bit per node: may have been written to */
+    uint32_t written;    /* of these, may hold our key: neither TAKEN nor STALE nor SENTINEL */
+    uint32_t unanswered; /* final answer outstanding */
+    uint32_t broken;     /* its connection ended first: in doubt */
+    uint32_t stale_retried;
+    bool decided, over; /* over: its lease ended, or it was undone: late successes are released */
+    int calls;          /* commands outstanding */
+    struct hf_wire_holder holder;
+    struct link_holder described;
+    char token[TOKEN_LEN + 1];
+    char comm[HF_COMM_MAX + 1], note[HF_NOTE_MAX + 1];
+    uint32_t pid, uid;
+    size_t key_len;
+    uint8_t key[CONFIG_KEY_MAX];
+};
+
+int round_begin(struct resource *r, struct waiter *w);
+/* The waiter went away: undo. */
+void round_cancel(struct round *round);
+/* The lease of this round ended: acquires that are still unanswered are released when they answer.
+ */
+void round_lease_over(struct round *round);
+void rounds_destroy(struct broker *b);
+bool rounds_busy(const struct broker *b);
+
+/* --- nodes: agent/nodes.c
+ * ---------------------------------------------------------------------------- */
+
+struct node {
+    struct link *link;
+    struct node_trust trust;
+    struct hf_node_row row; /* as last published */
+    bool up, asking_sentinel, replaced;
+    hf_time up_since;
+    char fleet_text[160]; /* how its sentinel differs; "" */
+};
+
+int nodes_create(struct broker *b);
+void nodes_start(struct broker *b);
+void nodes_destroy(struct broker *b);
+/* A reply of any script on a broker's link: clock, nonce, counters. Returns enum trust_event bits.
+ */
+unsigned nodes_on_reply(struct broker *b, int node, const struct link_reply *reply);
+/* From the renewal thread. */
+void nodes_on_told(struct broker *b, const struct message *m);
+bool nodes_may_vote(const struct broker *b, int node, hf_time now);
+int nodes_voting(const struct broker *b, hf_time now);
+int nodes_up(const struct broker *b);
+/* Whether it is too early to say that nodes are missing: the agent has just started. */
+bool nodes_settling(const struct broker *b, hf_time now);
+/* Wall clock of the nodes now, by the lower median; false: unknown. */
+bool nodes_wall(const struct broker *b, hf_time now, hf_wall *ret_wall);
+/* What is missing for a quorum of votes, in words. */
+void nodes_explain(const struct broker *b, hf_time now, char *ret_text, size_t size);
+/* Not empty: acquires are answered HF_EFLEET with this. */
+const char *nodes_fleet_text(const struct broker *b);
+
+/* --- readopt: agent/readopt.c
+ * ------------------------------------------------------------------------ */
+
+int readopt(struct broker *b);
+
+/* --- the broker
+ * ---------------------------------------------------------------------------------------- */
+
+TAILQ_HEAD(resource_queue, resource);
+
+struct broker {
+    struct agent *agent;
+    const struct config *config;
+    struct loop *loop;
+    struct resolver *resolver;
+    struct releaser *releaser;
+    pthread_t thread;
+    bool thread_started;
+    struct loop_timer beat, sweep;
+    hf_time started;
+
+    /* clients */
+    struct loop_fd listener, doorbells;
+    int doorbell_epoll;
+    LIST_HEAD(, client) clients;
+    LIST_HEAD(, session) sessions;
+    LIST_HEAD(, user) users;
+    TAILQ_HEAD(, session) active;
+    unsigned session_count;
+    uint64_t next_client_id;
+
+    /* resources */
+    struct cds_lfht *resources;
+    struct resource **by_slot;
+    uint32_t *generations;
+    uint32_t slots_used; /* slots below were ever used */
+    uint32_t next_slot;  /* slots below are in use, at rest, or retired */
+    struct resource_queue idle, stalled;
+    struct hf_text_pool *text;
+    unsigned waiter_count;
+    struct loop_timer stalled_timer;
+
+    LIST_HEAD(, round) rounds;
+    unsigned round_count;
+
+    /* nodes */
+    struct node nodes[HF_NODES_MAX];
+    struct link *links[HF_NODES_MAX];
+    int n, q;
+    struct loop_timer review;
+    char fleet[200];
+
+    bool draining;
+    hf_time drain_until;
+    struct loop_timer drain_timer;
+
+    /* shared with main */
+    _Atomic bool ready;
+    struct mutex why_lock;
+    char why[200]; /* under why_lock; clang 14 takes no GUARDED_BY on a sibling member in C */
+};
+
+uint32_t broker_random(void);
+void broker_token(char ret_token[TOKEN_LEN + 1]);
+void broker_tell_renewal(struct broker *b, struct message *m);
+/* Publishes `ready` and why. */
+void broker_review(struct broker *b, hf_time now);
+
+#endif

@@ -1,0 +1,570 @@
+/* The broker's view of the nodes: its links, what each one's word is worth, and whether a round may
+ * begin. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "agent/broker_internal.h"
+#include "agent/clock.h"
+#include "agent/log.h"
+#include "shm/status.h"
+
+/* How long a sentinel is not made while some node has not told whether it has one: on any
+ * disagreement none is made. */
+#define SENTINEL_PATIENCE HF_NS_PER_SEC
+/* How long after the start missing nodes are "not there yet" rather than "away". */
+#define SETTLING (HF_NS_PER_SEC)
+
+static struct broker *broker_of(void *arg)
+{
+    return arg;
+}
+
+static void node_publish(struct broker *b, int i, hf_time now)
+{
+    struct node *node = &b->nodes[i];
+    struct node_trust *t = &node->trust;
+    struct hf_node_row *row = &node->row;
+    hf_time until = trust_until(t, now);
+
+    row->refused = t->refused ? (uint32_t)t->refusal : HF_REFUSED_NOT;
+    row->quarantine_reason = 0;
+    row->quarantine_until_ns = 0;
+    if (!node->up)
+        row->state = row->last_reply_ns == 0 && row->error_class == HF_NODE_ERR_NONE
+                         ? HF_NODE_CONNECTING
+                         : HF_NODE_DOWN;
+    else if (t->refused)
+        row->state = HF_NODE_REFUSED;
+    else if (!trust_may_vote(t, now)) {
+        row->state = HF_NODE_QUARANTINED;
+        row->quarantine_reason = t->reasons;
+        row->quarantine_until_ns = until.ns > now.ns && until.ns < HF_TIME_NEVER.ns ? until.ns : 0;
+    } else
+        row->state = HF_NODE_UP;
+    row->clock_steps = t->steps;
+    row->flags = (t->facts.durable ? HF_NODE_F_DURABLE : 0) |
+                 (t->fresh_word ? HF_NODE_F_ASSUMED_FRESH : 0) |
+                 (b->config->dev_nodes ? HF_NODE_F_DEV : 0);
+    if (t->clock_known) {
+        int64_t middle = t->low_us + (t->high_us - t->low_us) / 2;
+
+        row->clock_offset_us = middle + now.ns / HF_NS_PER_US - clock_wall().ms * 1000;
+    }
+    hf_node_publish(&b->agent->table, (uint32_t)i, row);
+}
+
+static void tell_renewal(struct broker *b, int i, unsigned events)
+{
+    struct message *m = message_new(MSG_TRUST);
+
+    m->node_number = i;
+    m->events = events;
+    m->mark = b->nodes[i].trust.mark;
+    memcpy(m->nonce, b->nodes[i].trust.sentinel.nonce, sizeof(m->nonce));
+    broker_tell_renewal(b, m);
+}
+
+static const char *reason_text(uint32_t reasons)
+{
+    if (reasons & HF_QUARANTINE_CLOCK)
+        return "its clock stepped";
+    if (reasons & HF_QUARANTINE_RUN_ID)
+        return "it was restarted";
+    if (reasons & HF_QUARANTINE_SENTINEL)
+        return "its sentinel was absent or changed";
+    if (reasons & HF_QUARANTINE_MEDIAN)
+        return "its clock is more than 1 s off the others'";
+    return "it is too young to be trusted on first contact";
+}
+
+static const char *refusal_text(enum hf_node_refusal refusal)
+{
+    switch (refusal) {
+    case HF_REFUSED_REPLICA:
+        return "it is a replica; name its master, or take it out of the list";
+    case HF_REFUSED_CLUSTER:
+        return "it is in cluster mode; Holdfast needs independent masters";
+    case HF_REFUSED_DUPLICATE:
+        return "it is the same server as another node of the list";
+    case HF_REFUSED_EVICTION:
+        return "its maxmemory-policy may evict locks; set noeviction, or allow_eviction with the "
+               "weaker contract";
+    case HF_REFUSED_FLEET:
+        return "its sentinel differs";
+    case HF_REFUSED_NOT_REDIS:
+        return "it does not speak Redis";
+    case HF_REFUSED_AUTH:
+        return "it refused our password";
+    case HF_REFUSED_NOT:
+        break;
+    }
+    return "";
+}
+
+/* Logs, journals and passes on what a reply or a connection showed. */
+static void node_events(struct broker *b, int i, unsigned events, hf_time now)
+{
+    struct node *node = &b->nodes[i];
+    const char *id = b->config->nodes[i].id;
+
+    if (!events)
+        return;
+    if (events & TRUST_REFUSED && node->trust.refused)
+        log_warn("node %s is refused: %s", id, refusal_text(node->trust.refusal));
+    if (events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED)) {
+        if (!trust_may_vote(&node->trust, now) && !node->trust.refused)
+            log_warn("node %s gives no votes: %s", id, reason_text(node->trust.reasons));
+        tell_renewal(b, i, events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED));
+    }
+    journal_put_node(b->agent->journal, i, &node->trust);
+    loop_timer_set(b->loop, &b->review, now);
+}
+
+static void mark_duplicates(struct broker *b)
+{
+    for (int i = 0; i < b->n; i++) {
+        struct node_trust *t = &b->nodes[i].trust;
+        bool twin = false;
+
+        if (!t->contacted || (t->refused && t->refusal != HF_REFUSED_DUPLICATE))
+            continue;
+        for (int j = 0; j < i && !twin; j++)
+            twin = b->nodes[j].trust.contacted && b->nodes[j].up &&
+                   strcmp(b->nodes[j].trust.facts.run_id, t->facts.run_id) == 0;
+        if (twin && !t->refused)
+            log_error("node %s is refused: %s", b->config->nodes[i].id,
+                      refusal_text(HF_REFUSED_DUPLICATE));
+        t->refused = twin;
+        t->refusal = twin ? HF_REFUSED_DUPLICATE : HF_REFUSED_NOT;
+    }
+}
+
+static void judge_first_contacts(struct broker *b, hf_time now)
+{
+    const struct node_trust *known[HF_NODES_MAX];
+    int count = 0;
+    int64_t median;
+
+    for (int i = 0; i < b->n; i++)
+        if (b->nodes[i].up && b->nodes[i].trust.clock_known)
+            known[count++] = &b->nodes[i].trust;
+    if (count < b->q || !trust_median(known, count, now, &median))
+        return;
+    for (int i = 0; i < b->n; i++) {
+        struct node_trust *t = &b->nodes[i].trust;
+
+        if (b->nodes[i].up && t->contacted && t->clock_known && t->sentinel.present && !t->judged) {
+            trust_judge(t, median, clock_wall(), now);
+            if (!t->refused && !trust_may_vote(t, now))
+                log_info("node %s is in quarantine: %s", b->config->nodes[i].id,
+                         reason_text(t->reasons));
+            journal_put_node(b->agent->journal, i, t);
+        }
+    }
+}
+
+/* --- sentinels
+ * -------------------------------------------------------------------------------------- */
+
+static void sentinel_done(struct link *link, const struct link_reply *reply, void *arg);
+
+static void compare_with_fleet(struct broker *b, int i)
+{
+    struct node *node = &b->nodes[i];
+    const struct node_sentinel *s = &node->trust.sentinel;
+    const struct config *c = b->config;
+    bool differs = true;
+
+    if (!s->present)
+        return;
+    if (s->ttl_max_ms != c->ttl_max_ms)
+        snprintf(node->fleet_text, sizeof(node->fleet_text),
+                 "ttl_max is %" PRId64 " ms on node %s and %" PRIu32 " ms here", s->ttl_max_ms,
+                 c->nodes[i].id, c->ttl_max_ms);
+    else if (s->nodes != c->node_count)
+        snprintf(node->fleet_text, sizeof(node->fleet_text),
+                 "node %s belongs to a list of %d nodes, ours has %d", c->nodes[i].id, s->nodes,
+                 c->node_count);
+    else if (strcmp(s->list_hash, c->list_hash) != 0)
+        snprintf(node->fleet_text, sizeof(node->fleet_text),
+                 "node %s belongs to a list with other ids or another order than ours",
+                 c->nodes[i].id);
+    else
+        differs = false;
+    if (!differs) {
+        node->fleet_text[0] = '\0';
+        if (node->trust.refused && node->trust.refusal == HF_REFUSED_FLEET)
+            node->trust.refused = false;
+        return;
+    }
+    if (!node->trust.refused) {
+        node->trust.refused = true;
+        node->trust.refusal = HF_REFUSED_FLEET;
+    }
+}
+
+static void ask_sentinel(struct broker *b, int i, bool replace, hf_time now)
+{
+    struct node *node = &b->nodes[i];
+    uint8_t bytes[TRUST_NONCE_LEN / 2];
+    char nonce[TRUST_NONCE_LEN + 1];
+    struct link_sentinel s = {.make = true,
+                              .replace = replace,
+                              .nonce = nonce,
+                              .wall = clock_wall(),
+                              .ttl_max_ms = b->config->ttl_max_ms,
+                              .nodes = b->n,
+                              .list_hash = b->config->list_hash};
+
+    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+        return;
+    for (size_t k = 0; k < sizeof(bytes); k++)
+        snprintf(nonce + 2 * k, 3, "%02x", bytes[k]);
+    if (link_sentinel(node->link, &s, hf_time_add(now, b->config->timing.attempt), sentinel_done,
+                      b) == HF_OK) {
+        node->asking_sentinel = true;
+        link_flush(node->link);
+    }
+}
+
+/* A sentinel is made only where none is, only while no node disagrees, and not before every node
+ * had its chance to. */
+static void make_sentinels(struct broker *b, hf_time now)
+{
+    bool all_read = true;
+
+    for (int i = 0; i < b->n; i++) {
+        if (!b->nodes[i].up)
+            all_read = false;
+        if (b->nodes[i].fleet_text[0] && b->config->new_list && !b->nodes[i].replaced &&
+            b->nodes[i].up && !b->nodes[i].asking_sentinel) {
+            log_warn("node %s: replacing its sentinel (--new-list): %s", b->config->nodes[i].id,
+                     b->nodes[i].fleet_text);
+            ask_sentinel(b, i, true, now);
+        }
+        if (b->nodes[i].fleet_text[0])
+            return;
+    }
+    if (!all_read && hf_time_before(now, hf_time_add(b->started, hf_ns(SENTINEL_PATIENCE))))
+        return;
+    for (int i = 0; i < b->n; i++) {
+        struct node *node = &b->nodes[i];
+
+        if (node->up && !node->trust.sentinel.present && !node->asking_sentinel &&
+            !(node->trust.refused && node->trust.refusal != HF_REFUSED_EVICTION))
+            ask_sentinel(b, i, false, now);
+    }
+}
+
+static unsigned adopt_sentinel(struct broker *b, int i, const struct link_reply *reply, hf_time now)
+{
+    unsigned events =
+        trust_on_sentinel(&b->nodes[i].trust, &reply->sentinel, reply->sentinel_created, now);
+
+    compare_with_fleet(b, i);
+    return events;
+}
+
+static void sentinel_done(struct link *link, const struct link_reply *reply, void *arg)
+{
+    struct broker *b = broker_of(arg);
+    int i = link_node(link);
+    hf_time now = clock_now();
+
+    if (reply->final)
+        b->nodes[i].asking_sentinel = false;
+    nodes_on_reply(b, i, reply);
+    if (reply->outcome == LINK_ANSWERED) {
+        unsigned events = adopt_sentinel(b, i, reply, now);
+
+        if (reply->sentinel_created) {
+            b->nodes[i].replaced = true;
+            tell_renewal(b, i, events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED));
+        }
+        node_events(b, i, events, now);
+    }
+    loop_timer_set(b->loop, &b->review, now);
+}
+
+/* --- link events
+ * -------------------------------------------------------------------------------------- */
+
+static void node_learn(struct broker *b, int i, const struct node_facts *facts,
+                       const struct link_reply *reply)
+{
+    struct node *node = &b->nodes[i];
+    hf_time now = clock_now();
+    unsigned events = trust_on_facts(&node->trust, facts, b->config->allow_eviction, now);
+
+    snprintf(node->row.run_id, sizeof(node->row.run_id), "%s", facts->run_id);
+    snprintf(node->row.version, sizeof(node->row.version), "%s", facts->version);
+    events |= nodes_on_reply(b, i, reply);
+    if (reply->outcome == LINK_ANSWERED)
+        events |= adopt_sentinel(b, i, reply, now);
+    node_events(b, i, events, now);
+    journal_put_node(b->agent->journal, i, &node->trust);
+    loop_timer_set(b->loop, &b->review, now);
+}
+
+static void on_up(struct link *link, const struct node_facts *facts, const struct link_reply *reply,
+                  void *arg)
+{
+    struct broker *b = broker_of(arg);
+    int i = link_node(link);
+
+    b->nodes[i].up = true;
+    b->nodes[i].row.error_class = HF_NODE_ERR_NONE;
+    b->nodes[i].row.error[0] = '\0';
+    log_info("node %s is up (%s, version %s)", b->config->nodes[i].id, b->config->nodes[i].text,
+             facts->version);
+    node_learn(b, i, facts, reply);
+    tell_renewal(b, i, 0);
+    releaser_link_up(b->releaser, i);
+}
+
+static void on_probed(struct link *link, const struct node_facts *facts,
+                      const struct link_reply *reply, void *arg)
+{
+    node_learn(broker_of(arg), link_node(link), facts, reply);
+}
+
+static void on_down(struct link *link, enum hf_node_error error, const char *text, void *arg)
+{
+    struct broker *b = broker_of(arg);
+    int i = link_node(link);
+    struct node *node = &b->nodes[i];
+
+    if (node->up || node->row.error_class != (uint32_t)error)
+        log_warn("node %s is down: %s: %s", b->config->nodes[i].id, link_error_name(error), text);
+    if (node->up)
+        node->row.reconnects++;
+    node->up = false;
+    node->asking_sentinel = false;
+    node->row.error_class = (uint32_t)error;
+    snprintf(node->row.error, sizeof(node->row.error), "%s", text);
+    loop_timer_set(b->loop, &b->review, loop_now(b->loop));
+}
+
+static const struct link_events events = {.up = on_up, .probed = on_probed, .down = on_down};
+
+/* --- the review: after every change, and at least every second
+ * ----------------------------------------- */
+
+static void review(struct loop_timer *timer, hf_time now)
+{
+    struct broker *b = HF_CONTAINER(timer, struct broker, review);
+    hf_time next = hf_time_add(now, hf_ns(HF_NS_PER_SEC));
+
+    mark_duplicates(b);
+    make_sentinels(b, now);
+    judge_first_contacts(b, now);
+    b->fleet[0] = '\0';
+    for (int i = 0; i < b->n; i++) {
+        hf_time until;
+
+        trust_tick(&b->nodes[i].trust, clock_wall(), now);
+        node_publish(b, i, now);
+        until = trust_until(&b->nodes[i].trust, now);
+        if (hf_time_before(now, until))
+            next = hf_time_min(next, until);
+        if (b->nodes[i].fleet_text[0] && !b->fleet[0])
+            snprintf(b->fleet, sizeof(b->fleet),
+                     "%s; all agents of a fleet need the same constants", b->nodes[i].fleet_text);
+    }
+    broker_review(b, now);
+    loop_timer_set(b->loop, &b->review, next);
+}
+
+unsigned nodes_on_reply(struct broker *b, int i, const struct link_reply *reply)
+{
+    struct node *node = &b->nodes[i];
+    unsigned seen = 0;
+
+    switch (reply->outcome) {
+    case LINK_ANSWERED:
+        node->row.replies++;
+        node->row.rtt_ns = hf_time_since(reply->received, reply->sent).ns;
+        node->row.last_reply_ns = reply->received.ns;
+        seen = trust_on_time(&node->trust, reply->node_time, reply->sent, reply->received);
+        seen |= trust_on_nonce(&node->trust, reply->nonce, reply->received);
+        node_events(b, i, seen, reply->received);
+        break;
+    case LINK_ERROR:
+        node->row.errors++;
+        node->row.last_reply_ns = reply->received.ns;
+        node->row.error_class = (uint32_t)reply->error;
+        snprintf(node->row.error, sizeof(node->row.error), "%s", reply->error_text);
+        break;
+    case LINK_TIMEOUT:
+        node->row.timeouts++;
+        break;
+    case LINK_BROKEN:
+    case LINK_NOT_SENT:
+        break;
+    }
+    return seen;
+}
+
+void nodes_on_told(struct broker *b, const struct message *m)
+{
+    hf_time now = clock_now();
+
+    trust_on_told(&b->nodes[m->node_number].trust, m->events, now);
+    journal_put_node(b->agent->journal, m->node_number, &b->nodes[m->node_number].trust);
+    loop_timer_set(b->loop, &b->review, now);
+}
+
+/* --- questions
+ * ------------------------------------------------------------------------------------------ */
+
+bool nodes_may_vote(const struct broker *b, int i, hf_time now)
+{
+    return b->nodes[i].up && link_is_up(b->nodes[i].link) &&
+           trust_may_vote(&b->nodes[i].trust, now);
+}
+
+int nodes_voting(const struct broker *b, hf_time now)
+{
+    int count = 0;
+
+    for (int i = 0; i < b->n; i++)
+        count += nodes_may_vote(b, i, now);
+    return count;
+}
+
+int nodes_up(const struct broker *b)
+{
+    int count = 0;
+
+    for (int i = 0; i < b->n; i++)
+        count += b->nodes[i].up;
+    return count;
+}
+
+bool nodes_settling(const struct broker *b, hf_time now)
+{
+    if (hf_time_reached(now, hf_time_add(b->started, hf_ns(SETTLING))))
+        return false;
+    for (int i = 0; i < b->n; i++)
+        if (!b->nodes[i].up || !b->nodes[i].trust.judged)
+            return true;
+    return false;
+}
+
+bool nodes_wall(const struct broker *b, hf_time now, hf_wall *ret_wall)
+{
+    const struct node_trust *known[HF_NODES_MAX];
+    int count = 0;
+    int64_t median;
+
+    for (int i = 0; i < b->n; i++)
+        if (b->nodes[i].trust.clock_known)
+            known[count++] = &b->nodes[i].trust;
+    if (!count || !trust_median(known, count, now, &median))
+        return false;
+    *ret_wall = (hf_wall){(median + now.ns / HF_NS_PER_US) / 1000};
+    return true;
+}
+
+const char *nodes_fleet_text(const struct broker *b)
+{
+    return b->fleet;
+}
+
+void nodes_explain(const struct broker *b, hf_time now, char *ret_text, size_t size)
+{
+    int down = 0, refused = 0, quarantined = 0;
+    hf_time until = HF_TIME_PAST;
+    uint32_t reasons = 0;
+    size_t used;
+
+    for (int i = 0; i < b->n; i++) {
+        const struct node *node = &b->nodes[i];
+
+        if (!node->up)
+            down++;
+        else if (node->trust.refused)
+            refused++;
+        else if (!trust_may_vote(&node->trust, now)) {
+            hf_time end = trust_until(&node->trust, now);
+
+            quarantined++;
+            reasons |= node->trust.reasons;
+            if (end.ns < HF_TIME_NEVER.ns)
+                until = hf_time_max(until, end);
+        }
+    }
+    used = (size_t)snprintf(ret_text, size, "%d of %d nodes may vote, %d are needed",
+                            nodes_voting(b, now), b->n, b->q);
+    if (down && used < size)
+        used += (size_t)snprintf(ret_text + used, size - used, "; %d down", down);
+    if (refused && used < size)
+        used += (size_t)snprintf(ret_text + used, size - used, "; %d refused", refused);
+    if (quarantined && used < size) {
+        used += (size_t)snprintf(ret_text + used, size - used, "; %d in quarantine (%s)",
+                                 quarantined, reason_text(reasons));
+        if (hf_time_before(now, until) && used < size)
+            snprintf(ret_text + used, size - used, ", over in %" PRId64 " s at most",
+                     hf_time_since(until, now).ns / HF_NS_PER_SEC + 1);
+    }
+}
+
+/* --- making and ending
+ * ------------------------------------------------------------------------------------ */
+
+int nodes_create(struct broker *b)
+{
+    const struct config *c = b->config;
+    hf_dur quarantine = timing_quarantine(hf_ms(c->ttl_max_ms));
+
+    b->review.fn = review;
+    for (int i = 0; i < b->n; i++) {
+        struct node *node = &b->nodes[i];
+        bool fresh = c->assume_fresh || c->dev_nodes > 0;
+        struct node_trust before;
+        struct link_options options = {
+            .loop = b->loop,
+            .resolver = b->resolver,
+            .address = &c->nodes[i],
+            .node = i,
+            .connect_timeout = hf_dur_max(c->timing.attempt, hf_ms(200)),
+            .silence = timing_silence(c->timing.ttl),
+            .probe = hf_dur_min(c->timing.renew_after, hf_ms(5000)),
+            .events = &events,
+            .arg = b,
+        };
+        int rc;
+
+        trust_init(&node->trust, quarantine, fresh);
+        if (!c->dev_nodes && journal_get_node(b->agent->journal, i, &before) == HF_OK &&
+            before.contacted) {
+            node->trust = before;
+            node->trust.fresh_word = fresh;
+            node->trust.quarantine = quarantine;
+        }
+        snprintf(node->row.id, sizeof(node->row.id), "%s", c->nodes[i].id);
+        snprintf(node->row.address, sizeof(node->row.address), "%s", c->nodes[i].text);
+        rc = link_create(&options, &node->link);
+        if (rc < 0)
+            return rc;
+        b->links[i] = node->link;
+        node_publish(b, i, b->started);
+    }
+    return HF_OK;
+}
+
+void nodes_start(struct broker *b)
+{
+    for (int i = 0; i < b->n; i++)
+        link_start(b->nodes[i].link);
+    loop_timer_set(b->loop, &b->review, b->started);
+}
+
+void nodes_destroy(struct broker *b)
+{
+    for (int i = 0; i < b->n; i++)
+        link_destroy(b->nodes[i].link);
+}

@@ -1,0 +1,283 @@
+/* What an earlier agent of this boot left in the journal: leases of living holders are taken up
+ * where they stood, everything else is released. Recovery is from the journal, never from the
+ * table.
+ *
+ * (!) Before any release leaves, the check word is zero in every table object that a living process
+ * may still map. Where the table of the earlier agent is not ours to write any more (it was removed
+ * or made anew), the release waits for the journaled V.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/broker_internal.h"
+#include "agent/clock.h"
+#include "agent/log.h"
+#include "shm/index.h"
+#include "shm/slot.h"
+#include "shm/status.h"
+
+struct record {
+    struct journal_identity id;
+    struct journal_lease state;
+};
+
+/* A release that waits until nobody can believe in the lease any more. */
+struct later {
+    struct loop_timer timer;
+    struct resource *resource;
+    uint8_t key[CONFIG_KEY_MAX];
+    size_t key_len;
+    char token[TOKEN_LEN + 1];
+    hf_dur attempt, ttl;
+};
+
+static void released(int answered, void *arg)
+{
+    struct resource *r = arg;
+
+    (void)answered;
+    r->undoing = false;
+    resource_kick(r);
+}
+
+static void on_later(struct loop_timer *timer, hf_time now)
+{
+    struct later *l = HF_CONTAINER(timer, struct later, timer);
+    struct broker *b = l->resource->b;
+    struct release_order order = {.key = l->key,
+                                  .key_len = l->key_len,
+                                  .token = l->token,
+                                  .nodes = (1u << b->n) - 1,
+                                  .in_doubt = (1u << b->n) - 1,
+                                  .doubt_until = hf_time_add(now, l->attempt),
+                                  .attempt = l->attempt,
+                                  .ttl = l->ttl,
+                                  .done = released,
+                                  .arg = l->resource};
+
+    if (releaser_start(b->releaser, &order) < 0)
+        released(0, l->resource);
+    free(l);
+}
+
+/* Release only: a half-won round, an unfinished release, or a lease that is over. Not before `at`.
+ */
+static int release_record(struct broker *b, const struct record *rec, uint32_t slot, hf_time at)
+{
+    struct journal_lease free_record = {.state = JOURNAL_FREE, .generation = rec->state.generation};
+    struct resource *r;
+    struct later *l = calloc(1, sizeof(*l));
+    int rc;
+
+    if (!l)
+        return HF_ENOMEM;
+    rc = resource_at(b, rec->id.name, rec->id.name_len, slot, &r);
+    if (rc < 0 || config_key(b->config, rec->id.name, rec->id.name_len, l->key, &l->key_len) < 0) {
+        free(l);
+        journal_put(b->agent->journal, slot, &free_record);
+        return rc == HF_EBUSY ? HF_OK : rc;
+    }
+    r->undoing = true;
+    l->resource = r;
+    l->timer.fn = on_later;
+    l->ttl = hf_ms(rec->id.ttl_ms);
+    l->attempt = b->config->timing.attempt;
+    memcpy(l->token, rec->id.token, sizeof(l->token));
+    return loop_timer_set(b->loop, &l->timer, at);
+}
+
+/* Publishes the lease in its slot again; the text is left in place where it is still what the
+ * journal says. */
+static int publish_again(struct broker *b, struct resource *r, struct lease *lease, uint32_t votes)
+{
+    struct hf_slot_view view;
+    struct hf_slot *slot = &b->agent->table.slots[r->slot];
+    uint32_t flags = HF_SLOT_F_READOPTED | (lease->run ? HF_SLOT_F_RUN : 0);
+    uint32_t off = atomic_load_explicit(&slot->text_off, memory_order_relaxed);
+
+    if (hf_slot_read(&b->agent->table, r->slot, &view) == HF_OK &&
+        view.generation == lease->generation && view.name_len == r->name_len &&
+        memcmp(view.name, r->name, r->name_len) == 0 &&
+        hf_text_pool_reserve(b->text, off, view.name_len, view.note_len, view.comm_len) == HF_OK) {
+        r->has_text = true;
+        r->text_off = off;
+        r->text_note_len = view.note_len;
+        r->text_comm_len = view.comm_len;
+    }
+    return resource_publish(r, lease, lease->fsm.valid, votes, flags);
+}
+
+static int take_up(struct broker *b, const struct record *rec, uint32_t slot, struct client *holder,
+                   const struct timing *timing, hf_time now)
+{
+    uint8_t key[CONFIG_KEY_MAX];
+    size_t key_len;
+    struct resource *r;
+    struct lease *lease;
+    struct message *m;
+    uint32_t mark[HF_NODES_MAX];
+    hf_time max_hold = HF_TIME_NEVER;
+    int rc = config_key(b->config, rec->id.name, rec->id.name_len, key, &key_len);
+
+    if (rc < 0 || (rc = resource_at(b, rec->id.name, rec->id.name_len, slot, &r)) < 0)
+        return rc;
+    lease = lease_new(rec->id.name, rec->id.name_len, key, key_len);
+    if (!lease)
+        return HF_ENOMEM;
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        mark[i] = i < b->n ? b->nodes[i].trust.mark : 0;
+    if (rec->id.max_hold_ms)
+        max_hold = hf_time_add((hf_time){rec->id.since_ns}, hf_ms(rec->id.max_hold_ms));
+    r->generation = rec->state.generation;
+    lease->slot = slot;
+    lease->generation = rec->state.generation;
+    lease->ttl_ms = rec->id.ttl_ms;
+    lease->pid = rec->id.pid;
+    lease->uid = rec->id.uid;
+    lease->client_id = holder->id;
+    lease->fence = rec->state.fence;
+    lease->since = (hf_time){rec->id.since_ns};
+    lease->since_wall = (hf_wall){rec->id.since_wall_ms};
+    lease->run = rec->id.run;
+    lease->note_len = rec->id.note_len;
+    lease->comm_len = rec->id.comm_len;
+    memcpy(lease->token, rec->id.token, sizeof(lease->token));
+    memcpy(lease->note, rec->id.note, sizeof(lease->note));
+    memcpy(lease->comm, rec->id.comm, sizeof(lease->comm));
+    /* What was sent before is in doubt: whoever is not known to hold our key is released again at
+     * the end. */
+    lease->unanswered = (1u << b->n) - 1;
+    lease_fsm_restore(&lease->fsm, b->n, b->q, timing, lease->run, max_hold, rec->state.d, mark,
+                      rec->state.slot_state == HF_SLOT_LOSING);
+    atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
+    atomic_init(&lease->state, (uint32_t)lease->fsm.state);
+    rc = publish_again(b, r, lease, (uint32_t)lease_fsm_votes(&lease->fsm, now));
+    if (rc < 0) {
+        lease_free(lease);
+        return rc;
+    }
+    resource_hold(r, lease, holder);
+    r->last_fence = rec->state.fence >> 16;
+    m = message_new(MSG_GRANTED);
+    m->lease = lease;
+    broker_tell_renewal(b, m);
+    return HF_OK;
+}
+
+/* Says in the slot that the lease is lost, to a holder that may still look. */
+static void tell_lost(struct broker *b, uint32_t slot)
+{
+    if (!b->agent->warm)
+        return;
+    hf_slot_withdraw(&b->agent->table.slots[slot]);
+    hf_slot_end(&b->agent->table.slots[slot], HF_SLOT_LOST, HF_LOSS_RESTART);
+}
+
+enum fate { FATE_TAKEN_UP, FATE_RELEASED, FATE_LOST, FATES };
+
+static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_time now,
+                  enum fate *ret_fate)
+{
+    struct client *holder = NULL;
+    struct timing timing;
+    char why[160];
+    hf_time valid = validity_qth(rec->state.d, b->n, b->q);
+    bool ahead = hf_time_before(now, valid);
+    bool alive;
+
+    *ret_fate = FATE_RELEASED;
+    if (rec->state.state != JOURNAL_HELD) {
+        tell_lost(b, slot);
+        return release_record(b, rec, slot, now);
+    }
+    alive = rec->id.pidns_inode == b->agent->pidns_inode &&
+            client_ghost(b, rec->id.pid, rec->id.start_time, rec->id.uid, rec->id.cookie_hash,
+                         rec->id.comm, &holder) == HF_OK;
+    if (ahead && b->agent->warm && !b->config->dev_nodes && (alive || rec->id.run) &&
+        timing_derive(hf_ms(rec->id.ttl_ms), hf_ms(b->config->ttl_max_ms), &timing, why,
+                      sizeof(why)) == HF_OK) {
+        struct resource *r;
+        int rc;
+
+        if (!holder) {
+            /* The tree of a run may live without its first guardian: wait for the other's word, or
+             * let it lapse. */
+            holder = client_new(b);
+            if (!holder || !(holder->user = user_get(b, rec->id.uid)))
+                return HF_ENOMEM;
+            holder->pid = rec->id.pid;
+            holder->uid = rec->id.uid;
+            holder->start_time = rec->id.start_time;
+            holder->cookie_hash = rec->id.cookie_hash;
+        }
+        rc = take_up(b, rec, slot, holder, &timing, now);
+        if (rc < 0)
+            return rc;
+        *ret_fate = FATE_TAKEN_UP;
+        r = b->by_slot[slot];
+        if (!alive)
+            resources_client_gone(r->holder);
+        return HF_OK;
+    }
+    *ret_fate = alive ? FATE_LOST : FATE_RELEASED;
+    tell_lost(b, slot);
+    if (holder)
+        client_settle(holder);
+    /* A run's tree is dead before V; so is everybody's belief where the table cannot be written any
+     * more. */
+    return release_record(b, rec, slot, ahead && (rec->id.run || !b->agent->warm) ? valid : now);
+}
+
+int readopt(struct broker *b)
+{
+    struct agent *agent = b->agent;
+    hf_time now = clock_now();
+    unsigned fates[FATES] = {0};
+    uint32_t capacity = agent->table.capacity;
+
+    for (uint32_t slot = 0; slot < capacity; slot++) {
+        b->generations[slot] = journal_generation(agent->journal, slot);
+        if (b->generations[slot])
+            b->slots_used = slot + 1;
+    }
+    for (uint32_t slot = 0; slot < b->slots_used; slot++) {
+        struct record rec;
+        enum fate fate;
+        int rc;
+
+        if (agent->warm)
+            hf_slot_repair(&agent->table.slots[slot]);
+        rc = journal_get(agent->journal, slot, &rec.id, &rec.state);
+        if (rc == HF_ENOTHELD) {
+            if (agent->warm)
+                hf_slot_clear(&agent->table.slots[slot]);
+            continue;
+        }
+        if (rc < 0) {
+            /* Neither half can be believed: nothing can be released for it, but nobody may believe
+             * in it either. */
+            log_error("journal record %u cannot be read; its key lapses by its TTL", slot);
+            tell_lost(b, slot);
+            continue;
+        }
+        rc = decide(b, &rec, slot, now, &fate);
+        if (rc < 0)
+            return rc;
+        fates[fate]++;
+    }
+    atomic_store_explicit(&agent->table.header->slots_used, b->slots_used, memory_order_release);
+    if (agent->warm)
+        hf_index_rebuild(&agent->table);
+    for (uint32_t slot = 0; slot < b->slots_used; slot++)
+        if (b->by_slot[slot] && b->by_slot[slot]->lease)
+            b->by_slot[slot]->indexed = true;
+    if (fates[FATE_TAKEN_UP] + fates[FATE_RELEASED] + fates[FATE_LOST])
+        log_info("from an earlier agent: %u leases taken up, %u released, %u lost",
+                 fates[FATE_TAKEN_UP], fates[FATE_RELEASED], fates[FATE_LOST]);
+    if (fates[FATE_TAKEN_UP] && b->config->assume_fresh && !b->config->dev_nodes) {
+        log_warn("--assume-fresh is not followed: leases of an earlier agent are still valid");
+        for (int i = 0; i < b->n; i++)
+            b->nodes[i].trust.fresh_word = false;
+    }
+    return HF_OK;
+}

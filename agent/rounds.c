@@ -1,0 +1,415 @@
+/* One acquire round: the same token to every node that may vote, at once; decided as soon as it is
+ * certain.
+ *
+ * (!) A token lives for one round: once a release of it was sent anywhere it is never SET again.
+ * (!) In doubt: an acquire without an answer may still run. The round lives until every node's
+ * final answer came; a late success that is no use any more is followed by a release on that same
+ * connection, and a connection that broke by two releases (agent/releaser.h).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/broker_internal.h"
+#include "agent/clock.h"
+#include "agent/core/fence.h"
+#include "agent/log.h"
+#include "shm/status.h"
+
+static void round_reply(struct link *link, const struct link_reply *reply, void *arg);
+
+static void round_settle(struct round *round)
+{
+    if (round->calls > 0 || !round->decided)
+        return;
+    if (!round->over) {
+        /* Its lease lives. A broken connection is remembered until that ends. */
+        if (round->broken)
+            return;
+        round->resource->granted = NULL;
+    }
+    LIST_REMOVE(round, all);
+    round->b->round_count--;
+    free(round);
+}
+
+static void fill_lock(struct round *round, int node, struct link_lock *lock)
+{
+    struct broker *b = round->b;
+    hf_time now = clock_now();
+    hf_nodetime low, high;
+
+    *lock = (struct link_lock){.key = round->key,
+                               .key_len = round->key_len,
+                               .token = round->token,
+                               .ttl_ms = (uint32_t)hf_dur_ms(round->timing.ttl),
+                               .nonce = b->nodes[node].trust.sentinel.nonce,
+                               .fence = round->ballot.fence,
+                               .holder = round->described};
+    round->deadline[node] = hf_time_add(now, round->timing.attempt);
+    /* The lower end of what the node's clock may say then: too early is harmless, too late is an
+     * orphan key. */
+    if (trust_node_time(&b->nodes[node].trust, round->deadline[node], &low, &high))
+        lock->deadline = low;
+}
+
+static bool round_send(struct round *round, int node, bool raise)
+{
+    struct broker *b = round->b;
+    struct link_lock lock;
+    int rc;
+
+    fill_lock(round, node, &lock);
+    rc = raise ? link_raise(b->links[node], &lock, round->deadline[node], round_reply, round)
+               : link_acquire(b->links[node], &lock, round->deadline[node], round_reply, round);
+    if (rc < 0)
+        return false;
+    round->calls++;
+    round->asked |= 1u << node;
+    round->written |= 1u << node;
+    round->unanswered |= 1u << node;
+    ballot_ask(&round->ballot, node);
+    return true;
+}
+
+static void round_flush(struct round *round)
+{
+    for (int i = 0; i < round->b->n; i++)
+        if (round->unanswered & 1u << i)
+            link_flush(round->b->links[i]);
+}
+
+/* A release of this round's token on some nodes, without anybody waiting for it. */
+static void release_nodes(struct round *round, uint32_t nodes, uint32_t in_doubt,
+                          releaser_done_fn *done, void *arg)
+{
+    struct release_order order = {.key = round->key,
+                                  .key_len = round->key_len,
+                                  .token = round->token,
+                                  .nodes = nodes,
+                                  .in_doubt = in_doubt,
+                                  .doubt_until = HF_TIME_PAST,
+                                  .attempt = round->timing.attempt,
+                                  .ttl = round->timing.ttl,
+                                  .done = done,
+                                  .arg = arg};
+
+    for (int i = 0; i < round->b->n; i++)
+        if (in_doubt & 1u << i)
+            order.doubt_until = hf_time_max(order.doubt_until, round->deadline[i]);
+    if (releaser_start(round->b->releaser, &order) < 0)
+        log_error("out of memory for a release; the key lapses by its TTL");
+}
+
+static void undone(int answered, void *arg)
+{
+    struct resource *r = arg;
+
+    (void)answered;
+    r->undoing = false;
+    resource_kick(r);
+}
+
+/* Decided against: what may stand on any node is released, and the waiter hears why or waits on. */
+static void round_undo(struct round *round, int failure)
+{
+    struct resource *r = round->resource;
+    struct waiter *w = round->waiter;
+    hf_time now = clock_now();
+
+    round->decided = round->over = true;
+    round->resource = NULL;
+    round->waiter = NULL;
+    r->round = NULL;
+    if (round->written) {
+        hf_counter_add(&round->b->agent->table, HF_COUNTER_UNDONE, 1);
+        r->undoing = true;
+        release_nodes(round, round->written, round->broken, undone, r);
+    }
+    {
+        struct journal_lease ending = {.state = JOURNAL_ENDING, .generation = r->generation};
+
+        journal_put(round->b->agent->journal, r->slot, &ending);
+    }
+    if (w) {
+        if (failure == HF_EBUSY) {
+            w->holder = round->holder;
+            w->contended = true;
+        }
+        w->last_failure = failure;
+        if (failure == HF_EGOING || failure == HF_EFULL)
+            waiter_fail(w, failure, "");
+        else if (w->deadline.ns == HF_TIME_PAST.ns) {
+            char text[184] = "";
+
+            if (failure == HF_ENOQUORUM)
+                snprintf(text, sizeof(text),
+                         "too few nodes agreed in time: %d of %d voted, %d are needed",
+                         __builtin_popcount(round->written & ~round->unanswered), round->b->n,
+                         round->b->q);
+            waiter_fail(w, failure, text);
+        } else {
+            hf_dur delay = failure == HF_EBUSY
+                               ? backoff_contend(round->holder.pttl_ms, broker_random())
+                               : backoff_step(&r->backoff, broker_random());
+
+            loop_timer_set(round->b->loop, &r->retry, hf_time_add(now, delay));
+        }
+    }
+    round_settle(round);
+    if (!r->undoing)
+        resource_kick(r);
+}
+
+static void round_raise(struct round *round)
+{
+    struct ballot *ballot = &round->ballot;
+
+    hf_counter_add(&round->b->agent->table, HF_COUNTER_FENCE_RAISES, 1);
+    ballot_raise(ballot);
+    for (int i = 0; i < round->b->n; i++)
+        if (ballot->node[i].vote == BALLOT_YES_LOW && !round_send(round, i, true))
+            ballot_answer(ballot, i, BALLOT_NO, HF_TIME_PAST, 0);
+    round_flush(round);
+}
+
+static void round_judge(struct round *round)
+{
+    hf_time now = clock_now();
+
+    if (round->decided)
+        return;
+    switch (ballot_decide(&round->ballot, &round->timing, now)) {
+    case BALLOT_UNDECIDED:
+        return;
+    case BALLOT_RAISE:
+        round_raise(round);
+        round_judge(round);
+        return;
+    case BALLOT_WON:
+        if (!round->b->draining && resource_grant(round, now) == HF_OK)
+            round_settle(round);
+        else
+            round_undo(round, round->b->draining ? HF_EGOING : HF_EFULL);
+        return;
+    case BALLOT_TAKEN_BY_OTHER:
+        round_undo(round, HF_EBUSY);
+        return;
+    case BALLOT_FAILED:
+    case BALLOT_TOO_LATE:
+        round_undo(round, HF_ENOQUORUM);
+        return;
+    }
+}
+
+static void vote(struct round *round, int node, const struct link_reply *reply)
+{
+    struct broker *b = round->b;
+    struct ballot *ballot = &round->ballot;
+    hf_time now = clock_now();
+
+    switch (reply->verdict) {
+    case VERDICT_OK:
+    case VERDICT_LOW:
+        /* What this very reply showed (a clock step, a lost sentinel) may have taken its vote. */
+        if (!nodes_may_vote(b, node, now))
+            ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, reply->fence);
+        else
+            ballot_answer(ballot, node, reply->verdict == VERDICT_OK ? BALLOT_YES : BALLOT_YES_LOW,
+                          reply->sent, reply->fence);
+        return;
+    case VERDICT_TAKEN:
+        round->written &= ~(1u << node);
+        if (!round->holder.pid || reply->holder.pid)
+            round->holder = reply->holder;
+        ballot_answer(ballot, node, BALLOT_TAKEN, HF_TIME_PAST, reply->fence);
+        return;
+    case VERDICT_STALE:
+        hf_counter_add(&b->agent->table, HF_COUNTER_STALE, 1);
+        /* Its clock was learnt anew from this reply; once more, then it is a no. */
+        if (!round->decided && !(round->stale_retried & 1u << node) &&
+            nodes_may_vote(b, node, now)) {
+            round->stale_retried |= 1u << node;
+            if (round_send(round, node, false)) {
+                link_flush(b->links[node]);
+                return;
+            }
+        }
+        round->written &= ~(1u << node);
+        ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
+        return;
+    case VERDICT_SENTINEL:
+        round->written &= ~(1u << node);
+        ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
+        return;
+    case VERDICT_GONE:
+        ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
+        return;
+    }
+}
+
+/* An answer after the decision: a late vote for a living lease, or a key nobody wants. */
+static void late(struct round *round, int node, const struct link_reply *reply)
+{
+    struct broker *b = round->b;
+    bool stands = reply->outcome == LINK_ANSWERED &&
+                  (reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW);
+
+    if (round->over) {
+        if (stands || reply->outcome == LINK_ERROR)
+            release_nodes(round, 1u << node, 0, NULL, NULL);
+        else if (reply->outcome == LINK_BROKEN) {
+            hf_counter_add(&b->agent->table, HF_COUNTER_IN_DOUBT, 1);
+            release_nodes(round, 1u << node, 1u << node, NULL, NULL);
+        }
+        return;
+    }
+    if (stands && round->resource && round->resource->lease) {
+        struct message *m = message_new(MSG_VOTE);
+
+        m->slot = round->resource->slot;
+        m->generation = round->resource->generation;
+        m->node_number = node;
+        m->at = reply->sent;
+        m->mark = b->nodes[node].trust.mark;
+        broker_tell_renewal(b, m);
+    }
+}
+
+static void round_reply(struct link *link, const struct link_reply *reply, void *arg)
+{
+    struct round *round = arg;
+    struct broker *b = round->b;
+    int node = link_node(link);
+
+    nodes_on_reply(b, node, reply);
+    if (reply->final) {
+        round->calls--;
+        round->unanswered &= ~(1u << node);
+    }
+    if (round->decided) {
+        if (reply->final)
+            late(round, node, reply);
+        round_settle(round);
+        return;
+    }
+    if (reply->outcome == LINK_ANSWERED)
+        vote(round, node, reply);
+    else if (!reply->late)
+        ballot_answer(&round->ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
+    if (reply->outcome == LINK_BROKEN) {
+        /* It may have run: release twice, whatever becomes of the round; the token is not used on
+         * that node again. */
+        hf_counter_add(&b->agent->table, HF_COUNTER_IN_DOUBT, 1);
+        round->broken |= 1u << node;
+        ballot_answer(&round->ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
+    }
+    round_judge(round);
+}
+
+int round_begin(struct resource *r, struct waiter *w)
+{
+    struct broker *b = r->b;
+    struct round *round = calloc(1, sizeof(*round));
+    hf_time now = clock_now();
+    hf_wall median = {0};
+    bool known = nodes_wall(b, now, &median);
+    uint64_t fence;
+
+    if (!round)
+        return HF_ENOMEM;
+    round->b = b;
+    round->resource = r;
+    round->waiter = w;
+    round->timing = w->timing;
+    round->started = now;
+    round->pid = w->session->client->pid;
+    round->uid = w->session->client->uid;
+    memcpy(round->comm, w->session->client->comm, sizeof(round->comm));
+    memcpy(round->note, w->note, sizeof(round->note));
+    round->holder.pttl_ms = -2;
+    if (config_key(b->config, r->name, r->name_len, round->key, &round->key_len) < 0) {
+        free(round);
+        return HF_ENAME;
+    }
+    round->described = (struct link_holder){.host = b->agent->host,
+                                            .command = round->comm,
+                                            .note = round->note,
+                                            .pid = round->pid,
+                                            .uid = round->uid,
+                                            .since = clock_wall()};
+    broker_token(round->token);
+    fence = fence_propose(r->last_fence, known, median, clock_wall());
+    ballot_init(&round->ballot, b->n, fence);
+
+    r->generation = ++b->generations[r->slot];
+    r->round = round;
+    LIST_INSERT_HEAD(&b->rounds, round, all);
+    b->round_count++;
+    hf_counter_add(&b->agent->table, HF_COUNTER_ROUNDS, 1);
+
+    /* (!) INTENT before the first SET, so that a restarted agent can undo it. */
+    {
+        struct journal_identity id = {.ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl),
+                                      .max_hold_ms = w->max_hold_ms,
+                                      .pid = round->pid,
+                                      .uid = round->uid,
+                                      .start_time = w->session->client->start_time,
+                                      .pidns_inode = b->agent->pidns_inode,
+                                      .cookie_hash = w->session->client->cookie_hash,
+                                      .request_id = w->id,
+                                      .since_ns = now.ns,
+                                      .since_wall_ms = round->described.since.ms,
+                                      .name_len = r->name_len,
+                                      .note_len = w->note_len,
+                                      .comm_len = (uint8_t)strlen(round->comm),
+                                      .run = w->run};
+        struct journal_lease intent = {
+            .state = JOURNAL_INTENT, .generation = r->generation, .fence = fence_make(fence, 0)};
+
+        memcpy(id.token, round->token, sizeof(id.token));
+        memcpy(id.name, r->name, r->name_len);
+        memcpy(id.note, round->note, sizeof(id.note));
+        memcpy(id.comm, round->comm, sizeof(id.comm));
+        for (int i = 0; i < HF_NODES_MAX; i++)
+            intent.d[i] = HF_TIME_PAST;
+        journal_put_identity(b->agent->journal, r->slot, &id);
+        journal_put(b->agent->journal, r->slot, &intent);
+    }
+    for (int i = 0; i < b->n; i++)
+        if (nodes_may_vote(b, i, now))
+            (void)round_send(round, i, false);
+    round_flush(round);
+    round_judge(round); /* certain already when too few could be asked */
+    return HF_OK;
+}
+
+void round_cancel(struct round *round)
+{
+    round->waiter = NULL;
+    round_undo(round, HF_ECANCELED);
+}
+
+void round_lease_over(struct round *round)
+{
+    round->over = true;
+    round->resource = NULL;
+    if (round->broken)
+        release_nodes(round, round->broken, round->broken, NULL, NULL);
+    round_settle(round);
+}
+
+bool rounds_busy(const struct broker *b)
+{
+    return !LIST_EMPTY(&b->rounds);
+}
+
+void rounds_destroy(struct broker *b)
+{
+    struct round *round;
+
+    while ((round = LIST_FIRST(&b->rounds))) {
+        LIST_REMOVE(round, all);
+        free(round);
+    }
+}
