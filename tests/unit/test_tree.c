@@ -1,0 +1,286 @@
+/* Real processes: whatever a job does to get away, it is found, killed and reaped. Each test runs
+ * in a child of its own, since a subreaper takes in every orphan. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tools/tree.h"
+
+#define PATIENCE_MS 20000
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
+            _exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+static void run_apart(void (*test)(void))
+{
+    int status;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(PATIENCE_MS / 1000);
+        test();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void ignore(pid_t pid, int status, void *arg)
+{
+    (void)pid, (void)status, (void)arg;
+}
+
+static void wait_for_living(struct tree *tree, unsigned wanted)
+{
+    struct tree_outcome outcome;
+
+    for (int i = 0; i < PATIENCE_MS; i++) {
+        CHECK(tree_signal(tree, 0, &outcome) == 0);
+        if (outcome.living == wanted)
+            return;
+        nap();
+    }
+    CHECK(!"as many processes as wanted");
+}
+
+static void kill_all(struct tree *tree)
+{
+    for (int i = 0; i < PATIENCE_MS; i++) {
+        CHECK(tree_signal(tree, SIGKILL, NULL) == 0);
+        if (tree_reap(ignore, NULL))
+            return;
+        nap();
+    }
+    CHECK(!"all dead");
+}
+
+static _Noreturn void sleep_for_ever(void)
+{
+    signal(SIGTERM, SIG_IGN);
+    for (;;)
+        pause();
+}
+
+static void empty_tree(void)
+{
+    struct tree tree;
+
+    CHECK(tree_init(&tree, 0) == 0);
+    wait_for_living(&tree, 0);
+    CHECK(tree_reap(ignore, NULL));
+    tree_free(&tree);
+}
+
+/* A daemon's double fork with setsid(): its parent is gone, it is still ours. */
+static void daemonised(void)
+{
+    struct tree tree;
+
+    CHECK(tree_init(&tree, 0) == 0);
+    if (fork() == 0) {
+        if (fork() == 0) {
+            setsid();
+            if (fork() == 0)
+                sleep_for_ever();
+            _exit(0);
+        }
+        _exit(0);
+    }
+    wait_for_living(&tree, 1);
+    CHECK(!tree_reap(ignore, NULL));
+    kill_all(&tree);
+    wait_for_living(&tree, 0);
+    tree_free(&tree);
+}
+
+/* A process that adopts orphans itself keeps them in the tree. */
+static void nested_subreaper(void)
+{
+    struct tree tree;
+
+    CHECK(tree_init(&tree, 0) == 0);
+    if (fork() == 0) {
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+        if (fork() == 0) {
+            if (fork() == 0)
+                sleep_for_ever();
+            _exit(0);
+        }
+        sleep_for_ever();
+    }
+    wait_for_living(&tree, 2);
+    kill_all(&tree);
+    tree_free(&tree);
+}
+
+static void stopped(void)
+{
+    struct tree tree;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        sleep_for_ever();
+    CHECK(tree_init(&tree, 0) == 0);
+    CHECK(kill(pid, SIGSTOP) == 0);
+    wait_for_living(&tree, 1);
+    kill_all(&tree);
+    tree_free(&tree);
+}
+
+static void *thread_for_ever(void *arg)
+{
+    (void)arg;
+    sleep_for_ever();
+}
+
+/* Its leader is a zombie in /proc, but its other thread runs. */
+static void leader_ended(void)
+{
+    struct tree tree;
+
+    if (fork() == 0) {
+        pthread_t thread;
+
+        CHECK(pthread_create(&thread, NULL, thread_for_ever, NULL) == 0);
+        pthread_exit(NULL);
+    }
+    CHECK(tree_init(&tree, 0) == 0);
+    for (int i = 0; i < 100; i++) {
+        wait_for_living(&tree, 1);
+        nap();
+    }
+    kill_all(&tree);
+    tree_free(&tree);
+}
+
+/* A zombie that its own parent does not reap is dead for us. */
+static void zombie_is_dead(void)
+{
+    struct tree tree;
+
+    CHECK(tree_init(&tree, 0) == 0);
+    if (fork() == 0) {
+        if (fork() == 0)
+            _exit(0);
+        sleep_for_ever();
+    }
+    wait_for_living(&tree, 1);
+    kill_all(&tree);
+    tree_free(&tree);
+}
+
+static void strange_names(void)
+{
+    struct tree tree;
+
+    CHECK(tree_init(&tree, 0) == 0);
+    if (fork() == 0) {
+        prctl(PR_SET_NAME, ") S 1 (x\n", 0, 0, 0);
+        sleep_for_ever();
+    }
+    wait_for_living(&tree, 1);
+    kill_all(&tree);
+    tree_free(&tree);
+}
+
+/* The spare child lives, what hangs below it does not. */
+static void spared(void)
+{
+    struct tree tree;
+    struct tree_outcome outcome;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        if (fork() == 0)
+            sleep_for_ever();
+        sleep_for_ever();
+    }
+    CHECK(tree_init(&tree, pid) == 0);
+    wait_for_living(&tree, 1);
+    for (int i = 0; i < PATIENCE_MS; i++) {
+        CHECK(tree_signal(&tree, SIGKILL, &outcome) == 0);
+        if (outcome.living == 0)
+            break;
+        nap();
+    }
+    CHECK(outcome.living == 0);
+    CHECK(!tree_reap(ignore, NULL));
+    CHECK(kill(pid, 0) == 0);
+    tree.spare = 0;
+    kill_all(&tree);
+    tree_free(&tree);
+}
+
+/* More processes than one scan can see at an instant: they fork while they are killed. */
+static void forking(void)
+{
+    struct tree tree;
+
+    CHECK(tree_init(&tree, 0) == 0);
+    for (int i = 0; i < 4; i++)
+        if (fork() == 0)
+            for (int n = 0; n < 100000; n++) {
+                nap();
+                if (fork())
+                    _exit(0);
+            }
+    for (int i = 0; i < 50; i++)
+        nap();
+    kill_all(&tree);
+    CHECK(waitpid(-1, NULL, 0) < 0 && errno == ECHILD);
+    tree_free(&tree);
+}
+
+#define APART(name)                                                                                \
+    static void name##_test(void **state)                                                          \
+    {                                                                                              \
+        (void)state;                                                                               \
+        run_apart(name);                                                                           \
+    }
+
+APART(empty_tree)
+APART(daemonised)
+APART(nested_subreaper)
+APART(stopped)
+APART(leader_ended)
+APART(zombie_is_dead)
+APART(strange_names)
+APART(spared)
+APART(forking)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(empty_tree_test),       cmocka_unit_test(daemonised_test),
+        cmocka_unit_test(nested_subreaper_test), cmocka_unit_test(stopped_test),
+        cmocka_unit_test(leader_ended_test),     cmocka_unit_test(zombie_is_dead_test),
+        cmocka_unit_test(strange_names_test),    cmocka_unit_test(spared_test),
+        cmocka_unit_test(forking_test),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
