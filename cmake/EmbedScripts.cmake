@@ -1,0 +1,17 @@
+# cmake -DOUT=scripts.h -DDIR=agent/scripts -P EmbedScripts.cmake
+# Writes every DIR/NAME.lua into OUT as `static const char script_NAME[]`.
+cmake_minimum_required(VERSION 3.20)
+file(GLOB scripts ${DIR}/*.lua)
+list(SORT scripts)
+set(text "/* Made from agent/scripts by cmake/EmbedScripts.cmake: change the scripts, not this file. */\n")
+string(APPEND text "#ifndef HOLDFAST_AGENT_SCRIPTS_H\n#define HOLDFAST_AGENT_SCRIPTS_H\n")
+foreach(script IN LISTS scripts)
+    get_filename_component(name ${script} NAME_WE)
+    file(READ ${script} body)
+    string(REPLACE "\\" "\\\\" body "${body}")
+    string(REPLACE "\"" "\\\"" body "${body}")
+    string(REPLACE "\n" "\\n\"\n    \"" body "${body}")
+    string(APPEND text "\n__attribute__((unused)) static const char script_${name}[] =\n    \"${body}\";\n")
+endforeach()
+string(APPEND text "\n#endif\n")
+file(WRITE ${OUT} "${text}")

@@ -1,0 +1,44 @@
+# Language, warnings, hardening and sanitizers: the same for every target.
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_CXX_STANDARD 11)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+add_compile_definitions(_GNU_SOURCE)
+add_compile_options(-Wall -Wextra -Wshadow
+                    $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>
+                    $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>)
+if(HOLDFAST_WERROR)
+    add_compile_options(-Werror)
+endif()
+if(CMAKE_C_COMPILER_ID MATCHES "Clang")
+    add_compile_options(-Wthread-safety -Werror=thread-safety)
+endif()
+
+if(HOLDFAST_SANITIZE STREQUAL "address")
+    set(HOLDFAST_SANITIZE_FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined)
+elseif(HOLDFAST_SANITIZE STREQUAL "thread")
+    set(HOLDFAST_SANITIZE_FLAGS -fsanitize=thread)
+    if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+        # gcc warns of every fence. What the fences order is atomic here, so nothing is misread as a race.
+        add_compile_options($<$<COMPILE_LANGUAGE:C>:-Wno-tsan>)
+    endif()
+elseif(NOT HOLDFAST_SANITIZE STREQUAL "")
+    message(FATAL_ERROR "HOLDFAST_SANITIZE is '${HOLDFAST_SANITIZE}'; it must be address, thread or empty")
+endif()
+
+if(HOLDFAST_SANITIZE_FLAGS)
+    add_compile_options(${HOLDFAST_SANITIZE_FLAGS} -fno-omit-frame-pointer)
+    add_link_options(${HOLDFAST_SANITIZE_FLAGS})
+else()
+    add_compile_options(-fstack-protector-strong $<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE>
+                        $<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
+    add_link_options(-Wl,-z,relro -Wl,-z,now -Wl,-z,defs)
+endif()
+
+include(CheckPIESupported)
+check_pie_supported()
