@@ -238,6 +238,7 @@ struct node {
     struct node_trust trust;
     struct hf_node_row row; /* as last published */
     bool up, asking_sentinel, replaced;
+    bool reread; /* the sentinel is to be read again */
     hf_time up_since;
     char fleet_text[160]; /* how its sentinel differs; "" */
 };

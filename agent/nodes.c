@@ -134,11 +134,9 @@ static void mark_duplicates(struct broker *b)
         for (int j = 0; j < i && !twin; j++)
             twin = b->nodes[j].trust.contacted && b->nodes[j].up &&
                    strcmp(b->nodes[j].trust.facts.run_id, t->facts.run_id) == 0;
-        if (twin && !t->refused)
+        if (trust_refuse(t, twin ? HF_REFUSED_DUPLICATE : HF_REFUSED_NOT) && twin)
             log_error("node %s is refused: %s", b->config->nodes[i].id,
                       refusal_text(HF_REFUSED_DUPLICATE));
-        t->refused = twin;
-        t->refusal = twin ? HF_REFUSED_DUPLICATE : HF_REFUSED_NOT;
     }
 }
 
@@ -197,12 +195,9 @@ static void compare_with_fleet(struct broker *b, int i)
     if (!differs) {
         node->fleet_text[0] = '\0';
         if (node->trust.refused && node->trust.refusal == HF_REFUSED_FLEET)
-            node->trust.refused = false;
-        return;
-    }
-    if (!node->trust.refused) {
-        node->trust.refused = true;
-        node->trust.refusal = HF_REFUSED_FLEET;
+            (void)trust_refuse(&node->trust, HF_REFUSED_NOT);
+    } else if (!node->trust.refused) {
+        (void)trust_refuse(&node->trust, HF_REFUSED_FLEET);
     }
 }
 
@@ -226,8 +221,16 @@ static void ask_sentinel(struct broker *b, int i, bool replace, hf_time now)
     if (link_sentinel(node->link, &s, hf_time_add(now, b->config->timing.attempt), sentinel_done,
                       b) == HF_OK) {
         node->asking_sentinel = true;
+        node->reread = false;
         link_flush(node->link);
     }
+}
+
+/* There is none, or another one than the one that was read. */
+static bool sentinel_wanted(const struct node *node)
+{
+    return node->reread || !node->trust.sentinel.present ||
+           strcmp(node->trust.sentinel.nonce, node->trust.nonce) != 0;
 }
 
 /* A sentinel is made only where none is, only while no node disagrees, and not before every node
@@ -253,7 +256,7 @@ static void make_sentinels(struct broker *b, hf_time now)
     for (int i = 0; i < b->n; i++) {
         struct node *node = &b->nodes[i];
 
-        if (node->up && !node->trust.sentinel.present && !node->asking_sentinel &&
+        if (node->up && sentinel_wanted(node) && !node->asking_sentinel &&
             !(node->trust.refused && node->trust.refusal != HF_REFUSED_EVICTION))
             ask_sentinel(b, i, false, now);
     }
@@ -413,6 +416,8 @@ void nodes_on_told(struct broker *b, const struct message *m)
     hf_time now = clock_now();
 
     trust_on_told(&b->nodes[m->node_number].trust, m->events, now);
+    if (m->events & TRUST_FORGOT)
+        b->nodes[m->node_number].reread = true;
     journal_put_node(b->agent->journal, m->node_number, &b->nodes[m->node_number].trust);
     loop_timer_set(b->loop, &b->review, now);
 }
@@ -539,12 +544,11 @@ int nodes_create(struct broker *b)
         int rc;
 
         trust_init(&node->trust, quarantine, fresh);
+        /* The private nodes of --dev are new by construction: nothing known before is about them.
+         */
         if (!c->dev_nodes && journal_get_node(b->agent->journal, i, &before) == HF_OK &&
-            before.contacted) {
-            node->trust = before;
-            node->trust.fresh_word = fresh;
-            node->trust.quarantine = quarantine;
-        }
+            before.contacted)
+            trust_restore(&node->trust, &before);
         snprintf(node->row.id, sizeof(node->row.id), "%s", c->nodes[i].id);
         snprintf(node->row.address, sizeof(node->row.address), "%s", c->nodes[i].text);
         rc = link_create(&options, &node->link);

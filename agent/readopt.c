@@ -277,7 +277,8 @@ int readopt(struct broker *b)
     if (fates[FATE_TAKEN_UP] && b->config->assume_fresh && !b->config->dev_nodes) {
         log_warn("--assume-fresh is not followed: leases of an earlier agent are still valid");
         for (int i = 0; i < b->n; i++)
-            b->nodes[i].trust.fresh_word = false;
+            b->nodes[i].trust.fresh_word = b->nodes[i].trust.word_run_id =
+                b->nodes[i].trust.word_age = false;
     }
     return HF_OK;
 }
