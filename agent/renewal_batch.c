@@ -1,0 +1,282 @@
+/* What is due on each node, and the scripts that carry it there. */
+#include "agent/renewal_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/clock.h"
+#include "agent/core/fence.h"
+#include "shm/compiler.h"
+#include "shm/status.h"
+
+static struct lease *lease_of(const struct renewal_node *node, struct heap_item *item)
+{
+    struct lease_node *ln = HF_CONTAINER(item, struct lease_node, due);
+
+    return HF_CONTAINER(ln - node->number, struct lease, node);
+}
+
+static bool wants_heal(const struct lease *lease, int node)
+{
+    return lease->fsm.heal_wanted >> node & 1;
+}
+
+/* --- the queues
+ * ----------------------------------------------------------------------------------- */
+
+void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at)
+{
+    struct lease_node *ln = &lease->node[node->number];
+
+    if (!lease_fsm_renews(&lease->fsm) || ln->in_flight)
+        return;
+    ln->heal = wants_heal(lease, node->number);
+    if (heap_has(&ln->due))
+        heap_move(&node->due, &ln->due, at);
+    else
+        heap_insert(&node->due, &ln->due, at);
+}
+
+void renewal_retry(struct renewal_node *node, struct lease *lease, hf_time now)
+{
+    struct backoff *retry = &lease->node[node->number].retry;
+
+    renewal_schedule(node, lease,
+                     hf_time_add(now, backoff_step(retry, renewal_random(node->renewal))));
+}
+
+void renewal_unschedule(struct renewal *r, struct lease *lease)
+{
+    for (int i = 0; i < r->n; i++)
+        heap_remove(&r->node[i].due, &lease->node[i].due);
+}
+
+void renewal_hurry_heals(struct renewal_node *node)
+{
+    struct renewal *r = node->renewal;
+    hf_time now = clock_now();
+
+    for (uint32_t s = 0; s < r->slots_used; s++) {
+        struct lease *lease = r->slots[s].lease;
+
+        if (lease && heap_has(&lease->node[node->number].due) && lease->node[node->number].heal)
+            heap_move(&node->due, &lease->node[node->number].due, now);
+    }
+}
+
+const char *renewal_nonce(const struct renewal_node *node)
+{
+    const struct node_trust *t = &node->trust;
+
+    if (t->nonce_seen)
+        return t->nonce;
+    return t->sentinel.present ? t->sentinel.nonce : "";
+}
+
+/* --- heals
+ * ---------------------------------------------------------------------------------------- */
+
+static struct heal *heal_new(struct renewal_node *node, const struct lease *lease)
+{
+    struct heal *heal = malloc(sizeof(*heal) + lease->key_len);
+
+    if (!heal)
+        return NULL;
+    heal->node = node;
+    heal->slot = lease->slot;
+    heal->generation = lease->generation;
+    heal->attempt = lease->fsm.timing.attempt;
+    heal->ttl = lease->fsm.timing.ttl;
+    memcpy(heal->token, lease->token, sizeof(heal->token));
+    heal->key_len = lease->key_len;
+    memcpy(heal->key, lease->key, lease->key_len);
+    return heal;
+}
+
+static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time now)
+{
+    struct renewal *r = node->renewal;
+    struct renewal_slot *slot = &r->slots[lease->slot];
+    hf_time deadline = hf_time_add(now, lease->fsm.timing.attempt);
+    hf_nodetime low, high;
+    struct heal *heal;
+    struct link_lock lock = {
+        .key = lease->key,
+        .key_len = lease->key_len,
+        .token = lease->token,
+        .ttl_ms = lease->ttl_ms,
+        .nonce = renewal_nonce(node),
+        .fence = fence_node_part(lease->fence),
+        .holder = {.host = r->agent->host,
+                   .command = lease->comm,
+                   .note = lease->note,
+                   .pid = lease->pid,
+                   .uid = lease->uid,
+                   .since = lease->since_wall},
+    };
+
+    /* Without a sentinel or its clock the node cannot be told when to refuse. */
+    if (!lock.nonce[0] || !trust_node_time(&node->trust, deadline, &low, &high))
+        return false;
+    lock.deadline = low;
+    heal = heal_new(node, lease);
+    if (!heal)
+        return false;
+    if (link_heal(node->link, &lock, deadline, renewal_on_healed, heal) != HF_OK) {
+        free(heal);
+        return false;
+    }
+    slot->doubt |= UINT32_C(1) << node->number;
+    slot->doubt_until = hf_time_max(slot->doubt_until, deadline);
+    lease->node[node->number].in_flight = true;
+    node->heals++;
+    return true;
+}
+
+/* --- renewals
+ * ------------------------------------------------------------------------------------- */
+
+/* A batch that is being filled. */
+struct filling {
+    struct renew_batch *batch;
+    hf_dur patience; /* of its least patient lease */
+    struct link_key keys[RENEW_KEYS];
+};
+
+static bool begin(struct filling *filling, struct renewal_node *node, hf_time due, hf_time now)
+{
+    struct renewal *r = node->renewal;
+    int64_t lag = hf_time_since(now, hf_time_max(due, node->ready)).ns;
+
+    filling->batch = NULL;
+    for (int i = 0; i < RENEWS_MAX && !filling->batch; i++)
+        if (!node->batches[i].busy)
+            filling->batch = &node->batches[i];
+    if (!filling->batch)
+        return false;
+    filling->batch->node = node;
+    filling->batch->count = 0;
+    hf_counter_set(&r->agent->table, HF_COUNTER_RENEW_LAG_NS, (uint64_t)(lag > 0 ? lag : 0));
+    if (lag > r->lag_max_ns) {
+        r->lag_max_ns = lag;
+        hf_counter_set(&r->agent->table, HF_COUNTER_RENEW_LAG_MAX_NS, (uint64_t)lag);
+    }
+    return true;
+}
+
+static void add(struct filling *filling, struct lease *lease)
+{
+    struct renew_batch *batch = filling->batch;
+    hf_dur attempt = lease->fsm.timing.attempt;
+
+    filling->patience = batch->count ? hf_dur_min(filling->patience, attempt) : attempt;
+    filling->keys[batch->count] = (struct link_key){.key = lease->key,
+                                                    .key_len = lease->key_len,
+                                                    .token = lease->token,
+                                                    .ttl_ms = lease->ttl_ms};
+    batch->keys[batch->count].slot = lease->slot;
+    batch->keys[batch->count].generation = lease->generation;
+    batch->count++;
+    lease->node[batch->node->number].in_flight = true;
+}
+
+static bool send_batch(struct filling *filling, hf_time now)
+{
+    struct renew_batch *batch = filling->batch;
+    struct renewal_node *node = batch->node;
+    struct renewal *r = node->renewal;
+
+    filling->batch = NULL;
+    if (link_renew(node->link, filling->keys, batch->count, hf_time_add(now, filling->patience),
+                   renewal_on_renewed, batch) == HF_OK) {
+        batch->busy = true;
+        node->renews++;
+        renewal_count(r, HF_COUNTER_RENEW_CALLS, 1);
+        return true;
+    }
+    for (size_t k = 0; k < batch->count; k++) {
+        struct lease *lease = renewal_find(r, batch->keys[k].slot, batch->keys[k].generation);
+
+        lease->node[node->number].in_flight = false;
+        renewal_schedule(node, lease, hf_time_add(now, NO_ANSWER));
+    }
+    return false;
+}
+
+/* --- the pump
+ * ------------------------------------------------------------------------------------- */
+
+/* In company a renewal may leave a little before its time, so that scripts carry many keys; retries
+ * and heals wait. */
+static bool is_due(const struct renewal_node *node, struct heap_item *item, hf_time now,
+                   bool company)
+{
+    const struct lease *lease = lease_of(node, item);
+    const struct lease_node *ln = &lease->node[node->number];
+
+    if (hf_time_reached(now, item->at))
+        return true;
+    return company && !ln->heal && ln->retry.next.ns == ln->retry.first.ns &&
+           hf_time_since(item->at, now).ns <= lease->fsm.timing.renew_jitter.ns / 2;
+}
+
+static void pump_node(struct renewal_node *node, hf_time now)
+{
+    struct filling filling = {0};
+    struct heap_item *item;
+    bool sent = false;
+
+    if (!link_is_up(node->link))
+        return;
+    while ((item = heap_first(&node->due)) && is_due(node, item, now, filling.batch != NULL)) {
+        struct lease *lease = lease_of(node, item);
+
+        if (lease->node[node->number].heal) {
+            if (node->heals == HEALS_MAX)
+                break;
+            heap_remove(&node->due, item);
+            if (send_heal(node, lease, now))
+                sent = true;
+            else
+                renewal_retry(node, lease, now);
+            continue;
+        }
+        if (!filling.batch && !begin(&filling, node, item->at, now))
+            break;
+        heap_remove(&node->due, item);
+        add(&filling, lease);
+        if (filling.batch->count == RENEW_KEYS)
+            sent |= send_batch(&filling, now);
+    }
+    if (filling.batch)
+        sent |= send_batch(&filling, now);
+    if (sent)
+        link_flush(node->link);
+}
+
+void renewal_pump(struct renewal *r)
+{
+    if (r->stopping)
+        return;
+    for (int i = 0; i < r->n; i++)
+        pump_node(&r->node[i], clock_now());
+}
+
+hf_time renewal_next_due(const struct renewal *r)
+{
+    hf_time next = HF_TIME_NEVER;
+
+    for (int i = 0; i < r->n && !r->stopping; i++) {
+        const struct renewal_node *node = &r->node[i];
+        struct heap_item *first = heap_first(&node->due);
+        bool room;
+
+        if (!first || !link_is_up(node->link))
+            continue;
+        room = lease_of(node, first)->node[i].heal ? node->heals < HEALS_MAX
+                                                   : node->renews < RENEWS_MAX;
+        if (room)
+            next = hf_time_min(next, first->at);
+    }
+    return next;
+}

@@ -1,0 +1,150 @@
+/* What the renewal thread's parts share: renewal.c (thread, messages, nodes), renewal_lease.c
+ * (carrying out what the state machine decides, endings), renewal_batch.c (due queues, scripts on
+ * their way out), renewal_reply.c (judging answers). Everything here belongs to that thread. */
+#ifndef HOLDFAST_AGENT_RENEWAL_INTERNAL_H
+#define HOLDFAST_AGENT_RENEWAL_INTERNAL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "agent/agent.h"
+#include "agent/core/heap.h"
+#include "agent/core/node_trust.h"
+#include "agent/redis/link.h"
+#include "agent/redis/resolver.h"
+#include "agent/releaser.h"
+#include "agent/renewal.h"
+
+#define RENEW_KEYS 128       /* per script */
+#define RENEWS_MAX 4         /* renew scripts without an answer, per node */
+#define HEALS_MAX  64        /* heals without an answer, per node */
+#define NO_ANSWER  hf_ms(10) /* before sending again what the link did not take */
+
+struct renewal_node;
+
+/* One renew script on its way. Leases are named by slot and generation: they may be over when the
+ * answer comes. */
+struct renew_batch {
+    struct renewal_node *node;
+    bool busy;
+    size_t count;
+    struct {
+        uint32_t slot, generation;
+    } keys[RENEW_KEYS];
+};
+
+struct renewal_node {
+    struct renewal *renewal;
+    int number;
+    struct link *link;
+    struct node_trust trust;
+    uint32_t first_mark; /* of `trust` as the journal had it: what restored votes were made under */
+    struct heap due;     /* lease_node.due: what is to be renewed or healed here */
+    struct renew_batch batches[RENEWS_MAX];
+    int renews, heals; /* without an answer */
+    hf_time ready;     /* since when nothing but this thread can hold a renewal back */
+    hf_time step_seen; /* when a reply last showed that its clock had stepped */
+};
+
+/* What is kept per slot beside the lease. */
+struct renewal_slot {
+    struct lease *lease; /* NULL: none of ours */
+    uint32_t doubt; /* bit per node: a heal had no answer, so it may still run until doubt_until */
+    hf_time doubt_until;
+};
+
+struct renewal {
+    struct agent *agent;
+    struct loop *loop;
+    struct resolver *resolver;
+    struct releaser *releaser;
+    int n, q;
+    struct renewal_node node[HF_NODES_MAX];
+    struct renewal_slot *slots; /* `capacity` of them */
+    uint32_t slots_used;        /* no slot from here on ever had a lease of ours */
+    struct heap timers;     /* lease.timer: lease_fsm_next(), or the lapse of a lost one's keys */
+    struct loop_timer wake; /* for whatever is due next */
+    struct loop_timer drained; /* after MSG_STOP: the releases had their time */
+    hf_time started, turn;
+    int64_t turn_max_ns, lag_max_ns;
+    uint32_t random;
+    bool stopping, closing;
+    pthread_t thread;
+};
+
+/* --- renewal.c
+ * ------------------------------------------------------------------------------------ */
+
+uint32_t renewal_random(struct renewal *r);
+static inline void renewal_count(struct renewal *r, enum hf_counter counter, int64_t n)
+{
+    hf_counter_add(&r->agent->table, counter, n);
+}
+/* Feeds a reply's TIME and nonce; tells the broker what it shows. Returns enum trust_event bits:
+ * the caller hands in the hits of the reply first and then calls renewal_stepped() on
+ * TRUST_STEPPED. */
+unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply);
+
+/* --- renewal_lease.c
+ * ------------------------------------------------------------------------------ */
+
+static inline bool lease_is_over(const struct lease *lease)
+{
+    return lease->fsm.state == HF_SLOT_LOST || lease->fsm.state == HF_SLOT_ENDED;
+}
+/* NULL: no such lease of ours, or not any more. It may be over, its release under way. */
+struct lease *renewal_find(struct renewal *r, uint32_t slot, uint32_t generation);
+/* The broker handed it over. */
+void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now);
+/* Carries out LEASE_ACT_* bits; `previous` is fsm.valid before the event. */
+void renewal_act(struct renewal *r, struct lease *lease, unsigned actions, hf_time previous);
+/* Runs every lease timer that is due. */
+void renewal_tick(struct renewal *r, hf_time now);
+/* The node's clock stepped, as a reply to a command sent after `sent` showed. */
+void renewal_stepped(struct renewal_node *node, hf_time sent);
+void renewal_vote(struct renewal *r, struct lease *lease, int node, hf_time a);
+/* The holder gave it up, is known to be dead, or (a run) its tree is reaped. */
+void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason reason);
+void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason);
+void renewal_abandon(struct renewal *r, struct lease *lease);
+/* Releases the token on one node, where it came to stand too late. */
+void renewal_undo(struct renewal_node *node, const void *key, size_t key_len, const char *token,
+                  hf_dur attempt, hf_dur ttl);
+
+/* --- renewal_batch.c
+ * ------------------------------------------------------------------------------ */
+
+/* When the lease is to be renewed (or healed, as the state machine wants) on the node next. Not
+ * while something of it is unanswered there: the answer sets the time. */
+void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at);
+/* The same after a failure. */
+void renewal_retry(struct renewal_node *node, struct lease *lease, hf_time now);
+/* Takes the lease out of every queue. */
+void renewal_unschedule(struct renewal *r, struct lease *lease);
+/* Sends what is due. */
+void renewal_pump(struct renewal *r);
+/* The instant at which renewal_pump() has work again; HF_TIME_NEVER: only an answer or an event
+ * brings some. */
+hf_time renewal_next_due(const struct renewal *r);
+/* The nonce of the node is known again: what waits to be healed there need not wait on. */
+void renewal_hurry_heals(struct renewal_node *node);
+/* The nonce last seen on the node; "" absent or unknown. */
+const char *renewal_nonce(const struct renewal_node *node);
+
+/* --- renewal_reply.c
+ * ------------------------------------------------------------------------------ */
+
+/* One heal on its way; with what is needed to undo it when its lease is over by then. */
+struct heal {
+    struct renewal_node *node;
+    uint32_t slot, generation;
+    hf_dur attempt, ttl;
+    char token[TOKEN_LEN + 1];
+    size_t key_len;
+    uint8_t key[];
+};
+
+void renewal_on_renewed(struct link *link, const struct link_reply *reply, void *arg);
+void renewal_on_healed(struct link *link, const struct link_reply *reply, void *arg);
+
+#endif

@@ -1,0 +1,351 @@
+/* Carrying out what a lease's state machine decides: journal, slot, messages, the end. */
+#include "agent/renewal_internal.h"
+
+#include "agent/clock.h"
+#include "agent/log.h"
+#include "shm/compiler.h"
+#include "shm/slot.h"
+#include "shm/status.h"
+
+static uint32_t all_nodes(const struct renewal *r)
+{
+    return (UINT32_C(1) << r->n) - 1;
+}
+
+static struct hf_slot *slot_of(struct renewal *r, const struct lease *lease)
+{
+    return &r->agent->table.slots[lease->slot];
+}
+
+struct lease *renewal_find(struct renewal *r, uint32_t slot, uint32_t generation)
+{
+    struct lease *lease = slot < r->agent->table.capacity ? r->slots[slot].lease : NULL;
+
+    return lease && lease->generation == generation ? lease : NULL;
+}
+
+/* --- what others see
+ * ------------------------------------------------------------------------------ */
+
+static void write_journal(struct renewal *r, const struct lease *lease, enum journal_state state)
+{
+    struct journal_lease record = {.state = state,
+                                   .slot_state = lease->fsm.state,
+                                   .generation = lease->generation,
+                                   .fence = lease->fence};
+
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        record.d[i] = lease->fsm.node[i].d;
+    journal_put(r->agent->journal, lease->slot, &record);
+}
+
+static uint32_t flags_of(const struct renewal *r, const struct lease *lease)
+{
+    uint32_t flags = 0;
+
+    if (lease->run)
+        flags |= HF_SLOT_F_RUN;
+    if (hf_time_before(lease->since, r->started))
+        flags |= HF_SLOT_F_READOPTED;
+    if (lease->fsm.stop_renewal)
+        flags |= HF_SLOT_F_ORPHAN;
+    return flags;
+}
+
+static void mark_slot(struct renewal *r, struct lease *lease)
+{
+    hf_slot_mark(slot_of(r, lease), lease->fsm.state, flags_of(r, lease), lease->fsm.reason);
+}
+
+static void tell_broker(struct renewal *r, struct lease *lease, enum message_kind kind)
+{
+    struct message *message = message_new(kind);
+
+    message->lease = lease;
+    message->slot = lease->slot;
+    message->generation = lease->generation;
+    message->reason = lease->fsm.reason;
+    message->at = lease->fsm.valid;
+    mailbox_post(&r->agent->to_broker, message);
+}
+
+/* --- timers
+ * --------------------------------------------------------------------------------------- */
+
+static void set_timer(struct renewal *r, struct lease *lease, hf_time at)
+{
+    if (at.ns >= HF_TIME_NEVER.ns)
+        heap_remove(&r->timers, &lease->timer);
+    else if (heap_has(&lease->timer))
+        heap_move(&r->timers, &lease->timer, at);
+    else
+        heap_insert(&r->timers, &lease->timer, at);
+}
+
+/* --- the end
+ * -------------------------------------------------------------------------------------- */
+
+/* Nothing is left to be done: back to the broker. */
+static void hand_back(struct renewal *r, struct lease *lease)
+{
+    set_timer(r, lease, HF_TIME_NEVER);
+    renewal_unschedule(r, lease);
+    r->slots[lease->slot] = (struct renewal_slot){0};
+    lease->release = NULL;
+    renewal_count(r, HF_COUNTER_LEASES, -1);
+    tell_broker(r, lease, MSG_ENDED);
+}
+
+static void on_released(int answered, void *arg)
+{
+    struct lease *lease = arg;
+    struct renewal *r = lease->release;
+
+    (void)answered;
+    if (!r->closing)
+        hand_back(r, lease);
+}
+
+/* When every key has lapsed by itself, where nobody extends it: the allowance in d is 1 % of T and
+ * 2 ms, and the node's clock may be slow by as much. */
+static hf_time lapse_of(const struct lease *lease, hf_time now)
+{
+    hf_time last = now;
+
+    for (int i = 0; i < lease->fsm.n; i++)
+        last = hf_time_max(last, lease->fsm.node[i].d);
+    return hf_time_add(hf_time_add(last, hf_dur_scale(lease->fsm.timing.ttl, 2, 100)), hf_ms(5));
+}
+
+static void release_everywhere(struct renewal *r, struct lease *lease, hf_time now)
+{
+    const struct renewal_slot *slot = &r->slots[lease->slot];
+    struct release_order order = {
+        .key = lease->key,
+        .key_len = lease->key_len,
+        .token = lease->token,
+        .nodes = all_nodes(r),
+        .in_doubt = hf_time_before(now, slot->doubt_until) ? slot->doubt : 0,
+        .doubt_until = slot->doubt_until,
+        .attempt = lease->fsm.timing.attempt,
+        .ttl = lease->fsm.timing.ttl,
+        .done = on_released,
+        .arg = lease,
+    };
+
+    set_timer(r, lease, HF_TIME_NEVER);
+    lease->release = r;
+    if (releaser_start(r->releaser, &order) != HF_OK) {
+        lease->release = NULL;
+        set_timer(r, lease, lapse_of(lease, now));
+    }
+}
+
+/* (!) The order: journal, check word, everything else; the first release byte leaves after that. */
+static void end_lease(struct renewal *r, struct lease *lease, hf_time now, bool reaped)
+{
+    struct hf_slot *slot = slot_of(r, lease);
+    bool lost = lease->fsm.state == HF_SLOT_LOST;
+
+    write_journal(r, lease, JOURNAL_ENDING);
+    hf_slot_withdraw(slot);
+    /* Sequentially consistent: a late vote that the broker saw before this store was executed
+     * before our release. */
+    atomic_store(&lease->valid_ns, 0);
+    atomic_store(&lease->state, (uint32_t)lease->fsm.state);
+    hf_slot_end(slot, lease->fsm.state, lease->fsm.reason);
+    renewal_unschedule(r, lease);
+    renewal_count(r, lost ? HF_COUNTER_LOSSES : HF_COUNTER_RELEASES, 1);
+    if (lost) {
+        char name[128];
+
+        log_warn("lost: %s (reason %d)", log_name(lease->name, lease->name_len, name, sizeof(name)),
+                 lease->fsm.reason);
+    }
+    tell_broker(r, lease, MSG_CHANGED);
+    /* A process of a run's tree may still live: its keys lapse by themselves, unless a guardian
+     * says that it is reaped. */
+    if (lost && (lease->run || lease->fsm.stop_renewal) && !reaped)
+        set_timer(r, lease, lapse_of(lease, now));
+    else
+        release_everywhere(r, lease, now);
+}
+
+/* --- actions
+ * -------------------------------------------------------------------------------------- */
+
+/* (!) The d_i are journaled before the check word is raised, and the clock is read after. */
+static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
+{
+    write_journal(r, lease, JOURNAL_HELD);
+    hf_slot_extend(slot_of(r, lease), lease->fsm.valid,
+                   (uint32_t)lease_fsm_votes(&lease->fsm, clock_now()));
+    atomic_store_explicit(&lease->valid_ns, lease->fsm.valid.ns, memory_order_relaxed);
+    return lease_fsm_confirm(&lease->fsm, previous, clock_now());
+}
+
+static void carry_out(struct renewal *r, struct lease *lease, unsigned actions, hf_time previous,
+                      bool reaped)
+{
+    hf_time now;
+
+    if (actions & LEASE_ACT_EXTEND) {
+        actions |= extend(r, lease, previous);
+        if (!(actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED)) &&
+            hf_time_before(lease->fsm.valid, previous) && !(actions & LEASE_ACT_STATE))
+            tell_broker(r, lease, MSG_CHANGED);
+    }
+    now = clock_now();
+    if (actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED)) {
+        end_lease(r, lease, now, reaped);
+        return;
+    }
+    if (actions & LEASE_ACT_WITHDRAW)
+        hf_slot_withdraw(slot_of(r, lease));
+    if (actions & LEASE_ACT_STATE) {
+        if (lease->fsm.state == HF_SLOT_LOSING)
+            write_journal(r, lease, JOURNAL_HELD); /* terminal, for the next agent too */
+        atomic_store_explicit(&lease->state, (uint32_t)lease->fsm.state, memory_order_relaxed);
+        mark_slot(r, lease);
+        tell_broker(r, lease, MSG_CHANGED);
+    }
+    if (!lease_fsm_renews(&lease->fsm))
+        renewal_unschedule(r, lease);
+    set_timer(r, lease, lease_fsm_next(&lease->fsm));
+}
+
+void renewal_act(struct renewal *r, struct lease *lease, unsigned actions, hf_time previous)
+{
+    if (actions)
+        carry_out(r, lease, actions, previous, false);
+}
+
+/* --- events
+ * --------------------------------------------------------------------------------------- */
+
+void renewal_tick(struct renewal *r, hf_time now)
+{
+    struct heap_item *item;
+
+    while ((item = heap_first(&r->timers)) && hf_time_reached(now, item->at)) {
+        struct lease *lease = HF_CONTAINER(item, struct lease, timer);
+        hf_time previous = lease->fsm.valid;
+
+        if (lease_is_over(lease)) {
+            hand_back(r, lease);
+            continue;
+        }
+        heap_remove(&r->timers, item);
+        carry_out(r, lease, lease_fsm_tick(&lease->fsm, now) | LEASE_ACT_TIMER, previous, false);
+    }
+}
+
+void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
+{
+    struct lease_fsm *fsm = &lease->fsm;
+    bool restored = hf_time_before(lease->since, r->started);
+
+    r->slots[lease->slot] = (struct renewal_slot){.lease = lease, .doubt_until = HF_TIME_PAST};
+    if (r->slots_used <= lease->slot)
+        r->slots_used = lease->slot + 1;
+    renewal_count(r, HF_COUNTER_LEASES, 1);
+    for (int i = 0; i < r->n; i++) {
+        struct renewal_node *node = &r->node[i];
+        struct lease_node *ln = &lease->node[i];
+
+        /* The broker counts sentinels by itself. What it knew, told before this lease, is known
+         * here too. */
+        fsm->node[i].mark = restored ? node->first_mark : node->trust.mark;
+        *ln = (struct lease_node){0};
+        backoff_init(&ln->retry, fsm->timing.retry_first, fsm->timing.retry_max);
+        if (fsm->node[i].d.ns == HF_TIME_PAST.ns)
+            /* A late vote may still come. */
+            renewal_schedule(node, lease, hf_time_add(now, fsm->timing.attempt));
+        else
+            renewal_schedule(node, lease,
+                             hf_time_add(hf_time_sub(fsm->node[i].d, fsm->timing.span),
+                                         timing_renew_delay(&fsm->timing, renewal_random(r))));
+    }
+    carry_out(r, lease, lease_fsm_tick(fsm, now) | LEASE_ACT_TIMER, fsm->valid, false);
+}
+
+/* Rare: every lease is looked at. */
+void renewal_stepped(struct renewal_node *node, hf_time sent)
+{
+    struct renewal *r = node->renewal;
+    int i = node->number;
+
+    for (uint32_t s = 0; s < r->slots_used; s++) {
+        struct lease *lease = r->slots[s].lease;
+        hf_time previous, now;
+
+        if (!lease || lease_is_over(lease))
+            continue;
+        previous = lease->fsm.valid;
+        now = clock_now();
+        renewal_act(r, lease, lease_fsm_stepped(&lease->fsm, i, sent, now), previous);
+        if (lease->fsm.node[i].d.ns == HF_TIME_PAST.ns)
+            renewal_schedule(node, lease, now);
+    }
+}
+
+void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
+{
+    struct renewal_node *node = &r->node[i];
+    hf_time previous = lease->fsm.valid, now = clock_now();
+
+    if (lease_is_over(lease)) {
+        renewal_undo(node, lease->key, lease->key_len, lease->token, lease->fsm.timing.attempt,
+                     lease->fsm.timing.ttl);
+        return;
+    }
+    renewal_act(r, lease, lease_fsm_hit(&lease->fsm, i, a, node->trust.mark, now), previous);
+    renewal_schedule(node, lease,
+                     hf_time_add(a, timing_renew_delay(&lease->fsm.timing, renewal_random(r))));
+}
+
+void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason reason)
+{
+    hf_time previous = lease->fsm.valid, now = clock_now();
+
+    if (!lease_is_over(lease))
+        carry_out(r, lease, lease_fsm_release(&lease->fsm, reason, now), previous, true);
+    else if (!lease->release)
+        release_everywhere(r, lease, now); /* a lost run, and now its tree is reaped */
+}
+
+void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason)
+{
+    hf_time previous = lease->fsm.valid;
+
+    if (!lease_is_over(lease))
+        renewal_act(r, lease, lease_fsm_lose(&lease->fsm, reason, clock_now()), previous);
+}
+
+void renewal_abandon(struct renewal *r, struct lease *lease)
+{
+    hf_time previous = lease->fsm.valid;
+
+    if (lease_is_over(lease))
+        return;
+    carry_out(r, lease, lease_fsm_abandon(&lease->fsm, clock_now()) | LEASE_ACT_TIMER, previous,
+              false);
+    if (!lease_is_over(lease))
+        mark_slot(r, lease);
+}
+
+void renewal_undo(struct renewal_node *node, const void *key, size_t key_len, const char *token,
+                  hf_dur attempt, hf_dur ttl)
+{
+    struct release_order order = {
+        .key = key,
+        .key_len = key_len,
+        .token = token,
+        .nodes = UINT32_C(1) << node->number,
+        .doubt_until = HF_TIME_PAST,
+        .attempt = attempt,
+        .ttl = ttl,
+    };
+
+    (void)releaser_start(node->renewal->releaser, &order);
+}
