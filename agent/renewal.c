@@ -10,8 +10,9 @@
 #include "shm/compiler.h"
 #include "shm/status.h"
 
-#define BEAT            hf_ms(100) /* the heartbeat's longest interval */
-#define MESSAGES_A_TURN 4096       /* so that the clock is looked at in between */
+#define BEAT            hf_ms(100)  /* the heartbeat's longest interval */
+#define MESSAGES_A_TURN 4096        /* so that the clock is looked at in between */
+#define SAME_STEP       hf_ms(6000) /* within so long, both threads' links have seen a step */
 #define PROBE_MOST      hf_ms(5000)
 
 /* Jitter only: nobody gains from guessing it. */
@@ -106,14 +107,13 @@ static void on_down(struct link *link, enum hf_node_error error, const char *tex
 static const struct link_events events = {.up = on_up, .probed = on_probed, .down = on_down};
 
 /* What the broker's link saw. Of the nonce only what this thread has none of: its own replies show
- * the rest. */
+ * the rest. Both threads see a step; what was renewed since ours showed it is not voided again. */
 static void on_told(struct renewal_node *node, const struct message *message)
 {
     hf_time now = clock_now();
-    hf_dur same = node->renewal->agent->config->timing.attempt;
 
     if (message->events & TRUST_STEPPED &&
-        hf_time_reached(now, hf_time_add(node->step_seen, same))) {
+        hf_time_reached(now, hf_time_add(node->step_seen, SAME_STEP))) {
         trust_on_told(&node->trust, TRUST_STEPPED, now);
         renewal_stepped(node, now);
     }

@@ -66,11 +66,7 @@ void renewal_hurry_heals(struct renewal_node *node)
 
 const char *renewal_nonce(const struct renewal_node *node)
 {
-    const struct node_trust *t = &node->trust;
-
-    if (t->nonce_seen)
-        return t->nonce;
-    return t->sentinel.present ? t->sentinel.nonce : "";
+    return node->trust.nonce_seen ? node->trust.nonce : "";
 }
 
 /* --- heals
