@@ -1,0 +1,25 @@
+/* Measurements, each printed as one line of JSON on stdout. Times are wall time of this process;
+ * every figure is meant to be read as a ratio to a reference that was measured in the same run
+ * (tools/bench/run does that). */
+#ifndef HOLDFAST_TOOLS_BENCH_H
+#define HOLDFAST_TOOLS_BENCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Microseconds of CLOCK_MONOTONIC. */
+double bench_now_us(void);
+/* CPU of this process so far, microseconds. */
+double bench_cpu_us(void);
+/* Sorts in place; p in 0..1. */
+double bench_percentile(double *samples, size_t count, double p);
+/* Prints the reason and ends the program with 1. */
+void bench_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* A whole number from the command line, at least `least`, or usage error (64). */
+long bench_number(const char *text, long least);
+
+int bench_floor(int argc, char **argv);
+int bench_check(int argc, char **argv);
+int bench_lock(int argc, char **argv);
+
+#endif

@@ -1,0 +1,67 @@
+/* What the owner's check costs: hf_held() on a held lease, in turns with a bare clock read. */
+#include "tools/bench/bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libclient/holdfast.h"
+
+#define TURNS 21 /* of each kind, alternating; the medians are compared */
+
+static double clock_turn(long rounds)
+{
+    double start = bench_now_us();
+    struct timespec t;
+
+    for (long i = 0; i < rounds; i++) {
+        clock_gettime(CLOCK_BOOTTIME, &t);
+        __asm__ volatile("" : : "g"(&t) : "memory");
+    }
+    return (bench_now_us() - start) * 1e3 / (double)rounds;
+}
+
+static double held_turn(hf_lease *lease, long rounds)
+{
+    double start = bench_now_us();
+    long held = 0;
+
+    for (long i = 0; i < rounds; i++)
+        held += hf_held(lease);
+    if (held != rounds)
+        bench_die("the lease was lost while it was measured");
+    return (bench_now_us() - start) * 1e3 / (double)rounds;
+}
+
+int bench_check(int argc, char **argv)
+{
+    double clocks[TURNS], helds[TURNS], ratios[TURNS];
+    hf_client *client;
+    hf_lease *lease;
+    char name[64];
+    long rounds;
+    int rc;
+
+    if (argc != 3) {
+        fputs("usage: bench check AGENT ROUNDS\n", stderr);
+        return 64;
+    }
+    rounds = bench_number(argv[2], 1);
+    snprintf(name, sizeof(name), "bench/check/%d", (int)getpid());
+    if ((rc = hf_connect(argv[1], &client)) < 0 || (rc = hf_try(client, name, &lease)) < 0)
+        bench_die("%s: %s", hf_strerror(rc), hf_last_message());
+    (void)clock_turn(rounds); /* warm */
+    (void)held_turn(lease, rounds);
+    for (int i = 0; i < TURNS; i++) {
+        clocks[i] = clock_turn(rounds);
+        helds[i] = held_turn(lease, rounds);
+        ratios[i] = helds[i] / clocks[i];
+    }
+    printf("{\"bench\":\"check\",\"clock_ns\":%.2f,\"held_ns\":%.2f,\"ratio\":%.3f}\n",
+           bench_percentile(clocks, TURNS, 0.5), bench_percentile(helds, TURNS, 0.5),
+           bench_percentile(ratios, TURNS, 0.5));
+    hf_release(lease);
+    hf_disconnect(client);
+    return 0;
+}

@@ -1,0 +1,365 @@
+/* The floor: a quorum lock on N Redis masters with nothing around it, as fast as one thread with N
+ * non-blocking connections and poll() can be. "plain" is SET NX PX and the token-checked DEL, with
+ * no fence, no deadline and no sentinel; "scripts" runs the scripts that ship. NODE is a port on
+ * 127.0.0.1 or the path of a unix socket. Keys are left to their TTL.
+ */
+#include "tools/bench/bench.h"
+
+#include <fcntl.h>
+#include <hiredis/hiredis.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "agent/scripts.h"
+
+#define NODES_MAX 9
+#define KEY_SIZE  32
+#define TTL_MS    "30000"
+
+static const char plain_release[] =
+    "return redis.call('get',KEYS[1])==ARGV[1] and redis.call('del',KEYS[1]) or 0";
+static const char plain_renew[] =
+    "local c=redis.call local r={} for i=1,#KEYS do if c('get',KEYS[i])==ARGV[i+1] then "
+    "r[i]=c('pexpire',KEYS[i],ARGV[1]) else r[i]=0 end end return r";
+static const char token[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+static const char bench_nonce[] = "00000000000000000000000000000000";
+
+struct floor {
+    bool scripts;
+    int n, q;
+    redisContext *node[NODES_MAX];
+    long owed[NODES_MAX]; /* commands without an answer */
+    char acquire_sha[41], release_sha[41], renew_sha[41];
+    char nonce[NODES_MAX][64];
+    uint64_t fence;
+    double cpu_before[NODES_MAX];
+};
+
+static double node_cpu_us(redisContext *c)
+{
+    redisReply *r = redisCommand(c, "INFO cpu");
+    double user = 0, sys = 0;
+    const char *p;
+
+    if (r && r->str) {
+        if ((p = strstr(r->str, "used_cpu_user:")))
+            user = atof(p + strlen("used_cpu_user:"));
+        if ((p = strstr(r->str, "used_cpu_sys:")))
+            sys = atof(p + strlen("used_cpu_sys:"));
+    }
+    freeReplyObject(r);
+    return (user + sys) * 1e6;
+}
+
+static void load(redisContext *c, char ret_sha[41], const char *prelude, const char *body)
+{
+    size_t size = strlen(prelude) + strlen(body) + 2;
+    char *text = malloc(size);
+    redisReply *r;
+
+    snprintf(text, size, "%s\n%s", prelude, body);
+    r = redisCommand(c, "SCRIPT LOAD %s", text);
+    if (!r || r->type != REDIS_REPLY_STRING)
+        bench_die("SCRIPT LOAD: %s", r ? r->str : c->errstr);
+    snprintf(ret_sha, 41, "%s", r->str);
+    freeReplyObject(r);
+    free(text);
+}
+
+static void set_blocking(redisContext *c, bool blocking)
+{
+    int flags = fcntl(c->fd, F_GETFL);
+
+    fcntl(c->fd, F_SETFL, blocking ? flags & ~O_NONBLOCK : flags | O_NONBLOCK);
+    if (blocking)
+        c->flags |= REDIS_BLOCK;
+    else
+        c->flags &= ~REDIS_BLOCK;
+}
+
+static void open_nodes(struct floor *f, int count, char **names)
+{
+    struct timeval now;
+
+    if (count < 1 || count > NODES_MAX)
+        bench_die("1 to %d nodes are needed, not %d", NODES_MAX, count);
+    f->n = count;
+    f->q = count / 2 + 1;
+    gettimeofday(&now, NULL);
+    f->fence = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_usec / 1000;
+    for (int i = 0; i < count; i++) {
+        redisContext *c = names[i][0] == '/'
+                              ? redisConnectUnix(names[i])
+                              : redisConnect("127.0.0.1", (int)bench_number(names[i], 1));
+        redisReply *r;
+
+        if (!c || c->err)
+            bench_die("node %s: %s", names[i], c ? c->errstr : "out of memory");
+        f->node[i] = c;
+        if (f->scripts) {
+            load(c, f->acquire_sha, script_common, script_acquire);
+            load(c, f->release_sha, script_common, script_release);
+            load(c, f->renew_sha, script_common, script_renew);
+            /* A node that an agent uses has a sentinel; on any other one is made. */
+            r = redisCommand(c, "HSETNX holdfast:node nonce %s", bench_nonce);
+            freeReplyObject(r);
+            r = redisCommand(c, "HGET holdfast:node nonce");
+            snprintf(f->nonce[i], sizeof(f->nonce[i]), "%s", r && r->str ? r->str : "");
+            freeReplyObject(r);
+        } else {
+            load(c, f->release_sha, "", plain_release);
+            load(c, f->renew_sha, "", plain_renew);
+        }
+        f->cpu_before[i] = node_cpu_us(c);
+        set_blocking(c, false);
+    }
+}
+
+static double nodes_cpu_us(struct floor *f)
+{
+    double sum = 0;
+
+    for (int i = 0; i < f->n; i++) {
+        set_blocking(f->node[i], true);
+        sum += node_cpu_us(f->node[i]) - f->cpu_before[i];
+    }
+    return sum / f->n;
+}
+
+static void flush(struct floor *f)
+{
+    for (int i = 0; i < f->n; i++) {
+        int done = 0;
+
+        while (!done)
+            if (redisBufferWrite(f->node[i], &done) != REDIS_OK)
+                bench_die("write: %s", f->node[i]->errstr);
+    }
+}
+
+static void pump(struct floor *f)
+{
+    struct pollfd p[NODES_MAX];
+
+    for (int i = 0; i < f->n; i++)
+        p[i] = (struct pollfd){f->node[i]->fd, POLLIN, 0};
+    poll(p, (nfds_t)f->n, -1);
+    for (int i = 0; i < f->n; i++) {
+        void *r;
+
+        if (!p[i].revents)
+            continue;
+        if (redisBufferRead(f->node[i]) != REDIS_OK)
+            bench_die("read: %s", f->node[i]->errstr);
+        while (f->owed[i] && redisGetReplyFromReader(f->node[i], &r) == REDIS_OK && r) {
+            if (((redisReply *)r)->type == REDIS_REPLY_ERROR)
+                bench_die("node: %s", ((redisReply *)r)->str);
+            freeReplyObject(r);
+            f->owed[i]--;
+        }
+    }
+}
+
+/* Until `want` nodes have no more than `most` commands unanswered. */
+static void await(struct floor *f, int want, long most)
+{
+    for (;;) {
+        int ready = 0;
+
+        for (int i = 0; i < f->n; i++)
+            ready += f->owed[i] <= most;
+        if (ready >= want)
+            return;
+        pump(f);
+    }
+}
+
+static void append_acquire(struct floor *f, int i, const char *key)
+{
+    if (f->scripts)
+        redisAppendCommand(f->node[i],
+                           "EVALSHA %s 3 holdfast:node %s holdfast:fence:%s %s " TTL_MS
+                           " 4000000000000000 %s %" PRIu64 " %s %d 0 bench %s 0",
+                           f->acquire_sha, key, key, token, f->nonce[i], f->fence, "bench", 1, "");
+    else
+        redisAppendCommand(f->node[i], "SET %s %s NX PX " TTL_MS, key, token);
+    f->owed[i]++;
+}
+
+static void append_release(struct floor *f, int i, const char *key)
+{
+    if (f->scripts)
+        redisAppendCommand(f->node[i], "EVALSHA %s 2 holdfast:node %s %s", f->release_sha, key,
+                           token);
+    else
+        redisAppendCommand(f->node[i], "EVALSHA %s 1 %s %s", f->release_sha, key, token);
+    f->owed[i]++;
+}
+
+static void report(struct floor *f, const char *what, const char *figures, double count,
+                   double cpu_us)
+{
+    printf("{\"bench\":\"floor\",\"kind\":\"%s\",\"what\":\"%s\",\"nodes\":%d,%s,\"client_cpu_us\":"
+           "%.2f,\"node_cpu_us\":%.2f}\n",
+           f->scripts ? "scripts" : "plain", what, f->n, figures, cpu_us / count,
+           nodes_cpu_us(f) / count);
+}
+
+static void latency(struct floor *f, long cycles)
+{
+    double *samples = malloc(sizeof(*samples) * (size_t)cycles);
+    double cpu = bench_cpu_us();
+    char figures[96];
+
+    for (long k = 0; k < cycles; k++) {
+        double start = bench_now_us();
+        char key[KEY_SIZE];
+
+        snprintf(key, sizeof(key), "floor:%ld", k);
+        f->fence++;
+        for (int i = 0; i < f->n; i++)
+            append_acquire(f, i, key);
+        flush(f);
+        await(f, f->q, 0);
+        for (int i = 0; i < f->n; i++)
+            append_release(f, i, key);
+        flush(f);
+        await(f, f->q, 0);
+        samples[k] = bench_now_us() - start;
+    }
+    cpu = bench_cpu_us() - cpu;
+    await(f, f->n, 0);
+    snprintf(figures, sizeof(figures), "\"p50_us\":%.1f,\"p99_us\":%.1f",
+             bench_percentile(samples, (size_t)cycles, 0.5),
+             bench_percentile(samples, (size_t)cycles, 0.99));
+    report(f, "lat", figures, (double)cycles, cpu);
+    free(samples);
+}
+
+static void throughput(struct floor *f, long cycles, long width)
+{
+    double start = bench_now_us(), cpu = bench_cpu_us();
+    char figures[96];
+
+    for (long k = 0; k < cycles; k += width) {
+        for (int phase = 0; phase < 2; phase++) {
+            for (long w = 0; w < width; w++) {
+                char key[KEY_SIZE];
+
+                snprintf(key, sizeof(key), "floor:%ld", k + w);
+                f->fence++;
+                for (int i = 0; i < f->n; i++)
+                    phase ? append_release(f, i, key) : append_acquire(f, i, key);
+            }
+            flush(f);
+            await(f, f->n, 0);
+        }
+    }
+    snprintf(figures, sizeof(figures), "\"width\":%ld,\"cycles_per_s\":%.0f", width,
+             (double)cycles / (bench_now_us() - start) * 1e6);
+    report(f, "tput", figures, (double)cycles, bench_cpu_us() - cpu);
+}
+
+/* One renew script for keys [from, from + count) on every node. */
+static void append_renew(struct floor *f, long from, long count)
+{
+    size_t most = (size_t)(3 * count) + 8;
+    const char **argv = malloc(most * sizeof(*argv));
+    size_t *lengths = malloc(most * sizeof(*lengths));
+    char(*keys)[KEY_SIZE] = malloc((size_t)count * KEY_SIZE);
+    char key_count[16];
+    int n = 0;
+
+    snprintf(key_count, sizeof(key_count), "%ld", count + f->scripts);
+    argv[n++] = "EVALSHA";
+    argv[n++] = f->renew_sha;
+    argv[n++] = key_count;
+    if (f->scripts)
+        argv[n++] = "holdfast:node";
+    for (long k = 0; k < count; k++) {
+        snprintf(keys[k], KEY_SIZE, "floor:%ld", from + k);
+        argv[n++] = keys[k];
+    }
+    if (!f->scripts)
+        argv[n++] = "600000";
+    for (long k = 0; k < count; k++) {
+        argv[n++] = token;
+        if (f->scripts)
+            argv[n++] = "600000";
+    }
+    for (int k = 0; k < n; k++)
+        lengths[k] = strlen(argv[k]);
+    for (int i = 0; i < f->n; i++) {
+        redisAppendCommandArgv(f->node[i], n, argv, lengths);
+        f->owed[i]++;
+    }
+    free(argv);
+    free(lengths);
+    free(keys);
+}
+
+static void renewal(struct floor *f, long keys, long batch)
+{
+    double start, cpu;
+    char figures[96];
+
+    for (long k = 0; k < keys; k++) {
+        for (int i = 0; i < f->n; i++) {
+            redisAppendCommand(f->node[i], "SET floor:%ld %s PX 600000", k, token);
+            f->owed[i]++;
+        }
+        if (k % 500 == 499 || k == keys - 1) {
+            flush(f);
+            await(f, f->n, 0);
+        }
+    }
+    for (int i = 0; i < f->n; i++) {
+        set_blocking(f->node[i], true);
+        f->cpu_before[i] = node_cpu_us(f->node[i]);
+        set_blocking(f->node[i], false);
+    }
+    start = bench_now_us();
+    cpu = bench_cpu_us();
+    for (long k = 0; k < keys; k += batch) {
+        append_renew(f, k, keys - k < batch ? keys - k : batch);
+        flush(f);
+        await(f, f->n, 3); /* a few in flight keep node and client busy at once */
+    }
+    await(f, f->n, 0);
+    snprintf(figures, sizeof(figures), "\"batch\":%ld,\"leases_per_s\":%.0f", batch,
+             (double)keys / (bench_now_us() - start) * 1e6);
+    report(f, "renew", figures, (double)keys, bench_cpu_us() - cpu);
+}
+
+int bench_floor(int argc, char **argv)
+{
+    struct floor f = {0};
+    bool wide;
+
+    if (argc < 5 || (strcmp(argv[1], "plain") != 0 && strcmp(argv[1], "scripts") != 0)) {
+        fputs("usage: bench floor plain|scripts lat CYCLES NODE... | tput CYCLES WIDTH NODE... | "
+              "renew KEYS BATCH NODE...\n",
+              stderr);
+        return 64;
+    }
+    f.scripts = strcmp(argv[1], "scripts") == 0;
+    wide = strcmp(argv[2], "lat") != 0;
+    open_nodes(&f, argc - (wide ? 5 : 4), argv + (wide ? 5 : 4));
+    if (!wide)
+        latency(&f, bench_number(argv[3], 1));
+    else if (strcmp(argv[2], "tput") == 0)
+        throughput(&f, bench_number(argv[3], 1), bench_number(argv[4], 1));
+    else if (strcmp(argv[2], "renew") == 0)
+        renewal(&f, bench_number(argv[3], 1), bench_number(argv[4], 1));
+    else
+        bench_die("'%s' is none of lat, tput, renew", argv[2]);
+    for (int i = 0; i < f.n; i++)
+        redisFree(f.node[i]);
+    return 0;
+}

@@ -1,0 +1,87 @@
+/* bench: the table of measurements. */
+#include "tools/bench/bench.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *usage;
+} commands[] = {
+    {"floor", bench_floor,
+     "floor plain|scripts lat CYCLES NODE...   the bare quorum lock, one at a time\n"
+     "  floor plain|scripts tput CYCLES WIDTH NODE...   WIDTH locks in flight\n"
+     "  floor plain|scripts renew KEYS BATCH NODE...    KEYS renewed once, BATCH per script"},
+    {"check", bench_check, "check AGENT ROUNDS   hf_held() beside clock_gettime(CLOCK_BOOTTIME)"},
+    {"lock", bench_lock, "lock AGENT CYCLES    lock and unlock through the library, one at a time"},
+};
+
+double bench_now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+double bench_cpu_us(void)
+{
+    struct rusage r;
+
+    getrusage(RUSAGE_SELF, &r);
+    return (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1e6 +
+           (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+double bench_percentile(double *samples, size_t count, double p)
+{
+    qsort(samples, count, sizeof(*samples), ascending);
+    return samples[(size_t)((double)(count - 1) * p)];
+}
+
+void bench_die(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    fputs("bench: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    exit(1);
+}
+
+long bench_number(const char *text, long least)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+
+    if (*text == '\0' || *end != '\0' || n < least) {
+        fprintf(stderr, "bench: '%s' is not a whole number of at least %ld\n", text, least);
+        exit(64);
+    }
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    fputs("usage: bench MEASUREMENT\n", stderr);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        fprintf(stderr, "  %s\n", commands[i].usage);
+    return 64;
+}
