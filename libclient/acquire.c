@@ -1,0 +1,207 @@
+/* Acquiring: blocking, trying once, and begun now to be asked for later. */
+#include "libclient/internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A try is decided by the agent within a few attempts (T/15 each) on the nodes. */
+#define TRY_LEAST_NS (2 * HF_NS_PER_SEC)
+
+static int check_options(const struct hf_acquire_options *options)
+{
+    if (!options || options->size < sizeof(*options))
+        return hfc_fail(HF_EINVAL, "set size to sizeof(struct hf_acquire_options)");
+    if (!options->name || options->name_len == 0)
+        return hfc_fail(HF_ENAME, "the resource name is empty");
+    if (options->name_len > HF_NAME_MAX)
+        return hfc_fail(HF_ENAME, "the resource name is %zu bytes long, the limit is %d",
+                        options->name_len, HF_NAME_MAX);
+    if (options->note && strlen(options->note) > HF_NOTE_MAX)
+        return hfc_fail(HF_EINVAL, "the note is %zu bytes long, the limit is %d",
+                        strlen(options->note), HF_NOTE_MAX);
+    if (options->wait_ms < -1)
+        return hfc_fail(HF_EINVAL, "wait_ms is %" PRId64 ": -1 waits without limit",
+                        options->wait_ms);
+    if (options->flags & ~(unsigned)HF_ACQUIRE_RUN)
+        return hfc_fail(HF_EINVAL, "unknown flags 0x%x", options->flags);
+    return HF_OK;
+}
+
+static void set_patience(hf_op *op, int64_t wait_ms, uint32_t ttl_ms) REQUIRES(hfc_locked)
+{
+    int64_t third = (int64_t)(ttl_ms ? ttl_ms : op->client->welcome.ttl_ms) * HF_NS_PER_MS / 3;
+
+    if (wait_ms == 0) {
+        op->entry.deadline_ns = 0;
+        op->deadline_ns = op->start_ns;
+        op->give_up_ns = op->start_ns + (third > TRY_LEAST_NS ? third : TRY_LEAST_NS);
+        return;
+    }
+    if (wait_ms < 0 || wait_ms > HFC_NEVER / HF_NS_PER_MS)
+        op->deadline_ns = HFC_NEVER;
+    else
+        op->deadline_ns = hfc_after(op->start_ns, wait_ms * HF_NS_PER_MS);
+    op->entry.deadline_ns = op->deadline_ns; /* HFC_NEVER is INT64_MAX on the wire too */
+    op->give_up_ns = hfc_after(op->deadline_ns, HFC_GRACE_NS);
+}
+
+static int start(hf_client *client, const struct hf_acquire_options *options, hf_op **ret_op)
+    REQUIRES(hfc_locked)
+{
+    hf_op *op = hfc_op_new(client, HF_OP_ACQUIRE);
+
+    if (!op)
+        return hfc_fail(HF_ENOMEM, NULL);
+    op->entry.flags = options->flags & HF_ACQUIRE_RUN ? HF_REQ_RUN : 0;
+    op->entry.ttl_ms = options->ttl_ms;
+    op->entry.max_hold_ms = options->max_hold_ms;
+    op->entry.name_len = (uint8_t)options->name_len;
+    memcpy(op->entry.name, options->name, options->name_len);
+    if (options->note) {
+        op->entry.note_len = (uint8_t)strlen(options->note);
+        memcpy(op->entry.note, options->note, op->entry.note_len);
+    }
+    op->progress = options->progress;
+    op->arg = options->arg;
+    set_patience(op, options->wait_ms, options->ttl_ms);
+    hfc_link_check(client);
+    if (client->link == HFC_LINK_DOWN) { /* worth a try at once */
+        client->next_try_ns = hfc_min(client->next_try_ns, op->start_ns);
+        hfc_link_drive(client);
+    }
+    hfc_op_send(op);
+    *ret_op = op;
+    return HF_OK;
+}
+
+/* The sentence for a failed acquire, and who was in the way. */
+static int explain(const hf_op *op)
+{
+    int status = op->status;
+    const struct hf_wire_holder *h = &op->holder;
+    bool conflict = op->has_holder && (status == HF_EBUSY || status == HF_ETIMEDOUT);
+
+    hfc_keep_conflict(conflict ? h : NULL);
+    if (*op->text)
+        return hfc_fail(status, "%s", op->text);
+    if (conflict && *h->host)
+        return hfc_fail(status, "%s: by %.15s (pid %u, uid %u) on %.63s, fence %" PRIu64,
+                        hf_status_text(status), *h->comm ? h->comm : "?", h->pid, h->uid, h->host,
+                        h->fence);
+    return hfc_fail(status, NULL);
+}
+
+/* Frees the op. */
+static int collect(hf_op *op, hf_lease **ret_lease) REQUIRES(hfc_locked)
+{
+    int status = op->status;
+
+    if (status == HF_OK) {
+        *ret_lease = op->lease;
+        op->lease = NULL;
+    } else {
+        explain(op);
+    }
+    hfc_op_abandon(op);
+    return status;
+}
+
+int hf_acquire_with(hf_client *client, const struct hf_acquire_options *options,
+                    hf_lease **ret_lease)
+{
+    hf_op *op;
+    int status = hfc_client_check(client);
+
+    hfc_keep_conflict(NULL);
+    if (status == HF_OK)
+        status = check_options(options);
+    if (status < 0)
+        return status;
+    if (!ret_lease)
+        return hfc_fail(HF_EINVAL, "ret_lease is NULL");
+    hfc_lock(client);
+    status = start(client, options, &op);
+    if (status == HF_OK) {
+        hfc_op_wait(op);
+        status = collect(op, ret_lease);
+    }
+    hfc_unlock(client);
+    return status;
+}
+
+int hf_acquire(hf_client *client, const char *name, int64_t ttl_seconds, int64_t wait_ms,
+               hf_lease **ret_lease)
+{
+    struct hf_acquire_options options = {
+        .size = sizeof(options),
+        .name = name,
+        .name_len = name ? strlen(name) : 0,
+        .ttl_ms = (uint32_t)(ttl_seconds * 1000),
+        .wait_ms = wait_ms,
+    };
+
+    if (ttl_seconds < 0 || ttl_seconds > UINT32_MAX / 1000)
+        return hfc_fail(HF_ETTL, "a TTL of %" PRId64 " s is not possible", ttl_seconds);
+    return hf_acquire_with(client, &options, ret_lease);
+}
+
+int hf_try(hf_client *client, const char *name, hf_lease **ret_lease)
+{
+    return hf_acquire(client, name, 0, 0, ret_lease);
+}
+
+int hf_acquire_start(hf_client *client, const struct hf_acquire_options *options, hf_op **ret_op)
+{
+    int status = hfc_client_check(client);
+
+    if (status == HF_OK)
+        status = check_options(options);
+    if (status < 0)
+        return status;
+    if (!ret_op)
+        return hfc_fail(HF_EINVAL, "ret_op is NULL");
+    hfc_lock(client);
+    status = start(client, options, ret_op);
+    if (status == HF_OK)
+        hfc_timer_pull(client, hfc_op_next(*ret_op));
+    hfc_unlock(client);
+    return status;
+}
+
+int hf_op_result(hf_op *op, hf_lease **ret_lease)
+{
+    hf_client *client;
+    int status;
+
+    if (!op || !ret_lease)
+        return hfc_fail(HF_EINVAL, "hf_op_result: an argument is NULL");
+    client = op->client;
+    status = hfc_client_check(client);
+    if (status < 0)
+        return status;
+    hfc_keep_conflict(NULL);
+    hfc_lock(client);
+    (void)hfc_turn(client);
+    hfc_op_expire(op, hfc_now());
+    if (op->done)
+        status = collect(op, ret_lease);
+    else
+        status = hfc_fail(HF_EPENDING, NULL);
+    hfc_unlock(client);
+    return status;
+}
+
+void hf_op_cancel(hf_op *op)
+{
+    hf_client *client;
+
+    if (!op)
+        return;
+    client = op->client;
+    if (hfc_client_check(client) < 0) /* forked: hf_disconnect() frees it */
+        return;
+    hfc_lock(client);
+    hfc_op_abandon(op);
+    hfc_unlock(client);
+}

@@ -1,0 +1,288 @@
+/* A client: its life from hf_connect() to hf_disconnect(), and how its threads take turns. */
+#include "libclient/internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+int64_t hfc_now(void)
+{
+    struct timespec t;
+
+    if (clock_gettime(CLOCK_BOOTTIME, &t) < 0)
+        return HFC_NEVER; /* every validity is over */
+    return (int64_t)t.tv_sec * HF_NS_PER_SEC + t.tv_nsec;
+}
+
+void hfc_lock(hf_client *client) NO_THREAD_SAFETY
+{
+    pthread_mutex_lock(&client->lock);
+}
+
+void hfc_unlock(hf_client *client) NO_THREAD_SAFETY
+{
+    pthread_mutex_unlock(&client->lock);
+}
+
+static bool is_forked(const hf_client *client)
+{
+    return __atomic_load_n(client->life, __ATOMIC_RELAXED) == 0;
+}
+
+int hfc_client_check(const hf_client *client)
+{
+    if (!client)
+        return hfc_fail(HF_EINVAL, "the client is NULL");
+    if (is_forked(client))
+        return hfc_fail(HF_EFORKED, "the client belongs to the process before fork()");
+    return HF_OK;
+}
+
+int hfc_lease_check(const hf_lease *lease)
+{
+    if (!lease)
+        return hfc_fail(HF_EINVAL, "the lease is NULL");
+    if (!((const struct hfc_lease *)lease)->client)
+        return hfc_fail(HF_EFORKED, NULL);
+    return HF_OK;
+}
+
+/* --- connecting ----------------------------------------------------------------------------------
+ */
+
+static int client_new(uint32_t role, const uint8_t *cookie, hf_client **ret_client) NO_THREAD_SAFETY
+{
+    hf_client *client = calloc(1, sizeof(*client));
+    int status;
+
+    if (!client)
+        return hfc_fail(HF_ENOMEM, NULL);
+    client->role = role;
+    if (cookie)
+        memcpy(client->cookie, cookie, sizeof(client->cookie));
+    client->backoff_ns = HFC_BACKOFF_FIRST_NS;
+    client->last_try_ns = INT64_MIN;
+    client->epoll_fd = client->timer_fd = -1;
+    client->timer_ns = HFC_NEVER;
+    LIST_INIT(&client->maps);
+    TAILQ_INIT(&client->queued);
+    TAILQ_INIT(&client->flying);
+    TAILQ_INIT(&client->parked);
+    TAILQ_INIT(&client->leases);
+    TAILQ_INIT(&client->free_leases);
+    status = hfc_pool_init(client);
+    if (status < 0) {
+        free(client);
+        return status;
+    }
+    pthread_mutex_init(&client->lock, NULL);
+    *ret_client = client;
+    return HF_OK;
+}
+
+/* One try at one place; waits for the welcome. */
+static int attach(hf_client *client, const struct hfc_place *place) REQUIRES(hfc_locked)
+{
+    client->place = *place;
+    client->next_try_ns = INT64_MIN;
+    hfc_link_drive(client);
+    while (client->link == HFC_LINK_HELLO) {
+        hfc_sleep(client, 0, client->hello_until_ns);
+        hfc_link_drive(client);
+    }
+    return client->link_status;
+}
+
+int hfc_client_open(const struct hfc_place *places, int count, uint32_t role, const uint8_t *cookie,
+                    hf_client **ret_client)
+{
+    hf_client *client = NULL;
+    int status = client_new(role, cookie, &client), error;
+
+    if (status < 0)
+        return status;
+    hfc_lock(client);
+    for (int i = 0; i < count; i++) {
+        errno = 0;
+        status = attach(client, &places[i]);
+        /* Only where there is no socket at all the next place is looked at: an agent that is away
+         * for a moment must not make its clients another agent's. */
+        if (status != HF_ENOAGENT || (errno != ENOENT && errno != ENOTDIR))
+            break;
+    }
+    error = errno;
+    if (status == HF_ENOAGENT && count > 1 && (error == ENOENT || error == ENOTDIR))
+        hfc_fail(status, "no agent at %s, nor at %s", places[0].path, places[1].path);
+    else if (status < 0)
+        hfc_fail(status, "%s", client->link_text);
+    hfc_unlock(client);
+    if (status < 0) {
+        hf_disconnect(client);
+        errno = error;
+        return status;
+    }
+    *ret_client = client;
+    return HF_OK;
+}
+
+int hf_connect(const char *agent, hf_client **ret_client)
+{
+    struct hfc_place places[HFC_PLACES_MAX];
+    int count = 0, status;
+
+    if (!ret_client)
+        return hfc_fail(HF_EINVAL, "hf_connect: ret_client is NULL");
+    status = hfc_places(agent, places, &count);
+    if (status < 0)
+        return status;
+    return hfc_client_open(places, count, HF_ROLE_HOLDER, NULL, ret_client);
+}
+
+/* In a forked child: descriptors and memory only. The rings are not mapped here, and the lock may
+ * have been held by a thread that does not exist. */
+static void forget(hf_client *client) NO_THREAD_SAFETY
+{
+    struct hfc_session *session = client->session;
+
+    if (session) {
+        session->has_ring = false;
+        session->refs = 1;
+        hfc_session_unref(client, session);
+    }
+}
+
+static void farewell(hf_client *client)
+{
+    struct hfc_lease *lease;
+
+    hfc_lock(client);
+    TAILQ_FOREACH(lease, &client->leases, link)
+    __atomic_store_n(&lease->handle.hf_private_generation, 0, __ATOMIC_RELEASE);
+    if (client->session) {
+        /* The agent takes the end of the socket for the release of everything. Closing is not
+         * enough while a forked child has it too. */
+        (void)shutdown(client->session->sock, SHUT_RDWR);
+        hfc_session_unref(client, client->session);
+        client->session = NULL;
+    }
+    hfc_unlock(client);
+    pthread_mutex_destroy(&client->lock);
+}
+
+void hf_disconnect(hf_client *client) NO_THREAD_SAFETY
+{
+    struct hfc_map *map;
+
+    if (!client)
+        return;
+    if (is_forked(client))
+        forget(client);
+    else
+        farewell(client);
+    if (client->epoll_fd >= 0)
+        close(client->epoll_fd);
+    if (client->timer_fd >= 0)
+        close(client->timer_fd);
+    hfc_ops_free(client);
+    while ((map = LIST_FIRST(&client->maps))) { /* those that leases held on to */
+        map->refs = 1;
+        hfc_map_unref(map);
+    }
+    hfc_pool_free(client);
+    free(client);
+}
+
+int hf_agent_info(hf_client *client, struct hf_agent_info *ret_info)
+{
+    struct hf_agent_info info = {0};
+    const struct hf_table_header *header;
+    int status = hfc_client_check(client);
+
+    if (status < 0)
+        return status;
+    if (!ret_info || ret_info->size < sizeof(info))
+        return hfc_fail(HF_EINVAL, "hf_agent_info: set size to sizeof(struct hf_agent_info)");
+    hfc_lock(client);
+    hfc_link_check(client);
+    hfc_link_drive(client);
+    if (client->link != HFC_LINK_UP) {
+        status = hfc_fail(HF_ENOAGENT, "%s", client->link_text);
+        hfc_unlock(client);
+        return status;
+    }
+    header = client->session->map->table.header;
+    info.size = sizeof(info);
+    info.ttl_ms = client->welcome.ttl_ms;
+    info.ttl_max_ms = client->welcome.ttl_max_ms;
+    info.ttl_min_ms = client->welcome.ttl_min_ms;
+    info.nodes = header->nodes;
+    info.quorum = header->quorum;
+    info.agent_pid = atomic_load(&header->pid);
+    (void)snprintf(info.agent_name, sizeof(info.agent_name), "%.*s", HF_AGENT_NAME_MAX,
+                   header->agent_name);
+    memcpy(info.version, client->welcome.version, sizeof(info.version));
+    hfc_unlock(client);
+    *ret_info = info;
+    return HF_OK;
+}
+
+/* --- turns ---------------------------------------------------------------------------------------
+ */
+
+uint32_t hfc_turn(hf_client *client)
+{
+    uint32_t seen = 0;
+
+    hfc_link_drive(client);
+    if (client->link == HFC_LINK_UP)
+        seen = hf_ring_wake_value(&client->session->ring);
+    hfc_drain(client);
+    hfc_flush(client);
+    return seen;
+}
+
+/* Returns false when nothing happened. */
+static bool sleep_on(struct hfc_session *session, bool up, uint32_t seen, int64_t span)
+{
+    struct pollfd p = {.fd = session->sock, .events = POLLIN};
+
+    if (!up)
+        return poll(&p, 1, (int)(span / HF_NS_PER_MS) + 1) > 0;
+    hf_ring_wait(&session->ring, seen, hf_ns(span));
+    return hf_ring_wake_value(&session->ring) != seen;
+}
+
+void hfc_sleep(hf_client *client, uint32_t seen, int64_t until_ns)
+{
+    struct hfc_session *session = client->session;
+    bool up = client->link == HFC_LINK_UP, woken;
+    int64_t slice = HFC_SLICE_NS, now = hfc_now();
+
+    if (up && !TAILQ_EMPTY(&client->queued))
+        slice = HFC_SLICE_FULL_NS;
+    if (!session)
+        until_ns = hfc_min(until_ns, client->next_try_ns);
+    if (until_ns <= now)
+        return;
+    slice = hfc_min(slice, until_ns - now);
+    if (!session) {
+        struct timespec t = {.tv_nsec = slice};
+
+        hfc_unlock(client);
+        (void)nanosleep(&t, NULL);
+        hfc_lock(client);
+        return;
+    }
+    session->refs++; /* keeps rings and descriptors while nobody holds the lock for them */
+    hfc_unlock(client);
+    woken = sleep_on(session, up, seen, slice);
+    hfc_lock(client);
+    if (!woken && session == client->session)
+        hfc_link_check(client);
+    hfc_session_unref(client, session);
+}

@@ -1,0 +1,237 @@
+/* For event loops: one descriptor that says when to call hf_dispatch(), and the callbacks.
+ *
+ * hf_fd() is an epoll of the attach socket (the agent nudges it; its end shows too) and of a timer
+ * on CLOCK_BOOTTIME for what happens without the agent: a validity's end, the next try to attach, a
+ * wait's end.
+ */
+#include "libclient/internal.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+static void timer_set(hf_client *client, int64_t at_ns) REQUIRES(hfc_locked)
+{
+    struct itimerspec spec = {0};
+
+    client->timer_ns = at_ns;
+    if (at_ns != HFC_NEVER) {
+        if (at_ns <= 0)
+            at_ns = 1; /* zero would disarm */
+        spec.it_value.tv_sec = at_ns / HF_NS_PER_SEC;
+        spec.it_value.tv_nsec = at_ns % HF_NS_PER_SEC;
+    }
+    (void)timerfd_settime(client->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL);
+}
+
+void hfc_timer_pull(hf_client *client, int64_t at_ns)
+{
+    if (client->timer_fd >= 0 && at_ns < client->timer_ns)
+        timer_set(client, at_ns);
+}
+
+void hfc_poll_add(hf_client *client, int sock)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
+
+    if (client->epoll_fd >= 0)
+        (void)epoll_ctl(client->epoll_fd, EPOLL_CTL_ADD, sock, &event);
+}
+
+void hfc_poll_del(hf_client *client, int sock)
+{
+    if (client->epoll_fd >= 0)
+        (void)epoll_ctl(client->epoll_fd, EPOLL_CTL_DEL, sock, NULL);
+}
+
+static int64_t ops_next(struct hfc_ops *list)
+{
+    int64_t next = HFC_NEVER;
+    hf_op *op;
+
+    TAILQ_FOREACH(op, list, link)
+    if (!op->done && !op->abandoned)
+        next = hfc_min(next, hfc_min(op->deadline_ns, op->give_up_ns));
+    return next;
+}
+
+/* The next instant at which hf_dispatch() has something to do although nobody nudges. */
+static void timer_update(hf_client *client, int64_t now) REQUIRES(hfc_locked)
+{
+    int64_t next = HFC_NEVER;
+    struct hfc_lease *lease;
+
+    if (client->timer_fd < 0)
+        return;
+    if (client->link == HFC_LINK_DOWN)
+        next = client->next_try_ns;
+    else if (client->link == HFC_LINK_HELLO)
+        next = client->hello_until_ns;
+    else if (!TAILQ_EMPTY(&client->queued))
+        next = now + HFC_SLICE_FULL_NS;
+    TAILQ_FOREACH(lease, &client->leases, link)
+    {
+        int64_t until = hf_valid_until_ns(&lease->handle), late;
+
+        if (until) {
+            late = until - lease->ttl_ms * HF_NS_PER_MS / 2;
+            next = hfc_min(next, lease->fn && late > now ? late : until);
+        }
+        if (lease->fn && lease->reported < HF_STATE_LOST &&
+            hf_state(&lease->handle) != lease->reported)
+            next = 0;
+    }
+    /* A deadline that is past was acted on just now; what remains is the time to give up. */
+    if (client->link == HFC_LINK_DOWN) {
+        next = hfc_min(next, ops_next(&client->queued));
+    } else {
+        hf_op *op;
+
+        TAILQ_FOREACH(op, &client->flying, link)
+        if (!op->done && !op->abandoned)
+            next = hfc_min(next, op->give_up_ns);
+        TAILQ_FOREACH(op, &client->queued, link)
+        if (!op->done && !op->abandoned)
+            next = hfc_min(next, op->give_up_ns);
+    }
+    timer_set(client, next);
+}
+
+int hf_fd(hf_client *client)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    int epoll_fd, timer_fd, error, status = hfc_client_check(client);
+
+    if (status < 0)
+        return status;
+    hfc_lock(client);
+    if (client->epoll_fd >= 0) {
+        epoll_fd = client->epoll_fd;
+        hfc_unlock(client);
+        return epoll_fd;
+    }
+    epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (epoll_fd < 0 || timer_fd < 0 || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, timer_fd, &event) < 0) {
+        error = errno;
+        hfc_unlock(client);
+        if (epoll_fd >= 0)
+            close(epoll_fd);
+        if (timer_fd >= 0)
+            close(timer_fd);
+        errno = error;
+        return hfc_fail(HF_ESYS, "epoll or timerfd: %m");
+    }
+    client->epoll_fd = epoll_fd;
+    client->timer_fd = timer_fd;
+    if (client->session)
+        hfc_poll_add(client, client->session->sock);
+    timer_set(client, 0); /* whatever happened before now is for the first dispatch */
+    hfc_unlock(client);
+    return epoll_fd;
+}
+
+/* Nudges say nothing but "look". */
+static void eat_nudges(hf_client *client) REQUIRES(hfc_locked)
+{
+    char byte[8];
+
+    if (client->link == HFC_LINK_UP)
+        while (recv(client->session->sock, byte, sizeof(byte), MSG_DONTWAIT) > 0)
+            ;
+}
+
+static void expire_all(struct hfc_ops *list, int64_t now) REQUIRES(hfc_locked)
+{
+    hf_op *op, *next;
+
+    for (op = TAILQ_FIRST(list); op; op = next) {
+        next = TAILQ_NEXT(op, link);
+        if (!op->abandoned)
+            hfc_op_expire(op, now);
+    }
+}
+
+/* One callback, without the lock; false when none is due. The list is walked anew each time, for
+ * anything may have changed meanwhile. */
+static bool report_change(hf_client *client) REQUIRES(hfc_locked)
+{
+    struct hfc_lease *lease;
+
+    TAILQ_FOREACH(lease, &client->leases, link)
+    {
+        hf_change_fn *fn = lease->fn;
+        void *arg = lease->arg;
+        int state;
+
+        if (!fn || lease->reported >= HF_STATE_LOST)
+            continue;
+        state = hf_state(&lease->handle);
+        if (state == lease->reported)
+            continue;
+        lease->reported = state;
+        hfc_unlock(client);
+        fn(&lease->handle, state, arg);
+        hfc_lock(client);
+        return true;
+    }
+    return false;
+}
+
+static bool report_progress(hf_client *client) REQUIRES(hfc_locked)
+{
+    hf_op *op;
+
+    TAILQ_FOREACH(op, &client->flying, link)
+    if (!op->abandoned && hfc_op_progress(op))
+        return true;
+    TAILQ_FOREACH(op, &client->queued, link)
+    if (!op->abandoned && hfc_op_progress(op))
+        return true;
+    return false;
+}
+
+int hf_dispatch(hf_client *client)
+{
+    uint64_t expirations;
+    int64_t now;
+    int status = hfc_client_check(client);
+
+    if (status < 0)
+        return status;
+    hfc_lock(client);
+    if (client->timer_fd >= 0)
+        (void)!read(client->timer_fd, &expirations, sizeof(expirations));
+    hfc_link_check(client);
+    eat_nudges(client);
+    (void)hfc_turn(client);
+    now = hfc_now();
+    expire_all(&client->queued, now);
+    expire_all(&client->flying, now);
+    /* A state may go back and forth meanwhile: whoever dispatches must get out all the same. */
+    for (int i = 0; i < 1000 && report_change(client); i++)
+        ;
+    for (int i = 0; i < 1000 && report_progress(client); i++)
+        ;
+    timer_update(client, hfc_now());
+    hfc_unlock(client);
+    return HF_OK;
+}
+
+int hf_on_change(hf_lease *handle, hf_change_fn *fn, void *arg)
+{
+    struct hfc_lease *lease = hfc_lease_of(handle);
+    int status = hfc_lease_check(handle);
+
+    if (status < 0)
+        return status;
+    hfc_lock(lease->client);
+    lease->fn = fn;
+    lease->arg = arg;
+    lease->reported = HF_STATE_HELD;
+    timer_update(lease->client, hfc_now());
+    hfc_unlock(lease->client);
+    return HF_OK;
+}

@@ -1,0 +1,229 @@
+/* The two datagrams of the attach: who we are, and what the agent makes of it. */
+#include "libclient/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define TEXT(x)  #x
+#define TEXT2(x) TEXT(x)
+#define VERSION  TEXT2(HF_VERSION_MAJOR) "." TEXT2(HF_VERSION_MINOR)
+
+/* A small file of /proc as a string; "" when it cannot be read. */
+static void read_proc(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? 0 : read(fd, text, size - 1);
+
+    if (fd >= 0)
+        close(fd);
+    text[len > 0 ? len : 0] = '\0';
+}
+
+/* Field 22 of /proc/self/stat. The second field is the command in parentheses, which may hold
+ * anything. */
+static uint64_t own_start_time(void)
+{
+    char text[1024];
+    char *at;
+
+    read_proc("/proc/self/stat", text, sizeof(text));
+    at = strrchr(text, ')');
+    for (int field = 2; at && field < 22; field++) {
+        at = strchr(at, ' ');
+        if (at)
+            at++;
+    }
+    return at ? strtoull(at, NULL, 10) : 0;
+}
+
+static uint64_t own_timens(void)
+{
+    struct stat st;
+
+    return stat("/proc/self/ns/time", &st) == 0 ? st.st_ino : 0;
+}
+
+static void own_comm(char comm[HF_COMM_MAX + 1])
+{
+    char text[64];
+
+    read_proc("/proc/self/comm", text, sizeof(text));
+    text[strcspn(text, "\n")] = '\0';
+    (void)snprintf(comm, HF_COMM_MAX + 1, "%.*s", HF_COMM_MAX,
+                   *text ? text : program_invocation_short_name);
+}
+
+/* Whoever listens at that path must be somebody who may hand out locks here. */
+static int check_peer(int sock, const struct hfc_place *place, char *why, size_t why_size)
+{
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+
+    if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0) {
+        (void)snprintf(why, why_size, "SO_PEERCRED: %s", strerror(errno));
+        return HF_ESYS;
+    }
+    if (peer.uid == 0 || peer.uid == geteuid() || peer.uid == place->owner)
+        return HF_OK;
+    (void)snprintf(why, why_size,
+                   "the agent at %s runs as uid %u: neither root nor the caller's own uid %u",
+                   place->path, (unsigned)peer.uid, (unsigned)geteuid());
+    return HF_EPERM;
+}
+
+static int connect_to(const struct hfc_place *place, int *ret_sock, char *why, size_t why_size)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int status;
+
+    if (sock < 0) {
+        (void)snprintf(why, why_size, "socket: %s", strerror(errno));
+        return HF_ESYS;
+    }
+    strcpy(address.sun_path, place->path);
+    if (connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0) {
+        int error = errno;
+
+        (void)snprintf(why, why_size, "no agent answers at %s: %s", place->path, strerror(error));
+        close(sock);
+        errno = error;
+        return error == EACCES || error == EPERM ? HF_EPERM : HF_ENOAGENT;
+    }
+    status = check_peer(sock, place, why, why_size);
+    if (status < 0) {
+        close(sock);
+        return status;
+    }
+    *ret_sock = sock;
+    return HF_OK;
+}
+
+int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cookie, int *ret_sock,
+              char *why, size_t why_size)
+{
+    struct hf_hello hello = {
+        .magic = HF_WIRE_MAGIC,
+        .major = HF_WIRE_MAJOR,
+        .minor = HF_WIRE_MINOR,
+        .fingerprint = hf_wire_fingerprint(),
+        .start_time = own_start_time(),
+        .timens_inode = own_timens(),
+        .role = role,
+        .nudge = 1,
+        .version = VERSION,
+    };
+    int sock, status = connect_to(place, &sock, why, why_size);
+
+    if (status < 0)
+        return status;
+    memcpy(hello.cookie, cookie, sizeof(hello.cookie));
+    own_comm(hello.comm);
+    hello.boottime_ns = hfc_now();
+    if (send(sock, &hello, sizeof(hello), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(hello)) {
+        (void)snprintf(why, why_size, "the agent at %s hung up: %s", place->path, strerror(errno));
+        close(sock);
+        return HF_ENOAGENT;
+    }
+    *ret_sock = sock;
+    return HF_OK;
+}
+
+static int take_fds(struct msghdr *message, int fds[HF_WELCOME_FDS])
+{
+    int count = 0;
+
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+        size_t n;
+
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < n; i++) {
+            int fd;
+
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+            if (count < HF_WELCOME_FDS)
+                fds[count] = fd;
+            else
+                close(fd);
+            count++;
+        }
+    }
+    return count;
+}
+
+static int judge(struct hf_welcome *welcome, ssize_t len, int fd_count, char *why, size_t why_size)
+{
+    welcome->version[sizeof(welcome->version) - 1] = '\0';
+    welcome->text[sizeof(welcome->text) - 1] = '\0';
+    if (len != sizeof(*welcome) || welcome->magic != HF_WIRE_MAGIC) {
+        (void)snprintf(why, why_size, "the agent's welcome is not one that this library (%s) knows",
+                       VERSION);
+        return HF_EVERSION;
+    }
+    if (welcome->status < 0) {
+        (void)snprintf(why, why_size, "%s",
+                       *welcome->text ? welcome->text : hf_status_text(welcome->status));
+        return welcome->status;
+    }
+    if (welcome->major != HF_WIRE_MAJOR || welcome->ring_entries != HF_RING_ENTRIES) {
+        (void)snprintf(why, why_size, "the agent %s speaks protocol %u.%u, this library (%s) %u.%u",
+                       welcome->version, welcome->major, welcome->minor, VERSION, HF_WIRE_MAJOR,
+                       HF_WIRE_MINOR);
+        return HF_EVERSION;
+    }
+    if (welcome->status > 0 || fd_count != HF_WELCOME_FDS) {
+        (void)snprintf(why, why_size, "the agent's welcome came with %d descriptors, not %d",
+                       fd_count, HF_WELCOME_FDS);
+        return HF_EPROTO;
+    }
+    return HF_OK;
+}
+
+int hfc_welcome(int sock, struct hf_welcome *ret_welcome, int ret_fds[HF_WELCOME_FDS], char *why,
+                size_t why_size)
+{
+    union {
+        struct cmsghdr header; /* for its alignment */
+        char bytes[CMSG_SPACE(sizeof(int) * HF_WELCOME_FDS)];
+    } control;
+    struct hf_welcome welcome = {0};
+    struct iovec iov = {.iov_base = &welcome, .iov_len = sizeof(welcome)};
+    struct msghdr message = {
+        .msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = control.bytes,
+        .msg_controllen = sizeof(control.bytes),
+    };
+    int fds[HF_WELCOME_FDS], count, status;
+    ssize_t len = recvmsg(sock, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+    if (len < 0 && (errno == EAGAIN || errno == EINTR))
+        return HF_EPENDING;
+    if (len <= 0) {
+        (void)snprintf(why, why_size, "the agent hung up without a welcome");
+        return HF_ENOAGENT;
+    }
+    count = take_fds(&message, fds);
+    if (message.msg_flags & MSG_CTRUNC) /* no room in our descriptor table */
+        status = HF_ESYS, errno = EMFILE,
+        (void)snprintf(why, why_size, "too many open files to attach to the agent");
+    else
+        status = judge(&welcome, len, count, why, why_size);
+    if (status < 0) {
+        for (int i = 0; i < count && i < HF_WELCOME_FDS; i++)
+            close(fds[i]);
+        return status;
+    }
+    memcpy(ret_fds, fds, sizeof(fds));
+    *ret_welcome = welcome;
+    return HF_OK;
+}

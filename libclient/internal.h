@@ -1,0 +1,303 @@
+/* What the files of the library share. Internal names begin with hfc_, so that an archive of the
+ * library does not meet its user's names.
+ *
+ * One mutex per client guards everything reachable from it except the leases' handles, which are
+ * read without it (hf_held, hf_state ... are async-signal-safe). Nobody sleeps or runs a callback
+ * under it.
+ *
+ *   client --- session (one attach: socket, rings, doorbell) --- map (a mapped table, outlives
+ * sessions)
+ *      |--- ops     requests that wait for a place in the ring, for an answer, or for their caller
+ *      '--- leases  handles in pages that fork() empties; each keeps the map of its slot alive
+ */
+#ifndef HOLDFAST_LIBCLIENT_INTERNAL_H
+#define HOLDFAST_LIBCLIENT_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "shm/status.h"
+#include "shm/compiler.h"
+#include "shm/nstime.h"
+#include "shm/ring.h"
+#include "shm/table.h"
+#include "shm/wire.h"
+#include "libclient/holdfast.h"
+
+#define HFC_PATH_MAX   108 /* sun_path */
+#define HFC_PLACES_MAX 2
+
+/* Nobody sleeps longer without looking at CLOCK_BOOTTIME and the socket: futex timeouts stop in
+ * suspend. */
+#define HFC_SLICE_NS      (500 * HF_NS_PER_MS)
+#define HFC_SLICE_FULL_NS (5 * HF_NS_PER_MS)  /* the same, while the ring has no room */
+#define HFC_WELCOME_NS    (5 * HF_NS_PER_SEC) /* a welcome takes no longer, or the agent hangs */
+#define HFC_GRACE_NS                                                                               \
+    (1 * HF_NS_PER_SEC) /* an agent that lives answers so soon after a deadline                    \
+                         */
+#define HFC_ASK_NS           (5 * HF_NS_PER_SEC) /* patience with requests that no node takes part in */
+#define HFC_BACKOFF_FIRST_NS (20 * HF_NS_PER_MS)
+#define HFC_BACKOFF_MAX_NS   (500 * HF_NS_PER_MS)
+
+#define HFC_NEVER            INT64_MAX
+
+/* --- message.c: the last failure of this thread -------------------------------------------------
+ */
+
+/* Keeps the sentence for hf_last_message() and returns `status`; NULL: the code's own text. Keeps
+ * errno. */
+int hfc_fail(int status, const char *format, ...) HF_PRINTF(2, 3);
+/* Keeps who was in the way, for hf_conflict(); NULL: nobody known. */
+void hfc_keep_conflict(const struct hf_wire_holder *holder);
+void hfc_holder(const struct hf_wire_holder *wire, struct hf_holder *ret_holder);
+
+/* --- agent_path.c: where an agent can be --------------------------------------------------------
+ */
+
+struct hfc_place {
+    char path[HFC_PATH_MAX];       /* of the attach socket */
+    char table[HF_TABLE_NAME_MAX]; /* shm name, "" when the path does not tell */
+    uid_t owner;       /* whose agent it is; with root and ourselves the only ones trusted */
+    uid_t table_owner; /* whose table it must be */
+};
+
+/* The places to try for `agent` (as of hf_connect), in order. HF_EINVAL with the message set. */
+int hfc_places(const char *agent, struct hfc_place ret_places[HFC_PLACES_MAX], int *ret_count);
+
+/* --- client -------------------------------------------------------------------------------------
+ */
+
+struct hfc_map { /* a mapped table */
+    LIST_ENTRY(hfc_map) link;
+    struct hf_table table;
+    uint64_t epoch;
+    unsigned refs; /* the session's and one per lease */
+};
+
+struct hfc_session { /* from a welcome to the end of its socket */
+    unsigned refs;   /* the client's and one per thread asleep on it */
+    int sock, doorbell;
+    bool has_ring;
+    struct hf_ring_client ring;
+    struct hfc_map *map;
+};
+
+enum hfc_link {
+    HFC_LINK_DOWN,  /* no socket; the next try is at next_try_ns */
+    HFC_LINK_HELLO, /* hello is sent, the welcome awaited */
+    HFC_LINK_UP,
+};
+
+enum hfc_op_place {
+    HFC_OP_NOWHERE,
+    HFC_OP_QUEUED, /* not in the present session's ring */
+    HFC_OP_FLYING, /* in the ring or taken by the agent */
+    HFC_OP_PARKED, /* answered, its caller has not asked yet */
+};
+
+/* One request: acquires of the API and everything else that goes through the ring. */
+struct hf_op {
+    TAILQ_ENTRY(hf_op) link;
+    hf_client *client;
+    enum hfc_op_place place;
+    struct hf_request_entry entry;
+    int64_t start_ns;
+    int64_t deadline_ns; /* the agent should have answered by then; then no more waiting for one to
+                            come */
+    int64_t give_up_ns;  /* and then for an answer */
+    bool sent;           /* was in a ring at some time: the agent may know of it */
+    bool cancelled;      /* nobody wants the grant any more: release it */
+    bool abandoned;      /* nobody will collect it: free it with its answer */
+    bool done;           /* `status` is final for the caller */
+    bool has_holder;
+    bool progress_due;
+    bool told_no_agent;
+    int status;
+    hf_lease *lease; /* granted */
+    void (*progress)(const struct hf_progress *progress, void *arg);
+    void *arg;
+    struct hf_progress progress_now;
+    struct hf_wire_holder holder;
+    char text[184];
+};
+TAILQ_HEAD(hfc_ops, hf_op);
+
+/* A handle and what belongs to it. It lies in a page that fork() empties: `client` is NULL in a
+ * child. */
+struct hfc_lease {
+    hf_lease handle; /* first: hf_lease * and struct hfc_lease * are the same address */
+    hf_client *client;
+    struct hfc_map *map;
+    uint64_t fence;
+    uint32_t slot, generation, ttl_ms;
+    bool run;
+    int reported;           /* the state last told to `fn` */
+    _Atomic uint32_t final; /* terminal enum hf_lease_state once seen, for ever */
+    _Atomic uint32_t reason;
+    hf_change_fn *fn;
+    void *arg;
+    TAILQ_ENTRY(hfc_lease) link; /* in use, or free */
+};
+TAILQ_HEAD(hfc_leases, hfc_lease);
+
+struct hfc_chunk { /* pages of the pool; the list itself survives a fork */
+    struct hfc_chunk *next;
+    void *memory;
+    size_t bytes;
+};
+
+/* Stands for "the mutex of the client at hand is held" in clang's analysis, which cannot follow
+ * op->client and lease->client to the same mutex. Never defined. */
+extern struct CAPABILITY("mutex") hfc_any_lock {
+    char none;
+} hfc_locked;
+
+struct hf_client {
+    pthread_mutex_t lock;
+    const uint64_t *life; /* 1; 0 in a forked child */
+    struct hfc_chunk *chunks;
+    struct hfc_place place;
+    uint32_t role; /* enum hf_hello_role */
+    uint8_t cookie[HF_COOKIE_LEN];
+
+    enum hfc_link link GUARDED_BY(hfc_locked);
+    struct hfc_session *session GUARDED_BY(hfc_locked); /* NULL when the link is down */
+    LIST_HEAD(, hfc_map) maps GUARDED_BY(hfc_locked);
+    struct hf_welcome welcome GUARDED_BY(hfc_locked); /* the last good one */
+    int64_t next_try_ns GUARDED_BY(hfc_locked);
+    int64_t last_try_ns GUARDED_BY(hfc_locked); /* of the last try that failed */
+    int64_t hello_until_ns GUARDED_BY(hfc_locked);
+    int64_t backoff_ns GUARDED_BY(hfc_locked);
+    int link_status GUARDED_BY(hfc_locked); /* why the last try failed */
+    char link_text[256] GUARDED_BY(hfc_locked);
+
+    uint64_t next_id GUARDED_BY(hfc_locked);
+    struct hfc_ops queued GUARDED_BY(hfc_locked), flying GUARDED_BY(hfc_locked),
+        parked GUARDED_BY(hfc_locked);
+    struct hfc_leases leases GUARDED_BY(hfc_locked), free_leases GUARDED_BY(hfc_locked);
+
+    int epoll_fd GUARDED_BY(hfc_locked), timer_fd GUARDED_BY(hfc_locked); /* -1 until hf_fd() */
+    int64_t timer_ns GUARDED_BY(hfc_locked); /* what the timer is set to */
+};
+
+int64_t hfc_now(void);
+
+static inline int64_t hfc_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* t + span for span >= 0, HFC_NEVER when that is too far. */
+static inline int64_t hfc_after(int64_t t, int64_t span)
+{
+    return span > HFC_NEVER - t ? HFC_NEVER : t + span;
+}
+
+/* HF_EINVAL or HF_EFORKED with the message set. */
+int hfc_client_check(const hf_client *client);
+int hfc_lease_check(const hf_lease *lease);
+
+void hfc_lock(hf_client *client) ACQUIRES(hfc_locked);
+void hfc_unlock(hf_client *client) RELEASES(hfc_locked);
+
+/* --- client.c -----------------------------------------------------------------------------------
+ */
+
+/* Attaches as `role` (with `cookie` unless NULL) to the first place that has an agent. */
+int hfc_client_open(const struct hfc_place *places, int count, uint32_t role, const uint8_t *cookie,
+                    hf_client **ret_client);
+
+/* One round of what there is to do: the link, completions, queued requests. Never blocks. Returns
+ * the wake word as it was before completions were looked at, for hfc_sleep(). */
+uint32_t hfc_turn(hf_client *client) REQUIRES(hfc_locked);
+/* Sleeps, without the lock, until the agent wakes us, `until_ns`, or a slice is over. */
+void hfc_sleep(hf_client *client, uint32_t seen, int64_t until_ns) REQUIRES(hfc_locked);
+
+/* --- link.c: attach and reattach ----------------------------------------------------------------
+ */
+
+/* Goes on with connecting, if that is due. */
+void hfc_link_drive(hf_client *client) REQUIRES(hfc_locked);
+/* Notices the end of the socket (one system call). */
+void hfc_link_check(hf_client *client) REQUIRES(hfc_locked);
+/* Gives the session up; unanswered requests go back to the queue. */
+void hfc_link_drop(hf_client *client, int status, const char *text) REQUIRES(hfc_locked);
+void hfc_session_unref(hf_client *client, struct hfc_session *session) REQUIRES(hfc_locked);
+void hfc_map_unref(struct hfc_map *map);
+/* Whether `status` will not go away by trying again. */
+bool hfc_link_is_hopeless(int status);
+
+/* --- hello.c: the two datagrams of the attach ----------------------------------------------------
+ */
+
+/* A connected socket with the hello sent. Negative with `why`. */
+int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cookie, int *ret_sock,
+              char *why, size_t why_size);
+/* HF_EPENDING while there is none. Descriptors are the caller's on HF_OK only. */
+int hfc_welcome(int sock, struct hf_welcome *ret_welcome, int ret_fds[HF_WELCOME_FDS], char *why,
+                size_t why_size);
+
+/* --- request.c: ops and the ring -----------------------------------------------------------------
+ */
+
+/* A new op with an id, in no list; NULL without memory. */
+hf_op *hfc_op_new(hf_client *client, enum hf_wire_op op) REQUIRES(hfc_locked);
+/* Queues it and sends what has room. */
+void hfc_op_send(hf_op *op) REQUIRES(hfc_locked);
+/* Blocks until done; progress callbacks run here. */
+void hfc_op_wait(hf_op *op) REQUIRES(hfc_locked);
+/* Ends an op that has waited long enough. */
+void hfc_op_expire(hf_op *op, int64_t now_ns) REQUIRES(hfc_locked);
+/* When hfc_op_expire() may have something to do. */
+int64_t hfc_op_next(const hf_op *op) REQUIRES(hfc_locked);
+/* Nobody looks at it any more: frees it, or leaves it until answered. A grant is released. */
+void hfc_op_abandon(hf_op *op) REQUIRES(hfc_locked);
+/* Runs one due progress callback of `op`, without the lock; false when none was due. */
+bool hfc_op_progress(hf_op *op) REQUIRES(hfc_locked);
+
+void hfc_drain(hf_client *client) REQUIRES(hfc_locked);
+void hfc_flush(hf_client *client) REQUIRES(hfc_locked);
+/* All unanswered requests back to the queue, in their order. */
+void hfc_requeue(hf_client *client) REQUIRES(hfc_locked);
+void hfc_ops_free(hf_client *client) NO_THREAD_SAFETY;
+/* Tells the agent that a hold is not wanted; nobody waits for the answer. */
+void hfc_release_unwanted(hf_client *client, uint32_t slot, uint32_t generation, bool run)
+    REQUIRES(hfc_locked);
+
+/* --- lease_pool.c --------------------------------------------------------------------------------
+ */
+
+/* The first page, with the life word. HF_ESYS, HF_ENOMEM. */
+int hfc_pool_init(hf_client *client) NO_THREAD_SAFETY;
+struct hfc_lease *hfc_pool_take(hf_client *client) REQUIRES(hfc_locked);
+void hfc_pool_give(struct hfc_lease *lease) REQUIRES(hfc_locked);
+void hfc_pool_free(hf_client *client) NO_THREAD_SAFETY;
+
+/* --- lease.c -------------------------------------------------------------------------------------
+ */
+
+/* A handle for a slot of the present table. HF_ELOST when the slot no longer carries that
+ * generation. */
+int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64_t fence, bool run,
+                   hf_lease **ret_lease) REQUIRES(hfc_locked);
+void hfc_lease_drop(struct hfc_lease *lease) REQUIRES(hfc_locked);
+/* A sentence for enum hf_loss_reason; "" for HF_LOSS_NONE. */
+const char *hfc_reason_text(uint32_t reason);
+
+static inline struct hfc_lease *hfc_lease_of(hf_lease *lease)
+{
+    return (struct hfc_lease *)lease;
+}
+
+/* --- dispatch.c ----------------------------------------------------------------------------------
+ */
+
+/* Have hf_fd() readable at `at_ns` at the latest. Nothing to do before hf_fd() was called. */
+void hfc_timer_pull(hf_client *client, int64_t at_ns) REQUIRES(hfc_locked);
+void hfc_poll_add(hf_client *client, int sock) REQUIRES(hfc_locked);
+void hfc_poll_del(hf_client *client, int sock) REQUIRES(hfc_locked);
+
+#endif

@@ -1,0 +1,270 @@
+/* Handles: what a lease's slot says, and giving the lease back. */
+#include "libclient/internal.h"
+
+#include "shm/slot.h"
+
+_Static_assert(HF_PRIVATE_GEN_SHIFT == HF_CHECK_GEN_SHIFT, "holdfast.h knows the check word");
+_Static_assert(HF_PRIVATE_TIME_SHIFT == HF_CHECK_TIME_SHIFT, "holdfast.h knows the check word");
+_Static_assert(sizeof(_Atomic uint64_t) == sizeof(uint64_t), "a check word is a plain word");
+_Static_assert((int)HF_STATE_HELD == (int)HF_SLOT_HELD && (int)HF_STATE_LATE == (int)HF_SLOT_LATE &&
+                   (int)HF_STATE_LOSING == (int)HF_SLOT_LOSING &&
+                   (int)HF_STATE_LOST == (int)HF_SLOT_LOST &&
+                   (int)HF_STATE_RELEASED == (int)HF_SLOT_ENDED,
+               "the API's states are the slot's");
+_Static_assert(offsetof(struct hfc_lease, handle) == 0, "one address");
+
+#define GLANCES 8
+
+const char *hfc_reason_text(uint32_t reason)
+{
+    static const char *const texts[] = {
+        [HF_LOSS_NONE] = "",
+        [HF_LOSS_QUORUM] = "fewer than a majority of the nodes renewed it in time",
+        [HF_LOSS_FOREIGN] = "another holder's keys are on too many nodes",
+        [HF_LOSS_MISSING] = "its keys are gone from too many nodes",
+        [HF_LOSS_CLOCK] = "the clocks of too many nodes stepped",
+        [HF_LOSS_ASKED] = "somebody asked the holder to stop",
+        [HF_LOSS_MAX_HOLD] = "its max_hold is over",
+        [HF_LOSS_GUARDIAN] = "the holder began to stop its job",
+        [HF_LOSS_LATE_REPLY] = "the agent came too late to extend it",
+        [HF_LOSS_RESTART] = "the agent came back too late to take it over",
+        [HF_LOSS_HOLDER] = "the holder died",
+    };
+
+    return reason < HF_LENGTH(texts) && texts[reason] ? texts[reason] : "for an unknown reason";
+}
+
+static const struct hf_slot *slot_of(const struct hfc_lease *lease)
+{
+    return &lease->map->table.slots[lease->slot];
+}
+
+int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64_t fence, bool run,
+                   hf_lease **ret_lease)
+{
+    struct hfc_map *map = client->session->map;
+    const struct hf_slot *at;
+    struct hfc_lease *lease;
+
+    if (slot >= map->table.capacity || generation == 0 || generation > HF_GEN_MAX)
+        return HF_EPROTO;
+    at = &map->table.slots[slot];
+    if (!hf_check_holds(atomic_load(&at->check), generation, (hf_time){hfc_now()}))
+        return HF_ELOST;
+    lease = hfc_pool_take(client);
+    if (!lease)
+        return HF_ENOMEM;
+    lease->client = client;
+    lease->map = map;
+    map->refs++;
+    lease->fence = fence;
+    lease->slot = slot;
+    lease->generation = generation;
+    lease->ttl_ms = atomic_load(&at->ttl_ms);
+    lease->run = run;
+    lease->reported = HF_STATE_HELD;
+    lease->fn = NULL;
+    lease->arg = NULL;
+    atomic_store(&lease->final, 0);
+    atomic_store(&lease->reason, HF_LOSS_NONE);
+    lease->handle.hf_private_word = (const uint64_t *)(const void *)&at->check;
+    __atomic_store_n(&lease->handle.hf_private_generation, generation, __ATOMIC_RELEASE);
+    *ret_lease = &lease->handle;
+    hfc_timer_pull(client, hf_valid_until_ns(&lease->handle));
+    return HF_OK;
+}
+
+void hfc_lease_drop(struct hfc_lease *lease)
+{
+    __atomic_store_n(&lease->handle.hf_private_generation, 0, __ATOMIC_RELEASE);
+    lease->fn = NULL;
+    hfc_map_unref(lease->map);
+    hfc_pool_give(lease);
+}
+
+/* --- reading: any thread, and signal handlers ----------------------------------------------------
+ */
+
+static int64_t valid_until(hf_lease *handle, int64_t *ret_now)
+{
+    uint64_t generation, word;
+    int64_t until;
+
+    if (!handle)
+        return 0;
+    generation = __atomic_load_n(&handle->hf_private_generation, __ATOMIC_ACQUIRE);
+    if (!generation)
+        return 0;
+    word = __atomic_load_n(handle->hf_private_word, __ATOMIC_ACQUIRE);
+    *ret_now = hfc_now();
+    until = (int64_t)((word & HF_CHECK_TIME_MASK) << HF_CHECK_TIME_SHIFT);
+    if (word >> HF_CHECK_GEN_SHIFT == generation && *ret_now < until)
+        return until;
+    __atomic_store_n(&handle->hf_private_generation, 0, __ATOMIC_RELEASE);
+    return 0;
+}
+
+int64_t hf_remaining_ns(hf_lease *handle)
+{
+    int64_t now = 0, until = valid_until(handle, &now);
+
+    return until ? until - now : 0;
+}
+
+int64_t hf_valid_until_ns(hf_lease *handle)
+{
+    int64_t now;
+
+    return valid_until(handle, &now);
+}
+
+uint64_t hf_fence(const hf_lease *handle)
+{
+    return handle ? ((const struct hfc_lease *)handle)->fence : 0;
+}
+
+/* State and reason that the slot gives this lease; false when it is another's by now, or no
+ * consistent reading could be had (a writer killed inside): then the check word alone speaks. */
+static bool glance(const struct hfc_lease *lease, uint32_t *ret_state, uint32_t *ret_reason)
+{
+    const struct hf_slot *slot = slot_of(lease);
+
+    for (int i = 0; i < GLANCES; i++) {
+        uint32_t seq = atomic_load_explicit(&slot->seq, memory_order_acquire);
+        uint32_t generation = atomic_load_explicit(&slot->generation, memory_order_acquire);
+        uint32_t lengths = atomic_load_explicit(&slot->lengths, memory_order_acquire);
+        uint32_t marks = atomic_load_explicit(&slot->marks, memory_order_acquire);
+
+        if (seq & 1 || atomic_load_explicit(&slot->seq, memory_order_relaxed) != seq)
+            continue;
+        if (generation != lease->generation)
+            return false;
+        *ret_state = lengths >> 24;
+        *ret_reason = marks >> 24;
+        return true;
+    }
+    return false;
+}
+
+int hf_state(hf_lease *handle)
+{
+    struct hfc_lease *lease = hfc_lease_of(handle);
+    uint32_t state = HF_SLOT_HELD, reason = HF_LOSS_NONE, final;
+    int64_t left;
+    bool seen;
+
+    if (!lease)
+        return HF_EINVAL;
+    if (!lease->client)
+        return HF_EFORKED;
+    final = atomic_load(&lease->final);
+    if (final)
+        return (int) final;
+    left = hf_remaining_ns(handle);
+    seen = glance(lease, &state, &reason);
+    if (seen && reason != HF_LOSS_NONE)
+        atomic_store(&lease->reason, reason);
+    if (left > 0) {
+        if (seen && state == HF_SLOT_LOSING)
+            return HF_STATE_LOSING;
+        /* Late by the clock too: the agent that should say so may be dead. */
+        if ((seen && state == HF_SLOT_LATE) || left < lease->ttl_ms * HF_NS_PER_MS / 2)
+            return HF_STATE_LATE;
+        return HF_STATE_HELD;
+    }
+    final = seen && state == HF_SLOT_ENDED ? HF_STATE_RELEASED : HF_STATE_LOST;
+    atomic_store(&lease->final, final);
+    return (int) final;
+}
+
+const char *hf_reason(hf_lease *handle)
+{
+    struct hfc_lease *lease = hfc_lease_of(handle);
+    int state = hf_state(handle);
+    uint32_t slot_state, reason = HF_LOSS_NONE;
+
+    if (state != HF_STATE_LOSING && state != HF_STATE_LOST)
+        return "";
+    /* The word falls first and the reason follows. */
+    if (glance(lease, &slot_state, &reason) && reason != HF_LOSS_NONE)
+        atomic_store(&lease->reason, reason);
+    reason = atomic_load(&lease->reason);
+    if (reason == HF_LOSS_NONE)
+        return "its validity ended without a renewal";
+    return hfc_reason_text(reason);
+}
+
+/* --- giving back ---------------------------------------------------------------------------------
+ */
+
+static int release(hf_lease *handle, bool reaped)
+{
+    struct hfc_lease *lease = hfc_lease_of(handle);
+    hf_client *client;
+    int64_t until;
+    hf_op *op;
+    int status;
+
+    if (!handle)
+        return hfc_fail(HF_ENOTHELD, "the lease is NULL");
+    client = lease->client;
+    if (!client)
+        return hfc_fail(HF_EFORKED, NULL);
+    until = hf_valid_until_ns(handle);
+    __atomic_store_n(&handle->hf_private_generation, 0, __ATOMIC_RELEASE);
+
+    hfc_lock(client);
+    if (!until) {
+        bool ended = hf_state(handle) == HF_STATE_RELEASED;
+
+        status = hfc_fail(HF_ELOST, "the lease was over: %s",
+                          ended ? "it had been released" : hf_reason(handle));
+        if (reaped) /* nobody waits, but the agent should know */
+            hfc_release_unwanted(client, lease->slot, lease->generation, true);
+        hfc_lease_drop(lease);
+        hfc_unlock(client);
+        return status;
+    }
+    op = hfc_op_new(client, HF_OP_RELEASE);
+    if (!op) {
+        hfc_lease_drop(lease);
+        hfc_unlock(client);
+        return hfc_fail(HF_ENOMEM, NULL);
+    }
+    op->entry.slot = lease->slot;
+    op->entry.generation = lease->generation;
+    op->entry.flags = reaped ? HF_REQ_REAPED : 0;
+    op->deadline_ns = until;
+    op->give_up_ns = hfc_after(until, HFC_GRACE_NS);
+    hfc_lease_drop(lease);
+    hfc_op_send(op);
+    hfc_op_wait(op);
+    status = op->status == HF_ENOTHELD ? HF_ELOST : op->status;
+    if (status < 0)
+        hfc_fail(status, "%s", *op->text ? op->text : hf_status_text(status));
+    hfc_op_abandon(op);
+    hfc_unlock(client);
+    return status;
+}
+
+int hf_release(hf_lease *lease)
+{
+    return release(lease, false);
+}
+
+int hf_release_reaped(hf_lease *lease)
+{
+    return release(lease, true);
+}
+
+void hf_lease_free(hf_lease *handle)
+{
+    struct hfc_lease *lease = hfc_lease_of(handle);
+    hf_client *client = lease ? lease->client : NULL;
+
+    if (!client) /* NULL, or emptied by fork(): hf_disconnect() frees the page */
+        return;
+    hfc_lock(client);
+    hfc_lease_drop(lease);
+    hfc_unlock(client);
+}

@@ -1,0 +1,101 @@
+/* Where handles live: pages that the kernel empties in a forked child (MADV_WIPEONFORK), so that a
+ * child holds nothing without a system call or an atfork handler. */
+#include "libclient/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define CELL        (sizeof(struct hfc_lease))
+#define CHUNK_FIRST 4096
+#define CHUNK_MAX   (1024 * 1024) /* chunks double, so that a million handles are few mappings */
+
+static void *chunk_add(hf_client *client) REQUIRES(hfc_locked)
+{
+    struct hfc_chunk *chunk = malloc(sizeof(*chunk));
+    int error;
+
+    if (!chunk)
+        return NULL;
+    chunk->bytes = CHUNK_FIRST;
+    if (client->chunks)
+        chunk->bytes = (size_t)hfc_min((int64_t)client->chunks->bytes * 2, CHUNK_MAX);
+    chunk->memory =
+        mmap(NULL, chunk->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (chunk->memory == MAP_FAILED) {
+        free(chunk);
+        return NULL;
+    }
+    if (madvise(chunk->memory, chunk->bytes, MADV_WIPEONFORK) < 0) {
+        error = errno;
+        munmap(chunk->memory, chunk->bytes);
+        free(chunk);
+        errno = error;
+        return NULL;
+    }
+    chunk->next = client->chunks;
+    client->chunks = chunk;
+    return chunk->memory;
+}
+
+static void cells_add(hf_client *client, struct hfc_lease *cells, size_t from, size_t count)
+    REQUIRES(hfc_locked)
+{
+    for (size_t i = from; i < count; i++)
+        TAILQ_INSERT_TAIL(&client->free_leases, &cells[i], link);
+}
+
+int hfc_pool_init(hf_client *client)
+{
+    struct hfc_lease *cells;
+    uint64_t *life;
+
+    errno = ENOMEM;
+    cells = chunk_add(client);
+    if (!cells)
+        return errno == ENOMEM ? hfc_fail(HF_ENOMEM, NULL)
+                               : hfc_fail(HF_ESYS, "no memory that fork() empties (Linux 4.14)");
+    /* The first cell is the life word's. */
+    life = (uint64_t *)(void *)cells;
+    *life = 1;
+    client->life = life;
+    cells_add(client, cells, 1, CHUNK_FIRST / CELL);
+    return HF_OK;
+}
+
+struct hfc_lease *hfc_pool_take(hf_client *client)
+{
+    struct hfc_lease *lease;
+
+    if (TAILQ_EMPTY(&client->free_leases)) {
+        struct hfc_lease *cells = chunk_add(client);
+
+        if (!cells)
+            return NULL;
+        cells_add(client, cells, 0, client->chunks->bytes / CELL);
+    }
+    lease = TAILQ_FIRST(&client->free_leases);
+    TAILQ_REMOVE(&client->free_leases, lease, link);
+    TAILQ_INSERT_TAIL(&client->leases, lease, link);
+    return lease;
+}
+
+void hfc_pool_give(struct hfc_lease *lease)
+{
+    hf_client *client = lease->client;
+
+    TAILQ_REMOVE(&client->leases, lease, link);
+    /* Last in, last out: a handle used after its release by mistake stays dead for long. */
+    TAILQ_INSERT_TAIL(&client->free_leases, lease, link);
+}
+
+void hfc_pool_free(hf_client *client)
+{
+    while (client->chunks) {
+        struct hfc_chunk *chunk = client->chunks;
+
+        client->chunks = chunk->next;
+        munmap(chunk->memory, chunk->bytes);
+        free(chunk);
+    }
+}

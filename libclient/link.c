@@ -1,0 +1,225 @@
+/* The link to the agent: attach, notice its end, attach again with the cookie. Never blocks. */
+#include "libclient/internal.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+void hfc_map_unref(struct hfc_map *map)
+{
+    if (--map->refs)
+        return;
+    LIST_REMOVE(map, link);
+    hf_table_close(&map->table);
+    free(map);
+}
+
+void hfc_session_unref(hf_client *client, struct hfc_session *session)
+{
+    (void)client;
+    if (--session->refs)
+        return;
+    if (session->has_ring)
+        hf_ring_client_unmap(&session->ring);
+    if (session->doorbell >= 0)
+        close(session->doorbell);
+    close(session->sock);
+    if (session->map)
+        hfc_map_unref(session->map);
+    free(session);
+}
+
+bool hfc_link_is_hopeless(int status)
+{
+    return status == HF_EPERM || status == HF_EVERSION || status == HF_ETIMENS ||
+           status == HF_ETABLE || status == HF_EPROTO;
+}
+
+/* Doubling, and a third of random on top so that a host full of clients does not come back as one.
+ */
+static void schedule_retry(hf_client *client, int64_t now) REQUIRES(hfc_locked)
+{
+    int64_t jitter = (int64_t)((uint64_t)now / 64 % 256) * client->backoff_ns / 768;
+
+    client->next_try_ns = now + client->backoff_ns + jitter;
+    client->backoff_ns = hfc_min(client->backoff_ns * 2, HFC_BACKOFF_MAX_NS);
+    hfc_timer_pull(client, client->next_try_ns);
+}
+
+static void failed(hf_client *client, int status, const char *text) REQUIRES(hfc_locked)
+{
+    int64_t now = hfc_now();
+
+    client->link_status = status;
+    (void)snprintf(client->link_text, sizeof(client->link_text), "%s", text);
+    client->last_try_ns = now;
+    schedule_retry(client, now);
+}
+
+void hfc_link_drop(hf_client *client, int status, const char *text)
+{
+    struct hfc_session *session = client->session;
+    bool was_up = client->link == HFC_LINK_UP;
+
+    client->session = NULL;
+    client->link = HFC_LINK_DOWN;
+    hfc_poll_del(client, session->sock);
+    /* A forked child may have the socket too; the agent should see its end all the same. */
+    (void)shutdown(session->sock, SHUT_RDWR);
+    if (session->has_ring) /* threads asleep on this session have a new one to look for */
+        (void)syscall(SYS_futex, &session->ring.in->wake, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    hfc_session_unref(client, session);
+    hfc_requeue(client);
+    failed(client, status, text);
+    if (was_up && status == HF_ENOAGENT) { /* it may be back already */
+        client->next_try_ns = client->last_try_ns;
+        client->last_try_ns = INT64_MIN;
+        hfc_timer_pull(client, client->next_try_ns);
+    }
+}
+
+static void begin(hf_client *client) REQUIRES(hfc_locked)
+{
+    struct hfc_session *session = calloc(1, sizeof(*session));
+    char why[256];
+    int status;
+
+    if (!session) {
+        failed(client, HF_ENOMEM, hf_status_text(HF_ENOMEM));
+        return;
+    }
+    session->refs = 1;
+    session->doorbell = -1;
+    status =
+        hfc_hello(&client->place, client->role, client->cookie, &session->sock, why, sizeof(why));
+    if (status < 0) {
+        free(session);
+        failed(client, status, why);
+        return;
+    }
+    client->session = session;
+    client->link = HFC_LINK_HELLO;
+    client->hello_until_ns = hfc_now() + HFC_WELCOME_NS;
+    hfc_poll_add(client, session->sock);
+    hfc_timer_pull(client, client->hello_until_ns);
+}
+
+/* The mapping that the agent's table has with us already, else a new one. Closes `fd`. Old mappings
+ * stay for the handles whose words lie in them. */
+static int map_table(hf_client *client, int fd, uint64_t epoch, struct hfc_map **ret_map, char *why,
+                     size_t why_size) REQUIRES(hfc_locked)
+{
+    struct hfc_map *map, *known;
+    int status;
+
+    map = calloc(1, sizeof(*map));
+    if (!map) {
+        close(fd);
+        (void)snprintf(why, why_size, "%s", hf_status_text(HF_ENOMEM));
+        return HF_ENOMEM;
+    }
+    status = hf_table_open_fd(fd, &map->table, why, why_size);
+    if (status < 0) {
+        free(map);
+        return status;
+    }
+    LIST_FOREACH(known, &client->maps, link)
+    {
+        if (known->epoch == epoch && known->table.dev == map->table.dev &&
+            known->table.inode == map->table.inode &&
+            atomic_load(&known->table.header->state) != HF_TABLE_RETIRED) {
+            hf_table_close(&map->table);
+            free(map);
+            known->refs++;
+            *ret_map = known;
+            return HF_OK;
+        }
+    }
+    map->epoch = epoch;
+    map->refs = 1;
+    LIST_INSERT_HEAD(&client->maps, map, link);
+    *ret_map = map;
+    return HF_OK;
+}
+
+/* Takes all descriptors, also on failure. */
+static int adopt(hf_client *client, const struct hf_welcome *welcome, const int fds[HF_WELCOME_FDS],
+                 char *why, size_t why_size) REQUIRES(hfc_locked)
+{
+    struct hfc_session *session = client->session;
+    int status;
+
+    session->doorbell = fds[HF_FD_DOORBELL];
+    status = hf_ring_client_map(fds[HF_FD_REQUESTS], fds[HF_FD_COMPLETIONS], &session->ring);
+    if (status < 0) {
+        (void)snprintf(why, why_size, "the rings cannot be mapped: %s", hf_status_text(status));
+        close(fds[HF_FD_TABLE]);
+        return status;
+    }
+    session->has_ring = true;
+    /* A forked child must not be able to speak for its parent. */
+    (void)madvise(session->ring.out, HF_RING_BYTES, MADV_DONTFORK);
+    (void)madvise((void *)session->ring.in, HF_RING_BYTES, MADV_DONTFORK);
+    return map_table(client, fds[HF_FD_TABLE], welcome->epoch, &session->map, why, why_size);
+}
+
+static void go_on(hf_client *client) REQUIRES(hfc_locked)
+{
+    struct hf_welcome welcome;
+    int fds[HF_WELCOME_FDS], status;
+    char why[256];
+
+    status = hfc_welcome(client->session->sock, &welcome, fds, why, sizeof(why));
+    if (status == HF_EPENDING) {
+        if (hfc_now() < client->hello_until_ns)
+            return;
+        status = HF_ENOAGENT;
+        (void)snprintf(why, sizeof(why), "the agent at %s does not answer (stopped or overloaded?)",
+                       client->place.path);
+    } else if (status == HF_OK) {
+        status = adopt(client, &welcome, fds, why, sizeof(why));
+    }
+    if (status < 0) {
+        hfc_link_drop(client, status, why);
+        return;
+    }
+    client->welcome = welcome;
+    if (client->role == HF_ROLE_HOLDER) /* a guardian goes by the cookie of the first session */
+        memcpy(client->cookie, welcome.cookie, sizeof(client->cookie));
+    client->link = HFC_LINK_UP;
+    client->link_status = HF_OK;
+    client->backoff_ns = HFC_BACKOFF_FIRST_NS;
+}
+
+void hfc_link_drive(hf_client *client)
+{
+    if (client->link == HFC_LINK_DOWN && hfc_now() >= client->next_try_ns)
+        begin(client);
+    if (client->link == HFC_LINK_HELLO)
+        go_on(client);
+}
+
+void hfc_link_check(hf_client *client)
+{
+    struct pollfd p = {.events = POLLRDHUP};
+
+    if (client->link != HFC_LINK_UP)
+        return;
+    p.fd = client->session->sock;
+    if (poll(&p, 1, 0) <= 0)
+        return;
+    hfc_drain(client); /* what it still said */
+    if (client->link == HFC_LINK_UP) {
+        char text[160];
+
+        (void)snprintf(text, sizeof(text), "the agent at %s ended", client->place.path);
+        hfc_link_drop(client, HF_ENOAGENT, text);
+    }
+}

@@ -1,0 +1,154 @@
+/* Looking at an agent's table. Needs no agent and no client; a forked child may use it too. */
+#include "libclient/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shm/index.h"
+#include "shm/slot.h"
+
+struct hf_view {
+    struct hf_table table;
+    char shm_name[HF_TABLE_NAME_MAX];
+};
+
+int hf_view_open(const char *agent, hf_view **ret_view)
+{
+    struct hfc_place places[HFC_PLACES_MAX];
+    char why[256] = "";
+    hf_view *view;
+    int count = 0, status;
+
+    if (!ret_view)
+        return hfc_fail(HF_EINVAL, "hf_view_open: ret_view is NULL");
+    status = hfc_places(agent, places, &count);
+    if (status < 0)
+        return status;
+    view = calloc(1, sizeof(*view));
+    if (!view)
+        return hfc_fail(HF_ENOMEM, NULL);
+    for (int i = 0; i < count; i++) {
+        const struct hfc_place *place = &places[i];
+
+        status = HF_EINVAL;
+        (void)snprintf(why, sizeof(why), "%.107s does not tell the agent's name: .../NAME/sock",
+                       place->path);
+        if (!*place->table)
+            break;
+        (void)snprintf(view->shm_name, sizeof(view->shm_name), "%s", place->table);
+        status = hf_table_open(place->table, place->table_owner, &view->table, why, sizeof(why));
+        if (status != HF_ENOAGENT)
+            break;
+    }
+    if (status < 0) {
+        free(view);
+        return hfc_fail(status, "%s", *why ? why : hf_status_text(status));
+    }
+    *ret_view = view;
+    return HF_OK;
+}
+
+void hf_view_close(hf_view *view)
+{
+    if (!view)
+        return;
+    hf_table_close(&view->table);
+    free(view);
+}
+
+static void fill(const hf_view *view, const struct hf_slot_view *slot, struct hf_info *info)
+{
+    const struct hf_slot *at = &view->table.slots[slot->slot];
+
+    *info = (struct hf_info){
+        .size = sizeof(*info),
+        .name_len = slot->name_len,
+        .state = (int)slot->state,
+        .votes = slot->votes,
+        .pid = slot->pid,
+        .uid = slot->uid,
+        .ttl_ms = slot->ttl_ms,
+        .fence = slot->fence,
+        .since_ns = slot->since.ns,
+        .valid_until_ns = slot->deadline.ns,
+        .held = hf_check_holds(atomic_load(&at->check), slot->generation, (hf_time){hfc_now()}),
+        .run = (slot->flags & HF_SLOT_F_RUN) != 0,
+    };
+    memcpy(info->name, slot->name, slot->name_len);
+    memcpy(info->command, slot->comm, sizeof(info->command));
+    memcpy(info->note, slot->note, sizeof(info->note));
+    if (slot->reason != HF_LOSS_NONE)
+        (void)snprintf(info->reason, sizeof(info->reason), "%s", hfc_reason_text(slot->reason));
+}
+
+/* A released lease is none; a lost one is shown as such until its slot is used again. */
+static bool is_shown(const struct hf_slot_view *slot)
+{
+    return slot->state >= HF_SLOT_HELD && slot->state <= HF_SLOT_LOST;
+}
+
+int hf_view_find(hf_view *view, const void *name, size_t name_len, struct hf_info *info)
+{
+    struct hf_slot_view slot;
+    int status;
+
+    if (!view || !info || info->size < sizeof(*info))
+        return hfc_fail(HF_EINVAL, "hf_view_find: set size to sizeof(struct hf_info)");
+    if (!name || name_len == 0 || name_len > HF_NAME_MAX)
+        return hfc_fail(HF_ENAME, NULL);
+    status = hf_index_find(&view->table, name, name_len, &slot);
+    if (status == HF_OK && !is_shown(&slot))
+        status = HF_ENOTHELD;
+    if (status < 0)
+        return hfc_fail(status, NULL);
+    fill(view, &slot, info);
+    return HF_OK;
+}
+
+int hf_view_walk(hf_view *view, int (*fn)(const struct hf_info *info, void *arg), void *arg)
+{
+    uint32_t used;
+
+    if (!view || !fn)
+        return hfc_fail(HF_EINVAL, "hf_view_walk: an argument is NULL");
+    used = atomic_load(&view->table.header->slots_used);
+    if (used > view->table.capacity)
+        return hfc_fail(HF_ETABLE, "the table counts more slots than it has");
+    for (uint32_t i = 0; i < used; i++) {
+        struct hf_slot_view slot;
+        struct hf_info info;
+        int stop;
+
+        /* A slot that cannot be read (its writer was killed inside) must not hide the others. */
+        if (hf_slot_read(&view->table, i, &slot) < 0 || !is_shown(&slot))
+            continue;
+        fill(view, &slot, &info);
+        stop = fn(&info, arg);
+        if (stop)
+            return stop;
+    }
+    return HF_OK;
+}
+
+int hf_view_heartbeat_ns(hf_view *view, int64_t *ret_ns)
+{
+    const struct hf_table_header *header;
+    int64_t last = 0;
+
+    if (!view || !ret_ns)
+        return hfc_fail(HF_EINVAL, "hf_view_heartbeat_ns: an argument is NULL");
+    header = view->table.header;
+    if (atomic_load(&header->state) == HF_TABLE_RETIRED ||
+        !hf_table_is_linked(&view->table, view->shm_name))
+        return hfc_fail(HF_ETABLE, "the table was replaced: open it again");
+    for (int i = 0; i < 3; i++) {
+        int64_t beat = atomic_load(i == 0   ? &header->main_beat_ns
+                                   : i == 1 ? &header->broker_beat_ns
+                                            : &header->renewal_beat_ns);
+
+        last = beat > last ? beat : last;
+    }
+    *ret_ns = last;
+    return HF_OK;
+}

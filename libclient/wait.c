@@ -1,0 +1,101 @@
+/* Sleeping until a lease changes, and saying that one must end. */
+#include "libclient/internal.h"
+
+#include <string.h>
+
+/* When the state may change without anybody's word: it becomes LATE, or is over. */
+static int64_t next_change(struct hfc_lease *lease, int64_t now)
+{
+    int64_t until = hf_valid_until_ns(&lease->handle);
+    int64_t late = until - lease->ttl_ms * HF_NS_PER_MS / 2;
+
+    return late > now ? late : until;
+}
+
+int hf_wait(hf_lease *handle, int state, int64_t timeout_ms)
+{
+    struct hfc_lease *lease = hfc_lease_of(handle);
+    int64_t until = HFC_NEVER;
+    hf_client *client;
+    int now_state, status = hfc_lease_check(handle);
+
+    if (status < 0)
+        return status;
+    client = lease->client;
+    if (timeout_ms >= 0 && timeout_ms <= HFC_NEVER / HF_NS_PER_MS)
+        until = hfc_after(hfc_now(), timeout_ms * HF_NS_PER_MS);
+    hfc_lock(client);
+    for (;;) {
+        uint32_t seen = hfc_turn(client);
+        int64_t now = hfc_now();
+
+        /* After the wake word was read: a change from here on ends the sleep. */
+        now_state = hf_state(handle);
+        if (now_state != state || now_state >= HF_STATE_LOST)
+            break;
+        if (now >= until) {
+            now_state = hfc_fail(HF_ETIMEDOUT, NULL);
+            break;
+        }
+        hfc_sleep(client, seen, hfc_min(until, next_change(lease, now)));
+    }
+    hfc_unlock(client);
+    return now_state;
+}
+
+int hf_begin_losing(hf_lease *handle)
+{
+    struct hfc_lease *lease = hfc_lease_of(handle);
+    hf_client *client;
+    hf_op *op;
+    int status = hfc_lease_check(handle);
+
+    if (status < 0)
+        return status;
+    client = lease->client;
+    hfc_lock(client);
+    hfc_link_check(client);
+    hfc_link_drive(client);
+    op = hfc_op_new(client, HF_OP_LOSING);
+    if (!op) {
+        status = hfc_fail(HF_ENOMEM, NULL);
+    } else {
+        op->entry.slot = lease->slot;
+        op->entry.generation = lease->generation;
+        op->abandoned = true;
+        hfc_op_send(op); /* one way: frees it once it is in the ring */
+        if (client->link != HFC_LINK_UP)
+            status = hfc_fail(HF_ENOAGENT, "%s", client->link_text);
+    }
+    hfc_unlock(client);
+    return status;
+}
+
+int hf_ask(hf_client *client, const void *name, size_t name_len)
+{
+    hf_op *op;
+    int status = hfc_client_check(client);
+
+    if (status < 0)
+        return status;
+    if (!name || name_len == 0 || name_len > HF_NAME_MAX)
+        return hfc_fail(HF_ENAME, NULL);
+    hfc_lock(client);
+    op = hfc_op_new(client, HF_OP_ASK);
+    if (!op) {
+        hfc_unlock(client);
+        return hfc_fail(HF_ENOMEM, NULL);
+    }
+    op->entry.name_len = (uint8_t)name_len;
+    memcpy(op->entry.name, name, name_len);
+    op->deadline_ns = op->start_ns;
+    op->give_up_ns = op->start_ns + HFC_ASK_NS;
+    hfc_op_send(op);
+    hfc_op_wait(op);
+    status = op->status;
+    if (status < 0)
+        hfc_fail(status, "%s", *op->text ? op->text : hf_status_text(status));
+    hfc_op_abandon(op);
+    hfc_unlock(client);
+    return status;
+}
