@@ -63,7 +63,7 @@ _Static_assert(sizeof(struct hf_welcome) == 256, "layout");
  * judges the copy. A request's `id` is the client's own, unique among its unanswered ones, never 0;
  * a request sent again with the same id after a reconnect is the same request.
  */
-enum hf_op {
+enum hf_wire_op {
     HF_OP_ACQUIRE = 1,
     HF_OP_RELEASE = 2, /* by slot and generation */
     HF_OP_CANCEL = 3,  /* `target`: id of an unanswered acquire; no completion of its own */
