@@ -44,8 +44,7 @@ static void close_keep_errno(int fd)
     errno = error;
 }
 
-/* --- sizes
- * ---------------------------------------------------------------------------------------- */
+/* --- sizes ------------------------------------------------------------------------------------ */
 
 static uint64_t text_units_of(const struct hf_table_spec *spec)
 {
@@ -107,8 +106,7 @@ static int check_spec(const struct job *job)
     return HF_EINVAL;
 }
 
-/* --- a new object
- * ----------------------------------------------------------------------------------- */
+/* --- a new object ----------------------------------------------------------------------------- */
 
 /* Every page is there before anything is mapped. */
 static int allocate(const struct job *job, int fd, uint64_t size)
@@ -220,8 +218,7 @@ static int create_new(const struct job *job, struct hf_table *ret_table)
     return status;
 }
 
-/* --- an existing object
- * ------------------------------------------------------------------------------- */
+/* --- an existing object ----------------------------------------------------------------------- */
 
 static bool suits(const struct hf_table_header *header, const struct hf_table_places *places,
                   const struct hf_table_spec *spec)
@@ -349,8 +346,7 @@ int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
     return HF_ETABLE;
 }
 
-/* --- while it lives
- * -------------------------------------------------------------------------------------- */
+/* --- while it lives --------------------------------------------------------------------------- */
 
 void hf_table_set_state(struct hf_table *table, enum hf_table_state state)
 {

@@ -22,6 +22,10 @@
 
 #define WHY_SIZE 400
 
+/* One step of a check word's deadline, and some deadline. */
+#define TICK             (INT64_C(1) << HF_CHECK_TIME_SHIFT)
+#define FIXTURE_DEADLINE ((hf_time){1000 * TICK})
+
 /* "/holdfast.test-PID-RANDOM": two runs side by side never meet. */
 static inline void fixture_name(char name[HF_TABLE_NAME_MAX])
 {

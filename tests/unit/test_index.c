@@ -7,10 +7,6 @@
 #include "shm/compiler.h"
 #include "shm/index.h"
 
-#define TICK (INT64_C(1) << HF_CHECK_TIME_SHIFT)
-
-static const hf_time DEADLINE = {1000 * TICK};
-
 struct fixture {
     struct hf_table table;
     struct hf_text_pool *pool;
@@ -33,7 +29,7 @@ static int add(struct fixture *f, const char *name, uint32_t slot, uint32_t gene
     uint32_t off;
 
     assert_int_equal(hf_text_put(f->pool, name, strlen(name), NULL, 0, NULL, 0, &off), 0);
-    fixture_publish(&f->table, slot, off, name, generation, DEADLINE);
+    fixture_publish(&f->table, slot, off, name, generation, FIXTURE_DEADLINE);
     return hf_index_add(&f->table, name, strlen(name), slot);
 }
 
@@ -95,7 +91,7 @@ static void names_are_bytes(void **state)
     (void)state;
     set_up(&f, 8);
     assert_int_equal(hf_text_put(f.pool, name, sizeof(name), NULL, 0, NULL, 0, &id.text_off), 0);
-    hf_slot_publish(&f.table.slots[0], &id, DEADLINE, 2);
+    hf_slot_publish(&f.table.slots[0], &id, FIXTURE_DEADLINE, 2);
     assert_int_equal(hf_index_add(&f.table, name, sizeof(name), 0), 0);
     assert_int_equal(hf_index_find(&f.table, name, sizeof(name), &view), 0);
     assert_int_equal(hf_index_find(&f.table, name, 1, &view), HF_ENOTHELD);
@@ -248,8 +244,7 @@ static void a_warm_restart_rebuilds_from_the_slots(void **state)
     tear_down(&f);
 }
 
-/* --- readers beside rebuilds
- * ----------------------------------------------------------------------------- */
+/* --- readers beside rebuilds ------------------------------------------------------------------ */
 
 #define STABLE 16
 

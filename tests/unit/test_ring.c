@@ -140,8 +140,7 @@ static void cursors_wrap_around(void **state)
     tear_down(&p);
 }
 
-/* --- sleeping
- * ---------------------------------------------------------------------------------------------- */
+/* --- sleeping --------------------------------------------------------------------------------- */
 
 static void a_sleeping_agent_asks_for_the_bell(void **state)
 {
@@ -245,8 +244,7 @@ static void no_wake_up_is_lost(void **state)
     tear_down(&e.p);
 }
 
-/* --- hostile sides
- * ----------------------------------------------------------------------------------------- */
+/* --- hostile sides ---------------------------------------------------------------------------- */
 
 static void a_request_tail_out_of_range_is_a_violation(void **state)
 {
@@ -358,8 +356,7 @@ static void a_client_that_scribbles_hurts_nobody(void **state)
     tear_down(&e.p);
 }
 
-/* --- what a client may do with the descriptors
- * ------------------------------------------------------------- */
+/* --- what a client may do with the descriptors ------------------------------------------------ */
 
 static int reopen(int fd, int flags)
 {

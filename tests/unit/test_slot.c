@@ -7,10 +7,6 @@
 
 #include "shm/compiler.h"
 
-#define TICK (INT64_C(1) << HF_CHECK_TIME_SHIFT)
-
-static const hf_time DEADLINE = {1000 * TICK};
-
 static uint32_t put_name(struct hf_text_pool *pool, const char *name)
 {
     uint32_t off;
@@ -19,8 +15,7 @@ static uint32_t put_name(struct hf_text_pool *pool, const char *name)
     return off;
 }
 
-/* --- the check word
- * ------------------------------------------------------------------------------------ */
+/* --- the check word --------------------------------------------------------------------------- */
 
 static void the_word_holds_until_the_deadline_rounded_down(void **state)
 {
@@ -39,8 +34,9 @@ static void the_word_holds_until_the_deadline_rounded_down(void **state)
 static void the_word_holds_for_its_generation_only(void **state)
 {
     (void)state;
-    assert_false(hf_check_holds(hf_check_pack(7, DEADLINE), 6, (hf_time){0}));
-    assert_true(hf_check_holds(hf_check_pack(HF_GEN_MAX, DEADLINE), HF_GEN_MAX, (hf_time){0}));
+    assert_false(hf_check_holds(hf_check_pack(7, FIXTURE_DEADLINE), 6, (hf_time){0}));
+    assert_true(
+        hf_check_holds(hf_check_pack(HF_GEN_MAX, FIXTURE_DEADLINE), HF_GEN_MAX, (hf_time){0}));
     assert_false(hf_check_holds(0, 0, (hf_time){0}));
     assert_false(hf_check_holds(1000, 0, (hf_time){0}));
 }
@@ -61,8 +57,7 @@ static void a_deadline_out_of_range_leaves_the_generation_alone(void **state)
     assert_int_equal(word, UINT64_C(7) << 40 | HF_CHECK_TIME_MASK);
 }
 
-/* --- one thread
- * ------------------------------------------------------------------------------------------ */
+/* --- one thread ------------------------------------------------------------------------------- */
 
 static void a_lease_can_be_read_back(void **state)
 {
@@ -84,7 +79,7 @@ static void a_lease_can_be_read_back(void **state)
     (void)state;
     assert_int_equal(hf_text_pool_create(&table, &pool), 0);
     assert_int_equal(hf_text_put(pool, name, sizeof(name), "note", 4, "cmd", 3, &id.text_off), 0);
-    hf_slot_publish(&table.slots[2], &id, DEADLINE, 3);
+    hf_slot_publish(&table.slots[2], &id, FIXTURE_DEADLINE, 3);
 
     assert_int_equal(hf_slot_read(&table, 2, &view), 0);
     assert_int_equal(view.slot, 2);
@@ -93,7 +88,7 @@ static void a_lease_can_be_read_back(void **state)
     assert_int_equal(view.flags, HF_SLOT_F_RUN);
     assert_int_equal(view.reason, HF_LOSS_NONE);
     assert_int_equal(view.votes, 3);
-    assert_int_equal(view.deadline.ns, DEADLINE.ns);
+    assert_int_equal(view.deadline.ns, FIXTURE_DEADLINE.ns);
     assert_int_equal(view.since.ns, 77);
     assert_int_equal(view.fence, UINT64_C(0x123456789abc0000));
     assert_int_equal(view.pid, 10);
@@ -128,7 +123,7 @@ static void the_longest_texts_fit(void **state)
     assert_int_equal(
         hf_text_put(pool, name, sizeof(name), note, sizeof(note), comm, sizeof(comm), &id.text_off),
         0);
-    hf_slot_publish(&table.slots[0], &id, DEADLINE, 2);
+    hf_slot_publish(&table.slots[0], &id, FIXTURE_DEADLINE, 2);
     assert_int_equal(hf_slot_read(&table, 0, &view), 0);
     assert_memory_equal(view.name, name, sizeof(name));
     assert_memory_equal(view.note, note, sizeof(note));
@@ -148,7 +143,7 @@ static void a_lease_goes_through_its_states(void **state)
 
     (void)state;
     assert_int_equal(hf_text_pool_create(&table, &pool), 0);
-    fixture_publish(&table, 0, put_name(pool, "name"), "name", 5, DEADLINE);
+    fixture_publish(&table, 0, put_name(pool, "name"), "name", 5, FIXTURE_DEADLINE);
 
     hf_slot_mark(slot, HF_SLOT_LATE, HF_SLOT_F_RUN, HF_LOSS_NONE);
     assert_int_equal(hf_slot_read(&table, 0, &view), 0);
@@ -169,7 +164,7 @@ static void a_lease_goes_through_its_states(void **state)
     hf_slot_extend(slot, HF_TIME_PAST, 0); /* so many that nothing is left */
     assert_int_equal(atomic_load(&slot->check), 0);
 
-    hf_slot_extend(slot, DEADLINE, 2);
+    hf_slot_extend(slot, FIXTURE_DEADLINE, 2);
     hf_slot_mark(slot, HF_SLOT_LOSING, 0, HF_LOSS_QUORUM);
     hf_slot_withdraw(slot);
     assert_int_equal(atomic_load(&slot->check), 0);
@@ -194,7 +189,7 @@ static void publishing_again_never_passes_through_not_held(void **state)
     struct hf_slot *slot = &table.slots[0];
 
     (void)state;
-    fixture_publish(&table, 0, 0, "n", 5, DEADLINE);
+    fixture_publish(&table, 0, 0, "n", 5, FIXTURE_DEADLINE);
     fixture_publish(&table, 0, 0, "n", 5, (hf_time){2000 * TICK});
     assert_true(hf_check_holds(atomic_load(&slot->check), 5, (hf_time){1999 * TICK}));
     hf_table_close(&table);
@@ -226,7 +221,7 @@ static void lengths_and_offsets_that_cannot_be_right_are_not_followed(void **sta
     };
 
     (void)state;
-    fixture_publish(&table, 0, 0, "n", 1, DEADLINE);
+    fixture_publish(&table, 0, 0, "n", 1, FIXTURE_DEADLINE);
     for (size_t i = 0; i < HF_LENGTH(bad); i++) {
         atomic_store(&slot->text_off, bad[i].text_off);
         atomic_store(&slot->lengths, bad[i].lengths);
@@ -237,8 +232,7 @@ static void lengths_and_offsets_that_cannot_be_right_are_not_followed(void **sta
     hf_table_close(&table);
 }
 
-/* --- readers beside a writer
- * ----------------------------------------------------------------------------- */
+/* --- readers beside a writer ------------------------------------------------------------------ */
 
 #define NAMES 5
 
@@ -348,8 +342,7 @@ static void readers_see_whole_leases_only(void **state)
     hf_table_close(&race.table);
 }
 
-/* --- a writer killed inside
- * ---------------------------------------------------------------------------- */
+/* --- a writer killed inside ------------------------------------------------------------------- */
 
 /* kill -9 until one dies inside; each time the slot is as the dead left it. */
 static bool kill_a_writer_inside(struct hf_table *table)
@@ -360,7 +353,7 @@ static bool kill_a_writer_inside(struct hf_table *table)
         assert_true(child >= 0);
         if (child == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0)
             for (uint32_t votes = 0;; votes++)
-                hf_slot_extend(&table->slots[0], DEADLINE, votes & 7);
+                hf_slot_extend(&table->slots[0], FIXTURE_DEADLINE, votes & 7);
         usleep(1000 + (useconds_t)(i % 7) * 100);
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
@@ -377,13 +370,13 @@ static void a_writer_killed_inside_stops_observers_but_not_the_owner(void **stat
     struct hf_slot_view view;
 
     (void)state;
-    fixture_publish(&table, 0, 0, "n", 4, DEADLINE);
+    fixture_publish(&table, 0, 0, "n", 4, FIXTURE_DEADLINE);
     assert_true(kill_a_writer_inside(&table));
     assert_int_equal(hf_slot_read(&table, 0, &view), HF_ETABLE);
     assert_true(hf_check_holds(atomic_load(&slot->check), 4, (hf_time){0}));
 
     hf_slot_repair(slot);
-    fixture_publish(&table, 0, 0, "n", 4, DEADLINE);
+    fixture_publish(&table, 0, 0, "n", 4, FIXTURE_DEADLINE);
     assert_int_equal(hf_slot_read(&table, 0, &view), 0);
     assert_int_equal(view.generation, 4);
     hf_slot_repair(slot); /* an even one is left alone */
@@ -398,10 +391,10 @@ static void the_next_edit_repairs_an_odd_slot(void **state)
     struct hf_slot_view view;
 
     (void)state;
-    fixture_publish(&table, 0, 0, "n", 4, DEADLINE);
+    fixture_publish(&table, 0, 0, "n", 4, FIXTURE_DEADLINE);
     atomic_fetch_add(&table.slots[0].seq, 1);
     assert_int_equal(hf_slot_read(&table, 0, &view), HF_ETABLE);
-    fixture_publish(&table, 0, 0, "n", 5, DEADLINE);
+    fixture_publish(&table, 0, 0, "n", 5, FIXTURE_DEADLINE);
     assert_int_equal(hf_slot_read(&table, 0, &view), 0);
     assert_int_equal(view.generation, 5);
     hf_table_close(&table);

@@ -1,0 +1,87 @@
+/* shm/layout.h and shm/wire.h: the bytes are what docs/SHM.md says. */
+#include "shm_fixture.h"
+
+#include "libclient/holdfast.h"
+#include "shm/ring.h"
+#include "shm/wire.h"
+
+static void fingerprints_are_of_their_own(void **state)
+{
+    (void)state;
+    assert_true(hf_layout_fingerprint() != 0);
+    assert_int_equal(hf_layout_fingerprint(), hf_layout_fingerprint());
+    assert_int_not_equal(hf_layout_fingerprint(), hf_wire_fingerprint());
+}
+
+/* Somebody changed the bytes if this fails. Before a release: correct docs/SHM.md and the numbers
+ * here. After one: raise HF_TABLE_MAJOR or HF_WIRE_MAJOR too, or put it back. */
+static void the_bytes_are_those_of_this_version(void **state)
+{
+    (void)state;
+#if defined(__x86_64__) || defined(__aarch64__)
+    assert_int_equal(hf_layout_fingerprint(), UINT64_C(0x1fb94e96643a09ce));
+    assert_int_equal(hf_wire_fingerprint(), UINT64_C(0x899d9b39ebadc629));
+#else
+    skip();
+#endif
+}
+
+static void the_magic_reads_as_text(void **state)
+{
+    const uint64_t magic = HF_TABLE_MAGIC;
+
+    (void)state;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    assert_memory_equal(&magic, "HTABLFE1", 8);
+#else
+    (void)magic;
+#endif
+}
+
+static void the_header_is_where_the_document_says(void **state)
+{
+    (void)state;
+    assert_int_equal(offsetof(struct hf_table_header, major), 8);
+    assert_int_equal(offsetof(struct hf_table_header, total_size), 16);
+    assert_int_equal(offsetof(struct hf_table_header, fingerprint), 24);
+    assert_int_equal(offsetof(struct hf_table_header, boot_id), 32);
+    assert_int_equal(offsetof(struct hf_table_header, epoch), 48);
+    assert_int_equal(offsetof(struct hf_table_header, timens_inode), 56);
+    assert_int_equal(offsetof(struct hf_table_header, index_key), 96);
+    assert_int_equal(offsetof(struct hf_table_header, version), 112);
+    assert_int_equal(offsetof(struct hf_table_header, started_ns), 144);
+    assert_int_equal(offsetof(struct hf_table_header, host), 384);
+    assert_int_equal(sizeof(struct hf_table_header), 448 + HF_SECTIONS_MAX * 32);
+    assert_int_equal(sizeof(struct hf_node_row), 512);
+}
+
+static void the_library_inlines_the_same_check_word(void **state)
+{
+    (void)state;
+    assert_int_equal(HF_PRIVATE_GEN_SHIFT, HF_CHECK_GEN_SHIFT);
+    assert_int_equal(HF_PRIVATE_TIME_SHIFT, HF_CHECK_TIME_SHIFT);
+}
+
+static void the_rings_are_where_the_document_says(void **state)
+{
+    (void)state;
+    assert_int_equal(offsetof(struct hf_requests_page, completion_head), 64);
+    assert_int_equal(offsetof(struct hf_completions_page, request_head), 64);
+    assert_int_equal(offsetof(struct hf_completions_page, need_wake), 128);
+    assert_int_equal(offsetof(struct hf_completions_page, wake), 192);
+    assert_int_equal(HF_RING_BYTES, 4096 + 32 * 512);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fingerprints_are_of_their_own),
+        cmocka_unit_test(the_bytes_are_those_of_this_version),
+        cmocka_unit_test(the_magic_reads_as_text),
+        cmocka_unit_test(the_header_is_where_the_document_says),
+        cmocka_unit_test(the_library_inlines_the_same_check_word),
+        cmocka_unit_test(the_rings_are_where_the_document_says),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,448 @@
+/* shm/table.h: making, taking over and opening the object, its node rows and counters. */
+#include "table_fixture.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "shm/compiler.h"
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+static void names_of_system_and_user_agents_differ(void **state)
+{
+    char name[HF_TABLE_NAME_MAX];
+
+    (void)state;
+    assert_int_equal(hf_table_name("default", true, 1000, name), 0);
+    assert_string_equal(name, "/holdfast.default");
+    assert_int_equal(hf_table_name("default", false, 0, name), 0);
+    assert_string_equal(name, "/holdfast.default");
+    assert_int_equal(hf_table_name("a-B_9.x", false, 4294967294u, name), 0);
+    assert_string_equal(name, "/holdfast-4294967294.a-B_9.x");
+}
+
+static void bad_agent_names_are_refused(void **state)
+{
+    static const char *const bad[] = {"", ".", "..", ".x", "a/b", "a b", "a\n", "\xc3\xa4"};
+    char longest[HF_AGENT_NAME_MAX + 2], name[HF_TABLE_NAME_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < HF_LENGTH(bad); i++)
+        assert_int_equal(hf_table_name(bad[i], true, 0, name), HF_EINVAL);
+    memset(longest, 'a', sizeof(longest));
+    longest[HF_AGENT_NAME_MAX + 1] = '\0';
+    assert_int_equal(hf_table_name(longest, false, 4294967294u, name), HF_EINVAL);
+    longest[HF_AGENT_NAME_MAX] = '\0';
+    assert_int_equal(hf_table_name(longest, false, 4294967294u, name), 0);
+}
+
+/* --- making and opening ----------------------------------------------------------------------- */
+
+static void a_new_table_is_what_was_asked_for(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table = create_alive(&f);
+    struct stat st;
+
+    (void)state;
+    assert_int_equal(stat(f.path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0644);
+    assert_int_equal(st.st_uid, geteuid());
+    assert_int_equal(st.st_size, table.size);
+    assert_true((uint64_t)st.st_blocks * 512 >= table.size); /* every page is there */
+    assert_int_equal(table.capacity, 16);
+    assert_int_equal(table.node_count, HF_NODES_MAX);
+    assert_int_equal(table.text_units, 32);
+    assert_int_equal(table.counter_count, HF_COUNTERS);
+    assert_true(table.writable);
+    assert_int_equal(table.header->nodes, 3);
+    assert_int_equal(table.header->quorum, 2);
+    assert_int_equal(table.header->incarnation, 0);
+    assert_int_equal(table.header->pid, getpid());
+    assert_string_equal(table.header->agent_name, "test");
+    assert_string_equal(table.header->version, "0.1.0");
+    hf_table_close(&table);
+    hf_table_close(&table); /* once more is fine */
+    shm_unlink(f.name);
+}
+
+static void the_mode_does_not_depend_on_the_umask(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table;
+    mode_t mask = umask(0777);
+    struct stat st;
+
+    (void)state;
+    f.spec.mode = 0640;
+    table = create_alive(&f);
+    umask(mask);
+    assert_int_equal(stat(f.path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0640);
+    hf_table_close(&table);
+    shm_unlink(f.name);
+}
+
+static void a_reader_sees_what_the_agent_writes(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table = create_alive(&f), reader;
+    struct hf_slot_view view;
+
+    (void)state;
+    assert_int_equal(open_it(&f, &reader), 0);
+    assert_false(reader.writable);
+    assert_int_equal(reader.capacity, table.capacity);
+    assert_int_equal(reader.node_count, 3);
+    fixture_publish(&table, 5, 0, "n", 3, FIXTURE_DEADLINE);
+    assert_int_equal(hf_slot_read(&reader, 5, &view), 0);
+    assert_int_equal(view.generation, 3);
+    hf_counter_add(&table, HF_COUNTER_GRANTS, 2);
+    hf_counter_add(&table, HF_COUNTER_GRANTS, -1);
+    assert_int_equal(hf_counter_read(&reader, HF_COUNTER_GRANTS), 1);
+    hf_table_close(&reader);
+    hf_table_close(&table);
+    shm_unlink(f.name);
+}
+
+static void a_holder_gets_a_descriptor_that_cannot_write(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table = create_alive(&f), holder;
+    int fd;
+
+    (void)state;
+    assert_int_equal(hf_table_readonly_fd(&table, f.name, &fd), 0);
+    assert_int_equal(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
+    assert_ptr_equal(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+    assert_int_equal(ftruncate(fd, 0), -1);
+    assert_int_equal(hf_table_open_fd(fd, &holder, f.why, sizeof(f.why)), 0);
+    assert_int_equal(fcntl(fd, F_GETFD), -1); /* closed */
+    assert_int_equal(holder.header->epoch, table.header->epoch);
+    hf_table_close(&holder);
+    hf_table_close(&table);
+    shm_unlink(f.name);
+}
+
+static void descriptors_that_are_no_table_are_refused(void **state)
+{
+    struct hf_table table;
+    char why[WHY_SIZE];
+    int fds[2], fd;
+
+    (void)state;
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(hf_table_open_fd(fds[0], &table, why, sizeof(why)), HF_ETABLE);
+    assert_int_equal(fcntl(fds[0], F_GETFD), -1);
+    close(fds[1]);
+    fd = memfd_create("test", MFD_CLOEXEC);
+    assert_int_equal(hf_table_open_fd(fd, &table, why, sizeof(why)), HF_ETABLE);
+    assert_int_equal(hf_table_open_fd(-1, &table, why, sizeof(why)), HF_ESYS);
+}
+
+static void a_table_is_not_ready_before_it_is_alive(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table, reader;
+    bool warm;
+
+    (void)state;
+    assert_int_equal(create(&f, &table, &warm), 0);
+    assert_int_equal(open_it(&f, &reader), HF_ETABLE);
+    assert_says(&f, "not ready");
+    hf_table_set_state(&table, HF_TABLE_STOPPED); /* of an agent that ended: can be read */
+    assert_int_equal(open_it(&f, &reader), 0);
+    hf_table_close(&reader);
+    hf_table_set_state(&table, HF_TABLE_RETIRED);
+    assert_int_equal(open_it(&f, &reader), HF_ETABLE);
+    assert_says(&f, "replaced");
+    hf_table_close(&table);
+    shm_unlink(f.name);
+}
+
+static void no_object_means_no_agent(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table reader;
+
+    (void)state;
+    assert_int_equal(open_it(&f, &reader), HF_ENOAGENT);
+    assert_says(&f, f.name);
+}
+
+static void a_removed_or_replaced_object_is_noticed(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table = create_alive(&f), other;
+    int fd;
+
+    (void)state;
+    assert_true(hf_table_is_linked(&table, f.name));
+    shm_unlink(f.name);
+    assert_false(hf_table_is_linked(&table, f.name));
+    assert_int_equal(hf_table_readonly_fd(&table, f.name, &fd), HF_ETABLE);
+    other = create_alive(&f);
+    assert_false(hf_table_is_linked(&table, f.name));
+    assert_true(hf_table_is_linked(&other, f.name));
+    assert_int_equal(hf_table_readonly_fd(&table, f.name, &fd), HF_ETABLE);
+    hf_table_close(&table);
+    hf_table_close(&other);
+    shm_unlink(f.name);
+}
+
+static void what_cannot_be_made_is_refused_with_the_limits(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table;
+    bool warm;
+    static const struct {
+        uint32_t capacity, nodes;
+        mode_t mode;
+    } bad[] = {
+        {0, 3, 0644},  {(1 << 24) + 1, 3, 0644}, {16, 0, 0644}, {16, HF_NODES_MAX + 1, 0644},
+        {16, 3, 0666}, {16, 3, 04644},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < HF_LENGTH(bad); i++) {
+        f.spec.capacity = bad[i].capacity;
+        f.spec.nodes = bad[i].nodes;
+        f.spec.mode = bad[i].mode;
+        assert_int_equal(create(&f, &table, &warm), HF_EINVAL);
+        assert_says(&f, "16777216");
+        assert_false(exists(&f));
+    }
+}
+
+/* --- taking over ------------------------------------------------------------------------------ */
+
+static void an_earlier_agents_table_is_kept(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table first = create_alive(&f), second, reader;
+    struct hf_node_row row = {.state = HF_NODE_UP};
+    struct hf_slot_view view;
+    uint64_t epoch = first.header->epoch;
+    bool warm = false;
+
+    (void)state;
+    fixture_publish(&first, 7, 0, "n", 3, FIXTURE_DEADLINE);
+    hf_counter_add(&first, HF_COUNTER_GRANTS, 5);
+    hf_node_publish(&first, 0, &row);
+    atomic_fetch_add(&first.nodes[1].seq, 1); /* killed inside */
+    hf_table_close(&first);
+
+    f.spec.nodes = 5; /* the list may have changed */
+    assert_int_equal(create(&f, &second, &warm), 0);
+    assert_true(warm);
+    assert_int_equal(second.header->epoch, epoch);
+    assert_int_equal(second.header->incarnation, 1);
+    assert_int_equal(second.header->state, HF_TABLE_INIT);
+    assert_int_equal(second.header->nodes, 5);
+    assert_int_equal(hf_counter_read(&second, HF_COUNTER_GRANTS), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(hf_node_read(&second, i, &row), 0);
+        assert_int_equal(row.state, HF_NODE_CONNECTING);
+    }
+    assert_int_equal(hf_slot_read(&second, 7, &view), 0);
+    assert_int_equal(view.generation, 3);
+    assert_true(hf_check_holds(atomic_load(&second.slots[7].check), 3, (hf_time){0}));
+
+    hf_table_set_state(&second, HF_TABLE_ALIVE);
+    assert_int_equal(open_it(&f, &reader), 0);
+    assert_int_equal(reader.node_count, 5);
+    hf_table_close(&reader);
+    hf_table_close(&second);
+    shm_unlink(f.name);
+}
+
+static void a_smaller_wish_keeps_the_larger_table(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table;
+    bool warm = false;
+
+    (void)state;
+    leave_behind(&f);
+    f.spec.capacity = 4;
+    assert_int_equal(create(&f, &table, &warm), 0);
+    assert_true(warm);
+    assert_int_equal(table.capacity, 16);
+    hf_table_close(&table);
+    shm_unlink(f.name);
+}
+
+/* Changes the spec, or the header of the object that was left, so that it cannot be kept. */
+enum unfit { LARGER, MORE_TEXT, BOOT, TIMENS, RETIRED, MAJOR, FINGERPRINT, TOTAL, MAGIC, UNFITS };
+
+static void make_unfit(enum unfit how, struct fixture *f, struct hf_table_header *header)
+{
+    switch (how) {
+    case LARGER:
+        f->spec.capacity = 17;
+        break;
+    case MORE_TEXT:
+        f->spec.text_units = 33;
+        break;
+    case BOOT:
+        f->spec.boot_id[15] ^= 1;
+        break;
+    case TIMENS:
+        f->spec.timens_inode++;
+        break;
+    case RETIRED:
+        atomic_store(&header->state, HF_TABLE_RETIRED);
+        break;
+    case MAJOR:
+        header->major++;
+        break;
+    case FINGERPRINT:
+        header->fingerprint ^= 1;
+        break;
+    case TOTAL:
+        header->total_size += 4096;
+        break;
+    case MAGIC:
+    case UNFITS:
+        header->magic = 0;
+        break;
+    }
+}
+
+static void a_table_that_cannot_be_kept_is_replaced(void **state)
+{
+    (void)state;
+    for (int how = 0; how < UNFITS; how++) {
+        struct fixture f = fixture_new();
+        struct hf_table old = create_alive(&f), table;
+        uint64_t epoch = old.header->epoch;
+        bool warm = true;
+
+        make_unfit((enum unfit)how, &f, old.header);
+        if (create(&f, &table, &warm) != 0)
+            fail_msg("case %d: %s", how, f.why);
+        assert_false(warm);
+        assert_int_not_equal(table.header->epoch, epoch);
+        assert_int_equal(table.header->incarnation, 0);
+        /* Whoever still maps the old one is told, where its layout is known. */
+        if (how != MAJOR && how != MAGIC)
+            assert_int_equal(old.header->state, HF_TABLE_RETIRED);
+        hf_table_close(&old);
+        hf_table_close(&table);
+        shm_unlink(f.name);
+    }
+}
+
+/* --- nodes and counters ----------------------------------------------------------------------- */
+
+static void a_node_row_can_be_read_back(void **state)
+{
+    struct hf_table table = fixture_table(4);
+    struct hf_node_row row = {.state = HF_NODE_UP, .rtt_ns = 123456, .replies = 7}, back;
+
+    (void)state;
+    strcpy(row.id, "a");
+    strcpy(row.address, "127.0.0.1:6379");
+    memset(row.error, 'e', sizeof(row.error)); /* not ended: the reader ends it */
+    hf_node_publish(&table, 2, &row);
+    assert_int_equal(hf_node_read(&table, 2, &back), 0);
+    assert_int_equal(back.state, HF_NODE_UP);
+    assert_int_equal(back.rtt_ns, 123456);
+    assert_int_equal(back.replies, 7);
+    assert_string_equal(back.address, "127.0.0.1:6379");
+    assert_int_equal(strlen(back.error), sizeof(back.error) - 1);
+    assert_int_equal(hf_node_read(&table, HF_NODES_MAX, &back), HF_EINVAL);
+    hf_node_publish(&table, HF_NODES_MAX, &row);
+    hf_table_close(&table);
+}
+
+struct race {
+    struct hf_table table;
+    _Atomic bool stop;
+};
+
+static void *write_row(void *arg)
+{
+    struct race *race = arg;
+
+    for (uint64_t i = 0; !atomic_load(&race->stop); i++) {
+        struct hf_node_row row = {.replies = i, .timeouts = i, .clock_offset_us = (int64_t)i};
+
+        memset(row.id, 'a' + (int)(i % 26), 20);
+        memset(row.error, 'a' + (int)(i % 26), 20);
+        hf_node_publish(&race->table, 0, &row);
+    }
+    return NULL;
+}
+
+static void node_rows_are_never_mixed(void **state)
+{
+    struct race race = {.table = fixture_table(4)};
+    struct hf_node_row row;
+    pthread_t writer;
+    int whole = 0;
+
+    (void)state;
+    assert_int_equal(pthread_create(&writer, NULL, write_row, &race), 0);
+    for (int i = 0; i < 200000 && whole < 20000; i++) {
+        if (hf_node_read(&race.table, 0, &row) != 0)
+            continue;
+        assert_int_equal(row.replies, row.timeouts);
+        assert_int_equal(row.replies, row.clock_offset_us);
+        assert_string_equal(row.id, row.error);
+        whole++;
+    }
+    atomic_store(&race.stop, true);
+    pthread_join(writer, NULL);
+    assert_true(whole > 0);
+    hf_table_close(&race.table);
+}
+
+static void counters_have_names(void **state)
+{
+    (void)state;
+    assert_string_equal(hf_counter_name(HF_COUNTER_GRANTS), "grants");
+    assert_string_equal(hf_counter_name(HF_COUNTERS), "unknown_counter");
+    for (int i = 0; i < HF_COUNTERS; i++)
+        assert_true(strlen(hf_counter_name((enum hf_counter)i)) > 0);
+}
+
+/* A table of an earlier minor version may have fewer. */
+static void counters_that_are_not_there_read_as_zero(void **state)
+{
+    struct hf_table table = fixture_table(4);
+
+    (void)state;
+    hf_counter_set(&table, HF_COUNTER_GRANTS, 5);
+    assert_int_equal(hf_counter_read(&table, HF_COUNTER_GRANTS), 5);
+    table.counter_count = HF_COUNTER_GRANTS;
+    assert_int_equal(hf_counter_read(&table, HF_COUNTER_GRANTS), 0);
+    hf_table_close(&table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_of_system_and_user_agents_differ),
+        cmocka_unit_test(bad_agent_names_are_refused),
+        cmocka_unit_test(a_new_table_is_what_was_asked_for),
+        cmocka_unit_test(the_mode_does_not_depend_on_the_umask),
+        cmocka_unit_test(a_reader_sees_what_the_agent_writes),
+        cmocka_unit_test(a_holder_gets_a_descriptor_that_cannot_write),
+        cmocka_unit_test(descriptors_that_are_no_table_are_refused),
+        cmocka_unit_test(a_table_is_not_ready_before_it_is_alive),
+        cmocka_unit_test(no_object_means_no_agent),
+        cmocka_unit_test(a_removed_or_replaced_object_is_noticed),
+        cmocka_unit_test(what_cannot_be_made_is_refused_with_the_limits),
+        cmocka_unit_test(an_earlier_agents_table_is_kept),
+        cmocka_unit_test(a_smaller_wish_keeps_the_larger_table),
+        cmocka_unit_test(a_table_that_cannot_be_kept_is_replaced),
+        cmocka_unit_test(a_node_row_can_be_read_back),
+        cmocka_unit_test(node_rows_are_never_mixed),
+        cmocka_unit_test(counters_have_names),
+        cmocka_unit_test(counters_that_are_not_there_read_as_zero),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,355 @@
+/* shm/table.h: names that somebody squats, damaged objects, and a full /dev/shm. */
+#include "table_fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "shm/compiler.h"
+#include "shm/index.h"
+
+/* --- squatted names --------------------------------------------------------------------------- */
+
+static void assert_refused(struct fixture *f, const char *because)
+{
+    struct hf_table table;
+    bool warm;
+
+    assert_int_equal(create(f, &table, &warm), HF_ETABLE);
+    assert_says(f, because);
+    assert_says(f, f->name);
+    assert_true(exists(f));
+    assert_int_equal(open_it(f, &table), HF_ETABLE);
+    assert_says(f, f->name);
+}
+
+static void another_users_object_is_refused_naming_the_owner(void **state)
+{
+    static const mode_t modes[] = {0600, 0644, 0666};
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    for (size_t i = 0; i < HF_LENGTH(modes); i++) {
+        struct fixture f = fixture_new();
+        pid_t child = fork();
+
+        if (child == 0) {
+            int fd;
+
+            CHILD_CHECK(setgid(65534) == 0 && setuid(65534) == 0);
+            fd = shm_open(f.name, O_RDWR | O_CREAT | O_EXCL, 0600);
+            CHILD_CHECK(fd >= 0 && fchmod(fd, modes[i]) == 0 && ftruncate(fd, 1 << 20) == 0);
+            _exit(0);
+        }
+        assert_int_equal(fixture_wait(child), 0);
+        assert_refused(&f, "uid 65534");
+        unlink(f.path);
+    }
+}
+
+/* The other way round: an ordinary user's agent meets what root put there. */
+static void a_user_meets_roots_object(void **state)
+{
+    struct fixture f = fixture_new();
+    pid_t child;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    f.spec.mode = 0640;
+    leave_behind(&f);
+    child = fork();
+    if (child == 0) {
+        struct hf_table table;
+        bool warm;
+
+        CHILD_CHECK(setgid(65534) == 0 && setuid(65534) == 0);
+        CHILD_CHECK(create(&f, &table, &warm) == HF_ETABLE);
+        CHILD_CHECK(strstr(f.why, "belongs to uid 0") != NULL);
+        CHILD_CHECK(hf_table_open(f.name, 0, &table, f.why, sizeof(f.why)) == HF_EPERM);
+        _exit(0);
+    }
+    assert_int_equal(fixture_wait(child), 0);
+    unlink(f.path);
+}
+
+static void a_link_is_not_followed(void **state)
+{
+    struct fixture f = fixture_new(), target = fixture_new();
+
+    (void)state;
+    leave_behind(&target);
+    assert_int_equal(symlink(target.path, f.path), 0);
+    assert_refused(&f, "symbolic link");
+    unlink(f.path);
+    assert_int_equal(symlink("/nonexistent", f.path), 0);
+    struct hf_table table;
+    bool warm;
+    assert_int_equal(create(&f, &table, &warm), HF_ETABLE);
+    unlink(f.path);
+    unlink(target.path);
+}
+
+static void a_pipe_does_not_hold_us_up(void **state)
+{
+    struct fixture f = fixture_new();
+
+    (void)state;
+    assert_int_equal(mkfifo(f.path, 0600), 0);
+    assert_refused(&f, "named pipe");
+    unlink(f.path);
+}
+
+static void a_directory_is_refused(void **state)
+{
+    struct fixture f = fixture_new();
+
+    (void)state;
+    assert_int_equal(mkdir(f.path, 0700), 0);
+    assert_refused(&f, "a directory");
+    rmdir(f.path);
+}
+
+static void a_second_link_is_refused(void **state)
+{
+    struct fixture f = fixture_new();
+    char other[sizeof(f.path) + 2];
+
+    (void)state;
+    leave_behind(&f);
+    snprintf(other, sizeof(other), "%s.2", f.path);
+    assert_int_equal(link(f.path, other), 0);
+    assert_refused(&f, "2 links");
+    unlink(other);
+    unlink(f.path);
+}
+
+static void an_object_that_others_can_write_is_refused(void **state)
+{
+    static const mode_t modes[] = {0664, 0646, 0622};
+
+    (void)state;
+    for (size_t i = 0; i < HF_LENGTH(modes); i++) {
+        struct fixture f = fixture_new();
+
+        leave_behind(&f);
+        assert_int_equal(chmod(f.path, modes[i]), 0);
+        assert_refused(&f, "others could have written");
+        unlink(f.path);
+    }
+}
+
+/* --- damaged objects -------------------------------------------------------------------------- */
+
+/* Writes `value` over a field of the header. */
+struct poke {
+    size_t offset, width;
+    uint64_t value;
+    int status;
+    const char *says;
+};
+
+#define FIELD(member, value, status, says)                                                         \
+    {                                                                                              \
+        offsetof(struct hf_table_header, member), sizeof(((struct hf_table_header *)0)->member),   \
+            value, status, says                                                                    \
+    }
+
+/* In the order in which hf_table_create() lays them out. */
+enum { SLOTS, NODES, COUNTERS, INDEX, TEXT };
+
+static const struct poke pokes[] = {
+    FIELD(minor, 7, 0, ""), /* a later minor version that we may read */
+    FIELD(sections[15].type, 77, 0, ""),
+    FIELD(major, 2, HF_EVERSION, "version 2.0"),
+    FIELD(min_minor, HF_TABLE_MINOR + 1, HF_EVERSION, "0.1.0"),
+    FIELD(fingerprint, 1, HF_EVERSION, "layout"),
+    FIELD(magic, 1, HF_ETABLE, "not a Holdfast table"),
+    FIELD(magic, 0, HF_ETABLE, "no header yet"),
+    FIELD(total_size, 4096, HF_ETABLE, "truncated or damaged"),
+    FIELD(capacity, 17, HF_ETABLE, "section"),
+    FIELD(capacity, 0, HF_ETABLE, "section"),
+    FIELD(capacity, UINT32_MAX, HF_ETABLE, "section"),
+    FIELD(nodes, HF_NODES_MAX + 1, HF_ETABLE, "section"),
+    FIELD(index_size, 0, HF_ETABLE, "section"),
+    FIELD(index_size, 3, HF_ETABLE, "section"),
+    FIELD(index_size, UINT32_C(1) << 31, HF_ETABLE, "section"),
+    FIELD(sections[TEXT].type, 99, HF_ETABLE, "section"),
+    FIELD(sections[TEXT].offset, 1 << 30, HF_ETABLE, "section"),
+    FIELD(sections[SLOTS].offset, UINT64_MAX - 63, HF_ETABLE, "section"),
+    FIELD(sections[SLOTS].offset, HF_TABLE_HEADER + 8, HF_ETABLE, "section"),
+    FIELD(sections[SLOTS].offset, 0, HF_ETABLE, "section"),
+    FIELD(sections[TEXT].length, UINT64_MAX, HF_ETABLE, "section"),
+    FIELD(sections[TEXT].elem_count, UINT64_MAX / 64 + 2, HF_ETABLE, "section"),
+    FIELD(sections[TEXT].elem_count, 0, HF_ETABLE, "section"),
+    FIELD(sections[SLOTS].elem_size, 0, HF_ETABLE, "section"),
+    FIELD(sections[NODES].elem_size, 511, HF_ETABLE, "section"),
+    FIELD(sections[INDEX].elem_count, 255, HF_ETABLE, "section"),
+    FIELD(sections[COUNTERS].length, 7, HF_ETABLE, "section"),
+};
+
+static void every_damage_is_refused_with_a_reason(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < HF_LENGTH(pokes); i++) {
+        struct fixture f = fixture_new();
+        struct hf_table table = create_alive(&f), reader;
+
+        memcpy((char *)table.header + pokes[i].offset, &pokes[i].value, pokes[i].width);
+        if (open_it(&f, &reader) != pokes[i].status)
+            fail_msg("poke %zu: %s", i, f.why);
+        if (pokes[i].status == 0)
+            hf_table_close(&reader);
+        assert_says(&f, pokes[i].says);
+        hf_table_close(&table);
+        shm_unlink(f.name);
+    }
+}
+
+static void a_truncated_object_of_our_own_is_replaced(void **state)
+{
+    static const off_t sizes[] = {0, 1, 100, 960, 4095, 4096, 5000};
+
+    (void)state;
+    for (size_t i = 0; i < HF_LENGTH(sizes); i++) {
+        struct fixture f = fixture_new();
+        struct hf_table table;
+        bool warm = true;
+
+        leave_behind(&f);
+        assert_int_equal(truncate(f.path, sizes[i]), 0);
+        assert_int_equal(open_it(&f, &table), HF_ETABLE);
+        assert_int_equal(create(&f, &table, &warm), 0);
+        assert_false(warm);
+        memset(table.text, 1, table.text_units * HF_TEXT_UNIT);
+        hf_table_close(&table);
+        shm_unlink(f.name);
+    }
+}
+
+/* Grown again after a truncation: the right size, and nothing in it. */
+static void holes_are_refused(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table = create_alive(&f), reader;
+    off_t size = (off_t)table.size;
+
+    (void)state;
+    hf_table_close(&table);
+    assert_int_equal(truncate(f.path, 4096), 0);
+    assert_int_equal(truncate(f.path, size), 0);
+    assert_int_equal(open_it(&f, &reader), HF_ETABLE);
+    assert_says(&f, "holes");
+    shm_unlink(f.name);
+}
+
+/* Reads everything a reader can; what comes out does not matter. */
+static void read_all(const struct hf_table *table)
+{
+    struct hf_slot_view view;
+    struct hf_node_row row;
+
+    for (uint32_t i = 0; i < table->capacity; i++)
+        (void)hf_slot_read(table, i, &view);
+    for (uint32_t i = 0; i < HF_NODES_MAX; i++)
+        (void)hf_node_read(table, i, &row);
+    for (int i = 0; i < HF_COUNTERS; i++)
+        (void)hf_counter_read(table, (enum hf_counter)i);
+    (void)hf_index_find(table, "name", 4, &view);
+}
+
+static void random_damage_never_crashes_a_reader(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table = create_alive(&f), reader, before;
+    char *bytes = (char *)table.header;
+    char *saved = malloc(table.size);
+    unsigned opened = 0;
+
+    (void)state;
+    fixture_publish(&table, 3, 0, "name", 1, FIXTURE_DEADLINE);
+    assert_int_equal(hf_index_add(&table, "name", 4, 3), 0);
+    memcpy(saved, bytes, table.size);
+    assert_int_equal(open_it(&f, &before), 0);
+    srand(11);
+    for (int i = 0; i < 3000; i++) {
+        size_t range = i % 2 ? sizeof(struct hf_table_header) : table.size;
+
+        for (int n = rand() % 8; n >= 0; n--) {
+            size_t at = (size_t)rand() % range;
+
+            bytes[at] = (char)(i % 3 ? rand() : bytes[at] ^ 1 << rand() % 8);
+        }
+        if (open_it(&f, &reader) == 0) {
+            read_all(&reader);
+            hf_table_close(&reader);
+            opened++;
+        }
+        read_all(&before); /* one that was good when it was opened */
+        memcpy(bytes, saved, table.size);
+    }
+    assert_true(opened > 0);
+    hf_table_close(&before);
+    hf_table_close(&table);
+    free(saved);
+    shm_unlink(f.name);
+}
+
+/* --- a full /dev/shm -------------------------------------------------------------------------- */
+
+static void in_a_small_shm(struct fixture *f)
+{
+    struct hf_table table;
+    bool warm;
+
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=128k,mode=1777") != 0)
+        _exit(CHILD_SKIPS);
+    f->spec.capacity = 100000;
+    CHILD_CHECK(create(f, &table, &warm) == HF_ESYS && errno == ENOSPC);
+    CHILD_CHECK(strstr(f->why, "/dev/shm is full") && strstr(f->why, "100000 leases"));
+    CHILD_CHECK(!exists(f));
+    f->spec.capacity = 16;
+    CHILD_CHECK(create(f, &table, &warm) == 0);
+    memset(table.text, 1, table.text_units * HF_TEXT_UNIT);
+    _exit(0);
+}
+
+static void a_full_dev_shm_is_an_error_and_no_signal(void **state)
+{
+    struct fixture f = fixture_new();
+    pid_t child = fork();
+    int code;
+
+    (void)state;
+    if (child == 0)
+        in_a_small_shm(&f);
+    code = fixture_wait(child);
+    if (code == CHILD_SKIPS)
+        skip(); /* not allowed to make a mount namespace here */
+    assert_int_equal(code, 0);
+    assert_false(exists(&f));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_truncated_object_of_our_own_is_replaced),
+        cmocka_unit_test(another_users_object_is_refused_naming_the_owner),
+        cmocka_unit_test(a_user_meets_roots_object),
+        cmocka_unit_test(a_link_is_not_followed),
+        cmocka_unit_test(a_pipe_does_not_hold_us_up),
+        cmocka_unit_test(a_directory_is_refused),
+        cmocka_unit_test(a_second_link_is_refused),
+        cmocka_unit_test(an_object_that_others_can_write_is_refused),
+        cmocka_unit_test(every_damage_is_refused_with_a_reason),
+        cmocka_unit_test(holes_are_refused),
+        cmocka_unit_test(random_damage_never_crashes_a_reader),
+        cmocka_unit_test(a_full_dev_shm_is_an_error_and_no_signal),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
