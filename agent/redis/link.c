@@ -1,0 +1,423 @@
+/* The connection of a link: addresses, connecting, the end of it, and trying again. */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <ev.h>
+#include <hiredis/adapters/libev.h>
+
+#include "agent/clock.h"
+#include "agent/redis/link_internal.h"
+#include "shm/status.h"
+
+#define RECONNECT_FIRST_MS 20
+#define RECONNECT_MAX_MS   1000
+#define ANSWER_ELEMENTS    1024 /* no answer to what we ask has more */
+
+static uint32_t next_random(struct link *link)
+{
+    link->random ^= link->random << 13;
+    link->random ^= link->random >> 17;
+    link->random ^= link->random << 5;
+    return link->random;
+}
+
+void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char *from)
+{
+    const char *password = link->options.address->password;
+    size_t i;
+
+    if (password[0] && strstr(from, password))
+        from = "(text withheld: it repeats the password)";
+    for (i = 0; i < LINK_TEXT_MAX - 1 && from[i]; i++)
+        to[i] = isprint((unsigned char)from[i]) ? from[i] : '?';
+    to[i] = '\0';
+}
+
+/* --- the reader's guard -------------------------------------------------------------------- */
+
+/* hiredis aborts the program (an assertion) when a peer speaks without being asked, and allocates
+ * as many elements as a peer announces. So each value is looked at before hiredis makes it; NULL
+ * ends the connection. */
+static struct link *reader_link(const redisReadTask *task)
+{
+    redisAsyncContext *context = task->privdata;
+    struct link *link = context->data;
+
+    if (!link)
+        return NULL;
+    /* An unasked error is fine for hiredis: "max number of clients reached". */
+    if (!task->parent && !context->replies.head && task->type != REDIS_REPLY_ERROR) {
+        link->is_strange = true;
+        return NULL;
+    }
+    return link;
+}
+
+static void *make_string(const redisReadTask *task, char *text, size_t length)
+{
+    struct link *link = reader_link(task);
+
+    return link ? link->hiredis_functions->createString(task, text, length) : NULL;
+}
+
+#if HIREDIS_MAJOR >= 1
+static void *make_array(const redisReadTask *task, size_t elements)
+#else
+static void *make_array(const redisReadTask *task, int elements)
+#endif
+{
+    struct link *link = reader_link(task);
+
+    if (link && elements > ANSWER_ELEMENTS) {
+        link->is_strange = true;
+        return NULL;
+    }
+    return link ? link->hiredis_functions->createArray(task, elements) : NULL;
+}
+
+static void *make_integer(const redisReadTask *task, long long number)
+{
+    struct link *link = reader_link(task);
+
+    return link ? link->hiredis_functions->createInteger(task, number) : NULL;
+}
+
+static void *make_nil(const redisReadTask *task)
+{
+    struct link *link = reader_link(task);
+
+    return link ? link->hiredis_functions->createNil(task) : NULL;
+}
+
+#if HIREDIS_MAJOR >= 1
+static void *make_double(const redisReadTask *task, double number, char *text, size_t length)
+{
+    struct link *link = reader_link(task);
+
+    return link ? link->hiredis_functions->createDouble(task, number, text, length) : NULL;
+}
+
+static void *make_bool(const redisReadTask *task, int value)
+{
+    struct link *link = reader_link(task);
+
+    return link ? link->hiredis_functions->createBool(task, value) : NULL;
+}
+#endif
+
+static void guard_reader(struct link *link)
+{
+    redisReader *reader = link->context->c.reader;
+
+    link->hiredis_functions = reader->fn;
+    link->functions = *reader->fn;
+    link->functions.createString = make_string;
+    link->functions.createArray = make_array;
+    link->functions.createInteger = make_integer;
+    link->functions.createNil = make_nil;
+#if HIREDIS_MAJOR >= 1
+    link->functions.createDouble = make_double;
+    link->functions.createBool = make_bool;
+#endif
+    reader->fn = &link->functions;
+    reader->privdata = link->context;
+}
+
+/* --- the end -------------------------------------------------------------------------------- */
+
+static void enter(struct link *link, enum link_state state, hf_time step_at)
+{
+    link->state = state;
+    if (step_at.ns == HF_TIME_NEVER.ns)
+        loop_timer_cancel(link->options.loop, &link->step);
+    else
+        (void)loop_timer_set(link->options.loop, &link->step, step_at);
+}
+
+/* The context is gone or being freed. Telling waits for the loop: the caller may be inside
+ * link_flush() of an owner that expects no callbacks. */
+static void ended(struct link *link, enum hf_node_error error)
+{
+    link->context = NULL;
+    link->end_error = error;
+    handshake_stop(link);
+    enter(link, LINK_ENDED, clock_now());
+}
+
+static void drop_context(struct link *link)
+{
+    redisAsyncContext *context = link->context;
+
+    link->context = NULL;
+    if (!context)
+        return;
+    context->data = NULL; /* its callbacks now do nothing */
+    redisAsyncFree(context);
+}
+
+void link_end(struct link *link, enum hf_node_error error, const char *format, ...)
+{
+    va_list args;
+
+    if (link->state == LINK_ENDED || link->state == LINK_WAITING || link->state == LINK_IDLE)
+        return;
+    va_start(args, format);
+    vsnprintf(link->end_text, sizeof(link->end_text), format, args);
+    va_end(args);
+    drop_context(link);
+    ended(link, error);
+}
+
+static void tell_end(struct link *link)
+{
+    hf_dur delay = backoff_step(&link->backoff, next_random(link));
+
+    calls_break(link);
+    enter(link, LINK_WAITING, hf_time_add(clock_now(), delay));
+    link->options.events->down(link, link->end_error, link->end_text, link->options.arg);
+}
+
+/* --- connecting ----------------------------------------------------------------------------- */
+
+/* An address could not be connected to: the next one, or the end of the attempt. hiredis may be
+ * about to free the context, so nothing new begins before the loop's next turn. */
+static void connect_failed(struct link *link, const char *text)
+{
+    link->context = NULL;
+    link_copy_text(link, link->end_text, text);
+    if (link->address_next < link->address_count)
+        enter(link, LINK_CONNECTING, clock_now());
+    else
+        ended(link, HF_NODE_ERR_CONNECT);
+}
+
+static void on_connect(const redisAsyncContext *context, int status)
+{
+    struct link *link = context->data;
+
+    if (!link)
+        return;
+    if (status != REDIS_OK) {
+        connect_failed(link, context->c.errstr[0] ? context->c.errstr : "cannot connect");
+        return;
+    }
+    enter(link, LINK_GREETING, HF_TIME_NEVER);
+    handshake_begin(link);
+}
+
+static void on_disconnect(const redisAsyncContext *context, int status)
+{
+    struct link *link = context->data;
+    enum hf_node_error error = HF_NODE_ERR_BROKEN;
+
+    (void)status;
+    if (!link)
+        return;
+    if (link->is_strange || context->err == REDIS_ERR_PROTOCOL)
+        error = HF_NODE_ERR_PROTOCOL;
+    else if (context->err == REDIS_ERR_OTHER && context->errstr)
+        error = reply_error_class(context->errstr);
+    link_copy_text(link, link->end_text,
+                   link->is_strange ? "it spoke out of turn, which no Redis does"
+                   : context->errstr && *context->errstr ? context->errstr
+                                                         : "connection ended");
+    ended(link, error);
+}
+
+static void connect_next(struct link *link)
+{
+    const struct node_address *address = link->options.address;
+    redisAsyncContext *context;
+
+    if (address->unix_socket)
+        context = redisAsyncConnectUnix(address->host);
+    else
+        context = redisAsyncConnect(link->addresses[link->address_next], address->port);
+    link->address_next++;
+    if (!context) {
+        connect_failed(link, "out of memory");
+        return;
+    }
+    if (context->err) {
+        char text[LINK_TEXT_MAX];
+
+        link_copy_text(link, text, context->errstr);
+        redisAsyncFree(context);
+        connect_failed(link, text);
+        return;
+    }
+    (void)fcntl(context->c.fd, F_SETFD, FD_CLOEXEC);
+    context->data = link;
+    link->context = context;
+    guard_reader(link);
+    calls_reset(link);
+    (void)redisLibevAttach(loop_ev(link->options.loop), context);
+    (void)redisAsyncSetConnectCallback(context, on_connect);
+    (void)redisAsyncSetDisconnectCallback(context, on_disconnect);
+    enter(link, LINK_CONNECTING, hf_time_add(clock_now(), link->options.connect_timeout));
+}
+
+static void connect_timed_out(struct link *link)
+{
+    drop_context(link);
+    connect_failed(link, "connecting takes too long");
+}
+
+/* --- names ---------------------------------------------------------------------------------- */
+
+static void on_resolved(void *arg, const char (*addresses)[64], int count, const char *error)
+{
+    struct link *link = arg;
+
+    if (count > 0) {
+        memcpy(link->addresses, addresses, (size_t)count * sizeof(*addresses));
+        link->address_count = count;
+        link->address_next = count; /* whatever is being tried was of the old list */
+    }
+    if (link->state != LINK_RESOLVING)
+        return;
+    if (link->address_count > 0) {
+        link->address_next = 0;
+        connect_next(link);
+    } else {
+        link_end(link, HF_NODE_ERR_RESOLVE, "%.100s", error);
+    }
+}
+
+/* The lookup goes on; what it finds will serve the next attempt. */
+static void resolving_timed_out(struct link *link)
+{
+    if (link->address_count > 0) {
+        link->address_next = 0;
+        connect_next(link);
+    } else {
+        link_end(link, HF_NODE_ERR_RESOLVE, "looking up %.100s takes too long",
+                 link->options.address->host);
+    }
+}
+
+static void begin_attempt(struct link *link)
+{
+    const struct node_address *address = link->options.address;
+
+    link->address_next = 0;
+    if (address->unix_socket || address->numeric) {
+        link->address_count = 1;
+        snprintf(link->addresses[0], sizeof(link->addresses[0]), "%.63s", address->host);
+        connect_next(link);
+        return;
+    }
+    enter(link, LINK_RESOLVING, hf_time_add(clock_now(), link->options.connect_timeout));
+    if (resolver_ask(link->options.resolver, address->host, on_resolved, link) != HF_OK)
+        resolving_timed_out(link);
+}
+
+/* --- the link ------------------------------------------------------------------------------- */
+
+static void on_step(struct loop_timer *timer, hf_time now)
+{
+    struct link *link = HF_CONTAINER(timer, struct link, step);
+
+    (void)now;
+    switch (link->state) {
+    case LINK_RESOLVING:
+        resolving_timed_out(link);
+        break;
+    case LINK_CONNECTING:
+        if (link->context)
+            connect_timed_out(link);
+        else
+            connect_next(link);
+        break;
+    case LINK_ENDED:
+        tell_end(link);
+        break;
+    case LINK_IDLE:
+    case LINK_WAITING:
+        begin_attempt(link);
+        break;
+    case LINK_GREETING:
+    case LINK_UP:
+        break;
+    }
+}
+
+void link_is_ready(struct link *link, const struct link_reply *sentinel)
+{
+    enter(link, LINK_UP, HF_TIME_NEVER);
+    backoff_reset(&link->backoff);
+    link->options.events->up(link, &link->facts, sentinel, link->options.arg);
+}
+
+int link_create(const struct link_options *options, struct link **ret_link)
+{
+    struct link *link = calloc(1, sizeof(*link));
+
+    if (!link)
+        return HF_ENOMEM;
+    link->options = *options;
+    link->step.fn = on_step;
+    backoff_init(&link->backoff, hf_ms(RECONNECT_FIRST_MS), hf_ms(RECONNECT_MAX_MS));
+    if (getrandom(&link->random, sizeof(link->random), GRND_NONBLOCK) < 0 || link->random == 0)
+        link->random = (uint32_t)clock_now().ns | 1;
+    calls_init(link);
+    handshake_init(link);
+    *ret_link = link;
+    return HF_OK;
+}
+
+void link_start(struct link *link)
+{
+    if (link->state == LINK_IDLE)
+        (void)loop_timer_set(link->options.loop, &link->step, clock_now());
+}
+
+void link_destroy(struct link *link)
+{
+    if (!link)
+        return;
+    link_end(link, HF_NODE_ERR_BROKEN, "the agent closed the connection");
+    link->state = LINK_ENDED; /* nothing more is sent from the callbacks */
+    calls_break(link);
+    loop_timer_cancel(link->options.loop, &link->step);
+    if (link->options.resolver)
+        resolver_cancel(link->options.resolver, link);
+    free(link);
+}
+
+void link_flush(struct link *link)
+{
+    redisAsyncContext *context = link->context;
+
+    /* While hiredis runs a callback of this context a failing write would free it under its feet;
+     * it then writes by itself as soon as the callback is done. */
+    if (!context || link->state < LINK_GREETING || (context->c.flags & REDIS_IN_CALLBACK))
+        return;
+    redisAsyncHandleWrite(context);
+}
+
+int link_node(const struct link *link)
+{
+    return link->options.node;
+}
+
+bool link_is_up(const struct link *link)
+{
+    return link->state == LINK_UP;
+}
+
+int link_in_flight(const struct link *link)
+{
+    return link->in_flight;
+}
+
+hf_dur link_rtt(const struct link *link)
+{
+    return link->rtt;
+}

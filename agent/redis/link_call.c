@@ -1,0 +1,278 @@
+/* Commands in flight: sending, deadlines, late answers, silence, and scripts that a node has
+ * forgotten. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "agent/clock.h"
+#include "agent/redis/link_internal.h"
+#include "shm/status.h"
+
+/* --- one command ---------------------------------------------------------------------------- */
+
+static struct link_reply reply_of(const struct call *call, enum link_outcome outcome,
+                                  enum hf_node_error error)
+{
+    return (struct link_reply){
+        .outcome = outcome,
+        .final = true,
+        .late = call->timed_out,
+        .error = error,
+        .error_text = "",
+        .sent = call->sent,
+        .received = clock_now(),
+    };
+}
+
+static void call_free(struct call *call)
+{
+    redisFreeCommand(call->command);
+    free(call);
+}
+
+/* Takes it off the list: its answer is here, or it will have none. */
+static void call_take(struct link *link, struct call *call)
+{
+    TAILQ_REMOVE(&link->calls, call, entry);
+    link->in_flight--;
+    loop_timer_cancel(link->options.loop, &call->deadline);
+}
+
+static void on_deadline(struct loop_timer *timer, hf_time now)
+{
+    struct call *call = HF_CONTAINER(timer, struct call, deadline);
+    struct link_reply reply = reply_of(call, LINK_TIMEOUT, HF_NODE_ERR_TIMEOUT);
+
+    (void)now;
+    reply.final = false;
+    reply.late = false;
+    call->timed_out = true;
+    call->fn(call->link, &reply, call->arg);
+}
+
+static void on_answer(redisAsyncContext *context, void *answer, void *arg);
+
+/* Appends to the connection's buffer and to the list. */
+static int call_send(struct link *link, struct call *call, const char *command, int length)
+{
+    call->sent = clock_now();
+    if (redisAsyncFormattedCommand(link->context, on_answer, call, command, (size_t)length) !=
+        REDIS_OK)
+        return HF_ENOQUORUM;
+    TAILQ_INSERT_TAIL(&link->calls, call, entry);
+    if (link->in_flight++ == 0) {
+        hf_time silent_at = hf_time_add(call->sent, link->options.silence);
+
+        link->silence_grace = false;
+        (void)loop_timer_set(link->options.loop, &link->silence, silent_at);
+    }
+    return HF_OK;
+}
+
+/* The script ran or not: NOSCRIPT says that it did not, so it is loaded and the command sent again,
+ * once. */
+static bool call_reload(struct link *link, struct call *call)
+{
+    /* A late acquire is not wanted any more; a release always is. */
+    if (call->reloaded || (call->timed_out && call->script != SCRIPT_RELEASE))
+        return false;
+    call->reloaded = true;
+    if (call_load(link, call->script, NULL) != HF_OK)
+        return false;
+    return call_send(link, call, call->command, call->length) == HF_OK;
+}
+
+static void script_answered(struct link *link, struct call *call, const redisReply *answer)
+{
+    struct link_reply reply = reply_of(call, LINK_ANSWERED, HF_NODE_ERR_NONE);
+    char text[LINK_TEXT_MAX];
+
+    reply_decode(answer, call->script, call->keys, &reply);
+    if (reply.error == HF_NODE_ERR_NOSCRIPT) {
+        hf_time deadline = call->deadline.item.at;
+
+        if (call_reload(link, call)) {
+            if (!call->timed_out)
+                (void)loop_timer_set(link->options.loop, &call->deadline, deadline);
+            return;
+        }
+    }
+    link_copy_text(link, text, reply.error_text);
+    reply.error_text = text;
+    call->fn(link, &reply, call->arg);
+    call_free(call);
+}
+
+static void on_answer(redisAsyncContext *context, void *answer, void *arg)
+{
+    struct link *link = context->data;
+    struct call *call = arg;
+
+    /* Without a link it was ended by us and the call is gone or told of; without an answer hiredis
+     * is ending it and the disconnect callback comes next. */
+    if (!link || !answer)
+        return;
+    call_take(link, call);
+    link->heard = clock_now();
+    link->rtt = hf_time_since(link->heard, call->sent);
+    link->silence_grace = false;
+    if (call->own) {
+        call->own(link, call, answer);
+        call_free(call);
+    } else {
+        script_answered(link, call, answer);
+    }
+}
+
+/* --- sending -------------------------------------------------------------------------------- */
+
+static struct call *call_new(struct link *link)
+{
+    struct call *call = calloc(1, sizeof(*call));
+
+    if (call) {
+        call->link = link;
+        call->deadline.fn = on_deadline;
+    }
+    return call;
+}
+
+static int send_own(struct link *link, struct call *call, int argc, const char **argv,
+                    const size_t *lengths)
+{
+    int rc = HF_ENOMEM;
+
+    call->length = redisFormatCommandArgv(&call->command, argc, argv, lengths);
+    if (call->length > 0)
+        rc = call_send(link, call, call->command, call->length);
+    if (rc != HF_OK)
+        call_free(call);
+    return rc;
+}
+
+int call_own(struct link *link, call_fn *own, int argc, const char **argv, const size_t *lengths)
+{
+    struct call *call = call_new(link);
+
+    if (!call)
+        return HF_ENOMEM;
+    call->own = own;
+    return send_own(link, call, argc, argv, lengths);
+}
+
+/* An error shows as NOSCRIPT of the command that follows. */
+static void on_reloaded(struct link *link, const struct call *call, const redisReply *answer)
+{
+    (void)answer;
+    link->loading[call->script] = false;
+}
+
+int call_load(struct link *link, enum script script, call_fn *loaded)
+{
+    const char *argv[3] = {"SCRIPT", "LOAD"};
+    size_t lengths[3] = {6, 4};
+    struct call *call;
+    int rc;
+
+    if (link->loading[script])
+        return HF_OK;
+    call = call_new(link);
+    if (!call)
+        return HF_ENOMEM;
+    argv[2] = script_text(script, &lengths[2]);
+    call->own = loaded ? loaded : on_reloaded;
+    call->script = script;
+    rc = send_own(link, call, 3, argv, lengths);
+    link->loading[script] = rc == HF_OK;
+    return rc;
+}
+
+int call_script(struct link *link, enum script script, size_t keys, hf_time deadline,
+                link_reply_fn *fn, void *arg, int argc, const char **argv, size_t *lengths)
+{
+    struct call *call;
+    int rc = HF_ENOMEM;
+
+    if (link->in_flight >= LINK_IN_FLIGHT_MAX)
+        return HF_ENOQUORUM;
+    call = call_new(link);
+    if (!call)
+        return HF_ENOMEM;
+    call->script = script;
+    call->keys = keys;
+    call->fn = fn;
+    call->arg = arg;
+    argv[0] = "EVALSHA";
+    lengths[0] = 7;
+    argv[1] = link->sha[script];
+    lengths[1] = SCRIPT_SHA_LEN;
+    call->length = redisFormatCommandArgv(&call->command, argc, argv, lengths);
+    if (call->length > 0)
+        rc = loop_timer_set(link->options.loop, &call->deadline, deadline);
+    if (rc == HF_OK)
+        rc = call_send(link, call, call->command, call->length);
+    if (rc != HF_OK) {
+        loop_timer_cancel(link->options.loop, &call->deadline);
+        call_free(call);
+    }
+    return rc;
+}
+
+/* --- all commands of a link ----------------------------------------------------------------- */
+
+static bool has_unread(const struct link *link)
+{
+    int bytes = 0;
+
+    return ioctl(link->context->c.fd, FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
+static void on_silence(struct loop_timer *timer, hf_time now)
+{
+    struct link *link = HF_CONTAINER(timer, struct link, silence);
+    struct call *oldest = TAILQ_FIRST(&link->calls);
+    hf_time silent_at;
+
+    if (!oldest || !link->context)
+        return;
+    silent_at = hf_time_add(hf_time_max(link->heard, oldest->sent), link->options.silence);
+    if (!hf_time_reached(now, silent_at)) {
+        (void)loop_timer_set(link->options.loop, timer, silent_at);
+    } else if (!link->silence_grace && has_unread(link)) {
+        /* We were the silent ones: stopped, or suspended with the host. */
+        link->silence_grace = true;
+        (void)loop_timer_set(link->options.loop, timer, hf_time_add(now, hf_ms(100)));
+    } else {
+        link_end(link, HF_NODE_ERR_SILENT, "no answer for %lld ms",
+                 (long long)hf_dur_ms(link->options.silence));
+    }
+}
+
+void calls_init(struct link *link)
+{
+    TAILQ_INIT(&link->calls);
+    link->silence.fn = on_silence;
+}
+
+void calls_reset(struct link *link)
+{
+    link->heard = HF_TIME_PAST;
+    memset(link->loading, 0, sizeof(link->loading));
+}
+
+void calls_break(struct link *link)
+{
+    struct call *call;
+
+    loop_timer_cancel(link->options.loop, &link->silence);
+    while ((call = TAILQ_FIRST(&link->calls))) {
+        call_take(link, call);
+        if (!call->own) {
+            struct link_reply reply = reply_of(call, LINK_BROKEN, link->end_error);
+
+            reply.error_text = link->end_text;
+            call->fn(link, &reply, call->arg);
+        }
+        call_free(call);
+    }
+}

@@ -1,0 +1,223 @@
+/* What is asked on a new connection, in this order, and again at each probe from INFO on:
+ *   AUTH, SELECT, INFO | CONFIG GET, every SCRIPT LOAD | the sentinel
+ * (!) INFO is answered before anything else is sent: who it is comes before what it says.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/clock.h"
+#include "agent/redis/link_internal.h"
+#include "shm/status.h"
+
+/* The words of a command, NULL behind the last. */
+static int ask(struct link *link, call_fn *fn, ...) __attribute__((sentinel));
+static int ask(struct link *link, call_fn *fn, ...)
+{
+    const char *words[4];
+    int count = 0;
+    va_list args;
+
+    va_start(args, fn);
+    while (count < (int)HF_LENGTH(words) && (words[count] = va_arg(args, const char *)))
+        count++;
+    va_end(args);
+    return call_own(link, fn, count, words, NULL);
+}
+
+/* Until INFO was answered, only the class is told: whoever answers may repeat what we sent, our
+ * password too. */
+static void refused(struct link *link, const char *command, enum hf_node_error error,
+                    const char *text)
+{
+    char shown[LINK_TEXT_MAX] = "";
+
+    if (link->is_redis)
+        link_copy_text(link, shown, text);
+    link_end(link, error, "%s: %s%s%.100s", command,
+             error == HF_NODE_ERR_OTHER ? "refused" : link_error_name(error), *shown ? ": " : "",
+             shown);
+}
+
+static bool is_error(const redisReply *answer)
+{
+    return answer->type == REDIS_REPLY_ERROR;
+}
+
+static void not_redis(struct link *link, const char *command)
+{
+    link_end(link, HF_NODE_ERR_PROTOCOL, "no Redis answers %s like that", command);
+}
+
+/* --- the sentinel, and the end of it -------------------------------------------------------- */
+
+static void schedule_probe(struct link *link)
+{
+    if (link->options.probe.ns > 0)
+        (void)loop_timer_set(link->options.loop, &link->probe,
+                             hf_time_add(clock_now(), link->options.probe));
+}
+
+static void on_sentinel(struct link *link, const struct link_reply *reply, void *arg)
+{
+    /* A node that will not be used anyway may refuse scripts: its owner still wants the facts. */
+    bool useless = link->asked.replica || link->asked.cluster;
+
+    (void)arg;
+    if (reply->outcome == LINK_TIMEOUT || reply->outcome == LINK_BROKEN)
+        return;
+    if (link->state == LINK_GREETING) {
+        if (reply->outcome == LINK_ERROR && !useless) {
+            refused(link, "sentinel", reply->error, reply->error_text);
+            return;
+        }
+        link->facts = link->asked;
+        schedule_probe(link);
+        link_is_ready(link, reply);
+    } else if (link->state == LINK_UP) {
+        schedule_probe(link);
+        if (!link->asked_well || (reply->outcome == LINK_ERROR && !useless))
+            return;
+        link->facts = link->asked;
+        link->options.events->probed(link, &link->facts, reply, link->options.arg);
+    }
+}
+
+static void read_sentinel(struct link *link)
+{
+    const struct link_sentinel read_only = {.nonce = "", .list_hash = ""};
+
+    if (script_sentinel(link, &read_only, hf_time_add(clock_now(), link->options.silence),
+                        on_sentinel, NULL) != HF_OK)
+        link_end(link, HF_NODE_ERR_OTHER, "sentinel: cannot be sent");
+}
+
+/* --- INFO and what follows it --------------------------------------------------------------- */
+
+static void on_loaded(struct link *link, const struct call *call, const redisReply *answer)
+{
+    link->loading[call->script] = false;
+    if (is_error(answer)) {
+        refused(link, "SCRIPT LOAD", reply_error_class(answer->str), answer->str);
+    } else if (answer->type != REDIS_REPLY_STRING || answer->len != SCRIPT_SHA_LEN) {
+        not_redis(link, "SCRIPT LOAD");
+    } else {
+        memcpy(link->sha[call->script], answer->str, SCRIPT_SHA_LEN + 1);
+        if (call->script == SCRIPTS - 1)
+            read_sentinel(link);
+    }
+}
+
+static void on_config(struct link *link, const struct call *call, const redisReply *answer)
+{
+    (void)call;
+    link->asked.durable = reply_decode_durable(answer);
+}
+
+static bool ask_config(struct link *link)
+{
+    /* One pattern: servers before 7.0 take no list. */
+    return ask(link, on_config, "CONFIG", "GET", "*append*", NULL) == HF_OK;
+}
+
+static void on_info(struct link *link, const struct call *call, const redisReply *answer)
+{
+    bool sent;
+
+    (void)call;
+    if (is_error(answer)) {
+        refused(link, "INFO", reply_error_class(answer->str), answer->str);
+        return;
+    }
+    if (!reply_decode_info(answer, &link->asked)) {
+        not_redis(link, "INFO");
+        return;
+    }
+    link->is_redis = true;
+    sent = ask_config(link);
+    for (int i = 0; sent && i < SCRIPTS; i++)
+        sent = call_load(link, (enum script)i, on_loaded) == HF_OK;
+    if (!sent)
+        link_end(link, HF_NODE_ERR_OTHER, "out of memory");
+}
+
+static void on_probe_info(struct link *link, const struct call *call, const redisReply *answer)
+{
+    (void)call;
+    if (is_error(answer))
+        return;
+    link->asked_well = reply_decode_info(answer, &link->asked);
+    if (!link->asked_well)
+        not_redis(link, "INFO");
+}
+
+static void on_probe(struct loop_timer *timer, hf_time now)
+{
+    struct link *link = HF_CONTAINER(timer, struct link, probe);
+
+    (void)now;
+    if (link->state != LINK_UP)
+        return;
+    link->asked_well = false;
+    memset(&link->asked, 0, sizeof(link->asked));
+    if (ask(link, on_probe_info, "INFO", NULL) == HF_OK && ask_config(link))
+        read_sentinel(link);
+    else
+        schedule_probe(link);
+    link_flush(link);
+}
+
+/* --- AUTH and SELECT ------------------------------------------------------------------------ */
+
+static void on_auth(struct link *link, const struct call *call, const redisReply *answer)
+{
+    enum hf_node_error error;
+
+    (void)call;
+    if (!is_error(answer))
+        return;
+    /* Never the text: "unknown command 'AUTH', with args beginning with: ..." would tell the
+     * password. */
+    error = reply_error_class(answer->str);
+    if (error == HF_NODE_ERR_OTHER)
+        error = HF_NODE_ERR_AUTH;
+    refused(link, "AUTH", error, "");
+}
+
+static void on_select(struct link *link, const struct call *call, const redisReply *answer)
+{
+    (void)call;
+    if (is_error(answer))
+        refused(link, "SELECT", reply_error_class(answer->str), answer->str);
+}
+
+void handshake_begin(struct link *link)
+{
+    const struct node_address *address = link->options.address;
+    char db[12];
+    int rc = HF_OK;
+
+    link->is_redis = false;
+    link->is_strange = false;
+    memset(&link->asked, 0, sizeof(link->asked));
+    if (address->password[0] && address->user[0])
+        rc = ask(link, on_auth, "AUTH", address->user, address->password, NULL);
+    else if (address->password[0])
+        rc = ask(link, on_auth, "AUTH", address->password, NULL);
+    if (rc == HF_OK && address->db != 0) {
+        snprintf(db, sizeof(db), "%d", address->db);
+        rc = ask(link, on_select, "SELECT", db, NULL);
+    }
+    if (rc == HF_OK)
+        (void)ask(link, on_info, "INFO", NULL);
+}
+
+void handshake_init(struct link *link)
+{
+    link->probe.fn = on_probe;
+}
+
+void handshake_stop(struct link *link)
+{
+    loop_timer_cancel(link->options.loop, &link->probe);
+}

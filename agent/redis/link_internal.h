@@ -1,0 +1,151 @@
+/* What the parts of a link share: link.c (connection), link_call.c (commands in flight),
+ * link_script.c (the script commands), link_handshake.c (what is asked on a new connection),
+ * link_reply.c (decoding; knows no link). One thread. */
+#ifndef HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
+#define HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
+
+#include <sys/queue.h>
+
+#include <hiredis/async.h>
+
+#include "agent/core/backoff.h"
+#include "agent/redis/link.h"
+#include "agent/redis/resolver.h"
+#include "agent/redis/script.h"
+#include "shm/compiler.h"
+
+#define LINK_IN_FLIGHT_MAX 4096 /* commands without an answer, per link */
+#define LINK_TEXT_MAX      160  /* bytes of an error's text, with NUL */
+#define LINK_SENTINEL_KEY  "holdfast:node"
+#define LINK_FENCE_PREFIX  "holdfast:fence:"
+
+/*   IDLE -> RESOLVING -> CONNECTING -> GREETING -> UP
+ *              ^     next | ^            |         |
+ *              |   address+-+            v         v
+ *            WAITING <---------------- ENDED <-----+
+ */
+enum link_state {
+    LINK_IDLE,
+    LINK_RESOLVING,
+    LINK_CONNECTING,
+    LINK_GREETING, /* connected; INFO, scripts and sentinel are not all answered yet */
+    LINK_UP,
+    LINK_ENDED,   /* the connection is gone; commands and owner are told at the loop's next turn */
+    LINK_WAITING, /* for the next attempt */
+};
+
+struct call;
+/* The answer to a command of our own; never NULL. */
+typedef void call_fn(struct link *link, const struct call *call, const redisReply *answer);
+
+/* One command on its way. They are answered in the order of sending. */
+struct call {
+    TAILQ_ENTRY(call) entry;
+    struct link *link;
+    hf_time sent;  /* before the first byte of the last sending */
+    char *command; /* kept to be sent again after NOSCRIPT */
+    int length;
+    enum script script;
+    call_fn *own; /* our own command; else NULL, and what follows is set */
+    size_t keys;  /* renew, release: how many marks are due */
+    struct loop_timer deadline;
+    bool reloaded, timed_out;
+    link_reply_fn *fn;
+    void *arg;
+};
+TAILQ_HEAD(call_list, call);
+
+struct link {
+    struct link_options options;
+    enum link_state state;
+    redisAsyncContext *context; /* while CONNECTING, GREETING, UP */
+    redisReplyObjectFunctions functions;
+    const redisReplyObjectFunctions *hiredis_functions;
+    struct loop_timer step; /* of `state`: connect timeout, telling the end, next attempt */
+    struct backoff backoff;
+    uint32_t random;
+
+    /* addresses of the host, and which is tried next; the last known ones serve while names cannot
+     * be looked up */
+    char addresses[RESOLVER_ADDRESSES][64];
+    int address_count, address_next;
+
+    /* commands */
+    struct call_list calls;
+    int in_flight;
+    struct loop_timer silence;
+    bool silence_grace; /* unread bytes were there when it ended: a moment to read them */
+    hf_time heard;      /* last answer */
+    hf_dur rtt;
+    bool loading[SCRIPTS];                 /* its SCRIPT LOAD is on its way */
+    char sha[SCRIPTS][SCRIPT_SHA_LEN + 1]; /* as SCRIPT LOAD told it */
+
+    /* what the node says of itself */
+    struct node_facts facts; /* of the last complete INFO and CONFIG GET */
+    struct node_facts asked; /* of the running ones */
+    bool asked_well;         /* INFO of the running probe was answered */
+    bool is_redis;           /* INFO was answered as Redis does: its error texts may be shown */
+    bool is_strange; /* it spoke without being asked, or in shapes that Redis does not use */
+    struct loop_timer probe;
+
+    /* why it ended */
+    enum hf_node_error end_error;
+    char end_text[LINK_TEXT_MAX];
+};
+
+/* --- link.c --------------------------------------------------------------------------------- */
+
+/* Ends the connection; commands and owner are told at the loop's next turn. Does nothing when it
+ * has ended already. Not for hiredis' connect and disconnect callbacks: there it frees the context
+ * itself. */
+void link_end(struct link *link, enum hf_node_error error, const char *format, ...) HF_PRINTF(3, 4);
+/* The handshake is done. */
+void link_is_ready(struct link *link, const struct link_reply *sentinel);
+/* An error's text from the node: printable, cut to fit, and without our password, which some
+ * servers repeat. */
+void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char *from);
+
+/* --- link_call.c ---------------------------------------------------------------------------- */
+
+void calls_init(struct link *link);
+/* Forgets what belonged to the last connection. */
+void calls_reset(struct link *link);
+/* All unanswered commands get LINK_BROKEN, oldest first. */
+void calls_break(struct link *link);
+
+/* Buffers a command of our own; silence is its only deadline. HF_OK, HF_ENOQUORUM, HF_ENOMEM. */
+int call_own(struct link *link, call_fn *own, int argc, const char **argv, const size_t *lengths);
+/* SCRIPT LOAD, unless it is on its way. `loaded` may be NULL. */
+int call_load(struct link *link, enum script script, call_fn *loaded);
+/* Buffers an owner's EVALSHA of `script`: argv[1] is filled in here. */
+int call_script(struct link *link, enum script script, size_t keys, hf_time deadline,
+                link_reply_fn *fn, void *arg, int argc, const char **argv, size_t *lengths);
+
+/* --- link_script.c -------------------------------------------------------------------------- */
+
+/* As link_sentinel(), while the handshake lasts too. */
+int script_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_time deadline,
+                    link_reply_fn *fn, void *arg);
+
+/* --- link_handshake.c ----------------------------------------------------------------------- */
+
+void handshake_init(struct link *link);
+/* Asks AUTH, SELECT, INFO, and the rest when they are answered; ends in link_is_ready() or
+ * link_end(). */
+void handshake_begin(struct link *link);
+void handshake_stop(struct link *link);
+
+/* --- link_reply.c --------------------------------------------------------------------------- */
+
+enum hf_node_error reply_error_class(const char *text);
+/* Sets the fields of LINK_ANSWERED, or of LINK_ERROR (HF_NODE_ERR_PROTOCOL: the wrong shape);
+ * leaves the others. `error_text` then points into `answer` or to a constant. */
+void reply_decode(const redisReply *answer, enum script script, size_t keys,
+                  struct link_reply *out);
+/* False: no Redis says this to INFO. Leaves `durable` alone. */
+bool reply_decode_info(const redisReply *answer, struct node_facts *facts);
+/* CONFIG GET of the append-only settings: whether what was answered survives a crash. Refused is
+ * no. */
+bool reply_decode_durable(const redisReply *answer);
+
+#endif

@@ -1,0 +1,301 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/core/fence.h"
+#include "agent/redis/link_internal.h"
+
+/* --- errors --------------------------------------------------------------------------------- */
+
+static const char *const error_names[] = {
+    [HF_NODE_ERR_NONE] = "none",         [HF_NODE_ERR_RESOLVE] = "resolve",
+    [HF_NODE_ERR_CONNECT] = "connect",   [HF_NODE_ERR_BROKEN] = "broken",
+    [HF_NODE_ERR_TIMEOUT] = "timeout",   [HF_NODE_ERR_SILENT] = "silent",
+    [HF_NODE_ERR_AUTH] = "auth",         [HF_NODE_ERR_PERM] = "perm",
+    [HF_NODE_ERR_BUSY] = "busy",         [HF_NODE_ERR_LOADING] = "loading",
+    [HF_NODE_ERR_MISCONF] = "misconf",   [HF_NODE_ERR_READONLY] = "readonly",
+    [HF_NODE_ERR_OOM] = "oom",           [HF_NODE_ERR_NOSCRIPT] = "noscript",
+    [HF_NODE_ERR_PROTOCOL] = "protocol", [HF_NODE_ERR_OTHER] = "other",
+};
+
+const char *link_error_name(enum hf_node_error error)
+{
+    return (size_t)error < HF_LENGTH(error_names) ? error_names[error] : "unknown";
+}
+
+enum hf_node_error reply_error_class(const char *text)
+{
+    static const struct {
+        const char *code;
+        enum hf_node_error error;
+    } codes[] = {
+        {"NOAUTH", HF_NODE_ERR_AUTH},       {"WRONGPASS", HF_NODE_ERR_AUTH},
+        {"NOPERM", HF_NODE_ERR_PERM},       {"BUSY", HF_NODE_ERR_BUSY},
+        {"LOADING", HF_NODE_ERR_LOADING},   {"MISCONF", HF_NODE_ERR_MISCONF},
+        {"READONLY", HF_NODE_ERR_READONLY}, {"OOM", HF_NODE_ERR_OOM},
+        {"NOSCRIPT", HF_NODE_ERR_NOSCRIPT},
+    };
+    size_t length = strcspn(text, " ");
+
+    for (size_t i = 0; i < HF_LENGTH(codes); i++) {
+        if (strlen(codes[i].code) == length && memcmp(codes[i].code, text, length) == 0)
+            return codes[i].error;
+    }
+    return HF_NODE_ERR_OTHER;
+}
+
+/* --- elements ------------------------------------------------------------------------------- */
+
+static bool is_string(const redisReply *e)
+{
+    return e->type == REDIS_REPLY_STRING || e->type == REDIS_REPLY_STATUS;
+}
+
+/* A whole number, as an integer or in decimal digits. */
+static bool get_number(const redisReply *e, int64_t *ret_number)
+{
+    char *end;
+    long long number;
+
+    if (e->type == REDIS_REPLY_INTEGER) {
+        *ret_number = e->integer;
+        return true;
+    }
+    if (!is_string(e) || e->len == 0 || e->len > 19)
+        return false;
+    number = strtoll(e->str, &end, 10);
+    if (end != e->str + e->len)
+        return false;
+    *ret_number = number;
+    return true;
+}
+
+static bool get_fence(const redisReply *e, uint64_t *ret_fence)
+{
+    int64_t number;
+
+    if (!get_number(e, &number) || number < 0 || (uint64_t)number > FENCE_NODE_MAX)
+        return false;
+    *ret_fence = (uint64_t)number;
+    return true;
+}
+
+/* Cut to fit; an absent one is "". */
+static void get_text(const redisReply *e, char *to, size_t size)
+{
+    size_t length = is_string(e) ? strnlen(e->str, e->len) : 0;
+
+    if (length >= size)
+        length = size - 1;
+    if (length > 0)
+        memcpy(to, e->str, length);
+    to[length] = '\0';
+}
+
+static bool equals(const redisReply *e, const char *text)
+{
+    return is_string(e) && e->len == strlen(text) && memcmp(e->str, text, e->len) == 0;
+}
+
+/* --- scripts -------------------------------------------------------------------------------- */
+
+/* {fence, pttl} and perhaps {host, pid, uid, command, note, since} */
+static bool get_taken(redisReply *const *e, size_t count, struct link_reply *out)
+{
+    struct hf_wire_holder *holder = &out->holder;
+    int64_t pid, uid, since;
+
+    if ((count != 2 && count != 8) || !get_fence(e[0], &out->fence) ||
+        !get_number(e[1], &holder->pttl_ms))
+        return false;
+    if (count == 2)
+        return true;
+    holder->fence = fence_make(out->fence, 0);
+    get_text(e[2], holder->host, sizeof(holder->host));
+    get_text(e[5], holder->comm, sizeof(holder->comm));
+    get_text(e[6], holder->note, sizeof(holder->note));
+    /* Another program may have written the record: what is no number stays unknown. */
+    if (get_number(e[3], &pid) && pid > 0 && pid <= INT32_MAX)
+        holder->pid = (uint32_t)pid;
+    if (get_number(e[4], &uid) && uid >= 0 && uid <= UINT32_MAX)
+        holder->uid = (uint32_t)uid;
+    if (get_number(e[7], &since))
+        holder->since_wall_ms = since;
+    return true;
+}
+
+static bool get_verdict(redisReply *const *e, size_t count, struct link_reply *out)
+{
+    static const struct {
+        const char *text;
+        enum link_verdict verdict;
+        bool has_fence;
+    } verdicts[] = {
+        {"OK", VERDICT_OK, true},        {"LOW", VERDICT_LOW, true},
+        {"STALE", VERDICT_STALE, false}, {"SENTINEL", VERDICT_SENTINEL, false},
+        {"GONE", VERDICT_GONE, false},
+    };
+
+    out->holder.pttl_ms = -2;
+    if (count == 0)
+        return false;
+    if (equals(e[0], "TAKEN")) {
+        out->verdict = VERDICT_TAKEN;
+        return get_taken(e + 1, count - 1, out);
+    }
+    for (size_t i = 0; i < HF_LENGTH(verdicts); i++) {
+        if (!equals(e[0], verdicts[i].text))
+            continue;
+        out->verdict = verdicts[i].verdict;
+        if (!verdicts[i].has_fence)
+            return count == 1;
+        return count == 2 && get_fence(e[1], &out->fence);
+    }
+    return false;
+}
+
+static bool get_marks(redisReply *const *e, size_t count, size_t keys, struct link_reply *out)
+{
+    if (count != 1 || !is_string(e[0]) || e[0]->len != keys ||
+        strspn(e[0]->str, "10f") != e[0]->len)
+        return false;
+    out->marks = e[0]->str;
+    out->mark_count = keys;
+    return true;
+}
+
+/* {created} and, if there is one, {created_us, created_wall_ms, ttl_max_ms, nodes, list_hash} */
+static bool get_sentinel(redisReply *const *e, size_t count, struct link_reply *out)
+{
+    struct node_sentinel *sentinel = &out->sentinel;
+    int64_t nodes;
+
+    if (count == 0 || !is_string(e[0]))
+        return false;
+    out->sentinel_created = equals(e[0], "1");
+    if (count == 1)
+        return out->nonce[0] == '\0';
+    if (count != 6 || out->nonce[0] == '\0' || !get_number(e[1], &sentinel->created.us) ||
+        !get_number(e[2], &sentinel->created_wall.ms) || !get_number(e[3], &sentinel->ttl_max_ms) ||
+        !get_number(e[4], &nodes) || nodes < 0 || nodes > INT32_MAX)
+        return false;
+    sentinel->present = true;
+    sentinel->nodes = (int)nodes;
+    memcpy(sentinel->nonce, out->nonce, sizeof(sentinel->nonce));
+    get_text(e[5], sentinel->list_hash, sizeof(sentinel->list_hash));
+    return true;
+}
+
+static bool decode(const redisReply *answer, enum script script, size_t keys,
+                   struct link_reply *out)
+{
+    redisReply *const *e = answer->element;
+    int64_t seconds, micros;
+
+    if (answer->type != REDIS_REPLY_ARRAY || answer->elements < 3)
+        return false;
+    if (!get_number(e[0], &seconds) || !get_number(e[1], &micros) || seconds < 0 ||
+        seconds > INT64_MAX / 2000000 || micros < 0 || micros >= 1000000)
+        return false;
+    if (!is_string(e[2]) || e[2]->len >= sizeof(out->nonce))
+        return false;
+    out->node_time.us = seconds * 1000000 + micros;
+    get_text(e[2], out->nonce, sizeof(out->nonce));
+    switch (script) {
+    case SCRIPT_RENEW:
+    case SCRIPT_RELEASE:
+        return get_marks(e + 3, answer->elements - 3, keys, out);
+    case SCRIPT_SENTINEL:
+        return get_sentinel(e + 3, answer->elements - 3, out);
+    default:
+        return get_verdict(e + 3, answer->elements - 3, out);
+    }
+}
+
+void reply_decode(const redisReply *answer, enum script script, size_t keys, struct link_reply *out)
+{
+    if (answer->type == REDIS_REPLY_ERROR) {
+        out->outcome = LINK_ERROR;
+        out->error = reply_error_class(answer->str);
+        out->error_text = answer->str;
+    } else if (!decode(answer, script, keys, out)) {
+        out->outcome = LINK_ERROR;
+        out->error = HF_NODE_ERR_PROTOCOL;
+        out->error_text = "a script's answer has the wrong shape";
+    } else {
+        out->outcome = LINK_ANSWERED;
+        out->error = HF_NODE_ERR_NONE;
+        out->error_text = "";
+    }
+}
+
+/* --- INFO and CONFIG GET -------------------------------------------------------------------- */
+
+/* The value of a line "NAME:value"; false: there is no such line, or it is longer than `size`. */
+static bool info_line(const char *info, const char *name, char *ret_value, size_t size)
+{
+    size_t name_length = strlen(name);
+
+    for (const char *line = info; line; line = strchr(line, '\n')) {
+        size_t length;
+
+        if (*line == '\n')
+            line++;
+        if (strncmp(line, name, name_length) != 0 || line[name_length] != ':')
+            continue;
+        line += name_length + 1;
+        length = strcspn(line, "\r\n");
+        if (length >= size)
+            return false;
+        memcpy(ret_value, line, length);
+        ret_value[length] = '\0';
+        return true;
+    }
+    return false;
+}
+
+bool reply_decode_info(const redisReply *answer, struct node_facts *facts)
+{
+    char run_id[TRUST_RUN_ID_LEN + 1], uptime[24], value[32];
+    const char *info = answer->str;
+    long long seconds;
+
+    if (answer->type != REDIS_REPLY_STRING || strlen(info) != answer->len)
+        return false;
+    if (!info_line(info, "run_id", run_id, sizeof(run_id)) || strlen(run_id) != TRUST_RUN_ID_LEN ||
+        !info_line(info, "uptime_in_seconds", uptime, sizeof(uptime)) ||
+        !info_line(info, "role", value, sizeof(value)))
+        return false;
+    seconds = strtoll(uptime, NULL, 10);
+    if (seconds < 0 || seconds > INT64_MAX / HF_NS_PER_SEC)
+        return false;
+    memcpy(facts->run_id, run_id, sizeof(run_id));
+    facts->uptime = hf_ns(seconds * HF_NS_PER_SEC);
+    facts->replica = strcmp(value, "master") != 0;
+    facts->cluster =
+        info_line(info, "cluster_enabled", value, sizeof(value)) && strcmp(value, "0") != 0;
+    facts->evicts = info_line(info, "maxmemory", value, sizeof(value)) && strcmp(value, "0") != 0 &&
+                    info_line(info, "maxmemory_policy", value, sizeof(value)) &&
+                    strcmp(value, "noeviction") != 0;
+    if (!info_line(info, "valkey_version", facts->version, sizeof(facts->version)) &&
+        !info_line(info, "redis_version", facts->version, sizeof(facts->version)))
+        facts->version[0] = '\0';
+    return true;
+}
+
+bool reply_decode_durable(const redisReply *answer)
+{
+    static const struct {
+        const char *name, *value;
+    } wanted[] = {
+        {"appendonly", "yes"}, {"appendfsync", "always"}, {"no-appendfsync-on-rewrite", "no"}};
+    size_t found = 0;
+
+    if (answer->type != REDIS_REPLY_ARRAY)
+        return false;
+    for (size_t i = 0; i + 1 < answer->elements; i += 2) {
+        for (size_t k = 0; k < HF_LENGTH(wanted); k++)
+            found += equals(answer->element[i], wanted[k].name) &&
+                     equals(answer->element[i + 1], wanted[k].value);
+    }
+    return found == HF_LENGTH(wanted);
+}

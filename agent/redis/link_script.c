@@ -1,0 +1,201 @@
+/* The script commands as callers see them, turned into arguments. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/redis/link_internal.h"
+#include "shm/status.h"
+
+#define KEY_MAX    1024 /* bytes of a formatted key */
+#define ARGS_MAX   (4 + 3 * LINK_KEYS_MAX)
+#define TTL_DIGITS 11
+
+/* Arguments of one command, with room for the numbers among them. */
+struct args {
+    int count;
+    const char *argv[24];
+    size_t lengths[24];
+    char numbers[8][24];
+    int numbers_used;
+    char fence_key[sizeof(LINK_FENCE_PREFIX) + KEY_MAX];
+};
+
+static void add_bytes(struct args *args, const void *bytes, size_t length)
+{
+    args->argv[args->count] = bytes;
+    args->lengths[args->count++] = length;
+}
+
+static void add_text(struct args *args, const char *text)
+{
+    add_bytes(args, text ? text : "", text ? strlen(text) : 0);
+}
+
+static void add_number(struct args *args, int64_t number)
+{
+    char *text = args->numbers[args->numbers_used++];
+
+    snprintf(text, sizeof(args->numbers[0]), "%" PRId64, number);
+    add_text(args, text);
+}
+
+/* EVALSHA and SHA are filled in by call_script(). */
+static void begin(struct args *args, const char *key_count)
+{
+    args->count = 2;
+    args->numbers_used = 0;
+    add_text(args, key_count);
+    add_text(args, LINK_SENTINEL_KEY);
+}
+
+static void add_lock_keys(struct args *args, const struct link_lock *lock)
+{
+    size_t prefix = sizeof(LINK_FENCE_PREFIX) - 1;
+
+    memcpy(args->fence_key, LINK_FENCE_PREFIX, prefix);
+    memcpy(args->fence_key + prefix, lock->key, lock->key_len);
+    add_bytes(args, lock->key, lock->key_len);
+    add_bytes(args, args->fence_key, prefix + lock->key_len);
+}
+
+static void add_fence_and_holder(struct args *args, const struct link_lock *lock)
+{
+    add_number(args, (int64_t)lock->fence);
+    add_text(args, lock->holder.host);
+    add_number(args, lock->holder.pid);
+    add_number(args, lock->holder.uid);
+    add_text(args, lock->holder.command);
+    add_text(args, lock->holder.note);
+    add_number(args, lock->holder.since.ms);
+}
+
+/* Acquire and heal differ in the script alone. */
+static int send_lock(struct link *link, enum script script, const struct link_lock *lock,
+                     hf_time deadline, link_reply_fn *fn, void *arg)
+{
+    struct args args;
+
+    if (link->state != LINK_UP)
+        return HF_ENOQUORUM;
+    if (lock->key_len > KEY_MAX)
+        return HF_EINVAL;
+    begin(&args, "3");
+    add_lock_keys(&args, lock);
+    add_text(&args, lock->token);
+    add_number(&args, lock->ttl_ms);
+    add_number(&args, lock->deadline.us);
+    add_text(&args, lock->nonce);
+    add_fence_and_holder(&args, lock);
+    return call_script(link, script, 1, deadline, fn, arg, args.count, args.argv, args.lengths);
+}
+
+int link_acquire(struct link *link, const struct link_lock *lock, hf_time deadline,
+                 link_reply_fn *fn, void *arg)
+{
+    return send_lock(link, SCRIPT_ACQUIRE, lock, deadline, fn, arg);
+}
+
+int link_heal(struct link *link, const struct link_lock *lock, hf_time deadline, link_reply_fn *fn,
+              void *arg)
+{
+    return send_lock(link, SCRIPT_HEAL, lock, deadline, fn, arg);
+}
+
+int link_raise(struct link *link, const struct link_lock *lock, hf_time deadline, link_reply_fn *fn,
+               void *arg)
+{
+    struct args args;
+
+    if (link->state != LINK_UP)
+        return HF_ENOQUORUM;
+    if (lock->key_len > KEY_MAX)
+        return HF_EINVAL;
+    begin(&args, "3");
+    add_lock_keys(&args, lock);
+    add_text(&args, lock->token);
+    add_fence_and_holder(&args, lock);
+    return call_script(link, SCRIPT_RAISE, 1, deadline, fn, arg, args.count, args.argv,
+                       args.lengths);
+}
+
+int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_time deadline,
+               link_reply_fn *fn, void *arg)
+{
+    const char *argv[ARGS_MAX];
+    size_t lengths[ARGS_MAX];
+    char ttls[LINK_KEYS_MAX][TTL_DIGITS];
+    char key_count[8];
+    size_t n = 4;
+
+    if (link->state != LINK_UP)
+        return HF_ENOQUORUM;
+    if (count == 0 || count > LINK_KEYS_MAX)
+        return HF_EINVAL;
+    argv[2] = key_count;
+    lengths[2] = (size_t)snprintf(key_count, sizeof(key_count), "%zu", count + 1);
+    argv[3] = LINK_SENTINEL_KEY;
+    lengths[3] = sizeof(LINK_SENTINEL_KEY) - 1;
+    for (size_t i = 0; i < count; i++, n++) {
+        argv[n] = keys[i].key;
+        lengths[n] = keys[i].key_len;
+    }
+    for (size_t i = 0; i < count; i++, n += 2) {
+        argv[n] = keys[i].token;
+        lengths[n] = strlen(keys[i].token);
+        argv[n + 1] = ttls[i];
+        lengths[n + 1] = (size_t)snprintf(ttls[i], sizeof(ttls[i]), "%" PRIu32, keys[i].ttl_ms);
+    }
+    return call_script(link, SCRIPT_RENEW, count, deadline, fn, arg, (int)n, argv, lengths);
+}
+
+int link_release(struct link *link, const struct link_key *keys, size_t count, hf_time deadline,
+                 link_reply_fn *fn, void *arg)
+{
+    const char *argv[ARGS_MAX];
+    size_t lengths[ARGS_MAX];
+    char key_count[8];
+    size_t n = 4;
+
+    if (link->state != LINK_UP)
+        return HF_ENOQUORUM;
+    if (count == 0 || count > LINK_KEYS_MAX)
+        return HF_EINVAL;
+    argv[2] = key_count;
+    lengths[2] = (size_t)snprintf(key_count, sizeof(key_count), "%zu", count + 1);
+    argv[3] = LINK_SENTINEL_KEY;
+    lengths[3] = sizeof(LINK_SENTINEL_KEY) - 1;
+    for (size_t i = 0; i < count; i++, n++) {
+        argv[n] = keys[i].key;
+        lengths[n] = keys[i].key_len;
+    }
+    for (size_t i = 0; i < count; i++, n++) {
+        argv[n] = keys[i].token;
+        lengths[n] = strlen(keys[i].token);
+    }
+    return call_script(link, SCRIPT_RELEASE, count, deadline, fn, arg, (int)n, argv, lengths);
+}
+
+int script_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_time deadline,
+                    link_reply_fn *fn, void *arg)
+{
+    struct args args;
+
+    begin(&args, "1");
+    add_text(&args, sentinel->make ? "1" : "0");
+    add_text(&args, sentinel->replace ? "1" : "0");
+    add_text(&args, sentinel->nonce);
+    add_number(&args, sentinel->wall.ms);
+    add_number(&args, sentinel->ttl_max_ms);
+    add_number(&args, sentinel->nodes);
+    add_text(&args, sentinel->list_hash);
+    return call_script(link, SCRIPT_SENTINEL, 0, deadline, fn, arg, args.count, args.argv,
+                       args.lengths);
+}
+
+int link_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_time deadline,
+                  link_reply_fn *fn, void *arg)
+{
+    if (link->state != LINK_UP)
+        return HF_ENOQUORUM;
+    return script_sentinel(link, sentinel, deadline, fn, arg);
+}

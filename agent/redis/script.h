@@ -1,0 +1,23 @@
+/* The Lua scripts of agent/scripts, as they are sent to a node: the common part before each. Any
+ * thread. */
+#ifndef HOLDFAST_AGENT_REDIS_SCRIPT_H
+#define HOLDFAST_AGENT_REDIS_SCRIPT_H
+
+#include <stddef.h>
+
+enum script {
+    SCRIPT_ACQUIRE,
+    SCRIPT_RAISE,
+    SCRIPT_HEAL,
+    SCRIPT_RENEW,
+    SCRIPT_RELEASE,
+    SCRIPT_SENTINEL,
+    SCRIPTS
+};
+
+#define SCRIPT_SHA_LEN 40 /* hex characters */
+
+/* The whole text; static storage, never NULL. */
+const char *script_text(enum script script, size_t *ret_length);
+
+#endif

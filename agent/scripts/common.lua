@@ -1,0 +1,77 @@
+-- Put before every script. KEYS[1] is the sentinel. Every answer begins with the node's TIME and the sentinel's nonce:
+-- {seconds, microseconds, nonce or '', ...}.
+local time = redis.call('TIME')
+local nonce = redis.call('HGET', KEYS[1], 'nonce') or ''
+local RETENTION_MS = 604800000 -- of a fence: seven days, counted from its last acceptance
+
+local function answer(...)
+  return {time[1], time[2], nonce, ...}
+end
+
+-- Why nothing may be written: the node's TIME is past the deadline, or it is not the node that was validated. Otherwise
+-- nil. Microseconds since 1970 are exact in a double until the year 2255.
+local function objection(deadline_us, validated_nonce)
+  if time[1] * 1000000 + time[2] > tonumber(deadline_us) then
+    return 'STALE'
+  elseif nonce == '' or nonce ~= validated_nonce then
+    return 'SENTINEL'
+  end
+end
+
+-- The value of a string key; false: there is none; nil: the key is of another type, so another's.
+local function get(key)
+  local value = redis.pcall('GET', key)
+  if type(value) ~= 'table' then
+    return value
+  elseif string.find(value.err, 'WRONGTYPE', 1, true) then
+    return nil
+  end
+  error(value)
+end
+
+-- Makes `token` stand in `key` for `ttl_ms`, arming it again when it is there already (a resend). Returns whether it
+-- stands, otherwise also the value that is in its way.
+local function stand(key, token, ttl_ms)
+  if redis.call('SET', key, token, 'NX', 'PX', ttl_ms) then
+    return true
+  end
+  local value = get(key)
+  if value ~= token then
+    return false, value
+  end
+  redis.call('PEXPIRE', key, ttl_ms)
+  return true
+end
+
+-- A key's fence record {fence, tag, host, pid, uid, command, note, since}. The fence is a decimal string of at most 48
+-- bits, stored and told as the string that came, never printed from a number: Lua would write 1.7e+12. The tag is
+-- sha1hex(token) of whoever set it.
+local function fence_read(fence_key)
+  local stored = redis.call('HMGET', fence_key, 'fence', 'tag')
+  return {fence = stored[1] or '0', tag = stored[2] or ''}
+end
+
+-- Writes fence and holder if the fence is higher than `stored`, or the same with the same tag. `holder`: host, pid, uid,
+-- command, note, since. Returns whether it was accepted and the fence that the node has now.
+local function fence_offer(fence_key, stored, fence, token, holder)
+  local tag = redis.sha1hex(token)
+  local offered, present = tonumber(fence), tonumber(stored.fence) or 0
+  if offered < present or (offered == present and tag ~= stored.tag) then
+    return false, stored.fence
+  end
+  redis.call('HSET', fence_key, 'fence', fence, 'tag', tag, 'host', holder[1], 'pid', holder[2], 'uid', holder[3],
+             'command', holder[4], 'note', holder[5], 'since', holder[6])
+  redis.call('PEXPIRE', fence_key, RETENTION_MS)
+  return true, fence
+end
+
+-- The answer that `value`, another's, stands in the key: {.., 'TAKEN', fence, pttl} and, if the fence record is that
+-- very token's, host, pid, uid, command, note, since.
+local function taken(key, value, fence_key, stored)
+  local pttl = redis.call('PTTL', key)
+  if not value or redis.sha1hex(value) ~= stored.tag then
+    return answer('TAKEN', stored.fence, pttl)
+  end
+  local holder = redis.call('HMGET', fence_key, 'host', 'pid', 'uid', 'command', 'note', 'since')
+  return answer('TAKEN', stored.fence, pttl, holder[1], holder[2], holder[3], holder[4], holder[5], holder[6])
+end

@@ -1,0 +1,10 @@
+-- Offers a higher fence where our key stands: the second round of an acquire. Writes nothing without our key.
+-- KEYS: sentinel, key, fence record
+-- ARGV: token, fence, host, pid, uid, command, note, since_ms
+-- {.., 'OK' | 'LOW', fence that the node has} | {.., 'GONE'}
+local fence_key, token = KEYS[3], ARGV[1]
+if get(KEYS[2]) ~= token then
+  return answer('GONE')
+end
+local accepted, fence = fence_offer(fence_key, fence_read(fence_key), ARGV[2], token, {unpack(ARGV, 3, 8)})
+return answer(accepted and 'OK' or 'LOW', fence)

@@ -1,0 +1,24 @@
+-- Reads the sentinel; creates it when absent and wanted, replaces it when its constants differ and that is wanted.
+-- KEYS: sentinel
+-- ARGV: make ('1' or '0'), replace ('1' or '0'), nonce for a new one, wall_ms, ttl_max_ms, nodes, list_hash
+-- {.., created ('1' or '0'), created_us, created_wall_ms, ttl_max_ms, nodes, list_hash}: as it stands afterwards; the
+-- nonce, as always, is the third; '' and nothing after `created` when there is none
+local key = KEYS[1]
+local differs = false
+if nonce ~= '' and ARGV[2] == '1' then
+  local had = redis.call('HMGET', key, 'ttl_max_ms', 'nodes', 'list_hash')
+  differs = had[1] ~= ARGV[5] or had[2] ~= ARGV[6] or had[3] ~= ARGV[7]
+end
+local created = '0'
+if (nonce == '' and ARGV[1] == '1') or differs then
+  created = '1'
+  nonce = ARGV[3]
+  redis.call('DEL', key)
+  redis.call('HSET', key, 'nonce', nonce, 'created_us', time[1] .. string.format('%06d', time[2]),
+             'created_wall_ms', ARGV[4], 'ttl_max_ms', ARGV[5], 'nodes', ARGV[6], 'list_hash', ARGV[7])
+end
+if nonce == '' then
+  return answer(created)
+end
+local has = redis.call('HMGET', key, 'created_us', 'created_wall_ms', 'ttl_max_ms', 'nodes', 'list_hash')
+return answer(created, has[1], has[2], has[3], has[4], has[5])
