@@ -65,18 +65,22 @@ static void on_prepare(struct ev_loop *ev, ev_prepare *w, int revents)
 {
     struct loop *loop = w->data;
     struct heap_item *first;
-    hf_time at;
+    bool awake;
 
     (void)revents;
-    if (loop->idle_fn && loop->idle_fn(loop->idle_arg))
+    awake = loop->idle_fn && loop->idle_fn(loop->idle_arg);
+    first = heap_first(&loop->timers);
+    /* Due already: the next turn runs it, and no system call is needed to get there. */
+    if (first && hf_time_reached(loop->now, first->at))
+        awake = true;
+    if (awake)
         ev_idle_start(ev, &loop->idle);
     else
         ev_idle_stop(ev, &loop->idle);
-    first = heap_first(&loop->timers);
-    at = first ? first->at : HF_TIME_NEVER;
-    if (at.ns != loop->timer_at.ns) {
-        clock_timerfd_set(loop->timer_fd, at);
-        loop->timer_at = at;
+    /* Armed too early is harmless, and cheaper than to arm it anew at every turn. */
+    if (!awake && first && hf_time_before(first->at, loop->timer_at)) {
+        clock_timerfd_set(loop->timer_fd, first->at);
+        loop->timer_at = first->at;
     }
 }
 
