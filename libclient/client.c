@@ -263,7 +263,7 @@ void hfc_sleep(hf_client *client, uint32_t seen, int64_t until_ns)
     bool up = client->link == HFC_LINK_UP, woken;
     int64_t slice = HFC_SLICE_NS, now = hfc_now();
 
-    if (up && !TAILQ_EMPTY(&client->queued))
+    if (up && client->ring_full)
         slice = HFC_SLICE_FULL_NS;
     if (!session)
         until_ns = hfc_min(until_ns, client->next_try_ns);

@@ -46,14 +46,13 @@ void hfc_poll_del(hf_client *client, int sock)
         (void)epoll_ctl(client->epoll_fd, EPOLL_CTL_DEL, sock, NULL);
 }
 
-static int64_t ops_next(struct hfc_ops *list)
+static int64_t ops_next(struct hfc_ops *list, int64_t next) REQUIRES(hfc_locked)
 {
-    int64_t next = HFC_NEVER;
     hf_op *op;
 
     TAILQ_FOREACH(op, list, link)
     if (!op->done && !op->abandoned)
-        next = hfc_min(next, hfc_min(op->deadline_ns, op->give_up_ns));
+        next = hfc_min(next, hfc_op_next(op));
     return next;
 }
 
@@ -69,7 +68,7 @@ static void timer_update(hf_client *client, int64_t now) REQUIRES(hfc_locked)
         next = client->next_try_ns;
     else if (client->link == HFC_LINK_HELLO)
         next = client->hello_until_ns;
-    else if (!TAILQ_EMPTY(&client->queued))
+    else if (client->ring_full)
         next = now + HFC_SLICE_FULL_NS;
     TAILQ_FOREACH(lease, &client->leases, link)
     {
@@ -83,19 +82,8 @@ static void timer_update(hf_client *client, int64_t now) REQUIRES(hfc_locked)
             hf_state(&lease->handle) != lease->reported)
             next = 0;
     }
-    /* A deadline that is past was acted on just now; what remains is the time to give up. */
-    if (client->link == HFC_LINK_DOWN) {
-        next = hfc_min(next, ops_next(&client->queued));
-    } else {
-        hf_op *op;
-
-        TAILQ_FOREACH(op, &client->flying, link)
-        if (!op->done && !op->abandoned)
-            next = hfc_min(next, op->give_up_ns);
-        TAILQ_FOREACH(op, &client->queued, link)
-        if (!op->done && !op->abandoned)
-            next = hfc_min(next, op->give_up_ns);
-    }
+    next = ops_next(&client->flying, next);
+    next = ops_next(&client->queued, next);
     timer_set(client, next);
 }
 

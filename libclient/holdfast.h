@@ -90,12 +90,14 @@ typedef struct hf_view hf_view;
 
 /* --- connecting ---------------------------------------------------------------------------------
  * `agent`: an agent's NAME; a path (with a '/') of its attach socket; or NULL: $HOLDFAST_AGENT if set,
- * else "default". A NAME is looked for as the user's own agent first, then as the system's. The
- * socket's owner must be root or the caller's user, else HF_EPERM. */
+ * else "default". A NAME is looked for as the user's own agent first ($XDG_RUNTIME_DIR/holdfast/NAME/sock), then
+ * as the system's (/run/holdfast/NAME/sock); $HOLDFAST_RUNTIME_DIR/NAME/sock instead of both where that is set.
+ * The agent must run as root, as the caller's user, or as the system agent's account, else HF_EPERM.
+ * HF_ENOAGENT, HF_EVERSION, HF_ETIMENS, HF_ELIMIT ...: hf_last_message() says more. */
 HF_EXPORT int hf_connect(const char *agent, hf_client **ret_client);
 
-/* Releases every lease of this client and frees it. Leases and ops of it must not be used
- * afterwards. NULL is fine. The agent does the same for a process that ends without a call. */
+/* Has every lease of this client released, without waiting for it, and frees the client. Leases and ops of it must
+ * not be used afterwards. NULL is fine. The agent does the same for a process that ends without a call. */
 HF_EXPORT void hf_disconnect(hf_client *client);
 
 struct hf_agent_info {
@@ -201,8 +203,10 @@ struct hf_acquire_options {
 
 /* Blocks until granted, refused, or the wait is over. `wait_ms` 0 tries once (HF_EBUSY), -1 waits
  * without limit. Waiting is done by the agent, first come first served on this host.
- * Errors: HF_EBUSY, HF_ETIMEDOUT, HF_ENOQUORUM, HF_ENAME, HF_ETTL, HF_EFLEET, HF_EFULL,
- * HF_ELIMIT, HF_EGOING, HF_ENOAGENT. A signal handler that returns does not end the wait. */
+ * `ttl_seconds` 0 takes the agent's default. While no agent answers, a wait goes on trying to attach until its end.
+ * Errors: HF_EBUSY, HF_ETIMEDOUT, HF_ENOQUORUM, HF_ENAME, HF_ETTL, HF_EFLEET, HF_EFULL, HF_ELIMIT, HF_EGOING,
+ * HF_ENOAGENT, HF_ELOST (granted, and lost before it could be used). A signal handler that returns does not end
+ * the wait. */
 HF_EXPORT int hf_acquire(hf_client *client, const char *name, int64_t ttl_seconds, int64_t wait_ms,
                          hf_lease **ret_lease);
 HF_EXPORT int hf_acquire_with(hf_client *client, const struct hf_acquire_options *options,
@@ -233,7 +237,8 @@ HF_EXPORT void hf_op_cancel(hf_op *op);
 
 /* The handle holds nothing from the first instruction on; then the agent deletes the key on all
  * nodes, and the call returns when a majority answered (HF_OK), or with HF_ELOST when the lease had been
- * lost before, or HF_ETIMEDOUT / HF_ENOAGENT when nobody answered in time (the key then lapses by its TTL).
+ * lost before, or HF_ETIMEDOUT / HF_ENOAGENT when nobody answered in time (the key then lapses by its TTL; no
+ * answer of the agent is waited for longer than the validity lasts, and a second).
  * Frees the lease in every case. NULL gives HF_ENOTHELD. */
 HF_EXPORT int hf_release(hf_lease *lease);
 

@@ -42,7 +42,11 @@
 #define HFC_BACKOFF_FIRST_NS (20 * HF_NS_PER_MS)
 #define HFC_BACKOFF_MAX_NS   (500 * HF_NS_PER_MS)
 
-#define HFC_NEVER            INT64_MAX
+/* Acquires that may wait in the agent at a time. Each keeps a place in the completion ring free for
+ * its answer; some must be left for releases, cancels and tries. */
+#define HFC_WAITERS_MAX (HF_RING_ENTRIES * 3 / 4)
+
+#define HFC_NEVER       INT64_MAX
 
 /* --- message.c: the last failure of this thread -------------------------------------------------
  */
@@ -177,6 +181,8 @@ struct hf_client {
     uint64_t next_id GUARDED_BY(hfc_locked);
     struct hfc_ops queued GUARDED_BY(hfc_locked), flying GUARDED_BY(hfc_locked),
         parked GUARDED_BY(hfc_locked);
+    unsigned waiters GUARDED_BY(hfc_locked); /* acquires among `flying` that are no mere tries */
+    bool ring_full GUARDED_BY(hfc_locked);   /* at the last look */
     struct hfc_leases leases GUARDED_BY(hfc_locked), free_leases GUARDED_BY(hfc_locked);
 
     int epoll_fd GUARDED_BY(hfc_locked), timer_fd GUARDED_BY(hfc_locked); /* -1 until hf_fd() */
@@ -227,7 +233,7 @@ void hfc_link_check(hf_client *client) REQUIRES(hfc_locked);
 void hfc_link_drop(hf_client *client, int status, const char *text) REQUIRES(hfc_locked);
 void hfc_session_unref(hf_client *client, struct hfc_session *session) REQUIRES(hfc_locked);
 void hfc_map_unref(struct hfc_map *map);
-/* Whether `status` will not go away by trying again. */
+/* Whether `status` will not go away by trying again (HF_ELOST: what a guardian joined is over). */
 bool hfc_link_is_hopeless(int status);
 
 /* --- hello.c: the two datagrams of the attach ----------------------------------------------------

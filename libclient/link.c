@@ -39,7 +39,7 @@ void hfc_session_unref(hf_client *client, struct hfc_session *session)
 bool hfc_link_is_hopeless(int status)
 {
     return status == HF_EPERM || status == HF_EVERSION || status == HF_ETIMENS ||
-           status == HF_ETABLE || status == HF_EPROTO;
+           status == HF_ETABLE || status == HF_EPROTO || status == HF_ELOST;
 }
 
 /* Doubling, and a third of random on top so that a host full of clients does not come back as one.

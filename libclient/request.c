@@ -26,12 +26,21 @@ static struct hfc_ops *list_of(hf_op *op) REQUIRES(hfc_locked)
     return NULL;
 }
 
+static bool is_waiter(const hf_op *op)
+{
+    return op->entry.op == HF_OP_ACQUIRE && op->entry.deadline_ns != 0;
+}
+
 static void move(hf_op *op, enum hfc_op_place place) REQUIRES(hfc_locked)
 {
     struct hfc_ops *list = list_of(op);
 
     if (list)
         TAILQ_REMOVE(list, op, link);
+    if (op->place == HFC_OP_FLYING && is_waiter(op))
+        op->client->waiters--;
+    if (place == HFC_OP_FLYING && is_waiter(op))
+        op->client->waiters++;
     op->place = place;
     list = list_of(op);
     if (list)
@@ -70,16 +79,34 @@ static bool is_one_way(const hf_op *op)
     return op->entry.op == HF_OP_CANCEL || op->entry.op == HF_OP_LOSING;
 }
 
+static void ring_doorbell(const struct hfc_session *session)
+{
+    const uint64_t one = 1;
+    ssize_t n;
+
+    do
+        n = write(session->doorbell, &one, sizeof(one));
+    while (n < 0 && errno == EINTR); /* any other failure: the bell rings already */
+}
+
 void hfc_flush(hf_client *client)
 {
-    hf_op *op;
-    bool ring_doorbell = false;
+    bool wake_agent = false;
+    hf_op *op, *next;
 
-    while (client->link == HFC_LINK_UP && (op = TAILQ_FIRST(&client->queued))) {
+    client->ring_full = false;
+    if (client->link != HFC_LINK_UP)
+        return;
+    for (op = TAILQ_FIRST(&client->queued); op; op = next) {
         bool wake = false;
-        int status = hf_ring_submit(&client->session->ring, &op->entry, &wake);
+        int status;
 
+        next = TAILQ_NEXT(op, link);
+        if (is_waiter(op) && client->waiters >= HFC_WAITERS_MAX)
+            continue;
+        status = hf_ring_submit(&client->session->ring, &op->entry, &wake);
         if (status == HF_EFULL) {
+            client->ring_full = true;
             hfc_timer_pull(client, hfc_now() + HFC_SLICE_FULL_NS);
             break;
         }
@@ -87,21 +114,15 @@ void hfc_flush(hf_client *client)
             hfc_link_drop(client, HF_EPROTO, "the agent broke the ring's protocol");
             return;
         }
-        ring_doorbell |= wake;
+        wake_agent |= wake;
         op->sent = true;
         if (is_one_way(op))
             discard(op);
         else
             move(op, HFC_OP_FLYING);
     }
-    if (ring_doorbell) {
-        const uint64_t one = 1;
-        ssize_t n;
-
-        do
-            n = write(client->session->doorbell, &one, sizeof(one));
-        while (n < 0 && errno == EINTR); /* any other failure: the bell rings already */
-    }
+    if (wake_agent)
+        ring_doorbell(client->session);
 }
 
 static void send_cancel(hf_client *client, uint64_t target) REQUIRES(hfc_locked)
