@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Who may include whom, and what the pure core may call. Prints one line per violation.
+
+    tests/include_rules.py [BUILD_DIR]
+
+With a build directory the core's archive is looked at too: an undefined symbol that is not on the list
+below (a clock, a socket, a thread, an allocation) is a violation.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+# Headers of other projects, and the only files that see them.
+LIBRARIES = {
+    "hiredis": r"agent/redis/|tools/bench/",
+    "ev.h": r"agent/",
+    "urcu": r"agent/(?!core/)|tools/bench/",
+    "ini.h": r"agent/config",
+    "jansson.h": r"tools/",
+    "cmocka.h": r"tests/",
+    "pthread.h": r"agent/(?!core/)|libclient/|tests/|tools/bench/|docs/",
+}
+
+# Files that match the first pattern may include, of this repository, only what matches the second.
+RULES = [
+    (r"shm/", r"shm/"),
+    (r"agent/core/", r"agent/core/|shm/(status|layout|nstime|compiler|counters)\b"),
+    (r"agent/", r"agent/|shm/"),
+    (r"libclient/", r"libclient/|shm/"),
+    # `run` is an ordinary user of the library; the reading commands see the table too.
+    (r"tools/(cmd_run|guardian\w*|job|cgroup|tree|timeline|signals)\.[ch]", r"libclient/holdfast\.h|tools/"),
+    (r"tools/bench/", r"tools/|libclient/holdfast\.h|shm/|agent/scripts\.h"),
+    (r"tools/", r"tools/|libclient/holdfast\.h|shm/"),
+    (r"docs/", r"libclient/holdfast\.h|holdfast\.h"),
+    (r"tests/", r""),
+]
+
+# The core's own system headers: no clock, no socket, no thread, no allocation.
+CORE_HEADERS = {"assert.h", "errno.h", "inttypes.h", "limits.h", "stdarg.h", "stdbool.h", "stddef.h",
+                "stdint.h", "stdio.h", "string.h"}
+CORE_CALLS = {"memcpy", "memmove", "memset", "memcmp", "memchr", "strlen", "strcmp", "strncmp", "snprintf",
+              "vsnprintf", "stpncpy", "abort", "qsort"}
+CORE_CALL_EXTRAS = re.compile(r"^(__\w+_chk|__stack_chk_fail|__assert_fail|_GLOBAL_OFFSET_TABLE_|"
+                              r"__(asan|ubsan|tsan)_\w+|hf_\w+)$")
+
+
+def source_files():
+    for folder in ("shm", "agent", "libclient", "tools", "docs", "tests"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".c", ".h", ".cpp", ".def"):
+                yield path
+
+
+def resolve(path, target):
+    """The included file relative to the root, or None if it is not of this repository."""
+    for base in (ROOT, path.parent):
+        if (base / target).is_file():
+            return str((base / target).resolve().relative_to(ROOT))
+    if target == "agent/scripts.h":  # made by the build
+        return target
+    return None
+
+
+def check_file(path):
+    name = str(path.relative_to(ROOT))
+    allowed = next(rule for pattern, rule in RULES if re.match(pattern, name))
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        kind, target = match.groups()
+        own = resolve(path, target) if kind == '"' else None
+        if own:
+            if not re.match(allowed, own):
+                yield f"{name}:{number}: may not include {own}"
+            continue
+        for library, who in LIBRARIES.items():
+            if target.startswith(library) and not re.match(who, name):
+                yield f"{name}:{number}: may not include <{target}>"
+        if name.startswith("agent/core/") and target not in CORE_HEADERS:
+            yield f"{name}:{number}: the core may not include <{target}>"
+
+
+def check_core_calls(build):
+    archive = pathlib.Path(build) / "lib" / "libhf_core.a"
+    if not archive.exists():
+        yield f"{archive}: not built"
+        return
+    symbols = subprocess.run(["nm", str(archive)], capture_output=True, text=True, check=True).stdout
+    defined, undefined = set(), set()
+    for line in symbols.splitlines():
+        fields = line.split()
+        if len(fields) == 2 and fields[0] == "U":
+            undefined.add(fields[1])
+        elif len(fields) == 3:
+            defined.add(fields[2])
+    for symbol in sorted(undefined - defined - CORE_CALLS):
+        if not CORE_CALL_EXTRAS.match(symbol):
+            yield f"agent/core: calls {symbol}()"
+
+
+def main():
+    violations = [text for path in source_files() for text in check_file(path)]
+    if len(sys.argv) > 1:
+        violations += check_core_calls(sys.argv[1])
+    for text in violations:
+        print(text)
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

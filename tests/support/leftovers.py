@@ -1,0 +1,71 @@
+"""What a test left behind: every process of a test carries HOLDFAST_TEST_RUN=<run id> in its environment, and
+agents' names, hence their shared-memory objects, begin with the tag of the run."""
+import hashlib
+import os
+import pathlib
+import signal
+import time
+
+MARKER = "HOLDFAST_TEST_RUN"
+SHM = pathlib.Path("/dev/shm")
+
+
+def tag(run_id):
+    """A short name that no other run has."""
+    return "t" + hashlib.sha1(run_id.encode()).hexdigest()[:10]
+
+
+def processes(run_id):
+    """Living processes of this run and of the runs inside it: {pid: command line}."""
+    wanted = f"{MARKER}={run_id}".encode()
+    found = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{entry}/environ", "rb") as file:
+                values = file.read().split(b"\0")
+            if not any(v == wanted or v.startswith(wanted + b".") for v in values):
+                continue
+            with open(f"/proc/{entry}/stat") as file:
+                state = file.read().rpartition(")")[2].split()[0]
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                command = file.read().replace(b"\0", b" ").decode(errors="replace").strip()
+        except OSError:
+            continue
+        if state not in "ZX":
+            found[int(entry)] = command
+    return found
+
+
+def shared_memory(run_id):
+    return sorted(str(path) for path in SHM.glob(f"holdfast*{tag(run_id)}*"))
+
+
+def find(run_id, folder, grace_s=2.0):
+    """Lines that name what is left; processes get a moment to end."""
+    deadline = time.monotonic() + grace_s
+    while True:
+        alive = processes(run_id)
+        objects = shared_memory(run_id)
+        if not (alive or objects) or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    left = [f"process {pid}: {command}" for pid, command in alive.items()]
+    left += [f"shared memory {name}" for name in objects]
+    left += [f"file {path}" for path in sorted(pathlib.Path(folder).rglob("*"))]
+    return left
+
+
+def remove(run_id):
+    """Ends and removes what find() names, but for files."""
+    for pid in processes(run_id):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+    for name in shared_memory(run_id):
+        try:
+            os.unlink(name)
+        except OSError:
+            pass

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Runs the test programs of one build, some at a time, counts every single test and looks for leftovers.
+
+A unit test is a cmocka program in BUILD/tests; an integration test is tests/integration/test_*.py, which
+prints "ok NAME", "not ok NAME" or "skip NAME reason". A program that ends badly without a "not ok", that
+runs out of time, or that leaves a process, a shared-memory object or a file behind counts as one more failure.
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import leftovers  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SUPPORT = ROOT / "tests" / "support"
+UNIT_TIMEOUT_S = 120
+INTEGRATION_TIMEOUT_S = 600
+SANITIZER_SLOWDOWN = 3
+REPORT = re.compile(r"(AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:)")
+TAP = re.compile(r"^(ok|not ok) \d+ - (.*?)(\s+# SKIP.*)?$")
+LINE = re.compile(r"^(ok|not ok|skip) (.+)$")
+
+
+@dataclasses.dataclass
+class Program:
+    kind: str  # unit or integration
+    name: str
+    command: list
+    outcomes: list = dataclasses.field(default_factory=list)  # (word, test name)
+    log: pathlib.Path = None
+    seconds: float = 0.0
+
+
+def find_programs(build, kinds):
+    found = []
+    if "integration" in kinds:
+        for path in sorted((ROOT / "tests" / "integration").glob("test_*.py")):
+            found.append(Program("integration", path.stem[len("test_"):], [sys.executable, str(path)]))
+    if "unit" in kinds:
+        for path in sorted((ROOT / "tests" / "unit").glob("test_*.c")):
+            found.append(Program("unit", path.stem[len("test_"):], [str(build / "tests" / path.stem)]))
+    return found
+
+
+def sanitizer_options(sanitize, log):
+    """Every process of a program reports into LOG.PID, so that no report is lost with a discarded stderr."""
+    common = f"log_path={log}:abort_on_error=0:exitcode=66"
+    tsan = f"suppressions={SUPPORT / 'tsan.supp'}:second_deadlock_stack=1:die_after_fork=0"
+    return {
+        "address": {"ASAN_OPTIONS": f"{common}:detect_stack_use_after_return=1",
+                    "UBSAN_OPTIONS": f"print_stacktrace=1:{common}"},
+        "thread": {"TSAN_OPTIONS": f"{common}:{tsan}"},
+    }.get(sanitize, {})
+
+
+def run_program(program, options, temp_root):
+    run_id = f"{os.getpid():x}-{program.kind[0]}-{program.name}"
+    temp = pathlib.Path(tempfile.mkdtemp(prefix="hf-", dir=temp_root))
+    temp.chmod(0o755)
+    reports = temp_root / f"report-{run_id}"
+    env = dict(os.environ, HOLDFAST_BUILD=str(options.build), HOLDFAST_TEST_RUN=run_id, TMPDIR=str(temp),
+               CMOCKA_MESSAGE_OUTPUT="TAP", PYTHONDONTWRITEBYTECODE="1", **sanitizer_options(options.sanitize, reports))
+    if options.sanitize:
+        env["HOLDFAST_SANITIZE"] = options.sanitize
+    limit = UNIT_TIMEOUT_S if program.kind == "unit" else INTEGRATION_TIMEOUT_S
+    limit *= SANITIZER_SLOWDOWN if options.sanitize else 1
+    started = time.monotonic()
+    with open(program.log, "wb") as log:
+        process = subprocess.Popen(program.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env,
+                                   cwd=temp, start_new_session=True)
+        try:
+            status = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            status = None
+    program.seconds = time.monotonic() - started
+    judge(program, status, limit)
+    judge_leftovers(program, run_id, temp)
+    judge_reports(program, temp_root, reports.name)
+    shutil.rmtree(temp, ignore_errors=True)
+
+
+def judge(program, status, limit):
+    pattern = TAP if program.kind == "unit" else LINE
+    for line in program.log.read_text(errors="replace").splitlines():
+        match = pattern.match(line)
+        if match:
+            word, test = match.group(1), match.group(2)
+            if program.kind == "unit" and match.group(3):
+                word = "skip"
+            program.outcomes.append((word, test))
+    bad = [test for word, test in program.outcomes if word == "not ok"]
+    if status is None:
+        program.outcomes.append(("not ok", f"ends within {limit} s"))
+    elif status != 0 and not bad:
+        program.outcomes.append(("not ok", f"ends well (it ended with {status})"))
+    elif not program.outcomes:
+        program.outcomes.append(("not ok", "runs at least one test"))
+
+
+def judge_leftovers(program, run_id, temp):
+    left = leftovers.find(run_id, temp)
+    if left:
+        program.outcomes.append(("not ok", "leaves nothing behind"))
+        with open(program.log, "a") as log:
+            log.writelines(f"left behind: {item}\n" for item in left)
+        leftovers.remove(run_id)
+
+
+def judge_reports(program, folder, prefix):
+    """A sanitizer's report is a failure even if the test did not notice."""
+    texts = [path.read_text(errors="replace") for path in sorted(folder.glob(prefix + "*"))]
+    with open(program.log, "a") as log:
+        log.writelines(texts)
+    if any(texts) or REPORT.search(program.log.read_text(errors="replace")):
+        program.outcomes.append(("not ok", "has no sanitizer report"))
+
+
+def print_program(program):
+    counts = {word: sum(1 for w, _ in program.outcomes if w == word) for word in ("ok", "not ok", "skip")}
+    skipped = f", {counts['skip']} skipped" if counts["skip"] else ""
+    print(f"{'FAIL' if counts['not ok'] else 'pass'} {program.kind}: {program.name}: {counts['ok']} passed{skipped}"
+          f" ({program.seconds:.1f} s)", flush=True)
+    for word, test in program.outcomes:
+        if word == "not ok":
+            print(f"     not ok {test}")
+    if counts["not ok"]:
+        text = program.log.read_text(errors="replace").splitlines()
+        if len(text) > 400:
+            text = text[:150] + [f"[{len(text) - 400} lines left out; all of it in {program.log}]"] + text[-250:]
+        print("\n".join("     | " + line for line in text), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--results", type=pathlib.Path, help="folder that gets a file of outcomes")
+    parser.add_argument("--kind", choices=("unit", "integration"))
+    parser.add_argument("--only", default="", help="part of 'program: test name', or of the program's name")
+    parser.add_argument("--sanitize", default="", choices=("", "address", "thread"))
+    # A scenario mostly waits: more at a time than there are processors, but not so many that timing suffers.
+    parser.add_argument("--jobs", type=int, default=int(os.environ.get("HOLDFAST_TEST_JOBS", 0))
+                        or (os.cpu_count() or 2) + 1)
+    options = parser.parse_args()
+    options.build = options.build.resolve()
+
+    programs = find_programs(options.build, (options.kind,) if options.kind else ("unit", "integration"))
+    if options.only:
+        programs = [p for p in programs if options.only in f"{p.kind}: {p.name}"] or narrow(programs, options.only)
+    logs = options.build / "test-logs"
+    shutil.rmtree(logs, ignore_errors=True)
+    logs.mkdir(parents=True)
+    with tempfile.TemporaryDirectory(prefix="holdfast-tests-") as temp_root:
+        os.chmod(temp_root, 0o755)
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            futures = {}
+            for program in programs:
+                program.log = logs / f"{program.kind}-{program.name}.log"
+                futures[pool.submit(run_program, program, options, pathlib.Path(temp_root))] = program
+            for future in concurrent.futures.as_completed(futures):
+                future.result()
+                print_program(futures[future])
+    if options.results:
+        with open(options.results / f"{options.build.name}.outcome", "w") as out:
+            for program in programs:
+                out.writelines(f"{word} {options.build.name}: {program.kind}: {program.name}: {test}\n"
+                               for word, test in program.outcomes)
+    return 1 if any(word == "not ok" for p in programs for word, _ in p.outcomes) else 0
+
+
+def narrow(programs, pattern):
+    """No program is called so: run the single tests that match."""
+    for program in programs:
+        if program.kind == "integration":
+            program.command += ["-k", pattern]
+    return [p for p in programs if pattern in pathlib.Path(source_of(p)).read_text()]
+
+
+def source_of(program):
+    if program.kind == "integration":
+        return program.command[1]
+    return ROOT / "tests" / "unit" / f"test_{program.name}.c"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
