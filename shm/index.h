@@ -17,8 +17,8 @@
 
 uint32_t hf_name_hash(const uint8_t key[16], const void *name, size_t name_len);
 
-/* Writer. The slot's identity (published or about to be) must carry this name; no other entry of this name
- * may exist. Raises the header's slots_used where `slot` asks for it. HF_EFULL: all places within the
+/* Writer. The slot's identity (published or about to be) must carry this name; adding the same
+ * name and slot again changes nothing. Raises the header's slots_used where `slot` asks for it. HF_EFULL: all places within the
  * probes are taken. */
 int hf_index_add(struct hf_table *table, const void *name, size_t name_len, uint32_t slot);
 void hf_index_remove(struct hf_table *table, const void *name, size_t name_len, uint32_t slot);

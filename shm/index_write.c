@@ -17,21 +17,31 @@ static hf_index_entry *area_in_use(const struct hf_table *table)
     return area_of(table, GET(table->header->index_area));
 }
 
-/* Puts an entry into the first place that is empty or a tombstone. */
+/* Puts an entry into the first place that is empty or a tombstone, unless it is there already. */
 static bool put(const struct hf_table *table, hf_index_entry *area, uint32_t hash, uint32_t slot,
                 bool *ret_was_tomb)
 {
+    const uint64_t wanted = (uint64_t)hash << 32 | (slot + 1);
+    hf_index_entry *free_place = NULL;
+
+    *ret_was_tomb = false;
     for (uint32_t probe = 0; probe < HF_INDEX_PROBES; probe++) {
         hf_index_entry *place = &area[hf_index_place(hash, probe, table->index_size)];
         uint64_t entry = GET(*place);
 
-        if (entry != 0 && hf_index_slot_of(entry) != HF_INDEX_TOMB)
-            continue;
-        *ret_was_tomb = entry != 0;
-        SET(*place, (uint64_t)hash << 32 | (slot + 1));
-        return true;
+        if (entry == wanted)
+            return true;
+        if (!free_place && (entry == 0 || hf_index_slot_of(entry) == HF_INDEX_TOMB)) {
+            free_place = place;
+            *ret_was_tomb = entry != 0;
+        }
+        if (entry == 0)
+            break;
     }
-    return false;
+    if (!free_place)
+        return false;
+    SET(*free_place, wanted);
+    return true;
 }
 
 /* The area that readers do not look at now, emptied. One that still does began before the last
@@ -92,7 +102,8 @@ int hf_index_add(struct hf_table *table, const void *name, size_t name_len, uint
     hash = hf_name_hash(table->header->index_key, name, name_len);
     if (!put(table, area_in_use(table), hash, slot, &was_tomb))
         return HF_EFULL; /* tombstones are reused: a rebuild would find no more room */
-    table->index_tombs -= was_tomb && table->index_tombs > 0;
+    if (was_tomb && table->index_tombs > 0)
+        table->index_tombs--;
     raise_slots_used(table, slot);
     return 0;
 }

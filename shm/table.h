@@ -45,6 +45,7 @@ struct hf_table_spec {
     const char *version;
     uint8_t boot_id[16];
     uint64_t timens_inode;
+    bool fresh; /* replace an existing table of ours even if it suits: its leases are not in the journal */
 };
 
 /* "/holdfast.NAME", or "/holdfast-UID.NAME" for an ordinary user's agent (uid other than 0 and
@@ -58,10 +59,10 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
 /* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate (a full /dev/shm is an error here
  * and not a SIGBUS later), header filled, state still INIT. An existing object is looked at: regular, ours,
  * one link, not writable by others, and made by this layout in this boot: then it is mapped and kept
- * (`ret_warm` true, its slots as they are, for the caller to rewrite from the journal) if it has at least the
- * capacity and text of `spec`; otherwise it is marked RETIRED and replaced: holders of the old one keep their
- * words until their V. Anybody else's is refused naming its owner (HF_ETABLE). A kept table starts with
- * counters and node rows of 0, incarnation + 1, and state INIT. The caller sets `started_ns` and the beats.
+ * (`ret_warm` true, its slots as they are, for the caller to rewrite from the journal) if it has the capacity
+ * and text of `spec`; otherwise it is marked RETIRED and replaced: holders of the old one keep their words
+ * until their V. Anybody else's is refused naming its owner (HF_ETABLE). A kept table starts with counters
+ * and node rows of 0, incarnation + 1, and state INIT. The caller sets `started_ns` and the beats.
  * HF_ESYS with errno for system errors (ENOSPC: /dev/shm full). */
 int hf_table_create(const char *shm_name, const struct hf_table_spec *spec, struct hf_table *ret_table,
                     bool *ret_warm, char *why, size_t why_size);

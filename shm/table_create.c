@@ -225,10 +225,11 @@ static bool suits(const struct hf_table_header *header, const struct hf_table_pl
 {
     uint32_t state = atomic_load_explicit(&header->state, memory_order_relaxed);
 
-    return state <= HF_TABLE_STOPPED && header->timens_inode == spec->timens_inode &&
+    return !spec->fresh && state <= HF_TABLE_STOPPED &&
+           header->timens_inode == spec->timens_inode &&
            memcmp(header->boot_id, spec->boot_id, sizeof(header->boot_id)) == 0 &&
-           places->capacity >= spec->capacity && places->text_units >= text_units_of(spec) &&
-           places->node_rows >= spec->nodes && places->counter_count == HF_COUNTERS;
+           places->capacity == spec->capacity && places->text_units == text_units_of(spec) &&
+           places->node_rows == HF_NODES_MAX && places->counter_count == HF_COUNTERS;
 }
 
 /* Tells those who still map it that the name leads elsewhere now. By pwrite(): a damaged object
@@ -353,35 +354,16 @@ void hf_table_set_state(struct hf_table *table, enum hf_table_state state)
     atomic_store_explicit(&table->header->state, state, memory_order_release);
 }
 
-static bool is_same(const struct hf_table *table, int fd)
-{
-    struct stat st;
-
-    return fstat(fd, &st) == 0 && st.st_dev == table->dev && st.st_ino == table->inode;
-}
-
 int hf_table_readonly_fd(const struct hf_table *table, const char *shm_name, int *ret_fd)
 {
     int fd = shm_open(shm_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
 
     if (fd < 0)
         return errno == ENOENT ? HF_ETABLE : HF_ESYS;
-    if (!is_same(table, fd)) {
+    if (!hf_table_is_object(table, fd)) {
         close(fd);
         return HF_ETABLE;
     }
     *ret_fd = fd;
     return 0;
-}
-
-bool hf_table_is_linked(const struct hf_table *table, const char *shm_name)
-{
-    int fd = shm_open(shm_name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
-    bool same;
-
-    if (fd < 0)
-        return false;
-    same = is_same(table, fd);
-    close(fd);
-    return same;
 }

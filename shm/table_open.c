@@ -195,6 +195,25 @@ int hf_table_open_fd(int fd, struct hf_table *ret_table, char *why, size_t why_s
     return status;
 }
 
+bool hf_table_is_object(const struct hf_table *table, int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && st.st_dev == table->dev && st.st_ino == table->inode;
+}
+
+bool hf_table_is_linked(const struct hf_table *table, const char *shm_name)
+{
+    int fd = shm_open(shm_name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+    bool same;
+
+    if (fd < 0)
+        return false;
+    same = hf_table_is_object(table, fd);
+    close(fd);
+    return same;
+}
+
 void hf_table_close(struct hf_table *table)
 {
     if (table->header)

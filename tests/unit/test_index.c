@@ -81,6 +81,24 @@ static void a_name_is_found_and_lost(void **state)
     tear_down(&f);
 }
 
+static void adding_again_changes_nothing(void **state)
+{
+    struct fixture f;
+    struct hf_slot_view view;
+    uint32_t entries = 0;
+
+    (void)state;
+    set_up(&f, 8);
+    assert_int_equal(add(&f, "a", 3, 5), 0);
+    assert_int_equal(hf_index_add(&f.table, "a", 1, 3), 0);
+    for (uint32_t i = 0; i < 2 * f.table.index_size; i++)
+        entries += atomic_load(&f.table.index[i]) != 0;
+    assert_int_equal(entries, 1);
+    drop(&f, "a", 3);
+    assert_int_equal(find(&f, "a", &view), HF_ENOTHELD);
+    tear_down(&f);
+}
+
 static void names_are_bytes(void **state)
 {
     static const uint8_t name[] = {'x', 0, '\n'};
@@ -316,6 +334,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_hash_is_siphash),
         cmocka_unit_test(a_name_is_found_and_lost),
+        cmocka_unit_test(adding_again_changes_nothing),
         cmocka_unit_test(names_are_bytes),
         cmocka_unit_test(arguments_out_of_range_are_refused),
         cmocka_unit_test(a_full_table_finds_all_its_names),
