@@ -1,0 +1,767 @@
+/* A link against real redis-servers, and against peers that are none. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/link_fixture.h"
+
+#define KEY "a resource"
+
+static hf_time in_ms(int ms)
+{
+    return hf_time_add(clock_now(), hf_ms(ms));
+}
+
+/* --- commands as the agent would send them
+ * --------------------------------------------------------- */
+
+static struct link_lock lock_of(const char *token)
+{
+    return (struct link_lock){
+        .key = KEY,
+        .key_len = strlen(KEY),
+        .token = token,
+        .ttl_ms = 60000,
+        .deadline = {INT64_C(4000000000) * 1000000},
+        .nonce = NONCE,
+        .fence = UINT64_C(1700000000123),
+        .holder = {.host = "host-a",
+                   .command = "backup",
+                   .note = "nightly",
+                   .pid = 4711,
+                   .uid = 1000,
+                   .since = {1700000000000}},
+    };
+}
+
+static void make_sentinel(struct fixture *f)
+{
+    const struct link_sentinel sentinel = {.make = true,
+                                           .nonce = NONCE,
+                                           .wall = {1700000000000},
+                                           .ttl_max_ms = 60000,
+                                           .nodes = 3,
+                                           .list_hash = "cafe"};
+
+    memset(&f->told, 0, sizeof(f->told));
+    assert_int_equal(link_sentinel(f->link, &sentinel, in_ms(FAR_MS), note, &f->told), HF_OK);
+    assert_true(runs_until(f, is_final, FAR_MS));
+    assert_int_equal(f->told.last.outcome, LINK_ANSWERED);
+}
+
+static int acquire(struct fixture *f, const char *token, int deadline_ms)
+{
+    struct link_lock lock = lock_of(token);
+    int rc;
+
+    memset(&f->told, 0, sizeof(f->told));
+    f->sending = true;
+    rc = link_acquire(f->link, &lock, in_ms(deadline_ms), note, &f->told);
+    link_flush(f->link);
+    f->sending = false;
+    return rc;
+}
+
+static void acquired(struct fixture *f, const char *token, enum link_verdict verdict)
+{
+    assert_int_equal(acquire(f, token, FAR_MS), HF_OK);
+    assert_true(runs_until(f, is_final, FAR_MS));
+    assert_int_equal(f->told.last.outcome, LINK_ANSWERED);
+    assert_int_equal(f->told.last.verdict, verdict);
+    assert_false(f->told.inside);
+}
+
+/* One command on a connection of the test's own; the answer is freed by the caller. */
+static redisReply *side(struct fixture *f, const char *format, ...)
+{
+    redisContext *c = redisConnectUnix(f->server.socket);
+    redisReply *reply;
+    va_list args;
+
+    assert_non_null(c);
+    va_start(args, format);
+    reply = redisvCommand(c, format, args);
+    va_end(args);
+    redisFree(c);
+    return reply;
+}
+
+static void side_done(struct fixture *f, const char *command)
+{
+    redisReply *reply = side(f, command);
+
+    assert_non_null(reply);
+    freeReplyObject(reply);
+}
+
+static struct fixture *start(void **state, const char *const *options)
+{
+    struct fixture *f = *state;
+
+    assert_true(redis_server_start(&f->server, options));
+    return f;
+}
+
+#define OPTIONS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* --- the handshake
+ * --------------------------------------------------------------------------------- */
+
+static void test_up_tells_the_facts(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, NULL);
+    assert_int_equal(strlen(f->facts.run_id), TRUST_RUN_ID_LEN);
+    assert_true(f->facts.version[0] >= '5' || f->facts.version[0] == '1');
+    assert_true(f->facts.uptime.ns >= 0 && f->facts.uptime.ns < 600 * HF_NS_PER_SEC);
+    assert_false(f->facts.replica || f->facts.cluster || f->facts.durable || f->facts.evicts);
+    assert_int_equal(f->sentinel.outcome, LINK_ANSWERED);
+    assert_false(f->sentinel.sentinel.present);
+    assert_string_equal(f->sentinel.nonce, "");
+    assert_true(f->sentinel.node_time.us > INT64_C(1600000000) * 1000000);
+    assert_true(f->sentinel.sent.ns <= f->sentinel.received.ns);
+    assert_true(link_rtt(f->link).ns > 0);
+    assert_int_equal(f->downs, 0);
+}
+
+static void test_durable_and_evicting(void **state)
+{
+    struct fixture *f =
+        start(state, OPTIONS("--appendonly", "yes", "--appendfsync", "always", "--maxmemory",
+                             "100mb", "--maxmemory-policy", "allkeys-lru"));
+
+    link_comes_up(f, NULL);
+    assert_true(f->facts.durable);
+    assert_true(f->facts.evicts);
+}
+
+static void test_half_durable_is_not(void **state)
+{
+    struct fixture *f = start(state, OPTIONS("--appendonly", "yes", "--appendfsync", "always",
+                                             "--no-appendfsync-on-rewrite", "yes"));
+
+    link_comes_up(f, NULL);
+    assert_false(f->facts.durable);
+}
+
+static void test_config_refused_is_not_durable(void **state)
+{
+    struct fixture *f = start(state, OPTIONS("--appendonly", "yes", "--appendfsync", "always",
+                                             "--rename-command", "CONFIG", ""));
+
+    link_comes_up(f, NULL);
+    assert_false(f->facts.durable);
+}
+
+static void test_replica_is_told(void **state)
+{
+    struct fixture *f = start(state, OPTIONS("--replicaof", "127.0.0.1 1"));
+
+    link_comes_up(f, NULL);
+    assert_true(f->facts.replica);
+    acquired(f, TOKEN, VERDICT_SENTINEL); /* nothing is written, so not even READONLY */
+}
+
+static void test_cluster_is_told(void **state)
+{
+    struct fixture *f = start(state, OPTIONS("--cluster-enabled", "yes", "--port", "0"));
+
+    link_comes_up(f, NULL);
+    assert_true(f->facts.cluster);
+    assert_int_equal(f->sentinel.outcome, LINK_ERROR);
+}
+
+static void test_password(void **state)
+{
+    struct fixture *f = start(state, OPTIONS("--requirepass", "se=cret@1"));
+    char text[256];
+
+    snprintf(text, sizeof(text), "n1=redis+unix://:se=cret%%401@%s", f->server.socket);
+    link_comes_up(f, text);
+}
+
+static void test_user_and_database(void **state)
+{
+    struct fixture *f =
+        start(state, OPTIONS("--user", "agent", "on", ">geheim", "~*", "&*", "+@all"));
+    char text[256];
+    redisReply *reply;
+
+    snprintf(text, sizeof(text), "redis+unix://agent:geheim@%s?db=3", f->server.socket);
+    link_comes_up(f, text);
+    make_sentinel(f);
+    acquired(f, TOKEN, VERDICT_OK);
+    reply = side(f, "INFO keyspace");
+    assert_non_null(strstr(reply->str, "db3:keys=3"));
+    assert_null(strstr(reply->str, "db0"));
+    freeReplyObject(reply);
+}
+
+static void test_wrong_password(void **state)
+{
+    struct fixture *f = start(state, OPTIONS("--requirepass", "right"));
+    char text[256];
+
+    snprintf(text, sizeof(text), "redis+unix://:wrongword@%s", f->server.socket);
+    make_link(f, text);
+    assert_true(runs_until(f, is_down, FAR_MS));
+    assert_int_equal(f->down_error, HF_NODE_ERR_AUTH);
+    assert_null(strstr(f->down_text, "wrongword"));
+    assert_int_equal(f->ups, 0);
+}
+
+static void test_missing_password(void **state)
+{
+    struct fixture *f = start(state, OPTIONS("--requirepass", "right"));
+
+    make_link(f, NULL);
+    assert_true(runs_until(f, is_down, FAR_MS));
+    assert_int_equal(f->down_error, HF_NODE_ERR_AUTH);
+}
+
+/* The user may run scripts but not load them. */
+static void test_no_permission(void **state)
+{
+    struct fixture *f = start(
+        state, OPTIONS("--user", "agent", "on", ">geheim", "~*", "&*", "+@all", "-script|load"));
+    char text[256];
+
+    snprintf(text, sizeof(text), "redis+unix://agent:geheim@%s", f->server.socket);
+    make_link(f, text);
+    assert_true(runs_until(f, is_down, FAR_MS));
+    assert_int_equal(f->down_error, HF_NODE_ERR_PERM);
+}
+
+static bool has_probed(struct fixture *f)
+{
+    return f->probes >= 3;
+}
+
+static void test_probes(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    f->probe = hf_ms(20);
+    link_comes_up(f, NULL);
+    make_sentinel(f);
+    f->probes = 0;
+    assert_true(runs_until(f, has_probed, FAR_MS));
+    assert_true(f->sentinel.sentinel.present);
+    assert_string_equal(f->sentinel.sentinel.nonce, NONCE);
+    assert_string_equal(f->sentinel.nonce, NONCE);
+    assert_string_equal(f->sentinel.sentinel.list_hash, "cafe");
+    assert_int_equal(f->sentinel.sentinel.nodes, 3);
+    assert_int_equal(f->sentinel.sentinel.ttl_max_ms, 60000);
+    assert_true(f->sentinel.sentinel.created_wall.ms == 1700000000000);
+    assert_true(f->sentinel.sentinel.created.us <= f->sentinel.node_time.us);
+}
+
+static void test_tcp(void **state)
+{
+    struct fixture *f = *state;
+    char text[64];
+
+    f->server.has_tcp = true;
+    start(state, NULL);
+    snprintf(text, sizeof(text), "127.0.0.1:%d", f->server.port);
+    link_comes_up(f, text);
+}
+
+static void test_name_is_looked_up(void **state)
+{
+    struct fixture *f = *state;
+    char text[64];
+
+    f->server.has_tcp = true;
+    start(state, NULL);
+    snprintf(text, sizeof(text), "localhost:%d", f->server.port);
+    link_comes_up(f, text);
+}
+
+/* --- commands
+ * -------------------------------------------------------------------------------------- */
+
+static void test_lock_renew_release(void **state)
+{
+    struct fixture *f = start(state, NULL);
+    struct link_key keys[3] = {
+        {KEY, strlen(KEY), TOKEN, 90000}, {"other", 5, TOKEN, 90000}, {"missing", 7, TOKEN, 90000}};
+    redisReply *reply;
+
+    link_comes_up(f, NULL);
+    make_sentinel(f);
+    side_done(f, "SET other x");
+    acquired(f, TOKEN, VERDICT_OK);
+    assert_true(f->told.last.fence == UINT64_C(1700000000123));
+    assert_string_equal(f->told.last.nonce, NONCE);
+
+    acquired(f, TOKEN_2, VERDICT_TAKEN);
+    assert_string_equal(f->told.last.holder.host, "host-a");
+    assert_string_equal(f->told.last.holder.comm, "backup");
+    assert_string_equal(f->told.last.holder.note, "nightly");
+    assert_int_equal(f->told.last.holder.pid, 4711);
+    assert_int_equal(f->told.last.holder.uid, 1000);
+    assert_true(f->told.last.holder.since_wall_ms == 1700000000000);
+    assert_true(f->told.last.holder.fence == UINT64_C(1700000000123) << 16);
+    assert_in_range(f->told.last.holder.pttl_ms, 1, 60000);
+
+    memset(&f->told, 0, sizeof(f->told));
+    assert_int_equal(link_renew(f->link, keys, 3, in_ms(FAR_MS), note, &f->told), HF_OK);
+    assert_true(runs_until(f, is_final, FAR_MS));
+    assert_string_equal(f->told.marks, "1f0");
+    assert_int_equal(f->told.last.mark_count, 3);
+    reply = side(f, "PTTL %s", KEY);
+    assert_in_range(reply->integer, 60001, 90000);
+    freeReplyObject(reply);
+
+    memset(&f->told, 0, sizeof(f->told));
+    assert_int_equal(link_release(f->link, keys, 3, in_ms(FAR_MS), note, &f->told), HF_OK);
+    assert_true(runs_until(f, is_final, FAR_MS));
+    assert_string_equal(f->told.marks, "1f0");
+    acquired(f, TOKEN_2, VERDICT_LOW); /* the same fence with another tag */
+}
+
+static void test_many_keys(void **state)
+{
+    struct fixture *f = start(state, NULL);
+    static char names[LINK_KEYS_MAX][16];
+    static struct link_key keys[LINK_KEYS_MAX + 1];
+
+    for (int i = 0; i < LINK_KEYS_MAX; i++) {
+        snprintf(names[i], sizeof(names[i]), "key %d", i);
+        keys[i] = (struct link_key){names[i], strlen(names[i]), TOKEN, UINT32_MAX};
+    }
+    link_comes_up(f, NULL);
+    assert_int_equal(link_renew(f->link, keys, LINK_KEYS_MAX + 1, in_ms(FAR_MS), note, &f->told),
+                     HF_EINVAL);
+    assert_int_equal(link_renew(f->link, keys, LINK_KEYS_MAX, in_ms(FAR_MS), note, &f->told),
+                     HF_OK);
+    assert_true(runs_until(f, is_final, FAR_MS));
+    assert_int_equal(strspn(f->told.marks, "0"), LINK_KEYS_MAX);
+}
+
+static void test_scripts_are_loaded_again(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, NULL);
+    make_sentinel(f);
+    for (int i = 0; i < 3; i++) {
+        side_done(f, "SCRIPT FLUSH");
+        acquired(f, TOKEN, VERDICT_OK);
+        assert_int_equal(f->told.calls, 1);
+    }
+}
+
+static void test_timeout_then_late_answer(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, NULL);
+    make_sentinel(f);
+    redis_server_pause(&f->server);
+    assert_int_equal(acquire(f, TOKEN, 50), HF_OK);
+    assert_true(runs_until(f, is_told, FAR_MS));
+    assert_int_equal(f->told.first.outcome, LINK_TIMEOUT);
+    assert_int_equal(f->told.first.error, HF_NODE_ERR_TIMEOUT);
+    assert_false(f->told.first.final);
+    assert_int_equal(link_in_flight(f->link), 1);
+    redis_server_resume(&f->server);
+    assert_true(runs_until(f, is_final, FAR_MS));
+    assert_int_equal(f->told.calls, 2);
+    assert_int_equal(f->told.last.outcome, LINK_ANSWERED);
+    assert_true(f->told.last.late);
+    assert_int_equal(f->told.last.verdict, VERDICT_OK);
+    assert_int_equal(f->downs, 0);
+}
+
+static void test_silence_closes(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    f->silence = hf_ms(300);
+    link_comes_up(f, NULL);
+    redis_server_pause(&f->server);
+    assert_int_equal(acquire(f, TOKEN, 50), HF_OK);
+    assert_true(runs_until(f, is_down, FAR_MS));
+    assert_int_equal(f->down_error, HF_NODE_ERR_SILENT);
+    assert_int_equal(f->told.calls, 2);
+    assert_int_equal(f->told.last.outcome, LINK_BROKEN);
+    assert_true(f->told.last.final && f->told.last.late);
+    assert_int_equal(acquire(f, TOKEN, 50), HF_ENOQUORUM);
+    redis_server_resume(&f->server);
+    f->downs = 0;
+    assert_true(runs_until(f, is_up, FAR_MS));
+}
+
+/* A stopped server still accepts: that proves nothing, and the handshake ends. */
+static void test_silence_in_the_handshake(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    f->silence = hf_ms(200);
+    redis_server_pause(&f->server);
+    make_link(f, NULL);
+    assert_true(runs_until(f, is_down, FAR_MS));
+    assert_int_equal(f->down_error, HF_NODE_ERR_SILENT);
+    assert_int_equal(f->ups, 0);
+}
+
+/* An idle link is not silent. */
+static void test_idle_is_no_silence(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    f->silence = hf_ms(60);
+    link_comes_up(f, NULL);
+    assert_false(runs_until(f, is_down, 300));
+    assert_int_equal(f->downs, 0);
+}
+
+static void test_broken_and_back(void **state)
+{
+    struct fixture *f = start(state, NULL);
+    char run_id[TRUST_RUN_ID_LEN + 1];
+
+    link_comes_up(f, NULL);
+    memcpy(run_id, f->facts.run_id, sizeof(run_id));
+    redis_server_pause(&f->server);
+    assert_int_equal(acquire(f, TOKEN, FAR_MS), HF_OK);
+    redis_server_kill(&f->server);
+    assert_true(runs_until(f, is_down, FAR_MS));
+    assert_int_equal(f->told.calls, 1);
+    assert_int_equal(f->told.last.outcome, LINK_BROKEN);
+    assert_true(f->told.last.final);
+    assert_false(f->told.last.late);
+    assert_int_equal(f->down_error, HF_NODE_ERR_BROKEN);
+    start(state, NULL);
+    assert_true(runs_until(f, is_up, FAR_MS));
+    assert_string_not_equal(f->facts.run_id, run_id);
+}
+
+static void test_flush_into_a_dead_connection(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, NULL);
+    redis_server_kill(&f->server);
+    assert_int_equal(acquire(f, TOKEN, FAR_MS), HF_OK); /* the loop has not seen the end yet */
+    assert_int_equal(f->told.calls, 0);
+    assert_true(runs_until(f, is_down, FAR_MS));
+    assert_int_equal(f->told.last.outcome, LINK_BROKEN);
+    assert_false(f->told.inside);
+}
+
+static bool has_tried(struct fixture *f)
+{
+    return f->downs >= 3;
+}
+
+static void test_nobody_there_yet(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    redis_server_kill(&f->server);
+    make_link(f, NULL);
+    assert_true(runs_until(f, has_tried, FAR_MS));
+    assert_int_equal(f->down_error, HF_NODE_ERR_CONNECT);
+    start(state, NULL);
+    assert_true(runs_until(f, is_up, FAR_MS));
+}
+
+static bool all_told(struct fixture *f)
+{
+    return f->told.calls >= 4096;
+}
+
+static void test_too_many_in_flight(void **state)
+{
+    struct fixture *f = start(state, NULL);
+    struct link_lock lock = lock_of(TOKEN);
+    int sent = 0;
+
+    link_comes_up(f, NULL);
+    redis_server_pause(&f->server);
+    while (sent < 10000 && link_acquire(f->link, &lock, in_ms(FAR_MS), note, &f->told) == HF_OK)
+        sent++;
+    assert_int_equal(sent, 4096);
+    assert_int_equal(link_in_flight(f->link), 4096);
+    link_flush(f->link);
+    redis_server_resume(&f->server);
+    assert_true(runs_until(f, all_told, FAR_MS));
+    assert_int_equal(f->told.finals, 4096);
+    assert_int_equal(link_in_flight(f->link), 0);
+    assert_int_equal(f->told.last.verdict, VERDICT_SENTINEL);
+}
+
+static void test_destroyed_in_flight(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, NULL);
+    redis_server_pause(&f->server);
+    assert_int_equal(acquire(f, TOKEN, FAR_MS), HF_OK);
+    link_destroy(f->link);
+    f->link = NULL;
+    assert_int_equal(f->told.finals, 1);
+    assert_int_equal(f->told.last.outcome, LINK_BROKEN);
+    assert_int_equal(f->downs, 0);
+    assert_false(runs_until(f, is_down, 50));
+}
+
+static void resend(struct link *link, const struct link_reply *reply, void *arg)
+{
+    struct fixture *f = current;
+    struct link_lock lock = lock_of(TOKEN);
+
+    note(link, reply, arg);
+    if (f->told.finals < 50) {
+        assert_int_equal(link_acquire(link, &lock, in_ms(FAR_MS), resend, arg), HF_OK);
+        link_flush(link);
+    }
+}
+
+static bool resent(struct fixture *f)
+{
+    return f->told.finals >= 50;
+}
+
+static void test_sending_from_an_answer(void **state)
+{
+    struct fixture *f = start(state, NULL);
+    struct link_lock lock = lock_of(TOKEN);
+
+    link_comes_up(f, NULL);
+    assert_int_equal(link_acquire(f->link, &lock, in_ms(FAR_MS), resend, &f->told), HF_OK);
+    assert_true(runs_until(f, resent, FAR_MS));
+}
+
+/* --- error classes
+ * --------------------------------------------------------------------------------- */
+
+static void refused(struct fixture *f, enum hf_node_error error)
+{
+    assert_int_equal(acquire(f, TOKEN, FAR_MS), HF_OK);
+    assert_true(runs_until(f, is_final, FAR_MS));
+    assert_int_equal(f->told.last.outcome, LINK_ERROR);
+    if (f->told.last.error != error)
+        fail_msg("%s: %s", link_error_name(f->told.last.error), f->told.text);
+}
+
+static void test_out_of_memory(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, NULL);
+    make_sentinel(f);
+    side_done(f, "CONFIG SET maxmemory 1");
+    refused(f, HF_NODE_ERR_OOM);
+}
+
+static void test_readonly(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, NULL);
+    make_sentinel(f);
+    side_done(f, "REPLICAOF 127.0.0.1 1");
+    refused(f, HF_NODE_ERR_READONLY);
+}
+
+static void test_other_error(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, NULL);
+    make_sentinel(f);
+    side_done(f, "CONFIG SET min-replicas-to-write 1");
+    refused(f, HF_NODE_ERR_OTHER); /* NOREPLICAS: a class without a name of its own */
+    assert_non_null(strstr(f->told.text, "NOREPLICAS"));
+}
+
+static void test_busy(void **state)
+{
+    struct fixture *f =
+        start(state, OPTIONS("--lua-time-limit", "50", "--enable-debug-command", "yes"));
+    redisContext *c;
+    redisReply *reply;
+
+    link_comes_up(f, NULL);
+    c = redisConnectUnix(f->server.socket);
+    redisAppendCommand(c, "EVAL %s 0", "while true do end");
+    for (int done = 0; !done;)
+        assert_int_equal(redisBufferWrite(c, &done), REDIS_OK);
+    runs_until(f, never, 300);
+    refused(f, HF_NODE_ERR_BUSY);
+    side_done(f, "SCRIPT KILL");
+    assert_int_equal(redisGetReply(c, (void **)&reply), REDIS_OK);
+    freeReplyObject(reply);
+    redisFree(c);
+}
+
+static void test_strange_fence_record(void **state)
+{
+    struct fixture *f = start(state, NULL);
+    redisReply *reply;
+
+    link_comes_up(f, NULL);
+    make_sentinel(f);
+    reply = side(f, "SET holdfast:fence:%s x", KEY);
+    freeReplyObject(reply);
+    refused(f, HF_NODE_ERR_OTHER);
+    reply = side(f, "EXISTS %s", KEY);
+    assert_int_equal(reply->integer, 0); /* nothing was written before the error */
+    freeReplyObject(reply);
+}
+
+/* --- peers that are no Redis
+ * ----------------------------------------------------------------------- */
+
+/* A process that accepts on the fixture's socket and speaks: `says` at once and again for what it
+ * reads, or, with `says` NULL, what it reads. */
+static pid_t start_peer(struct fixture *f, const char *says)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    pid_t pid;
+
+    snprintf(f->server.dir, sizeof(f->server.dir), "/tmp/holdfast-unit-XXXXXX");
+    assert_non_null(mkdtemp(f->server.dir));
+    snprintf(f->server.socket, sizeof(f->server.socket), "%s/sock", f->server.dir);
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", f->server.socket);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;) {
+            int c = accept(fd, NULL, NULL);
+            char heard[4096];
+            ssize_t n;
+
+            if (says)
+                (void)!write(c, says, strlen(says));
+            while ((n = read(c, heard, sizeof(heard))) > 0) {
+                if (says)
+                    (void)!write(c, says, strlen(says));
+                else
+                    (void)!write(c, heard, (size_t)n);
+            }
+            close(c);
+        }
+    }
+    close(fd);
+    f->server.pid = pid;
+    return pid;
+}
+
+static void not_a_redis(void **state, const char *says, enum hf_node_error error)
+{
+    struct fixture *f = *state;
+    char text[256];
+
+    f->silence = hf_ms(200);
+    start_peer(f, says);
+    snprintf(text, sizeof(text), "redis+unix://:hunter2@%s?db=1", f->server.socket);
+    make_link(f, text);
+    assert_true(runs_until(f, has_tried, FAR_MS));
+    if (f->down_error != error)
+        fail_msg("%s: %s", link_error_name(f->down_error), f->down_text);
+    assert_null(strstr(f->down_text, "hunter2"));
+    assert_int_equal(f->ups, 0);
+}
+
+static void test_peer_web_server(void **state)
+{
+    not_a_redis(state, "HTTP/1.1 400 Bad Request\r\n\r\n", HF_NODE_ERR_PROTOCOL);
+}
+
+static void test_peer_mute(void **state)
+{
+    not_a_redis(state, "", HF_NODE_ERR_SILENT);
+}
+
+static void test_peer_echo(void **state)
+{
+    not_a_redis(state, NULL, HF_NODE_ERR_PROTOCOL);
+}
+
+static void test_peer_chatterbox(void **state)
+{
+    not_a_redis(state, "+OK\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n", HF_NODE_ERR_PROTOCOL);
+}
+
+static void test_peer_with_a_huge_array(void **state)
+{
+    not_a_redis(state, "*1000000000\r\n", HF_NODE_ERR_PROTOCOL);
+}
+
+static void test_peer_that_repeats_the_password(void **state)
+{
+    not_a_redis(state, "-ERR unknown command 'AUTH', with args beginning with: 'hunter2'\r\n",
+                HF_NODE_ERR_AUTH);
+}
+
+static void test_peer_never_ends_its_answer(void **state)
+{
+    not_a_redis(state, "$100000000\r\nxxxxxxxxxxxxxxx", HF_NODE_ERR_SILENT);
+}
+
+#define LINK_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        LINK_TEST(test_up_tells_the_facts),
+        LINK_TEST(test_durable_and_evicting),
+        LINK_TEST(test_half_durable_is_not),
+        LINK_TEST(test_config_refused_is_not_durable),
+        LINK_TEST(test_replica_is_told),
+        LINK_TEST(test_cluster_is_told),
+        LINK_TEST(test_password),
+        LINK_TEST(test_user_and_database),
+        LINK_TEST(test_wrong_password),
+        LINK_TEST(test_missing_password),
+        LINK_TEST(test_no_permission),
+        LINK_TEST(test_probes),
+        LINK_TEST(test_tcp),
+        LINK_TEST(test_name_is_looked_up),
+        LINK_TEST(test_lock_renew_release),
+        LINK_TEST(test_many_keys),
+        LINK_TEST(test_scripts_are_loaded_again),
+        LINK_TEST(test_timeout_then_late_answer),
+        LINK_TEST(test_silence_closes),
+        LINK_TEST(test_silence_in_the_handshake),
+        LINK_TEST(test_idle_is_no_silence),
+        LINK_TEST(test_broken_and_back),
+        LINK_TEST(test_flush_into_a_dead_connection),
+        LINK_TEST(test_nobody_there_yet),
+        LINK_TEST(test_too_many_in_flight),
+        LINK_TEST(test_destroyed_in_flight),
+        LINK_TEST(test_sending_from_an_answer),
+        LINK_TEST(test_out_of_memory),
+        LINK_TEST(test_readonly),
+        LINK_TEST(test_other_error),
+        LINK_TEST(test_busy),
+        LINK_TEST(test_strange_fence_record),
+        LINK_TEST(test_peer_web_server),
+        LINK_TEST(test_peer_mute),
+        LINK_TEST(test_peer_echo),
+        LINK_TEST(test_peer_chatterbox),
+        LINK_TEST(test_peer_with_a_huge_array),
+        LINK_TEST(test_peer_that_repeats_the_password),
+        LINK_TEST(test_peer_never_ends_its_answer),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
