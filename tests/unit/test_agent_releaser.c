@@ -1,0 +1,440 @@
+/* Releases on real nodes: each is answered, waits for its node, or is left to the key's TTL. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "agent/loop.h"
+#include "agent/redis/resolver.h"
+#include "agent/releaser.h"
+#include "tests/unit/nodes_fixture.h"
+
+#define ALL     ((UINT32_C(1) << NODES) - 1)
+#define QUORUM  2
+#define LONG_MS 60000
+
+/* What `done` told. */
+struct told {
+    int calls, answered;
+    bool inside;
+};
+
+static struct loop *loop;
+static struct resolver *resolver;
+static struct releaser *releaser;
+static struct link *links[NODES];
+static struct node_address addresses[NODES];
+static bool starting;
+
+/* --- the loop
+ * ------------------------------------------------------------------------------------- */
+
+struct wait {
+    struct loop_timer timer;
+    bool (*wanted)(void *);
+    void *arg;
+    hf_time give_up;
+    bool came;
+};
+
+static void on_tick(struct loop_timer *timer, hf_time now)
+{
+    struct wait *wait = HF_CONTAINER(timer, struct wait, timer);
+
+    wait->came = wait->wanted && wait->wanted(wait->arg);
+    if (wait->came || hf_time_reached(now, wait->give_up))
+        loop_stop(loop);
+    else
+        loop_timer_set(loop, timer, hf_time_add(now, hf_ms(2)));
+}
+
+static bool runs_until(bool (*wanted)(void *), void *arg, int ms)
+{
+    struct wait wait = {
+        .wanted = wanted, .arg = arg, .give_up = hf_time_add(clock_now(), hf_ms(ms))};
+
+    wait.timer.fn = on_tick;
+    loop_timer_set(loop, &wait.timer, clock_now());
+    loop_run(loop);
+    loop_timer_cancel(loop, &wait.timer);
+    return wait.came;
+}
+
+static bool all_up(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < NODES; i++)
+        if (!link_is_up(links[i]))
+            return false;
+    return true;
+}
+
+static bool is_down(void *arg)
+{
+    return !link_is_up(*(struct link **)arg);
+}
+
+static bool is_idle(void *arg)
+{
+    (void)arg;
+    return releaser_busy(releaser) == 0;
+}
+
+static bool is_told(void *arg)
+{
+    return ((struct told *)arg)->calls > 0;
+}
+
+static bool is_free(void *arg)
+{
+    return holders_of(arg, TOKEN) == 0;
+}
+
+/* --- links
+ * ---------------------------------------------------------------------------------------- */
+
+static void on_up(struct link *link, const struct node_facts *facts,
+                  const struct link_reply *sentinel, void *arg)
+{
+    (void)facts;
+    (void)sentinel;
+    (void)arg;
+    releaser_link_up(releaser, link_node(link));
+}
+
+static void on_probed(struct link *link, const struct node_facts *facts,
+                      const struct link_reply *sentinel, void *arg)
+{
+    (void)link;
+    (void)facts;
+    (void)sentinel;
+    (void)arg;
+}
+
+static void on_down(struct link *link, enum hf_node_error error, const char *text, void *arg)
+{
+    (void)link;
+    (void)error;
+    (void)text;
+    (void)arg;
+}
+
+static const struct link_events link_events = {.up = on_up, .probed = on_probed, .down = on_down};
+
+static void on_wake(void *arg)
+{
+    (void)arg;
+    resolver_deliver(resolver);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    if (start_nodes() != 0)
+        return -1;
+    assert_int_equal(loop_create(&loop), HF_OK);
+    assert_int_equal(resolver_create(loop, &resolver), HF_OK);
+    loop_on_wake(loop, on_wake, NULL);
+    for (int i = 0; i < NODES; i++) {
+        struct link_options options = {
+            .loop = loop,
+            .resolver = resolver,
+            .address = &addresses[i],
+            .node = i,
+            .connect_timeout = hf_ms(5000),
+            .silence = hf_ms(1000),
+            .probe = hf_ms(60000),
+            .events = &link_events,
+        };
+
+        node_address(i, &addresses[i]);
+        assert_int_equal(link_create(&options, &links[i]), HF_OK);
+    }
+    assert_int_equal(releaser_create(loop, links, NODES, QUORUM, &releaser), HF_OK);
+    for (int i = 0; i < NODES; i++)
+        link_start(links[i]);
+    assert_true(runs_until(all_up, NULL, FAR_MS));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    releaser_destroy(releaser); /* before the links: answers may still be on their way */
+    for (int i = 0; i < NODES; i++)
+        link_destroy(links[i]);
+    resolver_destroy(resolver);
+    loop_destroy(loop);
+    remove_nodes();
+    return 0;
+}
+
+/* --- orders
+ * --------------------------------------------------------------------------------------- */
+
+static void on_done(int answered, void *arg)
+{
+    struct told *told = arg;
+
+    told->calls++;
+    told->answered = answered;
+    told->inside = starting;
+}
+
+static struct release_order order_of(const char *key, struct told *told)
+{
+    return (struct release_order){
+        .key = key,
+        .key_len = strlen(key),
+        .token = TOKEN,
+        .nodes = ALL,
+        .doubt_until = HF_TIME_PAST,
+        .attempt = hf_ms(FAR_MS),
+        .ttl = hf_ms(LONG_MS),
+        .done = told ? on_done : NULL,
+        .arg = told,
+    };
+}
+
+static void start(const struct release_order *order)
+{
+    starting = true;
+    assert_int_equal(releaser_start(releaser, order), HF_OK);
+    starting = false;
+}
+
+/* --- tests
+ * ---------------------------------------------------------------------------------------- */
+
+static void test_own_token_goes_from_every_node(void **state)
+{
+    struct told told = {0};
+    struct release_order order = order_of("mine", &told);
+
+    (void)state;
+    put_everywhere("mine", TOKEN, LONG_MS);
+    start(&order);
+    assert_true(runs_until(is_idle, NULL, FAR_MS));
+    assert_int_equal(told.calls, 1);
+    assert_false(told.inside);
+    assert_true(told.answered >= QUORUM);
+    assert_int_equal(holders_of("mine", ""), ALL);
+}
+
+static void test_anothers_key_stays(void **state)
+{
+    struct told told = {0};
+    struct release_order order = order_of("theirs", &told);
+
+    (void)state;
+    put_everywhere("theirs", OTHER, LONG_MS);
+    ask(0, "DEL theirs");
+    ask(1, "DEL theirs");
+    ask(1, "RPUSH theirs another type");
+    start(&order);
+    assert_true(runs_until(is_idle, NULL, FAR_MS));
+    assert_int_equal(told.calls, 1);
+    assert_string_equal(ask(2, "GET theirs"), OTHER);
+    assert_int_equal(ask_number(1, "LLEN", "theirs"), 2);
+}
+
+static void test_only_nodes_of_the_mask(void **state)
+{
+    struct told told = {0}, nothing = {0};
+    struct release_order order = order_of("masked", &told);
+
+    (void)state;
+    put_everywhere("masked", TOKEN, LONG_MS);
+    order.nodes = 1 << 1;
+    start(&order);
+    assert_true(runs_until(is_idle, NULL, FAR_MS));
+    assert_int_equal(told.answered, 1); /* all of the mask, though no quorum */
+    assert_int_equal(holders_of("masked", TOKEN), 1 << 0 | 1 << 2);
+
+    order = order_of("masked", &nothing);
+    order.nodes = 0;
+    start(&order);
+    assert_true(runs_until(is_idle, NULL, FAR_MS));
+    assert_int_equal(nothing.calls, 1);
+    assert_int_equal(nothing.answered, 0);
+    assert_false(nothing.inside);
+}
+
+static void test_one_turn_is_one_script_per_node(void **state)
+{
+    enum { KEYS = 300 };
+    char key[32];
+
+    (void)state;
+    for (int i = 0; i < NODES; i++)
+        ask(i, "CONFIG RESETSTAT");
+    for (int k = 0; k < KEYS; k++) {
+        struct release_order order;
+
+        snprintf(key, sizeof(key), "many-%d", k);
+        put_everywhere(key, TOKEN, LONG_MS);
+        order = order_of(key, NULL);
+        start(&order);
+    }
+    assert_true(runs_until(is_idle, NULL, FAR_MS));
+    for (int i = 0; i < NODES; i++) {
+        assert_int_equal(calls_of(i, "del"), KEYS);
+        assert_in_range(calls_of(i, "evalsha"), 1, KEYS / 50);
+        assert_int_equal(ask_number(i, "EXISTS", "many-0"), 0);
+    }
+}
+
+static void test_quorum_is_told_without_the_stopped_node(void **state)
+{
+    struct told told = {0};
+    struct release_order order = order_of("waits", &told);
+
+    (void)state;
+    put_everywhere("waits", TOKEN, LONG_MS);
+    redis_server_pause(&nodes[2]);
+    start(&order);
+    assert_true(runs_until(is_told, &told, FAR_MS));
+    assert_int_equal(told.answered, QUORUM);
+    assert_int_equal(releaser_busy(releaser), 1);
+    /* Its connection is closed for silence; the release goes over the next one. */
+    assert_true(runs_until(is_down, &links[2], FAR_MS));
+    redis_server_resume(&nodes[2]);
+    assert_true(runs_until(is_idle, NULL, FAR_MS));
+    assert_int_equal(holders_of("waits", TOKEN), 0);
+    assert_int_equal(told.calls, 1);
+    assert_true(runs_until(all_up, NULL, FAR_MS));
+}
+
+static void test_attempt_bounds_done(void **state)
+{
+    struct told told = {0};
+    struct release_order order = order_of("slow", &told);
+
+    (void)state;
+    put_everywhere("slow", TOKEN, LONG_MS);
+    redis_server_pause(&nodes[1]);
+    redis_server_pause(&nodes[2]);
+    order.attempt = hf_ms(100);
+    start(&order);
+    assert_true(runs_until(is_told, &told, FAR_MS));
+    assert_int_equal(told.answered, 1);
+    redis_server_resume(&nodes[1]);
+    redis_server_resume(&nodes[2]);
+    assert_true(runs_until(is_idle, NULL, FAR_MS));
+    assert_int_equal(told.calls, 1);
+    assert_int_equal(holders_of("slow", TOKEN), 0);
+    assert_true(runs_until(all_up, NULL, FAR_MS));
+}
+
+static void test_job_ends_when_the_key_has_lapsed(void **state)
+{
+    struct told told = {0};
+    struct release_order order = order_of("lapses", &told);
+
+    (void)state;
+    redis_server_kill(&nodes[0]);
+    assert_true(runs_until(is_down, &links[0], FAR_MS));
+    order.ttl = hf_ms(300);
+    start(&order);
+    assert_true(runs_until(is_told, &told, FAR_MS));
+    assert_int_equal(releaser_busy(releaser), 1);
+    assert_true(runs_until(is_idle, NULL, FAR_MS));
+    assert_true(redis_server_start(&nodes[0], NULL));
+    assert_true(runs_until(all_up, NULL, FAR_MS));
+}
+
+/* (!) The lost command may have run behind the first release. */
+static void test_in_doubt_is_released_twice(void **state)
+{
+    struct told told = {0};
+    struct release_order order = order_of("doubted", &told);
+
+    (void)state;
+    order.in_doubt = 1 << 1;
+    order.doubt_until = hf_time_add(clock_now(), hf_ms(600));
+    start(&order);
+    assert_true(runs_until(is_told, &told, FAR_MS));
+    assert_true(hf_time_before(clock_now(), order.doubt_until)); /* not held up by the doubt */
+    (void)runs_until(NULL, NULL, 100);
+    ask(1, "SET doubted %s PX %d", TOKEN, LONG_MS);
+    ask(0, "SET doubted %s PX %d", TOKEN, LONG_MS);
+    assert_true(runs_until(is_idle, NULL, FAR_MS));
+    assert_true(hf_time_reached(clock_now(), order.doubt_until));
+    assert_int_equal(holders_of("doubted", TOKEN), 1 << 0);
+    ask(0, "DEL doubted");
+}
+
+/* (!) The same when the connection breaks with the release itself unanswered behind that command.
+ */
+static void test_broken_behind_a_doubtful_command(void **state)
+{
+    struct release_order order = order_of("broken", NULL);
+
+    (void)state;
+    redis_server_pause(&nodes[1]);
+    order.nodes = 1 << 1;
+    order.doubt_until = hf_time_add(clock_now(), hf_ms(4000));
+    start(&order);
+    assert_true(runs_until(is_down, &links[1], FAR_MS));
+    redis_server_resume(&nodes[1]);
+    assert_true(runs_until(all_up, NULL, FAR_MS));
+    (void)runs_until(NULL, NULL, 200);
+    ask(1, "SET broken %s PX %d", TOKEN, LONG_MS);
+    assert_true(runs_until(is_free, "broken", FAR_MS));
+    assert_true(runs_until(is_idle, NULL, FAR_MS));
+    assert_true(hf_time_reached(clock_now(), order.doubt_until));
+}
+
+static void test_node_that_refuses_for_now(void **state)
+{
+    struct told told = {0};
+    struct release_order order = order_of("later", &told);
+
+    (void)state;
+    put_everywhere("later", TOKEN, LONG_MS);
+    ask(2, "CONFIG SET min-replicas-to-write 1"); /* NOREPLICAS for every write */
+    start(&order);
+    assert_true(runs_until(is_told, &told, FAR_MS));
+    (void)runs_until(NULL, NULL, 50);
+    assert_int_equal(holders_of("later", TOKEN), 1 << 2);
+    ask(2, "CONFIG SET min-replicas-to-write 0");
+    assert_true(runs_until(is_idle, NULL, FAR_MS));
+    assert_int_equal(holders_of("later", TOKEN), 0);
+}
+
+static void test_destroyed_with_jobs_under_way(void **state)
+{
+    struct told told = {0};
+    struct release_order order = order_of("left", &told);
+
+    (void)state;
+    redis_server_pause(&nodes[0]);
+    start(&order);
+    (void)runs_until(NULL, NULL, 20);
+    releaser_destroy(releaser);
+    assert_int_equal(releaser_create(loop, links, NODES, QUORUM, &releaser), HF_OK);
+    redis_server_resume(&nodes[0]);
+    assert_true(runs_until(all_up, NULL, FAR_MS));
+    (void)runs_until(NULL, NULL, 50);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_own_token_goes_from_every_node),
+        cmocka_unit_test(test_anothers_key_stays),
+        cmocka_unit_test(test_only_nodes_of_the_mask),
+        cmocka_unit_test(test_one_turn_is_one_script_per_node),
+        cmocka_unit_test(test_quorum_is_told_without_the_stopped_node),
+        cmocka_unit_test(test_attempt_bounds_done),
+        cmocka_unit_test(test_job_ends_when_the_key_has_lapsed),
+        cmocka_unit_test(test_in_doubt_is_released_twice),
+        cmocka_unit_test(test_broken_behind_a_doubtful_command),
+        cmocka_unit_test(test_node_that_refuses_for_now),
+        cmocka_unit_test(test_destroyed_with_jobs_under_way),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
