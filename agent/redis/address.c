@@ -175,10 +175,10 @@ static int parse_host(struct parse *p, const char *text)
     p->out.port = DEFAULT_PORT;
     if (text[0] == '[')
         return parse_bracketed(p, text);
-    if (length == 0)
-        return wrong(p, "the host is missing");
     if (text[length] == ':' && strchr(text + length + 1, ':'))
         return wrong(p, "an IPv6 address goes in brackets: [ADDRESS]:PORT");
+    if (length == 0)
+        return wrong(p, "the host is missing");
     if (length > HF_NODE_TEXT_MAX)
         return wrong(p, "the host is longer than %d bytes", HF_NODE_TEXT_MAX);
     memcpy(p->out.host, text, length);
@@ -255,14 +255,17 @@ static const char *user_end(const char *text)
     return strrchr(authority, '@');
 }
 
-/* `text` less user and password. */
+/* `text` less user and password; also where they stand in the wrong place, so that no message tells
+ * them. */
 static void show(const char *text, char *to, size_t size)
 {
-    const char *at = user_end(text);
     const char *authority = strstr(text, "://");
+    const char *at = user_end(text);
 
+    if (!authority && text[0] != '/' && !starts_with(text, "unix:"))
+        at = strrchr(text, '@');
     if (at)
-        snprintf(to, size, "%.*s%s", (int)(authority + 3 - text), text, at + 1);
+        snprintf(to, size, "%.*s%s", authority ? (int)(authority + 3 - text) : 0, text, at + 1);
     else
         snprintf(to, size, "%s", text);
 }

@@ -1,0 +1,607 @@
+/* What each script does to a real server, and what it says. */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <hiredis/hiredis.h>
+
+#include "agent/redis/script.h"
+#include "shm/compiler.h"
+#include "tests/support/redis_server.h"
+
+#define NONCE   "0123456789abcdef0123456789abcdef"
+#define NONCE_2 "fedcba9876543210fedcba9876543210"
+#define A       "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define B       "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+#define FAR     INT64_C(4000000000000000) /* microseconds: the year 2096 */
+#define WEEK_MS 604800000
+
+static struct redis_server server;
+static redisContext *redis;
+
+static int start_server(void **state)
+{
+    (void)state;
+    if (!redis_server_start(&server, NULL))
+        return -1;
+    redis = redisConnectUnix(server.socket);
+    return redis && !redis->err ? 0 : -1;
+}
+
+static int stop_server(void **state)
+{
+    (void)state;
+    redisFree(redis);
+    redis_server_remove(&server);
+    return 0;
+}
+
+/* --- asking
+ * ---------------------------------------------------------------------------------------- */
+
+static redisReply *ask(const char *format, ...)
+{
+    redisReply *reply;
+    va_list args;
+
+    va_start(args, format);
+    reply = redisvCommand(redis, format, args);
+    va_end(args);
+    if (!reply)
+        fail_msg("%s", redis->errstr);
+    return reply;
+}
+
+static int64_t ask_number(const char *format, ...)
+{
+    redisReply *reply;
+    va_list args;
+    int64_t number;
+
+    va_start(args, format);
+    reply = redisvCommand(redis, format, args);
+    va_end(args);
+    assert_non_null(reply);
+    assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+    number = reply->integer;
+    freeReplyObject(reply);
+    return number;
+}
+
+static void has_string(const char *wanted, const char *format, ...)
+{
+    redisReply *reply;
+    va_list args;
+
+    va_start(args, format);
+    reply = redisvCommand(redis, format, args);
+    va_end(args);
+    assert_non_null(reply);
+    if (wanted) {
+        assert_int_equal(reply->type, REDIS_REPLY_STRING);
+        assert_string_equal(reply->str, wanted);
+    } else {
+        assert_int_equal(reply->type, REDIS_REPLY_NIL);
+    }
+    freeReplyObject(reply);
+}
+
+static void does(const char *format, ...)
+{
+    redisReply *reply;
+    va_list args;
+
+    va_start(args, format);
+    reply = redisvCommand(redis, format, args);
+    va_end(args);
+    assert_non_null(reply);
+    if (reply->type == REDIS_REPLY_ERROR)
+        fail_msg("%s", reply->str);
+    freeReplyObject(reply);
+}
+
+/* EVAL with `keys` keys; what follows are keys and arguments, NULL behind the last. */
+static redisReply *run(enum script script, int keys, ...)
+{
+    const char *argv[32] = {"EVAL"};
+    size_t lengths[32] = {4};
+    char key_count[8];
+    va_list args;
+    redisReply *reply;
+    int n = 3;
+
+    argv[1] = script_text(script, &lengths[1]);
+    argv[2] = key_count;
+    lengths[2] = (size_t)snprintf(key_count, sizeof(key_count), "%d", keys);
+    va_start(args, keys);
+    while ((argv[n] = va_arg(args, const char *))) {
+        lengths[n] = strlen(argv[n]);
+        n++;
+    }
+    va_end(args);
+    reply = redisCommandArgv(redis, n, argv, lengths);
+    assert_non_null(reply);
+    if (reply->type == REDIS_REPLY_ARRAY) { /* TIME and nonce come first */
+        assert_true(reply->elements >= 3);
+        assert_true(strtoll(reply->element[0]->str, NULL, 10) > 1600000000);
+        assert_int_equal(reply->element[2]->type, REDIS_REPLY_STRING);
+    }
+    return reply;
+}
+
+/* One acquire or heal of "key"; with the fence. */
+static redisReply *lock_until(enum script script, const char *token, const char *fence,
+                              const char *nonce, int64_t deadline_us)
+{
+    char deadline[24];
+
+    snprintf(deadline, sizeof(deadline), "%" PRId64, deadline_us);
+    return run(script, 3, "holdfast:node", "key", "holdfast:fence:key", token, "60000", deadline,
+               nonce, fence, "host-a", "4711", "1000", "backup", "a note", "1700000000000", NULL);
+}
+
+static redisReply *lock(enum script script, const char *token, const char *fence)
+{
+    return lock_until(script, token, fence, NONCE, FAR);
+}
+
+static redisReply *raise_fence(const char *token, const char *fence)
+{
+    return run(SCRIPT_RAISE, 3, "holdfast:node", "key", "holdfast:fence:key", token, fence,
+               "host-b", "1", "2", "c", "n", "3", NULL);
+}
+
+/* The answer behind TIME and nonce: verdict and fence (NULL: it must have none). */
+static void says(redisReply *reply, const char *verdict, const char *fence)
+{
+    if (reply->type == REDIS_REPLY_ERROR)
+        fail_msg("%s", reply->str);
+    assert_string_equal(reply->element[3]->str, verdict);
+    if (fence)
+        assert_string_equal(reply->element[4]->str, fence);
+    else
+        assert_int_equal(reply->elements, 4);
+    freeReplyObject(reply);
+}
+
+static redisReply *sentinel(const char *make, const char *replace, const char *nonce,
+                            const char *ttl_max_ms)
+{
+    return run(SCRIPT_SENTINEL, 1, "holdfast:node", make, replace, nonce, "1700000000000",
+               ttl_max_ms, "3", "cafe", NULL);
+}
+
+static int empty_server(void **state)
+{
+    (void)state;
+    does("FLUSHALL");
+    freeReplyObject(sentinel("1", "0", NONCE, "60000"));
+    return 0;
+}
+
+#define TEST(name) static void name(HF_UNUSED void **state)
+
+/* --- acquire
+ * --------------------------------------------------------------------------------------- */
+
+TEST(test_acquire_takes_key_and_fence)
+{
+    says(lock(SCRIPT_ACQUIRE, A, "1700000000123"), "OK", "1700000000123");
+    has_string(A, "GET key");
+    assert_in_range(ask_number("PTTL key"), 50000, 60000);
+    has_string("1700000000123", "HGET holdfast:fence:key fence");
+    has_string("host-a", "HGET holdfast:fence:key host");
+    has_string("4711", "HGET holdfast:fence:key pid");
+    has_string("1000", "HGET holdfast:fence:key uid");
+    has_string("backup", "HGET holdfast:fence:key command");
+    has_string("a note", "HGET holdfast:fence:key note");
+    has_string("1700000000000", "HGET holdfast:fence:key since");
+    assert_in_range(ask_number("PTTL holdfast:fence:key"), WEEK_MS - 10000, WEEK_MS);
+}
+
+TEST(test_fence_record_has_no_token)
+{
+    redisReply *reply;
+
+    says(lock(SCRIPT_ACQUIRE, A, "5"), "OK", "5");
+    reply = ask("HGETALL holdfast:fence:key");
+    assert_int_equal(reply->elements, 16);
+    for (size_t i = 0; i < reply->elements; i++)
+        assert_string_not_equal(reply->element[i]->str, A);
+    freeReplyObject(reply);
+}
+
+TEST(test_acquire_again_arms_again)
+{
+    says(lock(SCRIPT_ACQUIRE, A, "5"), "OK", "5");
+    does("PEXPIRE key 1000");
+    says(lock(SCRIPT_ACQUIRE, A, "5"), "OK", "5"); /* the same fence with the same tag */
+    assert_in_range(ask_number("PTTL key"), 50000, 60000);
+}
+
+TEST(test_acquire_of_a_held_key)
+{
+    redisReply *reply;
+
+    says(lock(SCRIPT_ACQUIRE, A, "5"), "OK", "5");
+    reply = lock(SCRIPT_ACQUIRE, B, "9");
+    assert_int_equal(reply->elements, 12);
+    assert_string_equal(reply->element[3]->str, "TAKEN");
+    assert_string_equal(reply->element[4]->str, "5");
+    assert_in_range(reply->element[5]->integer, 50000, 60000);
+    assert_string_equal(reply->element[6]->str, "host-a");
+    assert_string_equal(reply->element[7]->str, "4711");
+    assert_string_equal(reply->element[8]->str, "1000");
+    assert_string_equal(reply->element[9]->str, "backup");
+    assert_string_equal(reply->element[10]->str, "a note");
+    assert_string_equal(reply->element[11]->str, "1700000000000");
+    freeReplyObject(reply);
+    has_string(A, "GET key");
+    has_string("5", "HGET holdfast:fence:key fence"); /* a loser raises no fence */
+}
+
+TEST(test_acquire_of_a_foreign_key)
+{
+    redisReply *reply;
+
+    says(lock(SCRIPT_ACQUIRE, A, "5"), "OK", "5");
+    does("SET key by-another-program PX 30000");
+    reply = lock(SCRIPT_ACQUIRE, B, "9");
+    assert_int_equal(reply->elements, 6); /* the record is not of this token: no holder */
+    assert_string_equal(reply->element[3]->str, "TAKEN");
+    assert_in_range(reply->element[5]->integer, 20000, 30000);
+    freeReplyObject(reply);
+    has_string("by-another-program", "GET key");
+    assert_in_range(ask_number("PTTL key"), 20000, 30000);
+}
+
+TEST(test_foreign_key_without_expiry)
+{
+    redisReply *reply;
+
+    does("SET key forever");
+    reply = lock(SCRIPT_ACQUIRE, A, "9");
+    assert_string_equal(reply->element[3]->str, "TAKEN");
+    assert_int_equal(reply->element[5]->integer, -1);
+    freeReplyObject(reply);
+}
+
+TEST(test_another_type_is_taken)
+{
+    redisReply *reply;
+
+    does("HSET key a:1 1");
+    for (int i = 0; i < 2; i++) {
+        reply = lock(i ? SCRIPT_HEAL : SCRIPT_ACQUIRE, A, "9");
+        assert_string_equal(reply->element[3]->str, "TAKEN");
+        assert_int_equal(reply->elements, 6);
+        freeReplyObject(reply);
+    }
+    has_string("1", "HGET key a:1");
+    says(raise_fence(A, "10"), "GONE", NULL);
+}
+
+TEST(test_stale_writes_nothing)
+{
+    redisReply *time = ask("TIME");
+    int64_t now_us = strtoll(time->element[0]->str, NULL, 10) * 1000000 +
+                     strtoll(time->element[1]->str, NULL, 10);
+
+    freeReplyObject(time);
+    says(lock_until(SCRIPT_ACQUIRE, A, "5", NONCE, now_us - 1), "STALE", NULL);
+    says(lock_until(SCRIPT_HEAL, A, "5", NONCE, now_us - 1), "STALE", NULL);
+    assert_int_equal(ask_number("EXISTS key holdfast:fence:key"), 0);
+    says(lock_until(SCRIPT_ACQUIRE, A, "5", NONCE, now_us + 60000000), "OK", "5");
+}
+
+TEST(test_other_sentinel_writes_nothing)
+{
+    for (int i = 0; i < 2; i++) {
+        enum script script = i ? SCRIPT_HEAL : SCRIPT_ACQUIRE;
+
+        says(lock_until(script, A, "5", NONCE_2, FAR), "SENTINEL", NULL);
+        says(lock_until(script, A, "5", "", FAR), "SENTINEL", NULL);
+    }
+    does("DEL holdfast:node");
+    says(lock_until(SCRIPT_ACQUIRE, A, "5", NONCE, FAR), "SENTINEL", NULL);
+    says(lock_until(SCRIPT_ACQUIRE, A, "5", "", FAR), "SENTINEL",
+         NULL); /* nothing is not equal to nothing */
+    assert_int_equal(ask_number("EXISTS key holdfast:fence:key"), 0);
+}
+
+/* --- the fence
+ * ------------------------------------------------------------------------------------- */
+
+TEST(test_fence_rules)
+{
+    says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100");
+    does("DEL key");
+    says(lock(SCRIPT_ACQUIRE, B, "99"), "LOW", "100"); /* lower */
+    has_string(B, "GET key");                          /* the vote stands all the same */
+    has_string("100", "HGET holdfast:fence:key fence");
+    says(lock(SCRIPT_ACQUIRE, B, "100"), "LOW", "100"); /* equal, of another tag */
+    says(raise_fence(B, "100"), "LOW", "100");
+    says(raise_fence(B, "101"), "OK", "101");
+    says(raise_fence(B, "101"), "OK", "101"); /* equal, of our tag */
+    has_string("host-b", "HGET holdfast:fence:key host");
+    says(lock(SCRIPT_ACQUIRE, B, "102"), "OK", "102"); /* higher */
+}
+
+TEST(test_fences_are_exact_up_to_48_bits)
+{
+    says(lock(SCRIPT_ACQUIRE, A, "281474976710654"), "OK", "281474976710654");
+    does("DEL key");
+    says(lock(SCRIPT_ACQUIRE, B, "281474976710653"), "LOW", "281474976710654");
+    says(raise_fence(B, "281474976710655"), "OK", "281474976710655");
+    has_string("281474976710655", "HGET holdfast:fence:key fence");
+    /* Compared as numbers, not as text. */
+    does("DEL key holdfast:fence:key");
+    says(lock(SCRIPT_ACQUIRE, A, "9"), "OK", "9");
+    says(raise_fence(A, "10"), "OK", "10");
+}
+
+TEST(test_acceptance_renews_the_retention)
+{
+    says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100");
+    does("PEXPIRE holdfast:fence:key 5000");
+    says(raise_fence(A, "99"), "LOW", "100");
+    assert_in_range(ask_number("PTTL holdfast:fence:key"), 1, 5000);
+    says(raise_fence(A, "101"), "OK", "101");
+    assert_in_range(ask_number("PTTL holdfast:fence:key"), WEEK_MS - 10000, WEEK_MS);
+}
+
+TEST(test_raise_needs_our_key)
+{
+    says(raise_fence(A, "5"), "GONE", NULL);
+    does("SET key " B);
+    says(raise_fence(A, "5"), "GONE", NULL);
+    assert_int_equal(ask_number("EXISTS holdfast:fence:key"), 0);
+}
+
+/* --- heal
+ * ------------------------------------------------------------------------------------------ */
+
+TEST(test_heal_writes_key_and_raises_the_fence)
+{
+    does("HSET holdfast:fence:key fence 50 tag other");
+    says(lock(SCRIPT_HEAL, A, "100"), "OK", "100");
+    has_string(A, "GET key");
+    assert_in_range(ask_number("PTTL key"), 50000, 60000);
+    has_string("100", "HGET holdfast:fence:key fence");
+    has_string("host-a", "HGET holdfast:fence:key host");
+    does("PEXPIRE key 1000");
+    says(lock(SCRIPT_HEAL, A, "100"), "OK", "100"); /* a resend */
+    assert_in_range(ask_number("PTTL key"), 50000, 60000);
+}
+
+TEST(test_heal_never_lowers_a_fence)
+{
+    does("HSET holdfast:fence:key fence 500 tag other");
+    says(lock(SCRIPT_HEAL, A, "100"), "OK", "500");
+    has_string(A, "GET key");
+    has_string("500", "HGET holdfast:fence:key fence");
+}
+
+TEST(test_heal_leaves_anothers_key)
+{
+    redisReply *reply;
+
+    does("SET key " B);
+    reply = lock(SCRIPT_HEAL, A, "100");
+    assert_string_equal(reply->element[3]->str, "TAKEN");
+    freeReplyObject(reply);
+    has_string(B, "GET key");
+    assert_int_equal(ask_number("EXISTS holdfast:fence:key"), 0);
+}
+
+/* --- renew and release
+ * ----------------------------------------------------------------------------- */
+
+TEST(test_renew_marks)
+{
+    redisReply *reply;
+
+    does("SET mine " A " PX 1000");
+    does("SET short " A " PX 1000");
+    does("SET theirs " B " PX 1000");
+    does("RPUSH list x");
+    reply = run(SCRIPT_RENEW, 6, "holdfast:node", "mine", "missing", "theirs", "list", "short", A,
+                "60000", A, "60000", A, "60000", A, "60000", A, "20000", NULL);
+    assert_int_equal(reply->elements, 4);
+    assert_string_equal(reply->element[2]->str, NONCE);
+    assert_string_equal(reply->element[3]->str, "10ff1");
+    freeReplyObject(reply);
+    assert_in_range(ask_number("PTTL mine"), 50000, 60000);
+    assert_in_range(ask_number("PTTL short"), 10000, 20000);
+    assert_in_range(ask_number("PTTL theirs"), 1, 1000);
+    assert_int_equal(ask_number("EXISTS missing"), 0); /* never creates */
+}
+
+TEST(test_renew_without_a_sentinel)
+{
+    redisReply *reply;
+
+    does("DEL holdfast:node");
+    does("SET mine " A " PX 1000");
+    reply = run(SCRIPT_RENEW, 2, "holdfast:node", "mine", A, "60000", NULL);
+    assert_string_equal(reply->element[2]->str, ""); /* says so, and renews all the same */
+    assert_string_equal(reply->element[3]->str, "1");
+    freeReplyObject(reply);
+}
+
+TEST(test_release_marks)
+{
+    redisReply *reply;
+
+    does("SET mine " A);
+    does("SET theirs " B);
+    does("SADD set x");
+    reply = run(SCRIPT_RELEASE, 5, "holdfast:node", "mine", "theirs", "set", "missing", A, A, A, A,
+                NULL);
+    assert_string_equal(reply->element[3]->str, "1ff0");
+    freeReplyObject(reply);
+    assert_int_equal(ask_number("EXISTS mine"), 0);
+    assert_int_equal(ask_number("EXISTS theirs set"), 2);
+}
+
+TEST(test_release_keeps_the_fence)
+{
+    says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100");
+    freeReplyObject(run(SCRIPT_RELEASE, 2, "holdfast:node", "key", A, NULL));
+    has_string("100", "HGET holdfast:fence:key fence");
+    says(lock(SCRIPT_ACQUIRE, B, "100"), "LOW", "100");
+}
+
+/* Zero bytes, line ends, quotes and bytes that are no UTF-8. */
+TEST(test_binary_names)
+{
+    static const char key[] = "a\0b\r\n\"'\xff\xfe%s";
+    static const char fence_key[] = "holdfast:fence:a\0b\r\n\"'\xff\xfe%s";
+    size_t text_length, release_length;
+    const char *text = script_text(SCRIPT_ACQUIRE, &text_length);
+    const char *argv[] = {"EVAL",
+                          text,
+                          "3",
+                          "holdfast:node",
+                          key,
+                          fence_key,
+                          A,
+                          "60000",
+                          "4000000000000000",
+                          NONCE,
+                          "7",
+                          "h",
+                          "1",
+                          "2",
+                          "c",
+                          "n\0\n",
+                          "3"};
+    size_t lengths[] = {
+        4, text_length, 1, 13, sizeof(key) - 1, sizeof(fence_key) - 1, 40, 5, 16, 32, 1, 1, 1,
+        1, 1,           3, 1};
+    const char *release[] = {
+        "EVAL", script_text(SCRIPT_RELEASE, &release_length), "2", "holdfast:node", key, A};
+    size_t release_lengths[] = {4, release_length, 1, 13, sizeof(key) - 1, 40};
+    redisReply *reply;
+
+    says(redisCommandArgv(redis, HF_LENGTH(argv), argv, lengths), "OK", "7");
+    reply = ask("GET %b", key, sizeof(key) - 1);
+    assert_string_equal(reply->str, A);
+    freeReplyObject(reply);
+    assert_int_equal(ask_number("EXISTS %b", fence_key, sizeof(fence_key) - 1), 1);
+    assert_int_equal(ask_number("EXISTS a"), 0);
+    reply = redisCommandArgv(redis, HF_LENGTH(release), release, release_lengths);
+    assert_string_equal(reply->element[3]->str, "1");
+    freeReplyObject(reply);
+    assert_int_equal(ask_number("EXISTS %b", key, sizeof(key) - 1), 0);
+}
+
+/* --- the sentinel
+ * ---------------------------------------------------------------------------------- */
+
+static void is_sentinel(redisReply *reply, const char *nonce, const char *created,
+                        const char *ttl_max_ms)
+{
+    int64_t now_us, created_us;
+
+    if (reply->type == REDIS_REPLY_ERROR)
+        fail_msg("%s", reply->str);
+    assert_string_equal(reply->element[2]->str, nonce);
+    assert_string_equal(reply->element[3]->str, created);
+    if (!ttl_max_ms) {
+        assert_int_equal(reply->elements, 4);
+        freeReplyObject(reply);
+        return;
+    }
+    assert_int_equal(reply->elements, 9);
+    now_us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
+             strtoll(reply->element[1]->str, NULL, 10);
+    created_us = strtoll(reply->element[4]->str, NULL, 10);
+    assert_true(created_us <= now_us && created_us > now_us - 60000000);
+    assert_string_equal(reply->element[5]->str, "1700000000000");
+    assert_string_equal(reply->element[6]->str, ttl_max_ms);
+    assert_string_equal(reply->element[7]->str, "3");
+    assert_string_equal(reply->element[8]->str, "cafe");
+    freeReplyObject(reply);
+}
+
+TEST(test_sentinel_is_read_only_unless_asked)
+{
+    does("DEL holdfast:node");
+    is_sentinel(sentinel("0", "0", "", "0"), "", "0", NULL);
+    is_sentinel(sentinel("0", "1", NONCE, "60000"), "", "0", NULL);
+    assert_int_equal(ask_number("EXISTS holdfast:node"), 0);
+}
+
+TEST(test_sentinel_is_made_once)
+{
+    does("DEL holdfast:node");
+    is_sentinel(sentinel("1", "0", NONCE, "60000"), NONCE, "1", "60000");
+    is_sentinel(sentinel("1", "0", NONCE_2, "60000"), NONCE, "0", "60000");
+    is_sentinel(sentinel("0", "0", "", "0"), NONCE, "0", "60000");
+    assert_int_equal(ask_number("PTTL holdfast:node"), -1); /* no expiry */
+}
+
+TEST(test_sentinel_is_replaced_when_it_differs)
+{
+    is_sentinel(sentinel("1", "0", NONCE_2, "90000"), NONCE, "0",
+                "60000"); /* not asked to replace */
+    is_sentinel(sentinel("1", "1", NONCE_2, "60000"), NONCE, "0", "60000"); /* nothing differs */
+    is_sentinel(sentinel("1", "1", NONCE_2, "90000"), NONCE_2, "1", "90000");
+    is_sentinel(sentinel("1", "1", NONCE, "90000"), NONCE_2, "0", "90000");
+}
+
+TEST(test_sentinel_of_another_type)
+{
+    redisReply *reply;
+
+    does("SET holdfast:node x");
+    reply = sentinel("1", "1", NONCE, "60000");
+    assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+    freeReplyObject(reply);
+    reply = lock(SCRIPT_ACQUIRE, A, "1");
+    assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+    freeReplyObject(reply);
+    assert_int_equal(ask_number("EXISTS key"), 0);
+}
+
+#define SCRIPT_TEST(name) cmocka_unit_test_setup(name, empty_server)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SCRIPT_TEST(test_acquire_takes_key_and_fence),
+        SCRIPT_TEST(test_fence_record_has_no_token),
+        SCRIPT_TEST(test_acquire_again_arms_again),
+        SCRIPT_TEST(test_acquire_of_a_held_key),
+        SCRIPT_TEST(test_acquire_of_a_foreign_key),
+        SCRIPT_TEST(test_foreign_key_without_expiry),
+        SCRIPT_TEST(test_another_type_is_taken),
+        SCRIPT_TEST(test_stale_writes_nothing),
+        SCRIPT_TEST(test_other_sentinel_writes_nothing),
+        SCRIPT_TEST(test_fence_rules),
+        SCRIPT_TEST(test_fences_are_exact_up_to_48_bits),
+        SCRIPT_TEST(test_acceptance_renews_the_retention),
+        SCRIPT_TEST(test_raise_needs_our_key),
+        SCRIPT_TEST(test_heal_writes_key_and_raises_the_fence),
+        SCRIPT_TEST(test_heal_never_lowers_a_fence),
+        SCRIPT_TEST(test_heal_leaves_anothers_key),
+        SCRIPT_TEST(test_renew_marks),
+        SCRIPT_TEST(test_renew_without_a_sentinel),
+        SCRIPT_TEST(test_release_marks),
+        SCRIPT_TEST(test_release_keeps_the_fence),
+        SCRIPT_TEST(test_binary_names),
+        SCRIPT_TEST(test_sentinel_is_read_only_unless_asked),
+        SCRIPT_TEST(test_sentinel_is_made_once),
+        SCRIPT_TEST(test_sentinel_is_replaced_when_it_differs),
+        SCRIPT_TEST(test_sentinel_of_another_type),
+    };
+
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
