@@ -290,7 +290,8 @@ unsigned lease_fsm_release(struct lease_fsm *l, enum hf_loss_reason reason, hf_t
 {
     struct before before = look(l);
 
-    advance(l, by_time(l), now);
+    if (hf_time_reached(now, l->valid))
+        advance(l, by_time(l), now);
     if (!is_over(l))
         stop(l, HF_SLOT_ENDED, reason != HF_LOSS_NONE ? reason : l->reason);
     return actions_since(l, &before);

@@ -1,0 +1,329 @@
+/* agent/core/ballot.h: when a round is won, to be raised, or lost, and that it is told at once. */
+#include "core_fixture.h"
+
+#include "agent/core/ballot.h"
+
+#define FENCE UINT64_C(1000)
+/* With T = 30 s a vote ends 29.698 s after `a`; V >= now + 15 s holds until 14.698 s after. */
+#define LAST_GRANT (14698 * MS)
+
+static struct timing timing;
+
+static int set_up(void **state)
+{
+    (void)state;
+    timing = timing_of_ms(30000);
+    return 0;
+}
+
+/* A round in which all n nodes were asked. */
+static struct ballot asked(int n)
+{
+    struct ballot b;
+
+    ballot_init(&b, n, FENCE);
+    for (int i = 0; i < n; i++)
+        ballot_ask(&b, i);
+    return b;
+}
+
+static void yes(struct ballot *b, int node, hf_time a)
+{
+    ballot_answer(b, node, BALLOT_YES, a, b->fence);
+}
+
+static void low(struct ballot *b, int node, uint64_t seen)
+{
+    ballot_answer(b, node, BALLOT_YES_LOW, at(0), seen);
+}
+
+static void no(struct ballot *b, int node, enum ballot_vote vote)
+{
+    ballot_answer(b, node, vote, HF_TIME_PAST, 0);
+}
+
+static enum ballot_outcome outcome(const struct ballot *b)
+{
+    return ballot_decide(b, &timing, at(MS));
+}
+
+TEST(the_quorum_is_more_than_half_of_the_configured)
+{
+    const int quorum[] = {0, 1, 2, 2, 3, 3, 4, 4, 5, 5};
+
+    for (int n = 1; n <= HF_NODES_MAX; n++)
+        assert_int_equal(ballot_quorum(n), quorum[n]);
+}
+
+TEST(won_with_the_q_th_vote_and_not_before)
+{
+    for (int n = 1; n <= HF_NODES_MAX; n++) {
+        struct ballot b = asked(n);
+
+        for (int i = 0; i < ballot_quorum(n); i++) {
+            assert_int_equal(outcome(&b), BALLOT_UNDECIDED);
+            yes(&b, n - 1 - i, at(0));
+        }
+        assert_int_equal(outcome(&b), BALLOT_WON);
+    }
+}
+
+TEST(nodes_that_were_not_asked_count_against_the_quorum)
+{
+    struct ballot b;
+
+    ballot_init(&b, 3, FENCE);
+    assert_int_equal(outcome(&b), BALLOT_FAILED);
+    ballot_ask(&b, 0);
+    assert_int_equal(outcome(&b), BALLOT_FAILED);
+    ballot_ask(&b, 1);
+    assert_int_equal(outcome(&b), BALLOT_UNDECIDED);
+    yes(&b, 0, at(0));
+    yes(&b, 1, at(0));
+    assert_int_equal(outcome(&b), BALLOT_WON);
+}
+
+TEST(taken_as_soon_as_it_cannot_be_won)
+{
+    struct ballot b = asked(3);
+
+    no(&b, 0, BALLOT_TAKEN);
+    assert_int_equal(outcome(&b), BALLOT_UNDECIDED);
+    no(&b, 1, BALLOT_TAKEN);
+    assert_int_equal(outcome(&b), BALLOT_TAKEN_BY_OTHER);
+}
+
+TEST(one_taken_among_failures_names_another_holder)
+{
+    struct ballot b = asked(5);
+
+    no(&b, 0, BALLOT_NO);
+    no(&b, 1, BALLOT_NO);
+    assert_int_equal(outcome(&b), BALLOT_UNDECIDED);
+    no(&b, 2, BALLOT_TAKEN);
+    assert_int_equal(outcome(&b), BALLOT_TAKEN_BY_OTHER);
+}
+
+TEST(failed_for_lack_of_answers)
+{
+    struct ballot b = asked(3);
+
+    yes(&b, 0, at(0));
+    no(&b, 1, BALLOT_NO);
+    assert_int_equal(outcome(&b), BALLOT_UNDECIDED);
+    no(&b, 2, BALLOT_NO);
+    assert_int_equal(outcome(&b), BALLOT_FAILED);
+}
+
+TEST(a_split_vote_is_won_by_nobody)
+{
+    struct ballot b = asked(4);
+
+    yes(&b, 0, at(0));
+    yes(&b, 1, at(0));
+    no(&b, 2, BALLOT_TAKEN);
+    assert_int_equal(outcome(&b), BALLOT_UNDECIDED);
+    no(&b, 3, BALLOT_TAKEN);
+    assert_int_equal(outcome(&b), BALLOT_TAKEN_BY_OTHER);
+}
+
+TEST(a_grant_has_half_the_ttl_ahead)
+{
+    struct ballot b = asked(3);
+
+    yes(&b, 0, at(0));
+    yes(&b, 1, at(SEC));
+    no(&b, 2, BALLOT_NO);
+    assert_time(ballot_validity(&b, &timing), at(29698 * MS));
+    assert_int_equal(ballot_decide(&b, &timing, at(LAST_GRANT)), BALLOT_WON);
+    assert_int_equal(ballot_decide(&b, &timing, at(LAST_GRANT + NS)), BALLOT_TOO_LATE);
+}
+
+TEST(too_late_waits_for_an_answer_that_could_still_give_enough)
+{
+    struct ballot b = asked(3);
+
+    yes(&b, 0, at(0));
+    yes(&b, 1, at(SEC));
+    assert_int_equal(ballot_decide(&b, &timing, at(LAST_GRANT + NS)), BALLOT_UNDECIDED);
+    yes(&b, 2, at(SEC));
+    assert_int_equal(ballot_decide(&b, &timing, at(LAST_GRANT + NS)), BALLOT_WON);
+    assert_int_equal(ballot_decide(&b, &timing, at(LAST_GRANT + SEC)), BALLOT_WON);
+    assert_int_equal(ballot_decide(&b, &timing, at(LAST_GRANT + SEC + NS)), BALLOT_TOO_LATE);
+}
+
+TEST(too_late_at_once_when_no_answer_can_help)
+{
+    struct ballot b = asked(3);
+
+    yes(&b, 0, at(0));
+    yes(&b, 1, at(0));
+    assert_int_equal(ballot_decide(&b, &timing, at(LAST_GRANT + NS)), BALLOT_TOO_LATE);
+}
+
+TEST(the_validity_is_that_of_the_votes_for_this_fence)
+{
+    struct ballot b = asked(5);
+
+    yes(&b, 0, at(3 * SEC));
+    yes(&b, 1, at(2 * SEC));
+    low(&b, 2, FENCE + 5);
+    assert_time(ballot_validity(&b, &timing), HF_TIME_PAST);
+    yes(&b, 3, at(SEC));
+    assert_time(ballot_validity(&b, &timing), at(SEC + 29698 * MS));
+    yes(&b, 4, at(2 * SEC));
+    assert_time(ballot_validity(&b, &timing), at(2 * SEC + 29698 * MS));
+}
+
+TEST(one_and_the_same_quorum_votes_and_accepts_the_fence)
+{
+    /* (!) Three hold our key, but only two of them accepted the fence. */
+    struct ballot b = asked(5);
+
+    yes(&b, 0, at(0));
+    yes(&b, 1, at(0));
+    no(&b, 3, BALLOT_TAKEN);
+    no(&b, 4, BALLOT_TAKEN);
+    low(&b, 2, FENCE + 7);
+    assert_int_equal(outcome(&b), BALLOT_RAISE);
+}
+
+TEST(a_raise_does_not_wait_for_a_node_that_is_away)
+{
+    struct ballot b = asked(3);
+
+    low(&b, 0, FENCE + 1);
+    assert_int_equal(outcome(&b), BALLOT_UNDECIDED);
+    yes(&b, 1, at(0));
+    assert_int_equal(outcome(&b), BALLOT_RAISE);
+}
+
+TEST(one_low_vote_does_no_harm_to_a_full_quorum)
+{
+    struct ballot b = asked(3);
+
+    yes(&b, 0, at(0));
+    yes(&b, 1, at(0));
+    low(&b, 2, FENCE + 1);
+    assert_int_equal(outcome(&b), BALLOT_WON);
+}
+
+TEST(a_raise_asks_all_again_with_one_more_than_the_highest)
+{
+    struct ballot b = asked(3);
+
+    yes(&b, 0, at(0));
+    low(&b, 1, FENCE + 9);
+    low(&b, 2, FENCE + 4);
+    assert_int_equal(outcome(&b), BALLOT_RAISE);
+    assert_int_equal(ballot_raise(&b), FENCE + 10);
+    assert_int_equal(b.fence, FENCE + 10);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(b.node[i].vote, BALLOT_YES_LOW);
+        ballot_ask(&b, i);
+    }
+    assert_int_equal(outcome(&b), BALLOT_UNDECIDED);
+    yes(&b, 0, at(0));
+    assert_int_equal(outcome(&b), BALLOT_UNDECIDED);
+    yes(&b, 2, at(0));
+    assert_int_equal(outcome(&b), BALLOT_WON);
+}
+
+TEST(a_vote_for_the_fence_before_the_raise_does_not_count)
+{
+    struct ballot b = asked(3);
+
+    low(&b, 0, FENCE + 1);
+    low(&b, 1, FENCE + 1);
+    ballot_raise(&b);
+    ballot_ask(&b, 0);
+    ballot_ask(&b, 1);
+    /* was under way all the time */
+    ballot_answer(&b, 2, BALLOT_YES, at(0), FENCE);
+    yes(&b, 0, at(0));
+    assert_int_equal(b.node[2].vote, BALLOT_YES_LOW);
+    assert_int_equal(outcome(&b), BALLOT_RAISE);
+    yes(&b, 1, at(0));
+    assert_int_equal(outcome(&b), BALLOT_WON);
+}
+
+TEST(a_raise_does_not_prolong_a_vote)
+{
+    struct ballot b = asked(3);
+
+    low(&b, 0, FENCE + 1);
+    low(&b, 1, FENCE + 1);
+    ballot_raise(&b);
+    ballot_ask(&b, 0);
+    ballot_ask(&b, 1);
+    yes(&b, 0, at(2 * SEC));
+    yes(&b, 1, at(2 * SEC));
+    assert_time(ballot_validity(&b, &timing), at(29698 * MS));
+}
+
+TEST(a_key_that_vanished_before_the_raise_is_no_vote)
+{
+    struct ballot b = asked(3);
+
+    low(&b, 0, FENCE + 1);
+    low(&b, 1, FENCE + 1);
+    no(&b, 2, BALLOT_TAKEN);
+    ballot_raise(&b);
+    ballot_ask(&b, 0);
+    ballot_ask(&b, 1);
+    yes(&b, 0, at(0));
+    no(&b, 1, BALLOT_NO);
+    assert_int_equal(outcome(&b), BALLOT_TAKEN_BY_OTHER);
+}
+
+TEST(low_votes_that_are_too_old_are_not_worth_a_raise)
+{
+    struct ballot b = asked(3);
+
+    low(&b, 0, FENCE + 1);
+    low(&b, 1, FENCE + 1);
+    no(&b, 2, BALLOT_NO);
+    assert_int_equal(ballot_decide(&b, &timing, at(LAST_GRANT)), BALLOT_RAISE);
+    assert_int_equal(ballot_decide(&b, &timing, at(LAST_GRANT + NS)), BALLOT_TOO_LATE);
+}
+
+TEST(a_stale_answer_is_asked_again)
+{
+    struct ballot b = asked(3);
+
+    yes(&b, 0, at(0));
+    no(&b, 1, BALLOT_NO);
+    ballot_ask(&b, 2);
+    assert_int_equal(outcome(&b), BALLOT_UNDECIDED);
+    yes(&b, 2, at(SEC));
+    assert_int_equal(outcome(&b), BALLOT_WON);
+    assert_time(ballot_validity(&b, &timing), at(29698 * MS));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_quorum_is_more_than_half_of_the_configured),
+        cmocka_unit_test(won_with_the_q_th_vote_and_not_before),
+        cmocka_unit_test(nodes_that_were_not_asked_count_against_the_quorum),
+        cmocka_unit_test(taken_as_soon_as_it_cannot_be_won),
+        cmocka_unit_test(one_taken_among_failures_names_another_holder),
+        cmocka_unit_test(failed_for_lack_of_answers),
+        cmocka_unit_test(a_split_vote_is_won_by_nobody),
+        cmocka_unit_test(a_grant_has_half_the_ttl_ahead),
+        cmocka_unit_test(too_late_waits_for_an_answer_that_could_still_give_enough),
+        cmocka_unit_test(too_late_at_once_when_no_answer_can_help),
+        cmocka_unit_test(the_validity_is_that_of_the_votes_for_this_fence),
+        cmocka_unit_test(one_and_the_same_quorum_votes_and_accepts_the_fence),
+        cmocka_unit_test(a_raise_does_not_wait_for_a_node_that_is_away),
+        cmocka_unit_test(one_low_vote_does_no_harm_to_a_full_quorum),
+        cmocka_unit_test(a_raise_asks_all_again_with_one_more_than_the_highest),
+        cmocka_unit_test(a_vote_for_the_fence_before_the_raise_does_not_count),
+        cmocka_unit_test(a_raise_does_not_prolong_a_vote),
+        cmocka_unit_test(a_key_that_vanished_before_the_raise_is_no_vote),
+        cmocka_unit_test(low_votes_that_are_too_old_are_not_worth_a_raise),
+        cmocka_unit_test(a_stale_answer_is_asked_again),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
