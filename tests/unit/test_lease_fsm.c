@@ -574,6 +574,7 @@ int main(void)
         cmocka_unit_test(a_void_vote_can_make_it_losing_at_once),
         cmocka_unit_test(a_void_vote_is_journaled_though_v_stays),
         cmocka_unit_test(findings_at_v_come_too_late_to_be_the_reason),
+        cmocka_unit_test(a_release_ends_it),
         cmocka_unit_test(a_holder_that_died_ends_it),
         cmocka_unit_test(a_release_at_v_finds_it_lost),
         cmocka_unit_test(a_release_ends_a_losing_lease_and_keeps_why),
