@@ -350,9 +350,9 @@ bool clients_serve(struct broker *b)
 
         if (TAILQ_FIRST(&b->active) != s)
             continue; /* it ended */
-        if (!more && hf_ring_arm(&s->ring))
-            session_deactivate(s);
-        else if (!more && hf_ring_room(&s->ring) <= s->unanswered)
+        /* Without room it goes on with the next answer, or at the sweep once the client has read
+         * some. */
+        if (!more && (hf_ring_arm(&s->ring) || hf_ring_room(&s->ring) <= s->unanswered))
             session_deactivate(s);
         else {
             TAILQ_REMOVE(&b->active, s, active);

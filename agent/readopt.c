@@ -60,9 +60,44 @@ static void on_later(struct loop_timer *timer, hf_time now)
     free(l);
 }
 
+/* Keeps the slot's text where it is still the name, so that no other text is put over it. */
+static bool keep_text(struct broker *b, struct resource *r)
+{
+    struct hf_slot_view view;
+    struct hf_slot *slot = &b->agent->table.slots[r->slot];
+    uint32_t off = atomic_load_explicit(&slot->text_off, memory_order_relaxed);
+
+    if (!b->agent->warm || hf_slot_read(&b->agent->table, r->slot, &view) != HF_OK ||
+        view.name_len != r->name_len || memcmp(view.name, r->name, r->name_len) != 0 ||
+        hf_text_pool_reserve(b->text, off, view.name_len, view.note_len, view.comm_len) != HF_OK)
+        return false;
+    r->has_text = r->indexed = true;
+    r->text_off = off;
+    r->text_note_len = view.note_len;
+    r->text_comm_len = view.comm_len;
+    return true;
+}
+
+/* The slot of a lease that is not taken up: over, for everybody who still looks. */
+static void slot_over(struct broker *b, uint32_t slot, bool was_held)
+{
+    struct resource *r = b->by_slot[slot];
+    struct hf_slot *s = &b->agent->table.slots[slot];
+
+    if (!b->agent->warm)
+        return;
+    hf_slot_withdraw(s);
+    if (r && keep_text(b, r))
+        hf_slot_end(s, was_held ? HF_SLOT_LOST : HF_SLOT_ENDED,
+                    was_held ? HF_LOSS_RESTART : HF_LOSS_NONE);
+    else
+        hf_slot_clear(s);
+}
+
 /* Release only: a half-won round, an unfinished release, or a lease that is over. Not before `at`.
  */
-static int release_record(struct broker *b, const struct record *rec, uint32_t slot, hf_time at)
+static int release_record(struct broker *b, const struct record *rec, uint32_t slot, hf_time at,
+                          bool was_held)
 {
     struct journal_lease free_record = {.state = JOURNAL_FREE, .generation = rec->state.generation};
     struct resource *r;
@@ -72,6 +107,7 @@ static int release_record(struct broker *b, const struct record *rec, uint32_t s
     if (!l)
         return HF_ENOMEM;
     rc = resource_at(b, rec->id.name, rec->id.name_len, slot, &r);
+    slot_over(b, slot, was_held);
     if (rc < 0 || config_key(b->config, rec->id.name, rec->id.name_len, l->key, &l->key_len) < 0) {
         free(l);
         journal_put(b->agent->journal, slot, &free_record);
@@ -84,27 +120,6 @@ static int release_record(struct broker *b, const struct record *rec, uint32_t s
     l->attempt = b->config->timing.attempt;
     memcpy(l->token, rec->id.token, sizeof(l->token));
     return loop_timer_set(b->loop, &l->timer, at);
-}
-
-/* Publishes the lease in its slot again; the text is left in place where it is still what the
- * journal says. */
-static int publish_again(struct broker *b, struct resource *r, struct lease *lease, uint32_t votes)
-{
-    struct hf_slot_view view;
-    struct hf_slot *slot = &b->agent->table.slots[r->slot];
-    uint32_t flags = HF_SLOT_F_READOPTED | (lease->run ? HF_SLOT_F_RUN : 0);
-    uint32_t off = atomic_load_explicit(&slot->text_off, memory_order_relaxed);
-
-    if (hf_slot_read(&b->agent->table, r->slot, &view) == HF_OK &&
-        view.generation == lease->generation && view.name_len == r->name_len &&
-        memcmp(view.name, r->name, r->name_len) == 0 &&
-        hf_text_pool_reserve(b->text, off, view.name_len, view.note_len, view.comm_len) == HF_OK) {
-        r->has_text = true;
-        r->text_off = off;
-        r->text_note_len = view.note_len;
-        r->text_comm_len = view.comm_len;
-    }
-    return resource_publish(r, lease, lease->fsm.valid, votes, flags);
 }
 
 static int take_up(struct broker *b, const struct record *rec, uint32_t slot, struct client *holder,
@@ -151,7 +166,9 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
                       rec->state.slot_state == HF_SLOT_LOSING);
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
     atomic_init(&lease->state, (uint32_t)lease->fsm.state);
-    rc = publish_again(b, r, lease, (uint32_t)lease_fsm_votes(&lease->fsm, now));
+    (void)keep_text(b, r);
+    rc = resource_publish(r, lease, lease->fsm.valid, (uint32_t)lease_fsm_votes(&lease->fsm, now),
+                          HF_SLOT_F_READOPTED | (lease->run ? HF_SLOT_F_RUN : 0));
     if (rc < 0) {
         lease_free(lease);
         return rc;
@@ -162,15 +179,6 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
     m->lease = lease;
     broker_tell_renewal(b, m);
     return HF_OK;
-}
-
-/* Says in the slot that the lease is lost, to a holder that may still look. */
-static void tell_lost(struct broker *b, uint32_t slot)
-{
-    if (!b->agent->warm)
-        return;
-    hf_slot_withdraw(&b->agent->table.slots[slot]);
-    hf_slot_end(&b->agent->table.slots[slot], HF_SLOT_LOST, HF_LOSS_RESTART);
 }
 
 enum fate { FATE_TAKEN_UP, FATE_RELEASED, FATE_LOST, FATES };
@@ -187,8 +195,8 @@ static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_
 
     *ret_fate = FATE_RELEASED;
     if (rec->state.state != JOURNAL_HELD) {
-        tell_lost(b, slot);
-        return release_record(b, rec, slot, now);
+        /* A word that this agent cannot write may stand until V: killed between ENDING and 0. */
+        return release_record(b, rec, slot, b->agent->warm ? now : hf_time_max(now, valid), false);
     }
     alive = rec->id.pidns_inode == b->agent->pidns_inode &&
             client_ghost(b, rec->id.pid, rec->id.start_time, rec->id.uid, rec->id.cookie_hash,
@@ -220,12 +228,12 @@ static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_
         return HF_OK;
     }
     *ret_fate = alive ? FATE_LOST : FATE_RELEASED;
-    tell_lost(b, slot);
     if (holder)
         client_settle(holder);
     /* A run's tree is dead before V; so is everybody's belief where the table cannot be written any
      * more. */
-    return release_record(b, rec, slot, ahead && (rec->id.run || !b->agent->warm) ? valid : now);
+    return release_record(b, rec, slot, ahead && (rec->id.run || !b->agent->warm) ? valid : now,
+                          true);
 }
 
 int readopt(struct broker *b)
@@ -257,7 +265,7 @@ int readopt(struct broker *b)
             /* Neither half can be believed: nothing can be released for it, but nobody may believe
              * in it either. */
             log_error("journal record %u cannot be read; its key lapses by its TTL", slot);
-            tell_lost(b, slot);
+            slot_over(b, slot, true);
             continue;
         }
         rc = decide(b, &rec, slot, now, &fate);
@@ -268,9 +276,6 @@ int readopt(struct broker *b)
     atomic_store_explicit(&agent->table.header->slots_used, b->slots_used, memory_order_release);
     if (agent->warm)
         hf_index_rebuild(&agent->table);
-    for (uint32_t slot = 0; slot < b->slots_used; slot++)
-        if (b->by_slot[slot] && b->by_slot[slot]->lease)
-            b->by_slot[slot]->indexed = true;
     if (fates[FATE_TAKEN_UP] + fates[FATE_RELEASED] + fates[FATE_LOST])
         log_info("from an earlier agent: %u leases taken up, %u released, %u lost",
                  fates[FATE_TAKEN_UP], fates[FATE_RELEASED], fates[FATE_LOST]);
