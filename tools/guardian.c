@@ -66,6 +66,12 @@ bool guardian_kill_failed(const struct guardian *g, int64_t now_ns)
            now_ns > g->timeline.valid_ns;
 }
 
+void guardian_say_left(const struct guardian *g)
+{
+    say("%s: leaving a process that does not die; the lock is not released, it lapses",
+        g->plan->name);
+}
+
 void guardian_wait(struct guardian *g, int64_t until_ns)
 {
     struct pollfd fds[] = {
@@ -187,6 +193,8 @@ int guardian_run(const struct guardian_plan *plan, hf_client *client, hf_lease *
     g.peer_fd = pidfd_open_(inner); /* without one its SIGCHLD will do */
     explicit_bzero(&ticket, sizeof(ticket));
     code = guardian_outer(&g, inner);
+    hf_lease_free(
+        g.lease); /* of a released lease, or one that is left to lapse: no word to the agent */
     cgroup_remove(&g.cgroup);
     tree_free(&g.tree);
     munmap(g.shared, sizeof(*g.shared));

@@ -88,6 +88,9 @@ void guardian_kill_tree(struct guardian *g, int64_t now_ns);
 /* Whether the tree has resisted for long enough. */
 bool guardian_kill_failed(const struct guardian *g, int64_t now_ns);
 
+/* Says that something lives on, and that the lock is therefore not released. */
+void guardian_say_left(const struct guardian *g);
+
 /* Sleeps until `until_ns`, a signal, a word or the death of the other, or news of the lease; serves
  * the latter. */
 void guardian_wait(struct guardian *g, int64_t until_ns);

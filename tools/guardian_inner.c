@@ -258,8 +258,7 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
     guardian_let_go_of_streams();
 
     if (!watch(&in)) {
-        say("%s: leaving a process that does not die; the lock is not released, it lapses",
-            g->plan->name);
+        guardian_say_left(g);
         g->shared->exit_code = in.lost ? EXIT_LOST : EXIT_FAILED;
         atomic_store(&g->shared->gave_up, 1);
         _exit(g->shared->exit_code);

@@ -137,8 +137,10 @@ int guardian_outer(struct guardian *g, pid_t inner)
 
     if (atomic_load(&shared->gave_up))
         return shared->exit_code;
-    if (!tree_reap(on_reaped, &out))
-        return out.lost ? EXIT_LOST : EXIT_FAILED; /* something lives: the lease lapses */
+    if (!tree_reap(on_reaped, &out)) {
+        guardian_say_left(g);
+        return out.lost ? EXIT_LOST : EXIT_FAILED;
+    }
     if (!atomic_load(&shared->released))
         guardian_release(g);
     if (atomic_load(&shared->reaped))

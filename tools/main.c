@@ -1,6 +1,8 @@
 /* holdfast: finds the subcommand and calls it. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "libclient/holdfast.h"
 #include "tools/cmd.h"
@@ -29,6 +31,14 @@ static void show_help(FILE *file)
     fputs("\nholdfast <subcommand> --help shows the options; holdfast(1) tells the rest.\n", file);
 }
 
+/* A caller may have closed some of them; a socket must not take such a number. */
+static void open_standard_streams(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+            _exit(EXIT_FAILED);
+}
+
 static int flushed(void)
 {
     return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
@@ -36,6 +46,7 @@ static int flushed(void)
 
 int main(int argc, char **argv)
 {
+    open_standard_streams();
     if (argc < 2) {
         fputs("holdfast: a subcommand is missing\n", stderr);
         show_help(stderr);
