@@ -299,7 +299,7 @@ static int node_create(struct renewal *r, int i)
                config->assume_fresh || config->dev_nodes > 0);
     if (!config->dev_nodes && journal_get_node(r->agent->journal, i, &before) == HF_OK &&
         before.contacted)
-        node->trust = before;
+        trust_restore(&node->trust, &before);
     node->first_mark = node->trust.mark;
     return link_create(&options, &node->link);
 }

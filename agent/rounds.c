@@ -179,6 +179,12 @@ static void round_judge(struct round *round)
 
     if (round->decided)
         return;
+    /* A node that stepped or forgot since it voted takes its vote along. */
+    for (int i = 0; i < round->b->n; i++)
+        if ((round->ballot.node[i].vote == BALLOT_YES ||
+             round->ballot.node[i].vote == BALLOT_YES_LOW) &&
+            !trust_may_vote(&round->b->nodes[i].trust, now))
+            ballot_answer(&round->ballot, i, BALLOT_NO, HF_TIME_PAST, 0);
     switch (ballot_decide(&round->ballot, &round->timing, now)) {
     case BALLOT_UNDECIDED:
         return;
@@ -212,7 +218,7 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
     case VERDICT_OK:
     case VERDICT_LOW:
         /* What this very reply showed (a clock step, a lost sentinel) may have taken its vote. */
-        if (!nodes_may_vote(b, node, now))
+        if (!trust_may_vote(&b->nodes[node].trust, now))
             ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, reply->fence);
         else
             ballot_answer(ballot, node, reply->verdict == VERDICT_OK ? BALLOT_YES : BALLOT_YES_LOW,
@@ -270,7 +276,9 @@ static void late(struct round *round, int node, const struct link_reply *reply)
         m->slot = round->resource->slot;
         m->generation = round->resource->generation;
         m->node_number = node;
-        m->at = reply->sent;
+        /* A raise arms nothing anew: what counts is the acquire before it. */
+        m->at = round->ballot.node[node].a.ns != HF_TIME_PAST.ns ? round->ballot.node[node].a
+                                                                 : reply->sent;
         m->mark = b->nodes[node].trust.mark;
         broker_tell_renewal(b, m);
     }
