@@ -11,8 +11,9 @@ SHM = pathlib.Path("/dev/shm")
 
 
 def tag(run_id):
-    """A short name that no other run has."""
-    return "t" + hashlib.sha1(run_id.encode()).hexdigest()[:10]
+    """A short name that no other run has; that of a run inside a run begins with the outer one's."""
+    outer, _, inner = run_id.partition(".")
+    return "t" + hashlib.sha1(outer.encode()).hexdigest()[:10] + (f"-{inner}" if inner else "")
 
 
 def processes(run_id):

@@ -162,7 +162,7 @@ def main():
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="holdfast-tests-") as temp_root:
-        os.chmod(temp_root, 0o755)
+        os.chmod(temp_root, 0o1777)  # some scenarios run as another user
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             futures = {}
             for program in programs:
