@@ -1,0 +1,267 @@
+/* Finding an agent, and being welcomed or refused. */
+#include "client_fixture.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+static void connects_by_path(void **state)
+{
+    struct fixture f = fixture_start(NULL);
+    struct hf_agent_info info = {.size = sizeof(info)};
+
+    (void)state;
+    OK(hf_agent_info(f.client, &info));
+    assert_string_equal(info.agent_name, fake_agent_name(f.agent));
+    assert_string_equal(info.version, "fake");
+    assert_int_equal(info.ttl_ms, 30000);
+    assert_int_equal(info.nodes, 3);
+    assert_int_equal(info.quorum, 2);
+    assert_int_equal(info.agent_pid, getpid());
+    info.size = 4;
+    assert_int_equal(hf_agent_info(f.client, &info), HF_EINVAL);
+    fixture_end(&f);
+}
+
+static void connects_by_name(void **state)
+{
+    struct fake_agent *agent = fake_agent_start(NULL);
+    hf_client *client;
+
+    (void)state;
+    setenv("HOLDFAST_RUNTIME_DIR", fake_agent_dir(agent), 1);
+    OK(hf_connect(fake_agent_name(agent), &client));
+    hf_disconnect(client);
+    setenv("HOLDFAST_AGENT", fake_agent_name(agent), 1);
+    OK(hf_connect(NULL, &client));
+    hf_disconnect(client);
+    unsetenv("HOLDFAST_RUNTIME_DIR");
+    setenv("HOLDFAST_AGENT", fake_agent_path(agent), 1);
+    OK(hf_connect(NULL, &client));
+    hf_disconnect(client);
+    unsetenv("HOLDFAST_AGENT");
+    fake_agent_free(agent);
+}
+
+/* The user's own agent is $XDG_RUNTIME_DIR/holdfast/NAME. */
+static void finds_the_users_agent(void **state)
+{
+    struct fake_agent *agent = fake_agent_start(NULL);
+    char xdg[] = "/tmp/holdfast-xdg-XXXXXX", link[64];
+    hf_client *client;
+
+    (void)state;
+    assert_non_null(mkdtemp(xdg));
+    (void)snprintf(link, sizeof(link), "%s/holdfast", xdg);
+    assert_int_equal(symlink(fake_agent_dir(agent), link), 0);
+    setenv("XDG_RUNTIME_DIR", xdg, 1);
+    OK(hf_connect(fake_agent_name(agent), &client));
+    hf_disconnect(client);
+    unsetenv("XDG_RUNTIME_DIR");
+    unlink(link);
+    rmdir(xdg);
+    fake_agent_free(agent);
+}
+
+static void says_where_it_looked(void **state)
+{
+    hf_client *client;
+
+    (void)state;
+    assert_int_equal(hf_connect("/tmp/holdfast-nowhere/x/sock", &client), HF_ENOAGENT);
+    assert_message_has("/tmp/holdfast-nowhere/x/sock");
+    setenv("XDG_RUNTIME_DIR", "/tmp/holdfast-nowhere", 1);
+    assert_int_equal(hf_connect("nobody-has-this-name", &client), HF_ENOAGENT);
+    assert_message_has("/tmp/holdfast-nowhere/holdfast/nobody-has-this-name/sock");
+    assert_message_has("/run/holdfast/nobody-has-this-name/sock");
+    unsetenv("XDG_RUNTIME_DIR");
+}
+
+static void refuses_names_that_are_none(void **state)
+{
+    char path[200];
+    hf_client *client;
+
+    (void)state;
+    assert_int_equal(hf_connect("..", &client), HF_EINVAL);
+    assert_int_equal(hf_connect("a b", &client), HF_EINVAL);
+    assert_int_equal(hf_connect(NULL, NULL), HF_EINVAL);
+    memset(path, 'x', sizeof(path));
+    path[0] = '/';
+    path[sizeof(path) - 1] = '\0';
+    assert_int_equal(hf_connect(path, &client), HF_EINVAL);
+    assert_int_equal(hf_connect(path + 1, &client), HF_EINVAL);
+}
+
+/* An agent that was there and is away must not make its clients another agent's. */
+static void a_dead_socket_ends_the_search(void **state)
+{
+    struct fake_agent *agent = fake_agent_start(NULL);
+    hf_client *client;
+
+    (void)state;
+    fake_agent_kill(agent);
+    setenv("HOLDFAST_RUNTIME_DIR", fake_agent_dir(agent), 1);
+    assert_int_equal(hf_connect(fake_agent_name(agent), &client), HF_ENOAGENT);
+    assert_message_has("refused");
+    unsetenv("HOLDFAST_RUNTIME_DIR");
+    fake_agent_free(agent);
+}
+
+static void assert_refused(int status, const char *text)
+{
+    struct fake_agent *agent =
+        fake_agent_start(&(struct fake_agent_options){.refuse = status, .refuse_text = text});
+    hf_client *client = NULL;
+
+    assert_int_equal(hf_connect(fake_agent_path(agent), &client), status);
+    assert_null(client);
+    assert_string_equal(hf_last_message(), text ? text : hf_strerror(status));
+    fake_agent_free(agent);
+}
+
+static void tells_why_it_was_refused(void **state)
+{
+    (void)state;
+    assert_refused(HF_EVERSION, "the agent is 9.9");
+    assert_refused(HF_ETIMENS, "another time namespace");
+    assert_refused(HF_ELIMIT, "too many clients of uid 0");
+    assert_refused(HF_EGOING, NULL);
+}
+
+static void gives_up_on_a_silent_agent(void **state)
+{
+    struct fake_agent *agent = fake_agent_start(&(struct fake_agent_options){.silent = true});
+    hf_client *client;
+
+    (void)state;
+    assert_int_equal(hf_connect(fake_agent_path(agent), &client), HF_ENOAGENT);
+    assert_message_has("does not answer");
+    fake_agent_free(agent);
+}
+
+static void disconnect_releases(void **state)
+{
+    struct fixture f = fixture_start(NULL);
+    hf_client *other = another_client(&f);
+
+    (void)state;
+    must_acquire(other, "a");
+    must_acquire(f.client, "b");
+    hf_disconnect(other);
+    hf_disconnect(NULL);
+    EVENTUALLY(!fake_agent_holds(f.agent, "a"));
+    assert_true(fake_agent_holds(f.agent, "b"));
+    fixture_end(&f);
+}
+
+static int count_fds(bool without_cloexec)
+{
+    int n = 0;
+
+    for (int fd = 0; fd < 256; fd++) {
+        int flags = fcntl(fd, F_GETFD);
+
+        n += flags != -1 && !(without_cloexec && flags & FD_CLOEXEC);
+    }
+    return n;
+}
+
+static void leaks_no_descriptor(void **state)
+{
+    struct fake_agent *agent = fake_agent_start(NULL);
+    int before = count_fds(false), inheritable = count_fds(true);
+    hf_client *client;
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        OK(hf_connect(fake_agent_path(agent), &client));
+        assert_true(hf_fd(client) >= 0);
+        assert_int_equal(hf_fd(client), hf_fd(client));
+        assert_int_equal(count_fds(true), inheritable);
+        hf_disconnect(client);
+        EVENTUALLY(fake_agent_clients(agent) == 0);
+    }
+    assert_int_equal(count_fds(false), before);
+    fake_agent_free(agent);
+}
+
+struct stranger {
+    char path[108];
+    int ready[2];
+};
+
+static int listen_as_nobody(struct stranger *s)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    char byte = 0;
+
+    strcpy(address.sun_path, s->path);
+    if (setresuid(65534, 65534, 65534) < 0 ||
+        bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, 1) < 0 ||
+        write(s->ready[1], &byte, 1) != 1)
+        return 1;
+    pause();
+    return 0;
+}
+
+static int connect_as_another(void *arg)
+{
+    struct stranger *s = arg;
+    hf_client *client;
+
+    if (chmod(s->path, 0777) < 0 || setresuid(65533, 65533, 65533) < 0)
+        return 10;
+    if (hf_connect(s->path, &client) != HF_EPERM)
+        return 11;
+    return strstr(hf_last_message(), "uid 65534") ? 0 : 12;
+}
+
+static void does_not_trust_another_users_socket(void **state)
+{
+    struct stranger s;
+    char dir[] = "/tmp/holdfast-other-XXXXXX", byte;
+    pid_t pid;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(chmod(dir, 0777), 0);
+    (void)snprintf(s.path, sizeof(s.path), "%s/sock", dir);
+    assert_int_equal(pipe(s.ready), 0);
+    pid = fork();
+    if (pid == 0)
+        _exit(listen_as_nobody(&s));
+    assert_int_equal(read(s.ready[0], &byte, 1), 1);
+    assert_int_equal(in_child(connect_as_another, &s), 0);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(s.ready[0]);
+    close(s.ready[1]);
+    unlink(s.path);
+    rmdir(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(connects_by_path),
+        cmocka_unit_test(connects_by_name),
+        cmocka_unit_test(finds_the_users_agent),
+        cmocka_unit_test(says_where_it_looked),
+        cmocka_unit_test(refuses_names_that_are_none),
+        cmocka_unit_test(a_dead_socket_ends_the_search),
+        cmocka_unit_test(tells_why_it_was_refused),
+        cmocka_unit_test(gives_up_on_a_silent_agent),
+        cmocka_unit_test(disconnect_releases),
+        cmocka_unit_test(leaks_no_descriptor),
+        cmocka_unit_test(does_not_trust_another_users_socket),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
