@@ -16,11 +16,11 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 # Headers of other projects, and the only files that see them.
 LIBRARIES = {
-    "hiredis": r"agent/redis/|tools/bench/",
-    "ev.h": r"agent/",
-    "urcu": r"agent/(?!core/)|tools/bench/",
-    "ini.h": r"agent/config",
-    "jansson.h": r"tools/",
+    "hiredis": r"agent/redis/|tools/bench/|tests/",
+    "ev.h": r"agent/(?!core/)|tests/",
+    "urcu": r"agent/(?!core/)|tools/bench/|tests/",
+    "ini.h": r"agent/config|tests/",
+    "jansson.h": r"tools/|tests/",
     "cmocka.h": r"tests/",
     "pthread.h": r"agent/(?!core/)|libclient/|tests/|tools/bench/|docs/",
 }

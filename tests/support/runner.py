@@ -64,6 +64,10 @@ def sanitizer_options(sanitize, log):
 
 
 def run_program(program, options, temp_root):
+    if not os.path.exists(program.command[0]):
+        program.log.write_text("not built\n")
+        program.outcomes.append(("not ok", "is built"))
+        return
     run_id = f"{os.getpid():x}-{program.kind[0]}-{program.name}"
     temp = pathlib.Path(tempfile.mkdtemp(prefix="hf-", dir=temp_root))
     temp.chmod(0o755)
