@@ -6,6 +6,7 @@
  * accepts): only a reply does. Host names are resolved off this thread (agent/redis/resolver.h).
  * Deadlines are timers of ours on CLOCK_BOOTTIME; a timeout does not close the connection (the command may still run,
  * and its late answer is wanted), but no answer at all for `silence` does.
+ * SIGPIPE must be ignored or blocked: hiredis writes without MSG_NOSIGNAL.
  */
 #ifndef HOLDFAST_AGENT_REDIS_LINK_H
 #define HOLDFAST_AGENT_REDIS_LINK_H
@@ -65,7 +66,8 @@ struct link_reply {
 typedef void link_reply_fn(struct link *link, const struct link_reply *reply, void *arg);
 
 struct link_events {
-    /* Handshake done: INFO and CONFIG GET, then the sentinel (read only). From now commands are sent. */
+    /* Handshake done: INFO and CONFIG GET, then the sentinel (read only). From now commands are sent. `sentinel` is
+     * LINK_ANSWERED, but for a replica or a node in cluster mode it may be LINK_ERROR. */
     void (*up)(struct link *link, const struct node_facts *facts, const struct link_reply *sentinel, void *arg);
     /* Repeated INFO and sentinel reads while up (every `probe`); keeps clock and facts fresh. */
     void (*probed)(struct link *link, const struct node_facts *facts, const struct link_reply *sentinel, void *arg);

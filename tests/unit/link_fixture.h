@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_TESTS_LINK_FIXTURE_H
 #define HOLDFAST_TESTS_LINK_FIXTURE_H
 
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,7 @@ struct fixture {
     bool (*wanted)(struct fixture *);
     hf_time give_up;
     bool came;
+    int descriptors; /* open before the test */
 };
 
 static struct fixture *current; /* the link's events carry no place for more than one */
@@ -149,6 +151,11 @@ static HF_UNUSED bool is_down(struct fixture *f)
     return f->downs > 0;
 }
 
+static HF_UNUSED bool has_tried(struct fixture *f)
+{
+    return f->downs >= 3;
+}
+
 static HF_UNUSED bool is_told(struct fixture *f)
 {
     return f->told.calls > 0;
@@ -201,10 +208,22 @@ static HF_UNUSED void link_comes_up(struct fixture *f, const char *text)
     assert_int_equal(f->ups, 1);
 }
 
+static int open_descriptors(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int n = 0;
+
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n;
+}
+
 static int set_up(void **state)
 {
     struct fixture *f = calloc(1, sizeof(*f));
 
+    f->descriptors = open_descriptors();
     signal(SIGPIPE, SIG_IGN);
     f->silence = hf_ms(10000);
     f->connect_timeout = hf_ms(5000);
@@ -224,6 +243,7 @@ static int tear_down(void **state)
     resolver_destroy(f->resolver);
     loop_destroy(f->loop);
     redis_server_remove(&f->server);
+    assert_int_equal(open_descriptors(), f->descriptors);
     free(f);
     return 0;
 }

@@ -17,8 +17,7 @@
 
 #include "tests/unit/link_fixture.h"
 
-/* --- a name service
- * -------------------------------------------------------------------------------- */
+/* --- a name service ------------------------------------------------------------------------- */
 
 static pthread_mutex_t service = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
@@ -105,8 +104,7 @@ static void release(bool yes)
     pthread_mutex_unlock(&service);
 }
 
-/* --- the resolver alone
- * ---------------------------------------------------------------------------- */
+/* --- the resolver alone --------------------------------------------------------------------- */
 
 struct answer {
     int calls, count;
@@ -242,8 +240,7 @@ static void test_late_lookup_touches_nothing(void **state)
     assert_int_equal(answer.calls, 0);
 }
 
-/* --- links with names
- * ------------------------------------------------------------------------------ */
+/* --- links with names ----------------------------------------------------------------------- */
 
 static void start_tcp(struct fixture *f, const char *host)
 {
@@ -273,11 +270,6 @@ static void test_link_with_an_unknown_name(void **state)
     assert_true(runs_until(f, is_down, FAR_MS));
     assert_int_equal(f->down_error, HF_NODE_ERR_RESOLVE);
     assert_non_null(strstr(f->down_text, "db.unknown"));
-}
-
-static bool has_tried(struct fixture *f)
-{
-    return f->downs >= 3;
 }
 
 /* Attempts fail and say why, all on one lookup; what it finds at last is used. */

@@ -1,0 +1,324 @@
+/* Decoding of answers: the right shapes, and every wrong one is an error and no crash. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/redis/link_internal.h"
+
+#define TEST(name) static void name(HF_UNUSED void **state)
+#define NONCE      "0123456789abcdef0123456789abcdef"
+#define RUN_ID     "0123456789abcdef0123456789abcdef01234567"
+
+/* --- answers from short texts --------------------------------------------------------------- */
+
+/* One element per word: "#5" is an integer, "-" nil, "[]" an empty array, "''" an empty string,
+ * others strings. */
+static void append_word(char *resp, size_t size, const char *word)
+{
+    size_t used = strlen(resp);
+
+    if (word[0] == '#')
+        snprintf(resp + used, size - used, ":%s\r\n", word + 1);
+    else if (strcmp(word, "-") == 0)
+        snprintf(resp + used, size - used, "$-1\r\n");
+    else if (strcmp(word, "[]") == 0)
+        snprintf(resp + used, size - used, "*0\r\n");
+    else if (strcmp(word, "''") == 0)
+        snprintf(resp + used, size - used, "$0\r\n\r\n");
+    else
+        snprintf(resp + used, size - used, "$%zu\r\n%s\r\n", strlen(word), word);
+}
+
+static redisReply *from_resp(const char *resp)
+{
+    redisReader *reader = redisReaderCreate();
+    void *reply = NULL;
+
+    assert_int_equal(redisReaderFeed(reader, resp, strlen(resp)), REDIS_OK);
+    assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
+    assert_non_null(reply);
+    redisReaderFree(reader);
+    return reply;
+}
+
+static redisReply *from_words(const char *const *words, size_t count)
+{
+    char resp[4096];
+
+    snprintf(resp, sizeof(resp), "*%zu\r\n", count);
+    for (size_t i = 0; i < count; i++)
+        append_word(resp, sizeof(resp), words[i]);
+    return from_resp(resp);
+}
+
+static redisReply *decode_words(enum script script, size_t keys, const char *const *words,
+                                size_t count, struct link_reply *out)
+{
+    redisReply *reply = from_words(words, count);
+
+    memset(out, 0, sizeof(*out));
+    reply_decode(reply, script, keys, out);
+    return reply;
+}
+
+/* --- what is right -------------------------------------------------------------------------- */
+
+#define MAX_WORDS 16
+static const struct {
+    enum script script;
+    size_t keys;
+    const char *words[MAX_WORDS];
+} right[] = {
+    {SCRIPT_ACQUIRE, 1, {"1700000000", "5", NONCE, "OK", "7"}},
+    {SCRIPT_ACQUIRE, 1, {"1700000000", "999999", NONCE, "LOW", "281474976710655"}},
+    {SCRIPT_ACQUIRE, 1, {"1700000000", "0", "''", "SENTINEL"}},
+    {SCRIPT_ACQUIRE, 1, {"1700000000", "0", NONCE, "STALE"}},
+    {SCRIPT_ACQUIRE, 1, {"1700000000", "0", NONCE, "TAKEN", "0", "#-1"}},
+    {SCRIPT_HEAL,
+     1,
+     {"1", "0", NONCE, "TAKEN", "7", "#5", "host", "12", "0", "cmd", "note", "1700000000000"}},
+    {SCRIPT_RAISE, 1, {"1", "0", NONCE, "GONE"}},
+    {SCRIPT_RENEW, 4, {"1", "0", NONCE, "1f01"}},
+    {SCRIPT_RELEASE, 1, {"1", "0", "''", "0"}},
+    {SCRIPT_SENTINEL, 0, {"1", "0", "''", "0"}},
+    {SCRIPT_SENTINEL, 0, {"1", "0", NONCE, "1", "1000000", "1700000000000", "60000", "3", "cafe"}},
+};
+
+static size_t words_of(size_t i)
+{
+    size_t n = 0;
+
+    while (n < MAX_WORDS && right[i].words[n])
+        n++;
+    return n;
+}
+
+TEST(test_right_shapes)
+{
+    for (size_t i = 0; i < HF_LENGTH(right); i++) {
+        struct link_reply out;
+        redisReply *reply =
+            decode_words(right[i].script, right[i].keys, right[i].words, words_of(i), &out);
+
+        if (out.outcome != LINK_ANSWERED)
+            fail_msg("row %zu: %s", i, out.error_text);
+        freeReplyObject(reply);
+    }
+}
+
+TEST(test_values)
+{
+    struct link_reply out;
+    redisReply *reply = decode_words(SCRIPT_HEAL, 1, right[5].words, words_of(5), &out);
+
+    assert_int_equal(out.verdict, VERDICT_TAKEN);
+    assert_true(out.fence == 7 && out.holder.fence == 7 << 16);
+    assert_true(out.holder.pttl_ms == 5 && out.holder.since_wall_ms == 1700000000000);
+    assert_int_equal(out.holder.pid, 12);
+    assert_string_equal(out.holder.host, "host");
+    freeReplyObject(reply);
+    reply = decode_words(SCRIPT_ACQUIRE, 1, right[1].words, words_of(1), &out);
+    assert_true(out.node_time.us == INT64_C(1700000000999999));
+    assert_true(out.fence == (UINT64_C(1) << 48) - 1);
+    freeReplyObject(reply);
+}
+
+/* What others may have written into a record: cut, or unknown. */
+TEST(test_strange_holder)
+{
+    const char *words[] = {"1",   "0",
+                           NONCE, "TAKEN",
+                           "7",   "#-2",
+                           "-",   "many",
+                           "-1",  "a-command-longer-than-fifteen",
+                           "-",   "99999999999999999999999"};
+    struct link_reply out;
+    redisReply *reply = decode_words(SCRIPT_ACQUIRE, 1, words, HF_LENGTH(words), &out);
+
+    assert_int_equal(out.outcome, LINK_ANSWERED);
+    assert_string_equal(out.holder.host, "");
+    assert_int_equal(out.holder.pid, 0);
+    assert_int_equal(out.holder.uid, 0);
+    assert_string_equal(out.holder.comm, "a-command-longe");
+    assert_true(out.holder.since_wall_ms == 0);
+    freeReplyObject(reply);
+}
+
+/* --- what is wrong -------------------------------------------------------------------------- */
+
+/* Each right answer with each of its first words spoilt in every way, and cut after each word. */
+TEST(test_wrong_shapes)
+{
+    static const char *const spoilt[] = {"-",      "[]", "''", "x", "-1", "99999999999999999999",
+                                         NONCE "0"};
+
+    for (size_t i = 0; i < HF_LENGTH(right); i++) {
+        size_t count = words_of(i);
+
+        for (size_t at = 0; at < count; at++) {
+            const char *words[MAX_WORDS];
+            struct link_reply out;
+
+            memcpy(words, right[i].words, sizeof(words));
+            for (size_t k = 0; k < HF_LENGTH(spoilt); k++) {
+                words[at] = spoilt[k];
+                freeReplyObject(decode_words(right[i].script, right[i].keys, words, count, &out));
+                if (at < 2) /* TIME is needed always */
+                    assert_int_equal(out.error, HF_NODE_ERR_PROTOCOL);
+            }
+            words[at] = right[i].words[at];
+            freeReplyObject(decode_words(right[i].script, right[i].keys, words, at, &out));
+            if (at <= 3)
+                assert_int_equal(out.outcome, LINK_ERROR);
+        }
+    }
+}
+
+TEST(test_wrong_values)
+{
+    static const struct {
+        enum script script;
+        const char *words[MAX_WORDS];
+    } wrong[] = {
+        {SCRIPT_ACQUIRE, {"1", "1000000", NONCE, "OK", "7"}},
+        {SCRIPT_ACQUIRE, {"9223372036854775807", "0", NONCE, "OK", "7"}},
+        {SCRIPT_ACQUIRE, {"1", "0", NONCE, "OK", "281474976710656"}},
+        {SCRIPT_ACQUIRE, {"1", "0", NONCE, "OK", "-1"}},
+        {SCRIPT_ACQUIRE, {"1", "0", NONCE, "OK"}},
+        {SCRIPT_ACQUIRE, {"1", "0", NONCE, "ok", "1"}},
+        {SCRIPT_RENEW, {"1", "0", NONCE, "1"}},
+        {SCRIPT_RENEW, {"1", "0", NONCE, "111"}},
+        {SCRIPT_RENEW, {"1", "0", NONCE, "1x"}},
+        {SCRIPT_SENTINEL, {"1", "0", NONCE, "0"}},
+        {SCRIPT_SENTINEL, {"1", "0", "''", "0", "1", "1", "1", "1", "x"}},
+    };
+
+    for (size_t i = 0; i < HF_LENGTH(wrong); i++) {
+        struct link_reply out;
+        size_t count = 0;
+
+        while (wrong[i].words[count])
+            count++;
+        freeReplyObject(decode_words(wrong[i].script, 2, wrong[i].words, count, &out));
+        if (out.outcome != LINK_ERROR || out.error != HF_NODE_ERR_PROTOCOL)
+            fail_msg("row %zu was taken", i);
+    }
+}
+
+/* --- errors, INFO, CONFIG GET --------------------------------------------------------------- */
+
+TEST(test_error_classes)
+{
+    static const struct {
+        const char *text;
+        enum hf_node_error error;
+        const char *name;
+    } rows[] = {
+        {"NOAUTH Authentication required.", HF_NODE_ERR_AUTH, "auth"},
+        {"WRONGPASS invalid username-password pair or user is disabled.", HF_NODE_ERR_AUTH, "auth"},
+        {"NOPERM this user has no permissions to run the 'evalsha' command", HF_NODE_ERR_PERM,
+         "perm"},
+        {"BUSY Redis is busy running a script.", HF_NODE_ERR_BUSY, "busy"},
+        {"BUSYGROUP x", HF_NODE_ERR_OTHER, "other"},
+        {"LOADING Redis is loading the dataset in memory", HF_NODE_ERR_LOADING, "loading"},
+        {"MISCONF Redis is configured to save RDB snapshots", HF_NODE_ERR_MISCONF, "misconf"},
+        {"READONLY You can't write against a read only replica.", HF_NODE_ERR_READONLY, "readonly"},
+        {"OOM command not allowed when used memory > 'maxmemory'.", HF_NODE_ERR_OOM, "oom"},
+        {"NOSCRIPT No matching script.", HF_NODE_ERR_NOSCRIPT, "noscript"},
+        {"ERR max number of clients reached", HF_NODE_ERR_OTHER, "other"},
+        {"", HF_NODE_ERR_OTHER, "other"},
+    };
+
+    for (size_t i = 0; i < HF_LENGTH(rows); i++) {
+        assert_int_equal(reply_error_class(rows[i].text), rows[i].error);
+        assert_string_equal(link_error_name(rows[i].error), rows[i].name);
+    }
+    assert_string_equal(link_error_name((enum hf_node_error)99), "unknown");
+}
+
+static bool info(const char *text, struct node_facts *facts)
+{
+    char resp[2048];
+    redisReply *reply;
+    bool ok;
+
+    memset(facts, 0, sizeof(*facts));
+    snprintf(resp, sizeof(resp), "$%zu\r\n%s\r\n", strlen(text), text);
+    reply = from_resp(resp);
+    ok = reply_decode_info(reply, facts);
+    freeReplyObject(reply);
+    return ok;
+}
+
+TEST(test_info)
+{
+    struct node_facts facts;
+
+    assert_true(
+        info("# Server\r\nredis_version:7.0.15\r\nrun_id:" RUN_ID "\r\nuptime_in_seconds:77\r\n\r\n"
+             "maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\nrole:master\r\ncluster_enabled:0\r\n",
+             &facts));
+    assert_string_equal(facts.run_id, RUN_ID);
+    assert_string_equal(facts.version, "7.0.15");
+    assert_true(facts.uptime.ns == 77 * HF_NS_PER_SEC);
+    assert_false(facts.replica || facts.cluster || facts.evicts);
+
+    assert_true(info(
+        "redis_version:7.2.4\r\nvalkey_version:8.1.1\r\nrun_id:" RUN_ID
+        "\r\nuptime_in_seconds:0\r\n"
+        "maxmemory:1048576\r\nmaxmemory_policy:volatile-ttl\r\nrole:slave\r\ncluster_enabled:1",
+        &facts));
+    assert_string_equal(facts.version, "8.1.1");
+    assert_true(facts.replica && facts.cluster && facts.evicts);
+
+    /* redis_mode:sentinel has no role; the others are half an answer. */
+    assert_false(info("run_id:" RUN_ID "\r\nuptime_in_seconds:1\r\n", &facts));
+    assert_false(info("run_id:short\r\nuptime_in_seconds:1\r\nrole:master\r\n", &facts));
+    assert_false(info("xrun_id:" RUN_ID "\r\nuptime_in_seconds:1\r\nrole:master\r\n", &facts));
+    assert_false(info("run_id:" RUN_ID "\r\nuptime_in_seconds:-1\r\nrole:master\r\n", &facts));
+    assert_false(info("run_id:" RUN_ID "0\r\nuptime_in_seconds:1\r\nrole:master\r\n", &facts));
+    assert_false(info("", &facts));
+}
+
+static bool durable(const char *const *words, size_t count)
+{
+    redisReply *reply = from_words(words, count);
+    bool is = reply_decode_durable(reply);
+
+    freeReplyObject(reply);
+    return is;
+}
+
+TEST(test_durable)
+{
+    const char *words[] = {
+        "appendfsync", "always", "appendfilename", "yes", "no-appendfsync-on-rewrite", "no",
+        "appendonly",  "yes"};
+    redisReply *refused = from_resp("-NOPERM no\r\n");
+
+    assert_true(durable(words, 8));
+    assert_false(durable(words, 7));
+    assert_false(durable(words, 6));
+    words[1] = "everysec";
+    assert_false(durable(words, 8));
+    assert_false(reply_decode_durable(refused));
+    freeReplyObject(refused);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_right_shapes),   cmocka_unit_test(test_values),
+        cmocka_unit_test(test_strange_holder), cmocka_unit_test(test_wrong_shapes),
+        cmocka_unit_test(test_wrong_values),   cmocka_unit_test(test_error_classes),
+        cmocka_unit_test(test_info),           cmocka_unit_test(test_durable),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
