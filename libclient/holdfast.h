@@ -34,6 +34,10 @@
 #include <stdint.h>
 #include <time.h>
 
+#ifndef CLOCK_BOOTTIME
+#error "holdfast.h needs clock_gettime(): compile with -std=gnu11, or define _POSIX_C_SOURCE as 200809L"
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -108,7 +112,14 @@ struct hf_agent_info {
     char agent_name[64];
     char version[16];
 };
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow" /* a function named as its struct, like stat() */
+#endif
 HF_EXPORT int hf_agent_info(hf_client *client, struct hf_agent_info *ret_info);
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
 
 /* --- a lease and its check ----------------------------------------------------------------------
  * The struct lives in a page that fork() empties; its fields are the library's. */
