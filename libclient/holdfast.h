@@ -244,7 +244,7 @@ HF_EXPORT int hf_op_result(hf_op *op, hf_lease **ret_lease);
 /* Gives up; a grant that comes all the same is released. NULL is fine. */
 HF_EXPORT void hf_op_cancel(hf_op *op);
 
-/* --- releasing, waiting, hearing of a loss --------------------------------------------------------- */
+/* --- releasing, waiting, hearing of a loss -------------------------------------------------- */
 
 /* The handle holds nothing from the first instruction on; then the agent deletes the key on all
  * nodes, and the call returns when a majority answered (HF_OK), or with HF_ELOST when the lease had been

@@ -82,8 +82,7 @@ void hfc_lease_drop(struct hfc_lease *lease)
     hfc_pool_give(lease);
 }
 
-/* --- reading: any thread, and signal handlers ----------------------------------------------------
- */
+/* --- reading: any thread, and signal handlers ----------------------------------------------- */
 
 static int64_t valid_until(hf_lease *handle, int64_t *ret_now)
 {
@@ -194,8 +193,7 @@ const char *hf_reason(hf_lease *handle)
     return hfc_reason_text(reason);
 }
 
-/* --- giving back ---------------------------------------------------------------------------------
- */
+/* --- giving back ---------------------------------------------------------------------------- */
 
 static int release(hf_lease *handle, bool reaped)
 {
