@@ -55,8 +55,12 @@ static void on_reaped(pid_t pid, int status, void *arg)
 
 static int start_job(struct inner *in)
 {
-    const struct job_start start = {in->g.plan->argv, in->g.plan->signals, &in->g.cgroup,
-                                    &in->g.shared->exec_failed};
+    const struct job_start start = {
+        .argv = in->g.plan->argv,
+        .signals = in->g.plan->signals,
+        .cgroup = &in->g.cgroup,
+        .failed = &in->g.shared->exec_failed,
+    };
 
     return job_start(&start, &in->job);
 }
@@ -64,8 +68,13 @@ static int start_job(struct inner *in)
 static void start_hook(struct inner *in)
 {
     char *argv[] = {"/bin/sh", "-c", (char *)in->g.plan->on_lost, NULL};
-    const struct job_start start = {argv, in->g.plan->signals, &in->g.cgroup,
-                                    &in->g.shared->hook_failed};
+    const struct job_start start = {
+        .argv = argv,
+        .signals = in->g.plan->signals,
+        .cgroup = &in->g.cgroup,
+        .output_to_stderr = true,
+        .failed = &in->g.shared->hook_failed,
+    };
     char pid[16];
 
     snprintf(pid, sizeof(pid), "%d", (int)in->job);
@@ -78,7 +87,7 @@ static void start_hook(struct inner *in)
 static void begin_stop(struct inner *in, int64_t now_ns)
 {
     struct guardian *g = &in->g;
-    const char *reason;
+    const char *reason = hf_reason(g->lease);
     char span[TEXT_SPAN_SIZE];
     int mine = 0;
 
@@ -90,9 +99,9 @@ static void begin_stop(struct inner *in, int64_t now_ns)
             guardian_signal_tree(g, g->plan->stop_signal);
     }
     hf_begin_losing(g->lease);
-    reason = hf_reason(g->lease);
-    say("%s: the lock is being lost%s%s%s; %s, SIGKILL in %s", g->plan->name, *reason ? " (" : "",
-        reason, *reason ? ")" : "", in->hook ? "running the on-lost command" : "stopping the job",
+    say("%s: the lock is being lost: %s; %s, SIGKILL in %s", g->plan->name,
+        *reason ? reason : "it was not renewed in time",
+        in->hook ? "running the on-lost command" : "stopping the job",
         text_span(span, sizeof(span), (g->timeline.kill_at_ns - now_ns) / NS_PER_MS));
 }
 

@@ -9,11 +9,16 @@
 
 #define NS_PER_SEC INT64_C(1000000000)
 
+/* So long a hung agent may keep us from leaving, once the job is gone. */
+#define RELEASE_PATIENCE_NS (5 * NS_PER_SEC)
+
 struct outer {
     struct guardian *g;
     pid_t inner; /* 0 when it is reaped */
     bool lost;
-    bool told_to_end; /* a signal came when the inner one was gone */
+    int64_t reaped_ns; /* when the tree was seen to be empty; 0 not yet */
+    bool unreleased;   /* the agent did not take the word for it */
+    bool told_to_end;  /* a signal came when the inner one was gone */
 };
 
 static void on_reaped(pid_t pid, int status, void *arg)
@@ -75,13 +80,24 @@ static void back_up_stop(struct outer *out)
 static void back_up_kill(struct outer *out, int64_t now_ns)
 {
     struct guardian *g = out->g;
-    int64_t patience = g->timeline.ttl_ns / 20;
 
     guardian_kill_tree(g, now_ns);
-    if (atomic_load(&g->shared->reaped)) /* only the release is left, and that is bounded */
-        patience += g->timeline.ttl_ns / 20 + 5 * NS_PER_SEC;
-    if (out->inner && now_ns >= g->timeline.kill_at_ns + patience)
+    if (now_ns >= g->timeline.kill_at_ns + g->timeline.ttl_ns / 20)
         kill(out->inner, SIGKILL);
+}
+
+/* Only the inner one's release is left. */
+static void await_release(struct outer *out, int64_t now_ns)
+{
+    const struct guardian *g = out->g;
+
+    if (!out->reaped_ns)
+        out->reaped_ns = now_ns;
+    if (now_ns < out->reaped_ns + RELEASE_PATIENCE_NS || out->unreleased)
+        return;
+    out->unreleased = true;
+    say("%s: the agent does not answer; the lock is not released, it lapses", g->plan->name);
+    kill(out->inner, SIGKILL);
 }
 
 /* The inner guardian is gone. Returns true when nothing is left to do. */
@@ -106,11 +122,16 @@ static void watch(struct outer *out)
         enum timeline_phase phase = guardian_judge(g, now_ns);
         bool empty = tree_reap(on_reaped, out);
 
+        /* Looked at after the lease: one that the inner guardian has released is not lost. */
+        if (atomic_load(&g->shared->reaped))
+            phase = TIMELINE_HELD;
         if (phase != TIMELINE_HELD)
             out->lost = true;
         if (!out->inner) {
             if (after_inner(out, empty, now_ns))
                 return;
+        } else if (atomic_load(&g->shared->reaped)) {
+            await_release(out, now_ns);
         } else if (phase == TIMELINE_STOP) {
             back_up_stop(out);
         } else if (phase == TIMELINE_KILL) {
@@ -141,7 +162,7 @@ int guardian_outer(struct guardian *g, pid_t inner)
         guardian_say_left(g);
         return out.lost ? EXIT_LOST : EXIT_FAILED;
     }
-    if (!atomic_load(&shared->released))
+    if (!atomic_load(&shared->released) && !out.unreleased)
         guardian_release(g);
     if (atomic_load(&shared->reaped))
         return shared->exit_code;

@@ -23,6 +23,8 @@ int job_start(const struct job_start *start, pid_t *ret_pid)
     if (getppid() != parent)
         _exit(EXIT_FAILED);
     cgroup_enter(start->cgroup);
+    if (start->output_to_stderr)
+        dup2(STDERR_FILENO, STDOUT_FILENO);
     signals_give_back(start->signals);
     execvp(start->argv[0], start->argv);
     atomic_store(start->failed, errno);

@@ -3,6 +3,7 @@
 #define HOLDFAST_TOOLS_JOB_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "tools/cgroup.h"
@@ -12,6 +13,7 @@ struct job_start {
     char *const *argv;
     const struct signals *signals; /* given back to the child */
     const struct cgroup *cgroup;   /* entered by the child */
+    bool output_to_stderr;         /* for the hook: stdout is the job's */
     atomic_int *failed;            /* in shared memory: errno of an exec that failed */
 };
 
