@@ -13,6 +13,9 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBU
 void log_init(enum log_level most);
 void log_write(enum log_level level, const char *format, ...) HF_PRINTF(2, 3);
 
+/* A line without a level, whatever log_init() said: what scripts wait for ("holdfastd: ready: ..."). */
+void log_say(const char *format, ...) HF_PRINTF(1, 2);
+
 #define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warn(...)  log_write(LOG_LEVEL_WARN, __VA_ARGS__)
 #define log_info(...)  log_write(LOG_LEVEL_INFO, __VA_ARGS__)

@@ -1,0 +1,505 @@
+/* The file, in order: a header page, HF_NODES_MAX node records, `capacity` lease records. Everything is written through the
+ * mapping; the kernel keeps it when the agent is killed. A file is made under another name and renamed, so there is
+ * never one without a whole header. */
+#include "agent/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/clock.h"
+#include "agent/crc32.h"
+#include "shm/compiler.h"
+#include "shm/status.h"
+
+#define JOURNAL_MAGIC  UINT64_C(0x314c4e524a4648) /* "HFJRNL1" */
+#define JOURNAL_HEADER 4096
+#define JOURNAL_LOCKED (16 << 20) /* bytes; more is left to the kernel's judgement */
+
+struct journal_header {
+    uint64_t magic, fingerprint, size;
+    uint8_t boot_id[16];
+    uint32_t capacity, nodes;
+    char list_hash[44];
+    uint32_t crc; /* of all before */
+};
+_Static_assert(sizeof(struct journal_header) <= JOURNAL_HEADER, "one page");
+
+struct lease_half {
+    _Atomic uint64_t seq; /* 0: never written; the half with the higher one counts */
+    uint32_t crc;         /* of seq and all that follows */
+    uint32_t state, slot_state, generation;
+    uint64_t fence;
+    int64_t d_ns[HF_NODES_MAX];
+};
+
+struct identity_block {
+    uint32_t crc; /* of all that follows */
+    uint32_t reserved;
+    struct journal_identity identity;
+};
+
+struct lease_record {
+    struct identity_block who;
+    _Alignas(64) struct lease_half half[2];
+};
+
+struct node_half {
+    _Atomic uint64_t seq;
+    uint32_t crc;
+    uint32_t reserved;
+    struct node_trust trust;
+};
+
+struct node_record {
+    _Alignas(64) struct node_half half[2];
+};
+
+struct journal {
+    char path[600];
+    void *map;
+    size_t size;
+    uint32_t capacity;
+    int nodes;
+    struct node_record *node;
+    struct lease_record *lease;
+};
+
+/* --- layout ----------------------------------------------------------------------------------- */
+
+/* Two builds whose records differ refuse each other. */
+static uint64_t fingerprint(void)
+{
+    static const uint32_t facts[] = {
+        HF_NODES_MAX,
+        TOKEN_LEN,
+        sizeof(struct lease_record),
+        sizeof(struct lease_half),
+        sizeof(struct node_record),
+        sizeof(struct node_trust),
+        offsetof(struct node_trust, sentinel),
+        offsetof(struct node_trust, until),
+        offsetof(struct node_trust, steps),
+        offsetof(struct journal_identity, ttl_ms),
+        offsetof(struct journal_identity, name),
+        offsetof(struct journal_identity, comm),
+        0x01020304,
+    };
+    uint32_t low = crc32c(0, facts, sizeof(facts));
+
+    return (uint64_t)crc32c(low, facts, sizeof(facts)) << 32 | low;
+}
+
+static size_t size_for(uint32_t capacity)
+{
+    return JOURNAL_HEADER + HF_NODES_MAX * sizeof(struct node_record) +
+           (size_t)capacity * sizeof(struct lease_record);
+}
+
+static void place(struct journal *j, void *map, size_t size, uint32_t capacity, int nodes)
+{
+    j->map = map;
+    j->size = size;
+    j->capacity = capacity;
+    j->nodes = nodes;
+    j->node = (struct node_record *)((char *)map + JOURNAL_HEADER);
+    j->lease = (struct lease_record *)(j->node + HF_NODES_MAX);
+}
+
+static uint32_t header_crc(const struct journal_header *h)
+{
+    return crc32c(0, h, offsetof(struct journal_header, crc));
+}
+
+/* --- halves ----------------------------------------------------------------------------------- */
+
+/* The halves of both kinds begin with seq and crc, and the CRC covers seq and what follows the CRC. */
+struct half_head {
+    _Atomic uint64_t seq;
+    uint32_t crc;
+};
+
+#define HALF_BODY (offsetof(struct half_head, crc) + sizeof(uint32_t))
+
+static uint64_t half_seq(const void *half)
+{
+    return atomic_load_explicit(&((const struct half_head *)half)->seq, memory_order_acquire);
+}
+
+static uint32_t half_crc(const void *half, size_t size, uint64_t seq)
+{
+    uint32_t crc = crc32c(0, &seq, sizeof(seq));
+
+    return crc32c(crc, (const char *)half + HALF_BODY, size - HALF_BODY);
+}
+
+static bool half_good(const void *half, size_t size)
+{
+    uint64_t seq = half_seq(half);
+
+    return seq && ((const struct half_head *)half)->crc == half_crc(half, size, seq);
+}
+
+/* 0 or 1: the half to believe; HF_ENOTHELD: neither was ever written; HF_ETABLE: neither can be believed. */
+static int half_newest(const void *halves, size_t size)
+{
+    const char *half[2] = {halves, (const char *)halves + size};
+    uint64_t seq[2] = {half_seq(half[0]), half_seq(half[1])};
+    int newer = seq[1] > seq[0];
+
+    if (half_good(half[newer], size))
+        return newer;
+    if (half_good(half[!newer], size))
+        return !newer;
+    return seq[0] == 0 && seq[1] == 0 ? HF_ENOTHELD : HF_ETABLE;
+}
+
+/* (!) The older half is filled first and its seq stored last: until that store the other half counts, wherever the
+ * program is killed. The fence keeps the seq of an earlier put before the stores of this one. */
+static void half_commit(void *halves, size_t size, const void *body)
+{
+    char *half[2] = {halves, (char *)halves + size};
+    uint64_t seq[2] = {half_seq(half[0]), half_seq(half[1])};
+    int newer = seq[1] > seq[0];
+    struct half_head *idle = (struct half_head *)half[!newer];
+    uint64_t next = seq[newer] + 1;
+
+    atomic_thread_fence(memory_order_release);
+    memcpy((char *)idle + HALF_BODY, (const char *)body + HALF_BODY, size - HALF_BODY);
+    idle->crc = half_crc(body, size, next);
+    atomic_store_explicit(&idle->seq, next, memory_order_release);
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+static int say_sys(const char *what, const char *path, char *why, size_t why_size)
+{
+    int error = errno;
+
+    snprintf(why, why_size, "cannot %s %s: %s", what, path, strerror(error));
+    errno = error;
+    return HF_ESYS;
+}
+
+/* Makes an empty file under another name and puts it in the place of `j->path`. */
+static int make_file(const struct journal *j, const struct journal_header *want, int *ret_fd,
+                     char *why, size_t why_size)
+{
+    char temporary[sizeof(j->path) + 8];
+    int fd, error;
+
+    snprintf(temporary, sizeof(temporary), "%s.new", j->path);
+    (void)unlink(temporary);
+    fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return say_sys("make", temporary, why, why_size);
+    do
+        error = posix_fallocate(fd, 0, (off_t)want->size);
+    while (error == EINTR);
+    if (error) {
+        snprintf(why, why_size,
+                 "no room for the journal of %zu KiB at %s: %s; make room or lower the capacity",
+                 (size_t)want->size / 1024, j->path, strerror(error));
+        errno = error;
+        goto error_file;
+    }
+    if (pwrite(fd, want, sizeof(*want), 0) != (ssize_t)sizeof(*want) ||
+        rename(temporary, j->path) < 0) {
+        (void)say_sys("write", temporary, why, why_size);
+        goto error_file;
+    }
+    *ret_fd = fd;
+    return HF_OK;
+
+error_file:
+    error = errno;
+    (void)unlink(temporary);
+    close(fd);
+    errno = error;
+    return HF_ESYS;
+}
+
+static int map_file(struct journal *j, int fd, const struct journal_header *h, char *why,
+                    size_t why_size)
+{
+    void *map = mmap(NULL, h->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (map == MAP_FAILED)
+        return say_sys("map", j->path, why, why_size);
+    place(j, map, h->size, h->capacity, (int)h->nodes);
+    (void)madvise(map, h->size, MADV_DONTDUMP); /* tokens */
+    if (h->size <= JOURNAL_LOCKED)
+        (void)mlock(map, h->size);
+    return HF_OK;
+}
+
+static void unmap(struct journal *j)
+{
+    if (j->map)
+        (void)munmap(j->map, j->size);
+    j->map = NULL;
+}
+
+enum judgement { KEEP, EMPTY, REFUSE };
+
+/* What an existing file is worth before its records are looked at. */
+static enum judgement judge_header(const struct journal *j, int fd,
+                                   const struct journal_header *want,
+                                   struct journal_header *ret_header, char *why, size_t why_size)
+{
+    struct journal_header *h = ret_header;
+    struct stat st;
+
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1 ||
+        (st.st_mode & 077)) {
+        snprintf(why, why_size, "%s is not a private file of ours; look at it and remove it",
+                 j->path);
+        return REFUSE;
+    }
+    if (pread(fd, h, sizeof(*h), 0) != (ssize_t)sizeof(*h) || h->magic != JOURNAL_MAGIC ||
+        h->crc != header_crc(h) || h->size != (uint64_t)st.st_size) {
+        snprintf(why, why_size,
+                 "%s is damaged, so the leases in it cannot be given back or taken up; when no job "
+                 "of an earlier "
+                 "agent runs any more, remove it",
+                 j->path);
+        return REFUSE;
+    }
+    /* Of another boot: the holders are gone with it. */
+    if (memcmp(h->boot_id, want->boot_id, sizeof(h->boot_id)) != 0)
+        return EMPTY;
+    if (h->fingerprint != want->fingerprint || h->size != size_for(h->capacity) ||
+        h->nodes > HF_NODES_MAX) {
+        snprintf(
+            why, why_size,
+            "%s was written by another version of holdfastd; start that one and end its leases, or "
+            "wait until they are over and remove the file",
+            j->path);
+        return REFUSE;
+    }
+    return KEEP;
+}
+
+/* How many records are not FREE, and until when the last of them may be believed in. */
+static uint32_t count_live(const struct journal *j, hf_time *ret_until)
+{
+    uint32_t live = 0;
+
+    *ret_until = HF_TIME_PAST;
+    for (uint32_t slot = 0; slot < j->capacity; slot++) {
+        const struct lease_record *r = &j->lease[slot];
+        int half;
+
+        if (half_seq(&r->half[0]) == 0 && half_seq(&r->half[1]) == 0)
+            continue;
+        half = half_newest(r->half, sizeof(r->half[0]));
+        if (half >= 0 && r->half[half].state == JOURNAL_FREE)
+            continue;
+        live++;
+        for (int i = 0; half >= 0 && i < j->nodes; i++)
+            *ret_until = hf_time_max(*ret_until, (hf_time){r->half[half].d_ns[i]});
+    }
+    return live;
+}
+
+/* Another capacity or list: fine when nothing is left that somebody may believe in. */
+static enum judgement judge_records(const struct journal *j, const struct journal_header *have,
+                                    const struct journal_header *want, uint32_t *ret_found,
+                                    char *why, size_t why_size)
+{
+    bool same_list = have->nodes == want->nodes && strcmp(have->list_hash, want->list_hash) == 0;
+    hf_time until, now = clock_now();
+    uint32_t live = count_live(j, &until);
+
+    if (same_list && have->capacity == want->capacity) {
+        *ret_found = live;
+        return KEEP;
+    }
+    if (live == 0 || hf_time_reached(now, until))
+        return EMPTY;
+    snprintf(why, why_size,
+             "%s has %" PRIu32
+             " leases of an earlier agent with another %s, the last valid for %" PRId64
+             " s more: wait, or start with the earlier one",
+             j->path, live, same_list ? "capacity" : "list of nodes",
+             hf_time_since(until, now).ns / HF_NS_PER_SEC + 1);
+    return REFUSE;
+}
+
+/* KEEP leaves the file mapped in `j`. */
+static enum judgement take_existing(struct journal *j, int fd, const struct journal_header *want,
+                                    uint32_t *ret_found, char *why, size_t why_size)
+{
+    struct journal_header have;
+    enum judgement judgement = judge_header(j, fd, want, &have, why, why_size);
+
+    if (judgement != KEEP)
+        return judgement;
+    if (map_file(j, fd, &have, why, why_size) < 0)
+        return REFUSE;
+    judgement = judge_records(j, &have, want, ret_found, why, why_size);
+    if (judgement != KEEP)
+        unmap(j);
+    return judgement;
+}
+
+int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
+                 const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
+                 char *why, size_t why_size)
+{
+    struct journal_header want = {.magic = JOURNAL_MAGIC,
+                                  .fingerprint = fingerprint(),
+                                  .size = size_for(capacity),
+                                  .capacity = capacity,
+                                  .nodes = (uint32_t)nodes};
+    struct journal *j = calloc(1, sizeof(*j));
+    enum judgement judgement = EMPTY;
+    uint32_t found = 0;
+    int fd, rc;
+
+    if (!j) {
+        snprintf(why, why_size, "out of memory");
+        return HF_ENOMEM;
+    }
+    memcpy(want.boot_id, boot_id, sizeof(want.boot_id));
+    snprintf(want.list_hash, sizeof(want.list_hash), "%s", list_hash);
+    want.crc = header_crc(&want);
+    snprintf(j->path, sizeof(j->path), "%s/journal", dir);
+
+    fd = open(j->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno != ENOENT) {
+        rc = say_sys("open", j->path, why, why_size);
+        goto error;
+    }
+    if (fd >= 0) {
+        judgement = take_existing(j, fd, &want, &found, why, why_size);
+        close(fd);
+    }
+    if (judgement == REFUSE) {
+        rc = HF_ETABLE;
+        goto error;
+    }
+    if (judgement == EMPTY) {
+        rc = make_file(j, &want, &fd, why, why_size);
+        if (rc < 0)
+            goto error;
+        rc = map_file(j, fd, &want, why, why_size);
+        close(fd);
+        if (rc < 0)
+            goto error;
+    }
+    *ret_journal = j;
+    *ret_found = found;
+    return HF_OK;
+
+error:
+    free(j);
+    return rc;
+}
+
+void journal_close(struct journal *j)
+{
+    if (!j)
+        return;
+    unmap(j);
+    free(j);
+}
+
+void journal_remove(struct journal *j)
+{
+    if (!j)
+        return;
+    (void)unlink(j->path);
+    journal_close(j);
+}
+
+/* --- leases ----------------------------------------------------------------------------------- */
+
+void journal_put_identity(struct journal *j, uint32_t slot, const struct journal_identity *identity)
+{
+    struct identity_block *who = &j->lease[slot].who;
+
+    who->identity = *identity;
+    who->crc = crc32c(0, &who->identity, sizeof(who->identity));
+    /* Before the state that refers to it. */
+    atomic_thread_fence(memory_order_release);
+}
+
+void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *state)
+{
+    struct lease_half body;
+
+    memset(&body, 0, sizeof(body)); /* padding is under the CRC, too */
+    body.state = (uint32_t)state->state;
+    body.slot_state = (uint32_t)state->slot_state;
+    body.generation = state->generation;
+    body.fence = state->fence;
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        body.d_ns[i] = state->d[i].ns;
+    half_commit(j->lease[slot].half, sizeof(body), &body);
+}
+
+int journal_get(const struct journal *j, uint32_t slot, struct journal_identity *ret_identity,
+                struct journal_lease *ret_state)
+{
+    const struct lease_record *r = &j->lease[slot];
+    const struct lease_half *h;
+    int half = half_newest(r->half, sizeof(r->half[0]));
+
+    if (half < 0)
+        return half;
+    h = &r->half[half];
+    if (h->state == JOURNAL_FREE)
+        return HF_ENOTHELD;
+    if (h->state > JOURNAL_ENDING || r->who.identity.name_len == 0 ||
+        r->who.crc != crc32c(0, &r->who.identity, sizeof(r->who.identity)))
+        return HF_ETABLE;
+    *ret_identity = r->who.identity;
+    ret_state->state = (enum journal_state)h->state;
+    ret_state->slot_state = (enum hf_slot_state)h->slot_state;
+    ret_state->generation = h->generation;
+    ret_state->fence = h->fence;
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        ret_state->d[i].ns = h->d_ns[i];
+    return HF_OK;
+}
+
+uint32_t journal_generation(const struct journal *j, uint32_t slot)
+{
+    const struct lease_half *half = j->lease[slot].half;
+    uint32_t highest = 0;
+
+    /* Whichever is higher: too high a one costs a generation, too low a one could bring a dead handle back. */
+    for (int i = 0; i < 2; i++)
+        if (half_seq(&half[i]) && half[i].generation > highest && half[i].generation <= HF_GEN_MAX)
+            highest = half[i].generation;
+    return highest;
+}
+
+/* --- nodes ------------------------------------------------------------------------------------ */
+
+void journal_put_node(struct journal *j, int node, const struct node_trust *trust)
+{
+    struct node_half body;
+
+    memset(&body, 0, sizeof(body));
+    memcpy(&body.trust, trust, sizeof(body.trust));
+    half_commit(j->node[node].half, sizeof(body), &body);
+}
+
+int journal_get_node(const struct journal *j, int node, struct node_trust *ret_trust)
+{
+    int half = half_newest(j->node[node].half, sizeof(struct node_half));
+
+    if (half < 0)
+        return half;
+    memcpy(ret_trust, &j->node[node].half[half].trust, sizeof(*ret_trust));
+    return HF_OK;
+}
