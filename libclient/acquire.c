@@ -65,12 +65,7 @@ static int start(hf_client *client, const struct hf_acquire_options *options, hf
     op->progress = options->progress;
     op->arg = options->arg;
     set_patience(op, options->wait_ms, options->ttl_ms);
-    hfc_link_check(client);
-    if (client->link == HFC_LINK_DOWN) { /* worth a try at once */
-        client->next_try_ns = hfc_min(client->next_try_ns, op->start_ns);
-        hfc_link_drive(client);
-    }
-    hfc_op_send(op);
+    hfc_op_begin(op);
     *ret_op = op;
     return HF_OK;
 }

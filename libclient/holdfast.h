@@ -265,7 +265,7 @@ HF_EXPORT void hf_lease_free(hf_lease *lease);
 HF_EXPORT int hf_wait(hf_lease *lease, int state, int64_t timeout_ms);
 
 /* Calls `fn` from hf_dispatch() whenever the state changed; once for the end. NULL turns it off. `fn` may not free
- * or release the lease it is called for. */
+ * or release the lease it is called for, nor disconnect. */
 typedef void hf_change_fn(hf_lease *lease, int state, void *arg);
 HF_EXPORT int hf_on_change(hf_lease *lease, hf_change_fn *fn, void *arg);
 

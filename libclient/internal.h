@@ -245,6 +245,8 @@ int hfc_welcome(int sock, struct hf_welcome *ret_welcome, int ret_fds[HF_WELCOME
 
 /* A new op with an id, in no list; NULL without memory. */
 hf_op *hfc_op_new(hf_client *client, enum hf_wire_op op) REQUIRES(hfc_locked);
+/* The start of a caller's request: looks after the link first, then as hfc_op_send(). */
+void hfc_op_begin(hf_op *op) REQUIRES(hfc_locked);
 /* Queues it and sends what has room. */
 void hfc_op_send(hf_op *op) REQUIRES(hfc_locked);
 /* Blocks until done; progress callbacks run here. */

@@ -195,13 +195,39 @@ const char *hf_reason(hf_lease *handle)
 
 /* --- giving back ---------------------------------------------------------------------------- */
 
+/* Sends the release and waits for its answer until `give_up_ns`; frees the lease. */
+static int tell_agent(struct hfc_lease *lease, bool reaped, int64_t deadline_ns, int64_t give_up_ns)
+    REQUIRES(hfc_locked)
+{
+    hf_op *op = hfc_op_new(lease->client, HF_OP_RELEASE);
+    int status;
+
+    if (!op) {
+        hfc_lease_drop(lease);
+        return hfc_fail(HF_ENOMEM, NULL);
+    }
+    op->entry.slot = lease->slot;
+    op->entry.generation = lease->generation;
+    op->entry.flags = reaped ? HF_REQ_REAPED : 0;
+    op->deadline_ns = deadline_ns;
+    op->give_up_ns = give_up_ns;
+    hfc_lease_drop(lease);
+    hfc_op_begin(op);
+    hfc_op_wait(op);
+    status = op->status == HF_ENOTHELD ? HF_ELOST : op->status;
+    if (status < 0)
+        hfc_fail(status, "%s", *op->text ? op->text : hf_status_text(status));
+    hfc_op_abandon(op);
+    return status;
+}
+
 static int release(hf_lease *handle, bool reaped)
 {
     struct hfc_lease *lease = hfc_lease_of(handle);
+    int64_t until, now = hfc_now();
+    const char *reason;
     hf_client *client;
-    int64_t until;
-    hf_op *op;
-    int status;
+    int state, status;
 
     if (!handle)
         return hfc_fail(HF_ENOTHELD, "the lease is NULL");
@@ -212,37 +238,21 @@ static int release(hf_lease *handle, bool reaped)
     __atomic_store_n(&handle->hf_private_generation, 0, __ATOMIC_RELEASE);
 
     hfc_lock(client);
-    if (!until) {
-        bool ended = hf_state(handle) == HF_STATE_RELEASED;
-
-        status = hfc_fail(HF_ELOST, "the lease was over: %s",
-                          ended ? "it had been released" : hf_reason(handle));
-        if (reaped) /* nobody waits, but the agent should know */
-            hfc_release_unwanted(client, lease->slot, lease->generation, true);
-        hfc_lease_drop(lease);
+    if (until) {
+        status = tell_agent(lease, reaped, until, hfc_after(until, HFC_GRACE_NS));
         hfc_unlock(client);
         return status;
     }
-    op = hfc_op_new(client, HF_OP_RELEASE);
-    if (!op) {
+    state = hf_state(handle);
+    reason = state == HF_STATE_RELEASED ? "it had been released" : hf_reason(handle);
+    /* That the job is gone is worth knowing all the same, and a caller that exits at once must not
+     * take the word with it. */
+    if (reaped && state != HF_STATE_RELEASED)
+        (void)tell_agent(lease, true, now, now + HFC_GRACE_NS);
+    else
         hfc_lease_drop(lease);
-        hfc_unlock(client);
-        return hfc_fail(HF_ENOMEM, NULL);
-    }
-    op->entry.slot = lease->slot;
-    op->entry.generation = lease->generation;
-    op->entry.flags = reaped ? HF_REQ_REAPED : 0;
-    op->deadline_ns = until;
-    op->give_up_ns = hfc_after(until, HFC_GRACE_NS);
-    hfc_lease_drop(lease);
-    hfc_op_send(op);
-    hfc_op_wait(op);
-    status = op->status == HF_ENOTHELD ? HF_ELOST : op->status;
-    if (status < 0)
-        hfc_fail(status, "%s", *op->text ? op->text : hf_status_text(status));
-    hfc_op_abandon(op);
     hfc_unlock(client);
-    return status;
+    return hfc_fail(HF_ELOST, "the lease was over: %s", reason);
 }
 
 int hf_release(hf_lease *lease)

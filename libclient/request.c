@@ -73,6 +73,18 @@ void hfc_op_send(hf_op *op)
     hfc_flush(op->client);
 }
 
+void hfc_op_begin(hf_op *op)
+{
+    hf_client *client = op->client;
+
+    hfc_link_check(client);
+    if (client->link == HFC_LINK_DOWN) { /* a new call is worth a try at once */
+        client->next_try_ns = hfc_min(client->next_try_ns, op->start_ns);
+        hfc_link_drive(client);
+    }
+    hfc_op_send(op);
+}
+
 /* No completion comes for these. */
 static bool is_one_way(const hf_op *op)
 {
@@ -325,9 +337,6 @@ void hfc_op_wait(hf_op *op)
 {
     hf_client *client = op->client;
 
-    hfc_link_check(client);
-    if (client->link == HFC_LINK_DOWN) /* whoever waits from now on is worth a try at once */
-        client->next_try_ns = hfc_min(client->next_try_ns, op->start_ns);
     for (;;) {
         uint32_t seen = hfc_turn(client);
 

@@ -54,8 +54,6 @@ int hf_begin_losing(hf_lease *handle)
         return status;
     client = lease->client;
     hfc_lock(client);
-    hfc_link_check(client);
-    hfc_link_drive(client);
     op = hfc_op_new(client, HF_OP_LOSING);
     if (!op) {
         status = hfc_fail(HF_ENOMEM, NULL);
@@ -63,7 +61,7 @@ int hf_begin_losing(hf_lease *handle)
         op->entry.slot = lease->slot;
         op->entry.generation = lease->generation;
         op->abandoned = true;
-        hfc_op_send(op); /* one way: frees it once it is in the ring */
+        hfc_op_begin(op); /* one way: frees it once it is in the ring */
         if (client->link != HFC_LINK_UP)
             status = hfc_fail(HF_ENOAGENT, "%s", client->link_text);
     }
@@ -90,7 +88,7 @@ int hf_ask(hf_client *client, const void *name, size_t name_len)
     memcpy(op->entry.name, name, name_len);
     op->deadline_ns = op->start_ns;
     op->give_up_ns = op->start_ns + HFC_ASK_NS;
-    hfc_op_send(op);
+    hfc_op_begin(op);
     hfc_op_wait(op);
     status = op->status;
     if (status < 0)
