@@ -1,0 +1,49 @@
+/* holdfast nodes: the Redis nodes as the agent sees them. */
+#include <stdio.h>
+
+#include "tools/args.h"
+#include "tools/cmd.h"
+#include "tools/exitcodes.h"
+#include "tools/format.h"
+#include "tools/life.h"
+#include "tools/reader.h"
+#include "tools/reader_args.h"
+#include "tools/show_agent.h"
+#include "tools/show_node.h"
+
+static void print_json(const struct reader *reader, const struct life *life)
+{
+    struct json_out out;
+
+    json_begin(&out, stdout);
+    show_agent_json(&out, reader, life);
+    show_nodes_json(&out, reader);
+    json_end(&out);
+}
+
+int cmd_nodes(int argc, char **argv)
+{
+    struct reader_args args;
+    struct reader reader;
+    struct life life;
+    char sentence[256];
+    int code = reader_args_parse(argc, argv, "j", "nodes [options]",
+                                 "Shows the Redis nodes as the agent sees them.", &args);
+
+    if (code != READER_ARGS_GO_ON || (code = args_none(argc, argv)) != EXIT_OK)
+        return code;
+    code = reader_open_or_say("nodes", args.agent, &reader);
+    if (code != EXIT_OK)
+        return code;
+    life_judge(&reader.table, &life);
+    if (args.json)
+        print_json(&reader, &life);
+    else
+        show_nodes_long(&reader);
+    fflush(stdout);
+    if (life.verdict != LIFE_ALIVE)
+        fprintf(stderr, "holdfast nodes: %s\n",
+                life_sentence(sentence, sizeof(sentence), reader.place.agent, &life));
+    reader_close(&reader);
+    return format_finish("nodes", EXIT_OK);
+}

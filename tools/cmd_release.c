@@ -1,0 +1,82 @@
+/* holdfast release: asks the holder of a lock to stop. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shm/status.h"
+#include "libclient/holdfast.h"
+#include "tools/args.h"
+#include "tools/cmd.h"
+#include "tools/exitcodes.h"
+#include "tools/format.h"
+#include "tools/reader.h"
+#include "tools/reader_args.h"
+#include "tools/text.h"
+
+/* What the table says of the lease now that its validity is frozen. */
+static void print_asked(const struct reader_args *args, const struct reader_name *name,
+                        const char *shown)
+{
+    char why[READER_WHY_SIZE], user[FORMAT_USER_SIZE], wall[TEXT_SPAN_SIZE], span[TEXT_SPAN_SIZE];
+    struct hf_slot_view view;
+    struct reader reader;
+    int status = reader_open(args->agent, &reader, why, sizeof(why));
+    bool in_force;
+
+    if (status == HF_OK) {
+        status = reader_find(&reader.table, name->bytes, name->len, &view);
+        in_force = status == HF_OK && reader_in_force(&reader.table, &view);
+        reader_close(&reader);
+        if (in_force) {
+            printf("%s: asked pid %" PRIu32 " (user %s) to stop; it has until %s (%s)\n", shown,
+                   view.pid, format_user(user, sizeof(user), view.uid),
+                   text_wall(wall, sizeof(wall), reader_wall_of(view.deadline)),
+                   text_span(span, sizeof(span),
+                             hf_dur_ms(hf_time_since(view.deadline, reader_now()))));
+            return;
+        }
+    }
+    printf("%s: asked the holder to stop%s\n", shown,
+           status == HF_OK || status == HF_ENOTHELD ? "; it has done so" : "");
+}
+
+static int ask(const struct reader_args *args, const struct reader_name *name)
+{
+    char shown[TEXT_NAME_SIZE];
+    hf_client *client;
+    int status = hf_connect(args->agent, &client);
+
+    if (status < 0) {
+        fprintf(stderr, "holdfast release: %s\n", hf_last_message());
+        return exit_code_of(status);
+    }
+    text_escape(shown, sizeof(shown), name->bytes, name->len);
+    status = hf_ask(client, name->bytes, name->len);
+    if (status == HF_OK)
+        print_asked(args, name, shown);
+    else if (status == HF_ENOTHELD)
+        fprintf(stderr, "holdfast release: nobody on this host holds %s\n", shown);
+    else
+        fprintf(stderr, "holdfast release: %s: %s\n", shown, hf_last_message());
+    hf_disconnect(client);
+    return status == HF_OK ? format_finish("release", EXIT_OK) : exit_code_of(status);
+}
+
+int cmd_release(int argc, char **argv)
+{
+    struct reader_args args;
+    struct reader_name name;
+    int code = reader_args_parse(
+        argc, argv, "ef", "release [options] NAME",
+        "Asks the holder of NAME on this host to stop: its lease is no longer renewed, and a job "
+        "of\n`holdfast run` gets its stop signal. For the holder's user, the agent's, and root.\n"
+        "Exit code: 0 asked, 3 not held here, 69 no agent, 77 not allowed.",
+        &args);
+
+    if (code != READER_ARGS_GO_ON || (code = reader_args_name(argc, argv, &args, &name)) != EXIT_OK)
+        return code;
+    if (args.force)
+        return args_usage("release", "--force is not available yet: without it the holder is asked "
+                                     "to stop, and kill -9 of the holder's process frees its lock");
+    return ask(&args, &name);
+}

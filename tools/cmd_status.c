@@ -1,0 +1,132 @@
+/* holdfast status: the agent, its nodes and the leases of this host. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "tools/args.h"
+#include "tools/cmd.h"
+#include "tools/exitcodes.h"
+#include "tools/format.h"
+#include "tools/life.h"
+#include "tools/reader.h"
+#include "tools/reader_args.h"
+#include "tools/show_agent.h"
+#include "tools/show_lease.h"
+#include "tools/show_node.h"
+#include "tools/text.h"
+
+static void print_beats(const struct life *life)
+{
+    char span[TEXT_SPAN_SIZE];
+
+    printf("threads   ");
+    for (int i = 0; i < LIFE_THREADS; i++)
+        printf("%s%s %s%s", i ? ", " : "", life_thread_name(i),
+               life->age_ms[i] < 0 ? "never" : text_span(span, sizeof(span), life->age_ms[i]),
+               life->age_ms[i] < 0 ? "" : " ago");
+    putchar('\n');
+}
+
+static void print_agent(const struct reader *reader, const struct life *life)
+{
+    const struct hf_table_header *header = reader->table.header;
+    char host[4 * sizeof(reader->host)], version[4 * sizeof(reader->version)];
+    char span[TEXT_SPAN_SIZE], sentence[256];
+
+    printf("agent     %s on %s: %s, pid %d, version %s", reader->place.agent,
+           text_escape_str(host, sizeof(host), reader->host), life_verdict_name(life->verdict),
+           (int)life->pid, text_escape_str(version, sizeof(version), reader->version));
+    if (life->verdict == LIFE_ALIVE && life->up_ms >= 0)
+        printf(", up %s", text_span(span, sizeof(span), life->up_ms));
+    printf("%s%s%s\n", header->flags & HF_TABLE_F_DEV ? ", --dev" : "",
+           header->flags & HF_TABLE_F_ASSUME_FRESH ? ", --assume-fresh" : "",
+           header->flags & HF_TABLE_F_ALLOW_EVICTION ? ", allow_eviction" : "");
+    if (life->verdict != LIFE_ALIVE)
+        printf("          %s\n",
+               life_sentence(sentence, sizeof(sentence), reader->place.agent, life));
+    print_beats(life);
+}
+
+static void print_counts(const struct reader *reader)
+{
+    const struct hf_table *table = &reader->table;
+    struct hf_node_row rows[HF_NODES_MAX];
+    uint32_t count = show_nodes_read(reader, rows);
+    char ttl[TEXT_SPAN_SIZE], ttl_max[TEXT_SPAN_SIZE];
+
+    printf("counts    leases %" PRIu64 ", waiters %" PRIu64 ", clients %" PRIu64 "\n",
+           hf_counter_read(table, HF_COUNTER_LEASES), hf_counter_read(table, HF_COUNTER_WAITERS),
+           hf_counter_read(table, HF_COUNTER_CLIENTS));
+    printf("nodes     %" PRIu32 " of %" PRIu32 " vote, quorum %" PRIu32 "; ttl %s, ttl_max %s\n",
+           show_nodes_voting(rows, count), table->header->nodes, table->header->quorum,
+           text_span(ttl, sizeof(ttl), table->header->ttl_ms),
+           text_span(ttl_max, sizeof(ttl_max), table->header->ttl_max_ms));
+}
+
+static json_t *counters_json(const struct hf_table *table)
+{
+    json_t *counters = json_object();
+
+    for (int i = 0; i < HF_COUNTERS; i++)
+        json_put(counters, hf_counter_name((enum hf_counter)i),
+                 json_integer((json_int_t)hf_counter_read(table, (enum hf_counter)i)));
+    return counters;
+}
+
+static uint32_t print_all_json(const struct reader *reader, const struct life *life)
+{
+    const struct reader_filter filter = {0};
+    struct json_out out;
+    uint32_t unreadable;
+
+    json_begin(&out, stdout);
+    show_agent_json(&out, reader, life);
+    json_member(&out, "counters", counters_json(&reader->table));
+    show_nodes_json(&out, reader);
+    show_leases_json(&out, reader, &filter, &unreadable);
+    json_end(&out);
+    return unreadable;
+}
+
+static uint32_t print_all(const struct reader *reader, const struct life *life)
+{
+    const struct reader_filter filter = {0};
+    uint32_t unreadable;
+
+    print_agent(reader, life);
+    print_counts(reader);
+    putchar('\n');
+    show_nodes(reader);
+    putchar('\n');
+    show_leases(reader, &filter, &unreadable);
+    return unreadable;
+}
+
+int cmd_status(int argc, char **argv)
+{
+    struct reader_args args;
+    struct reader reader;
+    struct life life;
+    char sentence[256];
+    uint32_t unreadable;
+    int code = reader_args_parse(
+        argc, argv, "j", "status [options]",
+        "Shows the agent, its nodes and the leases of this host, with or without a living agent.\n"
+        "Exit code: 0 it is alive, 3 it hangs, is dead or was stopped, 69 there is none.",
+        &args);
+
+    if (code != READER_ARGS_GO_ON || (code = args_none(argc, argv)) != EXIT_OK)
+        return code;
+    code = reader_open_or_say("status", args.agent, &reader);
+    if (code != EXIT_OK)
+        return code;
+    life_judge(&reader.table, &life);
+    unreadable = args.json ? print_all_json(&reader, &life) : print_all(&reader, &life);
+    show_unreadable("status", unreadable);
+    if (life.verdict != LIFE_ALIVE) {
+        fflush(stdout);
+        fprintf(stderr, "holdfast status: %s\n",
+                life_sentence(sentence, sizeof(sentence), reader.place.agent, &life));
+    }
+    reader_close(&reader);
+    return format_finish("status", life.verdict == LIFE_ALIVE ? EXIT_OK : EXIT_NOT_HELD);
+}

@@ -1,0 +1,178 @@
+#include "tools/reader_args.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shm/status.h"
+#include "tools/args.h"
+#include "tools/exitcodes.h"
+#include "tools/text.h"
+
+enum { OPT_AGENT = 256, OPT_HELP = 'h' };
+
+static const struct {
+    struct option option;
+    char letter;       /* of reader_args_parse(); 0: always accepted */
+    const char *shown; /* in the help */
+} rows[] = {
+    {{"json", no_argument, NULL, 'j'}, 'j', "      --json         print JSON (docs/JSON.md)"},
+    {{"all", no_argument, NULL, 'a'}, 'a', "  -a, --all          leases that are over, too"},
+    {{"quiet", no_argument, NULL, 'q'}, 'q', "  -q, --quiet        say nothing: the exit code"},
+    {{"escaped", no_argument, NULL, 'e'},
+     'e',
+     "  -e, --escaped      undo \\n, \\xNN, \\\\ in NAME, as names are printed"},
+    {{"clean", no_argument, NULL, 'c'}, 'c', "      --clean        remove what dead agents left"},
+    {{"force", no_argument, NULL, 'f'}, 'f', "      --force        (not available yet)"},
+    {{"agent", required_argument, NULL, OPT_AGENT},
+     0,
+     "      --agent NAME   the agent to use (default: $HOLDFAST_AGENT, else \"default\")"},
+    {{"help", no_argument, NULL, OPT_HELP}, 0, "  -h, --help"},
+};
+
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static bool accepted(size_t row, const char *letters)
+{
+    return rows[row].letter == 0 || strchr(letters, rows[row].letter);
+}
+
+static void show_help(const char *letters, const char *usage, const char *about)
+{
+    printf("Usage: holdfast %s\n\n%s\n\n", usage, about);
+    for (size_t i = 0; i < ROWS; i++)
+        if (accepted(i, letters))
+            puts(rows[i].shown);
+}
+
+/* Short forms: of those rows that the help shows with one. */
+static void make_tables(const char *letters, struct option *options, char *shorts)
+{
+    for (size_t i = 0; i < ROWS; i++) {
+        if (!accepted(i, letters))
+            continue;
+        *options++ = rows[i].option;
+        if (rows[i].shown[2] == '-')
+            *shorts++ = (char)rows[i].option.val;
+    }
+    memset(options, 0, sizeof(*options));
+    *shorts = '\0';
+}
+
+int reader_args_parse(int argc, char **argv, const char *letters, const char *usage,
+                      const char *about, struct reader_args *ret_args)
+{
+    struct reader_args args = {0};
+    struct option options[ROWS + 1];
+    char shorts[ROWS + 1], program[64], *name = argv[0];
+    int option;
+
+    make_tables(letters, options, shorts);
+    snprintf(program, sizeof(program), "holdfast %s", name);
+    argv[0] = program; /* getopt's messages begin with it */
+    while ((option = getopt_long(argc, argv, shorts, options, NULL)) != -1) {
+        switch (option) {
+        case 'j':
+            args.json = true;
+            break;
+        case 'a':
+            args.all = true;
+            break;
+        case 'q':
+            args.quiet = true;
+            break;
+        case 'e':
+            args.escaped = true;
+            break;
+        case 'c':
+            args.clean = true;
+            break;
+        case 'f':
+            args.force = true;
+            break;
+        case OPT_AGENT:
+            args.agent = optarg;
+            break;
+        case OPT_HELP:
+            show_help(letters, usage, about);
+            argv[0] = name;
+            return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
+        default:
+            argv[0] = name;
+            return EXIT_USAGE;
+        }
+    }
+    argv[0] = name;
+    *ret_args = args;
+    return READER_ARGS_GO_ON;
+}
+
+static int hex_digit(char c)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *at = c ? strchr(digits, c) : NULL;
+
+    return at ? (int)(at - digits) : -1;
+}
+
+/* The byte that the escape behind a backslash stands for, and where it ends; -1: none. */
+static int unescape(const char **text)
+{
+    const char *p = *text;
+    int high, low;
+
+    *text = p + 1;
+    switch (*p) {
+    case '\\':
+        return '\\';
+    case 'n':
+        return '\n';
+    case 'r':
+        return '\r';
+    case 't':
+        return '\t';
+    case 'x':
+        high = hex_digit(p[1]);
+        low = high < 0 ? -1 : hex_digit(p[2]);
+        *text = p + 3;
+        return low < 0 ? -1 : high << 4 | low;
+    default:
+        return -1;
+    }
+}
+
+int reader_args_bytes(const struct reader_args *args, const char *operand,
+                      struct reader_name *ret_name)
+{
+    struct reader_name name = {.len = 0};
+
+    while (*operand) {
+        int byte = (unsigned char)*operand++;
+
+        if (byte == '\\' && args->escaped)
+            byte = unescape(&operand);
+        if (byte < 0 || name.len == sizeof(name.bytes))
+            return HF_EINVAL;
+        name.bytes[name.len++] = (uint8_t)byte;
+    }
+    *ret_name = name;
+    return HF_OK;
+}
+
+int reader_args_name(int argc, char **argv, const struct reader_args *args,
+                     struct reader_name *ret_name)
+{
+    const char *operand = NULL;
+    char shown[TEXT_NAME_SIZE];
+    int code;
+
+    /* The rules for a plain name would refuse a long one that is short once unescaped. */
+    if (args->escaped && optind + 1 == argc && *argv[optind]) {
+        if (reader_args_bytes(args, argv[optind], ret_name) == HF_OK)
+            return EXIT_OK;
+        return args_usage(argv[0], "'%s' has a bad escape, or is longer than 255 bytes",
+                          text_escape_str(shown, sizeof(shown), argv[optind]));
+    }
+    code = args_only_name(argc, argv, &operand);
+    return code == EXIT_OK ? exit_code_of(reader_args_bytes(args, operand, ret_name)) : code;
+}

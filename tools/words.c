@@ -1,0 +1,138 @@
+#include "tools/words.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shm/compiler.h"
+
+struct word {
+    const char *word, *sentence;
+};
+
+static const struct word losses[] = {
+    [HF_LOSS_NONE] = {"", ""},
+    [HF_LOSS_QUORUM] = {"quorum", "fewer than a majority of the nodes renewed it in time"},
+    [HF_LOSS_FOREIGN] = {"foreign", "another holder's keys are on too many nodes"},
+    [HF_LOSS_MISSING] = {"missing", "its keys are gone from too many nodes"},
+    [HF_LOSS_CLOCK] = {"clock", "the clocks of too many nodes stepped"},
+    [HF_LOSS_ASKED] = {"asked", "somebody asked the holder to stop"},
+    [HF_LOSS_MAX_HOLD] = {"max_hold", "its max_hold is over"},
+    [HF_LOSS_GUARDIAN] = {"guardian", "the holder began to stop its job"},
+    [HF_LOSS_LATE_REPLY] = {"late_reply", "the agent came too late to extend it"},
+    [HF_LOSS_RESTART] = {"restart", "the agent came back too late to take it over"},
+    [HF_LOSS_HOLDER] = {"holder", "the holder died"},
+};
+
+static const struct word states[] = {
+    [HF_NODE_CONNECTING] = {"connecting", ""},   [HF_NODE_UP] = {"up", ""},
+    [HF_NODE_QUARANTINED] = {"quarantined", ""}, [HF_NODE_DOWN] = {"down", ""},
+    [HF_NODE_REFUSED] = {"refused", ""},
+};
+
+static const struct word refusals[] = {
+    [HF_REFUSED_NOT] = {"", ""},
+    [HF_REFUSED_REPLICA] = {"replica", "it is a replica, and only masters count"},
+    [HF_REFUSED_CLUSTER] = {"cluster", "it is in cluster mode"},
+    [HF_REFUSED_DUPLICATE] = {"duplicate", "it is the same server as another node of the list"},
+    [HF_REFUSED_NOT_REDIS] = {"not_redis", "it is not a Redis server"},
+    [HF_REFUSED_EVICTION] = {"eviction", "its maxmemory-policy may evict keys"},
+    [HF_REFUSED_AUTH] = {"auth", "it refuses user or password"},
+    [HF_REFUSED_FLEET] = {"fleet", "other agents use it with another ttl_max, N or node list"},
+};
+
+static const struct word errors[] = {
+    [HF_NODE_ERR_NONE] = {"", ""},
+    [HF_NODE_ERR_RESOLVE] = {"resolve", ""},
+    [HF_NODE_ERR_CONNECT] = {"connect", ""},
+    [HF_NODE_ERR_BROKEN] = {"broken", ""},
+    [HF_NODE_ERR_TIMEOUT] = {"timeout", ""},
+    [HF_NODE_ERR_SILENT] = {"silent", ""},
+    [HF_NODE_ERR_AUTH] = {"auth", ""},
+    [HF_NODE_ERR_PERM] = {"perm", ""},
+    [HF_NODE_ERR_BUSY] = {"busy", ""},
+    [HF_NODE_ERR_LOADING] = {"loading", ""},
+    [HF_NODE_ERR_MISCONF] = {"misconf", ""},
+    [HF_NODE_ERR_READONLY] = {"readonly", ""},
+    [HF_NODE_ERR_OOM] = {"oom", ""},
+    [HF_NODE_ERR_NOSCRIPT] = {"noscript", ""},
+    [HF_NODE_ERR_PROTOCOL] = {"protocol", ""},
+    [HF_NODE_ERR_OTHER] = {"other", ""},
+};
+
+/* By bit of enum hf_quarantine_reason. */
+static const struct word quarantines[] = {
+    {"age", "first contact, and not known for long enough"},  {"run_id", "restarted"},
+    {"sentinel", "its sentinel was absent or changed"},       {"clock", "its clock stepped"},
+    {"median", "its clock is over 1 s off the other nodes'"},
+};
+
+/* A later agent may know more than this program. */
+static const struct word *word_of(const struct word *words, size_t count, uint32_t number)
+{
+    static const struct word unknown = {"unknown", "for an unknown reason"};
+
+    return number < count && words[number].word ? &words[number] : &unknown;
+}
+
+const char *words_lease_state(const struct hf_slot_view *view, bool in_force)
+{
+    switch (view->state) {
+    case HF_SLOT_LOST:
+        return "lost";
+    case HF_SLOT_ENDED:
+        return "ended";
+    case HF_SLOT_LATE:
+        return in_force ? "late" : "lapsed";
+    case HF_SLOT_LOSING:
+        return in_force ? "losing" : "lapsed";
+    default:
+        return in_force ? "held" : "lapsed";
+    }
+}
+
+const char *words_loss(uint32_t reason)
+{
+    return word_of(losses, HF_LENGTH(losses), reason)->word;
+}
+
+const char *words_loss_sentence(uint32_t reason)
+{
+    return word_of(losses, HF_LENGTH(losses), reason)->sentence;
+}
+
+const char *words_node_state(uint32_t state)
+{
+    return word_of(states, HF_LENGTH(states), state)->word;
+}
+
+const char *words_refusal(uint32_t refusal)
+{
+    return word_of(refusals, HF_LENGTH(refusals), refusal)->word;
+}
+
+const char *words_refusal_sentence(uint32_t refusal)
+{
+    return word_of(refusals, HF_LENGTH(refusals), refusal)->sentence;
+}
+
+const char *words_node_error(uint32_t error_class)
+{
+    return word_of(errors, HF_LENGTH(errors), error_class)->word;
+}
+
+const char *words_quarantine(unsigned bit)
+{
+    return bit < HF_LENGTH(quarantines) ? quarantines[bit].word : NULL;
+}
+
+const char *words_quarantine_sentence(char *out, size_t size, uint32_t reasons)
+{
+    size_t used = 0;
+
+    out[0] = '\0';
+    for (unsigned bit = 0; bit < HF_LENGTH(quarantines) && used < size; bit++)
+        if (reasons & 1u << bit)
+            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
+                                     quarantines[bit].sentence);
+    return out;
+}
