@@ -23,7 +23,7 @@ struct agent {
     char socket_path[600];
     struct journal *journal;
     struct lease_table *leases;
-    bool warm;         /* table and journal are from an earlier agent of this boot */
+    bool warm; /* table and journal are from an earlier agent of this boot */
     uint8_t boot_id[16];
     uint64_t timens_inode, pidns_inode;
     char host[64];

@@ -24,7 +24,7 @@ struct journal;
 
 enum journal_state {
     JOURNAL_FREE = 0,
-    JOURNAL_INTENT = 1,  /* an acquire round is (or was) under way: release only */
+    JOURNAL_INTENT = 1, /* an acquire round is (or was) under way: release only */
     JOURNAL_HELD = 2,
     JOURNAL_HANDOFF = 3, /* reserved for passing a lease on between local processes */
     JOURNAL_ENDING = 4,  /* release only */
@@ -34,10 +34,10 @@ enum journal_state {
 struct journal_identity {
     char token[TOKEN_LEN + 1];
     uint32_t ttl_ms, max_hold_ms, pid, uid;
-    uint64_t start_time;   /* of the owner process, clock ticks since boot */
-    uint64_t pidns_inode;  /* of the agent: pids mean nothing elsewhere */
-    uint64_t cookie_hash;  /* of the client's resume cookie */
-    uint64_t request_id;   /* the client's own number of the acquire: sent again, it is the same request */
+    uint64_t start_time;  /* of the owner process, clock ticks since boot */
+    uint64_t pidns_inode; /* of the agent: pids mean nothing elsewhere */
+    uint64_t cookie_hash; /* of the client's resume cookie */
+    uint64_t request_id;  /* the client's own number of the acquire: a resend is the same request */
     int64_t since_ns, since_wall_ms;
     uint8_t name_len, note_len, comm_len, run;
     uint8_t name[HF_NAME_MAX];
@@ -56,13 +56,15 @@ struct journal_lease {
 /* Opens or makes DIR/journal for that many slots and nodes. An existing one of this boot, layout and list is kept (then
  * `ret_found` is the number of records that are not FREE); one of another boot is emptied; one that cannot be read (other
  * layout, other capacity with live records, CRC of the header) is refused in words. The caller holds DIR/lock. */
-int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list_hash, const uint8_t boot_id[16],
-                 struct journal **ret_journal, uint32_t *ret_found, char *why, size_t why_size);
+int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
+                 const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
+                 char *why, size_t why_size);
 void journal_close(struct journal *journal); /* keeps the file */
 /* Removes the file: nothing is held any more. */
 void journal_remove(struct journal *journal);
 
-void journal_put_identity(struct journal *journal, uint32_t slot, const struct journal_identity *identity);
+void journal_put_identity(struct journal *journal, uint32_t slot,
+                          const struct journal_identity *identity);
 void journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
 /* HF_ENOTHELD when FREE; HF_ETABLE when neither half can be believed. */
 int journal_get(const struct journal *journal, uint32_t slot, struct journal_identity *ret_identity,

@@ -24,7 +24,7 @@
 
 #define TOKEN_LEN 40 /* hex characters */
 
-struct lease_node { /* the renewal thread's view of one node's vote */
+struct lease_node {       /* the renewal thread's view of one node's vote */
     struct heap_item due; /* next renewal or heal of this node */
     bool in_flight;       /* a renew or heal is unanswered: no second one in parallel */
     bool heal;            /* what is due is a heal */
@@ -62,8 +62,8 @@ struct lease {
 
     /* owned by the broker */
     void *resource;
-    bool ending;           /* a release or abandon was already posted */
-    uint32_t unanswered;   /* bit per node: its acquire had no answer at the grant (or at the release) */
+    bool ending;         /* a release or abandon was already posted */
+    uint32_t unanswered; /* bit per node: its acquire had no answer yet */
 };
 
 struct lease *lease_new(const void *name, size_t name_len, const void *key, size_t key_len);
@@ -73,7 +73,8 @@ void lease_free(struct lease *lease); /* at once: only for one that never was in
  * Callers are registered with liburcu (rcu_register_thread). */
 struct lease_table;
 int lease_table_create(uint32_t capacity, struct lease_table **ret_table);
-void lease_table_destroy(struct lease_table *table); /* frees every lease in it; no reader may be left */
+/* Frees every lease in it; no reader may be left. */
+void lease_table_destroy(struct lease_table *table);
 
 /* Broker only. A name is in the table once. */
 void lease_table_add(struct lease_table *table, struct lease *lease);
@@ -85,6 +86,7 @@ void lease_read_begin(void);
 void lease_read_end(void);
 struct lease *lease_table_find(struct lease_table *table, const void *name, size_t name_len);
 /* Calls fn for every lease, in read sections of bounded length; fn must not block. Returns how many. */
-size_t lease_table_walk(struct lease_table *table, void (*fn)(const struct lease *lease, void *arg), void *arg);
+size_t lease_table_walk(struct lease_table *table, void (*fn)(const struct lease *lease, void *arg),
+                        void *arg);
 
 #endif

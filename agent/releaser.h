@@ -18,7 +18,8 @@
 struct link;
 struct releaser;
 
-int releaser_create(struct loop *loop, struct link *const *links, int nodes, int quorum, struct releaser **ret_releaser);
+int releaser_create(struct loop *loop, struct link *const *links, int nodes, int quorum,
+                    struct releaser **ret_releaser);
 /* Forgets all jobs; leaves keys to their TTL. Call releaser_busy() first to drain. */
 void releaser_destroy(struct releaser *releaser);
 
@@ -28,14 +29,15 @@ struct release_order {
     const void *key;
     size_t key_len;
     const char *token;
-    uint32_t nodes;    /* bit per node that was ever written to */
-    uint32_t in_doubt; /* of these: an acquire or heal had no answer and its connection broke */
+    uint32_t nodes;      /* bit per node that was ever written to */
+    uint32_t in_doubt;   /* of these: an acquire or heal had no answer and its connection broke */
     hf_time doubt_until; /* deadline of the last of those commands */
     hf_dur attempt, ttl;
     releaser_done_fn *done; /* may be NULL */
     void *arg;
 };
-int releaser_start(struct releaser *releaser, const struct release_order *order); /* HF_OK, HF_ENOMEM */
+/* HF_OK, HF_ENOMEM. */
+int releaser_start(struct releaser *releaser, const struct release_order *order);
 
 /* A node's link came up: sends what waits for it. */
 void releaser_link_up(struct releaser *releaser, int node);

@@ -8,21 +8,21 @@
 #define HF_TSA(x)
 #endif
 
-#define CAPABILITY(name)      HF_TSA(capability(name))
-#define GUARDED_BY(x)         HF_TSA(guarded_by(x))
-#define PT_GUARDED_BY(x)      HF_TSA(pt_guarded_by(x))
-#define REQUIRES(...)         HF_TSA(requires_capability(__VA_ARGS__))
-#define EXCLUDES(...)         HF_TSA(locks_excluded(__VA_ARGS__))
-#define ACQUIRES(...)         HF_TSA(acquire_capability(__VA_ARGS__))
-#define RELEASES(...)         HF_TSA(release_capability(__VA_ARGS__))
-#define NO_THREAD_SAFETY      HF_TSA(no_thread_safety_analysis)
+#define CAPABILITY(name)                HF_TSA(capability(name))
+#define GUARDED_BY(x)                   HF_TSA(guarded_by(x))
+#define PT_GUARDED_BY(x)                HF_TSA(pt_guarded_by(x))
+#define REQUIRES(...)                   HF_TSA(requires_capability(__VA_ARGS__))
+#define EXCLUDES(...)                   HF_TSA(locks_excluded(__VA_ARGS__))
+#define ACQUIRES(...)                   HF_TSA(acquire_capability(__VA_ARGS__))
+#define RELEASES(...)                   HF_TSA(release_capability(__VA_ARGS__))
+#define NO_THREAD_SAFETY                HF_TSA(no_thread_safety_analysis)
 
-#define HF_PRINTF(fmt, args)  __attribute__((format(printf, fmt, args)))
-#define HF_MUST_CHECK         __attribute__((warn_unused_result))
-#define HF_UNUSED             __attribute__((unused))
-#define HF_CACHE_LINE         64
+#define HF_PRINTF(fmt, args)            __attribute__((format(printf, fmt, args)))
+#define HF_MUST_CHECK                   __attribute__((warn_unused_result))
+#define HF_UNUSED                       __attribute__((unused))
+#define HF_CACHE_LINE                   64
 
-#define HF_LENGTH(array)      (sizeof(array) / sizeof((array)[0]))
+#define HF_LENGTH(array)                (sizeof(array) / sizeof((array)[0]))
 #define HF_CONTAINER(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 #endif

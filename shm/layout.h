@@ -16,18 +16,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HF_TABLE_MAGIC     UINT64_C(0x3145464c42415448) /* "HTABLFE1", little endian */
-#define HF_TABLE_MAJOR     1
-#define HF_TABLE_MINOR     0
-#define HF_TABLE_HEADER    4096 /* bytes before the first section */
-#define HF_NODES_MAX       9
-#define HF_NAME_MAX        255 /* bytes of a resource name, at least 1 */
-#define HF_NOTE_MAX        127 /* bytes of a holder's note */
-#define HF_COMM_MAX        15  /* bytes of a command name, as in /proc/PID/comm */
-#define HF_AGENT_NAME_MAX  63  /* bytes of an agent's NAME: [A-Za-z0-9._-] */
-#define HF_NODE_TEXT_MAX   127 /* bytes of a node's id or address */
-#define HF_TEXT_UNIT       64  /* bytes; a slot's text takes whole units */
-#define HF_SLOT_NONE       UINT32_MAX
+#define HF_TABLE_MAGIC    UINT64_C(0x3145464c42415448) /* "HTABLFE1", little endian */
+#define HF_TABLE_MAJOR    1
+#define HF_TABLE_MINOR    0
+#define HF_TABLE_HEADER   4096 /* bytes before the first section */
+#define HF_NODES_MAX      9
+#define HF_NAME_MAX       255 /* bytes of a resource name, at least 1 */
+#define HF_NOTE_MAX       127 /* bytes of a holder's note */
+#define HF_COMM_MAX       15  /* bytes of a command name, as in /proc/PID/comm */
+#define HF_AGENT_NAME_MAX 63  /* bytes of an agent's NAME: [A-Za-z0-9._-] */
+#define HF_NODE_TEXT_MAX  127 /* bytes of a node's id or address */
+#define HF_TEXT_UNIT      64  /* bytes; a slot's text takes whole units */
+#define HF_SLOT_NONE      UINT32_MAX
 
 /* --- the check word ------------------------------------------------------------------------------
  * generation (24 bits, never 0) << 40 | deadline in units of 2^20 ns, rounded down (40 bits).
@@ -56,31 +56,31 @@ enum hf_slot_flag {
 /* Why a lease was lost or is losing. */
 enum hf_loss_reason {
     HF_LOSS_NONE = 0,
-    HF_LOSS_QUORUM = 1,    /* fewer than q nodes renewed in time */
-    HF_LOSS_FOREIGN = 2,   /* keys on too many nodes are another's */
-    HF_LOSS_MISSING = 3,   /* keys on too many nodes are gone */
-    HF_LOSS_CLOCK = 4,     /* clock steps of nodes voided too many votes */
-    HF_LOSS_ASKED = 5,     /* somebody asked the holder to stop */
-    HF_LOSS_MAX_HOLD = 6,  /* max_hold is over */
-    HF_LOSS_GUARDIAN = 7,  /* a guardian of `run` began to stop the job */
+    HF_LOSS_QUORUM = 1,     /* fewer than q nodes renewed in time */
+    HF_LOSS_FOREIGN = 2,    /* keys on too many nodes are another's */
+    HF_LOSS_MISSING = 3,    /* keys on too many nodes are gone */
+    HF_LOSS_CLOCK = 4,      /* clock steps of nodes voided too many votes */
+    HF_LOSS_ASKED = 5,      /* somebody asked the holder to stop */
+    HF_LOSS_MAX_HOLD = 6,   /* max_hold is over */
+    HF_LOSS_GUARDIAN = 7,   /* a guardian of `run` began to stop the job */
     HF_LOSS_LATE_REPLY = 8, /* the renewal thread came too late to extend */
-    HF_LOSS_RESTART = 9,   /* the agent came back too late to re-adopt */
-    HF_LOSS_HOLDER = 10,   /* the holder died */
+    HF_LOSS_RESTART = 9,    /* the agent came back too late to re-adopt */
+    HF_LOSS_HOLDER = 10,    /* the holder died */
 };
 
 /* One lease: one cache line. Fields from `seq` on stand under `seq`. */
 struct hf_slot {
     _Atomic uint64_t check;
-    _Atomic uint32_t seq;         /* odd while the writer is inside */
-    _Atomic uint32_t generation;  /* 1..HF_GEN_MAX, of the present or last lease */
-    _Atomic int64_t deadline_ns;  /* V, CLOCK_BOOTTIME; 0 = none */
-    _Atomic uint64_t fence;       /* wall ms (48) << 16 | hand-off count (16) */
-    _Atomic int64_t since_ns;     /* CLOCK_BOOTTIME of the grant */
-    _Atomic uint32_t pid;         /* the holder, as the agent sees it */
+    _Atomic uint32_t seq;        /* odd while the writer is inside */
+    _Atomic uint32_t generation; /* 1..HF_GEN_MAX, of the present or last lease */
+    _Atomic int64_t deadline_ns; /* V, CLOCK_BOOTTIME; 0 = none */
+    _Atomic uint64_t fence;      /* wall ms (48) << 16 | hand-off count (16) */
+    _Atomic int64_t since_ns;    /* CLOCK_BOOTTIME of the grant */
+    _Atomic uint32_t pid;        /* the holder, as the agent sees it */
     _Atomic uint32_t uid;
-    _Atomic uint32_t text_off;    /* in units of HF_TEXT_UNIT within the text section */
-    _Atomic uint32_t lengths;     /* name | note << 8 | comm << 16 | state << 24 */
-    _Atomic uint32_t marks;       /* flags (16) | votes << 16 | loss reason << 24 */
+    _Atomic uint32_t text_off; /* in units of HF_TEXT_UNIT within the text section */
+    _Atomic uint32_t lengths;  /* name | note << 8 | comm << 16 | state << 24 */
+    _Atomic uint32_t marks;    /* flags (16) | votes << 16 | loss reason << 24 */
     _Atomic uint32_t ttl_ms;
 };
 _Static_assert(sizeof(struct hf_slot) == 64, "a slot is one cache line");
@@ -100,7 +100,7 @@ enum hf_table_state {
 enum hf_section_type {
     HF_SECTION_SLOTS = 1,
     HF_SECTION_TEXT = 2,
-    HF_SECTION_INDEX = 3,  /* two areas of equal size behind each other */
+    HF_SECTION_INDEX = 3, /* two areas of equal size behind each other */
     HF_SECTION_NODES = 4,
     HF_SECTION_COUNTERS = 5,
 };
@@ -123,21 +123,21 @@ typedef _Atomic uint64_t hf_index_entry;
 /* How one node stands, for `nodes` and `status`; under its own `seq`, as a slot. */
 struct hf_node_row {
     _Atomic uint32_t seq;
-    uint32_t state;             /* enum hf_node_state */
-    uint32_t refused;           /* enum hf_node_refusal */
-    uint32_t quarantine_reason; /* enum hf_quarantine_reason, bits */
+    uint32_t state;              /* enum hf_node_state */
+    uint32_t refused;            /* enum hf_node_refusal */
+    uint32_t quarantine_reason;  /* enum hf_quarantine_reason, bits */
     int64_t quarantine_until_ns; /* CLOCK_BOOTTIME; 0 none */
-    int64_t rtt_ns;             /* last reply */
-    int64_t last_reply_ns;      /* CLOCK_BOOTTIME of the last reply, 0 never */
-    int64_t clock_offset_us;    /* node TIME minus our wall clock, last sample */
+    int64_t rtt_ns;              /* last reply */
+    int64_t last_reply_ns;       /* CLOCK_BOOTTIME of the last reply, 0 never */
+    int64_t clock_offset_us;     /* node TIME minus our wall clock, last sample */
     uint64_t replies, timeouts, errors, reconnects, clock_steps;
-    uint32_t error_class;       /* enum hf_node_error, of the last error */
-    uint32_t flags;             /* enum hf_node_flag */
+    uint32_t error_class; /* enum hf_node_error, of the last error */
+    uint32_t flags;       /* enum hf_node_flag */
     char id[HF_NODE_TEXT_MAX + 1];
     char address[HF_NODE_TEXT_MAX + 1]; /* never a password */
     char run_id[41];
     char version[23];
-    char error[96];             /* text of the last error, cut */
+    char error[96]; /* text of the last error, cut */
 };
 _Static_assert(sizeof(struct hf_node_row) % 64 == 0, "whole lines");
 
@@ -146,7 +146,7 @@ enum hf_node_state {
     HF_NODE_UP = 1,
     HF_NODE_QUARANTINED = 2, /* up, gives no acquire votes for now */
     HF_NODE_DOWN = 3,
-    HF_NODE_REFUSED = 4,     /* up, but not usable: `refused` says why */
+    HF_NODE_REFUSED = 4, /* up, but not usable: `refused` says why */
 };
 
 enum hf_node_refusal {
@@ -155,9 +155,9 @@ enum hf_node_refusal {
     HF_REFUSED_CLUSTER,
     HF_REFUSED_DUPLICATE, /* same run_id as another node of the list */
     HF_REFUSED_NOT_REDIS,
-    HF_REFUSED_EVICTION,  /* maxmemory with a policy other than noeviction: no votes */
+    HF_REFUSED_EVICTION, /* maxmemory with a policy other than noeviction: no votes */
     HF_REFUSED_AUTH,
-    HF_REFUSED_FLEET,     /* its sentinel names another ttl_max, N or list */
+    HF_REFUSED_FLEET, /* its sentinel names another ttl_max, N or list */
 };
 
 enum hf_quarantine_reason {
@@ -189,7 +189,7 @@ enum hf_node_error {
 
 enum hf_node_flag {
     HF_NODE_F_ASSUMED_FRESH = 1 << 0, /* trusted by the operator's word */
-    HF_NODE_F_DURABLE = 1 << 1,       /* appendonly yes, appendfsync always, no-appendfsync-on-rewrite no */
+    HF_NODE_F_DURABLE = 1 << 1,       /* every write is synced before its reply */
     HF_NODE_F_DEV = 1 << 2,           /* a private node of --dev */
 };
 
@@ -204,7 +204,9 @@ enum hf_counter {
 struct hf_table_header {
     /* line 0: written once */
     uint64_t magic;
-    uint16_t major, minor, min_minor, header_len; /* readers of minor >= min_minor of this major may read */
+    uint16_t major, minor;
+    uint16_t min_minor; /* readers of this major and this minor or a later one may read */
+    uint16_t header_len;
     uint64_t total_size;
     uint64_t fingerprint; /* hf_layout_fingerprint() of the writer */
     uint8_t boot_id[16];
@@ -230,7 +232,7 @@ struct hf_table_header {
     _Atomic int64_t main_beat_ns, broker_beat_ns, renewal_beat_ns;
     uint8_t reserved3[40];
     /* line 4: the name index */
-    _Atomic uint32_t index_seq; /* odd while a rebuild flips the areas */
+    _Atomic uint32_t index_seq;  /* odd while a rebuild flips the areas */
     _Atomic uint32_t index_area; /* 0 or 1: the one to read */
     _Atomic uint32_t index_size; /* entries per area, a power of two */
     _Atomic uint32_t slots_used; /* slots below this number were ever used */

@@ -36,7 +36,7 @@ typedef struct {
 /* "Never": later than any deadline. Kept at half the range so that adding a span cannot overflow. */
 #define HF_TIME_NEVER ((hf_time){INT64_MAX / 2})
 /* "Always past": earlier than any reading of the clock. */
-#define HF_TIME_PAST  ((hf_time){INT64_MIN / 2})
+#define HF_TIME_PAST ((hf_time){INT64_MIN / 2})
 
 static inline hf_dur hf_ns(int64_t ns)
 {

@@ -32,8 +32,8 @@ struct hf_requests_page {
 struct hf_completions_page {
     _Alignas(64) _Atomic uint32_t tail;         /* completions written */
     _Alignas(64) _Atomic uint32_t request_head; /* requests consumed */
-    _Alignas(64) _Atomic uint32_t need_wake;    /* 1: the agent sleeps or is about to: ring the doorbell */
-    _Alignas(64) _Atomic uint32_t wake;         /* futex word: +1 at every completion and lease event */
+    _Alignas(64) _Atomic uint32_t need_wake;    /* 1: the agent sleeps soon: ring the doorbell */
+    _Alignas(64) _Atomic uint32_t wake; /* futex word: +1 at every completion and lease event */
 };
 
 #define HF_RING_BYTES (HF_RING_HEADER + HF_RING_ENTRIES * HF_ENTRY_SIZE)
@@ -41,7 +41,7 @@ struct hf_completions_page {
 /* --- agent's side ------------------------------------------------------------------------------ */
 
 struct hf_ring_agent {
-    const struct hf_requests_page *in;    /* mapped read-only: the agent cannot be made to write there */
+    const struct hf_requests_page *in; /* mapped read-only */
     struct hf_completions_page *out;
     uint32_t request_head, completion_tail; /* private cursors */
 };
@@ -49,7 +49,8 @@ struct hf_ring_agent {
 /* Makes both memfds (MFD_CLOEXEC|MFD_ALLOW_SEALING, 0600), fills, seals (requests: SHRINK|GROW|SEAL;
  * completions: FUTURE_WRITE too) and maps them; the descriptors are for SCM_RIGHTS, and the caller closes
  * them. The completions descriptor is opened O_RDONLY. HF_ESYS with errno. */
-int hf_ring_agent_create(struct hf_ring_agent *ret_ring, int *ret_requests_fd, int *ret_completions_fd);
+int hf_ring_agent_create(struct hf_ring_agent *ret_ring, int *ret_requests_fd,
+                         int *ret_completions_fd);
 void hf_ring_agent_destroy(struct hf_ring_agent *ring);
 
 /* Copies the next request. 1 one was taken, 0 none, HF_EPROTO a violation. */
@@ -81,7 +82,8 @@ int hf_ring_client_map(int requests_fd, int completions_fd, struct hf_ring_clien
 void hf_ring_client_unmap(struct hf_ring_client *ring);
 
 /* Appends a request. HF_EFULL when the ring is full. `ret_wake` true: the doorbell must be rung. */
-int hf_ring_submit(struct hf_ring_client *ring, const struct hf_request_entry *entry, bool *ret_wake);
+int hf_ring_submit(struct hf_ring_client *ring, const struct hf_request_entry *entry,
+                   bool *ret_wake);
 
 /* Copies the next completion. 1, 0, or HF_EPROTO. */
 int hf_ring_reap(struct hf_ring_client *ring, struct hf_completion_entry *ret_entry);

@@ -25,7 +25,7 @@ struct hf_slot_view {
     enum hf_slot_state state;
     uint32_t flags; /* enum hf_slot_flag */
     enum hf_loss_reason reason;
-    uint32_t votes; /* nodes whose d_i stands */
+    uint32_t votes;   /* nodes whose d_i stands */
     hf_time deadline; /* V; ns 0 when none */
     hf_time since;
     uint64_t fence;

@@ -30,7 +30,7 @@ struct hf_table {
     uint32_t index_size;  /* entries per area, as checked at the start */
     uint32_t index_tombs; /* writer's private count of tombstones in the area in use */
     bool writable;
-    dev_t dev;  /* of the object, to see whether the name still leads to it */
+    dev_t dev; /* of the object, to see whether the name still leads to it */
     ino_t inode;
 };
 
@@ -45,7 +45,8 @@ struct hf_table_spec {
     const char *version;
     uint8_t boot_id[16];
     uint64_t timens_inode;
-    bool fresh; /* replace an existing table of ours even if it suits: its leases are not in the journal */
+    /* Replace an existing table of ours even if it suits: its leases are not in the journal. */
+    bool fresh;
 };
 
 /* "/holdfast.NAME", or "/holdfast-UID.NAME" for an ordinary user's agent (uid other than 0 and
@@ -64,8 +65,8 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
  * until their V. Anybody else's is refused naming its owner (HF_ETABLE). A kept table starts with counters
  * and node rows of 0, incarnation + 1, and state INIT. The caller sets `started_ns` and the beats.
  * HF_ESYS with errno for system errors (ENOSPC: /dev/shm full). */
-int hf_table_create(const char *shm_name, const struct hf_table_spec *spec, struct hf_table *ret_table,
-                    bool *ret_warm, char *why, size_t why_size);
+int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
+                    struct hf_table *ret_table, bool *ret_warm, char *why, size_t why_size);
 
 /* The last store: readers may use it from now. */
 void hf_table_set_state(struct hf_table *table, enum hf_table_state state);
@@ -102,8 +103,8 @@ void hf_text_drop(struct hf_text_pool *pool, uint32_t text_off, size_t name_len,
 
 /* Takes the units of a text that already stands in the table; for the rebuild at a warm restart. HF_EINVAL:
  * out of range, or a unit of it is taken. */
-int hf_text_pool_reserve(struct hf_text_pool *pool, uint32_t text_off, size_t name_len, size_t note_len,
-                         size_t comm_len);
+int hf_text_pool_reserve(struct hf_text_pool *pool, uint32_t text_off, size_t name_len,
+                         size_t note_len, size_t comm_len);
 
 /* --- nodes and counters ------------------------------------------------------------------------ */
 

@@ -27,12 +27,12 @@ enum hf_hello_role {
 struct hf_hello {
     uint32_t magic;
     uint16_t major, minor;
-    uint64_t fingerprint;     /* hf_wire_fingerprint() */
-    uint64_t start_time;      /* field 22 of /proc/PID/stat, clock ticks since boot */
-    uint64_t timens_inode;    /* st_ino of /proc/self/ns/time */
-    int64_t boottime_ns;      /* the client's clock as it writes this */
-    uint32_t role;            /* enum hf_hello_role */
-    uint32_t nudge;           /* 1: send nudges on the socket */
+    uint64_t fingerprint;          /* hf_wire_fingerprint() */
+    uint64_t start_time;           /* field 22 of /proc/PID/stat, clock ticks since boot */
+    uint64_t timens_inode;         /* st_ino of /proc/self/ns/time */
+    int64_t boottime_ns;           /* the client's clock as it writes this */
+    uint32_t role;                 /* enum hf_hello_role */
+    uint32_t nudge;                /* 1: send nudges on the socket */
     uint8_t cookie[HF_COOKIE_LEN]; /* all 0: a new client; else the one of an earlier welcome */
     char comm[HF_COMM_MAX + 1];
     char version[16];
@@ -40,7 +40,13 @@ struct hf_hello {
 };
 _Static_assert(sizeof(struct hf_hello) == 128, "layout");
 
-enum hf_welcome_fd { HF_FD_TABLE, HF_FD_REQUESTS, HF_FD_COMPLETIONS, HF_FD_DOORBELL, HF_WELCOME_FDS };
+enum hf_welcome_fd {
+    HF_FD_TABLE,
+    HF_FD_REQUESTS,
+    HF_FD_COMPLETIONS,
+    HF_FD_DOORBELL,
+    HF_WELCOME_FDS
+};
 
 struct hf_welcome {
     uint32_t magic;
@@ -83,8 +89,8 @@ enum hf_request_flag {
 struct hf_request_entry {
     uint32_t op, flags;
     uint64_t id, target;
-    int64_t deadline_ns; /* acquire: CLOCK_BOOTTIME; 0 = try once, INT64_MAX = no limit */
-    uint32_t ttl_ms;     /* 0: the agent's default */
+    int64_t deadline_ns;  /* acquire: CLOCK_BOOTTIME; 0 = try once, INT64_MAX = no limit */
+    uint32_t ttl_ms;      /* 0: the agent's default */
     uint32_t max_hold_ms; /* 0: no limit */
     uint32_t slot, generation;
     uint8_t name_len, note_len;
@@ -97,7 +103,7 @@ _Static_assert(sizeof(struct hf_request_entry) == HF_ENTRY_SIZE, "layout");
 
 /* Who holds it, as far as can be known; strings end with NUL, are cut to fit, and "" when unknown. */
 struct hf_wire_holder {
-    uint64_t fence;       /* 0 unknown */
+    uint64_t fence;        /* 0 unknown */
     int64_t since_wall_ms; /* 0 unknown */
     int64_t pttl_ms;       /* of the key on the node that told; -1 no expiry, -2 unknown */
     uint32_t pid, uid;
@@ -110,10 +116,10 @@ struct hf_completion_entry {
     int32_t status; /* 0 or enum hf_status */
     uint32_t slot, generation;
     uint64_t fence;
-    int64_t deadline_ns;              /* V at the grant */
-    uint32_t nodes_voting, nodes_up;  /* for HF_ENOQUORUM */
-    struct hf_wire_holder holder;     /* for HF_EBUSY and progress */
-    char text[184];                   /* a sentence for a person, "" when status says it all */
+    int64_t deadline_ns;             /* V at the grant */
+    uint32_t nodes_voting, nodes_up; /* for HF_ENOQUORUM */
+    struct hf_wire_holder holder;    /* for HF_EBUSY and progress */
+    char text[184];                  /* a sentence for a person, "" when status says it all */
     uint8_t reserved[40];
 };
 _Static_assert(sizeof(struct hf_completion_entry) == HF_ENTRY_SIZE, "layout");

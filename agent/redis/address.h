@@ -16,7 +16,7 @@ struct node_address {
     char id[HF_NODE_TEXT_MAX + 1];
     char text[HF_NODE_TEXT_MAX + 1]; /* for people; without password */
     bool unix_socket;
-    bool numeric; /* host is an IP address: nothing to resolve */
+    bool numeric;                    /* host is an IP address: nothing to resolve */
     char host[HF_NODE_TEXT_MAX + 1]; /* or the socket's path */
     uint16_t port;
     int db;
@@ -25,6 +25,7 @@ struct node_address {
 };
 
 /* HF_OK or HF_EINVAL with a sentence in `why` that names the text and what is wrong with it. Default port 6379, DB 0. */
-int node_address_parse(const char *text, struct node_address *ret_address, char *why, size_t why_size);
+int node_address_parse(const char *text, struct node_address *ret_address, char *why,
+                       size_t why_size);
 
 #endif

@@ -28,15 +28,15 @@ enum link_outcome {
     LINK_ANSWERED, /* the script ran and its answer has the right shape */
     LINK_ERROR,    /* the node answered with an error: `error` is its class */
     LINK_TIMEOUT,  /* the deadline passed; not final: a second call follows */
-    LINK_BROKEN,   /* the connection ended before an answer: the command may have run, or may still */
+    LINK_BROKEN, /* the connection ended before an answer: the command may have run, or may still */
     LINK_NOT_SENT, /* nothing was sent: not connected, or too many commands waiting */
 };
 
 enum link_verdict {
-    VERDICT_OK,       /* acquire, heal: our key stands; raise: fence accepted */
-    VERDICT_LOW,      /* acquire, raise: our key stands, but `fence` (what the node has) is higher */
-    VERDICT_TAKEN,    /* another's key, or a key of another type: `holder` as far as known */
-    VERDICT_STALE,    /* the node's TIME was past the deadline: nothing written */
+    VERDICT_OK,    /* acquire, heal: our key stands; raise: fence accepted */
+    VERDICT_LOW,   /* acquire, raise: our key stands, but `fence` (what the node has) is higher */
+    VERDICT_TAKEN, /* another's key, or a key of another type: `holder` as far as known */
+    VERDICT_STALE, /* the node's TIME was past the deadline: nothing written */
     VERDICT_SENTINEL, /* the nonce differs: nothing written */
     VERDICT_GONE,     /* raise: our key is not there any more */
 };
@@ -44,19 +44,20 @@ enum link_verdict {
 /* One answer. Pointers are valid during the callback only. */
 struct link_reply {
     enum link_outcome outcome;
-    bool final;  /* no further call for this command */
-    bool late;   /* LINK_TIMEOUT was told before */
+    bool final; /* no further call for this command */
+    bool late;  /* LINK_TIMEOUT was told before */
     enum hf_node_error error;
     const char *error_text; /* "" when none */
-    hf_time sent;     /* before the first byte */
-    hf_time received; /* when it was processed */
+    hf_time sent;           /* before the first byte */
+    hf_time received;       /* when it was processed */
     /* LINK_ANSWERED only: */
     hf_nodetime node_time;
     char nonce[TRUST_NONCE_LEN + 1]; /* of the sentinel, "" absent */
     enum link_verdict verdict;       /* acquire, heal, raise */
     uint64_t fence;                  /* 48-bit part that the node has now; 0 none */
     struct hf_wire_holder holder;    /* with VERDICT_TAKEN */
-    const char *marks; /* renew, release: one character per key: '1' extended / deleted, '0' missing, 'f' foreign */
+    /* renew, release: one character per key: '1' extended / deleted, '0' missing, 'f' foreign */
+    const char *marks;
     size_t mark_count;
     struct node_sentinel sentinel; /* sentinel command */
     bool sentinel_created;
@@ -68,9 +69,11 @@ typedef void link_reply_fn(struct link *link, const struct link_reply *reply, vo
 struct link_events {
     /* Handshake done: INFO and CONFIG GET, then the sentinel (read only). From now commands are sent. `sentinel` is
      * LINK_ANSWERED, but for a replica or a node in cluster mode it may be LINK_ERROR. */
-    void (*up)(struct link *link, const struct node_facts *facts, const struct link_reply *sentinel, void *arg);
+    void (*up)(struct link *link, const struct node_facts *facts, const struct link_reply *sentinel,
+               void *arg);
     /* Repeated INFO and sentinel reads while up (every `probe`); keeps clock and facts fresh. */
-    void (*probed)(struct link *link, const struct node_facts *facts, const struct link_reply *sentinel, void *arg);
+    void (*probed)(struct link *link, const struct node_facts *facts,
+                   const struct link_reply *sentinel, void *arg);
     /* The connection ended or could not be made; `error` and `text` say why. Every unanswered command was told BROKEN. */
     void (*down)(struct link *link, enum hf_node_error error, const char *text, void *arg);
 };
@@ -79,10 +82,10 @@ struct link_options {
     struct loop *loop;
     struct resolver *resolver;
     const struct node_address *address; /* must outlive the link */
-    int node;           /* its position in the list */
+    int node;                           /* its position in the list */
     hf_dur connect_timeout;
-    hf_dur silence;     /* no answer at all for so long: closed (timing_silence) */
-    hf_dur probe;       /* between probes */
+    hf_dur silence; /* no answer at all for so long: closed (timing_silence) */
+    hf_dur probe;   /* between probes */
     const struct link_events *events;
     void *arg;
 };
@@ -102,7 +105,7 @@ void link_flush(struct link *link);
 
 /* --- the scripts: agent/scripts/NAME.lua, each returns TIME and the sentinel's nonce first ----------- */
 
-struct link_holder { /* what other hosts are told of who holds it */
+struct link_holder {                   /* what other hosts are told of who holds it */
     const char *host, *command, *note; /* NUL-terminated */
     uint32_t pid, uid;
     hf_wall since;
@@ -114,9 +117,9 @@ struct link_lock {
     size_t key_len; /* the formatted key */
     const char *token;
     uint32_t ttl_ms;
-    hf_nodetime deadline;  /* acquire, heal: STALE when the node's TIME is past it */
-    const char *nonce;     /* acquire, heal: the sentinel's nonce last validated; otherwise nothing is written */
-    uint64_t fence;        /* 48-bit part */
+    hf_nodetime deadline; /* acquire, heal: STALE when the node's TIME is past it */
+    const char *nonce; /* acquire, heal: the sentinel's last validated, else nothing is written */
+    uint64_t fence;    /* 48-bit part */
     struct link_holder holder;
 };
 
@@ -132,11 +135,14 @@ struct link_key { /* renew, release of many keys */
 /* All return HF_OK (then `fn` is called once, or twice after a timeout) or HF_ENOQUORUM (not connected or too many
  * commands in flight: nothing was sent and `fn` is not called) or HF_ENOMEM. `deadline` is ours, CLOCK_BOOTTIME.
  * Arguments are copied. */
-int link_acquire(struct link *link, const struct link_lock *lock, hf_time deadline, link_reply_fn *fn, void *arg);
-int link_raise(struct link *link, const struct link_lock *lock, hf_time deadline, link_reply_fn *fn, void *arg);
-int link_heal(struct link *link, const struct link_lock *lock, hf_time deadline, link_reply_fn *fn, void *arg);
-int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_time deadline, link_reply_fn *fn,
+int link_acquire(struct link *link, const struct link_lock *lock, hf_time deadline,
+                 link_reply_fn *fn, void *arg);
+int link_raise(struct link *link, const struct link_lock *lock, hf_time deadline, link_reply_fn *fn,
                void *arg);
+int link_heal(struct link *link, const struct link_lock *lock, hf_time deadline, link_reply_fn *fn,
+              void *arg);
+int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_time deadline,
+               link_reply_fn *fn, void *arg);
 int link_release(struct link *link, const struct link_key *keys, size_t count, hf_time deadline,
                  link_reply_fn *fn, void *arg);
 
@@ -150,8 +156,8 @@ struct link_sentinel {
     int nodes;
     const char *list_hash;
 };
-int link_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_time deadline, link_reply_fn *fn,
-                  void *arg);
+int link_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_time deadline,
+                  link_reply_fn *fn, void *arg);
 
 /* Text of an error class for status and logs: "timeout", "loading". */
 const char *link_error_name(enum hf_node_error error);
