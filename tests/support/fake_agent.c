@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -224,6 +225,46 @@ static void go(struct fake_agent *a)
     MUST(pthread_create(&a->thread, NULL, run, a) == 0);
 }
 
+/* --- nothing is left behind, not even by a test that failed ------------------------------------ */
+
+static struct fake_agent *living;
+
+static void remove_names(const struct fake_agent *a)
+{
+    char sub[96];
+
+    shm_unlink(a->shm_name);
+    unlink(a->path);
+    (void)snprintf(sub, sizeof(sub), "%s/%s", a->dir, a->name);
+    rmdir(sub);
+    rmdir(a->dir);
+}
+
+static void remove_all(void)
+{
+    for (struct fake_agent *a = living; a; a = a->next)
+        remove_names(a);
+}
+
+static void remember(struct fake_agent *a)
+{
+    static bool is_registered;
+
+    if (!is_registered)
+        is_registered = atexit(remove_all) == 0;
+    a->next = living;
+    living = a;
+}
+
+static void forget(struct fake_agent *a)
+{
+    struct fake_agent **at = &living;
+
+    while (*at != a)
+        at = &(*at)->next;
+    *at = a->next;
+}
+
 struct fake_agent *fake_agent_start(const struct fake_agent_options *options)
 {
     static atomic_uint starts;
@@ -245,6 +286,7 @@ struct fake_agent *fake_agent_start(const struct fake_agent_options *options)
     MUST(mkdir(sub, 0700) == 0);
     (void)snprintf(a->path, sizeof(a->path), "%s/sock", sub);
     MUST(hf_table_name(a->name, false, geteuid(), a->shm_name) == 0);
+    remember(a);
     fake_table_make(a);
     go(a);
     return a;
@@ -280,15 +322,11 @@ void fake_agent_revive(struct fake_agent *a, bool cold)
 
 void fake_agent_free(struct fake_agent *a)
 {
-    char sub[96];
-
     if (a->listener >= 0)
         fake_agent_kill(a);
+    forget(a);
     fake_table_drop(a);
-    unlink(a->path);
-    (void)snprintf(sub, sizeof(sub), "%s/%s", a->dir, a->name);
-    rmdir(sub);
-    rmdir(a->dir);
+    remove_names(a);
     pthread_mutex_destroy(&a->lock);
     free(a);
 }

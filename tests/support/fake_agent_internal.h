@@ -57,6 +57,7 @@ struct waiting {
 };
 
 struct fake_agent {
+    struct fake_agent *next; /* of those that live */
     pthread_mutex_t lock;
     pthread_t thread;
     bool running, frozen, renewing, saw_reaped;
