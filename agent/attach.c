@@ -192,6 +192,8 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     LIST_FOREACH(r, &c->held, of_holder)
     w.readopted++;
 
+    /* Nobody looks at the ring until the doorbell says so. */
+    (void)hf_ring_arm(&s->ring);
     s->client = c;
     s->nudge = h->nudge;
     s->doorbell = fds[HF_FD_DOORBELL];
