@@ -24,6 +24,7 @@ struct inner {
     pid_t hook; /* 0 none */
     int hook_status;
     bool hook_ended;
+    bool late;                /* and told, if that was wanted */
     bool stopping;            /* STOP or KILL was acted on, and told */
     bool lost;                /* that time came before the job ended by itself */
     int64_t leftover_kill_ns; /* what outlives the job is killed then; 0 not yet */
@@ -123,6 +124,16 @@ static void end_leftovers(struct inner *in, int64_t now_ns)
     }
 }
 
+/* Half of the TTL is left, and renewals fail. */
+static void tell_late(struct inner *in)
+{
+    bool late = hf_state(in->g.lease) == HF_STATE_LATE;
+
+    if (late != in->late && in->g.plan->verbose)
+        say("%s: %s", in->g.plan->name, late ? "renewals are late" : "renewed again");
+    in->late = late;
+}
+
 static void act(struct inner *in, enum timeline_phase phase, int64_t now_ns)
 {
     struct guardian *g = &in->g;
@@ -137,6 +148,8 @@ static void act(struct inner *in, enum timeline_phase phase, int64_t now_ns)
             say("%s: the outer guardian was killed; killing the job", g->plan->name);
         return;
     }
+    if (phase == TIMELINE_HELD)
+        tell_late(in);
     if (phase == TIMELINE_STOP && !in->stopping)
         begin_stop(in, now_ns);
     if (in->hook_ended) {

@@ -326,6 +326,24 @@ static void ends_what_is_left_behind(void **state)
     assert_int_equal(fake_agent_leases(agent), 0);
 }
 
+/* The job is over and dead: an agent that hangs may not keep its user waiting until V. */
+static void leaves_a_hung_agent(void **state)
+{
+    struct run run = START("-t", "60s", "job", "sh", "-c", "echo up; read x; exit 3");
+    int64_t began;
+    char text[4096];
+
+    (void)state;
+    await(run.out, "up");
+    fake_agent_freeze(agent, true);
+    began = now_ns();
+    assert_int_equal(write(run.in, "\n", 1), 1);
+    assert_int_equal(finish(&run, text, sizeof(text)), 3);
+    assert_in_range(now_ns() - began, 4000 * MS, 15000 * MS);
+    assert_non_null(strstr(text, "does not answer"));
+    fake_agent_freeze(agent, false);
+}
+
 /* --- the end of the validity --------------------------------------------------------------------
  */
 
@@ -537,6 +555,7 @@ int main(int argc, char **argv)
         TEST(says_busy),
         TEST(says_that_there_is_no_agent),
         TEST(ends_what_is_left_behind),
+        TEST(leaves_a_hung_agent),
         TEST(stops_by_the_timeline),
         TEST(kills_with_a_hung_agent),
         TEST(kills_without_an_agent),

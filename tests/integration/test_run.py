@@ -1,0 +1,533 @@
+#!/usr/bin/env python3
+"""`holdfast run` on real nodes: what a job sees, and that no process of it outlives its lock.
+
+The job's processes all write to one pipe, so the pipe's end is the instant at which the last of them is dead;
+the guardians let go of theirs. V is what the table shows; with T for the TTL the job gets SIGTERM at V - 0.3 T
+and SIGKILL at V - 0.1 T.
+"""
+import fcntl
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from rig import BUILD, SLOW, alive, boottime_ns, encode, main, scenario, stat_letter, values_of, wait_until  # noqa: E402
+
+S = 1_000_000_000
+TTL_S = 3
+NOISE_S = 0.15 * SLOW  # what a busy machine may be late; less than from KILL to V where it matters
+ROUNDING_S = 0.005     # of V in the table
+
+# A job with a grandchild that left its session and its parents; none of them hears SIGTERM.
+TOUGH = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print("up", flush=True)
+        time.sleep(120)
+    os._exit(0)
+time.sleep(120)
+"""
+
+# A job that says when it was told to stop, and goes on.
+TELLS = """
+import signal, time
+def told(*_):
+    print(time.clock_gettime_ns(time.CLOCK_BOOTTIME), flush=True)
+signal.signal(signal.SIGTERM, told)
+print("up", flush=True)
+while True:
+    time.sleep(60)
+"""
+
+
+class Job:
+    """A `holdfast run` with its output in a pipe."""
+
+    def __init__(self, run, *argv, **options):
+        self.run, self.name = run, "job"
+        self.process = run.start_holdfast("run", *argv, stdout=subprocess.PIPE, **options)
+        self.out = self.process.popen.stdout
+        self.pid = self.process.pid
+
+    def line(self, timeout_s=15.0):
+        ready, _, _ = select.select([self.out], [], [], timeout_s * SLOW)
+        assert ready, f"the job says nothing\n{self.process.err}"
+        return self.out.readline().decode().strip()
+
+    def up(self):
+        line = self.line()
+        assert line == "up", f"{line!r}\n{self.process.err}"
+        return self
+
+    def death_ns(self, timeout_s=30.0, meanwhile=lambda: None):
+        """When the last process of the job died."""
+        deadline = time.monotonic() + timeout_s * SLOW
+        while time.monotonic() < deadline:
+            if select.select([self.out], [], [], 0.02)[0] and not os.read(self.out.fileno(), 4096):
+                return boottime_ns()
+            meanwhile()
+        raise AssertionError(f"the job lives on\n{self.process.err}")
+
+    def inner(self):
+        """The second guardian: the only child of the first."""
+        return wait_until(lambda: children(self.pid), what="the inner guardian")[0]
+
+    def wait(self, *args):
+        return self.process.wait(*args)
+
+
+def children(parent):
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                    found.append(int(entry.name))
+            except (OSError, ValueError):
+                pass
+    return found
+
+
+def python(code):
+    return (sys.executable, "-c", code)
+
+
+def tough(run):
+    return Job(run, "-t", f"{TTL_S}s", "job", *python(TOUGH)).up()
+
+
+class Watcher:
+    """Reads V of the job's lease from the table, also while the agent hangs or is dead."""
+
+    def __init__(self, run):
+        self.holder = run.holder(label="watcher")
+        self.valid_ns = 0
+
+    def look(self):
+        """Keeps the last V that there was."""
+        self.holder.cmd("find", encode("job"))
+        self.valid_ns = values_of(self.holder.more.pop())["valid_until_ns"] or self.valid_ns
+
+
+def assert_at(what, at_ns, expected_ns, early_s=ROUNDING_S, late_s=NOISE_S):
+    off = (at_ns - expected_ns) / S
+    assert -early_s <= off <= late_s, f"{what} {off:+.3f} s off"
+
+
+def assert_killed_in_time(job, watcher):
+    """Nobody outlived V - 0.1 T by more than the noise, and nobody V. Returns V."""
+    watcher.look()
+    dead_ns = job.death_ns(meanwhile=watcher.look)
+    assert_at("SIGKILL", dead_ns, watcher.valid_ns - TTL_S * S // 10)
+    assert dead_ns < watcher.valid_ns, f"{(dead_ns - watcher.valid_ns) / S:.3f} s after V"
+    return watcher.valid_ns
+
+
+def ready(run, nodes=3, **options):
+    run.redis(nodes)
+    run.agent(ttl=f"{TTL_S}s", **options)
+
+
+# --- what a job sees -----------------------------------------------------------------------------------
+
+
+@scenario("run gives the command's exit code, and its own where there is none")
+def exit_codes(run):
+    ready(run)
+    assert run.holdfast("run", "job", "true").rc == 0
+    assert run.holdfast("run", "job", "--", "sh", "-c", "exit 7").rc == 7
+    assert run.holdfast("run", "job", "sh", "-c", "kill -TERM $$").rc == 128 + signal.SIGTERM
+    missing = run.holdfast("run", "job", "/nonexistent/command")
+    assert missing.rc == 127 and "No such file" in missing.err, missing
+    script = run.dir / "script"
+    script.write_text("not executable")
+    denied = run.holdfast("run", "job", script)
+    assert denied.rc == 126 and "Permission denied" in denied.err, denied
+    run.keys_gone("job")
+
+
+@scenario("run refuses bad names, times and options with 64")
+def bad_usage(run):
+    ready(run)
+    for args, text in [
+        ((), "NAME is missing"),
+        (("job",), "command"),
+        (("", "true"), "empty"),
+        (("x" * 256, "true"), "255"),
+        (("holdfast:x", "true"), "reserved"),
+        (("-t", "0", "job", "true"), "zero"),
+        (("-t", "-1", "job", "true"), "-1"),
+        (("-t", "soon", "job", "true"), "soon"),
+        (("-t", "100ms", "job", "true"), ""),
+        (("-t", "1d", "job", "true"), ""),
+        (("-w", "later", "job", "true"), "later"),
+        (("-s", "NOPE", "job", "true"), "NOPE"),
+        (("-E", "256", "job", "true"), "256"),
+        (("--no-such", "job", "true"), "no-such"),
+    ]:
+        result = run.holdfast("run", *args)
+        assert result.rc == 64 and text in result.err and "holdfast" in result.err, (args, result)
+    unknown = run.holdfast("frobnicate")
+    assert unknown.rc == 64 and "frobnicate" in unknown.err, unknown
+
+
+@scenario("a job has the standard input, the words as they are, and knows its lock")
+def passes_things_on(run):
+    ready(run)
+    script = 'cat; echo "$HOLDFAST_NAME|$HOLDFAST_FENCE|$0"'
+    process = run.start_holdfast("run", "a  b\n*", "sh", "-c", script, "$x  *", stdin=subprocess.PIPE)
+    process.popen.stdin.write(b"from stdin|")
+    process.popen.stdin.close()
+    assert process.wait() == 0, process.err
+    given, name, fence, word = process.out.rstrip("\n").split("|")
+    assert (given, name, word) == ("from stdin", "a  b\n*", "$x  *"), process.out
+    assert int(fence) > 0
+
+
+@scenario("fences rise from run to run")
+def fences_rise(run):
+    ready(run)
+    fences = [int(run.holdfast("run", "job", "sh", "-c", "echo $HOLDFAST_FENCE").out) for _ in range(5)]
+    assert fences == sorted(set(fences)), fences
+
+
+@scenario("signals are forwarded to the job")
+def forwards_signals(run):
+    ready(run)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        job = Job(run, "job", "sh", "-c", f"trap 'exit {40 + number}' {int(number)}; echo up; while :; do sleep 0.01; done")
+        job.up()
+        job.process.signal(number)
+        assert job.wait() == 40 + number, job.process.err
+    run.keys_gone("job")
+
+
+# What a shell does: a session on a terminal, and the command as its foreground group.
+SHELL = """
+import os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+pid = os.fork()
+if pid == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execv(sys.argv[1], sys.argv[1:])
+while True:
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    if not os.WIFSTOPPED(status):
+        print("exit", os.waitstatus_to_exitcode(status), flush=True)
+        break
+    print("stopped", flush=True)
+    sys.stdin.readline()
+    os.killpg(pid, signal.SIGCONT)
+"""
+
+
+@scenario("on a terminal: ^C reaches the job once, ^Z stops it and it can be continued")
+def terminal(run):
+    ready(run)
+    script = "n=0; trap 'n=$((n+1)); echo int $n' INT; trap 'echo cont' CONT; trap 'exit 4' QUIT; echo up; " \
+             "while :; do sleep 0.05; done"
+    ours, theirs = os.openpty()
+
+    def line():
+        assert select.select([ours], [], [], 15 * SLOW)[0], process.err
+        return terminal_file.readline().decode().strip().replace("^C", "").replace("^Z", "").replace("^\\", "")
+
+    terminal_file = os.fdopen(ours, "rb", buffering=0)
+    process = run.spawn(sys.executable, "-c", SHELL, BUILD / "bin" / "holdfast", "run", "job", "sh", "-c", script,
+                        stdin=theirs, stdout=theirs, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    os.close(theirs)
+    assert line() == "up"
+    os.write(ours, b"\x03")
+    assert line() == "int 1"
+    os.write(ours, b"\x1a")
+    assert line() == "stopped"
+    os.write(ours, b"\n")
+    assert line() in ("", "cont")
+    os.write(ours, b"\x03")
+    wait_until(lambda: line() == "int 2")
+    os.write(ours, b"\x1c")
+    wait_until(lambda: line() == "exit 4")
+    assert process.wait() == 0
+    run.keys_gone("job")
+
+
+@scenario("a job stays under its lock for many TTLs")
+def many_ttls(run):
+    ready(run)
+    job = Job(run, "-t", "1s", "job", "sh", "-c", "echo up; sleep 6; exit 3").up()
+    while job.process.running:
+        for node in run.nodes:
+            left = node.pttl("job")
+            assert left > 400 or not job.process.running, f"{node.id}: PTTL {left}"
+        time.sleep(0.05)
+    assert job.wait() == 3, job.process.err
+    run.keys_gone("job", 1)
+
+
+# --- when another holds it -----------------------------------------------------------------------------
+
+
+@scenario("who is in the way is said in one line")
+def conflict(run):
+    ready(run)
+    holder = run.holder()
+    holder.acquire("j\nob")
+    for options, code in ((("-n",), 75), (("-n", "-E", "9"), 9), (("-w", "300ms"), 75)):
+        result = run.holdfast("run", *options, "j\nob", "true")
+        assert result.rc == code, result
+        assert "holdfast: j\\nob is held by" in result.err and f"pid {holder.pid}" in result.err, result
+        assert "command holder" in result.err and "fence" in result.err, result
+
+
+@scenario("a signal ends the wait and leaves nothing")
+def signal_in_wait(run):
+    ready(run)
+    holder = run.holder()
+    holder.acquire("job")
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        process = run.start_holdfast("run", "job", "true")
+        process.wait_err("is held by")
+        process.signal(number)
+        assert process.wait() == 128 + number, process.err
+    holder.release()
+    run.keys_gone("job")
+    assert run.holdfast("run", "-n", "job", "true").rc == 0
+
+
+@scenario("a wait ends with the holder's release")
+def waits(run):
+    ready(run)
+    holder = run.holder()
+    holder.acquire("job")
+    process = run.start_holdfast("run", "-v", "job", "echo", "mine")
+    process.wait_err("is held by")
+    holder.release()
+    assert process.wait() == 0 and process.out == "mine\n", process.err
+
+
+@scenario("too few nodes: 69 at once with -n, at its end with -w, and a wait is told and ends well")
+def too_few_nodes(run):
+    ready(run)
+    for node in run.nodes[:2]:
+        node.sigstop()
+    began = time.monotonic()
+    result = run.holdfast("run", "-n", "job", "true")
+    assert result.rc == 69, result
+    assert time.monotonic() - began < 5 * SLOW
+    result = run.holdfast("run", "-w", "1s", "job", "true")
+    assert result.rc == 69, result
+    process = run.start_holdfast("run", "job", "true")
+    process.wait_err("waiting")
+    for node in run.nodes[:2]:
+        node.sigcont()
+    assert process.wait() == 0, process.err
+
+
+@scenario("no agent: 69 at once")
+def no_agent(run):
+    result = run.holdfast("run", "--agent", f"{run.tag}-none", "job", "true")
+    assert result.rc == 69 and "agent" in result.err, result
+    result = run.holdfast("run", "-w", "60", "--agent", f"{run.tag}-none", "job", "true", timeout_s=10)
+    assert result.rc == 69, result
+
+
+# --- the end of a job ----------------------------------------------------------------------------------
+
+
+@scenario("what a job leaves behind is dead before the lock is free")
+def leftovers_of_the_job(run):
+    ready(run)
+    job = Job(run, "job", "sh", "-c",
+              "(setsid sh -c 'trap \"\" TERM; echo up; while :; do sleep 1; done' &) ; sleep 0.3; exit 3").up()
+    dead_ns = job.death_ns()
+    assert job.wait() == 3, job.process.err
+    assert boottime_ns() >= dead_ns
+    run.keys_gone("job")
+
+
+@scenario("release asks a job to stop")
+def asked(run):
+    ready(run)
+    job = Job(run, "-t", "30s", "job", *python(TELLS)).up()
+    began = boottime_ns()
+    assert run.holdfast("release", "job").rc == 0
+    assert_at("SIGTERM", int(job.line()), began, late_s=1 * SLOW)
+    job.process.wait_err("asked")
+    os.killpg(os.getpgid(job.inner()), signal.SIGUSR1)  # ends it: the default of SIGUSR1
+    assert job.wait() == 124, job.process.err
+    run.keys_gone("job")
+
+
+@scenario("max_hold ends a job")
+def max_hold(run):
+    ready(run)
+    began = boottime_ns()
+    job = Job(run, "--max-hold", "1s", "job", "sh", "-c", "echo up; sleep 60").up()
+    assert job.wait() == 124, job.process.err
+    assert_at("the end", boottime_ns(), began + S, late_s=2 * SLOW)
+    run.keys_gone("job")
+
+
+# --- the timeline --------------------------------------------------------------------------------------
+
+
+@scenario("one of three nodes stopped: nothing happens to the job")
+def one_node_stopped(run):
+    ready(run)
+    job = Job(run, "-t", f"{TTL_S}s", "job", "sh", "-c", "echo up; sleep 8; exit 5").up()
+    run.nodes[0].sigstop()
+    assert job.wait() == 5, job.process.err
+    run.nodes[0].sigcont()
+
+
+@scenario("two of three nodes stopped: SIGTERM at V - 0.3 T, SIGKILL at V - 0.1 T, exit 124", sanitizers=False)
+def two_nodes_stopped(run):
+    ready(run)
+    watcher = Watcher(run)
+    job = Job(run, "-t", f"{TTL_S}s", "job", *python(TELLS)).up()
+    for node in run.nodes[:2]:
+        node.sigstop()
+    told_ns = int(job.line())
+    valid_ns = assert_killed_in_time(job, watcher)
+    assert_at("SIGTERM", told_ns, valid_ns - TTL_S * S * 3 // 10)
+    assert job.wait() == 124, job.process.err
+    assert "being lost" in job.process.err
+    for node in run.nodes[:2]:
+        node.sigcont()
+    run.keys_gone("job")
+
+
+@scenario("two of three nodes stopped: a daemonised grandchild is dead before V", sanitizers=False)
+def grandchild(run):
+    ready(run)
+    watcher = Watcher(run)
+    job = tough(run)
+    for node in run.nodes[1:]:
+        node.sigstop()
+    assert_killed_in_time(job, watcher)
+    assert job.wait() == 124, job.process.err
+    for node in run.nodes[1:]:
+        node.sigcont()
+
+
+@scenario("nodes that come back after SIGTERM do not save the lock, and it is free again", sanitizers=False)
+def no_way_back(run):
+    ready(run)
+    job = Job(run, "-t", f"{TTL_S}s", "job", *python(TELLS)).up()
+    for node in run.nodes[:2]:
+        node.sigstop()
+    job.line()
+    for node in run.nodes[:2]:
+        node.sigcont()
+    assert job.wait() == 124, job.process.err
+    assert run.holdfast("run", "-w", "10s", "job", "true").rc == 0
+
+
+@scenario("the agent stopped: the guardians act by themselves", sanitizers=False)
+def agent_stopped(run):
+    ready(run)
+    watcher = Watcher(run)
+    job = tough(run)
+    run.agents[0].sigstop()
+    assert_killed_in_time(job, watcher)
+    assert job.wait() == 124, job.process.err
+    run.agents[0].sigcont()
+    run.keys_gone("job", 10)
+
+
+@scenario("the agent killed: the guardians act by themselves", sanitizers=False)
+def agent_killed(run):
+    ready(run)
+    watcher = Watcher(run)
+    job = tough(run)
+    run.agents[0].kill()
+    assert_killed_in_time(job, watcher)
+    assert job.wait() == 124, job.process.err
+
+
+@scenario("the agent killed and back in time: the job goes on")
+def agent_back(run):
+    ready(run)
+    job = Job(run, "-t", "6s", "job", "sh", "-c", "echo up; sleep 8; exit 5").up()
+    run.agents[0].kill()
+    run.agent("a", ttl=f"{TTL_S}s")
+    assert job.wait() == 5, job.process.err
+    run.keys_gone("job")
+
+
+@scenario("a stopped guardian does not help the job", sanitizers=False)
+def guardian_stopped(run):
+    ready(run)
+    watcher = Watcher(run)
+    for which in ("inner", "outer"):
+        job = tough(run)
+        pid = job.inner() if which == "inner" else job.pid
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: stat_letter(pid) == "T")
+        for node in run.nodes[:2]:
+            node.sigstop()
+        assert_killed_in_time(job, watcher)
+        if which == "outer":
+            os.kill(pid, signal.SIGCONT)
+        assert job.wait() == 124, job.process.err
+        for node in run.nodes[:2]:
+            node.sigcont()
+        run.keys_gone("job", 10)
+
+
+@scenario("keys deleted on a majority: the job is killed at once")
+def keys_deleted(run):
+    ready(run)
+    job = Job(run, "-t", "6s", "job", *python(TOUGH)).up()
+    began = boottime_ns()
+    for node in run.nodes[:2]:
+        node.cmd("DEL", "job")
+    dead_ns = job.death_ns()
+    assert (dead_ns - began) / S < 6, "not before the TTL"
+    assert job.wait() == 124, job.process.err
+
+
+# --- a guardian is killed ------------------------------------------------------------------------------
+
+
+@scenario("a killed guardian: the other kills the tree, then the lock is free")
+def guardian_killed(run):
+    ready(run)
+    for which in ("inner", "outer"):
+        job = Job(run, "-t", "30s", "job", *python(TOUGH)).up()
+        inner = job.inner()
+        began = boottime_ns()
+        os.kill(inner if which == "inner" else job.pid, signal.SIGKILL)
+        assert_at("the end of the tree", job.death_ns(), began, early_s=0, late_s=1 * SLOW)
+        assert job.wait() == (125 if which == "inner" else -signal.SIGKILL), job.process.err
+        wait_until(lambda: not alive(inner), what="the inner guardian ends")
+        run.keys_gone("job")
+
+
+@scenario("both guardians killed: the lock lapses, it is not released")
+def both_killed(run):
+    ready(run)
+    job = Job(run, "-t", f"{TTL_S}s", "job", "sh", "-c", "echo up; exec sleep 120").up()
+    inner = job.inner()
+    os.kill(job.pid, signal.SIGSTOP)
+    os.kill(inner, signal.SIGSTOP)
+    os.kill(inner, signal.SIGKILL)
+    os.kill(job.pid, signal.SIGKILL)
+    time.sleep(0.3)
+    assert run.holders_of("job") >= 2, "released without the word that the tree is reaped"
+    run.keys_gone("job", 2 * TTL_S)
+    job.wait()
+
+
+if __name__ == "__main__":
+    main()
