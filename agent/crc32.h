@@ -1,11 +1,11 @@
-/* CRC-32C (Castagnoli), eight bytes a step. Pure; any thread. */
+/* CRC-32C (Castagnoli), as iSCSI and ext4 use it: finds torn records, proves nothing about intent. Pure. */
 #ifndef HOLDFAST_AGENT_CRC32_H
 #define HOLDFAST_AGENT_CRC32_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Goes on from `crc`, the result for what stands before; 0 to begin. */
-uint32_t crc32c(uint32_t crc, const void *bytes, size_t size);
+/* Goes on from `crc`, which is 0 for the first piece. */
+uint32_t crc32c(uint32_t crc, const void *data, size_t length);
 
 #endif
