@@ -140,7 +140,6 @@ struct resource {
     TAILQ_ENTRY(resource) stalled_link;
     TAILQ_ENTRY(resource) idle_link;
     bool idle;
-    hf_time idle_since;
     uint64_t last_fence;             /* 48-bit part of our last grant or proposal */
     struct session *release_session; /* to be answered at MSG_ENDED */
     uint64_t release_id;

@@ -15,10 +15,6 @@
 #include "shm/slot.h"
 #include "shm/status.h"
 
-/* A slot is not given to another name sooner than this after its lease ended: readers that just
- * looked it up see its end rather than a stranger. */
-#define SLOT_PAUSE HF_NS_PER_SEC
-
 /* --- the private map from names to resources
  * ---------------------------------------------------------- */
 
@@ -115,7 +111,6 @@ static void resource_rest(struct resource *r)
     if (r->idle || resource_in_use(r))
         return;
     r->idle = true;
-    r->idle_since = loop_now(r->b->loop);
     TAILQ_INSERT_TAIL(&r->b->idle, r, idle_link);
 }
 
@@ -127,7 +122,8 @@ static void resource_rouse(struct resource *r)
     TAILQ_REMOVE(&r->b->idle, r, idle_link);
 }
 
-/* A slot for a new name: one never used, else the one longest at rest. */
+/* A slot for a new name: one never used, else the one longest at rest, so that readers who just looked
+ * one up see its end rather than a stranger for as long as can be. */
 static int slot_take(struct broker *b, uint32_t *ret_slot)
 {
     struct resource *oldest;
@@ -148,8 +144,6 @@ static int slot_take(struct broker *b, uint32_t *ret_slot)
     while ((oldest = TAILQ_FIRST(&b->idle))) {
         uint32_t slot = oldest->slot;
 
-        if (hf_time_before(loop_now(b->loop), hf_time_add(oldest->idle_since, hf_ns(SLOT_PAUSE))))
-            return HF_EFULL;
         resource_forget(oldest);
         if (b->generations[slot] >= HF_GEN_MAX)
             continue;
