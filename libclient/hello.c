@@ -67,7 +67,7 @@ static int check_peer(int sock, const struct hfc_place *place, char *why, size_t
     socklen_t len = sizeof(peer);
 
     if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0) {
-        (void)snprintf(why, why_size, "SO_PEERCRED: %s", strerror(errno));
+        (void)snprintf(why, why_size, "SO_PEERCRED: %m");
         return HF_ESYS;
     }
     if (peer.uid == 0 || peer.uid == geteuid() || peer.uid == place->owner)
@@ -85,14 +85,14 @@ static int connect_to(const struct hfc_place *place, int *ret_sock, char *why, s
     int status;
 
     if (sock < 0) {
-        (void)snprintf(why, why_size, "socket: %s", strerror(errno));
+        (void)snprintf(why, why_size, "socket: %m");
         return HF_ESYS;
     }
     strcpy(address.sun_path, place->path);
     if (connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0) {
         int error = errno;
 
-        (void)snprintf(why, why_size, "no agent answers at %s: %s", place->path, strerror(error));
+        (void)snprintf(why, why_size, "no agent answers at %s: %m", place->path);
         close(sock);
         errno = error;
         return error == EACCES || error == EPERM ? HF_EPERM : HF_ENOAGENT;
@@ -128,7 +128,7 @@ int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cooki
     own_comm(hello.comm);
     hello.boottime_ns = hfc_now();
     if (send(sock, &hello, sizeof(hello), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(hello)) {
-        (void)snprintf(why, why_size, "the agent at %s hung up: %s", place->path, strerror(errno));
+        (void)snprintf(why, why_size, "the agent at %s hung up: %m", place->path);
         close(sock);
         return HF_ENOAGENT;
     }

@@ -7,8 +7,9 @@
 #include <sys/mman.h>
 
 #define CELL        (sizeof(struct hfc_lease))
-#define CHUNK_FIRST 4096
-#define CHUNK_MAX   (1024 * 1024) /* chunks double, so that a million handles are few mappings */
+#define CHUNK_FIRST ((size_t)4096)
+#define CHUNK_MAX                                                                                  \
+    ((int64_t)1024 * 1024) /* chunks double, so that a million handles are few mappings */
 
 static void *chunk_add(hf_client *client) REQUIRES(hfc_locked)
 {
