@@ -100,6 +100,8 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now);
 void renewal_act(struct renewal *r, struct lease *lease, unsigned actions, hf_time previous);
 /* Runs every lease timer that is due. */
 void renewal_tick(struct renewal *r, hf_time now);
+/* Our key was extended or written by a command sent after `a`. */
+void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a);
 /* The node's clock stepped, as a reply to a command sent after `sent` showed. */
 void renewal_stepped(struct renewal_node *node, hf_time sent);
 void renewal_vote(struct renewal *r, struct lease *lease, int node, hf_time a);

@@ -141,6 +141,20 @@ static void release_everywhere(struct renewal *r, struct lease *lease, hf_time n
     }
 }
 
+static const char *const loss_text[] = {
+    [HF_LOSS_NONE] = "no reason known",
+    [HF_LOSS_QUORUM] = "too few nodes extended it in time",
+    [HF_LOSS_FOREIGN] = "its keys are another's on too many nodes",
+    [HF_LOSS_MISSING] = "its keys are gone from too many nodes",
+    [HF_LOSS_CLOCK] = "the clocks of too many nodes stepped",
+    [HF_LOSS_ASKED] = "its holder was asked to stop",
+    [HF_LOSS_MAX_HOLD] = "it was held for as long as it may",
+    [HF_LOSS_GUARDIAN] = "a guardian stopped the job",
+    [HF_LOSS_LATE_REPLY] = "an extension came too late",
+    [HF_LOSS_RESTART] = "the agent came back too late",
+    [HF_LOSS_HOLDER] = "its holder is gone",
+};
+
 /* (!) The order: journal, check word, everything else; the first release byte leaves after that. */
 static void end_lease(struct renewal *r, struct lease *lease, hf_time now, bool reaped)
 {
@@ -157,10 +171,10 @@ static void end_lease(struct renewal *r, struct lease *lease, hf_time now, bool 
     renewal_unschedule(r, lease);
     renewal_count(r, lost ? HF_COUNTER_LOSSES : HF_COUNTER_RELEASES, 1);
     if (lost) {
-        char name[128];
+        char name[HF_NAME_MAX + 1];
 
-        log_warn("lost: %s (reason %d)", log_name(lease->name, lease->name_len, name, sizeof(name)),
-                 lease->fsm.reason);
+        log_warn("lost: %s: %s", log_name(lease->name, lease->name_len, name, sizeof(name)),
+                 loss_text[lease->fsm.reason]);
     }
     tell_broker(r, lease, MSG_CHANGED);
     /* A process of a run's tree may still live: its keys lapse by themselves, unless a guardian
@@ -246,6 +260,8 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
     bool restored = hf_time_before(lease->since, r->started);
 
     r->slots[lease->slot] = (struct renewal_slot){.lease = lease, .doubt_until = HF_TIME_PAST};
+    lease->timer = (struct heap_item){0};
+    lease->release = NULL;
     if (r->slots_used <= lease->slot)
         r->slots_used = lease->slot + 1;
     renewal_count(r, HF_COUNTER_LEASES, 1);
@@ -267,6 +283,19 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
                                          timing_renew_delay(&fsm->timing, renewal_random(r))));
     }
     carry_out(r, lease, lease_fsm_tick(fsm, now) | LEASE_ACT_TIMER, fsm->valid, false);
+}
+
+void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a)
+{
+    struct lease_fsm *fsm = &lease->fsm;
+    hf_time previous = fsm->valid;
+    bool stood = fsm->node[node->number].d.ns != HF_TIME_PAST.ns;
+    unsigned actions = lease_fsm_hit(fsm, node->number, a, node->trust.mark, clock_now());
+
+    if (!stood && fsm->node[node->number].d.ns != HF_TIME_PAST.ns && !lease_is_over(lease))
+        actions |=
+            LEASE_ACT_EXTEND; /* one vote more is worth telling, though V may not have moved */
+    renewal_act(node->renewal, lease, actions, previous);
 }
 
 /* Rare: every lease is looked at. */
@@ -292,14 +321,13 @@ void renewal_stepped(struct renewal_node *node, hf_time sent)
 void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
 {
     struct renewal_node *node = &r->node[i];
-    hf_time previous = lease->fsm.valid, now = clock_now();
 
     if (lease_is_over(lease)) {
         renewal_undo(node, lease->key, lease->key_len, lease->token, lease->fsm.timing.attempt,
                      lease->fsm.timing.ttl);
         return;
     }
-    renewal_act(r, lease, lease_fsm_hit(&lease->fsm, i, a, node->trust.mark, now), previous);
+    renewal_hit(node, lease, a);
     renewal_schedule(node, lease,
                      hf_time_add(a, timing_renew_delay(&lease->fsm.timing, renewal_random(r))));
 }

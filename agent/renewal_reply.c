@@ -26,10 +26,7 @@ static void plan(struct renewal_node *node, struct lease *lease, hf_time a)
 
 static void on_hit(struct renewal_node *node, struct lease *lease, hf_time a)
 {
-    hf_time previous = lease->fsm.valid;
-    unsigned actions = lease_fsm_hit(&lease->fsm, node->number, a, node->trust.mark, clock_now());
-
-    renewal_act(node->renewal, lease, actions, previous);
+    renewal_hit(node, lease, a);
     plan(node, lease, a);
 }
 
