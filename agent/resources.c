@@ -455,6 +455,19 @@ void resource_hold(struct resource *r, struct lease *lease, struct client *holde
     lease_table_add(r->b->agent->leases, lease);
 }
 
+static void answer_granted(struct session *s, const struct lease *lease)
+{
+    struct hf_completion_entry answer = {.id = lease->request_id,
+                                         .op = HF_OP_ACQUIRE,
+                                         .status = HF_OK,
+                                         .slot = lease->slot,
+                                         .generation = lease->generation,
+                                         .fence = lease->fence};
+
+    answer.deadline_ns = atomic_load_explicit(&lease->valid_ns, memory_order_relaxed);
+    session_answer(s, &answer);
+}
+
 int resource_grant(struct round *round, hf_time now)
 {
     struct resource *r = round->resource;
@@ -462,7 +475,6 @@ int resource_grant(struct round *round, hf_time now)
     struct broker *b = r->b;
     struct client *c = w->session->client;
     struct lease *lease = lease_new(r->name, r->name_len, round->key, round->key_len);
-    struct hf_completion_entry answer = {.id = w->id, .op = HF_OP_ACQUIRE, .status = HF_OK};
     hf_time a[HF_NODES_MAX], max_hold = HF_TIME_NEVER;
     uint32_t mark[HF_NODES_MAX];
     struct message *m;
@@ -484,6 +496,7 @@ int resource_grant(struct round *round, hf_time now)
     lease->pid = round->pid;
     lease->uid = round->uid;
     lease->client_id = c->id;
+    lease->request_id = w->id;
     lease->fence = fence_make(round->ballot.fence, 0);
     lease->since = now;
     lease->since_wall = round->described.since;
@@ -520,15 +533,11 @@ int resource_grant(struct round *round, hf_time now)
     if (w->contended)
         hf_counter_add(&b->agent->table, HF_COUNTER_GRANTS_CONTENDED, 1);
 
-    answer.slot = r->slot;
-    answer.generation = r->generation;
-    answer.fence = lease->fence;
-    answer.deadline_ns = lease->fsm.valid.ns;
     {
         struct session *s = w->session;
 
         waiter_free(w);
-        session_answer(s, &answer);
+        answer_granted(s, lease);
     }
     resource_kick(r);
     return HF_OK;
@@ -670,6 +679,11 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
         snprintf(text, sizeof(text), "all %u leases of this agent are in use (capacity)",
                  b->agent->table.capacity);
         refuse(s, q, rc, rc == HF_EFULL ? text : "");
+        return;
+    }
+    if (r->lease && r->holder == s->client && r->lease->request_id == q->id && !r->lease->ending) {
+        /* Granted by an agent that ended before its client heard of it. */
+        answer_granted(s, r->lease);
         return;
     }
     w = calloc(1, sizeof(*w));
