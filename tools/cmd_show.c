@@ -23,15 +23,19 @@ static void print(const struct reader *reader, const struct life *life,
                life_sentence(sentence, sizeof(sentence), reader->place.agent, life));
 }
 
+/* The lease itself is the document, and its agent a member of it. */
 static void print_json(const struct reader *reader, const struct life *life,
                        const struct hf_slot_view *view, bool in_force)
 {
+    json_t *lease = show_lease_json(reader, view, in_force), *value;
     struct json_out out;
+    const char *key;
 
     json_begin(&out, stdout);
+    json_object_foreach(lease, key, value) json_member(&out, key, json_incref(value));
     show_agent_json(&out, reader, life);
-    json_member(&out, "lease", show_lease_json(reader, view, in_force));
     json_end(&out);
+    json_decref(lease);
 }
 
 int cmd_show(int argc, char **argv)

@@ -128,5 +128,5 @@ int cmd_status(int argc, char **argv)
                 life_sentence(sentence, sizeof(sentence), reader.place.agent, &life));
     }
     reader_close(&reader);
-    return format_finish("status", life.verdict == LIFE_ALIVE ? EXIT_OK : EXIT_NOT_HELD);
+    return format_finish("status", life.verdict == LIFE_ALIVE ? EXIT_OK : EXIT_ATTENTION);
 }

@@ -119,7 +119,7 @@ const char *life_verdict_name(enum life_verdict verdict)
 
 const char *life_process_name(enum life_process process)
 {
-    static const char *const names[] = {"runs", "is stopped", "is gone", "is not seen from here"};
+    static const char *const names[] = {"running", "stopped", "gone", "unseen"};
 
     return names[process];
 }
@@ -150,12 +150,12 @@ const char *life_sentence(char *out, size_t size, const char *agent, const struc
              life->last_ms >= 0 && life->last_ms <= LIFE_SILENCE_MS)
         snprintf(out, size,
                  "agent %s is not answering: its %s thread gave its last sign of life %s ago (pid "
-                 "%d runs)",
+                 "%d is running)",
                  agent, life_thread_name(thread),
                  text_span(span, sizeof(span), life->age_ms[thread]), (int)life->pid);
     else if (life->verdict != LIFE_ALIVE)
-        snprintf(out, size, "agent %s is not answering: last sign of life %s%s (pid %d %s)", agent,
-                 span, life->last_ms >= 0 ? " ago" : "", (int)life->pid,
+        snprintf(out, size, "agent %s is not answering: last sign of life %s%s (pid %d is %s)",
+                 agent, span, life->last_ms >= 0 ? " ago" : "", (int)life->pid,
                  life_process_name(life->process));
     return out;
 }

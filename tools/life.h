@@ -45,6 +45,7 @@ enum life_verdict life_verdict_of(const struct life *life, enum hf_table_state s
 
 const char *life_thread_name(int thread);
 const char *life_verdict_name(enum life_verdict verdict);
+/* "running", "stopped", "gone", "unseen". */
 const char *life_process_name(enum life_process process);
 
 /* What is wrong, for people: "agent NAME is not answering: last sign of life 12.3s ago (pid 123 is

@@ -42,6 +42,18 @@ int reader_open_at(const struct place *place, struct reader *ret_reader, char *w
     return HF_OK;
 }
 
+/* Each place has its own reason, and all are the same. */
+static void say_none(const struct place places[], int count, char *why, size_t why_size)
+{
+    bool two = count > 1 && strcmp(places[0].shm_name, places[1].shm_name) != 0;
+
+    snprintf(why, why_size,
+             "no agent %s here: there is no /dev/shm%s%s%s; start holdfastd, or name another with "
+             "--agent",
+             places[0].agent, places[0].shm_name, two ? " and no /dev/shm" : "",
+             two ? places[1].shm_name : "");
+}
+
 int reader_open(const char *agent, struct reader *ret_reader, char *why, size_t why_size)
 {
     struct place places[PLACES_MAX];
@@ -51,6 +63,8 @@ int reader_open(const char *agent, struct reader *ret_reader, char *why, size_t 
         return count;
     for (int i = 0; i < count && status == HF_ENOAGENT; i++)
         status = reader_open_at(&places[i], ret_reader, why, why_size);
+    if (status == HF_ENOAGENT)
+        say_none(places, count, why, why_size);
     return status;
 }
 
