@@ -1,0 +1,32 @@
+/* One loading of the configuration, between config.c (file, and what follows from what was given) and
+ * config_args.c (command line and --help). Nobody else includes this. */
+#ifndef HOLDFAST_AGENT_CONFIG_LOAD_H
+#define HOLDFAST_AGENT_CONFIG_LOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "agent/config_rows.h"
+#include "shm/compiler.h"
+
+enum config_origin { ORIGIN_NONE, ORIGIN_FILE, ORIGIN_COMMAND_LINE };
+
+struct config_load {
+    struct config config;
+    enum config_origin origin[CONFIG_ROWS];
+    const char *option[CONFIG_ROWS]; /* values of the command line, NULL: not given */
+    const char *option_nodes[HF_NODES_MAX + 1];
+    int option_node_count;
+    const char *file; /* of --config */
+    bool print_config;
+    char *why;
+    size_t why_size;
+};
+
+/* Writes the sentence; returns HF_EINVAL. */
+int config_wrong(struct config_load *load, const char *format, ...) HF_PRINTF(2, 3);
+
+/* Keeps what was given, unjudged. HF_EINVAL; HF_ECANCELED after --help or --version. */
+int config_command_line(struct config_load *load, int argc, char **argv);
+
+#endif

@@ -1,0 +1,20 @@
+/* What the agent has to know of the host and the namespaces it runs in, read once at the start. */
+#ifndef HOLDFAST_AGENT_HOST_H
+#define HOLDFAST_AGENT_HOST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct host {
+    uint8_t boot_id[16];
+    uint64_t timens_inode, pidns_inode;
+    char name[64];
+};
+
+/* HF_OK, or HF_ESYS with a sentence in `why`. */
+int host_read(struct host *ret_host, char *why, size_t why_size);
+
+/* Raises the soft limit of descriptors to the hard one: each client takes some. */
+void host_raise_descriptors(void);
+
+#endif

@@ -1,0 +1,181 @@
+/* holdfastd: the start chain, and the same chain backwards. Each step that fails undoes those before it. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/broker.h"
+#include "agent/control.h"
+#include "agent/dev_nodes.h"
+#include "agent/host.h"
+#include "agent/log.h"
+#include "agent/notify.h"
+#include "agent/renewal.h"
+#include "agent/singleton.h"
+#include "agent/stores.h"
+#include "agent/supervise.h"
+#include "shm/status.h"
+
+enum exit_code {
+    EXIT_UNAVAILABLE = 69, /* --dev: no redis-server */
+    EXIT_SYSTEM = 71,      /* directories, /dev/shm, journal, threads */
+    EXIT_SECOND = 75,      /* an agent of that name runs already */
+    EXIT_DENIED = 77,      /* the directory is somebody else's */
+};
+
+static int exit_code_of(int status)
+{
+    switch (status) {
+    case HF_OK:
+        return EXIT_SUCCESS;
+    case HF_ENOAGENT:
+        return EXIT_UNAVAILABLE;
+    case HF_EBUSY:
+        return EXIT_SECOND;
+    case HF_EPERM:
+        return EXIT_DENIED;
+    default:
+        return EXIT_SYSTEM;
+    }
+}
+
+/* --- threads ---------------------------------------------------------------------------------- */
+
+static void stop_renewal(struct agent *agent)
+{
+    mailbox_post(&agent->to_renewal, message_new(MSG_STOP));
+    renewal_join(agent->renewal);
+}
+
+static int start_threads(struct agent *agent, const char *dir, struct control *ret_control)
+{
+    const char *what = "start the renewal thread";
+    int rc = renewal_start(agent->renewal);
+
+    if (rc < 0)
+        goto error;
+    what = "open the control socket";
+    rc = control_open(agent, dir, ret_control);
+    if (rc < 0)
+        goto error_renewal;
+    /* Nobody can see it before the broker listens. */
+    hf_table_set_state(&agent->table, HF_TABLE_ALIVE);
+    what = "listen for clients and start the broker thread";
+    rc = broker_start(agent->broker);
+    if (rc < 0)
+        goto error_control;
+    return HF_OK;
+
+error_control:
+    hf_table_set_state(&agent->table, HF_TABLE_STOPPED);
+    control_close(ret_control);
+error_renewal:
+    stop_renewal(agent);
+error:
+    log_error("cannot %s in %s: %s", what, dir,
+              rc == HF_ESYS ? strerror(errno) : hf_status_text(rc));
+    return rc;
+}
+
+/* Runs until a signal ends it. */
+static int serve(struct agent *agent, const char *dir, struct dev_nodes *dev_nodes)
+{
+    struct control control;
+    int rc = lease_table_create(agent->config->capacity, &agent->leases);
+
+    if (rc < 0)
+        return rc;
+    rc = renewal_create(agent, &agent->renewal);
+    if (rc < 0)
+        goto error_leases;
+    rc = broker_create(agent, &agent->broker);
+    if (rc < 0)
+        goto error_renewal;
+    rc = start_threads(agent, dir, &control);
+    if (rc < 0)
+        goto error_broker;
+
+    supervise(agent, &control, dev_nodes);
+
+    notify_send("STOPPING=1\nSTATUS=Ending");
+    mailbox_post(&agent->to_broker, message_new(MSG_DRAIN));
+    supervise_drain(agent);
+    control_close(&control);
+    stop_renewal(agent);
+error_broker:
+    broker_destroy(agent->broker);
+error_renewal:
+    renewal_destroy(agent->renewal);
+error_leases:
+    lease_table_destroy(agent->leases);
+    return rc;
+}
+
+static int run(struct config *config, const struct host *host)
+{
+    struct agent agent = {
+        .config = config, .timens_inode = host->timens_inode, .pidns_inode = host->pidns_inode};
+    struct dev_nodes dev_nodes = {0};
+    struct singleton singleton;
+    bool left = true;
+    char why[1024];
+    int rc = singleton_take(config, &singleton, why, sizeof(why));
+
+    if (rc < 0)
+        goto error;
+    dev_nodes_clean(singleton.dir);
+    memcpy(agent.boot_id, host->boot_id, sizeof(agent.boot_id));
+    memcpy(agent.host, host->name, sizeof(agent.host));
+    snprintf(agent.socket_path, sizeof(agent.socket_path), "%.590s/sock", singleton.dir);
+    /* The name was judged with the configuration. */
+    (void)hf_table_name(config->name, config->system, geteuid(), agent.shm_name);
+    if (config->dev_nodes)
+        rc = dev_nodes_start(config, singleton.dir, &dev_nodes, why, sizeof(why));
+    if (rc < 0)
+        goto error_singleton;
+    rc = stores_open(&agent, singleton.dir, why, sizeof(why));
+    if (rc < 0)
+        goto error_dev_nodes;
+    rc = serve(&agent, singleton.dir, &dev_nodes);
+    left = stores_close(&agent);
+    dev_nodes_stop(&dev_nodes);
+    singleton_release(&singleton, !left);
+    return rc;
+
+error_dev_nodes:
+    dev_nodes_stop(&dev_nodes);
+error_singleton:
+    singleton_release(&singleton, true);
+error:
+    log_error("%s", why);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    static struct config config; /* large, and holds passwords: not on the stack */
+    struct host host;
+    char why[1024] = "";
+    int code = 0, rc;
+
+    rc = config_load(argc, argv, &config, &code, why, sizeof(why));
+    if (rc == HF_ECANCELED)
+        return EXIT_SUCCESS;
+    log_init(config.log_level);
+    if (rc < 0) {
+        log_say("%s", why[0] ? why : hf_status_text(rc));
+        return code;
+    }
+    if (host_read(&host, why, sizeof(why)) < 0) {
+        log_error("%s", why);
+        return EXIT_SYSTEM;
+    }
+    host_raise_descriptors();
+    supervise_block_signals();
+    rcu_register_thread();
+    rc = run(&config, &host);
+    rcu_unregister_thread();
+    return exit_code_of(rc);
+}

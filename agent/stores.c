@@ -1,0 +1,96 @@
+#include "agent/stores.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/clock.h"
+#include "agent/core/ballot.h"
+#include "agent/version.h"
+#include "shm/slot.h"
+#include "shm/status.h"
+
+static uint32_t table_flags(const struct config *c)
+{
+    return (c->dev_nodes ? HF_TABLE_F_DEV : 0) | (c->assume_fresh ? HF_TABLE_F_ASSUME_FRESH : 0) |
+           (c->allow_eviction ? HF_TABLE_F_ALLOW_EVICTION : 0) |
+           (c->system || geteuid() == 0 ? 0 : HF_TABLE_F_USER);
+}
+
+/* The table is kept only together with the journal that says what its words mean. Without one no release will leave for the
+ * leases that it shows, so its words are true until their V. */
+int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size)
+{
+    const struct config *c = agent->config;
+    struct hf_table_spec spec = {
+        .agent_name = c->name,
+        .capacity = c->capacity,
+        .nodes = (uint32_t)c->node_count,
+        .quorum = (uint32_t)ballot_quorum(c->node_count),
+        .ttl_ms = c->ttl_ms,
+        .ttl_max_ms = c->ttl_max_ms,
+        .flags = table_flags(c),
+        .mode = c->table_mode,
+        .group = c->group,
+        .version = HOLDFAST_VERSION,
+        .timens_inode = agent->timens_inode,
+    };
+    uint32_t found;
+    int rc;
+
+    memcpy(spec.boot_id, agent->boot_id, sizeof(spec.boot_id));
+    rc = journal_open(dir, c->capacity, c->node_count, c->list_hash, agent->boot_id,
+                      &agent->journal, &found, why, why_size);
+    if (rc < 0)
+        return rc;
+    spec.fresh = found == 0;
+    rc = hf_table_create(agent->shm_name, &spec, &agent->table, &agent->warm, why, why_size);
+    if (rc < 0) {
+        journal_close(agent->journal);
+        return rc;
+    }
+    atomic_store(&agent->table.header->started_ns, clock_now().ns);
+    atomic_store(&agent->table.header->main_beat_ns, clock_now().ns);
+    return HF_OK;
+}
+
+/* Leases of living holders wait in the journal for the next agent. */
+static bool anything_left(const struct agent *agent, bool *ret_held)
+{
+    bool left = false;
+
+    *ret_held = false;
+    for (uint32_t slot = 0; slot < agent->config->capacity; slot++) {
+        struct journal_identity identity;
+        struct journal_lease state;
+
+        if (journal_get(agent->journal, slot, &identity, &state) != HF_OK)
+            continue;
+        left = true;
+        *ret_held = *ret_held || state.state == JOURNAL_HELD;
+    }
+    return left;
+}
+
+/* Returns whether anything stays for the next agent. --dev leaves nothing: its nodes end now. */
+bool stores_close(struct agent *agent)
+{
+    bool held = false, left = anything_left(agent, &held) && !agent->config->dev_nodes;
+
+    if (held && left) {
+        hf_table_set_state(&agent->table, HF_TABLE_STOPPED);
+    } else {
+        for (uint32_t slot = 0; held && slot < agent->table.capacity; slot++)
+            hf_slot_withdraw(&agent->table.slots[slot]);
+        hf_table_set_state(&agent->table, HF_TABLE_RETIRED);
+        if (hf_table_is_linked(&agent->table, agent->shm_name))
+            (void)shm_unlink(agent->shm_name);
+    }
+    hf_table_close(&agent->table);
+    if (left)
+        journal_close(agent->journal);
+    else
+        journal_remove(agent->journal);
+    return left;
+}
