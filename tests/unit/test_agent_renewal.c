@@ -74,7 +74,6 @@ static void stop_agent(void)
     mailbox_fini(&agent.to_broker);
     loop_destroy(loop);
     journal_remove(agent.journal);
-    journal_close(agent.journal);
     rmdir(dir);
     hf_table_close(&agent.table);
     agent.renewal = NULL;
