@@ -403,7 +403,7 @@ class Run:
         self.nodes += made
         return made
 
-    def agent_argv(self, label="a", nodes=None, ttl=None, fresh=True, options=()):
+    def agent_argv(self, label="a", nodes=None, ttl=None, fresh=True, system=False, options=()):
         argv = [BUILD / "bin" / "holdfastd", "--name", f"{self.tag}-{label}", "--runtime-dir", self.runtime_dir]
         for node in self.nodes if nodes is None else nodes:
             argv += ["--node", node if isinstance(node, str) else node.spec]
@@ -411,11 +411,15 @@ class Run:
             argv += ["--ttl", ttl]
         if fresh:
             argv += ["--assume-fresh"]
+        if system:
+            argv += ["--system"]
         return argv + list(options)
 
-    def agent(self, label="a", nodes=None, ttl=None, fresh=True, options=(), wait=True, uid=None, env=None):
-        """Starts an agent on the run's nodes. The first one is what commands and holders speak to."""
-        argv = self.agent_argv(label, nodes, ttl, fresh, options)
+    def agent(self, label="a", nodes=None, ttl=None, fresh=True, system=False, options=(), wait=True, uid=None, env=None):
+        """Starts an agent on the run's nodes. The first one is what commands and holders speak to.
+
+        An agent is its user's alone; system=True makes one that serves every user of the host."""
+        argv = self.agent_argv(label, nodes, ttl, fresh, system, options)
         agent = Agent(self, argv, f"{self.tag}-{label}", label, uid=uid, env=env)
         self.agents.append(agent)
         return agent.wait_ready() if wait else agent
@@ -564,8 +568,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("-k", metavar="PATTERN", default="", help="only scenarios whose title contains it")
     parser.add_argument("--list", action="store_true", help="print the titles")
+    parser.add_argument("--shard", metavar="I/N", default="0/1", help="every Nth scenario, from the Ith")
     options = parser.parse_args()
-    chosen = [(i, row) for i, row in enumerate(SCENARIOS) if options.k in row[0]]
+    shard, shards = (int(part) for part in options.shard.split("/"))
+    chosen = [(i, row) for i, row in enumerate(SCENARIOS) if options.k in row[0] and i % shards == shard]
     if options.list:
         print("\n".join(row[0] for _, row in chosen))
         return
