@@ -54,7 +54,9 @@ static const char *why(char *out, size_t size, const struct hf_node_row *row)
         snprintf(out, size, "%s", words_refusal_sentence(row->refused));
         break;
     case HF_NODE_UP:
-        if (row->flags & HF_NODE_F_ASSUMED_FRESH)
+        if (row->flags & HF_NODE_F_DEV)
+            snprintf(out, size, "a private node (--dev)");
+        else if (row->flags & HF_NODE_F_ASSUMED_FRESH)
             snprintf(out, size, "fresh by the operator's word");
         break;
     default:
@@ -90,9 +92,9 @@ void show_nodes(const struct reader *reader)
 
 static void print_flags(const struct hf_node_row *row)
 {
-    printf("  flags     %s%s%s%s\n", row->flags & HF_NODE_F_DURABLE ? "durable " : "not-durable ",
-           row->flags & HF_NODE_F_ASSUMED_FRESH ? "assumed-fresh " : "",
-           row->flags & HF_NODE_F_DEV ? "dev" : "", "");
+    printf("  flags     %s%s%s\n", row->flags & HF_NODE_F_DURABLE ? "durable" : "not durable",
+           row->flags & HF_NODE_F_ASSUMED_FRESH ? ", assumed fresh" : "",
+           row->flags & HF_NODE_F_DEV ? ", private (--dev)" : "");
 }
 
 static void print_long(const struct hf_node_row *row)
