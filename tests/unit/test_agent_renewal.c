@@ -2,7 +2,11 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -27,6 +31,39 @@ static struct timing timing;
 static char dir[64];
 static uint32_t generation;
 static unsigned told_events[NODES]; /* by MSG_TRUST */
+
+/* --- clocks of the nodes, which a preloaded library shifts ----------------------------------------- */
+
+static int64_t *shift_us[NODES]; /* of the wall clock; NULL without that library */
+
+/* Whatever starts from here on as a node has a clock of its own. */
+static void own_clock(int node)
+{
+    char program[PATH_MAX] = "", library[PATH_MAX + 32], file[] = "/tmp/holdfast-unit-XXXXXX";
+    int64_t zero[2] = {0, 0};
+    int fd;
+
+    assert_true(readlink("/proc/self/exe", program, sizeof(program) - 1) > 0);
+    snprintf(library, sizeof(library), "%s/clockshift.so", dirname(program));
+    if (access(library, R_OK) != 0)
+        return;
+    fd = mkstemp(file);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, zero, sizeof(zero)), sizeof(zero));
+    shift_us[node] = mmap(NULL, sizeof(zero), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(shift_us[node] != MAP_FAILED);
+    close(fd);
+    setenv("LD_PRELOAD", library, 1);
+    setenv("CLOCKSHIFT_FILE", file, 1);
+    assert_true(redis_server_start(&nodes[node], NULL));
+    unsetenv("LD_PRELOAD");
+    unlink(file);
+}
+
+static void step_clock(int node, int64_t ms)
+{
+    __atomic_fetch_add(shift_us[node], ms * 1000, __ATOMIC_RELAXED);
+}
 
 /* --- agent ---------------------------------------------------------------------------------- */
 
@@ -87,6 +124,10 @@ static int set_up(void **state)
     if (start_nodes() != 0)
         return -1;
     for (int i = 0; i < NODES; i++) {
+        redis_server_kill(&nodes[i]);
+        own_clock(i);
+        if (!shift_us[i])
+            assert_true(redis_server_start(&nodes[i], NULL));
         node_address(i, &config.nodes[i]);
         put_sentinel(i, NONCE);
     }
@@ -535,6 +576,48 @@ static void test_clock_step_renews_at_once(void **state)
     release(lease);
 }
 
+/* The node's clock jumps ahead, and the key there is gone. */
+static void test_clock_of_one_node_steps(void **state)
+{
+    struct lease *lease;
+
+    (void)state;
+    if (!shift_us[1])
+        skip();
+    lease = granted("jumped", ALL, false);
+    is_quiet(200);
+    step_clock(1, 10000);
+    for (int waited = 0; !(told_events[1] & TRUST_STEPPED) && waited < FAR_MS; waited += 50)
+        is_quiet(50);
+    assert_true(told_events[1] & TRUST_STEPPED);
+    assert_true(becomes("jumped", TOKEN, ALL));
+    is_quiet(200);
+    assert_true(holds(lease->slot));
+    assert_int_equal(view_of(lease->slot).votes, NODES);
+    release(lease);
+}
+
+/* The reply that shows the step counts as a renewal of its keys: not even a step of all loses them. */
+static void test_clocks_of_all_nodes_step(void **state)
+{
+    struct lease *lease;
+
+    (void)state;
+    if (!shift_us[0])
+        skip();
+    lease = granted("all-jumped", ALL, false);
+    is_quiet(200);
+    memset(told_events, 0, sizeof(told_events));
+    for (int i = 0; i < NODES; i++)
+        step_clock(i, -5000);
+    is_quiet(TTL_MS);
+    for (int i = 0; i < NODES; i++)
+        assert_true(told_events[i] & TRUST_STEPPED);
+    assert_true(holds(lease->slot));
+    assert_int_equal(view_of(lease->slot).votes, NODES);
+    release(lease);
+}
+
 /* --- lost ----------------------------------------------------------------------------------- */
 
 static void test_quorum_away_loses_by_the_clock(void **state)
@@ -754,6 +837,8 @@ int main(void)
         cmocka_unit_test_setup(test_late_vote_counts, start_afresh),
         cmocka_unit_test_setup(test_deleted_key_is_healed, start_afresh),
         cmocka_unit_test_setup(test_clock_step_renews_at_once, start_afresh),
+        cmocka_unit_test_setup(test_clock_of_one_node_steps, start_afresh),
+        cmocka_unit_test_setup(test_clocks_of_all_nodes_step, start_afresh),
         cmocka_unit_test_setup(test_quorum_away_loses_by_the_clock, start_afresh),
         cmocka_unit_test_setup(test_back_in_time_is_held_again, start_afresh),
         cmocka_unit_test_setup(test_foreign_quorum_loses_at_once, start_afresh),
