@@ -1,0 +1,259 @@
+/* A journal in a directory of its own, and a hand in its file: bytes are found by what was put into
+ * them, so that no test knows the layout. */
+#ifndef HOLDFAST_TESTS_JOURNAL_FIXTURE_H
+#define HOLDFAST_TESTS_JOURNAL_FIXTURE_H
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/clock.h"
+#include "agent/crc32.h"
+#include "agent/journal.h"
+#include "shm/compiler.h"
+#include "shm/status.h"
+
+#define TEST(name) static void name(void **state HF_UNUSED)
+
+#define CAPACITY   64
+#define NODES      3
+#define LIST       "0123456789abcdef0123456789abcdef01234567"
+
+static const uint8_t this_boot[16] = {1, 2, 3}, other_boot[16] = {1, 2, 4};
+
+static char dir[64], path[80];
+static struct journal *journal;
+static uint32_t found;
+static char why[400];
+
+static inline int open_as(uint32_t capacity, int nodes, const char *list, const uint8_t boot[16])
+{
+    assert_null(journal);
+    found = UINT32_MAX;
+    why[0] = '\0';
+    return journal_open(dir, capacity, nodes, list, boot, &journal, &found, why, sizeof(why));
+}
+
+static inline void close_journal(void)
+{
+    journal_close(journal);
+    journal = NULL;
+}
+
+/* As the next agent does. */
+static inline void reopen(void)
+{
+    close_journal();
+    if (open_as(CAPACITY, NODES, LIST, this_boot) != HF_OK)
+        fail_msg("%s", why);
+}
+
+static inline int set_up(void **state HF_UNUSED)
+{
+    snprintf(dir, sizeof(dir), "/dev/shm/holdfast-journal-XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof(path), "%s/journal", dir);
+    return open_as(CAPACITY, NODES, LIST, this_boot);
+}
+
+static inline int tear_down(void **state HF_UNUSED)
+{
+    close_journal();
+    (void)unlink(path);
+    return rmdir(dir); /* fails when anything else was left */
+}
+
+/* --- the file by hand; no journal is open -------------------------------------------------------
+ */
+
+struct image {
+    uint8_t *bytes;
+    size_t size;
+};
+
+static inline struct image map_image(void)
+{
+    struct image image;
+    struct stat st;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+
+    assert_true(fd >= 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    image.size = (size_t)st.st_size;
+    image.bytes = mmap(NULL, image.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(image.bytes != MAP_FAILED);
+    close(fd);
+    return image;
+}
+
+/* Turns one bit of the one place where these bytes stand. */
+static inline void spoil(const void *bytes, size_t size)
+{
+    struct image image = map_image();
+    uint8_t *at = memmem(image.bytes, image.size, bytes, size);
+
+    assert_non_null(at);
+    assert_null(memmem(at + 1, image.size - (size_t)(at + 1 - image.bytes), bytes, size));
+    at[size / 2] ^= 4;
+    munmap(image.bytes, image.size);
+}
+
+/* Where the CRC of the header is: where it fits all that stands before. */
+static inline uint32_t *header_crc_of(const struct image *image)
+{
+    for (size_t at = 16; at < 1024; at += sizeof(uint32_t)) {
+        uint32_t *crc = (uint32_t *)(void *)(image->bytes + at);
+
+        if (*crc != 0 && *crc == crc32c(0, image->bytes, at))
+            return crc;
+    }
+    fail_msg("no CRC in the header");
+    return NULL;
+}
+
+/* --- what is put -------------------------------------------------------------------------------
+ */
+
+/* Every field can be told from `number`. */
+static inline struct journal_identity numbered_identity(uint32_t number)
+{
+    struct journal_identity id;
+
+    memset(&id, 0, sizeof(id));
+    snprintf(id.token, sizeof(id.token), "cafe%036u", number);
+    id.ttl_ms = number + 1;
+    id.max_hold_ms = number + 2;
+    id.pid = number + 3;
+    id.uid = number + 4;
+    id.start_time = number + 5;
+    id.pidns_inode = number + 6;
+    id.cookie_hash = number + 7;
+    id.request_id = number;
+    id.since_ns = number + INT64_C(8);
+    id.since_wall_ms = number + INT64_C(9);
+    id.run = number & 1;
+    id.name_len = (uint8_t)(HF_NAME_MAX - number % 7);
+    memset(id.name, 'a' + (int)(number % 26), id.name_len);
+    id.note_len = (uint8_t)snprintf(id.note, sizeof(id.note), "note-%0122u", number);
+    id.comm_len = (uint8_t)snprintf(id.comm, sizeof(id.comm), "comm-%010u", number);
+    return id;
+}
+
+static inline void assert_identity(const struct journal_identity *got, uint32_t number)
+{
+    struct journal_identity want = numbered_identity(number);
+
+    assert_string_equal(got->token, want.token);
+    assert_int_equal(got->ttl_ms, want.ttl_ms);
+    assert_int_equal(got->max_hold_ms, want.max_hold_ms);
+    assert_int_equal(got->pid, want.pid);
+    assert_int_equal(got->uid, want.uid);
+    assert_int_equal(got->start_time, want.start_time);
+    assert_int_equal(got->pidns_inode, want.pidns_inode);
+    assert_int_equal(got->cookie_hash, want.cookie_hash);
+    assert_int_equal(got->request_id, want.request_id);
+    assert_int_equal(got->since_ns, want.since_ns);
+    assert_int_equal(got->since_wall_ms, want.since_wall_ms);
+    assert_int_equal(got->run, want.run);
+    assert_int_equal(got->name_len, want.name_len);
+    assert_memory_equal(got->name, want.name, want.name_len);
+    assert_int_equal(got->note_len, want.note_len);
+    assert_string_equal(got->note, want.note);
+    assert_int_equal(got->comm_len, want.comm_len);
+    assert_string_equal(got->comm, want.comm);
+}
+
+/* The d_i are of now and later: the lease is one that somebody may believe in. */
+static inline struct journal_lease numbered_lease(enum journal_state state, uint32_t generation,
+                                                  uint64_t number)
+{
+    struct journal_lease lease = {.state = state,
+                                  .slot_state = HF_SLOT_LOSING,
+                                  .generation = generation,
+                                  .fence = UINT64_C(0x5aa5000000000000) + number};
+
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        lease.d[i] = (hf_time){INT64_MAX / 4 + (int64_t)number * 16 + i};
+    return lease;
+}
+
+static inline void assert_lease(const struct journal_lease *got, enum journal_state state,
+                                uint32_t generation, uint64_t number)
+{
+    struct journal_lease want = numbered_lease(state, generation, number);
+
+    assert_int_equal(got->state, want.state);
+    assert_int_equal(got->slot_state, want.slot_state);
+    assert_int_equal(got->generation, want.generation);
+    assert_int_equal(got->fence, want.fence);
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        assert_int_equal(got->d[i].ns, want.d[i].ns);
+}
+
+static inline void put_lease(uint32_t slot, enum journal_state state, uint32_t generation,
+                             uint64_t number)
+{
+    struct journal_lease lease = numbered_lease(state, generation, number);
+
+    journal_put(journal, slot, &lease);
+}
+
+static inline void put_identity(uint32_t slot, uint32_t number)
+{
+    struct journal_identity identity = numbered_identity(number);
+
+    journal_put_identity(journal, slot, &identity);
+}
+
+/* A lease HELD in `slot`; all of it can be told from `number`, which is its generation, too. */
+static inline void hold(uint32_t slot, uint32_t number)
+{
+    put_identity(slot, number);
+    put_lease(slot, JOURNAL_INTENT, number, number);
+    put_lease(slot, JOURNAL_HELD, number, number);
+}
+
+static inline int get(uint32_t slot)
+{
+    struct journal_identity identity;
+    struct journal_lease lease;
+
+    return journal_get(journal, slot, &identity, &lease);
+}
+
+static inline struct node_trust numbered_trust(uint32_t number)
+{
+    struct node_trust trust;
+
+    memset(&trust, 0, sizeof(trust));
+    trust.contacted = true;
+    trust.clock_known = true;
+    snprintf(trust.facts.run_id, sizeof(trust.facts.run_id), "%040u", number);
+    snprintf(trust.nonce, sizeof(trust.nonce), "%032u", number);
+    trust.mark = number;
+    trust.until = (hf_time){number + INT64_C(1)};
+    trust.low_us = -(int64_t)number;
+    trust.high_us = number;
+    trust.steps = number + 2;
+    return trust;
+}
+
+static inline void assert_trust(const struct node_trust *got, uint32_t number)
+{
+    struct node_trust want = numbered_trust(number);
+
+    assert_memory_equal(got, &want, sizeof(want));
+}
+
+#endif

@@ -1,0 +1,299 @@
+/* agent/journal.h: which file of an earlier agent is kept, made anew, or refused in words. */
+#include <errno.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+
+#include "tests/unit/journal_fixture.h"
+
+/* A refused file stays as it is, and the sentence names it. */
+static void assert_refused(uint32_t capacity, int nodes, const char *list, const char *about)
+{
+    struct image before = map_image(), after;
+    uint8_t *bytes = malloc(before.size);
+
+    assert_non_null(bytes);
+    memcpy(bytes, before.bytes, before.size);
+    assert_int_equal(open_as(capacity, nodes, list, this_boot), HF_ETABLE);
+    assert_null(journal);
+    assert_int_equal(found, UINT32_MAX);
+    if (!strstr(why, path) || !strstr(why, about))
+        fail_msg("no \"%s\" in: %s", about, why);
+    after = map_image();
+    assert_int_equal(after.size, before.size);
+    assert_memory_equal(after.bytes, bytes, before.size);
+    free(bytes);
+    munmap(before.bytes, before.size);
+    munmap(after.bytes, after.size);
+}
+
+/* Nothing of the earlier agent is in it. */
+static void assert_made_anew(uint32_t capacity, int nodes)
+{
+    struct node_trust trust;
+
+    assert_non_null(journal);
+    assert_int_equal(found, 0);
+    for (uint32_t slot = 0; slot < capacity; slot++) {
+        assert_int_equal(get(slot), HF_ENOTHELD);
+        assert_int_equal(journal_generation(journal, slot), 0);
+    }
+    for (int i = 0; i < nodes; i++)
+        assert_int_equal(journal_get_node(journal, i, &trust), HF_ENOTHELD);
+    hold(capacity - 1, 5);
+    assert_int_equal(get(capacity - 1), HF_OK);
+}
+
+static void hold_and_close(void)
+{
+    struct node_trust trust = numbered_trust(1);
+
+    hold(3, 7);
+    journal_put_node(journal, 0, &trust);
+    close_journal();
+}
+
+static void hold_nothing_and_close(void)
+{
+    struct node_trust trust = numbered_trust(1);
+
+    hold(3, 7);
+    journal_put_node(journal, 0, &trust);
+    put_lease(3, JOURNAL_FREE, 7, 0);
+    close_journal();
+}
+
+static void assert_still_held(void)
+{
+    assert_int_equal(open_as(CAPACITY, NODES, LIST, this_boot), HF_OK);
+    assert_int_equal(found, 1);
+    assert_int_equal(get(3), HF_OK);
+}
+
+/* --- boot, capacity, list -------------------------------------------------------------------- */
+
+TEST(one_of_another_boot_is_emptied)
+{
+    hold_and_close();
+    assert_int_equal(open_as(CAPACITY, NODES, LIST, other_boot), HF_OK);
+    assert_made_anew(CAPACITY, NODES);
+}
+
+TEST(one_of_another_boot_is_emptied_whatever_its_shape)
+{
+    hold_and_close();
+    assert_int_equal(open_as(CAPACITY / 2, NODES + 2, "other", other_boot), HF_OK);
+    assert_made_anew(CAPACITY / 2, NODES + 2);
+}
+
+TEST(another_capacity_is_refused_while_leases_are_held)
+{
+    hold_and_close();
+    assert_refused(CAPACITY * 2, NODES, LIST, "capacity");
+    assert_refused(CAPACITY / 2, NODES, LIST, "capacity");
+    assert_still_held();
+}
+
+TEST(another_list_is_refused_while_leases_are_held)
+{
+    hold_and_close();
+    assert_refused(CAPACITY, NODES, "another", "list of nodes");
+    assert_refused(CAPACITY, NODES + 2, LIST, "list of nodes");
+    assert_still_held();
+}
+
+TEST(another_capacity_is_made_anew_when_nothing_is_held)
+{
+    hold_nothing_and_close();
+    assert_int_equal(open_as(CAPACITY * 2, NODES, LIST, this_boot), HF_OK);
+    assert_made_anew(CAPACITY * 2, NODES);
+}
+
+TEST(another_list_is_made_anew_when_nothing_is_held)
+{
+    hold_nothing_and_close();
+    assert_int_equal(open_as(CAPACITY, NODES + 2, "another", this_boot), HF_OK);
+    assert_made_anew(CAPACITY, NODES + 2);
+}
+
+/* --- layout ---------------------------------------------------------------------------------- */
+
+/* The number of the layout follows the magic one. */
+static void change_layout(void)
+{
+    struct image image = map_image();
+    uint32_t *crc = header_crc_of(&image);
+
+    image.bytes[8] ^= 1;
+    *crc = crc32c(0, image.bytes, (size_t)((uint8_t *)crc - image.bytes));
+    munmap(image.bytes, image.size);
+}
+
+TEST(another_layout_is_refused)
+{
+    hold_and_close();
+    change_layout();
+    assert_refused(CAPACITY, NODES, LIST, "another version");
+    change_layout();
+    assert_still_held();
+}
+
+/* Where its states are is not known: any of them may be a lease. */
+TEST(another_layout_is_refused_without_leases_too)
+{
+    hold_nothing_and_close();
+    change_layout();
+    assert_refused(CAPACITY, NODES, LIST, "another version");
+}
+
+TEST(another_layout_of_another_boot_is_emptied)
+{
+    hold_and_close();
+    change_layout();
+    assert_int_equal(open_as(CAPACITY, NODES, LIST, other_boot), HF_OK);
+    assert_made_anew(CAPACITY, NODES);
+}
+
+/* --- damage ---------------------------------------------------------------------------------- */
+
+TEST(no_byte_of_the_header_may_differ)
+{
+    struct image image;
+    size_t end;
+
+    hold_and_close();
+    image = map_image();
+    end = (size_t)((uint8_t *)header_crc_of(&image) - image.bytes) + sizeof(uint32_t);
+    for (size_t at = 0; at < end; at++) {
+        image.bytes[at] ^= 16;
+        assert_refused(CAPACITY, NODES, LIST, "remove it");
+        image.bytes[at] ^= 16;
+    }
+    munmap(image.bytes, image.size);
+    assert_still_held();
+}
+
+TEST(a_file_of_another_length_is_refused)
+{
+    struct image image;
+    off_t size;
+
+    hold_and_close();
+    image = map_image();
+    size = (off_t)image.size;
+    munmap(image.bytes, image.size);
+    assert_int_equal(truncate(path, size - 1), 0);
+    assert_refused(CAPACITY, NODES, LIST, "remove it");
+    assert_int_equal(truncate(path, size + 1), 0);
+    assert_refused(CAPACITY, NODES, LIST, "remove it");
+}
+
+TEST(no_link_is_followed_and_no_fifo_waited_for)
+{
+    char elsewhere[96];
+
+    close_journal();
+    snprintf(elsewhere, sizeof(elsewhere), "%s/elsewhere", dir);
+    assert_int_equal(rename(path, elsewhere), 0);
+    assert_int_equal(symlink("elsewhere", path), 0);
+    assert_true(open_as(CAPACITY, NODES, LIST, this_boot) < 0);
+    assert_int_not_equal(why[0], '\0');
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(elsewhere), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_true(open_as(CAPACITY, NODES, LIST, this_boot) < 0);
+    assert_int_not_equal(why[0], '\0');
+}
+
+TEST(what_a_start_killed_half_way_left_is_no_hindrance)
+{
+    char half_made[96];
+    int fd;
+
+    close_journal();
+    assert_int_equal(unlink(path), 0);
+    snprintf(half_made, sizeof(half_made), "%s.new", path);
+    fd = open(half_made, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "half", 4), 4);
+    close(fd);
+    assert_int_equal(open_as(CAPACITY, NODES, LIST, this_boot), HF_OK);
+    assert_made_anew(CAPACITY, NODES);
+    assert_int_equal(access(half_made, F_OK), -1);
+}
+
+/* --- no directory, no room ------------------------------------------------------------------- */
+
+TEST(no_directory_is_told)
+{
+    char missing[96];
+
+    snprintf(missing, sizeof(missing), "%s/missing", dir);
+    close_journal();
+    assert_int_equal(
+        journal_open(missing, CAPACITY, NODES, LIST, this_boot, &journal, &found, why, sizeof(why)),
+        HF_ESYS);
+    assert_non_null(strstr(why, missing));
+    assert_non_null(strstr(why, strerror(ENOENT)));
+}
+
+enum outcome { NO_ROOM_TOLD, NO_MOUNT, OPENED, NO_WORDS, LEFTOVER };
+
+/* In a mount namespace that goes with the process. */
+static enum outcome open_on_tiny_tmpfs(void)
+{
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("tmpfs", dir, "tmpfs", 0, "size=64k") < 0)
+        return NO_MOUNT;
+    if (open_as(CAPACITY * 64, NODES, LIST, this_boot) != HF_ESYS)
+        return OPENED;
+    if (!strstr(why, strerror(ENOSPC)) || !strstr(why, path))
+        return NO_WORDS;
+    if (access(path, F_OK) == 0 || open_as(1, NODES, LIST, this_boot) != HF_OK)
+        return LEFTOVER; /* what was begun takes the room */
+    return NO_ROOM_TOLD;
+}
+
+TEST(no_room_is_told_and_nothing_left)
+{
+    int status;
+    pid_t child;
+
+    close_journal();
+    assert_int_equal(unlink(path), 0);
+    child = fork();
+    if (child == 0)
+        _exit((int)open_on_tiny_tmpfs());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == NO_MOUNT) {
+        print_message("no tmpfs may be mounted here\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), NO_ROOM_TOLD);
+}
+
+#define ROW(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ROW(one_of_another_boot_is_emptied),
+        ROW(one_of_another_boot_is_emptied_whatever_its_shape),
+        ROW(another_capacity_is_refused_while_leases_are_held),
+        ROW(another_list_is_refused_while_leases_are_held),
+        ROW(another_capacity_is_made_anew_when_nothing_is_held),
+        ROW(another_list_is_made_anew_when_nothing_is_held),
+        ROW(another_layout_is_refused),
+        ROW(another_layout_is_refused_without_leases_too),
+        ROW(another_layout_of_another_boot_is_emptied),
+        ROW(no_byte_of_the_header_may_differ),
+        ROW(a_file_of_another_length_is_refused),
+        ROW(no_link_is_followed_and_no_fifo_waited_for),
+        ROW(what_a_start_killed_half_way_left_is_no_hindrance),
+        ROW(no_directory_is_told),
+        ROW(no_room_is_told_and_nothing_left),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,244 @@
+/* agent/journal.h: a writer that is killed leaves its last put or the one before, of whole leases
+ * one after the other; and threads put side by side. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+#include "tests/unit/journal_fixture.h"
+
+#define KILLS 200
+
+/* --- a killed writer ------------------------------------------------------------------------ */
+
+/* What the writer says about itself, in memory that outlives it. */
+struct progress {
+    _Atomic uint64_t put;   /* `number` of the last journal_put() that returned */
+    _Atomic uint32_t trust; /* of the last journal_put_node() */
+};
+
+#define LEASE_PUTS 16 /* INTENT, HELD and so on, ENDING, FREE */
+
+static enum journal_state state_at(uint64_t number)
+{
+    switch (number % LEASE_PUTS) {
+    case 0:
+        return JOURNAL_INTENT;
+    case LEASE_PUTS - 2:
+        return JOURNAL_ENDING;
+    case LEASE_PUTS - 1:
+        return JOURNAL_FREE;
+    default:
+        return JOURNAL_HELD;
+    }
+}
+
+/* The generation, and what the identity is made of. */
+static uint32_t lease_at(uint64_t number)
+{
+    return (uint32_t)(number / LEASE_PUTS) & HF_GEN_MAX;
+}
+
+static _Noreturn void write_until_killed(struct progress *progress)
+{
+    uint64_t number = atomic_load(&progress->put);
+    uint32_t trust_number = atomic_load(&progress->trust);
+
+    for (;;) {
+        struct node_trust trust;
+
+        number++;
+        if (state_at(number) == JOURNAL_INTENT)
+            put_identity(0, lease_at(number));
+        put_lease(0, state_at(number), lease_at(number), number);
+        atomic_store(&progress->put, number);
+        trust = numbered_trust(++trust_number);
+        journal_put_node(journal, 0, &trust);
+        atomic_store(&progress->trust, trust_number);
+    }
+}
+
+/* It is the last put, or the one that the writer was killed in. */
+static void check_lease(struct progress *progress)
+{
+    uint64_t put = atomic_load(&progress->put), number = put;
+    struct journal_identity identity;
+    struct journal_lease lease;
+    int rc = journal_get(journal, 0, &identity, &lease);
+
+    if (rc == HF_OK) {
+        number = lease.fence - numbered_lease(JOURNAL_HELD, 1, 0).fence;
+        assert_lease(&lease, state_at(number), lease_at(number), number);
+        assert_identity(&identity, lease_at(number));
+    } else {
+        assert_int_equal(rc, HF_ENOTHELD);
+        if (state_at(put) != JOURNAL_FREE)
+            number++;
+        assert_int_equal(state_at(number), JOURNAL_FREE);
+    }
+    assert_in_range(number, put, put + 1);
+    /* One too high is allowed: it may have been given away. */
+    assert_in_range(journal_generation(journal, 0), lease_at(number), lease_at(number + 1));
+    assert_int_equal(found, rc == HF_OK ? 1 : 0);
+    atomic_store(&progress->put, number);
+}
+
+static void check_node(struct progress *progress)
+{
+    uint32_t put = atomic_load(&progress->trust);
+    struct node_trust trust;
+
+    if (journal_get_node(journal, 0, &trust) != HF_OK) {
+        assert_int_equal(put, 0);
+        return;
+    }
+    assert_in_range(trust.mark, put, put + 1);
+    assert_trust(&trust, trust.mark);
+    atomic_store(&progress->trust, trust.mark);
+}
+
+TEST(a_kill_at_any_moment_leaves_the_last_put_or_the_one_before)
+{
+    struct progress *progress =
+        mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(progress != MAP_FAILED);
+    atomic_init(&progress->put, LEASE_PUTS - 1); /* FREE */
+    atomic_init(&progress->trust, 0);
+    put_lease(0, JOURNAL_FREE, 0, LEASE_PUTS - 1);
+    srandom((unsigned)getpid());
+    for (int i = 0; i < KILLS; i++) {
+        uint64_t before = atomic_load(&progress->put);
+        pid_t writer = fork();
+
+        if (writer == 0)
+            write_until_killed(progress);
+        assert_true(writer > 0);
+        for (int ms = 0; ms < 5000 && atomic_load(&progress->put) == before; ms++)
+            usleep(1000); /* until it has begun */
+        usleep((useconds_t)(random() % 1000));
+        assert_int_equal(kill(writer, SIGKILL), 0);
+        assert_int_equal(waitpid(writer, NULL, 0), writer);
+        assert_true(atomic_load(&progress->put) > before);
+        reopen();
+        check_lease(progress);
+        check_node(progress);
+    }
+    munmap(progress, sizeof(*progress));
+}
+
+/* --- threads -------------------------------------------------------------------------------- */
+
+#define THREADS 3
+#define PUTS    20000
+
+static void *put_own_slot(void *arg)
+{
+    const uint32_t *slot = arg;
+
+    hold(*slot, *slot);
+    for (uint64_t number = 1; number <= PUTS; number++)
+        put_lease(*slot, JOURNAL_HELD, *slot, number);
+    return NULL;
+}
+
+TEST(each_thread_puts_into_records_of_its_own)
+{
+    pthread_t threads[THREADS];
+    uint32_t slots[THREADS];
+    struct journal_identity identity;
+    struct journal_lease lease;
+
+    for (uint32_t i = 0; i < THREADS; i++) {
+        slots[i] = 10 + i; /* neighbours */
+        assert_int_equal(pthread_create(&threads[i], NULL, put_own_slot, &slots[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    reopen();
+    assert_int_equal(found, THREADS);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(journal_get(journal, slots[i], &identity, &lease), HF_OK);
+        assert_identity(&identity, slots[i]);
+        assert_lease(&lease, JOURNAL_HELD, slots[i], PUTS);
+    }
+}
+
+/* --- halves ---------------------------------------------------------------------------------- */
+
+static void spoil_fence(uint64_t number)
+{
+    uint64_t fence = numbered_lease(JOURNAL_HELD, 1, number).fence;
+
+    spoil(&fence, sizeof(fence));
+}
+
+TEST(a_spoilt_half_is_written_again)
+{
+    struct journal_identity identity;
+    struct journal_lease lease;
+
+    put_identity(3, 1);
+    for (uint64_t number = 1; number < 7; number++) {
+        put_lease(3, JOURNAL_HELD, 1, 2 * number);
+        put_lease(3, JOURNAL_HELD, 1, 2 * number + 1);
+        close_journal();
+        spoil_fence(2 * number + 1);
+        assert_int_equal(open_as(CAPACITY, NODES, LIST, this_boot), HF_OK);
+        assert_int_equal(found, 1);
+        assert_int_equal(journal_get(journal, 3, &identity, &lease), HF_OK);
+        assert_lease(&lease, JOURNAL_HELD, 1, 2 * number);
+        put_lease(3, JOURNAL_HELD, 1, 100 + number);
+        assert_int_equal(journal_get(journal, 3, &identity, &lease), HF_OK);
+        assert_lease(&lease, JOURNAL_HELD, 1, 100 + number);
+    }
+}
+
+TEST(an_identity_that_does_not_fit_matters_only_while_held)
+{
+    struct journal_identity identity = numbered_identity(9);
+
+    hold(4, 9);
+    close_journal();
+    spoil(identity.token, TOKEN_LEN);
+    assert_int_equal(open_as(CAPACITY, NODES, LIST, this_boot), HF_OK);
+    assert_int_equal(found, 1);
+    assert_int_equal(get(4), HF_ETABLE);
+    assert_int_equal(journal_generation(journal, 4), 9);
+    put_lease(4, JOURNAL_FREE, 9, 0);
+    assert_int_equal(get(4), HF_ENOTHELD);
+    hold(4, 10);
+    assert_int_equal(get(4), HF_OK);
+}
+
+TEST(a_torn_node_leaves_the_older)
+{
+    struct node_trust trust = numbered_trust(1), newer = numbered_trust(2);
+
+    journal_put_node(journal, 0, &trust);
+    journal_put_node(journal, 0, &newer);
+    close_journal();
+    spoil(newer.facts.run_id, TRUST_RUN_ID_LEN);
+    assert_int_equal(open_as(CAPACITY, NODES, LIST, this_boot), HF_OK);
+    assert_int_equal(journal_get_node(journal, 0, &trust), HF_OK);
+    assert_trust(&trust, 1);
+    close_journal();
+    spoil(trust.facts.run_id, TRUST_RUN_ID_LEN);
+    assert_int_equal(open_as(CAPACITY, NODES, LIST, this_boot), HF_OK);
+    assert_int_equal(journal_get_node(journal, 0, &trust), HF_ETABLE);
+}
+
+#define ROW(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ROW(a_kill_at_any_moment_leaves_the_last_put_or_the_one_before),
+        ROW(each_thread_puts_into_records_of_its_own),
+        ROW(a_spoilt_half_is_written_again),
+        ROW(an_identity_that_does_not_fit_matters_only_while_held),
+        ROW(a_torn_node_leaves_the_older),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
