@@ -30,7 +30,7 @@ static void print_agent(const struct reader *reader, const struct life *life)
 {
     const struct hf_table_header *header = reader->table.header;
     char host[4 * sizeof(reader->host)], version[4 * sizeof(reader->version)];
-    char span[TEXT_SPAN_SIZE], sentence[256];
+    char span[TEXT_SPAN_SIZE];
 
     printf("agent     %s on %s: %s, pid %d, version %s", reader->place.agent,
            text_escape_str(host, sizeof(host), reader->host), life_verdict_name(life->verdict),
@@ -40,9 +40,6 @@ static void print_agent(const struct reader *reader, const struct life *life)
     printf("%s%s%s\n", header->flags & HF_TABLE_F_DEV ? ", --dev" : "",
            header->flags & HF_TABLE_F_ASSUME_FRESH ? ", --assume-fresh" : "",
            header->flags & HF_TABLE_F_ALLOW_EVICTION ? ", allow_eviction" : "");
-    if (life->verdict != LIFE_ALIVE)
-        printf("          %s\n",
-               life_sentence(sentence, sizeof(sentence), reader->place.agent, life));
     print_beats(life);
 }
 

@@ -3,11 +3,13 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "shm/status.h"
+#include "libclient/holdfast.h"
 #include "tools/format.h"
 #include "tools/process.h"
 #include "tools/text.h"
@@ -130,7 +132,7 @@ static void look_at_shm(struct doctor *doctor, const struct reader *reader)
     if (room < need)
         doctor_report(doctor, FINDING_WARN, "host.shm",
                       "free some of it, or give it more room (mount -o remount,size=...; "
-                      "--shm-size of a container): replacing the table and new clients need it",
+                      "--shm-size of a container): an agent that replaces its table needs as much",
                       "/dev/shm has %" PRIu64 " KiB left, and the table takes %" PRIu64 " KiB",
                       room / 1024, need / 1024);
     else
@@ -194,6 +196,18 @@ static void look_at_renewals(struct doctor *doctor, const struct reader *reader)
                       losses);
 }
 
+static void look_at_version(struct doctor *doctor, const struct reader *reader)
+{
+    char agents[4 * sizeof(reader->version)], own[24];
+
+    snprintf(own, sizeof(own), "%d.%d.", HF_VERSION_MAJOR, HF_VERSION_MINOR);
+    text_escape_str(agents, sizeof(agents), reader->version);
+    if (strncmp(agents, own, strlen(own)) != 0)
+        doctor_report(doctor, FINDING_WARN, "agent.version",
+                      "restart the agent: leases that are valid survive that",
+                      "the agent is of version %s and this command of %s*", agents, own);
+}
+
 static void look_at_flags(struct doctor *doctor, const struct reader *reader)
 {
     uint32_t flags = reader->table.header->flags;
@@ -236,6 +250,7 @@ void doctor_look_at_agent(struct doctor *doctor, const struct reader *reader,
     look_at_shm(doctor, reader);
     look_at_descriptors(doctor, reader, life);
     look_at_renewals(doctor, reader);
+    look_at_version(doctor, reader);
     look_at_flags(doctor, reader);
     look_at_linger(doctor, reader);
 }
