@@ -53,6 +53,12 @@ struct client {
     struct broker *broker;
 };
 
+/* A completion that waits for room. */
+struct answer {
+    STAILQ_ENTRY(answer) queue;
+    struct hf_completion_entry entry;
+};
+
 /* One attached connection: at most three descriptors (socket, doorbell, pidfd). */
 struct session {
     LIST_ENTRY(session) of_client;
@@ -67,7 +73,9 @@ struct session {
     uint32_t pid, uid;
     struct user *user;
     struct hf_ring_agent ring;
-    int unanswered; /* requests whose completion has a place reserved */
+    int unanswered;                 /* requests taken and not answered */
+    int overflowing;                /* answers in `overflow` */
+    STAILQ_HEAD(, answer) overflow; /* the completion ring had no room for these */
     LIST_HEAD(, waiter) waiters;
 };
 
@@ -76,7 +84,7 @@ int clients_listen(struct broker *b);
 void clients_destroy(struct broker *b);
 /* Takes requests of active sessions, a bounded number each; true when some are left. */
 bool clients_serve(struct broker *b);
-/* Answers request `id`; never lacks room. */
+/* Answers request `id`; what the ring has no room for waits until the client has read some. */
 void session_answer(struct session *s, const struct hf_completion_entry *answer);
 /* Tells what an unanswered acquire waits for, if there is room. */
 void session_progress(struct session *s, struct hf_completion_entry *entry);
@@ -153,42 +161,64 @@ struct resource {
 
 int resources_create(struct broker *b);
 void resources_destroy(struct broker *b);
-/* Requests; each answers by itself. */
-void resources_acquire(struct session *s, const struct hf_request_entry *r);
-void resources_release(struct session *s, const struct hf_request_entry *r);
-void resources_cancel(struct session *s, uint64_t id);
-void resources_ask(struct session *s, const struct hf_request_entry *r);
-void resources_losing(struct session *s, const struct hf_request_entry *r);
+/* NULL: the name has no resource. */
+struct resource *resource_find(struct broker *b, const void *name, size_t len);
 /* Finds or makes; HF_EFULL. */
 int resource_get(struct broker *b, const void *name, size_t name_len,
                  struct resource **ret_resource);
 /* For readoption: takes that very slot. */
 int resource_at(struct broker *b, const void *name, size_t name_len, uint32_t slot,
                 struct resource **ret_resource);
+/* To another slot, when this one's generations are used up. HF_EFULL. */
+int resource_move(struct resource *r);
+/* Nobody needs it now: its slot keeps the name until another name needs the slot. Nothing while in use. */
+void resource_rest(struct resource *r);
+void resource_rouse(struct resource *r);
+struct lease *resources_lease(struct broker *b, uint32_t slot, uint32_t generation);
+/* The slot's text, index entry and identity for a lease. */
+int resource_publish(struct resource *r, struct lease *lease, hf_time valid, uint32_t votes,
+                     uint32_t flags);
+
+/* --- waiters: agent/waiters.c ---------------------------------------------------------------- */
+
+/* The waiter is answered with `status` and gone. */
+void waiter_fail(struct waiter *w, int status, const char *text);
+void waiter_free(struct waiter *w);
+/* For waiter->timer. */
+void waiter_on_timer(struct loop_timer *timer, hf_time now);
 /* Does what can be done next: begins a round for the first waiter, or tells what is waited for. */
 void resource_kick(struct resource *r);
 /* All stalled ones again: the nodes changed. */
 void resources_kick_stalled(struct broker *b);
-/* The waiter is answered with `status` and gone. */
-void waiter_fail(struct waiter *w, int status, const char *text);
-void waiter_free(struct waiter *w);
+void resources_on_stalled_timer(struct loop_timer *timer, hf_time now);
+
+/* --- grants: agent/grants.c ------------------------------------------------------------------ */
+
+/* Makes the lease of a won round, publishes it and answers the waiter. HF_EFULL, HF_ENOMEM: undo. */
+int resource_grant(struct round *round, hf_time now);
+/* Ties a lease to its name and its holder; both know of it until MSG_ENDED. */
+void resource_hold(struct resource *r, struct lease *lease, struct client *holder);
+void resource_lease_changed(struct broker *b, struct lease *lease);
+void resource_lease_ended(struct broker *b, struct lease *lease);
+/* The release of a failed round was answered, or gave up. */
+void resource_undone(struct resource *r);
+/* Tells the client that asked for it. */
+void answer_granted(struct session *s, const struct lease *lease);
+
+/* --- requests: agent/requests.c -------------------------------------------------------------- */
+
+/* Each answers by itself. */
+void resources_acquire(struct session *s, const struct hf_request_entry *r);
+void resources_release(struct session *s, const struct hf_request_entry *r);
+void resources_cancel(struct session *s, uint64_t id);
+void resources_ask(struct session *s, const struct hf_request_entry *r);
+void resources_losing(struct session *s, const struct hf_request_entry *r);
 /* A session ended: its waiters are dropped. */
 void resources_drop_session(struct session *s);
 /* Its client ended: leases are released, those of a run abandoned. */
 void resources_client_gone(struct client *c);
-/* Makes the lease of a won round, publishes it and answers the waiter. HF_EFULL, HF_ENOMEM: undo.
- */
-int resource_grant(struct round *round, hf_time now);
-void resource_lease_changed(struct broker *b, struct lease *lease);
-void resource_lease_ended(struct broker *b, struct lease *lease);
+/* The agent goes away: waiters are answered, rounds undone; with --dev leases are ended, too. */
 void resources_drain(struct broker *b);
-struct lease *resources_lease(struct broker *b, uint32_t slot, uint32_t generation);
-/* Ties a lease to its name and its holder; both know of it until MSG_ENDED. */
-void resource_hold(struct resource *r, struct lease *lease, struct client *holder);
-/* The slot's text, index entry and identity for a lease. */
-int resource_publish(struct resource *r, struct lease *lease, hf_time valid, uint32_t votes,
-                     uint32_t flags);
-void journal_held(struct broker *b, const struct lease *lease, enum journal_state state);
 
 /* --- rounds: agent/rounds.c
  * -------------------------------------------------------------------------- */

@@ -29,8 +29,11 @@
 #define SO_PEERPIDFD 77
 #endif
 
-#define REQUESTS_PER_TURN                                                                          \
-    16 /* of one session, so that a flood delays the others by so many at most */
+/* Of one session, so that a flood delays the others by so many at most. */
+#define REQUESTS_PER_TURN 16
+/* Requests of one session that are unanswered, or whose answers it does not read: beyond that its
+ * ring is left to fill up. */
+#define ACCOUNT_MOST 4096
 #define HELLO_WITHIN HF_NS_PER_SEC
 #define SWEEP_EVERY  (100 * HF_NS_PER_MS)
 
@@ -202,6 +205,16 @@ static void session_deactivate(struct session *s)
     TAILQ_REMOVE(&s->broker->active, s, active);
 }
 
+static void overflow_free(struct session *s)
+{
+    struct answer *a;
+
+    while ((a = STAILQ_FIRST(&s->overflow))) {
+        STAILQ_REMOVE_HEAD(&s->overflow, queue);
+        free(a);
+    }
+}
+
 /* Out of the epoll set first: closing alone would leave it there, because the client has it open
  * too. */
 static void doorbell_close(struct session *s)
@@ -244,27 +257,52 @@ void session_end(struct session *s, const char *why)
         if (LIST_EMPTY(&c->sessions))
             resources_client_gone(c);
         hf_ring_agent_destroy(&s->ring);
+        overflow_free(s);
         client_settle(c);
     }
     free(s);
 }
 
-void session_answer(struct session *s, const struct hf_completion_entry *answer)
+static bool is_overdrawn(const struct session *s)
 {
+    return s->unanswered + s->overflowing >= ACCOUNT_MOST;
+}
+
+/* Posts what waits for room. */
+static void session_flush(struct session *s)
+{
+    struct answer *a;
+
+    while ((a = STAILQ_FIRST(&s->overflow)) && hf_ring_room(&s->ring) > 0) {
+        (void)hf_ring_post(&s->ring, &a->entry);
+        STAILQ_REMOVE_HEAD(&s->overflow, queue);
+        s->overflowing--;
+        free(a);
+    }
+}
+
+void session_answer(struct session *s, const struct hf_completion_entry *entry)
+{
+    struct answer *a;
+
     if (s->closing)
         return;
     s->unanswered--;
-    /* Room was reserved when the request was taken; a client that breaks its own cursor loses the
-     * answer only. */
-    (void)hf_ring_post(&s->ring, answer);
+    session_flush(s);
+    if (STAILQ_EMPTY(&s->overflow) && hf_ring_room(&s->ring) > 0) {
+        (void)hf_ring_post(&s->ring, entry);
+    } else if ((a = malloc(sizeof(*a)))) {
+        a->entry = *entry;
+        STAILQ_INSERT_TAIL(&s->overflow, a, queue);
+        s->overflowing++;
+    }
     nudge(s);
-    if (hf_ring_room(&s->ring) > s->unanswered)
-        session_activate(s); /* requests that waited for room */
 }
 
 void session_progress(struct session *s, struct hf_completion_entry *entry)
 {
-    if (s->closing || hf_ring_room(&s->ring) <= s->unanswered)
+    /* Only a hint: the last places are kept for answers. */
+    if (s->closing || hf_ring_room(&s->ring) <= HF_RING_ENTRIES / 2)
         return;
     (void)hf_ring_post(&s->ring, entry);
     nudge(s);
@@ -314,16 +352,16 @@ static bool session_serve(struct session *s)
 {
     struct hf_request_entry q;
 
+    if (hf_ring_room(&s->ring) < 0) {
+        session_end(s, "its completion cursor is out of range");
+        return false;
+    }
+    session_flush(s);
     for (int taken = 0; taken < REQUESTS_PER_TURN; taken++) {
-        int room = hf_ring_room(&s->ring);
         int rc;
 
-        if (room < 0) {
-            session_end(s, "its completion cursor is out of range");
+        if (is_overdrawn(s))
             return false;
-        }
-        if (room <= s->unanswered)
-            return false; /* goes on when an answer was consumed: the sweep or the next doorbell */
         rc = hf_ring_take(&s->ring, &q);
         if (rc < 0) {
             session_end(s, "its request cursor is out of range");
@@ -350,9 +388,8 @@ bool clients_serve(struct broker *b)
 
         if (TAILQ_FIRST(&b->active) != s)
             continue; /* it ended */
-        /* Without room it goes on with the next answer, or at the sweep once the client has read
-         * some. */
-        if (!more && (hf_ring_arm(&s->ring) || hf_ring_room(&s->ring) <= s->unanswered))
+        /* With too much on its account it goes on at the sweep. */
+        if (!more && (hf_ring_arm(&s->ring) || is_overdrawn(s)))
             session_deactivate(s);
         else {
             TAILQ_REMOVE(&b->active, s, active);
@@ -461,6 +498,7 @@ static void on_listener(struct loop_fd *watch)
     s->uid = cred.uid;
     s->hello_timer.fn = on_hello_timer;
     LIST_INIT(&s->waiters);
+    STAILQ_INIT(&s->overflow);
     LIST_INSERT_HEAD(&b->sessions, s, all);
     b->session_count++;
     s->user->sessions++;
@@ -532,6 +570,7 @@ void clients_destroy(struct broker *b)
         doorbell_close(s);
         if (s->client)
             hf_ring_agent_destroy(&s->ring);
+        overflow_free(s);
         free(s);
     }
     while ((c = LIST_FIRST(&b->clients))) {

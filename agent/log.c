@@ -37,14 +37,18 @@ void log_init(enum log_level most)
     int fd;
 
     most_level = most;
+    if (log_fd != STDERR_FILENO)
+        close(log_fd);
+    log_fd = STDERR_FILENO;
     if (fstat(STDERR_FILENO, &st) < 0)
         return;
     to_socket = S_ISSOCK(st.st_mode);
     to_journal = is_journal(&st);
-    /* O_NONBLOCK of our own: on the shared description it would hit whoever else writes there. */
-    fd = to_socket
-             ? -1
-             : open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    /* O_NONBLOCK of our own: on the shared description it would hit whoever else writes there. Files do not block, and
+     * a second offset in one would overwrite others' lines. */
+    if (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
+        return;
+    fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd >= 0)
         log_fd = fd;
 }

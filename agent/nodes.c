@@ -562,6 +562,10 @@ int nodes_create(struct broker *b)
 
 void nodes_start(struct broker *b)
 {
+    if (b->n % 2 == 0)
+        log_warn("%d nodes: an even number survives no more failures than %d would; use an odd one",
+                 b->n, b->n - 1);
+
     for (int i = 0; i < b->n; i++)
         link_start(b->nodes[i].link);
     loop_timer_set(b->loop, &b->review, b->started);

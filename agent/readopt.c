@@ -33,11 +33,8 @@ struct later {
 
 static void released(int answered, void *arg)
 {
-    struct resource *r = arg;
-
     (void)answered;
-    r->undoing = false;
-    resource_kick(r);
+    resource_undone(arg);
 }
 
 static void on_later(struct loop_timer *timer, hf_time now)
@@ -114,6 +111,7 @@ static int release_record(struct broker *b, const struct record *rec, uint32_t s
         return rc == HF_EBUSY ? HF_OK : rc;
     }
     r->undoing = true;
+    r->generation = rec->state.generation;
     l->resource = r;
     l->timer.fn = on_later;
     l->ttl = hf_ms(rec->id.ttl_ms);

@@ -89,6 +89,27 @@ static struct heal *heal_new(struct renewal_node *node, const struct lease *leas
     return heal;
 }
 
+/* A node that is refused gives no votes, so a key that it lacks is not written there either. */
+static bool may_heal(const struct renewal_node *node)
+{
+    const struct renewal *r = node->renewal;
+    const struct config *config = r->agent->config;
+    const struct node_trust *t = &node->trust;
+    const struct node_sentinel *s = &t->sentinel;
+
+    if (t->refused || !renewal_nonce(node)[0])
+        return false;
+    if (s->present && strcmp(s->nonce, renewal_nonce(node)) == 0 &&
+        (s->ttl_max_ms != config->ttl_max_ms || s->nodes != r->n ||
+         strcmp(s->list_hash, config->list_hash) != 0))
+        return false;
+    for (int i = 0; i < node->number; i++)
+        if (r->node[i].trust.contacted &&
+            strcmp(r->node[i].trust.facts.run_id, t->facts.run_id) == 0)
+            return false; /* the same server under another name */
+    return true;
+}
+
 static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time now)
 {
     struct renewal *r = node->renewal;
@@ -111,8 +132,8 @@ static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time no
                    .since = lease->since_wall},
     };
 
-    /* Without a sentinel or its clock the node cannot be told when to refuse. */
-    if (!lock.nonce[0] || !trust_node_time(&node->trust, deadline, &low, &high))
+    /* Without knowing its clock the node cannot be told when to refuse. */
+    if (!may_heal(node) || !trust_node_time(&node->trust, deadline, &low, &high))
         return false;
     lock.deadline = low;
     heal = heal_new(node, lease);

@@ -120,8 +120,8 @@ void renewal_on_renewed(struct link *link, const struct link_reply *reply, void 
     }
     if (reply->final) {
         batch->busy = false;
-        node->renews--;
-        node->ready = clock_now();
+        if (node->renews-- == RENEWS_MAX)
+            node->ready = clock_now();
     }
 }
 

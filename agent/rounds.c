@@ -106,8 +106,18 @@ static void undone(int answered, void *arg)
     struct resource *r = arg;
 
     (void)answered;
-    r->undoing = false;
-    resource_kick(r);
+    resource_undone(r);
+}
+
+static void journal_round(struct round *round, enum journal_state state)
+{
+    struct resource *r = round->resource;
+    struct journal_lease record = {
+        .state = state, .generation = r->generation, .fence = fence_make(round->ballot.fence, 0)};
+
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        record.d[i] = HF_TIME_PAST;
+    journal_put(round->b->agent->journal, r->slot, &record);
 }
 
 /* Decided against: what may stand on any node is released, and the waiter hears why or waits on. */
@@ -118,19 +128,15 @@ static void round_undo(struct round *round, int failure)
     hf_time now = clock_now();
 
     round->decided = round->over = true;
-    round->resource = NULL;
     round->waiter = NULL;
     r->round = NULL;
+    journal_round(round, round->written ? JOURNAL_ENDING : JOURNAL_FREE);
     if (round->written) {
         hf_counter_add(&round->b->agent->table, HF_COUNTER_UNDONE, 1);
         r->undoing = true;
         release_nodes(round, round->written, round->broken, undone, r);
     }
-    {
-        struct journal_lease ending = {.state = JOURNAL_ENDING, .generation = r->generation};
-
-        journal_put(round->b->agent->journal, r->slot, &ending);
-    }
+    round->resource = NULL;
     if (w) {
         if (failure == HF_EBUSY) {
             w->holder = round->holder;
@@ -157,7 +163,8 @@ static void round_undo(struct round *round, int failure)
         }
     }
     round_settle(round);
-    if (!r->undoing)
+    /* After a cancel the caller kicks, once the waiter is out of the queue. */
+    if (w && !r->undoing)
         resource_kick(r);
 }
 
@@ -315,6 +322,34 @@ static void round_reply(struct link *link, const struct link_reply *reply, void 
     round_judge(round);
 }
 
+/* (!) Before the first SET, so that a restarted agent can undo the round. */
+static void journal_intent(struct round *round, const struct waiter *w)
+{
+    const struct client *c = w->session->client;
+    struct resource *r = round->resource;
+    struct journal_identity id = {.ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl),
+                                  .max_hold_ms = w->max_hold_ms,
+                                  .pid = round->pid,
+                                  .uid = round->uid,
+                                  .start_time = c->start_time,
+                                  .pidns_inode = round->b->agent->pidns_inode,
+                                  .cookie_hash = c->cookie_hash,
+                                  .request_id = w->id,
+                                  .since_ns = round->started.ns,
+                                  .since_wall_ms = round->described.since.ms,
+                                  .name_len = r->name_len,
+                                  .note_len = w->note_len,
+                                  .comm_len = (uint8_t)strlen(round->comm),
+                                  .run = w->run};
+
+    memcpy(id.token, round->token, sizeof(id.token));
+    memcpy(id.name, r->name, r->name_len);
+    memcpy(id.note, round->note, sizeof(id.note));
+    memcpy(id.comm, round->comm, sizeof(id.comm));
+    journal_put_identity(round->b->agent->journal, r->slot, &id);
+    journal_round(round, JOURNAL_INTENT);
+}
+
 int round_begin(struct resource *r, struct waiter *w)
 {
     struct broker *b = r->b;
@@ -350,40 +385,14 @@ int round_begin(struct resource *r, struct waiter *w)
     fence = fence_propose(r->last_fence, known, median, clock_wall());
     ballot_init(&round->ballot, b->n, fence);
 
-    r->generation = ++b->generations[r->slot];
+    /* Counted only when it is granted: a round that fails uses none up. */
+    r->generation = b->generations[r->slot] + 1;
     r->round = round;
     LIST_INSERT_HEAD(&b->rounds, round, all);
     b->round_count++;
     hf_counter_add(&b->agent->table, HF_COUNTER_ROUNDS, 1);
 
-    /* (!) INTENT before the first SET, so that a restarted agent can undo it. */
-    {
-        struct journal_identity id = {.ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl),
-                                      .max_hold_ms = w->max_hold_ms,
-                                      .pid = round->pid,
-                                      .uid = round->uid,
-                                      .start_time = w->session->client->start_time,
-                                      .pidns_inode = b->agent->pidns_inode,
-                                      .cookie_hash = w->session->client->cookie_hash,
-                                      .request_id = w->id,
-                                      .since_ns = now.ns,
-                                      .since_wall_ms = round->described.since.ms,
-                                      .name_len = r->name_len,
-                                      .note_len = w->note_len,
-                                      .comm_len = (uint8_t)strlen(round->comm),
-                                      .run = w->run};
-        struct journal_lease intent = {
-            .state = JOURNAL_INTENT, .generation = r->generation, .fence = fence_make(fence, 0)};
-
-        memcpy(id.token, round->token, sizeof(id.token));
-        memcpy(id.name, r->name, r->name_len);
-        memcpy(id.note, round->note, sizeof(id.note));
-        memcpy(id.comm, round->comm, sizeof(id.comm));
-        for (int i = 0; i < HF_NODES_MAX; i++)
-            intent.d[i] = HF_TIME_PAST;
-        journal_put_identity(b->agent->journal, r->slot, &id);
-        journal_put(b->agent->journal, r->slot, &intent);
-    }
+    journal_intent(round, w);
     for (int i = 0; i < b->n; i++)
         if (nodes_may_vote(b, i, now))
             (void)round_send(round, i, false);

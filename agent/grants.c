@@ -1,0 +1,186 @@
+/* From a won round to a lease, and from its end back to a free name. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/broker_internal.h"
+#include "agent/clock.h"
+#include "agent/core/fence.h"
+#include "agent/log.h"
+#include "shm/slot.h"
+#include "shm/status.h"
+
+static void journal_held(struct broker *b, const struct lease *lease, enum journal_state state)
+{
+    struct journal_lease record = {.state = state,
+                                   .slot_state = lease->fsm.state,
+                                   .generation = lease->generation,
+                                   .fence = lease->fence};
+
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        record.d[i] = i < b->n ? lease->fsm.node[i].d : HF_TIME_PAST;
+    journal_put(b->agent->journal, lease->slot, &record);
+}
+
+void resource_hold(struct resource *r, struct lease *lease, struct client *holder)
+{
+    lease->resource = r;
+    r->lease = lease;
+    r->holder = holder;
+    LIST_INSERT_HEAD(&holder->held, r, of_holder);
+    holder->user->leases++;
+    lease_table_add(r->b->agent->leases, lease);
+}
+
+void resource_undone(struct resource *r)
+{
+    struct journal_lease record = {.state = JOURNAL_FREE, .generation = r->generation};
+
+    r->undoing = false;
+    journal_put(r->b->agent->journal, r->slot, &record);
+    resource_kick(r);
+}
+
+void answer_granted(struct session *s, const struct lease *lease)
+{
+    struct hf_completion_entry answer = {.id = lease->request_id,
+                                         .op = HF_OP_ACQUIRE,
+                                         .status = HF_OK,
+                                         .slot = lease->slot,
+                                         .generation = lease->generation,
+                                         .fence = lease->fence};
+
+    answer.deadline_ns = atomic_load_explicit(&lease->valid_ns, memory_order_relaxed);
+    session_answer(s, &answer);
+}
+
+int resource_grant(struct round *round, hf_time now)
+{
+    struct resource *r = round->resource;
+    struct waiter *w = round->waiter;
+    struct broker *b = r->b;
+    struct client *c = w->session->client;
+    struct lease *lease = lease_new(r->name, r->name_len, round->key, round->key_len);
+    hf_time a[HF_NODES_MAX], max_hold = HF_TIME_NEVER;
+    uint32_t mark[HF_NODES_MAX];
+    struct message *m;
+    int rc;
+
+    if (!lease)
+        return HF_ENOMEM;
+    for (int i = 0; i < HF_NODES_MAX; i++) {
+        enum ballot_vote v = i < b->n ? round->ballot.node[i].vote : BALLOT_NO;
+
+        a[i] = v == BALLOT_YES || v == BALLOT_YES_LOW ? round->ballot.node[i].a : HF_TIME_PAST;
+        mark[i] = i < b->n ? b->nodes[i].trust.mark : 0;
+    }
+    if (w->max_hold_ms)
+        max_hold = hf_time_add(now, hf_ms(w->max_hold_ms));
+    lease->slot = r->slot;
+    lease->generation = r->generation;
+    lease->ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl);
+    lease->pid = round->pid;
+    lease->uid = round->uid;
+    lease->client_id = c->id;
+    lease->request_id = w->id;
+    lease->fence = fence_make(round->ballot.fence, 0);
+    lease->since = now;
+    lease->since_wall = round->described.since;
+    lease->run = w->run;
+    lease->note_len = w->note_len;
+    lease->comm_len = (uint8_t)strlen(round->comm);
+    memcpy(lease->token, round->token, sizeof(lease->token));
+    memcpy(lease->note, round->note, sizeof(lease->note));
+    memcpy(lease->comm, round->comm, sizeof(lease->comm));
+    lease->unanswered = round->unanswered;
+    lease_fsm_init(&lease->fsm, b->n, b->q, &w->timing, w->run, max_hold, a, mark);
+    atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
+    atomic_init(&lease->state, (uint32_t)lease->fsm.state);
+
+    /* (!) The d_i are journaled before the check word is raised. */
+    journal_held(b, lease, JOURNAL_HELD);
+    rc = resource_publish(r, lease, lease->fsm.valid, (uint32_t)lease_fsm_votes(&lease->fsm, now),
+                          w->run ? HF_SLOT_F_RUN : 0);
+    if (rc < 0) {
+        lease_free(lease);
+        return rc;
+    }
+    round->decided = true;
+    round->waiter = NULL;
+    r->round = NULL;
+    r->granted = round;
+    b->generations[r->slot] = r->generation;
+    r->last_fence = round->ballot.fence;
+    backoff_reset(&r->backoff);
+    resource_hold(r, lease, c);
+    m = message_new(MSG_GRANTED);
+    m->lease = lease;
+    broker_tell_renewal(b, m);
+    hf_counter_add(&b->agent->table, HF_COUNTER_GRANTS, 1);
+    if (w->contended)
+        hf_counter_add(&b->agent->table, HF_COUNTER_GRANTS_CONTENDED, 1);
+
+    {
+        struct session *s = w->session;
+
+        waiter_free(w);
+        answer_granted(s, lease);
+    }
+    resource_kick(r);
+    return HF_OK;
+}
+
+void resource_lease_changed(struct broker *b, struct lease *lease)
+{
+    struct resource *r = lease->resource;
+
+    (void)b;
+    client_signal(r->holder);
+}
+
+void resource_lease_ended(struct broker *b, struct lease *lease)
+{
+    struct resource *r = lease->resource;
+    struct client *c = r->holder;
+    bool lost = atomic_load_explicit(&lease->state, memory_order_relaxed) == HF_SLOT_LOST;
+
+    LIST_REMOVE(r, of_holder);
+    c->user->leases--;
+    r->holder = NULL;
+    r->lease = NULL;
+    if (r->granted) {
+        struct round *round = r->granted;
+
+        r->granted = NULL;
+        round_lease_over(round);
+    }
+    /* The renewal thread's release may have overtaken an acquire that was still on its way on our
+     * link; behind it on the same connection it cannot. */
+    if (lease->unanswered) {
+        struct release_order order = {.key = lease->key,
+                                      .key_len = lease->key_len,
+                                      .token = lease->token,
+                                      .nodes = lease->unanswered,
+                                      .doubt_until = HF_TIME_PAST,
+                                      .attempt = lease->fsm.timing.attempt,
+                                      .ttl = lease->fsm.timing.ttl};
+
+        (void)releaser_start(b->releaser, &order);
+    }
+    journal_held(b, lease, JOURNAL_FREE);
+    if (r->release_session) {
+        struct hf_completion_entry answer = {.id = r->release_id,
+                                             .op = HF_OP_RELEASE,
+                                             .status = lost ? HF_ELOST : HF_OK,
+                                             .slot = lease->slot,
+                                             .generation = lease->generation};
+        struct session *s = r->release_session;
+
+        r->release_session = NULL;
+        session_answer(s, &answer);
+    }
+    lease_table_remove(b->agent->leases, lease);
+    client_signal(c);
+    client_settle(c);
+    resource_rest(r);
+    resource_kick(r);
+}

@@ -1,0 +1,283 @@
+/* What clients ask for: each request is judged and answered. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/broker_internal.h"
+#include "agent/clock.h"
+#include "agent/log.h"
+#include "shm/status.h"
+
+static void refuse(struct session *s, const struct hf_request_entry *q, int status,
+                   const char *text)
+{
+    struct hf_completion_entry answer = {.id = q->id, .op = q->op, .status = status};
+
+    if (status != HF_EBUSY && status != HF_ENOTHELD)
+        hf_counter_add(&s->broker->agent->table, HF_COUNTER_REFUSED, 1);
+    snprintf(answer.text, sizeof(answer.text), "%s", text);
+    session_answer(s, &answer);
+}
+
+/* Checks an acquire; on failure `text` says what is wrong, which limit, and the remedy. */
+static int judge_acquire(struct session *s, const struct hf_request_entry *q,
+                         struct timing *ret_timing, char *text, size_t size)
+{
+    struct broker *b = s->broker;
+    const struct config *c = b->config;
+    uint8_t key[CONFIG_KEY_MAX];
+    size_t key_len;
+    int rc;
+
+    if (b->draining)
+        return HF_EGOING;
+    if (q->name_len == 0) {
+        snprintf(text, size, "the resource name is empty; 1 to %d bytes are allowed", HF_NAME_MAX);
+        return HF_ENAME;
+    }
+    rc = config_key(c, q->name, q->name_len, key, &key_len);
+    if (rc < 0) {
+        snprintf(
+            text, size,
+            "names whose key begins with \"holdfast:\" are kept for the agent; use another name");
+        return rc;
+    }
+    rc = timing_derive(hf_ms(q->ttl_ms ? q->ttl_ms : c->ttl_ms), hf_ms(c->ttl_max_ms), ret_timing,
+                       text, size);
+    if (rc < 0)
+        return rc;
+    if (c->waiters_per_uid && s->user->waiters >= c->waiters_per_uid) {
+        snprintf(text, size, "user %u already waits for %u locks, the limit (waiters_per_uid)",
+                 s->uid, c->waiters_per_uid);
+        return HF_ELIMIT;
+    }
+    if (c->leases_per_uid && s->user->leases >= c->leases_per_uid) {
+        snprintf(text, size, "user %u already holds %u locks, the limit (leases_per_uid)", s->uid,
+                 c->leases_per_uid);
+        return HF_ELIMIT;
+    }
+    return HF_OK;
+}
+
+void resources_acquire(struct session *s, const struct hf_request_entry *q)
+{
+    struct broker *b = s->broker;
+    struct timing timing;
+    struct resource *r;
+    struct waiter *w;
+    char text[184] = "";
+    int rc;
+
+    LIST_FOREACH(w, &s->waiters, of_session)
+    if (w->id == q->id) {
+        /* Sent again after a reconnect: the same request. Its place in the ring is given back. */
+        s->unanswered--;
+        return;
+    }
+    rc = judge_acquire(s, q, &timing, text, sizeof(text));
+    if (rc < 0) {
+        refuse(s, q, rc, text);
+        return;
+    }
+    rc = resource_get(b, q->name, q->name_len, &r);
+    if (rc < 0) {
+        snprintf(text, sizeof(text), "all %u leases of this agent are in use (capacity)",
+                 b->agent->table.capacity);
+        refuse(s, q, rc, rc == HF_EFULL ? text : "");
+        return;
+    }
+    if (r->lease && r->holder == s->client && r->lease->request_id == q->id && !r->lease->ending) {
+        /* Granted by an agent that ended before its client heard of it. */
+        answer_granted(s, r->lease);
+        return;
+    }
+    w = calloc(1, sizeof(*w));
+    if (!w) {
+        refuse(s, q, HF_ENOMEM, "");
+        return;
+    }
+    w->session = s;
+    w->resource = r;
+    w->id = q->id;
+    w->timing = timing;
+    w->run = q->flags & HF_REQ_RUN;
+    w->max_hold_ms = q->max_hold_ms;
+    if (b->config->max_hold_ms && (!w->max_hold_ms || w->max_hold_ms > b->config->max_hold_ms))
+        w->max_hold_ms = b->config->max_hold_ms;
+    w->note_len = q->note_len;
+    memcpy(w->note, q->note, q->note_len);
+    w->holder.pttl_ms = -2;
+    w->timer.fn = waiter_on_timer;
+    w->deadline = q->deadline_ns == 0           ? HF_TIME_PAST
+                  : q->deadline_ns == INT64_MAX ? HF_TIME_NEVER
+                                                : (hf_time){q->deadline_ns};
+    TAILQ_INSERT_TAIL(&r->waiters, w, queue);
+    LIST_INSERT_HEAD(&s->waiters, w, of_session);
+    b->waiter_count++;
+    s->user->waiters++;
+    hf_counter_set(&b->agent->table, HF_COUNTER_WAITERS, b->waiter_count);
+    resource_rouse(r);
+    if (w->deadline.ns != HF_TIME_PAST.ns && w->deadline.ns != HF_TIME_NEVER.ns)
+        loop_timer_set(b->loop, &w->timer, w->deadline);
+    resource_kick(r);
+}
+
+/* Ends the lease of `r` through the renewal thread. */
+static void lease_end(struct broker *b, struct resource *r, enum message_kind kind,
+                      enum hf_loss_reason reason)
+{
+    struct message *m = message_new(kind);
+
+    m->slot = r->slot;
+    m->generation = r->lease->generation;
+    m->reason = reason;
+    if (kind == MSG_RELEASE)
+        r->lease->unanswered = r->granted ? r->granted->unanswered : 0;
+    broker_tell_renewal(b, m);
+}
+
+/* The lease that a request names, if this session's client holds it. */
+static struct lease *own_lease(struct session *s, const struct hf_request_entry *q)
+{
+    struct lease *lease = resources_lease(s->broker, q->slot, q->generation);
+
+    return lease && lease->client_id == s->client->id ? lease : NULL;
+}
+
+void resources_release(struct session *s, const struct hf_request_entry *q)
+{
+    struct lease *lease = own_lease(s, q);
+    struct resource *r;
+
+    if (!lease) {
+        refuse(s, q, HF_ELOST, "");
+        return;
+    }
+    r = lease->resource;
+    if (lease->run && !(q->flags & HF_REQ_REAPED)) {
+        refuse(s, q, HF_EINVAL,
+               "a lease taken for a job ends with hf_release_reaped(): say that the job is gone");
+        return;
+    }
+    if (r->release_session) {
+        refuse(s, q, HF_ELOST, "");
+        return;
+    }
+    r->release_session = s;
+    r->release_id = q->id;
+    lease->ending = true;
+    lease_end(s->broker, r, MSG_RELEASE, HF_LOSS_NONE);
+}
+
+void resources_cancel(struct session *s, uint64_t id)
+{
+    struct waiter *w;
+
+    LIST_FOREACH(w, &s->waiters, of_session)
+    if (w->id == id) {
+        struct resource *r = w->resource;
+
+        if (r->round && r->round->waiter == w)
+            round_cancel(r->round);
+        waiter_fail(w, HF_ECANCELED, "");
+        resource_kick(r);
+        return;
+    }
+}
+
+void resources_ask(struct session *s, const struct hf_request_entry *q)
+{
+    struct broker *b = s->broker;
+    struct resource *r = q->name_len ? resource_find(b, q->name, q->name_len) : NULL;
+    struct hf_completion_entry answer = {.id = q->id, .op = q->op, .status = HF_OK};
+
+    if (!r || !r->lease) {
+        refuse(s, q, HF_ENOTHELD, "nobody on this host holds it");
+        return;
+    }
+    if (s->uid != 0 && s->uid != (uint32_t)geteuid() && s->uid != r->lease->uid) {
+        char text[120];
+
+        snprintf(text, sizeof(text),
+                 "it is held by user %u; only that user, the agent's user and root may ask for it",
+                 r->lease->uid);
+        refuse(s, q, HF_EPERM, text);
+        return;
+    }
+    lease_end(b, r, MSG_LOSE, HF_LOSS_ASKED);
+    session_answer(s, &answer);
+}
+
+void resources_losing(struct session *s, const struct hf_request_entry *q)
+{
+    struct lease *lease = own_lease(s, q);
+
+    if (lease)
+        lease_end(s->broker, lease->resource, MSG_LOSE, HF_LOSS_GUARDIAN);
+}
+
+/* --- ends of sessions and clients, and of the agent
+ * ---------------------------------------------------------------- */
+
+void resources_drop_session(struct session *s)
+{
+    struct waiter *w;
+
+    while ((w = LIST_FIRST(&s->waiters))) {
+        struct resource *r = w->resource;
+
+        if (r->round && r->round->waiter == w)
+            round_cancel(r->round);
+        waiter_free(w);
+        resource_kick(r);
+    }
+    if (s->client) {
+        struct resource *r;
+
+        LIST_FOREACH(r, &s->client->held, of_holder)
+        if (r->release_session == s)
+            r->release_session = NULL;
+    }
+}
+
+void resources_client_gone(struct client *c)
+{
+    struct broker *b = c->broker;
+    struct resource *r;
+
+    if (!LIST_EMPTY(&c->held))
+        hf_counter_add(&b->agent->table, HF_COUNTER_HOLDER_DEATHS, 1);
+    LIST_FOREACH(r, &c->held, of_holder)
+    {
+        if (r->lease->ending)
+            continue;
+        r->lease->ending = true;
+        lease_end(b, r, r->lease->run ? MSG_ABANDON : MSG_RELEASE, HF_LOSS_HOLDER);
+    }
+}
+
+void resources_drain(struct broker *b)
+{
+    for (uint32_t i = 0; i < b->slots_used; i++) {
+        struct resource *r = b->by_slot[i];
+        struct waiter *w;
+
+        if (!r)
+            continue;
+        if (r->round)
+            round_cancel(r->round);
+        while ((w = TAILQ_FIRST(&r->waiters)))
+            waiter_fail(w, HF_EGOING, "");
+        if (!b->config->dev_nodes || !r->lease || r->lease->ending)
+            continue;
+        /* The private nodes end with this agent: jobs are stopped first, other holders are told. */
+        if (r->lease->run)
+            lease_end(b, r, MSG_LOSE, HF_LOSS_ASKED);
+        else {
+            r->lease->ending = true;
+            lease_end(b, r, MSG_RELEASE, HF_LOSS_NONE);
+        }
+    }
+}

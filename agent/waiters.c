@@ -1,0 +1,196 @@
+/* Who waits for a name, and what can be done for it next. One contender per name on this host; local waiters are served first
+ * come first served. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/broker_internal.h"
+#include "agent/clock.h"
+#include "shm/status.h"
+
+void waiter_free(struct waiter *w)
+{
+    struct broker *b = w->session->broker;
+
+    loop_timer_cancel(b->loop, &w->timer);
+    TAILQ_REMOVE(&w->resource->waiters, w, queue);
+    LIST_REMOVE(w, of_session);
+    b->waiter_count--;
+    w->session->user->waiters--;
+    hf_counter_set(&b->agent->table, HF_COUNTER_WAITERS, b->waiter_count);
+    free(w);
+}
+
+static void local_holder(const struct resource *r, struct hf_wire_holder *ret)
+{
+    const struct lease *l = r->lease;
+
+    *ret = (struct hf_wire_holder){.fence = l->fence,
+                                   .since_wall_ms = l->since_wall.ms,
+                                   .pttl_ms = -2,
+                                   .pid = l->pid,
+                                   .uid = l->uid};
+    snprintf(ret->host, sizeof(ret->host), "%s", r->b->agent->host);
+    snprintf(ret->comm, sizeof(ret->comm), "%s", l->comm);
+    snprintf(ret->note, sizeof(ret->note), "%s", l->note);
+}
+
+void waiter_fail(struct waiter *w, int status, const char *text)
+{
+    struct hf_completion_entry answer = {
+        .id = w->id, .op = HF_OP_ACQUIRE, .status = status, .holder = w->holder};
+    struct session *s = w->session;
+    struct resource *r = w->resource;
+    hf_time now = clock_now();
+
+    answer.nodes_voting = (uint32_t)nodes_voting(r->b, now);
+    answer.nodes_up = (uint32_t)nodes_up(r->b);
+    if (r->lease && (status == HF_EBUSY || status == HF_ETIMEDOUT))
+        local_holder(r, &answer.holder);
+    snprintf(answer.text, sizeof(answer.text), "%s", text);
+    waiter_free(w);
+    session_answer(s, &answer);
+    resource_rest(r);
+}
+
+static void waiter_progress(struct waiter *w, int reason, const char *text)
+{
+    struct hf_completion_entry entry = {
+        .id = w->id, .op = HF_OP_PROGRESS, .status = reason, .holder = w->holder};
+    struct broker *b = w->session->broker;
+    hf_time now = loop_now(b->loop);
+
+    if (w->resource->lease && reason == HF_EBUSY)
+        local_holder(w->resource, &entry.holder);
+    if (w->told == reason && (reason != HF_EBUSY || w->told_fence == entry.holder.fence))
+        return;
+    w->told = reason;
+    w->told_fence = entry.holder.fence;
+    entry.nodes_voting = (uint32_t)nodes_voting(b, now);
+    entry.nodes_up = (uint32_t)nodes_up(b);
+    snprintf(entry.text, sizeof(entry.text), "%s", text);
+    session_progress(w->session, &entry);
+}
+
+void waiter_on_timer(struct loop_timer *timer, hf_time now)
+{
+    struct waiter *w = HF_CONTAINER(timer, struct waiter, timer);
+    struct resource *r = w->resource;
+    int status = w->last_failure == HF_ENOQUORUM ? HF_ENOQUORUM : HF_ETIMEDOUT;
+    char text[184] = "";
+
+    if (status == HF_ENOQUORUM)
+        nodes_explain(r->b, now, text, sizeof(text));
+    if (r->round && r->round->waiter == w)
+        round_cancel(r->round);
+    waiter_fail(w, status, text);
+    resource_kick(r);
+}
+
+static void stall(struct resource *r, hf_time now)
+{
+    struct broker *b = r->b;
+    struct waiter *w, *next;
+    char text[184];
+    bool settling = nodes_settling(b, now);
+
+    nodes_explain(b, now, text, sizeof(text));
+    if (!r->stalled) {
+        r->stalled = true;
+        TAILQ_INSERT_TAIL(&b->stalled, r, stalled_link);
+    }
+    if (!heap_has(&b->stalled_timer.item))
+        loop_timer_set(b->loop, &b->stalled_timer, hf_time_add(now, hf_ms(200)));
+    for (w = TAILQ_FIRST(&r->waiters); w; w = next) {
+        next = TAILQ_NEXT(w, queue);
+        w->last_failure = HF_ENOQUORUM;
+        if (settling)
+            continue;
+        if (w->deadline.ns == HF_TIME_PAST.ns)
+            waiter_fail(w, HF_ENOQUORUM, text);
+        else
+            waiter_progress(w, HF_ENOQUORUM, text);
+    }
+}
+
+void resource_kick(struct resource *r)
+{
+    struct broker *b = r->b;
+    struct waiter *w, *next;
+    hf_time now = clock_now();
+    int rc;
+
+    if (r->stalled) {
+        r->stalled = false;
+        TAILQ_REMOVE(&b->stalled, r, stalled_link);
+    }
+    if (r->lease) {
+        /* Held on this host: those that only try are told by whom, the rest wait for its end. */
+        for (w = TAILQ_FIRST(&r->waiters); w; w = next) {
+            next = TAILQ_NEXT(w, queue);
+            w->contended = true;
+            w->last_failure = HF_EBUSY;
+            if (w->deadline.ns == HF_TIME_PAST.ns)
+                waiter_fail(w, HF_EBUSY, "");
+            else
+                waiter_progress(w, HF_EBUSY, "");
+        }
+        return;
+    }
+    if (TAILQ_EMPTY(&r->waiters)) {
+        loop_timer_cancel(b->loop, &r->retry);
+        resource_rest(r);
+        return;
+    }
+    resource_rouse(r);
+    if (r->round || r->undoing)
+        return;
+    w = TAILQ_FIRST(&r->waiters);
+    if (heap_has(&r->retry.item)) {
+        /* Another host holds it. A try does not wait for the next round: it begins one. */
+        if (w->last_failure == HF_EBUSY && w->deadline.ns != HF_TIME_PAST.ns)
+            waiter_progress(w, HF_EBUSY, "");
+        while (w && w->deadline.ns != HF_TIME_PAST.ns)
+            w = TAILQ_NEXT(w, queue);
+        if (!w)
+            return;
+    }
+    if (*nodes_fleet_text(b)) {
+        while ((w = TAILQ_FIRST(&r->waiters)))
+            waiter_fail(w, HF_EFLEET, nodes_fleet_text(b));
+        return;
+    }
+    if (nodes_voting(b, now) < b->q) {
+        stall(r, now);
+        return;
+    }
+    rc = b->generations[r->slot] >= HF_GEN_MAX ? resource_move(r) : HF_OK;
+    if (rc == HF_OK)
+        rc = round_begin(r, w);
+    if (rc < 0)
+        waiter_fail(w, rc, "");
+}
+
+void resources_kick_stalled(struct broker *b)
+{
+    struct resource_queue queue;
+    struct resource *r;
+
+    TAILQ_INIT(&queue);
+    while ((r = TAILQ_FIRST(&b->stalled))) {
+        TAILQ_REMOVE(&b->stalled, r, stalled_link);
+        TAILQ_INSERT_TAIL(&queue, r, stalled_link);
+    }
+    while ((r = TAILQ_FIRST(&queue))) {
+        TAILQ_REMOVE(&queue, r, stalled_link);
+        r->stalled = false;
+        resource_kick(r);
+    }
+}
+
+void resources_on_stalled_timer(struct loop_timer *timer, hf_time now)
+{
+    struct broker *b = HF_CONTAINER(timer, struct broker, stalled_timer);
+
+    (void)now;
+    resources_kick_stalled(b);
+}
