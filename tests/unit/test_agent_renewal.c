@@ -133,6 +133,7 @@ static int set_up(void **state)
     }
     assert_int_equal(timing_derive(hf_ms(TTL_MS), hf_ms(60000), &timing, why, sizeof(why)), HF_OK);
     config.node_count = NODES;
+    snprintf(config.list_hash, sizeof(config.list_hash), "cafe");
     config.ttl_ms = TTL_MS;
     config.ttl_max_ms = 60000;
     config.capacity = CAPACITY;
@@ -513,6 +514,22 @@ static void test_deleted_key_is_healed(void **state)
     release(lease);
 }
 
+/* It gives no votes, so it gets no keys. */
+static void test_node_of_another_fleet_is_not_healed(void **state)
+{
+    struct lease *lease;
+
+    (void)state;
+    ask(2, "HSET holdfast:node ttl_max_ms 50000");
+    sleep_ms(TTL_MS / 2); /* long enough for a probe */
+    lease = granted("fleet", 1 << 0 | 1 << 1, false);
+    is_quiet(TTL_MS / 2);
+    assert_int_equal(holders_of("fleet", TOKEN), 1 << 0 | 1 << 1);
+    ask(2, "HSET holdfast:node ttl_max_ms 60000");
+    assert_true(becomes("fleet", TOKEN, ALL));
+    release(lease);
+}
+
 /* The restarted node has no sentinel until the broker makes one; the heal waits for that. */
 static void test_restarted_node_is_healed(void **state)
 {
@@ -836,6 +853,7 @@ int main(void)
         cmocka_unit_test_setup(test_node_without_vote_is_healed, start_afresh),
         cmocka_unit_test_setup(test_late_vote_counts, start_afresh),
         cmocka_unit_test_setup(test_deleted_key_is_healed, start_afresh),
+        cmocka_unit_test_setup(test_node_of_another_fleet_is_not_healed, start_afresh),
         cmocka_unit_test_setup(test_clock_step_renews_at_once, start_afresh),
         cmocka_unit_test_setup(test_clock_of_one_node_steps, start_afresh),
         cmocka_unit_test_setup(test_clocks_of_all_nodes_step, start_afresh),
