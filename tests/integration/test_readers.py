@@ -5,6 +5,7 @@ on tables that are not what they should be.
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import struct
@@ -12,7 +13,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import BUILD, OTHER_UID, SLOW, main, scenario, wait_until  # noqa: E402
+from rig import BUILD, OTHER_UID, ROOT, SLOW, main, scenario, wait_until  # noqa: E402
 
 HOLDFAST = BUILD / "bin" / "holdfast"
 READERS = (["status"], ["list"], ["show", "x"], ["nodes"], ["check", "x"])
@@ -155,6 +156,31 @@ def check(run):
     assert (result.rc, result.out, result.err) == (3, "", ""), result
     result = run.holdfast("check", "other")
     assert result.rc == 3 and "not held" in one_line(result.err), result
+
+
+@scenario("every member, check and word of the JSON output is in docs/JSON.md")
+def documented(run):
+    ready(run)
+    run.holder().acquire(b"\xff")
+    words = set()
+    for command in ("status", "doctor"):
+        collect(run.holdfast(command, "--json").json, words)
+    documented = set(re.findall(r"`([a-z_.]+)`", (ROOT / "docs" / "JSON.md").read_text()))
+    assert len(words) > 60 and words <= documented, words - documented
+
+
+def collect(value, words):
+    """Keys, and the values that come from a list of words."""
+    if isinstance(value, list):
+        for element in value:
+            collect(element, words)
+    elif isinstance(value, dict):
+        for key, element in value.items():
+            words.add(key)
+            if key in ("state", "process", "level", "check"):
+                words.add(element)
+            elif key != "counters":
+                collect(element, words)
 
 
 # --- release -------------------------------------------------------------------------------------------
