@@ -44,6 +44,9 @@ class Program:
 
 def find_programs(build, kinds):
     found = []
+    if "unit" in kinds:
+        for path in sorted((ROOT / "tests" / "unit").glob("test_*.c")):
+            found.append(Program("unit", path.stem[len("test_"):], [str(build / "tests" / path.stem)]))
     if "integration" in kinds:
         for path in sorted((ROOT / "tests" / "integration").glob("test_*.py")):
             shards = -(-path.read_text().count("\n@scenario(") // SHARD_SCENARIOS) or 1
@@ -51,9 +54,6 @@ def find_programs(build, kinds):
                 name = path.stem[len("test_"):] + (f"-{i + 1}" if shards > 1 else "")
                 command = [sys.executable, str(path), "--shard", f"{i}/{shards}"]
                 found.append(Program("integration", name, command))
-    if "unit" in kinds:
-        for path in sorted((ROOT / "tests" / "unit").glob("test_*.c")):
-            found.append(Program("unit", path.stem[len("test_"):], [str(build / "tests" / path.stem)]))
     return found
 
 
