@@ -1,0 +1,213 @@
+/* Names as people see them, and lines that never block. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/log.h"
+#include "shm/compiler.h"
+
+#define TEST(name) static void name(HF_UNUSED void **state)
+
+static void shows(const char *name, size_t length, const char *expected)
+{
+    char text[2048];
+
+    assert_ptr_equal(log_name(name, length, text, sizeof(text)), text);
+    assert_string_equal(text, expected);
+}
+
+#define SHOWS(name, expected) shows(name, sizeof(name) - 1, expected)
+
+TEST(test_names)
+{
+    SHOWS("db/migrate", "db/migrate");
+    SHOWS("", "");
+    SHOWS("a b", "a b");
+    SHOWS("caf\xc3\xa9 \xe6\x97\xa5 \xf0\x9f\x94\x92", "caf\xc3\xa9 \xe6\x97\xa5 \xf0\x9f\x94\x92");
+    SHOWS("a\nb", "a\\nb");
+    SHOWS("a\\nb", "a\\\\nb");
+    SHOWS("nul\0nul", "nul\\x00nul");
+    SHOWS("\x1b[31mred\x7f", "\\x1b[31mred\\x7f");
+}
+
+TEST(test_names_that_are_no_utf8)
+{
+    SHOWS("\xff", "\\xff");
+    SHOWS("\xc3", "\\xc3");                   /* ends too soon */
+    SHOWS("\xc0\xaf", "\\xc0\\xaf");          /* longer than needed */
+    SHOWS("\xed\xa0\x80", "\\xed\\xa0\\x80"); /* a surrogate */
+    SHOWS("\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80");
+    SHOWS("\xc2\x9b"
+          "1m",
+          "\\xc2\\x9b"
+          "1m"); /* CSI of C1 */
+    SHOWS("\xe2\x80\xae"
+          "x",
+          "\\xe2\\x80\\xae"
+          "x"); /* right to left */
+}
+
+TEST(test_names_are_cut_at_whole_characters)
+{
+    char text[12], tiny[2], none[1];
+
+    assert_string_equal(log_name("12345678901", 11, text, sizeof(text)), "12345678901");
+    assert_string_equal(log_name("123456789012", 12, text, sizeof(text)), "12345678...");
+    assert_string_equal(log_name("1234567\xc3\xa9xxxx", 13, text, sizeof(text)), "1234567...");
+    assert_string_equal(log_name("1234567\nxxxx", 12, text, sizeof(text)), "1234567...");
+    assert_string_equal(log_name("abc", 3, tiny, sizeof(tiny)), "");
+    assert_string_equal(log_name("abc", 3, none, sizeof(none)), "");
+}
+
+TEST(test_a_whole_escaped_name_fits)
+{
+    char name[255], text[4 * 255 + 1];
+
+    memset(name, 0, sizeof(name));
+    log_name(name, sizeof(name), text, sizeof(text));
+    assert_int_equal(strlen(text), 4 * 255);
+}
+
+/* --- lines ------------------------------------------------------------------------------------ */
+
+static int saved_stderr;
+
+static void stderr_to(int fd)
+{
+    (void)fflush(stderr);
+    saved_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    assert_true(dup2(fd, STDERR_FILENO) >= 0);
+}
+
+static void stderr_back(void)
+{
+    (void)dup2(saved_stderr, STDERR_FILENO);
+    close(saved_stderr);
+}
+
+static size_t drain(int fd, char *buffer, size_t size)
+{
+    ssize_t got;
+
+    (void)fcntl(fd, F_SETFL, O_NONBLOCK);
+    got = read(fd, buffer, size - 1);
+
+    buffer[got > 0 ? got : 0] = '\0';
+    return got > 0 ? (size_t)got : 0;
+}
+
+TEST(test_levels)
+{
+    char text[4096];
+    int ends[2];
+
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    stderr_to(ends[1]);
+    log_init(LOG_LEVEL_WARN);
+    log_error("an %s", "error");
+    log_warn("a warning");
+    log_info("an info");
+    log_debug("a trace");
+    log_say("ready: %d", 1);
+    stderr_back();
+    drain(ends[0], text, sizeof(text));
+    assert_string_equal(
+        text, "holdfastd: error: an error\nholdfastd: warning: a warning\nholdfastd: ready: 1\n");
+    close(ends[0]);
+    close(ends[1]);
+}
+
+TEST(test_priorities_for_the_journal)
+{
+    char text[256], stream[64];
+    struct stat st;
+    int ends[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    assert_int_equal(fstat(ends[1], &st), 0);
+    snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)st.st_dev,
+             (unsigned long long)st.st_ino);
+    setenv("JOURNAL_STREAM", stream, 1);
+    stderr_to(ends[1]);
+    log_init(LOG_LEVEL_INFO);
+    log_warn("a warning");
+    stderr_back();
+    unsetenv("JOURNAL_STREAM");
+    drain(ends[0], text, sizeof(text));
+    assert_string_equal(text, "<4>holdfastd: warning: a warning\n");
+    close(ends[0]);
+    close(ends[1]);
+}
+
+/* A reader that does not read: lines are dropped whole, and counted. This test hangs where a line blocks. */
+static void nobody_reads(const int ends[2])
+{
+    static char text[1 << 20];
+    size_t length;
+    int lines = 0;
+
+    stderr_to(ends[1]);
+    log_init(LOG_LEVEL_INFO);
+    for (int i = 0; i < 20000; i++)
+        log_info("line %d of many, none of which may be torn", i);
+    stderr_back();
+    while ((length = drain(ends[0], text, sizeof(text))) > 0) {
+        assert_int_equal(text[length - 1], '\n');
+        for (char *line = text; *line; line = strchr(line, '\n') + 1, lines++)
+            assert_memory_equal(line, "holdfastd: info: line ", 22);
+        if (length < sizeof(text) - 1)
+            break;
+    }
+    assert_in_range(lines, 10, 19999);
+
+    stderr_to(ends[1]);
+    log_info("after");
+    stderr_back();
+    drain(ends[0], text, sizeof(text));
+    assert_non_null(strstr(text, " lines of this log were dropped\nholdfastd: info: after\n"));
+    close(ends[0]);
+    close(ends[1]);
+}
+
+TEST(test_a_full_pipe_does_not_block)
+{
+    int ends[2];
+
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    nobody_reads(ends);
+}
+
+TEST(test_a_full_socket_does_not_block)
+{
+    int ends[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    nobody_reads(ends);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_names_that_are_no_utf8),
+        cmocka_unit_test(test_names_are_cut_at_whole_characters),
+        cmocka_unit_test(test_a_whole_escaped_name_fits),
+        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_priorities_for_the_journal),
+        cmocka_unit_test(test_a_full_pipe_does_not_block),
+        cmocka_unit_test(test_a_full_socket_does_not_block),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
