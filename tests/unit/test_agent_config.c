@@ -1,0 +1,513 @@
+/* Configuration: command line over file over defaults, and every refusal with its words and exit code. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <unistd.h>
+
+#include "agent/config.h"
+#include "agent/config_rows.h"
+#include "agent/list_hash.h"
+#include "shm/compiler.h"
+#include "shm/status.h"
+
+#define TEST(name) static void name(HF_UNUSED void **state)
+#define ARGS_MAX   64
+#define DIR        "--runtime-dir", "/tmp/hf"
+
+static struct config config;
+static int code;
+static char why[1024];
+static char path[64]; /* of a file that write_file() made */
+
+/* `first` and what follows, to a NULL. */
+static int load(const char *first, va_list more)
+{
+    char *argv[ARGS_MAX] = {"holdfastd"};
+    int argc = 1;
+
+    for (const char *arg = first; arg; arg = va_arg(more, const char *))
+        argv[argc++] = (char *)arg;
+    memset(&config, 0, sizeof(config));
+    code = -1;
+    why[0] = '\0';
+    return config_load(argc, argv, &config, &code, why, sizeof(why));
+}
+
+static void loads(const char *first, ...)
+{
+    va_list more;
+    int rc;
+
+    va_start(more, first);
+    rc = load(first, more);
+    va_end(more);
+    if (rc != HF_OK)
+        fail_msg("%s", why);
+    assert_int_equal(code, 0);
+}
+
+/* Refused with that exit code and a sentence that contains `word`. */
+static void refuses(int exit_code, const char *word, const char *first, ...)
+{
+    va_list more;
+    int rc;
+
+    va_start(more, first);
+    rc = load(first, more);
+    va_end(more);
+    assert_true(rc == HF_EINVAL || rc == HF_ETTL);
+    if (!strstr(why, word))
+        fail_msg("'%s' is not in: %s", word, why);
+    assert_int_equal(code, exit_code);
+}
+
+static const char *write_file(const char *text)
+{
+    FILE *file;
+    int fd;
+
+    strcpy(path, "/tmp/holdfast-conf-XXXXXX");
+    fd = mkstemp(path);
+    assert_true(fd >= 0);
+    file = fdopen(fd, "w");
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+    return path;
+}
+
+static int remove_file(HF_UNUSED void **state)
+{
+    if (path[0])
+        (void)unlink(path);
+    path[0] = '\0';
+    return 0;
+}
+
+static int clean_environment(HF_UNUSED void **state)
+{
+    unsetenv("HOLDFAST_RUNTIME_DIR");
+    unsetenv("XDG_RUNTIME_DIR");
+    return 0;
+}
+
+/* --- values ----------------------------------------------------------------------------------- */
+
+TEST(test_defaults)
+{
+    loads(DIR, "--node", "a", NULL);
+    assert_string_equal(config.name, "default");
+    assert_int_equal(config.ttl_ms, 30000);
+    assert_int_equal(config.ttl_max_ms, 60000);
+    assert_int_equal(config.max_hold_ms, 0);
+    assert_int_equal(config.capacity, 8192);
+    assert_int_equal(config.clients_max, 1024);
+    assert_int_equal(config.leases_per_uid, 0);
+    assert_string_equal(config.key_format, "%s");
+    assert_int_equal(config.table_mode, 0644);
+    assert_true(config.group == (gid_t)-1);
+    assert_int_equal(config.dev_nodes, 0);
+    assert_int_equal(config.log_level, LOG_LEVEL_INFO);
+    assert_false(config.system || config.assume_fresh || config.allow_eviction || config.new_list);
+    assert_int_equal(config.timing.ttl.ns, 30 * HF_NS_PER_SEC);
+}
+
+TEST(test_command_line)
+{
+    loads("--node", "a=10.0.0.1", "--node=b=10.0.0.2:7000", "--node", "unix:/r",
+          "--runtime-dir=/tmp/x", "--name", "n-1", "--ttl", "1500ms", "--ttl-max", "2m",
+          "--max_hold", "1h", "--capacity", "10", "--clients-max", "20", "--leases-per-uid", "5",
+          "--key-format", "lock:{%s}", "--table-mode", "640", "--group", "0", "--log-level",
+          "debug", "--assume-fresh", "--allow-eviction", "--new-list", NULL);
+    assert_int_equal(config.node_count, 3);
+    assert_string_equal(config.nodes[0].id, "a");
+    assert_int_equal(config.nodes[1].port, 7000);
+    assert_string_equal(config.runtime_dir, "/tmp/x");
+    assert_string_equal(config.name, "n-1");
+    assert_int_equal(config.ttl_ms, 1500);
+    assert_int_equal(config.ttl_max_ms, 120000);
+    assert_int_equal(config.max_hold_ms, 3600000);
+    assert_int_equal(config.capacity, 10);
+    assert_int_equal(config.clients_max, 20);
+    assert_int_equal(config.leases_per_uid, 5);
+    assert_string_equal(config.key_format, "lock:{%s}");
+    assert_int_equal(config.table_mode, 0640);
+    assert_int_equal(config.group, 0);
+    assert_int_equal(config.log_level, LOG_LEVEL_DEBUG);
+    assert_true(config.assume_fresh && config.allow_eviction && config.new_list);
+}
+
+static void ttl_is(const char *text, uint32_t ms)
+{
+    loads(DIR, "--node", "a", "--ttl-max", "24h", "--ttl", text, NULL);
+    assert_int_equal(config.ttl_ms, ms);
+}
+
+TEST(test_times)
+{
+    ttl_is("5", 5000);
+    ttl_is("5s", 5000);
+    ttl_is("2.5", 2500);
+    ttl_is("2.125s", 2125);
+    ttl_is("1500ms", 1500);
+    ttl_is("1.5m", 90000);
+    ttl_is("24h", 86400000);
+    ttl_is("1d", 86400000);
+}
+
+TEST(test_bad_times)
+{
+    static const char *const bad[] = {"",
+                                      "0",
+                                      "-5",
+                                      "-5s",
+                                      "+5",
+                                      "x",
+                                      "5x",
+                                      "5 s",
+                                      "1e3",
+                                      "0x10",
+                                      "1.5ms",
+                                      "5.",
+                                      ".5",
+                                      "inf",
+                                      "5sm",
+                                      "24.1h",
+                                      "2d",
+                                      "86400001ms",
+                                      " 5",
+                                      "1,5",
+                                      "s",
+                                      "5S",
+                                      "99999999999999999999"};
+
+    for (size_t i = 0; i < HF_LENGTH(bad); i++)
+        refuses(64, "ttl: '", DIR, "--node", "a", "--ttl", bad[i], NULL);
+}
+
+TEST(test_bad_ttl_names_the_inequality)
+{
+    refuses(64, "TTL", DIR, "--node", "a", "--ttl", "10ms", NULL);
+    refuses(64, "ttl_max", DIR, "--node", "a", "--ttl", "61s", NULL);
+    refuses(64, "ttl_max", DIR, "--node", "a", "--ttl", "30s", "--ttl-max", "29s", NULL);
+    /* Only the fleet's bound was given: it is the default, too. */
+    loads(DIR, "--node", "a", "--ttl-max", "10s", NULL);
+    assert_int_equal(config.ttl_ms, 10000);
+}
+
+TEST(test_bad_values)
+{
+    refuses(64, "capacity", DIR, "--node", "a", "--capacity", "0", NULL);
+    refuses(64, "capacity", DIR, "--node", "a", "--capacity", "16777217", NULL);
+    refuses(64, "capacity", DIR, "--node", "a", "--capacity", "1k", NULL);
+    refuses(64, "clients_max", DIR, "--node", "a", "--clients-max", "-1", NULL);
+    refuses(64, "table_mode", DIR, "--node", "a", "--table-mode", "0666", NULL);
+    refuses(64, "table_mode", DIR, "--node", "a", "--table-mode", "0648", NULL);
+    refuses(64, "group", DIR, "--node", "a", "--group", "no such group", NULL);
+    refuses(64, "log_level", DIR, "--node", "a", "--log-level", "loud", NULL);
+    refuses(64, "assume_fresh", DIR, "--node", "a", "--assume-fresh=perhaps", NULL);
+    loads(DIR, "--node", "a", "--assume-fresh=no", NULL);
+    assert_false(config.assume_fresh);
+}
+
+TEST(test_bad_names)
+{
+    refuses(64, "name", DIR, "--node", "a", "--name", "", NULL);
+    refuses(64, "name", DIR, "--node", "a", "--name", "a/b", NULL);
+    refuses(64, "name", DIR, "--node", "a", "--name", "..", NULL);
+    refuses(64, "name", DIR, "--node", "a", "--name",
+            "1234567890123456789012345678901234567890123456789012345678901234", NULL);
+}
+
+TEST(test_bad_options)
+{
+    refuses(64, "no option '--nope'", DIR, "--nope", NULL);
+    refuses(64, "no option '--nod'", DIR, "--nod", "a", NULL);
+    refuses(64, "unexpected argument 'x'", DIR, "x", NULL);
+    refuses(64, "unexpected argument '-v'", "-v", NULL);
+    refuses(64, "unexpected argument '--'", "--", NULL);
+    refuses(64, "--ttl needs a value", DIR, "--node", "a", "--ttl", NULL);
+    refuses(64, "--config needs a value", DIR, "--config", NULL);
+    refuses(64, "given twice", DIR, "--ttl", "3s", "--ttl", "4s", NULL);
+}
+
+/* --- nodes ------------------------------------------------------------------------------------ */
+
+TEST(test_bad_nodes)
+{
+    refuses(64, "no nodes", DIR, NULL);
+    refuses(64, "node address", DIR, "--node", "host:99999", NULL);
+    refuses(64, "listed twice", DIR, "--node", "h:1", "--node", "h:1", NULL);
+    refuses(64, "listed twice", DIR, "--node", "a=h:1", "--node", "a=h:2", NULL);
+    refuses(64, "listed twice", DIR, "--node", "a=h:1", "--node", "b=h:1", NULL);
+    refuses(64, "more than 9", DIR, "--node", "a", "--node", "b", "--node", "c", "--node", "d",
+            "--node", "e", "--node", "f", "--node", "g", "--node", "h", "--node", "i", "--node",
+            "j", NULL);
+    refuses(64, "more than 9", DIR, "--node", "a", "--node", "b", "--node", "c", "--node", "d",
+            "--node", "e", "--node", "f", "--node", "g", "--node", "h", "--node", "i", "--node",
+            "j", "--node", "k", "--node", "l", NULL);
+}
+
+TEST(test_dev)
+{
+    loads(DIR, "--dev", NULL);
+    assert_int_equal(config.dev_nodes, 3);
+    assert_int_equal(config.node_count, 3);
+    assert_string_equal(config.nodes[2].id, "n3");
+    loads(DIR, "--dev", "5", NULL);
+    assert_int_equal(config.dev_nodes, 5);
+    loads("--dev=1", DIR, NULL);
+    assert_int_equal(config.dev_nodes, 1);
+    loads("--dev", DIR, NULL);
+    assert_int_equal(config.dev_nodes, 3);
+    refuses(64, "dev", DIR, "--dev", "0", NULL);
+    refuses(64, "dev", DIR, "--dev", "10", NULL);
+    refuses(64, "dev", DIR, "--dev=x", NULL);
+    refuses(64, "--node", DIR, "--dev", "--node", "a", NULL);
+}
+
+TEST(test_list_hash)
+{
+    struct node_address nodes[2] = {{.id = "a", .host = "x"}, {.id = "bc"}};
+    char hash[41], other[41];
+
+    list_hash(nodes, 2, hash);
+    assert_string_equal(
+        hash, "c4628cab7124ae90da4134920dcb7cfe786608ae"); /* printf 'a\0bc\0' | sha1sum */
+    strcpy(nodes[0].host, "y");                            /* an address may change */
+    list_hash(nodes, 2, other);
+    assert_string_equal(hash, other);
+    list_hash(nodes, 1, other);
+    assert_string_not_equal(hash, other);
+    strcpy(nodes[0].id, "ab");
+    strcpy(nodes[1].id, "c");
+    list_hash(nodes, 2, other);
+    assert_string_not_equal(hash, other);
+    for (int i = 0; i < 2; i++)
+        memset(nodes[i].id, 'x', HF_NODE_TEXT_MAX); /* over several blocks */
+    list_hash(nodes, 2, other);
+    assert_string_equal(other, "b65cb3b9c465ea8b67acacd9a27f66a126203833");
+}
+
+/* --- where the files are ---------------------------------------------------------------------- */
+
+TEST(test_runtime_dir)
+{
+    setenv("HOLDFAST_RUNTIME_DIR", "/tmp/env", 1);
+    loads("--node", "a", NULL);
+    assert_string_equal(config.runtime_dir, "/tmp/env");
+    assert_false(config.system);
+    loads("--node", "a", DIR, NULL);
+    assert_string_equal(config.runtime_dir, "/tmp/hf");
+    loads("--node", "a", "--system", NULL);
+    assert_string_equal(config.runtime_dir, "/run/holdfast");
+    assert_true(config.system);
+    assert_int_equal(config.clients_per_uid, 768); /* one user of many cannot take everything */
+    assert_int_equal(config.leases_per_uid, 6144);
+    unsetenv("HOLDFAST_RUNTIME_DIR");
+    if (geteuid() == 0) {
+        loads("--node", "a", NULL);
+        assert_string_equal(config.runtime_dir, "/run/holdfast");
+        assert_true(config.system);
+    } else {
+        setenv("XDG_RUNTIME_DIR", "/tmp/xdg", 1);
+        loads("--node", "a", NULL);
+        assert_string_equal(config.runtime_dir, "/tmp/xdg/holdfast");
+        unsetenv("XDG_RUNTIME_DIR");
+    }
+    refuses(64, "begin with a '/'", "--node", "a", "--runtime-dir", "here", NULL);
+    refuses(64, "shorter", "--node", "a", "--runtime-dir",
+            "/tmp/"
+            "12345678901234567890123456789012345678901234567890123456789012345678901234567890123456"
+            "7890",
+            NULL);
+}
+
+/* --- keys ------------------------------------------------------------------------------------- */
+
+static int key(const char *format, const void *name, size_t name_len, const void *expected,
+               size_t expected_len)
+{
+    uint8_t made[CONFIG_KEY_MAX];
+    size_t made_len = 0;
+    int rc;
+
+    strcpy(config.key_format, format);
+    rc = config_key(&config, name, name_len, made, &made_len);
+    if (rc == HF_OK) {
+        assert_int_equal(made_len, expected_len);
+        assert_memory_equal(made, expected, expected_len);
+    }
+    return rc;
+}
+
+TEST(test_keys)
+{
+    char name[HF_NAME_MAX + 1], longest[HF_NAME_MAX + 61];
+
+    memset(name, 'n', sizeof(name));
+    memset(longest, 'n', sizeof(longest));
+    memset(longest, 'f', 60);
+    longest[sizeof(longest) - 1] = 'e';
+    assert_int_equal(key("%s", "a\0\n", 3, "a\0\n", 3), HF_OK);
+    assert_int_equal(key("lock:{%s}:x", "ab", 2, "lock:{ab}:x", 11), HF_OK);
+    assert_int_equal(key("ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff%se", name,
+                         HF_NAME_MAX, longest, sizeof(longest)),
+                     HF_OK);
+    assert_int_equal(key("%s", "", 0, "", 0), HF_ENAME);
+    assert_int_equal(key("%s", name, HF_NAME_MAX + 1, "", 0), HF_ENAME);
+    assert_int_equal(key("%s", "holdfast:node", 13, "", 0), HF_ENAME);
+    assert_int_equal(key("%s", "holdfast:", 9, "", 0), HF_ENAME);
+    assert_int_equal(key("%s", "holdfast", 8, "holdfast", 8), HF_OK);
+    assert_int_equal(key("hold%s", "fast:x", 6, "", 0), HF_ENAME); /* after formatting */
+    assert_int_equal(key("x%s", "holdfast:x", 10, "xholdfast:x", 11), HF_OK);
+}
+
+TEST(test_bad_key_formats)
+{
+    refuses(64, "key_format", DIR, "--node", "a", "--key-format", "lock", NULL);
+    refuses(64, "key_format", DIR, "--node", "a", "--key-format", "%s%s", NULL);
+    refuses(64, "key_format", DIR, "--node", "a", "--key-format", "%d%s", NULL);
+    refuses(64, "key_format", DIR, "--node", "a", "--key-format", "%", NULL);
+    refuses(64, "key_format", DIR, "--node", "a", "--key-format", "", NULL);
+}
+
+/* --- file ------------------------------------------------------------------------------------- */
+
+TEST(test_file)
+{
+    write_file("# a comment\n"
+               "; another\n"
+               "ttl = 10s\n"
+               "ttl-max: 40s\n"
+               "\n"
+               "node = a=redis://user:secret@h1:1/2\n"
+               "node = b=h2\n"
+               "allow_eviction = yes\n"
+               "capacity = 7 ; a few\n");
+    loads(DIR, "--config", path, NULL);
+    assert_int_equal(config.ttl_ms, 10000);
+    assert_int_equal(config.ttl_max_ms, 40000);
+    assert_int_equal(config.node_count, 2);
+    assert_string_equal(config.nodes[0].password, "secret");
+    assert_int_equal(config.capacity, 7);
+    assert_true(config.allow_eviction);
+    /* The command line goes before, whatever its place, and its nodes replace the file's. */
+    loads("--ttl=3s", DIR, "--config", path, "--node", "c=h3", "--allow-eviction=no", NULL);
+    assert_int_equal(config.ttl_ms, 3000);
+    assert_int_equal(config.ttl_max_ms, 40000);
+    assert_int_equal(config.node_count, 1);
+    assert_string_equal(config.nodes[0].id, "c");
+    assert_false(config.allow_eviction);
+    /* --dev takes the rest of a file, but not its nodes. */
+    loads("--dev", DIR, "--config", path, NULL);
+    assert_int_equal(config.node_count, 3);
+}
+
+/* Refused, as from a file of that text. */
+static void file_refuses(const char *word, const char *text)
+{
+    write_file(text);
+    refuses(78, word, DIR, "--config", path, NULL);
+    assert_non_null(strstr(why, path));
+    (void)remove_file(NULL);
+}
+
+TEST(test_bad_files)
+{
+    char text[512];
+
+    file_refuses(":2: there is no setting 'tll'", "node = a\ntll = 3s\nttl = x\n");
+    file_refuses(":1: ttl: 'x' is not a time", "ttl = x\n");
+    file_refuses(":3: this is no \"key = value\"", "node = a\n\nhello\n");
+    file_refuses(":2: there are no sections", "[main]\nttl = 3s\n");
+    file_refuses(":2: 'ttl' is set twice", "ttl = 3s\nttl = 4s\n");
+    file_refuses(":1: 'new_list' is one start's word", "new_list = yes\n");
+    file_refuses(":1: 'dev' is one start's word", "dev = 3\n");
+    file_refuses(":1: node address", "node = h:x\n");
+    file_refuses(":2: node: the id 'a'", "node = a\nnode = a\n");
+    snprintf(text, sizeof(text), "node = a\nname = %0300d\n", 0);
+    file_refuses("longer than", text);
+    refuses(78, "cannot read /nonexistent", DIR, "--config", "/nonexistent", NULL);
+}
+
+TEST(test_bad_settings_of_a_file)
+{
+    write_file("node = a\nttl = 5ms\n");
+    refuses(78, "TTL", DIR, "--config", path, NULL);
+    /* A bad option stays a usage error. */
+    refuses(64, "capacity", DIR, "--config", path, "--capacity", "x", NULL);
+}
+
+/* --- what is printed -------------------------------------------------------------------------- */
+
+TEST(test_printing_loses_nothing_but_passwords)
+{
+    struct config first;
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    loads(DIR, "--node", "a=redis://u:secret@h1:1/2", "--node", "b=unix:/r", "--ttl", "1500ms",
+          "--max-hold", "1h", "--table-mode", "640", "--log-level", "warn", "--allow-eviction",
+          "--group", "0", "--name", "n", NULL);
+    first = config;
+    for (int i = 0; i < CONFIG_ROWS; i++)
+        config_row_print(&config_rows[i], &config, out);
+    assert_int_equal(fclose(out), 0);
+    assert_null(strstr(text, "secret"));
+    write_file(text);
+    free(text);
+    loads("--config", path, NULL);
+    assert_string_equal(config.nodes[0].host, "h1");
+    memset(first.nodes, 0, sizeof(first.nodes));
+    memset(config.nodes, 0, sizeof(config.nodes));
+    assert_memory_equal(&first, &config, sizeof(first));
+}
+
+TEST(test_every_default_is_in_its_range)
+{
+    for (int i = 0; i < CONFIG_ROWS; i++) {
+        const struct config_row *row = &config_rows[i];
+
+        assert_int_equal(config_row_find(row->key, strlen(row->key)), i);
+        assert_true(row->doc && *row->doc);
+        if (*row->standard &&
+            config_row_set(row, &config, row->standard, why, sizeof(why)) != HF_OK)
+            fail_msg("%s", why);
+    }
+}
+
+int main(void)
+{
+#define ROW(test) cmocka_unit_test_setup_teardown(test, clean_environment, remove_file)
+    const struct CMUnitTest tests[] = {
+        ROW(test_defaults),
+        ROW(test_command_line),
+        ROW(test_times),
+        ROW(test_bad_times),
+        ROW(test_bad_ttl_names_the_inequality),
+        ROW(test_bad_values),
+        ROW(test_bad_names),
+        ROW(test_bad_options),
+        ROW(test_bad_nodes),
+        ROW(test_dev),
+        ROW(test_list_hash),
+        ROW(test_runtime_dir),
+        ROW(test_keys),
+        ROW(test_bad_key_formats),
+        ROW(test_file),
+        ROW(test_bad_files),
+        ROW(test_bad_settings_of_a_file),
+        ROW(test_printing_loses_nothing_but_passwords),
+        ROW(test_every_default_is_in_its_range),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
