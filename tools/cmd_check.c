@@ -35,23 +35,31 @@ __attribute__((format(printf, 3, 4))) static int answer(const struct check *chec
     return code == EXIT_OK ? format_finish("check", code) : code;
 }
 
-/* The lease is in force; whose is it? */
+/* Whose lease is it, and is it in force? */
 static int judge_holder(const struct check *check, const struct reader *reader,
                         const struct hf_slot_view *view)
 {
-    int64_t left_ms = hf_dur_ms(hf_time_since(view->deadline, reader_now()));
     char user[FORMAT_USER_SIZE], span[TEXT_SPAN_SIZE];
     struct life life;
+    int64_t left_ms;
+    bool descends;
 
-    if (process_descends(getppid(), (pid_t)view->pid, view->since.ns))
-        return answer(check, EXIT_OK, "is held by pid %" PRIu32 " for %s more, fence %" PRIu64,
-                      view->pid, text_span(span, sizeof(span), left_ms), view->fence);
+    /* Numbers of processes are the agent's. */
     life_judge(&reader->table, &life);
-    if (life.process == LIFE_PROCESS_UNSEEN)
+    if (life.process == LIFE_PROCESS_UNSEEN && reader_in_force(&reader->table, view))
         return answer(check, EXIT_UNKNOWN,
                       "is held by pid %" PRIu32 " of another PID namespace: whether that is an "
                       "ancestor cannot be told",
                       view->pid);
+    descends = process_descends(getppid(), (pid_t)view->pid, view->since.ns);
+    /* Last of all: what was looked at before took its time. The deadline alone decides, whatever
+     * became of the agent. */
+    if (!reader_in_force(&reader->table, view))
+        return answer(check, EXIT_NOT_HELD, "is not held on this host: its lease is over");
+    left_ms = hf_dur_ms(hf_time_since(view->deadline, reader_now()));
+    if (descends)
+        return answer(check, EXIT_OK, "is held by pid %" PRIu32 " for %s more, fence %" PRIu64,
+                      view->pid, text_span(span, sizeof(span), left_ms), view->fence);
     return answer(check, EXIT_NOT_HELD,
                   "is held by pid %" PRIu32 " (user %s), which is no ancestor of this command",
                   view->pid, format_user(user, sizeof(user), view->uid));
@@ -67,9 +75,6 @@ static int judge(const struct check *check, const struct reader *reader,
         return answer(check, EXIT_NOT_HELD, "is not held on this host");
     if (status < 0)
         return answer(check, EXIT_UNKNOWN, "cannot be read: %s", hf_status_text(status));
-    /* The deadline alone decides, whatever became of the agent. */
-    if (!reader_in_force(&reader->table, &view))
-        return answer(check, EXIT_NOT_HELD, "is not held on this host: its lease is over");
     return judge_holder(check, reader, &view);
 }
 

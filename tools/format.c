@@ -36,7 +36,7 @@ const char *format_rtt(char *out, size_t size, int64_t ns)
 
     if (ns <= 0)
         snprintf(out, size, "-");
-    else if (us < 1000 * 1000)
+    else if (us < INT64_C(1000000))
         snprintf(out, size, "%" PRId64 ".%02" PRId64 "ms", us / 1000, us % 1000 / 10);
     else
         text_span(out, size, us / 1000);

@@ -15,6 +15,9 @@
 /* /proc counts the start of a process in ticks. */
 #define START_SLACK_NS (50 * HF_NS_PER_MS)
 
+/* An agent says when it is up within so long after its process was started. */
+#define STARTS_WITHIN_NS (60 * HF_NS_PER_SEC)
+
 static int64_t beat_of(const struct hf_table *table, int thread)
 {
     const struct hf_table_header *header = table->header;
@@ -36,15 +39,19 @@ static int64_t last_beat(const struct hf_table *table)
     return last;
 }
 
-/* What /proc says of the pid. */
-static enum life_process look_at_process(pid_t pid, int64_t last_beat_ns)
+/* What /proc says of the pid; `ret_doubt` whether it may be another process, of this PID namespace,
+ * that has the number. */
+static enum life_process look_at_process(pid_t pid, int64_t started_ns, int64_t last_beat_ns,
+                                         bool *ret_doubt)
 {
     struct process process;
 
+    *ret_doubt = true;
     if (pid <= 0 || process_read(pid, &process) < 0 || process.state == 'Z' || process.state == 'X')
         return LIFE_PROCESS_GONE;
     if (process.start_ns > last_beat_ns + START_SLACK_NS)
         return LIFE_PROCESS_GONE; /* the number was used again */
+    *ret_doubt = process.start_ns < started_ns - STARTS_WITHIN_NS;
     return process.state == 'T' || process.state == 't' ? LIFE_PROCESS_STOPPED : LIFE_PROCESS_RUNS;
 }
 
@@ -84,20 +91,20 @@ void life_judge(const struct hf_table *table, struct life *ret_life)
         .pid = (pid_t)atomic_load_explicit(&header->pid, memory_order_acquire),
         .last_ms = -1,
     };
-    int64_t last = last_beat(table), now;
+    int64_t started = atomic_load_explicit(&header->started_ns, memory_order_acquire);
+    int64_t last = last_beat(table), now = reader_now().ns;
     enum hf_table_state state;
+    bool doubt;
 
-    life.process = look_at_process(life.pid, last);
+    life.process = look_at_process(life.pid, started, last, &doubt);
+    if ((doubt || life.process == LIFE_PROCESS_STOPPED) && last > 0 &&
+        age_ms(now, last) <= LIFE_SILENCE_MS && still_beats(table))
+        life.process = doubt ? LIFE_PROCESS_UNSEEN : LIFE_PROCESS_RUNS;
     now = reader_now().ns;
-    if (life.process != LIFE_PROCESS_RUNS && age_ms(now, last) >= 0 &&
-        age_ms(now, last) <= LIFE_SILENCE_MS && still_beats(table)) {
-        life.process = life.process == LIFE_PROCESS_GONE ? LIFE_PROCESS_UNSEEN : LIFE_PROCESS_RUNS;
-        now = reader_now().ns;
-    }
     for (int i = 0; i < LIFE_THREADS; i++)
         life.age_ms[i] = age_ms(now, beat_of(table, i));
     life.last_ms = age_ms(now, last_beat(table));
-    life.up_ms = age_ms(now, atomic_load_explicit(&header->started_ns, memory_order_acquire));
+    life.up_ms = age_ms(now, started);
     state = (enum hf_table_state)atomic_load_explicit(&header->state, memory_order_acquire);
     life.verdict = life_verdict_of(&life, state);
     *ret_life = life;

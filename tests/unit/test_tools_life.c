@@ -189,6 +189,7 @@ static void test_in_another_pid_namespace(void **state)
     struct reader reader = fixture_reader(4);
     struct beater beater = {.table = &reader.table};
     pid_t child = start_child();
+    struct process process;
     pthread_t thread;
     struct life life;
 
@@ -197,6 +198,12 @@ static void test_in_another_pid_namespace(void **state)
     fixture_beat(&reader.table, 0);
     assert_int_equal(pthread_create(&thread, NULL, beat, &beater), 0);
     life = judge(&reader, child);
+    assert_int_equal(life.verdict, LIFE_ALIVE);
+    assert_int_equal(life.process, LIFE_PROCESS_UNSEEN);
+    /* A process here has the number by chance: it was there long before the agent. */
+    assert_int_equal(process_read(getpid(), &process), 0);
+    atomic_store(&reader.table.header->started_ns, process.start_ns + 120 * HF_NS_PER_SEC);
+    life = judge(&reader, getpid());
     assert_int_equal(life.verdict, LIFE_ALIVE);
     assert_int_equal(life.process, LIFE_PROCESS_UNSEEN);
     atomic_store(&beater.stop, true);
