@@ -32,8 +32,7 @@ struct wanted {
     size_t name_len;
 };
 
-/* --- one lease
- * ------------------------------------------------------------------------------------ */
+/* --- one lease ------------------------------------------------------------------------------- */
 
 struct lease *lease_new(const void *name, size_t name_len, const void *key, size_t key_len)
 {
@@ -64,8 +63,7 @@ static void free_after_grace(struct rcu_head *head)
     lease_free(HF_CONTAINER(head, struct lease, rcu));
 }
 
-/* --- the table
- * ------------------------------------------------------------------------------------ */
+/* --- the table ------------------------------------------------------------------------------- */
 
 static struct lease *lease_of(struct cds_lfht_node *node)
 {
@@ -190,8 +188,7 @@ void lease_table_remove(struct lease_table *table, struct lease *lease)
     call_rcu(&lease->rcu, free_after_grace);
 }
 
-/* --- readers
- * -------------------------------------------------------------------------------------- */
+/* --- readers --------------------------------------------------------------------------------- */
 
 void lease_read_begin(void)
 {

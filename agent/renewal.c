@@ -27,8 +27,7 @@ uint32_t renewal_random(struct renewal *r)
     return x;
 }
 
-/* --- what the nodes' words are worth
- * -------------------------------------------------------------- */
+/* --- what the nodes' words are worth --------------------------------------------------------- */
 
 static void tell_trust(struct renewal_node *node, unsigned events)
 {
@@ -123,8 +122,7 @@ static void on_told(struct renewal_node *node, const struct message *message)
     }
 }
 
-/* --- messages
- * ------------------------------------------------------------------------------------- */
+/* --- messages -------------------------------------------------------------------------------- */
 
 static void on_stop(struct renewal *r)
 {
@@ -186,8 +184,7 @@ static void take_messages(struct renewal *r)
     loop_wake(r->loop);
 }
 
-/* --- the loop
- * ------------------------------------------------------------------------------------- */
+/* --- the loop -------------------------------------------------------------------------------- */
 
 /* (!) First in every turn, before any descriptor: what the clock has ended is over, whatever an
  * answer says. */
@@ -260,8 +257,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* --- making and ending
- * ---------------------------------------------------------------------------- */
+/* --- making and ending ----------------------------------------------------------------------- */
 
 /* As many places as there can be leases, so that no queue ever has to grow. */
 static int heap_reserve(struct heap *heap, uint32_t capacity)

@@ -24,8 +24,7 @@ struct lease *renewal_find(struct renewal *r, uint32_t slot, uint32_t generation
     return lease && lease->generation == generation ? lease : NULL;
 }
 
-/* --- what others see
- * ------------------------------------------------------------------------------ */
+/* --- what others see ------------------------------------------------------------------------- */
 
 static void write_journal(struct renewal *r, const struct lease *lease, enum journal_state state)
 {
@@ -69,8 +68,7 @@ static void tell_broker(struct renewal *r, struct lease *lease, enum message_kin
     mailbox_post(&r->agent->to_broker, message);
 }
 
-/* --- timers
- * --------------------------------------------------------------------------------------- */
+/* --- timers ---------------------------------------------------------------------------------- */
 
 static void set_timer(struct renewal *r, struct lease *lease, hf_time at)
 {
@@ -82,8 +80,7 @@ static void set_timer(struct renewal *r, struct lease *lease, hf_time at)
         heap_insert(&r->timers, &lease->timer, at);
 }
 
-/* --- the end
- * -------------------------------------------------------------------------------------- */
+/* --- the end --------------------------------------------------------------------------------- */
 
 /* Nothing is left to be done: back to the broker. */
 static void hand_back(struct renewal *r, struct lease *lease)
@@ -163,8 +160,6 @@ static void end_lease(struct renewal *r, struct lease *lease, hf_time now, bool 
 
     write_journal(r, lease, JOURNAL_ENDING);
     hf_slot_withdraw(slot);
-    /* Sequentially consistent: a late vote that the broker saw before this store was executed
-     * before our release. */
     atomic_store(&lease->valid_ns, 0);
     atomic_store(&lease->state, (uint32_t)lease->fsm.state);
     hf_slot_end(slot, lease->fsm.state, lease->fsm.reason);
@@ -185,8 +180,7 @@ static void end_lease(struct renewal *r, struct lease *lease, hf_time now, bool 
         release_everywhere(r, lease, now);
 }
 
-/* --- actions
- * -------------------------------------------------------------------------------------- */
+/* --- actions --------------------------------------------------------------------------------- */
 
 /* (!) The d_i are journaled before the check word is raised, and the clock is read after. */
 static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
@@ -234,8 +228,7 @@ void renewal_act(struct renewal *r, struct lease *lease, unsigned actions, hf_ti
         carry_out(r, lease, actions, previous, false);
 }
 
-/* --- events
- * --------------------------------------------------------------------------------------- */
+/* --- events ---------------------------------------------------------------------------------- */
 
 void renewal_tick(struct renewal *r, hf_time now)
 {
@@ -292,9 +285,9 @@ void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a)
     bool stood = fsm->node[node->number].d.ns != HF_TIME_PAST.ns;
     unsigned actions = lease_fsm_hit(fsm, node->number, a, node->trust.mark, clock_now());
 
+    /* One vote more is worth telling, though V may not have moved. */
     if (!stood && fsm->node[node->number].d.ns != HF_TIME_PAST.ns && !lease_is_over(lease))
-        actions |=
-            LEASE_ACT_EXTEND; /* one vote more is worth telling, though V may not have moved */
+        actions |= LEASE_ACT_EXTEND;
     renewal_act(node->renewal, lease, actions, previous);
 }
 
@@ -323,8 +316,9 @@ void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
     struct renewal_node *node = &r->node[i];
 
     if (lease_is_over(lease)) {
-        renewal_undo(node, lease->key, lease->key_len, lease->token, lease->fsm.timing.attempt,
-                     lease->fsm.timing.ttl);
+        if (lease->release)
+            renewal_undo(node, lease->key, lease->key_len, lease->token, lease->fsm.timing.attempt,
+                         lease->fsm.timing.ttl);
         return;
     }
     renewal_hit(node, lease, a);

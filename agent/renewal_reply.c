@@ -48,8 +48,7 @@ static void on_foreign(struct renewal_node *node, struct lease *lease)
     renewal_retry(node, lease, now);
 }
 
-/* --- renewals
- * ------------------------------------------------------------------------------------- */
+/* --- renewals -------------------------------------------------------------------------------- */
 
 static void judge_mark(struct renewal_node *node, struct lease *lease, char mark, hf_time a)
 {
@@ -125,8 +124,7 @@ void renewal_on_renewed(struct link *link, const struct link_reply *reply, void 
     }
 }
 
-/* --- heals
- * ---------------------------------------------------------------------------------------- */
+/* --- heals ----------------------------------------------------------------------------------- */
 
 static void judge_heal(struct renewal_node *node, struct lease *lease,
                        const struct link_reply *reply)
@@ -163,9 +161,10 @@ static void healed(struct heal *heal, const struct link_reply *reply)
         if (!ln->in_flight)
             r->slots[lease->slot].doubt &= ~(UINT32_C(1) << node->number);
         judge_heal(node, lease, reply);
-    } else if (reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW) {
-        /* (!) A late answer whose lease has ended is followed by a release on the same connection.
-         */
+    } else if ((reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW) &&
+               (!lease || lease->release)) {
+        /* (!) A late answer whose lease has ended is followed by a release on the same connection;
+         * of a lost run, whose tree may still live, once the other keys are released. */
         renewal_undo(node, heal->key, heal->key_len, heal->token, heal->attempt, heal->ttl);
     }
     if (events & TRUST_STEPPED)

@@ -32,7 +32,7 @@ static char dir[64];
 static uint32_t generation;
 static unsigned told_events[NODES]; /* by MSG_TRUST */
 
-/* --- clocks of the nodes, which a preloaded library shifts ----------------------------------------- */
+/* --- clocks of the nodes, which a preloaded library shifts ----------------------------------- */
 
 static int64_t *shift_us[NODES]; /* of the wall clock; NULL without that library */
 
@@ -65,7 +65,7 @@ static void step_clock(int node, int64_t ms)
     __atomic_fetch_add(shift_us[node], ms * 1000, __ATOMIC_RELAXED);
 }
 
-/* --- agent ---------------------------------------------------------------------------------- */
+/* --- agent ----------------------------------------------------------------------------------- */
 
 static int start_agent(void)
 {
@@ -158,7 +158,7 @@ static int start_afresh(void **state)
     return 0;
 }
 
-/* --- leases --------------------------------------------------------------------------------- */
+/* --- leases ---------------------------------------------------------------------------------- */
 
 static struct journal_lease record_of(const struct lease *lease, enum journal_state state)
 {
@@ -267,7 +267,7 @@ static struct journal_lease journal_of(uint32_t slot)
     return record;
 }
 
-/* --- what the thread tells ------------------------------------------------------------------ */
+/* --- what the thread tells ------------------------------------------------------------------- */
 
 /* The next message about leases, in order; NULL when none came within `ms`. */
 static struct message *told(int ms)
@@ -363,7 +363,7 @@ static uint64_t counter(enum hf_counter which)
     return hf_counter_read(&agent.table, which);
 }
 
-/* --- held ----------------------------------------------------------------------------------- */
+/* --- held ------------------------------------------------------------------------------------ */
 
 static void test_renewed_until_released(void **state)
 {
@@ -463,7 +463,7 @@ static void test_many_keys_in_one_script(void **state)
     assert_true(becomes("many-999", "", ALL));
 }
 
-/* --- healed --------------------------------------------------------------------------------- */
+/* --- healed ---------------------------------------------------------------------------------- */
 
 static void test_node_without_vote_is_healed(void **state)
 {
@@ -614,7 +614,7 @@ static void test_clock_of_one_node_steps(void **state)
     release(lease);
 }
 
-/* The reply that shows the step counts as a renewal of its keys: not even a step of all loses them. */
+/* The reply that shows a step counts as a renewal of its keys: not even all clocks lose them. */
 static void test_clocks_of_all_nodes_step(void **state)
 {
     struct lease *lease;
@@ -635,7 +635,7 @@ static void test_clocks_of_all_nodes_step(void **state)
     release(lease);
 }
 
-/* --- lost ----------------------------------------------------------------------------------- */
+/* --- lost ------------------------------------------------------------------------------------ */
 
 static void test_quorum_away_loses_by_the_clock(void **state)
 {
@@ -709,7 +709,7 @@ static void test_asked_to_stop(void **state)
     is_ended(lease);
 }
 
-/* --- runs ----------------------------------------------------------------------------------- */
+/* --- runs ------------------------------------------------------------------------------------ */
 
 static void test_lost_run_is_not_released(void **state)
 {
@@ -764,7 +764,7 @@ static void test_abandoned_run_lapses(void **state)
     assert_int_equal(calls_of(0, "del"), deleted);
 }
 
-/* --- the end -------------------------------------------------------------------------------- */
+/* --- the end --------------------------------------------------------------------------------- */
 
 static void test_dead_holder(void **state)
 {
