@@ -508,10 +508,10 @@ class Run:
         return [f"process {pid}: {command}" for pid, command in leftovers.processes(self.id).items()]
 
     def logs(self):
-        """The end of every output, for a failure's report."""
+        """The end of every output, for a failure's report; but for what redis-server says at every start."""
         text = []
-        for path in sorted(self.dir.glob("*-*.*"), key=lambda p: p.name):
-            if path.suffix in (".out", ".err") and path.stat().st_size:
+        for path in sorted(self.dir.glob("*-*.*"), key=lambda p: int(p.name.partition("-")[0])):
+            if path.suffix in (".out", ".err") and "-redis-" not in path.name and path.stat().st_size:
                 text.append(f"--- {path.name}")
                 text += path.read_text(errors="replace").splitlines()[-40:]
         return text
