@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""A long job's keys: renewed every third of the TTL on every node, and gone with the job.
+
+HOLDFAST_SOAK=SECONDS makes the job that long (1800 is the half hour); HOLDFAST_FULL=1 makes it 20 s.
+"""
+import contextlib
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from rig import SLOW, boottime_ns, main, scenario, wait_until  # noqa: E402
+
+TTL_S = 3
+JOB_S = int(os.environ.get("HOLDFAST_SOAK", 0)) or (20 if os.environ.get("HOLDFAST_FULL") else 12)
+SAMPLE_S = 0.05
+GONE_S = 0.5  # after the child's exit
+
+
+class Sampler:
+    """PTTL of a key, read on every node at an even pace on open connections."""
+
+    def __init__(self, stack, nodes, key):
+        self.key = key
+        self.clients = {node.id: stack.enter_context(node.client()) for node in nodes}
+        self.samples = {node_id: [] for node_id in self.clients}
+
+    def sample(self):
+        for client in self.clients.values():
+            client.send("PTTL", self.key)
+        for node_id, client in self.clients.items():
+            self.samples[node_id].append(client.read())
+
+    def present(self):
+        for client in self.clients.values():
+            client.send("EXISTS", self.key)
+        return sum(client.read() for client in self.clients.values())
+
+    def pexpires(self):
+        return {node_id: client.calls("pexpire") for node_id, client in self.clients.items()}
+
+
+@scenario("a job that is longer than its TTL: no key ever falls below half of it, and all go with the job")
+def long_job(run):
+    run.redis(3)
+    run.agent()
+    with contextlib.ExitStack() as stack:
+        sampler = Sampler(stack, run.nodes, "job")
+        job = run.start_holdfast("run", "-t", f"{TTL_S}s", "job", "sleep", str(JOB_S))
+        wait_until(lambda: sampler.present() == 3, what="the keys are on all nodes", interval_s=0.005)
+        before, begin_s = sampler.pexpires(), time.monotonic()
+        while time.monotonic() - begin_s < JOB_S - 0.5:
+            sampler.sample()
+            time.sleep(SAMPLE_S)
+        after, seconds = sampler.pexpires(), time.monotonic() - begin_s
+        assert job.running, job.err
+
+        assert job.wait(10) == 0, job.err
+        ended_ns = boottime_ns()
+        wait_until(lambda: sampler.present() == 0, what="the keys go", interval_s=0.002)
+        gone_s = (boottime_ns() - ended_ns) / 1e9
+
+    print(f"# gone {gone_s * 1000:.1f} ms after the end")
+    for node in run.nodes:
+        samples, hits = sampler.samples[node.id], after[node.id] - before[node.id]
+        print(f"# {node.id}: {len(samples)} samples of PTTL, least {min(samples)} ms, "
+              f"median {statistics.median(samples):.0f} ms; {hits} PEXPIRE in {seconds:.1f} s")
+        assert len(samples) >= seconds / SAMPLE_S / (2 * SLOW), "the samples are too thin"
+        assert min(samples) >= TTL_S * 1000 / 2, f"{node.id}: PTTL fell to {min(samples)} ms"
+        # One every T/3, sooner or later by a tenth of it, and one more at either end.
+        due = seconds / (TTL_S / 3)
+        assert due / 1.1 - 2 <= hits <= due / 0.9 + 2, f"{node.id}: {hits} PEXPIRE, due were {due:.0f}"
+    assert gone_s < GONE_S * SLOW, f"the keys outlived the job by {gone_s:.3f} s"
+
+
+if __name__ == "__main__":
+    main()
