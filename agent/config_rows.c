@@ -258,7 +258,7 @@ void config_row_print(const struct config_row *row, const struct config *config,
 
     switch (row->type) {
     case CONFIG_NODE:
-        for (int i = 0; i < config->node_count; i++)
+        for (int i = 0; i < config->node_count && !config->dev_nodes; i++)
             fprintf(out, "%s = %s=%s\n", row->key, config->nodes[i].id, config->nodes[i].text);
         return;
     case CONFIG_DEV:

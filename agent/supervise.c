@@ -123,12 +123,11 @@ static void watch_table(struct watch *w, hf_time now)
     if (hf_table_is_linked(&agent->table, agent->shm_name))
         return;
     w->table_gone = true;
-    log_error("/dev/shm%s was removed or replaced by somebody (RemoveIPC= in logind.conf does so "
-              "at logout). Leases "
-              "that are held go on and stay valid; new clients and readers cannot attach until the "
-              "agent is "
-              "started again",
-              agent->shm_name);
+    log_error(
+        "/dev/shm%s was removed or replaced by somebody (RemoveIPC= in logind.conf does so at "
+        "logout). Leases that are held go on and are extended, but nobody can attach or look "
+        "until the agent is started again, and that ends them: wait for them first",
+        agent->shm_name);
 }
 
 /* --- the loop --------------------------------------------------------------------------------- */
