@@ -109,7 +109,7 @@ static void begin_stop(struct inner *in, int64_t now_ns)
 static void tell_lost(struct inner *in)
 {
     if (!in->stopping)
-        say("%s: the lock is lost; killed the job", in->g.plan->name);
+        say("%s: the lock is lost: %s; killed the job", in->g.plan->name, hf_reason(in->g.lease));
     in->stopping = true;
 }
 
