@@ -22,11 +22,11 @@ if [[ ! -e $root/.complete ]]; then
     touch "$root/.complete"
 fi
 
-# The working tree as git would commit it, fresh each time; the build directory stays.
+# The working tree as git would commit it, as new files, so that everything is built again.
 mkdir -p "$root/src"
 find "$root/src" -mindepth 1 -maxdepth 1 ! -name 'build*' -exec rm -rf {} +
 git ls-files -z --cached --others --exclude-standard | tar --null -T - --ignore-failed-read -cf - 2>/dev/null |
-    tar -C "$root/src" -xf -
+    tar -C "$root/src" -xmf -
 
 # A mount namespace of its own: what is mounted for the run goes with it.
 exec unshare --mount --pid --fork --kill-child bash -ec '
