@@ -96,7 +96,7 @@ int lease_table_create(uint32_t capacity, struct lease_table **ret_table)
 {
     size_t shards = power_of_two(capacity / SHARD_LEASES);
     size_t buckets = power_of_two(capacity < SHARD_LEASES ? capacity : SHARD_LEASES);
-    struct lease_table *table = calloc(1, sizeof(*table) + shards * sizeof(table->shard[0]));
+    struct lease_table *table = calloc(1, sizeof(*table) + shards * sizeof(struct cds_lfht *));
 
     if (!table)
         return HF_ENOMEM;

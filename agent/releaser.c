@@ -215,8 +215,7 @@ static bool send_batch(struct releaser *r, int node, hf_time now)
     batch->releaser = r;
     batch->node = node;
     batch->count = 0;
-    TAILQ_FOREACH(place, &r->queue[node], entry)
-    {
+    TAILQ_FOREACH (place, &r->queue[node], entry) {
         struct job *job = place->job;
 
         if (batch->count == BATCH_KEYS)
@@ -348,12 +347,13 @@ void releaser_destroy(struct releaser *r)
 
     if (!r)
         return;
-    LIST_FOREACH(batch, &r->batches, entry)
-    {
+    LIST_FOREACH (batch, &r->batches, entry) {
         batch->releaser = NULL;
     }
-    while (!LIST_EMPTY(&r->jobs))
-        job_free(LIST_FIRST(&r->jobs));
+    for (struct job *job = LIST_FIRST(&r->jobs), *next; job; job = next) {
+        next = LIST_NEXT(job, entry);
+        job_free(job);
+    }
     loop_timer_cancel(r->loop, &r->send);
     loop_timer_cancel(r->loop, &r->retry);
     free(r);

@@ -263,7 +263,7 @@ static void *thread_main(void *arg)
 static int heap_reserve(struct heap *heap, uint32_t capacity)
 {
     heap->room = (size_t)capacity + 1;
-    heap->items = calloc(heap->room, sizeof(*heap->items));
+    heap->items = calloc(heap->room, sizeof(struct heap_item *));
     return heap->items ? HF_OK : HF_ENOMEM;
 }
 
@@ -279,7 +279,8 @@ static int node_create(struct renewal *r, int i)
         .node = i,
         .connect_timeout = hf_dur_max(config->timing.attempt, hf_ms(200)),
         .silence = timing_silence(config->timing.ttl),
-        .probe = hf_dur_min(config->timing.renew_after, PROBE_MOST),
+        /* Not in step with each other: what the probes find out voids votes until they are renewed. */
+        .probe = hf_dur_scale(hf_dur_min(config->timing.renew_after, PROBE_MOST), 100 + 7 * i, 100),
         .events = &events,
         .arg = r,
     };
