@@ -328,6 +328,17 @@ static HF_UNUSED void is_quiet(int ms)
         fail_msg("message %d, reason %d", message->kind, message->reason);
 }
 
+/* Told at most that V moved back. */
+static HF_UNUSED void stays_held(struct lease *lease, int ms)
+{
+    for (struct message *message = told(ms); message; message = told(0)) {
+        assert_int_equal(message->kind, MSG_CHANGED);
+        free(message);
+    }
+    assert_true(holds(lease->slot));
+    assert_int_equal(atomic_load(&lease->state), HF_SLOT_HELD);
+}
+
 static HF_UNUSED void release(struct lease *lease)
 {
     post(MSG_RELEASE, lease, HF_LOSS_NONE);

@@ -233,7 +233,7 @@ static void test_clock_step_renews_at_once(void **state)
     assert_true(hf_time_since(clock_now(), start).ns < timing.renew_after.ns / 2);
     sleep_ms(50);
     assert_int_equal(view_of(lease->slot).votes, NODES);
-    assert_true(holds(lease->slot));
+    stays_held(lease, 0);
     release(lease);
 }
 
@@ -249,11 +249,10 @@ static void test_clock_of_one_node_steps(void **state)
     is_quiet(200);
     step_clock(1, 10000);
     for (int waited = 0; !(told_events[1] & TRUST_STEPPED) && waited < FAR_MS; waited += 50)
-        is_quiet(50);
+        stays_held(lease, 50);
     assert_true(told_events[1] & TRUST_STEPPED);
     assert_true(becomes("jumped", TOKEN, ALL));
-    is_quiet(200);
-    assert_true(holds(lease->slot));
+    stays_held(lease, 200);
     assert_int_equal(view_of(lease->slot).votes, NODES);
     release(lease);
 }
@@ -272,12 +271,12 @@ static void test_clocks_of_all_nodes_step(void **state)
         told_events[i] = 0;
         step_clock(i, -5000);
         for (int waited = 0; !(told_events[i] & TRUST_STEPPED) && waited < FAR_MS; waited += 50)
-            is_quiet(50);
+            stays_held(lease, 50);
         assert_true(told_events[i] & TRUST_STEPPED);
-        is_quiet(100);
+        stays_held(lease, 100);
         assert_int_equal(view_of(lease->slot).votes, NODES);
     }
-    assert_true(holds(lease->slot));
+    stays_held(lease, 0);
     release(lease);
 }
 
