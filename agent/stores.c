@@ -1,5 +1,6 @@
 #include "agent/stores.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -36,9 +37,13 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
         .version = HOLDFAST_VERSION,
         .timens_inode = agent->timens_inode,
     };
+    char path[sizeof(agent->socket_path)];
+    bool found_journal;
     uint32_t found;
     int rc;
 
+    snprintf(path, sizeof(path), "%.590s/journal", dir);
+    found_journal = access(path, F_OK) == 0;
     memcpy(spec.boot_id, agent->boot_id, sizeof(spec.boot_id));
     rc = journal_open(dir, c->capacity, c->node_count, c->list_hash, agent->boot_id,
                       &agent->journal, &found, why, why_size);
@@ -47,7 +52,11 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     spec.fresh = found == 0;
     rc = hf_table_create(agent->shm_name, &spec, &agent->table, &agent->warm, why, why_size);
     if (rc < 0) {
-        journal_close(agent->journal);
+        /* What an earlier agent knew of nodes and leases is kept for the next start. */
+        if (found_journal)
+            journal_close(agent->journal);
+        else
+            journal_remove(agent->journal);
         return rc;
     }
     atomic_store(&agent->table.header->started_ns, clock_now().ns);
