@@ -74,7 +74,8 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
         return HF_EGOING;
     if (b->session_count > c->clients_max) {
         snprintf(w->text, sizeof(w->text),
-                 "all %" PRIu32 " places for clients are taken (clients_max)", c->clients_max);
+                 "all %" PRIu32 " places for clients are taken; raise the agent's clients_max",
+                 c->clients_max);
         return HF_EFULL;
     }
     if (c->clients_per_uid && s->user->sessions > c->clients_per_uid) {

@@ -157,7 +157,7 @@ int main(int argc, char **argv)
 {
     static struct config config; /* large, and holds passwords: not on the stack */
     struct host host;
-    char why[1024] = "";
+    char why[1024] = "", shown[2048];
     int code = 0, rc;
 
     rc = config_load(argc, argv, &config, &code, why, sizeof(why));
@@ -165,7 +165,10 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     log_init(config.log_level);
     if (rc < 0) {
-        log_say("%s", why[0] ? why : hf_status_text(rc));
+        const char *text = why[0] ? why : hf_status_text(rc);
+
+        /* It may quote any bytes of a command line. */
+        log_say("%s", log_name(text, strlen(text), shown, sizeof(shown)));
         return code;
     }
     if (host_read(&host, why, sizeof(why)) < 0) {

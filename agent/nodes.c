@@ -77,7 +77,9 @@ static const char *reason_text(uint32_t reasons)
         return "its sentinel was absent or changed";
     if (reasons & HF_QUARANTINE_MEDIAN)
         return "its clock is more than 1 s off the others'";
-    return "it is too young to be trusted on first contact";
+    if (reasons & HF_QUARANTINE_AGE)
+        return "it is too young to be trusted on first contact";
+    return "it is judged together with others, once enough of them answer";
 }
 
 static const char *refusal_text(enum hf_node_refusal refusal)

@@ -83,7 +83,8 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
     }
     rc = resource_get(b, q->name, q->name_len, &r);
     if (rc < 0) {
-        snprintf(text, sizeof(text), "all %u leases of this agent are in use (capacity)",
+        snprintf(text, sizeof(text),
+                 "all %u leases of this agent are in use; release some, or raise its capacity",
                  b->agent->table.capacity);
         refuse(s, q, rc, rc == HF_EFULL ? text : "");
         return;

@@ -13,7 +13,8 @@ static int check_options(const struct hf_acquire_options *options)
     if (!options || options->size < sizeof(*options))
         return hfc_fail(HF_EINVAL, "set size to sizeof(struct hf_acquire_options)");
     if (!options->name || options->name_len == 0)
-        return hfc_fail(HF_ENAME, "the resource name is empty");
+        return hfc_fail(HF_ENAME, "the resource name is empty; 1 to %d bytes are allowed",
+                        HF_NAME_MAX);
     if (options->name_len > HF_NAME_MAX)
         return hfc_fail(HF_ENAME, "the resource name is %zu bytes long, the limit is %d",
                         options->name_len, HF_NAME_MAX);

@@ -90,11 +90,11 @@ const char *args_name_problem(const char *name)
     static const char reserved[] = "holdfast:";
 
     if (name[0] == '\0')
-        return "the name is empty";
+        return "the name is empty; 1 to 255 bytes are allowed";
     if (strlen(name) > 255)
         return "the name is longer than 255 bytes";
     if (!strncmp(name, reserved, sizeof(reserved) - 1))
-        return "names that begin with \"holdfast:\" are reserved";
+        return "names that begin with \"holdfast:\" are reserved; use another name";
     return NULL;
 }
 

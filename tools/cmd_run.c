@@ -94,7 +94,8 @@ static int positive_span(const char *option, const char *text, int64_t *ret_ms)
         return args_usage("run", "%s '%s' is not a time like 30s, 500ms, 5m, 1h or 1d", option,
                           text);
     if (ms == 0 || ms > UINT32_MAX)
-        return args_usage("run", "%s %s is %s", option, text, ms ? "too long" : "zero");
+        return args_usage("run", "%s %s is %s", option, text,
+                          ms ? "too long; at most 49d" : "zero; give a time above it, like 30s");
     *ret_ms = ms;
     return EXIT_OK;
 }

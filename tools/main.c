@@ -7,6 +7,7 @@
 #include "libclient/holdfast.h"
 #include "tools/cmd.h"
 #include "tools/exitcodes.h"
+#include "tools/text.h"
 
 static const struct {
     const char *name;
@@ -46,6 +47,8 @@ static int flushed(void)
 
 int main(int argc, char **argv)
 {
+    char shown[TEXT_NAME_SIZE];
+
     open_standard_streams();
     if (argc < 2) {
         fputs("holdfast: a subcommand is missing\n", stderr);
@@ -65,6 +68,7 @@ int main(int argc, char **argv)
             return subcommands[i].function(argc - 1, argv + 1);
 
     fprintf(stderr, "holdfast: unknown %s '%s'; see holdfast --help\n",
-            argv[1][0] == '-' ? "option" : "subcommand", argv[1]);
+            argv[1][0] == '-' ? "option" : "subcommand",
+            text_escape_str(shown, sizeof(shown), argv[1]));
     return EXIT_USAGE;
 }

@@ -97,7 +97,8 @@ int reader_args_parse(int argc, char **argv, const char *letters, const char *us
             show_help(letters, usage, about);
             argv[0] = name;
             return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
-        default:
+        default: /* getopt has said why */
+            fprintf(stderr, "%s: see %s --help\n", program, program);
             argv[0] = name;
             return EXIT_USAGE;
         }

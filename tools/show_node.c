@@ -47,7 +47,7 @@ static const char *why(char *out, size_t size, const struct hf_node_row *row)
     switch (row->state) {
     case HF_NODE_QUARANTINED:
         words_quarantine_sentence(reasons, sizeof(reasons), row->quarantine_reason);
-        snprintf(out, size, "%s%s%s", *reasons ? reasons : "for an unknown reason",
+        snprintf(out, size, "%s%s%s", *reasons ? reasons : "not judged before enough nodes answer",
                  left ? ", votes again in " : "", left ? text_span(span, sizeof(span), left) : "");
         break;
     case HF_NODE_REFUSED:

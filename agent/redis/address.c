@@ -339,7 +339,9 @@ int node_address_parse(const char *text, struct node_address *ret_address, char 
         memcpy(p.out.id, text, id);
         p.out.id[id] = '\0';
         if (!consists_of(p.out.id, LETTERS DIGITS "._-"))
-            return wrong(&p, "an id has letters, digits, dots, hyphens and underscores only");
+            return wrong(&p,
+                         "its id '%s' has other characters than letters, digits, '.', '-' and '_'",
+                         p.out.id);
     }
     *ret_address = p.out;
     return HF_OK;
