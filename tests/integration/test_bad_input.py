@@ -1,0 +1,469 @@
+#!/usr/bin/env python3
+"""Bad input: the message names the thing, the limit and the remedy, the exit code is the documented one, and
+a lease that is held meanwhile stays held.
+
+Elsewhere: names and options of the reading subcommands, no agent for them, and tables that are none, that are
+squatted, truncated or of another version as a reader meets them: test_readers.py. A command that is missing or
+cannot be executed: test_run.py. Nodes that are replicas, in cluster mode, not Redis, listed twice or want
+another password: test_nodes.py.
+"""
+import contextlib
+import os
+import pathlib
+import socket
+import struct
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from rig import (BUILD, OTHER_UID, SLOW, HolderError, Process, Resp, agent_env, free_port, main, scenario,  # noqa: E402
+                 skip, wait_until)
+
+TTL_MAX_S = 5
+ENAME, ETTL, EPERM = -102, -103, -104
+ENOAGENT, EFULL, EVERSION = -301, -305, -307
+
+WIRE_MAGIC = 0x31574648  # shm/wire.h
+
+
+def ready(run, *options, **more):
+    run.redis(3)
+    return run.agent(ttl="3s", options=["--ttl-max", f"{TTL_MAX_S}s", *options], **more)
+
+
+@contextlib.contextmanager
+def nothing_lost(run, agent=None):
+    """A lease that is held all the while, on every node that it was on."""
+    holder = run.holder(agent, label="bystander")
+    holder.acquire("bystander")
+    before = run.holders_of("bystander")
+    yield
+    assert holder.held(), holder.cmd("reason")
+    assert run.holders_of("bystander") >= before, "a key is gone"
+    assert holder.release()["value"] == 0
+
+
+def refused(holder, code, words, *command):
+    """The library's refusal and its message."""
+    try:
+        answer = holder.cmd(*command)
+    except HolderError as error:
+        assert error.code == code, error
+        said(error.text, *words)
+        return
+    raise AssertionError(f"{command} was granted: {answer}")
+
+
+def said(text, *words):
+    """A message of one line that has all of these words, and nothing that a terminal obeys."""
+    for word in words:
+        assert word in text, f"{word!r} is not in {text!r}"
+    assert text.rstrip("\n").isprintable(), repr(text)
+
+
+def daemon(run, *args, label="refused", env=None):
+    """holdfastd with these words, to its end: the exit code and what it said."""
+    argv = [BUILD / "bin" / "holdfastd", "--name", f"{run.tag}-{label}", "--runtime-dir", run.runtime_dir, *args]
+    process = Process(run, argv, f"agent-{label}", env=env)
+    code = process.wait()
+    left = run.runtime_dir / f"{run.tag}-{label}"
+    assert not left.exists(), f"it left {list(left.iterdir())}"
+    return code, process.err
+
+
+# --- names ---------------------------------------------------------------------------------------------
+
+
+@scenario("a name is 1 to 255 bytes and not one of the agent's own: refused by the library and by run")
+def bad_names(run):
+    ready(run)
+    with nothing_lost(run):
+        holder = run.holder()
+        for name, words in [("%", ("empty", "255")), ("x" * 256, ("256 bytes", "255")),
+                            ("holdfast:x", ("holdfast:", "another name")), ("holdfast:node", ("holdfast:",))]:
+            refused(holder, ENAME, words, "acquire", name, 0, 0)
+            result = run.holdfast("run", name.replace("%", ""), "true")
+            assert result.rc == 64, result
+            said(result.err, words[-1])
+        assert holder.acquire("x" * 255)
+        assert all(node.get("x" * 255) for node in run.nodes)
+
+
+@scenario("a key format that makes a name one of the agent's own: the name is refused")
+def bad_formatted_name(run):
+    ready(run, "--key-format", "hold%s")
+    holder = run.holder()
+    refused(holder, ENAME, ("holdfast:", "another name"), "acquire", "fast:node", 0, 0)
+    holder.acquire("job")
+    assert run.holders_of("holdjob") == 3
+
+
+@scenario("NUL and newline are legal in a name: the key is the very bytes, and every output has them escaped")
+def strange_names(run):
+    agent = ready(run)
+    holder, other = run.holder(), run.holder()
+    name, shown = b"a\0b\nc\x1b[1m", r"a\x00b\nc\x1b[1m"
+    holder.acquire(name)
+    assert all(node.get(name) for node in run.nodes)
+    assert not any(node.get(b"a") for node in run.nodes), "cut at the NUL"
+    try:
+        other.acquire(name, 0, 0)
+        raise AssertionError("granted twice")
+    except HolderError as error:
+        assert error.code == -201, error
+    for command in ("list", "status"):
+        result = run.holdfast(command)
+        assert shown in result.out and "\x1b" not in result.out and "\0" not in result.out, result
+    for node in run.nodes[:2]:
+        node.cmd("SET", name, "another's token", "XX", "PX", "20000")
+    wait_until(lambda: not holder.held(), what="the lease is lost")
+    assert "\x1b" not in agent.err and "\0" not in agent.err and "b\nc" not in agent.err, agent.err
+    result = run.holdfast("run", "-n", "b\nc\x1b[1m", "sh", "-c", "exit 75")
+    assert result.rc == 75 and "\x1b" not in result.err, result
+
+
+# --- times ---------------------------------------------------------------------------------------------
+
+TIMES = [
+    ("0", ("0", "30s")),
+    ("-1", ("-1", "30s")),
+    ("-5s", ("-5s", "30s")),
+    ("soon", ("soon", "30s")),
+    ("", ("''", "30s")),
+    ("3 s", ("3 s", "30s")),
+    ("99999999999h", ("99999999999h", "30s")),
+    ("100ms", ("1.1 T/3", "100 ms", "at least 500 ms")),
+    ("499ms", ("499 ms", "at least 500 ms")),
+    ("6s", ("T <= ttl_max", "6000 ms", "5000 ms", "shorter TTL")),
+]
+
+
+@scenario("a TTL that is zero, negative, no time, too short or above ttl_max: run refuses it with 64")
+def bad_ttl(run):
+    ready(run)
+    with nothing_lost(run):
+        for ttl, words in TIMES:
+            result = run.holdfast("run", "-t", ttl, "job", "true")
+            assert result.rc == 64, (ttl, result)
+            said(result.err, *words)
+        holder = run.holder()
+        refused(holder, ETTL, ("at least 500 ms",), "acquire", "job", 1, 0)
+        refused(holder, ETTL, ("ttl_max", "5000 ms"), "acquire", "job", TTL_MAX_S * 1000 + 1, 0)
+        assert run.holders_of("job") == 0
+        for ttl in ("500ms", f"{TTL_MAX_S}s"):
+            result = run.holdfast("run", "-n", "-t", ttl, "job", "true")
+            assert result.rc == 0 or (SLOW > 1 and result.rc == 69), result
+
+
+@scenario("holdfastd refuses such a TTL with 64, one from its file with 78 and the line, and leaves nothing behind")
+def bad_agent_ttl(run):
+    node = f"unix:{run.dir}/sock"
+    for ttl, words in TIMES:
+        code, text = daemon(run, "--node", node, "--ttl-max", f"{TTL_MAX_S}s", "--ttl", ttl)
+        assert code == 64, (ttl, code, text)
+        said(text, "holdfastd: ", *words)
+    code, text = daemon(run, "--node", node, "--ttl-max", "25h")
+    assert code == 64, (code, text)
+    said(text, "ttl_max", "25h", "86400s")
+    file = run.dir / "holdfast.conf"
+    for settings, words in [(f"node = {node}\nttl = soon\n", (f"{file}:2", "soon", "30s")),
+                            (f"node = {node}\nttl_max = 5s\nttl = 6s\n", ("T <= ttl_max", "6000 ms")),
+                            (f"node = {node}\nttel = 6s\n", (f"{file}:2", "ttel"))]:
+        file.write_text(settings)
+        code, text = daemon(run, "--config", file)
+        assert code == 78, (code, text)
+        said(text, *words)
+
+
+# --- options and addresses -----------------------------------------------------------------------------
+
+
+@scenario("an unknown option or subcommand: 64, the word, and where to read on")
+def unknown_options(run):
+    ready(run)
+    with nothing_lost(run):
+        for command in ([], ["run"], ["status"], ["list"], ["show"], ["check"], ["nodes"], ["release"], ["doctor"]):
+            result = run.holdfast(*command, "--no-such", "x")
+            assert result.rc == 64 and result.out == "", result
+            assert "--no-such" in result.err and "--help" in result.err, result
+        for command in (["frobnicate"], ["ru\nn"]):
+            result = run.holdfast(*command)
+            assert result.rc == 64, result
+            said(result.err, command[0].replace("\n", r"\n"), "--help")
+        code, text = daemon(run, "--no-such")
+        assert code == 64, text
+        said(text, "--no-such", "--help")
+        code, text = daemon(run, "--ttl")
+        assert code == 64, text
+        said(text, "--ttl", "TIME")
+
+
+@scenario("a node address that is none, or listed twice: holdfastd refuses it with 64, and says what is wrong")
+def bad_addresses(run):
+    for address, words in [
+        ("", ("empty",)),
+        ("host:99999", ("host:99999", "1 to 65535")),
+        ("host:0", ("host:0", "1 to 65535")),
+        ("host:six", ("host:six", "1 to 65535")),
+        ("unix:relative", ("unix:relative", "absolute")),
+        ("unix:/" + "x" * 120, ("107",)),
+        ("[::1", ("[::1", "bracket")),
+        ("http://host", ("http://host", "redis://")),
+        ("a b=host", ("a b", "letters")),
+        ("h\nost:1", (r"h\nost",)),
+    ]:
+        code, text = daemon(run, "--node", "n1=unix:/good", "--node", address)
+        assert code == 64, (address, code, text)
+        said(text, "holdfastd: ", *words)
+    code, text = daemon(run, "--node", "n1=unix:/a", "--node", "n1=unix:/b")
+    assert code == 64, text
+    said(text, "'n1'", "listed twice")
+    code, text = daemon(run, "--node", "n1=unix:/a", "--node", "n2=unix:/a")
+    assert code == 64, text
+    said(text, "unix:/a", "listed twice")
+    secret = "redis://user:hunter2@host:99999"
+    code, text = daemon(run, "--node", secret)
+    assert code == 64 and "hunter2" not in text, text
+    code, text = daemon(run)
+    assert code == 64, text
+    said(text, "--node", "--dev")
+
+
+@scenario("a node that nobody answers at: the agent says why, and works with the others")
+def unreachable(run):
+    run.redis(2)
+    agent = run.agent(nodes=[*run.nodes, f"away=127.0.0.1:{free_port()}"], ttl="3s",
+                      options=["--ttl-max", f"{TTL_MAX_S}s"])
+    agent.wait_err(r"node away is down: connect: Connection refused")
+    with nothing_lost(run):
+        assert run.holdfast("run", "-n", "job", "true").rc == 0
+        assert "2 of 3 vote" in run.holdfast("status").out
+
+
+@scenario("fewer than q nodes at the start: the agent runs, says what it waits for, refuses with 69, and heals")
+def too_few_at_start(run):
+    run.redis(3)
+    for node in run.nodes[1:]:
+        node.stop()
+    agent = run.agent(ttl="3s", options=["--ttl-max", f"{TTL_MAX_S}s"], wait=False)
+    agent.wait_err(r"waiting: 0 of 3 nodes may vote, 2 are needed; 2 down")
+    result = run.holdfast("run", "-n", "job", "true")
+    assert result.rc == 69, result
+    said(result.err, "0 of 3", "2 are needed", "2 down")
+    result = run.holdfast("status")
+    assert result.rc == 0 and "0 of 3 vote" in result.out and "unknown" not in result.out, result
+    job = run.start_holdfast("run", "job", "true")
+    job.wait_err("waiting")
+    run.nodes[1].start()
+    agent.wait_ready()
+    assert job.wait() == 0, job.err
+    run.nodes[2].start()
+    wait_until(lambda: "3 of 3 vote" in run.holdfast("status").out, TTL_MAX_S * 1.02 + 10, "the third one votes too")
+
+
+# --- whom to speak to ----------------------------------------------------------------------------------
+
+
+@scenario("no agent: the library says where it looked")
+def no_agent(run):
+    holder = run.holder(connect=False)
+    refused(holder, ENOAGENT, (f"{run.runtime_dir}/nobody/sock", "No such file"), "connect", "nobody")
+    refused(holder, ENOAGENT, (f"{run.dir}/other/sock",), "connect", f"{run.dir}/other/sock")
+    refused(holder, -101, ("longer than 107 bytes",), "connect", f"{run.dir}/{'x' * 120}/sock")
+
+
+@scenario("the socket of another user's agent is not trusted: 77, naming both users", needs_root=True)
+def foreign_socket(run):
+    run.redis(3)
+    run.runtime_dir.chmod(0o777)
+    ours = run.agent("ours", ttl="3s", options=["--ttl-max", f"{TTL_MAX_S}s"])
+    theirs = run.agent("theirs", ttl="3s", options=["--ttl-max", f"{TTL_MAX_S}s"], uid=OTHER_UID)
+    with nothing_lost(run, ours):
+        # Root does not take a lock from just anybody.
+        for agent in (theirs.name, f"{run.runtime_dir}/{theirs.name}/sock"):
+            result = run.holdfast("run", "job", "true", env={"HOLDFAST_AGENT": agent})
+            assert result.rc == 77, result
+            said(result.err, f"uid {OTHER_UID}", "uid 0")
+            refused(run.holder(connect=False), EPERM, (f"uid {OTHER_UID}",), "connect", agent)
+        # Nor is root's own agent, which serves itself alone, open to others.
+        result = run.holdfast("run", "job", "true", agent=ours, uid=OTHER_UID)
+        assert result.rc == 77, result
+        said(result.err, "Permission denied")
+        refused(run.holder(ours, connect=False, uid=OTHER_UID), EPERM, ("Permission denied",), "connect")
+    # An agent does not start in another user's directory either.
+    code = run.spawn(*run.agent_argv("theirs"), label="second")
+    assert code.wait() == 77, code.err
+    said(code.err, f"uid {OTHER_UID}", "--runtime-dir")
+    assert theirs.running
+
+
+@scenario("a second agent of the same name: 75, naming the first one's pid")
+def second_agent(run):
+    first = ready(run)
+    with nothing_lost(run):
+        second = run.spawn(*run.agent_argv("a", options=["--ttl-max", f"{TTL_MAX_S}s"], ttl="3s"), label="second")
+        assert second.wait() == 75, second.err
+        said(second.err, first.name, f"pid {first.pid}", "--name")
+
+
+# --- shared memory -------------------------------------------------------------------------------------
+
+
+@scenario("a name in /dev/shm that is squatted: holdfastd ends with 71, names the owner, and leaves no trace",
+          needs_root=True)
+def squatted(run):
+    agent = ready(run)
+    path = pathlib.Path(f"/dev/shm/holdfast.{run.tag}-squat")
+    node_args = [word for node in run.nodes for word in ("--node", node.spec)]
+
+    def refuses(*words):
+        with nothing_lost(run, agent):
+            code, text = daemon(run, *node_args, label="squat")
+            assert code == 71, (code, text)
+            said(text, path.name, "another agent name", *words)
+            assert os.path.lexists(path), "it removed what is not its own"
+        path.unlink()
+
+    path.write_bytes(b"x" * 65536)
+    os.chown(path, OTHER_UID, OTHER_UID)
+    refuses(f"uid {OTHER_UID}")
+    os.symlink(f"/dev/shm/holdfast.{agent.name.rpartition('-')[0]}-a", path)
+    refuses("symbolic link")
+    os.mkfifo(path)
+    refuses("named pipe")
+
+
+@scenario("an own table that is truncated, of another version or none: the agent makes it anew")
+def damaged_table(run):
+    first = ready(run)
+    user = f"-{os.geteuid()}" if os.geteuid() else ""
+    good = pathlib.Path(f"/dev/shm/holdfast{user}.{first.name}").read_bytes()
+    path = pathlib.Path(f"/dev/shm/holdfast{user}.{run.tag}-b")
+    for table in (b"", good[:100], good[:len(good) // 2], good[:8] + struct.pack("<H", 99) + good[10:],
+                  b"x" * len(good)):
+        path.write_bytes(table)
+        path.chmod(0o644)
+        with nothing_lost(run, first):
+            agent = run.agent("b", ttl="3s", options=["--ttl-max", f"{TTL_MAX_S}s"])
+            assert run.holdfast("run", "-n", "job", "true", agent=agent).rc == 0
+            assert run.holdfast("list", agent=agent).rc == 0
+            agent.stop()
+        assert not path.exists()
+
+
+@scenario("/dev/shm is full: holdfastd ends with 71, says how much it needs, and leaves no trace", needs_root=True)
+def shm_full(run):
+    argv = [BUILD / "bin" / "holdfastd", "--name", f"{run.tag}-full", "--runtime-dir", run.runtime_dir,
+            "--node", f"unix:{run.dir}/sock"]
+    small = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"', "sh"]
+    process = run.spawn(*small, *argv, label="agent-full")
+    assert process.wait() == 71, process.err
+    said(process.err, "/dev/shm", "8192 leases", "64 KiB", "enlarge", "capacity")
+    assert not (run.runtime_dir / f"{run.tag}-full").exists(), "it left its directory"
+    # The same place is enough for few leases.
+    process = run.spawn(*small, "timeout", "1", *argv, "--capacity", "64", label="agent-full")
+    process.wait()
+    assert "is full" not in process.err, process.err
+
+
+# --- limits --------------------------------------------------------------------------------------------
+
+
+@scenario("more leases than the capacity: 69, the limit by its name, and those that are held stay")
+def capacity(run):
+    ready(run, "--capacity", "4")
+    holder = run.holder()
+    leases = [holder.acquire(f"job{i}")["lease"] for i in range(4)]
+    refused(holder, EFULL, ("4 leases", "capacity"), "acquire", "one-more", 0, 0)
+    refused(holder, EFULL, ("4 leases", "capacity"), "acquire", "one-more", 0, 60000)
+    result = run.holdfast("run", "one-more", "true")
+    assert result.rc == 69, result
+    said(result.err, "one-more", "4 leases", "capacity")
+    assert all(holder.held(lease) for lease in leases)
+    assert run.holders_of("one-more") == 0
+    assert holder.release(leases[0])["value"] == 0
+    wait_until(lambda: run.holdfast("run", "-n", "one-more", "true").rc == 0, what="its place is free again")
+    assert all(holder.held(lease) for lease in leases[1:])
+
+
+@scenario("more clients than there are places: 69, the limit by its name, and those that are there stay")
+def clients(run):
+    ready(run, "--clients-max", "3")
+    with nothing_lost(run):
+        second = run.holder()
+        second.acquire("job2")
+        # One place is left, and run needs two: for its two guardians.
+        result = run.holdfast("run", "-n", "job", "sh", "-c", "echo ran")
+        assert result.rc == 69 and result.out == "", result
+        said(result.err, "3 places", "clients_max")
+        run.keys_gone("job")
+        third = run.holder()
+        refused(run.holder(connect=False), EFULL, ("3 places", "clients_max"), "connect")
+        assert second.held()
+        third.cmd("disconnect")
+        wait_until(lambda: run.holder(connect=False).cmd("connect"), what="its place is free again")
+
+
+# --- versions and clocks -------------------------------------------------------------------------------
+
+
+def attach_socket():
+    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+@scenario("a client of another version, or one that talks nonsense, is told so, and nobody else notices")
+def other_client(run):
+    agent = ready(run)
+    with nothing_lost(run):
+        for hello in (struct.pack("<IHH", WIRE_MAGIC, 2, 0).ljust(128, b"\0"),  # another major
+                      struct.pack("<IHHQ", WIRE_MAGIC, 1, 0, 99).ljust(128, b"\0"),  # another layout
+                      struct.pack("<IHH", WIRE_MAGIC, 1, 0).ljust(64, b"\0"),  # another size
+                      b"GET / HTTP/1.0\r\n\r\n", b"x", b"\xff" * 4096):
+            with attach_socket() as client:
+                client.settimeout(10)
+                client.connect(str(run.runtime_dir / agent.name / "sock"))
+                client.send(hello)
+                welcome = client.recv(4096)
+                magic, status, major, _ = struct.unpack_from("<IiHH", welcome)
+                assert (magic, status, major) == (WIRE_MAGIC, EVERSION, 1), welcome
+                text = welcome[80:].split(b"\0")[0].decode()
+                said(text, "Holdfast", "wire 1.", "update")
+                assert client.recv(4096) == b"", "not hung up"
+
+
+@scenario("an agent of another version, or something that is none: 125, and both versions are named")
+def other_agent(run):
+    place = run.runtime_dir / f"{run.tag}-other"
+    place.mkdir(mode=0o700)
+    env = {"HOLDFAST_AGENT": place.name}
+    welcome = struct.pack("<IiHHIQIIIIII16s16s176s", WIRE_MAGIC, 0, 7, 5, 0, 0, 0, 32, 0, 0, 0, 0, b"", b"9.9.9", b"")
+    with attach_socket() as server:
+        server.bind(str(place / "sock"))
+        server.listen()
+        server.settimeout(20 * SLOW)
+        for answer, words in [(welcome, ("9.9.9", "7.5", "1.0")), (b"220 mail.example ESMTP\r\n", ("welcome",))]:
+            process = run.start_holdfast("run", "job", "true", env=env)
+            client, _ = server.accept()
+            client.recv(4096)
+            client.send(answer)
+            assert process.wait() == 125, process.err
+            said(process.err, *words)
+            client.close()
+
+
+@scenario("a client in another time namespace: 125, and why", needs_root=True)
+def other_time_namespace(run):
+    agent = ready(run)
+    shifted = ["unshare", "--time", "--boottime", "100", "--fork"]
+    if not pathlib.Path("/proc/self/ns/time").exists() or run.spawn(*shifted, "true").wait() != 0:
+        skip("no time namespaces here")
+    with nothing_lost(run):
+        for command, words in [(["run", "job", "true"], ("time namespace", "agent in it")),
+                               (["list"], ("time namespace",))]:
+            process = run.spawn(*shifted, BUILD / "bin" / "holdfast", *command, env=agent_env(agent))
+            assert process.wait() == 125, process.err
+            said(process.err, *words)
+        assert run.holders_of("job") == 0
+
+
+if __name__ == "__main__":
+    main()
