@@ -539,7 +539,8 @@ int nodes_create(struct broker *b)
             .node = i,
             .connect_timeout = hf_dur_max(c->timing.attempt, hf_ms(200)),
             .silence = timing_silence(c->timing.ttl),
-            .probe = hf_dur_min(c->timing.renew_after, hf_ms(5000)),
+            /* Out of step with each other: what several nodes show at one time voids several votes. */
+            .probe = hf_dur_scale(hf_dur_min(c->timing.renew_after, hf_ms(5000)), 100 + 7 * i, 100),
             .events = &events,
             .arg = b,
         };
