@@ -1,8 +1,10 @@
 #include "tools/cgroup.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#define PREFIX    "holdfast-run-"
 #define DEPTH_MAX 32
 
 /* The mount point of the v2 hierarchy: "36 25 0:31 / /sys/fs/cgroup rw,... - cgroup2 cgroup2 rw".
@@ -66,47 +69,27 @@ static int write_file(int dir, const char *name, const char *text)
     return written < 0 ? -1 : 0;
 }
 
-void cgroup_make(struct cgroup *cgroup)
+void cgroup_plan(struct cgroup *cgroup)
 {
     unsigned char tag[4];
     struct statfs fs;
-    int hierarchy;
+    int hierarchy = open_hierarchy();
 
     cgroup->fd = cgroup->parent_fd = -1;
-    hierarchy = open_hierarchy();
     if (hierarchy < 0)
         return;
     cgroup->parent_fd = open_own(hierarchy);
     close(hierarchy);
-    if (cgroup->parent_fd < 0 || fstatfs(cgroup->parent_fd, &fs) < 0 ||
-        fs.f_type != CGROUP2_SUPER_MAGIC || getrandom(tag, sizeof(tag), 0) != sizeof(tag))
-        goto none;
-    snprintf(cgroup->name, sizeof(cgroup->name), "holdfast-run-%d-%02x%02x%02x%02x", (int)getpid(),
-             tag[0], tag[1], tag[2], tag[3]);
-    if (mkdirat(cgroup->parent_fd, cgroup->name, 0755) < 0)
-        goto none;
-    cgroup->fd = openat(cgroup->parent_fd, cgroup->name, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
-    if (cgroup->fd < 0 || faccessat(cgroup->fd, "cgroup.kill", W_OK, AT_EACCESS) < 0) {
-        cgroup_remove(cgroup);
-        goto none;
-    }
-    return;
-none:
-    if (cgroup->parent_fd >= 0)
+    if (cgroup->parent_fd < 0)
+        return;
+    if (fstatfs(cgroup->parent_fd, &fs) < 0 || fs.f_type != CGROUP2_SUPER_MAGIC ||
+        getrandom(tag, sizeof(tag), 0) != sizeof(tag)) {
         close(cgroup->parent_fd);
-    cgroup->parent_fd = -1;
-}
-
-void cgroup_enter(const struct cgroup *cgroup)
-{
-    if (cgroup->fd >= 0)
-        write_file(cgroup->fd, "cgroup.procs", "0");
-}
-
-void cgroup_kill(const struct cgroup *cgroup)
-{
-    if (cgroup->fd >= 0)
-        write_file(cgroup->fd, "cgroup.kill", "1");
+        cgroup->parent_fd = -1;
+        return;
+    }
+    snprintf(cgroup->name, sizeof(cgroup->name), PREFIX "%d-%02x%02x%02x%02x", (int)getpid(),
+             tag[0], tag[1], tag[2], tag[3]);
 }
 
 /* Children first; a group that is not empty stays. */
@@ -126,6 +109,53 @@ static void remove_below(int parent, const char *name, int depth)
             remove_below(fd, entry->d_name, depth + 1);
     closedir(dir);
     unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+/* Both guardians of a run may be killed at once: then nobody removed its group. */
+static void sweep(int parent)
+{
+    int fd = openat(parent, ".", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    int pid;
+
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    while ((entry = readdir(dir)))
+        if (sscanf(entry->d_name, PREFIX "%d-", &pid) == 1 && pid > 0 && kill(pid, 0) < 0 &&
+            errno == ESRCH)
+            remove_below(parent, entry->d_name, 0);
+    closedir(dir);
+}
+
+static void open_made(struct cgroup *cgroup)
+{
+    if (cgroup->fd < 0 && cgroup->parent_fd >= 0)
+        cgroup->fd = openat(cgroup->parent_fd, cgroup->name, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+}
+
+void cgroup_make(struct cgroup *cgroup)
+{
+    if (cgroup->parent_fd < 0 || mkdirat(cgroup->parent_fd, cgroup->name, 0755) < 0)
+        return;
+    sweep(cgroup->parent_fd);
+    open_made(cgroup);
+}
+
+void cgroup_enter(const struct cgroup *cgroup)
+{
+    if (cgroup->fd >= 0)
+        write_file(cgroup->fd, "cgroup.procs", "0");
+}
+
+void cgroup_kill(struct cgroup *cgroup)
+{
+    open_made(cgroup);
+    if (cgroup->fd >= 0)
+        write_file(cgroup->fd, "cgroup.kill", "1");
 }
 
 void cgroup_remove(struct cgroup *cgroup)

@@ -5,18 +5,22 @@
 #define HOLDFAST_TOOLS_CGROUP_H
 
 struct cgroup {
-    int parent_fd, fd; /* -1: none could be made */
+    int parent_fd; /* -1: none can be made */
+    int fd;        /* -1: not made or not opened here */
     char name[48];
 };
 
-/* Never fails: without the right, or without cgroup v2, the group is just not there. */
+/* Chooses a name and a place; makes nothing. Never fails: without cgroup v2 there is just no group. */
+void cgroup_plan(struct cgroup *cgroup);
+
+/* Makes the planned group, and removes empty ones of runs that were killed. Without the right to, there is none. */
 void cgroup_make(struct cgroup *cgroup);
 
 /* Moves the calling process in. Async-signal-safe. */
 void cgroup_enter(const struct cgroup *cgroup);
 
-/* SIGKILL to all that is inside. */
-void cgroup_kill(const struct cgroup *cgroup);
+/* SIGKILL to all that is inside. Works too where another process made the planned group. */
+void cgroup_kill(struct cgroup *cgroup);
 
 /* Removes it and the empty groups that the job made in it. */
 void cgroup_remove(struct cgroup *cgroup);

@@ -167,7 +167,7 @@ int guardian_run(const struct guardian_plan *plan, hf_client *client, hf_lease *
     int links[2], outer_fd, code;
     pid_t inner;
 
-    cgroup_make(&g.cgroup);
+    cgroup_plan(&g.cgroup);
     if (hf_lease_ticket(lease, &ticket) < 0) {
         say("%s: %s", plan->name, hf_last_message());
         hf_release_reaped(lease);

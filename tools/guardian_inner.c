@@ -273,6 +273,7 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
         say("%s: the lock was lost before the job was started", g->plan->name);
         end_without_job(g, EXIT_LOST);
     }
+    cgroup_make(&g->cgroup);
     if (start_job(&in) < 0) {
         say("%s: fork: %s", g->plan->name, strerror(errno));
         end_without_job(g, EXIT_FAILED);
