@@ -44,12 +44,20 @@ static void tell_trust(struct renewal_node *node, unsigned events)
     mailbox_post(&node->renewal->agent->to_broker, message);
 }
 
+/* "No sentinel", from before the broker's link made the one that this thread was told of. */
+static bool is_outdated(const struct renewal_node *node, const struct link_reply *reply)
+{
+    return reply->nonce[0] == '\0' && hf_time_before(reply->sent, node->told);
+}
+
 unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply)
 {
     bool knew = renewal_nonce(node)[0] != '\0';
     unsigned events = trust_on_time(&node->trust, reply->node_time, reply->sent, reply->received);
-    unsigned forgot = trust_on_nonce(&node->trust, reply->nonce, reply->received);
+    unsigned forgot = TRUST_NOTHING;
 
+    if (!is_outdated(node, reply))
+        forgot = trust_on_nonce(&node->trust, reply->nonce, reply->received);
     if (events & TRUST_STEPPED)
         node->step_seen = reply->received;
     if (knew)
@@ -70,7 +78,8 @@ static void learn_facts(struct renewal_node *node, const struct node_facts *fact
     if (reply->outcome == LINK_ANSWERED) {
         if (renewal_learn(node, reply) & TRUST_STEPPED)
             renewal_stepped(node, reply->sent);
-        (void)trust_on_sentinel(&node->trust, &reply->sentinel, false, clock_now());
+        if (!is_outdated(node, reply))
+            (void)trust_on_sentinel(&node->trust, &reply->sentinel, false, clock_now());
     }
     tell_trust(node, events);
 }
@@ -118,6 +127,7 @@ static void on_told(struct renewal_node *node, const struct message *message)
     }
     if (message->nonce[0] && !renewal_nonce(node)[0]) {
         (void)trust_on_nonce(&node->trust, message->nonce, now);
+        node->told = now;
         renewal_hurry_heals(node);
     }
 }
@@ -291,7 +301,7 @@ static int node_create(struct renewal *r, int i)
     node->renewal = r;
     node->number = i;
     node->ready = r->started;
-    node->step_seen = HF_TIME_PAST;
+    node->step_seen = node->told = HF_TIME_PAST;
     trust_init(&node->trust, timing_quarantine(hf_ms(config->ttl_max_ms)),
                config->assume_fresh || config->dev_nodes > 0);
     if (!config->dev_nodes && journal_get_node(r->agent->journal, i, &before) == HF_OK &&

@@ -44,6 +44,7 @@ struct renewal_node {
     int renews, heals; /* without an answer */
     hf_time ready;     /* since when nothing but this thread can hold a renewal back */
     hf_time step_seen; /* when a reply last showed that its clock had stepped */
+    hf_time told;      /* when the broker told the nonce: what was sent before may not know of it */
 };
 
 /* What is kept per slot beside the lease. */
