@@ -43,11 +43,7 @@
 #define HFC_BACKOFF_FIRST_NS (20 * HF_NS_PER_MS)
 #define HFC_BACKOFF_MAX_NS   (500 * HF_NS_PER_MS)
 
-/* Acquires that may wait in the agent at a time. Each keeps a place in the completion ring free for
- * its answer; some must be left for releases, cancels and tries. */
-#define HFC_WAITERS_MAX (HF_RING_ENTRIES * 3 / 4)
-
-#define HFC_NEVER       INT64_MAX
+#define HFC_NEVER            INT64_MAX
 
 /* --- message.c: the last failure of this thread --------------------------------------------- */
 
@@ -179,8 +175,7 @@ struct hf_client {
     uint64_t next_id GUARDED_BY(hfc_locked);
     struct hfc_ops queued GUARDED_BY(hfc_locked), flying GUARDED_BY(hfc_locked),
         parked GUARDED_BY(hfc_locked);
-    unsigned waiters GUARDED_BY(hfc_locked); /* acquires among `flying` that are no mere tries */
-    bool ring_full GUARDED_BY(hfc_locked);   /* at the last look */
+    bool ring_full GUARDED_BY(hfc_locked); /* at the last look */
     struct hfc_leases leases GUARDED_BY(hfc_locked), free_leases GUARDED_BY(hfc_locked);
 
     int epoll_fd GUARDED_BY(hfc_locked), timer_fd GUARDED_BY(hfc_locked); /* -1 until hf_fd() */

@@ -26,21 +26,12 @@ static struct hfc_ops *list_of(hf_op *op) REQUIRES(hfc_locked)
     return NULL;
 }
 
-static bool is_waiter(const hf_op *op)
-{
-    return op->entry.op == HF_OP_ACQUIRE && op->entry.deadline_ns != 0;
-}
-
 static void move(hf_op *op, enum hfc_op_place place) REQUIRES(hfc_locked)
 {
     struct hfc_ops *list = list_of(op);
 
     if (list)
         TAILQ_REMOVE(list, op, link);
-    if (op->place == HFC_OP_FLYING && is_waiter(op))
-        op->client->waiters--;
-    if (place == HFC_OP_FLYING && is_waiter(op))
-        op->client->waiters++;
     op->place = place;
     list = list_of(op);
     if (list)
@@ -114,8 +105,6 @@ void hfc_flush(hf_client *client)
         int status;
 
         next = TAILQ_NEXT(op, link);
-        if (is_waiter(op) && client->waiters >= HFC_WAITERS_MAX)
-            continue;
         status = hf_ring_submit(&client->session->ring, &op->entry, &wake);
         if (status == HF_EFULL) {
             client->ring_full = true;
@@ -223,9 +212,9 @@ static void answer(hf_client *client, const struct hf_completion_entry *entry) R
 {
     hf_op *op;
 
-    TAILQ_FOREACH(op, &client->flying, link)
-    if (op->entry.id == entry->id)
-        break;
+    TAILQ_FOREACH (op, &client->flying, link)
+        if (op->entry.id == entry->id)
+            break;
     if (!op)
         return;
     if (entry->op == HF_OP_PROGRESS) {
@@ -251,15 +240,19 @@ static void answer(hf_client *client, const struct hf_completion_entry *entry) R
 void hfc_drain(hf_client *client)
 {
     struct hf_completion_entry entry;
-    int status = 0;
+    int status = 0, read = 0;
 
     /* At most one ring's worth: an agent that posts on and on must not keep us here. */
-    for (int i = 0; i < HF_RING_ENTRIES && client->link == HFC_LINK_UP; i++) {
+    while (read < HF_RING_ENTRIES && client->link == HFC_LINK_UP) {
         status = hf_ring_reap(&client->session->ring, &entry);
         if (status <= 0)
             break;
+        read++;
         answer(client, &entry);
     }
+    /* It was full: more answers may wait in the agent for the room that is there now. */
+    if (read == HF_RING_ENTRIES && client->link == HFC_LINK_UP)
+        ring_doorbell(client->session);
     if (status < 0 && client->link == HFC_LINK_UP)
         hfc_link_drop(client, HF_EPROTO, "the agent broke the ring's protocol");
 }
