@@ -179,8 +179,8 @@ static void compare_with_fleet(struct broker *b, int i)
     bool differs = true;
 
     if (!s->present)
-        return;
-    if (s->ttl_max_ms != c->ttl_max_ms)
+        differs = false; /* flushed: a new one is made, and the quarantine begins */
+    else if (s->ttl_max_ms != c->ttl_max_ms)
         snprintf(node->fleet_text, sizeof(node->fleet_text),
                  "ttl_max is %" PRId64 " ms on node %s and %" PRIu32 " ms here", s->ttl_max_ms,
                  c->nodes[i].id, c->ttl_max_ms);
@@ -290,8 +290,10 @@ static void sentinel_done(struct link *link, const struct link_reply *reply, voi
             tell_renewal(b, i, events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED));
         }
         node_events(b, i, events, now);
+        loop_timer_set(b->loop, &b->review, now);
     }
-    loop_timer_set(b->loop, &b->review, now);
+    /* Without an answer it is asked for again at the next review, not at once: a node that cannot
+     * write says so as fast as it is asked. */
 }
 
 /* --- link events
@@ -309,6 +311,8 @@ static void node_learn(struct broker *b, int i, const struct node_facts *facts,
     events |= nodes_on_reply(b, i, reply);
     if (reply->outcome == LINK_ANSWERED)
         events |= adopt_sentinel(b, i, reply, now);
+    /* At once: a round may begin before the review. */
+    mark_duplicates(b);
     node_events(b, i, events, now);
     journal_put_node(b->agent->journal, i, &node->trust);
     loop_timer_set(b->loop, &b->review, now);
