@@ -91,11 +91,12 @@ static void slot_over(struct broker *b, uint32_t slot, bool was_held)
         hf_slot_clear(s);
 }
 
-/* Release only: a half-won round, an unfinished release, or a lease that is over. Not before `at`.
- */
+/* Release only: a half-won round, an unfinished release, or a lease that is over. Not before `at`:
+ * until then the journal keeps the lease, as lost, for an agent that comes after this one. */
 static int release_record(struct broker *b, const struct record *rec, uint32_t slot, hf_time at,
                           bool was_held)
 {
+    struct journal_lease over = rec->state;
     struct journal_lease free_record = {.state = JOURNAL_FREE, .generation = rec->state.generation};
     struct resource *r;
     struct later *l = calloc(1, sizeof(*l));
@@ -103,6 +104,9 @@ static int release_record(struct broker *b, const struct record *rec, uint32_t s
 
     if (!l)
         return HF_ENOMEM;
+    over.state = hf_time_before(clock_now(), at) ? JOURNAL_HELD : JOURNAL_ENDING;
+    over.slot_state = HF_SLOT_LOST;
+    journal_put(b->agent->journal, slot, &over);
     rc = resource_at(b, rec->id.name, rec->id.name_len, slot, &r);
     slot_over(b, slot, was_held);
     if (rc < 0 || config_key(b->config, rec->id.name, rec->id.name_len, l->key, &l->key_len) < 0) {
@@ -193,6 +197,10 @@ static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_
     bool alive;
 
     *ret_fate = FATE_RELEASED;
+    if (rec->state.state == JOURNAL_HELD && rec->state.slot_state == HF_SLOT_LOST) {
+        /* Told lost already, by an agent that then waited for V. */
+        return release_record(b, rec, slot, hf_time_max(now, valid), true);
+    }
     if (rec->state.state != JOURNAL_HELD) {
         /* A word that this agent cannot write may stand until V: killed between ENDING and 0. */
         return release_record(b, rec, slot, b->agent->warm ? now : hf_time_max(now, valid), false);
