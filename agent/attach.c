@@ -96,8 +96,7 @@ static struct client *client_resume(struct session *s, const struct hf_hello *h)
 
     if (memcmp(h->cookie, none, sizeof(none)) == 0)
         return NULL;
-    LIST_FOREACH(c, &s->broker->clients, all)
-    {
+    LIST_FOREACH (c, &s->broker->clients, all) {
         if (c->cookie_hash != hash || c->uid != s->uid)
             continue;
         /* A guardian may be another process of the same user; a holder must be the very same. */
@@ -190,8 +189,8 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         goto close_fds;
     }
     w.client_id = (uint32_t)c->id;
-    LIST_FOREACH(r, &c->held, of_holder)
-    w.readopted++;
+    LIST_FOREACH (r, &c->held, of_holder)
+        w.readopted++;
 
     /* Nobody looks at the ring until the doorbell says so. */
     (void)hf_ring_arm(&s->ring);
@@ -200,9 +199,6 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     s->doorbell = fds[HF_FD_DOORBELL];
     LIST_INSERT_HEAD(&c->sessions, s, of_client);
     loop_timer_cancel(b->loop, &s->hello_timer);
-    /* From here on the process is watched by this session. */
-    if (h->role == HF_ROLE_HOLDER)
-        client_ghost_end(c);
     {
         /* Edge-triggered and never read: a client could make it blocking for both sides. */
         struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = s};
@@ -215,6 +211,9 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         }
     }
     fds[HF_FD_DOORBELL] = -1; /* the session's */
+    /* From here on the process is watched by this session; not before it was welcomed. */
+    if (h->role == HF_ROLE_HOLDER)
+        client_ghost_end(c);
 
 close_fds:
     for (int i = 0; i < HF_WELCOME_FDS; i++)

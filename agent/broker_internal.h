@@ -116,6 +116,7 @@ struct waiter {
     struct session *session;
     struct resource *resource;
     uint64_t id;
+    hf_time since;    /* when it came */
     hf_time deadline; /* HF_TIME_PAST: try once; HF_TIME_NEVER */
     struct loop_timer timer;
     struct timing timing;
@@ -136,6 +137,7 @@ struct resource {
     uint32_t slot;
     uint32_t generation;
     TAILQ_HEAD(, waiter) waiters;
+    unsigned tries;        /* of the waiters, those that try once */
     struct lease *lease;   /* from the grant until MSG_ENDED */
     struct client *holder; /* of `lease` */
     LIST_ENTRY(resource) of_holder;
@@ -186,6 +188,16 @@ void waiter_fail(struct waiter *w, int status, const char *text);
 void waiter_free(struct waiter *w);
 /* For waiter->timer. */
 void waiter_on_timer(struct loop_timer *timer, hf_time now);
+/* A round of its resource failed with `failure`, and `holder` was in the way if that is HF_EBUSY. A
+ * try that began before the round did is answered; the others know what they wait for. */
+void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *holder,
+                  hf_time round_began, const char *text);
+/* It waits for a lease of this host: a try is answered, the others are told who has it. */
+void waiter_hear_held(struct waiter *w);
+static inline bool waiter_tries(const struct waiter *w)
+{
+    return w->deadline.ns == HF_TIME_PAST.ns;
+}
 /* Does what can be done next: begins a round for the first waiter, or tells what is waited for. */
 void resource_kick(struct resource *r);
 /* All stalled ones again: the nodes changed. */
@@ -315,12 +327,13 @@ struct broker {
 
     /* clients */
     struct loop_fd listener, doorbells;
+    bool deaf; /* no descriptors were left for who wanted in last */
     int doorbell_epoll;
     LIST_HEAD(, client) clients;
     LIST_HEAD(, session) sessions;
     LIST_HEAD(, user) users;
     TAILQ_HEAD(, session) active;
-    unsigned session_count;
+    unsigned session_count, active_count;
     uint64_t next_client_id;
 
     /* resources */

@@ -31,11 +31,12 @@
 
 /* Of one session, so that a flood delays the others by so many at most. */
 #define REQUESTS_PER_TURN 16
-/* Requests of one session that are unanswered, or whose answers it does not read: beyond that its
- * ring is left to fill up. */
-#define ACCOUNT_MOST 4096
+/* Answers that one session does not read: beyond that its ring is left to fill up. */
+#define UNREAD_MOST  4096
 #define HELLO_WITHIN HF_NS_PER_SEC
-#define SWEEP_EVERY  (100 * HF_NS_PER_MS)
+/* Connections beyond clients_max that may stay until their hello, to be told why they cannot. */
+#define STRANGERS_MOST 64
+#define SWEEP_EVERY    (100 * HF_NS_PER_MS)
 
 /* --- users and clients
  * ---------------------------------------------------------------------------------- */
@@ -44,9 +45,9 @@ struct user *user_get(struct broker *b, uint32_t uid)
 {
     struct user *u;
 
-    LIST_FOREACH(u, &b->users, all)
-    if (u->uid == uid)
-        return u;
+    LIST_FOREACH (u, &b->users, all)
+        if (u->uid == uid)
+            return u;
     u = calloc(1, sizeof(*u));
     if (!u)
         return NULL;
@@ -137,11 +138,11 @@ int client_ghost(struct broker *b, uint32_t pid, uint64_t start_time, uint32_t u
     struct client *c;
     int pidfd;
 
-    LIST_FOREACH(c, &b->clients, all)
-    if (c->pid == pid && c->start_time == start_time && c->cookie_hash == hash) {
-        *ret_client = c;
-        return HF_OK;
-    }
+    LIST_FOREACH (c, &b->clients, all)
+        if (c->pid == pid && c->start_time == start_time && c->cookie_hash == hash) {
+            *ret_client = c;
+            return HF_OK;
+        }
     pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     /* The start time is read with the pidfd in hand: if it fits, the pidfd is of that very process.
      */
@@ -166,6 +167,8 @@ int client_ghost(struct broker *b, uint32_t pid, uint64_t start_time, uint32_t u
     return HF_OK;
 }
 
+static void on_listener(struct loop_fd *watch);
+
 static void nudge(struct session *s)
 {
     /* A full socket is fine: it is readable already. */
@@ -177,8 +180,7 @@ void client_signal(struct client *c)
 {
     struct session *s;
 
-    LIST_FOREACH(s, &c->sessions, of_client)
-    {
+    LIST_FOREACH (s, &c->sessions, of_client) {
         hf_ring_signal(&s->ring);
         nudge(s);
     }
@@ -193,6 +195,7 @@ static void session_activate(struct session *s)
     if (s->is_active || !s->client)
         return;
     s->is_active = true;
+    s->broker->active_count++;
     hf_ring_disarm(&s->ring);
     TAILQ_INSERT_TAIL(&s->broker->active, s, active);
 }
@@ -202,6 +205,7 @@ static void session_deactivate(struct session *s)
     if (!s->is_active)
         return;
     s->is_active = false;
+    s->broker->active_count--;
     TAILQ_REMOVE(&s->broker->active, s, active);
 }
 
@@ -254,7 +258,8 @@ void session_end(struct session *s, const char *why)
     if (c) {
         LIST_REMOVE(s, of_client);
         resources_drop_session(s);
-        if (LIST_EMPTY(&c->sessions))
+        /* A ghost's own process lives and has yet to come back: only its guardian left. */
+        if (LIST_EMPTY(&c->sessions) && c->ghost_pidfd < 0)
             resources_client_gone(c);
         hf_ring_agent_destroy(&s->ring);
         overflow_free(s);
@@ -263,9 +268,9 @@ void session_end(struct session *s, const char *why)
     free(s);
 }
 
-static bool is_overdrawn(const struct session *s)
+static bool reads_too_little(const struct session *s)
 {
-    return s->unanswered + s->overflowing >= ACCOUNT_MOST;
+    return s->overflowing >= UNREAD_MOST;
 }
 
 /* Posts what waits for room. */
@@ -350,6 +355,7 @@ static void handle(struct session *s, const struct hf_request_entry *q)
 /* At most REQUESTS_PER_TURN; false when the session ended or has nothing (or no room) left. */
 static bool session_serve(struct session *s)
 {
+    struct broker *b = s->broker;
     struct hf_request_entry q;
 
     if (hf_ring_room(&s->ring) < 0) {
@@ -360,7 +366,7 @@ static bool session_serve(struct session *s)
     for (int taken = 0; taken < REQUESTS_PER_TURN; taken++) {
         int rc;
 
-        if (is_overdrawn(s))
+        if (reads_too_little(s))
             return false;
         rc = hf_ring_take(&s->ring, &q);
         if (rc < 0) {
@@ -369,10 +375,9 @@ static bool session_serve(struct session *s)
         }
         if (rc == 0)
             return false;
-        /* `s` may be freed by what it asks for: a client is looked up again by its place in the
-         * list. */
+        /* `s` may be freed by what it asks for: then it is not the first any more. */
         handle(s, &q);
-        if (TAILQ_FIRST(&s->broker->active) != s)
+        if (TAILQ_FIRST(&b->active) != s)
             return false;
     }
     return true;
@@ -381,15 +386,15 @@ static bool session_serve(struct session *s)
 bool clients_serve(struct broker *b)
 {
     struct session *s;
-    unsigned turns = b->session_count;
+    unsigned turns = b->active_count; /* each once: nodes and timers want their turn, too */
 
     while (turns-- && (s = TAILQ_FIRST(&b->active))) {
         bool more = session_serve(s);
 
         if (TAILQ_FIRST(&b->active) != s)
             continue; /* it ended */
-        /* With too much on its account it goes on at the sweep. */
-        if (!more && (hf_ring_arm(&s->ring) || is_overdrawn(s)))
+        /* With too much unread it goes on at the sweep. */
+        if (!more && (hf_ring_arm(&s->ring) || reads_too_little(s)))
             session_deactivate(s);
         else {
             TAILQ_REMOVE(&b->active, s, active);
@@ -408,14 +413,32 @@ static void on_doorbells(struct loop_fd *watch)
         session_activate(events[i].data.ptr);
 }
 
+/* The descriptors ran out when somebody wanted in: the listener, which stays readable, is left alone
+ * until the next sweep. */
+static void listener_pause(struct broker *b)
+{
+    if (!b->deaf)
+        log_error("no descriptors left for clients (raise LimitNOFILE)");
+    b->deaf = true;
+    loop_fd_remove(b->loop, &b->listener);
+}
+
+static void listener_resume(struct broker *b)
+{
+    if (b->listener.fd >= 0 && !b->listener.priv &&
+        loop_fd_add(b->loop, &b->listener, b->listener.fd, on_listener) < 0)
+        log_error("out of memory: nobody can attach for now");
+}
+
 /* Doorbells can be lost only by a client's own fault; still nobody waits longer than this. */
 static void on_sweep(struct loop_timer *timer, hf_time now)
 {
     struct broker *b = HF_CONTAINER(timer, struct broker, sweep);
     struct session *s;
 
-    LIST_FOREACH(s, &b->sessions, all)
-    session_activate(s);
+    LIST_FOREACH (s, &b->sessions, all)
+        session_activate(s);
+    listener_resume(b);
     loop_timer_set(b->loop, timer, hf_time_add(now, hf_ns(SWEEP_EVERY)));
 }
 
@@ -470,8 +493,15 @@ static void on_listener(struct loop_fd *watch)
     int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     int pidfd;
 
-    if (fd < 0)
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+            listener_pause(b);
         return;
+    }
+    if (b->session_count >= b->config->clients_max + STRANGERS_MOST) {
+        close(fd);
+        return;
+    }
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || !(s = calloc(1, sizeof(*s)))) {
         close(fd);
         return;
@@ -503,6 +533,7 @@ static void on_listener(struct loop_fd *watch)
     b->session_count++;
     s->user->sessions++;
     hf_counter_set(&b->agent->table, HF_COUNTER_CLIENTS, b->session_count);
+    b->deaf = false;
     loop_timer_set(b->loop, &s->hello_timer, hf_time_add(clock_now(), hf_ns(HELLO_WITHIN)));
 }
 

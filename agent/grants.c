@@ -111,6 +111,7 @@ int resource_grant(struct round *round, hf_time now)
     b->generations[r->slot] = r->generation;
     r->last_fence = round->ballot.fence;
     backoff_reset(&r->backoff);
+    loop_timer_cancel(b->loop, &r->retry);
     resource_hold(r, lease, c);
     m = message_new(MSG_GRANTED);
     m->lease = lease;

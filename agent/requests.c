@@ -10,6 +10,9 @@
 #include "agent/log.h"
 #include "shm/status.h"
 
+/* Acquires of one session without an answer. Releases and cancels are taken beyond that. */
+#define WAITING_MOST 4096
+
 static void refuse(struct session *s, const struct hf_request_entry *q, int status,
                    const char *text)
 {
@@ -48,6 +51,11 @@ static int judge_acquire(struct session *s, const struct hf_request_entry *q,
                        text, size);
     if (rc < 0)
         return rc;
+    if (s->unanswered > WAITING_MOST) {
+        snprintf(text, size, "this process already waits for %d locks, the limit of one connection",
+                 WAITING_MOST);
+        return HF_ELIMIT;
+    }
     if (c->waiters_per_uid && s->user->waiters >= c->waiters_per_uid) {
         snprintf(text, size, "user %u already waits for %u locks, the limit (waiters_per_uid)",
                  s->uid, c->waiters_per_uid);
@@ -70,12 +78,12 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
     char text[184] = "";
     int rc;
 
-    LIST_FOREACH(w, &s->waiters, of_session)
-    if (w->id == q->id) {
-        /* Sent again after a reconnect: the same request. Its place in the ring is given back. */
-        s->unanswered--;
-        return;
-    }
+    LIST_FOREACH (w, &s->waiters, of_session)
+        if (w->id == q->id) {
+            /* Sent again after a reconnect: the same request. Its place in the ring is given back. */
+            s->unanswered--;
+            return;
+        }
     rc = judge_acquire(s, q, &timing, text, sizeof(text));
     if (rc < 0) {
         refuse(s, q, rc, text);
@@ -111,18 +119,26 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
     memcpy(w->note, q->note, q->note_len);
     w->holder.pttl_ms = -2;
     w->timer.fn = waiter_on_timer;
-    w->deadline = q->deadline_ns == 0           ? HF_TIME_PAST
-                  : q->deadline_ns == INT64_MAX ? HF_TIME_NEVER
-                                                : (hf_time){q->deadline_ns};
+    w->since = clock_now();
+    w->deadline = q->deadline_ns == 0                  ? HF_TIME_PAST
+                  : q->deadline_ns < 0                 ? w->since
+                  : q->deadline_ns >= HF_TIME_NEVER.ns ? HF_TIME_NEVER
+                                                       : (hf_time){q->deadline_ns};
     TAILQ_INSERT_TAIL(&r->waiters, w, queue);
+    if (waiter_tries(w))
+        r->tries++;
     LIST_INSERT_HEAD(&s->waiters, w, of_session);
     b->waiter_count++;
     s->user->waiters++;
     hf_counter_set(&b->agent->table, HF_COUNTER_WAITERS, b->waiter_count);
     resource_rouse(r);
-    if (w->deadline.ns != HF_TIME_PAST.ns && w->deadline.ns != HF_TIME_NEVER.ns)
+    if (!waiter_tries(w) && w->deadline.ns != HF_TIME_NEVER.ns)
         loop_timer_set(b->loop, &w->timer, w->deadline);
-    resource_kick(r);
+    /* The others that wait for a lease know of it: with many waiters that would be much talk. */
+    if (r->lease)
+        waiter_hear_held(w);
+    else
+        resource_kick(r);
 }
 
 /* Ends the lease of `r` through the renewal thread. */
@@ -134,8 +150,8 @@ static void lease_end(struct broker *b, struct resource *r, enum message_kind ki
     m->slot = r->slot;
     m->generation = r->lease->generation;
     m->reason = reason;
-    if (kind == MSG_RELEASE)
-        r->lease->unanswered = r->granted ? r->granted->unanswered : 0;
+    if (kind == MSG_RELEASE && r->granted)
+        r->lease->unanswered = r->granted->unanswered;
     broker_tell_renewal(b, m);
 }
 
@@ -176,16 +192,16 @@ void resources_cancel(struct session *s, uint64_t id)
 {
     struct waiter *w;
 
-    LIST_FOREACH(w, &s->waiters, of_session)
-    if (w->id == id) {
-        struct resource *r = w->resource;
+    LIST_FOREACH (w, &s->waiters, of_session)
+        if (w->id == id) {
+            struct resource *r = w->resource;
 
-        if (r->round && r->round->waiter == w)
-            round_cancel(r->round);
-        waiter_fail(w, HF_ECANCELED, "");
-        resource_kick(r);
-        return;
-    }
+            if (r->round && r->round->waiter == w)
+                round_cancel(r->round);
+            waiter_fail(w, HF_ECANCELED, "");
+            resource_kick(r);
+            return;
+        }
 }
 
 void resources_ask(struct session *s, const struct hf_request_entry *q)
@@ -237,9 +253,9 @@ void resources_drop_session(struct session *s)
     if (s->client) {
         struct resource *r;
 
-        LIST_FOREACH(r, &s->client->held, of_holder)
-        if (r->release_session == s)
-            r->release_session = NULL;
+        LIST_FOREACH (r, &s->client->held, of_holder)
+            if (r->release_session == s)
+                r->release_session = NULL;
     }
 }
 
@@ -250,8 +266,7 @@ void resources_client_gone(struct client *c)
 
     if (!LIST_EMPTY(&c->held))
         hf_counter_add(&b->agent->table, HF_COUNTER_HOLDER_DEATHS, 1);
-    LIST_FOREACH(r, &c->held, of_holder)
-    {
+    LIST_FOREACH (r, &c->held, of_holder) {
         if (r->lease->ending)
             continue;
         r->lease->ending = true;

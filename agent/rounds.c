@@ -27,6 +27,10 @@ static void round_settle(struct round *round)
         if (round->broken)
             return;
         round->resource->granted = NULL;
+        /* Every acquire was answered, and before the word went to 0: whatever they wrote stood
+         * before the first release of this lease left, which takes it along. */
+        if (atomic_load(&round->resource->lease->valid_ns) != 0)
+            round->resource->lease->unanswered = 0;
     }
     LIST_REMOVE(round, all);
     round->b->round_count--;
@@ -80,7 +84,7 @@ static void round_flush(struct round *round)
 }
 
 /* A release of this round's token on some nodes, without anybody waiting for it. */
-static void release_nodes(struct round *round, uint32_t nodes, uint32_t in_doubt,
+static bool release_nodes(struct round *round, uint32_t nodes, uint32_t in_doubt,
                           releaser_done_fn *done, void *arg)
 {
     struct release_order order = {.key = round->key,
@@ -97,8 +101,10 @@ static void release_nodes(struct round *round, uint32_t nodes, uint32_t in_doubt
     for (int i = 0; i < round->b->n; i++)
         if (in_doubt & 1u << i)
             order.doubt_until = hf_time_max(order.doubt_until, round->deadline[i]);
-    if (releaser_start(round->b->releaser, &order) < 0)
-        log_error("out of memory for a release; the key lapses by its TTL");
+    if (releaser_start(round->b->releaser, &order) == HF_OK)
+        return true;
+    log_error("out of memory for a release; the key lapses by its TTL");
+    return false;
 }
 
 static void undone(int answered, void *arg)
@@ -133,28 +139,23 @@ static void round_undo(struct round *round, int failure)
     journal_round(round, round->written ? JOURNAL_ENDING : JOURNAL_FREE);
     if (round->written) {
         hf_counter_add(&round->b->agent->table, HF_COUNTER_UNDONE, 1);
-        r->undoing = true;
-        release_nodes(round, round->written, round->broken, undone, r);
+        r->undoing = release_nodes(round, round->written, round->broken, undone, r);
+        /* Nodes may have taken this fence: the next proposal is higher at once. */
+        if (r->last_fence < round->ballot.fence)
+            r->last_fence = round->ballot.fence;
     }
     round->resource = NULL;
-    if (w) {
-        if (failure == HF_EBUSY) {
-            w->holder = round->holder;
-            w->contended = true;
-        }
-        w->last_failure = failure;
-        if (failure == HF_EGOING || failure == HF_EFULL)
-            waiter_fail(w, failure, "");
-        else if (w->deadline.ns == HF_TIME_PAST.ns) {
-            char text[184] = "";
+    if (w && (failure == HF_EGOING || failure == HF_EFULL)) {
+        waiter_fail(w, failure, "");
+    } else if (w) {
+        char text[184] = "";
 
-            if (failure == HF_ENOQUORUM)
-                snprintf(text, sizeof(text),
-                         "too few nodes agreed in time: %d of %d voted, %d are needed",
-                         __builtin_popcount(round->written & ~round->unanswered), round->b->n,
-                         round->b->q);
-            waiter_fail(w, failure, text);
-        } else {
+        if (failure == HF_ENOQUORUM)
+            snprintf(
+                text, sizeof(text), "too few nodes agreed in time: %d of %d voted, %d are needed",
+                __builtin_popcount(round->written & ~round->unanswered), round->b->n, round->b->q);
+        waiters_hear(r, failure, &round->holder, round->started, text);
+        if (!TAILQ_EMPTY(&r->waiters)) {
             hf_dur delay = failure == HF_EBUSY
                                ? backoff_contend(round->holder.pttl_ms, broker_random())
                                : backoff_step(&r->backoff, broker_random());
@@ -275,6 +276,12 @@ static void late(struct round *round, int node, const struct link_reply *reply)
             hf_counter_add(&b->agent->table, HF_COUNTER_IN_DOUBT, 1);
             release_nodes(round, 1u << node, 1u << node, NULL, NULL);
         }
+        return;
+    }
+    if (reply->outcome == LINK_BROKEN) {
+        /* It may still run; this round stays until its lease ends, and then releases twice. */
+        hf_counter_add(&b->agent->table, HF_COUNTER_IN_DOUBT, 1);
+        round->broken |= 1u << node;
         return;
     }
     if (stands && round->resource && round->resource->lease) {
@@ -418,7 +425,13 @@ void round_lease_over(struct round *round)
 
 bool rounds_busy(const struct broker *b)
 {
-    return !LIST_EMPTY(&b->rounds);
+    const struct round *round;
+
+    /* What a living lease's round still waits for is the next agent's affair, like the lease. */
+    LIST_FOREACH (round, &b->rounds, all)
+        if (round->calls > 0 && (round->over || !round->decided))
+            return true;
+    return false;
 }
 
 void rounds_destroy(struct broker *b)

@@ -13,6 +13,8 @@ void waiter_free(struct waiter *w)
 
     loop_timer_cancel(b->loop, &w->timer);
     TAILQ_REMOVE(&w->resource->waiters, w, queue);
+    if (waiter_tries(w))
+        w->resource->tries--;
     LIST_REMOVE(w, of_session);
     b->waiter_count--;
     w->session->user->waiters--;
@@ -57,14 +59,16 @@ static void waiter_progress(struct waiter *w, int reason, const char *text)
     struct hf_completion_entry entry = {
         .id = w->id, .op = HF_OP_PROGRESS, .status = reason, .holder = w->holder};
     struct broker *b = w->session->broker;
+    const struct lease *lease = w->resource->lease;
+    uint64_t fence = lease ? lease->fence : w->holder.fence;
     hf_time now = loop_now(b->loop);
 
-    if (w->resource->lease && reason == HF_EBUSY)
-        local_holder(w->resource, &entry.holder);
-    if (w->told == reason && (reason != HF_EBUSY || w->told_fence == entry.holder.fence))
+    if (w->told == reason && (reason != HF_EBUSY || w->told_fence == fence))
         return;
+    if (lease && reason == HF_EBUSY)
+        local_holder(w->resource, &entry.holder);
     w->told = reason;
-    w->told_fence = entry.holder.fence;
+    w->told_fence = fence;
     entry.nodes_voting = (uint32_t)nodes_voting(b, now);
     entry.nodes_up = (uint32_t)nodes_up(b);
     snprintf(entry.text, sizeof(entry.text), "%s", text);
@@ -105,11 +109,52 @@ static void stall(struct resource *r, hf_time now)
         w->last_failure = HF_ENOQUORUM;
         if (settling)
             continue;
-        if (w->deadline.ns == HF_TIME_PAST.ns)
+        if (waiter_tries(w))
             waiter_fail(w, HF_ENOQUORUM, text);
         else
             waiter_progress(w, HF_ENOQUORUM, text);
     }
+}
+
+void waiter_hear_held(struct waiter *w)
+{
+    w->contended = true;
+    w->last_failure = HF_EBUSY;
+    if (waiter_tries(w))
+        waiter_fail(w, HF_EBUSY, "");
+    else
+        waiter_progress(w, HF_EBUSY, "");
+}
+
+void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *holder,
+                  hf_time round_began, const char *text)
+{
+    struct waiter *w, *next;
+
+    for (w = TAILQ_FIRST(&r->waiters); w; w = next) {
+        next = TAILQ_NEXT(w, queue);
+        w->last_failure = failure;
+        if (failure == HF_EBUSY) {
+            w->holder = *holder;
+            w->contended = true;
+        }
+        /* A younger try gets a round of its own: what it tries for may just have become free. */
+        if (waiter_tries(w) && !hf_time_before(round_began, w->since))
+            waiter_fail(w, failure, text);
+        else if (failure == HF_EBUSY && !waiter_tries(w))
+            waiter_progress(w, failure, "");
+    }
+}
+
+/* The one to be served next: whose session is just ending is about to go. */
+static struct waiter *first_of(struct resource *r)
+{
+    struct waiter *w;
+
+    TAILQ_FOREACH (w, &r->waiters, queue)
+        if (!w->session->closing)
+            break;
+    return w;
 }
 
 void resource_kick(struct resource *r)
@@ -127,12 +172,7 @@ void resource_kick(struct resource *r)
         /* Held on this host: those that only try are told by whom, the rest wait for its end. */
         for (w = TAILQ_FIRST(&r->waiters); w; w = next) {
             next = TAILQ_NEXT(w, queue);
-            w->contended = true;
-            w->last_failure = HF_EBUSY;
-            if (w->deadline.ns == HF_TIME_PAST.ns)
-                waiter_fail(w, HF_EBUSY, "");
-            else
-                waiter_progress(w, HF_EBUSY, "");
+            waiter_hear_held(w);
         }
         return;
     }
@@ -144,16 +184,10 @@ void resource_kick(struct resource *r)
     resource_rouse(r);
     if (r->round || r->undoing)
         return;
-    w = TAILQ_FIRST(&r->waiters);
-    if (heap_has(&r->retry.item)) {
-        /* Another host holds it. A try does not wait for the next round: it begins one. */
-        if (w->last_failure == HF_EBUSY && w->deadline.ns != HF_TIME_PAST.ns)
-            waiter_progress(w, HF_EBUSY, "");
-        while (w && w->deadline.ns != HF_TIME_PAST.ns)
-            w = TAILQ_NEXT(w, queue);
-        if (!w)
-            return;
-    }
+    /* Another host holds it, or nodes are away. A try does not wait for the next round: it has one
+     * begin, which belongs to whoever came first all the same. */
+    if (heap_has(&r->retry.item) && !r->tries)
+        return;
     if (*nodes_fleet_text(b)) {
         while ((w = TAILQ_FIRST(&r->waiters)))
             waiter_fail(w, HF_EFLEET, nodes_fleet_text(b));
@@ -163,28 +197,27 @@ void resource_kick(struct resource *r)
         stall(r, now);
         return;
     }
-    rc = b->generations[r->slot] >= HF_GEN_MAX ? resource_move(r) : HF_OK;
-    if (rc == HF_OK)
-        rc = round_begin(r, w);
-    if (rc < 0)
+    while ((w = first_of(r))) {
+        rc = b->generations[r->slot] >= HF_GEN_MAX ? resource_move(r) : HF_OK;
+        loop_timer_cancel(b->loop, &r->retry);
+        if (rc == HF_OK)
+            rc = round_begin(r, w);
+        if (rc == HF_OK)
+            return;
         waiter_fail(w, rc, "");
+    }
 }
 
 void resources_kick_stalled(struct broker *b)
 {
-    struct resource_queue queue;
     struct resource *r;
+    size_t count = 0;
 
-    TAILQ_INIT(&queue);
-    while ((r = TAILQ_FIRST(&b->stalled))) {
-        TAILQ_REMOVE(&b->stalled, r, stalled_link);
-        TAILQ_INSERT_TAIL(&queue, r, stalled_link);
-    }
-    while ((r = TAILQ_FIRST(&queue))) {
-        TAILQ_REMOVE(&queue, r, stalled_link);
-        r->stalled = false;
+    /* Each once: one that is still stalled goes to the end. */
+    TAILQ_FOREACH (r, &b->stalled, stalled_link)
+        count++;
+    while (count-- && (r = TAILQ_FIRST(&b->stalled)))
         resource_kick(r);
-    }
 }
 
 void resources_on_stalled_timer(struct loop_timer *timer, hf_time now)
