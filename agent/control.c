@@ -33,7 +33,7 @@ int control_open(struct agent *agent, const char *dir, struct control *ret_contr
         return HF_ESYS;
     (void)unlink(c.path); /* the agent's lock is held */
     if (bind(c.listener, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-        chmod(c.path, 0600) < 0 || listen(c.listener, CONTROL_PEERS) < 0) {
+        chmod(c.path, 0600) < 0 || listen(c.listener, 64) < 0) {
         error = errno;
         close(c.listener);
         errno = error;
