@@ -96,9 +96,9 @@ static bool drained(struct broker *b)
     if (rounds_busy(b) || releaser_busy(b->releaser))
         return false;
     if (b->config->dev_nodes)
-        LIST_FOREACH(c, &b->clients, all)
-    if (!LIST_EMPTY(&c->held))
-        return false;
+        LIST_FOREACH (c, &b->clients, all)
+            if (!LIST_EMPTY(&c->held))
+                return false;
     return true;
 }
 

@@ -39,7 +39,7 @@ struct lease {
     uint32_t ttl_ms, pid, uid;
     uint64_t client_id;
     uint64_t request_id; /* the client's number of the acquire */
-    uint64_t fence; /* whole; 48-bit part << 16 */
+    uint64_t fence;      /* whole; 48-bit part << 16 */
     hf_time since;
     hf_wall since_wall;
     bool run;

@@ -160,8 +160,8 @@ static void farewell(hf_client *client)
     struct hfc_lease *lease;
 
     hfc_lock(client);
-    TAILQ_FOREACH(lease, &client->leases, link)
-    __atomic_store_n(&lease->handle.hf_private_generation, 0, __ATOMIC_RELEASE);
+    TAILQ_FOREACH (lease, &client->leases, link)
+        __atomic_store_n(&lease->handle.hf_private_generation, 0, __ATOMIC_RELEASE);
     if (client->session) {
         /* The agent takes the end of the socket for the release of everything. Closing is not
          * enough while a forked child has it too. */

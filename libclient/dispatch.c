@@ -50,9 +50,9 @@ static int64_t ops_next(struct hfc_ops *list, int64_t next) REQUIRES(hfc_locked)
 {
     hf_op *op;
 
-    TAILQ_FOREACH(op, list, link)
-    if (!op->done && !op->abandoned)
-        next = hfc_min(next, hfc_op_next(op));
+    TAILQ_FOREACH (op, list, link)
+        if (!op->done && !op->abandoned)
+            next = hfc_min(next, hfc_op_next(op));
     return next;
 }
 
@@ -70,8 +70,7 @@ static void timer_update(hf_client *client, int64_t now) REQUIRES(hfc_locked)
         next = client->hello_until_ns;
     else if (client->ring_full)
         next = now + HFC_SLICE_FULL_NS;
-    TAILQ_FOREACH(lease, &client->leases, link)
-    {
+    TAILQ_FOREACH (lease, &client->leases, link) {
         int64_t until = hf_valid_until_ns(&lease->handle), late;
 
         if (until) {
@@ -148,8 +147,7 @@ static bool report_change(hf_client *client) REQUIRES(hfc_locked)
 {
     struct hfc_lease *lease;
 
-    TAILQ_FOREACH(lease, &client->leases, link)
-    {
+    TAILQ_FOREACH (lease, &client->leases, link) {
         hf_change_fn *fn = lease->fn;
         void *arg = lease->arg;
         int state;
@@ -172,12 +170,12 @@ static bool report_progress(hf_client *client) REQUIRES(hfc_locked)
 {
     hf_op *op;
 
-    TAILQ_FOREACH(op, &client->flying, link)
-    if (!op->abandoned && hfc_op_progress(op))
-        return true;
-    TAILQ_FOREACH(op, &client->queued, link)
-    if (!op->abandoned && hfc_op_progress(op))
-        return true;
+    TAILQ_FOREACH (op, &client->flying, link)
+        if (!op->abandoned && hfc_op_progress(op))
+            return true;
+    TAILQ_FOREACH (op, &client->queued, link)
+        if (!op->abandoned && hfc_op_progress(op))
+            return true;
     return false;
 }
 

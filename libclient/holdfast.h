@@ -35,7 +35,7 @@
 #include <time.h>
 
 #ifndef CLOCK_BOOTTIME
-#error "holdfast.h needs clock_gettime(): compile with -std=gnu11, or define _POSIX_C_SOURCE as 200809L"
+#error "clock_gettime() is missing: use -std=gnu11, or define _POSIX_C_SOURCE as 200809L"
 #endif
 
 #ifdef __cplusplus
@@ -56,7 +56,7 @@ extern "C" {
 enum {
     HF_OK = 0,
     HF_EINVAL = -101,    /* an argument is not valid */
-    HF_ENAME = -102,     /* name empty, longer than 255 bytes, or with the reserved prefix "holdfast:" */
+    HF_ENAME = -102,     /* name empty, over 255 bytes, or with the prefix "holdfast:" */
     HF_ETTL = -103,      /* TTL below what the timing allows or above the agent's ttl_max */
     HF_EPERM = -104,     /* not allowed */
     HF_EBUSY = -201,     /* held by another, and waiting was not asked for */
@@ -200,15 +200,16 @@ enum {
 };
 
 struct hf_acquire_options {
-    size_t size;           /* sizeof(struct hf_acquire_options) */
+    size_t size; /* sizeof(struct hf_acquire_options) */
     const void *name;
-    size_t name_len;       /* 1..255 */
-    uint32_t ttl_ms;       /* 0: the agent's default */
-    uint32_t max_hold_ms;  /* 0: no limit */
-    int64_t wait_ms;       /* 0: try once; -1: no limit */
-    unsigned flags;        /* HF_ACQUIRE_* */
-    const char *note;      /* up to 127 bytes for people to read; NULL none */
-    void (*progress)(const struct hf_progress *progress, void *arg); /* may be NULL; from the calling thread */
+    size_t name_len;      /* 1..255 */
+    uint32_t ttl_ms;      /* 0: the agent's default */
+    uint32_t max_hold_ms; /* 0: no limit */
+    int64_t wait_ms;      /* 0: try once; -1: no limit */
+    unsigned flags;       /* HF_ACQUIRE_* */
+    const char *note;     /* up to 127 bytes for people to read; NULL none */
+    /* Called from the calling thread; may be NULL. */
+    void (*progress)(const struct hf_progress *progress, void *arg);
     void *arg;
 };
 
@@ -294,8 +295,8 @@ struct hf_info {
     size_t size; /* sizeof(struct hf_info), set by the caller of hf_view_find() */
     uint8_t name[256];
     uint32_t name_len;
-    int state;       /* enum hf_lease_state */
-    uint32_t votes;  /* nodes that hold our key as far as is known */
+    int state;      /* enum hf_lease_state */
+    uint32_t votes; /* nodes that hold our key as far as is known */
     uint32_t pid, uid, ttl_ms;
     uint64_t fence;
     int64_t since_ns, valid_until_ns; /* CLOCK_BOOTTIME; 0 none */
@@ -310,7 +311,8 @@ HF_EXPORT void hf_view_close(hf_view *view);
 /* HF_ENOTHELD: no such lease here. */
 HF_EXPORT int hf_view_find(hf_view *view, const void *name, size_t name_len, struct hf_info *info);
 /* Calls `fn` for every lease until it returns nonzero, which is then returned. */
-HF_EXPORT int hf_view_walk(hf_view *view, int (*fn)(const struct hf_info *info, void *arg), void *arg);
+HF_EXPORT int hf_view_walk(hf_view *view, int (*fn)(const struct hf_info *info, void *arg),
+                           void *arg);
 /* CLOCK_BOOTTIME of the agent's last sign of life, 0 if none; HF_ETABLE when the table was replaced: open again. */
 HF_EXPORT int hf_view_heartbeat_ns(hf_view *view, int64_t *ret_ns);
 

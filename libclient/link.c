@@ -130,8 +130,7 @@ static int map_table(hf_client *client, int fd, uint64_t epoch, struct hfc_map *
         free(map);
         return status;
     }
-    LIST_FOREACH(known, &client->maps, link)
-    {
+    LIST_FOREACH (known, &client->maps, link) {
         if (known->epoch == epoch && known->table.dev == map->table.dev &&
             known->table.inode == map->table.inode &&
             atomic_load(&known->table.header->state) != HF_TABLE_RETIRED) {

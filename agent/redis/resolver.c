@@ -174,8 +174,7 @@ static struct question *question_of(struct resolver *resolver, const void *arg)
 {
     struct question *question;
 
-    LIST_FOREACH(question, &resolver->questions, entry)
-    {
+    LIST_FOREACH (question, &resolver->questions, entry) {
         if (question->arg == arg)
             return question;
     }
@@ -231,8 +230,7 @@ static struct question *question_numbered(struct resolver *resolver, uint64_t nu
 {
     struct question *question;
 
-    LIST_FOREACH(question, &resolver->questions, entry)
-    {
+    LIST_FOREACH (question, &resolver->questions, entry) {
         if (question->number == number)
             return question;
     }
