@@ -19,6 +19,7 @@ if [[ ! -e $root/.complete ]]; then
     echo "== making $root"
     debootstrap --variant=minbase --include="$packages" "$suite" "$root" "$mirror" >"$root.log" 2>&1 ||
         { tail -n 30 "$root.log"; exit 1; }
+    echo "127.0.0.1 localhost" >"$root/etc/hosts"
     touch "$root/.complete"
 fi
 
@@ -33,6 +34,7 @@ exec unshare --mount --pid --fork --kill-child bash -ec '
     root=$1
     shift
     mount --make-rprivate /
+    mount --bind "$root" "$root"
     mount -t proc proc "$root/proc"
     mount --rbind /dev "$root/dev"
     mount -t tmpfs tmpfs "$root/tmp"
