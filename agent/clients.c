@@ -494,7 +494,7 @@ static void on_listener(struct loop_fd *watch)
     int pidfd;
 
     if (fd < 0) {
-        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
             listener_pause(b);
         return;
     }
@@ -507,6 +507,8 @@ static void on_listener(struct loop_fd *watch)
         return;
     }
     pidfd = peer_pidfd(fd, (uint32_t)cred.pid);
+    if (pidfd < 0 && (errno == EMFILE || errno == ENFILE))
+        listener_pause(b);
     s->user = user_get(b, cred.uid);
     if (pidfd < 0 || !s->user || loop_fd_add(b->loop, &s->socket, fd, on_socket) < 0) {
         if (pidfd >= 0)

@@ -1,0 +1,466 @@
+#!/usr/bin/env python3
+"""The broker: clients that break the rules, agents that are killed and come back, waiters, nodes' sentinels."""
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from rig import BUILD, HolderError, SLOW, main, scenario, wait_until  # noqa: E402
+
+LOST = 4  # enum hf_lease_state
+
+
+def socket_of(run, agent):
+    return run.runtime_dir / agent.name / "sock"
+
+
+def cpu_s(process):
+    with open(f"/proc/{process.pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def refused(call):
+    """The code with which a holder's command is refused."""
+    try:
+        call()
+    except HolderError as error:
+        return error
+    raise AssertionError("it was not refused")
+
+
+# --- clients ---------------------------------------------------------------------------------------------
+
+
+@scenario("a client that breaks the protocol is cut off, and nobody else")
+def violations(run):
+    run.redis(3)
+    agent = run.agent()
+    holder = run.holder()
+    holder.acquire("kept")
+    for kind in ("zero-id", "unknown-op", "long-note", "request-cursor", "completion-cursor", "datagram", "no-hello"):
+        breaker = run.spawn(BUILD / "tests" / "breaker", socket_of(run, agent), kind, label=f"breaker-{kind}")
+        assert breaker.wait() == 0, f"{kind}: not cut off"
+        assert holder.held(), kind
+    assert agent.running
+    holder.release()
+
+
+@scenario("answers that a client is slow to read all come, in order")
+def unread_answers(run):
+    run.redis(1)
+    agent = run.agent()
+    for count in (33, 1000):
+        breaker = run.spawn(BUILD / "tests" / "breaker", socket_of(run, agent), "unread", count, label="unread")
+        assert breaker.wait() == 0, count
+
+
+@scenario("an agent without descriptors waits for some, and does not spin")
+def no_descriptors(run):
+    run.redis(1)
+    agent = run.agent()
+    holder = run.holder()
+    holder.acquire("held")
+    open_fds = {int(fd) for fd in os.listdir(f"/proc/{agent.pid}/fd")}
+    limit = min(fd for fd in range(len(open_fds) + 1) if fd not in open_fds)
+    subprocess.run(["prlimit", f"--pid={agent.pid}", f"--nofile={limit}:"], check=True)
+    more = [run.holder(connect=False, label=f"more-{i}") for i in range(4)]
+    for one in more:
+        one.send("connect")
+    agent.wait_err("no descriptors")
+    before = cpu_s(agent)
+    time.sleep(1)
+    spent = cpu_s(agent) - before
+    assert spent < 0.5, f"{spent:.2f} s of CPU in one second"
+    assert holder.held()
+    subprocess.run(["prlimit", f"--pid={agent.pid}", f"--nofile={limit + 200}:"], check=True)
+    late = run.holder(label="late", connect=False)
+    wait_until(lambda: connects(late), what="a client comes in again")
+
+
+def connects(holder):
+    with contextlib.suppress(HolderError):
+        holder.connect()
+        return True
+    return False
+
+
+@scenario("40 waiters of one client get the lock one after the other, while it releases")
+def forty_waiters(run):
+    run.redis(3)
+    run.agent()
+    holder = run.holder()
+    first = holder.acquire("queue")
+    ops = [holder.cmd("start", "queue", 0, -1)["op"] for _ in range(40)]
+    fences = [first["fence"]]
+    lease = first["lease"]
+    started = time.monotonic()
+    for op in ops:
+        holder.release(lease)
+        got = holder.cmd("result", op, 10_000)
+        fences.append(got["fence"])
+        lease = got["lease"]
+    assert fences == sorted(set(fences)), "first come, first served, and fences rise"
+    assert time.monotonic() - started < 8 * SLOW
+    holder.release(lease)
+    run.keys_gone("queue")
+
+
+@scenario("100 acquires of other names from one client are all granted while 40 of its waiters wait")
+def waiters_leave_room(run):
+    run.redis(3)
+    run.agent()
+    owner, holder = run.holder(label="owner"), run.holder()
+    owner.acquire("busy")
+    for _ in range(40):
+        holder.send("start", "busy", 0, -1)
+        holder.answer()
+    started = time.monotonic()
+    holder.cmd("many", 100, "free-", 0)
+    assert time.monotonic() - started < 5 * SLOW
+    ops = [holder.cmd("start", f"bulk-{i}", 0, -1)["op"] for i in range(200)]
+    for op in ops:
+        holder.cmd("result", op, 10_000)
+
+
+@scenario("waiters of a client that ends are gone, those of others are served")
+def waiters_of_the_dead(run):
+    run.redis(3)
+    run.agent()
+    owner, dead, heir = (run.holder(label=label) for label in ("owner", "dead", "heir"))
+    lease = owner.acquire("wanted")["lease"]
+    for _ in range(30):
+        dead.cmd("start", "wanted", 0, -1)
+    heir.send("acquire", "wanted", 0, 20_000)
+    time.sleep(0.2)
+    owner.release(lease)
+    time.sleep(0.05)
+    dead.kill()
+    assert heir.answer()["fence"] > 0
+    heir.release()
+    run.keys_gone("wanted")
+
+
+# --- tries and waits -------------------------------------------------------------------------------------
+
+
+@scenario("many tries at once of a lock of another host end soon, busy, and say who has it")
+def many_tries(run):
+    run.redis(3)
+    run.agent("a")
+    other = run.agent("b")
+    owner = run.holder(other, label="owner")
+    owner.acquire("elsewhere")
+    holder = run.holder()
+    started = time.monotonic()
+    ops = [holder.cmd("start", "elsewhere", 0, 0)["op"] for _ in range(200)]
+    codes = {refused(lambda op=op: holder.cmd("result", op, 10_000)).code for op in ops}
+    passed = time.monotonic() - started
+    assert len(codes) == 1, codes
+    assert passed < 3 * SLOW, f"{passed:.2f} s"
+    rounds = sum(node.calls("evalsha") for node in run.nodes) / 3
+    print(f"# 200 tries took {passed * 1000:.0f} ms and {rounds:.0f} scripts a node")
+
+
+@scenario("the second of two waiters is told who has the lock, too, and its wait ends as one")
+def second_waiter(run):
+    run.redis(3)
+    run.agent("a")
+    other = run.agent("b")
+    owner = run.holder(other, label="owner")
+    owner.acquire("elsewhere", 0, -1, "noted")
+    first = run.start_holdfast("run", "-w", "20", "elsewhere", "true")
+    time.sleep(0.3)
+    second = run.holdfast("run", "-w", "1", "elsewhere", "true")
+    assert second.rc == 75, second
+    assert str(owner.pid) in second.err, second
+    owner.release()
+    assert first.wait() == 0, first.err
+
+
+@scenario("a waiter that saw too few nodes, and then a holder, ends as busy")
+def waiter_after_outage(run):
+    run.redis(3)
+    run.agent("a", ttl="3s")
+    other = run.agent("b", ttl="3s")
+    owner = run.holder(other, label="owner")
+    owner.acquire("elsewhere")
+    for node in run.nodes[:2]:
+        node.sigstop()
+    waits = [run.start_holdfast("run", "-w", "4", "elsewhere", "true") for _ in range(2)]
+    time.sleep(0.5)
+    for node in run.nodes[:2]:
+        node.sigcont()
+    assert owner.held()
+    for wait in waits:
+        assert wait.wait() == 75, wait.err
+
+
+# --- agents that end -------------------------------------------------------------------------------------
+
+
+@scenario("kill -9 of the agent and a new one within V: the lease is kept, and released afterwards")
+def killed_and_back(run):
+    run.redis(3)
+    agent = run.agent()
+    holder = run.holder()
+    holder.acquire("kept")
+    token = run.nodes[0].get("kept")
+    agent.kill()
+    assert holder.held()
+    run.agent()
+    time.sleep(0.3)
+    assert holder.held()
+    assert [node.get("kept") for node in run.nodes] == [token] * 3
+    holder.release()
+    run.keys_gone("kept")
+    assert run.holder().cmd("try", "kept")["fence"] > 0
+
+
+@scenario("kill -9 of the agent: a waiter gets its lock from the next one")
+def waiter_survives(run):
+    run.redis(3)
+    agent = run.agent()
+    owner, waiter = run.holder(label="owner"), run.holder(label="waiter")
+    fence = owner.acquire("wanted")["fence"]
+    waiter.send("acquire", "wanted", 0, 30_000)
+    time.sleep(0.2)
+    agent.kill()
+    run.agent()
+    time.sleep(0.2)
+    owner.release()
+    assert waiter.answer()["fence"] > fence
+    assert waiter.held()
+    waiter.release()
+    run.keys_gone("wanted")
+
+
+@scenario("an agent that comes back after V: the lease is lost, and its keys go")
+def back_too_late(run):
+    run.redis(3)
+    agent = run.agent(ttl="2s")
+    holder = run.holder()
+    holder.acquire("lost")
+    agent.kill()
+    wait_until(lambda: not holder.held(), 5, "the lease ends")
+    run.agent(ttl="2s")
+    assert not holder.held()
+    assert holder.cmd("state")["value"] == LOST
+    run.keys_gone("lost")
+    assert run.holder().cmd("try", "lost")["fence"] > 0
+
+
+@scenario("SIGTERM and a new agent: the lease is kept")
+def restarted(run):
+    run.redis(3)
+    agent = run.agent()
+    holder, waiter = run.holder(), run.holder(label="waiter")
+    fence = holder.acquire("kept")["fence"]
+    for _ in range(3):
+        agent.stop()
+        assert holder.held()
+        agent = run.agent()
+    assert holder.held()
+    assert run.show("kept")["fence"] == str(fence)
+    waiter.send("acquire", "kept", 0, 20_000)
+    time.sleep(0.2)
+    holder.release()
+    assert waiter.answer()["fence"] > fence
+
+
+@scenario("SIGTERM with an unanswered acquire of a stopped node: leases are kept, and the end comes soon")
+def stopped_node_and_term(run):
+    run.redis(3)
+    agent = run.agent()
+    run.nodes[2].sigstop()
+    holder = run.holder()
+    holder.acquire("kept")
+    started = time.monotonic()
+    agent.stop()
+    assert time.monotonic() - started < 2.5 * SLOW
+    run.agent()
+    assert holder.held()
+    run.nodes[2].sigcont()
+    holder.release()
+    run.keys_gone("kept")
+
+
+@scenario("a holder that dies while there is no agent: the next one gives its lock back")
+def died_meanwhile(run):
+    run.redis(3)
+    agent = run.agent()
+    holder = run.holder()
+    holder.acquire("orphan")
+    agent.kill()
+    holder.kill()
+    run.agent()
+    run.keys_gone("orphan")
+    assert run.holder().cmd("try", "orphan")["fence"] > 0
+
+
+@scenario("a holder that dies after the agent's restart, before it came back to it: its lock is given back")
+def died_as_ghost(run):
+    run.redis(3)
+    agent = run.agent()
+    holder = run.holder()
+    holder.acquire("orphan")
+    agent.kill()
+    run.agent()
+    assert run.holders_of("orphan") == 3
+    holder.kill()
+    run.keys_gone("orphan")
+
+
+@scenario("kill -9 in the middle of acquires: what was half won is undone by the next agent")
+def killed_in_acquire(run):
+    run.redis(3)
+    for turn in range(5):
+        agent = run.agent()
+        holder = run.holder(label=f"holder-{turn}")
+        for node in run.nodes[:2]:  # one vote is won, the round cannot be decided
+            node.sigstop()
+        holder.send("acquire", f"half-{turn}", 0, 20_000)
+        wait_until(lambda turn=turn: run.nodes[2].get(f"half-{turn}"), what="one node has it")
+        agent.kill()
+        holder.kill()
+        for node in run.nodes[:2]:
+            node.sigcont()
+        agent = run.agent()
+        run.keys_gone(f"half-{turn}")
+        agent.stop()
+
+
+@scenario("a second agent of the same name is refused, and harms nobody")
+def second_agent(run):
+    run.redis(3)
+    agent = run.agent()
+    holder = run.holder()
+    holder.acquire("kept")
+    second = run.agent(wait=False)
+    run.agents.remove(second)
+    assert second.wait() == 75, second.err
+    assert str(agent.pid) in second.err
+    assert holder.held()
+    holder.release()
+
+
+@scenario("a run whose outer guardian dies without an agent: no other has the lock before the job is dead")
+def run_without_agent(run):
+    run.redis(3)
+    agent = run.agent(ttl="4s")
+    pid_file = run.dir / "job.pid"
+    job = run.start_holdfast("run", "guarded", "sh", "-c", f"echo $$ > {pid_file}; sleep 60")
+    wait_until(lambda: pid_file.exists() and pid_file.read_text().strip(), what="the job runs")
+    job_pid = int(pid_file.read_text())
+    agent.kill()
+    job.kill()
+    run.agent(ttl="4s")
+    waiter = run.holder(label="waiter")
+    waiter.acquire("guarded", 0, 20_000)
+    assert not os.path.exists(f"/proc/{job_pid}") or "Z" in open(f"/proc/{job_pid}/stat").read().rpartition(")")[2][:3]
+
+
+@scenario("SIGTERM of a --dev agent stops its jobs first")
+def dev_ends_jobs(run):
+    agent = run.dev_agent()
+    term = run.dir / "term"
+    job = run.start_holdfast("run", "job", "sh", "-c", f"trap 'echo > {term}; exit 0' TERM; while :; do sleep 0.05; done")
+    holder = run.holder()
+    holder.acquire("held")
+    wait_until(lambda: run.show("job"), what="the job has its lock")
+    time.sleep(0.3)
+    started = time.monotonic()
+    agent.stop()
+    assert time.monotonic() - started < 10 * SLOW
+    assert job.wait() == 124, (job.wait(), job.err)
+    assert term.exists()
+    assert not holder.held()
+
+
+@scenario("kill -9 of a --dev agent: the next one tells its leases lost")
+def dev_killed(run):
+    agent = run.dev_agent()
+    holder = run.holder()
+    holder.acquire("held")
+    agent.kill()
+    run.dev_agent()
+    wait_until(lambda: not holder.held(), 3, "it is told lost")
+    other = run.holder(label="other")
+    assert other.acquire("held", 0, 10_000)["fence"] > 0
+
+
+@scenario("an old lease whose table was removed is not taken up, nor released before its end, by two agents in a row")
+def table_removed(run):
+    run.redis(3)
+    agent = run.agent(ttl="6s")
+    holder = run.holder()
+    holder.acquire("believed")
+    agent.kill()
+    tables = [path for path in pathlib.Path("/dev/shm").iterdir() if agent.name in path.name]
+    assert len(tables) == 1, tables
+    tables[0].unlink()
+    agent = run.agent(ttl="6s", wait=False)
+    agent.wait_err("from an earlier agent")
+    agent.kill()
+    agent = run.agent(ttl="6s", wait=False)
+    agent.wait_err("from an earlier agent")
+    other = run.holder(label="other", connect=False)
+    wait_until(lambda: connects(other), what="it can attach")
+    while holder.held():
+        before = run.holders_of("believed")
+        assert not holder.held() or before >= 2, "released while its holder may believe in it"
+        time.sleep(0.05)
+    run.keys_gone("believed", 10)
+
+
+# --- nodes -----------------------------------------------------------------------------------------------
+
+
+@scenario("a node that cannot write its sentinel is not asked without pause")
+def unwritable_node(run):
+    run.redis(2)
+    full = run.redis(1, options=["--maxmemory", "1", "--maxmemory-policy", "noeviction"])[0]
+    agent = run.agent()
+    before, calls = cpu_s(agent), full.calls("evalsha")
+    time.sleep(2)
+    spent, asked = cpu_s(agent) - before, full.calls("evalsha") - calls
+    assert asked < 50 and spent < 1, f"{asked} scripts and {spent:.2f} s of CPU in two seconds"
+    holder = run.holder()
+    holder.acquire("works")
+    holder.release()
+
+
+@scenario("constants that differ: refused with 78; after the operator flushed the node all is well again")
+def fleet_differs(run):
+    run.redis(3)
+    run.agent("a", options=["--ttl-max", "40s"]).stop()
+    agent = run.agent("b", wait=False, ttl="2s", options=["--ttl-max", "2s"])
+    agent.wait_err("ttl_max")
+    result = run.holdfast("run", "-n", "job", "true", agent=agent)
+    assert result.rc == 78, result
+    for node in run.nodes:
+        node.cmd("FLUSHALL")
+    wait_until(lambda: run.holdfast("run", "-n", "job", "true", agent=agent).rc == 0, 15, "the agent serves again", 0.2)
+
+
+@scenario("one server named twice has one vote, also each time that it comes back")
+def duplicate(run):
+    first, second = run.redis(2)
+    twin = f"twin=unix:{first.dir}/../{first.id}/sock"
+    agent = run.agent(nodes=[first, twin, second])
+    agent.wait_err("same server")
+    holder = run.holder()
+    holder.acquire("both")
+    holder.release()
+    second.stop()
+    for _ in range(5):
+        first.cmd("CLIENT", "KILL", "TYPE", "normal")
+        for _ in range(30):
+            refused(lambda: holder.cmd("try", "once"))
+
+
+if __name__ == "__main__":
+    main()
