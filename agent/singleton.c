@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,9 +56,15 @@ static int own_directory(const char *path, mode_t mode, bool shared, char *why, 
 static int refuse_second(const struct singleton *s, const char *name, char *why, size_t why_size)
 {
     char text[32] = "";
-    ssize_t got = pread(s->lock_fd, text, sizeof(text) - 1, 0);
-    long pid = got > 0 ? strtol(text, NULL, 10) : 0;
+    long pid = 0;
 
+    /* The other one may be just about to write it. */
+    for (int i = 0; i < TRIES && pid <= 0; i++) {
+        if (i > 0)
+            (void)poll(NULL, 0, 5);
+        if (pread(s->lock_fd, text, sizeof(text) - 1, 0) > 0)
+            pid = strtol(text, NULL, 10);
+    }
     if (pid > 0)
         snprintf(why, why_size,
                  "an agent named '%s' runs already: pid %ld, in %s; give this one another --name",

@@ -1,0 +1,379 @@
+#!/usr/bin/env python3
+"""holdfastd as a program: how it starts, what it says to whom, what it leaves behind, and its private nodes."""
+import os
+import pathlib
+import re
+import signal
+import socket
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from rig import BUILD, OTHER_UID, alive, main, scenario, wait_until  # noqa: E402
+
+HOLDFASTD = BUILD / "bin" / "holdfastd"
+
+
+def home(run, agent):
+    return run.runtime_dir / agent.name
+
+
+def table_of(agent):
+    return pathlib.Path("/dev/shm") / f"holdfast{'' if os.geteuid() == 0 else f'-{os.geteuid()}'}.{agent.name}"
+
+
+def ask(run, agent, request):
+    """The answer of the control socket."""
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(20)
+        peer.connect(str(home(run, agent) / "control"))
+        peer.sendall(request.encode() + b"\n")
+        answer = b""
+        while piece := peer.recv(65536):
+            answer += piece
+    return answer.decode()
+
+
+def private_nodes(run, agent):
+    """The process ids of --dev's servers, by their directory in the command line."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and str(home(run, agent)).encode() in (entry / "cmdline").read_bytes() and \
+                    b"redis" in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            pass
+    return found
+
+
+# --- private nodes ---------------------------------------------------------------------------------------
+
+
+@scenario("--dev N: N servers that vote at once; a clean end leaves no process, no file and no shared memory")
+def dev_leaves_nothing(run):
+    agent = run.dev_agent(5)
+    assert "5 nodes, quorum 3" in agent.err, agent.err
+    assert len(private_nodes(run, agent)) == 5
+    dev = list(home(run, agent).glob("dev-*"))
+    assert len(dev) == 1 and dev[0].stat().st_mode & 0o777 == 0o700
+    assert run.holdfast("run", "-n", "job", "--", "true").rc == 0
+    nodes = private_nodes(run, agent)
+    agent.stop()
+    assert not any(alive(pid) for pid in nodes)
+    assert not home(run, agent).exists() and not table_of(agent).exists()
+
+
+@scenario("kill -9 of a --dev agent: its servers end by themselves, and the next start removes what is left")
+def dev_killed(run):
+    agent = run.dev_agent()
+    nodes, old = private_nodes(run, agent), list(home(run, agent).glob("dev-*"))
+    agent.kill()
+    wait_until(lambda: not any(alive(pid) for pid in nodes), 5, "the private nodes end")
+    assert old[0].exists()
+    agent = run.dev_agent()
+    assert not old[0].exists()
+    assert run.holdfast("run", "-n", "job", "--", "true").rc == 0
+    agent.stop()
+    assert not home(run, agent).exists()
+
+
+@scenario("^C at a terminal reaches the agent, and its private nodes only through it")
+def dev_interrupted(run):
+    agent = run.dev_agent(options=("--ttl", "3s"))
+    job = run.start_holdfast("run", "job", "--", "sh", "-c", "trap 'echo told; exit 9' TERM; echo begun; sleep 60 & wait")
+    job.wait_out("begun")
+    os.killpg(agent.pid, signal.SIGINT)
+    assert agent.wait() == 0, agent.err
+    assert job.wait() in (9, 124), job.err
+    assert "told" in job.out
+
+
+@scenario("--dev without a redis-server: 69, its name and the remedy, and nothing is left")
+def dev_without_server(run):
+    agent = run.spawn(HOLDFASTD, "--dev", "--name", f"{run.tag}-x", "--runtime-dir", run.runtime_dir,
+                      env={"PATH": "/nonexistent"})
+    assert agent.wait() == 69
+    assert "redis-server" in agent.err and "apt install" in agent.err, agent.err
+    assert not list(run.runtime_dir.iterdir())
+
+
+@scenario("a private node that ends is told, and is not started again")
+def dev_node_ends(run):
+    agent = run.dev_agent()
+    os.kill(private_nodes(run, agent)[0], signal.SIGKILL)
+    agent.wait_err(r"the private node n\d \(pid \d+\) has ended")
+    assert len(private_nodes(run, agent)) == 2
+    assert run.holdfast("run", "-n", "job", "--", "true").rc == 0
+
+
+# --- what it says ----------------------------------------------------------------------------------------
+
+
+class Manager:
+    """A service manager's notification socket."""
+
+    def __init__(self, run, abstract=False):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(f"\0{run.tag}-notify" if abstract else str(run.dir / "notify"))
+        self.address = f"@{run.tag}-notify" if abstract else str(run.dir / "notify")
+        self.socket.setblocking(False)
+        self.said = []
+
+    def read(self):
+        try:
+            while True:
+                self.said.append(self.socket.recv(4096).decode())
+        except BlockingIOError:
+            return "\n".join(self.said)
+
+    def wait(self, pattern):
+        return wait_until(lambda: re.search(pattern, self.read()), 15, f"{pattern!r} for the service manager")
+
+
+@scenario("a service manager hears of ready, life and ending; at a path and in the abstract namespace")
+def service_manager(run):
+    run.redis(3)
+    for abstract in (False, True):
+        manager = Manager(run, abstract)
+        agent = run.agent(label=f"a{abstract:d}", env={"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "400000"})
+        manager.wait(r"(?m)^READY=1\n(.*\n)*STATUS=Ready")
+        manager.read()
+        manager.said.clear()
+        wait_until(lambda: manager.read().count("WATCHDOG=1") >= 3, what="life signs")
+        agent.stop()
+        manager.wait("(?m)^STOPPING=1")
+        assert manager.read().count("READY=1") == 0
+        manager.socket.close()
+
+
+@scenario("too few nodes: the service manager hears that it runs and what it waits for, and later of ready")
+def service_manager_waits(run):
+    manager = Manager(run)
+    nodes = run.redis(3)
+    for node in nodes[1:]:
+        node.kill()
+    agent = run.agent(wait=False, env={"NOTIFY_SOCKET": manager.address})
+    agent.wait_err(r"(?m)^holdfastd: waiting: .*\S")
+    manager.wait(r"(?m)^READY=1\nSTATUS=Waiting: .*2 are needed")
+    nodes[1].start()
+    agent.wait_ready(30)
+    manager.wait(r"(?m)^STATUS=Ready")
+
+
+@scenario("SIGHUP: a warning that there is no reload yet, and nothing happens to a lease")
+def hangup(run):
+    run.redis(3)
+    agent = run.agent()
+    holder = run.holder()
+    holder.acquire("job")
+    agent.signal(signal.SIGHUP)
+    agent.wait_err("reload is not available yet")
+    assert holder.held()
+
+
+@scenario("nobody reads the agent's stderr any more: it goes on all the same")
+def closed_stderr(run):
+    run.redis(3)
+    reading, writing = os.pipe()
+    argv = run.agent_argv(options=("--log-level", "debug", "--ttl", "3s"))
+    run.agents.append(agent := run.spawn("sh", "-c", f'exec "$@" 2>&{writing}', "sh", *argv, label="agent",
+                                         pass_fds=(writing,)))
+    agent.name = f"{run.tag}-a"
+    os.close(writing)
+    said = b""
+    while b"holdfastd: ready" not in said:
+        said += os.read(reading, 65536)
+    os.close(reading)
+    holder = run.holder()
+    holder.acquire("job", 3000)
+    time.sleep(4)
+    assert holder.held() and agent.running
+    holder.release()
+    agent.signal(signal.SIGTERM)
+    assert agent.wait() == 0
+
+
+# --- the table and the directory -------------------------------------------------------------------------
+
+
+@scenario("the table is removed under the agent: said once, and its holders go on")
+def table_removed(run):
+    run.redis(3)
+    agent = run.agent(ttl="3s")
+    holder = run.holder()
+    holder.acquire("job", 3000)
+    table_of(agent).unlink()
+    agent.wait_err("was removed or replaced by somebody")
+    time.sleep(3.5)
+    assert holder.held()
+    assert agent.err.count("was removed or replaced") == 1
+    holder.release()
+    agent.stop()
+
+
+@scenario("files are private where only the agent's user is served, and the table is as table_mode says")
+def modes(run):
+    agent = run.dev_agent(options=("--table-mode", "0600"))
+    assert table_of(agent).stat().st_mode & 0o777 == 0o600
+    assert home(run, agent).stat().st_mode & 0o777 == 0o700
+    for name, mode in (("sock", 0o600), ("control", 0o600), ("journal", 0o600), ("lock", 0o600)):
+        assert (home(run, agent) / name).stat().st_mode & 0o777 == mode, name
+    assert (home(run, agent) / "lock").read_text() == f"{agent.pid}\n"
+
+
+@scenario("a directory that others may write to, or another user's: refused with 77", needs_root=True)
+def foreign_directory(run):
+    argv = run.agent_argv(nodes=["a=127.0.0.1:1"])
+    place = run.runtime_dir / f"{run.tag}-a"
+    place.mkdir()
+    place.chmod(0o777)
+    agent = run.spawn(*argv)
+    assert agent.wait() == 77 and "may be written by others" in agent.err, agent.err
+    place.chmod(0o700)
+    os.chown(place, OTHER_UID, OTHER_UID)
+    agent = run.spawn(*argv)
+    assert agent.wait() == 77 and f"uid {OTHER_UID}" in agent.err, agent.err
+
+
+@scenario("an ordinary user's agent: files in XDG_RUNTIME_DIR, a table with the uid; without one, told what to do",
+          needs_root=True)
+def ordinary_user(run):
+    user_dir = run.dir / "xdg"
+    user_dir.mkdir(mode=0o700)
+    os.chown(user_dir, OTHER_UID, OTHER_UID)
+    name = f"{run.tag}-u"
+    env = {"XDG_RUNTIME_DIR": user_dir, "HOLDFAST_RUNTIME_DIR": "", "HOLDFAST_AGENT": name}
+    agent = run.spawn(HOLDFASTD, "--dev", "--name", name, uid=OTHER_UID, env=env)
+    agent.wait_err(r"(?m)^holdfastd: ready")
+    assert (user_dir / "holdfast" / name / "sock").exists()
+    table = pathlib.Path(f"/dev/shm/holdfast-{OTHER_UID}.{name}")
+    assert table.stat().st_uid == OTHER_UID
+    job = run.start_holdfast("run", "-n", "job", "--", "true", uid=OTHER_UID, env=env)
+    assert job.wait() == 0, job.err
+    agent.signal(signal.SIGTERM)
+    assert agent.wait() == 0, agent.err
+    assert not table.exists() and not (user_dir / "holdfast" / name).exists()
+
+    agent = run.spawn(HOLDFASTD, "--dev", "--name", name, uid=OTHER_UID,
+                      env={"XDG_RUNTIME_DIR": "", "HOLDFAST_RUNTIME_DIR": ""})
+    assert agent.wait() == 64 and "--runtime-dir" in agent.err, agent.err
+
+
+@scenario("many starts of one name at once: one agent runs, the others are refused, and none harms it")
+def starts_at_once(run):
+    run.redis(3)
+    agents = [run.agent(wait=False) for _ in range(6)]
+    wait_until(lambda: sum(a.running for a in agents) == 1, 20, "one agent is left")
+    winner = next(a for a in agents if a.running)
+    winner.wait_ready()
+    for agent in agents:
+        if agent is not winner:
+            assert agent.wait() == 75 and "runs already" in agent.err, agent.err
+    assert run.holdfast("run", "-n", "job", "--", "true").rc == 0
+
+
+# --- another journal -------------------------------------------------------------------------------------
+
+
+@scenario("another capacity while a lease is held: refused with the time to wait, and the lease is there for the right one")
+def other_capacity(run):
+    run.redis(3)
+    agent = run.agent()
+    holder = run.holder()
+    holder.acquire("job", 20000)
+    agent.stop()
+    other = run.spawn(*run.agent_argv(options=("--capacity", "100")))
+    assert other.wait() == 71, other.err
+    assert re.search(r"1 leases of an earlier agent with another capacity.* \d+ s more", other.err), other.err
+    run.agent()
+    assert holder.held()
+    holder.release()
+
+
+@scenario("a journal that is damaged is refused in words, and is left as it is")
+def damaged_journal(run):
+    run.redis(3)
+    agent = run.agent()
+    holder = run.holder()
+    holder.acquire("job")
+    agent.kill()
+    journal = home(run, agent) / "journal"
+    with open(journal, "r+b") as file:
+        file.seek(16)
+        file.write(b"\xff")
+    size = journal.stat().st_size
+    again = run.spawn(*run.agent_argv())
+    assert again.wait() == 71 and "damaged" in again.err and str(journal) in again.err, again.err
+    assert journal.stat().st_size == size
+
+
+# --- the control socket ----------------------------------------------------------------------------------
+
+
+@scenario("metrics are what Prometheus reads, and count what happened")
+def metrics(run):
+    run.redis(3)
+    agent = run.agent()
+    holder = run.holder()
+    holder.acquire("job", 20000)
+    text = ask(run, agent, "metrics")
+    values = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            key, _, value = line.rpartition(" ")
+            assert re.fullmatch(r'holdfast_[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})?', key), line
+            assert key not in values, line
+            values[key] = float(value)
+    typed = set(re.findall(r"(?m)^# TYPE (\S+) (?:counter|gauge)$", text))
+    assert {key.partition("{")[0] for key in values} <= typed
+    assert values["holdfast_grants_total"] == 1 and values["holdfast_leases"] == 1
+    assert values['holdfast_leases_by_state{state="held"}'] == 1
+    assert values["holdfast_ready"] == 1
+    assert 5 < values["holdfast_validity_least_seconds"] < 20
+    for thread in ("main", "broker", "renewal"):
+        assert 0 <= values[f'holdfast_heartbeat_age_seconds{{thread="{thread}"}}'] < 5
+    for node in run.nodes:
+        assert values[f'holdfast_node_state{{node="{node.spec.partition("=")[0]}",state="up"}}'] == 1
+
+
+@scenario("the control socket lists leases with escaped names, finds one, and refuses what it does not know")
+def control_list(run):
+    run.redis(3)
+    agent = run.agent()
+    holder = run.holder()
+    holder.acquire("a b", 20000)
+    lines = ask(run, agent, "list").splitlines()
+    assert len(lines) == 1
+    assert re.fullmatch(rf"held \d+\.\d{{3}}s votes=3 pid={holder.pid} uid={os.geteuid()} ttl_ms=20000 fence=\d+ run=0 a b",
+                        lines[0]), lines
+    assert ask(run, agent, "show a b").endswith(" a b\n")
+    assert ask(run, agent, "show nobody").startswith("error: ")
+    assert ask(run, agent, "stop").startswith("error: ")
+
+
+@scenario("peers of the control socket that say nothing, too much, or do not read: dropped, and nobody waits for them")
+def control_bad_peers(run):
+    agent = run.dev_agent()
+    silent = [socket.socket(socket.AF_UNIX) for _ in range(6)]
+    for peer in silent:
+        peer.connect(str(home(run, agent) / "control"))
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(str(home(run, agent) / "control"))
+        peer.sendall(b"x" * 600)
+        peer.settimeout(10)
+        try:
+            assert peer.recv(1) == b""
+        except ConnectionResetError:
+            pass
+    before = time.monotonic()
+    assert "holdfast_ready" in ask(run, agent, "metrics")
+    assert time.monotonic() - before < 2
+    for peer in silent:
+        peer.settimeout(20)
+        assert peer.recv(1) == b""
+        peer.close()
+
+
+if __name__ == "__main__":
+    main()
