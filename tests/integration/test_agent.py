@@ -342,12 +342,12 @@ def control_list(run):
     run.redis(3)
     agent = run.agent()
     holder = run.holder()
-    holder.acquire("a b", 20000)
+    holder.acquire("a\nb", 20000)
     lines = ask(run, agent, "list").splitlines()
     assert len(lines) == 1
-    assert re.fullmatch(rf"held \d+\.\d{{3}}s votes=3 pid={holder.pid} uid={os.geteuid()} ttl_ms=20000 fence=\d+ run=0 a b",
-                        lines[0]), lines
-    assert ask(run, agent, "show a b").endswith(" a b\n")
+    assert re.fullmatch(rf"held \d+\.\d{{3}}s votes=[23] pid={holder.pid} uid={os.geteuid()} ttl_ms=20000 "
+                        r"fence=\d+ run=0 a\\nb", lines[0]), lines
+    assert ask(run, agent, "show a\\nb").endswith(" a\\nb\n")
     assert ask(run, agent, "show nobody").startswith("error: ")
     assert ask(run, agent, "stop").startswith("error: ")
 
