@@ -4,8 +4,9 @@ a lease that is held meanwhile stays held.
 
 Elsewhere: names and options of the reading subcommands, no agent for them, and tables that are none, that are
 squatted, truncated or of another version as a reader meets them: test_readers.py. A command that is missing or
-cannot be executed: test_run.py. Nodes that are replicas, in cluster mode, not Redis, listed twice or want
-another password: test_nodes.py.
+cannot be executed: test_run.py. Nodes that nobody answers at, that are replicas, in cluster mode, not Redis,
+one server under two names, or want another password: test_nodes.py. Fewer than q nodes at the start:
+test_faults.py. A second agent of the same name: test_broker.py.
 """
 import contextlib
 import os
@@ -15,8 +16,8 @@ import struct
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import (BUILD, OTHER_UID, SLOW, HolderError, Process, Resp, agent_env, free_port, main, scenario,  # noqa: E402
-                 skip, wait_until)
+from rig import (BUILD, OTHER_UID, SLOW, HolderError, Process, agent_env, main, scenario, skip,  # noqa: E402
+                 wait_until)
 
 TTL_MAX_S = 5
 ENAME, ETTL, EPERM = -102, -103, -104
@@ -228,38 +229,6 @@ def bad_addresses(run):
     said(text, "--node", "--dev")
 
 
-@scenario("a node that nobody answers at: the agent says why, and works with the others")
-def unreachable(run):
-    run.redis(2)
-    agent = run.agent(nodes=[*run.nodes, f"away=127.0.0.1:{free_port()}"], ttl="3s",
-                      options=["--ttl-max", f"{TTL_MAX_S}s"])
-    agent.wait_err(r"node away is down: connect: Connection refused")
-    with nothing_lost(run):
-        assert run.holdfast("run", "-n", "job", "true").rc == 0
-        assert "2 of 3 vote" in run.holdfast("status").out
-
-
-@scenario("fewer than q nodes at the start: the agent runs, says what it waits for, refuses with 69, and heals")
-def too_few_at_start(run):
-    run.redis(3)
-    for node in run.nodes[1:]:
-        node.stop()
-    agent = run.agent(ttl="3s", options=["--ttl-max", f"{TTL_MAX_S}s"], wait=False)
-    agent.wait_err(r"waiting: 0 of 3 nodes may vote, 2 are needed; 2 down")
-    result = run.holdfast("run", "-n", "job", "true")
-    assert result.rc == 69, result
-    said(result.err, "0 of 3", "2 are needed", "2 down")
-    result = run.holdfast("status")
-    assert result.rc == 0 and "0 of 3 vote" in result.out and "unknown" not in result.out, result
-    job = run.start_holdfast("run", "job", "true")
-    job.wait_err("waiting")
-    run.nodes[1].start()
-    agent.wait_ready()
-    assert job.wait() == 0, job.err
-    run.nodes[2].start()
-    wait_until(lambda: "3 of 3 vote" in run.holdfast("status").out, TTL_MAX_S * 1.02 + 10, "the third one votes too")
-
-
 # --- whom to speak to ----------------------------------------------------------------------------------
 
 
@@ -294,15 +263,6 @@ def foreign_socket(run):
     assert code.wait() == 77, code.err
     said(code.err, f"uid {OTHER_UID}", "--runtime-dir")
     assert theirs.running
-
-
-@scenario("a second agent of the same name: 75, naming the first one's pid")
-def second_agent(run):
-    first = ready(run)
-    with nothing_lost(run):
-        second = run.spawn(*run.agent_argv("a", options=["--ttl-max", f"{TTL_MAX_S}s"], ttl="3s"), label="second")
-        assert second.wait() == 75, second.err
-        said(second.err, first.name, f"pid {first.pid}", "--name")
 
 
 # --- shared memory -------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ HOLDFAST_FULL=1 keeps 100,000 leases renewed at once, instead of 2,000.
 import itertools
 import os
 import pathlib
+import re
 import select
 import sys
 import threading
@@ -19,7 +20,7 @@ MS = 1_000_000
 TTL_MS = 1500 if SLOW == 1 else 3000
 TTL_S = TTL_MS / 1000
 QUARANTINE_S = 1.02 * TTL_S + 1
-EBUSY, ECANCELED, ENOQUORUM, ELOST = -201, -203, -303, -401
+EBUSY, ENOQUORUM, ELOST = -201, -303, -401
 LOST = 4  # HF_STATE_LOST
 FOREIGN = b"another's"
 FOREIGN_MS = 60_000
@@ -260,19 +261,6 @@ def come_back(run):
     assert holder.held() and on_every_node(run, "job")
 
 
-@scenario("one server listed under three addresses makes no quorum")
-def same_server(run):
-    node, = run.redis(1)
-    path = node.address.removeprefix("unix:")
-    spellings = [f"unix:{path}", f"unix:{path.replace('/n1/', '/./n1/')}", f"unix:{path.replace('/n1/', '/n1/../n1/')}"]
-    run.agent(nodes=[f"n{i + 1}={text}" for i, text in enumerate(spellings)], ttl=f"{TTL_MS}ms",
-              options=["--ttl-max", f"{TTL_MS}ms"], wait=False).wait_err("waiting: 1 of 3|waiting: 0 of 3")
-    for node_id in ("n2", "n3"):
-        wait_node(run, node_id, refusal="duplicate")
-    assert attempt(run.holder(), "job", 1000) == ENOQUORUM
-    assert node.get("job") is None
-
-
 # --- the end of a lease --------------------------------------------------------------------------------
 
 
@@ -431,27 +419,6 @@ def late_subscriber(run):
     assert not any(line.startswith(f"change lease={watched} ") for line in holder.more), holder.more
 
 
-@scenario("FLUSHALL on all nodes: the lease is healed and no other gets it; keys taken over by hand: lost with the "
-          "next renewal")
-def keys_gone_by_hand(run):
-    first, second = ready(run, "ab")
-    holder, contender = run.holder(first), run.holder(second)
-    kept, lost = (holder.acquire(name)["lease"] for name in ("kept", "lost"))
-    for node in run.nodes:
-        node.cmd("FLUSHALL")
-    assert attempt(contender, "kept") in (EBUSY, ENOQUORUM)
-    wait_until(lambda: on_every_node(run, "kept"), TTL_S * 2, "it is healed")
-    assert holder.held(kept) and attempt(contender, "kept") == ENOQUORUM
-    for node in run.nodes[1:]:
-        node.cmd("DEL", "lost")
-        take([node], "lost")
-    began = boottime_ns()
-    wait_until(lambda: not holder.held(lost), TTL_S, interval_s=0.005)
-    assert boottime_ns() - began < (0.367 * TTL_MS + 250 * SLOW) * MS, "not with the next renewals"
-    assert holder.held(kept)
-    assert run.nodes[1].get("lost") == FOREIGN
-
-
 @scenario("the agent is killed: its holder's lock is free after the validity, not before")
 def not_before_expiry(run):
     first, second = ready(run, "ab")
@@ -469,7 +436,7 @@ def not_before_expiry(run):
 # --- under load ----------------------------------------------------------------------------------------
 
 
-@scenario("SCRIPT FLUSH before, during and again and again: nothing is lost and nothing loops")
+@scenario("SCRIPT FLUSH all the time: nothing is lost and nothing loops")
 def script_flush(run):
     ready(run)
     holder = run.holder()
@@ -619,6 +586,23 @@ def locale_bytes(run):
     for name in names:
         holder.cmd("find", encode(name))
     assert len(holder.more) == 3 and run.holdfast("show", "--json", "İIıi").json["name"] == "İIıi"
+
+
+@scenario("every test that BEHAVIOURS.md names exists")
+def named_tests(_run):
+    tests = pathlib.Path(__file__).resolve().parent.parent
+    text, named = "", 0
+    for words in re.findall(r"`([^`]+)`", (tests / "BEHAVIOURS.md").read_text().partition("| 1 |")[2]):
+        words = " ".join(words.split())
+        file, colon, title = words.partition(": ")
+        if colon:
+            path = tests / (f"{file}.c" if file.startswith("unit/") else f"integration/{file}.py")
+            text = re.sub(r'"\n\s*"', "", path.read_text())
+        elif "=" not in words:
+            title = words
+        assert title in text, f"{words!r} is not in {path}"
+        named += bool(title)
+    assert named > 26, named
 
 
 if __name__ == "__main__":
