@@ -89,3 +89,14 @@ void host_raise_descriptors(void)
         (void)setrlimit(RLIMIT_NOFILE, &limit);
     }
 }
+
+void host_fill_standard_files(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}

@@ -160,6 +160,7 @@ int main(int argc, char **argv)
     char why[1024] = "", shown[2048];
     int code = 0, rc;
 
+    host_fill_standard_files();
     rc = config_load(argc, argv, &config, &code, why, sizeof(why));
     if (rc == HF_ECANCELED)
         return EXIT_SUCCESS;

@@ -24,11 +24,13 @@ static int say_sys(const char *what, const char *path, char *why, size_t why_siz
 }
 
 /* A directory that is made with `mode`, or is there already and nobody else's to write. */
-static int own_directory(const char *path, mode_t mode, bool shared, char *why, size_t why_size)
+static int own_directory(const char *path, mode_t mode, bool shared, bool *ret_made, char *why,
+                         size_t why_size)
 {
     struct stat st;
 
     if (mkdir(path, mode) == 0) {
+        *ret_made = true;
         if (chmod(path, mode) < 0) /* whatever the umask was */
             return say_sys("set the mode of", path, why, why_size);
         return HF_OK;
@@ -76,7 +78,7 @@ static int refuse_second(const struct singleton *s, const char *name, char *why,
     return HF_EBUSY;
 }
 
-/* HF_EPENDING: the file went away between open and lock: its agent was just ending. */
+/* HF_EPENDING: file or directory went away meanwhile: their agent was just ending. */
 static int try_lock(struct singleton *s, const char *path, const char *name, char *why,
                     size_t why_size)
 {
@@ -84,6 +86,8 @@ static int try_lock(struct singleton *s, const char *path, const char *name, cha
     int rc = HF_EPENDING;
 
     s->lock_fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    if (s->lock_fd < 0 && errno == ENOENT)
+        return HF_EPENDING;
     if (s->lock_fd < 0)
         return say_sys("open", path, why, why_size);
     if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0)
@@ -103,16 +107,16 @@ int singleton_take(const struct config *config, struct singleton *ret_singleton,
     mode_t mode = serves_others ? 0755 : 0700;
     struct singleton s = {.lock_fd = -1};
     char path[sizeof(s.dir) + 8], pid[32];
+    bool made_dir;
     int rc = HF_EPENDING;
 
-    rc = own_directory(config->runtime_dir, mode, !config->system, why, why_size);
-    if (rc < 0)
-        return rc;
+    snprintf(s.base, sizeof(s.base), "%s", config->runtime_dir);
     snprintf(s.dir, sizeof(s.dir), "%s/%s", config->runtime_dir, config->name);
     snprintf(path, sizeof(path), "%s/lock", s.dir);
-    rc = HF_EPENDING;
     for (int i = 0; i < TRIES && rc == HF_EPENDING; i++) {
-        rc = own_directory(s.dir, mode, false, why, why_size);
+        rc = own_directory(s.base, mode, !config->system, &s.made_base, why, why_size);
+        if (rc == HF_OK)
+            rc = own_directory(s.dir, mode, false, &made_dir, why, why_size);
         if (rc == HF_OK)
             rc = try_lock(&s, path, config->name, why, why_size);
     }
@@ -140,6 +144,8 @@ void singleton_release(struct singleton *s, bool remove)
         snprintf(path, sizeof(path), "%s/lock", s->dir);
         (void)unlink(path); /* still locked: a next agent sees that it is gone, and makes another */
         (void)rmdir(s->dir);
+        if (s->made_base)
+            (void)rmdir(s->base); /* unless another agent is in it */
     } else if (ftruncate(s->lock_fd, 0) < 0) {
         /* only the pid in a message would be old */
     }

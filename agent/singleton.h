@@ -2,12 +2,14 @@
 #ifndef HOLDFAST_AGENT_SINGLETON_H
 #define HOLDFAST_AGENT_SINGLETON_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "agent/config.h"
 
 struct singleton {
-    char dir[600]; /* RUNTIME/NAME */
+    char base[512], dir[600]; /* RUNTIME, RUNTIME/NAME */
+    bool made_base;           /* RUNTIME was missing */
     int lock_fd;
 };
 
@@ -17,7 +19,8 @@ struct singleton {
 int singleton_take(const struct config *config, struct singleton *ret_singleton, char *why,
                    size_t why_size);
 
-/* Lets go. `remove`: nothing is left to come back for, so lock and (empty) directory go, too. */
+/* Lets go. `remove`: nothing is left to come back for, so lock and (empty) directories that
+ * were made go, too. */
 void singleton_release(struct singleton *singleton, bool remove);
 
 #endif

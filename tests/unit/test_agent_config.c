@@ -19,7 +19,7 @@
 
 #define TEST(name) static void name(HF_UNUSED void **state)
 #define ARGS_MAX   64
-#define DIR        "--runtime-dir", "/tmp/hf"
+#define DIR        "--runtime-dir", "/tmp/holdfast"
 
 static struct config config;
 static int code;
@@ -304,7 +304,7 @@ TEST(test_runtime_dir)
     assert_string_equal(config.runtime_dir, "/tmp/env");
     assert_false(config.system);
     loads("--node", "a", DIR, NULL);
-    assert_string_equal(config.runtime_dir, "/tmp/hf");
+    assert_string_equal(config.runtime_dir, "/tmp/holdfast");
     loads("--node", "a", "--system", NULL);
     assert_string_equal(config.runtime_dir, "/run/holdfast");
     assert_true(config.system);
