@@ -422,7 +422,7 @@ def table_removed(run):
 @scenario("a node that cannot write its sentinel is not asked without pause")
 def unwritable_node(run):
     run.redis(2)
-    full = run.redis(1, options=["--maxmemory", "1", "--maxmemory-policy", "noeviction"])[0]
+    full = run.redis(1, options=["--min-replicas-to-write", "1"])[0]
     agent = run.agent()
     before, calls = cpu_s(agent), full.calls("evalsha")
     time.sleep(2)
