@@ -144,6 +144,7 @@ struct resource {
     struct round *round;   /* undecided */
     struct round *granted; /* the decided round of `lease` while it still has unanswered acquires */
     bool undoing;          /* own release of a failed round is unanswered */
+    hf_time barred_until;  /* undoing: not released before, an earlier agent's holder may believe */
     struct loop_timer retry;
     struct backoff backoff;
     bool stalled; /* waits for voting nodes */
@@ -270,6 +271,8 @@ void round_cancel(struct round *round);
 void round_lease_over(struct round *round);
 void rounds_destroy(struct broker *b);
 bool rounds_busy(const struct broker *b);
+/* Nobody is known to be in the way, but nodes let us wait. NULL: no. */
+bool round_is_slow(const struct round *round, hf_time now);
 
 /* --- nodes: agent/nodes.c
  * ---------------------------------------------------------------------------- */

@@ -116,6 +116,7 @@ static int release_record(struct broker *b, const struct record *rec, uint32_t s
     }
     r->undoing = true;
     r->generation = rec->state.generation;
+    r->barred_until = at;
     l->resource = r;
     l->timer.fn = on_later;
     l->ttl = hf_ms(rec->id.ttl_ms);

@@ -423,6 +423,16 @@ void round_lease_over(struct round *round)
     round_settle(round);
 }
 
+bool round_is_slow(const struct round *round, hf_time now)
+{
+    if (!round)
+        return false;
+    for (int i = 0; i < round->b->n; i++)
+        if (round->ballot.node[i].vote == BALLOT_TAKEN)
+            return false;
+    return hf_time_since(now, round->started).ns >= round->timing.attempt.ns / 4;
+}
+
 bool rounds_busy(const struct broker *b)
 {
     const struct round *round;

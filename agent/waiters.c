@@ -1,5 +1,6 @@
 /* Who waits for a name, and what can be done for it next. One contender per name on this host; local waiters are served first
  * come first served. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -79,11 +80,13 @@ void waiter_on_timer(struct loop_timer *timer, hf_time now)
 {
     struct waiter *w = HF_CONTAINER(timer, struct waiter, timer);
     struct resource *r = w->resource;
-    int status = w->last_failure == HF_ENOQUORUM ? HF_ENOQUORUM : HF_ETIMEDOUT;
+    int status = HF_ETIMEDOUT;
     char text[184] = "";
 
-    if (status == HF_ENOQUORUM)
+    if (w->last_failure == HF_ENOQUORUM || (!w->last_failure && round_is_slow(r->round, now))) {
+        status = HF_ENOQUORUM;
         nodes_explain(r->b, now, text, sizeof(text));
+    }
     if (r->round && r->round->waiter == w)
         round_cancel(r->round);
     waiter_fail(w, status, text);
@@ -146,6 +149,27 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
     }
 }
 
+/* A lease of an earlier agent is over, but somebody may believe in it for some time yet. */
+static void hear_barred(struct resource *r, hf_time now)
+{
+    struct waiter *w, *next;
+    char text[184];
+
+    snprintf(text, sizeof(text),
+             "a lease of before the agent's start may still be believed in for %" PRId64
+             " s at most",
+             hf_time_since(r->barred_until, now).ns / HF_NS_PER_SEC + 1);
+    for (w = TAILQ_FIRST(&r->waiters); w; w = next) {
+        next = TAILQ_NEXT(w, queue);
+        w->contended = true;
+        w->last_failure = HF_EBUSY;
+        if (waiter_tries(w))
+            waiter_fail(w, HF_EBUSY, text);
+        else
+            waiter_progress(w, HF_EBUSY, text);
+    }
+}
+
 /* The one to be served next: whose session is just ending is about to go. */
 static struct waiter *first_of(struct resource *r)
 {
@@ -182,6 +206,8 @@ void resource_kick(struct resource *r)
         return;
     }
     resource_rouse(r);
+    if (r->undoing && hf_time_before(now, r->barred_until))
+        hear_barred(r, now);
     if (r->round || r->undoing)
         return;
     /* Another host holds it, or nodes are away. A try does not wait for the next round: it has one

@@ -199,6 +199,20 @@ def waiter_after_outage(run):
         assert wait.wait() == 75, wait.err
 
 
+@scenario("a wait that ends while nodes keep silent ends as one for nodes, not for a holder")
+def silent_nodes(run):
+    run.redis(3)
+    run.agent()
+    for node in run.nodes[:2]:
+        node.sigstop()
+    result = run.holdfast("run", "-w", "1", "free", "true")
+    assert result.rc == 69, result
+    for node in run.nodes[:2]:
+        node.sigcont()
+    assert run.holdfast("run", "-w", "10", "free", "true").rc == 0
+    run.keys_gone("free")
+
+
 # --- agents that end -------------------------------------------------------------------------------------
 
 
@@ -409,6 +423,9 @@ def table_removed(run):
     agent.wait_err("from an earlier agent")
     other = run.holder(label="other", connect=False)
     wait_until(lambda: connects(other), what="it can attach")
+    started = time.monotonic()
+    error = refused(lambda: other.cmd("try", "believed"))
+    assert "believed in" in error.text and time.monotonic() - started < 1, error
     while holder.held():
         before = run.holders_of("believed")
         assert not holder.held() or before >= 2, "released while its holder may believe in it"
