@@ -7,8 +7,8 @@ cd "$(dirname "$0")/../.."
 suite=${HOLDFAST_MATRIX_SUITE:-trixie}
 mirror=${HOLDFAST_MATRIX_MIRROR:-http://deb.debian.org/debian}
 root=${HOLDFAST_MATRIX_ROOT:-/var/tmp/holdfast-$suite}
-packages=build-essential,cmake,git,iproute2,libcmocka-dev,libev-dev,libhiredis-dev,libinih-dev
-packages+=,libjansson-dev,liburcu-dev,mandoc,ninja-build,pkg-config,procps,python3,redis-server
+. tools/install-packages
+packages=git$(printf ',%s' $(packages_of build test))
 
 ((EUID == 0)) || { echo "tests/run --matrix: needs root for the chroot" >&2; exit 77; }
 if ! command -v debootstrap >/dev/null; then
