@@ -155,11 +155,41 @@ static void forget(hf_client *client) NO_THREAD_SAFETY
     }
 }
 
+/* A lease that the agent is still to hear the end of. */
+static bool owes_a_word(hf_client *client) REQUIRES(hfc_locked)
+{
+    struct hfc_lease *lease;
+
+    TAILQ_FOREACH (lease, &client->leases, link)
+        if (hf_valid_until_ns(&lease->handle))
+            return true;
+    return false;
+}
+
+/* An agent that is just being started again would keep the leases for as long as this process
+ * lives: it gets a moment to come back, and to see the end of a socket. */
+static void reach_agent(hf_client *client) REQUIRES(hfc_locked)
+{
+    int64_t until = hfc_now() + HFC_GRACE_NS;
+
+    if (client->role != HF_ROLE_HOLDER || !owes_a_word(client))
+        return;
+    hfc_link_check(client);
+    while (client->link != HFC_LINK_UP && hfc_now() < until &&
+           !hfc_link_is_hopeless(client->link_status)) {
+        uint32_t seen = hfc_turn(client);
+
+        if (client->link != HFC_LINK_UP)
+            hfc_sleep(client, seen, until);
+    }
+}
+
 static void farewell(hf_client *client)
 {
     struct hfc_lease *lease;
 
     hfc_lock(client);
+    reach_agent(client);
     TAILQ_FOREACH (lease, &client->leases, link)
         __atomic_store_n(&lease->handle.hf_private_generation, 0, __ATOMIC_RELEASE);
     if (client->session) {

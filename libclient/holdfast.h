@@ -101,7 +101,8 @@ typedef struct hf_view hf_view;
 HF_EXPORT int hf_connect(const char *agent, hf_client **ret_client);
 
 /* Has every lease of this client released, without waiting for it, and frees the client. Leases and ops of it must
- * not be used afterwards. NULL is fine. The agent does the same for a process that ends without a call. */
+ * not be used afterwards. Without an agent it waits up to 1 s for one, if a lease is still valid: an agent that
+ * comes later keeps such a lease until this process ends. NULL is fine. The agent does the same for a process that ends without a call. */
 HF_EXPORT void hf_disconnect(hf_client *client);
 
 struct hf_agent_info {

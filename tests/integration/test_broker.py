@@ -328,6 +328,20 @@ def died_as_ghost(run):
     run.keys_gone("orphan")
 
 
+@scenario("a client that disconnects while the agent is started again: its lease goes, though its process lives on")
+def disconnected_meanwhile(run):
+    run.redis(3)
+    agent = run.agent()
+    holder = run.holder()
+    holder.acquire("left")
+    agent.kill()
+    holder.send("disconnect")
+    run.agent()
+    holder.answer()
+    run.keys_gone("left")
+    assert holder.running
+
+
 @scenario("kill -9 in the middle of acquires: what was half won is undone by the next agent")
 def killed_in_acquire(run):
     run.redis(3)
