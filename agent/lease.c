@@ -151,6 +151,7 @@ void lease_table_destroy(struct lease_table *table)
         struct cds_lfht_iter iter;
         struct cds_lfht_node *node;
 
+        tsan_release(&grace);
         rcu_read_lock();
         cds_lfht_for_each(table->shard[i], &iter, node)
         {
