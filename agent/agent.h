@@ -1,5 +1,6 @@
-/* The agent as a whole: what its threads share. Made by main before the threads start, and read-only for them but for
- * what each part guards itself. agent/main.c shows start and stop in order. */
+/* The agent as a whole: what its threads share. Made by main before the threads start,
+ * and read-only for them but for what each part guards itself. agent/main.c shows
+ * start and stop in order. */
 #ifndef HOLDFAST_AGENT_AGENT_H
 #define HOLDFAST_AGENT_AGENT_H
 

@@ -86,8 +86,7 @@ static void on_turn(void *arg, hf_time now)
     beat(arg, now);
 }
 
-/* --- going away
- * ------------------------------------------------------------------------------------------ */
+/* --- going away ------------------------------------------------------------------------------- */
 
 static bool drained(struct broker *b)
 {
@@ -128,8 +127,7 @@ static void drain(struct broker *b)
     loop_timer_set(b->loop, &b->drain_timer, now);
 }
 
-/* --- messages
- * ---------------------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 static void on_wake(void *arg)
 {
@@ -168,8 +166,7 @@ static bool on_idle(void *arg)
     return clients_serve(arg);
 }
 
-/* --- beginning and end
- * -------------------------------------------------------------------------------------- */
+/* --- beginning and end ------------------------------------------------------------------------ */
 
 int broker_create(struct agent *agent, struct broker **ret_broker)
 {

@@ -1,10 +1,13 @@
-/* The broker thread: serves clients (attach, rings, waiters, deaths), runs acquire rounds on its own links, and keeps what is
- * known of each node's trust. It hands every granted lease to the renewal thread.
+/* The broker thread: serves clients (attach, rings, waiters, deaths), runs acquire rounds
+ * on its own links, and keeps what is known of each node's trust. It hands every granted
+ * lease to the renewal thread.
  *
- * Its parts, each a file: clients (who is attached), requests (what they ask for), resources (names and slots), waiters (who waits,
- * and what is next), rounds (one acquire on the nodes), grants (from a won round to a lease and back),
- * nodes (links and trust), readopt (what an earlier agent left in the journal).
- * Ways in: agent->to_broker, the attach socket, the rings. Ways out: agent->to_renewal, completions, slots up to the grant.
+ * Its parts, each a file: clients (who is attached), requests (what they ask for), resources
+ * (names and slots), waiters (who waits, and what is next), rounds (one acquire on the nodes),
+ * grants (from a won round to a lease and back), nodes (links and trust), readopt (what an earlier
+ * agent left in the journal).
+ * Ways in: agent->to_broker, the attach socket, the rings. Ways out: agent->to_renewal,
+ * completions, slots up to the grant.
  */
 #ifndef HOLDFAST_AGENT_BROKER_H
 #define HOLDFAST_AGENT_BROKER_H

@@ -27,8 +27,7 @@ struct round;
 struct resource;
 struct waiter;
 
-/* --- clients: agent/clients.c, agent/attach.c
- * ----------------------------------------------------- */
+/* --- clients: agent/clients.c, agent/attach.c ------------------------------------------------- */
 
 /* What one uid uses, for its limits. Kept for as long as the agent runs: there are few uids. */
 struct user {
@@ -106,8 +105,7 @@ void attach_hello(struct session *s, const struct hf_hello *hello, size_t length
 /* 0 when the process is gone. */
 uint64_t process_start_time(uint32_t pid);
 
-/* --- resources: agent/resources.c
- * ------------------------------------------------------------------ */
+/* --- resources: agent/resources.c ------------------------------------------------------------- */
 
 /* One request that waits. */
 struct waiter {
@@ -174,7 +172,8 @@ int resource_at(struct broker *b, const void *name, size_t name_len, uint32_t sl
                 struct resource **ret_resource);
 /* To another slot, when this one's generations are used up. HF_EFULL. */
 int resource_move(struct resource *r);
-/* Nobody needs it now: its slot keeps the name until another name needs the slot. Nothing while in use. */
+/* Nobody needs it now: its slot keeps the name until another name needs the
+ * slot. Nothing while in use. */
 void resource_rest(struct resource *r);
 void resource_rouse(struct resource *r);
 struct lease *resources_lease(struct broker *b, uint32_t slot, uint32_t generation);
@@ -182,7 +181,7 @@ struct lease *resources_lease(struct broker *b, uint32_t slot, uint32_t generati
 int resource_publish(struct resource *r, struct lease *lease, hf_time valid, uint32_t votes,
                      uint32_t flags);
 
-/* --- waiters: agent/waiters.c ---------------------------------------------------------------- */
+/* --- waiters: agent/waiters.c ----------------------------------------------------------------- */
 
 /* The waiter is answered with `status` and gone. */
 void waiter_fail(struct waiter *w, int status, const char *text);
@@ -205,9 +204,10 @@ void resource_kick(struct resource *r);
 void resources_kick_stalled(struct broker *b);
 void resources_on_stalled_timer(struct loop_timer *timer, hf_time now);
 
-/* --- grants: agent/grants.c ------------------------------------------------------------------ */
+/* --- grants: agent/grants.c ------------------------------------------------------------------- */
 
-/* Makes the lease of a won round, publishes it and answers the waiter. HF_EFULL, HF_ENOMEM: undo. */
+/* Makes the lease of a won round, publishes it and answers the waiter.
+ * HF_EFULL, HF_ENOMEM: undo. */
 int resource_grant(struct round *round, hf_time now);
 /* Ties a lease to its name and its holder; both know of it until MSG_ENDED. */
 void resource_hold(struct resource *r, struct lease *lease, struct client *holder);
@@ -218,7 +218,7 @@ void resource_undone(struct resource *r);
 /* Tells the client that asked for it. */
 void answer_granted(struct session *s, const struct lease *lease);
 
-/* --- requests: agent/requests.c -------------------------------------------------------------- */
+/* --- requests: agent/requests.c --------------------------------------------------------------- */
 
 /* Each answers by itself. */
 void resources_acquire(struct session *s, const struct hf_request_entry *r);
@@ -233,8 +233,7 @@ void resources_client_gone(struct client *c);
 /* The agent goes away: waiters are answered, rounds undone; with --dev leases are ended, too. */
 void resources_drain(struct broker *b);
 
-/* --- rounds: agent/rounds.c
- * -------------------------------------------------------------------------- */
+/* --- rounds: agent/rounds.c ------------------------------------------------------------------- */
 
 /* One acquire on the nodes with one token. Lives until every node's acquire had its final answer.
  */
@@ -274,8 +273,7 @@ bool rounds_busy(const struct broker *b);
 /* Nobody is known to be in the way, but nodes let us wait. NULL: no. */
 bool round_is_slow(const struct round *round, hf_time now);
 
-/* --- nodes: agent/nodes.c
- * ---------------------------------------------------------------------------- */
+/* --- nodes: agent/nodes.c --------------------------------------------------------------------- */
 
 struct node {
     struct link *link;
@@ -307,13 +305,11 @@ void nodes_explain(const struct broker *b, hf_time now, char *ret_text, size_t s
 /* Not empty: acquires are answered HF_EFLEET with this. */
 const char *nodes_fleet_text(const struct broker *b);
 
-/* --- readopt: agent/readopt.c
- * ------------------------------------------------------------------------ */
+/* --- readopt: agent/readopt.c ----------------------------------------------------------------- */
 
 int readopt(struct broker *b);
 
-/* --- the broker
- * ---------------------------------------------------------------------------------------- */
+/* --- the broker ------------------------------------------------------------------------------- */
 
 TAILQ_HEAD(resource_queue, resource);
 

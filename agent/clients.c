@@ -38,8 +38,7 @@
 #define STRANGERS_MOST 64
 #define SWEEP_EVERY    (100 * HF_NS_PER_MS)
 
-/* --- users and clients
- * ---------------------------------------------------------------------------------- */
+/* --- users and clients ------------------------------------------------------------------------ */
 
 struct user *user_get(struct broker *b, uint32_t uid)
 {
@@ -186,9 +185,7 @@ void client_signal(struct client *c)
     }
 }
 
-/* --- sessions
- * ------------------------------------------------------------------------------------------------
- */
+/* --- sessions --------------------------------------------------------------------------------- */
 
 static void session_activate(struct session *s)
 {
@@ -413,8 +410,8 @@ static void on_doorbells(struct loop_fd *watch)
         session_activate(events[i].data.ptr);
 }
 
-/* The descriptors ran out when somebody wanted in: the listener, which stays readable, is left alone
- * until the next sweep. */
+/* The descriptors ran out when somebody wanted in: the listener, which stays readable, is left
+ * alone until the next sweep. */
 static void listener_pause(struct broker *b)
 {
     if (!b->deaf)
@@ -470,8 +467,7 @@ static void on_socket(struct loop_fd *watch)
         attach_hello(s, &hello, (size_t)n);
 }
 
-/* --- the attach socket
- * ------------------------------------------------------------------------------------------ */
+/* --- the attach socket ------------------------------------------------------------------------ */
 
 static int peer_pidfd(int fd, uint32_t pid)
 {

@@ -1,4 +1,5 @@
-/* Configuration: command line over file over defaults. One row of config.def per key. Swapped as a whole, by pointer. */
+/* Configuration: command line over file over defaults. One row of config.def per key. Swapped
+ * as a whole, by pointer. */
 #ifndef HOLDFAST_AGENT_CONFIG_H
 #define HOLDFAST_AGENT_CONFIG_H
 
@@ -32,12 +33,14 @@ struct config {
     struct timing timing; /* of ttl_ms */
 };
 
-/* Parses argv and the file it names. HF_OK; HF_EINVAL/HF_ETTL: a sentence in `why`, exit 64 for the command line and 78 for
- * the file (`ret_exit`). `--help` and `--version` print and set *ret_exit to 0 with HF_ECANCELED. */
+/* Parses argv and the file it names. HF_OK; HF_EINVAL/HF_ETTL: a sentence in `why`, exit 64 for the
+ * command line and 78 for the file (`ret_exit`). `--help` and `--version` print and set *ret_exit
+ * to 0 with HF_ECANCELED. */
 int config_load(int argc, char **argv, struct config *ret_config, int *ret_exit, char *why,
                 size_t why_size);
 
-/* Formats a resource name into a key of the nodes. HF_ENAME: empty, too long, or the key has the reserved prefix. */
+/* Formats a resource name into a key of the nodes. HF_ENAME: empty, too long, or the key
+ * has the reserved prefix. */
 #define CONFIG_KEY_MAX (HF_NAME_MAX + 64)
 int config_key(const struct config *config, const void *name, size_t name_len,
                uint8_t ret_key[CONFIG_KEY_MAX], size_t *ret_key_len);

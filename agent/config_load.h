@@ -1,5 +1,5 @@
-/* One loading of the configuration, between config.c (file, and what follows from what was given) and
- * config_args.c (command line and --help). Nobody else includes this. */
+/* One loading of the configuration, between config.c (file, and what follows from what was given)
+ * and config_args.c (command line and --help). Nobody else includes this. */
 #ifndef HOLDFAST_AGENT_CONFIG_LOAD_H
 #define HOLDFAST_AGENT_CONFIG_LOAD_H
 

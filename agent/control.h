@@ -1,8 +1,10 @@
-/* The control socket RUNTIME/NAME/control (0600, stream): one line of request, an answer in text, end. Main thread.
+/* The control socket RUNTIME/NAME/control (0600, stream): one line of request, an answer
+ * in text, end. Main thread.
  *
  *   metrics    Prometheus text          list       one line per lease
  *   show NAME  that lease (NAME as `list` prints it)
- * An answer that begins with "error: " is one. Never blocks: a peer that does not read or write for two seconds is dropped. */
+ * An answer that begins with "error: " is one. Never blocks: a peer that does not read or write for
+ * two seconds is dropped. */
 #ifndef HOLDFAST_AGENT_CONTROL_H
 #define HOLDFAST_AGENT_CONTROL_H
 
@@ -36,7 +38,8 @@ struct control {
 int control_open(struct agent *agent, const char *dir, struct control *ret_control);
 void control_close(struct control *control);
 
-/* For poll(): fills in 1 + CONTROL_PEERS entries at most and returns how many; then serve with the same array. */
+/* For poll(): fills in 1 + CONTROL_PEERS entries at most and returns how many; then
+ * serve with the same array. */
 #define CONTROL_POLLS (1 + CONTROL_PEERS)
 size_t control_poll(const struct control *control, struct pollfd *polls);
 void control_serve(struct control *control, const struct pollfd *polls, size_t count, hf_time now);

@@ -1,4 +1,5 @@
-/* CRC-32C (Castagnoli), as iSCSI and ext4 use it: finds torn records, proves nothing about intent. Pure. */
+/* CRC-32C (Castagnoli), as iSCSI and ext4 use it: finds torn records, proves
+ * nothing about intent. Pure. */
 #ifndef HOLDFAST_AGENT_CRC32_H
 #define HOLDFAST_AGENT_CRC32_H
 

@@ -81,7 +81,8 @@ static void become_server(const struct dev_nodes *nodes, int number, pid_t agent
     sigset_t none;
     int null, error;
 
-    /* Ends with the agent, even if that is killed. The agent may be gone before the first of these two lines. */
+    /* Ends with the agent, even if that is killed. The agent may be gone before the
+     * first of these two lines. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != agent)
         _exit(1);
@@ -266,7 +267,8 @@ void dev_nodes_stop(struct dev_nodes *nodes)
 
     if (!nodes->dir[0])
         return;
-    /* They keep nothing, so there is nothing to be saved. A stopped one needs SIGKILL all the same. */
+    /* They keep nothing, so there is nothing to be saved. A stopped one
+     * needs SIGKILL all the same. */
     signal_all(nodes, SIGKILL);
     while (!all_ended(nodes) && !hf_time_reached(clock_now(), until))
         (void)poll(NULL, 0, 2);

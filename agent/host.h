@@ -14,7 +14,8 @@ struct host {
 /* HF_OK, or HF_ESYS with a sentence in `why`. */
 int host_read(struct host *ret_host, char *why, size_t why_size);
 
-/* Opens /dev/null where stdin, stdout or stderr is closed: the next file would take its place, and get the log. First of all. */
+/* Opens /dev/null where stdin, stdout or stderr is closed: the next file would take its place, and
+ * get the log. First of all. */
 void host_fill_standard_files(void);
 
 /* Raises the soft limit of descriptors to the hard one: each client takes some. */

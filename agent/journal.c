@@ -1,6 +1,6 @@
-/* The file, in order: a header page, HF_NODES_MAX node records, `capacity` lease records. Everything is written through the
- * mapping; the kernel keeps it when the agent is killed. A file is made under another name and renamed, so there is
- * never one without a whole header. */
+/* The file, in order: a header page, HF_NODES_MAX node records, `capacity` lease records.
+ * Everything is written through the mapping; the kernel keeps it when the agent is killed. A file
+ * is made under another name and renamed, so there is never one without a whole header. */
 #include "agent/journal.h"
 
 #include <errno.h>
@@ -120,7 +120,8 @@ static uint32_t header_crc(const struct journal_header *h)
 
 /* --- halves ----------------------------------------------------------------------------------- */
 
-/* The halves of both kinds begin with seq and crc, and the CRC covers seq and what follows the CRC. */
+/* The halves of both kinds begin with seq and crc, and the CRC covers seq
+ * and what follows the CRC. */
 struct half_head {
     _Atomic uint64_t seq;
     uint32_t crc;
@@ -147,7 +148,8 @@ static bool half_good(const void *half, size_t size)
     return seq && ((const struct half_head *)half)->crc == half_crc(half, size, seq);
 }
 
-/* 0 or 1: the half to believe; HF_ENOTHELD: neither was ever written; HF_ETABLE: neither can be believed. */
+/* 0 or 1: the half to believe; HF_ENOTHELD: neither was ever written; HF_ETABLE:
+ * neither can be believed. */
 static int half_newest(const void *halves, size_t size)
 {
     const char *half[2] = {halves, (const char *)halves + size};
@@ -161,8 +163,9 @@ static int half_newest(const void *halves, size_t size)
     return seq[0] == 0 && seq[1] == 0 ? HF_ENOTHELD : HF_ETABLE;
 }
 
-/* (!) The older half is filled first and its seq stored last: until that store the other half counts, wherever the
- * program is killed. The fence keeps the seq of an earlier put before the stores of this one. */
+/* (!) The older half is filled first and its seq stored last: until that store the other half
+ * counts, wherever the program is killed. The fence keeps the seq of an earlier put before
+ * the stores of this one. */
 static void half_commit(void *halves, size_t size, const void *body)
 {
     char *half[2] = {halves, (char *)halves + size};
@@ -476,7 +479,8 @@ uint32_t journal_generation(const struct journal *j, uint32_t slot)
     const struct lease_half *half = j->lease[slot].half;
     uint32_t highest = 0;
 
-    /* Whichever is higher: too high a one costs a generation, too low a one could bring a dead handle back. */
+    /* Whichever is higher: too high a one costs a generation, too low a one could
+     * bring a dead handle back. */
     for (int i = 0; i < 2; i++)
         if (half_seq(&half[i]) && half[i].generation > highest && half[i].generation <= HF_GEN_MAX)
             highest = half[i].generation;

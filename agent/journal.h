@@ -1,11 +1,14 @@
-/* What must outlive the agent: one record per slot and per node, in a 0600 file on tmpfs, mapped shared.
+/* What must outlive the agent: one record per slot and per node, in a 0600
+ * file on tmpfs, mapped shared.
  *
- * Who writes: a record's owner thread (a lease's as in agent/lease.h; nodes: the broker). Who reads: the next agent only. It
- * survives a killed agent (the page cache keeps it), not a reboot (boot id differs: leases are gone with their owners).
- * A record is an identity block with a CRC, written before the lease begins, and two state halves with CRC and
- * sequence number: the idle half is written, then its sequence number stored, so a kill at any store leaves the older one.
- * Order to keep (!): INTENT before the first SET leaves; d_i before the check word is raised; ENDING before it goes to 0.
- * Recovery is from here, never from the table.
+ * Who writes: a record's owner thread (a lease's as in agent/lease.h; nodes: the broker). Who
+ * reads: the next agent only. It survives a killed agent (the page cache keeps it), not a reboot
+ * (boot id differs: leases are gone with their owners).
+ * A record is an identity block with a CRC, written before the lease begins, and two state halves
+ * with CRC and sequence number: the idle half is written, then its sequence number stored, so a
+ * kill at any store leaves the older one.
+ * Order to keep (!): INTENT before the first SET leaves; d_i before the check word is raised;
+ * ENDING before it goes to 0. Recovery is from here, never from the table.
  */
 #ifndef HOLDFAST_AGENT_JOURNAL_H
 #define HOLDFAST_AGENT_JOURNAL_H
@@ -53,9 +56,10 @@ struct journal_lease {
     hf_time d[HF_NODES_MAX];
 };
 
-/* Opens or makes DIR/journal for that many slots and nodes. An existing one of this boot, layout and list is kept (then
- * `ret_found` is the number of records that are not FREE); one of another boot is emptied; one that cannot be read (other
- * layout, other capacity with live records, CRC of the header) is refused in words. The caller holds DIR/lock. */
+/* Opens or makes DIR/journal for that many slots and nodes. An existing one of this boot, layout
+ * and list is kept (then `ret_found` is the number of records that are not FREE); one of another
+ * boot is emptied; one that cannot be read (other layout, other capacity with live records, CRC of
+ * the header) is refused in words. The caller holds DIR/lock. */
 int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
                  const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
                  char *why, size_t why_size);

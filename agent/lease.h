@@ -1,9 +1,10 @@
 /* One lease as the agent keeps it, and the table of all of them.
  *
- * Who writes: the broker makes it and fills it; after MSG_GRANTED the renewal thread owns `fsm` and what is below it;
- * after MSG_ENDED the broker owns all again, takes it out of the table and frees it after a grace period.
- * Who reads: any registered liburcu thread may find or walk leases inside a read section and look at the part that never
- * changes and at the atomics. The slot in shared memory and the journal record have the same owner as `fsm`.
+ * Who writes: the broker makes it and fills it; after MSG_GRANTED the renewal thread owns `fsm` and
+ * what is below it; after MSG_ENDED the broker owns all again, takes it out of the table and frees
+ * it after a grace period. Who reads: any registered liburcu thread may find or walk leases inside
+ * a read section and look at the part that never changes and at the atomics. The slot in shared
+ * memory and the journal record have the same owner as `fsm`.
  */
 #ifndef HOLDFAST_AGENT_LEASE_H
 #define HOLDFAST_AGENT_LEASE_H
@@ -70,7 +71,7 @@ struct lease {
 struct lease *lease_new(const void *name, size_t name_len, const void *key, size_t key_len);
 void lease_free(struct lease *lease); /* at once: only for one that never was in a table */
 
-/* --- the table, name -> lease: liburcu's lock-free hash ---------------------------------------------
+/* --- the table, name -> lease: liburcu's lock-free hash ------------------------------------------
  * Callers are registered with liburcu (rcu_register_thread). */
 struct lease_table;
 int lease_table_create(uint32_t capacity, struct lease_table **ret_table);
@@ -86,7 +87,8 @@ void lease_table_remove(struct lease_table *table, struct lease *lease);
 void lease_read_begin(void);
 void lease_read_end(void);
 struct lease *lease_table_find(struct lease_table *table, const void *name, size_t name_len);
-/* Calls fn for every lease, in read sections of bounded length; fn must not block. Returns how many. */
+/* Calls fn for every lease, in read sections of bounded length; fn must not
+ * block. Returns how many. */
 size_t lease_table_walk(struct lease_table *table, void (*fn)(const struct lease *lease, void *arg),
                         void *arg);
 

@@ -44,8 +44,8 @@ void log_init(enum log_level most)
         return;
     to_socket = S_ISSOCK(st.st_mode);
     to_journal = is_journal(&st);
-    /* O_NONBLOCK of our own: on the shared description it would hit whoever else writes there. Files do not block, and
-     * a second offset in one would overwrite others' lines. */
+    /* O_NONBLOCK of our own: on the shared description it would hit whoever else writes there.
+     * Files do not block, and a second offset in one would overwrite others' lines. */
     if (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
         return;
     fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -132,7 +132,7 @@ void log_say(const char *format, ...)
     errno = saved;
 }
 
-/* --- names for people ----------------------------------------------------------------------------- */
+/* --- names for people ------------------------------------------------------------------------- */
 
 /* Bytes of the UTF-8 character at `p`; 0: not one, or one that could move the cursor. */
 static size_t utf8_length(const uint8_t *p, size_t left)

@@ -1,4 +1,5 @@
-/* holdfastd: the start chain, and the same chain backwards. Each step that fails undoes those before it. */
+/* holdfastd: the start chain, and the same chain backwards. Each step that fails
+ * undoes those before it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -166,8 +166,7 @@ static void judge_first_contacts(struct broker *b, hf_time now)
     }
 }
 
-/* --- sentinels
- * -------------------------------------------------------------------------------------- */
+/* --- sentinels -------------------------------------------------------------------------------- */
 
 static void sentinel_done(struct link *link, const struct link_reply *reply, void *arg);
 
@@ -296,8 +295,7 @@ static void sentinel_done(struct link *link, const struct link_reply *reply, voi
      * write says so as fast as it is asked. */
 }
 
-/* --- link events
- * -------------------------------------------------------------------------------------- */
+/* --- link events ------------------------------------------------------------------------------ */
 
 static void node_learn(struct broker *b, int i, const struct node_facts *facts,
                        const struct link_reply *reply)
@@ -359,8 +357,7 @@ static void on_down(struct link *link, enum hf_node_error error, const char *tex
 
 static const struct link_events events = {.up = on_up, .probed = on_probed, .down = on_down};
 
-/* --- the review: after every change, and at least every second
- * ----------------------------------------- */
+/* --- the review: after every change, and at least every second -------------------------------- */
 
 static void review(struct loop_timer *timer, hf_time now)
 {
@@ -428,8 +425,7 @@ void nodes_on_told(struct broker *b, const struct message *m)
     loop_timer_set(b->loop, &b->review, now);
 }
 
-/* --- questions
- * ------------------------------------------------------------------------------------------ */
+/* --- questions -------------------------------------------------------------------------------- */
 
 bool nodes_may_vote(const struct broker *b, int i, hf_time now)
 {
@@ -523,8 +519,7 @@ void nodes_explain(const struct broker *b, hf_time now, char *ret_text, size_t s
     }
 }
 
-/* --- making and ending
- * ------------------------------------------------------------------------------------ */
+/* --- making and ending ------------------------------------------------------------------------ */
 
 int nodes_create(struct broker *b)
 {
@@ -543,7 +538,8 @@ int nodes_create(struct broker *b)
             .node = i,
             .connect_timeout = hf_dur_max(c->timing.attempt, hf_ms(200)),
             .silence = timing_silence(c->timing.ttl),
-            /* Out of step with each other: what several nodes show at one time voids several votes. */
+            /* Out of step with each other: what several nodes show at one time voids
+             * several votes. */
             .probe = hf_dur_scale(hf_dur_min(c->timing.renew_after, hf_ms(5000)), 100 + 7 * i, 100),
             .events = &events,
             .arg = b,

@@ -1,4 +1,5 @@
-/* Telling the service manager (sd_notify(3)): one datagram to $NOTIFY_SOCKET. Does nothing without one. Main thread. */
+/* Telling the service manager (sd_notify(3)): one datagram to $NOTIFY_SOCKET. Does nothing
+ * without one. Main thread. */
 #ifndef HOLDFAST_AGENT_NOTIFY_H
 #define HOLDFAST_AGENT_NOTIFY_H
 
@@ -7,7 +8,8 @@
 /* Lines as in sd_notify(3): "READY=1\nSTATUS=...". Never blocks; failures do not matter. */
 void notify_send(const char *state);
 
-/* How often the watchdog of the service manager wants WATCHDOG=1, already halved; 0 when it wants none. */
+/* How often the watchdog of the service manager wants WATCHDOG=1, already
+ * halved; 0 when it wants none. */
 hf_dur notify_watchdog(void);
 
 #endif

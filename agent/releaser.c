@@ -72,7 +72,7 @@ static int count_bits(uint32_t bits)
     return __builtin_popcount(bits);
 }
 
-/* --- jobs ------------------------------------------------------------------------------------ */
+/* --- jobs ------------------------------------------------------------------------------------- */
 
 static void job_unqueue(struct job *job, int node)
 {
@@ -161,7 +161,7 @@ static void on_job_timer(struct loop_timer *timer, hf_time now)
     job_review(HF_CONTAINER(timer, struct job, timer), now);
 }
 
-/* --- answers --------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static void on_answer(struct link *link, const struct link_reply *reply, void *arg)
 {
@@ -200,7 +200,7 @@ static void on_answer(struct link *link, const struct link_reply *reply, void *a
     free(batch);
 }
 
-/* --- sending --------------------------------------------------------------------------------- */
+/* --- sending ---------------------------------------------------------------------------------- */
 
 /* Sends up to BATCH_KEYS of the node's queue; false when nothing more can be sent now. */
 static bool send_batch(struct releaser *r, int node, hf_time now)
@@ -280,7 +280,7 @@ void releaser_link_up(struct releaser *r, int node)
     send_node(r, node, clock_now());
 }
 
-/* --- making and ending ----------------------------------------------------------------------- */
+/* --- making and ending ------------------------------------------------------------------------ */
 
 int releaser_start(struct releaser *r, const struct release_order *order)
 {

@@ -27,7 +27,7 @@ uint32_t renewal_random(struct renewal *r)
     return x;
 }
 
-/* --- what the nodes' words are worth --------------------------------------------------------- */
+/* --- what the nodes' words are worth ---------------------------------------------------------- */
 
 static void tell_trust(struct renewal_node *node, unsigned events)
 {
@@ -132,7 +132,7 @@ static void on_told(struct renewal_node *node, const struct message *message)
     }
 }
 
-/* --- messages -------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 static void on_stop(struct renewal *r)
 {
@@ -194,7 +194,7 @@ static void take_messages(struct renewal *r)
     loop_wake(r->loop);
 }
 
-/* --- the loop -------------------------------------------------------------------------------- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 /* (!) First in every turn, before any descriptor: what the clock has ended is over, whatever an
  * answer says. */
@@ -267,7 +267,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* --- making and ending ----------------------------------------------------------------------- */
+/* --- making and ending ------------------------------------------------------------------------ */
 
 /* As many places as there can be leases, so that no queue ever has to grow. */
 static int heap_reserve(struct heap *heap, uint32_t capacity)
@@ -289,7 +289,8 @@ static int node_create(struct renewal *r, int i)
         .node = i,
         .connect_timeout = hf_dur_max(config->timing.attempt, hf_ms(200)),
         .silence = timing_silence(config->timing.ttl),
-        /* Not in step with each other: what the probes find out voids votes until they are renewed. */
+        /* Not in step with each other: what the probes find out voids votes
+         * until they are renewed. */
         .probe = hf_dur_scale(hf_dur_min(config->timing.renew_after, PROBE_MOST), 100 + 7 * i, 100),
         .events = &events,
         .arg = r,

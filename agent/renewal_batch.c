@@ -21,7 +21,7 @@ static bool wants_heal(const struct lease *lease, int node)
     return lease->fsm.heal_wanted >> node & 1;
 }
 
-/* --- the queues ------------------------------------------------------------------------------ */
+/* --- the queues ------------------------------------------------------------------------------- */
 
 void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at)
 {
@@ -68,7 +68,7 @@ const char *renewal_nonce(const struct renewal_node *node)
     return node->trust.nonce_seen ? node->trust.nonce : "";
 }
 
-/* --- heals ----------------------------------------------------------------------------------- */
+/* --- heals ------------------------------------------------------------------------------------ */
 
 static struct heal *heal_new(struct renewal_node *node, const struct lease *lease)
 {
@@ -148,7 +148,7 @@ static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time no
     return true;
 }
 
-/* --- renewals -------------------------------------------------------------------------------- */
+/* --- renewals --------------------------------------------------------------------------------- */
 
 /* A batch that is being filled. */
 struct filling {
@@ -217,7 +217,7 @@ static bool send_batch(struct filling *filling, hf_time now)
     return false;
 }
 
-/* --- the pump -------------------------------------------------------------------------------- */
+/* --- the pump --------------------------------------------------------------------------------- */
 
 /* In company a renewal may leave a little before its time, so that scripts carry many keys; retries
  * and heals wait. */

@@ -73,7 +73,7 @@ struct renewal {
     pthread_t thread;
 };
 
-/* --- renewal.c ------------------------------------------------------------------------------- */
+/* --- renewal.c -------------------------------------------------------------------------------- */
 
 uint32_t renewal_random(struct renewal *r);
 static inline void renewal_count(struct renewal *r, enum hf_counter counter, int64_t n)
@@ -85,7 +85,7 @@ static inline void renewal_count(struct renewal *r, enum hf_counter counter, int
  * TRUST_STEPPED. */
 unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply);
 
-/* --- renewal_lease.c ------------------------------------------------------------------------- */
+/* --- renewal_lease.c -------------------------------------------------------------------------- */
 
 static inline bool lease_is_over(const struct lease *lease)
 {
@@ -112,7 +112,7 @@ void renewal_abandon(struct renewal *r, struct lease *lease);
 void renewal_undo(struct renewal_node *node, const void *key, size_t key_len, const char *token,
                   hf_dur attempt, hf_dur ttl);
 
-/* --- renewal_batch.c ------------------------------------------------------------------------- */
+/* --- renewal_batch.c -------------------------------------------------------------------------- */
 
 /* When the lease is to be renewed (or healed, as the state machine wants) on the node next. Not
  * while something of it is unanswered there: the answer sets the time. */
@@ -131,7 +131,7 @@ void renewal_hurry_heals(struct renewal_node *node);
 /* The nonce last seen on the node; "" absent or unknown. */
 const char *renewal_nonce(const struct renewal_node *node);
 
-/* --- renewal_reply.c ------------------------------------------------------------------------- */
+/* --- renewal_reply.c -------------------------------------------------------------------------- */
 
 /* One heal on its way; with what is needed to undo it when its lease is over by then. */
 struct heal {

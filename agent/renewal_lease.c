@@ -24,7 +24,7 @@ struct lease *renewal_find(struct renewal *r, uint32_t slot, uint32_t generation
     return lease && lease->generation == generation ? lease : NULL;
 }
 
-/* --- what others see ------------------------------------------------------------------------- */
+/* --- what others see -------------------------------------------------------------------------- */
 
 static void write_journal(struct renewal *r, const struct lease *lease, enum journal_state state)
 {
@@ -68,7 +68,7 @@ static void tell_broker(struct renewal *r, struct lease *lease, enum message_kin
     mailbox_post(&r->agent->to_broker, message);
 }
 
-/* --- timers ---------------------------------------------------------------------------------- */
+/* --- timers ----------------------------------------------------------------------------------- */
 
 static void set_timer(struct renewal *r, struct lease *lease, hf_time at)
 {
@@ -80,7 +80,7 @@ static void set_timer(struct renewal *r, struct lease *lease, hf_time at)
         heap_insert(&r->timers, &lease->timer, at);
 }
 
-/* --- the end --------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 /* Nothing is left to be done: back to the broker. */
 static void hand_back(struct renewal *r, struct lease *lease)
@@ -180,7 +180,7 @@ static void end_lease(struct renewal *r, struct lease *lease, hf_time now, bool 
         release_everywhere(r, lease, now);
 }
 
-/* --- actions --------------------------------------------------------------------------------- */
+/* --- actions ---------------------------------------------------------------------------------- */
 
 /* (!) The d_i are journaled before the check word is raised, and the clock is read after. */
 static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
@@ -228,7 +228,7 @@ void renewal_act(struct renewal *r, struct lease *lease, unsigned actions, hf_ti
         carry_out(r, lease, actions, previous, false);
 }
 
-/* --- events ---------------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 void renewal_tick(struct renewal *r, hf_time now)
 {

@@ -48,7 +48,7 @@ static void on_foreign(struct renewal_node *node, struct lease *lease)
     renewal_retry(node, lease, now);
 }
 
-/* --- renewals -------------------------------------------------------------------------------- */
+/* --- renewals --------------------------------------------------------------------------------- */
 
 static void judge_mark(struct renewal_node *node, struct lease *lease, char mark, hf_time a)
 {
@@ -124,7 +124,7 @@ void renewal_on_renewed(struct link *link, const struct link_reply *reply, void 
     }
 }
 
-/* --- heals ----------------------------------------------------------------------------------- */
+/* --- heals ------------------------------------------------------------------------------------ */
 
 static void judge_heal(struct renewal_node *node, struct lease *lease,
                        const struct link_reply *reply)

@@ -80,7 +80,8 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
 
     LIST_FOREACH (w, &s->waiters, of_session)
         if (w->id == q->id) {
-            /* Sent again after a reconnect: the same request. Its place in the ring is given back. */
+            /* Sent again after a reconnect: the same request. Its place in the ring
+             * is given back. */
             s->unanswered--;
             return;
         }
@@ -235,8 +236,7 @@ void resources_losing(struct session *s, const struct hf_request_entry *q)
         lease_end(s->broker, lease->resource, MSG_LOSE, HF_LOSS_GUARDIAN);
 }
 
-/* --- ends of sessions and clients, and of the agent
- * ---------------------------------------------------------------- */
+/* --- ends of sessions and clients, and of the agent ------------------------------------------- */
 
 void resources_drop_session(struct session *s)
 {

@@ -1,5 +1,5 @@
-/* Names and their slots. A resource is a name that is held, waited for, or was so lately; its slot keeps the name between
- * holds, so that a lock that is taken again and again stays where it is. */
+/* Names and their slots. A resource is a name that is held, waited for, or was so lately; its slot
+ * keeps the name between holds, so that a lock that is taken again and again stays where it is. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,8 +122,8 @@ void resource_rouse(struct resource *r)
     TAILQ_REMOVE(&r->b->idle, r, idle_link);
 }
 
-/* A slot for a new name: one never used, else the one longest at rest, so that readers who just looked
- * one up see its end rather than a stranger for as long as can be. */
+/* A slot for a new name: one never used, else the one longest at rest, so that readers who just
+ * looked one up see its end rather than a stranger for as long as can be. */
 static int slot_take(struct broker *b, uint32_t *ret_slot)
 {
     struct resource *oldest;

@@ -1,4 +1,5 @@
-/* One agent of a name: its directory, and the lock that is taken before journal and socket are opened. */
+/* One agent of a name: its directory, and the lock that is taken before
+ * journal and socket are opened. */
 #ifndef HOLDFAST_AGENT_SINGLETON_H
 #define HOLDFAST_AGENT_SINGLETON_H
 
@@ -13,9 +14,10 @@ struct singleton {
     int lock_fd;
 };
 
-/* Makes RUNTIME and RUNTIME/NAME where they are missing (0755 for an agent that serves others, else 0700), refuses what
- * others own or may write to, and locks RUNTIME/NAME/lock. HF_EBUSY: another agent has it, `why` names its pid; HF_EPERM, HF_ESYS.
- * The lock ends with the process, however it ends. */
+/* Makes RUNTIME and RUNTIME/NAME where they are missing (0755 for an agent that serves others,
+ * else 0700), refuses what others own or may write to, and locks RUNTIME/NAME/lock. HF_EBUSY:
+ * another agent has it, `why` names its pid; HF_EPERM, HF_ESYS. The lock ends with the
+ * process, however it ends. */
 int singleton_take(const struct config *config, struct singleton *ret_singleton, char *why,
                    size_t why_size);
 

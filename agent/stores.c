@@ -19,8 +19,8 @@ static uint32_t table_flags(const struct config *c)
            (c->system || geteuid() == 0 ? 0 : HF_TABLE_F_USER);
 }
 
-/* The table is kept only together with the journal that says what its words mean. Without one no release will leave for the
- * leases that it shows, so its words are true until their V. */
+/* The table is kept only together with the journal that says what its words mean. Without one no
+ * release will leave for the leases that it shows, so its words are true until their V. */
 int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size)
 {
     const struct config *c = agent->config;

@@ -85,7 +85,8 @@ static void say_waiting(struct watch *w, hf_time now)
     broker_why_not_ready(w->agent->broker, why, sizeof(why));
     if (!why[0])
         snprintf(why, sizeof(why), "too few nodes have answered yet");
-    /* The reason may count down: it is said at once when it is the first, and then not too often. */
+    /* The reason may count down: it is said at once when it is the first,
+     * and then not too often. */
     if (w->why[0] && (strcmp(why, w->why) == 0 ||
                       hf_time_before(now, hf_time_add(w->said_waiting, REPEAT_AFTER))))
         return;

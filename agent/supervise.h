@@ -1,5 +1,6 @@
-/* The main thread while the agent lives: signals, its heartbeat, what is said to people and to the service manager, the
- * control socket, and a look at whether the table's name still leads to the table. */
+/* The main thread while the agent lives: signals, its heartbeat, what is said to people
+ * and to the service manager, the control socket, and a look at whether the table's name
+ * still leads to the table. */
 #ifndef HOLDFAST_AGENT_SUPERVISE_H
 #define HOLDFAST_AGENT_SUPERVISE_H
 
@@ -7,7 +8,8 @@ struct agent;
 struct control;
 struct dev_nodes;
 
-/* Blocks the signals that supervise() takes, for this thread and those it starts. Call it before there are threads. */
+/* Blocks the signals that supervise() takes, for this thread and those it starts. Call it
+ * before there are threads. */
 void supervise_block_signals(void);
 
 /* Says when the agent is ready, or what it waits for. Returns after SIGTERM or SIGINT. */

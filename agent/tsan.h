@@ -1,5 +1,6 @@
-/* Two hints for ThreadSanitizer where liburcu's ordering is made of inline assembly it cannot see (measured: a correct
- * liburcu program gets false reports without them). Nothing in other builds. */
+/* Two hints for ThreadSanitizer where liburcu's ordering is made of inline assembly it
+ * cannot see (measured: a correct liburcu program gets false reports without them).
+ * Nothing in other builds. */
 #ifndef HOLDFAST_AGENT_TSAN_H
 #define HOLDFAST_AGENT_TSAN_H
 

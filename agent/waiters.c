@@ -1,5 +1,5 @@
-/* Who waits for a name, and what can be done for it next. One contender per name on this host; local waiters are served first
- * come first served. */
+/* Who waits for a name, and what can be done for it next. One contender per name on this host;
+ * local waiters are served first come first served. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -52,7 +52,7 @@ int hfc_lease_check(const hf_lease *lease)
     return HF_OK;
 }
 
-/* --- connecting ----------------------------------------------------------------------------- */
+/* --- connecting ------------------------------------------------------------------------------- */
 
 static int client_new(uint32_t role, const uint8_t *cookie, hf_client **ret_client) NO_THREAD_SAFETY
 {
@@ -260,7 +260,7 @@ int hf_agent_info(hf_client *client, struct hf_agent_info *ret_info)
     return HF_OK;
 }
 
-/* --- turns ---------------------------------------------------------------------------------- */
+/* --- turns ------------------------------------------------------------------------------------ */
 
 uint32_t hfc_turn(hf_client *client)
 {

@@ -11,21 +11,22 @@
  *     }
  *     hf_disconnect(client);
  *
- * Conventions. Functions return HF_OK (0) or a negative HF_E* code; `ret_` parameters are written only on
- * HF_OK unless said otherwise. HF_ESYS leaves errno. Times are CLOCK_BOOTTIME nanoseconds or
- * plain milliseconds, as the name's ending says.
+ * Conventions. Functions return HF_OK (0) or a negative HF_E* code; `ret_` parameters are written
+ * only on HF_OK unless said otherwise. HF_ESYS leaves errno. Times are CLOCK_BOOTTIME nanoseconds
+ * or plain milliseconds, as the name's ending says.
  *
- * Threads: every function may be called from any thread; calls on one client are serialised inside where
- * needed. One lease may be used by many threads, but nobody may use it after hf_release() or
- * hf_lease_free() was called on it. Signals: only hf_held(), hf_remaining_ns(), hf_fence() and
- * hf_state() may be called from a signal handler. Fork: a child holds nothing: hf_held() is
- * false in it at once, every other call on an inherited client or lease gives HF_EFORKED; the child
- * may free them, which does not touch the parent's leases, and may connect for itself. Exec: all descriptors are
- * close-on-exec. The library starts no threads, installs no signal handlers, and needs libc only.
+ * Threads: every function may be called from any thread; calls on one client are serialised
+ * inside where needed. One lease may be used by many threads, but nobody may use it after
+ * hf_release() or hf_lease_free() was called on it. Signals: only hf_held(), hf_remaining_ns(),
+ * hf_fence() and hf_state() may be called from a signal handler. Fork: a child holds nothing:
+ * hf_held() is false in it at once, every other call on an inherited client or lease gives
+ * HF_EFORKED; the child may free them, which does not touch the parent's leases, and may connect
+ * for itself. Exec: all descriptors are close-on-exec. The library starts no threads, installs no
+ * signal handlers, and needs libc only.
  *
- * What a lease promises, and what it does not, is in docs/SAFETY.md. In short: while hf_held() is true
- * nobody else on any host has the lock; it is true at the moment of the clock read and a paused process can act on it
- * late, so hand hf_fence() to whatever can compare it.
+ * What a lease promises, and what it does not, is in docs/SAFETY.md. In short: while hf_held() is
+ * true nobody else on any host has the lock; it is true at the moment of the clock read and a
+ * paused process can act on it late, so hand hf_fence() to whatever can compare it.
  */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
@@ -84,25 +85,27 @@ enum {
 /* One sentence for a code; static storage. */
 HF_EXPORT const char *hf_strerror(int code);
 
-/* The text for the last failed call of this thread, with names and numbers where the agent sent some; never
- * NULL; valid until the next call of this thread. */
+/* The text for the last failed call of this thread, with names and numbers where the agent sent
+ * some; never NULL; valid until the next call of this thread. */
 HF_EXPORT const char *hf_last_message(void);
 
 typedef struct hf_client hf_client;
 typedef struct hf_op hf_op;
 typedef struct hf_view hf_view;
 
-/* --- connecting ---------------------------------------------------------------------------------
- * `agent`: an agent's NAME; a path (with a '/') of its attach socket; or NULL: $HOLDFAST_AGENT if set,
- * else "default". A NAME is looked for as the user's own agent first ($XDG_RUNTIME_DIR/holdfast/NAME/sock), then
- * as the system's (/run/holdfast/NAME/sock); $HOLDFAST_RUNTIME_DIR/NAME/sock instead of both where that is set.
- * The agent must run as root, as the caller's user, or as the system agent's account, else HF_EPERM.
- * HF_ENOAGENT, HF_EVERSION, HF_ETIMENS, HF_ELIMIT ...: hf_last_message() says more. */
+/* --- connecting ----------------------------------------------------------------------------------
+ * `agent`: an agent's NAME; a path (with a '/') of its attach socket; or NULL: $HOLDFAST_AGENT if
+ * set, else "default". A NAME is looked for as the user's own agent first
+ * ($XDG_RUNTIME_DIR/holdfast/NAME/sock), then as the system's (/run/holdfast/NAME/sock);
+ * $HOLDFAST_RUNTIME_DIR/NAME/sock instead of both where that is set. The agent must run as root, as
+ * the caller's user, or as the system agent's account, else HF_EPERM. HF_ENOAGENT, HF_EVERSION,
+ * HF_ETIMENS, HF_ELIMIT ...: hf_last_message() says more. */
 HF_EXPORT int hf_connect(const char *agent, hf_client **ret_client);
 
-/* Has every lease of this client released, without waiting for it, and frees the client. Leases and ops of it must
- * not be used afterwards. Without an agent it waits up to 1 s for one, if a lease is still valid: an agent that
- * comes later keeps such a lease until this process ends. NULL is fine. The agent does the same for a process that ends without a call. */
+/* Has every lease of this client released, without waiting for it, and frees the client. Leases and
+ * ops of it must not be used afterwards. Without an agent it waits up to 1 s for one, if a lease is
+ * still valid: an agent that comes later keeps such a lease until this process ends. NULL is fine.
+ * The agent does the same for a process that ends without a call. */
 HF_EXPORT void hf_disconnect(hf_client *client);
 
 struct hf_agent_info {
@@ -122,7 +125,7 @@ HF_EXPORT int hf_agent_info(hf_client *client, struct hf_agent_info *ret_info);
 #pragma GCC diagnostic pop
 #endif
 
-/* --- a lease and its check ----------------------------------------------------------------------
+/* --- a lease and its check -----------------------------------------------------------------------
  * The struct lives in a page that fork() empties; its fields are the library's. */
 typedef struct hf_lease {
     const uint64_t *hf_private_word; /* the slot's check word, read-only mapping */
@@ -132,8 +135,8 @@ typedef struct hf_lease {
 #define HF_PRIVATE_GEN_SHIFT  40
 #define HF_PRIVATE_TIME_SHIFT 20
 
-/* Nonzero while the lease is held. One acquire load, one clock read, no loop, no system call; never torn;
- * async-signal-safe; needs no agent. Once it said 0 it says 0 for ever. NULL gives 0. */
+/* Nonzero while the lease is held. One acquire load, one clock read, no loop, no system call; never
+ * torn; async-signal-safe; needs no agent. Once it said 0 it says 0 for ever. NULL gives 0. */
 static inline int hf_held(hf_lease *lease)
 {
     uint64_t generation, word;
@@ -162,22 +165,25 @@ enum hf_lease_state {
     HF_STATE_RELEASED = 5
 };
 
-/* Nanoseconds until the validity ends, 0 when not held (then the handle is dead, as after hf_held()). */
+/* Nanoseconds until the validity ends, 0 when not held (then the handle is
+ * dead, as after hf_held()). */
 HF_EXPORT int64_t hf_remaining_ns(hf_lease *lease);
 
-/* CLOCK_BOOTTIME at which the validity ends as it stands now; 0 when not held. It moves on with renewals. */
+/* CLOCK_BOOTTIME at which the validity ends as it stands now; 0 when not held. It
+ * moves on with renewals. */
 HF_EXPORT int64_t hf_valid_until_ns(hf_lease *lease);
 
 /* enum hf_lease_state. */
 HF_EXPORT int hf_state(hf_lease *lease);
 
-/* The fencing number: rises with every grant of the resource, on all hosts. Kept after a loss; 0 for NULL. */
+/* The fencing number: rises with every grant of the resource, on all hosts. Kept
+ * after a loss; 0 for NULL. */
 HF_EXPORT uint64_t hf_fence(const hf_lease *lease);
 
 /* Why a lease is LOSING or LOST, a short sentence; "" otherwise. Static storage. */
 HF_EXPORT const char *hf_reason(hf_lease *lease);
 
-/* --- acquiring ----------------------------------------------------------------------------------
+/* --- acquiring -----------------------------------------------------------------------------------
  * Names are 1..255 bytes, anything goes in them; the str forms take C strings. */
 
 struct hf_holder {
@@ -215,11 +221,11 @@ struct hf_acquire_options {
 };
 
 /* Blocks until granted, refused, or the wait is over. `wait_ms` 0 tries once (HF_EBUSY), -1 waits
- * without limit. Waiting is done by the agent, first come first served on this host.
- * `ttl_seconds` 0 takes the agent's default. While no agent answers, a wait goes on trying to attach until its end.
- * Errors: HF_EBUSY, HF_ETIMEDOUT, HF_ENOQUORUM, HF_ENAME, HF_ETTL, HF_EFLEET, HF_EFULL, HF_ELIMIT, HF_EGOING,
- * HF_ENOAGENT, HF_ELOST (granted, and lost before it could be used). A signal handler that returns does not end
- * the wait. */
+ * without limit. Waiting is done by the agent, first come first served on this host. `ttl_seconds`
+ * 0 takes the agent's default. While no agent answers, a wait goes on trying to attach until its
+ * end. Errors: HF_EBUSY, HF_ETIMEDOUT, HF_ENOQUORUM, HF_ENAME, HF_ETTL, HF_EFLEET, HF_EFULL,
+ * HF_ELIMIT, HF_EGOING, HF_ENOAGENT, HF_ELOST (granted, and lost before it could be used). A signal
+ * handler that returns does not end the wait. */
 HF_EXPORT int hf_acquire(hf_client *client, const char *name, int64_t ttl_seconds, int64_t wait_ms,
                          hf_lease **ret_lease);
 HF_EXPORT int hf_acquire_with(hf_client *client, const struct hf_acquire_options *options,
@@ -230,9 +236,10 @@ HF_EXPORT int hf_try(hf_client *client, const char *name, hf_lease **ret_lease);
 /* After HF_EBUSY or HF_ETIMEDOUT in this thread: who held it. HF_ENOTHELD when nothing is known. */
 HF_EXPORT int hf_conflict(struct hf_holder *ret_holder);
 
-/* --- without blocking ---------------------------------------------------------------------------
- * hf_fd() becomes readable when hf_dispatch() has something to do: a completion, a change of a lease, the
- * end of a validity (also without an agent). Level-triggered; belongs to the client; only poll it. */
+/* --- without blocking ----------------------------------------------------------------------------
+ * hf_fd() becomes readable when hf_dispatch() has something to do: a completion, a change
+ * of a lease, the end of a validity (also without an agent). Level-triggered; belongs to
+ * the client; only poll it. */
 HF_EXPORT int hf_fd(hf_client *client);
 
 /* Handles what is there, runs callbacks in the calling thread, never blocks. */
@@ -241,33 +248,36 @@ HF_EXPORT int hf_dispatch(hf_client *client);
 /* Begins an acquire. The op is freed by hf_op_result() (unless HF_EPENDING) or hf_op_cancel(). */
 HF_EXPORT int hf_acquire_start(hf_client *client, const struct hf_acquire_options *options,
                                hf_op **ret_op);
-/* HF_EPENDING while undecided; otherwise the op is freed and the result is as of hf_acquire_with(). */
+/* HF_EPENDING while undecided; otherwise the op is freed and the result is
+ * as of hf_acquire_with(). */
 HF_EXPORT int hf_op_result(hf_op *op, hf_lease **ret_lease);
 /* Gives up; a grant that comes all the same is released. NULL is fine. */
 HF_EXPORT void hf_op_cancel(hf_op *op);
 
-/* --- releasing, waiting, hearing of a loss -------------------------------------------------- */
+/* --- releasing, waiting, hearing of a loss ---------------------------------------------------- */
 
 /* The handle holds nothing from the first instruction on; then the agent deletes the key on all
- * nodes, and the call returns when a majority answered (HF_OK), or with HF_ELOST when the lease had been
- * lost before, or HF_ETIMEDOUT / HF_ENOAGENT when nobody answered in time (the key then lapses by its TTL; no
- * answer of the agent is waited for longer than the validity lasts, and a second).
+ * nodes, and the call returns when a majority answered (HF_OK), or with HF_ELOST when the lease had
+ * been lost before, or HF_ETIMEDOUT / HF_ENOAGENT when nobody answered in time (the key then lapses
+ * by its TTL; no answer of the agent is waited for longer than the validity lasts, and a second).
  * Frees the lease in every case. NULL gives HF_ENOTHELD. */
 HF_EXPORT int hf_release(hf_lease *lease);
 
-/* The same for a lease taken with HF_ACQUIRE_RUN: says that the job and all its descendants are reaped. */
+/* The same for a lease taken with HF_ACQUIRE_RUN: says that the job and all its
+ * descendants are reaped. */
 HF_EXPORT int hf_release_reaped(hf_lease *lease);
 
-/* Only frees the handle: the agent keeps a lease that is still held until the client ends. For handles that
- * are lost. NULL is fine. */
+/* Only frees the handle: the agent keeps a lease that is still held until the client ends. For
+ * handles that are lost. NULL is fine. */
 HF_EXPORT void hf_lease_free(hf_lease *lease);
 
-/* Sleeps until the state differs from `state`, or the lease is over, or `timeout_ms` passed (-1: no limit).
- * Returns the state now (a positive enum hf_lease_state), or a negative code; HF_ETIMEDOUT. */
+/* Sleeps until the state differs from `state`, or the lease is over, or `timeout_ms`
+ * passed (-1: no limit). Returns the state now (a positive enum hf_lease_state), or a
+ * negative code; HF_ETIMEDOUT. */
 HF_EXPORT int hf_wait(hf_lease *lease, int state, int64_t timeout_ms);
 
-/* Calls `fn` from hf_dispatch() whenever the state changed; once for the end. NULL turns it off. `fn` may not free
- * or release the lease it is called for, nor disconnect. */
+/* Calls `fn` from hf_dispatch() whenever the state changed; once for the end. NULL turns it off.
+ * `fn` may not free or release the lease it is called for, nor disconnect. */
 typedef void hf_change_fn(hf_lease *lease, int state, void *arg);
 HF_EXPORT int hf_on_change(hf_lease *lease, hf_change_fn *fn, void *arg);
 
@@ -278,7 +288,7 @@ HF_EXPORT int hf_begin_losing(hf_lease *lease);
  * the agent's user or the holder's user (HF_EPERM). HF_ENOTHELD: nobody here holds it. */
 HF_EXPORT int hf_ask(hf_client *client, const void *name, size_t name_len);
 
-/* --- guardians ------------------------------------------------------------------------------------
+/* --- guardians -----------------------------------------------------------------------------------
  * `holdfast run` watches a job with two processes. The second one, forked from the first, joins the
  * lease with a ticket; the lease is then released only when either says that the job is reaped. */
 struct hf_ticket {
@@ -290,7 +300,7 @@ struct hf_ticket {
 HF_EXPORT int hf_lease_ticket(hf_lease *lease, struct hf_ticket *ret_ticket);
 HF_EXPORT int hf_join(const struct hf_ticket *ticket, hf_client **ret_client, hf_lease **ret_lease);
 
-/* --- looking ----------------------------------------------------------------------------------------
+/* --- looking -------------------------------------------------------------------------------------
  * A read-only view of an agent's table; works when the agent hangs or is dead. */
 struct hf_info {
     size_t size; /* sizeof(struct hf_info), set by the caller of hf_view_find() */
@@ -314,7 +324,8 @@ HF_EXPORT int hf_view_find(hf_view *view, const void *name, size_t name_len, str
 /* Calls `fn` for every lease until it returns nonzero, which is then returned. */
 HF_EXPORT int hf_view_walk(hf_view *view, int (*fn)(const struct hf_info *info, void *arg),
                            void *arg);
-/* CLOCK_BOOTTIME of the agent's last sign of life, 0 if none; HF_ETABLE when the table was replaced: open again. */
+/* CLOCK_BOOTTIME of the agent's last sign of life, 0 if none; HF_ETABLE when the table
+ * was replaced: open again. */
 HF_EXPORT int hf_view_heartbeat_ns(hf_view *view, int64_t *ret_ns);
 
 #ifdef __cplusplus

@@ -45,7 +45,7 @@
 
 #define HFC_NEVER            INT64_MAX
 
-/* --- message.c: the last failure of this thread --------------------------------------------- */
+/* --- message.c: the last failure of this thread ----------------------------------------------- */
 
 /* Keeps the sentence for hf_last_message() and returns `status`; NULL: the code's own text. Keeps
  * errno. */
@@ -54,7 +54,7 @@ int hfc_fail(int status, const char *format, ...) HF_PRINTF(2, 3);
 void hfc_keep_conflict(const struct hf_wire_holder *holder);
 void hfc_holder(const struct hf_wire_holder *wire, struct hf_holder *ret_holder);
 
-/* --- agent_path.c: where an agent can be ---------------------------------------------------- */
+/* --- agent_path.c: where an agent can be ------------------------------------------------------ */
 
 struct hfc_place {
     char path[HFC_PATH_MAX];       /* of the attach socket */
@@ -66,7 +66,7 @@ struct hfc_place {
 /* The places to try for `agent` (as of hf_connect), in order. HF_EINVAL with the message set. */
 int hfc_places(const char *agent, struct hfc_place ret_places[HFC_PLACES_MAX], int *ret_count);
 
-/* --- client --------------------------------------------------------------------------------- */
+/* --- client ----------------------------------------------------------------------------------- */
 
 struct hfc_map { /* a mapped table */
     LIST_ENTRY(hfc_map) link;
@@ -202,7 +202,7 @@ int hfc_lease_check(const hf_lease *lease);
 void hfc_lock(hf_client *client) ACQUIRES(hfc_locked);
 void hfc_unlock(hf_client *client) RELEASES(hfc_locked);
 
-/* --- client.c ------------------------------------------------------------------------------- */
+/* --- client.c --------------------------------------------------------------------------------- */
 
 /* Attaches as `role` (with `cookie` unless NULL) to the first place that has an agent. */
 int hfc_client_open(const struct hfc_place *places, int count, uint32_t role, const uint8_t *cookie,
@@ -214,7 +214,7 @@ uint32_t hfc_turn(hf_client *client) REQUIRES(hfc_locked);
 /* Sleeps, without the lock, until the agent wakes us, `until_ns`, or a slice is over. */
 void hfc_sleep(hf_client *client, uint32_t seen, int64_t until_ns) REQUIRES(hfc_locked);
 
-/* --- link.c: attach and reattach ------------------------------------------------------------ */
+/* --- link.c: attach and reattach -------------------------------------------------------------- */
 
 /* Goes on with connecting, if that is due. */
 void hfc_link_drive(hf_client *client) REQUIRES(hfc_locked);
@@ -227,7 +227,7 @@ void hfc_map_unref(struct hfc_map *map);
 /* Whether `status` will not go away by trying again (HF_ELOST: what a guardian joined is over). */
 bool hfc_link_is_hopeless(int status);
 
-/* --- hello.c: the two datagrams of the attach ----------------------------------------------- */
+/* --- hello.c: the two datagrams of the attach ------------------------------------------------- */
 
 /* A connected socket with the hello sent. Negative with `why`. */
 int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cookie, int *ret_sock,
@@ -236,7 +236,7 @@ int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cooki
 int hfc_welcome(int sock, struct hf_welcome *ret_welcome, int ret_fds[HF_WELCOME_FDS], char *why,
                 size_t why_size);
 
-/* --- request.c: ops and the ring ------------------------------------------------------------ */
+/* --- request.c: ops and the ring -------------------------------------------------------------- */
 
 /* A new op with an id, in no list; NULL without memory. */
 hf_op *hfc_op_new(hf_client *client, enum hf_wire_op op) REQUIRES(hfc_locked);
@@ -264,7 +264,7 @@ void hfc_ops_free(hf_client *client) NO_THREAD_SAFETY;
 void hfc_release_unwanted(hf_client *client, uint32_t slot, uint32_t generation, bool run)
     REQUIRES(hfc_locked);
 
-/* --- lease_pool.c --------------------------------------------------------------------------- */
+/* --- lease_pool.c ----------------------------------------------------------------------------- */
 
 /* The first page, with the life word. HF_ESYS, HF_ENOMEM. */
 int hfc_pool_init(hf_client *client) NO_THREAD_SAFETY;
@@ -272,7 +272,7 @@ struct hfc_lease *hfc_pool_take(hf_client *client) REQUIRES(hfc_locked);
 void hfc_pool_give(struct hfc_lease *lease) REQUIRES(hfc_locked);
 void hfc_pool_free(hf_client *client) NO_THREAD_SAFETY;
 
-/* --- lease.c -------------------------------------------------------------------------------- */
+/* --- lease.c ---------------------------------------------------------------------------------- */
 
 /* A handle for a slot of the present table. HF_ELOST when the slot no longer carries that
  * generation. */
@@ -287,7 +287,7 @@ static inline struct hfc_lease *hfc_lease_of(hf_lease *lease)
     return (struct hfc_lease *)lease;
 }
 
-/* --- dispatch.c ----------------------------------------------------------------------------- */
+/* --- dispatch.c ------------------------------------------------------------------------------- */
 
 /* Have hf_fd() readable at `at_ns` at the latest. Nothing to do before hf_fd() was called. */
 void hfc_timer_pull(hf_client *client, int64_t at_ns) REQUIRES(hfc_locked);

@@ -82,7 +82,7 @@ void hfc_lease_drop(struct hfc_lease *lease)
     hfc_pool_give(lease);
 }
 
-/* --- reading: any thread, and signal handlers ----------------------------------------------- */
+/* --- reading: any thread, and signal handlers ------------------------------------------------- */
 
 static int64_t valid_until(hf_lease *handle, int64_t *ret_now)
 {
@@ -193,7 +193,7 @@ const char *hf_reason(hf_lease *handle)
     return hfc_reason_text(reason);
 }
 
-/* --- giving back ---------------------------------------------------------------------------- */
+/* --- giving back ------------------------------------------------------------------------------ */
 
 /* Sends the release and waits for its answer until `give_up_ns`; frees the lease. */
 static int tell_agent(struct hfc_lease *lease, bool reaped, int64_t deadline_ns, int64_t give_up_ns)

@@ -164,7 +164,7 @@ void hfc_release_unwanted(hf_client *client, uint32_t slot, uint32_t generation,
     hfc_op_send(op);
 }
 
-/* --- answers -------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static void note_progress(hf_op *op, const struct hf_completion_entry *entry) REQUIRES(hfc_locked)
 {
@@ -257,7 +257,7 @@ void hfc_drain(hf_client *client)
         hfc_link_drop(client, HF_EPROTO, "the agent broke the ring's protocol");
 }
 
-/* --- waiting -------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 /* From now on the agent is to forget it, and a grant that comes all the same is released. */
 static void withdraw(hf_op *op) REQUIRES(hfc_locked)

@@ -1,11 +1,12 @@
 /* Name -> slot, in the table: open addressing with bounded probes.
  *
- * Who writes: the broker thread. Who reads: anybody who mapped the table. Ordering: slot and text are filled
- * first, then the entry is stored with release. A delete leaves a tombstone; when a quarter of the area is
- * tombstones the index is rebuilt in the second area and the two are flipped under `index_seq`. A miss counts
- * only if `index_seq` was even and unchanged. SipHash-2-4 with the key in the header: remote users cannot make
- * names collide; local users can read the key, hence the bounded probes (a full neighbourhood is HF_EFULL for
- * the writer, and a lookup that asks for more is a miss).
+ * Who writes: the broker thread. Who reads: anybody who mapped the table. Ordering: slot and text
+ * are filled first, then the entry is stored with release. A delete leaves a tombstone; when a
+ * quarter of the area is tombstones the index is rebuilt in the second area and the two are
+ * flipped under `index_seq`. A miss counts only if `index_seq` was even and unchanged. SipHash-2-4
+ * with the key in the header: remote users cannot make names collide; local users can read the
+ * key, hence the bounded probes (a full neighbourhood is HF_EFULL for the writer, and a lookup
+ * that asks for more is a miss).
  */
 #ifndef HOLDFAST_SHM_INDEX_H
 #define HOLDFAST_SHM_INDEX_H
@@ -17,16 +18,17 @@
 
 uint32_t hf_name_hash(const uint8_t key[16], const void *name, size_t name_len);
 
-/* Writer. The slot's identity (published or about to be) must carry this name; adding the same
- * name and slot again changes nothing. Raises the header's slots_used where `slot` asks for it. HF_EFULL: all places within the
- * probes are taken. */
+/* Writer. The slot's identity (published or about to be) must carry this name; adding the same name
+ * and slot again changes nothing. Raises the header's slots_used where `slot` asks for it.
+ * HF_EFULL: all places within the probes are taken. */
 int hf_index_add(struct hf_table *table, const void *name, size_t name_len, uint32_t slot);
 void hf_index_remove(struct hf_table *table, const void *name, size_t name_len, uint32_t slot);
-/* Rebuilds from the slots that are not FREE; used at a warm restart, while nobody else writes a slot. Slots
- * whose text cannot be right are left out. */
+/* Rebuilds from the slots that are not FREE; used at a warm restart, while nobody else writes a
+ * slot. Slots whose text cannot be right are left out. */
 void hf_index_rebuild(struct hf_table *table);
 
-/* Reader: copies the slot that carries `name`. HF_ENOTHELD: none does. HF_ETABLE: could not be read. */
+/* Reader: copies the slot that carries `name`. HF_ENOTHELD: none does.
+ * HF_ETABLE: could not be read. */
 int hf_index_find(const struct hf_table *table, const void *name, size_t name_len,
                   struct hf_slot_view *ret_view);
 

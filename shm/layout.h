@@ -1,13 +1,13 @@
 /* The bytes of the table, the shared-memory object that shows every lease of one agent.
  *
- * Who writes: the agent, and nobody else. Each slot has one writing thread at a time (the broker until
- * the grant, the renewal thread until the end, see agent/lease.h). Who reads: everybody, read-only.
- * Ordering: `check` is one 64-bit word, stored with release and loaded with acquire; everything else in a
- * slot stands under `seq` (shm/slot.h). `state` of the header is stored last when the table is made.
- * The writer never reads back what it published to decide anything.
+ * Who writes: the agent, and nobody else. Each slot has one writing thread at a time (the broker
+ * until the grant, the renewal thread until the end, see agent/lease.h). Who reads: everybody,
+ * read-only. Ordering: `check` is one 64-bit word, stored with release and loaded with acquire;
+ * everything else in a slot stands under `seq` (shm/slot.h). `state` of the header is stored last
+ * when the table is made. The writer never reads back what it published to decide anything.
  *
- * docs/SHM.md shows the same bytes as a picture with the rules; any change here is a change there, and
- * of HF_TABLE_MAJOR (incompatible) or HF_TABLE_MINOR (new section, or use of reserved bytes).
+ * docs/SHM.md shows the same bytes as a picture with the rules; any change here is a change there,
+ * and of HF_TABLE_MAJOR (incompatible) or HF_TABLE_MINOR (new section, or use of reserved bytes).
  */
 #ifndef HOLDFAST_SHM_LAYOUT_H
 #define HOLDFAST_SHM_LAYOUT_H
@@ -115,8 +115,8 @@ struct hf_section {
 };
 _Static_assert(sizeof(struct hf_section) == 32, "layout");
 
-/* One entry of the name index: hash of the name (32) << 32 | slot + 1 (32). 0 is an empty place; a slot
- * part of HF_INDEX_TOMB is a deleted one. shm/index.h */
+/* One entry of the name index: hash of the name (32) << 32 | slot + 1 (32). 0 is an empty place; a
+ * slot part of HF_INDEX_TOMB is a deleted one. shm/index.h */
 typedef _Atomic uint64_t hf_index_entry;
 #define HF_INDEX_TOMB UINT32_MAX
 

@@ -33,7 +33,8 @@ typedef struct {
 #define HF_NS_PER_MS  INT64_C(1000000)
 #define HF_NS_PER_SEC INT64_C(1000000000)
 
-/* "Never": later than any deadline. Kept at half the range so that adding a span cannot overflow. */
+/* "Never": later than any deadline. Kept at half the range so that adding
+ * a span cannot overflow. */
 #define HF_TIME_NEVER ((hf_time){INT64_MAX / 2})
 /* "Always past": earlier than any reading of the clock. */
 #define HF_TIME_PAST ((hf_time){INT64_MIN / 2})

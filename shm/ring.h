@@ -1,14 +1,16 @@
 /* The pair of rings between one client and the agent, each with one producer and one consumer.
  *
- * Two sealed memfds per client. "Requests" is written by the client (entries, its tail, its head of the
- * completions) and read by the agent; "completions" is written by the agent (entries, its tail, its head of
- * the requests, need_wake, wake) and read-only for the client.
- * Ordering: an entry is filled, then the tail stored; the other side loads the tail, then copies the entry.
- * Sleeping is Dekker's: the sleeper stores need_wake and then loads the tail, the producer stores the tail and
- * then loads need_wake, all four sequentially consistent, so at least one sees the other.
- * The agent keeps its own cursors, never reads back what it published, copies each entry once and judges
- * the copy; an index out of range is a violation (HF_EPROTO) and ends that client only.
- * One thread per side at a time (libclient holds its mutex; the agent's broker thread owns its side).
+ * Two sealed memfds per client. "Requests" is written by the client (entries, its tail, its head of
+ * the completions) and read by the agent; "completions" is written by the agent (entries, its tail,
+ * its head of the requests, need_wake, wake) and read-only for the client.
+ * Ordering: an entry is filled, then the tail stored; the other side loads the tail, then
+ * copies the entry. Sleeping is Dekker's: the sleeper stores need_wake and then loads the tail,
+ * the producer stores the tail and then loads need_wake, all four sequentially consistent, so
+ * at least one sees the other.
+ * The agent keeps its own cursors, never reads back what it published, copies each entry once and
+ * judges the copy; an index out of range is a violation (HF_EPROTO) and ends that client only.
+ * One thread per side at a time (libclient holds its mutex; the agent's
+ * broker thread owns its side).
  */
 #ifndef HOLDFAST_SHM_RING_H
 #define HOLDFAST_SHM_RING_H
@@ -38,7 +40,7 @@ struct hf_completions_page {
 
 #define HF_RING_BYTES (HF_RING_HEADER + HF_RING_ENTRIES * HF_ENTRY_SIZE)
 
-/* --- agent's side ------------------------------------------------------------------------------ */
+/* --- agent's side ----------------------------------------------------------------------------- */
 
 struct hf_ring_agent {
     const struct hf_requests_page *in; /* mapped read-only */
@@ -46,9 +48,10 @@ struct hf_ring_agent {
     uint32_t request_head, completion_tail; /* private cursors */
 };
 
-/* Makes both memfds (MFD_CLOEXEC|MFD_ALLOW_SEALING, 0600), fills, seals (requests: SHRINK|GROW|SEAL;
- * completions: FUTURE_WRITE too) and maps them; the descriptors are for SCM_RIGHTS, and the caller closes
- * them. The completions descriptor is opened O_RDONLY. HF_ESYS with errno. */
+/* Makes both memfds (MFD_CLOEXEC|MFD_ALLOW_SEALING, 0600), fills, seals (requests:
+ * SHRINK|GROW|SEAL; completions: FUTURE_WRITE too) and maps them; the descriptors are
+ * for SCM_RIGHTS, and the caller closes them. The completions descriptor is opened
+ * O_RDONLY. HF_ESYS with errno. */
 int hf_ring_agent_create(struct hf_ring_agent *ret_ring, int *ret_requests_fd,
                          int *ret_completions_fd);
 void hf_ring_agent_destroy(struct hf_ring_agent *ring);
@@ -69,7 +72,7 @@ void hf_ring_signal(struct hf_ring_agent *ring);
 bool hf_ring_arm(struct hf_ring_agent *ring);
 void hf_ring_disarm(struct hf_ring_agent *ring);
 
-/* --- client's side ----------------------------------------------------------------------------- */
+/* --- client's side ---------------------------------------------------------------------------- */
 
 struct hf_ring_client {
     struct hf_requests_page *out;
@@ -91,8 +94,8 @@ int hf_ring_reap(struct hf_ring_client *ring, struct hf_completion_entry *ret_en
 /* The futex word's value now; pass it to hf_ring_wait after looking for what is awaited. */
 uint32_t hf_ring_wake_value(const struct hf_ring_client *ring);
 
-/* Sleeps until the word differs from `seen` or `timeout` passed (CLOCK_MONOTONIC, so callers use slices of at
- * most a second and read CLOCK_BOOTTIME again). EINTR returns early. */
+/* Sleeps until the word differs from `seen` or `timeout` passed (CLOCK_MONOTONIC, so callers use
+ * slices of at most a second and read CLOCK_BOOTTIME again). EINTR returns early. */
 void hf_ring_wait(const struct hf_ring_client *ring, uint32_t seen, hf_dur timeout);
 
 #endif

@@ -1,11 +1,11 @@
 /* Publishing a lease in its slot, and reading it.
  *
  * Who writes: the one thread that owns the lease now. Who reads: any process that mapped the table.
- * Ordering: the owner's check is one acquire load of `check`, which never lies: the writer stores a later
- * deadline only after the nodes agreed to it, and to end a lease stores 0 first and edits the rest after.
- * Observers copy the rest under `seq`, at most HF_SLOT_TRIES times, and never write.
- * A writer killed inside leaves `seq` odd: observers get HF_ETABLE, the owner's check still works; the
- * next agent makes it even again (hf_slot_repair).
+ * Ordering: the owner's check is one acquire load of `check`, which never lies: the writer stores a
+ * later deadline only after the nodes agreed to it, and to end a lease stores 0 first and edits the
+ * rest after. Observers copy the rest under `seq`, at most HF_SLOT_TRIES times, and never write.
+ * A writer killed inside leaves `seq` odd: observers get HF_ETABLE, the owner's check still works;
+ * the next agent makes it even again (hf_slot_repair).
  * Reading is async-signal-safe and works in any thread.
  */
 #ifndef HOLDFAST_SHM_SLOT_H
@@ -36,8 +36,8 @@ struct hf_slot_view {
     char comm[HF_COMM_MAX + 1];
 };
 
-/* The check word of a lease valid before `deadline`; the deadline is rounded down. 0 for a deadline that is
- * none; one beyond the 40 bits (36 years) is cut to the largest. */
+/* The check word of a lease valid before `deadline`; the deadline is rounded down. 0 for a deadline
+ * that is none; one beyond the 40 bits (36 years) is cut to the largest. */
 static inline uint64_t hf_check_pack(uint32_t generation, hf_time deadline)
 {
     uint64_t time;
@@ -57,7 +57,7 @@ static inline bool hf_check_holds(uint64_t word, uint32_t generation, hf_time no
            (uint64_t)now.ns >> HF_CHECK_TIME_SHIFT < (word & HF_CHECK_TIME_MASK);
 }
 
-/* --- writer ------------------------------------------------------------------------------------ */
+/* --- writer ----------------------------------------------------------------------------------- */
 
 /* Everything but `check`: who holds what. The text must already stand at text_off (shm/table.h). */
 struct hf_slot_identity {
@@ -90,7 +90,7 @@ void hf_slot_clear(struct hf_slot *slot);
 /* Makes an odd `seq` even after a killed writer; contents are to be rewritten by the caller. */
 void hf_slot_repair(struct hf_slot *slot);
 
-/* --- reader ------------------------------------------------------------------------------------ */
+/* --- reader ----------------------------------------------------------------------------------- */
 
 struct hf_table;
 

@@ -1,4 +1,5 @@
-/* Result codes, one list for agent, library and tools. A function returns 0 or one of these (negative).
+/* Result codes, one list for agent, library and tools. A function returns 0
+ * or one of these (negative).
  *
  * The public header carries the same numbers; tests/unit/test_status.c compares the two.
  */
@@ -43,7 +44,8 @@ enum hf_status {
 #undef HF_STATUS_ENUM
 };
 
-/* The text of a code; "unknown status" for any other number. Static storage, any thread, any time. */
+/* The text of a code; "unknown status" for any other number. Static
+ * storage, any thread, any time. */
 const char *hf_status_text(int status);
 
 /* The code's name, "HF_EBUSY"; "HF_E?" for any other number. */

@@ -1,8 +1,8 @@
 /* The table as an object: made by the agent, opened by readers.
  *
- * Who makes and writes it: the agent. Who opens it: readers by name (status tool), holders by a descriptor
- * from the attach socket. Readers map it PROT_READ and close the descriptor; they check owner, type, size,
- * magic, version and fingerprint before they use a byte, and bounds at each use.
+ * Who makes and writes it: the agent. Who opens it: readers by name (status tool), holders by a
+ * descriptor from the attach socket. Readers map it PROT_READ and close the descriptor; they check
+ * owner, type, size, magic, version and fingerprint before they use a byte, and bounds at each use.
  * Nothing here locks, and nothing here may be called from a signal handler except slot reads.
  */
 #ifndef HOLDFAST_SHM_TABLE_H
@@ -50,36 +50,38 @@ struct hf_table_spec {
 };
 
 /* "/holdfast.NAME", or "/holdfast-UID.NAME" for an ordinary user's agent (uid other than 0 and
- * `system` false). `ret_name` holds at least HF_TABLE_NAME_MAX bytes. HF_EINVAL on a bad NAME: empty, over
- * HF_AGENT_NAME_MAX, a leading dot, or anything but [A-Za-z0-9._-]. */
+ * `system` false). `ret_name` holds at least HF_TABLE_NAME_MAX bytes. HF_EINVAL on a bad NAME:
+ * empty, over HF_AGENT_NAME_MAX, a leading dot, or anything but [A-Za-z0-9._-]. */
 #define HF_TABLE_NAME_MAX 96
 int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name);
 
 /* Writes a sentence for a person (no newline) into `why` on every failure. */
 
-/* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate (a full /dev/shm is an error here
- * and not a SIGBUS later), header filled, state still INIT. An existing object is looked at: regular, ours,
- * one link, not writable by others, and made by this layout in this boot: then it is mapped and kept
- * (`ret_warm` true, its slots as they are, for the caller to rewrite from the journal) if it has the capacity
- * and text of `spec`; otherwise it is marked RETIRED and replaced: holders of the old one keep their words
- * until their V. Anybody else's is refused naming its owner (HF_ETABLE). A kept table starts with counters
- * and node rows of 0, incarnation + 1, and state INIT. The caller sets `started_ns` and the beats.
- * HF_ESYS with errno for system errors (ENOSPC: /dev/shm full). */
+/* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate (a full /dev/shm is an
+ * error here and not a SIGBUS later), header filled, state still INIT. An existing object is
+ * looked at: regular, ours, one link, not writable by others, and made by this layout in this
+ * boot: then it is mapped and kept (`ret_warm` true, its slots as they are, for the caller to
+ * rewrite from the journal) if it has the capacity and text of `spec`; otherwise it is marked
+ * RETIRED and replaced: holders of the old one keep their words until their V. Anybody else's is
+ * refused naming its owner (HF_ETABLE). A kept table starts with counters and node rows of 0,
+ * incarnation + 1, and state INIT. The caller sets `started_ns` and the beats. HF_ESYS with errno
+ * for system errors (ENOSPC: /dev/shm full). */
 int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
                     struct hf_table *ret_table, bool *ret_warm, char *why, size_t why_size);
 
 /* The last store: readers may use it from now. */
 void hf_table_set_state(struct hf_table *table, enum hf_table_state state);
 
-/* A read-only descriptor of the agent's own table for SCM_RIGHTS; the caller closes it. HF_ETABLE when
- * `shm_name` no longer leads to it. */
+/* A read-only descriptor of the agent's own table for SCM_RIGHTS; the caller closes it. HF_ETABLE
+ * when `shm_name` no longer leads to it. */
 int hf_table_readonly_fd(const struct hf_table *table, const char *shm_name, int *ret_fd);
 
 /* Whether `shm_name` still leads to this object; false after rm or a replacement. */
 bool hf_table_is_linked(const struct hf_table *table, const char *shm_name);
 
-/* Reader by name. `owner` is the uid the object must belong to. HF_ENOAGENT: no such object; HF_EPERM: its
- * mode keeps us out; HF_ETABLE: squatted, truncated, corrupt, not ready; HF_EVERSION: another layout. */
+/* Reader by name. `owner` is the uid the object must belong to. HF_ENOAGENT: no such object;
+ * HF_EPERM: its mode keeps us out; HF_ETABLE: squatted, truncated, corrupt, not ready;
+ * HF_EVERSION: another layout. */
 int hf_table_open(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
                   size_t why_size);
 
@@ -89,9 +91,9 @@ int hf_table_open_fd(int fd, struct hf_table *ret_table, char *why, size_t why_s
 /* Unmaps; a zeroed or closed table is fine. */
 void hf_table_close(struct hf_table *table);
 
-/* --- text: names, notes, commands ---------------------------------------------------------------
- * Writer only, one thread. Whole units, next fit; which units are taken is known in private memory only, so
- * a warm restart begins with an empty pool and reserves what the kept slots use. */
+/* --- text: names, notes, commands ----------------------------------------------------------------
+ * Writer only, one thread. Whole units, next fit; which units are taken is known in private memory
+ * only, so a warm restart begins with an empty pool and reserves what the kept slots use. */
 struct hf_text_pool;
 int hf_text_pool_create(const struct hf_table *table, struct hf_text_pool **ret_pool);
 void hf_text_pool_destroy(struct hf_text_pool *pool);
@@ -101,12 +103,12 @@ int hf_text_put(struct hf_text_pool *pool, const void *name, size_t name_len, co
 void hf_text_drop(struct hf_text_pool *pool, uint32_t text_off, size_t name_len, size_t note_len,
                   size_t comm_len);
 
-/* Takes the units of a text that already stands in the table; for the rebuild at a warm restart. HF_EINVAL:
- * out of range, or a unit of it is taken. */
+/* Takes the units of a text that already stands in the table; for the rebuild at a warm restart.
+ * HF_EINVAL: out of range, or a unit of it is taken. */
 int hf_text_pool_reserve(struct hf_text_pool *pool, uint32_t text_off, size_t name_len,
                          size_t note_len, size_t comm_len);
 
-/* --- nodes and counters ------------------------------------------------------------------------ */
+/* --- nodes and counters ----------------------------------------------------------------------- */
 
 /* Writer: replaces row `node` under its sequence count (row->seq of `row` is ignored). */
 void hf_node_publish(struct hf_table *table, uint32_t node, const struct hf_node_row *row);

@@ -1,9 +1,10 @@
 /* What client and agent say to each other: two datagrams at attach, then entries in two rings.
  *
- * The attach socket (SOCK_SEQPACKET) is for identity and death. A client sends one hf_hello; the agent
- * answers one hf_welcome with four descriptors (enum hf_welcome_fd) or a refusal with none. After that the
- * agent sends only one-byte nudges (MSG_DONTWAIT) to clients that asked for them, and the client nothing.
- * All integers are native; both sides run on one host and compare hf_wire_fingerprint().
+ * The attach socket (SOCK_SEQPACKET) is for identity and death. A client sends one hf_hello;
+ * the agent answers one hf_welcome with four descriptors (enum hf_welcome_fd) or a refusal with
+ * none. After that the agent sends only one-byte nudges (MSG_DONTWAIT) to clients that asked
+ * for them, and the client nothing. All integers are native; both sides run on one host and
+ * compare hf_wire_fingerprint().
  */
 #ifndef HOLDFAST_SHM_WIRE_H
 #define HOLDFAST_SHM_WIRE_H
@@ -64,7 +65,7 @@ struct hf_welcome {
 };
 _Static_assert(sizeof(struct hf_welcome) == 256, "layout");
 
-/* --- entries -----------------------------------------------------------------------------------
+/* --- entries -------------------------------------------------------------------------------------
  * Fixed size; a client writes requests and reads completions. The agent copies a request once and
  * judges the copy. A request's `id` is the client's own, unique among its unanswered ones, never 0;
  * a request sent again with the same id after a reconnect is the same request.
@@ -101,7 +102,8 @@ struct hf_request_entry {
 };
 _Static_assert(sizeof(struct hf_request_entry) == HF_ENTRY_SIZE, "layout");
 
-/* Who holds it, as far as can be known; strings end with NUL, are cut to fit, and "" when unknown. */
+/* Who holds it, as far as can be known; strings end with NUL, are cut to
+ * fit, and "" when unknown. */
 struct hf_wire_holder {
     uint64_t fence;        /* 0 unknown */
     int64_t since_wall_ms; /* 0 unknown */

@@ -10,10 +10,12 @@ struct cgroup {
     char name[48];
 };
 
-/* Chooses a name and a place; makes nothing. Never fails: without cgroup v2 there is just no group. */
+/* Chooses a name and a place; makes nothing. Never fails: without cgroup v2
+ * there is just no group. */
 void cgroup_plan(struct cgroup *cgroup);
 
-/* Makes the planned group, and removes empty ones of runs that were killed. Without the right to, there is none. */
+/* Makes the planned group, and removes empty ones of runs that were killed. Without the
+ * right to, there is none. */
 void cgroup_make(struct cgroup *cgroup);
 
 /* Moves the calling process in. Async-signal-safe. */

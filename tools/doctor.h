@@ -23,8 +23,8 @@ struct doctor {
     unsigned warnings, failures;
 };
 
-/* Reports one finding as it is found. `check` is its stable id, `remedy` what to do; NULL for ok and
- * notes. */
+/* Reports one finding as it is found. `check` is its stable id, `remedy` what to
+ * do; NULL for ok and notes. */
 void doctor_report(struct doctor *doctor, enum finding_level level, const char *check,
                    const char *remedy, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

@@ -25,7 +25,7 @@
 
 #define START_IT               "start it: systemctl start holdfastd, or holdfastd as this user"
 
-/* --- life --------------------------------------------------------------------------------------
+/* --- life ----------------------------------------------------------------------------------------
  */
 
 static const char *life_remedy(const struct life *life)
@@ -95,7 +95,7 @@ void doctor_look_for_agent(struct doctor *doctor, int status, const char *why,
                       "%s", why);
 }
 
-/* --- table and room ----------------------------------------------------------------------------
+/* --- table and room ------------------------------------------------------------------------------
  */
 
 static void look_at_table(struct doctor *doctor, const struct reader *reader)
@@ -171,7 +171,7 @@ static void look_at_descriptors(struct doctor *doctor, const struct reader *read
                       limit, fit, clients);
 }
 
-/* --- how it runs -------------------------------------------------------------------------------
+/* --- how it runs ---------------------------------------------------------------------------------
  */
 
 static void look_at_renewals(struct doctor *doctor, const struct reader *reader)

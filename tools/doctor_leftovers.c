@@ -32,7 +32,7 @@ struct leftovers {
     unsigned found;
 };
 
-/* --- the agent's lock --------------------------------------------------------------------------
+/* --- the agent's lock ----------------------------------------------------------------------------
  */
 
 /* The lock of the agent of `dir`: a descriptor to be closed; -1: another has it, or is about to;
@@ -54,7 +54,7 @@ static int take_lock(const char *dir)
     return -1;
 }
 
-/* --- directories of private nodes --------------------------------------------------------------
+/* --- directories of private nodes ----------------------------------------------------------------
  */
 
 /* Sockets and logs, one level deep. Returns whether all is gone. */
@@ -144,7 +144,7 @@ static void look_in_base(struct leftovers *left, const struct place *base)
     closedir(dir);
 }
 
-/* --- tables ------------------------------------------------------------------------------------
+/* --- tables --------------------------------------------------------------------------------------
  */
 
 static void count_one(const struct hf_slot_view *view, bool in_force, void *arg)

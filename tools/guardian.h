@@ -67,8 +67,7 @@ struct guardian {
  * to lapse. The caller has one thread. Returns the exit code. */
 int guardian_run(const struct guardian_plan *plan, hf_client *client, hf_lease *lease);
 
-/* --- shared by guardian_inner.c and guardian_outer.c
- * ----------------------------------------------------- */
+/* --- shared by guardian_inner.c and guardian_outer.c ------------------------------------------ */
 
 /* The inner guardian; never returns. `ticket` is of the outer's lease, `g` carries what was made
  * before the fork. */

@@ -10,7 +10,7 @@
 #include "shm/status.h"
 #include "tools/exitcodes.h"
 
-/* --- opening -----------------------------------------------------------------------------------
+/* --- opening -------------------------------------------------------------------------------------
  */
 
 /* A kernel without time namespaces has one time, inode 0 in the table. */
@@ -83,7 +83,7 @@ int reader_open_or_say(const char *subcommand, const char *agent, struct reader 
     return exit_code_of(status);
 }
 
-/* --- time --------------------------------------------------------------------------------------
+/* --- time ----------------------------------------------------------------------------------------
  */
 
 static int64_t clock_ns(clockid_t clock)
@@ -109,7 +109,7 @@ int64_t reader_wall_of(hf_time instant)
     return reader_wall_ms() + hf_dur_ms(hf_time_since(instant, reader_now()));
 }
 
-/* --- leases ------------------------------------------------------------------------------------
+/* --- leases --------------------------------------------------------------------------------------
  */
 
 bool reader_in_force(const struct hf_table *table, const struct hf_slot_view *view)

@@ -34,7 +34,7 @@ static struct facts facts_of(const struct hf_slot_view *view, bool in_force)
     return facts;
 }
 
-/* --- many --------------------------------------------------------------------------------------
+/* --- many ----------------------------------------------------------------------------------------
  */
 
 static void measure(const struct hf_slot_view *view, bool in_force, void *arg)
@@ -112,7 +112,7 @@ void show_unreadable(const char *subcommand, uint32_t unreadable)
                 subcommand, unreadable);
 }
 
-/* --- one ---------------------------------------------------------------------------------------
+/* --- one -----------------------------------------------------------------------------------------
  */
 
 json_t *show_lease_json(const struct reader *reader, const struct hf_slot_view *view, bool in_force)

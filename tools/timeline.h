@@ -36,8 +36,7 @@ enum timeline_phase timeline_judge(struct timeline *timeline, int64_t now_ns, in
  * ms .. 1 s). */
 int64_t timeline_next(const struct timeline *timeline, int64_t now_ns);
 
-/* --- the clock
- * ------------------------------------------------------------------------------------ */
+/* --- the clock -------------------------------------------------------------------------------- */
 
 int64_t timeline_now_ns(void);
 

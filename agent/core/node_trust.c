@@ -30,7 +30,7 @@ void trust_restore(struct node_trust *t, const struct node_trust *journaled)
     t->word_age = fresh.word_age;
 }
 
-/* --- quarantine ------------------------------------------------------------------------------ */
+/* --- quarantine ------------------------------------------------------------------------------- */
 
 static void quarantine_from(struct node_trust *t, enum hf_quarantine_reason reason, hf_time from)
 {
@@ -56,7 +56,7 @@ static void quarantine_settle(struct node_trust *t, hf_time now)
         quarantine_end(t);
 }
 
-/* --- connection: facts and refusals ---------------------------------------------------------- */
+/* --- connection: facts and refusals ----------------------------------------------------------- */
 
 static enum hf_node_refusal standing_refusal(const struct node_trust *t)
 {
@@ -134,7 +134,7 @@ unsigned trust_on_facts(struct node_trust *t, const struct node_facts *facts, bo
     return events;
 }
 
-/* --- sentinel -------------------------------------------------------------------------------- */
+/* --- sentinel --------------------------------------------------------------------------------- */
 
 static bool same_nonce(const char *a, const char *b)
 {
@@ -202,7 +202,7 @@ static bool is_validated(const struct node_trust *t)
     return t->sentinel.present && t->nonce_seen && same_nonce(t->sentinel.nonce, t->nonce);
 }
 
-/* --- clock ----------------------------------------------------------------------------------- */
+/* --- clock ------------------------------------------------------------------------------------ */
 
 static int64_t us_floor(int64_t ns)
 {
@@ -298,7 +298,7 @@ bool trust_median(const struct node_trust *const *nodes, int count, hf_time now,
     return true;
 }
 
-/* --- judgement ------------------------------------------------------------------------------- */
+/* --- judgement -------------------------------------------------------------------------------- */
 
 /* The other thread's word for a restart is not needed: our own connection ended with the server,
  * and INFO comes first on the next one, with all that may excuse the node. */

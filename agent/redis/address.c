@@ -64,7 +64,7 @@ static bool parse_number(const char *text, long max, long *ret_number)
     return true;
 }
 
-/* --- parts ---------------------------------------------------------------------------------- */
+/* --- parts ------------------------------------------------------------------------------------ */
 
 /* "%41" and the like, as in any URI. */
 static int unescape(struct parse *p, const char *from, size_t length, char *to, size_t size,
@@ -233,7 +233,7 @@ static int parse_unix_uri(struct parse *p, const char *text)
     return parse_db(p, query + 4);
 }
 
-/* --- the whole ------------------------------------------------------------------------------ */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 /* The user's end within a URI: the last @ before host or path, since a password may contain one.
  * NULL: no user. */

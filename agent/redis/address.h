@@ -24,7 +24,8 @@ struct node_address {
     char password[128]; /* "": no AUTH */
 };
 
-/* HF_OK or HF_EINVAL with a sentence in `why` that names the text and what is wrong with it. Default port 6379, DB 0. */
+/* HF_OK or HF_EINVAL with a sentence in `why` that names the text and what is wrong with it.
+ * Default port 6379, DB 0. */
 int node_address_parse(const char *text, struct node_address *ret_address, char *why,
                        size_t why_size);
 

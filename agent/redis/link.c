@@ -39,7 +39,7 @@ void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char 
     to[i] = '\0';
 }
 
-/* --- the reader's guard -------------------------------------------------------------------- */
+/* --- the reader's guard ----------------------------------------------------------------------- */
 
 /* hiredis aborts the program (an assertion) when a peer speaks without being asked, and allocates
  * as many elements as a peer announces. So each value is looked at before hiredis makes it; NULL
@@ -129,7 +129,7 @@ static void guard_reader(struct link *link)
     reader->privdata = link->context;
 }
 
-/* --- the end -------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static void enter(struct link *link, enum link_state state, hf_time step_at)
 {
@@ -183,7 +183,7 @@ static void tell_end(struct link *link)
     link->options.events->down(link, link->end_error, link->end_text, link->options.arg);
 }
 
-/* --- connecting ----------------------------------------------------------------------------- */
+/* --- connecting ------------------------------------------------------------------------------- */
 
 /* An address could not be connected to: the next one, or the end of the attempt. hiredis may be
  * about to free the context, so nothing new begins before the loop's next turn. */
@@ -269,7 +269,7 @@ static void connect_timed_out(struct link *link)
     connect_failed(link, "connecting takes too long");
 }
 
-/* --- names ---------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 static void on_resolved(void *arg, const char (*addresses)[64], int count, const char *error)
 {
@@ -318,7 +318,7 @@ static void begin_attempt(struct link *link)
         resolving_timed_out(link);
 }
 
-/* --- the link ------------------------------------------------------------------------------- */
+/* --- the link --------------------------------------------------------------------------------- */
 
 static void on_step(struct loop_timer *timer, hf_time now)
 {

@@ -1,11 +1,13 @@
-/* One connection of one thread to one node: connecting, AUTH, SELECT, INFO, scripts, commands with deadlines.
+/* One connection of one thread to one node: connecting, AUTH, SELECT, INFO,
+ * scripts, commands with deadlines.
  *
- * Threads: a link belongs to the loop it was made on; its context never crosses threads. Broker and renewal
- * thread have one link per node each.
- * A link reconnects by itself with backoff for as long as it lives. Connect success proves nothing (a stopped Redis still
- * accepts): only a reply does. Host names are resolved off this thread (agent/redis/resolver.h).
- * Deadlines are timers of ours on CLOCK_BOOTTIME; a timeout does not close the connection (the command may still run,
- * and its late answer is wanted), but no answer at all for `silence` does.
+ * Threads: a link belongs to the loop it was made on; its context never crosses threads. Broker and
+ * renewal thread have one link per node each.
+ * A link reconnects by itself with backoff for as long as it lives. Connect success proves nothing
+ * (a stopped Redis still accepts): only a reply does. Host names are resolved off this thread
+ * (agent/redis/resolver.h).
+ * Deadlines are timers of ours on CLOCK_BOOTTIME; a timeout does not close the connection (the
+ * command may still run, and its late answer is wanted), but no answer at all for `silence` does.
  * SIGPIPE must be ignored or blocked: hiredis writes without MSG_NOSIGNAL.
  */
 #ifndef HOLDFAST_AGENT_REDIS_LINK_H
@@ -67,14 +69,16 @@ struct link_reply {
 typedef void link_reply_fn(struct link *link, const struct link_reply *reply, void *arg);
 
 struct link_events {
-    /* Handshake done: INFO and CONFIG GET, then the sentinel (read only). From now commands are sent. `sentinel` is
-     * LINK_ANSWERED, but for a replica or a node in cluster mode it may be LINK_ERROR. */
+    /* Handshake done: INFO and CONFIG GET, then the sentinel (read only). From now
+     * commands are sent. `sentinel` is LINK_ANSWERED, but for a replica or a node in
+     * cluster mode it may be LINK_ERROR. */
     void (*up)(struct link *link, const struct node_facts *facts, const struct link_reply *sentinel,
                void *arg);
     /* Repeated INFO and sentinel reads while up (every `probe`); keeps clock and facts fresh. */
     void (*probed)(struct link *link, const struct node_facts *facts,
                    const struct link_reply *sentinel, void *arg);
-    /* The connection ended or could not be made; `error` and `text` say why. Every unanswered command was told BROKEN. */
+    /* The connection ended or could not be made; `error` and `text` say why. Every unanswered
+     * command was told BROKEN. */
     void (*down)(struct link *link, enum hf_node_error error, const char *text, void *arg);
 };
 
@@ -103,7 +107,7 @@ hf_dur link_rtt(const struct link *link); /* of the last answer */
 /* Writes what is buffered now instead of at the loop's next turn. */
 void link_flush(struct link *link);
 
-/* --- the scripts: agent/scripts/NAME.lua, each returns TIME and the sentinel's nonce first ----------- */
+/* --- the scripts: agent/scripts/NAME.lua, each returns TIME and the sentinel's nonce first ---- */
 
 struct link_holder {                   /* what other hosts are told of who holds it */
     const char *host, *command, *note; /* NUL-terminated */
@@ -132,9 +136,9 @@ struct link_key { /* renew, release of many keys */
 
 #define LINK_KEYS_MAX 500
 
-/* All return HF_OK (then `fn` is called once, or twice after a timeout) or HF_ENOQUORUM (not connected or too many
- * commands in flight: nothing was sent and `fn` is not called) or HF_ENOMEM. `deadline` is ours, CLOCK_BOOTTIME.
- * Arguments are copied. */
+/* All return HF_OK (then `fn` is called once, or twice after a timeout) or HF_ENOQUORUM (not
+ * connected or too many commands in flight: nothing was sent and `fn` is not called) or HF_ENOMEM.
+ * `deadline` is ours, CLOCK_BOOTTIME. Arguments are copied. */
 int link_acquire(struct link *link, const struct link_lock *lock, hf_time deadline,
                  link_reply_fn *fn, void *arg);
 int link_raise(struct link *link, const struct link_lock *lock, hf_time deadline, link_reply_fn *fn,
@@ -146,8 +150,8 @@ int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_
 int link_release(struct link *link, const struct link_key *keys, size_t count, hf_time deadline,
                  link_reply_fn *fn, void *arg);
 
-/* Reads the sentinel; with `make` creates it when absent, with `replace` (--new-list) also when its constants differ.
- * The answer has `sentinel` as it stands afterwards. */
+/* Reads the sentinel; with `make` creates it when absent, with `replace` (--new-list) also when its
+ * constants differ. The answer has `sentinel` as it stands afterwards. */
 struct link_sentinel {
     bool make, replace;
     const char *nonce; /* for a new one: TRUST_NONCE_LEN hex characters */

@@ -8,7 +8,7 @@
 #include "agent/redis/link_internal.h"
 #include "shm/status.h"
 
-/* --- one command ---------------------------------------------------------------------------- */
+/* --- one command ------------------------------------------------------------------------------ */
 
 static struct link_reply reply_of(const struct call *call, enum link_outcome outcome,
                                   enum hf_node_error error)
@@ -124,7 +124,7 @@ static void on_answer(redisAsyncContext *context, void *answer, void *arg)
     }
 }
 
-/* --- sending -------------------------------------------------------------------------------- */
+/* --- sending ---------------------------------------------------------------------------------- */
 
 static struct call *call_new(struct link *link)
 {
@@ -218,7 +218,7 @@ int call_script(struct link *link, enum script script, size_t keys, hf_time dead
     return rc;
 }
 
-/* --- all commands of a link ----------------------------------------------------------------- */
+/* --- all commands of a link ------------------------------------------------------------------- */
 
 static bool has_unread(const struct link *link)
 {

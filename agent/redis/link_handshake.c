@@ -49,7 +49,7 @@ static void not_redis(struct link *link, const char *command)
     link_end(link, HF_NODE_ERR_PROTOCOL, "no Redis answers %s like that", command);
 }
 
-/* --- the sentinel, and the end of it -------------------------------------------------------- */
+/* --- the sentinel, and the end of it ---------------------------------------------------------- */
 
 static void schedule_probe(struct link *link)
 {
@@ -92,7 +92,7 @@ static void read_sentinel(struct link *link)
         link_end(link, HF_NODE_ERR_OTHER, "sentinel: cannot be sent");
 }
 
-/* --- INFO and what follows it --------------------------------------------------------------- */
+/* --- INFO and what follows it ----------------------------------------------------------------- */
 
 static void on_loaded(struct link *link, const struct call *call, const redisReply *answer)
 {
@@ -167,7 +167,7 @@ static void on_probe(struct loop_timer *timer, hf_time now)
     link_flush(link);
 }
 
-/* --- AUTH and SELECT ------------------------------------------------------------------------ */
+/* --- AUTH and SELECT -------------------------------------------------------------------------- */
 
 static void on_auth(struct link *link, const struct call *call, const redisReply *answer)
 {

@@ -93,7 +93,7 @@ struct link {
     char end_text[LINK_TEXT_MAX];
 };
 
-/* --- link.c --------------------------------------------------------------------------------- */
+/* --- link.c ----------------------------------------------------------------------------------- */
 
 /* Ends the connection; commands and owner are told at the loop's next turn. Does nothing when it
  * has ended already. Not for hiredis' connect and disconnect callbacks: there it frees the context
@@ -105,7 +105,7 @@ void link_is_ready(struct link *link, const struct link_reply *sentinel);
  * servers repeat. */
 void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char *from);
 
-/* --- link_call.c ---------------------------------------------------------------------------- */
+/* --- link_call.c ------------------------------------------------------------------------------ */
 
 void calls_init(struct link *link);
 /* Forgets what belonged to the last connection. */
@@ -121,13 +121,13 @@ int call_load(struct link *link, enum script script, call_fn *loaded);
 int call_script(struct link *link, enum script script, size_t keys, hf_time deadline,
                 link_reply_fn *fn, void *arg, int argc, const char **argv, size_t *lengths);
 
-/* --- link_script.c -------------------------------------------------------------------------- */
+/* --- link_script.c ---------------------------------------------------------------------------- */
 
 /* As link_sentinel(), while the handshake lasts too. */
 int script_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_time deadline,
                     link_reply_fn *fn, void *arg);
 
-/* --- link_handshake.c ----------------------------------------------------------------------- */
+/* --- link_handshake.c ------------------------------------------------------------------------- */
 
 void handshake_init(struct link *link);
 /* Asks AUTH, SELECT, INFO, and the rest when they are answered; ends in link_is_ready() or
@@ -135,7 +135,7 @@ void handshake_init(struct link *link);
 void handshake_begin(struct link *link);
 void handshake_stop(struct link *link);
 
-/* --- link_reply.c --------------------------------------------------------------------------- */
+/* --- link_reply.c ----------------------------------------------------------------------------- */
 
 enum hf_node_error reply_error_class(const char *text);
 /* Sets the fields of LINK_ANSWERED, or of LINK_ERROR (HF_NODE_ERR_PROTOCOL: the wrong shape);

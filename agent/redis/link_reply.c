@@ -4,7 +4,7 @@
 #include "agent/core/fence.h"
 #include "agent/redis/link_internal.h"
 
-/* --- errors --------------------------------------------------------------------------------- */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 static const char *const error_names[] = {
     [HF_NODE_ERR_NONE] = "none",         [HF_NODE_ERR_RESOLVE] = "resolve",
@@ -43,7 +43,7 @@ enum hf_node_error reply_error_class(const char *text)
     return HF_NODE_ERR_OTHER;
 }
 
-/* --- elements ------------------------------------------------------------------------------- */
+/* --- elements --------------------------------------------------------------------------------- */
 
 static bool is_string(const redisReply *e)
 {
@@ -96,7 +96,7 @@ static bool equals(const redisReply *e, const char *text)
     return is_string(e) && e->len == strlen(text) && memcmp(e->str, text, e->len) == 0;
 }
 
-/* --- scripts -------------------------------------------------------------------------------- */
+/* --- scripts ---------------------------------------------------------------------------------- */
 
 /* {fence, pttl} and perhaps {host, pid, uid, command, note, since} */
 static bool get_taken(redisReply *const *e, size_t count, struct link_reply *out)
@@ -228,7 +228,7 @@ void reply_decode(const redisReply *answer, enum script script, size_t keys, str
     }
 }
 
-/* --- INFO and CONFIG GET -------------------------------------------------------------------- */
+/* --- INFO and CONFIG GET ---------------------------------------------------------------------- */
 
 /* The value of a line "NAME:value"; false: there is no such line, or it is longer than `size`. */
 static bool info_line(const char *info, const char *name, char *ret_value, size_t size)

@@ -50,7 +50,7 @@ struct resolver {
     LIST_HEAD(, question) questions;
 };
 
-/* --- the mailbox ---------------------------------------------------------------------------- */
+/* --- the mailbox ------------------------------------------------------------------------------ */
 
 static void free_all(struct lookup_list *list)
 {
@@ -86,7 +86,7 @@ static void mail_post(struct lookup *lookup)
     mail_leave(mail);
 }
 
-/* --- the thread ----------------------------------------------------------------------------- */
+/* --- the thread ------------------------------------------------------------------------------- */
 
 static void *look_up(void *arg)
 {
@@ -133,7 +133,7 @@ static int start_thread(struct lookup *lookup)
     return rc == 0 ? HF_OK : HF_ENOMEM;
 }
 
-/* --- the resolver --------------------------------------------------------------------------- */
+/* --- the resolver ----------------------------------------------------------------------------- */
 
 int resolver_create(struct loop *loop, struct resolver **ret_resolver)
 {

@@ -26,8 +26,8 @@ static int work(hf_client *client)
     if (status < 0)
         return fail("hf_acquire", status);
     for (int i = 0; i < 1000 && hf_held(lease); i++) {
-        /* A step that takes far less than hf_remaining_ns(). Whatever it writes to should refuse a fence
-         * lower than one it has seen. */
+        /* A step that takes far less than hf_remaining_ns(). Whatever it writes to should refuse a
+         * fence lower than one it has seen. */
     }
     printf("worked with fence %llu, %lld ms left\n", (unsigned long long)hf_fence(lease),
            (long long)(hf_remaining_ns(lease) / 1000000));

@@ -1,4 +1,5 @@
-/* A client that breaks the protocol of the attach socket or the rings, and tells whether it was cut off.
+/* A client that breaks the protocol of the attach socket or the rings, and
+ * tells whether it was cut off.
  *
  *   breaker SOCKET zero-id|unknown-op|long-note|request-cursor|completion-cursor|datagram|no-hello
  *   breaker SOCKET unread COUNT    asks COUNT times before it reads any answer

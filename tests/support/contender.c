@@ -7,11 +7,12 @@
  *
  *   PID FENCE FIRST_NS LAST_NS CONTENDED
  *
- * FIRST_NS is the first CLOCK_BOOTTIME reading after the lease was held, LAST_NS the last one before
- * its release, CONTENDED 1 when another had the lock at first. After a release it pauses for a random
- * time below --pause-us. A lock that is taken is waited for in the agent's queue, or with --spin-us
- * tried again and again, which is a round on the nodes each time that no one of this host has it.
- * With --no-lock it does the same work without a lock, to prove that the checker can see an overlap.
+ * FIRST_NS is the first CLOCK_BOOTTIME reading after the lease was held, LAST_NS the last one
+ * before its release, CONTENDED 1 when another had the lock at first. After a release it pauses
+ * for a random time below --pause-us. A lock that is taken is waited for in the agent's queue, or
+ * with --spin-us tried again and again, which is a round on the nodes each time that no one of
+ * this host has it. With --no-lock it does the same work without a lock, to prove that the
+ * checker can see an overlap.
  */
 #include <getopt.h>
 #include <inttypes.h>

@@ -13,7 +13,7 @@
 #define POLLED  (1 + 2 * CLIENTS) /* listener, and socket and doorbell of each client */
 #define TURN_MS 10
 
-/* --- clients -------------------------------------------------------------------------------- */
+/* --- clients ---------------------------------------------------------------------------------- */
 
 static void close_client(struct attached *c)
 {
@@ -142,7 +142,7 @@ static void hear_client(struct fake_agent *a, int client)
     welcome_client(a, client);
 }
 
-/* --- the thread ----------------------------------------------------------------------------- */
+/* --- the thread ------------------------------------------------------------------------------- */
 
 static bool serve_rings(struct fake_agent *a)
 {
@@ -225,7 +225,7 @@ static void go(struct fake_agent *a)
     MUST(pthread_create(&a->thread, NULL, run, a) == 0);
 }
 
-/* --- nothing is left behind, not even by a test that failed ------------------------------------ */
+/* --- nothing is left behind, not even by a test that failed ----------------------------------- */
 
 static struct fake_agent *living;
 
@@ -331,7 +331,7 @@ void fake_agent_free(struct fake_agent *a)
     free(a);
 }
 
-/* --- for tests ------------------------------------------------------------------------------ */
+/* --- for tests -------------------------------------------------------------------------------- */
 
 const char *fake_agent_path(const struct fake_agent *a)
 {

@@ -1,4 +1,5 @@
-/* What the two halves of the fake agent share: the one with the locks, and the one with the clients. */
+/* What the two halves of the fake agent share: the one with the locks, and
+ * the one with the clients. */
 #ifndef HOLDFAST_TESTS_FAKE_AGENT_INTERNAL_H
 #define HOLDFAST_TESTS_FAKE_AGENT_INTERNAL_H
 
@@ -74,7 +75,7 @@ struct fake_agent {
     char foreign[FOREIGN][64];
 };
 
-/* --- fake_locks.c: all under the agent's lock ----------------------------------------------- */
+/* --- fake_locks.c: all under the agent's lock ------------------------------------------------- */
 
 void fake_table_make(struct fake_agent *agent);
 void fake_table_drop(struct fake_agent *agent);

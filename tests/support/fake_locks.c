@@ -23,7 +23,7 @@ static bool same_name(const struct hf_request_entry *request, const void *name, 
     return request->name_len == len && memcmp(request->name, name, len) == 0;
 }
 
-/* --- table ---------------------------------------------------------------------------------- */
+/* --- table ------------------------------------------------------------------------------------ */
 
 void fake_table_make(struct fake_agent *a)
 {
@@ -56,7 +56,7 @@ void fake_table_drop(struct fake_agent *a)
     shm_unlink(a->shm_name);
 }
 
-/* --- answers -------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static void nudge(struct attached *c)
 {
@@ -88,7 +88,7 @@ static void tell_holder(struct fake_agent *a, const uint8_t *cookie)
     }
 }
 
-/* --- locks ---------------------------------------------------------------------------------- */
+/* --- locks ------------------------------------------------------------------------------------ */
 
 static struct held *find_lease(struct fake_agent *a, const void *name, size_t len)
 {
@@ -352,7 +352,7 @@ void fake_renew(struct fake_agent *a)
     atomic_store(&a->table.header->main_beat_ns, now_ns());
 }
 
-/* --- for tests ----------------------------------------------------------------------------- */
+/* --- for tests -------------------------------------------------------------------------------- */
 
 void fake_agent_foreign(struct fake_agent *a, const char *name, bool held)
 {

@@ -109,8 +109,7 @@ static void print_name(const uint8_t *name, size_t name_len)
         printf(name[i] > 0x20 && name[i] < 0x7f && name[i] != '%' ? "%c" : "%%%02x", name[i]);
 }
 
-/* --- leases
- * ------------------------------------------------------------------------------------------ */
+/* --- leases ----------------------------------------------------------------------------------- */
 
 static int lease_number(int word)
 {
@@ -312,8 +311,7 @@ static void do_fork(void)
     ok("child=%d held=%d", WIFEXITED(status) ? WEXITSTATUS(status) : -1, hf_held(lease));
 }
 
-/* --- asynchronous
- * ------------------------------------------------------------------------------------ */
+/* --- asynchronous ----------------------------------------------------------------------------- */
 
 static void do_start(void)
 {
@@ -368,8 +366,7 @@ static void do_cancel(void)
     ok(" ");
 }
 
-/* --- the table
- * ---------------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 static int print_info(const struct hf_info *info, void *arg)
 {
@@ -405,8 +402,7 @@ static void do_look(bool walk)
         ok("count=%d", count);
 }
 
-/* --- measures
- * ----------------------------------------------------------------------------------------- */
+/* --- measures --------------------------------------------------------------------------------- */
 
 /* The check beside the bare clock read, interleaved; the least of several rounds of each. */
 static void do_cost(void)
@@ -485,8 +481,7 @@ static void do_cycle(void)
     ok("done=%" PRId64, done);
 }
 
-/* --- commands
- * ----------------------------------------------------------------------------------------- */
+/* --- commands --------------------------------------------------------------------------------- */
 
 static void do_connect(void)
 {

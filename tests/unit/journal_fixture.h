@@ -74,7 +74,7 @@ static inline int tear_down(void **state HF_UNUSED)
     return rmdir(dir); /* fails when anything else was left */
 }
 
-/* --- the file by hand; no journal is open -------------------------------------------------------
+/* --- the file by hand; no journal is open --------------------------------------------------------
  */
 
 struct image {
@@ -122,7 +122,7 @@ static inline uint32_t *header_crc_of(const struct image *image)
     return NULL;
 }
 
-/* --- what is put -------------------------------------------------------------------------------
+/* --- what is put ---------------------------------------------------------------------------------
  */
 
 /* Every field can be told from `number`. */

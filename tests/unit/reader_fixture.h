@@ -1,5 +1,5 @@
-/* What the tests of the reading subcommands share: a table made by the test, as an agent makes it, and what a
- * subcommand printed. */
+/* What the tests of the reading subcommands share: a table made by the test, as an agent makes it,
+ * and what a subcommand printed. */
 #ifndef HOLDFAST_TESTS_READER_FIXTURE_H
 #define HOLDFAST_TESTS_READER_FIXTURE_H
 

@@ -1,4 +1,5 @@
-/* The renewal thread on three real nodes, with the test as its broker. Include once, after cmocka.h. */
+/* The renewal thread on three real nodes, with the test as its broker.
+ * Include once, after cmocka.h. */
 #ifndef HOLDFAST_TESTS_RENEWAL_FIXTURE_H
 #define HOLDFAST_TESTS_RENEWAL_FIXTURE_H
 
@@ -31,7 +32,7 @@ static char dir[64];
 static uint32_t generation;
 static unsigned told_events[NODES]; /* by MSG_TRUST */
 
-/* --- clocks of the nodes, which a preloaded library shifts ----------------------------------- */
+/* --- clocks of the nodes, which a preloaded library shifts ------------------------------------ */
 
 static int64_t *shift_us[NODES]; /* of the wall clock; NULL without that library */
 
@@ -64,7 +65,7 @@ static HF_UNUSED void step_clock(int node, int64_t ms)
     __atomic_fetch_add(shift_us[node], ms * 1000, __ATOMIC_RELAXED);
 }
 
-/* --- agent ----------------------------------------------------------------------------------- */
+/* --- agent ------------------------------------------------------------------------------------ */
 
 static HF_UNUSED int start_agent(void)
 {
@@ -158,7 +159,7 @@ static HF_UNUSED int start_afresh(void **state)
     return 0;
 }
 
-/* --- leases ---------------------------------------------------------------------------------- */
+/* --- leases ----------------------------------------------------------------------------------- */
 
 static HF_UNUSED struct journal_lease record_of(const struct lease *lease, enum journal_state state)
 {
@@ -268,7 +269,7 @@ static HF_UNUSED struct journal_lease journal_of(uint32_t slot)
     return record;
 }
 
-/* --- what the thread tells ------------------------------------------------------------------- */
+/* --- what the thread tells -------------------------------------------------------------------- */
 
 /* The next message about leases, in order; NULL when none came within `ms`. */
 static HF_UNUSED struct message *told(int ms)

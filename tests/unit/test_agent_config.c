@@ -1,4 +1,5 @@
-/* Configuration: command line over file over defaults, and every refusal with its words and exit code. */
+/* Configuration: command line over file over defaults, and every refusal with
+ * its words and exit code. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The journal: what a killed agent leaves is always one whole state, whichever instruction it was killed at; and what
- * another boot, list, capacity or damage makes of the file. */
+/* The journal: what a killed agent leaves is always one whole state, whichever instruction it was
+ * killed at; and what another boot, list, capacity or damage makes of the file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -240,7 +240,8 @@ static void traced_put(struct journal *j)
     _exit(0);
 }
 
-/* The mapping is shared, so what this process sees between two instructions of the child is what a kill there leaves. */
+/* The mapping is shared, so what this process sees between two instructions of the child is
+ * what a kill there leaves. */
 TEST(test_every_instruction_of_a_put_leaves_a_whole_state)
 {
     struct journal *j = opened(0), *seen;
@@ -320,7 +321,8 @@ TEST(test_writers_that_are_killed)
 
 /* --- damage ----------------------------------------------------------------------------------- */
 
-/* The newest half of slot 0 is found by its generation; the record begins after header and nodes. */
+/* The newest half of slot 0 is found by its generation; the record begins
+ * after header and nodes. */
 static off_t find_bytes(uint64_t bytes, int which)
 {
     char path[128];

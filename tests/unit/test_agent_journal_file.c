@@ -70,7 +70,7 @@ static void assert_still_held(void)
     assert_int_equal(get(3), HF_OK);
 }
 
-/* --- boot, capacity, list -------------------------------------------------------------------- */
+/* --- boot, capacity, list --------------------------------------------------------------------- */
 
 TEST(one_of_another_boot_is_emptied)
 {
@@ -116,7 +116,7 @@ TEST(another_list_is_made_anew_when_nothing_is_held)
     assert_made_anew(CAPACITY, NODES + 2);
 }
 
-/* --- layout ---------------------------------------------------------------------------------- */
+/* --- layout ----------------------------------------------------------------------------------- */
 
 /* The number of the layout follows the magic one. */
 static void change_layout(void)
@@ -154,7 +154,7 @@ TEST(another_layout_of_another_boot_is_emptied)
     assert_made_anew(CAPACITY, NODES);
 }
 
-/* --- damage ---------------------------------------------------------------------------------- */
+/* --- damage ----------------------------------------------------------------------------------- */
 
 TEST(no_byte_of_the_header_may_differ)
 {
@@ -222,7 +222,7 @@ TEST(what_a_start_killed_half_way_left_is_no_hindrance)
     assert_int_equal(access(half_made, F_OK), -1);
 }
 
-/* --- no directory, no room ------------------------------------------------------------------- */
+/* --- no directory, no room -------------------------------------------------------------------- */
 
 TEST(no_directory_is_told)
 {

@@ -9,7 +9,7 @@
 
 #define KILLS 200
 
-/* --- a killed writer ------------------------------------------------------------------------ */
+/* --- a killed writer -------------------------------------------------------------------------- */
 
 /* What the writer says about itself, in memory that outlives it. */
 struct progress {
@@ -127,7 +127,7 @@ TEST(a_kill_at_any_moment_leaves_the_last_put_or_the_one_before)
     munmap(progress, sizeof(*progress));
 }
 
-/* --- threads -------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 #define THREADS 3
 #define PUTS    20000
@@ -164,7 +164,7 @@ TEST(each_thread_puts_into_records_of_its_own)
     }
 }
 
-/* --- halves ---------------------------------------------------------------------------------- */
+/* --- halves ----------------------------------------------------------------------------------- */
 
 static void spoil_fence(uint64_t number)
 {

@@ -63,7 +63,7 @@ static void count_one(const struct lease *lease, void *arg)
     *count += is_whole(lease);
 }
 
-/* --- one thread ------------------------------------------------------------------------------ */
+/* --- one thread ------------------------------------------------------------------------------- */
 
 static void test_lease_keeps_name_and_key(void **state)
 {
@@ -130,7 +130,7 @@ static void test_every_capacity(void **state)
     }
 }
 
-/* --- many threads ---------------------------------------------------------------------------- */
+/* --- many threads ----------------------------------------------------------------------------- */
 
 struct crowd {
     struct lease_table *table;
@@ -230,7 +230,7 @@ static void test_changes_beside_walkers(void **state)
     lease_table_destroy(crowd.table);
 }
 
-/* --- bench ----------------------------------------------------------------------------------- */
+/* --- bench ------------------------------------------------------------------------------------ */
 
 /* The rival: chains of leases behind one mutex. */
 struct guarded_map {

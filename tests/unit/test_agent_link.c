@@ -16,7 +16,7 @@ static hf_time in_ms(int ms)
     return hf_time_add(clock_now(), hf_ms(ms));
 }
 
-/* --- commands as the agent would send them -------------------------------------------------- */
+/* --- commands as the agent would send them ---------------------------------------------------- */
 
 static struct link_lock lock_of(const char *token)
 {
@@ -107,7 +107,7 @@ static struct fixture *start(void **state, const char *const *options)
 
 #define OPTIONS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* --- the handshake -------------------------------------------------------------------------- */
+/* --- the handshake ---------------------------------------------------------------------------- */
 
 static void test_up_tells_the_facts(void **state)
 {
@@ -281,7 +281,7 @@ static void test_name_is_looked_up(void **state)
     link_comes_up(f, text);
 }
 
-/* --- commands ------------------------------------------------------------------------------- */
+/* --- commands --------------------------------------------------------------------------------- */
 
 static void test_lock_renew_release(void **state)
 {
@@ -578,7 +578,7 @@ static void test_sending_from_an_answer(void **state)
     assert_true(runs_until(f, resent, FAR_MS));
 }
 
-/* --- error classes -------------------------------------------------------------------------- */
+/* --- error classes ---------------------------------------------------------------------------- */
 
 static void refused(struct fixture *f, enum hf_node_error error)
 {

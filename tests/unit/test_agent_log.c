@@ -150,7 +150,8 @@ TEST(test_priorities_for_the_journal)
     close(ends[1]);
 }
 
-/* A reader that does not read: lines are dropped whole, and counted. This test hangs where a line blocks. */
+/* A reader that does not read: lines are dropped whole, and counted. This test
+ * hangs where a line blocks. */
 static void nobody_reads(const int ends[2])
 {
     static char text[1 << 20];

@@ -28,7 +28,7 @@ static struct link *links[NODES];
 static struct node_address addresses[NODES];
 static bool starting;
 
-/* --- the loop -------------------------------------------------------------------------------- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 struct wait {
     struct loop_timer timer;
@@ -91,7 +91,7 @@ static bool is_free(void *arg)
     return holders_of(arg, TOKEN) == 0;
 }
 
-/* --- links ----------------------------------------------------------------------------------- */
+/* --- links ------------------------------------------------------------------------------------ */
 
 static void on_up(struct link *link, const struct node_facts *facts,
                   const struct link_reply *sentinel, void *arg)
@@ -169,7 +169,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* --- orders ---------------------------------------------------------------------------------- */
+/* --- orders ----------------------------------------------------------------------------------- */
 
 static void on_done(int answered, void *arg)
 {
@@ -202,7 +202,7 @@ static void start(const struct release_order *order)
     starting = false;
 }
 
-/* --- tests ----------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 static void test_own_token_goes_from_every_node(void **state)
 {

@@ -7,7 +7,7 @@
 
 #include "tests/unit/renewal_fixture.h"
 
-/* --- held ------------------------------------------------------------------------------------ */
+/* --- held ------------------------------------------------------------------------------------- */
 
 static void test_renewed_until_released(void **state)
 {
@@ -107,7 +107,7 @@ static void test_many_keys_in_one_script(void **state)
     assert_true(becomes("many-999", "", ALL));
 }
 
-/* --- healed ---------------------------------------------------------------------------------- */
+/* --- healed ----------------------------------------------------------------------------------- */
 
 static void test_node_without_vote_is_healed(void **state)
 {

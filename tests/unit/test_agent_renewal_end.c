@@ -7,7 +7,7 @@
 
 #include "tests/unit/renewal_fixture.h"
 
-/* --- lost ------------------------------------------------------------------------------------ */
+/* --- lost ------------------------------------------------------------------------------------- */
 
 static void test_quorum_away_loses_by_the_clock(void **state)
 {
@@ -81,7 +81,7 @@ static void test_asked_to_stop(void **state)
     is_ended(lease);
 }
 
-/* --- runs ------------------------------------------------------------------------------------ */
+/* --- runs ------------------------------------------------------------------------------------- */
 
 static void test_lost_run_is_not_released(void **state)
 {
@@ -136,7 +136,7 @@ static void test_abandoned_run_lapses(void **state)
     assert_int_equal(calls_of(0, "del"), deleted);
 }
 
-/* --- the end --------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static void test_dead_holder(void **state)
 {

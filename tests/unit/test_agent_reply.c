@@ -15,7 +15,7 @@
 #define NONCE      "0123456789abcdef0123456789abcdef"
 #define RUN_ID     "0123456789abcdef0123456789abcdef01234567"
 
-/* --- answers from short texts --------------------------------------------------------------- */
+/* --- answers from short texts ----------------------------------------------------------------- */
 
 /* One element per word: "#5" is an integer, "-" nil, "[]" an empty array, "''" an empty string,
  * others strings. */
@@ -67,7 +67,7 @@ static redisReply *decode_words(enum script script, size_t keys, const char *con
     return reply;
 }
 
-/* --- what is right -------------------------------------------------------------------------- */
+/* --- what is right ---------------------------------------------------------------------------- */
 
 #define MAX_WORDS 16
 static const struct {
@@ -150,7 +150,7 @@ TEST(test_strange_holder)
     freeReplyObject(reply);
 }
 
-/* --- what is wrong -------------------------------------------------------------------------- */
+/* --- what is wrong ---------------------------------------------------------------------------- */
 
 /* Each right answer with each of its first words spoilt in every way, and cut after each word. */
 TEST(test_wrong_shapes)
@@ -211,7 +211,7 @@ TEST(test_wrong_values)
     }
 }
 
-/* --- errors, INFO, CONFIG GET --------------------------------------------------------------- */
+/* --- errors, INFO, CONFIG GET ----------------------------------------------------------------- */
 
 TEST(test_error_classes)
 {

@@ -17,7 +17,7 @@
 
 #include "tests/unit/link_fixture.h"
 
-/* --- a name service ------------------------------------------------------------------------- */
+/* --- a name service --------------------------------------------------------------------------- */
 
 static pthread_mutex_t service = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
@@ -104,7 +104,7 @@ static void release(bool yes)
     pthread_mutex_unlock(&service);
 }
 
-/* --- the resolver alone --------------------------------------------------------------------- */
+/* --- the resolver alone ----------------------------------------------------------------------- */
 
 struct answer {
     int calls, count;
@@ -240,7 +240,7 @@ static void test_late_lookup_touches_nothing(void **state)
     assert_int_equal(answer.calls, 0);
 }
 
-/* --- links with names ----------------------------------------------------------------------- */
+/* --- links with names ------------------------------------------------------------------------- */
 
 static void start_tcp(struct fixture *f, const char *host)
 {

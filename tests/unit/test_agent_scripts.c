@@ -42,7 +42,7 @@ static int stop_server(void **state)
     return 0;
 }
 
-/* --- asking --------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 static redisReply *ask(const char *format, ...)
 {
@@ -186,7 +186,7 @@ static int empty_server(void **state)
 
 #define TEST(name) static void name(HF_UNUSED void **state)
 
-/* --- acquire -------------------------------------------------------------------------------- */
+/* --- acquire ---------------------------------------------------------------------------------- */
 
 TEST(test_acquire_takes_key_and_fence)
 {
@@ -313,7 +313,7 @@ TEST(test_other_sentinel_writes_nothing)
     assert_int_equal(ask_number("EXISTS key holdfast:fence:key"), 0);
 }
 
-/* --- the fence ------------------------------------------------------------------------------ */
+/* --- the fence -------------------------------------------------------------------------------- */
 
 TEST(test_fence_rules)
 {
@@ -361,7 +361,7 @@ TEST(test_raise_needs_our_key)
     assert_int_equal(ask_number("EXISTS holdfast:fence:key"), 0);
 }
 
-/* --- heal ----------------------------------------------------------------------------------- */
+/* --- heal ------------------------------------------------------------------------------------- */
 
 TEST(test_heal_writes_key_and_raises_the_fence)
 {
@@ -396,7 +396,7 @@ TEST(test_heal_leaves_anothers_key)
     assert_int_equal(ask_number("EXISTS holdfast:fence:key"), 0);
 }
 
-/* --- renew and release ---------------------------------------------------------------------- */
+/* --- renew and release ------------------------------------------------------------------------ */
 
 TEST(test_renew_marks)
 {
@@ -497,7 +497,7 @@ TEST(test_binary_names)
     assert_int_equal(ask_number("EXISTS %b", key, sizeof(key) - 1), 0);
 }
 
-/* --- the sentinel --------------------------------------------------------------------------- */
+/* --- the sentinel ----------------------------------------------------------------------------- */
 
 static void is_sentinel(redisReply *reply, const char *nonce, const char *created,
                         const char *ttl_max_ms)

@@ -96,7 +96,7 @@ static void asks_a_holder_to_stop(void **state)
     fixture_end(&f);
 }
 
-/* --- views ---------------------------------------------------------------------------------- */
+/* --- views ------------------------------------------------------------------------------------ */
 
 static int count(const struct hf_info *info, void *arg)
 {

@@ -344,7 +344,7 @@ static void leaves_a_hung_agent(void **state)
     fake_agent_freeze(agent, false);
 }
 
-/* --- the end of the validity --------------------------------------------------------------------
+/* --- the end of the validity ---------------------------------------------------------------------
  */
 
 static void stops_by_the_timeline(void **state)

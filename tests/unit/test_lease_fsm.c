@@ -1,7 +1,7 @@
 /* agent/core/lease_fsm.h: a lease from grant to end. */
 #include "lease_fixture.h"
 
-/* --- from the grant on ----------------------------------------------------------------------- */
+/* --- from the grant on ------------------------------------------------------------------------ */
 
 TEST(a_grant_is_held_until_the_q_th_largest_d)
 {
@@ -59,7 +59,7 @@ TEST(states_that_time_has_passed_are_left_out)
     assert_state(&l, HF_SLOT_LOST, HF_LOSS_QUORUM);
 }
 
-/* --- hits ------------------------------------------------------------------------------------ */
+/* --- hits ------------------------------------------------------------------------------------- */
 
 TEST(v_rises_when_the_q_th_vote_does)
 {
@@ -108,7 +108,7 @@ TEST(a_late_vote_of_the_acquire_heals)
     assert_int_equal(lease_fsm_votes(&l, at(SEC)), 3);
 }
 
-/* --- (!) a reply is judged by the clock when it is processed --------------------------------- */
+/* --- (!) a reply is judged by the clock when it is processed ---------------------------------- */
 
 TEST(a_reply_processed_just_before_v_extends)
 {
@@ -163,7 +163,7 @@ TEST(a_library_lease_may_be_extended_between_losing_and_v_if_no_tick_came_first)
     assert_state(&l, HF_SLOT_HELD, HF_LOSS_NONE);
 }
 
-/* --- (!) the clock is read again after an extension was stored ------------------------------- */
+/* --- (!) the clock is read again after an extension was stored -------------------------------- */
 
 TEST(an_extension_stored_before_the_old_v_is_confirmed)
 {
@@ -212,7 +212,7 @@ TEST(a_lowered_v_that_passed_while_it_was_stored_is_lost)
     assert_int_equal(lease_fsm_confirm(&l, at(9 * SEC + SPAN), at(SPAN)), OVER_BY_LOSS);
 }
 
-/* --- LOSING is terminal ---------------------------------------------------------------------- */
+/* --- LOSING is terminal ----------------------------------------------------------------------- */
 
 TEST(losing_freezes_v_against_hits)
 {
@@ -267,7 +267,7 @@ TEST(nothing_is_healed_from_losing_on)
     assert_int_equal(l.heal_wanted, 0);
 }
 
-/* --- missing, foreign and clock steps -------------------------------------------------------- */
+/* --- missing, foreign and clock steps --------------------------------------------------------- */
 
 TEST(a_foreign_key_voids_its_vote_at_once)
 {
@@ -445,7 +445,7 @@ TEST(findings_at_v_come_too_late_to_be_the_reason)
     assert_state(&l, HF_SLOT_LOST, HF_LOSS_QUORUM);
 }
 
-/* --- ends ------------------------------------------------------------------------------------ */
+/* --- ends ------------------------------------------------------------------------------------- */
 
 TEST(a_release_ends_it)
 {

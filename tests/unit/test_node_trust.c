@@ -1,7 +1,7 @@
 /* agent/core/node_trust.h: first contact, restarts, sentinel, quarantine, refusals. */
 #include "trust_fixture.h"
 
-/* --- first contact --------------------------------------------------------------------------- */
+/* --- first contact ---------------------------------------------------------------------------- */
 
 TEST(an_old_node_votes_once_it_was_judged)
 {
@@ -119,7 +119,7 @@ TEST(age_and_median_are_judged_at_first_contact_only)
     assert_votes(&t, at(SEC));
 }
 
-/* --- (!) reconnects and restarts ------------------------------------------------------------- */
+/* --- (!) reconnects and restarts -------------------------------------------------------------- */
 
 TEST(a_reconnect_is_no_first_contact_and_restarts_no_quarantine)
 {
@@ -204,7 +204,7 @@ TEST(an_exempt_restart_ends_no_other_quarantine)
     assert_quarantine(t, HF_QUARANTINE_CLOCK, at(SEC));
 }
 
-/* --- (!) sentinel ---------------------------------------------------------------------------- */
+/* --- (!) sentinel ----------------------------------------------------------------------------- */
 
 TEST(a_changed_sentinel_begins_a_quarantine_and_moves_the_mark)
 {
@@ -294,7 +294,7 @@ TEST(the_quarantine_is_over_at_its_end_and_a_new_one_begins_afresh)
     assert_quarantine(t, HF_QUARANTINE_CLOCK, at(QUARANTINE));
 }
 
-/* --- the operator's word --------------------------------------------------------------------- */
+/* --- the operator's word ---------------------------------------------------------------------- */
 
 TEST(the_word_skips_age_and_a_sentinel_that_is_not_there_yet)
 {
@@ -377,7 +377,7 @@ TEST(a_node_known_from_the_journal_is_watched_on)
     assert_int_equal(facts(&t, RUN_B, at(12 * SEC)), TRUST_RESTARTED);
 }
 
-/* --- what the other thread saw --------------------------------------------------------------- */
+/* --- what the other thread saw ---------------------------------------------------------------- */
 
 TEST(a_finding_of_the_other_thread_begins_a_quarantine)
 {
@@ -412,7 +412,7 @@ TEST(a_restart_is_judged_by_the_own_connection)
     assert_votes(&t, at(SEC));
 }
 
-/* --- refusals -------------------------------------------------------------------------------- */
+/* --- refusals --------------------------------------------------------------------------------- */
 
 TEST(replicas_and_cluster_nodes_are_refused)
 {

@@ -1,4 +1,5 @@
-/* Is the agent alive? Processes are the test's own; nothing here depends on how long a beat takes. */
+/* Is the agent alive? Processes are the test's own; nothing here depends
+ * on how long a beat takes. */
 #include "reader_fixture.h"
 
 #include <pthread.h>
@@ -8,7 +9,7 @@
 #include "tools/life.h"
 #include "tools/process.h"
 
-/* --- the verdict, pure ----------------------------------------------------------------------- */
+/* --- the verdict, pure ------------------------------------------------------------------------ */
 
 static void test_verdict(void **state)
 {
@@ -60,7 +61,7 @@ static void test_sentence(void **state)
     assert_has(life_sentence(text, sizeof(text), "a", &life), "last sign of life never (pid 0");
 }
 
-/* --- real processes -------------------------------------------------------------------------- */
+/* --- real processes --------------------------------------------------------------------------- */
 
 static pid_t start_child(void)
 {
@@ -211,7 +212,7 @@ static void test_in_another_pid_namespace(void **state)
     reader_close(&reader);
 }
 
-/* --- /proc ----------------------------------------------------------------------------------- */
+/* --- /proc ------------------------------------------------------------------------------------ */
 
 static void test_ancestors(void **state)
 {

@@ -177,7 +177,7 @@ static void test_show(void **state)
     tear_down(&reader);
 }
 
-/* --- nodes ----------------------------------------------------------------------------------- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 static void publish_nodes(struct hf_table *table)
 {
@@ -260,7 +260,7 @@ static void test_nodes_json(void **state)
     reader_close(&reader);
 }
 
-/* --- words and numbers ----------------------------------------------------------------------- */
+/* --- words and numbers ------------------------------------------------------------------------ */
 
 static void test_words(void **state)
 {
