@@ -345,6 +345,24 @@ def capacity(run):
     assert all(holder.held(lease) for lease in leases[1:])
 
 
+@scenario("more leases than one user may have: 69, the limit by its name; another user's are not counted",
+          needs_root=True)
+def user_limits(run):
+    ready(run, "--leases-per-uid", "2", system=True)
+    place = f"{run.runtime_dir}/{run.agents[0].name}/sock"
+    run.runtime_dir.chmod(0o755)
+    run.dir.chmod(0o755)
+    holder, other = run.holder(), run.holder(uid=OTHER_UID, connect=False)
+    other.cmd("connect", place)
+    leases = [holder.acquire(f"job{i}")["lease"] for i in range(2)]
+    refused(holder, -306, ("user 0", "2 locks", "leases_per_uid"), "acquire", "one-more", 0, 0)
+    result = run.holdfast("run", "one-more", "true")
+    assert result.rc == 69, result
+    said(result.err, "2 locks", "leases_per_uid")
+    other.acquire("one-more")
+    assert all(holder.held(lease) for lease in leases)
+
+
 @scenario("more clients than there are places: 69, the limit by its name, and those that are there stay")
 def clients(run):
     ready(run, "--clients-max", "3")

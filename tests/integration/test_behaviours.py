@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What lock libraries of this family are tested for, on real nodes; ../BEHAVIOURS.md has the whole list.
 
-HOLDFAST_FULL=1 keeps 100,000 leases renewed at once, instead of 2,000.
+HOLDFAST_FULL=1 keeps 100,000 leases renewed at once, instead of 2,000 (two minutes, 150 MiB of /dev/shm).
 """
 import itertools
 import os
@@ -512,23 +512,25 @@ def serve(holder, count):
 @scenario("thousands of leases at once: every one is renewed, and a change waits for none of them")
 def many_leases(run):
     count = MANY if SLOW == 1 else 500
+    ttl_s = 30 if count > 10_000 else 6
     run.redis(3)
-    run.agent(ttl="6s", options=["--ttl-max", "6s", "--capacity", str(count + 10)])
-    holders = []
-    for begin in range(0, count, HOLDER_MOST):
-        holder = run.holder(label=f"holder{begin}")
-        holder.cmd("many", min(HOLDER_MOST, count - begin), f"many{begin}-", 0)
-        holders.append(holder)
-    late = counters(run)["losses"]
-    slowest = max(sampled(lambda: cycle_s(run, holders[0]), 7))
-    assert counters(run)["leases"] >= count and counters(run)["losses"] == late == 0
-    assert slowest < 2 * SLOW, f"{slowest:.3f} s"
+    run.agent(ttl=f"{ttl_s}s", options=["--ttl-max", f"{ttl_s}s", "--capacity", str(count + 10)])
+    firsts = range(0, count, HOLDER_MOST)
+    holders = [run.holder(label=f"holder{first}") for first in firsts]
+    for first, holder in zip(firsts, holders):
+        holder.cmd("many", min(HOLDER_MOST, count - first), f"many{first}-", 0)
+    slowest = max(sampled(lambda: cycle_s(holders[0]), ttl_s))
+    figures = counters(run)
+    print(f"# {count} leases: lock and unlock in {slowest * 1000:.1f} ms at most, "
+          f"a renewal {figures['renew_lag_max_ns'] / MS:.1f} ms late at most")
+    assert figures["leases"] == count and figures["losses"] == 0, figures
+    assert slowest < 1 * SLOW and figures["renew_lag_max_ns"] < ttl_s * 1000 * MS / 10 * SLOW, figures
     assert all(holder.held(lease) for holder in holders for lease in (0, 1))
     for node in run.nodes:
-        assert min(node.pttl(f"many{begin}-{i}") for begin in range(0, count, HOLDER_MOST) for i in (0, 7, 99)) > 3000
+        assert min(node.pttl(f"many{first}-{i}") for first in firsts for i in (0, 7, 99)) > ttl_s * 1000 / 2
 
 
-def cycle_s(run, holder):
+def cycle_s(holder):
     began = time.monotonic()
     lease = holder.acquire("one-more", 0, 5000)["lease"]
     assert release(holder, lease) == 0
