@@ -69,10 +69,12 @@ def contend(run, agents, *options):
     Half of them wait in their agent's queue, half try again and again, which makes for split votes."""
     crew, agent_of = [], {}
     count = CYCLES // (PROCESSES_PER_AGENT * len(agents))
+    folder = run.dir / f"histories{len(options)}"
+    folder.mkdir()
     for agent in agents:
         for i in range(PROCESSES_PER_AGENT):
             label = f"contender-{agent.name}-{i}"
-            path = run.dir / f"{label}{len(options)}.history"
+            path = folder / label
             argv = [BUILD / "tests" / "contender", "--name", "contended", "--count", count, "--history", path,
                     "--hold-us", HOLD_US, "--pause-us", PAUSE_US, *options]
             if i % 2:

@@ -9,16 +9,13 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from rig import BUILD, SANITIZE, SLOW, boottime_ns, main, scenario  # noqa: E402
+from views import counters  # noqa: E402
 
 TTL_S = 3
 LEASES = 50
 FLOODERS = 8
 FLOOD_S = 10
 MS = 1_000_000
-
-
-def counters(run):
-    return run.holdfast("status", "--json").json["counters"]
 
 
 @contextlib.contextmanager
