@@ -182,6 +182,7 @@ int broker_create(struct agent *agent, struct broker **ret_broker)
     b->started = clock_now();
     mutex_init(&b->why_lock);
     LIST_INIT(&b->rounds);
+    LIST_INIT(&b->laters);
     b->beat.fn = on_beat;
     b->drain_timer.fn = on_drain_timer;
     rc = loop_create(&b->loop);
@@ -246,6 +247,7 @@ void broker_destroy(struct broker *b)
     clients_destroy(b);
     nodes_destroy(b); /* tells every command in flight that it is over, rounds included */
     releaser_destroy(b->releaser);
+    readopt_destroy(b);
     rounds_destroy(b);
     resources_destroy(b);
     resolver_destroy(b->resolver);

@@ -308,6 +308,8 @@ const char *nodes_fleet_text(const struct broker *b);
 /* --- readopt: agent/readopt.c ----------------------------------------------------------------- */
 
 int readopt(struct broker *b);
+/* Forgets the releases that wait for V; the journal has them. */
+void readopt_destroy(struct broker *b);
 
 /* --- the broker ------------------------------------------------------------------------------- */
 
@@ -348,6 +350,7 @@ struct broker {
 
     LIST_HEAD(, round) rounds;
     unsigned round_count;
+    LIST_HEAD(, later) laters;
 
     /* nodes */
     struct node nodes[HF_NODES_MAX];

@@ -23,6 +23,7 @@ struct record {
 
 /* A release that waits until nobody can believe in the lease any more. */
 struct later {
+    LIST_ENTRY(later) all;
     struct loop_timer timer;
     struct resource *resource;
     uint8_t key[CONFIG_KEY_MAX];
@@ -54,7 +55,19 @@ static void on_later(struct loop_timer *timer, hf_time now)
 
     if (releaser_start(b->releaser, &order) < 0)
         released(0, l->resource);
+    LIST_REMOVE(l, all);
     free(l);
+}
+
+void readopt_destroy(struct broker *b)
+{
+    struct later *l;
+
+    while ((l = LIST_FIRST(&b->laters))) {
+        loop_timer_cancel(b->loop, &l->timer);
+        LIST_REMOVE(l, all);
+        free(l);
+    }
 }
 
 /* Keeps the slot's text where it is still the name, so that no other text is put over it. */
@@ -122,6 +135,7 @@ static int release_record(struct broker *b, const struct record *rec, uint32_t s
     l->ttl = hf_ms(rec->id.ttl_ms);
     l->attempt = b->config->timing.attempt;
     memcpy(l->token, rec->id.token, sizeof(l->token));
+    LIST_INSERT_HEAD(&b->laters, l, all);
     return loop_timer_set(b->loop, &l->timer, at);
 }
 

@@ -420,7 +420,7 @@ def dev_killed(run):
     assert other.acquire("held", 0, 10_000)["fence"] > 0
 
 
-@scenario("an old lease whose table was removed is not taken up, nor released before its end, by two agents in a row")
+@scenario("an old lease whose table was removed is not taken up, nor released before its end, by three agents in a row")
 def table_removed(run):
     run.redis(3)
     agent = run.agent(ttl="6s")
@@ -433,6 +433,9 @@ def table_removed(run):
     agent = run.agent(ttl="6s", wait=False)
     agent.wait_err("from an earlier agent")
     agent.kill()
+    agent = run.agent(ttl="6s", wait=False)
+    agent.wait_err("from an earlier agent")
+    agent.stop()
     agent = run.agent(ttl="6s", wait=False)
     agent.wait_err("from an earlier agent")
     other = run.holder(label="other", connect=False)
