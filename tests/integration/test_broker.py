@@ -328,6 +328,20 @@ def died_as_ghost(run):
     run.keys_gone("orphan")
 
 
+@scenario("after the agent's restart a guardian comes and goes before its holder is back: the lease is kept")
+def guardian_of_a_ghost(run):
+    run.redis(3)
+    agent = run.agent()
+    joiner = run.spawn(BUILD / "tests" / "joiner", "guarded", 2000, label="joiner", stdin=subprocess.PIPE)
+    joiner.wait_out("ready")
+    agent.kill()
+    run.agent()
+    joiner.popen.stdin.write(b"\n")
+    joiner.popen.stdin.flush()
+    assert joiner.wait() == 0, joiner.err
+    run.keys_gone("guarded")
+
+
 @scenario("a client that disconnects while the agent is started again: its lease goes, though its process lives on")
 def disconnected_meanwhile(run):
     run.redis(3)
