@@ -158,9 +158,9 @@ def main():
     parser.add_argument("--kind", choices=("unit", "integration"))
     parser.add_argument("--only", default="", help="part of 'program: test name', or of the program's name")
     parser.add_argument("--sanitize", default="", choices=("", "address", "thread"))
-    # A scenario mostly waits: more at a time than there are processors, but not so many that timing suffers.
+    # A test mostly waits (a fifth of a processor each): more at a time than there are processors.
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("HOLDFAST_TEST_JOBS", 0))
-                        or (os.cpu_count() or 2) + 1)
+                        or min(2 * (os.cpu_count() or 2), 12))
     options = parser.parse_args()
     options.build = options.build.resolve()
 
