@@ -44,6 +44,7 @@ SANITIZE = os.environ.get("HOLDFAST_SANITIZE", "")
 SLOW = 4 if SANITIZE else 1  # how much longer a test waits for what has no time of its own
 IS_ROOT = os.geteuid() == 0
 OTHER_UID = 65534  # `nobody`, for scenarios of two users
+os.umask(0o022)  # whatever the caller's is: scenarios look at modes
 
 
 class Skip(Exception):
@@ -99,6 +100,7 @@ class Process:
         self.err_path = run.dir / f"{serial}-{label}.err"
         if uid is not None:
             options.update(user=uid, group=uid, extra_groups=[])
+            self.argv = [run.for_others(arg) for arg in self.argv]
         options.setdefault("stdin", subprocess.DEVNULL)
         with open(self.err_path, "wb") as err, open(self.out_path, "wb") as out:
             options.setdefault("stdout", out)
@@ -396,6 +398,19 @@ class Run:
             env["HOLDFAST_AGENT"] = self.agents[0].name
         env.update({key: str(value) for key, value in (more or {}).items()})
         return env
+
+    def for_others(self, arg):
+        """A program of the build as another user can run it: a copy, where that user cannot reach the build."""
+        program = pathlib.Path(arg)
+        if BUILD not in program.parents or all(path.stat().st_mode & 0o001 for path in (program, *program.parents)):
+            return arg
+        for source in (program, *(BUILD / "lib").glob("*.so*")):
+            copy = self.dir / "build" / source.relative_to(BUILD)
+            if not copy.exists():
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, copy)
+                copy.chmod(0o755)
+        return str(self.dir / "build" / program.relative_to(BUILD))
 
     def redis(self, count=3, **options):
         """Starts nodes n1, n2, ...; they are what run.agent() uses."""
