@@ -57,8 +57,7 @@ struct user *user_get(struct broker *b, uint32_t uid)
 
 uint64_t cookie_hash(const uint8_t cookie[HF_COOKIE_LEN])
 {
-    uint64_t h = UINT64_C(
-        0xcbf29ce484222325); /* FNV-1a; the cookie is random, so nothing better is needed */
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
 
     for (int i = 0; i < HF_COOKIE_LEN; i++)
         h = (h ^ cookie[i]) * UINT64_C(0x100000001b3);

@@ -132,6 +132,7 @@ static int take_option(struct config_load *l, int row, const char *value)
 int config_command_line(struct config_load *l, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): NULL comes at argc, not before. */
         const char *option = argv[i] + 2, *value = strchr(argv[i], '='), *next = argv[i + 1];
         size_t length;
         enum special special;

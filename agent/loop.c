@@ -193,6 +193,7 @@ int loop_timer_set(struct loop *loop, struct loop_timer *timer, hf_time at)
     }
     if (loop->timers.count == loop->timers.room) {
         size_t room = loop->timers.room ? loop->timers.room * 2 : 64;
+        /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers. */
         struct heap_item **items = realloc(loop->timers.items, room * sizeof(*items));
 
         if (!items)

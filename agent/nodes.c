@@ -170,30 +170,34 @@ static void judge_first_contacts(struct broker *b, hf_time now)
 
 static void sentinel_done(struct link *link, const struct link_reply *reply, void *arg);
 
+/* Whether the node's sentinel is of another fleet than ours, and how, as text. */
+static bool fleet_differs(const struct node_sentinel *s, const struct config *c, int i,
+                          char *ret_text, size_t size)
+{
+    const char *id = c->nodes[i].id;
+
+    if (!s->present)
+        return false; /* flushed: a new one is made, and the quarantine begins */
+    if (s->ttl_max_ms != c->ttl_max_ms)
+        snprintf(ret_text, size, "ttl_max is %" PRId64 " ms on node %s and %" PRIu32 " ms here",
+                 s->ttl_max_ms, id, c->ttl_max_ms);
+    else if (s->nodes != c->node_count)
+        snprintf(ret_text, size, "node %s belongs to a list of %d nodes, ours has %d", id, s->nodes,
+                 c->node_count);
+    else if (strcmp(s->list_hash, c->list_hash) != 0)
+        snprintf(ret_text, size,
+                 "node %s belongs to a list with other ids or another order than ours", id);
+    else
+        return false;
+    return true;
+}
+
 static void compare_with_fleet(struct broker *b, int i)
 {
     struct node *node = &b->nodes[i];
-    const struct node_sentinel *s = &node->trust.sentinel;
-    const struct config *c = b->config;
-    bool differs = true;
 
-    if (!s->present)
-        differs = false; /* flushed: a new one is made, and the quarantine begins */
-    else if (s->ttl_max_ms != c->ttl_max_ms)
-        snprintf(node->fleet_text, sizeof(node->fleet_text),
-                 "ttl_max is %" PRId64 " ms on node %s and %" PRIu32 " ms here", s->ttl_max_ms,
-                 c->nodes[i].id, c->ttl_max_ms);
-    else if (s->nodes != c->node_count)
-        snprintf(node->fleet_text, sizeof(node->fleet_text),
-                 "node %s belongs to a list of %d nodes, ours has %d", c->nodes[i].id, s->nodes,
-                 c->node_count);
-    else if (strcmp(s->list_hash, c->list_hash) != 0)
-        snprintf(node->fleet_text, sizeof(node->fleet_text),
-                 "node %s belongs to a list with other ids or another order than ours",
-                 c->nodes[i].id);
-    else
-        differs = false;
-    if (!differs) {
+    if (!fleet_differs(&node->trust.sentinel, b->config, i, node->fleet_text,
+                       sizeof(node->fleet_text))) {
         node->fleet_text[0] = '\0';
         if (node->trust.refused && node->trust.refusal == HF_REFUSED_FLEET)
             (void)trust_refuse(&node->trust, HF_REFUSED_NOT);

@@ -52,12 +52,15 @@ static int start(hf_client *client, const struct hf_acquire_options *options, hf
 {
     hf_op *op = hfc_op_new(client, HF_OP_ACQUIRE);
 
-    if (!op)
-        return hfc_fail(HF_ENOMEM, NULL);
+    if (!op) {
+        hfc_fail(HF_ENOMEM, NULL);
+        return HF_ENOMEM; /* said here, for readers that see this file only */
+    }
     op->entry.flags = options->flags & HF_ACQUIRE_RUN ? HF_REQ_RUN : 0;
     op->entry.ttl_ms = options->ttl_ms;
     op->entry.max_hold_ms = options->max_hold_ms;
     op->entry.name_len = (uint8_t)options->name_len;
+    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): check_options() saw the name. */
     memcpy(op->entry.name, options->name, options->name_len);
     if (options->note) {
         op->entry.note_len = (uint8_t)strlen(options->note);

@@ -39,6 +39,7 @@
     X(HF_ESYS, -502, "a system call failed")
 
 enum hf_status {
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): an enumerator takes none. */
 #define HF_STATUS_ENUM(name, value, text) name = value,
     HF_STATUS_TABLE(HF_STATUS_ENUM)
 #undef HF_STATUS_ENUM

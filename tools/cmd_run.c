@@ -335,7 +335,7 @@ static int hold(struct run *run, hf_client *client)
         .verbose = run->verbose,
         .signals = &run->signals,
     };
-    hf_lease *lease;
+    hf_lease *lease = NULL;
     char span[TEXT_SPAN_SIZE];
     int code, signal, status = hf_agent_info(client, &agent);
 

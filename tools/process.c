@@ -40,6 +40,7 @@ int process_read(pid_t pid, struct process *ret_process)
     /* pid (comm) state ppid ...; comm may hold anything, the last ')' ends it. */
     if (read_text(pid, "stat", text, sizeof(text)) < 0 || !(after = strrchr(text, ')')))
         return -1;
+    /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers that fit. */
     if (sscanf(after + 1,
                " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
                &process.state, &parent, &start) != 3 ||

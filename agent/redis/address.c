@@ -81,6 +81,7 @@ static int unescape(struct parse *p, const char *from, size_t length, char *to, 
             if (i + 2 >= length || !isxdigit((unsigned char)from[i + 1]) ||
                 !isxdigit((unsigned char)from[i + 2]))
                 return wrong(p, "the %s has a %% without two hexadecimal digits behind it", what);
+            /* NOLINTNEXTLINE(cert-err34-c): two hexadecimal digits always fit. */
             (void)sscanf(from + i + 1, "%2x", &value);
             c = (unsigned char)value;
             i += 2;

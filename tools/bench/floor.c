@@ -49,9 +49,9 @@ static double node_cpu_us(redisContext *c)
 
     if (r && r->str) {
         if ((p = strstr(r->str, "used_cpu_user:")))
-            user = atof(p + strlen("used_cpu_user:"));
+            user = strtod(p + strlen("used_cpu_user:"), NULL);
         if ((p = strstr(r->str, "used_cpu_sys:")))
-            sys = atof(p + strlen("used_cpu_sys:"));
+            sys = strtod(p + strlen("used_cpu_sys:"), NULL);
     }
     freeReplyObject(r);
     return (user + sys) * 1e6;

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""What the documents name must exist. Prints one line per name that does not.
+
+In backticks, in README.md, docs/*.md and tests/BEHAVIOURS.md:
+    path/file.c, path/        a file, a directory of the repository; also the target of a link
+    path/file.c:function      a definition in that file (C, Lua)
+    function()                a definition somewhere
+In the columns "test", "tests" and "tested by" of tables:
+    test_NAME[:function]      a unit test program, and a function of it
+    test_NAME.py              an integration program
+    [unit/]test_NAME: TITLE   a scenario whose title has TITLE in it, or a unit test; `TITLE` alone: of the same file
+    function                  a unit test
+In the columns "where": a bare name is a definition somewhere.
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SOURCES = ("shm", "agent", "libclient", "tools", "docs/examples", "tests")
+TOP = {path.name for path in ROOT.iterdir()}
+
+PATH = re.compile(r"^([\w.-]+/[\w./-]*)(?::(\w+))?$")
+UNIT = re.compile(r"^(?:unit/)?(test_\w+):\s?(\w+)$")
+SCENARIO = re.compile(r"^(test_\w+): (.+)$")
+IDENTIFIER = re.compile(r"^\w+$")
+
+texts = {}
+
+
+def text(path):
+    if path not in texts:
+        texts[path] = (ROOT / path).read_text(errors="replace")
+    return texts[path]
+
+
+def files(*patterns):
+    return [str(path.relative_to(ROOT)) for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+
+
+PRODUCT = [f for top in SOURCES for f in files(f"{top}/**/*.[ch]", f"{top}/**/*.lua")]
+UNIT_TESTS = files("tests/unit/*.[ch]")
+
+
+def defines(path, name):
+    """A definition begins at the line's start and is no statement of one line; a header may also declare."""
+    if path.endswith(".lua"):
+        return re.search(rf"^(local )?function {name}\(", text(path), re.M)
+    pattern = rf"^(#define {name}\b|TEST\({name}\)|[A-Za-z_][^;#\n]*[ *]{name}\([^;]*?(;|\{{))"
+    return any(path.endswith(".h") or not found.group(0).endswith(";")
+               for found in re.finditer(pattern, text(path), re.M))
+
+
+def defined(name, paths):
+    return any(name in text(path) and defines(path, name) for path in paths)
+
+
+def titles(path):
+    """The source with strings that are continued on the next line put together."""
+    return re.sub(r"""["']\s*\n\s*f?["']""", "", text(path))
+
+
+def wrong_path(path, function):
+    if path.split("/")[0] not in TOP:
+        return None  # a path elsewhere, or no path
+    if not (ROOT / path).exists():
+        return "no such file"
+    if function and not defines(path, function):
+        return f"{path} does not define it"
+    return None
+
+
+def wrong_test(name, last):
+    """What is wrong with a test's name, and the scenario file that a title alone belongs to from here."""
+    unit, scenario = UNIT.match(name), SCENARIO.match(name)
+    if unit and (ROOT / f"tests/unit/{unit.group(1)}.c").exists():
+        path = f"tests/unit/{unit.group(1)}.c"
+        return (None if defines(path, unit.group(2)) else f"{path} does not define it"), path
+    if scenario:
+        path = f"tests/integration/{scenario.group(1)}.py"
+        if not (ROOT / path).exists():
+            return "no such program", last
+        return (None if scenario.group(2) in titles(path) else f"no such title in {path}"), path
+    if re.match(r"^test_\w+\.py$", name):
+        return (None if (ROOT / "tests/integration" / name).exists() else "no such program"), last
+    if IDENTIFIER.match(name) and (ROOT / f"tests/unit/{name}.c").exists():
+        return None, last
+    if IDENTIFIER.match(name) and "_" in name:
+        return (None if defined(name, UNIT_TESTS) else "no such unit test"), last
+    if last and last.endswith(".py") and " " in name:
+        return (None if name in titles(last) else f"no such title in {last}"), last
+    return None, last
+
+
+def check(document):
+    found, heads = [], []
+    in_code = False
+    for number, line in enumerate(text(document).splitlines(), 1):
+        if line.startswith("```"):
+            in_code = not in_code
+        if in_code:
+            continue
+        cells = re.split(r"(?<!\\)\|", line)[1:-1] if line.startswith("|") else None
+        if cells is None:
+            heads = []
+        elif not heads:
+            heads = [cell.strip() for cell in cells]
+        for column, cell in enumerate(cells or [line]):
+            head = heads[column] if cells and column < len(heads) else ""
+            last = None
+            for name in re.findall(r"`([^`]+)`", cell):
+                path = PATH.match(name)
+                if head in ("test", "tests", "tested by"):
+                    wrong, last = wrong_test(name, last)
+                elif path:
+                    wrong = wrong_path(*path.groups())
+                elif name.endswith("()") or head == "where" and "_" in name and IDENTIFIER.match(name):
+                    wrong = None if defined(name.removesuffix("()"), PRODUCT) else "not defined anywhere"
+                else:
+                    wrong = None
+                if wrong:
+                    found.append(f"{document}:{number}: `{name}`: {wrong}")
+        for target in re.findall(r"\]\(([^)#:]+)\)", line):
+            if not ((ROOT / document).parent / target).exists():
+                found.append(f"{document}:{number}: link to {target}: no such file")
+    return found
+
+
+def main():
+    found = [row for document in files("README.md", "docs/*.md", "tests/BEHAVIOURS.md") for row in check(document)]
+    print(*found, sep="\n", end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
