@@ -263,6 +263,7 @@ int readopt(struct broker *b)
     struct agent *agent = b->agent;
     hf_time now = clock_now();
     unsigned fates[FATES] = {0};
+    bool believed = false; /* somebody may rightly believe in a lease of the earlier agent */
     uint32_t capacity = agent->table.capacity;
 
     for (uint32_t slot = 0; slot < capacity; slot++) {
@@ -294,6 +295,9 @@ int readopt(struct broker *b)
         if (rc < 0)
             return rc;
         fates[fate]++;
+        believed |=
+            fate == FATE_TAKEN_UP || (hf_time_before(now, validity_qth(rec.state.d, b->n, b->q)) &&
+                                      (rec.id.run || !agent->warm));
     }
     atomic_store_explicit(&agent->table.header->slots_used, b->slots_used, memory_order_release);
     if (agent->warm)
@@ -301,7 +305,7 @@ int readopt(struct broker *b)
     if (fates[FATE_TAKEN_UP] + fates[FATE_RELEASED] + fates[FATE_LOST])
         log_info("from an earlier agent: %u leases taken up, %u released, %u lost",
                  fates[FATE_TAKEN_UP], fates[FATE_RELEASED], fates[FATE_LOST]);
-    if (fates[FATE_TAKEN_UP] && b->config->assume_fresh && !b->config->dev_nodes) {
+    if (believed && b->config->assume_fresh && !b->config->dev_nodes) {
         log_warn("--assume-fresh is not followed: leases of an earlier agent are still valid");
         for (int i = 0; i < b->n; i++)
             b->nodes[i].trust.fresh_word = b->nodes[i].trust.word_run_id =
