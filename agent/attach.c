@@ -15,6 +15,7 @@
 #include "agent/clock.h"
 #include "agent/log.h"
 #include "agent/version.h"
+#include "shm/process.h"
 #include "shm/status.h"
 
 static void welcome_init(const struct broker *b, struct hf_welcome *w)
@@ -65,7 +66,7 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
                  "run an agent in it");
         return HF_ETIMENS;
     }
-    if (process_start_time(s->pid) != h->start_time) {
+    if (hf_process_start_time((pid_t)s->pid) != h->start_time) {
         snprintf(w->text, sizeof(w->text), "process %" PRIu32 " is not the one that said hello",
                  s->pid);
         return HF_EPERM;

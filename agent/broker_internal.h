@@ -102,8 +102,6 @@ struct user *user_get(struct broker *b, uint32_t uid);
 void client_settle(struct client *c);
 /* In attach.c: judges a hello and sends the welcome. */
 void attach_hello(struct session *s, const struct hf_hello *hello, size_t length);
-/* 0 when the process is gone. */
-uint64_t process_start_time(uint32_t pid);
 
 /* --- resources: agent/resources.c ------------------------------------------------------------- */
 

@@ -7,7 +7,6 @@
  * could make blocking: it is watched edge-triggered only.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +22,7 @@
 #include "agent/broker_internal.h"
 #include "agent/clock.h"
 #include "agent/log.h"
+#include "shm/process.h"
 #include "shm/status.h"
 
 #ifndef SO_PEERPIDFD
@@ -62,30 +62,6 @@ uint64_t cookie_hash(const uint8_t cookie[HF_COOKIE_LEN])
     for (int i = 0; i < HF_COOKIE_LEN; i++)
         h = (h ^ cookie[i]) * UINT64_C(0x100000001b3);
     return h;
-}
-
-uint64_t process_start_time(uint32_t pid)
-{
-    char path[48], text[1024], *p;
-    uint64_t start = 0;
-    ssize_t n;
-    int fd;
-
-    snprintf(path, sizeof(path), "/proc/%" PRIu32 "/stat", pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    n = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
-    p = strrchr(text, ')'); /* the command before it may hold anything */
-    for (int field = 2; p && field < 22; field++)
-        p = strchr(p + 1, ' ');
-    if (p)
-        start = strtoull(p + 1, NULL, 10);
-    return start;
 }
 
 void client_settle(struct client *c)
@@ -144,7 +120,7 @@ int client_ghost(struct broker *b, uint32_t pid, uint64_t start_time, uint32_t u
     pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     /* The start time is read with the pidfd in hand: if it fits, the pidfd is of that very process.
      */
-    if (pidfd < 0 || process_start_time(pid) != start_time) {
+    if (pidfd < 0 || hf_process_start_time((pid_t)pid) != start_time) {
         if (pidfd >= 0)
             close(pidfd);
         return HF_ELOST;

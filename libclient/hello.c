@@ -4,12 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "shm/process.h"
 
 #define TEXT(x)  #x
 #define TEXT2(x) TEXT(x)
@@ -24,23 +25,6 @@ static void read_proc(const char *path, char *text, size_t size)
     if (fd >= 0)
         close(fd);
     text[len > 0 ? len : 0] = '\0';
-}
-
-/* Field 22 of /proc/self/stat. The second field is the command in parentheses, which may hold
- * anything. */
-static uint64_t own_start_time(void)
-{
-    char text[1024];
-    char *at;
-
-    read_proc("/proc/self/stat", text, sizeof(text));
-    at = strrchr(text, ')');
-    for (int field = 2; at && field < 22; field++) {
-        at = strchr(at, ' ');
-        if (at)
-            at++;
-    }
-    return at ? strtoull(at, NULL, 10) : 0;
 }
 
 static uint64_t own_timens(void)
@@ -114,7 +98,7 @@ int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cooki
         .major = HF_WIRE_MAJOR,
         .minor = HF_WIRE_MINOR,
         .fingerprint = hf_wire_fingerprint(),
-        .start_time = own_start_time(),
+        .start_time = hf_process_start_time(0),
         .timens_inode = own_timens(),
         .role = role,
         .nudge = 1,

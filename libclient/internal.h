@@ -20,6 +20,7 @@
 #include <sys/types.h>
 
 #include "shm/status.h"
+#include "shm/bases.h"
 #include "shm/compiler.h"
 #include "shm/nstime.h"
 #include "shm/ring.h"
@@ -28,7 +29,7 @@
 #include "libclient/holdfast.h"
 
 #define HFC_PATH_MAX   108 /* sun_path */
-#define HFC_PLACES_MAX 2
+#define HFC_PLACES_MAX HF_BASES_MAX
 
 /* Nobody sleeps longer without looking at CLOCK_BOOTTIME and the socket: futex timeouts stop in
  * suspend. */

@@ -39,7 +39,7 @@ struct leftovers {
  * -2: there is none to take. */
 static int take_lock(const char *dir)
 {
-    char path[PLACE_DIR_SIZE + 80];
+    char path[HF_BASE_SIZE + 80];
     struct stat here, there;
     int fd;
 

@@ -1,7 +1,6 @@
 /* The two guardians of a job.
  *
- *   outer   the process that the user sees: forwards signals, gives the exit code, backs the inner
- * one up
+ *   outer   the process that the user sees: forwards signals, gives the exit code, backs up inner
  *    `- inner   starts the job, stops it by the timeline, reaps the tree, releases
  *        `- job ...
  *

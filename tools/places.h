@@ -1,20 +1,20 @@
-/* Where an agent of a given name can be: its table, and its runtime directory. The library has the
- * same rules for its socket (libclient/holdfast.h, "connecting"). */
+/* Where an agent of a given name can be: its table, and its runtime directory. The library
+ * looks for the socket in the same bases (libclient/agent_path.c). */
 #ifndef HOLDFAST_TOOLS_PLACES_H
 #define HOLDFAST_TOOLS_PLACES_H
 
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "shm/bases.h"
 #include "shm/table.h"
 
-#define PLACES_MAX     2
-#define PLACE_DIR_SIZE 512
+#define PLACES_MAX HF_BASES_MAX
 
 struct place {
     char agent[HF_AGENT_NAME_MAX + 1];
-    char base[PLACE_DIR_SIZE];     /* where the runtime directories of agents are */
-    char dir[PLACE_DIR_SIZE + 64]; /* this one's, with sock, lock and journal */
+    char base[HF_BASE_SIZE];     /* where the runtime directories of agents are */
+    char dir[HF_BASE_SIZE + 64]; /* this one's, with sock, lock and journal */
     char shm_name[HF_TABLE_NAME_MAX];
     uid_t owner; /* of the table */
 };

@@ -1,7 +1,7 @@
 /* When a guardian acts, counted back from the end of the validity V.
  *
- *   V - 0.3 T   STOP: on-lost hook, or SIGTERM, to the job. Terminal: a later V changes nothing any
- * more V - 0.1 T   KILL: SIGKILL to the whole tree
+ *   V - 0.3 T   STOP: on-lost hook, or SIGTERM to the job; terminal: a later V changes nothing
+ *   V - 0.1 T   KILL: SIGKILL to the whole tree
  *
  * A lease that is asked to stop (LOSING) goes to STOP at once; one that is lost goes to KILL at
  * once. T is the lease's TTL. Instants are CLOCK_BOOTTIME nanoseconds. Decisions are by absolute

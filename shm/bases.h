@@ -1,0 +1,36 @@
+/* Where agents can be: BASE/NAME is an agent's runtime directory, with its attach socket.
+ *
+ *   $HOLDFAST_RUNTIME_DIR       and nothing else, where that is set: private agents and tests
+ *   $XDG_RUNTIME_DIR/holdfast   the user's own; /run/user/UID/holdfast where that is not set (cron)
+ *   /run/holdfast               the system's
+ */
+#ifndef HOLDFAST_SHM_BASES_H
+#define HOLDFAST_SHM_BASES_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define HF_BASES_MAX     2
+#define HF_BASE_SIZE     512
+#define HF_SYSTEM_BASE   "/run/holdfast"
+#define HF_DEFAULT_AGENT "default"
+
+struct hf_base {
+    char dir[HF_BASE_SIZE];
+    bool system;
+    uid_t owner; /* of the agents there, and of their tables */
+};
+
+/* `agent`, or $HOLDFAST_AGENT, or "default". */
+const char *hf_agent_or_default(const char *agent);
+
+/* The bases in the order in which they are tried. Returns how many, at least 1, or HF_EINVAL: a
+ * path is too long. */
+int hf_bases(struct hf_base ret_bases[HF_BASES_MAX]);
+
+/* A path of the caller's, with '/': whether it is below the system's base, and who owns agents there
+ * if so. */
+bool hf_path_is_system(const char *path);
+uid_t hf_system_owner(void);
+
+#endif
