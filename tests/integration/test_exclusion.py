@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Exclusion and rising fences: eight processes under two agents take one lock as often as they can.
 
-HOLDFAST_FULL=1 does 10,000 cycles, else 2,000.
+HOLDFAST_FULL=1 does 10,000 cycles, else 2,000, and breaks nodes and agents for a minute instead of 12 s.
 """
 import os
 import pathlib
+import random
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from history import Hold, changes_of, contended_share, fence_faults, overlaps, parse  # noqa: E402
 from rig import BUILD, SANITIZE, agent_env, main, scenario  # noqa: E402
+from views import counters  # noqa: E402
 
 CYCLES = 10_000 if os.environ.get("HOLDFAST_FULL") else 2_000 if not SANITIZE else 400
 PROCESSES_PER_AGENT = 4
@@ -18,6 +21,8 @@ HOLD_US = 200
 PAUSE_US = 1500  # so that a host's queue runs empty at times, and the other host gets its turn
 SPIN_US = 1000
 CONTENDED_LEAST = 0.3
+ROUGH_TTL_S = 1
+ROUGH_S = int(os.environ.get("HOLDFAST_ROUGH_S", 0)) or (60 if os.environ.get("HOLDFAST_FULL") else 12)
 
 
 # --- the checker itself --------------------------------------------------------------------------------
@@ -63,36 +68,53 @@ def bad_fences(_run):
 # --- the proof -----------------------------------------------------------------------------------------
 
 
-def contend(run, agents, *options):
-    """All contenders from one start to their ends; the history, and {pid: agent}.
+def contenders(run, agents, *options, spin_us=SPIN_US):
+    """Starts the crew: [(process, path of its history)] and {pid: agent}.
 
     Half of them wait in their agent's queue, half try again and again, which makes for split votes."""
     crew, agent_of = [], {}
-    count = CYCLES // (PROCESSES_PER_AGENT * len(agents))
-    folder = run.dir / f"histories{len(options)}"
+    folder = run.dir / f"histories{run.serial()}"
     folder.mkdir()
     for agent in agents:
         for i in range(PROCESSES_PER_AGENT):
             label = f"contender-{agent.name}-{i}"
-            path = folder / label
-            argv = [BUILD / "tests" / "contender", "--name", "contended", "--count", count, "--history", path,
-                    "--hold-us", HOLD_US, "--pause-us", PAUSE_US, *options]
+            argv = [BUILD / "tests" / "contender", "--name", "contended", "--history", folder / label, *options]
             if i % 2:
-                argv += ["--spin-us", SPIN_US]
+                argv += ["--spin-us", spin_us]
             process = run.spawn(*argv, label=label, env=agent_env(agent), stdin=subprocess.PIPE)
             agent_of[process.pid] = agent.name
-            crew.append((process, path))
+            crew.append((process, folder / label))
     for process, _ in crew:
         process.wait_out("ready")
     for process, _ in crew:
         process.popen.stdin.close()
+    return crew, agent_of
+
+
+def history_of(crew):
     holds = []
     for process, path in crew:
         code = process.wait(300)
         assert code == 0, f"a contender ended with {code}: {process.err}"
         holds += parse(path.read_text())
+    return holds
+
+
+def contend(run, agents, *options):
+    """All cycles from one start to their end; the history, and {pid: agent}."""
+    count = CYCLES // (PROCESSES_PER_AGENT * len(agents))
+    crew, agent_of = contenders(run, agents, "--count", count, "--hold-us", HOLD_US, "--pause-us", PAUSE_US, *options)
+    holds = history_of(crew)
     assert len(holds) == count * len(crew)
     return holds, agent_of
+
+
+def judge(holds, agent_of):
+    """What the history may never show."""
+    print(f"# {len(holds)} holds, {contended_share(holds):.0%} contended, {changes_of(holds, agent_of)} times from agent "
+          f"to agent, {len(overlaps(holds))} overlaps, {len(fence_faults(holds))} fence faults")
+    assert not overlaps(holds), f"{len(overlaps(holds))} overlaps, the first: {overlaps(holds)[0]}"
+    assert not fence_faults(holds), f"{len(fence_faults(holds))} fences did not rise: {fence_faults(holds)[0]}"
 
 
 @scenario("two agents, eight processes, one lock: no two holds overlap and fences rise; without the lock they overlap")
@@ -102,10 +124,7 @@ def exclusion(run):
 
     holds, agent_of = contend(run, agents)
     share, changes = contended_share(holds), changes_of(holds, agent_of)
-    print(f"# {len(holds)} holds, {share:.0%} contended, {changes} times from agent to agent, "
-          f"{len(overlaps(holds))} overlaps, {len(fence_faults(holds))} fence faults")
-    assert not overlaps(holds), f"{len(overlaps(holds))} overlaps, the first: {overlaps(holds)[0]}"
-    assert not fence_faults(holds), f"{len(fence_faults(holds))} fences did not rise: {fence_faults(holds)[0]}"
+    judge(holds, agent_of)
     assert share >= CONTENDED_LEAST, f"{share:.0%} contended"
     assert changes >= len(holds) // 100, f"the lock went {changes} times from agent to agent"
     run.keys_gone("contended")
@@ -113,6 +132,78 @@ def exclusion(run):
     unlocked, _ = contend(run, agents, "--no-lock")
     print(f"# without the lock: {len(overlaps(unlocked))} overlaps")
     assert overlaps(unlocked), "without the lock no two overlapped: the workload proves nothing"
+
+
+# --- the same while nodes and agents are broken --------------------------------------------------------
+
+
+class Trouble:
+    """One fault after the other; the seed makes a run that failed happen again, but for its timing.
+
+    Clocks of nodes are stepped forward only: fences that were made of a clock that then goes back, on a majority that
+    then forgets, are beyond the promise."""
+
+    def __init__(self, nodes, agents, seed):
+        self.nodes, self.agents = nodes, agents
+        self.random = random.Random(seed)
+        self.shifts = dict.fromkeys((node.id for node in nodes), 0)
+        self.told = []
+
+    def next(self):
+        kinds = (self.restart, self.flush, self.step, self.stop_node, self.stop_agent)
+        kind = self.random.choice(kinds) if len(self.told) % 3 else self.amnesia
+        target = self.random.choice(self.agents if kind in (self.stop_agent, self.amnesia) else self.nodes)
+        self.told.append(f"{kind.__name__} {self.nodes.index(target) + 1 if target in self.nodes else target.label}")
+        kind(target)
+
+    def restart(self, node):
+        node.restart()
+
+    def flush(self, node):
+        node.cmd("FLUSHALL")
+
+    def step(self, node):
+        self.shifts[node.id] += self.random.choice((0.5, 5))
+        node.shift_clock(self.shifts[node.id])
+
+    def pause(self, process, most_s):
+        process.sigstop()
+        time.sleep(self.random.uniform(0.1, most_s))
+        process.sigcont()
+
+    def stop_node(self, node):
+        self.pause(node, 0.8)
+
+    def stop_agent(self, agent):
+        self.pause(agent, 2 * ROUGH_TTL_S)
+
+    def amnesia(self, agent):
+        """While an agent hangs a majority forgets the keys of its leases, which are valid all the same."""
+        agent.sigstop()
+        for node in self.random.sample(self.nodes, len(self.nodes) // 2 + 1):
+            self.random.choice((self.restart, self.flush, self.step))(node)
+        time.sleep(self.random.uniform(0.1, 0.8 * ROUGH_TTL_S))
+        agent.sigcont()
+
+
+@scenario("exclusion holds while nodes are restarted empty, flushed, stopped or stepped, and agents hang")
+def rough_exclusion(run):
+    run.redis(5, clock=True)
+    options = ("--ttl-max", f"{ROUGH_TTL_S}s")
+    agents = [run.agent(label, ttl=f"{ROUGH_TTL_S}s", options=options) for label in ("a", "b")]
+    seed = int(os.environ.get("HOLDFAST_SEED", 0)) or random.randrange(1, 1_000_000)
+    trouble = Trouble(run.nodes, agents, seed)
+    crew, agent_of = contenders(run, agents, "--for-ms", ROUGH_S * 1000, "--hold-us", 2000, "--pause-us", 3000, "--rough",
+                                "--long-us", ROUGH_TTL_S * 2_000_000, spin_us=10_000)
+    end = time.monotonic() + ROUGH_S
+    while time.monotonic() < end:
+        time.sleep(trouble.random.uniform(0.2, 2))
+        trouble.next()
+    holds = history_of(crew)
+    lost = sum(counters(run, agent)["losses"] for agent in agents)
+    print(f"# HOLDFAST_SEED={seed}: {', '.join(trouble.told)}; {lost} leases lost")
+    judge(holds, agent_of)
+    assert len(holds) >= ROUGH_S, "hardly anybody had the lock"
 
 
 if __name__ == "__main__":
