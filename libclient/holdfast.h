@@ -1,28 +1,34 @@
 /* libholdfast: take locks through the Holdfast agent of this host, and ask "do I still hold it?"
  * for the price of one load and one clock read.
  *
- *     hf_client *client;
+ *     hf_client *client = NULL;
  *     hf_lease *lease;
- *     if (hf_connect(NULL, &client) == HF_OK &&
- *         hf_acquire(client, "db/migrate", 10, -1, &lease) == HF_OK) {
+ *     if (hf_connect(NULL, &client) == HF_OK &&                          // the default agent
+ *         hf_acquire(client, "db/migrate", 10, -1, &lease) == HF_OK) {   // 10 s TTL, wait for ever
  *         while (work_left() && hf_held(lease))
  *             do_a_little_work(hf_fence(lease));
  *         hf_release(lease);
  *     }
  *     hf_disconnect(client);
  *
- * Conventions. Functions return HF_OK (0) or a negative HF_E* code; `ret_` parameters are written
- * only on HF_OK unless said otherwise. HF_ESYS leaves errno. Times are CLOCK_BOOTTIME nanoseconds
- * or plain milliseconds, as the name's ending says.
+ * The agent renews the lease until it is released or this process ends, so the TTL is no limit
+ * to the work: it says how soon the lock is free when this host is gone.
+ * docs/examples/example.c uses every call.
  *
- * Threads: every function may be called from any thread; calls on one client are serialised
- * inside where needed. One lease may be used by many threads, but nobody may use it after
- * hf_release() or hf_lease_free() was called on it. Signals: only hf_held(), hf_remaining_ns(),
- * hf_fence() and hf_state() may be called from a signal handler. Fork: a child holds nothing:
- * hf_held() is false in it at once, every other call on an inherited client or lease gives
- * HF_EFORKED; the child may free them, which does not touch the parent's leases, and may connect
- * for itself. Exec: all descriptors are close-on-exec. The library starts no threads, installs no
- * signal handlers, and needs libc only.
+ * Results. Functions return HF_OK (0) or a negative HF_E* code, and hf_last_message() has a
+ * sentence on it; `ret_` parameters are written only on HF_OK unless said otherwise. HF_ESYS leaves
+ * errno. Times are CLOCK_BOOTTIME nanoseconds or plain milliseconds, as the name's ending says.
+ *
+ * Threads. Every function may be called from any thread; calls on one client are serialised inside
+ * where needed. One lease may be used by many threads, but nobody may use it after hf_release() or
+ * hf_lease_free() was called on it. The library starts no threads.
+ *
+ * Signals. Only hf_held(), hf_remaining_ns(), hf_fence() and hf_state() may be called from a signal
+ * handler. The library installs none.
+ *
+ * Fork and exec. A child holds nothing: hf_held() is false in it at once, and every other call on
+ * an inherited client or lease gives HF_EFORKED. It may free them, which does not touch the
+ * parent's leases, and may connect for itself. All descriptors are close-on-exec.
  *
  * What a lease promises, and what it does not, is in docs/SAFETY.md. In short: while hf_held() is
  * true nobody else on any host has the lock; it is true at the moment of the clock read and a
@@ -89,25 +95,26 @@ HF_EXPORT const char *hf_strerror(int code);
  * some; never NULL; valid until the next call of this thread. */
 HF_EXPORT const char *hf_last_message(void);
 
-typedef struct hf_client hf_client;
-typedef struct hf_op hf_op;
-typedef struct hf_view hf_view;
+typedef struct hf_client hf_client; /* a session with one agent */
+typedef struct hf_op hf_op;         /* an acquire that was begun without waiting for it */
+typedef struct hf_view hf_view;     /* an agent's table, for reading */
 
 /* --- connecting ----------------------------------------------------------------------------------
  * `agent`: an agent's NAME; a path (with a '/') of its attach socket; or NULL: $HOLDFAST_AGENT if
  * set, else "default". A NAME is looked for as the user's own agent first
- * ($XDG_RUNTIME_DIR/holdfast/NAME/sock), then as the system's (/run/holdfast/NAME/sock);
- * $HOLDFAST_RUNTIME_DIR/NAME/sock instead of both where that is set. The agent must run as root, as
- * the caller's user, or as the system agent's account, else HF_EPERM. HF_ENOAGENT, HF_EVERSION,
- * HF_ETIMENS, HF_ELIMIT ...: hf_last_message() says more. */
+ * ($XDG_RUNTIME_DIR/holdfast/NAME/sock), then as the system's (/run/holdfast/NAME/sock); where
+ * $HOLDFAST_RUNTIME_DIR is set, at $HOLDFAST_RUNTIME_DIR/NAME/sock instead of both.
+ * The agent must run as root, as the caller's user, or as the system agent's account, else
+ * HF_EPERM. Other errors: HF_ENOAGENT, HF_EVERSION, HF_ETIMENS, HF_ELIMIT, HF_ETABLE. */
 HF_EXPORT int hf_connect(const char *agent, hf_client **ret_client);
 
 /* Has every lease of this client released, without waiting for it, and frees the client. Leases and
- * ops of it must not be used afterwards. Without an agent it waits up to 1 s for one, if a lease is
- * still valid: an agent that comes later keeps such a lease until this process ends. NULL is fine.
- * The agent does the same for a process that ends without a call. */
+ * ops of it must not be used afterwards. NULL is fine. For a process that ends without a call the
+ * agent does the same. Without an agent it waits up to 1 s for one, if a lease is still valid: an
+ * agent that comes later keeps such a lease until this process ends. */
 HF_EXPORT void hf_disconnect(hf_client *client);
 
+/* The agent as it is now. HF_ENOAGENT when it is away. */
 struct hf_agent_info {
     size_t size; /* set to sizeof(struct hf_agent_info) before the call */
     uint32_t ttl_ms, ttl_max_ms, ttl_min_ms;
@@ -173,7 +180,7 @@ HF_EXPORT int64_t hf_remaining_ns(hf_lease *lease);
  * moves on with renewals. */
 HF_EXPORT int64_t hf_valid_until_ns(hf_lease *lease);
 
-/* enum hf_lease_state. */
+/* A positive enum hf_lease_state, or HF_EINVAL for NULL, or HF_EFORKED. */
 HF_EXPORT int hf_state(hf_lease *lease);
 
 /* The fencing number: rises with every grant of the resource, on all hosts. Kept
@@ -187,11 +194,11 @@ HF_EXPORT const char *hf_reason(hf_lease *lease);
  * Names are 1..255 bytes, anything goes in them; the str forms take C strings. */
 
 struct hf_holder {
-    uint64_t fence;        /* 0 unknown */
-    int64_t since_wall_ms; /* Unix time; 0 unknown */
-    int64_t pttl_ms;       /* of its key; -1 without expiry, -2 unknown */
+    uint64_t fence;        /* 0: unknown */
+    int64_t since_wall_ms; /* Unix time; 0: unknown */
+    int64_t pttl_ms;       /* what is left of its key; -1: no expiry, -2: unknown */
     uint32_t pid, uid;
-    char host[64], command[16], note[128]; /* "" unknown */
+    char host[64], command[16], note[128]; /* "": unknown */
 };
 
 /* What an acquire that is not decided yet waits for. */
@@ -199,7 +206,7 @@ struct hf_progress {
     int reason; /* HF_EBUSY: another holds it; HF_ENOQUORUM: too few nodes may vote; HF_ENOAGENT */
     uint32_t nodes_voting, nodes_up;
     struct hf_holder holder;
-    char text[184];
+    char text[184]; /* the same as a sentence */
 };
 
 enum {
@@ -214,18 +221,18 @@ struct hf_acquire_options {
     uint32_t max_hold_ms; /* 0: no limit */
     int64_t wait_ms;      /* 0: try once; -1: no limit */
     unsigned flags;       /* HF_ACQUIRE_* */
-    const char *note;     /* up to 127 bytes for people to read; NULL none */
-    /* Called from the calling thread; may be NULL. */
+    const char *note;     /* up to 127 bytes for people to read; NULL: none */
+    /* Called in the calling thread with news of the wait; may be NULL. */
     void (*progress)(const struct hf_progress *progress, void *arg);
     void *arg;
 };
 
-/* Blocks until granted, refused, or the wait is over. `wait_ms` 0 tries once (HF_EBUSY), -1 waits
- * without limit. Waiting is done by the agent, first come first served on this host. `ttl_seconds`
- * 0 takes the agent's default. While no agent answers, a wait goes on trying to attach until its
- * end. Errors: HF_EBUSY, HF_ETIMEDOUT, HF_ENOQUORUM, HF_ENAME, HF_ETTL, HF_EFLEET, HF_EFULL,
- * HF_ELIMIT, HF_EGOING, HF_ENOAGENT, HF_ELOST (granted, and lost before it could be used). A signal
- * handler that returns does not end the wait. */
+/* Blocks until granted, refused, or the wait is over. `ttl_seconds` 0 takes the agent's default;
+ * `wait_ms` 0 tries once (HF_EBUSY), -1 waits without limit. Waiting is done by the agent, first
+ * come first served on this host. While no agent answers, a wait goes on trying to attach until its
+ * end. A signal handler that returns does not end the wait.
+ * Errors: HF_EBUSY, HF_ETIMEDOUT, HF_ENOQUORUM, HF_ENAME, HF_ETTL, HF_EFLEET, HF_EFULL, HF_ELIMIT,
+ * HF_EGOING, HF_ENOAGENT, HF_ELOST (granted, and lost before it could be used). */
 HF_EXPORT int hf_acquire(hf_client *client, const char *name, int64_t ttl_seconds, int64_t wait_ms,
                          hf_lease **ret_lease);
 HF_EXPORT int hf_acquire_with(hf_client *client, const struct hf_acquire_options *options,
@@ -251,15 +258,15 @@ HF_EXPORT int hf_acquire_start(hf_client *client, const struct hf_acquire_option
 /* HF_EPENDING while undecided; otherwise the op is freed and the result is
  * as of hf_acquire_with(). */
 HF_EXPORT int hf_op_result(hf_op *op, hf_lease **ret_lease);
-/* Gives up; a grant that comes all the same is released. NULL is fine. */
+/* Gives up and frees the op; a grant that comes all the same is released. NULL is fine. */
 HF_EXPORT void hf_op_cancel(hf_op *op);
 
 /* --- releasing, waiting, hearing of a loss ---------------------------------------------------- */
 
 /* The handle holds nothing from the first instruction on; then the agent deletes the key on all
- * nodes, and the call returns when a majority answered (HF_OK), or with HF_ELOST when the lease had
- * been lost before, or HF_ETIMEDOUT / HF_ENOAGENT when nobody answered in time (the key then lapses
- * by its TTL; no answer of the agent is waited for longer than the validity lasts, and a second).
+ * nodes. HF_OK when a majority answered; HF_ELOST when the lease had been lost before; HF_ETIMEDOUT
+ * or HF_ENOAGENT when nobody answered in time: the key then lapses by its TTL. (The agent's answer
+ * is waited for as long as the validity lasts, and a second more.)
  * Frees the lease in every case. NULL gives HF_ENOTHELD. */
 HF_EXPORT int hf_release(hf_lease *lease);
 
@@ -273,7 +280,7 @@ HF_EXPORT void hf_lease_free(hf_lease *lease);
 
 /* Sleeps until the state differs from `state`, or the lease is over, or `timeout_ms`
  * passed (-1: no limit). Returns the state now (a positive enum hf_lease_state), or a
- * negative code; HF_ETIMEDOUT. */
+ * negative code: HF_ETIMEDOUT, HF_EFORKED. */
 HF_EXPORT int hf_wait(hf_lease *lease, int state, int64_t timeout_ms);
 
 /* Calls `fn` from hf_dispatch() whenever the state changed; once for the end. NULL turns it off.
@@ -297,7 +304,10 @@ struct hf_ticket {
     uint64_t fence;
     char path[128]; /* of the attach socket */
 };
+/* A ticket is as good as the lease: it is for processes of one's own, by inheritance or a pipe. */
 HF_EXPORT int hf_lease_ticket(hf_lease *lease, struct hf_ticket *ret_ticket);
+/* Connects and joins; in the end free the lease and disconnect as usual. HF_ELOST: the lease is
+ * over; else as hf_connect(). */
 HF_EXPORT int hf_join(const struct hf_ticket *ticket, hf_client **ret_client, hf_lease **ret_lease);
 
 /* --- looking -------------------------------------------------------------------------------------
@@ -310,15 +320,17 @@ struct hf_info {
     uint32_t votes; /* nodes that hold our key as far as is known */
     uint32_t pid, uid, ttl_ms;
     uint64_t fence;
-    int64_t since_ns, valid_until_ns; /* CLOCK_BOOTTIME; 0 none */
+    int64_t since_ns, valid_until_ns; /* CLOCK_BOOTTIME; 0: none */
     int held;                         /* valid at the time of the call */
     int run;                          /* held by `holdfast run` */
     char command[16], note[128];
     char reason[64];
 };
 
+/* `agent` as for hf_connect(). HF_ENOAGENT: there is no such table; HF_EPERM, HF_ETABLE,
+ * HF_EVERSION: it may not or cannot be read. */
 HF_EXPORT int hf_view_open(const char *agent, hf_view **ret_view);
-HF_EXPORT void hf_view_close(hf_view *view);
+HF_EXPORT void hf_view_close(hf_view *view); /* NULL is fine */
 /* HF_ENOTHELD: no such lease here. */
 HF_EXPORT int hf_view_find(hf_view *view, const void *name, size_t name_len, struct hf_info *info);
 /* Calls `fn` for every lease until it returns nonzero, which is then returned. */
