@@ -29,27 +29,43 @@ static int read_text(pid_t pid, const char *file, char *out, size_t size)
     return 0;
 }
 
+int process_stat_parse(char *text, struct process_stat *ret_stat)
+{
+    struct process_stat stat;
+    char *open = strchr(text, '('), *close = strrchr(text, ')');
+    int parent;
+
+    /* pid (command) state ppid ... num_threads(20) itrealvalue starttime(22) ...; the command may
+     * hold anything, so the last ')' ends it. */
+    if (!open || !close || close < open)
+        return -1;
+    *close = '\0';
+    snprintf(stat.command, sizeof(stat.command), "%s", open + 1);
+    /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers that fit. */
+    if (sscanf(close + 1,
+               " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu",
+               &stat.state, &parent, &stat.threads, &stat.start) != 4)
+        return -1;
+    stat.parent = parent;
+    *ret_stat = stat;
+    return 0;
+}
+
 int process_read(pid_t pid, struct process *ret_process)
 {
     long ticks = sysconf(_SC_CLK_TCK);
-    struct process process = {0};
-    char text[1024], *after;
-    unsigned long long start;
-    int parent;
+    struct process_stat stat;
+    char text[1024];
 
-    /* pid (comm) state ppid ...; comm may hold anything, the last ')' ends it. */
-    if (read_text(pid, "stat", text, sizeof(text)) < 0 || !(after = strrchr(text, ')')))
+    if (ticks <= 0 || read_text(pid, "stat", text, sizeof(text)) < 0 ||
+        process_stat_parse(text, &stat) < 0)
         return -1;
-    /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers that fit. */
-    if (sscanf(after + 1,
-               " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-               &process.state, &parent, &start) != 3 ||
-        ticks <= 0)
-        return -1;
-    process.parent = parent;
-    process.start_ns = (int64_t)(start / (unsigned long)ticks) * NS_PER_SEC +
-                       (int64_t)(start % (unsigned long)ticks) * (NS_PER_SEC / ticks);
-    *ret_process = process;
+    *ret_process = (struct process){
+        .state = stat.state,
+        .parent = stat.parent,
+        .start_ns = (int64_t)(stat.start / (unsigned long)ticks) * NS_PER_SEC +
+                    (int64_t)(stat.start % (unsigned long)ticks) * (NS_PER_SEC / ticks),
+    };
     return 0;
 }
 

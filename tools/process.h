@@ -13,6 +13,18 @@ struct process {
     int64_t start_ns; /* CLOCK_BOOTTIME, rounded down to a tick */
 };
 
+/* A line of /proc/PID/stat. */
+struct process_stat {
+    char command[16];
+    char state;
+    pid_t parent;
+    long threads;
+    unsigned long long start; /* clock ticks since the boot */
+};
+
+/* Takes the file's text apart (and changes it). 0, or -1: it is no such text. */
+int process_stat_parse(char *text, struct process_stat *ret_stat);
+
 /* 0, or -1: no such process, or /proc cannot be read. */
 int process_read(pid_t pid, struct process *ret_process);
 

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tools/process.h"
+
 #define FIRST_CAPACITY 1024
 
 struct tree_process {
@@ -45,12 +47,10 @@ void tree_free(struct tree *tree)
     tree->processes = NULL;
 }
 
-/* Reads /proc/PID/stat: "pid (command) state ppid ... num_threads(20) itrealvalue starttime(22)".
- * The command may hold spaces and parentheses. */
 static bool read_stat(int proc, pid_t pid, struct tree_process *process)
 {
-    char path[32], text[1024], *open, *close_, state;
-    long threads;
+    char path[32], text[1024];
+    struct process_stat stat;
     ssize_t got;
     int fd;
 
@@ -63,20 +63,12 @@ static bool read_stat(int proc, pid_t pid, struct tree_process *process)
     if (got <= 0)
         return false;
     text[got] = '\0';
-    open = strchr(text, '(');
-    close_ = strrchr(text, ')');
-    if (!open || !close_ || close_ < open)
+    if (process_stat_parse(text, &stat) < 0)
         return false;
-    *process = (struct tree_process){.pid = pid};
-    *close_ = '\0';
-    snprintf(process->command, sizeof(process->command), "%s", open + 1);
-    /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers that fit. */
-    if (sscanf(close_ + 1,
-               " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu",
-               &state, &process->parent, &threads, &process->start) != 4)
-        return false;
+    *process = (struct tree_process){.pid = pid, .parent = stat.parent, .start = stat.start};
+    memcpy(process->command, stat.command, sizeof(process->command));
     /* A leader that called pthread_exit() is shown as a zombie while its other threads run on. */
-    process->alive = (state != 'Z' && state != 'X') || threads > 1;
+    process->alive = (stat.state != 'Z' && stat.state != 'X') || stat.threads > 1;
     return true;
 }
 
@@ -116,7 +108,7 @@ static ssize_t scan(struct tree *tree)
             tree->processes = bigger;
             tree->capacity = capacity;
         }
-        /* NOLINTNEXTLINE(cert-err34-c): as above. */
+        /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers that fit. */
         if (read_stat(proc, (pid_t)atoi(entry->d_name), &tree->processes[count]))
             count++;
     }

@@ -118,8 +118,10 @@ int link_raise(struct link *link, const struct link_lock *lock, hf_time deadline
                        args.lengths);
 }
 
-int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_time deadline,
-               link_reply_fn *fn, void *arg)
+/* Renew and release: keys, then of each its token, and its TTL if the script wants it. */
+static int send_keys(struct link *link, enum script script, bool with_ttl,
+                     const struct link_key *keys, size_t count, hf_time deadline, link_reply_fn *fn,
+                     void *arg)
 {
     const char *argv[ARGS_MAX];
     size_t lengths[ARGS_MAX];
@@ -139,40 +141,27 @@ int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_
         argv[n] = keys[i].key;
         lengths[n] = keys[i].key_len;
     }
-    for (size_t i = 0; i < count; i++, n += 2) {
+    for (size_t i = 0; i < count; i++) {
         argv[n] = keys[i].token;
-        lengths[n] = strlen(keys[i].token);
-        argv[n + 1] = ttls[i];
-        lengths[n + 1] = (size_t)snprintf(ttls[i], sizeof(ttls[i]), "%" PRIu32, keys[i].ttl_ms);
+        lengths[n++] = strlen(keys[i].token);
+        if (!with_ttl)
+            continue;
+        argv[n] = ttls[i];
+        lengths[n++] = (size_t)snprintf(ttls[i], sizeof(ttls[i]), "%" PRIu32, keys[i].ttl_ms);
     }
-    return call_script(link, SCRIPT_RENEW, count, deadline, fn, arg, (int)n, argv, lengths);
+    return call_script(link, script, count, deadline, fn, arg, (int)n, argv, lengths);
+}
+
+int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_time deadline,
+               link_reply_fn *fn, void *arg)
+{
+    return send_keys(link, SCRIPT_RENEW, true, keys, count, deadline, fn, arg);
 }
 
 int link_release(struct link *link, const struct link_key *keys, size_t count, hf_time deadline,
                  link_reply_fn *fn, void *arg)
 {
-    const char *argv[ARGS_MAX];
-    size_t lengths[ARGS_MAX];
-    char key_count[8];
-    size_t n = 4;
-
-    if (link->state != LINK_UP)
-        return HF_ENOQUORUM;
-    if (count == 0 || count > LINK_KEYS_MAX)
-        return HF_EINVAL;
-    argv[2] = key_count;
-    lengths[2] = (size_t)snprintf(key_count, sizeof(key_count), "%zu", count + 1);
-    argv[3] = LINK_SENTINEL_KEY;
-    lengths[3] = sizeof(LINK_SENTINEL_KEY) - 1;
-    for (size_t i = 0; i < count; i++, n++) {
-        argv[n] = keys[i].key;
-        lengths[n] = keys[i].key_len;
-    }
-    for (size_t i = 0; i < count; i++, n++) {
-        argv[n] = keys[i].token;
-        lengths[n] = strlen(keys[i].token);
-    }
-    return call_script(link, SCRIPT_RELEASE, count, deadline, fn, arg, (int)n, argv, lengths);
+    return send_keys(link, SCRIPT_RELEASE, false, keys, count, deadline, fn, arg);
 }
 
 int script_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_time deadline,
