@@ -163,7 +163,7 @@ static void on_wake(void *arg)
 
 static bool on_idle(void *arg)
 {
-    return clients_serve(arg);
+    return sessions_serve(arg);
 }
 
 /* --- beginning and end ------------------------------------------------------------------------ */
@@ -192,7 +192,8 @@ int broker_create(struct agent *agent, struct broker **ret_broker)
     loop_on_turn(b->loop, on_turn, b);
     loop_on_wake(b->loop, on_wake, b);
     loop_on_idle(b->loop, on_idle, b);
-    if ((rc = resolver_create(b->loop, &b->resolver)) < 0 || (rc = clients_create(b)) < 0 ||
+    clients_create(b);
+    if ((rc = resolver_create(b->loop, &b->resolver)) < 0 || (rc = sessions_create(b)) < 0 ||
         (rc = resources_create(b)) < 0 || (rc = nodes_create(b)) < 0 ||
         (rc = releaser_create(b->loop, b->links, b->n, b->q, &b->releaser)) < 0 ||
         (rc = readopt(b)) < 0)
@@ -222,7 +223,7 @@ static void *run(void *arg)
 
 int broker_start(struct broker *b)
 {
-    int rc = clients_listen(b);
+    int rc = sessions_listen(b);
 
     if (rc < 0)
         return rc;
@@ -244,6 +245,7 @@ void broker_destroy(struct broker *b)
 {
     if (!b)
         return;
+    sessions_destroy(b);
     clients_destroy(b);
     nodes_destroy(b); /* tells every command in flight that it is over, rounds included */
     releaser_destroy(b->releaser);

@@ -27,7 +27,7 @@ struct round;
 struct resource;
 struct waiter;
 
-/* --- clients: agent/clients.c, agent/attach.c ------------------------------------------------- */
+/* --- clients: agent/clients.c ----------------------------------------------------------------- */
 
 /* What one uid uses, for its limits. Kept for as long as the agent runs: there are few uids. */
 struct user {
@@ -51,6 +51,21 @@ struct client {
     LIST_HEAD(, session) sessions;
     struct broker *broker;
 };
+
+void clients_create(struct broker *b);
+void clients_destroy(struct broker *b); /* after the sessions */
+struct client *client_new(struct broker *b);
+/* For a client read from the journal; HF_ELOST when that process is gone. */
+int client_ghost(struct broker *b, uint32_t pid, uint64_t start_time, uint32_t uid,
+                 uint64_t cookie_hash, const char *comm, struct client **ret_client);
+void client_ghost_end(struct client *c);
+/* Frees a client without sessions, ghost and leases. */
+void client_settle(struct client *c);
+/* The account of a uid; NULL when out of memory. */
+struct user *user_get(struct broker *b, uint32_t uid);
+uint64_t cookie_hash(const uint8_t cookie[HF_COOKIE_LEN]);
+
+/* --- sessions: agent/sessions.c, agent/attach.c ----------------------------------------------- */
 
 /* A completion that waits for room. */
 struct answer {
@@ -78,11 +93,11 @@ struct session {
     LIST_HEAD(, waiter) waiters;
 };
 
-int clients_create(struct broker *b);
-int clients_listen(struct broker *b);
-void clients_destroy(struct broker *b);
+int sessions_create(struct broker *b);
+int sessions_listen(struct broker *b);
+void sessions_destroy(struct broker *b);
 /* Takes requests of active sessions, a bounded number each; true when some are left. */
-bool clients_serve(struct broker *b);
+bool sessions_serve(struct broker *b);
 /* Answers request `id`; what the ring has no room for waits until the client has read some. */
 void session_answer(struct session *s, const struct hf_completion_entry *answer);
 /* Tells what an unanswered acquire waits for, if there is room. */
@@ -90,16 +105,6 @@ void session_progress(struct session *s, struct hf_completion_entry *entry);
 /* Something about a lease of this client changed. */
 void client_signal(struct client *c);
 void session_end(struct session *s, const char *why);
-/* For a client read from the journal; HF_ELOST when that process is gone. */
-int client_ghost(struct broker *b, uint32_t pid, uint64_t start_time, uint32_t uid,
-                 uint64_t cookie_hash, const char *comm, struct client **ret_client);
-uint64_t cookie_hash(const uint8_t cookie[HF_COOKIE_LEN]);
-struct client *client_new(struct broker *b);
-void client_ghost_end(struct client *c);
-/* The account of a uid; NULL when out of memory. */
-struct user *user_get(struct broker *b, uint32_t uid);
-/* Frees a client without sessions, ghost and leases. */
-void client_settle(struct client *c);
 /* In attach.c: judges a hello and sends the welcome. */
 void attach_hello(struct session *s, const struct hf_hello *hello, size_t length);
 

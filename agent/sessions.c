@@ -1,0 +1,475 @@
+/* Sessions: the connections of attached processes, with their rings and doorbells.
+ *
+ * A session ends when its socket ends, when its process ends (pidfd), or at the first violation of
+ * the protocol; a client ends with its last session. The agent never blocks on, indexes by, or
+ * re-reads what a client can write, and never reads or writes the doorbell eventfd, which a client
+ * could make blocking: it is watched edge-triggered only.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "agent/broker_internal.h"
+#include "agent/clock.h"
+#include "agent/log.h"
+#include "shm/status.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+/* Of one session, so that a flood delays the others by so many at most. */
+#define REQUESTS_PER_TURN 16
+/* Answers that one session does not read: beyond that its ring is left to fill up. */
+#define UNREAD_MOST  4096
+#define HELLO_WITHIN HF_NS_PER_SEC
+/* Connections beyond clients_max that may stay until their hello, to be told why they cannot. */
+#define STRANGERS_MOST 64
+#define SWEEP_EVERY    (100 * HF_NS_PER_MS)
+
+static void on_listener(struct loop_fd *watch);
+
+static void nudge(struct session *s)
+{
+    /* A full socket is fine: it is readable already. */
+    if (s->nudge)
+        (void)send(s->socket.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void client_signal(struct client *c)
+{
+    struct session *s;
+
+    LIST_FOREACH (s, &c->sessions, of_client) {
+        hf_ring_signal(&s->ring);
+        nudge(s);
+    }
+}
+
+/* --- sessions --------------------------------------------------------------------------------- */
+
+static void session_activate(struct session *s)
+{
+    if (s->is_active || !s->client)
+        return;
+    s->is_active = true;
+    s->broker->active_count++;
+    hf_ring_disarm(&s->ring);
+    TAILQ_INSERT_TAIL(&s->broker->active, s, active);
+}
+
+static void session_deactivate(struct session *s)
+{
+    if (!s->is_active)
+        return;
+    s->is_active = false;
+    s->broker->active_count--;
+    TAILQ_REMOVE(&s->broker->active, s, active);
+}
+
+static void overflow_free(struct session *s)
+{
+    struct answer *a;
+
+    while ((a = STAILQ_FIRST(&s->overflow))) {
+        STAILQ_REMOVE_HEAD(&s->overflow, queue);
+        free(a);
+    }
+}
+
+/* Out of the epoll set first: closing alone would leave it there, because the client has it open
+ * too. */
+static void doorbell_close(struct session *s)
+{
+    if (s->doorbell < 0)
+        return;
+    (void)epoll_ctl(s->broker->doorbell_epoll, EPOLL_CTL_DEL, s->doorbell, NULL);
+    close(s->doorbell);
+}
+
+void session_end(struct session *s, const char *why)
+{
+    struct broker *b = s->broker;
+    struct client *c = s->client;
+
+    if (s->closing)
+        return;
+    s->closing = true;
+    if (why) {
+        hf_counter_add(&b->agent->table, HF_COUNTER_VIOLATIONS, 1);
+        log_warn("client of process %" PRIu32 " (user %" PRIu32 ") is cut off: %s", s->pid, s->uid,
+                 why);
+    }
+    session_deactivate(s);
+    loop_timer_cancel(b->loop, &s->hello_timer);
+    loop_fd_remove(b->loop, &s->socket);
+    close(s->socket.fd);
+    if (s->process.priv) {
+        loop_fd_remove(b->loop, &s->process);
+        close(s->process.fd);
+    }
+    doorbell_close(s);
+    LIST_REMOVE(s, all);
+    b->session_count--;
+    s->user->sessions--;
+    hf_counter_set(&b->agent->table, HF_COUNTER_CLIENTS, b->session_count);
+    if (c) {
+        LIST_REMOVE(s, of_client);
+        resources_drop_session(s);
+        /* A ghost's own process lives and has yet to come back: only its guardian left. */
+        if (LIST_EMPTY(&c->sessions) && c->ghost_pidfd < 0)
+            resources_client_gone(c);
+        hf_ring_agent_destroy(&s->ring);
+        overflow_free(s);
+        client_settle(c);
+    }
+    free(s);
+}
+
+static bool reads_too_little(const struct session *s)
+{
+    return s->overflowing >= UNREAD_MOST;
+}
+
+/* Posts what waits for room. */
+static void session_flush(struct session *s)
+{
+    struct answer *a;
+
+    while ((a = STAILQ_FIRST(&s->overflow)) && hf_ring_room(&s->ring) > 0) {
+        (void)hf_ring_post(&s->ring, &a->entry);
+        STAILQ_REMOVE_HEAD(&s->overflow, queue);
+        s->overflowing--;
+        free(a);
+    }
+}
+
+void session_answer(struct session *s, const struct hf_completion_entry *entry)
+{
+    struct answer *a;
+
+    if (s->closing)
+        return;
+    s->unanswered--;
+    session_flush(s);
+    if (STAILQ_EMPTY(&s->overflow) && hf_ring_room(&s->ring) > 0) {
+        (void)hf_ring_post(&s->ring, entry);
+    } else if ((a = malloc(sizeof(*a)))) {
+        a->entry = *entry;
+        STAILQ_INSERT_TAIL(&s->overflow, a, queue);
+        s->overflowing++;
+    }
+    nudge(s);
+}
+
+void session_progress(struct session *s, struct hf_completion_entry *entry)
+{
+    /* Only a hint: the last places are kept for answers. */
+    if (s->closing || hf_ring_room(&s->ring) <= HF_RING_ENTRIES / 2)
+        return;
+    (void)hf_ring_post(&s->ring, entry);
+    nudge(s);
+}
+
+static void handle(struct session *s, const struct hf_request_entry *q)
+{
+    if (q->id == 0 || q->note_len > HF_NOTE_MAX) {
+        session_end(s, "a request without a number, or with lengths out of range");
+        return;
+    }
+    hf_counter_add(&s->broker->agent->table, HF_COUNTER_REQUESTS, 1);
+    switch (q->op) {
+    case HF_OP_ACQUIRE:
+        s->unanswered++;
+        resources_acquire(s, q);
+        return;
+    case HF_OP_RELEASE:
+        s->unanswered++;
+        resources_release(s, q);
+        return;
+    case HF_OP_ASK:
+        s->unanswered++;
+        resources_ask(s, q);
+        return;
+    case HF_OP_PING: {
+        struct hf_completion_entry pong = {.id = q->id, .op = HF_OP_PING, .status = HF_OK};
+
+        s->unanswered++;
+        session_answer(s, &pong);
+        return;
+    }
+    case HF_OP_CANCEL:
+        resources_cancel(s, q->target);
+        return;
+    case HF_OP_LOSING:
+        resources_losing(s, q);
+        return;
+    default:
+        session_end(s, "an unknown request");
+        return;
+    }
+}
+
+/* At most REQUESTS_PER_TURN; false when the session ended or has nothing (or no room) left. */
+static bool session_serve(struct session *s)
+{
+    struct broker *b = s->broker;
+    struct hf_request_entry q;
+
+    if (hf_ring_room(&s->ring) < 0) {
+        session_end(s, "its completion cursor is out of range");
+        return false;
+    }
+    session_flush(s);
+    for (int taken = 0; taken < REQUESTS_PER_TURN; taken++) {
+        int rc;
+
+        if (reads_too_little(s))
+            return false;
+        rc = hf_ring_take(&s->ring, &q);
+        if (rc < 0) {
+            session_end(s, "its request cursor is out of range");
+            return false;
+        }
+        if (rc == 0)
+            return false;
+        /* `s` may be freed by what it asks for: then it is not the first any more. */
+        handle(s, &q);
+        if (TAILQ_FIRST(&b->active) != s)
+            return false;
+    }
+    return true;
+}
+
+bool sessions_serve(struct broker *b)
+{
+    struct session *s;
+    unsigned turns = b->active_count; /* each once: nodes and timers want their turn, too */
+
+    while (turns-- && (s = TAILQ_FIRST(&b->active))) {
+        bool more = session_serve(s);
+
+        if (TAILQ_FIRST(&b->active) != s)
+            continue; /* it ended */
+        /* With too much unread it goes on at the sweep. */
+        if (!more && (hf_ring_arm(&s->ring) || reads_too_little(s)))
+            session_deactivate(s);
+        else {
+            TAILQ_REMOVE(&b->active, s, active);
+            TAILQ_INSERT_TAIL(&b->active, s, active);
+        }
+    }
+    return !TAILQ_EMPTY(&b->active);
+}
+
+static void on_doorbells(struct loop_fd *watch)
+{
+    struct epoll_event events[64];
+    int n = epoll_wait(watch->fd, events, 64, 0);
+
+    for (int i = 0; i < n; i++)
+        session_activate(events[i].data.ptr);
+}
+
+/* The descriptors ran out when somebody wanted in: the listener, which stays readable, is left
+ * alone until the next sweep. */
+static void listener_pause(struct broker *b)
+{
+    if (!b->deaf)
+        log_error("no descriptors left for clients (raise LimitNOFILE)");
+    b->deaf = true;
+    loop_fd_remove(b->loop, &b->listener);
+}
+
+static void listener_resume(struct broker *b)
+{
+    if (b->listener.fd >= 0 && !b->listener.priv &&
+        loop_fd_add(b->loop, &b->listener, b->listener.fd, on_listener) < 0)
+        log_error("out of memory: nobody can attach for now");
+}
+
+/* Doorbells can be lost only by a client's own fault; still nobody waits longer than this. */
+static void on_sweep(struct loop_timer *timer, hf_time now)
+{
+    struct broker *b = HF_CONTAINER(timer, struct broker, sweep);
+    struct session *s;
+
+    LIST_FOREACH (s, &b->sessions, all)
+        session_activate(s);
+    listener_resume(b);
+    loop_timer_set(b->loop, timer, hf_time_add(now, hf_ns(SWEEP_EVERY)));
+}
+
+static void on_process(struct loop_fd *watch)
+{
+    session_end(HF_CONTAINER(watch, struct session, process), NULL);
+}
+
+static void on_hello_timer(struct loop_timer *timer, hf_time now)
+{
+    (void)now;
+    session_end(HF_CONTAINER(timer, struct session, hello_timer), "no hello within a second");
+}
+
+static void on_socket(struct loop_fd *watch)
+{
+    struct session *s = HF_CONTAINER(watch, struct session, socket);
+    struct hf_hello hello;
+    /* Without a control buffer descriptors that somebody sends along are dropped by the kernel. */
+    ssize_t n = recv(watch->fd, &hello, sizeof(hello), MSG_DONTWAIT | MSG_TRUNC);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0)
+        session_end(s, NULL);
+    else if (s->client)
+        session_end(s, "a datagram after the hello");
+    else
+        attach_hello(s, &hello, (size_t)n);
+}
+
+/* --- the attach socket ------------------------------------------------------------------------ */
+
+static int peer_pidfd(int fd, uint32_t pid)
+{
+    int pidfd = -1;
+    socklen_t len = sizeof(pidfd);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0)
+        return pidfd;
+    /* Before Linux 6.5: the hello's start time is compared with this process's. */
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+static void on_listener(struct loop_fd *watch)
+{
+    struct broker *b = HF_CONTAINER(watch, struct broker, listener);
+    struct session *s;
+    struct ucred cred;
+    socklen_t len = sizeof(cred);
+    int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int pidfd;
+
+    if (fd < 0) {
+        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+            listener_pause(b);
+        return;
+    }
+    if (b->session_count >= b->config->clients_max + STRANGERS_MOST) {
+        close(fd);
+        return;
+    }
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || !(s = calloc(1, sizeof(*s)))) {
+        close(fd);
+        return;
+    }
+    pidfd = peer_pidfd(fd, (uint32_t)cred.pid);
+    if (pidfd < 0 && (errno == EMFILE || errno == ENFILE))
+        listener_pause(b);
+    s->user = user_get(b, cred.uid);
+    if (pidfd < 0 || !s->user || loop_fd_add(b->loop, &s->socket, fd, on_socket) < 0) {
+        if (pidfd >= 0)
+            close(pidfd);
+        close(fd);
+        free(s);
+        return;
+    }
+    if (loop_fd_add(b->loop, &s->process, pidfd, on_process) < 0) {
+        loop_fd_remove(b->loop, &s->socket);
+        close(pidfd);
+        close(fd);
+        free(s);
+        return;
+    }
+    s->broker = b;
+    s->doorbell = -1;
+    s->pid = (uint32_t)cred.pid;
+    s->uid = cred.uid;
+    s->hello_timer.fn = on_hello_timer;
+    LIST_INIT(&s->waiters);
+    STAILQ_INIT(&s->overflow);
+    LIST_INSERT_HEAD(&b->sessions, s, all);
+    b->session_count++;
+    s->user->sessions++;
+    hf_counter_set(&b->agent->table, HF_COUNTER_CLIENTS, b->session_count);
+    b->deaf = false;
+    loop_timer_set(b->loop, &s->hello_timer, hf_time_add(clock_now(), hf_ns(HELLO_WITHIN)));
+}
+
+int sessions_create(struct broker *b)
+{
+    LIST_INIT(&b->sessions);
+    TAILQ_INIT(&b->active);
+    b->sweep.fn = on_sweep;
+    b->doorbell_epoll = epoll_create1(EPOLL_CLOEXEC);
+    b->listener.fd = -1;
+    if (b->doorbell_epoll < 0)
+        return HF_ESYS;
+    return loop_fd_add(b->loop, &b->doorbells, b->doorbell_epoll, on_doorbells);
+}
+
+int sessions_listen(struct broker *b)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *path = b->agent->socket_path;
+    mode_t mode = b->config->group != (gid_t)-1 ? 0660 : b->config->system ? 0666 : 0600;
+    int fd;
+
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        errno = ENAMETOOLONG;
+        return HF_ESYS;
+    }
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return HF_ESYS;
+    (void)unlink(path); /* the agent's lock is held: nobody else listens here */
+    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(path, mode) < 0 ||
+        (b->config->group != (gid_t)-1 && chown(path, (uid_t)-1, b->config->group) < 0) ||
+        listen(fd, 256) < 0) {
+        int saved = errno;
+
+        close(fd);
+        errno = saved;
+        return HF_ESYS;
+    }
+    return loop_fd_add(b->loop, &b->listener, fd, on_listener);
+}
+
+void sessions_destroy(struct broker *b)
+{
+    struct session *s;
+
+    if (b->listener.fd >= 0) {
+        loop_fd_remove(b->loop, &b->listener);
+        close(b->listener.fd);
+        (void)unlink(b->agent->socket_path);
+    }
+    /* Leases stay: their holders live on, and the next agent takes them up. */
+    while ((s = LIST_FIRST(&b->sessions))) {
+        LIST_REMOVE(s, all);
+        loop_timer_cancel(b->loop, &s->hello_timer);
+        loop_fd_remove(b->loop, &s->socket);
+        close(s->socket.fd);
+        loop_fd_remove(b->loop, &s->process);
+        close(s->process.fd);
+        doorbell_close(s);
+        if (s->client)
+            hf_ring_agent_destroy(&s->ring);
+        overflow_free(s);
+        free(s);
+    }
+    if (b->doorbells.priv)
+        loop_fd_remove(b->loop, &b->doorbells);
+    if (b->doorbell_epoll >= 0)
+        close(b->doorbell_epoll);
+}
