@@ -7,6 +7,7 @@ runs out of time, or that leaves a process, a shared-memory object or a file beh
 """
 import argparse
 import concurrent.futures
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -68,6 +69,16 @@ def sanitizer_options(sanitize, log):
     }.get(sanitize, {})
 
 
+RUNNING = set()
+
+
+def end_running():
+    """The threads that wait for these then clean up after them."""
+    for process in list(RUNNING):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 def run_program(program, options, temp_root):
     if not os.path.exists(program.command[0]):
         program.log.write_text("not built\n")
@@ -87,12 +98,14 @@ def run_program(program, options, temp_root):
     with open(program.log, "wb") as log:
         process = subprocess.Popen(program.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env,
                                    cwd=temp, start_new_session=True)
+        RUNNING.add(process)
         try:
             status = process.wait(limit)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             status = None
+        RUNNING.discard(process)
     program.seconds = time.monotonic() - started
     judge(program, status, limit)
     judge_leftovers(program, run_id, temp)
@@ -164,6 +177,9 @@ def main():
     options = parser.parse_args()
     options.build = options.build.resolve()
 
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+
     programs = find_programs(options.build, (options.kind,) if options.kind else ("unit", "integration"))
     if options.only:
         programs = [p for p in programs if options.only in f"{p.kind}: {p.name}"] or narrow(programs, options.only)
@@ -177,9 +193,14 @@ def main():
             for program in programs:
                 program.log = logs / f"{program.kind}-{program.name}.log"
                 futures[pool.submit(run_program, program, options, pathlib.Path(temp_root))] = program
-            for future in concurrent.futures.as_completed(futures):
-                future.result()
-                print_program(futures[future])
+            try:
+                for future in concurrent.futures.as_completed(futures):
+                    future.result()
+                    print_program(futures[future])
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                end_running()
+                raise
     if options.results:
         with open(options.results / f"{options.build.name}.outcome", "w") as out:
             for program in programs:
