@@ -150,6 +150,7 @@ static const char *const loss_text[] = {
     [HF_LOSS_LATE_REPLY] = "an extension came too late",
     [HF_LOSS_RESTART] = "the agent came back too late",
     [HF_LOSS_HOLDER] = "its holder is gone",
+    [HF_LOSS_GOING] = "the agent ends, and its private nodes with it",
 };
 
 /* (!) The order: journal, check word, everything else; the first release byte leaves after that. */

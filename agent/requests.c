@@ -191,16 +191,23 @@ void resources_release(struct session *s, const struct hf_request_entry *q)
 
 void resources_cancel(struct session *s, uint64_t id)
 {
+    struct resource *r;
     struct waiter *w;
 
     LIST_FOREACH (w, &s->waiters, of_session)
         if (w->id == id) {
-            struct resource *r = w->resource;
-
+            r = w->resource;
             if (r->round && r->round->waiter == w)
                 round_cancel(r->round);
             waiter_fail(w, HF_ECANCELED, "");
             resource_kick(r);
+            return;
+        }
+    /* Granted in the meantime: the answer lies in the ring, but nobody wants it any more. */
+    LIST_FOREACH (r, &s->client->held, of_holder)
+        if (r->lease->request_id == id && !r->lease->ending) {
+            r->lease->ending = true;
+            lease_end(s->broker, r, MSG_RELEASE, HF_LOSS_NONE);
             return;
         }
 }
@@ -290,7 +297,7 @@ void resources_drain(struct broker *b)
             continue;
         /* The private nodes end with this agent: jobs are stopped first, other holders are told. */
         if (r->lease->run)
-            lease_end(b, r, MSG_LOSE, HF_LOSS_ASKED);
+            lease_end(b, r, MSG_LOSE, HF_LOSS_GOING);
         else {
             r->lease->ending = true;
             lease_end(b, r, MSG_RELEASE, HF_LOSS_NONE);

@@ -66,6 +66,7 @@ enum hf_loss_reason {
     HF_LOSS_LATE_REPLY = 8, /* the renewal thread came too late to extend */
     HF_LOSS_RESTART = 9,    /* the agent came back too late to re-adopt */
     HF_LOSS_HOLDER = 10,    /* the holder died */
+    HF_LOSS_GOING = 11,     /* the agent ends, and its private nodes with it */
 };
 
 /* One lease: one cache line. Fields from `seq` on stand under `seq`. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -363,6 +364,7 @@ int cmd_run(int argc, char **argv)
     struct run run = {.wait_ms = -1, .busy_code = EXIT_BUSY, .stop_signal = SIGTERM};
     bool help = false;
     hf_client *client;
+    const char *slash;
     int status, code = parse(&run, argc, argv, &help);
 
     if (code != EXIT_OK)
@@ -378,7 +380,11 @@ int cmd_run(int argc, char **argv)
         say("signals: %s", strerror(errno));
         return EXIT_FAILED;
     }
+    /* Who is in the way is told by the job's name, which means more to people than ours. */
+    slash = strrchr(run.argv[0], '/');
+    (void)prctl(PR_SET_NAME, slash ? slash + 1 : run.argv[0]);
     status = hf_connect(run.agent, &client);
+    (void)prctl(PR_SET_NAME, "holdfast");
     if (status < 0)
         return refused(&run, status);
     code = hold(&run, client);

@@ -21,6 +21,7 @@ static const struct word losses[] = {
     [HF_LOSS_LATE_REPLY] = {"late_reply", "the agent came too late to extend it"},
     [HF_LOSS_RESTART] = {"restart", "the agent came back too late to take it over"},
     [HF_LOSS_HOLDER] = {"holder", "the holder died"},
+    [HF_LOSS_GOING] = {"going", "the agent ends, and its private nodes with it"},
 };
 
 static const struct word states[] = {

@@ -126,6 +126,19 @@ def waiters_leave_room(run):
         holder.cmd("result", op, 10_000)
 
 
+@scenario("a cancel that crosses its grant: the lease goes, though the client never looks again")
+def cancel_crosses_grant(run):
+    run.redis(3)
+    run.agent(ttl="3s", options=["--ttl-max", "3s"])
+    holder = run.holder()
+    for turn in range(100):
+        holder.cmd("start", f"crossed/{turn}", 0, -1)
+        time.sleep(turn % 10 * 0.0003)
+        holder.cmd("cancel")
+    wait_until(lambda: not run.nodes[0].cmd("KEYS", "crossed/*"), timeout_s=2 * SLOW,
+               what="no key of a cancelled acquire is left (its TTL is longer than this wait)")
+
+
 @scenario("waiters of a client that ends are gone, those of others are served")
 def waiters_of_the_dead(run):
     run.redis(3)
