@@ -29,6 +29,7 @@ const char *hfc_reason_text(uint32_t reason)
         [HF_LOSS_LATE_REPLY] = "the agent came too late to extend it",
         [HF_LOSS_RESTART] = "the agent came back too late to take it over",
         [HF_LOSS_HOLDER] = "the holder died",
+        [HF_LOSS_GOING] = "the agent ends, and its private nodes with it",
     };
 
     return reason < HF_LENGTH(texts) && texts[reason] ? texts[reason] : "for an unknown reason";
@@ -239,7 +240,10 @@ static int release(hf_lease *handle, bool reaped)
 
     hfc_lock(client);
     if (until) {
-        status = tell_agent(lease, reaped, until, hfc_after(until, HFC_GRACE_NS));
+        /* Also while there is no agent: one that is started in the validity's last moment takes the
+         * lease up. */
+        until = hfc_after(until, HFC_GRACE_NS);
+        status = tell_agent(lease, reaped, until, until);
         hfc_unlock(client);
         return status;
     }
@@ -247,10 +251,16 @@ static int release(hf_lease *handle, bool reaped)
     reason = state == HF_STATE_RELEASED ? "it had been released" : hf_reason(handle);
     /* That the job is gone is worth knowing all the same, and a caller that exits at once must not
      * take the word with it. */
-    if (reaped && state != HF_STATE_RELEASED)
+    if (reaped && state != HF_STATE_RELEASED) {
         (void)tell_agent(lease, true, now, now + HFC_GRACE_NS);
-    else
+    } else {
+        /* The agent may have extended it in the very last moment. Another table may have a new
+         * lease of the same slot and generation. */
+        if (state != HF_STATE_RELEASED && client->link == HFC_LINK_UP &&
+            client->session->map == lease->map)
+            hfc_release_unwanted(client, lease->slot, lease->generation, reaped);
         hfc_lease_drop(lease);
+    }
     hfc_unlock(client);
     return hfc_fail(HF_ELOST, "the lease was over: %s", reason);
 }

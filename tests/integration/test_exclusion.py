@@ -111,8 +111,8 @@ def contend(run, agents, *options):
 
 def judge(holds, agent_of):
     """What the history may never show."""
-    print(f"# {len(holds)} holds, {contended_share(holds):.0%} contended, {changes_of(holds, agent_of)} times from agent "
-          f"to agent, {len(overlaps(holds))} overlaps, {len(fence_faults(holds))} fence faults")
+    print(f"# {len(holds)} holds, {contended_share(holds):.0%} contended, {changes_of(holds, agent_of)} times from "
+          f"agent to agent, {len(overlaps(holds))} overlaps, {len(fence_faults(holds))} fence faults")
     assert not overlaps(holds), f"{len(overlaps(holds))} overlaps, the first: {overlaps(holds)[0]}"
     assert not fence_faults(holds), f"{len(fence_faults(holds))} fences did not rise: {fence_faults(holds)[0]}"
 
@@ -143,17 +143,18 @@ class Trouble:
     Clocks of nodes are stepped forward only: fences that were made of a clock that then goes back, on a majority that
     then forgets, are beyond the promise."""
 
-    def __init__(self, nodes, agents, seed):
-        self.nodes, self.agents = nodes, agents
+    def __init__(self, run, seed):
+        self.run, self.nodes, self.agents = run, run.nodes, list(run.agents)
         self.random = random.Random(seed)
-        self.shifts = dict.fromkeys((node.id for node in nodes), 0)
+        self.shifts = dict.fromkeys((node.id for node in self.nodes), 0)
         self.told = []
 
     def next(self):
-        kinds = (self.restart, self.flush, self.step, self.stop_node, self.stop_agent)
+        kinds = (self.restart, self.flush, self.step, self.stop_node, self.stop_agent, self.kill_agent)
         kind = self.random.choice(kinds) if len(self.told) % 3 else self.amnesia
-        target = self.random.choice(self.agents if kind in (self.stop_agent, self.amnesia) else self.nodes)
-        self.told.append(f"{kind.__name__} {self.nodes.index(target) + 1 if target in self.nodes else target.label}")
+        target = self.random.choice(self.nodes if kind in (self.restart, self.flush, self.step, self.stop_node)
+                                    else self.agents)
+        self.told.append(f"{kind.__name__} {target.id if target in self.nodes else target.label}")
         kind(target)
 
     def restart(self, node):
@@ -177,6 +178,13 @@ class Trouble:
     def stop_agent(self, agent):
         self.pause(agent, 2 * ROUGH_TTL_S)
 
+    def kill_agent(self, agent):
+        """The next one takes its leases over, with its holders, or finds them past their validity."""
+        agent.kill()
+        time.sleep(self.random.uniform(0, ROUGH_TTL_S))
+        label = agent.label.removeprefix("agent-")
+        self.agents[self.agents.index(agent)] = rough_agent(self.run, label, fresh=False, wait=False)
+
     def amnesia(self, agent):
         """While an agent hangs a majority forgets the keys of its leases, which are valid all the same."""
         agent.sigstop()
@@ -186,15 +194,18 @@ class Trouble:
         agent.sigcont()
 
 
-@scenario("exclusion holds while nodes are restarted empty, flushed, stopped or stepped, and agents hang")
+def rough_agent(run, label, **more):
+    return run.agent(label, ttl=f"{ROUGH_TTL_S}s", options=("--ttl-max", f"{ROUGH_TTL_S}s"), **more)
+
+
+@scenario("exclusion holds while nodes are restarted empty, flushed, stopped or stepped, and agents hang or are killed")
 def rough_exclusion(run):
     run.redis(5, clock=True)
-    options = ("--ttl-max", f"{ROUGH_TTL_S}s")
-    agents = [run.agent(label, ttl=f"{ROUGH_TTL_S}s", options=options) for label in ("a", "b")]
+    agents = [rough_agent(run, label) for label in ("a", "b")]
     seed = int(os.environ.get("HOLDFAST_SEED", 0)) or random.randrange(1, 1_000_000)
-    trouble = Trouble(run.nodes, agents, seed)
-    crew, agent_of = contenders(run, agents, "--for-ms", ROUGH_S * 1000, "--hold-us", 2000, "--pause-us", 3000, "--rough",
-                                "--long-us", ROUGH_TTL_S * 2_000_000, spin_us=10_000)
+    trouble = Trouble(run, seed)
+    crew, agent_of = contenders(run, agents, "--for-ms", ROUGH_S * 1000, "--rough", "--hold-us", 2000,
+                                "--long-us", ROUGH_TTL_S * 2_000_000, "--pause-us", 3000, spin_us=10_000)
     end = time.monotonic() + ROUGH_S
     while time.monotonic() < end:
         time.sleep(trouble.random.uniform(0.2, 2))
