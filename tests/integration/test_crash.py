@@ -11,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import SANITIZE, SLOW, boottime_ns, main, scenario, wait_until  # noqa: E402
+from rig import SANITIZE, SLOW, HolderError, boottime_ns, main, scenario, wait_until  # noqa: E402
 
 KILLS = 100 if os.environ.get("HOLDFAST_FULL") else 20
 GONE_WITHIN_S = 1.0  # ten times what is promised
@@ -131,6 +131,25 @@ def killed_waiter(run):
     assert heir.answer()["fence"] > 0
     heir.release()
     run.keys_gone("crash")
+
+
+@scenario("a lock is given up while its agent is dead; the next agent comes just in time to keep it: it goes")
+def released_without_agent(run):
+    run.redis(3)
+    agent = run.agent(ttl="3s")
+    for before_s in (0.15, 0.3, 0.45):
+        holder = run.holder()
+        holder.acquire("crash", 0, 10_000)
+        until_ns = holder.cmd("until")["value"]
+        agent.kill()
+        holder.send("release")
+        time.sleep(max((until_ns - boottime_ns()) / 1e9 - before_s, 0))
+        agent = run.agent(ttl="3s", fresh=False, wait=False)
+        with contextlib.suppress(HolderError):  # it may have given up, and says so
+            holder.answer()
+        run.keys_gone("crash", 5)
+        assert holder.running
+        agent.wait_ready()
 
 
 if __name__ == "__main__":
