@@ -10,6 +10,7 @@ import re
 import select
 import sys
 import threading
+import signal
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
@@ -581,14 +582,18 @@ def locale_bytes(run):
     env = {"LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8"}
     names = ("İIıi", "İIIi", "iIıi")
     holder = run.holder()
+    jobs = []
     for name in names:
-        job = run.start_holdfast("run", "-n", name, "sh", "-c", "echo up; sleep 60", env=env)
-        job.wait_out("up")
+        jobs.append(run.start_holdfast("run", "-n", name, "sh", "-c", "echo up; exec sleep 60", env=env))
+        jobs[-1].wait_out("up")
         assert on_every_node(run, name.encode())
         assert attempt(holder, name) == EBUSY
     for name in names:
         holder.cmd("find", encode(name))
     assert len(holder.more) == 3 and run.holdfast("show", "--json", "İIıi").json["name"] == "İIıi"
+    for job in jobs:
+        job.signal(signal.SIGTERM)
+        assert job.wait() == 128 + signal.SIGTERM, job.err
 
 
 @scenario("every test that BEHAVIOURS.md names exists")

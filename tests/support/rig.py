@@ -35,6 +35,7 @@ import traceback
 import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import dispositions  # noqa: E402
 import leftovers  # noqa: E402
 from resp import Resp, RespError  # noqa: E402,F401
 
@@ -585,6 +586,7 @@ def main():
     parser.add_argument("--list", action="store_true", help="print the titles")
     parser.add_argument("--shard", metavar="I/N", default="0/1", help="every Nth scenario, from the Ith")
     options = parser.parse_args()
+    dispositions.restore()
     shard, shards = (int(part) for part in options.shard.split("/"))
     chosen = [(i, row) for i, row in enumerate(SCENARIOS) if options.k in row[0] and i % shards == shard]
     if options.list:

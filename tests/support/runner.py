@@ -20,6 +20,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import dispositions  # noqa: E402
 import leftovers  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -176,6 +177,7 @@ def main():
                         or min(2 * (os.cpu_count() or 2), 12))
     options = parser.parse_args()
     options.build = options.build.resolve()
+    dispositions.restore()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
