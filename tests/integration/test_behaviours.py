@@ -8,9 +8,9 @@ import os
 import pathlib
 import re
 import select
+import signal
 import sys
 import threading
-import signal
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
