@@ -294,6 +294,10 @@ void nodes_destroy(struct broker *b);
 /* A reply of any script on a broker's link: clock, nonce, counters. Returns enum trust_event bits.
  */
 unsigned nodes_on_reply(struct broker *b, int node, const struct link_reply *reply);
+/* Logs, journals and passes on what a reply or a connection showed: TRUST_* bits. */
+void nodes_note(struct broker *b, int node, unsigned events, hf_time now);
+/* Tells the renewal thread of them, and of the nonce that this thread knows. */
+void nodes_tell_renewal(struct broker *b, int node, unsigned events);
 /* From the renewal thread. */
 void nodes_on_told(struct broker *b, const struct message *m);
 bool nodes_may_vote(const struct broker *b, int node, hf_time now);
@@ -307,6 +311,13 @@ bool nodes_wall(const struct broker *b, hf_time now, hf_wall *ret_wall);
 void nodes_explain(const struct broker *b, hf_time now, char *ret_text, size_t size);
 /* Not empty: acquires are answered HF_EFLEET with this. */
 const char *nodes_fleet_text(const struct broker *b);
+
+/* --- sentinels: agent/sentinels.c ------------------------------------------------------------- */
+
+/* Asks for one where none is; with --new-list replaces those of another list. */
+void sentinels_make(struct broker *b, hf_time now);
+/* One was read. Returns enum trust_event bits. */
+unsigned sentinel_adopt(struct broker *b, int node, const struct link_reply *reply, hf_time now);
 
 /* --- readopt: agent/readopt.c ----------------------------------------------------------------- */
 
