@@ -4,6 +4,7 @@
 #include "agent/clock.h"
 #include "agent/log.h"
 #include "shm/compiler.h"
+#include "shm/loss.h"
 #include "shm/slot.h"
 #include "shm/status.h"
 
@@ -138,21 +139,6 @@ static void release_everywhere(struct renewal *r, struct lease *lease, hf_time n
     }
 }
 
-static const char *const loss_text[] = {
-    [HF_LOSS_NONE] = "no reason known",
-    [HF_LOSS_QUORUM] = "too few nodes extended it in time",
-    [HF_LOSS_FOREIGN] = "its keys are another's on too many nodes",
-    [HF_LOSS_MISSING] = "its keys are gone from too many nodes",
-    [HF_LOSS_CLOCK] = "the clocks of too many nodes stepped",
-    [HF_LOSS_ASKED] = "its holder was asked to stop",
-    [HF_LOSS_MAX_HOLD] = "it was held for as long as it may",
-    [HF_LOSS_GUARDIAN] = "a guardian stopped the job",
-    [HF_LOSS_LATE_REPLY] = "an extension came too late",
-    [HF_LOSS_RESTART] = "the agent came back too late",
-    [HF_LOSS_HOLDER] = "its holder is gone",
-    [HF_LOSS_GOING] = "the agent ends, and its private nodes with it",
-};
-
 /* (!) The order: journal, check word, everything else; the first release byte leaves after that. */
 static void end_lease(struct renewal *r, struct lease *lease, hf_time now, bool reaped)
 {
@@ -170,7 +156,7 @@ static void end_lease(struct renewal *r, struct lease *lease, hf_time now, bool 
         char name[HF_NAME_MAX + 1];
 
         log_warn("lost: %s: %s", log_name(lease->name, lease->name_len, name, sizeof(name)),
-                 loss_text[lease->fsm.reason]);
+                 hf_loss_text(lease->fsm.reason));
     }
     tell_broker(r, lease, MSG_CHANGED);
     /* A process of a run's tree may still live: its keys lapse by themselves, unless a guardian

@@ -280,8 +280,6 @@ void hfc_pool_free(hf_client *client) NO_THREAD_SAFETY;
 int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64_t fence, bool run,
                    hf_lease **ret_lease) REQUIRES(hfc_locked);
 void hfc_lease_drop(struct hfc_lease *lease) REQUIRES(hfc_locked);
-/* A sentence for enum hf_loss_reason; "" for HF_LOSS_NONE. */
-const char *hfc_reason_text(uint32_t reason);
 
 static inline struct hfc_lease *hfc_lease_of(hf_lease *lease)
 {

@@ -1,6 +1,7 @@
 /* Handles: what a lease's slot says, and giving the lease back. */
 #include "libclient/internal.h"
 
+#include "shm/loss.h"
 #include "shm/slot.h"
 
 _Static_assert(HF_PRIVATE_GEN_SHIFT == HF_CHECK_GEN_SHIFT, "holdfast.h knows the check word");
@@ -14,26 +15,6 @@ _Static_assert((int)HF_STATE_HELD == (int)HF_SLOT_HELD && (int)HF_STATE_LATE == 
 _Static_assert(offsetof(struct hfc_lease, handle) == 0, "one address");
 
 #define GLANCES 8
-
-const char *hfc_reason_text(uint32_t reason)
-{
-    static const char *const texts[] = {
-        [HF_LOSS_NONE] = "",
-        [HF_LOSS_QUORUM] = "fewer than a majority of the nodes renewed it in time",
-        [HF_LOSS_FOREIGN] = "another holder's keys are on too many nodes",
-        [HF_LOSS_MISSING] = "its keys are gone from too many nodes",
-        [HF_LOSS_CLOCK] = "the clocks of too many nodes stepped",
-        [HF_LOSS_ASKED] = "somebody asked the holder to stop",
-        [HF_LOSS_MAX_HOLD] = "its max_hold is over",
-        [HF_LOSS_GUARDIAN] = "the holder began to stop its job",
-        [HF_LOSS_LATE_REPLY] = "the agent came too late to extend it",
-        [HF_LOSS_RESTART] = "the agent came back too late to take it over",
-        [HF_LOSS_HOLDER] = "the holder died",
-        [HF_LOSS_GOING] = "the agent ends, and its private nodes with it",
-    };
-
-    return reason < HF_LENGTH(texts) && texts[reason] ? texts[reason] : "for an unknown reason";
-}
 
 static const struct hf_slot *slot_of(const struct hfc_lease *lease)
 {
@@ -191,7 +172,7 @@ const char *hf_reason(hf_lease *handle)
     reason = atomic_load(&lease->reason);
     if (reason == HF_LOSS_NONE)
         return "its validity ended without a renewal";
-    return hfc_reason_text(reason);
+    return hf_loss_text(reason);
 }
 
 /* --- giving back ------------------------------------------------------------------------------ */
