@@ -8,6 +8,7 @@
 #include "agent/agent.h"
 #include "agent/clock.h"
 #include "agent/core/ballot.h"
+#include "agent/log.h"
 #include "agent/version.h"
 #include "shm/slot.h"
 #include "shm/status.h"
@@ -59,6 +60,8 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
             journal_remove(agent->journal);
         return rc;
     }
+    if (!agent->warm && found && why[0])
+        log_warn("the earlier agent's table is not kept, and its leases end: %s", why);
     atomic_store(&agent->table.header->started_ns, clock_now().ns);
     atomic_store(&agent->table.header->main_beat_ns, clock_now().ns);
     return HF_OK;

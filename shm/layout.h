@@ -8,6 +8,11 @@
  *
  * docs/SHM.md shows the same bytes as a picture with the rules; any change here is a change there,
  * and of HF_TABLE_MAJOR (incompatible) or HF_TABLE_MINOR (new section, or use of reserved bytes).
+ *
+ * (!) An agent of another minor version takes the table over as it stands, so that living leases are
+ * kept: what a later minor added may be absent (the writer goes on without it), and what this one
+ * does not know stays untouched. So a new section is no part of the fingerprint, its type and element
+ * size are checked in the directory, and its absence is no error.
  */
 #ifndef HOLDFAST_SHM_LAYOUT_H
 #define HOLDFAST_SHM_LAYOUT_H
@@ -16,9 +21,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The tests build a holdfastd of a later version, to upgrade to. Nothing else sets these. */
+#ifndef HF_TEST_MAJOR
+#define HF_TEST_MAJOR 0
+#endif
+#ifndef HF_TEST_MINOR
+#define HF_TEST_MINOR 0
+#endif
+
 #define HF_TABLE_MAGIC    UINT64_C(0x3145464c42415448) /* "HTABLFE1", little endian */
-#define HF_TABLE_MAJOR    1
-#define HF_TABLE_MINOR    0
+#define HF_TABLE_MAJOR    (1 + HF_TEST_MAJOR)
+#define HF_TABLE_MINOR    (0 + HF_TEST_MINOR)
 #define HF_TABLE_HEADER   4096 /* bytes before the first section */
 #define HF_NODES_MAX      9
 #define HF_NAME_MAX       255 /* bytes of a resource name, at least 1 */
@@ -104,6 +117,7 @@ enum hf_section_type {
     HF_SECTION_INDEX = 3, /* two areas of equal size behind each other */
     HF_SECTION_NODES = 4,
     HF_SECTION_COUNTERS = 5,
+    HF_SECTION_TEST = 0x7e57, /* of a later version, in tests only */
 };
 #define HF_SECTIONS_MAX 16
 
@@ -205,8 +219,9 @@ enum hf_counter {
 struct hf_table_header {
     /* line 0: written once */
     uint64_t magic;
-    uint16_t major, minor;
-    uint16_t min_minor; /* readers of this major and this minor or a later one may read */
+    uint16_t major;
+    uint16_t minor;     /* of the agent that writes now: set at each start */
+    uint16_t min_minor; /* readers of this major and this minor or a later one may read; likewise */
     uint16_t header_len;
     uint64_t total_size;
     uint64_t fingerprint; /* hf_layout_fingerprint() of the writer */

@@ -17,6 +17,7 @@
 #define CAPACITY_MAX (UINT32_C(1) << 24)
 #define UNITS_MAX    (UINT64_C(1) << 32) /* text_off has 32 bits */
 #define INDEX_MIN    128
+#define COUNTER_ROOM 64 /* counters are laid out in whole such, so that later ones find a place */
 
 /* What is wanted of hf_table_create(), passed around. */
 struct job {
@@ -80,10 +81,13 @@ static void lay_out(struct hf_table_header *header, const struct hf_table_spec *
 
     end = add_section(header, 0, HF_SECTION_SLOTS, sizeof(struct hf_slot), spec->capacity, end);
     end = add_section(header, 1, HF_SECTION_NODES, sizeof(struct hf_node_row), HF_NODES_MAX, end);
-    end = add_section(header, 2, HF_SECTION_COUNTERS, sizeof(uint64_t), HF_COUNTERS, end);
+    end = add_section(header, 2, HF_SECTION_COUNTERS, sizeof(uint64_t),
+                      (HF_COUNTERS + COUNTER_ROOM - 1) / COUNTER_ROOM * COUNTER_ROOM, end);
     end = add_section(header, 3, HF_SECTION_INDEX, sizeof(hf_index_entry), 2 * (uint64_t)index_size,
                       end);
     end = add_section(header, 4, HF_SECTION_TEXT, HF_TEXT_UNIT, text_units_of(spec), end);
+    if (HF_TEST_MINOR)
+        end = add_section(header, 5, HF_SECTION_TEST, HF_CACHE_LINE, 1000, end);
     header->capacity = spec->capacity;
     atomic_store_explicit(&header->index_size, index_size, memory_order_relaxed);
     header->total_size = (end + page - 1) / page * page;
@@ -139,6 +143,8 @@ static int allocate(const struct job *job, int fd, uint64_t size)
 /* The lines that are written once per start, warm or cold. */
 static void fill_start(struct hf_table_header *header, const struct hf_table_spec *spec)
 {
+    header->minor = HF_TABLE_MINOR;
+    header->min_minor = 0;
     header->nodes = spec->nodes;
     header->quorum = spec->quorum;
     header->ttl_ms = spec->ttl_ms;
@@ -156,7 +162,6 @@ static int fill_new(struct hf_table_header *header, const struct hf_table_spec *
 {
     memset(header, 0, sizeof(*header));
     header->major = HF_TABLE_MAJOR;
-    header->minor = HF_TABLE_MINOR;
     header->header_len = HF_TABLE_HEADER;
     header->fingerprint = hf_layout_fingerprint();
     memcpy(header->boot_id, spec->boot_id, sizeof(header->boot_id));
@@ -220,16 +225,28 @@ static int create_new(const struct job *job, struct hf_table *ret_table)
 
 /* --- an existing object ----------------------------------------------------------------------- */
 
-static bool suits(const struct hf_table_header *header, const struct hf_table_places *places,
-                  const struct hf_table_spec *spec)
+/* Sections and counters of another minor version do not matter. Says why not. */
+static bool suits(const struct job *job, const struct hf_table_header *header,
+                  const struct hf_table_places *places)
 {
+    const struct hf_table_spec *spec = job->spec;
     uint32_t state = atomic_load_explicit(&header->state, memory_order_relaxed);
+    const char *not = NULL;
 
-    return !spec->fresh && state <= HF_TABLE_STOPPED &&
-           header->timens_inode == spec->timens_inode &&
-           memcmp(header->boot_id, spec->boot_id, sizeof(header->boot_id)) == 0 &&
-           places->capacity == spec->capacity && places->text_units == text_units_of(spec) &&
-           places->node_rows == HF_NODES_MAX && places->counter_count == HF_COUNTERS;
+    if (state > HF_TABLE_STOPPED)
+        not = "was retired";
+    else if (memcmp(header->boot_id, spec->boot_id, sizeof(header->boot_id)) != 0)
+        not = "is of another boot";
+    else if (header->timens_inode != spec->timens_inode)
+        not = "is of another time namespace";
+    else if (places->capacity != spec->capacity || places->text_units != text_units_of(spec) ||
+             places->node_rows != HF_NODES_MAX)
+        not = "has another capacity";
+    else if (spec->fresh)
+        not = "has no journal that tells what its leases are";
+    if (not )
+        hf_table_say(job->why, job->why_size, "/dev/shm%s %s", job->name, not );
+    return !not ;
 }
 
 /* Tells those who still map it that the name leads elsewhere now. By pwrite(): a damaged object
@@ -269,7 +286,7 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
     if (hf_table_read_header(fd, job->name, &header, job->why, job->why_size) != 0 ||
         hf_table_judge_header(job->name, &header, (uint64_t)st->st_size, &places, job->why,
                               job->why_size) != 0 ||
-        !suits(&header, &places, job->spec)) {
+        !suits(job, &header, &places)) {
         retire(fd, &header);
         return HF_EVERSION;
     }
@@ -326,6 +343,7 @@ int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
 
     if (status != 0)
         return status;
+    hf_table_say(why, why_size, "%s", "");
     for (int try = 0; try < CREATE_TRIES; try++) {
         bool warm = false;
 
