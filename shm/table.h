@@ -32,6 +32,14 @@ struct hf_table {
     bool writable;
     dev_t dev; /* of the object, to see whether the name still leads to it */
     ino_t inode;
+    /* history, shm/history.h */
+    struct hf_event *events[HF_EVENT_RINGS];
+    uint32_t event_count[HF_EVENT_RINGS]; /* a power of two; 0: the table has no such ring */
+    struct hf_renewal *renewals;          /* HF_NODES_MAX rings of renewals_kept; 0: none */
+    uint32_t renewals_kept;
+    /* the writer's private counts */
+    uint64_t events_written[HF_EVENT_RINGS];
+    uint32_t renewals_written[HF_NODES_MAX];
 };
 
 /* Sizes of a table to be made. */

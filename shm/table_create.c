@@ -17,7 +17,10 @@
 #define CAPACITY_MAX (UINT32_C(1) << 24)
 #define UNITS_MAX    (UINT64_C(1) << 32) /* text_off has 32 bits */
 #define INDEX_MIN    128
-#define COUNTER_ROOM 64 /* counters are laid out in whole such, so that later ones find a place */
+#define COUNTER_ROOM 64   /* counters are laid out in whole such, so that later ones find a place */
+#define EVENTS_OFTEN 1024 /* entries of a ring: grants, ends */
+#define EVENTS_NODES 512
+#define EVENTS_MOST  65536
 
 /* What is wanted of hf_table_create(), passed around. */
 struct job {
@@ -62,6 +65,16 @@ static uint32_t index_size_of(const struct hf_table_spec *spec)
     return size;
 }
 
+/* So that the loss of every lease at once is kept. */
+static uint32_t losses_kept(const struct hf_table_spec *spec)
+{
+    uint32_t count = EVENTS_OFTEN;
+
+    while (count < spec->capacity && count < EVENTS_MOST)
+        count *= 2;
+    return count;
+}
+
 static uint64_t add_section(struct hf_table_header *header, unsigned i, enum hf_section_type type,
                             uint32_t elem_size, uint64_t elem_count, uint64_t offset)
 {
@@ -75,6 +88,10 @@ static uint64_t add_section(struct hf_table_header *header, unsigned i, enum hf_
 /* The node section always has all rows, so that no change of the node list changes sizes. */
 static void lay_out(struct hf_table_header *header, const struct hf_table_spec *spec)
 {
+    const uint32_t events[HF_EVENT_RINGS] = {[HF_EVENTS_GRANTS] = EVENTS_OFTEN,
+                                             [HF_EVENTS_NODES] = EVENTS_NODES,
+                                             [HF_EVENTS_ENDS] = EVENTS_OFTEN,
+                                             [HF_EVENTS_LOSSES] = losses_kept(spec)};
     uint32_t index_size = index_size_of(spec);
     uint64_t end = HF_TABLE_HEADER;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -86,8 +103,13 @@ static void lay_out(struct hf_table_header *header, const struct hf_table_spec *
     end = add_section(header, 3, HF_SECTION_INDEX, sizeof(hf_index_entry), 2 * (uint64_t)index_size,
                       end);
     end = add_section(header, 4, HF_SECTION_TEXT, HF_TEXT_UNIT, text_units_of(spec), end);
+    for (unsigned ring = 0; ring < HF_EVENT_RINGS; ring++)
+        end = add_section(header, 5 + ring, (enum hf_section_type)(HF_SECTION_EVENTS + ring),
+                          sizeof(struct hf_event), events[ring], end);
+    end = add_section(header, 5 + HF_EVENT_RINGS, HF_SECTION_RENEWALS, sizeof(struct hf_renewal),
+                      (uint64_t)HF_NODES_MAX * HF_RENEWALS_KEPT, end);
     if (HF_TEST_MINOR)
-        end = add_section(header, 5, HF_SECTION_TEST, HF_CACHE_LINE, 1000, end);
+        end = add_section(header, 6 + HF_EVENT_RINGS, HF_SECTION_TEST, HF_CACHE_LINE, 1000, end);
     header->capacity = spec->capacity;
     atomic_store_explicit(&header->index_size, index_size, memory_order_relaxed);
     header->total_size = (end + page - 1) / page * page;

@@ -14,6 +14,8 @@ struct hf_table_places {
     uint64_t slots, text, index, nodes, counters;
     uint64_t text_units;
     uint32_t capacity, node_rows, index_size, counter_count;
+    uint64_t events[HF_EVENT_RINGS], renewals;
+    uint32_t event_count[HF_EVENT_RINGS], renewals_kept; /* 0: none */
 };
 
 /* A sentence for a person; never fails. */

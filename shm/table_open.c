@@ -62,6 +62,12 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
     table.index = (hf_index_entry *)(base + places->index);
     table.nodes = (struct hf_node_row *)(base + places->nodes);
     table.counters = (_Atomic uint64_t *)(base + places->counters);
+    for (int ring = 0; ring < HF_EVENT_RINGS; ring++) {
+        table.events[ring] = (struct hf_event *)(base + places->events[ring]);
+        table.event_count[ring] = places->event_count[ring];
+    }
+    table.renewals = (struct hf_renewal *)(base + places->renewals);
+    table.renewals_kept = places->renewals_kept;
     *ret_table = table;
     return 0;
 }
