@@ -143,6 +143,7 @@ static bool reads_too_little(const struct session *s)
 /* Posts what waits for room. */
 static void session_flush(struct session *s)
 {
+    bool posted = false;
     struct answer *a;
 
     while ((a = STAILQ_FIRST(&s->overflow)) && hf_ring_room(&s->ring) > 0) {
@@ -150,7 +151,10 @@ static void session_flush(struct session *s)
         STAILQ_REMOVE_HEAD(&s->overflow, queue);
         s->overflowing--;
         free(a);
+        posted = true;
     }
+    if (posted)
+        nudge(s);
 }
 
 void session_answer(struct session *s, const struct hf_completion_entry *entry)

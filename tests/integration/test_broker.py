@@ -9,6 +9,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from rig import BUILD, HolderError, SLOW, main, scenario, wait_until  # noqa: E402
+from views import counters  # noqa: E402
 
 LOST = 4  # enum hf_lease_state
 
@@ -56,6 +57,23 @@ def unread_answers(run):
     for count in (33, 1000):
         breaker = run.spawn(BUILD / "tests" / "breaker", socket_of(run, agent), "unread", count, label="unread")
         assert breaker.wait() == 0, count
+
+
+@scenario("an event loop hears of all its grants, also of those that had to wait for room in the ring")
+def grants_that_overflow(run):
+    count = 100  # a ring has 32 places
+    run.redis(1)
+    run.agent()
+    holder = run.holder()
+    for i in range(count):
+        holder.cmd("start", f"name-{i}", 0, -1)
+    wait_until(lambda: counters(run)["grants"] == count)
+    holder.cmd("dispatch", 1000 * SLOW)  # only when its descriptor says so
+    for i in reversed(range(count)):  # asking reads a ring's worth by itself: the last first
+        try:
+            holder.cmd("result", i, 0)
+        except HolderError as error:
+            raise AssertionError(f"nobody told it of grant {i}: {error}") from None
 
 
 @scenario("an agent without descriptors waits for some, and does not spin")
