@@ -145,7 +145,7 @@ int hf_ring_take(struct hf_ring_agent *ring, struct hf_request_entry *ret_entry)
 
 int hf_ring_room(const struct hf_ring_agent *ring)
 {
-    uint32_t head = atomic_load_explicit(&ring->in->completion_head, memory_order_acquire);
+    uint32_t head = atomic_load(&ring->in->completion_head);
     uint32_t unread = ring->completion_tail - head;
 
     return unread > HF_RING_ENTRIES ? HF_EPROTO : (int)(HF_RING_ENTRIES - unread);
@@ -159,7 +159,7 @@ int hf_ring_post(struct hf_ring_agent *ring, const struct hf_completion_entry *e
         return room < 0 ? room : HF_EFULL;
     hf_words_store((void *)hf_ring_place(ring->out, ring->completion_tail), entry, HF_ENTRY_SIZE);
     ring->completion_tail++;
-    atomic_store_explicit(&ring->out->tail, ring->completion_tail, memory_order_release);
+    atomic_store(&ring->out->tail, ring->completion_tail); /* see hf_ring_reap() */
     hf_ring_signal(ring);
     return 0;
 }

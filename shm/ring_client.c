@@ -84,7 +84,7 @@ int hf_ring_submit(struct hf_ring_client *ring, const struct hf_request_entry *e
 
 int hf_ring_reap(struct hf_ring_client *ring, struct hf_completion_entry *ret_entry)
 {
-    uint32_t tail = atomic_load_explicit(&ring->in->tail, memory_order_acquire);
+    uint32_t tail = atomic_load(&ring->in->tail);
     uint32_t unread = tail - ring->completion_head;
 
     if (unread == 0)
@@ -93,7 +93,9 @@ int hf_ring_reap(struct hf_ring_client *ring, struct hf_completion_entry *ret_en
         return HF_EPROTO;
     hf_words_load(ret_entry, hf_ring_place(ring->in, ring->completion_head), HF_ENTRY_SIZE);
     ring->completion_head++;
-    atomic_store_explicit(&ring->out->completion_head, ring->completion_head, memory_order_release);
+    /* Sequentially consistent, as the next look at the tail and the agent's two in hf_ring_post():
+     * an agent that saw no room has posted all that is read until the ring is empty. */
+    atomic_store(&ring->out->completion_head, ring->completion_head);
     return 1;
 }
 
