@@ -267,6 +267,8 @@ static void note_reason(hf_lease *lease, struct record *hold)
 {
     const char *text = hf_reason(lease);
 
+    if (*text) /* unless the agent said more: V passed without it */
+        snprintf(hold->reason, sizeof(hold->reason), "unrenewed");
     for (uint32_t reason = 0; reason < 32; reason++)
         if (strcmp(text, hf_loss_text(reason)) == 0)
             snprintf(hold->reason, sizeof(hold->reason), "%s", hf_loss_word(reason));
