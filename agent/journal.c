@@ -180,6 +180,29 @@ static void half_commit(void *halves, size_t size, const void *body)
     atomic_store_explicit(&idle->seq, next, memory_order_release);
 }
 
+/* (!) half_commit() goes by seq alone: a damaged half with a high one would have it write over the
+ * good half, and a seq that wraps would be none. */
+static void half_mend(void *halves, size_t size)
+{
+    struct half_head *half[2] = {halves, (struct half_head *)(void *)((char *)halves + size)};
+    int good = half_newest(halves, size);
+
+    if (good >= 0 && !half_good(half[!good], size)) {
+        atomic_store_explicit(&half[!good]->seq, 0, memory_order_relaxed);
+    } else if (good == HF_ETABLE) { /* one goes on saying that something was here */
+        atomic_store_explicit(&half[0]->seq, 1, memory_order_relaxed);
+        atomic_store_explicit(&half[1]->seq, 0, memory_order_relaxed);
+    }
+}
+
+static void mend(struct journal *j)
+{
+    for (uint32_t slot = 0; slot < j->capacity; slot++)
+        half_mend(j->lease[slot].half, sizeof(j->lease[slot].half[0]));
+    for (int node = 0; node < HF_NODES_MAX; node++)
+        half_mend(j->node[node].half, sizeof(j->node[node].half[0]));
+}
+
 /* --- opening ---------------------------------------------------------------------------------- */
 
 static int say_sys(const char *what, const char *path, char *why, size_t why_size)
@@ -348,7 +371,9 @@ static enum judgement take_existing(struct journal *j, int fd, const struct jour
     if (map_file(j, fd, &have, why, why_size) < 0)
         return REFUSE;
     judgement = judge_records(j, &have, want, ret_found, why, why_size);
-    if (judgement != KEEP)
+    if (judgement == KEEP)
+        mend(j);
+    else
         unmap(j);
     return judgement;
 }
@@ -462,6 +487,8 @@ int journal_get(const struct journal *j, uint32_t slot, struct journal_identity 
     if (h->state == JOURNAL_FREE)
         return HF_ENOTHELD;
     if (h->state > JOURNAL_ENDING || r->who.identity.name_len == 0 ||
+        r->who.identity.note_len > HF_NOTE_MAX || r->who.identity.comm_len > HF_COMM_MAX ||
+        r->who.identity.token[TOKEN_LEN] != '\0' ||
         r->who.crc != crc32c(0, &r->who.identity, sizeof(r->who.identity)))
         return HF_ETABLE;
     *ret_identity = r->who.identity;
@@ -482,7 +509,7 @@ uint32_t journal_generation(const struct journal *j, uint32_t slot)
     /* Whichever is higher: too high a one costs a generation, too low a one could
      * bring a dead handle back. */
     for (int i = 0; i < 2; i++)
-        if (half_seq(&half[i]) && half[i].generation > highest && half[i].generation <= HF_GEN_MAX)
+        if (half[i].generation > highest && half[i].generation <= HF_GEN_MAX)
             highest = half[i].generation;
     return highest;
 }
