@@ -247,6 +247,20 @@ static int create_new(const struct job *job, struct hf_table *ret_table)
 
 /* --- an existing object ----------------------------------------------------------------------- */
 
+/* A reader may look at any two sections; a writer must not meet one in the other. */
+static bool overlap(const struct hf_table_header *header)
+{
+    for (unsigned i = 0; i < HF_SECTIONS_MAX; i++)
+        for (unsigned k = 0; k < i; k++) {
+            const struct hf_section *a = &header->sections[i], *b = &header->sections[k];
+
+            if (a->length && b->length && a->offset < b->offset + b->length &&
+                b->offset < a->offset + a->length)
+                return true;
+        }
+    return false;
+}
+
 /* Sections and counters of another minor version do not matter. Says why not. */
 static bool suits(const struct job *job, const struct hf_table_header *header,
                   const struct hf_table_places *places)
@@ -262,8 +276,10 @@ static bool suits(const struct job *job, const struct hf_table_header *header,
     else if (header->timens_inode != spec->timens_inode)
         not = "is of another time namespace";
     else if (places->capacity != spec->capacity || places->text_units != text_units_of(spec) ||
-             places->node_rows != HF_NODES_MAX)
+             places->index_size != index_size_of(spec) || places->node_rows != HF_NODES_MAX)
         not = "has another capacity";
+    else if (overlap(header))
+        not = "is damaged";
     else if (spec->fresh)
         not = "has no journal that tells what its leases are";
     if (not )
