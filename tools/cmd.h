@@ -10,7 +10,6 @@ int cmd_show(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_nodes(int argc, char **argv);
 int cmd_release(int argc, char **argv);
-int cmd_beat(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 
 #endif

@@ -21,7 +21,6 @@ static const struct {
     {"check", cmd_check, "Tell whether the caller, or an ancestor of it, holds a lock"},
     {"nodes", cmd_nodes, "Show the Redis nodes as the agent sees them"},
     {"release", cmd_release, "Ask the holder of a lock to stop"},
-    {"beat", cmd_beat, "In a job of run --heartbeat: tell that it gets on with its work"},
     {"doctor", cmd_doctor, "Look for what is wrong with this host's installation"},
 };
 
