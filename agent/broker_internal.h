@@ -278,6 +278,18 @@ bool round_is_slow(const struct round *round, hf_time now);
 
 /* --- nodes: agent/nodes.c --------------------------------------------------------------------- */
 
+/* What was told of a node by an event, so that each thing is told once. */
+struct node_told {
+    bool up, tried; /* tried: its first connection came up or not */
+    bool absent;    /* its sentinel was, by the last event */
+    enum hf_node_refusal refusal;
+    uint32_t reasons;          /* of the quarantine */
+    uint32_t mark;             /* trust.mark */
+    uint32_t steps, own_steps; /* clock steps told; trust.steps at the start */
+    uint32_t renewal_steps;    /* seen by the renewal thread */
+    int64_t middle_us;         /* of the clock's interval */
+};
+
 struct node {
     struct link *link;
     struct node_trust trust;
@@ -286,6 +298,7 @@ struct node {
     bool reread; /* the sentinel is to be read again */
     hf_time up_since;
     char fleet_text[160]; /* how its sentinel differs; "" */
+    struct node_told told;
 };
 
 int nodes_create(struct broker *b);
@@ -311,6 +324,19 @@ bool nodes_wall(const struct broker *b, hf_time now, hf_wall *ret_wall);
 void nodes_explain(const struct broker *b, hf_time now, char *ret_text, size_t size);
 /* Not empty: acquires are answered HF_EFLEET with this. */
 const char *nodes_fleet_text(const struct broker *b);
+
+/* --- agent/node_events.c: at most one event for each thing that happens to a node -------------- */
+
+/* What an earlier agent told of it is told. */
+void node_events_begin(struct node *node);
+void node_events_up(struct broker *b, int node, const char *version);
+void node_events_down(struct broker *b, int node, enum hf_node_error error, const char *text);
+/* `events`: enum trust_event bits that this thread found. */
+void node_events_found(struct broker *b, int node, unsigned events);
+/* The same of the renewal thread. */
+void node_events_heard(struct broker *b, int node, unsigned events);
+/* Refusal and quarantine, by comparing with what was told last. */
+void node_events_review(struct broker *b, int node, hf_time now);
 
 /* --- sentinels: agent/sentinels.c ------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include "agent/broker_internal.h"
 #include "agent/clock.h"
 #include "agent/core/fence.h"
+#include "agent/events.h"
 #include "agent/log.h"
 #include "shm/slot.h"
 #include "shm/status.h"
@@ -113,6 +114,7 @@ int resource_grant(struct round *round, hf_time now)
     backoff_reset(&r->backoff);
     loop_timer_cancel(b->loop, &r->retry);
     resource_hold(r, lease, c);
+    event_granted(b->agent, lease, hf_time_since(now, w->since)); /* before it is handed over */
     m = message_new(MSG_GRANTED);
     m->lease = lease;
     broker_tell_renewal(b, m);

@@ -60,7 +60,9 @@ struct lease {
     struct lease_fsm fsm;
     struct heap_item timer; /* lease_fsm_next() */
     struct lease_node node[HF_NODES_MAX];
-    void *release; /* the release under way */
+    void *release;                /* the release under way */
+    int blamed;                   /* the node whose voided vote made it LOSING or LOST; -1 none */
+    bool job_stopped, job_killed; /* a guardian said so */
 
     /* owned by the broker */
     void *resource;

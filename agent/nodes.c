@@ -109,6 +109,7 @@ void nodes_note(struct broker *b, int i, unsigned events, hf_time now)
 
     if (!events)
         return;
+    node_events_found(b, i, events);
     if (events & TRUST_REFUSED && node->trust.refused)
         log_warn("node %s is refused: %s", id, refusal_text(node->trust.refusal));
     if (events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED)) {
@@ -189,6 +190,7 @@ static void on_up(struct link *link, const struct node_facts *facts, const struc
     int i = link_node(link);
 
     b->nodes[i].up = true;
+    node_events_up(b, i, facts->version);
     b->nodes[i].row.error_class = HF_NODE_ERR_NONE;
     b->nodes[i].row.error[0] = '\0';
     log_info("node %s is up (%s, version %s)", b->config->nodes[i].id, b->config->nodes[i].text,
@@ -212,6 +214,7 @@ static void on_down(struct link *link, enum hf_node_error error, const char *tex
 
     if (node->up || node->row.error_class != (uint32_t)error)
         log_warn("node %s is down: %s: %s", b->config->nodes[i].id, link_error_name(error), text);
+    node_events_down(b, i, error, text);
     if (node->up)
         node->row.reconnects++;
     node->up = false;
@@ -238,6 +241,7 @@ static void review(struct loop_timer *timer, hf_time now)
         hf_time until;
 
         trust_tick(&b->nodes[i].trust, clock_wall(), now);
+        node_events_review(b, i, now);
         node_publish(b, i, now);
         until = trust_until(&b->nodes[i].trust, now);
         if (hf_time_before(now, until))
@@ -285,6 +289,7 @@ void nodes_on_told(struct broker *b, const struct message *m)
     hf_time now = clock_now();
 
     trust_on_told(&b->nodes[m->node_number].trust, m->events, now);
+    node_events_heard(b, m->node_number, m->events);
     if (m->events & TRUST_FORGOT)
         b->nodes[m->node_number].reread = true;
     journal_put_node(b->agent->journal, m->node_number, &b->nodes[m->node_number].trust);
@@ -418,6 +423,7 @@ int nodes_create(struct broker *b)
         if (!c->dev_nodes && journal_get_node(b->agent->journal, i, &before) == HF_OK &&
             before.contacted)
             trust_restore(&node->trust, &before);
+        node_events_begin(node);
         snprintf(node->row.id, sizeof(node->row.id), "%s", c->nodes[i].id);
         snprintf(node->row.address, sizeof(node->row.address), "%s", c->nodes[i].text);
         rc = link_create(&options, &node->link);

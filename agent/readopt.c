@@ -11,6 +11,7 @@
 
 #include "agent/broker_internal.h"
 #include "agent/clock.h"
+#include "agent/events.h"
 #include "agent/log.h"
 #include "shm/index.h"
 #include "shm/slot.h"
@@ -193,6 +194,7 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
     }
     resource_hold(r, lease, holder);
     r->last_fence = rec->state.fence >> 16;
+    event_readopted(b->agent, lease);
     m = message_new(MSG_GRANTED);
     m->lease = lease;
     broker_tell_renewal(b, m);
@@ -214,9 +216,13 @@ static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_
     *ret_fate = FATE_RELEASED;
     if (rec->state.state == JOURNAL_HELD && rec->state.slot_state == HF_SLOT_LOST) {
         /* Told lost already, by an agent that then waited for V. */
+        event_not_readopted(b->agent, slot, &rec->id, &rec->state, HF_EVENT_LOST, HF_LOSS_RESTART);
         return release_record(b, rec, slot, hf_time_max(now, valid), true);
     }
     if (rec->state.state != JOURNAL_HELD) {
+        if (rec->state.state == JOURNAL_ENDING)
+            event_not_readopted(b->agent, slot, &rec->id, &rec->state, HF_EVENT_RELEASED,
+                                HF_LOSS_NONE);
         /* A word that this agent cannot write may stand until V: killed between ENDING and 0. */
         return release_record(b, rec, slot, b->agent->warm ? now : hf_time_max(now, valid), false);
     }
@@ -252,6 +258,11 @@ static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_
     *ret_fate = alive ? FATE_LOST : FATE_RELEASED;
     if (holder)
         client_settle(holder);
+    if (ahead && !alive)
+        event_not_readopted(b->agent, slot, &rec->id, &rec->state, HF_EVENT_RELEASED,
+                            HF_LOSS_HOLDER);
+    else
+        event_not_readopted(b->agent, slot, &rec->id, &rec->state, HF_EVENT_LOST, HF_LOSS_RESTART);
     /* A run's tree is dead before V; so is everybody's belief where the table cannot be written any
      * more. */
     return release_record(b, rec, slot, ahead && (rec->id.run || !b->agent->warm) ? valid : now,
@@ -266,6 +277,7 @@ int readopt(struct broker *b)
     bool believed = false; /* somebody may rightly believe in a lease of the earlier agent */
     uint32_t capacity = agent->table.capacity;
 
+    event_agent_started(agent);
     for (uint32_t slot = 0; slot < capacity; slot++) {
         b->generations[slot] = journal_generation(agent->journal, slot);
         if (b->generations[slot])

@@ -140,7 +140,8 @@ static void release_everywhere(struct renewal *r, struct lease *lease, hf_time n
 }
 
 /* (!) The order: journal, check word, everything else; the first release byte leaves after that. */
-static void end_lease(struct renewal *r, struct lease *lease, hf_time now, bool reaped)
+static void end_lease(struct renewal *r, struct lease *lease, const struct lease_before *before,
+                      hf_time now, bool reaped)
 {
     struct hf_slot *slot = slot_of(r, lease);
     bool lost = lease->fsm.state == HF_SLOT_LOST;
@@ -150,6 +151,7 @@ static void end_lease(struct renewal *r, struct lease *lease, hf_time now, bool 
     atomic_store(&lease->valid_ns, 0);
     atomic_store(&lease->state, (uint32_t)lease->fsm.state);
     hf_slot_end(slot, lease->fsm.state, lease->fsm.reason);
+    events_of_lease(r->agent, lease, before);
     renewal_unschedule(r, lease);
     renewal_count(r, lost ? HF_COUNTER_LOSSES : HF_COUNTER_RELEASES, 1);
     if (lost) {
@@ -179,20 +181,20 @@ static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
     return lease_fsm_confirm(&lease->fsm, previous, clock_now());
 }
 
-static void carry_out(struct renewal *r, struct lease *lease, unsigned actions, hf_time previous,
-                      bool reaped)
+static void carry_out(struct renewal *r, struct lease *lease, unsigned actions,
+                      const struct lease_before *before, bool reaped)
 {
     hf_time now;
 
     if (actions & LEASE_ACT_EXTEND) {
-        actions |= extend(r, lease, previous);
+        actions |= extend(r, lease, before->valid);
         if (!(actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED)) &&
-            hf_time_before(lease->fsm.valid, previous) && !(actions & LEASE_ACT_STATE))
+            hf_time_before(lease->fsm.valid, before->valid) && !(actions & LEASE_ACT_STATE))
             tell_broker(r, lease, MSG_CHANGED);
     }
     now = clock_now();
     if (actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED)) {
-        end_lease(r, lease, now, reaped);
+        end_lease(r, lease, before, now, reaped);
         return;
     }
     if (actions & LEASE_ACT_WITHDRAW)
@@ -204,15 +206,17 @@ static void carry_out(struct renewal *r, struct lease *lease, unsigned actions, 
         mark_slot(r, lease);
         tell_broker(r, lease, MSG_CHANGED);
     }
+    events_of_lease(r->agent, lease, before);
     if (!lease_fsm_renews(&lease->fsm))
         renewal_unschedule(r, lease);
     set_timer(r, lease, lease_fsm_next(&lease->fsm));
 }
 
-void renewal_act(struct renewal *r, struct lease *lease, unsigned actions, hf_time previous)
+void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
+                 const struct lease_before *before)
 {
     if (actions)
-        carry_out(r, lease, actions, previous, false);
+        carry_out(r, lease, actions, before, false);
 }
 
 /* --- events ----------------------------------------------------------------------------------- */
@@ -223,14 +227,14 @@ void renewal_tick(struct renewal *r, hf_time now)
 
     while ((item = heap_first(&r->timers)) && hf_time_reached(now, item->at)) {
         struct lease *lease = HF_CONTAINER(item, struct lease, timer);
-        hf_time previous = lease->fsm.valid;
+        struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
         if (lease_is_over(lease)) {
             hand_back(r, lease);
             continue;
         }
         heap_remove(&r->timers, item);
-        carry_out(r, lease, lease_fsm_tick(&lease->fsm, now) | LEASE_ACT_TIMER, previous, false);
+        carry_out(r, lease, lease_fsm_tick(&lease->fsm, now) | LEASE_ACT_TIMER, &before, false);
     }
 }
 
@@ -238,10 +242,12 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
 {
     struct lease_fsm *fsm = &lease->fsm;
     bool restored = hf_time_before(lease->since, r->started);
+    struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
     r->slots[lease->slot] = (struct renewal_slot){.lease = lease, .doubt_until = HF_TIME_PAST};
     lease->timer = (struct heap_item){0};
     lease->release = NULL;
+    lease->blamed = -1;
     if (r->slots_used <= lease->slot)
         r->slots_used = lease->slot + 1;
     renewal_count(r, HF_COUNTER_LEASES, 1);
@@ -262,20 +268,24 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
                              hf_time_add(hf_time_sub(fsm->node[i].d, fsm->timing.span),
                                          timing_renew_delay(&fsm->timing, renewal_random(r))));
     }
-    carry_out(r, lease, lease_fsm_tick(fsm, now) | LEASE_ACT_TIMER, fsm->valid, false);
+    carry_out(r, lease, lease_fsm_tick(fsm, now) | LEASE_ACT_TIMER, &before, false);
 }
 
-void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a)
+void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit)
 {
     struct lease_fsm *fsm = &lease->fsm;
-    hf_time previous = fsm->valid;
-    bool stood = fsm->node[node->number].d.ns != HF_TIME_PAST.ns;
+    struct lease_before before = lease_before(lease, node->number, HF_LOSS_NONE);
+    bool stood = before.vote.ns != HF_TIME_PAST.ns;
     unsigned actions = lease_fsm_hit(fsm, node->number, a, node->trust.mark, clock_now());
 
     /* One vote more is worth telling, though V may not have moved. */
     if (!stood && fsm->node[node->number].d.ns != HF_TIME_PAST.ns && !lease_is_over(lease))
         actions |= LEASE_ACT_EXTEND;
-    renewal_act(node->renewal, lease, actions, previous);
+    if (hit == HIT_HEALED && !lease_is_over(lease))
+        event_healed(node->renewal->agent, lease, &before);
+    if (hit != HIT_RENEWED)
+        before.node = -1; /* said, or no news: the grant waited for no more than a quorum */
+    renewal_act(node->renewal, lease, actions, &before);
 }
 
 /* Rare: every lease is looked at. */
@@ -286,13 +296,14 @@ void renewal_stepped(struct renewal_node *node, hf_time sent)
 
     for (uint32_t s = 0; s < r->slots_used; s++) {
         struct lease *lease = r->slots[s].lease;
-        hf_time previous, now;
+        struct lease_before before;
+        hf_time now;
 
         if (!lease || lease_is_over(lease))
             continue;
-        previous = lease->fsm.valid;
+        before = lease_before(lease, i, HF_LOSS_CLOCK);
         now = clock_now();
-        renewal_act(r, lease, lease_fsm_stepped(&lease->fsm, i, sent, now), previous);
+        renewal_act(r, lease, lease_fsm_stepped(&lease->fsm, i, sent, now), &before);
         if (lease->fsm.node[i].d.ns == HF_TIME_PAST.ns)
             renewal_schedule(node, lease, now);
     }
@@ -308,36 +319,40 @@ void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
                          lease->fsm.timing.ttl);
         return;
     }
-    renewal_hit(node, lease, a);
+    renewal_hit(node, lease, a, HIT_GRANT);
     renewal_schedule(node, lease,
                      hf_time_add(a, timing_renew_delay(&lease->fsm.timing, renewal_random(r))));
 }
 
 void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason reason)
 {
-    hf_time previous = lease->fsm.valid, now = clock_now();
+    struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
+    hf_time now = clock_now();
 
     if (!lease_is_over(lease))
-        carry_out(r, lease, lease_fsm_release(&lease->fsm, reason, now), previous, true);
+        carry_out(r, lease, lease_fsm_release(&lease->fsm, reason, now), &before, true);
     else if (!lease->release)
         release_everywhere(r, lease, now); /* a lost run, and now its tree is reaped */
 }
 
 void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason)
 {
-    hf_time previous = lease->fsm.valid;
+    struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
+    if (reason == HF_LOSS_GUARDIAN)
+        event_job(r->agent, lease, HF_EVENT_JOB_STOPPED);
     if (!lease_is_over(lease))
-        renewal_act(r, lease, lease_fsm_lose(&lease->fsm, reason, clock_now()), previous);
+        renewal_act(r, lease, lease_fsm_lose(&lease->fsm, reason, clock_now()), &before);
 }
 
 void renewal_abandon(struct renewal *r, struct lease *lease)
 {
-    hf_time previous = lease->fsm.valid;
+    struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
     if (lease_is_over(lease))
         return;
-    carry_out(r, lease, lease_fsm_abandon(&lease->fsm, clock_now()) | LEASE_ACT_TIMER, previous,
+    event_abandoned(r->agent, lease);
+    carry_out(r, lease, lease_fsm_abandon(&lease->fsm, clock_now()) | LEASE_ACT_TIMER, &before,
               false);
     if (!lease_is_over(lease))
         mark_slot(r, lease);

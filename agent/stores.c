@@ -8,6 +8,7 @@
 #include "agent/agent.h"
 #include "agent/clock.h"
 #include "agent/core/ballot.h"
+#include "agent/events.h"
 #include "agent/log.h"
 #include "agent/version.h"
 #include "shm/slot.h"
@@ -62,6 +63,7 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     }
     if (!agent->warm && found && why[0])
         log_warn("the earlier agent's table is not kept, and its leases end: %s", why);
+    events_begin(agent);
     atomic_store(&agent->table.header->started_ns, clock_now().ns);
     atomic_store(&agent->table.header->main_beat_ns, clock_now().ns);
     return HF_OK;

@@ -219,7 +219,7 @@ enum hf_event_kind {
     HF_EVENT_GRANTED = 1,
     HF_EVENT_READOPTED = 2,   /* taken over from an earlier agent */
     HF_EVENT_VOTE_VOID = 3,   /* `reason`: FOREIGN, MISSING or CLOCK on `node` */
-    HF_EVENT_VOTE = 4,        /* `node` counts again, or at last */
+    HF_EVENT_VOTE = 4,        /* `node` counts again: it was renewed after that */
     HF_EVENT_HEALED = 5,      /* our key was written again on `node` */
     HF_EVENT_LATE = 6,        /* V - 0.5 T came: renewals fail */
     HF_EVENT_ON_TIME = 7,     /* renewed after that */
@@ -275,11 +275,12 @@ struct hf_event {
     uint64_t fence;
     int64_t value; /* as the kind says */
     uint32_t slot, generation;
-    uint32_t pid, uid;               /* the holder */
-    uint32_t name_hash;              /* as in the index */
-    uint16_t voting;                 /* bit per node: its vote stands and is ahead of `at` */
-    uint8_t nodes;                   /* of the list */
-    uint8_t text_len;                /* of the whole name, of which `text` has the first bytes */
+    uint32_t pid, uid;  /* the holder */
+    uint32_t name_hash; /* as in the index */
+    uint16_t voting;    /* bit per node: its vote stands at `at`; of late and losing for want of a
+                        quorum: beyond V */
+    uint8_t nodes;      /* of the list */
+    uint8_t text_len;   /* of the whole name, of which `text` has the first bytes */
     uint8_t text[HF_EVENT_TEXT + 1]; /* the lease's name; of a node, more about it */
 };
 _Static_assert(sizeof(struct hf_event) == 192, "layout");

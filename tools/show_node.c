@@ -137,7 +137,7 @@ void show_nodes_long(const struct reader *reader)
         print_long(&rows[i]);
 }
 
-static json_t *reasons_json(uint32_t reasons)
+json_t *show_quarantine_json(uint32_t reasons)
 {
     json_t *array = json_array();
 
@@ -157,7 +157,7 @@ static json_t *node_json(const struct hf_node_row *row)
     json_put(node, "state", json_string(words_node_state(row->state)));
     json_put(node, "votes", json_boolean(row->state == HF_NODE_UP));
     json_put(node, "refusal", json_word(words_refusal(row->refused)));
-    json_put(node, "quarantine_reasons", reasons_json(row->quarantine_reason));
+    json_put(node, "quarantine_reasons", show_quarantine_json(row->quarantine_reason));
     json_put(node, "quarantine_left_ms", json_integer(quarantine_left_ms(row)));
     json_put(node, "rtt_us", json_integer(row->rtt_ns / HF_NS_PER_US));
     json_put(node, "last_reply_age_ms", row->last_reply_ns > 0 ? json_integer(age) : json_null());

@@ -23,4 +23,7 @@ void show_nodes_long(const struct reader *reader);
 /* The array "nodes". */
 void show_nodes_json(struct json_out *out, const struct reader *reader);
 
+/* The words of enum hf_quarantine_reason bits, as an array. */
+json_t *show_quarantine_json(uint32_t reasons);
+
 #endif
