@@ -155,6 +155,7 @@ static void on_wake(void *arg)
         case MSG_VOTE:
         case MSG_RELEASE:
         case MSG_LOSE:
+        case MSG_BEATS:
         case MSG_ABANDON:
         case MSG_STOP:
             break; /* the renewal thread's */

@@ -10,6 +10,7 @@
 #include <sys/queue.h>
 
 #include "agent/agent.h"
+#include "agent/beats.h"
 #include "agent/broker.h"
 #include "agent/core/backoff.h"
 #include "agent/core/ballot.h"
@@ -44,6 +45,8 @@ struct client {
     uint32_t pid, uid;
     uint64_t start_time;
     char comm[HF_COMM_MAX + 1];
+    bool joined;     /* a guardian came: there may be a job */
+    bool over;       /* it ended before one came: none may come any more */
     int ghost_pidfd; /* readopted, not attached yet: watches the process; -1 */
     struct loop_fd ghost_watch;
     struct user *user;
@@ -87,6 +90,7 @@ struct session {
     uint32_t pid, uid;
     struct user *user;
     struct hf_ring_agent ring;
+    struct beats *beats;            /* where its program beats */
     int unanswered;                 /* requests taken and not answered */
     int overflowing;                /* answers in `overflow` */
     STAILQ_HEAD(, answer) overflow; /* the completion ring had no room for these */
@@ -121,8 +125,8 @@ struct waiter {
     hf_time deadline; /* HF_TIME_PAST: try once; HF_TIME_NEVER */
     struct loop_timer timer;
     struct timing timing;
-    uint32_t max_hold_ms;
-    bool run, contended;
+    uint32_t max_hold_ms, heartbeat_ms, beat_word;
+    bool run, guarded, contended;
     int told; /* last progress reason */
     uint64_t told_fence;
     char note[HF_NOTE_MAX + 1];
@@ -231,8 +235,10 @@ void resources_ask(struct session *s, const struct hf_request_entry *r);
 void resources_losing(struct session *s, const struct hf_request_entry *r);
 /* A session ended: its waiters are dropped. */
 void resources_drop_session(struct session *s);
-/* Its client ended: leases are released, those of a run abandoned. */
+/* Its client ended: leases are released, those of a run that may have a job abandoned. */
 void resources_client_gone(struct client *c);
+/* Its holder came back with this session: heartbeats come in its page now. */
+void resources_rebind(struct session *s);
 /* The agent goes away: waiters are answered, rounds undone; with --dev leases are ended, too. */
 void resources_drain(struct broker *b);
 

@@ -87,6 +87,11 @@ int resource_grant(struct round *round, hf_time now)
     lease->since = now;
     lease->since_wall = round->described.since;
     lease->run = w->run;
+    lease->guarded = w->guarded;
+    lease->heartbeat_ms = w->heartbeat_ms;
+    lease->beat_word = w->beat_word;
+    if (w->heartbeat_ms)
+        lease->beats = beats_hold(w->session->beats);
     lease->note_len = w->note_len;
     lease->comm_len = (uint8_t)strlen(round->comm);
     memcpy(lease->token, round->token, sizeof(lease->token));

@@ -173,6 +173,8 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
     lease->since = (hf_time){rec->id.since_ns};
     lease->since_wall = (hf_wall){rec->id.since_wall_ms};
     lease->run = rec->id.run;
+    lease->heartbeat_ms = rec->id.heartbeat_ms;
+    lease->beat_word = rec->id.beat_word;
     lease->note_len = rec->id.note_len;
     lease->comm_len = rec->id.comm_len;
     memcpy(lease->token, rec->id.token, sizeof(lease->token));

@@ -112,6 +112,8 @@ void renewal_vote(struct renewal *r, struct lease *lease, int node, hf_time a);
 void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason reason);
 void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason);
 void renewal_abandon(struct renewal *r, struct lease *lease);
+/* Its holder beats in this page from here on; takes the reference over. */
+void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *beats);
 /* Releases the token on one node, where it came to stand too late. */
 void renewal_undo(struct renewal_node *node, const void *key, size_t key_len, const char *token,
                   hf_dur attempt, hf_dur ttl);

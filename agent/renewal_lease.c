@@ -1,6 +1,7 @@
 /* Carrying out what a lease's state machine decides: journal, slot, messages, the end. */
 #include "agent/renewal_internal.h"
 
+#include "agent/beats.h"
 #include "agent/clock.h"
 #include "agent/log.h"
 #include "shm/compiler.h"
@@ -70,6 +71,13 @@ static void tell_broker(struct renewal *r, struct lease *lease, enum message_kin
 }
 
 /* --- timers ----------------------------------------------------------------------------------- */
+
+static hf_time next_event(const struct lease *lease)
+{
+    hf_time next = lease_fsm_next(&lease->fsm);
+
+    return lease_fsm_renews(&lease->fsm) ? hf_time_min(next, heartbeat_next(&lease->beat)) : next;
+}
 
 static void set_timer(struct renewal *r, struct lease *lease, hf_time at)
 {
@@ -209,7 +217,7 @@ static void carry_out(struct renewal *r, struct lease *lease, unsigned actions,
     events_of_lease(r->agent, lease, before);
     if (!lease_fsm_renews(&lease->fsm))
         renewal_unschedule(r, lease);
-    set_timer(r, lease, lease_fsm_next(&lease->fsm));
+    set_timer(r, lease, next_event(lease));
 }
 
 void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
@@ -220,6 +228,24 @@ void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
 }
 
 /* --- events ----------------------------------------------------------------------------------- */
+
+/* What the clock and the holder's heartbeat ask for. */
+static unsigned look_after(struct lease *lease, hf_time now)
+{
+    unsigned actions = lease_fsm_tick(&lease->fsm, now);
+
+    if (lease_fsm_renews(&lease->fsm) && hf_time_reached(now, heartbeat_next(&lease->beat)) &&
+        heartbeat_look(&lease->beat, beats_count(lease->beats, lease->beat_word), now))
+        actions |= lease_fsm_lose(&lease->fsm, HF_LOSS_HEARTBEAT, now);
+    return actions | LEASE_ACT_TIMER;
+}
+
+/* D begins anew, with what stands in the word now. */
+static void await_beats(struct lease *lease, hf_time now)
+{
+    heartbeat_init(&lease->beat, hf_ms(lease->heartbeat_ms),
+                   beats_count(lease->beats, lease->beat_word), now);
+}
 
 void renewal_tick(struct renewal *r, hf_time now)
 {
@@ -234,7 +260,7 @@ void renewal_tick(struct renewal *r, hf_time now)
             continue;
         }
         heap_remove(&r->timers, item);
-        carry_out(r, lease, lease_fsm_tick(&lease->fsm, now) | LEASE_ACT_TIMER, &before, false);
+        carry_out(r, lease, look_after(lease, now), &before, false);
     }
 }
 
@@ -248,6 +274,7 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
     lease->timer = (struct heap_item){0};
     lease->release = NULL;
     lease->blamed = -1;
+    await_beats(lease, now);
     if (r->slots_used <= lease->slot)
         r->slots_used = lease->slot + 1;
     renewal_count(r, HF_COUNTER_LEASES, 1);
@@ -356,6 +383,16 @@ void renewal_abandon(struct renewal *r, struct lease *lease)
               false);
     if (!lease_is_over(lease))
         mark_slot(r, lease);
+}
+
+void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *beats)
+{
+    beats_drop(lease->beats);
+    lease->beats = beats;
+    if (lease_is_over(lease))
+        return;
+    await_beats(lease, clock_now());
+    set_timer(r, lease, next_event(lease));
 }
 
 void renewal_undo(struct renewal_node *node, const void *key, size_t key_len, const char *token,

@@ -51,6 +51,15 @@ static int judge_acquire(struct session *s, const struct hf_request_entry *q,
                        text, size);
     if (rc < 0)
         return rc;
+    if (q->heartbeat_ms && q->heartbeat_ms < HF_HEARTBEAT_LEAST_MS) {
+        snprintf(text, size, "a heartbeat of %" PRIu32 " ms is too short; at least %d ms",
+                 q->heartbeat_ms, HF_HEARTBEAT_LEAST_MS);
+        return HF_EINVAL;
+    }
+    if (q->beat_word >= HF_BEATS) {
+        snprintf(text, size, "there is no heartbeat word %" PRIu32, q->beat_word);
+        return HF_EINVAL;
+    }
     if (s->unanswered > WAITING_MOST) {
         snprintf(text, size, "this process already waits for %d locks, the limit of one connection",
                  WAITING_MOST);
@@ -113,6 +122,9 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
     w->id = q->id;
     w->timing = timing;
     w->run = q->flags & HF_REQ_RUN;
+    w->guarded = q->flags & HF_REQ_GUARDED;
+    w->heartbeat_ms = q->heartbeat_ms;
+    w->beat_word = q->beat_word;
     w->max_hold_ms = q->max_hold_ms;
     if (b->config->max_hold_ms && (!w->max_hold_ms || w->max_hold_ms > b->config->max_hold_ms))
         w->max_hold_ms = b->config->max_hold_ms;
@@ -274,10 +286,31 @@ void resources_client_gone(struct client *c)
     if (!LIST_EMPTY(&c->held))
         hf_counter_add(&b->agent->table, HF_COUNTER_HOLDER_DEATHS, 1);
     LIST_FOREACH (r, &c->held, of_holder) {
+        bool no_job = r->lease->guarded && !c->joined;
+
         if (r->lease->ending)
             continue;
         r->lease->ending = true;
-        lease_end(b, r, r->lease->run ? MSG_ABANDON : MSG_RELEASE, HF_LOSS_HOLDER);
+        /* (!) No guardian may join between this and the release: it would start a job. */
+        c->over |= no_job;
+        lease_end(b, r, r->lease->run && !no_job ? MSG_ABANDON : MSG_RELEASE, HF_LOSS_HOLDER);
+    }
+}
+
+void resources_rebind(struct session *s)
+{
+    struct resource *r;
+
+    LIST_FOREACH (r, &s->client->held, of_holder) {
+        struct message *m;
+
+        if (!r->lease->heartbeat_ms)
+            continue;
+        m = message_new(MSG_BEATS);
+        m->slot = r->slot;
+        m->generation = r->lease->generation;
+        m->beats = beats_hold(s->beats);
+        broker_tell_renewal(s->broker, m);
     }
 }
 

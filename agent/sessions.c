@@ -129,6 +129,7 @@ void session_end(struct session *s, const char *why)
         if (LIST_EMPTY(&c->sessions) && c->ghost_pidfd < 0)
             resources_client_gone(c);
         hf_ring_agent_destroy(&s->ring);
+        beats_drop(s->beats);
         overflow_free(s);
         client_settle(c);
     }
@@ -469,6 +470,7 @@ void sessions_destroy(struct broker *b)
         doorbell_close(s);
         if (s->client)
             hf_ring_agent_destroy(&s->ring);
+        beats_drop(s->beats);
         overflow_free(s);
         free(s);
     }

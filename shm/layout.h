@@ -80,6 +80,7 @@ enum hf_loss_reason {
     HF_LOSS_RESTART = 9,    /* the agent came back too late to re-adopt */
     HF_LOSS_HOLDER = 10,    /* the holder died */
     HF_LOSS_GOING = 11,     /* the agent ends, and its private nodes with it */
+    HF_LOSS_HEARTBEAT = 12, /* the holder did not beat in time: it hangs */
 };
 
 /* One lease: one cache line. Fields from `seq` on stand under `seq`. */

@@ -22,6 +22,7 @@ static const struct loss losses[] = {
     [HF_LOSS_RESTART] = {"restart", "the agent came back too late to take it over"},
     [HF_LOSS_HOLDER] = {"holder", "the holder died"},
     [HF_LOSS_GOING] = {"going", "the agent ends, and its private nodes with it"},
+    [HF_LOSS_HEARTBEAT] = {"heartbeat", "no heartbeat came in time, so the holder hangs"},
 };
 
 static const struct loss *loss_of(uint32_t reason)

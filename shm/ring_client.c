@@ -15,22 +15,22 @@
 #include "shm/words.h"
 
 /* Right size, and sealed so that it stays so: then no access can end in SIGBUS. */
-static bool is_sealed(int fd, int seals)
+static bool is_sealed(int fd, off_t size, int seals)
 {
     struct stat st;
     int has = fcntl(fd, F_GET_SEALS);
 
-    return has >= 0 && (has & seals) == seals && fstat(fd, &st) == 0 &&
-           st.st_size == (off_t)HF_RING_BYTES;
+    return has >= 0 && (has & seals) == seals && fstat(fd, &st) == 0 && st.st_size == size;
 }
 
-static int map_both(int requests_fd, int completions_fd, struct hf_ring_client *ret_ring)
+static int map_all(int requests_fd, int completions_fd, void *beats,
+                   struct hf_ring_client *ret_ring)
 {
     const int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
     void *out, *in;
 
-    if (!is_sealed(requests_fd, size_seals) ||
-        !is_sealed(completions_fd, size_seals | F_SEAL_FUTURE_WRITE))
+    if (!is_sealed(requests_fd, HF_REQUESTS_BYTES, size_seals) ||
+        !is_sealed(completions_fd, HF_RING_BYTES, size_seals | F_SEAL_FUTURE_WRITE))
         return HF_EPROTO;
     out = mmap(NULL, HF_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, requests_fd, 0);
     if (out == MAP_FAILED)
@@ -43,13 +43,25 @@ static int map_both(int requests_fd, int completions_fd, struct hf_ring_client *
         errno = error;
         return HF_ESYS;
     }
+    /* Last, for a failure must leave the words that were there. One step for whoever beats: a store
+     * goes to the old words or to the new ones. */
+    if (beats && mmap(beats, HF_BEATS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                      requests_fd, HF_RING_BYTES) == MAP_FAILED) {
+        int error = errno;
+
+        munmap(out, HF_RING_BYTES);
+        munmap(in, HF_RING_BYTES);
+        errno = error;
+        return HF_ESYS;
+    }
     *ret_ring = (struct hf_ring_client){.out = out, .in = in};
     return 0;
 }
 
-int hf_ring_client_map(int requests_fd, int completions_fd, struct hf_ring_client *ret_ring)
+int hf_ring_client_map(int requests_fd, int completions_fd, void *beats,
+                       struct hf_ring_client *ret_ring)
 {
-    int status = map_both(requests_fd, completions_fd, ret_ring), error = errno;
+    int status = map_all(requests_fd, completions_fd, beats, ret_ring), error = errno;
 
     close(requests_fd);
     close(completions_fd);

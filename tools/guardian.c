@@ -147,6 +147,8 @@ static int prepare(struct guardian *g, int links[2], int *ret_outer_fd)
     *ret_outer_fd = pidfd_open_(getpid());
     if (*ret_outer_fd < 0)
         return -1;
+    if (beat_make(&g->beat, g->plan->heartbeat_ns) < 0)
+        return -1;
     g->timer_fd = timeline_timer();
     return g->timer_fd < 0 ? -1 : tree_init(&g->tree, 0);
 }

@@ -137,7 +137,9 @@ static void watch(struct outer *out)
         } else if (phase == TIMELINE_KILL) {
             back_up_kill(out, now_ns);
         }
-        next_ns = timeline_next(&g->timeline, now_ns);
+        next_ns = beat_pass_on(&g->beat, g->lease, now_ns);
+        if (timeline_next(&g->timeline, now_ns) < next_ns)
+            next_ns = timeline_next(&g->timeline, now_ns);
         if (g->kill_since_ns && g->kill_next_ns < next_ns)
             next_ns = g->kill_next_ns;
         guardian_wait(g, next_ns);

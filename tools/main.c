@@ -23,6 +23,7 @@ static const struct {
     {"watch", cmd_watch, "Show what happens to leases and nodes, as it happens"},
     {"nodes", cmd_nodes, "Show the Redis nodes as the agent sees them"},
     {"release", cmd_release, "Ask the holder of a lock to stop"},
+    {"beat", cmd_beat, "In a job of run --heartbeat: tell that it gets on with its work"},
     {"doctor", cmd_doctor, "Look for what is wrong with this host's installation"},
 };
 

@@ -20,7 +20,7 @@ static void set_up(struct pair *p)
     int requests, completions;
 
     assert_int_equal(hf_ring_agent_create(&p->agent, &requests, &completions), 0);
-    assert_int_equal(hf_ring_client_map(requests, completions, &p->client), 0);
+    assert_int_equal(hf_ring_client_map(requests, completions, NULL, &p->client), 0);
     assert_int_equal(fcntl(requests, F_GETFD), -1); /* closed */
     assert_int_equal(fcntl(completions, F_GETFD), -1);
 }
@@ -443,17 +443,18 @@ static void the_client_refuses_what_could_shrink_under_it(void **state)
     (void)state;
     assert_int_equal(hf_ring_agent_create(&agent, &requests, &completions), 0);
     fd = unsealed(HF_RING_BYTES);
-    assert_int_equal(hf_ring_client_map(dup(requests), fd, &client), HF_EPROTO);
+    assert_int_equal(hf_ring_client_map(dup(requests), fd, NULL, &client), HF_EPROTO);
     assert_int_equal(fcntl(fd, F_GETFD), -1); /* closed all the same */
-    assert_int_equal(hf_ring_client_map(unsealed(HF_RING_BYTES), dup(completions), &client),
-                     HF_EPROTO);
+    assert_int_equal(
+        hf_ring_client_map(unsealed(HF_REQUESTS_BYTES), dup(completions), NULL, &client),
+        HF_EPROTO);
 
     fd = unsealed(100);
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
-    assert_int_equal(hf_ring_client_map(fd, dup(completions), &client), HF_EPROTO);
-    assert_int_equal(hf_ring_client_map(open("/dev/null", O_RDWR), dup(completions), &client),
+    assert_int_equal(hf_ring_client_map(fd, dup(completions), NULL, &client), HF_EPROTO);
+    assert_int_equal(hf_ring_client_map(open("/dev/null", O_RDWR), dup(completions), NULL, &client),
                      HF_EPROTO);
-    assert_int_equal(hf_ring_client_map(requests, completions, &client), 0);
+    assert_int_equal(hf_ring_client_map(requests, completions, NULL, &client), 0);
     hf_ring_client_unmap(&client);
     hf_ring_client_unmap(&client); /* once more is fine */
     hf_ring_agent_destroy(&agent);

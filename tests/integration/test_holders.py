@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Holders that hang, fork, exec, or stop; and how long a hung one keeps others out.
+
+D is a heartbeat: a hang is found between D and 1.25 D after the last beat, 1.5 D for a job of `run`.
+"""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from rig import (BUILD, SLOW, HolderError, alive, boottime_ns, main, scenario, stat_letter,  # noqa: E402
+                 wait_until)
+
+S, MS = 1_000_000_000, 1_000_000
+EFORKED = -403
+LOSING, LOST = 3, 4
+D_MS = 600 * SLOW
+NOISE_S = 0.3 * SLOW
+
+
+def ready(run, ttl_s=3, **options):
+    run.redis(3)
+    return run.agent(ttl=f"{ttl_s * SLOW}s", **options)
+
+
+def reason(holder):
+    return holder.cmd("reason")["text"]
+
+
+# --- heartbeats of programs ----------------------------------------------------------------------------
+
+
+@scenario("a holder that beats keeps its lock; one that stops beating loses it, and the next one gets it")
+def hung_holder(run):
+    ready(run)
+    holder, other = run.holder(), run.holder(label="other")
+    fence = holder.acquire("hang", 0, 0, f"beat={D_MS}")["fence"]
+    other.send("acquire", "hang", 0, 60_000)
+    kept = holder.cmd("beats", 0, D_MS // 6, 4 * D_MS)
+    assert kept["held"] == 1 and kept["told"] == 0, kept
+    stopped_ns = boottime_ns()
+    assert holder.cmd("wait", 0, 1, 10_000 * SLOW)["value"] == LOSING
+    found_s = (boottime_ns() - stopped_ns) / S
+    assert D_MS / 1000 * 0.8 <= found_s <= D_MS / 1000 * 1.25 + NOISE_S, f"found after {found_s:.3f} s"
+    assert "heartbeat" in reason(holder), reason(holder)
+    assert holder.held(), "held until V all the same"
+    holder.cmd("beats", 0, D_MS // 6, D_MS)  # it wakes up again: too late
+    assert other.answer()["fence"] > fence
+    assert not holder.held() and holder.cmd("state")["value"] == LOST
+    print(f"# a hang of D = {D_MS} ms was found after {found_s * 1000:.0f} ms; "
+          f"the next one had it {(boottime_ns() - stopped_ns) / MS:.0f} ms after the last beat")
+
+
+@scenario("a holder that never beats loses its lock D after the grant; others of the same process keep theirs")
+def never_beats(run):
+    ready(run)
+    holder = run.holder()
+    holder.acquire("silent", 0, 0, f"beat={D_MS}")
+    holder.acquire("plain", 0, 0)
+    holder.acquire("beating", 0, 0, f"beat={D_MS}")
+    holder.cmd("beats", 2, D_MS // 6, 2 * D_MS)
+    assert holder.cmd("state", 0)["value"] in (LOSING, LOST)
+    assert holder.cmd("state", 1)["value"] == 1 and holder.cmd("state", 2)["value"] == 1
+
+
+@scenario("a heartbeat below its least is refused in words")
+def short_heartbeat(run):
+    ready(run)
+    holder = run.holder()
+    try:
+        holder.acquire("short", 0, 0, "beat=99")
+    except HolderError as error:
+        assert error.code == -101 and "99 ms is too short; at least 100 ms" in error.text, error
+    else:
+        raise AssertionError("taken")
+
+
+@scenario("the agent is killed and back: a holder that beats and is told of it keeps its lock, a hung one loses it")
+def heartbeat_over_restart(run):
+    agent = ready(run, 4)
+    d_ms = 2 * D_MS
+    beating, hung = run.holder(), run.holder(label="hung")
+    beating.acquire("beats", 0, 0, f"beat={d_ms}")
+    hung.acquire("hangs", 0, 0, f"beat={d_ms}")
+    agent.kill()
+    run.agent(ttl=f"{4 * SLOW}s", fresh=False)
+    began_ns = boottime_ns()
+    kept = beating.cmd("beats", 0, d_ms // 6, 4 * d_ms)
+    assert kept["held"] == 1 and kept["told"] >= 1, kept
+    assert beating.cmd("beat")["value"] == 0
+    assert not hung.held() or hung.cmd("state")["value"] == LOSING
+    print(f"# {kept} {(boottime_ns() - began_ns) / S:.1f} s after the restart")
+    stopped_ns = boottime_ns()
+    assert beating.cmd("wait", 0, 1, 10_000 * SLOW)["value"] == LOSING  # the new agent reads the new words
+    assert (boottime_ns() - stopped_ns) / S <= d_ms / 1000 * 1.25 + NOISE_S
+
+
+@scenario("the agent is stopped for longer than D: holders that beat go on")
+def agent_not_looking(run):
+    agent = ready(run, 6)
+    holder = run.holder()
+    holder.acquire("beats", 0, 0, f"beat={D_MS}")
+    agent.sigstop()
+    holder.send("beats", 0, D_MS // 6, 5 * D_MS)
+    time.sleep(3 * D_MS / 1000)
+    agent.sigcont()
+    assert holder.answer()["held"] == 1
+    assert holder.cmd("state")["value"] == 1
+
+
+# --- heartbeats of jobs --------------------------------------------------------------------------------
+
+BEATS = """
+import os, subprocess, sys, time
+fd, path, how = int(os.environ["HOLDFAST_BEAT_FD"]), os.environ["HOLDFAST_BEAT_PATH"], sys.argv[1]
+def beat(i):
+    if how == "command":        # children of python do not get the descriptor: by its path
+        subprocess.run([sys.argv[2], "beat"], check=True)
+    else:
+        os.pwrite(fd, i.to_bytes(4, "little"), 4)
+end = time.monotonic() + float(sys.argv[3])
+i = 0
+while time.monotonic() < end:
+    i += 1
+    beat(i)
+    time.sleep(float(sys.argv[4]))
+print("stops", flush=True)
+time.sleep(120)
+"""
+
+
+def beating_job(run, how, *options):
+    return run.start_holdfast("run", "--heartbeat", f"{D_MS}ms", *options, "job", sys.executable, "-c", BEATS, how,
+                              BUILD / "bin" / "holdfast", 3 * D_MS / 1000, D_MS / 6000)
+
+
+@scenario("a job that beats goes on; when it stops it is stopped as hung, with 124 and a line that says so")
+def hung_job(run):
+    ready(run, 10)
+    for how in ("command", "memory"):
+        began_ns = boottime_ns()
+        job = beating_job(run, how)
+        job.wait_out("stops")
+        stopped_ns = boottime_ns()
+        assert job.wait() == 124, job.err
+        passed_s = (boottime_ns() - stopped_ns) / S
+        assert (stopped_ns - began_ns) / S >= 3 * D_MS / 1000 * 0.9
+        assert D_MS / 1000 * 0.8 <= passed_s <= D_MS / 1000 * 1.5 + NOISE_S, f"{passed_s:.3f} s"
+        assert "job: the lock is being lost: no heartbeat came in time, so the holder hangs" in job.err, job.err
+        run.keys_gone("job")
+        print(f"# {how}: D = {D_MS} ms, ended after {passed_s * 1000:.0f} ms")
+
+
+@scenario("a job that never beats is stopped D after it began")
+def silent_job(run):
+    ready(run, 10)
+    began_ns = boottime_ns()
+    job = run.start_holdfast("run", "--heartbeat", f"{D_MS}ms", "job", "sleep", "60")
+    assert job.wait() == 124, job.err
+    passed_s = (boottime_ns() - began_ns) / S
+    assert D_MS / 1000 <= passed_s <= D_MS / 1000 * 1.5 + NOISE_S + 0.2 * SLOW, f"{passed_s:.3f} s"
+    run.keys_gone("job")
+
+
+@scenario("a hung guardian passes no beat on: the lock of its job is lost, though that beats")
+def hung_guardian(run):
+    ready(run, 10)
+    job = run.start_holdfast("run", "--heartbeat", f"{D_MS}ms", "job", sys.executable, "-c", BEATS, "memory", "-", "60",
+                             str(D_MS / 6000))
+    wait_until(lambda: run.holders_of("job") == 3)
+    time.sleep(2 * D_MS / 1000)
+    assert job.running, job.err
+    job.sigstop()
+    job.wait_err("no heartbeat came in time", D_MS / 1000 * 1.5 + 2)
+    run.keys_gone("job")
+    job.sigcont()
+    assert job.wait() == 124, job.err
+
+
+@scenario("a job with a heartbeat goes on over a restart of the agent")
+def job_over_restart(run):
+    agent = ready(run, 4)
+    job = run.start_holdfast("run", "--heartbeat", f"{2 * D_MS}ms", "job", sys.executable, "-c", BEATS, "memory", "-",
+                             str(8 * D_MS / 1000), str(D_MS / 6000))
+    wait_until(lambda: run.holders_of("job") == 3)
+    agent.kill()
+    run.agent(ttl=f"{4 * SLOW}s", fresh=False)
+    job.wait_out("stops", 10 * D_MS / 1000)
+    assert job.running, job.err
+    assert job.wait() == 124, job.err
+
+
+@scenario("beat outside of such a job, and bad heartbeats of run, are told in words")
+def bad_beats(run):
+    ready(run)
+    result = run.holdfast("beat")
+    assert result.rc == 69 and "no job of 'holdfast run --heartbeat'" in result.err, result
+    other = run.dir / "other"
+    other.write_bytes(b"12345678")
+    with open(other, "r+b") as file:  # a descriptor of that number that is something else is left alone
+        result = run.start_holdfast("beat", env={"HOLDFAST_BEAT_FD": file.fileno()}, pass_fds=[file.fileno()])
+        assert result.wait() == 69, result.err
+    assert other.read_bytes() == b"12345678"
+    for value, text in (("0", "zero"), ("50ms", "too short; at least 100ms"), ("soon", "soon"), ("-1", "-1"),
+                        ("60d", "too long")):
+        result = run.holdfast("run", "--heartbeat", value, "job", "true")
+        assert result.rc == 64 and text in result.err, (value, result)
+    assert run.holdfast("beat", "x").rc == 64
+
+
+if __name__ == "__main__":
+    main()
