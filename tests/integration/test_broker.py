@@ -3,12 +3,13 @@
 import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import BUILD, HolderError, SLOW, main, scenario, wait_until  # noqa: E402
+from rig import BUILD, HolderError, SLOW, alive, main, scenario, wait_until  # noqa: E402
 from views import counters  # noqa: E402
 
 LOST = 4  # enum hf_lease_state
@@ -463,6 +464,26 @@ def dev_killed(run):
     wait_until(lambda: not holder.held(), 3, "it is told lost")
     other = run.holder(label="other")
     assert other.acquire("held", 0, 10_000)["fence"] > 0
+
+
+@scenario("kill -9 of a --dev agent under a job: no other has its lock while the job's tree may live")
+def dev_killed_under_a_job(run):
+    agent = run.dev_agent()
+    pid = run.dir / "pid"
+    job = run.start_holdfast("run", "job", "sh", "-c", f"echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 120")
+    wait_until(pid.exists, what="the job runs")
+    sleeper = int(pid.read_text())
+    inner = int(pathlib.Path(f"/proc/{sleeper}/stat").read_text().rpartition(")")[2].split()[1])
+    job.sigstop()
+    os.kill(inner, signal.SIGSTOP)
+    agent.kill()
+    agent = run.dev_agent()
+    tried = run.holdfast("run", "-n", "job", "true")
+    assert alive(sleeper) and tried.rc == 75, tried
+    job.sigcont()
+    os.kill(inner, signal.SIGCONT)
+    assert job.wait() == 124, (job.wait(), job.err)
+    assert not alive(sleeper)
 
 
 @scenario("an old lease whose table was removed is not taken up, nor released before its end, by three agents in a row")

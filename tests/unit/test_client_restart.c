@@ -194,6 +194,29 @@ static void *revive_soon(void *arg)
     return NULL;
 }
 
+static void *release_it(void *lease)
+{
+    return (void *)(intptr_t)hf_release(lease);
+}
+
+static void a_handle_holds_nothing_while_it_is_released(void **state)
+{
+    struct fixture f = fixture_start(NULL);
+    hf_lease *lease = must_acquire(f.client, "a");
+    pthread_t thread;
+    void *status;
+
+    (void)state;
+    fake_agent_kill(f.agent); /* nobody answers, nor takes the check word away */
+    assert_int_equal(pthread_create(&thread, NULL, release_it, lease), 0);
+    pause_ms(200);
+    assert_false(hf_held(lease));
+    fake_agent_revive(f.agent, false);
+    assert_int_equal(pthread_join(thread, &status), 0);
+    assert_int_equal((intptr_t)status, HF_OK);
+    fixture_end(&f);
+}
+
 static void a_release_waits_for_the_next_agent(void **state)
 {
     struct fixture f = fixture_start(NULL);
@@ -220,6 +243,7 @@ int main(void)
         cmocka_unit_test(a_wait_without_an_agent_ends_in_time),
         cmocka_unit_test(a_stopped_agent_is_not_waited_for),
         cmocka_unit_test(a_release_without_an_agent_ends),
+        cmocka_unit_test(a_handle_holds_nothing_while_it_is_released),
         cmocka_unit_test(a_release_waits_for_the_next_agent),
     };
 
