@@ -1,0 +1,116 @@
+"""Who may notice a mutant: unit tests, scenarios, the simulator. Each runs on a build that is given, a mutant's or the
+true one, and says what it noticed."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+from patches import ROOT, Broken
+
+# Seconds. Programs that work with real nodes or processes take their time.
+UNIT_PATIENCE = 120
+SCENARIO_PATIENCE = 300
+CHAOS_PATIENCE = 900
+SLOW = ("test_guardian", "test_tree", "test_agent_releaser", "test_agent_renewal", "test_agent_renewal_end",
+        "test_client_lease")
+
+
+class Verdict:
+    def __init__(self, noticed, by, after):
+        self.noticed, self.by, self.after = noticed, by, after
+
+
+def run(words, patience, **environment):
+    """Output, exit status (None: it did not end), seconds. A process group of its own, so that nothing is left."""
+    began = time.monotonic()
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                             text=True, errors="replace", start_new_session=True, cwd=ROOT,
+                             env={**os.environ, **environment})
+    try:
+        output, _ = child.communicate(timeout=patience)
+        status = child.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        output, _ = child.communicate()
+        status = None
+    return output, status, time.monotonic() - began
+
+
+class Unit:
+    """unit PROGRAM [FUNCTION]: the program, or that very test of it, fails."""
+
+    quick_on_true = False  # every run of the tests runs unit tests on the true build anyway
+
+    def __init__(self, words):
+        self.program, _, self.function = words.partition(" ")
+        self.quick = self.program not in SLOW
+
+    def __str__(self):
+        return f"unit {self.program}" + (f": {self.function}" if self.function else "")
+
+    def prepare(self, mutant):
+        mutant.take_preloads()
+        mutant.take(f"tests/{self.program}")
+
+    def __call__(self, made, options):
+        output, status, seconds = run([made / "tests" / self.program], UNIT_PATIENCE)
+        failed = re.findall(r"^\[  FAILED  \] (?:\S+: )?(\w+)$", output, re.M)
+        by = f"{self.program}: " + (", ".join(dict.fromkeys(failed)) or
+                                    ("it does not end" if status is None else f"it ends with {status}"))
+        noticed = self.function in failed if self.function else status != 0
+        return Verdict(noticed, by if status != 0 else "", f"{seconds:.1f} s")
+
+
+class Scenario:
+    """scenario FILE PART OF TITLE: the scenario fails."""
+
+    quick, quick_on_true = False, False
+
+    def __init__(self, words):
+        self.file, _, self.title = words.partition(" ")
+
+    def __str__(self):
+        return f"scenario {self.file}: {self.title}"
+
+    def prepare(self, mutant):
+        mutant.take_all()
+
+    def __call__(self, made, options):
+        output, status, seconds = run([ROOT / "tests" / "integration" / self.file, "-k", self.title],
+                                      SCENARIO_PATIENCE, HOLDFAST_BUILD=str(made))
+        if not re.search(r"^(not )?ok ", output, re.M) and status is not None:
+            raise Broken(f"{self}: no such scenario, or it was skipped\n{output}")
+        failed = re.findall(r"^not ok (.+)$", output, re.M)
+        return Verdict(status != 0, f"{self.file}: {failed[0]}" if failed else "it does not end", f"{seconds:.1f} s")
+
+
+class Chaos:
+    """chaos FAULT PART OF TITLE: that case of the rig finds something bad."""
+
+    quick, quick_on_true = False, False
+
+    def __init__(self, words):
+        self.fault, _, self.title = words.partition(" ")
+
+    def __str__(self):
+        return f"chaos {self.fault}: {self.title}"
+
+    def prepare(self, mutant):
+        mutant.take_all()
+
+    def __call__(self, made, options):
+        output, status, seconds = run([ROOT / "tests" / "chaos" / "run", "--only", self.fault, "-k", self.title],
+                                      CHAOS_PATIENCE, HOLDFAST_BUILD=str(made))
+        bad = re.findall(r"^    (.+)$", output, re.M)
+        return Verdict(status not in (0, None), f"{self}: {bad[0] if bad else status}", f"{seconds:.0f} s")
+
+
+KINDS = {"unit": Unit, "scenario": Scenario, "chaos": Chaos}
+
+
+def catcher(text):
+    kind, _, words = text.partition(" ")
+    if kind not in KINDS:
+        raise Broken(f"nobody is called {kind}; known are {', '.join(KINDS)}")
+    return KINDS[kind](words)
