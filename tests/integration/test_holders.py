@@ -54,7 +54,7 @@ def hung_holder(run):
           f"the next one had it {(boottime_ns() - stopped_ns) / MS:.0f} ms after the last beat")
 
 
-@scenario("a holder that never beats loses its lock D after the grant; others of the same process keep theirs")
+@scenario("a holder that never beats loses its lock D after the grant; others of the same process keep theirs", sanitizers=False)
 def never_beats(run):
     ready(run)
     holder = run.holder()
@@ -66,7 +66,7 @@ def never_beats(run):
     assert holder.cmd("state", 1)["value"] == 1 and holder.cmd("state", 2)["value"] == 1
 
 
-@scenario("a heartbeat below its least is refused in words")
+@scenario("a heartbeat below its least is refused in words", sanitizers=False)
 def short_heartbeat(run):
     ready(run)
     holder = run.holder()
@@ -98,7 +98,7 @@ def heartbeat_over_restart(run):
     assert (boottime_ns() - stopped_ns) / S <= d_ms / 1000 * 1.25 + NOISE_S
 
 
-@scenario("the agent is stopped for longer than D: holders that beat go on")
+@scenario("the agent is stopped for longer than D: holders that beat go on", sanitizers=False)
 def agent_not_looking(run):
     agent = ready(run, 6)
     holder = run.holder()
@@ -137,7 +137,7 @@ def beating_job(run, how, *options):
                               BUILD / "bin" / "holdfast", 3 * D_MS / 1000, D_MS / 6000)
 
 
-@scenario("a job that beats goes on; when it stops it is stopped as hung, with 124 and a line that says so")
+@scenario("a job that beats goes on; when it stops it is stopped as hung, with 124 and a line that says so", sanitizers=False)
 def hung_job(run):
     ready(run, 10)
     for how in ("command", "memory"):
@@ -154,7 +154,7 @@ def hung_job(run):
         print(f"# {how}: D = {D_MS} ms, ended after {passed_s * 1000:.0f} ms")
 
 
-@scenario("a job that never beats is stopped D after it began")
+@scenario("a job that never beats is stopped D after it began", sanitizers=False)
 def silent_job(run):
     ready(run, 10)
     began_ns = boottime_ns()
@@ -165,7 +165,7 @@ def silent_job(run):
     run.keys_gone("job")
 
 
-@scenario("a hung guardian passes no beat on: the lock of its job is lost, though that beats")
+@scenario("a hung guardian passes no beat on: the lock of its job is lost, though that beats", sanitizers=False)
 def hung_guardian(run):
     ready(run, 10)
     job = run.start_holdfast("run", "--heartbeat", f"{D_MS}ms", "job", sys.executable, "-c", BEATS, "memory", "-", "60",
