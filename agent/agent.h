@@ -25,7 +25,8 @@ struct agent {
     _Atomic uint64_t event_number; /* of the last event */
     struct journal *journal;
     struct lease_table *leases;
-    bool warm; /* table and journal are from an earlier agent of this boot */
+    bool warm;      /* table and journal are from an earlier agent of this boot */
+    bool readopted; /* what its journal held is taken up or being released */
     uint8_t boot_id[16];
     uint64_t timens_inode, pidns_inode;
     char host[64];

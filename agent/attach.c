@@ -172,7 +172,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         turn_away(s, &w, HF_ELOST);
         return;
     }
-    if (hf_table_readonly_fd(&b->agent->table, b->agent->shm_name, &fds[HF_FD_TABLE]) < 0 ||
+    if (hf_table_readonly_fd(&b->agent->table, &fds[HF_FD_TABLE]) < 0 ||
         (fds[HF_FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0 ||
         hf_ring_agent_create(&s->ring, &fds[HF_FD_REQUESTS], &fds[HF_FD_COMPLETIONS]) < 0) {
         log_error("no descriptors for a client: %s", strerror(errno));

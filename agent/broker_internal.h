@@ -37,6 +37,15 @@ struct user {
     unsigned sessions, leases, waiters;
 };
 
+/* A lease that its holder was releasing as an earlier agent was killed: the request comes again. */
+struct ended {
+    LIST_ENTRY(ended) of_client;
+    struct resource *resource; /* its release is under way; NULL once it is over */
+    uint32_t slot, generation;
+    struct session *session; /* waits for that; NULL */
+    uint64_t request_id;
+};
+
 /* One process that was welcomed. It may have a second session: the other guardian of a run. */
 struct client {
     LIST_ENTRY(client) all;
@@ -47,10 +56,12 @@ struct client {
     char comm[HF_COMM_MAX + 1];
     bool joined;     /* a guardian came: there may be a job */
     bool over;       /* it ended before one came: none may come any more */
-    int ghost_pidfd; /* readopted, not attached yet: watches the process; -1 */
+    bool ghost;      /* readopted, not attached yet */
+    int ghost_pidfd; /* watches the process of a ghost; -1: none, it is looked for at each sweep */
     struct loop_fd ghost_watch;
     struct user *user;
     LIST_HEAD(, resource) held; /* leases, until MSG_ENDED */
+    LIST_HEAD(, ended) ended;
     LIST_HEAD(, session) sessions;
     struct broker *broker;
 };
@@ -58,10 +69,17 @@ struct client {
 void clients_create(struct broker *b);
 void clients_destroy(struct broker *b); /* after the sessions */
 struct client *client_new(struct broker *b);
-/* For a client read from the journal; HF_ELOST when that process is gone. */
+/* For a client read from the journal; HF_ELOST when that process is gone. (!) A process that cannot
+ * be looked at (no descriptors) counts as alive: its lease is valid, and only its holder or its V
+ * may end it. It is looked at again with every sweep. */
 int client_ghost(struct broker *b, uint32_t pid, uint64_t start_time, uint32_t uid,
                  uint64_t cookie_hash, const char *comm, struct client **ret_client);
 void client_ghost_end(struct client *c);
+/* Ghosts without a watch: looks whether they can be watched now, or are gone. */
+void clients_sweep(struct broker *b);
+/* Remembers that `r` was released for this client. HF_ENOMEM. */
+int client_ended(struct client *c, struct resource *r, uint32_t generation);
+struct ended *client_find_ended(struct client *c, uint32_t slot, uint32_t generation);
 /* Frees a client without sessions, ghost and leases. */
 void client_settle(struct client *c);
 /* The account of a uid; NULL when out of memory. */
@@ -157,6 +175,7 @@ struct resource {
     TAILQ_ENTRY(resource) idle_link;
     bool idle;
     uint64_t last_fence;             /* 48-bit part of our last grant or proposal */
+    struct ended *ended;             /* undoing: what an earlier agent's client was releasing */
     struct session *release_session; /* to be answered at MSG_ENDED */
     uint64_t release_id;
     bool indexed; /* the table's index carries it */
@@ -184,9 +203,9 @@ int resource_move(struct resource *r);
 void resource_rest(struct resource *r);
 void resource_rouse(struct resource *r);
 struct lease *resources_lease(struct broker *b, uint32_t slot, uint32_t generation);
-/* The slot's text, index entry and identity for a lease. */
-int resource_publish(struct resource *r, struct lease *lease, hf_time valid, uint32_t votes,
-                     uint32_t flags);
+/* The slot's text, index entry and identity for a lease. `stands`: the text is there already. */
+int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_time valid,
+                     uint32_t votes, uint32_t flags);
 
 /* --- waiters: agent/waiters.c ----------------------------------------------------------------- */
 
@@ -377,6 +396,7 @@ struct broker {
     bool deaf; /* no descriptors were left for who wanted in last */
     int doorbell_epoll;
     LIST_HEAD(, client) clients;
+    unsigned unwatched; /* ghosts among them without a watch */
     LIST_HEAD(, session) sessions;
     LIST_HEAD(, user) users;
     TAILQ_HEAD(, session) active;

@@ -14,6 +14,7 @@ static void journal_held(struct broker *b, const struct lease *lease, enum journ
 {
     struct journal_lease record = {.state = state,
                                    .slot_state = lease->fsm.state,
+                                   .reason = lease->fsm.reason,
                                    .generation = lease->generation,
                                    .fence = lease->fence};
 
@@ -36,7 +37,23 @@ void resource_undone(struct resource *r)
 {
     struct journal_lease record = {.state = JOURNAL_FREE, .generation = r->generation};
 
+    struct ended *e = r->ended;
+
     r->undoing = false;
+    if (e) {
+        struct session *s = e->session;
+        struct hf_completion_entry answer = {.id = e->request_id,
+                                             .op = HF_OP_RELEASE,
+                                             .status = HF_OK,
+                                             .slot = e->slot,
+                                             .generation = e->generation};
+
+        r->ended = NULL;
+        e->resource = NULL;
+        e->session = NULL;
+        if (s)
+            session_answer(s, &answer);
+    }
     journal_put(r->b->agent->journal, r->slot, &record);
     resource_kick(r);
 }
@@ -104,8 +121,8 @@ int resource_grant(struct round *round, hf_time now)
 
     /* (!) The d_i are journaled before the check word is raised. */
     journal_held(b, lease, JOURNAL_HELD);
-    rc = resource_publish(r, lease, lease->fsm.valid, (uint32_t)lease_fsm_votes(&lease->fsm, now),
-                          w->run ? HF_SLOT_F_RUN : 0);
+    rc = resource_publish(r, lease, false, lease->fsm.valid,
+                          (uint32_t)lease_fsm_votes(&lease->fsm, now), w->run ? HF_SLOT_F_RUN : 0);
     if (rc < 0) {
         lease_free(lease);
         return rc;
@@ -174,7 +191,6 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
 
         (void)releaser_start(b->releaser, &order);
     }
-    journal_held(b, lease, JOURNAL_FREE);
     if (r->release_session) {
         struct hf_completion_entry answer = {.id = r->release_id,
                                              .op = HF_OP_RELEASE,
@@ -186,6 +202,8 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
         r->release_session = NULL;
         session_answer(s, &answer);
     }
+    /* After the answer: until it lies in the ring, the next agent must know what to answer. */
+    journal_held(b, lease, JOURNAL_FREE);
     lease_table_remove(b->agent->leases, lease);
     client_signal(c);
     client_settle(c);

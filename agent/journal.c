@@ -16,12 +16,16 @@
 
 #include "agent/clock.h"
 #include "agent/crc32.h"
+#include "agent/log.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
 #define JOURNAL_MAGIC  UINT64_C(0x314c4e524a4648) /* "HFJRNL1" */
 #define JOURNAL_HEADER 4096
 #define JOURNAL_LOCKED (16 << 20) /* bytes; more is left to the kernel's judgement */
+/* lease_half.slot_state */
+#define STATE_MASK   0xffu
+#define REASON_SHIFT 8
 
 struct journal_header {
     uint64_t magic, fingerprint, size;
@@ -35,7 +39,7 @@ _Static_assert(sizeof(struct journal_header) <= JOURNAL_HEADER, "one page");
 struct lease_half {
     _Atomic uint64_t seq; /* 0: never written; the half with the higher one counts */
     uint32_t crc;         /* of seq and all that follows */
-    uint32_t state, slot_state, generation;
+    uint32_t state, slot_state, generation; /* slot_state: reason << 8 | state */
     uint64_t fence;
     int64_t d_ns[HF_NODES_MAX];
 };
@@ -335,12 +339,15 @@ static uint32_t count_live(const struct journal *j, hf_time *ret_until)
     return live;
 }
 
-/* Another capacity or list: fine when nothing is left that somebody may believe in. */
+/* Another capacity or list: fine when nothing is left that somebody may believe in. What is dropped
+ * then (unfinished acquires and releases, records that cannot be read) leaves its keys to their TTL:
+ * no release of them will leave, so no word of theirs can be untrue. */
 static enum judgement judge_records(const struct journal *j, const struct journal_header *have,
                                     const struct journal_header *want, uint32_t *ret_found,
                                     char *why, size_t why_size)
 {
     bool same_list = have->nodes == want->nodes && strcmp(have->list_hash, want->list_hash) == 0;
+    const char *other = same_list ? "capacity" : "list of nodes or key_format";
     hf_time until, now = clock_now();
     uint32_t live = count_live(j, &until);
 
@@ -348,14 +355,18 @@ static enum judgement judge_records(const struct journal *j, const struct journa
         *ret_found = live;
         return KEEP;
     }
-    if (live == 0 || hf_time_reached(now, until))
+    if (live == 0 || hf_time_reached(now, until)) {
+        if (live)
+            log_warn("%s has %" PRIu32 " records of an earlier agent with another %s, none valid: "
+                     "dropped, their keys lapse by their TTL",
+                     j->path, live, other);
         return EMPTY;
+    }
     snprintf(why, why_size,
              "%s has %" PRIu32
              " leases of an earlier agent with another %s, the last valid for %" PRId64
              " s more: wait, or start with the earlier one",
-             j->path, live, same_list ? "capacity" : "list of nodes",
-             hf_time_since(until, now).ns / HF_NS_PER_SEC + 1);
+             j->path, live, other, hf_time_since(until, now).ns / HF_NS_PER_SEC + 1);
     return REFUSE;
 }
 
@@ -466,7 +477,7 @@ void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *s
 
     memset(&body, 0, sizeof(body)); /* padding is under the CRC, too */
     body.state = (uint32_t)state->state;
-    body.slot_state = (uint32_t)state->slot_state;
+    body.slot_state = (uint32_t)state->slot_state | (uint32_t)state->reason << REASON_SHIFT;
     body.generation = state->generation;
     body.fence = state->fence;
     for (int i = 0; i < HF_NODES_MAX; i++)
@@ -493,7 +504,8 @@ int journal_get(const struct journal *j, uint32_t slot, struct journal_identity 
         return HF_ETABLE;
     *ret_identity = r->who.identity;
     ret_state->state = (enum journal_state)h->state;
-    ret_state->slot_state = (enum hf_slot_state)h->slot_state;
+    ret_state->slot_state = (enum hf_slot_state)(h->slot_state & STATE_MASK);
+    ret_state->reason = (enum hf_loss_reason)(h->slot_state >> REASON_SHIFT);
     ret_state->generation = h->generation;
     ret_state->fence = h->fence;
     for (int i = 0; i < HF_NODES_MAX; i++)

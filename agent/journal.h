@@ -51,7 +51,8 @@ struct journal_identity {
 /* Changes with every extension. */
 struct journal_lease {
     enum journal_state state;
-    enum hf_slot_state slot_state; /* LOSING is remembered */
+    enum hf_slot_state slot_state; /* LOSING is remembered, */
+    enum hf_loss_reason reason;    /* and why */
     uint32_t generation;
     uint64_t fence;
     hf_time d[HF_NODES_MAX];

@@ -32,6 +32,7 @@ static void write_journal(struct renewal *r, const struct lease *lease, enum jou
 {
     struct journal_lease record = {.state = state,
                                    .slot_state = lease->fsm.state,
+                                   .reason = lease->fsm.reason,
                                    .generation = lease->generation,
                                    .fence = lease->fence};
 

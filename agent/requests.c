@@ -176,13 +176,30 @@ static struct lease *own_lease(struct session *s, const struct hf_request_entry 
     return lease && lease->client_id == s->client->id ? lease : NULL;
 }
 
+/* Of a lease that is over: lost, unless its release was under way as an earlier agent was killed. */
+static void release_again(struct session *s, const struct hf_request_entry *q)
+{
+    struct ended *e = client_find_ended(s->client, q->slot, q->generation);
+    struct hf_completion_entry answer = {
+        .id = q->id, .op = q->op, .status = HF_OK, .slot = q->slot, .generation = q->generation};
+
+    if (!e) {
+        refuse(s, q, HF_ELOST, "");
+    } else if (e->resource && !e->session) {
+        e->session = s;
+        e->request_id = q->id;
+    } else {
+        session_answer(s, &answer);
+    }
+}
+
 void resources_release(struct session *s, const struct hf_request_entry *q)
 {
     struct lease *lease = own_lease(s, q);
     struct resource *r;
 
     if (!lease) {
-        refuse(s, q, HF_ELOST, "");
+        release_again(s, q);
         return;
     }
     r = lease->resource;
@@ -272,9 +289,14 @@ void resources_drop_session(struct session *s)
     if (s->client) {
         struct resource *r;
 
+        struct ended *e;
+
         LIST_FOREACH (r, &s->client->held, of_holder)
             if (r->release_session == s)
                 r->release_session = NULL;
+        LIST_FOREACH (e, &s->client->ended, of_client)
+            if (e->session == s)
+                e->session = NULL;
     }
 }
 

@@ -126,7 +126,7 @@ void session_end(struct session *s, const char *why)
         LIST_REMOVE(s, of_client);
         resources_drop_session(s);
         /* A ghost's own process lives and has yet to come back: only its guardian left. */
-        if (LIST_EMPTY(&c->sessions) && c->ghost_pidfd < 0)
+        if (LIST_EMPTY(&c->sessions) && !c->ghost)
             resources_client_gone(c);
         hf_ring_agent_destroy(&s->ring);
         beats_drop(s->beats);
@@ -310,6 +310,8 @@ static void on_sweep(struct loop_timer *timer, hf_time now)
 
     LIST_FOREACH (s, &b->sessions, all)
         session_activate(s);
+    if (b->unwatched)
+        clients_sweep(b);
     listener_resume(b);
     loop_timer_set(b->loop, timer, hf_time_add(now, hf_ns(SWEEP_EVERY)));
 }

@@ -268,7 +268,9 @@ static void withdraw(hf_op *op) REQUIRES(hfc_locked)
     if (op->cancelled || op->entry.op != HF_OP_ACQUIRE)
         return;
     op->cancelled = true;
-    if (op->place == HFC_OP_FLYING) {
+    /* One that goes to the next agent, for a grant of the last one may be its answer, is not to wait
+     * there. */
+    if (op->place == HFC_OP_FLYING || (op->place == HFC_OP_QUEUED && op->sent)) {
         send_cancel(op->client, op->entry.id);
         hfc_flush(op->client);
     }

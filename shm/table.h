@@ -30,6 +30,7 @@ struct hf_table {
     uint32_t index_size;  /* entries per area, as checked at the start */
     uint32_t index_tombs; /* writer's private count of tombstones in the area in use */
     bool writable;
+    int fd;    /* the maker's own read-only descriptor of it; else -1 */
     dev_t dev; /* of the object, to see whether the name still leads to it */
     ino_t inode;
     /* history, shm/history.h */
@@ -81,9 +82,9 @@ int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
 /* The last store: readers may use it from now. */
 void hf_table_set_state(struct hf_table *table, enum hf_table_state state);
 
-/* A read-only descriptor of the agent's own table for SCM_RIGHTS; the caller closes it. HF_ETABLE
- * when `shm_name` no longer leads to it. */
-int hf_table_readonly_fd(const struct hf_table *table, const char *shm_name, int *ret_fd);
+/* A read-only descriptor of the agent's own table for SCM_RIGHTS, whatever became of its name; the
+ * caller closes it. HF_ESYS with errno. */
+int hf_table_readonly_fd(const struct hf_table *table, int *ret_fd);
 
 /* Whether `shm_name` still leads to this object; false after rm or a replacement. */
 bool hf_table_is_linked(const struct hf_table *table, const char *shm_name);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -46,6 +47,15 @@ static void close_keep_errno(int fd)
 
     close(fd);
     errno = error;
+}
+
+/* An open file of its own for each: what a client does to its flags and offset is its own affair. */
+static int reopen(int fd)
+{
+    char path[32];
+
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return open(path, O_RDONLY | O_CLOEXEC);
 }
 
 /* --- sizes ------------------------------------------------------------------------------------ */
@@ -196,6 +206,25 @@ static int fill_new(struct hf_table_header *header, const struct hf_table_spec *
     return 0;
 }
 
+/* Maps it to write, and keeps a descriptor to hand out: the name may be removed some day. */
+static int map_own(const struct job *job, int fd, const struct stat *st,
+                   const struct hf_table_places *places, struct hf_table *ret_table)
+{
+    struct hf_table table;
+    int status = hf_table_map(fd, job->name, st, true, places, &table, job->why, job->why_size);
+
+    if (status != 0)
+        return status;
+    table.fd = reopen(fd);
+    if (table.fd < 0) {
+        status = fail_sys(job, "open again");
+        hf_table_close(&table);
+        return status;
+    }
+    *ret_table = table;
+    return 0;
+}
+
 /* Writes by descriptor and maps after: a header without magic is "just being made" to readers. */
 static int fill_object(const struct job *job, int fd, struct hf_table *ret_table)
 {
@@ -221,10 +250,7 @@ static int fill_object(const struct job *job, int fd, struct hf_table *ret_table
     header.magic = magic;
     status = hf_table_judge_header(job->name, &header, (uint64_t)st.st_size, &places, job->why,
                                    job->why_size);
-    if (status == 0)
-        status =
-            hf_table_map(fd, job->name, &st, true, &places, ret_table, job->why, job->why_size);
-    return status;
+    return status == 0 ? map_own(job, fd, &st, &places, ret_table) : status;
 }
 
 /* HF_EBUSY: the name is taken. */
@@ -335,7 +361,7 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
         return fail_sys(job, "set the group of");
     if (fchmod(fd, job->spec->mode) != 0)
         return fail_sys(job, "set the mode of");
-    status = hf_table_map(fd, job->name, st, true, &places, ret_table, job->why, job->why_size);
+    status = map_own(job, fd, st, &places, ret_table);
     if (status == 0)
         start_again(ret_table, job->spec);
     return status;
@@ -410,16 +436,12 @@ void hf_table_set_state(struct hf_table *table, enum hf_table_state state)
     atomic_store_explicit(&table->header->state, state, memory_order_release);
 }
 
-int hf_table_readonly_fd(const struct hf_table *table, const char *shm_name, int *ret_fd)
+int hf_table_readonly_fd(const struct hf_table *table, int *ret_fd)
 {
-    int fd = shm_open(shm_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
+    int fd = reopen(table->fd);
 
     if (fd < 0)
-        return errno == ENOENT ? HF_ETABLE : HF_ESYS;
-    if (!hf_table_is_object(table, fd)) {
-        close(fd);
-        return HF_ETABLE;
-    }
+        return HF_ESYS;
     *ret_fd = fd;
     return 0;
 }

@@ -39,7 +39,4 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
                  const struct hf_table_places *places, struct hf_table *ret_table, char *why,
                  size_t why_size);
 
-/* Whether `fd` is open on the object that `table` maps. */
-bool hf_table_is_object(const struct hf_table *table, int fd);
-
 #endif

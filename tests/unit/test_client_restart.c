@@ -140,6 +140,34 @@ static void a_cancel_survives_a_restart(void **state)
     fixture_end(&f);
 }
 
+/* Nor may it wait in the queue of the next agent, and take the lock for a moment some day. */
+static void a_wait_that_ended_without_an_agent_is_over(void **state)
+{
+    struct fixture f = fixture_start(NULL);
+    hf_lease *lease;
+
+    (void)state;
+    fake_agent_foreign(f.agent, "a", true);
+    for (int cancel = 0; cancel < 2; cancel++) {
+        struct hf_acquire_options options = options_for("a", cancel ? -1 : 300);
+        hf_op *op;
+
+        OK(hf_acquire_start(f.client, &options, &op));
+        EVENTUALLY(fake_agent_waiters(f.agent) == 1);
+        fake_agent_kill(f.agent);
+        assert_int_equal(hf_try(f.client, "b", &lease), HF_ENOAGENT); /* notices */
+        if (cancel)
+            hf_op_cancel(op);
+        else
+            EVENTUALLY(hf_op_result(op, &lease) == HF_ENOAGENT);
+        fake_agent_revive(f.agent, false);
+        OK(hf_try(f.client, "b", &lease));
+        OK(hf_release(lease));
+        EVENTUALLY((hf_dispatch(f.client), fake_agent_waiters(f.agent) == 0));
+    }
+    fixture_end(&f);
+}
+
 static void a_wait_without_an_agent_ends_in_time(void **state)
 {
     struct fixture f = fixture_start(NULL);
@@ -240,6 +268,7 @@ int main(void)
         cmocka_unit_test(a_wait_survives_a_restart),
         cmocka_unit_test(an_event_loop_survives_a_restart),
         cmocka_unit_test(a_cancel_survives_a_restart),
+        cmocka_unit_test(a_wait_that_ended_without_an_agent_is_over),
         cmocka_unit_test(a_wait_without_an_agent_ends_in_time),
         cmocka_unit_test(a_stopped_agent_is_not_waited_for),
         cmocka_unit_test(a_release_without_an_agent_ends),

@@ -113,7 +113,7 @@ static void a_holder_gets_a_descriptor_that_cannot_write(void **state)
     int fd;
 
     (void)state;
-    assert_int_equal(hf_table_readonly_fd(&table, f.name, &fd), 0);
+    assert_int_equal(hf_table_readonly_fd(&table, &fd), 0);
     assert_int_equal(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
     assert_ptr_equal(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
     assert_int_equal(ftruncate(fd, 0), -1);
@@ -174,18 +174,21 @@ static void no_object_means_no_agent(void **state)
 static void a_removed_or_replaced_object_is_noticed(void **state)
 {
     struct fixture f = fixture_new();
-    struct hf_table table = create_alive(&f), other;
+    struct hf_table table = create_alive(&f), other, holder;
     int fd;
 
     (void)state;
     assert_true(hf_table_is_linked(&table, f.name));
     shm_unlink(f.name);
     assert_false(hf_table_is_linked(&table, f.name));
-    assert_int_equal(hf_table_readonly_fd(&table, f.name, &fd), HF_ETABLE);
     other = create_alive(&f);
     assert_false(hf_table_is_linked(&table, f.name));
     assert_true(hf_table_is_linked(&other, f.name));
-    assert_int_equal(hf_table_readonly_fd(&table, f.name, &fd), HF_ETABLE);
+    /* Holders are given the one that is written to, whatever the name leads to. */
+    assert_int_equal(hf_table_readonly_fd(&table, &fd), 0);
+    assert_int_equal(hf_table_open_fd(fd, &holder, f.why, sizeof(f.why)), 0);
+    assert_int_equal(holder.header->epoch, table.header->epoch);
+    hf_table_close(&holder);
     hf_table_close(&table);
     hf_table_close(&other);
     shm_unlink(f.name);
