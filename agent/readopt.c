@@ -6,8 +6,10 @@
  * may still map. Where the table of the earlier agent is not ours to write any more (it was removed
  * or made anew), the release waits for the journaled V.
  */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/broker_internal.h"
 #include "agent/clock.h"
@@ -16,6 +18,8 @@
 #include "shm/index.h"
 #include "shm/slot.h"
 #include "shm/status.h"
+
+#define SPARE 32 /* two connections to each of nine nodes, and what the threads need */
 
 struct record {
     struct journal_identity id;
@@ -306,8 +310,24 @@ static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_
                           true);
 }
 
+/* Descriptors that the agent needs before any client: ghosts do without a watch rather than use them
+ * up. */
+static void spare_take(int fds[SPARE])
+{
+    for (int i = 0; i < SPARE; i++)
+        fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void spare_give(const int fds[SPARE])
+{
+    for (int i = 0; i < SPARE; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
 int readopt(struct broker *b)
 {
+    int spare[SPARE];
     struct agent *agent = b->agent;
     hf_time now = clock_now();
     unsigned fates[FATES] = {0};
@@ -320,6 +340,7 @@ int readopt(struct broker *b)
         if (b->generations[slot])
             b->slots_used = slot + 1;
     }
+    spare_take(spare);
     for (uint32_t slot = 0; slot < b->slots_used; slot++) {
         struct record rec;
         enum fate fate;
@@ -349,6 +370,7 @@ int readopt(struct broker *b)
             fate == FATE_TAKEN_UP || (hf_time_before(now, validity_qth(rec.state.d, b->n, b->q)) &&
                                       (rec.id.run || !agent->warm));
     }
+    spare_give(spare);
     agent->readopted = true;
     atomic_store_explicit(&agent->table.header->slots_used, b->slots_used, memory_order_release);
     if (agent->warm)
