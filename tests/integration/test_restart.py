@@ -194,7 +194,7 @@ def few_descriptors(run):
     for i in range(9):
         run.keys_gone(f"held-{i}")
     for i, holder in enumerate(holders[9:], 9):
-        assert holder.held() and run.holders_of(f"held-{i}") == 3
+        assert holder.held() and run.holders_of(f"held-{i}") >= 2
     again.signal(signal.SIGTERM)
     assert again.wait() == 0, again.err
 
