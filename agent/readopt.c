@@ -129,8 +129,10 @@ static int release_record(struct broker *b, const struct record *rec, uint32_t s
     if (!l)
         return HF_ENOMEM;
     over.state = hf_time_before(clock_now(), at) ? JOURNAL_HELD : JOURNAL_ENDING;
-    if (over.slot_state != HF_SLOT_ENDED)
+    if (over.slot_state < HF_SLOT_LOST && (was_held || over.state == JOURNAL_HELD)) {
         over.slot_state = HF_SLOT_LOST;
+        over.reason = HF_LOSS_RESTART;
+    }
     journal_put(b->agent->journal, slot, &over);
     if (!r)
         rc = resource_at(b, rec->id.name, rec->id.name_len, slot, &r);
@@ -233,9 +235,13 @@ static int complete(struct broker *b, const struct record *rec, uint32_t slot, h
      * may have been killed between ENDING and the check word. */
     bool wait = state->state == JOURNAL_HELD || !b->agent->warm;
     struct client *holder;
-    int rc =
-        release_record(b, rec, slot, wait ? valid : now, state->state == JOURNAL_HELD && !ended);
+    int rc;
 
+    if (ended)
+        event_not_readopted(b->agent, slot, &rec->id, state, HF_EVENT_RELEASED, HF_LOSS_NONE);
+    else if (state->slot_state == HF_SLOT_LOST)
+        event_not_readopted(b->agent, slot, &rec->id, state, HF_EVENT_LOST, state->reason);
+    rc = release_record(b, rec, slot, wait ? valid : now, state->state == JOURNAL_HELD && !ended);
     if (rc == HF_OK && ended && b->by_slot[slot] && rec->id.pidns_inode == b->agent->pidns_inode &&
         client_ghost(b, rec->id.pid, rec->id.start_time, rec->id.uid, rec->id.cookie_hash,
                      rec->id.comm, &holder) == HF_OK)
