@@ -11,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import (BUILD, SLOW, HolderError, alive, boottime_ns, main, scenario, stat_letter,  # noqa: E402
+from rig import (BUILD, ROOT, SLOW, HolderError, alive, boottime_ns, main, scenario, skip, stat_letter,  # noqa: E402
                  wait_until)
 
 S, MS = 1_000_000_000, 1_000_000
@@ -109,6 +109,106 @@ def agent_not_looking(run):
     agent.sigcont()
     assert holder.answer()["held"] == 1
     assert holder.cmd("state")["value"] == 1
+
+
+# --- forks, exec, and numbers used again ---------------------------------------------------------------
+
+
+@scenario("a forked child holds nothing; its end leaves its parent's lock alone, and so does its life after its parent")
+def forked(run):
+    ready(run, 30)
+    holder = run.holder()
+    fence = holder.acquire("fork", 0, 0)["fence"]
+    first, second = (holder.cmd("child") for _ in range(2))
+    for child in (first, second):
+        assert child["found"] == 0 and child["held"] == 1, child
+    os.kill(first["pid"], signal.SIGTERM)  # says goodbye with hf_disconnect() and exit()
+    wait_until(lambda: stat_letter(first["pid"]) in ("Z", ""), what="the child ends")
+    time.sleep(0.2)
+    assert holder.held() and run.holders_of("fork") == 3
+    began_ns = boottime_ns()
+    holder.kill()  # the other child has its descriptors, the socket too
+    run.keys_gone("fork", 2)
+    assert alive(second["pid"])
+    print(f"# free {(boottime_ns() - began_ns) / MS:.1f} ms after the parent's end, the child alive")
+    assert run.holder().acquire("fork", 0, 0)["fence"] > fence
+    os.kill(second["pid"], signal.SIGTERM)
+    wait_until(lambda: not alive(second["pid"]), what="the other child ends")
+
+
+@scenario("a holder that executes another program gives its lock up, in the same process")
+def executed(run):
+    ready(run, 30)
+    holder = run.holder()
+    holder.acquire("exec", 0, 0)
+    holder.send("exec", "sleep", "60")
+    wait_until(lambda: pathlib.Path(f"/proc/{holder.pid}/comm").read_text() == "sleep\n", what="the exec")
+    run.keys_gone("exec", 2)
+    assert holder.running
+    links = [os.readlink(path) for path in pathlib.Path(f"/proc/{holder.pid}/fd").iterdir()]
+    assert not [link for link in links if "holdfast" in link or link.startswith(("socket:", "anon_inode:"))], links
+
+
+@scenario("a process that gets a dead holder's number while there is no agent gets nothing else of it", needs_root=True)
+def number_used_again(run):
+    run.redis(3)
+    argv = ["unshare", "--pid", "--fork", "--mount-proc", ROOT / "tests" / "support" / "pid_reuse.py",
+            BUILD / "tests" / "holder", *run.agent_argv(ttl="20s")]
+    process = run.spawn(*argv, env={"HOLDFAST_AGENT": f"{run.tag}-a"})
+    code = process.wait()
+    if "ns_last_pid" in process.err or "unshare" in process.err:
+        skip(f"numbers of processes cannot be chosen here: {process.err.splitlines()[-1]}")
+    assert code == 0, process.err
+    assert process.out.startswith("reused"), process.out
+    # Free at once, with the TTL of 20 s hardly begun, and by an acquire of its own.
+    assert "ok acquire" in process.out, (process.out, process.err)
+    assert "0 leases taken up, 1 released" in process.err, process.err
+
+
+# --- stopped holders -----------------------------------------------------------------------------------
+
+
+@scenario("a stopped holder keeps its lock for as long as it lives; with a heartbeat it loses it and knows when it goes on")
+def stopped_holder(run):
+    ready(run)
+    plain, beating, other = run.holder(), run.holder(label="beating"), run.holder(label="other")
+    plain.acquire("plain", 0, 0)
+    fence = beating.acquire("beats", 0, 0, f"beat={D_MS}")["fence"]
+    beating.send("spin", 0, 60_000)  # asks again and again, also at the instant of the stop
+    time.sleep(0.2)
+    for holder in (plain, beating):
+        holder.sigstop()
+    assert other.acquire("beats", 0, 30_000)["fence"] > fence
+    taken_ns = boottime_ns()
+    for holder in (plain, beating):
+        holder.sigcont()
+    spun = beating.answer()
+    assert spun["held"] == 0 and spun["last_held_ns"] < spun["valid_until_ns"] < taken_ns, (spun, taken_ns)
+    assert not beating.held() and beating.cmd("state")["value"] == LOST
+    assert plain.held() and run.holders_of("plain") == 3
+
+
+@scenario("holder and agent stopped until after V, as on a paused host: not held at the first call, and for ever")
+def stopped_host(run):
+    ready(run)
+    other_agent = run.agent("b", ttl=f"{3 * SLOW}s")
+    holder, other = run.holder(), run.holder(other_agent, label="other")
+    fence = holder.acquire("pause", 0, 0)["fence"]
+    holder.send("spin", 0, 60_000)
+    time.sleep(0.2)
+    holder.sigstop()
+    run.agents[0].sigstop()
+    assert other.acquire("pause", 0, 30_000)["fence"] > fence
+    taken_ns = boottime_ns()
+    holder.sigcont()  # its agent is still stopped: nobody can tell it
+    spun = holder.answer()
+    assert spun["held"] == 0 and spun["last_held_ns"] < spun["valid_until_ns"] < taken_ns, (spun, taken_ns)
+    assert not holder.held() and holder.cmd("state")["value"] == LOST
+    run.agents[0].sigcont()
+    time.sleep(1)
+    assert not holder.held() and holder.cmd("state")["value"] == LOST and other.held()
+    other.release()
+    run.keys_gone("pause")
 
 
 # --- heartbeats of jobs --------------------------------------------------------------------------------
