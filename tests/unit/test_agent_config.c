@@ -490,6 +490,7 @@ TEST(test_printing_loses_nothing_but_passwords)
     assert_string_equal(config.nodes[0].host, "h1");
     memset(first.nodes, 0, sizeof(first.nodes));
     memset(config.nodes, 0, sizeof(config.nodes));
+    memset(first.warning, 0, sizeof(first.warning)); /* of the password */
     assert_memory_equal(&first, &config, sizeof(first));
 }
 
