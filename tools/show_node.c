@@ -6,6 +6,7 @@
 
 #include "shm/status.h"
 #include "tools/format.h"
+#include "tools/show_renewals.h"
 #include "tools/text.h"
 #include "tools/words.h"
 
@@ -177,13 +178,18 @@ static json_t *node_json(const struct hf_node_row *row)
     return node;
 }
 
-void show_nodes_json(struct json_out *out, const struct reader *reader)
+void show_nodes_json(struct json_out *out, const struct reader *reader, uint32_t renewals)
 {
     struct hf_node_row rows[HF_NODES_MAX];
     uint32_t count = show_nodes_read(reader, rows);
 
     json_array_begin(out, "nodes");
-    for (uint32_t i = 0; i < count; i++)
-        json_element(out, node_json(&rows[i]));
+    for (uint32_t i = 0; i < count; i++) {
+        json_t *node = node_json(&rows[i]);
+
+        if (renewals)
+            json_put(node, "renewals", show_renewals_json(reader, i, renewals));
+        json_element(out, node);
+    }
     json_array_end(out);
 }

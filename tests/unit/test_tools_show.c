@@ -236,7 +236,7 @@ static void test_nodes_json(void **state)
     publish_nodes(&reader.table);
     saved = fixture_capture_begin();
     json_begin(&out, stdout);
-    show_nodes_json(&out, &reader);
+    show_nodes_json(&out, &reader, 0);
     json_end(&out);
     text = fixture_capture_end(saved);
     document = json_loads(text, 0, NULL);
