@@ -162,7 +162,7 @@ static void on_message(struct renewal *r, const struct message *message)
         break;
     case MSG_LOSE:
         if (lease)
-            renewal_lose(r, lease, message->reason);
+            renewal_lose(r, lease, message->reason, message->killing);
         break;
     case MSG_ABANDON:
         if (lease)

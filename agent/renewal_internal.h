@@ -110,7 +110,8 @@ void renewal_stepped(struct renewal_node *node, hf_time sent);
 void renewal_vote(struct renewal *r, struct lease *lease, int node, hf_time a);
 /* The holder gave it up, is known to be dead, or (a run) its tree is reaped. */
 void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason reason);
-void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason);
+/* `killing`: a guardian says that it kills its job. */
+void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason, bool killing);
 void renewal_abandon(struct renewal *r, struct lease *lease);
 /* Its holder beats in this page from here on; takes the reference over. */
 void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *beats);

@@ -363,12 +363,12 @@ void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason
         release_everywhere(r, lease, now); /* a lost run, and now its tree is reaped */
 }
 
-void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason)
+void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason, bool killing)
 {
     struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
     if (reason == HF_LOSS_GUARDIAN)
-        event_job(r->agent, lease, HF_EVENT_JOB_STOPPED);
+        event_job(r->agent, lease, killing ? HF_EVENT_JOB_KILLED : HF_EVENT_JOB_STOPPED);
     if (!lease_is_over(lease))
         renewal_act(r, lease, lease_fsm_lose(&lease->fsm, reason, clock_now()), &before);
 }

@@ -267,9 +267,16 @@ void resources_ask(struct session *s, const struct hf_request_entry *q)
 void resources_losing(struct session *s, const struct hf_request_entry *q)
 {
     struct lease *lease = own_lease(s, q);
+    struct message *m;
 
-    if (lease)
-        lease_end(s->broker, lease->resource, MSG_LOSE, HF_LOSS_GUARDIAN);
+    if (!lease)
+        return;
+    m = message_new(MSG_LOSE);
+    m->slot = lease->slot;
+    m->generation = lease->generation;
+    m->reason = HF_LOSS_GUARDIAN;
+    m->killing = q->flags & HF_REQ_KILLING;
+    broker_tell_renewal(s->broker, m);
 }
 
 /* --- ends of sessions and clients, and of the agent ------------------------------------------- */

@@ -297,6 +297,8 @@ HF_EXPORT int hf_on_change(hf_lease *lease, hf_change_fn *fn, void *arg);
 
 /* Tells the agent that the holder has begun to stop its job: the lease becomes LOSING, for good. */
 HF_EXPORT int hf_begin_losing(hf_lease *lease);
+/* The same when it kills its job; also for a lease that is over. The agent's history tells it. */
+HF_EXPORT int hf_begin_killing(hf_lease *lease);
 
 /* Asks the holder of `name` on this host to stop: its lease becomes LOSING. The asker must be root,
  * the agent's user or the holder's user (HF_EPERM). HF_ENOTHELD: nobody here holds it. */

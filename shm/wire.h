@@ -84,6 +84,7 @@ enum hf_request_flag {
     HF_REQ_RUN = 1 << 0,     /* acquire: ends when a guardian says that the tree is reaped */
     HF_REQ_REAPED = 1 << 1,  /* release of a run: the tree is reaped */
     HF_REQ_GUARDED = 1 << 2, /* acquire of a run: no job is started before a guardian has joined */
+    HF_REQ_KILLING = 1 << 3, /* losing: it kills its job, for history only */
 };
 
 #define HF_ENTRY_SIZE         512

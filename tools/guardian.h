@@ -86,6 +86,9 @@ void guardian_signal_tree(struct guardian *g, int signal);
 /* Kills what lives, when it is time for another pass; complains once of what does not die. */
 void guardian_kill_tree(struct guardian *g, int64_t now_ns);
 
+/* Kills the whole tree, because of the lease: the agent's history tells of the first time. */
+void guardian_kill_in_time(struct guardian *g, int64_t now_ns);
+
 /* Whether the tree has resisted for long enough. */
 bool guardian_kill_failed(const struct guardian *g, int64_t now_ns);
 

@@ -141,7 +141,10 @@ static void act(struct inner *in, enum timeline_phase phase, int64_t now_ns)
     if (phase == TIMELINE_KILL || g->peer_gone) {
         bool first = g->kill_since_ns == 0;
 
-        guardian_kill_tree(g, now_ns);
+        if (phase == TIMELINE_KILL)
+            guardian_kill_in_time(g, now_ns);
+        else
+            guardian_kill_tree(g, now_ns);
         if (first && phase == TIMELINE_KILL)
             tell_lost(in);
         else if (first)

@@ -81,7 +81,7 @@ static void back_up_kill(struct outer *out, int64_t now_ns)
 {
     struct guardian *g = out->g;
 
-    guardian_kill_tree(g, now_ns);
+    guardian_kill_in_time(g, now_ns);
     if (now_ns >= g->timeline.kill_at_ns + g->timeline.ttl_ns / 20)
         kill(out->inner, SIGKILL);
 }
