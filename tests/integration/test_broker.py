@@ -176,6 +176,24 @@ def waiters_of_the_dead(run):
     run.keys_gone("wanted")
 
 
+@scenario("waiters of one host get the lock in the order in which they came")
+def in_order(run):
+    run.redis(3)
+    run.agent()
+    owner = run.holder(label="owner")
+    owner.acquire("queued")
+    waiters = [run.holder(label=f"waiter{i}") for i in range(4)]
+    for i, waiter in enumerate(waiters):
+        waiter.send("acquire", "queued", 0, 20_000)
+        wait_until(lambda count=i + 1: counters(run)["waiters"] == count, what=f"{i + 1} wait")
+    owner.release()
+    fences = []
+    for waiter in waiters:
+        fences.append(waiter.answer()["fence"])
+        waiter.release()
+    assert fences == sorted(fences), fences
+
+
 # --- tries and waits -------------------------------------------------------------------------------------
 
 
