@@ -12,13 +12,16 @@ from patches import ROOT, Broken
 UNIT_PATIENCE = 120
 SCENARIO_PATIENCE = 300
 CHAOS_PATIENCE = 900
+SIM_PATIENCE = 300
 SLOW = ("test_guardian", "test_tree", "test_agent_releaser", "test_agent_renewal", "test_agent_renewal_end",
         "test_client_lease")
 
 
 class Verdict:
-    def __init__(self, noticed, by, after):
-        self.noticed, self.by, self.after = noticed, by, after
+    """Whether something was noticed, by which check, after how long, and what it said."""
+
+    def __init__(self, noticed, by, after, said=""):
+        self.noticed, self.by, self.after, self.said = noticed, by, after, said
 
 
 def run(words, patience, **environment):
@@ -82,7 +85,9 @@ class Scenario:
         if not re.search(r"^(not )?ok ", output, re.M) and status is not None:
             raise Broken(f"{self}: no such scenario, or it was skipped\n{output}")
         failed = re.findall(r"^not ok (.+)$", output, re.M)
-        return Verdict(status != 0, f"{self.file}: {failed[0]}" if failed else "it does not end", f"{seconds:.1f} s")
+        said = re.findall(r"^    (\w*(?:Error|Exception)\b.*|left behind.*)$", output, re.M)
+        by = f"{self.file}: {failed[0] if failed else 'it does not end'}" if status != 0 else ""
+        return Verdict(status != 0, by, f"{seconds:.1f} s", said[0] if said else "")
 
 
 class Chaos:
@@ -103,10 +108,37 @@ class Chaos:
         output, status, seconds = run([ROOT / "tests" / "chaos" / "run", "--only", self.fault, "-k", self.title],
                                       CHAOS_PATIENCE, HOLDFAST_BUILD=str(made))
         bad = re.findall(r"^    (.+)$", output, re.M)
-        return Verdict(status not in (0, None), f"{self}: {bad[0] if bad else status}", f"{seconds:.0f} s")
+        return Verdict(status not in (0, None), str(self) if status != 0 else "", f"{seconds:.0f} s",
+                       bad[0] if bad else "")
 
 
-KINDS = {"unit": Unit, "scenario": Scenario, "chaos": Chaos}
+class Sim:
+    """sim [CHECK...]: the simulator finds a violation, of one of these checks if any are named."""
+
+    quick, quick_on_true = True, True
+
+    def __init__(self, words):
+        self.checks = words.split()
+
+    def __str__(self):
+        return " ".join(["sim", *self.checks])
+
+    def prepare(self, mutant):
+        mutant.take("tests/sim")
+
+    def __call__(self, made, options):
+        output, status, seconds = run([made / "tests" / "sim", "--stop-at-first", "--seed", str(options.seed),
+                                       "--schedules", str(options.schedules)], SIM_PATIENCE)
+        found = re.search(r"^violation: (\w+): seed (\d+): (.*)$", output, re.M)
+        if not found:
+            by = "sim: it does not end" if status is None else f"sim: it ends with {status}" if status else ""
+            return Verdict(status not in (0, 2) and not self.checks, by, f"{seconds:.1f} s")
+        after = int(found.group(2)) - options.seed + 1
+        return Verdict(not self.checks or found.group(1) in self.checks, f"sim: {found.group(1)}",
+                       f"{after} schedule{'s' * (after > 1)}", found.group(3))
+
+
+KINDS = {"unit": Unit, "scenario": Scenario, "chaos": Chaos, "sim": Sim}
 
 
 def catcher(text):

@@ -65,7 +65,7 @@ class Build:
         command = self.ninja("-t", "commands", "-s", name)
         if name.endswith(".a"):
             command = command.split(" qc ", 1)[1].split("&&")[0]
-        return shlex.split(command.replace(": && ", "").replace(" && :", ""))
+        return [word.replace("\\$", "$") for word in shlex.split(command.replace(": && ", "").replace(" && :", ""))]
 
     @functools.lru_cache(maxsize=None)
     def objects(self, name):
@@ -80,6 +80,8 @@ class Build:
 
 
 class Mutant:
+    """What of the build a patch changes, compiled and linked anew."""
+
     def __init__(self, build, patch, path):
         self.build, self.patch, self.path = build, patch, path
         self.source, self.made = path / "src", path / "build"
@@ -176,3 +178,22 @@ class Mutant:
             out = self.made / "tests" / library.name
             if not out.exists():
                 os.link(library, out)
+
+
+class Control(Mutant):
+    """No mutant: linked anew in the same way, from the build's own objects. A catcher that fails on it notices
+    something else than mutants."""
+
+    def __init__(self, build, path):
+        self.build, self.path, self.made = build, path, path / "build"
+        shutil.rmtree(path, ignore_errors=True)
+        product = ("agent/", "libclient/", "shm/", "tools/")
+        self.affected = {name for name in build.compiles if name.startswith(product)}
+
+    def object(self, name):
+        return name
+
+    def run(self, words):
+        done = subprocess.run(words, cwd=self.build.path, text=True, capture_output=True, check=False)
+        if done.returncode:
+            raise Broken(f"the control cannot be linked\n{done.stdout}{done.stderr}")
