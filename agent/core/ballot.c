@@ -22,7 +22,8 @@ void ballot_answer(struct ballot *b, int node, enum ballot_vote vote, hf_time a,
     if (vote == BALLOT_YES || vote == BALLOT_YES_LOW) {
         if (b->node[node].a.ns == HF_TIME_PAST.ns)
             b->node[node].a = a; /* a raise, later, does not arm the key again */
-        if (seen > b->highest_seen)
+        /* What it accepted is our own and no reason to go higher. */
+        if (vote == BALLOT_YES_LOW && seen > b->highest_seen)
             b->highest_seen = seen;
         if (seen != b->fence)
             vote = BALLOT_YES_LOW; /* it accepted the fence of before a raise */
@@ -32,8 +33,10 @@ void ballot_answer(struct ballot *b, int node, enum ballot_vote vote, hf_time a,
 
 uint64_t ballot_raise(struct ballot *b)
 {
-    b->fence = fence_raise(b->fence, b->highest_seen);
-    for (int i = 0; i < b->n; i++)
+    uint64_t before = b->fence;
+
+    b->fence = fence_raise(before, b->highest_seen);
+    for (int i = 0; i < b->n && b->fence != before; i++)
         if (b->node[i].vote == BALLOT_YES)
             b->node[i].vote = BALLOT_YES_LOW;
     return b->fence;

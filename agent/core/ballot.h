@@ -35,8 +35,8 @@ enum ballot_outcome {
 
 struct ballot {
     int n, q;
-    uint64_t fence; /* 48-bit part now proposed */
-    uint64_t highest_seen;
+    uint64_t fence;        /* 48-bit part now proposed */
+    uint64_t highest_seen; /* of those that found ours too low */
     struct {
         enum ballot_vote vote;
         hf_time a; /* clock before the first byte of the acquire that hit; HF_TIME_PAST: none did */
@@ -59,7 +59,9 @@ void ballot_ask(struct ballot *b, int node);
 void ballot_answer(struct ballot *b, int node, enum ballot_vote vote, hf_time a, uint64_t seen);
 /* Begins the second round: sets `fence` to highest_seen + 1 and turns every YES/YES_LOW into
  * YES_LOW (to be asked again with the raise script; ballot_answer then makes it YES). Returns the
- * new fence. */
+ * new fence.
+ * (!) Where no node has shown a higher one, fence and YES stay, and those are asked again that
+ * accepted an earlier fence: else late answers and raises undo each other without end. */
 uint64_t ballot_raise(struct ballot *b);
 /* Judged by a clock read taken now. */
 enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *timing, hf_time now);

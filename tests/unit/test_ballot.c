@@ -247,6 +247,32 @@ TEST(a_vote_for_the_fence_before_the_raise_does_not_count)
     assert_int_equal(outcome(&b), BALLOT_WON);
 }
 
+/* Five nodes: the raise leaves after three answers, and the other two come while it is under way.
+ * They are asked for the same fence; going higher each time would make the answers on their way
+ * worthless, for ever. */
+TEST(late_answers_to_the_first_fence_do_not_raise_it_again)
+{
+    struct ballot b = asked(5);
+
+    for (int i = 0; i < 3; i++)
+        low(&b, i, FENCE + 1);
+    assert_int_equal(outcome(&b), BALLOT_RAISE);
+    assert_int_equal(ballot_raise(&b), FENCE + 2);
+    for (int i = 0; i < 3; i++)
+        ballot_ask(&b, i);
+    ballot_answer(&b, 3, BALLOT_YES_LOW, at(0), FENCE + 1);
+    ballot_answer(&b, 4, BALLOT_YES, at(0), FENCE);
+    yes(&b, 0, at(0));
+    assert_int_equal(outcome(&b), BALLOT_RAISE);
+    assert_int_equal(ballot_raise(&b), FENCE + 2);
+    assert_int_equal(b.node[0].vote, BALLOT_YES);
+    ballot_ask(&b, 3);
+    ballot_ask(&b, 4);
+    yes(&b, 1, at(0));
+    yes(&b, 3, at(0));
+    assert_int_equal(outcome(&b), BALLOT_WON);
+}
+
 TEST(a_raise_does_not_prolong_a_vote)
 {
     struct ballot b = asked(3);
@@ -319,6 +345,7 @@ int main(void)
         cmocka_unit_test(one_low_vote_does_no_harm_to_a_full_quorum),
         cmocka_unit_test(a_raise_asks_all_again_with_one_more_than_the_highest),
         cmocka_unit_test(a_vote_for_the_fence_before_the_raise_does_not_count),
+        cmocka_unit_test(late_answers_to_the_first_fence_do_not_raise_it_again),
         cmocka_unit_test(a_raise_does_not_prolong_a_vote),
         cmocka_unit_test(a_key_that_vanished_before_the_raise_is_no_vote),
         cmocka_unit_test(low_votes_that_are_too_old_are_not_worth_a_raise),
