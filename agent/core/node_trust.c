@@ -222,20 +222,27 @@ static int64_t sane_us(int64_t us)
     return us < -most ? -most : us > most ? most : us;
 }
 
-/* By how much each end of the known interval may be off at `at`. */
-static int64_t drift_us(const struct node_trust *t, hf_time at)
+static int64_t drift_between_us(hf_time a, hf_time b)
 {
-    int64_t apart = hf_time_since(at, t->sampled).ns;
+    int64_t apart = hf_time_since(a, b).ns;
 
     return us_ceil((apart < 0 ? -apart : apart) / DRIFT_DIVISOR);
 }
 
+/* By how much each end of the known interval may be off at `at`. */
+static int64_t drift_us(const struct node_trust *t, hf_time at)
+{
+    return drift_between_us(at, t->sampled);
+}
+
 unsigned trust_on_time(struct node_trust *t, hf_nodetime node_time, hf_time sent, hf_time received)
 {
-    /* TIME counts whole microseconds: the clock was anywhere in [us, us + 1]. */
+    /* TIME counts whole microseconds: the clock was anywhere in [us, us + 1]. It may have been read
+     * right after `sent`, and the clocks drifted apart until `received`, which the interval is of;
+     * the lower end has room for that. */
     int64_t us = sane_us(node_time.us);
     int64_t low = us - us_ceil(received.ns);
-    int64_t high = us + 1 - us_floor(sent.ns);
+    int64_t high = us + 1 - us_floor(sent.ns) + drift_between_us(received, sent);
     unsigned events = TRUST_NOTHING;
 
     quarantine_settle(t, received);

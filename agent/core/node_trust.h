@@ -1,7 +1,7 @@
 /* What one node's word is worth: its clock, its sentinel, its quarantine. Pure.
  *
  * (!) Clock: the interval [TIME - t_receive, TIME - t_send] of every reply, widened by 1 % drift
- * since the last, is intersected with what is known; an empty intersection is a step, in either
+ * since the last and while it was on its way, is intersected with what is known; an empty intersection is a step, in either
  * direction (a midpoint would swallow it); the interval then restarts from that sample. Baselines
  * survive reconnects.
  * (!) Sentinel and quarantine as docs/SAFETY.md says: no acquire votes for 1.02 ttl_max + 1 s after

@@ -59,10 +59,30 @@ TEST(samples_narrow_the_interval)
     trust_init(&t, hf_ns(QUARANTINE), false);
     trust_on_time(&t, node_time(at(0)), at(-SEC), at(SEC));
     assert_int_equal(t.low_us, OFFSET_US - 1000000);
-    assert_int_equal(t.high_us, OFFSET_US + 1000001);
+    assert_int_equal(t.high_us, OFFSET_US + 1000001 + 20000);
     trust_on_time(&t, node_time(at(2 * SEC)), at(2 * SEC - MS), at(2 * SEC + MS));
     assert_int_equal(t.low_us, OFFSET_US - 1000);
-    assert_int_equal(t.high_us, OFFSET_US + 1001);
+    assert_int_equal(t.high_us, OFFSET_US + 1001 + 20);
+}
+
+/* The node's clock is 0.9 % fast, and the thread was stopped for 10 s when the answer came: that
+ * says how the clocks stood 10 s ago. */
+TEST(an_answer_that_lay_unread_makes_no_step_of_the_next_one)
+{
+    struct node_trust t;
+    int64_t fast_us = 90000; /* in 10 s */
+
+    trust_init(&t, hf_ns(QUARANTINE), false);
+    trust_on_time(&t, node_time(at(0)), at(0), at(10 * SEC));
+    assert_int_equal(trust_on_time(&t, (hf_nodetime){node_time(at(10 * SEC)).us + fast_us},
+                                   at(10 * SEC), at(10 * SEC)),
+                     TRUST_NOTHING);
+    /* A slow one: its lower end has the room. */
+    trust_init(&t, hf_ns(QUARANTINE), false);
+    trust_on_time(&t, node_time(at(0)), at(0), at(10 * SEC));
+    assert_int_equal(trust_on_time(&t, (hf_nodetime){node_time(at(10 * SEC)).us - fast_us},
+                                   at(10 * SEC), at(10 * SEC)),
+                     TRUST_NOTHING);
 }
 
 TEST(part_of_a_microsecond_widens_the_sample)
@@ -184,6 +204,7 @@ int main(void)
         cmocka_unit_test(a_sample_apart_from_the_known_interval_is_a_step_in_either_direction),
         cmocka_unit_test(a_step_within_a_slow_answer_is_not_swallowed_by_a_midpoint),
         cmocka_unit_test(samples_narrow_the_interval),
+        cmocka_unit_test(an_answer_that_lay_unread_makes_no_step_of_the_next_one),
         cmocka_unit_test(part_of_a_microsecond_widens_the_sample),
         cmocka_unit_test(baselines_survive_a_restart_of_the_node),
         cmocka_unit_test(every_step_begins_a_whole_quarantine),
