@@ -298,6 +298,18 @@ static void late(struct round *round, int node, const struct link_reply *reply)
     }
 }
 
+/* The node had forgotten the script, which is loaded by now: nothing was written. */
+static bool send_again(struct round *round, int node)
+{
+    if (round->reloaded & 1u << node || !nodes_may_vote(round->b, node, clock_now()))
+        return false;
+    round->reloaded |= 1u << node;
+    if (!round_send(round, node, false))
+        return false;
+    link_flush(round->b->links[node]);
+    return true;
+}
+
 static void round_reply(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct round *round = arg;
@@ -317,6 +329,8 @@ static void round_reply(struct link *link, const struct link_reply *reply, void 
     }
     if (reply->outcome == LINK_ANSWERED)
         vote(round, node, reply);
+    else if (reply->error == HF_NODE_ERR_NOSCRIPT && !reply->late && send_again(round, node))
+        return;
     else if (!reply->late)
         ballot_answer(&round->ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
     if (reply->outcome == LINK_BROKEN) {
@@ -342,8 +356,6 @@ static void journal_intent(struct round *round, const struct waiter *w)
                                   .pidns_inode = round->b->agent->pidns_inode,
                                   .cookie_hash = c->cookie_hash,
                                   .request_id = w->id,
-                                  .heartbeat_ms = w->heartbeat_ms,
-                                  .beat_word = w->beat_word,
                                   .since_ns = round->started.ns,
                                   .since_wall_ms = round->described.since.ms,
                                   .name_len = r->name_len,

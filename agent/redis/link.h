@@ -138,7 +138,10 @@ struct link_key { /* renew, release of many keys */
 
 /* All return HF_OK (then `fn` is called once, or twice after a timeout) or HF_ENOQUORUM (not
  * connected or too many commands in flight: nothing was sent and `fn` is not called) or HF_ENOMEM.
- * `deadline` is ours, CLOCK_BOOTTIME. Arguments are copied. */
+ * `deadline` is ours, CLOCK_BOOTTIME. Arguments are copied.
+ * A script that the node has forgotten is loaded again. Raise and release are then sent once more
+ * from here; of acquire, heal and renew HF_NODE_ERR_NOSCRIPT is told, for their owner to send them
+ * once more if the token is still good. */
 int link_acquire(struct link *link, const struct link_lock *lock, hf_time deadline,
                  link_reply_fn *fn, void *arg);
 int link_raise(struct link *link, const struct link_lock *lock, hf_time deadline, link_reply_fn *fn,

@@ -70,14 +70,19 @@ static int call_send(struct link *link, struct call *call, const char *command, 
 }
 
 /* The script ran or not: NOSCRIPT says that it did not, so it is loaded and the command sent again,
- * once. */
+ * once.
+ * (!) Not one that writes a key or makes it live longer: only its owner knows whether the lease is
+ * over and its token released meanwhile. */
 static bool call_reload(struct link *link, struct call *call)
 {
-    /* A late acquire is not wanted any more; a release always is. */
-    if (call->reloaded || (call->timed_out && call->script != SCRIPT_RELEASE))
+    bool wanted = call->script == SCRIPT_RELEASE; /* however late */
+
+    if (call->script == SCRIPT_RAISE || call->script == SCRIPT_SENTINEL)
+        wanted = !call->timed_out;
+    if (call->reloaded)
         return false;
     call->reloaded = true;
-    if (call_load(link, call->script, NULL) != HF_OK)
+    if (call_load(link, call->script, NULL) != HF_OK || !wanted)
         return false;
     return call_send(link, call, call->command, call->length) == HF_OK;
 }

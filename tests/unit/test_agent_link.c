@@ -346,11 +346,22 @@ static void test_scripts_are_loaded_again(void **state)
 {
     struct fixture *f = start(state, NULL);
 
+    struct link_key key = {KEY, strlen(KEY), TOKEN, 0};
+
     link_comes_up(f, NULL);
     make_sentinel(f);
     for (int i = 0; i < 3; i++) {
         side_done(f, "SCRIPT FLUSH");
+        /* Whether its token may still be set, only its owner knows. */
+        assert_int_equal(acquire(f, TOKEN, FAR_MS), HF_OK);
+        assert_true(runs_until(f, is_final, FAR_MS));
+        assert_int_equal(f->told.last.error, HF_NODE_ERR_NOSCRIPT);
         acquired(f, TOKEN, VERDICT_OK);
+        assert_int_equal(f->told.calls, 1);
+        memset(&f->told, 0, sizeof(f->told));
+        assert_int_equal(link_release(f->link, &key, 1, in_ms(FAR_MS), note, &f->told), HF_OK);
+        assert_true(runs_until(f, is_final, FAR_MS));
+        assert_string_equal(f->told.marks, "1");
         assert_int_equal(f->told.calls, 1);
     }
 }
