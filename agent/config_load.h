@@ -19,7 +19,6 @@ struct config_load {
     int option_node_count;
     const char *file; /* of --config */
     bool print_config;
-    bool file_is_public; /* every user can read it */
     char *why;
     size_t why_size;
 };

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "agent/beats.h"
 #include "agent/tsan.h"
 #include "shm/compiler.h"
 #include "shm/index.h"
@@ -54,7 +53,6 @@ void lease_free(struct lease *lease)
 {
     if (!lease)
         return;
-    beats_drop(lease->beats);
     explicit_bzero(lease->token, sizeof(lease->token));
     free(lease);
 }

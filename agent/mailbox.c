@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/beats.h"
 #include "agent/tsan.h"
 #include "shm/compiler.h"
 
@@ -17,10 +16,8 @@ void mailbox_fini(struct mailbox *box)
 {
     struct message *message;
 
-    while ((message = mailbox_take(box))) {
-        beats_drop(message->beats);
+    while ((message = mailbox_take(box)))
         free(message);
-    }
     cds_wfcq_destroy(&box->head, &box->tail);
 }
 

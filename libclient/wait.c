@@ -43,8 +43,7 @@ int hf_wait(hf_lease *handle, int state, int64_t timeout_ms)
     return now_state;
 }
 
-/* One way: the agent does not answer. */
-static int tell(hf_lease *handle, uint32_t flags)
+int hf_begin_losing(hf_lease *handle)
 {
     struct hfc_lease *lease = hfc_lease_of(handle);
     hf_client *client;
@@ -59,7 +58,6 @@ static int tell(hf_lease *handle, uint32_t flags)
     if (!op) {
         status = hfc_fail(HF_ENOMEM, NULL);
     } else {
-        op->entry.flags = flags;
         op->entry.slot = lease->slot;
         op->entry.generation = lease->generation;
         op->abandoned = true;
@@ -69,16 +67,6 @@ static int tell(hf_lease *handle, uint32_t flags)
     }
     hfc_unlock(client);
     return status;
-}
-
-int hf_begin_losing(hf_lease *lease)
-{
-    return tell(lease, 0);
-}
-
-int hf_begin_killing(hf_lease *lease)
-{
-    return tell(lease, HF_REQ_KILLING);
 }
 
 int hf_ask(hf_client *client, const void *name, size_t name_len)

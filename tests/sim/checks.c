@@ -1,0 +1,296 @@
+#include "tests/sim/checks.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/redis/script.h"
+#include "tests/sim/fake_hiredis.h"
+#include "tests/sim/host.h"
+#include "shm/status.h"
+#include "tests/sim/procs.h"
+#include "tests/sim/tokens.h"
+#include "tests/sim/vnode.h"
+
+#define OLD_EVERY  8  /* events between looks at claims that nobody has any more */
+#define KEYS_EVERY 16 /* events between counts of the nodes that have a believed lease's key */
+
+static struct claim *claims; /* newest first */
+static uint64_t highest_granted[SIM_RESOURCES], highest_written[SIM_RESOURCES];
+
+void checks_begin(void)
+{
+    claims = NULL;
+    memset(highest_granted, 0, sizeof(highest_granted));
+    memset(highest_written, 0, sizeof(highest_written));
+    tokens_begin();
+}
+
+/* --- claims ----------------------------------------------------------------------------------- */
+
+bool claim_believes(const struct claim *claim)
+{
+    return hf_check_holds(atomic_load(&claim->slot->check), claim->generation,
+                          host_now(claim->host));
+}
+
+struct claim *claims_find(const struct sim_host *host, uint32_t slot, uint32_t generation)
+{
+    for (struct claim *c = claims; c; c = c->next)
+        if (c->host == host && c->slot_number == slot && c->generation == generation)
+            return c->used ? c : NULL;
+    return NULL;
+}
+
+struct claim *checks_granted(struct sim_proc *proc, int resource, uint32_t slot_number,
+                             uint32_t generation, uint64_t fence)
+{
+    struct sim_host *host = proc->host;
+    const struct hf_slot *slot = &host->agent.table.slots[slot_number];
+    struct claim *claim = claims_find(host, slot_number, generation);
+
+    if (claim && claim->slot == slot)
+        return claim; /* answered once more */
+    claim = sim_alloc(sizeof(*claim));
+    *claim = (struct claim){.next = claims,
+                            .proc = proc,
+                            .host = host,
+                            .resource = resource,
+                            .slot = slot,
+                            .slot_number = slot_number,
+                            .generation = generation,
+                            .fence = fence,
+                            .used = true};
+    claims = claim;
+    sim.seen[SEEN_GRANT] = true;
+    sim_digest(fence);
+    sim_trace("h%d grants r%d to p%d: generation %u, fence %" PRIu64 ".%u", host->number, resource,
+              proc->number, generation, fence >> 16, (unsigned)(fence & 0xffff));
+    /* One that was answered after its end is nobody's: it has its place before a later one. */
+    if (!claim_believes(claim))
+        return claim;
+    if (fence <= highest_granted[resource])
+        sim_violation("fence", "r%d: fence %" PRIu64 " is granted to h%d p%d after %" PRIu64,
+                      resource, fence, host->number, proc->number, highest_granted[resource]);
+    highest_granted[resource] = fence;
+    return claim;
+}
+
+void checks_dropped(struct claim *claim)
+{
+    claim->used = false;
+    claim->job = false;
+}
+
+void claims_drop_all(const struct sim_proc *proc)
+{
+    for (struct claim *c = claims; c; c = c->next)
+        if (c->proc == proc)
+            checks_dropped(c);
+}
+
+void checks_host_rebooted(struct sim_host *host)
+{
+    struct claim **at = &claims;
+
+    while (*at) {
+        if ((*at)->host == host)
+            *at = (*at)->next;
+        else
+            at = &(*at)->next;
+    }
+}
+
+/* --- at every moment -------------------------------------------------------------------------- */
+
+static bool on_stack(const struct sim_host *host)
+{
+    for (const struct sim_frame *f = sim.frame; f; f = f->outer)
+        if (f->host == host)
+            return true;
+    return false;
+}
+
+/* What the word of a lease may do: fall, and never rise again. */
+static bool check_word(struct claim *c)
+{
+    uint64_t word = atomic_load(&c->slot->check);
+    bool same = word >> HF_CHECK_GEN_SHIFT == c->generation;
+    bool believes = same && hf_check_holds(word, c->generation, host_now(c->host));
+
+    if (!same) {
+        c->ended = true;
+    } else if (c->ended) {
+        sim_violation("resurrection", "h%d: the word of r%d, generation %u, rose again",
+                      c->host->number, c->resource, c->generation);
+    }
+    /* Between storing an extension and looking at the clock the agent may be too late; it then
+     * takes it back before its turn is over. */
+    if (!on_stack(c->host)) {
+        if (believes && c->expired)
+            sim_violation("resurrection", "h%d: r%d, generation %u, is valid again after its end",
+                          c->host->number, c->resource, c->generation);
+        /* The word ends up to a millisecond before V: it has no room for more. */
+        bool over = !believes && host_now(c->host).ns >= atomic_load(&c->slot->deadline_ns);
+
+        if (over && !c->expired)
+            sim_trace("h%d the word of r%d, generation %u, ends", c->host->number, c->resource,
+                      c->generation);
+        c->expired = c->expired || over;
+    }
+    return believes;
+}
+
+/* Without amnesia and steps a quorum has the key of every lease that is believed in. */
+static void check_keys(const struct claim *c)
+{
+    char name[] = {'r', (char)('0' + c->resource), '\0'};
+    const char *value[SIM_NODES] = {0};
+    int most = 0;
+
+    for (int i = 0; i < sim.plan.nodes; i++) {
+        struct vnode *node = sim.node[i];
+        const struct store_key *key = store_find(&node->store, name, vnode_wall_us(node) / 1000);
+
+        value[i] = key ? key->value : NULL;
+    }
+    for (int i = 0; i < sim.plan.nodes; i++) {
+        int count = 0;
+
+        for (int k = 0; k < sim.plan.nodes; k++)
+            count += value[i] && value[k] && strcmp(value[i], value[k]) == 0;
+        most = count > most ? count : most;
+    }
+    if (most < sim.plan.quorum)
+        sim_violation("quorum", "r%d is believed in on h%d, and only %d nodes have one key",
+                      c->resource, c->host->number, most);
+}
+
+void checks_run(void)
+{
+    const struct claim *believed[SIM_RESOURCES] = {0};
+    bool old = sim.events % OLD_EVERY == 0;
+
+    for (struct claim *c = claims; c; c = c->next) {
+        const struct claim *other;
+
+        if (!c->used && !old)
+            continue;
+        if (!check_word(c) && !c->job)
+            continue;
+        if (!c->used)
+            continue;
+        other = believed[c->resource];
+        if (other)
+            sim_violation("exclusion",
+                          "r%d is believed in by h%d p%d (fence %" PRIu64 "%s) and h%d p%d (fence "
+                          "%" PRIu64 "%s)",
+                          c->resource, other->host->number, other->proc->number, other->fence,
+                          other->job ? ", a job" : "", c->host->number, c->proc->number, c->fence,
+                          c->job ? ", a job" : "");
+        believed[c->resource] = c;
+        if (!sim.plan.amnesia && !c->job && sim.events % KEYS_EVERY == 0)
+            check_keys(c);
+    }
+}
+
+/* --- what the lock protects ------------------------------------------------------------------- */
+
+struct write {
+    struct sim_event event;
+    int resource;
+    uint64_t fence;
+};
+
+static void on_write(struct sim_event *event)
+{
+    struct write *w = HF_CONTAINER(event, struct write, event);
+
+    if (w->fence < highest_written[w->resource])
+        sim.seen[SEEN_STALE_WRITE] = true; /* refused */
+    else
+        highest_written[w->resource] = w->fence;
+    sim_free(w);
+}
+
+void checks_write(const struct claim *claim)
+{
+    struct write *w = sim_alloc(sizeof(*w));
+
+    w->event.fn = on_write;
+    w->resource = claim->resource;
+    w->fence = claim->fence;
+    sim_at(&w->event, sim.now + rng_log(&sim.rng, 10 * SIM_US, 2 * SIM_SEC));
+}
+
+/* --- the agents' own words -------------------------------------------------------------------- */
+
+void checks_counters(const struct sim_host *host)
+{
+    static const struct {
+        enum hf_counter counter;
+        enum sim_seen seen;
+    } known[] = {{HF_COUNTER_HEALS, SEEN_HEAL},
+                 {HF_COUNTER_GRANTS_CONTENDED, SEEN_CONTENDED},
+                 {HF_COUNTER_UNDONE, SEEN_UNDONE},
+                 {HF_COUNTER_IN_DOUBT, SEEN_IN_DOUBT}};
+    const struct hf_table *table = &host->agent.table;
+
+    for (size_t i = 0; table->counters && i < HF_LENGTH(known); i++)
+        if (atomic_load(&table->counters[known[i].counter]) > 0)
+            sim.seen[known[i].seen] = true;
+}
+
+void __real_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason);
+void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason);
+void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason)
+{
+    struct sim_host *host = sim.frame->host;
+
+    if (state == HF_SLOT_LOST) {
+        sim_trace("h%d a lease is lost: reason %d", host->number, (int)reason);
+        sim.seen[SEEN_LOSS] = true;
+        if (reason == HF_LOSS_NONE)
+            sim_violation("reason", "h%d: a loss without a reason", host->number);
+        if (sim.plan.tolerant && reason != HF_LOSS_ASKED && reason != HF_LOSS_MAX_HOLD &&
+            reason != HF_LOSS_GUARDIAN && reason != HF_LOSS_HOLDER)
+            sim_violation("tolerance",
+                          "h%d: a lease is lost (reason %d) by faults of at most N - q nodes",
+                          host->number, (int)reason);
+    }
+    __real_hf_slot_end(slot, state, reason);
+}
+
+void __real_hf_slot_withdraw(struct hf_slot *slot);
+void __wrap_hf_slot_withdraw(struct hf_slot *slot);
+void __wrap_hf_slot_withdraw(struct hf_slot *slot)
+{
+    struct sim_host *host = sim.frame->host;
+    struct journal_identity identity;
+    struct journal_lease state;
+    ptrdiff_t number = slot - host->agent.table.slots;
+
+    sim_preempt();
+    __real_hf_slot_withdraw(slot);
+    if (journal_get(host->agent.journal, (uint32_t)number, &identity, &state) == HF_OK)
+        token_ended(identity.token);
+}
+
+/* A kill or a pause on either side of what is kept. */
+
+void __real_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
+void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
+void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state)
+{
+    sim_preempt();
+    __real_journal_put(journal, slot, state);
+    sim_preempt();
+}
+
+void __real_hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t votes);
+void __wrap_hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t votes);
+void __wrap_hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t votes)
+{
+    __real_hf_slot_extend(slot, deadline, votes);
+    sim_preempt();
+}

@@ -1,0 +1,309 @@
+/* The agent of a host: the start chain of agent/main.c, its end by signals, its restart. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/broker_internal.h"
+#include "agent/renewal_internal.h"
+#include "agent/stores.h"
+#include "shm/status.h"
+#include "tests/sim/checks.h"
+#include "tests/sim/fake_hiredis.h"
+#include "tests/sim/host.h"
+#include "tests/sim/os.h"
+#include "tests/sim/procs.h"
+
+#define HEAP_SIZE ((size_t)3 << 20)
+#define CAPACITY  4
+
+hf_time host_now(const struct sim_host *host)
+{
+    return (hf_time){clock_at(&host->boot, sim.now)};
+}
+
+/* --- beginning -------------------------------------------------------------------------------- */
+
+static bool took_up(const struct broker *b)
+{
+    for (uint32_t i = 0; i < b->slots_used; i++)
+        if (b->by_slot[i] && b->by_slot[i]->lease)
+            return true;
+    return false;
+}
+
+static void start(void *arg)
+{
+    struct sim_host *host = arg;
+    struct agent *agent = &host->agent;
+    char why[1024] = "";
+    int rc;
+
+    memset(agent, 0, sizeof(*agent));
+    agent->config = &host->config;
+    agent->timens_inode = 1;
+    agent->pidns_inode = 2;
+    memcpy(agent->boot_id, host->boot_id, sizeof(agent->boot_id));
+    snprintf(agent->host, sizeof(agent->host), "h%d", host->number);
+    snprintf(agent->socket_path, sizeof(agent->socket_path), "%s/sock", host->dir);
+    snprintf(agent->shm_name, sizeof(agent->shm_name), "%s.shm", host->dir);
+    if (stores_open(agent, host->dir, why, sizeof(why)) < 0) {
+        sim_violation("start", "h%d: %s", host->number, why);
+        return;
+    }
+    if ((rc = lease_table_create(host->config.capacity, &agent->leases)) < 0 ||
+        (rc = renewal_create(agent, &agent->renewal)) < 0 ||
+        (rc = broker_create(agent, &agent->broker)) < 0) {
+        sim_violation("start", "h%d: %s", host->number, hf_status_name(rc));
+        return;
+    }
+    if (took_up(agent->broker))
+        sim.seen[SEEN_RECOVERY] = true;
+    if ((rc = renewal_start(agent->renewal)) < 0) {
+        sim_violation("start", "h%d: %s", host->number, hf_status_name(rc));
+        return;
+    }
+    hf_table_set_state(&agent->table, HF_TABLE_ALIVE);
+    if ((rc = broker_start(agent->broker)) < 0) {
+        sim_violation("start", "h%d: %s", host->number, hf_status_name(rc));
+        return;
+    }
+    host->phase = HOST_ON;
+}
+
+void host_start(struct sim_host *host)
+{
+    if (host->phase != HOST_OFF)
+        return;
+    sim_cancel(&host->start);
+    sim_trace("h%d agent starts", host->number);
+    host->phase = HOST_STARTING;
+    host->incarnation++;
+    host->loops = 0;
+    sim_heap_reset(host->heap);
+    (void)sim_agent_run(host, start, host);
+}
+
+static void on_start(struct sim_event *event)
+{
+    host_start(HF_CONTAINER(event, struct sim_host, start));
+}
+
+void host_start_later(struct sim_host *host, sim_ns after)
+{
+    sim_at(&host->start, sim.now + after);
+}
+
+/* --- ends ------------------------------------------------------------------------------------- */
+
+/* Nothing of the process is left but its files. */
+static void gone(struct sim_host *host)
+{
+    checks_counters(host);
+    sim.agent_ended = true;
+    host->incarnation++;
+    host->phase = HOST_OFF;
+    host->broker = NULL;
+    host->stopped_until = 0;
+    for (int i = 0; i < host->loops; i++)
+        loop_forget(host->loop[i]);
+    host->loops = 0;
+    sim_cancel(&host->step);
+    fake_agent_gone(host);
+    procs_agent_gone(host);
+}
+
+void host_kill(struct sim_host *host)
+{
+    if (host->phase == HOST_OFF)
+        return;
+    sim_trace("h%d agent is killed", host->number);
+    sim.seen[SEEN_KILL] = true;
+    gone(host);
+}
+
+void host_reboot(struct sim_host *host)
+{
+    int64_t wall = host_now(host).ns / SIM_MS + host->wall_ms;
+
+    sim_trace("h%d reboots", host->number);
+    if (host->phase != HOST_OFF)
+        gone(host);
+    procs_kill_all(host);
+    checks_host_rebooted(host);
+    os_remove_all(host->dir);
+    host->boots++;
+    memcpy(host->boot_id, &host->boots, sizeof(host->boots));
+    host->boot.base_ns = SIM_SEC - (clock_at(&host->boot, sim.now) - host->boot.base_ns);
+    host->wall_ms = wall - host_now(host).ns / SIM_MS;
+}
+
+void host_lose_table(struct sim_host *host)
+{
+    char name[HF_TABLE_NAME_MAX];
+
+    snprintf(name, sizeof(name), "%s.shm", host->dir);
+    os_remove(name);
+}
+
+void host_continue(struct sim_host *host)
+{
+    if (host->stopped_until <= sim.now)
+        return;
+    host->stopped_until = sim.now;
+    for (int i = 0; i < host->loops; i++)
+        loop_resume(host->loop[i]);
+}
+
+bool host_watches(const struct sim_host *host, int number)
+{
+    const struct node *node = &host->broker->nodes[number];
+
+    return host->phase == HOST_ON && sim.now >= host->stopped_until && node->up &&
+           node->trust.clock_known &&
+           host_now(host).ns - node->trust.sampled.ns < sim.plan.ttl_ms * SIM_MS / 2;
+}
+
+bool hosts_connected(void)
+{
+    for (int h = 0; h < sim.plan.hosts; h++) {
+        const struct sim_host *host = sim.host[h];
+
+        if (!host->broker)
+            return false;
+        for (int i = 0; i < sim.plan.nodes; i++)
+            if (!link_is_up(host->broker->links[i]) ||
+                !link_is_up(host->agent.renewal->node[i].link))
+                return false;
+    }
+    return true;
+}
+
+/* --- SIGTERM ---------------------------------------------------------------------------------- */
+
+static sim_ns back_after[SIM_HOSTS];
+
+static void drain(void *arg)
+{
+    struct sim_host *host = arg;
+
+    mailbox_post(&host->agent.to_broker, message_new(MSG_DRAIN));
+}
+
+void host_upgrade(struct sim_host *host, sim_ns back)
+{
+    if (host->phase != HOST_ON || sim.now < host->stopped_until)
+        return;
+    sim_trace("h%d agent gets SIGTERM", host->number);
+    back_after[host->number] = back;
+    host->phase = HOST_DRAINING;
+    (void)sim_agent_run(host, drain, host);
+}
+
+static void stop(void *arg)
+{
+    struct sim_host *host = arg;
+
+    mailbox_post(&host->agent.to_renewal, message_new(MSG_STOP));
+}
+
+static void destroy(void *arg)
+{
+    struct sim_host *host = arg;
+    struct agent *agent = &host->agent;
+
+    renewal_join(agent->renewal);
+    broker_destroy(agent->broker);
+    renewal_destroy(agent->renewal);
+    lease_table_destroy(agent->leases);
+    (void)stores_close(agent);
+}
+
+static void on_step(struct sim_event *event)
+{
+    struct sim_host *host = HF_CONTAINER(event, struct sim_host, step);
+
+    if (host->phase == HOST_DRAINING) {
+        host->phase = HOST_STOPPING;
+        host->broker = NULL;
+        (void)sim_agent_run(host, stop, host);
+    } else if (host->phase == HOST_STOPPING) {
+        if (!sim_agent_run(host, destroy, host))
+            return; /* killed in it */
+        sim_trace("h%d agent has ended", host->number);
+        gone(host);
+        if (back_after[host->number] < SIM_NEVER)
+            host_start_later(host, back_after[host->number]);
+    }
+}
+
+void host_loop_stopped(struct sim_host *host, struct loop *loop)
+{
+    (void)loop;
+    sim_at(&host->step, sim.now + 100 * SIM_US);
+}
+
+/* --- the hosts -------------------------------------------------------------------------------- */
+
+static void configure(struct sim_host *host)
+{
+    const struct sim_plan *plan = &sim.plan;
+    struct config *c = &host->config;
+    char why[160];
+
+    memset(c, 0, sizeof(*c));
+    snprintf(c->name, sizeof(c->name), "sim%d", host->number);
+    snprintf(c->runtime_dir, sizeof(c->runtime_dir), "/sim");
+    snprintf(c->key_format, sizeof(c->key_format), "%%s");
+    memset(c->list_hash, 'a', sizeof(c->list_hash) - 1);
+    c->node_count = plan->nodes;
+    for (int i = 0; i < plan->nodes; i++) {
+        struct node_address *a = &c->nodes[i];
+
+        snprintf(a->id, sizeof(a->id), "n%d", i);
+        snprintf(a->text, sizeof(a->text), "n%d", i);
+        snprintf(a->host, sizeof(a->host), "10.0.0.1");
+        a->numeric = true;
+        a->port = (uint16_t)i;
+    }
+    c->ttl_ms = plan->ttl_ms;
+    c->ttl_max_ms = plan->ttl_max_ms;
+    c->capacity = CAPACITY;
+    c->clients_max = 64;
+    c->table_mode = 0644;
+    c->group = (gid_t)-1;
+    if (timing_derive(hf_ms(c->ttl_ms), hf_ms(c->ttl_max_ms), &c->timing, why, sizeof(why)) < 0) {
+        fprintf(stderr, "sim: %s\n", why);
+        abort();
+    }
+}
+
+void hosts_begin(void)
+{
+    static struct sim_heap *heaps[SIM_HOSTS];
+
+    for (int i = 0; i < sim.plan.hosts; i++) {
+        struct sim_host *host = sim_alloc(sizeof(*host));
+
+        if (!heaps[i])
+            heaps[i] = sim_heap_new(HEAP_SIZE);
+        host->number = i;
+        host->heap = heaps[i];
+        host->boot.base_ns = rng_between(&sim.rng, 10, 100000) * SIM_SEC;
+        host->boot.ppb = rng_between(&sim.rng, -4500000, 4500000);
+        host->wall_ms =
+            INT64_C(1700000000000) - host->boot.base_ns / SIM_MS + rng_between(&sim.rng, -300, 300);
+        host->start.fn = on_start;
+        host->step.fn = on_step;
+        memset(host->boot_id, 'b', sizeof(host->boot_id));
+        snprintf(host->dir, sizeof(host->dir), "/sim/h%d", i);
+        configure(host);
+        sim.host[i] = host;
+        host_start_later(host, rng_below(&sim.rng, 200 * SIM_MS));
+    }
+}
+
+void host_listens(struct sim_host *host, struct broker *broker)
+{
+    host->broker = broker;
+    host->listening_since = sim.now;
+    procs_agent_listens(host);
+}

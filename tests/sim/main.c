@@ -1,0 +1,255 @@
+/* Options, workers and the report: README.md. */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/sim/sim.h"
+
+#define JOBS_MAX     64
+#define FAILURES_MAX 20
+#define LEAST        0.05 /* of the schedules, of each kind that must be seen */
+#define FEW          500  /* schedules: too few for that */
+
+struct failure {
+    uint64_t seed;
+    char check[24], text[400];
+};
+
+struct tally { /* of one worker; shared memory */
+    uint64_t schedules, seen[SEENS], faults[FAULTS], commands, events, digest;
+    double simulated_s;
+    uint64_t failed;
+    struct failure failure[FAILURES_MAX];
+};
+
+static struct {
+    uint64_t schedules, seed;
+    int jobs;
+    bool trace, stop_at_first, digest, any;
+} options = {.schedules = 1000, .seed = 1, .jobs = 1};
+
+static void run_one(struct tally *t, uint64_t seed)
+{
+    sim.seed = seed;
+    sim.trace = options.trace;
+    sim_schedule();
+    t->schedules++;
+    for (int i = 0; i < SEENS; i++)
+        t->seen[i] += sim.seen[i];
+    for (int i = 0; i < FAULTS; i++)
+        t->faults[i] += sim.plan.fault[i];
+    t->commands += sim.commands;
+    t->events += sim.events;
+    t->digest += sim.digest;
+    t->simulated_s += (double)sim.now / SIM_SEC;
+    if (!sim.violation)
+        return;
+    if (t->failed < FAILURES_MAX) {
+        struct failure *f = &t->failure[t->failed];
+
+        f->seed = seed;
+        snprintf(f->check, sizeof(f->check), "%s", sim.violation);
+        snprintf(f->text, sizeof(f->text), "%s", sim.violation_text);
+    }
+    t->failed++;
+}
+
+static void work(struct tally *all, int worker)
+{
+    struct tally *t = &all[worker];
+
+    for (uint64_t i = (uint64_t)worker; i < options.schedules; i += (uint64_t)options.jobs) {
+        run_one(t, options.seed + i);
+        for (int k = 0; k < options.jobs && options.stop_at_first; k++)
+            if (__atomic_load_n(&all[k].failed, __ATOMIC_RELAXED))
+                return;
+    }
+}
+
+static void add(struct tally *sum, const struct tally *t)
+{
+    sum->schedules += t->schedules;
+    for (int i = 0; i < SEENS; i++)
+        sum->seen[i] += t->seen[i];
+    for (int i = 0; i < FAULTS; i++)
+        sum->faults[i] += t->faults[i];
+    sum->commands += t->commands;
+    sum->events += t->events;
+    sum->digest += t->digest;
+    sum->simulated_s += t->simulated_s;
+    for (uint64_t i = 0; i < t->failed && i < FAILURES_MAX; i++)
+        if (sum->failed + i < FAILURES_MAX)
+            sum->failure[sum->failed + i] = t->failure[i];
+    sum->failed += t->failed;
+}
+
+static double processor_seconds(void)
+{
+    struct rusage own, children;
+    double sum = 0;
+
+    getrusage(RUSAGE_SELF, &own);
+    getrusage(RUSAGE_CHILDREN, &children);
+    sum += (double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec);
+    sum += (double)(children.ru_utime.tv_sec + children.ru_stime.tv_sec);
+    sum += (double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec) / 1e6;
+    sum += (double)(children.ru_utime.tv_usec + children.ru_stime.tv_usec) / 1e6;
+    return sum;
+}
+
+/* Kinds of schedules that would prove nothing if they were rare. */
+static int report_seen(const struct tally *t)
+{
+    static const enum sim_seen wanted[] = {SEEN_CONTENDED,  SEEN_LOSS,    SEEN_HEAL,
+                                           SEEN_QUARANTINE, SEEN_RESTART, SEEN_RECOVERY};
+    int missing = 0;
+
+    for (int i = 0; i < SEENS; i++)
+        printf("  %-20s %9" PRIu64 "  %5.1f %%\n", sim_seen_names[i], t->seen[i],
+               100.0 * (double)t->seen[i] / (double)t->schedules);
+    for (size_t i = 0; i < HF_LENGTH(wanted) && !options.any && !t->failed; i++) {
+        double share = (double)t->seen[wanted[i]] / (double)t->schedules;
+
+        if (share < LEAST) {
+            printf("too few schedules have a %s: %.1f %%, wanted are %.0f %%\n",
+                   sim_seen_names[wanted[i]], 100 * share, 100 * LEAST);
+            missing++;
+        }
+    }
+    return missing;
+}
+
+static int report(const struct tally *t, double seconds)
+{
+    int missing;
+
+    printf("%" PRIu64 " schedules from seed %" PRIu64 ", %.1f s with %d at a time (%.2f ms of "
+           "processor each), %.0f s simulated, %.1f million commands, %.1f million events\n",
+           t->schedules, options.seed, seconds, options.jobs,
+           1000 * processor_seconds() / (double)(t->schedules ? t->schedules : 1), t->simulated_s,
+           (double)t->commands / 1e6, (double)t->events / 1e6);
+    missing = report_seen(t);
+    if (options.digest)
+        printf("digest %016" PRIx64 "\n", t->digest);
+    for (uint64_t i = 0; i < t->failed && i < FAILURES_MAX; i++)
+        printf("violation: %s: seed %" PRIu64 ": %s\n", t->failure[i].check, t->failure[i].seed,
+               t->failure[i].text);
+    printf("%" PRIu64 " violations\n", t->failed);
+    return t->failed ? 1 : missing ? 2 : 0;
+}
+
+static void usage(void)
+{
+    fputs("sim [--schedules N] [--seed S] [--jobs J] [--stop-at-first] [--trace] [--digest] "
+          "[--any]\n",
+          stderr);
+    exit(64);
+}
+
+static void parse(int argc, char **argv)
+{
+    static const struct option known[] = {{"schedules", required_argument, NULL, 'n'},
+                                          {"seed", required_argument, NULL, 's'},
+                                          {"jobs", required_argument, NULL, 'j'},
+                                          {"trace", no_argument, NULL, 't'},
+                                          {"stop-at-first", no_argument, NULL, 'f'},
+                                          {"digest", no_argument, NULL, 'd'},
+                                          {"any", no_argument, NULL, 'a'},
+                                          {0}};
+    bool schedules_given = false;
+    int c;
+
+    while ((c = getopt_long(argc, argv, "", known, NULL)) >= 0) {
+        switch (c) {
+        case 'n':
+            options.schedules = strtoull(optarg, NULL, 10);
+            schedules_given = true;
+            break;
+        case 's':
+            options.seed = strtoull(optarg, NULL, 10);
+            break;
+        case 'j':
+            options.jobs = atoi(optarg);
+            break;
+        case 't':
+            options.trace = true;
+            break;
+        case 'f':
+            options.stop_at_first = true;
+            break;
+        case 'd':
+            options.digest = true;
+            break;
+        case 'a':
+            options.any = true;
+            break;
+        default:
+            usage();
+        }
+    }
+    if (optind < argc || options.jobs < 1 || options.jobs > JOBS_MAX)
+        usage();
+    if (options.trace && !schedules_given)
+        options.schedules = 1;
+    options.any = options.any || options.schedules < FEW;
+}
+
+static double seconds_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Plain mmap() is what the agents see. */
+void *__real_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset);
+static struct tally *shared_tallies(void)
+{
+    void *map = __real_mmap(NULL, JOBS_MAX * sizeof(struct tally), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (map == MAP_FAILED) {
+        perror("sim: mmap");
+        exit(71);
+    }
+    return map;
+}
+
+int main(int argc, char **argv)
+{
+    static struct tally sum;
+    struct tally *all;
+    double started = seconds_now();
+    int bad = 0;
+
+    parse(argc, argv);
+    setvbuf(stdout, NULL, options.trace ? _IOLBF : _IOFBF, 1 << 16);
+    all = shared_tallies();
+    for (int i = 0; i < options.jobs && options.jobs > 1; i++) {
+        pid_t pid = fork();
+
+        if (pid < 0)
+            return 71;
+        if (pid == 0) {
+            work(all, i);
+            fflush(NULL);
+            _exit(0);
+        }
+    }
+    if (options.jobs == 1)
+        work(all, 0);
+    for (int status; options.jobs > 1 && wait(&status) > 0;)
+        bad |= status;
+    for (int i = 0; i < options.jobs; i++)
+        add(&sum, &all[i]);
+    bad = report(&sum, seconds_now() - started) ? 1 : bad ? 3 : 0;
+    return bad;
+}

@@ -1,0 +1,68 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/vnode.h"
+
+struct store_key *store_find(struct store *store, const char *name, int64_t now_ms)
+{
+    for (int i = 0; i < STORE_KEYS; i++) {
+        struct store_key *key = &store->key[i];
+
+        if (!key->used || strcmp(key->name, name) != 0)
+            continue;
+        /* As Redis has it: the millisecond itself still counts. */
+        if (key->expires_ms < 0 || now_ms <= key->expires_ms)
+            return key;
+        key->used = false;
+        return NULL;
+    }
+    return NULL;
+}
+
+struct store_key *store_make(struct store *store, const char *name, int64_t now_ms)
+{
+    struct store_key *key = store_find(store, name, now_ms);
+
+    for (int i = 0; i < STORE_KEYS && !key; i++)
+        if (!store->key[i].used)
+            key = &store->key[i];
+    if (!key || strlen(name) >= sizeof(key->name)) {
+        fputs("sim: a node's store is full\n", stderr);
+        abort();
+    }
+    if (!key->used) {
+        key->used = true;
+        key->is_hash = false;
+        key->expires_ms = -1;
+        key->fields = 0;
+        strcpy(key->name, name);
+    }
+    return key;
+}
+
+void store_delete(struct store_key *key)
+{
+    key->used = false;
+}
+
+const char *store_field(const struct store_key *key, const char *name)
+{
+    for (int i = 0; i < key->fields; i++)
+        if (strcmp(key->field[i].name, name) == 0)
+            return key->field[i].value;
+    return NULL;
+}
+
+void store_set_field(struct store_key *key, const char *name, const char *value)
+{
+    int i = 0;
+
+    while (i < key->fields && strcmp(key->field[i].name, name) != 0)
+        i++;
+    if (i == STORE_FIELDS)
+        abort();
+    if (i == key->fields)
+        key->fields++;
+    snprintf(key->field[i].name, sizeof(key->field[i].name), "%s", name);
+    snprintf(key->field[i].value, sizeof(key->field[i].value), "%s", value);
+}

@@ -1,0 +1,603 @@
+#include "tests/sim/procs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shm/status.h"
+#include "tests/sim/host.h"
+
+#define PIDFD_FIRST 3000000
+
+struct sim_proc *procs[PROCS_MAX];
+int proc_count;
+
+static uint32_t next_pid;
+
+/* Looked at again at times: the end of the faults ends the stop, too. */
+static sim_ns later(sim_ns stopped_until)
+{
+    return stopped_until < sim.now + 50 * SIM_MS ? stopped_until : sim.now + 50 * SIM_MS;
+}
+
+/* --- requests --------------------------------------------------------------------------------- */
+
+static void enqueue(struct sim_proc *p, const struct hf_request_entry *q)
+{
+    if (!p->session || !p->host->broker || p->queued == QUEUED_MAX)
+        return;
+    p->queue[p->queued++] = *q;
+    loop_wake(p->host->broker->loop);
+}
+
+static void request(struct sim_proc *p, const struct hf_request_entry *q)
+{
+    p->request = *q;
+    p->requested = true;
+    enqueue(p, q);
+}
+
+static void act_in(struct sim_proc *p, sim_ns low, sim_ns high)
+{
+    sim_at(&p->act, sim.now + rng_between(&sim.rng, low, high));
+}
+
+static sim_ns ttl_ns(const struct sim_proc *p)
+{
+    return (sim_ns)p->request.ttl_ms * SIM_MS;
+}
+
+static void go_idle(struct sim_proc *p)
+{
+    p->state = PROC_IDLE;
+    p->requested = false;
+    p->claim = NULL;
+    if (sim.settling)
+        sim_cancel(&p->act);
+    else
+        act_in(p, SIM_MS, SIM_MS * sim.plan.ttl_ms);
+}
+
+/* --- acquiring -------------------------------------------------------------------------------- */
+
+static void acquire(struct sim_proc *p, int resource)
+{
+    struct hf_request_entry q = {.op = HF_OP_ACQUIRE, .id = ++p->next_id};
+    int64_t now = host_now(p->host).ns;
+    sim_ns give_up = SIM_NEVER;
+
+    p->resource = resource;
+    p->claim = NULL;
+    p->run = !p->probe && rng_chance(&sim.rng, 0.25);
+    q.flags = p->run ? HF_REQ_RUN : 0;
+    q.ttl_ms = (uint32_t)rng_between(&sim.rng, 500, sim.plan.ttl_max_ms);
+    if (rng_chance(&sim.rng, 0.5))
+        q.ttl_ms = sim.plan.ttl_ms;
+    if (!p->probe && rng_chance(&sim.rng, 0.1))
+        q.max_hold_ms = (uint32_t)rng_between(&sim.rng, q.ttl_ms / 2, 4 * (int64_t)q.ttl_ms);
+    switch (p->probe ? 2 : rng_below(&sim.rng, 4)) {
+    case 0:
+        q.deadline_ns = 0; /* try */
+        give_up = 2 * SIM_SEC;
+        break;
+    case 1:
+        give_up = rng_log(&sim.rng, 10 * SIM_MS, 4 * SIM_SEC);
+        q.deadline_ns = now + give_up;
+        give_up += SIM_SEC;
+        break;
+    default:
+        q.deadline_ns = INT64_MAX;
+        if (!p->probe && rng_chance(&sim.rng, 0.2)) /* cancels */
+            give_up = rng_log(&sim.rng, SIM_MS, 4 * SIM_SEC);
+    }
+    q.name_len = 2;
+    q.name[0] = 'r';
+    q.name[1] = (uint8_t)('0' + resource);
+    p->state = PROC_WAITING;
+    sim_trace("h%d p%d asks for r%d%s", p->host->number, p->number, resource,
+              p->run ? " (run)" : "");
+    request(p, &q);
+    sim_cancel(&p->act);
+    if (give_up < SIM_NEVER)
+        sim_at(&p->act, sim.now + give_up);
+}
+
+static void cancel(struct sim_proc *p)
+{
+    struct hf_request_entry q = {.op = HF_OP_CANCEL, .id = ++p->next_id, .target = p->request.id};
+
+    sim_trace("h%d p%d cancels", p->host->number, p->number);
+    enqueue(p, &q);
+    p->cancelled = p->session ? 0 : p->request.id;
+    go_idle(p);
+}
+
+/* --- a job and its guardians ------------------------------------------------------------------ */
+
+static void leave(struct sim_proc *p, bool reaped)
+{
+    struct hf_request_entry q = {
+        .op = HF_OP_RELEASE, .id = ++p->next_id, .ttl_ms = p->request.ttl_ms};
+    struct claim *claim = p->claim;
+    int64_t left =
+        (int64_t)((atomic_load(&claim->slot->check) & HF_CHECK_TIME_MASK) << HF_CHECK_TIME_SHIFT) -
+        host_now(p->host).ns;
+
+    q.slot = p->slot;
+    q.generation = claim->generation;
+    q.flags = reaped ? HF_REQ_REAPED : 0;
+    sim_trace("h%d p%d gives up r%d", p->host->number, p->number, p->resource);
+    checks_dropped(claim); /* (!) its handle is empty before the agent hears of it */
+    p->claim = NULL;
+    p->state = PROC_LEAVING;
+    request(p, &q);
+    sim_at(&p->act, sim.now + (left > 0 && left < 60 * SIM_SEC ? left : 0) + SIM_SEC);
+}
+
+static void job_gone(struct sim_proc *p, const char *how)
+{
+    if (!p->job_alive)
+        return;
+    sim_trace("h%d p%d its job %s", p->host->number, p->number, how);
+    p->job_alive = false;
+    p->claim->job = false;
+    sim_cancel(&p->job);
+    for (int i = 0; i < 2; i++)
+        sim_cancel(&p->guardian[i].look);
+    leave(p, true);
+}
+
+static void on_job_event(struct sim_event *event)
+{
+    job_gone(HF_CONTAINER(event, struct sim_proc, job), "ended");
+}
+
+static bool is_losing(const struct claim *claim)
+{
+    return atomic_load(&claim->slot->generation) == claim->generation &&
+           atomic_load(&claim->slot->lengths) >> 24 == HF_SLOT_LOSING;
+}
+
+static void on_look(struct sim_event *event)
+{
+    struct guardian_model *g = HF_CONTAINER(event, struct guardian_model, look);
+    struct sim_proc *p = g->proc;
+    int64_t now = host_now(p->host).ns, valid = 0;
+    enum timeline_phase phase;
+    uint64_t word;
+
+    if (!p->job_alive || !g->alive)
+        return;
+    if (sim.now < g->stopped_until) {
+        sim_at(event, g->stopped_until);
+        return;
+    }
+    word = atomic_load(&p->claim->slot->check);
+    if (claim_believes(p->claim) && !g->cleared)
+        valid = (int64_t)((word & HF_CHECK_TIME_MASK) << HF_CHECK_TIME_SHIFT);
+    else
+        g->cleared = true;
+    phase = timeline_judge(&g->timeline, now, valid, valid && is_losing(p->claim));
+    if (phase == TIMELINE_KILL) {
+        sim.seen[SEEN_RUN_STOPPED] = true;
+        job_gone(p, "is killed");
+        return;
+    }
+    if (phase == TIMELINE_STOP && !p->told_to_stop) {
+        struct hf_request_entry q = {.op = HF_OP_LOSING,
+                                     .id = ++p->next_id,
+                                     .slot = p->slot,
+                                     .generation = p->claim->generation};
+
+        sim.seen[SEEN_RUN_STOPPED] = true;
+        sim_trace("h%d p%d its job gets SIGTERM", p->host->number, p->number);
+        p->told_to_stop = true;
+        enqueue(p, &q);
+        if (rng_chance(&sim.rng, 0.6))
+            sim_at(&p->job, sim.now + rng_log(&sim.rng, SIM_MS, ttl_ns(p)));
+    }
+    /* Kernels wake a little late. */
+    sim_at(event, clock_when(&p->host->boot, timeline_next(&g->timeline, now)) +
+                      rng_below(&sim.rng, 3 * SIM_MS));
+}
+
+static void start_job(struct sim_proc *p)
+{
+    sim_trace("h%d p%d starts its job", p->host->number, p->number);
+    p->job_alive = p->claim->job = true;
+    p->told_to_stop = false;
+    sim_at(&p->job, sim.now + rng_log(&sim.rng, 20 * SIM_MS, 6 * ttl_ns(p)));
+    for (int i = 0; i < 2; i++) {
+        struct guardian_model *g = &p->guardian[i];
+
+        g->alive = true;
+        g->cleared = false;
+        g->stopped_until = 0;
+        timeline_init(&g->timeline, ttl_ns(p), i ? ttl_ns(p) / 50 : 0);
+        sim_at(&g->look, sim.now);
+    }
+}
+
+void proc_guardian_kill(struct sim_proc *p, int which)
+{
+    if (!p->job_alive || !p->guardian[which].alive || !p->guardian[!which].alive)
+        return;
+    sim_trace("h%d p%d guardian %d is killed", p->host->number, p->number, which);
+    p->guardian[which].alive = false;
+    if (p->guardian[!which].stopped_until < sim.now) /* the other kills the tree */
+        sim_at(&p->job, sim.now + rng_below(&sim.rng, 5 * SIM_MS));
+}
+
+void proc_guardian_stop(struct sim_proc *p, int which, sim_ns until)
+{
+    struct guardian_model *other = &p->guardian[!which];
+
+    if (p->job_alive && other->alive && other->stopped_until < sim.now) {
+        sim_trace("h%d p%d guardian %d is stopped", p->host->number, p->number, which);
+        p->guardian[which].stopped_until = until;
+    }
+}
+
+void proc_signal(struct sim_proc *p)
+{
+    for (int i = 0; i < 2 && p->job_alive; i++)
+        if (p->guardian[i].alive)
+            sim_at(&p->guardian[i].look, sim.now + rng_below(&sim.rng, 2 * SIM_MS));
+}
+
+/* --- completions ------------------------------------------------------------------------------ */
+
+struct delivery {
+    struct sim_event event;
+    struct sim_proc *proc;
+    uint32_t pid;
+    struct hf_completion_entry entry;
+};
+
+static void granted(struct sim_proc *p, const struct hf_completion_entry *e)
+{
+    struct claim *claim = claims_find(p->host, e->slot, e->generation);
+
+    p->requested = false;
+    p->slot = e->slot;
+    if (!claim || !claim_believes(claim)) { /* as the library: over before it was read of */
+        if (claim)
+            checks_dropped(claim);
+        if (p->run) { /* nothing was started under it */
+            struct hf_request_entry q = {.op = HF_OP_RELEASE,
+                                         .id = ++p->next_id,
+                                         .slot = e->slot,
+                                         .generation = e->generation,
+                                         .flags = HF_REQ_REAPED};
+
+            enqueue(p, &q);
+        }
+        go_idle(p);
+        return;
+    }
+    p->claim = claim;
+    p->state = PROC_HOLDING;
+    sim_trace("h%d p%d has r%d", p->host->number, p->number, p->resource);
+    if (sim.settling)
+        p->until = sim.now;
+    else
+        p->until = sim.now + rng_log(&sim.rng, SIM_MS, 8 * ttl_ns(p));
+    if (p->run && !sim.settling)
+        start_job(p);
+    else if (p->run)
+        leave(p, true);
+    else
+        act_in(p, 0, 50 * SIM_MS);
+}
+
+static void on_delivery(struct sim_event *event)
+{
+    struct delivery *d = HF_CONTAINER(event, struct delivery, event);
+    struct sim_proc *p = d->proc;
+    const struct hf_completion_entry *e = &d->entry;
+
+    if (p->alive && p->pid == d->pid && sim.now < p->stopped_until) {
+        sim_at(event, later(p->stopped_until));
+        return;
+    }
+    if (!p->alive || p->pid != d->pid) {
+        sim_free(d);
+        return;
+    }
+    if (e->id == p->unwanted.id)
+        p->unwanted.id = 0;
+    if (p->requested && e->id == p->request.id) {
+        if (e->op == HF_OP_ACQUIRE && e->status == HF_OK) {
+            granted(p, e);
+        } else {
+            sim_trace("h%d p%d is answered %s", p->host->number, p->number,
+                      hf_status_name(e->status));
+            if (p->probe && e->op == HF_OP_ACQUIRE)
+                sim_violation("liveness", "a waiter without a limit was answered %s",
+                              hf_status_name(e->status));
+            if (p->probe && e->op == HF_OP_RELEASE)
+                p->probe = false;
+            go_idle(p);
+        }
+    } else if (e->op == HF_OP_ACQUIRE && e->status == HF_OK) {
+        struct claim *claim = claims_find(p->host, e->slot, e->generation);
+
+        if (claim && claim != p->claim)
+            checks_dropped(claim);
+    }
+    sim_free(d);
+}
+
+void proc_answer(struct sim_proc *p, const struct hf_completion_entry *entry)
+{
+    struct delivery *d = sim_alloc(sizeof(*d));
+
+    d->event.fn = on_delivery;
+    d->proc = p;
+    d->pid = p->pid;
+    d->entry = *entry;
+    sim_at(&d->event, sim.now + rng_log(&sim.rng, 5 * SIM_US, 2 * SIM_MS));
+}
+
+static void attach_later(struct sim_proc *p, sim_ns most)
+{
+    sim_at(&p->attach, sim.now + rng_below(&sim.rng, most));
+}
+
+static void end(struct sim_proc *p)
+{
+    if (p->claim)
+        checks_dropped(p->claim);
+    claims_drop_all(p);
+    p->alive = false;
+    p->job_alive = false;
+    p->session = NULL;
+    p->claim = NULL;
+    p->requested = p->attaching = false;
+    p->stopped_until = 0;
+    p->cancelled = 0;
+    p->unwanted.id = 0;
+    p->state = PROC_IDLE;
+    sim_cancel(&p->act);
+    sim_cancel(&p->job);
+    for (int i = 0; i < 2; i++)
+        sim_cancel(&p->guardian[i].look);
+    loops_tell_end(p->host, proc_pidfd(p->pid));
+    attach_later(p, SIM_MS * sim.plan.ttl_ms);
+}
+
+/* --- what it does by itself ------------------------------------------------------------------- */
+
+static void hold_on(struct sim_proc *p)
+{
+    if (p->run)
+        return;                      /* the guardians look */
+    if (!claim_believes(p->claim)) { /* it asked, and empties its handle */
+        struct hf_request_entry q = {.op = HF_OP_RELEASE,
+                                     .id = ++p->next_id,
+                                     .slot = p->slot,
+                                     .generation = p->claim->generation};
+
+        sim_trace("h%d p%d has lost r%d", p->host->number, p->number, p->resource);
+        if (p->probe)
+            sim_violation("liveness", "a lease is lost after the faults");
+        checks_dropped(p->claim);
+        enqueue(p, &q); /* the agent may have extended it in the last moment */
+        go_idle(p);
+        return;
+    }
+    if (sim.now >= p->until) {
+        leave(p, false);
+        return;
+    }
+    checks_write(p->claim);
+    act_in(p, SIM_MS, ttl_ns(p) / 4);
+}
+
+static void on_act(struct sim_event *event)
+{
+    struct sim_proc *p = HF_CONTAINER(event, struct sim_proc, act);
+
+    if (!p->alive)
+        return;
+    if (sim.now < p->stopped_until) {
+        sim_at(event, later(p->stopped_until));
+        return;
+    }
+    switch (p->state) {
+    case PROC_IDLE:
+        if (!sim.settling)
+            acquire(p, (int)rng_below(&sim.rng, sim.plan.resources));
+        break;
+    case PROC_WAITING:
+        cancel(p);
+        break;
+    case PROC_HOLDING:
+        hold_on(p);
+        break;
+    case PROC_LEAVING:
+        if (p->probe)
+            sim_violation("liveness", "a release is not answered");
+        if (p->session) {
+            /* The library does not wait on, but sends it again to the next agent. */
+            p->unwanted = p->request;
+            go_idle(p);
+        } else
+            end(p); /* it could not get rid of its lease: as a program, it ends with an error */
+        break;
+    }
+}
+
+/* --- sessions --------------------------------------------------------------------------------- */
+
+static void on_attach(struct sim_event *event)
+{
+    struct sim_proc *p = HF_CONTAINER(event, struct sim_proc, attach);
+
+    if (sim.now < p->stopped_until) {
+        sim_at(event, later(p->stopped_until));
+        return;
+    }
+    if (!p->alive) { /* the next process in its place */
+        p->alive = true;
+        p->pid = next_pid++;
+        p->start_time = (uint64_t)host_now(p->host).ns / (10 * SIM_MS) + 1;
+        p->cookie = 0;
+        p->probe = false;
+        go_idle(p);
+    }
+    if (!p->host->broker || p->session)
+        return;
+    p->attaching = true;
+    loop_wake(p->host->broker->loop);
+}
+
+void proc_attached(struct sim_proc *p, struct session *session)
+{
+    p->session = session;
+    p->queued = 0;
+    if (p->cancelled) { /* the word that it did not get rid of */
+        struct hf_request_entry q = {
+            .op = HF_OP_CANCEL, .id = ++p->next_id, .target = p->cancelled};
+
+        p->queue[p->queued++] = q;
+        p->cancelled = 0;
+    }
+    if (p->unwanted.id)
+        p->queue[p->queued++] = p->unwanted;
+    if (p->requested)
+        p->queue[p->queued++] = p->request;
+}
+
+void proc_detached(struct sim_proc *p)
+{
+    p->session = NULL;
+    p->queued = 0;
+    p->attaching = false;
+    if (p->alive)
+        attach_later(p, 300 * SIM_MS);
+}
+
+void procs_agent_gone(struct sim_host *host)
+{
+    for (int i = 0; i < proc_count; i++)
+        if (procs[i]->host == host)
+            proc_detached(procs[i]);
+}
+
+void procs_agent_listens(struct sim_host *host)
+{
+    for (int i = 0; i < proc_count; i++)
+        if (procs[i]->host == host && procs[i]->alive)
+            attach_later(procs[i], 100 * SIM_MS);
+}
+
+/* --- what befalls them ------------------------------------------------------------------------ */
+
+void proc_kill(struct sim_proc *p)
+{
+    /* Both guardians at once: nothing is promised of that. */
+    if (!p->alive || p->job_alive)
+        return;
+    sim_trace("h%d p%d is killed", p->host->number, p->number);
+    end(p);
+}
+
+void procs_kill_all(struct sim_host *host)
+{
+    for (int i = 0; i < proc_count; i++)
+        if (procs[i]->host == host && procs[i]->alive)
+            end(procs[i]);
+}
+
+void proc_stop(struct sim_proc *p, sim_ns until)
+{
+    if (!p->alive || p->job_alive)
+        return;
+    sim_trace("h%d p%d is stopped", p->host->number, p->number);
+    p->stopped_until = until;
+}
+
+uint64_t proc_start_time(const struct sim_host *host, uint32_t pid)
+{
+    for (int i = 0; i < proc_count; i++)
+        if (procs[i]->host == host && procs[i]->alive && procs[i]->pid == pid)
+            return procs[i]->start_time;
+    return 0;
+}
+
+int proc_pidfd(uint32_t pid)
+{
+    return PIDFD_FIRST + (int)pid;
+}
+
+/* --- beginning and end ------------------------------------------------------------------------ */
+
+void procs_begin(void)
+{
+    proc_count = 0;
+    next_pid = 100;
+    for (int i = 0; i < sim.plan.hosts * sim.plan.procs; i++) {
+        struct sim_proc *p = sim_alloc(sizeof(*p));
+
+        p->number = i;
+        p->host = sim.host[i % sim.plan.hosts];
+        p->alive = true;
+        p->pid = next_pid++;
+        p->start_time = (uint64_t)p->pid;
+        p->act.fn = on_act;
+        p->attach.fn = on_attach;
+        p->job.fn = on_job_event;
+        for (int k = 0; k < 2; k++) {
+            p->guardian[k].look.fn = on_look;
+            p->guardian[k].proc = p;
+        }
+        procs[proc_count++] = p;
+        act_in(p, 0, 300 * SIM_MS);
+    }
+}
+
+void procs_settle(void)
+{
+    int next = 0;
+
+    for (int i = 0; i < proc_count; i++) {
+        struct sim_proc *p = procs[i];
+
+        p->stopped_until = 0;
+        if (!p->session)
+            attach_later(p, 100 * SIM_MS);
+        if (p->state == PROC_HOLDING && p->job_alive)
+            sim_at(&p->job, sim.now + rng_below(&sim.rng, SIM_MS));
+        else if (p->state == PROC_HOLDING) {
+            p->until = sim.now;
+            sim_at(&p->act, sim.now);
+        } else if (p->state == PROC_IDLE) {
+            sim_cancel(&p->act);
+        }
+    }
+    /* A waiter of its own for each resource. */
+    for (int r = 0; r < sim.plan.resources; r++) {
+        struct sim_proc *p = sim_alloc(sizeof(*p));
+
+        p->number = proc_count;
+        p->host = sim.host[(next++ + sim.now) % sim.plan.hosts];
+        p->alive = true;
+        p->pid = next_pid++;
+        p->start_time = (uint64_t)host_now(p->host).ns / (10 * SIM_MS) + 1;
+        p->act.fn = on_act;
+        p->attach.fn = on_attach;
+        p->job.fn = on_job_event;
+        p->probe = true;
+        procs[proc_count++] = p;
+        attach_later(p, SIM_MS);
+        acquire(p, r);
+    }
+}
+
+bool procs_settled(void)
+{
+    for (int i = 0; i < proc_count; i++)
+        if (procs[i]->alive && (procs[i]->probe || procs[i]->state != PROC_IDLE))
+            return false;
+    return true;
+}

@@ -1,0 +1,82 @@
+/* The processes of the hosts: holders that use the library, and wrappers that run a job. They see
+ * what a real one sees: completions, the check word, the state of the slot. */
+#ifndef HOLDFAST_TESTS_SIM_PROCS_H
+#define HOLDFAST_TESTS_SIM_PROCS_H
+
+#include "agent/broker_internal.h"
+#include "tests/sim/checks.h"
+#include "tests/sim/sim.h"
+#include "tools/timeline.h"
+
+#define PROCS_MAX  24
+#define QUEUED_MAX 8
+
+enum proc_state {
+    PROC_IDLE,
+    PROC_WAITING, /* for the answer to its acquire */
+    PROC_HOLDING, /* it has a handle, or a job */
+    PROC_LEAVING, /* its release is unanswered */
+};
+
+struct guardian_model { /* one of the two of a run */
+    struct timeline timeline;
+    struct sim_event look;
+    struct sim_proc *proc;
+    bool alive, cleared; /* cleared: its handle said "not held" */
+    sim_ns stopped_until;
+};
+
+struct sim_proc {
+    int number;
+    struct sim_host *host;
+    bool alive;
+    uint32_t pid;
+    uint64_t start_time;
+    uint64_t cookie; /* its hash; 0: none yet */
+    sim_ns stopped_until;
+    enum proc_state state;
+    struct session *session; /* with the agent that runs now; NULL */
+    bool attaching;
+    int resource;
+    struct hf_request_entry request; /* the unanswered one: sent again after a reconnect */
+    bool requested;
+    struct hf_request_entry unwanted; /* a release that nobody waits for any more; id 0: none */
+    struct hf_request_entry queue[QUEUED_MAX]; /* in the ring */
+    int queued;
+    uint64_t next_id, cancelled; /* cancelled: while it had no agent */
+    uint32_t slot;
+    struct claim *claim;
+    bool probe;   /* at the end: its resource must be granted */
+    sim_ns until; /* HOLDING: it gives up by itself then */
+    struct sim_event act, attach;
+    /* a run */
+    bool run, job_alive, told_to_stop, reaped;
+    struct sim_event job;
+    struct guardian_model guardian[2];
+};
+
+extern struct sim_proc *procs[PROCS_MAX];
+extern int proc_count;
+
+void procs_begin(void);
+/* 0: there is no such process on that host. */
+uint64_t proc_start_time(const struct sim_host *host, uint32_t pid);
+int proc_pidfd(uint32_t pid);
+void procs_agent_gone(struct sim_host *host);
+void procs_agent_listens(struct sim_host *host);
+void procs_kill_all(struct sim_host *host);
+void proc_kill(struct sim_proc *proc);
+void proc_stop(struct sim_proc *proc, sim_ns until);
+void proc_guardian_kill(struct sim_proc *proc, int which);
+void proc_guardian_stop(struct sim_proc *proc, int which, sim_ns until);
+/* The end of the faults: whoever holds gives up, and each resource is asked for once more. */
+void procs_settle(void);
+bool procs_settled(void);
+
+/* From sessions.c. */
+void proc_attached(struct sim_proc *proc, struct session *session);
+void proc_detached(struct sim_proc *proc);
+void proc_answer(struct sim_proc *proc, const struct hf_completion_entry *entry);
+void proc_signal(struct sim_proc *proc);
+
+#endif

@@ -1,0 +1,143 @@
+/* One schedule: the plan, the faults, and the quiet after them. */
+#include <stdarg.h>
+#include <string.h>
+
+#include "tests/sim/checks.h"
+#include "tests/sim/fake_hiredis.h"
+#include "tests/sim/faults.h"
+#include "tests/sim/host.h"
+#include "tests/sim/os.h"
+#include "tests/sim/procs.h"
+#include "tests/sim/vnode.h"
+
+struct sim sim;
+
+const char *const sim_seen_names[SEENS] = {
+    [SEEN_GRANT] = "grant",
+    [SEEN_CONTENDED] = "contended grant",
+    [SEEN_LOSS] = "loss",
+    [SEEN_HEAL] = "heal",
+    [SEEN_QUARANTINE] = "quarantine",
+    [SEEN_RESTART] = "restart",
+    [SEEN_RECOVERY] = "recovery",
+    [SEEN_STEP] = "clock step",
+    [SEEN_KILL] = "agent killed",
+    [SEEN_STALE_WRITE] = "stale write refused",
+    [SEEN_RUN_STOPPED] = "job stopped",
+    [SEEN_UNDONE] = "round undone",
+    [SEEN_IN_DOUBT] = "in doubt",
+};
+
+void sim_violation(const char *check, const char *format, ...)
+{
+    va_list args;
+
+    sim.over = true;
+    if (sim.violation)
+        return;
+    sim.violation = check;
+    va_start(args, format);
+    vsnprintf(sim.violation_text, sizeof(sim.violation_text), format, args);
+    va_end(args);
+    sim_trace("VIOLATION of %s: %s", check, sim.violation_text);
+}
+
+void sim_trace_line(const char *format, ...)
+{
+    va_list args;
+
+    printf("%12.6f ", (double)sim.now / SIM_SEC);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    putchar('\n');
+}
+
+static void trace_plan(void)
+{
+    const struct sim_plan *p = &sim.plan;
+
+    sim_trace("seed %llu: %d hosts, %d nodes, %d resources, %d processes per host, ttl %u ms, "
+              "ttl_max %u ms%s%s",
+              (unsigned long long)sim.seed, p->hosts, p->nodes, p->resources, p->procs,
+              (unsigned)p->ttl_ms, (unsigned)p->ttl_max_ms, p->young ? ", young nodes" : "",
+              p->tolerant ? ", faults within tolerance" : "");
+    for (int i = 0; i < FAULTS; i++)
+        if (p->fault[i])
+            sim_trace("fault: %s", sim_fault_names[i]);
+}
+
+/* Until when all that waits must have been granted: a lost lease's keys lapse, nodes leave their
+ * quarantine, what was delayed arrives, links come back. */
+static sim_ns settled_at_latest(void)
+{
+    sim_ns ttl_max = (sim_ns)sim.plan.ttl_max_ms * SIM_MS;
+
+    return sim.now + 2 * ttl_max + (ttl_max * 102 / 100 + SIM_SEC) + 3 * SIM_SEC;
+}
+
+static void settle(void)
+{
+    sim_ns latest;
+
+    sim.settling = true;
+    faults_end();
+    latest = sim.now + 3 * SIM_SEC + (sim_ns)sim.plan.ttl_max_ms * SIM_MS;
+    while (!sim.over && !hosts_connected() && sim.now < latest)
+        sim_run_until(sim.now + 50 * SIM_MS);
+    if (!sim.over && !hosts_connected())
+        sim_violation("liveness", "a link is still down long after the last fault");
+    if (sim.over)
+        return;
+    procs_settle();
+    latest = settled_at_latest();
+    while (!sim.over && !procs_settled() && sim.now < latest)
+        sim_run_until(sim.now + 50 * SIM_MS);
+    if (sim.over)
+        return;
+    if (!procs_settled()) {
+        sim_violation("liveness", "%.1f s after the last fault somebody still waits",
+                      (double)(2 * SIM_SEC + latest - sim.now) / SIM_SEC);
+        return;
+    }
+    /* Releases, also second ones. */
+    sim_run_until(sim.now + 400 * SIM_MS + (sim_ns)sim.plan.ttl_max_ms * SIM_MS / 7);
+    /* A release that a killed agent still had to bring to a node that was away is forgotten: the
+     * key lapses. */
+    if (sim.agent_ended && !checks_quiet(false))
+        sim_run_until(sim.now + (sim_ns)sim.plan.ttl_max_ms * SIM_MS * 102 / 100);
+    (void)checks_quiet(true);
+}
+
+void sim_schedule(void)
+{
+    uint64_t seed = sim.seed;
+    bool trace = sim.trace;
+
+    memset(&sim, 0, sizeof(sim));
+    sim.seed = seed;
+    sim.trace = trace;
+    sim.rng.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    sim.product_rng.state = rng_next(&sim.rng);
+    sim_heap_now = NULL;
+    sim_alloc_reset();
+    sim_events_reset();
+    os_reset();
+    fake_reset();
+    net_reset();
+    checks_begin();
+    plan_draw();
+    trace_plan();
+    sim.preempt_in = rng_between(&sim.rng, 1, 2 * sim.plan.preempt_every);
+    vnodes_begin();
+    hosts_begin();
+    procs_begin();
+    faults_begin();
+    sim_run_until(sim.plan.faults_until);
+    if (!sim.over)
+        settle();
+    for (int i = 0; i < sim.plan.hosts; i++)
+        if (sim.host[i]->phase != HOST_OFF)
+            checks_counters(sim.host[i]);
+    sim_digest((uint64_t)sim.now ^ sim.events << 32);
+}

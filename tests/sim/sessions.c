@@ -1,0 +1,221 @@
+/* agent/sessions.c and agent/attach.c for the simulator: what comes out of the rings, and the life
+ * of a session, without sockets. */
+#include <stdlib.h>
+
+#include "agent/broker_internal.h"
+#include "shm/status.h"
+#include "tests/sim/host.h"
+#include "tests/sim/procs.h"
+
+struct sim_session {
+    struct session session;
+    struct sim_proc *proc;
+};
+
+static struct sim_proc *proc_of(const struct session *s)
+{
+    return HF_CONTAINER(s, struct sim_session, session)->proc;
+}
+
+void client_signal(struct client *c)
+{
+    struct session *s;
+
+    LIST_FOREACH (s, &c->sessions, of_client)
+        if (proc_of(s)->pid == s->pid)
+            proc_signal(proc_of(s));
+}
+
+void session_end(struct session *s, const char *why)
+{
+    struct broker *b = s->broker;
+    struct client *c = s->client;
+
+    (void)why;
+    if (s->closing)
+        return;
+    s->closing = true;
+    loop_fd_remove(b->loop, &s->process);
+    LIST_REMOVE(s, all);
+    b->session_count--;
+    s->user->sessions--;
+    LIST_REMOVE(s, of_client);
+    resources_drop_session(s);
+    if (LIST_EMPTY(&c->sessions) && c->ghost_pidfd < 0)
+        resources_client_gone(c);
+    client_settle(c);
+    if (proc_of(s)->session == s)
+        proc_detached(proc_of(s));
+    free(HF_CONTAINER(s, struct sim_session, session));
+}
+
+/* Its name is "rN". */
+static int resource_of(const struct session *s, uint32_t slot)
+{
+    return s->broker->by_slot[slot]->name[1] - '0';
+}
+
+void session_answer(struct session *s, const struct hf_completion_entry *entry)
+{
+    struct sim_proc *proc = proc_of(s);
+
+    if (s->closing)
+        return;
+    s->unanswered--;
+    if (proc->pid != s->pid || !proc->alive)
+        return; /* it has ended, and this agent has yet to see that */
+    if (entry->op == HF_OP_ACQUIRE && entry->status == HF_OK)
+        (void)checks_granted(proc, resource_of(s, entry->slot), entry->slot, entry->generation,
+                             entry->fence);
+    proc_answer(proc, entry);
+}
+
+void session_progress(struct session *s, struct hf_completion_entry *entry)
+{
+    (void)s;
+    (void)entry;
+}
+
+static void handle(struct session *s, const struct hf_request_entry *q)
+{
+    switch (q->op) {
+    case HF_OP_ACQUIRE:
+        s->unanswered++;
+        resources_acquire(s, q);
+        return;
+    case HF_OP_RELEASE:
+        s->unanswered++;
+        resources_release(s, q);
+        return;
+    case HF_OP_ASK:
+        s->unanswered++;
+        resources_ask(s, q);
+        return;
+    case HF_OP_CANCEL:
+        resources_cancel(s, q->target);
+        return;
+    case HF_OP_LOSING:
+        resources_losing(s, q);
+        return;
+    default:
+        return;
+    }
+}
+
+static void on_process(struct loop_fd *watch)
+{
+    session_end(HF_CONTAINER(watch, struct session, process), NULL);
+}
+
+static struct client *client_of(struct broker *b, const struct sim_proc *proc)
+{
+    struct client *c;
+
+    LIST_FOREACH (c, &b->clients, all)
+        if (proc->cookie && c->cookie_hash == proc->cookie && c->pid == proc->pid &&
+            c->start_time == proc->start_time)
+            return c;
+    return NULL;
+}
+
+static void attach(struct broker *b, struct sim_proc *proc)
+{
+    struct sim_session *made;
+    struct session *s;
+    struct client *c;
+
+    if (b->draining)
+        return;
+    made = calloc(1, sizeof(*made));
+    s = &made->session;
+    made->proc = proc;
+    s->broker = b;
+    s->doorbell = -1;
+    s->pid = proc->pid;
+    s->uid = 1000;
+    s->user = user_get(b, s->uid);
+    LIST_INIT(&s->waiters);
+    STAILQ_INIT(&s->overflow);
+    c = client_of(b, proc);
+    if (!c) {
+        c = client_new(b);
+        c->pid = proc->pid;
+        c->uid = s->uid;
+        c->user = s->user;
+        c->start_time = proc->start_time;
+        if (!proc->cookie)
+            proc->cookie = rng_next(&sim.product_rng) | 1;
+        c->cookie_hash = proc->cookie;
+        snprintf(c->comm, sizeof(c->comm), "p%d", proc->number);
+    }
+    (void)loop_fd_add(b->loop, &s->process, proc_pidfd(proc->pid), on_process);
+    LIST_INSERT_HEAD(&b->sessions, s, all);
+    b->session_count++;
+    s->user->sessions++;
+    s->client = c;
+    LIST_INSERT_HEAD(&c->sessions, s, of_client);
+    client_ghost_end(c);
+    proc_attached(proc, s);
+}
+
+static void no_sweep(struct loop_timer *timer, hf_time now)
+{
+    (void)timer;
+    (void)now;
+}
+
+int sessions_create(struct broker *b)
+{
+    b->sweep.fn = no_sweep;
+    LIST_INIT(&b->sessions);
+    TAILQ_INIT(&b->active);
+    return HF_OK;
+}
+
+int sessions_listen(struct broker *b)
+{
+    host_listens(sim.frame->host, b);
+    return HF_OK;
+}
+
+void sessions_destroy(struct broker *b)
+{
+    struct session *s;
+
+    while ((s = LIST_FIRST(&b->sessions))) {
+        LIST_REMOVE(s, all);
+        loop_fd_remove(b->loop, &s->process);
+        if (proc_of(s)->session == s)
+            proc_detached(proc_of(s));
+        free(HF_CONTAINER(s, struct sim_session, session));
+    }
+}
+
+/* At the end of each of the broker's turns. */
+bool sessions_serve(struct broker *b)
+{
+    struct sim_host *host = sim.frame->host;
+
+    for (int i = 0; i < b->n; i++)
+        if (b->nodes[i].trust.reasons)
+            sim.seen[SEEN_QUARANTINE] = true;
+    for (int i = 0; i < proc_count; i++) {
+        struct sim_proc *proc = procs[i];
+
+        if (proc->host != host || !proc->alive)
+            continue;
+        if (proc->attaching && !proc->session) {
+            proc->attaching = false;
+            attach(b, proc);
+        }
+        while (proc->session && proc->queued > 0) {
+            struct hf_request_entry q = proc->queue[0];
+
+            for (int k = 1; k < proc->queued; k++)
+                proc->queue[k - 1] = proc->queue[k];
+            proc->queued--;
+            handle(proc->session, &q);
+        }
+    }
+    return false;
+}

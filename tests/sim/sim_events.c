@@ -1,0 +1,114 @@
+/* The queue of what will happen, and the clocks. */
+#include <stdlib.h>
+
+#include "tests/sim/checks.h"
+#include "tests/sim/sim.h"
+
+#define ROOM 65536
+
+static struct sim_event *queue[ROOM];
+static uint32_t count;
+static uint64_t order;
+
+static bool before(const struct sim_event *a, const struct sim_event *b)
+{
+    return a->at != b->at ? a->at < b->at : a->order < b->order;
+}
+
+static void put(uint32_t i, struct sim_event *event)
+{
+    queue[i] = event;
+    event->place = i + 1;
+}
+
+static void sift(uint32_t i, struct sim_event *event)
+{
+    while (i > 0 && before(event, queue[(i - 1) / 2])) {
+        put(i, queue[(i - 1) / 2]);
+        i = (i - 1) / 2;
+    }
+    for (;;) {
+        uint32_t child = 2 * i + 1;
+
+        if (child >= count)
+            break;
+        if (child + 1 < count && before(queue[child + 1], queue[child]))
+            child++;
+        if (!before(queue[child], event))
+            break;
+        put(i, queue[child]);
+        i = child;
+    }
+    put(i, event);
+}
+
+void sim_at(struct sim_event *event, sim_ns at)
+{
+    event->at = at < sim.now ? sim.now : at;
+    event->order = order++;
+    if (event->place) {
+        sift(event->place - 1, event);
+        return;
+    }
+    if (count == ROOM) {
+        fputs("sim: too many events\n", stderr);
+        abort();
+    }
+    count++;
+    sift(count - 1, event);
+}
+
+void sim_cancel(struct sim_event *event)
+{
+    uint32_t i;
+    struct sim_event *last;
+
+    if (!event->place)
+        return;
+    i = event->place - 1;
+    event->place = 0;
+    last = queue[--count];
+    if (last != event)
+        sift(i, last);
+}
+
+void sim_events_reset(void)
+{
+    count = 0;
+    order = 0;
+}
+
+void sim_run_until(sim_ns until)
+{
+    while (count && queue[0]->at <= until && !sim.over) {
+        struct sim_event *event = queue[0];
+
+        sim_cancel(event);
+        if (event->at > sim.now)
+            sim.now = event->at;
+        sim.events++;
+        event->fn(event);
+        checks_run();
+    }
+    if (until > sim.now && !sim.over)
+        sim.now = until;
+}
+
+/* --- clocks ----------------------------------------------------------------------------------- */
+
+int64_t clock_at(const struct sim_clock *clock, sim_ns t)
+{
+    return clock->base_ns + t + (int64_t)((__int128)t * clock->ppb / SIM_SEC);
+}
+
+sim_ns clock_when(const struct sim_clock *clock, int64_t ns)
+{
+    sim_ns t;
+
+    if (ns >= SIM_NEVER)
+        return SIM_NEVER;
+    t = (int64_t)((__int128)(ns - clock->base_ns) * SIM_SEC / (SIM_SEC + clock->ppb)) - 1;
+    while (clock_at(clock, t) < ns)
+        t++;
+    return t;
+}

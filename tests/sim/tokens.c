@@ -1,0 +1,155 @@
+#include "tests/sim/tokens.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/redis/script.h"
+#include "tests/sim/checks.h"
+#include "tests/sim/fake_hiredis.h"
+#include "tests/sim/vnode.h"
+
+#define TOKENS 1024 /* a power of two, more than a schedule has */
+
+struct token {
+    char text[44];
+    sim_ns released, ended; /* SIM_NEVER: not yet */
+    uint32_t ttl_ms;
+};
+
+static struct token tokens[TOKENS];
+static uint32_t used[TOKENS];
+static uint32_t used_count;
+
+void tokens_begin(void)
+{
+    while (used_count)
+        tokens[used[--used_count]].text[0] = '\0';
+}
+
+static struct token *find(const char *text)
+{
+    uint64_t hash = 0;
+    uint32_t i;
+
+    memcpy(&hash, text, sizeof(hash));
+    hash *= UINT64_C(0x9e3779b97f4a7c15);
+    for (i = hash >> 54 & (TOKENS - 1); tokens[i].text[0]; i = (i + 1) & (TOKENS - 1))
+        if (strcmp(tokens[i].text, text) == 0)
+            return &tokens[i];
+    if (used_count == TOKENS - 1) {
+        fputs("sim: too many tokens\n", stderr);
+        abort();
+    }
+    used[used_count++] = i;
+    tokens[i] = (struct token){.released = SIM_NEVER, .ended = SIM_NEVER};
+    snprintf(tokens[i].text, sizeof(tokens[i].text), "%s", text);
+    return &tokens[i];
+}
+
+void token_ended(const char *text)
+{
+    struct token *t = find(text);
+
+    if (t->ended == SIM_NEVER)
+        t->ended = sim.now;
+}
+
+/* --- on their way ----------------------------------------------------------------------------- */
+
+static void sent_set(const struct sim_host *host, int script, const char *text, const char *ttl)
+{
+    struct token *t = find(text);
+
+    (void)host;
+    t->ttl_ms = (uint32_t)atoi(ttl);
+    if (t->released < SIM_NEVER)
+        sim_violation("token", "a token is %s after its release was sent",
+                      script == SCRIPT_HEAL ? "healed" : "set");
+    else if (t->ended < SIM_NEVER)
+        sim_violation("token", "a token is %s after its lease was over",
+                      script == SCRIPT_HEAL ? "healed" : "set");
+}
+
+void checks_sent(const struct sim_host *host, const struct vnode *node, const struct command *c)
+{
+    static const char *const names[SCRIPTS] = {"acquire", "raise",   "heal",
+                                               "renew",   "release", "sentinel"};
+    int script, keys;
+
+    if (strcmp(c->argv[0], "EVALSHA") != 0)
+        return;
+    script = atoi(c->argv[1]);
+    keys = atoi(c->argv[2]);
+    if (script != SCRIPT_SENTINEL && script != SCRIPT_RENEW)
+        sim_trace("h%d sends %s %.8s to n%d", host->number, names[script], c->argv[3 + keys],
+                  node->number);
+    switch (script) {
+    case SCRIPT_ACQUIRE:
+    case SCRIPT_HEAL:
+        sent_set(host, script, c->argv[6], c->argv[7]);
+        break;
+    case SCRIPT_RENEW:
+        for (int i = 0; i < keys - 1; i++) {
+            const struct token *t = find(c->argv[3 + keys + 2 * i]);
+
+            if (t->released < SIM_NEVER || t->ended < SIM_NEVER)
+                sim_violation("token", "a token is renewed after its lease was over");
+        }
+        break;
+    case SCRIPT_RELEASE:
+        for (int i = 0; i < keys - 1; i++) {
+            struct token *t = find(c->argv[3 + keys + i]);
+
+            if (t->released == SIM_NEVER)
+                t->released = sim.now;
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+/* --- on the nodes ----------------------------------------------------------------------------- */
+
+/* An acquire or a heal that comes after its deadline must not write: the sender gives it T/15 (at
+ * least 50 ms), and the node's clock may be 1 % slow. */
+void checks_stored(const struct vnode *node, const char *key, const char *value,
+                   const struct sim_message *m)
+{
+    int script = atoi(m->command.argv[1]);
+    const struct token *t = find(value);
+    sim_ns attempt;
+
+    sim_trace("n%d %s %s %.8s", node->number, script == SCRIPT_RENEW ? "renews" : "sets", key,
+              value);
+    if (script != SCRIPT_ACQUIRE && script != SCRIPT_HEAL)
+        return;
+    attempt = (sim_ns)t->ttl_ms * SIM_MS / 15;
+    if (attempt < 50 * SIM_MS)
+        attempt = 50 * SIM_MS;
+    if (!node->last_step && sim.now > m->sent_at + attempt + attempt / 50 + 2 * SIM_MS)
+        sim_violation("deadline", "n%d writes %s %.3f s after it was sent", node->number, key,
+                      (double)(sim.now - m->sent_at) / SIM_SEC);
+}
+
+bool checks_quiet(bool must)
+{
+    bool quiet = true;
+
+    for (int i = 0; i < sim.plan.nodes; i++) {
+        struct vnode *node = sim.node[i];
+
+        for (int k = 0; k < STORE_KEYS; k++) {
+            struct store_key *key = &node->store.key[k];
+
+            if (!key->used || key->is_hash || node->forgot_a_second || node->last_step ||
+                !store_find(&node->store, key->name, vnode_wall_us(node) / 1000))
+                continue;
+            quiet = false;
+            if (must)
+                sim_violation("orphan", "n%d has %s = %.8s, and nobody holds it", i, key->name,
+                              key->value);
+        }
+    }
+    return quiet;
+}

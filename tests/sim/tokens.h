@@ -1,0 +1,11 @@
+/* The life of every token: when it was released first, when its lease was over. */
+#ifndef HOLDFAST_TESTS_SIM_TOKENS_H
+#define HOLDFAST_TESTS_SIM_TOKENS_H
+
+#include "tests/sim/sim.h"
+
+void tokens_begin(void);
+/* The word of its lease was zeroed. */
+void token_ended(const char *token);
+
+#endif

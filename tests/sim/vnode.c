@@ -1,0 +1,289 @@
+#include "tests/sim/vnode.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/checks.h"
+
+#define START_US INT64_C(1700000000000000) /* wall clock when the schedule begins */
+
+int64_t vnode_wall_us(const struct vnode *node)
+{
+    return clock_at(&node->clock, sim.now) / SIM_US + node->wall_us;
+}
+
+bool vnode_listens(const struct vnode *node)
+{
+    return node->running;
+}
+
+static void hex(char *to, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        to[i] = "0123456789abcdef"[rng_next(&sim.rng) & 15];
+    to[length] = '\0';
+}
+
+/* --- commands --------------------------------------------------------------------------------- */
+
+static bool is(const struct command *c, int i, const char *word)
+{
+    return i < c->argc && strcmp(c->argv[i], word) == 0;
+}
+
+static struct redisReply *error(const char *text)
+{
+    return reply_text(REDIS_REPLY_ERROR, text, strlen(text));
+}
+
+static struct redisReply *info(const struct vnode *node)
+{
+    char text[400];
+    int length = snprintf(
+        text, sizeof(text),
+        "redis_version:7.0.15\r\nrun_id:%s\r\nuptime_in_seconds:%" PRId64
+        "\r\nrole:%s\r\ncluster_enabled:0\r\nmaxmemory:0\r\n"
+        "maxmemory_policy:noeviction\r\n",
+        node->run_id,
+        (clock_at(&node->clock, sim.now) - clock_at(&node->clock, node->started)) / SIM_SEC,
+        node->replica ? "slave" : "master");
+
+    return reply_text(REDIS_REPLY_STRING, text, (size_t)length);
+}
+
+static struct redisReply *config(const struct vnode *node)
+{
+    const char *const words[] = {"appendonly",
+                                 node->durability == KEEPS_NOTHING ? "no" : "yes",
+                                 "appendfsync",
+                                 node->durability == KEEPS_ALL ? "always" : "everysec",
+                                 "no-appendfsync-on-rewrite",
+                                 "no"};
+    struct redisReply *reply = reply_array(HF_LENGTH(words));
+
+    for (size_t i = 0; i < HF_LENGTH(words); i++)
+        reply->element[i] = reply_text(REDIS_REPLY_STRING, words[i], strlen(words[i]));
+    return reply;
+}
+
+static struct redisReply *load(struct vnode *node, const struct command *c)
+{
+    int script = scripts_find(c->argv[2], c->length[2]);
+    char sha[41];
+
+    if (script < 0)
+        return error("ERR not a script of ours");
+    node->scripts |= 1u << script;
+    snprintf(sha, sizeof(sha), "%040d", script);
+    return reply_text(REDIS_REPLY_STRING, sha, 40);
+}
+
+static struct redisReply *evalsha(struct vnode *node, const struct sim_message *m)
+{
+    int script = atoi(m->command.argv[1]);
+
+    if (node->error && sim.now < node->error_until)
+        return error(node->error);
+    if (!(node->scripts >> script & 1))
+        return error("NOSCRIPT No matching script. Please use EVAL.");
+    return scripts_run(node, script, m);
+}
+
+static struct redisReply *run(struct vnode *node, const struct sim_message *m)
+{
+    const struct command *c = &m->command;
+
+    if (is(c, 0, "EVALSHA"))
+        return evalsha(node, m);
+    if (is(c, 0, "INFO"))
+        return info(node);
+    if (is(c, 0, "CONFIG"))
+        return config(node);
+    if (is(c, 0, "SCRIPT"))
+        return load(node, c);
+    return error("ERR unknown command");
+}
+
+static void execute(struct vnode *node, struct sim_message *m)
+{
+    m->reply = run(node, m);
+    sim_digest((uint64_t)sim.now ^ m->serial << 40 ^ (uint64_t)m->reply->type << 60);
+    message_answered(m);
+}
+
+void vnode_receive(struct vnode *node, struct sim_message *m)
+{
+    if (!node->running)
+        return;
+    if (sim.now >= node->stopped_until) {
+        execute(node, m);
+        return;
+    }
+    if (node->waiting == (int)HF_LENGTH(node->backlog)) {
+        fputs("sim: a stopped node's backlog is full\n", stderr);
+        abort();
+    }
+    node->backlog[node->waiting++] = m;
+}
+
+static void on_resume(struct sim_event *event)
+{
+    struct vnode *node = HF_CONTAINER(event, struct vnode, resume);
+    int count = node->waiting;
+
+    if (sim.now < node->stopped_until) {
+        sim_at(event, node->stopped_until);
+        return;
+    }
+    node->waiting = 0;
+    /* One connection after the other, each in its order. */
+    while (count > 0) {
+        const struct sim_connection *c = node->backlog[rng_below(&sim.rng, count)]->connection;
+        int kept = 0;
+
+        for (int i = 0; i < count; i++) {
+            if (node->backlog[i]->connection == c)
+                execute(node, node->backlog[i]);
+            else
+                node->backlog[kept++] = node->backlog[i];
+        }
+        count = kept;
+    }
+}
+
+/* --- what befalls it -------------------------------------------------------------------------- */
+
+void vnode_stop(struct vnode *node, sim_ns until)
+{
+    if (!node->running || until <= node->stopped_until)
+        return;
+    node->stopped_until = until;
+    sim_at(&node->resume, until);
+}
+
+/* A new process: with what its durability has kept. */
+static void begin_life(struct vnode *node)
+{
+    node->running = true;
+    node->life++;
+    node->started = sim.now;
+    node->stopped_until = 0;
+    node->waiting = 0;
+    node->scripts = 0;
+    node->replica = false;
+    node->error = NULL;
+    hex(node->run_id, 40);
+    if (node->durability == KEEPS_NOTHING)
+        memset(&node->store, 0, sizeof(node->store));
+    else if (node->durability == KEEPS_ALL_BUT_A_SECOND && node->life > 1) {
+        node->store = node->saved;
+        node->forgot_a_second = true;
+    }
+}
+
+static void on_start(struct sim_event *event)
+{
+    struct vnode *node = HF_CONTAINER(event, struct vnode, start);
+
+    sim_trace("n%d starts again", node->number);
+    begin_life(node);
+    if (rng_chance(&sim.rng, 0.3))
+        vnode_fail(node, "LOADING Redis is loading the dataset in memory",
+                   sim.now + rng_below(&sim.rng, 300 * SIM_MS));
+}
+
+static void on_save(struct sim_event *event)
+{
+    struct vnode *node = HF_CONTAINER(event, struct vnode, save);
+
+    if (node->running)
+        node->saved = node->store;
+    sim_at(event, sim.now + SIM_SEC);
+}
+
+void vnode_kill(struct vnode *node, sim_ns back, bool unreachable)
+{
+    if (!node->running)
+        return;
+    sim_trace("n%d is killed", node->number);
+    sim.seen[SEEN_RESTART] = true;
+    node->running = false;
+    node->unreachable = unreachable;
+    node->waiting = 0;
+    sim_cancel(&node->resume);
+    if (!unreachable)
+        connections_node_gone(node);
+    node->life++;
+    sim_at(&node->start, back);
+}
+
+void vnode_flush(struct vnode *node)
+{
+    sim_trace("n%d FLUSHALL", node->number);
+    memset(&node->store, 0, sizeof(node->store));
+    node->saved = node->store;
+}
+
+void vnode_step(struct vnode *node, int64_t us)
+{
+    sim_trace("n%d steps by %.6f s", node->number, (double)us / 1000000);
+    sim.seen[SEEN_STEP] = true;
+    node->wall_us += us;
+    node->last_step = sim.now;
+}
+
+void vnode_fail(struct vnode *node, const char *text, sim_ns until)
+{
+    node->error = text;
+    node->error_until = until;
+}
+
+/* --- beginning -------------------------------------------------------------------------------- */
+
+/* Made an hour ago by an agent of this fleet. */
+static void make_sentinel(struct vnode *node)
+{
+    struct store_key *key = store_make(&node->store, "holdfast:node", 0);
+    int64_t then_us = vnode_wall_us(node) - INT64_C(3600000000);
+    char text[STORE_VALUE];
+
+    key->is_hash = true;
+    hex(text, 32);
+    store_set_field(key, "nonce", text);
+    snprintf(text, sizeof(text), "%" PRId64, then_us);
+    store_set_field(key, "created_us", text);
+    snprintf(text, sizeof(text), "%" PRId64, then_us / 1000);
+    store_set_field(key, "created_wall_ms", text);
+    snprintf(text, sizeof(text), "%u", (unsigned)sim.plan.ttl_max_ms);
+    store_set_field(key, "ttl_max_ms", text);
+    snprintf(text, sizeof(text), "%d", sim.plan.nodes);
+    store_set_field(key, "nodes", text);
+    memset(text, 'a', 40);
+    text[40] = '\0';
+    store_set_field(key, "list_hash", text);
+}
+
+void vnodes_begin(void)
+{
+    for (int i = 0; i < sim.plan.nodes; i++) {
+        struct vnode *node = sim_alloc(sizeof(*node));
+
+        node->number = i;
+        node->clock.ppb = rng_between(&sim.rng, -4500000, 4500000);
+        node->wall_us = START_US + rng_between(&sim.rng, -200000, 200000);
+        node->durability = (enum vnode_durability)rng_below(&sim.rng, 3);
+        node->resume.fn = on_resume;
+        node->start.fn = on_start;
+        node->save.fn = on_save;
+        begin_life(node);
+        if (!sim.plan.young) {
+            node->started = -3600 * SIM_SEC;
+            make_sentinel(node);
+        }
+        node->saved = node->store;
+        if (node->durability == KEEPS_ALL_BUT_A_SECOND)
+            sim_at(&node->save, rng_below(&sim.rng, SIM_SEC));
+        sim.node[i] = node;
+    }
+}

@@ -1,0 +1,81 @@
+/* A node: a Redis of which as much is here as the agents ask of one. The scripts are the shipped
+ * ones, run by Lua (node_lua.c) on the keys of node_store.c. */
+#ifndef HOLDFAST_TESTS_SIM_VNODE_H
+#define HOLDFAST_TESTS_SIM_VNODE_H
+
+#include "tests/sim/fake_hiredis.h"
+#include "tests/sim/sim.h"
+
+/* --- keys: node_store.c ----------------------------------------------------------------------- */
+
+#define STORE_KEYS   12
+#define STORE_FIELDS 9
+#define STORE_VALUE  72
+
+struct store_key {
+    char name[48];
+    bool used, is_hash;
+    int64_t expires_ms; /* wall clock of the node; -1 none */
+    char value[STORE_VALUE];
+    struct {
+        char name[16], value[STORE_VALUE];
+    } field[STORE_FIELDS];
+    int fields;
+};
+
+struct store {
+    struct store_key key[STORE_KEYS];
+};
+
+/* NULL: not there, or expired. */
+struct store_key *store_find(struct store *store, const char *name, int64_t now_ms);
+struct store_key *store_make(struct store *store, const char *name, int64_t now_ms);
+void store_delete(struct store_key *key);
+const char *store_field(const struct store_key *key, const char *name); /* NULL: none */
+void store_set_field(struct store_key *key, const char *name, const char *value);
+
+/* --- the node: vnode.c ------------------------------------------------------------------------ */
+
+enum vnode_durability { KEEPS_NOTHING, KEEPS_ALL_BUT_A_SECOND, KEEPS_ALL };
+
+struct vnode {
+    int number;
+    bool running;
+    bool unreachable; /* while it does not run: the whole machine is away */
+    uint32_t life;    /* of its process */
+    sim_ns started, stopped_until;
+    struct sim_clock clock;
+    int64_t wall_us; /* wall clock minus its CLOCK_MONOTONIC; steps change it */
+    enum vnode_durability durability;
+    char run_id[41];
+    bool replica;
+    const char *error; /* what scripts are answered with; NULL */
+    sim_ns error_until;
+    uint32_t scripts; /* bit per script that is loaded */
+    struct store store, saved;
+    bool forgot_a_second; /* it restarted without its last second: keys deleted in it are back */
+    struct sim_message *backlog[512]; /* arrived while it was stopped */
+    int waiting;
+    struct sim_event resume, start, save;
+    sim_ns last_step;
+};
+
+void vnodes_begin(void);
+void vnode_receive(struct vnode *node, struct sim_message *message);
+bool vnode_listens(const struct vnode *node);
+int64_t vnode_wall_us(const struct vnode *node);
+
+void vnode_stop(struct vnode *node, sim_ns until);                  /* SIGSTOP and SIGCONT */
+void vnode_kill(struct vnode *node, sim_ns back, bool unreachable); /* starts again at `back` */
+void vnode_flush(struct vnode *node);
+void vnode_step(struct vnode *node, int64_t us);
+void vnode_fail(struct vnode *node, const char *error, sim_ns until);
+
+/* --- Lua: node_lua.c -------------------------------------------------------------------------- */
+
+/* Which script a text is; -1: none of ours. */
+int scripts_find(const char *text, size_t length);
+/* Runs it on the node; `message` says for whom. */
+struct redisReply *scripts_run(struct vnode *node, int script, const struct sim_message *message);
+
+#endif
