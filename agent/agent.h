@@ -22,9 +22,11 @@ struct agent {
     struct hf_table table; /* each slot, row and counter has one writing thread */
     char shm_name[HF_TABLE_NAME_MAX];
     char socket_path[600];
+    _Atomic uint64_t event_number; /* of the last event */
     struct journal *journal;
     struct lease_table *leases;
-    bool warm; /* table and journal are from an earlier agent of this boot */
+    bool warm;      /* table and journal are from an earlier agent of this boot */
+    bool readopted; /* what its journal held is taken up or being released */
     uint8_t boot_id[16];
     uint64_t timens_inode, pidns_inode;
     char host[64];

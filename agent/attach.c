@@ -101,7 +101,8 @@ static struct client *client_resume(struct session *s, const struct hf_hello *h)
         if (c->cookie_hash != hash || c->uid != s->uid)
             continue;
         /* A guardian may be another process of the same user; a holder must be the very same. */
-        if (h->role == HF_ROLE_GUARDIAN || (c->pid == s->pid && c->start_time == h->start_time))
+        if ((h->role == HF_ROLE_GUARDIAN && !c->over) ||
+            (c->pid == s->pid && c->start_time == h->start_time))
             return c;
     }
     return NULL;
@@ -171,7 +172,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         turn_away(s, &w, HF_ELOST);
         return;
     }
-    if (hf_table_readonly_fd(&b->agent->table, b->agent->shm_name, &fds[HF_FD_TABLE]) < 0 ||
+    if (hf_table_readonly_fd(&b->agent->table, &fds[HF_FD_TABLE]) < 0 ||
         (fds[HF_FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0 ||
         hf_ring_agent_create(&s->ring, &fds[HF_FD_REQUESTS], &fds[HF_FD_COMPLETIONS]) < 0) {
         log_error("no descriptors for a client: %s", strerror(errno));
@@ -196,6 +197,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     /* Nobody looks at the ring until the doorbell says so. */
     (void)hf_ring_arm(&s->ring);
     s->client = c;
+    s->beats = beats_new(hf_ring_take_beats(&s->ring)); /* without memory nobody beats in time */
     s->nudge = h->nudge;
     s->doorbell = fds[HF_FD_DOORBELL];
     LIST_INSERT_HEAD(&c->sessions, s, of_client);
@@ -213,8 +215,12 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     }
     fds[HF_FD_DOORBELL] = -1; /* the session's */
     /* From here on the process is watched by this session; not before it was welcomed. */
-    if (h->role == HF_ROLE_HOLDER)
+    if (h->role == HF_ROLE_HOLDER) {
         client_ghost_end(c);
+        resources_rebind(s);
+    } else {
+        c->joined = true;
+    }
 
 close_fds:
     for (int i = 0; i < HF_WELCOME_FDS; i++)

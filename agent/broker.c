@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "agent/clock.h"
+#include "agent/events.h"
 #include "agent/log.h"
 #include "shm/status.h"
 
@@ -119,6 +120,7 @@ static void drain(struct broker *b)
     if (b->draining)
         return;
     b->draining = true;
+    event_agent_ending(b->agent);
     /* Jobs of the private nodes are asked to stop; their validity bounds how long that takes. */
     if (b->config->dev_nodes)
         most = hf_dur_max(most, hf_ms(b->config->ttl_max_ms));
@@ -153,6 +155,7 @@ static void on_wake(void *arg)
         case MSG_VOTE:
         case MSG_RELEASE:
         case MSG_LOSE:
+        case MSG_BEATS:
         case MSG_ABANDON:
         case MSG_STOP:
             break; /* the renewal thread's */

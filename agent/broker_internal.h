@@ -10,6 +10,7 @@
 #include <sys/queue.h>
 
 #include "agent/agent.h"
+#include "agent/beats.h"
 #include "agent/broker.h"
 #include "agent/core/backoff.h"
 #include "agent/core/ballot.h"
@@ -36,6 +37,15 @@ struct user {
     unsigned sessions, leases, waiters;
 };
 
+/* A lease that its holder was releasing as an earlier agent was killed: the request comes again. */
+struct ended {
+    LIST_ENTRY(ended) of_client;
+    struct resource *resource; /* its release is under way; NULL once it is over */
+    uint32_t slot, generation;
+    struct session *session; /* waits for that; NULL */
+    uint64_t request_id;
+};
+
 /* One process that was welcomed. It may have a second session: the other guardian of a run. */
 struct client {
     LIST_ENTRY(client) all;
@@ -44,10 +54,14 @@ struct client {
     uint32_t pid, uid;
     uint64_t start_time;
     char comm[HF_COMM_MAX + 1];
-    int ghost_pidfd; /* readopted, not attached yet: watches the process; -1 */
+    bool joined;     /* a guardian came: there may be a job */
+    bool over;       /* it ended before one came: none may come any more */
+    bool ghost;      /* readopted, not attached yet */
+    int ghost_pidfd; /* watches the process of a ghost; -1: none, it is looked for at each sweep */
     struct loop_fd ghost_watch;
     struct user *user;
     LIST_HEAD(, resource) held; /* leases, until MSG_ENDED */
+    LIST_HEAD(, ended) ended;
     LIST_HEAD(, session) sessions;
     struct broker *broker;
 };
@@ -55,10 +69,17 @@ struct client {
 void clients_create(struct broker *b);
 void clients_destroy(struct broker *b); /* after the sessions */
 struct client *client_new(struct broker *b);
-/* For a client read from the journal; HF_ELOST when that process is gone. */
+/* For a client read from the journal; HF_ELOST when that process is gone. (!) A process that cannot
+ * be looked at (no descriptors) counts as alive: its lease is valid, and only its holder or its V
+ * may end it. It is looked at again with every sweep. */
 int client_ghost(struct broker *b, uint32_t pid, uint64_t start_time, uint32_t uid,
                  uint64_t cookie_hash, const char *comm, struct client **ret_client);
 void client_ghost_end(struct client *c);
+/* Ghosts without a watch: looks whether they can be watched now, or are gone. */
+void clients_sweep(struct broker *b);
+/* Remembers that `r` was released for this client. HF_ENOMEM. */
+int client_ended(struct client *c, struct resource *r, uint32_t generation);
+struct ended *client_find_ended(struct client *c, uint32_t slot, uint32_t generation);
 /* Frees a client without sessions, ghost and leases. */
 void client_settle(struct client *c);
 /* The account of a uid; NULL when out of memory. */
@@ -87,6 +108,7 @@ struct session {
     uint32_t pid, uid;
     struct user *user;
     struct hf_ring_agent ring;
+    struct beats *beats;            /* where its program beats */
     int unanswered;                 /* requests taken and not answered */
     int overflowing;                /* answers in `overflow` */
     STAILQ_HEAD(, answer) overflow; /* the completion ring had no room for these */
@@ -121,8 +143,8 @@ struct waiter {
     hf_time deadline; /* HF_TIME_PAST: try once; HF_TIME_NEVER */
     struct loop_timer timer;
     struct timing timing;
-    uint32_t max_hold_ms;
-    bool run, contended;
+    uint32_t max_hold_ms, heartbeat_ms, beat_word;
+    bool run, guarded, contended;
     int told; /* last progress reason */
     uint64_t told_fence;
     char note[HF_NOTE_MAX + 1];
@@ -153,6 +175,7 @@ struct resource {
     TAILQ_ENTRY(resource) idle_link;
     bool idle;
     uint64_t last_fence;             /* 48-bit part of our last grant or proposal */
+    struct ended *ended;             /* undoing: what an earlier agent's client was releasing */
     struct session *release_session; /* to be answered at MSG_ENDED */
     uint64_t release_id;
     bool indexed; /* the table's index carries it */
@@ -180,9 +203,9 @@ int resource_move(struct resource *r);
 void resource_rest(struct resource *r);
 void resource_rouse(struct resource *r);
 struct lease *resources_lease(struct broker *b, uint32_t slot, uint32_t generation);
-/* The slot's text, index entry and identity for a lease. */
-int resource_publish(struct resource *r, struct lease *lease, hf_time valid, uint32_t votes,
-                     uint32_t flags);
+/* The slot's text, index entry and identity for a lease. `stands`: the text is there already. */
+int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_time valid,
+                     uint32_t votes, uint32_t flags);
 
 /* --- waiters: agent/waiters.c ----------------------------------------------------------------- */
 
@@ -231,8 +254,10 @@ void resources_ask(struct session *s, const struct hf_request_entry *r);
 void resources_losing(struct session *s, const struct hf_request_entry *r);
 /* A session ended: its waiters are dropped. */
 void resources_drop_session(struct session *s);
-/* Its client ended: leases are released, those of a run abandoned. */
+/* Its client ended: leases are released, those of a run that may have a job abandoned. */
 void resources_client_gone(struct client *c);
+/* Its holder came back with this session: heartbeats come in its page now. */
+void resources_rebind(struct session *s);
 /* The agent goes away: waiters are answered, rounds undone; with --dev leases are ended, too. */
 void resources_drain(struct broker *b);
 
@@ -278,6 +303,18 @@ bool round_is_slow(const struct round *round, hf_time now);
 
 /* --- nodes: agent/nodes.c --------------------------------------------------------------------- */
 
+/* What was told of a node by an event, so that each thing is told once. */
+struct node_told {
+    bool up, tried; /* tried: its first connection came up or not */
+    bool absent;    /* its sentinel was, by the last event */
+    enum hf_node_refusal refusal;
+    uint32_t reasons;          /* of the quarantine */
+    uint32_t mark;             /* trust.mark */
+    uint32_t steps, own_steps; /* clock steps told; trust.steps at the start */
+    uint32_t renewal_steps;    /* seen by the renewal thread */
+    int64_t middle_us;         /* of the clock's interval */
+};
+
 struct node {
     struct link *link;
     struct node_trust trust;
@@ -286,6 +323,7 @@ struct node {
     bool reread; /* the sentinel is to be read again */
     hf_time up_since;
     char fleet_text[160]; /* how its sentinel differs; "" */
+    struct node_told told;
 };
 
 int nodes_create(struct broker *b);
@@ -294,6 +332,10 @@ void nodes_destroy(struct broker *b);
 /* A reply of any script on a broker's link: clock, nonce, counters. Returns enum trust_event bits.
  */
 unsigned nodes_on_reply(struct broker *b, int node, const struct link_reply *reply);
+/* Logs, journals and passes on what a reply or a connection showed: TRUST_* bits. */
+void nodes_note(struct broker *b, int node, unsigned events, hf_time now);
+/* Tells the renewal thread of them, and of the nonce that this thread knows. */
+void nodes_tell_renewal(struct broker *b, int node, unsigned events);
 /* From the renewal thread. */
 void nodes_on_told(struct broker *b, const struct message *m);
 bool nodes_may_vote(const struct broker *b, int node, hf_time now);
@@ -307,6 +349,26 @@ bool nodes_wall(const struct broker *b, hf_time now, hf_wall *ret_wall);
 void nodes_explain(const struct broker *b, hf_time now, char *ret_text, size_t size);
 /* Not empty: acquires are answered HF_EFLEET with this. */
 const char *nodes_fleet_text(const struct broker *b);
+
+/* --- agent/node_events.c: at most one event for each thing that happens to a node -------------- */
+
+/* What an earlier agent told of it is told. */
+void node_events_begin(struct node *node);
+void node_events_up(struct broker *b, int node, const char *version);
+void node_events_down(struct broker *b, int node, enum hf_node_error error, const char *text);
+/* `events`: enum trust_event bits that this thread found. */
+void node_events_found(struct broker *b, int node, unsigned events);
+/* The same of the renewal thread. */
+void node_events_heard(struct broker *b, int node, unsigned events);
+/* Refusal and quarantine, by comparing with what was told last. */
+void node_events_review(struct broker *b, int node, hf_time now);
+
+/* --- sentinels: agent/sentinels.c ------------------------------------------------------------- */
+
+/* Asks for one where none is; with --new-list replaces those of another list. */
+void sentinels_make(struct broker *b, hf_time now);
+/* One was read. Returns enum trust_event bits. */
+unsigned sentinel_adopt(struct broker *b, int node, const struct link_reply *reply, hf_time now);
 
 /* --- readopt: agent/readopt.c ----------------------------------------------------------------- */
 
@@ -334,6 +396,7 @@ struct broker {
     bool deaf; /* no descriptors were left for who wanted in last */
     int doorbell_epoll;
     LIST_HEAD(, client) clients;
+    unsigned unwatched; /* ghosts among them without a watch */
     LIST_HEAD(, session) sessions;
     LIST_HEAD(, user) users;
     TAILQ_HEAD(, session) active;

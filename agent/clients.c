@@ -1,6 +1,8 @@
 /* The processes that are attached, or were to an earlier agent (ghosts), and the account of each
  * user. A client ends with its last session.
  */
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -34,12 +36,52 @@ uint64_t cookie_hash(const uint8_t cookie[HF_COOKIE_LEN])
     return h;
 }
 
-void client_settle(struct client *c)
+/* --- what was released for it ----------------------------------------------------------------- */
+
+int client_ended(struct client *c, struct resource *r, uint32_t generation)
 {
-    if (!LIST_EMPTY(&c->sessions) || c->ghost_pidfd >= 0 || !LIST_EMPTY(&c->held))
-        return;
+    struct ended *e = calloc(1, sizeof(*e));
+
+    if (!e)
+        return HF_ENOMEM;
+    e->resource = r;
+    e->slot = r->slot;
+    e->generation = generation;
+    r->ended = e;
+    LIST_INSERT_HEAD(&c->ended, e, of_client);
+    return HF_OK;
+}
+
+struct ended *client_find_ended(struct client *c, uint32_t slot, uint32_t generation)
+{
+    struct ended *e;
+
+    LIST_FOREACH (e, &c->ended, of_client)
+        if (e->slot == slot && e->generation == generation)
+            break;
+    return e;
+}
+
+/* --- clients ---------------------------------------------------------------------------------- */
+
+static void client_free(struct client *c)
+{
+    struct ended *e;
+
+    while ((e = LIST_FIRST(&c->ended))) {
+        if (e->resource)
+            e->resource->ended = NULL;
+        LIST_REMOVE(e, of_client);
+        free(e);
+    }
     LIST_REMOVE(c, all);
     free(c);
+}
+
+void client_settle(struct client *c)
+{
+    if (LIST_EMPTY(&c->sessions) && !c->ghost && LIST_EMPTY(&c->held))
+        client_free(c);
 }
 
 struct client *client_new(struct broker *b)
@@ -53,55 +95,93 @@ struct client *client_new(struct broker *b)
     c->ghost_pidfd = -1;
     LIST_INIT(&c->sessions);
     LIST_INIT(&c->held);
+    LIST_INIT(&c->ended);
     LIST_INSERT_HEAD(&b->clients, c, all);
     return c;
 }
 
+/* --- ghosts ----------------------------------------------------------------------------------- */
+
 void client_ghost_end(struct client *c)
 {
-    if (c->ghost_pidfd < 0)
+    if (!c->ghost)
         return;
+    c->ghost = false;
+    if (c->ghost_pidfd < 0) {
+        c->broker->unwatched--;
+        return;
+    }
     loop_fd_remove(c->broker->loop, &c->ghost_watch);
     close(c->ghost_pidfd);
     c->ghost_pidfd = -1;
 }
 
-static void on_ghost(struct loop_fd *watch)
+static void ghost_died(struct client *c)
 {
-    struct client *c = HF_CONTAINER(watch, struct client, ghost_watch);
-
     client_ghost_end(c);
     if (LIST_EMPTY(&c->sessions))
         resources_client_gone(c);
     client_settle(c);
 }
 
+static void on_ghost(struct loop_fd *watch)
+{
+    ghost_died(HF_CONTAINER(watch, struct client, ghost_watch));
+}
+
+/* A pidfd of that very process. HF_ELOST: it is gone; HF_ESYS: that cannot be told now. */
+static int open_process(uint32_t pid, uint64_t start_time, int *ret_pidfd)
+{
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    uint64_t started;
+
+    if (pidfd < 0) /* that nobody has the number can be told without a descriptor */
+        return kill((pid_t)pid, 0) < 0 && errno == ESRCH ? HF_ELOST : HF_ESYS;
+    /* Read with the pidfd in hand: if it fits, the pidfd is of that very process. */
+    errno = 0;
+    started = hf_process_start_time((pid_t)pid);
+    if (started == start_time) {
+        *ret_pidfd = pidfd;
+        return HF_OK;
+    }
+    close(pidfd);
+    return started || errno == ENOENT || errno == ESRCH ? HF_ELOST : HF_ESYS;
+}
+
+static int ghost_watch(struct client *c, int pidfd)
+{
+    int rc = loop_fd_add(c->broker->loop, &c->ghost_watch, pidfd, on_ghost);
+
+    if (rc == HF_OK)
+        c->ghost_pidfd = pidfd;
+    else
+        close(pidfd);
+    return rc;
+}
+
 int client_ghost(struct broker *b, uint32_t pid, uint64_t start_time, uint32_t uid, uint64_t hash,
                  const char *comm, struct client **ret_client)
 {
     struct client *c;
-    int pidfd;
+    int pidfd = -1, rc;
 
     LIST_FOREACH (c, &b->clients, all)
         if (c->pid == pid && c->start_time == start_time && c->cookie_hash == hash) {
             *ret_client = c;
             return HF_OK;
         }
-    pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    /* The start time is read with the pidfd in hand: if it fits, the pidfd is of that very process.
-     */
-    if (pidfd < 0 || hf_process_start_time((pid_t)pid) != start_time) {
+    rc = open_process(pid, start_time, &pidfd);
+    if (rc == HF_ELOST)
+        return rc;
+    c = client_new(b);
+    if (!c || !(c->user = user_get(b, uid))) {
         if (pidfd >= 0)
             close(pidfd);
-        return HF_ELOST;
-    }
-    c = client_new(b);
-    if (!c || !(c->user = user_get(b, uid)) ||
-        loop_fd_add(b->loop, &c->ghost_watch, pidfd, on_ghost) < 0) {
-        close(pidfd);
         return HF_ENOMEM;
     }
-    c->ghost_pidfd = pidfd;
+    c->ghost = true;
+    if (rc < 0 || ghost_watch(c, pidfd) < 0)
+        b->unwatched++;
     c->pid = pid;
     c->uid = uid;
     c->start_time = start_time;
@@ -109,6 +189,26 @@ int client_ghost(struct broker *b, uint32_t pid, uint64_t start_time, uint32_t u
     snprintf(c->comm, sizeof(c->comm), "%s", comm);
     *ret_client = c;
     return HF_OK;
+}
+
+void clients_sweep(struct broker *b)
+{
+    struct client *c, *next;
+
+    for (c = LIST_FIRST(&b->clients); c && b->unwatched; c = next) {
+        int pidfd, rc;
+
+        next = LIST_NEXT(c, all);
+        if (!c->ghost || c->ghost_pidfd >= 0)
+            continue;
+        rc = open_process(c->pid, c->start_time, &pidfd);
+        if (rc == HF_ELOST)
+            ghost_died(c);
+        else if (rc == HF_OK && ghost_watch(c, pidfd) == HF_OK)
+            b->unwatched--;
+        else
+            return; /* no descriptors yet */
+    }
 }
 
 void clients_create(struct broker *b)
@@ -124,8 +224,7 @@ void clients_destroy(struct broker *b)
 
     while ((c = LIST_FIRST(&b->clients))) {
         client_ghost_end(c);
-        LIST_REMOVE(c, all);
-        free(c);
+        client_free(c);
     }
     while ((u = LIST_FIRST(&b->users))) {
         LIST_REMOVE(u, all);

@@ -82,11 +82,13 @@ static char *read_line(char *buffer, int size, void *arg)
 static int parse_file(struct config_load *l, const char *path)
 {
     struct reader reader = {.file = fopen(path, "re")};
+    struct stat st;
     char said[512];
     int line;
 
     if (!reader.file)
         return config_wrong(l, "cannot read %s: %m", path);
+    l->file_is_public = fstat(fileno(reader.file), &st) == 0 && (st.st_mode & S_IROTH);
     l->why[0] = '\0';
     line = ini_parse_stream(read_line, &reader, on_setting, l);
     (void)fclose(reader.file);
@@ -114,6 +116,25 @@ static void choose_file(const struct config_load *l, char *ret_path, size_t size
         if (access(ret_path, F_OK) != 0)
             ret_path[0] = '\0';
     }
+}
+
+/* Not refused: the agent of a development machine may be nobody's secret. */
+static void warn_of_passwords(struct config_load *l, const char *path)
+{
+    struct config *c = &l->config;
+    bool has_password = false;
+
+    for (int i = 0; i < c->node_count; i++)
+        has_password |= c->nodes[i].password[0] != '\0';
+    if (!has_password)
+        return;
+    if (l->origin[CONFIG_ID_node] == ORIGIN_COMMAND_LINE)
+        snprintf(c->warning, sizeof(c->warning),
+                 "--node has a password, which every user sees in the list of processes: use a "
+                 "file that only the agent's user can read");
+    else if (l->file_is_public)
+        snprintf(c->warning, sizeof(c->warning),
+                 "%.120s has passwords and every user can read it: chmod o-r it", path);
 }
 
 static int apply_command_line(struct config_load *l)
@@ -308,6 +329,7 @@ static int load(struct config_load *l, int argc, char **argv, int *ret_exit)
     if (rc < 0)
         return rc;
     *ret_exit = 0;
+    warn_of_passwords(l, path);
     if (!l->print_config)
         return HF_OK;
     for (int i = 0; i < CONFIG_ROWS; i++)

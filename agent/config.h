@@ -31,6 +31,7 @@ struct config {
     int dev_nodes; /* --dev N; 0: not */
     enum log_level log_level;
     struct timing timing; /* of ttl_ms */
+    char warning[256];    /* to be logged once; "" none */
 };
 
 /* Parses argv and the file it names. HF_OK; HF_EINVAL/HF_ETTL: a sentence in `why`, exit 64 for the

@@ -19,6 +19,7 @@ struct config_load {
     int option_node_count;
     const char *file; /* of --config */
     bool print_config;
+    bool file_is_public; /* every user can read it */
     char *why;
     size_t why_size;
 };

@@ -5,6 +5,7 @@
 #include "agent/broker_internal.h"
 #include "agent/clock.h"
 #include "agent/core/fence.h"
+#include "agent/events.h"
 #include "agent/log.h"
 #include "shm/slot.h"
 #include "shm/status.h"
@@ -13,6 +14,7 @@ static void journal_held(struct broker *b, const struct lease *lease, enum journ
 {
     struct journal_lease record = {.state = state,
                                    .slot_state = lease->fsm.state,
+                                   .reason = lease->fsm.reason,
                                    .generation = lease->generation,
                                    .fence = lease->fence};
 
@@ -35,7 +37,23 @@ void resource_undone(struct resource *r)
 {
     struct journal_lease record = {.state = JOURNAL_FREE, .generation = r->generation};
 
+    struct ended *e = r->ended;
+
     r->undoing = false;
+    if (e) {
+        struct session *s = e->session;
+        struct hf_completion_entry answer = {.id = e->request_id,
+                                             .op = HF_OP_RELEASE,
+                                             .status = HF_OK,
+                                             .slot = e->slot,
+                                             .generation = e->generation};
+
+        r->ended = NULL;
+        e->resource = NULL;
+        e->session = NULL;
+        if (s)
+            session_answer(s, &answer);
+    }
     journal_put(r->b->agent->journal, r->slot, &record);
     resource_kick(r);
 }
@@ -86,6 +104,11 @@ int resource_grant(struct round *round, hf_time now)
     lease->since = now;
     lease->since_wall = round->described.since;
     lease->run = w->run;
+    lease->guarded = w->guarded;
+    lease->heartbeat_ms = w->heartbeat_ms;
+    lease->beat_word = w->beat_word;
+    if (w->heartbeat_ms)
+        lease->beats = beats_hold(w->session->beats);
     lease->note_len = w->note_len;
     lease->comm_len = (uint8_t)strlen(round->comm);
     memcpy(lease->token, round->token, sizeof(lease->token));
@@ -98,8 +121,8 @@ int resource_grant(struct round *round, hf_time now)
 
     /* (!) The d_i are journaled before the check word is raised. */
     journal_held(b, lease, JOURNAL_HELD);
-    rc = resource_publish(r, lease, lease->fsm.valid, (uint32_t)lease_fsm_votes(&lease->fsm, now),
-                          w->run ? HF_SLOT_F_RUN : 0);
+    rc = resource_publish(r, lease, false, lease->fsm.valid,
+                          (uint32_t)lease_fsm_votes(&lease->fsm, now), w->run ? HF_SLOT_F_RUN : 0);
     if (rc < 0) {
         lease_free(lease);
         return rc;
@@ -113,6 +136,7 @@ int resource_grant(struct round *round, hf_time now)
     backoff_reset(&r->backoff);
     loop_timer_cancel(b->loop, &r->retry);
     resource_hold(r, lease, c);
+    event_granted(b->agent, lease, hf_time_since(now, w->since)); /* before it is handed over */
     m = message_new(MSG_GRANTED);
     m->lease = lease;
     broker_tell_renewal(b, m);
@@ -167,7 +191,6 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
 
         (void)releaser_start(b->releaser, &order);
     }
-    journal_held(b, lease, JOURNAL_FREE);
     if (r->release_session) {
         struct hf_completion_entry answer = {.id = r->release_id,
                                              .op = HF_OP_RELEASE,
@@ -179,6 +202,8 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
         r->release_session = NULL;
         session_answer(s, &answer);
     }
+    /* After the answer: until it lies in the ring, the next agent must know what to answer. */
+    journal_held(b, lease, JOURNAL_FREE);
     lease_table_remove(b->agent->leases, lease);
     client_signal(c);
     client_settle(c);

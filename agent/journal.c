@@ -16,12 +16,16 @@
 
 #include "agent/clock.h"
 #include "agent/crc32.h"
+#include "agent/log.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
 #define JOURNAL_MAGIC  UINT64_C(0x314c4e524a4648) /* "HFJRNL1" */
 #define JOURNAL_HEADER 4096
 #define JOURNAL_LOCKED (16 << 20) /* bytes; more is left to the kernel's judgement */
+/* lease_half.slot_state */
+#define STATE_MASK   0xffu
+#define REASON_SHIFT 8
 
 struct journal_header {
     uint64_t magic, fingerprint, size;
@@ -35,7 +39,7 @@ _Static_assert(sizeof(struct journal_header) <= JOURNAL_HEADER, "one page");
 struct lease_half {
     _Atomic uint64_t seq; /* 0: never written; the half with the higher one counts */
     uint32_t crc;         /* of seq and all that follows */
-    uint32_t state, slot_state, generation;
+    uint32_t state, slot_state, generation; /* slot_state: reason << 8 | state */
     uint64_t fence;
     int64_t d_ns[HF_NODES_MAX];
 };
@@ -180,6 +184,29 @@ static void half_commit(void *halves, size_t size, const void *body)
     atomic_store_explicit(&idle->seq, next, memory_order_release);
 }
 
+/* (!) half_commit() goes by seq alone: a damaged half with a high one would have it write over the
+ * good half, and a seq that wraps would be none. */
+static void half_mend(void *halves, size_t size)
+{
+    struct half_head *half[2] = {halves, (struct half_head *)(void *)((char *)halves + size)};
+    int good = half_newest(halves, size);
+
+    if (good >= 0 && !half_good(half[!good], size)) {
+        atomic_store_explicit(&half[!good]->seq, 0, memory_order_relaxed);
+    } else if (good == HF_ETABLE) { /* one goes on saying that something was here */
+        atomic_store_explicit(&half[0]->seq, 1, memory_order_relaxed);
+        atomic_store_explicit(&half[1]->seq, 0, memory_order_relaxed);
+    }
+}
+
+static void mend(struct journal *j)
+{
+    for (uint32_t slot = 0; slot < j->capacity; slot++)
+        half_mend(j->lease[slot].half, sizeof(j->lease[slot].half[0]));
+    for (int node = 0; node < HF_NODES_MAX; node++)
+        half_mend(j->node[node].half, sizeof(j->node[node].half[0]));
+}
+
 /* --- opening ---------------------------------------------------------------------------------- */
 
 static int say_sys(const char *what, const char *path, char *why, size_t why_size)
@@ -312,12 +339,15 @@ static uint32_t count_live(const struct journal *j, hf_time *ret_until)
     return live;
 }
 
-/* Another capacity or list: fine when nothing is left that somebody may believe in. */
+/* Another capacity or list: fine when nothing is left that somebody may believe in. What is dropped
+ * then (unfinished acquires and releases, records that cannot be read) leaves its keys to their TTL:
+ * no release of them will leave, so no word of theirs can be untrue. */
 static enum judgement judge_records(const struct journal *j, const struct journal_header *have,
                                     const struct journal_header *want, uint32_t *ret_found,
                                     char *why, size_t why_size)
 {
     bool same_list = have->nodes == want->nodes && strcmp(have->list_hash, want->list_hash) == 0;
+    const char *other = same_list ? "capacity" : "list of nodes or key_format";
     hf_time until, now = clock_now();
     uint32_t live = count_live(j, &until);
 
@@ -325,14 +355,18 @@ static enum judgement judge_records(const struct journal *j, const struct journa
         *ret_found = live;
         return KEEP;
     }
-    if (live == 0 || hf_time_reached(now, until))
+    if (live == 0 || hf_time_reached(now, until)) {
+        if (live)
+            log_warn("%s has %" PRIu32 " records of an earlier agent with another %s, none valid: "
+                     "dropped, their keys lapse by their TTL",
+                     j->path, live, other);
         return EMPTY;
+    }
     snprintf(why, why_size,
              "%s has %" PRIu32
              " leases of an earlier agent with another %s, the last valid for %" PRId64
              " s more: wait, or start with the earlier one",
-             j->path, live, same_list ? "capacity" : "list of nodes",
-             hf_time_since(until, now).ns / HF_NS_PER_SEC + 1);
+             j->path, live, other, hf_time_since(until, now).ns / HF_NS_PER_SEC + 1);
     return REFUSE;
 }
 
@@ -348,7 +382,9 @@ static enum judgement take_existing(struct journal *j, int fd, const struct jour
     if (map_file(j, fd, &have, why, why_size) < 0)
         return REFUSE;
     judgement = judge_records(j, &have, want, ret_found, why, why_size);
-    if (judgement != KEEP)
+    if (judgement == KEEP)
+        mend(j);
+    else
         unmap(j);
     return judgement;
 }
@@ -441,7 +477,7 @@ void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *s
 
     memset(&body, 0, sizeof(body)); /* padding is under the CRC, too */
     body.state = (uint32_t)state->state;
-    body.slot_state = (uint32_t)state->slot_state;
+    body.slot_state = (uint32_t)state->slot_state | (uint32_t)state->reason << REASON_SHIFT;
     body.generation = state->generation;
     body.fence = state->fence;
     for (int i = 0; i < HF_NODES_MAX; i++)
@@ -462,11 +498,14 @@ int journal_get(const struct journal *j, uint32_t slot, struct journal_identity 
     if (h->state == JOURNAL_FREE)
         return HF_ENOTHELD;
     if (h->state > JOURNAL_ENDING || r->who.identity.name_len == 0 ||
+        r->who.identity.note_len > HF_NOTE_MAX || r->who.identity.comm_len > HF_COMM_MAX ||
+        r->who.identity.token[TOKEN_LEN] != '\0' ||
         r->who.crc != crc32c(0, &r->who.identity, sizeof(r->who.identity)))
         return HF_ETABLE;
     *ret_identity = r->who.identity;
     ret_state->state = (enum journal_state)h->state;
-    ret_state->slot_state = (enum hf_slot_state)h->slot_state;
+    ret_state->slot_state = (enum hf_slot_state)(h->slot_state & STATE_MASK);
+    ret_state->reason = (enum hf_loss_reason)(h->slot_state >> REASON_SHIFT);
     ret_state->generation = h->generation;
     ret_state->fence = h->fence;
     for (int i = 0; i < HF_NODES_MAX; i++)
@@ -482,7 +521,7 @@ uint32_t journal_generation(const struct journal *j, uint32_t slot)
     /* Whichever is higher: too high a one costs a generation, too low a one could
      * bring a dead handle back. */
     for (int i = 0; i < 2; i++)
-        if (half_seq(&half[i]) && half[i].generation > highest && half[i].generation <= HF_GEN_MAX)
+        if (half[i].generation > highest && half[i].generation <= HF_GEN_MAX)
             highest = half[i].generation;
     return highest;
 }

@@ -41,6 +41,7 @@ struct journal_identity {
     uint64_t pidns_inode; /* of the agent: pids mean nothing elsewhere */
     uint64_t cookie_hash; /* of the client's resume cookie */
     uint64_t request_id;  /* the client's own number of the acquire: a resend is the same request */
+    uint32_t heartbeat_ms, beat_word; /* 0: none */
     int64_t since_ns, since_wall_ms;
     uint8_t name_len, note_len, comm_len, run;
     uint8_t name[HF_NAME_MAX];
@@ -50,7 +51,8 @@ struct journal_identity {
 /* Changes with every extension. */
 struct journal_lease {
     enum journal_state state;
-    enum hf_slot_state slot_state; /* LOSING is remembered */
+    enum hf_slot_state slot_state; /* LOSING is remembered, */
+    enum hf_loss_reason reason;    /* and why */
     uint32_t generation;
     uint64_t fence;
     hf_time d[HF_NODES_MAX];

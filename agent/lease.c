@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "agent/beats.h"
 #include "agent/tsan.h"
 #include "shm/compiler.h"
 #include "shm/index.h"
@@ -53,6 +54,7 @@ void lease_free(struct lease *lease)
 {
     if (!lease)
         return;
+    beats_drop(lease->beats);
     explicit_bzero(lease->token, sizeof(lease->token));
     free(lease);
 }

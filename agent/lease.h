@@ -20,10 +20,13 @@
 
 #include "agent/core/backoff.h"
 #include "agent/core/heap.h"
+#include "agent/core/heartbeat.h"
 #include "agent/core/lease_fsm.h"
 #include "shm/layout.h"
 
 #define TOKEN_LEN 40 /* hex characters */
+
+struct beats;
 
 struct lease_node {       /* the renewal thread's view of one node's vote */
     struct heap_item due; /* next renewal or heal of this node */
@@ -43,7 +46,8 @@ struct lease {
     uint64_t fence;      /* whole; 48-bit part << 16 */
     hf_time since;
     hf_wall since_wall;
-    bool run;
+    bool run, guarded; /* guarded: a run that has no job before a guardian has joined */
+    uint32_t heartbeat_ms, beat_word; /* 0: none; the word of its holder's page */
     uint8_t note_len, comm_len;
     uint32_t text_off;
     char token[TOKEN_LEN + 1];
@@ -60,7 +64,11 @@ struct lease {
     struct lease_fsm fsm;
     struct heap_item timer; /* lease_fsm_next() */
     struct lease_node node[HF_NODES_MAX];
-    void *release; /* the release under way */
+    void *release;                /* the release under way */
+    int blamed;                   /* the node whose voided vote made it LOSING or LOST; -1 none */
+    bool job_stopped, job_killed; /* a guardian said so */
+    struct heartbeat beat;
+    struct beats *beats; /* where its holder beats, a reference; NULL: not known (yet) */
 
     /* owned by the broker */
     void *resource;

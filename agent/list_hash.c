@@ -68,13 +68,19 @@ static void sha1_end(struct sha1 *s)
     sha1_add(s, tail, sizeof(tail));
 }
 
-void list_hash(const struct node_address *nodes, int count, char ret_hex[41])
+void list_hash_with(const struct node_address *nodes, int count, const char *text, char ret_hex[41])
 {
     struct sha1 s = {.h = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0}};
 
     for (int i = 0; i < count; i++)
         sha1_add(&s, nodes[i].id, strlen(nodes[i].id) + 1);
+    sha1_add(&s, text, strlen(text));
     sha1_end(&s);
     for (int i = 0; i < 5; i++)
         snprintf(ret_hex + 8 * i, 9, "%08x", s.h[i]);
+}
+
+void list_hash(const struct node_address *nodes, int count, char ret_hex[41])
+{
+    list_hash_with(nodes, count, "", ret_hex);
 }

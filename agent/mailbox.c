@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/beats.h"
 #include "agent/tsan.h"
 #include "shm/compiler.h"
 
@@ -16,8 +17,10 @@ void mailbox_fini(struct mailbox *box)
 {
     struct message *message;
 
-    while ((message = mailbox_take(box)))
+    while ((message = mailbox_take(box))) {
+        beats_drop(message->beats);
         free(message);
+    }
     cds_wfcq_destroy(&box->head, &box->tail);
 }
 

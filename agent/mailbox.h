@@ -16,6 +16,7 @@
 #include "shm/layout.h"
 #include "shm/nstime.h"
 
+struct beats;
 struct lease;
 
 enum message_kind {
@@ -23,7 +24,8 @@ enum message_kind {
     MSG_GRANTED, /* `lease`: the renewal thread owns its state from here on */
     MSG_VOTE,    /* a vote that came after the grant: slot, generation, node, at (= a), mark */
     MSG_RELEASE, /* slot, generation: end it; `reason` HF_LOSS_HOLDER when its holder died */
-    MSG_LOSE,    /* slot, generation, reason: LOSING */
+    MSG_LOSE,    /* slot, generation, reason: LOSING; `killing`: a guardian kills its job */
+    MSG_BEATS,   /* slot, generation: its holder beats in `beats`, a reference, from here on */
     MSG_ABANDON, /* slot, generation: holder of a run is gone without a word */
     MSG_TRUST,   /* both ways: node, events (enum trust_event bits) seen by the sender; nonce now
                     known */
@@ -40,12 +42,14 @@ struct message {
     struct cds_wfcq_node node;
     enum message_kind kind;
     struct lease *lease;
+    struct beats *beats;
     uint32_t slot, generation;
     int node_number;
     uint32_t mark;
     hf_time at;
     unsigned events;
     enum hf_loss_reason reason;
+    bool killing;
     char nonce[33];
 };
 

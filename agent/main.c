@@ -177,6 +177,8 @@ int main(int argc, char **argv)
         log_error("%s", why);
         return EXIT_SYSTEM;
     }
+    if (config.warning[0])
+        log_warn("%s", log_name(config.warning, strlen(config.warning), shown, sizeof(shown)));
     host_raise_descriptors();
     supervise_block_signals();
     rcu_register_thread();

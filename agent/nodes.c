@@ -4,16 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "agent/broker_internal.h"
 #include "agent/clock.h"
 #include "agent/log.h"
 #include "shm/status.h"
 
-/* How long a sentinel is not made while some node has not told whether it has one: on any
- * disagreement none is made. */
-#define SENTINEL_PATIENCE HF_NS_PER_SEC
 /* How long after the start missing nodes are "not there yet" rather than "away". */
 #define SETTLING (HF_NS_PER_SEC)
 
@@ -56,7 +52,7 @@ static void node_publish(struct broker *b, int i, hf_time now)
     hf_node_publish(&b->agent->table, (uint32_t)i, row);
 }
 
-static void tell_renewal(struct broker *b, int i, unsigned events)
+void nodes_tell_renewal(struct broker *b, int i, unsigned events)
 {
     struct message *m = message_new(MSG_TRUST);
 
@@ -106,20 +102,20 @@ static const char *refusal_text(enum hf_node_refusal refusal)
     return "";
 }
 
-/* Logs, journals and passes on what a reply or a connection showed. */
-static void node_events(struct broker *b, int i, unsigned events, hf_time now)
+void nodes_note(struct broker *b, int i, unsigned events, hf_time now)
 {
     struct node *node = &b->nodes[i];
     const char *id = b->config->nodes[i].id;
 
     if (!events)
         return;
+    node_events_found(b, i, events);
     if (events & TRUST_REFUSED && node->trust.refused)
         log_warn("node %s is refused: %s", id, refusal_text(node->trust.refusal));
     if (events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED)) {
         if (!trust_may_vote(&node->trust, now) && !node->trust.refused)
             log_warn("node %s gives no votes: %s", id, reason_text(node->trust.reasons));
-        tell_renewal(b, i, events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED));
+        nodes_tell_renewal(b, i, events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED));
     }
     journal_put_node(b->agent->journal, i, &node->trust);
     loop_timer_set(b->loop, &b->review, now);
@@ -166,139 +162,6 @@ static void judge_first_contacts(struct broker *b, hf_time now)
     }
 }
 
-/* --- sentinels -------------------------------------------------------------------------------- */
-
-static void sentinel_done(struct link *link, const struct link_reply *reply, void *arg);
-
-/* Whether the node's sentinel is of another fleet than ours, and how, as text. */
-static bool fleet_differs(const struct node_sentinel *s, const struct config *c, int i,
-                          char *ret_text, size_t size)
-{
-    const char *id = c->nodes[i].id;
-
-    if (!s->present)
-        return false; /* flushed: a new one is made, and the quarantine begins */
-    if (s->ttl_max_ms != c->ttl_max_ms)
-        snprintf(ret_text, size, "ttl_max is %" PRId64 " ms on node %s and %" PRIu32 " ms here",
-                 s->ttl_max_ms, id, c->ttl_max_ms);
-    else if (s->nodes != c->node_count)
-        snprintf(ret_text, size, "node %s belongs to a list of %d nodes, ours has %d", id, s->nodes,
-                 c->node_count);
-    else if (strcmp(s->list_hash, c->list_hash) != 0)
-        snprintf(ret_text, size,
-                 "node %s belongs to a list with other ids or another order than ours", id);
-    else
-        return false;
-    return true;
-}
-
-static void compare_with_fleet(struct broker *b, int i)
-{
-    struct node *node = &b->nodes[i];
-
-    if (!fleet_differs(&node->trust.sentinel, b->config, i, node->fleet_text,
-                       sizeof(node->fleet_text))) {
-        node->fleet_text[0] = '\0';
-        if (node->trust.refused && node->trust.refusal == HF_REFUSED_FLEET)
-            (void)trust_refuse(&node->trust, HF_REFUSED_NOT);
-    } else if (!node->trust.refused) {
-        (void)trust_refuse(&node->trust, HF_REFUSED_FLEET);
-    }
-}
-
-static void ask_sentinel(struct broker *b, int i, bool replace, hf_time now)
-{
-    struct node *node = &b->nodes[i];
-    uint8_t bytes[TRUST_NONCE_LEN / 2];
-    char nonce[TRUST_NONCE_LEN + 1];
-    struct link_sentinel s = {.make = true,
-                              .replace = replace,
-                              .nonce = nonce,
-                              .wall = clock_wall(),
-                              .ttl_max_ms = b->config->ttl_max_ms,
-                              .nodes = b->n,
-                              .list_hash = b->config->list_hash};
-
-    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-        return;
-    for (size_t k = 0; k < sizeof(bytes); k++)
-        snprintf(nonce + 2 * k, 3, "%02x", bytes[k]);
-    if (link_sentinel(node->link, &s, hf_time_add(now, b->config->timing.attempt), sentinel_done,
-                      b) == HF_OK) {
-        node->asking_sentinel = true;
-        node->reread = false;
-        link_flush(node->link);
-    }
-}
-
-/* There is none, or another one than the one that was read. */
-static bool sentinel_wanted(const struct node *node)
-{
-    return node->reread || !node->trust.sentinel.present ||
-           strcmp(node->trust.sentinel.nonce, node->trust.nonce) != 0;
-}
-
-/* A sentinel is made only where none is, only while no node disagrees, and not before every node
- * had its chance to. */
-static void make_sentinels(struct broker *b, hf_time now)
-{
-    bool all_read = true;
-
-    for (int i = 0; i < b->n; i++) {
-        if (!b->nodes[i].up)
-            all_read = false;
-        if (b->nodes[i].fleet_text[0] && b->config->new_list && !b->nodes[i].replaced &&
-            b->nodes[i].up && !b->nodes[i].asking_sentinel) {
-            log_warn("node %s: replacing its sentinel (--new-list): %s", b->config->nodes[i].id,
-                     b->nodes[i].fleet_text);
-            ask_sentinel(b, i, true, now);
-        }
-        if (b->nodes[i].fleet_text[0])
-            return;
-    }
-    if (!all_read && hf_time_before(now, hf_time_add(b->started, hf_ns(SENTINEL_PATIENCE))))
-        return;
-    for (int i = 0; i < b->n; i++) {
-        struct node *node = &b->nodes[i];
-
-        if (node->up && sentinel_wanted(node) && !node->asking_sentinel &&
-            !(node->trust.refused && node->trust.refusal != HF_REFUSED_EVICTION))
-            ask_sentinel(b, i, false, now);
-    }
-}
-
-static unsigned adopt_sentinel(struct broker *b, int i, const struct link_reply *reply, hf_time now)
-{
-    unsigned events =
-        trust_on_sentinel(&b->nodes[i].trust, &reply->sentinel, reply->sentinel_created, now);
-
-    compare_with_fleet(b, i);
-    return events;
-}
-
-static void sentinel_done(struct link *link, const struct link_reply *reply, void *arg)
-{
-    struct broker *b = broker_of(arg);
-    int i = link_node(link);
-    hf_time now = clock_now();
-
-    if (reply->final)
-        b->nodes[i].asking_sentinel = false;
-    nodes_on_reply(b, i, reply);
-    if (reply->outcome == LINK_ANSWERED) {
-        unsigned events = adopt_sentinel(b, i, reply, now);
-
-        if (reply->sentinel_created) {
-            b->nodes[i].replaced = true;
-            tell_renewal(b, i, events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED));
-        }
-        node_events(b, i, events, now);
-        loop_timer_set(b->loop, &b->review, now);
-    }
-    /* Without an answer it is asked for again at the next review, not at once: a node that cannot
-     * write says so as fast as it is asked. */
-}
-
 /* --- link events ------------------------------------------------------------------------------ */
 
 static void node_learn(struct broker *b, int i, const struct node_facts *facts,
@@ -312,10 +175,10 @@ static void node_learn(struct broker *b, int i, const struct node_facts *facts,
     snprintf(node->row.version, sizeof(node->row.version), "%s", facts->version);
     events |= nodes_on_reply(b, i, reply);
     if (reply->outcome == LINK_ANSWERED)
-        events |= adopt_sentinel(b, i, reply, now);
+        events |= sentinel_adopt(b, i, reply, now);
     /* At once: a round may begin before the review. */
     mark_duplicates(b);
-    node_events(b, i, events, now);
+    nodes_note(b, i, events, now);
     journal_put_node(b->agent->journal, i, &node->trust);
     loop_timer_set(b->loop, &b->review, now);
 }
@@ -327,12 +190,13 @@ static void on_up(struct link *link, const struct node_facts *facts, const struc
     int i = link_node(link);
 
     b->nodes[i].up = true;
+    node_events_up(b, i, facts->version);
     b->nodes[i].row.error_class = HF_NODE_ERR_NONE;
     b->nodes[i].row.error[0] = '\0';
     log_info("node %s is up (%s, version %s)", b->config->nodes[i].id, b->config->nodes[i].text,
              facts->version);
     node_learn(b, i, facts, reply);
-    tell_renewal(b, i, 0);
+    nodes_tell_renewal(b, i, 0);
     releaser_link_up(b->releaser, i);
 }
 
@@ -350,6 +214,7 @@ static void on_down(struct link *link, enum hf_node_error error, const char *tex
 
     if (node->up || node->row.error_class != (uint32_t)error)
         log_warn("node %s is down: %s: %s", b->config->nodes[i].id, link_error_name(error), text);
+    node_events_down(b, i, error, text);
     if (node->up)
         node->row.reconnects++;
     node->up = false;
@@ -369,13 +234,14 @@ static void review(struct loop_timer *timer, hf_time now)
     hf_time next = hf_time_add(now, hf_ns(HF_NS_PER_SEC));
 
     mark_duplicates(b);
-    make_sentinels(b, now);
+    sentinels_make(b, now);
     judge_first_contacts(b, now);
     b->fleet[0] = '\0';
     for (int i = 0; i < b->n; i++) {
         hf_time until;
 
         trust_tick(&b->nodes[i].trust, clock_wall(), now);
+        node_events_review(b, i, now);
         node_publish(b, i, now);
         until = trust_until(&b->nodes[i].trust, now);
         if (hf_time_before(now, until))
@@ -400,7 +266,7 @@ unsigned nodes_on_reply(struct broker *b, int i, const struct link_reply *reply)
         node->row.last_reply_ns = reply->received.ns;
         seen = trust_on_time(&node->trust, reply->node_time, reply->sent, reply->received);
         seen |= trust_on_nonce(&node->trust, reply->nonce, reply->received);
-        node_events(b, i, seen, reply->received);
+        nodes_note(b, i, seen, reply->received);
         break;
     case LINK_ERROR:
         node->row.errors++;
@@ -423,6 +289,7 @@ void nodes_on_told(struct broker *b, const struct message *m)
     hf_time now = clock_now();
 
     trust_on_told(&b->nodes[m->node_number].trust, m->events, now);
+    node_events_heard(b, m->node_number, m->events);
     if (m->events & TRUST_FORGOT)
         b->nodes[m->node_number].reread = true;
     journal_put_node(b->agent->journal, m->node_number, &b->nodes[m->node_number].trust);
@@ -556,6 +423,7 @@ int nodes_create(struct broker *b)
         if (!c->dev_nodes && journal_get_node(b->agent->journal, i, &before) == HF_OK &&
             before.contacted)
             trust_restore(&node->trust, &before);
+        node_events_begin(node);
         snprintf(node->row.id, sizeof(node->row.id), "%s", c->nodes[i].id);
         snprintf(node->row.address, sizeof(node->row.address), "%s", c->nodes[i].text);
         rc = link_create(&options, &node->link);

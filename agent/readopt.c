@@ -7,15 +7,20 @@
  * may still map. Where the table of the earlier agent is not ours to write any more (it was removed
  * or made anew), the release waits for the journaled V.
  */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/broker_internal.h"
 #include "agent/clock.h"
+#include "agent/events.h"
 #include "agent/log.h"
 #include "shm/index.h"
 #include "shm/slot.h"
 #include "shm/status.h"
+
+#define SPARE 32 /* two connections to each of nine nodes, and what the threads need */
 
 struct record {
     struct journal_identity id;
@@ -71,8 +76,9 @@ void readopt_destroy(struct broker *b)
     }
 }
 
-/* Keeps the slot's text where it is still the name, so that no other text is put over it. */
-static bool keep_text(struct broker *b, struct resource *r)
+/* Keeps the slot's text where it is still the name, so that no other text is put over it. Returns
+ * whether it is the record's note and command, too. */
+static bool keep_text(struct broker *b, struct resource *r, const struct journal_identity *id)
 {
     struct hf_slot_view view;
     struct hf_slot *slot = &b->agent->table.slots[r->slot];
@@ -86,11 +92,14 @@ static bool keep_text(struct broker *b, struct resource *r)
     r->text_off = off;
     r->text_note_len = view.note_len;
     r->text_comm_len = view.comm_len;
-    return true;
+    return view.note_len == id->note_len && view.comm_len == id->comm_len &&
+           memcmp(view.note, id->note, id->note_len) == 0 &&
+           memcmp(view.comm, id->comm, id->comm_len) == 0;
 }
 
 /* The slot of a lease that is not taken up: over, for everybody who still looks. */
-static void slot_over(struct broker *b, uint32_t slot, bool was_held)
+static void slot_over(struct broker *b, uint32_t slot, const struct journal_identity *id,
+                      bool was_held)
 {
     struct resource *r = b->by_slot[slot];
     struct hf_slot *s = &b->agent->table.slots[slot];
@@ -98,7 +107,9 @@ static void slot_over(struct broker *b, uint32_t slot, bool was_held)
     if (!b->agent->warm)
         return;
     hf_slot_withdraw(s);
-    if (r && keep_text(b, r))
+    if (r && !r->has_text)
+        (void)keep_text(b, r, id);
+    if (r && r->has_text)
         hf_slot_end(s, was_held ? HF_SLOT_LOST : HF_SLOT_ENDED,
                     was_held ? HF_LOSS_RESTART : HF_LOSS_NONE);
     else
@@ -112,17 +123,21 @@ static int release_record(struct broker *b, const struct record *rec, uint32_t s
 {
     struct journal_lease over = rec->state;
     struct journal_lease free_record = {.state = JOURNAL_FREE, .generation = rec->state.generation};
-    struct resource *r;
+    struct resource *r = b->by_slot[slot]; /* there, when it could not be taken up */
     struct later *l = calloc(1, sizeof(*l));
-    int rc;
+    int rc = HF_OK;
 
     if (!l)
         return HF_ENOMEM;
     over.state = hf_time_before(clock_now(), at) ? JOURNAL_HELD : JOURNAL_ENDING;
-    over.slot_state = HF_SLOT_LOST;
+    if (over.slot_state < HF_SLOT_LOST && (was_held || over.state == JOURNAL_HELD)) {
+        over.slot_state = HF_SLOT_LOST;
+        over.reason = HF_LOSS_RESTART;
+    }
     journal_put(b->agent->journal, slot, &over);
-    rc = resource_at(b, rec->id.name, rec->id.name_len, slot, &r);
-    slot_over(b, slot, was_held);
+    if (!r)
+        rc = resource_at(b, rec->id.name, rec->id.name_len, slot, &r);
+    slot_over(b, slot, &rec->id, was_held);
     if (rc < 0 || config_key(b->config, rec->id.name, rec->id.name_len, l->key, &l->key_len) < 0) {
         free(l);
         journal_put(b->agent->journal, slot, &free_record);
@@ -150,6 +165,8 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
     struct message *m;
     uint32_t mark[HF_NODES_MAX];
     hf_time max_hold = HF_TIME_NEVER;
+    uint32_t flags = HF_SLOT_F_READOPTED | (rec->id.run ? HF_SLOT_F_RUN : 0);
+    bool same_text;
     int rc = config_key(b->config, rec->id.name, rec->id.name_len, key, &key_len);
 
     if (rc < 0 || (rc = resource_at(b, rec->id.name, rec->id.name_len, slot, &r)) < 0)
@@ -173,6 +190,8 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
     lease->since = (hf_time){rec->id.since_ns};
     lease->since_wall = (hf_wall){rec->id.since_wall_ms};
     lease->run = rec->id.run;
+    lease->heartbeat_ms = rec->id.heartbeat_ms;
+    lease->beat_word = rec->id.beat_word;
     lease->note_len = rec->id.note_len;
     lease->comm_len = rec->id.comm_len;
     memcpy(lease->token, rec->id.token, sizeof(lease->token));
@@ -183,17 +202,22 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
     lease->unanswered = (1u << b->n) - 1;
     lease_fsm_restore(&lease->fsm, b->n, b->q, timing, lease->run, max_hold, rec->state.d, mark,
                       rec->state.slot_state == HF_SLOT_LOSING);
+    if (lease->fsm.state == HF_SLOT_LOSING)
+        lease->fsm.reason = rec->state.reason;
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
     atomic_init(&lease->state, (uint32_t)lease->fsm.state);
-    (void)keep_text(b, r);
-    rc = resource_publish(r, lease, lease->fsm.valid, (uint32_t)lease_fsm_votes(&lease->fsm, now),
-                          HF_SLOT_F_READOPTED | (lease->run ? HF_SLOT_F_RUN : 0));
+    same_text = keep_text(b, r, &rec->id);
+    rc = resource_publish(r, lease, same_text, lease->fsm.valid,
+                          (uint32_t)lease_fsm_votes(&lease->fsm, now), flags);
     if (rc < 0) {
         lease_free(lease);
         return rc;
     }
+    if (lease->fsm.state == HF_SLOT_LOSING)
+        hf_slot_mark(&b->agent->table.slots[slot], lease->fsm.state, flags, lease->fsm.reason);
     resource_hold(r, lease, holder);
     r->last_fence = rec->state.fence >> 16;
+    event_readopted(b->agent, lease);
     m = message_new(MSG_GRANTED);
     m->lease = lease;
     broker_tell_renewal(b, m);
@@ -211,6 +235,50 @@ static bool word_holds(const struct broker *b, uint32_t slot, uint32_t generatio
 
 enum fate { FATE_TAKEN_UP, FATE_RELEASED, FATE_LOST, FATES };
 
+/* Over, by an agent that did not come to the end of it. */
+static int complete(struct broker *b, const struct record *rec, uint32_t slot, hf_time now)
+{
+    const struct journal_lease *state = &rec->state;
+    hf_time valid = hf_time_max(now, validity_qth(state->d, b->n, b->q));
+    bool ended = state->slot_state == HF_SLOT_ENDED;
+    /* HELD: nobody may release it before V. So, too, where the table is another: the earlier agent
+     * may have been killed between ENDING and the check word. */
+    bool wait = state->state == JOURNAL_HELD || !b->agent->warm;
+    struct client *holder;
+    int rc;
+
+    if (ended)
+        event_not_readopted(b->agent, slot, &rec->id, state, HF_EVENT_RELEASED, HF_LOSS_NONE);
+    else if (state->slot_state == HF_SLOT_LOST)
+        event_not_readopted(b->agent, slot, &rec->id, state, HF_EVENT_LOST, state->reason);
+    rc = release_record(b, rec, slot, wait ? valid : now, state->state == JOURNAL_HELD && !ended);
+    if (rc == HF_OK && ended && b->by_slot[slot] && rec->id.pidns_inode == b->agent->pidns_inode &&
+        client_ghost(b, rec->id.pid, rec->id.start_time, rec->id.uid, rec->id.cookie_hash,
+                     rec->id.comm, &holder) == HF_OK)
+        (void)client_ended(holder, b->by_slot[slot], state->generation);
+    return rc;
+}
+
+/* Of a run whose first guardian is gone: its tree may live. Waits for the other's word, or lets it
+ * lapse. */
+static struct client *absent_holder(struct broker *b, const struct journal_identity *id)
+{
+    struct client *holder = client_new(b);
+
+    if (!holder)
+        return NULL;
+    holder->user = user_get(b, id->uid);
+    if (!holder->user) {
+        client_settle(holder);
+        return NULL;
+    }
+    holder->pid = id->pid;
+    holder->uid = id->uid;
+    holder->start_time = id->start_time;
+    holder->cookie_hash = id->cookie_hash;
+    return holder;
+}
+
 static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_time now,
                   enum fate *ret_fate)
 {
@@ -220,16 +288,11 @@ static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_
     hf_time valid = validity_qth(rec->state.d, b->n, b->q);
     bool ahead = hf_time_before(now, valid);
     bool alive;
+    int rc;
 
     *ret_fate = FATE_RELEASED;
-    if (rec->state.state == JOURNAL_HELD && rec->state.slot_state == HF_SLOT_LOST) {
-        /* Told lost already, by an agent that then waited for V. */
-        return release_record(b, rec, slot, hf_time_max(now, valid), true);
-    }
-    if (rec->state.state != JOURNAL_HELD) {
-        /* A word that this agent cannot write may stand until V: killed between ENDING and 0. */
-        return release_record(b, rec, slot, b->agent->warm ? now : hf_time_max(now, valid), false);
-    }
+    if (rec->state.state != JOURNAL_HELD || rec->state.slot_state >= HF_SLOT_LOST)
+        return complete(b, rec, slot, now);
     alive = rec->id.pidns_inode == b->agent->pidns_inode &&
             client_ghost(b, rec->id.pid, rec->id.start_time, rec->id.uid, rec->id.cookie_hash,
                          rec->id.comm, &holder) == HF_OK;
@@ -237,51 +300,64 @@ static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_
         (alive || rec->id.run) &&
         timing_derive(hf_ms(rec->id.ttl_ms), hf_ms(b->config->ttl_max_ms), &timing, why,
                       sizeof(why)) == HF_OK) {
-        struct resource *r;
-        int rc;
-
-        if (!holder) {
-            /* The tree of a run may live without its first guardian: wait for the other's word, or
-             * let it lapse. */
-            holder = client_new(b);
-            if (!holder || !(holder->user = user_get(b, rec->id.uid)))
-                return HF_ENOMEM;
-            holder->pid = rec->id.pid;
-            holder->uid = rec->id.uid;
-            holder->start_time = rec->id.start_time;
-            holder->cookie_hash = rec->id.cookie_hash;
+        if (!holder)
+            holder = absent_holder(b, &rec->id);
+        rc = holder ? take_up(b, rec, slot, holder, &timing, now) : HF_ENOMEM;
+        if (rc == HF_OK) {
+            *ret_fate = FATE_TAKEN_UP;
+            if (!alive)
+                resources_client_gone(holder);
+            return HF_OK;
         }
-        rc = take_up(b, rec, slot, holder, &timing, now);
-        if (rc < 0)
-            return rc;
-        *ret_fate = FATE_TAKEN_UP;
-        r = b->by_slot[slot];
-        if (!alive)
-            resources_client_gone(r->holder);
-        return HF_OK;
+        /* One that cannot be kept must not cost the others. */
+        log_error("the lease of slot %u cannot be taken up (%s): it is given back", slot,
+                  hf_status_text(rc));
     }
     *ret_fate = alive ? FATE_LOST : FATE_RELEASED;
     if (holder)
         client_settle(holder);
+    if (ahead && !alive)
+        event_not_readopted(b->agent, slot, &rec->id, &rec->state, HF_EVENT_RELEASED,
+                            HF_LOSS_HOLDER);
+    else
+        event_not_readopted(b->agent, slot, &rec->id, &rec->state, HF_EVENT_LOST, HF_LOSS_RESTART);
     /* A run's tree is dead before V; so is everybody's belief where the table cannot be written any
      * more. */
     return release_record(b, rec, slot, ahead && (rec->id.run || !b->agent->warm) ? valid : now,
                           true);
 }
 
+/* Descriptors that the agent needs before any client: ghosts do without a watch rather than use them
+ * up. */
+static void spare_take(int fds[SPARE])
+{
+    for (int i = 0; i < SPARE; i++)
+        fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void spare_give(const int fds[SPARE])
+{
+    for (int i = 0; i < SPARE; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
 int readopt(struct broker *b)
 {
+    int spare[SPARE];
     struct agent *agent = b->agent;
     hf_time now = clock_now();
     unsigned fates[FATES] = {0};
     bool believed = false; /* somebody may rightly believe in a lease of the earlier agent */
     uint32_t capacity = agent->table.capacity;
 
+    event_agent_started(agent);
     for (uint32_t slot = 0; slot < capacity; slot++) {
         b->generations[slot] = journal_generation(agent->journal, slot);
         if (b->generations[slot])
             b->slots_used = slot + 1;
     }
+    spare_take(spare);
     for (uint32_t slot = 0; slot < b->slots_used; slot++) {
         struct record rec;
         enum fate fate;
@@ -299,17 +375,20 @@ int readopt(struct broker *b)
             /* Neither half can be believed: nothing can be released for it, but nobody may believe
              * in it either. */
             log_error("journal record %u cannot be read; its key lapses by its TTL", slot);
-            slot_over(b, slot, true);
+            slot_over(b, slot, NULL, true);
             continue;
         }
         rc = decide(b, &rec, slot, now, &fate);
         if (rc < 0)
-            return rc;
+            log_error("the lease of slot %u cannot be given back (%s): its key lapses by its TTL",
+                      slot, hf_status_text(rc));
         fates[fate]++;
         believed |=
             fate == FATE_TAKEN_UP || (hf_time_before(now, validity_qth(rec.state.d, b->n, b->q)) &&
                                       (rec.id.run || !agent->warm));
     }
+    spare_give(spare);
+    agent->readopted = true;
     atomic_store_explicit(&agent->table.header->slots_used, b->slots_used, memory_order_release);
     if (agent->warm)
         hf_index_rebuild(&agent->table);

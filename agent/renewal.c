@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "agent/beats.h"
 #include "agent/clock.h"
 #include "agent/core/ballot.h"
 #include "shm/compiler.h"
@@ -161,11 +162,17 @@ static void on_message(struct renewal *r, const struct message *message)
         break;
     case MSG_LOSE:
         if (lease)
-            renewal_lose(r, lease, message->reason);
+            renewal_lose(r, lease, message->reason, message->killing);
         break;
     case MSG_ABANDON:
         if (lease)
             renewal_abandon(r, lease);
+        break;
+    case MSG_BEATS:
+        if (lease)
+            renewal_bind_beats(r, lease, message->beats);
+        else
+            beats_drop(message->beats);
         break;
     case MSG_TRUST:
         on_told(&r->node[message->node_number], message);

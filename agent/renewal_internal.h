@@ -10,6 +10,7 @@
 #include "agent/agent.h"
 #include "agent/core/heap.h"
 #include "agent/core/node_trust.h"
+#include "agent/events.h"
 #include "agent/redis/link.h"
 #include "agent/redis/resolver.h"
 #include "agent/releaser.h"
@@ -95,19 +96,25 @@ static inline bool lease_is_over(const struct lease *lease)
 struct lease *renewal_find(struct renewal *r, uint32_t slot, uint32_t generation);
 /* The broker handed it over. */
 void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now);
-/* Carries out LEASE_ACT_* bits; `previous` is fsm.valid before the event. */
-void renewal_act(struct renewal *r, struct lease *lease, unsigned actions, hf_time previous);
+/* Carries out LEASE_ACT_* bits; `before`: the lease as it was before what brought them. */
+void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
+                 const struct lease_before *before);
 /* Runs every lease timer that is due. */
 void renewal_tick(struct renewal *r, hf_time now);
+/* How it is known that our key stands on a node. */
+enum hit { HIT_RENEWED, HIT_HEALED, HIT_GRANT };
 /* Our key was extended or written by a command sent after `a`. */
-void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a);
+void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit);
 /* The node's clock stepped, as a reply to a command sent after `sent` showed. */
 void renewal_stepped(struct renewal_node *node, hf_time sent);
 void renewal_vote(struct renewal *r, struct lease *lease, int node, hf_time a);
 /* The holder gave it up, is known to be dead, or (a run) its tree is reaped. */
 void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason reason);
-void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason);
+/* `killing`: a guardian says that it kills its job. */
+void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason, bool killing);
 void renewal_abandon(struct renewal *r, struct lease *lease);
+/* Its holder beats in this page from here on; takes the reference over. */
+void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *beats);
 /* Releases the token on one node, where it came to stand too late. */
 void renewal_undo(struct renewal_node *node, const void *key, size_t key_len, const char *token,
                   hf_dur attempt, hf_dur ttl);

@@ -1,9 +1,11 @@
 /* Carrying out what a lease's state machine decides: journal, slot, messages, the end. */
 #include "agent/renewal_internal.h"
 
+#include "agent/beats.h"
 #include "agent/clock.h"
 #include "agent/log.h"
 #include "shm/compiler.h"
+#include "shm/loss.h"
 #include "shm/slot.h"
 #include "shm/status.h"
 
@@ -30,6 +32,7 @@ static void write_journal(struct renewal *r, const struct lease *lease, enum jou
 {
     struct journal_lease record = {.state = state,
                                    .slot_state = lease->fsm.state,
+                                   .reason = lease->fsm.reason,
                                    .generation = lease->generation,
                                    .fence = lease->fence};
 
@@ -69,6 +72,13 @@ static void tell_broker(struct renewal *r, struct lease *lease, enum message_kin
 }
 
 /* --- timers ----------------------------------------------------------------------------------- */
+
+static hf_time next_event(const struct lease *lease)
+{
+    hf_time next = lease_fsm_next(&lease->fsm);
+
+    return lease_fsm_renews(&lease->fsm) ? hf_time_min(next, heartbeat_next(&lease->beat)) : next;
+}
 
 static void set_timer(struct renewal *r, struct lease *lease, hf_time at)
 {
@@ -138,23 +148,9 @@ static void release_everywhere(struct renewal *r, struct lease *lease, hf_time n
     }
 }
 
-static const char *const loss_text[] = {
-    [HF_LOSS_NONE] = "no reason known",
-    [HF_LOSS_QUORUM] = "too few nodes extended it in time",
-    [HF_LOSS_FOREIGN] = "its keys are another's on too many nodes",
-    [HF_LOSS_MISSING] = "its keys are gone from too many nodes",
-    [HF_LOSS_CLOCK] = "the clocks of too many nodes stepped",
-    [HF_LOSS_ASKED] = "its holder was asked to stop",
-    [HF_LOSS_MAX_HOLD] = "it was held for as long as it may",
-    [HF_LOSS_GUARDIAN] = "a guardian stopped the job",
-    [HF_LOSS_LATE_REPLY] = "an extension came too late",
-    [HF_LOSS_RESTART] = "the agent came back too late",
-    [HF_LOSS_HOLDER] = "its holder is gone",
-    [HF_LOSS_GOING] = "the agent ends, and its private nodes with it",
-};
-
 /* (!) The order: journal, check word, everything else; the first release byte leaves after that. */
-static void end_lease(struct renewal *r, struct lease *lease, hf_time now, bool reaped)
+static void end_lease(struct renewal *r, struct lease *lease, const struct lease_before *before,
+                      hf_time now, bool reaped)
 {
     struct hf_slot *slot = slot_of(r, lease);
     bool lost = lease->fsm.state == HF_SLOT_LOST;
@@ -164,13 +160,14 @@ static void end_lease(struct renewal *r, struct lease *lease, hf_time now, bool 
     atomic_store(&lease->valid_ns, 0);
     atomic_store(&lease->state, (uint32_t)lease->fsm.state);
     hf_slot_end(slot, lease->fsm.state, lease->fsm.reason);
+    events_of_lease(r->agent, lease, before);
     renewal_unschedule(r, lease);
     renewal_count(r, lost ? HF_COUNTER_LOSSES : HF_COUNTER_RELEASES, 1);
     if (lost) {
         char name[HF_NAME_MAX + 1];
 
         log_warn("lost: %s: %s", log_name(lease->name, lease->name_len, name, sizeof(name)),
-                 loss_text[lease->fsm.reason]);
+                 hf_loss_text(lease->fsm.reason));
     }
     tell_broker(r, lease, MSG_CHANGED);
     /* A process of a run's tree may still live: its keys lapse by themselves, unless a guardian
@@ -193,20 +190,20 @@ static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
     return lease_fsm_confirm(&lease->fsm, previous, clock_now());
 }
 
-static void carry_out(struct renewal *r, struct lease *lease, unsigned actions, hf_time previous,
-                      bool reaped)
+static void carry_out(struct renewal *r, struct lease *lease, unsigned actions,
+                      const struct lease_before *before, bool reaped)
 {
     hf_time now;
 
     if (actions & LEASE_ACT_EXTEND) {
-        actions |= extend(r, lease, previous);
+        actions |= extend(r, lease, before->valid);
         if (!(actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED)) &&
-            hf_time_before(lease->fsm.valid, previous) && !(actions & LEASE_ACT_STATE))
+            hf_time_before(lease->fsm.valid, before->valid) && !(actions & LEASE_ACT_STATE))
             tell_broker(r, lease, MSG_CHANGED);
     }
     now = clock_now();
     if (actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED)) {
-        end_lease(r, lease, now, reaped);
+        end_lease(r, lease, before, now, reaped);
         return;
     }
     if (actions & LEASE_ACT_WITHDRAW)
@@ -218,18 +215,38 @@ static void carry_out(struct renewal *r, struct lease *lease, unsigned actions, 
         mark_slot(r, lease);
         tell_broker(r, lease, MSG_CHANGED);
     }
+    events_of_lease(r->agent, lease, before);
     if (!lease_fsm_renews(&lease->fsm))
         renewal_unschedule(r, lease);
-    set_timer(r, lease, lease_fsm_next(&lease->fsm));
+    set_timer(r, lease, next_event(lease));
 }
 
-void renewal_act(struct renewal *r, struct lease *lease, unsigned actions, hf_time previous)
+void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
+                 const struct lease_before *before)
 {
     if (actions)
-        carry_out(r, lease, actions, previous, false);
+        carry_out(r, lease, actions, before, false);
 }
 
 /* --- events ----------------------------------------------------------------------------------- */
+
+/* What the clock and the holder's heartbeat ask for. */
+static unsigned look_after(struct lease *lease, hf_time now)
+{
+    unsigned actions = lease_fsm_tick(&lease->fsm, now);
+
+    if (lease_fsm_renews(&lease->fsm) && hf_time_reached(now, heartbeat_next(&lease->beat)) &&
+        heartbeat_look(&lease->beat, beats_count(lease->beats, lease->beat_word), now))
+        actions |= lease_fsm_lose(&lease->fsm, HF_LOSS_HEARTBEAT, now);
+    return actions | LEASE_ACT_TIMER;
+}
+
+/* D begins anew, with what stands in the word now. */
+static void await_beats(struct lease *lease, hf_time now)
+{
+    heartbeat_init(&lease->beat, hf_ms(lease->heartbeat_ms),
+                   beats_count(lease->beats, lease->beat_word), now);
+}
 
 void renewal_tick(struct renewal *r, hf_time now)
 {
@@ -237,14 +254,14 @@ void renewal_tick(struct renewal *r, hf_time now)
 
     while ((item = heap_first(&r->timers)) && hf_time_reached(now, item->at)) {
         struct lease *lease = HF_CONTAINER(item, struct lease, timer);
-        hf_time previous = lease->fsm.valid;
+        struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
         if (lease_is_over(lease)) {
             hand_back(r, lease);
             continue;
         }
         heap_remove(&r->timers, item);
-        carry_out(r, lease, lease_fsm_tick(&lease->fsm, now) | LEASE_ACT_TIMER, previous, false);
+        carry_out(r, lease, look_after(lease, now), &before, false);
     }
 }
 
@@ -252,10 +269,13 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
 {
     struct lease_fsm *fsm = &lease->fsm;
     bool restored = hf_time_before(lease->since, r->started);
+    struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
     r->slots[lease->slot] = (struct renewal_slot){.lease = lease, .doubt_until = HF_TIME_PAST};
     lease->timer = (struct heap_item){0};
     lease->release = NULL;
+    lease->blamed = -1;
+    await_beats(lease, now);
     if (r->slots_used <= lease->slot)
         r->slots_used = lease->slot + 1;
     renewal_count(r, HF_COUNTER_LEASES, 1);
@@ -276,20 +296,24 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
                              hf_time_add(hf_time_sub(fsm->node[i].d, fsm->timing.span),
                                          timing_renew_delay(&fsm->timing, renewal_random(r))));
     }
-    carry_out(r, lease, lease_fsm_tick(fsm, now) | LEASE_ACT_TIMER, fsm->valid, false);
+    carry_out(r, lease, lease_fsm_tick(fsm, now) | LEASE_ACT_TIMER, &before, false);
 }
 
-void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a)
+void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit)
 {
     struct lease_fsm *fsm = &lease->fsm;
-    hf_time previous = fsm->valid;
-    bool stood = fsm->node[node->number].d.ns != HF_TIME_PAST.ns;
+    struct lease_before before = lease_before(lease, node->number, HF_LOSS_NONE);
+    bool stood = before.vote.ns != HF_TIME_PAST.ns;
     unsigned actions = lease_fsm_hit(fsm, node->number, a, node->trust.mark, clock_now());
 
     /* One vote more is worth telling, though V may not have moved. */
     if (!stood && fsm->node[node->number].d.ns != HF_TIME_PAST.ns && !lease_is_over(lease))
         actions |= LEASE_ACT_EXTEND;
-    renewal_act(node->renewal, lease, actions, previous);
+    if (hit == HIT_HEALED && !lease_is_over(lease))
+        event_healed(node->renewal->agent, lease, &before);
+    if (hit != HIT_RENEWED)
+        before.node = -1; /* said, or no news: the grant waited for no more than a quorum */
+    renewal_act(node->renewal, lease, actions, &before);
 }
 
 /* Rare: every lease is looked at. */
@@ -300,13 +324,14 @@ void renewal_stepped(struct renewal_node *node, hf_time sent)
 
     for (uint32_t s = 0; s < r->slots_used; s++) {
         struct lease *lease = r->slots[s].lease;
-        hf_time previous, now;
+        struct lease_before before;
+        hf_time now;
 
         if (!lease || lease_is_over(lease))
             continue;
-        previous = lease->fsm.valid;
+        before = lease_before(lease, i, HF_LOSS_CLOCK);
         now = clock_now();
-        renewal_act(r, lease, lease_fsm_stepped(&lease->fsm, i, sent, now), previous);
+        renewal_act(r, lease, lease_fsm_stepped(&lease->fsm, i, sent, now), &before);
         if (lease->fsm.node[i].d.ns == HF_TIME_PAST.ns)
             renewal_schedule(node, lease, now);
     }
@@ -322,39 +347,53 @@ void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
                          lease->fsm.timing.ttl);
         return;
     }
-    renewal_hit(node, lease, a);
+    renewal_hit(node, lease, a, HIT_GRANT);
     renewal_schedule(node, lease,
                      hf_time_add(a, timing_renew_delay(&lease->fsm.timing, renewal_random(r))));
 }
 
 void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason reason)
 {
-    hf_time previous = lease->fsm.valid, now = clock_now();
+    struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
+    hf_time now = clock_now();
 
     if (!lease_is_over(lease))
-        carry_out(r, lease, lease_fsm_release(&lease->fsm, reason, now), previous, true);
+        carry_out(r, lease, lease_fsm_release(&lease->fsm, reason, now), &before, true);
     else if (!lease->release)
         release_everywhere(r, lease, now); /* a lost run, and now its tree is reaped */
 }
 
-void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason)
+void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason, bool killing)
 {
-    hf_time previous = lease->fsm.valid;
+    struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
+    if (reason == HF_LOSS_GUARDIAN)
+        event_job(r->agent, lease, killing ? HF_EVENT_JOB_KILLED : HF_EVENT_JOB_STOPPED);
     if (!lease_is_over(lease))
-        renewal_act(r, lease, lease_fsm_lose(&lease->fsm, reason, clock_now()), previous);
+        renewal_act(r, lease, lease_fsm_lose(&lease->fsm, reason, clock_now()), &before);
 }
 
 void renewal_abandon(struct renewal *r, struct lease *lease)
 {
-    hf_time previous = lease->fsm.valid;
+    struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
     if (lease_is_over(lease))
         return;
-    carry_out(r, lease, lease_fsm_abandon(&lease->fsm, clock_now()) | LEASE_ACT_TIMER, previous,
+    event_abandoned(r->agent, lease);
+    carry_out(r, lease, lease_fsm_abandon(&lease->fsm, clock_now()) | LEASE_ACT_TIMER, &before,
               false);
     if (!lease_is_over(lease))
         mark_slot(r, lease);
+}
+
+void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *beats)
+{
+    beats_drop(lease->beats);
+    lease->beats = beats;
+    if (lease_is_over(lease))
+        return;
+    await_beats(lease, clock_now());
+    set_timer(r, lease, next_event(lease));
 }
 
 void renewal_undo(struct renewal_node *node, const void *key, size_t key_len, const char *token,

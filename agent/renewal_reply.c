@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "agent/clock.h"
+#include "shm/history.h"
 
 /* The next renewal after a hit that was sent at `a`, or whatever else the lease needs on that node
  * now. */
@@ -24,28 +25,54 @@ static void plan(struct renewal_node *node, struct lease *lease, hf_time a)
         hf_time_add(a, timing_renew_delay(&fsm->timing, renewal_random(node->renewal))));
 }
 
-static void on_hit(struct renewal_node *node, struct lease *lease, hf_time a)
+static void on_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit)
 {
-    renewal_hit(node, lease, a);
+    renewal_hit(node, lease, a, hit);
     plan(node, lease, a);
 }
 
 static void on_missing(struct renewal_node *node, struct lease *lease)
 {
-    hf_time previous = lease->fsm.valid, now = clock_now();
+    struct lease_before before = lease_before(lease, node->number, HF_LOSS_MISSING);
+    hf_time now = clock_now();
     unsigned actions = lease_fsm_missing(&lease->fsm, node->number, node->trust.mark, now);
 
-    renewal_act(node->renewal, lease, actions, previous);
+    renewal_act(node->renewal, lease, actions, &before);
     renewal_schedule(node, lease, now); /* healed at once */
 }
 
 static void on_foreign(struct renewal_node *node, struct lease *lease)
 {
-    hf_time previous = lease->fsm.valid, now = clock_now();
+    struct lease_before before = lease_before(lease, node->number, HF_LOSS_FOREIGN);
+    hf_time now = clock_now();
     unsigned actions = lease_fsm_foreign(&lease->fsm, node->number, now);
 
-    renewal_act(node->renewal, lease, actions, previous);
+    renewal_act(node->renewal, lease, actions, &before);
     renewal_retry(node, lease, now);
+}
+
+/* --- the node's history of renewals ----------------------------------------------------------- */
+
+/* A command that had no answer in time is told once; its late answer is told as one. */
+static void remember(struct renewal_node *node, const struct link_reply *reply, uint8_t flags,
+                     size_t keys, const char *marks, size_t mark_count)
+{
+    struct hf_renewal renewal = {
+        .at_ns = reply->sent.ns,
+        .latency_us = (uint32_t)(hf_time_since(reply->received, reply->sent).ns / HF_NS_PER_US),
+        .keys = (uint16_t)keys,
+        .outcome = (uint8_t)(reply->outcome == LINK_ANSWERED ? HF_NODE_ERR_NONE : reply->error),
+        .flags = (uint8_t)(flags | (reply->late ? HF_RENEWAL_F_LATE : 0)),
+    };
+
+    if (reply->late && reply->outcome != LINK_ANSWERED)
+        return;
+    for (size_t k = 0; k < mark_count && k < keys; k++) {
+        renewal.hit += marks[k] == '1';
+        renewal.missing += marks[k] == '0';
+        renewal.foreign += marks[k] != '1' && marks[k] != '0';
+    }
+    hf_renewal_put(&node->renewal->agent->table, (uint32_t)node->number, &renewal);
 }
 
 /* --- renewals --------------------------------------------------------------------------------- */
@@ -55,7 +82,7 @@ static void judge_mark(struct renewal_node *node, struct lease *lease, char mark
     switch (mark) {
     case '1':
         renewal_count(node->renewal, HF_COUNTER_RENEWED, 1);
-        on_hit(node, lease, a);
+        on_hit(node, lease, a, HIT_RENEWED);
         break;
     case '0':
         renewal_count(node->renewal, HF_COUNTER_RENEW_MISSES, 1);
@@ -112,6 +139,8 @@ void renewal_on_renewed(struct link *link, const struct link_reply *reply, void 
 
     (void)link;
     if (!node->renewal->closing) {
+        remember(node, reply, 0, batch->count, reply->marks,
+                 reply->outcome == LINK_ANSWERED ? reply->mark_count : 0);
         if (reply->outcome == LINK_ANSWERED)
             renewed(batch, reply);
         else if (!reply->late)
@@ -133,7 +162,7 @@ static void judge_heal(struct renewal_node *node, struct lease *lease,
     case VERDICT_OK:
     case VERDICT_LOW: /* our key stands; the fence was the grant's affair */
         renewal_count(node->renewal, HF_COUNTER_HEALS, 1);
-        on_hit(node, lease, reply->sent);
+        on_hit(node, lease, reply->sent, HIT_HEALED);
         break;
     case VERDICT_TAKEN:
         on_foreign(node, lease);
@@ -179,7 +208,10 @@ void renewal_on_healed(struct link *link, const struct link_reply *reply, void *
     (void)link;
     if (!node->renewal->closing) {
         struct lease *lease = renewal_find(node->renewal, heal->slot, heal->generation);
+        bool stands = reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW;
+        const char *mark = stands ? "1" : reply->verdict == VERDICT_TAKEN ? "f" : "0";
 
+        remember(node, reply, HF_RENEWAL_F_HEAL, 1, mark, reply->outcome == LINK_ANSWERED);
         if (reply->outcome == LINK_ANSWERED) {
             healed(heal, reply);
         } else if (lease && !reply->late) {

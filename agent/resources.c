@@ -207,8 +207,8 @@ int resource_move(struct resource *r)
     return HF_OK;
 }
 
-int resource_publish(struct resource *r, struct lease *lease, hf_time valid, uint32_t votes,
-                     uint32_t flags)
+int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_time valid,
+                     uint32_t votes, uint32_t flags)
 {
     struct broker *b = r->b;
     struct hf_slot_identity id = {.generation = lease->generation,
@@ -216,6 +216,7 @@ int resource_publish(struct resource *r, struct lease *lease, hf_time valid, uin
                                   .uid = lease->uid,
                                   .ttl_ms = lease->ttl_ms,
                                   .flags = flags,
+                                  .text_off = r->text_off,
                                   .name_len = r->name_len,
                                   .note_len = lease->note_len,
                                   .comm_len = lease->comm_len,
@@ -223,10 +224,12 @@ int resource_publish(struct resource *r, struct lease *lease, hf_time valid, uin
                                   .since = lease->since};
     uint32_t old_off = r->text_off;
     uint8_t old_note = r->text_note_len, old_comm = r->text_comm_len;
-    bool had_text = r->has_text;
-    int rc = hf_text_put(b->text, r->name, r->name_len, lease->note, lease->note_len, lease->comm,
-                         lease->comm_len, &id.text_off);
+    bool had_text = r->has_text && !stands;
+    int rc = HF_OK;
 
+    if (!stands)
+        rc = hf_text_put(b->text, r->name, r->name_len, lease->note, lease->note_len, lease->comm,
+                         lease->comm_len, &id.text_off);
     if (rc < 0)
         return rc;
     hf_slot_publish(&b->agent->table.slots[r->slot], &id, valid, votes);

@@ -356,6 +356,8 @@ static void journal_intent(struct round *round, const struct waiter *w)
                                   .pidns_inode = round->b->agent->pidns_inode,
                                   .cookie_hash = c->cookie_hash,
                                   .request_id = w->id,
+                                  .heartbeat_ms = w->heartbeat_ms,
+                                  .beat_word = w->beat_word,
                                   .since_ns = round->started.ns,
                                   .since_wall_ms = round->described.since.ms,
                                   .name_len = r->name_len,

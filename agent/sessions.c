@@ -126,9 +126,10 @@ void session_end(struct session *s, const char *why)
         LIST_REMOVE(s, of_client);
         resources_drop_session(s);
         /* A ghost's own process lives and has yet to come back: only its guardian left. */
-        if (LIST_EMPTY(&c->sessions) && c->ghost_pidfd < 0)
+        if (LIST_EMPTY(&c->sessions) && !c->ghost)
             resources_client_gone(c);
         hf_ring_agent_destroy(&s->ring);
+        beats_drop(s->beats);
         overflow_free(s);
         client_settle(c);
     }
@@ -143,6 +144,7 @@ static bool reads_too_little(const struct session *s)
 /* Posts what waits for room. */
 static void session_flush(struct session *s)
 {
+    bool posted = false;
     struct answer *a;
 
     while ((a = STAILQ_FIRST(&s->overflow)) && hf_ring_room(&s->ring) > 0) {
@@ -150,7 +152,10 @@ static void session_flush(struct session *s)
         STAILQ_REMOVE_HEAD(&s->overflow, queue);
         s->overflowing--;
         free(a);
+        posted = true;
     }
+    if (posted)
+        nudge(s);
 }
 
 void session_answer(struct session *s, const struct hf_completion_entry *entry)
@@ -305,6 +310,8 @@ static void on_sweep(struct loop_timer *timer, hf_time now)
 
     LIST_FOREACH (s, &b->sessions, all)
         session_activate(s);
+    if (b->unwatched)
+        clients_sweep(b);
     listener_resume(b);
     loop_timer_set(b->loop, timer, hf_time_add(now, hf_ns(SWEEP_EVERY)));
 }
@@ -465,6 +472,7 @@ void sessions_destroy(struct broker *b)
         doorbell_close(s);
         if (s->client)
             hf_ring_agent_destroy(&s->ring);
+        beats_drop(s->beats);
         overflow_free(s);
         free(s);
     }

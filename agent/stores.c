@@ -8,6 +8,9 @@
 #include "agent/agent.h"
 #include "agent/clock.h"
 #include "agent/core/ballot.h"
+#include "agent/events.h"
+#include "agent/list_hash.h"
+#include "agent/log.h"
 #include "agent/version.h"
 #include "shm/slot.h"
 #include "shm/status.h"
@@ -37,7 +40,7 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
         .version = HOLDFAST_VERSION,
         .timens_inode = agent->timens_inode,
     };
-    char path[sizeof(agent->socket_path)];
+    char path[sizeof(agent->socket_path)], list[sizeof(c->list_hash)];
     bool found_journal;
     uint32_t found;
     int rc;
@@ -45,8 +48,11 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     snprintf(path, sizeof(path), "%.590s/journal", dir);
     found_journal = access(path, F_OK) == 0;
     memcpy(spec.boot_id, agent->boot_id, sizeof(spec.boot_id));
-    rc = journal_open(dir, c->capacity, c->node_count, c->list_hash, agent->boot_id,
-                      &agent->journal, &found, why, why_size);
+    /* With other keys an agent would neither extend nor release what the earlier one wrote. */
+    list_hash_with(c->nodes, c->node_count, strcmp(c->key_format, "%s") == 0 ? "" : c->key_format,
+                   list);
+    rc = journal_open(dir, c->capacity, c->node_count, list, agent->boot_id, &agent->journal,
+                      &found, why, why_size);
     if (rc < 0)
         return rc;
     spec.fresh = found == 0;
@@ -59,9 +65,27 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
             journal_remove(agent->journal);
         return rc;
     }
+    if (!agent->warm && found && why[0])
+        log_warn("the earlier agent's table is not kept, and its leases end: %s", why);
+    events_begin(agent);
     atomic_store(&agent->table.header->started_ns, clock_now().ns);
     atomic_store(&agent->table.header->main_beat_ns, clock_now().ns);
     return HF_OK;
+}
+
+/* No word stands any more, so what is left to be released need not wait for its V. */
+static void believed_by_nobody(struct agent *agent)
+{
+    for (uint32_t slot = 0; slot < agent->config->capacity; slot++) {
+        struct journal_identity identity;
+        struct journal_lease state;
+
+        if (journal_get(agent->journal, slot, &identity, &state) != HF_OK)
+            continue;
+        for (int i = 0; i < HF_NODES_MAX; i++)
+            state.d[i] = HF_TIME_PAST;
+        journal_put(agent->journal, slot, &state);
+    }
 }
 
 /* Leases of living holders wait in the journal for the next agent. */
@@ -92,6 +116,8 @@ bool stores_close(struct agent *agent)
     } else {
         for (uint32_t slot = 0; held && slot < agent->table.capacity; slot++)
             hf_slot_withdraw(&agent->table.slots[slot]);
+        if (left && agent->readopted)
+            believed_by_nobody(agent);
         hf_table_set_state(&agent->table, HF_TABLE_RETIRED);
         if (hf_table_is_linked(&agent->table, agent->shm_name))
             (void)shm_unlink(agent->shm_name);

@@ -113,7 +113,7 @@ static void watch_readiness(struct watch *w, hf_time now)
         say_waiting(w, now);
 }
 
-/* Holders got the table as a descriptor and go on; new clients cannot be given one. */
+/* Holders have the table by descriptor, and new clients are given one too. */
 static void watch_table(struct watch *w, hf_time now)
 {
     struct agent *agent = w->agent;
@@ -126,8 +126,8 @@ static void watch_table(struct watch *w, hf_time now)
     w->table_gone = true;
     log_error(
         "/dev/shm%s was removed or replaced by somebody (RemoveIPC= in logind.conf does so at "
-        "logout). Leases that are held go on and are extended, but nobody can attach or look "
-        "until the agent is started again, and that ends them: wait for them first",
+        "logout). Leases go on and are extended, but status, list and show cannot see them until "
+        "the agent is started again, and that ends those that are held: wait for them first",
         agent->shm_name);
 }
 

@@ -34,6 +34,17 @@ elseif(NOT HOLDFAST_SANITIZE STREQUAL "")
     message(FATAL_ERROR "HOLDFAST_SANITIZE is '${HOLDFAST_SANITIZE}'; it must be address, thread or empty")
 endif()
 
+# libFuzzer: every object tells where it has been; tests/fuzz has the targets.
+if(HOLDFAST_FUZZ)
+    if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
+        message(FATAL_ERROR "HOLDFAST_FUZZ needs clang: -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++")
+    endif()
+    list(APPEND HOLDFAST_SANITIZE_FLAGS -fsanitize=fuzzer-no-link)
+endif()
+if(HOLDFAST_COVERAGE)
+    list(APPEND HOLDFAST_SANITIZE_FLAGS -fprofile-instr-generate -fcoverage-mapping)
+endif()
+
 if(HOLDFAST_SANITIZE_FLAGS)
     add_compile_options(${HOLDFAST_SANITIZE_FLAGS} -fno-omit-frame-pointer)
     add_link_options(${HOLDFAST_SANITIZE_FLAGS})

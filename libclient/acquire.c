@@ -24,8 +24,11 @@ static int check_options(const struct hf_acquire_options *options)
     if (options->wait_ms < -1)
         return hfc_fail(HF_EINVAL, "wait_ms is %" PRId64 ": -1 waits without limit",
                         options->wait_ms);
-    if (options->flags & ~(unsigned)HF_ACQUIRE_RUN)
+    if (options->flags & ~(unsigned)(HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED))
         return hfc_fail(HF_EINVAL, "unknown flags 0x%x", options->flags);
+    if (options->heartbeat_ms && options->heartbeat_ms < HF_HEARTBEAT_LEAST_MS)
+        return hfc_fail(HF_EINVAL, "a heartbeat of %u ms is too short; at least %d ms",
+                        options->heartbeat_ms, HF_HEARTBEAT_LEAST_MS);
     return HF_OK;
 }
 
@@ -56,7 +59,14 @@ static int start(hf_client *client, const struct hf_acquire_options *options, hf
         hfc_fail(HF_ENOMEM, NULL);
         return HF_ENOMEM; /* said here, for readers that see this file only */
     }
+    if (options->heartbeat_ms && !(op->entry.beat_word = hfc_beats_take(client))) {
+        hfc_op_abandon(op);
+        return hfc_fail(HF_ELIMIT, "all %d heartbeats of this client are in use", HF_BEATS - 1);
+    }
+    op->entry.heartbeat_ms = options->heartbeat_ms;
     op->entry.flags = options->flags & HF_ACQUIRE_RUN ? HF_REQ_RUN : 0;
+    if (options->flags & HF_ACQUIRE_GUARDED)
+        op->entry.flags |= HF_REQ_GUARDED;
     op->entry.ttl_ms = options->ttl_ms;
     op->entry.max_hold_ms = options->max_hold_ms;
     op->entry.name_len = (uint8_t)options->name_len;

@@ -75,7 +75,9 @@ static int client_new(uint32_t role, const uint8_t *cookie, hf_client **ret_clie
     TAILQ_INIT(&client->parked);
     TAILQ_INIT(&client->leases);
     TAILQ_INIT(&client->free_leases);
-    status = hfc_pool_init(client);
+    status = hfc_beats_init(client);
+    if (status == HF_OK && (status = hfc_pool_init(client)) < 0)
+        hfc_beats_fini(client);
     if (status < 0) {
         free(client);
         return status;
@@ -201,6 +203,7 @@ static void farewell(hf_client *client)
         client->session = NULL;
     }
     hfc_unlock(client);
+    hfc_beats_fini(client);
     pthread_mutex_destroy(&client->lock);
 }
 

@@ -48,7 +48,7 @@ int hf_join(const struct hf_ticket *ticket, hf_client **ret_client, hf_lease **r
         return status;
     hfc_lock(client);
     status =
-        hfc_lease_make(client, ticket->slot, ticket->generation, ticket->fence, true, ret_lease);
+        hfc_lease_make(client, ticket->slot, ticket->generation, ticket->fence, true, 0, ret_lease);
     hfc_unlock(client);
     if (status < 0) {
         hfc_fail(status, status == HF_ELOST ? "the lease of the ticket is over" : NULL);

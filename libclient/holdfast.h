@@ -137,6 +137,8 @@ HF_EXPORT int hf_agent_info(hf_client *client, struct hf_agent_info *ret_info);
 typedef struct hf_lease {
     const uint64_t *hf_private_word; /* the slot's check word, read-only mapping */
     uint64_t hf_private_generation;  /* 0: holds nothing, for ever */
+    uint32_t *hf_private_beat;       /* NULL: no heartbeat was asked for */
+    const uint32_t *hf_private_agent, *hf_private_known; /* which agent it is, and which we know */
 } hf_lease;
 
 #define HF_PRIVATE_GEN_SHIFT  40
@@ -210,7 +212,10 @@ struct hf_progress {
 };
 
 enum {
-    HF_ACQUIRE_RUN = 1 /* the lease ends only when hf_release_reaped() says that the job is gone */
+    HF_ACQUIRE_RUN = 1, /* the lease ends only when hf_release_reaped() says that the job is gone */
+    /* with it: no job is started before a second process has joined (hf_join()), so that until then
+     * the lease ends with this process */
+    HF_ACQUIRE_GUARDED = 2
 };
 
 struct hf_acquire_options {
@@ -222,6 +227,8 @@ struct hf_acquire_options {
     int64_t wait_ms;      /* 0: try once; -1: no limit */
     unsigned flags;       /* HF_ACQUIRE_* */
     const char *note;     /* up to 127 bytes for people to read; NULL: none */
+    uint32_t
+        heartbeat_ms; /* lose it when hf_beat() was not called for so long; at least 100; 0: no */
     /* Called in the calling thread with news of the wait; may be NULL. */
     void (*progress)(const struct hf_progress *progress, void *arg);
     void *arg;
@@ -290,10 +297,46 @@ HF_EXPORT int hf_on_change(hf_lease *lease, hf_change_fn *fn, void *arg);
 
 /* Tells the agent that the holder has begun to stop its job: the lease becomes LOSING, for good. */
 HF_EXPORT int hf_begin_losing(hf_lease *lease);
+/* The same when it kills its job; also for a lease that is over. The agent's history tells it. */
+HF_EXPORT int hf_begin_killing(hf_lease *lease);
 
 /* Asks the holder of `name` on this host to stop: its lease becomes LOSING. The asker must be root,
  * the agent's user or the holder's user (HF_EPERM). HF_ENOTHELD: nobody here holds it. */
 HF_EXPORT int hf_ask(hf_client *client, const void *name, size_t name_len);
+
+/* --- heartbeats ----------------------------------------------------------------------------------
+ * A lease is renewed for as long as its process lives, also when that hangs. One that is acquired
+ * with `heartbeat_ms` is renewed only while the program says that it gets on with its work: with no
+ * hf_beat() for so long (from the grant on; a quarter more at most) it becomes LOSING, and others
+ * get the lock when its validity ends. Beat at the places where work is done, at least three times as
+ * often, and not from a thread or timer that goes on when the work hangs. Up to 1023 leases of a
+ * client can have a heartbeat at a time (HF_ELIMIT). */
+
+/* A store to shared memory: no loop, no system call, async-signal-safe, any thread. Nonzero when the
+ * agent was started anew and has to be told who beats: call hf_dispatch() until it is 0 again, not
+ * from a signal handler. Without a heartbeat it does nothing. */
+static inline int hf_beat(hf_lease *lease)
+{
+    if (!lease || !__atomic_load_n(&lease->hf_private_generation, __ATOMIC_ACQUIRE) ||
+        !lease->hf_private_beat)
+        return 0;
+    (void)__atomic_fetch_add(lease->hf_private_beat, 1, __ATOMIC_RELAXED);
+    return __atomic_load_n(lease->hf_private_agent, __ATOMIC_RELAXED) !=
+           __atomic_load_n(lease->hf_private_known, __ATOMIC_RELAXED);
+}
+
+/* The same for what `holdfast run --heartbeat` runs, in whichever process of the job. 1: it beat; 0:
+ * there is no such `run`, or its memory is out of reach. The first call looks for the memory; all
+ * others are a store, async-signal-safe. Any thread, no client. */
+HF_EXPORT int hf_job_beat(void);
+
+/* That memory, for programs that do not link the library: a memfd, open in the job as descriptor
+ * $HOLDFAST_BEAT_FD, and for children that it was not passed on to at $HOLDFAST_BEAT_PATH. Any change
+ * of `beats` is a beat. */
+#define HF_JOB_MAGIC UINT32_C(0x424a4648) /* "HFJB" */
+struct hf_job_memory {
+    uint32_t magic, beats;
+};
 
 /* --- guardians -----------------------------------------------------------------------------------
  * `holdfast run` watches a job with two processes. The second one, forked from the first, joins the

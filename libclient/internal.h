@@ -132,6 +132,7 @@ struct hfc_lease {
     struct hfc_map *map;
     uint64_t fence;
     uint32_t slot, generation, ttl_ms;
+    uint32_t beat_word; /* 0: none */
     bool run;
     int reported;           /* the state last told to `fn` */
     _Atomic uint32_t final; /* terminal enum hf_lease_state once seen, for ever */
@@ -172,6 +173,11 @@ struct hf_client {
     int64_t backoff_ns GUARDED_BY(hfc_locked);
     int link_status GUARDED_BY(hfc_locked); /* why the last try failed */
     char link_text[256] GUARDED_BY(hfc_locked);
+
+    uint32_t
+        *beats; /* where leases beat, at this address for good; a session's words are under it */
+    uint64_t beats_used[HF_BEATS / 64] GUARDED_BY(hfc_locked);
+    uint32_t known; /* `incarnation` of the agent that has these words */
 
     uint64_t next_id GUARDED_BY(hfc_locked);
     struct hfc_ops queued GUARDED_BY(hfc_locked), flying GUARDED_BY(hfc_locked),
@@ -265,6 +271,17 @@ void hfc_ops_free(hf_client *client) NO_THREAD_SAFETY;
 void hfc_release_unwanted(hf_client *client, uint32_t slot, uint32_t generation, bool run)
     REQUIRES(hfc_locked);
 
+/* --- beats.c ---------------------------------------------------------------------------------- */
+
+/* Memory for the words, not shared with anybody yet. HF_ENOMEM. */
+int hfc_beats_init(hf_client *client) NO_THREAD_SAFETY;
+/* Not in a forked child, which does not have it. */
+void hfc_beats_fini(hf_client *client) NO_THREAD_SAFETY;
+/* A free word; 0: none. */
+uint32_t hfc_beats_take(hf_client *client) REQUIRES(hfc_locked);
+/* 0 is fine. */
+void hfc_beats_give(hf_client *client, uint32_t word) REQUIRES(hfc_locked);
+
 /* --- lease_pool.c ----------------------------------------------------------------------------- */
 
 /* The first page, with the life word. HF_ESYS, HF_ENOMEM. */
@@ -278,10 +295,8 @@ void hfc_pool_free(hf_client *client) NO_THREAD_SAFETY;
 /* A handle for a slot of the present table. HF_ELOST when the slot no longer carries that
  * generation. */
 int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64_t fence, bool run,
-                   hf_lease **ret_lease) REQUIRES(hfc_locked);
+                   uint32_t beat_word, hf_lease **ret_lease) REQUIRES(hfc_locked);
 void hfc_lease_drop(struct hfc_lease *lease) REQUIRES(hfc_locked);
-/* A sentence for enum hf_loss_reason; "" for HF_LOSS_NONE. */
-const char *hfc_reason_text(uint32_t reason);
 
 static inline struct hfc_lease *hfc_lease_of(hf_lease *lease)
 {

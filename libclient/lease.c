@@ -1,11 +1,14 @@
 /* Handles: what a lease's slot says, and giving the lease back. */
 #include "libclient/internal.h"
 
+#include "shm/loss.h"
 #include "shm/slot.h"
 
 _Static_assert(HF_PRIVATE_GEN_SHIFT == HF_CHECK_GEN_SHIFT, "holdfast.h knows the check word");
 _Static_assert(HF_PRIVATE_TIME_SHIFT == HF_CHECK_TIME_SHIFT, "holdfast.h knows the check word");
-_Static_assert(sizeof(_Atomic uint64_t) == sizeof(uint64_t), "a check word is a plain word");
+_Static_assert(sizeof(_Atomic uint64_t) == sizeof(uint64_t) &&
+                   sizeof(_Atomic uint32_t) == sizeof(uint32_t),
+               "what holdfast.h reads are plain words");
 _Static_assert((int)HF_STATE_HELD == (int)HF_SLOT_HELD && (int)HF_STATE_LATE == (int)HF_SLOT_LATE &&
                    (int)HF_STATE_LOSING == (int)HF_SLOT_LOSING &&
                    (int)HF_STATE_LOST == (int)HF_SLOT_LOST &&
@@ -15,33 +18,13 @@ _Static_assert(offsetof(struct hfc_lease, handle) == 0, "one address");
 
 #define GLANCES 8
 
-const char *hfc_reason_text(uint32_t reason)
-{
-    static const char *const texts[] = {
-        [HF_LOSS_NONE] = "",
-        [HF_LOSS_QUORUM] = "fewer than a majority of the nodes renewed it in time",
-        [HF_LOSS_FOREIGN] = "another holder's keys are on too many nodes",
-        [HF_LOSS_MISSING] = "its keys are gone from too many nodes",
-        [HF_LOSS_CLOCK] = "the clocks of too many nodes stepped",
-        [HF_LOSS_ASKED] = "somebody asked the holder to stop",
-        [HF_LOSS_MAX_HOLD] = "its max_hold is over",
-        [HF_LOSS_GUARDIAN] = "the holder began to stop its job",
-        [HF_LOSS_LATE_REPLY] = "the agent came too late to extend it",
-        [HF_LOSS_RESTART] = "the agent came back too late to take it over",
-        [HF_LOSS_HOLDER] = "the holder died",
-        [HF_LOSS_GOING] = "the agent ends, and its private nodes with it",
-    };
-
-    return reason < HF_LENGTH(texts) && texts[reason] ? texts[reason] : "for an unknown reason";
-}
-
 static const struct hf_slot *slot_of(const struct hfc_lease *lease)
 {
     return &lease->map->table.slots[lease->slot];
 }
 
 int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64_t fence, bool run,
-                   hf_lease **ret_lease)
+                   uint32_t beat_word, hf_lease **ret_lease)
 {
     struct hfc_map *map = client->session->map;
     const struct hf_slot *at;
@@ -63,11 +46,16 @@ int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64
     lease->generation = generation;
     lease->ttl_ms = atomic_load(&at->ttl_ms);
     lease->run = run;
+    lease->beat_word = beat_word;
     lease->reported = HF_STATE_HELD;
     lease->fn = NULL;
     lease->arg = NULL;
     atomic_store(&lease->final, 0);
     atomic_store(&lease->reason, HF_LOSS_NONE);
+    lease->handle.hf_private_beat = beat_word ? client->beats + beat_word : NULL;
+    lease->handle.hf_private_agent =
+        (const uint32_t *)(const void *)&map->table.header->incarnation;
+    lease->handle.hf_private_known = &client->known;
     lease->handle.hf_private_word = (const uint64_t *)(const void *)&at->check;
     __atomic_store_n(&lease->handle.hf_private_generation, generation, __ATOMIC_RELEASE);
     *ret_lease = &lease->handle;
@@ -79,6 +67,7 @@ void hfc_lease_drop(struct hfc_lease *lease)
 {
     __atomic_store_n(&lease->handle.hf_private_generation, 0, __ATOMIC_RELEASE);
     lease->fn = NULL;
+    hfc_beats_give(lease->client, lease->beat_word);
     hfc_map_unref(lease->map);
     hfc_pool_give(lease);
 }
@@ -191,7 +180,7 @@ const char *hf_reason(hf_lease *handle)
     reason = atomic_load(&lease->reason);
     if (reason == HF_LOSS_NONE)
         return "its validity ended without a renewal";
-    return hfc_reason_text(reason);
+    return hf_loss_text(reason);
 }
 
 /* --- giving back ------------------------------------------------------------------------------ */

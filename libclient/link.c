@@ -156,7 +156,8 @@ static int adopt(hf_client *client, const struct hf_welcome *welcome, const int 
     int status;
 
     session->doorbell = fds[HF_FD_DOORBELL];
-    status = hf_ring_client_map(fds[HF_FD_REQUESTS], fds[HF_FD_COMPLETIONS], &session->ring);
+    status = hf_ring_client_map(fds[HF_FD_REQUESTS], fds[HF_FD_COMPLETIONS], client->beats,
+                                &session->ring);
     if (status < 0) {
         (void)snprintf(why, why_size, "the rings cannot be mapped: %s", hf_status_text(status));
         close(fds[HF_FD_TABLE]);
@@ -166,6 +167,7 @@ static int adopt(hf_client *client, const struct hf_welcome *welcome, const int 
     /* A forked child must not be able to speak for its parent. */
     (void)madvise(session->ring.out, HF_RING_BYTES, MADV_DONTFORK);
     (void)madvise((void *)session->ring.in, HF_RING_BYTES, MADV_DONTFORK);
+    (void)madvise(client->beats, HF_BEATS_BYTES, MADV_DONTFORK);
     return map_table(client, fds[HF_FD_TABLE], welcome->epoch, &session->map, why, why_size);
 }
 
@@ -192,6 +194,7 @@ static void go_on(hf_client *client) REQUIRES(hfc_locked)
     client->welcome = welcome;
     if (client->role == HF_ROLE_HOLDER) /* a guardian goes by the cookie of the first session */
         memcpy(client->cookie, welcome.cookie, sizeof(client->cookie));
+    __atomic_store_n(&client->known, welcome.incarnation, __ATOMIC_RELAXED);
     client->link = HFC_LINK_UP;
     client->link_status = HF_OK;
     client->backoff_ns = HFC_BACKOFF_FIRST_NS;

@@ -41,6 +41,7 @@ static void move(hf_op *op, enum hfc_op_place place) REQUIRES(hfc_locked)
 static void discard(hf_op *op) REQUIRES(hfc_locked)
 {
     move(op, HFC_OP_NOWHERE);
+    hfc_beats_give(op->client, op->entry.beat_word);
     free(op);
 }
 
@@ -201,9 +202,11 @@ static void note_grant(hf_op *op, const struct hf_completion_entry *entry) REQUI
         hfc_release_unwanted(op->client, entry->slot, entry->generation, run);
         return;
     }
-    status =
-        hfc_lease_make(op->client, entry->slot, entry->generation, entry->fence, run, &op->lease);
-    if (status < 0)
+    status = hfc_lease_make(op->client, entry->slot, entry->generation, entry->fence, run,
+                            op->entry.beat_word, &op->lease);
+    if (status == HF_OK)
+        op->entry.beat_word = 0; /* the lease's now */
+    else
         hfc_release_unwanted(op->client, entry->slot, entry->generation, run);
     finish(op, status, status == HF_ELOST ? "granted, and lost before it could be used" : "");
 }
@@ -265,7 +268,9 @@ static void withdraw(hf_op *op) REQUIRES(hfc_locked)
     if (op->cancelled || op->entry.op != HF_OP_ACQUIRE)
         return;
     op->cancelled = true;
-    if (op->place == HFC_OP_FLYING) {
+    /* One that goes to the next agent, for a grant of the last one may be its answer, is not to wait
+     * there. */
+    if (op->place == HFC_OP_FLYING || (op->place == HFC_OP_QUEUED && op->sent)) {
         send_cancel(op->client, op->entry.id);
         hfc_flush(op->client);
     }

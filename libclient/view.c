@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "shm/index.h"
+#include "shm/loss.h"
 #include "shm/slot.h"
 
 struct hf_view {
@@ -79,7 +80,7 @@ static void fill(const hf_view *view, const struct hf_slot_view *slot, struct hf
     memcpy(info->command, slot->comm, sizeof(info->command));
     memcpy(info->note, slot->note, sizeof(info->note));
     if (slot->reason != HF_LOSS_NONE)
-        (void)snprintf(info->reason, sizeof(info->reason), "%s", hfc_reason_text(slot->reason));
+        (void)snprintf(info->reason, sizeof(info->reason), "%s", hf_loss_text(slot->reason));
 }
 
 /* A released lease is none; a lost one is shown as such until its slot is used again. */

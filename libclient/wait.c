@@ -43,7 +43,8 @@ int hf_wait(hf_lease *handle, int state, int64_t timeout_ms)
     return now_state;
 }
 
-int hf_begin_losing(hf_lease *handle)
+/* One way: the agent does not answer. */
+static int tell(hf_lease *handle, uint32_t flags)
 {
     struct hfc_lease *lease = hfc_lease_of(handle);
     hf_client *client;
@@ -58,6 +59,7 @@ int hf_begin_losing(hf_lease *handle)
     if (!op) {
         status = hfc_fail(HF_ENOMEM, NULL);
     } else {
+        op->entry.flags = flags;
         op->entry.slot = lease->slot;
         op->entry.generation = lease->generation;
         op->abandoned = true;
@@ -67,6 +69,16 @@ int hf_begin_losing(hf_lease *handle)
     }
     hfc_unlock(client);
     return status;
+}
+
+int hf_begin_losing(hf_lease *lease)
+{
+    return tell(lease, 0);
+}
+
+int hf_begin_killing(hf_lease *lease)
+{
+    return tell(lease, HF_REQ_KILLING);
 }
 
 int hf_ask(hf_client *client, const void *name, size_t name_len)

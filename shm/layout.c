@@ -28,7 +28,8 @@ static uint64_t mix_byte_order(void)
 #define AT(type, member) ((uint32_t)offsetof(struct type, member))
 #define SIZE(type)       ((uint32_t)sizeof(struct type))
 
-/* The number of counters is not in it: counters are appended by minor versions. */
+/* The number of counters is not in it: counters are appended by minor versions. Nor is what minor
+ * versions added: an element of such a section has one form for ever, and its size is checked. */
 uint64_t hf_layout_fingerprint(void)
 {
     static const uint32_t numbers[] = {
@@ -71,7 +72,7 @@ uint64_t hf_wire_fingerprint(void)
 {
     static const uint32_t numbers[] = {
         HF_WIRE_MAGIC, HF_WIRE_MAJOR, HF_COOKIE_LEN, HF_ENTRY_SIZE, HF_RING_ENTRIES, HF_RING_HEADER,
-        HF_WELCOME_FDS,
+        HF_BEATS_BYTES, HF_WELCOME_FDS,
         /* datagrams */
         SIZE(hf_hello), AT(hf_hello, fingerprint), AT(hf_hello, start_time),
         AT(hf_hello, timens_inode), AT(hf_hello, boottime_ns), AT(hf_hello, role),
@@ -86,14 +87,15 @@ uint64_t hf_wire_fingerprint(void)
         AT(hf_request_entry, ttl_ms), AT(hf_request_entry, max_hold_ms), AT(hf_request_entry, slot),
         AT(hf_request_entry, generation), AT(hf_request_entry, name_len),
         AT(hf_request_entry, note_len), AT(hf_request_entry, name), AT(hf_request_entry, note),
-        SIZE(hf_wire_holder), AT(hf_wire_holder, fence), AT(hf_wire_holder, since_wall_ms),
-        AT(hf_wire_holder, pttl_ms), AT(hf_wire_holder, pid), AT(hf_wire_holder, uid),
-        AT(hf_wire_holder, host), AT(hf_wire_holder, comm), AT(hf_wire_holder, note),
-        AT(hf_completion_entry, id), AT(hf_completion_entry, op), AT(hf_completion_entry, status),
-        AT(hf_completion_entry, slot), AT(hf_completion_entry, generation),
-        AT(hf_completion_entry, fence), AT(hf_completion_entry, deadline_ns),
-        AT(hf_completion_entry, nodes_voting), AT(hf_completion_entry, nodes_up),
-        AT(hf_completion_entry, holder), AT(hf_completion_entry, text),
+        AT(hf_request_entry, heartbeat_ms), AT(hf_request_entry, beat_word), SIZE(hf_wire_holder),
+        AT(hf_wire_holder, fence), AT(hf_wire_holder, since_wall_ms), AT(hf_wire_holder, pttl_ms),
+        AT(hf_wire_holder, pid), AT(hf_wire_holder, uid), AT(hf_wire_holder, host),
+        AT(hf_wire_holder, comm), AT(hf_wire_holder, note), AT(hf_completion_entry, id),
+        AT(hf_completion_entry, op), AT(hf_completion_entry, status), AT(hf_completion_entry, slot),
+        AT(hf_completion_entry, generation), AT(hf_completion_entry, fence),
+        AT(hf_completion_entry, deadline_ns), AT(hf_completion_entry, nodes_voting),
+        AT(hf_completion_entry, nodes_up), AT(hf_completion_entry, holder),
+        AT(hf_completion_entry, text),
         /* rings */
         SIZE(hf_requests_page), AT(hf_requests_page, tail), AT(hf_requests_page, completion_head),
         SIZE(hf_completions_page), AT(hf_completions_page, tail),

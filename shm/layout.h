@@ -8,6 +8,11 @@
  *
  * docs/SHM.md shows the same bytes as a picture with the rules; any change here is a change there,
  * and of HF_TABLE_MAJOR (incompatible) or HF_TABLE_MINOR (new section, or use of reserved bytes).
+ *
+ * (!) An agent of another minor version takes the table over as it stands, so that living leases are
+ * kept: what a later minor added may be absent (the writer goes on without it), and what this one
+ * does not know stays untouched. So a new section is no part of the fingerprint, its type and element
+ * size are checked in the directory, and its absence is no error.
  */
 #ifndef HOLDFAST_SHM_LAYOUT_H
 #define HOLDFAST_SHM_LAYOUT_H
@@ -16,9 +21,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The tests build a holdfastd of a later version, to upgrade to. Nothing else sets these. */
+#ifndef HF_TEST_MAJOR
+#define HF_TEST_MAJOR 0
+#endif
+#ifndef HF_TEST_MINOR
+#define HF_TEST_MINOR 0
+#endif
+
 #define HF_TABLE_MAGIC    UINT64_C(0x3145464c42415448) /* "HTABLFE1", little endian */
-#define HF_TABLE_MAJOR    1
-#define HF_TABLE_MINOR    0
+#define HF_TABLE_MAJOR    (1 + HF_TEST_MAJOR)
+#define HF_TABLE_MINOR    (1 + HF_TEST_MINOR)
 #define HF_TABLE_HEADER   4096 /* bytes before the first section */
 #define HF_NODES_MAX      9
 #define HF_NAME_MAX       255 /* bytes of a resource name, at least 1 */
@@ -67,6 +80,7 @@ enum hf_loss_reason {
     HF_LOSS_RESTART = 9,    /* the agent came back too late to re-adopt */
     HF_LOSS_HOLDER = 10,    /* the holder died */
     HF_LOSS_GOING = 11,     /* the agent ends, and its private nodes with it */
+    HF_LOSS_HEARTBEAT = 12, /* the holder did not beat in time: it hangs */
 };
 
 /* One lease: one cache line. Fields from `seq` on stand under `seq`. */
@@ -104,6 +118,10 @@ enum hf_section_type {
     HF_SECTION_INDEX = 3, /* two areas of equal size behind each other */
     HF_SECTION_NODES = 4,
     HF_SECTION_COUNTERS = 5,
+    /* since 1.1; a reader does without those that are not there */
+    HF_SECTION_EVENTS = 6,    /* + enum hf_event_ring: 6 to 9 */
+    HF_SECTION_RENEWALS = 10, /* HF_NODES_MAX rings behind each other */
+    HF_SECTION_TEST = 0x7e57, /* of a later version, in tests only */
 };
 #define HF_SECTIONS_MAX 16
 
@@ -194,6 +212,101 @@ enum hf_node_flag {
     HF_NODE_F_DEV = 1 << 2,           /* a private node of --dev */
 };
 
+/* --- history: what happened, for `history` and `watch` (shm/history.h) --------------------------- */
+
+enum hf_event_kind {
+    HF_EVENT_NONE = 0,
+    /* of a lease */
+    HF_EVENT_GRANTED = 1,
+    HF_EVENT_READOPTED = 2,   /* taken over from an earlier agent */
+    HF_EVENT_VOTE_VOID = 3,   /* `reason`: FOREIGN, MISSING or CLOCK on `node` */
+    HF_EVENT_VOTE = 4,        /* `node` counts again: it was renewed after that */
+    HF_EVENT_HEALED = 5,      /* our key was written again on `node` */
+    HF_EVENT_LATE = 6,        /* V - 0.5 T came: renewals fail */
+    HF_EVENT_ON_TIME = 7,     /* renewed after that */
+    HF_EVENT_LOSING = 8,      /* the holder must stop; terminal */
+    HF_EVENT_JOB_STOPPED = 9, /* a guardian says that it stops its job: signal or hook */
+    HF_EVENT_JOB_KILLED = 10, /* a guardian says that it kills its job's tree */
+    HF_EVENT_ABANDONED = 11,  /* the holder of a run is gone without a word: it lapses */
+    HF_EVENT_LOST = 12,       /* the end, by loss */
+    HF_EVENT_RELEASED = 13,   /* the end, given up; HF_LOSS_HOLDER: its holder died */
+    /* of the agent */
+    HF_EVENT_AGENT_STARTED = 32, /* `value`: leases taken over */
+    HF_EVENT_AGENT_ENDING = 33,
+    /* of a node */
+    HF_EVENT_NODE_UP = 40,
+    HF_EVENT_NODE_DOWN = 41,      /* `reason`: enum hf_node_error */
+    HF_EVENT_NODE_REFUSED = 42,   /* `reason`: enum hf_node_refusal */
+    HF_EVENT_NODE_ACCEPTED = 43,  /* not refused any more */
+    HF_EVENT_NODE_RESTARTED = 44, /* another run_id */
+    HF_EVENT_NODE_FORGOT = 45,    /* its sentinel was absent or changed */
+    HF_EVENT_NODE_STEPPED = 46,   /* its clock stepped */
+    HF_EVENT_QUARANTINE = 47,     /* `reason`: enum hf_quarantine_reason bits; V: its end */
+    HF_EVENT_QUARANTINE_OVER = 48,
+};
+
+/* Each has one writing thread, and what happens often does not push out what does not. */
+enum hf_event_ring {
+    HF_EVENTS_GRANTS = 0, /* broker: granted, readopted */
+    HF_EVENTS_NODES = 1,  /* broker: the agent and the nodes */
+    HF_EVENTS_ENDS = 2,   /* renewal: released, votes that came back */
+    HF_EVENTS_LOSSES = 3, /* renewal: everything that is wrong with a lease */
+    HF_EVENT_RINGS = 4,
+};
+
+#define HF_EVENT_TEXT    95
+#define HF_EVENT_NO_NODE UINT8_MAX
+
+enum hf_event_flag {
+    HF_EVENT_F_RUN = 1 << 0, /* the lease of a `holdfast run` */
+};
+
+/* One event, under its own `seq`. Entry `index` of a ring is at `index` mod the ring's size. */
+struct hf_event {
+    _Atomic uint32_t seq;
+    uint8_t kind;    /* enum hf_event_kind */
+    uint8_t node;    /* whose doing it was; HF_EVENT_NO_NODE */
+    uint8_t reason;  /* enum hf_loss_reason, or as the kind says */
+    uint8_t flags;   /* enum hf_event_flag */
+    uint64_t index;  /* in its ring, from 0 */
+    uint64_t number; /* over all rings, from 1 */
+    int64_t at_ns;   /* CLOCK_BOOTTIME */
+    int64_t wall_ms;
+    int64_t valid_before_ns, valid_ns; /* V before and after; 0 none */
+    uint64_t fence;
+    int64_t value; /* as the kind says */
+    uint32_t slot, generation;
+    uint32_t pid, uid;  /* the holder */
+    uint32_t name_hash; /* as in the index */
+    uint16_t voting;    /* bit per node: its vote stands at `at`; of late and losing for want of a
+                        quorum: beyond V */
+    uint8_t nodes;      /* of the list */
+    uint8_t text_len;   /* of the whole name, of which `text` has the first bytes */
+    uint8_t text[HF_EVENT_TEXT + 1]; /* the lease's name; of a node, more about it */
+};
+_Static_assert(sizeof(struct hf_event) == 192, "layout");
+_Static_assert(offsetof(struct hf_event, text) == 96, "layout");
+
+#define HF_RENEWALS_KEPT 256 /* per node */
+
+/* One renewal or heal as a node answered it, or did not; under its own `seq`. */
+struct hf_renewal {
+    _Atomic uint32_t seq;
+    uint32_t index;      /* number of it on this node, from 1; 0: none yet */
+    int64_t at_ns;       /* CLOCK_BOOTTIME, before it was sent */
+    uint32_t latency_us; /* until its outcome was known */
+    uint16_t keys, hit, missing, foreign;
+    uint8_t outcome; /* enum hf_node_error; NONE: answered */
+    uint8_t flags;   /* enum hf_renewal_flag */
+    uint8_t reserved[2];
+};
+_Static_assert(sizeof(struct hf_renewal) == 32, "layout");
+
+enum hf_renewal_flag {
+    HF_RENEWAL_F_HEAL = 1 << 0, /* one key, written again */
+    HF_RENEWAL_F_LATE = 1 << 1, /* answered after it had been given up */
+};
+
 /* Counters, one writer thread each; name and meaning in shm/counters.def. */
 enum hf_counter {
 #define HF_COUNTER_ENUM(id, name, doc) HF_COUNTER_##id,
@@ -205,8 +318,9 @@ enum hf_counter {
 struct hf_table_header {
     /* line 0: written once */
     uint64_t magic;
-    uint16_t major, minor;
-    uint16_t min_minor; /* readers of this major and this minor or a later one may read */
+    uint16_t major;
+    uint16_t minor;     /* of the agent that writes now: set at each start */
+    uint16_t min_minor; /* readers of this major and this minor or a later one may read; likewise */
     uint16_t header_len;
     uint64_t total_size;
     uint64_t fingerprint; /* hf_layout_fingerprint() of the writer */
@@ -233,11 +347,12 @@ struct hf_table_header {
     _Atomic int64_t main_beat_ns, broker_beat_ns, renewal_beat_ns;
     uint8_t reserved3[40];
     /* line 4: the name index */
-    _Atomic uint32_t index_seq;  /* odd while a rebuild flips the areas */
-    _Atomic uint32_t index_area; /* 0 or 1: the one to read */
-    _Atomic uint32_t index_size; /* entries per area, a power of two */
-    _Atomic uint32_t slots_used; /* slots below this number were ever used */
-    uint8_t reserved4[48];
+    _Atomic uint32_t index_seq;                      /* odd while a rebuild flips the areas */
+    _Atomic uint32_t index_area;                     /* 0 or 1: the one to read */
+    _Atomic uint32_t index_size;                     /* entries per area, a power of two */
+    _Atomic uint32_t slots_used;                     /* slots below this number were ever used */
+    _Atomic uint64_t events_written[HF_EVENT_RINGS]; /* since 1.1: one writer thread each */
+    uint8_t reserved4[16];
     /* lines 5..6 */
     char agent_name[HF_AGENT_NAME_MAX + 1];
     char host[64];

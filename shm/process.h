@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 /* When it started, in clock ticks since the boot: tells a process from a later one with its pid.
- * `pid` 0: the caller. 0 when it is gone or /proc cannot be read. */
+ * `pid` 0: the caller. 0 when it is gone (errno ENOENT or ESRCH) or /proc cannot be read. */
 uint64_t hf_process_start_time(pid_t pid);
 
 #endif

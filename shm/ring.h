@@ -9,6 +9,7 @@
  * at least one sees the other.
  * The agent keeps its own cursors, never reads back what it published, copies each entry once and
  * judges the copy; an index out of range is a violation (HF_EPROTO) and ends that client only.
+ * Behind its ring "requests" has a page of words in which the client's program counts heartbeats.
  * One thread per side at a time (libclient holds its mutex; the agent's
  * broker thread owns its side).
  */
@@ -40,12 +41,19 @@ struct hf_completions_page {
 
 #define HF_RING_BYTES (HF_RING_HEADER + HF_RING_ENTRIES * HF_ENTRY_SIZE)
 
+/* The last page of the requests memfd: heartbeat words, counted up by the client. Word 0 is nobody's.
+ */
+#define HF_BEATS_BYTES    4096
+#define HF_BEATS          (HF_BEATS_BYTES / 4)
+#define HF_REQUESTS_BYTES (HF_RING_BYTES + HF_BEATS_BYTES)
+
 /* --- agent's side ----------------------------------------------------------------------------- */
 
 struct hf_ring_agent {
     const struct hf_requests_page *in; /* mapped read-only */
     struct hf_completions_page *out;
     uint32_t request_head, completion_tail; /* private cursors */
+    const _Atomic uint32_t *beats; /* mapped read-only; unmapped with the ring unless taken */
 };
 
 /* Makes both memfds (MFD_CLOEXEC|MFD_ALLOW_SEALING, 0600), fills, seals (requests:
@@ -55,6 +63,10 @@ struct hf_ring_agent {
 int hf_ring_agent_create(struct hf_ring_agent *ret_ring, int *ret_requests_fd,
                          int *ret_completions_fd);
 void hf_ring_agent_destroy(struct hf_ring_agent *ring);
+
+/* The heartbeat words, which then outlive the ring: to be unmapped by the caller. */
+const _Atomic uint32_t *hf_ring_take_beats(struct hf_ring_agent *ring);
+void hf_beats_unmap(const _Atomic uint32_t *beats);
 
 /* Copies the next request. 1 one was taken, 0 none, HF_EPROTO a violation. */
 int hf_ring_take(struct hf_ring_agent *ring, struct hf_request_entry *ret_entry);
@@ -80,8 +92,11 @@ struct hf_ring_client {
     uint32_t request_tail, completion_head;
 };
 
-/* Maps both (sizes and seals are checked), closes the descriptors. */
-int hf_ring_client_map(int requests_fd, int completions_fd, struct hf_ring_client *ret_ring);
+/* Maps both (sizes and seals are checked), closes the descriptors. The heartbeat words are mapped
+ * over `beats`, a page of the caller's that stays where it is when it has other words under it; NULL:
+ * not at all. */
+int hf_ring_client_map(int requests_fd, int completions_fd, void *beats,
+                       struct hf_ring_client *ret_ring);
 void hf_ring_client_unmap(struct hf_ring_client *ring);
 
 /* Appends a request. HF_EFULL when the ring is full. `ret_wake` true: the doorbell must be rung. */

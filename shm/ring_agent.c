@@ -20,8 +20,8 @@
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
-/* A memfd of the ring's size with every page there, for its owner only. */
-static int make_memfd(const char *name)
+/* A memfd with every page there, for its owner only. */
+static int make_memfd(const char *name, off_t size)
 {
     int error, fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 
@@ -29,7 +29,7 @@ static int make_memfd(const char *name)
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -1;
-    error = fchmod(fd, 0600) != 0 ? errno : posix_fallocate(fd, 0, HF_RING_BYTES);
+    error = fchmod(fd, 0600) != 0 ? errno : posix_fallocate(fd, 0, size);
     if (error == 0)
         return fd;
     close(fd);
@@ -46,9 +46,9 @@ static int reopen_readonly(int fd)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-static void *map_ring(int fd, int protection)
+static void *map_all(int fd, size_t size, int protection)
 {
-    void *map = mmap(NULL, HF_RING_BYTES, protection, MAP_SHARED, fd, 0);
+    void *map = mmap(NULL, size, protection, MAP_SHARED, fd, 0);
 
     return map == MAP_FAILED ? NULL : map;
 }
@@ -56,13 +56,13 @@ static void *map_ring(int fd, int protection)
 /* The client writes this one; nobody changes its size. */
 static const struct hf_requests_page *make_requests(int *ret_fd)
 {
-    int fd = make_memfd("holdfast-requests");
+    int fd = make_memfd("holdfast-requests", HF_REQUESTS_BYTES);
     void *map = NULL;
 
     if (fd < 0)
         return NULL;
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
-        map = map_ring(fd, PROT_READ);
+        map = map_all(fd, HF_REQUESTS_BYTES, PROT_READ);
     if (map)
         *ret_fd = fd;
     else
@@ -73,12 +73,12 @@ static const struct hf_requests_page *make_requests(int *ret_fd)
 /* Mapped for writing before the seal that keeps everybody after us from doing so. */
 static struct hf_completions_page *make_completions(int *ret_fd)
 {
-    int fd = make_memfd("holdfast-completions"), readonly = -1;
+    int fd = make_memfd("holdfast-completions", HF_RING_BYTES), readonly = -1;
     void *map;
 
     if (fd < 0)
         return NULL;
-    map = map_ring(fd, PROT_READ | PROT_WRITE);
+    map = map_all(fd, HF_RING_BYTES, PROT_READ | PROT_WRITE);
     if (map && fcntl(fd, F_ADD_SEALS,
                      F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         readonly = reopen_readonly(fd);
@@ -104,6 +104,7 @@ int hf_ring_agent_create(struct hf_ring_agent *ret_ring, int *ret_requests_fd,
     ring.in = make_requests(&requests_fd);
     if (!ring.in)
         return HF_ESYS;
+    ring.beats = (const _Atomic uint32_t *)((const char *)ring.in + HF_RING_BYTES);
     ring.out = make_completions(&completions_fd);
     if (!ring.out) {
         int error = errno;
@@ -125,7 +126,22 @@ void hf_ring_agent_destroy(struct hf_ring_agent *ring)
         munmap((void *)ring->in, HF_RING_BYTES);
     if (ring->out)
         munmap(ring->out, HF_RING_BYTES);
+    if (ring->beats)
+        hf_beats_unmap(ring->beats);
     *ring = (struct hf_ring_agent){0};
+}
+
+const _Atomic uint32_t *hf_ring_take_beats(struct hf_ring_agent *ring)
+{
+    const _Atomic uint32_t *beats = ring->beats;
+
+    ring->beats = NULL;
+    return beats;
+}
+
+void hf_beats_unmap(const _Atomic uint32_t *beats)
+{
+    munmap((void *)beats, HF_BEATS_BYTES);
 }
 
 int hf_ring_take(struct hf_ring_agent *ring, struct hf_request_entry *ret_entry)
@@ -145,7 +161,7 @@ int hf_ring_take(struct hf_ring_agent *ring, struct hf_request_entry *ret_entry)
 
 int hf_ring_room(const struct hf_ring_agent *ring)
 {
-    uint32_t head = atomic_load_explicit(&ring->in->completion_head, memory_order_acquire);
+    uint32_t head = atomic_load(&ring->in->completion_head);
     uint32_t unread = ring->completion_tail - head;
 
     return unread > HF_RING_ENTRIES ? HF_EPROTO : (int)(HF_RING_ENTRIES - unread);
@@ -159,7 +175,7 @@ int hf_ring_post(struct hf_ring_agent *ring, const struct hf_completion_entry *e
         return room < 0 ? room : HF_EFULL;
     hf_words_store((void *)hf_ring_place(ring->out, ring->completion_tail), entry, HF_ENTRY_SIZE);
     ring->completion_tail++;
-    atomic_store_explicit(&ring->out->tail, ring->completion_tail, memory_order_release);
+    atomic_store(&ring->out->tail, ring->completion_tail); /* see hf_ring_reap() */
     hf_ring_signal(ring);
     return 0;
 }

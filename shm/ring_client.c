@@ -15,22 +15,22 @@
 #include "shm/words.h"
 
 /* Right size, and sealed so that it stays so: then no access can end in SIGBUS. */
-static bool is_sealed(int fd, int seals)
+static bool is_sealed(int fd, off_t size, int seals)
 {
     struct stat st;
     int has = fcntl(fd, F_GET_SEALS);
 
-    return has >= 0 && (has & seals) == seals && fstat(fd, &st) == 0 &&
-           st.st_size == (off_t)HF_RING_BYTES;
+    return has >= 0 && (has & seals) == seals && fstat(fd, &st) == 0 && st.st_size == size;
 }
 
-static int map_both(int requests_fd, int completions_fd, struct hf_ring_client *ret_ring)
+static int map_all(int requests_fd, int completions_fd, void *beats,
+                   struct hf_ring_client *ret_ring)
 {
     const int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
     void *out, *in;
 
-    if (!is_sealed(requests_fd, size_seals) ||
-        !is_sealed(completions_fd, size_seals | F_SEAL_FUTURE_WRITE))
+    if (!is_sealed(requests_fd, HF_REQUESTS_BYTES, size_seals) ||
+        !is_sealed(completions_fd, HF_RING_BYTES, size_seals | F_SEAL_FUTURE_WRITE))
         return HF_EPROTO;
     out = mmap(NULL, HF_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, requests_fd, 0);
     if (out == MAP_FAILED)
@@ -43,13 +43,25 @@ static int map_both(int requests_fd, int completions_fd, struct hf_ring_client *
         errno = error;
         return HF_ESYS;
     }
+    /* Last, for a failure must leave the words that were there. One step for whoever beats: a store
+     * goes to the old words or to the new ones. */
+    if (beats && mmap(beats, HF_BEATS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                      requests_fd, HF_RING_BYTES) == MAP_FAILED) {
+        int error = errno;
+
+        munmap(out, HF_RING_BYTES);
+        munmap(in, HF_RING_BYTES);
+        errno = error;
+        return HF_ESYS;
+    }
     *ret_ring = (struct hf_ring_client){.out = out, .in = in};
     return 0;
 }
 
-int hf_ring_client_map(int requests_fd, int completions_fd, struct hf_ring_client *ret_ring)
+int hf_ring_client_map(int requests_fd, int completions_fd, void *beats,
+                       struct hf_ring_client *ret_ring)
 {
-    int status = map_both(requests_fd, completions_fd, ret_ring), error = errno;
+    int status = map_all(requests_fd, completions_fd, beats, ret_ring), error = errno;
 
     close(requests_fd);
     close(completions_fd);
@@ -84,7 +96,7 @@ int hf_ring_submit(struct hf_ring_client *ring, const struct hf_request_entry *e
 
 int hf_ring_reap(struct hf_ring_client *ring, struct hf_completion_entry *ret_entry)
 {
-    uint32_t tail = atomic_load_explicit(&ring->in->tail, memory_order_acquire);
+    uint32_t tail = atomic_load(&ring->in->tail);
     uint32_t unread = tail - ring->completion_head;
 
     if (unread == 0)
@@ -93,7 +105,9 @@ int hf_ring_reap(struct hf_ring_client *ring, struct hf_completion_entry *ret_en
         return HF_EPROTO;
     hf_words_load(ret_entry, hf_ring_place(ring->in, ring->completion_head), HF_ENTRY_SIZE);
     ring->completion_head++;
-    atomic_store_explicit(&ring->out->completion_head, ring->completion_head, memory_order_release);
+    /* Sequentially consistent, as the next look at the tail and the agent's two in hf_ring_post():
+     * an agent that saw no room has posted all that is read until the ring is empty. */
+    atomic_store(&ring->out->completion_head, ring->completion_head);
     return 1;
 }
 

@@ -24,14 +24,23 @@ struct hf_table {
     uint64_t text_units;
     hf_index_entry *index; /* two areas of index_size entries */
     struct hf_node_row *nodes;
-    _Atomic uint64_t *counters; /* HF_COUNTERS of them */
+    _Atomic uint64_t *counters; /* at most HF_COUNTERS; an earlier minor version made fewer */
     uint32_t counter_count;
     uint32_t capacity, node_count;
     uint32_t index_size;  /* entries per area, as checked at the start */
     uint32_t index_tombs; /* writer's private count of tombstones in the area in use */
     bool writable;
+    int fd;    /* the maker's own read-only descriptor of it; else -1 */
     dev_t dev; /* of the object, to see whether the name still leads to it */
     ino_t inode;
+    /* history, shm/history.h */
+    struct hf_event *events[HF_EVENT_RINGS];
+    uint32_t event_count[HF_EVENT_RINGS]; /* a power of two; 0: the table has no such ring */
+    struct hf_renewal *renewals;          /* HF_NODES_MAX rings of renewals_kept; 0: none */
+    uint32_t renewals_kept;
+    /* the writer's private counts */
+    uint64_t events_written[HF_EVENT_RINGS];
+    uint32_t renewals_written[HF_NODES_MAX];
 };
 
 /* Sizes of a table to be made. */
@@ -60,21 +69,22 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
 /* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate (a full /dev/shm is an
  * error here and not a SIGBUS later), header filled, state still INIT. An existing object is
  * looked at: regular, ours, one link, not writable by others, and made by this layout in this
- * boot: then it is mapped and kept (`ret_warm` true, its slots as they are, for the caller to
- * rewrite from the journal) if it has the capacity and text of `spec`; otherwise it is marked
- * RETIRED and replaced: holders of the old one keep their words until their V. Anybody else's is
- * refused naming its owner (HF_ETABLE). A kept table starts with counters and node rows of 0,
- * incarnation + 1, and state INIT. The caller sets `started_ns` and the beats. HF_ESYS with errno
- * for system errors (ENOSPC: /dev/shm full). */
+ * boot, whatever its minor version: then it is mapped and kept (`ret_warm` true, its slots as they
+ * are, for the caller to rewrite from the journal) if it has the capacity and text of `spec`;
+ * otherwise it is marked RETIRED and replaced: holders of the old one keep their words until their
+ * V, and `why` has the reason although this succeeds ("": there was none). Anybody else's is refused
+ * naming its owner (HF_ETABLE). A kept table starts with counters and node rows of 0, incarnation
+ * + 1, and state INIT. The caller sets `started_ns` and the beats. HF_ESYS with errno for system
+ * errors (ENOSPC: /dev/shm full). */
 int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
                     struct hf_table *ret_table, bool *ret_warm, char *why, size_t why_size);
 
 /* The last store: readers may use it from now. */
 void hf_table_set_state(struct hf_table *table, enum hf_table_state state);
 
-/* A read-only descriptor of the agent's own table for SCM_RIGHTS; the caller closes it. HF_ETABLE
- * when `shm_name` no longer leads to it. */
-int hf_table_readonly_fd(const struct hf_table *table, const char *shm_name, int *ret_fd);
+/* A read-only descriptor of the agent's own table for SCM_RIGHTS, whatever became of its name; the
+ * caller closes it. HF_ESYS with errno. */
+int hf_table_readonly_fd(const struct hf_table *table, int *ret_fd);
 
 /* Whether `shm_name` still leads to this object; false after rm or a replacement. */
 bool hf_table_is_linked(const struct hf_table *table, const char *shm_name);
@@ -117,14 +127,19 @@ int hf_node_read(const struct hf_table *table, uint32_t node, struct hf_node_row
 
 static inline void hf_counter_add(struct hf_table *table, enum hf_counter counter, int64_t n)
 {
+    uint64_t v;
+
+    if ((uint32_t)counter >= table->counter_count)
+        return; /* made by an agent of an earlier minor version */
     /* One writer thread per counter, so a load and a store do. */
-    uint64_t v = atomic_load_explicit(&table->counters[counter], memory_order_relaxed);
+    v = atomic_load_explicit(&table->counters[counter], memory_order_relaxed);
     atomic_store_explicit(&table->counters[counter], v + (uint64_t)n, memory_order_relaxed);
 }
 
 static inline void hf_counter_set(struct hf_table *table, enum hf_counter counter, uint64_t value)
 {
-    atomic_store_explicit(&table->counters[counter], value, memory_order_relaxed);
+    if ((uint32_t)counter < table->counter_count)
+        atomic_store_explicit(&table->counters[counter], value, memory_order_relaxed);
 }
 
 uint64_t hf_counter_read(const struct hf_table *table, enum hf_counter counter);

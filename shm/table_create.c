@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -17,6 +18,10 @@
 #define CAPACITY_MAX (UINT32_C(1) << 24)
 #define UNITS_MAX    (UINT64_C(1) << 32) /* text_off has 32 bits */
 #define INDEX_MIN    128
+#define COUNTER_ROOM 64   /* counters are laid out in whole such, so that later ones find a place */
+#define EVENTS_OFTEN 1024 /* entries of a ring: grants, ends */
+#define EVENTS_NODES 512
+#define EVENTS_MOST  65536
 
 /* What is wanted of hf_table_create(), passed around. */
 struct job {
@@ -44,6 +49,15 @@ static void close_keep_errno(int fd)
     errno = error;
 }
 
+/* An open file of its own for each: what a client does to its flags and offset is its own affair. */
+static int reopen(int fd)
+{
+    char path[32];
+
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 /* --- sizes ------------------------------------------------------------------------------------ */
 
 static uint64_t text_units_of(const struct hf_table_spec *spec)
@@ -61,6 +75,16 @@ static uint32_t index_size_of(const struct hf_table_spec *spec)
     return size;
 }
 
+/* So that the loss of every lease at once is kept. */
+static uint32_t losses_kept(const struct hf_table_spec *spec)
+{
+    uint32_t count = EVENTS_OFTEN;
+
+    while (count < spec->capacity && count < EVENTS_MOST)
+        count *= 2;
+    return count;
+}
+
 static uint64_t add_section(struct hf_table_header *header, unsigned i, enum hf_section_type type,
                             uint32_t elem_size, uint64_t elem_count, uint64_t offset)
 {
@@ -74,16 +98,28 @@ static uint64_t add_section(struct hf_table_header *header, unsigned i, enum hf_
 /* The node section always has all rows, so that no change of the node list changes sizes. */
 static void lay_out(struct hf_table_header *header, const struct hf_table_spec *spec)
 {
+    const uint32_t events[HF_EVENT_RINGS] = {[HF_EVENTS_GRANTS] = EVENTS_OFTEN,
+                                             [HF_EVENTS_NODES] = EVENTS_NODES,
+                                             [HF_EVENTS_ENDS] = EVENTS_OFTEN,
+                                             [HF_EVENTS_LOSSES] = losses_kept(spec)};
     uint32_t index_size = index_size_of(spec);
     uint64_t end = HF_TABLE_HEADER;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 
     end = add_section(header, 0, HF_SECTION_SLOTS, sizeof(struct hf_slot), spec->capacity, end);
     end = add_section(header, 1, HF_SECTION_NODES, sizeof(struct hf_node_row), HF_NODES_MAX, end);
-    end = add_section(header, 2, HF_SECTION_COUNTERS, sizeof(uint64_t), HF_COUNTERS, end);
+    end = add_section(header, 2, HF_SECTION_COUNTERS, sizeof(uint64_t),
+                      (HF_COUNTERS + COUNTER_ROOM - 1) / COUNTER_ROOM * COUNTER_ROOM, end);
     end = add_section(header, 3, HF_SECTION_INDEX, sizeof(hf_index_entry), 2 * (uint64_t)index_size,
                       end);
     end = add_section(header, 4, HF_SECTION_TEXT, HF_TEXT_UNIT, text_units_of(spec), end);
+    for (unsigned ring = 0; ring < HF_EVENT_RINGS; ring++)
+        end = add_section(header, 5 + ring, (enum hf_section_type)(HF_SECTION_EVENTS + ring),
+                          sizeof(struct hf_event), events[ring], end);
+    end = add_section(header, 5 + HF_EVENT_RINGS, HF_SECTION_RENEWALS, sizeof(struct hf_renewal),
+                      (uint64_t)HF_NODES_MAX * HF_RENEWALS_KEPT, end);
+    if (HF_TEST_MINOR)
+        end = add_section(header, 6 + HF_EVENT_RINGS, HF_SECTION_TEST, HF_CACHE_LINE, 1000, end);
     header->capacity = spec->capacity;
     atomic_store_explicit(&header->index_size, index_size, memory_order_relaxed);
     header->total_size = (end + page - 1) / page * page;
@@ -139,6 +175,8 @@ static int allocate(const struct job *job, int fd, uint64_t size)
 /* The lines that are written once per start, warm or cold. */
 static void fill_start(struct hf_table_header *header, const struct hf_table_spec *spec)
 {
+    header->minor = HF_TABLE_MINOR;
+    header->min_minor = 0;
     header->nodes = spec->nodes;
     header->quorum = spec->quorum;
     header->ttl_ms = spec->ttl_ms;
@@ -156,7 +194,6 @@ static int fill_new(struct hf_table_header *header, const struct hf_table_spec *
 {
     memset(header, 0, sizeof(*header));
     header->major = HF_TABLE_MAJOR;
-    header->minor = HF_TABLE_MINOR;
     header->header_len = HF_TABLE_HEADER;
     header->fingerprint = hf_layout_fingerprint();
     memcpy(header->boot_id, spec->boot_id, sizeof(header->boot_id));
@@ -166,6 +203,25 @@ static int fill_new(struct hf_table_header *header, const struct hf_table_spec *
         return HF_ESYS;
     lay_out(header, spec);
     fill_start(header, spec);
+    return 0;
+}
+
+/* Maps it to write, and keeps a descriptor to hand out: the name may be removed some day. */
+static int map_own(const struct job *job, int fd, const struct stat *st,
+                   const struct hf_table_places *places, struct hf_table *ret_table)
+{
+    struct hf_table table;
+    int status = hf_table_map(fd, job->name, st, true, places, &table, job->why, job->why_size);
+
+    if (status != 0)
+        return status;
+    table.fd = reopen(fd);
+    if (table.fd < 0) {
+        status = fail_sys(job, "open again");
+        hf_table_close(&table);
+        return status;
+    }
+    *ret_table = table;
     return 0;
 }
 
@@ -194,10 +250,7 @@ static int fill_object(const struct job *job, int fd, struct hf_table *ret_table
     header.magic = magic;
     status = hf_table_judge_header(job->name, &header, (uint64_t)st.st_size, &places, job->why,
                                    job->why_size);
-    if (status == 0)
-        status =
-            hf_table_map(fd, job->name, &st, true, &places, ret_table, job->why, job->why_size);
-    return status;
+    return status == 0 ? map_own(job, fd, &st, &places, ret_table) : status;
 }
 
 /* HF_EBUSY: the name is taken. */
@@ -220,16 +273,44 @@ static int create_new(const struct job *job, struct hf_table *ret_table)
 
 /* --- an existing object ----------------------------------------------------------------------- */
 
-static bool suits(const struct hf_table_header *header, const struct hf_table_places *places,
-                  const struct hf_table_spec *spec)
+/* A reader may look at any two sections; a writer must not meet one in the other. */
+static bool overlap(const struct hf_table_header *header)
 {
-    uint32_t state = atomic_load_explicit(&header->state, memory_order_relaxed);
+    for (unsigned i = 0; i < HF_SECTIONS_MAX; i++)
+        for (unsigned k = 0; k < i; k++) {
+            const struct hf_section *a = &header->sections[i], *b = &header->sections[k];
 
-    return !spec->fresh && state <= HF_TABLE_STOPPED &&
-           header->timens_inode == spec->timens_inode &&
-           memcmp(header->boot_id, spec->boot_id, sizeof(header->boot_id)) == 0 &&
-           places->capacity == spec->capacity && places->text_units == text_units_of(spec) &&
-           places->node_rows == HF_NODES_MAX && places->counter_count == HF_COUNTERS;
+            if (a->length && b->length && a->offset < b->offset + b->length &&
+                b->offset < a->offset + a->length)
+                return true;
+        }
+    return false;
+}
+
+/* Sections and counters of another minor version do not matter. Says why not. */
+static bool suits(const struct job *job, const struct hf_table_header *header,
+                  const struct hf_table_places *places)
+{
+    const struct hf_table_spec *spec = job->spec;
+    uint32_t state = atomic_load_explicit(&header->state, memory_order_relaxed);
+    const char *not = NULL;
+
+    if (state > HF_TABLE_STOPPED)
+        not = "was retired";
+    else if (memcmp(header->boot_id, spec->boot_id, sizeof(header->boot_id)) != 0)
+        not = "is of another boot";
+    else if (header->timens_inode != spec->timens_inode)
+        not = "is of another time namespace";
+    else if (places->capacity != spec->capacity || places->text_units != text_units_of(spec) ||
+             places->index_size != index_size_of(spec) || places->node_rows != HF_NODES_MAX)
+        not = "has another capacity";
+    else if (overlap(header))
+        not = "is damaged";
+    else if (spec->fresh)
+        not = "has no journal that tells what its leases are";
+    if (not )
+        hf_table_say(job->why, job->why_size, "/dev/shm%s %s", job->name, not );
+    return !not ;
 }
 
 /* Tells those who still map it that the name leads elsewhere now. By pwrite(): a damaged object
@@ -269,7 +350,7 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
     if (hf_table_read_header(fd, job->name, &header, job->why, job->why_size) != 0 ||
         hf_table_judge_header(job->name, &header, (uint64_t)st->st_size, &places, job->why,
                               job->why_size) != 0 ||
-        !suits(&header, &places, job->spec)) {
+        !suits(job, &header, &places)) {
         retire(fd, &header);
         return HF_EVERSION;
     }
@@ -280,7 +361,7 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
         return fail_sys(job, "set the group of");
     if (fchmod(fd, job->spec->mode) != 0)
         return fail_sys(job, "set the mode of");
-    status = hf_table_map(fd, job->name, st, true, &places, ret_table, job->why, job->why_size);
+    status = map_own(job, fd, st, &places, ret_table);
     if (status == 0)
         start_again(ret_table, job->spec);
     return status;
@@ -326,6 +407,7 @@ int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
 
     if (status != 0)
         return status;
+    hf_table_say(why, why_size, "%s", "");
     for (int try = 0; try < CREATE_TRIES; try++) {
         bool warm = false;
 
@@ -354,16 +436,12 @@ void hf_table_set_state(struct hf_table *table, enum hf_table_state state)
     atomic_store_explicit(&table->header->state, state, memory_order_release);
 }
 
-int hf_table_readonly_fd(const struct hf_table *table, const char *shm_name, int *ret_fd)
+int hf_table_readonly_fd(const struct hf_table *table, int *ret_fd)
 {
-    int fd = shm_open(shm_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
+    int fd = reopen(table->fd);
 
     if (fd < 0)
-        return errno == ENOENT ? HF_ETABLE : HF_ESYS;
-    if (!hf_table_is_object(table, fd)) {
-        close(fd);
-        return HF_ETABLE;
-    }
+        return HF_ESYS;
     *ret_fd = fd;
     return 0;
 }

@@ -113,6 +113,31 @@ static bool place_section(const struct hf_table_header *header, uint64_t size,
     return true;
 }
 
+/* What a table of an earlier minor version lacks may be missing, but not damaged. */
+static bool place_history(const struct hf_table_header *h, uint64_t size, struct hf_table_places *p)
+{
+    uint64_t count;
+
+    for (int ring = 0; ring < HF_EVENT_RINGS; ring++) {
+        enum hf_section_type type = (enum hf_section_type)(HF_SECTION_EVENTS + ring);
+
+        if (!find_section(h, type))
+            continue;
+        if (!place_section(h, size, type, sizeof(struct hf_event), 1, &p->events[ring], &count) ||
+            count > UINT32_MAX || (count & (count - 1)) != 0)
+            return false;
+        p->event_count[ring] = (uint32_t)count;
+    }
+    if (!find_section(h, HF_SECTION_RENEWALS))
+        return true;
+    if (!place_section(h, size, HF_SECTION_RENEWALS, sizeof(struct hf_renewal), HF_NODES_MAX,
+                       &p->renewals, &count) ||
+        count > UINT32_MAX)
+        return false;
+    p->renewals_kept = (uint32_t)count / HF_NODES_MAX;
+    return true;
+}
+
 static bool place_sections(const struct hf_table_header *h, uint64_t size,
                            struct hf_table_places *ret_places)
 {
@@ -130,7 +155,8 @@ static bool place_sections(const struct hf_table_header *h, uint64_t size,
                        &p.index, &entries) ||
         !place_section(h, size, HF_SECTION_NODES, sizeof(struct hf_node_row), h->nodes, &p.nodes,
                        &rows) ||
-        !place_section(h, size, HF_SECTION_COUNTERS, sizeof(uint64_t), 0, &p.counters, &counters))
+        !place_section(h, size, HF_SECTION_COUNTERS, sizeof(uint64_t), 0, &p.counters, &counters) ||
+        !place_history(h, size, &p))
         return false;
     p.text_units = units;
     p.index_size = index_size;

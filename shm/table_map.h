@@ -14,6 +14,8 @@ struct hf_table_places {
     uint64_t slots, text, index, nodes, counters;
     uint64_t text_units;
     uint32_t capacity, node_rows, index_size, counter_count;
+    uint64_t events[HF_EVENT_RINGS], renewals;
+    uint32_t event_count[HF_EVENT_RINGS], renewals_kept; /* 0: none */
 };
 
 /* A sentence for a person; never fails. */
@@ -36,8 +38,5 @@ int hf_table_judge_header(const char *shm_name, const struct hf_table_header *he
 int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writable,
                  const struct hf_table_places *places, struct hf_table *ret_table, char *why,
                  size_t why_size);
-
-/* Whether `fd` is open on the object that `table` maps. */
-bool hf_table_is_object(const struct hf_table *table, int fd);
 
 #endif

@@ -45,6 +45,7 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
         .counter_count = places->counter_count,
         .index_size = places->index_size,
         .writable = writable,
+        .fd = -1,
         .dev = st->st_dev,
         .inode = st->st_ino,
     };
@@ -62,6 +63,12 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
     table.index = (hf_index_entry *)(base + places->index);
     table.nodes = (struct hf_node_row *)(base + places->nodes);
     table.counters = (_Atomic uint64_t *)(base + places->counters);
+    for (int ring = 0; ring < HF_EVENT_RINGS; ring++) {
+        table.events[ring] = (struct hf_event *)(base + places->events[ring]);
+        table.event_count[ring] = places->event_count[ring];
+    }
+    table.renewals = (struct hf_renewal *)(base + places->renewals);
+    table.renewals_kept = places->renewals_kept;
     *ret_table = table;
     return 0;
 }
@@ -195,28 +202,22 @@ int hf_table_open_fd(int fd, struct hf_table *ret_table, char *why, size_t why_s
     return status;
 }
 
-bool hf_table_is_object(const struct hf_table *table, int fd)
-{
-    struct stat st;
-
-    return fstat(fd, &st) == 0 && st.st_dev == table->dev && st.st_ino == table->inode;
-}
-
+/* By its path: a descriptor may not be had, and that must not look like a removal. */
 bool hf_table_is_linked(const struct hf_table *table, const char *shm_name)
 {
-    int fd = shm_open(shm_name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
-    bool same;
+    char path[sizeof("/dev/shm") + HF_TABLE_NAME_MAX];
+    struct stat st;
 
-    if (fd < 0)
-        return false;
-    same = hf_table_is_object(table, fd);
-    close(fd);
-    return same;
+    (void)snprintf(path, sizeof(path), "/dev/shm%s", shm_name);
+    return lstat(path, &st) == 0 && st.st_dev == table->dev && st.st_ino == table->inode;
 }
 
 void hf_table_close(struct hf_table *table)
 {
-    if (table->header)
+    if (table->header) {
         munmap(table->header, table->size);
+        if (table->fd >= 0)
+            close(table->fd);
+    }
     memset(table, 0, sizeof(*table));
 }

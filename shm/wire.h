@@ -81,11 +81,14 @@ enum hf_wire_op {
 };
 
 enum hf_request_flag {
-    HF_REQ_RUN = 1 << 0,    /* acquire: ends when a guardian says that the tree is reaped */
-    HF_REQ_REAPED = 1 << 1, /* release of a run: the tree is reaped */
+    HF_REQ_RUN = 1 << 0,     /* acquire: ends when a guardian says that the tree is reaped */
+    HF_REQ_REAPED = 1 << 1,  /* release of a run: the tree is reaped */
+    HF_REQ_GUARDED = 1 << 2, /* acquire of a run: no job is started before a guardian has joined */
+    HF_REQ_KILLING = 1 << 3, /* losing: it kills its job, for history only */
 };
 
-#define HF_ENTRY_SIZE 512
+#define HF_ENTRY_SIZE         512
+#define HF_HEARTBEAT_LEAST_MS 100 /* a shorter one would be found missing by mere scheduling */
 
 struct hf_request_entry {
     uint32_t op, flags;
@@ -98,7 +101,9 @@ struct hf_request_entry {
     uint8_t reserved[6];
     uint8_t name[256];
     char note[128];
-    uint8_t reserved2[72];
+    uint32_t heartbeat_ms; /* acquire: D; 0: none */
+    uint32_t beat_word;    /* then, below HF_BEATS */
+    uint8_t reserved2[64];
 };
 _Static_assert(sizeof(struct hf_request_entry) == HF_ENTRY_SIZE, "layout");
 

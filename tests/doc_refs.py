@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the documents name must exist. Prints one line per name that does not.
 
-In backticks, in README.md, docs/*.md and tests/BEHAVIOURS.md:
+In backticks, in README.md, docs/*.md, tests/BEHAVIOURS.md and the models:
     path/file.c, path/        a file, a directory of the repository; also the target of a link
     path/file.c:function      a definition in that file (C, Lua)
     function()                a definition somewhere
@@ -127,7 +127,8 @@ def check(document):
 
 
 def main():
-    found = [row for document in files("README.md", "docs/*.md", "tests/BEHAVIOURS.md") for row in check(document)]
+    documents = files("README.md", "docs/*.md", "tests/BEHAVIOURS.md", "tests/model/*.pml")
+    found = [row for document in documents for row in check(document)]
     print(*found, sep="\n", end="\n" if found else "")
     return 1 if found else 0
 

@@ -8,8 +8,11 @@ int cmd_status(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_show(int argc, char **argv);
 int cmd_check(int argc, char **argv);
+int cmd_history(int argc, char **argv);
+int cmd_watch(int argc, char **argv);
 int cmd_nodes(int argc, char **argv);
 int cmd_release(int argc, char **argv);
+int cmd_beat(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 
 #endif

@@ -10,14 +10,17 @@
 #include "tools/reader_args.h"
 #include "tools/show_agent.h"
 #include "tools/show_node.h"
+#include "tools/show_renewals.h"
 
-static void print_json(const struct reader *reader, const struct life *life)
+#define RENEWALS_SHOWN 20 /* of each node, without --count */
+
+static void print_json(const struct reader *reader, const struct life *life, uint32_t renewals)
 {
     struct json_out out;
 
     json_begin(&out, stdout);
     show_agent_json(&out, reader, life);
-    show_nodes_json(&out, reader);
+    show_nodes_json(&out, reader, renewals);
     json_end(&out);
 }
 
@@ -27,8 +30,12 @@ int cmd_nodes(int argc, char **argv)
     struct reader reader;
     struct life life;
     char sentence[256];
-    int code = reader_args_parse(argc, argv, "j", "nodes [options]",
-                                 "Shows the Redis nodes as the agent sees them.", &args);
+    uint32_t renewals;
+    int code =
+        reader_args_parse(argc, argv, "jHn", "nodes [options]",
+                          "Shows the Redis nodes as the agent sees them; with --history how\n"
+                          "they answered the recent renewals, the newest first.",
+                          &args);
 
     if (code != READER_ARGS_GO_ON || (code = args_none(argc, argv)) != EXIT_OK)
         return code;
@@ -36,8 +43,11 @@ int cmd_nodes(int argc, char **argv)
     if (code != EXIT_OK)
         return code;
     life_judge(&reader.table, &life);
+    renewals = args.history ? args.count ? args.count : RENEWALS_SHOWN : 0;
     if (args.json)
-        print_json(&reader, &life);
+        print_json(&reader, &life, renewals);
+    else if (renewals)
+        show_renewals(&reader, renewals);
     else
         show_nodes_long(&reader);
     fflush(stdout);

@@ -29,7 +29,7 @@
 struct run {
     const char *agent, *name, *note, *on_lost;
     char *const *argv;
-    int64_t wait_ms, ttl_ms, max_hold_ms; /* -1, 0, 0: not given */
+    int64_t wait_ms, ttl_ms, max_hold_ms, heartbeat_ms; /* -1, 0 ...: not given */
     int busy_code, stop_signal;
     bool verbose;
 
@@ -55,6 +55,9 @@ static void show_help(void)
           "  -s, --signal SIGNAL          what stops COMMAND when the lock is being lost (TERM)\n"
           "      --on-lost SHELL-COMMAND  run this instead of sending that signal\n"
           "      --max-hold TIME          hold the lock no longer than this\n"
+          "      --heartbeat TIME         lose the lock when COMMAND has not called 'holdfast "
+          "beat', or\n"
+          "                               hf_job_beat(), for so long\n"
           "      --note TEXT              shown to whoever asks who holds the lock\n"
           "      --agent NAME             the agent to use (default: $HOLDFAST_AGENT, else "
           "\"default\")\n"
@@ -69,7 +72,7 @@ static void show_help(void)
           stdout);
 }
 
-enum { OPT_MAX_HOLD = 256, OPT_ON_LOST, OPT_NOTE, OPT_AGENT };
+enum { OPT_MAX_HOLD = 256, OPT_HEARTBEAT, OPT_ON_LOST, OPT_NOTE, OPT_AGENT };
 
 static const struct option options[] = {
     {"nonblock", no_argument, NULL, 'n'},
@@ -79,6 +82,7 @@ static const struct option options[] = {
     {"signal", required_argument, NULL, 's'},
     {"on-lost", required_argument, NULL, OPT_ON_LOST},
     {"max-hold", required_argument, NULL, OPT_MAX_HOLD},
+    {"heartbeat", required_argument, NULL, OPT_HEARTBEAT},
     {"note", required_argument, NULL, OPT_NOTE},
     {"agent", required_argument, NULL, OPT_AGENT},
     {"verbose", no_argument, NULL, 'v'},
@@ -99,6 +103,15 @@ static int positive_span(const char *option, const char *text, int64_t *ret_ms)
                           ms ? "too long; at most 49d" : "zero; give a time above it, like 30s");
     *ret_ms = ms;
     return EXIT_OK;
+}
+
+static int heartbeat_span(const char *text, int64_t *ret_ms)
+{
+    int code = positive_span("--heartbeat", text, ret_ms);
+
+    if (code == EXIT_OK && *ret_ms < BEAT_LEAST_MS)
+        return args_usage("run", "--heartbeat %s is too short; at least %dms", text, BEAT_LEAST_MS);
+    return code;
 }
 
 static int parse_code(const char *text, int *ret_code)
@@ -134,6 +147,8 @@ static int parse_option(struct run *run, int option)
         return EXIT_OK;
     case OPT_MAX_HOLD:
         return positive_span("--max-hold", optarg, &run->max_hold_ms);
+    case OPT_HEARTBEAT:
+        return heartbeat_span(optarg, &run->heartbeat_ms);
     case OPT_ON_LOST:
         run->on_lost = optarg;
         return EXIT_OK;
@@ -288,7 +303,8 @@ static int acquire(struct run *run, hf_client *client, hf_lease **ret_lease)
         .ttl_ms = (uint32_t)run->ttl_ms,
         .max_hold_ms = (uint32_t)run->max_hold_ms,
         .wait_ms = run->wait_ms,
-        .flags = HF_ACQUIRE_RUN,
+        .flags = HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED,
+        .heartbeat_ms = (uint32_t)run->heartbeat_ms,
         .note = run->note,
         .progress = on_progress,
         .arg = run,
@@ -333,6 +349,7 @@ static int hold(struct run *run, hf_client *client)
         .argv = run->argv,
         .on_lost = run->on_lost,
         .stop_signal = run->stop_signal,
+        .heartbeat_ns = run->heartbeat_ms * NS_PER_MS,
         .verbose = run->verbose,
         .signals = &run->signals,
     };

@@ -78,7 +78,7 @@ static uint32_t print_all_json(const struct reader *reader, const struct life *l
     json_begin(&out, stdout);
     show_agent_json(&out, reader, life);
     json_member(&out, "counters", counters_json(&reader->table));
-    show_nodes_json(&out, reader);
+    show_nodes_json(&out, reader, 0);
     show_leases_json(&out, reader, &filter, &unreadable);
     json_end(&out);
     return unreadable;

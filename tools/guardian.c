@@ -60,6 +60,15 @@ void guardian_kill_tree(struct guardian *g, int64_t now_ns)
         complain(g, &outcome);
 }
 
+void guardian_kill_in_time(struct guardian *g, int64_t now_ns)
+{
+    bool first = g->kill_since_ns == 0;
+
+    guardian_kill_tree(g, now_ns);
+    if (first)
+        hf_begin_killing(g->lease);
+}
+
 bool guardian_kill_failed(const struct guardian *g, int64_t now_ns)
 {
     return g->kill_since_ns && now_ns - g->kill_since_ns > KILL_GIVE_UP_NS &&
@@ -146,6 +155,8 @@ static int prepare(struct guardian *g, int links[2], int *ret_outer_fd)
         return -1;
     *ret_outer_fd = pidfd_open_(getpid());
     if (*ret_outer_fd < 0)
+        return -1;
+    if (beat_make(&g->beat, g->plan->heartbeat_ns) < 0)
         return -1;
     g->timer_fd = timeline_timer();
     return g->timer_fd < 0 ? -1 : tree_init(&g->tree, 0);

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "libclient/holdfast.h"
+#include "tools/beat.h"
 #include "tools/cgroup.h"
 #include "tools/signals.h"
 #include "tools/timeline.h"
@@ -29,6 +30,7 @@ struct guardian_plan {
     const char *on_lost; /* NULL: stop_signal */
     int stop_signal;
     int64_t ttl_ns;
+    int64_t heartbeat_ns; /* the job must beat so often; 0: it need not */
     bool verbose;
     const struct signals *signals;
 };
@@ -54,6 +56,7 @@ struct guardian {
     hf_lease *lease;
     struct timeline timeline;
     struct tree tree;
+    struct beat beat;
     int timer_fd;
     int link_fd; /* to the other: signals to forward, or the job's stops */
     int peer_fd; /* pidfd of the other */
@@ -82,6 +85,9 @@ void guardian_signal_tree(struct guardian *g, int signal);
 
 /* Kills what lives, when it is time for another pass; complains once of what does not die. */
 void guardian_kill_tree(struct guardian *g, int64_t now_ns);
+
+/* Kills the whole tree, because of the lease: the agent's history tells of the first time. */
+void guardian_kill_in_time(struct guardian *g, int64_t now_ns);
 
 /* Whether the tree has resisted for long enough. */
 bool guardian_kill_failed(const struct guardian *g, int64_t now_ns);

@@ -66,7 +66,7 @@ static int start_job(struct inner *in)
     return job_start(&start, &in->job);
 }
 
-static void start_hook(struct inner *in)
+static void start_hook(struct inner *in, const char *reason)
 {
     char *argv[] = {"/bin/sh", "-c", (char *)in->g.plan->on_lost, NULL};
     const struct job_start start = {
@@ -80,6 +80,7 @@ static void start_hook(struct inner *in)
 
     snprintf(pid, sizeof(pid), "%d", (int)in->job);
     setenv("HOLDFAST_PID", pid, 1);
+    setenv("HOLDFAST_REASON", reason, 1);
     if (job_start(&start, &in->hook) < 0)
         guardian_signal_tree(&in->g, in->g.plan->stop_signal);
 }
@@ -88,20 +89,19 @@ static void start_hook(struct inner *in)
 static void begin_stop(struct inner *in, int64_t now_ns)
 {
     struct guardian *g = &in->g;
-    const char *reason = hf_reason(g->lease);
+    const char *why = hf_reason(g->lease), *reason = *why ? why : "it was not renewed in time";
     char span[TEXT_SPAN_SIZE];
     int mine = 0;
 
     in->stopping = true;
     if (atomic_compare_exchange_strong(&g->shared->stopping, &mine, 1)) {
         if (g->plan->on_lost && in->job)
-            start_hook(in);
+            start_hook(in, reason);
         else
             guardian_signal_tree(g, g->plan->stop_signal);
     }
     hf_begin_losing(g->lease);
-    say("%s: the lock is being lost: %s; %s, SIGKILL in %s", g->plan->name,
-        *reason ? reason : "it was not renewed in time",
+    say("%s: the lock is being lost: %s; %s, SIGKILL in %s", g->plan->name, reason,
         in->hook ? "running the on-lost command" : "stopping the job",
         text_span(span, sizeof(span), (g->timeline.kill_at_ns - now_ns) / NS_PER_MS));
 }
@@ -141,7 +141,10 @@ static void act(struct inner *in, enum timeline_phase phase, int64_t now_ns)
     if (phase == TIMELINE_KILL || g->peer_gone) {
         bool first = g->kill_since_ns == 0;
 
-        guardian_kill_tree(g, now_ns);
+        if (phase == TIMELINE_KILL)
+            guardian_kill_in_time(g, now_ns);
+        else
+            guardian_kill_tree(g, now_ns);
         if (first && phase == TIMELINE_KILL)
             tell_lost(in);
         else if (first)

@@ -81,7 +81,7 @@ static void back_up_kill(struct outer *out, int64_t now_ns)
 {
     struct guardian *g = out->g;
 
-    guardian_kill_tree(g, now_ns);
+    guardian_kill_in_time(g, now_ns);
     if (now_ns >= g->timeline.kill_at_ns + g->timeline.ttl_ns / 20)
         kill(out->inner, SIGKILL);
 }
@@ -137,7 +137,9 @@ static void watch(struct outer *out)
         } else if (phase == TIMELINE_KILL) {
             back_up_kill(out, now_ns);
         }
-        next_ns = timeline_next(&g->timeline, now_ns);
+        next_ns = beat_pass_on(&g->beat, g->lease, now_ns);
+        if (timeline_next(&g->timeline, now_ns) < next_ns)
+            next_ns = timeline_next(&g->timeline, now_ns);
         if (g->kill_since_ns && g->kill_next_ns < next_ns)
             next_ns = g->kill_next_ns;
         guardian_wait(g, next_ns);

@@ -96,6 +96,13 @@ json_t *json_wall(int64_t wall_ms)
     return wall_ms ? have(json_string(text_wall(text, sizeof(text), wall_ms))) : json_null();
 }
 
+json_t *json_instant(int64_t wall_ms)
+{
+    char text[TEXT_INSTANT_SIZE];
+
+    return have(json_string(text_instant(text, sizeof(text), wall_ms)));
+}
+
 void json_put(json_t *object, const char *key, json_t *value)
 {
     if (json_object_set_new(object, key, have(value)) < 0)

@@ -39,6 +39,9 @@ json_t *json_u64_text(uint64_t number);
 /* Unix time as "2026-03-01T12:00:00Z"; null for 0. */
 json_t *json_wall(int64_t wall_ms);
 
+/* The same to the millisecond, never null. */
+json_t *json_instant(int64_t wall_ms);
+
 /* Sets a new value; ends the program without memory. */
 void json_put(json_t *object, const char *key, json_t *value);
 

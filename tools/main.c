@@ -19,8 +19,11 @@ static const struct {
     {"list", cmd_list, "List the leases of this host"},
     {"show", cmd_show, "Show everything known about one lease"},
     {"check", cmd_check, "Tell whether the caller, or an ancestor of it, holds a lock"},
+    {"history", cmd_history, "Show what happened to leases and nodes"},
+    {"watch", cmd_watch, "Show what happens to leases and nodes, as it happens"},
     {"nodes", cmd_nodes, "Show the Redis nodes as the agent sees them"},
     {"release", cmd_release, "Ask the holder of a lock to stop"},
+    {"beat", cmd_beat, "In a job of run --heartbeat: tell that it gets on with its work"},
     {"doctor", cmd_doctor, "Look for what is wrong with this host's installation"},
 };
 

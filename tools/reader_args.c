@@ -2,6 +2,7 @@
 
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shm/status.h"
@@ -24,6 +25,15 @@ static const struct {
      "  -e, --escaped      undo \\n, \\xNN, \\\\ in NAME, as names are printed"},
     {{"clean", no_argument, NULL, 'c'}, 'c', "      --clean        remove what dead agents left"},
     {{"force", no_argument, NULL, 'f'}, 'f', "      --force        (not available yet)"},
+    {{"count", required_argument, NULL, 'n'},
+     'n',
+     "  -n, --count COUNT  no more than the newest COUNT"},
+    {{"node", required_argument, NULL, 'N'},
+     'N',
+     "      --node ID      what is about that node only"},
+    {{"history", no_argument, NULL, 'H'},
+     'H',
+     "      --history      the recent renewals on each node"},
     {{"agent", required_argument, NULL, OPT_AGENT},
      0,
      "      --agent NAME   the agent to use (default: $HOLDFAST_AGENT, else \"default\")"},
@@ -52,11 +62,28 @@ static void make_tables(const char *letters, struct option *options, char *short
         if (!accepted(i, letters))
             continue;
         *options++ = rows[i].option;
-        if (rows[i].shown[2] == '-')
-            *shorts++ = (char)rows[i].option.val;
+        if (rows[i].shown[2] != '-')
+            continue;
+        *shorts++ = (char)rows[i].option.val;
+        if (rows[i].option.has_arg == required_argument)
+            *shorts++ = ':';
     }
     memset(options, 0, sizeof(*options));
     *shorts = '\0';
+}
+
+/* Returns false after a message. */
+static bool parse_count(const char *program, const char *text, uint32_t *ret_count)
+{
+    char *end;
+    unsigned long count = strtoul(text, &end, 10);
+
+    if (*text < '0' || *text > '9' || *end || count == 0 || count > UINT32_MAX) {
+        fprintf(stderr, "%s: '%s' is not a count; a number from 1 on is expected\n", program, text);
+        return false;
+    }
+    *ret_count = (uint32_t)count;
+    return true;
 }
 
 int reader_args_parse(int argc, char **argv, const char *letters, const char *usage,
@@ -64,7 +91,7 @@ int reader_args_parse(int argc, char **argv, const char *letters, const char *us
 {
     struct reader_args args = {0};
     struct option options[ROWS + 1];
-    char shorts[ROWS + 1], program[64], *name = argv[0];
+    char shorts[2 * ROWS + 1], program[64], *name = argv[0];
     int option;
 
     make_tables(letters, options, shorts);
@@ -89,6 +116,18 @@ int reader_args_parse(int argc, char **argv, const char *letters, const char *us
             break;
         case 'f':
             args.force = true;
+            break;
+        case 'n':
+            if (!parse_count(program, optarg, &args.count)) {
+                argv[0] = name;
+                return EXIT_USAGE;
+            }
+            break;
+        case 'N':
+            args.node = optarg;
+            break;
+        case 'H':
+            args.history = true;
             break;
         case OPT_AGENT:
             args.agent = optarg;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shm/loss.h"
 #include "tools/format.h"
 #include "tools/text.h"
 #include "tools/words.h"
@@ -137,7 +138,7 @@ json_t *show_lease_json(const struct reader *reader, const struct hf_slot_view *
     json_put(lease, "user", json_text_str(format_user(user, sizeof(user), view->uid)));
     json_put(lease, "command", json_word(view->comm));
     json_put(lease, "note", json_word(view->note));
-    json_put(lease, "reason", json_word(words_loss(view->reason)));
+    json_put(lease, "reason", json_word(hf_loss_word(view->reason)));
     json_put(lease, "run", json_boolean(view->flags & HF_SLOT_F_RUN));
     json_put(lease, "readopted", json_boolean(view->flags & HF_SLOT_F_READOPTED));
     json_put(lease, "orphan", json_boolean(view->flags & HF_SLOT_F_ORPHAN));
@@ -164,7 +165,7 @@ void show_lease(const struct reader *reader, const struct hf_slot_view *view, bo
 
     printf("name      %s\n", text_escape(text, sizeof(text), view->name, view->name_len));
     printf("state     %s", words_lease_state(view, in_force));
-    printf(view->reason ? " (%s)\n" : "%s\n", words_loss_sentence(view->reason));
+    printf(view->reason ? " (%s)\n" : "%s\n", hf_loss_text(view->reason));
     printf("fence     %" PRIu64 "\n", view->fence);
     if (in_force)
         printf("left      %s of %s, until %s\n", text_span(span, sizeof(span), facts.left_ms),

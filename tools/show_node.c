@@ -6,6 +6,7 @@
 
 #include "shm/status.h"
 #include "tools/format.h"
+#include "tools/show_renewals.h"
 #include "tools/text.h"
 #include "tools/words.h"
 
@@ -137,7 +138,7 @@ void show_nodes_long(const struct reader *reader)
         print_long(&rows[i]);
 }
 
-static json_t *reasons_json(uint32_t reasons)
+json_t *show_quarantine_json(uint32_t reasons)
 {
     json_t *array = json_array();
 
@@ -157,7 +158,7 @@ static json_t *node_json(const struct hf_node_row *row)
     json_put(node, "state", json_string(words_node_state(row->state)));
     json_put(node, "votes", json_boolean(row->state == HF_NODE_UP));
     json_put(node, "refusal", json_word(words_refusal(row->refused)));
-    json_put(node, "quarantine_reasons", reasons_json(row->quarantine_reason));
+    json_put(node, "quarantine_reasons", show_quarantine_json(row->quarantine_reason));
     json_put(node, "quarantine_left_ms", json_integer(quarantine_left_ms(row)));
     json_put(node, "rtt_us", json_integer(row->rtt_ns / HF_NS_PER_US));
     json_put(node, "last_reply_age_ms", row->last_reply_ns > 0 ? json_integer(age) : json_null());
@@ -177,13 +178,18 @@ static json_t *node_json(const struct hf_node_row *row)
     return node;
 }
 
-void show_nodes_json(struct json_out *out, const struct reader *reader)
+void show_nodes_json(struct json_out *out, const struct reader *reader, uint32_t renewals)
 {
     struct hf_node_row rows[HF_NODES_MAX];
     uint32_t count = show_nodes_read(reader, rows);
 
     json_array_begin(out, "nodes");
-    for (uint32_t i = 0; i < count; i++)
-        json_element(out, node_json(&rows[i]));
+    for (uint32_t i = 0; i < count; i++) {
+        json_t *node = node_json(&rows[i]);
+
+        if (renewals)
+            json_put(node, "renewals", show_renewals_json(reader, i, renewals));
+        json_element(out, node);
+    }
     json_array_end(out);
 }

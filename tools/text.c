@@ -75,3 +75,13 @@ const char *text_wall(char *out, size_t size, int64_t wall_ms)
         snprintf(out, size, "?");
     return out;
 }
+
+const char *text_instant(char *out, size_t size, int64_t wall_ms)
+{
+    char seconds[TEXT_SPAN_SIZE];
+
+    text_wall(seconds, sizeof(seconds), wall_ms);
+    seconds[strcspn(seconds, "Z")] = '\0';
+    snprintf(out, size, "%s.%03dZ", seconds, (int)(wall_ms % 1000));
+    return out;
+}

@@ -25,4 +25,9 @@ const char *text_span(char *out, size_t size, int64_t ms);
 /* Unix time in milliseconds as "2026-03-01T12:00:00Z". Returns `out`. */
 const char *text_wall(char *out, size_t size, int64_t wall_ms);
 
+#define TEXT_INSTANT_SIZE 40
+
+/* The same to the millisecond: "2026-03-01T12:00:00.042Z". Returns `out`. */
+const char *text_instant(char *out, size_t size, int64_t wall_ms);
+
 #endif

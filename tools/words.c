@@ -9,21 +9,6 @@ struct word {
     const char *word, *sentence;
 };
 
-static const struct word losses[] = {
-    [HF_LOSS_NONE] = {"", ""},
-    [HF_LOSS_QUORUM] = {"quorum", "fewer than a majority of the nodes renewed it in time"},
-    [HF_LOSS_FOREIGN] = {"foreign", "another holder's keys are on too many nodes"},
-    [HF_LOSS_MISSING] = {"missing", "its keys are gone from too many nodes"},
-    [HF_LOSS_CLOCK] = {"clock", "the clocks of too many nodes stepped"},
-    [HF_LOSS_ASKED] = {"asked", "somebody asked the holder to stop"},
-    [HF_LOSS_MAX_HOLD] = {"max_hold", "its max_hold is over"},
-    [HF_LOSS_GUARDIAN] = {"guardian", "the holder began to stop its job"},
-    [HF_LOSS_LATE_REPLY] = {"late_reply", "the agent came too late to extend it"},
-    [HF_LOSS_RESTART] = {"restart", "the agent came back too late to take it over"},
-    [HF_LOSS_HOLDER] = {"holder", "the holder died"},
-    [HF_LOSS_GOING] = {"going", "the agent ends, and its private nodes with it"},
-};
-
 static const struct word states[] = {
     [HF_NODE_CONNECTING] = {"connecting", ""},   [HF_NODE_UP] = {"up", ""},
     [HF_NODE_QUARANTINED] = {"quarantined", ""}, [HF_NODE_DOWN] = {"down", ""},
@@ -89,16 +74,6 @@ const char *words_lease_state(const struct hf_slot_view *view, bool in_force)
     default:
         return in_force ? "held" : "lapsed";
     }
-}
-
-const char *words_loss(uint32_t reason)
-{
-    return word_of(losses, HF_LENGTH(losses), reason)->word;
-}
-
-const char *words_loss_sentence(uint32_t reason)
-{
-    return word_of(losses, HF_LENGTH(losses), reason)->sentence;
 }
 
 const char *words_node_state(uint32_t state)

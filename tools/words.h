@@ -11,10 +11,6 @@
  * its validity is over. */
 const char *words_lease_state(const struct hf_slot_view *view, bool in_force);
 
-/* Short word ("quorum", "asked") and sentence of an enum hf_loss_reason; "" for none. */
-const char *words_loss(uint32_t reason);
-const char *words_loss_sentence(uint32_t reason);
-
 /* "connecting", "up", "quarantined", "down", "refused". */
 const char *words_node_state(uint32_t state);
 /* Of enum hf_node_refusal and enum hf_node_error; "" for none. */

@@ -266,8 +266,10 @@ bool reply_decode_info(const redisReply *answer, struct node_facts *facts)
         !info_line(info, "role", value, sizeof(value)))
         return false;
     seconds = strtoll(uptime, NULL, 10);
-    if (seconds < 0 || seconds > INT64_MAX / HF_NS_PER_SEC)
+    if (seconds > INT64_MAX / HF_NS_PER_SEC)
         return false;
+    if (seconds < 0)
+        seconds = 0; /* its clock was set back since its start: as young as can be */
     memcpy(facts->run_id, run_id, sizeof(run_id));
     facts->uptime = hf_ns(seconds * HF_NS_PER_SEC);
     facts->replica = strcmp(value, "master") != 0;

@@ -117,6 +117,29 @@ static int loop(hf_client *client, hf_client *other)
     return status < 0 ? fail("hf_release", status) : 0;
 }
 
+/* Lost when the loop below hangs for a second. */
+static int beat(hf_client *client)
+{
+    struct hf_acquire_options options = {
+        .size = sizeof(options),
+        .name = "example/beat",
+        .name_len = strlen("example/beat"),
+        .heartbeat_ms = 1000,
+    };
+    hf_lease *lease;
+    int status = hf_acquire_with(client, &options, &lease);
+
+    if (status < 0)
+        return fail("hf_acquire_with", status);
+    for (int i = 0; i < 1000 && hf_held(lease); i++)
+        if (hf_beat(lease)) /* the agent was started anew */
+            hf_dispatch(client);
+    status = hf_release(lease);
+    if (!hf_job_beat()) /* for jobs, whose lock is another process's */
+        printf("this is no job of holdfast run --heartbeat\n");
+    return status < 0 ? fail("hf_release", status) : 0;
+}
+
 static int second_guardian(const struct hf_ticket *ticket)
 {
     hf_client *client;
@@ -141,7 +164,7 @@ static int guard(hf_client *client)
         .size = sizeof(options),
         .name = "example/job",
         .name_len = strlen("example/job"),
-        .flags = HF_ACQUIRE_RUN,
+        .flags = HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED,
     };
     struct hf_ticket ticket;
     hf_lease *lease;
@@ -212,8 +235,8 @@ int main(void)
     status = hf_connect(NULL, &other);
     if (status < 0)
         return fail("hf_connect", status);
-    failed = work(client) || meet_another(client, other) || loop(client, other) || guard(client) ||
-             look(client);
+    failed = work(client) || meet_another(client, other) || loop(client, other) || beat(client) ||
+             guard(client) || look(client);
     hf_disconnect(other);
     hf_disconnect(client);
     return failed;

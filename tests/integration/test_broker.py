@@ -3,12 +3,14 @@
 import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import BUILD, HolderError, SLOW, main, scenario, wait_until  # noqa: E402
+from rig import BUILD, HolderError, SLOW, alive, main, scenario, wait_until  # noqa: E402
+from views import counters  # noqa: E402
 
 LOST = 4  # enum hf_lease_state
 
@@ -56,6 +58,23 @@ def unread_answers(run):
     for count in (33, 1000):
         breaker = run.spawn(BUILD / "tests" / "breaker", socket_of(run, agent), "unread", count, label="unread")
         assert breaker.wait() == 0, count
+
+
+@scenario("an event loop hears of all its grants, also of those that had to wait for room in the ring")
+def grants_that_overflow(run):
+    count = 100  # a ring has 32 places
+    run.redis(1)
+    run.agent()
+    holder = run.holder()
+    for i in range(count):
+        holder.cmd("start", f"name-{i}", 0, -1)
+    wait_until(lambda: counters(run)["grants"] == count)
+    holder.cmd("dispatch", 1000 * SLOW)  # only when its descriptor says so
+    for i in reversed(range(count)):  # asking reads a ring's worth by itself: the last first
+        try:
+            holder.cmd("result", i, 0)
+        except HolderError as error:
+            raise AssertionError(f"nobody told it of grant {i}: {error}") from None
 
 
 @scenario("an agent without descriptors waits for some, and does not spin")
@@ -155,6 +174,24 @@ def waiters_of_the_dead(run):
     assert heir.answer()["fence"] > 0
     heir.release()
     run.keys_gone("wanted")
+
+
+@scenario("waiters of one host get the lock in the order in which they came")
+def in_order(run):
+    run.redis(3)
+    run.agent()
+    owner = run.holder(label="owner")
+    owner.acquire("queued")
+    waiters = [run.holder(label=f"waiter{i}") for i in range(4)]
+    for i, waiter in enumerate(waiters):
+        waiter.send("acquire", "queued", 0, 20_000)
+        wait_until(lambda count=i + 1: counters(run)["waiters"] == count, what=f"{i + 1} wait")
+    owner.release()
+    fences = []
+    for waiter in waiters:
+        fences.append(waiter.answer()["fence"])
+        waiter.release()
+    assert fences == sorted(fences), fences
 
 
 # --- tries and waits -------------------------------------------------------------------------------------
@@ -445,6 +482,26 @@ def dev_killed(run):
     wait_until(lambda: not holder.held(), 3, "it is told lost")
     other = run.holder(label="other")
     assert other.acquire("held", 0, 10_000)["fence"] > 0
+
+
+@scenario("kill -9 of a --dev agent under a job: no other has its lock while the job's tree may live")
+def dev_killed_under_a_job(run):
+    agent = run.dev_agent()
+    pid = run.dir / "pid"
+    job = run.start_holdfast("run", "job", "sh", "-c", f"echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 120")
+    wait_until(pid.exists, what="the job runs")
+    sleeper = int(pid.read_text())
+    inner = int(pathlib.Path(f"/proc/{sleeper}/stat").read_text().rpartition(")")[2].split()[1])
+    job.sigstop()
+    os.kill(inner, signal.SIGSTOP)
+    agent.kill()
+    agent = run.dev_agent()
+    tried = run.holdfast("run", "-n", "job", "true")
+    assert alive(sleeper) and tried.rc == 75, tried
+    job.sigcont()
+    os.kill(inner, signal.SIGCONT)
+    assert job.wait() == 124, (job.wait(), job.err)
+    assert not alive(sleeper)
 
 
 @scenario("an old lease whose table was removed is not taken up, nor released before its end, by three agents in a row")

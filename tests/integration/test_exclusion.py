@@ -11,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from history import Hold, changes_of, contended_share, fence_faults, overlaps, parse  # noqa: E402
+from history import Hold, changes_of, contended_share, fence_faults, format_hold, overlaps, parse, read  # noqa: E402
 from rig import BUILD, SANITIZE, agent_env, boottime_ns, main, scenario  # noqa: E402
 
 CYCLES = 10_000 if os.environ.get("HOLDFAST_FULL") else 2_000 if not SANITIZE else 400
@@ -36,8 +36,7 @@ def good_history(_run):
         assert overlaps(holds) == [] and fence_faults(holds) == []
     assert contended_share(GOOD) == 1 / 3 and contended_share([]) == 0
     assert changes_of(GOOD, {1: "a", 2: "b"}) == 2 and changes_of(GOOD, {1: "a", 2: "a"}) == 0
-    text = "".join(f"{h.pid} {h.fence} {h.first_ns} {h.last_ns} {int(h.contended)}\n" for h in GOOD)
-    assert parse(text) == GOOD
+    assert parse(b"".join(map(format_hold, GOOD))) == (GOOD, [], [])
 
 
 @scenario("the checker finds an overlap of one nanosecond, and a hold inside another")
@@ -96,7 +95,7 @@ def history_of(crew):
     for process, path in crew:
         code = process.wait(300)
         assert code == 0, f"a contender ended with {code}: {process.err}"
-        holds += parse(path.read_text())
+        holds += read(path)[0]
     return holds
 
 

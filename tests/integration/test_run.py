@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
 """`holdfast run` on real nodes: what a job sees, and that no process of it outlives its lock.
 
-The job's processes all write to one pipe, so the pipe's end is the instant at which the last of them is dead;
-the guardians let go of theirs. V is what the table shows; with T for the TTL the job gets SIGTERM at V - 0.3 T
-and SIGKILL at V - 0.1 T.
+With T for the TTL the job gets SIGTERM at V - 0.3 T and SIGKILL at V - 0.1 T.
 """
 import fcntl
 import os
@@ -16,125 +14,8 @@ import termios
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import BUILD, SLOW, alive, boottime_ns, encode, main, scenario, stat_letter, values_of, wait_until  # noqa: E402
-
-S = 1_000_000_000
-TTL_S = 3 if SLOW == 1 else 6
-NOISE_S = 0.15 * SLOW  # what a busy machine may be late; less than from KILL to V where it matters
-ROUNDING_S = 0.005     # of V in the table
-
-# A job with a grandchild that left its session and its parents; none of them hears SIGTERM.
-TOUGH = """
-import os, signal, sys, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        print("up", flush=True)
-        time.sleep(120)
-    os._exit(0)
-time.sleep(120)
-"""
-
-# A job that says when it was told to stop, and goes on.
-TELLS = """
-import signal, time
-def told(*_):
-    print(time.clock_gettime_ns(time.CLOCK_BOOTTIME), flush=True)
-signal.signal(signal.SIGTERM, told)
-print("up", flush=True)
-while True:
-    time.sleep(60)
-"""
-
-
-class Job:
-    """A `holdfast run` with its output in a pipe."""
-
-    def __init__(self, run, *argv, **options):
-        self.run, self.name = run, "job"
-        self.process = run.start_holdfast("run", *argv, stdout=subprocess.PIPE, **options)
-        self.out = self.process.popen.stdout
-        self.pid = self.process.pid
-
-    def line(self, timeout_s=15.0):
-        ready, _, _ = select.select([self.out], [], [], timeout_s * SLOW)
-        assert ready, f"the job says nothing\n{self.process.err}"
-        return self.out.readline().decode().strip()
-
-    def up(self):
-        line = self.line()
-        assert line == "up", f"{line!r}\n{self.process.err}"
-        return self
-
-    def death_ns(self, timeout_s=30.0, meanwhile=lambda: None):
-        """When the last process of the job died."""
-        deadline = time.monotonic() + timeout_s * SLOW
-        while time.monotonic() < deadline:
-            if select.select([self.out], [], [], 0.02)[0] and not os.read(self.out.fileno(), 4096):
-                return boottime_ns()
-            meanwhile()
-        raise AssertionError(f"the job lives on\n{self.process.err}")
-
-    def inner(self):
-        """The second guardian: the only child of the first."""
-        return wait_until(lambda: children(self.pid), what="the inner guardian")[0]
-
-    def wait(self, *args):
-        return self.process.wait(*args)
-
-
-def children(parent):
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
-                    found.append(int(entry.name))
-            except (OSError, ValueError):
-                pass
-    return found
-
-
-def python(code):
-    return (sys.executable, "-c", code)
-
-
-def tough(run):
-    return Job(run, "-t", f"{TTL_S}s", "job", *python(TOUGH)).up()
-
-
-class Watcher:
-    """Reads V of the job's lease from the table, also while the agent hangs or is dead."""
-
-    def __init__(self, run):
-        self.holder = run.holder(label="watcher")
-        self.valid_ns = 0
-
-    def look(self):
-        """Keeps the last V that there was."""
-        self.holder.cmd("find", encode("job"))
-        self.valid_ns = values_of(self.holder.more.pop())["valid_until_ns"] or self.valid_ns
-
-
-def assert_at(what, at_ns, expected_ns, early_s=ROUNDING_S, late_s=NOISE_S):
-    off = (at_ns - expected_ns) / S
-    assert -early_s <= off <= late_s, f"{what} {off:+.3f} s off"
-
-
-def assert_killed_in_time(job, watcher):
-    """Nobody outlived V - 0.1 T by more than the noise, and nobody V. Returns V."""
-    watcher.look()
-    dead_ns = job.death_ns(meanwhile=watcher.look)
-    assert_at("SIGKILL", dead_ns, watcher.valid_ns - TTL_S * S // 10)
-    assert dead_ns < watcher.valid_ns, f"{(dead_ns - watcher.valid_ns) / S:.3f} s after V"
-    return watcher.valid_ns
-
-
-def ready(run, nodes=3, **options):
-    run.redis(nodes)
-    run.agent(ttl=f"{TTL_S}s", **options)
-
+from jobs import TELLS, TOUGH, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, python, ready, tough  # noqa: E402
+from rig import BUILD, SLOW, alive, boottime_ns, main, scenario, stat_letter, wait_until  # noqa: E402
 
 # --- what a job sees -----------------------------------------------------------------------------------
 
@@ -370,12 +251,20 @@ def no_agent(run):
 @scenario("what a job leaves behind is dead before the lock is free")
 def leftovers_of_the_job(run):
     ready(run)
-    job = Job(run, "job", "sh", "-c",
-              "(setsid sh -c 'trap \"\" TERM; echo up; while :; do sleep 1; done' &) ; sleep 0.3; exit 3").up()
-    dead_ns = job.death_ns()
-    assert job.wait() == 3, job.process.err
-    assert boottime_ns() >= dead_ns
-    run.keys_gone("job")
+    for outer_helps in (True, False):
+        job = Job(run, "job", "sh", "-c",
+                  "(setsid sh -c 'trap \"\" TERM; echo up; while :; do sleep 1; done' &) ; sleep 0.3; exit 3").up()
+        if not outer_helps:
+            job.process.sigstop()
+
+        def is_locked(out=job.out):
+            if run.holders_of("job") < 2:
+                assert select.select([out], [], [], 0)[0], "the lock is free, and a process of the job lives"
+
+        job.death_ns(meanwhile=is_locked)
+        run.keys_gone("job")
+        job.process.sigcont()
+        assert job.wait() == 3, job.process.err
 
 
 @scenario("release asks a job to stop")

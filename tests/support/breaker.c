@@ -42,7 +42,7 @@ static void attach(const char *path)
     poller.fd = sock;
     if (poll(&poller, 1, PATIENCE_MS) <= 0 ||
         hfc_welcome(sock, &welcome, fds, why, sizeof(why)) < 0 ||
-        hf_ring_client_map(fds[HF_FD_REQUESTS], fds[HF_FD_COMPLETIONS], &ring) < 0)
+        hf_ring_client_map(fds[HF_FD_REQUESTS], fds[HF_FD_COMPLETIONS], NULL, &ring) < 0)
         die(why);
     doorbell = fds[HF_FD_DOORBELL];
     close(fds[HF_FD_TABLE]);

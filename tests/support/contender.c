@@ -1,49 +1,58 @@
-/* A process that takes one lock again and again and keeps a history of when it had it.
+/* A process that takes locks again and again, keeps a history of when it had them, and writes to what they guard.
  *
  *   contender --name NAME --history FILE [OPTION]...
  *     --count N      as many holds (default 1,000,000), or
  *     --for-ms N     until so long after the start
+ *     --locks N      a random one of NAME-0, NAME-1, ... each time, instead of NAME
  *     --ttl-ms N     of its leases; default: the agent's
- *     --hold-us N    holds it so long, busily
+ *     --hold-us N    holds it so long
  *     --long-us N    and one time in 16 a random time below this
+ *     --idle-us N    sleeps so long between two checks of a hold, instead of being busy
  *     --pause-us N   pauses for a random time below this after a release
  *     --spin-us N    tries a lock that is taken again and again, with such pauses, instead of waiting in the
  *                    agent's queue: a round on the nodes each time that nobody of this host has it
+ *     --witness FILE what the locks guard, see witness.h; all contenders of a run have the same
+ *     --careless N   one hold in N asks once whether it holds, and writes to the store until its end all the same
+ *     --host N       of the records
  *     --rough        a refusal or a loss is no error, as when nodes and agents are being broken
  *     --no-lock      the same work without a lock, to prove that the checker can see an overlap
  *
- * Prints "ready", starts when stdin ends, and writes a line for each hold, see history.py:
- *
- *   PID FENCE FIRST_NS LAST_NS CONTENDED
- *
- * FIRST_NS and LAST_NS are the first and the last CLOCK_BOOTTIME reading of the hold; after each of them the lease
- * was still held. CONTENDED is 1 when another had the lock at first.
+ * Prints "ready", starts when stdin ends, and ends in good order at SIGTERM. FILE gets a record of each hold, from its
+ * first moment on.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
+#include "shm/loss.h"
+#include "tests/support/witness.h"
+
+#define LOCKS_MAX 64
 
 struct workload {
-    const char *name, *history;
-    int64_t count, for_ms, hold_us, long_us, pause_us, spin_us;
+    const char *name, *history, *witness;
+    int64_t count, for_ms, locks, hold_us, long_us, idle_us, pause_us, spin_us, careless, host;
     uint32_t ttl_ms;
     bool rough, no_lock;
 };
 
-struct hold {
-    uint64_t fence;
-    int64_t first_ns, last_ns;
-    bool contended;
-};
-
+static struct workload work = {.count = 1000000, .locks = 0};
+static struct witness *witnesses; /* LOCKS_MAX of them; NULL: none */
+static struct record *records;    /* count of them, and room for sightings */
+static int64_t records_max, record_count;
+static uint64_t last_word;
 static int64_t end_ns; /* with --for-ms: takes no lock from then on */
+static volatile sig_atomic_t stopping;
 
 static int64_t now_ns(void)
 {
@@ -55,7 +64,7 @@ static int64_t now_ns(void)
 
 static void die(const char *what, int status)
 {
-    fprintf(stderr, "contender: %s: %s\n", what, status ? hf_last_message() : "failed");
+    fprintf(stderr, "contender: %s: %s\n", what, status ? hf_last_message() : strerror(errno));
     exit(1);
 }
 
@@ -69,46 +78,46 @@ static int64_t number(const char *text)
     return value;
 }
 
-static struct workload parse(int argc, char **argv)
+static void parse(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"name", required_argument, NULL, 'n'},    {"history", required_argument, NULL, 'h'},
-        {"count", required_argument, NULL, 'c'},   {"for-ms", required_argument, NULL, 'f'},
-        {"ttl-ms", required_argument, NULL, 't'},  {"hold-us", required_argument, NULL, 'u'},
-        {"long-us", required_argument, NULL, 'l'}, {"pause-us", required_argument, NULL, 'p'},
-        {"spin-us", required_argument, NULL, 's'}, {"rough", no_argument, NULL, 'r'},
-        {"no-lock", no_argument, NULL, 'x'},       {NULL, 0, NULL, 0}};
-    struct workload work = {.count = 1000000};
-    int option;
+    static const struct option options[] = {{"name", required_argument, NULL, 'n'},
+                                            {"history", required_argument, NULL, 'h'},
+                                            {"witness", required_argument, NULL, 'w'},
+                                            {"ttl-ms", required_argument, NULL, 't'},
+                                            {"rough", no_argument, NULL, 'r'},
+                                            {"no-lock", no_argument, NULL, 'x'},
+                                            {"count", required_argument, NULL, 0},
+                                            {"for-ms", required_argument, NULL, 0},
+                                            {"locks", required_argument, NULL, 0},
+                                            {"hold-us", required_argument, NULL, 0},
+                                            {"long-us", required_argument, NULL, 0},
+                                            {"idle-us", required_argument, NULL, 0},
+                                            {"pause-us", required_argument, NULL, 0},
+                                            {"spin-us", required_argument, NULL, 0},
+                                            {"careless", required_argument, NULL, 0},
+                                            {"host", required_argument, NULL, 0},
+                                            {NULL, 0, NULL, 0}};
+    int64_t *const numbers[] = {&work.count,    &work.for_ms,  &work.locks,    &work.hold_us,
+                                &work.long_us,  &work.idle_us, &work.pause_us, &work.spin_us,
+                                &work.careless, &work.host};
+    int option, which;
 
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "", options, &which)) != -1) {
         switch (option) {
+        case 0:
+            *numbers[which - 6] = number(optarg);
+            break;
         case 'n':
             work.name = optarg;
             break;
         case 'h':
             work.history = optarg;
             break;
-        case 'c':
-            work.count = number(optarg);
-            break;
-        case 'f':
-            work.for_ms = number(optarg);
+        case 'w':
+            work.witness = optarg;
             break;
         case 't':
             work.ttl_ms = (uint32_t)number(optarg);
-            break;
-        case 'u':
-            work.hold_us = number(optarg);
-            break;
-        case 'l':
-            work.long_us = number(optarg);
-            break;
-        case 'p':
-            work.pause_us = number(optarg);
-            break;
-        case 's':
-            work.spin_us = number(optarg);
             break;
         case 'r':
             work.rough = true;
@@ -120,127 +129,237 @@ static struct workload parse(int argc, char **argv)
             exit(64);
         }
     }
-    if (!work.name || !work.history)
-        die("--name and --history are needed", 0);
-    return work;
+    if (!work.name || !work.history || work.locks > LOCKS_MAX) {
+        fprintf(stderr, "contender: --name and --history are needed, --locks is %d at most\n",
+                LOCKS_MAX);
+        exit(64);
+    }
+}
+
+static void sleep_us(int64_t us)
+{
+    struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+
+    if (us > 0)
+        nanosleep(&pause, NULL);
 }
 
 static void pause_below(int64_t us)
 {
-    struct timespec pause = {0};
-
-    if (us <= 0)
-        return;
-    us = random() % us;
-    pause.tv_sec = us / 1000000;
-    pause.tv_nsec = us % 1000000 * 1000;
-    nanosleep(&pause, NULL);
+    sleep_us(us > 0 ? random() % us : 0);
 }
 
-/* Waits as the workload says. A try first tells whether another has it. */
-static int take(hf_client *client, const struct workload *work, hf_lease **ret_lease,
-                bool *ret_contended)
+/* The file is as large as said, sparse where nothing was written. */
+static void *map_file(const char *path, size_t size)
 {
-    struct hf_acquire_options options = {.size = sizeof(options),
-                                         .name = work->name,
-                                         .name_len = strlen(work->name),
-                                         .ttl_ms = work->ttl_ms};
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    void *map;
+
+    if (fd < 0 || ftruncate(fd, (off_t)size) != 0)
+        die(path, 0);
+    map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        die(path, 0);
+    close(fd);
+    return map;
+}
+
+/* --- what the lock guards --------------------------------------------------------------------- */
+
+static bool still_held(hf_lease *lease)
+{
+    return work.no_lock || hf_held(lease);
+}
+
+static void store_write(struct witness *witness, struct record *hold)
+{
+    uint64_t seen = atomic_load(&witness->fence);
+
+    while (seen < hold->fence)
+        if (atomic_compare_exchange_weak(&witness->fence, &seen, hold->fence))
+            seen = hold->fence;
+    if (seen == hold->fence) {
+        atomic_fetch_add(&witness->accepted, 1);
+    } else {
+        atomic_fetch_add(&witness->refused, 1);
+        hold->refused++;
+    }
+}
+
+/* A foreign word counts only if this one is held after it was read. */
+static void sighting(hf_lease *lease, const struct record *hold, uint64_t foreign)
+{
+    struct record *seen;
+
+    if (!still_held(lease) || record_count == records_max)
+        return;
+    seen = &records[record_count++];
+    *seen = *hold;
+    seen->first_ns = seen->last_ns = now_ns();
+    seen->word = foreign;
+    seen->kind = RECORD_SIGHTING;
+}
+
+/* The first write takes the word over; each later one must find what the one before it left. */
+static void witness_write(struct witness *witness, hf_lease *lease, struct record *hold, bool first)
+{
+    uint64_t expected = last_word;
+    uint64_t word = last_word + 1;
+
+    if (first) {
+        hold->first_word = word;
+        atomic_store(&witness->word, word);
+    } else if (!atomic_compare_exchange_strong(&witness->word, &expected, word)) {
+        sighting(lease, hold, expected);
+        atomic_store(&witness->word, word);
+    }
+    last_word = word;
+    if (still_held(lease))
+        hold->word = word;
+}
+
+/* --- holds ------------------------------------------------------------------------------------ */
+
+/* Waits as the workload says. A try first tells whether another has it. */
+static int take(hf_client *client, const char *name, hf_lease **ret_lease, bool *ret_contended)
+{
+    struct hf_acquire_options options = {
+        .size = sizeof(options), .name = name, .name_len = strlen(name), .ttl_ms = work.ttl_ms};
     int status = hf_acquire_with(client, &options, ret_lease);
 
     *ret_contended = status == HF_EBUSY;
-    if (!work->spin_us)
-        options.wait_ms = work->for_ms ? 500 : -1;
+    if (!work.spin_us)
+        options.wait_ms = work.for_ms ? 500 : -1;
     /* A node that answers late on a busy machine may cost a try its quorum. */
-    while ((status == HF_EBUSY || status == HF_ENOQUORUM) && now_ns() < end_ns) {
-        pause_below(work->spin_us);
+    while ((status == HF_EBUSY || status == HF_ENOQUORUM) && now_ns() < end_ns && !stopping) {
+        pause_below(work.spin_us);
         status = hf_acquire_with(client, &options, ret_lease);
     }
     return status;
 }
 
-/* Busy; as long as the workload says, or as the lease lasts. False when it was lost at once. */
-static bool hold(hf_lease *lease, const struct workload *work, struct hold *hold)
+/* As long as the workload says, or as the lease lasts. */
+static void keep(hf_lease *lease, struct record *hold, struct witness *witness)
 {
-    int64_t us = work->long_us && random() % 16 == 0 ? random() % work->long_us : work->hold_us;
+    int64_t us = work.long_us && random() % 16 == 0 ? random() % work.long_us : work.hold_us;
     int64_t now = now_ns(), until = now + us * 1000;
+    bool careless = hold->flags & RECORD_CARELESS, first = true;
 
     hold->first_ns = now;
-    hold->last_ns = 0;
     /* Held after a reading, so held at the reading. */
-    while (work->no_lock || hf_held(lease)) {
+    while ((careless && !first) || still_held(lease)) {
         hold->last_ns = now;
-        if (now >= until)
+        hold->kind = RECORD_HOLD; /* the record is complete from here on */
+        if (witness) {
+            if (!careless)
+                witness_write(witness, lease, hold, first);
+            store_write(witness, hold);
+        }
+        first = false;
+        if (now >= until || stopping)
             break;
+        sleep_us(work.idle_us);
         now = now_ns();
     }
-    return hold->last_ns != 0;
 }
 
-/* False when there was no hold. */
-static bool cycle(hf_client *client, const struct workload *work, struct hold *ret_hold)
+static void note_reason(hf_lease *lease, struct record *hold)
 {
-    struct hold h = {0};
-    hf_lease *lease = NULL;
-    int status = work->no_lock ? HF_OK : take(client, work, &lease, &h.contended);
-    bool was_held;
+    const char *text = hf_reason(lease);
 
-    if (status < 0 && !work->rough)
-        die("acquire", status);
-    if (status < 0) {
-        pause_below(10000);
-        return false;
-    }
-    was_held = hold(lease, work, &h);
-    if (!work->no_lock) {
-        h.fence = hf_fence(lease);
-        if (!work->rough && !hf_held(lease))
+    if (*text) /* unless the agent said more: V passed without it */
+        snprintf(hold->reason, sizeof(hold->reason), "unrenewed");
+    for (uint32_t reason = 0; reason < 32; reason++)
+        if (strcmp(text, hf_loss_text(reason)) == 0)
+            snprintf(hold->reason, sizeof(hold->reason), "%s", hf_loss_word(reason));
+}
+
+static void let_go(hf_lease *lease, struct record *hold)
+{
+    int status;
+
+    if (!hf_held(lease)) {
+        if (!work.rough)
             die("lost while held", HF_ELOST);
-        status = hf_release(lease);
-        if (status < 0 && !work->rough)
-            die("release", status);
+        hold->end_ns = now_ns();
+        note_reason(lease, hold);
+        hold->end = END_LOST;
+        hf_release(lease);
+        return;
     }
-    *ret_hold = h;
-    return was_held;
+    status = hf_release(lease);
+    if (status < 0 && !work.rough)
+        die("release", status);
+    hold->end_ns = now_ns();
+    hold->end = status == HF_OK ? END_RELEASED : status == HF_ELOST ? END_LOST : END_UNSURE;
 }
 
-static void write_history(const char *path, const struct hold *holds, int64_t count)
+static void cycle(hf_client *client)
 {
-    FILE *out = fopen(path, "w");
+    struct record hold = {.pid = (uint32_t)getpid(), .host = (uint32_t)work.host};
+    struct record *record = &records[record_count];
+    hf_lease *lease = NULL;
+    char name[80];
+    bool contended = false;
+    int status;
 
-    if (!out)
-        die(path, 0);
-    for (int64_t i = 0; i < count; i++)
-        fprintf(out, "%d %" PRIu64 " %" PRId64 " %" PRId64 " %d\n", (int)getpid(), holds[i].fence,
-                holds[i].first_ns, holds[i].last_ns, holds[i].contended);
-    if (fclose(out) != 0)
-        die(path, 0);
+    hold.lock = work.locks ? (uint32_t)(random() % work.locks) : 0;
+    snprintf(name, sizeof(name), work.locks ? "%s-%u" : "%s", work.name, hold.lock);
+    hold.ask_ns = now_ns();
+    status = work.no_lock ? HF_OK : take(client, name, &lease, &contended);
+    if (status < 0) {
+        if (!work.rough)
+            die("acquire", status);
+        pause_below(10000);
+        return;
+    }
+    hold.fence = hf_fence(lease);
+    hold.flags = (contended ? RECORD_CONTENDED : 0) |
+                 (work.careless && random() % work.careless == 0 ? RECORD_CARELESS : 0);
+    *record = hold;
+    record_count++;
+    keep(lease, record, witnesses ? &witnesses[hold.lock] : NULL);
+    if (!work.no_lock)
+        let_go(lease, record);
+    if (record->kind == RECORD_NONE)
+        record->kind = RECORD_UNUSED;
+}
+
+static void on_term(int number_of)
+{
+    (void)number_of;
+    stopping = 1;
 }
 
 int main(int argc, char **argv)
 {
-    struct workload work = parse(argc, argv);
-    struct hold *holds = calloc((size_t)work.count, sizeof(*holds));
+    struct sigaction action = {.sa_handler = on_term};
     hf_client *client = NULL;
-    int64_t count = 0;
     char byte;
     int status;
 
-    if (!holds)
-        die("memory", 0);
-    if (!work.no_lock && (status = hf_connect(NULL, &client)) < 0)
-        die("connect", status);
+    parse(argc, argv);
+    sigaction(SIGTERM, &action, NULL);
+    records_max = work.count + 1000;
+    records = map_file(work.history, (size_t)records_max * sizeof(*records));
+    if (work.witness)
+        witnesses = map_file(work.witness, LOCKS_MAX * sizeof(*witnesses));
+    last_word = (uint64_t)getpid() << WITNESS_PID_SHIFT;
+    while (!work.no_lock && (status = hf_connect(NULL, &client)) < 0) {
+        if (!work.rough || stopping)
+            die("connect", status);
+        sleep_us(20000);
+    }
     puts("ready");
     fflush(stdout);
     while (read(STDIN_FILENO, &byte, 1) > 0)
         ;
     srandom((unsigned)getpid());
     end_ns = work.for_ms ? now_ns() + work.for_ms * 1000000 : INT64_MAX;
-    while (count < work.count && now_ns() < end_ns) {
-        count += cycle(client, &work, &holds[count]);
+    while (record_count < work.count && now_ns() < end_ns && !stopping) {
+        cycle(client);
         pause_below(work.pause_us);
     }
-    write_history(work.history, holds, count);
     hf_disconnect(client);
-    free(holds);
     return 0;
 }

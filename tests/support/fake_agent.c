@@ -99,7 +99,7 @@ static void welcome_client(struct fake_agent *a, int client)
     else
         MUST(getrandom(c->cookie, sizeof(c->cookie), 0) == sizeof(c->cookie));
     memcpy(welcome.cookie, c->cookie, sizeof(c->cookie));
-    MUST(hf_table_readonly_fd(&a->table, a->shm_name, &fds[HF_FD_TABLE]) == 0);
+    MUST(hf_table_readonly_fd(&a->table, &fds[HF_FD_TABLE]) == 0);
     MUST(hf_ring_agent_create(&c->ring, &fds[HF_FD_REQUESTS], &fds[HF_FD_COMPLETIONS]) == 0);
     c->doorbell = fds[HF_FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MUST(c->doorbell >= 0);

@@ -5,21 +5,28 @@
  * last is meant.
  *
  *   connect [AGENT]                  info                            disconnect
- *   acquire NAME TTL_MS WAIT_MS [run] [NOTE]                         try NAME
+ *   acquire NAME TTL_MS WAIT_MS [run] [beat=MS] [hold=MS] [NOTE]      try NAME
  *   start NAME TTL_MS WAIT_MS        result [OP] [TIMEOUT_MS]        cancel [OP]
  *   held|remaining|until|fence|state|reason [LEASE]                  conflict
  *   release|reaped|free|losing [LEASE]                               ask NAME
  *   wait [LEASE] STATE TIMEOUT_MS    watch [LEASE]                   dispatch TIMEOUT_MS
  *   many COUNT PREFIX TTL_MS         spin [LEASE] MS                 fork [LEASE]
  *   find NAME                        walk                            cost [LEASE]
+ *   beat [LEASE]                     beats LEASE EVERY_MS MS         child [LEASE]
+ *   exec PROGRAM [WORD...]
  *   cycle COUNT NAME TTL_MS WAIT_MS HOLD_US [off]                    quit
  *
+ * `beats` beats for so long, and dispatches when it is told to. `child` forks a process that ends
+ * with SIGTERM; it answers with the child's pid and what was wrong with what the library told it (0:
+ * nothing).
  * `cycle` prints, for each hold, "hold FIRST_NS LAST_NS FENCE BUSY": the first clock reading after
  * the lease was held and the last one before its release. With `off` it takes no lock, for a
  * checker to prove that it can see an overlap.
  */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -168,6 +175,10 @@ static void options_from_words(struct hf_acquire_options *ret_options)
     for (int i = 4; i < word_count; i++) {
         if (strcmp(words[i], "run") == 0) {
             ret_options->flags |= HF_ACQUIRE_RUN;
+        } else if (strncmp(words[i], "beat=", 5) == 0) {
+            ret_options->heartbeat_ms = (uint32_t)strtoul(words[i] + 5, NULL, 10);
+        } else if (strncmp(words[i], "hold=", 5) == 0) {
+            ret_options->max_hold_ms = (uint32_t)strtoul(words[i] + 5, NULL, 10);
         } else {
             decode(words[i]);
             ret_options->note = words[i];
@@ -295,6 +306,84 @@ static void do_dispatch(void)
         err(status);
     else
         ok("turns=%d", turns);
+}
+
+static void pause_us(int64_t us)
+{
+    struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+
+    nanosleep(&pause, NULL);
+}
+
+static void do_beats(void)
+{
+    hf_lease *lease = lease_of(1);
+    int64_t every_us = number(2, 10) * 1000, until = now_ns() + number(3, 1000) * 1000000;
+    int beats = 0, told = 0;
+
+    do {
+        if (hf_beat(lease)) {
+            told++;
+            (void)hf_dispatch(client);
+        }
+        beats++;
+        pause_us(every_us);
+    } while (now_ns() < until);
+    ok("beats=%d told=%d held=%d", beats, told, hf_held(lease));
+}
+
+/* What a forked child may do with its parent's lease: 0, or what went wrong. */
+static int use_in_child(hf_lease *lease)
+{
+    hf_lease *mine;
+
+    if (hf_held(lease) || hf_beat(lease) || hf_remaining_ns(lease))
+        return 1;
+    if (hf_state(lease) != HF_EFORKED || hf_release(lease) != HF_EFORKED)
+        return 2;
+    if (hf_acquire(client, "of-a-child", 0, 0, &mine) != HF_EFORKED)
+        return 3;
+    if (hf_dispatch(client) != HF_EFORKED || hf_begin_losing(lease) != HF_EFORKED)
+        return 4;
+    return 0;
+}
+
+static void do_child(void)
+{
+    hf_lease *lease = lease_of(1);
+    int up[2], found = -1, got;
+    sigset_t term;
+    pid_t pid;
+
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    if (pipe2(up, O_CLOEXEC) < 0 || (pid = fork()) < 0) {
+        err(HF_ESYS);
+        return;
+    }
+    if (pid == 0) {
+        sigprocmask(SIG_BLOCK, &term, NULL);
+        found = use_in_child(lease);
+        (void)!write(up[1], &found, sizeof(found));
+        close(up[1]);
+        sigwait(&term, &got);
+        hf_disconnect(client);
+        exit(0);
+    }
+    close(up[1]);
+    (void)!read(up[0], &found, sizeof(found));
+    close(up[0]);
+    ok("pid=%d found=%d held=%d", (int)pid, found, hf_held(lease));
+}
+
+static void do_exec(void)
+{
+    char *argv[WORDS_MAX + 1] = {NULL};
+
+    for (int i = 1; i < word_count; i++)
+        argv[i - 1] = words[i];
+    execvp(argv[0], argv);
+    err(HF_ESYS);
 }
 
 static void do_fork(void)
@@ -427,13 +516,6 @@ static void do_cost(void)
     }
     ok("held_ns=%.2f clock_ns=%.2f ratio=%.3f held=%d", (double)best_held / CALLS,
        (double)best_clock / CALLS, (double)best_held / (double)best_clock, held == ROUNDS * CALLS);
-}
-
-static void pause_us(int64_t us)
-{
-    struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
-
-    nanosleep(&pause, NULL);
 }
 
 static void do_cycle(void)
@@ -599,6 +681,14 @@ static bool command(void)
         do_spin();
     else if (is("fork"))
         do_fork();
+    else if (is("beat"))
+        ok("value=%d", hf_beat(lease_of(1)));
+    else if (is("beats"))
+        do_beats();
+    else if (is("child"))
+        do_child();
+    else if (is("exec") && word_count > 1)
+        do_exec();
     else if ((is("find") && word_count > 1) || is("walk"))
         do_look(is("walk"));
     else if (is("cost"))

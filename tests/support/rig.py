@@ -419,8 +419,8 @@ class Run:
         self.nodes += made
         return made
 
-    def agent_argv(self, label="a", nodes=None, ttl=None, fresh=True, system=False, options=()):
-        argv = [BUILD / "bin" / "holdfastd", "--name", f"{self.tag}-{label}", "--runtime-dir", self.runtime_dir]
+    def agent_argv(self, label="a", nodes=None, ttl=None, fresh=True, system=False, options=(), program=None):
+        argv = [program or BUILD / "bin" / "holdfastd", "--name", f"{self.tag}-{label}", "--runtime-dir", self.runtime_dir]
         for node in self.nodes if nodes is None else nodes:
             argv += ["--node", node if isinstance(node, str) else node.spec]
         if ttl:
@@ -431,11 +431,12 @@ class Run:
             argv += ["--system"]
         return argv + list(options)
 
-    def agent(self, label="a", nodes=None, ttl=None, fresh=True, system=False, options=(), wait=True, uid=None, env=None):
+    def agent(self, label="a", nodes=None, ttl=None, fresh=True, system=False, options=(), wait=True, uid=None, env=None,
+              program=None):
         """Starts an agent on the run's nodes. The first one is what commands and holders speak to.
 
         An agent is its user's alone; system=True makes one that serves every user of the host."""
-        argv = self.agent_argv(label, nodes, ttl, fresh, system, options)
+        argv = self.agent_argv(label, nodes, ttl, fresh, system, options, program)
         agent = Agent(self, argv, f"{self.tag}-{label}", label, uid=uid, env=env)
         self.agents.append(agent)
         return agent.wait_ready() if wait else agent

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the test programs of one build, some at a time, counts every single test and looks for leftovers.
 
-A unit test is a cmocka program in BUILD/tests; an integration test is tests/integration/test_*.py, which
+A unit test is a cmocka program in BUILD/tests, a torture test too (without sanitizers only); an integration test is tests/integration/test_*.py, which
 prints "ok NAME", "not ok NAME" or "skip NAME reason". A program that ends badly without a "not ok", that
 runs out of time, or that leaves a process, a shared-memory object or a file behind counts as one more failure.
 """
@@ -36,7 +36,7 @@ LINE = re.compile(r"^(ok|not ok|skip) (.+)$")
 
 @dataclasses.dataclass
 class Program:
-    kind: str  # unit or integration
+    kind: str  # unit, torture or integration
     name: str
     command: list
     outcomes: list = dataclasses.field(default_factory=list)  # (word, test name)
@@ -49,6 +49,10 @@ def find_programs(build, kinds):
     if "unit" in kinds:
         for path in sorted((ROOT / "tests" / "unit").glob("test_*.c")):
             found.append(Program("unit", path.stem[len("test_"):], [str(build / "tests" / path.stem)]))
+    if "torture" in kinds:
+        for path in sorted((ROOT / "tests" / "torture").glob("test_*.c")):
+            name = path.stem[len("test_"):]
+            found.append(Program("torture", name, [str(build / "tests" / f"torture_{name}")]))
     if "integration" in kinds:
         for path in sorted((ROOT / "tests" / "integration").glob("test_*.py")):
             shards = -(-path.read_text().count("\n@scenario(") // SHARD_SCENARIOS) or 1
@@ -93,7 +97,7 @@ def run_program(program, options, temp_root):
                CMOCKA_MESSAGE_OUTPUT="TAP", PYTHONDONTWRITEBYTECODE="1", **sanitizer_options(options.sanitize, reports))
     if options.sanitize:
         env["HOLDFAST_SANITIZE"] = options.sanitize
-    limit = UNIT_TIMEOUT_S if program.kind == "unit" else INTEGRATION_TIMEOUT_S
+    limit = INTEGRATION_TIMEOUT_S if program.kind == "integration" else UNIT_TIMEOUT_S
     limit *= SANITIZER_SLOWDOWN if options.sanitize else 1
     started = time.monotonic()
     with open(program.log, "wb") as log:
@@ -115,12 +119,12 @@ def run_program(program, options, temp_root):
 
 
 def judge(program, status, limit):
-    pattern = TAP if program.kind == "unit" else LINE
+    pattern = LINE if program.kind == "integration" else TAP
     for line in program.log.read_text(errors="replace").splitlines():
         match = pattern.match(line)
         if match:
             word, test = match.group(1), match.group(2)
-            if program.kind == "unit" and match.group(3):
+            if pattern is TAP and match.group(3):
                 word = "skip"
             program.outcomes.append((word, test))
     bad = [test for word, test in program.outcomes if word == "not ok"]
@@ -169,7 +173,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--results", type=pathlib.Path, help="folder that gets a file of outcomes")
-    parser.add_argument("--kind", choices=("unit", "integration"))
+    parser.add_argument("--kind", choices=("unit", "torture", "integration"))
     parser.add_argument("--only", default="", help="part of 'program: test name', or of the program's name")
     parser.add_argument("--sanitize", default="", choices=("", "address", "thread"))
     # A test mostly waits (a fifth of a processor each): more at a time than there are processors.
@@ -182,7 +186,8 @@ def main():
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
 
-    programs = find_programs(options.build, (options.kind,) if options.kind else ("unit", "integration"))
+    kinds = (options.kind,) if options.kind else ("unit", "integration") + (() if options.sanitize else ("torture",))
+    programs = find_programs(options.build, kinds)
     if options.only:
         programs = [p for p in programs if options.only in f"{p.kind}: {p.name}"] or narrow(programs, options.only)
     logs = options.build / "test-logs"
@@ -222,7 +227,7 @@ def narrow(programs, pattern):
 def source_of(program):
     if program.kind == "integration":
         return program.command[1]
-    return ROOT / "tests" / "unit" / f"test_{program.name}.c"
+    return ROOT / "tests" / program.kind / f"test_{program.name}.c"
 
 
 if __name__ == "__main__":

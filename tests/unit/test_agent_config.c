@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/config.h"
@@ -411,6 +412,26 @@ TEST(test_file)
     assert_int_equal(config.node_count, 3);
 }
 
+TEST(test_passwords_that_others_can_read)
+{
+    write_file("node = a=redis://:secret@h1:1\nnode = b=h2\n");
+    loads(DIR, "--config", path, NULL);
+    assert_string_equal(config.warning, "");
+    assert_int_equal(chmod(path, 0640), 0);
+    loads(DIR, "--config", path, NULL);
+    assert_string_equal(config.warning, "");
+    assert_int_equal(chmod(path, 0644), 0);
+    loads(DIR, "--config", path, NULL);
+    assert_non_null(strstr(config.warning, path));
+    assert_non_null(strstr(config.warning, "has passwords and every user can read it"));
+    assert_null(strstr(config.warning, "secret"));
+    loads(DIR, "--config", path, "--node", "c=h3", NULL);
+    assert_string_equal(config.warning, ""); /* the file's are not used */
+    loads(DIR, "--node", "a=redis://:secret@h1:1", NULL);
+    assert_non_null(strstr(config.warning, "list of processes"));
+    assert_null(strstr(config.warning, "secret"));
+}
+
 /* Refused, as from a file of that text. */
 static void file_refuses(const char *word, const char *text)
 {
@@ -469,6 +490,7 @@ TEST(test_printing_loses_nothing_but_passwords)
     assert_string_equal(config.nodes[0].host, "h1");
     memset(first.nodes, 0, sizeof(first.nodes));
     memset(config.nodes, 0, sizeof(config.nodes));
+    memset(first.warning, 0, sizeof(first.warning)); /* of the password */
     assert_memory_equal(&first, &config, sizeof(first));
 }
 
@@ -504,6 +526,7 @@ int main(void)
         ROW(test_keys),
         ROW(test_bad_key_formats),
         ROW(test_file),
+        ROW(test_passwords_that_others_can_read),
         ROW(test_bad_files),
         ROW(test_bad_settings_of_a_file),
         ROW(test_printing_loses_nothing_but_passwords),

@@ -194,6 +194,47 @@ TEST(a_spoilt_half_is_written_again)
     }
 }
 
+/* The count of puts that stands before the fence in its half. */
+static void set_count_before(const struct image *image, uint64_t fence, uint64_t from, uint64_t to)
+{
+    uint64_t *at = memmem(image->bytes, image->size, &fence, sizeof(fence));
+
+    assert_non_null(at);
+    for (int i = 0; i < 8; i++)
+        if (*--at == from) {
+            *at = to;
+            return;
+        }
+    fail_msg("no count of %u before that fence", (unsigned)from);
+}
+
+/* Else the next put would be written over the good half, and believed in only after another. */
+TEST(a_spoilt_count_makes_no_half_the_newer_one)
+{
+    struct journal_identity identity;
+    struct journal_lease lease;
+    struct image image;
+
+    put_identity(3, 1);
+    put_lease(3, JOURNAL_HELD, 1, 1);
+    put_lease(3, JOURNAL_HELD, 1, 2);
+    close_journal();
+    image = map_image();
+    set_count_before(&image, numbered_lease(JOURNAL_HELD, 1, 1).fence, 1, UINT64_MAX);
+    munmap(image.bytes, image.size);
+    reopen();
+    assert_int_equal(journal_get(journal, 3, &identity, &lease), HF_OK);
+    assert_lease(&lease, JOURNAL_HELD, 1, 2);
+    put_lease(3, JOURNAL_HELD, 1, 3);
+    assert_int_equal(journal_get(journal, 3, &identity, &lease), HF_OK);
+    assert_lease(&lease, JOURNAL_HELD, 1, 3);
+    close_journal();
+    spoil_fence(3); /* the half before it is there still */
+    reopen();
+    assert_int_equal(journal_get(journal, 3, &identity, &lease), HF_OK);
+    assert_lease(&lease, JOURNAL_HELD, 1, 2);
+}
+
 TEST(an_identity_that_does_not_fit_matters_only_while_held)
 {
     struct journal_identity identity = numbered_identity(9);
@@ -236,6 +277,7 @@ int main(void)
         ROW(a_kill_at_any_moment_leaves_the_last_put_or_the_one_before),
         ROW(each_thread_puts_into_records_of_its_own),
         ROW(a_spoilt_half_is_written_again),
+        ROW(a_spoilt_count_makes_no_half_the_newer_one),
         ROW(an_identity_that_does_not_fit_matters_only_while_held),
         ROW(a_torn_node_leaves_the_older),
     };

@@ -140,6 +140,34 @@ static void a_cancel_survives_a_restart(void **state)
     fixture_end(&f);
 }
 
+/* Nor may it wait in the queue of the next agent, and take the lock for a moment some day. */
+static void a_wait_that_ended_without_an_agent_is_over(void **state)
+{
+    struct fixture f = fixture_start(NULL);
+    hf_lease *lease;
+
+    (void)state;
+    fake_agent_foreign(f.agent, "a", true);
+    for (int cancel = 0; cancel < 2; cancel++) {
+        struct hf_acquire_options options = options_for("a", cancel ? -1 : 300);
+        hf_op *op;
+
+        OK(hf_acquire_start(f.client, &options, &op));
+        EVENTUALLY(fake_agent_waiters(f.agent) == 1);
+        fake_agent_kill(f.agent);
+        assert_int_equal(hf_try(f.client, "b", &lease), HF_ENOAGENT); /* notices */
+        if (cancel)
+            hf_op_cancel(op);
+        else
+            EVENTUALLY(hf_op_result(op, &lease) == HF_ENOAGENT);
+        fake_agent_revive(f.agent, false);
+        OK(hf_try(f.client, "b", &lease));
+        OK(hf_release(lease));
+        EVENTUALLY((hf_dispatch(f.client), fake_agent_waiters(f.agent) == 0));
+    }
+    fixture_end(&f);
+}
+
 static void a_wait_without_an_agent_ends_in_time(void **state)
 {
     struct fixture f = fixture_start(NULL);
@@ -194,6 +222,29 @@ static void *revive_soon(void *arg)
     return NULL;
 }
 
+static void *release_it(void *lease)
+{
+    return (void *)(intptr_t)hf_release(lease);
+}
+
+static void a_handle_holds_nothing_while_it_is_released(void **state)
+{
+    struct fixture f = fixture_start(NULL);
+    hf_lease *lease = must_acquire(f.client, "a");
+    pthread_t thread;
+    void *status;
+
+    (void)state;
+    fake_agent_kill(f.agent); /* nobody answers, nor takes the check word away */
+    assert_int_equal(pthread_create(&thread, NULL, release_it, lease), 0);
+    pause_ms(200);
+    assert_false(hf_held(lease));
+    fake_agent_revive(f.agent, false);
+    assert_int_equal(pthread_join(thread, &status), 0);
+    assert_int_equal((intptr_t)status, HF_OK);
+    fixture_end(&f);
+}
+
 static void a_release_waits_for_the_next_agent(void **state)
 {
     struct fixture f = fixture_start(NULL);
@@ -217,9 +268,11 @@ int main(void)
         cmocka_unit_test(a_wait_survives_a_restart),
         cmocka_unit_test(an_event_loop_survives_a_restart),
         cmocka_unit_test(a_cancel_survives_a_restart),
+        cmocka_unit_test(a_wait_that_ended_without_an_agent_is_over),
         cmocka_unit_test(a_wait_without_an_agent_ends_in_time),
         cmocka_unit_test(a_stopped_agent_is_not_waited_for),
         cmocka_unit_test(a_release_without_an_agent_ends),
+        cmocka_unit_test(a_handle_holds_nothing_while_it_is_released),
         cmocka_unit_test(a_release_waits_for_the_next_agent),
     };
 

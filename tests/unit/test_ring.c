@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -20,7 +21,7 @@ static void set_up(struct pair *p)
     int requests, completions;
 
     assert_int_equal(hf_ring_agent_create(&p->agent, &requests, &completions), 0);
-    assert_int_equal(hf_ring_client_map(requests, completions, &p->client), 0);
+    assert_int_equal(hf_ring_client_map(requests, completions, NULL, &p->client), 0);
     assert_int_equal(fcntl(requests, F_GETFD), -1); /* closed */
     assert_int_equal(fcntl(completions, F_GETFD), -1);
 }
@@ -244,6 +245,75 @@ static void no_wake_up_is_lost(void **state)
     tear_down(&e.p);
 }
 
+/* A request and a sleep that cross: one of the two must see the other. Each round both sides do it
+ * at the same moment, or as nearly as the machine lets them. */
+struct crossing {
+    struct pair p;
+    _Atomic uint32_t go, done; /* rounds begun, and ended by the agent */
+    _Atomic bool asleep;
+};
+
+/* A side that has run ahead waits here, and lets the other have its processor. */
+static void wait_for(_Atomic uint32_t *word, uint32_t round)
+{
+    for (unsigned spins = 1; atomic_load(word) != round; spins++)
+        if (spins % 1024 == 0)
+            sched_yield();
+}
+
+/* The two sides reach the point where they cross after a different time in every round. */
+static void dawdle(unsigned turns)
+{
+    for (volatile unsigned n = turns; n > 0; n--)
+        ;
+}
+
+static void *fall_asleep(void *arg)
+{
+    struct crossing *c = arg;
+
+    for (uint32_t round = 1;; round++) {
+        wait_for(&c->go, round);
+        if (atomic_load(&c->asleep))
+            return NULL; /* the end */
+        dawdle(round % 211);
+        atomic_store(&c->asleep, hf_ring_arm(&c->p.agent));
+        atomic_store(&c->done, round);
+    }
+}
+
+static void a_request_and_a_sleep_that_cross_see_each_other(void **state)
+{
+    struct crossing c = {.go = 0};
+    struct hf_request_entry entry;
+    struct timespec began, now;
+    pthread_t agent;
+    uint32_t round = 0;
+
+    (void)state;
+    set_up(&c.p);
+    assert_int_equal(pthread_create(&agent, NULL, fall_asleep, &c), 0);
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    do {
+        bool wake;
+
+        atomic_store(&c.asleep, false);
+        atomic_store(&c.go, ++round);
+        dawdle(round % 53);
+        assert_int_equal(submit(&c.p, round, &wake), 0);
+        wait_for(&c.done, round);
+        if (atomic_load(&c.asleep) && !wake)
+            fail_msg("round %u: the agent sleeps, and the client rings no bell", (unsigned)round);
+        assert_int_equal(hf_ring_take(&c.p.agent, &entry), 1);
+        hf_ring_disarm(&c.p.agent);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec - began.tv_sec < 2 && round < 500000);
+    atomic_store(&c.asleep, true);
+    atomic_store(&c.go, ++round);
+    pthread_join(agent, NULL);
+    tear_down(&c.p);
+}
+
 /* --- hostile sides ---------------------------------------------------------------------------- */
 
 static void a_request_tail_out_of_range_is_a_violation(void **state)
@@ -443,17 +513,18 @@ static void the_client_refuses_what_could_shrink_under_it(void **state)
     (void)state;
     assert_int_equal(hf_ring_agent_create(&agent, &requests, &completions), 0);
     fd = unsealed(HF_RING_BYTES);
-    assert_int_equal(hf_ring_client_map(dup(requests), fd, &client), HF_EPROTO);
+    assert_int_equal(hf_ring_client_map(dup(requests), fd, NULL, &client), HF_EPROTO);
     assert_int_equal(fcntl(fd, F_GETFD), -1); /* closed all the same */
-    assert_int_equal(hf_ring_client_map(unsealed(HF_RING_BYTES), dup(completions), &client),
-                     HF_EPROTO);
+    assert_int_equal(
+        hf_ring_client_map(unsealed(HF_REQUESTS_BYTES), dup(completions), NULL, &client),
+        HF_EPROTO);
 
     fd = unsealed(100);
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
-    assert_int_equal(hf_ring_client_map(fd, dup(completions), &client), HF_EPROTO);
-    assert_int_equal(hf_ring_client_map(open("/dev/null", O_RDWR), dup(completions), &client),
+    assert_int_equal(hf_ring_client_map(fd, dup(completions), NULL, &client), HF_EPROTO);
+    assert_int_equal(hf_ring_client_map(open("/dev/null", O_RDWR), dup(completions), NULL, &client),
                      HF_EPROTO);
-    assert_int_equal(hf_ring_client_map(requests, completions, &client), 0);
+    assert_int_equal(hf_ring_client_map(requests, completions, NULL, &client), 0);
     hf_ring_client_unmap(&client);
     hf_ring_client_unmap(&client); /* once more is fine */
     hf_ring_agent_destroy(&agent);
@@ -470,6 +541,7 @@ int main(void)
         cmocka_unit_test(a_sleeping_agent_asks_for_the_bell),
         cmocka_unit_test(every_completion_and_signal_moves_the_wake_word),
         cmocka_unit_test(no_wake_up_is_lost),
+        cmocka_unit_test(a_request_and_a_sleep_that_cross_see_each_other),
         cmocka_unit_test(a_request_tail_out_of_range_is_a_violation),
         cmocka_unit_test(a_tail_that_goes_back_is_a_violation),
         cmocka_unit_test(a_completion_head_out_of_range_is_a_violation),

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "shm/compiler.h"
+#include "shm/history.h"
 
 /* --- names ------------------------------------------------------------------------------------ */
 
@@ -113,7 +114,7 @@ static void a_holder_gets_a_descriptor_that_cannot_write(void **state)
     int fd;
 
     (void)state;
-    assert_int_equal(hf_table_readonly_fd(&table, f.name, &fd), 0);
+    assert_int_equal(hf_table_readonly_fd(&table, &fd), 0);
     assert_int_equal(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
     assert_ptr_equal(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
     assert_int_equal(ftruncate(fd, 0), -1);
@@ -174,18 +175,21 @@ static void no_object_means_no_agent(void **state)
 static void a_removed_or_replaced_object_is_noticed(void **state)
 {
     struct fixture f = fixture_new();
-    struct hf_table table = create_alive(&f), other;
+    struct hf_table table = create_alive(&f), other, holder;
     int fd;
 
     (void)state;
     assert_true(hf_table_is_linked(&table, f.name));
     shm_unlink(f.name);
     assert_false(hf_table_is_linked(&table, f.name));
-    assert_int_equal(hf_table_readonly_fd(&table, f.name, &fd), HF_ETABLE);
     other = create_alive(&f);
     assert_false(hf_table_is_linked(&table, f.name));
     assert_true(hf_table_is_linked(&other, f.name));
-    assert_int_equal(hf_table_readonly_fd(&table, f.name, &fd), HF_ETABLE);
+    /* Holders are given the one that is written to, whatever the name leads to. */
+    assert_int_equal(hf_table_readonly_fd(&table, &fd), 0);
+    assert_int_equal(hf_table_open_fd(fd, &holder, f.why, sizeof(f.why)), 0);
+    assert_int_equal(holder.header->epoch, table.header->epoch);
+    hf_table_close(&holder);
     hf_table_close(&table);
     hf_table_close(&other);
     shm_unlink(f.name);
@@ -257,6 +261,57 @@ static void an_earlier_agents_table_is_kept(void **state)
     shm_unlink(f.name);
 }
 
+/* An upgrade finds less than it would make, a way back finds more: leases are kept either way. */
+static void a_table_of_another_minor_version_is_kept(void **state)
+{
+    enum { FEWER = 5, COUNTERS_SECTION = 2 };
+
+    (void)state;
+    for (int later = 0; later < 2; later++) {
+        struct fixture f = fixture_new();
+        struct hf_table first = create_alive(&f), second, reader;
+        struct hf_section *s = first.header->sections;
+        bool warm = false;
+        uint8_t *behind;
+
+        fixture_publish(&first, 7, 0, "n", 3, FIXTURE_DEADLINE);
+        first.header->minor = later ? HF_TABLE_MINOR + 1 : 0;
+        if (later)
+            s[HF_SECTIONS_MAX - 1] = (struct hf_section){.type = 77, .offset = 64, .length = 1};
+        else
+            s[COUNTERS_SECTION].elem_count = FEWER;
+        for (int i = 0; i < HF_SECTIONS_MAX && !later; i++)
+            if (s[i].type >= HF_SECTION_EVENTS)
+                s[i] = (struct hf_section){0};
+        hf_table_close(&first);
+
+        assert_int_equal(create(&f, &second, &warm), 0);
+        assert_true(warm);
+        assert_string_equal(f.why, "");
+        assert_int_equal(second.header->minor, HF_TABLE_MINOR);
+        assert_true(hf_check_holds(atomic_load(&second.slots[7].check), 3, (hf_time){0}));
+        assert_int_equal(second.counter_count, later ? HF_COUNTERS : FEWER);
+        assert_int_equal(second.event_count[HF_EVENTS_LOSSES] == 0, !later);
+        assert_int_equal(hf_history_begin(&second), 0);
+        for (int ring = 0; ring < HF_EVENT_RINGS; ring++)
+            hf_event_put(&second, (enum hf_event_ring)ring, &(struct hf_event){.number = 1});
+        hf_renewal_put(&second, 0, &(struct hf_renewal){.index = 0});
+        behind = (uint8_t *)&second.counters[FEWER];
+        for (int i = FEWER; i < HF_COUNTERS; i++) {
+            hf_counter_set(&second, (enum hf_counter)i, UINT64_MAX);
+            hf_counter_add(&second, (enum hf_counter)i, 1);
+        }
+        if (!later)
+            assert_int_equal(*behind, 0); /* another section's bytes, for all that it knows */
+        hf_table_set_state(&second, HF_TABLE_ALIVE);
+        assert_int_equal(open_it(&f, &reader), 0);
+        assert_int_equal(hf_counter_read(&reader, HF_COUNTERS - 1), 0);
+        hf_table_close(&reader);
+        hf_table_close(&second);
+        shm_unlink(f.name);
+    }
+}
+
 /* Changes the spec, or the header of the object that was left, so that it cannot be kept. */
 enum unfit {
     FRESH,
@@ -326,6 +381,7 @@ static void a_table_that_cannot_be_kept_is_replaced(void **state)
         if (create(&f, &table, &warm) != 0)
             fail_msg("case %d: %s", how, f.why);
         assert_false(warm);
+        assert_says(&f, f.name); /* why it was not kept */
         assert_int_not_equal(table.header->epoch, epoch);
         assert_int_equal(table.header->incarnation, 0);
         /* Whoever still maps the old one is told, where its layout is known. */
@@ -439,6 +495,7 @@ int main(void)
         cmocka_unit_test(a_removed_or_replaced_object_is_noticed),
         cmocka_unit_test(what_cannot_be_made_is_refused_with_the_limits),
         cmocka_unit_test(an_earlier_agents_table_is_kept),
+        cmocka_unit_test(a_table_of_another_minor_version_is_kept),
         cmocka_unit_test(a_table_that_cannot_be_kept_is_replaced),
         cmocka_unit_test(a_node_row_can_be_read_back),
         cmocka_unit_test(node_rows_are_never_mixed),

@@ -159,12 +159,12 @@ struct poke {
     }
 
 /* In the order in which hf_table_create() lays them out. */
-enum { SLOTS, NODES, COUNTERS, INDEX, TEXT };
+enum { SLOTS, NODES, COUNTERS, INDEX, TEXT, EVENTS, RENEWALS = EVENTS + HF_EVENT_RINGS };
 
 static const struct poke pokes[] = {
     FIELD(minor, 7, 0, ""), /* a later minor version that we may read */
     FIELD(sections[15].type, 77, 0, ""),
-    FIELD(major, 2, HF_EVERSION, "version 2.0"),
+    FIELD(major, 2, HF_EVERSION, "version 2."),
     FIELD(min_minor, HF_TABLE_MINOR + 1, HF_EVERSION, "0.1.0"),
     FIELD(fingerprint, 1, HF_EVERSION, "layout"),
     FIELD(magic, 1, HF_ETABLE, "not a Holdfast table"),
@@ -189,6 +189,14 @@ static const struct poke pokes[] = {
     FIELD(sections[NODES].elem_size, 511, HF_ETABLE, "section"),
     FIELD(sections[INDEX].elem_count, 255, HF_ETABLE, "section"),
     FIELD(sections[COUNTERS].length, 7, HF_ETABLE, "section"),
+    FIELD(sections[EVENTS].type, 0, 0, ""), /* of an earlier minor version: no history */
+    FIELD(sections[RENEWALS].type, 0, 0, ""),
+    FIELD(sections[EVENTS].elem_size, 191, HF_ETABLE, "section"),
+    FIELD(sections[EVENTS].elem_count, 1000, HF_ETABLE, "section"),
+    FIELD(sections[EVENTS].elem_count, 0, HF_ETABLE, "section"),
+    FIELD(sections[EVENTS + 3].offset, 1 << 30, HF_ETABLE, "section"),
+    FIELD(sections[RENEWALS].elem_count, HF_NODES_MAX - 1, HF_ETABLE, "section"),
+    FIELD(sections[RENEWALS].length, UINT64_MAX, HF_ETABLE, "section"),
 };
 
 static void every_damage_is_refused_with_a_reason(void **state)
@@ -306,7 +314,7 @@ static void in_a_small_shm(struct fixture *f)
     bool warm;
 
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=128k,mode=1777") != 0)
+        mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=1m,mode=1777") != 0)
         _exit(CHILD_SKIPS);
     f->spec.capacity = 100000;
     CHILD_CHECK(create(f, &table, &warm) == HF_ESYS && errno == ENOSPC);

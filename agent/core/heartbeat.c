@@ -1,0 +1,32 @@
+#include "agent/core/heartbeat.h"
+
+#define LOOKS 4 /* in the time that makes a hang */
+
+void heartbeat_init(struct heartbeat *beat, hf_dur limit, uint32_t count, hf_time now)
+{
+    *beat = (struct heartbeat){.limit = limit, .looked = now, .count = count};
+}
+
+bool heartbeat_look(struct heartbeat *beat, uint32_t count, hf_time now)
+{
+    hf_dur watched = hf_dur_min(hf_time_since(now, beat->looked), hf_ns(beat->limit.ns / 2));
+
+    if (beat->limit.ns == 0)
+        return false;
+    beat->looked = now;
+    if (count != beat->count) {
+        beat->count = count;
+        beat->silent = hf_ns(0);
+    } else if (watched.ns > 0) {
+        beat->silent.ns += watched.ns;
+    }
+    return beat->silent.ns >= beat->limit.ns;
+}
+
+hf_time heartbeat_next(const struct heartbeat *beat)
+{
+    if (beat->limit.ns == 0)
+        return HF_TIME_NEVER;
+    return hf_time_add(beat->looked, hf_dur_min(hf_ns(beat->limit.ns / LOOKS),
+                                                hf_ns(beat->limit.ns - beat->silent.ns)));
+}

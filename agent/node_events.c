@@ -1,0 +1,110 @@
+/* One event for each thing that happens to a node, though both threads look at it, several replies
+ * show the same, and a sentinel that was absent is later another one. */
+#include "agent/broker_internal.h"
+#include "agent/clock.h"
+#include "agent/events.h"
+
+static int64_t middle_us(const struct node_trust *t)
+{
+    return t->low_us + (t->high_us - t->low_us) / 2;
+}
+
+static uint32_t quarantine_of(const struct node_trust *t, hf_time now)
+{
+    return hf_time_before(now, t->until) ? t->reasons : 0;
+}
+
+void node_events_begin(struct node *node)
+{
+    const struct node_trust *t = &node->trust;
+
+    node->told = (struct node_told){
+        .refusal = t->refused ? t->refusal : HF_REFUSED_NOT,
+        .reasons = quarantine_of(t, clock_now()),
+        .mark = t->mark,
+        .own_steps = t->steps,
+        .absent = t->nonce_seen && !t->nonce[0],
+        .middle_us = middle_us(t),
+    };
+}
+
+void node_events_up(struct broker *b, int i, const char *version)
+{
+    b->nodes[i].told.up = b->nodes[i].told.tried = true;
+    event_node_up(b->agent, i, version);
+}
+
+/* While it stays away only the first reason is told: each attempt may fail in another way. */
+void node_events_down(struct broker *b, int i, enum hf_node_error error, const char *text)
+{
+    struct node_told *told = &b->nodes[i].told;
+
+    if (told->up || !told->tried)
+        event_node_down(b->agent, i, error, text);
+    told->up = false;
+    told->tried = true;
+}
+
+/* Both threads see each step, sooner or later: as many were there as the one knows that knows more.
+ */
+static void tell_steps(struct broker *b, int i)
+{
+    struct node *node = &b->nodes[i];
+    uint32_t own = node->trust.steps - node->told.own_steps;
+    uint32_t most = own > node->told.renewal_steps ? own : node->told.renewal_steps;
+    int64_t middle = middle_us(&node->trust);
+
+    if (most > node->told.steps)
+        event_node_stepped(b->agent, i, own == most ? middle - node->told.middle_us : 0);
+    node->told.steps = most;
+}
+
+/* That our own new sentinel is another one than none is no news. */
+static void tell_forgot(struct broker *b, int i)
+{
+    struct node *node = &b->nodes[i];
+
+    if (node->trust.mark != node->told.mark && !node->told.absent)
+        event_node_forgot(b->agent, i);
+    node->told.mark = node->trust.mark;
+    node->told.absent = node->trust.nonce[0] == '\0';
+}
+
+void node_events_found(struct broker *b, int i, unsigned events)
+{
+    if (events & TRUST_RESTARTED)
+        event_node_restarted(b->agent, i, b->nodes[i].trust.facts.run_id);
+    if (events & TRUST_FORGOT)
+        tell_forgot(b, i);
+    if (events & TRUST_STEPPED)
+        tell_steps(b, i);
+}
+
+/* A restart and a changed sentinel are still to be seen by this thread; a clock that stepped twice
+ * may be not. */
+void node_events_heard(struct broker *b, int i, unsigned events)
+{
+    if (events & TRUST_STEPPED) {
+        b->nodes[i].told.renewal_steps++;
+        tell_steps(b, i);
+    }
+}
+
+void node_events_review(struct broker *b, int i, hf_time now)
+{
+    struct node *node = &b->nodes[i];
+    struct node_told *told = &node->told;
+    enum hf_node_refusal refusal = node->trust.refused ? node->trust.refusal : HF_REFUSED_NOT;
+    uint32_t reasons = quarantine_of(&node->trust, now);
+
+    if (refusal != told->refusal)
+        event_node_refused(b->agent, i, refusal,
+                           refusal == HF_REFUSED_FLEET ? node->fleet_text : "");
+    if (reasons & ~told->reasons)
+        event_quarantine(b->agent, i, reasons, node->trust.until);
+    else if (told->reasons && !reasons)
+        event_quarantine_over(b->agent, i);
+    told->refusal = refusal;
+    told->reasons = reasons;
+    told->middle_us = middle_us(&node->trust);
+}

@@ -1,0 +1,85 @@
+#include "shm/history.h"
+
+#include <string.h>
+
+#include "shm/index.h"
+#include "shm/row.h"
+
+static uint64_t highest_number(const struct hf_table *table, enum hf_event_ring ring)
+{
+    uint64_t highest = 0;
+
+    for (uint64_t i = hf_events_oldest(table, ring); i < hf_events_written(table, ring); i++) {
+        struct hf_event event;
+
+        if (hf_event_read(table, ring, i, &event) == 0 && event.number > highest)
+            highest = event.number;
+    }
+    return highest;
+}
+
+static uint32_t highest_renewal(const struct hf_table *table, uint32_t node)
+{
+    uint32_t highest = 0;
+
+    for (uint32_t i = 0; i < table->renewals_kept; i++) {
+        struct hf_renewal renewal;
+
+        if (hf_row_load(&renewal, &table->renewals[node * table->renewals_kept + i],
+                        sizeof(renewal)) &&
+            renewal.index > highest)
+            highest = renewal.index;
+    }
+    return highest;
+}
+
+uint64_t hf_history_begin(struct hf_table *table)
+{
+    uint64_t highest = 0;
+
+    for (int ring = 0; ring < HF_EVENT_RINGS; ring++) {
+        uint64_t number = highest_number(table, (enum hf_event_ring)ring);
+
+        table->events_written[ring] = hf_events_written(table, (enum hf_event_ring)ring);
+        if (number > highest)
+            highest = number;
+    }
+    for (uint32_t node = 0; node < HF_NODES_MAX; node++)
+        table->renewals_written[node] = highest_renewal(table, node);
+    return highest;
+}
+
+void hf_event_put(struct hf_table *table, enum hf_event_ring ring, const struct hf_event *event)
+{
+    uint32_t count = table->event_count[ring];
+    uint64_t index = table->events_written[ring];
+    struct hf_event entry = *event;
+
+    if (count == 0)
+        return;
+    entry.index = index;
+    hf_row_store(&table->events[ring][index & (count - 1)], &entry, sizeof(entry));
+    table->events_written[ring] = index + 1;
+    atomic_store_explicit(&table->header->events_written[ring], index + 1, memory_order_release);
+}
+
+void hf_renewal_put(struct hf_table *table, uint32_t node, const struct hf_renewal *renewal)
+{
+    struct hf_renewal entry = *renewal;
+
+    if (node >= HF_NODES_MAX || table->renewals_kept == 0)
+        return;
+    if (++table->renewals_written[node] == 0)
+        table->renewals_written[node] = 1;
+    entry.index = table->renewals_written[node];
+    hf_row_store(&table->renewals[node * table->renewals_kept + entry.index % table->renewals_kept],
+                 &entry, sizeof(entry));
+}
+
+void hf_event_name(const struct hf_table *table, struct hf_event *event, const void *name,
+                   size_t name_len)
+{
+    event->name_hash = hf_name_hash(table->header->index_key, name, name_len);
+    event->text_len = (uint8_t)name_len;
+    memcpy(event->text, name, hf_event_text_kept(event));
+}

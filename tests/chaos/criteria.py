@@ -1,0 +1,117 @@
+"""What a run may not show. Pure functions of a Record (fleet.py) and of what was expected of the fault.
+
+Each judges one criterion and gives a list of complaints; an empty one is good.
+
+  P1 exclusion: no two holds of a lock have an instant in common, and no holder sees another's word in the witness
+  P2 fences rise from hold to hold, and the store refuses what comes late
+  P3 nothing is leaked: no key is left one TTL after everybody ended; a waiter gets a released lock soon
+  P4 no resurrection: no node is told to set or extend a token that was released or lost (tokens.py)
+  P5 a job is dead before its V, and told before (jobs.py)
+  P6 liveness: no loss that the fault does not explain, and everybody gets locks again after it
+  P7 the check: right beside what the holder did, and cheap
+  P8 every loss has one event, with a reason
+"""
+import dataclasses
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import history  # noqa: E402
+
+S = 1_000_000_000
+CRITERIA = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8")
+
+
+@dataclasses.dataclass
+class Expected:
+    losses: object = 0           # how many at most; or the reasons that may be; or None: not judged
+    fences: bool = True          # False where fences are beyond the promise
+    back_s: float = 0            # everybody has a lock again so long after calm_ns; 0: not judged
+    calm_ns: int = 0             # the last fault ended; 0: as the crew was told to stop
+    handover_s: float = 0        # from a release to a waiter's hold, the 99th percentile; 0: not judged
+    events: bool = True          # holders and agents saw the same losses
+
+
+def exclusion(record):
+    complaints = []
+    for lock, holds in sorted(record.of_lock().items()):
+        for before, after in history.overlaps(holds):
+            complaints.append(f"lock {lock}: fence {before.fence} (pid {before.pid}) held until "
+                              f"{(before.last_ns - after.first_ns) / 1e6:.3f} ms after fence {after.fence} "
+                              f"(pid {after.pid}) began")
+    for seen in history.proven(record.sightings, record.holds):
+        complaints.append(f"lock {seen.lock}: pid {seen.pid} held, and found what "
+                          f"pid {seen.word >> history.WORD_PID_SHIFT} wrote while it held")
+    return complaints
+
+
+def fences(record):
+    complaints = []
+    for lock, holds in sorted(record.of_lock().items()):
+        for before, after in history.fence_faults(holds):
+            complaints.append(f"lock {lock}: fence {after.fence} follows {before.fence}")
+        highest = max(hold.fence for hold in holds)
+        if record.stores and record.stores[lock][0] < highest:
+            complaints.append(f"lock {lock}: the store never saw {highest}")
+    return complaints
+
+
+def leaks(record, expected):
+    complaints = [f"key {key} is left" for key in record.orphans]
+    times = handovers(record)
+    if expected.handover_s and times and percentile(times, 99) > expected.handover_s:
+        complaints.append(f"99 % of handovers took up to {percentile(times, 99):.3f} s")
+    return complaints
+
+
+def handovers(record):
+    """Seconds from each answered release to the next hold of the lock, if its holder had asked before."""
+    found = []
+    for holds in record.of_lock().values():
+        ordered = history.in_grant_order(holds)
+        for before, after in zip(ordered, ordered[1:]):
+            if before.end == history.RELEASED and after.ask_ns < before.last_ns:
+                found.append(max(after.first_ns - before.end_ns, 0) / S)
+    return found
+
+
+def percentile(values, percent):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) * percent // 100, len(ordered) - 1)]
+
+
+def liveness(record, expected):
+    complaints = []
+    losses = record.losses
+    if isinstance(expected.losses, int):
+        if sum(losses.values()) > expected.losses:
+            complaints.append(f"losses {losses}, {expected.losses} are explained")
+    elif expected.losses is not None and not set(losses) <= set(expected.losses):
+        complaints.append(f"losses {losses}, only {sorted(expected.losses)} are explained")
+    if expected.back_s:
+        calm_ns = expected.calm_ns
+        late_ns = calm_ns + int(expected.back_s * S)
+        for host in range(record.agents):
+            if not any(hold.host == host and hold.last_ns > calm_ns and hold.first_ns < late_ns for hold in record.holds):
+                complaints.append(f"host {host} had no lock within {expected.back_s:.1f} s after the fault")
+    return complaints
+
+
+def events(record):
+    """Holders and agents count the same losses, unless one that was killed cannot have told."""
+    complaints = []
+    seen, heard = sum(record.losses.values()), len(record.heard_losses)
+    complaints += [f"a loss of {name} without a reason" for name, reason in record.heard_losses if not reason.strip()]
+    if not record.killed_agents and heard < seen:
+        complaints.append(f"holders saw {seen} losses, agents told of {heard}")
+    return complaints
+
+
+def judge(record, expected):
+    """{criterion: complaints} of what a record can show."""
+    found = {"P1": exclusion(record), "P3": leaks(record, expected), "P6": liveness(record, expected)}
+    if expected.fences:
+        found["P2"] = fences(record)
+    if expected.events:
+        found["P8"] = events(record)
+    return found

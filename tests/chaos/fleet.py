@@ -1,0 +1,264 @@
+"""A fleet to break: five nodes, three agents that stand for hosts, and contenders on each.
+
+A host is an agent with holders of its own; all are processes of one machine, so the times of all histories are of one
+clock. What breaks something is a method here, so that each injection is counted and told.
+"""
+import contextlib
+import json
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import history  # noqa: E402
+from rig import BUILD, Agent, agent_env, boottime_ns, stat_letter, wait_until  # noqa: E402
+
+S = 1_000_000_000
+
+
+class Host:
+    """One agent at a time, and contenders."""
+
+    def __init__(self, fleet, number):
+        self.fleet, self.number, self.label = fleet, number, "abcdefgh"[number]
+        self.agent, self.crew = None, []
+
+    @property
+    def name(self):
+        return self.agent.name
+
+
+class Fleet:
+    """`ttl_s` is the TTL and the fleet's longest. Each of the hosts has `holders` contenders for `locks` locks."""
+
+    def __init__(self, run, seed=0, ttl_s=3, nodes=5, hosts=3, holders=4, locks=3, clock=False, node_options=(),
+                 agent_options=(), network=None):
+        self.run, self.ttl_s, self.locks, self.holders = run, ttl_s, locks, holders
+        self.random = random.Random(seed)
+        self.agent_options = ["--ttl-max", f"{ttl_s}s", *agent_options]
+        self.network = network
+        self.told, self.shifts = [], {}
+        self.histories, self.monitors = [], []
+        self.killed_agents = 0
+        self.witness = run.dir / "witness"
+        self.folder = run.dir / "histories"
+        self.folder.mkdir()
+        self.nodes = run.redis(nodes, clock=clock, options=node_options)
+        self.hosts = [Host(self, number) for number in range(hosts)]
+        self.started_ns = boottime_ns()
+        for host in self.hosts:
+            self.start_agent(host, wait=False)
+        for host in self.hosts:
+            host.agent.wait_ready()
+
+    # --- starting ---
+
+    @property
+    def quorum(self):
+        return len(self.nodes) // 2 + 1
+
+    @property
+    def quarantine_s(self):
+        return 1.02 * self.ttl_s + 1
+
+    def start_agent(self, host, fresh=True, wait=True):
+        argv = self.run.agent_argv(host.label, self.nodes, f"{self.ttl_s}s", fresh, options=self.agent_options)
+        host.agent = Agent(self.run, argv, f"{self.run.tag}-{host.label}", host.label)
+        self.run.agents.append(host.agent)
+        if wait:
+            host.agent.wait_ready()
+
+    def start_crew(self, hold_ms=2, long_ms=None, pause_ms=20, careless=0, idle_us=1000, lock=True):
+        """Contenders on all hosts, half of them in their agent's queue; they stop with finish()."""
+        self.work = ["--name", "lock", "--locks", self.locks, "--witness", self.witness, "--rough",
+                     "--hold-us", int(hold_ms * 1000), "--pause-us", int(pause_ms * 1000), "--idle-us", idle_us,
+                     "--careless", careless]
+        if long_ms is None:
+            long_ms = 2000 * self.ttl_s
+        self.work += ["--long-us", int(long_ms * 1000)] + ([] if lock else ["--no-lock"])
+        for host in self.hosts:
+            for i in range(self.holders):
+                self.start_contender(host, spin=i % 2)
+
+    def start_contender(self, host, spin):
+        path = self.folder / f"{len(self.histories)}"
+        argv = [BUILD / "tests" / "contender", "--history", path, "--host", host.number, *self.work]
+        if spin:
+            argv += ["--spin-us", 20_000]
+        process = self.run.spawn(*argv, label=f"contender-{host.label}", env=agent_env(host.agent))
+        process.spin = spin
+        host.crew.append(process)
+        self.histories.append(path)
+
+    def start_monitors(self):
+        """What each node is told, for the judgement of tokens."""
+        for node in self.nodes:
+            self.monitor(node)
+
+    def monitor(self, node):
+        path = self.run.dir / f"monitor-{node.id}"
+        with open(path, "ab") as out:
+            process = self.run.spawn("redis-cli", "-s", f"{node.dir}/sock", "MONITOR", label=f"monitor-{node.id}",
+                                     stdout=out)
+        self.monitors.append((node, path, process))
+
+    # --- breaking ---
+
+    def tell(self, text):
+        """Counts one fault."""
+        self.told.append((boottime_ns(), text))
+
+    def restart(self, node, away_s=0.0):
+        """A node comes back empty."""
+        self.tell(f"restart {node.id}")
+        self.kill_node(node, quiet=True)
+        time.sleep(away_s)
+        self.start_node(node)
+
+    def kill_node(self, node, quiet=False):
+        if not quiet:
+            self.tell(f"kill {node.id}")
+        node.kill()
+
+    def start_node(self, node):
+        node.start()
+        if self.monitors:
+            self.monitor(node)
+
+    def flush(self, node):
+        self.tell(f"flush {node.id}")
+        node.cmd("FLUSHALL")
+
+    def step(self, node, seconds):
+        self.tell(f"step {node.id} {seconds:+g}s")
+        self.shifts[node.id] = self.shifts.get(node.id, 0) + seconds
+        node.shift_clock(self.shifts[node.id])
+
+    def stop_nodes(self, nodes, seconds):
+        self.tell(f"stop {','.join(node.id for node in nodes)} {seconds:.2f}s")
+        for node in nodes:
+            node.sigstop()
+        time.sleep(seconds)
+        for node in nodes:
+            node.sigcont()
+
+    def stop_agent(self, host, seconds):
+        self.tell(f"stop agent {host.label} {seconds:.2f}s")
+        host.agent.sigstop()
+        time.sleep(seconds)
+        host.agent.sigcont()
+
+    def kill_agent(self, host, away_s):
+        self.tell(f"kill agent {host.label} {away_s:.2f}s")
+        self.killed_agents += 1
+        host.agent.kill()
+        time.sleep(away_s)
+        self.start_agent(host, fresh=False, wait=False)
+
+    def kill_holder(self, host):
+        self.tell(f"kill holder {host.label}")
+        victim = self.random.choice(host.crew)
+        host.crew.remove(victim)
+        victim.kill()
+        self.start_contender(host, victim.spin)
+
+    def stop_holders(self, processes, seconds):
+        self.tell(f"stop {len(processes)} holders {seconds:.2f}s")
+        for process in processes:
+            process.sigstop()
+        time.sleep(seconds)
+        for process in processes:
+            process.sigcont()
+
+    # --- looking ---
+
+    def grants(self, host=None):
+        """Holds so far."""
+        total = 0
+        for agent in self.hosts if host is None else [host]:
+            total += json.loads(self.run.holdfast("status", "--json", agent=agent.agent).out)["counters"]["grants"]
+        return total
+
+    def heard_losses(self):
+        """What the agents said of losses: [(name, reason)]."""
+        found = []
+        for path in self.run.dir.glob("*-agent-*.err"):
+            found += re.findall(r"(?m)^(?:<\d>)?holdfastd: (?:\w+: )?lost: (\S+): (.*)$", path.read_text(errors="replace"))
+        return found
+
+    def keys(self):
+        """Keys of locks on all nodes that answer."""
+        found = []
+        for node in self.nodes:
+            if node.process.running and stat_letter(node.pid) != "T":
+                found += [f"{node.id}:{key.decode()}" for key in node.cmd("KEYS", "*") if not key.startswith(b"holdfast:")]
+        return found
+
+    # --- the end ---
+
+    def finish(self):
+        """Ends the contenders and reads what they left: a Record of the whole run."""
+        healed_ns = boottime_ns()
+        for host in self.hosts:
+            for process in host.crew:
+                process.sigcont()
+                process.popen.terminate()
+        for host in self.hosts:
+            for process in host.crew:
+                code = process.wait(60)
+                assert code == 0, f"{process.label} ended with {code}: {process.err}"
+        ended_ns = boottime_ns()
+        orphans = self.orphans()
+        for _, _, process in self.monitors:
+            if process.running:
+                process.popen.terminate()
+                process.popen.wait()
+        record = Record(self, healed_ns, ended_ns, orphans)
+        for path in self.histories:
+            holds, sightings, unused = history.read(path)
+            record.holds += holds
+            record.sightings += sightings
+            record.unused += unused
+            with contextlib.suppress(OSError):
+                path.unlink()
+        if self.witness.exists():
+            record.stores = history.read_stores(self.witness)
+        return record
+
+    def orphans(self):
+        """Keys that are left a TTL and a second after everybody ended."""
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: not self.keys(), self.ttl_s + 1, interval_s=0.1)
+        return self.keys()
+
+
+class Record:
+    """What a run left, for criteria.py."""
+
+    def __init__(self, fleet, healed_ns, ended_ns, orphans):
+        self.ttl_s, self.told, self.orphans = fleet.ttl_s, fleet.told, orphans
+        self.started_ns, self.healed_ns, self.ended_ns = fleet.started_ns, healed_ns, ended_ns
+        self.agents = len(fleet.hosts)
+        self.killed_agents = fleet.killed_agents
+        self.heard_losses = fleet.heard_losses()
+        self.holds, self.sightings, self.unused, self.stores = [], [], [], []
+
+    def of_lock(self):
+        """{lock: its holds}, without those of careless holders: they do not say how long they held."""
+        found = {}
+        for hold in self.holds:
+            if not hold.careless:
+                found.setdefault(hold.lock, []).append(hold)
+        return found
+
+    @property
+    def losses(self):
+        """{reason: how many} as the holders saw them."""
+        found = {}
+        for hold in self.holds + self.unused:
+            if hold.end == history.LOST:
+                found[hold.reason or "unsaid"] = found.get(hold.reason or "unsaid", 0) + 1
+        return found

@@ -1,0 +1,107 @@
+"""F20: everything at random, from one seed.
+
+Nodes' clocks are stepped forward only: fences that were made of a clock that then goes back, on a majority that then
+forgets, are beyond the promise.
+"""
+import time
+
+from cases import case
+from criteria import Expected, S
+from rig import boottime_ns
+
+
+class Trouble:
+    """One fault after the other; the seed gives the same ones again, but for their timing."""
+
+    def __init__(self, fleet):
+        self.fleet, self.random, self.ttl_s = fleet, fleet.random, fleet.ttl_s
+
+    def next(self):
+        self.random.choice((self.restart, self.flush, self.step, self.delete, self.stop_minority, self.stop_majority,
+                            self.stop_agent, self.kill_agent, self.kill_holder, self.stop_holders, self.amnesia,
+                            self.amnesia, self.away))()
+
+    def node(self):
+        return self.random.choice(self.fleet.nodes)
+
+    def host(self):
+        return self.random.choice(self.fleet.hosts)
+
+    def nodes(self, count):
+        return self.random.sample(self.fleet.nodes, count)
+
+    def upto(self, ttls):
+        return self.random.uniform(0.05, ttls * self.ttl_s)
+
+    def restart(self):
+        self.fleet.restart(self.node())
+
+    def away(self):
+        self.fleet.restart(self.node(), self.upto(1.5))
+
+    def flush(self):
+        self.fleet.flush(self.node())
+
+    def step(self):
+        self.fleet.step(self.node(), self.random.choice((0.5, 1, self.ttl_s, 5)))
+
+    def delete(self):
+        """On one node: on more the lease would be lost, by somebody who may write to lock keys."""
+        node = self.node()
+        self.fleet.tell(f"delete on {node.id}")
+        node.cmd("DEL", f"lock-{self.random.randrange(self.fleet.locks)}")
+
+    def stop_minority(self):
+        self.fleet.stop_nodes(self.nodes(self.random.randint(1, len(self.fleet.nodes) - self.fleet.quorum)), self.upto(1.5))
+
+    def stop_majority(self):
+        self.fleet.stop_nodes(self.nodes(self.fleet.quorum), self.upto(1.2))
+
+    def stop_agent(self):
+        self.fleet.stop_agent(self.host(), self.upto(2))
+
+    def kill_agent(self):
+        self.fleet.kill_agent(self.host(), self.upto(1.3))
+
+    def kill_holder(self):
+        self.fleet.kill_holder(self.host())
+
+    def stop_holders(self):
+        crew = self.host().crew
+        self.fleet.stop_holders(self.random.sample(crew, self.random.randint(1, len(crew))), self.upto(2))
+
+    def amnesia(self):
+        """While a host hangs, a majority forgets the keys of its leases, which are valid all the same."""
+        fleet, host = self.fleet, self.host()
+        fleet.tell(f"hang agent {host.label}")
+        host.agent.sigstop()
+        for node in self.nodes(fleet.quorum):
+            self.random.choice((fleet.restart, fleet.flush, lambda n: fleet.step(n, 1.2 * self.ttl_s)))(node)
+        time.sleep(self.upto(0.9))
+        host.agent.sigcont()
+
+
+def mixed(lab, seconds, gap_s=10.0, **options):
+    """Breaks a fleet for so long, at most gap_s between two faults, lets it come to rest, and judges."""
+    fleet = lab.fleet(clock=True, **options)
+    fleet.start_crew(careless=50, long_ms=800 * fleet.ttl_s)
+    trouble = Trouble(fleet)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(fleet.random.uniform(0, gap_s))
+        trouble.next()
+    calm_ns = boottime_ns()
+    for host in fleet.hosts:
+        host.agent.wait_ready(60)
+    rest_s = fleet.quarantine_s + 2 * fleet.ttl_s + 2
+    time.sleep(rest_s)
+    record = fleet.finish()
+    kinds = sorted({text.partition(" ")[0] for _, text in record.told})
+    lab.row.figures["kinds"] = "/".join(kinds)
+    lab.row.add(record, Expected(losses=None, calm_ns=calm_ns, back_s=rest_s))
+    lab.row.figures["seconds"] = round((record.ended_ns - record.started_ns) / S)
+
+
+@case("F20", "random mix")
+def random_mix(lab):
+    mixed(lab, lab.seconds, ttl_s=2, holders=6, locks=6)

@@ -1,0 +1,90 @@
+/* holdfastd's configuration: a file and a command line. Lines before the first that is "--" are the
+ * file's, every line behind it is one argument. */
+#include "tests/fuzz/fuzz.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "agent/config.h"
+#include "shm/status.h"
+
+#define ARGUMENTS 24
+
+static int file = -1;
+static char file_path[32];
+
+static void write_file(const uint8_t *data, size_t size)
+{
+    if (file < 0) {
+        file = memfd_create("holdfast.conf", MFD_CLOEXEC);
+        FUZZ_CHECK(file >= 0);
+        snprintf(file_path, sizeof(file_path), "/proc/self/fd/%d", file);
+        setenv("HOLDFAST_RUNTIME_DIR", "/run/fuzz", 1);
+        /* --help and --print-config write there. */
+        FUZZ_CHECK(freopen("/dev/null", "w", stdout));
+    }
+    FUZZ_CHECK(ftruncate(file, 0) == 0);
+    FUZZ_CHECK(pwrite(file, data, size, 0) == (ssize_t)size);
+}
+
+static void check(const struct config *c)
+{
+    uint8_t key[CONFIG_KEY_MAX];
+    size_t key_len;
+
+    FUZZ_CHECK(c->node_count >= 1 && c->node_count <= HF_NODES_MAX);
+    FUZZ_CHECK(c->name[0] && strnlen(c->name, sizeof(c->name)) < sizeof(c->name));
+    FUZZ_CHECK(c->runtime_dir[0] == '/');
+    FUZZ_CHECK(c->ttl_ms >= 1 && c->ttl_ms <= c->ttl_max_ms);
+    FUZZ_CHECK(c->capacity >= 1 && c->clients_max >= 1);
+    FUZZ_CHECK(strlen(c->list_hash) == 40);
+    FUZZ_CHECK(c->table_mode == 0644 || c->table_mode == 0640 || c->table_mode == 0600);
+    /* The longest name fits, and nobody gets at the keys that are the agent's own. */
+    memset(key, 'x', HF_NAME_MAX);
+    {
+        uint8_t name[HF_NAME_MAX];
+
+        memset(name, 'x', sizeof(name));
+        if (config_key(c, name, sizeof(name), key, &key_len) == HF_OK)
+            FUZZ_CHECK(key_len <= sizeof(key) && memcmp(key, "holdfast:", 9) != 0);
+        if (config_key(c, "holdfast:node", 13, key, &key_len) == HF_OK)
+            FUZZ_CHECK(memcmp(key, "holdfast:", 9) != 0);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const uint8_t *split = memmem(data, size, "\n--\n", 4);
+    size_t file_size = split ? (size_t)(split - data) + 1 : size;
+    struct fuzz_input in = {data + file_size, size - file_size};
+    char *arguments[ARGUMENTS + 4] = {"holdfastd", "--config", file_path};
+    char why[512] = "", *owned = NULL;
+    struct config config;
+    int count = 3, code = -1, rc;
+
+    write_file(data, file_size);
+    if (split) {
+        in.at += 3;
+        in.left -= 3;
+        owned = fuzz_string(&in, in.left);
+        for (char *line = owned; line && count < ARGUMENTS + 3;) {
+            arguments[count++] = line;
+            line = strchr(line, '\n');
+            if (line)
+                *line++ = '\0';
+        }
+    }
+    arguments[count] = NULL;
+    rc = config_load(count, arguments, &config, &code, why, sizeof(why));
+    if (rc == HF_OK)
+        check(&config);
+    else if (rc == HF_ECANCELED)
+        FUZZ_CHECK(code == 0);
+    else {
+        FUZZ_CHECK(rc == HF_EINVAL || rc == HF_ETTL);
+        FUZZ_CHECK((code == 64 || code == 78) && why[0]);
+        FUZZ_CHECK(strnlen(why, sizeof(why)) < sizeof(why));
+    }
+    free(owned);
+    return 0;
+}

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""The judge of tests/chaos, with histories made up for it, and a short random mix. The long runs: tests/chaos/run."""
+import os
+import pathlib
+import random
+import sys
+import time
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS / "support"), str(TESTS / "chaos")]
+import criteria  # noqa: E402
+import mix  # noqa: E402
+import table  # noqa: E402
+from cases import perform  # noqa: E402
+from criteria import Expected  # noqa: E402
+from fleet import Fleet, Record  # noqa: E402
+from history import LOST, WORD_PID_SHIFT, Hold, Sighting  # noqa: E402
+from rig import main, scenario  # noqa: E402
+
+S = 1_000_000_000
+MIX_S = 15
+
+
+class MadeUp:
+    """A Record that no fleet made."""
+
+    def __init__(self, holds, sightings=(), unused=(), **more):
+        self.holds, self.sightings, self.unused = list(holds), list(sightings), list(unused)
+        self.orphans, self.heard_losses, self.stores = [], [], []
+        self.agents, self.killed_agents = 2, 0
+        self.__dict__.update(more)
+
+    of_lock, losses = Record.of_lock, Record.losses
+
+
+def hold(pid, fence, first_s, last_s, **more):
+    more.setdefault("ask_ns", int(first_s * S) - S // 10)
+    more.setdefault("end_ns", int(last_s * S) + 1000)
+    return Hold(pid, fence, int(first_s * S), int(last_s * S), **more)
+
+
+GOOD = [hold(1, 10, 1, 2, host=0), hold(2, 11, 2.1, 3, host=1), hold(1, 12, 3.1, 4, host=0)]
+
+
+def bad(record, expected=Expected()):
+    """The criteria that complain."""
+    return {name for name, texts in criteria.judge(record, expected).items() if texts}
+
+
+# --- the judge itself ----------------------------------------------------------------------------------
+
+
+@scenario("the judge of chaos finds nothing in a good history")
+def good(_run):
+    assert bad(MadeUp(GOOD)) == set()
+    assert bad(MadeUp(GOOD, stores=[(12, 5, 1)]), Expected(back_s=3, calm_ns=S, handover_s=0.2)) == set()
+    assert bad(MadeUp([])) == set()
+
+
+@scenario("the judge finds two holders at once, on one lock only")
+def doubled(_run):
+    assert bad(MadeUp([*GOOD, hold(9, 13, 3.9, 4.5)])) == {"P1"}
+    assert bad(MadeUp([*GOOD, hold(9, 13, 3.9, 4.5, lock=1)])) == set()
+    assert bad(MadeUp([*GOOD, hold(9, 13, 3.9, 4.5, careless=True)])) == set(), "nobody said how long that one held"
+
+
+@scenario("the judge believes a foreign word in the witness, unless it was written late")
+def foreign(_run):
+    def seen(word_count):
+        writer = hold(1, 10, 1, 2, first_word=(1 << WORD_PID_SHIFT) + 5, word=(1 << WORD_PID_SHIFT) + 8)
+        return MadeUp([writer, *GOOD[1:]], [Sighting(2, 11, 0, 2 * S, (1 << WORD_PID_SHIFT) + word_count)])
+
+    assert bad(seen(8)) == {"P1"} and bad(seen(5)) == {"P1"}
+    assert bad(seen(9)) == set(), "after it the writer held no more"
+
+
+@scenario("the judge finds a fence that did not rise, and a store that missed one")
+def fences(_run):
+    assert bad(MadeUp([*GOOD, hold(3, 12, 5, 6)])) == {"P2"}
+    assert bad(MadeUp([*GOOD, hold(3, 11, 5, 6)])) == {"P2"}
+    assert bad(MadeUp([*GOOD, hold(3, 11, 5, 6)]), Expected(fences=False)) == set()
+    assert bad(MadeUp(GOOD, stores=[(11, 5, 0)])) == {"P2"}
+
+
+@scenario("the judge finds a key that is left, and slow handovers")
+def leaks(_run):
+    assert bad(MadeUp(GOOD, orphans=["n1:lock-0"])) == {"P3"}
+    slow = [hold(1, 10, 1, 2), hold(2, 11, 2.9, 3, ask_ns=S)]
+    assert bad(MadeUp(slow), Expected(handover_s=0.5)) == {"P3"}
+    late_asker = [hold(1, 10, 1, 2), hold(2, 11, 2.9, 3, ask_ns=int(2.8 * S))]
+    assert bad(MadeUp(late_asker), Expected(handover_s=0.5)) == set()
+
+
+@scenario("the judge finds losses that nothing explains, and a host that gets no lock any more")
+def losses(_run):
+    lost = [*GOOD, hold(3, 13, 5, 6, end=LOST, reason="quorum")]
+    heard = [("lock-0", "too few nodes")]
+    assert bad(MadeUp(lost, heard_losses=heard)) == {"P6"}
+    assert bad(MadeUp(lost, heard_losses=heard), Expected(losses=1)) == set()
+    assert bad(MadeUp(lost, heard_losses=heard), Expected(losses=("quorum",))) == set()
+    assert bad(MadeUp(lost, heard_losses=heard), Expected(losses=("clock",))) == {"P6"}
+    assert bad(MadeUp(GOOD), Expected(back_s=1, calm_ns=int(3.5 * S))) == {"P6"}, "host 1 is not back"
+
+
+@scenario("the judge finds a loss that no agent told of, and one without a reason")
+def untold(_run):
+    lost = [*GOOD, hold(3, 13, 5, 6, end=LOST, reason="quorum")]
+    assert bad(MadeUp(lost), Expected(losses=None)) == {"P8"}
+    assert bad(MadeUp(lost, heard_losses=[("lock-0", " ")]), Expected(losses=None)) == {"P8"}
+
+
+# --- a fleet -------------------------------------------------------------------------------------------
+
+
+@scenario("a fleet without locks: the judge sees overlaps, foreign words and fences that stay", sanitizers=False)
+def unlocked(run):
+    fleet = Fleet(run, ttl_s=2, nodes=3, hosts=2, locks=2)
+    fleet.start_crew(long_ms=100, lock=False)
+    for host in fleet.hosts:
+        for process in host.crew:
+            process.wait_out("ready")
+    time.sleep(1)
+    record = fleet.finish()
+    assert record.holds and bad(record) >= {"P1", "P2"}, f"{len(record.holds)} holds: {bad(record)}"
+    texts = criteria.exclusion(record)
+    assert any("held until" in text for text in texts) and any("found what" in text for text in texts)
+
+
+@scenario("a short random mix of faults on five nodes and three agents", sanitizers=False)
+def short_mix(run):
+    seed = int(os.environ.get("HOLDFAST_SEED", 0)) or random.randrange(1, 1_000_000)
+    print(f"# HOLDFAST_SEED={seed}")
+    row = perform(run, "F20", "short mix", lambda lab: mix.mixed(lab, MIX_S, gap_s=2.0, ttl_s=2), seed)
+    print(f"# {table.HEAD}\n# {table.line(row)}")
+    assert row.good, row.complaints[:10]
+    assert row.acquisitions > 100, "hardly anything was locked"
+
+
+if __name__ == "__main__":
+    main()

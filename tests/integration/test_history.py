@@ -1,0 +1,384 @@
+#!/usr/bin/env python3
+"""Each loss, voided vote and escalation is one event with its time, node, V and reason, in `history` and in `watch`.
+
+The TTL and the longest one of the fleet are 3 s, so that a quarantine takes 4.06 s.
+"""
+import contextlib
+import os
+import pathlib
+import signal
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from events import await_event, faults, history, parse, those, words_of  # noqa: E402
+from rig import BUILD, SLOW, main, scenario, wait_until  # noqa: E402
+from views import wait_node  # noqa: E402
+
+TTL_S = 3
+PERIOD_S = TTL_S / 3 * 1.1
+QUARANTINE_S = 1.02 * TTL_S + 1
+LOST = 4  # HF_STATE_*
+
+
+def start(run, label="a", nodes=None, **options):
+    return run.agent(label, nodes=nodes, ttl=f"{TTL_S}s", options=("--ttl-max", f"{TTL_S}s"), **options)
+
+
+@contextlib.contextmanager
+def watched(run, *names):
+    """Whatever happens inside is seen by `watch` as `history` tells it afterwards, each thing once."""
+    watch = run.start_holdfast("watch", "--json")
+    wait_until(lambda: '"watching"' in watch.out, what="watch begins")
+    before = len(history(run))
+    yield watch
+    told = history(run)[before:]
+    wait_until(lambda: len(parse_whole(watch.out)) >= len(told) + 1, what="watch tells it all")
+    watch.signal(signal.SIGINT)
+    assert watch.wait() == 0, watch.err
+    assert sorted(parse(watch.out)[1:], key=lambda e: e["number"]) == told, (watch.out, told)
+    assert not faults(told), faults(told)
+    for name in names:
+        assert history(run, name)[-len(those(told, *words_of(told), name=name)):] == those(told, *words_of(told), name=name)
+
+
+def parse_whole(text):
+    return parse(text[:text.rfind("\n") + 1])
+
+
+def children(pid):
+    return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def foreign(node, key="job"):
+    node.cmd("SET", key, "another's", "PX", 60000)
+
+
+def near(event, instant_ns, within_s=0.15):
+    off_s = (int(event["at_ns"]) - instant_ns) / 1e9
+    assert -0.01 <= off_s <= within_s * SLOW, f"{event['event']} came {off_s:.3f} s off"
+
+
+# --- the common case -----------------------------------------------------------------------------------
+
+
+@scenario("a quiet life: granted and released, and no event for any renewal")
+def quiet(run):
+    run.redis(3)
+    start(run)
+    with watched(run, "job"):
+        holder = run.holder()
+        lease = holder.acquire("job", 500)
+        time.sleep(1)
+        holder.release()
+    granted, released = history(run, "job")
+    assert words_of([granted, released]) == ["granted", "released"]
+    assert granted["fence"] == str(lease["fence"]) == released["fence"]
+    assert granted["pid"] == holder.pid and released["reason"] is None and released["held_ms"] >= 1000
+
+
+# --- losses --------------------------------------------------------------------------------------------
+
+
+@scenario("two of three nodes are stopped: late, losing and lost, each once and at its time, for want of a quorum")
+def quorum(run):
+    run.redis(3)
+    start(run)
+    holder = run.holder()
+    holder.acquire("job", TTL_S * 1000)
+    with watched(run, "job"):
+        for node in run.nodes[:2]:
+            node.sigstop()
+        holder.cmd("wait", "0", LOST, "9000")
+        until_ns = int(await_event(run, "lost")["valid_ns"])
+    ttl_ns = TTL_S * 10**9
+    events = those(history(run, "job"), "late", "losing", "lost")
+    assert words_of(events) == ["late", "losing", "lost"], events
+    for event, part in zip(events, (0.5, 0.3, 0)):
+        assert (event["reason"], event["node"], event["voting"]) == ("quorum", None, ["n3"]), event
+        assert int(event["valid_ns"]) == until_ns
+        near(event, until_ns - int(part * ttl_ns))
+    for node in run.nodes[:2]:
+        node.sigcont()
+
+
+@scenario("a job that does not stop: every step of the escalation once and at its time, in the order in which they came")
+def escalation(run):
+    run.redis(3)
+    start(run)
+    job = run.start_holdfast("run", "-t", f"{TTL_S}s", "job", "sh", "-c", "trap '' TERM; while :; do sleep 1; done")
+    wait_until(lambda: run.show("job"), what="the job runs")
+    with watched(run):
+        for node in run.nodes[:2]:
+            node.sigstop()
+        assert job.wait() == 124, job.err
+        await_event(run, "released")
+        for node in run.nodes[:2]:
+            node.sigcont()
+        wait_node(run, "n1", state="up")
+    events = history(run, "job")
+    assert words_of(events) == ["granted", "late", "losing", "job_stopped", "job_killed", "released"], events
+    until_ns = int(events[2]["valid_ns"])
+    for event, part in zip(events[1:5], (0.5, 0.3, 0.3, 0.1)):
+        near(event, until_ns - int(part * TTL_S * 10**9))
+    assert events[-1]["reason"] == "quorum" and int(events[-1]["at_ns"]) < until_ns, events[-1]
+
+
+@scenario("another's key on a node, and on a second one: a voided vote each, once, and the second is the loss")
+def foreign_keys(run):
+    run.redis(3)
+    start(run)
+    holder = run.holder()
+    holder.acquire("job", TTL_S * 1000)
+    wait_until(lambda: run.holders_of("job") == 3, what="the key is everywhere")
+    with watched(run, "job"):
+        foreign(run.nodes[0])
+        void = await_event(run, "vote_void", node="n1")
+        assert void["reason"] == "foreign" and void["voting"] == ["n2", "n3"], void
+        time.sleep(2 * PERIOD_S)  # it is found again and again
+        assert holder.held()
+        foreign(run.nodes[1])
+        lost = await_event(run, "lost")
+    void = those(history(run, "job"), "vote_void", node="n2")
+    assert len(void) == 1 and void[0]["reason"] == "foreign", void
+    assert (lost["reason"], lost["node"], lost["voting"]) == ("foreign", "n2", ["n3"]), lost
+    assert int(lost["valid_before_ns"]) > int(lost["at_ns"]), "V was ahead when it was lost"
+
+
+@scenario("a key that is deleted on one node: one voided vote, one heal; deleted where no other vote is left: the loss")
+def missing_keys(run):
+    run.redis(3)
+    start(run)
+    holder = run.holder()
+    holder.acquire("job", TTL_S * 1000)
+    wait_until(lambda: run.holders_of("job") == 3, what="the key is everywhere")
+    with watched(run, "job"):
+        run.nodes[2].cmd("DEL", "job")
+        healed = await_event(run, "healed", node="n3")
+        assert healed["votes"] == 3, healed
+        foreign(run.nodes[0])
+        await_event(run, "vote_void", node="n1")
+        run.nodes[1].cmd("DEL", "job")
+        lost = await_event(run, "lost")
+    voids = those(history(run, "job"), "vote_void")
+    assert [(e["node"], e["reason"]) for e in voids] == [("n3", "missing"), ("n1", "foreign"), ("n2", "missing")]
+    assert (lost["reason"], lost["node"]) == ("missing", "n2"), lost
+
+
+@scenario("a node's clock steps: told once, its vote is void at most once; where no other vote is left, the loss")
+def clocks(run):
+    run.redis(2)
+    run.redis(1, clock=True)
+    start(run)
+    holder = run.holder()
+    holder.acquire("job", TTL_S * 1000)
+    wait_until(lambda: run.holders_of("job") == 3, what="the key is everywhere")
+    with watched(run, "job"):
+        run.nodes[2].shift_clock(-20)  # back: no key expires by it
+        await_event(run, "node_stepped", node="n3")
+        quarantine = await_event(run, "quarantine", node="n3")
+        assert quarantine["quarantine_reasons"] == ["clock"], quarantine
+        wait_node(run, "n3", state="up", timeout_s=3 * QUARANTINE_S)
+        await_event(run, "quarantine_over", node="n3")
+        await_event(run, "node_stepped", node="n3")  # once, although both threads have seen it by now
+        assert len(those(history(run, "job"), "vote_void")) <= 1
+        foreign(run.nodes[0])
+        await_event(run, "vote_void", node="n1")
+        before = len(those(history(run), "node_stepped"))
+        for step in range(20):  # the reply that shows a step may renew the key itself
+            run.nodes[2].shift_clock(-40 - 20 * step)
+            with contextlib.suppress(AssertionError):
+                wait_until(lambda: those(history(run, "job"), "lost"), 2 * PERIOD_S)
+                break
+        lost = await_event(run, "lost")
+    assert (lost["reason"], lost["node"]) == ("clock", "n3"), lost
+    assert len(those(history(run), "node_stepped")) == before + step + 1
+
+
+@scenario("asked, max_hold, and the holder's own word: losing for that reason, once, and lost for it at V")
+def asked(run):
+    run.redis(3)
+    start(run)
+    with watched(run, "asked", "told"):
+        holder = run.holder()
+        for name in ("asked", "told"):
+            holder.acquire(name, 1000)
+        for _ in range(2):
+            holder.cmd("ask", "asked")
+            holder.cmd("losing", "1")
+        for name, reason in (("asked", "asked"), ("told", "guardian")):
+            losing = await_event(run, "losing", name=name)
+            lost = await_event(run, "lost", name=name)
+            assert losing["reason"] == lost["reason"] == reason, (losing, lost)
+            assert losing["valid_ns"] == lost["valid_ns"] and lost["votes"] < 2, lost
+            near(lost, int(lost["valid_ns"]))
+        await_event(run, "job_stopped", name="told")
+    with watched(run, "short"):
+        job = run.start_holdfast("run", "--max-hold", "1s", "-t", "1s", "short", "sleep", "60")
+        assert job.wait() == 124, job.err
+        losing = await_event(run, "losing", name="short")
+        assert losing["reason"] == "max_hold" and abs(losing["left_ms"] - 660) < 300 * SLOW, losing
+        assert words_of(history(run, "short")) == ["granted", "losing", "job_stopped", "released"]
+
+
+@scenario("a holder is killed: released, for that reason; both guardians of a job: abandoned, then lost")
+def holders(run):
+    run.redis(3)
+    start(run)
+    with watched(run, "plain", "job"):
+        holder = run.holder()
+        holder.acquire("plain", TTL_S * 1000)
+        holder.kill()
+        assert await_event(run, "released", name="plain")["reason"] == "holder"
+        job = run.start_holdfast("run", "-t", "1s", "job", "sleep", "60")
+        wait_until(lambda: run.show("job"), what="the job runs")
+        inner = wait_until(lambda: children(job.pid), what="the inner guardian")[0]
+        job.sigstop()  # so that it cannot act
+        os.kill(inner, signal.SIGKILL)
+        job.kill()
+        lost = await_event(run, "lost", name="job")
+        assert lost["reason"] == "holder" and lost["run"], lost
+        assert words_of(history(run, "job")) == ["granted", "abandoned", "late", "losing", "lost"]
+
+
+# --- nodes ---------------------------------------------------------------------------------------------
+
+
+@scenario("a node is flushed: forgot, quarantined, healed, each once; no vote is void, and its quarantine ends")
+def flushed(run):
+    run.redis(3)
+    start(run)
+    holder = run.holder()
+    holder.acquire("job", TTL_S * 1000)
+    wait_until(lambda: run.holders_of("job") == 3, what="the key is everywhere")
+    with watched(run, "job"):
+        run.nodes[1].cmd("FLUSHALL")
+        await_event(run, "healed", node="n2")
+        over = await_event(run, "quarantine_over", node="n2", timeout_s=3 * QUARANTINE_S)
+        assert holder.held()
+    events = those(history(run), "node_forgot", "quarantine", "vote_void", "node_down", "node_restarted")
+    # Whichever thread saw it first; the broker then quarantines, and sees for itself.
+    assert sorted(words_of(events)) == ["node_forgot", "quarantine"], events
+    quarantine = those(events, "quarantine")[0]
+    assert {e["node"] for e in events} == {"n2"} and quarantine["quarantine_reasons"] == ["sentinel"]
+    took_s = (int(over["at_ns"]) - int(quarantine["at_ns"])) / 1e9
+    assert QUARANTINE_S - 0.2 < took_s < QUARANTINE_S + 0.5 * SLOW, took_s
+
+
+@scenario("a node is restarted empty: down, up, restarted, forgot, quarantined, each once; --node shows it alone")
+def restarted(run):
+    run.redis(3)
+    start(run)
+    holder = run.holder()
+    holder.acquire("job", TTL_S * 1000)
+    with watched(run):
+        run.nodes[0].kill()
+        down = await_event(run, "node_down", node="n1")
+        assert down["reason"] in ("broken", "connect"), down
+        time.sleep(1)  # it fails again and again
+        run.nodes[0].restart()
+        await_event(run, "quarantine_over", node="n1", timeout_s=4 * QUARANTINE_S)
+        assert holder.held()
+    alone = history(run, "--node", "n1")
+    assert all(e["node"] == "n1" for e in alone)
+    told = words_of(those(alone[1:], "node_down", "node_up", "node_restarted", "node_forgot", "quarantine"))
+    assert sorted(set(told)) == sorted(told[:5]) and told[0] == "node_down", told
+
+
+@scenario("how the nodes answered the recent renewals: answered, stopped, healed; the newest first")
+def renewals(run):
+    run.redis(3)
+    start(run)
+    run.holder().acquire("job", TTL_S * 1000)
+    run.nodes[1].cmd("DEL", "job")
+    run.nodes[0].sigstop()
+    wait_node(run, "n1", state="down")
+    result = run.holdfast("nodes", "--history", "--json")
+    told = {node["id"]: node["renewals"] for node in result.json["nodes"]}
+    assert [(r["outcome"], r["hit"], r["late"]) for r in told["n1"]][-1] == ("timeout", 0, False), told["n1"]
+    assert told["n1"][-1]["latency_us"] >= 200_000, told["n1"]
+    healed = [(r["outcome"], r["heal"], r["hit"], r["missing"]) for r in reversed(told["n2"])]
+    assert healed[:2] == [("answered", False, 0, 1), ("answered", True, 1, 0)], told["n2"]
+    assert all((r["outcome"], r["keys"], r["hit"]) == ("answered", 1, 1) for r in told["n3"]), told["n3"]
+    for node in told.values():
+        times = [int(r["at_ns"]) for r in node]
+        assert times == sorted(times, reverse=True) and 0 < len(times) < 15, times
+    shown = run.holdfast("nodes", "--history", "-n", "1").out
+    assert len(shown.splitlines()) == 6 and "answered  1 of 1 keys" in shown, shown
+    run.nodes[0].sigcont()
+
+
+# --- the agent -----------------------------------------------------------------------------------------
+
+
+@scenario("an agent that is killed: what it told stays, a lease that is taken over goes on, one that is not is lost once")
+def agent_killed(run):
+    run.redis(3)
+    agent = start(run)
+    holder = run.holder()
+    holder.acquire("kept", TTL_S * 1000)
+    agent.kill()
+    start(run)
+    await_event(run, "readopted", name="kept")
+    holder.acquire("late", 1000)
+    before = history(run)
+    run.agents[-1].kill()
+    time.sleep(1.2)
+    for _ in range(2):
+        start(run)
+        lost = await_event(run, "lost", name="late")
+        assert lost["reason"] == "restart" and int(lost["valid_ns"]) < int(lost["at_ns"]), lost
+        run.agents[-1].kill()
+    start(run)
+    events = history(run)
+    assert events[:len(before)] == before, "what an earlier agent told has changed"
+    assert not faults(events), faults(events)
+    assert len(those(events, "agent_started")) == 5 and not those(events, "agent_ending")
+    assert words_of(history(run, "kept")).count("readopted") == 4
+    assert holder.held("0")
+
+
+@scenario("watch goes on with the table of the next agent; a new table begins with nothing")
+def watch_goes_on(run):
+    run.redis(3)
+    agent = start(run)
+    watch = run.start_holdfast("watch", "--json")
+    wait_until(lambda: '"watching"' in watch.out, what="watch begins")
+    agent.stop()
+    wait_until(lambda: '"agent_ending"' in watch.out, what="it sees the end")
+    start(run)
+    wait_until(lambda: watch.out.count('"watching"') == 2, what="it reads the next table")
+    run.holder().acquire("job")
+    wait_until(lambda: '"granted"' in watch.out, what="it sees the grant")
+    numbers = [e["number"] for e in history(run)]
+    assert min(numbers) == 1 and numbers == sorted(numbers), numbers
+    watch.signal(signal.SIGTERM)
+    assert watch.wait() == 0 and watch.err == "", watch.err
+
+
+@scenario("watch ends when its reader does, shows one prefix only, and tells when it was too slow")
+def watch_ends(run):
+    run.redis(3)
+    start(run)
+    holder = run.holder()
+    shown = run.spawn("sh", "-c", "exec \"$0\" watch app/ | head -n 1", BUILD / "bin" / "holdfast",
+                      env={"HOLDFAST_AGENT": run.agents[0].name})
+    slow = run.start_holdfast("watch", "--json", "app/x")
+    wait_until(lambda: '"watching"' in slow.out, what="watch begins")
+    time.sleep(0.3)
+    holder.acquire("other")
+    holder.acquire("app/x")
+    assert shown.wait() == 0 and "granted" in shown.out and "app/x" in shown.out, (shown.out, shown.err)
+    slow.sigstop()
+    holder.cmd("cycle", "1500", "app/x2", "3000", "3000", "0")
+    slow.sigcont()
+    wait_until(lambda: '"overwritten"' in slow.out, what="it says that it missed some")
+    lost = [e["count"] for e in parse_whole(slow.out) if e["event"] == "overwritten"]
+    assert 0 < sum(lost) <= 2 * 1500, lost
+    # People are told, too.
+    result = run.holdfast("history", "-n", "3", "app/x2")
+    assert len(result.out.splitlines()) == 3 and "overwritten" in result.err, result
+
+
+if __name__ == "__main__":
+    main()

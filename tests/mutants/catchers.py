@@ -1,0 +1,148 @@
+"""Who may notice a mutant: unit tests, scenarios, the simulator. Each runs on a build that is given, a mutant's or the
+true one, and says what it noticed."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+from patches import ROOT, Broken
+
+# Seconds. Programs that work with real nodes or processes take their time.
+UNIT_PATIENCE = 120
+SCENARIO_PATIENCE = 300
+CHAOS_PATIENCE = 900
+SIM_PATIENCE = 300
+SLOW = ("test_guardian", "test_tree", "test_agent_releaser", "test_agent_renewal", "test_agent_renewal_end",
+        "test_client_lease")
+
+
+class Verdict:
+    """Whether something was noticed, by which check, after how long, and what it said."""
+
+    def __init__(self, noticed, by, after, said=""):
+        self.noticed, self.by, self.after, self.said = noticed, by, after, said
+
+
+def run(words, patience, **environment):
+    """Output, exit status (None: it did not end), seconds. A process group of its own, so that nothing is left."""
+    began = time.monotonic()
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                             text=True, errors="replace", start_new_session=True, cwd=ROOT,
+                             env={**os.environ, **environment})
+    try:
+        output, _ = child.communicate(timeout=patience)
+        status = child.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        output, _ = child.communicate()
+        status = None
+    return output, status, time.monotonic() - began
+
+
+class Unit:
+    """unit PROGRAM [FUNCTION]: the program, or that very test of it, fails."""
+
+    quick_on_true = False  # every run of the tests runs unit tests on the true build anyway
+
+    def __init__(self, words):
+        self.program, _, self.function = words.partition(" ")
+        self.quick = self.program not in SLOW
+
+    def __str__(self):
+        return f"unit {self.program}" + (f": {self.function}" if self.function else "")
+
+    def prepare(self, mutant):
+        mutant.take_preloads()
+        mutant.take(f"tests/{self.program}")
+
+    def __call__(self, made, options):
+        output, status, seconds = run([made / "tests" / self.program], UNIT_PATIENCE)
+        failed = re.findall(r"^\[  FAILED  \] (?:\S+: )?(\w+)$", output, re.M)
+        by = f"{self.program}: " + (", ".join(dict.fromkeys(failed)) or
+                                    ("it does not end" if status is None else f"it ends with {status}"))
+        noticed = self.function in failed if self.function else status != 0
+        return Verdict(noticed, by if status != 0 else "", f"{seconds:.1f} s")
+
+
+class Scenario:
+    """scenario FILE PART OF TITLE: the scenario fails."""
+
+    quick, quick_on_true = False, False
+
+    def __init__(self, words):
+        self.file, _, self.title = words.partition(" ")
+
+    def __str__(self):
+        return f"scenario {self.file}: {self.title}"
+
+    def prepare(self, mutant):
+        mutant.take_all()
+
+    def __call__(self, made, options):
+        output, status, seconds = run([ROOT / "tests" / "integration" / self.file, "-k", self.title],
+                                      SCENARIO_PATIENCE, HOLDFAST_BUILD=str(made))
+        if not re.search(r"^(not )?ok ", output, re.M) and status is not None:
+            raise Broken(f"{self}: no such scenario, or it was skipped\n{output}")
+        failed = re.findall(r"^not ok (.+)$", output, re.M)
+        said = re.findall(r"^    (\w*(?:Error|Exception)\b.*|left behind.*)$", output, re.M)
+        by = f"{self.file}: {failed[0] if failed else 'it does not end'}" if status != 0 else ""
+        return Verdict(status != 0, by, f"{seconds:.1f} s", said[0] if said else "")
+
+
+class Chaos:
+    """chaos FAULT PART OF TITLE: that case of the rig finds something bad."""
+
+    quick, quick_on_true = False, False
+
+    def __init__(self, words):
+        self.fault, _, self.title = words.partition(" ")
+
+    def __str__(self):
+        return f"chaos {self.fault}: {self.title}"
+
+    def prepare(self, mutant):
+        mutant.take_all()
+
+    def __call__(self, made, options):
+        output, status, seconds = run([ROOT / "tests" / "chaos" / "run", "--only", self.fault, "-k", self.title],
+                                      CHAOS_PATIENCE, HOLDFAST_BUILD=str(made))
+        bad = re.findall(r"^    (.+)$", output, re.M)
+        return Verdict(status not in (0, None), str(self) if status != 0 else "", f"{seconds:.0f} s",
+                       bad[0] if bad else "")
+
+
+class Sim:
+    """sim [CHECK...]: the simulator finds a violation, of one of these checks if any are named."""
+
+    quick, quick_on_true = True, True
+
+    def __init__(self, words):
+        self.checks = words.split()
+
+    def __str__(self):
+        return " ".join(["sim", *self.checks])
+
+    def prepare(self, mutant):
+        mutant.take("tests/sim")
+
+    def __call__(self, made, options):
+        output, status, seconds = run([made / "tests" / "sim", "--stop-at-first", "--seed", str(options.seed),
+                                       "--schedules", str(options.schedules)], SIM_PATIENCE)
+        found = re.search(r"^violation: (\w+): seed (\d+): (.*)$", output, re.M)
+        if not found:
+            by = "sim: it does not end" if status is None else f"sim: it ends with {status}" if status else ""
+            return Verdict(status not in (0, 2) and not self.checks, by, f"{seconds:.1f} s")
+        after = int(found.group(2)) - options.seed + 1
+        return Verdict(not self.checks or found.group(1) in self.checks, f"sim: {found.group(1)}",
+                       f"{after} schedule{'s' * (after > 1)}", found.group(3))
+
+
+KINDS = {"unit": Unit, "scenario": Scenario, "chaos": Chaos, "sim": Sim}
+
+
+def catcher(text):
+    kind, _, words = text.partition(" ")
+    if kind not in KINDS:
+        raise Broken(f"nobody is called {kind}; known are {', '.join(KINDS)}")
+    return KINDS[kind](words)
