@@ -41,7 +41,7 @@ void session_end(struct session *s, const char *why)
     s->user->sessions--;
     LIST_REMOVE(s, of_client);
     resources_drop_session(s);
-    if (LIST_EMPTY(&c->sessions) && c->ghost_pidfd < 0)
+    if (LIST_EMPTY(&c->sessions) && !c->ghost)
         resources_client_gone(c);
     client_settle(c);
     if (proc_of(s)->session == s)
