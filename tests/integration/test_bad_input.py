@@ -314,10 +314,10 @@ def damaged_table(run):
 def shm_full(run):
     argv = [BUILD / "bin" / "holdfastd", "--name", f"{run.tag}-full", "--runtime-dir", run.runtime_dir,
             "--node", f"unix:{run.dir}/sock"]
-    small = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"', "sh"]
+    small = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=1m none /dev/shm && exec "$@"', "sh"]
     process = run.spawn(*small, *argv, label="agent-full")
     assert process.wait() == 71, process.err
-    said(process.err, "/dev/shm", "8192 leases", "64 KiB", "enlarge", "capacity")
+    said(process.err, "/dev/shm", "8192 leases", "1024 KiB", "enlarge", "capacity")
     assert not (run.runtime_dir / f"{run.tag}-full").exists(), "it left its directory"
     # The same place is enough for few leases.
     process = run.spawn(*small, "timeout", "1", *argv, "--capacity", "64", label="agent-full")
