@@ -77,6 +77,7 @@ static void welcome_client(struct fake_agent *a, int client)
         .status = a->options.refuse,
         .major = HF_WIRE_MAJOR,
         .epoch = a->table.header->epoch,
+        .incarnation = atomic_load(&a->table.header->incarnation),
         .ring_entries = HF_RING_ENTRIES,
         .ttl_ms = a->options.ttl_ms,
         .ttl_max_ms = 60000,
@@ -316,6 +317,8 @@ void fake_agent_revive(struct fake_agent *a, bool cold)
         fake_table_drop(a);
         memset(a->generation, 0, sizeof(a->generation));
         fake_table_make(a);
+    } else {
+        atomic_fetch_add(&a->table.header->incarnation, 1);
     }
     go(a);
 }

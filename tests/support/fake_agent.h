@@ -46,6 +46,8 @@ void fake_agent_change(struct fake_agent *agent, const char *name, enum hf_slot_
                        enum hf_loss_reason reason);
 
 bool fake_agent_holds(struct fake_agent *agent, const char *name);
+/* How often the holder of `name` has beaten in the page of its present session. */
+uint32_t fake_agent_beats(struct fake_agent *agent, const char *name);
 unsigned fake_agent_leases(struct fake_agent *agent);
 unsigned fake_agent_waiters(struct fake_agent *agent);
 unsigned fake_agent_clients(struct fake_agent *agent);

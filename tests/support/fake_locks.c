@@ -395,6 +395,21 @@ bool fake_agent_holds(struct fake_agent *a, const char *name)
     return holds;
 }
 
+uint32_t fake_agent_beats(struct fake_agent *a, const char *name)
+{
+    const struct held *lease;
+    uint32_t beats = 0;
+
+    pthread_mutex_lock(&a->lock);
+    lease = find_lease(a, name, strlen(name));
+    for (int i = 0; lease && i < CLIENTS; i++)
+        if (a->clients[i].welcomed &&
+            memcmp(a->clients[i].cookie, lease->cookie, sizeof(lease->cookie)) == 0)
+            beats += atomic_load(&a->clients[i].ring.beats[lease->request.beat_word]);
+    pthread_mutex_unlock(&a->lock);
+    return beats;
+}
+
 unsigned fake_agent_leases(struct fake_agent *a)
 {
     unsigned n = 0;

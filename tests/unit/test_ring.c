@@ -504,6 +504,40 @@ static int unsealed(off_t size)
     return fd;
 }
 
+static void heartbeats_move_on_to_the_next_session(void **state)
+{
+    struct hf_ring_agent agent[2];
+    struct hf_ring_client client[2];
+    int requests[2], completions[2];
+    const _Atomic uint32_t *beats;
+    uint32_t *page =
+        mmap(NULL, HF_BEATS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    (void)state;
+    assert_true((void *)page != MAP_FAILED);
+    page[7] = 1; /* nobody's yet */
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(hf_ring_agent_create(&agent[i], &requests[i], &completions[i]), 0);
+        assert_int_equal(hf_ring_client_map(requests[i], completions[i], page, &client[i]), 0);
+        assert_int_equal(page[7], 0);
+        page[7] = 100 + (uint32_t)i;
+        assert_int_equal(atomic_load(&agent[i].beats[7]), 100 + i);
+        assert_int_equal(atomic_load(&agent[i].in->tail), 0);
+    }
+    assert_int_equal(atomic_load(&agent[0].beats[7]), 100); /* the words of before */
+    /* They outlive the ring. */
+    beats = hf_ring_take_beats(&agent[1]);
+    hf_ring_agent_destroy(&agent[0]);
+    hf_ring_agent_destroy(&agent[1]);
+    page[HF_BEATS - 1] = 5;
+    assert_int_equal(atomic_load(&beats[HF_BEATS - 1]), 5);
+    hf_beats_unmap(beats);
+    page[0] = 6; /* also when the agent has let go of them */
+    hf_ring_client_unmap(&client[0]);
+    hf_ring_client_unmap(&client[1]);
+    munmap(page, HF_BEATS_BYTES);
+}
+
 static void the_client_refuses_what_could_shrink_under_it(void **state)
 {
     struct hf_ring_agent agent;
@@ -549,6 +583,7 @@ int main(void)
         cmocka_unit_test(a_client_that_scribbles_hurts_nobody),
         cmocka_unit_test(the_client_can_neither_write_completions_nor_resize),
         cmocka_unit_test(another_user_cannot_open_them_again),
+        cmocka_unit_test(heartbeats_move_on_to_the_next_session),
         cmocka_unit_test(the_client_refuses_what_could_shrink_under_it),
     };
 
