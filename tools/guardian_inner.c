@@ -16,6 +16,7 @@
 
 #define NS_PER_MS         INT64_C(1000000)
 #define LEFTOVER_GRACE_NS (1000 * NS_PER_MS)
+#define JOIN_AGAIN_MS     20
 
 struct inner {
     struct guardian g;
@@ -252,6 +253,20 @@ static _Noreturn void end_without_job(struct guardian *g, int code)
     _exit(code);
 }
 
+/* An agent that is just being started again gets the time that a new lock has at the least. */
+static int join(struct guardian *g, const struct hf_ticket *ticket)
+{
+    int64_t until_ns = timeline_now_ns() + g->plan->ttl_ns / 2;
+    struct pollfd outer = {.fd = g->peer_fd, .events = POLLIN};
+    int status;
+
+    do
+        status = hf_join(ticket, &g->client, &g->lease);
+    while (status == HF_ENOAGENT && timeline_now_ns() < until_ns &&
+           poll(&outer, 1, JOIN_AGAIN_MS) == 0);
+    return status;
+}
+
 _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ticket)
 {
     static struct inner in; /* not on a stack that is unwound */
@@ -260,7 +275,7 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
     int status;
 
     in.g = *given;
-    status = hf_join(ticket, &g->client, &g->lease);
+    status = join(g, ticket);
     hf_disconnect(inherited);
     if (status < 0) {
         say("%s: the second guardian cannot join the lease: %s", g->plan->name, hf_last_message());

@@ -203,6 +203,22 @@ def too_late_to_join(run):
     run.keys_gone("job")
 
 
+@scenario("the agent is killed while a run begins: it goes on with the next one", sanitizers=False)
+def agent_killed_early(run):
+    ready(run)
+    agent = run.agents[0]
+    with run.nodes[0].client() as client:
+        for i in range(12):
+            process = run.start_holdfast("run", "-t", "20s", f"job{i}", "sh", "-c", "echo done; exit 5")
+            while not client.cmd("EXISTS", f"job{i}") and process.running:
+                pass
+            time.sleep(random.choice((0, random.uniform(0, 0.004))))
+            agent.kill()
+            agent = run.agent("a", ttl=f"{TTL_S}s", fresh=False)
+            assert process.wait() == 5 and process.out == "done\n", process.err
+            run.keys_gone(f"job{i}")
+
+
 # --- on-lost -------------------------------------------------------------------------------------------
 
 
