@@ -145,8 +145,8 @@ struct waiter {
     struct timing timing;
     uint32_t max_hold_ms, heartbeat_ms, beat_word;
     bool run, guarded, contended;
-    int told; /* last progress reason */
-    uint64_t told_fence;
+    int told;           /* last progress reason */
+    uint64_t told_what; /* the fence in the way, or nodes_situation() */
     char note[HF_NOTE_MAX + 1];
     uint8_t note_len;
     struct hf_wire_holder holder; /* last seen in the way */
@@ -345,12 +345,10 @@ int nodes_up(const struct broker *b);
 bool nodes_settling(const struct broker *b, hf_time now);
 /* Wall clock of the nodes now, by the lower median; false: unknown. */
 bool nodes_wall(const struct broker *b, hf_time now, hf_wall *ret_wall);
-/* What is missing for a quorum of votes, in words. */
-void nodes_explain(const struct broker *b, hf_time now, char *ret_text, size_t size);
 /* Not empty: acquires are answered HF_EFLEET with this. */
 const char *nodes_fleet_text(const struct broker *b);
 
-/* --- agent/node_events.c: at most one event for each thing that happens to a node -------------- */
+/* --- agent/node_events.c: each thing that happens to a node is logged and told by one event ---- */
 
 /* What an earlier agent told of it is told. */
 void node_events_begin(struct node *node);
@@ -362,6 +360,15 @@ void node_events_found(struct broker *b, int node, unsigned events);
 void node_events_heard(struct broker *b, int node, unsigned events);
 /* Refusal and quarantine, by comparing with what was told last. */
 void node_events_review(struct broker *b, int node, hf_time now);
+
+/* --- agent/node_texts.c ----------------------------------------------------------------------- */
+
+/* What is missing for a quorum of votes, and for how long if that is known. */
+void nodes_explain(const struct broker *b, hf_time now, char *ret_text, size_t size);
+/* A number that changes when another thing keeps a node from voting; never 0. */
+uint64_t nodes_situation(const struct broker *b, hf_time now);
+const char *node_quarantine_text(uint32_t reasons);
+const char *node_refusal_text(enum hf_node_refusal refusal);
 
 /* --- sentinels: agent/sentinels.c ------------------------------------------------------------- */
 

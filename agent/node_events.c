@@ -3,6 +3,7 @@
 #include "agent/broker_internal.h"
 #include "agent/clock.h"
 #include "agent/events.h"
+#include "agent/log.h"
 
 static int64_t middle_us(const struct node_trust *t)
 {
@@ -90,6 +91,16 @@ void node_events_heard(struct broker *b, int i, unsigned events)
     }
 }
 
+static void tell_refusal(struct broker *b, int i, enum hf_node_refusal refusal)
+{
+    const char *fleet = refusal == HF_REFUSED_FLEET ? b->nodes[i].fleet_text : "";
+
+    if (refusal != HF_REFUSED_NOT)
+        log_warn("node %s is refused: %s", b->config->nodes[i].id,
+                 *fleet ? fleet : node_refusal_text(refusal));
+    event_node_refused(b->agent, i, refusal, fleet);
+}
+
 void node_events_review(struct broker *b, int i, hf_time now)
 {
     struct node *node = &b->nodes[i];
@@ -98,12 +109,14 @@ void node_events_review(struct broker *b, int i, hf_time now)
     uint32_t reasons = quarantine_of(&node->trust, now);
 
     if (refusal != told->refusal)
-        event_node_refused(b->agent, i, refusal,
-                           refusal == HF_REFUSED_FLEET ? node->fleet_text : "");
-    if (reasons & ~told->reasons)
+        tell_refusal(b, i, refusal);
+    if (reasons & ~told->reasons) {
+        log_warn("node %s gives no votes: %s", b->config->nodes[i].id,
+                 node_quarantine_text(reasons));
         event_quarantine(b->agent, i, reasons, node->trust.until);
-    else if (told->reasons && !reasons)
+    } else if (told->reasons && !reasons) {
         event_quarantine_over(b->agent, i);
+    }
     told->refusal = refusal;
     told->reasons = reasons;
     told->middle_us = middle_us(&node->trust);

@@ -63,61 +63,14 @@ void nodes_tell_renewal(struct broker *b, int i, unsigned events)
     broker_tell_renewal(b, m);
 }
 
-static const char *reason_text(uint32_t reasons)
-{
-    if (reasons & HF_QUARANTINE_CLOCK)
-        return "its clock stepped";
-    if (reasons & HF_QUARANTINE_RUN_ID)
-        return "it was restarted";
-    if (reasons & HF_QUARANTINE_SENTINEL)
-        return "its sentinel was absent or changed";
-    if (reasons & HF_QUARANTINE_MEDIAN)
-        return "its clock is more than 1 s off the others'";
-    if (reasons & HF_QUARANTINE_AGE)
-        return "it is too young to be trusted on first contact";
-    return "it is judged together with others, once enough of them answer";
-}
-
-static const char *refusal_text(enum hf_node_refusal refusal)
-{
-    switch (refusal) {
-    case HF_REFUSED_REPLICA:
-        return "it is a replica; name its master, or take it out of the list";
-    case HF_REFUSED_CLUSTER:
-        return "it is in cluster mode; Holdfast needs independent masters";
-    case HF_REFUSED_DUPLICATE:
-        return "it is the same server as another node of the list";
-    case HF_REFUSED_EVICTION:
-        return "its maxmemory-policy may evict locks; set noeviction, or allow_eviction with the "
-               "weaker contract";
-    case HF_REFUSED_FLEET:
-        return "its sentinel differs";
-    case HF_REFUSED_NOT_REDIS:
-        return "it does not speak Redis";
-    case HF_REFUSED_AUTH:
-        return "it refused our password";
-    case HF_REFUSED_NOT:
-        break;
-    }
-    return "";
-}
-
 void nodes_note(struct broker *b, int i, unsigned events, hf_time now)
 {
-    struct node *node = &b->nodes[i];
-    const char *id = b->config->nodes[i].id;
-
     if (!events)
         return;
     node_events_found(b, i, events);
-    if (events & TRUST_REFUSED && node->trust.refused)
-        log_warn("node %s is refused: %s", id, refusal_text(node->trust.refusal));
-    if (events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED)) {
-        if (!trust_may_vote(&node->trust, now) && !node->trust.refused)
-            log_warn("node %s gives no votes: %s", id, reason_text(node->trust.reasons));
+    if (events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED))
         nodes_tell_renewal(b, i, events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED));
-    }
-    journal_put_node(b->agent->journal, i, &node->trust);
+    journal_put_node(b->agent->journal, i, &b->nodes[i].trust);
     loop_timer_set(b->loop, &b->review, now);
 }
 
@@ -132,9 +85,7 @@ static void mark_duplicates(struct broker *b)
         for (int j = 0; j < i && !twin; j++)
             twin = b->nodes[j].trust.contacted && b->nodes[j].up &&
                    strcmp(b->nodes[j].trust.facts.run_id, t->facts.run_id) == 0;
-        if (trust_refuse(t, twin ? HF_REFUSED_DUPLICATE : HF_REFUSED_NOT) && twin)
-            log_error("node %s is refused: %s", b->config->nodes[i].id,
-                      refusal_text(HF_REFUSED_DUPLICATE));
+        (void)trust_refuse(t, twin ? HF_REFUSED_DUPLICATE : HF_REFUSED_NOT);
     }
 }
 
@@ -154,9 +105,6 @@ static void judge_first_contacts(struct broker *b, hf_time now)
 
         if (b->nodes[i].up && t->contacted && t->clock_known && t->sentinel.present && !t->judged) {
             trust_judge(t, median, clock_wall(), now);
-            if (!t->refused && !trust_may_vote(t, now))
-                log_info("node %s is in quarantine: %s", b->config->nodes[i].id,
-                         reason_text(t->reasons));
             journal_put_node(b->agent->journal, i, t);
         }
     }
@@ -350,44 +298,6 @@ bool nodes_wall(const struct broker *b, hf_time now, hf_wall *ret_wall)
 const char *nodes_fleet_text(const struct broker *b)
 {
     return b->fleet;
-}
-
-void nodes_explain(const struct broker *b, hf_time now, char *ret_text, size_t size)
-{
-    int down = 0, refused = 0, quarantined = 0;
-    hf_time until = HF_TIME_PAST;
-    uint32_t reasons = 0;
-    size_t used;
-
-    for (int i = 0; i < b->n; i++) {
-        const struct node *node = &b->nodes[i];
-
-        if (!node->up)
-            down++;
-        else if (node->trust.refused)
-            refused++;
-        else if (!trust_may_vote(&node->trust, now)) {
-            hf_time end = trust_until(&node->trust, now);
-
-            quarantined++;
-            reasons |= node->trust.reasons;
-            if (end.ns < HF_TIME_NEVER.ns)
-                until = hf_time_max(until, end);
-        }
-    }
-    used = (size_t)snprintf(ret_text, size, "%d of %d nodes may vote, %d are needed",
-                            nodes_voting(b, now), b->n, b->q);
-    if (down && used < size)
-        used += (size_t)snprintf(ret_text + used, size - used, "; %d down", down);
-    if (refused && used < size)
-        used += (size_t)snprintf(ret_text + used, size - used, "; %d refused", refused);
-    if (quarantined && used < size) {
-        used += (size_t)snprintf(ret_text + used, size - used, "; %d in quarantine (%s)",
-                                 quarantined, reason_text(reasons));
-        if (hf_time_before(now, until) && used < size)
-            snprintf(ret_text + used, size - used, ", over in %" PRId64 " s at most",
-                     hf_time_since(until, now).ns / HF_NS_PER_SEC + 1);
-    }
 }
 
 /* --- making and ending ------------------------------------------------------------------------ */

@@ -61,15 +61,17 @@ static void waiter_progress(struct waiter *w, int reason, const char *text)
         .id = w->id, .op = HF_OP_PROGRESS, .status = reason, .holder = w->holder};
     struct broker *b = w->session->broker;
     const struct lease *lease = w->resource->lease;
-    uint64_t fence = lease ? lease->fence : w->holder.fence;
     hf_time now = loop_now(b->loop);
+    uint64_t what = reason != HF_EBUSY ? nodes_situation(b, now)
+                    : lease            ? lease->fence
+                                       : w->holder.fence;
 
-    if (w->told == reason && (reason != HF_EBUSY || w->told_fence == fence))
+    if (w->told == reason && w->told_what == what)
         return;
     if (lease && reason == HF_EBUSY)
         local_holder(w->resource, &entry.holder);
     w->told = reason;
-    w->told_fence = fence;
+    w->told_what = what;
     entry.nodes_voting = (uint32_t)nodes_voting(b, now);
     entry.nodes_up = (uint32_t)nodes_up(b);
     snprintf(entry.text, sizeof(entry.text), "%s", text);

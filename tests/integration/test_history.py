@@ -6,6 +6,7 @@ The TTL and the longest one of the fleet are 3 s, so that a quarantine takes 4.0
 import contextlib
 import os
 import pathlib
+import re
 import signal
 import sys
 import time
@@ -217,7 +218,8 @@ def asked(run):
         job = run.start_holdfast("run", "--max-hold", "1s", "-t", "1s", "short", "sleep", "60")
         assert job.wait() == 124, job.err
         losing = await_event(run, "losing", name="short")
-        assert losing["reason"] == "max_hold" and abs(losing["left_ms"] - 660) < 300 * SLOW, losing
+        assert losing["reason"] == "max_hold", losing
+        near(losing, int(await_event(run, "granted", name="short")["at_ns"]) + 10**9)
         assert words_of(history(run, "short")) == ["granted", "losing", "job_stopped", "released"]
 
 
@@ -285,6 +287,29 @@ def restarted(run):
     assert sorted(set(told)) == sorted(told[:5]) and told[0] == "node_down", told
 
 
+@scenario("who waits for nodes is told for which, why and for how long, and again when that changes")
+def waiter(run):
+    run.redis(3)
+    start(run)
+    for node in run.nodes[:2]:
+        node.cmd("FLUSHALL")
+    for node in ("n1", "n2"):
+        row = wait_node(run, node, state="quarantined")
+        assert row["quarantine_reasons"] == ["sentinel"] and 0 < row["quarantine_left_ms"] < QUARANTINE_S * 1000, row
+    shown = run.holdfast("nodes").out
+    assert shown.count("its sentinel was absent or changed, votes again in ") == 2, shown
+    job = run.start_holdfast("run", "-w", "30", "job", "true")
+    job.wait_err(r"waiting: 1 of 3 nodes may vote, 2 are needed; 2 in quarantine \(n1, n2\): "
+                 r"its sentinel was absent or changed; enough of them vote in [345] s")
+    tried = run.holdfast("run", "-n", "job", "true")
+    assert tried.rc == 69 and re.search(r"2 in quarantine \(n1, n2\).*vote in \d s", tried.err), tried
+    run.nodes[0].sigstop()
+    job.wait_err(r"waiting: 1 of 3 nodes may vote, 2 are needed; 1 down \(n1\); 1 in quarantine \(n2\): ")
+    assert job.wait() == 0, job.err
+    assert job.err.count("waiting") == 2, job.err
+    run.nodes[0].sigcont()
+
+
 @scenario("how the nodes answered the recent renewals: answered, stopped, healed; the newest first")
 def renewals(run):
     run.redis(3)
@@ -295,8 +320,8 @@ def renewals(run):
     wait_node(run, "n1", state="down")
     result = run.holdfast("nodes", "--history", "--json")
     told = {node["id"]: node["renewals"] for node in result.json["nodes"]}
-    assert [(r["outcome"], r["hit"], r["late"]) for r in told["n1"]][-1] == ("timeout", 0, False), told["n1"]
-    assert told["n1"][-1]["latency_us"] >= 200_000, told["n1"]
+    away = [r for r in told["n1"] if r["outcome"] == "timeout"]
+    assert away and all(r["latency_us"] >= 200_000 and r["hit"] == 0 and not r["late"] for r in away), told["n1"]
     healed = [(r["outcome"], r["heal"], r["hit"], r["missing"]) for r in reversed(told["n2"])]
     assert healed[:2] == [("answered", False, 0, 1), ("answered", True, 1, 0)], told["n2"]
     assert all((r["outcome"], r["keys"], r["hit"]) == ("answered", 1, 1) for r in told["n3"]), told["n3"]
