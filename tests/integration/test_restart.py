@@ -1,16 +1,24 @@
 #!/usr/bin/env python3
-"""The agent is killed, replaced and upgraded while leases are held and wanted."""
+"""The agent is killed, replaced and upgraded while leases are held and wanted.
+
+HOLDFAST_FULL=1 kills it 200 times in each of two passes, else 16 times in one.
+"""
+import collections
 import json
 import os
 import pathlib
+import random
 import re
 import signal
 import struct
+import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import BUILD, SLOW, HolderError, main, scenario, wait_until  # noqa: E402
+from history import Hold, fence_faults, overlaps  # noqa: E402
+from rig import BUILD, SLOW, HolderError, Process, agent_env, boottime_ns, main, scenario, wait_until  # noqa: E402
 
 TTL_S = 3
 FLEET = ("--ttl-max", f"{TTL_S}s")
@@ -247,6 +255,214 @@ def ended_amid_releases(run):
     wait_until(lambda: not any(node.cmd("KEYS", "many-*") for node in run.nodes), 5, "all keys go")
     agent.stop()
     assert not table_path(agent).exists(), "something is thought to be held"
+
+# --- killed again and again ------------------------------------------------------------------------------
+
+FULL = bool(os.environ.get("HOLDFAST_FULL"))
+KILLS = 200 if FULL else 16
+LANES = 2 if FULL else 4     # agents that are killed side by side
+LEASES = 50                  # of each
+KEEPERS = 2                  # processes that hold them
+RIVALED = 5                  # of the locks of a lane, the other host's agent wants them, too
+DELAY_S = (0, 4)
+START_S = 0.5                # an agent that is started so long before V keeps the lease
+BACK_S = 20                  # everything is held again
+RESTART = "the agent came back too late to take it over"
+NO_AGENT = "its validity ended without a renewal"
+
+Kept = collections.namedtuple("Kept", "name fence first_ns last_ns until_ns end reason")
+
+
+class Keeper(Process):
+    """tests/support/keeper.c."""
+
+    def __init__(self, run, agent, prefix, count, label, *more):
+        self.history = run.dir / f"{label}.history"
+        super().__init__(run, [BUILD / "tests" / "keeper", "--prefix", prefix, "--count", count, "--history",
+                               self.history, *more], label, env=agent_env(agent), stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE)
+
+    def ask(self, command):
+        self.popen.stdin.write(f"{command}\n".encode())
+        self.popen.stdin.flush()
+
+    def report(self):
+        """{name: (fence, until_ns)} of what it holds."""
+        self.ask("report")
+        held = {}
+        while (line := self.popen.stdout.readline().decode().split()) != ["end"]:
+            assert line, self.err
+            if line[2] != "0":
+                held[line[1]] = (int(line[2]), int(line[3]))
+        return held
+
+    def quit(self):
+        """Its history, and how often a lost lease came back to life."""
+        self.ask("quit")
+        again = int(self.popen.stdout.readline().split()[1])
+        assert self.wait() == 0, self.err
+        holds = []
+        for line in self.history.read_text().splitlines():
+            name, fence, first, last, until, end, reason = line.split(" ", 6)
+            holds.append(Kept(name, int(fence), int(first), int(last), int(until), end, reason))
+        return holds, again
+
+
+class Lane:
+    """One agent with its holders, killed again and again."""
+
+    nodes_lock = threading.Lock()  # of those who stop nodes
+
+    def __init__(self, run, number, kills, programs):
+        self.run, self.label, self.kills, self.programs = run, f"lane{number}", kills, programs
+        self.random = random.Random(f"{os.environ.get('HOLDFAST_SEED', boottime_ns())}-{number}")
+        self.agent = start(run, self.label, first=True)
+        first = LEASES // KEEPERS
+        self.keepers = [Keeper(run, self.agent, f"{self.label}-", first, f"keeper{number}.{i}", "--first", i * first)
+                        for i in range(KEEPERS)]
+        self.count, self.trouble, self.late_ms = collections.Counter(), [], 0
+        self.expected = []  # per kill: {name: (fence, V, when the agent was started)}
+        self.thread = threading.Thread(target=self.go)
+
+    def report(self):
+        held = {}
+        for keeper in self.keepers:
+            held.update(keeper.report())
+        return held
+
+    def all_held(self):
+        wait_until(lambda: len(held := self.report()) == LEASES and held, BACK_S, f"{self.label} holds everything")
+
+    def go(self):
+        try:
+            for kill in range(self.kills):
+                self.all_held()
+                self.cycle(kill)
+            self.all_held()
+        except Exception as error:  # told by the main thread
+            self.trouble.append(f"{type(error).__name__}: {error}")
+
+    def kill(self, kill):
+        """Every fourth in the middle of an acquire; returns who waits for it."""
+        if kill % 4:
+            time.sleep(self.random.uniform(0, TTL_S / 3))
+            self.agent.kill()
+            return None
+        waiter, name = self.run.holder(self.agent, label="waiter"), f"{self.label}-acquired-{kill}"
+        with self.nodes_lock, self.run.nodes[2].client() as client:
+            try:
+                for node in self.run.nodes[:2]:
+                    node.sigstop()
+                waiter.cmd("start", name, 0, -1)
+                wait_until(lambda: client.cmd("EXISTS", name), what="one vote is there", interval_s=0.001)
+                self.agent.kill()
+                self.count["inside an acquire"] += client.cmd("EXISTS", name)  # and none too few to be undone yet
+            finally:
+                for node in self.run.nodes[:2]:
+                    node.sigcont()
+        return waiter, name
+
+    def cycle(self, kill):
+        mortal = self.run.holder(self.agent, label="mortal") if kill % 4 == 2 else None
+        if mortal:
+            mortal.acquire(f"{self.label}-mortal", 0, 10_000)
+        waiting = self.kill(kill)
+        self.count["killed"] += 1
+        if kill % 8 == 5:  # once more, as it starts
+            self.agent = self.spawn(kill)
+            time.sleep(self.random.uniform(0, 0.15))
+            self.agent.kill()
+            self.count["killed as it started"] += 1
+        held = self.report()
+        if mortal:
+            mortal.kill()
+        time.sleep(self.random.uniform(*DELAY_S))
+        started_ns = boottime_ns()
+        self.agent = self.spawn(kill)
+        self.expected.append({name: (*lease, started_ns) for name, lease in held.items()})
+        self.agent.wait_ready()
+        if waiting:
+            self.served(*waiting)
+        if mortal:
+            self.run.keys_gone(f"{self.label}-mortal", 2 * TTL_S)
+            self.count["holders died meanwhile"] += 1
+
+    def spawn(self, kill):
+        return start(self.run, self.label, program=self.programs[kill % len(self.programs)], wait=False)
+
+    def served(self, waiter, name):
+        """The acquire that was under way is granted, once, and nothing of it is left."""
+        fence = waiter.cmd("result", 0, 10_000)["fence"]
+        assert waiter.held() and self.run.holders_of(name) >= 2
+        waiter.release()
+        self.run.keys_gone(name, 2)
+        waiter.close()
+        self.count["waiters served"] += fence > 0
+
+    def judge(self, rivals):
+        """Every lease that was held at a kill: what became of it, and when its holder knew."""
+        holds = []
+        for keeper in self.keepers:
+            more, again = keeper.quit()
+            holds += more
+            assert again == 0, f"{again} checks said held after not held"
+        ended = {(hold.name, hold.fence): hold for hold in holds if hold.end != "kept"}
+        kept = {(hold.name, hold.fence) for hold in holds if hold.end == "kept"}
+        for number, leases in enumerate(self.expected):
+            later = {(name, fence) for one in self.expected[number + 1:] for name, (fence, *_) in one.items()} | kept
+            for name, (fence, until_ns, started_ns) in leases.items():
+                hold = ended.get((name, fence))
+                if (name, fence) in later:
+                    assert started_ns < until_ns, f"{name} was kept by an agent that came after its V: {until_ns}"
+                    self.count["kept"] += 1
+                    continue
+                assert hold and hold.end == "lost", f"{name} with fence {fence}: {hold}"
+                assert hold.last_ns < until_ns, f"{name} was held after its V: {until_ns}, {hold}"
+                assert hold.reason in (RESTART, NO_AGENT), hold
+                inside_s = (until_ns - started_ns) / 1e9
+                assert inside_s < START_S, f"{name} was lost, though the agent was started {inside_s} s before V: {hold}"
+                self.count["lost"] += 1
+                self.count["lost for the restart"] += hold.reason == RESTART
+                self.count["lost with an agent"] += inside_s > 0
+                self.late_ms = max(self.late_ms, (until_ns - hold.last_ns) / 1e6)
+        for name in {hold.name for hold in holds}:
+            one = [Hold(0, hold.fence, hold.first_ns, hold.last_ns, False) for hold in holds + rivals if hold.name == name]
+            assert not overlaps(one), f"{name}: {overlaps(one)}"
+            assert not fence_faults(one), f"{name}: {fence_faults(one)}"
+
+
+def killed_again_and_again(run, programs):
+    run.redis(3)
+    lanes = [Lane(run, i, KILLS // LANES, programs) for i in range(LANES)]
+    other = start(run, "other")
+    rivals = [Keeper(run, other, f"{lane.label}-", RIVALED, f"rival-{lane.label}", "--hold-ms", 20, "--pause-ms", 1500)
+              for lane in lanes]
+    for lane in lanes:
+        lane.thread.start()
+    for lane in lanes:
+        lane.thread.join()
+    assert not any(lane.trouble for lane in lanes), [lane.trouble for lane in lanes]
+    rival_holds = [hold for rival in rivals for hold in rival.quit()[0]]
+    for lane in lanes:
+        lane.judge(rival_holds)
+    total = sum((lane.count for lane in lanes), collections.Counter())
+    total["holds of the other host"] = len(rival_holds)
+    print(f"# {', '.join(f'{word}: {number}' for word, number in sorted(total.items()))}")
+    assert total["kept"] and total["lost"] and total["inside an acquire"] >= KILLS // 5
+    assert total["waiters served"] == KILLS // 4
+    return total
+
+
+@scenario("the agent is killed again and again with 50 leases, also inside acquires, every other time by an upgrade: "
+          "inside V none is lost, past V all are", sanitizers=False)
+def kill_proof(run):
+    killed_again_and_again(run, (None,) if FULL else (NEXT_MINOR, None))
+
+
+if FULL:
+    @scenario("the same through an upgrade and back, each time")
+    def kill_proof_upgraded(run):
+        killed_again_and_again(run, (NEXT_MINOR, None))
 
 
 if __name__ == "__main__":
