@@ -116,6 +116,18 @@ static void slot_over(struct broker *b, uint32_t slot, const struct journal_iden
         hf_slot_clear(s);
 }
 
+/* How long a command of a lease with this TTL may still run: the deadline of an acquire or heal. */
+static hf_dur attempt_of(const struct broker *b, hf_dur ttl)
+{
+    struct timing timing;
+    char why[160];
+
+    if (timing_derive(ttl, hf_dur_max(ttl, hf_ms(b->config->ttl_max_ms)), &timing, why,
+                      sizeof(why)) == HF_OK)
+        return timing.attempt;
+    return b->config->timing.attempt;
+}
+
 /* Release only: a half-won round, an unfinished release, or a lease that is over. Not before `at`:
  * until then the journal keeps the lease, as lost, for an agent that comes after this one. */
 static int release_record(struct broker *b, const struct record *rec, uint32_t slot, hf_time at,
@@ -149,7 +161,7 @@ static int release_record(struct broker *b, const struct record *rec, uint32_t s
     l->resource = r;
     l->timer.fn = on_later;
     l->ttl = hf_ms(rec->id.ttl_ms);
-    l->attempt = b->config->timing.attempt;
+    l->attempt = attempt_of(b, l->ttl);
     memcpy(l->token, rec->id.token, sizeof(l->token));
     LIST_INSERT_HEAD(&b->laters, l, all);
     return loop_timer_set(b->loop, &l->timer, at);

@@ -52,6 +52,9 @@ struct renewal_node {
 struct renewal_slot {
     struct lease *lease; /* NULL: none of ours */
     uint32_t doubt; /* bit per node: a heal had no answer, so it may still run until doubt_until */
+    /* The same, and the connection ended or was an earlier agent's: the answer to a later command
+     * says nothing of it. */
+    uint32_t broken;
     hf_time doubt_until;
 };
 

@@ -132,7 +132,7 @@ static void release_everywhere(struct renewal *r, struct lease *lease, hf_time n
         .key_len = lease->key_len,
         .token = lease->token,
         .nodes = all_nodes(r),
-        .in_doubt = hf_time_before(now, slot->doubt_until) ? slot->doubt : 0,
+        .in_doubt = hf_time_before(now, slot->doubt_until) ? slot->doubt | slot->broken : 0,
         .doubt_until = slot->doubt_until,
         .attempt = lease->fsm.timing.attempt,
         .ttl = lease->fsm.timing.ttl,
@@ -272,6 +272,12 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
     struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
     r->slots[lease->slot] = (struct renewal_slot){.lease = lease, .doubt_until = HF_TIME_PAST};
+    if (restored) {
+        /* (!) What the earlier agent sent last, a heal or a vote that came too late to be counted,
+         * may still run. */
+        r->slots[lease->slot].broken = all_nodes(r);
+        r->slots[lease->slot].doubt_until = hf_time_add(r->started, fsm->timing.attempt);
+    }
     lease->timer = (struct heap_item){0};
     lease->release = NULL;
     lease->blamed = -1;

@@ -218,6 +218,8 @@ void renewal_on_healed(struct link *link, const struct link_reply *reply, void *
             lease->node[node->number].in_flight = false;
             renewal_retry(node, lease, clock_now());
         }
+        if (lease && reply->outcome == LINK_BROKEN)
+            node->renewal->slots[heal->slot].broken |= UINT32_C(1) << node->number;
     }
     if (reply->final) {
         node->heals--;

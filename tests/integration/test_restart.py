@@ -435,7 +435,7 @@ def killed_again_and_again(run, programs):
     run.redis(3)
     lanes = [Lane(run, i, KILLS // LANES, programs) for i in range(LANES)]
     other = start(run, "other")
-    rivals = [Keeper(run, other, f"{lane.label}-", RIVALED, f"rival-{lane.label}", "--hold-ms", 20, "--pause-ms", 1500)
+    rivals = [Keeper(run, other, f"{lane.label}-", RIVALED, f"rival_{lane.label}", "--hold-ms", 20, "--pause-ms", 1500)
               for lane in lanes]
     for lane in lanes:
         lane.thread.start()

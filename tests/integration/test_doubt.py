@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""Commands whose answer never came: they may have run, or may run later. None of them leaves a key behind.
+
+The TTL is so long that no key is gone because it lapsed; the deadline of an acquire is 2 s.
+"""
+import contextlib
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from proxy import Proxy  # noqa: E402
+from rig import SLOW, HolderError, main, scenario, wait_until  # noqa: E402
+from views import counters  # noqa: E402
+
+TTL_S = 30
+DEADLINE_S = TTL_S / 15
+HOLDER = b"holder"  # the command's name is in an acquire or heal, and in nothing else that an agent sends
+NO_QUORUM = -303
+
+
+@contextlib.contextmanager
+def proxies(run):
+    """Three nodes, each behind a proxy."""
+    run.redis(3)
+    made = [Proxy(node.address) for node in run.nodes]
+    try:
+        yield made
+    finally:
+        for proxy in made:
+            proxy.close()
+
+
+def start(run, made, ttl_s=TTL_S, **options):
+    nodes = [f"{node.id}={proxy.address}" for node, proxy in zip(run.nodes, made)]
+    return run.agent(nodes=nodes, ttl=f"{ttl_s}s", options=("--ttl-max", f"{TTL_S}s"), **options)
+
+
+def refused(holder):
+    try:
+        holder.answer()
+    except HolderError as error:
+        assert error.code == NO_QUORUM, error
+    else:
+        raise AssertionError("granted without an answer")
+
+
+def all_gone(run, name="job"):
+    """Within two deadlines, and for good."""
+    run.keys_gone(name, 2 * DEADLINE_S + 1)
+    time.sleep(0.3)
+    assert run.holders_of(name) == 0
+
+
+def run_now(run, began, deadline_s=DEADLINE_S):
+    """The nodes run what they were just given, or it was late: then the machine was too slow for the case."""
+    if time.monotonic() - began > deadline_s - 0.2:
+        print("# delivered too late to be run")
+        return
+    wait_until(lambda: run.holders_of("job") == 3, what="all nodes run it now")
+
+
+def usable(run, holder, name="job"):
+    lease = holder.acquire(name, 0, 10_000)
+    holder.release()
+    return lease
+
+
+@scenario("the answers to an acquire are lost: it fails, every key goes soon, and the next acquire is granted")
+def lost_answers(run):
+    with proxies(run) as made:
+        start(run, made)
+        holder = run.holder()
+        for proxy in made:
+            proxy.lose_replies(HOLDER)
+        holder.send("try", "job")
+        wait_until(lambda: run.holders_of("job") == 3, what="all nodes have done it")
+        for proxy in made:
+            proxy.break_held()
+        refused(holder)
+        all_gone(run)
+        usable(run, holder)
+        assert counters(run)["acquires_in_doubt"] == 3
+
+
+@scenario("answers are lost without an end of the connection: the keys go as soon as the connection does")
+def silent_answers(run):
+    with proxies(run) as made:
+        start(run, made)
+        holder = run.holder()
+        for proxy in made[:2]:
+            proxy.lose_replies(HOLDER)
+        holder.send("try", "job")
+        refused(holder)
+        for proxy in made:
+            proxy.break_held()
+        all_gone(run)
+        usable(run, holder)
+
+
+@scenario("DEL overtakes SET: the node runs an acquire after its release, before its deadline: the second release takes it")
+def overtaken(run):
+    with proxies(run) as made:
+        start(run, made)
+        holder = run.holder()
+        for proxy in made:
+            proxy.hold_requests(HOLDER)
+        began = time.monotonic()
+        holder.send("try", "job")
+        wait_until(lambda: all(proxy.held() for proxy in made), what="the acquire is on its way")
+        for proxy in made:
+            proxy.break_held()
+        refused(holder)
+        wait_until(lambda: all(proxy.has_passed(b"job") for proxy in made), what="the first release is sent")
+        time.sleep(0.1)
+        for proxy in made:
+            proxy.deliver()
+        run_now(run, began)
+        all_gone(run)
+        usable(run, holder)
+
+
+@scenario("SET runs late: the node gets an acquire after its deadline, and writes nothing")
+def too_late(run):
+    with proxies(run) as made:
+        start(run, made)
+        holder = run.holder()
+        for proxy in made:
+            proxy.hold_requests(HOLDER)
+        holder.send("try", "job")
+        wait_until(lambda: all(proxy.held() for proxy in made), what="the acquire is on its way")
+        for proxy in made:
+            proxy.break_held()
+        refused(holder)
+        time.sleep(DEADLINE_S + 0.5)
+        for proxy in made:
+            proxy.deliver()
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            assert run.holders_of("job") == 0, "an acquire past its deadline was run"
+        usable(run, holder)
+
+
+@scenario("the agent is killed before it hears the answers: the next one releases what its journal says was under way")
+def killed_before_answers(run):
+    with proxies(run) as made:
+        agent = start(run, made)
+        holder = run.holder()
+        for proxy in made:
+            proxy.lose_replies(HOLDER)
+        holder.send("try", "job")
+        wait_until(lambda: run.holders_of("job") == 3, what="all nodes have done it")
+        agent.kill()
+        for proxy in made:
+            proxy.break_held()
+        start(run, made, fresh=False)
+        all_gone(run)
+        with contextlib.suppress(HolderError):  # given up, or granted by the next agent
+            holder.answer()
+            holder.release()
+        usable(run, run.holder(label="next"))
+
+
+def killed_then_delivered(run, ttl_s, ttl_ms):
+    """An acquire reaches the nodes after its agent was killed, and after the next one's first release."""
+    with proxies(run) as made:
+        agent = start(run, made, ttl_s)
+        holder = run.holder()
+        for proxy in made:
+            proxy.hold_requests(HOLDER)
+        began = time.monotonic()
+        holder.send("acquire", "job", ttl_ms, 0)
+        wait_until(lambda: all(proxy.held() for proxy in made), what="the acquire is on its way")
+        agent.kill()
+        holder.kill()
+        for proxy in made:
+            proxy.break_held()
+        start(run, made, ttl_s, fresh=False)
+        wait_until(lambda: all(proxy.has_passed(b"job") for proxy in made), what="the first release is sent")
+        time.sleep(max(0.6 - (time.monotonic() - began), 0.1))
+        for proxy in made:
+            proxy.deliver()
+        run_now(run, began)
+        all_gone(run)
+        usable(run, run.holder(label="next"))
+
+
+@scenario("the agent is killed, and the nodes run its acquire after the next one's release: the second release takes it")
+def killed_and_overtaken(run):
+    killed_then_delivered(run, TTL_S, 0)
+
+
+@scenario("the same of a lease with a longer TTL than the agent's own: its deadline counts")
+def killed_and_overtaken_long(run):
+    killed_then_delivered(run, 3, TTL_S * 1000)
+
+
+@scenario("a heal is under way as the agent is killed, and runs after the release by the next one: no key stays")
+def killed_with_a_heal(run):
+    ttl_s = 15  # healed after 5 s, within 1 s
+    with proxies(run) as made:
+        agent = start(run, made, ttl_s)
+        holder = run.holder()
+        holder.acquire("job")
+        wait_until(lambda: run.holders_of("job") == 3, what="the key is everywhere")
+        made[2].hold_requests(HOLDER)
+        run.nodes[2].cmd("DEL", "job")
+        wait_until(made[2].held, ttl_s, "the heal is on its way", interval_s=0.005)
+        began = time.monotonic()
+        agent.kill()
+        made[2].break_held()
+        agent = start(run, made, ttl_s, fresh=False)
+        holder.release()
+        time.sleep(0.05)
+        made[2].deliver()
+        late = time.monotonic() - began > ttl_s / 15 - 0.1
+        if not late:
+            wait_until(lambda: run.nodes[2].get("job"), 1, "the heal ran")
+        print(f"# the heal ran {'too late' if late else 'in time'}")
+        all_gone(run)
+
+
+@scenario("the answer to a release is lost: it is sent again, and is one")
+def lost_release(run):
+    with proxies(run) as made:
+        start(run, made)
+        holder = run.holder()
+        holder.acquire("job")
+        for proxy in made[:2]:
+            proxy.lose_replies(b"job")
+        holder.send("release")
+        wait_until(lambda: run.holders_of("job") == 0, what="the nodes have done it")
+        for proxy in made:
+            proxy.break_held()
+        assert holder.answer() == {"value": 0}
+        usable(run, holder)
+
+
+if __name__ == "__main__":
+    main()
