@@ -418,6 +418,7 @@ struct broker {
     uint32_t next_slot;  /* slots below are in use, at rest, or retired */
     struct resource_queue idle, stalled;
     struct hf_text_pool *text;
+    struct old_text *old_texts; /* per slot, within readopt() */
     unsigned waiter_count;
     struct loop_timer stalled_timer;
 

@@ -76,31 +76,85 @@ void readopt_destroy(struct broker *b)
     }
 }
 
-/* Keeps the slot's text where it is still the name, so that no other text is put over it. Returns
- * whether it is the record's note and command, too. */
-static bool keep_text(struct broker *b, struct resource *r, const struct journal_identity *id)
-{
-    struct hf_slot_view view;
-    struct hf_slot *slot = &b->agent->table.slots[r->slot];
-    uint32_t off = atomic_load_explicit(&slot->text_off, memory_order_relaxed);
+/* A slot's text that is still its record's name. */
+struct old_text {
+    uint32_t off;
+    uint8_t name_len, note_len, comm_len;
+    bool stands, same; /* same: it is the record's note and command, too */
+};
 
-    if (!b->agent->warm || hf_slot_read(&b->agent->table, r->slot, &view) != HF_OK ||
-        view.name_len != r->name_len || memcmp(view.name, r->name, r->name_len) != 0 ||
-        hf_text_pool_reserve(b->text, off, view.name_len, view.note_len, view.comm_len) != HF_OK)
+static bool same_text(const struct hf_slot_view *view, const struct journal_identity *id)
+{
+    return view->note_len == id->note_len && view->comm_len == id->comm_len &&
+           memcmp(view->note, id->note, id->note_len) == 0 &&
+           memcmp(view->comm, id->comm, id->comm_len) == 0;
+}
+
+/* Of one lease all through, though a writer was killed inside. */
+static bool is_whole(const struct hf_slot_view *view, const struct record *rec)
+{
+    return view->generation == rec->state.generation && view->fence == rec->state.fence &&
+           view->pid == rec->id.pid && view->uid == rec->id.uid && view->ttl_ms == rec->id.ttl_ms &&
+           same_text(view, &rec->id);
+}
+
+static struct old_text old_text_of(struct broker *b, uint32_t slot, const struct record *rec)
+{
+    const struct hf_table *table = &b->agent->table;
+    struct old_text text = {0};
+    struct hf_slot_view view;
+    bool odd;
+
+    text.off = atomic_load_explicit(&table->slots[slot].text_off, memory_order_relaxed);
+    if (hf_slot_peek(table, slot, &view, &odd) != HF_OK || view.name_len != rec->id.name_len ||
+        memcmp(view.name, rec->id.name, view.name_len) != 0 || (odd && !is_whole(&view, rec)))
+        return text;
+    text.name_len = view.name_len;
+    text.note_len = view.note_len;
+    text.comm_len = view.comm_len;
+    text.same = same_text(&view, &rec->id);
+    text.stands = hf_text_pool_reserve(b->text, text.off, view.name_len, view.note_len,
+                                       view.comm_len) == HF_OK;
+    return text;
+}
+
+/* (!) All of them before anything is put: readers go on reading the slots that have not had their
+ * turn, and no other text may be written over theirs. */
+static int reserve_texts(struct broker *b)
+{
+    b->old_texts = calloc(b->slots_used + 1, sizeof(*b->old_texts));
+    if (!b->old_texts)
+        return HF_ENOMEM;
+    for (uint32_t slot = 0; slot < b->slots_used && b->agent->warm; slot++) {
+        struct record rec;
+        int rc = journal_get(b->agent->journal, slot, &rec.id, &rec.state);
+
+        if (rc == HF_ENOTHELD)
+            hf_slot_clear(&b->agent->table.slots[slot]);
+        else if (rc == HF_OK)
+            b->old_texts[slot] = old_text_of(b, slot, &rec);
+    }
+    return HF_OK;
+}
+
+/* Takes over the slot's text. Returns whether it is the record's note and command, too. */
+static bool keep_text(struct broker *b, struct resource *r)
+{
+    const struct old_text *text = &b->old_texts[r->slot];
+
+    if (!text->stands)
         return false;
     r->has_text = r->indexed = true;
-    r->text_off = off;
-    r->text_note_len = view.note_len;
-    r->text_comm_len = view.comm_len;
-    return view.note_len == id->note_len && view.comm_len == id->comm_len &&
-           memcmp(view.note, id->note, id->note_len) == 0 &&
-           memcmp(view.comm, id->comm, id->comm_len) == 0;
+    r->text_off = text->off;
+    r->text_note_len = text->note_len;
+    r->text_comm_len = text->comm_len;
+    return text->same;
 }
 
 /* The slot of a lease that is not taken up: over, for everybody who still looks. */
-static void slot_over(struct broker *b, uint32_t slot, const struct journal_identity *id,
-                      bool was_held)
+static void slot_over(struct broker *b, uint32_t slot, bool was_held)
 {
+    const struct old_text *text = &b->old_texts[slot];
     struct resource *r = b->by_slot[slot];
     struct hf_slot *s = &b->agent->table.slots[slot];
 
@@ -108,12 +162,15 @@ static void slot_over(struct broker *b, uint32_t slot, const struct journal_iden
         return;
     hf_slot_withdraw(s);
     if (r && !r->has_text)
-        (void)keep_text(b, r, id);
-    if (r && r->has_text)
+        (void)keep_text(b, r);
+    if (r && r->has_text) {
         hf_slot_end(s, was_held ? HF_SLOT_LOST : HF_SLOT_ENDED,
                     was_held ? HF_LOSS_RESTART : HF_LOSS_NONE);
-    else
-        hf_slot_clear(s);
+        return;
+    }
+    hf_slot_clear(s);
+    if (text->stands)
+        hf_text_drop(b->text, text->off, text->name_len, text->note_len, text->comm_len);
 }
 
 /* How long a command of a lease with this TTL may still run: the deadline of an acquire or heal. */
@@ -149,7 +206,7 @@ static int release_record(struct broker *b, const struct record *rec, uint32_t s
     journal_put(b->agent->journal, slot, &over);
     if (!r)
         rc = resource_at(b, rec->id.name, rec->id.name_len, slot, &r);
-    slot_over(b, slot, &rec->id, was_held);
+    slot_over(b, slot, was_held);
     if (rc < 0 || config_key(b->config, rec->id.name, rec->id.name_len, l->key, &l->key_len) < 0) {
         free(l);
         journal_put(b->agent->journal, slot, &free_record);
@@ -178,7 +235,7 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
     uint32_t mark[HF_NODES_MAX];
     hf_time max_hold = HF_TIME_NEVER;
     uint32_t flags = HF_SLOT_F_READOPTED | (rec->id.run ? HF_SLOT_F_RUN : 0);
-    bool same_text;
+    bool same;
     int rc = config_key(b->config, rec->id.name, rec->id.name_len, key, &key_len);
 
     if (rc < 0 || (rc = resource_at(b, rec->id.name, rec->id.name_len, slot, &r)) < 0)
@@ -218,8 +275,8 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
         lease->fsm.reason = rec->state.reason;
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
     atomic_init(&lease->state, (uint32_t)lease->fsm.state);
-    same_text = keep_text(b, r, &rec->id);
-    rc = resource_publish(r, lease, same_text, lease->fsm.valid,
+    same = keep_text(b, r);
+    rc = resource_publish(r, lease, same, lease->fsm.valid,
                           (uint32_t)lease_fsm_votes(&lease->fsm, now), flags);
     if (rc < 0) {
         lease_free(lease);
@@ -362,6 +419,7 @@ int readopt(struct broker *b)
     unsigned fates[FATES] = {0};
     bool believed = false; /* somebody may rightly believe in a lease of the earlier agent */
     uint32_t capacity = agent->table.capacity;
+    int rc;
 
     event_agent_started(agent);
     for (uint32_t slot = 0; slot < capacity; slot++) {
@@ -369,25 +427,22 @@ int readopt(struct broker *b)
         if (b->generations[slot])
             b->slots_used = slot + 1;
     }
+    rc = reserve_texts(b);
+    if (rc < 0)
+        return rc;
     spare_take(spare);
     for (uint32_t slot = 0; slot < b->slots_used; slot++) {
         struct record rec;
         enum fate fate;
-        int rc;
 
-        if (agent->warm)
-            hf_slot_repair(&agent->table.slots[slot]);
         rc = journal_get(agent->journal, slot, &rec.id, &rec.state);
-        if (rc == HF_ENOTHELD) {
-            if (agent->warm)
-                hf_slot_clear(&agent->table.slots[slot]);
+        if (rc == HF_ENOTHELD)
             continue;
-        }
         if (rc < 0) {
             /* Neither half can be believed: nothing can be released for it, but nobody may believe
              * in it either. */
             log_error("journal record %u cannot be read; its key lapses by its TTL", slot);
-            slot_over(b, slot, NULL, true);
+            slot_over(b, slot, true);
             continue;
         }
         rc = decide(b, &rec, slot, now, &fate);
@@ -400,6 +455,8 @@ int readopt(struct broker *b)
                                       (rec.id.run || !agent->warm));
     }
     spare_give(spare);
+    free(b->old_texts);
+    b->old_texts = NULL;
     agent->readopted = true;
     atomic_store_explicit(&agent->table.header->slots_used, b->slots_used, memory_order_release);
     if (agent->warm)

@@ -5,7 +5,7 @@
  * later deadline only after the nodes agreed to it, and to end a lease stores 0 first and edits the
  * rest after. Observers copy the rest under `seq`, at most HF_SLOT_TRIES times, and never write.
  * A writer killed inside leaves `seq` odd: observers get HF_ETABLE, the owner's check still works;
- * the next agent makes it even again (hf_slot_repair).
+ * the next agent writes it anew from its journal, which makes it even again.
  * Reading is async-signal-safe and works in any thread.
  */
 #ifndef HOLDFAST_SHM_SLOT_H
@@ -87,12 +87,15 @@ void hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_re
 /* Forgets the name too: state FREE. */
 void hf_slot_clear(struct hf_slot *slot);
 
-/* Makes an odd `seq` even after a killed writer; contents are to be rewritten by the caller. */
-void hf_slot_repair(struct hf_slot *slot);
+struct hf_table;
+
+/* For the agent that finds it after a killed writer: what stands in the slot, whether a writer was
+ * inside or not (`ret_odd`): then it may be of two leases, and only the next publish, end or clear
+ * makes it readable for others. HF_ENOTHELD, HF_EINVAL as hf_slot_read(); HF_ETABLE: no sense in it. */
+int hf_slot_peek(const struct hf_table *table, uint32_t slot, struct hf_slot_view *ret_view,
+                 bool *ret_odd);
 
 /* --- reader ----------------------------------------------------------------------------------- */
-
-struct hf_table;
 
 /* Copies slot number `slot`. 0; HF_ENOTHELD for a FREE slot; HF_EINVAL for a number out of range;
  * HF_ETABLE when no consistent copy could be had in HF_SLOT_TRIES tries. */

@@ -60,6 +60,25 @@ static bool copy_slot(const struct hf_table *table, const struct hf_slot *slot, 
     return lengths >> 24 <= HF_SLOT_ENDED && copy_text(table, GET(slot, text_off), copy);
 }
 
+int hf_slot_peek(const struct hf_table *table, uint32_t slot, struct hf_slot_view *ret_view,
+                 bool *ret_odd)
+{
+    const struct hf_slot *from;
+    struct copy copy;
+
+    if (slot >= table->capacity)
+        return HF_EINVAL;
+    from = &table->slots[slot];
+    if (!copy_slot(table, from, &copy))
+        return HF_ETABLE;
+    if (copy.view.state == HF_SLOT_FREE)
+        return HF_ENOTHELD;
+    copy.view.slot = slot;
+    *ret_odd = atomic_load_explicit(&from->seq, memory_order_relaxed) & 1;
+    memcpy(ret_view, &copy.view, sizeof(*ret_view));
+    return 0;
+}
+
 int hf_slot_read(const struct hf_table *table, uint32_t slot, struct hf_slot_view *ret_view)
 {
     const struct hf_slot *from;

@@ -103,9 +103,3 @@ void hf_slot_clear(struct hf_slot *slot)
     SET(slot, ttl_ms, 0);
     hf_seq_leave(&slot->seq);
 }
-
-void hf_slot_repair(struct hf_slot *slot)
-{
-    if (OWN(slot, seq) & 1)
-        hf_seq_leave(&slot->seq);
-}

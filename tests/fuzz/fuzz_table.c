@@ -321,8 +321,9 @@ static void find_as_agent(void)
     FUZZ_CHECK(table.capacity >= CAPACITY);
     FUZZ_CHECK(hf_text_pool_create(&table, &pool) == 0);
     for (uint32_t i = 0; i < table.capacity; i++) {
-        hf_slot_repair(&table.slots[i]);
-        if (hf_slot_read(&table, i, &view) == 0)
+        bool odd;
+
+        if (hf_slot_peek(&table, i, &view, &odd) == 0)
             (void)hf_text_pool_reserve(pool, atomic_load(&table.slots[i].text_off), view.name_len,
                                        view.note_len, view.comm_len);
     }

@@ -1,8 +1,8 @@
 /* shm/'s writers, killed between any two of their stores.
  *
  * Each case is a list of calls as the agent makes them. The states at the calls' boundaries say what
- * may be seen; then the whole list is run one instruction at a time, and each state that a kill can
- * leave is looked at by readers, recovered from as agent/readopt.c does it, and looked at again.
+ * may be seen; then the whole list is run in a child that keeps the state after every store, and each
+ * of them is looked at by readers, recovered from as agent/readopt.c does it, and looked at again.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -287,8 +287,8 @@ static void judge(const struct sight *now, const struct sight *at, int count, ui
     }
 }
 
-/* What agent/readopt.c does, with a pool that knows nothing: sequence counts, the slot from the
- * journal, the index from the slots. */
+/* What agent/readopt.c does, with a pool that knows nothing: the slot from the journal, the index
+ * from the slots. */
 static void recover(const struct torture *t)
 {
     table.index_tombs = 0;
@@ -297,7 +297,6 @@ static void recover(const struct torture *t)
     for (uint32_t i = 0; i < CAPACITY; i++) {
         struct hf_slot_view view;
 
-        hf_slot_repair(&table.slots[i]);
         if (i != t->slot && hf_slot_read(&table, i, &view) == 0 &&
             hf_text_pool_reserve(pool, atomic_load(&table.slots[i].text_off), view.name_len,
                                  view.note_len, view.comm_len) != 0)
@@ -349,7 +348,7 @@ static void run_calls(void *arg)
 static unsigned long torture(const struct torture *t, bool tells)
 {
     struct sight at[CALLS_MAX + 1], now, wanted;
-    struct moments m;
+    struct store_log *log;
     int count = 0;
     unsigned long states;
 
@@ -357,9 +356,9 @@ static unsigned long torture(const struct torture *t, bool tells)
     make_world();
     t->prepare();
     /* First in the child: what it does to its own memory is not seen here. */
-    if (!moments_of(run_calls, (void *)t->call, &whole, 1, &m))
-        skip();
-    moments_restore(&m, 0);
+    log = stores_of(run_calls, (void *)t->call, &whole, 1, NULL);
+    assert_non_null(log);
+    store_log_restore(log, 0);
     look(&at[count++]);
     for (int c = 0; c < CALLS_MAX && t->call[c]; c++) {
         t->call[c]();
@@ -368,19 +367,19 @@ static unsigned long torture(const struct torture *t, bool tells)
     recover(t);
     look(&wanted);
 
-    for (int i = 0; i < m.count && !*wrong; i++) {
-        moments_restore(&m, i);
+    for (uint32_t i = 0; i < log->count && !*wrong; i++) {
+        store_log_restore(log, i);
         look(&now);
         judge(&now, at, count, t->slot);
         recover(t);
         look(&now);
         judge_recovered(&now, &wanted);
         if (*wrong && tells)
-            fprintf(stderr, "%s: killed at store %d of %d, before %#llx: %s\n", t->title, i,
-                    m.count - 1, (unsigned long long)m.moment[i].ip, wrong);
+            fprintf(stderr, "%s: killed after store %u of %u, at %#llx: %s\n", t->title, i,
+                    log->count - 1, (unsigned long long)store_log_moment(log, i)->ip, wrong);
     }
-    states = (unsigned long)m.count;
-    moments_free(&m);
+    states = log->count;
+    stores_free(log);
     end_world();
     return states;
 }

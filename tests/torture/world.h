@@ -6,7 +6,7 @@
 #include "shm/compiler.h"
 #include "shm/index.h"
 #include "shm/index_probe.h"
-#include "tests/torture/step.h"
+#include "tests/torture/stores.h"
 #include "tests/unit/shm_fixture.h"
 
 #define CAPACITY  8
@@ -39,7 +39,7 @@ static HF_UNUSED void make_world(void)
         fail_msg("%s", why);
     shm_unlink(shm_name);
     assert_int_equal(hf_text_pool_create(&table, &pool), 0);
-    whole = (struct region){table.header, table.size};
+    whole = (struct region){.at = table.header, .size = table.size};
     name_count = 0;
 }
 

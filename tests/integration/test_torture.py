@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""A running agent is killed between any two of its stores.
+
+A preloaded library keeps the state of its table and journal after each; tests/torture/agent.c judges them: as readers
+see them, as the next agent recovers them, and as yet another finds them when that one is killed at any of its stores.
+"""
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from rig import BUILD, HolderError, Process, main, scenario, wait_until  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SCRIPTS = ("acquire", "raise", "heal", "renew", "release", "sentinel")  # enum script
+BUSY = -201
+TTL_MS = 3000  # of leases whose renewals and losses are waited for
+AGAIN = 8  # of every such moment the recovery is killed at every store, too
+
+
+def script_sums():
+    common = (ROOT / "agent/scripts/common.lua").read_bytes()
+    return ",".join(hashlib.sha1(common + (ROOT / f"agent/scripts/{name}.lua").read_bytes()).hexdigest()
+                    for name in SCRIPTS)
+
+
+class Torturer(Process):
+    def __init__(self, run, agent):
+        copy_dir = run.dir / "copy"
+        copy_dir.mkdir()
+        prefix = "/holdfast." if os.geteuid() == 0 else f"/holdfast-{os.geteuid()}."
+        super().__init__(run, [BUILD / "tests" / "torture_agent", log_of(run), prefix + agent.name,
+                               run.runtime_dir / agent.name, f"{prefix}{run.tag}-copy", copy_dir, script_sums(),
+                               "--", *agent.argv[1:]],
+                         "torturer", stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self.points = 0
+
+    def cmd(self, line):
+        self.popen.stdin.write(f"{line}\n".encode())
+        answer = self.popen.stdout.readline().decode().split(None, 1)
+        assert answer, f"the torturer ended: {self.wait()}: {self.err}"
+        assert answer[0] == "ok", " ".join(answer)
+        return {key: int(value) for key, value in (word.split("=") for word in answer[1:] and answer[1].split())}
+
+    def watch(self):
+        self.cmd("watch")
+
+    def judge(self, title, *words):
+        """Of what was stored since watch()."""
+        seen = self.cmd("stop")
+        begun = time.monotonic()
+        points = self.cmd(" ".join(("judge", *words)))["points"]
+        again = self.cmd(f"again {AGAIN}")["points"]
+        print(f"# {title}: {points} fault points, {again} more in recoveries ({seen}, {time.monotonic() - begun:.1f} s)")
+        self.points += points + again
+        return seen
+
+
+def holder_try(holder, name):
+    try:
+        holder.cmd("try", name)
+    except HolderError as error:
+        return error.code
+    return 0
+
+
+def keys_go(run, *names):
+    for name in names:
+        run.keys_gone(name)
+
+
+def log_of(run):
+    return run.dir / "stores"
+
+
+def tortured_agent(run, **options):
+    return run.agent(env={"LD_PRELOAD": BUILD / "tests" / "everystore.so", "HOLDFAST_STORES": log_of(run)}, **options)
+
+
+@scenario("killed at any store of an acquire, a renewal, a release, an undone round: nothing is lost or doubled",
+          sanitizers=False)
+def every_store(run):
+    nodes = run.redis(3)
+    agent = tortured_agent(run, ttl="30s", options=("--capacity", 4))
+    holder = run.holder()
+    holder.acquire("kept")
+    torturer = Torturer(run, agent)
+
+    torturer.watch()
+    holder.acquire("a")
+    seen = torturer.judge("an acquire", "kept")
+    assert seen["acquires"] == 3, seen
+    caught = torturer.cmd("control")
+    assert caught["caught"] == caught["of"], caught
+
+    torturer.watch()
+    holder.release()
+    seen = torturer.judge("a release", "kept")
+    assert seen["releases"] == 3, seen
+
+    torturer.watch()
+    holder.acquire("a")
+    torturer.judge("the next lease of a name", "kept")
+
+    for node in nodes:
+        node.cmd("SET", "b", "another's", "PX", "60000")
+    torturer.watch()
+    assert holder_try(holder, "b") == BUSY
+    seen = torturer.judge("a round that is undone", "kept")
+    assert seen["acquires"] == 3 and seen["releases"] >= 0, seen
+
+    holder.acquire("short", TTL_MS)
+    torturer.watch()
+    time.sleep(TTL_MS / 1000 / 2)
+    seen = torturer.judge("renewals", "kept", "a")
+    assert seen["renewals"] >= 3, seen
+
+    holder.release()
+    torturer.watch()
+    holder.acquire("other")
+    torturer.judge("a slot for another name", "kept", "a")
+
+    torturer.watch()
+    holder.kill()
+    keys_go(run, "kept", "a", "other")
+    torturer.judge("a holder that dies")
+    print(f"# {torturer.points} fault points, 0 violations")
+
+
+@scenario("killed at any store while leases are lost and votes voided", sanitizers=False)
+def every_store_of_a_loss(run):
+    nodes = run.redis(3)
+    agent = tortured_agent(run, ttl="30s", options=("--capacity", 4))
+    holder = run.holder()
+    holder.acquire("kept")
+    holder.acquire("voided", TTL_MS)
+    torturer = Torturer(run, agent)
+
+    torturer.watch()
+    nodes[0].cmd("SET", "voided", "another's", "PX", "60000")
+    time.sleep(TTL_MS / 1000 / 2)
+    torturer.judge("a vote that another's key voids", "fall", "kept")
+    torturer.watch()
+    nodes[1].cmd("SET", "voided", "another's", "PX", "60000")
+    wait_until(lambda: not holder.held())
+    torturer.judge("a loss by others' keys", "fall", "kept")
+
+    holder.acquire("late", TTL_MS)
+    torturer.watch()
+    for node in nodes[:2]:
+        node.sigstop()
+    wait_until(lambda: not holder.held())
+    torturer.judge("late, losing, lost", "kept")
+    for node in nodes[:2]:
+        node.sigcont()
+
+    torturer.watch()
+    agent.stop()
+    torturer.judge("a clean end", "kept")
+    print(f"# {torturer.points} fault points, 0 violations")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+#include "tests/torture/agent_recover.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/broker_internal.h"
+#include "agent/clock.h"
+#include "agent/core/validity.h"
+#include "agent/log.h"
+#include "agent/renewal_internal.h"
+#include "agent/stores.h"
+#include "shm/index.h"
+#include "shm/process.h"
+#include "shm/status.h"
+
+#define SLOTS_MAX 64
+
+/* What the killed one left. */
+struct left {
+    int kept; /* of journal_get() */
+    struct journal_identity id;
+    struct journal_lease rec;
+    uint32_t generation; /* the highest that anybody was ever shown */
+};
+
+static struct agent agent;
+static struct left left[SLOTS_MAX];
+
+static void must(int rc, const char *what, const char *why)
+{
+    if (rc == HF_OK)
+        return;
+    fprintf(stderr, "recovery: %s: %s %s\n", what, hf_status_text(rc), why);
+    _exit(3);
+}
+
+static void remember(const struct judge *j)
+{
+    if (j->config.capacity > SLOTS_MAX)
+        must(HF_EFULL, "capacity", "");
+    for (uint32_t slot = 0; slot < j->config.capacity; slot++) {
+        const struct hf_slot *s = &j->reader.slots[slot];
+        uint32_t of_word = (uint32_t)(atomic_load(&s->check) >> HF_CHECK_GEN_SHIFT);
+        struct left *l = &left[slot];
+
+        l->kept = journal_get(j->journal, slot, &l->id, &l->rec);
+        l->generation = of_word;
+        if (l->kept == HF_OK && l->rec.generation > l->generation)
+            l->generation = l->rec.generation;
+    }
+}
+
+void recover(struct judge *j)
+{
+    struct message *m;
+    char why[400] = "";
+
+    remember(j);
+    log_init(LOG_LEVEL_ERROR);
+    rcu_register_thread();
+    agent = (struct agent){.config = &j->config,
+                           .timens_inode = j->host.timens_inode,
+                           .pidns_inode = j->host.pidns_inode};
+    memcpy(agent.boot_id, j->host.boot_id, sizeof(agent.boot_id));
+    memcpy(agent.shm_name, j->copy_shm, sizeof(agent.shm_name));
+    must(stores_open(&agent, j->copy_dir, why, sizeof(why)), "stores_open", why);
+    must(lease_table_create(j->config.capacity, &agent.leases), "lease_table_create", "");
+    must(renewal_create(&agent, &agent.renewal), "renewal_create", "");
+    must(broker_create(&agent, &agent.broker), "broker_create", "");
+    while ((m = mailbox_take(&agent.to_renewal))) {
+        if (m->kind == MSG_GRANTED)
+            renewal_adopt(agent.renewal, m->lease, clock_now());
+        free(m);
+    }
+    hf_table_set_state(&agent.table, HF_TABLE_ALIVE);
+}
+
+/* --- judging ---------------------------------------------------------------------------------- */
+
+static hf_time valid_of(const struct judge *j, const struct left *l)
+{
+    return l->kept == HF_OK ? validity_qth(l->rec.d, j->n, j->q) : HF_TIME_PAST;
+}
+
+/* Whether it is too near to V to say what the recovery found. */
+static bool at_its_end(const struct judge *j, const struct left *l)
+{
+    hf_time now = clock_now(), valid = valid_of(j, l);
+
+    return hf_time_before(now, hf_time_add(valid, hf_ms(500))) &&
+           hf_time_before(valid, hf_time_add(now, hf_ms(500)));
+}
+
+static bool must_stand(const struct judge *j, const struct left *l)
+{
+    return l->kept == HF_OK && l->rec.state == JOURNAL_HELD && l->rec.slot_state != HF_SLOT_LOST &&
+           hf_time_before(clock_now(), valid_of(j, l)) &&
+           hf_process_start_time((pid_t)l->id.pid) == l->id.start_time;
+}
+
+static void judge_taken_up(struct judge *j, uint32_t slot, const struct left *l, uint64_t word)
+{
+    struct hf_slot_view view;
+    uint64_t most = hf_check_pack(l->rec.generation, validity_qth(l->rec.d, j->n, j->q));
+    struct lease *lease;
+
+    if (word >> HF_CHECK_GEN_SHIFT != l->rec.generation)
+        judge_says(j, "slot %u: held by a living process, and not taken up", slot);
+    else if (word > most)
+        judge_says(j, "slot %u: taken up for longer than the nodes said", slot);
+    else if (hf_index_find(&j->reader, l->id.name, l->id.name_len, &view) != HF_OK ||
+             view.slot != slot || view.generation != l->rec.generation || view.pid != l->id.pid ||
+             view.fence != l->rec.fence || !(view.flags & HF_SLOT_F_READOPTED))
+        judge_says(j, "slot %u: taken up, and not to be found by its name as it was", slot);
+    lease_read_begin();
+    lease = lease_table_find(agent.leases, l->id.name, l->id.name_len);
+    if (!lease || memcmp(lease->token, l->id.token, TOKEN_LEN) != 0)
+        judge_says(j, "slot %u: taken up, and not in the lease table", slot);
+    lease_read_end();
+}
+
+/* Nobody believes in it, and its token is going to be released. */
+static void judge_over(struct judge *j, uint32_t slot, const struct left *l, uint64_t word)
+{
+    const struct resource *r = agent.broker->by_slot[slot];
+    struct journal_identity id;
+    struct journal_lease rec;
+
+    if (word != 0)
+        judge_says(j, "slot %u: over, and its word stands", slot);
+    if (l->kept != HF_OK)
+        return;
+    if (journal_get(agent.journal, slot, &id, &rec) != HF_OK ||
+        (rec.state != JOURNAL_ENDING &&
+         (rec.state != JOURNAL_HELD || rec.slot_state != HF_SLOT_LOST)))
+        judge_says(j, "slot %u: over, and the journal does not have its release", slot);
+    if (!r || !r->undoing)
+        judge_says(j, "slot %u: over, and nobody releases its token", slot);
+}
+
+/* No two texts share a unit. */
+static void judge_texts(struct judge *j)
+{
+    bool taken[SLOTS_MAX * 16] = {false};
+
+    for (uint32_t slot = 0; slot < j->config.capacity; slot++) {
+        struct hf_slot_view view;
+        uint32_t off = atomic_load(&j->reader.slots[slot].text_off), units;
+
+        if (hf_slot_read(&j->reader, slot, &view) != HF_OK)
+            continue;
+        units = (uint32_t)(view.name_len + view.note_len + view.comm_len + HF_TEXT_UNIT - 1) /
+                HF_TEXT_UNIT;
+        for (uint32_t u = off; u < off + units && u < HF_LENGTH(taken); u++) {
+            if (taken[u])
+                judge_says(j, "slot %u: its text lies in another's", slot);
+            taken[u] = true;
+        }
+    }
+}
+
+void recover_judge(struct judge *j)
+{
+    if (!agent.warm)
+        judge_says(j, "the table was not kept");
+    for (uint32_t slot = 0; slot < j->config.capacity; slot++) {
+        const struct hf_slot *s = &j->reader.slots[slot];
+        const struct left *l = &left[slot];
+        uint64_t word = atomic_load(&s->check);
+        struct hf_slot_view view, found;
+
+        if (atomic_load(&s->seq) & 1)
+            judge_says(j, "slot %u is odd", slot);
+        if (agent.broker->generations[slot] < l->generation)
+            judge_says(j, "slot %u: generation %u would be used again", slot, l->generation);
+        if (at_its_end(j, l))
+            continue;
+        if (must_stand(j, l))
+            judge_taken_up(j, slot, l, word);
+        else
+            judge_over(j, slot, l, word);
+        if (hf_slot_read(&j->reader, slot, &view) == HF_OK &&
+            (hf_index_find(&j->reader, view.name, view.name_len, &found) != HF_OK ||
+             found.slot != slot))
+            judge_says(j, "slot %u: its name is not found", slot);
+    }
+    judge_texts(j);
+}

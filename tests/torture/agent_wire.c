@@ -1,0 +1,77 @@
+#include "tests/torture/agent_wire.h"
+
+#include <string.h>
+
+#include "shm/status.h"
+
+/* A bulk string of 40 hex digits: a token, or a script's name. */
+static bool is_forty(const char *text)
+{
+    return strspn(text, "0123456789abcdef") == TOKEN_LEN && text[TOKEN_LEN] == '\r';
+}
+
+static int script_of(const struct wire *w, const char *text)
+{
+    for (int i = 0; i < SCRIPTS; i++)
+        if (memcmp(w->sha[i], text, SCRIPT_SHA_LEN) == 0)
+            return i;
+    return -1;
+}
+
+/* What the journal has under that token; false: nothing. */
+static bool find(const struct judge *j, const char *token, uint32_t *ret_slot,
+                 struct journal_lease *ret_record)
+{
+    for (uint32_t slot = 0; slot < j->config.capacity; slot++) {
+        struct journal_identity id;
+
+        if (journal_get(j->journal, slot, &id, ret_record) == HF_OK &&
+            memcmp(id.token, token, TOKEN_LEN) == 0) {
+            *ret_slot = slot;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void judge_token(struct judge *j, int script, const char *token)
+{
+    struct journal_lease rec;
+    uint32_t slot;
+
+    if (!find(j, token, &slot, &rec)) {
+        /* The last of a release may be on its way when nothing is owed any more. */
+        if (script != SCRIPT_RELEASE)
+            judge_says(j, "a token leaves that the journal does not know (script %d)", script);
+        return;
+    }
+    if (script == SCRIPT_ACQUIRE && rec.state != JOURNAL_INTENT)
+        judge_says(j, "slot %u: a SET leaves, and the journal has state %d", slot, rec.state);
+    if ((script == SCRIPT_HEAL || script == SCRIPT_RENEW) && rec.state != JOURNAL_HELD)
+        judge_says(j, "slot %u: script %d leaves, and the journal has state %d", slot, script,
+                   rec.state);
+    if (script == SCRIPT_RELEASE && rec.state == JOURNAL_HELD)
+        judge_says(j, "slot %u: a release leaves, and the journal has the lease held", slot);
+    if (script == SCRIPT_RELEASE &&
+        atomic_load(&j->reader.slots[slot].check) >> HF_CHECK_GEN_SHIFT == rec.generation)
+        judge_says(j, "slot %u: a release leaves, and the check word stands", slot);
+}
+
+void wire_judge(struct wire *w, struct judge *j, const char *bytes, size_t size)
+{
+    int script = -1;
+
+    for (const char *at = bytes; at + 1 + TOKEN_LEN < bytes + size; at++) {
+        int names;
+
+        if (*at != '\n' || !is_forty(at + 1))
+            continue;
+        names = script_of(w, at + 1);
+        if (names >= 0) {
+            script = names;
+        } else if (script >= 0) {
+            w->tokens[script]++;
+            judge_token(j, script, at + 1);
+        }
+    }
+}
