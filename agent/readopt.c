@@ -294,12 +294,12 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
 }
 
 /* Killed between the journal's d_i and the check word that follows from them, an agent leaves a word
- * that ends earlier, or (a grant) none. */
-static bool word_holds(const struct broker *b, uint32_t slot, uint32_t generation, hf_time now)
+ * that ends earlier. Of a grant it leaves none: nobody has seen that lease yet. */
+static bool word_ran_out(const struct broker *b, uint32_t slot, uint32_t generation, hf_time now)
 {
     uint64_t word = atomic_load(&b->agent->table.slots[slot].check);
 
-    return b->agent->warm && hf_check_holds(word, generation, now);
+    return word >> HF_CHECK_GEN_SHIFT == generation && !hf_check_holds(word, generation, now);
 }
 
 enum fate { FATE_TAKEN_UP, FATE_RELEASED, FATE_LOST, FATES };
@@ -365,8 +365,8 @@ static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_
     alive = rec->id.pidns_inode == b->agent->pidns_inode &&
             client_ghost(b, rec->id.pid, rec->id.start_time, rec->id.uid, rec->id.cookie_hash,
                          rec->id.comm, &holder) == HF_OK;
-    if (ahead && word_holds(b, slot, rec->state.generation, now) && !b->config->dev_nodes &&
-        (alive || rec->id.run) &&
+    if (ahead && b->agent->warm && !word_ran_out(b, slot, rec->state.generation, now) &&
+        !b->config->dev_nodes && (alive || rec->id.run) &&
         timing_derive(hf_ms(rec->id.ttl_ms), hf_ms(b->config->ttl_max_ms), &timing, why,
                       sizeof(why)) == HF_OK) {
         if (!holder)
