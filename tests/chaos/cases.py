@@ -10,6 +10,7 @@ import pathlib
 import random
 import sys
 import time
+import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from fleet import Fleet  # noqa: E402
@@ -43,14 +44,14 @@ class Lab:
 
 
 def perform(run, fault, title, function, seed, minutes=1.0):
-    """The row of one case. An AssertionError of the case itself is a complaint of its own."""
+    """The row of one case. One that breaks off is bad."""
     row = Row(fault, title)
     began = time.monotonic()
     try:
         function(Lab(run, row, seed, minutes))
     except Skip as reason:
         row.skipped = str(reason)
-    except AssertionError as error:
-        row.blame({"P6": [f"the case broke off: {error}"]})
+    except Exception:
+        row.blame({"P6": ["the case broke off", *traceback.format_exc().splitlines()]})
     row.seconds = time.monotonic() - began
     return row

@@ -14,6 +14,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import history  # noqa: E402
+from network import Network  # noqa: E402
 from rig import BUILD, Agent, agent_env, boottime_ns, stat_letter, wait_until  # noqa: E402
 
 S = 1_000_000_000
@@ -35,18 +36,21 @@ class Fleet:
     """`ttl_s` is the TTL and the fleet's longest. Each of the hosts has `holders` contenders for `locks` locks."""
 
     def __init__(self, run, seed=0, ttl_s=3, nodes=5, hosts=3, holders=4, locks=3, clock=False, node_options=(),
-                 agent_options=(), network=None):
+                 agent_options=(), network=False):
         self.run, self.ttl_s, self.locks, self.holders = run, ttl_s, locks, holders
         self.random = random.Random(seed)
         self.agent_options = ["--ttl-max", f"{ttl_s}s", *agent_options]
-        self.network = network
+        self.network = Network(run, nodes, hosts) if network else None
         self.told, self.shifts = [], {}
         self.histories, self.monitors = [], []
         self.killed_agents = 0
         self.witness = run.dir / "witness"
         self.folder = run.dir / "histories"
         self.folder.mkdir()
-        self.nodes = run.redis(nodes, clock=clock, options=node_options)
+        self.nodes = []
+        for i in range(nodes):
+            more = {"bind": Network.node_address(i), "prefix": self.network.prefix("nodes")} if network else {}
+            self.nodes += run.redis(1, clock=clock, options=node_options, **more)
         self.hosts = [Host(self, number) for number in range(hosts)]
         self.started_ns = boottime_ns()
         for host in self.hosts:
@@ -65,7 +69,8 @@ class Fleet:
         return 1.02 * self.ttl_s + 1
 
     def start_agent(self, host, fresh=True, wait=True):
-        argv = self.run.agent_argv(host.label, self.nodes, f"{self.ttl_s}s", fresh, options=self.agent_options)
+        prefix = self.network.prefix(f"host{host.number}") if self.network else []
+        argv = prefix + self.run.agent_argv(host.label, self.nodes, f"{self.ttl_s}s", fresh, options=self.agent_options)
         host.agent = Agent(self.run, argv, f"{self.run.tag}-{host.label}", host.label)
         self.run.agents.append(host.agent)
         if wait:

@@ -176,11 +176,14 @@ class Result:
 
 
 class Redis:
-    """One redis-server without persistence, on a unix socket or on a free TCP port of the loopback."""
+    """One redis-server without persistence, on a unix socket or on a free TCP port of the loopback.
 
-    def __init__(self, run, node_id, tcp=False, password=None, clock=False, options=()):
+    With `bind` it has port 6379 of that address for agents, and the unix socket for tests; `prefix` is put before its
+    command, such as one that enters a network namespace."""
+
+    def __init__(self, run, node_id, tcp=False, password=None, clock=False, options=(), bind=None, prefix=()):
         self.run, self.id, self.tcp, self.password = run, node_id, tcp, password
-        self.options = list(options)
+        self.options, self.bind, self.prefix = list(options), bind, list(prefix)
         self.dir = run.dir / node_id
         self.dir.mkdir()
         if not tcp:
@@ -196,19 +199,22 @@ class Redis:
     @property
     def spec(self):
         """As --node takes it."""
-        return f"{self.id}={self.address}"
+        return f"{self.id}={self.bind}:6379" if self.bind else f"{self.id}={self.address}"
 
     @property
     def pid(self):
         return self.process.pid
 
     def start(self):
-        argv = ["redis-server", "--save", "", "--appendonly", "no", "--dir", self.dir, "--daemonize", "no",
+        argv = [*self.prefix, "redis-server", "--save", "", "--appendonly", "no", "--dir", self.dir, "--daemonize", "no",
                 "--loglevel", "warning"]
+        if self.bind:
+            argv += ["--port", "6379", "--bind", self.bind, "--protected-mode", "no"]
         if self.tcp:
             argv += ["--port", self.address.rpartition(":")[2], "--bind", "127.0.0.1"]
         else:
-            argv += ["--port", "0", "--unixsocket", f"{self.dir}/sock", "--unixsocketperm", "777"]
+            argv += [] if self.bind else ["--port", "0"]
+            argv += ["--unixsocket", f"{self.dir}/sock", "--unixsocketperm", "777"]
         if self.password:
             argv += ["--requirepass", self.password]
         env = {}
