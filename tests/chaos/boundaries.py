@@ -83,7 +83,7 @@ class Outage:
         if self.holder:
             self.holder.close()
         self.row.acquisitions += 1
-        self.row.add(self.fleet.finish(), Expected(losses=None, events=False))
+        self.row.add(self.fleet.finish(), Expected(losses=None))
         self.row.blame(self.complaints)
 
 

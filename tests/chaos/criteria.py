@@ -11,12 +11,15 @@ Each judges one criterion and gives a list of complaints; an empty one is good.
   P7 the check: right beside what the holder did, and cheap
   P8 every loss has one event, with a reason
 """
+import collections
 import dataclasses
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import events  # noqa: E402
 import history  # noqa: E402
+import tokens  # noqa: E402
 
 S = 1_000_000_000
 CRITERIA = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8")
@@ -29,7 +32,7 @@ class Expected:
     back_s: float = 0            # everybody has a lock again so long after calm_ns; 0: not judged
     calm_ns: int = 0             # the last fault ended; 0: as the crew was told to stop
     handover_s: float = 0        # from a release to a waiter's hold, the 99th percentile; 0: not judged
-    events: bool = True          # holders and agents saw the same losses
+    events: bool = True          # every loss has its event
 
 
 def exclusion(record):
@@ -97,14 +100,37 @@ def liveness(record, expected):
     return complaints
 
 
-def events(record):
-    """Holders and agents count the same losses, unless one that was killed cannot have told."""
+def told_losses(record):
+    """Every loss that a holder saw has one event, with a reason; and no event is told twice or out of order."""
     complaints = []
-    seen, heard = sum(record.losses.values()), len(record.heard_losses)
-    complaints += [f"a loss of {name} without a reason" for name, reason in record.heard_losses if not reason.strip()]
-    if not record.killed_agents and heard < seen:
-        complaints.append(f"holders saw {seen} losses, agents told of {heard}")
+    for host, told in record.events.items():
+        lost = events.those(told, "lost")
+        complaints += [f"host {host}: a loss of {e['name']} without a reason" for e in lost if not e["reason"]]
+        if events.those(told, "overwritten"):
+            continue
+        for part in tables(told):
+            complaints += [f"host {host}: {fault}" for fault in events.faults(part)]
+        counts = collections.Counter(int(e["fence"]) for e in lost)
+        for hold in record.holds + record.unused:
+            if hold.host == host and hold.end == history.LOST and counts[hold.fence] != 1:
+                complaints.append(f"host {host}: the loss of fence {hold.fence} ({hold.reason}) has {counts[hold.fence]} events")
     return complaints
+
+
+def tables(told):
+    """The events of each table: an agent that begins a new one counts from 1 again."""
+    parts = [[]]
+    for e in told:
+        if e["event"] == "watching":
+            parts.append([])
+        parts[-1].append(e)
+    return parts
+
+
+def resurrections(record):
+    ends = {(f"lock-{hold.lock}", hold.fence >> 16): record.boot_wall_s + hold.end_ns / S
+            for hold in record.holds if hold.end_ns}
+    return tokens.faults(record.logs, ends, record.ttl_s)
 
 
 def judge(record, expected):
@@ -113,5 +139,7 @@ def judge(record, expected):
     if expected.fences:
         found["P2"] = fences(record)
     if expected.events:
-        found["P8"] = events(record)
+        found["P8"] = told_losses(record)
+    if record.logs:
+        found["P4"] = resurrections(record)
     return found

@@ -5,19 +5,23 @@ clock. What breaks something is a method here, so that each injection is counted
 """
 import contextlib
 import json
+import os
 import pathlib
 import random
-import re
+import signal
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import history  # noqa: E402
+import tokens  # noqa: E402
 from network import Network  # noqa: E402
 from rig import BUILD, Agent, agent_env, boottime_ns, stat_letter, wait_until  # noqa: E402
 
 S = 1_000_000_000
+EVENTS_LONG = 30_000_000                # bytes
+EVERYDAY = ("granted", "released")
 
 
 class Host:
@@ -25,7 +29,7 @@ class Host:
 
     def __init__(self, fleet, number):
         self.fleet, self.number, self.label = fleet, number, "abcdefgh"[number]
-        self.agent, self.crew = None, []
+        self.agent, self.watch, self.crew = None, None, []
 
     @property
     def name(self):
@@ -43,7 +47,6 @@ class Fleet:
         self.network = Network(run, nodes, hosts) if network else None
         self.told, self.shifts = [], {}
         self.histories, self.monitors = [], []
-        self.killed_agents = 0
         self.witness = run.dir / "witness"
         self.folder = run.dir / "histories"
         self.folder.mkdir()
@@ -57,6 +60,9 @@ class Fleet:
             self.start_agent(host, wait=False)
         for host in self.hosts:
             host.agent.wait_ready()
+            host.events_path = run.dir / f"events-{host.label}"
+            with open(host.events_path, "wb") as out:
+                host.watch = run.start_holdfast("watch", "--json", agent=host.agent, stdout=out)
 
     # --- starting ---
 
@@ -158,7 +164,6 @@ class Fleet:
 
     def kill_agent(self, host, away_s):
         self.tell(f"kill agent {host.label} {away_s:.2f}s")
-        self.killed_agents += 1
         host.agent.kill()
         time.sleep(away_s)
         self.start_agent(host, fresh=False, wait=False)
@@ -186,13 +191,6 @@ class Fleet:
         for agent in self.hosts if host is None else [host]:
             total += json.loads(self.run.holdfast("status", "--json", agent=agent.agent).out)["counters"]["grants"]
         return total
-
-    def heard_losses(self):
-        """What the agents said of losses: [(name, reason)]."""
-        found = []
-        for path in self.run.dir.glob("*-agent-*.err"):
-            found += re.findall(r"(?m)^(?:<\d>)?holdfastd: (?:\w+: )?lost: (\S+): (.*)$", path.read_text(errors="replace"))
-        return found
 
     def keys(self):
         """Keys of locks on all nodes that answer."""
@@ -222,6 +220,11 @@ class Fleet:
                 process.popen.terminate()
                 process.popen.wait()
         record = Record(self, healed_ns, ended_ns, orphans)
+        record.events = {host.number: self.events(host) for host in self.hosts}
+        record.logs = {}
+        for node, path, _ in self.monitors:
+            record.logs[node.id] = tokens.parse(path.read_text(errors="replace"))
+            path.unlink(missing_ok=True)
         for path in self.histories:
             holds, sightings, unused = history.read(path)
             record.holds += holds
@@ -232,6 +235,19 @@ class Fleet:
         if self.witness.exists():
             record.stores = history.read_stores(self.witness)
         return record
+
+    def events(self, host):
+        """What its agents told; of a long run only what is not the everyday."""
+        if host.watch.running:
+            host.watch.signal(signal.SIGINT)
+            host.watch.wait()
+        found = []
+        with open(host.events_path) as file:
+            long = os.fstat(file.fileno()).st_size > EVENTS_LONG
+            for line in file:
+                if not long or not any(f'"event": "{word}"' in line or f'"event":"{word}"' in line for word in EVERYDAY):
+                    found.append(json.loads(line))
+        return found
 
     def orphans(self):
         """Keys that are left a TTL and a second after everybody ended."""
@@ -245,10 +261,10 @@ class Record:
 
     def __init__(self, fleet, healed_ns, ended_ns, orphans):
         self.ttl_s, self.told, self.orphans = fleet.ttl_s, fleet.told, orphans
+        self.boot_wall_s = time.time() - boottime_ns() / S
         self.started_ns, self.healed_ns, self.ended_ns = fleet.started_ns, healed_ns, ended_ns
         self.agents = len(fleet.hosts)
-        self.killed_agents = fleet.killed_agents
-        self.heard_losses = fleet.heard_losses()
+        self.events, self.logs = {}, {}
         self.holds, self.sightings, self.unused, self.stores = [], [], [], []
 
     def of_lock(self):

@@ -11,6 +11,7 @@ sys.path[:0] = [str(TESTS / "support"), str(TESTS / "chaos")]
 import criteria  # noqa: E402
 import mix  # noqa: E402
 import table  # noqa: E402
+import tokens  # noqa: E402
 from cases import perform  # noqa: E402
 from criteria import Expected  # noqa: E402
 from fleet import Fleet, Record  # noqa: E402
@@ -26,8 +27,8 @@ class MadeUp:
 
     def __init__(self, holds, sightings=(), unused=(), **more):
         self.holds, self.sightings, self.unused = list(holds), list(sightings), list(unused)
-        self.orphans, self.heard_losses, self.stores = [], [], []
-        self.agents, self.killed_agents = 2, 0
+        self.orphans, self.stores, self.events, self.logs = [], [], {0: [], 1: []}, {}
+        self.agents, self.ttl_s, self.boot_wall_s = 2, 3, 1000.0
         self.__dict__.update(more)
 
     of_lock, losses = Record.of_lock, Record.losses
@@ -94,19 +95,64 @@ def leaks(_run):
 @scenario("the judge finds losses that nothing explains, and a host that gets no lock any more")
 def losses(_run):
     lost = [*GOOD, hold(3, 13, 5, 6, end=LOST, reason="quorum")]
-    heard = [("lock-0", "too few nodes")]
-    assert bad(MadeUp(lost, heard_losses=heard)) == {"P6"}
-    assert bad(MadeUp(lost, heard_losses=heard), Expected(losses=1)) == set()
-    assert bad(MadeUp(lost, heard_losses=heard), Expected(losses=("quorum",))) == set()
-    assert bad(MadeUp(lost, heard_losses=heard), Expected(losses=("clock",))) == {"P6"}
+    told = {0: [lost_event(13)]}
+    assert bad(MadeUp(lost, events=told)) == {"P6"}
+    assert bad(MadeUp(lost, events=told), Expected(losses=1)) == set()
+    assert bad(MadeUp(lost, events=told), Expected(losses=("quorum",))) == set()
+    assert bad(MadeUp(lost, events=told), Expected(losses=("clock",))) == {"P6"}
     assert bad(MadeUp(GOOD), Expected(back_s=1, calm_ns=int(3.5 * S))) == {"P6"}, "host 1 is not back"
 
 
-@scenario("the judge finds a loss that no agent told of, and one without a reason")
+def lost_event(fence, number=1, **more):
+    return {"event": "lost", "number": number, "name": "lock-0", "reason": "quorum", "fence": str(fence), "slot": 1,
+            "generation": number, **more}
+
+
+@scenario("the judge finds a loss that has no event, two, or one without a reason")
 def untold(_run):
     lost = [*GOOD, hold(3, 13, 5, 6, end=LOST, reason="quorum")]
-    assert bad(MadeUp(lost), Expected(losses=None)) == {"P8"}
-    assert bad(MadeUp(lost, heard_losses=[("lock-0", " ")]), Expected(losses=None)) == {"P8"}
+
+    def judged(*told):
+        return bad(MadeUp(lost, events={0: list(told)}), Expected(losses=None))
+
+    assert judged(lost_event(13)) == set()
+    assert judged() == {"P8"} and judged(lost_event(12)) == {"P8"}
+    assert judged(lost_event(13), lost_event(13, 2)) == {"P8"}
+    assert judged(lost_event(13, reason=None)) == {"P8"}
+    assert judged({"event": "overwritten", "count": 3}) == set(), "it was told, and overwritten"
+
+
+TOKEN = "%040x" % 7
+SCRIPT = '1005.{:03} [0 unix:/sock] "EVALSHA" "aa" "{}" "holdfast:node" "lock-0" {}'
+TAKE_TAIL = '"holdfast:fence:lock-0" "%s" "3000" "1" "nonce" "%d" "host" "1" "0" "c" "n" "1"'
+
+
+def monitored(*told):
+    """A node's log: (ms, what) in its order."""
+    lines = []
+    for ms, what in told:
+        if what == "take":
+            lines.append(SCRIPT.format(ms, 3, TAKE_TAIL % (TOKEN, 12)))
+        elif what == "set":
+            lines.append(f'1005.{ms:03} [0 lua] "SET" "lock-0" "{TOKEN}" "NX" "PX" "3000"')
+        else:
+            lines.append(SCRIPT.format(ms, 2, f'"{TOKEN}"' + (' "3000"' if what == "renew" else "")))
+    return tokens.parse("\n".join(lines))
+
+
+@scenario("the judge finds a token that is set or extended after its lease ended")
+def resurrected(_run):
+    ended = [hold(1, 12 << 16, 4, 5, end_ns=5 * S)]  # at 1005.000 of the nodes' clock
+
+    def judged(*told):
+        return bad(MadeUp(ended, logs={"n1": monitored((0, "take"), (0, "set"), *told)}))
+
+    assert judged((0, "release")) == set()
+    assert judged((0, "renew"), (1, "release")) == set()
+    assert judged((0, "release"), (400, "take"), (400, "set"), (401, "release")) == {"P4"}, "set after the deadline"
+    assert judged((0, "release"), (400, "take"), (401, "release")) == set(), "STALE"
+    assert judged((0, "release"), (400, "renew")) == {"P4"}
+    assert judged((0, "release"), (400, "renew"), (401, "release")) == set(), "it had waited in the node"
 
 
 # --- a fleet -------------------------------------------------------------------------------------------

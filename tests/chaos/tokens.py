@@ -1,0 +1,84 @@
+"""P4 from what MONITOR showed on each node: no token is set or extended after its lease ended.
+
+A node is told tokens by the agents' scripts: acquire and heal set one, renew extends, release deletes. A command may still
+be on its way when the lease ends, or wait in a stopped node, so what counts is what it leads to:
+
+  - a key is set at most until the command's deadline (T/15, at least 50 ms) after the end, and
+  - the last command that carries the token is a release, on every node that it was set on after the last restart.
+"""
+import re
+import typing
+
+LINE = re.compile(r'^(\d+\.\d+) \[\d+ ([^\]]*)\] "([A-Za-z]+)"((?: "(?:[^"\\]|\\.)*")*)')
+WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
+TOKEN = re.compile(r"^[0-9a-f]{40}$")
+
+
+class Told(typing.NamedTuple):
+    """A node was told something of a token. `what`: take (acquire or heal), raise, renew, release; set: it was stored."""
+    at_s: float  # the node's wall clock
+    what: str
+    token: str
+    key: str
+    fence: int   # of take and raise, the 48-bit part; else 0
+
+
+def parse(text):
+    """What a node was told, in its order. MONITOR shows a script before what the script does."""
+    found = []
+    for line in text.splitlines():
+        if '"SET"' not in line and '"EVAL' not in line:
+            continue
+        match = LINE.match(line)
+        if match:
+            at_s, source, command, words = float(match[1]), match[2], match[3].upper(), WORD.findall(match[4])
+            if command == "SET" and source == "lua":
+                found.append(Told(at_s, "set", words[1], words[0], 0))
+            elif command in ("EVALSHA", "EVAL"):
+                found += of_script(at_s, words)
+    return found
+
+
+def of_script(at_s, words):
+    count = int(words[1])
+    keys, args = words[2:2 + count], words[2 + count:]
+    if not args or not TOKEN.match(args[0]):
+        return []  # the sentinel's
+    if count == 3 and len(args) == 11:
+        return [Told(at_s, "take", args[0], keys[1], int(args[4]))]
+    if count == 3 and len(args) == 8:
+        return [Told(at_s, "raise", args[0], keys[1], int(args[1]))]
+    if len(args) == 2 * (count - 1):
+        return [Told(at_s, "renew", args[2 * i], key, 0) for i, key in enumerate(keys[1:])]
+    return [Told(at_s, "release", args[i], key, 0) for i, key in enumerate(keys[1:])]
+
+
+def fences_of(logs):
+    """{(key, 48-bit fence): token} of all nodes' logs."""
+    found = {}
+    for told in (told for log in logs for told in log):
+        if told.what in ("take", "raise"):
+            found[told.key, told.fence] = told.token
+    return found
+
+
+def faults(logs, ends, ttl_s, slack_s=0.15):
+    """`logs`: {node: its log}; `ends`: {(key, 48-bit fence): wall time in s at which the lease had ended}."""
+    complaints = []
+    tokens = fences_of(logs.values())
+    ended = {tokens[lease]: at_s for lease, at_s in ends.items() if lease in tokens}
+    for node, log in logs.items():
+        last = {}
+        for told in log:
+            end_s = ended.get(told.token)
+            if end_s is None:
+                continue
+            if told.what == "set" and told.at_s > end_s + max(ttl_s / 15, 0.05) + slack_s:
+                complaints.append(f"{node}: a token of {told.key} was set {told.at_s - end_s:.3f} s after its end")
+            if told.what in ("take", "set", "renew", "release"):
+                last[told.token] = told
+        complaints += [f"{node}: {told.what} of {told.key} came after the token's last release, "
+                       f"{told.at_s - ended[token]:+.3f} s from its end"
+                       for token, told in last.items()
+                       if told.what != "release" and told.at_s > ended[token] + slack_s]
+    return complaints
