@@ -18,6 +18,7 @@ import history  # noqa: E402
 import tokens  # noqa: E402
 from network import Network  # noqa: E402
 from rig import BUILD, Agent, agent_env, boottime_ns, stat_letter, wait_until  # noqa: E402
+from views import counters  # noqa: E402
 
 S = 1_000_000_000
 EVENTS_LONG = 30_000_000                # bytes
@@ -39,7 +40,7 @@ class Host:
 class Fleet:
     """`ttl_s` is the TTL and the fleet's longest. Each of the hosts has `holders` contenders for `locks` locks."""
 
-    def __init__(self, run, seed=0, ttl_s=3, nodes=5, hosts=3, holders=4, locks=3, clock=False, node_options=(),
+    def __init__(self, run, seed=0, ttl_s=3, nodes=5, hosts=3, holders=4, locks=6, clock=False, node_options=(),
                  agent_options=(), network=False):
         self.run, self.ttl_s, self.locks, self.holders = run, ttl_s, locks, holders
         self.random = random.Random(seed)
@@ -189,7 +190,7 @@ class Fleet:
         """Holds so far."""
         total = 0
         for agent in self.hosts if host is None else [host]:
-            total += json.loads(self.run.holdfast("status", "--json", agent=agent.agent).out)["counters"]["grants"]
+            total += counters(self.run, agent.agent)["grants"]
         return total
 
     def keys(self):
@@ -222,9 +223,8 @@ class Fleet:
         record = Record(self, healed_ns, ended_ns, orphans)
         record.events = {host.number: self.events(host) for host in self.hosts}
         record.logs = {}
-        for node, path, _ in self.monitors:
-            record.logs[node.id] = tokens.parse(path.read_text(errors="replace"))
-            path.unlink(missing_ok=True)
+        for node_id, path in {node.id: path for node, path, _ in self.monitors}.items():
+            record.logs[node_id] = tokens.parse(path.read_text(errors="replace"))
         for path in self.histories:
             holds, sightings, unused = history.read(path)
             record.holds += holds

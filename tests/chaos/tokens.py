@@ -1,10 +1,10 @@
 """P4 from what MONITOR showed on each node: no token is set or extended after its lease ended.
 
 A node is told tokens by the agents' scripts: acquire and heal set one, renew extends, release deletes. A command may still
-be on its way when the lease ends, or wait in a stopped node, so what counts is what it leads to:
+be on its way when the lease ends, or wait in a stopped node, so what counts is what it does there:
 
   - a key is set at most until the command's deadline (T/15, at least 50 ms) after the end, and
-  - the last command that carries the token is a release, on every node that it was set on after the last restart.
+  - after the last release of the token it is neither set nor extended, on any node.
 """
 import re
 import typing
@@ -12,10 +12,11 @@ import typing
 LINE = re.compile(r'^(\d+\.\d+) \[\d+ ([^\]]*)\] "([A-Za-z]+)"((?: "(?:[^"\\]|\\.)*")*)')
 WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
 TOKEN = re.compile(r"^[0-9a-f]{40}$")
+SEEN = ('"SET"', '"GET"', '"PEXPIRE"', '"EVAL')
 
 
 class Told(typing.NamedTuple):
-    """A node was told something of a token. `what`: take (acquire or heal), raise, renew, release; set: it was stored."""
+    """What a node was told of a token: take (acquire or heal), raise, renew, release; or did then: set, extend."""
     at_s: float  # the node's wall clock
     what: str
     token: str
@@ -24,18 +25,26 @@ class Told(typing.NamedTuple):
 
 
 def parse(text):
-    """What a node was told, in its order. MONITOR shows a script before what the script does."""
-    found = []
+    """What a node was told and did, in its order. MONITOR shows a script before what the script does."""
+    found, tokens, tried = [], {}, None
     for line in text.splitlines():
-        if '"SET"' not in line and '"EVAL' not in line:
+        match = any(word in line for word in SEEN) and LINE.match(line)
+        if not match:
             continue
-        match = LINE.match(line)
-        if match:
-            at_s, source, command, words = float(match[1]), match[2], match[3].upper(), WORD.findall(match[4])
-            if command == "SET" and source == "lua":
+        at_s, source, command, words = float(match[1]), match[2], match[3].upper(), WORD.findall(match[4])
+        if command.startswith("EVAL"):
+            of_it = of_script(at_s, words)
+            found += of_it
+            tokens, tried = {told.key: told.token for told in of_it}, None
+        elif source == "lua" and words[0] in tokens:
+            if command == "SET":
                 found.append(Told(at_s, "set", words[1], words[0], 0))
-            elif command in ("EVALSHA", "EVAL"):
-                found += of_script(at_s, words)
+                tried = words[0]
+            elif command == "GET" and tried == words[0]:
+                found.pop()  # it was not set: SET NX, and the script looks what is in the way
+                tried = None
+            elif command == "PEXPIRE":
+                found.append(Told(at_s, "extend", tokens[words[0]], words[0], 0))
     return found
 
 
@@ -75,9 +84,9 @@ def faults(logs, ends, ttl_s, slack_s=0.15):
                 continue
             if told.what == "set" and told.at_s > end_s + max(ttl_s / 15, 0.05) + slack_s:
                 complaints.append(f"{node}: a token of {told.key} was set {told.at_s - end_s:.3f} s after its end")
-            if told.what in ("take", "set", "renew", "release"):
+            if told.what in ("set", "extend", "release"):
                 last[told.token] = told
-        complaints += [f"{node}: {told.what} of {told.key} came after the token's last release, "
+        complaints += [f"{node}: the last that {told.key} saw of a token is {told.what}, "
                        f"{told.at_s - ended[token]:+.3f} s from its end"
                        for token, told in last.items()
                        if told.what != "release" and told.at_s > ended[token] + slack_s]

@@ -135,6 +135,10 @@ def monitored(*told):
             lines.append(SCRIPT.format(ms, 3, TAKE_TAIL % (TOKEN, 12)))
         elif what == "set":
             lines.append(f'1005.{ms:03} [0 lua] "SET" "lock-0" "{TOKEN}" "NX" "PX" "3000"')
+        elif what == "in the way":
+            lines.append(f'1005.{ms:03} [0 lua] "GET" "lock-0"')
+        elif what == "extend":
+            lines.append(f'1005.{ms:03} [0 lua] "PEXPIRE" "lock-0" "3000"')
         else:
             lines.append(SCRIPT.format(ms, 2, f'"{TOKEN}"' + (' "3000"' if what == "renew" else "")))
     return tokens.parse("\n".join(lines))
@@ -148,11 +152,14 @@ def resurrected(_run):
         return bad(MadeUp(ended, logs={"n1": monitored((0, "take"), (0, "set"), *told)}))
 
     assert judged((0, "release")) == set()
-    assert judged((0, "renew"), (1, "release")) == set()
+    assert judged((0, "renew"), (0, "extend"), (1, "release")) == set()
     assert judged((0, "release"), (400, "take"), (400, "set"), (401, "release")) == {"P4"}, "set after the deadline"
     assert judged((0, "release"), (400, "take"), (401, "release")) == set(), "STALE"
-    assert judged((0, "release"), (400, "renew")) == {"P4"}
-    assert judged((0, "release"), (400, "renew"), (401, "release")) == set(), "it had waited in the node"
+    tried = ((0, "release"), (400, "take"), (400, "set"), (400, "in the way"))
+    assert judged(*tried) == set(), "another's key was there"
+    assert judged((0, "release"), (400, "renew")) == set(), "it extended nothing"
+    assert judged((0, "release"), (400, "renew"), (400, "extend")) == {"P4"}
+    assert judged((400, "renew"), (400, "extend"), (401, "release")) == set(), "it had waited in the node"
 
 
 # --- a fleet -------------------------------------------------------------------------------------------
