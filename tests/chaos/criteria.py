@@ -22,6 +22,7 @@ import history  # noqa: E402
 import tokens  # noqa: E402
 
 S = 1_000_000_000
+ENDINGS = ("granted", "readopted", "late", "losing", "lost", "released")
 CRITERIA = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8")
 
 
@@ -29,8 +30,9 @@ CRITERIA = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8")
 class Expected:
     losses: object = 0           # how many at most; or the reasons that may be; or None: not judged
     fences: bool = True          # False where fences are beyond the promise
-    back_s: float = 0            # everybody has a lock again so long after calm_ns; 0: not judged
-    calm_ns: int = 0             # the last fault ended; 0: as the crew was told to stop
+    calm_ns: int = 0             # the last fault ended
+    back_s: float = 0            # a waiter gets a lock so long after that; 0: not judged
+    everyone: bool = False       # every host had a lock after that
     handover_s: float = 0        # from a release to a waiter's hold, the 99th percentile; 0: not judged
     events: bool = True          # every loss has its event
 
@@ -92,11 +94,12 @@ def liveness(record, expected):
     elif expected.losses is not None and not set(losses) <= set(expected.losses):
         complaints.append(f"losses {losses}, only {sorted(expected.losses)} are explained")
     if expected.back_s:
-        calm_ns = expected.calm_ns
-        late_ns = calm_ns + int(expected.back_s * S)
-        for host in range(record.agents):
-            if not any(hold.host == host and hold.last_ns > calm_ns and hold.first_ns < late_ns for hold in record.holds):
-                complaints.append(f"host {host} had no lock within {expected.back_s:.1f} s after the fault")
+        late_ns = expected.calm_ns + int(expected.back_s * S)
+        if not any(expected.calm_ns < hold.first_ns < late_ns for hold in record.holds):
+            complaints.append(f"nobody got a lock within {expected.back_s:.1f} s after the fault")
+    for host in range(record.agents if expected.everyone else 0):
+        if not any(hold.host == host and hold.last_ns > expected.calm_ns for hold in record.holds):
+            complaints.append(f"host {host} never had a lock after the fault")
     return complaints
 
 
@@ -113,7 +116,8 @@ def told_losses(record):
         counts = collections.Counter(int(e["fence"]) for e in lost)
         for hold in record.holds + record.unused:
             if hold.host == host and hold.end == history.LOST and counts[hold.fence] != 1:
-                complaints.append(f"host {host}: the loss of fence {hold.fence} ({hold.reason}) has {counts[hold.fence]} events")
+                complaints.append(f"host {host}: the loss of fence {hold.fence} ({hold.reason}) has {counts[hold.fence]} events: "
+                                  f"{events.words_of(events.those(told, *ENDINGS, fence=str(hold.fence)))}")
     return complaints
 
 

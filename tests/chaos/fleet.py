@@ -5,10 +5,12 @@ clock. What breaks something is a method here, so that each injection is counted
 """
 import contextlib
 import json
+import mmap
 import os
 import pathlib
 import random
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -41,10 +43,11 @@ class Fleet:
     """`ttl_s` is the TTL and the fleet's longest. Each of the hosts has `holders` contenders for `locks` locks."""
 
     def __init__(self, run, seed=0, ttl_s=3, nodes=5, hosts=3, holders=4, locks=6, clock=False, node_options=(),
-                 agent_options=(), network=False):
+                 agent_options=(), network=False, suspendable=False):
         self.run, self.ttl_s, self.locks, self.holders = run, ttl_s, locks, holders
         self.random = random.Random(seed)
         self.agent_options = ["--ttl-max", f"{ttl_s}s", *agent_options]
+        self.suspendable = suspendable
         self.network = Network(run, nodes, hosts) if network else None
         self.told, self.shifts = [], {}
         self.histories, self.monitors = [], []
@@ -78,29 +81,46 @@ class Fleet:
     def start_agent(self, host, fresh=True, wait=True):
         prefix = self.network.prefix(f"host{host.number}") if self.network else []
         argv = prefix + self.run.agent_argv(host.label, self.nodes, f"{self.ttl_s}s", fresh, options=self.agent_options)
-        host.agent = Agent(self.run, argv, f"{self.run.tag}-{host.label}", host.label)
+        host.agent = Agent(self.run, argv, f"{self.run.tag}-{host.label}", host.label, env=self.clock_env(host))
         self.run.agents.append(host.agent)
         if wait:
             host.agent.wait_ready()
 
-    def start_crew(self, hold_ms=2, long_ms=None, pause_ms=20, careless=0, idle_us=1000, lock=True):
+    def clock_env(self, host):
+        """Of a host that can be suspended: what makes its processes read the clocks that suspend() sets."""
+        if not self.suspendable:
+            return {}
+        host.clock_file = self.run.dir / f"clock-{host.label}"
+        if not host.clock_file.exists():
+            host.clock_file.write_bytes(bytes(24))
+        return {"LD_PRELOAD": BUILD / "tests" / "clockshift.so", "CLOCKSHIFT_FILE": host.clock_file}
+
+    def start_crew(self, hold_ms=2, long_ms=None, pause_ms=20, careless=0, idle_us=1000, wait_ms=0, lock=True):
         """Contenders on all hosts, half of them in their agent's queue; they stop with finish()."""
         self.work = ["--name", "lock", "--locks", self.locks, "--witness", self.witness, "--rough",
                      "--hold-us", int(hold_ms * 1000), "--pause-us", int(pause_ms * 1000), "--idle-us", idle_us,
-                     "--careless", careless]
+                     "--careless", careless, "--wait-ms", wait_ms]
         if long_ms is None:
-            long_ms = 2000 * self.ttl_s
+            long_ms = 800 * self.ttl_s
         self.work += ["--long-us", int(long_ms * 1000)] + ([] if lock else ["--no-lock"])
         for host in self.hosts:
             for i in range(self.holders):
                 self.start_contender(host, spin=i % 2)
 
-    def start_contender(self, host, spin):
+    def start_keepers(self, host, count=3, careless=2):
+        """Contenders that hold for four TTLs, half of them careless; returns when they hold."""
+        before = self.grants(host)
+        for _ in range(count):
+            self.start_contender(host, False, ["--hold-us", 4_000_000 * self.ttl_s, "--careless", careless])
+        wait_until(lambda: self.grants(host) > before + count, what="keepers hold")
+
+    def start_contender(self, host, spin, more=()):
         path = self.folder / f"{len(self.histories)}"
-        argv = [BUILD / "tests" / "contender", "--history", path, "--host", host.number, *self.work]
+        argv = [BUILD / "tests" / "contender", "--history", path, "--host", host.number, *self.work, *more]
         if spin:
             argv += ["--spin-us", 20_000]
-        process = self.run.spawn(*argv, label=f"contender-{host.label}", env=agent_env(host.agent))
+        process = self.run.spawn(*argv, label=f"contender-{host.label}",
+                                 env={**agent_env(host.agent), **self.clock_env(host)})
         process.spin = spin
         host.crew.append(process)
         self.histories.append(path)
@@ -183,6 +203,20 @@ class Fleet:
         time.sleep(seconds)
         for process in processes:
             process.sigcont()
+
+    def suspend(self, host, seconds, others=()):
+        """As a suspended machine: nothing of the host runs, and afterwards CLOCK_MONOTONIC says that no time passed, while
+        CLOCK_BOOTTIME went on. `others`: pids of the host besides its agent and contenders."""
+        self.tell(f"suspend host {host.label} {seconds:.1f}s")
+        pids = [host.agent.pid, *(process.pid for process in host.crew), *others]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        with open(host.clock_file, "r+b") as file, mmap.mmap(file.fileno(), 24) as shifts:
+            before_us, = struct.unpack("<q", shifts[8:16])
+            shifts[8:16] = struct.pack("<q", before_us - int(seconds * 1_000_000))
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
     # --- looking ---
 

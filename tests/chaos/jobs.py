@@ -9,7 +9,7 @@ import sys
 import typing
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import BUILD, agent_env, wait_until  # noqa: E402
+from rig import BUILD, agent_env, alive, boottime_ns, wait_until  # noqa: E402
 
 S = 1_000_000_000
 ROUNDING_NS = 2 ** 20  # of V in the table
@@ -56,10 +56,13 @@ class Observer:
 class Job:
     """A `holdfast run` of ticker.c: a process and a daemonised grandchild that do not hear SIGTERM, or obey it."""
 
-    def __init__(self, run, name, agent, ttl_s, obey=False, options=()):
+    def __init__(self, run, name, agent, ttl_s, obey=False, shell=False, env=None, options=()):
         self.ttl_s, self.path = ttl_s, run.dir / f"ticks{run.serial()}"
         ticker = [BUILD / "tests" / "ticker", self.path, *(["--obey"] if obey else [])]
-        self.process = run.start_holdfast("run", "-t", f"{ttl_s}s", *options, name, *ticker, env=agent_env(agent))
+        if shell:
+            ticker = ["sh", "-c", " ".join(map(str, ticker)) + " & wait"]
+        self.process = run.start_holdfast("run", "-t", f"{ttl_s}s", *options, name, *ticker,
+                                          env={**agent_env(agent), **(env or {})})
         wait_until(lambda: all(life[3] for life in self.lives()), what=f"the job runs: {self.process.err}")
 
     def lives(self):
@@ -80,6 +83,11 @@ class Job:
     def last_ns(self):
         """Its last instruction, as far as a tick of 0.5 ms shows."""
         return max(life[3] for life in self.lives())
+
+    @property
+    def dead(self):
+        """Nothing of it ran for a while."""
+        return boottime_ns() - self.last_ns > S // 10 and not any(alive(life[0]) for life in self.lives())
 
     def kill(self):
         """Ends its processes; `run` then ends by itself."""

@@ -50,7 +50,7 @@ def minority(lab, count, break_it, mend, ttl_s=TTL_S, **options):
     """Under contention a minority breaks, and is mended: nothing is lost, and it goes on as fast as before."""
     fleet = lab.fleet(ttl_s=ttl_s, **options)
     fleet.start_monitors()
-    fleet.start_crew(long_ms=2500 * ttl_s)
+    fleet.start_crew()
     time.sleep(2)
     away = fleet.nodes[:count]
     for node in away:
@@ -102,7 +102,7 @@ def late_set(lab):
 def amnesiacs(lab):
     fleet = lab.fleet(ttl_s=TTL_S)
     fleet.start_monitors()
-    fleet.start_crew(long_ms=1500 * TTL_S)
+    fleet.start_crew()
     for i in range(4):
         for node in (fleet.nodes[i], fleet.nodes[(i + 1) % 5]):
             fleet.restart(node)
@@ -116,7 +116,7 @@ def amnesiacs(lab):
 @case("F5", "a majority restarts empty at once while its agent hangs")
 def majority_amnesia(lab):
     fleet = lab.fleet(ttl_s=TTL_S)
-    fleet.start_crew(long_ms=2500 * TTL_S)
+    fleet.start_crew()
     for i in range(3):
         time.sleep(1)
         host = fleet.hosts[i]
@@ -135,7 +135,7 @@ def majority_amnesia(lab):
 def persistent(lab, policy, votes_again):
     """Nodes with an append-only file are killed and come back with it. Only `always` needs no quarantine."""
     fleet = lab.fleet(ttl_s=TTL_S, node_options=["--appendonly", "yes", "--appendfsync", policy])
-    fleet.start_crew(long_ms=1500 * TTL_S)
+    fleet.start_crew()
     time.sleep(1)
     for node in fleet.nodes:
         fleet.restart(node)
@@ -192,7 +192,7 @@ case("F5", "rolling restart of all 5, one per 2 TTL")(lambda lab: rolling(lab, 2
 @case("F6", "FLUSHALL, on one node and on all at once")
 def flush(lab):
     fleet = lab.fleet(ttl_s=TTL_S)
-    fleet.start_crew(long_ms=1500 * TTL_S)
+    fleet.start_crew()
     time.sleep(1)
     for nodes in (fleet.nodes[:1], fleet.nodes, fleet.nodes[2:4]):
         for node in nodes:
@@ -206,7 +206,7 @@ def flush(lab):
 @case("F6", "a node may evict: it gives no votes")
 def eviction(lab):
     fleet = lab.fleet(ttl_s=TTL_S)
-    fleet.start_crew(long_ms=1500 * TTL_S)
+    fleet.start_crew()
     time.sleep(1)
     for node in fleet.nodes[:2]:
         fleet.tell(f"eviction on {node.id}")
@@ -220,7 +220,7 @@ def eviction(lab):
 def deleted(lab, count):
     """Locks' keys are deleted by hand on so many nodes at once. Up to votes - q nothing comes of it."""
     fleet = lab.fleet(ttl_s=TTL_S)
-    fleet.start_crew(long_ms=1500 * TTL_S, careless=6)
+    fleet.start_crew(careless=6)
     time.sleep(1)
     for _ in range(10):
         fleet.tell(f"delete on {count}")
@@ -254,7 +254,7 @@ case("F6", "keys deleted by hand on 3 of 5: not promised")(lambda lab: deleted(l
 def steps(lab, count, seconds, times=4):
     """The clocks of so many nodes are stepped, again and again."""
     fleet = lab.fleet(ttl_s=TTL_S, clock=True)
-    fleet.start_crew(long_ms=1500 * TTL_S)
+    fleet.start_crew()
     time.sleep(1)
     for i in range(times):
         for node in fleet.nodes[:count]:
@@ -273,7 +273,7 @@ for _count, _seconds in ((2, TTL_S), (2, -TTL_S), (2, 1), (3, TTL_S), (5, TTL_S)
 def moving(lab, move):
     """Clocks of two nodes move all the while; `move` gives their shift in seconds after so many."""
     fleet = lab.fleet(ttl_s=TTL_S, clock=True)
-    fleet.start_crew(long_ms=1500 * TTL_S)
+    fleet.start_crew()
     end = threading.Event()
 
     def mover():

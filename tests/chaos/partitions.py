@@ -7,6 +7,7 @@ from rig import boottime_ns
 
 TTL_S = 3
 BROKEN_S = 6
+CUT_OFF = ("quorum", "unrenewed")
 
 
 def everywhere(fleet, cut):
@@ -14,12 +15,13 @@ def everywhere(fleet, cut):
         cut(host.number)
 
 
-def broken(lab, breaks, mends, text, seconds=BROKEN_S, losses=0, long_ms=1500 * TTL_S, monitors=True, back_s=TTL_S + 0.5):
-    """Under contention the network breaks and is mended."""
+def broken(lab, breaks, mends, text, seconds=BROKEN_S, losses=0, long_ms=None, back_s=TTL_S + 0.5):
+    """Under contention the network breaks and is mended. Where leases may be lost, the first host has some."""
     fleet = lab.fleet(ttl_s=TTL_S, network=True)
-    if monitors:
-        fleet.start_monitors()
+    fleet.start_monitors()
     fleet.start_crew(long_ms=long_ms)
+    if losses == CUT_OFF:
+        fleet.start_keepers(fleet.hosts[0])
     time.sleep(2)
     fleet.tell(text)
     breaks(fleet)
@@ -28,7 +30,7 @@ def broken(lab, breaks, mends, text, seconds=BROKEN_S, losses=0, long_ms=1500 * 
     lab.row.figures["grants/s"] = f"{(fleet.grants() - before) / seconds:.0f}"
     mends(fleet)
     calm_ns = boottime_ns()
-    time.sleep(back_s + 1)
+    time.sleep(back_s + TTL_S)
     lab.row.add(fleet.finish(), Expected(losses=losses, calm_ns=calm_ns, back_s=back_s))
 
 
@@ -68,9 +70,6 @@ for _direction, _title in (("from", "answers"), ("to", "questions")):
 
 
 # --- a majority, or a host -----------------------------------------------------------------------------
-
-CUT_OFF = ("quorum", "unrenewed")
-
 
 @case("F3", "answers of all nodes lost: SET done, and never known", needs_root=True)
 def answers_lost(lab):
@@ -136,9 +135,10 @@ def lossy(lab):
 def flapping(lab):
     fleet = lab.fleet(ttl_s=TTL_S, network=True)
     fleet.start_monitors()
-    fleet.start_crew(long_ms=1500 * TTL_S)
+    fleet.start_crew()
     for away_s in (0.5, 1, 2, 4, 7, 0.5, 1, 2):
         time.sleep(fleet.random.uniform(0.3, 1.5))
+        fleet.start_keepers(fleet.hosts[0], 1)
         fleet.tell(f"cut off host 0 for {away_s} s")
         fleet.network.cut(0, range(5))
         time.sleep(away_s)

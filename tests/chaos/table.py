@@ -3,6 +3,7 @@ import dataclasses
 import json
 
 import criteria
+import history
 
 
 @dataclasses.dataclass
@@ -36,7 +37,7 @@ class Row:
         for reason, count in record.losses.items():
             self.losses[reason] = self.losses.get(reason, 0) + count
         found = criteria.judge(record, expected)
-        self.overlaps += len(found["P1"])
+        self.overlaps += sum(len(history.overlaps(holds)) for holds in record.of_lock().values())
         self.blame(found)
         return self
 

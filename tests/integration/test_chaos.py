@@ -54,7 +54,7 @@ def bad(record, expected=Expected()):
 @scenario("the judge of chaos finds nothing in a good history")
 def good(_run):
     assert bad(MadeUp(GOOD)) == set()
-    assert bad(MadeUp(GOOD, stores=[(12, 5, 1)]), Expected(back_s=3, calm_ns=S, handover_s=0.2)) == set()
+    assert bad(MadeUp(GOOD, stores=[(12, 5, 1)]), Expected(back_s=3, calm_ns=S, everyone=True, handover_s=0.2)) == set()
     assert bad(MadeUp([])) == set()
 
 
@@ -100,7 +100,9 @@ def losses(_run):
     assert bad(MadeUp(lost, events=told), Expected(losses=1)) == set()
     assert bad(MadeUp(lost, events=told), Expected(losses=("quorum",))) == set()
     assert bad(MadeUp(lost, events=told), Expected(losses=("clock",))) == {"P6"}
-    assert bad(MadeUp(GOOD), Expected(back_s=1, calm_ns=int(3.5 * S))) == {"P6"}, "host 1 is not back"
+    assert bad(MadeUp(GOOD), Expected(back_s=1, calm_ns=int(3.5 * S))) == {"P6"}, "nobody came after it"
+    assert bad(MadeUp(GOOD), Expected(back_s=1, calm_ns=int(2.5 * S))) == set()
+    assert bad(MadeUp(GOOD), Expected(everyone=True, calm_ns=int(3.5 * S))) == {"P6"}, "host 1 is not back"
 
 
 def lost_event(fence, number=1, **more):

@@ -1,7 +1,7 @@
-/* Preloaded into a redis-server, shifts the clocks it reads, so that a test can step one node's
- * clock without touching the machine's. CLOCKSHIFT_FILE names a file of two 64-bit numbers in
- * microseconds: what to add to the wall clock, and what to add to the monotonic clocks. Both may
- * change at any time.
+/* Preloaded into a process, shifts the clocks it reads, so that a test can step one node's clock, or
+ * make a host believe that it was suspended, without touching the machine's. CLOCKSHIFT_FILE names a
+ * file of three 64-bit numbers in microseconds: what to add to the wall clock, to CLOCK_MONOTONIC,
+ * and to CLOCK_BOOTTIME. They may change at any time; what is missing is 0.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum shift { SHIFT_WALL, SHIFT_MONOTONIC, SHIFTS };
+enum shift { SHIFT_WALL, SHIFT_MONOTONIC, SHIFT_BOOTTIME, SHIFTS };
 
 static const int64_t no_shift[SHIFTS];
 static const int64_t *shifts_us = no_shift;
@@ -54,8 +54,10 @@ int clock_gettime(clockid_t clock, struct timespec *ret_time)
     case CLOCK_MONOTONIC:
     case CLOCK_MONOTONIC_COARSE:
     case CLOCK_MONOTONIC_RAW:
-    case CLOCK_BOOTTIME:
         add(ret_time, SHIFT_MONOTONIC);
+        break;
+    case CLOCK_BOOTTIME:
+        add(ret_time, SHIFT_BOOTTIME);
         break;
     default:
         break;

@@ -11,10 +11,12 @@
  *     --pause-us N   pauses for a random time below this after a release
  *     --spin-us N    tries a lock that is taken again and again, with such pauses, instead of waiting in the
  *                    agent's queue: a round on the nodes each time that nobody of this host has it
+ *     --wait-ms N    gives up a wait after a random time below this, so that some end as the grant comes
  *     --witness FILE what the locks guard, see witness.h; all contenders of a run have the same
  *     --careless N   one hold in N asks once whether it holds, and writes to the store until its end all the same
  *     --host N       of the records
- *     --rough        a refusal or a loss is no error, as when nodes and agents are being broken
+ *     --rough        a refusal or a loss is no error, as when nodes and agents are being broken, and after half a
+ *                    second of waiting it looks for another lock
  *     --no-lock      the same work without a lock, to prove that the checker can see an overlap
  *
  * Prints "ready", starts when stdin ends, and ends in good order at SIGTERM. FILE gets a record of each hold, from its
@@ -37,11 +39,13 @@
 #include "shm/loss.h"
 #include "tests/support/witness.h"
 
-#define LOCKS_MAX 64
+#define LOCKS_MAX   64
+#define PATIENCE_MS 500
 
 struct workload {
     const char *name, *history, *witness;
-    int64_t count, for_ms, locks, hold_us, long_us, idle_us, pause_us, spin_us, careless, host;
+    int64_t count, for_ms, locks, hold_us, long_us, idle_us, pause_us, spin_us, careless, host,
+        wait_ms;
     uint32_t ttl_ms;
     bool rough, no_lock;
 };
@@ -80,26 +84,19 @@ static int64_t number(const char *text)
 
 static void parse(int argc, char **argv)
 {
-    static const struct option options[] = {{"name", required_argument, NULL, 'n'},
-                                            {"history", required_argument, NULL, 'h'},
-                                            {"witness", required_argument, NULL, 'w'},
-                                            {"ttl-ms", required_argument, NULL, 't'},
-                                            {"rough", no_argument, NULL, 'r'},
-                                            {"no-lock", no_argument, NULL, 'x'},
-                                            {"count", required_argument, NULL, 0},
-                                            {"for-ms", required_argument, NULL, 0},
-                                            {"locks", required_argument, NULL, 0},
-                                            {"hold-us", required_argument, NULL, 0},
-                                            {"long-us", required_argument, NULL, 0},
-                                            {"idle-us", required_argument, NULL, 0},
-                                            {"pause-us", required_argument, NULL, 0},
-                                            {"spin-us", required_argument, NULL, 0},
-                                            {"careless", required_argument, NULL, 0},
-                                            {"host", required_argument, NULL, 0},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"name", required_argument, NULL, 'n'},    {"history", required_argument, NULL, 'h'},
+        {"witness", required_argument, NULL, 'w'}, {"ttl-ms", required_argument, NULL, 't'},
+        {"rough", no_argument, NULL, 'r'},         {"no-lock", no_argument, NULL, 'x'},
+        {"count", required_argument, NULL, 0},     {"for-ms", required_argument, NULL, 0},
+        {"locks", required_argument, NULL, 0},     {"hold-us", required_argument, NULL, 0},
+        {"long-us", required_argument, NULL, 0},   {"idle-us", required_argument, NULL, 0},
+        {"pause-us", required_argument, NULL, 0},  {"spin-us", required_argument, NULL, 0},
+        {"careless", required_argument, NULL, 0},  {"host", required_argument, NULL, 0},
+        {"wait-ms", required_argument, NULL, 0},   {NULL, 0, NULL, 0}};
     int64_t *const numbers[] = {&work.count,    &work.for_ms,  &work.locks,    &work.hold_us,
                                 &work.long_us,  &work.idle_us, &work.pause_us, &work.spin_us,
-                                &work.careless, &work.host};
+                                &work.careless, &work.host,    &work.wait_ms};
     int option, which;
 
     while ((option = getopt_long(argc, argv, "", options, &which)) != -1) {
@@ -225,13 +222,19 @@ static int take(hf_client *client, const char *name, hf_lease **ret_lease, bool 
 {
     struct hf_acquire_options options = {
         .size = sizeof(options), .name = name, .name_len = strlen(name), .ttl_ms = work.ttl_ms};
-    int status = hf_acquire_with(client, &options, ret_lease);
+    int64_t until = work.rough ? now_ns() + PATIENCE_MS * 1000000 : INT64_MAX;
+    int status;
 
+    if (work.wait_ms) {
+        options.wait_ms = random() % work.wait_ms;
+        return hf_acquire_with(client, &options, ret_lease);
+    }
+    status = hf_acquire_with(client, &options, ret_lease);
     *ret_contended = status == HF_EBUSY;
     if (!work.spin_us)
-        options.wait_ms = work.for_ms ? 500 : -1;
+        options.wait_ms = work.rough ? PATIENCE_MS : -1;
     /* A node that answers late on a busy machine may cost a try its quorum. */
-    while ((status == HF_EBUSY || status == HF_ENOQUORUM) && now_ns() < end_ns && !stopping) {
+    while ((status == HF_EBUSY || status == HF_ENOQUORUM) && now_ns() < until && !stopping) {
         pause_below(work.spin_us);
         status = hf_acquire_with(client, &options, ret_lease);
     }
