@@ -95,8 +95,8 @@ class Fleet:
             host.clock_file.write_bytes(bytes(24))
         return {"LD_PRELOAD": BUILD / "tests" / "clockshift.so", "CLOCKSHIFT_FILE": host.clock_file}
 
-    def start_crew(self, hold_ms=2, long_ms=None, pause_ms=20, careless=0, idle_us=1000, wait_ms=0, lock=True):
-        """Contenders on all hosts, half of them in their agent's queue; they stop with finish()."""
+    def start_crew(self, hold_ms=2, long_ms=None, pause_ms=20, careless=0, idle_us=1000, wait_ms=0, spin=True, lock=True):
+        """Contenders on all hosts, in their agent's queue, or with `spin` half of them not; they stop with finish()."""
         self.work = ["--name", "lock", "--locks", self.locks, "--witness", self.witness, "--rough",
                      "--hold-us", int(hold_ms * 1000), "--pause-us", int(pause_ms * 1000), "--idle-us", idle_us,
                      "--careless", careless, "--wait-ms", wait_ms]
@@ -105,7 +105,7 @@ class Fleet:
         self.work += ["--long-us", int(long_ms * 1000)] + ([] if lock else ["--no-lock"])
         for host in self.hosts:
             for i in range(self.holders):
-                self.start_contender(host, spin=i % 2)
+                self.start_contender(host, spin and i % 2)
 
     def start_keepers(self, host, count=3, careless=2):
         """Contenders that hold for four TTLs, half of them careless; returns when they hold."""
