@@ -7,7 +7,7 @@ import time
 
 from cases import case
 from criteria import Expected, S
-from jobs import HELD, LATE, LOSING, LOST, Job, Observer, in_time
+from tickers import HELD, LATE, LOSING, LOST, Job, Observer, in_time
 from rig import boottime_ns, wait_until
 
 TTL_S = 5

@@ -6,7 +6,7 @@ Each judges one criterion and gives a list of complaints; an empty one is good.
   P2 fences rise from hold to hold, and the store refuses what comes late
   P3 nothing is leaked: no key is left one TTL after everybody ended; a waiter gets a released lock soon
   P4 no resurrection: no node is told to set or extend a token that was released or lost (tokens.py)
-  P5 a job is dead before its V, and told before (jobs.py)
+  P5 a job is dead before its V, and told before (tickers.py)
   P6 liveness: no loss that the fault does not explain, and everybody gets locks again after it
   P7 the check: right beside what the holder did, and cheap
   P8 every loss has one event, with a reason

@@ -107,11 +107,13 @@ class Fleet:
             for i in range(self.holders):
                 self.start_contender(host, spin and i % 2)
 
-    def start_keepers(self, host, count=3, careless=2):
-        """Contenders that hold for four TTLs, half of them careless; returns when they hold."""
+    def start_keepers(self, host, count=3, careless=2, wait=True):
+        """Contenders that hold for four TTLs, half of the times carelessly; with `wait` returns when they hold."""
         before = self.grants(host)
         for _ in range(count):
             self.start_contender(host, False, ["--hold-us", 4_000_000 * self.ttl_s, "--careless", careless])
+        if not wait:
+            return
         wait_until(lambda: self.grants(host) > before + count, what="keepers hold")
 
     def start_contender(self, host, spin, more=()):
@@ -121,7 +123,7 @@ class Fleet:
             argv += ["--spin-us", 20_000]
         process = self.run.spawn(*argv, label=f"contender-{host.label}",
                                  env={**agent_env(host.agent), **self.clock_env(host)})
-        process.spin = spin
+        process.spin, process.more = spin, more
         host.crew.append(process)
         self.histories.append(path)
 
@@ -194,7 +196,7 @@ class Fleet:
         victim = self.random.choice(host.crew)
         host.crew.remove(victim)
         victim.kill()
-        self.start_contender(host, victim.spin)
+        self.start_contender(host, victim.spin, victim.more)
 
     def stop_holders(self, processes, seconds):
         self.tell(f"stop {len(processes)} holders {seconds:.2f}s")

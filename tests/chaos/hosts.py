@@ -6,8 +6,9 @@ import time
 
 from cases import case
 from criteria import Expected, S, handovers, percentile
-from jobs import Job, Observer, in_time
-from rig import alive, boottime_ns, children, wait_until
+from tickers import Job, Observer, in_time
+from jobs import children
+from rig import alive, boottime_ns, wait_until
 
 TTL_S = 3
 CUT_OFF = ("quorum", "unrenewed", "late_reply", "restart")

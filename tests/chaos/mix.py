@@ -85,6 +85,8 @@ def mixed(lab, seconds, gap_s=10.0, **options):
     """Breaks a fleet for so long, at most gap_s between two faults, lets it come to rest, and judges."""
     fleet = lab.fleet(clock=True, **options)
     fleet.start_crew(careless=50, long_ms=800 * fleet.ttl_s)
+    for host in fleet.hosts:
+        fleet.start_keepers(host, 1, wait=False)
     trouble = Trouble(fleet)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -104,4 +106,4 @@ def mixed(lab, seconds, gap_s=10.0, **options):
 
 @case("F20", "random mix")
 def random_mix(lab):
-    mixed(lab, lab.seconds, ttl_s=2, holders=6, locks=6)
+    mixed(lab, lab.seconds, ttl_s=2, holders=6, locks=9)

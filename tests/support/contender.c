@@ -272,7 +272,9 @@ static void note_reason(hf_lease *lease, struct record *hold)
 
     if (*text) /* unless the agent said more: V passed without it */
         snprintf(hold->reason, sizeof(hold->reason), "unrenewed");
-    for (uint32_t reason = 0; reason < 32; reason++)
+    else
+        snprintf(hold->reason, sizeof(hold->reason), "state %d", hf_state(lease));
+    for (uint32_t reason = 1; reason < 32; reason++)
         if (strcmp(text, hf_loss_text(reason)) == 0)
             snprintf(hold->reason, sizeof(hold->reason), "%s", hf_loss_word(reason));
 }

@@ -81,19 +81,6 @@ def alive(pid):
         return False
 
 
-def children(parent):
-    """Pids of a process's children."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
-                    found.append(int(entry.name))
-            except (OSError, ValueError):
-                pass
-    return found
-
-
 def encode(name):
     """A name as the holder program reads it."""
     if isinstance(name, str):
