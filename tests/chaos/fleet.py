@@ -78,10 +78,13 @@ class Fleet:
     def quarantine_s(self):
         return 1.02 * self.ttl_s + 1
 
-    def start_agent(self, host, fresh=True, wait=True):
+    def start_agent(self, host, fresh=True, wait=True, program=None, env=None):
         prefix = self.network.prefix(f"host{host.number}") if self.network else []
         argv = prefix + self.run.agent_argv(host.label, self.nodes, f"{self.ttl_s}s", fresh, options=self.agent_options)
-        host.agent = Agent(self.run, argv, f"{self.run.tag}-{host.label}", host.label, env=self.clock_env(host))
+        if program:
+            argv[len(prefix)] = program
+        host.agent = Agent(self.run, argv, f"{self.run.tag}-{host.label}", host.label,
+                           env={**self.clock_env(host), **(env or {})})
         self.run.agents.append(host.agent)
         if wait:
             host.agent.wait_ready()

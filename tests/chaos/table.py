@@ -51,18 +51,18 @@ class Row:
         return json.dumps({**dataclasses.asdict(self), "good": self.good})
 
 
-HEAD = f"{'fault':5} {'case':46} {'acquired':>8} {'faults':>6} {'overlap':>7} {'stale':>6}  " \
+HEAD = f"{'fault':5} {'case':62} {'acquired':>8} {'faults':>6} {'overlap':>7} {'stale':>6}  " \
        + "".join(f"{name:4}" for name in criteria.CRITERIA) + " losses"
 
 
 def line(row):
     """One line of the table; `ok`: judged and good, `-`: the case says nothing about it."""
     if row.skipped:
-        return f"{row.fault:5} {row.case:46} skipped: {row.skipped}"
+        return f"{row.fault:5} {row.case:62} skipped: {row.skipped}"
     marks = ("-" if name not in row.verdicts else "BAD" if row.verdicts[name] else "ok" for name in criteria.CRITERIA)
     losses = ", ".join(f"{count} {reason}" for reason, count in sorted(row.losses.items())) or "none"
     figures = "; ".join(f"{name} {value}" for name, value in row.figures.items())
-    return f"{row.fault:5} {row.case:46} {row.acquisitions:8} {row.faults:6} {row.overlaps:7} {row.stale_refused:6}  " \
+    return f"{row.fault:5} {row.case:62} {row.acquisitions:8} {row.faults:6} {row.overlaps:7} {row.stale_refused:6}  " \
            + "".join(f"{mark:4}" for mark in marks) + f" {losses}" + (f"  [{figures}]" if figures else "")
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from manager import Manager  # noqa: E402
 from rig import BUILD, OTHER_UID, alive, main, scenario, wait_until  # noqa: E402
 
 HOLDFASTD = BUILD / "bin" / "holdfastd"
@@ -108,27 +109,6 @@ def dev_node_ends(run):
 
 
 # --- what it says ----------------------------------------------------------------------------------------
-
-
-class Manager:
-    """A service manager's notification socket."""
-
-    def __init__(self, run, abstract=False):
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.socket.bind(f"\0{run.tag}-notify" if abstract else str(run.dir / "notify"))
-        self.address = f"@{run.tag}-notify" if abstract else str(run.dir / "notify")
-        self.socket.setblocking(False)
-        self.said = []
-
-    def read(self):
-        try:
-            while True:
-                self.said.append(self.socket.recv(4096).decode())
-        except BlockingIOError:
-            return "\n".join(self.said)
-
-    def wait(self, pattern):
-        return wait_until(lambda: re.search(pattern, self.read()), 15, f"{pattern!r} for the service manager")
 
 
 @scenario("a service manager hears of ready, life and ending; at a path and in the abstract namespace")

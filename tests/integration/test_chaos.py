@@ -10,13 +10,15 @@ TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS / "support"), str(TESTS / "chaos")]
 import criteria  # noqa: E402
 import mix  # noqa: E402
+import nodes  # noqa: E402
+import partitions  # noqa: E402
 import table  # noqa: E402
 import tokens  # noqa: E402
 from cases import perform  # noqa: E402
 from criteria import Expected  # noqa: E402
 from fleet import Fleet, Record  # noqa: E402
 from history import LOST, WORD_PID_SHIFT, Hold, Sighting  # noqa: E402
-from rig import main, scenario  # noqa: E402
+from rig import main, scenario, skip  # noqa: E402
 
 S = 1_000_000_000
 MIX_S = 15
@@ -189,6 +191,25 @@ def short_mix(run):
     print(f"# {table.HEAD}\n# {table.line(row)}")
     assert row.good, row.complaints[:10]
     assert row.acquisitions > 100, "hardly anything was locked"
+
+
+def judged(run, fault, title, function):
+    """One case of tests/chaos/run."""
+    row = perform(run, fault, title, function, random.randrange(1, 1_000_000))
+    print(f"# {table.HEAD}\n# {table.line(row)}")
+    assert row.good, row.complaints[:10]
+    if row.skipped:
+        skip(row.skipped)
+
+
+@scenario("all five nodes restart empty, one each half TTL: no lease is lost, none is granted twice", sanitizers=False)
+def rolling_restart(run):
+    judged(run, "F5", "rolling restart", lambda lab: nodes.rolling(lab, 0.5))
+
+
+@scenario("a host is cut off from all nodes: others get its locks, it knows", needs_root=True, sanitizers=False)
+def host_cut_off(run):
+    judged(run, "F12", "host cut off", partitions.host_cut)
 
 
 if __name__ == "__main__":
