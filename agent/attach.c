@@ -175,7 +175,8 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     if (hf_table_readonly_fd(&b->agent->table, &fds[HF_FD_TABLE]) < 0 ||
         (fds[HF_FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0 ||
         hf_ring_agent_create(&s->ring, &fds[HF_FD_REQUESTS], &fds[HF_FD_COMPLETIONS]) < 0) {
-        log_error("no descriptors for a client: %s", strerror(errno));
+        if (log_allows(&b->no_fds, clock_now()))
+            log_error("no descriptors for a client: %s", strerror(errno));
         snprintf(w.text, sizeof(w.text),
                  "the agent has no descriptors left: %s (raise LimitNOFILE)", strerror(errno));
         turn_away(s, &w, HF_EFULL);

@@ -16,6 +16,7 @@
 #include "agent/core/ballot.h"
 #include "agent/core/node_trust.h"
 #include "agent/lease.h"
+#include "agent/log_limit.h"
 #include "agent/loop.h"
 #include "agent/mutex.h"
 #include "agent/redis/link.h"
@@ -28,14 +29,34 @@ struct round;
 struct resource;
 struct waiter;
 
-/* --- clients: agent/clients.c ----------------------------------------------------------------- */
+/* --- users: agent/users.c --------------------------------------------------------------------- */
 
 /* What one uid uses, for its limits. Kept for as long as the agent runs: there are few uids. */
 struct user {
     LIST_ENTRY(user) all;
     uint32_t uid;
     unsigned sessions, leases, waiters;
+    uint64_t text_units; /* of the leases' and waiters' names and notes */
+    hf_time paid_until;  /* when its requests so far are within its rate */
+    hf_time tell_again;
 };
+
+/* The account of a uid; NULL when out of memory. */
+struct user *user_get(struct broker *b, uint32_t uid);
+void users_destroy(struct broker *b);
+uint64_t user_text_units(size_t name_len, size_t note_len);
+/* One more connection; whether it may become a client is judged at its hello. */
+bool user_may_connect(const struct broker *b, const struct user *u);
+/* One more request now; then user_asked(), before the next. */
+bool user_may_ask(const struct broker *b, struct user *u, hf_time now);
+void user_asked(const struct broker *b, struct user *u);
+bool user_may_hold(const struct broker *b, const struct user *u);
+void user_say_held(const struct broker *b, const struct user *u, char *text, size_t size);
+/* One more acquire, of a name and note of so many units. HF_ELIMIT with the limit by its name. */
+int user_judge_acquire(const struct broker *b, const struct user *u, uint64_t units, char *text,
+                       size_t size);
+
+/* --- clients: agent/clients.c ----------------------------------------------------------------- */
 
 /* A lease that its holder was releasing as an earlier agent was killed: the request comes again. */
 struct ended {
@@ -82,8 +103,6 @@ int client_ended(struct client *c, struct resource *r, uint32_t generation);
 struct ended *client_find_ended(struct client *c, uint32_t slot, uint32_t generation);
 /* Frees a client without sessions, ghost and leases. */
 void client_settle(struct client *c);
-/* The account of a uid; NULL when out of memory. */
-struct user *user_get(struct broker *b, uint32_t uid);
 uint64_t cookie_hash(const uint8_t cookie[HF_COOKIE_LEN]);
 
 /* --- sessions: agent/sessions.c, agent/attach.c ----------------------------------------------- */
@@ -233,7 +252,7 @@ void resources_on_stalled_timer(struct loop_timer *timer, hf_time now);
 /* --- grants: agent/grants.c ------------------------------------------------------------------- */
 
 /* Makes the lease of a won round, publishes it and answers the waiter.
- * HF_EFULL, HF_ENOMEM: undo. */
+ * HF_EFULL, HF_ELIMIT, HF_ENOMEM: undo. */
 int resource_grant(struct round *round, hf_time now);
 /* Ties a lease to its name and its holder; both know of it until MSG_ENDED. */
 void resource_hold(struct resource *r, struct lease *lease, struct client *holder);
@@ -401,6 +420,7 @@ struct broker {
     /* clients */
     struct loop_fd listener, doorbells;
     bool deaf; /* no descriptors were left for who wanted in last */
+    struct log_limit cut_offs, no_fds;
     int doorbell_epoll;
     LIST_HEAD(, client) clients;
     unsigned unwatched; /* ghosts among them without a watch */
@@ -412,6 +432,8 @@ struct broker {
 
     /* resources */
     struct cds_lfht *resources;
+    uint8_t hash_key[16]; /* of `resources` */
+    struct log_limit index_full;
     struct resource **by_slot;
     uint32_t *generations;
     uint32_t slots_used; /* slots below were ever used */

@@ -1,5 +1,5 @@
-/* The processes that are attached, or were to an earlier agent (ghosts), and the account of each
- * user. A client ends with its last session.
+/* The processes that are attached, or were to an earlier agent (ghosts). A client ends with its last
+ * session.
  */
 #include <errno.h>
 #include <signal.h>
@@ -11,21 +11,6 @@
 #include "agent/broker_internal.h"
 #include "shm/process.h"
 #include "shm/status.h"
-
-struct user *user_get(struct broker *b, uint32_t uid)
-{
-    struct user *u;
-
-    LIST_FOREACH (u, &b->users, all)
-        if (u->uid == uid)
-            return u;
-    u = calloc(1, sizeof(*u));
-    if (!u)
-        return NULL;
-    u->uid = uid;
-    LIST_INSERT_HEAD(&b->users, u, all);
-    return u;
-}
 
 uint64_t cookie_hash(const uint8_t cookie[HF_COOKIE_LEN])
 {
@@ -220,14 +205,10 @@ void clients_create(struct broker *b)
 void clients_destroy(struct broker *b)
 {
     struct client *c;
-    struct user *u;
 
     while ((c = LIST_FIRST(&b->clients))) {
         client_ghost_end(c);
         client_free(c);
     }
-    while ((u = LIST_FIRST(&b->users))) {
-        LIST_REMOVE(u, all);
-        free(u);
-    }
+    users_destroy(b);
 }

@@ -21,6 +21,7 @@
 #define SYSTEM_DIR       "/run/holdfast"
 #define SYSTEM_CONFIG    "/etc/holdfast/%s.conf"
 #define KEY_RESERVED     "holdfast:"
+#define REQUESTS_PER_UID 10000
 /* The longest name in an agent's directory is that of a private node's socket. */
 #define LONGEST_FILE "/dev-XXXXXX/n1.sock"
 
@@ -277,6 +278,8 @@ static int settle(struct config_load *l)
     c->leases_per_uid = limit_for_one(l, CONFIG_ID_leases_per_uid, c->leases_per_uid, c->capacity);
     c->waiters_per_uid =
         limit_for_one(l, CONFIG_ID_waiters_per_uid, c->waiters_per_uid, c->capacity);
+    if (l->origin[CONFIG_ID_requests_per_uid] == ORIGIN_NONE && c->system)
+        c->requests_per_uid = REQUESTS_PER_UID;
     return settle_timing(l);
 }
 

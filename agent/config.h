@@ -21,9 +21,9 @@ struct config {
     int node_count;
     char list_hash[41]; /* of the ordered ids */
     uint32_t ttl_ms, ttl_max_ms, max_hold_ms /* cap, 0 none */;
-    uint32_t capacity;    /* leases */
-    uint32_t clients_max; /* sessions */
-    uint32_t clients_per_uid, leases_per_uid, waiters_per_uid;
+    uint32_t capacity;                                                           /* leases */
+    uint32_t clients_max;                                                        /* sessions */
+    uint32_t clients_per_uid, leases_per_uid, waiters_per_uid, requests_per_uid; /* 0: no limit */
     char key_format[64]; /* one %s, default "%s" */
     mode_t table_mode;
     gid_t group; /* may attach and read; (gid_t)-1: everyone */

@@ -30,6 +30,7 @@ void resource_hold(struct resource *r, struct lease *lease, struct client *holde
     r->holder = holder;
     LIST_INSERT_HEAD(&holder->held, r, of_holder);
     holder->user->leases++;
+    holder->user->text_units += user_text_units(r->name_len, lease->note_len);
     lease_table_add(r->b->agent->leases, lease);
 }
 
@@ -77,12 +78,16 @@ int resource_grant(struct round *round, hf_time now)
     struct waiter *w = round->waiter;
     struct broker *b = r->b;
     struct client *c = w->session->client;
-    struct lease *lease = lease_new(r->name, r->name_len, round->key, round->key_len);
+    struct lease *lease;
     hf_time a[HF_NODES_MAX], max_hold = HF_TIME_NEVER;
     uint32_t mark[HF_NODES_MAX];
     struct message *m;
     int rc;
 
+    /* Judged when it was asked for, too; but others of its user may have been granted meanwhile. */
+    if (!user_may_hold(b, c->user))
+        return HF_ELIMIT;
+    lease = lease_new(r->name, r->name_len, round->key, round->key_len);
     if (!lease)
         return HF_ENOMEM;
     for (int i = 0; i < HF_NODES_MAX; i++) {
@@ -170,6 +175,7 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
 
     LIST_REMOVE(r, of_holder);
     c->user->leases--;
+    c->user->text_units -= user_text_units(r->name_len, lease->note_len);
     r->holder = NULL;
     r->lease = NULL;
     if (r->granted) {

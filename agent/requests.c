@@ -65,17 +65,7 @@ static int judge_acquire(struct session *s, const struct hf_request_entry *q,
                  WAITING_MOST);
         return HF_ELIMIT;
     }
-    if (c->waiters_per_uid && s->user->waiters >= c->waiters_per_uid) {
-        snprintf(text, size, "user %u already waits for %u locks, the limit (waiters_per_uid)",
-                 s->uid, c->waiters_per_uid);
-        return HF_ELIMIT;
-    }
-    if (c->leases_per_uid && s->user->leases >= c->leases_per_uid) {
-        snprintf(text, size, "user %u already holds %u locks, the limit (leases_per_uid)", s->uid,
-                 c->leases_per_uid);
-        return HF_ELIMIT;
-    }
-    return HF_OK;
+    return user_judge_acquire(b, s->user, user_text_units(q->name_len, q->note_len), text, size);
 }
 
 void resources_acquire(struct session *s, const struct hf_request_entry *q)
@@ -143,6 +133,7 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
     LIST_INSERT_HEAD(&s->waiters, w, of_session);
     b->waiter_count++;
     s->user->waiters++;
+    s->user->text_units += user_text_units(r->name_len, w->note_len);
     hf_counter_set(&b->agent->table, HF_COUNTER_WAITERS, b->waiter_count);
     resource_rouse(r);
     if (!waiter_tries(w) && w->deadline.ns != HF_TIME_NEVER.ns)

@@ -2,6 +2,7 @@
  * keeps the name between holds, so that a lock that is taken again and again stays where it is. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "agent/broker_internal.h"
 #include "agent/clock.h"
@@ -17,7 +18,8 @@ struct name_key {
 
 static unsigned long name_hash(struct broker *b, const void *name, size_t len)
 {
-    return hf_name_hash(b->agent->table.header->index_key, name, len);
+    /* Not the table's key, which every local user can read: names must not be made to collide. */
+    return hf_name_hash(b->hash_key, name, len);
 }
 
 static int name_match(struct cds_lfht_node *node, const void *key)
@@ -69,8 +71,8 @@ static struct resource *resource_new(struct broker *b, const void *name, size_t 
     return r;
 }
 
-/* Takes the name out of its slot, the index and the text. */
-static void slot_leave(struct resource *r)
+/* Takes what readers see out of the slot, the index and the text. */
+static void slot_blank(struct resource *r)
 {
     struct broker *b = r->b;
 
@@ -80,7 +82,12 @@ static void slot_leave(struct resource *r)
     if (r->has_text)
         hf_text_drop(b->text, r->text_off, r->name_len, r->text_note_len, r->text_comm_len);
     r->indexed = r->has_text = false;
-    b->by_slot[r->slot] = NULL;
+}
+
+static void slot_leave(struct resource *r)
+{
+    slot_blank(r);
+    r->b->by_slot[r->slot] = NULL;
 }
 
 /* Only the broker looks into this map, so nobody else can still see the node. */
@@ -207,6 +214,24 @@ int resource_move(struct resource *r)
     return HF_OK;
 }
 
+/* Names at rest give their text up, the longest at rest first, until there is room for this. */
+static int text_put(struct resource *r, const struct lease *lease, uint32_t *ret_off)
+{
+    struct broker *b = r->b;
+    struct resource *resting = TAILQ_FIRST(&b->idle);
+    int rc;
+
+    while ((rc = hf_text_put(b->text, r->name, r->name_len, lease->note, lease->note_len,
+                             lease->comm, lease->comm_len, ret_off)) == HF_EFULL) {
+        while (resting && !resting->has_text)
+            resting = TAILQ_NEXT(resting, idle_link);
+        if (!resting)
+            break;
+        slot_blank(resting);
+    }
+    return rc;
+}
+
 int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_time valid,
                      uint32_t votes, uint32_t flags)
 {
@@ -228,8 +253,7 @@ int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_ti
     int rc = HF_OK;
 
     if (!stands)
-        rc = hf_text_put(b->text, r->name, r->name_len, lease->note, lease->note_len, lease->comm,
-                         lease->comm_len, &id.text_off);
+        rc = text_put(r, lease, &id.text_off);
     if (rc < 0)
         return rc;
     hf_slot_publish(&b->agent->table.slots[r->slot], &id, valid, votes);
@@ -243,11 +267,10 @@ int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_ti
     r->text_comm_len = lease->comm_len;
     if (!r->indexed) {
         rc = hf_index_add(&b->agent->table, r->name, r->name_len, r->slot);
-        if (rc < 0)
+        r->indexed = rc == HF_OK;
+        if (!r->indexed && log_allows(&b->index_full, clock_now()))
             log_warn("the name index is full in one place: a lease is held but cannot be looked up "
                      "by name");
-        else
-            r->indexed = true;
     }
     return HF_OK;
 }
@@ -266,7 +289,8 @@ int resources_create(struct broker *b)
     b->generations = calloc(capacity, sizeof(*b->generations));
     /* Sized at once: growing it by itself can deadlock its end in liburcu 0.13. */
     b->resources = cds_lfht_new(buckets, buckets, buckets, 0, NULL);
-    if (!b->by_slot || !b->generations || !b->resources)
+    if (!b->by_slot || !b->generations || !b->resources ||
+        getrandom(b->hash_key, sizeof(b->hash_key), 0) != sizeof(b->hash_key))
         return HF_ENOMEM;
     return hf_text_pool_create(&b->agent->table, &b->text);
 }

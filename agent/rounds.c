@@ -145,8 +145,12 @@ static void round_undo(struct round *round, int failure)
             r->last_fence = round->ballot.fence;
     }
     round->resource = NULL;
-    if (w && (failure == HF_EGOING || failure == HF_EFULL)) {
-        waiter_fail(w, failure, "");
+    if (w && failure != HF_EBUSY && failure != HF_ENOQUORUM) {
+        char text[184] = "";
+
+        if (failure == HF_ELIMIT)
+            user_say_held(round->b, w->session->user, text, sizeof(text));
+        waiter_fail(w, failure, text);
     } else if (w) {
         char text[184] = "";
 
@@ -184,6 +188,7 @@ static void round_raise(struct round *round)
 static void round_judge(struct round *round)
 {
     hf_time now = clock_now();
+    int rc;
 
     if (round->decided)
         return;
@@ -201,10 +206,11 @@ static void round_judge(struct round *round)
         round_judge(round);
         return;
     case BALLOT_WON:
-        if (!round->b->draining && resource_grant(round, now) == HF_OK)
+        rc = round->b->draining ? HF_EGOING : resource_grant(round, now);
+        if (rc == HF_OK)
             round_settle(round);
         else
-            round_undo(round, round->b->draining ? HF_EGOING : HF_EFULL);
+            round_undo(round, rc);
         return;
     case BALLOT_TAKEN_BY_OTHER:
         round_undo(round, HF_EBUSY);

@@ -29,6 +29,8 @@
 
 /* Of one session, so that a flood delays the others by so many at most. */
 #define REQUESTS_PER_TURN 16
+/* So that who floods the attach socket does not keep its queue full, nor the loop from its work. */
+#define ACCEPTS_PER_TURN 16
 /* Answers that one session does not read: beyond that its ring is left to fill up. */
 #define UNREAD_MOST  4096
 #define HELLO_WITHIN HF_NS_PER_SEC
@@ -106,8 +108,9 @@ void session_end(struct session *s, const char *why)
     s->closing = true;
     if (why) {
         hf_counter_add(&b->agent->table, HF_COUNTER_VIOLATIONS, 1);
-        log_warn("client of process %" PRIu32 " (user %" PRIu32 ") is cut off: %s", s->pid, s->uid,
-                 why);
+        if (log_allows(&b->cut_offs, clock_now()))
+            log_warn("client of process %" PRIu32 " (user %" PRIu32 ") is cut off: %s", s->pid,
+                     s->uid, why);
     }
     session_deactivate(s);
     loop_timer_cancel(b->loop, &s->hello_timer);
@@ -224,56 +227,68 @@ static void handle(struct session *s, const struct hf_request_entry *q)
     }
 }
 
-/* At most REQUESTS_PER_TURN; false when the session ended or has nothing (or no room) left. */
-static bool session_serve(struct session *s)
+enum served {
+    SERVED_ALL, /* nothing is left, or no room for answers, or the session ended */
+    SERVED_SOME,
+    SERVED_LATER, /* its user asked for too much: the sweep comes back to it */
+};
+
+/* At most REQUESTS_PER_TURN. */
+static enum served session_serve(struct session *s, hf_time now)
 {
     struct broker *b = s->broker;
     struct hf_request_entry q;
 
     if (hf_ring_room(&s->ring) < 0) {
         session_end(s, "its completion cursor is out of range");
-        return false;
+        return SERVED_ALL;
     }
     session_flush(s);
     for (int taken = 0; taken < REQUESTS_PER_TURN; taken++) {
         int rc;
 
         if (reads_too_little(s))
-            return false;
+            return SERVED_ALL;
+        if (!user_may_ask(b, s->user, now))
+            return SERVED_LATER;
         rc = hf_ring_take(&s->ring, &q);
         if (rc < 0) {
             session_end(s, "its request cursor is out of range");
-            return false;
+            return SERVED_ALL;
         }
         if (rc == 0)
-            return false;
+            return SERVED_ALL;
+        user_asked(b, s->user);
         /* `s` may be freed by what it asks for: then it is not the first any more. */
         handle(s, &q);
         if (TAILQ_FIRST(&b->active) != s)
-            return false;
+            return SERVED_ALL;
     }
-    return true;
+    return SERVED_SOME;
 }
 
 bool sessions_serve(struct broker *b)
 {
     struct session *s;
-    unsigned turns = b->active_count; /* each once: nodes and timers want their turn, too */
+    hf_time now = loop_now(b->loop);
+    unsigned before = b->active_count, turns = before; /* each once: nodes and timers want theirs */
+    bool again = false;
 
     while (turns-- && (s = TAILQ_FIRST(&b->active))) {
-        bool more = session_serve(s);
+        enum served served = session_serve(s, now);
 
         if (TAILQ_FIRST(&b->active) != s)
             continue; /* it ended */
         /* With too much unread it goes on at the sweep. */
-        if (!more && (hf_ring_arm(&s->ring) || reads_too_little(s)))
+        if (served == SERVED_ALL && (hf_ring_arm(&s->ring) || reads_too_little(s))) {
             session_deactivate(s);
-        else {
-            TAILQ_REMOVE(&b->active, s, active);
-            TAILQ_INSERT_TAIL(&b->active, s, active);
+            continue;
         }
+        TAILQ_REMOVE(&b->active, s, active);
+        TAILQ_INSERT_TAIL(&b->active, s, active);
+        again |= served != SERVED_LATER;
     }
-    return !TAILQ_EMPTY(&b->active);
+    return again || b->active_count > before;
 }
 
 static void on_doorbells(struct loop_fd *watch)
@@ -357,45 +372,50 @@ static int peer_pidfd(int fd, uint32_t pid)
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-static void on_listener(struct loop_fd *watch)
+/* False: nobody else waits to be let in. */
+static bool let_in(struct broker *b)
 {
-    struct broker *b = HF_CONTAINER(watch, struct broker, listener);
     struct session *s;
     struct ucred cred;
     socklen_t len = sizeof(cred);
-    int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = accept4(b->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     int pidfd;
 
     if (fd < 0) {
         if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
             listener_pause(b);
-        return;
+        return false;
     }
     if (b->session_count >= b->config->clients_max + STRANGERS_MOST) {
         close(fd);
-        return;
+        return true;
     }
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || !(s = calloc(1, sizeof(*s)))) {
         close(fd);
-        return;
+        return false;
+    }
+    s->user = user_get(b, cred.uid);
+    if (!s->user || !user_may_connect(b, s->user)) {
+        close(fd);
+        free(s);
+        return true;
     }
     pidfd = peer_pidfd(fd, (uint32_t)cred.pid);
     if (pidfd < 0 && (errno == EMFILE || errno == ENFILE))
         listener_pause(b);
-    s->user = user_get(b, cred.uid);
-    if (pidfd < 0 || !s->user || loop_fd_add(b->loop, &s->socket, fd, on_socket) < 0) {
+    if (pidfd < 0 || loop_fd_add(b->loop, &s->socket, fd, on_socket) < 0) {
         if (pidfd >= 0)
             close(pidfd);
         close(fd);
         free(s);
-        return;
+        return false;
     }
     if (loop_fd_add(b->loop, &s->process, pidfd, on_process) < 0) {
         loop_fd_remove(b->loop, &s->socket);
         close(pidfd);
         close(fd);
         free(s);
-        return;
+        return false;
     }
     s->broker = b;
     s->doorbell = -1;
@@ -410,6 +430,15 @@ static void on_listener(struct loop_fd *watch)
     hf_counter_set(&b->agent->table, HF_COUNTER_CLIENTS, b->session_count);
     b->deaf = false;
     loop_timer_set(b->loop, &s->hello_timer, hf_time_add(clock_now(), hf_ns(HELLO_WITHIN)));
+    return true;
+}
+
+static void on_listener(struct loop_fd *watch)
+{
+    struct broker *b = HF_CONTAINER(watch, struct broker, listener);
+
+    for (int i = 0; i < ACCEPTS_PER_TURN && let_in(b); i++)
+        ;
 }
 
 int sessions_create(struct broker *b)

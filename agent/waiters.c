@@ -19,6 +19,7 @@ void waiter_free(struct waiter *w)
     LIST_REMOVE(w, of_session);
     b->waiter_count--;
     w->session->user->waiters--;
+    w->session->user->text_units -= user_text_units(w->resource->name_len, w->note_len);
     hf_counter_set(&b->agent->table, HF_COUNTER_WAITERS, b->waiter_count);
     free(w);
 }

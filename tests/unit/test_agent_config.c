@@ -312,6 +312,7 @@ TEST(test_runtime_dir)
     assert_true(config.system);
     assert_int_equal(config.clients_per_uid, 768); /* one user of many cannot take everything */
     assert_int_equal(config.leases_per_uid, 6144);
+    assert_int_equal(config.requests_per_uid, 10000);
     unsetenv("HOLDFAST_RUNTIME_DIR");
     if (geteuid() == 0) {
         loads("--node", "a", NULL);

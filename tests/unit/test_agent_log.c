@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "agent/log.h"
+#include "agent/log_limit.h"
 #include "shm/compiler.h"
 
 #define TEST(name) static void name(HF_UNUSED void **state)
@@ -197,6 +198,40 @@ TEST(test_a_full_socket_does_not_block)
     nobody_reads(ends);
 }
 
+static unsigned lines_of(const char *text, const char *line)
+{
+    unsigned count = 0;
+
+    while ((text = strstr(text, line))) {
+        text += strlen(line);
+        count++;
+    }
+    return count;
+}
+
+TEST(test_what_others_can_cause_is_told_some_times_a_second)
+{
+    struct log_limit limit = {0};
+    hf_time now = {HF_NS_PER_SEC};
+    char text[8192];
+    int ends[2];
+
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    stderr_to(ends[1]);
+    log_init(LOG_LEVEL_WARN);
+    for (int i = 0; i < 1000; i++)
+        if (log_allows(&limit, now))
+            log_warn("cut off");
+    if (log_allows(&limit, hf_time_add(now, hf_ns(HF_NS_PER_SEC))))
+        log_warn("cut off");
+    stderr_back();
+    drain(ends[0], text, sizeof(text));
+    assert_int_equal(lines_of(text, "cut off\n"), LOG_LIMIT + 1);
+    assert_int_equal(lines_of(text, "warning: 990 more like the last of these were not told\n"), 1);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +243,7 @@ int main(void)
         cmocka_unit_test(test_priorities_for_the_journal),
         cmocka_unit_test(test_a_full_pipe_does_not_block),
         cmocka_unit_test(test_a_full_socket_does_not_block),
+        cmocka_unit_test(test_what_others_can_cause_is_told_some_times_a_second),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
