@@ -1,25 +1,27 @@
-/* A client that breaks the protocol of the attach socket or the rings, and
- * tells whether it was cut off.
+/* A client that breaks the protocol of the attach socket or the rings, or wants what is another's, and tells what it
+ * got.
  *
  *   breaker SOCKET zero-id|unknown-op|long-note|request-cursor|completion-cursor|datagram|no-hello
  *   breaker SOCKET unread COUNT    asks COUNT times before it reads any answer
+ *   breaker SOCKET no-hellos MS    opens connections without a hello as fast as it can, so long
+ *   breaker SOCKET write-shared    tries to change what the agent shares with it
+ *   breaker SOCKET victim          takes the lock "stolen", prints "cookie HEX", and ends with stdin
+ *   breaker SOCKET thief HEX       tries to get at the victim's lease
  *
- * Exit 0: the agent ended the connection (unread: every answer came); 1: it did not within 10 s.
+ * Exit 0: the agent ended the connection (unread: every answer came; the last ones: nothing was had), or did not
+ * care; 1: it did not within 10 s, or something was had that must not be.
  */
-#include <poll.h>
-#include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
 
-#include "libclient/internal.h"
+#include "shm/index.h"
+#include "tests/support/raw_client.h"
 
-#define PATIENCE_MS 10000
-
-static int sock, doorbell;
-static struct hf_ring_client ring;
+static struct raw_client raw;
 
 static void die(const char *what)
 {
@@ -29,57 +31,14 @@ static void die(const char *what)
 
 static void attach(const char *path)
 {
-    static const uint8_t cookie[HF_COOKIE_LEN];
-    struct hfc_place place = {.owner = geteuid(), .table_owner = geteuid()};
-    struct pollfd poller = {.events = POLLIN};
-    struct hf_welcome welcome;
-    int fds[HF_WELCOME_FDS];
-    char why[256] = "";
-
-    snprintf(place.path, sizeof(place.path), "%s", path);
-    if (hfc_hello(&place, HF_ROLE_HOLDER, cookie, &sock, why, sizeof(why)) < 0)
-        die(why);
-    poller.fd = sock;
-    if (poll(&poller, 1, PATIENCE_MS) <= 0 ||
-        hfc_welcome(sock, &welcome, fds, why, sizeof(why)) < 0 ||
-        hf_ring_client_map(fds[HF_FD_REQUESTS], fds[HF_FD_COMPLETIONS], NULL, &ring) < 0)
-        die(why);
-    doorbell = fds[HF_FD_DOORBELL];
-    close(fds[HF_FD_TABLE]);
-}
-
-static void connect_only(const char *path)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-
-    snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
-    sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (sock < 0 || connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0)
-        die(path);
-}
-
-static void ring_doorbell(void)
-{
-    const uint64_t one = 1;
-
-    if (write(doorbell, &one, sizeof(one)) != sizeof(one))
-        die("doorbell");
+    if (raw_attach(&raw, path, HF_ROLE_HOLDER, NULL) < 0)
+        die(raw.why);
 }
 
 static void submit(const struct hf_request_entry *entry)
 {
-    bool wake;
-
-    while (hf_ring_submit(&ring, entry, &wake) == HF_EFULL)
+    while (!raw_submit(&raw, entry))
         usleep(1000);
-    ring_doorbell();
-}
-
-static bool is_cut_off(void)
-{
-    struct pollfd poller = {.fd = sock, .events = POLLRDHUP};
-
-    return poll(&poller, 1, PATIENCE_MS) > 0;
 }
 
 /* Every answer comes although there is room for few at a time. */
@@ -90,8 +49,8 @@ static int unread(int count)
 
     for (int i = 1; i <= count; i++)
         submit(&(struct hf_request_entry){.op = HF_OP_PING, .id = (uint64_t)i});
-    for (int quiet_ms = 0; answers < count && quiet_ms < PATIENCE_MS;) {
-        int status = hf_ring_reap(&ring, &answer);
+    for (int quiet_ms = 0; answers < count && quiet_ms < RAW_PATIENCE_MS;) {
+        int status = hf_ring_reap(&raw.ring, &answer);
 
         if (status < 0)
             return 1;
@@ -104,16 +63,135 @@ static int unread(int count)
     return answers == count ? 0 : 1;
 }
 
+static void no_hellos(const char *path, int ms)
+{
+    struct timespec begin, now;
+
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do {
+        if (raw_connect(path) < 0)
+            usleep(200);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < ms);
+}
+
+/* Whether `fd` or its object can be changed in size, written, or mapped for writing. */
+static bool can_change(int fd)
+{
+    char link[40];
+    int again;
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    again = open(link, O_RDWR | O_CLOEXEC);
+    (void)flock(fd, LOCK_EX | LOCK_NB); /* allowed, and of no use: the agent locks another file */
+    if (again >= 0 && mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0) != MAP_FAILED)
+        return true;
+    return ftruncate(fd, 0) == 0 || ftruncate(again, 0) == 0 || ftruncate(again, 1 << 24) == 0 ||
+           write(fd, "x", 1) == 1 || write(again, "x", 1) == 1 || fchmod(fd, 0666) == 0 ||
+           fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == 0 ||
+           fallocate(again, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0 ||
+           mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) != MAP_FAILED ||
+           mprotect(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0), 4096, PROT_READ | PROT_WRITE) ==
+               0;
+}
+
+/* The requests are the client's to write, not to shrink: that would be SIGBUS for the agent. */
+static bool can_shrink(int fd)
+{
+    return ftruncate(fd, 0) == 0 || ftruncate(fd, 1 << 24) == 0 ||
+           fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == 0;
+}
+
+static struct hf_completion_entry answer_to(const struct hf_request_entry *entry)
+{
+    struct hf_completion_entry answer = {.status = HF_EPENDING};
+
+    submit(entry);
+    for (int i = 0; i < RAW_PATIENCE_MS; i++) {
+        if (hf_ring_reap(&raw.ring, &answer) != 0 && answer.op != HF_OP_PROGRESS)
+            return answer;
+        usleep(1000);
+    }
+    die("no answer");
+    return answer;
+}
+
+static int be_robbed(void)
+{
+    struct hf_request_entry entry = raw_acquire(1, "stolen", 6);
+    struct hf_completion_entry answer = answer_to(&entry);
+    char end;
+
+    if (answer.status != HF_OK)
+        die("the lock");
+    printf("cookie ");
+    for (int i = 0; i < HF_COOKIE_LEN; i++)
+        printf("%02x", raw.welcome.cookie[i]);
+    puts("");
+    fflush(stdout);
+    return read(STDIN_FILENO, &end, 1) == 0 ? 0 : 1;
+}
+
+/* Under the victim's cookie, and without it by the slot that the table shows. */
+static int rob(const char *path, const char *hex)
+{
+    struct hf_table table;
+    struct hf_slot_view view;
+    uint8_t cookie[HF_COOKIE_LEN] = {0};
+    char why[300];
+
+    for (int i = 0; i < HF_COOKIE_LEN && strlen(hex) == 2 * sizeof(cookie); i++) {
+        char digits[3] = {hex[2 * i], hex[2 * i + 1]};
+
+        cookie[i] = (uint8_t)strtoul(digits, NULL, 16);
+    }
+    /* The victim is root's. A guardian of the same user may: that is what the cookie is for. */
+    if (geteuid() != 0 && raw_attach(&raw, path, HF_ROLE_GUARDIAN, cookie) == 0)
+        return 1;
+    if (raw_attach(&raw, path, HF_ROLE_HOLDER, cookie) < 0)
+        die(raw.why);
+    if (raw.welcome.readopted)
+        return 1;
+    if (hf_table_open_fd(dup(raw.fds[HF_FD_TABLE]), &table, why, sizeof(why)) < 0 ||
+        hf_index_find(&table, "stolen", 6, &view) < 0)
+        die("the table");
+    for (uint32_t op = HF_OP_RELEASE; op <= HF_OP_ASK; op++) {
+        struct hf_request_entry entry = raw_acquire(op, "stolen", 6);
+
+        if (op == HF_OP_CANCEL)
+            continue; /* no answer to that one */
+        entry.op = op;
+        entry.slot = view.slot;
+        entry.generation = view.generation;
+        entry.flags = HF_REQ_REAPED;
+        if (answer_to(&entry).status == HF_OK)
+            return 1;
+    }
+    submit(&(struct hf_request_entry){.op = HF_OP_CANCEL, .id = 8, .target = 1});
+    submit(&(struct hf_request_entry){
+        .op = HF_OP_LOSING, .id = 9, .slot = view.slot, .generation = view.generation});
+    return answer_to(&(struct hf_request_entry){.op = HF_OP_PING, .id = 10}).status == HF_OK ? 0
+                                                                                             : 1;
+}
+
 int main(int argc, char **argv)
 {
     const char *kind = argc > 2 ? argv[2] : "";
 
     if (strcmp(kind, "no-hello") == 0) {
-        connect_only(argv[1]);
-        return is_cut_off() ? 0 : 1;
+        raw.sock = raw_connect(argv[1]);
+        if (raw.sock < 0)
+            die(argv[1]);
+        return raw_is_cut_off(&raw) ? 0 : 1;
     }
     if (argc < 3)
         return 2;
+    if (strcmp(kind, "no-hellos") == 0) {
+        no_hellos(argv[1], argc > 3 ? atoi(argv[3]) : 1000);
+        return 0;
+    }
+    if (strcmp(kind, "thief") == 0)
+        return rob(argv[1], argc > 3 ? argv[3] : "");
     attach(argv[1]);
     if (strcmp(kind, "zero-id") == 0) {
         submit(&(struct hf_request_entry){.op = HF_OP_PING});
@@ -123,18 +201,25 @@ int main(int argc, char **argv)
         submit(&(struct hf_request_entry){
             .op = HF_OP_ACQUIRE, .id = 1, .name_len = 1, .note_len = HF_NOTE_MAX + 1});
     } else if (strcmp(kind, "request-cursor") == 0) {
-        atomic_store(&ring.out->tail, 1000);
-        ring_doorbell();
+        atomic_store(&raw.ring.out->tail, 1000);
+        raw_ring_doorbell(&raw);
     } else if (strcmp(kind, "completion-cursor") == 0) {
-        atomic_store(&ring.out->completion_head, 1000);
+        atomic_store(&raw.ring.out->completion_head, 1000);
         submit(&(struct hf_request_entry){.op = HF_OP_PING, .id = 1});
     } else if (strcmp(kind, "datagram") == 0) {
-        if (send(sock, "x", 1, 0) != 1)
+        if (send(raw.sock, "x", 1, 0) != 1)
             die("send");
     } else if (strcmp(kind, "unread") == 0) {
         return unread(argc > 3 ? atoi(argv[3]) : 100);
+    } else if (strcmp(kind, "write-shared") == 0) {
+        return can_change(raw.fds[HF_FD_TABLE]) || can_change(raw.fds[HF_FD_COMPLETIONS]) ||
+                       can_shrink(raw.fds[HF_FD_REQUESTS])
+                   ? 1
+                   : 0;
+    } else if (strcmp(kind, "victim") == 0) {
+        return be_robbed();
     } else {
         return 2;
     }
-    return is_cut_off() ? 0 : 1;
+    return raw_is_cut_off(&raw) ? 0 : 1;
 }

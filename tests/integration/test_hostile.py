@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+"""Clients that mean ill: what each attack gets, and what a good client beside them notices."""
+import contextlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from rig import BUILD, IS_ROOT, SANITIZE, SLOW, HolderError, main, scenario, values_of, wait_until  # noqa: E402
+from views import counters  # noqa: E402
+
+OTHER_UID = 65533
+EFULL, ELIMIT = -305, -306
+FULL = bool(os.environ.get("HOLDFAST_FULL"))
+LEASES = 20
+
+
+# --- the agent and those beside it -----------------------------------------------------------------------
+
+
+def system_agent(run, *options):
+    """One that serves every user, where others can reach it; tests without root attack as its own user."""
+    run.redis(3)
+    agent = run.agent(ttl="5s", system=IS_ROOT, options=options)
+    run.runtime_dir.chmod(0o755)
+    run.dir.chmod(0o755)
+    return agent
+
+
+def socket_of(run, agent):
+    return run.runtime_dir / agent.name / "sock"
+
+
+@contextlib.contextmanager
+def steady(run, agent):
+    """A good client; called, it tells how its turns went since the last call."""
+    client = run.spawn(BUILD / "tests" / "steady", socket_of(run, agent), LEASES, label="steady", stdin=subprocess.PIPE,
+                       stdout=subprocess.PIPE, bufsize=0)
+    assert client.popen.stdout.readline() == b"ready\n", client.err
+
+    def report():
+        client.popen.stdin.write(b"\n")
+        line = client.popen.stdout.readline().decode()
+        assert line, f"the good client ended: {client.err}"
+        return values_of(line)
+
+    yield report
+    client.popen.stdin.close()
+    assert client.wait() == 0, client.err
+
+
+def descriptors(process):
+    return len(os.listdir(f"/proc/{process.pid}/fd"))
+
+
+def resident_kib(process):
+    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{process.pid}/status").read_text()).group(1))
+
+
+def summary(report):
+    return (f"{report['turns']} turns, p50 {report['p50_us'] / 1000:.1f} ms, p99 {report['p99_us'] / 1000:.1f} ms, "
+            f"most {report['max_us'] / 1000:.0f} ms")
+
+
+def breaker(run, agent, *words, **options):
+    return run.spawn(BUILD / "tests" / "breaker", socket_of(run, agent), *words, label=f"breaker-{words[0]}", **options)
+
+
+def other_user(run, agent):
+    """A holder of another user than root, whose locks are counted apart."""
+    holder = run.holder(uid=OTHER_UID, connect=False)
+    holder.cmd("connect", socket_of(run, agent))
+    return holder
+
+
+def code_of(call):
+    """0, or the code with which a holder's command is refused, and its text."""
+    try:
+        call()
+    except HolderError as error:
+        return error.code, error.text
+    return 0, ""
+
+
+# --- what is shared, and what is another's ---------------------------------------------------------------
+
+
+@scenario("a client cannot write, shrink, map for writing or reopen what the agent shares with it, nor lock the agent out",
+          needs_root=True)
+def shared_memory(run):
+    agent = system_agent(run)
+    with steady(run, agent) as report:
+        attacker = breaker(run, agent, "write-shared", uid=OTHER_UID)
+        assert attacker.wait() == 0, "something could be changed"
+        assert report()["lost"] == 0
+    # Whoever has the table open may lock it. The agent's own lock is on a file that others cannot open.
+    lock = run.runtime_dir / agent.name / "lock"
+    assert lock.stat().st_mode & 0o077 == 0
+    attempt = run.spawn("flock", "-n", lock, "true", label="flock", uid=OTHER_UID)
+    assert attempt.wait() != 0
+
+
+@scenario("a lease is not to be had with its holder's cookie, slot and generation: not by another user, not by another "
+          "process", needs_root=True)
+def stolen_cookie(run):
+    agent = system_agent(run)
+    victim = breaker(run, agent, "victim", stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    word, cookie = victim.popen.stdout.readline().decode().split()
+    assert word == "cookie" and len(cookie) == 32
+    for wrong in ("0" * 32, "f" * 32):
+        assert breaker(run, agent, "thief", wrong, uid=OTHER_UID).wait() == 0
+    assert breaker(run, agent, "thief", cookie, uid=OTHER_UID).wait() == 0, "another user got at it"
+    agent.kill()
+    agent = run.agent(ttl="5s", system=True)
+    assert breaker(run, agent, "thief", cookie, uid=OTHER_UID).wait() == 0, "another user got at it after a restart"
+    assert run.show("stolen")["state"] == "held"
+    victim.popen.stdin.close()
+    assert victim.wait() == 0
+    wait_until(lambda: run.holders_of("stolen") == 0, what="the victim's lock goes with it")
+
+
+# --- more than one's share -------------------------------------------------------------------------------
+
+
+@scenario("one user opens connections without end and never says hello: another user's clients come in",
+          needs_root=True)
+def half_open(run):
+    agent = system_agent(run, "--clients-max", "100")
+    seconds = 3
+    attackers = [breaker(run, agent, "no-hellos", seconds * 1000, uid=OTHER_UID) for _ in range(2)]
+    time.sleep(0.3)
+    end, came_in = time.monotonic() + seconds - 1, 0
+    while time.monotonic() < end:
+        holder = run.holder()
+        holder.cmd("disconnect")
+        came_in += 1
+    assert came_in > 0 and all(attacker.running for attacker in attackers)
+    print(f"# {came_in} clients came in beside them")
+    for attacker in attackers:
+        assert attacker.wait() == 0
+    assert agent.err.count("cut off") < 40 * seconds, "the log is flooded"
+
+
+@scenario("names at rest give their room to new ones: long names again and again never fill the table")
+def names_at_rest(run):
+    run.redis(1)
+    run.agent(options=("--capacity", "64"))
+    holder = run.holder()
+    for i in range(60):  # the room is for 128 bytes each
+        holder.acquire(f"{i:03}-" + "x" * 250)
+        holder.release()
+    kept = holder.acquire("y" * 255)["lease"]
+    assert run.show("y" * 255)["held"]
+    for i in range(100):
+        holder.acquire(f"{i:03}-" + "z" * 250)
+        holder.release()
+    assert holder.held(kept)
+    assert holder.cmd("find", "y" * 255)
+
+
+@scenario("one user holds long names until its share of the table's text is used up: another user still gets locks",
+          needs_root=True)
+def long_names(run):
+    agent = system_agent(run, "--capacity", "64")
+    greedy, good = other_user(run, agent), run.holder()
+    for i in range(64):
+        code, text = code_of(lambda name=f"{i:03}-" + "x" * 250: greedy.acquire(name))
+        if code:
+            break
+    assert code == ELIMIT and "names and notes" in text and "leases_per_uid" in text, (code, text)
+    assert 15 <= i <= 20, f"{i} long names"
+    for i in range(6):
+        good.acquire(f"good-{i}")
+
+
+@scenario("one user asks for all at once: no more than its leases are granted, the others are told the limit",
+          needs_root=True)
+def leases_at_once(run):
+    agent = system_agent(run, "--leases-per-uid", "8", "--waiters-per-uid", "100")
+    greedy = other_user(run, agent)
+    for i in range(40):
+        greedy.cmd("start", f"job-{i}", 0, -1)
+    codes = [code_of(lambda op=i: greedy.cmd("result", op, 5000 * SLOW)) for i in range(40)]
+    assert [code for code, _ in codes].count(0) == 8, codes
+    assert all("8 locks" in text and "leases_per_uid" in text for code, text in codes if code), codes
+    assert {code for code, _ in codes} == {0, ELIMIT}
+    run.holder().acquire("another-users")
+
+
+@scenario("one user holds as much as it may and waits for as much more: places are left for another user",
+          needs_root=True)
+def places(run):
+    agent = system_agent(run, "--capacity", "40")  # three quarters are one user's: 30
+    greedy, good = other_user(run, agent), run.holder()
+    good.acquire("in-the-way")
+    for node in run.nodes:
+        for i in range(40):
+            node.cmd("SET", f"elsewhere-{i}", "x", "PX", "60000")
+    for i in range(20):
+        greedy.acquire(f"held-{i}")
+    for i in range(20):
+        greedy.cmd("start", f"elsewhere-{i}", 0, -1)
+    codes = [code_of(lambda op=i: greedy.cmd("result", op, 0)) for i in range(20)]
+    refused = [text for code, text in codes if code == ELIMIT]
+    assert len(refused) == 10, codes
+    assert all("30 locks" in text and "waiters_per_uid" in text for text in refused), refused
+    for i in range(5):
+        good.acquire(f"good-{i}")
+
+
+@scenario("one user asks for more than its rate: its requests wait, another user's do not, and nobody is cut off",
+          needs_root=True)
+def request_rate(run):
+    agent = system_agent(run, "--requests-per-uid", "200")
+    good = run.holder()
+    before = counters(run)
+    started = time.monotonic()
+    flooder = breaker(run, agent, "unread", 600, uid=OTHER_UID)
+    for _ in range(20):
+        good.acquire("good")
+        good.release()
+    good_took = time.monotonic() - started
+    assert flooder.running, "it was not slowed down"
+    assert flooder.wait() == 0
+    took = time.monotonic() - started
+    assert took > 0.8 * (600 - 200 / 4) / 200, f"{took:.1f} s"
+    assert took < 6 * SLOW, f"{took:.1f} s"
+    print(f"# 600 requests at 200 a second took {took:.1f} s; beside them 20 locks {good_took:.2f} s")
+    assert counters(run)["client_violations"] == before["client_violations"]
+    assert agent.err.count("requests_per_uid") == 1, agent.err
+
+
+# --- all of them at once ---------------------------------------------------------------------------------
+
+
+@scenario("hundreds of hostile clients of all kinds, many at a time: the agent lives, a good client loses nothing and "
+          "is served, and nothing of them is left")
+def crowd(run):
+    count = 10_000 if FULL else 300
+    agent = system_agent(run, "--leases-per-uid", "1000", "--clients-max", "400")
+    uid = OTHER_UID if IS_ROOT else 0
+    with steady(run, agent) as report:
+        report()
+        time.sleep(5 if FULL else 1)
+        quiet = report()
+        before = counters(run)
+        fds, memory, lines = descriptors(agent), resident_kib(agent), agent.err.count("\n")
+        started = time.monotonic()
+        hostile = run.spawn(BUILD / "tests" / "hostile", socket_of(run, agent), 0, count, 24, uid, label="hostile")
+        assert hostile.wait(1800 if FULL else 120 * SLOW) == 0, hostile.out + hostile.err
+        took = time.monotonic() - started
+        beside = report()
+        wait_until(lambda: counters(run)["clients"] == 1, 20 * SLOW, "the last of them is cleaned up")
+        wait_until(lambda: counters(run)["leases"] == LEASES or counters(run)["leases"] == LEASES + 1, 20 * SLOW,
+                   "their leases are released")
+        wait_until(lambda: descriptors(agent) <= fds, 10 * SLOW, "their descriptors are closed")
+        after = counters(run)
+        grown = resident_kib(agent) - memory
+        told = agent.err.count("\n") - lines
+        print(f"# {hostile.out.strip()} in {took:.0f} s, {after['client_violations'] - before['client_violations']} "
+              f"cut off, {after['requests_refused'] - before['requests_refused']} refused; the good client: undisturbed {summary(quiet)}; "
+              f"beside them {summary(beside)}; agent: {grown} KiB more, {told} lines of log")
+        assert agent.running
+        assert quiet["lost"] == beside["lost"] == 0, (quiet, beside)
+        assert after["losses"] == before["losses"]
+        assert beside["turns"] >= 1 and beside["max_us"] < 5_000_000 * SLOW, summary(beside)
+        assert beside["p50_us"] < 500_000 * SLOW, summary(beside)
+        assert grown < (64 if not SANITIZE else 512) * 1024, f"{grown} KiB more"
+        assert told < 20 * took + 100, f"{told} lines in {took:.0f} s"
+    assert "error" not in agent.err, agent.err[-2000:]
+
+
+if __name__ == "__main__":
+    main()
