@@ -1,0 +1,235 @@
+/* An agent that is killed at any system call of its start or its end: readers are told that there is
+ * none, or read a whole table; the next agent starts, and keeps what the journal has. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "agent/agent.h"
+#include "agent/clock.h"
+#include "agent/stores.h"
+#include "shm/compiler.h"
+#include "tests/unit/shm_fixture.h"
+
+#define CAPACITY 8
+#define NO_MORE  (-1)
+#define SLOT     3
+
+static struct config config;
+static struct agent agent;
+static char dir[64];
+static uint8_t boot_id[16] = {1, 2, 3};
+
+static int open_stores(void)
+{
+    char why[WHY_SIZE] = "";
+    char shm_name[HF_TABLE_NAME_MAX];
+    int rc;
+
+    memcpy(shm_name, agent.shm_name, sizeof(shm_name));
+    agent = (struct agent){.config = &config, .timens_inode = 1};
+    memcpy(agent.shm_name, shm_name, sizeof(shm_name));
+    memcpy(agent.boot_id, boot_id, sizeof(boot_id));
+    rc = stores_open(&agent, dir, why, sizeof(why));
+    if (rc != HF_OK)
+        fprintf(stderr, "stores_open: %s\n", why);
+    return rc;
+}
+
+static void hold_a_lease(void)
+{
+    struct journal_identity id = {.name_len = 1, .name = "n", .token = "cafe"};
+    struct journal_lease rec = {.state = JOURNAL_HELD, .generation = 7};
+
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        rec.d[i] = hf_time_add(clock_now(), hf_ms(60000));
+    journal_put_identity(agent.journal, SLOT, &id);
+    journal_put(agent.journal, SLOT, &rec);
+    fixture_publish(&agent.table, SLOT, 0, "n", 7, rec.d[0]);
+    hf_table_set_state(&agent.table, HF_TABLE_ALIVE);
+}
+
+static void remove_files(void)
+{
+    char path[96];
+
+    snprintf(path, sizeof(path), "%s/journal", dir);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/journal.new", dir);
+    unlink(path);
+    shm_unlink(agent.shm_name);
+}
+
+static void forget(void)
+{
+    hf_table_close(&agent.table);
+    journal_close(agent.journal);
+    remove_files();
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof(dir), "/tmp/holdfast-torture-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    fixture_name(agent.shm_name);
+    config = (struct config){.node_count = 3,
+                             .ttl_ms = 30000,
+                             .ttl_max_ms = 60000,
+                             .capacity = CAPACITY,
+                             .table_mode = 0644,
+                             .group = (gid_t)-1};
+    snprintf(config.name, sizeof(config.name), "test");
+    snprintf(config.list_hash, sizeof(config.list_hash), "cafe");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return rmdir(dir);
+}
+
+/* Runs `fn` in a child up to its `n`th stop at a system call (each stops before and after) and kills
+ * it there; NO_MORE when it ended before. */
+static int run_to(void (*fn)(void), int n)
+{
+    int status = 0;
+    pid_t pid;
+
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+            _exit(CHILD_SKIPS);
+        raise(SIGSTOP);
+        fn();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status))
+        skip();
+    for (int i = 0; i < n && !WIFEXITED(status); i++) {
+        assert_int_equal(ptrace(PTRACE_SYSCALL, pid, NULL, NULL), 0);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+    }
+    if (WIFEXITED(status)) {
+        assert_int_equal(WEXITSTATUS(status), 0);
+        return NO_MORE;
+    }
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return 0;
+}
+
+/* What everybody may read. */
+static void readers_look(bool has_lease)
+{
+    struct hf_table reader;
+    char why[WHY_SIZE] = "";
+    int status = hf_table_open(agent.shm_name, geteuid(), &reader, why, sizeof(why));
+
+    if (status != 0) {
+        assert_true(status == HF_ENOAGENT || status == HF_ETABLE);
+        assert_string_not_equal(why, "");
+        return;
+    }
+    assert_int_equal(reader.capacity, CAPACITY);
+    for (uint32_t i = 0; i < CAPACITY; i++) {
+        struct hf_slot_view view;
+
+        status = hf_slot_read(&reader, i, &view);
+        assert_int_equal(status, i == SLOT && has_lease ? 0 : HF_ENOTHELD);
+    }
+    hf_table_close(&reader);
+}
+
+static void start(void)
+{
+    if (open_stores() != HF_OK)
+        _exit(1);
+    hf_table_set_state(&agent.table, HF_TABLE_ALIVE);
+}
+
+static void start_and_end(void)
+{
+    start();
+    (void)stores_close(&agent);
+}
+
+static bool journal_has_it(void)
+{
+    struct journal_identity id;
+    struct journal_lease rec;
+
+    return journal_get(agent.journal, SLOT, &id, &rec) == HF_OK && rec.generation == 7 &&
+           rec.state == JOURNAL_HELD;
+}
+
+static void killed_in_its_first_start(void **state)
+{
+    int n = 1;
+
+    (void)state;
+    for (; run_to(start, n) != NO_MORE; n++) {
+        readers_look(false);
+        assert_int_equal(open_stores(), HF_OK);
+        hold_a_lease();
+        readers_look(true);
+        assert_true(journal_has_it());
+        forget();
+    }
+    remove_files();
+    print_message("# killed at %d system calls\n", n - 1);
+    assert_true(n > 20);
+}
+
+/* After an agent that left a lease of a living holder. */
+static unsigned killed_with_a_lease(void (*fn)(void))
+{
+    unsigned n = 1;
+
+    for (int end = 0; end != NO_MORE; n++) {
+        assert_int_equal(open_stores(), HF_OK);
+        hold_a_lease();
+        hf_table_close(&agent.table);
+        journal_close(agent.journal);
+        end = run_to(fn, (int)n);
+        readers_look(true);
+        assert_int_equal(open_stores(), HF_OK);
+        assert_true(agent.warm);
+        assert_true(journal_has_it());
+        assert_int_equal(atomic_load(&agent.table.slots[SLOT].check) >> HF_CHECK_GEN_SHIFT, 7);
+        hf_table_set_state(&agent.table, HF_TABLE_ALIVE);
+        readers_look(true);
+        forget();
+    }
+    return n - 2;
+}
+
+static void killed_in_a_warm_start_or_its_end(void **state)
+{
+    unsigned n;
+
+    (void)state;
+    n = killed_with_a_lease(start_and_end);
+    print_message("# killed at %u system calls\n", n);
+    assert_true(n > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(killed_in_its_first_start, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(killed_in_a_warm_start_or_its_end, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
