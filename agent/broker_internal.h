@@ -159,6 +159,7 @@ struct waiter {
     struct resource *resource;
     uint64_t id;
     hf_time since;    /* when it came */
+    hf_time asked;    /* when it first came to an agent: its place among those of the one before */
     hf_time deadline; /* HF_TIME_PAST: try once; HF_TIME_NEVER */
     struct loop_timer timer;
     struct timing timing;
@@ -178,7 +179,7 @@ struct resource {
     struct broker *b;
     uint32_t slot;
     uint32_t generation;
-    TAILQ_HEAD(, waiter) waiters;
+    TAILQ_HEAD(waiter_queue, waiter) waiters;
     unsigned tries;        /* of the waiters, those that try once */
     struct lease *lease;   /* from the grant until MSG_ENDED */
     struct client *holder; /* of `lease` */

@@ -12,6 +12,8 @@
 
 /* Acquires of one session without an answer. Releases and cancels are taken beyond that. */
 #define WAITING_MOST 4096
+/* After a start, clients of an earlier agent come back within half a second where nothing hinders them. */
+#define COME_BACK hf_ms(5000)
 
 static void refuse(struct session *s, const struct hf_request_entry *q, int status,
                    const char *text)
@@ -66,6 +68,31 @@ static int judge_acquire(struct session *s, const struct hf_request_entry *q,
         return HF_ELIMIT;
     }
     return user_judge_acquire(b, s->user, user_text_units(q->name_len, q->note_len), text, size);
+}
+
+/* When it was asked for first. (!) A client's word, so it is worth something only while those who
+ * waited for the earlier agent come back, and only against each other's. */
+static hf_time asked_at(const struct broker *b, const struct hf_request_entry *q, hf_time now)
+{
+    hf_time asked = {q->asked_ns};
+    bool comes_back = asked.ns > 0 && hf_time_before(asked, b->started) &&
+                      hf_time_before(now, hf_time_add(b->started, COME_BACK));
+
+    return comes_back ? asked : now;
+}
+
+/* First come first served; those of before this agent's start in the order of then. */
+static void enqueue(struct resource *r, struct waiter *w)
+{
+    struct waiter *after = TAILQ_LAST(&r->waiters, waiter_queue);
+
+    while (after && hf_time_before(w->asked, after->asked) &&
+           !(r->round && r->round->waiter == after))
+        after = TAILQ_PREV(after, waiter_queue, queue);
+    if (after)
+        TAILQ_INSERT_AFTER(&r->waiters, after, w, queue);
+    else
+        TAILQ_INSERT_HEAD(&r->waiters, w, queue);
 }
 
 void resources_acquire(struct session *s, const struct hf_request_entry *q)
@@ -127,7 +154,8 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
                   : q->deadline_ns < 0                 ? w->since
                   : q->deadline_ns >= HF_TIME_NEVER.ns ? HF_TIME_NEVER
                                                        : (hf_time){q->deadline_ns};
-    TAILQ_INSERT_TAIL(&r->waiters, w, queue);
+    w->asked = asked_at(b, q, w->since);
+    enqueue(r, w);
     if (waiter_tries(w))
         r->tries++;
     LIST_INSERT_HEAD(&s->waiters, w, of_session);

@@ -54,7 +54,7 @@ hf_op *hfc_op_new(hf_client *client, enum hf_wire_op wire_op)
     op->client = client;
     op->entry.op = wire_op;
     op->entry.id = ++client->next_id;
-    op->start_ns = hfc_now();
+    op->start_ns = op->entry.asked_ns = hfc_now();
     op->deadline_ns = op->give_up_ns = HFC_NEVER;
     return op;
 }

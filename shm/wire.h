@@ -17,7 +17,7 @@
 
 #define HF_WIRE_MAGIC 0x31574648 /* "HFW1" */
 #define HF_WIRE_MAJOR 1
-#define HF_WIRE_MINOR 0
+#define HF_WIRE_MINOR 1
 #define HF_COOKIE_LEN 16
 
 enum hf_hello_role {
@@ -103,7 +103,10 @@ struct hf_request_entry {
     char note[128];
     uint32_t heartbeat_ms; /* acquire: D; 0: none */
     uint32_t beat_word;    /* then, below HF_BEATS */
-    uint8_t reserved2[64];
+    /* since 1.1; acquire: when it was first asked for, CLOCK_BOOTTIME, for its place in the queue of
+     * an agent that took the place of another; 0 unknown */
+    int64_t asked_ns;
+    uint8_t reserved2[56];
 };
 _Static_assert(sizeof(struct hf_request_entry) == HF_ENTRY_SIZE, "layout");
 

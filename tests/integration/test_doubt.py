@@ -83,7 +83,8 @@ def lost_answers(run):
         assert counters(run)["acquires_in_doubt"] == 3
 
 
-@scenario("answers are lost without an end of the connection: the keys go as soon as the connection does")
+@scenario("answers are lost without an end of the connection: the keys go as soon as the connection does",
+          sanitizers=False)
 def silent_answers(run):
     with proxies(run) as made:
         start(run, made)
@@ -98,7 +99,8 @@ def silent_answers(run):
         usable(run, holder)
 
 
-@scenario("DEL overtakes SET: the node runs an acquire after its release, before its deadline: the second release takes it")
+@scenario("DEL overtakes SET: the node runs an acquire after its release, before its deadline: the second release takes it",
+          sanitizers=False)
 def overtaken(run):
     with proxies(run) as made:
         start(run, made)
@@ -120,7 +122,7 @@ def overtaken(run):
         usable(run, holder)
 
 
-@scenario("SET runs late: the node gets an acquire after its deadline, and writes nothing")
+@scenario("SET runs late: the node gets an acquire after its deadline, and writes nothing", sanitizers=False)
 def too_late(run):
     with proxies(run) as made:
         start(run, made)
@@ -141,7 +143,8 @@ def too_late(run):
         usable(run, holder)
 
 
-@scenario("the agent is killed before it hears the answers: the next one releases what its journal says was under way")
+@scenario("the agent is killed before it hears the answers: the next one releases what its journal says was under way",
+          sanitizers=False)
 def killed_before_answers(run):
     with proxies(run) as made:
         agent = start(run, made)
@@ -185,7 +188,8 @@ def killed_then_delivered(run, ttl_s, ttl_ms):
         usable(run, run.holder(label="next"))
 
 
-@scenario("the agent is killed, and the nodes run its acquire after the next one's release: the second release takes it")
+@scenario("the agent is killed, and the nodes run its acquire after the next one's release: the second release takes it",
+          sanitizers=False)
 def killed_and_overtaken(run):
     killed_then_delivered(run, TTL_S, 0)
 

@@ -19,6 +19,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from history import Hold, fence_faults, overlaps  # noqa: E402
 from rig import BUILD, SLOW, HolderError, Process, agent_env, boottime_ns, main, scenario, wait_until  # noqa: E402
+from views import counters  # noqa: E402
 
 TTL_S = 3
 FLEET = ("--ttl-max", f"{TTL_S}s")
@@ -83,7 +84,8 @@ def upgraded_and_back(run):
     run.keys_gone("kept")
 
 
-@scenario("a first table of a later minor version is taken over by the earlier one; its readers read it")
+@scenario("a first table of a later minor version is taken over by the earlier one; its readers read it",
+          sanitizers=False)
 def downgraded(run):
     run.redis(3)
     agent = start(run, first=True, program=NEXT_MINOR)
@@ -98,7 +100,8 @@ def downgraded(run):
     assert holder.held()
 
 
-@scenario("an agent of another major version: it says that leases end, and releases none before its end; clients are told")
+@scenario("an agent of another major version: it says that leases end, and releases none before its end; clients are told",
+          sanitizers=False)
 def other_major(run):
     run.redis(3)
     agent = start(run, first=True)
@@ -166,6 +169,35 @@ def released_across_a_kill(run):
         other.release()
 
 
+@scenario("waiters keep their places through a restart, in whatever order they come back; later ones come after them",
+          sanitizers=False)
+def places_are_kept(run):
+    run.redis(3)
+    agent = run.agent()
+    owner = run.holder(label="owner")
+    owner.acquire("queued")
+    waiters = [run.holder(label=f"waiter{i}") for i in range(4)]
+    for i, waiter in enumerate(waiters):
+        waiter.send("acquire", "queued", 0, 30_000)
+        wait_until(lambda count=i + 1: counters(run)["waiters"] == count, what=f"{i + 1} wait")
+    for waiter in waiters:
+        waiter.sigstop()
+    agent.kill()
+    run.agent(fresh=False)
+    late = run.holder(label="late")
+    late.send("acquire", "queued", 0, 30_000)
+    for i, waiter in enumerate((waiters[2], waiters[0], waiters[3], waiters[1])):
+        wait_until(lambda count=i + 1: counters(run)["waiters"] == count, what=f"{i + 1} wait")
+        waiter.sigcont()
+    wait_until(lambda: counters(run)["waiters"] == 5, what="all wait")
+    owner.release()
+    fences = []
+    for waiter in (*waiters, late):
+        fences.append(waiter.answer()["fence"])
+        waiter.release()
+    assert fences == sorted(fences), fences
+
+
 @scenario("a lease whose holder was told to stop is that after a restart, too")
 def losing_is_remembered(run):
     run.redis(3)
@@ -207,7 +239,7 @@ def few_descriptors(run):
     assert again.wait() == 0, again.err
 
 
-@scenario("the table's name is removed while the agent runs: programs attach as before")
+@scenario("the table's name is removed while the agent runs: programs attach as before", sanitizers=False)
 def attach_without_a_name(run):
     run.redis(3)
     agent = start(run, first=True)
@@ -220,7 +252,8 @@ def attach_without_a_name(run):
     agent.wait_err("was removed or replaced")
 
 
-@scenario("another key_format while a lease is held: refused, and the lease is there for the right one")
+@scenario("another key_format while a lease is held: refused, and the lease is there for the right one",
+          sanitizers=False)
 def other_key_format(run):
     run.redis(3)
     agent = run.agent()
