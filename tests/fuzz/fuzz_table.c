@@ -16,6 +16,7 @@
 #include "shm/table.h"
 #include "libclient/holdfast.h"
 #include "tools/reader.h"
+#include "tools/show_event.h"
 #include "tools/show_lease.h"
 #include "tools/show_node.h"
 
@@ -29,8 +30,8 @@ static uint8_t *good;
 static size_t good_size, good_at[HF_SECTIONS_MAX + 1]; /* where the sections begin; 0: the header */
 static unsigned good_sections;
 
-/* The agent takes long: all of its bits, so that most inputs are not for it. */
-enum who { PEOPLE = 1, PROGRAMS = 2, LIBRARY = 4, SHORTENED = 8, AGENT = 0xe0 };
+/* What takes long needs more bits, so that few inputs are for it. */
+enum who { PEOPLE = 1, PROGRAMS = 2, LIBRARY = 4, HISTORY = 8, SHORTENED = 0x70, AGENT = 0xe0 };
 
 static struct hf_table_spec spec_of(void)
 {
@@ -72,6 +73,21 @@ static void put_leases(struct hf_table *table, struct hf_text_pool *pool)
     }
 }
 
+static void put_events(struct hf_table *table)
+{
+    const struct hf_renewal renewal = {0};
+
+    (void)hf_history_begin(table);
+    for (unsigned ring = 0; ring < HF_EVENT_RINGS; ring++)
+        for (uint32_t i = 0; i < 4; i++) {
+            struct hf_event event = {.kind = (uint8_t)(4 * ring + i), .node = (uint8_t)i};
+
+            hf_event_name(table, &event, "db/migrate", 10);
+            hf_event_put(table, (enum hf_event_ring)ring, &event);
+        }
+    hf_renewal_put(table, 0, &renewal);
+}
+
 static void put_nodes(struct hf_table *table)
 {
     for (uint32_t i = 0; i < 3; i++) {
@@ -111,6 +127,7 @@ static void make_good(void)
     FUZZ_CHECK(hf_text_pool_create(&table, &pool) == 0);
     put_leases(&table, pool);
     put_nodes(&table);
+    put_events(&table);
     hf_table_set_state(&table, HF_TABLE_ALIVE);
     good_size = table.size;
     good = malloc(good_size);
@@ -175,6 +192,31 @@ static void check_output(const char *text, size_t size)
         FUZZ_CHECK((text[i] >= 0x20 && text[i] < 0x7f) || text[i] == '\n');
 }
 
+typedef void event_fn(const struct reader *reader, const struct hf_event *event);
+
+/* Calls `fn`, unless NULL, for the oldest events of each ring. */
+static void read_history(const struct reader *reader, event_fn *fn)
+{
+    static struct hf_renewal renewals[HF_RENEWALS_KEPT];
+    const struct hf_table *table = &reader->table;
+    struct hf_event event;
+
+    for (unsigned ring = 0; ring < HF_EVENT_RINGS; ring++) {
+        uint64_t end = hf_events_written(table, (enum hf_event_ring)ring);
+        uint64_t from = hf_events_oldest(table, (enum hf_event_ring)ring);
+
+        for (uint64_t i = from; i < end && i - from < 16; i++) {
+            if (hf_event_read(table, (enum hf_event_ring)ring, i, &event) != 0)
+                continue;
+            FUZZ_CHECK(hf_event_text_kept(&event) <= HF_EVENT_TEXT);
+            if (fn)
+                fn(reader, &event);
+        }
+    }
+    for (uint32_t node = 0; node < HF_NODES_MAX; node++)
+        FUZZ_CHECK(hf_renewals_read(table, node, renewals, HF_RENEWALS_KEPT) <= HF_RENEWALS_KEPT);
+}
+
 /* Runs what prints to stdout, and keeps what it printed. */
 #define CAPTURE(text, length, what)                                                                \
     do {                                                                                           \
@@ -194,7 +236,7 @@ static void show_json(const struct reader *reader, const struct reader_filter *f
 
     json_begin(&out, stdout);
     show_leases_json(&out, reader, filter, &unreadable);
-    show_nodes_json(&out, reader);
+    show_nodes_json(&out, reader, 4);
     json_end(&out);
 }
 
@@ -212,6 +254,7 @@ static void show_to_people(const struct reader *reader)
         show_nodes_long(reader);
         if (reader_find(&reader->table, "cron", 4, &view) == HF_OK)
             show_lease(reader, &view, true);
+        read_history(reader, show_event);
     });
     check_output(text, length);
     free(text);
@@ -229,23 +272,13 @@ static void show_to_programs(const struct reader *reader)
     FUZZ_CHECK(json_is_object(json));
     json_decref(json);
     free(text);
-}
-
-static void read_history(const struct hf_table *table)
-{
-    static struct hf_renewal renewals[HF_RENEWALS_KEPT];
-    struct hf_event event;
-
-    for (unsigned ring = 0; ring < HF_EVENT_RINGS; ring++) {
-        uint64_t end = hf_events_written(table, (enum hf_event_ring)ring);
-        uint64_t from = hf_events_oldest(table, (enum hf_event_ring)ring);
-
-        for (uint64_t i = from; i < end && i - from < 64; i++)
-            if (hf_event_read(table, (enum hf_event_ring)ring, i, &event) == 0)
-                FUZZ_CHECK(hf_event_text_kept(&event) <= HF_EVENT_TEXT);
+    CAPTURE(text, length, read_history(reader, show_event_json));
+    for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+        json = json_loadb(line, (size_t)(end - line), JSON_ALLOW_NUL, NULL);
+        FUZZ_CHECK(json_is_object(json));
+        json_decref(json);
     }
-    for (uint32_t node = 0; node < HF_NODES_MAX; node++)
-        FUZZ_CHECK(hf_renewals_read(table, node, renewals, HF_RENEWALS_KEPT) <= HF_RENEWALS_KEPT);
+    free(text);
 }
 
 static void read_as_tool(uint8_t who)
@@ -271,7 +304,8 @@ static void read_as_tool(uint8_t who)
                        memchr(row.error, '\0', sizeof(row.error)));
     for (unsigned i = 0; i < HF_COUNTERS; i++)
         (void)hf_counter_read(&reader.table, (enum hf_counter)i);
-    read_history(&reader.table);
+    if (who & HISTORY)
+        read_history(&reader, NULL);
     if (who & PEOPLE)
         show_to_people(&reader);
     if (who & PROGRAMS)
@@ -343,20 +377,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input in = {data, size};
     uint8_t who = fuzz_u8(&in);
+    bool shortened = (who & SHORTENED) == SHORTENED, agent = (who & AGENT) == AGENT;
 
     if (!good)
         make_good();
     if (object < 0)
         map_object();
     patch(in, false);
-    if (who & SHORTENED)
+    if (shortened)
         FUZZ_CHECK(ftruncate(object, fuzz_u16(&in)) == 0);
     read_as_tool(who);
     if (who & LIBRARY)
         read_as_library();
-    if ((who & AGENT) == AGENT)
+    if (agent)
         find_as_agent();
-    if (who & SHORTENED || (who & AGENT) == AGENT)
+    if (shortened || agent)
         unmap_object();
     else
         patch(in, true);
