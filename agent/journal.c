@@ -78,7 +78,7 @@ struct journal {
 
 /* --- layout ----------------------------------------------------------------------------------- */
 
-/* Two builds whose records differ refuse each other. */
+/* Two builds whose records differ refuse each other, so a change costs an upgrade its leases. */
 static uint64_t fingerprint(void)
 {
     static const uint32_t facts[] = {
@@ -88,11 +88,21 @@ static uint64_t fingerprint(void)
         sizeof(struct lease_half),
         sizeof(struct node_record),
         sizeof(struct node_trust),
+        offsetof(struct node_trust, facts),
         offsetof(struct node_trust, sentinel),
+        offsetof(struct node_trust, nonce),
+        offsetof(struct node_trust, mark),
         offsetof(struct node_trust, until),
+        offsetof(struct node_trust, low_us),
         offsetof(struct node_trust, steps),
         offsetof(struct journal_identity, ttl_ms),
+        offsetof(struct journal_identity, start_time),
+        offsetof(struct journal_identity, request_id),
+        offsetof(struct journal_identity, heartbeat_ms),
+        offsetof(struct journal_identity, since_ns),
+        offsetof(struct journal_identity, run),
         offsetof(struct journal_identity, name),
+        offsetof(struct journal_identity, note),
         offsetof(struct journal_identity, comm),
         0x01020304,
     };

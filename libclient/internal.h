@@ -73,7 +73,8 @@ struct hfc_map { /* a mapped table */
     LIST_ENTRY(hfc_map) link;
     struct hf_table table;
     uint64_t epoch;
-    unsigned refs; /* the session's and one per lease */
+    _Atomic bool replaced; /* a later agent made another: it says nothing of leases in this one */
+    unsigned refs;         /* the session's and one per lease */
 };
 
 struct hfc_session { /* from a welcome to the end of its socket */

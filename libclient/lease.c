@@ -178,6 +178,8 @@ const char *hf_reason(hf_lease *handle)
     if (glance(lease, &slot_state, &reason) && reason != HF_LOSS_NONE)
         atomic_store(&lease->reason, reason);
     reason = atomic_load(&lease->reason);
+    if (reason == HF_LOSS_NONE && atomic_load(&lease->map->replaced))
+        reason = HF_LOSS_RESTART;
     if (reason == HF_LOSS_NONE)
         return "its validity ended without a renewal";
     return hf_loss_text(reason);

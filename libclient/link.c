@@ -141,6 +141,8 @@ static int map_table(hf_client *client, int fd, uint64_t epoch, struct hfc_map *
             return HF_OK;
         }
     }
+    LIST_FOREACH (known, &client->maps, link)
+        atomic_store(&known->replaced, true);
     map->epoch = epoch;
     map->refs = 1;
     LIST_INSERT_HEAD(&client->maps, map, link);

@@ -252,6 +252,21 @@ def attach_without_a_name(run):
     agent.wait_err("was removed or replaced")
 
 
+@scenario("the next agent begins with another table: the lease ends at its V, for the restart", sanitizers=False)
+def another_table(run):
+    run.redis(3)
+    agent = start(run, first=True)
+    holder = run.holder()
+    holder.acquire("believed")
+    table_path(agent).unlink()
+    agent.kill()
+    start(run, wait=False).wait_err("0 leases taken up, 0 released, 1 lost")
+    wait_until(lambda: not holder.held(), 2 * TTL_S, "its V passes")
+    holder.cmd("dispatch", 1000)  # it finds the new agent
+    assert holder.cmd("state")["value"] == LOST
+    assert "came back too late" in holder.cmd("reason")["text"]
+
+
 @scenario("another key_format while a lease is held: refused, and the lease is there for the right one",
           sanitizers=False)
 def other_key_format(run):
