@@ -74,6 +74,7 @@ struct journal {
     int nodes;
     struct node_record *node;
     struct lease_record *lease;
+    bool kept;
 };
 
 /* --- layout ----------------------------------------------------------------------------------- */
@@ -399,6 +400,11 @@ static enum judgement take_existing(struct journal *j, int fd, const struct jour
     return judgement;
 }
 
+bool journal_is_kept(const struct journal *j)
+{
+    return j->kept;
+}
+
 int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
                  const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
                  char *why, size_t why_size)
@@ -444,6 +450,7 @@ int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list
         if (rc < 0)
             goto error;
     }
+    j->kept = judgement == KEEP;
     *ret_journal = j;
     *ret_found = found;
     return HF_OK;

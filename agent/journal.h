@@ -65,6 +65,8 @@ struct journal_lease {
 int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
                  const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
                  char *why, size_t why_size);
+/* Whether it was an earlier agent's, also one with no record: then its generations go on. */
+bool journal_is_kept(const struct journal *journal);
 void journal_close(struct journal *journal); /* keeps the file */
 /* Removes the file: nothing is held any more. */
 void journal_remove(struct journal *journal);

@@ -55,7 +55,7 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
                       &found, why, why_size);
     if (rc < 0)
         return rc;
-    spec.fresh = found == 0;
+    spec.fresh = !journal_is_kept(agent->journal);
     rc = hf_table_create(agent->shm_name, &spec, &agent->table, &agent->warm, why, why_size);
     if (rc < 0) {
         /* What an earlier agent knew of nodes and leases is kept for the next start. */

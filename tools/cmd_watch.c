@@ -97,6 +97,7 @@ static void follow(struct watch *w)
     if (!w->open && reader_open(w->args->agent, &w->reader, why, sizeof(why)) == HF_OK) {
         w->open = true;
         w->cursor = (struct events_cursor){0};
+        show_event_learn(&w->reader);
         say_watching(w);
     }
     if (w->open)
@@ -133,6 +134,7 @@ int cmd_watch(int argc, char **argv)
         return code;
     w.open = true;
     w.cursor = events_from_now(&w.reader.table);
+    show_event_learn(&w.reader);
     if (prefix.len)
         w.filter =
             (struct events_filter){.name = prefix.bytes, .name_len = prefix.len, .prefix = true};

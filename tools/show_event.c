@@ -60,16 +60,27 @@ static bool of_node(const struct hf_event *event)
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
-/* As the node's row has it; "#2" without one. */
+/* As the node's row has it; "#2" if it never did. An agent that is starting empties the rows. */
 static const char *raw_id(char *out, size_t size, const struct reader *reader, unsigned node)
 {
+    static char ids[HF_NODES_MAX][HF_NODE_TEXT_MAX + 1];
     struct hf_node_row row;
 
-    if (hf_node_read(&reader->table, node, &row) == HF_OK && *row.id)
-        snprintf(out, size, "%s", row.id);
+    if (node < HF_NODES_MAX && hf_node_read(&reader->table, node, &row) == HF_OK && *row.id)
+        memcpy(ids[node], row.id, sizeof(row.id));
+    if (node < HF_NODES_MAX && *ids[node])
+        snprintf(out, size, "%s", ids[node]);
     else
         snprintf(out, size, "#%u", node + 1);
     return out;
+}
+
+void show_event_learn(const struct reader *reader)
+{
+    char id[HF_NODE_TEXT_MAX + 1];
+
+    for (unsigned node = 0; node < reader->table.node_count; node++)
+        raw_id(id, sizeof(id), reader, node);
 }
 
 static const char *id_of(char *out, size_t size, const struct reader *reader, unsigned node)

@@ -9,6 +9,9 @@
 /* The stable word of an enum hf_event_kind; "unknown" for a later agent's. */
 const char *show_event_word(uint32_t kind);
 
+/* Reads the nodes' ids beforehand: while the next agent starts they are not there. */
+void show_event_learn(const struct reader *reader);
+
 void show_event(const struct reader *reader, const struct hf_event *event);
 void show_event_json(const struct reader *reader, const struct hf_event *event);
 

@@ -3,16 +3,18 @@
 
 The TTL and the longest one of the fleet are 3 s, so that a quarantine takes 4.06 s.
 """
+import collections
 import contextlib
 import os
 import pathlib
+import random
 import re
 import signal
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from events import await_event, faults, history, parse, those, words_of  # noqa: E402
+from events import await_event, faults, history, parse, those, unended, words_of  # noqa: E402
 from rig import BUILD, SLOW, main, scenario, wait_until  # noqa: E402
 from views import wait_node  # noqa: E402
 
@@ -361,6 +363,43 @@ def agent_killed(run):
     assert len(those(events, "agent_started")) == 5 and not those(events, "agent_ending")
     assert words_of(history(run, "kept")).count("readopted") == 4
     assert holder.held("0")
+
+
+@scenario("agents that are killed at any moment, nodes that forget, stop and lose keys: every lease begins and ends once")
+def churn(run):
+    run.redis(3)
+    start(run)
+    watch = run.start_holdfast("watch", "--json")
+    wait_until(lambda: '"watching"' in watch.out, what="watch begins")
+    holders = [run.holder() for _ in range(3)]
+    for i, holder in enumerate(holders):
+        holder.send("cycle", 60, f"lock{i % 2}", 1000, 4000, 20000)
+    chance = random.Random(1)
+    for turn in range(8):
+        time.sleep(chance.uniform(0.2, 0.7))
+        node = run.nodes[turn % 3]
+        if turn % 4 == 1:
+            node.cmd("FLUSHALL")
+        elif turn % 4 == 2:
+            node.cmd("DEL", "lock0", "lock1")
+        elif turn % 4 == 3:
+            node.sigstop()
+        run.agents[-1].kill()
+        time.sleep(chance.choice((0, 0.3, 1.2)))
+        start(run)
+        node.sigcont()
+    for holder in holders:
+        holder.popen.stdin.close()
+    wait_until(lambda: not unended(history(run)), 60, "all leases end")
+    told = history(run)
+    assert not faults(told), faults(told)
+    seen = wait_until(lambda: {e["number"]: e for e in parse_whole(watch.out)[1:] if e["number"] <= told[-1]["number"]}
+                      if f'"number":{told[-1]["number"]},' in watch.out else None, what="watch tells it all")
+    missed = [e for e in told if e["number"] >= min(seen) and seen.get(e["number"]) != e]
+    assert not missed, missed
+    count = collections.Counter(words_of(told))
+    assert count["agent_started"] == 9 and count["granted"] > 20 and count["readopted"], count
+    print(f"# {dict(count)}")
 
 
 @scenario("watch goes on with the table of the next agent; a new table begins with nothing")

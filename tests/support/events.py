@@ -53,6 +53,16 @@ def faults(events):
     return found
 
 
+def unended(events):
+    """Leases that began and have no end yet, by name."""
+    lives = {}
+    for e in events:
+        if "generation" in e:
+            key = e["slot"], e["generation"], e["fence"]
+            lives[key] = None if e["event"] in ENDS else lives.get(key, e["name"])
+    return [name for name in lives.values() if name]
+
+
 def faults_of_life(life):
     found, void = [], set()
     words = words_of(life)
