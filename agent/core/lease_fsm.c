@@ -2,6 +2,8 @@
 
 #include "agent/core/validity.h"
 
+#include "shm/layout.h"
+
 #include <assert.h>
 
 /* What an event is compared with when its actions are told. */
@@ -49,6 +51,12 @@ static void set_vote(struct lease_fsm *l, int node, hf_time d)
 {
     l->valid = validity_with(l, node, d);
     l->node[node].d = d;
+}
+
+/* V as the check word has it, rounded down: who looks from here on sees that it is over. */
+static hf_time shown(hf_time valid)
+{
+    return valid.ns > 0 ? (hf_time){valid.ns >> HF_CHECK_TIME_SHIFT << HF_CHECK_TIME_SHIFT} : valid;
 }
 
 static struct before look(const struct lease_fsm *l)
@@ -266,7 +274,7 @@ unsigned lease_fsm_confirm(struct lease_fsm *l, hf_time previous, hf_time now)
 
     /* (!) While it was being stored a reader may have seen the old V pass: then it is over. */
     if (!is_over(l)) {
-        if (hf_time_reached(now, previous))
+        if (hf_time_reached(now, shown(previous)))
             lapse(l, HF_LOSS_LATE_REPLY);
         else if (l->run && l->state != HF_SLOT_LOSING &&
                  hf_time_reached(now, losing_at(l, previous)))
@@ -290,8 +298,9 @@ unsigned lease_fsm_release(struct lease_fsm *l, enum hf_loss_reason reason, hf_t
 {
     struct before before = look(l);
 
-    if (hf_time_reached(now, l->valid))
-        advance(l, by_time(l), now);
+    /* Its holder may release it because it saw the end. */
+    if (hf_time_reached(now, shown(l->valid)))
+        advance(l, by_time(l), hf_time_max(now, l->valid));
     if (!is_over(l))
         stop(l, HF_SLOT_ENDED, reason != HF_LOSS_NONE ? reason : l->reason);
     return actions_since(l, &before);

@@ -113,23 +113,29 @@ def amnesiacs(lab):
     lab.row.add(fleet.finish(), Expected(losses=0, calm_ns=calm_ns, back_s=fleet.quarantine_s + TTL_S))
 
 
-@case("F5", "a majority restarts empty at once while its agent hangs")
-def majority_amnesia(lab):
-    fleet = lab.fleet(ttl_s=TTL_S)
-    fleet.start_crew()
+def majority_forgets(lab, forget):
+    """A majority forgets while the agent of holders hangs, so that it heals nothing. Its leases are valid all the same."""
+    fleet = lab.fleet(ttl_s=TTL_S, clock=True)
+    fleet.start_crew(long_ms=300)
     for i in range(3):
-        time.sleep(1)
         host = fleet.hosts[i]
+        fleet.start_keepers(host, 2, careless=0)
         host.agent.sigstop()
         for node in fleet.random.sample(fleet.nodes, 3):
-            fleet.restart(node)
+            forget(fleet, node)
         time.sleep(0.6 * TTL_S)
         host.agent.sigcont()
         time.sleep(fleet.quarantine_s)
     calm_ns = boottime_ns()
     time.sleep(2 * TTL_S)
-    lab.row.add(fleet.finish(), Expected(losses=("quorum", "unrenewed", "late_reply", "missing"), calm_ns=calm_ns,
+    lab.row.add(fleet.finish(), Expected(losses=("quorum", "unrenewed", "late_reply", "missing", "clock"), calm_ns=calm_ns,
                                          back_s=2 * TTL_S))
+
+
+for _fault, _title, _forget in (("F5", "restarts empty", lambda fleet, node: fleet.restart(node)),
+                                ("F6", "is flushed", lambda fleet, node: fleet.flush(node)),
+                                ("F7", "steps its clocks past the keys", lambda fleet, node: fleet.step(node, 1.2 * TTL_S))):
+    case(_fault, f"a majority {_title} while an agent hangs")(lambda lab, f=_forget: majority_forgets(lab, f))
 
 
 def persistent(lab, policy, votes_again):

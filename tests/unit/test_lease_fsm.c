@@ -1,6 +1,12 @@
 /* agent/core/lease_fsm.h: a lease from grant to end. */
 #include "lease_fixture.h"
 
+/* So long after the check word of a lease until then says that it is over. */
+static hf_time shown(int64_t until, int64_t after)
+{
+    return (hf_time){((at(until).ns >> HF_CHECK_TIME_SHIFT) << HF_CHECK_TIME_SHIFT) + after};
+}
+
 /* --- from the grant on ------------------------------------------------------------------------ */
 
 TEST(a_grant_is_held_until_the_q_th_largest_d)
@@ -170,8 +176,17 @@ TEST(an_extension_stored_before_the_old_v_is_confirmed)
     struct lease_fsm l = granted(LIBRARY, at(10 * SEC), at(0), at(0));
 
     lease_fsm_hit(&l, 1, at(10 * SEC), 0, at(SPAN - MS));
-    assert_int_equal(lease_fsm_confirm(&l, at(SPAN), at(SPAN - NS)), 0);
+    assert_int_equal(lease_fsm_confirm(&l, at(SPAN), shown(SPAN, -NS)), 0);
     assert_state(&l, HF_SLOT_LATE, HF_LOSS_NONE);
+}
+
+TEST(an_extension_stored_after_the_check_word_ran_out_is_withdrawn)
+{
+    struct lease_fsm l = granted(LIBRARY, at(10 * SEC), at(0), at(0));
+
+    lease_fsm_hit(&l, 1, at(10 * SEC), 0, at(SPAN - MS));
+    assert_int_equal(lease_fsm_confirm(&l, at(SPAN), shown(SPAN, 0)), OVER_BY_LOSS);
+    assert_state(&l, HF_SLOT_LOST, HF_LOSS_LATE_REPLY);
 }
 
 TEST(an_extension_stored_at_the_old_v_is_withdrawn)
@@ -451,9 +466,17 @@ TEST(a_release_ends_it)
 {
     struct lease_fsm l = held(LIBRARY);
 
-    assert_int_equal(lease_fsm_release(&l, HF_LOSS_NONE, at(SPAN - NS)), OVER_BY_RELEASE);
+    assert_int_equal(lease_fsm_release(&l, HF_LOSS_NONE, shown(SPAN, -NS)), OVER_BY_RELEASE);
     assert_state(&l, HF_SLOT_ENDED, HF_LOSS_NONE);
     assert_final(&l, at(SPAN));
+}
+
+TEST(a_release_after_the_check_word_ran_out_finds_it_lost)
+{
+    struct lease_fsm l = held(LIBRARY);
+
+    assert_int_equal(lease_fsm_release(&l, HF_LOSS_NONE, shown(SPAN, 0)), OVER_BY_LOSS);
+    assert_state(&l, HF_SLOT_LOST, HF_LOSS_QUORUM);
 }
 
 TEST(a_holder_that_died_ends_it)
@@ -550,6 +573,7 @@ int main(void)
         cmocka_unit_test(
             a_library_lease_may_be_extended_between_losing_and_v_if_no_tick_came_first),
         cmocka_unit_test(an_extension_stored_before_the_old_v_is_confirmed),
+        cmocka_unit_test(an_extension_stored_after_the_check_word_ran_out_is_withdrawn),
         cmocka_unit_test(an_extension_stored_at_the_old_v_is_withdrawn),
         cmocka_unit_test(a_run_whose_extension_was_stored_at_the_old_losing_is_losing),
         cmocka_unit_test(a_run_whose_extension_was_stored_at_the_old_v_is_lost),
@@ -577,6 +601,7 @@ int main(void)
         cmocka_unit_test(a_release_ends_it),
         cmocka_unit_test(a_holder_that_died_ends_it),
         cmocka_unit_test(a_release_at_v_finds_it_lost),
+        cmocka_unit_test(a_release_after_the_check_word_ran_out_finds_it_lost),
         cmocka_unit_test(a_release_ends_a_losing_lease_and_keeps_why),
         cmocka_unit_test(an_abandoned_run_is_not_renewed_and_lapses),
         cmocka_unit_test(max_hold_makes_it_losing_though_renewed),
