@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -261,8 +262,10 @@ static pid_t start(void (*fn)(uint32_t), uint32_t seed)
     pid_t pid = fork();
 
     assert_true(pid >= 0);
-    if (pid == 0)
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
         fn(seed);
+    }
     return pid;
 }
 
