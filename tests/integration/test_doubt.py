@@ -66,7 +66,8 @@ def usable(run, holder, name="job"):
     return lease
 
 
-@scenario("the answers to an acquire are lost: it fails, every key goes soon, and the next acquire is granted")
+@scenario("the answers to an acquire are lost: it fails, every key goes soon, and the next acquire is granted",
+          sanitizers=False)
 def lost_answers(run):
     with proxies(run) as made:
         start(run, made)
@@ -194,7 +195,7 @@ def killed_and_overtaken(run):
     killed_then_delivered(run, TTL_S, 0)
 
 
-@scenario("the same of a lease with a longer TTL than the agent's own: its deadline counts")
+@scenario("the same of a lease with a longer TTL than the agent's own: its deadline counts", sanitizers=False)
 def killed_and_overtaken_long(run):
     killed_then_delivered(run, 3, TTL_S * 1000)
 
