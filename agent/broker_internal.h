@@ -371,7 +371,7 @@ const char *nodes_fleet_text(const struct broker *b);
 /* --- agent/node_events.c: each thing that happens to a node is logged and told by one event ---- */
 
 /* What an earlier agent told of it is told. */
-void node_events_begin(struct node *node);
+void node_events_begin(struct broker *b, int node);
 void node_events_up(struct broker *b, int node, const char *version);
 void node_events_down(struct broker *b, int node, enum hf_node_error error, const char *text);
 /* `events`: enum trust_event bits that this thread found. */

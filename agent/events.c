@@ -344,3 +344,19 @@ void event_quarantine_over(struct agent *agent, int node)
 {
     put_node(agent, node, HF_EVENT_QUARANTINE_OVER, 0, "");
 }
+
+bool event_quarantine_stands(const struct agent *agent, int node)
+{
+    const struct hf_table *table = &agent->table;
+
+    for (uint64_t i = hf_events_written(table, HF_EVENTS_NODES);
+         i > hf_events_oldest(table, HF_EVENTS_NODES); i--) {
+        struct hf_event event;
+
+        if (hf_event_read(table, HF_EVENTS_NODES, i - 1, &event) != HF_OK || event.node != node)
+            continue;
+        if (event.kind == HF_EVENT_QUARANTINE || event.kind == HF_EVENT_QUARANTINE_OVER)
+            return event.kind == HF_EVENT_QUARANTINE;
+    }
+    return false;
+}

@@ -11,6 +11,7 @@
 #ifndef HOLDFAST_AGENT_EVENTS_H
 #define HOLDFAST_AGENT_EVENTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/core/node_trust.h"
@@ -51,6 +52,8 @@ void event_node_stepped(struct agent *agent, int node, int64_t step_us);
 /* `reasons`: enum hf_quarantine_reason bits. */
 void event_quarantine(struct agent *agent, int node, uint32_t reasons, hf_time until);
 void event_quarantine_over(struct agent *agent, int node);
+/* Whether an earlier agent told the beginning of the node's last quarantine, and not its end. */
+bool event_quarantine_stands(const struct agent *agent, int node);
 
 /* --- renewal thread --------------------------------------------------------------------------- */
 

@@ -5,6 +5,8 @@
 #include "agent/events.h"
 #include "agent/log.h"
 
+#define TOLD_BEFORE (UINT32_C(1) << 31) /* beside the reasons of a quarantine: none of them */
+
 static int64_t middle_us(const struct node_trust *t)
 {
     return t->low_us + (t->high_us - t->low_us) / 2;
@@ -15,13 +17,15 @@ static uint32_t quarantine_of(const struct node_trust *t, hf_time now)
     return hf_time_before(now, t->until) ? t->reasons : 0;
 }
 
-void node_events_begin(struct node *node)
+void node_events_begin(struct broker *b, int i)
 {
+    struct node *node = &b->nodes[i];
     const struct node_trust *t = &node->trust;
 
     node->told = (struct node_told){
         .refusal = t->refused ? t->refusal : HF_REFUSED_NOT,
-        .reasons = quarantine_of(t, clock_now()),
+        /* Its beginning may be untold, and its end may have come while nobody was there to tell. */
+        .reasons = event_quarantine_stands(b->agent, i) ? t->reasons | TOLD_BEFORE : 0,
         .mark = t->mark,
         .own_steps = t->steps,
         .absent = t->nonce_seen && !t->nonce[0],

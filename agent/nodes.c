@@ -333,7 +333,7 @@ int nodes_create(struct broker *b)
         if (!c->dev_nodes && journal_get_node(b->agent->journal, i, &before) == HF_OK &&
             before.contacted)
             trust_restore(&node->trust, &before);
-        node_events_begin(node);
+        node_events_begin(b, i);
         snprintf(node->row.id, sizeof(node->row.id), "%s", c->nodes[i].id);
         snprintf(node->row.address, sizeof(node->row.address), "%s", c->nodes[i].text);
         rc = link_create(&options, &node->link);

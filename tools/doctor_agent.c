@@ -191,9 +191,9 @@ static void look_at_renewals(struct doctor *doctor, const struct reader *reader)
         doctor_report(doctor, FINDING_OK, "agent.renewals", NULL,
                       "renewals were at most %s late since the start", lag);
     if (losses)
-        doctor_report(doctor, FINDING_NOTE, "agent.losses", NULL,
-                      "%" PRIu64 " leases were lost since the start; the agent's log says why",
-                      losses);
+        doctor_report(doctor, FINDING_NOTE, "agent.losses",
+                      "holdfast history tells of each when, why and by which node",
+                      "%" PRIu64 " leases were lost since the start", losses);
 }
 
 static void look_at_version(struct doctor *doctor, const struct reader *reader)

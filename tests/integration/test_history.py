@@ -223,6 +223,25 @@ def asked(run):
         assert losing["reason"] == "max_hold", losing
         near(losing, int(await_event(run, "granted", name="short")["at_ns"]) + 10**9)
         assert words_of(history(run, "short")) == ["granted", "losing", "job_stopped", "released"]
+    with watched(run, "hung"):
+        job = run.start_holdfast("run", "--heartbeat", "500ms", "-t", "1s", "hung", "sleep", "60")
+        assert job.wait() == 124, job.err
+        assert await_event(run, "losing", name="hung")["reason"] == "heartbeat"
+
+
+@scenario("an agent with private nodes ends: its jobs lose their locks for that reason, as watch still sees")
+def going(run):
+    agent = run.dev_agent()
+    watch = run.start_holdfast("watch", "--json")
+    wait_until(lambda: '"watching"' in watch.out, what="watch begins")
+    job = run.start_holdfast("run", "job", "sh", "-c", "echo up; exec sleep 60")
+    job.wait_out("up")
+    agent.stop()
+    assert job.wait() == 124, job.err
+    wait_until(lambda: '"released"' in watch.out, what="it sees the end")
+    told = parse(watch.out)
+    assert words_of(told[1:]) == ["granted", "agent_ending", "losing", "job_stopped", "released"], told
+    assert those(told, "losing")[0]["reason"] == "going" and not faults(told), told
 
 
 @scenario("a holder is killed: released, for that reason; both guardians of a job: abandoned, then lost")

@@ -50,6 +50,37 @@ def faults(events):
             lives[e["slot"], e["generation"], e["fence"]].append(e)
     for life in lives.values():
         found += faults_of_life(life)
+    return found + faults_of_nodes(events)
+
+
+def faults_of_nodes(events):
+    """What begins must end before it begins again, but for an agent's start, which begins anew."""
+    found, up, refused, quarantined, run_ids = [], {}, {}, collections.defaultdict(set), set()
+    for e in events:
+        word, node = e["event"], e.get("node")
+        if word == "agent_started":
+            up, refused = {}, {}
+        elif word in ("node_up", "node_down"):
+            if up.get(node) == word:
+                found.append(f"{node}: {word} twice")
+            up[node] = word
+        elif word in ("node_refused", "node_accepted"):
+            if refused.get(node) == (word, e["reason"]):
+                found.append(f"{node}: {word} twice")
+            refused[node] = word, e["reason"]
+        elif word == "quarantine":
+            reasons = set(e["quarantine_reasons"])
+            if quarantined[node] and reasons <= quarantined[node]:
+                found.append(f"{node}: quarantined twice for {reasons}")
+            quarantined[node] = reasons
+        elif word == "quarantine_over":
+            if not quarantined[node]:
+                found.append(f"{node}: the end of no quarantine")
+            quarantined[node] = set()
+        elif word == "node_restarted":
+            if (node, e["text"]) in run_ids:
+                found.append(f"{node}: restarted twice as {e['text']}")
+            run_ids.add((node, e["text"]))
     return found
 
 

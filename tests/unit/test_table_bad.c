@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "shm/compiler.h"
+#include "shm/history.h"
 #include "shm/index.h"
 
 /* --- squatted names --------------------------------------------------------------------------- */
@@ -259,6 +260,7 @@ static void read_all(const struct hf_table *table)
 {
     struct hf_slot_view view;
     struct hf_node_row row;
+    struct hf_renewal renewal;
 
     for (uint32_t i = 0; i < table->capacity; i++)
         (void)hf_slot_read(table, i, &view);
@@ -267,6 +269,15 @@ static void read_all(const struct hf_table *table)
     for (int i = 0; i < HF_COUNTERS; i++)
         (void)hf_counter_read(table, (enum hf_counter)i);
     (void)hf_index_find(table, "name", 4, &view);
+    for (int i = 0; i < HF_EVENT_RINGS; i++) {
+        enum hf_event_ring ring = (enum hf_event_ring)i;
+        uint64_t oldest = hf_events_oldest(table, ring);
+        struct hf_event event;
+
+        for (uint64_t index = oldest; index < oldest + 40; index++)
+            (void)hf_event_read(table, ring, index, &event);
+    }
+    (void)hf_renewals_read(table, 0, &renewal, 1);
 }
 
 static void random_damage_never_crashes_a_reader(void **state)
