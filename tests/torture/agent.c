@@ -31,6 +31,7 @@
 static struct judge judge;
 static struct wire wire;
 static struct store_log *stores;
+static struct words words_before; /* the watching */
 
 /* False after ten seconds. */
 static bool wait_for(const _Atomic uint32_t *word, uint32_t value)
@@ -127,8 +128,10 @@ static void do_judge(char *words)
     if (say_wrong(0)) /* on the wire */
         return;
     keep_names(words);
+    words_before = judge.words;
     for (uint32_t i = 0; i < atomic_load(&stores->count); i++) {
         judge_restore(&judge, stores, i);
+        judge_follow(&judge);
         judge_state(&judge);
         if (!*judge.wrong)
             judge_recovery(&judge);
@@ -142,9 +145,12 @@ static void do_again(unsigned every)
 {
     unsigned points = 0;
 
-    for (uint32_t i = 0; i < atomic_load(&stores->count); i += every) {
+    judge.words = words_before;
+    for (uint32_t i = 0; i < atomic_load(&stores->count); i++) {
         judge_restore(&judge, stores, i);
-        points += judge_recovery_stores(&judge, 16);
+        judge_follow(&judge);
+        if (i % every == 0)
+            points += judge_recovery_stores(&judge, 16);
         if (say_wrong(i))
             return;
     }
@@ -215,8 +221,10 @@ static void (*const spoil[])(struct hf_slot *) = {
 static void do_control(void)
 {
     unsigned caught = 0;
+    const struct words words = judge.words;
     int facts = judge.facts;
 
+    judge.words = words_before;
     for (size_t i = 0; i < HF_LENGTH(spoil); i++) {
         struct hf_slot *slot;
 
@@ -230,6 +238,7 @@ static void do_control(void)
         judge.facts = facts;
         *judge.wrong = '\0';
     }
+    judge.words = words;
     printf("ok caught=%u of=%zu\n", caught, HF_LENGTH(spoil));
 }
 
@@ -278,6 +287,10 @@ int main(int argc, char **argv)
     if (config_load(argc - 7, argv + 7, &judge.config, &code, why, sizeof(why)) < 0 ||
         host_read(&judge.host, why, sizeof(why)) < 0) {
         fprintf(stderr, "%s\n", why);
+        return 2;
+    }
+    if (judge.config.capacity > SLOTS_MAX) {
+        fprintf(stderr, "more than %d slots\n", SLOTS_MAX);
         return 2;
     }
     judge.n = judge.config.node_count;

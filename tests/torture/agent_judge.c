@@ -207,6 +207,8 @@ static void judge_word(struct judge *j, uint32_t slot, uint64_t word, const stru
 
     if (word == 0)
         return;
+    if (generation == j->words.over[slot])
+        judge_says(j, "slot %u: the word of generation %u stands again", slot, generation);
     if (!r || (r->state != JOURNAL_HELD && r->state != JOURNAL_ENDING))
         judge_says(j, "slot %u: the word stands, and the journal has it in state %d", slot,
                    r ? (int)r->state : 0);
@@ -216,6 +218,18 @@ static void judge_word(struct judge *j, uint32_t slot, uint64_t word, const stru
     else if (r->state == JOURNAL_HELD && !j->may_fall &&
              word > hf_check_pack(generation, validity_qth(r->d, j->n, j->q)))
         judge_says(j, "slot %u: the word stands beyond what the journal has from the nodes", slot);
+}
+
+void judge_follow(struct judge *j)
+{
+    for (uint32_t slot = 0; slot < j->config.capacity; slot++) {
+        uint64_t word = atomic_load(&j->reader.slots[slot].check);
+
+        if (word != 0)
+            j->words.stood[slot] = (uint32_t)(word >> HF_CHECK_GEN_SHIFT);
+        else
+            j->words.over[slot] = j->words.stood[slot];
+    }
 }
 
 void judge_state(struct judge *j)

@@ -11,6 +11,7 @@
 #include "shm/slot.h"
 #include "tests/torture/stores.h"
 
+#define SLOTS_MAX 64
 #define FACTS_MAX 64
 #define NAMES_MAX 16
 
@@ -36,6 +37,9 @@ struct judge {
     struct hf_table reader;               /* the copy, as others have it */
     struct journal *journal;              /* the copy's */
     int n, q;
+    struct words {
+        uint32_t stood[SLOTS_MAX], over[SLOTS_MAX]; /* generations: last seen, and gone to 0 */
+    } words;
     struct fact fact[FACTS_MAX];
     int facts;
     char name[NAMES_MAX][HF_NAME_MAX + 1]; /* leases that stand through all moments */
@@ -57,6 +61,8 @@ void judge_begin(struct judge *j);
 /* The copy becomes moment `i` of the live files. */
 void judge_restore(const struct judge *j, const struct store_log *log, uint32_t i);
 
+/* The copy is the agent's next state: a word that it took back must never stand again. */
+void judge_follow(struct judge *j);
 /* What stands in the copy, for readers and for the next agent; `wrong` says what is wrong. */
 void judge_state(struct judge *j);
 /* Then another agent starts on the copy, in a child. */

@@ -15,8 +15,6 @@
 #include "shm/process.h"
 #include "shm/status.h"
 
-#define SLOTS_MAX 64
-
 /* What the killed one left. */
 struct left {
     int kept; /* of journal_get() */
@@ -38,8 +36,6 @@ static void must(int rc, const char *what, const char *why)
 
 static void remember(const struct judge *j)
 {
-    if (j->config.capacity > SLOTS_MAX)
-        must(HF_EFULL, "capacity", "");
     for (uint32_t slot = 0; slot < j->config.capacity; slot++) {
         const struct hf_slot *s = &j->reader.slots[slot];
         uint32_t of_word = (uint32_t)(atomic_load(&s->check) >> HF_CHECK_GEN_SHIFT);
@@ -171,6 +167,9 @@ void recover_judge(struct judge *j)
         uint64_t word = atomic_load(&s->check);
         struct hf_slot_view view, found;
 
+        if (word != 0 && word >> HF_CHECK_GEN_SHIFT == j->words.over[slot])
+            judge_says(j, "slot %u: the word of generation %u stands again", slot,
+                       j->words.over[slot]);
         if (atomic_load(&s->seq) & 1)
             judge_says(j, "slot %u is odd", slot);
         if (agent.broker->generations[slot] < l->generation)
