@@ -17,6 +17,7 @@ from rig import BUILD, HolderError, Process, main, scenario, wait_until  # noqa:
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPTS = ("acquire", "raise", "heal", "renew", "release", "sentinel")  # enum script
 BUSY = -201
+LONG = "a-name-of-two-units-" + 70 * "x"
 TTL_MS = 3000  # of leases whose renewals and losses are waited for
 AGAIN = 8  # of every such moment the recovery is killed at every store, too
 
@@ -86,8 +87,13 @@ def every_store(run):
     nodes = run.redis(3)
     agent = tortured_agent(run, ttl="30s", options=("--capacity", 4))
     holder = run.holder()
+    holder.acquire("first")
     holder.acquire("kept")
     torturer = Torturer(run, agent)
+
+    torturer.watch()
+    holder.release(0)
+    torturer.judge("a release before a lease that stands", "kept")
 
     torturer.watch()
     holder.acquire("a")
@@ -112,20 +118,20 @@ def every_store(run):
     seen = torturer.judge("a round that is undone", "kept")
     assert seen["acquires"] == 3 and seen["releases"] >= 0, seen
 
+    # The slot of "first", before those that stand; its text needs more room than the one before.
+    torturer.watch()
+    holder.acquire(LONG)
+    torturer.judge("a slot for another name", "kept", "a")
+
     holder.acquire("short", TTL_MS)
     torturer.watch()
     time.sleep(TTL_MS / 1000 / 2)
-    seen = torturer.judge("renewals", "kept", "a")
+    seen = torturer.judge("renewals", "kept", "a", LONG)
     assert seen["renewals"] >= 3, seen
-
-    holder.release()
-    torturer.watch()
-    holder.acquire("other")
-    torturer.judge("a slot for another name", "kept", "a")
 
     torturer.watch()
     holder.kill()
-    keys_go(run, "kept", "a", "other")
+    keys_go(run, "kept", "a", "short", LONG)
     torturer.judge("a holder that dies")
     print(f"# {torturer.points} fault points, 0 violations")
 
