@@ -63,7 +63,7 @@ def agent_stopped(lab, seconds):
     lab.row.blame({"P5": complaints})
 
 
-for _seconds in (0.3, 1, 2, 2.5, 3.5, 7, 12):
+for _seconds in (0.3, 1, 1.7, 2.5, 3.5, 7, 12):
     case("F8", f"the agent hangs for {_seconds} s of T = {TTL_S}")(lambda lab, s=_seconds: agent_stopped(lab, s))
 
 
