@@ -211,9 +211,10 @@ class Fleet:
 
     def suspend(self, host, seconds, others=()):
         """As a suspended machine: nothing of the host runs, and afterwards CLOCK_MONOTONIC says that no time passed, while
-        CLOCK_BOOTTIME went on. `others`: pids of the host besides its agent and contenders."""
+        CLOCK_BOOTTIME went on. The agent goes on last, so that nobody hears from it that time passed. `others`: pids of the
+        host besides its agent and contenders."""
         self.tell(f"suspend host {host.label} {seconds:.1f}s")
-        pids = [host.agent.pid, *(process.pid for process in host.crew), *others]
+        pids = [*others, *(process.pid for process in host.crew), host.agent.pid]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         time.sleep(seconds)
@@ -221,6 +222,8 @@ class Fleet:
             before_us, = struct.unpack("<q", shifts[8:16])
             shifts[8:16] = struct.pack("<q", before_us - int(seconds * 1_000_000))
         for pid in pids:
+            if pid == host.agent.pid:
+                time.sleep(0.1)
             os.kill(pid, signal.SIGCONT)
 
     # --- looking ---

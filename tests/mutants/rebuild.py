@@ -161,10 +161,12 @@ class Mutant:
                 os.link(self.build.path / program, out)
         return out
 
-    def take_all(self, but_tests=True):
-        """Whatever scenarios run: all programs but the unit tests, and what is preloaded."""
+    def take_all(self, of_tests=None):
+        """Whatever scenarios run: all programs but the unit tests and the simulator, or of the tests' only these; and
+        what is preloaded."""
         for program in self.build.programs:
-            if not (but_tests and pathlib.Path(program).name.startswith("test_")):
+            folder, _, name = program.rpartition("/")
+            if folder != "tests" or (name in of_tests if of_tests else not name.startswith("test_") and name != "sim"):
                 self.take(program)
         for link in (self.build.path / "lib").glob("*.so*"):
             if link.is_symlink():
