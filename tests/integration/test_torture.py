@@ -7,12 +7,14 @@ see them, as the next agent recovers them, and as yet another finds them when th
 import hashlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from rig import BUILD, HolderError, Process, main, scenario, wait_until  # noqa: E402
+from views import counters  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPTS = ("acquire", "raise", "heal", "renew", "release", "sentinel")  # enum script
@@ -125,7 +127,8 @@ def every_store(run):
 
     holder.acquire("short", TTL_MS)
     torturer.watch()
-    time.sleep(TTL_MS / 1000 / 2)
+    before = counters(run)["renewed"]
+    wait_until(lambda: counters(run)["renewed"] >= before + 3)
     seen = torturer.judge("renewals", "kept", "a", LONG)
     assert seen["renewals"] >= 3, seen
 
@@ -147,7 +150,7 @@ def every_store_of_a_loss(run):
 
     torturer.watch()
     nodes[0].cmd("SET", "voided", "another's", "PX", "60000")
-    time.sleep(TTL_MS / 1000 / 2)
+    wait_until(lambda: run.show("voided")["votes"] == 2)
     torturer.judge("a vote that another's key voids", "fall", "kept")
     torturer.watch()
     nodes[1].cmd("SET", "voided", "another's", "PX", "60000")
@@ -166,6 +169,49 @@ def every_store_of_a_loss(run):
     torturer.watch()
     agent.stop()
     torturer.judge("a clean end", "kept")
+    print(f"# {torturer.points} fault points, 0 violations")
+
+
+@scenario("killed at any store of a heal, a lock handed to a waiter, a holder that is asked to stop, a job", sanitizers=False)
+def every_store_of_a_life(run):
+    nodes = run.redis(3)
+    agent = tortured_agent(run, ttl="30s", options=("--capacity", 4))
+    holder, waiter = run.holder(), run.holder(label="waiter")
+    holder.acquire("kept", TTL_MS)
+    holder.acquire("wanted")
+    torturer = Torturer(run, agent)
+
+    torturer.watch()
+    nodes[0].cmd("DEL", "kept")
+    wait_until(lambda: nodes[0].get("kept") is not None)
+    torturer.judge("a heal", "fall", "kept", "wanted")
+
+    waiter.cmd("start", "wanted", 0, -1)
+    torturer.watch()
+    holder.release()
+    waiter.cmd("result", 0, 10_000)
+    seen = torturer.judge("a lock handed to a waiter", "kept")
+    assert seen["releases"] >= 2 and seen["acquires"] == 3, seen
+
+    torturer.watch()
+    holder.cmd("ask", "wanted")
+    wait_until(lambda: run.show("wanted")["state"] == "losing")
+    torturer.judge("a holder that is asked to stop", "fall", "kept", "wanted")
+
+    torturer.watch()
+    job = run.start_holdfast("run", "job", "--", "sleep", "60")
+    wait_until(lambda: run.show("job"))
+    torturer.judge("a job's lease", "kept", "wanted")
+    torturer.watch()
+    job.signal(signal.SIGTERM)
+    job.wait()
+    run.keys_gone("job")
+    torturer.judge("the end of a job", "kept")
+
+    torturer.watch()
+    nodes[1].restart()
+    wait_until(lambda: counters(run)["heals"] >= 2)
+    torturer.judge("a node that comes back empty", "fall", "kept")
     print(f"# {torturer.points} fault points, 0 violations")
 
 

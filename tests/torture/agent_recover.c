@@ -25,6 +25,7 @@ struct left {
 
 static struct agent agent;
 static struct left left[SLOTS_MAX];
+static hf_time began;
 
 static void must(int rc, const char *what, const char *why)
 {
@@ -54,6 +55,7 @@ void recover(struct judge *j)
     char why[400] = "";
 
     remember(j);
+    began = clock_now();
     log_init(LOG_LEVEL_ERROR);
     rcu_register_thread();
     agent = (struct agent){.config = &j->config,
@@ -80,20 +82,21 @@ static hf_time valid_of(const struct judge *j, const struct left *l)
     return l->kept == HF_OK ? validity_qth(l->rec.d, j->n, j->q) : HF_TIME_PAST;
 }
 
-/* Whether it is too near to V to say what the recovery found. */
+/* Whether V came about while it recovered: nobody can say what it found then. */
 static bool at_its_end(const struct judge *j, const struct left *l)
 {
-    hf_time now = clock_now(), valid = valid_of(j, l);
+    hf_time valid = valid_of(j, l);
 
-    return hf_time_before(now, hf_time_add(valid, hf_ms(500))) &&
-           hf_time_before(valid, hf_time_add(now, hf_ms(500)));
+    return hf_time_reached(valid, began) &&
+           hf_time_before(valid, hf_time_add(clock_now(), hf_ms(500)));
 }
 
+/* Of a run also without its process: its tree may live. */
 static bool must_stand(const struct judge *j, const struct left *l)
 {
     return l->kept == HF_OK && l->rec.state == JOURNAL_HELD && l->rec.slot_state != HF_SLOT_LOST &&
            hf_time_before(clock_now(), valid_of(j, l)) &&
-           hf_process_start_time((pid_t)l->id.pid) == l->id.start_time;
+           (l->id.run || hf_process_start_time((pid_t)l->id.pid) == l->id.start_time);
 }
 
 static void judge_taken_up(struct judge *j, uint32_t slot, const struct left *l, uint64_t word)
