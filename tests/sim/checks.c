@@ -34,6 +34,14 @@ bool claim_believes(const struct claim *claim)
                           host_now(claim->host));
 }
 
+const struct claim *checks_some_valid(void)
+{
+    for (const struct claim *c = claims; c; c = c->next)
+        if (c->used && claim_believes(c))
+            return c;
+    return NULL;
+}
+
 struct claim *claims_find(const struct sim_host *host, uint32_t slot, uint32_t generation)
 {
     for (struct claim *c = claims; c; c = c->next)
@@ -60,6 +68,7 @@ struct claim *checks_granted(struct sim_proc *proc, int resource, uint32_t slot_
                             .slot_number = slot_number,
                             .generation = generation,
                             .fence = fence,
+                            .run = proc->run,
                             .used = true};
     claims = claim;
     sim.seen[SEEN_GRANT] = true;
@@ -111,6 +120,26 @@ static bool on_stack(const struct sim_host *host)
     return false;
 }
 
+/* V is frozen once the lease is losing: by the agent's word, or of a run by the clock. */
+static void check_losing(struct claim *c)
+{
+    int64_t valid = atomic_load(&c->slot->deadline_ns);
+    int64_t ttl = (int64_t)atomic_load(&c->slot->ttl_ms) * SIM_MS;
+    bool losing = atomic_load(&c->slot->lengths) >> 24 == HF_SLOT_LOSING;
+
+    /* The next agent knows what is journaled, and that may be a later V than was shown. */
+    if (c->losing_by != c->host->incarnation)
+        c->losing_ns = 0;
+    if (c->losing_ns && valid > c->losing_ns)
+        sim_violation(
+            "losing", "h%d: r%d, generation %u, is extended by %.6f s though it was losing",
+            c->host->number, c->resource, c->generation, (double)(valid - c->losing_ns) / SIM_SEC);
+    if (!c->losing_ns && (losing || (c->run && host_now(c->host).ns >= valid - ttl / 10 * 3))) {
+        c->losing_ns = valid;
+        c->losing_by = c->host->incarnation;
+    }
+}
+
 /* What the word of a lease may do: fall, and never rise again. */
 static bool check_word(struct claim *c)
 {
@@ -133,6 +162,8 @@ static bool check_word(struct claim *c)
         /* The word ends up to a millisecond before V: it has no room for more. */
         bool over = !believes && host_now(c->host).ns >= atomic_load(&c->slot->deadline_ns);
 
+        if (same && !c->ended)
+            check_losing(c);
         if (over && !c->expired)
             sim_trace("h%d the word of r%d, generation %u, ends", c->host->number, c->resource,
                       c->generation);
@@ -176,7 +207,7 @@ void checks_run(void)
 
         if (!c->used && !old)
             continue;
-        if (!check_word(c) && !c->job)
+        if (!check_word(c) && (!c->job || sim.now < c->frozen_until))
             continue;
         if (!c->used)
             continue;
@@ -252,11 +283,11 @@ void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_
         sim.seen[SEEN_LOSS] = true;
         if (reason == HF_LOSS_NONE)
             sim_violation("reason", "h%d: a loss without a reason", host->number);
-        if (sim.plan.tolerant && reason != HF_LOSS_ASKED && reason != HF_LOSS_MAX_HOLD &&
-            reason != HF_LOSS_GUARDIAN && reason != HF_LOSS_HOLDER)
-            sim_violation("tolerance",
-                          "h%d: a lease is lost (reason %d) by faults of at most N - q nodes",
-                          host->number, (int)reason);
+        if ((sim.plan.tolerant || sim.plan.flushes) && reason != HF_LOSS_ASKED &&
+            reason != HF_LOSS_MAX_HOLD && reason != HF_LOSS_GUARDIAN && reason != HF_LOSS_HOLDER)
+            sim_violation("tolerance", "h%d: a lease is lost (reason %d) by faults of %s",
+                          host->number, (int)reason,
+                          sim.plan.flushes ? "memory" : "at most N - q nodes");
     }
     __real_hf_slot_end(slot, state, reason);
 }
@@ -276,13 +307,30 @@ void __wrap_hf_slot_withdraw(struct hf_slot *slot)
         token_ended(identity.token);
 }
 
-/* A kill or a pause on either side of what is kept. */
+/* A kill or a pause on either side of what is kept; sometimes just to the end of what the word
+ * says, or to where a run is losing. */
+
+static void preempt_until_end(const struct hf_slot *slot)
+{
+    const struct sim_host *host = sim.frame->host;
+    int64_t valid = atomic_load(&slot->deadline_ns);
+    int64_t ttl = (int64_t)atomic_load(&slot->ttl_ms) * SIM_MS;
+
+    if (!sim.plan.fault[FAULT_PAUSE] || !rng_chance(&sim.rng, 0.02))
+        return;
+    if (rng_chance(&sim.rng, 0.5))
+        valid -= ttl / 10 * 3;
+    if (valid > host_now(host).ns && valid < host_now(host).ns + ttl)
+        sim_preempt_until(clock_when(&host->boot, valid) + rng_below(&sim.rng, 20 * SIM_MS));
+}
 
 void __real_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
 void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
 void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state)
 {
     sim_preempt();
+    if (state->state == JOURNAL_HELD)
+        preempt_until_end(&sim.frame->host->agent.table.slots[slot]);
     __real_journal_put(journal, slot, state);
     sim_preempt();
 }

@@ -23,6 +23,10 @@ struct claim {
     bool ended;   /* the word was seen as 0, or as another's */
     bool expired; /* the word was seen past its deadline */
     bool job;     /* a job runs under it */
+    bool run;
+    sim_ns frozen_until; /* suspended with its host */
+    uint32_t losing_by;  /* incarnation of the agent then */
+    int64_t losing_ns;   /* V when it was seen to be losing: it may not rise any more; 0 not yet */
 };
 
 void checks_begin(void);
@@ -38,6 +42,8 @@ void claims_drop_all(const struct sim_proc *proc);
 struct claim *claims_find(const struct sim_host *host, uint32_t slot, uint32_t generation);
 void checks_host_rebooted(struct sim_host *host);
 bool claim_believes(const struct claim *claim);
+/* The newest that is believed in; NULL: none. */
+const struct claim *checks_some_valid(void);
 /* The holder writes to what the lock protects; it arrives later. */
 void checks_write(const struct claim *claim);
 

@@ -4,6 +4,7 @@
 
 #include "tests/sim/host.h"
 #include "tests/sim/procs.h"
+#include "tests/sim/storms.h"
 #include "tests/sim/vnode.h"
 
 const char *const sim_fault_names[FAULTS] = {
@@ -13,6 +14,7 @@ const char *const sim_fault_names[FAULTS] = {
     [FAULT_STEP] = "step",           [FAULT_ERRORS] = "errors",       [FAULT_SCRIPTS] = "scripts",
     [FAULT_PARTITION] = "partition", [FAULT_BREAK] = "break",         [FAULT_SLOW] = "slow",
     [FAULT_PROC_KILL] = "proc-kill", [FAULT_PROC_STOP] = "proc-stop", [FAULT_WRAPPER] = "wrapper",
+    [FAULT_SUSPEND] = "suspend",     [FAULT_STORM] = "storm",
 };
 
 #define TIMED_MOST 40
@@ -31,6 +33,7 @@ static const double likelihood[FAULTS] = {
     [FAULT_STEP] = 0.15,     [FAULT_ERRORS] = 0.2,    [FAULT_SCRIPTS] = 0.1,
     [FAULT_PARTITION] = 0.4, [FAULT_BREAK] = 0.4,     [FAULT_SLOW] = 0.3,
     [FAULT_PROC_KILL] = 0.3, [FAULT_PROC_STOP] = 0.2, [FAULT_WRAPPER] = 0.3,
+    [FAULT_SUSPEND] = 0.2,   [FAULT_STORM] = 0.35,
 };
 
 /* Faults of nodes and of the way to them alone. */
@@ -72,6 +75,7 @@ void plan_draw(void)
     p->ttl_ms = (uint32_t)rng_between(&sim.rng, 500, p->ttl_max_ms);
     p->young = rng_chance(&sim.rng, 0.08);
     p->tolerant = rng_chance(&sim.rng, 0.12);
+    p->flushes = !p->tolerant && rng_chance(&sim.rng, 0.03);
     p->delay_low = rng_log(&sim.rng, 20 * SIM_US, 2 * SIM_MS);
     p->delay_high = p->delay_low + rng_log(&sim.rng, 20 * SIM_US, 4 * SIM_MS);
     p->faults_until = rng_between(&sim.rng, 2 * SIM_SEC, 5 * SIM_SEC);
@@ -85,12 +89,16 @@ void plan_draw(void)
 
         p->fault[i] =
             on && (!p->tolerant || is_nodes((enum sim_fault)i) || is_harmless((enum sim_fault)i));
+        if (p->flushes)
+            p->fault[i] = i == FAULT_FLUSH || i == FAULT_SCRIPTS;
     }
     /* An agent that forgets what it knew of the clocks (with its memory, or because it held
      * nothing when it ended) has not been watching: nothing is promised then. */
-    if (p->fault[FAULT_STEP])
+    p->storm_steps = p->fault[FAULT_STORM] && rng_chance(&sim.rng, 0.4);
+    if (p->fault[FAULT_STEP] || p->storm_steps)
         p->fault[FAULT_REBOOT] = p->fault[FAULT_UPGRADE] = false;
-    p->amnesia = p->fault[FAULT_RESTART] || p->fault[FAULT_FLUSH] || p->fault[FAULT_STEP];
+    p->amnesia = p->fault[FAULT_RESTART] || p->fault[FAULT_FLUSH] || p->fault[FAULT_STEP] ||
+                 p->fault[FAULT_STORM];
 }
 
 /* --- single faults ---------------------------------------------------------------------------- */
@@ -297,6 +305,12 @@ static void strike(enum sim_fault kind)
         break;
     case FAULT_WRAPPER:
         wrapper();
+        break;
+    case FAULT_SUSPEND:
+        host_suspend(host, sim.now + span(3 * (int64_t)sim.plan.ttl_max_ms));
+        break;
+    case FAULT_STORM:
+        storm_begin();
         break;
     case FAULT_PAUSE: /* anywhere: sim_preempt() */
     case FAULT_TABLE: /* with kills */

@@ -144,6 +144,14 @@ void host_lose_table(struct sim_host *host)
     os_remove(name);
 }
 
+void host_suspend(struct sim_host *host, sim_ns until)
+{
+    sim_trace("h%d is suspended for %.3f s", host->number, (double)(until - sim.now) / SIM_SEC);
+    if (host->stopped_until < until)
+        host->stopped_until = until;
+    procs_suspend(host, until);
+}
+
 void host_continue(struct sim_host *host)
 {
     if (host->stopped_until <= sim.now)

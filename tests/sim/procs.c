@@ -148,7 +148,12 @@ static void job_gone(struct sim_proc *p, const char *how)
 
 static void on_job_event(struct sim_event *event)
 {
-    job_gone(HF_CONTAINER(event, struct sim_proc, job), "ended");
+    struct sim_proc *p = HF_CONTAINER(event, struct sim_proc, job);
+
+    if (sim.now < p->stopped_until)
+        sim_at(event, later(p->stopped_until));
+    else
+        job_gone(p, "ended");
 }
 
 static bool is_losing(const struct claim *claim)
@@ -321,8 +326,17 @@ static void on_delivery(struct sim_event *event)
     } else if (e->op == HF_OP_ACQUIRE && e->status == HF_OK) {
         struct claim *claim = claims_find(p->host, e->slot, e->generation);
 
-        if (claim && claim != p->claim)
-            checks_dropped(claim);
+        if (!claim || claim != p->claim) {
+            struct hf_request_entry q = {.op = HF_OP_RELEASE,
+                                         .id = ++p->next_id,
+                                         .slot = e->slot,
+                                         .generation = e->generation,
+                                         .flags = HF_REQ_REAPED};
+
+            if (claim)
+                checks_dropped(claim);
+            enqueue(p, &q); /* as the library: nobody waits for it any more */
+        }
     }
     sim_free(d);
 }
@@ -515,6 +529,24 @@ void proc_stop(struct sim_proc *p, sim_ns until)
         return;
     sim_trace("h%d p%d is stopped", p->host->number, p->number);
     p->stopped_until = until;
+}
+
+void procs_suspend(struct sim_host *host, sim_ns until)
+{
+    for (int i = 0; i < proc_count; i++) {
+        struct sim_proc *p = procs[i];
+
+        if (p->host != host)
+            continue;
+        if (p->stopped_until < until)
+            p->stopped_until = until;
+        for (int k = 0; k < 2; k++)
+            if (p->guardian[k].stopped_until < until)
+                p->guardian[k].stopped_until = until;
+        /* Its guardians kill it as soon as they run again; so long it may run, too. */
+        if (p->job_alive && p->claim->frozen_until < until + 10 * SIM_MS)
+            p->claim->frozen_until = until + 10 * SIM_MS;
+    }
 }
 
 uint64_t proc_start_time(const struct sim_host *host, uint32_t pid)

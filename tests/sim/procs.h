@@ -65,6 +65,7 @@ int proc_pidfd(uint32_t pid);
 void procs_agent_gone(struct sim_host *host);
 void procs_agent_listens(struct sim_host *host);
 void procs_kill_all(struct sim_host *host);
+void procs_suspend(struct sim_host *host, sim_ns until);
 void proc_kill(struct sim_proc *proc);
 void proc_stop(struct sim_proc *proc, sim_ns until);
 void proc_guardian_kill(struct sim_proc *proc, int which);

@@ -99,6 +99,8 @@ struct sim_frame {
 bool sim_agent_run(struct sim_host *host, void (*fn)(void *), void *arg);
 /* A place where the scheduler may take the CPU away, or somebody may send SIGSTOP or SIGKILL. */
 void sim_preempt(void);
+/* The thread gets no CPU until then. */
+void sim_preempt_until(sim_ns until);
 /* The agent of this frame is killed if that was decided for it. */
 void sim_unwind_if_dead(void);
 
@@ -123,6 +125,8 @@ enum sim_fault {
     FAULT_PROC_KILL, /* a process */
     FAULT_PROC_STOP, /* SIGSTOP of a process */
     FAULT_WRAPPER,   /* one guardian of a run is stopped or killed */
+    FAULT_SUSPEND,   /* a host and all that runs on it */
+    FAULT_STORM, /* the host of a lease is cut off or stopped, and nodes forget or step (storms.c) */
     FAULTS
 };
 
@@ -148,9 +152,11 @@ extern const char *const sim_fault_names[FAULTS];
 struct sim_plan {                               /* drawn from the seed first of all */
     int hosts, nodes, quorum, resources, procs; /* procs: per host */
     uint32_t ttl_ms, ttl_max_ms;
-    bool young;    /* the nodes were started just before */
-    bool tolerant; /* faults on N - q nodes at most, none of agents: no lease may be lost */
-    bool amnesia;  /* faults that a quorum's keys need not survive */
+    bool young;       /* the nodes were started just before */
+    bool tolerant;    /* faults on N - q nodes at most, none of agents: no lease may be lost */
+    bool flushes;     /* nodes forget at any time, and nothing else happens: no lease may be lost */
+    bool storm_steps; /* storms step clocks, too */
+    bool amnesia;     /* faults that a quorum's keys need not survive */
     bool fault[FAULTS];
     int fault_count;
     int64_t preempt_every; /* clock reads, in the mean */

@@ -96,3 +96,12 @@ void sim_preempt(void)
     }
     lose_cpu(until);
 }
+
+void sim_preempt_until(sim_ns until)
+{
+    if (sim.settling || sim.over || !sim.frame || depth_of(sim.frame) > NESTED_MOST)
+        return;
+    sim_trace("h%d a thread gets no CPU for %.6f s, as a lease ends", sim.frame->host->number,
+              (double)(until - sim.now) / SIM_SEC);
+    lose_cpu(until);
+}

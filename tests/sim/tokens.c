@@ -124,6 +124,9 @@ void checks_stored(const struct vnode *node, const char *key, const char *value,
               value);
     if (script != SCRIPT_ACQUIRE && script != SCRIPT_HEAL)
         return;
+    if (!vnode_has_nonce(node, m->command.argv[9]))
+        sim_violation("sentinel", "n%d writes %s under another sentinel than the sender's",
+                      node->number, key);
     attempt = (sim_ns)t->ttl_ms * SIM_MS / 15;
     if (attempt < 50 * SIM_MS)
         attempt = 50 * SIM_MS;

@@ -25,6 +25,20 @@ static void hex(char *to, size_t length)
     to[length] = '\0';
 }
 
+bool vnode_has_nonce(const struct vnode *node, const char *nonce)
+{
+    for (int i = 0; i < STORE_KEYS; i++) {
+        const struct store_key *key = &node->store.key[i];
+        const char *has;
+
+        if (!key->used || strcmp(key->name, "holdfast:node") != 0)
+            continue;
+        has = store_field(key, "nonce");
+        return has && strcmp(has, nonce) == 0;
+    }
+    return false;
+}
+
 /* --- commands --------------------------------------------------------------------------------- */
 
 static bool is(const struct command *c, int i, const char *word)
@@ -165,6 +179,8 @@ void vnode_stop(struct vnode *node, sim_ns until)
 /* A new process: with what its durability has kept. */
 static void begin_life(struct vnode *node)
 {
+    enum vnode_durability kept = node->durability;
+
     node->running = true;
     node->life++;
     node->started = sim.now;
@@ -174,9 +190,13 @@ static void begin_life(struct vnode *node)
     node->replica = false;
     node->error = NULL;
     hex(node->run_id, 40);
-    if (node->durability == KEEPS_NOTHING)
+    if (node->life > 1 && rng_chance(&sim.rng, 0.2)) /* started with other settings */
+        node->durability = (enum vnode_durability)rng_below(&sim.rng, 3);
+    if (node->durability == KEEPS_ALL_BUT_A_SECOND && !node->save.place)
+        sim_at(&node->save, sim.now + rng_below(&sim.rng, SIM_SEC));
+    if (kept == KEEPS_NOTHING)
         memset(&node->store, 0, sizeof(node->store));
-    else if (node->durability == KEEPS_ALL_BUT_A_SECOND && node->life > 1) {
+    else if (kept == KEEPS_ALL_BUT_A_SECOND && node->life > 1) {
         node->store = node->saved;
         node->forgot_a_second = true;
     }
@@ -282,8 +302,6 @@ void vnodes_begin(void)
             make_sentinel(node);
         }
         node->saved = node->store;
-        if (node->durability == KEEPS_ALL_BUT_A_SECOND)
-            sim_at(&node->save, rng_below(&sim.rng, SIM_SEC));
         sim.node[i] = node;
     }
 }

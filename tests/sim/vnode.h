@@ -64,6 +64,8 @@ void vnodes_begin(void);
 void vnode_receive(struct vnode *node, struct sim_message *message);
 bool vnode_listens(const struct vnode *node);
 int64_t vnode_wall_us(const struct vnode *node);
+/* Its sentinel's nonce is that. */
+bool vnode_has_nonce(const struct vnode *node, const char *nonce);
 
 void vnode_stop(struct vnode *node, sim_ns until);                  /* SIGSTOP and SIGCONT */
 void vnode_kill(struct vnode *node, sim_ns back, bool unreachable); /* starts again at `back` */
