@@ -72,7 +72,9 @@ void plan_draw(void)
     p->resources = rng_chance(&sim.rng, 0.6) ? 1 : (int)rng_between(&sim.rng, 2, SIM_RESOURCES);
     p->procs = (int)rng_between(&sim.rng, 1, 3);
     p->ttl_max_ms = (uint32_t)rng_between(&sim.rng, 500, 2500);
-    p->ttl_ms = (uint32_t)rng_between(&sim.rng, 500, p->ttl_max_ms);
+    p->ttl_ms = p->ttl_max_ms;
+    if (rng_chance(&sim.rng, 0.3))
+        p->ttl_ms = (uint32_t)rng_between(&sim.rng, 500, p->ttl_max_ms);
     p->young = rng_chance(&sim.rng, 0.08);
     p->tolerant = rng_chance(&sim.rng, 0.12);
     p->flushes = !p->tolerant && rng_chance(&sim.rng, 0.03);

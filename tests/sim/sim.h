@@ -55,6 +55,8 @@ struct sim_heap;
 struct sim_heap *sim_heap_new(size_t size);
 void sim_heap_reset(struct sim_heap *heap);
 extern struct sim_heap *sim_heap_now; /* NULL: the C library's */
+/* A lua_Alloc. */
+void *sim_lua_alloc(void *heap, void *block, size_t before, size_t size);
 /* Of the simulator's own, until the end of the schedule; zeroed. */
 void *sim_alloc(size_t size);
 void sim_free(void *block);

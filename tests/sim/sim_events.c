@@ -98,7 +98,7 @@ void sim_run_until(sim_ns until)
 
 int64_t clock_at(const struct sim_clock *clock, sim_ns t)
 {
-    return clock->base_ns + t + (int64_t)((__int128)t * clock->ppb / SIM_SEC);
+    return clock->base_ns + t + t / SIM_US * clock->ppb / SIM_MS;
 }
 
 sim_ns clock_when(const struct sim_clock *clock, int64_t ns)
@@ -107,8 +107,13 @@ sim_ns clock_when(const struct sim_clock *clock, int64_t ns)
 
     if (ns >= SIM_NEVER)
         return SIM_NEVER;
-    t = (int64_t)((__int128)(ns - clock->base_ns) * SIM_SEC / (SIM_SEC + clock->ppb)) - 1;
-    while (clock_at(clock, t) < ns)
+    /* A schedule is short and rates are near 1, so this is off by little. */
+    ns -= clock->base_ns;
+    t = ns - ns / SIM_US * clock->ppb / SIM_MS;
+    t -= clock_at(clock, t) - clock->base_ns - ns;
+    while (clock_at(clock, t) - clock->base_ns >= ns)
+        t--;
+    while (clock_at(clock, t) - clock->base_ns < ns)
         t++;
     return t;
 }

@@ -117,7 +117,7 @@ void sim_heap_reset(struct sim_heap *heap)
 }
 
 /* Four classes per power of two, from 32 bytes on. */
-static uint32_t class_of(size_t size, size_t *ret_room)
+static uint32_t find_class(size_t size, size_t *ret_room)
 {
     size_t room = 32;
     uint32_t class = 0;
@@ -136,6 +136,24 @@ static uint32_t class_of(size_t size, size_t *ret_room)
     }
     *ret_room = room;
     return class;
+}
+
+/* The same, looked up for what is asked for most. */
+static uint32_t class_of(size_t size, size_t *ret_room)
+{
+    static struct {
+        uint32_t class, room;
+    } known[65];
+    size_t i = (size + 15) / 16, room;
+
+    if (i >= HF_LENGTH(known))
+        return find_class(size, ret_room);
+    if (!known[i].room) {
+        known[i].class = find_class(16 * i, &room);
+        known[i].room = (uint32_t)room;
+    }
+    *ret_room = known[i].room;
+    return known[i].class;
 }
 
 static void *take(struct sim_heap *heap, size_t size)
@@ -219,6 +237,21 @@ void __wrap_free(void *block)
         give(block);
     else
         __real_free(block);
+}
+
+/* --- Lua's ------------------------------------------------------------------------------------ */
+
+void *sim_lua_alloc(void *heap, void *block, size_t before, size_t size)
+{
+    void *to = NULL;
+
+    if (size)
+        to = take(heap, size);
+    if (block && to)
+        memcpy(to, block, before < size ? before : size);
+    if (block)
+        give(block);
+    return to;
 }
 
 /* --- the simulator's own ---------------------------------------------------------------------- */

@@ -51,19 +51,22 @@ static struct redisReply *error(const char *text)
     return reply_text(REDIS_REPLY_ERROR, text, strlen(text));
 }
 
-static struct redisReply *info(const struct vnode *node)
+static struct redisReply *info(struct vnode *node)
 {
-    char text[400];
-    int length = snprintf(
-        text, sizeof(text),
-        "redis_version:7.0.15\r\nrun_id:%s\r\nuptime_in_seconds:%" PRId64
-        "\r\nrole:%s\r\ncluster_enabled:0\r\nmaxmemory:0\r\n"
-        "maxmemory_policy:noeviction\r\n",
-        node->run_id,
-        (clock_at(&node->clock, sim.now) - clock_at(&node->clock, node->started)) / SIM_SEC,
-        node->replica ? "slave" : "master");
+    int64_t up =
+        (clock_at(&node->clock, sim.now) - clock_at(&node->clock, node->started)) / SIM_SEC;
 
-    return reply_text(REDIS_REPLY_STRING, text, (size_t)length);
+    if (node->info_life != node->life || node->info_up != up) {
+        node->info_life = node->life;
+        node->info_up = up;
+        node->info_length =
+            snprintf(node->info, sizeof(node->info),
+                     "redis_version:7.0.15\r\nrun_id:%s\r\nuptime_in_seconds:%" PRId64
+                     "\r\nrole:master\r\ncluster_enabled:0\r\nmaxmemory:0\r\nmaxmemory_policy:"
+                     "noeviction\r\n",
+                     node->run_id, up);
+    }
+    return reply_text(REDIS_REPLY_STRING, node->info, (size_t)node->info_length);
 }
 
 static struct redisReply *config(const struct vnode *node)
@@ -187,7 +190,6 @@ static void begin_life(struct vnode *node)
     node->stopped_until = 0;
     node->waiting = 0;
     node->scripts = 0;
-    node->replica = false;
     node->error = NULL;
     hex(node->run_id, 40);
     if (node->life > 1 && rng_chance(&sim.rng, 0.2)) /* started with other settings */

@@ -48,7 +48,10 @@ struct vnode {
     int64_t wall_us; /* wall clock minus its CLOCK_MONOTONIC; steps change it */
     enum vnode_durability durability;
     char run_id[41];
-    bool replica;
+    char info[300]; /* INFO's answer, of `info_life` after `info_up` seconds */
+    uint32_t info_life;
+    int64_t info_up;
+    int info_length;
     const char *error; /* what scripts are answered with; NULL */
     sim_ns error_until;
     uint32_t scripts; /* bit per script that is loaded */
