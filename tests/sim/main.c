@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -27,7 +28,10 @@ struct tally { /* of one worker; shared memory */
     double simulated_s;
     uint64_t failed;
     struct failure failure[FAILURES_MAX];
+    volatile sig_atomic_t stop; /* of the first: all stop */
 };
+
+static struct tally *tallies; /* JOBS_MAX of them */
 
 static struct {
     uint64_t schedules, seed;
@@ -61,11 +65,20 @@ static void run_one(struct tally *t, uint64_t seed)
     t->failed++;
 }
 
+/* Interrupted: what was run so far is reported. */
+static void on_signal(int number)
+{
+    (void)number;
+    tallies[0].stop = 1;
+}
+
 static void work(struct tally *all, int worker)
 {
     struct tally *t = &all[worker];
 
     for (uint64_t i = (uint64_t)worker; i < options.schedules; i += (uint64_t)options.jobs) {
+        if (all[0].stop)
+            return;
         run_one(t, options.seed + i);
         for (int k = 0; k < options.jobs && options.stop_at_first; k++)
             if (__atomic_load_n(&all[k].failed, __ATOMIC_RELAXED))
@@ -226,30 +239,31 @@ static struct tally *shared_tallies(void)
 int main(int argc, char **argv)
 {
     static struct tally sum;
-    struct tally *all;
     double started = seconds_now();
-    int bad = 0;
+    int bad = 0, missed;
 
     parse(argc, argv);
     setvbuf(stdout, NULL, options.trace ? _IOLBF : _IOFBF, 1 << 16);
-    all = shared_tallies();
+    tallies = shared_tallies();
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
     for (int i = 0; i < options.jobs && options.jobs > 1; i++) {
         pid_t pid = fork();
 
         if (pid < 0)
             return 71;
         if (pid == 0) {
-            work(all, i);
+            work(tallies, i);
             fflush(NULL);
             _exit(0);
         }
     }
     if (options.jobs == 1)
-        work(all, 0);
-    for (int status; options.jobs > 1 && wait(&status) > 0;)
+        work(tallies, 0);
+    for (int status = 0; options.jobs > 1 && (wait(&status) > 0 || errno == EINTR);)
         bad |= status;
     for (int i = 0; i < options.jobs; i++)
-        add(&sum, &all[i]);
-    bad = report(&sum, seconds_now() - started) ? 1 : bad ? 3 : 0;
-    return bad;
+        add(&sum, &tallies[i]);
+    missed = report(&sum, seconds_now() - started);
+    return missed == 1 || !bad ? missed : 3;
 }
