@@ -30,6 +30,7 @@ struct shared {
         _Atomic uint32_t generation; /* the newest of the slot */
         _Atomic bool held;
     } slot[CAPACITY];
+    _Atomic bool used_up; /* the generations of a slot */
     _Atomic bool over;
     _Atomic uint64_t writes, reads, finds, unreadable, unknown, longest_ns;
     _Atomic uint32_t wrong;
@@ -167,11 +168,13 @@ static _Noreturn void write_until_killed(uint32_t seed)
         if (draw(&seed, 3) == 0 && atomic_load(&shared->slot[slot].held)) {
             hf_slot_extend(&table.slots[slot], deadline_of(generation), 3);
             hf_slot_mark(&table.slots[slot], HF_SLOT_LATE, 0, HF_LOSS_NONE);
-        } else if (!is_taken(name)) {
+        } else if (!is_taken(name) && generation < HF_GEN_MAX - 2 * WANTED) {
             if (atomic_load(&shared->slot[slot].held))
                 leave(slot);
             generation = (generation / WANTED + 1) * WANTED + name;
             take(slot, generation);
+        } else if (generation >= HF_GEN_MAX - 2 * WANTED) {
+            atomic_store(&shared->used_up, true);
         }
         atomic_fetch_add(&shared->writes, 1);
     }
@@ -284,7 +287,7 @@ static void readers_beside_writers_that_are_killed(void **state)
     assert_true(shared != MAP_FAILED);
     for (uint32_t i = 0; i < READERS; i++)
         readers[i] = start(read_until_over, seed + i);
-    while (now_ns() < end && atomic_load(&shared->wrong) == 0) {
+    while (now_ns() < end && !atomic_load(&shared->used_up) && atomic_load(&shared->wrong) == 0) {
         struct timespec life = {.tv_nsec = draw(&seed, KILL_MOST) * 1000L};
         pid_t writer = start(write_until_killed, seed);
         int status;
