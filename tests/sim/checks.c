@@ -112,14 +112,6 @@ void checks_host_rebooted(struct sim_host *host)
 
 /* --- at every moment -------------------------------------------------------------------------- */
 
-static bool on_stack(const struct sim_host *host)
-{
-    for (const struct sim_frame *f = sim.frame; f; f = f->outer)
-        if (f->host == host)
-            return true;
-    return false;
-}
-
 /* V is frozen once the lease is losing: by the agent's word, or of a run by the clock. */
 static void check_losing(struct claim *c)
 {
@@ -153,21 +145,20 @@ static bool check_word(struct claim *c)
         sim_violation("resurrection", "h%d: the word of r%d, generation %u, rose again",
                       c->host->number, c->resource, c->generation);
     }
+    /* The word ends up to a millisecond before V: it has no room for more. */
+    if (!believes && !c->expired && host_now(c->host).ns >= atomic_load(&c->slot->deadline_ns)) {
+        sim_trace("h%d the word of r%d, generation %u, ends", c->host->number, c->resource,
+                  c->generation);
+        c->expired = true;
+    }
     /* Between storing an extension and looking at the clock the agent may be too late; it then
      * takes it back before its turn is over. */
-    if (!on_stack(c->host)) {
+    if (!host_is_running(c->host)) {
         if (believes && c->expired)
             sim_violation("resurrection", "h%d: r%d, generation %u, is valid again after its end",
                           c->host->number, c->resource, c->generation);
-        /* The word ends up to a millisecond before V: it has no room for more. */
-        bool over = !believes && host_now(c->host).ns >= atomic_load(&c->slot->deadline_ns);
-
         if (same && !c->ended)
             check_losing(c);
-        if (over && !c->expired)
-            sim_trace("h%d the word of r%d, generation %u, ends", c->host->number, c->resource,
-                      c->generation);
-        c->expired = c->expired || over;
     }
     return believes;
 }
@@ -223,6 +214,8 @@ void checks_run(void)
         if (!sim.plan.amnesia && !c->job && sim.events % KEYS_EVERY == 0)
             check_keys(c);
     }
+    if (sim.events % OLD_EVERY == 0)
+        tokens_check();
 }
 
 /* --- what the lock protects ------------------------------------------------------------------- */

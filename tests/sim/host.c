@@ -170,18 +170,26 @@ bool host_watches(const struct sim_host *host, int number)
            host_now(host).ns - node->trust.sampled.ns < sim.plan.ttl_ms * SIM_MS / 2;
 }
 
+bool host_is_running(const struct sim_host *host)
+{
+    for (const struct sim_frame *f = sim.frame; f; f = f->outer)
+        if (f->host == host)
+            return true;
+    return false;
+}
+
+bool host_is_linked(const struct sim_host *host, int node)
+{
+    return host->broker && link_is_up(host->broker->links[node]) &&
+           link_is_up(host->agent.renewal->node[node].link);
+}
+
 bool hosts_connected(void)
 {
-    for (int h = 0; h < sim.plan.hosts; h++) {
-        const struct sim_host *host = sim.host[h];
-
-        if (!host->broker)
-            return false;
+    for (int h = 0; h < sim.plan.hosts; h++)
         for (int i = 0; i < sim.plan.nodes; i++)
-            if (!link_is_up(host->broker->links[i]) ||
-                !link_is_up(host->agent.renewal->node[i].link))
+            if (!host_is_linked(sim.host[h], i))
                 return false;
-    }
     return true;
 }
 

@@ -55,6 +55,10 @@ void host_suspend(struct sim_host *host, sim_ns until);
 void host_continue(struct sim_host *host);
 /* Its agent has an answer of the node that is not old. */
 bool host_watches(const struct sim_host *host, int node);
+/* A thread of its agent is inside its code, perhaps without CPU. */
+bool host_is_running(const struct sim_host *host);
+/* Both threads of its agent are linked to the node. */
+bool host_is_linked(const struct sim_host *host, int node);
 /* Every agent has all its links, of both threads. */
 bool hosts_connected(void);
 /* The broker of a new agent listens (sessions.c). */

@@ -6,13 +6,18 @@
 #include "agent/redis/script.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/fake_hiredis.h"
+#include "tests/sim/host.h"
 #include "tests/sim/vnode.h"
 
-#define TOKENS 1024 /* a power of two, more than a schedule has */
+#define RELEASED_WITHIN (150 * SIM_MS) /* and the time of one attempt */
+
+#define TOKENS          1024 /* a power of two, more than a schedule has */
 
 struct token {
     char text[44];
-    sim_ns released, ended; /* SIM_NEVER: not yet */
+    const struct sim_host *host; /* that drew it */
+    uint32_t incarnation;        /* of the agent that released it first */
+    sim_ns released, ended;      /* SIM_NEVER: not yet */
     uint32_t ttl_ms;
 };
 
@@ -20,8 +25,12 @@ static struct token tokens[TOKENS];
 static uint32_t used[TOKENS];
 static uint32_t used_count;
 
+/* When a key was last rightly there, or nobody could do anything about it. */
+static sim_ns excused_at[SIM_NODES][STORE_KEYS];
+
 void tokens_begin(void)
 {
+    memset(excused_at, 0, sizeof(excused_at));
     while (used_count)
         tokens[used[--used_count]].text[0] = '\0';
 }
@@ -60,7 +69,7 @@ static void sent_set(const struct sim_host *host, int script, const char *text, 
 {
     struct token *t = find(text);
 
-    (void)host;
+    t->host = host;
     t->ttl_ms = (uint32_t)atoi(ttl);
     if (t->released < SIM_NEVER)
         sim_violation("token", "a token is %s after its release was sent",
@@ -100,13 +109,22 @@ void checks_sent(const struct sim_host *host, const struct vnode *node, const st
         for (int i = 0; i < keys - 1; i++) {
             struct token *t = find(c->argv[3 + keys + i]);
 
-            if (t->released == SIM_NEVER)
+            if (t->released == SIM_NEVER) {
                 t->released = sim.now;
+                t->incarnation = host->incarnation;
+            }
         }
         break;
     default:
         break;
     }
+}
+
+static sim_ns attempt_of(const struct token *t)
+{
+    sim_ns attempt = (sim_ns)t->ttl_ms * SIM_MS / 15;
+
+    return attempt < 50 * SIM_MS ? 50 * SIM_MS : attempt;
 }
 
 /* --- on the nodes ----------------------------------------------------------------------------- */
@@ -127,12 +145,62 @@ void checks_stored(const struct vnode *node, const char *key, const char *value,
     if (!vnode_has_nonce(node, m->command.argv[9]))
         sim_violation("sentinel", "n%d writes %s under another sentinel than the sender's",
                       node->number, key);
-    attempt = (sim_ns)t->ttl_ms * SIM_MS / 15;
-    if (attempt < 50 * SIM_MS)
-        attempt = 50 * SIM_MS;
+    attempt = attempt_of(t);
     if (!node->last_step && sim.now > m->sent_at + attempt + attempt / 50 + 2 * SIM_MS)
         sim_violation("deadline", "n%d writes %s %.3f s after it was sent", node->number, key,
                       (double)(sim.now - m->sent_at) / SIM_SEC);
+}
+
+/* Something is still on its way between them, or a connection is dead and nobody knows it yet. */
+static bool is_held_up(const struct sim_host *host, const struct vnode *node)
+{
+    for (const struct sim_connection *c = connections_first(); c; c = c->next)
+        if (c->host == host && c->node == node &&
+            (c->there_at > sim.now || c->back_at > sim.now || (c->cut && c->state != CONN_ENDED)))
+            return true;
+    return false;
+}
+
+/* What keeps a release from the node for now, or makes up for it. An agent that is killed forgets the
+ * releases that wait for a node which is away, once a quorum has answered. */
+static bool is_excused(const struct vnode *node, const struct token *t)
+{
+    const struct sim_host *host = t->host;
+    const struct net_path *path = net_path(host, node);
+
+    return t->released == SIM_NEVER || host->phase != HOST_ON ||
+           host->incarnation != t->incarnation || host->stopped_until > sim.now ||
+           host_is_running(host) || !host_is_linked(host, node->number) || !node->running ||
+           node->stopped_until > sim.now || node->error_until > sim.now || node->last_step ||
+           node->forgot_a_second || path->slow_until > sim.now ||
+           path->blocked_until[NET_THERE] > sim.now || path->blocked_until[NET_BACK] > sim.now ||
+           is_held_up(host, node);
+}
+
+static sim_ns max_ns(sim_ns a, sim_ns b)
+{
+    return a > b ? a : b;
+}
+
+void tokens_check(void)
+{
+    for (int i = 0; i < sim.plan.nodes; i++) {
+        struct vnode *node = sim.node[i];
+        int64_t now_ms = vnode_wall_us(node) / 1000;
+
+        for (int k = 0; k < STORE_KEYS; k++) {
+            const struct store_key *key = &node->store.key[k];
+            const struct token *t;
+
+            if (!key->used || key->is_hash || (key->expires_ms >= 0 && key->expires_ms <= now_ms) ||
+                is_excused(node, t = find(key->value)))
+                excused_at[i][k] = sim.now;
+            else if (sim.now - max_ns(excused_at[i][k], t->released) >
+                     attempt_of(t) + RELEASED_WITHIN)
+                sim_violation("orphan", "n%d still has %s = %.8s, %.3f s after its release", i,
+                              key->name, key->value, (double)(sim.now - t->released) / SIM_SEC);
+        }
+    }
 }
 
 bool checks_quiet(bool must)

@@ -7,5 +7,7 @@
 void tokens_begin(void);
 /* The word of its lease was zeroed. */
 void token_ended(const char *token);
+/* No key stands for long once its token was released, where nothing is in the way of that. */
+void tokens_check(void);
 
 #endif
