@@ -51,6 +51,18 @@ def violations(run):
     holder.release()
 
 
+@scenario("the agent leaves a client's doorbell alone, and lets no guardian in that has another's cookie")
+def bell_and_stranger(run):
+    run.redis(3)
+    agent = run.agent()
+    holder = run.holder()
+    holder.acquire("kept")
+    for kind in ("bell", "stranger"):
+        breaker = run.spawn(BUILD / "tests" / "breaker", socket_of(run, agent), kind, label=f"breaker-{kind}")
+        assert breaker.wait() == 0, kind
+    holder.release()
+
+
 @scenario("answers that a client is slow to read all come, in order")
 def unread_answers(run):
     run.redis(1)

@@ -5,6 +5,8 @@
  *   breaker SOCKET unread COUNT    asks COUNT times before it reads any answer
  *   breaker SOCKET no-hellos MS    opens connections without a hello as fast as it can, so long
  *   breaker SOCKET write-shared    tries to change what the agent shares with it
+ *   breaker SOCKET bell            looks whether the agent reads or writes its doorbell
+ *   breaker SOCKET stranger        says that it is a guardian, with a cookie of its own
  *   breaker SOCKET victim          takes the lock "stolen", prints "cookie HEX", and ends with stdin
  *   breaker SOCKET thief HEX       tries to get at the victim's lease
  *
@@ -174,6 +176,33 @@ static int rob(const char *path, const char *hex)
                                                                                              : 1;
 }
 
+/* (!) The agent touches no doorbell: whoever has it can make that block. */
+static int bell(void)
+{
+    struct hf_completion_entry answer;
+    uint64_t rings = 0;
+
+    for (uint64_t id = 1; id <= 100; id++) {
+        submit(&(struct hf_request_entry){.op = HF_OP_PING, .id = id});
+        for (int ms = 0; hf_ring_reap(&raw.ring, &answer) != 1; ms++) {
+            if (ms > RAW_PATIENCE_MS)
+                return 1;
+            usleep(1000);
+        }
+    }
+    if (read(raw.fds[HF_FD_DOORBELL], &rings, sizeof(rings)) != sizeof(rings))
+        rings = 0;
+    return rings == 100 ? 0 : 1;
+}
+
+static int stranger(const char *path)
+{
+    uint8_t cookie[HF_COOKIE_LEN];
+
+    memset(cookie, 0x5a, sizeof(cookie));
+    return raw_attach(&raw, path, HF_ROLE_GUARDIAN, cookie) == HF_ELOST ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
     const char *kind = argc > 2 ? argv[2] : "";
@@ -192,7 +221,11 @@ int main(int argc, char **argv)
     }
     if (strcmp(kind, "thief") == 0)
         return rob(argv[1], argc > 3 ? argv[3] : "");
+    if (strcmp(kind, "stranger") == 0)
+        return stranger(argv[1]);
     attach(argv[1]);
+    if (strcmp(kind, "bell") == 0)
+        return bell();
     if (strcmp(kind, "zero-id") == 0) {
         submit(&(struct hf_request_entry){.op = HF_OP_PING});
     } else if (strcmp(kind, "unknown-op") == 0) {
