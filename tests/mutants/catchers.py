@@ -13,7 +13,7 @@ UNIT_PATIENCE = 120
 SCENARIO_PATIENCE = 300
 CHAOS_PATIENCE = 900
 SIM_PATIENCE = 300
-SLOW = ("test_guardian", "test_tree", "test_agent_releaser", "test_agent_renewal", "test_agent_renewal_end",
+SLOW = ("test_guardian", "test_tree", "test_agent_link", "test_agent_releaser", "test_agent_renewal", "test_agent_renewal_end",
         "test_client_lease")
 
 

@@ -74,7 +74,7 @@ class Build:
         for word in self.link(name):
             if word.endswith(".o"):
                 found.append(word)
-            elif word.endswith(".a") and not name.endswith(".a") and not os.path.isabs(word):
+            elif word.endswith(".a") and word != name and not os.path.isabs(word):
                 found += self.objects(word)
         return found
 
@@ -113,7 +113,7 @@ class Mutant:
         if name not in self.compiled:
             source, words = self.build.compiles[name]
             out = self.path / "obj" / name.replace("/", "_")
-            out.parent.mkdir(exist_ok=True)
+            out.parent.mkdir(parents=True, exist_ok=True)
             changed = self.source / pathlib.Path(source).relative_to(ROOT)
             words = [str(changed if changed.exists() and word == source else word) for word in words]
             words[words.index("-o") + 1] = str(out)
@@ -131,19 +131,19 @@ class Mutant:
     def is_affected(self, program):
         return not self.affected.isdisjoint(self.build.objects(program))
 
+    def archive(self, name):
+        """The path of the archive to link for the build's `name`."""
+        if os.path.isabs(name) or self.affected.isdisjoint(self.build.objects(name)):
+            return name
+        out = self.path / "obj" / name.replace("/", "_")
+        if not out.exists():
+            out.parent.mkdir(parents=True, exist_ok=True)
+            self.run(["ar", "qcs", str(out), *map(self.object, self.build.objects(name))])
+        return str(out)
+
     def relink(self, program):
-        """Objects that stand in for members of an archive come before it: its own are then not wanted."""
-        words, instead, seen = [], [], set()
-        for name in self.build.objects(program):
-            source = self.build.compiles.get(name, (name,))[0]
-            if name in self.affected and source not in seen and name not in self.build.link(program):
-                instead.append(self.object(name))
-            seen.add(source)
-        for word in self.build.link(program):
-            if word.endswith(".a") and instead:
-                words += instead
-                instead = []
-            words.append(self.object(word) if word.endswith(".o") else word)
+        words = [self.object(word) if word.endswith(".o") else self.archive(word) if word.endswith(".a") else word
+                 for word in self.build.link(program)]
         out = self.made / program
         out.parent.mkdir(parents=True, exist_ok=True)
         out.unlink(missing_ok=True)
