@@ -154,10 +154,13 @@ void checks_stored(const struct vnode *node, const char *key, const char *value,
 /* Something is still on its way between them, or a connection is dead and nobody knows it yet. */
 static bool is_held_up(const struct sim_host *host, const struct vnode *node)
 {
-    for (const struct sim_connection *c = connections_first(); c; c = c->next)
+    for (const struct sim_connection *c = connections_first(); c; c = c->next) {
+        bool is_dead = c->state != CONN_ENDED && (c->cut || c->node_life != node->life);
+
         if (c->host == host && c->node == node &&
-            (c->there_at > sim.now || c->back_at > sim.now || (c->cut && c->state != CONN_ENDED)))
+            (is_dead || c->there_at > sim.now || c->back_at > sim.now))
             return true;
+    }
     return false;
 }
 
