@@ -130,9 +130,9 @@ class Fleet:
         host.crew.append(process)
         self.histories.append(path)
 
-    def start_monitors(self):
-        """What each node is told, for the judgement of tokens."""
-        for node in self.nodes:
+    def start_monitors(self, count=None):
+        """What each node, or the first ones, are told, for the judgement of tokens."""
+        for node in self.nodes[:count]:
             self.monitor(node)
 
     def monitor(self, node):
@@ -162,7 +162,7 @@ class Fleet:
 
     def start_node(self, node):
         node.start()
-        if self.monitors:
+        if any(monitored is node for monitored, _, _ in self.monitors):
             self.monitor(node)
 
     def flush(self, node):
@@ -316,6 +316,12 @@ class Record:
             if not hold.careless:
                 found.setdefault(hold.lock, []).append(hold)
         return found
+
+    def acquire_ms(self, since_ns, until_ns):
+        """Median of the acquires in between that found nobody in their way."""
+        took = sorted((hold.first_ns - hold.ask_ns) / 1e6 for hold in self.holds
+                      if not hold.contended and since_ns < hold.ask_ns < until_ns)
+        return took[len(took) // 2] if took else 0.0
 
     @property
     def losses(self):

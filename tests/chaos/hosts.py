@@ -318,12 +318,12 @@ def contention(lab):
                    + ([f"somebody waited for {max(waits):.1f} s"] if max(waits) > 20 * TTL_S else [])})
 
 
-@case("F16", "release and renewal, waits that end as the grant comes")
+@case("F16", "release and renewal cross, waits end as the grant comes")
 def races(lab):
-    fleet = lab.fleet(ttl_s=2, holders=6, locks=4)
-    fleet.start_monitors()
+    """Half as long as the random mix; --minutes 10 makes 100,000."""
+    fleet = lab.fleet(ttl_s=2, holders=8, locks=32)
+    fleet.start_monitors(2)
     fleet.start_crew(hold_ms=0, long_ms=1500, pause_ms=2, wait_ms=12, idle_us=200)
-    time.sleep(20)
+    time.sleep(max(20, lab.seconds / 2))
     fleet.tell("races")
     lab.row.add(fleet.finish(), Expected(losses=0))
-

@@ -3,6 +3,7 @@ import time
 
 from cases import case
 from criteria import Expected
+from nodes import undelayed
 from rig import boottime_ns
 
 TTL_S = 3
@@ -24,14 +25,16 @@ def broken(lab, breaks, mends, text, seconds=BROKEN_S, losses=0, long_ms=None, b
         fleet.start_keepers(fleet.hosts[0])
     time.sleep(2)
     fleet.tell(text)
+    broken_ns = boottime_ns()
     breaks(fleet)
-    before = fleet.grants()
     time.sleep(seconds)
-    lab.row.figures["grants/s"] = f"{(fleet.grants() - before) / seconds:.0f}"
-    mends(fleet)
     calm_ns = boottime_ns()
+    mends(fleet)
     time.sleep(back_s + TTL_S)
-    lab.row.add(fleet.finish(), Expected(losses=losses, calm_ns=calm_ns, back_s=back_s))
+    record = fleet.finish()
+    lab.row.add(record, Expected(losses=losses, calm_ns=calm_ns, back_s=back_s))
+    if losses == 0:
+        undelayed(lab.row, record, broken_ns, calm_ns)
 
 
 def mend_all(fleet):

@@ -297,6 +297,8 @@ static void let_go(hf_lease *lease, struct record *hold)
         die("release", status);
     hold->end_ns = now_ns();
     hold->end = status == HF_OK ? END_RELEASED : status == HF_ELOST ? END_LOST : END_UNSURE;
+    if (status == HF_ELOST)
+        snprintf(hold->reason, sizeof(hold->reason), "released too late");
 }
 
 static void cycle(hf_client *client)
