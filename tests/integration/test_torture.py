@@ -18,7 +18,8 @@ from views import counters  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPTS = ("acquire", "raise", "heal", "renew", "release", "sentinel")  # enum script
-BUSY = -201
+BUSY, FULL = -201, -305
+GENERATIONS = (1 << 24) - 1  # of a slot
 LONG = "a-name-of-two-units-" + 70 * "x"
 TTL_MS = 3000  # of leases whose renewals and losses are waited for
 AGAIN = 8  # of every such moment the recovery is killed at every store, too
@@ -213,6 +214,39 @@ def every_store_of_a_life(run):
     wait_until(lambda: counters(run)["heals"] >= 2)
     torturer.judge("a node that comes back empty", "fall", "kept")
     print(f"# {torturer.points} fault points, 0 violations")
+
+
+@scenario("a slot whose generations are used up: the name moves, killed at any store of it", sanitizers=False)
+def generations_used_up(run):
+    run.redis(3)
+    options = ("--capacity", 4)
+    run.agent(ttl="30s", options=options).kill()
+    agent = run.agents.pop()
+    for slot, left in ((0, 2), (2, 0)):
+        tool = run.spawn(BUILD / "tests" / "torture_generation", run.runtime_dir / agent.name, slot, GENERATIONS - left,
+                         "--", *agent.argv[1:])
+        assert tool.wait() == 0, tool.err
+    agent = tortured_agent(run, ttl="30s", options=options)
+    holder = run.holder()
+    for generation in (GENERATIONS - 1, GENERATIONS):
+        holder.acquire("n")
+        assert (run.show("n")["slot"], run.show("n")["generation"]) == (0, generation)
+        old = holder.cmd("fence")["value"]
+        if generation != GENERATIONS:
+            holder.release()
+    torturer = Torturer(run, agent)
+
+    torturer.watch()
+    holder.release()
+    torturer.judge("the last lease of a slot")
+    torturer.watch()
+    holder.acquire("n")
+    torturer.judge("the first in another slot")
+    assert (run.show("n")["slot"], run.show("n")["generation"]) == (1, 1)
+    assert holder.cmd("fence")["value"] > old and holder.held()
+    holder.acquire("m")
+    assert run.show("m")["slot"] == 3, "the slots 0 and 2 are for nobody any more"
+    assert holder_try(holder, "o") == FULL
 
 
 if __name__ == "__main__":
