@@ -152,6 +152,7 @@ static int second_guardian(const struct hf_ticket *ticket)
     hf_begin_losing(lease);
     hf_wait(lease, HF_STATE_HELD, 1000);
     printf("guardian: state %d\n", hf_state(lease));
+    hf_begin_killing(lease);
     status = hf_release_reaped(lease);
     hf_disconnect(client);
     return status < 0 ? fail("hf_release_reaped", status) : 0;

@@ -27,6 +27,7 @@ static void a_second_guardian_joins(void **state)
     assert_int_equal(hf_valid_until_ns(joined), hf_valid_until_ns(lease));
 
     OK(hf_begin_losing(joined));
+    OK(hf_begin_killing(joined));
     assert_int_equal(hf_wait(lease, HF_STATE_HELD, PATIENCE_MS), HF_STATE_LOSING);
     assert_int_equal(hf_state(joined), HF_STATE_LOSING);
 

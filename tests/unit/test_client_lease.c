@@ -64,6 +64,7 @@ static void null_is_no_lease(void **state)
     assert_int_equal(hf_wait(NULL, HF_STATE_HELD, 0), HF_EINVAL);
     assert_int_equal(hf_on_change(NULL, NULL, NULL), HF_EINVAL);
     assert_int_equal(hf_begin_losing(NULL), HF_EINVAL);
+    assert_int_equal(hf_begin_killing(NULL), HF_EINVAL);
     assert_int_equal(hf_dispatch(NULL), HF_EINVAL);
     assert_int_equal(hf_fd(NULL), HF_EINVAL);
 }
@@ -305,7 +306,7 @@ static int look_in_child(void *arg)
     if (hf_held(in->lease) || hf_remaining_ns(in->lease) || hf_fence(in->lease))
         return 1;
     if (hf_state(in->lease) != HF_EFORKED || hf_wait(in->lease, 1, -1) != HF_EFORKED ||
-        hf_begin_losing(in->lease) != HF_EFORKED ||
+        hf_begin_losing(in->lease) != HF_EFORKED || hf_begin_killing(in->lease) != HF_EFORKED ||
         hf_lease_ticket(in->lease, &ticket) != HF_EFORKED ||
         hf_on_change(in->lease, NULL, NULL) != HF_EFORKED)
         return 2;
