@@ -42,7 +42,8 @@ def watched(run, *names):
     assert sorted(parse(watch.out)[1:], key=lambda e: e["number"]) == told, (watch.out, told)
     assert not faults(told), faults(told)
     for name in names:
-        assert history(run, name)[-len(those(told, *words_of(told), name=name)):] == those(told, *words_of(told), name=name)
+        of_it = those(told, *words_of(told), name=name)
+        assert history(run, name)[-len(of_it):] == of_it
 
 
 def parse_whole(text):
@@ -106,7 +107,7 @@ def quorum(run):
         node.sigcont()
 
 
-@scenario("a job that does not stop: every step of the escalation once and at its time, in the order in which they came",
+@scenario("a job that does not stop: every step of the escalation once, at its time and in order",
           sanitizers=False)
 def escalation(run):
     run.redis(3)
@@ -363,7 +364,7 @@ def renewals(run):
 # --- the agent -----------------------------------------------------------------------------------------
 
 
-@scenario("an agent that is killed: what it told stays, a lease that is taken over goes on, one that is not is lost once")
+@scenario("an agent that is killed: what it told stays, a lease that is taken over goes on, another is lost once")
 def agent_killed(run):
     def again(**options):
         return run.agent(ttl=f"{TTL_S}s", options=("--ttl-max", "20s"), **options)
@@ -383,7 +384,8 @@ def agent_killed(run):
     time.sleep(1.2)
     for starts in (3, 4):
         agent = again(wait=False)
-        wait_until(lambda: run.holdfast("history", "--json").out.count('"agent_started"') == starts, what="the next agent")
+        wait_until(lambda: run.holdfast("history", "--json").out.count('"agent_started"') == starts,
+                   what="the next agent")
         lost = await_event(run, "lost", name="late")
         assert lost["reason"] == "restart" and int(lost["valid_ns"]) < int(lost["at_ns"]), lost
         agent.kill()
@@ -398,7 +400,7 @@ def agent_killed(run):
     assert holder.held("0")
 
 
-@scenario("agents that are killed at any moment, nodes that forget, stop and lose keys: every lease begins and ends once")
+@scenario("agents that are killed at any moment, nodes that forget, stop, lose keys: every lease begins and ends once")
 def churn(run):
     run.redis(3)
     start(run)
