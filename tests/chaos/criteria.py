@@ -116,8 +116,9 @@ def told_losses(record):
         counts = collections.Counter(int(e["fence"]) for e in lost)
         for hold in record.holds + record.unused:
             if hold.host == host and hold.end == history.LOST and counts[hold.fence] != 1:
+                words = events.words_of(events.those(told, *ENDINGS, fence=str(hold.fence)))
                 complaints.append(f"host {host}: the loss of fence {hold.fence} ({hold.reason}) has {counts[hold.fence]} events: "
-                                  f"{events.words_of(events.those(told, *ENDINGS, fence=str(hold.fence)))}")
+                                  f"{words}")
     return complaints
 
 

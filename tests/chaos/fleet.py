@@ -11,7 +11,6 @@ import pathlib
 import random
 import signal
 import struct
-import subprocess
 import sys
 import time
 

@@ -3,11 +3,12 @@
 Nodes' clocks are stepped forward only: fences that were made of a clock that then goes back, on a majority that then
 forgets, are beyond the promise.
 """
+import shutil
 import time
 
 from cases import case
 from criteria import Expected, S
-from rig import boottime_ns
+from rig import IS_ROOT, boottime_ns
 
 
 class Trouble:
@@ -17,9 +18,11 @@ class Trouble:
         self.fleet, self.random, self.ttl_s = fleet, fleet.random, fleet.ttl_s
 
     def next(self):
-        self.random.choice((self.restart, self.flush, self.step, self.delete, self.stop_minority, self.stop_majority,
-                            self.stop_agent, self.kill_agent, self.kill_holder, self.stop_holders, self.amnesia,
-                            self.amnesia, self.away))()
+        kinds = [self.restart, self.flush, self.step, self.delete, self.stop_minority, self.stop_majority, self.stop_agent,
+                 self.kill_agent, self.kill_holder, self.stop_holders, self.amnesia, self.amnesia, self.away, self.suspend]
+        if self.fleet.network:
+            kinds += [self.cut, self.cut, self.refuse, self.lossy]
+        self.random.choice(kinds)()
 
     def node(self):
         return self.random.choice(self.fleet.nodes)
@@ -70,6 +73,27 @@ class Trouble:
         crew = self.host().crew
         self.fleet.stop_holders(self.random.sample(crew, self.random.randint(1, len(crew))), self.upto(2))
 
+    def suspend(self):
+        self.fleet.suspend(self.host(), self.upto(1.5))
+
+    def cut(self):
+        """A host and some nodes, both ways or one way."""
+        direction, nodes = self.random.choice(("both", "to", "from")), self.random.sample(range(5), self.random.randint(1, 5))
+        self.partition(f"cut {direction} {len(nodes)} nodes", lambda net, host: net.cut(host, nodes, direction))
+
+    def refuse(self):
+        self.partition("refuse", lambda net, host: net.cut(host, range(5), "to", "reject with tcp reset"))
+
+    def lossy(self):
+        self.partition("lose 40 %", lambda net, host: net.lose(host, range(5), 40))
+
+    def partition(self, text, do):
+        host = self.host()
+        self.fleet.tell(f"{text} of host {host.label}")
+        do(self.fleet.network, host.number)
+        time.sleep(self.upto(1.5))
+        self.fleet.network.mend(host.number)
+
     def amnesia(self):
         """While a host hangs, a majority forgets the keys of its leases, which are valid all the same."""
         fleet, host = self.fleet, self.host()
@@ -83,7 +107,7 @@ class Trouble:
 
 def mixed(lab, seconds, gap_s=10.0, **options):
     """Breaks a fleet for so long, at most gap_s between two faults, lets it come to rest, and judges."""
-    fleet = lab.fleet(clock=True, **options)
+    fleet = lab.fleet(clock=True, suspendable=True, **options)
     fleet.start_crew(careless=50, long_ms=800 * fleet.ttl_s)
     for host in fleet.hosts:
         fleet.start_keepers(host, 1, wait=False)
@@ -106,4 +130,5 @@ def mixed(lab, seconds, gap_s=10.0, **options):
 
 @case("F20", "random mix")
 def random_mix(lab):
-    mixed(lab, lab.seconds, ttl_s=2, holders=6, locks=9)
+    """As root with partitions."""
+    mixed(lab, lab.seconds, ttl_s=2, holders=6, locks=9, network=IS_ROOT and bool(shutil.which("nft")))

@@ -75,7 +75,8 @@ def replaced(lab, stop, programs):
 
 
 LATER = BUILD / "tests" / "holdfastd_minor"
-case("F18", "agents stopped with SIGTERM and started again")(lambda lab: replaced(lab, lambda agent: agent.stop(), [None, None]))
+case("F18", "agents stopped with SIGTERM and started again")(
+    lambda lab: replaced(lab, lambda agent: agent.stop(), [None, None]))
 case("F18", "agents killed, a later minor version, and back")(
     lambda lab: replaced(lab, lambda agent: agent.kill(), [LATER, None, LATER]))
 
