@@ -228,11 +228,13 @@ static void answer(hf_client *client, const struct hf_completion_entry *entry) R
     if (op->entry.op == HF_OP_ACQUIRE && entry->status == HF_OK) {
         note_grant(op, entry);
     } else if (!op->done) {
+        bool none = entry->status > 0 || entry->status == HF_EPENDING; /* no answer is that */
+
         if (entry->status == HF_EBUSY || *entry->holder.host || entry->holder.pid) {
             op->has_holder = true;
             op->holder = entry->holder;
         }
-        finish(op, entry->status > 0 ? HF_EPROTO : entry->status, entry->text);
+        finish(op, none ? HF_EPROTO : entry->status, entry->text);
     }
     if (op->abandoned)
         discard(op);
