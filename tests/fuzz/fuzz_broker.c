@@ -167,14 +167,12 @@ static void be_the_renewal_thread(void)
     }
 }
 
-/* Twice: what the descriptors tell is served before the loop sleeps again. */
+/* One turn of the broker's loop. What its descriptors tell is served at the begin of the next one. */
 static void turn(void)
 {
-    for (int i = 0; i < 2; i++) {
-        loop_timer_set(broker->loop, &stop, clock_now());
-        loop_run(broker->loop);
-        be_the_renewal_thread();
-    }
+    loop_timer_set(broker->loop, &stop, clock_now());
+    loop_run(broker->loop);
+    be_the_renewal_thread();
 }
 
 /* --- the clients ------------------------------------------------------------------------------ */
