@@ -133,9 +133,14 @@ def tables(told):
 
 
 def resurrections(record):
-    ends = {(f"lock-{hold.lock}", hold.fence >> 16): record.boot_wall_s + hold.end_ns / S
-            for hold in record.holds if hold.end_ns}
-    return tokens.faults(record.logs, ends, record.ttl_s)
+    """A token ends with the last of the holds that it was handed to; they differ in the fence's low part."""
+    ends, unended = {}, set()
+    for hold in record.holds + record.unused:
+        lease = f"lock-{hold.lock}", hold.fence >> 16
+        ends[lease] = max(ends.get(lease, 0), record.boot_wall_s + hold.end_ns / S)
+        if not hold.end_ns:
+            unended.add(lease)
+    return tokens.faults(record.logs, {lease: at_s for lease, at_s in ends.items() if lease not in unended}, record.ttl_s)
 
 
 def judge(record, expected):

@@ -3,12 +3,15 @@
 Nodes' clocks are stepped forward only: fences that were made of a clock that then goes back, on a majority that then
 forgets, are beyond the promise.
 """
+import random
 import shutil
+import threading
 import time
 
 from cases import case
 from criteria import Expected, S
-from rig import IS_ROOT, boottime_ns
+from rig import IS_ROOT, boottime_ns, wait_until
+from tickers import Job, Observer, in_time
 
 
 class Trouble:
@@ -105,13 +108,50 @@ class Trouble:
         host.agent.sigcont()
 
 
+class Jobs:
+    """One `holdfast run` after the other on each host, until end(): dead before V, whatever breaks. `complaints`: P5."""
+
+    def __init__(self, lab, fleet):
+        self.lab, self.fleet, self.over = lab, fleet, threading.Event()
+        self.complaints, self.count, self.lost = [], 0, 0
+        self.threads = [threading.Thread(target=self.loop, args=(host,)) for host in fleet.hosts]
+        for thread in self.threads:
+            thread.start()
+
+    def loop(self, host):
+        while not self.over.is_set():
+            try:
+                self.one(host)
+            except (AssertionError, OSError) as error:
+                self.complaints.append(f"a job on host {host.label}: {error}")
+
+    def one(self, host):
+        name = f"job-{host.label}"
+        observer = Observer(self.lab.run, name, host.agent)
+        job = Job(self.lab.run, name, host.agent, self.fleet.ttl_s, patience_s=60)
+        self.count += 1
+        self.over.wait(random.uniform(0.5, 5 * self.fleet.ttl_s))
+        if job.process.running:
+            job.kill()
+        else:
+            self.lost += 1
+            wait_until(lambda: job.dead, 5, "the job is dead")
+            self.complaints += in_time(job, observer.last_valid_ns(), told_ttls=0)
+        observer.close()
+
+    def end(self):
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
+
+
 def mixed(lab, seconds, gap_s=10.0, **options):
     """Breaks a fleet for so long, at most gap_s between two faults, lets it come to rest, and judges."""
     fleet = lab.fleet(clock=True, suspendable=True, **options)
     fleet.start_crew(careless=50, long_ms=800 * fleet.ttl_s)
     for host in fleet.hosts:
         fleet.start_keepers(host, 1, wait=False)
-    trouble = Trouble(fleet)
+    trouble, jobs = Trouble(fleet), Jobs(lab, fleet)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(fleet.random.uniform(0, gap_s))
@@ -121,10 +161,13 @@ def mixed(lab, seconds, gap_s=10.0, **options):
         host.agent.wait_ready(60)
     rest_s = fleet.quarantine_s + 2 * fleet.ttl_s + 2
     time.sleep(rest_s)
+    jobs.end()
     record = fleet.finish()
     kinds = sorted({text.partition(" ")[0] for _, text in record.told})
     lab.row.figures["kinds"] = "/".join(kinds)
     lab.row.add(record, Expected(losses=None, calm_ns=calm_ns, back_s=rest_s, everyone=True))
+    lab.row.blame({"P5": jobs.complaints})
+    lab.row.figures["jobs"] = f"{jobs.count}, {jobs.lost} ended by a loss"
     lab.row.figures["seconds"] = round((record.ended_ns - record.started_ns) / S)
 
 

@@ -164,6 +164,9 @@ def resurrected(_run):
     assert judged((0, "release"), (400, "renew")) == set(), "it extended nothing"
     assert judged((0, "release"), (400, "renew"), (400, "extend")) == {"P4"}
     assert judged((400, "renew"), (400, "extend"), (401, "release")) == set(), "it had waited in the node"
+    ended += [hold(2, (12 << 16) + 1, 5.1, 5.6)]
+    assert judged((400, "renew"), (400, "extend"), (601, "release")) == set(), "it was handed on"
+    assert judged((601, "release"), (602, "renew"), (900, "extend")) == {"P4"}
 
 
 # --- a fleet -------------------------------------------------------------------------------------------
