@@ -113,12 +113,12 @@ def told_losses(record):
             continue
         for part in tables(told):
             complaints += [f"host {host}: {fault}" for fault in events.faults(part)]
-        counts = collections.Counter(int(e["fence"]) for e in lost)
+        counts = collections.Counter((e["name"], int(e["fence"])) for e in lost)
         for hold in record.holds + record.unused:
-            if hold.host == host and hold.end == history.LOST and counts[hold.fence] != 1:
-                words = events.words_of(events.those(told, *ENDINGS, fence=str(hold.fence)))
-                complaints.append(f"host {host}: the loss of fence {hold.fence} ({hold.reason}) has {counts[hold.fence]} events: "
-                                  f"{words}")
+            lease = f"lock-{hold.lock}", hold.fence
+            if hold.host == host and hold.end == history.LOST and counts[lease] != 1:
+                words = events.words_of(events.those(told, *ENDINGS, name=lease[0], fence=str(hold.fence)))
+                complaints.append(f"host {host}: the loss of {lease} ({hold.reason}) has {counts[lease]} events: {words}")
     return complaints
 
 

@@ -122,6 +122,7 @@ def untold(_run):
     assert judged(lost_event(13)) == set()
     assert judged() == {"P8"} and judged(lost_event(12)) == {"P8"}
     assert judged(lost_event(13), lost_event(13, 2)) == {"P8"}
+    assert judged(lost_event(13), lost_event(13, 2, name="job-a")) == set(), "another lock with the same number"
     assert judged(lost_event(13, reason=None)) == {"P8"}
     assert judged({"event": "overwritten", "count": 3}) == set(), "it was told, and overwritten"
 
