@@ -118,6 +118,20 @@ static struct old_text old_text_of(struct broker *b, uint32_t slot, const struct
     return text;
 }
 
+/* Never used, says the journal: whatever stands there was put by nobody. Most are as they should be:
+ * a million of them are only read. */
+static void clear_unused(struct broker *b, uint32_t slot)
+{
+    struct hf_slot *s = &b->agent->table.slots[slot];
+    struct hf_slot_view view;
+    bool odd;
+
+    if (atomic_load_explicit(&s->check, memory_order_relaxed) != 0 ||
+        atomic_load_explicit(&s->seq, memory_order_relaxed) & 1 ||
+        hf_slot_peek(&b->agent->table, slot, &view, &odd) != HF_ENOTHELD)
+        hf_slot_clear(s);
+}
+
 /* (!) All of them before anything is put: readers go on reading the slots that have not had their
  * turn, and no other text may be written over theirs. */
 static int reserve_texts(struct broker *b)
@@ -134,6 +148,8 @@ static int reserve_texts(struct broker *b)
         else if (rc == HF_OK)
             b->old_texts[slot] = old_text_of(b, slot, &rec);
     }
+    for (uint32_t slot = b->slots_used; slot < b->agent->table.capacity && b->agent->warm; slot++)
+        clear_unused(b, slot);
     return HF_OK;
 }
 

@@ -20,6 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPTS = ("acquire", "raise", "heal", "renew", "release", "sentinel")  # enum script
 BUSY, FULL = -201, -305
 GENERATIONS = (1 << 24) - 1  # of a slot
+SCRIBBLES = 3000 if os.environ.get("HOLDFAST_FULL") else 100  # damaged tables that the next agent finds
 LONG = "a-name-of-two-units-" + 70 * "x"
 TTL_MS = 3000  # of leases whose renewals and losses are waited for
 AGAIN = 8  # of every such moment the recovery is killed at every store, too
@@ -102,6 +103,7 @@ def every_store(run):
     holder.acquire("a")
     seen = torturer.judge("an acquire", "kept")
     assert seen["acquires"] == 3, seen
+    assert torturer.cmd(f"scribble {SCRIBBLES}")["points"] == SCRIBBLES
     caught = torturer.cmd("control")
     assert caught["caught"] == caught["of"], caught
 

@@ -11,6 +11,7 @@
  *   judge [fall] [NAME...]    judges them; NAMEs are of leases that stand all the time, `fall` says
  *                             that V moved back. "ok points=N", or "bad" and what is wrong
  *   again EVERY               of every EVERYth moment the recovery's stores are judged, too
+ *   scribble COUNT            the next agent finds a damaged table, so many times; "ok points=N"
  *   control                   spoils a moment in each way there is: "ok caught=N of=N"
  */
 #include <fcntl.h>
@@ -157,6 +158,41 @@ static void do_again(unsigned every)
     printf("ok points=%u\n", points);
 }
 
+/* Anything but the header: that is judged before a table is kept. */
+static void scribble(unsigned seed)
+{
+    uint8_t *at = judge.copy_table.at;
+
+    srandom(seed);
+    for (long n = 1 + random() % 64; n > 0; n--) {
+        size_t offset =
+            HF_TABLE_HEADER + (size_t)random() % (judge.copy_table.size - HF_TABLE_HEADER);
+
+        /* Half of it where it hurts most. */
+        if (n % 2)
+            offset = HF_TABLE_HEADER +
+                     (size_t)random() % (judge.config.capacity * sizeof(struct hf_slot));
+        at[offset] = (uint8_t)random();
+    }
+}
+
+static void do_scribble(unsigned count)
+{
+    judge.scribbled = true;
+    for (unsigned seed = 1; seed <= count; seed++) {
+        judge_restore(&judge, stores, 0);
+        judge.words = words_before;
+        scribble(seed);
+        judge_recovery(&judge);
+        if (*judge.wrong) {
+            printf("bad scribbled with seed %u: %s\n", seed, judge.wrong);
+            return;
+        }
+    }
+    judge.scribbled = false;
+    printf("ok points=%u\n", count);
+}
+
 /* --- spoiled states: each must be caught ------------------------------------------------------ */
 
 static struct hf_slot *slot_held(void)
@@ -255,6 +291,8 @@ static void serve(char *line)
         do_judge(line + 5);
     else if (strncmp(line, "again ", 6) == 0)
         do_again((unsigned)atoi(line + 6));
+    else if (strncmp(line, "scribble ", 9) == 0)
+        do_scribble((unsigned)atoi(line + 9));
     else if (strcmp(line, "control") == 0)
         do_control();
     else

@@ -207,7 +207,7 @@ static void judge_word(struct judge *j, uint32_t slot, uint64_t word, const stru
 
     if (word == 0)
         return;
-    if (generation == j->words.over[slot])
+    if (generation != 0 && generation == j->words.over[slot])
         judge_says(j, "slot %u: the word of generation %u stands again", slot, generation);
     if (!r || (r->state != JOURNAL_HELD && r->state != JOURNAL_ENDING))
         judge_says(j, "slot %u: the word stands, and the journal has it in state %d", slot,

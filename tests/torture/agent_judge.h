@@ -44,7 +44,8 @@ struct judge {
     int facts;
     char name[NAMES_MAX][HF_NAME_MAX + 1]; /* leases that stand through all moments */
     int names;
-    bool may_fall; /* V moves back: until the word is lowered it may be above the journal's */
+    bool may_fall;  /* V moves back: until the word is lowered it may be above the journal's */
+    bool scribbled; /* the table may say that a lease ran out */
     char wrong[400];
 };
 

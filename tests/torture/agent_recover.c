@@ -43,7 +43,7 @@ static void remember(const struct judge *j)
         struct left *l = &left[slot];
 
         l->kept = journal_get(j->journal, slot, &l->id, &l->rec);
-        l->generation = of_word;
+        l->generation = j->scribbled ? 0 : of_word;
         if (l->kept == HF_OK && l->rec.generation > l->generation)
             l->generation = l->rec.generation;
     }
@@ -170,7 +170,7 @@ void recover_judge(struct judge *j)
         uint64_t word = atomic_load(&s->check);
         struct hf_slot_view view, found;
 
-        if (word != 0 && word >> HF_CHECK_GEN_SHIFT == j->words.over[slot])
+        if (j->words.over[slot] != 0 && word >> HF_CHECK_GEN_SHIFT == j->words.over[slot])
             judge_says(j, "slot %u: the word of generation %u stands again", slot,
                        j->words.over[slot]);
         if (atomic_load(&s->seq) & 1)
@@ -179,7 +179,7 @@ void recover_judge(struct judge *j)
             judge_says(j, "slot %u: generation %u would be used again", slot, l->generation);
         if (at_its_end(j, l))
             continue;
-        if (must_stand(j, l))
+        if (must_stand(j, l) && (word != 0 || !j->scribbled))
             judge_taken_up(j, slot, l, word);
         else
             judge_over(j, slot, l, word);
