@@ -90,9 +90,10 @@ static const char *id_of(char *out, size_t size, const struct reader *reader, un
     return text_escape_str(out, size, raw_id(id, sizeof(id), reader, node));
 }
 
+/* A damaged table may name more of them than there are bits. */
 static bool votes(const struct hf_event *event, unsigned node)
 {
-    return event->voting >> node & 1;
+    return node < HF_NODES_MAX && event->voting >> node & 1;
 }
 
 static int vote_count(const struct hf_event *event)
