@@ -400,7 +400,8 @@ def agent_killed(run):
     assert holder.held("0")
 
 
-@scenario("agents that are killed at any moment, nodes that forget, stop, lose keys: every lease begins and ends once")
+@scenario("agents that are killed at any moment, nodes that forget, stop, lose keys: every lease begins and ends once",
+          sanitizers=False)
 def churn(run):
     run.redis(3)
     start(run)
