@@ -108,8 +108,10 @@ static void advance(struct lease_fsm *l, enum hf_loss_reason reason, hf_time now
     losing = hf_time_reached(now, losing_at(l, l->valid));
     max_held = hf_time_reached(now, l->max_hold);
 
-    l->grace = losing && !l->run && (l->grace || first);
-    if (first || l->grace)
+    /* Renewed is what q answers of this agent have made of it. */
+    l->grace =
+        !l->run && (l->grace || first) && (losing || !hf_time_before(l->journaled, l->valid));
+    if ((first || l->grace) && (reason == HF_LOSS_QUORUM || reason == HF_LOSS_LATE_REPLY))
         reason = HF_LOSS_RESTART;
     if (max_held && !hf_time_before(losing_at(l, l->valid), l->max_hold))
         reason = HF_LOSS_MAX_HOLD;
@@ -169,9 +171,11 @@ void lease_fsm_restore(struct lease_fsm *l, int n, int q, const struct timing *t
 {
     start(l, n, q, timing, run, max_hold);
     l->restored = true;
+    l->journaled = HF_TIME_PAST;
     for (int i = 0; i < n; i++) {
         l->node[i].mark = mark[i];
         set_vote(l, i, d[i]);
+        l->journaled = hf_time_max(l->journaled, d[i]);
         if (is_void(d[i]))
             l->heal_wanted |= UINT32_C(1) << i;
     }

@@ -52,7 +52,8 @@ struct lease_fsm {
     bool run;          /* stricter: must be extended before V - 0.3 T */
     bool stop_renewal; /* holder gone without a word: no more renewals, lapse */
     bool restored;     /* from a journal, and no tick since */
-    bool grace;        /* restored between V - 0.3 T and V: may be renewed until V */
+    bool grace;        /* restored and not renewed since: may be renewed until V */
+    hf_time journaled; /* the latest d of then */
     hf_time valid;     /* V: always the q-th largest d; frozen from LOSING on (it may still fall) */
     hf_time max_hold;  /* LOSING at this instant at the latest; HF_TIME_NEVER: no limit */
     uint32_t heal_wanted; /* bit per node */
@@ -68,8 +69,8 @@ struct lease_fsm {
 void lease_fsm_init(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
                     hf_time max_hold, const hf_time *a, const uint32_t *mark);
 /* From a journal: d_i as they were. `was_losing`: the stored state (the caller may set `reason`).
- * Run lease_fsm_tick() next: a lease found between V - 0.3 T and V may still be renewed until V,
- * but a run is LOSING. */
+ * Run lease_fsm_tick() next. Until q nodes have answered this agent a lease may be renewed until V,
+ * for V - 0.3 T may come while it still connects; but a run is LOSING then. */
 void lease_fsm_restore(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
                        hf_time max_hold, const hf_time *d, const uint32_t *mark, bool was_losing);
 

@@ -442,7 +442,8 @@ class Lane:
     def served(self, waiter, name):
         """The acquire that was under way is granted, once, and nothing of it is left."""
         fence = waiter.cmd("result", 0, 10_000)["fence"]
-        assert waiter.held() and self.run.holders_of(name) >= 2
+        assert waiter.held(), f"{name} is lost: {waiter.cmd('reason')['text']}"
+        assert self.run.holders_of(name) >= 2, name
         waiter.release()
         self.run.keys_gone(name, 2)
         waiter.close()

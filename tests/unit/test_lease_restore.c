@@ -30,6 +30,34 @@ TEST(a_restored_lease_is_renewed_until_v)
     assert_state(&l, HF_SLOT_LOSING, HF_LOSS_QUORUM);
 }
 
+/* Taken up just before V - 0.3 T there is no more time for the nodes' answers than just after. */
+TEST(a_lease_restored_before_losing_is_renewed_until_v_too)
+{
+    struct lease_fsm l = restored(LIBRARY, at(SPAN), false);
+
+    lease_fsm_tick(&l, at(LOSING - MS));
+    assert_time(lease_fsm_next(&l), at(SPAN));
+    assert_int_equal(lease_fsm_tick(&l, at(LOSING)), 0);
+    lease_fsm_hit(&l, 0, at(LOSING), 0, at(LOSING + SEC));
+    lease_fsm_tick(&l, at(LOSING + SEC));
+    assert_true(lease_fsm_renews(&l));
+    assert_true(lease_fsm_hit(&l, 1, at(LOSING), 0, at(LOSING + SEC)) & LEASE_ACT_EXTEND);
+    assert_state(&l, HF_SLOT_HELD, HF_LOSS_NONE);
+    /* from then on as any other */
+    lease_fsm_tick(&l, at(LOSING + LOSING));
+    assert_state(&l, HF_SLOT_LOSING, HF_LOSS_QUORUM);
+}
+
+TEST(what_takes_a_restored_lease_is_its_reason)
+{
+    struct lease_fsm l = restored(LIBRARY, at(SPAN), false);
+
+    lease_fsm_tick(&l, at(SEC));
+    lease_fsm_foreign(&l, 0, at(SEC));
+    lease_fsm_foreign(&l, 1, at(SEC));
+    assert_state(&l, HF_SLOT_LOST, HF_LOSS_FOREIGN);
+}
+
 TEST(a_small_step_of_v_does_not_end_the_grace)
 {
     const hf_time d[] = {at(SPAN), at(SPAN), at(SPAN + MS)};
@@ -168,6 +196,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_restored_lease_wants_a_tick_and_goes_on),
         cmocka_unit_test(a_restored_lease_is_renewed_until_v),
+        cmocka_unit_test(a_lease_restored_before_losing_is_renewed_until_v_too),
+        cmocka_unit_test(what_takes_a_restored_lease_is_its_reason),
         cmocka_unit_test(a_small_step_of_v_does_not_end_the_grace),
         cmocka_unit_test(a_restored_lease_that_is_not_renewed_by_v_is_lost),
         cmocka_unit_test(a_restored_lease_past_v_is_lost),
