@@ -12,7 +12,9 @@ from rig import boottime_ns, wait_until
 
 TTL_S = 5
 WITHIN_S = 0.1
-SIDE_S = 0.3  # from a boundary to the nodes' return: an answer must be there before the boundary
+# From the nodes' return to a boundary, and from a boundary to their return. Connections that were silent for T/3 are made
+# anew, with up to T/10 between two attempts.
+BEFORE_S, AFTER_S = 0.55, 0.3
 BEFORE_V = {"late": 0.5, "TERM": 0.3, "KILL": 0.1, "lost": 0.0}
 
 
@@ -44,7 +46,7 @@ class Outage:
             self.fault_ns = boottime_ns()
             time.sleep(0.02)
             self.valid_ns = self.observer.now().valid_ns
-            time.sleep(0.4 * self.ttl_s)
+            time.sleep(0.37 * self.ttl_s)
             if self.observer.now().valid_ns == self.valid_ns:
                 return self
             for node in away:
@@ -55,8 +57,9 @@ class Outage:
         return self.valid_ns - int(BEFORE_V[boundary] * self.ttl_s * S)
 
     def back(self, boundary, side):
-        """The nodes are back SIDE_S before (-1) or after (+1) the boundary."""
-        wait_until(lambda: boottime_ns() > self.at(boundary) + side * int(SIDE_S * S), 3 * self.ttl_s, interval_s=0.002)
+        """The nodes are back before (-1) or after (+1) the boundary."""
+        away_s = -BEFORE_S if side < 0 else AFTER_S
+        wait_until(lambda: boottime_ns() > self.at(boundary) + int(away_s * S), 3 * self.ttl_s, interval_s=0.002)
         for node in self.fleet.nodes:
             node.sigcont()
 
