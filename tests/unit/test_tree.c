@@ -54,13 +54,18 @@ static void ignore(pid_t pid, int status, void *arg)
     (void)pid, (void)status, (void)arg;
 }
 
-static void wait_for_living(struct tree *tree, unsigned wanted)
+static unsigned count_living(struct tree *tree)
 {
     struct tree_outcome outcome;
 
+    CHECK(tree_signal(tree, 0, &outcome) == 0);
+    return outcome.living;
+}
+
+static void wait_for_living(struct tree *tree, unsigned wanted)
+{
     for (int i = 0; i < PATIENCE_MS; i++) {
-        CHECK(tree_signal(tree, 0, &outcome) == 0);
-        if (outcome.living == wanted)
+        if (count_living(tree) == wanted)
             return;
         nap();
     }
@@ -258,6 +263,43 @@ static void forking(void)
     tree_free(&tree);
 }
 
+/* The same by looking at children only, which is quick enough for them. Those of the spare one, and
+ * itself, are left alone. */
+static void hunted(void)
+{
+    struct tree tree;
+    pid_t spare = fork();
+    int tries = 0;
+
+    if (spare == 0) {
+        if (fork() == 0)
+            sleep_for_ever();
+        sleep_for_ever();
+    }
+    CHECK(tree_init(&tree, spare) == 0);
+    for (int i = 0; i < 8; i++)
+        if (fork() == 0) {
+            if (i % 2)
+                setsid();
+            for (int n = 0; n < 100000; n++) {
+                nap();
+                if (fork())
+                    _exit(0);
+            }
+        }
+    for (int i = 0; i < 50; i++)
+        nap();
+    while (count_living(&tree) > 1 && tries++ < 100)
+        CHECK(!tree_hunt(&tree, ignore, NULL));
+    CHECK(tries < 100);
+    CHECK(kill(spare, 0) == 0);
+    CHECK(count_living(&tree) == 1); /* the spare one's child */
+    tree.spare = 0;
+    kill_all(&tree);
+    CHECK(tree_hunt(&tree, ignore, NULL)); /* empty */
+    tree_free(&tree);
+}
+
 #define APART(name)                                                                                \
     static void name##_test(void **state)                                                          \
     {                                                                                              \
@@ -274,6 +316,7 @@ APART(zombie_is_dead)
 APART(strange_names)
 APART(spared)
 APART(forking)
+APART(hunted)
 
 int main(void)
 {
@@ -282,7 +325,7 @@ int main(void)
         cmocka_unit_test(nested_subreaper_test), cmocka_unit_test(stopped_test),
         cmocka_unit_test(leader_ended_test),     cmocka_unit_test(zombie_is_dead_test),
         cmocka_unit_test(strange_names_test),    cmocka_unit_test(spared_test),
-        cmocka_unit_test(forking_test),
+        cmocka_unit_test(forking_test),          cmocka_unit_test(hunted_test),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
