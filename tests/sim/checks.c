@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/core/validity.h"
 #include "agent/redis/script.h"
 #include "tests/sim/fake_hiredis.h"
 #include "tests/sim/host.h"
@@ -332,6 +333,15 @@ void __real_hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t vote
 void __wrap_hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t votes);
 void __wrap_hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t votes)
 {
+    struct sim_host *host = sim.frame->host;
+    struct journal_identity identity;
+    struct journal_lease state;
+    ptrdiff_t number = slot - host->agent.table.slots;
+
+    /* (!) A later V than the journal's would end before its time at the next agent. */
+    if (journal_get(host->agent.journal, (uint32_t)number, &identity, &state) != HF_OK ||
+        validity_qth(state.d, sim.plan.nodes, sim.plan.quorum).ns < deadline.ns)
+        sim_violation("journal", "h%d: a word is raised beyond what is journaled", host->number);
     __real_hf_slot_extend(slot, deadline, votes);
     sim_preempt();
 }

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/journal.h"
 #include "agent/redis/script.h"
+#include "shm/status.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/fake_hiredis.h"
 #include "tests/sim/host.h"
@@ -65,11 +67,26 @@ void token_ended(const char *text)
 
 /* --- on their way ----------------------------------------------------------------------------- */
 
+/* (!) An agent that is killed leaves nothing on the nodes that the next one does not know of. */
+static bool is_journaled(const struct sim_host *host, const char *text)
+{
+    struct journal_identity identity;
+    struct journal_lease state;
+
+    for (uint32_t slot = 0; slot < host->agent.table.capacity; slot++)
+        if (journal_get(host->agent.journal, slot, &identity, &state) == HF_OK &&
+            strcmp(identity.token, text) == 0)
+            return true;
+    return false;
+}
+
 static void sent_set(const struct sim_host *host, int script, const char *text, const char *ttl)
 {
     struct token *t = find(text);
 
     t->host = host;
+    if (!is_journaled(host, text))
+        sim_violation("journal", "a token is set that the journal does not know");
     t->ttl_ms = (uint32_t)atoi(ttl);
     if (t->released < SIM_NEVER)
         sim_violation("token", "a token is %s after its release was sent",
