@@ -4,7 +4,6 @@ The job's processes all write to one pipe, so the pipe's end is the instant at w
 the guardians let go of theirs. V is what the table shows; with T for the TTL the job gets SIGTERM at V - 0.3 T
 and SIGKILL at V - 0.1 T.
 """
-import contextlib
 import os
 import pathlib
 import select
@@ -12,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from rig import BUILD, SLOW, HolderError, boottime_ns, encode, values_of, wait_until
+from rig import SLOW, boottime_ns, encode, values_of, wait_until
 
 S = 1_000_000_000
 TTL_S = 3 if SLOW == 1 else 6
@@ -45,12 +44,11 @@ while True:
 
 
 class Job:
-    """A `holdfast run` with its output in a pipe; `within` are words of a command that executes it."""
+    """A `holdfast run` with its output in a pipe."""
 
-    def __init__(self, run, *argv, within=(), **options):
+    def __init__(self, run, *argv, **options):
         self.run, self.name = run, "job"
-        self.process = run.spawn(*within, BUILD / "bin" / "holdfast", "run", *argv, label="holdfast",
-                                 stdout=subprocess.PIPE, bufsize=0, **options)
+        self.process = run.start_holdfast("run", *argv, stdout=subprocess.PIPE, bufsize=0, **options)
         self.out = self.process.popen.stdout
         self.pid = self.process.pid
 
@@ -110,9 +108,8 @@ class Watcher:
 
     def look(self):
         """Keeps the last V that there was."""
-        with contextlib.suppress(HolderError):  # nothing is held any more
-            self.holder.cmd("find", encode("job"))
-            self.valid_ns = values_of(self.holder.more.pop())["valid_until_ns"] or self.valid_ns
+        self.holder.cmd("find", encode("job"))
+        self.valid_ns = values_of(self.holder.more.pop())["valid_until_ns"] or self.valid_ns
 
 
 def assert_at(what, at_ns, expected_ns, early_s=ROUNDING_S, late_s=NOISE_S):
