@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -48,13 +49,18 @@ void guardian_kill_tree(struct guardian *g, int64_t now_ns)
     struct tree_outcome outcome;
     bool long_since;
 
-    if (g->kill_since_ns == 0)
+    if (g->kill_since_ns == 0) {
         g->kill_since_ns = now_ns;
+        (void)setpriority(PRIO_PROCESS, 0,
+                          -20); /* ahead of what is killed, where that is allowed */
+    }
     if (now_ns < g->kill_next_ns)
         return;
     long_since = now_ns - g->kill_since_ns > KILL_COMPLAIN_NS;
     g->kill_next_ns = now_ns + (long_since ? KILL_LATE_PAUSE_NS : KILL_PAUSE_NS);
     cgroup_kill(&g->cgroup);
+    if (!long_since && tree_hunt(&g->tree, g->on_reaped, g->on_reaped_arg))
+        return;
     if (tree_signal(&g->tree, SIGKILL, &outcome) == 0 && long_since && !g->complained &&
         outcome.living)
         complain(g, &outcome);

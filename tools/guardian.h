@@ -56,6 +56,8 @@ struct guardian {
     hf_lease *lease;
     struct timeline timeline;
     struct tree tree;
+    tree_reaped_fn *on_reaped; /* hears of what killing has reaped */
+    void *on_reaped_arg;
     struct beat beat;
     int timer_fd;
     int link_fd; /* to the other: signals to forward, or the job's stops */
@@ -83,7 +85,8 @@ enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns);
 /* Signals the whole tree once, and wakes what is stopped so that it can act on it. */
 void guardian_signal_tree(struct guardian *g, int signal);
 
-/* Kills what lives, when it is time for another pass; complains once of what does not die. */
+/* Kills what lives, when it is time for another pass, and reaps; complains once of what does not
+ * die. */
 void guardian_kill_tree(struct guardian *g, int64_t now_ns);
 
 /* Kills the whole tree, because of the lease: the agent's history tells of the first time. */

@@ -275,6 +275,8 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
     int status;
 
     in.g = *given;
+    g->on_reaped = on_reaped;
+    g->on_reaped_arg = &in;
     status = join(g, ticket);
     hf_disconnect(inherited);
     if (status < 0) {

@@ -82,7 +82,8 @@ static void back_up_kill(struct outer *out, int64_t now_ns)
     struct guardian *g = out->g;
 
     guardian_kill_in_time(g, now_ns);
-    if (now_ns >= g->timeline.kill_at_ns + g->timeline.ttl_ns / 20)
+    /* It may just have been reaped. */
+    if (out->inner && now_ns >= g->timeline.kill_at_ns + g->timeline.ttl_ns / 20)
         kill(out->inner, SIGKILL);
 }
 
@@ -154,6 +155,8 @@ int guardian_outer(struct guardian *g, pid_t inner)
     struct guardian_shared *shared = g->shared;
 
     g->tree.spare = inner;
+    g->on_reaped = on_reaped;
+    g->on_reaped_arg = &out;
     timeline_init(&g->timeline, g->plan->ttl_ns, g->plan->ttl_ns / 50);
     guardian_let_go_of_streams();
     watch(&out);

@@ -8,13 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tools/process.h"
 
 #define FIRST_CAPACITY 1024
+#define HUNT_LOOKS     100
+#define HUNT_DEPTH     8 /* of those that take their time to die, each with a child */
+#define HUNT_PAUSE_NS  200000
 
 struct tree_process {
     pid_t pid, parent;
@@ -191,6 +196,55 @@ int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome)
     return 0;
 }
 
+static bool is_dead(pid_t child)
+{
+    siginfo_t info = {0};
+
+    return waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) < 0 ||
+           info.si_pid != 0;
+}
+
+/* A session other than ours was made within the tree, and nobody comes into one but by fork: its
+ * groups are killed as a whole, which no fork escapes. Our own may have others' processes in it. The
+ * session is asked for first, since there is no way back into ours. */
+static void kill_child(pid_t child)
+{
+    pid_t session = getsid(child), group = getpgid(child);
+
+    if (is_dead(child))
+        return;
+    (void)setpriority(PRIO_PROCESS, (id_t)child, -20); /* dying takes time, too; if allowed */
+    kill(session > 0 && session != getsid(0) && group > 0 ? -group : child, SIGKILL);
+}
+
+/* Looks at the children of one process. Its number cannot be another's: it is ours, or a child of
+ * ours, and not reaped. */
+static void kill_below(const struct tree *tree, pid_t parent, int depth)
+{
+    char path[48], text[4096], *rest = text;
+    struct tree_process child;
+    ssize_t got;
+    long pid;
+    int fd;
+
+    snprintf(path, sizeof(path), "%d/task/%d/children", (int)parent, (int)parent);
+    fd = openat(dirfd(tree->proc), path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return; /* also on a kernel without CONFIG_PROC_CHILDREN: then scans have to do */
+    got = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    while ((pid = strtol(rest, &rest, 10)) > 0 && *rest == ' ') { /* else it is cut off */
+        if (parent == tree->root && pid != tree->spare)
+            kill_child((pid_t)pid);
+        else if (parent != tree->root && read_stat(dirfd(tree->proc), (pid_t)pid, &child) &&
+                 child.parent == parent)
+            (void)signal_process(dirfd(tree->proc), &child, SIGKILL);
+        if (depth > 0 && pid != tree->spare)
+            kill_below(tree, (pid_t)pid, depth - 1);
+    }
+}
+
 bool tree_reap(tree_reaped_fn *fn, void *arg)
 {
     for (;;) {
@@ -204,4 +258,17 @@ bool tree_reap(tree_reaped_fn *fn, void *arg)
         else if (errno != EINTR)
             return errno == ECHILD;
     }
+}
+
+bool tree_hunt(const struct tree *tree, tree_reaped_fn *fn, void *arg)
+{
+    const struct timespec pause = {.tv_nsec = HUNT_PAUSE_NS};
+
+    for (int i = 0; i < HUNT_LOOKS; i++) {
+        kill_below(tree, tree->root, HUNT_DEPTH);
+        if (tree_reap(fn, arg))
+            return true;
+        nanosleep(&pause, NULL); /* they need a processor to die on */
+    }
+    return false;
 }

@@ -47,4 +47,10 @@ typedef void tree_reaped_fn(pid_t pid, int status, void *arg);
  * Returns true when no child is left: the tree is empty. */
 bool tree_reap(tree_reaped_fn *fn, void *arg);
 
+/* Kills and reaps our children, and theirs, in many looks of some microseconds each, for 30 ms or until
+ * the tree is empty. A scan is too slow for processes that live for milliseconds and leave a child
+ * each; when their parent ends such children become ours. Returns whether it is
+ * empty. */
+bool tree_hunt(const struct tree *tree, tree_reaped_fn *fn, void *arg);
+
 #endif

@@ -46,18 +46,21 @@ time.sleep(120)
 
 # Chains of processes, each of which lives for some milliseconds and leaves a child: there is always somebody who was
 # not there when the last one looked.
-CHAINS = """
+def chains(leave="os.setsid()", nap="time.sleep(random.uniform(0.001, 0.004))"):
+    return f"""
 import os, random, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+end = time.monotonic() + 30  # also when nobody stops them
 def chain():
-    for _ in range(100000):
-        time.sleep(random.uniform(0.001, 0.004))
+    while time.monotonic() < end:
+        {nap}
         if os.fork():
             os._exit(0)
+    os._exit(0)
 for _ in range(10):
     if os.fork() == 0:
-        os.setsid()
+        {leave}
         chain()
 print("up", flush=True)
 time.sleep(120)
@@ -89,16 +92,33 @@ def crowd(run):
 
 
 @scenario("chains of processes that outrun a signal are dead before V", sanitizers=False)
-def chains(run):
+def outrun(run):
     ready(run)
     watcher = Watcher(run)
-    job = Job(run, "-t", f"{TTL_S}s", "job", *python(CHAINS)).up()
+    job = Job(run, "-t", f"{TTL_S}s", "job", *python(chains())).up()
     assert run.holdfast("release", "job").rc == 0
     watcher.look()
     dead_ns = job.death_ns(meanwhile=watcher.look)
     assert dead_ns < watcher.valid_ns, f"{(dead_ns - watcher.valid_ns) / S:.3f} s after V"
     assert job.wait() == 124, job.process.err
     run.keys_gone("job")
+
+
+@scenario("the same without a control group", needs_root=True, sanitizers=False)
+def without_group(run):
+    mounts = [line.split() for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()]
+    hide = "".join(f"umount -l {words[4]} && " for words in mounts if "cgroup2" in words)
+    within = ["unshare", "--mount", "sh", "-c", f'{hide}exec "$@"', "sh"]
+    ready(run)
+    watcher = Watcher(run)
+    for code in (CROWD, chains(), chains(leave="pass"), chains(nap="pass")):
+        job = Job(run, "-t", f"{TTL_S}s", "job", *python(code), within=within).up()
+        assert run.holdfast("release", "job").rc == 0
+        watcher.look()
+        dead_ns = job.death_ns(meanwhile=watcher.look)
+        assert dead_ns < watcher.valid_ns, f"{(dead_ns - watcher.valid_ns) / S:.3f} s after V"
+        assert job.wait() == 124, job.process.err
+        run.keys_gone("job")
 
 
 @scenario("a process that cannot be killed keeps the lock from being released until it can", needs_root=True, sanitizers=False)

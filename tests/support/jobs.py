@@ -4,6 +4,7 @@ The job's processes all write to one pipe, so the pipe's end is the instant at w
 the guardians let go of theirs. V is what the table shows; with T for the TTL the job gets SIGTERM at V - 0.3 T
 and SIGKILL at V - 0.1 T.
 """
+import contextlib
 import os
 import pathlib
 import select
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from rig import SLOW, boottime_ns, encode, values_of, wait_until
+from rig import BUILD, SLOW, HolderError, boottime_ns, encode, values_of, wait_until
 
 S = 1_000_000_000
 TTL_S = 3 if SLOW == 1 else 6
@@ -44,11 +45,12 @@ while True:
 
 
 class Job:
-    """A `holdfast run` with its output in a pipe."""
+    """A `holdfast run` with its output in a pipe; `within` are words of a command that executes it."""
 
-    def __init__(self, run, *argv, **options):
+    def __init__(self, run, *argv, within=(), **options):
         self.run, self.name = run, "job"
-        self.process = run.start_holdfast("run", *argv, stdout=subprocess.PIPE, bufsize=0, **options)
+        self.process = run.spawn(*within, BUILD / "bin" / "holdfast", "run", *argv, label="holdfast",
+                                 stdout=subprocess.PIPE, bufsize=0, **options)
         self.out = self.process.popen.stdout
         self.pid = self.process.pid
 
@@ -108,8 +110,9 @@ class Watcher:
 
     def look(self):
         """Keeps the last V that there was."""
-        self.holder.cmd("find", encode("job"))
-        self.valid_ns = values_of(self.holder.more.pop())["valid_until_ns"] or self.valid_ns
+        with contextlib.suppress(HolderError):  # nothing is held any more
+            self.holder.cmd("find", encode("job"))
+            self.valid_ns = values_of(self.holder.more.pop())["valid_until_ns"] or self.valid_ns
 
 
 def assert_at(what, at_ns, expected_ns, early_s=ROUNDING_S, late_s=NOISE_S):

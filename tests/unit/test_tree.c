@@ -20,6 +20,7 @@
 #include "tools/tree.h"
 
 #define PATIENCE_MS 20000
+#define CHAIN_S     10
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
@@ -54,13 +55,24 @@ static void ignore(pid_t pid, int status, void *arg)
     (void)pid, (void)status, (void)arg;
 }
 
-static void wait_for_living(struct tree *tree, unsigned wanted)
+/* When a test fails, nothing is to be left of it. */
+static void die_with_parent(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+}
+
+static unsigned count_living(struct tree *tree)
 {
     struct tree_outcome outcome;
 
+    CHECK(tree_signal(tree, 0, &outcome) == 0);
+    return outcome.living;
+}
+
+static void wait_for_living(struct tree *tree, unsigned wanted)
+{
     for (int i = 0; i < PATIENCE_MS; i++) {
-        CHECK(tree_signal(tree, 0, &outcome) == 0);
-        if (outcome.living == wanted)
+        if (count_living(tree) == wanted)
             return;
         nap();
     }
@@ -235,26 +247,71 @@ static void spared(void)
     tree_free(&tree);
 }
 
-/* More processes than one scan can see at an instant: they fork while they are killed. They end
- * with the test at the latest: on a machine without time to spare they would fill the table of
- * processes. */
+/* Each process lives for a moment and leaves another, for `seconds`: also when nobody stops them, or
+ * they would fill the table of processes. */
+static _Noreturn void chain(int seconds)
+{
+    time_t end = time(NULL) + seconds;
+
+    while (time(NULL) < end) {
+        nap();
+        if (fork())
+            break;
+    }
+    _exit(0);
+}
+
+/* More processes than one scan can see at an instant: they fork while they are killed. A scan alone
+ * gets them in the end where the machine has time for it; guardians hunt as well. */
 static void forking(void)
 {
     struct tree tree;
-    pid_t test = getpid();
 
     CHECK(tree_init(&tree, 0) == 0);
     for (int i = 0; i < 4; i++)
         if (fork() == 0)
-            for (int n = 0; n < 100000; n++) {
-                nap();
-                if (fork() || kill(test, 0) < 0)
-                    _exit(0);
-            }
+            chain(CHAIN_S);
     for (int i = 0; i < 50; i++)
         nap();
-    kill_all(&tree);
+    while (!tree_hunt(&tree, ignore, NULL))
+        CHECK(tree_signal(&tree, SIGKILL, NULL) == 0);
     CHECK(waitpid(-1, NULL, 0) < 0 && errno == ECHILD);
+    tree_free(&tree);
+}
+
+/* The same by looking at children only, which is quick enough for them. Those of the spare one, and
+ * itself, are left alone. */
+static void hunted(void)
+{
+    struct tree tree;
+    time_t began = time(NULL);
+    pid_t spare = fork();
+
+    if (spare == 0) {
+        die_with_parent();
+        if (fork() == 0) {
+            die_with_parent();
+            sleep_for_ever();
+        }
+        sleep_for_ever();
+    }
+    CHECK(tree_init(&tree, spare) == 0);
+    for (int i = 0; i < 8; i++)
+        if (fork() == 0) {
+            if (i % 2)
+                setsid();
+            chain(CHAIN_S);
+        }
+    for (int i = 0; i < 50; i++)
+        nap();
+    while (count_living(&tree) > 1)
+        CHECK(!tree_hunt(&tree, ignore, NULL));
+    CHECK(time(NULL) < began + CHAIN_S); /* they did not just end by themselves */
+    CHECK(kill(spare, 0) == 0);
+    CHECK(count_living(&tree) == 1); /* the spare one's child */
+    tree.spare = 0;
+    kill_all(&tree);
+    CHECK(tree_hunt(&tree, ignore, NULL)); /* empty */
     tree_free(&tree);
 }
 
@@ -274,6 +331,7 @@ APART(zombie_is_dead)
 APART(strange_names)
 APART(spared)
 APART(forking)
+APART(hunted)
 
 int main(void)
 {
@@ -282,7 +340,7 @@ int main(void)
         cmocka_unit_test(nested_subreaper_test), cmocka_unit_test(stopped_test),
         cmocka_unit_test(leader_ended_test),     cmocka_unit_test(zombie_is_dead_test),
         cmocka_unit_test(strange_names_test),    cmocka_unit_test(spared_test),
-        cmocka_unit_test(forking_test),
+        cmocka_unit_test(forking_test),          cmocka_unit_test(hunted_test),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
