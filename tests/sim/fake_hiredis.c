@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "agent/redis/script.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/vnode.h"
 
@@ -81,6 +82,14 @@ void *hi_malloc(size_t size)
 
 /* --- messages --------------------------------------------------------------------------------- */
 
+/* Acquire or heal. */
+static bool command_sets(const struct command *c)
+{
+    int script = strcmp(c->argv[0], "EVALSHA") == 0 ? atoi(c->argv[1]) : -1;
+
+    return script == SCRIPT_ACQUIRE || script == SCRIPT_HEAL;
+}
+
 static void reply_free(struct redisReply *reply)
 {
     if (!reply)
@@ -96,10 +105,27 @@ static void message_free(struct sim_message *m)
     sim_free(m);
 }
 
+/* It travels on for a while, and runs, though its connection breaks before. */
+static sim_ns stray(struct sim_message *m, sim_ns at)
+{
+    struct sim_connection *c = m->connection;
+
+    if (sim.settling || !(sim.plan.faulty_nodes >> c->node->number & 1) ||
+        !command_sets(&m->command) || !rng_chance(&sim.rng, 0.05))
+        return at;
+    at += rng_log(&sim.rng, 5 * SIM_MS, 150 * SIM_MS);
+    c->strays = true;
+    sim_at(&c->connect, sim.now + rng_below(&sim.rng, at - sim.now));
+    return at;
+}
+
 static void message_send(struct sim_message *m)
 {
     struct sim_connection *c = m->connection;
     sim_ns at = net_arrival(c->host, c->node, NET_THERE);
+
+    if (sim.plan.fault[FAULT_STRAY])
+        at = stray(m, at);
 
     m->sent = true;
     m->sent_at = sim.now;
@@ -336,6 +362,11 @@ static void on_connect_event(struct sim_event *event)
         }
         c->state = CONN_OPEN;
         c->node_life = c->node->life;
+    }
+    if (c->strays && !c->cut) {
+        sim_trace("a connection of h%d to n%d breaks, with something on its way", c->host->number,
+                  c->node->number);
+        c->cut = true;
     }
     loop_io(c->loop, &c->io);
 }

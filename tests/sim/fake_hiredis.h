@@ -37,6 +37,7 @@ struct sim_connection {
     bool client_gone; /* the client's end is closed */
     bool failed;      /* the connect was refused */
     bool cut;         /* nothing passes any more */
+    bool strays;      /* it is to break while something is on its way */
     bool in_callback;
     struct sim_event connect;
     struct sim_io io; /* connected, refused, ended */

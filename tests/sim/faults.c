@@ -14,7 +14,7 @@ const char *const sim_fault_names[FAULTS] = {
     [FAULT_STEP] = "step",           [FAULT_ERRORS] = "errors",       [FAULT_SCRIPTS] = "scripts",
     [FAULT_PARTITION] = "partition", [FAULT_BREAK] = "break",         [FAULT_SLOW] = "slow",
     [FAULT_PROC_KILL] = "proc-kill", [FAULT_PROC_STOP] = "proc-stop", [FAULT_WRAPPER] = "wrapper",
-    [FAULT_SUSPEND] = "suspend",     [FAULT_STORM] = "storm",
+    [FAULT_SUSPEND] = "suspend",     [FAULT_STORM] = "storm",         [FAULT_STRAY] = "stray",
 };
 
 #define TIMED_MOST 40
@@ -33,7 +33,7 @@ static const double likelihood[FAULTS] = {
     [FAULT_STEP] = 0.15,     [FAULT_ERRORS] = 0.2,    [FAULT_SCRIPTS] = 0.1,
     [FAULT_PARTITION] = 0.4, [FAULT_BREAK] = 0.4,     [FAULT_SLOW] = 0.3,
     [FAULT_PROC_KILL] = 0.3, [FAULT_PROC_STOP] = 0.2, [FAULT_WRAPPER] = 0.3,
-    [FAULT_SUSPEND] = 0.2,   [FAULT_STORM] = 0.35,
+    [FAULT_SUSPEND] = 0.2,   [FAULT_STORM] = 0.35,    [FAULT_STRAY] = 0.25,
 };
 
 /* Faults of nodes and of the way to them alone. */
@@ -49,6 +49,7 @@ static bool is_nodes(enum sim_fault kind)
     case FAULT_PARTITION:
     case FAULT_BREAK:
     case FAULT_SLOW:
+    case FAULT_STRAY:
         return true;
     default:
         return false;
@@ -315,6 +316,7 @@ static void strike(enum sim_fault kind)
         storm_begin();
         break;
     case FAULT_PAUSE: /* anywhere: sim_preempt() */
+    case FAULT_STRAY: /* as it is sent: fake_hiredis.c */
     case FAULT_TABLE: /* with kills */
     case FAULTS:
         break;
@@ -332,7 +334,7 @@ void faults_begin(void)
     int count = 0;
 
     for (int i = 0; i < FAULTS; i++)
-        if (sim.plan.fault[i] && i != FAULT_PAUSE && i != FAULT_TABLE)
+        if (sim.plan.fault[i] && i != FAULT_PAUSE && i != FAULT_TABLE && i != FAULT_STRAY)
             kinds[count++] = (enum sim_fault)i;
     for (int i = 0; count && i < sim.plan.fault_count; i++) {
         struct timed_fault *f = sim_alloc(sizeof(*f));

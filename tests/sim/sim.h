@@ -127,6 +127,7 @@ enum sim_fault {
     FAULT_PROC_KILL, /* a process */
     FAULT_PROC_STOP, /* SIGSTOP of a process */
     FAULT_WRAPPER,   /* one guardian of a run is stopped or killed */
+    FAULT_STRAY,     /* a connection breaks while an acquire or a heal is long on its way */
     FAULT_SUSPEND,   /* a host and all that runs on it */
     FAULT_STORM, /* the host of a lease is cut off or stopped, and nodes forget or step (storms.c) */
     FAULTS
