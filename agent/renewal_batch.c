@@ -44,6 +44,16 @@ void renewal_retry(struct renewal_node *node, struct lease *lease, hf_time now)
                      hf_time_add(now, backoff_step(retry, renewal_random(node->renewal))));
 }
 
+void renewal_reloaded(struct renewal_node *node, struct lease *lease, hf_time now)
+{
+    const struct backoff *retry = &lease->node[node->number].retry;
+    bool first = retry->next.ns == retry->first.ns;
+
+    renewal_retry(node, lease, now);
+    if (first)
+        renewal_schedule(node, lease, now);
+}
+
 void renewal_unschedule(struct renewal *r, struct lease *lease)
 {
     for (int i = 0; i < r->n; i++)

@@ -129,6 +129,9 @@ void renewal_undo(struct renewal_node *node, const void *key, size_t key_len, co
 void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at);
 /* The same after a failure. */
 void renewal_retry(struct renewal_node *node, struct lease *lease, hf_time now);
+/* The same after NOSCRIPT: the script is on its way to the node again, so the first retry goes
+ * behind it at once. Scripts that are forgotten all the time leave no other moment. */
+void renewal_reloaded(struct renewal_node *node, struct lease *lease, hf_time now);
 /* Takes the lease out of every queue. */
 void renewal_unschedule(struct renewal *r, struct lease *lease);
 /* Sends what is due. */

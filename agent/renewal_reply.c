@@ -114,21 +114,28 @@ static void renewed(const struct renew_batch *batch, const struct link_reply *re
         renewal_stepped(node, reply->sent);
 }
 
+static void try_again(struct renewal_node *node, struct lease *lease,
+                      const struct link_reply *reply)
+{
+    lease->node[node->number].in_flight = false;
+    if (reply->error == HF_NODE_ERR_NOSCRIPT)
+        renewal_reloaded(node, lease, clock_now());
+    else
+        renewal_retry(node, lease, clock_now());
+}
+
 /* No answer, for now or for good. Nothing is known, so nothing changes but the time of the next
  * attempt. */
-static void not_renewed(const struct renew_batch *batch)
+static void not_renewed(const struct renew_batch *batch, const struct link_reply *reply)
 {
     struct renewal_node *node = batch->node;
-    hf_time now = clock_now();
 
     for (size_t k = 0; k < batch->count; k++) {
         struct lease *lease =
             renewal_find(node->renewal, batch->keys[k].slot, batch->keys[k].generation);
 
-        if (!lease)
-            continue;
-        lease->node[node->number].in_flight = false;
-        renewal_retry(node, lease, now);
+        if (lease)
+            try_again(node, lease, reply);
     }
 }
 
@@ -144,7 +151,7 @@ void renewal_on_renewed(struct link *link, const struct link_reply *reply, void 
         if (reply->outcome == LINK_ANSWERED)
             renewed(batch, reply);
         else if (!reply->late)
-            not_renewed(batch);
+            not_renewed(batch, reply);
     }
     if (reply->final) {
         batch->busy = false;
@@ -215,8 +222,7 @@ void renewal_on_healed(struct link *link, const struct link_reply *reply, void *
         if (reply->outcome == LINK_ANSWERED) {
             healed(heal, reply);
         } else if (lease && !reply->late) {
-            lease->node[node->number].in_flight = false;
-            renewal_retry(node, lease, clock_now());
+            try_again(node, lease, reply);
         }
         if (lease && reply->outcome == LINK_BROKEN)
             node->renewal->slots[heal->slot].broken |= UINT32_C(1) << node->number;

@@ -418,7 +418,7 @@ def other_agent(run):
         server.bind(str(place / "sock"))
         server.listen()
         server.settimeout(20 * SLOW)
-        for answer, words in [(welcome, ("9.9.9", "7.5", "1.0")), (b"220 mail.example ESMTP\r\n", ("welcome",))]:
+        for answer, words in [(welcome, ("9.9.9", "protocol 7.5", "this library")), (b"220 mail.example ESMTP\r\n", ("welcome",))]:
             process = run.start_holdfast("run", "job", "true", env=env)
             client, _ = server.accept()
             client.recv(4096)

@@ -285,6 +285,8 @@ static void a_signal_ends_the_wait(void **state)
     assert_non_null(strstr(text, "job is held by"));
     kill(run.pid, SIGTERM);
     assert_int_equal(exit_of(run), 128 + SIGTERM);
+    for (int i = 0; i < 5000 && fake_agent_waiters(agent) > 0; i++)
+        nanosleep(&(struct timespec){.tv_nsec = MS}, NULL); /* the agent has yet to see it go */
     assert_int_equal(fake_agent_waiters(agent), 0);
 }
 
