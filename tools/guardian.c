@@ -70,6 +70,7 @@ void guardian_kill_in_time(struct guardian *g, int64_t now_ns)
 {
     bool first = g->kill_since_ns == 0;
 
+    atomic_store(&g->shared->killing, 1);
     guardian_kill_tree(g, now_ns);
     if (first)
         hf_begin_killing(g->lease);
@@ -108,8 +109,12 @@ void guardian_wait(struct guardian *g, int64_t until_ns)
 
 void guardian_release(struct guardian *g)
 {
-    int status = hf_release_reaped(g->lease);
+    int status;
 
+    /* Both kill, on rings of their own: the agent hears of it before it hears of the release. */
+    if (atomic_load(&g->shared->killing))
+        hf_begin_killing(g->lease);
+    status = hf_release_reaped(g->lease);
     g->lease = NULL;
     atomic_store(&g->shared->released, 1);
     if (status < 0 && status != HF_ELOST && status != HF_ENOTHELD)

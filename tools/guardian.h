@@ -39,6 +39,7 @@ struct guardian_plan {
  * time. */
 struct guardian_shared {
     atomic_int stopping;    /* the stop signal was sent, or the hook started */
+    atomic_int killing;     /* SIGKILL was sent because time was up */
     atomic_int exec_failed; /* errno of the job's exec */
     atomic_int hook_failed; /* errno of the hook's exec */
     atomic_int reaped;      /* the tree is empty; exit_code stands */
