@@ -177,6 +177,7 @@ static void judge_heal(struct renewal_node *node, struct lease *lease,
     case VERDICT_STALE:
     case VERDICT_SENTINEL:
     case VERDICT_GONE:
+    case VERDICT_FREE:
         renewal_retry(node, lease, clock_now());
         break;
     }

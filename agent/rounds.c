@@ -263,6 +263,7 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
         ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
         return;
     case VERDICT_GONE:
+    case VERDICT_FREE:
         ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
         return;
     }

@@ -17,7 +17,7 @@
 
 #define HF_WIRE_MAGIC 0x31574648 /* "HFW1" */
 #define HF_WIRE_MAJOR 1
-#define HF_WIRE_MINOR 1
+#define HF_WIRE_MINOR 2
 #define HF_COOKIE_LEN 16
 
 enum hf_hello_role {
@@ -78,6 +78,10 @@ enum hf_wire_op {
     HF_OP_LOSING = 5,  /* a guardian began to stop its job: terminal; no completion */
     HF_OP_PING = 6,
     HF_OP_PROGRESS = 7, /* completions only: what an unanswered acquire waits for */
+    /* since 1.2 */
+    HF_OP_LOOK = 8,   /* who holds `name`, on any host */
+    HF_OP_SCAN = 9,   /* which names that begin with `name` are held, on any host */
+    HF_OP_FORCE = 10, /* end the hold of `name` on the nodes, whoever has it */
 };
 
 enum hf_request_flag {
@@ -130,7 +134,8 @@ struct hf_completion_entry {
     uint32_t nodes_voting, nodes_up; /* for HF_ENOQUORUM */
     struct hf_wire_holder holder;    /* for HF_EBUSY and progress */
     char text[184];                  /* a sentence for a person, "" when status says it all */
-    uint8_t reserved[40];
+    uint32_t place;                  /* since 1.2; progress of an acquire: 1 = next; 0 unknown */
+    uint8_t reserved[36];
 };
 _Static_assert(sizeof(struct hf_completion_entry) == HF_ENTRY_SIZE, "layout");
 

@@ -41,7 +41,10 @@ enum link_verdict {
     VERDICT_STALE, /* the node's TIME was past the deadline: nothing written */
     VERDICT_SENTINEL, /* the nonce differs: nothing written */
     VERDICT_GONE,     /* raise: our key is not there any more */
+    VERDICT_FREE,     /* look: there is no such key */
 };
+
+#define LINK_ID_LEN 40 /* hex characters */
 
 /* One answer. Pointers are valid during the callback only. */
 struct link_reply {
@@ -55,9 +58,10 @@ struct link_reply {
     /* LINK_ANSWERED only: */
     hf_nodetime node_time;
     char nonce[TRUST_NONCE_LEN + 1]; /* of the sentinel, "" absent */
-    enum link_verdict verdict;       /* acquire, heal, raise */
+    enum link_verdict verdict;       /* acquire, heal, raise, look */
     uint64_t fence;                  /* 48-bit part that the node has now; 0 none */
     struct hf_wire_holder holder;    /* with VERDICT_TAKEN */
+    char id[LINK_ID_LEN + 1];        /* look: sha1hex of the key's value; "" of another type */
     /* renew, release: one character per key: '1' extended / deleted, '0' missing, 'f' foreign */
     const char *marks;
     size_t mark_count;
@@ -165,6 +169,12 @@ struct link_sentinel {
 };
 int link_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_time deadline,
                   link_reply_fn *fn, void *arg);
+
+/* Who holds a key: VERDICT_FREE, or VERDICT_TAKEN with `id` and `holder.pttl_ms`, and, with `record`,
+ * the rest of `holder` if the key's fence record is of that very value. Read only, and sent again
+ * after NOSCRIPT. */
+int link_look(struct link *link, const void *key, size_t key_len, bool record, hf_time deadline,
+              link_reply_fn *fn, void *arg);
 
 /* Text of an error class for status and logs: "timeout", "loading". */
 const char *link_error_name(enum hf_node_error error);

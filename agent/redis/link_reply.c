@@ -153,6 +153,30 @@ static bool get_verdict(redisReply *const *e, size_t count, struct link_reply *o
     return false;
 }
 
+/* {'FREE', fence} or {'HELD', fence, pttl, id} and perhaps the six of get_taken() */
+static bool get_look(redisReply *const *e, size_t count, struct link_reply *out)
+{
+    redisReply *taken[8];
+    size_t known = 0;
+
+    out->holder.pttl_ms = -2;
+    if (count == 2 && equals(e[0], "FREE")) {
+        out->verdict = VERDICT_FREE;
+        return get_fence(e[1], &out->fence);
+    }
+    if (count < 4 || !equals(e[0], "HELD") || !is_string(e[3]) ||
+        (e[3]->len != 0 && e[3]->len != LINK_ID_LEN))
+        return false;
+    out->verdict = VERDICT_TAKEN;
+    get_text(e[3], out->id, sizeof(out->id));
+    if (strspn(out->id, "0123456789abcdef") != e[3]->len)
+        return false;
+    for (size_t i = 1; i < count && known < HF_LENGTH(taken); i++)
+        if (i != 3)
+            taken[known++] = e[i];
+    return get_taken(taken, count - 2, out);
+}
+
 static bool get_marks(redisReply *const *e, size_t count, size_t keys, struct link_reply *out)
 {
     if (count != 1 || !is_string(e[0]) || e[0]->len != keys ||
@@ -204,6 +228,8 @@ static bool decode(const redisReply *answer, enum script script, size_t keys,
     case SCRIPT_RENEW:
     case SCRIPT_RELEASE:
         return get_marks(e + 3, answer->elements - 3, keys, out);
+    case SCRIPT_LOOK:
+        return get_look(e + 3, answer->elements - 3, out);
     case SCRIPT_SENTINEL:
         return get_sentinel(e + 3, answer->elements - 3, out);
     default:

@@ -48,14 +48,14 @@ static void begin(struct args *args, const char *key_count)
     add_text(args, LINK_SENTINEL_KEY);
 }
 
-static void add_lock_keys(struct args *args, const struct link_lock *lock)
+static void add_lock_keys(struct args *args, const void *key, size_t key_len)
 {
     size_t prefix = sizeof(LINK_FENCE_PREFIX) - 1;
 
     memcpy(args->fence_key, LINK_FENCE_PREFIX, prefix);
-    memcpy(args->fence_key + prefix, lock->key, lock->key_len);
-    add_bytes(args, lock->key, lock->key_len);
-    add_bytes(args, args->fence_key, prefix + lock->key_len);
+    memcpy(args->fence_key + prefix, key, key_len);
+    add_bytes(args, key, key_len);
+    add_bytes(args, args->fence_key, prefix + key_len);
 }
 
 static void add_fence_and_holder(struct args *args, const struct link_lock *lock)
@@ -80,7 +80,7 @@ static int send_lock(struct link *link, enum script script, const struct link_lo
     if (lock->key_len > KEY_MAX)
         return HF_EINVAL;
     begin(&args, "3");
-    add_lock_keys(&args, lock);
+    add_lock_keys(&args, lock->key, lock->key_len);
     add_text(&args, lock->token);
     add_number(&args, lock->ttl_ms);
     add_number(&args, lock->deadline.us);
@@ -111,10 +111,26 @@ int link_raise(struct link *link, const struct link_lock *lock, hf_time deadline
     if (lock->key_len > KEY_MAX)
         return HF_EINVAL;
     begin(&args, "3");
-    add_lock_keys(&args, lock);
+    add_lock_keys(&args, lock->key, lock->key_len);
     add_text(&args, lock->token);
     add_fence_and_holder(&args, lock);
     return call_script(link, SCRIPT_RAISE, 1, deadline, fn, arg, args.count, args.argv,
+                       args.lengths);
+}
+
+int link_look(struct link *link, const void *key, size_t key_len, bool record, hf_time deadline,
+              link_reply_fn *fn, void *arg)
+{
+    struct args args;
+
+    if (link->state != LINK_UP)
+        return HF_ENOQUORUM;
+    if (key_len > KEY_MAX)
+        return HF_EINVAL;
+    begin(&args, "3");
+    add_lock_keys(&args, key, key_len);
+    add_text(&args, record ? "1" : "0");
+    return call_script(link, SCRIPT_LOOK, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 

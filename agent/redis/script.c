@@ -14,6 +14,7 @@ static char heal[COMMON + sizeof(script_heal)];
 static char renew[COMMON + sizeof(script_renew)];
 static char release[COMMON + sizeof(script_release)];
 static char sentinel[COMMON + sizeof(script_sentinel)];
+static char look[COMMON + sizeof(script_look)];
 
 static const struct {
     char *whole;
@@ -26,6 +27,7 @@ static const struct {
     [SCRIPT_RENEW] = {renew, script_renew, sizeof(script_renew)},
     [SCRIPT_RELEASE] = {release, script_release, sizeof(script_release)},
     [SCRIPT_SENTINEL] = {sentinel, script_sentinel, sizeof(script_sentinel)},
+    [SCRIPT_LOOK] = {look, script_look, sizeof(script_look)},
 };
 
 static void join_parts(void)

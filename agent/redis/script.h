@@ -12,6 +12,7 @@ enum script {
     SCRIPT_RENEW,
     SCRIPT_RELEASE,
     SCRIPT_SENTINEL,
+    SCRIPT_LOOK,
     SCRIPTS
 };
 

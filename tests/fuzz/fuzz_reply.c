@@ -27,6 +27,7 @@ static void script_answer(const redisReply *answer, enum script script, size_t k
     FUZZ_CHECK(reply.node_time.us >= 0);
     FUZZ_CHECK(reply.fence <= FENCE_NODE_MAX);
     check_holder(&reply.holder);
+    FUZZ_CHECK(strlen(reply.id) == 0 || strspn(reply.id, "0123456789abcdef") == LINK_ID_LEN);
     if (script == SCRIPT_RENEW || script == SCRIPT_RELEASE) {
         FUZZ_CHECK(reply.mark_count == keys);
         for (size_t i = 0; i < keys; i++)
@@ -37,7 +38,7 @@ static void script_answer(const redisReply *answer, enum script script, size_t k
         FUZZ_CHECK(memchr(reply.sentinel.list_hash, '\0', sizeof(reply.sentinel.list_hash)));
         FUZZ_CHECK(reply.sentinel.nodes >= 0);
     } else if (reply.verdict != VERDICT_OK && reply.verdict != VERDICT_LOW &&
-               reply.verdict != VERDICT_TAKEN) {
+               reply.verdict != VERDICT_TAKEN && reply.verdict != VERDICT_FREE) {
         FUZZ_CHECK(reply.fence == 0);
     }
 }

@@ -13,6 +13,7 @@
 
 #define TEST(name) static void name(HF_UNUSED void **state)
 #define NONCE      "0123456789abcdef0123456789abcdef"
+#define ID         "0123456789abcdef0123456789abcdef76543210"
 #define RUN_ID     "0123456789abcdef0123456789abcdef01234567"
 
 /* --- answers from short texts ----------------------------------------------------------------- */
@@ -86,9 +87,16 @@ static const struct {
     {SCRIPT_RAISE, 1, {"1", "0", NONCE, "GONE"}},
     {SCRIPT_RENEW, 4, {"1", "0", NONCE, "1f01"}},
     {SCRIPT_RELEASE, 1, {"1", "0", "''", "0"}},
+    {SCRIPT_LOOK, 0, {"1700000000", "0", NONCE, "FREE", "7"}},
+    {SCRIPT_LOOK, 0, {"1700000000", "0", NONCE, "HELD", "7", "#-1", "''"}},
+    {SCRIPT_LOOK,
+     0,
+     {"1", "0", NONCE, "HELD", "7", "#5", ID, "host", "12", "0", "cmd", "note", "1700000000000"}},
     {SCRIPT_SENTINEL, 0, {"1", "0", "''", "0"}},
     {SCRIPT_SENTINEL, 0, {"1", "0", NONCE, "1", "1000000", "1700000000000", "60000", "3", "cafe"}},
 };
+
+#define LOOK_FREE 9 /* row of `right` */
 
 static size_t words_of(size_t i)
 {
@@ -126,6 +134,31 @@ TEST(test_values)
     reply = decode_words(SCRIPT_ACQUIRE, 1, right[1].words, words_of(1), &out);
     assert_true(out.node_time.us == INT64_C(1700000000999999));
     assert_true(out.fence == (UINT64_C(1) << 48) - 1);
+    freeReplyObject(reply);
+}
+
+TEST(test_values_of_a_look)
+{
+    struct link_reply out;
+    redisReply *reply = decode_words(SCRIPT_LOOK, 0, right[LOOK_FREE].words, 5, &out);
+
+    assert_int_equal(out.verdict, VERDICT_FREE);
+    assert_true(out.fence == 7 && out.holder.pttl_ms == -2);
+    assert_string_equal(out.id, "");
+    freeReplyObject(reply);
+    reply = decode_words(SCRIPT_LOOK, 0, right[LOOK_FREE + 1].words, 7, &out);
+    assert_int_equal(out.verdict, VERDICT_TAKEN);
+    assert_true(out.fence == 7 && out.holder.fence == 0 && out.holder.pttl_ms == -1);
+    assert_string_equal(out.id, "");
+    freeReplyObject(reply);
+    reply = decode_words(SCRIPT_LOOK, 0, right[LOOK_FREE + 2].words, 13, &out);
+    assert_int_equal(out.verdict, VERDICT_TAKEN);
+    assert_string_equal(out.id, ID);
+    assert_true(out.holder.fence == 7 << 16 && out.holder.pttl_ms == 5);
+    assert_true(out.holder.pid == 12 && out.holder.since_wall_ms == 1700000000000);
+    assert_string_equal(out.holder.host, "host");
+    assert_string_equal(out.holder.comm, "cmd");
+    assert_string_equal(out.holder.note, "note");
     freeReplyObject(reply);
 }
 
@@ -192,6 +225,13 @@ TEST(test_wrong_values)
         {SCRIPT_ACQUIRE, {"1", "0", NONCE, "OK", "-1"}},
         {SCRIPT_ACQUIRE, {"1", "0", NONCE, "OK"}},
         {SCRIPT_ACQUIRE, {"1", "0", NONCE, "ok", "1"}},
+        {SCRIPT_LOOK, {"1", "0", NONCE, "FREE"}},
+        {SCRIPT_LOOK, {"1", "0", NONCE, "FREE", "7", "#5"}},
+        {SCRIPT_LOOK, {"1", "0", NONCE, "HELD", "7", "#5"}},
+        {SCRIPT_LOOK, {"1", "0", NONCE, "HELD", "7", "#5", NONCE}},
+        {SCRIPT_LOOK, {"1", "0", NONCE, "HELD", "7", "#5", NONCE "7654321X"}},
+        {SCRIPT_LOOK, {"1", "0", NONCE, "HELD", "7", "#5", ID, "host"}},
+        {SCRIPT_LOOK, {"1", "0", NONCE, "TAKEN", "7", "#5"}},
         {SCRIPT_RENEW, {"1", "0", NONCE, "1"}},
         {SCRIPT_RENEW, {"1", "0", NONCE, "111"}},
         {SCRIPT_RENEW, {"1", "0", NONCE, "1x"}},
@@ -317,10 +357,11 @@ TEST(test_durable)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right_shapes),   cmocka_unit_test(test_values),
-        cmocka_unit_test(test_strange_holder), cmocka_unit_test(test_wrong_shapes),
-        cmocka_unit_test(test_wrong_values),   cmocka_unit_test(test_error_classes),
-        cmocka_unit_test(test_info),           cmocka_unit_test(test_durable),
+        cmocka_unit_test(test_right_shapes),     cmocka_unit_test(test_values),
+        cmocka_unit_test(test_values_of_a_look), cmocka_unit_test(test_strange_holder),
+        cmocka_unit_test(test_wrong_shapes),     cmocka_unit_test(test_wrong_values),
+        cmocka_unit_test(test_error_classes),    cmocka_unit_test(test_info),
+        cmocka_unit_test(test_durable),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -396,6 +396,69 @@ TEST(test_heal_leaves_anothers_key)
     assert_int_equal(ask_number("EXISTS holdfast:fence:key"), 0);
 }
 
+/* --- look ------------------------------------------------------------------------------------- */
+
+static redisReply *look(const char *record)
+{
+    return run(SCRIPT_LOOK, 3, "holdfast:node", "key", "holdfast:fence:key", record, NULL);
+}
+
+TEST(test_look_at_a_free_key)
+{
+    says(look("1"), "FREE", "0");
+    says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
+    does("DEL key");
+    says(look("0"), "FREE", "7"); /* a record stays without its key */
+    assert_int_equal(ask_number("EXISTS key"), 0);
+}
+
+TEST(test_look_at_a_held_key)
+{
+    redisReply *reply;
+
+    says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
+    reply = look("1");
+    assert_int_equal(reply->elements, 13);
+    assert_string_equal(reply->element[3]->str, "HELD");
+    assert_string_equal(reply->element[4]->str, "7");
+    assert_in_range(reply->element[5]->integer, 50000, 60000);
+    has_string(reply->element[6]->str, "HGET holdfast:fence:key tag"); /* the id is no token */
+    assert_string_equal(reply->element[7]->str, "host-a");
+    assert_string_equal(reply->element[12]->str, "1700000000000");
+    freeReplyObject(reply);
+    reply = look("0");
+    assert_int_equal(reply->elements, 7);
+    freeReplyObject(reply);
+    assert_in_range(ask_number("PTTL key"), 50000, 60000);
+}
+
+/* The record is of the one before: it is not told as the holder's. */
+TEST(test_look_at_a_foreign_key)
+{
+    redisReply *reply;
+
+    says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
+    does("SET key by-another-program");
+    reply = look("1");
+    assert_int_equal(reply->elements, 7);
+    assert_string_equal(reply->element[3]->str, "HELD");
+    assert_int_equal(reply->element[5]->integer, -1);
+    assert_string_equal(reply->element[6]->str, "4fc41e4ff6d062c709e565ae933511e7421240bb");
+    freeReplyObject(reply);
+}
+
+TEST(test_look_at_another_type)
+{
+    redisReply *reply;
+
+    does("HSET key a 1");
+    reply = look("1");
+    assert_int_equal(reply->elements, 7);
+    assert_string_equal(reply->element[3]->str, "HELD");
+    assert_string_equal(reply->element[6]->str, "");
+    freeReplyObject(reply);
+}
+
 /* --- renew and release ------------------------------------------------------------------------ */
 
 TEST(test_renew_marks)
@@ -586,6 +649,10 @@ int main(void)
         SCRIPT_TEST(test_heal_writes_key_and_raises_the_fence),
         SCRIPT_TEST(test_heal_never_lowers_a_fence),
         SCRIPT_TEST(test_heal_leaves_anothers_key),
+        SCRIPT_TEST(test_look_at_a_free_key),
+        SCRIPT_TEST(test_look_at_a_held_key),
+        SCRIPT_TEST(test_look_at_a_foreign_key),
+        SCRIPT_TEST(test_look_at_another_type),
         SCRIPT_TEST(test_renew_marks),
         SCRIPT_TEST(test_renew_without_a_sentinel),
         SCRIPT_TEST(test_release_marks),
