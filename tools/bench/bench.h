@@ -4,6 +4,8 @@
 #ifndef HOLDFAST_TOOLS_BENCH_H
 #define HOLDFAST_TOOLS_BENCH_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,8 +20,21 @@ void bench_die(const char *format, ...) __attribute__((format(printf, 1, 2), nor
 /* A whole number from the command line, at least `least`, or usage error (64). */
 long bench_number(const char *text, long least);
 
+/* Sleeps for a random time from half of it to one and a half, so that nothing falls into step and the
+ * processor comes from its rest, as it does for whoever waits; 0: not at all. */
+void bench_pause(long pause_us);
+/* Zeroed memory that processes forked from now on share; never freed. */
+void *bench_share(size_t size);
+/* For such memory: sleeps while the word has this value; stores, and wakes who sleeps. */
+void bench_futex_wait(_Atomic uint32_t *word, uint32_t while_it_is);
+void bench_futex_store(_Atomic uint32_t *word, uint32_t value);
+
 int bench_floor(int argc, char **argv);
 int bench_check(int argc, char **argv);
 int bench_lock(int argc, char **argv);
+int bench_futex(int argc, char **argv);
+int bench_turns(int argc, char **argv);
+int bench_crowd(int argc, char **argv);
+int bench_queue(int argc, char **argv);
 
 #endif

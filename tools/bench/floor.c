@@ -242,6 +242,36 @@ static void latency(struct floor *f, long cycles)
     free(samples);
 }
 
+/* Only what one acquire takes: to all nodes and back from a quorum. */
+static void round_trip(struct floor *f, long cycles, long pause_us)
+{
+    double *samples = malloc(sizeof(*samples) * (size_t)cycles);
+    double cpu = bench_cpu_us();
+    char figures[96];
+
+    for (long k = 0; k < cycles; k++) {
+        double start;
+        char key[KEY_SIZE];
+
+        snprintf(key, sizeof(key), "floor:%d:%ld", (int)getpid(), k);
+        f->fence++;
+        bench_pause(pause_us);
+        start = bench_now_us();
+        for (int i = 0; i < f->n; i++)
+            append_acquire(f, i, key);
+        flush(f);
+        await(f, f->q, 0);
+        samples[k] = bench_now_us() - start;
+        await(f, f->n, 0);
+    }
+    cpu = bench_cpu_us() - cpu;
+    snprintf(figures, sizeof(figures), "\"pause_us\":%ld,\"p50_us\":%.1f,\"p99_us\":%.1f", pause_us,
+             bench_percentile(samples, (size_t)cycles, 0.5),
+             bench_percentile(samples, (size_t)cycles, 0.99));
+    report(f, "rtt", figures, (double)cycles, cpu);
+    free(samples);
+}
+
 static void throughput(struct floor *f, long cycles, long width)
 {
     double start = bench_now_us(), cpu = bench_cpu_us();
@@ -343,9 +373,10 @@ int bench_floor(int argc, char **argv)
     bool wide;
 
     if (argc < 5 || (strcmp(argv[1], "plain") != 0 && strcmp(argv[1], "scripts") != 0)) {
-        fputs("usage: bench floor plain|scripts lat CYCLES NODE... | tput CYCLES WIDTH NODE... | "
-              "renew KEYS BATCH NODE...\n",
-              stderr);
+        fputs(
+            "usage: bench floor plain|scripts lat|rtt CYCLES NODE... | tput CYCLES WIDTH NODE... | "
+            "renew KEYS BATCH NODE...\n",
+            stderr);
         return 64;
     }
     f.scripts = strcmp(argv[1], "scripts") == 0;
@@ -353,12 +384,14 @@ int bench_floor(int argc, char **argv)
     open_nodes(&f, argc - (wide ? 5 : 4), argv + (wide ? 5 : 4));
     if (!wide)
         latency(&f, bench_number(argv[3], 1));
+    else if (strcmp(argv[2], "rtt") == 0)
+        round_trip(&f, bench_number(argv[3], 1), bench_number(argv[4], 0));
     else if (strcmp(argv[2], "tput") == 0)
         throughput(&f, bench_number(argv[3], 1), bench_number(argv[4], 1));
     else if (strcmp(argv[2], "renew") == 0)
         renewal(&f, bench_number(argv[3], 1), bench_number(argv[4], 1));
     else
-        bench_die("'%s' is none of lat, tput, renew", argv[2]);
+        bench_die("'%s' is none of lat, rtt, tput, renew", argv[2]);
     for (int i = 0; i < f.n; i++)
         redisFree(f.node[i]);
     return 0;

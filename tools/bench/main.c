@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 static const struct {
     const char *name;
@@ -15,10 +17,19 @@ static const struct {
 } commands[] = {
     {"floor", bench_floor,
      "floor plain|scripts lat CYCLES NODE...   the bare quorum lock, one at a time\n"
+     "  floor plain|scripts rtt CYCLES PAUSE_US NODE...   only its acquire: one round trip to a "
+     "quorum\n"
      "  floor plain|scripts tput CYCLES WIDTH NODE...   WIDTH locks in flight\n"
      "  floor plain|scripts renew KEYS BATCH NODE...    KEYS renewed once, BATCH per script"},
     {"check", bench_check, "check AGENT ROUNDS   hf_held() beside clock_gettime(CLOCK_BOOTTIME)"},
     {"lock", bench_lock, "lock AGENT CYCLES    lock and unlock through the library, one at a time"},
+    {"futex", bench_futex, "futex ROUNDS PAUSE_US   a round trip between two processes"},
+    {"turns", bench_turns,
+     "turns AGENT AGENT ROUNDS   release to grant, of two processes that take turns"},
+    {"crowd", bench_crowd,
+     "crowd SECONDS HOLD_US AGENT=PROCESSES...   many that want one lock: waits, shares, CPU"},
+    {"queue", bench_queue,
+     "queue hold|wait AGENT PREFIX NAMES   holds or waits for many names until stdin ends"},
 };
 
 double bench_now_us(void)
@@ -43,6 +54,21 @@ static int ascending(const void *a, const void *b)
     double x = *(const double *)a, y = *(const double *)b;
 
     return x < y ? -1 : x > y;
+}
+
+void bench_pause(long pause_us)
+{
+    if (pause_us)
+        usleep((unsigned)(pause_us / 2 + random() % pause_us));
+}
+
+void *bench_share(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        bench_die("no memory of %zu bytes to share", size);
+    return memory;
 }
 
 double bench_percentile(double *samples, size_t count, double p)

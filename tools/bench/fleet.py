@@ -1,0 +1,135 @@
+"""Private redis-servers and agents to measure, and what they say of themselves. For the programs beside it."""
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = pathlib.Path(__file__).resolve().parents[2] / "build"
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Fleet:
+    """N nodes on unix sockets and some agents on them, which stand for hosts. Ends all of them at its end."""
+
+    def __init__(self, build, nodes, agents):
+        self.build, self.processes = build, []
+        self.directory = tempfile.mkdtemp(prefix="holdfast-bench-")
+        os.environ["HOLDFAST_RUNTIME_DIR"] = self.directory
+        try:
+            self.paths = [self.start_node(i) for i in range(nodes)]
+            for path in self.paths:
+                await_true(lambda: os.path.exists(path), f"redis-server makes {path}")
+            self.names = [f"bench-{os.getpid()}-{i}" for i in range(agents)]
+            self.agents = [self.start_agent(name) for name in self.names]
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def start_node(self, i):
+        path = f"{self.directory}/n{i}.sock"
+        args = ["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no", "--dir", self.directory]
+        self.processes.append(subprocess.Popen(args, stdout=subprocess.DEVNULL))
+        return path
+
+    def start_agent(self, name):
+        args = [f"{self.build}/bin/holdfastd", "--name", name, "--runtime-dir", self.directory, "--assume-fresh"]
+        for i, path in enumerate(self.paths):
+            args += ["--node", f"n{i}=unix:{path}"]
+        log = pathlib.Path(f"{self.directory}/{name}.log")
+        with log.open("w") as stderr:
+            agent = subprocess.Popen(args, stderr=stderr)
+        self.processes.insert(0, agent)  # ends before its nodes
+        await_true(lambda: "holdfastd: ready" in log.read_text(), f"{name} is ready: {log.read_text()}")
+        return agent
+
+    def measure(self, *args):
+        """Runs a measurement to its end: its line of JSON."""
+        with self.begin(*args) as process:
+            return result_of(process, args)
+
+    def begin(self, *args):
+        argv = [f"{self.build}/bin/bench", *map(str, args)]
+        return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def commands(self):
+        """Commands that were sent to the nodes so far, all nodes together, by name; not INFO, which asks. What scripts call
+        in a node counts as "inner"."""
+        sent = {}
+        for path in self.paths:
+            for name, calls in command_stats(path):
+                name = name if name.split("|")[0] in SENT else "inner"
+                sent[name] = sent.get(name, 0) + calls
+        sent.pop("info", None)
+        return sent
+
+    def cpu_s(self):
+        """Of the agents, and of the nodes, so far."""
+        agents = [process.pid for process in self.agents]
+        nodes = [process.pid for process in self.processes if process not in self.agents]
+        return sum(map(cpu_of, agents)), sum(map(cpu_of, nodes))
+
+    def close(self):
+        for process in self.processes:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=20)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+# Whatever agents send by itself; all else are calls of their scripts.
+SENT = {"evalsha", "eval", "script", "client", "ping", "info", "config", "auth", "select", "hello", "subscribe", "publish"}
+
+
+def result_of(process, args=()):
+    out = process.communicate()[0].strip()
+    if process.returncode != 0:
+        sys.exit(f"bench: {' '.join(map(str, args))} ended with {process.returncode}")
+    print(out, flush=True)
+    return json.loads(out)
+
+
+def await_true(condition, what, seconds=15):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            sys.exit(f"bench: not within {seconds} s: {what}")
+        time.sleep(0.01)
+
+
+def command_stats(path):
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as node:
+        node.connect(path)
+        node.sendall(b"INFO commandstats\r\n")
+        with node.makefile("rb") as answer:
+            text = answer.read(int(answer.readline()[1:])).decode()
+    for line in text.splitlines():
+        if line.startswith("cmdstat_"):
+            name, _, values = line[len("cmdstat_"):].partition(":")
+            yield name, int(values.split(",")[0].partition("=")[2])
+
+
+def cpu_of(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def difference(after, before):
+    return {name: calls - before.get(name, 0) for name, calls in after.items() if calls > before.get(name, 0)}
+
+
+def median(rows, key):
+    return statistics.median(row[key] for row in rows)

@@ -1,0 +1,92 @@
+/* Release to grant: two processes, each with its agent (or both with one), have one lock by turns. The one that holds lets
+ * the other wait for a random while, so that polling has no phase, and releases; a sample is the time
+ * from the call of hf_release() in one to the return of the acquire in the other. */
+#include "tools/bench/bench.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "libclient/holdfast.h"
+
+#define WAIT_US 20000 /* a waiter waits so long, more or less */
+
+struct turns {
+    _Atomic uint32_t asked, granted; /* turns so far */
+    double released_us;
+    double samples[];
+};
+
+static hf_client *connect_to(const char *agent)
+{
+    hf_client *client;
+    int rc = hf_connect(agent, &client);
+
+    if (rc < 0)
+        bench_die("%s: %s", hf_strerror(rc), hf_last_message());
+    return client;
+}
+
+/* Turns that are odd or even are this process's. */
+static void play(struct turns *t, const char *agent, const char *name, uint32_t first, uint32_t all)
+{
+    hf_client *client = connect_to(agent);
+
+    for (uint32_t turn = first; turn <= all; turn += 2) {
+        hf_lease *lease;
+        int rc;
+
+        if (turn > 0) {
+            while (atomic_load(&t->granted) < turn)
+                bench_futex_wait(&t->granted, atomic_load(&t->granted));
+            bench_futex_store(&t->asked, turn);
+        }
+        if ((rc = hf_acquire(client, name, 0, -1, &lease)) < 0)
+            bench_die("%s: %s", hf_strerror(rc), hf_last_message());
+        if (turn > 0)
+            t->samples[turn - 1] = bench_now_us() - t->released_us;
+        bench_futex_store(&t->granted, turn + 1);
+        while (turn < all && atomic_load(&t->asked) <= turn)
+            bench_futex_wait(&t->asked, atomic_load(&t->asked));
+        bench_pause(WAIT_US);
+        t->released_us = bench_now_us();
+        if ((rc = hf_release(lease)) < 0)
+            bench_die("release: %s: %s", hf_strerror(rc), hf_last_message());
+    }
+    hf_disconnect(client);
+}
+
+int bench_turns(int argc, char **argv)
+{
+    struct turns *t;
+    uint32_t rounds;
+    char name[64];
+    int status = 0;
+    pid_t other;
+
+    if (argc != 4) {
+        fputs("usage: bench turns AGENT AGENT ROUNDS\n", stderr);
+        return 64;
+    }
+    rounds = (uint32_t)bench_number(argv[3], 1);
+    t = bench_share(sizeof(*t) + rounds * sizeof(*t->samples));
+    snprintf(name, sizeof(name), "bench/turns/%d", (int)getpid());
+    other = fork();
+    if (other == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        play(t, argv[2], name, 1, rounds);
+        _exit(0);
+    }
+    play(t, argv[1], name, 0, rounds);
+    if (waitpid(other, &status, 0) < 0 || status != 0)
+        bench_die("the other process ended with status %d", status);
+    printf("{\"bench\":\"turns\",\"agents\":%d,\"rounds\":%u,\"p50_us\":%.1f,\"p99_us\":%.1f,"
+           "\"max_us\":%.1f}\n",
+           1 + (strcmp(argv[1], argv[2]) != 0), rounds, bench_percentile(t->samples, rounds, 0.5),
+           bench_percentile(t->samples, rounds, 0.99), bench_percentile(t->samples, rounds, 1));
+    return 0;
+}
