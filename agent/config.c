@@ -20,7 +20,6 @@
 #define EXIT_CODE_CONFIG 78
 #define SYSTEM_DIR       "/run/holdfast"
 #define SYSTEM_CONFIG    "/etc/holdfast/%s.conf"
-#define KEY_RESERVED     "holdfast:"
 #define REQUESTS_PER_UID 10000
 /* The longest name in an agent's directory is that of a private node's socket. */
 #define LONGEST_FILE "/dev-XXXXXX/n1.sock"
@@ -50,7 +49,7 @@ static int take_setting(struct config_load *l, const char *section, const char *
         return config_wrong(l, "'%.64s' is one start's word: it belongs on the command line", key);
     if (l->origin[row] == ORIGIN_COMMAND_LINE)
         return HF_OK;
-    if (l->origin[row] == ORIGIN_FILE && config_rows[row].type != CONFIG_NODE)
+    if (l->origin[row] == ORIGIN_FILE && !config_row_repeats(&config_rows[row]))
         return config_wrong(l, "'%.64s' is set twice", key);
     l->origin[row] = ORIGIN_FILE;
     return config_row_set(&config_rows[row], &l->config, value, l->why, l->why_size);
@@ -140,13 +139,16 @@ static void warn_of_passwords(struct config_load *l, const char *path)
 
 static int apply_command_line(struct config_load *l)
 {
-    const struct config_row *node = &config_rows[CONFIG_ID_node];
     int rc;
 
-    if (l->option_node_count)
-        l->config.node_count = 0; /* the file's list is replaced as a whole */
-    for (int i = 0; i < l->option_node_count; i++) {
-        rc = config_row_set(node, &l->config, l->option_nodes[i], l->why, l->why_size);
+    /* A list of the file is replaced as a whole. */
+    if (l->origin[CONFIG_ID_node] == ORIGIN_COMMAND_LINE)
+        l->config.node_count = 0;
+    if (l->origin[CONFIG_ID_key_format_for] == ORIGIN_COMMAND_LINE)
+        l->config.key_rule_count = 0;
+    for (int i = 0; i < l->repeated_count; i++) {
+        rc = config_row_set(&config_rows[l->repeated[i].row], &l->config, l->repeated[i].value,
+                            l->why, l->why_size);
         if (rc < 0)
             return rc;
     }
@@ -213,15 +215,6 @@ static int check_paths(struct config_load *l)
     return HF_OK;
 }
 
-static int check_key_format(struct config_load *l)
-{
-    const char *format = l->config.key_format, *percent = strchr(format, '%');
-
-    if (!percent || percent[1] != 's' || strchr(percent + 1, '%'))
-        return config_wrong(l, "key_format: '%s' has not exactly one %%s", format);
-    return HF_OK;
-}
-
 static int settle_nodes(struct config_load *l)
 {
     struct config *c = &l->config;
@@ -270,8 +263,7 @@ static int settle(struct config_load *l)
                             "name: '%s' has other characters than letters, digits, '.', '_' and "
                             "'-', or begins with a '.'",
                             c->name);
-    if ((rc = find_runtime_dir(l)) < 0 || (rc = check_paths(l)) < 0 ||
-        (rc = check_key_format(l)) < 0 || (rc = settle_nodes(l)) < 0)
+    if ((rc = find_runtime_dir(l)) < 0 || (rc = check_paths(l)) < 0 || (rc = settle_nodes(l)) < 0)
         return rc;
     c->clients_per_uid =
         limit_for_one(l, CONFIG_ID_clients_per_uid, c->clients_per_uid, c->clients_max);
@@ -358,22 +350,4 @@ int config_load(int argc, char **argv, struct config *ret_config, int *ret_exit,
     explicit_bzero(l, sizeof(*l)); /* passwords */
     free(l);
     return rc;
-}
-
-int config_key(const struct config *config, const void *name, size_t name_len,
-               uint8_t ret_key[CONFIG_KEY_MAX], size_t *ret_key_len)
-{
-    const char *format = config->key_format, *percent = strchr(format, '%');
-    size_t before = (size_t)(percent - format), after = strlen(percent + 2);
-    size_t key_len = before + name_len + after;
-
-    if (name_len == 0 || name_len > HF_NAME_MAX)
-        return HF_ENAME;
-    memcpy(ret_key, format, before);
-    memcpy(ret_key + before, name, name_len);
-    memcpy(ret_key + before + name_len, percent + 2, after);
-    if (key_len >= strlen(KEY_RESERVED) && memcmp(ret_key, KEY_RESERVED, strlen(KEY_RESERVED)) == 0)
-        return HF_ENAME;
-    *ret_key_len = key_len;
-    return HF_OK;
 }

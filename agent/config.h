@@ -13,6 +13,12 @@
 #include "agent/redis/address.h"
 #include "shm/layout.h"
 
+#define CONFIG_KEY_RULES_MAX 16
+/* Names that match `pattern` ('*': any bytes, '?': one) get their key from `format`. */
+struct config_key_rule {
+    char pattern[64], format[64];
+};
+
 struct config {
     char name[HF_AGENT_NAME_MAX + 1];
     char runtime_dir[512]; /* DIR/NAME: sock, journal, lock */
@@ -24,7 +30,9 @@ struct config {
     uint32_t capacity;                                                           /* leases */
     uint32_t clients_max;                                                        /* sessions */
     uint32_t clients_per_uid, leases_per_uid, waiters_per_uid, requests_per_uid; /* 0: no limit */
-    char key_format[64]; /* one %s, default "%s" */
+    char key_format[64]; /* one %s, default "%s"; of names that no rule matches */
+    struct config_key_rule key_rules[CONFIG_KEY_RULES_MAX]; /* the first that matches */
+    int key_rule_count;
     mode_t table_mode;
     gid_t group; /* may attach and read; (gid_t)-1: everyone */
     bool assume_fresh, allow_eviction, new_list;
@@ -40,10 +48,19 @@ struct config {
 int config_load(int argc, char **argv, struct config *ret_config, int *ret_exit, char *why,
                 size_t why_size);
 
-/* Formats a resource name into a key of the nodes. HF_ENAME: empty, too long, or the key
- * has the reserved prefix. */
+/* Keys (config_key.c). Formats a resource name into a key of the nodes. HF_ENAME: empty, too long, the key
+ * has the reserved prefix, or it is the key of another name, by an earlier rule. */
 #define CONFIG_KEY_MAX (HF_NAME_MAX + 64)
 int config_key(const struct config *config, const void *name, size_t name_len,
                uint8_t ret_key[CONFIG_KEY_MAX], size_t *ret_key_len);
+/* Why a name of 1..HF_NAME_MAX bytes was refused, and what to do. */
+void config_key_refused(const struct config *config, const void *name, size_t name_len, char *text,
+                        size_t size);
+/* The one name that has this key, inside `key`. HF_ENAME: none. */
+int config_key_name(const struct config *config, const uint8_t *key, size_t key_len,
+                    const uint8_t **ret_name, size_t *ret_name_len);
+/* All of the formats, the same text for the same keys; "" for the defaults. */
+#define CONFIG_KEYS_TEXT (64 + CONFIG_KEY_RULES_MAX * 132)
+void config_keys_text(const struct config *config, char ret_text[CONFIG_KEYS_TEXT]);
 
 #endif

@@ -118,9 +118,11 @@ static int take_option(struct config_load *l, int row, const char *value)
         return config_wrong(l, "--%s needs a value: %s", config_rows[row].key,
                             config_rows[row].argument);
     l->origin[row] = ORIGIN_COMMAND_LINE;
-    if (config_rows[row].type == CONFIG_NODE) {
-        if (l->option_node_count <= HF_NODES_MAX) /* one too many is told by config_row_set() */
-            l->option_nodes[l->option_node_count++] = value;
+    if (config_row_repeats(&config_rows[row])) {
+        if (l->repeated_count < CONFIG_REPEATED_MAX) {
+            l->repeated[l->repeated_count].row = row;
+            l->repeated[l->repeated_count++].value = value;
+        }
         return HF_OK;
     }
     if (l->option[row])

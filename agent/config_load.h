@@ -9,14 +9,23 @@
 #include "agent/config_rows.h"
 #include "shm/compiler.h"
 
+/* More than any two lists take, so that config_row_set() says which one is too long. */
+#define CONFIG_REPEATED_MAX (HF_NODES_MAX + CONFIG_KEY_RULES_MAX + 32)
+
 enum config_origin { ORIGIN_NONE, ORIGIN_FILE, ORIGIN_COMMAND_LINE };
 
 struct config_load {
     struct config config;
+    /* More than any two lists take, so that config_row_set() says which one is too long. */
+#define CONFIG_REPEATED_MAX (HF_NODES_MAX + CONFIG_KEY_RULES_MAX + 32)
+
     enum config_origin origin[CONFIG_ROWS];
     const char *option[CONFIG_ROWS]; /* values of the command line, NULL: not given */
-    const char *option_nodes[HF_NODES_MAX + 1];
-    int option_node_count;
+    struct {
+        int row;
+        const char *value;
+    } repeated[CONFIG_REPEATED_MAX]; /* of the command line, in its order */
+    int repeated_count;
     const char *file; /* of --config */
     bool print_config;
     bool file_is_public; /* every user can read it */

@@ -201,6 +201,68 @@ static int set_level(const char *value, enum log_level *ret_level, char *why, si
     return HF_EINVAL;
 }
 
+/* Whether every name gets a key of its own from it. */
+static int check_format(const struct config_row *row, const char *format, char *why,
+                        size_t why_size)
+{
+    const char *percent = strchr(format, '%');
+
+    if (strlen(format) >= sizeof(((struct config *)0)->key_format))
+        snprintf(why, why_size, "%s: the format '%.64s' is longer than %zu bytes", row->key, format,
+                 sizeof(((struct config *)0)->key_format) - 1);
+    else if (!percent || percent[1] != 's' || strchr(percent + 1, '%'))
+        snprintf(why, why_size,
+                 "%s: '%s' has not exactly one %%s, which stands for the name, as in redlock:%%s",
+                 row->key, format);
+    else
+        return HF_OK;
+    return HF_EINVAL;
+}
+
+static int set_key_rule(const struct config_row *row, struct config *config, const char *value,
+                        char *why, size_t why_size)
+{
+    struct config_key_rule *rule = &config->key_rules[config->key_rule_count];
+    size_t length = strcspn(value, " \t");
+    const char *format = value + length + strspn(value + length, " \t");
+
+    if (config->key_rule_count == CONFIG_KEY_RULES_MAX) {
+        snprintf(why, why_size, "%s: more than %d are given", row->key, CONFIG_KEY_RULES_MAX);
+        return HF_EINVAL;
+    }
+    if (length == 0 || !*format) {
+        snprintf(why, why_size,
+                 "%s: '%.64s' is not a pattern, a blank and a format, as in orders/* redlock:%%s",
+                 row->key, value);
+        return HF_EINVAL;
+    }
+    if (length >= sizeof(rule->pattern)) {
+        snprintf(why, why_size, "%s: the pattern '%.64s' is longer than %zu bytes", row->key, value,
+                 sizeof(rule->pattern) - 1);
+        return HF_EINVAL;
+    }
+    if (check_format(row, format, why, why_size) < 0)
+        return HF_EINVAL;
+    for (int i = 0; i < config->key_rule_count; i++) {
+        const char *other = config->key_rules[i].pattern;
+
+        if (strlen(other) == length && strncmp(other, value, length) == 0) {
+            snprintf(why, why_size, "%s: the pattern '%s' is given twice", row->key, other);
+            return HF_EINVAL;
+        }
+    }
+    memcpy(rule->pattern, value, length);
+    rule->pattern[length] = '\0';
+    strcpy(rule->format, format);
+    config->key_rule_count++;
+    return HF_OK;
+}
+
+bool config_row_repeats(const struct config_row *row)
+{
+    return row->type == CONFIG_NODE || row->type == CONFIG_KEY_RULE;
+}
+
 int config_row_set(const struct config_row *row, struct config *config, const char *value,
                    char *why, size_t why_size)
 {
@@ -211,6 +273,13 @@ int config_row_set(const struct config_row *row, struct config *config, const ch
     switch (row->type) {
     case CONFIG_NODE:
         return set_node(config, value, why, why_size);
+    case CONFIG_KEY_RULE:
+        return set_key_rule(row, config, value, why, why_size);
+    case CONFIG_KEY_FORMAT:
+        if (check_format(row, value, why, why_size) < 0)
+            return HF_EINVAL;
+        strcpy(field, value);
+        return HF_OK;
     case CONFIG_GROUP:
         return set_group(value, field, why, why_size);
     case CONFIG_LEVEL:
@@ -261,6 +330,11 @@ void config_row_print(const struct config_row *row, const struct config *config,
         for (int i = 0; i < config->node_count && !config->dev_nodes; i++)
             fprintf(out, "%s = %s=%s\n", row->key, config->nodes[i].id, config->nodes[i].text);
         return;
+    case CONFIG_KEY_RULE:
+        for (int i = 0; i < config->key_rule_count; i++)
+            fprintf(out, "%s = %s %s\n", row->key, config->key_rules[i].pattern,
+                    config->key_rules[i].format);
+        return;
     case CONFIG_DEV:
         if (config->dev_nodes)
             fprintf(out, "# %s = %d\n", row->key, config->dev_nodes);
@@ -277,6 +351,7 @@ void config_row_print(const struct config_row *row, const struct config *config,
         fprintf(out, "%s = %s\n", row->key, level_names[*(const enum log_level *)field]);
         return;
     case CONFIG_TEXT:
+    case CONFIG_KEY_FORMAT:
         fprintf(out, "%s = %s\n", row->key, (const char *)field);
         return;
     case CONFIG_MODE:

@@ -19,6 +19,8 @@ enum config_type {
     CONFIG_GROUP,
     CONFIG_LEVEL,
     CONFIG_NODE,
+    CONFIG_KEY_FORMAT,
+    CONFIG_KEY_RULE,
     CONFIG_DEV,
 };
 
@@ -46,9 +48,12 @@ extern const struct config_row config_rows[CONFIG_ROWS];
 int config_row_find(const char *key, size_t key_len);
 
 /* Reads `value` into the row's field. HF_EINVAL with a sentence in `why` that names key, value and
- * range. A node is added to those that are there. */
+ * range. A node or a rule is added to those that are there. */
 int config_row_set(const struct config_row *row, struct config *config, const char *value,
                    char *why, size_t why_size);
+
+/* Whether it may be given more than once, as one of a list. */
+bool config_row_repeats(const struct config_row *row);
 
 /* Writes "key = value" lines, as a file would have them; passwords are left out. */
 void config_row_print(const struct config_row *row, const struct config *config, FILE *out);

@@ -44,9 +44,7 @@ static int judge_acquire(struct session *s, const struct hf_request_entry *q,
     }
     rc = config_key(c, q->name, q->name_len, key, &key_len);
     if (rc < 0) {
-        snprintf(
-            text, size,
-            "names whose key begins with \"holdfast:\" are kept for the agent; use another name");
+        config_key_refused(c, q->name, q->name_len, text, size);
         return rc;
     }
     rc = timing_derive(hf_ms(q->ttl_ms ? q->ttl_ms : c->ttl_ms), hf_ms(c->ttl_max_ms), ret_timing,

@@ -41,6 +41,7 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
         .timens_inode = agent->timens_inode,
     };
     char path[sizeof(agent->socket_path)], list[sizeof(c->list_hash)];
+    char keys[CONFIG_KEYS_TEXT];
     bool found_journal;
     uint32_t found;
     int rc;
@@ -49,8 +50,8 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     found_journal = access(path, F_OK) == 0;
     memcpy(spec.boot_id, agent->boot_id, sizeof(spec.boot_id));
     /* With other keys an agent would neither extend nor release what the earlier one wrote. */
-    list_hash_with(c->nodes, c->node_count, strcmp(c->key_format, "%s") == 0 ? "" : c->key_format,
-                   list);
+    config_keys_text(c, keys);
+    list_hash_with(c->nodes, c->node_count, keys, list);
     rc = journal_open(dir, c->capacity, c->node_count, list, agent->boot_id, &agent->journal,
                       &found, why, why_size);
     if (rc < 0)

@@ -27,6 +27,19 @@ static void write_file(const uint8_t *data, size_t size)
     FUZZ_CHECK(pwrite(file, data, size, 0) == (ssize_t)size);
 }
 
+/* A name that has a key is the one name of that key. */
+static void check_key(const struct config *c, const char *name, size_t name_len)
+{
+    uint8_t key[CONFIG_KEY_MAX];
+    const uint8_t *back;
+    size_t key_len, back_len;
+
+    if (config_key(c, name, name_len, key, &key_len) < 0)
+        return;
+    FUZZ_CHECK(config_key_name(c, key, key_len, &back, &back_len) == HF_OK);
+    FUZZ_CHECK(back_len == name_len && memcmp(back, name, name_len) == 0);
+}
+
 static void check(const struct config *c)
 {
     uint8_t key[CONFIG_KEY_MAX];
@@ -50,6 +63,9 @@ static void check(const struct config *c)
         if (config_key(c, "holdfast:node", 13, key, &key_len) == HF_OK)
             FUZZ_CHECK(memcmp(key, "holdfast:", 9) != 0);
     }
+    FUZZ_CHECK(c->key_rule_count >= 0 && c->key_rule_count <= CONFIG_KEY_RULES_MAX);
+    for (int i = 0; i < c->key_rule_count; i++)
+        check_key(c, c->key_rules[i].format, strlen(c->key_rules[i].format));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

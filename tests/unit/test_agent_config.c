@@ -381,6 +381,133 @@ TEST(test_bad_key_formats)
     refuses(64, "key_format", DIR, "--node", "a", "--key-format", "", NULL);
 }
 
+static void key_is(const char *name, const char *expected)
+{
+    uint8_t made[CONFIG_KEY_MAX];
+    const uint8_t *back;
+    size_t made_len = 0, back_len = 0;
+
+    assert_int_equal(config_key(&config, name, strlen(name), made, &made_len), HF_OK);
+    assert_int_equal(made_len, strlen(expected));
+    assert_memory_equal(made, expected, made_len);
+    assert_int_equal(config_key_name(&config, made, made_len, &back, &back_len), HF_OK);
+    assert_int_equal(back_len, strlen(name));
+    assert_memory_equal(back, name, back_len);
+}
+
+static void has_no_key(const char *name, const char *word)
+{
+    uint8_t made[CONFIG_KEY_MAX];
+    size_t made_len;
+    char text[184];
+
+    assert_int_equal(config_key(&config, name, strlen(name), made, &made_len), HF_ENAME);
+    config_key_refused(&config, name, strlen(name), text, sizeof(text));
+    if (!strstr(text, word))
+        fail_msg("'%s' is not in: %s", word, text);
+}
+
+TEST(test_key_formats_for_patterns)
+{
+    loads(DIR, "--node", "a", "--key-format", "app:%s", "--key-format-for", "net/* redlock:%s",
+          "--key-format-for", "*.js  mutex:%s", "--key-format-for", "exact {%s}",
+          "--key-format-for", "a?c*e %s!", NULL);
+    assert_int_equal(config.key_rule_count, 4);
+    key_is("job", "app:job");
+    key_is("net/", "redlock:net/");
+    key_is("net/a.js", "redlock:net/a.js"); /* the first that matches */
+    key_is("a.js", "mutex:a.js");
+    key_is("a.jsx", "app:a.jsx");
+    key_is("exact", "{exact}");
+    key_is("exactly", "app:exactly");
+    key_is("abc/e/e", "abc/e/e!");
+    key_is("abc/e/f", "app:abc/e/f");
+    key_is("abc", "app:abc");
+}
+
+/* Two locks with one key would exclude each other, and a process that wants both would wait for itself. */
+TEST(test_names_that_would_share_a_key)
+{
+    loads(DIR, "--node", "a", "--key-format-for", "net/* redlock:%s", "--key-format-for",
+          "redlock:js* %s", NULL);
+    key_is("net/x", "redlock:net/x");
+    has_no_key("redlock:net/x", "\"net/x\"");
+    key_is("redlock:nets", "redlock:nets");
+    key_is("redlock:js", "redlock:js");
+    has_no_key("holdfast:node", "kept for the agent");
+    loads(DIR, "--node", "a", "--key-format", "redlock:%s", "--key-format-for", "redlock:* %s",
+          NULL);
+    key_is("redlock:x", "redlock:x");
+    has_no_key("x", "\"redlock:x\"");
+    loads(DIR, "--node", "a", "--key-format-for", "fast* hold%s", NULL);
+    has_no_key("fast:x", "kept for the agent");
+    key_is("faster", "holdfaster");
+    has_no_key("holdfaster", "\"faster\"");
+}
+
+TEST(test_names_and_keys_one_to_one)
+{
+    static const char letters[] = "ab:";
+    uint8_t name[4], key[CONFIG_KEY_MAX], seen[512][8];
+    size_t key_len, seen_len[512];
+    const uint8_t *back;
+    int accepted = 0;
+
+    loads(DIR, "--node", "a", "--key-format", "a%s", "--key-format-for", "a* a:%s",
+          "--key-format-for", "*b b%s", "--key-format-for", "?? %s:", NULL);
+    for (int i = 0; i < 3 + 9 + 27 + 81; i++) {
+        size_t len = i < 3 ? 1 : i < 12 ? 2 : i < 39 ? 3 : 4, back_len;
+        int digits = i - (i < 3 ? 0 : i < 12 ? 3 : i < 39 ? 12 : 39);
+
+        for (size_t k = 0; k < len; k++, digits /= 3)
+            name[k] = (uint8_t)letters[digits % 3];
+        if (config_key(&config, name, len, key, &key_len) < 0)
+            continue;
+        assert_int_equal(config_key_name(&config, key, key_len, &back, &back_len), HF_OK);
+        assert_int_equal(back_len, len);
+        assert_memory_equal(back, name, len);
+        for (int k = 0; k < accepted; k++)
+            assert_false(seen_len[k] == key_len && memcmp(seen[k], key, key_len) == 0);
+        memcpy(seen[accepted], key, key_len);
+        seen_len[accepted++] = key_len;
+    }
+    assert_in_range(accepted, 60, 119); /* some are refused, most are not */
+}
+
+TEST(test_bad_key_formats_for_patterns)
+{
+    char longest[80];
+
+    memset(longest, 'p', sizeof(longest));
+    memcpy(longest + sizeof(longest) - 6, " k:%s", 6);
+    refuses(64, "orders/* redlock:%s", DIR, "--node", "a", "--key-format-for", "x", NULL);
+    refuses(64, "orders/* redlock:%s", DIR, "--node", "a", "--key-format-for", "x  ", NULL);
+    refuses(64, "orders/* redlock:%s", DIR, "--node", "a", "--key-format-for", " k:%s", NULL);
+    refuses(64, "not exactly one %s", DIR, "--node", "a", "--key-format-for", "x y", NULL);
+    refuses(64, "not exactly one %s", DIR, "--node", "a", "--key-format-for", "x %s%s", NULL);
+    refuses(64, "longer than 63", DIR, "--node", "a", "--key-format-for", longest, NULL);
+    refuses(64, "given twice", DIR, "--node", "a", "--key-format-for", "x a%s", "--key-format-for",
+            "x b%s", NULL);
+    write_file("node = a\nkey_format_for = net/* redlock:%s\nkey_format_for = js/* mutex:%s\n");
+    loads(DIR, "--config", path, NULL);
+    assert_int_equal(config.key_rule_count, 2);
+    loads(DIR, "--config", path, "--key-format-for", "x y%s", NULL);
+    assert_int_equal(config.key_rule_count, 1); /* the file's list is replaced */
+    write_file("node = a\nkey_format_for = net/*\n");
+    refuses(78, "net/*", DIR, "--config", path, NULL);
+}
+
+TEST(test_too_many_key_formats)
+{
+    char text[1024] = "node = a\n";
+
+    for (int i = 0; i <= CONFIG_KEY_RULES_MAX; i++)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "key_format_for = p%d k%d:%%s\n",
+                 i, i);
+    write_file(text);
+    refuses(78, "more than 16", DIR, "--config", path, NULL);
+}
+
 /* --- file ------------------------------------------------------------------------------------- */
 
 TEST(test_file)
@@ -526,6 +653,11 @@ int main(void)
         ROW(test_runtime_dir),
         ROW(test_keys),
         ROW(test_bad_key_formats),
+        ROW(test_key_formats_for_patterns),
+        ROW(test_names_that_would_share_a_key),
+        ROW(test_names_and_keys_one_to_one),
+        ROW(test_bad_key_formats_for_patterns),
+        ROW(test_too_many_key_formats),
         ROW(test_file),
         ROW(test_passwords_that_others_can_read),
         ROW(test_bad_files),
