@@ -23,8 +23,9 @@
 #define JOURNAL_MAGIC  UINT64_C(0x314c4e524a4648) /* "HFJRNL1" */
 #define JOURNAL_HEADER 4096
 #define JOURNAL_LOCKED (16 << 20) /* bytes; more is left to the kernel's judgement */
-/* lease_half.slot_state */
+/* lease_half.state, slot_state */
 #define STATE_MASK   0xffu
+#define OWNER_SHIFT  8
 #define REASON_SHIFT 8
 
 struct journal_header {
@@ -37,21 +38,36 @@ struct journal_header {
 _Static_assert(sizeof(struct journal_header) <= JOURNAL_HEADER, "one page");
 
 struct lease_half {
-    _Atomic uint64_t seq; /* 0: never written; the half with the higher one counts */
-    uint32_t crc;         /* of seq and all that follows */
-    uint32_t state, slot_state, generation; /* slot_state: reason << 8 | state */
+    _Atomic uint64_t seq;            /* 0: never written; the half with the higher one counts */
+    uint32_t crc;                    /* of seq and all that follows */
+    uint32_t state;                  /* number of the owner block << 8 | state */
+    uint32_t slot_state, generation; /* slot_state: reason << 8 | state */
     uint64_t fence;
     int64_t d_ns[HF_NODES_MAX];
 };
 
-struct identity_block {
+/* What every holder of one token shares. */
+struct token_block {
     uint32_t crc; /* of all that follows */
-    uint32_t reserved;
-    struct journal_identity identity;
+    uint32_t ttl_ms;
+    char token[TOKEN_LEN + 1];
+    uint8_t name_len;
+    uint8_t name[HF_NAME_MAX];
+};
+
+struct owner_block {
+    uint32_t crc; /* of all that follows */
+    uint32_t max_hold_ms, pid, uid;
+    uint64_t start_time, pidns_inode, cookie_hash, request_id;
+    uint32_t heartbeat_ms, beat_word;
+    int64_t since_ns, since_wall_ms;
+    uint8_t note_len, comm_len, run;
+    char note[HF_NOTE_MAX + 1], comm[HF_COMM_MAX + 1];
 };
 
 struct lease_record {
-    struct identity_block who;
+    struct token_block what;
+    struct owner_block who[2]; /* the newest half says which */
     _Alignas(64) struct lease_half half[2];
 };
 
@@ -74,6 +90,7 @@ struct journal {
     int nodes;
     struct node_record *node;
     struct lease_record *lease;
+    uint8_t *owner; /* per slot: the owner block that the next state refers to */
     bool kept;
 };
 
@@ -96,15 +113,17 @@ static uint64_t fingerprint(void)
         offsetof(struct node_trust, until),
         offsetof(struct node_trust, low_us),
         offsetof(struct node_trust, steps),
-        offsetof(struct journal_identity, ttl_ms),
-        offsetof(struct journal_identity, start_time),
-        offsetof(struct journal_identity, request_id),
-        offsetof(struct journal_identity, heartbeat_ms),
-        offsetof(struct journal_identity, since_ns),
-        offsetof(struct journal_identity, run),
-        offsetof(struct journal_identity, name),
-        offsetof(struct journal_identity, note),
-        offsetof(struct journal_identity, comm),
+        sizeof(struct token_block),
+        offsetof(struct token_block, token),
+        offsetof(struct token_block, name),
+        sizeof(struct owner_block),
+        offsetof(struct owner_block, start_time),
+        offsetof(struct owner_block, request_id),
+        offsetof(struct owner_block, heartbeat_ms),
+        offsetof(struct owner_block, since_ns),
+        offsetof(struct owner_block, run),
+        offsetof(struct owner_block, note),
+        offsetof(struct owner_block, comm),
         0x01020304,
     };
     uint32_t low = crc32c(0, facts, sizeof(facts));
@@ -210,10 +229,20 @@ static void half_mend(void *halves, size_t size)
     }
 }
 
+/* The owner block that the newest half refers to. */
+static int owner_now(const struct lease_record *r)
+{
+    int newer = half_seq(&r->half[1]) > half_seq(&r->half[0]);
+
+    return r->half[newer].state >> OWNER_SHIFT & 1;
+}
+
 static void mend(struct journal *j)
 {
-    for (uint32_t slot = 0; slot < j->capacity; slot++)
+    for (uint32_t slot = 0; slot < j->capacity; slot++) {
         half_mend(j->lease[slot].half, sizeof(j->lease[slot].half[0]));
+        j->owner[slot] = (uint8_t)owner_now(&j->lease[slot]);
+    }
     for (int node = 0; node < HF_NODES_MAX; node++)
         half_mend(j->node[node].half, sizeof(j->node[node].half[0]));
 }
@@ -267,6 +296,15 @@ error_file:
     return HF_ESYS;
 }
 
+static void unmap(struct journal *j)
+{
+    if (j->map)
+        (void)munmap(j->map, j->size);
+    j->map = NULL;
+    free(j->owner);
+    j->owner = NULL;
+}
+
 static int map_file(struct journal *j, int fd, const struct journal_header *h, char *why,
                     size_t why_size)
 {
@@ -275,17 +313,16 @@ static int map_file(struct journal *j, int fd, const struct journal_header *h, c
     if (map == MAP_FAILED)
         return say_sys("map", j->path, why, why_size);
     place(j, map, h->size, h->capacity, (int)h->nodes);
+    j->owner = calloc(h->capacity, sizeof(*j->owner));
+    if (!j->owner) {
+        unmap(j);
+        snprintf(why, why_size, "out of memory");
+        return HF_ENOMEM;
+    }
     (void)madvise(map, h->size, MADV_DONTDUMP); /* tokens */
     if (h->size <= JOURNAL_LOCKED)
         (void)mlock(map, h->size);
     return HF_OK;
-}
-
-static void unmap(struct journal *j)
-{
-    if (j->map)
-        (void)munmap(j->map, j->size);
-    j->map = NULL;
 }
 
 enum judgement { KEEP, EMPTY, REFUSE };
@@ -341,7 +378,7 @@ static uint32_t count_live(const struct journal *j, hf_time *ret_until)
         if (half_seq(&r->half[0]) == 0 && half_seq(&r->half[1]) == 0)
             continue;
         half = half_newest(r->half, sizeof(r->half[0]));
-        if (half >= 0 && r->half[half].state == JOURNAL_FREE)
+        if (half >= 0 && (r->half[half].state & STATE_MASK) == JOURNAL_FREE)
             continue;
         live++;
         for (int i = 0; half >= 0 && i < j->nodes; i++)
@@ -478,14 +515,53 @@ void journal_remove(struct journal *j)
 
 /* --- leases ----------------------------------------------------------------------------------- */
 
-void journal_put_identity(struct journal *j, uint32_t slot, const struct journal_identity *identity)
+/* A CRC stands first and is of all that follows. */
+static uint32_t block_crc(const void *block, size_t size)
 {
-    struct identity_block *who = &j->lease[slot].who;
+    return crc32c(0, (const char *)block + sizeof(uint32_t), size - sizeof(uint32_t));
+}
 
-    who->identity = *identity;
-    who->crc = crc32c(0, &who->identity, sizeof(who->identity));
+/* (!) Into the block that the newest state does not refer to: until the next one it is nobody's. */
+void journal_put_owner(struct journal *j, uint32_t slot, const struct journal_identity *id)
+{
+    int idle = !owner_now(&j->lease[slot]);
+    struct owner_block block;
+
+    memset(&block, 0, sizeof(block)); /* padding is under the CRC, too */
+    block.max_hold_ms = id->max_hold_ms;
+    block.pid = id->pid;
+    block.uid = id->uid;
+    block.start_time = id->start_time;
+    block.pidns_inode = id->pidns_inode;
+    block.cookie_hash = id->cookie_hash;
+    block.request_id = id->request_id;
+    block.heartbeat_ms = id->heartbeat_ms;
+    block.beat_word = id->beat_word;
+    block.since_ns = id->since_ns;
+    block.since_wall_ms = id->since_wall_ms;
+    block.note_len = id->note_len;
+    block.comm_len = id->comm_len;
+    block.run = id->run;
+    memcpy(block.note, id->note, sizeof(block.note));
+    memcpy(block.comm, id->comm, sizeof(block.comm));
+    block.crc = block_crc(&block, sizeof(block));
+    j->lease[slot].who[idle] = block;
+    j->owner[slot] = (uint8_t)idle;
     /* Before the state that refers to it. */
     atomic_thread_fence(memory_order_release);
+}
+
+void journal_put_identity(struct journal *j, uint32_t slot, const struct journal_identity *id)
+{
+    struct token_block *what = &j->lease[slot].what;
+
+    memset(what, 0, sizeof(*what));
+    what->ttl_ms = id->ttl_ms;
+    memcpy(what->token, id->token, sizeof(what->token));
+    what->name_len = id->name_len;
+    memcpy(what->name, id->name, sizeof(what->name));
+    what->crc = block_crc(what, sizeof(*what));
+    journal_put_owner(j, slot, id);
 }
 
 void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *state)
@@ -493,7 +569,7 @@ void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *s
     struct lease_half body;
 
     memset(&body, 0, sizeof(body)); /* padding is under the CRC, too */
-    body.state = (uint32_t)state->state;
+    body.state = (uint32_t)state->state | (uint32_t)j->owner[slot] << OWNER_SHIFT;
     body.slot_state = (uint32_t)state->slot_state | (uint32_t)state->reason << REASON_SHIFT;
     body.generation = state->generation;
     body.fence = state->fence;
@@ -502,25 +578,61 @@ void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *s
     half_commit(j->lease[slot].half, sizeof(body), &body);
 }
 
+/* HF_ETABLE when it cannot be believed. */
+static int get_identity(const struct lease_record *r, int owner, struct journal_identity *ret)
+{
+    const struct token_block *what = &r->what;
+    const struct owner_block *who = &r->who[owner];
+
+    if (what->name_len == 0 || what->token[TOKEN_LEN] != '\0' ||
+        what->crc != block_crc(what, sizeof(*what)) || who->note_len > HF_NOTE_MAX ||
+        who->comm_len > HF_COMM_MAX || who->crc != block_crc(who, sizeof(*who)))
+        return HF_ETABLE;
+    memset(ret, 0, sizeof(*ret));
+    memcpy(ret->token, what->token, sizeof(ret->token));
+    ret->ttl_ms = what->ttl_ms;
+    ret->name_len = what->name_len;
+    memcpy(ret->name, what->name, sizeof(ret->name));
+    ret->max_hold_ms = who->max_hold_ms;
+    ret->pid = who->pid;
+    ret->uid = who->uid;
+    ret->start_time = who->start_time;
+    ret->pidns_inode = who->pidns_inode;
+    ret->cookie_hash = who->cookie_hash;
+    ret->request_id = who->request_id;
+    ret->heartbeat_ms = who->heartbeat_ms;
+    ret->beat_word = who->beat_word;
+    ret->since_ns = who->since_ns;
+    ret->since_wall_ms = who->since_wall_ms;
+    ret->note_len = who->note_len;
+    ret->comm_len = who->comm_len;
+    ret->run = who->run;
+    memcpy(ret->note, who->note, sizeof(ret->note));
+    memcpy(ret->comm, who->comm, sizeof(ret->comm));
+    return HF_OK;
+}
+
 int journal_get(const struct journal *j, uint32_t slot, struct journal_identity *ret_identity,
                 struct journal_lease *ret_state)
 {
     const struct lease_record *r = &j->lease[slot];
     const struct lease_half *h;
-    int half = half_newest(r->half, sizeof(r->half[0]));
+    int half = half_newest(r->half, sizeof(r->half[0])), rc;
+    uint32_t state, owner;
 
     if (half < 0)
         return half;
     h = &r->half[half];
-    if (h->state == JOURNAL_FREE)
+    state = h->state & STATE_MASK;
+    owner = h->state >> OWNER_SHIFT;
+    if (state == JOURNAL_FREE)
         return HF_ENOTHELD;
-    if (h->state > JOURNAL_ENDING || r->who.identity.name_len == 0 ||
-        r->who.identity.note_len > HF_NOTE_MAX || r->who.identity.comm_len > HF_COMM_MAX ||
-        r->who.identity.token[TOKEN_LEN] != '\0' ||
-        r->who.crc != crc32c(0, &r->who.identity, sizeof(r->who.identity)))
+    if (state > JOURNAL_ENDING || owner > 1)
         return HF_ETABLE;
-    *ret_identity = r->who.identity;
-    ret_state->state = (enum journal_state)h->state;
+    rc = get_identity(r, (int)owner, ret_identity);
+    if (rc < 0)
+        return rc;
+    ret_state->state = (enum journal_state)state;
     ret_state->slot_state = (enum hf_slot_state)(h->slot_state & STATE_MASK);
     ret_state->reason = (enum hf_loss_reason)(h->slot_state >> REASON_SHIFT);
     ret_state->generation = h->generation;
@@ -528,6 +640,14 @@ int journal_get(const struct journal *j, uint32_t slot, struct journal_identity 
     for (int i = 0; i < HF_NODES_MAX; i++)
         ret_state->d[i].ns = h->d_ns[i];
     return HF_OK;
+}
+
+int journal_get_previous(const struct journal *j, uint32_t slot,
+                         struct journal_identity *ret_identity)
+{
+    const struct lease_record *r = &j->lease[slot];
+
+    return get_identity(r, !owner_now(r), ret_identity);
 }
 
 uint32_t journal_generation(const struct journal *j, uint32_t slot)

@@ -4,11 +4,12 @@
  * Who writes: a record's owner thread (a lease's as in agent/lease.h; nodes: the broker). Who
  * reads: the next agent only. It survives a killed agent (the page cache keeps it), not a reboot
  * (boot id differs: leases are gone with their owners).
- * A record is an identity block with a CRC, written before the lease begins, and two state halves
- * with CRC and sequence number: the idle half is written, then its sequence number stored, so a
- * kill at any store leaves the older one.
+ * A record is a block about the token and two about its owners, each with a CRC, and two state
+ * halves with CRC and sequence number: the idle half is written, then its sequence number stored, so
+ * a kill at any store leaves the older one. The newest half says which owner is the one; a lease
+ * that is handed over gets its next owner into the other block first.
  * Order to keep (!): INTENT before the first SET leaves; d_i before the check word is raised;
- * ENDING before it goes to 0. Recovery is from here, never from the table.
+ * ENDING or HANDOFF before it goes to 0. Recovery is from here, never from the table.
  */
 #ifndef HOLDFAST_AGENT_JOURNAL_H
 #define HOLDFAST_AGENT_JOURNAL_H
@@ -29,11 +30,19 @@ enum journal_state {
     JOURNAL_FREE = 0,
     JOURNAL_INTENT = 1, /* an acquire round is (or was) under way: release only */
     JOURNAL_HELD = 2,
-    JOURNAL_HANDOFF = 3, /* reserved for passing a lease on between local processes */
-    JOURNAL_ENDING = 4,  /* release only */
+    /* as HELD; another process of this host had it under the generation before, and its word may
+     * still stand */
+    JOURNAL_HANDOFF = 3,
+    JOURNAL_ENDING = 4, /* release only */
 };
 
-/* Written once per lease, before JOURNAL_INTENT. */
+/* Somebody may hold it. */
+static inline bool journal_is_held(enum journal_state state)
+{
+    return state == JOURNAL_HELD || state == JOURNAL_HANDOFF;
+}
+
+/* Written once per lease, before JOURNAL_INTENT; the owner's part again before JOURNAL_HANDOFF. */
 struct journal_identity {
     char token[TOKEN_LEN + 1];
     uint32_t ttl_ms, max_hold_ms, pid, uid;
@@ -73,10 +82,17 @@ void journal_remove(struct journal *journal);
 
 void journal_put_identity(struct journal *journal, uint32_t slot,
                           const struct journal_identity *identity);
+/* The next owner of the same token: all but token, TTL and name. The states that follow refer to it. */
+void journal_put_owner(struct journal *journal, uint32_t slot,
+                       const struct journal_identity *identity);
 void journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
 /* HF_ENOTHELD when FREE; HF_ETABLE when neither half can be believed. */
 int journal_get(const struct journal *journal, uint32_t slot, struct journal_identity *ret_identity,
                 struct journal_lease *ret_state);
+/* Who had it before it was handed over (the caller knows by the fence that it was): the owner block
+ * that the newest state does not refer to. HF_ETABLE when it cannot be believed. */
+int journal_get_previous(const struct journal *journal, uint32_t slot,
+                         struct journal_identity *ret_identity);
 /* The last generation ever written for that slot, so that a new one is higher; 0 none. */
 uint32_t journal_generation(const struct journal *journal, uint32_t slot);
 

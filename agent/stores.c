@@ -102,7 +102,7 @@ static bool anything_left(const struct agent *agent, bool *ret_held)
         if (journal_get(agent->journal, slot, &identity, &state) != HF_OK)
             continue;
         left = true;
-        *ret_held = *ret_held || state.state == JOURNAL_HELD;
+        *ret_held = *ret_held || journal_is_held(state.state);
     }
     return left;
 }
