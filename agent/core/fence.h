@@ -21,6 +21,12 @@ static inline uint64_t fence_node_part(uint64_t fence)
     return fence >> 16;
 }
 
+/* How often the token of that fence was handed over. */
+static inline uint32_t fence_handoffs(uint64_t fence)
+{
+    return (uint32_t)(fence & UINT16_MAX);
+}
+
 /* What an acquire proposes (48-bit part): max(own last + 1 (0: unknown), median TIME of the nodes
  * in ms, our wall clock but only if within 60 s of that median). `have_median` false: no node TIME
  * is known, then the wall clock alone. */

@@ -320,6 +320,13 @@ unsigned lease_fsm_abandon(struct lease_fsm *l, hf_time now)
     return actions_since(l, &before);
 }
 
+void lease_fsm_hand_over(struct lease_fsm *l, bool run, hf_time max_hold)
+{
+    l->run = run;
+    l->max_hold = max_hold;
+    l->reason = HF_LOSS_NONE;
+}
+
 hf_time lease_fsm_next(const struct lease_fsm *l)
 {
     if (is_over(l))

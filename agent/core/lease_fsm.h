@@ -100,6 +100,10 @@ unsigned lease_fsm_release(struct lease_fsm *l, enum hf_loss_reason reason, hf_t
 /* The holder of a run is gone without a word: no renewals any more. */
 unsigned lease_fsm_abandon(struct lease_fsm *l, hf_time now);
 
+/* Another process of this host holds it from here on; votes and V stand as they are. Only while
+ * handoff_judge() allows it. */
+void lease_fsm_hand_over(struct lease_fsm *l, bool run, hf_time max_hold);
+
 /* The next instant at which lease_fsm_tick() would do something; HF_TIME_NEVER when over. */
 hf_time lease_fsm_next(const struct lease_fsm *l);
 /* Whether node should be renewed at all (not LOSING.. , not over, not abandoned). Healing follows

@@ -1,0 +1,29 @@
+#include "agent/core/handoff.h"
+
+#include "agent/core/draw.h"
+
+enum handoff_verdict handoff_judge(const struct handoff_facts *f)
+{
+    if (f->next_ttl.ns != f->ttl.ns)
+        return HANDOFF_OTHER_TTL;
+    if (f->state != HF_SLOT_HELD || !f->renewed)
+        return HANDOFF_NOT_HELD;
+    if (hf_time_since(f->valid, f->now).ns < f->ttl.ns / 2)
+        return HANDOFF_SHORT;
+    if (hf_time_before(f->token_end, f->next_end))
+        return HANDOFF_MAX_HOLD;
+    if (f->count >= HANDOFF_IN_A_ROW)
+        return HANDOFF_MANY;
+    if (hf_time_since(f->now, f->won).ns > f->ttl.ns / 2)
+        return HANDOFF_LONG;
+    return HANDOFF_YES;
+}
+
+hf_dur handoff_yield(hf_dur ttl, hf_time others_seen, hf_time now, uint32_t random)
+{
+    if (others_seen.ns == HF_TIME_PAST.ns ||
+        hf_time_reached(now, hf_time_add(others_seen, hf_dur_scale(ttl, 2, 1))))
+        return hf_ns(0);
+    return hf_ns(HANDOFF_YIELD_LEAST.ns +
+                 draw_within(hf_ns(HANDOFF_YIELD_MOST.ns - HANDOFF_YIELD_LEAST.ns), random).ns);
+}

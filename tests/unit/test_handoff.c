@@ -1,0 +1,141 @@
+/* agent/core/handoff.h: what may be handed over, and when others get their turn. */
+#include "core_fixture.h"
+
+#include "agent/core/handoff.h"
+
+#define TTL (30 * SEC)
+
+/* One that may be. */
+static struct handoff_facts facts(void)
+{
+    return (struct handoff_facts){
+        .now = at(100 * SEC),
+        .state = HF_SLOT_HELD,
+        .renewed = true,
+        .valid = at(100 * SEC + 29 * SEC),
+        .ttl = hf_ns(TTL),
+        .next_ttl = hf_ns(TTL),
+        .count = 0,
+        .won = at(99 * SEC),
+        .token_end = HF_TIME_NEVER,
+        .next_end = HF_TIME_NEVER,
+    };
+}
+
+TEST(a_fresh_lease_is_handed_over)
+{
+    struct handoff_facts f = facts();
+
+    assert_int_equal(handoff_judge(&f), HANDOFF_YES);
+}
+
+TEST(the_key_has_the_ttl_of_its_grant)
+{
+    struct handoff_facts f = facts();
+
+    f.next_ttl.ns++;
+    assert_int_equal(handoff_judge(&f), HANDOFF_OTHER_TTL);
+}
+
+TEST(only_a_lease_that_is_well)
+{
+    const enum hf_slot_state others[] = {HF_SLOT_FREE, HF_SLOT_LATE, HF_SLOT_LOSING, HF_SLOT_LOST,
+                                         HF_SLOT_ENDED};
+
+    for (size_t i = 0; i < HF_LENGTH(others); i++) {
+        struct handoff_facts f = facts();
+
+        f.state = others[i];
+        assert_int_equal(handoff_judge(&f), HANDOFF_NOT_HELD);
+    }
+    {
+        struct handoff_facts f = facts();
+
+        f.renewed = false;
+        assert_int_equal(handoff_judge(&f), HANDOFF_NOT_HELD);
+    }
+}
+
+TEST(half_the_ttl_must_be_left)
+{
+    struct handoff_facts f = facts();
+
+    f.valid = hf_time_add(f.now, hf_ns(TTL / 2));
+    assert_int_equal(handoff_judge(&f), HANDOFF_YES);
+    f.valid.ns--;
+    assert_int_equal(handoff_judge(&f), HANDOFF_SHORT);
+    f.valid = HF_TIME_PAST;
+    assert_int_equal(handoff_judge(&f), HANDOFF_SHORT);
+}
+
+TEST(the_token_lives_no_longer_than_it_may)
+{
+    struct handoff_facts f = facts();
+
+    f.token_end = at(200 * SEC);
+    assert_int_equal(handoff_judge(&f), HANDOFF_MAX_HOLD);
+    f.next_end = at(200 * SEC);
+    assert_int_equal(handoff_judge(&f), HANDOFF_YES);
+    f.next_end.ns++;
+    assert_int_equal(handoff_judge(&f), HANDOFF_MAX_HOLD);
+}
+
+TEST(sixteen_in_a_row_and_then_it_is_enough)
+{
+    struct handoff_facts f = facts();
+
+    f.count = HANDOFF_IN_A_ROW - 1;
+    assert_int_equal(handoff_judge(&f), HANDOFF_YES);
+    f.count = HANDOFF_IN_A_ROW;
+    assert_int_equal(handoff_judge(&f), HANDOFF_MANY);
+    assert_true(handoff_is_enough(HANDOFF_MANY));
+    assert_false(handoff_is_enough(HANDOFF_YES));
+    assert_false(handoff_is_enough(HANDOFF_SHORT));
+}
+
+TEST(half_a_ttl_in_a_row_and_then_it_is_enough)
+{
+    struct handoff_facts f = facts();
+
+    f.won = hf_time_sub(f.now, hf_ns(TTL / 2));
+    assert_int_equal(handoff_judge(&f), HANDOFF_YES);
+    f.won.ns--;
+    assert_int_equal(handoff_judge(&f), HANDOFF_LONG);
+    assert_true(handoff_is_enough(HANDOFF_LONG));
+}
+
+TEST(who_knows_of_nobody_else_waits_for_nobody)
+{
+    hf_time now = at(100 * SEC);
+
+    assert_int_equal(handoff_yield(hf_ns(TTL), HF_TIME_PAST, now, UINT32_MAX).ns, 0);
+    assert_int_equal(handoff_yield(hf_ns(TTL), at(40 * SEC), now, UINT32_MAX).ns, 0);
+}
+
+TEST(who_knows_of_others_steps_back_for_a_short_while)
+{
+    hf_time now = at(100 * SEC);
+    int64_t least = HANDOFF_YIELD_LEAST.ns, most = HANDOFF_YIELD_MOST.ns;
+
+    assert_int_equal(handoff_yield(hf_ns(TTL), at(40 * SEC + 1), now, 0).ns, least);
+    for (uint64_t random = 0; random <= UINT32_MAX; random += UINT32_MAX / 16)
+        assert_in_range(handoff_yield(hf_ns(TTL), now, now, (uint32_t)random).ns, least, most);
+    assert_in_range(handoff_yield(hf_ns(TTL), now, now, UINT32_MAX).ns, most - MS, most);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_fresh_lease_is_handed_over),
+        cmocka_unit_test(the_key_has_the_ttl_of_its_grant),
+        cmocka_unit_test(only_a_lease_that_is_well),
+        cmocka_unit_test(half_the_ttl_must_be_left),
+        cmocka_unit_test(the_token_lives_no_longer_than_it_may),
+        cmocka_unit_test(sixteen_in_a_row_and_then_it_is_enough),
+        cmocka_unit_test(half_a_ttl_in_a_row_and_then_it_is_enough),
+        cmocka_unit_test(who_knows_of_nobody_else_waits_for_nobody),
+        cmocka_unit_test(who_knows_of_others_steps_back_for_a_short_while),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
