@@ -93,7 +93,7 @@ static bool drained(struct broker *b)
 {
     struct client *c;
 
-    if (rounds_busy(b) || releaser_busy(b->releaser))
+    if (rounds_busy(b) || releaser_busy(b->releaser) || b->handoff_count)
         return false;
     if (b->config->dev_nodes)
         LIST_FOREACH (c, &b->clients, all)
@@ -142,6 +142,9 @@ static void on_wake(void *arg)
         case MSG_CHANGED:
             resource_lease_changed(b, m->lease);
             break;
+        case MSG_HANDED_OVER:
+            handoff_answered(m->handoff);
+            break;
         case MSG_ENDED:
             resource_lease_ended(b, m->lease);
             break;
@@ -154,6 +157,7 @@ static void on_wake(void *arg)
         case MSG_GRANTED:
         case MSG_VOTE:
         case MSG_RELEASE:
+        case MSG_HAND_OVER:
         case MSG_LOSE:
         case MSG_BEATS:
         case MSG_ABANDON:

@@ -25,6 +25,7 @@
 #include "shm/ring.h"
 #include "shm/wire.h"
 
+struct handoff;
 struct round;
 struct resource;
 struct waiter;
@@ -75,9 +76,10 @@ struct client {
     uint32_t pid, uid;
     uint64_t start_time;
     char comm[HF_COMM_MAX + 1];
-    bool joined;     /* a guardian came: there may be a job */
-    bool over;       /* it ended before one came: none may come any more */
-    bool ghost;      /* readopted, not attached yet */
+    bool joined;       /* a guardian came: there may be a job */
+    bool over;         /* it ended before one came: none may come any more */
+    bool ghost;        /* readopted, not attached yet */
+    unsigned handoffs; /* of a lease to it, on their way */
     int ghost_pidfd; /* watches the process of a ghost; -1: none, it is looked for at each sweep */
     struct loop_fd ghost_watch;
     struct user *user;
@@ -98,8 +100,8 @@ int client_ghost(struct broker *b, uint32_t pid, uint64_t start_time, uint32_t u
 void client_ghost_end(struct client *c);
 /* Ghosts without a watch: looks whether they can be watched now, or are gone. */
 void clients_sweep(struct broker *b);
-/* Remembers that `r` was released for this client. HF_ENOMEM. */
-int client_ended(struct client *c, struct resource *r, uint32_t generation);
+/* Remembers what was released for this client; `r` NULL: that is over. HF_ENOMEM. */
+int client_ended(struct client *c, struct resource *r, uint32_t slot, uint32_t generation);
 struct ended *client_find_ended(struct client *c, uint32_t slot, uint32_t generation);
 /* Frees a client without sessions, ghost and leases. */
 void client_settle(struct client *c);
@@ -186,8 +188,12 @@ struct resource {
     LIST_ENTRY(resource) of_holder;
     struct round *round;   /* undecided */
     struct round *granted; /* the decided round of `lease` while it still has unanswered acquires */
-    bool undoing;          /* own release of a failed round is unanswered */
-    hf_time barred_until;  /* undoing: not released before, an earlier agent's holder may believe */
+    struct handoff *handoff; /* of `lease`, on its way */
+    bool turn_over;          /* the next release is one for good: others go first */
+    hf_time others_seen;     /* another's key was in the way, or heard of; HF_TIME_PAST never */
+    hf_time yield_until;     /* no round before */
+    bool undoing;            /* own release of a failed round is unanswered */
+    hf_time barred_until; /* undoing: not released before, an earlier agent's holder may believe */
     struct loop_timer retry;
     struct backoff backoff;
     bool stalled; /* waits for voting nodes */
@@ -223,6 +229,11 @@ int resource_move(struct resource *r);
 void resource_rest(struct resource *r);
 void resource_rouse(struct resource *r);
 struct lease *resources_lease(struct broker *b, uint32_t slot, uint32_t generation);
+/* The text of a lease that is to follow r->lease: sets its text_off. HF_EFULL. */
+int resource_text_prepare(struct resource *r, struct lease *lease, bool *ret_new);
+/* A new one; the lease follows or does not: the other's text goes. */
+void resource_text_switch(struct resource *r, const struct lease *lease);
+void resource_text_drop(struct resource *r, const struct lease *lease);
 /* The slot's text, index entry and identity for a lease. `stands`: the text is there already. */
 int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_time valid,
                      uint32_t votes, uint32_t flags);
@@ -244,6 +255,8 @@ static inline bool waiter_tries(const struct waiter *w)
 {
     return w->deadline.ns == HF_TIME_PAST.ns;
 }
+/* The one to be served next; NULL. */
+struct waiter *waiter_first(struct resource *r);
 /* Does what can be done next: begins a round for the first waiter, or tells what is waited for. */
 void resource_kick(struct resource *r);
 /* All stalled ones again: the nodes changed. */
@@ -255,14 +268,30 @@ void resources_on_stalled_timer(struct loop_timer *timer, hf_time now);
 /* Makes the lease of a won round, publishes it and answers the waiter.
  * HF_EFULL, HF_ELIMIT, HF_ENOMEM: undo. */
 int resource_grant(struct round *round, hf_time now);
-/* Ties a lease to its name and its holder; both know of it until MSG_ENDED. */
+/* Ties a lease to its name and its holder; both know of it until MSG_ENDED, or MSG_HANDED_OVER. */
 void resource_hold(struct resource *r, struct lease *lease, struct client *holder);
+void resource_let_go(struct resource *r);
+/* Tells whoever asked for the release of the lease that had this generation. */
+void answer_released(struct resource *r, uint32_t generation, bool lost);
 void resource_lease_changed(struct broker *b, struct lease *lease);
 void resource_lease_ended(struct broker *b, struct lease *lease);
 /* The release of a failed round was answered, or gave up. */
 void resource_undone(struct resource *r);
 /* Tells the client that asked for it. */
 void answer_granted(struct session *s, const struct lease *lease);
+
+/* --- hand-off: agent/handoffs.c --------------------------------------------------------------- */
+
+/* Ends the lease of `r`, which nobody believes in any more: goes to the next waiter of this host, or
+ * is released. */
+void resource_give_up(struct resource *r, enum hf_loss_reason reason);
+/* The renewal thread has answered. */
+void handoff_answered(struct handoff *handoff);
+/* The waiter goes away. */
+void handoff_forget_waiter(struct handoff *handoff);
+/* It may be granted all the same: whoever drains the broker leaves that waiter alone. */
+bool handoff_is_to(const struct resource *r, const struct waiter *w);
+void handoff_destroy(struct handoff *handoff);
 
 /* --- requests: agent/requests.c --------------------------------------------------------------- */
 
@@ -272,6 +301,8 @@ void resources_release(struct session *s, const struct hf_request_entry *r);
 void resources_cancel(struct session *s, uint64_t id);
 void resources_ask(struct session *s, const struct hf_request_entry *r);
 void resources_losing(struct session *s, const struct hf_request_entry *r);
+/* Ends the lease of `r` through the renewal thread. */
+void lease_end(struct resource *r, enum message_kind kind, enum hf_loss_reason reason);
 /* A session ended: its waiters are dropped. */
 void resources_drop_session(struct session *s);
 /* Its client ended: leases are released, those of a run that may have a job abandoned. */
@@ -280,6 +311,7 @@ void resources_client_gone(struct client *c);
 void resources_rebind(struct session *s);
 /* The agent goes away: waiters are answered, rounds undone; with --dev leases are ended, too. */
 void resources_drain(struct broker *b);
+void resource_drain(struct resource *r);
 
 /* --- rounds: agent/rounds.c ------------------------------------------------------------------- */
 
@@ -442,7 +474,7 @@ struct broker {
     struct resource_queue idle, stalled;
     struct hf_text_pool *text;
     struct old_text *old_texts; /* per slot, within readopt() */
-    unsigned waiter_count;
+    unsigned waiter_count, handoff_count;
     struct loop_timer stalled_timer;
 
     LIST_HEAD(, round) rounds;

@@ -23,16 +23,17 @@ uint64_t cookie_hash(const uint8_t cookie[HF_COOKIE_LEN])
 
 /* --- what was released for it ----------------------------------------------------------------- */
 
-int client_ended(struct client *c, struct resource *r, uint32_t generation)
+int client_ended(struct client *c, struct resource *r, uint32_t slot, uint32_t generation)
 {
     struct ended *e = calloc(1, sizeof(*e));
 
     if (!e)
         return HF_ENOMEM;
     e->resource = r;
-    e->slot = r->slot;
+    e->slot = slot;
     e->generation = generation;
-    r->ended = e;
+    if (r)
+        r->ended = e;
     LIST_INSERT_HEAD(&c->ended, e, of_client);
     return HF_OK;
 }
@@ -65,7 +66,7 @@ static void client_free(struct client *c)
 
 void client_settle(struct client *c)
 {
-    if (LIST_EMPTY(&c->sessions) && !c->ghost && LIST_EMPTY(&c->held))
+    if (LIST_EMPTY(&c->sessions) && !c->ghost && LIST_EMPTY(&c->held) && !c->handoffs)
         client_free(c);
 }
 

@@ -51,27 +51,34 @@ static uint16_t voting_at(const struct lease_fsm *fsm, hf_time at)
     return voting_of(d, fsm->n, at);
 }
 
-static struct hf_event of_lease(const struct agent *agent, const struct lease *lease,
-                                enum hf_event_kind kind)
+static struct hf_event of_holder(const struct agent *agent, const struct lease *lease,
+                                 enum hf_event_kind kind, hf_time now)
 {
-    const struct lease_fsm *fsm = &lease->fsm;
-    hf_time now = clock_now();
     struct hf_event event = {
         .kind = (uint8_t)kind,
         .node = HF_EVENT_NO_NODE,
         .flags = lease->run ? HF_EVENT_F_RUN : 0,
         .at_ns = now.ns,
-        .valid_before_ns = shown(fsm->valid),
-        .valid_ns = shown(fsm->valid),
         .fence = lease->fence,
         .slot = lease->slot,
         .generation = lease->generation,
         .pid = lease->pid,
         .uid = lease->uid,
-        .voting = voting_at(fsm, now),
     };
 
     hf_event_name(&agent->table, &event, lease->name, lease->name_len);
+    return event;
+}
+
+static struct hf_event of_lease(const struct agent *agent, const struct lease *lease,
+                                enum hf_event_kind kind)
+{
+    const struct lease_fsm *fsm = &lease->fsm;
+    hf_time now = clock_now();
+    struct hf_event event = of_holder(agent, lease, kind, now);
+
+    event.valid_before_ns = event.valid_ns = shown(fsm->valid);
+    event.voting = voting_at(fsm, now);
     return event;
 }
 
@@ -80,6 +87,18 @@ void event_granted(struct agent *agent, const struct lease *lease, hf_dur waited
     struct hf_event event = of_lease(agent, lease, HF_EVENT_GRANTED);
 
     event.valid_before_ns = 0;
+    event.value = hf_dur_ms(waited);
+    put(agent, HF_EVENTS_GRANTS, &event);
+}
+
+void event_taken_over(struct agent *agent, const struct lease *lease, hf_time valid,
+                      uint16_t voting, hf_dur waited)
+{
+    struct hf_event event = of_holder(agent, lease, HF_EVENT_GRANTED, clock_now());
+
+    event.flags |= HF_EVENT_F_HANDED_OVER;
+    event.valid_before_ns = event.valid_ns = shown(valid);
+    event.voting = voting;
     event.value = hf_dur_ms(waited);
     put(agent, HF_EVENTS_GRANTS, &event);
 }
@@ -233,6 +252,18 @@ void events_of_lease(struct agent *agent, struct lease *lease, const struct leas
 void event_healed(struct agent *agent, const struct lease *lease, const struct lease_before *before)
 {
     put_vote(agent, lease, before, HF_EVENT_HEALED, HF_EVENTS_ENDS);
+}
+
+uint16_t event_handed_over(struct agent *agent, const struct lease *lease,
+                           enum hf_loss_reason reason)
+{
+    struct hf_event event = of_lease(agent, lease, HF_EVENT_RELEASED);
+
+    event.flags |= HF_EVENT_F_HANDED_OVER;
+    event.reason = (uint8_t)reason;
+    event.value = hf_dur_ms(hf_time_since((hf_time){event.at_ns}, lease->since));
+    put(agent, HF_EVENTS_ENDS, &event);
+    return event.voting;
 }
 
 void event_abandoned(struct agent *agent, const struct lease *lease)

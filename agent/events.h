@@ -30,6 +30,9 @@ void events_begin(struct agent *agent);
 
 /* `waited`: since the request came. */
 void event_granted(struct agent *agent, const struct lease *lease, hf_dur waited);
+/* The same without a round: another process of this host had it. `valid`, `voting`: of then. */
+void event_taken_over(struct agent *agent, const struct lease *lease, hf_time valid,
+                      uint16_t voting, hf_dur waited);
 void event_readopted(struct agent *agent, const struct lease *lease);
 /* While the broker is made: a lease of the journal that is not taken over. Not if its end is among
  * the events already. */
@@ -73,6 +76,10 @@ void events_of_lease(struct agent *agent, struct lease *lease, const struct leas
 /* Our key was written again on before->node. */
 void event_healed(struct agent *agent, const struct lease *lease,
                   const struct lease_before *before);
+/* Its holder's end, and another process of this host is the next; `reason` as of a release. Returns a
+ * bit per node whose vote stands. */
+uint16_t event_handed_over(struct agent *agent, const struct lease *lease,
+                           enum hf_loss_reason reason);
 void event_abandoned(struct agent *agent, const struct lease *lease);
 /* A guardian says what it does to its job: HF_EVENT_JOB_STOPPED or HF_EVENT_JOB_KILLED. Once each,
  * though there are two guardians. */

@@ -5,6 +5,7 @@
 #include "agent/broker_internal.h"
 #include "agent/clock.h"
 #include "agent/core/fence.h"
+#include "agent/core/handoff.h"
 #include "agent/events.h"
 #include "agent/log.h"
 #include "shm/slot.h"
@@ -32,6 +33,33 @@ void resource_hold(struct resource *r, struct lease *lease, struct client *holde
     holder->user->leases++;
     holder->user->text_units += user_text_units(r->name_len, lease->note_len);
     lease_table_add(r->b->agent->leases, lease);
+}
+
+void resource_let_go(struct resource *r)
+{
+    struct lease *lease = r->lease;
+    struct user *user = r->holder->user;
+
+    LIST_REMOVE(r, of_holder);
+    user->leases--;
+    user->text_units -= user_text_units(r->name_len, lease->note_len);
+    r->holder = NULL;
+    r->lease = NULL;
+    lease_table_remove(r->b->agent->leases, lease);
+}
+
+void answer_released(struct resource *r, uint32_t generation, bool lost)
+{
+    struct session *s = r->release_session;
+    struct hf_completion_entry answer = {.id = r->release_id,
+                                         .op = HF_OP_RELEASE,
+                                         .status = lost ? HF_ELOST : HF_OK,
+                                         .slot = r->slot,
+                                         .generation = generation};
+
+    r->release_session = NULL;
+    if (s)
+        session_answer(s, &answer);
 }
 
 void resource_undone(struct resource *r)
@@ -108,6 +136,8 @@ int resource_grant(struct round *round, hf_time now)
     lease->fence = fence_make(round->ballot.fence, 0);
     lease->since = now;
     lease->since_wall = round->described.since;
+    lease->won = now;
+    lease->token_end = max_hold;
     lease->run = w->run;
     lease->guarded = w->guarded;
     lease->heartbeat_ms = w->heartbeat_ms;
@@ -172,12 +202,8 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
     struct resource *r = lease->resource;
     struct client *c = r->holder;
     bool lost = atomic_load_explicit(&lease->state, memory_order_relaxed) == HF_SLOT_LOST;
+    hf_time now = clock_now();
 
-    LIST_REMOVE(r, of_holder);
-    c->user->leases--;
-    c->user->text_units -= user_text_units(r->name_len, lease->note_len);
-    r->holder = NULL;
-    r->lease = NULL;
     if (r->granted) {
         struct round *round = r->granted;
 
@@ -197,20 +223,15 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
 
         (void)releaser_start(b->releaser, &order);
     }
-    if (r->release_session) {
-        struct hf_completion_entry answer = {.id = r->release_id,
-                                             .op = HF_OP_RELEASE,
-                                             .status = lost ? HF_ELOST : HF_OK,
-                                             .slot = lease->slot,
-                                             .generation = lease->generation};
-        struct session *s = r->release_session;
-
-        r->release_session = NULL;
-        session_answer(s, &answer);
-    }
+    answer_released(r, lease->generation, lost);
     /* After the answer: until it lies in the ring, the next agent must know what to answer. */
     journal_held(b, lease, JOURNAL_FREE);
-    lease_table_remove(b->agent->leases, lease);
+    loop_timer_cancel(b->loop, &r->retry);
+    if (r->turn_over)
+        r->yield_until = hf_time_add(
+            now, handoff_yield(hf_ms(lease->ttl_ms), r->others_seen, now, broker_random()));
+    r->turn_over = false;
+    resource_let_go(r); /* frees it, in the end */
     client_signal(c);
     client_settle(c);
     resource_rest(r);

@@ -2,7 +2,8 @@
  *
  * Who writes: the broker makes it and fills it; after MSG_GRANTED the renewal thread owns `fsm` and
  * what is below it; after MSG_ENDED the broker owns all again, takes it out of the table and frees
- * it after a grace period. Who reads: any registered liburcu thread may find or walk leases inside
+ * it after a grace period. One that is handed over to another process is over for its old holder: a
+ * new struct lease with the same token and the next generation takes its place (agent/handoff.h). Who reads: any registered liburcu thread may find or walk leases inside
  * a read section and look at the part that never changes and at the atomics. The slot in shared
  * memory and the journal record have the same owner as `fsm`.
  */
@@ -43,8 +44,10 @@ struct lease {
     uint32_t ttl_ms, pid, uid;
     uint64_t client_id;
     uint64_t request_id; /* the client's number of the acquire */
-    uint64_t fence;      /* whole; 48-bit part << 16 */
+    uint64_t fence;      /* whole; 48-bit part << 16 | how often its token was handed over */
     hf_time since;
+    hf_time won;       /* when its token was: `since` of the first holder */
+    hf_time token_end; /* max_hold of the token; HF_TIME_NEVER */
     hf_wall since_wall;
     bool run, guarded; /* guarded: a run that has no job before a guardian has joined */
     uint32_t heartbeat_ms, beat_word; /* 0: none; the word of its holder's page */

@@ -17,21 +17,24 @@
 #include "shm/nstime.h"
 
 struct beats;
+struct handoff;
 struct lease;
 
 enum message_kind {
     /* broker to renewal thread */
-    MSG_GRANTED, /* `lease`: the renewal thread owns its state from here on */
-    MSG_VOTE,    /* a vote that came after the grant: slot, generation, node, at (= a), mark */
-    MSG_RELEASE, /* slot, generation: end it; `reason` HF_LOSS_HOLDER when its holder died */
-    MSG_LOSE,    /* slot, generation, reason: LOSING; `killing`: a guardian kills its job */
-    MSG_BEATS,   /* slot, generation: its holder beats in `beats`, a reference, from here on */
-    MSG_ABANDON, /* slot, generation: holder of a run is gone without a word */
-    MSG_TRUST,   /* both ways: node, events (enum trust_event bits) seen by the sender; nonce now
+    MSG_GRANTED,   /* `lease`: the renewal thread owns its state from here on */
+    MSG_VOTE,      /* a vote that came after the grant: slot, generation, node, at (= a), mark */
+    MSG_RELEASE,   /* slot, generation: end it; `reason` HF_LOSS_HOLDER when its holder died */
+    MSG_HAND_OVER, /* `handoff`: to be carried out, or its lease released */
+    MSG_LOSE,      /* slot, generation, reason: LOSING; `killing`: a guardian kills its job */
+    MSG_BEATS,     /* slot, generation: its holder beats in `beats`, a reference, from here on */
+    MSG_ABANDON,   /* slot, generation: holder of a run is gone without a word */
+    MSG_TRUST,     /* both ways: node, events (enum trust_event bits) seen by the sender; nonce now
                     known */
-    MSG_STOP,    /* stop the loop */
+    MSG_STOP,      /* stop the loop */
     /* renewal thread to broker */
-    MSG_CHANGED, /* `lease`: state, V backwards or reason changed: tell the holder */
+    MSG_CHANGED,     /* `lease`: state, V backwards or reason changed: tell the holder */
+    MSG_HANDED_OVER, /* `handoff`: done or refused, it says */
     MSG_ENDED, /* `lease`: over, and q nodes answered its release or that timed out: the broker owns
                   it again */
     /* main thread to broker */
@@ -43,6 +46,7 @@ struct message {
     enum message_kind kind;
     struct lease *lease;
     struct beats *beats;
+    struct handoff *handoff;
     uint32_t slot, generation;
     int node_number;
     uint32_t mark;

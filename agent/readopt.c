@@ -14,6 +14,7 @@
 
 #include "agent/broker_internal.h"
 #include "agent/clock.h"
+#include "agent/core/fence.h"
 #include "agent/events.h"
 #include "agent/log.h"
 #include "shm/index.h"
@@ -274,6 +275,8 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
     lease->fence = rec->state.fence;
     lease->since = (hf_time){rec->id.since_ns};
     lease->since_wall = (hf_wall){rec->id.since_wall_ms};
+    lease->won = lease->since;
+    lease->token_end = max_hold;
     lease->run = rec->id.run;
     lease->heartbeat_ms = rec->id.heartbeat_ms;
     lease->beat_word = rec->id.beat_word;
@@ -320,6 +323,16 @@ static bool word_ran_out(const struct broker *b, uint32_t slot, uint32_t generat
 
 enum fate { FATE_TAKEN_UP, FATE_RELEASED, FATE_LOST, FATES };
 
+static struct client *living_client(struct broker *b, const struct journal_identity *id)
+{
+    struct client *client;
+
+    if (id->pidns_inode != b->agent->pidns_inode ||
+        client_ghost(b, id->pid, id->start_time, id->uid, id->cookie_hash, id->comm, &client) < 0)
+        return NULL;
+    return client;
+}
+
 /* Over, by an agent that did not come to the end of it. */
 static int complete(struct broker *b, const struct record *rec, uint32_t slot, hf_time now)
 {
@@ -337,10 +350,8 @@ static int complete(struct broker *b, const struct record *rec, uint32_t slot, h
     else if (state->slot_state == HF_SLOT_LOST)
         event_not_readopted(b->agent, slot, &rec->id, state, HF_EVENT_LOST, state->reason);
     rc = release_record(b, rec, slot, wait ? valid : now, state->state == JOURNAL_HELD && !ended);
-    if (rc == HF_OK && ended && b->by_slot[slot] && rec->id.pidns_inode == b->agent->pidns_inode &&
-        client_ghost(b, rec->id.pid, rec->id.start_time, rec->id.uid, rec->id.cookie_hash,
-                     rec->id.comm, &holder) == HF_OK)
-        (void)client_ended(holder, b->by_slot[slot], state->generation);
+    if (rc == HF_OK && ended && b->by_slot[slot] && (holder = living_client(b, &rec->id)))
+        (void)client_ended(holder, b->by_slot[slot], slot, state->generation);
     return rc;
 }
 
@@ -364,6 +375,31 @@ static struct client *absent_holder(struct broker *b, const struct journal_ident
     return holder;
 }
 
+/* Whoever had it before may ask again for the release that he was not answered. */
+static void remember_previous(struct broker *b, const struct record *rec, uint32_t slot)
+{
+    struct journal_identity before;
+    struct client *client;
+
+    if (fence_handoffs(rec->state.fence) > 0 &&
+        journal_get_previous(b->agent->journal, slot, &before) == HF_OK &&
+        (client = living_client(b, &before)))
+        (void)client_ended(client, NULL, slot, rec->state.generation - 1);
+}
+
+/* (!) On its way from one process to another: the word of the old holder goes first, for the lease is
+ * the new one's from here on, or nobody's. Never through 0 if the new one has his. */
+static void finish_handoff(struct broker *b, struct record *rec, uint32_t slot)
+{
+    struct hf_slot *s = &b->agent->table.slots[slot];
+
+    if (rec->state.state != JOURNAL_HANDOFF)
+        return;
+    rec->state.state = JOURNAL_HELD;
+    if (b->agent->warm && atomic_load(&s->check) >> HF_CHECK_GEN_SHIFT != rec->state.generation)
+        hf_slot_withdraw(s);
+}
+
 static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_time now,
                   enum fate *ret_fate)
 {
@@ -378,9 +414,8 @@ static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_
     *ret_fate = FATE_RELEASED;
     if (rec->state.state != JOURNAL_HELD || rec->state.slot_state >= HF_SLOT_LOST)
         return complete(b, rec, slot, now);
-    alive = rec->id.pidns_inode == b->agent->pidns_inode &&
-            client_ghost(b, rec->id.pid, rec->id.start_time, rec->id.uid, rec->id.cookie_hash,
-                         rec->id.comm, &holder) == HF_OK;
+    holder = living_client(b, &rec->id);
+    alive = holder;
     if (ahead && b->agent->warm && !word_ran_out(b, slot, rec->state.generation, now) &&
         !b->config->dev_nodes && (alive || rec->id.run) &&
         timing_derive(hf_ms(rec->id.ttl_ms), hf_ms(b->config->ttl_max_ms), &timing, why,
@@ -461,6 +496,8 @@ int readopt(struct broker *b)
             slot_over(b, slot, true);
             continue;
         }
+        remember_previous(b, &rec, slot);
+        finish_handoff(b, &rec, slot);
         rc = decide(b, &rec, slot, now, &fate);
         if (rc < 0)
             log_error("the lease of slot %u cannot be given back (%s): its key lapses by its TTL",

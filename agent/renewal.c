@@ -153,8 +153,12 @@ static void on_message(struct renewal *r, const struct message *message)
         renewal_adopt(r, message->lease, clock_now());
         break;
     case MSG_VOTE:
+        lease = renewal_find_token(r, message->slot, message->generation);
         if (lease)
             renewal_vote(r, lease, message->node_number, message->at);
+        break;
+    case MSG_HAND_OVER:
+        renewal_hand_over(r, message->handoff);
         break;
     case MSG_RELEASE:
         if (lease)
@@ -181,6 +185,7 @@ static void on_message(struct renewal *r, const struct message *message)
         on_stop(r);
         break;
     case MSG_CHANGED:
+    case MSG_HANDED_OVER:
     case MSG_ENDED:
     case MSG_DRAIN:
         break; /* not ours */

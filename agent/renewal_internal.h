@@ -97,8 +97,14 @@ static inline bool lease_is_over(const struct lease *lease)
 }
 /* NULL: no such lease of ours, or not any more. It may be over, its release under way. */
 struct lease *renewal_find(struct renewal *r, uint32_t slot, uint32_t generation);
-/* The broker handed it over. */
+/* The lease that has the token of that one: its own, or whoever it was handed over to since. What a
+ * node says of a token is true of it whoever holds it, so answers are judged by this. */
+struct lease *renewal_find_token(struct renewal *r, uint32_t slot, uint32_t generation);
+/* The broker made it. */
 void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now);
+/* Waits for the first beat anew, and sets the lease's timer. */
+void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now);
+void renewal_journal(struct renewal *r, const struct lease *lease, enum journal_state state);
 /* Carries out LEASE_ACT_* bits; `before`: the lease as it was before what brought them. */
 void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
                  const struct lease_before *before);
@@ -121,6 +127,11 @@ void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *be
 /* Releases the token on one node, where it came to stand too late. */
 void renewal_undo(struct renewal_node *node, const void *key, size_t key_len, const char *token,
                   hf_dur attempt, hf_dur ttl);
+
+/* --- renewal_handoff.c ------------------------------------------------------------------------ */
+
+/* Hands a lease over to the next holder, or releases it. */
+void renewal_hand_over(struct renewal *r, struct handoff *handoff);
 
 /* --- renewal_batch.c -------------------------------------------------------------------------- */
 

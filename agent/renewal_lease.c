@@ -3,6 +3,7 @@
 
 #include "agent/beats.h"
 #include "agent/clock.h"
+#include "agent/core/fence.h"
 #include "agent/log.h"
 #include "shm/compiler.h"
 #include "shm/loss.h"
@@ -26,6 +27,14 @@ struct lease *renewal_find(struct renewal *r, uint32_t slot, uint32_t generation
     return lease && lease->generation == generation ? lease : NULL;
 }
 
+struct lease *renewal_find_token(struct renewal *r, uint32_t slot, uint32_t generation)
+{
+    struct lease *lease = slot < r->agent->table.capacity ? r->slots[slot].lease : NULL;
+
+    /* Generations and hand-offs are counted together; a later generation is none of its own. */
+    return lease && lease->generation - generation <= fence_handoffs(lease->fence) ? lease : NULL;
+}
+
 /* --- what others see -------------------------------------------------------------------------- */
 
 static void write_journal(struct renewal *r, const struct lease *lease, enum journal_state state)
@@ -39,6 +48,11 @@ static void write_journal(struct renewal *r, const struct lease *lease, enum jou
     for (int i = 0; i < HF_NODES_MAX; i++)
         record.d[i] = lease->fsm.node[i].d;
     journal_put(r->agent->journal, lease->slot, &record);
+}
+
+void renewal_journal(struct renewal *r, const struct lease *lease, enum journal_state state)
+{
+    write_journal(r, lease, state);
 }
 
 static uint32_t flags_of(const struct renewal *r, const struct lease *lease)
@@ -248,6 +262,12 @@ static void await_beats(struct lease *lease, hf_time now)
                    beats_count(lease->beats, lease->beat_word), now);
 }
 
+void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now)
+{
+    await_beats(lease, now);
+    set_timer(r, lease, next_event(lease));
+}
+
 void renewal_tick(struct renewal *r, hf_time now)
 {
     struct heap_item *item;
@@ -398,8 +418,7 @@ void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *be
     lease->beats = beats;
     if (lease_is_over(lease))
         return;
-    await_beats(lease, clock_now());
-    set_timer(r, lease, next_event(lease));
+    renewal_begin_beats(r, lease, clock_now());
 }
 
 void renewal_undo(struct renewal_node *node, const void *key, size_t key_len, const char *token,

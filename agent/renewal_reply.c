@@ -102,7 +102,7 @@ static void renewed(const struct renew_batch *batch, const struct link_reply *re
 
     for (size_t k = 0; k < batch->count && k < reply->mark_count; k++) {
         struct lease *lease =
-            renewal_find(node->renewal, batch->keys[k].slot, batch->keys[k].generation);
+            renewal_find_token(node->renewal, batch->keys[k].slot, batch->keys[k].generation);
 
         if (!lease || lease_is_over(lease))
             continue;
@@ -132,7 +132,7 @@ static void not_renewed(const struct renew_batch *batch, const struct link_reply
 
     for (size_t k = 0; k < batch->count; k++) {
         struct lease *lease =
-            renewal_find(node->renewal, batch->keys[k].slot, batch->keys[k].generation);
+            renewal_find_token(node->renewal, batch->keys[k].slot, batch->keys[k].generation);
 
         if (lease)
             try_again(node, lease, reply);
@@ -187,7 +187,7 @@ static void healed(struct heal *heal, const struct link_reply *reply)
 {
     struct renewal_node *node = heal->node;
     struct renewal *r = node->renewal;
-    struct lease *lease = renewal_find(r, heal->slot, heal->generation);
+    struct lease *lease = renewal_find_token(r, heal->slot, heal->generation);
     unsigned events = renewal_learn(node, reply);
 
     if (lease && !lease_is_over(lease)) {
@@ -215,7 +215,7 @@ void renewal_on_healed(struct link *link, const struct link_reply *reply, void *
 
     (void)link;
     if (!node->renewal->closing) {
-        struct lease *lease = renewal_find(node->renewal, heal->slot, heal->generation);
+        struct lease *lease = renewal_find_token(node->renewal, heal->slot, heal->generation);
         bool stands = reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW;
         const char *mark = stands ? "1" : reply->verdict == VERDICT_TAKEN ? "f" : "0";
 

@@ -171,9 +171,7 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
         resource_kick(r);
 }
 
-/* Ends the lease of `r` through the renewal thread. */
-static void lease_end(struct broker *b, struct resource *r, enum message_kind kind,
-                      enum hf_loss_reason reason)
+void lease_end(struct resource *r, enum message_kind kind, enum hf_loss_reason reason)
 {
     struct message *m = message_new(kind);
 
@@ -182,7 +180,7 @@ static void lease_end(struct broker *b, struct resource *r, enum message_kind ki
     m->reason = reason;
     if (kind == MSG_RELEASE && r->granted)
         r->lease->unanswered = r->granted->unanswered;
-    broker_tell_renewal(b, m);
+    broker_tell_renewal(r->b, m);
 }
 
 /* The lease that a request names, if this session's client holds it. */
@@ -231,8 +229,7 @@ void resources_release(struct session *s, const struct hf_request_entry *q)
     }
     r->release_session = s;
     r->release_id = q->id;
-    lease->ending = true;
-    lease_end(s->broker, r, MSG_RELEASE, HF_LOSS_NONE);
+    resource_give_up(r, HF_LOSS_NONE);
 }
 
 void resources_cancel(struct session *s, uint64_t id)
@@ -252,8 +249,7 @@ void resources_cancel(struct session *s, uint64_t id)
     /* Granted in the meantime: the answer lies in the ring, but nobody wants it any more. */
     LIST_FOREACH (r, &s->client->held, of_holder)
         if (r->lease->request_id == id && !r->lease->ending) {
-            r->lease->ending = true;
-            lease_end(s->broker, r, MSG_RELEASE, HF_LOSS_NONE);
+            resource_give_up(r, HF_LOSS_NONE);
             return;
         }
 }
@@ -277,7 +273,7 @@ void resources_ask(struct session *s, const struct hf_request_entry *q)
         refuse(s, q, HF_EPERM, text);
         return;
     }
-    lease_end(b, r, MSG_LOSE, HF_LOSS_ASKED);
+    lease_end(r, MSG_LOSE, HF_LOSS_ASKED);
     session_answer(s, &answer);
 }
 
@@ -339,7 +335,10 @@ void resources_client_gone(struct client *c)
         r->lease->ending = true;
         /* (!) No guardian may join between this and the release: it would start a job. */
         c->over |= no_job;
-        lease_end(b, r, r->lease->run && !no_job ? MSG_ABANDON : MSG_RELEASE, HF_LOSS_HOLDER);
+        if (r->lease->run && !no_job)
+            lease_end(r, MSG_ABANDON, HF_LOSS_HOLDER);
+        else
+            resource_give_up(r, HF_LOSS_HOLDER);
     }
 }
 
@@ -360,26 +359,29 @@ void resources_rebind(struct session *s)
     }
 }
 
+void resource_drain(struct resource *r)
+{
+    struct waiter *w, *next;
+
+    if (r->round)
+        round_cancel(r->round);
+    for (w = TAILQ_FIRST(&r->waiters); w; w = next) {
+        next = TAILQ_NEXT(w, queue);
+        if (!handoff_is_to(r, w))
+            waiter_fail(w, HF_EGOING, "");
+    }
+    if (!r->b->config->dev_nodes || !r->lease || r->lease->ending)
+        return;
+    /* The private nodes end with this agent: jobs are stopped first, other holders are told. */
+    if (r->lease->run)
+        lease_end(r, MSG_LOSE, HF_LOSS_GOING);
+    else
+        resource_give_up(r, HF_LOSS_NONE);
+}
+
 void resources_drain(struct broker *b)
 {
-    for (uint32_t i = 0; i < b->slots_used; i++) {
-        struct resource *r = b->by_slot[i];
-        struct waiter *w;
-
-        if (!r)
-            continue;
-        if (r->round)
-            round_cancel(r->round);
-        while ((w = TAILQ_FIRST(&r->waiters)))
-            waiter_fail(w, HF_EGOING, "");
-        if (!b->config->dev_nodes || !r->lease || r->lease->ending)
-            continue;
-        /* The private nodes end with this agent: jobs are stopped first, other holders are told. */
-        if (r->lease->run)
-            lease_end(b, r, MSG_LOSE, HF_LOSS_GOING);
-        else {
-            r->lease->ending = true;
-            lease_end(b, r, MSG_RELEASE, HF_LOSS_NONE);
-        }
-    }
+    for (uint32_t i = 0; i < b->slots_used; i++)
+        if (b->by_slot[i])
+            resource_drain(b->by_slot[i]);
 }

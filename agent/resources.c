@@ -61,6 +61,7 @@ static struct resource *resource_new(struct broker *b, const void *name, size_t 
     r->name_len = (uint8_t)len;
     memcpy(r->name, name, len);
     TAILQ_INIT(&r->waiters);
+    r->others_seen = r->yield_until = HF_TIME_PAST;
     r->retry.fn = on_retry;
     backoff_init(&r->backoff, hf_ms(50), hf_ms(1000));
     cds_lfht_node_init(&r->node);
@@ -109,7 +110,8 @@ static void resource_forget(struct resource *r)
 
 static bool resource_in_use(const struct resource *r)
 {
-    return r->lease || r->round || r->granted || r->undoing || !TAILQ_EMPTY(&r->waiters);
+    return r->lease || r->round || r->granted || r->handoff || r->undoing ||
+           !TAILQ_EMPTY(&r->waiters);
 }
 
 /* Unused from here on: its slot keeps the name until another name needs the slot. */
@@ -232,6 +234,39 @@ static int text_put(struct resource *r, const struct lease *lease, uint32_t *ret
     return rc;
 }
 
+static bool same_text(const struct resource *r, const struct lease *other)
+{
+    const struct lease *now = r->lease;
+
+    return now && r->has_text && now->note_len == other->note_len &&
+           now->comm_len == other->comm_len && memcmp(now->note, other->note, now->note_len) == 0 &&
+           memcmp(now->comm, other->comm, now->comm_len) == 0;
+}
+
+int resource_text_prepare(struct resource *r, struct lease *lease, bool *ret_new)
+{
+    *ret_new = !same_text(r, lease);
+    if (*ret_new)
+        return text_put(r, lease, &lease->text_off);
+    lease->text_off = r->text_off;
+    return HF_OK;
+}
+
+void resource_text_drop(struct resource *r, const struct lease *lease)
+{
+    hf_text_drop(r->b->text, lease->text_off, r->name_len, lease->note_len, lease->comm_len);
+}
+
+void resource_text_switch(struct resource *r, const struct lease *lease)
+{
+    if (r->has_text)
+        hf_text_drop(r->b->text, r->text_off, r->name_len, r->text_note_len, r->text_comm_len);
+    r->has_text = true;
+    r->text_off = lease->text_off;
+    r->text_note_len = lease->note_len;
+    r->text_comm_len = lease->comm_len;
+}
+
 int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_time valid,
                      uint32_t votes, uint32_t flags)
 {
@@ -306,6 +341,7 @@ void resources_destroy(struct broker *b)
             rcu_read_lock();
             (void)cds_lfht_del(b->resources, &r->node);
             rcu_read_unlock();
+            handoff_destroy(r->handoff);
             free(r);
         }
     if (b->resources)

@@ -239,6 +239,8 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
                           reply->sent, reply->fence);
         return;
     case VERDICT_TAKEN:
+        if (round->resource)
+            round->resource->others_seen = now;
         round->written &= ~(1u << node);
         if (!round->holder.pid || reply->holder.pid)
             round->holder = reply->holder;

@@ -13,6 +13,8 @@ void waiter_free(struct waiter *w)
     struct broker *b = w->session->broker;
 
     loop_timer_cancel(b->loop, &w->timer);
+    if (handoff_is_to(w->resource, w))
+        handoff_forget_waiter(w->resource->handoff);
     TAILQ_REMOVE(&w->resource->waiters, w, queue);
     if (waiter_tries(w))
         w->resource->tries--;
@@ -173,8 +175,8 @@ static void hear_barred(struct resource *r, hf_time now)
     }
 }
 
-/* The one to be served next: whose session is just ending is about to go. */
-static struct waiter *first_of(struct resource *r)
+/* Whose session is just ending is about to go. */
+struct waiter *waiter_first(struct resource *r)
 {
     struct waiter *w;
 
@@ -217,6 +219,11 @@ void resource_kick(struct resource *r)
      * begin, which belongs to whoever came first all the same. */
     if (heap_has(&r->retry.item) && !r->tries)
         return;
+    /* (!) The turn of others, after this host had its own. */
+    if (hf_time_before(now, r->yield_until) && !r->tries) {
+        loop_timer_set(b->loop, &r->retry, r->yield_until);
+        return;
+    }
     if (*nodes_fleet_text(b)) {
         while ((w = TAILQ_FIRST(&r->waiters)))
             waiter_fail(w, HF_EFLEET, nodes_fleet_text(b));
@@ -226,7 +233,7 @@ void resource_kick(struct resource *r)
         stall(r, now);
         return;
     }
-    while ((w = first_of(r))) {
+    while ((w = waiter_first(r))) {
         rc = b->generations[r->slot] >= HF_GEN_MAX ? resource_move(r) : HF_OK;
         loop_timer_cancel(b->loop, &r->retry);
         if (rc == HF_OK)

@@ -258,7 +258,8 @@ enum hf_event_ring {
 #define HF_EVENT_NO_NODE UINT8_MAX
 
 enum hf_event_flag {
-    HF_EVENT_F_RUN = 1 << 0, /* the lease of a `holdfast run` */
+    HF_EVENT_F_RUN = 1 << 0,         /* the lease of a `holdfast run` */
+    HF_EVENT_F_HANDED_OVER = 1 << 1, /* released, granted: from process to process of one host */
 };
 
 /* One event, under its own `seq`. Entry `index` of a ring is at `index` mod the ring's size. */

@@ -257,6 +257,7 @@ void checks_counters(const struct sim_host *host)
         enum sim_seen seen;
     } known[] = {{HF_COUNTER_HEALS, SEEN_HEAL},
                  {HF_COUNTER_GRANTS_CONTENDED, SEEN_CONTENDED},
+                 {HF_COUNTER_HANDOFFS, SEEN_HANDOFF},
                  {HF_COUNTER_UNDONE, SEEN_UNDONE},
                  {HF_COUNTER_IN_DOUBT, SEEN_IN_DOUBT}};
     const struct hf_table *table = &host->agent.table;
@@ -294,11 +295,61 @@ void __wrap_hf_slot_withdraw(struct hf_slot *slot)
     struct journal_identity identity;
     struct journal_lease state;
     ptrdiff_t number = slot - host->agent.table.slots;
+    bool known;
 
     sim_preempt();
+    known = journal_get(host->agent.journal, (uint32_t)number, &identity, &state) == HF_OK;
+    /* (!) The next agent would go on with it, though its holder may have seen its end. */
+    if (known && atomic_load(&slot->check) && state.state == JOURNAL_HELD &&
+        state.slot_state < HF_SLOT_LOST)
+        sim_violation("journal", "h%d: a word goes to 0 and the journal says that it is held",
+                      host->number);
     __real_hf_slot_withdraw(slot);
-    if (journal_get(host->agent.journal, (uint32_t)number, &identity, &state) == HF_OK)
+    if (known && state.state != JOURNAL_HANDOFF) /* the token goes on */
         token_ended(identity.token);
+    sim_preempt();
+}
+
+void __real_hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity *id,
+                            hf_time deadline, uint32_t votes);
+void __wrap_hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity *id,
+                            hf_time deadline, uint32_t votes);
+void __wrap_hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity *id,
+                            hf_time deadline, uint32_t votes)
+{
+    struct sim_host *host = sim.frame->host;
+    struct journal_identity identity;
+    struct journal_lease state;
+    uint64_t word = atomic_load(&slot->check);
+    ptrdiff_t number = slot - host->agent.table.slots;
+
+    /* (!) Whom the next agent would give it to is who has it now. */
+    if (journal_get(host->agent.journal, (uint32_t)number, &identity, &state) != HF_OK ||
+        !journal_is_held(state.state) || state.generation != id->generation ||
+        identity.pid != id->pid)
+        sim_violation("journal", "h%d: generation %u of p%u is shown, and not journaled",
+                      host->number, id->generation, id->pid);
+    if (word && word >> HF_CHECK_GEN_SHIFT != id->generation)
+        sim_violation("handoff", "h%d: generation %u is shown while the word of another stands",
+                      host->number, id->generation);
+    __real_hf_slot_publish(slot, id, deadline, votes);
+    sim_preempt();
+}
+
+/* As it is decided: nothing looks at the clock in between. */
+static void check_handoff(const struct sim_host *host, uint32_t slot,
+                          const struct journal_lease *state)
+{
+    int64_t ttl = (int64_t)atomic_load(&host->agent.table.slots[slot].ttl_ms) * SIM_MS;
+    int64_t left = validity_qth(state->d, sim.plan.nodes, sim.plan.quorum).ns - host_now(host).ns;
+
+    sim_trace("h%d hands over: generation %u", host->number, state->generation);
+    if (left < ttl / 2)
+        sim_violation("handoff", "h%d: a lease is handed over %.3f s before its end", host->number,
+                      (double)left / SIM_SEC);
+    if ((state->fence & 0xffff) == 0 || (state->fence & 0xffff) > 16)
+        sim_violation("handoff", "h%d: handed over %d times in a row", host->number,
+                      (int)(state->fence & 0xffff));
 }
 
 /* A kill or a pause on either side of what is kept; sometimes just to the end of what the word
@@ -322,6 +373,8 @@ void __real_journal_put(struct journal *journal, uint32_t slot, const struct jou
 void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
 void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state)
 {
+    if (state->state == JOURNAL_HANDOFF)
+        check_handoff(sim.frame->host, slot, state);
     sim_preempt();
     if (state->state == JOURNAL_HELD)
         preempt_until_end(&sim.frame->host->agent.table.slots[slot]);

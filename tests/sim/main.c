@@ -120,7 +120,7 @@ static double processor_seconds(void)
 /* Kinds of schedules that would prove nothing if they were rare. */
 static int report_seen(const struct tally *t)
 {
-    static const enum sim_seen wanted[] = {SEEN_CONTENDED,  SEEN_LOSS,    SEEN_HEAL,
+    static const enum sim_seen wanted[] = {SEEN_CONTENDED,  SEEN_HANDOFF, SEEN_LOSS,    SEEN_HEAL,
                                            SEEN_QUARANTINE, SEEN_RESTART, SEEN_RECOVERY};
     int missing = 0;
 

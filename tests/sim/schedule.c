@@ -15,6 +15,7 @@ struct sim sim;
 const char *const sim_seen_names[SEENS] = {
     [SEEN_GRANT] = "grant",
     [SEEN_CONTENDED] = "contended grant",
+    [SEEN_HANDOFF] = "hand-off",
     [SEEN_LOSS] = "loss",
     [SEEN_HEAL] = "heal",
     [SEEN_QUARANTINE] = "quarantine",

@@ -136,6 +136,7 @@ enum sim_fault {
 enum sim_seen { /* what the report counts: in how many schedules it happened */
                 SEEN_GRANT,
                 SEEN_CONTENDED,
+                SEEN_HANDOFF,
                 SEEN_LOSS,
                 SEEN_HEAL,
                 SEEN_QUARANTINE,

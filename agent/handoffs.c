@@ -1,0 +1,274 @@
+/* The broker's part of a hand-off: who is next, and what becomes of it. agent/handoff.h has the order
+ * and its reason. */
+#include "agent/handoff.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/broker_internal.h"
+#include "agent/clock.h"
+#include "agent/core/fence.h"
+#include "agent/events.h"
+#include "shm/status.h"
+
+/* Waiters hear of their new holder so often at most: a lock that goes from hand to hand must not wake
+ * all of them each time. */
+#define HEAR_EVERY hf_ms(100)
+
+struct handoff_facts handoff_facts(const struct lease *lease, enum hf_slot_state state,
+                                   hf_time valid, hf_dur next_ttl, hf_time next_end, hf_time now)
+{
+    return (struct handoff_facts){
+        .now = now,
+        .state = state,
+        .renewed = true,
+        .valid = valid,
+        .ttl = hf_ms(lease->ttl_ms),
+        .next_ttl = next_ttl,
+        .count = fence_handoffs(lease->fence),
+        .won = lease->won,
+        .token_end = lease->token_end,
+        .next_end = next_end,
+    };
+}
+
+/* --- making one ------------------------------------------------------------------------------- */
+
+static hf_time end_of(const struct waiter *w, hf_time now)
+{
+    return w->max_hold_ms ? hf_time_add(now, hf_ms(w->max_hold_ms)) : HF_TIME_NEVER;
+}
+
+/* Whom to hand it over to. NULL: nobody, so it is released. */
+static struct waiter *next_holder(struct resource *r, hf_time now)
+{
+    const struct lease *lease = r->lease;
+    struct broker *b = r->b;
+    struct waiter *w = waiter_first(r);
+    struct handoff_facts facts;
+    enum handoff_verdict verdict;
+
+    if (!w || waiter_tries(w) || r->handoff || b->draining || *nodes_fleet_text(b) ||
+        lease->generation >= HF_GEN_MAX)
+        return NULL;
+    facts = handoff_facts(lease, atomic_load_explicit(&lease->state, memory_order_relaxed),
+                          (hf_time){atomic_load_explicit(&lease->valid_ns, memory_order_relaxed)},
+                          w->timing.ttl, end_of(w, now), now);
+    verdict = handoff_judge(&facts);
+    r->turn_over |= handoff_is_enough(verdict);
+    if (verdict != HANDOFF_YES)
+        return NULL;
+    /* Its own user's lease makes room. */
+    if (w->session->user != r->holder->user && !user_may_hold(b, w->session->user))
+        return NULL;
+    return w;
+}
+
+static struct lease *next_lease(struct resource *r, const struct waiter *w, hf_time now)
+{
+    const struct lease *from = r->lease;
+    const struct client *c = w->session->client;
+    struct lease *to = lease_new(from->name, from->name_len, from->key, from->key_len);
+
+    if (!to)
+        return NULL;
+    to->slot = from->slot;
+    to->generation = from->generation + 1;
+    to->ttl_ms = from->ttl_ms;
+    to->pid = c->pid;
+    to->uid = c->uid;
+    to->client_id = c->id;
+    to->request_id = w->id;
+    to->fence = from->fence + 1;
+    to->since = now;
+    to->since_wall = clock_wall();
+    to->won = from->won;
+    to->token_end = from->token_end;
+    to->run = w->run;
+    to->guarded = w->guarded;
+    to->heartbeat_ms = w->heartbeat_ms;
+    to->beat_word = w->beat_word;
+    if (w->heartbeat_ms)
+        to->beats = beats_hold(w->session->beats);
+    to->note_len = w->note_len;
+    to->comm_len = (uint8_t)strlen(c->comm);
+    memcpy(to->token, from->token, sizeof(to->token));
+    memcpy(to->note, w->note, sizeof(to->note));
+    memcpy(to->comm, c->comm, sizeof(to->comm));
+    return to;
+}
+
+static struct journal_identity owner_of(const struct broker *b, const struct lease *to,
+                                        const struct waiter *w)
+{
+    const struct client *c = w->session->client;
+    struct journal_identity id = {.ttl_ms = to->ttl_ms,
+                                  .max_hold_ms = w->max_hold_ms,
+                                  .pid = to->pid,
+                                  .uid = to->uid,
+                                  .start_time = c->start_time,
+                                  .pidns_inode = b->agent->pidns_inode,
+                                  .cookie_hash = c->cookie_hash,
+                                  .request_id = w->id,
+                                  .heartbeat_ms = to->heartbeat_ms,
+                                  .beat_word = to->beat_word,
+                                  .since_ns = to->since.ns,
+                                  .since_wall_ms = to->since_wall.ms,
+                                  .note_len = to->note_len,
+                                  .comm_len = to->comm_len,
+                                  .run = to->run};
+
+    memcpy(id.note, to->note, sizeof(id.note));
+    memcpy(id.comm, to->comm, sizeof(id.comm));
+    return id;
+}
+
+/* False: it is to be released. */
+static bool begin(struct resource *r, enum hf_loss_reason reason)
+{
+    struct broker *b = r->b;
+    hf_time now = clock_now();
+    struct waiter *w = next_holder(r, now);
+    struct handoff *h = w ? calloc(1, sizeof(*h)) : NULL;
+    struct message *m;
+
+    if (!h)
+        return false;
+    h->to = next_lease(r, w, now);
+    if (!h->to || resource_text_prepare(r, h->to, &h->new_text) < 0) {
+        lease_free(h->to);
+        free(h);
+        return false;
+    }
+    h->slot = r->slot;
+    h->generation = r->lease->generation;
+    h->owner = owner_of(b, h->to, w);
+    h->max_hold = end_of(w, now);
+    h->reason = reason;
+    h->resource = r;
+    h->waiter = w;
+    h->client = w->session->client;
+    h->client->handoffs++;
+    b->handoff_count++;
+    r->handoff = h;
+    m = message_new(MSG_HAND_OVER);
+    m->handoff = h;
+    broker_tell_renewal(b, m);
+    return true;
+}
+
+void resource_give_up(struct resource *r, enum hf_loss_reason reason)
+{
+    r->lease->ending = true;
+    r->turn_over = false;
+    if (r->granted)
+        r->lease->unanswered = r->granted->unanswered;
+    if (!begin(r, reason))
+        lease_end(r, MSG_RELEASE, reason);
+}
+
+/* --- its end ---------------------------------------------------------------------------------- */
+
+void handoff_forget_waiter(struct handoff *h)
+{
+    h->waiter = NULL;
+}
+
+bool handoff_is_to(const struct resource *r, const struct waiter *w)
+{
+    return r->handoff && r->handoff->waiter == w;
+}
+
+static void let_go_of_client(struct handoff *h)
+{
+    h->client->handoffs--;
+    client_settle(h->client);
+}
+
+/* It went on to be released: the renewal thread does that. */
+static void refused(struct handoff *h)
+{
+    struct resource *r = h->resource;
+
+    r->turn_over |= handoff_is_enough(h->verdict);
+    if (h->new_text)
+        resource_text_drop(r, h->to);
+    lease_free(h->to);
+    let_go_of_client(h);
+    if (r->b->draining && h->waiter)
+        waiter_fail(h->waiter, HF_EGOING, "");
+    resource_rest(r);
+}
+
+/* The one it was for went away meanwhile: it goes on, or is released. Nothing was started under it,
+ * for nobody was told. */
+static void give_on(struct resource *r, struct client *c)
+{
+    bool gone = LIST_EMPTY(&c->sessions) && !c->ghost;
+
+    c->over |= gone && r->lease->guarded && !c->joined; /* (!) as in resources_client_gone() */
+    resource_give_up(r, gone ? HF_LOSS_HOLDER : HF_LOSS_NONE);
+}
+
+static void done(struct handoff *h)
+{
+    struct resource *r = h->resource;
+    struct broker *b = r->b;
+    struct lease *from = r->lease, *to = h->to;
+    struct client *before = r->holder;
+    struct waiter *w = h->waiter;
+
+    b->generations[r->slot] = r->generation = to->generation;
+    if (w) {
+        struct session *s = w->session;
+
+        answer_granted(s, to); /* first: somebody waits for it */
+        event_taken_over(b->agent, to, h->valid, h->voting, hf_time_since(to->since, w->since));
+        hf_counter_add(&b->agent->table, HF_COUNTER_GRANTS, 1);
+        hf_counter_add(&b->agent->table, HF_COUNTER_HANDOFFS, 1);
+        if (w->contended)
+            hf_counter_add(&b->agent->table, HF_COUNTER_GRANTS_CONTENDED, 1);
+        waiter_free(w);
+    }
+    to->unanswered = from->unanswered;
+    if (h->new_text)
+        resource_text_switch(r, to);
+    resource_let_go(r);
+    resource_hold(r, to, h->client);
+    answer_released(r, h->generation, false);
+    if (LIST_FIRST(&before->sessions) && LIST_NEXT(LIST_FIRST(&before->sessions), of_client))
+        client_signal(before); /* the other guardian */
+    client_settle(before);
+    let_go_of_client(h);
+    if (!w)
+        give_on(r, r->holder);
+    else if (b->draining)
+        resource_drain(r);
+    else if (!TAILQ_EMPTY(&r->waiters) && !heap_has(&r->retry.item))
+        loop_timer_set(b->loop, &r->retry, hf_time_add(loop_now(b->loop), HEAR_EVERY));
+}
+
+void handoff_answered(struct handoff *h)
+{
+    struct resource *r = h->resource;
+
+    r->handoff = NULL;
+    r->b->handoff_count--;
+    if (h->verdict == HANDOFF_YES)
+        done(h);
+    else
+        refused(h);
+    free(h);
+}
+
+void handoff_destroy(struct handoff *h)
+{
+    if (!h)
+        return;
+    /* One that was carried out is the renewal thread's until that is destroyed. */
+    if (h->verdict == HANDOFF_YES)
+        lease_table_add(h->resource->b->agent->leases, h->to);
+    else
+        lease_free(h->to);
+    free(h);
+}
