@@ -8,16 +8,21 @@
 /* A try is decided by the agent within a few attempts (T/15 each) on the nodes. */
 #define TRY_LEAST_NS (2 * HF_NS_PER_SEC)
 
-static int check_options(const struct hf_acquire_options *options)
+int hfc_acquire_check_name(const void *name, size_t name_len)
+{
+    if (!name || name_len == 0)
+        return hfc_fail(HF_ENAME, "the resource name is empty; 1 to %d bytes are allowed",
+                        HF_NAME_MAX);
+    if (name_len > HF_NAME_MAX)
+        return hfc_fail(HF_ENAME, "the resource name is %zu bytes long, the limit is %d", name_len,
+                        HF_NAME_MAX);
+    return HF_OK;
+}
+
+int hfc_acquire_check(const struct hf_acquire_options *options)
 {
     if (!options || options->size < sizeof(*options))
         return hfc_fail(HF_EINVAL, "set size to sizeof(struct hf_acquire_options)");
-    if (!options->name || options->name_len == 0)
-        return hfc_fail(HF_ENAME, "the resource name is empty; 1 to %d bytes are allowed",
-                        HF_NAME_MAX);
-    if (options->name_len > HF_NAME_MAX)
-        return hfc_fail(HF_ENAME, "the resource name is %zu bytes long, the limit is %d",
-                        options->name_len, HF_NAME_MAX);
     if (options->note && strlen(options->note) > HF_NOTE_MAX)
         return hfc_fail(HF_EINVAL, "the note is %zu bytes long, the limit is %d",
                         strlen(options->note), HF_NOTE_MAX);
@@ -30,6 +35,13 @@ static int check_options(const struct hf_acquire_options *options)
         return hfc_fail(HF_EINVAL, "a heartbeat of %u ms is too short; at least %d ms",
                         options->heartbeat_ms, HF_HEARTBEAT_LEAST_MS);
     return HF_OK;
+}
+
+static int check(const struct hf_acquire_options *options)
+{
+    int status = hfc_acquire_check(options);
+
+    return status < 0 ? status : hfc_acquire_check_name(options->name, options->name_len);
 }
 
 static void set_patience(hf_op *op, int64_t wait_ms, uint32_t ttl_ms) REQUIRES(hfc_locked)
@@ -50,8 +62,7 @@ static void set_patience(hf_op *op, int64_t wait_ms, uint32_t ttl_ms) REQUIRES(h
     op->give_up_ns = hfc_after(op->deadline_ns, HFC_GRACE_NS);
 }
 
-static int start(hf_client *client, const struct hf_acquire_options *options, hf_op **ret_op)
-    REQUIRES(hfc_locked)
+int hfc_acquire_begin(hf_client *client, const struct hf_acquire_options *options, hf_op **ret_op)
 {
     hf_op *op = hfc_op_new(client, HF_OP_ACQUIRE);
 
@@ -70,7 +81,7 @@ static int start(hf_client *client, const struct hf_acquire_options *options, hf
     op->entry.ttl_ms = options->ttl_ms;
     op->entry.max_hold_ms = options->max_hold_ms;
     op->entry.name_len = (uint8_t)options->name_len;
-    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): check_options() saw the name. */
+    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): the name was checked. */
     memcpy(op->entry.name, options->name, options->name_len);
     if (options->note) {
         op->entry.note_len = (uint8_t)strlen(options->note);
@@ -85,33 +96,48 @@ static int start(hf_client *client, const struct hf_acquire_options *options, hf
 }
 
 /* The sentence for a failed acquire, and who was in the way. */
-static int explain(const hf_op *op)
+static int explain(const hf_op *op) REQUIRES(hfc_locked)
 {
     int status = op->status;
     const struct hf_wire_holder *h = &op->holder;
     bool conflict = op->has_holder && (status == HF_EBUSY || status == HF_ETIMEDOUT);
+    char preface[HFC_PREFACE_SIZE] = "";
 
     hfc_keep_conflict(conflict ? h : NULL);
+    if (op->many)
+        hfc_many_preface(op->many, preface);
     if (*op->text)
-        return hfc_fail(status, "%s", op->text);
+        return hfc_fail(status, "%s%s", preface, op->text);
     if (conflict && *h->host)
-        return hfc_fail(status, "%s: by %.15s (pid %u, uid %u) on %.63s, fence %" PRIu64,
+        return hfc_fail(status, "%s%s: by %.15s (pid %u, uid %u) on %.63s, fence %" PRIu64, preface,
                         hf_status_text(status), *h->comm ? h->comm : "?", h->pid, h->uid, h->host,
                         h->fence);
-    return hfc_fail(status, NULL);
+    return hfc_fail(status, "%s%s", preface, hf_status_text(status));
 }
 
-/* Frees the op. */
-static int collect(hf_op *op, hf_lease **ret_lease) REQUIRES(hfc_locked)
+static void hand_over(hf_op *op, hf_lease **ret_leases) REQUIRES(hfc_locked)
+{
+    if (op->lease) {
+        *ret_leases = op->lease;
+        op->lease = NULL;
+        return;
+    }
+    for (unsigned i = 0; op->many && i < op->many->count; i++) {
+        struct hfc_part *part = &op->many->parts[i];
+
+        ret_leases[part->index] = part->lease;
+        part->lease = NULL;
+    }
+}
+
+int hfc_acquire_collect(hf_op *op, hf_lease **ret_leases)
 {
     int status = op->status;
 
-    if (status == HF_OK) {
-        *ret_lease = op->lease;
-        op->lease = NULL;
-    } else {
+    if (status == HF_OK)
+        hand_over(op, ret_leases);
+    else
         explain(op);
-    }
     hfc_op_abandon(op);
     return status;
 }
@@ -123,17 +149,18 @@ int hf_acquire_with(hf_client *client, const struct hf_acquire_options *options,
     int status = hfc_client_check(client);
 
     hfc_keep_conflict(NULL);
+    hfc_keep_index(-1);
     if (status == HF_OK)
-        status = check_options(options);
+        status = check(options);
     if (status < 0)
         return status;
     if (!ret_lease)
         return hfc_fail(HF_EINVAL, "ret_lease is NULL");
     hfc_lock(client);
-    status = start(client, options, &op);
+    status = hfc_acquire_begin(client, options, &op);
     if (status == HF_OK) {
         hfc_op_wait(op);
-        status = collect(op, ret_lease);
+        status = hfc_acquire_collect(op, ret_lease);
     }
     hfc_unlock(client);
     return status;
@@ -165,13 +192,13 @@ int hf_acquire_start(hf_client *client, const struct hf_acquire_options *options
     int status = hfc_client_check(client);
 
     if (status == HF_OK)
-        status = check_options(options);
+        status = check(options);
     if (status < 0)
         return status;
     if (!ret_op)
         return hfc_fail(HF_EINVAL, "ret_op is NULL");
     hfc_lock(client);
-    status = start(client, options, ret_op);
+    status = hfc_acquire_begin(client, options, ret_op);
     if (status == HF_OK)
         hfc_timer_pull(client, hfc_op_next(*ret_op));
     hfc_unlock(client);
@@ -190,11 +217,12 @@ int hf_op_result(hf_op *op, hf_lease **ret_lease)
     if (status < 0)
         return status;
     hfc_keep_conflict(NULL);
+    hfc_keep_index(-1);
     hfc_lock(client);
     (void)hfc_turn(client);
     hfc_op_expire(op, hfc_now());
     if (op->done)
-        status = collect(op, ret_lease);
+        status = hfc_acquire_collect(op, ret_lease);
     else
         status = hfc_fail(HF_EPENDING, NULL);
     hfc_unlock(client);

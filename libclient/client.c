@@ -73,6 +73,7 @@ static int client_new(uint32_t role, const uint8_t *cookie, hf_client **ret_clie
     TAILQ_INIT(&client->queued);
     TAILQ_INIT(&client->flying);
     TAILQ_INIT(&client->parked);
+    TAILQ_INIT(&client->wholes);
     TAILQ_INIT(&client->leases);
     TAILQ_INIT(&client->free_leases);
     status = hfc_beats_init(client);

@@ -83,6 +83,7 @@ static void timer_update(hf_client *client, int64_t now) REQUIRES(hfc_locked)
     }
     next = ops_next(&client->flying, next);
     next = ops_next(&client->queued, next);
+    next = ops_next(&client->wholes, next);
     timer_set(client, next);
 }
 
@@ -176,6 +177,9 @@ static bool report_progress(hf_client *client) REQUIRES(hfc_locked)
     TAILQ_FOREACH (op, &client->queued, link)
         if (!op->abandoned && hfc_op_progress(op))
             return true;
+    TAILQ_FOREACH (op, &client->wholes, link)
+        if (hfc_op_progress(op))
+            return true;
     return false;
 }
 
@@ -196,6 +200,7 @@ int hf_dispatch(hf_client *client)
     now = hfc_now();
     expire_all(&client->queued, now);
     expire_all(&client->flying, now);
+    expire_all(&client->wholes, now); /* these go on by what became of their parts */
     /* A state may go back and forth meanwhile: whoever dispatches must get out all the same. */
     for (int i = 0; i < 1000 && report_change(client); i++)
         ;

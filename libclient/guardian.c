@@ -30,31 +30,56 @@ int hf_lease_ticket(hf_lease *handle, struct hf_ticket *ret_ticket)
     return HF_OK;
 }
 
-int hf_join(const struct hf_ticket *ticket, hf_client **ret_client, hf_lease **ret_lease)
+static int check_tickets(const struct hf_ticket *tickets, size_t count)
+{
+    if (count == 0 || count > HF_SET_MAX)
+        return hfc_fail(HF_EINVAL, "1 to %d leases are joined at once, not %zu", HF_SET_MAX, count);
+    for (size_t i = 0; i < count; i++) {
+        const struct hf_ticket *ticket = &tickets[i];
+
+        if (!memchr(ticket->path, '\0', sizeof(ticket->path)) || !strchr(ticket->path, '/'))
+            return hfc_fail(HF_EINVAL, "hf_join: the ticket has no path");
+        if (memcmp(ticket->cookie, tickets->cookie, sizeof(ticket->cookie)) != 0 ||
+            strcmp(ticket->path, tickets->path) != 0)
+            return hfc_fail(HF_EINVAL, "hf_join_all: the tickets are of several clients");
+    }
+    return HF_OK;
+}
+
+int hf_join_all(const struct hf_ticket *tickets, size_t count, hf_client **ret_client,
+                hf_lease **ret_leases)
 {
     struct hfc_place places[HFC_PLACES_MAX];
+    hf_lease *leases[HF_SET_MAX];
     hf_client *client;
-    int count = 0, status;
+    int place_count = 0, status;
 
-    if (!ticket || !ret_client || !ret_lease)
+    if (!tickets || !ret_client || !ret_leases)
         return hfc_fail(HF_EINVAL, "hf_join: an argument is NULL");
-    if (!memchr(ticket->path, '\0', sizeof(ticket->path)) || !strchr(ticket->path, '/'))
-        return hfc_fail(HF_EINVAL, "hf_join: the ticket has no path");
-    status = hfc_places(ticket->path, places, &count);
+    status = check_tickets(tickets, count);
+    if (status == HF_OK)
+        status = hfc_places(tickets->path, places, &place_count);
     if (status < 0)
         return status;
-    status = hfc_client_open(places, count, HF_ROLE_GUARDIAN, ticket->cookie, &client);
+    status = hfc_client_open(places, place_count, HF_ROLE_GUARDIAN, tickets->cookie, &client);
     if (status < 0)
         return status;
     hfc_lock(client);
-    status =
-        hfc_lease_make(client, ticket->slot, ticket->generation, ticket->fence, true, 0, ret_lease);
+    for (size_t i = 0; i < count && status == HF_OK; i++)
+        status = hfc_lease_make(client, tickets[i].slot, tickets[i].generation, tickets[i].fence,
+                                true, 0, &leases[i]);
     hfc_unlock(client);
     if (status < 0) {
         hfc_fail(status, status == HF_ELOST ? "the lease of the ticket is over" : NULL);
         hf_disconnect(client);
         return status;
     }
+    memcpy(ret_leases, leases, count * sizeof(leases[0]));
     *ret_client = client;
     return HF_OK;
+}
+
+int hf_join(const struct hf_ticket *ticket, hf_client **ret_client, hf_lease **ret_lease)
+{
+    return hf_join_all(ticket, 1, ret_client, ret_lease);
 }

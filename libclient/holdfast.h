@@ -13,7 +13,7 @@
  *
  * The agent renews the lease until it is released or this process ends, so the TTL is no limit
  * to the work: it says how soon the lock is free when this host is gone.
- * docs/examples/example.c uses every call.
+ * docs/examples/example.c shows the calls.
  *
  * Results. Functions return HF_OK (0) or a negative HF_E* code, and hf_last_message() has a
  * sentence on it; `ret_` parameters are written only on HF_OK unless said otherwise. HF_ESYS leaves
@@ -209,6 +209,7 @@ struct hf_progress {
     uint32_t nodes_voting, nodes_up;
     struct hf_holder holder;
     char text[184]; /* the same as a sentence */
+    size_t index;   /* of several names or slots, which one; else 0 */
 };
 
 enum {
@@ -249,6 +250,74 @@ HF_EXPORT int hf_try(hf_client *client, const char *name, hf_lease **ret_lease);
 
 /* After HF_EBUSY or HF_ETIMEDOUT in this thread: who held it. HF_ENOTHELD when nothing is known. */
 HF_EXPORT int hf_conflict(struct hf_holder *ret_holder);
+/* After an acquire of several names or slots that failed in this thread: which one was in the way, an
+ * index into `names` or the number of a slot. HF_ENOTHELD: none of them, or there was only one. */
+HF_EXPORT int hf_conflict_index(void);
+
+/* --- several at once -----------------------------------------------------------------------------
+ * A set of resources is taken as a whole: hf_acquire_all() gives a lease on each of them, or nothing.
+ *
+ * All are tried at once, in one round trip. Where some are not free, those before the first of them,
+ * in the order of their bytes, are kept and it is waited for; then the rest is tried again. So
+ * whoever waits holds only names that come before the one it waits for, and no ring of waiters can
+ * close, whatever sets overlap and whoever else takes single locks. What breaks that order is to
+ * wait while other locks are held, from calls before: take what is needed in one call, or bound the
+ * wait. */
+#define HF_SET_MAX 64
+
+struct hf_name {
+    const void *bytes;
+    size_t len; /* 1..255 */
+};
+/* const struct hf_name names[] = {hf_str("a"), hf_str("b")}; */
+static inline struct hf_name hf_str(const char *text)
+{
+    struct hf_name name = {text, text ? __builtin_strlen(text) : 0};
+
+    return name;
+}
+
+/* As hf_acquire_with() for 1 to HF_SET_MAX `names`, no two of them alike (HF_EINVAL); `options->name`
+ * is NULL, and the rest is for each lease. `ret_leases` has room for `count` and is written, in the
+ * order of `names`, only on HF_OK; all were held then, and each had half its TTL ahead. `wait_ms` is
+ * for the whole call. One that is lost, or asked to stop, while another is waited for ends nothing:
+ * all are given back and the call begins anew (with wait_ms 0: HF_ELOST). Those with a heartbeat
+ * beat until the call is over. On failure everything is given back, without waiting for it, and
+ * hf_conflict_index() has the name that was in the way; of a process that ends in the call the agent
+ * releases all. One lock that the process holds already is waited for like anybody's. */
+HF_EXPORT int hf_acquire_all(hf_client *client, const struct hf_acquire_options *options,
+                             const struct hf_name *names, size_t count, hf_lease **ret_leases);
+
+/* Nonzero while all are held; 0 for none. What hf_held() says of each, so once it said 0 it says 0
+ * for ever; async-signal-safe. */
+static inline int hf_held_all(hf_lease *const *leases, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!hf_held(leases[i]))
+            return 0;
+    return count > 0;
+}
+
+/* hf_release() of each, with all requests on their way before the first answer is waited for. The
+ * result is the first failure's; all are released and freed whatever it is. */
+HF_EXPORT int hf_release_all(hf_lease *const *leases, size_t count);
+
+/* --- counted locks -------------------------------------------------------------------------------
+ * A lock that up to K may hold is K locks, its slots, named NAME#0 to NAME#(K-1). Everybody must use
+ * the same K: with several the largest is the limit. A slot is a lock like any other, with its own
+ * fence, which says nothing about another slot's. There is no count on the nodes: with a majority for
+ * each holder and two places on each of three nodes, three holders find room (one on nodes a and b,
+ * one on b and c, one on a and c). */
+
+/* As hf_acquire_with() for one of `slots` (1 to HF_SET_MAX) slots of `options->name`, whose length
+ * has to leave room for "#" and a number (HF_ENAME). Tries one after the other from a random one on;
+ * where all are taken it waits for all, and takes the first that is granted. On one host those who
+ * wait are served first come first served, but for the moment in which two slots become free at
+ * once. Waits count for each slot in the limit of waiters per user (HF_ELIMIT). */
+HF_EXPORT int hf_acquire_slot(hf_client *client, const struct hf_acquire_options *options,
+                              unsigned slots, hf_lease **ret_lease, unsigned *ret_slot);
+/* Which slot the lease is, from 0; HF_ENOTHELD for one that was acquired otherwise. */
+HF_EXPORT int hf_slot_number(const hf_lease *lease);
 
 /* --- without blocking ----------------------------------------------------------------------------
  * hf_fd() becomes readable when hf_dispatch() has something to do: a completion, a change
@@ -262,8 +331,14 @@ HF_EXPORT int hf_dispatch(hf_client *client);
 /* Begins an acquire. The op is freed by hf_op_result() (unless HF_EPENDING) or hf_op_cancel(). */
 HF_EXPORT int hf_acquire_start(hf_client *client, const struct hf_acquire_options *options,
                                hf_op **ret_op);
+/* The same for hf_acquire_all() (`names` are copied) and hf_acquire_slot(). Between its steps such an
+ * op needs hf_dispatch() or hf_op_result(). */
+HF_EXPORT int hf_acquire_all_start(hf_client *client, const struct hf_acquire_options *options,
+                                   const struct hf_name *names, size_t count, hf_op **ret_op);
+HF_EXPORT int hf_acquire_slot_start(hf_client *client, const struct hf_acquire_options *options,
+                                    unsigned slots, hf_op **ret_op);
 /* HF_EPENDING while undecided; otherwise the op is freed and the result is
- * as of hf_acquire_with(). */
+ * as of hf_acquire_with(). For a set `ret_lease` has room for all its leases. */
 HF_EXPORT int hf_op_result(hf_op *op, hf_lease **ret_lease);
 /* Gives up and frees the op; a grant that comes all the same is released. NULL is fine. */
 HF_EXPORT void hf_op_cancel(hf_op *op);
@@ -280,6 +355,8 @@ HF_EXPORT int hf_release(hf_lease *lease);
 /* The same for a lease taken with HF_ACQUIRE_RUN: says that the job and all its
  * descendants are reaped. */
 HF_EXPORT int hf_release_reaped(hf_lease *lease);
+/* The same for a job under several, as hf_release_all(). */
+HF_EXPORT int hf_release_all_reaped(hf_lease *const *leases, size_t count);
 
 /* Only frees the handle: the agent keeps a lease that is still held until the client ends. For
  * handles that are lost. NULL is fine. */
@@ -352,6 +429,10 @@ HF_EXPORT int hf_lease_ticket(hf_lease *lease, struct hf_ticket *ret_ticket);
 /* Connects and joins; in the end free the lease and disconnect as usual. HF_ELOST: the lease is
  * over; else as hf_connect(). */
 HF_EXPORT int hf_join(const struct hf_ticket *ticket, hf_client **ret_client, hf_lease **ret_lease);
+/* The same for a job under `count` (1 to HF_SET_MAX) leases of one client (HF_EINVAL), with room for
+ * as many in `ret_leases`. HF_ELOST: one of them is over. */
+HF_EXPORT int hf_join_all(const struct hf_ticket *tickets, size_t count, hf_client **ret_client,
+                          hf_lease **ret_leases);
 
 /* --- looking -------------------------------------------------------------------------------------
  * A read-only view of an agent's table; works when the agent hangs or is dead. */

@@ -53,6 +53,8 @@
 int hfc_fail(int status, const char *format, ...) HF_PRINTF(2, 3);
 /* Keeps who was in the way, for hf_conflict(); NULL: nobody known. */
 void hfc_keep_conflict(const struct hf_wire_holder *holder);
+/* Keeps which of several it was, for hf_conflict_index(); -1: none. */
+void hfc_keep_index(int index);
 void hfc_holder(const struct hf_wire_holder *wire, struct hf_holder *ret_holder);
 
 /* --- agent_path.c: where an agent can be ------------------------------------------------------ */
@@ -96,7 +98,10 @@ enum hfc_op_place {
     HFC_OP_QUEUED, /* not in the present session's ring */
     HFC_OP_FLYING, /* in the ring or taken by the agent */
     HFC_OP_PARKED, /* answered, its caller has not asked yet */
+    HFC_OP_WHOLE,  /* of several requests, and none itself */
 };
+
+struct hfc_many;
 
 /* One request: acquires of the API and everything else that goes through the ring. */
 struct hf_op {
@@ -115,6 +120,8 @@ struct hf_op {
     bool has_holder;
     bool progress_due;
     bool told_no_agent;
+    bool part;             /* of a whole, which passes its progress on */
+    struct hfc_many *many; /* of a whole: its parts */
     int status;
     hf_lease *lease; /* granted */
     void (*progress)(const struct hf_progress *progress, void *arg);
@@ -134,6 +141,7 @@ struct hfc_lease {
     uint64_t fence;
     uint32_t slot, generation, ttl_ms;
     uint32_t beat_word; /* 0: none */
+    int number;         /* of a counted lock's slot; HF_ENOTHELD: it is none */
     bool run;
     int reported;           /* the state last told to `fn` */
     _Atomic uint32_t final; /* terminal enum hf_lease_state once seen, for ever */
@@ -182,7 +190,7 @@ struct hf_client {
 
     uint64_t next_id GUARDED_BY(hfc_locked);
     struct hfc_ops queued GUARDED_BY(hfc_locked), flying GUARDED_BY(hfc_locked),
-        parked GUARDED_BY(hfc_locked);
+        parked GUARDED_BY(hfc_locked), wholes GUARDED_BY(hfc_locked);
     bool ring_full GUARDED_BY(hfc_locked); /* at the last look */
     struct hfc_leases leases GUARDED_BY(hfc_locked), free_leases GUARDED_BY(hfc_locked);
 
@@ -252,6 +260,8 @@ hf_op *hfc_op_new(hf_client *client, enum hf_wire_op op) REQUIRES(hfc_locked);
 void hfc_op_begin(hf_op *op) REQUIRES(hfc_locked);
 /* Queues it and sends what has room. */
 void hfc_op_send(hf_op *op) REQUIRES(hfc_locked);
+/* Keeps an op that is no request with its client. */
+void hfc_op_keep(hf_op *op) REQUIRES(hfc_locked);
 /* Blocks until done; progress callbacks run here. */
 void hfc_op_wait(hf_op *op) REQUIRES(hfc_locked);
 /* Ends an op that has waited long enough. */
@@ -270,6 +280,70 @@ void hfc_requeue(hf_client *client) REQUIRES(hfc_locked);
 void hfc_ops_free(hf_client *client) NO_THREAD_SAFETY;
 /* Tells the agent that a hold is not wanted; nobody waits for the answer. */
 void hfc_release_unwanted(hf_client *client, uint32_t slot, uint32_t generation, bool run)
+    REQUIRES(hfc_locked);
+
+/* --- acquire.c -------------------------------------------------------------------------------- */
+
+/* What is not of a name: HF_EINVAL with the message set. */
+int hfc_acquire_check(const struct hf_acquire_options *options);
+int hfc_acquire_check_name(const void *name, size_t name_len);
+int hfc_acquire_begin(hf_client *client, const struct hf_acquire_options *options, hf_op **ret_op)
+    REQUIRES(hfc_locked);
+/* Of a done op: its leases or its failure, with message and conflict set. Frees it. */
+int hfc_acquire_collect(hf_op *op, hf_lease **ret_leases) REQUIRES(hfc_locked);
+
+/* --- many.c: several acquires that are one for their caller ----------------------------------- */
+
+struct hfc_part {    /* one resource of it */
+    hf_op *op;       /* its request; NULL: none is out */
+    hf_lease *lease; /* kept */
+    unsigned index;  /* in the caller's order */
+    uint8_t name_len;
+    uint8_t name[HF_NAME_MAX];
+};
+
+struct hfc_many {
+    hf_op *whole;
+    /* Looks at the parts and goes on; ends in hfc_many_end(). */
+    void (*step)(struct hfc_many *many, int64_t now_ns) REQUIRES(hfc_locked);
+    struct hf_acquire_options options; /* as given; the note is ours */
+    char note[HF_NOTE_MAX + 1];
+    bool any; /* one part is enough */
+    bool waits;
+    int64_t deadline_ns;            /* of the whole; HFC_NEVER */
+    int64_t resume_ns;              /* nothing is done before */
+    struct hf_progress told;        /* what its caller was told last */
+    const struct hfc_part *culprit; /* of a failure; NULL: none in particular */
+    unsigned count;
+    unsigned done; /* set.c: so many of the first parts are kept; slots.c: so many were tried */
+    bool trying;   /* else it waits */
+    struct hfc_part parts[];
+};
+
+/* An op of `count` parts whose indices are 0, 1, ...; the caller names them, and begins with
+ * hfc_op_expire(). HF_ENOMEM with the message set. */
+int hfc_many_new(hf_client *client, const struct hf_acquire_options *options, unsigned count,
+                 void (*step)(struct hfc_many *many, int64_t now_ns), struct hfc_many **ret_many)
+    REQUIRES(hfc_locked);
+/* Sends the request of a part, which has none. Waits until the whole's deadline, or tries. False: it
+ * cannot, and the whole has ended. */
+bool hfc_many_ask(struct hfc_many *many, struct hfc_part *part, bool wait) REQUIRES(hfc_locked);
+/* The lease of a part that was granted is kept. */
+void hfc_many_keep(struct hfc_part *part) REQUIRES(hfc_locked);
+/* Gives a part back, whatever it has. */
+void hfc_many_drop(struct hfc_part *part) REQUIRES(hfc_locked);
+/* `culprit` NULL: none of the parts in particular. */
+void hfc_many_end(struct hfc_many *many, int status, const struct hfc_part *culprit)
+    REQUIRES(hfc_locked);
+/* Whether what a part failed with may pass. */
+bool hfc_many_may_pass(int status);
+
+/* For request.c. */
+void hfc_many_turn(hf_op *whole, int64_t now_ns) REQUIRES(hfc_locked);
+int64_t hfc_many_next(const hf_op *whole) REQUIRES(hfc_locked);
+#define HFC_PREFACE_SIZE 128
+/* What a failure's sentence begins with: who was the culprit, "" without one; keeps its index. */
+void hfc_many_preface(const struct hfc_many *many, char ret_preface[HFC_PREFACE_SIZE])
     REQUIRES(hfc_locked);
 
 /* --- beats.c ---------------------------------------------------------------------------------- */

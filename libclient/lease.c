@@ -1,6 +1,8 @@
 /* Handles: what a lease's slot says, and giving the lease back. */
 #include "libclient/internal.h"
 
+#include <stdio.h>
+
 #include "shm/loss.h"
 #include "shm/slot.h"
 
@@ -46,6 +48,7 @@ int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64
     lease->generation = generation;
     lease->ttl_ms = atomic_load(&at->ttl_ms);
     lease->run = run;
+    lease->number = HF_ENOTHELD;
     lease->beat_word = beat_word;
     lease->reported = HF_STATE_HELD;
     lease->fn = NULL;
@@ -187,16 +190,16 @@ const char *hf_reason(hf_lease *handle)
 
 /* --- giving back ------------------------------------------------------------------------------ */
 
-/* Sends the release and waits for its answer until `give_up_ns`; frees the lease. */
-static int tell_agent(struct hfc_lease *lease, bool reaped, int64_t deadline_ns, int64_t give_up_ns)
-    REQUIRES(hfc_locked)
+/* Sends the release; frees the lease. NULL without memory. */
+static hf_op *tell_agent(struct hfc_lease *lease, bool reaped, int64_t deadline_ns,
+                         int64_t give_up_ns) REQUIRES(hfc_locked)
 {
     hf_op *op = hfc_op_new(lease->client, HF_OP_RELEASE);
-    int status;
 
     if (!op) {
         hfc_lease_drop(lease);
-        return hfc_fail(HF_ENOMEM, NULL);
+        hfc_fail(HF_ENOMEM, NULL);
+        return NULL;
     }
     op->entry.slot = lease->slot;
     op->entry.generation = lease->generation;
@@ -205,55 +208,88 @@ static int tell_agent(struct hfc_lease *lease, bool reaped, int64_t deadline_ns,
     op->give_up_ns = give_up_ns;
     hfc_lease_drop(lease);
     hfc_op_begin(op);
-    hfc_op_wait(op);
-    status = op->status == HF_ENOTHELD ? HF_ELOST : op->status;
-    if (status < 0)
-        hfc_fail(status, "%s", *op->text ? op->text : hf_status_text(status));
-    hfc_op_abandon(op);
-    return status;
+    return op;
 }
 
-static int release(hf_lease *handle, bool reaped)
+/* A release on its way. */
+struct release {
+    hf_client *client;
+    hf_op *op; /* NULL: there is nothing to wait for */
+    int status;
+    const char *over; /* why the lease had been over; NULL: it had not */
+};
+
+/* Frees the lease. */
+static void release_begin(hf_lease *handle, bool reaped, struct release *ret_release)
 {
     struct hfc_lease *lease = hfc_lease_of(handle);
+    struct release *r = ret_release;
     int64_t until, now = hfc_now();
-    const char *reason;
-    hf_client *client;
-    int state, status;
+    int state;
 
-    if (!handle)
-        return hfc_fail(HF_ENOTHELD, "the lease is NULL");
-    client = lease->client;
-    if (!client)
-        return hfc_fail(HF_EFORKED, NULL);
+    *r = (struct release){0};
+    if (!handle) {
+        r->status = hfc_fail(HF_ENOTHELD, "the lease is NULL");
+        return;
+    }
+    r->client = lease->client;
+    if (!r->client) {
+        r->status = hfc_fail(HF_EFORKED, NULL);
+        return;
+    }
     until = hf_valid_until_ns(handle);
     __atomic_store_n(&handle->hf_private_generation, 0, __ATOMIC_RELEASE);
 
-    hfc_lock(client);
+    hfc_lock(r->client);
     if (until) {
         /* Also while there is no agent: one that is started in the validity's last moment takes the
          * lease up. */
         until = hfc_after(until, HFC_GRACE_NS);
-        status = tell_agent(lease, reaped, until, until);
-        hfc_unlock(client);
-        return status;
+        r->op = tell_agent(lease, reaped, until, until);
+        r->status = HF_ENOMEM;
+        hfc_unlock(r->client);
+        return;
     }
     state = hf_state(handle);
-    reason = state == HF_STATE_RELEASED ? "it had been released" : hf_reason(handle);
+    r->over = state == HF_STATE_RELEASED ? "it had been released" : hf_reason(handle);
+    r->status = HF_ELOST;
     /* That the job is gone is worth knowing all the same, and a caller that exits at once must not
      * take the word with it. */
     if (reaped && state != HF_STATE_RELEASED) {
-        (void)tell_agent(lease, true, now, now + HFC_GRACE_NS);
+        r->op = tell_agent(lease, true, now, now + HFC_GRACE_NS);
     } else {
         /* The agent may have extended it in the very last moment. Another table may have a new
          * lease of the same slot and generation. */
-        if (state != HF_STATE_RELEASED && client->link == HFC_LINK_UP &&
-            client->session->map == lease->map)
-            hfc_release_unwanted(client, lease->slot, lease->generation, reaped);
+        if (state != HF_STATE_RELEASED && r->client->link == HFC_LINK_UP &&
+            r->client->session->map == lease->map)
+            hfc_release_unwanted(r->client, lease->slot, lease->generation, reaped);
         hfc_lease_drop(lease);
     }
-    hfc_unlock(client);
-    return hfc_fail(HF_ELOST, "the lease was over: %s", reason);
+    hfc_unlock(r->client);
+}
+
+static int release_end(struct release *r)
+{
+    if (r->op) {
+        hfc_lock(r->client);
+        hfc_op_wait(r->op);
+        r->status = r->op->status == HF_ENOTHELD || r->over ? HF_ELOST : r->op->status;
+        if (r->status < 0)
+            hfc_fail(r->status, "%s", *r->op->text ? r->op->text : hf_status_text(r->status));
+        hfc_op_abandon(r->op);
+        hfc_unlock(r->client);
+    }
+    if (r->over)
+        hfc_fail(r->status, "the lease was over: %s", r->over);
+    return r->status;
+}
+
+static int release(hf_lease *handle, bool reaped)
+{
+    struct release release;
+
+    release_begin(handle, reaped, &release);
+    return release_end(&release);
 }
 
 int hf_release(hf_lease *lease)
@@ -264,6 +300,37 @@ int hf_release(hf_lease *lease)
 int hf_release_reaped(hf_lease *lease)
 {
     return release(lease, true);
+}
+
+static int release_all(hf_lease *const *leases, size_t count, bool reaped)
+{
+    struct release releases[HF_SET_MAX];
+    int first = HF_OK, status;
+    char text[320] = "";
+
+    if (!leases || count == 0 || count > HF_SET_MAX)
+        return hfc_fail(HF_EINVAL, "1 to %d leases are released at once, not %zu", HF_SET_MAX,
+                        leases ? count : 0);
+    for (size_t i = 0; i < count; i++)
+        release_begin(leases[i], reaped, &releases[i]);
+    for (size_t i = 0; i < count; i++) {
+        status = release_end(&releases[i]);
+        if (status < 0 && first == HF_OK) {
+            first = status;
+            (void)snprintf(text, sizeof(text), "%s", hf_last_message());
+        }
+    }
+    return first < 0 ? hfc_fail(first, "%s", text) : HF_OK;
+}
+
+int hf_release_all(hf_lease *const *leases, size_t count)
+{
+    return release_all(leases, count, false);
+}
+
+int hf_release_all_reaped(hf_lease *const *leases, size_t count)
+{
+    return release_all(leases, count, true);
 }
 
 void hf_lease_free(hf_lease *handle)

@@ -10,6 +10,7 @@ static _Thread_local struct {
     char text[320];
     bool has_conflict;
     struct hf_holder conflict;
+    int index; /* of several, which was in the way; 0 none, else one more */
 } last;
 
 int hfc_fail(int status, const char *format, ...)
@@ -69,6 +70,16 @@ void hfc_keep_conflict(const struct hf_wire_holder *holder)
     last.has_conflict = holder != NULL;
     if (holder)
         hfc_holder(holder, &last.conflict);
+}
+
+void hfc_keep_index(int index)
+{
+    last.index = index + 1;
+}
+
+int hf_conflict_index(void)
+{
+    return last.index > 0 ? last.index - 1 : HF_ENOTHELD;
 }
 
 int hf_conflict(struct hf_holder *ret_holder)

@@ -20,6 +20,8 @@ static struct hfc_ops *list_of(hf_op *op) REQUIRES(hfc_locked)
         return &client->flying;
     case HFC_OP_PARKED:
         return &client->parked;
+    case HFC_OP_WHOLE:
+        return &client->wholes;
     case HFC_OP_NOWHERE:
         break;
     }
@@ -42,6 +44,7 @@ static void discard(hf_op *op) REQUIRES(hfc_locked)
 {
     move(op, HFC_OP_NOWHERE);
     hfc_beats_give(op->client, op->entry.beat_word);
+    free(op->many);
     free(op);
 }
 
@@ -75,6 +78,11 @@ void hfc_op_begin(hf_op *op)
         hfc_link_drive(client);
     }
     hfc_op_send(op);
+}
+
+void hfc_op_keep(hf_op *op)
+{
+    move(op, HFC_OP_WHOLE);
 }
 
 /* No completion comes for these. */
@@ -285,6 +293,10 @@ void hfc_op_expire(hf_op *op, int64_t now_ns)
 
     if (op->done)
         return;
+    if (op->many) {
+        hfc_many_turn(op, now_ns);
+        return;
+    }
     if (client->link == HFC_LINK_DOWN && client->last_try_ns >= op->start_ns) {
         if (now_ns < op->deadline_ns && !hfc_link_is_hopeless(client->link_status)) {
             if (!op->told_no_agent) {
@@ -311,6 +323,8 @@ int64_t hfc_op_next(const hf_op *op)
 {
     int64_t next = op->client->link == HFC_LINK_DOWN ? op->deadline_ns : op->give_up_ns;
 
+    if (op->many)
+        return hfc_many_next(op);
     return next > hfc_now() ? next : op->give_up_ns;
 }
 
@@ -321,7 +335,7 @@ bool hfc_op_progress(hf_op *op)
     struct hf_progress now;
     void *arg = op->arg;
 
-    if (!op->progress_due || op->done)
+    if (!op->progress_due || op->done || op->part)
         return false;
     op->progress_due = false;
     if (!fn)
@@ -359,6 +373,8 @@ void hfc_op_abandon(hf_op *op)
         hfc_lease_drop(lease);
         op->lease = NULL;
     }
+    for (unsigned i = 0; op->many && i < op->many->count; i++)
+        hfc_many_drop(&op->many->parts[i]);
     if (op->place == HFC_OP_FLYING || (op->place == HFC_OP_QUEUED && op->sent)) {
         op->abandoned = true;
         withdraw(op);
@@ -373,6 +389,7 @@ static void free_list(struct hfc_ops *list)
 
     while ((op = TAILQ_FIRST(list))) {
         TAILQ_REMOVE(list, op, link);
+        free(op->many);
         free(op);
     }
 }
@@ -382,4 +399,5 @@ void hfc_ops_free(hf_client *client)
     free_list(&client->queued);
     free_list(&client->flying);
     free_list(&client->parked);
+    free_list(&client->wholes);
 }

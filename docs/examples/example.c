@@ -1,4 +1,4 @@
-/* Every call of libholdfast once, in the order in which a program would meet them.
+/* The calls of libholdfast, in the order in which a program would meet them.
  *
  *     holdfastd --dev &
  *     cc example.c -lholdfast -o example && ./example
@@ -114,6 +114,43 @@ static int loop(hf_client *client, hf_client *other)
         hf_dispatch(client);
     }
     status = hf_release(lease);
+    return status < 0 ? fail("hf_release", status) : 0;
+}
+
+/* Two locks or none, whatever others take in whatever order; and a lock that three may hold. */
+static int several(hf_client *client)
+{
+    const struct hf_name names[] = {hf_str("example/to"), hf_str("example/from")};
+    struct hf_acquire_options options = {.size = sizeof(options), .wait_ms = 5000};
+    hf_lease *leases[2], *slot;
+    unsigned number;
+    hf_op *op;
+    int status = hf_acquire_all(client, &options, names, 2, leases);
+
+    if (status < 0) {
+        if (hf_conflict_index() >= 0)
+            fprintf(stderr, "name %d is in the way\n", hf_conflict_index());
+        return fail("hf_acquire_all", status);
+    }
+    for (int i = 0; i < 1000 && hf_held_all(leases, 2); i++) {
+        /* A step that needs both. */
+    }
+    status = hf_release_all(leases, 2);
+    if (status < 0)
+        return fail("hf_release_all", status);
+
+    options.name = "example/pool";
+    options.name_len = strlen("example/pool");
+    status = hf_acquire_slot(client, &options, 3, &slot, &number);
+    if (status < 0)
+        return fail("hf_acquire_slot", status);
+    printf("slot %u of 3\n", number);
+    if (hf_acquire_slot_start(client, &options, 3, &op) == HF_OK)
+        hf_op_cancel(op);
+    options.name = NULL;
+    if (hf_acquire_all_start(client, &options, names, 2, &op) == HF_OK)
+        hf_op_cancel(op);
+    status = hf_slot_number(slot) == (int)number ? hf_release(slot) : HF_EINVAL;
     return status < 0 ? fail("hf_release", status) : 0;
 }
 
@@ -236,8 +273,8 @@ int main(void)
     status = hf_connect(NULL, &other);
     if (status < 0)
         return fail("hf_connect", status);
-    failed = work(client) || meet_another(client, other) || loop(client, other) || beat(client) ||
-             guard(client) || look(client);
+    failed = work(client) || meet_another(client, other) || loop(client, other) ||
+             several(client) || beat(client) || guard(client) || look(client);
     hf_disconnect(other);
     hf_disconnect(client);
     return failed;

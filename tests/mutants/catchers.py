@@ -14,7 +14,7 @@ SCENARIO_PATIENCE = 300
 CHAOS_PATIENCE = 900
 SIM_PATIENCE = 3600
 SLOW = ("test_guardian", "test_tree", "test_agent_link", "test_agent_releaser", "test_agent_renewal",
-        "test_agent_renewal_end", "test_client_lease")
+        "test_agent_renewal_end", "test_client_lease", "test_client_set", "test_client_slots")
 BY_CHANCE = ("a_request_and_a_sleep_that_cross_see_each_other",)  # wants two processors at one moment
 
 

@@ -44,6 +44,7 @@ struct attached {
 struct held {
     bool used, run, frozen; /* frozen: LOSING, V stays */
     uint32_t generation, ttl_ms, text_off;
+    uint8_t comm_len;
     uint64_t fence;
     int64_t deadline_ns;
     uint8_t cookie[HF_COOKIE_LEN];

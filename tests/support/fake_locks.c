@@ -135,6 +135,8 @@ static void publish(struct fake_agent *a, struct held *lease, const struct attac
 
     MUST(hf_text_put(a->text, r->name, r->name_len, r->note, r->note_len, c->hello.comm,
                      id.comm_len, &id.text_off) == 0);
+    lease->text_off = id.text_off;
+    lease->comm_len = id.comm_len;
     hf_slot_publish(&a->table.slots[slot], &id, (hf_time){lease->deadline_ns}, 3);
     if (atomic_load(&a->table.header->slots_used) <= slot)
         atomic_store(&a->table.header->slots_used, slot + 1);
@@ -260,6 +262,8 @@ void fake_end_lease(struct fake_agent *a, struct held *lease, enum hf_slot_state
     hf_slot_withdraw(slot);
     hf_slot_end(slot, state, reason);
     hf_index_remove(&a->table, lease->request.name, lease->request.name_len, slot_number(a, lease));
+    hf_text_drop(a->text, lease->text_off, lease->request.name_len, lease->request.note_len,
+                 lease->comm_len);
     lease->used = false;
     tell_holder(a, lease->cookie);
 }

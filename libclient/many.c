@@ -1,0 +1,200 @@
+/* Several acquires that are one for their caller: what set.c and slots.c share. The op that the
+ * caller has (the whole) is no request; it goes on, in step(), by what became of its parts' requests,
+ * whenever somebody has a turn with the client. */
+#include "libclient/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_SHOWN_MAX 80
+
+int hfc_many_new(hf_client *client, const struct hf_acquire_options *options, unsigned count,
+                 void (*step)(struct hfc_many *many, int64_t now_ns), struct hfc_many **ret_many)
+{
+    struct hfc_many *many = calloc(1, sizeof(*many) + count * sizeof(many->parts[0]));
+    hf_op *whole = many ? hfc_op_new(client, HF_OP_ACQUIRE) : NULL;
+
+    if (!whole) {
+        free(many);
+        hfc_fail(HF_ENOMEM, NULL);
+        return HF_ENOMEM; /* said here, for readers that see this file only */
+    }
+    whole->many = many;
+    whole->progress = options->progress;
+    whole->arg = options->arg;
+    many->whole = whole;
+    many->step = step;
+    many->options = *options;
+    many->options.progress = NULL;
+    if (options->note) {
+        memcpy(many->note, options->note, strlen(options->note));
+        many->options.note = many->note;
+    }
+    many->waits = options->wait_ms != 0;
+    many->deadline_ns = HFC_NEVER;
+    if (options->wait_ms >= 0 && options->wait_ms <= HFC_NEVER / HF_NS_PER_MS)
+        many->deadline_ns = hfc_after(whole->start_ns, options->wait_ms * HF_NS_PER_MS);
+    many->trying = true;
+    many->count = count;
+    for (unsigned i = 0; i < count; i++)
+        many->parts[i].index = i;
+    hfc_op_keep(whole);
+    *ret_many = many;
+    return HF_OK;
+}
+
+bool hfc_many_ask(struct hfc_many *many, struct hfc_part *part, bool wait)
+{
+    struct hf_acquire_options options = many->options;
+    int status;
+
+    options.name = part->name;
+    options.name_len = part->name_len;
+    options.wait_ms = 0;
+    if (wait) {
+        int64_t left_ns = many->deadline_ns - hfc_now();
+
+        options.wait_ms = left_ns > 0 ? left_ns / HF_NS_PER_MS + 1 : 1;
+        if (many->deadline_ns == HFC_NEVER)
+            options.wait_ms = -1;
+    }
+    status = hfc_acquire_begin(many->whole->client, &options, &part->op);
+    if (status == HF_OK) {
+        part->op->part = true;
+        return true;
+    }
+    (void)snprintf(many->whole->text, sizeof(many->whole->text), "%.180s", hf_last_message());
+    hfc_many_end(many, status, part);
+    return false;
+}
+
+void hfc_many_keep(struct hfc_part *part)
+{
+    part->lease = part->op->lease;
+    part->op->lease = NULL;
+    hfc_op_abandon(part->op);
+    part->op = NULL;
+}
+
+void hfc_many_drop(struct hfc_part *part)
+{
+    if (part->op)
+        hfc_op_abandon(part->op);
+    if (part->lease) {
+        struct hfc_lease *lease = hfc_lease_of(part->lease);
+
+        hfc_release_unwanted(lease->client, lease->slot, lease->generation, lease->run);
+        hfc_lease_drop(lease);
+    }
+    part->op = NULL;
+    part->lease = NULL;
+}
+
+void hfc_many_end(struct hfc_many *many, int status, const struct hfc_part *culprit)
+{
+    hf_op *whole = many->whole;
+
+    whole->done = true;
+    whole->status = status;
+    many->culprit = culprit;
+    if (culprit && culprit->op) {
+        whole->has_holder = culprit->op->has_holder;
+        whole->holder = culprit->op->holder;
+        memcpy(whole->text, culprit->op->text, sizeof(whole->text));
+    }
+    for (unsigned i = 0; status < 0 && i < many->count; i++)
+        hfc_many_drop(&many->parts[i]);
+    hfc_timer_pull(whole->client, 0);
+}
+
+bool hfc_many_may_pass(int status)
+{
+    return status == HF_EBUSY || status == HF_ETIMEDOUT || status == HF_ENOQUORUM ||
+           status == HF_ENOAGENT || status == HF_ELOST;
+}
+
+void hfc_many_preface(const struct hfc_many *many, char ret_preface[HFC_PREFACE_SIZE])
+{
+    const struct hfc_part *part = many->culprit;
+    int used = 0;
+
+    ret_preface[0] = '\0';
+    hfc_keep_index(part ? (int)part->index : -1);
+    if (!part)
+        return;
+    for (int i = 0; i < part->name_len && i < NAME_SHOWN_MAX; i++) {
+        uint8_t byte = part->name[i];
+
+        ret_preface[used++] = byte >= ' ' && byte < 0x7f ? (char)byte : '?';
+    }
+    (void)snprintf(ret_preface + used, HFC_PREFACE_SIZE - (size_t)used,
+                   "%s: ", part->name_len > NAME_SHOWN_MAX ? "..." : "");
+}
+
+/* --- turns ------------------------------------------------------------------------------------ */
+
+/* Told once per change; of holders, who change all the time where several slots are waited for, once
+ * until there was other news. */
+static void pass_on_progress(struct hfc_many *many) REQUIRES(hfc_locked)
+{
+    for (unsigned i = 0; i < many->count; i++) {
+        struct hfc_part *part = &many->parts[i];
+        hf_op *op = part->op;
+        bool old;
+
+        if (!op || !op->progress_due)
+            continue;
+        op->progress_due = false;
+        old = many->any && op->progress_now.reason == many->told.reason &&
+              (many->told.reason == HF_EBUSY || !strcmp(many->told.text, op->progress_now.text));
+        if (old)
+            continue;
+        many->told = op->progress_now;
+        many->told.index = part->index;
+        many->whole->progress_now = many->told;
+        many->whole->progress_due = true;
+    }
+}
+
+void hfc_many_turn(hf_op *whole, int64_t now_ns)
+{
+    struct hfc_many *many = whole->many;
+
+    for (unsigned i = 0; i < many->count; i++) {
+        struct hfc_part *part = &many->parts[i];
+
+        if (part->op)
+            hfc_op_expire(part->op, now_ns);
+        (void)hf_beat(part->lease);
+    }
+    many->step(many, now_ns);
+    if (whole->done)
+        return;
+    pass_on_progress(many);
+    hfc_timer_pull(whole->client, hfc_many_next(whole));
+}
+
+int64_t hfc_many_next(const hf_op *whole)
+{
+    const struct hfc_many *many = whole->many;
+    int64_t next = HFC_NEVER, now = hfc_now();
+
+    /* A part that waits ends by itself. */
+    if (many->trying && many->waits)
+        next = many->deadline_ns;
+    if (now < many->resume_ns)
+        next = hfc_min(next, many->resume_ns);
+    for (unsigned i = 0; i < many->count; i++) {
+        const struct hfc_part *part = &many->parts[i];
+
+        if (part->op && !part->op->done)
+            next = hfc_min(next, hfc_op_next(part->op));
+        if (part->lease) {
+            next = hfc_min(next, hf_valid_until_ns(part->lease));
+            if (many->options.heartbeat_ms)
+                next = hfc_min(next, now + many->options.heartbeat_ms * HF_NS_PER_MS / 4);
+        }
+    }
+    return next;
+}

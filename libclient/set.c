@@ -1,0 +1,239 @@
+/* Several resources at once, all or nothing.
+ *
+ * The names are sorted by their bytes; everybody's order is the same.
+ *
+ *   1. All that are not kept yet are tried at once.
+ *   2. Those before the first that was refused are kept, the others given back.
+ *   3. That first one is waited for. Once granted it is kept, and 1 follows with the rest.
+ *
+ * Why nobody waits for ever in a ring: whoever waits for a name holds only names before it (the ones
+ * after it were given back in 2, and what the agent then does takes nobody's waiting), and a try
+ * never waits. In a ring of waiters each holds what the one before it waits for, so the names waited
+ * for would rise all the way round. A holder of one lock waits for nothing and closes no ring either.
+ * That is so for as long as nobody waits here while it holds locks of earlier calls; holdfast.h says
+ * so to its users.
+ *
+ * What was granted can be lost, or asked to stop, while another is waited for. Nobody has been told
+ * of it yet, so nothing is lost for the caller but time: all is given back and begins anew.
+ */
+#include "libclient/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Between two beginnings, so that a lease that cannot be kept makes no busy loop. */
+#define ANEW_NS (100 * HF_NS_PER_MS)
+
+static int by_bytes(const void *left, const void *right)
+{
+    const struct hfc_part *a = left, *b = right;
+    size_t len = a->name_len < b->name_len ? a->name_len : b->name_len;
+    int order = memcmp(a->name, b->name, len);
+
+    return order ? order : a->name_len - b->name_len;
+}
+
+/* The last one is not tried but waited for: that is one round trip, too, where it is free. */
+static void try_rest(struct hfc_many *set) REQUIRES(hfc_locked)
+{
+    set->trying = !set->waits || set->count - set->done > 1;
+    for (unsigned i = set->done; i < set->count; i++)
+        if (!hfc_many_ask(set, &set->parts[i], !set->trying))
+            return;
+}
+
+/* Whether what is kept is good for as long as renewals go on. */
+static bool all_stand(const struct hfc_many *set)
+{
+    for (unsigned i = 0; i < set->done; i++)
+        if (hf_state(set->parts[i].lease) >= HF_STATE_LOSING)
+            return false;
+    return true;
+}
+
+static void begin_anew(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
+{
+    if (!set->waits) {
+        set->whole->text[0] = '\0';
+        hfc_many_end(set, HF_ELOST, NULL);
+        return;
+    }
+    for (unsigned i = 0; i < set->count; i++)
+        hfc_many_drop(&set->parts[i]);
+    set->done = 0;
+    set->trying = true;
+    set->resume_ns = now_ns + ANEW_NS;
+}
+
+/* As one lock is granted with half its TTL ahead, all of them are. */
+static void finish(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
+{
+    for (unsigned i = 0; i < set->count; i++)
+        if (hf_state(set->parts[i].lease) != HF_STATE_HELD) {
+            begin_anew(set, now_ns);
+            return;
+        }
+    hfc_many_end(set, HF_OK, NULL);
+}
+
+static bool all_answered(const struct hfc_many *set) REQUIRES(hfc_locked)
+{
+    for (unsigned i = set->done; i < set->count; i++)
+        if (!set->parts[i].op || !set->parts[i].op->done)
+            return false;
+    return true;
+}
+
+static void judge_tries(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
+{
+    struct hfc_part *refused = NULL;
+
+    for (unsigned i = set->done; i < set->count; i++) {
+        struct hfc_part *part = &set->parts[i];
+        int status = part->op->status;
+
+        if (status < 0 && (!hfc_many_may_pass(status) || !set->waits)) {
+            hfc_many_end(set, status, part);
+            return;
+        }
+        if (status < 0 && !refused)
+            refused = part;
+    }
+    for (; set->done < set->count && &set->parts[set->done] != refused; set->done++)
+        hfc_many_keep(&set->parts[set->done]);
+    if (!refused) {
+        finish(set, now_ns);
+        return;
+    }
+    for (unsigned i = set->done; i < set->count; i++)
+        hfc_many_drop(&set->parts[i]);
+    set->trying = false;
+    (void)hfc_many_ask(set, refused, true);
+}
+
+static void judge_wait(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
+{
+    struct hfc_part *part = &set->parts[set->done];
+
+    if (!part->op->done)
+        return;
+    if (part->op->status == HF_ELOST) { /* granted, and lost before it was heard of */
+        begin_anew(set, now_ns);
+        return;
+    }
+    if (part->op->status < 0) {
+        hfc_many_end(set, part->op->status, part);
+        return;
+    }
+    hfc_many_keep(part);
+    if (++set->done == set->count)
+        finish(set, now_ns);
+    else
+        try_rest(set);
+}
+
+static void step(struct hfc_many *set, int64_t now_ns)
+{
+    if (!all_stand(set)) {
+        begin_anew(set, now_ns);
+        return;
+    }
+    if (set->trying && set->waits && now_ns >= set->deadline_ns) {
+        hfc_many_end(set, HF_ETIMEDOUT, NULL);
+        return;
+    }
+    if (now_ns < set->resume_ns)
+        return;
+    if (!set->trying)
+        judge_wait(set, now_ns);
+    else if (!set->parts[set->done].op)
+        try_rest(set);
+    else if (all_answered(set))
+        judge_tries(set, now_ns);
+}
+
+static int check(const struct hf_acquire_options *options, const struct hf_name *names,
+                 size_t count)
+{
+    int status = hfc_acquire_check(options);
+
+    hfc_keep_conflict(NULL);
+    hfc_keep_index(-1);
+    if (status < 0)
+        return status;
+    if (options->name)
+        return hfc_fail(HF_EINVAL, "the names of a set are in `names`: set options.name to NULL");
+    if (!names || count == 0 || count > HF_SET_MAX)
+        return hfc_fail(HF_EINVAL, "a set has 1 to %d names, not %zu", HF_SET_MAX,
+                        names ? count : 0);
+    for (size_t i = 0; i < count && status == HF_OK; i++)
+        if ((status = hfc_acquire_check_name(names[i].bytes, names[i].len)) < 0)
+            hfc_keep_index((int)i);
+    return status;
+}
+
+static int start(hf_client *client, const struct hf_acquire_options *options,
+                 const struct hf_name *names, size_t count, hf_op **ret_op) REQUIRES(hfc_locked)
+{
+    struct hfc_many *set;
+    int status = hfc_many_new(client, options, (unsigned)count, step, &set);
+
+    if (status < 0)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        set->parts[i].name_len = (uint8_t)names[i].len;
+        memcpy(set->parts[i].name, names[i].bytes, names[i].len);
+    }
+    qsort(set->parts, count, sizeof(set->parts[0]), by_bytes);
+    for (size_t i = 1; i < count; i++) {
+        unsigned one = set->parts[i - 1].index, two = set->parts[i].index;
+
+        if (by_bytes(&set->parts[i - 1], &set->parts[i]))
+            continue;
+        hfc_op_abandon(set->whole);
+        return hfc_fail(HF_EINVAL, "names %u and %u of the set are the same; name each once",
+                        one < two ? one : two, one < two ? two : one);
+    }
+    hfc_op_expire(set->whole, hfc_now());
+    *ret_op = set->whole;
+    return HF_OK;
+}
+
+int hf_acquire_all(hf_client *client, const struct hf_acquire_options *options,
+                   const struct hf_name *names, size_t count, hf_lease **ret_leases)
+{
+    hf_op *op;
+    int status = hfc_client_check(client);
+
+    if (status == HF_OK)
+        status = check(options, names, count);
+    if (status < 0)
+        return status;
+    if (!ret_leases)
+        return hfc_fail(HF_EINVAL, "ret_leases is NULL");
+    hfc_lock(client);
+    status = start(client, options, names, count, &op);
+    if (status == HF_OK) {
+        hfc_op_wait(op);
+        status = hfc_acquire_collect(op, ret_leases);
+    }
+    hfc_unlock(client);
+    return status;
+}
+
+int hf_acquire_all_start(hf_client *client, const struct hf_acquire_options *options,
+                         const struct hf_name *names, size_t count, hf_op **ret_op)
+{
+    int status = hfc_client_check(client);
+
+    if (status == HF_OK)
+        status = check(options, names, count);
+    if (status < 0)
+        return status;
+    if (!ret_op)
+        return hfc_fail(HF_EINVAL, "ret_op is NULL");
+    hfc_lock(client);
+    status = start(client, options, names, count, ret_op);
+    hfc_unlock(client);
+    return status;
+}
