@@ -194,7 +194,7 @@ def contend_on_a_quorum(run):
         crew.ours(agent)
         crew.ours(agent)
     for kind in ("node-redlock", "redis-semaphore", "recreating"):
-        crew.theirs(kind)
+        crew.theirs(kind, late_share=0.3)
     crew.judge(*crew.contend(restarts(run)))
 
 

@@ -24,6 +24,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support
 from history import HOLD, LOST, RECORD, RELEASED, SIGHTING, WORD_PID_SHIFT  # noqa: E402
 from resp import Resp, RespError  # noqa: E402
 
+LATE_TTL_MS = 300  # of a lock that lapses, is then extended all the same, and may so be had again
+
 
 def now_ns():
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -172,27 +174,34 @@ class Record:
 def contend(peer):
     options = json.loads(os.environ["INTEROP"])
     record = Record(options)
-    counts = dict.fromkeys(("grants", "refused", "extends", "not_extended", "lost"), 0)
+    counts = dict.fromkeys(("grants", "refused", "extends", "not_extended", "lost", "late", "late_extended"), 0)
     stop = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
     print("ready", flush=True)
+
+    def use(ask, long):
+        until = now_ns() + int(1e6 * (options["long_ms"] if long else options["hold_ms"]))
+        good, bad, lost = record.hold(peer, ask, until, options["extend_ms"] * 1_000_000, stop)
+        counts["extends"] += good
+        counts["not_extended"] += bad
+        counts["lost"] += lost
+
     while not stop.is_set():
         ask = now_ns()
-        ttl_ms = 0 if random.random() < options.get("endless_share", 0) else options["ttl_ms"]
-        lock = peer.take(options["name"], ttl_ms, options["wait_ms"])
-        if not lock:
+        late = random.random() < options.get("late_share", 0)
+        endless = random.random() < options.get("endless_share", 0)
+        if not peer.take(options["name"], LATE_TTL_MS if late else 0 if endless else options["ttl_ms"], options["wait_ms"]):
             counts["refused"] += 1
         else:
             counts["grants"] += 1
-            long = random.random() < options["long_share"]
-            until = now_ns() + int(1e6 * (options["long_ms"] if long else options["hold_ms"]))
-            good, bad, lost = record.hold(lock, ask, until, options["extend_ms"] * 1_000_000, stop)
-            counts["extends"] += good
-            counts["not_extended"] += bad
-            counts["lost"] += lost
-            if lost and isinstance(lock, Recreating):
-                lock.extend()  # as one whose timer fires late: it takes what nobody else has
-            lock.release()
+            use(ask, not late and random.random() < options["long_share"])
+            if late:
+                time.sleep(random.uniform(1.1, 1.5) * LATE_TTL_MS / 1000)
+                counts["late"] += 1
+                if peer.extend():
+                    counts["late_extended"] += 1
+                    use(ask, False)
+            peer.release()
         time.sleep(random.random() * options["pause_ms"] / 1000)
     counts.update(sightings=record.sightings, recreated=getattr(peer, "recreated", 0))
     print(json.dumps(counts), flush=True)
