@@ -11,7 +11,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from proxy import Proxy  # noqa: E402
 from rig import SLOW, HolderError, main, scenario, wait_until  # noqa: E402
-from views import counters  # noqa: E402
+from views import counters, wait_node  # noqa: E402
 
 TTL_S = 30
 DEADLINE_S = TTL_S / 15
@@ -223,6 +223,77 @@ def killed_with_a_heal(run):
             wait_until(lambda: run.nodes[2].get("job"), 1, "the heal ran")
         print(f"# the heal ran {'too late' if late else 'in time'}")
         all_gone(run)
+
+
+@scenario("a node forgets between its vote and the decision: its vote does not count, and too few others vote",
+          sanitizers=False)
+def forgets_after_its_vote(run):
+    with proxies(run) as made:
+        start(run, made)
+        holder, other = run.holder(), run.holder(label="other")
+        for proxy in made[1:]:
+            proxy.hold_requests(HOLDER)
+        holder.send("try", "job")
+        wait_until(lambda: run.nodes[0].get("job"), what="the first node votes")
+        run.nodes[0].cmd("FLUSHALL")
+        other.send("try", "whatever")  # its answer shows that the sentinel is gone
+        wait_node(run, "n1", state="quarantined")
+        made[1].deliver()
+        wait_until(lambda: run.nodes[1].get("job"), what="the second node votes")
+        refused(holder)
+        refused(other)
+
+
+@scenario("a release overtakes an acquire that a grant did without: the next one follows it on its own connection",
+          sanitizers=False)
+def overtaken_after_a_grant(run):
+    with proxies(run) as made:
+        start(run, made)
+        holder = run.holder()
+        made[2].hold_requests(HOLDER)
+        made[2].lose_replies(HOLDER)  # a late answer would have the key released, too
+        began = time.monotonic()
+        holder.acquire("job")
+        wait_until(made[2].held, what="the acquire is on its way")
+        holder.release()
+        assert made[2].has_passed(b"job"), "the release went by another connection"
+        made[2].deliver()
+        if time.monotonic() - began > DEADLINE_S - 0.2:
+            print("# delivered too late to be run")
+            return
+        wait_until(lambda: run.nodes[2].cmd("EXISTS", "holdfast:fence:job"), what="the node runs it now")
+        run.keys_gone("job", DEADLINE_S)  # sooner than that connection ends for its silence
+
+
+@scenario("a job's lock is lost, and an earlier agent's acquire left a key on a node that was away: it goes, too",
+          sanitizers=False)
+def left_by_an_earlier_agent(run):
+    ttl_ms = 4000
+    with proxies(run) as made:
+        agent = start(run, made)
+        holder = run.holder()
+        made[2].lose_replies(HOLDER)
+        holder.acquire("job", ttl_ms, -1, "run")
+        time.sleep(ttl_ms / 6000)
+        wait_until(lambda: run.nodes[2].pttl("job") > ttl_ms - 50, what="another heal", interval_s=0.005)
+        agent.kill()
+        made[2].break_held()
+        made[2].hold_requests(b"INFO")
+        others_ms = max(node.pttl("job") for node in run.nodes[:2])
+        if run.nodes[2].pttl("job") < others_ms + 400:
+            print("# too slow to tell them apart")
+            return
+        start(run, made, fresh=False)
+        for node in run.nodes[:2]:
+            node.cmd("SET", "job", "another's", "PX", "60000")
+        wait_until(lambda: not holder.held(), ttl_ms / 1000, "it is lost")
+        made[2].deliver()
+        left_ms = []
+        while (ms := run.nodes[2].pttl("job")) > 0:
+            left_ms.append(ms)
+            time.sleep(0.01)
+        print(f"# it had {left_ms[-1]} ms left")
+        assert left_ms[-1] > 100, "it lapsed"
 
 
 @scenario("the answer to a release is lost: it is sent again, and is one")

@@ -243,6 +243,23 @@ def stopped(run):
     wait_node(run, "n3", state=("up", "quarantined"))
 
 
+@scenario("the first node to answer has a wrong clock: it is not judged by itself, and gives no votes", sanitizers=False)
+def wrong_clock_first(run):
+    run.redis(1, clock=True)
+    run.redis(2)
+    run.nodes[0].shift_clock(10)
+    for node in run.nodes[1:]:
+        node.sigstop()
+    run.agent(ttl=f"{TTL_S}s", wait=False).wait_err("holdfastd: waiting")
+    for node in run.nodes[1:]:
+        node.sigcont()
+    wait_node(run, "n3", state="up")
+    wait_node(run, "n2", state="up")
+    row = wait_node(run, "n1", state="quarantined")
+    assert row["quarantine_reasons"] == ["median"], row
+    locks_well(run, keys=2)
+
+
 # --- how it is reached ---------------------------------------------------------------------------------
 
 

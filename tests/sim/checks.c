@@ -4,11 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/core/validity.h"
 #include "agent/redis/script.h"
 #include "tests/sim/fake_hiredis.h"
 #include "tests/sim/host.h"
-#include "shm/status.h"
 #include "tests/sim/procs.h"
 #include "tests/sim/tokens.h"
 #include "tests/sim/vnode.h"
@@ -265,136 +263,4 @@ void checks_counters(const struct sim_host *host)
     for (size_t i = 0; table->counters && i < HF_LENGTH(known); i++)
         if (atomic_load(&table->counters[known[i].counter]) > 0)
             sim.seen[known[i].seen] = true;
-}
-
-void __real_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason);
-void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason);
-void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason)
-{
-    struct sim_host *host = sim.frame->host;
-
-    if (state == HF_SLOT_LOST) {
-        sim_trace("h%d a lease is lost: reason %d", host->number, (int)reason);
-        sim.seen[SEEN_LOSS] = true;
-        if (reason == HF_LOSS_NONE)
-            sim_violation("reason", "h%d: a loss without a reason", host->number);
-        if ((sim.plan.tolerant || sim.plan.flushes) && reason != HF_LOSS_ASKED &&
-            reason != HF_LOSS_MAX_HOLD && reason != HF_LOSS_GUARDIAN && reason != HF_LOSS_HOLDER)
-            sim_violation("tolerance", "h%d: a lease is lost (reason %d) by faults of %s",
-                          host->number, (int)reason,
-                          sim.plan.flushes ? "memory" : "at most N - q nodes");
-    }
-    __real_hf_slot_end(slot, state, reason);
-}
-
-void __real_hf_slot_withdraw(struct hf_slot *slot);
-void __wrap_hf_slot_withdraw(struct hf_slot *slot);
-void __wrap_hf_slot_withdraw(struct hf_slot *slot)
-{
-    struct sim_host *host = sim.frame->host;
-    struct journal_identity identity;
-    struct journal_lease state;
-    ptrdiff_t number = slot - host->agent.table.slots;
-    bool known;
-
-    sim_preempt();
-    known = journal_get(host->agent.journal, (uint32_t)number, &identity, &state) == HF_OK;
-    /* (!) The next agent would go on with it, though its holder may have seen its end. */
-    if (known && atomic_load(&slot->check) && state.state == JOURNAL_HELD &&
-        state.slot_state < HF_SLOT_LOST)
-        sim_violation("journal", "h%d: a word goes to 0 and the journal says that it is held",
-                      host->number);
-    __real_hf_slot_withdraw(slot);
-    if (known && state.state != JOURNAL_HANDOFF) /* the token goes on */
-        token_ended(identity.token);
-    sim_preempt();
-}
-
-void __real_hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity *id,
-                            hf_time deadline, uint32_t votes);
-void __wrap_hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity *id,
-                            hf_time deadline, uint32_t votes);
-void __wrap_hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity *id,
-                            hf_time deadline, uint32_t votes)
-{
-    struct sim_host *host = sim.frame->host;
-    struct journal_identity identity;
-    struct journal_lease state;
-    uint64_t word = atomic_load(&slot->check);
-    ptrdiff_t number = slot - host->agent.table.slots;
-
-    /* (!) Whom the next agent would give it to is who has it now. */
-    if (journal_get(host->agent.journal, (uint32_t)number, &identity, &state) != HF_OK ||
-        !journal_is_held(state.state) || state.generation != id->generation ||
-        identity.pid != id->pid)
-        sim_violation("journal", "h%d: generation %u of p%u is shown, and not journaled",
-                      host->number, id->generation, id->pid);
-    if (word && word >> HF_CHECK_GEN_SHIFT != id->generation)
-        sim_violation("handoff", "h%d: generation %u is shown while the word of another stands",
-                      host->number, id->generation);
-    __real_hf_slot_publish(slot, id, deadline, votes);
-    sim_preempt();
-}
-
-/* As it is decided: nothing looks at the clock in between. */
-static void check_handoff(const struct sim_host *host, uint32_t slot,
-                          const struct journal_lease *state)
-{
-    int64_t ttl = (int64_t)atomic_load(&host->agent.table.slots[slot].ttl_ms) * SIM_MS;
-    int64_t left = validity_qth(state->d, sim.plan.nodes, sim.plan.quorum).ns - host_now(host).ns;
-
-    sim_trace("h%d hands over: generation %u", host->number, state->generation);
-    if (left < ttl / 2)
-        sim_violation("handoff", "h%d: a lease is handed over %.3f s before its end", host->number,
-                      (double)left / SIM_SEC);
-    if ((state->fence & 0xffff) == 0 || (state->fence & 0xffff) > 16)
-        sim_violation("handoff", "h%d: handed over %d times in a row", host->number,
-                      (int)(state->fence & 0xffff));
-}
-
-/* A kill or a pause on either side of what is kept; sometimes just to the end of what the word
- * says, or to where a run is losing. */
-
-static void preempt_until_end(const struct hf_slot *slot)
-{
-    const struct sim_host *host = sim.frame->host;
-    int64_t valid = atomic_load(&slot->deadline_ns);
-    int64_t ttl = (int64_t)atomic_load(&slot->ttl_ms) * SIM_MS;
-
-    if (!sim.plan.fault[FAULT_PAUSE] || !rng_chance(&sim.rng, 0.02))
-        return;
-    if (rng_chance(&sim.rng, 0.5))
-        valid -= ttl / 10 * 3;
-    if (valid > host_now(host).ns && valid < host_now(host).ns + ttl)
-        sim_preempt_until(clock_when(&host->boot, valid) + rng_below(&sim.rng, 20 * SIM_MS));
-}
-
-void __real_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
-void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
-void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state)
-{
-    if (state->state == JOURNAL_HANDOFF)
-        check_handoff(sim.frame->host, slot, state);
-    sim_preempt();
-    if (state->state == JOURNAL_HELD)
-        preempt_until_end(&sim.frame->host->agent.table.slots[slot]);
-    __real_journal_put(journal, slot, state);
-    sim_preempt();
-}
-
-void __real_hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t votes);
-void __wrap_hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t votes);
-void __wrap_hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t votes)
-{
-    struct sim_host *host = sim.frame->host;
-    struct journal_identity identity;
-    struct journal_lease state;
-    ptrdiff_t number = slot - host->agent.table.slots;
-
-    /* (!) A later V than the journal's would end before its time at the next agent. */
-    if (journal_get(host->agent.journal, (uint32_t)number, &identity, &state) != HF_OK ||
-        validity_qth(state.d, sim.plan.nodes, sim.plan.quorum).ns < deadline.ns)
-        sim_violation("journal", "h%d: a word is raised beyond what is journaled", host->number);
-    __real_hf_slot_extend(slot, deadline, votes);
-    sim_preempt();
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/journal.h"
+#include "agent/broker_internal.h"
 #include "agent/redis/script.h"
 #include "shm/status.h"
 #include "tests/sim/checks.h"
@@ -19,6 +19,7 @@ struct token {
     char text[44];
     const struct sim_host *host; /* that drew it */
     uint32_t incarnation;        /* of the agent that released it first */
+    sim_ns set;                  /* an acquire or a heal was sent last */
     sim_ns released, ended;      /* SIM_NEVER: not yet */
     uint32_t ttl_ms;
 };
@@ -85,6 +86,7 @@ static void sent_set(const struct sim_host *host, int script, const char *text, 
     struct token *t = find(text);
 
     t->host = host;
+    t->set = sim.now;
     if (!is_journaled(host, text))
         sim_violation("journal", "a token is set that the journal does not know");
     t->ttl_ms = (uint32_t)atoi(ttl);
@@ -111,6 +113,11 @@ void checks_sent(const struct sim_host *host, const struct vnode *node, const st
                   node->number);
     switch (script) {
     case SCRIPT_ACQUIRE:
+        /* (!) It would keep the true lease's heal out. */
+        if (!trust_may_vote(&host->broker->nodes[node->number].trust, host_now(host)))
+            sim_violation("trust", "h%d asks n%d, which may not vote", host->number, node->number);
+        sent_set(host, script, c->argv[6], c->argv[7]);
+        break;
     case SCRIPT_HEAL:
         sent_set(host, script, c->argv[6], c->argv[7]);
         break;
@@ -142,6 +149,23 @@ static sim_ns attempt_of(const struct token *t)
     sim_ns attempt = (sim_ns)t->ttl_ms * SIM_MS / 15;
 
     return attempt < 50 * SIM_MS ? 50 * SIM_MS : attempt;
+}
+
+/* (!) An agent that is killed leaves nothing behind of a round that failed: its record stays until a
+ * release was answered, or had the time for that. */
+void token_freed(const struct sim_host *host, const char *text)
+{
+    const struct token *t = find(text);
+
+    if (t->released < SIM_NEVER || t->ended < SIM_NEVER || sim.now >= t->set + attempt_of(t))
+        return;
+    for (int i = 0; i < sim.plan.nodes; i++)
+        for (int k = 0; k < STORE_KEYS; k++) {
+            const struct store_key *key = &sim.node[i]->store.key[k];
+
+            if (key->used && !key->is_hash && strcmp(key->value, text) == 0)
+                sim_violation("journal", "h%d forgets %.8s, which n%d has", host->number, text, i);
+        }
 }
 
 /* --- on the nodes ----------------------------------------------------------------------------- */

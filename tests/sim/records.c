@@ -1,0 +1,229 @@
+/* What agents keep of their leases: every write of a slot and of the journal is judged, and may be
+ * the agent's last. */
+#include <string.h>
+
+#include "agent/broker_internal.h"
+#include "agent/core/validity.h"
+#include "shm/slot.h"
+#include "shm/status.h"
+#include "tests/sim/checks.h"
+#include "tests/sim/host.h"
+#include "tests/sim/tokens.h"
+#include "tests/sim/vnode.h"
+
+struct record {
+    struct journal_identity id;
+    struct journal_lease state;
+};
+
+static bool get(const struct sim_host *host, uint32_t slot, struct record *ret)
+{
+    return journal_get(host->agent.journal, slot, &ret->id, &ret->state) == HF_OK;
+}
+
+static uint32_t number_of(const struct sim_host *host, const struct hf_slot *slot)
+{
+    return (uint32_t)(slot - host->agent.table.slots);
+}
+
+/* --- slots ------------------------------------------------------------------------------------ */
+
+void __real_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason);
+void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason);
+void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason)
+{
+    struct sim_host *host = sim.frame->host;
+
+    if (state == HF_SLOT_LOST) {
+        sim_trace("h%d a lease is lost: reason %d", host->number, (int)reason);
+        sim.seen[SEEN_LOSS] = true;
+        if (reason == HF_LOSS_NONE)
+            sim_violation("reason", "h%d: a loss without a reason", host->number);
+        if ((sim.plan.tolerant || sim.plan.flushes) && reason != HF_LOSS_ASKED &&
+            reason != HF_LOSS_MAX_HOLD && reason != HF_LOSS_GUARDIAN && reason != HF_LOSS_HOLDER)
+            sim_violation("tolerance", "h%d: a lease is lost (reason %d) by faults of %s",
+                          host->number, (int)reason,
+                          sim.plan.flushes ? "memory" : "at most N - q nodes");
+    }
+    /* (!) The word falls first: who reads that a lease is over finds nobody who believes in it. */
+    if (atomic_load(&slot->check))
+        sim_violation("word", "h%d: a lease is told over, and its word stands", host->number);
+    __real_hf_slot_end(slot, state, reason);
+}
+
+void __real_hf_slot_withdraw(struct hf_slot *slot);
+void __wrap_hf_slot_withdraw(struct hf_slot *slot);
+void __wrap_hf_slot_withdraw(struct hf_slot *slot)
+{
+    struct sim_host *host = sim.frame->host;
+    struct record rec;
+    bool known;
+
+    sim_preempt();
+    known = get(host, number_of(host, slot), &rec);
+    /* (!) The next agent would go on with it, though its holder may have seen its end. */
+    if (known && atomic_load(&slot->check) && rec.state.state == JOURNAL_HELD &&
+        rec.state.slot_state < HF_SLOT_LOST)
+        sim_violation("journal", "h%d: a word goes to 0 and the journal says that it is held",
+                      host->number);
+    __real_hf_slot_withdraw(slot);
+    if (known && rec.state.state != JOURNAL_HANDOFF) /* the token goes on */
+        token_ended(rec.id.token);
+    sim_preempt();
+}
+
+/* (!) A later V than the journal's would end before its time at the next agent. */
+static void check_raised(const struct sim_host *host, const struct hf_slot *slot, hf_time deadline)
+{
+    struct record rec;
+
+    if (!get(host, number_of(host, slot), &rec) || !journal_is_held(rec.state.state) ||
+        validity_qth(rec.state.d, sim.plan.nodes, sim.plan.quorum).ns < deadline.ns)
+        sim_violation("journal", "h%d: a word is raised beyond what is journaled", host->number);
+}
+
+void __real_hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t votes);
+void __wrap_hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t votes);
+void __wrap_hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t votes)
+{
+    check_raised(sim.frame->host, slot, deadline);
+    __real_hf_slot_extend(slot, deadline, votes);
+    sim_preempt();
+}
+
+void __real_hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity *id,
+                            hf_time deadline, uint32_t votes);
+void __wrap_hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity *id,
+                            hf_time deadline, uint32_t votes);
+void __wrap_hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity *id,
+                            hf_time deadline, uint32_t votes)
+{
+    const struct sim_host *host = sim.frame->host;
+    uint64_t word = atomic_load(&slot->check);
+    struct record rec;
+
+    check_raised(host, slot, deadline);
+    /* (!) Whom the next agent would give it to is who has it now. */
+    if (get(host, number_of(host, slot), &rec) &&
+        (rec.state.generation != id->generation || rec.id.pid != id->pid))
+        sim_violation("journal", "h%d: generation %u of p%u is shown, and not journaled",
+                      host->number, id->generation, id->pid);
+    if (word && word >> HF_CHECK_GEN_SHIFT != id->generation)
+        sim_violation("handoff", "h%d: generation %u is shown while the word of another stands",
+                      host->number, id->generation);
+    __real_hf_slot_publish(slot, id, deadline, votes);
+    sim_preempt();
+}
+
+/* --- the journal ------------------------------------------------------------------------------ */
+
+/* A kill or a pause on either side of what is kept; sometimes just to the end of what the word
+ * says, or to where a run is losing. */
+static void preempt_until_end(const struct hf_slot *slot)
+{
+    const struct sim_host *host = sim.frame->host;
+    int64_t valid = atomic_load(&slot->deadline_ns);
+    int64_t ttl = (int64_t)atomic_load(&slot->ttl_ms) * SIM_MS;
+
+    if (!sim.plan.fault[FAULT_PAUSE] || !rng_chance(&sim.rng, 0.02))
+        return;
+    if (rng_chance(&sim.rng, 0.5))
+        valid -= ttl / 10 * 3;
+    if (valid > host_now(host).ns && valid < host_now(host).ns + ttl)
+        sim_preempt_until(clock_when(&host->boot, valid) + rng_below(&sim.rng, 20 * SIM_MS));
+}
+
+/* As it is decided: nothing looks at the clock in between. */
+static void check_handoff(const struct sim_host *host, uint32_t slot,
+                          const struct journal_lease *state)
+{
+    int64_t ttl = (int64_t)atomic_load(&host->agent.table.slots[slot].ttl_ms) * SIM_MS;
+    int64_t left = validity_qth(state->d, sim.plan.nodes, sim.plan.quorum).ns - host_now(host).ns;
+
+    sim_trace("h%d hands over: generation %u", host->number, state->generation);
+    if (left < ttl / 2)
+        sim_violation("handoff", "h%d: a lease is handed over %.3f s before its end", host->number,
+                      (double)left / SIM_SEC);
+    if ((state->fence & 0xffff) == 0 || (state->fence & 0xffff) > 16)
+        sim_violation("handoff", "h%d: handed over %d times in a row", host->number,
+                      (int)(state->fence & 0xffff));
+}
+
+/* (!) Before d_i no node that remembers lets the key go. */
+static void check_votes(const struct sim_host *host, const struct record *rec)
+{
+    char name[HF_NAME_MAX + 1] = "";
+
+    memcpy(name, rec->id.name, rec->id.name_len);
+    for (int i = 0; i < sim.plan.nodes; i++) {
+        struct vnode *node = sim.node[i];
+        const struct store_key *key;
+        sim_ns until, lapses = sim.now;
+
+        if (rec->state.d[i].ns <= host_now(host).ns)
+            continue;
+        until = clock_when(&host->boot, rec->state.d[i].ns);
+        key = store_find(&node->store, name, vnode_wall_us(node) / 1000);
+        if (key && strcmp(key->value, rec->id.token) == 0)
+            lapses = clock_when(&node->clock, (key->expires_ms * 1000 - node->wall_us) * SIM_US);
+        if (lapses < until)
+            sim_violation("vote", "h%d counts on n%d for %s %.6f s longer than the key is there",
+                          host->number, i, name, (double)(until - lapses) / SIM_SEC);
+    }
+}
+
+void __real_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
+void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
+void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state)
+{
+    const struct sim_host *host = sim.frame->host;
+    struct record rec;
+
+    if (state->state == JOURNAL_HANDOFF)
+        check_handoff(host, slot, state);
+    sim_preempt();
+    if (get(host, slot, &rec) && state->state == JOURNAL_FREE)
+        token_freed(host, rec.id.token);
+    if (state->state == JOURNAL_HELD)
+        preempt_until_end(&host->agent.table.slots[slot]);
+    __real_journal_put(journal, slot, state);
+    if (journal_is_held(state->state) && state->slot_state < HF_SLOT_LOST && !sim.plan.amnesia &&
+        get(host, slot, &rec))
+        check_votes(host, &rec);
+    sim_preempt();
+}
+
+void __real_journal_put_identity(struct journal *journal, uint32_t slot,
+                                 const struct journal_identity *identity);
+void __wrap_journal_put_identity(struct journal *journal, uint32_t slot,
+                                 const struct journal_identity *identity);
+void __wrap_journal_put_identity(struct journal *journal, uint32_t slot,
+                                 const struct journal_identity *identity)
+{
+    const struct sim_host *host = sim.frame->host;
+    struct record rec;
+
+    /* (!) What the next agent has to release must not be forgotten for another round. */
+    if (get(host, slot, &rec) && strcmp(rec.id.token, identity->token) != 0)
+        sim_violation("journal", "h%d: the record of a token that may stand is written over",
+                      host->number);
+    __real_journal_put_identity(journal, slot, identity);
+}
+
+/* --- grants ----------------------------------------------------------------------------------- */
+
+/* (!) A node in quarantine gives no vote, also if it was not yet when it was asked. */
+int __real_resource_grant(struct round *round, hf_time now);
+int __wrap_resource_grant(struct round *round, hf_time now);
+int __wrap_resource_grant(struct round *round, hf_time now)
+{
+    int count = 0;
+
+    for (int i = 0; i < sim.plan.nodes; i++)
+        count += round->ballot.node[i].vote == BALLOT_YES &&
+                 trust_may_vote(&round->b->nodes[i].trust, now);
+    if (count < sim.plan.quorum)
+        sim_violation("trust", "h%d grants with %d votes of nodes that may vote",
+                      sim.frame->host->number, count);
+    return __real_resource_grant(round, now);
+}
