@@ -36,7 +36,8 @@ NAME_OF = {"node-redlock": "mutex:{}", "redis-semaphore": "{}", "recreating": "m
 
 
 def npm(*args, folder):
-    return subprocess.run(["npm", *args, "--no-audit", "--no-fund", "--ignore-scripts"], cwd=folder, capture_output=True,
+    return subprocess.run(["npm", *args, "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=1",
+                           "--fetch-retry-mintimeout=2000"], cwd=folder, capture_output=True,
                           text=True, stdin=subprocess.DEVNULL, check=False)
 
 
