@@ -194,14 +194,20 @@ static void end_lease(struct renewal *r, struct lease *lease, const struct lease
 
 /* --- actions ---------------------------------------------------------------------------------- */
 
-/* (!) The d_i are journaled before the check word is raised, and the clock is read after. */
+/* (!) The d_i are journaled before the check word is raised, and the clock is read after; also
+ * before, so that a kill in between has hardly any time to leave a word raised too late. */
 static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
 {
+    unsigned actions;
+
     write_journal(r, lease, JOURNAL_HELD);
+    actions = lease_fsm_confirm(&lease->fsm, previous, clock_now());
+    if (actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED))
+        return actions;
     hf_slot_extend(slot_of(r, lease), lease->fsm.valid,
                    (uint32_t)lease_fsm_votes(&lease->fsm, clock_now()));
     atomic_store_explicit(&lease->valid_ns, lease->fsm.valid.ns, memory_order_relaxed);
-    return lease_fsm_confirm(&lease->fsm, previous, clock_now());
+    return actions | lease_fsm_confirm(&lease->fsm, previous, clock_now());
 }
 
 static void carry_out(struct renewal *r, struct lease *lease, unsigned actions,

@@ -117,6 +117,8 @@ void host_kill(struct sim_host *host)
         return;
     sim_trace("h%d agent is killed", host->number);
     sim.seen[SEEN_KILL] = true;
+    if (host_is_running(host))
+        host->killed_inside = sim.now;
     gone(host);
 }
 

@@ -107,7 +107,7 @@ static void cancel(struct sim_proc *p)
 
     sim_trace("h%d p%d cancels", p->host->number, p->number);
     enqueue(p, &q);
-    p->cancelled = p->session ? 0 : p->request.id;
+    p->cancelled[p->cancels++ % CANCELLED_MAX] = p->request.id;
     go_idle(p);
 }
 
@@ -224,12 +224,15 @@ static void start_job(struct sim_proc *p)
 
 void proc_guardian_kill(struct sim_proc *p, int which)
 {
-    if (!p->job_alive || !p->guardian[which].alive || !p->guardian[!which].alive)
+    const struct guardian_model *other = &p->guardian[!which];
+
+    /* Nothing is promised with both of them out of action. */
+    if (!p->job_alive || !p->guardian[which].alive || !other->alive ||
+        other->stopped_until >= sim.now)
         return;
     sim_trace("h%d p%d guardian %d is killed", p->host->number, p->number, which);
     p->guardian[which].alive = false;
-    if (p->guardian[!which].stopped_until < sim.now) /* the other kills the tree */
-        sim_at(&p->job, sim.now + rng_below(&sim.rng, 5 * SIM_MS));
+    sim_at(&p->job, sim.now + rng_below(&sim.rng, 5 * SIM_MS)); /* the other kills the tree */
 }
 
 void proc_guardian_stop(struct sim_proc *p, int which, sim_ns until)
@@ -368,7 +371,7 @@ static void end(struct sim_proc *p)
     p->claim = NULL;
     p->requested = p->attaching = false;
     p->stopped_until = 0;
-    p->cancelled = 0;
+    memset(p->cancelled, 0, sizeof(p->cancelled));
     p->unwanted.id = 0;
     p->state = PROC_IDLE;
     sim_cancel(&p->act);
@@ -391,12 +394,17 @@ static void hold_on(struct sim_proc *p)
                                      .slot = p->slot,
                                      .generation = p->claim->generation};
 
+        uint32_t reason = atomic_load(&p->claim->slot->marks) >> 24;
+
         sim_trace("h%d p%d has lost r%d", p->host->number, p->number, p->resource);
-        if (p->probe)
-            sim_violation("liveness", "a lease is lost after the faults");
         checks_dropped(p->claim);
         enqueue(p, &q); /* the agent may have extended it in the last moment */
         go_idle(p);
+        /* A step from before the faults ended may be found only now. */
+        if (p->probe && reason != HF_LOSS_CLOCK)
+            sim_violation("liveness", "a lease is lost after the faults");
+        else if (p->probe)
+            acquire(p, p->resource);
         return;
     }
     if (sim.now >= p->until) {
@@ -469,12 +477,12 @@ void proc_attached(struct sim_proc *p, struct session *session)
 {
     p->session = session;
     p->queued = 0;
-    if (p->cancelled) { /* the word that it did not get rid of */
+    for (int i = 0; i < CANCELLED_MAX; i++) { /* which the last one may not have heard of */
         struct hf_request_entry q = {
-            .op = HF_OP_CANCEL, .id = ++p->next_id, .target = p->cancelled};
+            .op = HF_OP_CANCEL, .id = ++p->next_id, .target = p->cancelled[i]};
 
-        p->queue[p->queued++] = q;
-        p->cancelled = 0;
+        if (q.target)
+            p->queue[p->queued++] = q;
     }
     if (p->unwanted.id)
         p->queue[p->queued++] = p->unwanted;

@@ -8,8 +8,9 @@
 #include "tests/sim/sim.h"
 #include "tools/timeline.h"
 
-#define PROCS_MAX  24
-#define QUEUED_MAX 8
+#define PROCS_MAX     24
+#define CANCELLED_MAX 8
+#define QUEUED_MAX    64 /* more than a process asks for while its agent is stopped */
 
 enum proc_state {
     PROC_IDLE,
@@ -43,7 +44,9 @@ struct sim_proc {
     struct hf_request_entry unwanted; /* a release that nobody waits for any more; id 0: none */
     struct hf_request_entry queue[QUEUED_MAX]; /* in the ring */
     int queued;
-    uint64_t next_id, cancelled; /* cancelled: while it had no agent */
+    uint64_t next_id;
+    uint64_t cancelled[CANCELLED_MAX]; /* the last ones: told again to the next agent */
+    int cancels;
     uint32_t slot;
     struct claim *claim;
     bool probe;   /* at the end: its resource must be granted */

@@ -26,6 +26,27 @@ static uint32_t number_of(const struct sim_host *host, const struct hf_slot *slo
     return (uint32_t)(slot - host->agent.table.slots);
 }
 
+static bool is_wanted(uint32_t reason)
+{
+    return reason == HF_LOSS_ASKED || reason == HF_LOSS_MAX_HOLD || reason == HF_LOSS_GUARDIAN ||
+           reason == HF_LOSS_HOLDER;
+}
+
+/* A pause just to the end of what the word says, or to where a run is losing. */
+static void preempt_until_end(const struct hf_slot *slot)
+{
+    const struct sim_host *host = sim.frame->host;
+    int64_t valid = atomic_load(&slot->deadline_ns);
+    int64_t ttl = (int64_t)atomic_load(&slot->ttl_ms) * SIM_MS;
+
+    if (!sim.plan.fault[FAULT_PAUSE] || !rng_chance(&sim.rng, 0.02))
+        return;
+    if (rng_chance(&sim.rng, 0.5))
+        valid -= ttl / 10 * 3;
+    if (valid > host_now(host).ns && valid < host_now(host).ns + ttl)
+        sim_preempt_until(clock_when(&host->boot, valid) + rng_below(&sim.rng, 20 * SIM_MS));
+}
+
 /* --- slots ------------------------------------------------------------------------------------ */
 
 void __real_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason);
@@ -39,8 +60,9 @@ void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_
         sim.seen[SEEN_LOSS] = true;
         if (reason == HF_LOSS_NONE)
             sim_violation("reason", "h%d: a loss without a reason", host->number);
-        if ((sim.plan.tolerant || sim.plan.flushes) && reason != HF_LOSS_ASKED &&
-            reason != HF_LOSS_MAX_HOLD && reason != HF_LOSS_GUARDIAN && reason != HF_LOSS_HOLDER)
+        /* One that is losing is not renewed, so less takes it. */
+        if ((sim.plan.tolerant || sim.plan.flushes) && !is_wanted(reason) &&
+            !is_wanted(atomic_load(&slot->marks) >> 24))
             sim_violation("tolerance", "h%d: a lease is lost (reason %d) by faults of %s",
                           host->number, (int)reason,
                           sim.plan.flushes ? "memory" : "at most N - q nodes");
@@ -68,7 +90,7 @@ void __wrap_hf_slot_withdraw(struct hf_slot *slot)
                       host->number);
     __real_hf_slot_withdraw(slot);
     if (known && rec.state.state != JOURNAL_HANDOFF) /* the token goes on */
-        token_ended(rec.id.token);
+        token_ended(rec.id.token, rec.id.run);
     sim_preempt();
 }
 
@@ -87,6 +109,7 @@ void __wrap_hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t vote
 void __wrap_hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t votes)
 {
     check_raised(sim.frame->host, slot, deadline);
+    preempt_until_end(slot);
     __real_hf_slot_extend(slot, deadline, votes);
     sim_preempt();
 }
@@ -116,22 +139,6 @@ void __wrap_hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity 
 }
 
 /* --- the journal ------------------------------------------------------------------------------ */
-
-/* A kill or a pause on either side of what is kept; sometimes just to the end of what the word
- * says, or to where a run is losing. */
-static void preempt_until_end(const struct hf_slot *slot)
-{
-    const struct sim_host *host = sim.frame->host;
-    int64_t valid = atomic_load(&slot->deadline_ns);
-    int64_t ttl = (int64_t)atomic_load(&slot->ttl_ms) * SIM_MS;
-
-    if (!sim.plan.fault[FAULT_PAUSE] || !rng_chance(&sim.rng, 0.02))
-        return;
-    if (rng_chance(&sim.rng, 0.5))
-        valid -= ttl / 10 * 3;
-    if (valid > host_now(host).ns && valid < host_now(host).ns + ttl)
-        sim_preempt_until(clock_when(&host->boot, valid) + rng_below(&sim.rng, 20 * SIM_MS));
-}
 
 /* As it is decided: nothing looks at the clock in between. */
 static void check_handoff(const struct sim_host *host, uint32_t slot,

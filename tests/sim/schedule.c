@@ -103,6 +103,9 @@ static void settle(void)
     }
     /* Releases, also second ones. */
     sim_run_until(sim.now + 400 * SIM_MS + (sim_ns)sim.plan.ttl_max_ms * SIM_MS / 7);
+    /* A connection that died without a word is found by its silence. */
+    if (!checks_quiet(false))
+        sim_run_until(sim.now + (sim_ns)sim.plan.ttl_max_ms * SIM_MS / 3);
     /* A release that a killed agent still had to bring to a node that was away is forgotten: the
      * key lapses. */
     if (sim.agent_ended && !checks_quiet(false))

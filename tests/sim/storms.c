@@ -41,7 +41,7 @@ static void on_blow(struct sim_event *event)
     bool steps = sim.plan.storm_steps && is_watched(node, claim ? claim->host : NULL);
     sim_ns back = sim.now + rng_log(&sim.rng, SIM_MS, 300 * SIM_MS);
 
-    if (!node->running)
+    if (!node->running || sim.settling)
         return;
     switch (rng_below(&sim.rng, steps ? 5 : 3)) {
     case 0:

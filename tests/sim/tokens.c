@@ -22,6 +22,8 @@ struct token {
     sim_ns set;                  /* an acquire or a heal was sent last */
     sim_ns released, ended;      /* SIM_NEVER: not yet */
     uint32_t ttl_ms;
+    bool run;             /* its keys may be left to lapse, */
+    uint32_t released_to; /* but for these nodes */
 };
 
 static struct token tokens[TOKENS];
@@ -58,10 +60,11 @@ static struct token *find(const char *text)
     return &tokens[i];
 }
 
-void token_ended(const char *text)
+void token_ended(const char *text, bool run)
 {
     struct token *t = find(text);
 
+    t->run = run;
     if (t->ended == SIM_NEVER)
         t->ended = sim.now;
 }
@@ -133,6 +136,7 @@ void checks_sent(const struct sim_host *host, const struct vnode *node, const st
         for (int i = 0; i < keys - 1; i++) {
             struct token *t = find(c->argv[3 + keys + i]);
 
+            t->released_to |= UINT32_C(1) << node->number;
             if (t->released == SIM_NEVER) {
                 t->released = sim.now;
                 t->incarnation = host->incarnation;
@@ -212,7 +216,8 @@ static bool is_excused(const struct vnode *node, const struct token *t)
     const struct sim_host *host = t->host;
     const struct net_path *path = net_path(host, node);
 
-    return t->released == SIM_NEVER || host->phase != HOST_ON ||
+    return t->released == SIM_NEVER ||
+           (t->run && !(t->released_to & UINT32_C(1) << node->number)) || host->phase != HOST_ON ||
            host->incarnation != t->incarnation || host->stopped_until > sim.now ||
            host_is_running(host) || !host_is_linked(host, node->number) || !node->running ||
            node->stopped_until > sim.now || node->error_until > sim.now || node->last_step ||

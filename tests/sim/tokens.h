@@ -6,7 +6,7 @@
 
 void tokens_begin(void);
 /* The word of its lease was zeroed. */
-void token_ended(const char *token);
+void token_ended(const char *token, bool run);
 /* The host's journal is about to forget it. */
 void token_freed(const struct sim_host *host, const char *token);
 /* No key stands for long once its token was released, where nothing is in the way of that. */
