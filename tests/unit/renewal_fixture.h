@@ -67,7 +67,8 @@ static HF_UNUSED void step_clock(int node, int64_t ms)
 
 /* --- agent ------------------------------------------------------------------------------------ */
 
-static HF_UNUSED int start_agent(void)
+/* Its renewal thread does not run yet. */
+static HF_UNUSED void make_agent(void)
 {
     char why[WHY_SIZE] = "";
     uint32_t found;
@@ -85,6 +86,11 @@ static HF_UNUSED int start_agent(void)
                      sizeof(why)) != HF_OK)
         fail_msg("%s", why);
     assert_int_equal(renewal_create(&agent, &agent.renewal), HF_OK);
+}
+
+static HF_UNUSED int start_agent(void)
+{
+    make_agent();
     assert_int_equal(renewal_start(agent.renewal), HF_OK);
     return 0;
 }
@@ -102,12 +108,9 @@ static HF_UNUSED void post(enum message_kind kind, const struct lease *lease,
     mailbox_post(&agent.to_renewal, message);
 }
 
-static HF_UNUSED void stop_agent(void)
+/* Its renewal thread has ended, or never ran. */
+static HF_UNUSED void remove_agent(void)
 {
-    if (!agent.renewal)
-        return;
-    post(MSG_STOP, NULL, HF_LOSS_NONE);
-    renewal_join(agent.renewal);
     renewal_destroy(agent.renewal);
     mailbox_fini(&agent.to_broker);
     loop_destroy(loop);
@@ -117,10 +120,30 @@ static HF_UNUSED void stop_agent(void)
     agent.renewal = NULL;
 }
 
-static HF_UNUSED int set_up(void **state)
+static HF_UNUSED void stop_agent(void)
+{
+    if (!agent.renewal)
+        return;
+    post(MSG_STOP, NULL, HF_LOSS_NONE);
+    renewal_join(agent.renewal);
+    remove_agent();
+}
+
+static HF_UNUSED void make_config(void)
 {
     char why[WHY_SIZE];
 
+    assert_int_equal(timing_derive(hf_ms(TTL_MS), hf_ms(60000), &timing, why, sizeof(why)), HF_OK);
+    config.node_count = NODES;
+    snprintf(config.list_hash, sizeof(config.list_hash), "cafe");
+    config.ttl_ms = TTL_MS;
+    config.ttl_max_ms = 60000;
+    config.capacity = CAPACITY;
+    config.timing = timing;
+}
+
+static HF_UNUSED int set_up(void **state)
+{
     (void)state;
     if (start_nodes() != 0)
         return -1;
@@ -132,13 +155,7 @@ static HF_UNUSED int set_up(void **state)
         node_address(i, &config.nodes[i]);
         put_sentinel(i, NONCE);
     }
-    assert_int_equal(timing_derive(hf_ms(TTL_MS), hf_ms(60000), &timing, why, sizeof(why)), HF_OK);
-    config.node_count = NODES;
-    snprintf(config.list_hash, sizeof(config.list_hash), "cafe");
-    config.ttl_ms = TTL_MS;
-    config.ttl_max_ms = 60000;
-    config.capacity = CAPACITY;
-    config.timing = timing;
+    make_config();
     return start_agent();
 }
 

@@ -1,0 +1,175 @@
+/* What the renewal thread makes of answers that come at a bad moment. Nothing runs here but the test,
+ * and no node: it hands the answers in, and stands between the agent and its clock. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "agent/renewal_internal.h"
+#include "tests/unit/renewal_fixture.h"
+
+#define TEST(name) static void name(HF_UNUSED void **state)
+
+/* --- the clock, and whoever looks at a check word whenever the agent looks at the clock ------- */
+
+static int64_t ahead_ns; /* of the host's clock */
+static const struct hf_slot *watched;
+static bool seen_over;
+static int seen_again; /* held, after it was seen not to be */
+
+int clock_gettime(clockid_t id, struct timespec *ret)
+{
+    int rc = (int)syscall(SYS_clock_gettime, id, ret);
+    int64_t ns;
+
+    if (rc != 0 || id != CLOCK_BOOTTIME)
+        return rc;
+    ns = (int64_t)ret->tv_sec * HF_NS_PER_SEC + ret->tv_nsec + ahead_ns;
+    ret->tv_sec = (time_t)(ns / HF_NS_PER_SEC);
+    ret->tv_nsec = (long)(ns % HF_NS_PER_SEC);
+    if (watched) {
+        bool holds = hf_check_holds(atomic_load(&watched->check), generation, (hf_time){ns});
+
+        seen_again += holds && seen_over;
+        seen_over |= !holds;
+    }
+    return rc;
+}
+
+static void watch(const struct lease *lease)
+{
+    watched = &agent.table.slots[lease->slot];
+    seen_over = false;
+    seen_again = 0;
+}
+
+/* --- leases and answers ----------------------------------------------------------------------- */
+
+static int make(void **state)
+{
+    char why[WHY_SIZE];
+
+    (void)state;
+    make_config();
+    for (int i = 0; i < NODES; i++)
+        assert_int_equal(node_address_parse("unix:/nowhere", &config.nodes[i], why, sizeof(why)),
+                         HF_OK);
+    make_agent();
+    return 0;
+}
+
+static int unmake(void **state)
+{
+    (void)state;
+    watched = NULL;
+    remove_agent();
+    return 0;
+}
+
+static struct lease *adopted(bool run)
+{
+    hf_time now = clock_now();
+    struct lease *lease = made("name", 0, ALL, run, now);
+
+    renewal_adopt(agent.renewal, lease, now);
+    return lease;
+}
+
+/* The node has our key, since a heal that was sent now. */
+static void answer_heal(uint32_t slot, int node)
+{
+    struct renewal_node *n = &agent.renewal->node[node];
+    struct heal *heal = calloc(1, sizeof(*heal) + 4);
+    struct link_reply reply = {.outcome = LINK_ANSWERED,
+                               .verdict = VERDICT_OK,
+                               .error_text = "",
+                               .final = true,
+                               .sent = clock_now(),
+                               .received = clock_now(),
+                               .node_time = {clock_wall().ms * 1000},
+                               .nonce = NONCE};
+
+    heal->node = n;
+    heal->slot = slot;
+    heal->generation = generation;
+    heal->attempt = timing.attempt;
+    heal->ttl = timing.ttl;
+    memcpy(heal->token, TOKEN, sizeof(TOKEN));
+    heal->key_len = 4;
+    memcpy(heal->key, "name", 4);
+    n->heals++;
+    renewal_on_healed(n->link, &reply, heal);
+}
+
+static void end(struct lease *lease)
+{
+    for (struct message *m = told(0); m; m = told(0))
+        free(m);
+    lease_free(lease);
+}
+
+/* --- tests ------------------------------------------------------------------------------------ */
+
+/* (!) Judged by the turn's beginning they would count, and nobody may see the word rise again. */
+TEST(answers_that_waited_in_their_turn_until_v_come_too_late)
+{
+    struct renewal *r = agent.renewal;
+    struct lease *lease = adopted(false);
+    hf_time valid = lease->fsm.valid, sent = hf_time_sub(valid, hf_ms(100));
+
+    watch(lease);
+    ahead_ns += hf_time_since(valid, clock_now()).ns - hf_ms(50).ns;
+    r->turn = clock_now();
+    assert_true(hf_time_before(r->turn, valid));
+    ahead_ns += hf_ms(60).ns;
+    for (int i = 0; i < NODES && !lease_is_over(lease); i++)
+        renewal_hit(&r->node[i], lease, sent, HIT_RENEWED);
+    assert_int_equal(lease->fsm.state, HF_SLOT_LOST);
+    assert_true(seen_over);
+    assert_int_equal(seen_again, 0);
+    for (int i = 0; i < NODES; i++)
+        assert_true(hf_time_reached(valid, journal_of(lease->slot).d[i]));
+    end(lease);
+}
+
+TEST(a_heal_that_is_answered_after_its_lease_is_released)
+{
+    answer_heal(0, 2);
+    assert_int_equal(releaser_busy(agent.renewal->releaser), 1);
+}
+
+/* Its tree may live; once the keys are released, this one is, too. */
+TEST(a_heal_that_is_answered_after_its_run_was_lost_waits_for_the_tree)
+{
+    struct lease *lease = adopted(true);
+
+    renewal_lose(agent.renewal, lease, HF_LOSS_GUARDIAN, false);
+    ahead_ns += hf_time_since(lease->fsm.valid, clock_now()).ns;
+    renewal_tick(agent.renewal, clock_now());
+    assert_int_equal(lease->fsm.state, HF_SLOT_LOST);
+    answer_heal(lease->slot, 2);
+    assert_int_equal(releaser_busy(agent.renewal->releaser), 0);
+    renewal_release(agent.renewal, lease, HF_LOSS_NONE);
+    assert_int_equal(releaser_busy(agent.renewal->releaser), 1);
+    answer_heal(lease->slot, 2);
+    assert_int_equal(releaser_busy(agent.renewal->releaser), 2);
+    end(lease);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(answers_that_waited_in_their_turn_until_v_come_too_late,
+                                        make, unmake),
+        cmocka_unit_test_setup_teardown(a_heal_that_is_answered_after_its_lease_is_released, make,
+                                        unmake),
+        cmocka_unit_test_setup_teardown(
+            a_heal_that_is_answered_after_its_run_was_lost_waits_for_the_tree, make, unmake),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
