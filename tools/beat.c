@@ -47,7 +47,7 @@ int beat_make(struct beat *beat, int64_t heartbeat_ns)
     return 0;
 }
 
-int64_t beat_pass_on(struct beat *beat, hf_lease *lease, int64_t now_ns)
+int64_t beat_pass_on(struct beat *beat, const struct hold *hold, int64_t now_ns)
 {
     uint32_t beats;
 
@@ -56,7 +56,7 @@ int64_t beat_pass_on(struct beat *beat, hf_lease *lease, int64_t now_ns)
     beats = __atomic_load_n(&beat->memory->beats, __ATOMIC_RELAXED);
     if (beats != beat->seen) {
         beat->seen = beats;
-        (void)hf_beat(lease);
+        hold_beat(hold);
     }
-    return lease ? now_ns + beat->look_every_ns : INT64_MAX;
+    return hold->count ? now_ns + beat->look_every_ns : INT64_MAX;
 }

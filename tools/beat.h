@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "libclient/holdfast.h"
+#include "tools/hold.h"
 
 #define BEAT_LEAST_MS 100 /* as the agent has it */
 
@@ -24,7 +25,7 @@ struct beat {
 int beat_make(struct beat *beat, int64_t heartbeat_ns);
 
 /* Tells the agent if the job has beaten since the last call. Returns when to call again at the
- * latest. `lease` NULL: it is over. */
-int64_t beat_pass_on(struct beat *beat, hf_lease *lease, int64_t now_ns);
+ * latest. */
+int64_t beat_pass_on(struct beat *beat, const struct hold *hold, int64_t now_ns);
 
 #endif

@@ -1,4 +1,4 @@
-/* holdfast run: takes a lock and runs a command under it. */
+/* holdfast run: takes a lock, or several, and runs a command under it. */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -16,24 +16,30 @@
 #include "tools/conflict.h"
 #include "tools/exitcodes.h"
 #include "tools/guardian.h"
+#include "tools/hold.h"
 #include "tools/say.h"
 #include "tools/signals.h"
 #include "tools/text.h"
 #include "tools/timeline.h"
 
-#define NS_PER_MS INT64_C(1000000)
+#define NS_PER_MS      INT64_C(1000000)
+#define SLOT_NAME_SIZE (255 + sizeof("#63")) /* of a name with a slot's number */
 
 /* An agent that hangs does not end a wait: so long after its end we do. */
 #define PATIENCE_MS 5000
 
 struct run {
-    const char *agent, *name, *note, *on_lost;
+    const char *agent, *note, *on_lost;
+    const char *names[HF_SET_MAX]; /* NAME, and those of --also */
+    size_t count;
+    unsigned slots; /* 0: NAME is no counted lock */
     char *const *argv;
     int64_t wait_ms, ttl_ms, max_hold_ms, heartbeat_ms; /* -1, 0 ...: not given */
     int busy_code, stop_signal;
     bool verbose;
 
-    char shown[TEXT_NAME_SIZE]; /* the name, escaped */
+    char shown[TEXT_NAME_SIZE];   /* the names, escaped, for messages */
+    char (*each)[TEXT_NAME_SIZE]; /* the same, of each lease */
     struct signals signals;
     int64_t began_ns;
     int said_reason; /* what the wait was last said to be for; 0 nothing yet */
@@ -54,6 +60,8 @@ static void show_help(void)
           "  -t, --ttl TIME               TTL of the lock's keys (default: the agent's)\n"
           "  -s, --signal SIGNAL          what stops COMMAND when the lock is being lost (TERM)\n"
           "      --on-lost SHELL-COMMAND  run this instead of sending that signal\n"
+          "      --also NAME              take this lock too, all of them or none; up to 63 times\n"
+          "      --slots K                NAME is a counted lock: up to K may hold it\n"
           "      --max-hold TIME          hold the lock no longer than this\n"
           "      --heartbeat TIME         lose the lock when COMMAND has not called 'holdfast "
           "beat', or\n"
@@ -72,7 +80,7 @@ static void show_help(void)
           stdout);
 }
 
-enum { OPT_MAX_HOLD = 256, OPT_HEARTBEAT, OPT_ON_LOST, OPT_NOTE, OPT_AGENT };
+enum { OPT_MAX_HOLD = 256, OPT_HEARTBEAT, OPT_ON_LOST, OPT_NOTE, OPT_AGENT, OPT_ALSO, OPT_SLOTS };
 
 static const struct option options[] = {
     {"nonblock", no_argument, NULL, 'n'},
@@ -85,6 +93,8 @@ static const struct option options[] = {
     {"heartbeat", required_argument, NULL, OPT_HEARTBEAT},
     {"note", required_argument, NULL, OPT_NOTE},
     {"agent", required_argument, NULL, OPT_AGENT},
+    {"also", required_argument, NULL, OPT_ALSO},
+    {"slots", required_argument, NULL, OPT_SLOTS},
     {"verbose", no_argument, NULL, 'v'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -127,6 +137,36 @@ static int parse_code(const char *text, int *ret_code)
     return EXIT_OK;
 }
 
+static int parse_slots(const char *text, unsigned *ret_slots)
+{
+    char *end;
+    long slots;
+
+    errno = 0;
+    slots = strtol(text, &end, 10);
+    if (errno || end == text || *end || slots < 1 || slots > HF_SET_MAX)
+        return args_usage("run", "--slots '%s' is not a number from 1 to %d", text, HF_SET_MAX);
+    *ret_slots = (unsigned)slots;
+    return EXIT_OK;
+}
+
+static int add_name(struct run *run, const char *name)
+{
+    const char *problem = args_name_problem(name);
+
+    if (problem)
+        return args_usage("run", "%s", problem);
+    for (size_t i = 0; i < run->count; i++)
+        if (!strcmp(run->names[i], name))
+            return args_usage("run", "the name %s is given twice",
+                              text_escape_str(run->shown, sizeof(run->shown), name));
+    if (run->count == HF_SET_MAX)
+        return args_usage("run", "more than %d names; one job runs under %d locks at most",
+                          HF_SET_MAX, HF_SET_MAX);
+    run->names[run->count++] = name;
+    return EXIT_OK;
+}
+
 static int parse_option(struct run *run, int option)
 {
     switch (option) {
@@ -160,6 +200,10 @@ static int parse_option(struct run *run, int option)
     case OPT_AGENT:
         run->agent = optarg;
         return EXIT_OK;
+    case OPT_ALSO:
+        return add_name(run, optarg);
+    case OPT_SLOTS:
+        return parse_slots(optarg, &run->slots);
     case 'v':
         run->verbose = true;
         return EXIT_OK;
@@ -173,7 +217,6 @@ static int parse_option(struct run *run, int option)
 static int parse(struct run *run, int argc, char **argv, bool *ret_help)
 {
     static char program[] = "holdfast run"; /* getopt's messages begin with it */
-    const char *problem;
     int option, code;
 
     argv[0] = program;
@@ -189,10 +232,13 @@ static int parse(struct run *run, int argc, char **argv, bool *ret_help)
     }
     if (optind >= argc)
         return args_usage("run", "a NAME is missing");
-    run->name = argv[optind++];
-    problem = args_name_problem(run->name);
-    if (problem)
-        return args_usage("run", "%s", problem);
+    code = add_name(run, argv[optind]);
+    if (code != EXIT_OK)
+        return code;
+    memmove(run->names + 1, run->names, (run->count - 1) * sizeof(run->names[0]));
+    run->names[0] = argv[optind++]; /* the first, whatever came before */
+    if (run->slots && run->count > 1)
+        return args_usage("run", "--slots and --also do not go together; run one within the other");
     if (optind < argc && !strcmp(argv[optind], "--"))
         optind++;
     if (optind >= argc || !argv[optind][0])
@@ -209,11 +255,25 @@ static int64_t wall_ms(void)
     return now.tv_sec * INT64_C(1000) + now.tv_nsec / NS_PER_MS;
 }
 
-static void say_conflict(const struct run *run, const struct hf_holder *holder, const char *more)
+/* The lock of that number: one of the names, or a slot of the only one. */
+static const char *name_of(const struct run *run, unsigned index, char ret_name[SLOT_NAME_SIZE])
 {
-    char line[CONFLICT_SIZE];
+    if (!run->slots)
+        return run->names[index < run->count ? index : 0];
+    snprintf(ret_name, SLOT_NAME_SIZE, "%s#%u", run->names[0], index);
+    return ret_name;
+}
 
-    say("%s%s", conflict_line(line, sizeof(line), run->name, holder, wall_ms()), more);
+/* `index`: which of the locks is in the way. */
+static void say_conflict(const struct run *run, unsigned index, const struct hf_holder *holder,
+                         const char *more)
+{
+    char line[CONFLICT_SIZE], name[SLOT_NAME_SIZE], all[64] = "";
+
+    if (run->slots > 1)
+        snprintf(all, sizeof(all), "; all %u slots are taken", run->slots);
+    say("%s%s%s", conflict_line(line, sizeof(line), name_of(run, index, name), holder, wall_ms()),
+        all, more);
 }
 
 /* Says what a wait is for: once per change, and each new holder only when asked to be verbose. */
@@ -230,7 +290,7 @@ static void on_progress(const struct hf_progress *progress, void *arg)
     run->said_reason = progress->reason;
     memcpy(run->said_text, progress->text, sizeof(run->said_text));
     if (progress->reason == HF_EBUSY)
-        say_conflict(run, &progress->holder, "; waiting");
+        say_conflict(run, (unsigned)progress->index, &progress->holder, "; waiting");
     else if (progress->text[0])
         say("%s: waiting: %s", run->shown, progress->text);
     else
@@ -250,9 +310,15 @@ static int refused(const struct run *run, int status)
         code = exit_code_of(run->said_reason); /* the wait is over, and it was not for a holder */
     if (code == EXIT_BUSY) {
         bool known = hf_conflict(&holder) == HF_OK;
+        int index = hf_conflict_index();
 
-        say_conflict(run, known ? &holder : NULL, run->wait_ms > 0 ? "; the wait is over" : "");
+        say_conflict(run, index < 0 ? 0 : (unsigned)index, known ? &holder : NULL,
+                     run->wait_ms > 0 ? "; the wait is over" : "");
         return run->busy_code;
+    }
+    if (hf_conflict_index() >= 0) { /* the message begins with that name */
+        say("%s", message);
+        return code;
     }
     say("%s: %s", run->shown, message[0] ? message : hf_strerror(status));
     return code;
@@ -293,13 +359,11 @@ static bool wait_for_news(const struct run *run, hf_client *client)
     return true;
 }
 
-/* EXIT_OK with the lease, or the exit code. */
-static int acquire(struct run *run, hf_client *client, hf_lease **ret_lease)
+static int begin(struct run *run, hf_client *client, hf_op **ret_op)
 {
-    const struct hf_acquire_options wanted = {
+    struct hf_name names[HF_SET_MAX];
+    struct hf_acquire_options wanted = {
         .size = sizeof(wanted),
-        .name = run->name,
-        .name_len = strlen(run->name),
         .ttl_ms = (uint32_t)run->ttl_ms,
         .max_hold_ms = (uint32_t)run->max_hold_ms,
         .wait_ms = run->wait_ms,
@@ -309,12 +373,27 @@ static int acquire(struct run *run, hf_client *client, hf_lease **ret_lease)
         .progress = on_progress,
         .arg = run,
     };
+
+    if (run->count > 1) {
+        for (size_t i = 0; i < run->count; i++)
+            names[i] = hf_str(run->names[i]);
+        return hf_acquire_all_start(client, &wanted, names, run->count, ret_op);
+    }
+    wanted.name = run->names[0];
+    wanted.name_len = strlen(run->names[0]);
+    return run->slots ? hf_acquire_slot_start(client, &wanted, run->slots, ret_op)
+                      : hf_acquire_start(client, &wanted, ret_op);
+}
+
+/* EXIT_OK with the leases, in the order of the names, or the exit code. */
+static int acquire(struct run *run, hf_client *client, hf_lease **ret_leases)
+{
     hf_op *op;
-    int status = hf_acquire_start(client, &wanted, &op);
+    int status = begin(run, client, &op);
 
     if (status < 0)
         return refused(run, status);
-    while ((status = hf_op_result(op, ret_lease)) == HF_EPENDING) {
+    while ((status = hf_op_result(op, ret_leases)) == HF_EPENDING) {
         int signal = signal_in_wait(run);
 
         if (signal) {
@@ -330,18 +409,84 @@ static int acquire(struct run *run, hf_client *client, hf_lease **ret_lease)
     return status < 0 ? refused(run, status) : EXIT_OK;
 }
 
-static void set_environment(const struct run *run, hf_lease *lease)
+/* Only what is true of this run: it may be a job of another one. */
+static void set_environment(const struct run *run, const struct hold *hold)
 {
-    char fence[24];
+    char variable[32], value[SLOT_NAME_SIZE];
+    int slot = hf_slot_number(hold->leases[0]);
 
-    snprintf(fence, sizeof(fence), "%" PRIu64, hf_fence(lease));
-    setenv("HOLDFAST_NAME", run->name, 1);
-    setenv("HOLDFAST_FENCE", fence, 1);
+    for (unsigned i = 0; i < HF_SET_MAX; i++) {
+        char suffix[8] = ""; /* none for the first, then _2, _3, ... */
+
+        if (i > 0)
+            snprintf(suffix, sizeof(suffix), "_%u", i + 1);
+        snprintf(variable, sizeof(variable), "HOLDFAST_NAME%s", suffix);
+        if (i < hold->count)
+            setenv(variable, name_of(run, slot < 0 ? i : (unsigned)slot, value), 1);
+        else
+            unsetenv(variable);
+        snprintf(variable, sizeof(variable), "HOLDFAST_FENCE%s", suffix);
+        snprintf(value, sizeof(value), "%" PRIu64, i < hold->count ? hf_fence(hold->leases[i]) : 0);
+        if (i < hold->count)
+            setenv(variable, value, 1);
+        else
+            unsetenv(variable);
+    }
+    unsetenv("HOLDFAST_SLOT");
+    unsetenv("HOLDFAST_SLOTS");
+    if (slot >= 0) {
+        snprintf(value, sizeof(value), "%d", slot);
+        setenv("HOLDFAST_SLOT", value, 1);
+        snprintf(value, sizeof(value), "%u", run->slots);
+        setenv("HOLDFAST_SLOTS", value, 1);
+    }
     if (run->agent) /* for `holdfast check` in the job */
         setenv("HOLDFAST_AGENT", run->agent, 1);
 }
 
-static int hold(struct run *run, hf_client *client)
+/* "a, b, c", each escaped; cut where there is no room. */
+static void show_names(struct run *run)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < run->count && used < sizeof(run->shown) - 3; i++) {
+        if (i > 0)
+            used += (size_t)snprintf(run->shown + used, sizeof(run->shown) - used, ", ");
+        text_escape_str(run->shown + used, sizeof(run->shown) - used, run->names[i]);
+        used += strlen(run->shown + used);
+    }
+}
+
+static int name_leases(struct run *run, struct hold *hold)
+{
+    char name[SLOT_NAME_SIZE];
+    int slot = hf_slot_number(hold->leases[0]);
+
+    run->each = calloc(hold->count, sizeof(run->each[0]));
+    if (!run->each)
+        return HF_ENOMEM;
+    for (size_t i = 0; i < hold->count; i++) {
+        unsigned index = slot < 0 ? (unsigned)i : (unsigned)slot;
+
+        text_escape_str(run->each[i], sizeof(run->each[i]), name_of(run, index, name));
+        hold->names[i] = run->each[i];
+    }
+    if (slot >= 0)
+        memcpy(run->shown, run->each[0], sizeof(run->shown));
+    return HF_OK;
+}
+
+static void say_acquired(const struct run *run, const struct hold *hold)
+{
+    char span[TEXT_SPAN_SIZE];
+
+    text_span(span, sizeof(span), (timeline_now_ns() - run->began_ns) / NS_PER_MS);
+    for (size_t i = 0; i < hold->count; i++)
+        say("%s: acquired after %s, fence %" PRIu64, hold->names[i], span,
+            hf_fence(hold->leases[i]));
+}
+
+static int hold_and_run(struct run *run, hf_client *client)
 {
     struct hf_agent_info agent = {.size = sizeof(agent)};
     struct guardian_plan plan = {
@@ -353,27 +498,25 @@ static int hold(struct run *run, hf_client *client)
         .verbose = run->verbose,
         .signals = &run->signals,
     };
-    hf_lease *lease = NULL;
-    char span[TEXT_SPAN_SIZE];
+    struct hold hold = {.client = client};
     int code, signal, status = hf_agent_info(client, &agent);
 
     if (status < 0)
         return refused(run, status);
-    code = acquire(run, client, &lease);
+    code = acquire(run, client, hold.leases);
     if (code != EXIT_OK)
         return code;
+    hold.count = run->count;
     signal = signal_in_wait(run);
-    if (signal) {
-        hf_release_reaped(lease);
-        return EXIT_BY_SIGNAL + signal;
+    if (signal || name_leases(run, &hold) < 0) {
+        hold_release(&hold);
+        return signal ? EXIT_BY_SIGNAL + signal : EXIT_FAILED;
     }
     if (run->verbose)
-        say("%s: acquired after %s, fence %" PRIu64, run->shown,
-            text_span(span, sizeof(span), (timeline_now_ns() - run->began_ns) / NS_PER_MS),
-            hf_fence(lease));
-    set_environment(run, lease);
+        say_acquired(run, &hold);
+    set_environment(run, &hold);
     plan.ttl_ns = (run->ttl_ms ? run->ttl_ms : (int64_t)agent.ttl_ms) * NS_PER_MS;
-    return guardian_run(&plan, client, lease);
+    return guardian_run(&plan, &hold);
 }
 
 int cmd_run(int argc, char **argv)
@@ -390,7 +533,7 @@ int cmd_run(int argc, char **argv)
         show_help();
         return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
     }
-    text_escape_str(run.shown, sizeof(run.shown), run.name);
+    show_names(&run);
     run.began_ns = timeline_now_ns();
     say_init();
     if (signals_take(&run.signals) < 0) {
@@ -404,7 +547,8 @@ int cmd_run(int argc, char **argv)
     (void)prctl(PR_SET_NAME, "holdfast");
     if (status < 0)
         return refused(&run, status);
-    code = hold(&run, client);
+    code = hold_and_run(&run, client);
     hf_disconnect(client);
+    free(run.each);
     return code;
 }

@@ -25,9 +25,9 @@
 
 enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns)
 {
-    int64_t valid_ns = hf_valid_until_ns(g->lease);
+    int64_t valid_ns = hold_valid_until_ns(&g->hold);
 
-    return timeline_judge(&g->timeline, now_ns, valid_ns, hf_state(g->lease) == HF_STATE_LOSING);
+    return timeline_judge(&g->timeline, now_ns, valid_ns, hold_state(&g->hold) == HF_STATE_LOSING);
 }
 
 void guardian_signal_tree(struct guardian *g, int signal)
@@ -73,7 +73,7 @@ void guardian_kill_in_time(struct guardian *g, int64_t now_ns)
     atomic_store(&g->shared->killing, 1);
     guardian_kill_tree(g, now_ns);
     if (first)
-        hf_begin_killing(g->lease);
+        hold_begin_killing(&g->hold);
 }
 
 bool guardian_kill_failed(const struct guardian *g, int64_t now_ns)
@@ -95,7 +95,7 @@ void guardian_wait(struct guardian *g, int64_t until_ns)
         {.fd = g->timer_fd, .events = POLLIN},
         {.fd = g->peer_gone ? -1 : g->link_fd, .events = POLLIN},
         {.fd = g->peer_gone ? -1 : g->peer_fd, .events = POLLIN},
-        {.fd = g->lease ? hf_fd(g->client) : -1, .events = POLLIN},
+        {.fd = g->hold.count ? hf_fd(g->hold.client) : -1, .events = POLLIN},
     };
 
     timeline_arm(g->timer_fd, until_ns);
@@ -104,7 +104,7 @@ void guardian_wait(struct guardian *g, int64_t until_ns)
     if (fds[3].revents)
         g->peer_gone = true;
     if (fds[4].revents)
-        hf_dispatch(g->client);
+        hf_dispatch(g->hold.client);
 }
 
 void guardian_release(struct guardian *g)
@@ -113,9 +113,8 @@ void guardian_release(struct guardian *g)
 
     /* Both kill, on rings of their own: the agent hears of it before it hears of the release. */
     if (atomic_load(&g->shared->killing))
-        hf_begin_killing(g->lease);
-    status = hf_release_reaped(g->lease);
-    g->lease = NULL;
+        hold_begin_killing(&g->hold);
+    status = hold_release(&g->hold);
     atomic_store(&g->shared->released, 1);
     if (status < 0 && status != HF_ELOST && status != HF_ENOTHELD)
         say("%s: not released: %s; its key ends by itself within the TTL", g->plan->name,
@@ -177,22 +176,22 @@ static int prepare(struct guardian *g, int links[2], int *ret_outer_fd)
 static int fail(struct guardian *g, const char *what)
 {
     say("%s: %s: %s", g->plan->name, what, strerror(errno));
-    hf_release_reaped(g->lease);
+    hold_release(&g->hold);
     cgroup_remove(&g->cgroup);
     return EXIT_FAILED;
 }
 
-int guardian_run(const struct guardian_plan *plan, hf_client *client, hf_lease *lease)
+int guardian_run(const struct guardian_plan *plan, const struct hold *hold)
 {
-    struct guardian g = {.plan = plan, .client = client, .lease = lease};
-    struct hf_ticket ticket;
+    struct guardian g = {.plan = plan, .hold = *hold};
+    struct hf_ticket tickets[HF_SET_MAX];
     int links[2], outer_fd, code;
     pid_t inner;
 
     cgroup_plan(&g.cgroup);
-    if (hf_lease_ticket(lease, &ticket) < 0) {
+    if (hold_tickets(hold, tickets) < 0) {
         say("%s: %s", plan->name, hf_last_message());
-        hf_release_reaped(lease);
+        hold_release(&g.hold);
         cgroup_remove(&g.cgroup);
         return EXIT_FAILED;
     }
@@ -207,16 +206,15 @@ int guardian_run(const struct guardian_plan *plan, hf_client *client, hf_lease *
         tree_free(&g.tree);
         g.link_fd = links[1];
         g.peer_fd = outer_fd;
-        guardian_inner(&g, &ticket);
+        guardian_inner(&g, tickets);
     }
     close(links[1]);
     close(outer_fd);
     g.link_fd = links[0];
     g.peer_fd = pidfd_open_(inner); /* without one its SIGCHLD will do */
-    explicit_bzero(&ticket, sizeof(ticket));
+    explicit_bzero(tickets, sizeof(tickets));
     code = guardian_outer(&g, inner);
-    hf_lease_free(
-        g.lease); /* of a released lease, or one that is left to lapse: no word to the agent */
+    hold_free(&g.hold); /* what is left to lapse */
     cgroup_remove(&g.cgroup);
     tree_free(&g.tree);
     munmap(g.shared, sizeof(*g.shared));

@@ -20,12 +20,13 @@
 #include "libclient/holdfast.h"
 #include "tools/beat.h"
 #include "tools/cgroup.h"
+#include "tools/hold.h"
 #include "tools/signals.h"
 #include "tools/timeline.h"
 #include "tools/tree.h"
 
 struct guardian_plan {
-    const char *name;    /* escaped, for messages */
+    const char *name;    /* of all locks, escaped, for messages */
     char *const *argv;   /* the job */
     const char *on_lost; /* NULL: stop_signal */
     int stop_signal;
@@ -53,8 +54,7 @@ struct guardian {
     const struct guardian_plan *plan;
     struct guardian_shared *shared;
     struct cgroup cgroup;
-    hf_client *client;
-    hf_lease *lease;
+    struct hold hold;
     struct timeline timeline;
     struct tree tree;
     tree_reaped_fn *on_reaped; /* hears of what killing has reaped */
@@ -68,19 +68,19 @@ struct guardian {
     bool complained;
 };
 
-/* Runs the job under `lease` (taken with HF_ACQUIRE_RUN) to its end; the lease is released or left
+/* Runs the job under `hold` (taken with HF_ACQUIRE_RUN) to its end; its leases are released or left
  * to lapse. The caller has one thread. Returns the exit code. */
-int guardian_run(const struct guardian_plan *plan, hf_client *client, hf_lease *lease);
+int guardian_run(const struct guardian_plan *plan, const struct hold *hold);
 
 /* --- shared by guardian_inner.c and guardian_outer.c ------------------------------------------ */
 
-/* The inner guardian; never returns. `ticket` is of the outer's lease, `g` carries what was made
+/* The inner guardian; never returns. `tickets` are of the outer's leases, `g` carries what was made
  * before the fork. */
-_Noreturn void guardian_inner(struct guardian *g, const struct hf_ticket *ticket);
+_Noreturn void guardian_inner(struct guardian *g, const struct hf_ticket *tickets);
 /* The outer guardian, once the inner one `inner` runs. */
 int guardian_outer(struct guardian *g, pid_t inner);
 
-/* Judges the lease now. */
+/* Judges the hold now. */
 enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns);
 
 /* Signals the whole tree once, and wakes what is stopped so that it can act on it. */
@@ -90,7 +90,7 @@ void guardian_signal_tree(struct guardian *g, int signal);
  * die. */
 void guardian_kill_tree(struct guardian *g, int64_t now_ns);
 
-/* Kills the whole tree, because of the lease: the agent's history tells of the first time. */
+/* Kills the whole tree, because of the lock: the agent's history tells of the first time. */
 void guardian_kill_in_time(struct guardian *g, int64_t now_ns);
 
 /* Whether the tree has resisted for long enough. */
@@ -99,11 +99,11 @@ bool guardian_kill_failed(const struct guardian *g, int64_t now_ns);
 /* Says that something lives on, and that the lock is therefore not released. */
 void guardian_say_left(const struct guardian *g);
 
-/* Sleeps until `until_ns`, a signal, a word or the death of the other, or news of the lease; serves
+/* Sleeps until `until_ns`, a signal, a word or the death of the other, or news of the hold; serves
  * the latter. */
 void guardian_wait(struct guardian *g, int64_t until_ns);
 
-/* Tells the agent that the tree is reaped. Takes a bounded time. Frees the lease. */
+/* Tells the agent that the tree is reaped. Takes a bounded time. Frees the leases. */
 void guardian_release(struct guardian *g);
 
 /* What goes through link_fd. */

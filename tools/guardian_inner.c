@@ -90,7 +90,8 @@ static void start_hook(struct inner *in, const char *reason)
 static void begin_stop(struct inner *in, int64_t now_ns)
 {
     struct guardian *g = &in->g;
-    const char *why = hf_reason(g->lease), *reason = *why ? why : "it was not renewed in time";
+    const char *name, *why = hold_reason(&g->hold, &name);
+    const char *reason = *why ? why : "it was not renewed in time";
     char span[TEXT_SPAN_SIZE];
     int mine = 0;
 
@@ -101,16 +102,18 @@ static void begin_stop(struct inner *in, int64_t now_ns)
         else
             guardian_signal_tree(g, g->plan->stop_signal);
     }
-    hf_begin_losing(g->lease);
-    say("%s: the lock is being lost: %s; %s, SIGKILL in %s", g->plan->name, reason,
+    hold_begin_losing(&g->hold);
+    say("%s: the lock is being lost: %s; %s, SIGKILL in %s", name, reason,
         in->hook ? "running the on-lost command" : "stopping the job",
         text_span(span, sizeof(span), (g->timeline.kill_at_ns - now_ns) / NS_PER_MS));
 }
 
 static void tell_lost(struct inner *in)
 {
+    const char *name, *reason = hold_reason(&in->g.hold, &name);
+
     if (!in->stopping)
-        say("%s: the lock is lost: %s; killed the job", in->g.plan->name, hf_reason(in->g.lease));
+        say("%s: the lock is lost: %s; killed the job", name, reason);
     in->stopping = true;
 }
 
@@ -128,7 +131,7 @@ static void end_leftovers(struct inner *in, int64_t now_ns)
 /* Half of the TTL is left, and renewals fail. */
 static void tell_late(struct inner *in)
 {
-    bool late = hf_state(in->g.lease) == HF_STATE_LATE;
+    bool late = hold_state(&in->g.hold) == HF_STATE_LATE;
 
     if (late != in->late && in->g.plan->verbose)
         say("%s: %s", in->g.plan->name, late ? "renewals are late" : "renewed again");
@@ -254,30 +257,30 @@ static _Noreturn void end_without_job(struct guardian *g, int code)
 }
 
 /* An agent that is just being started again gets the time that a new lock has at the least. */
-static int join(struct guardian *g, const struct hf_ticket *ticket)
+static int join(struct guardian *g, const struct hf_ticket *tickets)
 {
     int64_t until_ns = timeline_now_ns() + g->plan->ttl_ns / 2;
     struct pollfd outer = {.fd = g->peer_fd, .events = POLLIN};
     int status;
 
     do
-        status = hf_join(ticket, &g->client, &g->lease);
+        status = hold_join(&g->hold, tickets, &g->hold);
     while (status == HF_ENOAGENT && timeline_now_ns() < until_ns &&
            poll(&outer, 1, JOIN_AGAIN_MS) == 0);
     return status;
 }
 
-_Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ticket)
+_Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *tickets)
 {
     static struct inner in; /* not on a stack that is unwound */
     struct guardian *g = &in.g;
-    hf_client *inherited = given->client;
+    hf_client *inherited = given->hold.client;
     int status;
 
     in.g = *given;
     g->on_reaped = on_reaped;
     g->on_reaped_arg = &in;
-    status = join(g, ticket);
+    status = join(g, tickets);
     hf_disconnect(inherited);
     if (status < 0) {
         say("%s: the second guardian cannot join the lease: %s", g->plan->name, hf_last_message());

@@ -70,7 +70,7 @@ static void back_up_stop(struct outer *out)
     if (!atomic_compare_exchange_strong(&g->shared->stopping, &mine, 1))
         return;
     guardian_signal_tree(g, g->plan->stop_signal);
-    hf_begin_losing(g->lease);
+    hold_begin_losing(&g->hold);
     say("%s: the lock is being lost and the inner guardian does nothing; stopping the job",
         g->plan->name);
 }
@@ -138,7 +138,7 @@ static void watch(struct outer *out)
         } else if (phase == TIMELINE_KILL) {
             back_up_kill(out, now_ns);
         }
-        next_ns = beat_pass_on(&g->beat, g->lease, now_ns);
+        next_ns = beat_pass_on(&g->beat, &g->hold, now_ns);
         if (timeline_next(&g->timeline, now_ns) < next_ns)
             next_ns = timeline_next(&g->timeline, now_ns);
         if (g->kill_since_ns && g->kill_next_ns < next_ns)
