@@ -64,10 +64,14 @@ static inline hf_time hf_time_sub(hf_time t, hf_dur d)
     return (hf_time){t.ns - d.ns};
 }
 
-/* a - b */
+/* a - b; the longest there is where that does not fit, for readers meet times from damaged tables. */
 static inline hf_dur hf_time_since(hf_time a, hf_time b)
 {
-    return (hf_dur){a.ns - b.ns};
+    int64_t ns;
+
+    if (__builtin_sub_overflow(a.ns, b.ns, &ns))
+        ns = b.ns < 0 ? INT64_MAX : INT64_MIN;
+    return (hf_dur){ns};
 }
 
 static inline bool hf_time_before(hf_time a, hf_time b)
