@@ -29,6 +29,8 @@ struct handoff;
 struct round;
 struct resource;
 struct waiter;
+struct waited;
+struct wakeups;
 
 /* --- users: agent/users.c --------------------------------------------------------------------- */
 
@@ -194,7 +196,8 @@ struct resource {
     hf_time yield_until;     /* no round before */
     bool undoing;            /* own release of a failed round is unanswered */
     hf_time barred_until; /* undoing: not released before, an earlier agent's holder may believe */
-    struct loop_timer retry;
+    struct loop_timer retry; /* while somebody waits and no round is under way: the next step */
+    struct waited *waited;   /* what nodes tell of it; NULL */
     struct backoff backoff;
     bool stalled; /* waits for voting nodes */
     TAILQ_ENTRY(resource) stalled_link;
@@ -331,6 +334,7 @@ struct round {
     uint32_t unanswered; /* final answer outstanding */
     uint32_t broken;     /* its connection ended first: in doubt */
     uint32_t stale_retried, reloaded; /* sent once more: after STALE, after NOSCRIPT */
+    bool track;         /* somebody waits: have the nodes tell when what is in the way changes */
     bool decided, over; /* over: its lease ended, or it was undone: late successes are released */
     int calls;          /* commands outstanding */
     struct hf_wire_holder holder;
@@ -353,6 +357,29 @@ bool rounds_busy(const struct broker *b);
 /* Nobody is known to be in the way, but nodes let us wait. NULL: no. */
 bool round_is_slow(const struct round *round, hf_time now);
 
+/* --- wakeups: agent/wakeups.c ----------------------------------------------------------------- */
+
+int wakeups_create(struct broker *b);
+void wakeups_destroy(struct broker *b);
+/* A round begins. True: somebody waits, so what its acquires read is to be tracked. */
+bool wakeups_round(struct round *round);
+/* A final answer to one of them, before or after the decision. */
+void wakeups_vote(struct broker *b, const struct round *round, int node,
+                  const struct link_reply *reply);
+/* The round failed and somebody waits: sets r->retry. `won`: bit per node that had given us its
+ * key. */
+void wakeups_lost(struct resource *r, uint32_t won, int64_t pttl_ms, hf_time now);
+/* The same for want of nodes. */
+void wakeups_failed(struct resource *r, hf_time again);
+/* r->retry came: whether a round may begin. If not, it is set again. */
+bool wakeups_due(struct resource *r, hf_time now);
+/* Nobody waits any more. */
+void wakeups_forget(struct resource *r);
+/* A key has changed on a node; NULL: any may have. */
+void wakeups_noticed(struct broker *b, int node, const void *key, size_t key_len);
+/* Whether the node tells of changes. */
+void wakeups_telling(struct broker *b, int node, bool can);
+
 /* --- nodes: agent/nodes.c --------------------------------------------------------------------- */
 
 /* What was told of a node by an event, so that each thing is told once. */
@@ -373,6 +400,7 @@ struct node {
     struct hf_node_row row; /* as last published */
     bool up, asking_sentinel, replaced;
     bool reread; /* the sentinel is to be read again */
+    enum hf_node_tracking tracking;
     hf_time up_since;
     char fleet_text[160]; /* how its sentinel differs; "" */
     struct node_told told;
@@ -480,6 +508,7 @@ struct broker {
     LIST_HEAD(, round) rounds;
     unsigned round_count;
     LIST_HEAD(, later) laters;
+    struct wakeups *wakeups;
 
     /* nodes */
     struct node nodes[HF_NODES_MAX];

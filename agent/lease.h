@@ -33,6 +33,8 @@ struct lease_node {       /* the renewal thread's view of one node's vote */
     struct heap_item due; /* next renewal or heal of this node */
     bool in_flight;       /* a renew or heal is unanswered: no second one in parallel */
     bool heal;            /* what is due is a heal */
+    bool told;            /* the node told of a change since the last command was sent */
+    bool hurried;         /* because of that the last command was sent */
     struct backoff retry;
 };
 

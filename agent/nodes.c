@@ -43,7 +43,8 @@ static void node_publish(struct broker *b, int i, hf_time now)
     row->clock_steps = t->steps;
     row->flags = (t->facts.durable ? HF_NODE_F_DURABLE : 0) |
                  (t->fresh_word ? HF_NODE_F_ASSUMED_FRESH : 0) |
-                 (b->config->dev_nodes ? HF_NODE_F_DEV : 0);
+                 (b->config->dev_nodes ? HF_NODE_F_DEV : 0) |
+                 (uint32_t)node->tracking << HF_NODE_F_TRACKING_SHIFT;
     if (t->clock_known) {
         int64_t middle = t->low_us + (t->high_us - t->low_us) / 2;
 
@@ -172,7 +173,29 @@ static void on_down(struct link *link, enum hf_node_error error, const char *tex
     loop_timer_set(b->loop, &b->review, loop_now(b->loop));
 }
 
-static const struct link_events events = {.up = on_up, .probed = on_probed, .down = on_down};
+static void on_noticed(struct link *link, const void *key, size_t key_len, void *arg)
+{
+    wakeups_noticed(broker_of(arg), link_node(link), key, key_len);
+}
+
+static void on_tracking(struct link *link, enum hf_node_tracking state, const char *text, void *arg)
+{
+    struct broker *b = broker_of(arg);
+    int i = link_node(link);
+
+    if (state == HF_TRACKING_REFUSED && b->nodes[i].tracking != state)
+        log_warn("node %s does not tell of changes (%s): who waits for another host's locks polls",
+                 b->config->nodes[i].id, text);
+    b->nodes[i].tracking = state;
+    wakeups_telling(b, i, state == HF_TRACKING_ON);
+    loop_timer_set(b->loop, &b->review, loop_now(b->loop));
+}
+
+static const struct link_events events = {.up = on_up,
+                                          .probed = on_probed,
+                                          .down = on_down,
+                                          .noticed = on_noticed,
+                                          .tracking = on_tracking};
 
 /* --- the review: after every change, and at least every second -------------------------------- */
 

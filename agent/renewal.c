@@ -113,7 +113,10 @@ static void on_down(struct link *link, enum hf_node_error error, const char *tex
     (void)arg;
 }
 
-static const struct link_events events = {.up = on_up, .probed = on_probed, .down = on_down};
+static const struct link_events events = {
+    .up = on_up, .probed = on_probed, .down = on_down, .noticed = renewal_noticed};
+static const struct link_events events_untracked = {
+    .up = on_up, .probed = on_probed, .down = on_down};
 
 /* What the broker's link saw. Of the nonce only what this thread has none of: its own replies show
  * the rest. Both threads see a step; what was renewed since ours showed it is not voided again. */
@@ -304,7 +307,7 @@ static int node_create(struct renewal *r, int i)
         /* Not in step with each other: what the probes find out voids votes
          * until they are renewed. */
         .probe = hf_dur_scale(hf_dur_min(config->timing.renew_after, PROBE_MOST), 100 + 7 * i, 100),
-        .events = &events,
+        .events = config->track_held ? &events : &events_untracked,
         .arg = r,
     };
     int rc = heap_reserve(&node->due, r->agent->table.capacity);
@@ -341,6 +344,7 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal)
     r->drained.fn = on_drained;
     if (getrandom(&r->random, sizeof(r->random), 0) != sizeof(r->random) || r->random == 0)
         r->random = 1;
+    (void)!getrandom(r->hash_key, sizeof(r->hash_key), 0);
     rc = loop_create(&r->loop);
     if (rc != HF_OK) {
         free(r);

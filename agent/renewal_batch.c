@@ -191,6 +191,7 @@ static bool begin(struct filling *filling, struct renewal_node *node, hf_time du
 static void add(struct filling *filling, struct lease *lease)
 {
     struct renew_batch *batch = filling->batch;
+    struct lease_node *ln = &lease->node[batch->node->number];
     hf_dur attempt = lease->fsm.timing.attempt;
 
     filling->patience = batch->count ? hf_dur_min(filling->patience, attempt) : attempt;
@@ -201,7 +202,9 @@ static void add(struct filling *filling, struct lease *lease)
     batch->keys[batch->count].slot = lease->slot;
     batch->keys[batch->count].generation = lease->generation;
     batch->count++;
-    lease->node[batch->node->number].in_flight = true;
+    ln->in_flight = true;
+    ln->hurried = ln->told;
+    ln->told = false;
 }
 
 static bool send_batch(struct filling *filling, hf_time now)
@@ -211,6 +214,8 @@ static bool send_batch(struct filling *filling, hf_time now)
     struct renewal *r = node->renewal;
 
     filling->batch = NULL;
+    if (renewal_tracks(node))
+        link_track(node->link);
     if (link_renew(node->link, filling->keys, batch->count, hf_time_add(now, filling->patience),
                    renewal_on_renewed, batch) == HF_OK) {
         batch->busy = true;
@@ -248,9 +253,11 @@ static void pump_node(struct renewal_node *node, hf_time now)
     struct filling filling = {0};
     struct heap_item *item;
     bool sent = false;
+    size_t most;
 
     if (!link_is_up(node->link))
         return;
+    most = renewal_tracks(node) ? RENEW_KEYS_TRACKED : RENEW_KEYS;
     while ((item = heap_first(&node->due)) && is_due(node, item, now, filling.batch != NULL)) {
         struct lease *lease = lease_of(node, item);
 
@@ -268,7 +275,7 @@ static void pump_node(struct renewal_node *node, hf_time now)
             break;
         heap_remove(&node->due, item);
         add(&filling, lease);
-        if (filling.batch->count == RENEW_KEYS)
+        if (filling.batch->count == most)
             sent |= send_batch(&filling, now);
     }
     if (filling.batch)

@@ -111,6 +111,7 @@ static void hand_back(struct renewal *r, struct lease *lease)
 {
     set_timer(r, lease, HF_TIME_NEVER);
     renewal_unschedule(r, lease);
+    renewal_unwatch(r, lease);
     r->slots[lease->slot] = (struct renewal_slot){0};
     lease->release = NULL;
     renewal_count(r, HF_COUNTER_LEASES, -1);
@@ -298,6 +299,7 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
     struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
     r->slots[lease->slot] = (struct renewal_slot){.lease = lease, .doubt_until = HF_TIME_PAST};
+    renewal_watch(r, lease);
     if (restored) {
         /* (!) What the earlier agent sent last, a heal or a vote that came too late to be counted,
          * may still run. */
@@ -326,7 +328,7 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
         else
             renewal_schedule(node, lease,
                              hf_time_add(hf_time_sub(fsm->node[i].d, fsm->timing.span),
-                                         timing_renew_delay(&fsm->timing, renewal_random(r))));
+                                         renewal_first_delay(node, lease)));
     }
     carry_out(r, lease, lease_fsm_tick(fsm, now) | LEASE_ACT_TIMER, &before, false);
 }
@@ -380,8 +382,7 @@ void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
         return;
     }
     renewal_hit(node, lease, a, HIT_GRANT);
-    renewal_schedule(node, lease,
-                     hf_time_add(a, timing_renew_delay(&lease->fsm.timing, renewal_random(r))));
+    renewal_schedule(node, lease, hf_time_add(a, renewal_first_delay(node, lease)));
 }
 
 void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason reason)

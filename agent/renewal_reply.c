@@ -23,6 +23,8 @@ static void plan(struct renewal_node *node, struct lease *lease, hf_time a)
     renewal_schedule(
         node, lease,
         hf_time_add(a, timing_renew_delay(&fsm->timing, renewal_random(node->renewal))));
+    if (lease->node[node->number].told)
+        renewal_hurry(node, lease, clock_now());
 }
 
 static void on_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit)
@@ -38,7 +40,7 @@ static void on_missing(struct renewal_node *node, struct lease *lease)
     unsigned actions = lease_fsm_missing(&lease->fsm, node->number, node->trust.mark, now);
 
     renewal_act(node->renewal, lease, actions, &before);
-    renewal_schedule(node, lease, now); /* healed at once */
+    renewal_schedule(node, lease, hf_time_add(now, renewal_heal_pause(node, lease)));
 }
 
 static void on_foreign(struct renewal_node *node, struct lease *lease)

@@ -45,8 +45,10 @@ struct resource *resource_find(struct broker *b, const void *name, size_t len)
 
 static void on_retry(struct loop_timer *timer, hf_time now)
 {
-    (void)now;
-    resource_kick(HF_CONTAINER(timer, struct resource, retry));
+    struct resource *r = HF_CONTAINER(timer, struct resource, retry);
+
+    if (wakeups_due(r, now))
+        resource_kick(r);
 }
 
 static struct resource *resource_new(struct broker *b, const void *name, size_t len, uint32_t slot)

@@ -64,6 +64,8 @@ static bool round_send(struct round *round, int node, bool raise)
     int rc;
 
     fill_lock(round, node, &lock);
+    if (round->track && !raise)
+        link_track(b->links[node]);
     rc = raise ? link_raise(b->links[node], &lock, round->deadline[node], round_reply, round)
                : link_acquire(b->links[node], &lock, round->deadline[node], round_reply, round);
     if (rc < 0)
@@ -126,6 +128,18 @@ static void journal_round(struct round *round, enum journal_state state)
     journal_put(round->b->agent->journal, r->slot, &record);
 }
 
+/* Nodes that gave their vote. */
+static uint32_t round_won(const struct round *round)
+{
+    uint32_t won = 0;
+
+    for (int i = 0; i < round->b->n; i++)
+        if (round->ballot.node[i].vote == BALLOT_YES ||
+            round->ballot.node[i].vote == BALLOT_YES_LOW)
+            won |= 1u << i;
+    return won;
+}
+
 /* Decided against: what may stand on any node is released, and the waiter hears why or waits on. */
 static void round_undo(struct round *round, int failure)
 {
@@ -159,13 +173,10 @@ static void round_undo(struct round *round, int failure)
                 text, sizeof(text), "too few nodes agreed in time: %d of %d voted, %d are needed",
                 __builtin_popcount(round->written & ~round->unanswered), round->b->n, round->b->q);
         waiters_hear(r, failure, &round->holder, round->started, text);
-        if (!TAILQ_EMPTY(&r->waiters)) {
-            hf_dur delay = failure == HF_EBUSY
-                               ? backoff_contend(round->holder.pttl_ms, broker_random())
-                               : backoff_step(&r->backoff, broker_random());
-
-            loop_timer_set(round->b->loop, &r->retry, hf_time_add(now, delay));
-        }
+        if (!TAILQ_EMPTY(&r->waiters) && failure == HF_EBUSY)
+            wakeups_lost(r, round_won(round), round->holder.pttl_ms, now);
+        else if (!TAILQ_EMPTY(&r->waiters))
+            wakeups_failed(r, hf_time_add(now, backoff_step(&r->backoff, broker_random())));
     }
     round_settle(round);
     /* After a cancel the caller kicks, once the waiter is out of the queue. */
@@ -329,6 +340,7 @@ static void round_reply(struct link *link, const struct link_reply *reply, void 
     if (reply->final) {
         round->calls--;
         round->unanswered &= ~(1u << node);
+        wakeups_vote(b, round, node, reply);
     }
     if (round->decided) {
         if (reply->final)
@@ -425,6 +437,7 @@ int round_begin(struct resource *r, struct waiter *w)
     hf_counter_add(&b->agent->table, HF_COUNTER_ROUNDS, 1);
 
     journal_intent(round, w);
+    round->track = wakeups_round(round);
     for (int i = 0; i < b->n; i++)
         if (nodes_may_vote(b, i, now))
             (void)round_send(round, i, false);

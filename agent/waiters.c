@@ -18,6 +18,8 @@ void waiter_free(struct waiter *w)
     TAILQ_REMOVE(&w->resource->waiters, w, queue);
     if (waiter_tries(w))
         w->resource->tries--;
+    if (TAILQ_EMPTY(&w->resource->waiters))
+        wakeups_forget(w->resource);
     LIST_REMOVE(w, of_session);
     b->waiter_count--;
     w->session->user->waiters--;

@@ -210,6 +210,16 @@ enum hf_node_flag {
     HF_NODE_F_ASSUMED_FRESH = 1 << 0, /* trusted by the operator's word */
     HF_NODE_F_DURABLE = 1 << 1,       /* every write is synced before its reply */
     HF_NODE_F_DEV = 1 << 2,           /* a private node of --dev */
+    HF_NODE_F_TRACKING = 7 << 8,      /* enum hf_node_tracking, 0 from agents that know of none */
+};
+#define HF_NODE_F_TRACKING_SHIFT 8
+
+/* Whether a node tells waiters that a lock's key has changed; without that they poll. */
+enum hf_node_tracking {
+    HF_TRACKING_DOWN = 0, /* no connection yet */
+    HF_TRACKING_ON = 1,
+    HF_TRACKING_REFUSED = 2, /* the node does not allow it */
+    HF_TRACKING_BROKEN = 3,  /* the connection for it ended */
 };
 
 /* --- history: what happened, for `history` and `watch` (shm/history.h) --------------------------- */

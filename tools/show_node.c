@@ -59,6 +59,9 @@ static const char *why(char *out, size_t size, const struct hf_node_row *row)
             snprintf(out, size, "a private node (--dev)");
         else if (row->flags & HF_NODE_F_ASSUMED_FRESH)
             snprintf(out, size, "fresh by the operator's word");
+        else if ((row->flags & HF_NODE_F_TRACKING) >> HF_NODE_F_TRACKING_SHIFT ==
+                 HF_TRACKING_REFUSED)
+            snprintf(out, size, "%s", words_tracking_sentence(row->flags));
         break;
     default:
         snprintf(out, size, "%s", text_escape_str(error, sizeof(error), row->error));
@@ -121,6 +124,7 @@ static void print_long(const struct hf_node_row *row)
                format_offset(text, sizeof(text), row->clock_offset_us));
     }
     print_flags(row);
+    printf("  waiting   %s\n", words_tracking_sentence(row->flags));
     printf("  counts    replies %" PRIu64 ", timeouts %" PRIu64 ", errors %" PRIu64
            ", reconnects %" PRIu64 ", clock steps %" PRIu64 "\n",
            row->replies, row->timeouts, row->errors, row->reconnects, row->clock_steps);
@@ -168,6 +172,7 @@ static json_t *node_json(const struct hf_node_row *row)
     json_put(node, "durable", json_boolean(row->flags & HF_NODE_F_DURABLE));
     json_put(node, "assumed_fresh", json_boolean(row->flags & HF_NODE_F_ASSUMED_FRESH));
     json_put(node, "dev", json_boolean(row->flags & HF_NODE_F_DEV));
+    json_put(node, "tracking", json_string(words_tracking(row->flags)));
     json_put(node, "replies", json_integer((json_int_t)row->replies));
     json_put(node, "timeouts", json_integer((json_int_t)row->timeouts));
     json_put(node, "errors", json_integer((json_int_t)row->errors));

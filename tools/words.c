@@ -26,6 +26,14 @@ static const struct word refusals[] = {
     [HF_REFUSED_FLEET] = {"fleet", "other agents use it with another ttl_max, N or node list"},
 };
 
+static const struct word trackings[] = {
+    [HF_TRACKING_DOWN] = {"down", "they poll: not connected for that"},
+    [HF_TRACKING_ON] = {"on", "the node tells them when another host's lock changes"},
+    [HF_TRACKING_REFUSED] = {"refused",
+                             "those who wait poll: it refuses CLIENT TRACKING or SUBSCRIBE"},
+    [HF_TRACKING_BROKEN] = {"broken", "they poll: the connection for that ended"},
+};
+
 static const struct word errors[] = {
     [HF_NODE_ERR_NONE] = {"", ""},
     [HF_NODE_ERR_RESOLVE] = {"resolve", ""},
@@ -79,6 +87,22 @@ const char *words_lease_state(const struct hf_slot_view *view, bool in_force)
 const char *words_node_state(uint32_t state)
 {
     return word_of(states, HF_LENGTH(states), state)->word;
+}
+
+static const struct word *tracking_of(uint32_t flags)
+{
+    return word_of(trackings, HF_LENGTH(trackings),
+                   (flags & HF_NODE_F_TRACKING) >> HF_NODE_F_TRACKING_SHIFT);
+}
+
+const char *words_tracking(uint32_t flags)
+{
+    return tracking_of(flags)->word;
+}
+
+const char *words_tracking_sentence(uint32_t flags)
+{
+    return tracking_of(flags)->sentence;
 }
 
 const char *words_refusal(uint32_t refusal)

@@ -13,6 +13,9 @@ const char *words_lease_state(const struct hf_slot_view *view, bool in_force);
 
 /* "connecting", "up", "quarantined", "down", "refused". */
 const char *words_node_state(uint32_t state);
+/* Of the enum hf_node_tracking in a node's flags: how those who wait hear of its changes. */
+const char *words_tracking(uint32_t flags);
+const char *words_tracking_sentence(uint32_t flags);
 /* Of enum hf_node_refusal and enum hf_node_error; "" for none. */
 const char *words_refusal(uint32_t refusal);
 const char *words_refusal_sentence(uint32_t refusal);

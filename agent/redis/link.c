@@ -179,6 +179,7 @@ static void tell_end(struct link *link)
     hf_dur delay = backoff_step(&link->backoff, next_random(link));
 
     calls_break(link);
+    tracking_stop(link);
     enter(link, LINK_WAITING, hf_time_add(clock_now(), delay));
     link->options.events->down(link, link->end_error, link->end_text, link->options.arg);
 }
@@ -353,6 +354,7 @@ void link_is_ready(struct link *link, const struct link_reply *sentinel)
     enter(link, LINK_UP, HF_TIME_NEVER);
     backoff_reset(&link->backoff);
     link->options.events->up(link, &link->facts, sentinel, link->options.arg);
+    tracking_begin(link);
 }
 
 int link_create(const struct link_options *options, struct link **ret_link)
@@ -368,6 +370,10 @@ int link_create(const struct link_options *options, struct link **ret_link)
         link->random = (uint32_t)clock_now().ns | 1;
     calls_init(link);
     handshake_init(link);
+    if (tracking_init(link) != HF_OK) {
+        free(link);
+        return HF_ENOMEM;
+    }
     *ret_link = link;
     return HF_OK;
 }
@@ -385,6 +391,7 @@ void link_destroy(struct link *link)
     link_end(link, HF_NODE_ERR_BROKEN, "the agent closed the connection");
     link->state = LINK_ENDED; /* nothing more is sent from the callbacks */
     calls_break(link);
+    tracking_destroy(link);
     loop_timer_cancel(link->options.loop, &link->step);
     if (link->options.resolver)
         resolver_cancel(link->options.resolver, link);

@@ -67,6 +67,7 @@ struct link_reply {
     size_t mark_count;
     struct node_sentinel sentinel; /* sentinel command */
     bool sentinel_created;
+    bool tracked; /* after link_track(): the node tells of the next change of what was read */
 };
 
 /* Runs on the link's thread, never from inside the call that sent the command. */
@@ -84,6 +85,12 @@ struct link_events {
     /* The connection ended or could not be made; `error` and `text` say why. Every unanswered
      * command was told BROKEN. */
     void (*down)(struct link *link, enum hf_node_error error, const char *text, void *arg);
+    /* The next two may be NULL: nothing is tracked then. A key that was read after link_track() has
+     * changed, and is not tracked any more; NULL: any may have changed. */
+    void (*noticed)(struct link *link, const void *key, size_t key_len, void *arg);
+    /* Whether changes are told: from HF_TRACKING_ON on. What was read before that is not tracked.
+     * `text`: why not. */
+    void (*tracking)(struct link *link, enum hf_node_tracking state, const char *text, void *arg);
 };
 
 struct link_options {
@@ -156,6 +163,11 @@ int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_
                link_reply_fn *fn, void *arg);
 int link_release(struct link *link, const struct link_key *keys, size_t count, hf_time deadline,
                  link_reply_fn *fn, void *arg);
+
+/* What the next of the above reads is tracked, if the link is HF_TRACKING_ON: `tracked` of its
+ * answer says whether. A hint (agent/redis/notices.h). Costs one command more. */
+void link_track(struct link *link);
+enum hf_node_tracking link_tracking(const struct link *link);
 
 /* Reads the sentinel; with `make` creates it when absent, with `replace` (--new-list) also when its
  * constants differ. The answer has `sentinel` as it stands afterwards. */

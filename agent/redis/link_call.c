@@ -83,6 +83,7 @@ static bool call_reload(struct link *link, struct call *call)
     if (call->reloaded)
         return false;
     call->reloaded = true;
+    call->mark = 0; /* what was to be tracked was that attempt */
     if (call_load(link, call->script, NULL) != HF_OK || !wanted)
         return false;
     return call_send(link, call, call->command, call->length) == HF_OK;
@@ -94,6 +95,7 @@ static void script_answered(struct link *link, struct call *call, const redisRep
     char text[LINK_TEXT_MAX];
 
     reply_decode(answer, call->script, call->keys, &reply);
+    reply.tracked = tracking_stands(link, call->mark);
     if (reply.error == HF_NODE_ERR_NOSCRIPT) {
         hf_time deadline = call->deadline.item.at;
 
@@ -196,6 +198,7 @@ int call_load(struct link *link, enum script script, call_fn *loaded)
 int call_script(struct link *link, enum script script, size_t keys, hf_time deadline,
                 link_reply_fn *fn, void *arg, int argc, const char **argv, size_t *lengths)
 {
+    uint32_t mark = tracking_mark(link);
     struct call *call;
     int rc = HF_ENOMEM;
 
@@ -204,6 +207,7 @@ int call_script(struct link *link, enum script script, size_t keys, hf_time dead
     call = call_new(link);
     if (!call)
         return HF_ENOMEM;
+    call->mark = mark;
     call->script = script;
     call->keys = keys;
     call->fn = fn;

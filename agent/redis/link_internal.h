@@ -1,5 +1,6 @@
 /* What the parts of a link share: link.c (connection), link_call.c (commands in flight),
  * link_script.c (the script commands), link_handshake.c (what is asked on a new connection),
+ * link_tracking.c (being told of changes),
  * link_reply.c (decoding; knows no link). One thread. */
 #ifndef HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
 #define HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
@@ -10,6 +11,7 @@
 
 #include "agent/core/backoff.h"
 #include "agent/redis/link.h"
+#include "agent/redis/notices.h"
 #include "agent/redis/resolver.h"
 #include "agent/redis/script.h"
 #include "shm/compiler.h"
@@ -50,10 +52,23 @@ struct call {
     size_t keys;  /* renew, release: how many marks are due */
     struct loop_timer deadline;
     bool reloaded, timed_out;
+    uint32_t mark; /* of tracking_mark(); 0: what it read is not tracked */
     link_reply_fn *fn;
     void *arg;
 };
 TAILQ_HEAD(call_list, call);
+
+/* Being told of changes; link_tracking.c. */
+struct link_tracking {
+    struct notices *notices; /* NULL: not wanted */
+    enum hf_node_tracking state;
+    uint32_t epoch;  /* counts changes of `state` */
+    bool ready;      /* the notices' connection is subscribed */
+    unsigned asking; /* CLIENT TRACKING commands without an answer */
+    bool next;       /* of the script that is sent next */
+    struct loop_timer again;
+    struct backoff backoff;
+};
 
 struct link {
     struct link_options options;
@@ -87,6 +102,8 @@ struct link {
     bool is_redis;           /* INFO was answered as Redis does: its error texts may be shown */
     bool is_strange; /* it spoke without being asked, or in shapes that Redis does not use */
     struct loop_timer probe;
+
+    struct link_tracking tracking;
 
     /* why it ended */
     enum hf_node_error end_error;
@@ -134,6 +151,19 @@ void handshake_init(struct link *link);
  * link_end(). */
 void handshake_begin(struct link *link);
 void handshake_stop(struct link *link);
+/* Its sentinel may have changed: probes now rather than when it is due. */
+void handshake_probe_soon(struct link *link);
+
+/* --- link_tracking.c -------------------------------------------------------------------------- */
+
+int tracking_init(struct link *link); /* HF_ENOMEM */
+void tracking_destroy(struct link *link);
+void tracking_begin(struct link *link); /* the link is up */
+void tracking_stop(struct link *link);  /* it is not any more */
+/* Before a script: if it is to be tracked, has it be so. What it returned then goes to
+ * tracking_stands(): whether what that script read is still tracked. 0: it is not. */
+uint32_t tracking_mark(struct link *link);
+bool tracking_stands(const struct link *link, uint32_t mark);
 
 /* --- link_reply.c ----------------------------------------------------------------------------- */
 

@@ -1,0 +1,218 @@
+#include "agent/core/wakeup.h"
+
+#include "agent/core/backoff.h"
+#include "agent/core/draw.h"
+
+#define GATHER       hf_ms(3)   /* the nodes' notices of one release come within this */
+#define LOOK_EVERY   hf_ms(50)  /* per node */
+#define LASTING_MIN  hf_ms(250) /* between rounds for keys without expiry */
+#define LASTING_MAX  hf_ms(1000)
+#define EXPIRED_MIN  hf_ms(1) /* behind the expiry: PTTL is rounded */
+#define EXPIRED_MAX  hf_ms(20)
+#define SLEEP_MOST   hf_ms(10000)
+#define SPLIT_LEAST  hf_ms(1)
+#define SPLIT_MOST   hf_ms(64)
+#define SPLIT_RTTS   8
+#define SPLITS_MOST  8
+#define BUDGET_BURST 20 /* commands, of the budget of one second: 1 in so many */
+
+static uint32_t bit(int node)
+{
+    return UINT32_C(1) << node;
+}
+
+static int count(uint32_t nodes)
+{
+    return __builtin_popcount(nodes);
+}
+
+static hf_dur draw_between(hf_dur least, hf_dur most, uint32_t random)
+{
+    return hf_ns(least.ns + draw_within(hf_ns(most.ns - least.ns), random).ns);
+}
+
+void wakeup_init(struct wakeup *w, int n, int q)
+{
+    *w = (struct wakeup){.n = (uint8_t)n, .q = (uint8_t)q, .not_before = HF_TIME_PAST};
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        w->told_at[i] = w->looked_at[i] = HF_TIME_PAST;
+    wakeup_round(w);
+}
+
+void wakeup_round(struct wakeup *w)
+{
+    w->armed = w->told = w->unarmed = w->free = w->lasting = 0;
+    w->not_before = HF_TIME_PAST;
+    w->poll = HF_TIME_NEVER;
+    for (int i = 0; i < w->n; i++)
+        w->expires[i] = HF_TIME_NEVER;
+}
+
+/* (!) What was told since the command was sent may be of a change after it: the node is not armed,
+ * and is looked at. */
+static void answered(struct wakeup *w, int node, bool tracked, hf_time sent)
+{
+    bool late = !hf_time_before(w->told_at[node], sent);
+
+    w->looking &= ~bit(node);
+    w->free &= ~bit(node);
+    w->lasting &= ~bit(node);
+    w->expires[node] = HF_TIME_NEVER;
+    if (late)
+        return;
+    w->told &= ~bit(node);
+    w->unarmed &= ~bit(node);
+    w->armed = tracked ? w->armed | bit(node) : w->armed & ~bit(node);
+}
+
+void wakeup_held(struct wakeup *w, int node, int64_t pttl_ms, bool tracked, hf_time sent,
+                 hf_time now)
+{
+    answered(w, node, tracked, sent);
+    if (pttl_ms == -1)
+        w->lasting |= bit(node);
+    /* Compared in milliseconds: another's PTTL may be too large for nanoseconds. */
+    else if (pttl_ms >= 0 && pttl_ms < hf_dur_ms(SLEEP_MOST))
+        w->expires[node] = hf_time_add(now, hf_ms(pttl_ms));
+    else if (pttl_ms >= 0)
+        w->expires[node] = hf_time_add(now, SLEEP_MOST);
+}
+
+void wakeup_free(struct wakeup *w, int node, bool tracked, hf_time sent)
+{
+    answered(w, node, tracked, sent);
+    if (!(w->told & bit(node)))
+        w->free |= bit(node);
+}
+
+void wakeup_look(struct wakeup *w, int node, hf_time now)
+{
+    w->looking |= bit(node);
+    w->looked_at[node] = now;
+}
+
+void wakeup_unanswered(struct wakeup *w, int node)
+{
+    w->looking &= ~bit(node);
+    w->told &= ~bit(node); /* it will be polled */
+    w->unarmed &= ~bit(node);
+    w->armed &= ~bit(node);
+}
+
+void wakeup_told(struct wakeup *w, int node, hf_time now)
+{
+    w->told_at[node] = now;
+    w->told |= bit(node);
+    w->armed &= ~bit(node);
+    w->free &= ~bit(node);
+}
+
+void wakeup_telling(struct wakeup *w, int node, bool can)
+{
+    w->armed &= ~bit(node);
+    w->unarmed = can ? w->unarmed | bit(node) : w->unarmed & ~bit(node);
+}
+
+void wakeup_granted(struct wakeup *w, int node)
+{
+    w->armed &= ~bit(node);
+    w->free &= ~bit(node);
+}
+
+/* When q nodes have no key any more, if nobody extends one; NEVER: not by itself. */
+static hf_time expiry(const struct wakeup *w, hf_time now)
+{
+    hf_time sorted[HF_NODES_MAX];
+
+    for (int i = 0; i < w->n; i++) {
+        hf_time at = w->free & bit(i) ? now : w->expires[i];
+        int k = i;
+
+        for (; k > 0 && hf_time_before(at, sorted[k - 1]); k--)
+            sorted[k] = sorted[k - 1];
+        sorted[k] = at;
+    }
+    return sorted[w->q - 1];
+}
+
+void wakeup_rest(struct wakeup *w, uint32_t random, hf_time now)
+{
+    hf_time at = expiry(w, now);
+    hf_time expired = at.ns == HF_TIME_NEVER.ns
+                          ? at
+                          : hf_time_add(at, draw_between(EXPIRED_MIN, EXPIRED_MAX, random));
+
+    if (w->n - count(w->lasting) < w->q)
+        w->poll = hf_time_add(now, draw_between(LASTING_MIN, LASTING_MAX, random));
+    else if (count(w->armed | w->told) < w->q)
+        w->poll = hf_time_min(hf_time_add(now, backoff_contend(-1, random)), expired);
+    else
+        w->poll = hf_time_min(expired, hf_time_add(now, SLEEP_MOST));
+}
+
+void wakeup_lost(struct wakeup *w, uint32_t won, hf_dur rtt, uint32_t random, hf_time now)
+{
+    hf_dur window = hf_dur_max(SPLIT_LEAST, hf_ns(SPLIT_RTTS * rtt.ns));
+
+    w->free |= won & ~w->told;
+    if (!won) {
+        w->splits = w->splits ? w->splits - 1 : 0;
+        wakeup_rest(w, random, now);
+        return;
+    }
+    if (w->splits < SPLITS_MOST)
+        w->splits++;
+    window = hf_dur_min(SPLIT_MOST, hf_ns(window.ns << (w->splits - 1)));
+    w->not_before = hf_time_add(now, draw_within(window, random));
+    /* Nobody may have won. */
+    w->poll = hf_time_add(now, backoff_contend(-1, random));
+}
+
+/* When the node is to be looked at; NEVER: need not be. */
+static hf_time look_at(const struct wakeup *w, int node)
+{
+    hf_time next = hf_time_add(w->looked_at[node], LOOK_EVERY);
+
+    if (!((w->told | w->unarmed) & ~w->looking & bit(node)))
+        return HF_TIME_NEVER;
+    return w->told & bit(node) ? hf_time_max(hf_time_add(w->told_at[node], GATHER), next) : next;
+}
+
+struct wakeup_plan wakeup_next(const struct wakeup *w, uint32_t voting, hf_time now)
+{
+    struct wakeup_plan plan = {WAKEUP_WAIT, 0, w->poll};
+
+    if (count((w->told | w->free) & voting) >= w->q) {
+        plan.step = hf_time_reached(now, w->not_before) ? WAKEUP_ROUND : WAKEUP_WAIT;
+        plan.at = w->not_before;
+        return plan;
+    }
+    for (int i = 0; i < w->n; i++) {
+        hf_time at = look_at(w, i);
+
+        if (hf_time_reached(now, at))
+            plan.nodes |= bit(i);
+        else
+            plan.at = hf_time_min(plan.at, at);
+    }
+    if (hf_time_reached(now, w->poll))
+        plan.step = WAKEUP_POLL;
+    else if (plan.nodes)
+        plan.step = WAKEUP_LOOK;
+    return plan;
+}
+
+void wakeup_budget_init(struct wakeup_budget *b, uint32_t per_second)
+{
+    *b = (struct wakeup_budget){.each = hf_ns(HF_NS_PER_SEC / per_second),
+                                .ahead = hf_ns(HF_NS_PER_SEC / BUDGET_BURST),
+                                .spent = HF_TIME_PAST};
+}
+
+hf_time wakeup_budget_book(struct wakeup_budget *b, uint32_t commands, hf_time now)
+{
+    hf_time from = hf_time_max(b->spent, now);
+
+    b->spent = hf_time_add(from, hf_ns(b->each.ns * commands));
+    return hf_time_max(now, hf_time_sub(from, b->ahead));
+}

@@ -1,0 +1,205 @@
+/* CLIENT TRACKING on a link: what the script after link_track() reads is watched by the node, which
+ * tells of its next change on a connection of its own (agent/redis/notices.h).
+ *
+ *   up -> the notices' connection -> CLIENT TRACKING ON REDIRECT ID OPTIN NOLOOP -> on
+ * OPTIN: only what follows CLIENT CACHING YES is watched. NOLOOP: what this connection changes
+ * itself is not told. Only a hint. A node that refuses any of it goes on without; it is asked again
+ * now and then.
+ */
+#include <inttypes.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "agent/clock.h"
+#include "agent/redis/link_internal.h"
+#include "shm/status.h"
+
+#define AGAIN_FIRST  hf_ms(50)
+#define AGAIN_MOST   hf_ms(30000)
+
+#define WORDS(words) (int)HF_LENGTH(words), words, NULL
+
+static void set(struct link *link, enum hf_node_tracking state, const char *text)
+{
+    struct link_tracking *t = &link->tracking;
+
+    if (t->state == state)
+        return;
+    t->state = state;
+    t->epoch++;
+    if (link->options.events->tracking)
+        link->options.events->tracking(link, state, text, link->options.arg);
+}
+
+static void again(struct link *link)
+{
+    uint32_t random = (uint32_t)clock_now().ns * UINT32_C(2654435761);
+
+    (void)loop_timer_set(link->options.loop, &link->tracking.again,
+                         hf_time_add(clock_now(), backoff_step(&link->tracking.backoff, random)));
+}
+
+static void give_up(struct link *link, bool refused, const char *text)
+{
+    char shown[LINK_TEXT_MAX];
+
+    notices_close(link->tracking.notices);
+    link->tracking.ready = false;
+    link_copy_text(link, shown, text);
+    set(link, refused ? HF_TRACKING_REFUSED : HF_TRACKING_BROKEN, shown);
+    again(link);
+}
+
+/* --- on the link ------------------------------------------------------------------------------ */
+
+static void on_caching(struct link *link, const struct call *call, const redisReply *answer)
+{
+    (void)call;
+    if (answer->type == REDIS_REPLY_ERROR && link->tracking.state == HF_TRACKING_ON)
+        give_up(link, true, answer->str);
+}
+
+static void on_tracking(struct link *link, const struct call *call, const redisReply *answer)
+{
+    (void)call;
+    /* The notices' connection may have ended in between, and another be asked for. */
+    if (--link->tracking.asking > 0 || !link->tracking.ready)
+        return;
+    if (answer->type == REDIS_REPLY_ERROR) {
+        give_up(link, true, answer->str);
+        return;
+    }
+    backoff_reset(&link->tracking.backoff);
+    set(link, HF_TRACKING_ON, "");
+}
+
+void link_track(struct link *link)
+{
+    link->tracking.next = link->tracking.state == HF_TRACKING_ON;
+}
+
+uint32_t tracking_mark(struct link *link)
+{
+    const char *words[] = {"CLIENT", "CACHING", "YES"};
+    bool wanted = link->tracking.next && link->in_flight < LINK_IN_FLIGHT_MAX;
+
+    link->tracking.next = false;
+    return wanted && call_own(link, on_caching, WORDS(words)) == HF_OK ? link->tracking.epoch : 0;
+}
+
+bool tracking_stands(const struct link *link, uint32_t mark)
+{
+    return mark != 0 && link->tracking.state == HF_TRACKING_ON && link->tracking.epoch == mark;
+}
+
+enum hf_node_tracking link_tracking(const struct link *link)
+{
+    return link->tracking.state;
+}
+
+/* --- the notices' connection ------------------------------------------------------------------ */
+
+static void on_ready(int64_t client_id, void *arg)
+{
+    struct link *link = arg;
+    char id[24];
+    const char *words[] = {"CLIENT", "TRACKING", "ON", "REDIRECT", id, "OPTIN", "NOLOOP"};
+
+    snprintf(id, sizeof(id), "%" PRId64, client_id);
+    if (link->state != LINK_UP || call_own(link, on_tracking, WORDS(words)) != HF_OK)
+        return; /* without a link it is begun anew */
+    link->tracking.ready = true;
+    link->tracking.asking++;
+    link_flush(link);
+}
+
+static void on_changed(const void *key, size_t key_len, void *arg)
+{
+    struct link *link = arg;
+    size_t prefix = sizeof(LINK_FENCE_PREFIX) - 1;
+
+    /* Every script reads the key's fence record too: what is told of that says nothing of the key.
+     */
+    if (link->tracking.state != HF_TRACKING_ON ||
+        (key && key_len >= prefix && memcmp(key, LINK_FENCE_PREFIX, prefix) == 0))
+        return;
+    if (!key ||
+        (key_len == sizeof(LINK_SENTINEL_KEY) - 1 && memcmp(key, LINK_SENTINEL_KEY, key_len) == 0))
+        handshake_probe_soon(link);
+    link->options.events->noticed(link, key, key_len, link->options.arg);
+}
+
+static void on_ended(bool refused, const char *text, void *arg)
+{
+    give_up(arg, refused, text);
+}
+
+static const struct notices_events notices_events = {
+    .ready = on_ready, .changed = on_changed, .ended = on_ended};
+
+static void on_again(struct loop_timer *timer, hf_time now)
+{
+    struct link *link = HF_CONTAINER(timer, struct link, tracking.again);
+
+    (void)now;
+    tracking_begin(link);
+}
+
+/* --- the link's life -------------------------------------------------------------------------- */
+
+/* The address that the link itself came to: the name may have several. */
+static bool peer_of(const struct link *link, char ret_host[64])
+{
+    struct sockaddr_storage peer;
+    socklen_t size = sizeof(peer);
+
+    return getpeername(link->context->c.fd, (struct sockaddr *)&peer, &size) == 0 &&
+           getnameinfo((struct sockaddr *)&peer, size, ret_host, 64, NULL, 0, NI_NUMERICHOST) == 0;
+}
+
+void tracking_begin(struct link *link)
+{
+    const struct node_address *address = link->options.address;
+    char host[64];
+
+    if (!link->tracking.notices || link->state != LINK_UP)
+        return;
+    loop_timer_cancel(link->options.loop, &link->tracking.again);
+    if (address->unix_socket)
+        notices_open(link->tracking.notices, address->host);
+    else if (peer_of(link, host))
+        notices_open(link->tracking.notices, host);
+    else
+        again(link);
+}
+
+void tracking_stop(struct link *link)
+{
+    if (!link->tracking.notices)
+        return;
+    loop_timer_cancel(link->options.loop, &link->tracking.again);
+    notices_close(link->tracking.notices);
+    link->tracking.ready = link->tracking.next = false;
+    link->tracking.asking = 0;
+    set(link, HF_TRACKING_DOWN, "");
+}
+
+int tracking_init(struct link *link)
+{
+    const struct link_options *o = &link->options;
+
+    link->tracking.again.fn = on_again;
+    backoff_init(&link->tracking.backoff, AGAIN_FIRST, AGAIN_MOST);
+    if (!o->events->noticed)
+        return HF_OK;
+    return notices_create(o->loop, o->address, o->silence, &notices_events, link,
+                          &link->tracking.notices);
+}
+
+void tracking_destroy(struct link *link)
+{
+    loop_timer_cancel(link->options.loop, &link->tracking.again);
+    notices_destroy(link->tracking.notices);
+}

@@ -1,0 +1,300 @@
+#include "agent/redis/notices.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <ev.h>
+#include <hiredis/hiredis.h>
+
+#include "agent/clock.h"
+#include "shm/compiler.h"
+#include "shm/status.h"
+
+#define CHANNEL      "__redis__:invalidate"
+#define ELEMENTS_MAX 1024 /* of one answer: a notice has one key */
+
+enum notices_step { /* what the next answer is to */
+                    STEP_AUTH,
+                    STEP_ID,
+                    STEP_SUBSCRIBE,
+                    STEP_READY,
+};
+
+struct notices {
+    struct loop *loop;
+    const struct node_address *address;
+    hf_dur silence;
+    const struct notices_events *events;
+    void *arg;
+    redisContext *context; /* NULL: closed */
+    const redisReplyObjectFunctions *hiredis_functions;
+    redisReplyObjectFunctions functions;
+    ev_io reading, writing;
+    bool connected;
+    enum notices_step step;
+    int64_t client_id;
+    hf_time heard;
+    struct loop_timer timer; /* not ready: when to give up; ready: the next PING */
+    const char *failed;      /* it could not even begin: the timer tells so */
+};
+
+static void end(struct notices *n, bool refused, const char *text)
+{
+    char kept[160];
+
+    /* `text` may lie in the context. */
+    strncpy(kept, text, sizeof(kept) - 1);
+    kept[sizeof(kept) - 1] = '\0';
+    notices_close(n);
+    n->events->ended(refused, kept, n->arg);
+}
+
+/* --- reading ---------------------------------------------------------------------------------- */
+
+/* hiredis allocates as many elements as a peer announces. */
+#if HIREDIS_MAJOR >= 1
+static void *make_array(const redisReadTask *task, size_t elements)
+#else
+static void *make_array(const redisReadTask *task, int elements)
+#endif
+{
+    const struct notices *n = task->privdata;
+
+    return elements <= ELEMENTS_MAX ? n->hiredis_functions->createArray(task, elements) : NULL;
+}
+
+static bool is_text(const redisReply *e, const char *text)
+{
+    return e->type == REDIS_REPLY_STRING && e->len == strlen(text) &&
+           memcmp(e->str, text, e->len) == 0;
+}
+
+/* {message, CHANNEL, {key...}}; NIL instead of the keys after a flush. Anything else is an answer
+ * to a PING. */
+static void on_message(struct notices *n, const redisReply *message)
+{
+    const redisContext *context = n->context;
+    const redisReply *keys;
+
+    if (message->type != REDIS_REPLY_ARRAY || message->elements != 3 ||
+        !is_text(message->element[0], "message") || !is_text(message->element[1], CHANNEL))
+        return;
+    keys = message->element[2];
+    if (keys->type == REDIS_REPLY_NIL)
+        n->events->changed(NULL, 0, n->arg);
+    if (keys->type != REDIS_REPLY_ARRAY)
+        return;
+    for (size_t i = 0; i < keys->elements && n->context == context; i++)
+        if (keys->element[i]->type == REDIS_REPLY_STRING)
+            n->events->changed(keys->element[i]->str, keys->element[i]->len, n->arg);
+}
+
+static void on_answer(struct notices *n, const redisReply *answer)
+{
+    if (answer->type == REDIS_REPLY_ERROR) {
+        /* Of AUTH never the text: it may repeat the password. */
+        end(n, true, n->step == STEP_AUTH ? "AUTH" : answer->str);
+        return;
+    }
+    switch (n->step) {
+    case STEP_AUTH:
+        n->step = STEP_ID;
+        break;
+    case STEP_ID:
+        n->client_id = answer->type == REDIS_REPLY_INTEGER ? answer->integer : 0;
+        n->step = STEP_SUBSCRIBE;
+        break;
+    case STEP_SUBSCRIBE:
+        n->step = STEP_READY;
+        (void)loop_timer_set(n->loop, &n->timer,
+                             hf_time_add(clock_now(), hf_ns(n->silence.ns / 3)));
+        n->events->ready(n->client_id, n->arg);
+        break;
+    case STEP_READY:
+        on_message(n, answer);
+        break;
+    }
+}
+
+static void read_all(struct notices *n)
+{
+    redisContext *context = n->context;
+    void *answer = NULL;
+
+    if (redisBufferRead(context) != REDIS_OK) {
+        end(n, false, context->errstr);
+        return;
+    }
+    n->heard = clock_now();
+    for (;;) {
+        if (redisReaderGetReply(context->reader, &answer) != REDIS_OK) {
+            end(n, false, "it speaks no Redis protocol");
+            return;
+        }
+        if (!answer)
+            return;
+        on_answer(n, answer);
+        freeReplyObject(answer);
+        if (n->context != context)
+            return;
+    }
+}
+
+static void on_readable(struct ev_loop *loop, ev_io *watch, int events)
+{
+    (void)loop;
+    (void)events;
+    read_all(HF_CONTAINER(watch, struct notices, reading));
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+static void flush(struct notices *n)
+{
+    int done = 0;
+
+    if (redisBufferWrite(n->context, &done) != REDIS_OK)
+        end(n, false, n->context->errstr);
+    else if (done)
+        ev_io_stop(loop_ev(n->loop), &n->writing);
+    else
+        ev_io_start(loop_ev(n->loop), &n->writing);
+}
+
+static void ask(struct notices *n, int argc, const char **argv)
+{
+    /* Out of memory shows as silence. */
+    (void)redisAppendCommandArgv(n->context, argc, argv, NULL);
+}
+
+static void greet(struct notices *n)
+{
+    const struct node_address *a = n->address;
+    const char *auth[] = {"AUTH", a->user, a->password};
+    const char *auth_old[] = {"AUTH", a->password};
+    const char *id[] = {"CLIENT", "ID"};
+    const char *subscribe[] = {"SUBSCRIBE", CHANNEL};
+
+    n->step = STEP_ID;
+    if (a->password[0]) {
+        n->step = STEP_AUTH;
+        if (a->user[0])
+            ask(n, 3, auth);
+        else
+            ask(n, 2, auth_old);
+    }
+    ask(n, 2, id);
+    ask(n, 2, subscribe);
+    flush(n);
+}
+
+static void on_writable(struct ev_loop *loop, ev_io *watch, int events)
+{
+    struct notices *n = HF_CONTAINER(watch, struct notices, writing);
+    int error = 0;
+    socklen_t size = sizeof(error);
+
+    (void)loop;
+    (void)events;
+    if (n->connected) {
+        flush(n);
+        return;
+    }
+    if (getsockopt(n->context->fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error) {
+        end(n, false, "cannot connect");
+        return;
+    }
+    n->connected = true;
+    ev_io_start(loop_ev(n->loop), &n->reading);
+    greet(n);
+}
+
+/* --- time ------------------------------------------------------------------------------------- */
+
+static void on_timer(struct loop_timer *timer, hf_time now)
+{
+    struct notices *n = HF_CONTAINER(timer, struct notices, timer);
+    const char *ping[] = {"PING"};
+
+    if (!n->context) {
+        n->events->ended(false, n->failed, n->arg);
+        return;
+    }
+    if (n->step != STEP_READY || hf_time_reached(now, hf_time_add(n->heard, n->silence))) {
+        end(n, false, "no answer");
+        return;
+    }
+    (void)loop_timer_set(n->loop, timer, hf_time_add(now, hf_ns(n->silence.ns / 3)));
+    ask(n, 1, ping);
+    flush(n);
+}
+
+/* --- the object ------------------------------------------------------------------------------- */
+
+void notices_open(struct notices *n, const char *host)
+{
+    const struct node_address *a = n->address;
+    redisContext *context;
+
+    notices_close(n);
+    context = a->unix_socket ? redisConnectUnixNonBlock(host) : redisConnectNonBlock(host, a->port);
+    if (!context || context->err) {
+        if (context)
+            redisFree(context);
+        n->failed = "cannot connect";
+        (void)loop_timer_set(n->loop, &n->timer, clock_now());
+        return;
+    }
+    (void)fcntl(context->fd, F_SETFD, FD_CLOEXEC);
+    n->context = context;
+    n->connected = false;
+    n->hiredis_functions = context->reader->fn;
+    n->functions = *context->reader->fn;
+    n->functions.createArray = make_array;
+    context->reader->fn = &n->functions;
+    context->reader->privdata = n;
+    ev_io_init(&n->reading, on_readable, context->fd, EV_READ);
+    ev_io_init(&n->writing, on_writable, context->fd, EV_WRITE);
+    ev_io_start(loop_ev(n->loop), &n->writing);
+    n->step = STEP_AUTH;
+    n->heard = clock_now();
+    (void)loop_timer_set(n->loop, &n->timer, hf_time_add(n->heard, n->silence));
+}
+
+void notices_close(struct notices *n)
+{
+    loop_timer_cancel(n->loop, &n->timer);
+    if (!n->context)
+        return;
+    ev_io_stop(loop_ev(n->loop), &n->reading);
+    ev_io_stop(loop_ev(n->loop), &n->writing);
+    redisFree(n->context);
+    n->context = NULL;
+}
+
+int notices_create(struct loop *loop, const struct node_address *address, hf_dur silence,
+                   const struct notices_events *events, void *arg, struct notices **ret_notices)
+{
+    struct notices *n = calloc(1, sizeof(*n));
+
+    if (!n)
+        return HF_ENOMEM;
+    n->loop = loop;
+    n->address = address;
+    n->silence = silence;
+    n->events = events;
+    n->arg = arg;
+    n->timer.fn = on_timer;
+    *ret_notices = n;
+    return HF_OK;
+}
+
+void notices_destroy(struct notices *n)
+{
+    if (!n)
+        return;
+    notices_close(n);
+    free(n);
+}

@@ -1,0 +1,42 @@
+/* The connection on which a node tells that a key which was read has changed: CLIENT TRACKING in
+ * RESP2 redirects the notices of another connection (the link's) to one that is subscribed to
+ * __redis__:invalidate.
+ *
+ * What is told is a hint: a connection that ends takes its notices along, a notice does not say
+ * what happened, and a key that expires is told seconds late. One object is one connection: it is
+ * opened, gets ready, and ends; who made it opens it again. Threads: it belongs to the loop it was
+ * made on.
+ */
+#ifndef HOLDFAST_AGENT_REDIS_NOTICES_H
+#define HOLDFAST_AGENT_REDIS_NOTICES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/loop.h"
+#include "agent/redis/address.h"
+#include "shm/nstime.h"
+
+struct notices;
+
+/* None of them runs from inside notices_open() or notices_close(); notices_close() may be called in
+ * any of them. */
+struct notices_events {
+    /* Subscribed. `client_id`: this connection's, for REDIRECT. */
+    void (*ready)(int64_t client_id, void *arg);
+    /* A key that was read has changed; NULL: any may have (FLUSHALL). */
+    void (*changed)(const void *key, size_t key_len, void *arg);
+    /* It ended, or could not be made. `refused`: the node answers, but does not allow it. `text`:
+     * may repeat what we sent, so it is for link_copy_text(). */
+    void (*ended)(bool refused, const char *text, void *arg);
+};
+
+/* `address` must outlive it. HF_ENOMEM. */
+int notices_create(struct loop *loop, const struct node_address *address, hf_dur silence,
+                   const struct notices_events *events, void *arg, struct notices **ret_notices);
+void notices_destroy(struct notices *notices);
+/* Connects to `host`, a numeric address or a socket's path. Closes what was open. */
+void notices_open(struct notices *notices, const char *host);
+void notices_close(struct notices *notices);
+
+#endif
