@@ -171,6 +171,8 @@ struct waiter {
     bool run, guarded, contended;
     int told;           /* last progress reason */
     uint64_t told_what; /* the fence in the way, or nodes_situation() */
+    hf_time told_at;
+    struct loop_timer tell; /* what was not told because it came too soon */
     char note[HF_NOTE_MAX + 1];
     uint8_t note_len;
     struct hf_wire_holder holder; /* last seen in the way */
@@ -246,8 +248,11 @@ int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_ti
 /* The waiter is answered with `status` and gone. */
 void waiter_fail(struct waiter *w, int status, const char *text);
 void waiter_free(struct waiter *w);
-/* For waiter->timer. */
+/* For waiter->timer and waiter->tell. */
 void waiter_on_timer(struct loop_timer *timer, hf_time now);
+void waiter_on_tell(struct loop_timer *timer, hf_time now);
+/* It joins others that wait for another host's lock, and no round may begin for long. */
+void waiter_hear_of_others(struct waiter *w);
 /* A round of its resource failed with `failure`, and `holder` was in the way if that is HF_EBUSY. A
  * try that began before the round did is answered; the others know what they wait for. */
 void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *holder,

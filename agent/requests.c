@@ -147,6 +147,7 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
     memcpy(w->note, q->note, q->note_len);
     w->holder.pttl_ms = -2;
     w->timer.fn = waiter_on_timer;
+    w->tell.fn = waiter_on_tell;
     w->since = clock_now();
     w->deadline = q->deadline_ns == 0                  ? HF_TIME_PAST
                   : q->deadline_ns < 0                 ? w->since
@@ -165,10 +166,12 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
     if (!waiter_tries(w) && w->deadline.ns != HF_TIME_NEVER.ns)
         loop_timer_set(b->loop, &w->timer, w->deadline);
     /* The others that wait for a lease know of it: with many waiters that would be much talk. */
-    if (r->lease)
+    if (r->lease) {
         waiter_hear_held(w);
-    else
+    } else {
+        waiter_hear_of_others(w);
         resource_kick(r);
+    }
 }
 
 void lease_end(struct resource *r, enum message_kind kind, enum hf_loss_reason reason)

@@ -432,12 +432,12 @@ int round_begin(struct resource *r, struct waiter *w)
     /* Counted only when it is granted: a round that fails uses none up. */
     r->generation = b->generations[r->slot] + 1;
     r->round = round;
+    round->track = wakeups_round(round);
     LIST_INSERT_HEAD(&b->rounds, round, all);
     b->round_count++;
     hf_counter_add(&b->agent->table, HF_COUNTER_ROUNDS, 1);
 
     journal_intent(round, w);
-    round->track = wakeups_round(round);
     for (int i = 0; i < b->n; i++)
         if (nodes_may_vote(b, i, now))
             (void)round_send(round, i, false);

@@ -8,11 +8,15 @@
 #include "agent/clock.h"
 #include "shm/status.h"
 
+/* Where a lock changes hands all the time, so often a waiter is told by whom it is held. */
+#define TELL_EVERY hf_ms(500)
+
 void waiter_free(struct waiter *w)
 {
     struct broker *b = w->session->broker;
 
     loop_timer_cancel(b->loop, &w->timer);
+    loop_timer_cancel(b->loop, &w->tell);
     if (handoff_is_to(w->resource, w))
         handoff_forget_waiter(w->resource->handoff);
     TAILQ_REMOVE(&w->resource->waiters, w, queue);
@@ -60,6 +64,17 @@ void waiter_fail(struct waiter *w, int status, const char *text)
     resource_rest(r);
 }
 
+/* 1: it is served next. Counted no further than a thousand: it is for people. */
+static uint32_t place_of(const struct waiter *w)
+{
+    uint32_t place = 1;
+
+    while (place < 1000 && (w = TAILQ_PREV(w, waiter_queue, queue)))
+        place++;
+    return place;
+}
+
+/* Tells it unless it knows; where much changes, not of each change. */
 static void waiter_progress(struct waiter *w, int reason, const char *text)
 {
     struct hf_completion_entry entry = {
@@ -73,14 +88,41 @@ static void waiter_progress(struct waiter *w, int reason, const char *text)
 
     if (w->told == reason && w->told_what == what)
         return;
+    if (w->told == reason && hf_time_before(now, hf_time_add(w->told_at, TELL_EVERY))) {
+        if (!heap_has(&w->tell.item))
+            loop_timer_set(b->loop, &w->tell, hf_time_add(w->told_at, TELL_EVERY));
+        return;
+    }
     if (lease && reason == HF_EBUSY)
         local_holder(w->resource, &entry.holder);
     w->told = reason;
     w->told_what = what;
+    w->told_at = now;
+    entry.place = place_of(w);
     entry.nodes_voting = (uint32_t)nodes_voting(b, now);
     entry.nodes_up = (uint32_t)nodes_up(b);
     snprintf(entry.text, sizeof(entry.text), "%s", text);
     session_progress(w->session, &entry);
+}
+
+void waiter_on_tell(struct loop_timer *timer, hf_time now)
+{
+    struct waiter *w = HF_CONTAINER(timer, struct waiter, tell);
+
+    (void)now;
+    if (w->last_failure == HF_EBUSY)
+        waiter_progress(w, HF_EBUSY, "");
+}
+
+void waiter_hear_of_others(struct waiter *w)
+{
+    const struct waiter *before = TAILQ_PREV(w, waiter_queue, queue);
+
+    if (waiter_tries(w) || !before || before->last_failure != HF_EBUSY ||
+        !heap_has(&w->resource->retry.item))
+        return;
+    w->holder = before->holder;
+    waiter_hear_held(w);
 }
 
 void waiter_on_timer(struct loop_timer *timer, hf_time now)

@@ -21,6 +21,7 @@ struct waited {
     struct broker *b;
     struct resource *resource; /* NULL: nobody waits any more; looks are still unanswered */
     struct wakeup wakeup;
+    bool failed;    /* its last round did, and what came next is to be waited for */
     hf_time booked; /* when the budget lets the next step be; HF_TIME_PAST: nothing is booked */
     unsigned looks; /* without a final answer */
     size_t key_len;
@@ -115,8 +116,8 @@ bool wakeups_due(struct resource *r, hf_time now)
     struct waited *w = r->waited;
     struct wakeup_plan plan;
 
-    if (!w)
-        return !heap_has(&r->retry.item);
+    if (!w || !w->failed)
+        return true;
     plan = wakeup_next(&w->wakeup, voting(b, now), now);
     if (plan.step == WAKEUP_LOOK &&
         affords(w, (uint32_t)__builtin_popcount(plan.nodes), now, &plan.at)) {
@@ -210,6 +211,7 @@ bool wakeups_round(struct round *round)
         r->waited = waited_new(r, round->key, round->key_len);
     if (!r->waited)
         return false;
+    r->waited->failed = false;
     r->waited->booked = HF_TIME_PAST;
     wakeup_round(&r->waited->wakeup);
     return true;
@@ -241,17 +243,20 @@ void wakeups_lost(struct resource *r, uint32_t won, int64_t pttl_ms, hf_time now
     struct waited *w = r->waited;
     hf_time at = now; /* asks what comes next */
 
-    if (w)
+    if (w) {
+        w->failed = true;
         wakeup_lost(&w->wakeup, won, round_time(r->b), broker_random(), now);
-    else
+    } else
         at = hf_time_add(now, backoff_contend(pttl_ms, broker_random()));
     (void)loop_timer_set(r->b->loop, &r->retry, at);
 }
 
 void wakeups_failed(struct resource *r, hf_time again)
 {
-    if (r->waited)
+    if (r->waited) {
+        r->waited->failed = true;
         r->waited->wakeup.poll = again;
+    }
     (void)loop_timer_set(r->b->loop, &r->retry, again);
 }
 

@@ -210,6 +210,9 @@ struct hf_progress {
     struct hf_holder holder;
     char text[184]; /* the same as a sentence */
     size_t index;   /* of several names or slots, which one; else 0 */
+    /* Among those of this host that wait for it: 1 is next; 0: not known. Told along with the rest,
+     * at most twice a second. */
+    uint32_t place;
 };
 
 enum {

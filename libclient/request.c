@@ -183,6 +183,7 @@ static void note_progress(hf_op *op, const struct hf_completion_entry *entry) RE
         .reason = entry->status,
         .nodes_voting = entry->nodes_voting,
         .nodes_up = entry->nodes_up,
+        .place = entry->place,
     };
     hfc_holder(&entry->holder, &now->holder);
     (void)snprintf(now->text, sizeof(now->text), "%.*s", (int)sizeof(now->text) - 1, entry->text);

@@ -280,6 +280,7 @@ static void say_conflict(const struct run *run, unsigned index, const struct hf_
 static void on_progress(const struct hf_progress *progress, void *arg)
 {
     struct run *run = arg;
+    char more[64] = "; waiting";
     bool new_text = strncmp(progress->text, run->said_text, sizeof(run->said_text)) != 0;
 
     if (run->wait_ms == 0)
@@ -289,8 +290,10 @@ static void on_progress(const struct hf_progress *progress, void *arg)
         return;
     run->said_reason = progress->reason;
     memcpy(run->said_text, progress->text, sizeof(run->said_text));
+    if (progress->reason == HF_EBUSY && progress->place > 1)
+        snprintf(more, sizeof(more), "; waiting, place %" PRIu32 " on this host", progress->place);
     if (progress->reason == HF_EBUSY)
-        say_conflict(run, (unsigned)progress->index, &progress->holder, "; waiting");
+        say_conflict(run, (unsigned)progress->index, &progress->holder, more);
     else if (progress->text[0])
         say("%s: waiting: %s", run->shown, progress->text);
     else
