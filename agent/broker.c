@@ -201,7 +201,8 @@ int broker_create(struct agent *agent, struct broker **ret_broker)
     loop_on_idle(b->loop, on_idle, b);
     clients_create(b);
     if ((rc = resolver_create(b->loop, &b->resolver)) < 0 || (rc = sessions_create(b)) < 0 ||
-        (rc = resources_create(b)) < 0 || (rc = wakeups_create(b)) < 0 || (rc = nodes_create(b)) < 0 ||
+        (rc = resources_create(b)) < 0 || (rc = wakeups_create(b)) < 0 ||
+        (rc = nodes_create(b)) < 0 ||
         (rc = releaser_create(b->loop, b->links, b->n, b->q, &b->releaser)) < 0 ||
         (rc = readopt(b)) < 0)
         goto error;
