@@ -304,8 +304,6 @@ struct hfc_part {    /* one resource of it */
 
 struct hfc_many {
     hf_op *whole;
-    /* Looks at the parts and goes on; ends in hfc_many_end(). */
-    void (*step)(struct hfc_many *many, int64_t now_ns) REQUIRES(hfc_locked);
     struct hf_acquire_options options; /* as given; the note is ours */
     char note[HF_NOTE_MAX + 1];
     bool any; /* one part is enough */
@@ -323,8 +321,10 @@ struct hfc_many {
 /* An op of `count` parts whose indices are 0, 1, ...; the caller names them, and begins with
  * hfc_op_expire(). HF_ENOMEM with the message set. */
 int hfc_many_new(hf_client *client, const struct hf_acquire_options *options, unsigned count,
-                 void (*step)(struct hfc_many *many, int64_t now_ns), struct hfc_many **ret_many)
-    REQUIRES(hfc_locked);
+                 struct hfc_many **ret_many) REQUIRES(hfc_locked);
+/* Looks at the parts and goes on; ends in hfc_many_end(). In set.c, and for `any` in slots.c. */
+void hfc_set_step(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked);
+void hfc_slots_step(struct hfc_many *slots, int64_t now_ns) REQUIRES(hfc_locked);
 /* Sends the request of a part, which has none. Waits until the whole's deadline, or tries. False: it
  * cannot, and the whole has ended. */
 bool hfc_many_ask(struct hfc_many *many, struct hfc_part *part, bool wait) REQUIRES(hfc_locked);

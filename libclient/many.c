@@ -1,6 +1,6 @@
 /* Several acquires that are one for their caller: what set.c and slots.c share. The op that the
- * caller has (the whole) is no request; it goes on, in step(), by what became of its parts' requests,
- * whenever somebody has a turn with the client. */
+ * caller has (the whole) is no request; it goes on, in hfc_set_step() or hfc_slots_step(), by what
+ * became of its parts' requests, whenever somebody has a turn with the client. */
 #include "libclient/internal.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #define NAME_SHOWN_MAX 80
 
 int hfc_many_new(hf_client *client, const struct hf_acquire_options *options, unsigned count,
-                 void (*step)(struct hfc_many *many, int64_t now_ns), struct hfc_many **ret_many)
+                 struct hfc_many **ret_many)
 {
     struct hfc_many *many = calloc(1, sizeof(*many) + count * sizeof(many->parts[0]));
     hf_op *whole = many ? hfc_op_new(client, HF_OP_ACQUIRE) : NULL;
@@ -24,7 +24,6 @@ int hfc_many_new(hf_client *client, const struct hf_acquire_options *options, un
     whole->progress = options->progress;
     whole->arg = options->arg;
     many->whole = whole;
-    many->step = step;
     many->options = *options;
     many->options.progress = NULL;
     if (options->note) {
@@ -168,7 +167,10 @@ void hfc_many_turn(hf_op *whole, int64_t now_ns)
             hfc_op_expire(part->op, now_ns);
         (void)hf_beat(part->lease);
     }
-    many->step(many, now_ns);
+    if (many->any)
+        hfc_slots_step(many, now_ns);
+    else
+        hfc_set_step(many, now_ns);
     if (whole->done)
         return;
     pass_on_progress(many);

@@ -132,7 +132,7 @@ static void judge_wait(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked
         try_rest(set);
 }
 
-static void step(struct hfc_many *set, int64_t now_ns)
+void hfc_set_step(struct hfc_many *set, int64_t now_ns)
 {
     if (!all_stand(set)) {
         begin_anew(set, now_ns);
@@ -176,7 +176,7 @@ static int start(hf_client *client, const struct hf_acquire_options *options,
                  const struct hf_name *names, size_t count, hf_op **ret_op) REQUIRES(hfc_locked)
 {
     struct hfc_many *set;
-    int status = hfc_many_new(client, options, (unsigned)count, step, &set);
+    int status = hfc_many_new(client, options, (unsigned)count, &set);
 
     if (status < 0)
         return status;

@@ -85,7 +85,7 @@ static void judge_waits(struct hfc_many *slots) REQUIRES(hfc_locked)
     hfc_many_end(slots, failed->op->status, failed);
 }
 
-static void step(struct hfc_many *slots, int64_t now_ns)
+void hfc_slots_step(struct hfc_many *slots, int64_t now_ns)
 {
     if (slots->trying)
         judge_try(slots, now_ns);
@@ -127,7 +127,7 @@ static int start(hf_client *client, const struct hf_acquire_options *options, un
 {
     struct hfc_many *many;
     unsigned first = first_of(slots);
-    int status = hfc_many_new(client, options, slots, step, &many);
+    int status = hfc_many_new(client, options, slots, &many);
 
     if (status < 0)
         return status;
