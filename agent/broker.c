@@ -10,6 +10,7 @@
 #include "agent/clock.h"
 #include "agent/events.h"
 #include "agent/log.h"
+#include "agent/survey.h"
 #include "shm/status.h"
 
 #define BEAT_EVERY (100 * HF_NS_PER_MS)
@@ -126,6 +127,7 @@ static void drain(struct broker *b)
         most = hf_dur_max(most, hf_ms(b->config->ttl_max_ms));
     b->drain_until = hf_time_add(now, most);
     resources_drain(b);
+    looks_drain(b);
     loop_timer_set(b->loop, &b->drain_timer, now);
 }
 
@@ -190,6 +192,7 @@ int broker_create(struct agent *agent, struct broker **ret_broker)
     mutex_init(&b->why_lock);
     LIST_INIT(&b->rounds);
     LIST_INIT(&b->laters);
+    looks_create(b);
     b->beat.fn = on_beat;
     b->drain_timer.fn = on_drain_timer;
     rc = loop_create(&b->loop);
@@ -253,9 +256,11 @@ void broker_destroy(struct broker *b)
 {
     if (!b)
         return;
+    looks_destroy(b);
     sessions_destroy(b);
     clients_destroy(b);
     nodes_destroy(b); /* tells every command in flight that it is over, rounds included */
+    surveys_destroy(b);
     releaser_destroy(b->releaser);
     readopt_destroy(b);
     rounds_destroy(b);

@@ -31,6 +31,8 @@ struct resource;
 struct waiter;
 struct waited;
 struct wakeups;
+struct look;
+struct scan;
 
 /* --- users: agent/users.c --------------------------------------------------------------------- */
 
@@ -38,7 +40,7 @@ struct wakeups;
 struct user {
     LIST_ENTRY(user) all;
     uint32_t uid;
-    unsigned sessions, leases, waiters;
+    unsigned sessions, leases, waiters, looks, scans;
     uint64_t text_units; /* of the leases' and waiters' names and notes */
     hf_time paid_until;  /* when its requests so far are within its rate */
     hf_time tell_again;
@@ -136,6 +138,8 @@ struct session {
     int overflowing;                /* answers in `overflow` */
     STAILQ_HEAD(, answer) overflow; /* the completion ring had no room for these */
     LIST_HEAD(, waiter) waiters;
+    LIST_HEAD(, look) looks;
+    LIST_HEAD(, scan) scans;
 };
 
 int sessions_create(struct broker *b);
@@ -145,6 +149,8 @@ void sessions_destroy(struct broker *b);
 bool sessions_serve(struct broker *b);
 /* Answers request `id`; what the ring has no room for waits until the client has read some. */
 void session_answer(struct session *s, const struct hf_completion_entry *answer);
+/* What comes before the answer to a request. */
+void session_item(struct session *s, const struct hf_completion_entry *item);
 /* Tells what an unanswered acquire waits for, if there is room. */
 void session_progress(struct session *s, struct hf_completion_entry *entry);
 /* Something about a lease of this client changed. */
@@ -248,6 +254,8 @@ int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_ti
 /* The waiter is answered with `status` and gone. */
 void waiter_fail(struct waiter *w, int status, const char *text);
 void waiter_free(struct waiter *w);
+/* Who holds `r`, whose lease is of this host. */
+void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret_holder);
 /* For waiter->timer and waiter->tell. */
 void waiter_on_timer(struct loop_timer *timer, hf_time now);
 void waiter_on_tell(struct loop_timer *timer, hf_time now);
@@ -385,6 +393,21 @@ void wakeups_noticed(struct broker *b, int node, const void *key, size_t key_len
 /* Whether the node tells of changes. */
 void wakeups_telling(struct broker *b, int node, bool can);
 
+/* --- questions to the nodes: agent/looks.c, agent/scans.c ------------------------------------- */
+
+void looks_create(struct broker *b);
+void looks_destroy(struct broker *b); /* before the links */
+/* HF_OP_LOOK, HF_OP_FORCE, HF_OP_SCAN; each answers by itself. */
+void looks_ask(struct session *s, const struct hf_request_entry *q);
+void looks_force(struct session *s, const struct hf_request_entry *q);
+void scans_ask(struct session *s, const struct hf_request_entry *q);
+/* A lease of this host is over: whoever waits for its name to be free looks now. */
+void looks_hear_ended(struct broker *b, const void *name, size_t name_len);
+/* A session ended, or the agent goes away: nothing is asked for it any more. */
+void looks_drop_session(struct session *s);
+void scans_drop_session(struct session *s);
+void looks_drain(struct broker *b);
+
 /* --- nodes: agent/nodes.c --------------------------------------------------------------------- */
 
 /* What was told of a node by an event, so that each thing is told once. */
@@ -512,6 +535,12 @@ struct broker {
 
     LIST_HEAD(, round) rounds;
     unsigned round_count;
+    LIST_HEAD(, survey) surveys;
+    unsigned survey_count;
+    LIST_HEAD(, look) waiting_looks[64]; /* by name */
+    unsigned waiting_look_count;
+    TAILQ_HEAD(, scan) scans_due[HF_NODES_MAX];
+    struct scan *scanning[HF_NODES_MAX]; /* one page of one scan at a time */
     LIST_HEAD(, later) laters;
     struct wakeups *wakeups;
 

@@ -110,6 +110,21 @@ void event_readopted(struct agent *agent, const struct lease *lease)
     put(agent, HF_EVENTS_GRANTS, &event);
 }
 
+void event_forced(struct agent *agent, const void *name, size_t name_len, uint64_t fence,
+                  uint32_t pid, uint32_t uid, int nodes)
+{
+    struct hf_event event = {.kind = HF_EVENT_FORCED,
+                             .node = HF_EVENT_NO_NODE,
+                             .at_ns = clock_now().ns,
+                             .fence = fence,
+                             .pid = pid,
+                             .uid = uid,
+                             .value = nodes};
+
+    hf_event_name(&agent->table, &event, name, name_len);
+    put(agent, HF_EVENTS_GRANTS, &event);
+}
+
 /* Whether the earlier agent told the end of that lease before it ended itself. */
 static bool end_is_told(const struct agent *agent, uint32_t slot, uint32_t generation)
 {

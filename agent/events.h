@@ -40,6 +40,10 @@ void event_not_readopted(struct agent *agent, uint32_t slot, const struct journa
                          const struct journal_lease *state, enum hf_event_kind kind,
                          enum hf_loss_reason reason);
 
+/* A hold of `name` was ended by force on `nodes` nodes, as process `pid` of user `uid` wanted. */
+void event_forced(struct agent *agent, const void *name, size_t name_len, uint64_t fence,
+                  uint32_t pid, uint32_t uid, int nodes);
+
 /* --- broker: the agent and its nodes ---------------------------------------------------------- */
 
 void event_agent_started(struct agent *agent);
@@ -66,7 +70,7 @@ struct lease_before {
     enum hf_slot_state state;
     int node;                    /* whose answer or clock it is about; -1 none */
     hf_time vote;                /* its d_i */
-    enum hf_loss_reason finding; /* FOREIGN, MISSING or CLOCK; NONE: a hit, or no answer */
+    enum hf_loss_reason finding; /* FOREIGN, FORCED, MISSING or CLOCK; NONE: a hit, or no answer */
 };
 struct lease_before lease_before(const struct lease *lease, int node, enum hf_loss_reason finding);
 

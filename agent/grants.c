@@ -234,6 +234,7 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
     resource_let_go(r); /* frees it, in the end */
     client_signal(c);
     client_settle(c);
+    looks_hear_ended(b, r->name, r->name_len);
     resource_rest(r);
     resource_kick(r);
 }

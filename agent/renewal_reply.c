@@ -53,6 +53,22 @@ static void on_foreign(struct renewal_node *node, struct lease *lease)
     renewal_retry(node, lease, now);
 }
 
+static void on_forced(struct renewal_node *node, struct lease *lease)
+{
+    struct lease_before before = lease_before(lease, node->number, HF_LOSS_FORCED);
+    hf_time now = clock_now();
+    unsigned actions = lease_fsm_forced(&lease->fsm, node->number, now);
+
+    renewal_act(node->renewal, lease, actions, &before);
+    if (lease_is_over(lease))
+        return;
+    renewal_retry(node, lease, now);
+    /* It is meant for all of them: the others are asked at once. */
+    for (int i = 0; i < node->renewal->n; i++)
+        if (i != node->number && lease->fsm.node[i].d.ns != HF_TIME_PAST.ns)
+            renewal_schedule(&node->renewal->node[i], lease, now);
+}
+
 /* --- the node's history of renewals ----------------------------------------------------------- */
 
 /* A command that had no answer in time is told once; its late answer is told as one. */
@@ -89,6 +105,10 @@ static void judge_mark(struct renewal_node *node, struct lease *lease, char mark
     case '0':
         renewal_count(node->renewal, HF_COUNTER_RENEW_MISSES, 1);
         on_missing(node, lease);
+        break;
+    case 'x':
+        renewal_count(node->renewal, HF_COUNTER_RENEW_MISSES, 1);
+        on_forced(node, lease);
         break;
     default:
         renewal_count(node->renewal, HF_COUNTER_RENEW_MISSES, 1);

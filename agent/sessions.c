@@ -127,6 +127,8 @@ void session_end(struct session *s, const char *why)
     hf_counter_set(&b->agent->table, HF_COUNTER_CLIENTS, b->session_count);
     if (c) {
         LIST_REMOVE(s, of_client);
+        looks_drop_session(s);
+        scans_drop_session(s);
         resources_drop_session(s);
         /* A ghost's own process lives and has yet to come back: only its guardian left. */
         if (LIST_EMPTY(&c->sessions) && !c->ghost)
@@ -161,13 +163,12 @@ static void session_flush(struct session *s)
         nudge(s);
 }
 
-void session_answer(struct session *s, const struct hf_completion_entry *entry)
+void session_item(struct session *s, const struct hf_completion_entry *entry)
 {
     struct answer *a;
 
     if (s->closing)
         return;
-    s->unanswered--;
     session_flush(s);
     if (STAILQ_EMPTY(&s->overflow) && hf_ring_room(&s->ring) > 0) {
         (void)hf_ring_post(&s->ring, entry);
@@ -176,6 +177,14 @@ void session_answer(struct session *s, const struct hf_completion_entry *entry)
         STAILQ_INSERT_TAIL(&s->overflow, a, queue);
         s->overflowing++;
     }
+}
+
+void session_answer(struct session *s, const struct hf_completion_entry *entry)
+{
+    if (s->closing)
+        return;
+    s->unanswered--;
+    session_item(s, entry);
     nudge(s);
 }
 
@@ -207,6 +216,18 @@ static void handle(struct session *s, const struct hf_request_entry *q)
     case HF_OP_ASK:
         s->unanswered++;
         resources_ask(s, q);
+        return;
+    case HF_OP_LOOK:
+        s->unanswered++;
+        looks_ask(s, q);
+        return;
+    case HF_OP_FORCE:
+        s->unanswered++;
+        looks_force(s, q);
+        return;
+    case HF_OP_SCAN:
+        s->unanswered++;
+        scans_ask(s, q);
         return;
     case HF_OP_PING: {
         struct hf_completion_entry pong = {.id = q->id, .op = HF_OP_PING, .status = HF_OK};
@@ -423,6 +444,8 @@ static bool let_in(struct broker *b)
     s->uid = cred.uid;
     s->hello_timer.fn = on_hello_timer;
     LIST_INIT(&s->waiters);
+    LIST_INIT(&s->looks);
+    LIST_INIT(&s->scans);
     STAILQ_INIT(&s->overflow);
     LIST_INSERT_HEAD(&b->sessions, s, all);
     b->session_count++;

@@ -32,7 +32,7 @@ void waiter_free(struct waiter *w)
     free(w);
 }
 
-static void local_holder(const struct resource *r, struct hf_wire_holder *ret)
+void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret)
 {
     const struct lease *l = r->lease;
 
@@ -57,7 +57,7 @@ void waiter_fail(struct waiter *w, int status, const char *text)
     answer.nodes_voting = (uint32_t)nodes_voting(r->b, now);
     answer.nodes_up = (uint32_t)nodes_up(r->b);
     if (r->lease && (status == HF_EBUSY || status == HF_ETIMEDOUT))
-        local_holder(r, &answer.holder);
+        waiter_describe_local(r, &answer.holder);
     snprintf(answer.text, sizeof(answer.text), "%s", text);
     waiter_free(w);
     session_answer(s, &answer);
@@ -94,7 +94,7 @@ static void waiter_progress(struct waiter *w, int reason, const char *text)
         return;
     }
     if (lease && reason == HF_EBUSY)
-        local_holder(w->resource, &entry.holder);
+        waiter_describe_local(w->resource, &entry.holder);
     w->told = reason;
     w->told_what = what;
     w->told_at = now;

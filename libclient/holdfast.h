@@ -384,6 +384,72 @@ HF_EXPORT int hf_begin_killing(hf_lease *lease);
  * the agent's user or the holder's user (HF_EPERM). HF_ENOTHELD: nobody here holds it. */
 HF_EXPORT int hf_ask(hf_client *client, const void *name, size_t name_len);
 
+/* --- who holds it, on any host -------------------------------------------------------------------
+ * The nodes are asked; what they say is a moment old when it arrives, and no promise: to act on it
+ * safely, acquire. An agent from before these calls gives HF_EVERSION. */
+enum hf_who_state {
+    HF_WHO_HELD = 1, /* by one holder, on a majority of the nodes */
+    HF_WHO_FREE = 2, /* a majority of the nodes has no such key */
+    /* nobody holds it, yet it is not free: several contend for it, or leave remains behind */
+    HF_WHO_SPLIT = 3,
+    HF_WHO_UNKNOWN = 4 /* that depends on nodes that do not answer */
+};
+
+struct hf_who_info {
+    size_t size; /* sizeof(struct hf_who_info), set by the caller */
+    int state;   /* enum hf_who_state */
+    uint32_t nodes, quorum, answered;
+    uint32_t holding; /* nodes that have the holder's key */
+    uint32_t forced;  /* nodes on which it is forced out */
+    uint32_t free;    /* nodes that have no such key */
+    /* Of the key that most nodes have. `pttl_ms`: after it fewer than a majority have it, if nobody
+     * renews it. Of a lock that another program has set only `pttl_ms` is known: `fence` is 0. */
+    struct hf_holder holder;
+    /* Tells this hold from others: the SHA-1 of the key's value, in hex; "" of a key of another type
+     * than Redlock's, or of none. */
+    char id[41];
+    uint64_t last_fence; /* the highest that was given out for the name, 0 unknown */
+};
+
+/* HF_OK: the state is one of the first three. HF_ENOQUORUM: it is HF_WHO_UNKNOWN, and `who` has what
+ * was found all the same. */
+HF_EXPORT int hf_who(hf_client *client, const void *name, size_t name_len, struct hf_who_info *who);
+
+/* Sleeps until nobody holds `name` on any host, without taking it: somebody else may take it at the
+ * same moment. `wait_ms` 0 looks once (HF_EBUSY), -1 waits without limit. The end of a hold on this
+ * host is noticed at once, on another one after a fraction of a second. `progress` (may be NULL) is
+ * called in this thread with who is waited for. HF_ETIMEDOUT, and hf_conflict() has the holder;
+ * HF_ENOQUORUM: too few nodes answered. */
+HF_EXPORT int hf_wait_free(hf_client *client, const void *name, size_t name_len, int64_t wait_ms,
+                           void (*progress)(const struct hf_progress *progress, void *arg),
+                           void *arg);
+
+/* Ends the very hold that `seen` tells of (its `holder.fence`, or where that is 0 its `id`), on
+ * whatever host, whether its holder answers or not. The holder's agent can renew it no more, and
+ * nobody else gets the lock before that agent has given it up or its time is over; a lock that
+ * another program has set is free after a second. docs/SAFETY.md has what that means. `now` may be
+ * NULL; else it is filled whenever the nodes were asked. For root and the agent's user (HF_EPERM).
+ * HF_ENOTHELD: nobody holds it. HF_EBUSY: another hold than the one meant has it. HF_ENOQUORUM: done
+ * on too few nodes. */
+HF_EXPORT int hf_force(hf_client *client, const void *name, size_t name_len,
+                       const struct hf_who_info *seen, struct hf_who_info *now);
+
+/* What agents hold on any host, by the records that they leave on the nodes. */
+struct hf_listed {
+    const void *name;
+    size_t name_len;
+    uint32_t holding; /* nodes that say so */
+    struct hf_holder holder;
+    char id[41]; /* as of hf_who() */
+};
+/* Calls `fn` for each held name that begins with `prefix` (may be empty), in the order of their bytes,
+ * until it returns nonzero, which is then returned. `ret_nodes`, if not NULL, gets how many nodes
+ * could be listed. What changes meanwhile may be told or not; a name that is held by fewer nodes than
+ * a majority may be on its way in or out. HF_ENOQUORUM: fewer than a majority could be listed. */
+HF_EXPORT int hf_list(hf_client *client, const void *prefix, size_t prefix_len,
+                      int (*fn)(const struct hf_listed *listed, void *arg), void *arg,
+                      uint32_t *ret_nodes);
+
 /* --- heartbeats ----------------------------------------------------------------------------------
  * A lease is renewed for as long as its process lives, also when that hangs. One that is acquired
  * with `heartbeat_ms` is renewed only while the program says that it gets on with its work: with no

@@ -129,6 +129,9 @@ struct hf_op {
     struct hf_progress progress_now;
     struct hf_wire_holder holder;
     char text[184];
+    /* For who waits for it in a call, until it is abandoned; NULL: not wanted. */
+    struct hf_completion_entry *found;                        /* gets the whole answer */
+    void (*item)(const struct hf_scan_item *item, void *arg); /* of a scan, before the answer */
 };
 TAILQ_HEAD(hfc_ops, hf_op);
 
@@ -345,6 +348,11 @@ int64_t hfc_many_next(const hf_op *whole) REQUIRES(hfc_locked);
 /* What a failure's sentence begins with: who was the culprit, "" without one; keeps its index. */
 void hfc_many_preface(const struct hfc_many *many, char ret_preface[HFC_PREFACE_SIZE])
     REQUIRES(hfc_locked);
+
+/* --- who.c ------------------------------------------------------------------------------------ */
+
+/* In hex; "" for all zeros. */
+void hfc_id_text(const uint8_t id[HF_KEY_ID_LEN], char ret_hex[2 * HF_KEY_ID_LEN + 1]);
 
 /* --- beats.c ---------------------------------------------------------------------------------- */
 

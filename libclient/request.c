@@ -101,6 +101,9 @@ static void ring_doorbell(const struct hfc_session *session)
     while (n < 0 && errno == EINTR); /* any other failure: the bell rings already */
 }
 
+static bool is_too_new(const hf_op *op) REQUIRES(hfc_locked);
+static void refuse_too_new(hf_op *op) REQUIRES(hfc_locked);
+
 void hfc_flush(hf_client *client)
 {
     bool wake_agent = false;
@@ -114,6 +117,10 @@ void hfc_flush(hf_client *client)
         int status;
 
         next = TAILQ_NEXT(op, link);
+        if (is_too_new(op)) {
+            refuse_too_new(op);
+            continue;
+        }
         status = hf_ring_submit(&client->session->ring, &op->entry, &wake);
         if (status == HF_EFULL) {
             client->ring_full = true;
@@ -202,6 +209,23 @@ static void finish(hf_op *op, int status, const char *text) REQUIRES(hfc_locked)
     hfc_timer_pull(op->client, 0);
 }
 
+/* Requests that an agent of an earlier minor version takes for nonsense. */
+static bool is_too_new(const hf_op *op) REQUIRES(hfc_locked)
+{
+    return op->entry.op >= HF_OP_LOOK && op->client->welcome.minor < 2;
+}
+
+static void refuse_too_new(hf_op *op) REQUIRES(hfc_locked)
+{
+    char text[160];
+
+    (void)snprintf(text, sizeof(text),
+                   "the agent is of version %.15s, which cannot tell: start the new one",
+                   op->client->welcome.version);
+    finish(op, HF_EVERSION, text);
+    move(op, HFC_OP_PARKED);
+}
+
 static void note_grant(hf_op *op, const struct hf_completion_entry *entry) REQUIRES(hfc_locked)
 {
     bool run = op->entry.flags & HF_REQ_RUN;
@@ -229,6 +253,13 @@ static void answer(hf_client *client, const struct hf_completion_entry *entry) R
             break;
     if (!op)
         return;
+    if (entry->op == HF_OP_ITEM) {
+        if (op->item && !op->abandoned)
+            op->item((const struct hf_scan_item *)entry, op->arg);
+        return;
+    }
+    if (op->found && !op->abandoned)
+        *op->found = *entry;
     if (entry->op == HF_OP_PROGRESS) {
         if (!op->done)
             note_progress(op, entry);

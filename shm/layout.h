@@ -81,6 +81,7 @@ enum hf_loss_reason {
     HF_LOSS_HOLDER = 10,    /* the holder died */
     HF_LOSS_GOING = 11,     /* the agent ends, and its private nodes with it */
     HF_LOSS_HEARTBEAT = 12, /* the holder did not beat in time: it hangs */
+    HF_LOSS_FORCED = 13,    /* somebody forced it out on too many nodes */
 };
 
 /* One lease: one cache line. Fields from `seq` on stand under `seq`. */
@@ -229,7 +230,7 @@ enum hf_event_kind {
     /* of a lease */
     HF_EVENT_GRANTED = 1,
     HF_EVENT_READOPTED = 2,   /* taken over from an earlier agent */
-    HF_EVENT_VOTE_VOID = 3,   /* `reason`: FOREIGN, MISSING or CLOCK on `node` */
+    HF_EVENT_VOTE_VOID = 3,   /* `reason`: FOREIGN, FORCED, MISSING or CLOCK on `node` */
     HF_EVENT_VOTE = 4,        /* `node` counts again: it was renewed after that */
     HF_EVENT_HEALED = 5,      /* our key was written again on `node` */
     HF_EVENT_LATE = 6,        /* V - 0.5 T came: renewals fail */
@@ -240,6 +241,8 @@ enum hf_event_kind {
     HF_EVENT_ABANDONED = 11,  /* the holder of a run is gone without a word: it lapses */
     HF_EVENT_LOST = 12,       /* the end, by loss */
     HF_EVENT_RELEASED = 13,   /* the end, given up; HF_LOSS_HOLDER: its holder died */
+    HF_EVENT_FORCED = 14, /* told here to end a hold anywhere; pid, uid: who; `value`: on how many
+                                 nodes it did */
     /* of the agent */
     HF_EVENT_AGENT_STARTED = 32, /* `value`: leases taken over */
     HF_EVENT_AGENT_ENDING = 33,
@@ -257,7 +260,7 @@ enum hf_event_kind {
 
 /* Each has one writing thread, and what happens often does not push out what does not. */
 enum hf_event_ring {
-    HF_EVENTS_GRANTS = 0, /* broker: granted, readopted */
+    HF_EVENTS_GRANTS = 0, /* broker: granted, readopted, forced */
     HF_EVENTS_NODES = 1,  /* broker: the agent and the nodes */
     HF_EVENTS_ENDS = 2,   /* renewal: released, votes that came back */
     HF_EVENTS_LOSSES = 3, /* renewal: everything that is wrong with a lease */

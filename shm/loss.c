@@ -23,6 +23,7 @@ static const struct loss losses[] = {
     [HF_LOSS_HOLDER] = {"holder", "the holder died"},
     [HF_LOSS_GOING] = {"going", "the agent ends, and its private nodes with it"},
     [HF_LOSS_HEARTBEAT] = {"heartbeat", "no heartbeat came in time, so the holder hangs"},
+    [HF_LOSS_FORCED] = {"forced", "somebody forced it out on too many nodes"},
 };
 
 static const struct loss *loss_of(uint32_t reason)

@@ -79,9 +79,10 @@ enum hf_wire_op {
     HF_OP_PING = 6,
     HF_OP_PROGRESS = 7, /* completions only: what an unanswered acquire waits for */
     /* since 1.2 */
-    HF_OP_LOOK = 8,   /* who holds `name`, on any host */
-    HF_OP_SCAN = 9,   /* which names that begin with `name` are held, on any host */
-    HF_OP_FORCE = 10, /* end the hold of `name` on the nodes, whoever has it */
+    HF_OP_LOOK = 8, /* who holds `name`, on any host */
+    HF_OP_SCAN = 9, /* some of the names that begin with `name` and are held, by one node's word */
+    HF_OP_FORCE = 10, /* end the hold of `name` that `key_id` or `target` means, whoever has it */
+    HF_OP_ITEM = 11,  /* completions only: a hf_scan_item */
 };
 
 enum hf_request_flag {
@@ -89,9 +90,11 @@ enum hf_request_flag {
     HF_REQ_REAPED = 1 << 1,  /* release of a run: the tree is reaped */
     HF_REQ_GUARDED = 1 << 2, /* acquire of a run: no job is started before a guardian has joined */
     HF_REQ_KILLING = 1 << 3, /* losing: it kills its job, for history only */
+    HF_REQ_WAIT = 1 << 4,    /* look: answered when it is free, or at the deadline */
 };
 
 #define HF_ENTRY_SIZE         512
+#define HF_KEY_ID_LEN         20  /* bytes: a SHA-1 */
 #define HF_HEARTBEAT_LEAST_MS 100 /* a shorter one would be found missing by mere scheduling */
 
 struct hf_request_entry {
@@ -110,7 +113,10 @@ struct hf_request_entry {
     /* since 1.1; acquire: when it was first asked for, CLOCK_BOOTTIME, for its place in the queue of
      * an agent that took the place of another; 0 unknown */
     int64_t asked_ns;
-    uint8_t reserved2[56];
+    /* since 1.2; force: sha1 of the key's value, 0: whatever has the fence `target`. A scan has its
+     * cursor in `target`, its node in `slot` */
+    uint8_t key_id[HF_KEY_ID_LEN];
+    uint8_t reserved2[36];
 };
 _Static_assert(sizeof(struct hf_request_entry) == HF_ENTRY_SIZE, "layout");
 
@@ -135,9 +141,41 @@ struct hf_completion_entry {
     struct hf_wire_holder holder;    /* for HF_EBUSY and progress */
     char text[184];                  /* a sentence for a person, "" when status says it all */
     uint32_t place;                  /* since 1.2; progress of an acquire: 1 = next; 0 unknown */
-    uint8_t reserved[36];
+    /* since 1.2; look, force: `holder` is who has what most nodes have, `fence` the highest that a
+     * node knows */
+    uint8_t key_id[HF_KEY_ID_LEN];                               /* of its key; 0 another type */
+    uint8_t look;                                                /* enum hf_look */
+    uint8_t look_answered, look_holding, look_forced, look_free; /* how many nodes */
+    uint8_t reserved[11];
 };
 _Static_assert(sizeof(struct hf_completion_entry) == HF_ENTRY_SIZE, "layout");
+
+enum hf_look {
+    HF_LOOK_NONE = 0,
+    HF_LOOK_HELD = 1,    /* by one holder on q nodes */
+    HF_LOOK_FREE = 2,    /* q nodes have no such key */
+    HF_LOOK_SPLIT = 3,   /* neither, whatever the other nodes may say */
+    HF_LOOK_UNKNOWN = 4, /* that depends on nodes that do not answer */
+};
+
+/* A completion: a name that one node says is held. The scan's own completion comes behind them all,
+ * and has in `fence` the cursor to go on with, 0: that was all. Since 1.2. */
+struct hf_scan_item {
+    uint64_t id;
+    uint32_t op;
+    int32_t status;
+    uint64_t fence;
+    int64_t since_wall_ms, pttl_ms;
+    uint32_t pid, uid;
+    uint8_t key_id[HF_KEY_ID_LEN];
+    uint8_t name_len;
+    uint8_t name[HF_NAME_MAX];
+    char host[64], comm[16], note[96]; /* as of hf_wire_holder, the note cut */
+    uint8_t reserved[12];
+};
+_Static_assert(sizeof(struct hf_scan_item) == HF_ENTRY_SIZE, "layout");
+_Static_assert(offsetof(struct hf_scan_item, op) == offsetof(struct hf_completion_entry, op),
+               "layout");
 
 uint64_t hf_wire_fingerprint(void);
 

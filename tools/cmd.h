@@ -11,6 +11,7 @@ int cmd_check(int argc, char **argv);
 int cmd_history(int argc, char **argv);
 int cmd_watch(int argc, char **argv);
 int cmd_nodes(int argc, char **argv);
+int cmd_wait(int argc, char **argv);
 int cmd_release(int argc, char **argv);
 int cmd_beat(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);

@@ -8,6 +8,7 @@
 #include "tools/exitcodes.h"
 #include "tools/format.h"
 #include "tools/life.h"
+#include "tools/list_all.h"
 #include "tools/reader.h"
 #include "tools/reader_args.h"
 #include "tools/show_agent.h"
@@ -58,13 +59,18 @@ int cmd_list(int argc, char **argv)
     struct life life;
     uint32_t unreadable;
     int code = reader_args_parse(
-        argc, argv, "jae", "list [options] [PREFIX]",
+        argc, argv, "jaeA", "list [options] [PREFIX]",
         "Lists the leases held on this host, those whose names begin with PREFIX.\n"
-        "VOTES: nodes known to have the key. LEFT: of the validity, which is renewed.",
+        "VOTES: nodes known to have the key. LEFT: of the validity, which is renewed.\n"
+        "With --all-hosts, what agents hold on any host, on a majority of the nodes.",
         &args);
 
     if (code != READER_ARGS_GO_ON || (code = parse_prefix(argc, argv, &args, &prefix)) != EXIT_OK)
         return code;
+    if (args.all_hosts && args.all)
+        return args_usage("list", "--all is about this host's own: leave it out with --all-hosts");
+    if (args.all_hosts)
+        return list_all(&args, &prefix);
     code = reader_open_or_say("list", args.agent, &reader);
     if (code != EXIT_OK)
         return code;

@@ -1,4 +1,4 @@
-/* holdfast release: asks the holder of a lock to stop. */
+/* holdfast release: asks the holder of a lock to stop, or ends its hold by force. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "tools/args.h"
 #include "tools/cmd.h"
 #include "tools/exitcodes.h"
+#include "tools/force.h"
 #include "tools/format.h"
 #include "tools/reader.h"
 #include "tools/reader_args.h"
@@ -33,6 +34,8 @@ static void print_asked(const struct reader_args *args, const struct reader_name
                    text_wall(wall, sizeof(wall), reader_wall_of(view.deadline)),
                    text_span(span, sizeof(span),
                              hf_dur_ms(hf_time_since(view.deadline, reader_now()))));
+            if (args->force)
+                force_say_how(args, shown, &(struct hf_holder){.fence = view.fence}, "");
             return;
         }
     }
@@ -40,26 +43,41 @@ static void print_asked(const struct reader_args *args, const struct reader_name
            status == HF_OK || status == HF_ENOTHELD ? "; it has done so" : "");
 }
 
-static int ask(const struct reader_args *args, const struct reader_name *name)
+/* Asks the holder on this host. */
+static int ask(hf_client *client, const struct reader_args *args, const struct reader_name *name)
 {
     char shown[TEXT_NAME_SIZE];
+    int status = hf_ask(client, name->bytes, name->len);
+
+    text_escape(shown, sizeof(shown), name->bytes, name->len);
+    if (status == HF_ENOTHELD && args->force)
+        return force_offer(client, args, name);
+    if (status == HF_OK)
+        print_asked(args, name, shown);
+    else if (status == HF_ENOTHELD)
+        fprintf(stderr,
+                "holdfast release: nobody on this host holds %s; --force looks at the others\n",
+                shown);
+    else
+        fprintf(stderr, "holdfast release: %s: %s\n", shown, hf_last_message());
+    return status == HF_OK ? format_finish("release", EXIT_OK) : exit_code_of(status);
+}
+
+static int release(const struct reader_args *args, const struct reader_name *name)
+{
     hf_client *client;
-    int status = hf_connect(args->agent, &client);
+    int code, status = hf_connect(args->agent, &client);
 
     if (status < 0) {
         fprintf(stderr, "holdfast release: %s\n", hf_last_message());
         return exit_code_of(status);
     }
-    text_escape(shown, sizeof(shown), name->bytes, name->len);
-    status = hf_ask(client, name->bytes, name->len);
-    if (status == HF_OK)
-        print_asked(args, name, shown);
-    else if (status == HF_ENOTHELD)
-        fprintf(stderr, "holdfast release: nobody on this host holds %s\n", shown);
+    if (args->force && (args->fence || args->id || args->yes))
+        code = force_do(client, args, name);
     else
-        fprintf(stderr, "holdfast release: %s: %s\n", shown, hf_last_message());
+        code = ask(client, args, name);
     hf_disconnect(client);
-    return status == HF_OK ? format_finish("release", EXIT_OK) : exit_code_of(status);
+    return code;
 }
 
 int cmd_release(int argc, char **argv)
@@ -67,16 +85,21 @@ int cmd_release(int argc, char **argv)
     struct reader_args args;
     struct reader_name name;
     int code = reader_args_parse(
-        argc, argv, "ef", "release [options] NAME",
+        argc, argv, "efFIy", "release [options] NAME",
         "Asks the holder of NAME on this host to stop: its lease is no longer renewed, and a job "
         "of\n`holdfast run` gets its stop signal. For the holder's user, the agent's, and root.\n"
-        "Exit code: 0 asked, 3 not held here, 69 no agent, 77 not allowed.",
+        "--force without more asks, too, or says who holds it elsewhere. With the fence or the id\n"
+        "that this said, or --yes, it ends that hold, on whatever host: it can be renewed no "
+        "more.\n"
+        "Exit code: 0 asked or ended, 3 not held, 75 another holds it, 69 no agent or too few "
+        "nodes,\n77 not allowed.",
         &args);
 
     if (code != READER_ARGS_GO_ON || (code = reader_args_name(argc, argv, &args, &name)) != EXIT_OK)
         return code;
-    if (args.force)
-        return args_usage("release", "--force is not available yet: without it the holder is asked "
-                                     "to stop, and kill -9 of the holder's process frees its lock");
-    return ask(&args, &name);
+    if (!args.force && (args.fence || args.id || args.yes))
+        return args_usage("release", "--fence, --id and --yes say what --force is to end");
+    if (!!args.fence + !!args.id + args.yes > 1)
+        return args_usage("release", "one of --fence, --id and --yes is enough");
+    return release(&args, &name);
 }

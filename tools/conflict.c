@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/text.h"
 
@@ -28,15 +29,26 @@ __attribute__((format(printf, 2, 3))) static void add(struct line *line, const c
         line->used += (size_t)n;
 }
 
-static void add_user(struct line *line, uint32_t uid)
+bool conflict_is_here(const struct hf_holder *holder)
 {
-    const struct passwd *entry = getpwuid(uid);
+    char name[sizeof(holder->host)];
+
+    if (gethostname(name, sizeof(name)) < 0)
+        return false;
+    name[sizeof(name) - 1] = '\0'; /* cut, as the agent cuts it */
+    return name[0] && strcmp(name, holder->host) == 0;
+}
+
+/* The same number may be somebody else on another host. */
+static void add_user(struct line *line, const struct hf_holder *holder)
+{
+    const struct passwd *entry = conflict_is_here(holder) ? getpwuid(holder->uid) : NULL;
     char shown[256];
 
     if (entry)
         add(line, " (user %s)", text_escape_str(shown, sizeof(shown), entry->pw_name));
     else
-        add(line, " (uid %" PRIu32 ")", uid);
+        add(line, " (uid %" PRIu32 ")", holder->uid);
 }
 
 const char *conflict_line(char *out, size_t size, const char *name, const struct hf_holder *holder,
@@ -51,7 +63,7 @@ const char *conflict_line(char *out, size_t size, const char *name, const struct
             holder->host[0] ? text_escape_str(shown, sizeof(shown), holder->host) : "this host");
         if (holder->pid) {
             add(&line, " pid %" PRIu32, holder->pid);
-            add_user(&line, holder->uid);
+            add_user(&line, holder);
         }
         if (holder->command[0])
             add(&line, " command %s", text_escape_str(shown, sizeof(shown), holder->command));

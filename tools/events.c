@@ -83,7 +83,8 @@ static bool name_matches(const struct events_filter *filter, const struct hf_eve
     size_t kept = hf_event_text_kept(event);
     size_t len = filter->name_len < kept ? filter->name_len : kept;
 
-    if (event->generation == 0 || memcmp(event->text, filter->name, len) != 0)
+    if ((event->generation == 0 && event->kind != HF_EVENT_FORCED) ||
+        memcmp(event->text, filter->name, len) != 0)
         return false;
     if (filter->prefix)
         return filter->name_len <= event->text_len;

@@ -22,7 +22,8 @@ static const struct {
     {"history", cmd_history, "Show what happened to leases and nodes"},
     {"watch", cmd_watch, "Show what happens to leases and nodes, as it happens"},
     {"nodes", cmd_nodes, "Show the Redis nodes as the agent sees them"},
-    {"release", cmd_release, "Ask the holder of a lock to stop"},
+    {"wait", cmd_wait, "Wait until nobody holds a lock, on any host"},
+    {"release", cmd_release, "Ask the holder of a lock to stop, or end its hold by force"},
     {"beat", cmd_beat, "In a job of run --heartbeat: tell that it gets on with its work"},
     {"doctor", cmd_doctor, "Look for what is wrong with this host's installation"},
 };

@@ -1,5 +1,6 @@
 #include "tools/reader_args.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,18 @@ static const struct {
      'e',
      "  -e, --escaped      undo \\n, \\xNN, \\\\ in NAME, as names are printed"},
     {{"clean", no_argument, NULL, 'c'}, 'c', "      --clean        remove what dead agents left"},
-    {{"force", no_argument, NULL, 'f'}, 'f', "      --force        (not available yet)"},
+    {{"force", no_argument, NULL, 'f'},
+     'f',
+     "      --force        end the hold, wherever it is; needs one of the next three"},
+    {{"fence", required_argument, NULL, 'F'},
+     'F',
+     "      --fence N      the hold that has this fence"},
+    {{"id", required_argument, NULL, 'I'}, 'I', "      --id ID        the hold that has this id"},
+    {{"yes", no_argument, NULL, 'y'}, 'y', "      --yes          the hold that is found"},
+    {{"all-hosts", no_argument, NULL, 'A'},
+     'A',
+     "      --all-hosts    ask the nodes what is held on any host"},
+    {{"wait", required_argument, NULL, 'w'}, 'w', "  -w, --wait SEC     give up after SEC"},
     {{"count", required_argument, NULL, 'n'},
      'n',
      "  -n, --count COUNT  no more than the newest COUNT"},
@@ -86,10 +98,26 @@ static bool parse_count(const char *program, const char *text, uint32_t *ret_cou
     return true;
 }
 
+/* The same. */
+static bool parse_fence(const char *program, const char *text, uint64_t *ret_fence)
+{
+    char *end;
+    unsigned long long fence;
+
+    errno = 0;
+    fence = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno || fence == 0) {
+        fprintf(stderr, "%s: '%s' is not a fence; a number from 1 on is expected\n", program, text);
+        return false;
+    }
+    *ret_fence = fence;
+    return true;
+}
+
 int reader_args_parse(int argc, char **argv, const char *letters, const char *usage,
                       const char *about, struct reader_args *ret_args)
 {
-    struct reader_args args = {0};
+    struct reader_args args = {.wait_ms = -1};
     struct option options[ROWS + 1];
     char shorts[2 * ROWS + 1], program[64], *name = argv[0];
     int option;
@@ -116,6 +144,29 @@ int reader_args_parse(int argc, char **argv, const char *letters, const char *us
             break;
         case 'f':
             args.force = true;
+            break;
+        case 'F':
+            if (!parse_fence(program, optarg, &args.fence)) {
+                argv[0] = name;
+                return EXIT_USAGE;
+            }
+            break;
+        case 'I':
+            args.id = optarg;
+            break;
+        case 'y':
+            args.yes = true;
+            break;
+        case 'A':
+            args.all_hosts = true;
+            break;
+        case 'w':
+            if (args_duration_ms(optarg, &args.wait_ms) < 0) {
+                fprintf(stderr, "%s: '%s' is not a duration, such as 30, 500ms or 5m\n", program,
+                        optarg);
+                argv[0] = name;
+                return EXIT_USAGE;
+            }
             break;
         case 'n':
             if (!parse_count(program, optarg, &args.count)) {

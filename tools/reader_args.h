@@ -16,6 +16,11 @@ struct reader_args {
     bool escaped;      /* -e, --escaped: NAME is as the reading subcommands print it */
     bool clean;        /* --clean */
     bool force;        /* --force */
+    bool yes;          /* --yes */
+    bool all_hosts;    /* --all-hosts */
+    uint64_t fence;    /* --fence N; 0: not given */
+    const char *id;    /* --id ID; NULL: not given */
+    int64_t wait_ms;   /* -w, --wait SEC; -1: not given */
     bool history;      /* --history */
     uint32_t count;    /* -n, --count COUNT; 0: not given */
     const char *node;  /* --node ID; NULL: not given */
@@ -29,7 +34,7 @@ struct reader_name {
 
 #define READER_ARGS_GO_ON (-1)
 
-/* Parses argv. `letters`: which options apply, of "jaqecfnNH"; --agent and --help always do. `usage`
+/* Parses argv. `letters`: which options apply, of "jaqecfFIyAwnNH"; --agent and --help always do. `usage`
  * is what stands behind "Usage: holdfast "; `about` is the rest of the help but the options.
  * READER_ARGS_GO_ON, or the exit code: help was shown, or a bad option named. */
 int reader_args_parse(int argc, char **argv, const char *letters, const char *usage,

@@ -30,6 +30,7 @@ static const char *const words[] = {
     [HF_EVENT_ABANDONED] = "abandoned",
     [HF_EVENT_LOST] = "lost",
     [HF_EVENT_RELEASED] = "released",
+    [HF_EVENT_FORCED] = "forced",
     [HF_EVENT_AGENT_STARTED] = "agent_started",
     [HF_EVENT_AGENT_ENDING] = "agent_ending",
     [HF_EVENT_NODE_UP] = "node_up",
@@ -50,7 +51,7 @@ const char *show_event_word(uint32_t kind)
 
 static bool of_lease(const struct hf_event *event)
 {
-    return event->generation != 0;
+    return event->generation != 0 || event->kind == HF_EVENT_FORCED;
 }
 
 static bool of_node(const struct hf_event *event)
@@ -145,6 +146,8 @@ static const char *void_sentence(uint32_t reason)
     switch (reason) {
     case HF_LOSS_FOREIGN:
         return "another holder's key is on";
+    case HF_LOSS_FORCED:
+        return "it was forced out on";
     case HF_LOSS_MISSING:
         return "its key is gone from";
     case HF_LOSS_CLOCK:
@@ -195,6 +198,12 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
         snprintf(out, size, "held for %s, fence %" PRIu64 ", pid %" PRIu32 "%s%s",
                  text_span(span, sizeof(span), event->value), event->fence, event->pid,
                  *loss ? "; " : "", loss);
+        break;
+    case HF_EVENT_FORCED:
+        snprintf(out, size,
+                 "the hold with fence %" PRIu64 " on %" PRId64 " of %u nodes, by user %" PRIu32
+                 " (pid %" PRIu32 ")",
+                 event->fence, event->value, event->nodes, event->uid, event->pid);
         break;
     case HF_EVENT_JOB_STOPPED:
         snprintf(out, size, "its guardian stops the job; %s", rest);
@@ -335,6 +344,8 @@ static void put_lease(json_t *line, const struct reader *reader, const struct hf
         json_put(line, "waited_ms", json_integer(event->value));
     if (event->kind == HF_EVENT_LOST || event->kind == HF_EVENT_RELEASED)
         json_put(line, "held_ms", json_integer(event->value));
+    if (event->kind == HF_EVENT_FORCED)
+        json_put(line, "forced", json_integer(event->value));
 }
 
 static void put_other(json_t *line, const struct hf_event *event)

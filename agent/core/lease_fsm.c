@@ -259,6 +259,12 @@ unsigned lease_fsm_foreign(struct lease_fsm *l, int node, hf_time now)
     return make_void(l, node, now, HF_LOSS_FOREIGN, now);
 }
 
+unsigned lease_fsm_forced(struct lease_fsm *l, int node, hf_time now)
+{
+    l->heal_wanted &= ~(UINT32_C(1) << node);
+    return make_void(l, node, now, HF_LOSS_FORCED, now);
+}
+
 unsigned lease_fsm_stepped(struct lease_fsm *l, int node, hf_time sent, hf_time now)
 {
     if (hf_time_before(l->node[node].d, vote_until(l, sent)))

@@ -14,7 +14,7 @@
  *  - LOSING is terminal and freezes V; LOST and ENDED are final. A lost lease is never resurrected.
  *  - A failed renewal (error, timeout) changes nothing.
  * States by time: LATE at V - 0.5 T, LOSING at V - 0.3 T, LOST at V. The reason is QUORUM when time
- * ran out, and FOREIGN, MISSING or CLOCK when that finding took the vote that was needed.
+ * ran out, and FOREIGN, FORCED, MISSING or CLOCK when that finding took the vote that was needed.
  */
 #ifndef HOLDFAST_CORE_LEASE_FSM_H
 #define HOLDFAST_CORE_LEASE_FSM_H
@@ -84,6 +84,8 @@ unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, 
  * case. */
 unsigned lease_fsm_missing(struct lease_fsm *l, int node, uint32_t mark, hf_time now);
 unsigned lease_fsm_foreign(struct lease_fsm *l, int node, hf_time now);
+/* The same where somebody put a mark in our token's place. */
+unsigned lease_fsm_forced(struct lease_fsm *l, int node, hf_time now);
 /* The node's clock stepped, as the reply to a command sent after `sent` showed: a vote from before
  * that is void until renewed. One from that very reply stands, so hand in the hits of the reply
  * first. */

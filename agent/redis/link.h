@@ -41,7 +41,7 @@ enum link_verdict {
     VERDICT_STALE, /* the node's TIME was past the deadline: nothing written */
     VERDICT_SENTINEL, /* the nonce differs: nothing written */
     VERDICT_GONE,     /* raise: our key is not there any more */
-    VERDICT_FREE,     /* look: there is no such key */
+    VERDICT_FREE,     /* look, force: there is no such key */
 };
 
 #define LINK_ID_LEN 40 /* hex characters */
@@ -58,16 +58,23 @@ struct link_reply {
     /* LINK_ANSWERED only: */
     hf_nodetime node_time;
     char nonce[TRUST_NONCE_LEN + 1]; /* of the sentinel, "" absent */
-    enum link_verdict verdict;       /* acquire, heal, raise, look */
+    enum link_verdict verdict;       /* acquire, heal, raise, look, force */
     uint64_t fence;                  /* 48-bit part that the node has now; 0 none */
     struct hf_wire_holder holder;    /* with VERDICT_TAKEN */
-    char id[LINK_ID_LEN + 1];        /* look: sha1hex of the key's value; "" of another type */
-    /* renew, release: one character per key: '1' extended / deleted, '0' missing, 'f' foreign */
+    /* look, force: sha1hex of the key's value (of a value forced out, that of before); "" of another
+     * type */
+    char id[LINK_ID_LEN + 1];
+    bool forced; /* with `id`: it is forced out, but nobody else can have the key yet */
+    /* renew, release: one character per key: '1' extended / deleted, '0' missing, 'f' foreign,
+     * 'x' ours was forced out */
     const char *marks;
     size_t mark_count;
     struct node_sentinel sentinel; /* sentinel command */
     bool sentinel_created;
     bool tracked; /* after link_track(): the node tells of the next change of what was read */
+    uint64_t cursor;   /* scan: where to go on; 0: that was all */
+    size_t item_count; /* scan: for link_item() */
+    const void *items;
 };
 
 /* Runs on the link's thread, never from inside the call that sent the command. */
@@ -187,6 +194,34 @@ int link_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_ti
  * after NOSCRIPT. */
 int link_look(struct link *link, const void *key, size_t key_len, bool record, hf_time deadline,
               link_reply_fn *fn, void *arg);
+
+/* Puts a mark in the token's place if the key is of the hold that is meant: VERDICT_OK. Else
+ * VERDICT_TAKEN with all that link_look() tells, or VERDICT_FREE. Sent again after NOSCRIPT. */
+struct link_force {
+    const void *key;
+    size_t key_len;
+    uint64_t fence;      /* 48-bit part of the hold's; 0: any, then the id is needed */
+    const char *id;      /* of the hold; "": any */
+    uint32_t foreign_ms; /* how long the mark stays if no agent wrote the value */
+    uint32_t ttl_max_ms;
+};
+int link_force(struct link *link, const struct link_force *force, hf_time deadline,
+               link_reply_fn *fn, void *arg);
+
+/* Some of the held keys that begin with `prefix` and end with `suffix`, any bytes: those whose fence
+ * record is of the value in them. `cursor` 0 begins; a key may come twice. Read only, and sent again
+ * after NOSCRIPT. */
+int link_scan(struct link *link, const void *prefix, size_t prefix_len, const char *suffix,
+              uint64_t cursor, hf_time deadline, link_reply_fn *fn, void *arg);
+
+struct link_item {
+    const void *key;
+    size_t key_len;
+    char id[LINK_ID_LEN + 1];
+    struct hf_wire_holder holder;
+};
+/* Item `i` of a scan's answer; false: it is none that an agent wrote. */
+bool link_item(const struct link_reply *reply, size_t i, struct link_item *ret_item);
 
 /* Text of an error class for status and logs: "timeout", "loading". */
 const char *link_error_name(enum hf_node_error error);

@@ -98,28 +98,42 @@ static bool equals(const redisReply *e, const char *text)
 
 /* --- scripts ---------------------------------------------------------------------------------- */
 
-/* {fence, pttl} and perhaps {host, pid, uid, command, note, since} */
-static bool get_taken(redisReply *const *e, size_t count, struct link_reply *out)
+/* {host, pid, uid, command, note, since}. Another program may have written the record: what is no
+ * number stays unknown. */
+#define RECORD_FIELDS 6
+static void get_record(redisReply *const *e, struct hf_wire_holder *holder)
 {
-    struct hf_wire_holder *holder = &out->holder;
     int64_t pid, uid, since;
 
-    if ((count != 2 && count != 8) || !get_fence(e[0], &out->fence) ||
-        !get_number(e[1], &holder->pttl_ms))
+    get_text(e[0], holder->host, sizeof(holder->host));
+    get_text(e[3], holder->comm, sizeof(holder->comm));
+    get_text(e[4], holder->note, sizeof(holder->note));
+    if (get_number(e[1], &pid) && pid > 0 && pid <= INT32_MAX)
+        holder->pid = (uint32_t)pid;
+    if (get_number(e[2], &uid) && uid >= 0 && uid <= UINT32_MAX)
+        holder->uid = (uint32_t)uid;
+    if (get_number(e[5], &since))
+        holder->since_wall_ms = since;
+}
+
+static bool get_id(const redisReply *e, char ret_id[LINK_ID_LEN + 1])
+{
+    if (!is_string(e) || e->len != LINK_ID_LEN || strspn(e->str, "0123456789abcdef") != LINK_ID_LEN)
+        return false;
+    memcpy(ret_id, e->str, LINK_ID_LEN + 1);
+    return true;
+}
+
+/* {fence, pttl} and perhaps a record */
+static bool get_taken(redisReply *const *e, size_t count, struct link_reply *out)
+{
+    if ((count != 2 && count != 2 + RECORD_FIELDS) || !get_fence(e[0], &out->fence) ||
+        !get_number(e[1], &out->holder.pttl_ms))
         return false;
     if (count == 2)
         return true;
-    holder->fence = fence_make(out->fence, 0);
-    get_text(e[2], holder->host, sizeof(holder->host));
-    get_text(e[5], holder->comm, sizeof(holder->comm));
-    get_text(e[6], holder->note, sizeof(holder->note));
-    /* Another program may have written the record: what is no number stays unknown. */
-    if (get_number(e[3], &pid) && pid > 0 && pid <= INT32_MAX)
-        holder->pid = (uint32_t)pid;
-    if (get_number(e[4], &uid) && uid >= 0 && uid <= UINT32_MAX)
-        holder->uid = (uint32_t)uid;
-    if (get_number(e[7], &since))
-        holder->since_wall_ms = since;
+    out->holder.fence = fence_make(out->fence, 0);
+    get_record(e + 2, &out->holder);
     return true;
 }
 
@@ -153,34 +167,67 @@ static bool get_verdict(redisReply *const *e, size_t count, struct link_reply *o
     return false;
 }
 
-/* {'FREE', fence} or {'HELD', fence, pttl, id} and perhaps the six of get_taken() */
-static bool get_look(redisReply *const *e, size_t count, struct link_reply *out)
+/* {'FREE', fence} or {'HELD' or 'FORCED', fence, pttl, id} and perhaps a record */
+static bool get_look(redisReply *const *e, size_t count, enum script script, struct link_reply *out)
 {
-    redisReply *taken[8];
-    size_t known = 0;
+    struct hf_wire_holder *holder = &out->holder;
 
-    out->holder.pttl_ms = -2;
+    holder->pttl_ms = -2;
     if (count == 2 && equals(e[0], "FREE")) {
         out->verdict = VERDICT_FREE;
         return get_fence(e[1], &out->fence);
     }
-    if (count < 4 || !equals(e[0], "HELD") || !is_string(e[3]) ||
-        (e[3]->len != 0 && e[3]->len != LINK_ID_LEN))
+    if ((count != 4 && count != 4 + RECORD_FIELDS) || !get_fence(e[1], &out->fence) ||
+        !get_number(e[2], &holder->pttl_ms))
         return false;
-    out->verdict = VERDICT_TAKEN;
-    get_text(e[3], out->id, sizeof(out->id));
-    if (strspn(out->id, "0123456789abcdef") != e[3]->len)
+    out->forced = equals(e[0], "FORCED");
+    if ((!out->forced && !equals(e[0], "HELD")) || (!get_id(e[3], out->id) && !equals(e[3], "")))
         return false;
-    for (size_t i = 1; i < count && known < HF_LENGTH(taken); i++)
-        if (i != 3)
-            taken[known++] = e[i];
-    return get_taken(taken, count - 2, out);
+    out->verdict = script == SCRIPT_FORCE && out->forced ? VERDICT_OK : VERDICT_TAKEN;
+    if (count > 4) {
+        holder->fence = fence_make(out->fence, 0);
+        get_record(e + 4, holder);
+    }
+    return true;
+}
+
+/* {cursor, item...}; the items are looked at by link_item(). */
+static bool get_scan(redisReply *const *e, size_t count, struct link_reply *out)
+{
+    char *end;
+
+    if (count == 0 || !is_string(e[0]) || e[0]->len == 0 || e[0]->len > 20 ||
+        strspn(e[0]->str, "0123456789") != e[0]->len)
+        return false;
+    out->cursor = strtoull(e[0]->str, &end, 10);
+    out->items = e + 1;
+    out->item_count = count - 1;
+    return true;
+}
+
+/* {key, id, fence, pttl} and a record */
+bool link_item(const struct link_reply *reply, size_t i, struct link_item *ret_item)
+{
+    const redisReply *item = ((redisReply *const *)reply->items)[i];
+    redisReply *const *e = item->element;
+    uint64_t fence;
+
+    memset(ret_item, 0, sizeof(*ret_item));
+    if (item->type != REDIS_REPLY_ARRAY || item->elements != 4 + RECORD_FIELDS ||
+        !is_string(e[0]) || !get_id(e[1], ret_item->id) || !get_fence(e[2], &fence) ||
+        !get_number(e[3], &ret_item->holder.pttl_ms))
+        return false;
+    ret_item->key = e[0]->str;
+    ret_item->key_len = e[0]->len;
+    ret_item->holder.fence = fence_make(fence, 0);
+    get_record(e + 4, &ret_item->holder);
+    return true;
 }
 
 static bool get_marks(redisReply *const *e, size_t count, size_t keys, struct link_reply *out)
 {
     if (count != 1 || !is_string(e[0]) || e[0]->len != keys ||
-        strspn(e[0]->str, "10f") != e[0]->len)
+        strspn(e[0]->str, "10fx") != e[0]->len)
         return false;
     out->marks = e[0]->str;
     out->mark_count = keys;
@@ -229,7 +276,10 @@ static bool decode(const redisReply *answer, enum script script, size_t keys,
     case SCRIPT_RELEASE:
         return get_marks(e + 3, answer->elements - 3, keys, out);
     case SCRIPT_LOOK:
-        return get_look(e + 3, answer->elements - 3, out);
+    case SCRIPT_FORCE:
+        return get_look(e + 3, answer->elements - 3, script, out);
+    case SCRIPT_SCAN:
+        return get_scan(e + 3, answer->elements - 3, out);
     case SCRIPT_SENTINEL:
         return get_sentinel(e + 3, answer->elements - 3, out);
     default:

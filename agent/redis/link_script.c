@@ -17,7 +17,7 @@ struct args {
     size_t lengths[24];
     char numbers[8][24];
     int numbers_used;
-    char fence_key[sizeof(LINK_FENCE_PREFIX) + KEY_MAX];
+    char fence_key[sizeof(LINK_FENCE_PREFIX) + 2 * KEY_MAX]; /* or a pattern for them */
 };
 
 static void add_bytes(struct args *args, const void *bytes, size_t length)
@@ -56,6 +56,17 @@ static void add_lock_keys(struct args *args, const void *key, size_t key_len)
     memcpy(args->fence_key + prefix, key, key_len);
     add_bytes(args, key, key_len);
     add_bytes(args, args->fence_key, prefix + key_len);
+}
+
+/* What matches the bytes themselves, behind what is there. Returns the new length. */
+static size_t escape(char *pattern, size_t used, const char *bytes, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        if (bytes[i] && strchr("*?[]\\", bytes[i]))
+            pattern[used++] = '\\';
+        pattern[used++] = bytes[i];
+    }
+    return used;
 }
 
 static void add_fence_and_holder(struct args *args, const struct link_lock *lock)
@@ -131,6 +142,51 @@ int link_look(struct link *link, const void *key, size_t key_len, bool record, h
     add_lock_keys(&args, key, key_len);
     add_text(&args, record ? "1" : "0");
     return call_script(link, SCRIPT_LOOK, 1, deadline, fn, arg, args.count, args.argv,
+                       args.lengths);
+}
+
+int link_force(struct link *link, const struct link_force *force, hf_time deadline,
+               link_reply_fn *fn, void *arg)
+{
+    struct args args;
+
+    if (link->state != LINK_UP)
+        return HF_ENOQUORUM;
+    if (force->key_len > KEY_MAX)
+        return HF_EINVAL;
+    begin(&args, "3");
+    add_lock_keys(&args, force->key, force->key_len);
+    if (force->fence)
+        add_number(&args, (int64_t)force->fence);
+    else
+        add_text(&args, "");
+    add_text(&args, force->id);
+    add_number(&args, force->foreign_ms);
+    add_number(&args, force->ttl_max_ms);
+    return call_script(link, SCRIPT_FORCE, 1, deadline, fn, arg, args.count, args.argv,
+                       args.lengths);
+}
+
+int link_scan(struct link *link, const void *prefix, size_t prefix_len, const char *suffix,
+              uint64_t cursor, hf_time deadline, link_reply_fn *fn, void *arg)
+{
+    char text[24];
+    struct args args;
+    size_t used = sizeof(LINK_FENCE_PREFIX) - 1;
+
+    if (link->state != LINK_UP)
+        return HF_ENOQUORUM;
+    if (prefix_len + strlen(suffix) >= KEY_MAX)
+        return HF_EINVAL;
+    memcpy(args.fence_key, LINK_FENCE_PREFIX, used);
+    used = escape(args.fence_key, used, prefix, prefix_len);
+    args.fence_key[used++] = '*';
+    used = escape(args.fence_key, used, suffix, strlen(suffix));
+    snprintf(text, sizeof(text), "%" PRIu64, cursor);
+    begin(&args, "1");
+    add_text(&args, text);
+    add_bytes(&args, args.fence_key, used);
+    return call_script(link, SCRIPT_SCAN, 0, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 

@@ -15,6 +15,8 @@ static char renew[COMMON + sizeof(script_renew)];
 static char release[COMMON + sizeof(script_release)];
 static char sentinel[COMMON + sizeof(script_sentinel)];
 static char look[COMMON + sizeof(script_look)];
+static char scan[COMMON + sizeof(script_scan)];
+static char force[COMMON + sizeof(script_force)];
 
 static const struct {
     char *whole;
@@ -28,6 +30,8 @@ static const struct {
     [SCRIPT_RELEASE] = {release, script_release, sizeof(script_release)},
     [SCRIPT_SENTINEL] = {sentinel, script_sentinel, sizeof(script_sentinel)},
     [SCRIPT_LOOK] = {look, script_look, sizeof(script_look)},
+    [SCRIPT_SCAN] = {scan, script_scan, sizeof(script_scan)},
+    [SCRIPT_FORCE] = {force, script_force, sizeof(script_force)},
 };
 
 static void join_parts(void)

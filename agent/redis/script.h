@@ -12,7 +12,9 @@ enum script {
     SCRIPT_RENEW,
     SCRIPT_RELEASE,
     SCRIPT_SENTINEL,
-    SCRIPT_LOOK,
+    SCRIPT_LOOK, /* from here on: of no lease of this agent */
+    SCRIPT_SCAN,
+    SCRIPT_FORCE,
     SCRIPTS
 };
 

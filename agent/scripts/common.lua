@@ -3,6 +3,7 @@
 local time = redis.call('TIME')
 local nonce = redis.call('HGET', KEYS[1], 'nonce') or ''
 local RETENTION_MS = 604800000 -- of a fence: seven days, counted from its last acceptance
+local FORCED = 'holdfast:forced:' -- sha1hex(token) behind it: what force.lua puts in the token's place
 
 local function answer(...)
   return {time[1], time[2], nonce, ...}
@@ -65,11 +66,41 @@ local function fence_offer(fence_key, stored, fence, token, holder)
   return true, fence
 end
 
+-- The sha1hex(token) of a token that was forced out; nil: `value` says nothing of the kind.
+local function forced_id(value)
+  if value and #value == #FORCED + 40 and string.sub(value, 1, #FORCED) == FORCED then
+    return string.sub(value, #FORCED + 1)
+  end
+end
+
+-- Whether `value` says that this very token was forced out.
+local function is_forced(value, token)
+  local id = forced_id(value)
+  return id and id == redis.sha1hex(token)
+end
+
+-- Tells two holders apart and gives no token away: sha1hex of the value, which is what a fence record has for a tag, also
+-- of one that was forced out. '' for a key of another type.
+local function id_of(value)
+  return forced_id(value) or value and redis.sha1hex(value) or ''
+end
+
+-- The answer that `value` stands in the key: {.., word, fence, pttl, id} and, if `record` wants it and the fence record is
+-- of that id, host, pid, uid, command, note, since.
+local function standing(word, key, value, fence_key, stored, record)
+  local pttl, id = redis.call('PTTL', key), id_of(value)
+  if not record or id == '' or id ~= stored.tag then
+    return answer(word, stored.fence, pttl, id)
+  end
+  local holder = redis.call('HMGET', fence_key, 'host', 'pid', 'uid', 'command', 'note', 'since')
+  return answer(word, stored.fence, pttl, id, unpack(holder))
+end
+
 -- The answer that `value`, another's, stands in the key: {.., 'TAKEN', fence, pttl} and, if the fence record is that
 -- very token's, host, pid, uid, command, note, since.
 local function taken(key, value, fence_key, stored)
   local pttl = redis.call('PTTL', key)
-  if not value or redis.sha1hex(value) ~= stored.tag then
+  if not value or id_of(value) ~= stored.tag then
     return answer('TAKEN', stored.fence, pttl)
   end
   local holder = redis.call('HMGET', fence_key, 'host', 'pid', 'uid', 'command', 'note', 'since')

@@ -1,11 +1,11 @@
--- Deletes the keys that hold our tokens, and no others.
+-- Deletes the keys that hold our tokens, or the mark that one of them was forced out, and no others.
 -- KEYS: sentinel, key...   ARGV: token, one per key
 -- {.., marks}: one character per key, '1' deleted, '0' missing, 'f' another's
 local marks = {}
 for i = 2, #KEYS do
   local key = KEYS[i]
   local value = get(key)
-  if value == ARGV[i - 1] then
+  if value == ARGV[i - 1] or is_forced(value, ARGV[i - 1]) then
     redis.call('DEL', key)
     marks[#marks + 1] = '1'
   else

@@ -40,6 +40,8 @@ void session_end(struct session *s, const char *why)
     b->session_count--;
     s->user->sessions--;
     LIST_REMOVE(s, of_client);
+    looks_drop_session(s);
+    scans_drop_session(s);
     resources_drop_session(s);
     if (LIST_EMPTY(&c->sessions) && !c->ghost)
         resources_client_gone(c);
@@ -68,6 +70,12 @@ void session_answer(struct session *s, const struct hf_completion_entry *entry)
         (void)checks_granted(proc, resource_of(s, entry->slot), entry->slot, entry->generation,
                              entry->fence);
     proc_answer(proc, entry);
+}
+
+void session_item(struct session *s, const struct hf_completion_entry *entry)
+{
+    (void)s;
+    (void)entry;
 }
 
 void session_progress(struct session *s, struct hf_completion_entry *entry)

@@ -92,6 +92,11 @@ static const struct {
     {SCRIPT_LOOK,
      0,
      {"1", "0", NONCE, "HELD", "7", "#5", ID, "host", "12", "0", "cmd", "note", "1700000000000"}},
+    {SCRIPT_FORCE, 0, {"1700000000", "0", NONCE, "FREE", "7"}},
+    {SCRIPT_FORCE, 0, {"1700000000", "0", NONCE, "HELD", "7", "#5", ID}},
+    {SCRIPT_FORCE, 0, {"1700000000", "0", NONCE, "FORCED", "7", "#5", ID}},
+    {SCRIPT_SCAN, 0, {"1700000000", "0", NONCE, "0"}},
+    {SCRIPT_SCAN, 0, {"1700000000", "0", NONCE, "18446744073709551615", "not an item"}},
     {SCRIPT_SENTINEL, 0, {"1", "0", "''", "0"}},
     {SCRIPT_SENTINEL, 0, {"1", "0", NONCE, "1", "1000000", "1700000000000", "60000", "3", "cafe"}},
 };
@@ -159,6 +164,44 @@ TEST(test_values_of_a_look)
     assert_string_equal(out.holder.host, "host");
     assert_string_equal(out.holder.comm, "cmd");
     assert_string_equal(out.holder.note, "note");
+    freeReplyObject(reply);
+}
+
+TEST(test_values_of_a_force)
+{
+    struct link_reply out;
+
+    freeReplyObject(decode_words(SCRIPT_FORCE, 0, right[LOOK_FREE + 4].words, 7, &out));
+    assert_true(out.verdict == VERDICT_TAKEN && !out.forced);
+    freeReplyObject(decode_words(SCRIPT_FORCE, 0, right[LOOK_FREE + 5].words, 7, &out));
+    assert_true(out.verdict == VERDICT_OK && out.forced);
+    assert_string_equal(out.id, ID);
+    /* Seen by a look it is held still. */
+    freeReplyObject(decode_words(SCRIPT_LOOK, 0, right[LOOK_FREE + 5].words, 7, &out));
+    assert_true(out.verdict == VERDICT_TAKEN && out.forced);
+}
+
+TEST(test_items_of_a_scan)
+{
+    redisReply *reply = from_resp("*7\r\n$1\r\n1\r\n$1\r\n0\r\n$0\r\n\r\n$2\r\n12\r\n"
+                                  "$4\r\nnone\r\n"
+                                  "*10\r\n$3\r\naxb\r\n$40\r\n" ID "\r\n$1\r\n7\r\n:5\r\n"
+                                  "$1\r\nh\r\n$2\r\n12\r\n$1\r\n0\r\n$-1\r\n$1\r\nn\r\n$1\r\n9\r\n"
+                                  "*2\r\n$1\r\na\r\n$1\r\nb\r\n");
+    struct link_reply out = {.outcome = LINK_ERROR};
+    struct link_item item;
+
+    reply_decode(reply, SCRIPT_SCAN, 0, &out);
+    assert_int_equal(out.outcome, LINK_ANSWERED);
+    assert_true(out.cursor == 12 && out.item_count == 3);
+    assert_false(link_item(&out, 0, &item));
+    assert_true(link_item(&out, 1, &item));
+    assert_int_equal(item.key_len, 3);
+    assert_memory_equal(item.key, "axb", 3);
+    assert_string_equal(item.id, ID);
+    assert_true(item.holder.fence == 7 << 16 && item.holder.pttl_ms == 5 && item.holder.pid == 12);
+    assert_string_equal(item.holder.comm, "");
+    assert_false(link_item(&out, 2, &item));
     freeReplyObject(reply);
 }
 
@@ -232,9 +275,14 @@ TEST(test_wrong_values)
         {SCRIPT_LOOK, {"1", "0", NONCE, "HELD", "7", "#5", NONCE "7654321X"}},
         {SCRIPT_LOOK, {"1", "0", NONCE, "HELD", "7", "#5", ID, "host"}},
         {SCRIPT_LOOK, {"1", "0", NONCE, "TAKEN", "7", "#5"}},
+        {SCRIPT_FORCE, {"1", "0", NONCE, "OK", "7"}},
+        {SCRIPT_SCAN, {"1", "0", NONCE}},
+        {SCRIPT_SCAN, {"1", "0", NONCE, "-1"}},
+        {SCRIPT_SCAN, {"1", "0", NONCE, "#0"}},
+        {SCRIPT_SCAN, {"1", "0", NONCE, "999999999999999999999"}},
         {SCRIPT_RENEW, {"1", "0", NONCE, "1"}},
         {SCRIPT_RENEW, {"1", "0", NONCE, "111"}},
-        {SCRIPT_RENEW, {"1", "0", NONCE, "1x"}},
+        {SCRIPT_RENEW, {"1", "0", NONCE, "1z"}},
         {SCRIPT_SENTINEL, {"1", "0", NONCE, "0"}},
         {SCRIPT_SENTINEL, {"1", "0", "''", "0", "1", "1", "1", "1", "x"}},
     };
@@ -358,7 +406,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_right_shapes),     cmocka_unit_test(test_values),
-        cmocka_unit_test(test_values_of_a_look), cmocka_unit_test(test_strange_holder),
+        cmocka_unit_test(test_values_of_a_look), cmocka_unit_test(test_values_of_a_force),
+        cmocka_unit_test(test_items_of_a_scan),  cmocka_unit_test(test_strange_holder),
         cmocka_unit_test(test_wrong_shapes),     cmocka_unit_test(test_wrong_values),
         cmocka_unit_test(test_error_classes),    cmocka_unit_test(test_info),
         cmocka_unit_test(test_durable),

@@ -459,6 +459,217 @@ TEST(test_look_at_another_type)
     freeReplyObject(reply);
 }
 
+/* --- force ------------------------------------------------------------------------------------ */
+
+#define FORCED "holdfast:forced:"
+
+static redisReply *force(const char *fence, const char *id)
+{
+    return run(SCRIPT_FORCE, 3, "holdfast:node", "key", "holdfast:fence:key", fence, id, "1000",
+               "60000", NULL);
+}
+
+static void verdict_is(redisReply *reply, const char *verdict)
+{
+    if (reply->type == REDIS_REPLY_ERROR)
+        fail_msg("%s", reply->str);
+    assert_string_equal(reply->element[3]->str, verdict);
+    freeReplyObject(reply);
+}
+
+/* The tag of the fence record. */
+static const char *tag(void)
+{
+    static char text[41];
+    redisReply *reply = ask("HGET holdfast:fence:key tag");
+
+    snprintf(text, sizeof(text), "%s", reply->str);
+    freeReplyObject(reply);
+    return text;
+}
+
+TEST(test_force_puts_a_mark_in_the_tokens_place)
+{
+    char mark[80];
+
+    says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
+    does("PEXPIRE key 20000");
+    verdict_is(force("7", ""), "FORCED");
+    snprintf(mark, sizeof(mark), FORCED "%s", tag());
+    has_string(mark, "GET key");
+    /* (!) Never a free key: for the time that the token had left nobody else gets it. */
+    assert_in_range(ask_number("PTTL key"), 15000, 20000);
+    verdict_is(lock(SCRIPT_ACQUIRE, B, "9"), "TAKEN");
+    verdict_is(lock(SCRIPT_HEAL, A, "7"), "TAKEN");
+    verdict_is(lock(SCRIPT_ACQUIRE, A, "7"), "TAKEN"); /* a late resend */
+    verdict_is(force("7", ""), "FORCED");              /* again: nothing more */
+    assert_in_range(ask_number("PTTL key"), 15000, 20000);
+    has_string("7", "HGET holdfast:fence:key fence");
+}
+
+TEST(test_force_leaves_another_hold)
+{
+    const char *none = "0123456789012345678901234567890123456789";
+    char id[41];
+
+    says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
+    snprintf(id, sizeof(id), "%s", tag());
+    verdict_is(force("6", ""), "HELD");
+    verdict_is(force("8", ""), "HELD");
+    verdict_is(force("", ""), "HELD");
+    verdict_is(force("", none), "HELD");
+    verdict_is(force("7", none), "HELD");
+    has_string(A, "GET key");
+    /* The one that was meant is gone, a newer one has it. */
+    does("DEL key");
+    says(lock(SCRIPT_ACQUIRE, B, "8"), "OK", "8");
+    verdict_is(force("7", ""), "HELD");
+    verdict_is(force("", id), "HELD");
+    has_string(B, "GET key");
+    /* The record's fence is of no holder: the key is another program's. */
+    does("SET key by-another-program PX 30000");
+    verdict_is(force("8", ""), "HELD");
+    has_string("by-another-program", "GET key");
+}
+
+TEST(test_force_of_nothing_and_of_another_type)
+{
+    says(force("7", ""), "FREE", "0");
+    assert_int_equal(ask_number("EXISTS key"), 0);
+    does("HSET key a 1");
+    verdict_is(force("7", ""), "HELD");
+    verdict_is(force("", ""), "HELD");
+    has_string("1", "HGET key a");
+}
+
+/* Of a value that no agent wrote nobody knows how long it is believed in. */
+TEST(test_force_of_a_foreign_key)
+{
+    redisReply *reply;
+    char id[41];
+
+    does("SET key by-another-program");
+    reply = look("1");
+    snprintf(id, sizeof(id), "%s", reply->element[6]->str);
+    freeReplyObject(reply);
+    verdict_is(force("", id), "FORCED");
+    assert_in_range(ask_number("PTTL key"), 500, 1000);
+    reply = look("1");
+    assert_string_equal(reply->element[3]->str, "FORCED");
+    assert_string_equal(reply->element[6]->str, id); /* still told as the one that it was */
+    freeReplyObject(reply);
+}
+
+TEST(test_force_of_a_key_that_never_expires)
+{
+    says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
+    does("PERSIST key");
+    verdict_is(force("7", ""), "FORCED");
+    assert_in_range(ask_number("PTTL key"), 50000, 60000);
+}
+
+TEST(test_a_forced_out_token_is_known_to_its_agent)
+{
+    redisReply *reply;
+
+    says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
+    verdict_is(force("7", ""), "FORCED");
+    reply = run(SCRIPT_RENEW, 2, "holdfast:node", "key", A, "60000", NULL);
+    assert_string_equal(reply->element[3]->str, "x");
+    freeReplyObject(reply);
+    reply = run(SCRIPT_RENEW, 2, "holdfast:node", "key", B, "60000", NULL);
+    assert_string_equal(reply->element[3]->str, "f");
+    freeReplyObject(reply);
+    /* Its own release takes the mark away, another's does not. */
+    reply = run(SCRIPT_RELEASE, 2, "holdfast:node", "key", B, NULL);
+    assert_string_equal(reply->element[3]->str, "f");
+    freeReplyObject(reply);
+    reply = run(SCRIPT_RELEASE, 2, "holdfast:node", "key", A, NULL);
+    assert_string_equal(reply->element[3]->str, "1");
+    freeReplyObject(reply);
+    assert_int_equal(ask_number("EXISTS key"), 0);
+}
+
+/* --- scan ------------------------------------------------------------------------------------- */
+
+static void take(const char *key, const char *token)
+{
+    char record[80];
+
+    snprintf(record, sizeof(record), "holdfast:fence:%s", key);
+    says(run(SCRIPT_ACQUIRE, 3, "holdfast:node", key, record, token, "60000", "4000000000000000",
+             NONCE, "7", "host-a", "4711", "1000", "backup", "a note", "1700000000000", NULL),
+         "OK", "7");
+}
+
+/* All pages; how many keys were found. `ret_pages` may be NULL. */
+static size_t scan_all(const char *pattern, size_t *ret_pages)
+{
+    char cursor[24] = "0";
+    size_t found = 0, pages = 0;
+
+    do {
+        redisReply *reply = run(SCRIPT_SCAN, 1, "holdfast:node", cursor, pattern, NULL);
+
+        if (reply->type == REDIS_REPLY_ERROR)
+            fail_msg("%s", reply->str);
+        snprintf(cursor, sizeof(cursor), "%s", reply->element[3]->str);
+        found += reply->elements - 4;
+        assert_true(reply->elements < 1000);
+        for (size_t i = 4; i < reply->elements; i++)
+            assert_int_equal(reply->element[i]->elements, 10);
+        freeReplyObject(reply);
+        pages++;
+    } while (strcmp(cursor, "0") != 0);
+    if (ret_pages)
+        *ret_pages = pages;
+    return found;
+}
+
+TEST(test_scan_finds_what_is_held)
+{
+    redisReply *reply;
+
+    take("a/1", A);
+    take("a/2", B);
+    take("b", A);
+    take("a/released", A);
+    does("DEL a/released");
+    take("a/taken", A);
+    does("SET a/taken by-another-program");
+    does("SET holdfast:fence:a/x text");
+    does("SET a/foreign x");
+    assert_int_equal(scan_all("holdfast:fence:a/*", NULL), 2);
+    assert_int_equal(scan_all("holdfast:fence:*", NULL), 3);
+    assert_int_equal(scan_all("holdfast:fence:c*", NULL), 0);
+    reply = run(SCRIPT_SCAN, 1, "holdfast:node", "0", "holdfast:fence:b*", NULL);
+    assert_int_equal(reply->elements, 5);
+    assert_string_equal(reply->element[4]->element[0]->str, "b");
+    assert_string_equal(reply->element[4]->element[2]->str, "7");
+    assert_in_range(reply->element[4]->element[3]->integer, 50000, 60000);
+    assert_string_equal(reply->element[4]->element[4]->str, "host-a");
+    assert_string_equal(reply->element[4]->element[9]->str, "1700000000000");
+    freeReplyObject(reply);
+}
+
+/* Many keys take many pages, whether they match or not. */
+TEST(test_scan_is_cut_into_pages)
+{
+    size_t pages;
+
+    for (int i = 0; i < 300; i++) {
+        char key[16];
+
+        snprintf(key, sizeof(key), "m/%d", i);
+        take(key, A);
+    }
+    assert_true(scan_all("holdfast:fence:m/*", &pages) >= 300);
+    assert_in_range(pages, 3, 300);
+    does("EVAL %s 0", "for i = 1, 5000 do redis.call('SET', 'other' .. i, 1) end");
+    assert_int_equal(scan_all("holdfast:fence:none*", &pages), 0);
+    assert_in_range(pages, 4, 12);
+}
+
 /* --- renew and release ------------------------------------------------------------------------ */
 
 TEST(test_renew_marks)
@@ -653,6 +864,14 @@ int main(void)
         SCRIPT_TEST(test_look_at_a_held_key),
         SCRIPT_TEST(test_look_at_a_foreign_key),
         SCRIPT_TEST(test_look_at_another_type),
+        SCRIPT_TEST(test_force_puts_a_mark_in_the_tokens_place),
+        SCRIPT_TEST(test_force_leaves_another_hold),
+        SCRIPT_TEST(test_force_of_nothing_and_of_another_type),
+        SCRIPT_TEST(test_force_of_a_foreign_key),
+        SCRIPT_TEST(test_force_of_a_key_that_never_expires),
+        SCRIPT_TEST(test_a_forced_out_token_is_known_to_its_agent),
+        SCRIPT_TEST(test_scan_finds_what_is_held),
+        SCRIPT_TEST(test_scan_is_cut_into_pages),
         SCRIPT_TEST(test_renew_marks),
         SCRIPT_TEST(test_renew_without_a_sentinel),
         SCRIPT_TEST(test_release_marks),

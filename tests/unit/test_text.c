@@ -2,7 +2,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -65,7 +67,7 @@ static void conflict(void **state)
     holder.fence = 9182;
     assert_string_equal(
         conflict_line(out, sizeof(out), "db/migrate", &holder, holder.since_wall_ms + 192000),
-        "db/migrate is held by host7 pid 4121 (user root) command pg_dump since "
+        "db/migrate is held by host7 pid 4121 (uid 0) command pg_dump since "
         "2026-03-01T12:00:00Z (3m12s), fence 9182");
     strcpy(holder.note, "deploy\n771");
     holder.uid = 4000000000u;
@@ -74,6 +76,21 @@ static void conflict(void **state)
     assert_string_equal(conflict_line(out, sizeof(out), "a\nb", &holder, 0),
                         "a\\nb is held by host7 pid 4121 (uid 4000000000) command pg_dump, fence "
                         "9182, note deploy\\n771, and its key never expires");
+}
+
+/* A user has a name where the holder is. */
+static void conflict_here(void **state)
+{
+    char out[CONFLICT_SIZE], wanted[CONFLICT_SIZE];
+    struct hf_holder holder = {.pttl_ms = -2, .pid = 7};
+
+    (void)state;
+    assert_int_equal(gethostname(holder.host, sizeof(holder.host) - 1), 0);
+    assert_true(conflict_is_here(&holder));
+    snprintf(wanted, sizeof(wanted), "x is held by %s pid 7 (user root)", holder.host);
+    assert_string_equal(conflict_line(out, sizeof(out), "x", &holder, 0), wanted);
+    holder.host[0]++;
+    assert_false(conflict_is_here(&holder));
 }
 
 /* A key of other software, or a holder that nothing is known of. */
@@ -96,7 +113,7 @@ int main(void)
         cmocka_unit_test(escapes),
         cmocka_unit_test(escapes_within_bounds),
         cmocka_unit_test(spans),
-        cmocka_unit_test(conflict),
+        cmocka_unit_test(conflict), cmocka_unit_test(conflict_here),
         cmocka_unit_test(conflict_unknown),
     };
 

@@ -1,0 +1,527 @@
+/* Questions about one name: who holds it anywhere, until when it is to be waited for, and the order to
+ * end its hold.
+ *
+ * A look that waits takes no part in the contest for the name. While a lease of this host has it, its
+ * end is waited for; otherwise the nodes are asked again and again, paced by what is left of the key,
+ * and more slowly the more looks of this agent wait. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/clock.h"
+#include "agent/core/fence.h"
+#include "agent/events.h"
+#include "agent/log.h"
+#include "agent/survey.h"
+#include "shm/status.h"
+
+/* Without an answer, of one session. */
+#define LOOKS_MOST 64
+/* Of the whole agent, under way on the nodes. */
+#define SURVEYS_MOST 2048
+/* How long the slower nodes have to say theirs, for people who read it. */
+#define GRACE hf_ms(20)
+/* All waiting looks together ask the nodes so often a second at most. */
+#define POLLS_PER_S 200
+/* A lease of this host tells its end; this is for what nobody thought of. */
+#define LOCAL_SWEEP hf_ms(1000)
+/* A mark in the place of a value that no agent wrote stays so long. */
+#define FOREIGN_MS 1000
+
+struct look {
+    LIST_ENTRY(look) of_session;
+    LIST_ENTRY(look) waiting;
+    struct session *session;
+    struct survey *survey; /* NULL: none is under way */
+    struct loop_timer deadline, next;
+    bool waits;
+    uint64_t fence;               /* to be forced: of the hold that is meant, 0 any */
+    char wanted[LINK_ID_LEN + 1]; /* the same by its id, "" any */
+    uint64_t told;                /* waits: the fence that was told last */
+    struct hf_completion_entry answer;
+    uint8_t name[HF_NAME_MAX], key[CONFIG_KEY_MAX];
+    size_t name_len, key_len;
+};
+
+static struct broker *broker_of(const struct look *look)
+{
+    return look->session->broker;
+}
+
+static unsigned bucket_of(const void *name, size_t len)
+{
+    const uint8_t *byte = name;
+    uint32_t hash = 2166136261u;
+
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ byte[i]) * 16777619u;
+    return (hash ^ hash >> 16) % HF_LENGTH(((struct broker *)0)->waiting_looks);
+}
+
+static void look_free(struct look *look)
+{
+    struct broker *b = broker_of(look);
+
+    survey_drop(look->survey);
+    loop_timer_cancel(b->loop, &look->deadline);
+    loop_timer_cancel(b->loop, &look->next);
+    LIST_REMOVE(look, of_session);
+    look->session->user->looks--;
+    if (look->waits) {
+        LIST_REMOVE(look, waiting);
+        b->waiting_look_count--;
+    }
+    free(look);
+}
+
+/* Frees the look. `text` may be "". */
+static void look_end(struct look *look, int status, const char *text)
+{
+    struct session *s = look->session;
+    struct hf_completion_entry answer = look->answer;
+
+    answer.status = status;
+    snprintf(answer.text, sizeof(answer.text), "%s", text);
+    look_free(look);
+    session_answer(s, &answer);
+}
+
+/* --- what was found --------------------------------------------------------------------------- */
+
+static void id_bytes(const char *hex, uint8_t ret_id[HF_KEY_ID_LEN])
+{
+    for (size_t i = 0; i < HF_KEY_ID_LEN; i++) {
+        unsigned byte = 0;
+
+        if (!*hex || sscanf(hex + 2 * i, "%2x", &byte) != 1)
+            byte = 0;
+        ret_id[i] = (uint8_t)byte;
+    }
+}
+
+static void id_text(const uint8_t id[HF_KEY_ID_LEN], char ret_hex[LINK_ID_LEN + 1])
+{
+    static const uint8_t none[HF_KEY_ID_LEN];
+
+    ret_hex[0] = '\0';
+    if (memcmp(id, none, sizeof(none)) == 0)
+        return;
+    for (size_t i = 0; i < HF_KEY_ID_LEN; i++)
+        snprintf(ret_hex + 2 * i, 3, "%02x", id[i]);
+}
+
+static enum hf_look look_of(enum census_outcome outcome)
+{
+    switch (outcome) {
+    case CENSUS_HELD:
+        return HF_LOOK_HELD;
+    case CENSUS_FREE:
+        return HF_LOOK_FREE;
+    case CENSUS_SPLIT:
+        return HF_LOOK_SPLIT;
+    case CENSUS_OPEN:
+    case CENSUS_UNKNOWN:
+        break;
+    }
+    return HF_LOOK_UNKNOWN;
+}
+
+/* The lease of this host that has the name, in force or being released. */
+static struct resource *held_here(const struct look *look)
+{
+    struct resource *r = resource_find(broker_of(look), look->name, look->name_len);
+
+    return r && r->lease ? r : NULL;
+}
+
+static void fill(struct look *look, const struct survey *survey)
+{
+    const struct census *c = &survey->census;
+    struct hf_completion_entry *e = &look->answer;
+    struct resource *r = held_here(look);
+    int leader = census_leader(c);
+
+    memset(&e->holder, 0, sizeof(e->holder));
+    e->holder.pttl_ms = -2;
+    e->fence = 0;
+    for (int i = 0; i < c->n; i++)
+        if (e->fence < fence_make(survey->node[i].fence, 0))
+            e->fence = fence_make(survey->node[i].fence, 0);
+    e->look = (uint8_t)look_of(census_decide(c));
+    e->look_answered = (uint8_t)census_answered(c);
+    e->look_forced = (uint8_t)survey_forced(survey);
+    e->look_free = 0;
+    for (int i = 0; i < c->n; i++)
+        e->look_free = (uint8_t)(e->look_free + (c->node[i].word == CENSUS_NO_KEY));
+    e->look_holding = leader < 0 ? 0 : (uint8_t)census_count(c, leader);
+    id_bytes(leader < 0 ? "" : c->node[leader].id, e->key_id);
+    if (!survey_holder(survey, &e->holder))
+        return;
+    /* The lease may have been handed on, of which the nodes do not know. */
+    if (r && fence_node_part(r->lease->fence) == fence_node_part(e->holder.fence)) {
+        int64_t pttl_ms = e->holder.pttl_ms;
+
+        waiter_describe_local(r, &e->holder);
+        e->holder.pttl_ms = pttl_ms;
+    }
+}
+
+static void unknown_text(const struct look *look, char *text, size_t size)
+{
+    const struct broker *b = broker_of(look);
+
+    snprintf(text, size, "%d of %d nodes answered, which leaves open who holds it",
+             look->answer.look_answered, b->n);
+}
+
+/* --- waiting ---------------------------------------------------------------------------------- */
+
+static void look_again(struct look *look);
+
+/* As long as the key lasts, and not more often than all are allowed to together. */
+static void sleep_on_it(struct look *look)
+{
+    struct broker *b = broker_of(look);
+    hf_dur least = hf_ns((int64_t)b->waiting_look_count * HF_NS_PER_SEC / POLLS_PER_S);
+    hf_dur delay = backoff_contend(look->answer.holder.pttl_ms, broker_random());
+
+    if (look->answer.holder.pttl_ms == -1) /* it never expires */
+        delay = hf_dur_scale(delay, 4, 1);
+    loop_timer_set(b->loop, &look->next, hf_time_add(clock_now(), hf_dur_max(delay, least)));
+}
+
+static void tell_progress(struct look *look, const struct hf_wire_holder *holder)
+{
+    struct hf_completion_entry entry = {
+        .id = look->answer.id, .op = HF_OP_PROGRESS, .status = HF_EBUSY, .holder = *holder};
+
+    if (holder->fence == look->told)
+        return;
+    look->told = holder->fence;
+    session_progress(look->session, &entry);
+}
+
+static void on_found(const struct survey *survey, void *arg)
+{
+    struct look *look = arg;
+    char text[184] = "";
+
+    look->survey = NULL;
+    fill(look, survey);
+    if (!look->waits) {
+        if (look->answer.look == HF_LOOK_UNKNOWN)
+            unknown_text(look, text, sizeof(text));
+        look_end(look, *text ? HF_ENOQUORUM : HF_OK, text);
+    } else if (look->answer.look == HF_LOOK_FREE) {
+        look_end(look, HF_OK, "");
+    } else {
+        if (look->answer.look == HF_LOOK_HELD)
+            tell_progress(look, &look->answer.holder);
+        sleep_on_it(look);
+    }
+}
+
+static void look_again(struct look *look)
+{
+    struct broker *b = broker_of(look);
+    struct resource *r = look->waits ? held_here(look) : NULL;
+
+    loop_timer_cancel(b->loop, &look->next);
+    if (look->survey)
+        return;
+    if (r) {
+        waiter_describe_local(r, &look->answer.holder);
+        look->answer.look = HF_LOOK_HELD;
+        tell_progress(look, &look->answer.holder);
+        loop_timer_set(b->loop, &look->next, hf_time_add(clock_now(), LOCAL_SWEEP));
+        return;
+    }
+    if ((look->waits && b->survey_count >= SURVEYS_MOST) ||
+        survey_begin(b, look->key, look->key_len, NULL, look->waits ? hf_ms(0) : GRACE, on_found,
+                     look, &look->survey) < 0)
+        sleep_on_it(look);
+}
+
+static void on_next(struct loop_timer *timer, hf_time now)
+{
+    (void)now;
+    look_again(HF_CONTAINER(timer, struct look, next));
+}
+
+static void on_deadline(struct loop_timer *timer, hf_time now)
+{
+    struct look *look = HF_CONTAINER(timer, struct look, deadline);
+    char text[184] = "";
+
+    (void)now;
+    if (look->answer.look != HF_LOOK_HELD && look->answer.look != HF_LOOK_SPLIT)
+        unknown_text(look, text, sizeof(text));
+    look_end(look, *text ? HF_ENOQUORUM : HF_ETIMEDOUT, text);
+}
+
+void looks_hear_ended(struct broker *b, const void *name, size_t name_len)
+{
+    struct look *look;
+
+    if (b->waiting_look_count == 0)
+        return;
+    LIST_FOREACH (look, &b->waiting_looks[bucket_of(name, name_len)], waiting)
+        if (look->name_len == name_len && memcmp(look->name, name, name_len) == 0)
+            look_again(look);
+}
+
+/* --- forcing ---------------------------------------------------------------------------------- */
+
+static void force(struct look *look);
+
+/* How many nodes have the mark for the hold that is meant; its id. */
+static int forced_on(const struct survey *survey, char ret_id[LINK_ID_LEN + 1])
+{
+    const struct census *c = &survey->census;
+    int count = 0;
+
+    ret_id[0] = '\0';
+    for (int i = 0; i < c->n; i++) {
+        if (!survey->node[i].forced || c->node[i].word != CENSUS_A_KEY)
+            continue;
+        if (!*ret_id)
+            snprintf(ret_id, LINK_ID_LEN + 1, "%s", c->node[i].id);
+        count += strcmp(ret_id, c->node[i].id) == 0;
+    }
+    return count;
+}
+
+/* Whether a node has the very token in question still: its record was written over by another's
+ * attempt, so that the fence did not fit there. */
+static bool was_missed(const struct survey *survey, const char *id)
+{
+    const struct census *c = &survey->census;
+
+    for (int i = 0; i < c->n; i++)
+        if (c->node[i].word == CENSUS_A_KEY && !survey->node[i].forced &&
+            !strcmp(c->node[i].id, id))
+            return true;
+    return false;
+}
+
+static void on_forced(const struct survey *survey, void *arg)
+{
+    struct look *look = arg;
+    struct broker *b = broker_of(look);
+    char id[LINK_ID_LEN + 1], name[HF_NAME_MAX + 1], text[184] = "";
+    int count = forced_on(survey, id), status = HF_OK;
+
+    look->survey = NULL;
+    fill(look, survey);
+    if (*id && !*look->wanted && was_missed(survey, id)) {
+        look->fence = 0;
+        memcpy(look->wanted, id, sizeof(look->wanted));
+        force(look);
+        return;
+    }
+    look->answer.look_forced = (uint8_t)count;
+    if (count > 0) {
+        log_warn("user %" PRIu32 " forced out the hold of %s (fence %" PRIu64 ") on %d of %d nodes",
+                 look->session->uid, log_name(look->name, look->name_len, name, sizeof(name)),
+                 look->answer.holder.fence, count, b->n);
+        event_forced(b->agent, look->name, look->name_len, look->answer.holder.fence,
+                     look->session->client->pid, look->session->uid, count);
+    }
+    if (count >= b->q) {
+        /* done */
+    } else if (look->answer.look == HF_LOOK_FREE) {
+        status = HF_ENOTHELD;
+    } else if (count == 0 && look->answer.look == HF_LOOK_HELD) {
+        status = HF_EBUSY;
+        snprintf(text, sizeof(text), "another hold than the one that is meant has it by now");
+    } else {
+        status = HF_ENOQUORUM;
+        snprintf(text, sizeof(text),
+                 "forced out on %d of %d nodes, %d are needed; its holder keeps what it has on the "
+                 "others",
+                 count, b->n, b->q);
+    }
+    look_end(look, status, text);
+}
+
+static void force(struct look *look)
+{
+    struct broker *b = broker_of(look);
+    struct link_force order = {.key = look->key,
+                               .key_len = look->key_len,
+                               .fence = fence_node_part(look->fence),
+                               .id = look->wanted,
+                               .foreign_ms = FOREIGN_MS,
+                               .ttl_max_ms = b->config->ttl_max_ms};
+
+    if (survey_begin(b, look->key, look->key_len, &order, b->config->timing.attempt, on_forced,
+                     look, &look->survey) < 0)
+        look_end(look, HF_ENOMEM, "");
+}
+
+/* (!) Nodes do not know of a hold that was passed on within this host. */
+static bool was_handed_on(const struct look *look)
+{
+    struct resource *r = held_here(look);
+
+    return r && look->fence && r->lease->fence != look->fence &&
+           fence_node_part(r->lease->fence) == fence_node_part(look->fence);
+}
+
+/* --- requests --------------------------------------------------------------------------------- */
+
+static int judge(struct session *s, const struct hf_request_entry *q, char *text, size_t size)
+{
+    struct broker *b = s->broker;
+    const struct look *look;
+    uint32_t most = b->config->waiters_per_uid;
+    int count = 0;
+
+    if (b->draining)
+        return HF_EGOING;
+    if (q->name_len == 0) {
+        snprintf(text, size, "the resource name is empty; 1 to %d bytes are allowed", HF_NAME_MAX);
+        return HF_ENAME;
+    }
+    LIST_FOREACH (look, &s->looks, of_session)
+        count++;
+    if (count >= LOOKS_MOST) {
+        snprintf(text, size,
+                 "this process already has %d questions about holders open, the limit of one "
+                 "connection",
+                 LOOKS_MOST);
+        return HF_ELIMIT;
+    }
+    if (most && s->user->looks >= most) {
+        snprintf(text, size,
+                 "user %" PRIu32 " already has %" PRIu32
+                 " questions about holders open, the limit (waiters_per_uid)",
+                 s->uid, most);
+        return HF_ELIMIT;
+    }
+    if (b->survey_count >= SURVEYS_MOST) {
+        snprintf(text, size, "the agent has %d questions about holders under way: try again",
+                 SURVEYS_MOST);
+        return HF_ELIMIT;
+    }
+    return HF_OK;
+}
+
+static void refuse(struct session *s, const struct hf_request_entry *q, int status,
+                   const char *text)
+{
+    struct hf_completion_entry answer = {.id = q->id, .op = q->op, .status = status};
+
+    hf_counter_add(&s->broker->agent->table, HF_COUNTER_REFUSED, 1);
+    snprintf(answer.text, sizeof(answer.text), "%s", text);
+    session_answer(s, &answer);
+}
+
+/* NULL: refused and answered. */
+static struct look *look_new(struct session *s, const struct hf_request_entry *q)
+{
+    struct broker *b = s->broker;
+    char text[184] = "";
+    struct look *look;
+    int rc = judge(s, q, text, sizeof(text));
+
+    look = rc == HF_OK ? calloc(1, sizeof(*look)) : NULL;
+    if (rc == HF_OK && !look)
+        rc = HF_ENOMEM;
+    if (rc == HF_OK) {
+        rc = config_key(b->config, q->name, q->name_len, look->key, &look->key_len);
+        if (rc < 0) {
+            config_key_refused(b->config, q->name, q->name_len, text, sizeof(text));
+            free(look);
+        }
+    }
+    if (rc < 0) {
+        refuse(s, q, rc, text);
+        return NULL;
+    }
+    look->session = s;
+    look->answer.id = q->id;
+    look->answer.op = q->op;
+    look->answer.holder.pttl_ms = -2;
+    look->next.fn = on_next;
+    look->deadline.fn = on_deadline;
+    look->name_len = q->name_len;
+    memcpy(look->name, q->name, q->name_len);
+    LIST_INSERT_HEAD(&s->looks, look, of_session);
+    s->user->looks++;
+    return look;
+}
+
+void looks_ask(struct session *s, const struct hf_request_entry *q)
+{
+    struct broker *b = s->broker;
+    struct look *look = look_new(s, q);
+
+    if (!look)
+        return;
+    if (q->flags & HF_REQ_WAIT) {
+        look->waits = true;
+        LIST_INSERT_HEAD(&b->waiting_looks[bucket_of(look->name, look->name_len)], look, waiting);
+        b->waiting_look_count++;
+        if (q->deadline_ns < HF_TIME_NEVER.ns)
+            loop_timer_set(b->loop, &look->deadline, (hf_time){q->deadline_ns});
+    }
+    look_again(look);
+}
+
+void looks_force(struct session *s, const struct hf_request_entry *q)
+{
+    struct look *look;
+
+    if (s->uid != 0 && s->uid != (uint32_t)geteuid()) {
+        refuse(s, q, HF_EPERM, "only root and the agent's user may end a hold by force");
+        return;
+    }
+    look = look_new(s, q);
+    if (!look)
+        return;
+    look->fence = q->target;
+    id_text(q->key_id, look->wanted);
+    if (!look->fence && !*look->wanted)
+        look_end(look, HF_EINVAL, "say which hold is meant: by its fence or its id");
+    else if (was_handed_on(look))
+        look_end(look, HF_EBUSY, "another hold than the one that is meant has it by now");
+    else
+        force(look);
+}
+
+void looks_drop_session(struct session *s)
+{
+    while (!LIST_EMPTY(&s->looks))
+        look_free(LIST_FIRST(&s->looks));
+}
+
+void looks_drain(struct broker *b)
+{
+    struct session *s;
+
+    LIST_FOREACH (s, &b->sessions, all)
+        while (!LIST_EMPTY(&s->looks))
+            look_end(LIST_FIRST(&s->looks), HF_EGOING, "");
+}
+
+void looks_create(struct broker *b)
+{
+    LIST_INIT(&b->surveys);
+    for (size_t i = 0; i < HF_LENGTH(b->waiting_looks); i++)
+        LIST_INIT(&b->waiting_looks[i]);
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        TAILQ_INIT(&b->scans_due[i]);
+}
+
+void looks_destroy(struct broker *b)
+{
+    struct session *s;
+
+    LIST_FOREACH (s, &b->sessions, all) {
+        looks_drop_session(s);
+        scans_drop_session(s);
+    }
+}

@@ -1,0 +1,27 @@
+-- Ends a hold whatever its holder does: a mark takes the place of its token, which can then be neither renewed nor healed,
+-- and is nobody's. It stays for the time that the token had left, or until the holder's own agent releases it, so that
+-- nobody else gets the key while the holder may still believe in it. Of a value that no agent wrote it stays for
+-- `foreign_ms`: its holder's word is unknown.
+-- KEYS: sentinel, key, fence record
+-- ARGV: fence ('': any), id ('': any), foreign_ms, ttl_max_ms: no mark stays for longer than that
+-- {.., 'FORCED', ..}, also when it was before | {.., 'HELD', ..}: by another than meant, nothing was written, as is
+-- {.., 'FREE', fence}; the rest as look.lua has it
+local key, fence_key, fence, wanted = KEYS[2], KEYS[3], ARGV[1], ARGV[2]
+local value = get(key)
+local stored = fence_read(fence_key)
+if value == false then
+  return answer('FREE', stored.fence)
+end
+local id = id_of(value)
+local agents = id == stored.tag
+local meant = id ~= '' and (fence ~= '' or wanted ~= '') and (wanted == '' or wanted == id) and
+              (fence == '' or (agents and fence == stored.fence))
+if not meant then
+  return standing('HELD', key, value, fence_key, stored, true)
+end
+if not forced_id(value) then
+  local left, most = redis.call('PTTL', key), tonumber(agents and ARGV[4] or ARGV[3])
+  value = FORCED .. id
+  redis.call('SET', key, value, 'PX', math.max(1, left < 0 and most or math.min(left, most)))
+end
+return standing('FORCED', key, value, fence_key, stored, true)

@@ -1,0 +1,282 @@
+/* What is held on any host: every node's records, page by page, put together by name and hold. */
+#include "libclient/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOTS_FIRST 1024 /* a power of two */
+
+/* One hold of one name, as the nodes tell it. */
+struct found {
+    uint32_t nodes; /* a bit for each that has it */
+    uint64_t fence;
+    int64_t since_wall_ms, pttl_ms;
+    uint32_t pid, uid;
+    uint8_t id[HF_KEY_ID_LEN];
+    uint8_t name_len;
+    uint8_t text[]; /* the name; host, command and note, each with its NUL */
+};
+
+struct list {
+    struct found **slots; /* by hash; NULL is empty */
+    size_t slot_count, count;
+    bool no_memory;
+};
+
+struct node { /* what is going on with one */
+    struct list *list;
+    unsigned number;
+    hf_op *op;
+    struct hf_completion_entry answer;
+};
+
+static size_t hash_of(const uint8_t *name, size_t name_len, const uint8_t *id)
+{
+    uint64_t hash;
+
+    memcpy(&hash, id, sizeof(hash)); /* of a SHA-1 */
+    for (size_t i = 0; i < name_len; i++)
+        hash = (hash ^ name[i]) * UINT64_C(0x100000001b3);
+    return (size_t)(hash ^ hash >> 32);
+}
+
+/* Where it is, or would be. */
+static struct found **place_of(struct found **slots, size_t slot_count, const uint8_t *name,
+                               size_t name_len, const uint8_t *id)
+{
+    size_t at = hash_of(name, name_len, id) & (slot_count - 1);
+
+    while (slots[at] &&
+           (slots[at]->name_len != name_len || memcmp(slots[at]->text, name, name_len) != 0 ||
+            memcmp(slots[at]->id, id, HF_KEY_ID_LEN) != 0))
+        at = (at + 1) & (slot_count - 1);
+    return &slots[at];
+}
+
+static bool grow(struct list *list)
+{
+    size_t slot_count = list->slot_count ? 2 * list->slot_count : SLOTS_FIRST;
+    struct found **slots = calloc(slot_count, sizeof(*slots));
+
+    if (!slots)
+        return false;
+    for (size_t i = 0; i < list->slot_count; i++) {
+        struct found *f = list->slots[i];
+
+        if (f)
+            *place_of(slots, slot_count, f->text, f->name_len, f->id) = f;
+    }
+    free(list->slots);
+    list->slots = slots;
+    list->slot_count = slot_count;
+    return true;
+}
+
+static struct found *found_new(const struct hf_scan_item *item)
+{
+    size_t host = strnlen(item->host, sizeof(item->host) - 1);
+    size_t comm = strnlen(item->comm, sizeof(item->comm) - 1);
+    size_t note = strnlen(item->note, sizeof(item->note) - 1);
+    struct found *f = calloc(1, sizeof(*f) + item->name_len + host + comm + note + 3);
+    uint8_t *at;
+
+    if (!f)
+        return NULL;
+    f->fence = item->fence;
+    f->since_wall_ms = item->since_wall_ms;
+    f->pttl_ms = item->pttl_ms;
+    f->pid = item->pid;
+    f->uid = item->uid;
+    f->name_len = item->name_len;
+    memcpy(f->id, item->key_id, sizeof(f->id));
+    memcpy(f->text, item->name, item->name_len);
+    at = f->text + item->name_len;
+    memcpy(at, item->host, host);
+    memcpy(at + host + 1, item->comm, comm);
+    memcpy(at + host + 1 + comm + 1, item->note, note);
+    return f;
+}
+
+static void on_item(const struct hf_scan_item *item, void *arg)
+{
+    struct node *node = arg;
+    struct list *list = node->list;
+    struct found **place;
+
+    if (list->no_memory)
+        return;
+    if (list->count * 2 >= list->slot_count && !grow(list)) {
+        list->no_memory = true;
+        return;
+    }
+    place = place_of(list->slots, list->slot_count, item->name, item->name_len, item->key_id);
+    if (!*place) {
+        *place = found_new(item);
+        if (!*place) {
+            list->no_memory = true;
+            return;
+        }
+        list->count++;
+    }
+    (*place)->nodes |= 1u << node->number;
+    if (item->pttl_ms < (*place)->pttl_ms)
+        (*place)->pttl_ms = item->pttl_ms;
+}
+
+/* --- asking the nodes ------------------------------------------------------------------------- */
+
+/* The next page; false: out of memory. */
+static bool ask(hf_client *client, struct node *node, const void *prefix, size_t prefix_len,
+                uint64_t cursor) REQUIRES(hfc_locked)
+{
+    node->op = hfc_op_new(client, HF_OP_SCAN);
+    if (!node->op)
+        return false;
+    node->op->entry.name_len = (uint8_t)prefix_len;
+    if (prefix_len)
+        memcpy(node->op->entry.name, prefix, prefix_len);
+    node->op->entry.slot = node->number;
+    node->op->entry.target = cursor;
+    node->op->deadline_ns = node->op->start_ns;
+    node->op->give_up_ns = node->op->start_ns + HFC_ASK_NS;
+    node->op->found = &node->answer;
+    node->op->item = on_item;
+    node->op->arg = node;
+    hfc_op_begin(node->op);
+    return true;
+}
+
+/* All pages of all nodes. How many nodes were listed to their end; negative: none, or no memory. */
+static int ask_all(hf_client *client, struct list *list, const void *prefix, size_t prefix_len,
+                   uint32_t nodes) REQUIRES(hfc_locked)
+{
+    struct node node[HF_NODES_MAX] = {0};
+    int listed = 0, open = 0, status = HF_OK;
+
+    for (unsigned i = 0; i < nodes; i++) {
+        node[i].list = list;
+        node[i].number = i;
+        open += ask(client, &node[i], prefix, prefix_len, 0);
+    }
+    while (open > 0) {
+        uint32_t seen = hfc_turn(client);
+        int64_t next = HFC_NEVER;
+        bool moved = false;
+
+        for (unsigned i = 0; i < nodes; i++) {
+            hf_op *op = node[i].op;
+
+            if (!op)
+                continue;
+            hfc_op_expire(op, hfc_now());
+            if (!op->done) {
+                next = hfc_min(next, hfc_op_next(op));
+                continue;
+            }
+            moved = true;
+            node[i].op = NULL;
+            open--;
+            if (op->status < 0)
+                status =
+                    hfc_fail(op->status, "%s", *op->text ? op->text : hf_status_text(op->status));
+            else if (node[i].answer.fence == 0)
+                listed++;
+            else
+                open += ask(client, &node[i], prefix, prefix_len, node[i].answer.fence);
+            hfc_op_abandon(op);
+        }
+        if (!moved)
+            hfc_sleep(client, seen, next);
+    }
+    return listed ? listed : status < 0 ? status : HF_ENOMEM;
+}
+
+/* --- telling ---------------------------------------------------------------------------------- */
+
+static int by_name(const void *left, const void *right)
+{
+    const struct found *a = *(struct found *const *)left, *b = *(struct found *const *)right;
+    size_t least = a->name_len < b->name_len ? a->name_len : b->name_len;
+    int order = memcmp(a->text, b->text, least);
+
+    return order ? order : (int)a->name_len - (int)b->name_len;
+}
+
+static int tell(const struct found *f, int (*fn)(const struct hf_listed *listed, void *arg),
+                void *arg)
+{
+    struct hf_listed listed = {
+        .name = f->text,
+        .name_len = f->name_len,
+        .holding = (uint32_t)__builtin_popcount(f->nodes),
+        .holder = {.fence = f->fence,
+                   .since_wall_ms = f->since_wall_ms,
+                   .pttl_ms = f->pttl_ms,
+                   .pid = f->pid,
+                   .uid = f->uid},
+    };
+    const char *host = (const char *)f->text + f->name_len;
+    const char *comm = host + strlen(host) + 1, *note = comm + strlen(comm) + 1;
+
+    (void)snprintf(listed.holder.host, sizeof(listed.holder.host), "%s", host);
+    (void)snprintf(listed.holder.command, sizeof(listed.holder.command), "%s", comm);
+    (void)snprintf(listed.holder.note, sizeof(listed.holder.note), "%s", note);
+    hfc_id_text(f->id, listed.id);
+    return fn(&listed, arg);
+}
+
+/* To the front of the slots, in order. */
+static void sort(struct list *list)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < list->slot_count; i++)
+        if (list->slots[i])
+            list->slots[count++] = list->slots[i];
+    if (count)
+        qsort(list->slots, count, sizeof(*list->slots), by_name);
+}
+
+int hf_list(hf_client *client, const void *prefix, size_t prefix_len,
+            int (*fn)(const struct hf_listed *listed, void *arg), void *arg, uint32_t *ret_nodes)
+{
+    struct list list = {0};
+    uint32_t nodes = 0;
+    int listed, status = hfc_client_check(client);
+
+    if (status < 0)
+        return status;
+    if (!fn || (!prefix && prefix_len))
+        return hfc_fail(HF_EINVAL, "hf_list: an argument is NULL");
+    if (prefix_len > HF_NAME_MAX)
+        return hfc_fail(HF_ENAME, "the prefix is %zu bytes long, the limit is %d", prefix_len,
+                        HF_NAME_MAX);
+    hfc_lock(client);
+    hfc_link_check(client);
+    hfc_link_drive(client);
+    if (client->link == HFC_LINK_UP)
+        nodes = client->session->map->table.header->nodes;
+    if (nodes == 0 || nodes > HF_NODES_MAX) {
+        status = hfc_fail(HF_ENOAGENT, "%s", client->link_text);
+        hfc_unlock(client);
+        return status;
+    }
+    listed = ask_all(client, &list, prefix, prefix_len, nodes);
+    hfc_unlock(client);
+    if (list.no_memory)
+        status = hfc_fail(HF_ENOMEM, NULL);
+    else if (listed < 0)
+        status = listed;
+    else if ((uint32_t)listed < nodes / 2 + 1)
+        status = HF_ENOQUORUM; /* the last failure's sentence stands */
+    sort(&list);
+    if (status == HF_OK && ret_nodes)
+        *ret_nodes = (uint32_t)listed;
+    for (size_t i = 0; i < list.count && status == HF_OK; i++)
+        status = tell(list.slots[i], fn, arg);
+    for (size_t i = 0; i < list.count; i++)
+        free(list.slots[i]);
+    free(list.slots);
+    return status;
+}

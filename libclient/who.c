@@ -1,0 +1,200 @@
+/* Who holds a name on any host; waiting for it to be free; ending a hold by force. */
+#include "libclient/internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static int check_name(const hf_client *client, const void *name, size_t name_len)
+{
+    int status = hfc_client_check(client);
+
+    if (status < 0)
+        return status;
+    if (!name || name_len == 0)
+        return hfc_fail(HF_ENAME, "the resource name is empty; 1 to %d bytes are allowed",
+                        HF_NAME_MAX);
+    if (name_len > HF_NAME_MAX)
+        return hfc_fail(HF_ENAME, "the resource name is %zu bytes long, the limit is %d", name_len,
+                        HF_NAME_MAX);
+    return HF_OK;
+}
+
+/* What the agent gives the nodes for an answer, and more. */
+static int64_t patience(hf_client *client) REQUIRES(hfc_locked)
+{
+    int64_t third = (int64_t)client->welcome.ttl_ms * HF_NS_PER_MS / 3;
+
+    return third > HFC_ASK_NS ? third : HFC_ASK_NS;
+}
+
+static hf_op *op_on(hf_client *client, enum hf_wire_op wire_op, const void *name, size_t name_len)
+    REQUIRES(hfc_locked)
+{
+    hf_op *op = hfc_op_new(client, wire_op);
+
+    if (!op)
+        return NULL;
+    op->entry.name_len = (uint8_t)name_len;
+    memcpy(op->entry.name, name, name_len);
+    op->deadline_ns = op->start_ns;
+    op->give_up_ns = op->start_ns + patience(client);
+    return op;
+}
+
+void hfc_id_text(const uint8_t id[HF_KEY_ID_LEN], char ret_hex[2 * HF_KEY_ID_LEN + 1])
+{
+    static const uint8_t none[HF_KEY_ID_LEN];
+
+    ret_hex[0] = '\0';
+    if (memcmp(id, none, sizeof(none)) == 0)
+        return;
+    for (size_t i = 0; i < HF_KEY_ID_LEN; i++)
+        (void)snprintf(ret_hex + 2 * i, 3, "%02x", id[i]);
+}
+
+/* False: these are not 40 hex digits. */
+static bool id_bytes(const char *hex, uint8_t ret_id[HF_KEY_ID_LEN])
+{
+    for (size_t i = 0; i < HF_KEY_ID_LEN; i++) {
+        unsigned byte;
+
+        if (strspn(hex + 2 * i, "0123456789abcdef") < 2 || sscanf(hex + 2 * i, "%2x", &byte) != 1)
+            return false;
+        ret_id[i] = (uint8_t)byte;
+    }
+    return hex[2 * HF_KEY_ID_LEN] == '\0';
+}
+
+static void fill(const struct hf_completion_entry *found, uint32_t nodes, struct hf_who_info *who)
+{
+    *who = (struct hf_who_info){.size = sizeof(*who),
+                                .state = found->look,
+                                .nodes = nodes,
+                                .quorum = nodes / 2 + 1,
+                                .answered = found->look_answered,
+                                .holding = found->look_holding,
+                                .forced = found->look_forced,
+                                .free = found->look_free,
+                                .last_fence = found->fence};
+    hfc_holder(&found->holder, &who->holder);
+    hfc_id_text(found->key_id, who->id);
+}
+
+/* The session's, and so of the agent that answered. */
+static uint32_t nodes_of(const hf_client *client) REQUIRES(hfc_locked)
+{
+    return client->link == HFC_LINK_UP ? client->session->map->table.header->nodes : 0;
+}
+
+/* Waits for the answer, keeps its sentence, and frees the op. */
+static int collect(hf_op *op) REQUIRES(hfc_locked)
+{
+    bool conflict;
+    int status;
+
+    hfc_op_wait(op);
+    status = op->status;
+    conflict = op->has_holder && (status == HF_EBUSY || status == HF_ETIMEDOUT);
+    hfc_keep_conflict(conflict ? &op->holder : NULL);
+    if (status < 0)
+        (void)hfc_fail(status, "%s", *op->text ? op->text : hf_status_text(status));
+    hfc_op_abandon(op);
+    return status;
+}
+
+int hf_who(hf_client *client, const void *name, size_t name_len, struct hf_who_info *who)
+{
+    struct hf_completion_entry found = {.look = HF_LOOK_NONE};
+    int status = check_name(client, name, name_len);
+    hf_op *op;
+
+    if (status < 0)
+        return status;
+    if (!who || who->size < sizeof(*who))
+        return hfc_fail(HF_EINVAL, "hf_who: set size to sizeof(struct hf_who_info)");
+    hfc_lock(client);
+    op = op_on(client, HF_OP_LOOK, name, name_len);
+    if (!op) {
+        hfc_unlock(client);
+        return hfc_fail(HF_ENOMEM, NULL);
+    }
+    op->found = &found;
+    hfc_op_begin(op);
+    status = collect(op);
+    if (found.look != HF_LOOK_NONE)
+        fill(&found, nodes_of(client), who);
+    hfc_unlock(client);
+    return status;
+}
+
+int hf_wait_free(hf_client *client, const void *name, size_t name_len, int64_t wait_ms,
+                 void (*progress)(const struct hf_progress *progress, void *arg), void *arg)
+{
+    struct hf_completion_entry found = {.look = HF_LOOK_NONE};
+    int status = check_name(client, name, name_len);
+    hf_op *op;
+
+    if (status < 0)
+        return status;
+    if (wait_ms < -1)
+        return hfc_fail(HF_EINVAL, "wait_ms is %" PRId64 ": -1 waits without limit", wait_ms);
+    hfc_lock(client);
+    op = op_on(client, HF_OP_LOOK, name, name_len);
+    if (!op) {
+        hfc_unlock(client);
+        return hfc_fail(HF_ENOMEM, NULL);
+    }
+    op->found = &found;
+    op->progress = progress;
+    op->arg = arg;
+    if (wait_ms != 0) {
+        op->entry.flags = HF_REQ_WAIT;
+        op->deadline_ns = HFC_NEVER;
+        if (wait_ms > 0 && wait_ms <= HFC_NEVER / HF_NS_PER_MS)
+            op->deadline_ns = hfc_after(op->start_ns, wait_ms * HF_NS_PER_MS);
+        op->entry.deadline_ns = op->deadline_ns;
+        op->give_up_ns = hfc_after(op->deadline_ns, HFC_GRACE_NS);
+    }
+    hfc_op_begin(op);
+    status = collect(op);
+    if (status == HF_OK && found.look != HF_LOOK_FREE) {
+        hfc_keep_conflict(&found.holder);
+        status = hfc_fail(HF_EBUSY, NULL);
+    }
+    hfc_unlock(client);
+    return status;
+}
+
+int hf_force(hf_client *client, const void *name, size_t name_len, const struct hf_who_info *seen,
+             struct hf_who_info *now)
+{
+    struct hf_completion_entry found = {.look = HF_LOOK_NONE};
+    uint8_t id[HF_KEY_ID_LEN] = {0};
+    int status = check_name(client, name, name_len);
+    hf_op *op;
+
+    if (status < 0)
+        return status;
+    if (!seen || seen->size < sizeof(*seen) || (now && now->size < sizeof(*now)))
+        return hfc_fail(HF_EINVAL, "hf_force: set size to sizeof(struct hf_who_info)");
+    if (!seen->holder.fence && !*seen->id)
+        return hfc_fail(HF_EINVAL, "say which hold is meant: by its fence or its id");
+    if (!seen->holder.fence && !id_bytes(seen->id, id))
+        return hfc_fail(HF_EINVAL, "'%.40s' is not an id: 40 hex digits are", seen->id);
+    hfc_lock(client);
+    op = op_on(client, HF_OP_FORCE, name, name_len);
+    if (!op) {
+        hfc_unlock(client);
+        return hfc_fail(HF_ENOMEM, NULL);
+    }
+    op->found = &found;
+    op->entry.target = seen->holder.fence;
+    memcpy(op->entry.key_id, id, sizeof(id));
+    hfc_op_begin(op);
+    status = collect(op);
+    if (now && found.look != HF_LOOK_NONE)
+        fill(&found, nodes_of(client), now);
+    hfc_unlock(client);
+    return status;
+}

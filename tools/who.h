@@ -1,0 +1,22 @@
+/* Who holds a name on any host: for people and as JSON. Not thread-safe (user names). */
+#ifndef HOLDFAST_TOOLS_WHO_H
+#define HOLDFAST_TOOLS_WHO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libclient/holdfast.h"
+#include "tools/json.h"
+
+/* A stable word for enum hf_who_state: "held", "free", "split", "unknown". */
+const char *who_word(int state);
+
+/* A line for each fact that is known. */
+void who_print(const void *name, size_t name_len, const struct hf_who_info *who);
+
+/* The same as members of `object`, the name apart. */
+void who_put(json_t *object, const struct hf_who_info *who);
+/* Those of the holder alone. */
+void who_put_holder(json_t *object, const struct hf_holder *holder);
+
+#endif
