@@ -110,11 +110,9 @@ static void conflict_unknown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(escapes),
-        cmocka_unit_test(escapes_within_bounds),
-        cmocka_unit_test(spans),
-        cmocka_unit_test(conflict), cmocka_unit_test(conflict_here),
-        cmocka_unit_test(conflict_unknown),
+        cmocka_unit_test(escapes),       cmocka_unit_test(escapes_within_bounds),
+        cmocka_unit_test(spans),         cmocka_unit_test(conflict),
+        cmocka_unit_test(conflict_here), cmocka_unit_test(conflict_unknown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
