@@ -71,7 +71,7 @@ struct link_reply {
     size_t mark_count;
     struct node_sentinel sentinel; /* sentinel command */
     bool sentinel_created;
-    bool tracked; /* after link_track(): the node tells of the next change of what was read */
+    bool tracked;      /* after link_track(): the node tells of the next change of what was read */
     uint64_t cursor;   /* scan: where to go on; 0: that was all */
     size_t item_count; /* scan: for link_item() */
     const void *items;
