@@ -432,9 +432,9 @@ int round_begin(struct resource *r, struct waiter *w)
     /* Counted only when it is granted: a round that fails uses none up. */
     r->generation = b->generations[r->slot] + 1;
     r->round = round;
-    round->track = wakeups_round(round);
     LIST_INSERT_HEAD(&b->rounds, round, all);
     b->round_count++;
+    round->track = wakeups_round(round);
     hf_counter_add(&b->agent->table, HF_COUNTER_ROUNDS, 1);
 
     journal_intent(round, w);
