@@ -285,9 +285,6 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
     memcpy(lease->token, rec->id.token, sizeof(lease->token));
     memcpy(lease->note, rec->id.note, sizeof(lease->note));
     memcpy(lease->comm, rec->id.comm, sizeof(lease->comm));
-    /* What was sent before is in doubt: whoever is not known to hold our key is released again at
-     * the end. */
-    lease->unanswered = (1u << b->n) - 1;
     lease_fsm_restore(&lease->fsm, b->n, b->q, timing, lease->run, max_hold, rec->state.d, mark,
                       rec->state.slot_state == HF_SLOT_LOSING);
     if (lease->fsm.state == HF_SLOT_LOSING)

@@ -139,28 +139,47 @@ static hf_time lapse_of(const struct lease *lease, hf_time now)
     return hf_time_add(hf_time_add(last, hf_dur_scale(lease->fsm.timing.ttl, 2, 100)), hf_ms(5));
 }
 
-static void release_everywhere(struct renewal *r, struct lease *lease, hf_time now)
+static struct release_order order_of(struct renewal *r, const struct lease *lease, uint32_t nodes,
+                                     hf_time now)
 {
     const struct renewal_slot *slot = &r->slots[lease->slot];
-    struct release_order order = {
+
+    return (struct release_order){
         .key = lease->key,
         .key_len = lease->key_len,
         .token = lease->token,
-        .nodes = all_nodes(r),
+        .nodes = nodes,
         .in_doubt = hf_time_before(now, slot->doubt_until) ? slot->doubt | slot->broken : 0,
         .doubt_until = slot->doubt_until,
         .attempt = lease->fsm.timing.attempt,
         .ttl = lease->fsm.timing.ttl,
-        .done = on_released,
-        .arg = lease,
     };
+}
 
+static void release_everywhere(struct renewal *r, struct lease *lease, hf_time now)
+{
+    struct release_order order = order_of(r, lease, all_nodes(r), now);
+
+    order.done = on_released;
+    order.arg = lease;
     set_timer(r, lease, HF_TIME_NEVER);
     lease->release = r;
     if (releaser_start(r->releaser, &order) != HF_OK) {
         lease->release = NULL;
         set_timer(r, lease, lapse_of(lease, now));
     }
+}
+
+/* Its keys have lapsed where they were known to stand. (!) What had no answer may have left one, or
+ * may do so yet. */
+static void lapsed(struct renewal *r, struct lease *lease, hf_time now)
+{
+    const struct renewal_slot *slot = &r->slots[lease->slot];
+    struct release_order order = order_of(r, lease, slot->doubt | slot->broken, now);
+
+    if (order.nodes)
+        (void)releaser_start(r->releaser, &order);
+    hand_back(r, lease);
 }
 
 /* (!) The order: journal, check word, everything else; the first release byte leaves after that. */
@@ -284,7 +303,7 @@ void renewal_tick(struct renewal *r, hf_time now)
         struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
         if (lease_is_over(lease)) {
-            hand_back(r, lease);
+            lapsed(r, lease, now);
             continue;
         }
         heap_remove(&r->timers, item);

@@ -160,6 +160,25 @@ TEST(a_heal_that_is_answered_after_its_run_was_lost_waits_for_the_tree)
     end(lease);
 }
 
+/* Its answer may never come: once the keys that were known have lapsed, nobody would remember it. */
+TEST(a_heal_without_an_answer_of_a_lost_run_is_released_as_its_keys_lapse)
+{
+    struct renewal *r = agent.renewal;
+    struct lease *lease = adopted(true);
+
+    r->slots[lease->slot].doubt = 1 << 2;
+    r->slots[lease->slot].doubt_until = hf_time_add(lease->fsm.valid, timing.attempt);
+    ahead_ns += hf_time_since(lease->fsm.valid, clock_now()).ns;
+    renewal_tick(r, clock_now());
+    assert_int_equal(lease->fsm.state, HF_SLOT_LOST);
+    assert_int_equal(releaser_busy(r->releaser), 0);
+    ahead_ns += timing.ttl.ns / 30;
+    renewal_tick(r, clock_now());
+    assert_null(renewal_find(r, lease->slot, lease->generation));
+    assert_int_equal(releaser_busy(r->releaser), 1);
+    end(lease);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -169,6 +188,8 @@ int main(void)
                                         unmake),
         cmocka_unit_test_setup_teardown(
             a_heal_that_is_answered_after_its_run_was_lost_waits_for_the_tree, make, unmake),
+        cmocka_unit_test_setup_teardown(
+            a_heal_without_an_answer_of_a_lost_run_is_released_as_its_keys_lapse, make, unmake),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
