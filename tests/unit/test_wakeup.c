@@ -108,11 +108,13 @@ TEST(a_node_is_looked_at_no_more_than_twenty_times_a_second)
     int looks = 0;
 
     for (int64_t ms = 1000; ms < 2000; ms++) {
+        hf_time now = at((ms + 5) * MS);
+
         wakeup_told(&w, 1, at(ms * MS));
-        if (step(&w, at(ms * MS + 5 * MS)) == WAKEUP_LOOK) {
+        if (step(&w, now) == WAKEUP_LOOK) {
             looks++;
-            wakeup_look(&w, 1, at(ms * MS));
-            wakeup_held(&w, 1, PTTL_MS, true, at(ms * MS), at(ms * MS));
+            wakeup_look(&w, 1, now);
+            wakeup_held(&w, 1, PTTL_MS, true, now, now);
         }
     }
     assert_in_range(looks, 15, 21);
