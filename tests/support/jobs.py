@@ -108,10 +108,10 @@ class Watcher:
         self.holder = run.holder(label="watcher")
         self.valid_ns = 0
 
-    def look(self):
+    def look(self, name="job"):
         """Keeps the last V that there was."""
         with contextlib.suppress(HolderError):  # nothing is held any more
-            self.holder.cmd("find", encode("job"))
+            self.holder.cmd("find", encode(name))
             self.valid_ns = values_of(self.holder.more.pop())["valid_until_ns"] or self.valid_ns
 
 

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""The examples of docs/examples do what they say, with an agent on real nodes."""
+import configparser
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from rig import BUILD, ROOT, agent_env, main, scenario, wait_until  # noqa: E402
+
+EXAMPLES = ROOT / "docs" / "examples"
+
+
+def command(run, name, text):
+    """A command on the PATH of what start() starts."""
+    path = run.dir / "bin" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def start(run, *argv, agent=None, **options):
+    path = f"{run.dir}/bin:{BUILD}/bin:{os.environ['PATH']}"
+    return run.spawn(*argv, label=pathlib.Path(str(argv[0])).name, env={"PATH": path, **agent_env(agent)}, **options)
+
+
+def done(process, code=0):
+    got = process.wait()
+    assert got == code, f"{process.label} ended with {got}: {process.out} {process.err}"
+    return process.out
+
+
+@scenario("the calls of the library, one after the other")
+def calls(run):
+    run.redis(3)
+    run.agent()
+    out = done(start(run, BUILD / "examples" / "example"))
+    for text in ("worked with fence", "held by example", "slot ", "guardian: state 3", "example/seen: pid"):
+        assert text in out, out
+
+
+@scenario("the cron job runs on one of three hosts", sanitizers=False)
+def cron(run):
+    run.redis(3)
+    agents = [run.agent(label) for label in "abc"]
+    lines = (EXAMPLES / "nightly.crontab").read_text().splitlines()
+    job, = [line for line in lines if re.match(r"[0-9*]", line)]
+    *when, user, line = job.split(None, 6)
+    assert len(when) == 5 and user == "root" and "%" not in line, job  # cron turns a % into a newline
+    command(run, "nightly-report", f"echo ran >>{run.dir}/report")
+    command(run, "logger", f"cat >>{run.dir}/log-$$")
+    command(run, "sleep", "exec /bin/sleep 1")  # for cron's minute
+    for process in [start(run, "sh", "-c", line, agent=agent) for agent in agents]:
+        done(process)
+    assert (run.dir / "report").read_text() == "ran\n"
+    logs = [path.read_text() for path in run.dir.glob("log-*")]
+    assert sum("nightly/report is held by " in text and "note nightly" in text for text in logs) == 2, logs
+
+
+@scenario("the leader is followed by another when it dies, and when it ends")
+def leader(run):
+    run.redis(3)
+    run.agent()
+    crew = [start(run, BUILD / "examples" / "leader", "app/leader") for _ in range(3)]
+
+    def leading():
+        return [process for process in crew if process.running and re.search(r"leading with fence (\d+)\n$", process.out)]
+
+    fences = []
+    for end in (lambda process: process.kill(), lambda process: process.signal(signal.SIGTERM), None):
+        first, = wait_until(leading, what="one leads")
+        fences.append(int(re.findall(r"fence (\d+)", first.out)[-1]))
+        others = [process for process in crew if process.running and process is not first]
+        for other in others:
+            other.wait_out(rf"leads, pid {first.pid}\n")
+        if end:
+            end(first)
+            wait_until(lambda: not first.running)
+    assert fences == sorted(set(fences)), fences
+    last, = leading()
+    asked = run.holdfast("release", "app/leader")
+    assert asked.rc == 0, asked
+    last.wait_out("no longer leading: somebody asked the holder to stop")
+    last.wait_out(r"(?s)no longer.*leading with fence")  # nobody else is there
+    last.signal(signal.SIGTERM)
+    done(last)
+
+
+@scenario("the service's unit runs it on one host at a time", sanitizers=False)
+def unit(run):
+    run.redis(3)
+    agents = [run.agent(label) for label in "ab"]
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str
+    parser.read(EXAMPLES / "leader.service")
+    assert parser["Service"]["KillMode"] == "mixed"
+    argv = shlex.split(parser["Service"]["ExecStart"])
+    assert argv[0] == "/usr/bin/holdfast" and argv[-2:] == ["/usr/local/bin/app", "--serve"], argv
+    argv = [str(BUILD / "bin" / "holdfast"), *argv[1:-2], "sh", "-c", "echo serving; exec sleep 60"]
+    first = start(run, *argv, agent=agents[0])
+    first.wait_out("serving")
+    second = start(run, *argv, agent=agents[1])
+    second.wait_err("app/leader is held by .* note systemd unit app; waiting")
+    first.signal(signal.SIGTERM)
+    done(first, 128 + signal.SIGTERM)
+    second.wait_out("serving")
+    second.signal(signal.SIGTERM)
+    done(second, 128 + signal.SIGTERM)
+
+
+@scenario("each migration runs once, whoever starts them", sanitizers=False)
+def migration(run):
+    run.redis(3)
+    agents = [run.agent(label) for label in "ab"]
+    folder = run.dir / "migrations"
+    folder.mkdir()
+    for name in ("01-first", "02-second", "03-third"):
+        (folder / name).write_text(f"echo {name} >>{run.dir}/ran\nsleep 0.05\n")
+    crew = [start(run, EXAMPLES / "migrate.sh", run.dir / "store.db", folder, agent=agents[i % 2]) for i in range(6)]
+    said = "".join(done(process) for process in crew)
+    assert (run.dir / "ran").read_text().split() == ["01-first", "02-second", "03-third"]
+    assert said.count("running ") == 3, said
+    (folder / "04-bad").write_text("exit 7\n")
+    assert start(run, EXAMPLES / "migrate.sh", run.dir / "store.db", folder).wait() == 7
+    (folder / "04-bad").write_text("true\n")
+    assert done(start(run, EXAMPLES / "migrate.sh", run.dir / "store.db", folder)) == "running 04-bad\n"
+
+
+@scenario("the store refuses a holder that woke up too late", sanitizers=False)
+def fenced(run):
+    run.redis(3)
+    run.agent()
+    store = [str(EXAMPLES / "fenced_store.py"), str(run.dir / "store.db")]
+    late = start(run, BUILD / "bin" / "holdfast", "run", "thing", *store, "put", "x", "1")
+    done(late)
+    # It reads its number, and is "paused" until another had the lock: a later run hands its old number on.
+    old = done(start(run, BUILD / "bin" / "holdfast", "run", "thing", "sh", "-c", "echo $HOLDFAST_FENCE")).strip()
+    done(start(run, BUILD / "bin" / "holdfast", "run", "thing", *store, "put", "x", "2"))
+    refused = start(run, "env", "HOLDFAST_NAME=thing", f"HOLDFAST_FENCE={old}", *store, "put", "x", "late")
+    done(refused, 3)
+    assert "refused: thing had a later holder" in refused.err, refused.err
+    assert done(start(run, *store, "get", "x")) == "2\n"
+    done(start(run, BUILD / "bin" / "holdfast", "run", "other", *store, "put", "y", "3"))  # a lock of its own
+    done(start(run, *store, "put", "x", "4"), 1)
+    done(start(run, *store, "get", "z"), 1)
+
+
+@scenario("of the counted workers three work at a time, each with its own licence", sanitizers=False)
+def workers(run):
+    run.redis(3)
+    agents = [run.agent(label) for label in "ab"]
+    # With its licence for a directory a worker would find it there if two had the same.
+    command(run, "work", f"mkdir {run.dir}/licence$LICENCE || echo twice >>{run.dir}/wrong; sleep 0.2; "
+                         f"rmdir {run.dir}/licence$LICENCE; echo $1 >>{run.dir}/done")
+    crew = [start(run, EXAMPLES / "workers.sh", "work", *(f"{agent.name}-{i}" for i in range(6)), agent=agent)
+            for agent in agents]
+    out = "".join(done(process) for process in crew)
+    assert len(set((run.dir / "done").read_text().split())) == 12
+    assert not (run.dir / "wrong").exists()
+    assert set(re.findall(r"licence (\d) of 3", out)) == {"0", "1", "2"}, out
+
+
+@scenario("the scripts are sound", sanitizers=False)
+def sound(run):
+    for path in EXAMPLES.glob("*.sh"):
+        subprocess.run(["sh", "-n", path], check=True)
+    for path in EXAMPLES.glob("*.py"):
+        compile(path.read_text(), path, "exec")
+    named = (EXAMPLES / "README.md").read_text()
+    for path in EXAMPLES.iterdir():
+        assert path.name == "README.md" or f"({path.name})" in named, f"docs/examples/README.md does not name {path.name}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,256 @@
+/* A process that takes several locks at once, or one slot of a counted lock, again and again, and keeps a history of when
+ * it had which (witness.h). Of a set each lock has a record of its own.
+ *
+ *   several --name NAME --history FILE --witness FILE [OPTION]...
+ *     --set LIST     takes NAME-A, NAME-B, ... of "A,B,...": numbers below 64
+ *     --slots N      takes a slot of NAME; lock I of the records is slot I
+ *     --for-ms N     until so long after the start
+ *     --hold-us N    holds it so long
+ *     --pause-us N   pauses for a random time below this after a release
+ *     --host N       of the records
+ *     --wait-ms N    waits for a random time below this, and then tries again; default: without limit
+ *     --no-lock      the same work without a lock, to prove that the checker can see an overlap
+ *
+ * Prints "ready", starts when stdin ends, and ends in good order at SIGTERM.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libclient/holdfast.h"
+#include "tests/support/witness.h"
+
+#define LOCKS_MAX   64
+#define RECORDS_MAX 1000000
+
+static const char *name, *history, *witness, *set;
+static int64_t slots, for_ms, hold_us, pause_us, host, wait_ms;
+static bool no_lock;
+
+static struct witness *witnesses; /* LOCKS_MAX of them */
+static struct record *records;
+static size_t record_count;
+static unsigned set_locks[LOCKS_MAX];
+static size_t set_size;
+static volatile sig_atomic_t stopping;
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void die(const char *what, int status)
+{
+    fprintf(stderr, "several: %s: %s\n", what, status ? hf_last_message() : strerror(errno));
+    exit(1);
+}
+
+static void sleep_us(int64_t us)
+{
+    struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+
+    if (us > 0)
+        nanosleep(&pause, NULL);
+}
+
+static void *map_file(const char *path, size_t size)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    void *map;
+
+    if (fd < 0 || ftruncate(fd, (off_t)size) != 0)
+        die(path, 0);
+    map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        die(path, 0);
+    close(fd);
+    return map;
+}
+
+static void parse_set(void)
+{
+    const char *at = set;
+    char *end;
+
+    while (at && *at && set_size < LOCKS_MAX) {
+        unsigned long lock = strtoul(at, &end, 10);
+
+        if (end == at || lock >= LOCKS_MAX)
+            die(set, 0);
+        set_locks[set_size++] = (unsigned)lock;
+        at = *end == ',' ? end + 1 : end;
+    }
+}
+
+static void parse(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"name", required_argument, NULL, 'n'},    {"history", required_argument, NULL, 'h'},
+        {"witness", required_argument, NULL, 'w'}, {"set", required_argument, NULL, 's'},
+        {"no-lock", no_argument, NULL, 'x'},       {"slots", required_argument, NULL, 0},
+        {"for-ms", required_argument, NULL, 0},    {"hold-us", required_argument, NULL, 0},
+        {"pause-us", required_argument, NULL, 0},  {"host", required_argument, NULL, 0},
+        {"wait-ms", required_argument, NULL, 0},   {NULL, 0, NULL, 0}};
+    int64_t *const numbers[] = {&slots, &for_ms, &hold_us, &pause_us, &host, &wait_ms};
+    int option, which;
+
+    while ((option = getopt_long(argc, argv, "", options, &which)) != -1) {
+        if (option == 0)
+            *numbers[which - 5] = strtoll(optarg, NULL, 10);
+        else if (option == 'n')
+            name = optarg;
+        else if (option == 'h')
+            history = optarg;
+        else if (option == 'w')
+            witness = optarg;
+        else if (option == 's')
+            set = optarg;
+        else if (option == 'x')
+            no_lock = true;
+        else
+            exit(64);
+    }
+    parse_set();
+    if (!name || !history || !witness || (set_size > 0) == (slots > 0) || slots > LOCKS_MAX) {
+        fprintf(stderr, "several: --name, --history, --witness, and --set or --slots are needed\n");
+        exit(64);
+    }
+}
+
+/* Gives the locks and their leases, or a status. */
+static int take(hf_client *client, hf_lease **leases, unsigned *locks)
+{
+    struct hf_acquire_options options = {.size = sizeof(options),
+                                         .wait_ms = wait_ms ? random() % wait_ms : -1};
+    struct hf_name names[LOCKS_MAX];
+    char texts[LOCKS_MAX][80];
+
+    if (no_lock) {
+        if (slots)
+            locks[0] = (unsigned)(random() % slots);
+        return HF_OK;
+    }
+    if (slots) {
+        options.name = name;
+        options.name_len = strlen(name);
+        return hf_acquire_slot(client, &options, (unsigned)slots, leases, locks);
+    }
+    for (size_t i = 0; i < set_size; i++) {
+        snprintf(texts[i], sizeof(texts[i]), "%s-%u", name, set_locks[i]);
+        names[i] = hf_str(texts[i]);
+    }
+    return hf_acquire_all(client, &options, names, set_size, leases);
+}
+
+/* Held at `now`, if it is after the reading; the records say so from then on, whatever becomes of this process. */
+static void keep(struct record *hold, size_t count, hf_lease **leases)
+{
+    int64_t now = now_ns(), until = now + hold_us * 1000;
+    uint64_t mine = (uint64_t)getpid() << WITNESS_PID_SHIFT | record_count;
+
+    for (size_t i = 0; i < count; i++) {
+        hold[i].first_ns = now;
+        atomic_store(&witnesses[hold[i].lock].word, mine);
+    }
+    while (no_lock || hf_held_all(leases, count)) {
+        for (size_t i = 0; i < count; i++) {
+            hold[i].last_ns = now;
+            hold[i].kind = RECORD_HOLD;
+        }
+        if (now >= until || stopping)
+            break;
+        sleep_us(hold_us / 4);
+        now = now_ns();
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct record *seen = &records[record_count];
+        uint64_t word = atomic_load(&witnesses[hold[i].lock].word);
+
+        if (word == mine || (!no_lock && !hf_held(leases[i])))
+            continue;
+        *seen = hold[i];
+        seen->first_ns = seen->last_ns = now;
+        seen->word = word;
+        seen->kind = RECORD_SIGHTING;
+        record_count++;
+    }
+}
+
+/* One hold. */
+static void cycle(hf_client *client)
+{
+    hf_lease *leases[LOCKS_MAX];
+    unsigned locks[LOCKS_MAX];
+    size_t count = slots ? 1 : set_size;
+    struct record *hold = &records[record_count];
+    int64_t ask_ns = now_ns(), end_ns;
+    int status;
+
+    memcpy(locks, set_locks, sizeof(locks));
+    status = take(client, leases, locks);
+    if (status == HF_ETIMEDOUT && wait_ms)
+        return;
+    if (status < 0)
+        die("acquire", status);
+    for (size_t i = 0; i < count; i++)
+        hold[i] = (struct record){.pid = (uint32_t)getpid(),
+                                  .host = (uint32_t)host,
+                                  .lock = locks[i],
+                                  .fence = no_lock ? 0 : hf_fence(leases[i]),
+                                  .ask_ns = ask_ns};
+    record_count += count;
+    keep(hold, count, leases);
+    status = no_lock ? HF_OK : hf_release_all(leases, count);
+    if (status < 0)
+        die("release", status);
+    end_ns = now_ns();
+    for (size_t i = 0; i < count; i++) {
+        hold[i].end_ns = end_ns;
+        hold[i].end = END_RELEASED;
+    }
+}
+
+static void on_term(int number)
+{
+    (void)number;
+    stopping = 1;
+}
+
+int main(int argc, char **argv)
+{
+    struct sigaction action = {.sa_handler = on_term};
+    hf_client *client = NULL;
+    int64_t end_ns;
+    char byte;
+    int status;
+
+    parse(argc, argv);
+    sigaction(SIGTERM, &action, NULL);
+    records = map_file(history, RECORDS_MAX * sizeof(*records));
+    witnesses = map_file(witness, LOCKS_MAX * sizeof(*witnesses));
+    if (!no_lock && (status = hf_connect(NULL, &client)) < 0)
+        die("connect", status);
+    puts("ready");
+    fflush(stdout);
+    while (read(STDIN_FILENO, &byte, 1) > 0)
+        ;
+    srandom((unsigned)getpid());
+    end_ns = for_ms ? now_ns() + for_ms * 1000000 : INT64_MAX;
+    while (record_count + 3 * LOCKS_MAX < RECORDS_MAX && now_ns() < end_ns && !stopping) {
+        cycle(client);
+        sleep_us(pause_us > 0 ? random() % pause_us : 0);
+    }
+    hf_disconnect(client);
+    return 0;
+}
