@@ -115,7 +115,7 @@ class Crew:
         path = self.folder / f"{self.run.serial()}"
         process = self.run.spawn(BUILD / "tests" / "contender", "--name", "job", "--history", path, "--witness", self.witness,
                                  "--rough", "--for-ms", 3_600_000, "--ttl-ms", TTL_MS, "--hold-us", 3000, "--long-us",
-                                 TTL_MS * 1200, "--idle-us", 300, "--pause-us", 10000, *options, label="contender", env=agent_env(agent),
+                                 TTL_MS * 700, "--idle-us", 300, "--pause-us", 60000, *options, label="contender", env=agent_env(agent),
                                  stdin=subprocess.PIPE)
         self.members.append(("holdfast", process, path))
 
@@ -123,7 +123,7 @@ class Crew:
         path = self.folder / f"{self.run.serial()}"
         offset_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         settings = {"name": NAME_OF[kind].format("job"), "history": str(path), "witness": str(self.witness), "host": 0,
-                    "ttl_ms": TTL_MS, "wait_ms": 400, "hold_ms": 3, "long_ms": TTL_MS * 0.8, "long_share": 0.04,
+                    "ttl_ms": TTL_MS, "wait_ms": 400, "hold_ms": 3, "long_ms": TTL_MS * 0.8, "long_share": 0.03,
                     "extend_ms": TTL_MS // 3, "pause_ms": 30, "boot_minus_monotonic_ns": offset_ns, **options}
         peer = Peer(self.run, kind, "contend", env={"INTEROP": json.dumps(settings)})
         self.members.append((kind, peer, path))

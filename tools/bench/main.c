@@ -25,7 +25,7 @@ static const struct {
     {"lock", bench_lock, "lock AGENT CYCLES    lock and unlock through the library, one at a time"},
     {"futex", bench_futex, "futex ROUNDS PAUSE_US   a round trip between two processes"},
     {"turns", bench_turns,
-     "turns AGENT AGENT ROUNDS   release to grant, of two processes that take turns"},
+     "turns AGENT AGENT ROUNDS PAUSE_US   release to grant, of two processes that take turns"},
     {"crowd", bench_crowd,
      "crowd SECONDS HOLD_US AGENT=PROCESSES...   many that want one lock: waits, shares, CPU"},
     {"queue", bench_queue,

@@ -1,5 +1,5 @@
 /* Release to grant: two processes, each with its agent (or both with one), have one lock by turns. The one that holds lets
- * the other wait for a random while, so that polling has no phase, and releases; a sample is the time
+ * the other wait for PAUSE_US, more or less, so that polling has no phase, and releases; a sample is the time
  * from the call of hf_release() in one to the return of the acquire in the other. */
 #include "tools/bench/bench.h"
 
@@ -13,9 +13,8 @@
 
 #include "libclient/holdfast.h"
 
-#define WAIT_US 20000 /* a waiter waits so long, more or less */
-
 struct turns {
+    long pause_us;
     _Atomic uint32_t asked, granted; /* turns so far */
     double released_us;
     double samples[];
@@ -52,7 +51,7 @@ static void play(struct turns *t, const char *agent, const char *name, uint32_t 
         bench_futex_store(&t->granted, turn + 1);
         while (turn < all && atomic_load(&t->asked) <= turn)
             bench_futex_wait(&t->asked, atomic_load(&t->asked));
-        bench_pause(WAIT_US);
+        bench_pause(t->pause_us);
         t->released_us = bench_now_us();
         if ((rc = hf_release(lease)) < 0)
             bench_die("release: %s: %s", hf_strerror(rc), hf_last_message());
@@ -68,12 +67,13 @@ int bench_turns(int argc, char **argv)
     int status = 0;
     pid_t other;
 
-    if (argc != 4) {
-        fputs("usage: bench turns AGENT AGENT ROUNDS\n", stderr);
+    if (argc != 5) {
+        fputs("usage: bench turns AGENT AGENT ROUNDS PAUSE_US\n", stderr);
         return 64;
     }
     rounds = (uint32_t)bench_number(argv[3], 1);
     t = bench_share(sizeof(*t) + rounds * sizeof(*t->samples));
+    t->pause_us = bench_number(argv[4], 1);
     snprintf(name, sizeof(name), "bench/turns/%d", (int)getpid());
     other = fork();
     if (other == 0) {
@@ -84,9 +84,10 @@ int bench_turns(int argc, char **argv)
     play(t, argv[1], name, 0, rounds);
     if (waitpid(other, &status, 0) < 0 || status != 0)
         bench_die("the other process ended with status %d", status);
-    printf("{\"bench\":\"turns\",\"agents\":%d,\"rounds\":%u,\"p50_us\":%.1f,\"p99_us\":%.1f,"
-           "\"max_us\":%.1f}\n",
-           1 + (strcmp(argv[1], argv[2]) != 0), rounds, bench_percentile(t->samples, rounds, 0.5),
-           bench_percentile(t->samples, rounds, 0.99), bench_percentile(t->samples, rounds, 1));
+    printf("{\"bench\":\"turns\",\"agents\":%d,\"rounds\":%u,\"pause_us\":%ld,\"p50_us\":%.1f,"
+           "\"p99_us\":%.1f,\"max_us\":%.1f}\n",
+           1 + (strcmp(argv[1], argv[2]) != 0), rounds, t->pause_us,
+           bench_percentile(t->samples, rounds, 0.5), bench_percentile(t->samples, rounds, 0.99),
+           bench_percentile(t->samples, rounds, 1));
     return 0;
 }
