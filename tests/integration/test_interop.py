@@ -253,7 +253,9 @@ def meet(run, kind):
 
     assert busy(ours, "job")
     shown = run.holdfast("run", "-n", "job", "true", agent=agent)
-    assert shown.rc == 75, shown
+    assert shown.rc == 75 and "job is held by another" in shown.err, shown
+    there = run.holdfast("show", "--json", "job", agent=agent).json["anywhere"]
+    assert there["held"] and there["host"] is None and 0 < there["left_ms"] <= TTL_MS, there
     assert peer.ask("extend") == {"extended": 1} and busy(ours, "job")
     time.sleep(TTL_MS / 2000)
     assert peer.ask("extend") == {"extended": 1} and peer.ask("held") == {"held": 1}
