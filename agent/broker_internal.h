@@ -403,6 +403,8 @@ void looks_force(struct session *s, const struct hf_request_entry *q);
 void scans_ask(struct session *s, const struct hf_request_entry *q);
 /* A lease of this host is over: whoever waits for its name to be free looks now. */
 void looks_hear_ended(struct broker *b, const void *name, size_t name_len);
+/* A key has changed on a node; NULL: any may have. */
+void looks_hear_noticed(struct broker *b, const void *key, size_t key_len);
 /* A session ended, or the agent goes away: nothing is asked for it any more. */
 void looks_drop_session(struct session *s);
 void scans_drop_session(struct session *s);
@@ -537,7 +539,7 @@ struct broker {
     unsigned round_count;
     LIST_HEAD(, survey) surveys;
     unsigned survey_count;
-    LIST_HEAD(, look) waiting_looks[64]; /* by name */
+    LIST_HEAD(, look) waiting_looks[64]; /* by key */
     unsigned waiting_look_count;
     TAILQ_HEAD(, scan) scans_due[HF_NODES_MAX];
     struct scan *scanning[HF_NODES_MAX]; /* one page of one scan at a time */

@@ -2,8 +2,9 @@
  * end its hold.
  *
  * A look that waits takes no part in the contest for the name. While a lease of this host has it, its
- * end is waited for; otherwise the nodes are asked again and again, paced by what is left of the key,
- * and more slowly the more looks of this agent wait. */
+ * end is waited for. Otherwise the nodes are asked again when one tells that the key has changed, and
+ * by time: when the key has expired if a quorum of them tells, else as waiters do without that; and
+ * more slowly the more looks of this agent wait. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,12 @@
 #define GRACE hf_ms(20)
 /* All waiting looks together ask the nodes so often a second at most. */
 #define POLLS_PER_S 200
+/* After a node told of a change: so that the others have told theirs, and a holder's renewals do not
+ * cost a look each. */
+#define NOTICED     hf_ms(3)
+#define LOOK_SPACED hf_ms(50)
+/* By time alone, though the nodes tell. */
+#define POLL_LAST hf_ms(10000)
 /* A lease of this host tells its end; this is for what nobody thought of. */
 #define LOCAL_SWEEP hf_ms(1000)
 /* A mark in the place of a value that no agent wrote stays so long. */
@@ -37,6 +44,8 @@ struct look {
     struct survey *survey; /* NULL: none is under way */
     struct loop_timer deadline, next;
     bool waits;
+    bool noticed;                 /* a change was told while the nodes were asked */
+    hf_time looked_at;            /* when they were asked last */
     uint64_t fence;               /* to be forced: of the hold that is meant, 0 any */
     char wanted[LINK_ID_LEN + 1]; /* the same by its id, "" any */
     uint64_t told;                /* waits: the fence that was told last */
@@ -50,9 +59,9 @@ static struct broker *broker_of(const struct look *look)
     return look->session->broker;
 }
 
-static unsigned bucket_of(const void *name, size_t len)
+static unsigned bucket_of(const void *key, size_t len)
 {
-    const uint8_t *byte = name;
+    const uint8_t *byte = key;
     uint32_t hash = 2166136261u;
 
     for (size_t i = 0; i < len; i++)
@@ -180,16 +189,33 @@ static void unknown_text(const struct look *look, char *text, size_t size)
 
 static void look_again(struct look *look);
 
-/* As long as the key lasts, and not more often than all are allowed to together. */
-static void sleep_on_it(struct look *look)
+/* Not more often than all are allowed to together. `told_of`: the nodes tell when it changes. */
+static void sleep_on_it(struct look *look, bool told_of)
 {
     struct broker *b = broker_of(look);
     hf_dur least = hf_ns((int64_t)b->waiting_look_count * HF_NS_PER_SEC / POLLS_PER_S);
     hf_dur delay = backoff_contend(look->answer.holder.pttl_ms, broker_random());
+    int64_t left_ms = look->answer.holder.pttl_ms;
 
-    if (look->answer.holder.pttl_ms == -1) /* it never expires */
+    if (left_ms == -1) /* it never expires */
         delay = hf_dur_scale(delay, 4, 1);
+    else if (told_of && left_ms < hf_dur_ms(POLL_LAST))
+        delay = hf_ms(left_ms + 1);
+    else if (told_of)
+        delay = POLL_LAST;
     loop_timer_set(b->loop, &look->next, hf_time_add(clock_now(), hf_dur_max(delay, least)));
+}
+
+/* A change was told, of the key or of any. */
+static void take_notice(struct look *look)
+{
+    hf_time now = clock_now();
+    hf_time at = hf_time_max(hf_time_add(now, NOTICED), hf_time_add(look->looked_at, LOOK_SPACED));
+
+    if (look->survey)
+        look->noticed = true;
+    else if (!heap_has(&look->next.item) || hf_time_before(at, look->next.item.at))
+        loop_timer_set(broker_of(look)->loop, &look->next, at);
 }
 
 static void tell_progress(struct look *look, const struct hf_wire_holder *holder)
@@ -219,7 +245,9 @@ static void on_found(const struct survey *survey, void *arg)
     } else {
         if (look->answer.look == HF_LOOK_HELD)
             tell_progress(look, &look->answer.holder);
-        sleep_on_it(look);
+        sleep_on_it(look, survey_tracked(survey) >= broker_of(look)->q);
+        if (look->noticed)
+            take_notice(look);
     }
 }
 
@@ -238,10 +266,12 @@ static void look_again(struct look *look)
         loop_timer_set(b->loop, &look->next, hf_time_add(clock_now(), LOCAL_SWEEP));
         return;
     }
+    look->noticed = false;
+    look->looked_at = clock_now();
     if ((look->waits && b->survey_count >= SURVEYS_MOST) ||
-        survey_begin(b, look->key, look->key_len, NULL, look->waits ? hf_ms(0) : GRACE, on_found,
-                     look, &look->survey) < 0)
-        sleep_on_it(look);
+        survey_begin(b, look->waits ? SURVEY_TRACK : SURVEY_LOOK, look->key, look->key_len, NULL,
+                     look->waits ? hf_ms(0) : GRACE, on_found, look, &look->survey) < 0)
+        sleep_on_it(look, false);
 }
 
 static void on_next(struct loop_timer *timer, hf_time now)
@@ -261,15 +291,35 @@ static void on_deadline(struct loop_timer *timer, hf_time now)
     look_end(look, *text ? HF_ENOQUORUM : HF_ETIMEDOUT, text);
 }
 
+static bool has_key(const struct look *look, const void *key, size_t key_len)
+{
+    return look->key_len == key_len && memcmp(look->key, key, key_len) == 0;
+}
+
 void looks_hear_ended(struct broker *b, const void *name, size_t name_len)
+{
+    uint8_t key[CONFIG_KEY_MAX];
+    struct look *look;
+    size_t key_len;
+
+    if (b->waiting_look_count == 0 || config_key(b->config, name, name_len, key, &key_len) < 0)
+        return;
+    LIST_FOREACH (look, &b->waiting_looks[bucket_of(key, key_len)], waiting)
+        if (has_key(look, key, key_len))
+            look_again(look);
+}
+
+void looks_hear_noticed(struct broker *b, const void *key, size_t key_len)
 {
     struct look *look;
 
     if (b->waiting_look_count == 0)
         return;
-    LIST_FOREACH (look, &b->waiting_looks[bucket_of(name, name_len)], waiting)
-        if (look->name_len == name_len && memcmp(look->name, name, name_len) == 0)
-            look_again(look);
+    for (size_t i = 0; i < HF_LENGTH(b->waiting_looks); i++)
+        if (!key || i == bucket_of(key, key_len))
+            LIST_FOREACH (look, &b->waiting_looks[i], waiting)
+                if (!key || has_key(look, key, key_len))
+                    take_notice(look);
 }
 
 /* --- forcing ---------------------------------------------------------------------------------- */
@@ -356,8 +406,8 @@ static void force(struct look *look)
                                .foreign_ms = FOREIGN_MS,
                                .ttl_max_ms = b->config->ttl_max_ms};
 
-    if (survey_begin(b, look->key, look->key_len, &order, b->config->timing.attempt, on_forced,
-                     look, &look->survey) < 0)
+    if (survey_begin(b, SURVEY_FORCE, look->key, look->key_len, &order, b->config->timing.attempt,
+                     on_forced, look, &look->survey) < 0)
         look_end(look, HF_ENOMEM, "");
 }
 
@@ -463,7 +513,7 @@ void looks_ask(struct session *s, const struct hf_request_entry *q)
         return;
     if (q->flags & HF_REQ_WAIT) {
         look->waits = true;
-        LIST_INSERT_HEAD(&b->waiting_looks[bucket_of(look->name, look->name_len)], look, waiting);
+        LIST_INSERT_HEAD(&b->waiting_looks[bucket_of(look->key, look->key_len)], look, waiting);
         b->waiting_look_count++;
         if (q->deadline_ns < HF_TIME_NEVER.ns)
             loop_timer_set(b->loop, &look->deadline, (hf_time){q->deadline_ns});

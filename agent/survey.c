@@ -63,6 +63,7 @@ static void hear(struct survey *survey, int node, const struct link_reply *reply
     }
     survey->node[node].fence = reply->fence;
     survey->node[node].forced = reply->forced;
+    survey->node[node].tracked = reply->tracked;
     survey->node[node].holder = reply->holder;
     if (reply->verdict == VERDICT_TAKEN || reply->verdict == VERDICT_OK)
         census_key(&survey->census, node, reply->id, reply->holder.pttl_ms);
@@ -87,8 +88,8 @@ static void on_reply(struct link *link, const struct link_reply *reply, void *ar
     }
 }
 
-static bool ask(struct survey *survey, int node, const void *key, size_t key_len,
-                const struct link_force *force)
+static bool ask(struct survey *survey, enum survey_kind kind, int node, const void *key,
+                size_t key_len, const struct link_force *force)
 {
     struct broker *b = survey->b;
     struct link *link = b->links[node];
@@ -97,15 +98,18 @@ static bool ask(struct survey *survey, int node, const void *key, size_t key_len
 
     if (!b->nodes[node].up || b->nodes[node].trust.refused || link_in_flight(link) > IN_FLIGHT_MOST)
         return false;
-    rc = force ? link_force(link, force, deadline, on_reply, survey)
-               : link_look(link, key, key_len, true, deadline, on_reply, survey);
+    if (kind == SURVEY_TRACK)
+        link_track(link);
+    rc = kind == SURVEY_FORCE ? link_force(link, force, deadline, on_reply, survey)
+                              : link_look(link, key, key_len, true, deadline, on_reply, survey);
     if (rc == HF_OK)
         link_flush(link);
     return rc == HF_OK;
 }
 
-int survey_begin(struct broker *b, const void *key, size_t key_len, const struct link_force *force,
-                 hf_dur grace, survey_fn *fn, void *arg, struct survey **ret_survey)
+int survey_begin(struct broker *b, enum survey_kind kind, const void *key, size_t key_len,
+                 const struct link_force *force, hf_dur grace, survey_fn *fn, void *arg,
+                 struct survey **ret_survey)
 {
     struct survey *survey = calloc(1, sizeof(*survey));
 
@@ -120,7 +124,7 @@ int survey_begin(struct broker *b, const void *key, size_t key_len, const struct
     LIST_INSERT_HEAD(&b->surveys, survey, all);
     b->survey_count++;
     for (int i = 0; i < b->n; i++) {
-        survey->node[i].asked = ask(survey, i, key, key_len, force);
+        survey->node[i].asked = ask(survey, kind, i, key, key_len, force);
         if (survey->node[i].asked)
             survey->calls++;
         else
@@ -177,5 +181,14 @@ int survey_forced(const struct survey *survey)
 
     for (int i = 0; i < survey->census.n; i++)
         count += survey->node[i].forced;
+    return count;
+}
+
+int survey_tracked(const struct survey *survey)
+{
+    int count = 0;
+
+    for (int i = 0; i < survey->census.n; i++)
+        count += survey->node[i].tracked;
     return count;
 }

@@ -23,7 +23,7 @@ struct survey {
         struct hf_wire_holder holder;
         uint64_t fence; /* 48-bit part, of the record */
         bool forced;    /* the mark stands there, now or before */
-        bool asked;
+        bool asked, tracked;
         enum hf_node_error error;
     } node[HF_NODES_MAX];
     int calls; /* to be answered yet */
@@ -33,9 +33,15 @@ struct survey {
     void *arg;
 };
 
-/* `force` NULL: looks only. HF_OK, then `fn` is called, not from within; HF_ENOMEM. */
-int survey_begin(struct broker *b, const void *key, size_t key_len, const struct link_force *force,
-                 hf_dur grace, survey_fn *fn, void *arg, struct survey **ret_survey);
+enum survey_kind {
+    SURVEY_LOOK,
+    SURVEY_TRACK, /* the same, and the nodes tell of the next change where they can */
+    SURVEY_FORCE,
+};
+/* `force`: with SURVEY_FORCE. HF_OK, then `fn` is called, not from within; HF_ENOMEM. */
+int survey_begin(struct broker *b, enum survey_kind kind, const void *key, size_t key_len,
+                 const struct link_force *force, hf_dur grace, survey_fn *fn, void *arg,
+                 struct survey **ret_survey);
 /* `fn` is not called any more. NULL is fine. */
 void survey_drop(struct survey *survey);
 /* How many are under way. */
@@ -45,6 +51,7 @@ void surveys_destroy(struct broker *b); /* after the links */
 /* What is known of who has what most nodes have; false: none has a key. `pttl_ms`: when it is on
  * fewer than q nodes if nobody extends it. */
 bool survey_holder(const struct survey *survey, struct hf_wire_holder *ret_holder);
-int survey_forced(const struct survey *survey); /* on how many nodes */
+int survey_forced(const struct survey *survey);  /* on how many nodes */
+int survey_tracked(const struct survey *survey); /* so many nodes tell of the next change */
 
 #endif

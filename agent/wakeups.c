@@ -287,6 +287,7 @@ void wakeups_noticed(struct broker *b, int node, const void *key, size_t key_len
         wakeup_told(&w->wakeup, node, now);
         think_again(w, now);
     }
+    looks_hear_noticed(b, key, key_len);
 }
 
 void wakeups_telling(struct broker *b, int node, bool can)
