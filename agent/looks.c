@@ -372,6 +372,10 @@ static void on_forced(const struct survey *survey, void *arg)
         return;
     }
     look->answer.look_forced = (uint8_t)count;
+    /* Nodes do not tell us of what we wrote ourselves, and track the key no more. */
+    for (int i = 0; count > 0 && i < b->n; i++)
+        if (survey->node[i].forced)
+            wakeups_noticed(b, i, look->key, look->key_len);
     if (count > 0) {
         log_warn("user %" PRIu32 " forced out the hold of %s (fence %" PRIu64 ") on %d of %d nodes",
                  look->session->uid, log_name(look->name, look->name_len, name, sizeof(name)),
