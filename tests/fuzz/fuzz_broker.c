@@ -263,7 +263,7 @@ static void ring_doorbell(const struct peer *p)
 
 static void ask(struct peer *p, struct fuzz_input *in)
 {
-    struct hf_request_entry q = {.op = fuzz_u8(in) % 8,
+    struct hf_request_entry q = {.op = fuzz_u8(in) % (HF_OP_ITEM + 1),
                                  .flags = fuzz_u8(in),
                                  .id = 1 + fuzz_u8(in) % 12,
                                  .target = 1 + fuzz_u8(in) % 12,
@@ -416,7 +416,9 @@ static void check_nothing_left(void)
     FUZZ_CHECK(LIST_EMPTY(&broker->clients) && TAILQ_EMPTY(&broker->active));
     FUZZ_CHECK(broker->round_count == 0);
     LIST_FOREACH (u, &broker->users, all)
-        FUZZ_CHECK(!u->sessions && !u->leases && !u->waiters && !u->text_units);
+        FUZZ_CHECK(!u->sessions && !u->leases && !u->waiters && !u->text_units && !u->looks &&
+                   !u->scans);
+    FUZZ_CHECK(LIST_EMPTY(&broker->surveys) && broker->waiting_look_count == 0);
     for (uint32_t i = 0; i < broker->slots_used; i++)
         FUZZ_CHECK(!broker->by_slot[i] || broker->by_slot[i]->idle);
 }

@@ -211,6 +211,26 @@ def places(run):
         good.acquire(f"good-{i}")
 
 
+@scenario("one process asks without end until when a lock is held: it is told the limit, and others get their answers",
+          sanitizers=False)
+def questions(run):
+    agent = system_agent(run)
+    holder = run.holder()
+    holder.acquire("job")
+    greedy = breaker(run, agent, "questions", "job", 64)
+    assert greedy.wait() == 0, greedy.err
+    assert run.holdfast("wait", "-w", "0", "job").rc == 75
+    agent.stop()
+    agent = run.agent(ttl="5s", system=IS_ROOT, options=("--waiters-per-uid", "3"))
+    waiters = [run.start_holdfast("wait", "job") for _ in range(3)]
+    for waiter in waiters:
+        waiter.wait_err("; waiting")
+    result = run.holdfast("wait", "job")
+    assert result.rc == 69 and "waiters_per_uid" in result.err, result
+    holder.close()
+    assert [waiter.wait() for waiter in waiters] == [0, 0, 0]
+
+
 @scenario("one user asks for more than its rate: its requests wait, another user's do not, and nobody is cut off",
           needs_root=True)
 def request_rate(run):

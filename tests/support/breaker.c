@@ -176,6 +176,32 @@ static int rob(const char *path, const char *hex)
                                                                                              : 1;
 }
 
+/* Looks that wait for a name that is held. 0: `most` of them are open, each further one is refused
+ * with a limit. */
+static int wait_for(const char *name, int most)
+{
+    struct hf_completion_entry answer = {.op = HF_OP_LOOK};
+    int refused = 0;
+
+    for (int id = 1; id <= 2 * most; id++) {
+        struct hf_request_entry entry = raw_acquire((uint64_t)id, name, strlen(name));
+
+        entry.op = HF_OP_LOOK;
+        entry.flags = HF_REQ_WAIT;
+        entry.deadline_ns = INT64_MAX;
+        submit(&entry);
+        while (hf_ring_reap(&raw.ring, &answer) == 1)
+            refused += answer.status == HF_ELIMIT && strstr(answer.text, "the limit");
+    }
+    submit(&(struct hf_request_entry){.op = HF_OP_PING, .id = 9999});
+    for (int ms = 0; ms < RAW_PATIENCE_MS && answer.op != HF_OP_PING; ms++) {
+        while (hf_ring_reap(&raw.ring, &answer) == 1 && answer.op != HF_OP_PING)
+            refused += answer.status == HF_ELIMIT && strstr(answer.text, "the limit");
+        usleep(1000);
+    }
+    return answer.op == HF_OP_PING && refused == most ? 0 : 1;
+}
+
 /* (!) The agent touches no doorbell: whoever has it can make that block. */
 static int bell(void)
 {
@@ -242,6 +268,8 @@ int main(int argc, char **argv)
     } else if (strcmp(kind, "datagram") == 0) {
         if (send(raw.sock, "x", 1, 0) != 1)
             die("send");
+    } else if (strcmp(kind, "questions") == 0) {
+        return argc > 4 ? wait_for(argv[3], atoi(argv[4])) : 2;
     } else if (strcmp(kind, "unread") == 0) {
         return unread(argc > 3 ? atoi(argv[3]) : 100);
     } else if (strcmp(kind, "write-shared") == 0) {

@@ -95,7 +95,7 @@ static struct hf_request_entry any_request(void)
 
     any_bytes(&entry, sizeof(entry));
     if (below(8))
-        entry.op = 1 + below(HF_OP_PROGRESS);
+        entry.op = 1 + below(HF_OP_ITEM);
     if (below(8))
         entry.id = 1 + below(40);
     if (below(8))
@@ -480,6 +480,32 @@ static void thousands_of_waiters(void)
     }
 }
 
+/* Looks, lists and orders to force, many of them without reading the answers. */
+static void questions(void)
+{
+    attach();
+    for (uint64_t id = 1; id < 2000; id++) {
+        struct hf_request_entry entry = any_request();
+
+        entry.op = HF_OP_LOOK + below(HF_OP_FORCE - HF_OP_LOOK + 1);
+        entry.id = id;
+        entry.note_len = 0;
+        if (below(2)) {
+            entry.flags = HF_REQ_WAIT;
+            entry.deadline_ns = INT64_MAX;
+        }
+        if (entry.op == HF_OP_SCAN) {
+            entry.slot = below(4);
+            entry.name_len = (uint8_t)below(2);
+            entry.target = below(2) ? 0 : any();
+        }
+        if (!raw_submit(&raw, &entry))
+            usleep(200);
+        if (below(4) == 0)
+            reap();
+    }
+}
+
 static void long_names(void)
 {
     char name[HF_NAME_MAX];
@@ -543,6 +569,7 @@ static const struct {
     {"futexes", futexes},
     {"flood", flood},
     {"thousands_of_waiters", thousands_of_waiters},
+    {"questions", questions},
     {"long_names", long_names},
     {"colliding_names", colliding_names},
 };
