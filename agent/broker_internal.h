@@ -350,6 +350,7 @@ struct round {
     bool track;         /* somebody waits: have the nodes tell when what is in the way changes */
     bool decided, over; /* over: its lease ended, or it was undone: late successes are released */
     int calls;          /* commands outstanding */
+    uint64_t in_way[HF_NODES_MAX]; /* fence of the lease that a node has; 0: none, or not known */
     struct hf_wire_holder holder;
     struct link_holder described;
     char token[TOKEN_LEN + 1];
@@ -380,8 +381,8 @@ bool wakeups_round(struct round *round);
 void wakeups_vote(struct broker *b, const struct round *round, int node,
                   const struct link_reply *reply);
 /* The round failed and somebody waits: sets r->retry. `won`: bit per node that had given us its
- * key. */
-void wakeups_lost(struct resource *r, uint32_t won, int64_t pttl_ms, hf_time now);
+ * key; `winner`: another is known to have a quorum. */
+void wakeups_lost(struct resource *r, uint32_t won, bool winner, int64_t pttl_ms, hf_time now);
 /* The same for want of nodes. */
 void wakeups_failed(struct resource *r, hf_time again);
 /* r->retry came: whether a round may begin. If not, it is set again. */
@@ -416,6 +417,7 @@ void looks_drain(struct broker *b);
 struct node_told {
     bool up, tried; /* tried: its first connection came up or not */
     bool absent;    /* its sentinel was, by the last event */
+    bool deaf;      /* it refuses to tell of changes */
     enum hf_node_refusal refusal;
     uint32_t reasons;          /* of the quarantine */
     uint32_t mark;             /* trust.mark */

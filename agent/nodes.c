@@ -183,9 +183,10 @@ static void on_tracking(struct link *link, enum hf_node_tracking state, const ch
     struct broker *b = broker_of(arg);
     int i = link_node(link);
 
-    if (state == HF_TRACKING_REFUSED && b->nodes[i].tracking != state)
+    if (state == HF_TRACKING_REFUSED && !b->nodes[i].told.deaf)
         log_warn("node %s does not tell of changes (%s): who waits for another host's locks polls",
                  b->config->nodes[i].id, text);
+    b->nodes[i].told.deaf |= state == HF_TRACKING_REFUSED;
     b->nodes[i].tracking = state;
     wakeups_telling(b, i, state == HF_TRACKING_ON);
     loop_timer_set(b->loop, &b->review, loop_now(b->loop));

@@ -140,6 +140,22 @@ static uint32_t round_won(const struct round *round)
     return won;
 }
 
+/* Whether one and the same lease is known to stand on a quorum: then somebody has won. */
+static bool round_has_winner(const struct round *round)
+{
+    const struct broker *b = round->b;
+
+    for (int i = 0; i < b->n; i++) {
+        int same = 0;
+
+        for (int k = 0; k < b->n; k++)
+            same += round->in_way[i] != 0 && round->in_way[k] == round->in_way[i];
+        if (same >= b->q)
+            return true;
+    }
+    return false;
+}
+
 /* Decided against: what may stand on any node is released, and the waiter hears why or waits on. */
 static void round_undo(struct round *round, int failure)
 {
@@ -174,7 +190,7 @@ static void round_undo(struct round *round, int failure)
                 __builtin_popcount(round->written & ~round->unanswered), round->b->n, round->b->q);
         waiters_hear(r, failure, &round->holder, round->started, text);
         if (!TAILQ_EMPTY(&r->waiters) && failure == HF_EBUSY)
-            wakeups_lost(r, round_won(round), round->holder.pttl_ms, now);
+            wakeups_lost(r, round_won(round), round_has_winner(round), round->holder.pttl_ms, now);
         else if (!TAILQ_EMPTY(&r->waiters))
             wakeups_failed(r, hf_time_add(now, backoff_step(&r->backoff, broker_random())));
     }
@@ -253,6 +269,7 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
         if (round->resource)
             round->resource->others_seen = now;
         round->written &= ~(1u << node);
+        round->in_way[node] = reply->holder.fence;
         if (!round->holder.pid || reply->holder.pid)
             round->holder = reply->holder;
         ballot_answer(ballot, node, BALLOT_TAKEN, HF_TIME_PAST, reply->fence);

@@ -21,7 +21,7 @@ struct waited {
     struct broker *b;
     struct resource *resource; /* NULL: nobody waits any more; looks are still unanswered */
     struct wakeup wakeup;
-    bool failed;    /* its last round did, and what came next is to be waited for */
+    int failed;     /* HF_EBUSY, HF_ENOQUORUM: its last round, and the next is to be waited for */
     hf_time booked; /* when the budget lets the next step be; HF_TIME_PAST: nothing is booked */
     unsigned looks; /* without a final answer */
     size_t key_len;
@@ -116,7 +116,7 @@ bool wakeups_due(struct resource *r, hf_time now)
     struct waited *w = r->waited;
     struct wakeup_plan plan;
 
-    if (!w || !w->failed)
+    if (!w || w->failed == HF_OK)
         return true;
     plan = wakeup_next(&w->wakeup, voting(b, now), now);
     if (plan.step == WAKEUP_LOOK &&
@@ -142,6 +142,16 @@ static void think_again(struct waited *w, hf_time now)
         (void)loop_timer_set(w->b->loop, &w->resource->retry, now);
 }
 
+/* When to poll is decided anew. */
+static void rest(struct waited *w, hf_time now)
+{
+    if (!w->resource || !heap_has(&w->resource->retry.item))
+        return;
+    if (w->failed == HF_EBUSY)
+        wakeup_rest(&w->wakeup, broker_random(), now);
+    think_again(w, now);
+}
+
 static void settle(struct waited *w)
 {
     if (w->resource || w->looks > 0)
@@ -163,10 +173,7 @@ static void on_look(struct link *link, const struct link_reply *reply, void *arg
         wakeup_held(&w->wakeup, node, reply->holder.pttl_ms, reply->tracked, reply->sent, now);
     else if (!reply->late)
         wakeup_unanswered(&w->wakeup, node);
-    if (w->resource && heap_has(&w->resource->retry.item)) {
-        wakeup_rest(&w->wakeup, broker_random(), now);
-        think_again(w, now);
-    }
+    rest(w, now);
     if (reply->final) {
         w->looks--;
         settle(w);
@@ -211,7 +218,7 @@ bool wakeups_round(struct round *round)
         r->waited = waited_new(r, round->key, round->key_len);
     if (!r->waited)
         return false;
-    r->waited->failed = false;
+    r->waited->failed = HF_OK;
     r->waited->booked = HF_TIME_PAST;
     wakeup_round(&r->waited->wakeup);
     return true;
@@ -234,18 +241,18 @@ void wakeups_vote(struct broker *b, const struct round *round, int node,
             wakeup_granted(&w->wakeup, node);
         /* After the round was decided: one node more that tells. */
         if (round->decided)
-            think_again(w, clock_now());
+            rest(w, clock_now());
     }
 }
 
-void wakeups_lost(struct resource *r, uint32_t won, int64_t pttl_ms, hf_time now)
+void wakeups_lost(struct resource *r, uint32_t won, bool winner, int64_t pttl_ms, hf_time now)
 {
     struct waited *w = r->waited;
     hf_time at = now; /* asks what comes next */
 
     if (w) {
-        w->failed = true;
-        wakeup_lost(&w->wakeup, won, round_time(r->b), broker_random(), now);
+        w->failed = HF_EBUSY;
+        wakeup_lost(&w->wakeup, won, winner, round_time(r->b), broker_random(), now);
     } else
         at = hf_time_add(now, backoff_contend(pttl_ms, broker_random()));
     (void)loop_timer_set(r->b->loop, &r->retry, at);
@@ -254,7 +261,7 @@ void wakeups_lost(struct resource *r, uint32_t won, int64_t pttl_ms, hf_time now
 void wakeups_failed(struct resource *r, hf_time again)
 {
     if (r->waited) {
-        r->waited->failed = true;
+        r->waited->failed = HF_ENOQUORUM;
         r->waited->wakeup.poll = again;
     }
     (void)loop_timer_set(r->b->loop, &r->retry, again);
@@ -277,6 +284,7 @@ void wakeups_forget(struct resource *r)
 void wakeups_noticed(struct broker *b, int node, const void *key, size_t key_len)
 {
     hf_time now = clock_now();
+    struct resource *first = NULL;
     struct waited *w;
 
     hf_counter_add(&b->agent->table, HF_COUNTER_NOTICES, 1);
@@ -285,7 +293,16 @@ void wakeups_noticed(struct broker *b, int node, const void *key, size_t key_len
         if (key && !has_key(w, key, key_len))
             continue;
         wakeup_told(&w->wakeup, node, now);
-        think_again(w, now);
+        if (!first)
+            first = w->resource;
+        else
+            think_again(w, now);
+    }
+    /* Most often there is one, and it does not wait for the loop's next turn. */
+    if (first && heap_has(&first->retry.item)) {
+        loop_timer_cancel(b->loop, &first->retry);
+        if (wakeups_due(first, now))
+            resource_kick(first);
     }
     looks_hear_noticed(b, key, key_len);
 }
@@ -297,10 +314,7 @@ void wakeups_telling(struct broker *b, int node, bool can)
 
     LIST_FOREACH (w, &b->wakeups->all, all) {
         wakeup_telling(&w->wakeup, node, can);
-        if (w->resource && heap_has(&w->resource->retry.item)) {
-            wakeup_rest(&w->wakeup, broker_random(), now);
-            think_again(w, now);
-        }
+        rest(w, now);
     }
 }
 

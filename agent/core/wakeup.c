@@ -42,6 +42,7 @@ void wakeup_init(struct wakeup *w, int n, int q)
 void wakeup_round(struct wakeup *w)
 {
     w->armed = w->told = w->unarmed = w->free = w->lasting = 0;
+    w->split = false;
     w->not_before = HF_TIME_PAST;
     w->poll = HF_TIME_NEVER;
     for (int i = 0; i < w->n; i++)
@@ -142,6 +143,8 @@ void wakeup_rest(struct wakeup *w, uint32_t random, hf_time now)
                           ? at
                           : hf_time_add(at, draw_between(EXPIRED_MIN, EXPIRED_MAX, random));
 
+    if (w->split)
+        return;
     if (w->n - count(w->lasting) < w->q)
         w->poll = hf_time_add(now, draw_between(LASTING_MIN, LASTING_MAX, random));
     else if (count(w->armed | w->told) < w->q)
@@ -150,12 +153,13 @@ void wakeup_rest(struct wakeup *w, uint32_t random, hf_time now)
         w->poll = hf_time_min(expired, hf_time_add(now, SLEEP_MOST));
 }
 
-void wakeup_lost(struct wakeup *w, uint32_t won, hf_dur rtt, uint32_t random, hf_time now)
+void wakeup_lost(struct wakeup *w, uint32_t won, bool winner, hf_dur rtt, uint32_t random,
+                 hf_time now)
 {
     hf_dur window = hf_dur_max(SPLIT_LEAST, hf_ns(SPLIT_RTTS * rtt.ns));
 
     w->free |= won & ~w->told;
-    if (!won) {
+    if (!won || winner) {
         w->splits = w->splits ? w->splits - 1 : 0;
         wakeup_rest(w, random, now);
         return;
@@ -164,7 +168,7 @@ void wakeup_lost(struct wakeup *w, uint32_t won, hf_dur rtt, uint32_t random, hf
         w->splits++;
     window = hf_dur_min(SPLIT_MOST, hf_ns(window.ns << (w->splits - 1)));
     w->not_before = hf_time_add(now, draw_within(window, random));
-    /* Nobody may have won. */
+    w->split = true;
     w->poll = hf_time_add(now, backoff_contend(-1, random));
 }
 

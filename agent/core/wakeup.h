@@ -25,6 +25,7 @@
 struct wakeup {
     uint8_t n, q;
     uint8_t splits; /* rounds of late in which the nodes were split among hosts */
+    bool split;     /* the last one was: nobody may have won, so `poll` stays */
     /* bit per node */
     uint32_t armed;                  /* tells of the next change */
     uint32_t told;                   /* has told of one that was not looked at since */
@@ -70,8 +71,10 @@ void wakeup_telling(struct wakeup *w, int node, bool can);
 /* Our own key was written there: that is not told of. */
 void wakeup_granted(struct wakeup *w, int node);
 /* The round is over, another holds the lock: sets when to poll. `won`: nodes that had given us
- * their key, which was given back; some: the nodes were split. `rtt`: of a round. */
-void wakeup_lost(struct wakeup *w, uint32_t won, hf_dur rtt, uint32_t random, hf_time now);
+ * their key, which was given back. Some, and no `winner` is known: the nodes were split. `rtt`: of
+ * a round. */
+void wakeup_lost(struct wakeup *w, uint32_t won, bool winner, hf_dur rtt, uint32_t random,
+                 hf_time now);
 /* A look was answered: sets when to poll anew. */
 void wakeup_rest(struct wakeup *w, uint32_t random, hf_time now);
 /* `voting`: nodes whose word counts. */

@@ -63,6 +63,7 @@ struct link_tracking {
     struct notices *notices; /* NULL: not wanted */
     enum hf_node_tracking state;
     uint32_t epoch;  /* counts changes of `state` */
+    hf_time since;   /* the last of them */
     bool ready;      /* the notices' connection is subscribed */
     unsigned asking; /* CLIENT TRACKING commands without an answer */
     bool next;       /* of the script that is sent next */

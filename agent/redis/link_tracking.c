@@ -29,6 +29,7 @@ static void set(struct link *link, enum hf_node_tracking state, const char *text
         return;
     t->state = state;
     t->epoch++;
+    t->since = clock_now();
     if (link->options.events->tracking)
         link->options.events->tracking(link, state, text, link->options.arg);
 }
@@ -44,7 +45,10 @@ static void again(struct link *link)
 static void give_up(struct link *link, bool refused, const char *text)
 {
     char shown[LINK_TEXT_MAX];
+    bool lasted = hf_time_since(clock_now(), link->tracking.since).ns >= AGAIN_MOST.ns;
 
+    if (link->tracking.state == HF_TRACKING_ON && lasted)
+        backoff_reset(&link->tracking.backoff);
     notices_close(link->tracking.notices);
     link->tracking.ready = false;
     link_copy_text(link, shown, text);
@@ -57,7 +61,9 @@ static void give_up(struct link *link, bool refused, const char *text)
 static void on_caching(struct link *link, const struct call *call, const redisReply *answer)
 {
     (void)call;
-    if (answer->type == REDIS_REPLY_ERROR && link->tracking.state == HF_TRACKING_ON)
+    if (answer->type != REDIS_REPLY_ERROR)
+        backoff_reset(&link->tracking.backoff);
+    else if (link->tracking.state == HF_TRACKING_ON)
         give_up(link, true, answer->str);
 }
 
@@ -71,7 +77,8 @@ static void on_tracking(struct link *link, const struct call *call, const redisR
         give_up(link, true, answer->str);
         return;
     }
-    backoff_reset(&link->tracking.backoff);
+    /* The next attempt is soon only once CLIENT CACHING is allowed, too: it is not sent before
+     * somebody waits. */
     set(link, HF_TRACKING_ON, "");
 }
 

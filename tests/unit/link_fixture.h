@@ -45,6 +45,12 @@ struct fixture {
     struct node_facts facts;
     struct link_reply sentinel;
     struct told told; /* by note() */
+    /* with `tracks` */
+    bool tracks;
+    enum hf_node_tracking tracking;
+    char tracking_text[160];
+    int notices, flushes;
+    char noticed[64]; /* the last key */
     bool sending;
     /* of run_until() */
     struct loop_timer tick;
@@ -94,6 +100,28 @@ static void on_down(struct link *link, enum hf_node_error error, const char *tex
     f->downs++;
     f->down_error = error;
     snprintf(f->down_text, sizeof(f->down_text), "%s", text);
+}
+
+static void on_noticed(struct link *link, const void *key, size_t key_len, void *arg)
+{
+    struct fixture *f = arg;
+
+    (void)link;
+    if (key) {
+        f->notices++;
+        snprintf(f->noticed, sizeof(f->noticed), "%.*s", (int)key_len, (const char *)key);
+    } else {
+        f->flushes++;
+    }
+}
+
+static void on_tracking(struct link *link, enum hf_node_tracking state, const char *text, void *arg)
+{
+    struct fixture *f = arg;
+
+    assert_int_equal(link_tracking(link), state);
+    f->tracking = state;
+    snprintf(f->tracking_text, sizeof(f->tracking_text), "%s", text);
 }
 
 static HF_UNUSED void note(struct link *link, const struct link_reply *reply, void *arg)
@@ -175,6 +203,11 @@ static void on_wake(void *arg)
 
 static const struct link_events fixture_events = {
     .up = on_up, .probed = on_probed, .down = on_down};
+static const struct link_events tracking_events = {.up = on_up,
+                                                   .probed = on_probed,
+                                                   .down = on_down,
+                                                   .noticed = on_noticed,
+                                                   .tracking = on_tracking};
 
 /* `text` NULL: the fixture's server on its unix socket. */
 static void make_link(struct fixture *f, const char *text)
@@ -192,7 +225,7 @@ static void make_link(struct fixture *f, const char *text)
         .connect_timeout = f->connect_timeout,
         .silence = f->silence,
         .probe = f->probe,
-        .events = &fixture_events,
+        .events = f->tracks ? &tracking_events : &fixture_events,
         .arg = f,
     };
     assert_int_equal(link_create(&options, &f->link), HF_OK);

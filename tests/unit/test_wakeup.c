@@ -16,7 +16,7 @@ static struct wakeup held_elsewhere(int64_t pttl_ms, bool tracked)
     wakeup_round(&w);
     for (int i = 0; i < 3; i++)
         wakeup_held(&w, i, pttl_ms, tracked, at(0), at(MS));
-    wakeup_lost(&w, 0, hf_ns(200000), HALF, at(MS));
+    wakeup_lost(&w, 0, false, hf_ns(200000), HALF, at(MS));
     return w;
 }
 
@@ -96,7 +96,7 @@ TEST(a_notice_of_after_the_command_was_sent_outlives_its_answer)
     wakeup_told(&w, 0, at(MS));
     for (int i = 0; i < 3; i++)
         wakeup_held(&w, i, PTTL_MS, true, at(0), at(2 * MS));
-    wakeup_lost(&w, 0, hf_ns(200000), HALF, at(2 * MS));
+    wakeup_lost(&w, 0, false, hf_ns(200000), HALF, at(2 * MS));
     assert_int_equal(w.armed, 6);
     assert_int_equal(w.told, 1);
     assert_int_equal(wakeup_next(&w, ALL, at(60 * MS)).step, WAKEUP_LOOK);
@@ -221,7 +221,7 @@ TEST(after_a_split_each_draws_and_the_time_grows)
 
         wakeup_round(&w);
         wakeup_held(&w, 1, PTTL_MS, true, now, now);
-        wakeup_lost(&w, 1, hf_ns(200000), UINT32_MAX, now);
+        wakeup_lost(&w, 1, false, hf_ns(200000), UINT32_MAX, now);
         assert_true(hf_time_since(w.not_before, now).ns >= longest);
         longest = hf_time_since(w.not_before, now).ns;
         if (i == 0)
@@ -235,13 +235,27 @@ TEST(after_a_split_each_draws_and_the_time_grows)
     assert_in_range(longest, 60 * MS, 64 * MS);
 }
 
+TEST(who_came_second_to_a_winner_draws_nothing)
+{
+    struct wakeup w;
+
+    wakeup_init(&w, 3, 2);
+    for (int i = 0; i < 2; i++)
+        wakeup_held(&w, i, PTTL_MS, true, at(0), at(0));
+    wakeup_lost(&w, 4, true, hf_ns(200000), UINT32_MAX, at(0));
+    assert_int_equal(step(&w, at(SEC)), WAKEUP_WAIT);
+    /* The third is free already. */
+    wakeup_told(&w, 0, at(SEC));
+    assert_int_equal(step(&w, at(SEC)), WAKEUP_ROUND);
+}
+
 TEST(a_draw_of_nothing_begins_at_once)
 {
     struct wakeup w;
 
     wakeup_init(&w, 3, 2);
     wakeup_held(&w, 1, PTTL_MS, true, at(0), at(0));
-    wakeup_lost(&w, 1, hf_ns(200000), 0, at(0));
+    wakeup_lost(&w, 1, false, hf_ns(200000), 0, at(0));
     wakeup_told(&w, 1, at(0));
     assert_int_equal(step(&w, at(0)), WAKEUP_ROUND);
 }
@@ -288,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_node_that_tells_again_is_looked_at_to_be_asked_for_it),
         cmocka_unit_test(a_look_without_an_answer_leaves_it_to_polling),
         cmocka_unit_test(after_a_split_each_draws_and_the_time_grows),
+        cmocka_unit_test(who_came_second_to_a_winner_draws_nothing),
         cmocka_unit_test(a_draw_of_nothing_begins_at_once),
         cmocka_unit_test(the_budget_holds_whatever_is_asked),
         cmocka_unit_test(the_budget_lets_few_pass_at_once),

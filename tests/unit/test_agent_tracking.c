@@ -1,0 +1,350 @@
+/* A link that is told of changes, on a real server; and the connection for it against peers that are
+ * no Redis. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/redis/notices.h"
+#include "tests/unit/link_fixture.h"
+
+static bool is_tracking(struct fixture *f)
+{
+    return f->tracking == HF_TRACKING_ON;
+}
+
+static bool is_refused(struct fixture *f)
+{
+    return f->tracking == HF_TRACKING_REFUSED;
+}
+
+static bool is_broken(struct fixture *f)
+{
+    return f->tracking == HF_TRACKING_BROKEN;
+}
+
+static bool is_noticed(struct fixture *f)
+{
+    return f->notices > 0;
+}
+
+static bool is_flushed(struct fixture *f)
+{
+    return f->flushes > 0;
+}
+
+/* As another client. */
+static void side(struct fixture *f, const char *command)
+{
+    redisContext *other = redisConnectUnix(f->server.socket);
+    redisReply *reply;
+
+    assert_non_null(other);
+    reply = redisCommand(other, command);
+    assert_non_null(reply);
+    assert_int_not_equal(reply->type, REDIS_REPLY_ERROR);
+    freeReplyObject(reply);
+    redisFree(other);
+}
+
+static void start(struct fixture *f)
+{
+    assert_true(redis_server_start(&f->server, NULL));
+    f->tracks = true;
+    link_comes_up(f, NULL);
+    assert_true(runs_until(f, is_tracking, FAR_MS));
+}
+
+static void look(struct fixture *f, const char *key)
+{
+    f->told = (struct told){0};
+    assert_int_equal(link_look(f->link, key, strlen(key), false,
+                               hf_time_add(clock_now(), hf_ms(FAR_MS)), note, &f->told),
+                     HF_OK);
+    assert_true(runs_until(f, is_final, FAR_MS));
+    assert_int_equal(f->told.last.outcome, LINK_ANSWERED);
+}
+
+static void tracked_look(struct fixture *f, const char *key)
+{
+    link_track(f->link);
+    look(f, key);
+}
+
+static void test_told_of_a_change(void **state)
+{
+    struct fixture *f = *state;
+
+    start(f);
+    side(f, "SET k v");
+    tracked_look(f, "k");
+    assert_true(f->told.last.tracked);
+    side(f, "DEL k");
+    assert_true(runs_until(f, is_noticed, FAR_MS));
+    assert_string_equal(f->noticed, "k");
+}
+
+static void test_told_that_a_missing_key_appeared(void **state)
+{
+    struct fixture *f = *state;
+
+    start(f);
+    tracked_look(f, "k");
+    side(f, "SET k v");
+    assert_true(runs_until(f, is_noticed, FAR_MS));
+}
+
+static void test_only_what_was_asked_for_is_told(void **state)
+{
+    struct fixture *f = *state;
+
+    start(f);
+    tracked_look(f, "k");
+    look(f, "other");
+    assert_false(f->told.last.tracked);
+    side(f, "SET other v");
+    side(f, "HSET holdfast:fence:k fence 7");
+    assert_false(runs_until(f, is_noticed, 100));
+    side(f, "SET k v");
+    assert_true(runs_until(f, is_noticed, FAR_MS));
+    assert_string_equal(f->noticed, "k");
+    side(f, "SET k w");
+    f->notices = 0;
+    assert_false(runs_until(f, is_noticed, 100));
+}
+
+static void test_a_flush_is_told(void **state)
+{
+    struct fixture *f = *state;
+
+    start(f);
+    tracked_look(f, "k");
+    side(f, "FLUSHALL");
+    assert_true(runs_until(f, is_flushed, FAR_MS));
+}
+
+/* (!) CLIENT CACHING was for the attempt that found no script. */
+static void test_a_script_that_was_loaded_again_is_not_tracked(void **state)
+{
+    struct fixture *f = *state;
+
+    start(f);
+    side(f, "SCRIPT FLUSH");
+    tracked_look(f, "k");
+    assert_false(f->told.last.tracked);
+    tracked_look(f, "k");
+    assert_true(f->told.last.tracked);
+}
+
+/* (!) What was read before the connection ended is not tracked on the next. */
+static void test_an_answer_of_before_the_end_is_not_tracked(void **state)
+{
+    struct fixture *f = *state;
+
+    start(f);
+    redis_server_pause(&f->server);
+    link_track(f->link);
+    f->told = (struct told){0};
+    assert_int_equal(
+        link_look(f->link, "k", 1, false, hf_time_add(clock_now(), hf_ms(FAR_MS)), note, &f->told),
+        HF_OK);
+    link_flush(f->link);
+    redis_server_resume(&f->server);
+    side(f, "CLIENT KILL TYPE pubsub");
+    assert_true(runs_until(f, is_broken, FAR_MS));
+    if (f->told.finals == 0) {
+        assert_true(runs_until(f, is_final, FAR_MS));
+        assert_false(f->told.last.tracked);
+    }
+    assert_true(runs_until(f, is_tracking, FAR_MS));
+    tracked_look(f, "k");
+    assert_true(f->told.last.tracked);
+    side(f, "SET k v");
+    assert_true(runs_until(f, is_noticed, FAR_MS));
+}
+
+static void refuses(struct fixture *f, const char *rule)
+{
+    char command[128];
+
+    assert_true(redis_server_start(&f->server, NULL));
+    snprintf(command, sizeof(command), "ACL SETUSER default %s", rule);
+    side(f, command);
+    f->tracks = true;
+    link_comes_up(f, NULL);
+}
+
+static void test_a_node_that_refuses_subscriptions(void **state)
+{
+    struct fixture *f = *state;
+
+    refuses(f, "resetchannels");
+    assert_true(runs_until(f, is_refused, FAR_MS));
+    tracked_look(f, "k");
+    assert_false(f->told.last.tracked);
+    assert_int_equal(f->downs, 0);
+    side(f, "ACL SETUSER default allchannels");
+    assert_true(runs_until(f, is_tracking, FAR_MS));
+}
+
+static void test_a_node_that_refuses_caching(void **state)
+{
+    struct fixture *f = *state;
+
+    refuses(f, "-client|caching");
+    assert_true(runs_until(f, is_tracking, FAR_MS));
+    tracked_look(f, "k");
+    assert_false(f->told.last.tracked);
+    assert_true(is_refused(f));
+    assert_int_equal(f->downs, 0);
+}
+
+/* --- peers that are no Redis ------------------------------------------------------------------ */
+
+struct ending {
+    struct fixture *fixture;
+    int endings;
+    bool refused;
+    char text[200];
+};
+
+static struct ending ending;
+
+static void peer_ready(int64_t client_id, void *arg)
+{
+    (void)client_id;
+    (void)arg;
+}
+
+static void peer_changed(const void *key, size_t key_len, void *arg)
+{
+    (void)key;
+    (void)key_len;
+    (void)arg;
+}
+
+static void peer_ended(bool refused, const char *text, void *arg)
+{
+    (void)arg;
+    ending.endings++;
+    ending.refused = refused;
+    snprintf(ending.text, sizeof(ending.text), "%s", text);
+}
+
+static bool has_ended(struct fixture *f)
+{
+    (void)f;
+    return ending.endings > 0;
+}
+
+/* `says` goes to whoever connects; NULL: nobody listens. */
+static void ends_with(void **state, const char *says)
+{
+    static const struct notices_events events = {peer_ready, peer_changed, peer_ended};
+    struct fixture *f = *state;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct notices *notices;
+    char text[256], why[256];
+
+    snprintf(f->server.dir, sizeof(f->server.dir), "/tmp/holdfast-unit-XXXXXX");
+    assert_non_null(mkdtemp(f->server.dir));
+    snprintf(f->server.socket, sizeof(f->server.socket), "%s/sock", f->server.dir);
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", f->server.socket);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    if (says) {
+        f->server.pid = fork();
+        if (f->server.pid == 0) {
+            char heard[4096];
+            int c;
+
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            c = accept(fd, NULL, NULL);
+            (void)!write(c, says, strlen(says));
+            while (read(c, heard, sizeof(heard)) > 0)
+                ;
+            _exit(0);
+        }
+    }
+    close(fd);
+    snprintf(text, sizeof(text), "redis+unix://:hunter2@%s", f->server.socket);
+    assert_int_equal(node_address_parse(text, &f->address, why, sizeof(why)), HF_OK);
+    assert_int_equal(notices_create(f->loop, &f->address, hf_ms(300), &events, f, &notices), HF_OK);
+    ending = (struct ending){.fixture = f};
+    notices_open(notices, f->address.host);
+    assert_int_equal(ending.endings, 0); /* not from inside */
+    assert_true(runs_until(f, has_ended, FAR_MS));
+    assert_int_equal(ending.endings, 1);
+    assert_null(strstr(ending.text, "hunter2"));
+    notices_destroy(notices);
+}
+
+static void test_peer_that_is_not_there(void **state)
+{
+    ends_with(state, NULL);
+    assert_false(ending.refused);
+}
+
+static void test_peer_mute(void **state)
+{
+    ends_with(state, "");
+    assert_false(ending.refused);
+}
+
+static void test_peer_web_server(void **state)
+{
+    ends_with(state, "HTTP/1.1 400 Bad Request\r\n\r\n");
+    assert_false(ending.refused);
+}
+
+static void test_peer_with_a_huge_array(void **state)
+{
+    ends_with(state, "*1000000000\r\n");
+    assert_false(ending.refused);
+}
+
+static void test_peer_that_repeats_the_password(void **state)
+{
+    ends_with(state, "-ERR unknown command 'AUTH', with args beginning with: 'hunter2'\r\n");
+    assert_true(ending.refused);
+}
+
+/* Whatever it says once it is subscribed, it says nothing of keys, and ends by being silent. */
+static void test_peer_that_tells_nonsense(void **state)
+{
+    ends_with(state, "+OK\r\n:7\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n"
+                     "*3\r\n$7\r\nmessage\r\n:1\r\n*0\r\n*0\r\n+what\r\n:5\r\n$-1\r\n"
+                     "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n:3\r\n");
+    assert_false(ending.refused);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        T(test_told_of_a_change),
+        T(test_told_that_a_missing_key_appeared),
+        T(test_only_what_was_asked_for_is_told),
+        T(test_a_flush_is_told),
+        T(test_a_script_that_was_loaded_again_is_not_tracked),
+        T(test_an_answer_of_before_the_end_is_not_tracked),
+        T(test_a_node_that_refuses_subscriptions),
+        T(test_a_node_that_refuses_caching),
+        T(test_peer_that_is_not_there),
+        T(test_peer_mute),
+        T(test_peer_web_server),
+        T(test_peer_with_a_huge_array),
+        T(test_peer_that_repeats_the_password),
+        T(test_peer_that_tells_nonsense),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
