@@ -259,6 +259,40 @@ static int look(hf_client *client)
     return 0; /* hf_disconnect() has it released */
 }
 
+static int print_listed(const struct hf_listed *listed, void *arg)
+{
+    (void)arg;
+    printf("%.*s: pid %u on %s, by the word of %u nodes\n", (int)listed->name_len,
+           (const char *)listed->name, listed->holder.pid, listed->holder.host, listed->holding);
+    return 0;
+}
+
+/* The nodes know who holds what on any host. */
+static int ask_nodes(hf_client *client)
+{
+    const char *name = "example/anywhere";
+    struct hf_who_info who = {.size = sizeof(who)};
+    hf_lease *lease;
+    int status = hf_try(client, name, &lease);
+
+    if (status < 0)
+        return fail("hf_try", status);
+    status = hf_who(client, name, strlen(name), &who);
+    if (status < 0)
+        return fail("hf_who", status);
+    printf("held by pid %u on %s\n", who.holder.pid, who.holder.host);
+    status = hf_list(client, "example/", strlen("example/"), print_listed, NULL, NULL);
+    if (status < 0)
+        return fail("hf_list", status);
+    /* For root and the agent's user: whatever its holder does, it cannot be renewed any more. */
+    status = hf_force(client, name, strlen(name), &who, NULL);
+    if (status < 0)
+        return fail("hf_force", status);
+    status = hf_wait_free(client, name, strlen(name), 60000, NULL, NULL);
+    hf_lease_free(lease);
+    return status < 0 ? fail("hf_wait_free", status) : 0;
+}
+
 int main(void)
 {
     struct hf_agent_info info = {.size = sizeof(info)};
@@ -274,7 +308,7 @@ int main(void)
     if (status < 0)
         return fail("hf_connect", status);
     failed = work(client) || meet_another(client, other) || loop(client, other) ||
-             several(client) || beat(client) || guard(client) || look(client);
+             several(client) || beat(client) || guard(client) || look(client) || ask_nodes(client);
     hf_disconnect(other);
     hf_disconnect(client);
     return failed;

@@ -358,6 +358,25 @@ def force_races(run):
     assert set(lost) <= set(forced), (lost, forced)
 
 
+@scenario("a hold that was handed on on its host is another one there, though the nodes do not know", sanitizers=False)
+def force_handed_on(run):
+    a, b = two_hosts(run)
+    first, second = run.holder(a), run.holder(a)
+    first.acquire("job")
+    fence = int(fence_of(run, a, "job"))
+    second.cmd("start", "job", 0, -1)
+    wait_until(lambda: run.holdfast("status", "--json", agent=a).json["counters"]["waiters"] == 1, what="it waits")
+    first.release()
+    second.cmd("result", 0, 5000)
+    assert int(fence_of(run, a, "job")) == fence + 1
+    result = run.holdfast("release", "--force", "--fence", fence, "job", agent=a)
+    assert result.rc == 75 and "another hold" in result.err, result
+    assert second.held()
+    assert int(anywhere(run, b, "job")["fence"]) == fence  # elsewhere they are one
+    assert run.holdfast("release", "--force", "--fence", fence + 1, "job", agent=a).rc == 0
+    wait_until(lambda: not second.held(), what="it is lost")
+
+
 def release_code(holder):
     try:
         holder.release()
