@@ -74,7 +74,8 @@ int hf_join_all(const struct hf_ticket *tickets, size_t count, hf_client **ret_c
         hf_disconnect(client);
         return status;
     }
-    memcpy(ret_leases, leases, count * sizeof(leases[0]));
+    for (size_t i = 0; i < count; i++)
+        ret_leases[i] = leases[i];
     *ret_client = client;
     return HF_OK;
 }

@@ -19,6 +19,8 @@
 
 #define SLOTS    4
 #define OPS      8
+#define SLOT_OP  (OPS - 2)
+#define SET_OP   (OPS - 1)
 #define WHY_SIZE 512
 
 static char dir[32], path[64], shm_name[HF_TABLE_NAME_MAX];
@@ -37,8 +39,8 @@ static struct {
 static struct hf_ring_agent ring;
 static hf_client *client;
 static hf_op *ops[OPS];
-static hf_lease *leases[OPS];
-static bool over[OPS]; /* that lease once said that it does not hold */
+static hf_lease *leases[OPS + 1]; /* the last op is of a set of two */
+static bool over[OPS + 1];        /* that lease once said that it does not hold */
 
 static void remove_files(void)
 {
@@ -218,8 +220,18 @@ static void start(unsigned i, bool wait)
                                          .wait_ms = wait ? -1 : 0,
                                          .progress = on_progress};
 
-    if (!ops[i] && !leases[i])
+    const struct hf_name names[] = {hf_str("b"), hf_str("a")};
+
+    if (ops[i] || leases[i])
+        return;
+    if (i == SET_OP) {
+        options.name = NULL;
+        (void)hf_acquire_all_start(client, &options, names, 2, &ops[i]);
+    } else if (i == SLOT_OP) {
+        (void)hf_acquire_slot_start(client, &options, 3, &ops[i]);
+    } else {
         (void)hf_acquire_start(client, &options, &ops[i]);
+    }
 }
 
 static void collect(unsigned i)
@@ -234,6 +246,10 @@ static void collect(unsigned i)
     ops[i] = NULL;
     FUZZ_CHECK((rc == HF_OK) == (leases[i] != NULL));
     over[i] = false;
+    if (i == SET_OP) {
+        FUZZ_CHECK((rc == HF_OK) == (leases[i + 1] != NULL));
+        over[i + 1] = false;
+    }
     if (rc == HF_OK)
         (void)hf_on_change(leases[i], on_change, NULL);
     else
@@ -258,9 +274,11 @@ static void give_up(unsigned i)
 {
     hf_op_cancel(ops[i]);
     ops[i] = NULL;
-    if (leases[i])
-        hf_lease_free(leases[i]);
-    leases[i] = NULL;
+    for (unsigned k = i; k <= i + (i == SET_OP); k++) {
+        if (leases[k])
+            hf_lease_free(leases[k]);
+        leases[k] = NULL;
+    }
 }
 
 static void complete(struct fuzz_input *in)
@@ -355,7 +373,7 @@ static void step(struct fuzz_input *in)
             (void)hf_fd(client);
         break;
     }
-    for (unsigned k = 0; k < OPS; k++)
+    for (unsigned k = 0; k < OPS + 1; k++)
         look(k);
 }
 

@@ -14,6 +14,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from history import overlaps, read  # noqa: E402
 from jobs import TELLS, TTL_S, Job, S, Watcher, assert_at, python, ready  # noqa: E402
+from proxy import Proxy  # noqa: E402
 from rig import BUILD, SANITIZE, SLOW, agent_env, boottime_ns, main, scenario, wait_until  # noqa: E402
 
 FULL = bool(os.environ.get("HOLDFAST_FULL"))
@@ -154,6 +155,32 @@ def killed(run):
         run.keys_gone(f"ring-{lock}")
 
 
+@scenario("a set that is free takes one round trip: all its names are asked for before the first answer", sanitizers=False)
+def one_round_trip(run):
+    run.redis(3)
+    proxies = [Proxy(node.address) for node in run.nodes]
+    try:
+        run.agent(nodes=[f"{node.id}={proxy.address}" for node, proxy in zip(run.nodes, proxies)])
+        names = [f"trip-{i}" for i in range(8)]
+        for proxy in proxies:
+            proxy.hold_requests(b"trip-")
+        job = Job(run, *(word for name in names[1:] for word in ("--also", name)), names[0], "echo", "up")
+
+        def all_asked():
+            asked = [b"".join(pair.held or b"" for pair in proxy.pairs) for proxy in proxies]
+            return all(f"trip-{i}\r".encode() in bytes_ for i in range(8) for bytes_ in asked)
+
+        wait_until(all_asked, what="all names are on their way to all nodes")
+        for proxy in proxies:
+            proxy.hold_requests(None)
+            proxy.deliver()
+        job.up()
+        assert job.wait() == 0, job.process.err
+    finally:
+        for proxy in proxies:
+            proxy.close()
+
+
 @scenario("a set that is not to be had in time leaves nothing, and says which name is in the way", sanitizers=False)
 def in_the_way(run):
     ready(run)
@@ -263,6 +290,17 @@ def deleted(run):
     assert job.wait() == 124, job.process.err
     assert "holdfast: b: the lock is " in job.process.err, job.process.err
     run.keys_gone("a")
+
+
+@scenario("the agent is killed and back in time: a job under several locks goes on", sanitizers=False)
+def agent_back(run):
+    ready(run)
+    job = Job(run, "-t", "6s", "--also", "b", "--also", "c", "a", "sh", "-c", "echo up; sleep 4; exit 5").up()
+    run.agents[0].kill()
+    run.agent("a", ttl=f"{TTL_S}s")
+    assert job.wait() == 5, job.process.err
+    for name in ("a", "b", "c"):
+        run.keys_gone(name)
 
 
 @scenario("a heartbeat is for all locks of a job")
