@@ -79,8 +79,10 @@ static void beat(struct broker *b, hf_time now)
 
 static void on_beat(struct loop_timer *timer, hf_time now)
 {
-    loop_timer_set(HF_CONTAINER(timer, struct broker, beat)->loop, timer,
-                   hf_time_add(now, hf_ns(BEAT_EVERY)));
+    struct broker *b = HF_CONTAINER(timer, struct broker, beat);
+
+    lease_table_tidy(b->agent->leases);
+    loop_timer_set(b->loop, timer, hf_time_add(now, hf_ns(BEAT_EVERY)));
 }
 
 static void on_turn(void *arg, hf_time now)

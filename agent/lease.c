@@ -18,7 +18,11 @@
  * there. */
 #define SHARD_LEASES 512 /* buckets of one: what one read section of a walk sees, more or less */
 
+#define REMOVED_MOST 64 /* that wait for a grace period to begin */
+
 struct lease_table {
+    struct lease *removed;
+    unsigned removed_count;
     uint8_t hash_key[16]; /* names come from local users: they must not make them collide */
     unsigned shard_shift;
     size_t shards;
@@ -149,6 +153,7 @@ void lease_table_destroy(struct lease_table *table)
 {
     if (!table)
         return;
+    lease_table_tidy(table);
     for (size_t i = 0; i < table->shards; i++) {
         struct cds_lfht_iter iter;
         struct cds_lfht_node *node;
@@ -187,8 +192,23 @@ void lease_table_remove(struct lease_table *table, struct lease *lease)
     rcu_read_lock();
     (void)cds_lfht_del(shard_of(table, hash), &lease->table_node);
     rcu_read_unlock();
+    lease->removed = table->removed;
+    table->removed = lease;
+    if (++table->removed_count == REMOVED_MOST)
+        lease_table_tidy(table);
+}
+
+void lease_table_tidy(struct lease_table *table)
+{
+    struct lease *lease = table->removed, *next;
+
+    table->removed = NULL;
+    table->removed_count = 0;
     tsan_release(&grace);
-    call_rcu(&lease->rcu, free_after_grace);
+    for (; lease; lease = next) {
+        next = lease->removed;
+        call_rcu(&lease->rcu, free_after_grace);
+    }
 }
 
 /* --- readers --------------------------------------------------------------------------------- */

@@ -42,6 +42,7 @@ struct lease {
     /* never changes once it is in the table */
     struct cds_lfht_node table_node;
     struct rcu_head rcu;
+    struct lease *removed; /* out of the table: the one removed before it */
     uint32_t slot, generation;
     uint32_t ttl_ms, pid, uid;
     uint64_t client_id;
@@ -93,8 +94,10 @@ void lease_table_destroy(struct lease_table *table);
 
 /* Broker only. A name is in the table once. */
 void lease_table_add(struct lease_table *table, struct lease *lease);
-/* Takes it out; it is freed after a grace period. */
+/* Takes it out; it is freed after a grace period, which begins with the next lease_table_tidy() or
+ * when some have gathered: each beginning may wake a thread. */
 void lease_table_remove(struct lease_table *table, struct lease *lease);
+void lease_table_tidy(struct lease_table *table);
 
 /* Inside a read section (lease_read_begin/end), which must be short and must not block. */
 void lease_read_begin(void);

@@ -157,6 +157,11 @@ static const char *void_sentence(uint32_t reason)
     }
 }
 
+static const char *handed_over(const struct hf_event *event, const char *sentence)
+{
+    return event->flags & HF_EVENT_F_HANDED_OVER ? sentence : "";
+}
+
 static void detail_of_lease(char *out, size_t size, const struct reader *reader,
                             const struct hf_event *event)
 {
@@ -169,8 +174,9 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
     standing(rest, sizeof(rest), reader, event);
     switch (event->kind) {
     case HF_EVENT_GRANTED:
-        snprintf(out, size, "fence %" PRIu64 ", pid %" PRIu32 ", waited %s, %s", event->fence,
-                 event->pid, text_span(span, sizeof(span), event->value), rest);
+        snprintf(out, size, "fence %" PRIu64 ", pid %" PRIu32 ", waited %s%s, %s", event->fence,
+                 event->pid, text_span(span, sizeof(span), event->value),
+                 handed_over(event, ", handed over"), rest);
         break;
     case HF_EVENT_READOPTED:
         snprintf(out, size, "fence %" PRIu64 ", pid %" PRIu32 ", %s", event->fence, event->pid,
@@ -195,9 +201,9 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
                  text_span(span, sizeof(span), event->value), event->fence, event->pid);
         break;
     case HF_EVENT_RELEASED:
-        snprintf(out, size, "held for %s, fence %" PRIu64 ", pid %" PRIu32 "%s%s",
+        snprintf(out, size, "held for %s, fence %" PRIu64 ", pid %" PRIu32 "%s%s%s",
                  text_span(span, sizeof(span), event->value), event->fence, event->pid,
-                 *loss ? "; " : "", loss);
+                 *loss ? "; " : "", loss, handed_over(event, "; handed over on this host"));
         break;
     case HF_EVENT_FORCED:
         snprintf(out, size,
@@ -346,6 +352,8 @@ static void put_lease(json_t *line, const struct reader *reader, const struct hf
         json_put(line, "held_ms", json_integer(event->value));
     if (event->kind == HF_EVENT_FORCED)
         json_put(line, "forced", json_integer(event->value));
+    if (event->kind == HF_EVENT_GRANTED || event->kind == HF_EVENT_RELEASED)
+        json_put(line, "handed_over", json_boolean(event->flags & HF_EVENT_F_HANDED_OVER));
 }
 
 static void put_other(json_t *line, const struct hf_event *event)
