@@ -303,9 +303,11 @@ void answer_granted(struct session *s, const struct lease *lease);
 void resource_give_up(struct resource *r, enum hf_loss_reason reason);
 /* The renewal thread has answered. */
 void handoff_answered(struct handoff *handoff);
-/* The waiter goes away. */
+/* The waiter's session ends. */
 void handoff_forget_waiter(struct handoff *handoff);
-/* It may be granted all the same: whoever drains the broker leaves that waiter alone. */
+void handoff_cancel(struct handoff *handoff);
+/* (!) The journal may name it as the owner by now, for the next agent too: no other answer than the
+ * hand-off's until that is known. */
 bool handoff_is_to(const struct resource *r, const struct waiter *w);
 void handoff_destroy(struct handoff *handoff);
 

@@ -36,7 +36,8 @@ struct handoff {
     /* the broker's */
     struct resource *resource;
     struct client *client; /* kept until the answer */
-    struct waiter *waiter; /* NULL: it went away */
+    struct waiter *waiter; /* NULL: its session ended */
+    bool unwanted;         /* it was cancelled meanwhile */
     bool new_text;         /* `to` has a text of its own in the table */
 };
 

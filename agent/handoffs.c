@@ -174,6 +174,11 @@ void handoff_forget_waiter(struct handoff *h)
     h->waiter = NULL;
 }
 
+void handoff_cancel(struct handoff *h)
+{
+    h->unwanted = true;
+}
+
 bool handoff_is_to(const struct resource *r, const struct waiter *w)
 {
     return r->handoff && r->handoff->waiter == w;
@@ -183,6 +188,19 @@ static void let_go_of_client(struct handoff *h)
 {
     h->client->handoffs--;
     client_settle(h->client);
+}
+
+/* What came meanwhile was put off. */
+static void waits_on(struct waiter *w, bool unwanted)
+{
+    struct broker *b = w->session->broker;
+
+    if (unwanted)
+        waiter_fail(w, HF_ECANCELED, "");
+    else if (b->draining)
+        waiter_fail(w, HF_EGOING, "");
+    else if (!heap_has(&w->timer.item) && w->deadline.ns != HF_TIME_NEVER.ns)
+        loop_timer_set(b->loop, &w->timer, w->deadline);
 }
 
 /* It went on to be released: the renewal thread does that. */
@@ -195,13 +213,13 @@ static void refused(struct handoff *h)
         resource_text_drop(r, h->to);
     lease_free(h->to);
     let_go_of_client(h);
-    if (r->b->draining && h->waiter)
-        waiter_fail(h->waiter, HF_EGOING, "");
+    if (h->waiter)
+        waits_on(h->waiter, h->unwanted);
     resource_rest(r);
 }
 
-/* The one it was for went away meanwhile: it goes on, or is released. Nothing was started under it,
- * for nobody was told. */
+/* The one it was for went away meanwhile, or does not want it any more: it goes on, or is released.
+ * Nothing was started under it. */
 static void give_on(struct resource *r, struct client *c)
 {
     bool gone = LIST_EMPTY(&c->sessions) && !c->ghost;
@@ -240,7 +258,7 @@ static void done(struct handoff *h)
         client_signal(before); /* the other guardian */
     client_settle(before);
     let_go_of_client(h);
-    if (!w)
+    if (!w || h->unwanted)
         give_on(r, r->holder);
     else if (b->draining)
         resource_drain(r);

@@ -243,6 +243,10 @@ void resources_cancel(struct session *s, uint64_t id)
     LIST_FOREACH (w, &s->waiters, of_session)
         if (w->id == id) {
             r = w->resource;
+            if (handoff_is_to(r, w)) {
+                handoff_cancel(r->handoff);
+                return;
+            }
             if (r->round && r->round->waiter == w)
                 round_cancel(r->round);
             waiter_fail(w, HF_ECANCELED, "");

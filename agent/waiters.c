@@ -136,6 +136,8 @@ void waiter_on_timer(struct loop_timer *timer, hf_time now)
         status = HF_ENOQUORUM;
         nodes_explain(r->b, now, text, sizeof(text));
     }
+    if (handoff_is_to(r, w))
+        return; /* it is about to have it */
     if (r->round && r->round->waiter == w)
         round_cancel(r->round);
     waiter_fail(w, status, text);

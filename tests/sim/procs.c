@@ -313,6 +313,10 @@ static void on_delivery(struct sim_event *event)
     }
     if (e->id == p->unwanted.id)
         p->unwanted.id = 0;
+    for (int i = 0; i < CANCELLED_MAX;
+         i++) /* as the library: what is answered is not asked again */
+        if (e->id == p->cancelled[i] && e->status != HF_OK)
+            p->cancelled[i] = 0;
     if (p->requested && e->id == p->request.id) {
         if (e->op == HF_OP_ACQUIRE && e->status == HF_OK) {
             granted(p, e);
@@ -522,6 +526,23 @@ void proc_kill(struct sim_proc *p)
         return;
     sim_trace("h%d p%d is killed", p->host->number, p->number);
     end(p);
+}
+
+struct sim_proc *proc_waiting(const struct sim_host *host, uint32_t pid)
+{
+    for (int i = 0; i < proc_count; i++)
+        if (procs[i]->host == host && procs[i]->alive && procs[i]->pid == pid &&
+            procs[i]->state == PROC_WAITING && !procs[i]->probe)
+            return procs[i];
+    return NULL;
+}
+
+void proc_turn_away(struct sim_proc *p)
+{
+    if (rng_chance(&sim.rng, 0.3))
+        proc_kill(p);
+    else
+        act_in(p, 0, SIM_MS);
 }
 
 void procs_kill_all(struct sim_host *host)

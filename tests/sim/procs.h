@@ -71,6 +71,9 @@ void procs_kill_all(struct sim_host *host);
 void procs_suspend(struct sim_host *host, sim_ns until);
 void proc_kill(struct sim_proc *proc);
 void proc_stop(struct sim_proc *proc, sim_ns until);
+/* It goes away while something is on its way to it: cancels, or is killed. NULL: there is none that may. */
+struct sim_proc *proc_waiting(const struct sim_host *host, uint32_t pid);
+void proc_turn_away(struct sim_proc *proc);
 void proc_guardian_kill(struct sim_proc *proc, int which);
 void proc_guardian_stop(struct sim_proc *proc, int which, sim_ns until);
 /* The end of the faults: whoever holds gives up, and each resource is asked for once more. */

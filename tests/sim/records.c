@@ -8,8 +8,11 @@
 #include "shm/status.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/host.h"
+#include "tests/sim/procs.h"
 #include "tests/sim/tokens.h"
 #include "tests/sim/vnode.h"
+
+#define KILL_CHANCE 0.1 /* at each step of a hand-off */
 
 struct record {
     struct journal_identity id;
@@ -92,6 +95,8 @@ void __wrap_hf_slot_withdraw(struct hf_slot *slot)
     if (known && rec.state.state != JOURNAL_HANDOFF) /* the token goes on */
         token_ended(rec.id.token, rec.id.run);
     sim_preempt();
+    if (known && rec.state.state == JOURNAL_HANDOFF)
+        sim_kill_here(KILL_CHANCE);
 }
 
 /* (!) A later V than the journal's would end before its time at the next agent. */
@@ -136,6 +141,8 @@ void __wrap_hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity 
                       host->number, id->generation);
     __real_hf_slot_publish(slot, id, deadline, votes);
     sim_preempt();
+    if (get(host, number_of(host, slot), &rec) && rec.state.state == JOURNAL_HANDOFF)
+        sim_kill_here(KILL_CHANCE);
 }
 
 /* --- the journal ------------------------------------------------------------------------------ */
@@ -154,6 +161,20 @@ static void check_handoff(const struct sim_host *host, uint32_t slot,
     if ((state->fence & 0xffff) == 0 || (state->fence & 0xffff) > 16)
         sim_violation("handoff", "h%d: handed over %d times in a row", host->number,
                       (int)(state->fence & 0xffff));
+}
+
+/* By chance alone a kill would seldom be within a hand-off, nor would the next holder turn away. */
+static void disturb_handoff(const struct sim_host *host, uint32_t slot)
+{
+    struct record rec;
+    struct sim_proc *next;
+
+    sim_kill_here(KILL_CHANCE);
+    if (sim.settling || !get(host, slot, &rec) || !(next = proc_waiting(host, rec.id.pid)) ||
+        !rng_chance(&sim.rng, 0.1))
+        return;
+    proc_turn_away(next);
+    sim_preempt_until(sim.now + rng_below(&sim.rng, 4 * SIM_MS));
 }
 
 /* (!) Before d_i no node that remembers lets the key go. */
@@ -198,6 +219,8 @@ void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct jou
         get(host, slot, &rec))
         check_votes(host, &rec);
     sim_preempt();
+    if (state->state == JOURNAL_HANDOFF)
+        disturb_handoff(host, slot);
 }
 
 void __real_journal_put_identity(struct journal *journal, uint32_t slot,

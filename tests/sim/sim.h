@@ -101,6 +101,8 @@ struct sim_frame {
 bool sim_agent_run(struct sim_host *host, void (*fn)(void *), void *arg);
 /* A place where the scheduler may take the CPU away, or somebody may send SIGSTOP or SIGKILL. */
 void sim_preempt(void);
+/* Where a kill by chance would be too rare. */
+void sim_kill_here(double chance);
 /* The thread gets no CPU until then. */
 void sim_preempt_until(sim_ns until);
 /* The agent of this frame is killed if that was decided for it. */

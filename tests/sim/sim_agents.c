@@ -62,6 +62,14 @@ static void next_preemption(void)
     sim.preempt_in = rng_between(&sim.rng, 1, 2 * sim.plan.preempt_every);
 }
 
+static void kill_inside(struct sim_host *host)
+{
+    sim_trace("h%d agent is killed inside its code", host->number);
+    host_kill(host);
+    host_start_later(host, rng_log(&sim.rng, 10 * SIM_MS, 2 * SIM_MS * sim.plan.ttl_max_ms));
+    sim_unwind_if_dead();
+}
+
 void sim_preempt(void)
 {
     struct sim_host *host;
@@ -74,12 +82,8 @@ void sim_preempt(void)
     if (sim.settling || sim.over || !sim.frame || depth_of(sim.frame) > NESTED_MOST)
         return;
     host = sim.frame->host;
-    if (sim.plan.fault[FAULT_KILL] && rng_chance(&sim.rng, 0.15)) {
-        sim_trace("h%d agent is killed inside its code", host->number);
-        host_kill(host);
-        host_start_later(host, rng_log(&sim.rng, 10 * SIM_MS, 2 * SIM_MS * sim.plan.ttl_max_ms));
-        sim_unwind_if_dead();
-    }
+    if (sim.plan.fault[FAULT_KILL] && rng_chance(&sim.rng, 0.15))
+        kill_inside(host);
     if (!sim.plan.fault[FAULT_PAUSE])
         return;
     /* Mostly short ones, as a busy machine makes them. */
@@ -95,6 +99,13 @@ void sim_preempt(void)
                   (double)(until - sim.now) / SIM_SEC);
     }
     lose_cpu(until);
+}
+
+void sim_kill_here(double chance)
+{
+    if (!sim.settling && !sim.over && sim.frame && sim.plan.fault[FAULT_KILL] &&
+        rng_chance(&sim.rng, chance))
+        kill_inside(sim.frame->host);
 }
 
 void sim_preempt_until(sim_ns until)

@@ -230,31 +230,71 @@ TEST(test_a_new_identity_is_not_seen_before_its_state)
 
 /* --- killed at any instruction ---------------------------------------------------------------- */
 
-/* In a child that is traced: one put between two stops. */
-static void traced_put(struct journal *j)
+/* Whose lease of slot 5 it is, by pid; the state is that owner's all through. */
+static uint32_t owner_of(const struct journal *j)
 {
-    (void)ptrace(PTRACE_TRACEME, 0, NULL, NULL);
-    (void)raise(SIGSTOP);
-    put(j, 5, 2);
-    (void)raise(SIGUSR1);
-    _exit(0);
+    struct journal_identity id;
+    struct journal_lease l;
+
+    assert_int_equal(journal_get(j, 5, &id, &l), HF_OK);
+    assert_int_equal(l.generation, id.pid);
+    assert_int_equal(id.request_id, id.pid * 1000);
+    assert_string_equal(id.note, id.pid == 1 ? "the first" : "the second");
+    assert_memory_equal(id.name, "handed", 6);
+    return id.pid;
 }
 
-/* The mapping is shared, so what this process sees between two instructions of the child is
- * what a kill there leaves. */
-TEST(test_every_instruction_of_a_put_leaves_a_whole_state)
+static struct journal_identity owner(uint32_t number)
 {
-    struct journal *j = opened(0), *seen;
-    unsigned steps = 0, changes = 0;
-    uint32_t last = 1;
-    int status;
-    pid_t child;
+    struct journal_identity id = identity_of("handed");
 
-    put_lease(j, 5, "stepped", 1);
-    seen = opened(1);
+    id.pid = number;
+    id.request_id = number * 1000;
+    strcpy(id.note, number == 1 ? "the first" : "the second");
+    id.note_len = (uint8_t)strlen(id.note);
+    return id;
+}
+
+static void hand_over(struct journal *j)
+{
+    struct journal_identity next = owner(2);
+    struct journal_lease l = lease_of(2);
+
+    l.state = JOURNAL_HANDOFF;
+    journal_put_owner(j, 5, &next);
+    journal_put(j, 5, &l);
+}
+
+static void put_again(struct journal *j)
+{
+    put(j, 5, 2);
+}
+
+static uint32_t number_now(const struct journal *j)
+{
+    return number_of(j, 5);
+}
+
+/* The mapping is shared, so what this process sees between two instructions of a traced child is
+ * what a kill there leaves: `look` says 1 and from some instruction on 2. */
+static void step_through(struct journal *j, void (*act)(struct journal *),
+                         uint32_t (*look)(const struct journal *))
+{
+    struct journal *seen;
+    uint32_t last = 1, changes = 0, steps = 0, found;
+    pid_t child;
+    int status;
+
+    if (try_open(CAPACITY, LIST, this_boot, &seen, &found) != HF_OK)
+        fail_msg("%s", why);
     child = fork();
-    if (child == 0)
-        traced_put(j);
+    if (child == 0) {
+        (void)ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+        (void)raise(SIGSTOP);
+        act(j);
+        (void)raise(SIGUSR1);
+        _exit(0);
+    }
     assert_int_equal(waitpid(child, &status, 0), child);
     if (!WIFSTOPPED(status)) { /* a container that forbids ptrace */
         journal_close(seen);
@@ -262,7 +302,7 @@ TEST(test_every_instruction_of_a_put_leaves_a_whole_state)
         skip();
     }
     for (;;) {
-        uint32_t now = number_of(seen, 5);
+        uint32_t now = look(seen);
 
         assert_true(now == last || (last == 1 && now == 2)); /* never back */
         changes += now != last;
@@ -280,6 +320,51 @@ TEST(test_every_instruction_of_a_put_leaves_a_whole_state)
     (void)kill(child, SIGKILL);
     (void)waitpid(child, &status, 0);
     journal_close(seen);
+}
+
+TEST(test_every_instruction_of_a_put_leaves_a_whole_state)
+{
+    struct journal *j = opened(0);
+
+    put_lease(j, 5, "stepped", 1);
+    step_through(j, put_again, number_now);
+    journal_remove(j);
+}
+
+TEST(test_every_instruction_of_a_handoff_leaves_one_owner)
+{
+    struct journal *j = opened(0);
+    struct journal_identity first = owner(1), before;
+
+    journal_put_identity(j, 5, &first);
+    put(j, 5, 1);
+    step_through(j, hand_over, owner_of);
+    journal_close(j);
+    j = opened(1);
+    assert_int_equal(owner_of(j), 2);
+    assert_int_equal(journal_get_previous(j, 5, &before), HF_OK);
+    assert_int_equal(before.pid, 1);
+    assert_string_equal(before.note, "the first");
+    journal_remove(j);
+}
+
+/* A next agent goes on with the owner that it found. */
+TEST(test_a_state_after_a_restart_is_of_the_same_owner)
+{
+    struct journal *j = opened(0);
+    struct journal_identity first = owner(1), id;
+    struct journal_lease l;
+
+    journal_put_identity(j, 5, &first);
+    put(j, 5, 1);
+    hand_over(j);
+    for (int restart = 0; restart < 3; restart++) {
+        journal_close(j);
+        j = opened(1);
+        put(j, 5, 2);
+        assert_int_equal(journal_get(j, 5, &id, &l), HF_OK);
+        assert_int_equal(id.pid, 2);
+    }
     journal_remove(j);
 }
 
@@ -484,6 +569,8 @@ int main(void)
         ROW(test_nodes_come_back),
         ROW(test_a_new_identity_is_not_seen_before_its_state),
         ROW(test_every_instruction_of_a_put_leaves_a_whole_state),
+        ROW(test_every_instruction_of_a_handoff_leaves_one_owner),
+        ROW(test_a_state_after_a_restart_is_of_the_same_owner),
         ROW(test_writers_that_are_killed),
         ROW(test_a_torn_half_leaves_the_older_one),
         ROW(test_a_torn_identity_is_not_believed),
