@@ -175,6 +175,7 @@ static void disturb_handoff(const struct sim_host *host, uint32_t slot)
         return;
     proc_turn_away(next);
     sim_preempt_until(sim.now + rng_below(&sim.rng, 4 * SIM_MS));
+    sim_kill_here(5 * KILL_CHANCE);
 }
 
 /* (!) Before d_i no node that remembers lets the key go. */
