@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support
 from history import overlaps, read  # noqa: E402
 from jobs import TELLS, TTL_S, Job, S, Watcher, assert_at, python, ready  # noqa: E402
 from proxy import Proxy  # noqa: E402
-from rig import BUILD, SANITIZE, SLOW, agent_env, boottime_ns, main, scenario, wait_until  # noqa: E402
+from rig import BUILD, SANITIZE, SLOW, agent_env, boottime_ns, main, scenario, stat_letter, wait_until  # noqa: E402
 
 FULL = bool(os.environ.get("HOLDFAST_FULL"))
 RING = ("1,2", "2,3", "3,1")  # any two of them share a lock, so one set is held at a time
@@ -195,6 +195,26 @@ def in_the_way(run):
         run.keys_gone(name)
     holder.release()
     assert run.holdfast("run", "-n", "--also", "c", "--also", "b", "a", "true").rc == 0
+
+
+@scenario("a set that is waited for is told of name by name, and is given back while ^Z stops the wait", sanitizers=False)
+def stopped_in_the_wait(run):
+    ready(run)
+    holder = run.holder()
+    b, d = (holder.acquire(name)["lease"] for name in ("b", "d"))
+    job = Job(run, "--also", "d", "--also", "b", "a", "sh", "-c", "echo up")
+    job.process.wait_err("holdfast: b is held by .*; waiting")
+    wait_until(lambda: run.show("a"), what="a is held meanwhile")
+    job.process.signal(signal.SIGTSTP)
+    run.keys_gone("a")
+    wait_until(lambda: stat_letter(job.pid) == "T", what="it is stopped")
+    job.process.signal(signal.SIGCONT)
+    wait_until(lambda: run.show("a"), what="a is held again")
+    holder.release(b)
+    job.process.wait_err("holdfast: d is held by .*; waiting")
+    holder.release(d)
+    job.up()
+    assert job.wait() == 0, job.process.err
 
 
 # --- jobs under several locks --------------------------------------------------------------------------
