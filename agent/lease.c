@@ -204,9 +204,9 @@ void lease_table_tidy(struct lease_table *table)
 
     table->removed = NULL;
     table->removed_count = 0;
-    tsan_release(&grace);
     for (; lease; lease = next) {
         next = lease->removed;
+        tsan_release(&grace); /* behind the last look at this lease */
         call_rcu(&lease->rcu, free_after_grace);
     }
 }
