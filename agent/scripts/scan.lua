@@ -2,7 +2,7 @@
 -- KEYS: sentinel   ARGV: cursor ('0': from the start), pattern of the fence records' keys
 -- {.., cursor ('0': that was all), {key, id, fence, pttl, host, pid, uid, command, note, since}...}
 local FENCE_PREFIX = 'holdfast:fence:'
-local STEP, FOUND_MOST, SEEN_MOST = 64, 64, 1024 -- so that the node is kept for less than a millisecond
+local STEP, FOUND_MOST, SEEN_MOST = 48, 32, 384 -- so that the node is kept for less than a millisecond
 local cursor, found, seen = ARGV[1], {}, 0
 
 local function look_at(fence_key)
