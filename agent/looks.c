@@ -99,17 +99,6 @@ static void look_end(struct look *look, int status, const char *text)
 
 /* --- what was found --------------------------------------------------------------------------- */
 
-static void id_bytes(const char *hex, uint8_t ret_id[HF_KEY_ID_LEN])
-{
-    for (size_t i = 0; i < HF_KEY_ID_LEN; i++) {
-        unsigned byte = 0;
-
-        if (!*hex || sscanf(hex + 2 * i, "%2x", &byte) != 1)
-            byte = 0;
-        ret_id[i] = (uint8_t)byte;
-    }
-}
-
 static void id_text(const uint8_t id[HF_KEY_ID_LEN], char ret_hex[LINK_ID_LEN + 1])
 {
     static const uint8_t none[HF_KEY_ID_LEN];
@@ -165,7 +154,7 @@ static void fill(struct look *look, const struct survey *survey)
     for (int i = 0; i < c->n; i++)
         e->look_free = (uint8_t)(e->look_free + (c->node[i].word == CENSUS_NO_KEY));
     e->look_holding = leader < 0 ? 0 : (uint8_t)census_count(c, leader);
-    id_bytes(leader < 0 ? "" : c->node[leader].id, e->key_id);
+    survey_id(leader < 0 ? "" : c->node[leader].id, e->key_id);
     if (!survey_holder(survey, &e->holder))
         return;
     /* The lease may have been handed on, of which the nodes do not know. */
@@ -477,22 +466,20 @@ static void refuse(struct session *s, const struct hf_request_entry *q, int stat
 static struct look *look_new(struct session *s, const struct hf_request_entry *q)
 {
     struct broker *b = s->broker;
+    uint8_t key[CONFIG_KEY_MAX];
     char text[184] = "";
     struct look *look;
+    size_t key_len;
     int rc = judge(s, q, text, sizeof(text));
 
-    look = rc == HF_OK ? calloc(1, sizeof(*look)) : NULL;
-    if (rc == HF_OK && !look)
-        rc = HF_ENOMEM;
     if (rc == HF_OK) {
-        rc = config_key(b->config, q->name, q->name_len, look->key, &look->key_len);
-        if (rc < 0) {
+        rc = config_key(b->config, q->name, q->name_len, key, &key_len);
+        if (rc < 0)
             config_key_refused(b->config, q->name, q->name_len, text, sizeof(text));
-            free(look);
-        }
     }
-    if (rc < 0) {
-        refuse(s, q, rc, text);
+    look = rc == HF_OK ? calloc(1, sizeof(*look)) : NULL;
+    if (!look) {
+        refuse(s, q, rc < 0 ? rc : HF_ENOMEM, text);
         return NULL;
     }
     look->session = s;
@@ -503,6 +490,8 @@ static struct look *look_new(struct session *s, const struct hf_request_entry *q
     look->deadline.fn = on_deadline;
     look->name_len = q->name_len;
     memcpy(look->name, q->name, q->name_len);
+    look->key_len = key_len;
+    memcpy(look->key, key, key_len);
     LIST_INSERT_HEAD(&s->looks, look, of_session);
     s->user->looks++;
     return look;

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/broker_internal.h"
 #include "agent/clock.h"
 #include "agent/log.h"
+#include "agent/survey.h"
 #include "shm/status.h"
 
 /* Without an answer, of one session: one per node. */
@@ -32,10 +32,10 @@ struct scan {
 };
 
 /* Nobody wants it any more: freed now, or with the node's answer. */
-static void scan_leave(struct scan *scan)
+static void scan_leave(struct session *s, struct scan *scan)
 {
     LIST_REMOVE(scan, of_session);
-    scan->session->user->scans--;
+    s->user->scans--;
     scan->session = NULL;
     if (!scan->sent) {
         TAILQ_REMOVE(&scan->b->scans_due[scan->node], scan, due);
@@ -53,18 +53,8 @@ static void scan_end(struct scan *scan, int status, uint64_t cursor, const char 
     if (!s)
         return;
     snprintf(answer.text, sizeof(answer.text), "%s", text);
-    scan_leave(scan);
+    scan_leave(s, scan);
     session_answer(s, &answer);
-}
-
-static void id_bytes(const char *hex, uint8_t ret_id[HF_KEY_ID_LEN])
-{
-    for (size_t i = 0; i < HF_KEY_ID_LEN; i++) {
-        unsigned byte = 0;
-
-        (void)sscanf(hex + 2 * i, "%2x", &byte);
-        ret_id[i] = (uint8_t)byte;
-    }
 }
 
 /* False: its key is no name's, or not one that was asked for. */
@@ -87,7 +77,7 @@ static bool fill_item(const struct scan *scan, const struct link_item *item,
                                       .uid = item->holder.uid,
                                       .name_len = (uint8_t)name_len};
     memcpy(ret_item->name, name, name_len);
-    id_bytes(item->id, ret_item->key_id);
+    survey_id(item->id, ret_item->key_id);
     snprintf(ret_item->host, sizeof(ret_item->host), "%s", item->holder.host);
     snprintf(ret_item->comm, sizeof(ret_item->comm), "%s", item->holder.comm);
     snprintf(ret_item->note, sizeof(ret_item->note), "%.95s", item->holder.note);
@@ -207,10 +197,9 @@ void scans_ask(struct session *s, const struct hf_request_entry *q)
     int rc = judge(s, q, text, sizeof(text));
 
     scan = rc == HF_OK ? calloc(1, sizeof(*scan)) : NULL;
-    if (rc == HF_OK && !scan)
-        rc = HF_ENOMEM;
-    if (rc < 0) {
-        struct hf_completion_entry answer = {.id = q->id, .op = q->op, .status = rc};
+    if (!scan) {
+        struct hf_completion_entry answer = {
+            .id = q->id, .op = q->op, .status = rc < 0 ? rc : HF_ENOMEM};
 
         hf_counter_add(&b->agent->table, HF_COUNTER_REFUSED, 1);
         memcpy(answer.text, text, sizeof(text));
@@ -233,5 +222,5 @@ void scans_ask(struct session *s, const struct hf_request_entry *q)
 void scans_drop_session(struct session *s)
 {
     while (!LIST_EMPTY(&s->scans))
-        scan_leave(LIST_FIRST(&s->scans));
+        scan_leave(s, LIST_FIRST(&s->scans));
 }

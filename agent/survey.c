@@ -145,17 +145,24 @@ void survey_drop(struct survey *survey)
         survey_free(survey);
 }
 
-bool surveys_busy(const struct broker *b)
-{
-    return !LIST_EMPTY(&b->surveys);
-}
-
 void surveys_destroy(struct broker *b)
 {
     struct survey *survey;
 
     while ((survey = LIST_FIRST(&b->surveys)))
         survey_free(survey);
+}
+
+static unsigned digit(char c)
+{
+    return c <= '9' ? (unsigned)(c - '0') : (unsigned)(c - 'a' + 10);
+}
+
+void survey_id(const char *hex, uint8_t ret_id[HF_KEY_ID_LEN])
+{
+    memset(ret_id, 0, HF_KEY_ID_LEN);
+    for (size_t i = 0; *hex && i < HF_KEY_ID_LEN; i++)
+        ret_id[i] = (uint8_t)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
 }
 
 bool survey_holder(const struct survey *survey, struct hf_wire_holder *ret_holder)

@@ -44,9 +44,10 @@ int survey_begin(struct broker *b, enum survey_kind kind, const void *key, size_
                  struct survey **ret_survey);
 /* `fn` is not called any more. NULL is fine. */
 void survey_drop(struct survey *survey);
-/* How many are under way. */
-bool surveys_busy(const struct broker *b);
 void surveys_destroy(struct broker *b); /* after the links */
+
+/* An id as bytes; "": zeros. */
+void survey_id(const char *hex, uint8_t ret_id[HF_KEY_ID_LEN]);
 
 /* What is known of who has what most nodes have; false: none has a key. `pttl_ms`: when it is on
  * fewer than q nodes if nobody extends it. */

@@ -57,7 +57,7 @@ static struct found **place_of(struct found **slots, size_t slot_count, const ui
 static bool grow(struct list *list)
 {
     size_t slot_count = list->slot_count ? 2 * list->slot_count : SLOTS_FIRST;
-    struct found **slots = calloc(slot_count, sizeof(*slots));
+    struct found **slots = calloc(slot_count, sizeof(struct found *));
 
     if (!slots)
         return false;
@@ -235,7 +235,7 @@ static void sort(struct list *list)
         if (list->slots[i])
             list->slots[count++] = list->slots[i];
     if (count)
-        qsort(list->slots, count, sizeof(*list->slots), by_name);
+        qsort(list->slots, count, sizeof(struct found *), by_name);
 }
 
 int hf_list(hf_client *client, const void *prefix, size_t prefix_len,

@@ -56,14 +56,14 @@ void hfc_id_text(const uint8_t id[HF_KEY_ID_LEN], char ret_hex[2 * HF_KEY_ID_LEN
 /* False: these are not 40 hex digits. */
 static bool id_bytes(const char *hex, uint8_t ret_id[HF_KEY_ID_LEN])
 {
-    for (size_t i = 0; i < HF_KEY_ID_LEN; i++) {
-        unsigned byte;
+    static const char digits[] = "0123456789abcdef";
 
-        if (strspn(hex + 2 * i, "0123456789abcdef") < 2 || sscanf(hex + 2 * i, "%2x", &byte) != 1)
-            return false;
-        ret_id[i] = (uint8_t)byte;
-    }
-    return hex[2 * HF_KEY_ID_LEN] == '\0';
+    if (strlen(hex) != (size_t)2 * HF_KEY_ID_LEN || hex[strspn(hex, digits)])
+        return false;
+    for (size_t i = 0; i < HF_KEY_ID_LEN; i++)
+        ret_id[i] = (uint8_t)((strchr(digits, hex[2 * i]) - digits) << 4 |
+                              (strchr(digits, hex[2 * i + 1]) - digits));
+    return true;
 }
 
 static void fill(const struct hf_completion_entry *found, uint32_t nodes, struct hf_who_info *who)
