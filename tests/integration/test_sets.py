@@ -36,7 +36,6 @@ class Crew:
         self.run, self.name, self.members = run, name, []
         self.folder = run.dir / f"crew{run.serial()}"
         self.folder.mkdir()
-        self.ended = []
 
     def add(self, agent, *options):
         path = self.folder / f"history{len(self.members)}"
@@ -155,6 +154,46 @@ def killed(run):
         run.keys_gone(f"ring-{lock}")
 
 
+@scenario("sets while agents are killed and nodes are stopped and restarted: no overlap, and nothing is left", sanitizers=False)
+def rough(run):
+    ttl_s, for_s = 1, 60 if FULL else 5
+    run.redis(5)
+    agents = [run.agent(label, ttl=f"{ttl_s}s", options=("--ttl-max", f"{ttl_s}s")) for label in "ab"]
+    sets, slots = Crew(run, "ring"), Crew(run, "pool")
+    options = ("--rough", "--for-ms", for_s * 1000, "--pause-us", 5000, "--hold-us")
+    for i, names in enumerate((*RING, "3,2,1", "2", "3")):
+        sets.add(agents[i % 2], "--set", names, *options, 2_000_000 if names == "3,2,1" else 2000)
+    for i in range(6):
+        slots.add(agents[i % 2], "--slots", SLOTS, *options, 20_000)
+    sets.start()
+    slots.start()
+    until = time.monotonic() + for_s - 2
+    for turn in range(1000):
+        if time.monotonic() > until:
+            break
+        if turn % 2:
+            agents[turn // 2 % 2].kill()
+            time.sleep(0.1)
+            agents[turn // 2 % 2] = run.agent("ab"[turn // 2 % 2], ttl=f"{ttl_s}s", fresh=False, wait=False,
+                                              options=("--ttl-max", f"{ttl_s}s"))
+        else:
+            node = run.nodes[turn // 2 % 5]
+            node.sigstop()
+            time.sleep(0.4)
+            node.sigcont()
+            node.restart()
+        time.sleep(0.3)
+    for crew, what in ((sets, "sets"), (slots, "slots")):
+        crew.finish()
+        crew.figures(f"{what} with agents killed and nodes stopped")
+        assert not crew.faults() and not crew.sightings, (crew.faults()[:3], crew.sightings[:3])
+    for agent in agents:
+        agent.wait_ready()
+        wait_until(lambda: status(run, agent, "leases") == 0, 10, "no lease is left")
+    for name in ("ring-1", "ring-2", "ring-3", *(f"pool#{i}" for i in range(SLOTS))):
+        run.keys_gone(name)
+
+
 @scenario("a set that is free takes one round trip: all its names are asked for before the first answer", sanitizers=False)
 def one_round_trip(run):
     run.redis(3)
@@ -193,6 +232,11 @@ def in_the_way(run):
         assert last.startswith("holdfast: b is held by ") and f"pid {holder.pid}" in last and last.endswith(words), result
     for name in ("a", "c"):
         run.keys_gone(name)
+    with_b = Job(run, "--also", "x", "y", "sh", "-c", "echo up; read x", stdin=subprocess.PIPE).up()
+    assert run.holdfast("run", "-n", "--also", "z", "x", "true").rc == 75
+    run.keys_gone("z")
+    with_b.process.popen.stdin.close()
+    with_b.wait()
     holder.release()
     assert run.holdfast("run", "-n", "--also", "c", "--also", "b", "a", "true").rc == 0
 

@@ -9,6 +9,7 @@
  *     --pause-us N   pauses for a random time below this after a release
  *     --host N       of the records
  *     --wait-ms N    waits for a random time below this, and then tries again; default: without limit
+ *     --rough        a refusal or a loss is no error, as when nodes and agents are being broken
  *     --no-lock      the same work without a lock, to prove that the checker can see an overlap
  *
  * Prints "ready", starts when stdin ends, and ends in good order at SIGTERM.
@@ -33,7 +34,7 @@
 
 static const char *name, *history, *witness, *set;
 static int64_t slots, for_ms, hold_us, pause_us, host, wait_ms;
-static bool no_lock;
+static bool no_lock, rough;
 
 static struct witness *witnesses; /* LOCKS_MAX of them */
 static struct record *records;
@@ -95,19 +96,25 @@ static void parse_set(void)
 
 static void parse(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"name", required_argument, NULL, 'n'},    {"history", required_argument, NULL, 'h'},
-        {"witness", required_argument, NULL, 'w'}, {"set", required_argument, NULL, 's'},
-        {"no-lock", no_argument, NULL, 'x'},       {"slots", required_argument, NULL, 0},
-        {"for-ms", required_argument, NULL, 0},    {"hold-us", required_argument, NULL, 0},
-        {"pause-us", required_argument, NULL, 0},  {"host", required_argument, NULL, 0},
-        {"wait-ms", required_argument, NULL, 0},   {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"name", required_argument, NULL, 'n'},
+                                            {"history", required_argument, NULL, 'h'},
+                                            {"witness", required_argument, NULL, 'w'},
+                                            {"set", required_argument, NULL, 's'},
+                                            {"no-lock", no_argument, NULL, 'x'},
+                                            {"rough", no_argument, NULL, 'r'},
+                                            {"slots", required_argument, NULL, 0},
+                                            {"for-ms", required_argument, NULL, 0},
+                                            {"hold-us", required_argument, NULL, 0},
+                                            {"pause-us", required_argument, NULL, 0},
+                                            {"host", required_argument, NULL, 0},
+                                            {"wait-ms", required_argument, NULL, 0},
+                                            {NULL, 0, NULL, 0}};
     int64_t *const numbers[] = {&slots, &for_ms, &hold_us, &pause_us, &host, &wait_ms};
     int option, which;
 
     while ((option = getopt_long(argc, argv, "", options, &which)) != -1) {
         if (option == 0)
-            *numbers[which - 5] = strtoll(optarg, NULL, 10);
+            *numbers[which - 6] = strtoll(optarg, NULL, 10);
         else if (option == 'n')
             name = optarg;
         else if (option == 'h')
@@ -116,6 +123,8 @@ static void parse(int argc, char **argv)
             witness = optarg;
         else if (option == 's')
             set = optarg;
+        else if (option == 'r')
+            rough = true;
         else if (option == 'x')
             no_lock = true;
         else
@@ -132,7 +141,9 @@ static void parse(int argc, char **argv)
 static int take(hf_client *client, hf_lease **leases, unsigned *locks)
 {
     struct hf_acquire_options options = {.size = sizeof(options),
-                                         .wait_ms = wait_ms ? random() % wait_ms : -1};
+                                         .wait_ms = rough     ? 500
+                                                    : wait_ms ? random() % wait_ms
+                                                              : -1};
     struct hf_name names[LOCKS_MAX];
     char texts[LOCKS_MAX][80];
 
@@ -201,6 +212,10 @@ static void cycle(hf_client *client)
     status = take(client, leases, locks);
     if (status == HF_ETIMEDOUT && wait_ms)
         return;
+    if (status < 0 && rough) {
+        sleep_us(10000);
+        return;
+    }
     if (status < 0)
         die("acquire", status);
     for (size_t i = 0; i < count; i++)
@@ -212,7 +227,7 @@ static void cycle(hf_client *client)
     record_count += count;
     keep(hold, count, leases);
     status = no_lock ? HF_OK : hf_release_all(leases, count);
-    if (status < 0)
+    if (status < 0 && !rough)
         die("release", status);
     end_ns = now_ns();
     for (size_t i = 0; i < count; i++) {

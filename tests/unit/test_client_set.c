@@ -383,6 +383,53 @@ static void overlapping_sets_do_not_stop_each_other(void **state)
     fixture_end(&f);
 }
 
+struct shared {
+    hf_client *client;
+    const char *first, *second;
+    unsigned *over, held;
+};
+
+static void *take_and_give(void *arg)
+{
+    struct shared *s = arg;
+    const struct hf_name names[] = {hf_str(s->first), hf_str(s->second)};
+    struct hf_acquire_options options = waiting(PATIENCE_MS);
+    hf_lease *leases[2];
+
+    for (int i = 0; i < ROUNDS; i++)
+        if (hf_acquire_all(s->client, &options, names, 2, leases) == HF_OK &&
+            hf_release_all(leases, 2) == HF_OK)
+            s->held++;
+    (void)__atomic_fetch_add(s->over, 1, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+/* Whoever has a turn with the client brings the sets of all its threads on. */
+static void by_many_threads_of_one_client(void **state)
+{
+    struct fixture f = fixture_start(NULL);
+    unsigned over = 0;
+    struct shared shared[] = {{f.client, "a", "b", &over, 0},
+                              {f.client, "c", "b", &over, 0},
+                              {f.client, "c", "a", &over, 0}};
+    struct pollfd p = {.fd = hf_fd(f.client), .events = POLLIN};
+    pthread_t threads[COUNT(shared)];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(shared); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, &shared[i]), 0);
+    while (__atomic_load_n(&over, __ATOMIC_SEQ_CST) < COUNT(shared)) {
+        poll(&p, 1, 5);
+        OK(hf_dispatch(f.client));
+    }
+    for (size_t i = 0; i < COUNT(shared); i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(shared[i].held, ROUNDS);
+    }
+    assert_int_equal(fake_agent_leases(f.agent), 0);
+    fixture_end(&f);
+}
+
 static void guardians_join_them_all(void **state)
 {
     struct fixture f = fixture_start(NULL);
@@ -428,6 +475,7 @@ int main(void)
         cmocka_unit_test(goes_on_with_the_next_agent),
         cmocka_unit_test(in_an_event_loop),
         cmocka_unit_test(overlapping_sets_do_not_stop_each_other),
+        cmocka_unit_test(by_many_threads_of_one_client),
         cmocka_unit_test(guardians_join_them_all),
     };
 
