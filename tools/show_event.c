@@ -121,7 +121,7 @@ static const char *without_vote(char *out, size_t size, const struct reader *rea
 
 static int64_t left_ms(const struct hf_event *event, int64_t valid_ns)
 {
-    return (valid_ns - event->at_ns) / HF_NS_PER_MS;
+    return hf_dur_ms(hf_time_since((hf_time){valid_ns}, (hf_time){event->at_ns}));
 }
 
 /* "2 of 3 votes, 12.3s left". */
