@@ -301,8 +301,9 @@ static inline int hf_held_all(hf_lease *const *leases, size_t count)
     return count > 0;
 }
 
-/* hf_release() of each, with all requests on their way before the first answer is waited for. The
- * result is the first failure's; all are released and freed whatever it is. */
+/* hf_release() of each of `count` (1 to HF_SET_MAX, HF_EINVAL) leases, of whatever clients, with all
+ * requests on their way before the first answer is waited for. The result is the first failure's;
+ * all are released and freed whatever it is. */
 HF_EXPORT int hf_release_all(hf_lease *const *leases, size_t count);
 
 /* --- counted locks -------------------------------------------------------------------------------

@@ -288,8 +288,8 @@ def asked_for_one(run):
         job = Job(run, "--also", "b", "a", *python(TELLS)).up()
         assert run.holdfast("release", name).rc == 0
         job.line()
-        states = {other: (run.show(other) or {}).get("state") for other in ("a", "b")}
-        assert states == {"a": "losing", "b": "losing"}, states
+        for other in ("a", "b"):
+            wait_until(lambda: run.show(other)["state"] == "losing", what=f"{other} is losing")
         job.process.wait_err(rf"holdfast: {name}: the lock is being lost: somebody asked")
         os.kill(wait_until(lambda: job_of(job), what="the job"), signal.SIGKILL)
         assert job.wait() == 124, job.process.err
