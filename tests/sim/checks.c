@@ -6,6 +6,7 @@
 
 #include "agent/redis/script.h"
 #include "tests/sim/fake_hiredis.h"
+#include "tests/sim/forces.h"
 #include "tests/sim/host.h"
 #include "tests/sim/procs.h"
 #include "tests/sim/tokens.h"
@@ -182,7 +183,7 @@ static void check_keys(const struct claim *c)
         int count = 0;
 
         for (int k = 0; k < sim.plan.nodes; k++)
-            count += value[i] && value[k] && strcmp(value[i], value[k]) == 0;
+            count += value[i] && value[k] && forces_same_hold(value[i], value[k]);
         most = count > most ? count : most;
     }
     if (most < sim.plan.quorum)

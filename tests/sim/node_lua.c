@@ -83,16 +83,17 @@ static int do_get(void)
     return 1;
 }
 
-/* SET KEY VALUE NX PX TTL */
+/* SET KEY VALUE [NX] PX TTL */
 static int do_set(void)
 {
     const char *name = arg(2), *value = arg(3);
-    int64_t ttl_ms = (int64_t)luaL_checknumber(lua, 6);
+    bool nx = strcmp(arg(4), "NX") == 0;
+    int64_t ttl_ms = (int64_t)luaL_checknumber(lua, 5 + nx);
     struct store_key *key = store_find(&run.node->store, name, now_ms());
 
-    if (lua_gettop(lua) != 6 || strcmp(arg(4), "NX") != 0 || strcmp(arg(5), "PX") != 0)
+    if (lua_gettop(lua) != 5 + nx || strcmp(arg(4 + nx), "PX") != 0)
         return push_error("ERR this SET is not known here");
-    if (key) {
+    if (key && nx) {
         lua_pushboolean(lua, 0);
         return 1;
     }
@@ -216,17 +217,23 @@ static int redis_pcall(lua_State *state)
 }
 
 /* Not SHA-1: only equality matters here. */
-static int redis_sha1hex(lua_State *state)
+void scripts_id(const char *value, char *ret_id, size_t size)
 {
     uint64_t h[2] = {UINT64_C(0xcbf29ce484222325), UINT64_C(0x9e3779b97f4a7c15)};
-    char text[48];
 
-    (void)state;
-    for (const char *p = arg(1); *p; p++) {
+    for (const char *p = value; *p; p++) {
         h[0] = (h[0] ^ (uint8_t)*p) * UINT64_C(0x100000001b3);
         h[1] = (h[1] + (uint8_t)*p) * UINT64_C(0xbf58476d1ce4e5b9);
     }
-    snprintf(text, sizeof(text), "%016" PRIx64 "%016" PRIx64 "00000000", h[0], h[1]);
+    snprintf(ret_id, size, "%016" PRIx64 "%016" PRIx64 "00000000", h[0], h[1]);
+}
+
+static int redis_sha1hex(lua_State *state)
+{
+    char text[48];
+
+    (void)state;
+    scripts_id(arg(1), text, sizeof(text));
     lua_pushstring(lua, text);
     return 1;
 }

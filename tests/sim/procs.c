@@ -404,8 +404,8 @@ static void hold_on(struct sim_proc *p)
         checks_dropped(p->claim);
         enqueue(p, &q); /* the agent may have extended it in the last moment */
         go_idle(p);
-        /* A step from before the faults ended may be found only now. */
-        if (p->probe && reason != HF_LOSS_CLOCK)
+        /* A step, or a mark, from before the faults ended may be found only now. */
+        if (p->probe && reason != HF_LOSS_CLOCK && reason != HF_LOSS_FORCED)
             sim_violation("liveness", "a lease is lost after the faults");
         else if (p->probe)
             acquire(p, p->resource);

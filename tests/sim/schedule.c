@@ -5,6 +5,7 @@
 #include "tests/sim/checks.h"
 #include "tests/sim/fake_hiredis.h"
 #include "tests/sim/faults.h"
+#include "tests/sim/forces.h"
 #include "tests/sim/host.h"
 #include "tests/sim/os.h"
 #include "tests/sim/procs.h"
@@ -27,6 +28,7 @@ const char *const sim_seen_names[SEENS] = {
     [SEEN_RUN_STOPPED] = "job stopped",
     [SEEN_UNDONE] = "round undone",
     [SEEN_IN_DOUBT] = "in doubt",
+    [SEEN_FORCED] = "forced release",
 };
 
 void sim_violation(const char *check, const char *format, ...)
@@ -137,6 +139,7 @@ void sim_schedule(void)
     hosts_begin();
     procs_begin();
     faults_begin();
+    forces_begin();
     sim_run_until(sim.plan.faults_until);
     if (!sim.over)
         settle();

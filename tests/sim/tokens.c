@@ -8,6 +8,7 @@
 #include "shm/status.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/fake_hiredis.h"
+#include "tests/sim/forces.h"
 #include "tests/sim/host.h"
 #include "tests/sim/vnode.h"
 
@@ -183,13 +184,14 @@ void checks_stored(const struct vnode *node, const char *key, const char *value,
                    const struct sim_message *m)
 {
     int script = atoi(m->command.argv[1]);
-    const struct token *t = find(value);
+    const struct token *t;
     sim_ns attempt;
 
     sim_trace("n%d %s %s %.8s", node->number, script == SCRIPT_RENEW ? "renews" : "sets", key,
               value);
     if (script != SCRIPT_ACQUIRE && script != SCRIPT_HEAL)
         return;
+    t = find(value);
     if (!vnode_has_nonce(node, m->command.argv[9]))
         sim_violation("sentinel", "n%d writes %s under another sentinel than the sender's",
                       node->number, key);
@@ -244,7 +246,8 @@ void tokens_check(void)
             const struct store_key *key = &node->store.key[k];
             const struct token *t;
 
-            if (!key->used || key->is_hash || (key->expires_ms >= 0 && key->expires_ms <= now_ms) ||
+            if (!key->used || key->is_hash || forces_is_mark(key->value) ||
+                (key->expires_ms >= 0 && key->expires_ms <= now_ms) ||
                 is_excused(node, t = find(key->value)))
                 excused_at[i][k] = sim.now;
             else if (sim.now - max_ns(excused_at[i][k], t->released) >

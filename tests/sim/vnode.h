@@ -78,6 +78,8 @@ void vnode_fail(struct vnode *node, const char *error, sim_ns until);
 
 /* --- Lua: node_lua.c -------------------------------------------------------------------------- */
 
+/* What redis.sha1hex() makes of it here. */
+void scripts_id(const char *value, char *ret_id, size_t size);
 /* Which script a text is; -1: none of ours. */
 int scripts_find(const char *text, size_t length);
 /* Runs it on the node; `message` says for whom. */
