@@ -299,6 +299,7 @@ static int look_in_child(void *arg)
     struct inherited *in = arg;
     struct hf_acquire_options options = options_for("b", 0);
     struct hf_agent_info info = {.size = sizeof(info)};
+    struct hf_who_info who = {.size = sizeof(who)};
     struct hf_ticket ticket;
     hf_lease *lease = NULL;
     hf_op *op = NULL;
@@ -314,7 +315,11 @@ static int look_in_child(void *arg)
         hf_acquire_start(in->f->client, &options, &op) != HF_EFORKED ||
         hf_op_result(in->op, &lease) != HF_EFORKED || hf_fd(in->f->client) != HF_EFORKED ||
         hf_dispatch(in->f->client) != HF_EFORKED || hf_ask(in->f->client, "a", 1) != HF_EFORKED ||
-        hf_agent_info(in->f->client, &info) != HF_EFORKED)
+        hf_agent_info(in->f->client, &info) != HF_EFORKED ||
+        hf_who(in->f->client, "a", 1, &who) != HF_EFORKED ||
+        hf_force(in->f->client, "a", 1, &who, NULL) != HF_EFORKED ||
+        hf_wait_free(in->f->client, "a", 1, -1, NULL, NULL) != HF_EFORKED ||
+        hf_list(in->f->client, "a", 1, NULL, NULL, NULL) != HF_EFORKED)
         return 3;
     hf_op_cancel(in->op);
     if (hf_release(in->lease) != HF_EFORKED)
