@@ -281,6 +281,18 @@ def knows_all(run):
         run.keys_gone(name)
 
 
+@scenario("a job under as many locks as there can be", sanitizers=False)
+def many(run):
+    ready(run)
+    also = [word for i in range(63) for word in ("--also", f"lock {i}")]
+    script = f'env | grep -c "^HOLDFAST_FENCE"; echo "$HOLDFAST_NAME_64"; {BUILD}/bin/holdfast list --json'
+    result = run.holdfast("run", *also, "lock 63", "sh", "-c", script)
+    assert result.rc == 0, result
+    count, last, listed = result.out.split("\n", 2)
+    assert count == "64" and last == "lock 62" and listed.count('"state":"held"') == 64, result.out
+    assert not run.holdfast("list").out.count("lock "), "all are released"
+
+
 @scenario("when one of a job's locks is asked for the job is stopped, and all are released")
 def asked_for_one(run):
     ready(run)

@@ -258,6 +258,37 @@ static void a_cancelled_one_leaves_nothing(void **state)
     fake_agent_free(f.agent);
 }
 
+static int in_a_fork(void *arg)
+{
+    struct fixture *f = ((void **)arg)[0];
+    hf_op *op = ((void **)arg)[1];
+    hf_lease *leases[2];
+    int status = hf_op_result(op, leases);
+
+    hf_op_cancel(op);
+    hf_disconnect(f->client);
+    return status == HF_EFORKED ? 0 : 1;
+}
+
+static void a_forked_child_leaves_it_alone(void **state)
+{
+    struct fixture f = fixture_start(NULL);
+    const struct hf_name names[] = {hf_str("a"), hf_str("b")};
+    hf_lease *leases[2];
+    hf_op *op;
+
+    (void)state;
+    fake_agent_foreign(f.agent, "b", true);
+    op = start_all(f.client, names, 2);
+    GOES_ON_UNTIL(op, fake_agent_waiters(f.agent) == 1);
+    assert_int_equal(in_child(in_a_fork, (void *[]){&f, op}), 0);
+    assert_true(fake_agent_holds(f.agent, "a"));
+    fake_agent_foreign(f.agent, "b", false);
+    OK(result_of(op, leases));
+    OK(hf_release_all(leases, 2));
+    fixture_end(&f);
+}
+
 static void goes_on_with_the_next_agent(void **state)
 {
     struct fixture f = fixture_start(NULL);
@@ -472,6 +503,7 @@ int main(void)
         cmocka_unit_test(begins_anew_when_one_is_lost_meanwhile),
         cmocka_unit_test(begins_anew_when_one_is_asked_for_meanwhile),
         cmocka_unit_test(a_cancelled_one_leaves_nothing),
+        cmocka_unit_test(a_forked_child_leaves_it_alone),
         cmocka_unit_test(goes_on_with_the_next_agent),
         cmocka_unit_test(in_an_event_loop),
         cmocka_unit_test(overlapping_sets_do_not_stop_each_other),
