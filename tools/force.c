@@ -11,21 +11,41 @@
 #include "tools/reader.h"
 #include "tools/text.h"
 
+/* A word as a shell reads it back; `word` is printable. */
+static void print_word(const char *word)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+=,-";
+
+    if (*word && !word[strspn(word, plain)]) {
+        fputs(word, stdout);
+        return;
+    }
+    putchar('\'');
+    for (; *word; word++) {
+        if (*word == '\'')
+            fputs("'\\''", stdout);
+        else
+            putchar(*word);
+    }
+    putchar('\'');
+}
+
 void force_say_how(const struct reader_args *args, const char *shown,
                    const struct hf_holder *holder, const char *id)
 {
-    char which[80], agent[300] = "";
-    bool escaped = args->escaped || strchr(shown, '\\');
-
+    fputs("to end its hold whatever it does: holdfast release --force ", stdout);
     if (holder->fence)
-        snprintf(which, sizeof(which), "--fence %" PRIu64, holder->fence);
+        printf("--fence %" PRIu64, holder->fence);
     else
-        snprintf(which, sizeof(which), "--id %s", id);
-    if (args->agent)
-        snprintf(agent, sizeof(agent), " --agent %s", args->agent);
-    printf("to end its hold whatever it does: holdfast release --force %s%s%s -- %s%s%s\n", which,
-           agent, escaped ? " -e" : "", strchr(shown, ' ') ? "'" : "", shown,
-           strchr(shown, ' ') ? "'" : "");
+        printf("--id %s", id);
+    if (args->agent) {
+        fputs(" --agent ", stdout);
+        print_word(args->agent);
+    }
+    fputs(strchr(shown, '\\') ? " -e -- " : " -- ", stdout); /* escaped as it is shown */
+    print_word(shown);
+    putchar('\n');
 }
 
 static int not_held(const char *shown)

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Who holds a name on any host: show, list --all-hosts, wait, and release --force, with two agents on the same nodes."""
 import hashlib
+import os
 import pathlib
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -272,6 +274,24 @@ def force_in_steps(run):
     # Here it is asked first.
     result = run.holdfast("release", "--force", "job", agent=a)
     assert result.rc == 0 and "asked pid" in result.out and f"--fence {fence}" in result.out, result
+
+
+@scenario("what release --force says to type is what a shell needs, whatever the name is", sanitizers=False)
+def force_typed(run):
+    a, b = two_hosts(run)
+    holder = run.holder(a)
+    for name in ("plain/name-1.2", "with blank", "a'b$(touch x);*", b"\xff\n\\"):
+        holder.acquire(name)
+        shown = ["-e", r"\xff\n\\"] if isinstance(name, bytes) else [name]
+        result = run.holdfast("release", "--force", *shown, agent=b)
+        assert result.rc == 75, result
+        command = result.out.splitlines()[-1].partition(": holdfast ")[2]
+        path = {**run.env({"HOLDFAST_AGENT": b.name}), "PATH": f"{BUILD / 'bin'}:{os.environ['PATH']}"}
+        done = subprocess.run(["sh", "-c", f"holdfast {command}"], env=path, capture_output=True, text=True, check=False,
+                              timeout=30)
+        assert done.returncode == 0 and "forced out on" in done.stdout, (command, done)
+        wait_until(lambda: not holder.held(), what="it is lost")
+        release_code(holder)
 
 
 @scenario("a forced-out job is dead before another host gets its lock; both agents tell")
