@@ -18,7 +18,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from history import fence_faults, overlaps, proven, read  # noqa: E402
+from history import LOST, fence_faults, overlaps, proven, read  # noqa: E402
 from rig import BUILD, ROOT, HolderError, Process, agent_env, main, scenario, skip, values_of, wait_until  # noqa: E402
 
 PEERS = ROOT / "tests" / "interop"
@@ -30,6 +30,7 @@ EBUSY = -201
 # A library's name for our lock "job", and our key format for that: all of them are on one key, mutex:job.
 KEY_FORMAT = ("--key-format-for", "job* mutex:%s")
 NAME_OF = {"node-redlock": "mutex:{}", "redis-semaphore": "{}", "recreating": "mutex:{}", "redis-py": "mutex:{}"}
+REFUSAL_OF = {"node-redlock": "ExecutionError", "redis-semaphore": "TimeoutError", "recreating": "False", "redis-py": "False"}
 
 
 # --- peers ---------------------------------------------------------------------------------------------
@@ -90,7 +91,9 @@ class Peer(Process):
 
     def take(self, name, wait_ms=0, ttl_ms=TTL_MS):
         """Whether it has it now."""
-        return self.ask("take", NAME_OF[self.kind].format(name), ttl_ms, wait_ms) == {"taken": 1}
+        answer = self.ask("take", NAME_OF[self.kind].format(name), ttl_ms, wait_ms)
+        assert answer in ({"taken": 1}, {"refused": REFUSAL_OF[self.kind]}), answer
+        return "taken" in answer
 
 
 def need_redis_py():
@@ -159,6 +162,7 @@ class Crew:
             if kind != "holdfast":
                 counts[kind].update(json.loads(process.out.splitlines()[-1]))
         for kind, found in holds.items():
+            counts[kind]["lost"] = sum(hold.end == LOST for hold in found)
             longest = max((hold.last_ns - hold.first_ns for hold in found), default=0) / 1e9
             print(f"# {kind}: {len(found)} holds, the longest {longest:.1f} s "
                   + " ".join(f"{key}={value}" for key, value in sorted(counts[kind].items())))
