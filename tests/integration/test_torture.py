@@ -189,12 +189,25 @@ def every_store_of_a_life(run):
     wait_until(lambda: nodes[0].get("kept") is not None)
     torturer.judge("a heal", "fall", "kept", "wanted")
 
-    waiter.cmd("start", "wanted", 0, -1)
+    waiter.cmd("start", "wanted", 20_000, -1)
     torturer.watch()
     holder.release()
     waiter.cmd("result", 0, 10_000)
-    seen = torturer.judge("a lock handed to a waiter", "kept")
+    seen = torturer.judge("a lock that a waiter gets by a round", "kept")
     assert seen["releases"] >= 2 and seen["acquires"] == 3, seen
+
+    operation = holder.cmd("start", "wanted", 20_000, -1)["op"]
+    torturer.watch()
+    waiter.release()
+    holder.cmd("result", operation, 10_000)
+    seen = torturer.judge("a lock handed to a waiter", "kept")
+    assert seen["releases"] == seen["acquires"] == 0, seen
+    assert counters(run)["handoffs"] == 1
+    operation = waiter.cmd("start", "wanted", 20_000, -1)["op"]
+    torturer.watch()
+    holder.release()
+    waiter.cmd("result", operation, 10_000)
+    torturer.judge("and back", "kept")
 
     torturer.watch()
     holder.cmd("ask", "wanted")

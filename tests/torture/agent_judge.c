@@ -209,13 +209,15 @@ static void judge_word(struct judge *j, uint32_t slot, uint64_t word, const stru
         return;
     if (generation != 0 && generation == j->words.over[slot])
         judge_says(j, "slot %u: the word of generation %u stands again", slot, generation);
-    if (!r || (r->state != JOURNAL_HELD && r->state != JOURNAL_ENDING))
+    if (!r || (!journal_is_held(r->state) && r->state != JOURNAL_ENDING))
         judge_says(j, "slot %u: the word stands, and the journal has it in state %d", slot,
                    r ? (int)r->state : 0);
+    else if (r->state == JOURNAL_HANDOFF && r->generation == generation + 1)
+        return; /* of the one who gave it up: it falls next, and never stands again */
     else if (r->generation != generation)
         judge_says(j, "slot %u: the word is of generation %u, the journal's of %u", slot,
                    generation, r->generation);
-    else if (r->state == JOURNAL_HELD && !j->may_fall &&
+    else if (journal_is_held(r->state) && !j->may_fall &&
              word > hf_check_pack(generation, validity_qth(r->d, j->n, j->q)))
         judge_says(j, "slot %u: the word stands beyond what the journal has from the nodes", slot);
 }

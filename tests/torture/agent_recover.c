@@ -94,7 +94,7 @@ static bool at_its_end(const struct judge *j, const struct left *l)
 /* Of a run also without its process: its tree may live. */
 static bool must_stand(const struct judge *j, const struct left *l)
 {
-    return l->kept == HF_OK && l->rec.state == JOURNAL_HELD && l->rec.slot_state != HF_SLOT_LOST &&
+    return l->kept == HF_OK && journal_is_held(l->rec.state) && l->rec.slot_state != HF_SLOT_LOST &&
            hf_time_before(clock_now(), valid_of(j, l)) &&
            (l->id.run || hf_process_start_time((pid_t)l->id.pid) == l->id.start_time);
 }

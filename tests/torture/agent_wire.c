@@ -47,10 +47,10 @@ static void judge_token(struct judge *j, int script, const char *token)
     }
     if (script == SCRIPT_ACQUIRE && rec.state != JOURNAL_INTENT)
         judge_says(j, "slot %u: a SET leaves, and the journal has state %d", slot, rec.state);
-    if ((script == SCRIPT_HEAL || script == SCRIPT_RENEW) && rec.state != JOURNAL_HELD)
+    if ((script == SCRIPT_HEAL || script == SCRIPT_RENEW) && !journal_is_held(rec.state))
         judge_says(j, "slot %u: script %d leaves, and the journal has state %d", slot, script,
                    rec.state);
-    if (script == SCRIPT_RELEASE && rec.state == JOURNAL_HELD)
+    if (script == SCRIPT_RELEASE && journal_is_held(rec.state))
         judge_says(j, "slot %u: a release leaves, and the journal has the lease held", slot);
     if (script == SCRIPT_RELEASE &&
         atomic_load(&j->reader.slots[slot].check) >> HF_CHECK_GEN_SHIFT == rec.generation)
