@@ -9,12 +9,11 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from events import await_event, history, those  # noqa: E402
-from rig import BUILD, SLOW, boottime_ns, main, scenario, wait_until  # noqa: E402
+from rig import SLOW, boottime_ns, main, scenario, wait_until  # noqa: E402
 from views import counters, node_rows, wait_node  # noqa: E402
 
 FULL = bool(os.environ.get("HOLDFAST_FULL"))
 POLL_S = 0.25  # the longest time between rounds for a waiter whom nobody tells
-COMMANDS = ("evalsha", "client|caching", "client", "get", "hget", "hmget", "time", "pttl", "set")
 
 
 # --- the stage -------------------------------------------------------------------------------------------
@@ -77,7 +76,7 @@ def notice_clients(node):
 # --- woken -----------------------------------------------------------------------------------------------
 
 
-@scenario("a release on one host wakes who waits on another, and nobody polls")
+@scenario("a release on one host wakes who waits on another, and nobody polls", sanitizers=False)
 def woken(run):
     a, b = hosts(run, "a", "b")
     holder, waiter = run.holder(a), run.holder(b)
@@ -140,7 +139,7 @@ def refused(run):
     tell(run, b)
 
 
-@scenario("one node that tells nothing changes nothing")
+@scenario("one node that tells nothing changes nothing", sanitizers=False)
 def one_is_deaf(run):
     run.redis(3)
     run.nodes[1].cmd("ACL", "SETUSER", "default", "resetchannels")
@@ -154,7 +153,7 @@ def one_is_deaf(run):
     assert counters(run, b)["polls"] == 0
 
 
-@scenario("a key that nobody releases is taken when it expires, and one without expiry is polled for")
+@scenario("a key that nobody releases is taken when it expires, and one without expiry is polled for", sanitizers=False)
 def foreign_keys(run):
     (agent,) = hosts(run, "a")
     waiter = run.holder(agent)
@@ -171,6 +170,20 @@ def foreign_keys(run):
     time.sleep(1.2)
     assert counters(run, agent)["polls"] > polls, "never slept on"
     assert granted_after(waiter, lambda: everywhere(run, "DEL", "y")) < 0.1 * SLOW
+
+
+@scenario("who comes later is told at once who has the lock, and its own place", sanitizers=False)
+def place(run):
+    a, b = hosts(run, "a", "b")
+    holder = run.holder(a)
+    holder.acquire("x")
+    waiting = []
+    for expected in ("; waiting\n", "; waiting, place 2 on this host\n", "; waiting, place 3 on this host\n"):
+        waiting.append(run.start_holdfast("run", "x", "true", agent=b))
+        waiting[-1].wait_err(expected, 2 * SLOW)
+        assert f"pid {holder.pid} " in waiting[-1].err, waiting[-1].err
+    holder.release()
+    assert [process.wait() for process in waiting] == [0, 0, 0]
 
 
 # --- what it costs ---------------------------------------------------------------------------------------
@@ -235,7 +248,7 @@ def deleted(run):
     assert lost["reason"] == "missing", lost
 
 
-@scenario("a key that is deleted on one node is found missing at once, and written again")
+@scenario("a key that is deleted on one node is found missing at once, and written again", sanitizers=False)
 def deleted_on_one(run):
     (agent,) = hosts(run, "a")
     holder = run.holder(agent)
@@ -247,7 +260,7 @@ def deleted_on_one(run):
     assert those(history(run, agent=agent), "vote_void", reason="missing")
 
 
-@scenario("a key that another program writes again and again costs ten renewals a second")
+@scenario("a key that another program writes again and again costs ten renewals a second", sanitizers=False)
 def hammered(run):
     (agent,) = hosts(run, "a")
     holder = run.holder(agent)
