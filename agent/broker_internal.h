@@ -396,7 +396,7 @@ void wakeups_noticed(struct broker *b, int node, const void *key, size_t key_len
 /* Whether the node tells of changes. */
 void wakeups_telling(struct broker *b, int node, bool can);
 
-/* --- questions to the nodes: agent/looks.c, agent/scans.c ------------------------------------- */
+/* --- questions to the nodes: agent/looks.c, agent/forces.c, agent/scans.c ---------------------- */
 
 void looks_create(struct broker *b);
 void looks_destroy(struct broker *b); /* before the links */

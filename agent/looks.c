@@ -1,5 +1,4 @@
-/* Questions about one name: who holds it anywhere, until when it is to be waited for, and the order to
- * end its hold.
+/* Questions about one name: who holds it anywhere, and until when it is to be waited for.
  *
  * A look that waits takes no part in the contest for the name. While a lease of this host has it, its
  * end is waited for. Otherwise the nodes are asked again when one tells that the key has changed, and
@@ -9,13 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "agent/clock.h"
 #include "agent/core/fence.h"
-#include "agent/events.h"
-#include "agent/log.h"
-#include "agent/survey.h"
+#include "agent/look.h"
 #include "shm/status.h"
 
 /* Without an answer, of one session. */
@@ -34,31 +30,6 @@
 #define POLL_LAST hf_ms(10000)
 /* A lease of this host tells its end; this is for what nobody thought of. */
 #define LOCAL_SWEEP hf_ms(1000)
-/* A mark in the place of a value that no agent wrote stays so long. */
-#define FOREIGN_MS 1000
-
-struct look {
-    LIST_ENTRY(look) of_session;
-    LIST_ENTRY(look) waiting;
-    struct session *session;
-    struct survey *survey; /* NULL: none is under way */
-    struct loop_timer deadline, next;
-    bool waits;
-    bool noticed;                 /* a change was told while the nodes were asked */
-    hf_time looked_at;            /* when they were asked last */
-    uint64_t fence;               /* to be forced: of the hold that is meant, 0 any */
-    char wanted[LINK_ID_LEN + 1]; /* the same by its id, "" any */
-    uint64_t told;                /* waits: the fence that was told last */
-    struct hf_completion_entry answer;
-    uint8_t name[HF_NAME_MAX], key[CONFIG_KEY_MAX];
-    size_t name_len, key_len;
-};
-
-static struct broker *broker_of(const struct look *look)
-{
-    return look->session->broker;
-}
-
 static unsigned bucket_of(const void *key, size_t len)
 {
     const uint8_t *byte = key;
@@ -71,7 +42,7 @@ static unsigned bucket_of(const void *key, size_t len)
 
 static void look_free(struct look *look)
 {
-    struct broker *b = broker_of(look);
+    struct broker *b = look_broker(look);
 
     survey_drop(look->survey);
     loop_timer_cancel(b->loop, &look->deadline);
@@ -85,8 +56,7 @@ static void look_free(struct look *look)
     free(look);
 }
 
-/* Frees the look. `text` may be "". */
-static void look_end(struct look *look, int status, const char *text)
+void look_end(struct look *look, int status, const char *text)
 {
     struct session *s = look->session;
     struct hf_completion_entry answer = look->answer;
@@ -98,17 +68,6 @@ static void look_end(struct look *look, int status, const char *text)
 }
 
 /* --- what was found --------------------------------------------------------------------------- */
-
-static void id_text(const uint8_t id[HF_KEY_ID_LEN], char ret_hex[LINK_ID_LEN + 1])
-{
-    static const uint8_t none[HF_KEY_ID_LEN];
-
-    ret_hex[0] = '\0';
-    if (memcmp(id, none, sizeof(none)) == 0)
-        return;
-    for (size_t i = 0; i < HF_KEY_ID_LEN; i++)
-        snprintf(ret_hex + 2 * i, 3, "%02x", id[i]);
-}
 
 static enum hf_look look_of(enum census_outcome outcome)
 {
@@ -126,19 +85,18 @@ static enum hf_look look_of(enum census_outcome outcome)
     return HF_LOOK_UNKNOWN;
 }
 
-/* The lease of this host that has the name, in force or being released. */
-static struct resource *held_here(const struct look *look)
+struct resource *look_held_here(const struct look *look)
 {
-    struct resource *r = resource_find(broker_of(look), look->name, look->name_len);
+    struct resource *r = resource_find(look_broker(look), look->name, look->name_len);
 
     return r && r->lease ? r : NULL;
 }
 
-static void fill(struct look *look, const struct survey *survey)
+void look_fill(struct look *look, const struct survey *survey)
 {
     const struct census *c = &survey->census;
     struct hf_completion_entry *e = &look->answer;
-    struct resource *r = held_here(look);
+    struct resource *r = look_held_here(look);
     int leader = census_leader(c);
 
     memset(&e->holder, 0, sizeof(e->holder));
@@ -168,7 +126,7 @@ static void fill(struct look *look, const struct survey *survey)
 
 static void unknown_text(const struct look *look, char *text, size_t size)
 {
-    const struct broker *b = broker_of(look);
+    const struct broker *b = look_broker(look);
 
     snprintf(text, size, "%d of %d nodes answered, which leaves open who holds it",
              look->answer.look_answered, b->n);
@@ -181,7 +139,7 @@ static void look_again(struct look *look);
 /* Not more often than all are allowed to together. `told_of`: the nodes tell when it changes. */
 static void sleep_on_it(struct look *look, bool told_of)
 {
-    struct broker *b = broker_of(look);
+    struct broker *b = look_broker(look);
     hf_dur least = hf_ns((int64_t)b->waiting_look_count * HF_NS_PER_SEC / POLLS_PER_S);
     hf_dur delay = backoff_contend(look->answer.holder.pttl_ms, broker_random());
     int64_t left_ms = look->answer.holder.pttl_ms;
@@ -204,7 +162,7 @@ static void take_notice(struct look *look)
     if (look->survey)
         look->noticed = true;
     else if (!heap_has(&look->next.item) || hf_time_before(at, look->next.item.at))
-        loop_timer_set(broker_of(look)->loop, &look->next, at);
+        loop_timer_set(look_broker(look)->loop, &look->next, at);
 }
 
 static void tell_progress(struct look *look, const struct hf_wire_holder *holder)
@@ -224,7 +182,7 @@ static void on_found(const struct survey *survey, void *arg)
     char text[184] = "";
 
     look->survey = NULL;
-    fill(look, survey);
+    look_fill(look, survey);
     if (!look->waits) {
         if (look->answer.look == HF_LOOK_UNKNOWN)
             unknown_text(look, text, sizeof(text));
@@ -234,7 +192,7 @@ static void on_found(const struct survey *survey, void *arg)
     } else {
         if (look->answer.look == HF_LOOK_HELD)
             tell_progress(look, &look->answer.holder);
-        sleep_on_it(look, survey_tracked(survey) >= broker_of(look)->q);
+        sleep_on_it(look, survey_tracked(survey) >= look_broker(look)->q);
         if (look->noticed)
             take_notice(look);
     }
@@ -242,8 +200,8 @@ static void on_found(const struct survey *survey, void *arg)
 
 static void look_again(struct look *look)
 {
-    struct broker *b = broker_of(look);
-    struct resource *r = look->waits ? held_here(look) : NULL;
+    struct broker *b = look_broker(look);
+    struct resource *r = look->waits ? look_held_here(look) : NULL;
 
     loop_timer_cancel(b->loop, &look->next);
     if (look->survey)
@@ -311,108 +269,6 @@ void looks_hear_noticed(struct broker *b, const void *key, size_t key_len)
                     take_notice(look);
 }
 
-/* --- forcing ---------------------------------------------------------------------------------- */
-
-static void force(struct look *look);
-
-/* How many nodes have the mark for the hold that is meant; its id. */
-static int forced_on(const struct survey *survey, char ret_id[LINK_ID_LEN + 1])
-{
-    const struct census *c = &survey->census;
-    int count = 0;
-
-    ret_id[0] = '\0';
-    for (int i = 0; i < c->n; i++) {
-        if (!survey->node[i].forced || c->node[i].word != CENSUS_A_KEY)
-            continue;
-        if (!*ret_id)
-            snprintf(ret_id, LINK_ID_LEN + 1, "%s", c->node[i].id);
-        count += strcmp(ret_id, c->node[i].id) == 0;
-    }
-    return count;
-}
-
-/* Whether a node has the very token in question still: its record was written over by another's
- * attempt, so that the fence did not fit there. */
-static bool was_missed(const struct survey *survey, const char *id)
-{
-    const struct census *c = &survey->census;
-
-    for (int i = 0; i < c->n; i++)
-        if (c->node[i].word == CENSUS_A_KEY && !survey->node[i].forced &&
-            !strcmp(c->node[i].id, id))
-            return true;
-    return false;
-}
-
-static void on_forced(const struct survey *survey, void *arg)
-{
-    struct look *look = arg;
-    struct broker *b = broker_of(look);
-    char id[LINK_ID_LEN + 1], name[HF_NAME_MAX + 1], text[184] = "";
-    int count = forced_on(survey, id), status = HF_OK;
-
-    look->survey = NULL;
-    fill(look, survey);
-    if (*id && !*look->wanted && was_missed(survey, id)) {
-        look->fence = 0;
-        memcpy(look->wanted, id, sizeof(look->wanted));
-        force(look);
-        return;
-    }
-    look->answer.look_forced = (uint8_t)count;
-    /* Nodes do not tell us of what we wrote ourselves, and track the key no more. */
-    for (int i = 0; count > 0 && i < b->n; i++)
-        if (survey->node[i].forced)
-            wakeups_noticed(b, i, look->key, look->key_len);
-    if (count > 0) {
-        log_warn("user %" PRIu32 " forced out the hold of %s (fence %" PRIu64 ") on %d of %d nodes",
-                 look->session->uid, log_name(look->name, look->name_len, name, sizeof(name)),
-                 look->answer.holder.fence, count, b->n);
-        event_forced(b->agent, look->name, look->name_len, look->answer.holder.fence,
-                     look->session->client->pid, look->session->uid, count);
-    }
-    if (count >= b->q) {
-        /* done */
-    } else if (look->answer.look == HF_LOOK_FREE) {
-        status = HF_ENOTHELD;
-    } else if (count == 0 && look->answer.look == HF_LOOK_HELD) {
-        status = HF_EBUSY;
-        snprintf(text, sizeof(text), "another hold than the one that is meant has it by now");
-    } else {
-        status = HF_ENOQUORUM;
-        snprintf(text, sizeof(text),
-                 "forced out on %d of %d nodes, %d are needed; its holder keeps what it has on the "
-                 "others",
-                 count, b->n, b->q);
-    }
-    look_end(look, status, text);
-}
-
-static void force(struct look *look)
-{
-    struct broker *b = broker_of(look);
-    struct link_force order = {.key = look->key,
-                               .key_len = look->key_len,
-                               .fence = fence_node_part(look->fence),
-                               .id = look->wanted,
-                               .foreign_ms = FOREIGN_MS,
-                               .ttl_max_ms = b->config->ttl_max_ms};
-
-    if (survey_begin(b, SURVEY_FORCE, look->key, look->key_len, &order, b->config->timing.attempt,
-                     on_forced, look, &look->survey) < 0)
-        look_end(look, HF_ENOMEM, "");
-}
-
-/* (!) Nodes do not know of a hold that was passed on within this host. */
-static bool was_handed_on(const struct look *look)
-{
-    struct resource *r = held_here(look);
-
-    return r && look->fence && r->lease->fence != look->fence &&
-           fence_node_part(r->lease->fence) == fence_node_part(look->fence);
-}
-
 /* --- requests --------------------------------------------------------------------------------- */
 
 static int judge(struct session *s, const struct hf_request_entry *q, char *text, size_t size)
@@ -452,8 +308,7 @@ static int judge(struct session *s, const struct hf_request_entry *q, char *text
     return HF_OK;
 }
 
-static void refuse(struct session *s, const struct hf_request_entry *q, int status,
-                   const char *text)
+void look_refuse(struct session *s, const struct hf_request_entry *q, int status, const char *text)
 {
     struct hf_completion_entry answer = {.id = q->id, .op = q->op, .status = status};
 
@@ -462,8 +317,7 @@ static void refuse(struct session *s, const struct hf_request_entry *q, int stat
     session_answer(s, &answer);
 }
 
-/* NULL: refused and answered. */
-static struct look *look_new(struct session *s, const struct hf_request_entry *q)
+struct look *look_new(struct session *s, const struct hf_request_entry *q)
 {
     struct broker *b = s->broker;
     uint8_t key[CONFIG_KEY_MAX];
@@ -479,7 +333,7 @@ static struct look *look_new(struct session *s, const struct hf_request_entry *q
     }
     look = rc == HF_OK ? calloc(1, sizeof(*look)) : NULL;
     if (!look) {
-        refuse(s, q, rc < 0 ? rc : HF_ENOMEM, text);
+        look_refuse(s, q, rc < 0 ? rc : HF_ENOMEM, text);
         return NULL;
     }
     look->session = s;
@@ -512,27 +366,6 @@ void looks_ask(struct session *s, const struct hf_request_entry *q)
             loop_timer_set(b->loop, &look->deadline, (hf_time){q->deadline_ns});
     }
     look_again(look);
-}
-
-void looks_force(struct session *s, const struct hf_request_entry *q)
-{
-    struct look *look;
-
-    if (s->uid != 0 && s->uid != (uint32_t)geteuid()) {
-        refuse(s, q, HF_EPERM, "only root and the agent's user may end a hold by force");
-        return;
-    }
-    look = look_new(s, q);
-    if (!look)
-        return;
-    look->fence = q->target;
-    id_text(q->key_id, look->wanted);
-    if (!look->fence && !*look->wanted)
-        look_end(look, HF_EINVAL, "say which hold is meant: by its fence or its id");
-    else if (was_handed_on(look))
-        look_end(look, HF_EBUSY, "another hold than the one that is meant has it by now");
-    else
-        force(look);
 }
 
 void looks_drop_session(struct session *s)
