@@ -23,7 +23,11 @@ static uint32_t bit(int node)
 
 static int count(uint32_t nodes)
 {
-    return __builtin_popcount(nodes);
+    int found = 0;
+
+    for (; nodes; nodes &= nodes - 1)
+        found++;
+    return found;
 }
 
 static hf_dur draw_between(hf_dur least, hf_dur most, uint32_t random)

@@ -18,8 +18,17 @@ def start(*argv, **options):
 
 def start_holder(program):
     holder = start(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    say(holder, "connect")
+    connect(holder)
     return holder
+
+
+def connect(holder):
+    """The agent's socket is there a moment before it listens."""
+    for _ in range(1000):
+        if say(holder, "connect")[0] == "ok":
+            return
+        time.sleep(0.01)
+    sys.exit("the agent does not listen")
 
 
 def say(holder, *words):
@@ -52,7 +61,7 @@ def main():
     heir = start(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert heir.pid == pid, f"{heir.pid}, not {pid}"
     agent = start_agent([word for word in words if word != "--assume-fresh"], socket)
-    say(heir, "connect")
+    connect(heir)
     # The lease was released at once, so that a waiter need not wait for the TTL: the nodes show it.
     answer = say(heir, "acquire", "reused", "20000", "3000")
     print("reused", pid, " ".join(answer), flush=True)
