@@ -50,7 +50,7 @@ int hf_join_all(const struct hf_ticket *tickets, size_t count, hf_client **ret_c
                 hf_lease **ret_leases)
 {
     struct hfc_place places[HFC_PLACES_MAX];
-    hf_lease *leases[HF_SET_MAX];
+    hf_lease *leases[HF_SET_MAX] = {NULL};
     hf_client *client;
     int place_count = 0, status;
 
