@@ -78,6 +78,7 @@ int bench_queue(int argc, char **argv)
     }
     hold = strcmp(argv[1], "hold") == 0;
     count = bench_number(argv[4], 1);
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers is meant. */
     ops = calloc((size_t)count, sizeof(*ops));
     if ((rc = hf_connect(argv[2], &client)) < 0)
         bench_die("%s: %s", hf_strerror(rc), hf_last_message());
