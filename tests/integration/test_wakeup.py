@@ -153,6 +153,18 @@ def one_is_deaf(run):
     assert counters(run, b)["polls"] == 0
 
 
+@scenario("nodes behind TCP and a password tell, too", sanitizers=False)
+def with_password(run):
+    specs = [f"{node.id}=redis://:sesame@{node.address}" for node in run.redis(3, tcp=True, password="sesame")]
+    a, b = run.agent("a", nodes=specs), run.agent("b", nodes=specs)
+    tell(run, b)
+    holder, waiter = run.holder(a), run.holder(b)
+    holder.acquire("x")
+    begin_to_wait(run, b, waiter, "x")
+    assert granted_after(waiter, holder.release) < 0.1 * SLOW
+    assert counters(run, b)["wakeups"] == 1
+
+
 @scenario("a key that nobody releases is taken when it expires, and one without expiry is polled for", sanitizers=False)
 def foreign_keys(run):
     (agent,) = hosts(run, "a")
