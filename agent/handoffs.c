@@ -153,6 +153,8 @@ static bool begin(struct resource *r, enum hf_loss_reason reason)
     r->handoff = h;
     m = message_new(MSG_HAND_OVER);
     m->handoff = h;
+    m->slot = h->slot;
+    m->generation = h->generation;
     broker_tell_renewal(b, m);
     return true;
 }

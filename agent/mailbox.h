@@ -25,7 +25,7 @@ enum message_kind {
     MSG_GRANTED,   /* `lease`: the renewal thread owns its state from here on */
     MSG_VOTE,      /* a vote that came after the grant: slot, generation, node, at (= a), mark */
     MSG_RELEASE,   /* slot, generation: end it; `reason` HF_LOSS_HOLDER when its holder died */
-    MSG_HAND_OVER, /* `handoff`: to be carried out, or its lease released */
+    MSG_HAND_OVER, /* slot, generation, `handoff`: to be carried out, or its lease released */
     MSG_LOSE,      /* slot, generation, reason: LOSING; `killing`: a guardian kills its job */
     MSG_BEATS,     /* slot, generation: its holder beats in `beats`, a reference, from here on */
     MSG_ABANDON,   /* slot, generation: holder of a run is gone without a word */

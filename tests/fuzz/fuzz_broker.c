@@ -11,6 +11,7 @@
 
 #include "agent/beats.h"
 #include "agent/broker_internal.h"
+#include "agent/handoff.h"
 #include "agent/clock.h"
 #include "agent/log.h"
 #include "shm/process.h"
@@ -145,6 +146,27 @@ static void end(struct lease *lease, enum hf_slot_state state)
     mailbox_post(&agent.to_broker, m);
 }
 
+/* Every third is refused, and released. */
+static void hand_over(struct handoff *h, struct lease *from)
+{
+    static unsigned count;
+    struct message *m = message_new(MSG_HANDED_OVER);
+    struct lease *to = h->to;
+
+    h->verdict = !from || ended[h->slot] || ++count % 3 == 0 ? HANDOFF_NOT_HELD : HANDOFF_YES;
+    m->handoff = h;
+    mailbox_post(&agent.to_broker, m);
+    if (h->verdict != HANDOFF_YES) {
+        if (from)
+            end(from, HF_SLOT_ENDED);
+        return;
+    }
+    to->fsm = from->fsm;
+    atomic_init(&to->valid_ns, atomic_load(&from->valid_ns));
+    atomic_init(&to->state, HF_SLOT_HELD);
+    hf_slot_withdraw(&agent.table.slots[h->slot]);
+}
+
 static void be_the_renewal_thread(void)
 {
     struct message *m, *answer;
@@ -155,6 +177,8 @@ static void be_the_renewal_thread(void)
         FUZZ_CHECK(lease || m->kind == MSG_BEATS || ended[m->slot]);
         if (m->kind == MSG_BEATS)
             beats_drop(m->beats);
+        else if (m->kind == MSG_HAND_OVER)
+            hand_over(m->handoff, lease);
         else if (lease && (m->kind == MSG_RELEASE || m->kind == MSG_ABANDON))
             end(lease, HF_SLOT_ENDED);
         else if (lease && m->kind == MSG_LOSE && !ended[lease->slot]) {
@@ -308,7 +332,10 @@ static void grant(struct peer *p, char name, uint64_t request_id, bool run)
     lease->client_id = s->client->id;
     lease->request_id = request_id;
     lease->run = run;
+    lease->since = lease->won = clock_now();
+    lease->token_end = HF_TIME_NEVER;
     atomic_init(&lease->state, HF_SLOT_HELD);
+    atomic_init(&lease->valid_ns, hf_time_add(lease->since, hf_ms(lease->ttl_ms)).ns);
     if (resource_publish(r, lease, false, (hf_time){INT64_MAX / 2}, 3, 0) < 0) {
         lease_free(lease);
         resource_rest(r);
