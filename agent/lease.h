@@ -70,8 +70,9 @@ struct lease {
     struct lease_fsm fsm;
     struct heap_item timer; /* lease_fsm_next() */
     struct lease_node node[HF_NODES_MAX];
-    void *release;                /* the release under way */
-    int blamed;                   /* the node whose voided vote made it LOSING or LOST; -1 none */
+    void *release;        /* the release under way */
+    uint32_t undescribed; /* bit per node: its record names an earlier holder of the token */
+    int blamed;           /* the node whose voided vote made it LOSING or LOST; -1 none */
     bool job_stopped, job_killed; /* a guardian said so */
     struct heartbeat beat;
     struct beats *beats; /* where its holder beats, a reference; NULL: not known (yet) */

@@ -2,8 +2,10 @@
 #include "agent/renewal_internal.h"
 
 #include "agent/clock.h"
+#include "agent/core/fence.h"
 #include "agent/handoff.h"
 #include "shm/slot.h"
+#include "shm/status.h"
 
 /* Everything that is known of the token goes on: votes, what is due on which node, what is unanswered
  * there. What was sent for the old generation is answered for the new one (renewal_find_token). */
@@ -21,6 +23,7 @@ static void take_over(struct renewal *r, struct lease *from, struct lease *to,
     heap_replace(&r->timers, &from->timer, &to->timer);
     to->release = NULL;
     to->blamed = -1;
+    to->undescribed = (UINT32_C(1) << r->n) - 1;
     atomic_init(&to->valid_ns, to->fsm.valid.ns);
     atomic_init(&to->state, (uint32_t)to->fsm.state);
     r->slots[to->slot].lease = to; /* its doubts are the token's */
@@ -70,6 +73,38 @@ static void carry_out(struct renewal *r, struct lease *from, struct handoff *h, 
     answer(r, h);
     renewal_begin_beats(r, to, now);
     renewal_count(r, HF_COUNTER_RELEASES, 1);
+}
+
+static void on_described(struct link *link, const struct link_reply *reply, void *arg)
+{
+    (void)link;
+    (void)reply;
+    (void)arg;
+}
+
+/* The same fence with the same tag: of the record only the holder changes, and nothing where the key
+ * is gone. */
+void renewal_describe(struct renewal_node *node, struct lease *lease, hf_time now)
+{
+    struct link_lock lock = {
+        .key = lease->key,
+        .key_len = lease->key_len,
+        .token = lease->token,
+        .ttl_ms = lease->ttl_ms,
+        .nonce = renewal_nonce(node),
+        .fence = fence_node_part(lease->fence),
+        .holder = {.host = node->renewal->agent->host,
+                   .command = lease->comm,
+                   .note = lease->note,
+                   .pid = lease->pid,
+                   .uid = lease->uid,
+                   .since = lease->since_wall},
+    };
+
+    lease->undescribed &= ~(UINT32_C(1) << node->number);
+    if (link_raise(node->link, &lock, hf_time_add(now, lease->fsm.timing.attempt), on_described,
+                   NULL) == HF_OK)
+        link_flush(node->link);
 }
 
 void renewal_hand_over(struct renewal *r, struct handoff *h)

@@ -142,6 +142,9 @@ void renewal_undo(struct renewal_node *node, const void *key, size_t key_len, co
 
 /* Hands a lease over to the next holder, or releases it. */
 void renewal_hand_over(struct renewal *r, struct handoff *handoff);
+/* Tells the node who holds it now, once it has renewed it: one command for each node and hand-off,
+ * and none for a hold that is over before its first renewal. Nothing depends on it. */
+void renewal_describe(struct renewal_node *node, struct lease *lease, hf_time now);
 
 /* --- renewal_batch.c -------------------------------------------------------------------------- */
 

@@ -328,6 +328,7 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
     lease->timer = (struct heap_item){0};
     lease->release = NULL;
     lease->blamed = -1;
+    lease->undescribed = fence_handoffs(lease->fence) ? all_nodes(r) : 0;
     await_beats(lease, now);
     if (r->slots_used <= lease->slot)
         r->slots_used = lease->slot + 1;

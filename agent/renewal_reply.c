@@ -101,6 +101,8 @@ static void judge_mark(struct renewal_node *node, struct lease *lease, char mark
     case '1':
         renewal_count(node->renewal, HF_COUNTER_RENEWED, 1);
         on_hit(node, lease, a, HIT_RENEWED);
+        if (lease->undescribed >> node->number & 1 && !lease_is_over(lease))
+            renewal_describe(node, lease, clock_now());
         break;
     case '0':
         renewal_count(node->renewal, HF_COUNTER_RENEW_MISSES, 1);

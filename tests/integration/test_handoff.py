@@ -240,5 +240,26 @@ def by_turns(run):
     run.keys_gone("lock")
 
 
+def anywhere(run, agent):
+    return run.holdfast("show", "--json", "lock", agent=agent).json["anywhere"]
+
+
+@scenario("other hosts are told of the new holder with its first renewal", sanitizers=False)
+def told_elsewhere(run):
+    run.redis(3)
+    here, there = (run.agent(label, ttl="3s", options=("--ttl-max", "3s")) for label in ("a", "b"))
+    holder, waiter = run.holder(here), run.holder(here, label="waiter")
+    holder.acquire("lock")
+    waiter.cmd("start", "lock", 0, -1, "next")
+    waits(run, here, 1)
+    holder.release()
+    fence = waiter.cmd("result", 0, 5000)["fence"]
+    wait_until(lambda: anywhere(run, there)["pid"] == waiter.pid, what="the record names it")
+    shown = anywhere(run, there)
+    assert int(shown["fence"]) == fence >> 16 << 16 and shown["note"] == "next", shown
+    waiter.release()
+    run.keys_gone("lock")
+
+
 if __name__ == "__main__":
     main()
