@@ -98,6 +98,13 @@ void claims_drop_all(const struct sim_proc *proc)
             checks_dropped(c);
 }
 
+void checks_killed_inside(const struct sim_host *host)
+{
+    for (struct claim *c = claims; c; c = c->next)
+        if (c->host == host && claim_believes(c))
+            c->expired = false;
+}
+
 void checks_host_rebooted(struct sim_host *host)
 {
     struct claim **at = &claims;
@@ -154,9 +161,6 @@ static bool check_word(struct claim *c)
     /* Between storing an extension and looking at the clock the agent may be too late; it then
      * takes it back before its turn is over. */
     if (!host_is_running(c->host)) {
-        /* Killed between the two: the keys stand, but a reader sees it twice. docs/SAFETY.md says so. */
-        if (believes && c->expired && c->host->killed_inside == sim.now)
-            c->expired = false;
         if (believes && c->expired)
             sim_violation("resurrection", "h%d: r%d, generation %u, is valid again after its end",
                           c->host->number, c->resource, c->generation);

@@ -40,6 +40,9 @@ void checks_dropped(struct claim *claim);
 void claims_drop_all(const struct sim_proc *proc);
 /* NULL: dropped, or never made. */
 struct claim *claims_find(const struct sim_host *host, uint32_t slot, uint32_t generation);
+/* Perhaps between a store that came too late and taking it back: the keys stand, but a reader sees the
+ * lease twice. docs/SAFETY.md says so. */
+void checks_killed_inside(const struct sim_host *host);
 void checks_host_rebooted(struct sim_host *host);
 bool claim_believes(const struct claim *claim);
 /* The newest that is believed in; NULL: none. */

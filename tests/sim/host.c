@@ -118,7 +118,7 @@ void host_kill(struct sim_host *host)
     sim_trace("h%d agent is killed", host->number);
     sim.seen[SEEN_KILL] = true;
     if (host_is_running(host))
-        host->killed_inside = sim.now;
+        checks_killed_inside(host);
     gone(host);
 }
 

@@ -23,7 +23,6 @@ struct sim_host {
     struct sim_clock boot;
     int64_t wall_ms; /* wall clock minus CLOCK_BOOTTIME */
     sim_ns stopped_until;
-    sim_ns killed_inside; /* when a kill last hit it inside its code */
     struct sim_heap *heap;
     struct config config;
     struct agent agent;
