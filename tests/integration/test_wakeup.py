@@ -257,7 +257,8 @@ def deleted(run):
     assert took < 0.5 * SLOW, took
     wait_until(lambda: not holder.held(), 0.5 * SLOW, "the holder knows")
     lost = await_event(run, "lost", agent=a)
-    assert lost["reason"] == "missing", lost
+    # The other host may have its key there before the holder's agent looks.
+    assert lost["reason"] in ("missing", "foreign"), lost
 
 
 @scenario("a key that is deleted on one node is found missing at once, and written again", sanitizers=False)
