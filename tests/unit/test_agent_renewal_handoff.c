@@ -70,13 +70,24 @@ static struct lease *handed_over(struct lease *from)
     return to;
 }
 
-static struct lease *fresh(const char *name, bool run)
+/* Handed over so often already. All is written before the thread has it. */
+static struct lease *fresh_after(const char *name, bool run, unsigned handoffs)
 {
-    struct lease *lease = granted(name, ALL, run);
+    hf_time a = clock_now();
+    struct lease *lease;
 
+    put_key(name, ALL);
+    lease = made(name, generation % CAPACITY, ALL, run, a);
     lease->won = lease->since;
     lease->token_end = HF_TIME_NEVER;
+    lease->fence += handoffs;
+    hand_over(lease);
     return lease;
+}
+
+static struct lease *fresh(const char *name, bool run)
+{
+    return fresh_after(name, run, 0);
 }
 
 static void test_handed_over_and_renewed_on(void **state)
@@ -168,10 +179,9 @@ static void test_too_late_to_be_handed_over(void **state)
 
 static void test_too_often_to_be_handed_over(void **state)
 {
-    struct lease *lease = fresh("often", false);
+    struct lease *lease = fresh_after("often", false, HANDOFF_IN_A_ROW);
 
     (void)state;
-    lease->fence += HANDOFF_IN_A_ROW;
     is_refused(lease, "often");
 }
 
