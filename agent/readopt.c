@@ -330,6 +330,21 @@ static struct client *living_client(struct broker *b, const struct journal_ident
     return client;
 }
 
+/* (!) The job of a lost run may live until the latest V that its guardians knew of: its keys are left to
+ * lapse, as the agent that lost it left them. */
+static hf_time lapse_of_run(struct broker *b, const struct journal_lease *state, uint32_t slot,
+                            hf_time now)
+{
+    const struct hf_slot *s = &b->agent->table.slots[slot];
+    hf_time last = now;
+
+    for (int i = 0; i < b->n; i++)
+        last = hf_time_max(last, state->d[i]);
+    if (b->agent->warm && atomic_load(&s->generation) == state->generation)
+        last = hf_time_max(last, (hf_time){atomic_load(&s->deadline_ns)});
+    return last;
+}
+
 /* Over, by an agent that did not come to the end of it. */
 static int complete(struct broker *b, const struct record *rec, uint32_t slot, hf_time now)
 {
@@ -342,6 +357,10 @@ static int complete(struct broker *b, const struct record *rec, uint32_t slot, h
     struct client *holder;
     int rc;
 
+    if (state->slot_state == HF_SLOT_LOST && rec->id.run) {
+        valid = lapse_of_run(b, state, slot, now);
+        wait = true;
+    }
     if (ended)
         event_not_readopted(b->agent, slot, &rec->id, state, HF_EVENT_RELEASED, HF_LOSS_NONE);
     else if (state->slot_state == HF_SLOT_LOST)
