@@ -445,7 +445,22 @@ class Run:
         argv = self.agent_argv(label, nodes, ttl, fresh, system, options, program)
         agent = Agent(self, argv, f"{self.tag}-{label}", label, uid=uid, env=env)
         self.agents.append(agent)
-        return agent.wait_ready() if wait else agent
+        if wait:
+            agent.wait_ready()
+            self.wait_judged(agent)
+        return agent
+
+    def wait_judged(self, agent):
+        """A quorum is enough to be ready. Scenarios count on every node that is well: those still being looked at (one
+        in forty starts has one) get a moment more."""
+        def judged():
+            shown = self.holdfast("nodes", "--json", agent=agent)
+            return shown.rc != 0 or not any(
+                row["state"] == "connecting" or row["state"] == "quarantined" and not row["quarantine_reasons"]
+                for row in shown.json["nodes"])
+
+        with contextlib.suppress(AssertionError):
+            wait_until(judged, 0.3)
 
     def dev_agent(self, count=None, label="dev", options=(), wait=True):
         argv = [BUILD / "bin" / "holdfastd", "--name", f"{self.tag}-{label}", "--runtime-dir", self.runtime_dir,
