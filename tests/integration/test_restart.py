@@ -26,7 +26,7 @@ FLEET = ("--ttl-max", f"{TTL_S}s")
 NEXT_MINOR, NEXT_MAJOR = BUILD / "tests" / "holdfastd_minor", BUILD / "tests" / "holdfastd_major"
 NEXT_READER = BUILD / "tests" / "holdfast_minor"
 ALIVE = 1  # a table's state
-LOSING, LOST, VERSION = 3, 4, -307  # HF_STATE_*, HF_E*
+LOSING, LOST, VERSION, BUSY = 3, 4, -307, -201  # HF_STATE_*, HF_E*
 
 
 def start(run, label="a", first=False, **options):
@@ -215,6 +215,40 @@ def losing_is_remembered(run):
         assert holder.cmd("until")["value"] in (until_ns, 0), "a lease that ends is extended"
         time.sleep(0.05)
     run.keys_gone("asked")
+
+
+@scenario("a job's lock is lost at once, and the agent is killed: the next one lets the keys lapse, and nobody here gets it",
+          sanitizers=False)
+def lost_run_lapses(run):
+    run.redis(3)
+    agent = start(run, first=True)
+    holder, other = run.holder(), run.holder(label="other")
+    holder.acquire("job", 0, -1, "run")
+    token = run.nodes[2].get("job")
+    until_ns = holder.cmd("until")["value"]
+    for node in run.nodes[:2]:
+        node.cmd("SET", "job", "another's", "PX", "60000")
+    wait_until(lambda: not holder.held(), what="it is lost")
+    agent.kill()
+    lapse_ns = boottime_ns() + run.nodes[2].pttl("job") * 1_000_000
+    start(run)
+    for node in run.nodes[:2]:
+        node.cmd("DEL", "job")
+    while not (granted := tries(other, "job")):
+        standing, now_ns = run.nodes[2].get("job") == token, boottime_ns()
+        assert standing or now_ns > lapse_ns - 200_000_000, "released while its job may live"
+        time.sleep(0.02)
+    assert boottime_ns() > until_ns, "granted while its job may live"
+    print(f"# granted {(boottime_ns() - until_ns) / 1e6:.0f} ms after the V that was shown, {granted}")
+
+
+def tries(holder, name):
+    """The fence, or None: somebody has it."""
+    try:
+        return holder.cmd("try", name)["fence"]
+    except HolderError as error:
+        assert error.code == BUSY, error
+        return None
 
 
 @scenario("more processes hold leases than an agent has descriptors for at its start: none of them counts as dead")
