@@ -78,6 +78,24 @@ const char *renewal_nonce(const struct renewal_node *node)
     return node->trust.nonce_seen ? node->trust.nonce : "";
 }
 
+struct link_lock renewal_lock(const struct renewal_node *node, const struct lease *lease)
+{
+    return (struct link_lock){
+        .key = lease->key,
+        .key_len = lease->key_len,
+        .token = lease->token,
+        .ttl_ms = lease->ttl_ms,
+        .nonce = renewal_nonce(node),
+        .fence = fence_node_part(lease->fence),
+        .holder = {.host = node->renewal->agent->host,
+                   .command = lease->comm,
+                   .note = lease->note,
+                   .pid = lease->pid,
+                   .uid = lease->uid,
+                   .since = lease->since_wall},
+    };
+}
+
 /* --- heals ------------------------------------------------------------------------------------ */
 
 static struct heal *heal_new(struct renewal_node *node, const struct lease *lease)
@@ -125,20 +143,7 @@ static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time no
     hf_time deadline = hf_time_add(now, lease->fsm.timing.attempt);
     hf_nodetime low, high;
     struct heal *heal;
-    struct link_lock lock = {
-        .key = lease->key,
-        .key_len = lease->key_len,
-        .token = lease->token,
-        .ttl_ms = lease->ttl_ms,
-        .nonce = renewal_nonce(node),
-        .fence = fence_node_part(lease->fence),
-        .holder = {.host = r->agent->host,
-                   .command = lease->comm,
-                   .note = lease->note,
-                   .pid = lease->pid,
-                   .uid = lease->uid,
-                   .since = lease->since_wall},
-    };
+    struct link_lock lock = renewal_lock(node, lease);
 
     /* Without knowing its clock the node cannot be told when to refuse. */
     if (!may_heal(node) || !trust_node_time(&node->trust, deadline, &low, &high))

@@ -2,7 +2,6 @@
 #include "agent/renewal_internal.h"
 
 #include "agent/clock.h"
-#include "agent/core/fence.h"
 #include "agent/handoff.h"
 #include "shm/slot.h"
 #include "shm/status.h"
@@ -86,20 +85,7 @@ static void on_described(struct link *link, const struct link_reply *reply, void
  * is gone. */
 void renewal_describe(struct renewal_node *node, struct lease *lease, hf_time now)
 {
-    struct link_lock lock = {
-        .key = lease->key,
-        .key_len = lease->key_len,
-        .token = lease->token,
-        .ttl_ms = lease->ttl_ms,
-        .nonce = renewal_nonce(node),
-        .fence = fence_node_part(lease->fence),
-        .holder = {.host = node->renewal->agent->host,
-                   .command = lease->comm,
-                   .note = lease->note,
-                   .pid = lease->pid,
-                   .uid = lease->uid,
-                   .since = lease->since_wall},
-    };
+    struct link_lock lock = renewal_lock(node, lease);
 
     lease->undescribed &= ~(UINT32_C(1) << node->number);
     if (link_raise(node->link, &lock, hf_time_add(now, lease->fsm.timing.attempt), on_described,

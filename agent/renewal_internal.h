@@ -167,6 +167,8 @@ hf_time renewal_next_due(const struct renewal *r);
 void renewal_hurry_heals(struct renewal_node *node);
 /* The nonce last seen on the node; "" absent or unknown. */
 const char *renewal_nonce(const struct renewal_node *node);
+/* What the node is told of a lease; without a deadline. Points into both. */
+struct link_lock renewal_lock(const struct renewal_node *node, const struct lease *lease);
 
 /* --- renewal_notices.c ------------------------------------------------------------------------ */
 
