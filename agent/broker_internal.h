@@ -34,6 +34,8 @@ struct wakeups;
 struct look;
 struct scan;
 
+LIST_HEAD(look_list, look);
+
 /* --- users: agent/users.c --------------------------------------------------------------------- */
 
 /* What one uid uses, for its limits. Kept for as long as the agent runs: there are few uids. */
@@ -138,7 +140,7 @@ struct session {
     int overflowing;                /* answers in `overflow` */
     STAILQ_HEAD(, answer) overflow; /* the completion ring had no room for these */
     LIST_HEAD(, waiter) waiters;
-    LIST_HEAD(, look) looks;
+    struct look_list looks;
     LIST_HEAD(, scan) scans;
 };
 
@@ -543,7 +545,7 @@ struct broker {
     unsigned round_count;
     LIST_HEAD(, survey) surveys;
     unsigned survey_count;
-    LIST_HEAD(, look) waiting_looks[64]; /* by key */
+    struct look_list waiting_looks[64]; /* by key */
     unsigned waiting_look_count;
     TAILQ_HEAD(, scan) scans_due[HF_NODES_MAX];
     struct scan *scanning[HF_NODES_MAX]; /* one page of one scan at a time */

@@ -11,7 +11,9 @@
 
 #include "agent/clock.h"
 #include "agent/core/fence.h"
+#include "agent/core/wakeup.h"
 #include "agent/look.h"
+#include "shm/index.h"
 #include "shm/status.h"
 
 /* Without an answer, of one session. */
@@ -20,24 +22,14 @@
 #define SURVEYS_MOST 2048
 /* How long the slower nodes have to say theirs, for people who read it. */
 #define GRACE hf_ms(20)
-/* All waiting looks together ask the nodes so often a second at most. */
-#define POLLS_PER_S 200
-/* After a node told of a change: so that the others have told theirs, and a holder's renewals do not
- * cost a look each. */
-#define NOTICED     hf_ms(3)
-#define LOOK_SPACED hf_ms(50)
-/* By time alone, though the nodes tell. */
-#define POLL_LAST hf_ms(10000)
 /* A lease of this host tells its end; this is for what nobody thought of. */
 #define LOCAL_SWEEP hf_ms(1000)
-static unsigned bucket_of(const void *key, size_t len)
-{
-    const uint8_t *byte = key;
-    uint32_t hash = 2166136261u;
 
-    for (size_t i = 0; i < len; i++)
-        hash = (hash ^ byte[i]) * 16777619u;
-    return (hash ^ hash >> 16) % HF_LENGTH(((struct broker *)0)->waiting_looks);
+static struct look_list *bucket_of(struct broker *b, const void *key, size_t key_len)
+{
+    uint32_t hash = hf_name_hash(b->hash_key, key, key_len);
+
+    return &b->waiting_looks[hash % HF_LENGTH(b->waiting_looks)];
 }
 
 static void look_free(struct look *look)
@@ -136,28 +128,31 @@ static void unknown_text(const struct look *look, char *text, size_t size)
 
 static void look_again(struct look *look);
 
-/* Not more often than all are allowed to together. `told_of`: the nodes tell when it changes. */
+/* All looks together ask the nodes WAKEUP_PER_S times a second at most. `told_of`: the nodes tell when
+ * the key changes. */
 static void sleep_on_it(struct look *look, bool told_of)
 {
     struct broker *b = look_broker(look);
-    hf_dur least = hf_ns((int64_t)b->waiting_look_count * HF_NS_PER_SEC / POLLS_PER_S);
+    hf_dur least = hf_ns((int64_t)b->waiting_look_count * HF_NS_PER_SEC / WAKEUP_PER_S);
     hf_dur delay = backoff_contend(look->answer.holder.pttl_ms, broker_random());
     int64_t left_ms = look->answer.holder.pttl_ms;
 
     if (left_ms == -1) /* it never expires */
         delay = hf_dur_scale(delay, 4, 1);
-    else if (told_of && left_ms < hf_dur_ms(POLL_LAST))
+    else if (told_of && left_ms < hf_dur_ms(WAKEUP_SLEEP_MOST))
         delay = hf_ms(left_ms + 1);
     else if (told_of)
-        delay = POLL_LAST;
+        delay = WAKEUP_SLEEP_MOST;
     loop_timer_set(b->loop, &look->next, hf_time_add(clock_now(), hf_dur_max(delay, least)));
 }
 
-/* A change was told, of the key or of any. */
+/* A change was told, of the key or of any. Not at once: the other nodes tell theirs, and a holder's
+ * renewals must not cost a look each. */
 static void take_notice(struct look *look)
 {
     hf_time now = clock_now();
-    hf_time at = hf_time_max(hf_time_add(now, NOTICED), hf_time_add(look->looked_at, LOOK_SPACED));
+    hf_time at = hf_time_max(hf_time_add(now, WAKEUP_GATHER),
+                             hf_time_add(look->looked_at, WAKEUP_LOOK_EVERY));
 
     if (look->survey)
         look->noticed = true;
@@ -251,7 +246,7 @@ void looks_hear_ended(struct broker *b, const void *name, size_t name_len)
 
     if (b->waiting_look_count == 0 || config_key(b->config, name, name_len, key, &key_len) < 0)
         return;
-    LIST_FOREACH (look, &b->waiting_looks[bucket_of(key, key_len)], waiting)
+    LIST_FOREACH (look, bucket_of(b, key, key_len), waiting)
         if (has_key(look, key, key_len))
             look_again(look);
 }
@@ -262,11 +257,15 @@ void looks_hear_noticed(struct broker *b, const void *key, size_t key_len)
 
     if (b->waiting_look_count == 0)
         return;
+    if (key) {
+        LIST_FOREACH (look, bucket_of(b, key, key_len), waiting)
+            if (has_key(look, key, key_len))
+                take_notice(look);
+        return;
+    }
     for (size_t i = 0; i < HF_LENGTH(b->waiting_looks); i++)
-        if (!key || i == bucket_of(key, key_len))
-            LIST_FOREACH (look, &b->waiting_looks[i], waiting)
-                if (!key || has_key(look, key, key_len))
-                    take_notice(look);
+        LIST_FOREACH (look, &b->waiting_looks[i], waiting)
+            take_notice(look);
 }
 
 /* --- requests --------------------------------------------------------------------------------- */
@@ -359,8 +358,10 @@ void looks_ask(struct session *s, const struct hf_request_entry *q)
     if (!look)
         return;
     if (q->flags & HF_REQ_WAIT) {
+        struct look_list *bucket = bucket_of(b, look->key, look->key_len);
+
         look->waits = true;
-        LIST_INSERT_HEAD(&b->waiting_looks[bucket_of(look->key, look->key_len)], look, waiting);
+        LIST_INSERT_HEAD(bucket, look, waiting);
         b->waiting_look_count++;
         if (q->deadline_ns < HF_TIME_NEVER.ns)
             loop_timer_set(b->loop, &look->deadline, (hf_time){q->deadline_ns});

@@ -10,8 +10,7 @@
 #include "shm/index.h"
 #include "shm/status.h"
 
-#define BUCKETS    4096
-#define PER_SECOND 200 /* looks and rounds by time, on each node */
+#define BUCKETS 4096
 
 /* A name that somebody here waits for, from the first round that found it held until nobody waits.
  */
@@ -325,7 +324,7 @@ int wakeups_create(struct broker *b)
     b->wakeups = calloc(1, sizeof(*b->wakeups));
     if (!b->wakeups)
         return HF_ENOMEM;
-    wakeup_budget_init(&b->wakeups->budget, (uint32_t)(PER_SECOND * b->n));
+    wakeup_budget_init(&b->wakeups->budget, (uint32_t)(WAKEUP_PER_S * b->n));
     return HF_OK;
 }
 

@@ -3,13 +3,10 @@
 #include "agent/core/backoff.h"
 #include "agent/core/draw.h"
 
-#define GATHER       hf_ms(3)   /* the nodes' notices of one release come within this */
-#define LOOK_EVERY   hf_ms(50)  /* per node */
 #define LASTING_MIN  hf_ms(250) /* between rounds for keys without expiry */
 #define LASTING_MAX  hf_ms(1000)
 #define EXPIRED_MIN  hf_ms(1) /* behind the expiry: PTTL is rounded */
 #define EXPIRED_MAX  hf_ms(20)
-#define SLEEP_MOST   hf_ms(10000)
 #define SPLIT_LEAST  hf_ms(1)
 #define SPLIT_MOST   hf_ms(64)
 #define SPLIT_RTTS   8
@@ -77,10 +74,10 @@ void wakeup_held(struct wakeup *w, int node, int64_t pttl_ms, bool tracked, hf_t
     if (pttl_ms == -1)
         w->lasting |= bit(node);
     /* Compared in milliseconds: another's PTTL may be too large for nanoseconds. */
-    else if (pttl_ms >= 0 && pttl_ms < hf_dur_ms(SLEEP_MOST))
+    else if (pttl_ms >= 0 && pttl_ms < hf_dur_ms(WAKEUP_SLEEP_MOST))
         w->expires[node] = hf_time_add(now, hf_ms(pttl_ms));
     else if (pttl_ms >= 0)
-        w->expires[node] = hf_time_add(now, SLEEP_MOST);
+        w->expires[node] = hf_time_add(now, WAKEUP_SLEEP_MOST);
 }
 
 void wakeup_free(struct wakeup *w, int node, bool tracked, hf_time sent)
@@ -154,7 +151,7 @@ void wakeup_rest(struct wakeup *w, uint32_t random, hf_time now)
     else if (count(w->armed | w->told) < w->q)
         w->poll = hf_time_min(hf_time_add(now, backoff_contend(-1, random)), expired);
     else
-        w->poll = hf_time_min(expired, hf_time_add(now, SLEEP_MOST));
+        w->poll = hf_time_min(expired, hf_time_add(now, WAKEUP_SLEEP_MOST));
 }
 
 void wakeup_lost(struct wakeup *w, uint32_t won, bool winner, hf_dur rtt, uint32_t random,
@@ -179,11 +176,12 @@ void wakeup_lost(struct wakeup *w, uint32_t won, bool winner, hf_dur rtt, uint32
 /* When the node is to be looked at; NEVER: need not be. */
 static hf_time look_at(const struct wakeup *w, int node)
 {
-    hf_time next = hf_time_add(w->looked_at[node], LOOK_EVERY);
+    hf_time next = hf_time_add(w->looked_at[node], WAKEUP_LOOK_EVERY);
 
     if (!((w->told | w->unarmed) & ~w->looking & bit(node)))
         return HF_TIME_NEVER;
-    return w->told & bit(node) ? hf_time_max(hf_time_add(w->told_at[node], GATHER), next) : next;
+    return w->told & bit(node) ? hf_time_max(hf_time_add(w->told_at[node], WAKEUP_GATHER), next)
+                               : next;
 }
 
 struct wakeup_plan wakeup_next(const struct wakeup *w, uint32_t voting, hf_time now)

@@ -22,6 +22,11 @@
 #include "shm/layout.h"
 #include "shm/nstime.h"
 
+#define WAKEUP_GATHER     hf_ms(3)     /* the nodes' notices of one change come within this */
+#define WAKEUP_LOOK_EVERY hf_ms(50)    /* for one name, at one node */
+#define WAKEUP_SLEEP_MOST hf_ms(10000) /* by time alone, though the nodes tell */
+#define WAKEUP_PER_S      200          /* looks and rounds by time of an agent, on each node */
+
 struct wakeup {
     uint8_t n, q;
     uint8_t splits; /* rounds of late in which the nodes were split among hosts */
