@@ -297,7 +297,7 @@ int releaser_start(struct releaser *r, const struct release_order *order)
     job->attempt = order->attempt;
     job->give_up = hf_time_add(now, order->attempt);
     job->expires =
-        hf_time_add(hf_time_max(now, order->doubt_until), hf_dur_scale(order->ttl, 101, 100));
+        hf_time_add(hf_time_max(now, order->doubt_until), hf_dur_scale(order->ttl, 202, 100));
     job->wanted = count_bits(job->nodes) < r->q ? count_bits(job->nodes) : r->q;
     job->done = order->done;
     job->arg = order->arg;

@@ -4,8 +4,9 @@
  * Each job sends the token-checked DEL to every node of its mask. A node that is not connected gets
  * it on its next connection. (!) Where the connection broke with an acquire or heal unanswered, it
  * is sent at once on the new connection and again when the lost command's deadline has passed. A
- * job ends when every node answered, or when the key has lapsed by itself (`ttl` after the start,
- * plus 1 %). `done` is called once, when q nodes answered or `attempt` passed, whichever is first.
+ * job ends when every node answered, or when the key has lapsed by itself: twice `ttl` after the
+ * start, plus 1 %. (!) A node that was stopped may run an earlier renewal as late as the key's end.
+ * `done` is called once, when q nodes answered or `attempt` passed, whichever is first.
  * Belongs to one thread's loop.
  */
 #ifndef HOLDFAST_AGENT_RELEASER_H

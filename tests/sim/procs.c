@@ -280,6 +280,8 @@ static void granted(struct sim_proc *p, const struct hf_completion_entry *e)
             enqueue(p, &q);
         }
         go_idle(p);
+        if (p->probe)
+            acquire(p, p->resource);
         return;
     }
     p->claim = claim;

@@ -53,6 +53,16 @@ static void preempt_until_end(const struct hf_slot *slot)
 
 /* --- slots ------------------------------------------------------------------------------------ */
 
+/* A lease that was won against a rival, or while a node was not trusted yet, is on a bare quorum until its first renewal:
+ * no promise is made of it. */
+static bool is_on_the_others(const struct sim_host *host, const struct hf_slot *slot)
+{
+    uint32_t others = ((UINT32_C(1) << sim.plan.nodes) - 1) & ~sim.plan.faulty_nodes;
+    struct record rec;
+
+    return get(host, number_of(host, slot), &rec) && token_is_on(rec.id.token, others);
+}
+
 void __real_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason);
 void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason);
 void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason)
@@ -65,8 +75,8 @@ void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_
         if (reason == HF_LOSS_NONE)
             sim_violation("reason", "h%d: a loss without a reason", host->number);
         /* One that is losing is not renewed, so less takes it. */
-        if ((sim.plan.tolerant || sim.plan.flushes) && !is_wanted(reason) &&
-            !is_wanted(atomic_load(&slot->marks) >> 24))
+        if ((sim.plan.flushes || (sim.plan.tolerant && is_on_the_others(host, slot))) &&
+            !is_wanted(reason) && !is_wanted(atomic_load(&slot->marks) >> 24))
             sim_violation("tolerance", "h%d: a lease is lost (reason %d) by faults of %s",
                           host->number, (int)reason,
                           sim.plan.flushes ? "memory" : "at most N - q nodes");
@@ -217,6 +227,10 @@ void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct jou
     if (state->state == JOURNAL_HELD)
         preempt_until_end(&host->agent.table.slots[slot]);
     __real_journal_put(journal, slot, state);
+    if (get(host, slot, &rec))
+        for (int i = 0; i < sim.plan.nodes; i++)
+            if (state->d[i].ns > HF_TIME_PAST.ns)
+                token_voted(rec.id.token, UINT32_C(1) << i);
     if (journal_is_held(state->state) && state->slot_state < HF_SLOT_LOST && !sim.plan.amnesia &&
         get(host, slot, &rec))
         check_votes(host, &rec);

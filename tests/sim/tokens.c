@@ -25,6 +25,7 @@ struct token {
     uint32_t ttl_ms;
     bool run;             /* its keys may be left to lapse, */
     uint32_t released_to; /* but for these nodes */
+    uint32_t voted;       /* nodes that its lease has ever counted on */
 };
 
 static struct token tokens[TOKENS];
@@ -68,6 +69,16 @@ void token_ended(const char *text, bool run)
     t->run = run;
     if (t->ended == SIM_NEVER)
         t->ended = sim.now;
+}
+
+void token_voted(const char *text, uint32_t nodes)
+{
+    find(text)->voted |= nodes;
+}
+
+bool token_is_on(const char *text, uint32_t nodes)
+{
+    return (find(text)->voted & nodes) == nodes;
 }
 
 /* --- on their way ----------------------------------------------------------------------------- */
@@ -236,6 +247,16 @@ static sim_ns max_ns(sim_ns a, sim_ns b)
     return a > b ? a : b;
 }
 
+/* When the last of what has a known end was out of the way: nothing may have happened since it began. */
+static sim_ns excused_until(const struct vnode *node, const struct token *t)
+{
+    const struct net_path *path = net_path(t->host, node);
+    sim_ns until = max_ns(t->host->stopped_until, node->stopped_until);
+
+    until = max_ns(until, max_ns(node->error_until, path->slow_until));
+    return max_ns(until, max_ns(path->blocked_until[NET_THERE], path->blocked_until[NET_BACK]));
+}
+
 void tokens_check(void)
 {
     for (int i = 0; i < sim.plan.nodes; i++) {
@@ -250,7 +271,8 @@ void tokens_check(void)
                 (key->expires_ms >= 0 && key->expires_ms <= now_ms) ||
                 is_excused(node, t = find(key->value)))
                 excused_at[i][k] = sim.now;
-            else if (sim.now - max_ns(excused_at[i][k], t->released) >
+            else if (sim.now -
+                         max_ns(max_ns(excused_at[i][k], excused_until(node, t)), t->released) >
                      attempt_of(t) + RELEASED_WITHIN)
                 sim_violation("orphan", "n%d still has %s = %.8s, %.3f s after its release", i,
                               key->name, key->value, (double)(sim.now - t->released) / SIM_SEC);
