@@ -42,6 +42,29 @@ TEST(in_pieces_of_any_length_and_at_any_address)
         }
 }
 
+/* As the polynomial is defined; whatever the processor offers must come to the same. */
+static uint32_t bit_by_bit(const uint8_t *bytes, size_t length)
+{
+    uint32_t crc = ~UINT32_C(0);
+
+    for (size_t i = 0; i < length; i++) {
+        crc ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? UINT32_C(0x82f63b78) : 0);
+    }
+    return ~crc;
+}
+
+TEST(the_definition_holds_for_every_length)
+{
+    uint8_t bytes[80];
+
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)(i * 91 + 7);
+    for (size_t length = 0; length <= sizeof(bytes); length++)
+        assert_int_equal(crc32c(0, bytes, length), bit_by_bit(bytes, length));
+}
+
 TEST(every_single_bit_counts)
 {
     uint8_t bytes[96] = {0};
@@ -59,6 +82,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_sums),
         cmocka_unit_test(in_pieces_of_any_length_and_at_any_address),
+        cmocka_unit_test(the_definition_holds_for_every_length),
         cmocka_unit_test(every_single_bit_counts),
     };
 
