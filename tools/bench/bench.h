@@ -36,5 +36,8 @@ int bench_futex(int argc, char **argv);
 int bench_turns(int argc, char **argv);
 int bench_crowd(int argc, char **argv);
 int bench_queue(int argc, char **argv);
+int bench_hold(int argc, char **argv);
+int bench_pttl(int argc, char **argv);
+int bench_many(int argc, char **argv);
 
 #endif

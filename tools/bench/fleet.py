@@ -12,17 +12,21 @@ import sys
 import tempfile
 import time
 
+from lines import Lines
+
 BUILD = pathlib.Path(__file__).resolve().parents[2] / "build"
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Fleet:
     """N nodes on unix sockets and some agents on them, which stand for hosts. Ends all of them at its end."""
 
-    def __init__(self, build, nodes, agents):
-        self.build, self.processes = build, []
-        self.directory = tempfile.mkdtemp(prefix="holdfast-bench-")
-        os.environ["HOLDFAST_RUNTIME_DIR"] = self.directory
+    def __init__(self, build, nodes, agents, flags=(), lines=None):
+        self.build, self.flags, self.lines = build, list(flags), lines or Lines()
+        self.processes = []
+        # The journal belongs on tmpfs, as in /run.
+        tmpfs = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self.directory = tempfile.mkdtemp(prefix="holdfast-bench-", dir=tmpfs)
+        self.env = {**os.environ, "HOLDFAST_RUNTIME_DIR": self.directory}
         try:
             self.paths = [self.start_node(i) for i in range(nodes)]
             for path in self.paths:
@@ -45,25 +49,46 @@ class Fleet:
         self.processes.append(subprocess.Popen(args, stdout=subprocess.DEVNULL))
         return path
 
-    def start_agent(self, name):
-        args = [f"{self.build}/bin/holdfastd", "--name", name, "--runtime-dir", self.directory, "--assume-fresh"]
+    def start_agent(self, name, flags=("--assume-fresh",)):
+        args = [f"{self.build}/bin/holdfastd", "--name", name, "--runtime-dir", self.directory, *self.flags, *flags]
         for i, path in enumerate(self.paths):
             args += ["--node", f"n{i}=unix:{path}"]
-        log = pathlib.Path(f"{self.directory}/{name}.log")
-        with log.open("w") as stderr:
+        log = self.log_of(name)
+        with log.open("a") as stderr:
+            before = stderr.tell()
             agent = subprocess.Popen(args, stderr=stderr)
         self.processes.insert(0, agent)  # ends before its nodes
-        await_true(lambda: "holdfastd: ready" in log.read_text(), f"{name} is ready: {log.read_text()}")
+        await_true(lambda: "holdfastd: ready" in log.read_text()[before:] or agent.poll() is not None, f"{name} is ready", 60)
+        if agent.poll() is not None:
+            sys.exit(f"bench: {name} ended: {log.read_text()}")
         return agent
+
+    def log_of(self, name):
+        return pathlib.Path(f"{self.directory}/{name}.log")
+
+    def kill_agent(self, i):
+        agent = self.agents[i]
+        agent.kill()
+        agent.wait()
+        self.processes.remove(agent)
 
     def measure(self, *args):
         """Runs a measurement to its end: its line of JSON."""
         with self.begin(*args) as process:
-            return result_of(process, args)
+            return result_of(process, args, self.lines)
 
     def begin(self, *args):
+        """A measurement that goes on until its stdin ends. It ends with this program."""
         argv = [f"{self.build}/bin/bench", *map(str, args)]
-        return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.env, text=True)
+
+    def command(self, *args):
+        """What `holdfast ... --json` prints, as text."""
+        argv = [f"{self.build}/bin/holdfast", *args, "--json", "--agent", self.names[0]]
+        return subprocess.run(argv, stdout=subprocess.PIPE, env=self.env, check=True).stdout
+
+    def counters(self):
+        return json.loads(self.command("status"))["counters"]
 
     def commands(self):
         """Commands that were sent to the nodes so far, all nodes together, by name; not INFO, which asks. What scripts call
@@ -76,6 +101,10 @@ class Fleet:
         sent.pop("info", None)
         return sent
 
+    def calls(self, command):
+        """How often each node carried this command out so far, in scripts or not."""
+        return [dict(command_stats(path)).get(command, 0) for path in self.paths]
+
     def cpu_s(self):
         """Of the agents, and of the nodes, so far."""
         agents = [process.pid for process in self.agents]
@@ -85,7 +114,12 @@ class Fleet:
     def close(self):
         for process in self.processes:
             process.send_signal(signal.SIGTERM)
-            process.wait(timeout=20)
+        for process in self.processes:
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -93,12 +127,11 @@ class Fleet:
 SENT = {"evalsha", "eval", "script", "client", "ping", "info", "config", "auth", "select", "hello", "subscribe", "publish"}
 
 
-def result_of(process, args=()):
+def result_of(process, args=(), lines=None):
     out = process.communicate()[0].strip()
     if process.returncode != 0:
         sys.exit(f"bench: {' '.join(map(str, args))} ended with {process.returncode}")
-    print(out, flush=True)
-    return json.loads(out)
+    return (lines or Lines()).say(json.loads(out))
 
 
 def await_true(condition, what, seconds=15):
@@ -122,9 +155,8 @@ def command_stats(path):
 
 
 def cpu_of(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """CPU seconds of a process so far, to the nanosecond: the clock that clock_getcpuclockid(3) names."""
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def difference(after, before):

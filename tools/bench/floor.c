@@ -17,9 +17,10 @@
 #include <unistd.h>
 
 #include "agent/scripts.h"
+#include "tools/bench/library.h"
 
 #define NODES_MAX 9
-#define KEY_SIZE  32
+#define KEY_SIZE  (BENCH_NAME_LEN + 1)
 #define TTL_MS    "30000"
 
 static const char plain_release[] =
@@ -313,7 +314,7 @@ static void append_renew(struct floor *f, long from, long count)
     if (f->scripts)
         argv[n++] = "holdfast:node";
     for (long k = 0; k < count; k++) {
-        snprintf(keys[k], KEY_SIZE, "floor:%ld", from + k);
+        bench_name(keys[k], "floor/renewal", from + k);
         argv[n++] = keys[k];
     }
     if (!f->scripts)
@@ -340,8 +341,11 @@ static void renewal(struct floor *f, long keys, long batch)
     char figures[96];
 
     for (long k = 0; k < keys; k++) {
+        char key[KEY_SIZE];
+
+        bench_name(key, "floor/renewal", k);
         for (int i = 0; i < f->n; i++) {
-            redisAppendCommand(f->node[i], "SET floor:%ld %s PX 600000", k, token);
+            redisAppendCommand(f->node[i], "SET %s %s PX 600000", key, token);
             f->owed[i]++;
         }
         if (k % 500 == 499 || k == keys - 1) {

@@ -30,6 +30,13 @@ static const struct {
      "crowd SECONDS HOLD_US AGENT=PROCESSES...   many that want one lock: waits, shares, CPU"},
     {"queue", bench_queue,
      "queue hold|wait AGENT PREFIX NAMES   holds or waits for many names until stdin ends"},
+    {"hold", bench_hold,
+     "hold AGENT PREFIX FROM COUNT   takes leases and holds them until stdin ends"},
+    {"pttl", bench_pttl,
+     "pttl PREFIX NAMES PER_SECOND SOCKET...   PTTL of held keys, until stdin ends"},
+    {"many", bench_many,
+     "many AGENT CLIENTS MILLISECONDS [SET]   locks and unlocks of many processes; sets of SET by "
+     "each"},
 };
 
 double bench_now_us(void)

@@ -1,0 +1,143 @@
+/* Throughput of many clients of one agent: each is a process, or (with --sets) one process takes so many locks with
+ * one call. Each cycle locks names of its own and unlocks them. */
+#include "tools/bench/bench.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/bench/library.h"
+
+#define CLIENTS_MAX 8192
+#define SAMPLES_MAX 1024 /* of one process, the last ones */
+#define NAMES       64   /* of one process, by turns */
+
+struct member {
+    long cycles;
+    double cpu_us;
+    float acquire_us[SAMPLES_MAX];
+};
+
+struct many {
+    _Atomic uint32_t ready, start, stop;
+    struct member member[];
+};
+
+static void cycle(hf_client *client, struct member *m, const char *prefix)
+{
+    double asked = bench_now_us();
+    char name[BENCH_NAME_LEN + 1];
+    hf_lease *lease;
+
+    bench_name(name, prefix, m->cycles % NAMES);
+    bench_must(hf_try(client, name, &lease), name);
+    m->acquire_us[m->cycles % SAMPLES_MAX] = (float)(bench_now_us() - asked);
+    bench_must(hf_release(lease), name);
+    m->cycles++;
+}
+
+static void set_cycle(hf_client *client, struct member *m, const char *prefix, int width)
+{
+    struct hf_acquire_options options = {.size = sizeof(options)};
+    char text[HF_SET_MAX][BENCH_NAME_LEN + 1];
+    struct hf_name names[HF_SET_MAX];
+    hf_lease *leases[HF_SET_MAX];
+    double asked = bench_now_us();
+
+    for (int i = 0; i < width; i++) {
+        bench_name(text[i], prefix, i);
+        names[i] = (struct hf_name){text[i], BENCH_NAME_LEN};
+    }
+    bench_must(hf_acquire_all(client, &options, names, (size_t)width, leases), text[0]);
+    m->acquire_us[m->cycles / width % SAMPLES_MAX] = (float)(bench_now_us() - asked);
+    bench_must(hf_release_all(leases, (size_t)width), text[0]);
+    m->cycles += width;
+}
+
+static void play(struct many *t, int number, const char *agent, int width)
+{
+    struct member *m = &t->member[number];
+    hf_client *client = bench_connect(agent);
+    char prefix[BENCH_NAME_LEN];
+    double cpu;
+
+    snprintf(prefix, sizeof(prefix), "many/%d/%d", (int)getppid() % 10000, number);
+    atomic_fetch_add(&t->ready, 1);
+    bench_futex_wait(&t->start, 0);
+    cpu = bench_cpu_us();
+    while (!atomic_load_explicit(&t->stop, memory_order_relaxed))
+        width ? set_cycle(client, m, prefix, width) : cycle(client, m, prefix);
+    m->cpu_us = bench_cpu_us() - cpu;
+    hf_disconnect(client);
+}
+
+static void report(struct many *t, int clients, int width, double wall_us)
+{
+    double *samples = malloc(sizeof(*samples) * (size_t)clients * SAMPLES_MAX), cpu_us = 0;
+    size_t count = 0;
+    long cycles = 0;
+
+    for (int i = 0; i < clients; i++) {
+        struct member *m = &t->member[i];
+        long kept = width ? m->cycles / width : m->cycles;
+
+        cycles += m->cycles;
+        cpu_us += m->cpu_us;
+        for (long k = 0; k < kept && k < SAMPLES_MAX; k++)
+            samples[count++] = (double)m->acquire_us[k];
+    }
+    if (!count)
+        bench_die("no lock was granted in %.1f s", wall_us / 1e6);
+    printf("{\"bench\":\"many\",\"clients\":%d,\"width\":%d,\"cycles\":%ld,\"cycles_per_s\":%.0f,"
+           "\"acquire_p50_us\":%.1f,\"acquire_p99_us\":%.1f,\"client_cpu_us\":%.2f}\n",
+           clients, width ? width : 1, cycles, (double)cycles / wall_us * 1e6,
+           bench_percentile(samples, count, 0.5), bench_percentile(samples, count, 0.99),
+           cpu_us / (double)cycles);
+    free(samples);
+}
+
+int bench_many(int argc, char **argv)
+{
+    int clients, width = 0, bad = 0, status;
+    long seconds_ms;
+    struct many *t;
+    double start;
+
+    if (argc != 4 && argc != 5) {
+        fputs("usage: bench many AGENT CLIENTS MILLISECONDS [SET]\n", stderr);
+        return 64;
+    }
+    clients = (int)bench_number(argv[2], 1);
+    seconds_ms = bench_number(argv[3], 1);
+    if (argc == 5)
+        width = (int)bench_number(argv[4], 1);
+    if (clients > CLIENTS_MAX || width > HF_SET_MAX)
+        bench_die("%d clients and sets of %d at most", CLIENTS_MAX, HF_SET_MAX);
+    t = bench_share(sizeof(*t) + (size_t)clients * sizeof(t->member[0]));
+    for (int i = 0; i < clients; i++)
+        if (fork() == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            play(t, i, argv[1], width);
+            _exit(0);
+        }
+    while (atomic_load(&t->ready) < (uint32_t)clients) {
+        if (waitpid(-1, &status, WNOHANG) > 0)
+            bench_die("a client ended before all were there");
+        usleep(10000);
+    }
+    start = bench_now_us();
+    bench_futex_store(&t->start, 1);
+    usleep((unsigned)(seconds_ms * 1000));
+    atomic_store(&t->stop, 1);
+    start = bench_now_us() - start;
+    for (int i = 0; i < clients; i++)
+        bad += wait(&status) < 0 || status != 0;
+    if (bad)
+        bench_die("%d clients ended badly", bad);
+    report(t, clients, width, start);
+    return 0;
+}

@@ -1,0 +1,18 @@
+"""Locks and unlocks of 64 clients at a time, beside the bare quorum lock with 64 in flight on one connection per node."""
+from fleet import Fleet
+
+CLIENTS = 64
+
+
+def measure(lines, options):
+    turns, cycles, span_ms = (1, 2000, 300) if options.quick else (5, 40_000, 3000)
+    for nodes in (3,) if options.quick else (3, 5):
+        with lines.tagged(nodes=nodes), Fleet(options.build, nodes, agents=1, lines=lines) as fleet:
+            for turn in range(turns):
+                with lines.tagged(turn=turn):
+                    for kind in "plain", "scripts":
+                        fleet.measure("floor", kind, "tput", cycles, CLIENTS, *fleet.paths)
+                    agent_s, _ = fleet.cpu_s()
+                    got = fleet.measure("many", fleet.names[0], CLIENTS, span_ms)
+                    lines.say({"bench": "agent cpu", "us_per_cycle": (fleet.cpu_s()[0] - agent_s) / got["cycles"] * 1e6})
+                    fleet.measure("many", fleet.names[0], 1, span_ms, CLIENTS)

@@ -1,0 +1,21 @@
+"""CPU of agent and nodes per renewal of a lease, beside the bare loop that renews as many keys with batches of 128, and
+with one script for each. A renewal is that of one lease on all nodes; a node's CPU is one node's."""
+import time
+
+from fleet import Fleet
+from parts.held import holding, renewals
+
+NODES, TTL_S = 3, 12
+
+
+def measure(lines, options):
+    leases, turns, seconds = (4000, 1, 2) if options.quick else (100_000, 5, 8)
+    flags = ["--capacity", str(leases + 1000), "--ttl", f"{TTL_S}s"]
+    with Fleet(options.build, NODES, agents=1, flags=flags, lines=lines) as fleet, \
+            Fleet(options.build, NODES, agents=0, lines=lines) as bare, holding(fleet, "renewal", leases, 4, lines):
+        time.sleep(seconds / 2)
+        for turn in range(turns):
+            with lines.tagged(turn=turn):
+                for kind, batch in ("plain", 128), ("scripts", 128), ("scripts", 1):
+                    bare.measure("floor", kind, "renew", leases // 4 if batch == 1 else leases, batch, *bare.paths)
+                lines.say(renewals(fleet, leases, TTL_S, lambda: time.sleep(seconds)))
