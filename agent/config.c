@@ -218,6 +218,7 @@ static int check_paths(struct config_load *l)
 static int settle_nodes(struct config_load *l)
 {
     struct config *c = &l->config;
+    char keys[CONFIG_KEYS_TEXT];
 
     if (c->dev_nodes && l->origin[CONFIG_ID_node] == ORIGIN_COMMAND_LINE)
         return config_wrong(l, "--dev starts nodes of its own: it cannot be given with --node");
@@ -230,7 +231,8 @@ static int settle_nodes(struct config_load *l)
     if (c->node_count == 0)
         return config_wrong(l, "no nodes are given: use --node ADDRESS for each Redis master, or "
                                "--dev to try it out");
-    list_hash(c->nodes, c->node_count, c->list_hash);
+    config_keys_text(c, keys);
+    list_hash_with(c->nodes, c->node_count, keys, c->list_hash);
     return HF_OK;
 }
 

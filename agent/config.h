@@ -25,7 +25,8 @@ struct config {
     bool system;           /* table /holdfast.NAME rather than /holdfast-UID.NAME */
     struct node_address nodes[HF_NODES_MAX];
     int node_count;
-    char list_hash[41]; /* of the ordered ids */
+    char list_hash
+        [41]; /* of the ordered ids and the key formats: hosts that differ do not share locks */
     uint32_t ttl_ms, ttl_max_ms, max_hold_ms /* cap, 0 none */;
     uint32_t capacity;                                                           /* leases */
     uint32_t clients_max;                                                        /* sessions */

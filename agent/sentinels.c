@@ -7,6 +7,7 @@
 
 #include "agent/broker_internal.h"
 #include "agent/clock.h"
+#include "agent/list_hash.h"
 #include "agent/log.h"
 #include "shm/status.h"
 
@@ -21,7 +22,9 @@ static bool fleet_differs(const struct node_sentinel *s, const struct config *c,
                           char *ret_text, size_t size)
 {
     const char *id = c->nodes[i].id;
+    char ids_only[sizeof(c->list_hash)];
 
+    list_hash(c->nodes, c->node_count, ids_only);
     if (!s->present)
         return false; /* flushed: a new one is made, and the quarantine begins */
     if (s->ttl_max_ms != c->ttl_max_ms)
@@ -30,11 +33,16 @@ static bool fleet_differs(const struct node_sentinel *s, const struct config *c,
     else if (s->nodes != c->node_count)
         snprintf(ret_text, size, "node %s belongs to a list of %d nodes, ours has %d", id, s->nodes,
                  c->node_count);
-    else if (strcmp(s->list_hash, c->list_hash) != 0)
-        snprintf(ret_text, size,
-                 "node %s belongs to a list with other ids or another order than ours", id);
-    else
+    else if (strcmp(s->list_hash, c->list_hash) == 0)
         return false;
+    else if (strcmp(s->list_hash, ids_only) == 0)
+        snprintf(ret_text, size,
+                 "the hosts of node %s have no key_format or key_format_for, and this one has", id);
+    else
+        snprintf(ret_text, size,
+                 "node %s belongs to a list with other ids, another order or other key formats "
+                 "than ours",
+                 id);
     return true;
 }
 

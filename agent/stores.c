@@ -9,7 +9,6 @@
 #include "agent/clock.h"
 #include "agent/core/ballot.h"
 #include "agent/events.h"
-#include "agent/list_hash.h"
 #include "agent/log.h"
 #include "agent/version.h"
 #include "shm/slot.h"
@@ -40,8 +39,7 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
         .version = HOLDFAST_VERSION,
         .timens_inode = agent->timens_inode,
     };
-    char path[sizeof(agent->socket_path)], list[sizeof(c->list_hash)];
-    char keys[CONFIG_KEYS_TEXT];
+    char path[sizeof(agent->socket_path)];
     bool found_journal;
     uint32_t found;
     int rc;
@@ -50,10 +48,8 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     found_journal = access(path, F_OK) == 0;
     memcpy(spec.boot_id, agent->boot_id, sizeof(spec.boot_id));
     /* With other keys an agent would neither extend nor release what the earlier one wrote. */
-    config_keys_text(c, keys);
-    list_hash_with(c->nodes, c->node_count, keys, list);
-    rc = journal_open(dir, c->capacity, c->node_count, list, agent->boot_id, &agent->journal,
-                      &found, why, why_size);
+    rc = journal_open(dir, c->capacity, c->node_count, c->list_hash, agent->boot_id,
+                      &agent->journal, &found, why, why_size);
     if (rc < 0)
         return rc;
     spec.fresh = !journal_is_kept(agent->journal);

@@ -577,6 +577,25 @@ def fleet_differs(run):
     wait_until(lambda: run.holdfast("run", "-n", "job", "true", agent=agent).rc == 0, 15, "the agent serves again", 0.2)
 
 
+@scenario("key formats that differ do not exclude each other: such an agent grants nothing and says which has what",
+          sanitizers=False)
+def formats_differ(run):
+    run.redis(3)
+    short = ("--ttl-max", "2s")
+    plain = run.agent("a", ttl="2s", options=short)
+    ours = ("--key-format-for", "orders/* redlock:%s", *short)
+    agent = run.agent("b", wait=False, ttl="2s", options=ours)
+    agent.wait_err("have no key_format or key_format_for, and this one has")
+    result = run.holdfast("run", "-n", "orders/1", "true", agent=agent)
+    assert result.rc == 78 and "key_format" in result.err, result
+    for stopped in (agent, plain):
+        stopped.stop()
+    run.agent("c", ttl="2s", options=(*ours, "--new-list"))
+    other = run.agent("d", wait=False, ttl="2s", options=("--key-format", "lock:%s", *short))
+    other.wait_err("other key formats than ours")
+    run.agent("e", ttl="2s", options=ours)
+
+
 @scenario("one server named twice has one vote, also each time that it comes back")
 def duplicate(run):
     first, second = run.redis(2)

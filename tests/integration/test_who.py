@@ -151,8 +151,8 @@ def lists(run):
 @scenario("list --all-hosts knows keys by their formats, and says which nodes could not be asked", sanitizers=False)
 def lists_formats(run):
     run.redis(3)
-    agent = run.agent(options=["--key-format", "lock:%s:x"])
-    other = run.agent("b", options=["--key-format", "lock:%s:x", "--key-format-for", "q/* queue:%s"])
+    formats = ["--key-format", "lock:%s:x", "--key-format-for", "q/* queue:%s"]
+    agent, other = run.agent(options=formats), run.agent("b", options=formats)
     holder = run.holder(agent)
     holder.acquire("job")
     wait_until(lambda: listed(run, agent) == {"job": 3} and listed(run, other, "jo") == {"job": 3}, what="it is listed")
