@@ -328,11 +328,8 @@ def force_a_stopped_agent(run):
     assert result.rc == 0 and fence in result.out, result
     taken = run.start_holdfast("run", "job", "true", agent=b)
     while taken.running:
-        believed = holder.held()
-        if not taken.running:
-            break
-        if believed:
-            assert run.holders_of("job") >= 2, "the key is free while the lock is held"
+        standing = run.holders_of("job")  # before the question: both end soon after each other
+        assert standing >= 2 or not holder.held(), "the key is free while the lock is held"
         time.sleep(0.02)
     assert taken.wait() == 0 and not holder.held(), taken.err
     a.sigcont()
