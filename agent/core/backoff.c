@@ -17,8 +17,7 @@ void backoff_reset(struct backoff *b)
 
 hf_dur backoff_step(struct backoff *b, uint32_t random)
 {
-    hf_dur half = hf_ns(b->next.ns / 2);
-    hf_dur delay = hf_ns(half.ns + draw_within(hf_ns(b->next.ns - half.ns), random).ns);
+    hf_dur delay = draw_between(hf_ns(b->next.ns / 2), b->next, random);
 
     b->next = b->next.ns > b->max.ns / 2 ? b->max : hf_ns(b->next.ns * 2);
     return delay;
@@ -26,8 +25,7 @@ hf_dur backoff_step(struct backoff *b, uint32_t random)
 
 hf_dur backoff_contend(int64_t pttl_ms, uint32_t random)
 {
-    hf_dur spread = hf_ns(CONTEND_MOST.ns - CONTEND_LEAST.ns);
-    hf_dur delay = hf_ns(CONTEND_LEAST.ns + draw_within(spread, random).ns);
+    hf_dur delay = draw_between(CONTEND_LEAST, CONTEND_MOST, random);
 
     /* Compared in milliseconds: a foreign PTTL may be too large for nanoseconds. */
     if (pttl_ms >= 0 && pttl_ms < hf_dur_ms(CONTEND_MOST))

@@ -24,6 +24,5 @@ hf_dur handoff_yield(hf_dur ttl, hf_time others_seen, hf_time now, uint32_t rand
     if (others_seen.ns == HF_TIME_PAST.ns ||
         hf_time_reached(now, hf_time_add(others_seen, hf_dur_scale(ttl, 2, 1))))
         return hf_ns(0);
-    return hf_ns(HANDOFF_YIELD_LEAST.ns +
-                 draw_within(hf_ns(HANDOFF_YIELD_MOST.ns - HANDOFF_YIELD_LEAST.ns), random).ns);
+    return draw_between(HANDOFF_YIELD_LEAST, HANDOFF_YIELD_MOST, random);
 }

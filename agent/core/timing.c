@@ -126,7 +126,8 @@ hf_dur timing_silence(hf_dur default_ttl)
 
 hf_dur timing_renew_delay(const struct timing *timing, uint32_t random)
 {
-    hf_dur extra = draw_within(hf_ns(2 * timing->renew_jitter.ns), random);
+    hf_dur jitter = timing->renew_jitter;
 
-    return hf_ns(timing->renew_after.ns - timing->renew_jitter.ns + extra.ns);
+    return draw_between(hf_ns(timing->renew_after.ns - jitter.ns),
+                        hf_ns(timing->renew_after.ns + jitter.ns), random);
 }

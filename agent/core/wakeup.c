@@ -2,6 +2,7 @@
 
 #include "agent/core/backoff.h"
 #include "agent/core/draw.h"
+#include "agent/core/validity.h"
 
 #define LASTING_MIN  hf_ms(250) /* between rounds for keys without expiry */
 #define LASTING_MAX  hf_ms(1000)
@@ -25,11 +26,6 @@ static int count(uint32_t nodes)
     for (; nodes; nodes &= nodes - 1)
         found++;
     return found;
-}
-
-static hf_dur draw_between(hf_dur least, hf_dur most, uint32_t random)
-{
-    return hf_ns(least.ns + draw_within(hf_ns(most.ns - least.ns), random).ns);
 }
 
 void wakeup_init(struct wakeup *w, int n, int q)
@@ -124,17 +120,11 @@ void wakeup_granted(struct wakeup *w, int node)
 /* When q nodes have no key any more, if nobody extends one; NEVER: not by itself. */
 static hf_time expiry(const struct wakeup *w, hf_time now)
 {
-    hf_time sorted[HF_NODES_MAX];
+    hf_time at[HF_NODES_MAX];
 
-    for (int i = 0; i < w->n; i++) {
-        hf_time at = w->free & bit(i) ? now : w->expires[i];
-        int k = i;
-
-        for (; k > 0 && hf_time_before(at, sorted[k - 1]); k--)
-            sorted[k] = sorted[k - 1];
-        sorted[k] = at;
-    }
-    return sorted[w->q - 1];
+    for (int i = 0; i < w->n; i++)
+        at[i] = w->free & bit(i) ? now : w->expires[i];
+    return validity_qth(at, w->n, w->n - w->q + 1); /* the q-th smallest */
 }
 
 void wakeup_rest(struct wakeup *w, uint32_t random, hf_time now)
