@@ -26,6 +26,7 @@
 #include "shm/wire.h"
 
 struct handoff;
+struct journal_identity;
 struct round;
 struct resource;
 struct waiter;
@@ -256,6 +257,13 @@ int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_ti
 /* The waiter is answered with `status` and gone. */
 void waiter_fail(struct waiter *w, int status, const char *text);
 void waiter_free(struct waiter *w);
+/* What the lease that it gets has of the waiter and its client. Not: slot, generation, token, fence
+ * and instants. */
+void waiter_fill_lease(const struct waiter *w, struct lease *lease);
+/* The same for the journal. Not: token, name and instants. */
+void waiter_fill_identity(const struct waiter *w, struct journal_identity *identity);
+/* max_hold of a lease that it gets at `now`; HF_TIME_NEVER. */
+hf_time waiter_hold_end(const struct waiter *w, hf_time now);
 /* Who holds `r`, whose lease is of this host. */
 void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret_holder);
 /* For waiter->timer and waiter->tell. */

@@ -107,7 +107,7 @@ int resource_grant(struct round *round, hf_time now)
     struct broker *b = r->b;
     struct client *c = w->session->client;
     struct lease *lease;
-    hf_time a[HF_NODES_MAX], max_hold = HF_TIME_NEVER;
+    hf_time a[HF_NODES_MAX], max_hold = waiter_hold_end(w, now);
     uint32_t mark[HF_NODES_MAX];
     struct message *m;
     int rc;
@@ -124,31 +124,15 @@ int resource_grant(struct round *round, hf_time now)
         a[i] = v == BALLOT_YES || v == BALLOT_YES_LOW ? round->ballot.node[i].a : HF_TIME_PAST;
         mark[i] = i < b->n ? b->nodes[i].trust.mark : 0;
     }
-    if (w->max_hold_ms)
-        max_hold = hf_time_add(now, hf_ms(w->max_hold_ms));
     lease->slot = r->slot;
     lease->generation = r->generation;
-    lease->ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl);
-    lease->pid = round->pid;
-    lease->uid = round->uid;
-    lease->client_id = c->id;
-    lease->request_id = w->id;
+    waiter_fill_lease(w, lease);
     lease->fence = fence_make(round->ballot.fence, 0);
     lease->since = now;
     lease->since_wall = round->described.since;
     lease->won = now;
     lease->token_end = max_hold;
-    lease->run = w->run;
-    lease->guarded = w->guarded;
-    lease->heartbeat_ms = w->heartbeat_ms;
-    lease->beat_word = w->beat_word;
-    if (w->heartbeat_ms)
-        lease->beats = beats_hold(w->session->beats);
-    lease->note_len = w->note_len;
-    lease->comm_len = (uint8_t)strlen(round->comm);
     memcpy(lease->token, round->token, sizeof(lease->token));
-    memcpy(lease->note, round->note, sizeof(lease->note));
-    memcpy(lease->comm, round->comm, sizeof(lease->comm));
     lease->unanswered = round->unanswered;
     lease_fsm_init(&lease->fsm, b->n, b->q, &w->timing, w->run, max_hold, a, mark);
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);

@@ -34,11 +34,6 @@ struct handoff_facts handoff_facts(const struct lease *lease, enum hf_slot_state
 
 /* --- making one ------------------------------------------------------------------------------- */
 
-static hf_time end_of(const struct waiter *w, hf_time now)
-{
-    return w->max_hold_ms ? hf_time_add(now, hf_ms(w->max_hold_ms)) : HF_TIME_NEVER;
-}
-
 /* Whom to hand it over to. NULL: nobody, so it is released. */
 static struct waiter *next_holder(struct resource *r, hf_time now)
 {
@@ -53,7 +48,7 @@ static struct waiter *next_holder(struct resource *r, hf_time now)
         return NULL;
     facts = handoff_facts(lease, atomic_load_explicit(&lease->state, memory_order_relaxed),
                           (hf_time){atomic_load_explicit(&lease->valid_ns, memory_order_relaxed)},
-                          w->timing.ttl, end_of(w, now), now);
+                          w->timing.ttl, waiter_hold_end(w, now), now);
     verdict = handoff_judge(&facts);
     r->turn_over |= handoff_is_enough(verdict);
     if (verdict != HANDOFF_YES)
@@ -67,60 +62,20 @@ static struct waiter *next_holder(struct resource *r, hf_time now)
 static struct lease *next_lease(struct resource *r, const struct waiter *w, hf_time now)
 {
     const struct lease *from = r->lease;
-    const struct client *c = w->session->client;
     struct lease *to = lease_new(from->name, from->name_len, from->key, from->key_len);
 
     if (!to)
         return NULL;
     to->slot = from->slot;
     to->generation = from->generation + 1;
-    to->ttl_ms = from->ttl_ms;
-    to->pid = c->pid;
-    to->uid = c->uid;
-    to->client_id = c->id;
-    to->request_id = w->id;
+    waiter_fill_lease(w, to);
     to->fence = from->fence + 1;
     to->since = now;
     to->since_wall = clock_wall();
     to->won = from->won;
     to->token_end = from->token_end;
-    to->run = w->run;
-    to->guarded = w->guarded;
-    to->heartbeat_ms = w->heartbeat_ms;
-    to->beat_word = w->beat_word;
-    if (w->heartbeat_ms)
-        to->beats = beats_hold(w->session->beats);
-    to->note_len = w->note_len;
-    to->comm_len = (uint8_t)strlen(c->comm);
     memcpy(to->token, from->token, sizeof(to->token));
-    memcpy(to->note, w->note, sizeof(to->note));
-    memcpy(to->comm, c->comm, sizeof(to->comm));
     return to;
-}
-
-static struct journal_identity owner_of(const struct broker *b, const struct lease *to,
-                                        const struct waiter *w)
-{
-    const struct client *c = w->session->client;
-    struct journal_identity id = {.ttl_ms = to->ttl_ms,
-                                  .max_hold_ms = w->max_hold_ms,
-                                  .pid = to->pid,
-                                  .uid = to->uid,
-                                  .start_time = c->start_time,
-                                  .pidns_inode = b->agent->pidns_inode,
-                                  .cookie_hash = c->cookie_hash,
-                                  .request_id = w->id,
-                                  .heartbeat_ms = to->heartbeat_ms,
-                                  .beat_word = to->beat_word,
-                                  .since_ns = to->since.ns,
-                                  .since_wall_ms = to->since_wall.ms,
-                                  .note_len = to->note_len,
-                                  .comm_len = to->comm_len,
-                                  .run = to->run};
-
-    memcpy(id.note, to->note, sizeof(id.note));
-    memcpy(id.comm, to->comm, sizeof(id.comm));
-    return id;
 }
 
 /* False: it is to be released. */
@@ -142,8 +97,10 @@ static bool begin(struct resource *r, enum hf_loss_reason reason)
     }
     h->slot = r->slot;
     h->generation = r->lease->generation;
-    h->owner = owner_of(b, h->to, w);
-    h->max_hold = end_of(w, now);
+    waiter_fill_identity(w, &h->owner);
+    h->owner.since_ns = h->to->since.ns;
+    h->owner.since_wall_ms = h->to->since_wall.ms;
+    h->max_hold = waiter_hold_end(w, now);
     h->reason = reason;
     h->resource = r;
     h->waiter = w;

@@ -384,29 +384,14 @@ static void round_reply(struct link *link, const struct link_reply *reply, void 
 /* (!) Before the first SET, so that a restarted agent can undo the round. */
 static void journal_intent(struct round *round, const struct waiter *w)
 {
-    const struct client *c = w->session->client;
     struct resource *r = round->resource;
-    struct journal_identity id = {.ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl),
-                                  .max_hold_ms = w->max_hold_ms,
-                                  .pid = round->pid,
-                                  .uid = round->uid,
-                                  .start_time = c->start_time,
-                                  .pidns_inode = round->b->agent->pidns_inode,
-                                  .cookie_hash = c->cookie_hash,
-                                  .request_id = w->id,
-                                  .heartbeat_ms = w->heartbeat_ms,
-                                  .beat_word = w->beat_word,
-                                  .since_ns = round->started.ns,
+    struct journal_identity id = {.since_ns = round->started.ns,
                                   .since_wall_ms = round->described.since.ms,
-                                  .name_len = r->name_len,
-                                  .note_len = w->note_len,
-                                  .comm_len = (uint8_t)strlen(round->comm),
-                                  .run = w->run};
+                                  .name_len = r->name_len};
 
+    waiter_fill_identity(w, &id);
     memcpy(id.token, round->token, sizeof(id.token));
     memcpy(id.name, r->name, r->name_len);
-    memcpy(id.note, round->note, sizeof(id.note));
-    memcpy(id.comm, round->comm, sizeof(id.comm));
     journal_put_identity(round->b->agent->journal, r->slot, &id);
     journal_round(round, JOURNAL_INTENT);
 }

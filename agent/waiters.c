@@ -3,9 +3,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/broker_internal.h"
 #include "agent/clock.h"
+#include "agent/journal.h"
 #include "shm/status.h"
 
 /* Where a lock changes hands all the time, so often a waiter is told by whom it is held. */
@@ -30,6 +32,53 @@ void waiter_free(struct waiter *w)
     w->session->user->text_units -= user_text_units(w->resource->name_len, w->note_len);
     hf_counter_set(&b->agent->table, HF_COUNTER_WAITERS, b->waiter_count);
     free(w);
+}
+
+void waiter_fill_lease(const struct waiter *w, struct lease *lease)
+{
+    const struct client *c = w->session->client;
+
+    lease->ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl);
+    lease->pid = c->pid;
+    lease->uid = c->uid;
+    lease->client_id = c->id;
+    lease->request_id = w->id;
+    lease->run = w->run;
+    lease->guarded = w->guarded;
+    lease->heartbeat_ms = w->heartbeat_ms;
+    lease->beat_word = w->beat_word;
+    if (w->heartbeat_ms)
+        lease->beats = beats_hold(w->session->beats);
+    lease->note_len = w->note_len;
+    lease->comm_len = (uint8_t)strlen(c->comm);
+    memcpy(lease->note, w->note, sizeof(lease->note));
+    memcpy(lease->comm, c->comm, sizeof(lease->comm));
+}
+
+void waiter_fill_identity(const struct waiter *w, struct journal_identity *id)
+{
+    const struct client *c = w->session->client;
+
+    id->ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl);
+    id->max_hold_ms = w->max_hold_ms;
+    id->pid = c->pid;
+    id->uid = c->uid;
+    id->start_time = c->start_time;
+    id->pidns_inode = w->session->broker->agent->pidns_inode;
+    id->cookie_hash = c->cookie_hash;
+    id->request_id = w->id;
+    id->heartbeat_ms = w->heartbeat_ms;
+    id->beat_word = w->beat_word;
+    id->run = w->run;
+    id->note_len = w->note_len;
+    id->comm_len = (uint8_t)strlen(c->comm);
+    memcpy(id->note, w->note, sizeof(id->note));
+    memcpy(id->comm, c->comm, sizeof(id->comm));
+}
+
+hf_time waiter_hold_end(const struct waiter *w, hf_time now)
+{
+    return w->max_hold_ms ? hf_time_add(now, hf_ms(w->max_hold_ms)) : HF_TIME_NEVER;
 }
 
 void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret)
