@@ -11,6 +11,7 @@
 #include "agent/events.h"
 #include "agent/log.h"
 #include "agent/survey.h"
+#include "shm/hex.h"
 #include "shm/status.h"
 
 #define BEAT_EVERY (100 * HF_NS_PER_MS)
@@ -27,17 +28,12 @@ uint32_t broker_random(void)
 
 void broker_token(char ret_token[TOKEN_LEN + 1])
 {
-    static const char hex[] = "0123456789abcdef";
     uint8_t bytes[TOKEN_LEN / 2];
 
     /* 20 bytes never come in parts and, once the pool is ready, never fail (getrandom(2)). */
     if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
         abort();
-    for (size_t i = 0; i < sizeof(bytes); i++) {
-        ret_token[2 * i] = hex[bytes[i] >> 4];
-        ret_token[2 * i + 1] = hex[bytes[i] & 15];
-    }
-    ret_token[TOKEN_LEN] = '\0';
+    hf_hex_text(bytes, sizeof(bytes), ret_token);
 }
 
 void broker_tell_renewal(struct broker *b, struct message *m)

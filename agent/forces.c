@@ -9,21 +9,11 @@
 #include "agent/events.h"
 #include "agent/log.h"
 #include "agent/look.h"
+#include "shm/hex.h"
 #include "shm/status.h"
 
 /* A mark in the place of a value that no agent wrote stays so long. */
 #define FOREIGN_MS 1000
-
-static void id_text(const uint8_t id[HF_KEY_ID_LEN], char ret_hex[LINK_ID_LEN + 1])
-{
-    static const uint8_t none[HF_KEY_ID_LEN];
-
-    ret_hex[0] = '\0';
-    if (memcmp(id, none, sizeof(none)) == 0)
-        return;
-    for (size_t i = 0; i < HF_KEY_ID_LEN; i++)
-        snprintf(ret_hex + 2 * i, 3, "%02x", id[i]);
-}
 
 static void force(struct look *look);
 
@@ -137,7 +127,7 @@ void looks_force(struct session *s, const struct hf_request_entry *q)
     if (!look)
         return;
     look->fence = q->target;
-    id_text(q->key_id, look->wanted);
+    hf_key_id_text(q->key_id, look->wanted);
     if (!look->fence && !*look->wanted)
         look_end(look, HF_EINVAL, "say which hold is meant: by its fence or its id");
     else if (was_handed_on(look))

@@ -13,6 +13,7 @@
 #include "agent/core/fence.h"
 #include "agent/core/wakeup.h"
 #include "agent/look.h"
+#include "shm/hex.h"
 #include "shm/index.h"
 #include "shm/status.h"
 
@@ -104,7 +105,7 @@ void look_fill(struct look *look, const struct survey *survey)
     for (int i = 0; i < c->n; i++)
         e->look_free = (uint8_t)(e->look_free + (c->node[i].word == CENSUS_NO_KEY));
     e->look_holding = leader < 0 ? 0 : (uint8_t)census_count(c, leader);
-    survey_id(leader < 0 ? "" : c->node[leader].id, e->key_id);
+    (void)hf_key_id_bytes(leader < 0 ? "" : c->node[leader].id, e->key_id);
     if (!survey_holder(survey, &e->holder))
         return;
     /* The lease may have been handed on, of which the nodes do not know. */

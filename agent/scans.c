@@ -12,6 +12,7 @@
 #include "agent/clock.h"
 #include "agent/log.h"
 #include "agent/survey.h"
+#include "shm/hex.h"
 #include "shm/status.h"
 
 /* Without an answer, of one session: one per node. */
@@ -77,7 +78,7 @@ static bool fill_item(const struct scan *scan, const struct link_item *item,
                                       .uid = item->holder.uid,
                                       .name_len = (uint8_t)name_len};
     memcpy(ret_item->name, name, name_len);
-    survey_id(item->id, ret_item->key_id);
+    (void)hf_key_id_bytes(item->id, ret_item->key_id);
     snprintf(ret_item->host, sizeof(ret_item->host), "%s", item->holder.host);
     snprintf(ret_item->comm, sizeof(ret_item->comm), "%s", item->holder.comm);
     snprintf(ret_item->note, sizeof(ret_item->note), "%.95s", item->holder.note);

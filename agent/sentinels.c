@@ -9,6 +9,7 @@
 #include "agent/clock.h"
 #include "agent/list_hash.h"
 #include "agent/log.h"
+#include "shm/hex.h"
 #include "shm/status.h"
 
 /* How long a sentinel is not made while some node has not told whether it has one: on any
@@ -75,8 +76,7 @@ static void ask_sentinel(struct broker *b, int i, bool replace, hf_time now)
 
     if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
         return;
-    for (size_t k = 0; k < sizeof(bytes); k++)
-        snprintf(nonce + 2 * k, 3, "%02x", bytes[k]);
+    hf_hex_text(bytes, sizeof(bytes), nonce);
     if (link_sentinel(node->link, &s, hf_time_add(now, b->config->timing.attempt), sentinel_done,
                       b) == HF_OK) {
         node->asking_sentinel = true;

@@ -153,18 +153,6 @@ void surveys_destroy(struct broker *b)
         survey_free(survey);
 }
 
-static unsigned digit(char c)
-{
-    return c <= '9' ? (unsigned)(c - '0') : (unsigned)(c - 'a' + 10);
-}
-
-void survey_id(const char *hex, uint8_t ret_id[HF_KEY_ID_LEN])
-{
-    memset(ret_id, 0, HF_KEY_ID_LEN);
-    for (size_t i = 0; *hex && i < HF_KEY_ID_LEN; i++)
-        ret_id[i] = (uint8_t)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
-}
-
 bool survey_holder(const struct survey *survey, struct hf_wire_holder *ret_holder)
 {
     const struct census *c = &survey->census;

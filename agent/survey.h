@@ -46,9 +46,6 @@ int survey_begin(struct broker *b, enum survey_kind kind, const void *key, size_
 void survey_drop(struct survey *survey);
 void surveys_destroy(struct broker *b); /* after the links */
 
-/* An id as bytes; "": zeros. */
-void survey_id(const char *hex, uint8_t ret_id[HF_KEY_ID_LEN]);
-
 /* What is known of who has what most nodes have; false: none has a key. `pttl_ms`: when it is on
  * fewer than q nodes if nobody extends it. */
 bool survey_holder(const struct survey *survey, struct hf_wire_holder *ret_holder);

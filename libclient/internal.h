@@ -349,11 +349,6 @@ int64_t hfc_many_next(const hf_op *whole) REQUIRES(hfc_locked);
 void hfc_many_preface(const struct hfc_many *many, char ret_preface[HFC_PREFACE_SIZE])
     REQUIRES(hfc_locked);
 
-/* --- who.c ------------------------------------------------------------------------------------ */
-
-/* In hex; "" for all zeros. */
-void hfc_id_text(const uint8_t id[HF_KEY_ID_LEN], char ret_hex[2 * HF_KEY_ID_LEN + 1]);
-
 /* --- beats.c ---------------------------------------------------------------------------------- */
 
 /* Memory for the words, not shared with anybody yet. HF_ENOMEM. */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shm/hex.h"
+
 #define SLOTS_FIRST 1024 /* a power of two */
 
 /* One hold of one name, as the nodes tell it. */
@@ -222,7 +224,7 @@ static int tell(const struct found *f, int (*fn)(const struct hf_listed *listed,
     (void)snprintf(listed.holder.host, sizeof(listed.holder.host), "%s", host);
     (void)snprintf(listed.holder.command, sizeof(listed.holder.command), "%s", comm);
     (void)snprintf(listed.holder.note, sizeof(listed.holder.note), "%s", note);
-    hfc_id_text(f->id, listed.id);
+    hf_key_id_text(f->id, listed.id);
     return fn(&listed, arg);
 }
 

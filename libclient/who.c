@@ -2,8 +2,9 @@
 #include "libclient/internal.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
+
+#include "shm/hex.h"
 
 static int check_name(const hf_client *client, const void *name, size_t name_len)
 {
@@ -42,30 +43,6 @@ static hf_op *op_on(hf_client *client, enum hf_wire_op wire_op, const void *name
     return op;
 }
 
-void hfc_id_text(const uint8_t id[HF_KEY_ID_LEN], char ret_hex[2 * HF_KEY_ID_LEN + 1])
-{
-    static const uint8_t none[HF_KEY_ID_LEN];
-
-    ret_hex[0] = '\0';
-    if (memcmp(id, none, sizeof(none)) == 0)
-        return;
-    for (size_t i = 0; i < HF_KEY_ID_LEN; i++)
-        (void)snprintf(ret_hex + 2 * i, 3, "%02x", id[i]);
-}
-
-/* False: these are not 40 hex digits. */
-static bool id_bytes(const char *hex, uint8_t ret_id[HF_KEY_ID_LEN])
-{
-    static const char digits[] = "0123456789abcdef";
-
-    if (strlen(hex) != (size_t)2 * HF_KEY_ID_LEN || hex[strspn(hex, digits)])
-        return false;
-    for (size_t i = 0; i < HF_KEY_ID_LEN; i++)
-        ret_id[i] = (uint8_t)((strchr(digits, hex[2 * i]) - digits) << 4 |
-                              (strchr(digits, hex[2 * i + 1]) - digits));
-    return true;
-}
-
 static void fill(const struct hf_completion_entry *found, uint32_t nodes, struct hf_who_info *who)
 {
     *who = (struct hf_who_info){.size = sizeof(*who),
@@ -78,7 +55,7 @@ static void fill(const struct hf_completion_entry *found, uint32_t nodes, struct
                                 .free = found->look_free,
                                 .last_fence = found->fence};
     hfc_holder(&found->holder, &who->holder);
-    hfc_id_text(found->key_id, who->id);
+    hf_key_id_text(found->key_id, who->id);
 }
 
 /* The session's, and so of the agent that answered. */
@@ -180,7 +157,7 @@ int hf_force(hf_client *client, const void *name, size_t name_len, const struct 
         return hfc_fail(HF_EINVAL, "hf_force: set size to sizeof(struct hf_who_info)");
     if (!seen->holder.fence && !*seen->id)
         return hfc_fail(HF_EINVAL, "say which hold is meant: by its fence or its id");
-    if (!seen->holder.fence && !id_bytes(seen->id, id))
+    if (!seen->holder.fence && hf_key_id_bytes(seen->id, id) < 0)
         return hfc_fail(HF_EINVAL, "'%.40s' is not an id: 40 hex digits are", seen->id);
     hfc_lock(client);
     op = op_on(client, HF_OP_FORCE, name, name_len);

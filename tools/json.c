@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shm/hex.h"
 #include "tools/exitcodes.h"
 #include "tools/text.h"
 
@@ -111,16 +112,14 @@ void json_put(json_t *object, const char *key, json_t *value)
 
 void json_put_name(json_t *object, const void *name, size_t len)
 {
-    const unsigned char *bytes = name;
     json_t *exact = json_stringn(name, len);
-    char hex[2 * 255 + 1] = "";
+    char hex[2 * 255 + 1];
 
     if (exact) {
         json_put(object, "name", exact);
         return;
     }
-    for (size_t i = 0; i < len && 2 * i + 2 < sizeof(hex); i++)
-        sprintf(hex + 2 * i, "%02x", bytes[i]);
+    hf_hex_text(name, len < sizeof(hex) / 2 ? len : sizeof(hex) / 2, hex);
     json_put(object, "name", json_text(name, len));
     json_put(object, "name_hex", json_string(hex));
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shm/hex.h"
 #include "shm/status.h"
 #include "tools/args.h"
 #include "tools/exitcodes.h"
@@ -198,19 +199,11 @@ int reader_args_parse(int argc, char **argv, const char *letters, const char *us
     return READER_ARGS_GO_ON;
 }
 
-static int hex_digit(char c)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *at = c ? strchr(digits, c) : NULL;
-
-    return at ? (int)(at - digits) : -1;
-}
-
 /* The byte that the escape behind a backslash stands for, and where it ends; -1: none. */
 static int unescape(const char **text)
 {
     const char *p = *text;
-    int high, low;
+    uint8_t byte;
 
     *text = p + 1;
     switch (*p) {
@@ -223,10 +216,8 @@ static int unescape(const char **text)
     case 't':
         return '\t';
     case 'x':
-        high = hex_digit(p[1]);
-        low = high < 0 ? -1 : hex_digit(p[2]);
         *text = p + 3;
-        return low < 0 ? -1 : high << 4 | low;
+        return hf_hex_bytes(p + 1, 1, &byte) == HF_OK ? byte : -1;
     default:
         return -1;
     }
