@@ -8,6 +8,7 @@
 #include "agent/beats.h"
 #include "agent/clock.h"
 #include "agent/core/ballot.h"
+#include "agent/core/draw.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -19,13 +20,7 @@
 /* Jitter only: nobody gains from guessing it. */
 uint32_t renewal_random(struct renewal *r)
 {
-    uint32_t x = r->random;
-
-    x ^= x << 13;
-    x ^= x >> 17;
-    x ^= x << 5;
-    r->random = x;
-    return x;
+    return draw_next(&r->random);
 }
 
 /* --- what the nodes' words are worth ---------------------------------------------------------- */

@@ -1,8 +1,17 @@
-/* Turning a random number of the caller's into a span of time. Pure. */
+/* Random numbers from a state of the caller's, and spans of time from them. Pure. */
 #ifndef HOLDFAST_CORE_DRAW_H
 #define HOLDFAST_CORE_DRAW_H
 
 #include "shm/nstime.h"
+
+/* The next of a row, for delays (xorshift); never 0. `*state` is not 0. */
+static inline uint32_t draw_next(uint32_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    return *state;
+}
 
 /* Uniform in [0, span]; span >= 0. The lowest bit of `random` is not used. */
 static inline hf_dur draw_within(hf_dur span, uint32_t random)

@@ -12,19 +12,17 @@
 #include <hiredis/adapters/libev.h>
 
 #include "agent/clock.h"
+#include "agent/core/draw.h"
+#include "agent/redis/elements.h"
 #include "agent/redis/link_internal.h"
 #include "shm/status.h"
 
 #define RECONNECT_FIRST_MS 20
 #define RECONNECT_MAX_MS   1000
-#define ANSWER_ELEMENTS    1024 /* no answer to what we ask has more */
 
-static uint32_t next_random(struct link *link)
+uint32_t link_random(struct link *link)
 {
-    link->random ^= link->random << 13;
-    link->random ^= link->random >> 17;
-    link->random ^= link->random << 5;
-    return link->random;
+    return draw_next(&link->random);
 }
 
 void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char *from)
@@ -66,15 +64,11 @@ static void *make_string(const redisReadTask *task, char *text, size_t length)
     return link ? link->hiredis_functions->createString(task, text, length) : NULL;
 }
 
-#if HIREDIS_MAJOR >= 1
-static void *make_array(const redisReadTask *task, size_t elements)
-#else
-static void *make_array(const redisReadTask *task, int elements)
-#endif
+static void *make_array(const redisReadTask *task, element_count elements)
 {
     struct link *link = reader_link(task);
 
-    if (link && elements > ANSWER_ELEMENTS) {
+    if (link && elements > ELEMENTS_MAX) {
         link->is_strange = true;
         return NULL;
     }
@@ -176,7 +170,7 @@ void link_end(struct link *link, enum hf_node_error error, const char *format, .
 
 static void tell_end(struct link *link)
 {
-    hf_dur delay = backoff_step(&link->backoff, next_random(link));
+    hf_dur delay = backoff_step(&link->backoff, link_random(link));
 
     calls_break(link);
     tracking_stop(link);

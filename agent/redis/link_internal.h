@@ -117,6 +117,8 @@ struct link {
  * has ended already. Not for hiredis' connect and disconnect callbacks: there it frees the context
  * itself. */
 void link_end(struct link *link, enum hf_node_error error, const char *format, ...) HF_PRINTF(3, 4);
+/* For delays; never 0. */
+uint32_t link_random(struct link *link);
 /* The handshake is done. */
 void link_is_ready(struct link *link, const struct link_reply *sentinel);
 /* An error's text from the node: printable, cut to fit, and without our password, which some

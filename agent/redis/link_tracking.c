@@ -36,10 +36,10 @@ static void set(struct link *link, enum hf_node_tracking state, const char *text
 
 static void again(struct link *link)
 {
-    uint32_t random = (uint32_t)clock_now().ns * UINT32_C(2654435761);
+    hf_dur delay = backoff_step(&link->tracking.backoff, link_random(link));
 
     (void)loop_timer_set(link->options.loop, &link->tracking.again,
-                         hf_time_add(clock_now(), backoff_step(&link->tracking.backoff, random)));
+                         hf_time_add(clock_now(), delay));
 }
 
 static void give_up(struct link *link, bool refused, const char *text)

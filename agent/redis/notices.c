@@ -9,11 +9,11 @@
 #include <hiredis/hiredis.h>
 
 #include "agent/clock.h"
+#include "agent/redis/elements.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
-#define CHANNEL      "__redis__:invalidate"
-#define ELEMENTS_MAX 1024 /* of one answer: a notice has one key */
+#define CHANNEL "__redis__:invalidate"
 
 enum notices_step { /* what the next answer is to */
                     STEP_AUTH,
@@ -53,12 +53,7 @@ static void end(struct notices *n, bool refused, const char *text)
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* hiredis allocates as many elements as a peer announces. */
-#if HIREDIS_MAJOR >= 1
-static void *make_array(const redisReadTask *task, size_t elements)
-#else
-static void *make_array(const redisReadTask *task, int elements)
-#endif
+static void *make_array(const redisReadTask *task, element_count elements)
 {
     const struct notices *n = task->privdata;
 
