@@ -6,15 +6,12 @@ HOLDFAST_FULL=1 contends for a minute instead of some seconds. The modules of np
 $XDG_CACHE_HOME/holdfast-tests (~/.cache); without npm or its registry those scenarios are skipped.
 """
 import collections
-import hashlib
 import json
 import os
 import pathlib
 import random
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
@@ -36,36 +33,13 @@ REFUSAL_OF = {"node-redlock": "ExecutionError", "redis-semaphore": "TimeoutError
 # --- peers ---------------------------------------------------------------------------------------------
 
 
-def npm(*args, folder):
-    return subprocess.run(["npm", *args, "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=1",
-                           "--fetch-retry-mintimeout=2000"], cwd=folder, capture_output=True,
-                          text=True, stdin=subprocess.DEVNULL, check=False)
-
-
 def modules():
     """The folder of npm's modules, installed once."""
-    if not shutil.which("npm") or not shutil.which("node"):
-        skip("there is no npm")
-    lock = (PEERS / "package-lock.json").read_bytes()
-    home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "holdfast-tests"
-    folder = home / f"npm-{hashlib.sha256(lock).hexdigest()[:16]}"
-    if folder.exists():
-        return folder
-    home.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=home) as made:
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(PEERS / name, made)
-        result = npm("ci", folder=made)
-        if result.returncode != 0:
-            if npm("ping", folder=made).returncode != 0:
-                skip("the registry of npm is out of reach")
-            raise AssertionError(f"npm ci: {result.stderr}")
-        try:
-            os.rename(made, folder)
-        except OSError:  # somebody else was faster
-            return folder
-        os.mkdir(made)  # for its removal
-    return folder
+    result = subprocess.run([PEERS / "install"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if result.returncode == 77:
+        skip(result.stderr.strip())
+    assert result.returncode == 0, result.stderr
+    return pathlib.Path(result.stdout.strip())
 
 
 def is_node(kind):

@@ -16,7 +16,7 @@ from rig import BUILD, SANITIZE, main, scenario, wait_until  # noqa: E402
 WAITERS = 100 if not SANITIZE else 20
 STEADY = 2  # of each agent
 ROUNDS = 100 if not SANITIZE else 10
-PATIENCE_TURNS = 20 * (WAITERS + 2 * STEADY)  # twenty times a fair wait; tools/bench/waiting measures it
+PATIENCE_TURNS = 20 * (WAITERS + 2 * STEADY)  # twenty times a fair wait; tools/bench/run --only crowd measures it
 GROWTH_KIB = 512  # of an agent's own memory, for what the C library keeps
 
 

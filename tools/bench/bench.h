@@ -39,5 +39,8 @@ int bench_queue(int argc, char **argv);
 int bench_hold(int argc, char **argv);
 int bench_pttl(int argc, char **argv);
 int bench_many(int argc, char **argv);
+int bench_table(int argc, char **argv);
+int bench_spawn(int argc, char **argv);
+int bench_death(int argc, char **argv);
 
 #endif

@@ -22,7 +22,7 @@ class Fleet:
 
     def __init__(self, build, nodes, agents, flags=(), lines=None):
         self.build, self.flags, self.lines = build, list(flags), lines or Lines()
-        self.processes = []
+        self.processes, self.names = [], []
         # The journal belongs on tmpfs, as in /run.
         tmpfs = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.directory = tempfile.mkdtemp(prefix="holdfast-bench-", dir=tmpfs)
@@ -112,15 +112,19 @@ class Fleet:
         return sum(map(cpu_of, agents)), sum(map(cpu_of, nodes))
 
     def close(self):
+        """Agents may end clean, unless that takes them long: what they hold need not be released. Nodes keep nothing."""
         for process in self.processes:
             process.send_signal(signal.SIGTERM)
         for process in self.processes:
             try:
-                process.wait(timeout=20)
+                process.wait(timeout=2)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
+        for name in self.names:  # of an agent that was killed
+            for table in pathlib.Path("/dev/shm").glob(f"holdfast*.{name}"):
+                table.unlink()
 
 
 # Whatever agents send by itself; all else are calls of their scripts.

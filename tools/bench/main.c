@@ -37,6 +37,11 @@ static const struct {
     {"many", bench_many,
      "many AGENT CLIENTS MILLISECONDS [SET]   locks and unlocks of many processes; sets of SET by "
      "each"},
+    {"table", bench_table,
+     "table LEASES ROUNDS   check and look-up of random leases; needs no agent"},
+    {"spawn", bench_spawn, "spawn LABEL ROUNDS COMMAND...   whole processes"},
+    {"death", bench_death,
+     "death AGENT ROUNDS PAUSE_US SOCKET...   from a holder's death to the release"},
 };
 
 double bench_now_us(void)

@@ -1,11 +1,13 @@
-"""Locks and unlocks of 64 clients at a time, beside the bare quorum lock with 64 in flight on one connection per node."""
+"""Locks and unlocks of 64 clients at a time, by turns with the bare quorum lock with 64 in flight on one connection per node;
+a client is a process. Then one process that takes 64 with one call, and 64 at a time of other libraries."""
 from fleet import Fleet
+from parts import peers
 
 CLIENTS = 64
 
 
 def measure(lines, options):
-    turns, cycles, span_ms = (1, 2000, 300) if options.quick else (5, 40_000, 3000)
+    turns, cycles, span_ms = (1, 2000, 300) if options.quick else (5, 30_000, 2000)
     for nodes in (3,) if options.quick else (3, 5):
         with lines.tagged(nodes=nodes), Fleet(options.build, nodes, agents=1, lines=lines) as fleet:
             for turn in range(turns):
@@ -16,3 +18,5 @@ def measure(lines, options):
                     got = fleet.measure("many", fleet.names[0], CLIENTS, span_ms)
                     lines.say({"bench": "agent cpu", "us_per_cycle": (fleet.cpu_s()[0] - agent_s) / got["cycles"] * 1e6})
                     fleet.measure("many", fleet.names[0], 1, span_ms, CLIENTS)
+                    if nodes == 3:
+                        peers.take_turns(fleet, lines, "many", span_ms, CLIENTS)

@@ -66,9 +66,9 @@ def restart(fleet, leases, lines):
 
 
 def measure(lines, options):
-    leases = 8000 if options.quick else options.leases
-    seconds = 3 if options.quick else options.minutes * 60
-    flags = ["--capacity", str(leases + leases // 10), "--ttl", f"{TTL_S}s"]
+    leases = 1000 if options.quick else options.leases
+    seconds = 1 if options.quick else options.minutes * 60
+    flags = ["--capacity", str(leases + leases // 50 + 1000), "--ttl", f"{TTL_S}s"]
     with Fleet(options.build, NODES, agents=1, flags=flags, lines=lines) as fleet:
         acquires(fleet, lines, options, "nothing")
         lines.say({**memory(fleet), "leases": 0})
@@ -81,9 +81,9 @@ def measure(lines, options):
             look(fleet, leases, lines)
             with lines.tagged(after="restart"):
                 restart(fleet, leases, lines)
-                time.sleep(1 if options.quick else TTL_S / 3)
+                time.sleep(0.2 if options.quick else TTL_S / 3)
                 look(fleet, leases, lines)
-                lines.say(renewals(fleet, leases, TTL_S, lambda: watch(fleet, leases, 2 if options.quick else TTL_S / 3, lines)))
+                lines.say(renewals(fleet, leases, TTL_S, lambda: watch(fleet, leases, 1 if options.quick else TTL_S / 3, lines)))
                 lines.say({**memory(fleet), "leases": leases})
         for line in fleet.log_of(fleet.names[0]).read_text().splitlines():
             lines.say({"bench": "agent log", "line": line})

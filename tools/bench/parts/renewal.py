@@ -9,7 +9,7 @@ NODES, TTL_S = 3, 12
 
 
 def measure(lines, options):
-    leases, turns, seconds = (4000, 1, 2) if options.quick else (100_000, 5, 8)
+    leases, turns, seconds = (1000, 1, 0.5) if options.quick else (100_000, 5, 8)
     flags = ["--capacity", str(leases + 1000), "--ttl", f"{TTL_S}s"]
     with Fleet(options.build, NODES, agents=1, flags=flags, lines=lines) as fleet, \
             Fleet(options.build, NODES, agents=0, lines=lines) as bare, holding(fleet, "renewal", leases, 4, lines):

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""The measurements run, and their tables are made from their lines. Nothing here says anything about time."""
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from rig import BUILD, ROOT, main, scenario  # noqa: E402
+
+BENCH = ROOT / "tools" / "bench"
+SAMPLE = ROOT / "tests" / "support" / "bench_sample.jsonl"  # of `tools/bench/run --quick`
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@scenario("every measurement runs", sanitizers=False)
+def every_part(run):
+    lines = run.dir / "lines.jsonl"
+    process = run.spawn(BENCH / "run", "--quick", "--build", BUILD, "--out", lines, label="bench")
+    assert process.wait() == 0, process.err
+    rows = lines_of(lines)
+    parts = {row["part"] for row in rows if row["bench"] == "part"}
+    assert parts == {path.stem for path in (BENCH / "parts").glob("*.py")} - {"__init__", "held", "peers"}, parts
+    assert all(row["lost"] == 0 for row in rows if row["bench"] == "held"), rows
+
+
+@scenario("the tables and pictures of a kept run", sanitizers=False)
+def tables(run):
+    """In a copy of the tree's folders that are written to."""
+    for folder in ("tools/bench", "docs"):
+        shutil.copytree(ROOT / folder, run.dir / "tree" / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    page = run.dir / "tree/docs/PERFORMANCE.md"
+    report = [sys.executable, run.dir / "tree/tools/bench/report.py", "--write"]
+    subprocess.run([*report, SAMPLE], check=True, stdout=subprocess.DEVNULL)
+    made = page.read_text()
+    for text in ("owner's check, hot | at most 1.1 clock reads |", "| nodes | floor, plain SET |", "Redis "):
+        assert text in made, made
+    assert made.count("not measured") == 5, made  # --quick leaves out five nodes
+    for picture in (run.dir / "tree/docs/pictures").glob("*.svg"):
+        assert f"pictures/{picture.name}" in made, f"{picture.name} is not shown"
+    # The same lines give the same page; a goal that a line says is missed is told as such.
+    subprocess.run([*report, SAMPLE], check=True, stdout=subprocess.DEVNULL)
+    assert page.read_text() == made
+    rows = [{**row, "ratio": 1.2} if row["bench"] == "check" else row for row in lines_of(SAMPLE)]
+    other = run.dir / "other.jsonl"
+    other.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = subprocess.run([*report[:-1], other], check=True, stdout=subprocess.PIPE, text=True).stdout
+    told, = [line for line in out.splitlines() if line.startswith("| owner's check, hot ")]
+    assert "1.20" in told and "**not met**" in told, told
+
+
+if __name__ == "__main__":
+    main()

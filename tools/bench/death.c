@@ -1,0 +1,103 @@
+/* A holder's death to the release of its lock: a child takes a lock and is killed; a sample is the time until a quorum
+ * of the nodes has no such key. They are asked all the time, which costs the agent a little. */
+#include "tools/bench/bench.h"
+
+#include <hiredis/hiredis.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/bench/library.h"
+
+#define NODES_MAX   9
+#define PATIENCE_US 20e6
+
+struct scene {
+    _Atomic uint32_t held;
+};
+
+static bool gone_from(redisContext *node, const char *name)
+{
+    redisReply *reply = redisCommand(node, "EXISTS %s", name);
+    bool gone;
+
+    if (!reply)
+        bench_die("node: %s", node->errstr);
+    gone = reply->integer == 0;
+    freeReplyObject(reply);
+    return gone;
+}
+
+static double die_once(struct scene *scene, const char *agent, const char *name, int nodes,
+                       redisContext **node, long pause_us)
+{
+    int gone = 0;
+    double start;
+    pid_t holder;
+
+    atomic_store(&scene->held, 0);
+    holder = fork();
+    if (holder == 0) {
+        hf_lease *lease;
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        bench_must(hf_acquire(bench_connect(agent), name, 0, -1, &lease), name);
+        bench_futex_store(&scene->held, 1);
+        for (;;)
+            pause();
+    }
+    bench_futex_wait(&scene->held, 0);
+    bench_pause(pause_us);
+    start = bench_now_us();
+    kill(holder, SIGKILL);
+    while (gone < nodes / 2 + 1) {
+        gone = 0;
+        for (int i = 0; i < nodes; i++)
+            gone += gone_from(node[i], name);
+        if (bench_now_us() - start > PATIENCE_US)
+            bench_die("%s is not released", name);
+    }
+    start = bench_now_us() - start;
+    waitpid(holder, NULL, 0);
+    return start;
+}
+
+int bench_death(int argc, char **argv)
+{
+    struct scene *scene = bench_share(sizeof(*scene));
+    redisContext *node[NODES_MAX];
+    int nodes = argc - 4;
+    long rounds, pause_us;
+    double *samples;
+
+    if (nodes < 1 || nodes > NODES_MAX) {
+        fputs("usage: bench death AGENT ROUNDS PAUSE_US SOCKET...\n", stderr);
+        return 64;
+    }
+    rounds = bench_number(argv[2], 1);
+    pause_us = bench_number(argv[3], 0);
+    for (int i = 0; i < nodes; i++) {
+        node[i] = redisConnectUnix(argv[4 + i]);
+        if (!node[i] || node[i]->err)
+            bench_die("node %s: %s", argv[4 + i], node[i] ? node[i]->errstr : "out of memory");
+    }
+    samples = malloc((size_t)rounds * sizeof(*samples));
+    for (long k = 0; k < rounds; k++) {
+        char name[BENCH_NAME_LEN + 1];
+
+        bench_name(name, "death", getpid() % 1000 * 10000 + k);
+        samples[k] = die_once(scene, argv[1], name, nodes, node, pause_us);
+    }
+    printf(
+        "{\"bench\":\"death\",\"rounds\":%ld,\"pause_us\":%ld,\"p50_us\":%.1f,\"p99_us\":%.1f}\n",
+        rounds, pause_us, bench_percentile(samples, (size_t)rounds, 0.5),
+        bench_percentile(samples, (size_t)rounds, 0.99));
+    for (int i = 0; i < nodes; i++)
+        redisFree(node[i]);
+    free(samples);
+    return 0;
+}

@@ -1,0 +1,290 @@
+"""What is aimed at, and what a run's lines say of it. Each goal is a function of the lines that returns the value as text and
+whether the goal is met; its docstring has the two columns before, what it is about and what it should be."""
+from rows import Missing
+
+GOALS = []
+
+
+def goal(what, aim):
+    def add(function):
+        GOALS.append((what, aim, function))
+        return function
+    return add
+
+
+def judged(rows):
+    """Rows of a table: what, aim, value, "met" or "**not met**"."""
+    for what, aim, function in GOALS:
+        try:
+            value, met = function(rows)
+            yield what, aim, value, "met" if met else "**not met**"
+        except Missing:
+            yield what, aim, "-", "not measured"
+
+
+def us(value):
+    return f"{value / 1000:.2f} ms" if value >= 1000 else f"{value:.0f} us" if value >= 10 else f"{value:.2f} us"
+
+
+# --- the owner's check ---------------------------------------------------------------------------------
+
+
+@goal("owner's check, hot", "at most 1.1 clock reads")
+def check_hot(rows):
+    row = rows.where(bench="check").one()
+    return f"{row['ratio']:.2f} ({row['held_ns']:.1f} ns, a clock read {row['clock_ns']:.1f} ns)", row["ratio"] <= 1.1
+
+
+@goal("... system calls in it, by strace", "none")
+def check_calls(rows):
+    row = rows.where(bench="system calls").one()
+    if row["calls"] is None:
+        raise Missing
+    return f"{row['calls']} in {row['checks']:,} checks", row["calls"] == 0
+
+
+@goal("owner's check, one of 1,000,000 at random", "at most 1.1 times a clock read and a random cache line of the same memory")
+def check_random(rows):
+    row = rows.where(bench="table").one()
+    reference = min(row["line_and_clock_ns"], row["line_ns"] + row["clock_ns"])
+    return (f"{row['check_ns'] / reference:.2f} ({row['check_ns']:.0f} ns; where the handle is no more at hand than the lease, "
+            f"{row['handle_ns']:.0f} ns)"), row["check_ns"] <= 1.1 * reference
+
+
+@goal("look-up of a name in a table of 1,000,000", "at most 4 random cache lines and a clock read")
+def lookup(rows):
+    row = rows.where(bench="table").one()
+    lines = (row["find_ns"] - row["clock_ns"]) / row["line_ns"]
+    return f"{lines:.1f} lines and a clock read ({row['find_ns']:.0f} ns, a line {row['line_ns']:.0f} ns)", lines <= 4
+
+
+# --- lock and unlock -----------------------------------------------------------------------------------
+
+
+def one_client(rows, nodes):
+    rows = rows.where(part="lock1", nodes=nodes)
+    return rows.where(bench="lock"), rows.where(kind="scripts"), rows.where(kind="plain"), rows.where(bench="peer")
+
+
+def floor_goal(nodes):
+    @goal(f"lock+unlock, one client, {nodes} nodes, p50", "at most 1.3 times the floor with the shipped scripts")
+    def p50(rows):
+        ours, scripts, plain, _ = one_client(rows, nodes)
+        ratio = ours.ratio(scripts, "p50_us")
+        return (f"{ratio:.2f} ({us(ours.median('p50_us'))}, floor {us(scripts.median('p50_us'))}); "
+                f"{ours.ratio(plain, 'p50_us'):.2f} times the floor with plain SET"), ratio <= 1.3
+
+    @goal("... p99", "at most 2 times")
+    def p99(rows):
+        ours, scripts, plain, _ = one_client(rows, nodes)
+        ratio = ours.ratio(scripts, "p99_us")
+        return (f"{ratio:.2f} ({us(ours.median('p99_us'))}, floor {us(scripts.median('p99_us'))}); "
+                f"{ours.ratio(plain, 'p99_us'):.2f} times with plain SET"), ratio <= 2
+
+    @goal("... than other libraries, by whole fan-out, p50", "faster than each")
+    def peers(rows):
+        ours, _, _, others = one_client(rows, nodes)
+        ours = ours.median("p50_us")
+        theirs = {row["peer"]: others.where(peer=row["peer"]).median("p50_us") for row in others}
+        if not theirs:
+            raise Missing
+        return (f"{us(ours)}; " + ", ".join(f"{name} {us(value)}" for name, value in theirs.items()),
+                all(ours < value for value in theirs.values()))
+
+
+floor_goal(3)
+floor_goal(5)
+
+
+@goal("lock+unlock, 64 clients, 3 nodes", "at least 0.7 of the floor with the shipped scripts, 64 in flight")
+def sixty_four(rows):
+    rows = rows.where(part="lock64", nodes=3)
+    ours, sets = rows.where(bench="many", clients=64), rows.where(bench="many", clients=1)
+    scripts, plain = rows.where(kind="scripts"), rows.where(kind="plain")
+    ratio, key = ours.ratio(scripts, "cycles_per_s"), "cycles_per_s"
+    return (f"{ratio:.2f} ({ours.median(key):,.0f} of {scripts.median(key):,.0f} a second; {ours.ratio(plain, key):.2f} of plain SET; "
+            f"one process with 64 in a call: {sets.ratio(scripts, key):.2f})"), ratio >= 0.7
+
+
+@goal("... than other libraries, 64 at a time", "at least 10 times node-redlock and redis-py")
+def sixty_four_peers(rows):
+    rows = rows.where(part="lock64", nodes=3)
+    key = "cycles_per_s"
+    ours = max(rows.where(bench="many", clients=clients).median(key) for clients in (64, 1))
+    theirs = {name: rows.where(peer=name).median(key) for name in ("node-redlock", "redis-py")}
+    also = rows.where(peer="redis-semaphore").median(key)
+    return (", ".join(f"{ours / value:.1f} times {name} ({value:,.0f}/s)" for name, value in theirs.items())
+            + f", {ours / also:.1f} times redis-semaphore", all(ours >= 10 * value for value in theirs.values()))
+
+
+# --- renewal -------------------------------------------------------------------------------------------
+
+
+def renewal_floor(rows, batch):
+    return rows.where(part="renewal", what="renew", kind="scripts", batch=batch)
+
+
+@goal("renewal, the agent's CPU per lease", "at most 2 times the floor's client, batches of 128")
+def renewal_agent(rows):
+    ours, floor = rows.where(part="renewal", bench="renewals"), renewal_floor(rows, 128).median("client_cpu_us")
+    value = ours.median("agent_cpu_us")
+    return f"{value / floor:.2f} ({value:.2f} us, floor {floor:.2f} us)", value <= 2 * floor
+
+
+@goal("renewal, a node's CPU per lease", "at most 1.1 times the floor's")
+def renewal_node(rows):
+    ours, floor = rows.where(part="renewal", bench="renewals"), renewal_floor(rows, 128).median("node_cpu_us")
+    value = ours.median("node_cpu_us")
+    return f"{value / floor:.2f} ({value:.2f} us, floor {floor:.2f} us)", value <= 1.1 * floor
+
+
+@goal("... than one EVALSHA per lease", "at least 2 times less")
+def renewal_single(rows):
+    value, single = rows.where(part="renewal", bench="renewals").median("node_cpu_us"), renewal_floor(rows, 1).median("node_cpu_us")
+    return f"{single / value:.1f} times less ({single:.2f} us)", single >= 2 * value
+
+
+# --- a million -----------------------------------------------------------------------------------------
+
+
+def million(rows):
+    rows = rows.where(part="million")
+    held = rows.where(bench="renewals", after=None)
+    if not held:
+        raise Missing
+    return rows, held.one()
+
+
+@goal("1,000,000 leases, TTL 60 s, 3 nodes: renewals on each node", "at least 0.97 of what T/3 asks")
+def million_hits(rows):
+    _, row = million(rows)
+    return f"{row['hits_share_min']:.3f} of {row['hits_asked']:,} in {row['seconds']:.0f} s", row["hits_share_min"] >= 0.97
+
+
+@goal("... the latest renewal, by PTTL of 1,000 random keys a second and node", "not later than T/10 after its time")
+def million_late(rows):
+    rows, row = million(rows)
+    asked = rows.where(bench="pttl", after=None)
+    if not asked:
+        raise Missing
+    least = min(node["min_ms"] for sample in asked for node in sample["nodes"])
+    missing = sum(node["missing"] for sample in asked for node in sample["nodes"])
+    ttl_ms = row["ttl_s"] * 1000
+    late = max(0, ttl_ms - ttl_ms / 3 * 1.1 - least)  # its time is T/3, 10 % more at most
+    count = sum(sample["asked"] * len(sample["nodes"]) for sample in asked)
+    return f"{late:.0f} ms late (least PTTL {least / 1000:.1f} s, {count:,} asked, {missing} missing)", late <= ttl_ms / 10 and not missing
+
+
+@goal("... lost", "none")
+def million_lost(rows):
+    rows, _ = million(rows)
+    held = rows.where(bench="held")
+    if not held:
+        raise Missing
+    lost, leases = sum(row["lost"] for row in held), sum(row["leases"] for row in held)
+    return f"{lost} of {leases:,}, looked at each second by their holders", lost == 0
+
+
+@goal("... CPU of agent and of each node", "stated")
+def million_cpu(rows):
+    _, row = million(rows)
+    return (f"agent {row['agent_cpu_percent']:.0f} % of a core ({row['agent_cpu_us']:.2f} us per renewal of a lease), "
+            f"node {row['node_cpu_percent']:.0f} % ({row['node_cpu_us']:.2f} us)"), True
+
+
+@goal("acquire while they are renewed, p99", "at most 2 times its idle p99")
+def million_acquire(rows):
+    rows = rows.where(part="million", bench="lock")
+    idle, busy = rows.where(beside="nothing"), rows.where(beside="million")
+    ratio = busy.median("acquire_p99_us") / idle.median("acquire_p99_us")
+    return (f"{ratio:.2f} ({us(busy.median('acquire_p99_us'))}, idle {us(idle.median('acquire_p99_us'))}; "
+            f"p50 {us(busy.median('acquire_p50_us'))}, idle {us(idle.median('acquire_p50_us'))})"), ratio <= 2
+
+
+@goal("memory per lease, 32-byte names", "at most 512 bytes and the name")
+def million_memory(rows):
+    row = [row for row in rows.where(part="million", bench="memory", after=None) if row["leases"]]
+    if not row:
+        raise Missing
+    row = row[-1]
+    own, table, journal = (row[f"{kind}_bytes"] / row["leases"] for kind in ("own", "table", "journal"))
+    return (f"{own + table:.0f} bytes: agent {own:.0f}, shared memory {table:.0f}; the journal {journal:.0f} more",
+            own + table <= 512 + 32)
+
+
+@goal("`status` with them", "under a second, equal to a full walk")
+def million_status(rows):
+    rows = [row for row in rows.where(part="million", bench="look")]
+    if not rows:
+        raise Missing
+    row = rows[0]
+    equal = all(row["status_leases"] == row["walked"] == row["held"] for row in rows)
+    return (f"{row['status_s']:.2f} s, {'equal' if equal else 'NOT equal'} ({row['walked']:,}); `list` of all {row['list_s']:.1f} s, "
+            f"of a prefix ({row['prefix_rows']:,} rows) {row['list_prefix_s']:.2f} s"), equal and row["status_s"] < 1
+
+
+@goal("restart of the agent with them", "all taken over, none lost")
+def million_restart(rows):
+    rows = rows.where(part="million", after="restart")
+    row, look, held = rows.where(bench="restart").one(), rows.where(bench="look").one(), rows.where(bench="renewals").one()
+    least = min(node["min_ms"] for sample in rows.where(bench="pttl") for node in sample["nodes"])
+    return (f"{look['held']:,} held, {held['losses']} lost; ready after {row['ready_s']:.1f} s, all taken over after {row['all_s']:.1f} s, "
+            f"least PTTL then {least / 1000:.0f} s"), look["held"] == look["walked"] == held["leases"] and not held["losses"]
+
+
+# --- processes -----------------------------------------------------------------------------------------
+
+
+@goal("`holdfast run NAME -- true`, whole process, p50", "at most 3 times `flock FILE true`")
+def run(rows):
+    rows = rows.where(part="run")
+    ours, flock, true = (rows.where(what=what) for what in ("holdfast", "flock", "true"))
+    ratio = ours.ratio(flock, "p50_us")
+    return (f"{ratio:.2f} ({us(ours.median('p50_us'))}, flock {us(flock.median('p50_us'))}, `true` alone {us(true.median('p50_us'))})",
+            ratio <= 3)
+
+
+def death_goal(nodes):
+    @goal(f"a holder's death to the release, {nodes} nodes, p50", "under 2 round trips to a quorum and 1 ms")
+    def death(rows):
+        rows = rows.where(part="death", nodes=nodes)
+        ours, trip = rows.where(bench="death").median("p50_us"), rows.where(what="rtt").median("p50_us")
+        return f"{us(ours)} (a round trip {us(trip)}); p99 {us(rows.where(bench='death').median('p99_us'))}", ours < 2 * trip + 1000
+
+
+death_goal(3)
+death_goal(5)
+
+
+# --- waiting -------------------------------------------------------------------------------------------
+
+
+def turns_goal(agents, reference, most, trips_are, nodes=3):
+    @goal(f"release to grant, {'one host' if agents == 1 else 'two hosts'}, {nodes} nodes, p50", f"at most {most} {trips_are}")
+    def turns(rows):
+        texts, met = [], True
+        for pace in "brisk", "at rest":
+            paced = rows.where(part="turns", nodes=nodes, pace=pace)
+            ours, trips = paced.where(bench="turns", agents=agents), paced.where(**reference)
+            ratio = ours.ratio(trips, "p50_us")
+            met = met and ratio <= most
+            texts.append(f"{pace} {ratio:.1f} ({us(ours.median('p50_us'))})")
+        return ", ".join(texts), met
+
+
+turns_goal(1, {"bench": "futex"}, 5, "futex round trips between two processes")
+turns_goal(2, {"what": "rtt"}, 3, "round trips to a quorum")
+
+
+def crowd_goal(nodes):
+    @goal(f"64 processes on 3 hosts that want one lock, {nodes} nodes: longest wait", "at most 20 fair turns")
+    def crowd(rows):
+        row = rows.where(part="crowd", nodes=nodes, bench="crowd").one()
+        if row["overlaps"]:
+            return f"{row['overlaps']} OVERLAPS", False
+        return (f"{row['fair_turns']:.1f}; {row['grants_per_s']:.0f} grants/s, shares {' '.join(f'{s:.2f}' for s in row['share'].values())}, "
+                f"no overlap"), row["fair_turns"] <= 20
+
+
+crowd_goal(3)
+crowd_goal(5)

@@ -1,0 +1,57 @@
+/* A whole process from start to end, again and again: what `holdfast run NAME -- true` takes, or `flock FILE true`. The
+ * command's words may have one %d: the number of the round. */
+#include "tools/bench/bench.h"
+
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define WORDS_MAX 32
+
+extern char **environ;
+
+static double run_once(int words, char **command, long round)
+{
+    char text[WORDS_MAX][256], *argv[WORDS_MAX + 1] = {NULL};
+    double start = bench_now_us();
+    int status = 0;
+    pid_t pid;
+
+    for (int i = 0; i < words; i++) {
+        const char *number = strstr(command[i], "%d");
+
+        if (number)
+            snprintf(text[i], sizeof(text[i]), "%.*s%ld%s", (int)(number - command[i]), command[i],
+                     round, number + 2);
+        else
+            snprintf(text[i], sizeof(text[i]), "%s", command[i]);
+        argv[i] = text[i];
+    }
+    if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ) != 0)
+        bench_die("cannot start %s", argv[0]);
+    if (waitpid(pid, &status, 0) != pid || status != 0)
+        bench_die("%s ended with status %d", argv[0], status);
+    return bench_now_us() - start;
+}
+
+int bench_spawn(int argc, char **argv)
+{
+    double *samples;
+    long rounds;
+
+    if (argc < 4 || argc - 3 > WORDS_MAX) {
+        fputs("usage: bench spawn LABEL ROUNDS COMMAND...\n", stderr);
+        return 64;
+    }
+    rounds = bench_number(argv[2], 1);
+    samples = malloc((size_t)rounds * sizeof(*samples));
+    for (long k = 0; k < rounds; k++)
+        samples[k] = run_once(argc - 3, argv + 3, k);
+    printf("{\"bench\":\"spawn\",\"what\":\"%s\",\"rounds\":%ld,\"p50_us\":%.1f,\"p99_us\":%.1f}\n",
+           argv[1], rounds, bench_percentile(samples, (size_t)rounds, 0.5),
+           bench_percentile(samples, (size_t)rounds, 0.99));
+    free(samples);
+    return 0;
+}
