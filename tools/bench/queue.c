@@ -1,5 +1,5 @@
 /* What waiting costs: many names held by one process, and waited for by another, of this host or of another one, with
- * nobody's turn ever coming. Both end when their stdin does; tools/bench/waiting reads the nodes' counters meanwhile. */
+ * nobody's turn ever coming. Both end when their stdin does; tools/bench/run reads the nodes' counters meanwhile. */
 #include "tools/bench/bench.h"
 
 #include <poll.h>
