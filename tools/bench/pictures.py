@@ -5,16 +5,19 @@ from rows import Missing
 
 def curve(rows, x, y):
     """Medians of `y` for each `x`."""
+    if not rows:
+        raise Missing
     return [(value, rows.where(**{x: value}).median(y)) for value in sorted({row[x] for row in rows})]
 
 
 def lock_by_nodes(rows):
     rows = rows.where(part="lock1")
-    series = [("Holdfast, p99", rows.where(bench="lock"), "p99_us", True), ("Holdfast", rows.where(bench="lock"), "p50_us", False),
-              ("floor, shipped scripts", rows.where(kind="scripts"), "p50_us", False),
-              ("floor, plain SET", rows.where(kind="plain"), "p50_us", False)]
-    series += [(peer, rows.where(peer=peer), "p50_us", False) for peer in ("node-redlock", "redis-semaphore", "redis-py")]
-    series = [(label, curve(some, "nodes", key), dashed) for label, some, key, dashed in series if some]
+    series = [("Holdfast", rows.where(bench="lock"), False), ("floor, shipped scripts", rows.where(kind="scripts"), True),
+              ("floor, plain SET", rows.where(kind="plain"), True)]
+    series += [(peer, rows.where(peer=peer), False) for peer in ("node-redlock", "redis-semaphore", "redis-py")]
+    series = [(label, curve(some, "nodes", "p50_us"), dashed) for label, some, dashed in series if some]
+    if not series:
+        raise Missing
     return line_chart("Lock and unlock by one client", "p50 by whole fan-out; the floor is a bare quorum lock with nothing around it",
                       "nodes", "microseconds", series, x_marks=[1, 3, 5, 7, 9])
 
