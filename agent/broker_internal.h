@@ -257,9 +257,9 @@ int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_ti
 /* The waiter is answered with `status` and gone. */
 void waiter_fail(struct waiter *w, int status, const char *text);
 void waiter_free(struct waiter *w);
-/* What the lease that it gets has of the waiter and its client. Not: slot, generation, token, fence
- * and instants. */
-void waiter_fill_lease(const struct waiter *w, struct lease *lease);
+/* The lease that it gets, with what that has of the waiter and its client. Not: slot, generation,
+ * token, fence and instants. NULL: out of memory. `key`: of its name, for the nodes. */
+struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t key_len);
 /* The same for the journal. Not: token, name and instants. */
 void waiter_fill_identity(const struct waiter *w, struct journal_identity *identity);
 /* max_hold of a lease that it gets at `now`; HF_TIME_NEVER. */

@@ -66,7 +66,7 @@ static struct hf_event of_holder(const struct agent *agent, const struct lease *
         .uid = lease->uid,
     };
 
-    hf_event_name(&agent->table, &event, lease->name, lease->name_len);
+    hf_event_name(&agent->table, &event, lease_name(lease), lease->name_len);
     return event;
 }
 

@@ -115,7 +115,7 @@ int resource_grant(struct round *round, hf_time now)
     /* Judged when it was asked for, too; but others of its user may have been granted meanwhile. */
     if (!user_may_hold(b, c->user))
         return HF_ELIMIT;
-    lease = lease_new(r->name, r->name_len, round->key, round->key_len);
+    lease = waiter_new_lease(w, round->key, round->key_len);
     if (!lease)
         return HF_ENOMEM;
     for (int i = 0; i < HF_NODES_MAX; i++) {
@@ -126,14 +126,13 @@ int resource_grant(struct round *round, hf_time now)
     }
     lease->slot = r->slot;
     lease->generation = r->generation;
-    waiter_fill_lease(w, lease);
     lease->fence = fence_make(round->ballot.fence, 0);
     lease->since = now;
     lease->since_wall = round->described.since;
     lease->won = now;
     lease->token_end = max_hold;
     memcpy(lease->token, round->token, sizeof(lease->token));
-    lease->unanswered = round->unanswered;
+    lease->unanswered = (uint16_t)round->unanswered;
     lease_fsm_init(&lease->fsm, b->n, b->q, &w->timing, w->run, max_hold, a, mark);
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
     atomic_init(&lease->state, (uint32_t)lease->fsm.state);
@@ -197,13 +196,13 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
     /* The renewal thread's release may have overtaken an acquire that was still on its way on our
      * link; behind it on the same connection it cannot. */
     if (lease->unanswered) {
-        struct release_order order = {.key = lease->key,
+        struct release_order order = {.key = lease_key(lease),
                                       .key_len = lease->key_len,
                                       .token = lease->token,
                                       .nodes = lease->unanswered,
                                       .doubt_until = HF_TIME_PAST,
-                                      .attempt = lease->fsm.timing.attempt,
-                                      .ttl = lease->fsm.timing.ttl};
+                                      .attempt = lease_timing(lease).attempt,
+                                      .ttl = lease_timing(lease).ttl};
 
         (void)releaser_start(b->releaser, &order);
     }

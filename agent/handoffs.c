@@ -62,13 +62,12 @@ static struct waiter *next_holder(struct resource *r, hf_time now)
 static struct lease *next_lease(struct resource *r, const struct waiter *w, hf_time now)
 {
     const struct lease *from = r->lease;
-    struct lease *to = lease_new(from->name, from->name_len, from->key, from->key_len);
+    struct lease *to = waiter_new_lease(w, lease_key(from), from->key_len);
 
     if (!to)
         return NULL;
     to->slot = from->slot;
     to->generation = from->generation + 1;
-    waiter_fill_lease(w, to);
     to->fence = from->fence + 1;
     to->since = now;
     to->since_wall = clock_wall();

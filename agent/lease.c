@@ -39,18 +39,46 @@ struct wanted {
 
 /* --- one lease ------------------------------------------------------------------------------- */
 
-struct lease *lease_new(const void *name, size_t name_len, const void *key, size_t key_len)
+static size_t nodes_size(int nodes)
 {
-    struct lease *lease = calloc(1, sizeof(*lease) + name_len + key_len);
+    return (size_t)nodes * sizeof(struct lease_node);
+}
 
-    if (!lease)
+static size_t align(size_t size)
+{
+    return (size + _Alignof(struct heartbeat) - 1) / _Alignof(struct heartbeat) *
+           _Alignof(struct heartbeat);
+}
+
+struct lease *lease_new(int nodes, const struct lease_words *words)
+{
+    bool same =
+        words->key_len == words->name_len && memcmp(words->key, words->name, words->name_len) == 0;
+    size_t comm_len = words->comm ? strlen(words->comm) : 0;
+    size_t fixed = offsetof(struct lease, fsm) + lease_fsm_size(nodes);
+    size_t size = align(fixed + words->name_len + (same ? 0 : words->key_len) + words->note_len +
+                        1 + comm_len + 1);
+    char *memory =
+        calloc(1, nodes_size(nodes) + size + (words->heartbeat_ms ? sizeof(struct heartbeat) : 0));
+    struct lease *lease = (struct lease *)(void *)(memory + nodes_size(nodes));
+
+    if (!memory)
         return NULL;
-    lease->name = (uint8_t *)(lease + 1);
-    lease->name_len = name_len;
-    lease->key = lease->name + name_len;
-    lease->key_len = key_len;
-    memcpy(lease->name, name, name_len);
-    memcpy(lease->key, key, key_len);
+    lease->nodes = (uint8_t)nodes;
+    lease->name_len = (uint8_t)words->name_len;
+    lease->key_len = (uint16_t)words->key_len;
+    lease->key_is_name = same;
+    lease->note_len = (uint8_t)words->note_len;
+    lease->comm_len = (uint8_t)comm_len;
+    lease->heartbeat_ms = words->heartbeat_ms;
+    if (words->heartbeat_ms)
+        lease->beat = (struct heartbeat *)(void *)((char *)lease + size);
+    memcpy((char *)lease + fixed, words->name, words->name_len);
+    memcpy((uint8_t *)(uintptr_t)lease_key(lease), words->key, words->key_len);
+    if (words->note_len)
+        memcpy((char *)(uintptr_t)lease_note(lease), words->note, words->note_len);
+    if (comm_len)
+        memcpy((char *)(uintptr_t)lease_comm(lease), words->comm, comm_len);
     return lease;
 }
 
@@ -60,7 +88,7 @@ void lease_free(struct lease *lease)
         return;
     beats_drop(lease->beats);
     explicit_bzero(lease->token, sizeof(lease->token));
-    free(lease);
+    free((char *)lease - nodes_size(lease->nodes));
 }
 
 static void free_after_grace(struct rcu_head *head)
@@ -176,7 +204,7 @@ void lease_table_destroy(struct lease_table *table)
 
 void lease_table_add(struct lease_table *table, struct lease *lease)
 {
-    unsigned long hash = hash_of(table, lease->name, lease->name_len);
+    unsigned long hash = hash_of(table, lease_name(lease), lease->name_len);
 
     cds_lfht_node_init(&lease->table_node);
     tsan_release(lease);
@@ -187,7 +215,7 @@ void lease_table_add(struct lease_table *table, struct lease *lease)
 
 void lease_table_remove(struct lease_table *table, struct lease *lease)
 {
-    unsigned long hash = hash_of(table, lease->name, lease->name_len);
+    unsigned long hash = hash_of(table, lease_name(lease), lease->name_len);
 
     rcu_read_lock();
     (void)cds_lfht_del(shard_of(table, hash), &lease->table_node);
@@ -230,7 +258,7 @@ static int has_name(struct cds_lfht_node *node, const void *key)
     const struct lease *lease = lease_of(node);
 
     return lease->name_len == wanted->name_len &&
-           memcmp(lease->name, wanted->name, wanted->name_len) == 0;
+           memcmp(lease_name(lease), wanted->name, wanted->name_len) == 0;
 }
 
 struct lease *lease_table_find(struct lease_table *table, const void *name, size_t name_len)

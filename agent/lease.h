@@ -19,7 +19,6 @@
 #include <urcu/urcu-memb.h>
 #include <urcu/rculfhash.h>
 
-#include "agent/core/backoff.h"
 #include "agent/core/heap.h"
 #include "agent/core/heartbeat.h"
 #include "agent/core/lease_fsm.h"
@@ -29,22 +28,23 @@
 
 struct beats;
 
-struct lease_node {       /* the renewal thread's view of one node's vote */
+/* The renewal thread's view of one node's vote: 16 bytes. */
+struct lease_node {
     struct heap_item due; /* next renewal or heal of this node */
-    bool in_flight;       /* a renew or heal is unanswered: no second one in parallel */
-    bool heal;            /* what is due is a heal */
-    bool told;            /* the node told of a change since the last command was sent */
-    bool hurried;         /* because of that the last command was sent */
-    struct backoff retry;
+    uint8_t retries;      /* since the last answer, backoff_next() */
+    bool in_flight : 1;   /* a renew or heal is unanswered: no second one in parallel */
+    bool heal : 1;        /* what is due is a heal */
+    bool told : 1;        /* the node told of a change since the last command was sent */
+    bool hurried : 1;     /* because of that the last command was sent */
 };
 
+/* A million of them are held at a time: every byte counts, and what is as long as it is (names, the
+ * configured nodes) takes no more. One allocation: the lease_nodes, the last of them first; the
+ * struct, whose fsm ends with the last configured node; the words, which lease_name() and its like
+ * find. */
 struct lease {
     /* never changes once it is in the table */
     struct cds_lfht_node table_node;
-    struct rcu_head rcu;
-    struct lease *removed; /* out of the table: the one removed before it */
-    uint32_t slot, generation;
-    uint32_t ttl_ms, pid, uid;
     uint64_t client_id;
     uint64_t request_id; /* the client's number of the acquire */
     uint64_t fence;      /* whole; 48-bit part << 16 | how often its token was handed over */
@@ -52,39 +52,83 @@ struct lease {
     hf_time won;       /* when its token was: `since` of the first holder */
     hf_time token_end; /* max_hold of the token; HF_TIME_NEVER */
     hf_wall since_wall;
-    bool run, guarded; /* guarded: a run that has no job before a guardian has joined */
-    uint32_t heartbeat_ms, beat_word; /* 0: none; the word of its holder's page */
-    uint8_t note_len, comm_len;
+    uint32_t slot, generation;
+    uint32_t ttl_ms, pid, uid;
     uint32_t text_off;
+    uint32_t heartbeat_ms, beat_word; /* 0: none; the word of its holder's page */
+    uint16_t key_len;
+    uint8_t name_len, note_len, comm_len;
+    uint8_t nodes;             /* configured */
+    bool run : 1, guarded : 1; /* guarded: a run that has no job before a guardian has joined */
+    bool key_is_name : 1;
     char token[TOKEN_LEN + 1];
-    char note[HF_NOTE_MAX + 1];
-    char comm[HF_COMM_MAX + 1];
-    size_t name_len, key_len;
-    uint8_t *name, *key; /* in the same allocation; key: as formatted for the nodes */
-
-    /* shared: written by the owner, read by anyone */
-    _Atomic int64_t valid_ns;
-    _Atomic uint32_t state; /* enum hf_slot_state */
 
     /* owned by the renewal thread between MSG_GRANTED and MSG_ENDED */
-    struct lease_fsm fsm;
-    struct heap_item timer; /* lease_fsm_next() */
-    struct lease_node node[HF_NODES_MAX];
-    void *release;        /* the release under way */
-    uint32_t undescribed; /* bit per node: its record names an earlier holder of the token */
-    int blamed;           /* the node whose voided vote made it LOSING or LOST; -1 none */
     bool job_stopped, job_killed; /* a guardian said so */
-    struct heartbeat beat;
-    struct beats *beats; /* where its holder beats, a reference; NULL: not known (yet) */
+    int8_t blamed;                /* the node whose voided vote made it LOSING or LOST; -1 none */
+    uint16_t undescribed; /* bit per node: its record names an earlier holder of the token */
+    union {
+        struct heap_item timer; /* lease_fsm_next() */
+        struct lease *removed;  /* the broker's, out of the table: the one removed before it */
+        struct rcu_head rcu;    /* and then */
+    };
+    void *release;          /* the release under way */
+    struct heartbeat *beat; /* behind the words; NULL: none was asked for */
+    struct beats *beats;    /* where its holder beats, a reference; NULL: not known (yet) */
 
     /* owned by the broker */
     void *resource;
+    uint16_t unanswered; /* bit per node: its acquire had no answer yet */
     bool ending;         /* a release or abandon was already posted */
-    uint32_t unanswered; /* bit per node: its acquire had no answer yet */
+
+    /* shared: written by the owner, read by anyone */
+    _Atomic uint32_t state; /* enum hf_slot_state */
+    _Atomic int64_t valid_ns;
+
+    struct lease_fsm fsm; /* the renewal thread's; last */
 };
 
-struct lease *lease_new(const void *name, size_t name_len, const void *key, size_t key_len);
+/* What is to be said of a lease that is made; all but the name may be absent. */
+struct lease_words {
+    const void *name, *key; /* key: as formatted for the nodes */
+    size_t name_len, key_len;
+    const char *note, *comm; /* comm: a C string */
+    size_t note_len;
+    uint32_t heartbeat_ms;
+};
+
+struct lease *lease_new(int nodes, const struct lease_words *words);
 void lease_free(struct lease *lease); /* at once: only for one that never was in a table */
+
+static inline struct lease_node *lease_node(const struct lease *lease, int node)
+{
+    return (struct lease_node *)(uintptr_t)lease - 1 - node;
+}
+static inline struct lease *lease_of_node(struct lease_node *node, int number)
+{
+    return (struct lease *)(void *)(node + 1 + number);
+}
+static inline struct timing lease_timing(const struct lease *lease)
+{
+    return lease_fsm_timing(&lease->fsm);
+}
+static inline const uint8_t *lease_name(const struct lease *lease)
+{
+    return (const uint8_t *)&lease->fsm + lease_fsm_size(lease->nodes);
+}
+static inline const uint8_t *lease_key(const struct lease *lease)
+{
+    return lease_name(lease) + (lease->key_is_name ? 0 : lease->name_len);
+}
+/* C strings */
+static inline const char *lease_note(const struct lease *lease)
+{
+    return (const char *)lease_key(lease) + lease->key_len;
+}
+static inline const char *lease_comm(const struct lease *lease)
+{
+    return lease_note(lease) + lease->note_len + 1;
+}
 
 /* --- the table, name -> lease: liburcu's lock-free hash ------------------------------------------
  * Callers are registered with liburcu (rcu_register_thread). */

@@ -215,7 +215,7 @@ static void list_lease(const struct lease *lease, void *arg)
     char name[NAME_ROOM];
     int votes = -1;
 
-    (void)log_name(lease->name, lease->name_len, name, sizeof(name));
+    (void)log_name(lease_name(lease), lease->name_len, name, sizeof(name));
     if (list->only && strcmp(list->only, name) != 0)
         return;
     /* Votes are the renewal thread's to count; it publishes them in the slot. */

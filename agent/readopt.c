@@ -257,7 +257,14 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
 
     if (rc < 0 || (rc = resource_at(b, rec->id.name, rec->id.name_len, slot, &r)) < 0)
         return rc;
-    lease = lease_new(rec->id.name, rec->id.name_len, key, key_len);
+    lease = lease_new(b->n, &(struct lease_words){.name = rec->id.name,
+                                                  .name_len = rec->id.name_len,
+                                                  .key = key,
+                                                  .key_len = key_len,
+                                                  .note = rec->id.note,
+                                                  .note_len = rec->id.note_len,
+                                                  .comm = rec->id.comm,
+                                                  .heartbeat_ms = rec->id.heartbeat_ms});
     if (!lease)
         return HF_ENOMEM;
     for (int i = 0; i < HF_NODES_MAX; i++)
@@ -278,13 +285,8 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
     lease->won = lease->since;
     lease->token_end = max_hold;
     lease->run = rec->id.run;
-    lease->heartbeat_ms = rec->id.heartbeat_ms;
     lease->beat_word = rec->id.beat_word;
-    lease->note_len = rec->id.note_len;
-    lease->comm_len = rec->id.comm_len;
     memcpy(lease->token, rec->id.token, sizeof(lease->token));
-    memcpy(lease->note, rec->id.note, sizeof(lease->note));
-    memcpy(lease->comm, rec->id.comm, sizeof(lease->comm));
     lease_fsm_restore(&lease->fsm, b->n, b->q, timing, lease->run, max_hold, rec->state.d, mark,
                       rec->state.slot_state == HF_SLOT_LOSING);
     if (lease->fsm.state == HF_SLOT_LOSING)

@@ -5,15 +5,14 @@
 #include <string.h>
 
 #include "agent/clock.h"
+#include "agent/core/backoff.h"
 #include "agent/core/fence.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
 static struct lease *lease_of(const struct renewal_node *node, struct heap_item *item)
 {
-    struct lease_node *ln = HF_CONTAINER(item, struct lease_node, due);
-
-    return HF_CONTAINER(ln - node->number, struct lease, node);
+    return lease_of_node(HF_CONTAINER(item, struct lease_node, due), node->number);
 }
 
 static bool wants_heal(const struct lease *lease, int node)
@@ -25,7 +24,7 @@ static bool wants_heal(const struct lease *lease, int node)
 
 void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at)
 {
-    struct lease_node *ln = &lease->node[node->number];
+    struct lease_node *ln = lease_node(lease, node->number);
 
     if (!lease_fsm_renews(&lease->fsm) || ln->in_flight)
         return;
@@ -38,16 +37,17 @@ void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at
 
 void renewal_retry(struct renewal_node *node, struct lease *lease, hf_time now)
 {
-    struct backoff *retry = &lease->node[node->number].retry;
+    struct timing timing = lease_timing(lease);
+    hf_dur delay =
+        backoff_next(timing.retry_first, timing.retry_max,
+                     &lease_node(lease, node->number)->retries, renewal_random(node->renewal));
 
-    renewal_schedule(node, lease,
-                     hf_time_add(now, backoff_step(retry, renewal_random(node->renewal))));
+    renewal_schedule(node, lease, hf_time_add(now, delay));
 }
 
 void renewal_reloaded(struct renewal_node *node, struct lease *lease, hf_time now)
 {
-    const struct backoff *retry = &lease->node[node->number].retry;
-    bool first = retry->next.ns == retry->first.ns;
+    bool first = lease_node(lease, node->number)->retries == 0;
 
     renewal_retry(node, lease, now);
     if (first)
@@ -57,7 +57,7 @@ void renewal_reloaded(struct renewal_node *node, struct lease *lease, hf_time no
 void renewal_unschedule(struct renewal *r, struct lease *lease)
 {
     for (int i = 0; i < r->n; i++)
-        heap_remove(&r->node[i].due, &lease->node[i].due);
+        heap_remove(&r->node[i].due, &lease_node(lease, i)->due);
 }
 
 void renewal_hurry_heals(struct renewal_node *node)
@@ -68,8 +68,9 @@ void renewal_hurry_heals(struct renewal_node *node)
     for (uint32_t s = 0; s < r->slots_used; s++) {
         struct lease *lease = r->slots[s].lease;
 
-        if (lease && heap_has(&lease->node[node->number].due) && lease->node[node->number].heal)
-            heap_move(&node->due, &lease->node[node->number].due, now);
+        if (lease && heap_has(&lease_node(lease, node->number)->due) &&
+            lease_node(lease, node->number)->heal)
+            heap_move(&node->due, &lease_node(lease, node->number)->due, now);
     }
 }
 
@@ -81,15 +82,15 @@ const char *renewal_nonce(const struct renewal_node *node)
 struct link_lock renewal_lock(const struct renewal_node *node, const struct lease *lease)
 {
     return (struct link_lock){
-        .key = lease->key,
+        .key = lease_key(lease),
         .key_len = lease->key_len,
         .token = lease->token,
         .ttl_ms = lease->ttl_ms,
         .nonce = renewal_nonce(node),
         .fence = fence_node_part(lease->fence),
         .holder = {.host = node->renewal->agent->host,
-                   .command = lease->comm,
-                   .note = lease->note,
+                   .command = lease_comm(lease),
+                   .note = lease_note(lease),
                    .pid = lease->pid,
                    .uid = lease->uid,
                    .since = lease->since_wall},
@@ -107,11 +108,11 @@ static struct heal *heal_new(struct renewal_node *node, const struct lease *leas
     heal->node = node;
     heal->slot = lease->slot;
     heal->generation = lease->generation;
-    heal->attempt = lease->fsm.timing.attempt;
-    heal->ttl = lease->fsm.timing.ttl;
+    heal->attempt = lease_timing(lease).attempt;
+    heal->ttl = lease_timing(lease).ttl;
     memcpy(heal->token, lease->token, sizeof(heal->token));
     heal->key_len = lease->key_len;
-    memcpy(heal->key, lease->key, lease->key_len);
+    memcpy(heal->key, lease_key(lease), lease->key_len);
     return heal;
 }
 
@@ -140,7 +141,7 @@ static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time no
 {
     struct renewal *r = node->renewal;
     struct renewal_slot *slot = &r->slots[lease->slot];
-    hf_time deadline = hf_time_add(now, lease->fsm.timing.attempt);
+    hf_time deadline = hf_time_add(now, lease_timing(lease).attempt);
     hf_nodetime low, high;
     struct heal *heal;
     struct link_lock lock = renewal_lock(node, lease);
@@ -158,7 +159,7 @@ static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time no
     }
     slot->doubt |= UINT32_C(1) << node->number;
     slot->doubt_until = hf_time_max(slot->doubt_until, deadline);
-    lease->node[node->number].in_flight = true;
+    lease_node(lease, node->number)->in_flight = true;
     node->heals++;
     return true;
 }
@@ -196,11 +197,11 @@ static bool begin(struct filling *filling, struct renewal_node *node, hf_time du
 static void add(struct filling *filling, struct lease *lease)
 {
     struct renew_batch *batch = filling->batch;
-    struct lease_node *ln = &lease->node[batch->node->number];
-    hf_dur attempt = lease->fsm.timing.attempt;
+    struct lease_node *ln = lease_node(lease, batch->node->number);
+    hf_dur attempt = lease_timing(lease).attempt;
 
     filling->patience = batch->count ? hf_dur_min(filling->patience, attempt) : attempt;
-    filling->keys[batch->count] = (struct link_key){.key = lease->key,
+    filling->keys[batch->count] = (struct link_key){.key = lease_key(lease),
                                                     .key_len = lease->key_len,
                                                     .token = lease->token,
                                                     .ttl_ms = lease->ttl_ms};
@@ -231,7 +232,7 @@ static bool send_batch(struct filling *filling, hf_time now)
     for (size_t k = 0; k < batch->count; k++) {
         struct lease *lease = renewal_find(r, batch->keys[k].slot, batch->keys[k].generation);
 
-        lease->node[node->number].in_flight = false;
+        lease_node(lease, node->number)->in_flight = false;
         renewal_schedule(node, lease, hf_time_add(now, NO_ANSWER));
     }
     return false;
@@ -245,12 +246,12 @@ static bool is_due(const struct renewal_node *node, struct heap_item *item, hf_t
                    bool company)
 {
     const struct lease *lease = lease_of(node, item);
-    const struct lease_node *ln = &lease->node[node->number];
+    const struct lease_node *ln = lease_node(lease, node->number);
 
     if (hf_time_reached(now, item->at))
         return true;
-    return company && !ln->heal && ln->retry.next.ns == ln->retry.first.ns &&
-           hf_time_since(item->at, now).ns <= lease->fsm.timing.renew_jitter.ns / 2;
+    return company && !ln->heal && ln->retries == 0 &&
+           hf_time_since(item->at, now).ns <= lease_timing(lease).renew_jitter.ns / 2;
 }
 
 static void pump_node(struct renewal_node *node, hf_time now)
@@ -266,7 +267,7 @@ static void pump_node(struct renewal_node *node, hf_time now)
     while ((item = heap_first(&node->due)) && is_due(node, item, now, filling.batch != NULL)) {
         struct lease *lease = lease_of(node, item);
 
-        if (lease->node[node->number].heal) {
+        if (lease_node(lease, node->number)->heal) {
             if (node->heals == HEALS_MAX)
                 break;
             heap_remove(&node->due, item);
@@ -308,8 +309,8 @@ hf_time renewal_next_due(const struct renewal *r)
 
         if (!first || !link_is_up(node->link))
             continue;
-        room = lease_of(node, first)->node[i].heal ? node->heals < HEALS_MAX
-                                                   : node->renews < RENEWS_MAX;
+        room = lease_node(lease_of(node, first), i)->heal ? node->heals < HEALS_MAX
+                                                          : node->renews < RENEWS_MAX;
         if (room)
             next = hf_time_min(next, first->at);
     }

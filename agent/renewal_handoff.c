@@ -11,18 +11,17 @@
 static void take_over(struct renewal *r, struct lease *from, struct lease *to,
                       const struct handoff *h)
 {
-    to->fsm = from->fsm;
-    lease_fsm_hand_over(&to->fsm, to->run, h->max_hold);
+    lease_fsm_hand_over(&to->fsm, &from->fsm, to->run, h->max_hold);
     for (int i = 0; i < r->n; i++) {
-        struct lease_node *ln = &to->node[i];
+        struct lease_node *ln = lease_node(to, i);
 
-        *ln = from->node[i];
-        heap_replace(&r->node[i].due, &from->node[i].due, &ln->due);
+        *ln = *lease_node(from, i);
+        heap_replace(&r->node[i].due, &lease_node(from, i)->due, &ln->due);
     }
     heap_replace(&r->timers, &from->timer, &to->timer);
     to->release = NULL;
     to->blamed = -1;
-    to->undescribed = (UINT32_C(1) << r->n) - 1;
+    to->undescribed = (uint16_t)((1u << r->n) - 1);
     atomic_init(&to->valid_ns, to->fsm.valid.ns);
     atomic_init(&to->state, (uint32_t)to->fsm.state);
     r->slots[to->slot].lease = to; /* its doubts are the token's */
@@ -87,8 +86,8 @@ void renewal_describe(struct renewal_node *node, struct lease *lease, hf_time no
 {
     struct link_lock lock = renewal_lock(node, lease);
 
-    lease->undescribed &= ~(UINT32_C(1) << node->number);
-    if (link_raise(node->link, &lock, hf_time_add(now, lease->fsm.timing.attempt), on_described,
+    lease->undescribed = (uint16_t)(lease->undescribed & ~(1u << node->number));
+    if (link_raise(node->link, &lock, hf_time_add(now, lease_timing(lease).attempt), on_described,
                    NULL) == HF_OK)
         link_flush(node->link);
 }

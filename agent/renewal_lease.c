@@ -46,7 +46,7 @@ static void write_journal(struct renewal *r, const struct lease *lease, enum jou
                                    .fence = lease->fence};
 
     for (int i = 0; i < HF_NODES_MAX; i++)
-        record.d[i] = lease->fsm.node[i].d;
+        record.d[i] = i < r->n ? lease->fsm.node[i].d : HF_TIME_PAST;
     journal_put(r->agent->journal, lease->slot, &record);
 }
 
@@ -91,7 +91,9 @@ static hf_time next_event(const struct lease *lease)
 {
     hf_time next = lease_fsm_next(&lease->fsm);
 
-    return lease_fsm_renews(&lease->fsm) ? hf_time_min(next, heartbeat_next(&lease->beat)) : next;
+    return lease_fsm_renews(&lease->fsm) && lease->beat
+               ? hf_time_min(next, heartbeat_next(lease->beat))
+               : next;
 }
 
 static void set_timer(struct renewal *r, struct lease *lease, hf_time at)
@@ -136,7 +138,7 @@ static hf_time lapse_of(const struct lease *lease, hf_time now)
 
     for (int i = 0; i < lease->fsm.n; i++)
         last = hf_time_max(last, lease->fsm.node[i].d);
-    return hf_time_add(hf_time_add(last, hf_dur_scale(lease->fsm.timing.ttl, 2, 100)), hf_ms(5));
+    return hf_time_add(hf_time_add(last, hf_dur_scale(lease_timing(lease).ttl, 2, 100)), hf_ms(5));
 }
 
 static struct release_order order_of(struct renewal *r, const struct lease *lease, uint32_t nodes,
@@ -145,14 +147,14 @@ static struct release_order order_of(struct renewal *r, const struct lease *leas
     const struct renewal_slot *slot = &r->slots[lease->slot];
 
     return (struct release_order){
-        .key = lease->key,
+        .key = lease_key(lease),
         .key_len = lease->key_len,
         .token = lease->token,
         .nodes = nodes,
         .in_doubt = hf_time_before(now, slot->doubt_until) ? slot->doubt | slot->broken : 0,
         .doubt_until = slot->doubt_until,
-        .attempt = lease->fsm.timing.attempt,
-        .ttl = lease->fsm.timing.ttl,
+        .attempt = lease_timing(lease).attempt,
+        .ttl = lease_timing(lease).ttl,
     };
 }
 
@@ -200,7 +202,7 @@ static void end_lease(struct renewal *r, struct lease *lease, const struct lease
     if (lost) {
         char name[HF_NAME_MAX + 1];
 
-        log_warn("lost: %s: %s", log_name(lease->name, lease->name_len, name, sizeof(name)),
+        log_warn("lost: %s: %s", log_name(lease_name(lease), lease->name_len, name, sizeof(name)),
                  hf_loss_text(lease->fsm.reason));
     }
     tell_broker(r, lease, MSG_CHANGED);
@@ -275,8 +277,9 @@ static unsigned look_after(struct lease *lease, hf_time now)
 {
     unsigned actions = lease_fsm_tick(&lease->fsm, now);
 
-    if (lease_fsm_renews(&lease->fsm) && hf_time_reached(now, heartbeat_next(&lease->beat)) &&
-        heartbeat_look(&lease->beat, beats_count(lease->beats, lease->beat_word), now))
+    if (lease->beat && lease_fsm_renews(&lease->fsm) &&
+        hf_time_reached(now, heartbeat_next(lease->beat)) &&
+        heartbeat_look(lease->beat, beats_count(lease->beats, lease->beat_word), now))
         actions |= lease_fsm_lose(&lease->fsm, HF_LOSS_HEARTBEAT, now);
     return actions | LEASE_ACT_TIMER;
 }
@@ -284,8 +287,9 @@ static unsigned look_after(struct lease *lease, hf_time now)
 /* D begins anew, with what stands in the word now. */
 static void await_beats(struct lease *lease, hf_time now)
 {
-    heartbeat_init(&lease->beat, hf_ms(lease->heartbeat_ms),
-                   beats_count(lease->beats, lease->beat_word), now);
+    if (lease->beat)
+        heartbeat_init(lease->beat, hf_ms(lease->heartbeat_ms),
+                       beats_count(lease->beats, lease->beat_word), now);
 }
 
 void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now)
@@ -323,31 +327,30 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
         /* (!) What the earlier agent sent last, a heal or a vote that came too late to be counted,
          * may still run. */
         r->slots[lease->slot].broken = all_nodes(r);
-        r->slots[lease->slot].doubt_until = hf_time_add(r->started, fsm->timing.attempt);
+        r->slots[lease->slot].doubt_until = hf_time_add(r->started, lease_timing(lease).attempt);
     }
     lease->timer = (struct heap_item){0};
     lease->release = NULL;
     lease->blamed = -1;
-    lease->undescribed = fence_handoffs(lease->fence) ? all_nodes(r) : 0;
+    lease->undescribed = (uint16_t)(fence_handoffs(lease->fence) ? all_nodes(r) : 0);
     await_beats(lease, now);
     if (r->slots_used <= lease->slot)
         r->slots_used = lease->slot + 1;
     renewal_count(r, HF_COUNTER_LEASES, 1);
     for (int i = 0; i < r->n; i++) {
         struct renewal_node *node = &r->node[i];
-        struct lease_node *ln = &lease->node[i];
+        struct lease_node *ln = lease_node(lease, i);
 
         /* The broker counts sentinels by itself. What it knew, told before this lease, is known
          * here too. */
         fsm->node[i].mark = restored ? node->first_mark : node->trust.mark;
         *ln = (struct lease_node){0};
-        backoff_init(&ln->retry, fsm->timing.retry_first, fsm->timing.retry_max);
         if (fsm->node[i].d.ns == HF_TIME_PAST.ns)
             /* A late vote may still come. */
-            renewal_schedule(node, lease, hf_time_add(now, fsm->timing.attempt));
+            renewal_schedule(node, lease, hf_time_add(now, lease_timing(lease).attempt));
         else
             renewal_schedule(node, lease,
-                             hf_time_add(hf_time_sub(fsm->node[i].d, fsm->timing.span),
+                             hf_time_add(hf_time_sub(fsm->node[i].d, lease_timing(lease).span),
                                          renewal_first_delay(node, lease)));
     }
     carry_out(r, lease, lease_fsm_tick(fsm, now) | LEASE_ACT_TIMER, &before, false);
@@ -397,8 +400,8 @@ void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
 
     if (lease_is_over(lease)) {
         if (lease->release)
-            renewal_undo(node, lease->key, lease->key_len, lease->token, lease->fsm.timing.attempt,
-                         lease->fsm.timing.ttl);
+            renewal_undo(node, lease_key(lease), lease->key_len, lease->token,
+                         lease_timing(lease).attempt, lease_timing(lease).ttl);
         return;
     }
     renewal_hit(node, lease, a, HIT_GRANT);

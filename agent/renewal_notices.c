@@ -26,7 +26,8 @@ static struct renewal_slot_list *bucket_of(struct renewal *r, const void *key, s
 
 void renewal_watch(struct renewal *r, struct lease *lease)
 {
-    LIST_INSERT_HEAD(bucket_of(r, lease->key, lease->key_len), &r->slots[lease->slot], same_key);
+    LIST_INSERT_HEAD(bucket_of(r, lease_key(lease), lease->key_len), &r->slots[lease->slot],
+                     same_key);
     r->held++;
 }
 
@@ -45,7 +46,8 @@ bool renewal_tracks(const struct renewal_node *node)
 
 hf_dur renewal_first_delay(struct renewal_node *node, const struct lease *lease)
 {
-    hf_dur delay = timing_renew_delay(&lease->fsm.timing, renewal_random(node->renewal));
+    struct timing timing = lease_timing(lease);
+    hf_dur delay = timing_renew_delay(&timing, renewal_random(node->renewal));
 
     if (!renewal_tracks(node))
         return delay;
@@ -54,19 +56,19 @@ hf_dur renewal_first_delay(struct renewal_node *node, const struct lease *lease)
 
 hf_dur renewal_heal_pause(const struct renewal_node *node, const struct lease *lease)
 {
-    const struct lease_node *ln = &lease->node[node->number];
+    const struct lease_node *ln = lease_node(lease, node->number);
     bool is_void = lease->fsm.node[node->number].d.ns == HF_TIME_PAST.ns;
 
     return ln->hurried && is_void
-               ? hf_dur_min(hf_dur_scale(lease->fsm.timing.ttl, 1, 20), PAUSE_MOST)
+               ? hf_dur_min(hf_dur_scale(lease_timing(lease).ttl, 1, 20), PAUSE_MOST)
                : hf_ns(0);
 }
 
 void renewal_hurry(struct renewal_node *node, struct lease *lease, hf_time now)
 {
-    struct lease_node *ln = &lease->node[node->number];
+    struct lease_node *ln = lease_node(lease, node->number);
     hf_time d = lease->fsm.node[node->number].d;
-    hf_time last = hf_time_sub(d, lease->fsm.timing.span);
+    hf_time last = hf_time_sub(d, lease_timing(lease).span);
 
     /* A void vote has its own pace. */
     if (lease_is_over(lease) || d.ns == HF_TIME_PAST.ns)
@@ -93,6 +95,6 @@ void renewal_noticed(struct link *link, const void *key, size_t key_len, void *a
         return;
     }
     LIST_FOREACH (slot, bucket_of(r, key, key_len), same_key)
-        if (slot->lease->key_len == key_len && memcmp(slot->lease->key, key, key_len) == 0)
+        if (slot->lease->key_len == key_len && memcmp(lease_key(slot->lease), key, key_len) == 0)
             renewal_hurry(node, slot->lease, now);
 }

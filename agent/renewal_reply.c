@@ -12,6 +12,7 @@
 static void plan(struct renewal_node *node, struct lease *lease, hf_time a)
 {
     const struct lease_fsm *fsm = &lease->fsm;
+    struct timing timing = lease_timing(lease);
 
     if (fsm->node[node->number].d.ns == HF_TIME_PAST.ns) {
         /* Sent before the vote was found void: it does not count, and another may be sent at once.
@@ -19,11 +20,10 @@ static void plan(struct renewal_node *node, struct lease *lease, hf_time a)
         renewal_schedule(node, lease, clock_now());
         return;
     }
-    backoff_reset(&lease->node[node->number].retry);
-    renewal_schedule(
-        node, lease,
-        hf_time_add(a, timing_renew_delay(&fsm->timing, renewal_random(node->renewal))));
-    if (lease->node[node->number].told)
+    lease_node(lease, node->number)->retries = 0;
+    renewal_schedule(node, lease,
+                     hf_time_add(a, timing_renew_delay(&timing, renewal_random(node->renewal))));
+    if (lease_node(lease, node->number)->told)
         renewal_hurry(node, lease, clock_now());
 }
 
@@ -131,7 +131,7 @@ static void renewed(const struct renew_batch *batch, const struct link_reply *re
         if (!lease || lease_is_over(lease))
             continue;
         if (!reply->late)
-            lease->node[node->number].in_flight = false;
+            lease_node(lease, node->number)->in_flight = false;
         judge_mark(node, lease, reply->marks[k], reply->sent);
     }
     if (events & TRUST_STEPPED)
@@ -141,7 +141,7 @@ static void renewed(const struct renew_batch *batch, const struct link_reply *re
 static void try_again(struct renewal_node *node, struct lease *lease,
                       const struct link_reply *reply)
 {
-    lease->node[node->number].in_flight = false;
+    lease_node(lease, node->number)->in_flight = false;
     if (reply->error == HF_NODE_ERR_NOSCRIPT)
         renewal_reloaded(node, lease, clock_now());
     else
@@ -215,7 +215,7 @@ static void healed(struct heal *heal, const struct link_reply *reply)
     unsigned events = renewal_learn(node, reply);
 
     if (lease && !lease_is_over(lease)) {
-        struct lease_node *ln = &lease->node[node->number];
+        struct lease_node *ln = lease_node(lease, node->number);
 
         if (!reply->late)
             ln->in_flight = false;

@@ -225,8 +225,8 @@ static int text_put(struct resource *r, const struct lease *lease, uint32_t *ret
     struct resource *resting = TAILQ_FIRST(&b->idle);
     int rc;
 
-    while ((rc = hf_text_put(b->text, r->name, r->name_len, lease->note, lease->note_len,
-                             lease->comm, lease->comm_len, ret_off)) == HF_EFULL) {
+    while ((rc = hf_text_put(b->text, r->name, r->name_len, lease_note(lease), lease->note_len,
+                             lease_comm(lease), lease->comm_len, ret_off)) == HF_EFULL) {
         while (resting && !resting->has_text)
             resting = TAILQ_NEXT(resting, idle_link);
         if (!resting)
@@ -241,8 +241,9 @@ static bool same_text(const struct resource *r, const struct lease *other)
     const struct lease *now = r->lease;
 
     return now && r->has_text && now->note_len == other->note_len &&
-           now->comm_len == other->comm_len && memcmp(now->note, other->note, now->note_len) == 0 &&
-           memcmp(now->comm, other->comm, now->comm_len) == 0;
+           now->comm_len == other->comm_len &&
+           memcmp(lease_note(now), lease_note(other), now->note_len) == 0 &&
+           memcmp(lease_comm(now), lease_comm(other), now->comm_len) == 0;
 }
 
 int resource_text_prepare(struct resource *r, struct lease *lease, bool *ret_new)

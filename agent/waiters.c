@@ -34,10 +34,21 @@ void waiter_free(struct waiter *w)
     free(w);
 }
 
-void waiter_fill_lease(const struct waiter *w, struct lease *lease)
+struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t key_len)
 {
     const struct client *c = w->session->client;
+    const struct lease_words words = {.name = w->resource->name,
+                                      .name_len = w->resource->name_len,
+                                      .key = key,
+                                      .key_len = key_len,
+                                      .note = w->note,
+                                      .note_len = w->note_len,
+                                      .comm = c->comm,
+                                      .heartbeat_ms = w->heartbeat_ms};
+    struct lease *lease = lease_new(w->session->broker->n, &words);
 
+    if (!lease)
+        return NULL;
     lease->ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl);
     lease->pid = c->pid;
     lease->uid = c->uid;
@@ -45,14 +56,10 @@ void waiter_fill_lease(const struct waiter *w, struct lease *lease)
     lease->request_id = w->id;
     lease->run = w->run;
     lease->guarded = w->guarded;
-    lease->heartbeat_ms = w->heartbeat_ms;
     lease->beat_word = w->beat_word;
     if (w->heartbeat_ms)
         lease->beats = beats_hold(w->session->beats);
-    lease->note_len = w->note_len;
-    lease->comm_len = (uint8_t)strlen(c->comm);
-    memcpy(lease->note, w->note, sizeof(lease->note));
-    memcpy(lease->comm, c->comm, sizeof(lease->comm));
+    return lease;
 }
 
 void waiter_fill_identity(const struct waiter *w, struct journal_identity *id)
@@ -91,8 +98,8 @@ void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret)
                                    .pid = l->pid,
                                    .uid = l->uid};
     snprintf(ret->host, sizeof(ret->host), "%s", r->b->agent->host);
-    snprintf(ret->comm, sizeof(ret->comm), "%s", l->comm);
-    snprintf(ret->note, sizeof(ret->note), "%s", l->note);
+    snprintf(ret->comm, sizeof(ret->comm), "%s", lease_comm(l));
+    snprintf(ret->note, sizeof(ret->note), "%s", lease_note(l));
 }
 
 void waiter_fail(struct waiter *w, int status, const char *text)

@@ -20,6 +20,7 @@
 #define HF_PRINTF(fmt, args)            __attribute__((format(printf, fmt, args)))
 #define HF_MUST_CHECK                   __attribute__((warn_unused_result))
 #define HF_UNUSED                       __attribute__((unused))
+#define HF_PACKED                       __attribute__((packed)) /* a member: behind the last one, without a gap */
 #define HF_CACHE_LINE                   64
 
 #define HF_LENGTH(array)                (sizeof(array) / sizeof((array)[0]))

@@ -23,6 +23,17 @@ hf_dur backoff_step(struct backoff *b, uint32_t random)
     return delay;
 }
 
+hf_dur backoff_next(hf_dur first, hf_dur max, uint8_t *count, uint32_t random)
+{
+    struct backoff b = {.first = first, .max = max, .next = first};
+
+    for (unsigned i = 0; i < *count && b.next.ns < max.ns; i++)
+        b.next = b.next.ns > max.ns / 2 ? max : hf_ns(b.next.ns * 2);
+    if (*count < UINT8_MAX)
+        ++*count;
+    return backoff_step(&b, random);
+}
+
 hf_dur backoff_contend(int64_t pttl_ms, uint32_t random)
 {
     hf_dur delay = draw_between(CONTEND_LEAST, CONTEND_MOST, random);

@@ -5,7 +5,7 @@
 static void put(struct heap *h, size_t i, struct heap_item *item)
 {
     h->items[i] = item;
-    item->place = i + 1;
+    item->place = (uint32_t)(i + 1);
 }
 
 /* Both move the hole at `i` until `item` may stand in it. */

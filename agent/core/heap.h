@@ -5,13 +5,17 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
+#include "shm/compiler.h"
 #include "shm/nstime.h"
 
+/* 12 bytes: a million leases have some of them each. */
 struct heap_item {
-    hf_time at;
-    size_t place; /* index + 1 in the array; 0: not in the heap */
+    hf_time at HF_PACKED;
+    uint32_t place; /* index + 1 in the array; 0: not in the heap */
 };
+_Static_assert(sizeof(struct heap_item) == 12, "no padding");
 
 struct heap {
     struct heap_item **items;

@@ -5,6 +5,7 @@
 #include "shm/layout.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* What an event is compared with when its actions are told. */
 struct before {
@@ -19,22 +20,32 @@ static bool is_over(const struct lease_fsm *l)
 
 static hf_time losing_at(const struct lease_fsm *l, hf_time valid)
 {
-    return hf_time_sub(valid, l->timing.losing_before);
+    return hf_time_sub(valid, lease_fsm_timing(l).losing_before);
 }
 
 static hf_time late_at(const struct lease_fsm *l)
 {
-    return hf_time_sub(l->valid, l->timing.late_before);
+    return hf_time_sub(l->valid, lease_fsm_timing(l).late_before);
 }
 
 static hf_time vote_until(const struct lease_fsm *l, hf_time a)
 {
-    return hf_time_add(a, l->timing.span);
+    return hf_time_add(a, lease_fsm_timing(l).span);
 }
 
 static bool is_void(hf_time d)
 {
     return d.ns == HF_TIME_PAST.ns;
+}
+
+static void want_heal(struct lease_fsm *l, int node)
+{
+    l->heal_wanted = (uint16_t)(l->heal_wanted | 1u << node);
+}
+
+static void want_no_heal(struct lease_fsm *l, int node)
+{
+    l->heal_wanted = (uint16_t)(l->heal_wanted & ~(1u << node));
 }
 
 /* V if node's d were `d`. */
@@ -138,16 +149,15 @@ static void start(struct lease_fsm *l, int n, int q, const struct timing *timing
                   hf_time max_hold)
 {
     assert(n >= 1 && n <= HF_NODES_MAX && q >= 1 && q <= n);
-    *l = (struct lease_fsm){
-        .n = n,
-        .q = q,
-        .timing = *timing,
-        .state = HF_SLOT_HELD,
-        .run = run,
-        .valid = HF_TIME_PAST,
-        .max_hold = max_hold,
-    };
-    for (int i = 0; i < HF_NODES_MAX; i++) {
+    memset(l, 0, lease_fsm_size(n));
+    l->n = (uint8_t)n;
+    l->q = (uint8_t)q;
+    l->ttl_ms = (uint32_t)hf_dur_ms(timing->ttl);
+    l->state = HF_SLOT_HELD;
+    l->run = run;
+    l->valid = HF_TIME_PAST;
+    l->max_hold = max_hold;
+    for (int i = 0; i < n; i++) {
         l->node[i].d = HF_TIME_PAST;
         l->node[i].since = HF_TIME_PAST;
     }
@@ -160,7 +170,7 @@ void lease_fsm_init(struct lease_fsm *l, int n, int q, const struct timing *timi
     for (int i = 0; i < n; i++) {
         l->node[i].mark = mark[i];
         if (is_void(a[i]))
-            l->heal_wanted |= UINT32_C(1) << i;
+            want_heal(l, i);
         else
             set_vote(l, i, vote_until(l, a[i]));
     }
@@ -177,7 +187,7 @@ void lease_fsm_restore(struct lease_fsm *l, int n, int q, const struct timing *t
         set_vote(l, i, d[i]);
         l->journaled = hf_time_max(l->journaled, d[i]);
         if (is_void(d[i]))
-            l->heal_wanted |= UINT32_C(1) << i;
+            want_heal(l, i);
     }
     if (was_losing)
         stop(l, HF_SLOT_LOSING, HF_LOSS_NONE);
@@ -207,7 +217,7 @@ unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, 
         if (counts) {
             set_vote(l, node, d);
             l->node[node].mark = mark;
-            l->heal_wanted &= ~(UINT32_C(1) << node);
+            want_no_heal(l, node);
         }
         advance(l, by_time(l), now);
     }
@@ -247,7 +257,7 @@ unsigned lease_fsm_missing(struct lease_fsm *l, int node, uint32_t mark, hf_time
     else
         actions = make_void(l, node, now, HF_LOSS_MISSING, now);
     if (lease_fsm_renews(l)) {
-        l->heal_wanted |= UINT32_C(1) << node;
+        want_heal(l, node);
         actions |= LEASE_ACT_HEAL;
     }
     return actions;
@@ -255,13 +265,13 @@ unsigned lease_fsm_missing(struct lease_fsm *l, int node, uint32_t mark, hf_time
 
 unsigned lease_fsm_foreign(struct lease_fsm *l, int node, hf_time now)
 {
-    l->heal_wanted &= ~(UINT32_C(1) << node);
+    want_no_heal(l, node);
     return make_void(l, node, now, HF_LOSS_FOREIGN, now);
 }
 
 unsigned lease_fsm_forced(struct lease_fsm *l, int node, hf_time now)
 {
-    l->heal_wanted &= ~(UINT32_C(1) << node);
+    want_no_heal(l, node);
     return make_void(l, node, now, HF_LOSS_FORCED, now);
 }
 
@@ -326,8 +336,10 @@ unsigned lease_fsm_abandon(struct lease_fsm *l, hf_time now)
     return actions_since(l, &before);
 }
 
-void lease_fsm_hand_over(struct lease_fsm *l, bool run, hf_time max_hold)
+void lease_fsm_hand_over(struct lease_fsm *l, const struct lease_fsm *from, bool run,
+                         hf_time max_hold)
 {
+    memcpy(l, from, lease_fsm_size(from->n));
     l->run = run;
     l->max_hold = max_hold;
     l->reason = HF_LOSS_NONE;

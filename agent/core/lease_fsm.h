@@ -20,8 +20,10 @@
 #define HOLDFAST_CORE_LEASE_FSM_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "shm/compiler.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
 #include "agent/core/timing.h"
@@ -44,25 +46,40 @@ enum lease_action {
     LEASE_ACT_TIMER = 1 << 6,
 };
 
+/* There may be a million: small, and of `node` only the first n exist where the memory was made for
+ * so many (lease_fsm_size). */
 struct lease_fsm {
-    int n, q;
-    struct timing timing;
-    enum hf_slot_state state; /* HELD, LATE, LOSING, LOST, ENDED */
-    enum hf_loss_reason reason;
-    bool run;          /* stricter: must be extended before V - 0.3 T */
-    bool stop_renewal; /* holder gone without a word: no more renewals, lapse */
-    bool restored;     /* from a journal, and no tick since */
-    bool grace;        /* restored and not renewed since: may be renewed until V */
-    hf_time journaled; /* the latest d of then */
-    hf_time valid;     /* V: always the q-th largest d; frozen from LOSING on (it may still fall) */
-    hf_time max_hold;  /* LOSING at this instant at the latest; HF_TIME_NEVER: no limit */
-    uint32_t heal_wanted; /* bit per node */
+    uint32_t ttl_ms;
+    uint16_t heal_wanted; /* bit per node */
+    uint8_t n, q;
+    enum hf_slot_state state : 8; /* HELD, LATE, LOSING, LOST, ENDED */
+    enum hf_loss_reason reason : 8;
+    bool run : 1;          /* stricter: must be extended before V - 0.3 T */
+    bool stop_renewal : 1; /* holder gone without a word: no more renewals, lapse */
+    bool restored : 1;     /* from a journal, and no tick since */
+    bool grace : 1;        /* restored and not renewed since: may be renewed until V */
+    hf_time journaled;     /* the latest d of then */
+    hf_time valid;    /* V: always the q-th largest d; frozen from LOSING on (it may still fall) */
+    hf_time max_hold; /* LOSING at this instant at the latest; HF_TIME_NEVER: no limit */
     struct {
-        hf_time d;     /* HF_TIME_PAST: void */
+        /* HF_TIME_PAST: void */
+        hf_time d HF_PACKED;
+        /* a hit counts only if sent at or after this: the vote was void before */
+        hf_time since HF_PACKED;
         uint32_t mark; /* the caller's sentinel generation of the node at the last hit */
-        hf_time since; /* a hit counts only if sent at or after this: the vote was void before */
     } node[HF_NODES_MAX];
 };
+
+/* Bytes of one for n nodes. */
+static inline size_t lease_fsm_size(int n)
+{
+    return offsetof(struct lease_fsm, node) +
+           (size_t)n * sizeof(((struct lease_fsm *)NULL)->node[0]);
+}
+static inline struct timing lease_fsm_timing(const struct lease_fsm *l)
+{
+    return timing_of(hf_ms(l->ttl_ms));
+}
 
 /* From a won ballot: `a[i]` HF_TIME_PAST where the node did not vote (then it is in heal_wanted).
  * `mark[i]`: the node's sentinel generation. HELD. */
@@ -102,9 +119,10 @@ unsigned lease_fsm_release(struct lease_fsm *l, enum hf_loss_reason reason, hf_t
 /* The holder of a run is gone without a word: no renewals any more. */
 unsigned lease_fsm_abandon(struct lease_fsm *l, hf_time now);
 
-/* Another process of this host holds it from here on; votes and V stand as they are. Only while
- * handoff_judge() allows it. */
-void lease_fsm_hand_over(struct lease_fsm *l, bool run, hf_time max_hold);
+/* `l` becomes what `from` is, held by another process of this host from here on; votes and V stand as
+ * they are. Only while handoff_judge() allows it. */
+void lease_fsm_hand_over(struct lease_fsm *l, const struct lease_fsm *from, bool run,
+                         hf_time max_hold);
 
 /* The next instant at which lease_fsm_tick() would do something; HF_TIME_NEVER when over. */
 hf_time lease_fsm_next(const struct lease_fsm *l);

@@ -5,33 +5,12 @@
 
 #include <stdio.h>
 
-#define ATTEMPT_LEAST  hf_ms(50) /* an answer takes a scheduler's turn on both hosts */
-#define KILL_LEAST     hf_ms(50) /* from SIGKILL to V: kernels were seen to wake up to 15 ms late */
-#define SPAN_ALLOWANCE hf_ms(2)  /* expiry in Redis has a resolution of 1 ms, and it rounds */
-#define TTL_MAX_MOST   hf_ms(24 * 60 * 60 * INT64_C(1000))
+#define KILL_LEAST   hf_ms(50) /* from SIGKILL to V: kernels were seen to wake up to 15 ms late */
+#define TTL_MAX_MOST hf_ms(24 * 60 * 60 * INT64_C(1000))
 
 static double as_ms(hf_dur d)
 {
     return (double)d.ns / HF_NS_PER_MS;
-}
-
-static struct timing derive(hf_dur ttl)
-{
-    hf_dur renew_after = hf_dur_scale(ttl, 1, 3);
-
-    return (struct timing){
-        .ttl = ttl,
-        .span = hf_ns(hf_dur_scale(ttl, 99, 100).ns - SPAN_ALLOWANCE.ns),
-        .renew_after = renew_after,
-        .renew_jitter = hf_dur_scale(renew_after, 1, 10),
-        .attempt = hf_dur_max(hf_dur_scale(ttl, 1, 15), ATTEMPT_LEAST),
-        .retry_first = hf_dur_scale(ttl, 1, 60),
-        .retry_max = hf_dur_scale(ttl, 1, 10),
-        .late_before = hf_dur_scale(ttl, 1, 2),
-        .losing_before = hf_dur_scale(ttl, 3, 10),
-        .kill_before = hf_dur_scale(ttl, 1, 10),
-        .grant_least = hf_dur_scale(ttl, 1, 2),
-    };
 }
 
 /* When two attempts to renew have certainly been made, counted from a hit. */
@@ -61,7 +40,7 @@ hf_dur timing_ttl_min(void)
     int64_t ms = 1;
 
     for (;; ms++) {
-        struct timing t = derive(hf_ms(ms));
+        struct timing t = timing_of(hf_ms(ms));
         if (renewals_fit(&t) && kill_fits(&t))
             return t.ttl;
     }
@@ -94,7 +73,7 @@ int timing_derive(hf_dur ttl, hf_dur ttl_max, struct timing *ret_timing, char *w
                  as_ms(ttl), as_ms(ttl_max));
         return HF_ETTL;
     }
-    t = derive(ttl);
+    t = timing_of(ttl);
     if (!renewals_fit(&t)) {
         snprintf(why, why_size,
                  "1.1 T/3 + 2 max(T/15, 50 ms) < 0.99 T - 2 ms - 0.3 T does not hold for a TTL of "

@@ -42,6 +42,30 @@ struct timing {
     hf_dur grant_least; /* T/2: a grant with less validity ahead is undone */
 };
 
+#define TIMING_ATTEMPT_LEAST  hf_ms(50) /* an answer takes a scheduler's turn on both hosts */
+#define TIMING_SPAN_ALLOWANCE hf_ms(2) /* expiry in Redis has a resolution of 1 ms, and it rounds */
+
+/* Of a TTL that timing_derive() accepts. Inline: a lease keeps its TTL only, and who wants one of
+ * these works out no more than that one. */
+static inline struct timing timing_of(hf_dur ttl)
+{
+    hf_dur renew_after = hf_dur_scale(ttl, 1, 3);
+
+    return (struct timing){
+        .ttl = ttl,
+        .span = hf_ns(hf_dur_scale(ttl, 99, 100).ns - TIMING_SPAN_ALLOWANCE.ns),
+        .renew_after = renew_after,
+        .renew_jitter = hf_dur_scale(renew_after, 1, 10),
+        .attempt = hf_dur_max(hf_dur_scale(ttl, 1, 15), TIMING_ATTEMPT_LEAST),
+        .retry_first = hf_dur_scale(ttl, 1, 60),
+        .retry_max = hf_dur_scale(ttl, 1, 10),
+        .late_before = hf_dur_scale(ttl, 1, 2),
+        .losing_before = hf_dur_scale(ttl, 3, 10),
+        .kill_before = hf_dur_scale(ttl, 1, 10),
+        .grant_least = hf_dur_scale(ttl, 1, 2),
+    };
+}
+
 /* HF_OK; HF_ETTL with the violated inequality, its numbers and the remedy in `why`. */
 int timing_derive(hf_dur ttl, hf_dur ttl_max, struct timing *ret_timing, char *why,
                   size_t why_size);

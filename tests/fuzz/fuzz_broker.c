@@ -322,7 +322,8 @@ static void grant(struct peer *p, char name, uint64_t request_id, bool run)
         r->round || r->undoing)
         return;
     resource_rouse(r);
-    lease = lease_new(&name, 1, &name, 1);
+    lease = lease_new(
+        broker->n, &(struct lease_words){.name = &name, .name_len = 1, .key = &name, .key_len = 1});
     FUZZ_CHECK(lease);
     lease->slot = r->slot;
     lease->generation = r->generation = ++broker->generations[r->slot];

@@ -186,7 +186,7 @@ static HF_UNUSED struct journal_lease record_of(const struct lease *lease, enum 
                                    .fence = lease->fence};
 
     for (int i = 0; i < HF_NODES_MAX; i++)
-        record.d[i] = lease->fsm.node[i].d;
+        record.d[i] = i < NODES ? lease->fsm.node[i].d : HF_TIME_PAST;
     return record;
 }
 
@@ -195,7 +195,9 @@ static HF_UNUSED struct journal_lease record_of(const struct lease *lease, enum 
 static HF_UNUSED struct lease *made(const char *name, uint32_t slot, uint32_t votes, bool run,
                                     hf_time a)
 {
-    struct lease *lease = lease_new(name, strlen(name), name, strlen(name));
+    const struct lease_words words = {
+        .name = name, .name_len = strlen(name), .key = name, .key_len = strlen(name)};
+    struct lease *lease = lease_new(NODES, &words);
     struct journal_identity identity = {.ttl_ms = TTL_MS, .name_len = (uint8_t)strlen(name)};
     struct hf_slot_identity id = {.flags = run ? HF_SLOT_F_RUN : 0};
     hf_time at[HF_NODES_MAX];

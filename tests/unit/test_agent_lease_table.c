@@ -22,6 +22,12 @@
 #define PASSING  2000 /* at most so many come and go beside them */
 #define READERS  2
 
+static struct lease *made(const char *name, size_t name_len, const char *key, size_t key_len)
+{
+    return lease_new(3, &(struct lease_words){
+                            .name = name, .name_len = name_len, .key = key, .key_len = key_len});
+}
+
 /* A lease whose every byte that readers look at can be told from its number. */
 static struct lease *numbered(uint32_t number)
 {
@@ -30,7 +36,7 @@ static struct lease *numbered(uint32_t number)
 
     snprintf(name, sizeof(name), "lease-%u", number);
     snprintf(key, sizeof(key), "key:%s", name);
-    lease = lease_new(name, strlen(name), key, strlen(key));
+    lease = made(name, strlen(name), key, strlen(key));
     assert_non_null(lease);
     lease->slot = number;
     lease->fence = (uint64_t)number << 16;
@@ -51,7 +57,8 @@ static bool is_whole(const struct lease *lease)
     char name[32];
 
     snprintf(name, sizeof(name), "lease-%u", lease->slot);
-    return lease->name_len == strlen(name) && memcmp(lease->name, name, lease->name_len) == 0 &&
+    return lease->name_len == strlen(name) &&
+           memcmp(lease_name(lease), name, lease->name_len) == 0 &&
            lease->fence == (uint64_t)lease->slot << 16 &&
            atomic_load_explicit(&lease->valid_ns, memory_order_relaxed) == lease->slot;
 }
@@ -68,13 +75,13 @@ static void count_one(const struct lease *lease, void *arg)
 static void test_lease_keeps_name_and_key(void **state)
 {
     static const char name[] = {'a', '\0', '\n', (char)0xff};
-    struct lease *lease = lease_new(name, sizeof(name), "key", 3);
+    struct lease *lease = made(name, sizeof(name), "key", 3);
 
     (void)state;
     assert_int_equal(lease->name_len, sizeof(name));
-    assert_memory_equal(lease->name, name, sizeof(name));
+    assert_memory_equal(lease_name(lease), name, sizeof(name));
     assert_int_equal(lease->key_len, 3);
-    assert_memory_equal(lease->key, "key", 3);
+    assert_memory_equal(lease_key(lease), "key", 3);
     assert_null(lease->release);
     lease_free(lease);
     lease_free(NULL);
@@ -89,7 +96,7 @@ static void test_found_by_whole_name_only(void **state)
     (void)state;
     assert_int_equal(lease_table_create(16, &table), HF_OK);
     for (size_t i = 0; i < HF_LENGTH(names); i++) {
-        lease[i] = lease_new(names[i], sizeof(names[i]), "k", 1);
+        lease[i] = made(names[i], sizeof(names[i]), "k", 1);
         lease_table_add(table, lease[i]);
     }
     lease_read_begin();
@@ -251,7 +258,8 @@ static struct entry **place_of(struct guarded_map *map, const void *name, size_t
     for (size_t i = 0; i < name_len; i++)
         hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
     for (at = &map->bucket[hash % map->buckets]; *at; at = &(*at)->next)
-        if ((*at)->lease->name_len == name_len && memcmp((*at)->lease->name, name, name_len) == 0)
+        if ((*at)->lease->name_len == name_len &&
+            memcmp(lease_name((*at)->lease), name, name_len) == 0)
             break;
     return at;
 }
@@ -262,7 +270,7 @@ static void guarded_add(struct guarded_map *map, struct lease *lease)
 
     *entry = (struct entry){NULL, lease};
     mutex_lock(&map->lock);
-    at = place_of(map, lease->name, lease->name_len);
+    at = place_of(map, lease_name(lease), lease->name_len);
     *at = entry;
     mutex_unlock(&map->lock);
 }
@@ -272,7 +280,7 @@ static void guarded_remove(struct guarded_map *map, struct lease *lease)
     struct entry **at, *entry;
 
     mutex_lock(&map->lock);
-    at = place_of(map, lease->name, lease->name_len);
+    at = place_of(map, lease_name(lease), lease->name_len);
     entry = *at;
     *at = entry->next;
     mutex_unlock(&map->lock);

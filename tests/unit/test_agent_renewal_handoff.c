@@ -14,7 +14,10 @@
 static struct handoff *to_next(const struct lease *from)
 {
     struct handoff *h = calloc(1, sizeof(*h));
-    struct lease *to = lease_new(from->name, from->name_len, from->key, from->key_len);
+    struct lease *to = lease_new(NODES, &(struct lease_words){.name = lease_name(from),
+                                                              .name_len = from->name_len,
+                                                              .key = lease_key(from),
+                                                              .key_len = from->key_len});
 
     assert_true(h && to);
     to->slot = from->slot;
