@@ -6,19 +6,11 @@
 
 #include "shm/hex.h"
 
-static int check_name(const hf_client *client, const void *name, size_t name_len)
+static int check(const hf_client *client, const void *name, size_t name_len)
 {
     int status = hfc_client_check(client);
 
-    if (status < 0)
-        return status;
-    if (!name || name_len == 0)
-        return hfc_fail(HF_ENAME, "the resource name is empty; 1 to %d bytes are allowed",
-                        HF_NAME_MAX);
-    if (name_len > HF_NAME_MAX)
-        return hfc_fail(HF_ENAME, "the resource name is %zu bytes long, the limit is %d", name_len,
-                        HF_NAME_MAX);
-    return HF_OK;
+    return status < 0 ? status : hfc_acquire_check_name(name, name_len);
 }
 
 /* What the agent gives the nodes for an answer, and more. */
@@ -27,20 +19,6 @@ static int64_t patience(hf_client *client) REQUIRES(hfc_locked)
     int64_t third = (int64_t)client->welcome.ttl_ms * HF_NS_PER_MS / 3;
 
     return third > HFC_ASK_NS ? third : HFC_ASK_NS;
-}
-
-static hf_op *op_on(hf_client *client, enum hf_wire_op wire_op, const void *name, size_t name_len)
-    REQUIRES(hfc_locked)
-{
-    hf_op *op = hfc_op_new(client, wire_op);
-
-    if (!op)
-        return NULL;
-    op->entry.name_len = (uint8_t)name_len;
-    memcpy(op->entry.name, name, name_len);
-    op->deadline_ns = op->start_ns;
-    op->give_up_ns = op->start_ns + patience(client);
-    return op;
 }
 
 static void fill(const struct hf_completion_entry *found, uint32_t nodes, struct hf_who_info *who)
@@ -64,6 +42,48 @@ static uint32_t nodes_of(const hf_client *client) REQUIRES(hfc_locked)
     return client->link == HFC_LINK_UP ? client->session->map->table.header->nodes : 0;
 }
 
+struct question {
+    enum hf_wire_op op;
+    const void *name;
+    size_t name_len;
+    /* look: until it is free */
+    int64_t wait_ms;
+    void (*progress)(const struct hf_progress *progress, void *arg);
+    void *arg;
+    /* force: which hold */
+    uint64_t fence;
+    uint8_t id[HF_KEY_ID_LEN];
+};
+
+static void wait_for(hf_op *op, int64_t wait_ms) REQUIRES(hfc_locked)
+{
+    op->entry.flags = HF_REQ_WAIT;
+    op->deadline_ns = HFC_NEVER;
+    if (wait_ms > 0 && wait_ms <= HFC_NEVER / HF_NS_PER_MS)
+        op->deadline_ns = hfc_after(op->start_ns, wait_ms * HF_NS_PER_MS);
+    op->entry.deadline_ns = op->deadline_ns;
+    op->give_up_ns = hfc_after(op->deadline_ns, HFC_GRACE_NS);
+}
+
+static hf_op *op_of(hf_client *client, const struct question *q) REQUIRES(hfc_locked)
+{
+    hf_op *op = hfc_op_new(client, q->op);
+
+    if (!op)
+        return NULL;
+    op->entry.name_len = (uint8_t)q->name_len;
+    memcpy(op->entry.name, q->name, q->name_len);
+    op->entry.target = q->fence;
+    memcpy(op->entry.key_id, q->id, sizeof(q->id));
+    op->progress = q->progress;
+    op->arg = q->arg;
+    op->deadline_ns = op->start_ns;
+    op->give_up_ns = op->start_ns + patience(client);
+    if (q->wait_ms != 0)
+        wait_for(op, q->wait_ms);
+    return op;
+}
+
 /* Waits for the answer, keeps its sentence, and frees the op. */
 static int collect(hf_op *op) REQUIRES(hfc_locked)
 {
@@ -80,76 +100,78 @@ static int collect(hf_op *op) REQUIRES(hfc_locked)
     return status;
 }
 
+/* Until it is answered. Also after a failure `ret_found` has what is known, else HF_LOOK_NONE;
+ * `ret_nodes`: of how many nodes. */
+static int ask(hf_client *client, const struct question *q, struct hf_completion_entry *ret_found,
+               uint32_t *ret_nodes)
+{
+    hf_op *op;
+    int status;
+
+    *ret_found = (struct hf_completion_entry){.look = HF_LOOK_NONE};
+    hfc_lock(client);
+    op = op_of(client, q);
+    if (!op) {
+        hfc_unlock(client);
+        return hfc_fail(HF_ENOMEM, NULL);
+    }
+    op->found = ret_found;
+    hfc_op_begin(op);
+    status = collect(op);
+    *ret_nodes = nodes_of(client);
+    hfc_unlock(client);
+    return status;
+}
+
 int hf_who(hf_client *client, const void *name, size_t name_len, struct hf_who_info *who)
 {
-    struct hf_completion_entry found = {.look = HF_LOOK_NONE};
-    int status = check_name(client, name, name_len);
-    hf_op *op;
+    struct question q = {.op = HF_OP_LOOK, .name = name, .name_len = name_len};
+    struct hf_completion_entry found;
+    int status = check(client, name, name_len);
+    uint32_t nodes;
 
     if (status < 0)
         return status;
     if (!who || who->size < sizeof(*who))
         return hfc_fail(HF_EINVAL, "hf_who: set size to sizeof(struct hf_who_info)");
-    hfc_lock(client);
-    op = op_on(client, HF_OP_LOOK, name, name_len);
-    if (!op) {
-        hfc_unlock(client);
-        return hfc_fail(HF_ENOMEM, NULL);
-    }
-    op->found = &found;
-    hfc_op_begin(op);
-    status = collect(op);
+    status = ask(client, &q, &found, &nodes);
     if (found.look != HF_LOOK_NONE)
-        fill(&found, nodes_of(client), who);
-    hfc_unlock(client);
+        fill(&found, nodes, who);
     return status;
 }
 
 int hf_wait_free(hf_client *client, const void *name, size_t name_len, int64_t wait_ms,
                  void (*progress)(const struct hf_progress *progress, void *arg), void *arg)
 {
-    struct hf_completion_entry found = {.look = HF_LOOK_NONE};
-    int status = check_name(client, name, name_len);
-    hf_op *op;
+    struct question q = {.op = HF_OP_LOOK,
+                         .name = name,
+                         .name_len = name_len,
+                         .wait_ms = wait_ms,
+                         .progress = progress,
+                         .arg = arg};
+    struct hf_completion_entry found;
+    int status = check(client, name, name_len);
+    uint32_t nodes;
 
     if (status < 0)
         return status;
     if (wait_ms < -1)
         return hfc_fail(HF_EINVAL, "wait_ms is %" PRId64 ": -1 waits without limit", wait_ms);
-    hfc_lock(client);
-    op = op_on(client, HF_OP_LOOK, name, name_len);
-    if (!op) {
-        hfc_unlock(client);
-        return hfc_fail(HF_ENOMEM, NULL);
-    }
-    op->found = &found;
-    op->progress = progress;
-    op->arg = arg;
-    if (wait_ms != 0) {
-        op->entry.flags = HF_REQ_WAIT;
-        op->deadline_ns = HFC_NEVER;
-        if (wait_ms > 0 && wait_ms <= HFC_NEVER / HF_NS_PER_MS)
-            op->deadline_ns = hfc_after(op->start_ns, wait_ms * HF_NS_PER_MS);
-        op->entry.deadline_ns = op->deadline_ns;
-        op->give_up_ns = hfc_after(op->deadline_ns, HFC_GRACE_NS);
-    }
-    hfc_op_begin(op);
-    status = collect(op);
+    status = ask(client, &q, &found, &nodes);
     if (status == HF_OK && found.look != HF_LOOK_FREE) {
         hfc_keep_conflict(&found.holder);
         status = hfc_fail(HF_EBUSY, NULL);
     }
-    hfc_unlock(client);
     return status;
 }
 
 int hf_force(hf_client *client, const void *name, size_t name_len, const struct hf_who_info *seen,
              struct hf_who_info *now)
 {
-    struct hf_completion_entry found = {.look = HF_LOOK_NONE};
-    uint8_t id[HF_KEY_ID_LEN] = {0};
-    int status = check_name(client, name, name_len);
-    hf_op *op;
+    struct question q = {.op = HF_OP_FORCE, .name = name, .name_len = name_len};
+    struct hf_completion_entry found;
+    int status = check(client, name, name_len);
+    uint32_t nodes;
 
     if (status < 0)
         return status;
@@ -157,21 +179,11 @@ int hf_force(hf_client *client, const void *name, size_t name_len, const struct 
         return hfc_fail(HF_EINVAL, "hf_force: set size to sizeof(struct hf_who_info)");
     if (!seen->holder.fence && !*seen->id)
         return hfc_fail(HF_EINVAL, "say which hold is meant: by its fence or its id");
-    if (!seen->holder.fence && hf_key_id_bytes(seen->id, id) < 0)
+    if (!seen->holder.fence && hf_key_id_bytes(seen->id, q.id) < 0)
         return hfc_fail(HF_EINVAL, "'%.40s' is not an id: 40 hex digits are", seen->id);
-    hfc_lock(client);
-    op = op_on(client, HF_OP_FORCE, name, name_len);
-    if (!op) {
-        hfc_unlock(client);
-        return hfc_fail(HF_ENOMEM, NULL);
-    }
-    op->found = &found;
-    op->entry.target = seen->holder.fence;
-    memcpy(op->entry.key_id, id, sizeof(id));
-    hfc_op_begin(op);
-    status = collect(op);
+    q.fence = seen->holder.fence;
+    status = ask(client, &q, &found, &nodes);
     if (now && found.look != HF_LOOK_NONE)
-        fill(&found, nodes_of(client), now);
-    hfc_unlock(client);
+        fill(&found, nodes, now);
     return status;
 }
