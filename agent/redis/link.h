@@ -145,11 +145,13 @@ struct link_lock {
     struct link_holder holder;
 };
 
+#define LINK_TOKEN_LEN 40
+
 struct link_key { /* renew, release of many keys */
     const void *key;
     size_t key_len;
-    const char *token;
-    uint32_t ttl_ms; /* renew */
+    const char *token; /* LINK_TOKEN_LEN bytes */
+    uint32_t ttl_ms;   /* renew */
 };
 
 #define LINK_KEYS_MAX 500

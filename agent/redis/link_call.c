@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 
 #include "agent/clock.h"
+#include "agent/redis/command.h"
 #include "agent/redis/link_internal.h"
 #include "shm/status.h"
 
@@ -26,7 +27,7 @@ static struct link_reply reply_of(const struct call *call, enum link_outcome out
 
 static void call_free(struct call *call)
 {
-    redisFreeCommand(call->command);
+    free(call->command);
     free(call);
 }
 
@@ -150,7 +151,7 @@ static int send_own(struct link *link, struct call *call, int argc, const char *
 {
     int rc = HF_ENOMEM;
 
-    call->length = redisFormatCommandArgv(&call->command, argc, argv, lengths);
+    call->length = command_format(&call->command, argc, argv, lengths);
     if (call->length > 0)
         rc = call_send(link, call, call->command, call->length);
     if (rc != HF_OK)
@@ -216,7 +217,7 @@ int call_script(struct link *link, enum script script, size_t keys, hf_time dead
     lengths[0] = 7;
     argv[1] = link->sha[script];
     lengths[1] = SCRIPT_SHA_LEN;
-    call->length = redisFormatCommandArgv(&call->command, argc, argv, lengths);
+    call->length = command_format(&call->command, argc, argv, lengths);
     if (call->length > 0)
         rc = loop_timer_set(link->options.loop, &call->deadline, deadline);
     if (rc == HF_OK)

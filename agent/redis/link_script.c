@@ -7,7 +7,7 @@
 #include "shm/status.h"
 
 #define KEY_MAX    1024 /* bytes of a formatted key */
-#define ARGS_MAX   (4 + 3 * LINK_KEYS_MAX)
+#define ARGS_MAX   (5 + 3 * LINK_KEYS_MAX)
 #define TTL_DIGITS 11
 
 /* Arguments of one command, with room for the numbers among them. */
@@ -190,50 +190,75 @@ int link_scan(struct link *link, const void *prefix, size_t prefix_len, const ch
                        args.lengths);
 }
 
-/* Renew and release: keys, then of each its token, and its TTL if the script wants it. */
-static int send_keys(struct link *link, enum script script, bool with_ttl,
-                     const struct link_key *keys, size_t count, hf_time deadline, link_reply_fn *fn,
-                     void *arg)
-{
+/* The arguments of many keys. */
+struct many {
+    int count;
     const char *argv[ARGS_MAX];
     size_t lengths[ARGS_MAX];
-    char ttls[LINK_KEYS_MAX][TTL_DIGITS];
-    char key_count[8];
-    size_t n = 4;
+    char key_count[8], ttls[LINK_KEYS_MAX][TTL_DIGITS];
+};
 
+static void many_add(struct many *many, const void *bytes, size_t length)
+{
+    many->argv[many->count] = bytes;
+    many->lengths[many->count++] = length;
+}
+
+/* Of renew and release: keys, then of each its token. */
+static int many_begin(struct many *many, const struct link *link, const struct link_key *keys,
+                      size_t count)
+{
     if (link->state != LINK_UP)
         return HF_ENOQUORUM;
     if (count == 0 || count > LINK_KEYS_MAX)
         return HF_EINVAL;
-    argv[2] = key_count;
-    lengths[2] = (size_t)snprintf(key_count, sizeof(key_count), "%zu", count + 1);
-    argv[3] = LINK_SENTINEL_KEY;
-    lengths[3] = sizeof(LINK_SENTINEL_KEY) - 1;
-    for (size_t i = 0; i < count; i++, n++) {
-        argv[n] = keys[i].key;
-        lengths[n] = keys[i].key_len;
-    }
-    for (size_t i = 0; i < count; i++) {
-        argv[n] = keys[i].token;
-        lengths[n++] = strlen(keys[i].token);
-        if (!with_ttl)
-            continue;
-        argv[n] = ttls[i];
-        lengths[n++] = (size_t)snprintf(ttls[i], sizeof(ttls[i]), "%" PRIu32, keys[i].ttl_ms);
-    }
-    return call_script(link, script, count, deadline, fn, arg, (int)n, argv, lengths);
+    many->count = 2; /* filled in by call_script() */
+    many_add(many, many->key_count,
+             (size_t)snprintf(many->key_count, sizeof(many->key_count), "%zu", count + 1));
+    many_add(many, LINK_SENTINEL_KEY, sizeof(LINK_SENTINEL_KEY) - 1);
+    for (size_t i = 0; i < count; i++)
+        many_add(many, keys[i].key, keys[i].key_len);
+    for (size_t i = 0; i < count; i++)
+        many_add(many, keys[i].token, LINK_TOKEN_LEN);
+    return HF_OK;
+}
+
+static void add_ttl(struct many *many, size_t i, uint32_t ttl_ms)
+{
+    char *text = many->ttls[i];
+
+    many_add(many, text, (size_t)snprintf(text, TTL_DIGITS, "%" PRIu32, ttl_ms));
 }
 
 int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_time deadline,
                link_reply_fn *fn, void *arg)
 {
-    return send_keys(link, SCRIPT_RENEW, true, keys, count, deadline, fn, arg);
+    struct many many;
+    size_t ttls = 1;
+    int rc = many_begin(&many, link, keys, count);
+
+    if (rc != HF_OK)
+        return rc;
+    many_add(&many, link->tracking.next ? "1" : "0", 1);
+    for (size_t i = 1; i < count && ttls == 1; i++)
+        if (keys[i].ttl_ms != keys[0].ttl_ms)
+            ttls = count;
+    for (size_t i = 0; i < ttls; i++)
+        add_ttl(&many, i, keys[i].ttl_ms);
+    return call_script(link, SCRIPT_RENEW, count, deadline, fn, arg, many.count, many.argv,
+                       many.lengths);
 }
 
 int link_release(struct link *link, const struct link_key *keys, size_t count, hf_time deadline,
                  link_reply_fn *fn, void *arg)
 {
-    return send_keys(link, SCRIPT_RELEASE, false, keys, count, deadline, fn, arg);
+    struct many many;
+    int rc = many_begin(&many, link, keys, count);
+
+    if (rc != HF_OK)
+        return rc;
+    return call_script(link, SCRIPT_RELEASE, count, deadline, fn, arg, many.count, many.argv,
+                       many.lengths);
 }
 
 int script_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_time deadline,

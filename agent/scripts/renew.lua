@@ -1,16 +1,23 @@
 -- Extends the keys that hold our tokens; never creates one.
--- KEYS: sentinel, key...   ARGV: token, ttl_ms, one pair per key
+-- KEYS: sentinel, key...   ARGV: token of each key..., '1' if the keys are tracked, ttl_ms; or instead of the last one of
+-- each key
 -- {.., marks}: one character per key, '1' extended, '0' missing, 'f' another's, 'x' ours was forced out
+local call, pcall = redis.call, redis.pcall
+local count = #KEYS - 1
+local tracked, ttl_ms = ARGV[count + 1] == '1', ARGV[count + 2]
 local marks = {}
-for i = 2, #KEYS do
-  local key, token, ttl_ms = KEYS[i], ARGV[2 * i - 3], ARGV[2 * i - 2]
-  local value = get(key)
+for i = 1, count do
+  local key, token = KEYS[i + 1], ARGV[i]
+  local value = pcall('GET', key)
   if value == token then
-    redis.call('PEXPIRE', key, ttl_ms)
-    redis.call('GET', key) -- the node forgets who tracks the key at our own write: read it again
-    marks[#marks + 1] = '1'
+    call('PEXPIRE', key, ARGV[count + 1 + i] or ttl_ms)
+    if tracked then
+      call('GET', key) -- the node forgets who tracks the key at our own write: read it again
+    end
+    marks[i] = '1'
   else
-    marks[#marks + 1] = value == false and '0' or is_forced(value, token) and 'x' or 'f'
+    value = get(key) -- tells an error from a key of another type
+    marks[i] = value == false and '0' or is_forced(value, token) and 'x' or 'f'
   end
 end
 return answer(table.concat(marks))

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "agent/redis/command.h"
 #include "agent/redis/script.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/vnode.h"
@@ -57,7 +58,7 @@ static char *command_make(struct command *c, int argc, const char *const *argv,
     return at;
 }
 
-int redisFormatCommandArgv(char **ret_command, int argc, const char **argv, const size_t *lengths)
+int command_format(char **ret_command, int argc, const char **argv, const size_t *lengths)
 {
     size_t size = sizeof(struct command) + (size_t)argc * (sizeof(char *) + sizeof(size_t));
     struct command *c;
@@ -67,11 +68,6 @@ int redisFormatCommandArgv(char **ret_command, int argc, const char **argv, cons
     c = malloc(size);
     *ret_command = (char *)c;
     return (int)(command_make(c, argc, argv, lengths) - (char *)c);
-}
-
-void redisFreeCommand(char *command)
-{
-    free(command);
 }
 
 void *hi_malloc(size_t size);

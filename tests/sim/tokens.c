@@ -138,7 +138,7 @@ void checks_sent(const struct sim_host *host, const struct vnode *node, const st
         break;
     case SCRIPT_RENEW:
         for (int i = 0; i < keys - 1; i++) {
-            const struct token *t = find(c->argv[3 + keys + 2 * i]);
+            const struct token *t = find(c->argv[3 + keys + i]);
 
             if (t->released < SIM_NEVER || t->ended < SIM_NEVER)
                 sim_violation("token", "a token is renewed after its lease was over");

@@ -574,10 +574,10 @@ TEST(test_a_forced_out_token_is_known_to_its_agent)
 
     says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
     verdict_is(force("7", ""), "FORCED");
-    reply = run(SCRIPT_RENEW, 2, "holdfast:node", "key", A, "60000", NULL);
+    reply = run(SCRIPT_RENEW, 2, "holdfast:node", "key", A, "0", "60000", NULL);
     assert_string_equal(reply->element[3]->str, "x");
     freeReplyObject(reply);
-    reply = run(SCRIPT_RENEW, 2, "holdfast:node", "key", B, "60000", NULL);
+    reply = run(SCRIPT_RENEW, 2, "holdfast:node", "key", B, "0", "60000", NULL);
     assert_string_equal(reply->element[3]->str, "f");
     freeReplyObject(reply);
     /* Its own release takes the mark away, another's does not. */
@@ -681,7 +681,7 @@ TEST(test_renew_marks)
     does("SET theirs " B " PX 1000");
     does("RPUSH list x");
     reply = run(SCRIPT_RENEW, 6, "holdfast:node", "mine", "missing", "theirs", "list", "short", A,
-                "60000", A, "60000", A, "60000", A, "60000", A, "20000", NULL);
+                A, A, A, A, "0", "60000", "60000", "60000", "60000", "20000", NULL);
     assert_int_equal(reply->elements, 4);
     assert_string_equal(reply->element[2]->str, NONCE);
     assert_string_equal(reply->element[3]->str, "10ff1");
@@ -692,13 +692,26 @@ TEST(test_renew_marks)
     assert_int_equal(ask_number("EXISTS missing"), 0); /* never creates */
 }
 
+TEST(test_renew_with_one_ttl_for_all)
+{
+    redisReply *reply;
+
+    does("SET a " A " PX 1000");
+    does("SET b " A " PX 1000");
+    reply = run(SCRIPT_RENEW, 3, "holdfast:node", "a", "b", A, A, "0", "60000", NULL);
+    assert_string_equal(reply->element[3]->str, "11");
+    freeReplyObject(reply);
+    assert_in_range(ask_number("PTTL a"), 50000, 60000);
+    assert_in_range(ask_number("PTTL b"), 50000, 60000);
+}
+
 TEST(test_renew_without_a_sentinel)
 {
     redisReply *reply;
 
     does("DEL holdfast:node");
     does("SET mine " A " PX 1000");
-    reply = run(SCRIPT_RENEW, 2, "holdfast:node", "mine", A, "60000", NULL);
+    reply = run(SCRIPT_RENEW, 2, "holdfast:node", "mine", A, "0", "60000", NULL);
     assert_string_equal(reply->element[2]->str, ""); /* says so, and renews all the same */
     assert_string_equal(reply->element[3]->str, "1");
     freeReplyObject(reply);
@@ -873,6 +886,7 @@ int main(void)
         SCRIPT_TEST(test_scan_finds_what_is_held),
         SCRIPT_TEST(test_scan_is_cut_into_pages),
         SCRIPT_TEST(test_renew_marks),
+        SCRIPT_TEST(test_renew_with_one_ttl_for_all),
         SCRIPT_TEST(test_renew_without_a_sentinel),
         SCRIPT_TEST(test_release_marks),
         SCRIPT_TEST(test_release_keeps_the_fence),

@@ -319,10 +319,11 @@ static void append_renew(struct floor *f, long from, long count)
     }
     if (!f->scripts)
         argv[n++] = "600000";
-    for (long k = 0; k < count; k++) {
+    for (long k = 0; k < count; k++)
         argv[n++] = token;
-        if (f->scripts)
-            argv[n++] = "600000";
+    if (f->scripts) {
+        argv[n++] = "0"; /* not tracked */
+        argv[n++] = "600000";
     }
     for (int k = 0; k < n; k++)
         lengths[k] = strlen(argv[k]);

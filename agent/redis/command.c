@@ -1,0 +1,53 @@
+#include "agent/redis/command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shm/status.h"
+
+#define HEAD_MAX 24 /* bytes of a mark, a number and the end of the line */
+
+static char *put_head(char *at, char mark, size_t number)
+{
+    char digits[HEAD_MAX];
+    int n = 0;
+
+    *at++ = mark;
+    do
+        digits[n++] = (char)('0' + number % 10);
+    while (number /= 10);
+    while (n > 0)
+        *at++ = digits[--n];
+    *at++ = '\r';
+    *at++ = '\n';
+    return at;
+}
+
+static size_t length_of(const char **argv, const size_t *lengths, int i)
+{
+    return lengths ? lengths[i] : strlen(argv[i]);
+}
+
+int command_format(char **ret_command, int argc, const char **argv, const size_t *lengths)
+{
+    size_t size = HEAD_MAX * ((size_t)argc + 1);
+    char *command, *at;
+
+    for (int i = 0; i < argc; i++)
+        size += length_of(argv, lengths, i) + 2;
+    command = malloc(size);
+    if (!command)
+        return HF_ENOMEM;
+    at = put_head(command, '*', (size_t)argc);
+    for (int i = 0; i < argc; i++) {
+        size_t length = length_of(argv, lengths, i);
+
+        at = put_head(at, '$', length);
+        memcpy(at, argv[i], length);
+        at += length;
+        *at++ = '\r';
+        *at++ = '\n';
+    }
+    *ret_command = command;
+    return (int)(at - command);
+}

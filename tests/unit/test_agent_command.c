@@ -1,0 +1,71 @@
+/* agent/redis/command.h beside hiredis' own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <hiredis/hiredis.h>
+
+#include "agent/redis/command.h"
+#include "shm/compiler.h"
+
+#define TEST(name) static void name(void **state HF_UNUSED)
+
+static void check(int argc, const char **argv, const size_t *lengths)
+{
+    char *ours, *theirs;
+    int length = command_format(&ours, argc, argv, lengths);
+
+    assert_int_equal(length, redisFormatCommandArgv(&theirs, argc, argv, lengths));
+    assert_memory_equal(ours, theirs, (size_t)length);
+    free(ours);
+    redisFreeCommand(theirs);
+}
+
+TEST(words_of_every_length)
+{
+    static char bytes[1200];
+
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (char)i;
+    for (size_t length = 0; length <= sizeof(bytes); length++) {
+        const char *argv[] = {"SET", bytes, bytes + length};
+        size_t lengths[] = {3, length, sizeof(bytes) - length};
+
+        check(3, argv, lengths);
+    }
+}
+
+TEST(texts)
+{
+    const char *argv[] = {"CLIENT", "", "CACHING"};
+
+    check(3, argv, NULL);
+}
+
+TEST(many_words)
+{
+    static const char *argv[1500];
+    static size_t lengths[1500];
+
+    for (int i = 0; i < 1500; i++) {
+        argv[i] = "renewed";
+        lengths[i] = (size_t)i % 8;
+    }
+    for (int argc = 1; argc <= 1500; argc += 7)
+        check(argc, argv, lengths);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_of_every_length),
+        cmocka_unit_test(texts),
+        cmocka_unit_test(many_words),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
