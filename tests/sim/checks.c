@@ -261,11 +261,9 @@ void checks_counters(const struct sim_host *host)
     static const struct {
         enum hf_counter counter;
         enum sim_seen seen;
-    } known[] = {{HF_COUNTER_HEALS, SEEN_HEAL},
-                 {HF_COUNTER_GRANTS_CONTENDED, SEEN_CONTENDED},
-                 {HF_COUNTER_HANDOFFS, SEEN_HANDOFF},
-                 {HF_COUNTER_UNDONE, SEEN_UNDONE},
-                 {HF_COUNTER_IN_DOUBT, SEEN_IN_DOUBT}};
+    } known[] = {{HF_COUNTER_HEALS, SEEN_HEAL},       {HF_COUNTER_GRANTS_CONTENDED, SEEN_CONTENDED},
+                 {HF_COUNTER_HANDOFFS, SEEN_HANDOFF}, {HF_COUNTER_WAKEUPS, SEEN_WOKEN},
+                 {HF_COUNTER_UNDONE, SEEN_UNDONE},    {HF_COUNTER_IN_DOUBT, SEEN_IN_DOUBT}};
     const struct hf_table *table = &host->agent.table;
 
     for (size_t i = 0; table->counters && i < HF_LENGTH(known); i++)

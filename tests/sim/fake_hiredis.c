@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include "agent/redis/command.h"
 #include "agent/redis/script.h"
 #include "tests/sim/checks.h"
+#include "tests/sim/watches.h"
 #include "tests/sim/vnode.h"
 
 #define FD_FIRST     2000000
@@ -25,6 +27,7 @@ void fake_reset(void)
     connections = NULL;
     connection_count = 0;
     message_count = 0;
+    watches_reset();
 }
 
 struct sim_connection *connections_first(void)
@@ -265,6 +268,7 @@ void fake_agent_gone(struct sim_host *host)
         c->client_gone = true;
         sim_cancel(&c->connect);
     }
+    watches_agent_gone(host);
 }
 
 void connection_break(struct sim_connection *c, bool told)
@@ -294,6 +298,7 @@ void connections_node_gone(struct vnode *node)
             sim_at(&c->connect, net_arrival(c->host, c->node, NET_BACK));
         }
     }
+    watches_node_gone(node);
 }
 
 void connections_hurry(void)
@@ -314,6 +319,7 @@ void connections_hurry(void)
             sim_at(&m->event, *last);
         }
     }
+    watches_hurry();
 }
 
 /* --- connecting ------------------------------------------------------------------------------- */
@@ -463,6 +469,29 @@ void redisAsyncHandleWrite(redisAsyncContext *context)
 void redisAsyncHandleRead(redisAsyncContext *context)
 {
     (void)context;
+}
+
+/* Whoever looks it up wants to connect there again. */
+int __wrap_getpeername(int fd, struct sockaddr *address, socklen_t *size);
+int __wrap_getpeername(int fd, struct sockaddr *address, socklen_t *size)
+{
+    (void)fd;
+    memset(address, 0, *size);
+    return 0;
+}
+
+int __wrap_getnameinfo(const struct sockaddr *address, socklen_t size, char *ret_host,
+                       socklen_t host_size, char *ret_service, socklen_t service_size, int flags);
+int __wrap_getnameinfo(const struct sockaddr *address, socklen_t size, char *ret_host,
+                       socklen_t host_size, char *ret_service, socklen_t service_size, int flags)
+{
+    (void)address;
+    (void)size;
+    (void)ret_service;
+    (void)service_size;
+    (void)flags;
+    snprintf(ret_host, host_size, "10.0.0.1");
+    return 0;
 }
 
 /* FIONREAD: whether answers lie unread. */

@@ -5,6 +5,7 @@
 #include "tests/sim/host.h"
 #include "tests/sim/procs.h"
 #include "tests/sim/storms.h"
+#include "tests/sim/watches.h"
 #include "tests/sim/vnode.h"
 
 const char *const sim_fault_names[FAULTS] = {
@@ -175,6 +176,7 @@ static void break_some(void)
     for (struct sim_connection *c = connections_first(); c; c = c->next)
         if (c->node == node && rng_chance(&sim.rng, 0.6))
             connection_break(c, told);
+    watches_break(node, told);
 }
 
 static void slow_down(void)

@@ -10,6 +10,7 @@
 
 #include "agent/redis/script.h"
 #include "tests/sim/checks.h"
+#include "tests/sim/watches.h"
 #include "tests/sim/vnode.h"
 
 #define LUA_HEAP ((size_t)16 << 20)
@@ -56,6 +57,27 @@ static const char *arg(int i)
     return luaL_checkstring(lua, i);
 }
 
+static struct store_key *find(void)
+{
+    return store_find(&run.node->store, arg(2), now_ms());
+}
+
+/* By a command that reads: the node watches it for who asked for that. */
+static struct store_key *find_to_read(void)
+{
+    struct sim_connection *reader = run.message->connection;
+    struct store_key *key = find();
+
+    if (reader && reader->caching)
+        watches_read(run.node, reader, arg(2));
+    return key;
+}
+
+static void changed(void)
+{
+    watches_changed(run.node, run.message->connection, arg(2));
+}
+
 static int do_time(void)
 {
     char text[24];
@@ -72,7 +94,7 @@ static int do_time(void)
 
 static int do_get(void)
 {
-    const struct store_key *key = store_find(&run.node->store, arg(2), now_ms());
+    const struct store_key *key = find_to_read();
 
     if (key && key->is_hash)
         return wrong_type();
@@ -89,7 +111,7 @@ static int do_set(void)
     const char *name = arg(2), *value = arg(3);
     bool nx = strcmp(arg(4), "NX") == 0;
     int64_t ttl_ms = (int64_t)luaL_checknumber(lua, 5 + nx);
-    struct store_key *key = store_find(&run.node->store, name, now_ms());
+    struct store_key *key = find();
 
     if (lua_gettop(lua) != 5 + nx || strcmp(arg(4 + nx), "PX") != 0)
         return push_error("ERR this SET is not known here");
@@ -100,16 +122,18 @@ static int do_set(void)
     key = store_make(&run.node->store, name, now_ms());
     snprintf(key->value, sizeof(key->value), "%s", value);
     key->expires_ms = now_ms() + ttl_ms;
+    changed();
     checks_stored(run.node, name, value, run.message);
     return push_status("OK");
 }
 
 static int do_pexpire(void)
 {
-    struct store_key *key = store_find(&run.node->store, arg(2), now_ms());
+    struct store_key *key = find();
 
     if (key) {
         key->expires_ms = now_ms() + (int64_t)luaL_checknumber(lua, 3);
+        changed();
         if (!key->is_hash)
             checks_stored(run.node, key->name, key->value, run.message);
     }
@@ -119,7 +143,7 @@ static int do_pexpire(void)
 
 static int do_pttl(void)
 {
-    struct store_key *key = store_find(&run.node->store, arg(2), now_ms());
+    struct store_key *key = find_to_read();
 
     lua_pushnumber(lua, !key                  ? -2
                         : key->expires_ms < 0 ? -1
@@ -129,10 +153,12 @@ static int do_pttl(void)
 
 static int do_del(void)
 {
-    struct store_key *key = store_find(&run.node->store, arg(2), now_ms());
+    struct store_key *key = find();
 
-    if (key)
+    if (key) {
         store_delete(key);
+        changed();
+    }
     lua_pushnumber(lua, key != NULL);
     return 1;
 }
@@ -149,7 +175,7 @@ static void push_field(const struct store_key *key, const char *name)
 
 static int do_hget(void)
 {
-    const struct store_key *key = store_find(&run.node->store, arg(2), now_ms());
+    const struct store_key *key = find_to_read();
 
     if (key && !key->is_hash)
         return wrong_type();
@@ -159,7 +185,7 @@ static int do_hget(void)
 
 static int do_hmget(void)
 {
-    const struct store_key *key = store_find(&run.node->store, arg(2), now_ms());
+    const struct store_key *key = find_to_read();
     int top = lua_gettop(lua);
 
     if (key && !key->is_hash)
@@ -180,6 +206,7 @@ static int do_hset(void)
     key->is_hash = true;
     for (int i = 3; i + 1 <= top; i += 2)
         store_set_field(key, arg(i), arg(i + 1));
+    changed();
     lua_pushnumber(lua, (top - 2) / 2);
     return 1;
 }

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/sim/watches.h"
 #include "tests/sim/vnode.h"
 
 struct store_key *store_find(struct store *store, const char *name, int64_t now_ms)
@@ -14,6 +15,7 @@ struct store_key *store_find(struct store *store, const char *name, int64_t now_
         if (key->expires_ms < 0 || now_ms <= key->expires_ms)
             return key;
         key->used = false;
+        watches_changed(HF_CONTAINER(store, struct vnode, store), NULL, name);
         return NULL;
     }
     return NULL;

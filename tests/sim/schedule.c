@@ -28,6 +28,7 @@ const char *const sim_seen_names[SEENS] = {
     [SEEN_RUN_STOPPED] = "job stopped",
     [SEEN_UNDONE] = "round undone",
     [SEEN_IN_DOUBT] = "in doubt",
+    [SEEN_WOKEN] = "woken by notices",
     [SEEN_FORCED] = "forced release",
 };
 

@@ -150,6 +150,7 @@ enum sim_seen { /* what the report counts: in how many schedules it happened */
                 SEEN_RUN_STOPPED,
                 SEEN_UNDONE,
                 SEEN_IN_DOUBT,
+                SEEN_WOKEN,
                 SEEN_FORCED,
                 SEENS
 };

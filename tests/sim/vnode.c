@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/sim/checks.h"
+#include "tests/sim/watches.h"
 
 #define START_US INT64_C(1700000000000000) /* wall clock when the schedule begins */
 
@@ -107,12 +108,31 @@ static struct redisReply *evalsha(struct vnode *node, const struct sim_message *
     return scripts_run(node, script, m);
 }
 
+static struct redisReply *client(const struct sim_message *m)
+{
+    const struct command *c = &m->command;
+    struct sim_connection *reader = m->connection;
+
+    if (is(c, 1, "TRACKING") && is(c, 3, "REDIRECT"))
+        return watches_on(reader, atoi(c->argv[4]))
+                   ? reply_text(REDIS_REPLY_STATUS, "OK", 2)
+                   : error("ERR The client ID you want redirect to does not exist");
+    if (!is(c, 1, "CACHING"))
+        return error("ERR unknown subcommand");
+    if (!reader->redirect)
+        return error("ERR CLIENT CACHING can be called only when the client is in tracking mode");
+    reader->caching = true;
+    return reply_text(REDIS_REPLY_STATUS, "OK", 2);
+}
+
 static struct redisReply *run(struct vnode *node, const struct sim_message *m)
 {
     const struct command *c = &m->command;
 
     if (is(c, 0, "EVALSHA"))
         return evalsha(node, m);
+    if (is(c, 0, "CLIENT"))
+        return client(m);
     if (is(c, 0, "INFO"))
         return info(node);
     if (is(c, 0, "CONFIG"))
@@ -125,6 +145,8 @@ static struct redisReply *run(struct vnode *node, const struct sim_message *m)
 static void execute(struct vnode *node, struct sim_message *m)
 {
     m->reply = run(node, m);
+    if (strcmp(m->command.argv[0], "CLIENT") != 0)
+        m->connection->caching = false;
     sim_digest((uint64_t)sim.now ^ m->serial << 40 ^ (uint64_t)m->reply->type << 60);
     message_answered(m);
 }
@@ -245,6 +267,7 @@ void vnode_flush(struct vnode *node)
     sim_trace("n%d FLUSHALL", node->number);
     memset(&node->store, 0, sizeof(node->store));
     node->saved = node->store;
+    watches_flushed(node);
 }
 
 void vnode_step(struct vnode *node, int64_t us)
