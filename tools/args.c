@@ -1,12 +1,10 @@
 #include "tools/args.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "libclient/holdfast.h"
@@ -59,15 +57,31 @@ int args_duration_ms(const char *text, int64_t *ret_ms)
     return HF_OK;
 }
 
+/* strtoull would take blanks and signs. */
+int args_number(const char *text, uint64_t least, uint64_t most, uint64_t *ret_number)
+{
+    uint64_t number = 0;
+    const char *p = text;
+
+    for (; isdigit((unsigned char)*p); p++) {
+        unsigned digit = (unsigned)(*p - '0');
+
+        if (number > (UINT64_MAX - digit) / 10)
+            return HF_EINVAL;
+        number = number * 10 + digit;
+    }
+    if (p == text || *p || number < least || number > most)
+        return HF_EINVAL;
+    *ret_number = number;
+    return HF_OK;
+}
+
 int args_signal(const char *text, int *ret_signal)
 {
-    char *end;
-    long number;
+    if (isdigit((unsigned char)*text)) {
+        uint64_t number;
 
-    errno = 0;
-    number = strtol(text, &end, 10);
-    if (end != text && *end == '\0' && isdigit((unsigned char)text[0])) {
-        if (errno || number < 1 || number > SIGRTMAX)
+        if (args_number(text, 1, (uint64_t)SIGRTMAX, &number) != HF_OK)
             return HF_EINVAL;
         *ret_signal = (int)number;
         return HF_OK;

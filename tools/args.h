@@ -9,6 +9,9 @@
  * hundred years. */
 int args_duration_ms(const char *text, int64_t *ret_ms);
 
+/* A whole number from `least` to `most`, in decimal digits only. HF_OK or HF_EINVAL. */
+int args_number(const char *text, uint64_t least, uint64_t most, uint64_t *ret_number);
+
 /* A signal by number, "TERM" or "SIGTERM". HF_OK or HF_EINVAL. */
 int args_signal(const char *text, int *ret_signal);
 

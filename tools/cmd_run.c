@@ -62,7 +62,7 @@ static void say_conflict(const struct run *run, unsigned index, const struct hf_
     char line[CONFLICT_SIZE], name[SLOT_NAME_SIZE], all[64] = "";
 
     if (run->wanted.slots > 1)
-        snprintf(all, sizeof(all), "; all %u slots are taken", run->wanted.slots);
+        snprintf(all, sizeof(all), "; all %d slots are taken", run->wanted.slots);
     say("%s%s%s", conflict_line(line, sizeof(line), name_of(run, index, name), holder, wall_ms()),
         all, more);
 }
@@ -175,8 +175,9 @@ static int begin(struct run *run, hf_client *client, int64_t wait_ms, hf_op **re
     }
     wanted.name = run->wanted.names[0];
     wanted.name_len = strlen(run->wanted.names[0]);
-    return run->wanted.slots ? hf_acquire_slot_start(client, &wanted, run->wanted.slots, ret_op)
-                             : hf_acquire_start(client, &wanted, ret_op);
+    return run->wanted.slots
+               ? hf_acquire_slot_start(client, &wanted, (unsigned)run->wanted.slots, ret_op)
+               : hf_acquire_start(client, &wanted, ret_op);
 }
 
 /* Stopped from the terminal. A set gives back what it has meanwhile, for others wait for that. */
@@ -252,7 +253,7 @@ static void set_environment(const struct run *run, const struct hold *hold)
     if (slot >= 0) {
         snprintf(value, sizeof(value), "%d", slot);
         setenv("HOLDFAST_SLOT", value, 1);
-        snprintf(value, sizeof(value), "%u", run->wanted.slots);
+        snprintf(value, sizeof(value), "%d", run->wanted.slots);
         setenv("HOLDFAST_SLOTS", value, 1);
     }
     if (run->wanted.agent) /* for `holdfast check` in the job */

@@ -1,9 +1,7 @@
 #include "tools/reader_args.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "shm/hex.h"
@@ -85,34 +83,77 @@ static void make_tables(const char *letters, struct option *options, char *short
     *shorts = '\0';
 }
 
-/* Returns false after a message. */
-static bool parse_count(const char *program, const char *text, uint32_t *ret_count)
+static int number_from_1(const char *program, const char *what, uint64_t most, uint64_t *ret_number)
 {
-    char *end;
-    unsigned long count = strtoul(text, &end, 10);
-
-    if (*text < '0' || *text > '9' || *end || count == 0 || count > UINT32_MAX) {
-        fprintf(stderr, "%s: '%s' is not a count; a number from 1 on is expected\n", program, text);
-        return false;
-    }
-    *ret_count = (uint32_t)count;
-    return true;
+    if (args_number(optarg, 1, most, ret_number) == HF_OK)
+        return READER_ARGS_GO_ON;
+    fprintf(stderr, "%s: '%s' is not a %s; a number from 1 on is expected\n", program, optarg,
+            what);
+    return EXIT_USAGE;
 }
 
-/* The same. */
-static bool parse_fence(const char *program, const char *text, uint64_t *ret_fence)
+/* READER_ARGS_GO_ON, or EXIT_USAGE after a message. */
+static int parse_option(const char *program, int option, struct reader_args *args)
 {
-    char *end;
-    unsigned long long fence;
+    uint64_t count = 0;
+    int code = READER_ARGS_GO_ON;
 
-    errno = 0;
-    fence = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno || fence == 0) {
-        fprintf(stderr, "%s: '%s' is not a fence; a number from 1 on is expected\n", program, text);
-        return false;
+    switch (option) {
+    case 'j':
+        args->json = true;
+        break;
+    case 'a':
+        args->all = true;
+        break;
+    case 'q':
+        args->quiet = true;
+        break;
+    case 'e':
+        args->escaped = true;
+        break;
+    case 'c':
+        args->clean = true;
+        break;
+    case 'f':
+        args->force = true;
+        break;
+    case 'F':
+        code = number_from_1(program, "fence", UINT64_MAX, &args->fence);
+        break;
+    case 'I':
+        args->id = optarg;
+        break;
+    case 'y':
+        args->yes = true;
+        break;
+    case 'A':
+        args->all_hosts = true;
+        break;
+    case 'w':
+        if (args_duration_ms(optarg, &args->wait_ms) < 0) {
+            fprintf(stderr, "%s: '%s' is not a duration, such as 30, 500ms or 5m\n", program,
+                    optarg);
+            code = EXIT_USAGE;
+        }
+        break;
+    case 'n':
+        code = number_from_1(program, "count", UINT32_MAX, &count);
+        args->count = (uint32_t)count;
+        break;
+    case 'N':
+        args->node = optarg;
+        break;
+    case 'H':
+        args->history = true;
+        break;
+    case OPT_AGENT:
+        args->agent = optarg;
+        break;
+    default: /* getopt has said why */
+        fprintf(stderr, "%s: see %s --help\n", program, program);
+        code = EXIT_USAGE;
     }
-    *ret_fence = fence;
-    return true;
+    return code;
 }
 
 int reader_args_parse(int argc, char **argv, const char *letters, const char *usage,
@@ -121,82 +162,24 @@ int reader_args_parse(int argc, char **argv, const char *letters, const char *us
     struct reader_args args = {.wait_ms = -1};
     struct option options[ROWS + 1];
     char shorts[2 * ROWS + 1], program[64], *name = argv[0];
-    int option;
+    int option, code = READER_ARGS_GO_ON;
 
     make_tables(letters, options, shorts);
     snprintf(program, sizeof(program), "holdfast %s", name);
     argv[0] = program; /* getopt's messages begin with it */
-    while ((option = getopt_long(argc, argv, shorts, options, NULL)) != -1) {
-        switch (option) {
-        case 'j':
-            args.json = true;
-            break;
-        case 'a':
-            args.all = true;
-            break;
-        case 'q':
-            args.quiet = true;
-            break;
-        case 'e':
-            args.escaped = true;
-            break;
-        case 'c':
-            args.clean = true;
-            break;
-        case 'f':
-            args.force = true;
-            break;
-        case 'F':
-            if (!parse_fence(program, optarg, &args.fence)) {
-                argv[0] = name;
-                return EXIT_USAGE;
-            }
-            break;
-        case 'I':
-            args.id = optarg;
-            break;
-        case 'y':
-            args.yes = true;
-            break;
-        case 'A':
-            args.all_hosts = true;
-            break;
-        case 'w':
-            if (args_duration_ms(optarg, &args.wait_ms) < 0) {
-                fprintf(stderr, "%s: '%s' is not a duration, such as 30, 500ms or 5m\n", program,
-                        optarg);
-                argv[0] = name;
-                return EXIT_USAGE;
-            }
-            break;
-        case 'n':
-            if (!parse_count(program, optarg, &args.count)) {
-                argv[0] = name;
-                return EXIT_USAGE;
-            }
-            break;
-        case 'N':
-            args.node = optarg;
-            break;
-        case 'H':
-            args.history = true;
-            break;
-        case OPT_AGENT:
-            args.agent = optarg;
-            break;
-        case OPT_HELP:
+    while (code == READER_ARGS_GO_ON &&
+           (option = getopt_long(argc, argv, shorts, options, NULL)) != -1) {
+        if (option == OPT_HELP) {
             show_help(letters, usage, about);
-            argv[0] = name;
-            return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
-        default: /* getopt has said why */
-            fprintf(stderr, "%s: see %s --help\n", program, program);
-            argv[0] = name;
-            return EXIT_USAGE;
+            code = fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
+        } else {
+            code = parse_option(program, option, &args);
         }
     }
     argv[0] = name;
-    *ret_args = args;
-    return READER_ARGS_GO_ON;
+    if (code == READER_ARGS_GO_ON)
+        *ret_args = args;
+    return code;
 }
 
 /* The byte that the escape behind a backslash stands for, and where it ends; -1: none. */

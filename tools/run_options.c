@@ -1,10 +1,8 @@
 #include "tools/run_options.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tools/args.h"
@@ -90,29 +88,14 @@ static int heartbeat_span(const char *text, int64_t *ret_ms)
     return code;
 }
 
-static int parse_code(const char *text, int *ret_code)
+static int whole_number(const char *option, const char *text, int least, int most, int *ret_number)
 {
-    char *end;
-    long code;
+    uint64_t number;
 
-    errno = 0;
-    code = strtol(text, &end, 10);
-    if (errno || end == text || *end || code < 0 || code > 255)
-        return args_usage("run", "exit code '%s' is not a number from 0 to 255", text);
-    *ret_code = (int)code;
-    return EXIT_OK;
-}
-
-static int parse_slots(const char *text, unsigned *ret_slots)
-{
-    char *end;
-    long slots;
-
-    errno = 0;
-    slots = strtol(text, &end, 10);
-    if (errno || end == text || *end || slots < 1 || slots > HF_SET_MAX)
-        return args_usage("run", "--slots '%s' is not a number from 1 to %d", text, HF_SET_MAX);
-    *ret_slots = (unsigned)slots;
+    if (args_number(text, (uint64_t)least, (uint64_t)most, &number) != HF_OK)
+        return args_usage("run", "%s '%s' is not a number from %d to %d", option, text, least,
+                          most);
+    *ret_number = (int)number;
     return EXIT_OK;
 }
 
@@ -145,7 +128,7 @@ static int parse_option(struct run_options *run, int option)
             return args_usage("run", "--wait '%s' is not a time like 30s, 500ms or 5m", optarg);
         return EXIT_OK;
     case 'E':
-        return parse_code(optarg, &run->busy_code);
+        return whole_number("--conflict-exit-code", optarg, 0, 255, &run->busy_code);
     case 't':
         return positive_span("--ttl", optarg, &run->ttl_ms);
     case 's':
@@ -170,7 +153,7 @@ static int parse_option(struct run_options *run, int option)
     case OPT_ALSO:
         return add_name(run, optarg);
     case OPT_SLOTS:
-        return parse_slots(optarg, &run->slots);
+        return whole_number("--slots", optarg, 1, HF_SET_MAX, &run->slots);
     case 'v':
         run->verbose = true;
         return EXIT_OK;

@@ -12,7 +12,7 @@ struct run_options {
     const char *agent, *note, *on_lost;
     const char *names[HF_SET_MAX]; /* NAME, and those of --also */
     size_t count;
-    unsigned slots; /* 0: NAME is no counted lock */
+    int slots; /* 0: NAME is no counted lock */
     char *const *argv;
     int64_t wait_ms;                           /* 0: not at all; -1: without limit */
     int64_t ttl_ms, max_hold_ms, heartbeat_ms; /* 0: not given */

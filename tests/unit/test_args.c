@@ -70,6 +70,25 @@ static void durations_refused(void **state)
     assert_int_equal(ms, 7);
 }
 
+static void whole_numbers(void **state)
+{
+    static const char *const refused[] = {
+        "", "-1", "+1", " 1", "1 ", "0x1", "1.0", "a", "256", "0", "18446744073709551616"};
+    uint64_t number = 7;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+        assert_int_equal(args_number(refused[i], 1, 255, &number), HF_EINVAL);
+    assert_int_equal(args_number("18446744073709551616", 0, UINT64_MAX, &number), HF_EINVAL);
+    assert_int_equal(number, 7);
+    assert_int_equal(args_number("255", 1, 255, &number), HF_OK);
+    assert_int_equal(number, 255);
+    assert_int_equal(args_number("007", 1, 255, &number), HF_OK);
+    assert_int_equal(number, 7);
+    assert_int_equal(args_number("18446744073709551615", 0, UINT64_MAX, &number), HF_OK);
+    assert_true(number == UINT64_MAX);
+}
+
 static void signals(void **state)
 {
     int sig;
@@ -128,8 +147,12 @@ static void exit_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(durations), cmocka_unit_test(durations_refused), cmocka_unit_test(signals),
-        cmocka_unit_test(names),     cmocka_unit_test(exit_codes),
+        cmocka_unit_test(durations),
+        cmocka_unit_test(whole_numbers),
+        cmocka_unit_test(durations_refused),
+        cmocka_unit_test(signals),
+        cmocka_unit_test(names),
+        cmocka_unit_test(exit_codes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
