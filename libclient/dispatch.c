@@ -12,6 +12,9 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#define LOOK_QUICK_NS 50000 /* looking at all leases for so long is no matter */
+#define LOOK_PAUSE    20
+
 static void timer_set(hf_client *client, int64_t at_ns) REQUIRES(hfc_locked)
 {
     struct itimerspec spec = {0};
@@ -56,11 +59,55 @@ static int64_t ops_next(struct hfc_ops *list, int64_t next) REQUIRES(hfc_locked)
     return next;
 }
 
+/* For those with a callback, which stand first: each time. */
+static int64_t watched_next(hf_client *client, int64_t now, int64_t next) REQUIRES(hfc_locked)
+{
+    struct hfc_lease *lease;
+
+    TAILQ_FOREACH (lease, &client->leases, link) {
+        int64_t until, late;
+
+        if (!lease->fn)
+            break;
+        until = hf_valid_until_ns(&lease->handle);
+        late = until - lease->ttl_ms * HF_NS_PER_MS / 2;
+        if (until)
+            next = hfc_min(next, late > now ? late : until);
+        if (lease->reported < HF_STATE_LOST && hf_state(&lease->handle) != lease->reported)
+            next = 0;
+    }
+    return next;
+}
+
+/* The first end of a validity. There may be a million leases, and renewals only put it off: so all are
+ * looked at when the one that was found last is over, and after nudges, for an end may have come
+ * nearer; but not more than a twentieth of the time where that takes long. */
+static int64_t leases_next(hf_client *client, int64_t now) REQUIRES(hfc_locked)
+{
+    struct hfc_lease *lease;
+    int64_t next = HFC_NEVER, spent;
+
+    if (!client->nudged && now < client->until_ns)
+        return client->until_ns;
+    if (now < client->look_ns)
+        return client->look_ns;
+    TAILQ_FOREACH (lease, &client->leases, link) {
+        int64_t until = hf_valid_until_ns(&lease->handle);
+
+        if (until)
+            next = hfc_min(next, until);
+    }
+    client->nudged = false;
+    client->until_ns = next;
+    spent = hfc_now() - now;
+    client->look_ns = spent < LOOK_QUICK_NS ? INT64_MIN : now + LOOK_PAUSE * spent;
+    return next;
+}
+
 /* The next instant at which hf_dispatch() has something to do although nobody nudges. */
 static void timer_update(hf_client *client, int64_t now) REQUIRES(hfc_locked)
 {
     int64_t next = HFC_NEVER;
-    struct hfc_lease *lease;
 
     if (client->timer_fd < 0)
         return;
@@ -70,17 +117,7 @@ static void timer_update(hf_client *client, int64_t now) REQUIRES(hfc_locked)
         next = client->hello_until_ns;
     else if (client->ring_full)
         next = now + HFC_SLICE_FULL_NS;
-    TAILQ_FOREACH (lease, &client->leases, link) {
-        int64_t until = hf_valid_until_ns(&lease->handle), late;
-
-        if (until) {
-            late = until - lease->ttl_ms * HF_NS_PER_MS / 2;
-            next = hfc_min(next, lease->fn && late > now ? late : until);
-        }
-        if (lease->fn && lease->reported < HF_STATE_LOST &&
-            hf_state(&lease->handle) != lease->reported)
-            next = 0;
-    }
+    next = watched_next(client, now, hfc_min(next, leases_next(client, now)));
     next = ops_next(&client->flying, next);
     next = ops_next(&client->queued, next);
     next = ops_next(&client->wholes, next);
@@ -114,6 +151,7 @@ int hf_fd(hf_client *client)
     }
     client->epoll_fd = epoll_fd;
     client->timer_fd = timer_fd;
+    client->until_ns = client->look_ns = INT64_MIN;
     if (client->session)
         hfc_poll_add(client, client->session->sock);
     timer_set(client, 0); /* whatever happened before now is for the first dispatch */
@@ -128,7 +166,7 @@ static void eat_nudges(hf_client *client) REQUIRES(hfc_locked)
 
     if (client->link == HFC_LINK_UP)
         while (recv(client->session->sock, byte, sizeof(byte), MSG_DONTWAIT) > 0)
-            ;
+            client->nudged = true;
 }
 
 static void expire_all(struct hfc_ops *list, int64_t now) REQUIRES(hfc_locked)
@@ -153,7 +191,9 @@ static bool report_change(hf_client *client) REQUIRES(hfc_locked)
         void *arg = lease->arg;
         int state;
 
-        if (!fn || lease->reported >= HF_STATE_LOST)
+        if (!fn)
+            break;
+        if (lease->reported >= HF_STATE_LOST)
             continue;
         state = hf_state(&lease->handle);
         if (state == lease->reported)
@@ -219,6 +259,11 @@ int hf_on_change(hf_lease *handle, hf_change_fn *fn, void *arg)
     if (status < 0)
         return status;
     hfc_lock(lease->client);
+    TAILQ_REMOVE(&lease->client->leases, lease, link);
+    if (fn)
+        TAILQ_INSERT_HEAD(&lease->client->leases, lease, link);
+    else
+        TAILQ_INSERT_TAIL(&lease->client->leases, lease, link);
     lease->fn = fn;
     lease->arg = arg;
     lease->reported = HF_STATE_HELD;

@@ -194,11 +194,15 @@ struct hf_client {
     uint64_t next_id GUARDED_BY(hfc_locked);
     struct hfc_ops queued GUARDED_BY(hfc_locked), flying GUARDED_BY(hfc_locked),
         parked GUARDED_BY(hfc_locked), wholes GUARDED_BY(hfc_locked);
-    bool ring_full GUARDED_BY(hfc_locked); /* at the last look */
-    struct hfc_leases leases GUARDED_BY(hfc_locked), free_leases GUARDED_BY(hfc_locked);
+    bool ring_full GUARDED_BY(hfc_locked);           /* at the last look */
+    struct hfc_leases leases GUARDED_BY(hfc_locked); /* those with a callback stand first */
+    struct hfc_leases free_leases GUARDED_BY(hfc_locked);
 
     int epoll_fd GUARDED_BY(hfc_locked), timer_fd GUARDED_BY(hfc_locked); /* -1 until hf_fd() */
     int64_t timer_ns GUARDED_BY(hfc_locked); /* what the timer is set to */
+    int64_t until_ns GUARDED_BY(hfc_locked); /* no lease is over before this, when last looked at */
+    int64_t look_ns GUARDED_BY(hfc_locked);  /* not looked at again before */
+    bool nudged GUARDED_BY(hfc_locked);      /* since then */
 };
 
 int64_t hfc_now(void);

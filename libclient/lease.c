@@ -31,6 +31,7 @@ int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64
     struct hfc_map *map = client->session->map;
     const struct hf_slot *at;
     struct hfc_lease *lease;
+    int64_t until;
 
     if (slot >= map->table.capacity || generation == 0 || generation > HF_GEN_MAX)
         return HF_EPROTO;
@@ -62,7 +63,9 @@ int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64
     lease->handle.hf_private_word = (const uint64_t *)(const void *)&at->check;
     __atomic_store_n(&lease->handle.hf_private_generation, generation, __ATOMIC_RELEASE);
     *ret_lease = &lease->handle;
-    hfc_timer_pull(client, hf_valid_until_ns(&lease->handle));
+    until = hf_valid_until_ns(&lease->handle);
+    client->until_ns = hfc_min(client->until_ns, until);
+    hfc_timer_pull(client, until);
     return HF_OK;
 }
 
