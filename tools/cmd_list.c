@@ -74,7 +74,8 @@ int cmd_list(int argc, char **argv)
     code = reader_open_or_say("list", args.agent, &reader);
     if (code != EXIT_OK)
         return code;
-    filter = (struct reader_filter){prefix.bytes, prefix.len, args.all};
+    filter =
+        (struct reader_filter){.prefix = prefix.bytes, .prefix_len = prefix.len, .all = args.all};
     life_judge(&reader.table, &life);
     if (args.json)
         unreadable = print_json(&reader, &life, &filter);

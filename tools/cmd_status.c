@@ -14,6 +14,9 @@
 #include "tools/show_node.h"
 #include "tools/text.h"
 
+/* More are for `list`: whoever asks how the agent is wants an answer at once. */
+#define LEASES_SHOWN 1000
+
 static void print_beats(const struct life *life)
 {
     char span[TEXT_SPAN_SIZE];
@@ -43,16 +46,18 @@ static void print_agent(const struct reader *reader, const struct life *life)
     print_beats(life);
 }
 
-static void print_counts(const struct reader *reader)
+static void print_counts(const struct reader *reader, const struct reader_counts *leases)
 {
     const struct hf_table *table = &reader->table;
     struct hf_node_row rows[HF_NODES_MAX];
     uint32_t count = show_nodes_read(reader, rows);
     char ttl[TEXT_SPAN_SIZE], ttl_max[TEXT_SPAN_SIZE];
 
-    printf("counts    leases %" PRIu64 ", waiters %" PRIu64 ", clients %" PRIu64 "\n",
-           hf_counter_read(table, HF_COUNTER_LEASES), hf_counter_read(table, HF_COUNTER_WAITERS),
-           hf_counter_read(table, HF_COUNTER_CLIENTS));
+    printf("counts    leases %" PRIu32, leases->leases);
+    if (leases->late || leases->losing)
+        printf(" (%" PRIu32 " late, %" PRIu32 " losing)", leases->late, leases->losing);
+    printf(", waiters %" PRIu64 ", clients %" PRIu64 "\n",
+           hf_counter_read(table, HF_COUNTER_WAITERS), hf_counter_read(table, HF_COUNTER_CLIENTS));
     printf("nodes     %" PRIu32 " of %" PRIu32 " vote, quorum %" PRIu32 "; ttl %s, ttl_max %s\n",
            show_nodes_voting(rows, count), table->header->nodes, table->header->quorum,
            text_span(ttl, sizeof(ttl), table->header->ttl_ms),
@@ -69,15 +74,28 @@ static json_t *counters_json(const struct hf_table *table)
     return counters;
 }
 
+static json_t *totals_json(const struct reader *reader)
+{
+    struct reader_counts leases;
+    json_t *totals = json_object();
+
+    reader_count(&reader->table, &leases);
+    json_put(totals, "leases", json_integer(leases.leases));
+    json_put(totals, "late", json_integer(leases.late));
+    json_put(totals, "losing", json_integer(leases.losing));
+    return totals;
+}
+
 static uint32_t print_all_json(const struct reader *reader, const struct life *life)
 {
-    const struct reader_filter filter = {0};
+    const struct reader_filter filter = {.most = LEASES_SHOWN};
     struct json_out out;
     uint32_t unreadable;
 
     json_begin(&out, stdout);
     show_agent_json(&out, reader, life);
     json_member(&out, "counters", counters_json(&reader->table));
+    json_member(&out, "totals", totals_json(reader));
     show_nodes_json(&out, reader, 0);
     show_leases_json(&out, reader, &filter, &unreadable);
     json_end(&out);
@@ -86,15 +104,19 @@ static uint32_t print_all_json(const struct reader *reader, const struct life *l
 
 static uint32_t print_all(const struct reader *reader, const struct life *life)
 {
-    const struct reader_filter filter = {0};
-    uint32_t unreadable;
+    const struct reader_filter filter = {.most = LEASES_SHOWN};
+    struct reader_counts leases;
+    uint32_t unreadable, shown;
 
+    reader_count(&reader->table, &leases);
     print_agent(reader, life);
-    print_counts(reader);
+    print_counts(reader, &leases);
     putchar('\n');
     show_nodes(reader);
     putchar('\n');
-    show_leases(reader, &filter, &unreadable);
+    shown = show_leases(reader, &filter, &unreadable);
+    if (shown == LEASES_SHOWN && leases.leases > shown)
+        printf("... and %" PRIu32 " more: holdfast list\n", leases.leases - shown);
     return unreadable;
 }
 

@@ -140,23 +140,50 @@ static bool passes(const struct reader_filter *filter, const struct hf_slot_view
            memcmp(view->name, filter->prefix_len ? filter->prefix : "", filter->prefix_len) == 0;
 }
 
+/* Slots from here on were never used. */
+static uint32_t slots_end(const struct hf_table *table)
+{
+    uint32_t used = atomic_load_explicit(&table->header->slots_used, memory_order_acquire);
+
+    return used < table->capacity ? used : table->capacity;
+}
+
+void reader_count(const struct hf_table *table, struct reader_counts *ret)
+{
+    struct reader_counts counts = {0};
+    uint32_t end = slots_end(table);
+
+    for (uint32_t i = 0; i < end; i++) {
+        const struct hf_slot *slot = &table->slots[i];
+        uint64_t word = atomic_load_explicit(&slot->check, memory_order_acquire);
+        uint32_t state;
+
+        if (!hf_check_holds(word, (uint32_t)(word >> HF_CHECK_GEN_SHIFT), reader_now()))
+            continue;
+        state = atomic_load_explicit(&slot->lengths, memory_order_acquire) >> 24;
+        counts.leases++;
+        counts.late += state == HF_SLOT_LATE;
+        counts.losing += state == HF_SLOT_LOSING;
+    }
+    *ret = counts;
+}
+
 uint32_t reader_walk(const struct hf_table *table, const struct reader_filter *filter,
                      reader_fn *fn, void *arg)
 {
-    uint32_t used = atomic_load_explicit(&table->header->slots_used, memory_order_acquire);
-    uint32_t unreadable = 0;
+    uint32_t end = slots_end(table), unreadable = 0, found = 0;
 
-    if (used > table->capacity)
-        used = table->capacity;
-    for (uint32_t slot = 0; slot < used; slot++) {
+    for (uint32_t slot = 0; slot < end && (!filter->most || found < filter->most); slot++) {
         struct hf_slot_view view;
         bool in_force;
 
         switch (hf_slot_read(table, slot, &view)) {
         case HF_OK:
             in_force = reader_in_force(table, &view);
-            if ((in_force || filter->all) && passes(filter, &view))
+            if ((in_force || filter->all) && passes(filter, &view)) {
                 fn(&view, in_force, arg);
+                found++;
+            }
             break;
         case HF_ETABLE: /* its writer was killed inside, or it is damaged; it hides no other */
             unreadable++;

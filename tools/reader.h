@@ -53,9 +53,17 @@ int reader_find(const struct hf_table *table, const void *name, size_t name_len,
 struct reader_filter {
     const void *prefix;
     size_t prefix_len;
-    bool all; /* also leases that are over */
+    bool all;      /* also leases that are over */
+    uint32_t most; /* 0: any number */
 };
 typedef void reader_fn(const struct hf_slot_view *view, bool in_force, void *arg);
+
+/* What is in force, and of that what is late or losing. Looks at every slot, 64 bytes each and no
+ * texts: a million of them in a fraction of a second. */
+struct reader_counts {
+    uint32_t leases, late, losing;
+};
+void reader_count(const struct hf_table *table, struct reader_counts *ret_counts);
 
 /* Calls `fn` for each lease, one copied at a time. Returns how many slots could not be read. */
 uint32_t reader_walk(const struct hf_table *table, const struct reader_filter *filter,

@@ -66,6 +66,7 @@ def status_alive(run):
     facts = run.holdfast("status", "--json").json
     assert facts["agent"]["state"] == "alive" and facts["agent"]["pid"] == agent.pid
     assert facts["agent"]["quorum"] == 2 and facts["counters"]["leases"] == 1
+    assert facts["totals"] == {"leases": 1, "late": 0, "losing": 0}, facts
     assert all(age < 3000 * SLOW for age in facts["agent"]["heartbeat_age_ms"].values()), facts["agent"]
     assert [node["id"] for node in facts["nodes"]] == ["n1", "n2", "n3"]
     assert all(node["votes"] and node["version"] for node in facts["nodes"]), facts["nodes"]

@@ -141,7 +141,7 @@ static void see(const struct hf_slot_view *view, bool in_force, void *arg)
 
 static struct seen walk(const struct reader *reader, const char *prefix, size_t len, bool all)
 {
-    const struct reader_filter filter = {prefix, len, all};
+    const struct reader_filter filter = {.prefix = prefix, .prefix_len = len, .all = all};
     struct seen seen = {0};
 
     assert_int_equal(reader_walk(&reader->table, &filter, see, &seen), 0);
@@ -187,6 +187,29 @@ static void test_walk(void **state)
     assert_string_equal(walk(&reader, "e\0", 2, true).names, "e");
     assert_string_equal(walk(&reader, "e\0g", 3, true).names, "");
     assert_string_equal(walk(&reader, "a/held/longer", 13, true).names, "");
+    hf_text_pool_destroy(pool);
+    reader_close(&reader);
+}
+
+static void test_count_is_what_a_walk_finds(void **state)
+{
+    struct reader reader = fixture_reader(8);
+    const struct reader_filter filter = {.all = true, .most = 2};
+    struct hf_text_pool *pool;
+    struct reader_counts counts;
+    struct seen seen = {0};
+
+    (void)state;
+    reader_count(&reader.table, &counts);
+    assert_int_equal(counts.leases, 0);
+    assert_int_equal(hf_text_pool_create(&reader.table, &pool), 0);
+    fill(&reader, pool);
+    reader_count(&reader.table, &counts);
+    assert_int_equal(counts.leases, walk(&reader, NULL, 0, false).in_force);
+    assert_int_equal(counts.late, 0);
+    assert_int_equal(counts.losing, 1);
+    assert_int_equal(reader_walk(&reader.table, &filter, see, &seen), 0);
+    assert_string_equal(seen.names, "ab");
     hf_text_pool_destroy(pool);
     reader_close(&reader);
 }
@@ -239,6 +262,7 @@ int main(void)
         cmocka_unit_test(test_another_time_namespace),
         cmocka_unit_test(test_not_ready),
         cmocka_unit_test(test_walk),
+        cmocka_unit_test(test_count_is_what_a_walk_finds),
         cmocka_unit_test(test_unreadable_slot_hides_no_other),
         cmocka_unit_test(test_find),
     };
