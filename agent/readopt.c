@@ -332,42 +332,48 @@ static struct client *living_client(struct broker *b, const struct journal_ident
     return client;
 }
 
-/* (!) The job of a lost run may live until the latest V that its guardians knew of: its keys are left to
- * lapse, as the agent that lost it left them. */
-static hf_time lapse_of_run(struct broker *b, const struct journal_lease *state, uint32_t slot,
-                            hf_time now)
+/* The latest end that the guardians of a run knew of: the journal has every d_i, and the table the V
+ * that they were shown, if it still has that lease. */
+static hf_time latest_end(struct broker *b, const struct journal_lease *state, uint32_t slot)
 {
     const struct hf_slot *s = &b->agent->table.slots[slot];
-    hf_time last = now;
+    hf_time latest = validity_qth(state->d, b->n, 1);
 
-    for (int i = 0; i < b->n; i++)
-        last = hf_time_max(last, state->d[i]);
     if (b->agent->warm && atomic_load(&s->generation) == state->generation)
-        last = hf_time_max(last, (hf_time){atomic_load(&s->deadline_ns)});
-    return last;
+        latest = hf_time_max(latest, (hf_time){atomic_load(&s->deadline_ns)});
+    return latest;
+}
+
+/* When a lease that is over may be released; in the past: now. */
+static hf_time release_time(struct broker *b, const struct record *rec, uint32_t slot)
+{
+    const struct journal_lease *state = &rec->state;
+
+    /* (!) The job may live until then, whatever became of the votes: the agent that lost it left the
+     * keys to lapse, too. */
+    if (rec->id.run && state->slot_state == HF_SLOT_LOST)
+        return latest_end(b, state, slot);
+    /* HELD: no release has left, and none may before V. Another table: the agent may have been killed
+     * between ENDING and the check word, which is out of reach now. */
+    if (state->state == JOURNAL_HELD || !b->agent->warm)
+        return validity_qth(state->d, b->n, b->q);
+    return HF_TIME_PAST;
 }
 
 /* Over, by an agent that did not come to the end of it. */
 static int complete(struct broker *b, const struct record *rec, uint32_t slot, hf_time now)
 {
     const struct journal_lease *state = &rec->state;
-    hf_time valid = hf_time_max(now, validity_qth(state->d, b->n, b->q));
     bool ended = state->slot_state == HF_SLOT_ENDED;
-    /* HELD: nobody may release it before V. So, too, where the table is another: the earlier agent
-     * may have been killed between ENDING and the check word. */
-    bool wait = state->state == JOURNAL_HELD || !b->agent->warm;
+    bool was_held = state->state == JOURNAL_HELD && !ended;
     struct client *holder;
     int rc;
 
-    if (state->slot_state == HF_SLOT_LOST && rec->id.run) {
-        valid = lapse_of_run(b, state, slot, now);
-        wait = true;
-    }
     if (ended)
         event_not_readopted(b->agent, slot, &rec->id, state, HF_EVENT_RELEASED, HF_LOSS_NONE);
     else if (state->slot_state == HF_SLOT_LOST)
         event_not_readopted(b->agent, slot, &rec->id, state, HF_EVENT_LOST, state->reason);
-    rc = release_record(b, rec, slot, wait ? valid : now, state->state == JOURNAL_HELD && !ended);
+    rc = release_record(b, rec, slot, hf_time_max(now, release_time(b, rec, slot)), was_held);
     if (rc == HF_OK && ended && b->by_slot[slot] && (holder = living_client(b, &rec->id)))
         (void)client_ended(holder, b->by_slot[slot], slot, state->generation);
     return rc;
