@@ -42,5 +42,6 @@ int bench_many(int argc, char **argv);
 int bench_table(int argc, char **argv);
 int bench_spawn(int argc, char **argv);
 int bench_death(int argc, char **argv);
+int bench_counters(int argc, char **argv);
 
 #endif

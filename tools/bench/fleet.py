@@ -8,13 +8,16 @@ import signal
 import socket
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
 from lines import Lines
 
 BUILD = pathlib.Path(__file__).resolve().parents[2] / "build"
+
+
+class Failed(Exception):
+    """A measurement, or what it needs, ended badly; it says why on stderr."""
 
 
 class Fleet:
@@ -60,7 +63,7 @@ class Fleet:
         self.processes.insert(0, agent)  # ends before its nodes
         await_true(lambda: "holdfastd: ready" in log.read_text()[before:] or agent.poll() is not None, f"{name} is ready", 60)
         if agent.poll() is not None:
-            sys.exit(f"bench: {name} ended: {log.read_text()}")
+            raise Failed(f"{name} ended: {log.read_text()}")
         return agent
 
     def log_of(self, name):
@@ -88,7 +91,8 @@ class Fleet:
         return subprocess.run(argv, stdout=subprocess.PIPE, env=self.env, check=True).stdout
 
     def counters(self):
-        return json.loads(self.command("status"))["counters"]
+        argv = [f"{self.build}/bin/bench", "counters", self.names[0]]
+        return json.loads(subprocess.run(argv, stdout=subprocess.PIPE, check=True).stdout)
 
     def commands(self):
         """Commands that were sent to the nodes so far, all nodes together, by name; not INFO, which asks. What scripts call
@@ -134,7 +138,7 @@ SENT = {"evalsha", "eval", "script", "client", "ping", "info", "config", "auth",
 def result_of(process, args=(), lines=None):
     out = process.communicate()[0].strip()
     if process.returncode != 0:
-        sys.exit(f"bench: {' '.join(map(str, args))} ended with {process.returncode}")
+        raise Failed(f"{' '.join(map(str, args))} ended with {process.returncode}")
     return (lines or Lines()).say(json.loads(out))
 
 
@@ -142,7 +146,7 @@ def await_true(condition, what, seconds=15):
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            sys.exit(f"bench: not within {seconds} s: {what}")
+            raise Failed(f"not within {seconds} s: {what}")
         time.sleep(0.01)
 
 

@@ -42,6 +42,7 @@ static const struct {
     {"spawn", bench_spawn, "spawn LABEL ROUNDS COMMAND...   whole processes"},
     {"death", bench_death,
      "death AGENT ROUNDS PAUSE_US SOCKET...   from a holder's death to the release"},
+    {"counters", bench_counters, "counters AGENT   of its table"},
 };
 
 double bench_now_us(void)

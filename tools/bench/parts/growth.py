@@ -5,7 +5,7 @@ import time
 from fleet import Fleet
 from parts.held import holding, renewals
 
-TTL_S = 6
+TTL_S = 12
 
 
 def by_leases(lines, options):
@@ -14,7 +14,7 @@ def by_leases(lines, options):
         with lines.tagged(curve="leases"), Fleet(options.build, 3, agents=1, flags=flags, lines=lines) as fleet, \
                 holding(fleet, "growth", leases, 4, lines):
             time.sleep(0.2 if options.quick else TTL_S / 3)
-            lines.say(renewals(fleet, leases, TTL_S, lambda: time.sleep(0.2 if options.quick else TTL_S)))
+            lines.say(renewals(fleet, leases, TTL_S, lambda: time.sleep(0.2 if options.quick else TTL_S / 2)))
 
 
 def by_clients(lines, options):

@@ -6,7 +6,7 @@ PAUSES_US = {"brisk": 300, "at rest": 20000}  # before each release: caches are 
 
 
 def measure(lines, options):
-    rounds, turns = (6, 1) if options.quick else (150, 5)
+    rounds, turns = (6, 1) if options.quick else (100, 5)
     for nodes in (3,) if options.quick else (3, 5):
         with lines.tagged(nodes=nodes), Fleet(options.build, nodes, agents=2, lines=lines) as fleet:
             one, other = fleet.names
