@@ -145,10 +145,10 @@ static void write_nodes(const struct agent *agent, FILE *out)
 static void write_age(FILE *out, const char *thread, const _Atomic int64_t *beat, hf_time now)
 {
     int64_t at = atomic_load_explicit(beat, memory_order_relaxed);
-    int64_t age = at < now.ns ? now.ns - at : 0; /* it may have come since we read the clock */
+    int64_t age_ns = at < now.ns ? now.ns - at : 0; /* it may have come since we read the clock */
 
     fprintf(out, "holdfast_heartbeat_age_seconds{thread=\"%s\"} %.3f\n", thread,
-            at ? (double)age / HF_NS_PER_SEC : -1.0);
+            at ? (double)age_ns / HF_NS_PER_SEC : -1.0);
 }
 
 /* --- leases ----------------------------------------------------------------------------------- */

@@ -173,13 +173,13 @@ void supervise(struct agent *agent, struct control *control, struct dev_nodes *d
     }
     for (;;) {
         /* Soon again at first, so that the ready line comes as soon as it is true. */
-        int timeout = w.said_ready || w.why[0] ? BEAT_MS : 10;
+        int timeout_ms = w.said_ready || w.why[0] ? BEAT_MS : 10;
         size_t count;
         hf_time now;
 
         polls[0] = (struct pollfd){.fd = fd, .events = POLLIN};
         count = control_poll(control, &polls[1]);
-        (void)poll(polls, 1 + count, timeout);
+        (void)poll(polls, 1 + count, timeout_ms);
         now = clock_now();
         beat(agent, now);
         if (polls[0].revents && take_signals(fd, dev_nodes))

@@ -182,17 +182,17 @@ static bool owes_a_word(hf_client *client) REQUIRES(hfc_locked)
  * lives: it gets a moment to come back, and to see the end of a socket. */
 static void reach_agent(hf_client *client) REQUIRES(hfc_locked)
 {
-    int64_t until = hfc_now() + HFC_GRACE_NS;
+    int64_t until_ns = hfc_now() + HFC_GRACE_NS;
 
     if (client->role != HF_ROLE_HOLDER || !owes_a_word(client))
         return;
     hfc_link_check(client);
-    while (client->link != HFC_LINK_UP && hfc_now() < until &&
+    while (client->link != HFC_LINK_UP && hfc_now() < until_ns &&
            !hfc_link_is_hopeless(client->link_status)) {
         uint32_t seen = hfc_turn(client);
 
         if (client->link != HFC_LINK_UP)
-            hfc_sleep(client, seen, until);
+            hfc_sleep(client, seen, until_ns);
     }
 }
 
@@ -288,13 +288,13 @@ uint32_t hfc_turn(hf_client *client)
 }
 
 /* Returns false when nothing happened. */
-static bool sleep_on(struct hfc_session *session, bool up, uint32_t seen, int64_t span)
+static bool sleep_on(struct hfc_session *session, bool up, uint32_t seen, int64_t span_ns)
 {
     struct pollfd p = {.fd = session->sock, .events = POLLIN};
 
     if (!up)
-        return poll(&p, 1, (int)(span / HF_NS_PER_MS) + 1) > 0;
-    hf_ring_wait(&session->ring, seen, hf_ns(span));
+        return poll(&p, 1, (int)(span_ns / HF_NS_PER_MS) + 1) > 0;
+    hf_ring_wait(&session->ring, seen, hf_ns(span_ns));
     return hf_ring_wake_value(&session->ring) != seen;
 }
 

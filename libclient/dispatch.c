@@ -65,14 +65,14 @@ static int64_t watched_next(hf_client *client, int64_t now, int64_t next) REQUIR
     struct hfc_lease *lease;
 
     TAILQ_FOREACH (lease, &client->leases, link) {
-        int64_t until, late;
+        int64_t until_ns, late_ns;
 
         if (!lease->fn)
             break;
-        until = hf_valid_until_ns(&lease->handle);
-        late = until - lease->ttl_ms * HF_NS_PER_MS / 2;
-        if (until)
-            next = hfc_min(next, late > now ? late : until);
+        until_ns = hf_valid_until_ns(&lease->handle);
+        late_ns = until_ns - lease->ttl_ms * HF_NS_PER_MS / 2;
+        if (until_ns)
+            next = hfc_min(next, late_ns > now ? late_ns : until_ns);
         if (lease->reported < HF_STATE_LOST && hf_state(&lease->handle) != lease->reported)
             next = 0;
     }
@@ -92,10 +92,10 @@ static int64_t leases_next(hf_client *client, int64_t now) REQUIRES(hfc_locked)
     if (now < client->look_ns)
         return client->look_ns;
     TAILQ_FOREACH (lease, &client->leases, link) {
-        int64_t until = hf_valid_until_ns(&lease->handle);
+        int64_t until_ns = hf_valid_until_ns(&lease->handle);
 
-        if (until)
-            next = hfc_min(next, until);
+        if (until_ns)
+            next = hfc_min(next, until_ns);
     }
     client->nudged = false;
     client->until_ns = next;

@@ -213,9 +213,9 @@ static inline int64_t hfc_min(int64_t a, int64_t b)
 }
 
 /* t + span for span >= 0, HFC_NEVER when that is too far. */
-static inline int64_t hfc_after(int64_t t, int64_t span)
+static inline int64_t hfc_after(int64_t t_ns, int64_t span_ns)
 {
-    return span > HFC_NEVER - t ? HFC_NEVER : t + span;
+    return span_ns > HFC_NEVER - t_ns ? HFC_NEVER : t_ns + span_ns;
 }
 
 /* HF_EINVAL or HF_EFORKED with the message set. */

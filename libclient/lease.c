@@ -31,7 +31,7 @@ int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64
     struct hfc_map *map = client->session->map;
     const struct hf_slot *at;
     struct hfc_lease *lease;
-    int64_t until;
+    int64_t until_ns;
 
     if (slot >= map->table.capacity || generation == 0 || generation > HF_GEN_MAX)
         return HF_EPROTO;
@@ -63,9 +63,9 @@ int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64
     lease->handle.hf_private_word = (const uint64_t *)(const void *)&at->check;
     __atomic_store_n(&lease->handle.hf_private_generation, generation, __ATOMIC_RELEASE);
     *ret_lease = &lease->handle;
-    until = hf_valid_until_ns(&lease->handle);
-    client->until_ns = hfc_min(client->until_ns, until);
-    hfc_timer_pull(client, until);
+    until_ns = hf_valid_until_ns(&lease->handle);
+    client->until_ns = hfc_min(client->until_ns, until_ns);
+    hfc_timer_pull(client, until_ns);
     return HF_OK;
 }
 
@@ -83,7 +83,7 @@ void hfc_lease_drop(struct hfc_lease *lease)
 static int64_t valid_until(hf_lease *handle, int64_t *ret_now)
 {
     uint64_t generation, word;
-    int64_t until;
+    int64_t until_ns;
 
     if (!handle)
         return 0;
@@ -92,18 +92,18 @@ static int64_t valid_until(hf_lease *handle, int64_t *ret_now)
         return 0;
     word = __atomic_load_n(handle->hf_private_word, __ATOMIC_ACQUIRE);
     *ret_now = hfc_now();
-    until = (int64_t)((word & HF_CHECK_TIME_MASK) << HF_CHECK_TIME_SHIFT);
-    if (word >> HF_CHECK_GEN_SHIFT == generation && *ret_now < until)
-        return until;
+    until_ns = (int64_t)((word & HF_CHECK_TIME_MASK) << HF_CHECK_TIME_SHIFT);
+    if (word >> HF_CHECK_GEN_SHIFT == generation && *ret_now < until_ns)
+        return until_ns;
     __atomic_store_n(&handle->hf_private_generation, 0, __ATOMIC_RELEASE);
     return 0;
 }
 
 int64_t hf_remaining_ns(hf_lease *handle)
 {
-    int64_t now = 0, until = valid_until(handle, &now);
+    int64_t now = 0, until_ns = valid_until(handle, &now);
 
-    return until ? until - now : 0;
+    return until_ns ? until_ns - now : 0;
 }
 
 int64_t hf_valid_until_ns(hf_lease *handle)
@@ -227,7 +227,7 @@ static void release_begin(hf_lease *handle, bool reaped, struct release *ret_rel
 {
     struct hfc_lease *lease = hfc_lease_of(handle);
     struct release *r = ret_release;
-    int64_t until, now = hfc_now();
+    int64_t until_ns, now = hfc_now();
     int state;
 
     *r = (struct release){0};
@@ -240,15 +240,15 @@ static void release_begin(hf_lease *handle, bool reaped, struct release *ret_rel
         r->status = hfc_fail(HF_EFORKED, NULL);
         return;
     }
-    until = hf_valid_until_ns(handle);
+    until_ns = hf_valid_until_ns(handle);
     __atomic_store_n(&handle->hf_private_generation, 0, __ATOMIC_RELEASE);
 
     hfc_lock(r->client);
-    if (until) {
+    if (until_ns) {
         /* Also while there is no agent: one that is started in the validity's last moment takes the
          * lease up. */
-        until = hfc_after(until, HFC_GRACE_NS);
-        r->op = tell_agent(lease, reaped, until, until);
+        until_ns = hfc_after(until_ns, HFC_GRACE_NS);
+        r->op = tell_agent(lease, reaped, until_ns, until_ns);
         r->status = HF_ENOMEM;
         hfc_unlock(r->client);
         return;

@@ -6,16 +6,16 @@
 /* When the state may change without anybody's word: it becomes LATE, or is over. */
 static int64_t next_change(struct hfc_lease *lease, int64_t now)
 {
-    int64_t until = hf_valid_until_ns(&lease->handle);
-    int64_t late = until - lease->ttl_ms * HF_NS_PER_MS / 2;
+    int64_t until_ns = hf_valid_until_ns(&lease->handle);
+    int64_t late_ns = until_ns - lease->ttl_ms * HF_NS_PER_MS / 2;
 
-    return late > now ? late : until;
+    return late_ns > now ? late_ns : until_ns;
 }
 
 int hf_wait(hf_lease *handle, int state, int64_t timeout_ms)
 {
     struct hfc_lease *lease = hfc_lease_of(handle);
-    int64_t until = HFC_NEVER;
+    int64_t until_ns = HFC_NEVER;
     hf_client *client;
     int now_state, status = hfc_lease_check(handle);
 
@@ -23,7 +23,7 @@ int hf_wait(hf_lease *handle, int state, int64_t timeout_ms)
         return status;
     client = lease->client;
     if (timeout_ms >= 0 && timeout_ms <= HFC_NEVER / HF_NS_PER_MS)
-        until = hfc_after(hfc_now(), timeout_ms * HF_NS_PER_MS);
+        until_ns = hfc_after(hfc_now(), timeout_ms * HF_NS_PER_MS);
     hfc_lock(client);
     for (;;) {
         uint32_t seen = hfc_turn(client);
@@ -33,11 +33,11 @@ int hf_wait(hf_lease *handle, int state, int64_t timeout_ms)
         now_state = hf_state(handle);
         if (now_state != state || now_state >= HF_STATE_LOST)
             break;
-        if (now >= until) {
+        if (now >= until_ns) {
             now_state = hfc_fail(HF_ETIMEDOUT, NULL);
             break;
         }
-        hfc_sleep(client, seen, hfc_min(until, next_change(lease, now)));
+        hfc_sleep(client, seen, hfc_min(until_ns, next_change(lease, now)));
     }
     hfc_unlock(client);
     return now_state;

@@ -116,9 +116,10 @@ static void print_long(const struct hf_node_row *row)
     if (*row->version)
         putchar('\n');
     if (row->last_reply_ns > 0) {
-        int64_t age = hf_dur_ms(hf_time_since(reader_now(), (hf_time){row->last_reply_ns}));
+        int64_t age_ms = hf_dur_ms(hf_time_since(reader_now(), (hf_time){row->last_reply_ns}));
 
-        printf("  reply     %s ago, rtt %s\n", text_span(span, sizeof(span), age > 0 ? age : 0),
+        printf("  reply     %s ago, rtt %s\n",
+               text_span(span, sizeof(span), age_ms > 0 ? age_ms : 0),
                format_rtt(text, sizeof(text), row->rtt_ns));
         printf("  clock     %s of this host's\n",
                format_offset(text, sizeof(text), row->clock_offset_us));
@@ -155,7 +156,7 @@ json_t *show_quarantine_json(uint32_t reasons)
 static json_t *node_json(const struct hf_node_row *row)
 {
     json_t *node = json_object();
-    int64_t age = hf_dur_ms(hf_time_since(reader_now(), (hf_time){row->last_reply_ns}));
+    int64_t age_ms = hf_dur_ms(hf_time_since(reader_now(), (hf_time){row->last_reply_ns}));
 
     json_put(node, "id", json_text_str(row->id));
     json_put(node, "address", json_text_str(row->address));
@@ -165,7 +166,8 @@ static json_t *node_json(const struct hf_node_row *row)
     json_put(node, "quarantine_reasons", show_quarantine_json(row->quarantine_reason));
     json_put(node, "quarantine_left_ms", json_integer(quarantine_left_ms(row)));
     json_put(node, "rtt_us", json_integer(row->rtt_ns / HF_NS_PER_US));
-    json_put(node, "last_reply_age_ms", row->last_reply_ns > 0 ? json_integer(age) : json_null());
+    json_put(node, "last_reply_age_ms",
+             row->last_reply_ns > 0 ? json_integer(age_ms) : json_null());
     json_put(node, "clock_offset_us", json_integer(row->clock_offset_us));
     json_put(node, "version", json_word(row->version));
     json_put(node, "run_id", json_word(row->run_id));
