@@ -58,6 +58,18 @@ static void add_lock_keys(struct args *args, const void *key, size_t key_len)
     add_bytes(args, args->fence_key, prefix + key_len);
 }
 
+/* Of a command about one name: its keys come first. HF_ENOQUORUM, HF_EINVAL. */
+static int begin_lock(struct args *args, const struct link *link, const void *key, size_t key_len)
+{
+    if (link->state != LINK_UP)
+        return HF_ENOQUORUM;
+    if (key_len > KEY_MAX)
+        return HF_EINVAL;
+    begin(args, "3");
+    add_lock_keys(args, key, key_len);
+    return HF_OK;
+}
+
 /* What matches the bytes themselves, behind what is there. Returns the new length. */
 static size_t escape(char *pattern, size_t used, const char *bytes, size_t length)
 {
@@ -85,13 +97,10 @@ static int send_lock(struct link *link, enum script script, const struct link_lo
                      hf_time deadline, link_reply_fn *fn, void *arg)
 {
     struct args args;
+    int rc = begin_lock(&args, link, lock->key, lock->key_len);
 
-    if (link->state != LINK_UP)
-        return HF_ENOQUORUM;
-    if (lock->key_len > KEY_MAX)
-        return HF_EINVAL;
-    begin(&args, "3");
-    add_lock_keys(&args, lock->key, lock->key_len);
+    if (rc != HF_OK)
+        return rc;
     add_text(&args, lock->token);
     add_number(&args, lock->ttl_ms);
     add_number(&args, lock->deadline.us);
@@ -116,13 +125,10 @@ int link_raise(struct link *link, const struct link_lock *lock, hf_time deadline
                void *arg)
 {
     struct args args;
+    int rc = begin_lock(&args, link, lock->key, lock->key_len);
 
-    if (link->state != LINK_UP)
-        return HF_ENOQUORUM;
-    if (lock->key_len > KEY_MAX)
-        return HF_EINVAL;
-    begin(&args, "3");
-    add_lock_keys(&args, lock->key, lock->key_len);
+    if (rc != HF_OK)
+        return rc;
     add_text(&args, lock->token);
     add_fence_and_holder(&args, lock);
     return call_script(link, SCRIPT_RAISE, 1, deadline, fn, arg, args.count, args.argv,
@@ -133,13 +139,10 @@ int link_look(struct link *link, const void *key, size_t key_len, bool record, h
               link_reply_fn *fn, void *arg)
 {
     struct args args;
+    int rc = begin_lock(&args, link, key, key_len);
 
-    if (link->state != LINK_UP)
-        return HF_ENOQUORUM;
-    if (key_len > KEY_MAX)
-        return HF_EINVAL;
-    begin(&args, "3");
-    add_lock_keys(&args, key, key_len);
+    if (rc != HF_OK)
+        return rc;
     add_text(&args, record ? "1" : "0");
     return call_script(link, SCRIPT_LOOK, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
@@ -149,13 +152,10 @@ int link_force(struct link *link, const struct link_force *force, hf_time deadli
                link_reply_fn *fn, void *arg)
 {
     struct args args;
+    int rc = begin_lock(&args, link, force->key, force->key_len);
 
-    if (link->state != LINK_UP)
-        return HF_ENOQUORUM;
-    if (force->key_len > KEY_MAX)
-        return HF_EINVAL;
-    begin(&args, "3");
-    add_lock_keys(&args, force->key, force->key_len);
+    if (rc != HF_OK)
+        return rc;
     if (force->fence)
         add_number(&args, (int64_t)force->fence);
     else
