@@ -74,9 +74,10 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
     if (b->draining)
         return HF_EGOING;
     if (b->session_count > c->clients_max) {
-        snprintf(w->text, sizeof(w->text),
-                 "all %" PRIu32 " places for clients are taken; raise the agent's clients_max",
-                 c->clients_max);
+        snprintf(w->text, sizeof(w->text), "all %" PRIu32 " places for clients are taken; raise %s",
+                 c->clients_max,
+                 c->descriptors_bound ? "the agent's limit of descriptors (LimitNOFILE=, ulimit -n)"
+                                      : "the agent's clients_max");
         return HF_EFULL;
     }
     if (c->clients_per_uid && s->user->sessions > c->clients_per_uid) {

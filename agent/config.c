@@ -15,6 +15,7 @@
 #include "agent/version.h"
 #include "shm/status.h"
 #include "shm/table.h"
+#include "shm/wire.h"
 
 #define EXIT_CODE_USAGE  64
 #define EXIT_CODE_CONFIG 78
@@ -275,6 +276,19 @@ static int settle(struct config_load *l)
     if (l->origin[CONFIG_ID_requests_per_uid] == ORIGIN_NONE && c->system)
         c->requests_per_uid = REQUESTS_PER_UID;
     return settle_timing(l);
+}
+
+void config_bound_clients(struct config *c, int64_t descriptors)
+{
+    int64_t fit = hf_sessions_fit(descriptors, (uint32_t)c->node_count);
+
+    if (fit < 1)
+        fit = 1;
+    if (fit >= c->clients_max)
+        return;
+    c->clients_per_uid = (uint32_t)((uint64_t)c->clients_per_uid * (uint64_t)fit / c->clients_max);
+    c->clients_max = (uint32_t)fit;
+    c->descriptors_bound = true;
 }
 
 /* --- all of it -------------------------------------------------------------------------------- */

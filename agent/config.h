@@ -28,8 +28,9 @@ struct config {
     char list_hash
         [41]; /* of the ordered ids and the key formats: hosts that differ do not share locks */
     uint32_t ttl_ms, ttl_max_ms, max_hold_ms /* cap, 0 none */;
-    uint32_t capacity;                                                           /* leases */
-    uint32_t clients_max;                                                        /* sessions */
+    uint32_t capacity;      /* leases */
+    bool descriptors_bound; /* clients_max is less than was asked for: no room for more */
+    uint32_t clients_max;   /* sessions */
     uint32_t clients_per_uid, leases_per_uid, waiters_per_uid, requests_per_uid; /* 0: no limit */
     uint32_t track_held; /* leases; 0: none are tracked */
     char key_format[64]; /* one %s, default "%s"; of names that no rule matches */
@@ -64,5 +65,9 @@ int config_key_name(const struct config *config, const uint8_t *key, size_t key_
 /* All of the formats, the same text for the same keys; "" for the defaults. */
 #define CONFIG_KEYS_TEXT (64 + CONFIG_KEY_RULES_MAX * 132)
 void config_keys_text(const struct config *config, char ret_text[CONFIG_KEYS_TEXT]);
+
+/* Of a host that gives so many descriptors: no more clients than they have room for, and of those no
+ * larger share for one user than before. */
+void config_bound_clients(struct config *config, int64_t descriptors);
 
 #endif

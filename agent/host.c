@@ -80,14 +80,18 @@ int host_read(struct host *ret_host, char *why, size_t why_size)
     return HF_OK;
 }
 
-void host_raise_descriptors(void)
+int64_t host_raise_descriptors(void)
 {
     struct rlimit limit;
+    rlim_t before;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return INT64_MAX;
+    before = limit.rlim_cur;
+    limit.rlim_cur = limit.rlim_max;
+    if (before != limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) < 0)
+        limit.rlim_cur = before;
+    return limit.rlim_cur > INT64_MAX ? INT64_MAX : (int64_t)limit.rlim_cur;
 }
 
 void host_fill_standard_files(void)

@@ -18,7 +18,8 @@ int host_read(struct host *ret_host, char *why, size_t why_size);
  * get the log. First of all. */
 void host_fill_standard_files(void);
 
-/* Raises the soft limit of descriptors to the hard one: each client takes some. */
-void host_raise_descriptors(void);
+/* Raises the soft limit of descriptors to the hard one: each client takes some. Returns what it is
+ * now, INT64_MAX when there is none or it cannot be read. */
+int64_t host_raise_descriptors(void);
 
 #endif

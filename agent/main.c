@@ -1,6 +1,7 @@
 /* holdfastd: the start chain, and the same chain backwards. Each step that fails
  * undoes those before it. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,7 +180,11 @@ int main(int argc, char **argv)
     }
     if (config.warning[0])
         log_warn("%s", log_name(config.warning, strlen(config.warning), shown, sizeof(shown)));
-    host_raise_descriptors();
+    config_bound_clients(&config, host_raise_descriptors());
+    if (config.descriptors_bound)
+        log_info("the limit of descriptors has room for %" PRIu32
+                 " clients, fewer than clients_max; raise LimitNOFILE= in the unit, or ulimit -n",
+                 config.clients_max);
     supervise_block_signals();
     rcu_register_thread();
     rc = run(&config, &host);

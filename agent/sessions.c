@@ -468,6 +468,7 @@ int sessions_create(struct broker *b)
 {
     LIST_INIT(&b->sessions);
     TAILQ_INIT(&b->active);
+    hf_counter_set(&b->agent->table, HF_COUNTER_CLIENTS_MAX, b->config->clients_max);
     b->sweep.fn = on_sweep;
     b->doorbell_epoll = epoll_create1(EPOLL_CLOEXEC);
     b->listener.fd = -1;

@@ -20,6 +20,16 @@
 #define HF_WIRE_MINOR 2
 #define HF_COOKIE_LEN 16
 
+/* What the agent has open for each session, beside one time what it needs itself: 16, four
+ * connections to each node, and some for those who are just let in or turned away. */
+#define HF_SESSION_FDS 3 /* socket, doorbell, pidfd */
+static inline int64_t hf_sessions_fit(int64_t descriptors, uint32_t nodes)
+{
+    int64_t fit = (descriptors - 64 - 4 * (int64_t)nodes) / HF_SESSION_FDS;
+
+    return fit > 0 ? fit : 0;
+}
+
 enum hf_hello_role {
     HF_ROLE_HOLDER = 0,
     HF_ROLE_GUARDIAN = 1, /* second session of a `run`: cookie of the first is required */

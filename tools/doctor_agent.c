@@ -9,21 +9,18 @@
 #include <unistd.h>
 
 #include "shm/status.h"
+#include "shm/wire.h"
 #include "libclient/holdfast.h"
 #include "tools/format.h"
 #include "tools/process.h"
 #include "tools/text.h"
 
 /* A beat is due every 100 ms. */
-#define BEAT_LATE_MS 1000
+#define BEAT_LATE_MS   1000
 
-/* What a session costs the agent (socket, doorbell, pidfd), and what it has besides: two
- * connections per node, their epolls, timers and event descriptors, and some to spare. */
-#define DESCRIPTORS_PER_CLIENT 3
-#define DESCRIPTORS_OF_ITS_OWN 64
-#define CLIENTS_MODEST         256
+#define CLIENTS_MODEST 256
 
-#define START_IT               "start it: systemctl start holdfastd, or holdfastd as this user"
+#define START_IT       "start it: systemctl start holdfastd, or holdfastd as this user"
 
 /* --- life ----------------------------------------------------------------------------------------
  */
@@ -145,7 +142,8 @@ static void look_at_descriptors(struct doctor *doctor, const struct reader *read
                                 const struct life *life)
 {
     uint64_t clients = hf_counter_read(&reader->table, HF_COUNTER_CLIENTS);
-    int64_t limit, fit;
+    int64_t limit, fit, most;
+    bool tight;
 
     if (life->verdict == LIFE_DEAD || life->verdict == LIFE_ENDED)
         return;
@@ -155,20 +153,17 @@ static void look_at_descriptors(struct doctor *doctor, const struct reader *read
                       "the agent's limit on descriptors cannot be read from here");
         return;
     }
-    fit = (limit - DESCRIPTORS_OF_ITS_OWN - 2 * (int64_t)reader->table.header->nodes) /
-          DESCRIPTORS_PER_CLIENT;
-    fit = fit > 0 ? fit : 0;
-    if (fit < CLIENTS_MODEST || (uint64_t)fit / 10 * 9 < clients)
-        doctor_report(doctor, FINDING_WARN, "agent.descriptors",
-                      "raise LimitNOFILE= in the unit, or ulimit -n",
-                      "a limit of %" PRId64 " descriptors has room for about %" PRId64
-                      " clients; %" PRIu64 " are attached",
-                      limit, fit, clients);
-    else
-        doctor_report(doctor, FINDING_OK, "agent.descriptors", NULL,
-                      "a limit of %" PRId64 " descriptors has room for about %" PRId64
-                      " clients; %" PRIu64 " are attached",
-                      limit, fit, clients);
+    fit = hf_sessions_fit(limit, reader->table.header->nodes);
+    most = (int64_t)hf_counter_read(&reader->table, HF_COUNTER_CLIENTS_MAX);
+    most = most ? most : fit; /* an earlier version does not tell */
+    tight = most < CLIENTS_MODEST || (uint64_t)most / 10 * 9 < clients;
+    doctor_report(doctor, tight ? FINDING_WARN : FINDING_OK, "agent.descriptors",
+                  !tight       ? NULL
+                  : most < fit ? "raise the agent's clients_max"
+                               : "raise LimitNOFILE= in the unit, or ulimit -n",
+                  "a limit of %" PRId64 " descriptors has room for %" PRId64
+                  " clients, of which %" PRId64 " are let in; %" PRIu64 " are attached",
+                  limit, fit, most, clients);
 }
 
 /* --- how it runs ---------------------------------------------------------------------------------

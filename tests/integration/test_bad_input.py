@@ -381,6 +381,28 @@ def clients(run):
         wait_until(lambda: run.holder(connect=False).cmd("connect"), what="its place is free again")
 
 
+@scenario("more clients than descriptors have room for: refused with the remedy, as many as doctor says come in", sanitizers=False)
+def descriptors(run):
+    run.redis(3)
+    few, fit = 93, 5
+    program = run.dir / "with-few-descriptors"
+    program.write_text(f'#!/bin/sh\nulimit -n {few}\nexec "{BUILD}/bin/holdfastd" "$@"\n')
+    program.chmod(0o755)
+    agent = run.agent(program=program)
+    said(agent.err.splitlines()[0], f"room for {fit} clients")
+    own = len(os.listdir(f"/proc/{agent.pid}/fd"))
+    holders = [run.holder(label=f"client-{i}") for i in range(fit)]
+    holders[0].acquire("held")
+    assert len(os.listdir(f"/proc/{agent.pid}/fd")) <= own + 3 * fit
+    line, = (line for line in run.holdfast("doctor").out.splitlines() if "descriptors has room" in line)
+    said(line, f"a limit of {few} descriptors", f"room for {fit} clients", f"{fit} are attached")
+    for i in range(3):
+        refused(run.holder(connect=False, label=f"more-{i}"), EFULL, (f"{fit} places", "LimitNOFILE"), "connect")
+    assert holders[0].held()
+    holders[1].cmd("disconnect")
+    wait_until(lambda: run.holder(connect=False).cmd("connect"), what="its place is free again")
+
+
 # --- versions and clocks -------------------------------------------------------------------------------
 
 

@@ -635,6 +635,25 @@ TEST(test_every_default_is_in_its_range)
     }
 }
 
+TEST(test_clients_are_bounded_by_descriptors)
+{
+    struct config c = {.node_count = 3, .clients_max = 1024, .clients_per_uid = 768};
+
+    config_bound_clients(&c, 64 + 12 + 3 * 1024);
+    assert_int_equal(c.clients_max, 1024);
+    assert_false(c.descriptors_bound);
+    config_bound_clients(&c, 64 + 12 + 3 * 512 + 2);
+    assert_int_equal(c.clients_max, 512);
+    assert_int_equal(c.clients_per_uid, 384);
+    assert_true(c.descriptors_bound);
+    config_bound_clients(&c, 10);
+    assert_int_equal(c.clients_max, 1);
+    c = (struct config){.node_count = 9, .clients_max = 1000000};
+    config_bound_clients(&c, INT64_MAX);
+    assert_int_equal(c.clients_max, 1000000);
+    assert_int_equal(c.clients_per_uid, 0);
+}
+
 int main(void)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, clean_environment, remove_file)
@@ -651,6 +670,7 @@ int main(void)
         ROW(test_dev),
         ROW(test_list_hash),
         ROW(test_runtime_dir),
+        ROW(test_clients_are_bounded_by_descriptors),
         ROW(test_keys),
         ROW(test_bad_key_formats),
         ROW(test_key_formats_for_patterns),
