@@ -25,8 +25,7 @@ struct config {
     bool system;           /* table /holdfast.NAME rather than /holdfast-UID.NAME */
     struct node_address nodes[HF_NODES_MAX];
     int node_count;
-    char list_hash
-        [41]; /* of the ordered ids and the key formats: hosts that differ do not share locks */
+    char list_hash[41]; /* of the ids, in order, and of the key formats: hosts must agree on them */
     uint32_t ttl_ms, ttl_max_ms, max_hold_ms /* cap, 0 none */;
     uint32_t capacity;      /* leases */
     bool descriptors_bound; /* clients_max is less than was asked for: no room for more */

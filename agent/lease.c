@@ -39,6 +39,8 @@ struct wanted {
 
 /* --- one lease ------------------------------------------------------------------------------- */
 
+_Static_assert(sizeof(struct lease_node) % _Alignof(struct lease) == 0, "the lease is aligned");
+
 static size_t nodes_size(int nodes)
 {
     return (size_t)nodes * sizeof(struct lease_node);

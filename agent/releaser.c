@@ -11,6 +11,8 @@
 #include "shm/compiler.h"
 #include "shm/status.h"
 
+_Static_assert(TOKEN_LEN == LINK_TOKEN_LEN, "a link sends so many bytes of a token");
+
 #define BATCH_KEYS  128
 #define RETRY_AFTER hf_ms(100) /* after an error of the node, or when its link takes no more */
 #define MARGIN      hf_ms(5)   /* behind a deadline, before the second release */

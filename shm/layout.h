@@ -177,7 +177,7 @@ enum hf_node_refusal {
     HF_REFUSED_NOT_REDIS,
     HF_REFUSED_EVICTION, /* maxmemory with a policy other than noeviction: no votes */
     HF_REFUSED_AUTH,
-    HF_REFUSED_FLEET, /* its sentinel names another ttl_max, N or list */
+    HF_REFUSED_FLEET, /* its sentinel names another ttl_max, N, list or key formats */
 };
 
 enum hf_quarantine_reason {

@@ -95,6 +95,9 @@ struct hf_table;
 int hf_slot_peek(const struct hf_table *table, uint32_t slot, struct hf_slot_view *ret_view,
                  bool *ret_odd);
 
+/* What is above name, note and comm in `lengths`. */
+#define HF_SLOT_STATE_SHIFT 24
+
 /* --- reader ----------------------------------------------------------------------------------- */
 
 /* Copies slot number `slot`. 0; HF_ENOTHELD for a FREE slot; HF_EINVAL for a number out of range;

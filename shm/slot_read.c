@@ -44,7 +44,7 @@ static bool copy_slot(const struct hf_table *table, const struct hf_slot *slot, 
     uint32_t lengths = GET(slot, lengths), marks = GET(slot, marks);
 
     view->generation = GET(slot, generation);
-    view->state = (enum hf_slot_state)(lengths >> 24);
+    view->state = (enum hf_slot_state)(lengths >> HF_SLOT_STATE_SHIFT);
     view->flags = marks & 0xffff;
     view->votes = marks >> 16 & 0xff;
     view->reason = (enum hf_loss_reason)(marks >> 24);
@@ -57,7 +57,8 @@ static bool copy_slot(const struct hf_table *table, const struct hf_slot *slot, 
     view->name_len = lengths & 0xff;
     view->note_len = lengths >> 8 & 0xff;
     view->comm_len = lengths >> 16 & 0xff;
-    return lengths >> 24 <= HF_SLOT_ENDED && copy_text(table, GET(slot, text_off), copy);
+    return lengths >> HF_SLOT_STATE_SHIFT <= HF_SLOT_ENDED &&
+           copy_text(table, GET(slot, text_off), copy);
 }
 
 int hf_slot_peek(const struct hf_table *table, uint32_t slot, struct hf_slot_view *ret_view,

@@ -6,8 +6,7 @@
 #define VOTES_SHIFT  16
 #define VOTES_MASK   (UINT32_C(0xff) << VOTES_SHIFT)
 #define REASON_SHIFT 24
-#define STATE_SHIFT  24
-#define STATE_MASK   (UINT32_C(0xff) << STATE_SHIFT)
+#define STATE_MASK   (UINT32_C(0xff) << HF_SLOT_STATE_SHIFT)
 
 /* A store under the sequence count; see shm/seq.h for why it is a release. */
 #define SET(slot, field, value) atomic_store_explicit(&(slot)->field, (value), memory_order_release)
@@ -22,7 +21,7 @@ static uint32_t make_marks(uint32_t flags, uint32_t votes, enum hf_loss_reason r
 
 static void set_state(struct hf_slot *slot, enum hf_slot_state state)
 {
-    SET(slot, lengths, (OWN(slot, lengths) & ~STATE_MASK) | (uint32_t)state << STATE_SHIFT);
+    SET(slot, lengths, (OWN(slot, lengths) & ~STATE_MASK) | (uint32_t)state << HF_SLOT_STATE_SHIFT);
 }
 
 void hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity *id, hf_time deadline,
@@ -38,7 +37,7 @@ void hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity *id, hf
     SET(slot, text_off, id->text_off);
     SET(slot, lengths,
         (uint32_t)id->name_len | (uint32_t)id->note_len << 8 | (uint32_t)id->comm_len << 16 |
-            (uint32_t)HF_SLOT_HELD << STATE_SHIFT);
+            (uint32_t)HF_SLOT_HELD << HF_SLOT_STATE_SHIFT);
     SET(slot, marks, make_marks(id->flags, votes, HF_LOSS_NONE));
     SET(slot, ttl_ms, id->ttl_ms);
     hf_seq_leave(&slot->seq);
@@ -98,7 +97,7 @@ void hf_slot_clear(struct hf_slot *slot)
     SET(slot, pid, 0);
     SET(slot, uid, 0);
     SET(slot, text_off, 0);
-    SET(slot, lengths, (uint32_t)HF_SLOT_FREE << STATE_SHIFT);
+    SET(slot, lengths, (uint32_t)HF_SLOT_FREE << HF_SLOT_STATE_SHIFT);
     SET(slot, marks, 0);
     SET(slot, ttl_ms, 0);
     hf_seq_leave(&slot->seq);

@@ -54,7 +54,8 @@ static const char *refusal_remedy(uint32_t refused)
     case HF_REFUSED_AUTH:
         return "correct user and password for it in the agent's configuration";
     case HF_REFUSED_FLEET:
-        return "give all agents one node list, N and ttl_max; after a change of them drain all, "
+        return "give all agents one node list, ttl_max and key formats; after a change of them "
+               "drain all, "
                "wait one quarantine, and start one with --new-list";
     default:
         return "see what listens at this address";

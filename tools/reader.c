@@ -160,7 +160,7 @@ void reader_count(const struct hf_table *table, struct reader_counts *ret)
 
         if (!hf_check_holds(word, (uint32_t)(word >> HF_CHECK_GEN_SHIFT), reader_now()))
             continue;
-        state = atomic_load_explicit(&slot->lengths, memory_order_acquire) >> 24;
+        state = atomic_load_explicit(&slot->lengths, memory_order_acquire) >> HF_SLOT_STATE_SHIFT;
         counts.leases++;
         counts.late += state == HF_SLOT_LATE;
         counts.losing += state == HF_SLOT_LOSING;

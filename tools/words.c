@@ -23,7 +23,8 @@ static const struct word refusals[] = {
     [HF_REFUSED_NOT_REDIS] = {"not_redis", "it is not a Redis server"},
     [HF_REFUSED_EVICTION] = {"eviction", "its maxmemory-policy may evict keys"},
     [HF_REFUSED_AUTH] = {"auth", "it refuses user or password"},
-    [HF_REFUSED_FLEET] = {"fleet", "other agents use it with another ttl_max, N or node list"},
+    [HF_REFUSED_FLEET] = {"fleet",
+                          "other agents use it with another ttl_max, node list or key format"},
 };
 
 static const struct word trackings[] = {
