@@ -19,7 +19,7 @@ struct renewal;
 
 struct agent {
     const struct config *config;
-    struct hf_table table; /* each slot, row and counter has one writing thread */
+    struct hf_table table; /* each slot and row has one writing thread at a time */
     char shm_name[HF_TABLE_NAME_MAX];
     char socket_path[600];
     _Atomic uint64_t event_number; /* of the last event */

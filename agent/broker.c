@@ -38,6 +38,9 @@ void broker_token(char ret_token[TOKEN_LEN + 1])
 
 void broker_tell_renewal(struct broker *b, struct message *m)
 {
+    /* (!) Before anything that concerns it is told there, a lease has to be there. */
+    if (m->kind != MSG_GRANTED && m->kind != MSG_TRUST && b->by_slot[m->slot])
+        young_hand_in(b->by_slot[m->slot]);
     mailbox_post(&b->agent->to_renewal, m);
 }
 
@@ -119,6 +122,7 @@ static void drain(struct broker *b)
     if (b->draining)
         return;
     b->draining = true;
+    young_hand_in_all(b);
     event_agent_ending(b->agent);
     /* Jobs of the private nodes are asked to stop; their validity bounds how long that takes. */
     if (b->config->dev_nodes)
@@ -191,6 +195,7 @@ int broker_create(struct agent *agent, struct broker **ret_broker)
     LIST_INIT(&b->rounds);
     LIST_INIT(&b->laters);
     looks_create(b);
+    young_create(b);
     b->beat.fn = on_beat;
     b->drain_timer.fn = on_drain_timer;
     rc = loop_create(&b->loop);
@@ -254,6 +259,7 @@ void broker_destroy(struct broker *b)
 {
     if (!b)
         return;
+    b->closing = true;
     looks_destroy(b);
     sessions_destroy(b);
     clients_destroy(b);
@@ -263,6 +269,7 @@ void broker_destroy(struct broker *b)
     readopt_destroy(b);
     rounds_destroy(b);
     wakeups_destroy(b);
+    young_destroy(b);
     resources_destroy(b);
     resolver_destroy(b->resolver);
     mailbox_fini(&b->agent->to_broker);

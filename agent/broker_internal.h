@@ -31,6 +31,7 @@ struct round;
 struct resource;
 struct waiter;
 struct waited;
+struct young;
 struct wakeups;
 struct look;
 struct scan;
@@ -201,6 +202,7 @@ struct resource {
     LIST_ENTRY(resource) of_holder;
     struct round *round;   /* undecided */
     struct round *granted; /* the decided round of `lease` while it still has unanswered acquires */
+    struct young *young;   /* `lease` is not handed in yet */
     struct handoff *handoff; /* of `lease`, on its way */
     bool turn_over;          /* the next release is one for good: others go first */
     hf_time others_seen;     /* another's key was in the way, or heard of; HF_TIME_PAST never */
@@ -305,6 +307,21 @@ void resource_lease_ended(struct broker *b, struct lease *lease);
 void resource_undone(struct resource *r);
 /* Tells the client that asked for it. */
 void answer_granted(struct session *s, const struct lease *lease);
+
+/* --- young leases: agent/young.c --------------------------------------------------------------- */
+
+void young_create(struct broker *b);
+void young_destroy(struct broker *b);
+/* r->lease was granted: it stays here for a moment, or is handed in at once. */
+void young_begin(struct resource *r, hf_time now);
+/* To the renewal thread, with the votes that came meanwhile. Nothing if it is there already. */
+void young_hand_in(struct resource *r);
+void young_hand_in_all(struct broker *b);
+/* A vote that came after the grant, for a command sent after `a`. False: the renewal thread is to be
+ * told. */
+bool young_vote(struct resource *r, int node, hf_time a);
+/* Ends r->lease and releases it from here. False: the renewal thread is to be told. */
+bool young_release(struct resource *r, enum hf_loss_reason reason);
 
 /* --- hand-off: agent/handoffs.c --------------------------------------------------------------- */
 
@@ -567,7 +584,10 @@ struct broker {
     struct loop_timer review;
     char fleet[200];
 
-    bool draining;
+    TAILQ_HEAD(young_list, young) young, young_free; /* by grant; to be used again */
+    struct loop_timer young_timer;
+
+    bool draining, closing;
     hf_time drain_until;
     struct loop_timer drain_timer;
 

@@ -91,6 +91,15 @@ void event_granted(struct agent *agent, const struct lease *lease, hf_dur waited
     put(agent, HF_EVENTS_GRANTS, &event);
 }
 
+void event_released(struct agent *agent, const struct lease *lease)
+{
+    struct hf_event event = of_lease(agent, lease, HF_EVENT_RELEASED);
+
+    event.reason = (uint8_t)lease->fsm.reason;
+    event.value = hf_dur_ms(hf_time_since((hf_time){event.at_ns}, lease->since));
+    put(agent, HF_EVENTS_GRANTS, &event);
+}
+
 void event_taken_over(struct agent *agent, const struct lease *lease, hf_time valid,
                       uint16_t voting, hf_dur waited)
 {
@@ -128,7 +137,7 @@ void event_forced(struct agent *agent, const void *name, size_t name_len, uint64
 /* Whether the earlier agent told the end of that lease before it ended itself. */
 static bool end_is_told(const struct agent *agent, uint32_t slot, uint32_t generation)
 {
-    static const enum hf_event_ring rings[] = {HF_EVENTS_LOSSES, HF_EVENTS_ENDS};
+    static const enum hf_event_ring rings[] = {HF_EVENTS_LOSSES, HF_EVENTS_ENDS, HF_EVENTS_GRANTS};
 
     for (size_t k = 0; k < sizeof(rings) / sizeof(rings[0]); k++)
         for (uint64_t i = hf_events_written(&agent->table, rings[k]);

@@ -30,6 +30,8 @@ void events_begin(struct agent *agent);
 
 /* `waited`: since the request came. */
 void event_granted(struct agent *agent, const struct lease *lease, hf_dur waited);
+/* Before the renewal thread ever had it. */
+void event_released(struct agent *agent, const struct lease *lease);
 /* The same without a round: another process of this host had it. `valid`, `voting`: of then. */
 void event_taken_over(struct agent *agent, const struct lease *lease, hf_time valid,
                       uint16_t voting, hf_dur waited);

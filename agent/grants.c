@@ -7,22 +7,10 @@
 #include "agent/core/fence.h"
 #include "agent/core/handoff.h"
 #include "agent/events.h"
+#include "agent/lease_record.h"
 #include "agent/log.h"
 #include "shm/slot.h"
 #include "shm/status.h"
-
-static void journal_held(struct broker *b, const struct lease *lease, enum journal_state state)
-{
-    struct journal_lease record = {.state = state,
-                                   .slot_state = lease->fsm.state,
-                                   .reason = lease->fsm.reason,
-                                   .generation = lease->generation,
-                                   .fence = lease->fence};
-
-    for (int i = 0; i < HF_NODES_MAX; i++)
-        record.d[i] = i < b->n ? lease->fsm.node[i].d : HF_TIME_PAST;
-    journal_put(b->agent->journal, lease->slot, &record);
-}
 
 void resource_hold(struct resource *r, struct lease *lease, struct client *holder)
 {
@@ -30,6 +18,7 @@ void resource_hold(struct resource *r, struct lease *lease, struct client *holde
     r->lease = lease;
     r->holder = holder;
     LIST_INSERT_HEAD(&holder->held, r, of_holder);
+    hf_counter_add(&r->b->agent->table, HF_COUNTER_LEASES, 1);
     holder->user->leases++;
     holder->user->text_units += user_text_units(r->name_len, lease->note_len);
     lease_table_add(r->b->agent->leases, lease);
@@ -41,6 +30,7 @@ void resource_let_go(struct resource *r)
     struct user *user = r->holder->user;
 
     LIST_REMOVE(r, of_holder);
+    hf_counter_add(&r->b->agent->table, HF_COUNTER_LEASES, -1);
     user->leases--;
     user->text_units -= user_text_units(r->name_len, lease->note_len);
     r->holder = NULL;
@@ -109,7 +99,6 @@ int resource_grant(struct round *round, hf_time now)
     struct lease *lease;
     hf_time a[HF_NODES_MAX], max_hold = waiter_hold_end(w, now);
     uint32_t mark[HF_NODES_MAX];
-    struct message *m;
     int rc;
 
     /* Judged when it was asked for, too; but others of its user may have been granted meanwhile. */
@@ -138,7 +127,7 @@ int resource_grant(struct round *round, hf_time now)
     atomic_init(&lease->state, (uint32_t)lease->fsm.state);
 
     /* (!) The d_i are journaled before the check word is raised. */
-    journal_held(b, lease, JOURNAL_HELD);
+    lease_journal(b->agent, lease, JOURNAL_HELD);
     rc = resource_publish(r, lease, false, lease->fsm.valid,
                           (uint32_t)lease_fsm_votes(&lease->fsm, now), w->run ? HF_SLOT_F_RUN : 0);
     if (rc < 0) {
@@ -154,10 +143,8 @@ int resource_grant(struct round *round, hf_time now)
     backoff_reset(&r->backoff);
     loop_timer_cancel(b->loop, &r->retry);
     resource_hold(r, lease, c);
-    event_granted(b->agent, lease, hf_time_since(now, w->since)); /* before it is handed over */
-    m = message_new(MSG_GRANTED);
-    m->lease = lease;
-    broker_tell_renewal(b, m);
+    event_granted(b->agent, lease, hf_time_since(now, w->since)); /* before it is handed in */
+    young_begin(r, now);
     hf_counter_add(&b->agent->table, HF_COUNTER_GRANTS, 1);
     if (w->contended)
         hf_counter_add(&b->agent->table, HF_COUNTER_GRANTS_CONTENDED, 1);
@@ -208,7 +195,7 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
     }
     answer_released(r, lease->generation, lost);
     /* After the answer: until it lies in the ring, the next agent must know what to answer. */
-    journal_held(b, lease, JOURNAL_FREE);
+    lease_journal(b->agent, lease, JOURNAL_FREE);
     loop_timer_cancel(b->loop, &r->retry);
     if (r->turn_over)
         r->yield_until = hf_time_add(

@@ -121,7 +121,7 @@ void resource_give_up(struct resource *r, enum hf_loss_reason reason)
     r->turn_over = false;
     if (r->granted)
         r->lease->unanswered = r->granted->unanswered;
-    if (!begin(r, reason))
+    if (!begin(r, reason) && !young_release(r, reason))
         lease_end(r, MSG_RELEASE, reason);
 }
 

@@ -312,7 +312,7 @@ static int node_create(struct renewal *r, int i)
     node->renewal = r;
     node->number = i;
     node->ready = r->started;
-    node->step_seen = node->told = HF_TIME_PAST;
+    node->step_seen = node->void_before = node->told = HF_TIME_PAST;
     trust_init(&node->trust, timing_quarantine(hf_ms(config->ttl_max_ms)),
                config->assume_fresh || config->dev_nodes > 0);
     if (!config->dev_nodes && journal_get_node(r->agent->journal, i, &before) == HF_OK &&

@@ -3,6 +3,7 @@
 
 #include "agent/clock.h"
 #include "agent/handoff.h"
+#include "agent/lease_record.h"
 #include "shm/slot.h"
 #include "shm/status.h"
 
@@ -61,7 +62,7 @@ static void carry_out(struct renewal *r, struct lease *from, struct handoff *h, 
     /* (!) In this order: whoever finds this after a kill gives it to the new owner or to nobody, and
      * the two are never valid together. */
     journal_put_owner(r->agent->journal, to->slot, &h->owner);
-    renewal_journal(r, to, JOURNAL_HANDOFF);
+    lease_journal(r->agent, to, JOURNAL_HANDOFF);
     hf_slot_withdraw(&r->agent->table.slots[to->slot]);
     publish(r, to, now);
     h->valid = to->fsm.valid;

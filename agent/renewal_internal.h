@@ -51,6 +51,7 @@ struct renewal_node {
     int renews, heals; /* without an answer */
     hf_time ready;     /* since when nothing but this thread can hold a renewal back */
     hf_time step_seen; /* when a reply last showed that its clock had stepped */
+    hf_time void_before; /* a step was found then: votes sent earlier, and not seen yet, are void */
     hf_time told;      /* when the broker told the nonce: what was sent before may not know of it */
 };
 
@@ -114,7 +115,6 @@ struct lease *renewal_find_token(struct renewal *r, uint32_t slot, uint32_t gene
 void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now);
 /* Waits for the first beat anew, and sets the lease's timer. */
 void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now);
-void renewal_journal(struct renewal *r, const struct lease *lease, enum journal_state state);
 /* Carries out LEASE_ACT_* bits; `before`: the lease as it was before what brought them. */
 void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
                  const struct lease_before *before);

@@ -4,6 +4,7 @@
 #include "agent/beats.h"
 #include "agent/clock.h"
 #include "agent/core/fence.h"
+#include "agent/lease_record.h"
 #include "agent/log.h"
 #include "shm/compiler.h"
 #include "shm/loss.h"
@@ -36,24 +37,6 @@ struct lease *renewal_find_token(struct renewal *r, uint32_t slot, uint32_t gene
 }
 
 /* --- what others see -------------------------------------------------------------------------- */
-
-static void write_journal(struct renewal *r, const struct lease *lease, enum journal_state state)
-{
-    struct journal_lease record = {.state = state,
-                                   .slot_state = lease->fsm.state,
-                                   .reason = lease->fsm.reason,
-                                   .generation = lease->generation,
-                                   .fence = lease->fence};
-
-    for (int i = 0; i < HF_NODES_MAX; i++)
-        record.d[i] = i < r->n ? lease->fsm.node[i].d : HF_TIME_PAST;
-    journal_put(r->agent->journal, lease->slot, &record);
-}
-
-void renewal_journal(struct renewal *r, const struct lease *lease, enum journal_state state)
-{
-    write_journal(r, lease, state);
-}
 
 static uint32_t flags_of(const struct renewal *r, const struct lease *lease)
 {
@@ -116,7 +99,6 @@ static void hand_back(struct renewal *r, struct lease *lease)
     renewal_unwatch(r, lease);
     r->slots[lease->slot] = (struct renewal_slot){0};
     lease->release = NULL;
-    renewal_count(r, HF_COUNTER_LEASES, -1);
     tell_broker(r, lease, MSG_ENDED);
 }
 
@@ -184,18 +166,12 @@ static void lapsed(struct renewal *r, struct lease *lease, hf_time now)
     hand_back(r, lease);
 }
 
-/* (!) The order: journal, check word, everything else; the first release byte leaves after that. */
 static void end_lease(struct renewal *r, struct lease *lease, const struct lease_before *before,
                       hf_time now, bool reaped)
 {
-    struct hf_slot *slot = slot_of(r, lease);
     bool lost = lease->fsm.state == HF_SLOT_LOST;
 
-    write_journal(r, lease, JOURNAL_ENDING);
-    hf_slot_withdraw(slot);
-    atomic_store(&lease->valid_ns, 0);
-    atomic_store(&lease->state, (uint32_t)lease->fsm.state);
-    hf_slot_end(slot, lease->fsm.state, lease->fsm.reason);
+    lease_record_end(r->agent, lease);
     events_of_lease(r->agent, lease, before);
     renewal_unschedule(r, lease);
     renewal_count(r, lost ? HF_COUNTER_LOSSES : HF_COUNTER_RELEASES, 1);
@@ -222,7 +198,7 @@ static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
 {
     unsigned actions;
 
-    write_journal(r, lease, JOURNAL_HELD);
+    lease_journal(r->agent, lease, JOURNAL_HELD);
     actions = lease_fsm_confirm(&lease->fsm, previous, clock_now());
     if (actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED))
         return actions;
@@ -252,7 +228,7 @@ static void carry_out(struct renewal *r, struct lease *lease, unsigned actions,
         hf_slot_withdraw(slot_of(r, lease));
     if (actions & LEASE_ACT_STATE) {
         if (lease->fsm.state == HF_SLOT_LOSING)
-            write_journal(r, lease, JOURNAL_HELD); /* terminal, for the next agent too */
+            lease_journal(r->agent, lease, JOURNAL_HELD); /* terminal, for the next agent too */
         atomic_store_explicit(&lease->state, (uint32_t)lease->fsm.state, memory_order_relaxed);
         mark_slot(r, lease);
         tell_broker(r, lease, MSG_CHANGED);
@@ -315,6 +291,31 @@ void renewal_tick(struct renewal *r, hf_time now)
     }
 }
 
+/* Votes of the node's that were sent before are void. */
+static void step(struct renewal_node *node, struct lease *lease, hf_time sent)
+{
+    struct lease_before before = lease_before(lease, node->number, HF_LOSS_CLOCK);
+    hf_time now = clock_now();
+
+    if (lease_is_over(lease))
+        return;
+    renewal_act(node->renewal, lease, lease_fsm_stepped(&lease->fsm, node->number, sent, now),
+                &before);
+    if (lease->fsm.node[node->number].d.ns == HF_TIME_PAST.ns)
+        renewal_schedule(node, lease, now);
+}
+
+/* Rare: every lease is looked at. */
+void renewal_stepped(struct renewal_node *node, hf_time sent)
+{
+    struct renewal *r = node->renewal;
+
+    node->void_before = clock_now();
+    for (uint32_t s = 0; s < r->slots_used; s++)
+        if (r->slots[s].lease)
+            step(node, r->slots[s].lease, sent);
+}
+
 void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
 {
     struct lease_fsm *fsm = &lease->fsm;
@@ -336,7 +337,6 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
     await_beats(lease, now);
     if (r->slots_used <= lease->slot)
         r->slots_used = lease->slot + 1;
-    renewal_count(r, HF_COUNTER_LEASES, 1);
     for (int i = 0; i < r->n; i++) {
         struct renewal_node *node = &r->node[i];
         struct lease_node *ln = lease_node(lease, i);
@@ -354,6 +354,10 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
                                          renewal_first_delay(node, lease)));
     }
     carry_out(r, lease, lease_fsm_tick(fsm, now) | LEASE_ACT_TIMER, &before, false);
+    /* (!) The broker may have had it when a step was found. */
+    for (int i = 0; i < r->n && !restored; i++)
+        if (r->node[i].void_before.ns != HF_TIME_PAST.ns)
+            step(&r->node[i], lease, r->node[i].void_before);
 }
 
 void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit)
@@ -371,27 +375,6 @@ void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum
     if (hit != HIT_RENEWED)
         before.node = -1; /* said, or no news: the grant waited for no more than a quorum */
     renewal_act(node->renewal, lease, actions, &before);
-}
-
-/* Rare: every lease is looked at. */
-void renewal_stepped(struct renewal_node *node, hf_time sent)
-{
-    struct renewal *r = node->renewal;
-    int i = node->number;
-
-    for (uint32_t s = 0; s < r->slots_used; s++) {
-        struct lease *lease = r->slots[s].lease;
-        struct lease_before before;
-        hf_time now;
-
-        if (!lease || lease_is_over(lease))
-            continue;
-        before = lease_before(lease, i, HF_LOSS_CLOCK);
-        now = clock_now();
-        renewal_act(r, lease, lease_fsm_stepped(&lease->fsm, i, sent, now), &before);
-        if (lease->fsm.node[i].d.ns == HF_TIME_PAST.ns)
-            renewal_schedule(node, lease, now);
-    }
 }
 
 void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)

@@ -322,15 +322,18 @@ static void late(struct round *round, int node, const struct link_reply *reply)
         return;
     }
     if (stands && round->resource && round->resource->lease) {
-        struct message *m = message_new(MSG_VOTE);
+        /* A raise arms nothing anew: what counts is the acquire before it. */
+        hf_time a = round->ballot.node[node].a.ns != HF_TIME_PAST.ns ? round->ballot.node[node].a
+                                                                     : reply->sent;
+        struct message *m;
 
+        if (young_vote(round->resource, node, a))
+            return;
+        m = message_new(MSG_VOTE);
         m->slot = round->resource->slot;
         m->generation = round->resource->generation;
         m->node_number = node;
-        /* A raise arms nothing anew: what counts is the acquire before it. */
-        m->at = round->ballot.node[node].a.ns != HF_TIME_PAST.ns ? round->ballot.node[node].a
-                                                                 : reply->sent;
-        m->mark = b->nodes[node].trust.mark;
+        m->at = a;
         broker_tell_renewal(b, m);
     }
 }

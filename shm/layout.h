@@ -260,7 +260,7 @@ enum hf_event_kind {
 
 /* Each has one writing thread, and what happens often does not push out what does not. */
 enum hf_event_ring {
-    HF_EVENTS_GRANTS = 0, /* broker: granted, readopted, forced */
+    HF_EVENTS_GRANTS = 0, /* broker: granted, readopted, forced, released soon after the grant */
     HF_EVENTS_NODES = 1,  /* broker: the agent and the nodes */
     HF_EVENTS_ENDS = 2,   /* renewal: released, votes that came back */
     HF_EVENTS_LOSSES = 3, /* renewal: everything that is wrong with a lease */

@@ -127,13 +127,10 @@ int hf_node_read(const struct hf_table *table, uint32_t node, struct hf_node_row
 
 static inline void hf_counter_add(struct hf_table *table, enum hf_counter counter, int64_t n)
 {
-    uint64_t v;
-
     if ((uint32_t)counter >= table->counter_count)
         return; /* made by an agent of an earlier minor version */
-    /* One writer thread per counter, so a load and a store do. */
-    v = atomic_load_explicit(&table->counters[counter], memory_order_relaxed);
-    atomic_store_explicit(&table->counters[counter], v + (uint64_t)n, memory_order_relaxed);
+    /* Some have two writing threads. */
+    atomic_fetch_add_explicit(&table->counters[counter], (uint64_t)n, memory_order_relaxed);
 }
 
 static inline void hf_counter_set(struct hf_table *table, enum hf_counter counter, uint64_t value)

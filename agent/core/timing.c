@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #define KILL_LEAST   hf_ms(50) /* from SIGKILL to V: kernels were seen to wake up to 15 ms late */
+#define YOUNG        hf_ms(50)
 #define TTL_MAX_MOST hf_ms(24 * 60 * 60 * INT64_C(1000))
 
 static double as_ms(hf_dur d)
@@ -101,6 +102,11 @@ hf_dur timing_quarantine(hf_dur ttl_max)
 hf_dur timing_silence(hf_dur default_ttl)
 {
     return hf_dur_scale(default_ttl, 1, 3);
+}
+
+hf_dur timing_young(void)
+{
+    return YOUNG;
 }
 
 hf_dur timing_renew_delay(const struct timing *timing, uint32_t random)

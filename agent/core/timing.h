@@ -79,6 +79,10 @@ hf_dur timing_quarantine(hf_dur ttl_max);
 /* A third of the agent's default TTL: a connection without any answer for so long is closed. */
 hf_dur timing_silence(hf_dur default_ttl);
 
+/* For so long after its grant a lease may stay with the thread that made it: far less than the shortest
+ * T/3, and less than any holder's first renewal is away. */
+hf_dur timing_young(void);
+
 /* Delay from a hit to the next renewal of that node; `random` is any 32-bit number. */
 hf_dur timing_renew_delay(const struct timing *timing, uint32_t random);
 
