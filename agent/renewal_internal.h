@@ -48,11 +48,11 @@ struct renewal_node {
     uint32_t first_mark; /* of `trust` as the journal had it: what restored votes were made under */
     struct heap due;     /* lease_node.due: what is to be renewed or healed here */
     struct renew_batch batches[RENEWS_MAX];
-    int renews, heals; /* without an answer */
-    hf_time ready;     /* since when nothing but this thread can hold a renewal back */
-    hf_time step_seen; /* when a reply last showed that its clock had stepped */
+    int renews, heals;   /* without an answer */
+    hf_time ready;       /* since when nothing but this thread can hold a renewal back */
+    hf_time step_seen;   /* when a reply last showed that its clock had stepped */
     hf_time void_before; /* a step was found then: votes sent earlier, and not seen yet, are void */
-    hf_time told;      /* when the broker told the nonce: what was sent before may not know of it */
+    hf_time told; /* when the broker told the nonce: what was sent before may not know of it */
 };
 
 /* What is kept per slot beside the lease. */

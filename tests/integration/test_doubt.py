@@ -255,7 +255,7 @@ def overtaken_after_a_grant(run):
         made[2].hold_requests(HOLDER)
         made[2].lose_replies(HOLDER)  # a late answer would have the key released, too
         began = time.monotonic()
-        holder.acquire("job")
+        holder.acquire("job", 0, -1, "hold=20000")  # no plain one: the renewal thread has it at once
         wait_until(made[2].held, what="the acquire is on its way")
         holder.release()
         assert made[2].has_passed(b"job"), "the release went by another connection"
