@@ -26,7 +26,13 @@ def steps(least, most, count=5):
 
 
 def powers(least, most):
-    return [10**e for e in range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1) if least * 0.999 <= 10**e <= most * 1.001]
+    """Powers of ten, with 2 and 5 of them where these would be few."""
+    for factors in (1,), (1, 2, 5):
+        marks = [factor * 10**e for e in range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1) for factor in factors
+                 if least * 0.999 <= factor * 10**e <= most * 1.001]
+        if len(marks) > 3:
+            break
+    return marks
 
 
 class Scale:

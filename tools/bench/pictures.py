@@ -50,8 +50,10 @@ def rate_by_clients(rows):
 
 def million_pttl(rows):
     rows = rows.where(part="million")
+    if rows.where(bench="taken").one("leases") < 1_000_000:
+        raise Missing
     asked, ttl_s = rows.where(bench="pttl", after=None), rows.where(bench="renewals").one("ttl_s")
-    if len(asked) < 2:
+    if not asked:
         raise Missing
     nodes = range(len(asked[0]["nodes"]))
     series = [(f"node {i + 1}", [(second + 1, row["nodes"][i]["min_ms"] / 1000) for second, row in enumerate(asked)], False) for i in nodes]

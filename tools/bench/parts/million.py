@@ -2,6 +2,7 @@
 --minutes: are they renewed in time, what does it cost, and what becomes of everything else meanwhile."""
 import json
 import pathlib
+import shutil
 import time
 
 from fleet import Fleet, await_true
@@ -55,14 +56,22 @@ def acquires(fleet, lines, options, what):
             fleet.measure("lock", fleet.names[0], 200 if options.quick else 3000)
 
 
-def restart(fleet, leases, lines):
+def restart(fleet, lines):
     """The agent is killed and started again."""
-    start = time.monotonic()
+    leases, start = fleet.counters()["leases"], time.monotonic()
     fleet.kill_agent(0)
     fleet.agents[0] = fleet.start_agent(fleet.names[0], flags=())
     ready_s = time.monotonic() - start
     await_true(lambda: fleet.counters()["leases"] >= leases, "all leases taken over", 120)
-    lines.say({"bench": "restart", "ready_s": ready_s, "all_s": time.monotonic() - start})
+    lines.say({"bench": "restart", "leases": leases, "ready_s": ready_s, "all_s": time.monotonic() - start})
+
+
+def keep_log(fleet, options, lines):
+    log = fleet.log_of(fleet.names[0])
+    kept = options.out.with_suffix(".agent.log")
+    shutil.copyfile(log, kept)
+    with log.open() as text:
+        lines.say({"bench": "agent log", "file": kept.name, "lines": sum(1 for _ in text)})
 
 
 def measure(lines, options):
@@ -72,7 +81,9 @@ def measure(lines, options):
     with Fleet(options.build, NODES, agents=1, flags=flags, lines=lines) as fleet:
         acquires(fleet, lines, options, "nothing")
         lines.say({**memory(fleet), "leases": 0})
+        start = time.monotonic()
         with holding(fleet, PREFIX, leases, PROCESSES, lines):
+            lines.say({"bench": "taken", "leases": leases, "seconds": time.monotonic() - start})
             lines.say({**memory(fleet), "leases": leases})
             if not options.quick:
                 time.sleep(TTL_S / 3)
@@ -80,10 +91,9 @@ def measure(lines, options):
             acquires(fleet, lines, options, "million")
             look(fleet, leases, lines)
             with lines.tagged(after="restart"):
-                restart(fleet, leases, lines)
+                restart(fleet, lines)
                 time.sleep(0.2 if options.quick else TTL_S / 3)
                 look(fleet, leases, lines)
                 lines.say(renewals(fleet, leases, TTL_S, lambda: watch(fleet, leases, 1 if options.quick else TTL_S / 3, lines)))
                 lines.say({**memory(fleet), "leases": leases})
-        for line in fleet.log_of(fleet.names[0]).read_text().splitlines():
-            lines.say({"bench": "agent log", "line": line})
+        keep_log(fleet, options, lines)
