@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "agent/beats.h"
+#include "agent/slab.h"
 #include "agent/tsan.h"
 #include "shm/compiler.h"
 #include "shm/index.h"
@@ -52,35 +53,46 @@ static size_t align(size_t size)
            _Alignof(struct heartbeat);
 }
 
+/* From the struct on, with the words. */
+static size_t lease_size(const struct lease *lease)
+{
+    return align(offsetof(struct lease, fsm) + lease_fsm_size(lease->nodes) + lease->name_len +
+                 (lease->key_is_name ? 0u : lease->key_len) + lease->note_len + 1u +
+                 lease->comm_len + 1u);
+}
+
+static size_t whole_size(const struct lease *lease)
+{
+    return nodes_size(lease->nodes) + lease_size(lease) +
+           (lease->heartbeat_ms ? sizeof(struct heartbeat) : 0);
+}
+
 struct lease *lease_new(int nodes, const struct lease_words *words)
 {
     bool same =
         words->key_len == words->name_len && memcmp(words->key, words->name, words->name_len) == 0;
-    size_t comm_len = words->comm ? strlen(words->comm) : 0;
-    size_t fixed = offsetof(struct lease, fsm) + lease_fsm_size(nodes);
-    size_t size = align(fixed + words->name_len + (same ? 0 : words->key_len) + words->note_len +
-                        1 + comm_len + 1);
-    char *memory =
-        calloc(1, nodes_size(nodes) + size + (words->heartbeat_ms ? sizeof(struct heartbeat) : 0));
-    struct lease *lease = (struct lease *)(void *)(memory + nodes_size(nodes));
+    const struct lease facts = {.nodes = (uint8_t)nodes,
+                                .name_len = (uint8_t)words->name_len,
+                                .key_len = (uint16_t)words->key_len,
+                                .key_is_name = same,
+                                .note_len = (uint8_t)words->note_len,
+                                .comm_len = (uint8_t)(words->comm ? strlen(words->comm) : 0),
+                                .heartbeat_ms = words->heartbeat_ms};
+    char *memory = slab_take(whole_size(&facts));
+    struct lease *lease;
 
     if (!memory)
         return NULL;
-    lease->nodes = (uint8_t)nodes;
-    lease->name_len = (uint8_t)words->name_len;
-    lease->key_len = (uint16_t)words->key_len;
-    lease->key_is_name = same;
-    lease->note_len = (uint8_t)words->note_len;
-    lease->comm_len = (uint8_t)comm_len;
-    lease->heartbeat_ms = words->heartbeat_ms;
+    lease = (struct lease *)(void *)(memory + nodes_size(nodes));
+    memcpy(lease, &facts, offsetof(struct lease, fsm));
     if (words->heartbeat_ms)
-        lease->beat = (struct heartbeat *)(void *)((char *)lease + size);
-    memcpy((char *)lease + fixed, words->name, words->name_len);
+        lease->beat = (struct heartbeat *)(void *)((char *)lease + lease_size(lease));
+    memcpy((uint8_t *)(uintptr_t)lease_name(lease), words->name, words->name_len);
     memcpy((uint8_t *)(uintptr_t)lease_key(lease), words->key, words->key_len);
-    if (words->note_len)
-        memcpy((char *)(uintptr_t)lease_note(lease), words->note, words->note_len);
-    if (comm_len)
-        memcpy((char *)(uintptr_t)lease_comm(lease), words->comm, comm_len);
+    if (lease->note_len)
+        memcpy((char *)(uintptr_t)lease_note(lease), words->note, lease->note_len);
+    if (lease->comm_len)
+        memcpy((char *)(uintptr_t)lease_comm(lease), words->comm, lease->comm_len);
     return lease;
 }
 
@@ -90,7 +102,7 @@ void lease_free(struct lease *lease)
         return;
     beats_drop(lease->beats);
     explicit_bzero(lease->token, sizeof(lease->token));
-    free((char *)lease - nodes_size(lease->nodes));
+    slab_give((char *)lease - nodes_size(lease->nodes), whole_size(lease));
 }
 
 static void free_after_grace(struct rcu_head *head)

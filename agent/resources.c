@@ -7,6 +7,7 @@
 #include "agent/broker_internal.h"
 #include "agent/clock.h"
 #include "agent/log.h"
+#include "agent/slab.h"
 #include "shm/index.h"
 #include "shm/slot.h"
 #include "shm/status.h"
@@ -53,7 +54,7 @@ static void on_retry(struct loop_timer *timer, hf_time now)
 
 static struct resource *resource_new(struct broker *b, const void *name, size_t len, uint32_t slot)
 {
-    struct resource *r = calloc(1, sizeof(*r) + len);
+    struct resource *r = slab_take(sizeof(*r) + len);
 
     if (!r)
         return NULL;
@@ -107,7 +108,7 @@ static void resource_forget(struct resource *r)
     rcu_read_lock();
     (void)cds_lfht_del(b->resources, &r->node);
     rcu_read_unlock();
-    free(r);
+    slab_give(r, sizeof(*r) + r->name_len);
 }
 
 static bool resource_in_use(const struct resource *r)
@@ -345,7 +346,7 @@ void resources_destroy(struct broker *b)
             (void)cds_lfht_del(b->resources, &r->node);
             rcu_read_unlock();
             handoff_destroy(r->handoff);
-            free(r);
+            slab_give(r, sizeof(*r) + r->name_len);
         }
     if (b->resources)
         (void)cds_lfht_destroy(b->resources, NULL);
