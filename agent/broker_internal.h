@@ -189,41 +189,44 @@ struct waiter {
     int last_failure;             /* HF_EBUSY or HF_ENOQUORUM: what it ends with */
 };
 
-/* A name that is held, waited for, or was so lately (its slot still carries the name). */
+/* A name that is held, waited for, or was so lately (its slot still carries the name). There may be a
+ * million: without gaps. */
 struct resource {
     struct cds_lfht_node node;
     struct broker *b;
-    uint32_t slot;
-    uint32_t generation;
     TAILQ_HEAD(waiter_queue, waiter) waiters;
-    unsigned tries;        /* of the waiters, those that try once */
     struct lease *lease;   /* from the grant until MSG_ENDED */
     struct client *holder; /* of `lease` */
-    LIST_ENTRY(resource) of_holder;
+    union {                /* never two of them */
+        LIST_ENTRY(resource) of_holder;
+        TAILQ_ENTRY(resource) stalled_link;
+        TAILQ_ENTRY(resource) idle_link;
+    };
     struct round *round;   /* undecided */
     struct round *granted; /* the decided round of `lease` while it still has unanswered acquires */
     struct young *young;   /* `lease` is not handed in yet */
     struct handoff *handoff; /* of `lease`, on its way */
-    bool turn_over;          /* the next release is one for good: others go first */
     hf_time others_seen;     /* another's key was in the way, or heard of; HF_TIME_PAST never */
     hf_time yield_until;     /* no round before */
-    bool undoing;            /* own release of a failed round is unanswered */
     hf_time barred_until; /* undoing: not released before, an earlier agent's holder may believe */
     struct loop_timer retry; /* while somebody waits and no round is under way: the next step */
     struct waited *waited;   /* what nodes tell of it; NULL */
-    struct backoff backoff;
-    bool stalled; /* waits for voting nodes */
-    TAILQ_ENTRY(resource) stalled_link;
-    TAILQ_ENTRY(resource) idle_link;
-    bool idle;
-    uint64_t last_fence;             /* 48-bit part of our last grant or proposal */
-    struct ended *ended;             /* undoing: what an earlier agent's client was releasing */
+    uint64_t last_fence;     /* 48-bit part of our last grant or proposal */
+    struct ended *ended;     /* undoing: what an earlier agent's client was releasing */
     struct session *release_session; /* to be answered at MSG_ENDED */
     uint64_t release_id;
-    bool indexed; /* the table's index carries it */
+    uint32_t slot;
+    uint32_t generation;
+    uint32_t tries; /* of the waiters, those that try once */
     uint32_t text_off;
     uint8_t text_note_len, text_comm_len;
-    bool has_text;
+    uint8_t failures;   /* of rounds in a row, for backoff_next() */
+    bool turn_over : 1; /* the next release is one for good: others go first */
+    bool undoing : 1;   /* own release of a failed round is unanswered */
+    bool stalled : 1;   /* waits for voting nodes */
+    bool idle : 1;
+    bool indexed : 1; /* the table's index carries it */
+    bool has_text : 1;
     uint8_t name_len;
     uint8_t name[];
 };
@@ -244,6 +247,8 @@ int resource_move(struct resource *r);
  * slot. Nothing while in use. */
 void resource_rest(struct resource *r);
 void resource_rouse(struct resource *r);
+/* It waits for voting nodes no more. */
+void resource_unstall(struct resource *r);
 struct lease *resources_lease(struct broker *b, uint32_t slot, uint32_t generation);
 /* The text of a lease that is to follow r->lease: sets its text_off. HF_EFULL. */
 int resource_text_prepare(struct resource *r, struct lease *lease, bool *ret_new);

@@ -14,6 +14,8 @@
 
 void resource_hold(struct resource *r, struct lease *lease, struct client *holder)
 {
+    resource_rouse(r);
+    resource_unstall(r);
     lease->resource = r;
     r->lease = lease;
     r->holder = holder;
@@ -140,7 +142,7 @@ int resource_grant(struct round *round, hf_time now)
     r->granted = round;
     b->generations[r->slot] = r->generation;
     r->last_fence = round->ballot.fence;
-    backoff_reset(&r->backoff);
+    r->failures = 0;
     loop_timer_cancel(b->loop, &r->retry);
     resource_hold(r, lease, c);
     event_granted(b->agent, lease, hf_time_since(now, w->since)); /* before it is handed in */

@@ -52,9 +52,14 @@ static void on_retry(struct loop_timer *timer, hf_time now)
         resource_kick(r);
 }
 
+static size_t size_of(size_t name_len)
+{
+    return offsetof(struct resource, name) + name_len;
+}
+
 static struct resource *resource_new(struct broker *b, const void *name, size_t len, uint32_t slot)
 {
-    struct resource *r = slab_take(sizeof(*r) + len);
+    struct resource *r = slab_take(size_of(len));
 
     if (!r)
         return NULL;
@@ -66,7 +71,6 @@ static struct resource *resource_new(struct broker *b, const void *name, size_t 
     TAILQ_INIT(&r->waiters);
     r->others_seen = r->yield_until = HF_TIME_PAST;
     r->retry.fn = on_retry;
-    backoff_init(&r->backoff, hf_ms(50), hf_ms(1000));
     cds_lfht_node_init(&r->node);
     rcu_read_lock();
     cds_lfht_add(b->resources, name_hash(b, name, len), &r->node);
@@ -94,6 +98,14 @@ static void slot_leave(struct resource *r)
     r->b->by_slot[r->slot] = NULL;
 }
 
+void resource_unstall(struct resource *r)
+{
+    if (!r->stalled)
+        return;
+    r->stalled = false;
+    TAILQ_REMOVE(&r->b->stalled, r, stalled_link);
+}
+
 /* Only the broker looks into this map, so nobody else can still see the node. */
 static void resource_forget(struct resource *r)
 {
@@ -102,13 +114,12 @@ static void resource_forget(struct resource *r)
     loop_timer_cancel(b->loop, &r->retry);
     if (r->idle)
         TAILQ_REMOVE(&b->idle, r, idle_link);
-    if (r->stalled)
-        TAILQ_REMOVE(&b->stalled, r, stalled_link);
+    resource_unstall(r);
     slot_leave(r);
     rcu_read_lock();
     (void)cds_lfht_del(b->resources, &r->node);
     rcu_read_unlock();
-    slab_give(r, sizeof(*r) + r->name_len);
+    slab_give(r, size_of(r->name_len));
 }
 
 static bool resource_in_use(const struct resource *r)
@@ -122,6 +133,7 @@ void resource_rest(struct resource *r)
 {
     if (r->idle || resource_in_use(r))
         return;
+    resource_unstall(r);
     r->idle = true;
     TAILQ_INSERT_TAIL(&r->b->idle, r, idle_link);
 }
@@ -346,7 +358,7 @@ void resources_destroy(struct broker *b)
             (void)cds_lfht_del(b->resources, &r->node);
             rcu_read_unlock();
             handoff_destroy(r->handoff);
-            slab_give(r, sizeof(*r) + r->name_len);
+            slab_give(r, size_of(r->name_len));
         }
     if (b->resources)
         (void)cds_lfht_destroy(b->resources, NULL);

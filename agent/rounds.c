@@ -192,7 +192,8 @@ static void round_undo(struct round *round, int failure)
         if (!TAILQ_EMPTY(&r->waiters) && failure == HF_EBUSY)
             wakeups_lost(r, round_won(round), round_has_winner(round), round->holder.pttl_ms, now);
         else if (!TAILQ_EMPTY(&r->waiters))
-            wakeups_failed(r, hf_time_add(now, backoff_step(&r->backoff, broker_random())));
+            wakeups_failed(r, hf_time_add(now, backoff_next(hf_ms(50), hf_ms(1000), &r->failures,
+                                                            broker_random())));
     }
     round_settle(round);
     /* After a cancel the caller kicks, once the waiter is out of the queue. */

@@ -295,10 +295,7 @@ void resource_kick(struct resource *r)
     hf_time now = clock_now();
     int rc;
 
-    if (r->stalled) {
-        r->stalled = false;
-        TAILQ_REMOVE(&b->stalled, r, stalled_link);
-    }
+    resource_unstall(r);
     if (r->lease) {
         /* Held on this host: those that only try are told by whom, the rest wait for its end. */
         for (w = TAILQ_FIRST(&r->waiters); w; w = next) {
