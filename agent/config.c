@@ -281,12 +281,15 @@ static int settle(struct config_load *l)
 void config_bound_clients(struct config *c, int64_t descriptors)
 {
     int64_t fit = hf_sessions_fit(descriptors, (uint32_t)c->node_count);
+    uint64_t share;
 
     if (fit < 1)
         fit = 1;
     if (fit >= c->clients_max)
         return;
-    c->clients_per_uid = (uint32_t)((uint64_t)c->clients_per_uid * (uint64_t)fit / c->clients_max);
+    share = (uint64_t)c->clients_per_uid * (uint64_t)fit / c->clients_max;
+    if (c->clients_per_uid)
+        c->clients_per_uid = share ? (uint32_t)share : 1; /* 0 would be no limit */
     c->clients_max = (uint32_t)fit;
     c->descriptors_bound = true;
 }

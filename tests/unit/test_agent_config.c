@@ -648,6 +648,7 @@ TEST(test_clients_are_bounded_by_descriptors)
     assert_true(c.descriptors_bound);
     config_bound_clients(&c, 10);
     assert_int_equal(c.clients_max, 1);
+    assert_int_equal(c.clients_per_uid, 1); /* not 0, which is no limit */
     c = (struct config){.node_count = 9, .clients_max = 1000000};
     config_bound_clients(&c, INT64_MAX);
     assert_int_equal(c.clients_max, 1000000);
