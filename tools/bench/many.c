@@ -18,6 +18,8 @@
 
 struct member {
     long cycles;
+    long
+        in_vain; /* the agent gave up on the nodes, as it does when more is asked of them than they can do */
     double cpu_us;
     float acquire_us[SAMPLES_MAX];
 };
@@ -27,6 +29,15 @@ struct many {
     struct member member[];
 };
 
+/* Whether it is so; any other failure ends the process. */
+static bool is_in_vain(struct member *m, int rc, const char *name)
+{
+    if (rc != HF_ENOQUORUM && rc != HF_ETIMEDOUT)
+        bench_must(rc, name);
+    m->in_vain += rc < 0;
+    return rc < 0;
+}
+
 static void cycle(hf_client *client, struct member *m, const char *prefix)
 {
     double asked = bench_now_us();
@@ -34,10 +45,11 @@ static void cycle(hf_client *client, struct member *m, const char *prefix)
     hf_lease *lease;
 
     bench_name(name, prefix, m->cycles % NAMES);
-    bench_must(hf_try(client, name, &lease), name);
+    if (is_in_vain(m, hf_try(client, name, &lease), name))
+        return;
     m->acquire_us[m->cycles % SAMPLES_MAX] = (float)(bench_now_us() - asked);
-    bench_must(hf_release(lease), name);
-    m->cycles++;
+    if (!is_in_vain(m, hf_release(lease), name))
+        m->cycles++;
 }
 
 static void set_cycle(hf_client *client, struct member *m, const char *prefix, int width)
@@ -91,22 +103,24 @@ static void report(struct many *t, int clients, int width, double wall_us)
 {
     double *samples = malloc(sizeof(*samples) * (size_t)clients * SAMPLES_MAX), cpu_us = 0;
     size_t count = 0;
-    long cycles = 0;
+    long cycles = 0, in_vain = 0;
 
     for (int i = 0; i < clients; i++) {
         struct member *m = &t->member[i];
         long kept = width ? m->cycles / width : m->cycles;
 
         cycles += m->cycles;
+        in_vain += m->in_vain;
         cpu_us += m->cpu_us;
         for (long k = 0; k < kept && k < SAMPLES_MAX; k++)
             samples[count++] = (double)m->acquire_us[k];
     }
     if (!count)
         bench_die("no lock was granted in %.1f s", wall_us / 1e6);
-    printf("{\"bench\":\"many\",\"clients\":%d,\"width\":%d,\"cycles\":%ld,\"cycles_per_s\":%.0f,"
+    printf("{\"bench\":\"many\",\"clients\":%d,\"width\":%d,\"cycles\":%ld,\"in_vain\":%ld,"
+           "\"cycles_per_s\":%.0f,"
            "\"acquire_p50_us\":%.1f,\"acquire_p99_us\":%.1f,\"client_cpu_us\":%.2f}\n",
-           clients, width ? width : 1, cycles, (double)cycles / wall_us * 1e6,
+           clients, width ? width : 1, cycles, in_vain, (double)cycles / wall_us * 1e6,
            bench_percentile(samples, count, 0.5), bench_percentile(samples, count, 0.99),
            cpu_us / (double)cycles);
     free(samples);

@@ -25,7 +25,8 @@ def by_clients(lines, options):
             got = fleet.measure("many", fleet.names[0], clients, 200 if options.quick else 4000)
             agent_s, nodes_s = (b - a for a, b in zip((agent_s, nodes_s), fleet.cpu_s()))
             lines.say({"bench": "cost", "clients": clients, "agent_cpu_us": agent_s / got["cycles"] * 1e6,
-                       "node_cpu_us": nodes_s / 3 / got["cycles"] * 1e6, "cycles_per_s": got["cycles_per_s"]})
+                       "node_cpu_us": nodes_s / 3 / got["cycles"] * 1e6, "cycles_per_s": got["cycles_per_s"],
+                       "in_vain": got["in_vain"]})
 
 
 def measure(lines, options):
