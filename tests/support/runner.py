@@ -178,7 +178,7 @@ def main():
     parser.add_argument("--sanitize", default="", choices=("", "address", "thread"))
     # A test mostly waits (a fifth of a processor each): more at a time than there are processors.
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("HOLDFAST_TEST_JOBS", 0))
-                        or min(2 * (os.cpu_count() or 2), 12))
+                        or min(5 * (os.cpu_count() or 2) // 2, 12))
     options = parser.parse_args()
     options.build = options.build.resolve()
     dispositions.restore()
