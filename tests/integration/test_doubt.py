@@ -45,6 +45,27 @@ def refused(holder):
         raise AssertionError("granted without an answer")
 
 
+def unanswered(run, made, holder):
+    """An acquire that every node does, and whose answers are lost."""
+    for proxy in made:
+        proxy.lose_replies(HOLDER)
+    holder.send("try", "job")
+    wait_until(lambda: run.holders_of("job") == 3, what="all nodes have done it")
+
+
+def lost_on_its_way(made, holder):
+    """An acquire that is held back on its way to every node, and whose connections break. Returns when it began."""
+    for proxy in made:
+        proxy.hold_requests(HOLDER)
+    began = time.monotonic()
+    holder.send("try", "job")
+    wait_until(lambda: all(proxy.held() for proxy in made), what="the acquire is on its way")
+    for proxy in made:
+        proxy.break_held()
+    refused(holder)
+    return began
+
+
 def all_gone(run, name="job"):
     """Within two deadlines, and for good."""
     run.keys_gone(name, 2 * DEADLINE_S + 1)
@@ -74,10 +95,7 @@ def lost_answers(run):
     with proxies(run) as made:
         start(run, made)
         holder = run.holder()
-        for proxy in made:
-            proxy.lose_replies(HOLDER)
-        holder.send("try", "job")
-        wait_until(lambda: run.holders_of("job") == 3, what="all nodes have done it")
+        unanswered(run, made, holder)
         for proxy in made:
             proxy.break_held()
         refused(holder)
@@ -108,14 +126,7 @@ def overtaken(run):
     with proxies(run) as made:
         start(run, made)
         holder = run.holder()
-        for proxy in made:
-            proxy.hold_requests(HOLDER)
-        began = time.monotonic()
-        holder.send("try", "job")
-        wait_until(lambda: all(proxy.held() for proxy in made), what="the acquire is on its way")
-        for proxy in made:
-            proxy.break_held()
-        refused(holder)
+        began = lost_on_its_way(made, holder)
         wait_until(lambda: all(proxy.has_passed(b"job") for proxy in made), what="the first release is sent")
         time.sleep(0.1)
         for proxy in made:
@@ -130,13 +141,7 @@ def too_late(run):
     with proxies(run) as made:
         start(run, made)
         holder = run.holder()
-        for proxy in made:
-            proxy.hold_requests(HOLDER)
-        holder.send("try", "job")
-        wait_until(lambda: all(proxy.held() for proxy in made), what="the acquire is on its way")
-        for proxy in made:
-            proxy.break_held()
-        refused(holder)
+        lost_on_its_way(made, holder)
         time.sleep(DEADLINE_S + 0.5)
         for proxy in made:
             proxy.deliver()
@@ -152,10 +157,7 @@ def killed_before_answers(run):
     with proxies(run) as made:
         agent = start(run, made)
         holder = run.holder()
-        for proxy in made:
-            proxy.lose_replies(HOLDER)
-        holder.send("try", "job")
-        wait_until(lambda: run.holders_of("job") == 3, what="all nodes have done it")
+        unanswered(run, made, holder)
         agent.kill()
         for proxy in made:
             proxy.break_held()

@@ -95,7 +95,12 @@ def crowd(run):
 def outrun(run):
     ready(run)
     watcher = Watcher(run)
-    job = Job(run, "-t", f"{TTL_S}s", "job", *python(chains())).up()
+    ends_when_asked(run, watcher, chains())
+
+
+def ends_when_asked(run, watcher, code, **options):
+    """The job is dead before V, and its lock free."""
+    job = Job(run, "-t", f"{TTL_S}s", "job", *python(code), **options).up()
     assert run.holdfast("release", "job").rc == 0
     watcher.look()
     dead_ns = job.death_ns(meanwhile=watcher.look)
@@ -112,13 +117,7 @@ def without_group(run):
     ready(run)
     watcher = Watcher(run)
     for code in (CROWD, chains(), chains(leave="pass"), chains(nap="pass")):
-        job = Job(run, "-t", f"{TTL_S}s", "job", *python(code), within=within).up()
-        assert run.holdfast("release", "job").rc == 0
-        watcher.look()
-        dead_ns = job.death_ns(meanwhile=watcher.look)
-        assert dead_ns < watcher.valid_ns, f"{(dead_ns - watcher.valid_ns) / S:.3f} s after V"
-        assert job.wait() == 124, job.process.err
-        run.keys_gone("job")
+        ends_when_asked(run, watcher, code, within=within)
 
 
 @scenario("a process that cannot be killed keeps the lock from being released until it can", needs_root=True, sanitizers=False)

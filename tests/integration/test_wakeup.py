@@ -49,6 +49,14 @@ def granted_after(waiter, change):
     return (boottime_ns() - start) / 1e9
 
 
+def wakes(run, a, b):
+    """What one host releases wakes who waits on the other."""
+    holder, waiter = run.holder(a), run.holder(b)
+    holder.acquire("x")
+    begin_to_wait(run, b, waiter, "x")
+    assert granted_after(waiter, holder.release) < 0.1 * SLOW
+
+
 def everywhere(run, *command):
     """The same command on all nodes, at one moment."""
     clients = [node.client() for node in run.nodes]
@@ -146,10 +154,7 @@ def one_is_deaf(run):
     a, b = run.agent("a"), run.agent("b")
     tell(run, b, 2)
     wait_node(run, run.nodes[1].id, b, tracking="refused")
-    holder, waiter = run.holder(a), run.holder(b)
-    holder.acquire("x")
-    begin_to_wait(run, b, waiter, "x")
-    assert granted_after(waiter, holder.release) < 0.1 * SLOW
+    wakes(run, a, b)
     assert counters(run, b)["polls"] == 0
 
 
@@ -158,10 +163,7 @@ def with_password(run):
     specs = [f"{node.id}=redis://:sesame@{node.address}" for node in run.redis(3, tcp=True, password="sesame")]
     a, b = run.agent("a", nodes=specs), run.agent("b", nodes=specs)
     tell(run, b)
-    holder, waiter = run.holder(a), run.holder(b)
-    holder.acquire("x")
-    begin_to_wait(run, b, waiter, "x")
-    assert granted_after(waiter, holder.release) < 0.1 * SLOW
+    wakes(run, a, b)
     assert counters(run, b)["wakeups"] == 1
 
 

@@ -22,8 +22,6 @@
  * Prints "ready", starts when stdin ends, and ends in good order at SIGTERM. FILE gets a record of each hold, from its
  * first moment on.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -31,12 +29,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
 #include "shm/loss.h"
+#include "tests/support/program.h"
 #include "tests/support/witness.h"
 
 #define LOCKS_MAX   64
@@ -58,27 +55,13 @@ static uint64_t last_word;
 static int64_t end_ns; /* with --for-ms: takes no lock from then on */
 static volatile sig_atomic_t stopping;
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-static void die(const char *what, int status)
-{
-    fprintf(stderr, "contender: %s: %s\n", what, status ? hf_last_message() : strerror(errno));
-    exit(1);
-}
-
 static int64_t number(const char *text)
 {
     char *end;
     int64_t value = strtoll(text, &end, 10);
 
     if (*end || value < 0)
-        die(text, 0);
+        die(text, "a number is wanted");
     return value;
 }
 
@@ -133,32 +116,9 @@ static void parse(int argc, char **argv)
     }
 }
 
-static void sleep_us(int64_t us)
-{
-    struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
-
-    if (us > 0)
-        nanosleep(&pause, NULL);
-}
-
 static void pause_below(int64_t us)
 {
     sleep_us(us > 0 ? random() % us : 0);
-}
-
-/* The file is as large as said, sparse where nothing was written. */
-static void *map_file(const char *path, size_t size)
-{
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    void *map;
-
-    if (fd < 0 || ftruncate(fd, (off_t)size) != 0)
-        die(path, 0);
-    map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED)
-        die(path, 0);
-    close(fd);
-    return map;
 }
 
 /* --- what the lock guards --------------------------------------------------------------------- */
@@ -285,7 +245,7 @@ static void let_go(hf_lease *lease, struct record *hold)
 
     if (!hf_held(lease)) {
         if (!work.rough)
-            die("lost while held", HF_ELOST);
+            die("while held", hf_strerror(HF_ELOST));
         hold->end_ns = now_ns();
         note_reason(lease, hold);
         hold->end = END_LOST;
@@ -294,7 +254,7 @@ static void let_go(hf_lease *lease, struct record *hold)
     }
     status = hf_release(lease);
     if (status < 0 && !work.rough)
-        die("release", status);
+        die("release", hf_last_message());
     hold->end_ns = now_ns();
     hold->end = status == HF_OK ? END_RELEASED : status == HF_ELOST ? END_LOST : END_UNSURE;
     if (status == HF_ELOST)
@@ -316,7 +276,7 @@ static void cycle(hf_client *client)
     status = work.no_lock ? HF_OK : take(client, name, &lease, &contended);
     if (status < 0) {
         if (!work.rough)
-            die("acquire", status);
+            die("acquire", hf_last_message());
         pause_below(10000);
         return;
     }
@@ -354,7 +314,7 @@ int main(int argc, char **argv)
     last_word = (uint64_t)getpid() << WITNESS_PID_SHIFT;
     while (!work.no_lock && (status = hf_connect(NULL, &client)) < 0) {
         if (!work.rough || stopping)
-            die("connect", status);
+            die("connect", hf_last_message());
         sleep_us(20000);
     }
     puts("ready");

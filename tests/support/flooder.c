@@ -6,27 +6,20 @@
  * and waits that are cancelled at once; what is granted is released at once. Prints "ready" after
  * the first answer, and at the end "requests N" with the number of answers.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
+#include "tests/support/program.h"
 
 #define DEPTH 32
 #define NAMES 64
 
 static const char *prefix;
 static uint64_t answers, serial;
-
-static void die(const char *what)
-{
-    fprintf(stderr, "flooder: %s: %s\n", what, hf_last_message());
-    exit(1);
-}
 
 /* Every kind of request in turn. */
 static hf_op *begin(hf_client *client)
@@ -47,7 +40,7 @@ static hf_op *begin(hf_client *client)
     if (status == HF_ELIMIT || status == HF_EFULL)
         return NULL;
     if (status < 0)
-        die("acquire");
+        die("acquire", hf_last_message());
     if (turn % 4 == 3) {
         hf_op_cancel(op);
         op = NULL;
@@ -65,7 +58,7 @@ static int is_over(hf_op *op)
     if (status == HF_EPENDING)
         return 0;
     if (status == HF_ENOAGENT || status == HF_EPROTO)
-        die("answer");
+        die("answer", hf_last_message());
     if (status == HF_OK)
         (void)hf_release(lease);
     answers++;
@@ -88,7 +81,7 @@ int main(int argc, char **argv)
 
     prefix = argc > 1 ? argv[1] : "flood";
     if (hf_connect(NULL, &client) < 0)
-        die("connect");
+        die("connect", hf_last_message());
     while (!stdin_ended()) {
         struct pollfd poller = {.fd = hf_fd(client), .events = POLLIN};
 
@@ -97,7 +90,7 @@ int main(int argc, char **argv)
                 ops[i] = begin(client);
         (void)poll(&poller, 1, 1);
         if (hf_dispatch(client) < 0)
-            die("dispatch");
+            die("dispatch", hf_last_message());
         for (int i = 0; i < DEPTH; i++)
             if (ops[i] && is_over(ops[i]))
                 ops[i] = NULL;

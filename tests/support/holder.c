@@ -37,6 +37,7 @@
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
+#include "tests/support/program.h"
 
 #define LEASES_MAX 4096
 #define OPS_MAX    1024
@@ -50,14 +51,6 @@ static int op_count;
 
 static char *words[WORDS_MAX];
 static int word_count;
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 __attribute__((format(printf, 1, 2))) static void ok(const char *format, ...)
 {
@@ -308,13 +301,6 @@ static void do_dispatch(void)
         ok("turns=%d", turns);
 }
 
-static void pause_us(int64_t us)
-{
-    struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
-
-    nanosleep(&pause, NULL);
-}
-
 static void do_beats(void)
 {
     hf_lease *lease = lease_of(1);
@@ -327,7 +313,7 @@ static void do_beats(void)
             (void)hf_dispatch(client);
         }
         beats++;
-        pause_us(every_us);
+        sleep_us(every_us);
     } while (now_ns() < until);
     ok("beats=%d told=%d held=%d", beats, told, hf_held(lease));
 }
@@ -548,7 +534,7 @@ static void do_cycle(void)
         }
         first = now_ns();
         if (hold_us)
-            pause_us(hold_us);
+            sleep_us(hold_us);
         last = now_ns();
         if (off || hf_held(lease)) {
             printf("hold %" PRId64 " %" PRId64 " %" PRIu64 " %d\n", first, last, hf_fence(lease),

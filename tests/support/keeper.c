@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
+#include "tests/support/program.h"
 
 #define MS INT64_C(1000000)
 
@@ -50,20 +51,6 @@ static hf_client *client;
 static struct lock *locks;
 static FILE *history;
 static uint64_t resurrections;
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-static void die(const char *what)
-{
-    fprintf(stderr, "keeper: %s: %s\n", what, hf_last_message());
-    exit(1);
-}
 
 static void parse(int argc, char **argv)
 {
@@ -125,7 +112,7 @@ static void want(struct lock *l)
                                          .wait_ms = -1};
 
     if (hf_acquire_start(client, &options, &l->op) < 0)
-        die("acquire");
+        die("acquire", hf_last_message());
 }
 
 static void write_hold(const struct lock *l, const char *end, const char *reason)
@@ -268,7 +255,7 @@ int main(int argc, char **argv)
     if (!history || !locks)
         exit(1);
     if (hf_connect(NULL, &client) < 0)
-        die("connect");
+        die("connect", hf_last_message());
     srandom((unsigned)getpid());
     polled[1].fd = hf_fd(client);
     for (int64_t i = 0; i < count; i++) {

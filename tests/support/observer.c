@@ -5,23 +5,14 @@
  * Lines "NOW_NS STATE VALID_UNTIL_NS FENCE"; STATE is an enum hf_lease_state as a number, 0 when there is no such lease.
  * Ends with its stdin.
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
+#include "tests/support/program.h"
 
 /* As it is now; all 0 without one. */
 static struct hf_info look(hf_view **view, const char *agent, const char *name)

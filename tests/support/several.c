@@ -14,19 +14,16 @@
  *
  * Prints "ready", starts when stdin ends, and ends in good order at SIGTERM.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
+#include "tests/support/program.h"
 #include "tests/support/witness.h"
 
 #define LOCKS_MAX   64
@@ -43,42 +40,6 @@ static unsigned set_locks[LOCKS_MAX];
 static size_t set_size;
 static volatile sig_atomic_t stopping;
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-static void die(const char *what, int status)
-{
-    fprintf(stderr, "several: %s: %s\n", what, status ? hf_last_message() : strerror(errno));
-    exit(1);
-}
-
-static void sleep_us(int64_t us)
-{
-    struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
-
-    if (us > 0)
-        nanosleep(&pause, NULL);
-}
-
-static void *map_file(const char *path, size_t size)
-{
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    void *map;
-
-    if (fd < 0 || ftruncate(fd, (off_t)size) != 0)
-        die(path, 0);
-    map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED)
-        die(path, 0);
-    close(fd);
-    return map;
-}
-
 static void parse_set(void)
 {
     const char *at = set;
@@ -88,7 +49,7 @@ static void parse_set(void)
         unsigned long lock = strtoul(at, &end, 10);
 
         if (end == at || lock >= LOCKS_MAX)
-            die(set, 0);
+            die(set, "numbers below 64 are wanted");
         set_locks[set_size++] = (unsigned)lock;
         at = *end == ',' ? end + 1 : end;
     }
@@ -217,7 +178,7 @@ static void cycle(hf_client *client)
         return;
     }
     if (status < 0)
-        die("acquire", status);
+        die("acquire", hf_last_message());
     for (size_t i = 0; i < count; i++)
         hold[i] = (struct record){.pid = (uint32_t)getpid(),
                                   .host = (uint32_t)host,
@@ -228,7 +189,7 @@ static void cycle(hf_client *client)
     keep(hold, count, leases);
     status = no_lock ? HF_OK : hf_release_all(leases, count);
     if (status < 0 && !rough)
-        die("release", status);
+        die("release", hf_last_message());
     end_ns = now_ns();
     for (size_t i = 0; i < count; i++) {
         hold[i].end_ns = end_ns;
@@ -255,7 +216,7 @@ int main(int argc, char **argv)
     records = map_file(history, RECORDS_MAX * sizeof(*records));
     witnesses = map_file(witness, LOCKS_MAX * sizeof(*witnesses));
     if (!no_lock && (status = hf_connect(NULL, &client)) < 0)
-        die("connect", status);
+        die("connect", hf_last_message());
     puts("ready");
     fflush(stdout);
     while (read(STDIN_FILENO, &byte, 1) > 0)

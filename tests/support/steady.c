@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
+#include "tests/support/program.h"
 
 #define TURNS_MAX  1000000
 #define LEASES_MAX 1000
@@ -19,26 +20,12 @@
 static uint32_t took_us[TURNS_MAX];
 static hf_lease *leases[LEASES_MAX];
 
-static int64_t now_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-static void die(const char *what)
-{
-    fprintf(stderr, "steady: %s: %s\n", what, hf_last_message());
-    exit(1);
-}
-
 static hf_lease *acquire(hf_client *client, const char *name)
 {
     hf_lease *lease;
 
     if (hf_acquire(client, name, 0, -1, &lease) < 0)
-        die(name);
+        die(name, hf_last_message());
     return lease;
 }
 
@@ -67,7 +54,7 @@ int main(int argc, char **argv)
     char name[32], line[16];
 
     if (argc != 3 || count > LEASES_MAX || hf_connect(argv[1], &client) < 0)
-        die("connect");
+        die("connect", hf_last_message());
     for (unsigned i = 0; i < count; i++) {
         snprintf(name, sizeof(name), "kept-%u", i);
         leases[i] = acquire(client, name);
@@ -75,14 +62,14 @@ int main(int argc, char **argv)
     puts("ready");
     fflush(stdout);
     for (;;) {
-        int64_t begin_us = now_us();
+        int64_t begin_us = now_ns() / 1000;
         hf_lease *lease = acquire(client, "steady");
 
         lost += !hf_held(lease);
         if (hf_release(lease) < 0)
-            die("release");
+            die("release", hf_last_message());
         if (turns < TURNS_MAX)
-            took_us[turns++] = (uint32_t)(now_us() - begin_us);
+            took_us[turns++] = (uint32_t)(now_ns() / 1000 - begin_us);
         for (unsigned i = 0; i < count; i++)
             lost += !hf_held(leases[i]);
         if (poll(&input, 1, 2) <= 0)

@@ -6,15 +6,14 @@
  * FILE gets two records of four 64-bit numbers: pid, and in CLOCK_BOOTTIME nanoseconds its start, its first SIGTERM (0:
  * none), and the latest time at which it ran. SIGTERM is noted and ignored; with --obey it ends both.
  */
-#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "tests/support/program.h"
 
 struct life {
     int64_t pid, start_ns, term_ns, last_ns;
@@ -22,14 +21,6 @@ struct life {
 
 static volatile struct life *life;
 static volatile sig_atomic_t told;
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static void on_term(int number)
 {
@@ -55,15 +46,10 @@ int main(int argc, char **argv)
 {
     struct sigaction action = {.sa_handler = on_term};
     bool obey = argc > 2 && strcmp(argv[2], "--obey") == 0;
-    int fd = argc > 1 ? open(argv[1], O_RDWR | O_CREAT | O_CLOEXEC, 0644) : -1;
 
-    if (fd < 0 || ftruncate(fd, 2 * sizeof(*life)) != 0) {
-        perror("ticker");
+    if (argc < 2)
         return 64;
-    }
-    life = mmap(NULL, 2 * sizeof(*life), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (life == MAP_FAILED)
-        return 1;
+    life = map_file(argv[1], 2 * sizeof(*life));
     sigaction(SIGTERM, &action, NULL);
     if (fork() == 0) {
         setsid();

@@ -21,10 +21,10 @@
 #include <sys/prctl.h>
 #include <sys/time.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
+#include "tests/support/program.h"
 
 #define WAITERS_MAX 512
 #define MOMENT_US   30000 /* what ends early does so within this */
@@ -59,20 +59,6 @@ static const char *name;
 static char **agents;
 static int agent_count, rounds;
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-static void die(const char *what, int status)
-{
-    fprintf(stderr, "waiters: %s: %s\n", what, status ? hf_last_message() : strerror(errno));
-    _exit(1);
-}
-
 static long below(long most)
 {
     return random() % most;
@@ -84,7 +70,7 @@ static hf_client *attach(int agent)
     int status = hf_connect(agents[agent], &client);
 
     if (status < 0)
-        die("connect", status);
+        die("connect", hf_last_message());
     return client;
 }
 
@@ -117,7 +103,7 @@ static void use(struct waiter *w, hf_lease *lease)
         atomic_fetch_add(&shared->overlaps, 1);
     status = hf_release(lease);
     if (status < 0)
-        die("release", status);
+        die("release", hf_last_message());
 }
 
 static enum outcome wait_for_it(struct waiter *w, hf_client *client, int64_t wait_ms)
@@ -129,7 +115,7 @@ static enum outcome wait_for_it(struct waiter *w, hf_client *client, int64_t wai
     if (status == HF_ETIMEDOUT || (status == HF_EBUSY && wait_ms == 0))
         return TIMED_OUT;
     if (status < 0)
-        die("acquire", status);
+        die("acquire", hf_last_message());
     waited_ns = now_ns() - asked_ns;
     if (waited_ns > w->longest_ns)
         w->longest_ns = waited_ns;
@@ -149,7 +135,7 @@ static enum outcome give_up(struct waiter *w, hf_client **client, bool leave)
     int status = hf_acquire_start(*client, &options, &op);
 
     if (status < 0)
-        die("start", status);
+        die("start", hf_last_message());
     while ((status = hf_op_result(op, &lease)) == HF_EPENDING && now_ns() < until_ns) {
         poll(&p, 1, 1);
         hf_dispatch(*client);
@@ -159,7 +145,7 @@ static enum outcome give_up(struct waiter *w, hf_client **client, bool leave)
         return GRANTED;
     }
     if (status != HF_EPENDING)
-        die("result", status);
+        die("result", hf_last_message());
     if (!leave) {
         hf_op_cancel(op);
         return CANCELLED;
@@ -217,7 +203,7 @@ static void spawn(struct waiter *w)
     pid_t pid = fork();
 
     if (pid < 0)
-        die("fork", 0);
+        die("fork", strerror(errno));
     if (pid == 0)
         live(w, seed);
     w->pid = pid;
@@ -307,7 +293,7 @@ int main(int argc, char **argv)
         return 64;
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
-        die("mmap", 0);
+        die("mmap", strerror(errno));
     for (; count < waiters + steady * agent_count; count++) {
         shared->waiter[count].agent = count % agent_count;
         shared->waiter[count].steady = count >= waiters;

@@ -3,10 +3,15 @@
 #define HOLDFAST_TESTS_LINK_FIXTURE_H
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <hiredis/hiredis.h>
 
@@ -279,6 +284,48 @@ static int tear_down(void **state)
     assert_int_equal(open_descriptors(), f->descriptors);
     free(f);
     return 0;
+}
+
+/* No Redis, but a process that accepts on the fixture's socket and speaks: `says` at once, and with `again` for each
+ * thing that it reads; with `says` NULL what it reads. What it hears goes to the file "heard". */
+static HF_UNUSED void start_peer(struct fixture *f, const char *says, bool again)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char heard_path[96];
+    pid_t pid;
+
+    snprintf(f->server.dir, sizeof(f->server.dir), "/tmp/holdfast-unit-XXXXXX");
+    assert_non_null(mkdtemp(f->server.dir));
+    snprintf(f->server.socket, sizeof(f->server.socket), "%s/sock", f->server.dir);
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", f->server.socket);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    snprintf(heard_path, sizeof(heard_path), "%s/heard", f->server.dir);
+    pid = fork();
+    if (pid == 0) {
+        int log = open(heard_path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;) {
+            int c = accept(fd, NULL, NULL);
+            char heard[4096];
+            ssize_t n;
+
+            if (says)
+                (void)!write(c, says, strlen(says));
+            while ((n = read(c, heard, sizeof(heard))) > 0) {
+                (void)!write(log, heard, (size_t)n);
+                if (!says)
+                    (void)!write(c, heard, (size_t)n);
+                else if (again)
+                    (void)!write(c, says, strlen(says));
+            }
+            close(c);
+        }
+    }
+    close(fd);
+    f->server.pid = pid;
 }
 
 #endif

@@ -1,61 +1,14 @@
 /* A link against peers that are no Redis: each ends in the right error, and none learns or tells a
  * secret. */
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "tests/unit/link_fixture.h"
-
-/* A process that accepts on the fixture's socket and speaks: `says` at once and again for what it
- * reads, or, with `says` NULL, what it reads. What it hears goes to the file "heard". */
-static void start_peer(struct fixture *f, const char *says)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    char heard_path[96];
-    pid_t pid;
-
-    snprintf(f->server.dir, sizeof(f->server.dir), "/tmp/holdfast-unit-XXXXXX");
-    assert_non_null(mkdtemp(f->server.dir));
-    snprintf(f->server.socket, sizeof(f->server.socket), "%s/sock", f->server.dir);
-    snprintf(address.sun_path, sizeof(address.sun_path), "%s", f->server.socket);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    assert_int_equal(listen(fd, 8), 0);
-    snprintf(heard_path, sizeof(heard_path), "%s/heard", f->server.dir);
-    pid = fork();
-    if (pid == 0) {
-        int log = open(heard_path, O_WRONLY | O_CREAT | O_APPEND, 0600);
-
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        for (;;) {
-            int c = accept(fd, NULL, NULL);
-            char heard[4096];
-            ssize_t n;
-
-            if (says)
-                (void)!write(c, says, strlen(says));
-            while ((n = read(c, heard, sizeof(heard))) > 0) {
-                (void)!write(log, heard, (size_t)n);
-                if (says)
-                    (void)!write(c, says, strlen(says));
-                else
-                    (void)!write(c, heard, (size_t)n);
-            }
-            close(c);
-        }
-    }
-    close(fd);
-    f->server.pid = pid;
-}
 
 static void not_a_redis(void **state, const char *says, enum hf_node_error error)
 {
@@ -63,7 +16,7 @@ static void not_a_redis(void **state, const char *says, enum hf_node_error error
     char text[256];
 
     f->silence = hf_ms(200);
-    start_peer(f, says);
+    start_peer(f, says, true);
     snprintf(text, sizeof(text), "redis+unix://:hunter2@%s?db=1", f->server.socket);
     make_link(f, text);
     assert_true(runs_until(f, has_tried, FAR_MS));

@@ -5,10 +5,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -249,32 +245,12 @@ static void ends_with(void **state, const char *says)
 {
     static const struct notices_events events = {peer_ready, peer_changed, peer_ended};
     struct fixture *f = *state;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct notices *notices;
     char text[256], why[256];
 
-    snprintf(f->server.dir, sizeof(f->server.dir), "/tmp/holdfast-unit-XXXXXX");
-    assert_non_null(mkdtemp(f->server.dir));
-    snprintf(f->server.socket, sizeof(f->server.socket), "%s/sock", f->server.dir);
-    snprintf(address.sun_path, sizeof(address.sun_path), "%s", f->server.socket);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    assert_int_equal(listen(fd, 8), 0);
-    if (says) {
-        f->server.pid = fork();
-        if (f->server.pid == 0) {
-            char heard[4096];
-            int c;
-
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            c = accept(fd, NULL, NULL);
-            (void)!write(c, says, strlen(says));
-            while (read(c, heard, sizeof(heard)) > 0)
-                ;
-            _exit(0);
-        }
-    }
-    close(fd);
+    start_peer(f, says, false);
+    if (!says)
+        redis_server_kill(&f->server);
     snprintf(text, sizeof(text), "redis+unix://:hunter2@%s", f->server.socket);
     assert_int_equal(node_address_parse(text, &f->address, why, sizeof(why)), HF_OK);
     assert_int_equal(notices_create(f->loop, &f->address, hf_ms(300), &events, f, &notices), HF_OK);

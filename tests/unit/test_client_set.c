@@ -258,6 +258,19 @@ static void a_cancelled_one_leaves_nothing(void **state)
     fake_agent_free(f.agent);
 }
 
+/* Of "a" and "b"; waits for "b". */
+static hf_op *start_with_b_taken(struct fixture *f)
+{
+    const struct hf_name names[] = {hf_str("a"), hf_str("b")};
+    hf_lease *leases[2];
+    hf_op *op;
+
+    fake_agent_foreign(f->agent, "b", true);
+    op = start_all(f->client, names, 2);
+    GOES_ON_UNTIL(op, fake_agent_waiters(f->agent) == 1);
+    return op;
+}
+
 static int in_a_fork(void *arg)
 {
     struct fixture *f = ((void **)arg)[0];
@@ -273,14 +286,10 @@ static int in_a_fork(void *arg)
 static void a_forked_child_leaves_it_alone(void **state)
 {
     struct fixture f = fixture_start(NULL);
-    const struct hf_name names[] = {hf_str("a"), hf_str("b")};
+    hf_op *op = start_with_b_taken(&f);
     hf_lease *leases[2];
-    hf_op *op;
 
     (void)state;
-    fake_agent_foreign(f.agent, "b", true);
-    op = start_all(f.client, names, 2);
-    GOES_ON_UNTIL(op, fake_agent_waiters(f.agent) == 1);
     assert_int_equal(in_child(in_a_fork, (void *[]){&f, op}), 0);
     assert_true(fake_agent_holds(f.agent, "a"));
     fake_agent_foreign(f.agent, "b", false);
@@ -292,14 +301,10 @@ static void a_forked_child_leaves_it_alone(void **state)
 static void goes_on_with_the_next_agent(void **state)
 {
     struct fixture f = fixture_start(NULL);
-    const struct hf_name names[] = {hf_str("a"), hf_str("b")};
+    hf_op *op = start_with_b_taken(&f);
     hf_lease *leases[2];
-    hf_op *op;
 
     (void)state;
-    fake_agent_foreign(f.agent, "b", true);
-    op = start_all(f.client, names, 2);
-    GOES_ON_UNTIL(op, fake_agent_waiters(f.agent) == 1);
     fake_agent_kill(f.agent);
     pause_ms(50);
     assert_int_equal(hf_op_result(op, leases), HF_EPENDING);
