@@ -13,7 +13,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from history import overlaps, read  # noqa: E402
-from jobs import TELLS, TTL_S, Job, S, Watcher, assert_at, python, ready  # noqa: E402
+from jobs import TELLS, TTL_S, Job, S, Watcher, assert_at, children, python, ready  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from rig import BUILD, SANITIZE, SLOW, agent_env, boottime_ns, main, scenario, stat_letter, wait_until  # noqa: E402
 
@@ -298,28 +298,16 @@ def asked_for_one(run):
     ready(run)
     for name in ("a", "b"):
         job = Job(run, "--also", "b", "a", *python(TELLS)).up()
+        (child,) = children(job.inner())
         assert run.holdfast("release", name).rc == 0
         job.line()
         for other in ("a", "b"):
             wait_until(lambda: run.show(other)["state"] == "losing", what=f"{other} is losing")
         job.process.wait_err(rf"holdfast: {name}: the lock is being lost: somebody asked")
-        os.kill(wait_until(lambda: job_of(job), what="the job"), signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)
         assert job.wait() == 124, job.process.err
         run.keys_gone("a")
         run.keys_gone("b")
-
-
-def job_of(job):
-    """The job's own process: the child of the inner guardian."""
-    found = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and parent_of(pid) == job.inner()]
-    return found and found[0]
-
-
-def parent_of(pid):
-    try:
-        return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except (OSError, ValueError):
-        return 0
 
 
 @scenario("a job under several locks is dead before the first of them can pass to another", sanitizers=False)
