@@ -52,7 +52,7 @@ int bench_hold(int argc, char **argv)
         return 64;
     }
     from = bench_number(argv[3], 0);
-    held = count = bench_number(argv[4], 1);
+    count = bench_number(argv[4], 1);
     /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers is meant. */
     leases = calloc((size_t)count, sizeof(*leases));
     client = bench_connect(argv[1]);
@@ -63,7 +63,7 @@ int bench_hold(int argc, char **argv)
            (bench_now_us() - start) / 1e6, (bench_cpu_us() - cpu) / (double)count);
     fflush(stdout);
     while (poll(&in, 1, 1000) == 0) {
-        held = look(leases, count, &least_ms);
+        (void)look(leases, count, &least_ms);
         looks++;
     }
     held = look(leases, count, &least_ms);

@@ -7,10 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define WORDS_MAX 32
-
-extern char **environ;
 
 static double run_once(int words, char **command, long round)
 {
