@@ -51,9 +51,12 @@ unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply
     bool knew = renewal_nonce(node)[0] != '\0';
     unsigned events = trust_on_time(&node->trust, reply->node_time, reply->sent, reply->received);
     unsigned forgot = TRUST_NOTHING;
+    uint32_t mark = node->trust.mark;
 
     if (!is_outdated(node, reply))
         forgot = trust_on_nonce(&node->trust, reply->nonce, reply->received);
+    if (knew && node->trust.mark != mark)
+        node->forgot = clock_now();
     if (events & TRUST_STEPPED)
         node->step_seen = reply->received;
     if (knew)
@@ -312,7 +315,7 @@ static int node_create(struct renewal *r, int i)
     node->renewal = r;
     node->number = i;
     node->ready = r->started;
-    node->step_seen = node->void_before = node->told = HF_TIME_PAST;
+    node->step_seen = node->void_before = node->forgot = node->told = HF_TIME_PAST;
     trust_init(&node->trust, timing_quarantine(hf_ms(config->ttl_max_ms)),
                config->assume_fresh || config->dev_nodes > 0);
     if (!config->dev_nodes && journal_get_node(r->agent->journal, i, &before) == HF_OK &&

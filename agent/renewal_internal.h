@@ -52,6 +52,7 @@ struct renewal_node {
     hf_time ready;       /* since when nothing but this thread can hold a renewal back */
     hf_time step_seen;   /* when a reply last showed that its clock had stepped */
     hf_time void_before; /* a step was found then: votes sent earlier, and not seen yet, are void */
+    hf_time forgot;      /* when its mark last moved: leases granted before are of the one before */
     hf_time told; /* when the broker told the nonce: what was sent before may not know of it */
 };
 

@@ -316,6 +316,13 @@ void renewal_stepped(struct renewal_node *node, hf_time sent)
             step(node, r->slots[s].lease, sent);
 }
 
+/* Of the node when a lease was granted. The broker counts sentinels by itself: what it knew, told before
+ * the lease, is known here too; and what was found here while the broker still had it came after. */
+static uint32_t mark_at(const struct renewal_node *node, hf_time granted)
+{
+    return hf_time_before(granted, node->forgot) ? node->trust.mark - 1 : node->trust.mark;
+}
+
 void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
 {
     struct lease_fsm *fsm = &lease->fsm;
@@ -341,9 +348,7 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
         struct renewal_node *node = &r->node[i];
         struct lease_node *ln = lease_node(lease, i);
 
-        /* The broker counts sentinels by itself. What it knew, told before this lease, is known
-         * here too. */
-        fsm->node[i].mark = restored ? node->first_mark : node->trust.mark;
+        fsm->node[i].mark = restored ? node->first_mark : mark_at(node, lease->since);
         *ln = (struct lease_node){0};
         if (fsm->node[i].d.ns == HF_TIME_PAST.ns)
             /* A late vote may still come. */

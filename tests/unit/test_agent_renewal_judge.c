@@ -206,6 +206,60 @@ TEST(a_lease_that_was_granted_after_a_step_has_its_votes)
     end(lease);
 }
 
+/* The node says which sentinel it has. */
+static void says(int node, const char *nonce)
+{
+    struct link_reply reply = {.outcome = LINK_ANSWERED,
+                               .error_text = "",
+                               .final = true,
+                               .sent = clock_now(),
+                               .received = clock_now(),
+                               .node_time = {clock_wall().ms * 1000}};
+
+    snprintf(reply.nonce, sizeof(reply.nonce), "%s", nonce);
+    (void)renewal_learn(&agent.renewal->node[node], &reply);
+}
+
+static void missing(struct lease *lease, int node)
+{
+    (void)lease_fsm_missing(&lease->fsm, node, agent.renewal->node[node].trust.mark, clock_now());
+}
+
+/* The broker had it when that was found here: the quarantine guards what its keys were good for. */
+TEST(a_lease_that_comes_after_its_nodes_forgot_has_its_votes)
+{
+    struct lease *lease;
+
+    for (int i = 0; i < NODES; i++)
+        says(i, NONCE);
+    lease = made("name", 0, ALL, false, clock_now());
+    ahead_ns += hf_ms(1).ns;
+    for (int i = 0; i < NODES; i++)
+        says(i, NEW_NONCE);
+    renewal_adopt(agent.renewal, lease, clock_now());
+    for (int i = 0; i < NODES; i++)
+        missing(lease, i);
+    assert_int_equal(lease->fsm.state, HF_SLOT_HELD);
+    assert_int_equal(lease_fsm_votes(&lease->fsm, clock_now()), NODES);
+    end(lease);
+}
+
+TEST(a_lease_that_was_granted_after_its_nodes_forgot_is_lost_with_its_keys)
+{
+    struct lease *lease;
+
+    for (int i = 0; i < NODES; i++) {
+        says(i, NONCE);
+        says(i, NEW_NONCE);
+    }
+    ahead_ns += hf_ms(1).ns;
+    lease = adopted(false);
+    for (int i = 0; i < QUORUM; i++)
+        missing(lease, i);
+    assert_int_equal(lease->fsm.state, HF_SLOT_LOST);
+    end(lease);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +275,10 @@ int main(void)
                                         make, unmake),
         cmocka_unit_test_setup_teardown(a_lease_that_was_granted_after_a_step_has_its_votes, make,
                                         unmake),
+        cmocka_unit_test_setup_teardown(a_lease_that_comes_after_its_nodes_forgot_has_its_votes,
+                                        make, unmake),
+        cmocka_unit_test_setup_teardown(
+            a_lease_that_was_granted_after_its_nodes_forgot_is_lost_with_its_keys, make, unmake),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
