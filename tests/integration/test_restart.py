@@ -274,6 +274,30 @@ def few_descriptors(run):
     assert again.wait() == 0, again.err
 
 
+@scenario("20,000 leases: the killed agent's successor has all of them, the counts of status and list agree, and they are gone "
+          "with their holders", sanitizers=False)
+def many_leases(run):
+    each = 100_000 if os.environ.get("HOLDFAST_FULL") else 10_000
+    run.redis(3)
+    options = ["--capacity", str(2 * each)]
+    agent = run.agent(ttl="30s", options=options)
+    holders = [run.spawn(BUILD / "bin" / "bench", "hold", agent.name, f"many/{i}", 0, each, stdin=subprocess.PIPE, label="hold",
+                         env=agent_env(agent)) for i in range(2)]
+    for holder in holders:
+        holder.wait_out('"bench":"hold"', each / 100)
+    assert run.holdfast("status", "--json").json["totals"] == {"leases": 2 * each, "late": 0, "losing": 0}
+    agent.kill()
+    agent = run.agent(ttl="30s", fresh=False, options=options)
+    assert f"{2 * each} leases taken up, 0 released, 0 lost" in agent.err, agent.err
+    shown = run.holdfast("status")
+    assert f"leases {2 * each}, " in shown.out and f"and {2 * each - 1000} more" in shown.out, shown.out[:2000]
+    assert run.holdfast("list", "many/0/").out.count("\n") == each + 1
+    for holder in holders:
+        holder.popen.stdin.close()
+        assert holder.wait() == 0 and json.loads(holder.out.splitlines()[-1])["lost"] == 0, holder.out
+    wait_until(lambda: run.holdfast("status", "--json").json["counters"]["leases"] == 0, each / 200, what="all are released")
+
+
 @scenario("the table's name is removed while the agent runs: programs attach as before", sanitizers=False)
 def attach_without_a_name(run):
     run.redis(3)

@@ -1,0 +1,109 @@
+/* What a lease takes in the agent and in the table, with a name of 32 bytes on three nodes: by the sizes of
+ * what is made for each, so that it does not grow unnoticed. The journal stands beside it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/broker_internal.h"
+#include "agent/renewal_internal.h"
+#include "agent/slab.h"
+#include "shm/table.h"
+
+#define NODES    3
+#define CAPACITY 65536
+#define NAME     "orders/eu-west/0000000000000017"
+#define CELLS    10000
+
+/* The bytes of so many of them in the slab, for each. */
+static size_t lease_cell(void)
+{
+    static struct lease *leases[CELLS];
+    const struct lease_words words = {.name = NAME,
+                                      .name_len = sizeof(NAME),
+                                      .key = NAME,
+                                      .key_len = sizeof(NAME),
+                                      .comm = "a-worker"};
+    size_t before = slab_bytes(), after;
+
+    for (int i = 0; i < CELLS; i++)
+        assert_non_null(leases[i] = lease_new(NODES, &words));
+    after = slab_bytes();
+    for (int i = 0; i < CELLS; i++)
+        lease_free(leases[i]);
+    return (after - before) / CELLS;
+}
+
+static size_t resource_cell(void)
+{
+    return (offsetof(struct resource, name) + sizeof(NAME) + 15) / 16 * 16;
+}
+
+/* Arrays by slot, the heaps' places, and a bucket in each of the two hash tables. */
+static size_t per_slot(void)
+{
+    return sizeof(struct renewal_slot) + (1 + NODES) * sizeof(struct heap_item *) +
+           sizeof(struct resource *) + sizeof(uint32_t) + sizeof(uint8_t) +
+           2 * sizeof(struct cds_lfht_node);
+}
+
+static size_t table_share(void)
+{
+    char name[64], shm_name[HF_TABLE_NAME_MAX], why[256];
+    struct hf_table_spec spec = {.agent_name = name,
+                                 .capacity = CAPACITY,
+                                 .nodes = NODES,
+                                 .quorum = 2,
+                                 .ttl_ms = 30000,
+                                 .ttl_max_ms = 60000,
+                                 .mode = 0600,
+                                 .group = (gid_t)-1,
+                                 .fresh = true};
+    struct hf_table table;
+    size_t share;
+    bool warm;
+
+    snprintf(name, sizeof(name), "test-memory-%d", (int)getpid());
+    assert_int_equal(hf_table_name(name, true, 0, shm_name), 0);
+    assert_int_equal(hf_table_create(shm_name, &spec, &table, &warm, why, sizeof(why)), 0);
+    share = table.size / CAPACITY;
+    hf_table_close(&table);
+    (void)shm_unlink(shm_name);
+    return share;
+}
+
+static void a_lease_takes_no_more_than_it_did(void **state)
+{
+    size_t lease = lease_cell(), resource = resource_cell(), slot = per_slot();
+
+    (void)state;
+    print_message("lease %zu, name %zu, per slot %zu: %zu bytes\n", lease, resource, slot,
+                  lease + resource + slot);
+    if (slab_bytes()) /* not with a sanitizer: those take what they want */
+        assert_in_range(lease, 1, 425);
+    assert_in_range(resource, 1, 256);
+    assert_in_range(slot, 1, 120);
+}
+
+/* Slot, text, index; and history, which holds at most 65536 losses however many leases there are. */
+static void the_table_takes_no_more_than_it_did(void **state)
+{
+    (void)state;
+    assert_in_range(table_share(), 64, 64 + 128 + 64 + 192 + 16);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lease_takes_no_more_than_it_did),
+        cmocka_unit_test(the_table_takes_no_more_than_it_did),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
