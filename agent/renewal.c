@@ -232,15 +232,12 @@ static void on_wake(void *arg)
 static bool on_idle(void *arg)
 {
     struct renewal *r = arg;
-    struct heap_item *first;
     hf_time next, now;
 
     renewal_pump(r);
     now = clock_now();
     next = hf_time_min(hf_time_add(now, BEAT), renewal_next_due(r));
-    first = heap_first(&r->timers);
-    if (first)
-        next = hf_time_min(next, first->at);
+    next = hf_time_min(next, renewal_next_event(r));
     if (loop_timer_set(r->loop, &r->wake, next) != HF_OK || r->turn.ns == HF_TIME_PAST.ns)
         return false;
     if (hf_time_since(now, r->turn).ns > r->turn_max_ns) {
@@ -290,6 +287,23 @@ static int heap_reserve(struct heap *heap, uint32_t capacity)
     return heap->items ? HF_OK : HF_ENOMEM;
 }
 
+static int cohorts_reserve(struct cohorts *c, uint32_t capacity)
+{
+    c->room = cohorts_room(capacity);
+    c->all = calloc(c->room, sizeof(*c->all));
+    c->free = calloc(c->room, sizeof(*c->free));
+    c->home = calloc(capacity, sizeof(*c->home));
+    return c->all && c->free && c->home ? heap_reserve(&c->heap, c->room) : HF_ENOMEM;
+}
+
+static void cohorts_release(struct cohorts *c)
+{
+    free(c->all);
+    free(c->free);
+    free(c->home);
+    free(c->heap.items);
+}
+
 static int node_create(struct renewal *r, int i)
 {
     struct renewal_node *node = &r->node[i];
@@ -310,6 +324,8 @@ static int node_create(struct renewal *r, int i)
     };
     int rc = heap_reserve(&node->due, r->agent->table.capacity);
 
+    if (rc == HF_OK)
+        rc = cohorts_reserve(&node->renewals, r->agent->table.capacity);
     if (rc != HF_OK)
         return rc;
     node->renewal = r;
@@ -342,6 +358,7 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal)
     r->drained.fn = on_drained;
     if (getrandom(&r->random, sizeof(r->random), 0) != sizeof(r->random) || r->random == 0)
         r->random = 1;
+    phases_init(&r->phases, renewal_random(r));
     (void)!getrandom(r->hash_key, sizeof(r->hash_key), 0);
     rc = loop_create(&r->loop);
     if (rc != HF_OK) {
@@ -352,6 +369,8 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal)
     rc = resolver_create(r->loop, &r->resolver);
     if (rc == HF_OK)
         rc = heap_reserve(&r->timers, agent->table.capacity);
+    if (rc == HF_OK)
+        rc = cohorts_reserve(&r->looks, agent->table.capacity);
     if (rc == HF_OK) {
         r->slots = calloc(agent->table.capacity, sizeof(*r->slots));
         rc = r->slots ? HF_OK : HF_ENOMEM;
@@ -406,9 +425,12 @@ void renewal_destroy(struct renewal *r)
         resolver_destroy(r->resolver);
     mailbox_fini(&r->agent->to_renewal);
     loop_destroy(r->loop);
-    for (int i = 0; i < r->n; i++)
+    for (int i = 0; i < r->n; i++) {
         free(r->node[i].due.items);
+        cohorts_release(&r->node[i].renewals);
+    }
     free(r->timers.items);
+    cohorts_release(&r->looks);
     free(r->slots);
     free(r);
 }

@@ -10,6 +10,8 @@
 #include "shm/compiler.h"
 #include "shm/status.h"
 
+#define LINE 64 /* bytes of a cache line */
+
 static struct lease *lease_of(const struct renewal_node *node, struct heap_item *item)
 {
     return lease_of_node(HF_CONTAINER(item, struct lease_node, due), node->number);
@@ -29,10 +31,43 @@ void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at
     if (!lease_fsm_renews(&lease->fsm) || ln->in_flight)
         return;
     ln->heal = wants_heal(lease, node->number);
+    cohorts_remove(&node->renewals, lease->slot);
     if (heap_has(&ln->due))
         heap_move(&node->due, &ln->due, at);
     else
         heap_insert(&node->due, &ln->due, at);
+}
+
+/* The time at which it is due on another node, if that will do. */
+static hf_time time_of_others(const struct renewal *r, const struct lease *lease,
+                              const struct timing *timing, hf_time a)
+{
+    for (int i = 0; i < r->n; i++) {
+        hf_time at = cohorts_at(&r->node[i].renewals, lease->slot);
+
+        if (at.ns != HF_TIME_NEVER.ns && phases_fits(timing, a, at))
+            return at;
+    }
+    return HF_TIME_NEVER;
+}
+
+void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a)
+{
+    struct renewal *r = node->renewal;
+    struct lease_node *ln = lease_node(lease, node->number);
+    struct timing timing = timing_of(hf_ms(lease->ttl_ms));
+    hf_time at;
+
+    if (!lease_fsm_renews(&lease->fsm) || ln->in_flight)
+        return;
+    at = time_of_others(r, lease, &timing, a);
+    if (at.ns == HF_TIME_NEVER.ns)
+        at = phases_next(&r->phases, &timing, a,
+                         renewal_tracks(node) ? RENEW_KEYS_TRACKED : RENEW_KEYS, r->held);
+    cohorts_remove(&node->renewals, lease->slot);
+    if (heap_has(&ln->due) || wants_heal(lease, node->number) ||
+        !cohorts_add(&node->renewals, lease->slot, at, hf_ns(0)))
+        renewal_schedule(node, lease, at);
 }
 
 void renewal_retry(struct renewal_node *node, struct lease *lease, hf_time now)
@@ -56,8 +91,10 @@ void renewal_reloaded(struct renewal_node *node, struct lease *lease, hf_time no
 
 void renewal_unschedule(struct renewal *r, struct lease *lease)
 {
-    for (int i = 0; i < r->n; i++)
+    for (int i = 0; i < r->n; i++) {
         heap_remove(&r->node[i].due, &lease_node(lease, i)->due);
+        cohorts_remove(&r->node[i].renewals, lease->slot);
+    }
 }
 
 void renewal_hurry_heals(struct renewal_node *node)
@@ -95,6 +132,21 @@ struct link_lock renewal_lock(const struct renewal_node *node, const struct leas
                    .uid = lease->uid,
                    .since = lease->since_wall},
     };
+}
+
+void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count)
+{
+    size_t before = (size_t)r->n * sizeof(struct lease_node);
+    size_t after = offsetof(struct lease, fsm) + lease_fsm_size(r->n) + LINE; /* and its name */
+
+    for (size_t i = 0; i < count; i++)
+        __builtin_prefetch(&r->slots[slots[i]]);
+    for (size_t i = 0; i < count; i++) {
+        const char *lease = (const char *)r->slots[slots[i]].lease;
+
+        for (size_t at = 0; lease && at < before + after; at += LINE)
+            __builtin_prefetch(lease - before + at);
+    }
 }
 
 /* --- heals ------------------------------------------------------------------------------------ */
@@ -168,8 +220,10 @@ static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time no
 
 /* A batch that is being filled. */
 struct filling {
-    struct renew_batch *batch;
-    hf_dur patience; /* of its least patient lease */
+    struct renew_batch *batch; /* NULL: none is begun */
+    size_t most;               /* keys */
+    bool sent;                 /* something is to be flushed */
+    hf_dur patience;           /* of its least patient lease */
     struct link_key keys[RENEW_KEYS];
 };
 
@@ -198,7 +252,7 @@ static void add(struct filling *filling, struct lease *lease)
 {
     struct renew_batch *batch = filling->batch;
     struct lease_node *ln = lease_node(lease, batch->node->number);
-    hf_dur attempt = lease_timing(lease).attempt;
+    hf_dur attempt = timing_of(hf_ms(lease->ttl_ms)).attempt;
 
     filling->patience = batch->count ? hf_dur_min(filling->patience, attempt) : attempt;
     filling->keys[batch->count] = (struct link_key){.key = lease_key(lease),
@@ -213,7 +267,7 @@ static void add(struct filling *filling, struct lease *lease)
     ln->told = false;
 }
 
-static bool send_batch(struct filling *filling, hf_time now)
+static void send_batch(struct filling *filling, hf_time now)
 {
     struct renew_batch *batch = filling->batch;
     struct renewal_node *node = batch->node;
@@ -227,7 +281,8 @@ static bool send_batch(struct filling *filling, hf_time now)
         batch->busy = true;
         node->renews++;
         renewal_count(r, HF_COUNTER_RENEW_CALLS, 1);
-        return true;
+        filling->sent = true;
+        return;
     }
     for (size_t k = 0; k < batch->count; k++) {
         struct lease *lease = renewal_find(r, batch->keys[k].slot, batch->keys[k].generation);
@@ -235,7 +290,6 @@ static bool send_batch(struct filling *filling, hf_time now)
         lease_node(lease, node->number)->in_flight = false;
         renewal_schedule(node, lease, hf_time_add(now, NO_ANSWER));
     }
-    return false;
 }
 
 /* --- the pump --------------------------------------------------------------------------------- */
@@ -254,39 +308,81 @@ static bool is_due(const struct renewal_node *node, struct heap_item *item, hf_t
            hf_time_since(item->at, now).ns <= lease_timing(lease).renew_jitter.ns / 2;
 }
 
+/* The same of the first cohort, which stays whole. */
+static bool cohort_is_due(const struct renewal_node *node, const struct filling *filling,
+                          hf_time now)
+{
+    hf_time at = cohorts_next(&node->renewals);
+
+    if (hf_time_reached(now, at))
+        return true;
+    return filling->batch &&
+           cohorts_first(&node->renewals) <= filling->most - filling->batch->count &&
+           hf_time_since(at, now).ns <= filling->patience.ns / 4;
+}
+
+/* Each returns whether it could: there may be too many unanswered. */
+static bool pump_cohort(struct renewal_node *node, struct filling *filling, hf_time now)
+{
+    uint32_t slots[COHORT_MOST];
+    size_t count;
+
+    if (filling->batch && cohorts_first(&node->renewals) > filling->most - filling->batch->count)
+        send_batch(filling, now);
+    if (!filling->batch && !begin(filling, node, cohorts_next(&node->renewals), now))
+        return false;
+    count = cohorts_take(&node->renewals, slots, filling->most - filling->batch->count);
+    renewal_fetch(node->renewal, slots, count);
+    for (size_t i = 0; i < count; i++)
+        add(filling, node->renewal->slots[slots[i]].lease);
+    return true;
+}
+
+static bool pump_single(struct renewal_node *node, struct filling *filling, struct heap_item *item,
+                        hf_time now)
+{
+    struct lease *lease = lease_of(node, item);
+
+    if (lease_node(lease, node->number)->heal) {
+        heap_remove(&node->due, item);
+        if (send_heal(node, lease, now))
+            filling->sent = true;
+        else
+            renewal_retry(node, lease, now);
+        return true;
+    }
+    if (!filling->batch && !begin(filling, node, item->at, now))
+        return false;
+    heap_remove(&node->due, item);
+    add(filling, lease);
+    return true;
+}
+
+static bool may_send(const struct renewal_node *node, struct heap_item *item)
+{
+    return !lease_node(lease_of(node, item), node->number)->heal || node->heals < HEALS_MAX;
+}
+
 static void pump_node(struct renewal_node *node, hf_time now)
 {
-    struct filling filling = {0};
-    struct heap_item *item;
-    bool sent = false;
-    size_t most;
+    struct filling filling = {.most = renewal_tracks(node) ? RENEW_KEYS_TRACKED : RENEW_KEYS};
+    bool going = link_is_up(node->link);
 
-    if (!link_is_up(node->link))
-        return;
-    most = renewal_tracks(node) ? RENEW_KEYS_TRACKED : RENEW_KEYS;
-    while ((item = heap_first(&node->due)) && is_due(node, item, now, filling.batch != NULL)) {
-        struct lease *lease = lease_of(node, item);
+    while (going) {
+        struct heap_item *item = heap_first(&node->due);
+        bool single = item && may_send(node, item) && is_due(node, item, now, filling.batch);
+        bool cohort = cohort_is_due(node, &filling, now);
 
-        if (lease_node(lease, node->number)->heal) {
-            if (node->heals == HEALS_MAX)
-                break;
-            heap_remove(&node->due, item);
-            if (send_heal(node, lease, now))
-                sent = true;
-            else
-                renewal_retry(node, lease, now);
-            continue;
-        }
-        if (!filling.batch && !begin(&filling, node, item->at, now))
-            break;
-        heap_remove(&node->due, item);
-        add(&filling, lease);
-        if (filling.batch->count == most)
-            sent |= send_batch(&filling, now);
+        if (single && (!cohort || !hf_time_before(cohorts_next(&node->renewals), item->at)))
+            going = pump_single(node, &filling, item, now);
+        else
+            going = cohort && pump_cohort(node, &filling, now);
+        if (filling.batch && filling.batch->count == filling.most)
+            send_batch(&filling, now);
     }
     if (filling.batch)
-        sent |= send_batch(&filling, now);
-    if (sent)
+        send_batch(&filling, now);
+    if (filling.sent)
         link_flush(node->link);
 }
 
@@ -305,13 +401,13 @@ hf_time renewal_next_due(const struct renewal *r)
     for (int i = 0; i < r->n && !r->stopping; i++) {
         const struct renewal_node *node = &r->node[i];
         struct heap_item *first = heap_first(&node->due);
-        bool room;
+        bool room = node->renews < RENEWS_MAX;
 
-        if (!first || !link_is_up(node->link))
+        if (!link_is_up(node->link))
             continue;
-        room = lease_node(lease_of(node, first), i)->heal ? node->heals < HEALS_MAX
-                                                          : node->renews < RENEWS_MAX;
         if (room)
+            next = hf_time_min(next, cohorts_next(&node->renewals));
+        if (first && may_send(node, first) && (room || lease_node(lease_of(node, first), i)->heal))
             next = hf_time_min(next, first->at);
     }
     return next;

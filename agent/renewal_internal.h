@@ -10,8 +10,10 @@
 #include <sys/queue.h>
 
 #include "agent/agent.h"
+#include "agent/core/cohorts.h"
 #include "agent/core/heap.h"
 #include "agent/core/node_trust.h"
+#include "agent/core/phases.h"
 #include "agent/events.h"
 #include "agent/redis/link.h"
 #include "agent/redis/resolver.h"
@@ -46,7 +48,8 @@ struct renewal_node {
     struct link *link;
     struct node_trust trust;
     uint32_t first_mark; /* of `trust` as the journal had it: what restored votes were made under */
-    struct heap due;     /* lease_node.due: what is to be renewed or healed here */
+    struct cohorts renewals; /* slots: what is renewed in its course */
+    struct heap due;         /* lease_node.due: what has a time of its own here, a retry, a heal */
     struct renew_batch batches[RENEWS_MAX];
     int renews, heals;   /* without an answer */
     hf_time ready;       /* since when nothing but this thread can hold a renewal back */
@@ -79,8 +82,12 @@ struct renewal {
     uint32_t held;              /* leases */
     LIST_HEAD(renewal_slot_list, renewal_slot) by_key[RENEWAL_BUCKETS];
     uint8_t hash_key[16];
-    struct heap timers;     /* lease.timer: lease_fsm_next(), or the lapse of a lost one's keys */
-    struct loop_timer wake; /* for whatever is due next */
+    struct phases phases;
+    /* lease_fsm_next(), or the lapse of a lost one's keys: slots that are looked at some time before
+     * that, which is hardly ever due then; lease.timer once it is near */
+    struct cohorts looks;
+    struct heap timers;
+    struct loop_timer wake;    /* for whatever is due next */
     struct loop_timer drained; /* after MSG_STOP: the releases had their time */
     hf_time started, turn;
     int64_t turn_max_ns, lag_max_ns;
@@ -119,8 +126,12 @@ void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now);
 /* Carries out LEASE_ACT_* bits; `before`: the lease as it was before what brought them. */
 void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
                  const struct lease_before *before);
-/* Runs every lease timer that is due. */
+/* Runs every lease timer that is due; when the next one is. */
 void renewal_tick(struct renewal *r, hf_time now);
+hf_time renewal_next_event(const struct renewal *r);
+/* Has what is known of the leases in these slots brought from memory before it is needed: of a
+ * million most of it is not in any cache. */
+void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count);
 /* How it is known that our key stands on a node. */
 enum hit { HIT_RENEWED, HIT_HEALED, HIT_GRANT };
 /* Our key was extended or written by a command sent after `a`. */
@@ -152,6 +163,8 @@ void renewal_describe(struct renewal_node *node, struct lease *lease, hf_time no
 /* When the lease is to be renewed (or healed, as the state machine wants) on the node next. Not
  * while something of it is unanswered there: the answer sets the time. */
 void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at);
+/* The renewal after a hit that was sent at `a`. */
+void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a);
 /* The same after a failure. */
 void renewal_retry(struct renewal_node *node, struct lease *lease, hf_time now);
 /* The same after NOSCRIPT: the script is on its way to the node again, so the first retry goes
@@ -178,8 +191,8 @@ void renewal_watch(struct renewal *r, struct lease *lease);
 void renewal_unwatch(struct renewal *r, const struct lease *lease);
 /* Whether what is renewed on the node is to be tracked there. */
 bool renewal_tracks(const struct renewal_node *node);
-/* From a grant's command to the first renewal. */
-hf_dur renewal_first_delay(struct renewal_node *node, const struct lease *lease);
+/* The first renewal after a grant, whose command was sent at `a`. */
+void renewal_plan_first(struct renewal_node *node, struct lease *lease, hf_time a);
 /* Before a key that was found missing is written again. Who deletes it by hand on one node after
  * the other means it: is given the time to reach a majority, and the loss is told. */
 hf_dur renewal_heal_pause(const struct renewal_node *node, const struct lease *lease);

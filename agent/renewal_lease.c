@@ -79,9 +79,29 @@ static hf_time next_event(const struct lease *lease)
                : next;
 }
 
+/* Whether it is looked at early enough as it is, or is from here on. Each renewal sets the time back,
+ * so hardly any of them has to be kept exactly, or moved: whoever is looked at early looks again. */
+static bool looked_at(struct renewal *r, const struct lease *lease, hf_time at)
+{
+    hf_dur ttl = hf_ms(lease->ttl_ms);
+
+    if (cohorts_has(&r->looks, lease->slot))
+        return hf_time_reached(at, cohorts_at(&r->looks, lease->slot));
+    if (heap_has(&lease->timer))
+        return hf_time_reached(at, lease->timer.at);
+    return hf_time_since(at, r->turn).ns > hf_dur_scale(ttl, 1, 16).ns &&
+           cohorts_add(&r->looks, lease->slot, at, hf_dur_scale(ttl, 1, 32));
+}
+
+/* Of one that is over the time is exact. */
 static void set_timer(struct renewal *r, struct lease *lease, hf_time at)
 {
-    if (at.ns >= HF_TIME_NEVER.ns)
+    bool never = at.ns >= HF_TIME_NEVER.ns;
+
+    if (!never && !lease_is_over(lease) && looked_at(r, lease, at))
+        return;
+    cohorts_remove(&r->looks, lease->slot);
+    if (never)
         heap_remove(&r->timers, &lease->timer);
     else if (heap_has(&lease->timer))
         heap_move(&r->timers, &lease->timer, at);
@@ -274,20 +294,47 @@ void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now)
     set_timer(r, lease, next_event(lease));
 }
 
+static void look_at(struct renewal *r, struct lease *lease, hf_time now)
+{
+    hf_time next = next_event(lease);
+    struct lease_before before;
+
+    if (!hf_time_reached(now, next)) {
+        set_timer(r, lease, next);
+        return;
+    }
+    before = lease_before(lease, -1, HF_LOSS_NONE);
+    carry_out(r, lease, look_after(lease, now), &before, false);
+}
+
+hf_time renewal_next_event(const struct renewal *r)
+{
+    struct heap_item *item = heap_first(&r->timers);
+
+    return item ? hf_time_min(item->at, cohorts_next(&r->looks)) : cohorts_next(&r->looks);
+}
+
 void renewal_tick(struct renewal *r, hf_time now)
 {
+    uint32_t slots[COHORT_MOST];
     struct heap_item *item;
 
+    while (hf_time_reached(now, cohorts_next(&r->looks))) {
+        size_t count = cohorts_take(&r->looks, slots, COHORT_MOST);
+
+        renewal_fetch(r, slots, count);
+        for (size_t i = 0; i < count; i++)
+            look_at(r, r->slots[slots[i]].lease, now);
+    }
     while ((item = heap_first(&r->timers)) && hf_time_reached(now, item->at)) {
         struct lease *lease = HF_CONTAINER(item, struct lease, timer);
-        struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
         if (lease_is_over(lease)) {
             lapsed(r, lease, now);
             continue;
         }
         heap_remove(&r->timers, item);
-        carry_out(r, lease, look_after(lease, now), &before, false);
+        look_at(r, lease, now);
     }
 }
 
@@ -354,9 +401,7 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
             /* A late vote may still come. */
             renewal_schedule(node, lease, hf_time_add(now, lease_timing(lease).attempt));
         else
-            renewal_schedule(node, lease,
-                             hf_time_add(hf_time_sub(fsm->node[i].d, lease_timing(lease).span),
-                                         renewal_first_delay(node, lease)));
+            renewal_plan_first(node, lease, hf_time_sub(fsm->node[i].d, lease_timing(lease).span));
     }
     carry_out(r, lease, lease_fsm_tick(fsm, now) | LEASE_ACT_TIMER, &before, false);
     /* (!) The broker may have had it when a step was found. */
@@ -393,7 +438,7 @@ void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
         return;
     }
     renewal_hit(node, lease, a, HIT_GRANT);
-    renewal_schedule(node, lease, hf_time_add(a, renewal_first_delay(node, lease)));
+    renewal_plan_first(node, lease, a);
 }
 
 void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason reason)

@@ -44,14 +44,15 @@ bool renewal_tracks(const struct renewal_node *node)
     return r->held <= r->agent->config->track_held && link_tracking(node->link) == HF_TRACKING_ON;
 }
 
-hf_dur renewal_first_delay(struct renewal_node *node, const struct lease *lease)
+void renewal_plan_first(struct renewal_node *node, struct lease *lease, hf_time a)
 {
-    struct timing timing = lease_timing(lease);
-    hf_dur delay = timing_renew_delay(&timing, renewal_random(node->renewal));
+    hf_dur delay = hf_ns(FIRST_AFTER.ns + node->number * FIRST_APART.ns);
 
-    if (!renewal_tracks(node))
-        return delay;
-    return hf_dur_min(delay, hf_ns(FIRST_AFTER.ns + node->number * FIRST_APART.ns));
+    /* T/3 is longer than that for any T. */
+    if (renewal_tracks(node))
+        renewal_schedule(node, lease, hf_time_add(a, delay));
+    else
+        renewal_plan(node, lease, a);
 }
 
 hf_dur renewal_heal_pause(const struct renewal_node *node, const struct lease *lease)

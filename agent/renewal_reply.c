@@ -11,18 +11,14 @@
  * now. */
 static void plan(struct renewal_node *node, struct lease *lease, hf_time a)
 {
-    const struct lease_fsm *fsm = &lease->fsm;
-    struct timing timing = lease_timing(lease);
-
-    if (fsm->node[node->number].d.ns == HF_TIME_PAST.ns) {
+    if (lease->fsm.node[node->number].d.ns == HF_TIME_PAST.ns) {
         /* Sent before the vote was found void: it does not count, and another may be sent at once.
          */
         renewal_schedule(node, lease, clock_now());
         return;
     }
     lease_node(lease, node->number)->retries = 0;
-    renewal_schedule(node, lease,
-                     hf_time_add(a, timing_renew_delay(&timing, renewal_random(node->renewal))));
+    renewal_plan(node, lease, a);
     if (lease_node(lease, node->number)->told)
         renewal_hurry(node, lease, clock_now());
 }

@@ -1,0 +1,119 @@
+#include "agent/core/cohorts.h"
+
+#include "shm/compiler.h"
+
+static struct cohort *first_of(const struct cohorts *c)
+{
+    struct heap_item *item = heap_first(&c->heap);
+
+    return item ? HF_CONTAINER(item, struct cohort, item) : NULL;
+}
+
+static uint32_t mark_of(const struct cohorts *c, const struct cohort *cohort)
+{
+    return (uint32_t)(cohort - c->all) + 1;
+}
+
+static struct cohort *begin(struct cohorts *c, hf_time at)
+{
+    struct cohort *cohort;
+
+    if (c->free_count)
+        cohort = &c->all[c->free[--c->free_count]];
+    else if (c->used < c->room)
+        cohort = &c->all[c->used++];
+    else
+        return NULL;
+    cohort->count = cohort->live = 0;
+    heap_insert(&c->heap, &cohort->item, at);
+    c->open[c->next_open++ % COHORTS_OPEN] = mark_of(c, cohort);
+    return cohort;
+}
+
+static void end(struct cohorts *c, struct cohort *cohort)
+{
+    heap_remove(&c->heap, &cohort->item);
+    for (int i = 0; i < COHORTS_OPEN; i++)
+        if (c->open[i] == mark_of(c, cohort))
+            c->open[i] = 0;
+    c->free[c->free_count++] = mark_of(c, cohort) - 1;
+}
+
+static struct cohort *find_open(const struct cohorts *c, hf_time at, hf_dur early)
+{
+    for (unsigned i = 1; i <= COHORTS_OPEN; i++) {
+        uint32_t mark = c->open[(c->next_open - i) % COHORTS_OPEN];
+        struct cohort *cohort = mark ? &c->all[mark - 1] : NULL;
+
+        if (cohort && cohort->count < COHORT_MOST && hf_time_reached(at, cohort->item.at) &&
+            hf_time_since(at, cohort->item.at).ns <= early.ns)
+            return cohort;
+    }
+    return NULL;
+}
+
+bool cohorts_add(struct cohorts *c, uint32_t number, hf_time at, hf_dur early)
+{
+    struct cohort *cohort = find_open(c, at, early);
+
+    if (!cohort)
+        cohort = begin(c, at);
+    if (!cohort)
+        return false;
+    cohort->number[cohort->count++] = number;
+    cohort->live++;
+    c->home[number] = mark_of(c, cohort);
+    return true;
+}
+
+void cohorts_remove(struct cohorts *c, uint32_t number)
+{
+    struct cohort *cohort;
+
+    if (!c->home[number])
+        return;
+    cohort = &c->all[c->home[number] - 1];
+    c->home[number] = 0;
+    if (--cohort->live == 0)
+        end(c, cohort);
+}
+
+hf_time cohorts_at(const struct cohorts *c, uint32_t number)
+{
+    return c->home[number] ? c->all[c->home[number] - 1].item.at : HF_TIME_NEVER;
+}
+
+hf_time cohorts_next(const struct cohorts *c)
+{
+    struct cohort *first = first_of(c);
+
+    return first ? first->item.at : HF_TIME_NEVER;
+}
+
+size_t cohorts_first(const struct cohorts *c)
+{
+    struct cohort *first = first_of(c);
+
+    return first ? first->live : 0;
+}
+
+/* From the end, which costs the rest nothing. Who left and came back has two entries, of which the
+ * first that is met counts. */
+size_t cohorts_take(struct cohorts *c, uint32_t *ret_numbers, size_t most)
+{
+    struct cohort *first = first_of(c);
+    size_t taken = 0;
+
+    while (first && first->live && taken < most) {
+        uint32_t number = first->number[--first->count];
+
+        if (c->home[number] != mark_of(c, first))
+            continue;
+        c->home[number] = 0;
+        first->live--;
+        ret_numbers[taken++] = number;
+    }
+    if (first && !first->live)
+        end(c, first);
+    return taken;
+}

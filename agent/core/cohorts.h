@@ -1,0 +1,60 @@
+/* When a million are due: numbers that are due together stand in one cohort, and only cohorts are
+ * sorted. To add or take a number costs O(1) and touches hardly any memory, to begin or end a cohort
+ * O(log cohorts). What is due by itself (a retry) has its own place in a heap. Pure. One thread.
+ */
+#ifndef HOLDFAST_CORE_COHORTS_H
+#define HOLDFAST_CORE_COHORTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/core/heap.h"
+
+#define COHORT_MOST  128 /* numbers: one renew script */
+#define COHORTS_OPEN 8   /* the youngest, which others may join */
+
+struct cohort {
+    struct heap_item item;
+    uint16_t count, live;         /* entries of `number`; those that are still in it */
+    uint32_t number[COHORT_MOST]; /* an entry counts while `home` of its number is this cohort */
+};
+
+struct cohorts {
+    struct heap heap;   /* of those that have somebody in them */
+    struct cohort *all; /* `room` of them */
+    uint32_t *free;     /* a stack of the unused ones' indices, but for those never used */
+    uint32_t *home;     /* of each number: its cohort's index + 1; 0: in none */
+    uint32_t room, used, free_count;
+    uint32_t open[COHORTS_OPEN]; /* index + 1; 0: none */
+    unsigned next_open;
+};
+
+/* How many cohorts numbers below `capacity` need, with those that are not full. More than that are
+ * refused. The owner makes `all`, `free` and `heap.items` (heap.room one more) of so many, `home` of
+ * `capacity`, all zeroed. */
+static inline uint32_t cohorts_room(uint32_t capacity)
+{
+    uint32_t room = capacity / (COHORT_MOST / 2) + 256;
+
+    return room < capacity ? room : capacity;
+}
+
+/* `number` is in none. It joins an open cohort that is due at `at` or up to `early` before, or begins
+ * one. False: there is no room; it is due by itself then. */
+bool cohorts_add(struct cohorts *c, uint32_t number, hf_time at, hf_dur early);
+void cohorts_remove(struct cohorts *c, uint32_t number); /* fine when in none */
+static inline bool cohorts_has(const struct cohorts *c, uint32_t number)
+{
+    return c->home[number] != 0;
+}
+/* When the number's cohort is due; HF_TIME_NEVER: it is in none. */
+hf_time cohorts_at(const struct cohorts *c, uint32_t number);
+
+/* The first cohort: when it is due (HF_TIME_NEVER: there is none), and how many are in it. */
+hf_time cohorts_next(const struct cohorts *c);
+size_t cohorts_first(const struct cohorts *c);
+/* Takes up to `most` numbers out of the first cohort. */
+size_t cohorts_take(struct cohorts *c, uint32_t *ret_numbers, size_t most);
+
+#endif

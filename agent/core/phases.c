@@ -1,0 +1,86 @@
+#include "agent/core/phases.h"
+
+#include <string.h>
+
+#include "agent/core/draw.h"
+
+#define DRAWS      2
+#define DRAWS_MORE 6 /* where a standstill made all those crowded */
+
+void phases_init(struct phases *p, uint32_t random)
+{
+    memset(p, 0, sizeof(*p));
+    p->random = random ? random : 1;
+}
+
+static uint32_t *load_at(struct phases *p, hf_time at)
+{
+    uint64_t number = (uint64_t)at.ns / PHASES_BUCKET;
+    uint32_t turn = (uint32_t)(number / PHASES_BUCKETS);
+
+    number %= PHASES_BUCKETS;
+    if (p->bucket[number].turn != turn)
+        p->bucket[number].load = 0;
+    p->bucket[number].turn = turn;
+    return &p->bucket[number].load;
+}
+
+/* Of `draws` times between the two, the one with least load. */
+static hf_time draw(struct phases *p, hf_time least, hf_time most, int draws)
+{
+    hf_time best = HF_TIME_NEVER;
+
+    for (int i = 0; i < draws; i++) {
+        hf_time at =
+            hf_time_add(least, draw_within(hf_time_since(most, least), draw_next(&p->random)));
+
+        if (i == 0 || *load_at(p, at) < *load_at(p, best))
+            best = at;
+    }
+    return best;
+}
+
+static hf_time begin(struct phases *p, const struct timing *timing, hf_time a, uint32_t held)
+{
+    hf_time mean = hf_time_add(a, timing->renew_after);
+    hf_time most = hf_time_add(mean, timing->renew_jitter);
+    hf_time at = draw(p, hf_time_sub(mean, timing->renew_jitter), most, DRAWS);
+    uint64_t even = (uint64_t)held * PHASES_BUCKET / (uint64_t)timing->renew_after.ns;
+
+    if (timing->renew_jitter.ns < PHASES_BUCKET || *load_at(p, at) <= 2 * even + 2)
+        return at;
+    return draw(p, hf_time_add(a, hf_dur_scale(timing->renew_after, 2, 5)), most, DRAWS_MORE);
+}
+
+static bool may_join(const struct timing *timing, hf_time begun, hf_time a)
+{
+    int64_t later = hf_time_since(a, begun).ns;
+
+    return later >= 0 && later <= timing->renew_jitter.ns / 4;
+}
+
+hf_time phases_next(struct phases *p, const struct timing *timing, hf_time a, uint32_t most,
+                    uint32_t held)
+{
+    uint32_t ttl_ms = (uint32_t)hf_dur_ms(timing->ttl);
+    unsigned i = ttl_ms * UINT32_C(2654435761) >> 29;
+
+    if (p->open[i].ttl_ms != ttl_ms || p->open[i].members >= most ||
+        !may_join(timing, p->open[i].begun, a)) {
+        p->open[i].ttl_ms = ttl_ms;
+        p->open[i].members = 0;
+        p->open[i].begun = a;
+        p->open[i].at = begin(p, timing, a, held);
+    }
+    p->open[i].members++;
+    ++*load_at(p, p->open[i].at);
+    return p->open[i].at;
+}
+
+bool phases_fits(const struct timing *timing, hf_time a, hf_time at)
+{
+    int64_t delay = hf_time_since(at, a).ns;
+
+    return delay >= timing->renew_after.ns * 2 / 5 &&
+           delay <= timing->renew_after.ns + timing->renew_jitter.ns;
+}

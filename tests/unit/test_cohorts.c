@@ -1,0 +1,159 @@
+/* agent/core/cohorts.h: against a plain list. */
+#include "core_fixture.h"
+
+#include "agent/core/cohorts.h"
+#include "agent/core/draw.h"
+
+#define NUMBERS 2000
+#define ROOM    300
+
+static hf_time at_ms(int64_t ms)
+{
+    return at(ms * MS);
+}
+
+struct fixture {
+    struct cohorts c;
+    struct cohort all[ROOM];
+    struct heap_item *items[ROOM + 1];
+    uint32_t free[ROOM], home[NUMBERS];
+    hf_time at[NUMBERS]; /* what is expected; HF_TIME_NEVER: it is in none */
+};
+
+static struct fixture *make(void)
+{
+    static struct fixture f;
+
+    memset(&f, 0, sizeof(f));
+    f.c = (struct cohorts){.heap = {.items = f.items, .room = ROOM + 1},
+                           .all = f.all,
+                           .free = f.free,
+                           .home = f.home,
+                           .room = ROOM};
+    for (int i = 0; i < NUMBERS; i++)
+        f.at[i] = HF_TIME_NEVER;
+    return &f;
+}
+
+TEST(who_is_due_together_stands_together)
+{
+    struct fixture *f = make();
+    uint32_t out[NUMBERS];
+    bool seen[COHORT_MOST] = {false};
+
+    for (uint32_t i = 0; i < COHORT_MOST; i++)
+        assert_true(cohorts_add(&f->c, i, at_ms(1000), hf_ns(0)));
+    assert_true(cohorts_add(&f->c, 500, at_ms(1000), hf_ns(0))); /* full: another one */
+    assert_true(cohorts_add(&f->c, 501, at_ms(900), hf_ns(0)));
+    assert_int_equal(f->c.heap.count, 3);
+    assert_true(cohorts_next(&f->c).ns == at_ms(900).ns);
+    assert_int_equal(cohorts_take(&f->c, out, NUMBERS), 1);
+    assert_int_equal(out[0], 501);
+    for (int k = 0; k < 2; k++) {
+        size_t count = cohorts_first(&f->c);
+
+        assert_int_equal(cohorts_take(&f->c, out, NUMBERS), count);
+        for (size_t i = 0; i < count && count > 1; i++)
+            seen[out[i]] = true;
+    }
+    for (int i = 0; i < COHORT_MOST; i++)
+        assert_true(seen[i]);
+    assert_true(cohorts_next(&f->c).ns == HF_TIME_NEVER.ns);
+    assert_int_equal(cohorts_take(&f->c, out, NUMBERS), 0);
+}
+
+TEST(early_is_as_early_as_was_said)
+{
+    struct fixture *f = make();
+
+    assert_true(cohorts_add(&f->c, 0, at_ms(1000), hf_ms(10)));
+    assert_true(cohorts_add(&f->c, 1, at_ms(1010), hf_ms(10)));
+    assert_true(cohorts_add(&f->c, 2, at_ms(1011), hf_ms(10)));
+    assert_true(cohorts_add(&f->c, 3, at_ms(999), hf_ms(10))); /* never late */
+    assert_true(cohorts_at(&f->c, 1).ns == at_ms(1000).ns);
+    assert_true(cohorts_at(&f->c, 2).ns == at_ms(1011).ns);
+    assert_true(cohorts_at(&f->c, 3).ns == at_ms(999).ns);
+}
+
+TEST(who_left_and_came_back_is_taken_once)
+{
+    struct fixture *f = make();
+    uint32_t out[4];
+
+    assert_true(cohorts_add(&f->c, 7, at_ms(1), hf_ns(0)));
+    assert_true(cohorts_add(&f->c, 8, at_ms(1), hf_ns(0)));
+    cohorts_remove(&f->c, 7);
+    assert_false(cohorts_has(&f->c, 7));
+    assert_true(cohorts_add(&f->c, 7, at_ms(1), hf_ns(0)));
+    assert_int_equal(cohorts_take(&f->c, out, 4), 2);
+    assert_int_equal(out[0] + out[1], 15);
+    cohorts_remove(&f->c, 7); /* fine */
+    assert_true(cohorts_at(&f->c, 7).ns == HF_TIME_NEVER.ns);
+}
+
+TEST(without_room_it_is_said)
+{
+    struct fixture *f = make();
+    uint32_t out[1];
+
+    for (uint32_t i = 0; i < ROOM; i++)
+        assert_true(cohorts_add(&f->c, i, at_ms(i), hf_ns(0)));
+    assert_false(cohorts_add(&f->c, ROOM, at_ms(5000), hf_ns(0)));
+    assert_false(cohorts_has(&f->c, ROOM));
+    assert_int_equal(cohorts_take(&f->c, out, 1), 1);
+    assert_true(cohorts_add(&f->c, ROOM, at_ms(5000), hf_ns(0)));
+    assert_true(cohorts_room(1) == 1 && cohorts_room(1000000) < 1000000 / 50);
+}
+
+static hf_time earliest(const struct fixture *f)
+{
+    hf_time first = HF_TIME_NEVER;
+
+    for (int i = 0; i < NUMBERS; i++)
+        first = hf_time_min(first, f->at[i]);
+    return first;
+}
+
+TEST(any_sequence_gives_each_at_its_time)
+{
+    struct fixture *f = make();
+    uint32_t random = 4711, out[COHORT_MOST];
+
+    for (int step = 0; step < 100000; step++) {
+        uint32_t n = draw_next(&random) % NUMBERS;
+
+        if (f->at[n].ns != HF_TIME_NEVER.ns) {
+            cohorts_remove(&f->c, n);
+            f->at[n] = HF_TIME_NEVER;
+        } else {
+            hf_time when = at_ms(draw_next(&random) % 40);
+
+            if (cohorts_add(&f->c, n, when, hf_ns(0)))
+                f->at[n] = when;
+        }
+        if (step % 16 == 0) {
+            hf_time first = earliest(f);
+            size_t count = cohorts_take(&f->c, out, 1 + draw_next(&random) % COHORT_MOST);
+
+            for (size_t i = 0; i < count; i++) {
+                assert_true(f->at[out[i]].ns == first.ns);
+                f->at[out[i]] = HF_TIME_NEVER;
+            }
+            assert_true(count > 0 || first.ns == HF_TIME_NEVER.ns);
+        }
+        assert_true(cohorts_next(&f->c).ns == earliest(f).ns);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_is_due_together_stands_together),
+        cmocka_unit_test(early_is_as_early_as_was_said),
+        cmocka_unit_test(who_left_and_came_back_is_taken_once),
+        cmocka_unit_test(without_room_it_is_said),
+        cmocka_unit_test(any_sequence_gives_each_at_its_time),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
