@@ -95,7 +95,6 @@ static void judge_mark(struct renewal_node *node, struct lease *lease, char mark
 {
     switch (mark) {
     case '1':
-        renewal_count(node->renewal, HF_COUNTER_RENEWED, 1);
         on_hit(node, lease, a, HIT_RENEWED);
         if (lease->undescribed >> node->number & 1 && !lease_is_over(lease))
             renewal_describe(node, lease, clock_now());
@@ -119,7 +118,12 @@ static void renewed(const struct renew_batch *batch, const struct link_reply *re
 {
     struct renewal_node *node = batch->node;
     unsigned events = renewal_learn(node, reply);
+    uint32_t slots[RENEW_KEYS];
+    int64_t hits = 0;
 
+    for (size_t k = 0; k < batch->count; k++)
+        slots[k] = batch->keys[k].slot;
+    renewal_fetch(node->renewal, slots, batch->count);
     for (size_t k = 0; k < batch->count && k < reply->mark_count; k++) {
         struct lease *lease =
             renewal_find_token(node->renewal, batch->keys[k].slot, batch->keys[k].generation);
@@ -128,8 +132,10 @@ static void renewed(const struct renew_batch *batch, const struct link_reply *re
             continue;
         if (!reply->late)
             lease_node(lease, node->number)->in_flight = false;
+        hits += reply->marks[k] == '1';
         judge_mark(node, lease, reply->marks[k], reply->sent);
     }
+    renewal_count(node->renewal, HF_COUNTER_RENEWED, hits);
     if (events & TRUST_STEPPED)
         renewal_stepped(node, reply->sent);
 }

@@ -201,12 +201,21 @@ unsigned lease_fsm_tick(struct lease_fsm *l, hf_time now)
     return actions_since(l, &before);
 }
 
+/* Not worth journaling and storing: of the nodes that are renewed one after the other, only the one
+ * that makes it q moves V by more. */
+static bool is_small(const struct lease_fsm *l, hf_time valid)
+{
+    return l->state == HF_SLOT_HELD && !l->grace && !hf_time_before(valid, l->valid) &&
+           hf_time_since(valid, l->valid).ns < hf_ms(l->ttl_ms).ns / LEASE_FSM_SMALL;
+}
+
 unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, hf_time now)
 {
     struct before before = look(l);
     hf_time d = vote_until(l, a);
     bool counts = !hf_time_before(a, l->node[node].since) && hf_time_before(l->node[node].d, d);
-    bool extends = counts && hf_time_before(l->valid, validity_with(l, node, d));
+    hf_time valid = counts ? validity_with(l, node, d) : l->valid;
+    bool extends = hf_time_before(l->valid, valid);
 
     /* (!) Judged by V without this reply. Only a lease that is not a run may still be extended
      * after V - 0.3 T, as long as no tick has made it LOSING. */
@@ -215,7 +224,9 @@ unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, 
         advance(l, extends ? HF_LOSS_LATE_REPLY : by_time(l), now);
     if (lease_fsm_renews(l)) {
         if (counts) {
-            set_vote(l, node, d);
+            l->node[node].d = d;
+            if (!is_small(l, valid))
+                l->valid = valid;
             l->node[node].mark = mark;
             want_no_heal(l, node);
         }
@@ -235,7 +246,9 @@ static unsigned make_void(struct lease_fsm *l, int node, hf_time since, enum hf_
     advance(l, by_time(l), now);
     if (!is_over(l)) {
         l->node[node].since = hf_time_max(l->node[node].since, since);
-        set_vote(l, node, HF_TIME_PAST);
+        /* What waited to be added stays where it is. */
+        l->valid = hf_time_min(l->valid, validity_with(l, node, HF_TIME_PAST));
+        l->node[node].d = HF_TIME_PAST;
         if (hf_time_reached(now, l->valid))
             stop(l, HF_SLOT_LOST, reason);
         else

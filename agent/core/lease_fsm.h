@@ -46,6 +46,8 @@ enum lease_action {
     LEASE_ACT_TIMER = 1 << 6,
 };
 
+#define LEASE_FSM_SMALL 64
+
 /* There may be a million: small, and of `node` only the first n exist where the memory was made for
  * so many (lease_fsm_size). */
 struct lease_fsm {
@@ -59,7 +61,9 @@ struct lease_fsm {
     bool restored : 1;     /* from a journal, and no tick since */
     bool grace : 1;        /* restored and not renewed since: may be renewed until V */
     hf_time journaled;     /* the latest d of then */
-    hf_time valid;    /* V: always the q-th largest d; frozen from LOSING on (it may still fall) */
+    /* V: the q-th largest d, or T/LEASE_FSM_SMALL less at most while HELD: what a hit adds by less
+     * waits for the next; frozen from LOSING on (it may still fall) */
+    hf_time valid;
     hf_time max_hold; /* LOSING at this instant at the latest; HF_TIME_NEVER: no limit */
     struct {
         /* HF_TIME_PAST: void */

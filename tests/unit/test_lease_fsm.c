@@ -81,6 +81,33 @@ TEST(v_rises_when_the_q_th_vote_does)
     assert_time(l.valid, at(10 * SEC + SPAN));
 }
 
+/* Journal, check word and slot are written once for a round of renewals. */
+TEST(a_small_gain_waits_for_more)
+{
+    struct lease_fsm l = held(LIBRARY);
+
+    assert_int_equal(lease_fsm_hit(&l, 0, at(10 * SEC), 0, at(10 * SEC + MS)), 0);
+    assert_int_equal(lease_fsm_hit(&l, 1, at(10 * SEC + MS), 0, at(10 * SEC + 2 * MS)),
+                     LEASE_ACT_EXTEND | LEASE_ACT_TIMER);
+    assert_time(l.valid, at(10 * SEC + SPAN));
+    assert_int_equal(lease_fsm_hit(&l, 2, at(10 * SEC + 2 * MS), 0, at(10 * SEC + 3 * MS)), 0);
+    assert_time(l.valid, at(10 * SEC + SPAN));
+    /* It counts: without node 0 the lease is as long as with it. */
+    assert_int_equal(lease_fsm_foreign(&l, 0, at(11 * SEC)), LEASE_ACT_EXTEND);
+    assert_time(l.valid, at(10 * SEC + SPAN));
+}
+
+TEST(a_late_lease_takes_any_gain)
+{
+    struct lease_fsm l = held(LIBRARY);
+
+    lease_fsm_tick(&l, at(LATE));
+    assert_int_equal(lease_fsm_hit(&l, 0, at(MS), 0, at(LATE)), 0);
+    assert_int_equal(lease_fsm_hit(&l, 1, at(MS), 0, at(LATE)) & LEASE_ACT_EXTEND,
+                     LEASE_ACT_EXTEND);
+    assert_time(l.valid, at(MS + SPAN));
+}
+
 TEST(a_hit_that_is_no_later_than_known_changes_nothing)
 {
     struct lease_fsm l = held(LIBRARY);
@@ -562,6 +589,8 @@ int main(void)
         cmocka_unit_test(time_makes_it_late_then_losing_then_lost),
         cmocka_unit_test(states_that_time_has_passed_are_left_out),
         cmocka_unit_test(v_rises_when_the_q_th_vote_does),
+        cmocka_unit_test(a_small_gain_waits_for_more),
+        cmocka_unit_test(a_late_lease_takes_any_gain),
         cmocka_unit_test(a_hit_that_is_no_later_than_known_changes_nothing),
         cmocka_unit_test(an_extension_takes_late_back),
         cmocka_unit_test(a_late_vote_of_the_acquire_heals),
