@@ -12,14 +12,19 @@ def goal(what, aim):
     return add
 
 
-def judged(rows):
-    """Rows of a table: what, aim, value, "met" or "**not met**"."""
+def judged(rows, before=None):
+    """Rows of a table: what, aim, value, "met" or "**not met**", and the value of a run before."""
     for what, aim, function in GOALS:
-        try:
-            value, met = function(rows)
-            yield what, aim, value, "met" if met else "**not met**"
-        except Missing:
-            yield what, aim, "-", "not measured"
+        value, met = judge(function, rows)
+        yield [what, aim, value, met] + ([judge(function, before)[0]] if before else [])
+
+
+def judge(function, rows):
+    try:
+        value, met = function(rows)
+        return value, "met" if met else "**not met**"
+    except Missing:
+        return "-", "not measured"
 
 
 def us(value):

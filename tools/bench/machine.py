@@ -6,13 +6,12 @@ import re
 import subprocess
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def said(*argv):
     """The first line that a program prints; None where there is none."""
     try:
-        return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()[0].strip()
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()[0].strip()
     except (OSError, subprocess.CalledProcessError, IndexError):
         return None
 
@@ -26,7 +25,8 @@ def found(path, pattern):
 
 
 def machine(build):
-    changed = said("git", "status", "--porcelain", "--untracked-files=no")
+    source = found(build / "CMakeCache.txt", r"^CMAKE_HOME_DIRECTORY:\w+=(.*)$") or "."
+    changed = said("git", "-C", source, "status", "--porcelain", "--untracked-files=no")
     redis = said("redis-server", "--version") or ""
     return {
         "bench": "machine", "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "kernel": platform.release(),
@@ -34,7 +34,7 @@ def machine(build):
         "hypervisor": said("systemd-detect-virt") or found("/proc/cpuinfo", r"\b(hypervisor)\b"),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "clock": found("/sys/devices/system/clocksource/clocksource0/current_clocksource", r"(.*)"),
-        "commit": (said("git", "rev-parse", "--short=12", "HEAD") or "?") + ("+" if changed else ""),
+        "commit": (said("git", "-C", source, "rev-parse", "--short=12", "HEAD") or "?") + ("+" if changed else ""),
         "build_type": found(build / "CMakeCache.txt", r"^CMAKE_BUILD_TYPE:\w+=(.*)$"), "compiler": said("cc", "--version"),
         "redis": found_in(redis, r"v=(\S+)"), "hiredis": said("pkg-config", "--modversion", "hiredis"),
         "node": said("node", "--version"), "python": platform.python_version(), "load": load()}
