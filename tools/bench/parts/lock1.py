@@ -12,7 +12,9 @@ def measure(lines, options):
                 with lines.tagged(turn=turn):
                     for kind in "plain", "scripts":
                         fleet.measure("floor", kind, "lat", cycles, *fleet.paths)
+                    agent_s, _ = fleet.cpu_s()
                     fleet.measure("lock", fleet.names[0], cycles)
+                    lines.say({"bench": "agent cpu", "us_per_cycle": (fleet.cpu_s()[0] - agent_s) / cycles * 1e6})
             if nodes in (3, 5):
                 for turn in range(1 if options.quick else 3):
                     with lines.tagged(turn=turn):

@@ -46,7 +46,7 @@ def look(fleet, leases, lines):
     listed = listed["leases"]
     lines.say({"bench": "look", "status_s": status_s, "list_s": list_s, "list_prefix_s": prefix_s,
                "prefix_rows": len(prefixed["leases"]), "walked": len(listed), "held": sum(row["held"] for row in listed),
-               "status_leases": status["counters"]["leases"], "least_left_ms": min(row["left_ms"] for row in listed)})
+               "status_leases": status["totals"]["leases"], "least_left_ms": min(row["left_ms"] for row in listed)})
 
 
 def acquires(fleet, lines, options, what):
