@@ -23,7 +23,7 @@ struct lease;
 enum message_kind {
     /* broker to renewal thread */
     MSG_GRANTED,   /* `lease`: the renewal thread owns its state from here on */
-    MSG_VOTE,      /* a vote that came after the grant: slot, generation, node, at (= a), mark */
+    MSG_VOTE,      /* a vote that came after the grant: slot, generation, node, at (= a) */
     MSG_RELEASE,   /* slot, generation: end it; `reason` HF_LOSS_HOLDER when its holder died */
     MSG_HAND_OVER, /* slot, generation, `handoff`: to be carried out, or its lease released */
     MSG_LOSE,      /* slot, generation, reason: LOSING; `killing`: a guardian kills its job */
@@ -49,7 +49,6 @@ struct message {
     struct handoff *handoff;
     uint32_t slot, generation;
     int node_number;
-    uint32_t mark;
     hf_time at;
     unsigned events;
     enum hf_loss_reason reason;

@@ -59,7 +59,6 @@ void nodes_tell_renewal(struct broker *b, int i, unsigned events)
 
     m->node_number = i;
     m->events = events;
-    m->mark = b->nodes[i].trust.mark;
     memcpy(m->nonce, b->nodes[i].trust.sentinel.nonce, sizeof(m->nonce));
     broker_tell_renewal(b, m);
 }

@@ -35,7 +35,6 @@ static void tell_trust(struct renewal_node *node, unsigned events)
     message = message_new(MSG_TRUST);
     message->node_number = node->number;
     message->events = events;
-    message->mark = node->trust.mark;
     memcpy(message->nonce, renewal_nonce(node), strlen(renewal_nonce(node)));
     mailbox_post(&node->renewal->agent->to_broker, message);
 }

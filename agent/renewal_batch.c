@@ -12,6 +12,8 @@
 
 #define LINE 64 /* bytes of a cache line */
 
+_Static_assert(RENEW_KEYS <= COHORT_MOST, "a cohort is taken at once");
+
 static struct lease *lease_of(const struct renewal_node *node, struct heap_item *item)
 {
     return lease_of_node(HF_CONTAINER(item, struct lease_node, due), node->number);

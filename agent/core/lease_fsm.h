@@ -46,7 +46,7 @@ enum lease_action {
     LEASE_ACT_TIMER = 1 << 6,
 };
 
-#define LEASE_FSM_SMALL 64
+#define LEASE_FSM_SMALL 64 /* an extension by less than this part of T is not made alone */
 
 /* There may be a million: small, and of `node` only the first n exist where the memory was made for
  * so many (lease_fsm_size). */
