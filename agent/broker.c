@@ -26,14 +26,20 @@ uint32_t broker_random(void)
     return r;
 }
 
-void broker_token(char ret_token[TOKEN_LEN + 1])
+void broker_token(struct broker *b, char ret_token[TOKEN_LEN + 1])
 {
-    uint8_t bytes[TOKEN_LEN / 2];
+    uint8_t *bytes;
 
-    /* 20 bytes never come in parts and, once the pool is ready, never fail (getrandom(2)). */
-    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-        abort();
-    hf_hex_text(bytes, sizeof(bytes), ret_token);
+    if (b->random_left < TOKEN_LEN / 2) {
+        /* So few bytes never come in parts and, once the pool is ready, never fail (getrandom(2)). */
+        if (getrandom(b->random, sizeof(b->random), 0) != sizeof(b->random))
+            abort();
+        b->random_left = sizeof(b->random);
+    }
+    b->random_left -= TOKEN_LEN / 2;
+    bytes = b->random + b->random_left;
+    hf_hex_text(bytes, TOKEN_LEN / 2, ret_token);
+    explicit_bzero(bytes, TOKEN_LEN / 2); /* a token is a secret */
 }
 
 void broker_tell_renewal(struct broker *b, struct message *m)
@@ -172,9 +178,18 @@ static void on_wake(void *arg)
     }
 }
 
+/* Last in every turn: whatever it brought leaves together. */
 static bool on_idle(void *arg)
 {
-    return sessions_serve(arg);
+    struct broker *b = arg;
+    bool again = sessions_serve(b);
+
+    releaser_flush(b->releaser);
+    for (int i = 0; i < b->n; i++)
+        if (b->unsent >> i & 1)
+            link_flush(b->links[i]);
+    b->unsent = 0;
+    return again;
 }
 
 /* --- beginning and end ------------------------------------------------------------------------ */

@@ -157,8 +157,8 @@ void session_answer(struct session *s, const struct hf_completion_entry *answer)
 void session_item(struct session *s, const struct hf_completion_entry *item);
 /* Tells what an unanswered acquire waits for, if there is room. */
 void session_progress(struct session *s, struct hf_completion_entry *entry);
-/* Something about a lease of this client changed. */
-void client_signal(struct client *c);
+/* Something about a lease of this client changed. `but`: is told by an answer; NULL. */
+void client_signal(struct client *c, const struct session *but);
 void session_end(struct session *s, const char *why);
 /* In attach.c: judges a hello and sends the welcome. */
 void attach_hello(struct session *s, const struct hf_hello *hello, size_t length);
@@ -304,8 +304,8 @@ int resource_grant(struct round *round, hf_time now);
 /* Ties a lease to its name and its holder; both know of it until MSG_ENDED, or MSG_HANDED_OVER. */
 void resource_hold(struct resource *r, struct lease *lease, struct client *holder);
 void resource_let_go(struct resource *r);
-/* Tells whoever asked for the release of the lease that had this generation. */
-void answer_released(struct resource *r, uint32_t generation, bool lost);
+/* Tells whoever asked for the release of the lease that had this generation; NULL: nobody did. */
+const struct session *answer_released(struct resource *r, uint32_t generation, bool lost);
 void resource_lease_changed(struct broker *b, struct lease *lease);
 void resource_lease_ended(struct broker *b, struct lease *lease);
 /* The release of a failed round was answered, or gave up. */
@@ -543,6 +543,8 @@ struct broker {
     bool thread_started;
     struct loop_timer beat, sweep;
     hf_time started;
+    uint8_t random[240]; /* for tokens, used from the end; up to 256 come at once (getrandom(2)) */
+    size_t random_left;
 
     /* clients */
     struct loop_fd listener, doorbells;
@@ -585,6 +587,7 @@ struct broker {
     /* nodes */
     struct node nodes[HF_NODES_MAX];
     struct link *links[HF_NODES_MAX];
+    uint32_t unsent; /* bit per node: commands of this turn's rounds are buffered */
     int n, q;
     struct loop_timer review;
     char fleet[200];
@@ -603,7 +606,7 @@ struct broker {
 };
 
 uint32_t broker_random(void);
-void broker_token(char ret_token[TOKEN_LEN + 1]);
+void broker_token(struct broker *b, char ret_token[TOKEN_LEN + 1]);
 void broker_tell_renewal(struct broker *b, struct message *m);
 /* Publishes `ready` and why. */
 void broker_review(struct broker *b, hf_time now);

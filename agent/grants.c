@@ -40,7 +40,7 @@ void resource_let_go(struct resource *r)
     lease_table_remove(r->b->agent->leases, lease);
 }
 
-void answer_released(struct resource *r, uint32_t generation, bool lost)
+const struct session *answer_released(struct resource *r, uint32_t generation, bool lost)
 {
     struct session *s = r->release_session;
     struct hf_completion_entry answer = {.id = r->release_id,
@@ -52,6 +52,7 @@ void answer_released(struct resource *r, uint32_t generation, bool lost)
     r->release_session = NULL;
     if (s)
         session_answer(s, &answer);
+    return s;
 }
 
 void resource_undone(struct resource *r)
@@ -166,7 +167,7 @@ void resource_lease_changed(struct broker *b, struct lease *lease)
     struct resource *r = lease->resource;
 
     (void)b;
-    client_signal(r->holder);
+    client_signal(r->holder, NULL);
 }
 
 void resource_lease_ended(struct broker *b, struct lease *lease)
@@ -174,6 +175,7 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
     struct resource *r = lease->resource;
     struct client *c = r->holder;
     bool lost = atomic_load_explicit(&lease->state, memory_order_relaxed) == HF_SLOT_LOST;
+    const struct session *told;
     hf_time now = clock_now();
 
     if (r->granted) {
@@ -195,7 +197,7 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
 
         (void)releaser_start(b->releaser, &order);
     }
-    answer_released(r, lease->generation, lost);
+    told = answer_released(r, lease->generation, lost);
     /* After the answer: until it lies in the ring, the next agent must know what to answer. */
     lease_journal(b->agent, lease, JOURNAL_FREE);
     loop_timer_cancel(b->loop, &r->retry);
@@ -204,7 +206,7 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
             now, handoff_yield(hf_ms(lease->ttl_ms), r->others_seen, now, broker_random()));
     r->turn_over = false;
     resource_let_go(r); /* frees it, in the end */
-    client_signal(c);
+    client_signal(c, told);
     client_settle(c);
     looks_hear_ended(b, r->name, r->name_len);
     resource_rest(r);

@@ -193,6 +193,7 @@ static void done(struct handoff *h)
     struct lease *from = r->lease, *to = h->to;
     struct client *before = r->holder;
     struct waiter *w = h->waiter;
+    const struct session *told;
 
     b->generations[r->slot] = r->generation = to->generation;
     if (w) {
@@ -211,9 +212,8 @@ static void done(struct handoff *h)
         resource_text_switch(r, to);
     resource_let_go(r);
     resource_hold(r, to, h->client);
-    answer_released(r, h->generation, false);
-    if (LIST_FIRST(&before->sessions) && LIST_NEXT(LIST_FIRST(&before->sessions), of_client))
-        client_signal(before); /* the other guardian */
+    told = answer_released(r, h->generation, false);
+    client_signal(before, told); /* the other guardian */
     client_settle(before);
     let_go_of_client(h);
     if (!w || h->unwanted)

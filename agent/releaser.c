@@ -92,7 +92,7 @@ static void job_queue(struct job *job, int node)
         return;
     TAILQ_INSERT_TAIL(&r->queue[node], &job->place[node], entry);
     job->queued |= bit(node);
-    /* At this instant: the releases of one turn leave together. */
+    /* With releaser_flush(), or at this instant: the releases of one turn leave together. */
     if (!heap_has(&r->send.item))
         (void)loop_timer_set(r->loop, &r->send, loop_now(r->loop));
 }
@@ -265,6 +265,14 @@ static void send_all(struct loop_timer *timer, hf_time now)
 
     for (int i = 0; i < r->n; i++)
         send_node(r, i, now);
+}
+
+void releaser_flush(struct releaser *r)
+{
+    if (!heap_has(&r->send.item))
+        return;
+    loop_timer_cancel(r->loop, &r->send);
+    send_all(&r->send, clock_now());
 }
 
 static void on_retry(struct loop_timer *timer, hf_time now)

@@ -42,6 +42,8 @@ struct release_order {
 /* HF_OK, HF_ENOMEM. */
 int releaser_start(struct releaser *releaser, const struct release_order *order);
 
+/* Sends what was started in this turn of the loop; without it that leaves with the next turn. */
+void releaser_flush(struct releaser *releaser);
 /* A node's link came up: sends what waits for it. */
 void releaser_link_up(struct releaser *releaser, int node);
 /* Jobs with nodes that have not answered. */

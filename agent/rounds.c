@@ -78,11 +78,10 @@ static bool round_send(struct round *round, int node, bool raise)
     return true;
 }
 
+/* With all that this turn of the loop brings. */
 static void round_flush(struct round *round)
 {
-    for (int i = 0; i < round->b->n; i++)
-        if (round->unanswered & 1u << i)
-            link_flush(round->b->links[i]);
+    round->b->unsent |= round->unanswered;
 }
 
 /* A release of this round's token on some nodes, without anybody waiting for it. */
@@ -431,7 +430,7 @@ int round_begin(struct resource *r, struct waiter *w)
                                             .pid = round->pid,
                                             .uid = round->uid,
                                             .since = clock_wall()};
-    broker_token(round->token);
+    broker_token(b, round->token);
     fence = fence_propose(r->last_fence, known, median, clock_wall());
     ballot_init(&round->ballot, b->n, fence);
 

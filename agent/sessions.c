@@ -47,11 +47,13 @@ static void nudge(struct session *s)
         (void)send(s->socket.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void client_signal(struct client *c)
+void client_signal(struct client *c, const struct session *but)
 {
     struct session *s;
 
     LIST_FOREACH (s, &c->sessions, of_client) {
+        if (s == but)
+            continue;
         hf_ring_signal(&s->ring);
         nudge(s);
     }

@@ -33,10 +33,16 @@ static void add_text(struct args *args, const char *text)
 
 static void add_number(struct args *args, int64_t number)
 {
-    char *text = args->numbers[args->numbers_used++];
+    char *at = args->numbers[args->numbers_used++];
+    uint64_t rest = number < 0 ? -(uint64_t)number : (uint64_t)number;
+    size_t first = sizeof(args->numbers[0]);
 
-    snprintf(text, sizeof(args->numbers[0]), "%" PRId64, number);
-    add_text(args, text);
+    do
+        at[--first] = (char)('0' + rest % 10);
+    while (rest /= 10);
+    if (number < 0)
+        at[--first] = '-';
+    add_bytes(args, at + first, sizeof(args->numbers[0]) - first);
 }
 
 /* EVALSHA and SHA are filled in by call_script(). */

@@ -17,12 +17,12 @@ static struct sim_proc *proc_of(const struct session *s)
     return HF_CONTAINER(s, struct sim_session, session)->proc;
 }
 
-void client_signal(struct client *c)
+void client_signal(struct client *c, const struct session *but)
 {
     struct session *s;
 
     LIST_FOREACH (s, &c->sessions, of_client)
-        if (proc_of(s)->pid == s->pid)
+        if (s != but && proc_of(s)->pid == s->pid)
             proc_signal(proc_of(s));
 }
 
