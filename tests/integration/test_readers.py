@@ -420,10 +420,10 @@ def quarantine(run):
 
     def quarantined():
         result = run.holdfast("nodes", "--json")
-        return result.rc == 0 and all(n["state"] == "quarantined" for n in result.json["nodes"]) and result.json
+        return result.rc == 0 and all(n["state"] == "quarantined" and "age" in n["quarantine_reasons"]
+                                      for n in result.json["nodes"]) and result.json
 
-    nodes = wait_until(quarantined, what="all nodes are in quarantine")["nodes"]
-    assert all("age" in node["quarantine_reasons"] for node in nodes), nodes
+    nodes = wait_until(quarantined, what="all nodes are in quarantine for their age")["nodes"]
     assert all(0 < node["quarantine_left_ms"] <= 62200 for node in nodes), nodes
     assert "votes again in" in run.holdfast("nodes").out
     result = run.holdfast("doctor", "--json")

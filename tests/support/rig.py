@@ -581,7 +581,7 @@ def run_one(title, function, needs_root, sanitizers, run_id):
         print(f"skip {title}: not with a sanitizer", flush=True)
         return True
     run = Run(run_id)
-    trouble, skipped = [], None
+    trouble, skipped, began = [], None, time.monotonic()
     try:
         function(run)
     except Skip as reason:
@@ -597,7 +597,7 @@ def run_one(title, function, needs_root, sanitizers, run_id):
         print(f"skip {title}: {skipped}")
     else:
         print(f"ok {title}")
-    sys.stdout.flush()
+    print(f"# took {time.monotonic() - began:.1f} s", flush=True)
     run.remove()
     return not (trouble or complaints)
 
