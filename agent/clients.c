@@ -163,6 +163,8 @@ int client_ghost(struct broker *b, uint32_t pid, uint64_t start_time, uint32_t u
     if (!c || !(c->user = user_get(b, uid))) {
         if (pidfd >= 0)
             close(pidfd);
+        if (c)
+            client_settle(c); /* nobody has it */
         return HF_ENOMEM;
     }
     c->ghost = true;
