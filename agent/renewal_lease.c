@@ -363,7 +363,7 @@ void renewal_stepped(struct renewal_node *node, hf_time sent)
             step(node, r->slots[s].lease, sent);
 }
 
-/* Of the node when a lease was granted. The broker counts sentinels by itself: what it knew, told before
+/* Of the node when a lease, or a vote, was granted. The broker counts sentinels by itself: what it knew, told before
  * the lease, is known here too; and what was found here while the broker still had it came after. */
 static uint32_t mark_at(const struct renewal_node *node, hf_time granted)
 {
@@ -415,7 +415,8 @@ void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum
     struct lease_fsm *fsm = &lease->fsm;
     struct lease_before before = lease_before(lease, node->number, HF_LOSS_NONE);
     bool stood = before.vote.ns != HF_TIME_PAST.ns;
-    unsigned actions = lease_fsm_hit(fsm, node->number, a, node->trust.mark, clock_now());
+    uint32_t mark = hit == HIT_GRANT ? mark_at(node, a) : node->trust.mark;
+    unsigned actions = lease_fsm_hit(fsm, node->number, a, mark, clock_now());
 
     /* One vote more is worth telling, though V may not have moved. */
     if (!stood && fsm->node[node->number].d.ns != HF_TIME_PAST.ns && !lease_is_over(lease))

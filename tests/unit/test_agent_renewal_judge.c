@@ -244,6 +244,26 @@ TEST(a_lease_that_comes_after_its_nodes_forgot_has_its_votes)
     end(lease);
 }
 
+TEST(a_vote_that_comes_after_its_node_forgot_counts)
+{
+    struct lease *lease;
+    hf_time a;
+
+    for (int i = 0; i < NODES; i++)
+        says(i, NONCE);
+    a = clock_now();
+    lease = made("name", 0, 3, false, a);
+    ahead_ns += hf_ms(1).ns;
+    for (int i = 0; i < NODES; i++)
+        says(i, NEW_NONCE);
+    renewal_adopt(agent.renewal, lease, clock_now());
+    renewal_vote(agent.renewal, lease, 2, a);
+    for (int i = 0; i < NODES; i++)
+        missing(lease, i);
+    assert_int_equal(lease_fsm_votes(&lease->fsm, clock_now()), NODES);
+    end(lease);
+}
+
 TEST(a_lease_that_was_granted_after_its_nodes_forgot_is_lost_with_its_keys)
 {
     struct lease *lease;
@@ -277,6 +297,8 @@ int main(void)
                                         unmake),
         cmocka_unit_test_setup_teardown(a_lease_that_comes_after_its_nodes_forgot_has_its_votes,
                                         make, unmake),
+        cmocka_unit_test_setup_teardown(a_vote_that_comes_after_its_node_forgot_counts, make,
+                                        unmake),
         cmocka_unit_test_setup_teardown(
             a_lease_that_was_granted_after_its_nodes_forgot_is_lost_with_its_keys, make, unmake),
     };
