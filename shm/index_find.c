@@ -1,8 +1,6 @@
 /* The reader's side of the name index. */
 #include "shm/index.h"
 
-#include <string.h>
-
 #include "shm/index_probe.h"
 #include "shm/status.h"
 
@@ -17,7 +15,6 @@ static int find_in(const struct hf_table *table, const hf_index_entry *area, uin
     for (uint32_t probe = 0; probe < HF_INDEX_PROBES; probe++) {
         uint32_t place = hf_index_place(hash, probe, table->index_size);
         uint64_t entry = atomic_load_explicit(&area[place], memory_order_acquire);
-        struct hf_slot_view view;
         int status;
 
         if (entry == 0)
@@ -25,12 +22,10 @@ static int find_in(const struct hf_table *table, const hf_index_entry *area, uin
         if (hf_index_hash_of(entry) != hash || hf_index_slot_of(entry) == HF_INDEX_TOMB)
             continue;
         /* A number out of range is HF_EINVAL: a broken entry, passed over. */
-        status = hf_slot_read(table, hf_index_slot_of(entry) - 1, &view);
-        unreadable |= status == HF_ETABLE;
-        if (status == 0 && view.name_len == name_len && memcmp(view.name, name, name_len) == 0) {
-            memcpy(ret_view, &view, sizeof(view));
+        status = hf_slot_read_named(table, hf_index_slot_of(entry) - 1, name, name_len, ret_view);
+        if (status == 0)
             return 0;
-        }
+        unreadable |= status == HF_ETABLE;
     }
     return unreadable ? HF_ETABLE : HF_ENOTHELD;
 }

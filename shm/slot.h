@@ -19,7 +19,8 @@
 
 #define HF_SLOT_TRIES 64
 
-/* What a slot says, in plain memory. Names are bytes: they may hold NUL and newline. */
+/* What a slot says, in plain memory. Names are bytes: they may hold NUL and newline. Note and command
+ * end with NUL; what is behind the name, or behind that, is not written. */
 struct hf_slot_view {
     uint32_t slot, generation;
     enum hf_slot_state state;
@@ -103,5 +104,8 @@ int hf_slot_peek(const struct hf_table *table, uint32_t slot, struct hf_slot_vie
 /* Copies slot number `slot`. 0; HF_ENOTHELD for a FREE slot; HF_EINVAL for a number out of range;
  * HF_ETABLE when no consistent copy could be had in HF_SLOT_TRIES tries. */
 int hf_slot_read(const struct hf_table *table, uint32_t slot, struct hf_slot_view *ret_view);
+/* The same if it carries `name`, else HF_ENOTHELD. */
+int hf_slot_read_named(const struct hf_table *table, uint32_t slot, const void *name,
+                       size_t name_len, struct hf_slot_view *ret_view);
 
 #endif

@@ -80,10 +80,10 @@ int hf_slot_peek(const struct hf_table *table, uint32_t slot, struct hf_slot_vie
     return 0;
 }
 
-int hf_slot_read(const struct hf_table *table, uint32_t slot, struct hf_slot_view *ret_view)
+/* As hf_slot_read(). */
+static int read_slot(const struct hf_table *table, uint32_t slot, struct copy *copy)
 {
     const struct hf_slot *from;
-    struct copy copy;
 
     if (slot >= table->capacity)
         return HF_EINVAL;
@@ -93,13 +93,45 @@ int hf_slot_read(const struct hf_table *table, uint32_t slot, struct hf_slot_vie
 
         if (!hf_seq_begin(&from->seq, try, HF_SLOT_TRIES, &seen))
             continue;
-        if (!copy_slot(table, from, &copy) || !hf_seq_same(&from->seq, seen))
+        if (!copy_slot(table, from, copy) || !hf_seq_same(&from->seq, seen))
             continue;
-        if (copy.view.state == HF_SLOT_FREE)
+        if (copy->view.state == HF_SLOT_FREE)
             return HF_ENOTHELD;
-        copy.view.slot = slot;
-        memcpy(ret_view, &copy.view, sizeof(*ret_view));
+        copy->view.slot = slot;
         return 0;
     }
     return HF_ETABLE;
+}
+
+/* Of the texts no more than there is. */
+static void give(const struct hf_slot_view *from, struct hf_slot_view *to)
+{
+    memcpy(to, from, offsetof(struct hf_slot_view, name));
+    memcpy(to->name, from->name, from->name_len);
+    memcpy(to->note, from->note, from->note_len + 1u);
+    memcpy(to->comm, from->comm, from->comm_len + 1u);
+}
+
+int hf_slot_read(const struct hf_table *table, uint32_t slot, struct hf_slot_view *ret_view)
+{
+    struct copy copy;
+    int status = read_slot(table, slot, &copy);
+
+    if (status == 0)
+        give(&copy.view, ret_view);
+    return status;
+}
+
+int hf_slot_read_named(const struct hf_table *table, uint32_t slot, const void *name,
+                       size_t name_len, struct hf_slot_view *ret_view)
+{
+    struct copy copy;
+    int status = read_slot(table, slot, &copy);
+
+    if (status != 0)
+        return status;
+    if (copy.view.name_len != name_len || memcmp(copy.view.name, name, name_len) != 0)
+        return HF_ENOTHELD;
+    give(&copy.view, ret_view);
+    return 0;
 }
