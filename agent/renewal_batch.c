@@ -53,7 +53,7 @@ static hf_time time_of_others(const struct renewal *r, const struct lease *lease
     return HF_TIME_NEVER;
 }
 
-void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a)
+void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late)
 {
     struct renewal *r = node->renewal;
     struct lease_node *ln = lease_node(lease, node->number);
@@ -64,7 +64,7 @@ void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a)
         return;
     at = time_of_others(r, lease, &timing, a);
     if (at.ns == HF_TIME_NEVER.ns)
-        at = phases_next(&r->phases, &timing, a,
+        at = phases_next(&r->phases, &timing, a, late,
                          renewal_tracks(node) ? RENEW_KEYS_TRACKED : RENEW_KEYS, r->held);
     cohorts_remove(&node->renewals, lease->slot);
     if (heap_has(&ln->due) || wants_heal(lease, node->number) ||
@@ -242,6 +242,7 @@ static bool begin(struct filling *filling, struct renewal_node *node, hf_time du
         return false;
     filling->batch->node = node;
     filling->batch->count = 0;
+    filling->batch->late = hf_time_since(now, due);
     hf_counter_set(&r->agent->table, HF_COUNTER_RENEW_LAG_NS, (uint64_t)(lag > 0 ? lag : 0));
     if (lag > r->lag_max_ns) {
         r->lag_max_ns = lag;

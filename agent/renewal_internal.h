@@ -36,6 +36,7 @@ struct renewal_node;
 struct renew_batch {
     struct renewal_node *node;
     bool busy;
+    hf_dur late; /* behind the time at which the first of them was due */
     size_t count;
     struct {
         uint32_t slot, generation;
@@ -163,8 +164,8 @@ void renewal_describe(struct renewal_node *node, struct lease *lease, hf_time no
 /* When the lease is to be renewed (or healed, as the state machine wants) on the node next. Not
  * while something of it is unanswered there: the answer sets the time. */
 void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at);
-/* The renewal after a hit that was sent at `a`. */
-void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a);
+/* The renewal after a hit that was sent at `a`, `late` behind its time. */
+void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late);
 /* The same after a failure. */
 void renewal_retry(struct renewal_node *node, struct lease *lease, hf_time now);
 /* The same after NOSCRIPT: the script is on its way to the node again, so the first retry goes

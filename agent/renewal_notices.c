@@ -52,7 +52,7 @@ void renewal_plan_first(struct renewal_node *node, struct lease *lease, hf_time 
     if (renewal_tracks(node))
         renewal_schedule(node, lease, hf_time_add(a, delay));
     else
-        renewal_plan(node, lease, a);
+        renewal_plan(node, lease, a, hf_ns(0));
 }
 
 hf_dur renewal_heal_pause(const struct renewal_node *node, const struct lease *lease)

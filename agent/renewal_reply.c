@@ -9,7 +9,7 @@
 
 /* The next renewal after a hit that was sent at `a`, or whatever else the lease needs on that node
  * now. */
-static void plan(struct renewal_node *node, struct lease *lease, hf_time a)
+static void plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late)
 {
     if (lease->fsm.node[node->number].d.ns == HF_TIME_PAST.ns) {
         /* Sent before the vote was found void: it does not count, and another may be sent at once.
@@ -18,15 +18,16 @@ static void plan(struct renewal_node *node, struct lease *lease, hf_time a)
         return;
     }
     lease_node(lease, node->number)->retries = 0;
-    renewal_plan(node, lease, a);
+    renewal_plan(node, lease, a, late);
     if (lease_node(lease, node->number)->told)
         renewal_hurry(node, lease, clock_now());
 }
 
-static void on_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit)
+static void on_hit(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late,
+                   enum hit hit)
 {
     renewal_hit(node, lease, a, hit);
-    plan(node, lease, a);
+    plan(node, lease, a, late);
 }
 
 static void on_missing(struct renewal_node *node, struct lease *lease)
@@ -91,11 +92,12 @@ static void remember(struct renewal_node *node, const struct link_reply *reply, 
 
 /* --- renewals --------------------------------------------------------------------------------- */
 
-static void judge_mark(struct renewal_node *node, struct lease *lease, char mark, hf_time a)
+static void judge_mark(struct renewal_node *node, struct lease *lease, char mark, hf_time a,
+                       hf_dur late)
 {
     switch (mark) {
     case '1':
-        on_hit(node, lease, a, HIT_RENEWED);
+        on_hit(node, lease, a, late, HIT_RENEWED);
         if (lease->undescribed >> node->number & 1 && !lease_is_over(lease))
             renewal_describe(node, lease, clock_now());
         break;
@@ -133,7 +135,7 @@ static void renewed(const struct renew_batch *batch, const struct link_reply *re
         if (!reply->late)
             lease_node(lease, node->number)->in_flight = false;
         hits += reply->marks[k] == '1';
-        judge_mark(node, lease, reply->marks[k], reply->sent);
+        judge_mark(node, lease, reply->marks[k], reply->sent, batch->late);
     }
     renewal_count(node->renewal, HF_COUNTER_RENEWED, hits);
     if (events & TRUST_STEPPED)
@@ -195,7 +197,7 @@ static void judge_heal(struct renewal_node *node, struct lease *lease,
     case VERDICT_OK:
     case VERDICT_LOW: /* our key stands; the fence was the grant's affair */
         renewal_count(node->renewal, HF_COUNTER_HEALS, 1);
-        on_hit(node, lease, reply->sent, HIT_HEALED);
+        on_hit(node, lease, reply->sent, hf_ns(0), HIT_HEALED);
         break;
     case VERDICT_TAKEN:
         on_foreign(node, lease);

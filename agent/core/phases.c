@@ -4,6 +4,7 @@
 
 #include "agent/core/draw.h"
 
+#define CROWD      128 /* leases: one script is none */
 #define DRAWS      2
 #define DRAWS_MORE 6 /* where a standstill made all those crowded */
 
@@ -40,14 +41,16 @@ static hf_time draw(struct phases *p, hf_time least, hf_time most, int draws)
     return best;
 }
 
-static hf_time begin(struct phases *p, const struct timing *timing, hf_time a, uint32_t held)
+static hf_time begin(struct phases *p, const struct timing *timing, hf_time a, hf_dur late,
+                     uint32_t held)
 {
     hf_time mean = hf_time_add(a, timing->renew_after);
-    hf_time most = hf_time_add(mean, timing->renew_jitter);
+    hf_time most = hf_time_add(mean, hf_dur_scale(timing->renew_jitter, 1, 3));
     hf_time at = draw(p, hf_time_sub(mean, timing->renew_jitter), most, DRAWS);
     uint64_t even = (uint64_t)held * PHASES_BUCKET / (uint64_t)timing->renew_after.ns;
+    bool crowded = timing->renew_jitter.ns >= PHASES_BUCKET && *load_at(p, at) > 2 * even + CROWD;
 
-    if (timing->renew_jitter.ns < PHASES_BUCKET || *load_at(p, at) <= 2 * even + 2)
+    if (!crowded && late.ns <= timing->renew_jitter.ns)
         return at;
     return draw(p, hf_time_add(a, hf_dur_scale(timing->renew_after, 2, 5)), most, DRAWS_MORE);
 }
@@ -59,8 +62,8 @@ static bool may_join(const struct timing *timing, hf_time begun, hf_time a)
     return later >= 0 && later <= timing->renew_jitter.ns / 4;
 }
 
-hf_time phases_next(struct phases *p, const struct timing *timing, hf_time a, uint32_t most,
-                    uint32_t held)
+hf_time phases_next(struct phases *p, const struct timing *timing, hf_time a, hf_dur late,
+                    uint32_t most, uint32_t held)
 {
     uint32_t ttl_ms = (uint32_t)hf_dur_ms(timing->ttl);
     unsigned i = ttl_ms * UINT32_C(2654435761) >> 29;
@@ -70,7 +73,7 @@ hf_time phases_next(struct phases *p, const struct timing *timing, hf_time a, ui
         p->open[i].ttl_ms = ttl_ms;
         p->open[i].members = 0;
         p->open[i].begun = a;
-        p->open[i].at = begin(p, timing, a, held);
+        p->open[i].at = begin(p, timing, a, late, held);
     }
     p->open[i].members++;
     ++*load_at(p, p->open[i].at);

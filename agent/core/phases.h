@@ -3,9 +3,10 @@
  *
  * Leases of one TTL that are renewed one after the other get the same time (a phase, which fills one
  * script), so whatever order there is is kept, and what was scattered is gathered. Times are drawn so
- * that the load is even: of two drawn, the one with less that is due around it. After a standstill
- * (this agent was stopped, a node was away) many are renewed at once; they are drawn from a window
- * that begins earlier, so that one round later they are spread as before.
+ * that the load is even: of two drawn, the one with less that is due around it, which is the later
+ * one more often than not. After a standstill (this agent was stopped, a node was away) many are
+ * renewed at once, by all hosts; who was late, or finds its times crowded, draws from a window that
+ * begins earlier, so that a round later they are spread again.
  */
 #ifndef HOLDFAST_CORE_PHASES_H
 #define HOLDFAST_CORE_PHASES_H
@@ -31,10 +32,10 @@ struct phases {
 
 void phases_init(struct phases *p, uint32_t random);
 
-/* The next renewal of a lease that was renewed at `a`; `most` make a phase full, `held` leases are
- * renewed in all. */
-hf_time phases_next(struct phases *p, const struct timing *timing, hf_time a, uint32_t most,
-                    uint32_t held);
+/* The next renewal of a lease that was renewed at `a`, `late` behind the time it was due; `most` make
+ * a phase full, `held` leases are renewed in all. */
+hf_time phases_next(struct phases *p, const struct timing *timing, hf_time a, hf_dur late,
+                    uint32_t most, uint32_t held);
 
 /* Whether a lease renewed at `a` on one node may be renewed at `at` there, because that is when it is
  * due on another: then it needs one extension of its validity for all of them. */

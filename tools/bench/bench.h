@@ -30,6 +30,7 @@ void bench_futex_wait(_Atomic uint32_t *word, uint32_t while_it_is);
 void bench_futex_store(_Atomic uint32_t *word, uint32_t value);
 
 int bench_floor(int argc, char **argv);
+int bench_load(int argc, char **argv);
 int bench_check(int argc, char **argv);
 int bench_lock(int argc, char **argv);
 int bench_futex(int argc, char **argv);

@@ -42,6 +42,8 @@ static const struct {
     {"spawn", bench_spawn, "spawn LABEL ROUNDS COMMAND...   whole processes"},
     {"death", bench_death,
      "death AGENT ROUNDS PAUSE_US SOCKET...   from a holder's death to the release"},
+    {"load", bench_load,
+     "load KEY_NS SCRIPT_NS [--quick]   what renewals ask of a node, simulated; docs/SCALE.md"},
     {"counters", bench_counters, "counters AGENT   of its table"},
 };
 
