@@ -33,6 +33,7 @@ RULES = [
     (r"libclient/", r"libclient/|shm/"),
     # `run` is an ordinary user of the library; the reading commands see the table too.
     (r"tools/(cmd_run|run_options|guardian\w*|job|cgroup|hold|tree|timeline|signals)\.[ch]", r"libclient/holdfast\.h|tools/"),
+    (r"tools/bench/load\.c", r"tools/bench/|shm/|agent/core/"),
     (r"tools/bench/", r"tools/|libclient/holdfast\.h|shm/|agent/scripts\.h"),
     (r"tools/", r"tools/|libclient/holdfast\.h|shm/"),
     (r"docs/", r"libclient/holdfast\.h|holdfast\.h"),

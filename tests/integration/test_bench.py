@@ -33,6 +33,22 @@ def every_part(run):
     assert not [row for row in rows if row["bench"] == "failed"], rows
 
 
+@scenario("the load of renewals is simulated, and spread again after each fault", sanitizers=False)
+def scale(run):
+    """Counts of simulated time, the same in every run."""
+    rows = [json.loads(line) for line in subprocess.run([BUILD / "bin/bench", "load", "1100", "12000", "--quick"], check=True,
+                                                        stdout=subprocess.PIPE, text=True).stdout.splitlines()]
+    assert len({row["scenario"] for row in rows}) == 8, rows
+    for row in rows:
+        assert row["keys_per_script"] > 64 and row["least_left"] > 0.4, row
+        assert row["of_asked"] > 0.97 or row["when"].startswith("fault"), row
+        assert row["late_max_ms"] == 0 or row["when"].startswith("fault"), row
+    out = subprocess.run([BENCH / "scale", "--quick", "--build", BUILD], check=True, stdout=subprocess.PIPE, text=True).stdout
+    page = (ROOT / "docs/SCALE.md").read_text()
+    for line in out.splitlines():  # what was not simulated with fewer leases stands in the page as it is
+        assert line in page or "T = " in line, line
+
+
 @scenario("the tables and pictures of a kept run", sanitizers=False)
 def tables(run):
     """In a copy of the tree's folders that are written to."""
