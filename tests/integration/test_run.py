@@ -253,7 +253,8 @@ def leftovers_of_the_job(run):
     ready(run)
     for outer_helps in (True, False):
         job = Job(run, "job", "sh", "-c",
-                  "(setsid sh -c 'trap \"\" TERM; echo up; while :; do sleep 1; done' &) ; sleep 0.3; exit 3").up()
+                  "(setsid sh -c 'trap \"\" TERM; echo up; : >up; while :; do sleep 1; done' &) ; "
+                  "until [ -e up ]; do sleep 0.05; done; rm up; sleep 0.3; exit 3").up()
         if not outer_helps:
             job.process.sigstop()
 
