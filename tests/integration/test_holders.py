@@ -40,7 +40,7 @@ def hung_holder(run):
     holder, other = run.holder(), run.holder(label="other")
     fence = holder.acquire("hang", 0, 0, f"beat={D_MS}")["fence"]
     other.send("acquire", "hang", 0, 60_000)
-    kept = holder.cmd("beats", 0, D_MS // 6, 4 * D_MS)
+    kept = holder.cmd("beats", 0, D_MS // 6, 5 * D_MS // 2)
     assert kept["held"] == 1 and kept["told"] == 0, kept
     stopped_ns = boottime_ns()
     assert holder.cmd("wait", 0, 1, 10_000 * SLOW)["value"] == LOSING
@@ -89,7 +89,7 @@ def heartbeat_over_restart(run):
     agent.kill()
     run.agent(ttl=f"{4 * SLOW}s", fresh=False)
     began_ns = boottime_ns()
-    kept = beating.cmd("beats", 0, d_ms // 6, 4 * d_ms)
+    kept = beating.cmd("beats", 0, d_ms // 6, 5 * d_ms // 2)
     assert kept["held"] == 1 and kept["told"] >= 1, kept
     assert beating.cmd("beat")["value"] == 0
     assert not hung.held() or hung.cmd("state")["value"] == LOSING
@@ -287,7 +287,7 @@ def hung_guardian(run):
 def job_over_restart(run):
     agent = ready(run, 4)
     job = run.start_holdfast("run", "--heartbeat", f"{2 * JOB_D_MS}ms", "job", sys.executable, "-c", BEATS, "memory", "-",
-                             str(4 * JOB_D_MS / 1000), str(JOB_D_MS / 15000))
+                             str(3 * JOB_D_MS / 1000), str(JOB_D_MS / 15000))
     wait_until(lambda: run.holders_of("job") == 3)
     agent.kill()
     run.agent(ttl=f"{4 * SLOW}s", fresh=False)
