@@ -1,6 +1,5 @@
 #include "agent/core/timing.h"
 
-#include "agent/core/draw.h"
 #include "shm/status.h"
 
 #include <stdio.h>
@@ -107,12 +106,4 @@ hf_dur timing_silence(hf_dur default_ttl)
 hf_dur timing_young(void)
 {
     return YOUNG;
-}
-
-hf_dur timing_renew_delay(const struct timing *timing, uint32_t random)
-{
-    hf_dur jitter = timing->renew_jitter;
-
-    return draw_between(hf_ns(timing->renew_after.ns - jitter.ns),
-                        hf_ns(timing->renew_after.ns + jitter.ns), random);
 }

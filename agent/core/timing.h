@@ -4,7 +4,8 @@
  *
  *   a               clock read before the first byte of the last acquire, heal or renew
  *                   that hit                                                               0
- *   a + T/3         renew that node (jitter +-10 %: 9.0 .. 11.0)                      10.000
+ *   a + T/3         renew that node (phases.h draws the time: 9.0 .. 10.3 as a rule,
+ *                   earlier after a standstill, never after 11.0)                     10.000
  *   + T/15          an attempt is given up (2 s; never under 50 ms); retry after a
  *                   backoff of up to T/10
  *   d = a + 0.99 T - 2 ms   the vote is surely still there before d                   29.698
@@ -34,7 +35,7 @@ struct timing {
     hf_dur ttl;
     hf_dur span;         /* d - a: 0.99 T - 2 ms */
     hf_dur renew_after;  /* T/3 */
-    hf_dur renew_jitter; /* 10 % of that: the due time lies within renew_after +- this */
+    hf_dur renew_jitter; /* 10 % of that: no renewal is due more than so much after it */
     hf_dur attempt;      /* T/15, at least 50 ms: also the deadline of an acquire, heal, release */
     hf_dur retry_first;  /* T/60 */
     hf_dur retry_max;    /* T/10 */
@@ -82,8 +83,5 @@ hf_dur timing_silence(hf_dur default_ttl);
 /* For so long after its grant a lease may stay with the thread that made it: far less than the shortest
  * T/3, and less than any holder's first renewal is away. */
 hf_dur timing_young(void);
-
-/* Delay from a hit to the next renewal of that node; `random` is any 32-bit number. */
-hf_dur timing_renew_delay(const struct timing *timing, uint32_t random);
 
 #endif

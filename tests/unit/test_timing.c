@@ -133,20 +133,6 @@ TEST(silence_is_a_third_of_the_ttl)
     assert_int_equal(timing_silence(hf_ms(30000)).ns, 10 * SEC);
 }
 
-TEST(renewals_are_spread_over_10_percent_to_both_sides)
-{
-    struct timing t = timing_of_ms(30000), day;
-    char why[256];
-
-    assert_int_equal(timing_renew_delay(&t, 0).ns, 9 * SEC);
-    assert_int_equal(timing_renew_delay(&t, UINT32_C(1) << 31).ns, 10 * SEC);
-    assert_in_range(timing_renew_delay(&t, UINT32_MAX).ns, 11 * SEC - 10, 11 * SEC);
-
-    assert_int_equal(timing_derive(hf_ms(DAY_MS), hf_ms(DAY_MS), &day, why, sizeof(why)), HF_OK);
-    assert_in_range(timing_renew_delay(&day, UINT32_MAX).ns, day.renew_after.ns,
-                    day.renew_after.ns + day.renew_jitter.ns);
-}
-
 TEST(a_draw_stays_within_its_span)
 {
     assert_int_equal(draw_within(hf_ns(0), 0).ns, 0);
@@ -170,7 +156,6 @@ int main(void)
         cmocka_unit_test(a_refusal_leaves_the_result_alone),
         cmocka_unit_test(the_quarantine_outlasts_the_longest_lease_by_2_percent_and_1_s),
         cmocka_unit_test(silence_is_a_third_of_the_ttl),
-        cmocka_unit_test(renewals_are_spread_over_10_percent_to_both_sides),
         cmocka_unit_test(a_draw_stays_within_its_span),
     };
 
