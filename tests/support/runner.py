@@ -29,6 +29,7 @@ UNIT_TIMEOUT_S = 120
 INTEGRATION_TIMEOUT_S = 600
 SANITIZER_SLOWDOWN = 3
 SHARD_SCENARIOS = 5  # of one integration program at a time, so that a long program does not run alone at the end
+LONGEST = ("guardian", "agent_renewal", "agent_renewal_end", "agent_renewal_handoff")  # unit tests
 REPORT = re.compile(r"(AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:)")
 TAP = re.compile(r"^(ok|not ok) \d+ (?:- (.*)|# SKIP (.*))$")  # cmocka says "not ok" of what it skips
 LINE = re.compile(r"^(ok|not ok|skip) (.+)$")
@@ -49,6 +50,7 @@ def find_programs(build, kinds):
     if "unit" in kinds:
         for path in sorted((ROOT / "tests" / "unit").glob("test_*.c")):
             found.append(Program("unit", path.stem[len("test_"):], [str(build / "tests" / path.stem)]))
+        found.sort(key=lambda program: program.name not in LONGEST)  # so that none of them runs alone at the end
     if "torture" in kinds:
         for path in sorted((ROOT / "tests" / "torture").glob("test_*.c")):
             name = path.stem[len("test_"):]
