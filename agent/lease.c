@@ -17,7 +17,7 @@
  * and one long section would hold up every free. Buckets are fixed from the start: resizing has a
  * thread of its own in liburcu 0.13, and destroying a table that is being resized can deadlock
  * there. */
-#define SHARD_LEASES 512 /* buckets of one: what one read section of a walk sees, more or less */
+#define SHARD_LEASES 512 /* two to a bucket: what one read section of a walk sees, more or less */
 
 #define REMOVED_MOST 64 /* that wait for a grace period to begin */
 
@@ -143,7 +143,7 @@ static size_t power_of_two(size_t least)
 int lease_table_create(uint32_t capacity, struct lease_table **ret_table)
 {
     size_t shards = power_of_two(capacity / SHARD_LEASES);
-    size_t buckets = power_of_two(capacity < SHARD_LEASES ? capacity : SHARD_LEASES);
+    size_t buckets = power_of_two((capacity < SHARD_LEASES ? capacity : SHARD_LEASES) / 2);
     struct lease_table *table = calloc(1, sizeof(*table) + shards * sizeof(struct cds_lfht *));
 
     if (!table)

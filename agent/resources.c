@@ -331,7 +331,7 @@ int resources_create(struct broker *b)
     uint32_t capacity = b->agent->table.capacity;
     unsigned long buckets = 1;
 
-    while (buckets < capacity)
+    while (2 * buckets < capacity) /* two to a bucket: a hop more, and half the memory */
         buckets <<= 1;
     TAILQ_INIT(&b->idle);
     TAILQ_INIT(&b->stalled);

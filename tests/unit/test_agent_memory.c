@@ -45,12 +45,12 @@ static size_t resource_cell(void)
     return (offsetof(struct resource, name) + sizeof(NAME) + 15) / 16 * 16;
 }
 
-/* Arrays by slot, the heaps' places, and a bucket in each of the two hash tables. */
+/* Arrays by slot, and a bucket for two in each of the two hash tables. */
 static size_t per_slot(void)
 {
     return sizeof(struct renewal_slot) + (1 + NODES) * sizeof(struct heap_item *) +
            sizeof(struct resource *) + sizeof(uint32_t) + sizeof(uint8_t) +
-           2 * sizeof(struct cds_lfht_node);
+           sizeof(struct cds_lfht_node);
 }
 
 static size_t table_share(void)
