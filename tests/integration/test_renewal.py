@@ -3,15 +3,17 @@
 
 HOLDFAST_SOAK=SECONDS makes the job that long (1800 is the half hour); HOLDFAST_FULL=1 makes it 20 s.
 """
+import collections
 import contextlib
 import os
 import pathlib
 import statistics
+import subprocess
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import SLOW, boottime_ns, main, scenario, wait_until  # noqa: E402
+from rig import BUILD, SLOW, agent_env, boottime_ns, main, scenario, wait_until  # noqa: E402
 
 TTL_S = 3
 JOB_S = int(os.environ.get("HOLDFAST_SOAK", 0)) or (20 if os.environ.get("HOLDFAST_FULL") else 12)
@@ -73,6 +75,85 @@ def long_job(run):
         due = seconds / (TTL_S / 3)
         assert due / 1.1 - 2 <= hits <= due / 0.9 + 2, f"{node.id}: {hits} PEXPIRE, due were {due:.0f}"
     assert gone_s < GONE_S * SLOW, f"the keys outlived the job by {gone_s:.3f} s"
+
+
+MANY, SCRIPT, UNANSWERED = 4000, 128, 4  # leases; keys of a script, and scripts of a node, at most
+MANY_TTL_S = 6
+
+
+def scripts(run, node):
+    """The renew scripts of the last T/3, the newest first."""
+    nodes = run.holdfast("nodes", "--history", "--count", "200", "--json").json["nodes"]
+    rows = [row for row in next(n for n in nodes if n["id"] == node.id)["renewals"] if not row["heal"]]
+    newest = int(rows[0]["at_ns"])
+    return [row for row in rows if newest - int(row["at_ns"]) < MANY_TTL_S / 3 * 1e9]
+
+
+def is_spread(rows):
+    """No tenth of T/3 has a third of them, which are scripts with many keys."""
+    tenth = MANY_TTL_S / 3 * 1e9 / 10
+    tenths = collections.Counter(int(row["at_ns"]) // tenth for row in rows)
+    return sum(row["keys"] for row in rows) > MANY * 0.8 and max(tenths.values()) < len(rows) / 3
+
+
+@scenario("many leases: full scripts, few of them at a time, and spread again after a pause of the agent or a node", sanitizers=False)
+def many(run):
+    run.redis(3)
+    agent = run.agent(ttl=f"{MANY_TTL_S}s", options=("--capacity", str(2 * MANY)))
+    holder = run.spawn(BUILD / "bin/bench", "hold", agent.name, "many", "0", str(MANY), env=agent_env(agent), label="bench",
+                       stdin=subprocess.PIPE)
+    holder.wait_out('"leases":')
+
+    def wait_spread():
+        for node in run.nodes:
+            wait_until(lambda: is_spread(scripts(run, node)), timeout_s=30 * SLOW, what=f"{node.id} has an even load")
+            rows = scripts(run, node)
+            assert max(row["keys"] for row in rows) <= SCRIPT, rows
+            assert statistics.mean(row["keys"] for row in rows) > SCRIPT / 4, rows
+
+    def wait_renewed():
+        for node in run.nodes:
+            before = node.calls("pexpire")
+            wait_until(lambda: node.calls("pexpire") - before >= MANY / 4, what=f"{node.id} is renewed")
+
+    wait_spread()
+    agent.sigstop()
+    time.sleep(1)
+    agent.sigcont()
+    wait_renewed()
+    wait_spread()
+    stopped = run.nodes[0]
+    stopped.sigstop()
+    time.sleep(1)
+    stopped.sigcont()
+    wait_renewed()
+    wait_spread()
+    counters = run.holdfast("status", "--json").json["counters"]
+    assert counters["losses"] == 0 and counters["leases"] == MANY, counters
+    holder.kill()
+
+
+@scenario("a node that answers nothing gets no more than a few scripts, and the others are renewed", sanitizers=False)
+def unanswered(run):
+    run.redis(3)
+    agent = run.agent(ttl=f"{MANY_TTL_S}s", options=("--capacity", str(2 * MANY)))
+    holder = run.spawn(BUILD / "bin/bench", "hold", agent.name, "many", "0", str(MANY), env=agent_env(agent), label="bench",
+                       stdin=subprocess.PIPE)
+    holder.wait_out('"leases":')
+    silent, other = run.nodes[0], run.nodes[1]
+    before = silent.calls("pexpire")
+    silent.sigstop()
+    others = other.calls("pexpire")
+    wait_until(lambda: other.calls("pexpire") - others >= MANY, what="the other node is renewed")
+    agent.sigstop()
+    silent.sigcont()
+    wait_until(lambda: silent.calls("pexpire") > before, what="what was sent is done")
+    time.sleep(0.1)
+    done = silent.calls("pexpire") - before
+    agent.sigcont()
+    print(f"# {done} keys were on their way")
+    assert done <= (UNANSWERED + 1) * SCRIPT, done
+    holder.kill()
 
 
 if __name__ == "__main__":
