@@ -231,17 +231,14 @@ static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
 static void carry_out(struct renewal *r, struct lease *lease, unsigned actions,
                       const struct lease_before *before, bool reaped)
 {
-    hf_time now;
-
     if (actions & LEASE_ACT_EXTEND) {
         actions |= extend(r, lease, before->valid);
         if (!(actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED)) &&
             hf_time_before(lease->fsm.valid, before->valid) && !(actions & LEASE_ACT_STATE))
             tell_broker(r, lease, MSG_CHANGED);
     }
-    now = clock_now();
     if (actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED)) {
-        end_lease(r, lease, before, now, reaped);
+        end_lease(r, lease, before, clock_now(), reaped);
         return;
     }
     if (actions & LEASE_ACT_WITHDRAW)
