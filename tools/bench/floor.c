@@ -21,6 +21,7 @@
 
 #define NODES_MAX 9
 #define KEY_SIZE  (BENCH_NAME_LEN + 1)
+#define SHUFFLE   7368787L /* a prime: times it, modulo the number of keys, no two are alike */
 #define TTL_MS    "30000"
 
 static const char plain_release[] =
@@ -297,8 +298,9 @@ static void throughput(struct floor *f, long cycles, long width)
     report(f, "tput", figures, (double)cycles, bench_cpu_us() - cpu);
 }
 
-/* One renew script for keys [from, from + count) on every node. */
-static void append_renew(struct floor *f, long from, long count)
+/* One renew script for keys number `from` and the `count - 1` that come after it, on every node. They come in the order in which they
+ * were set, where a node's memory has them side by side, or as leases fall due: in any other. */
+static void append_renew(struct floor *f, long from, long count, long keys_in_all, bool shuffled)
 {
     size_t most = (size_t)(3 * count) + 8;
     const char **argv = malloc(most * sizeof(*argv));
@@ -314,7 +316,8 @@ static void append_renew(struct floor *f, long from, long count)
     if (f->scripts)
         argv[n++] = "holdfast:node";
     for (long k = 0; k < count; k++) {
-        bench_name(keys[k], "floor/renewal", from + k);
+        bench_name(keys[k], "floor/renewal",
+                   shuffled ? (from + k) * SHUFFLE % keys_in_all : from + k);
         argv[n++] = keys[k];
     }
     if (!f->scripts)
@@ -336,9 +339,11 @@ static void append_renew(struct floor *f, long from, long count)
     free(keys);
 }
 
-static void renewal(struct floor *f, long keys, long batch)
+/* `order`: renew, as fast as it goes; shuffled; paced:MS, shuffled and spread over so many milliseconds. */
+static void renewal(struct floor *f, long keys, long batch, const char *order)
 {
-    double start, cpu;
+    bool shuffled = strcmp(order, "renew") != 0, paced = strncmp(order, "paced:", 6) == 0;
+    double span_us = paced ? (double)bench_number(order + 6, 1) * 1e3 : 0, start, cpu;
     char figures[96];
 
     for (long k = 0; k < keys; k++) {
@@ -362,14 +367,18 @@ static void renewal(struct floor *f, long keys, long batch)
     start = bench_now_us();
     cpu = bench_cpu_us();
     for (long k = 0; k < keys; k += batch) {
-        append_renew(f, k, keys - k < batch ? keys - k : batch);
+        double early_us = start + span_us * (double)k / (double)keys - bench_now_us();
+
+        if (early_us > 0)
+            usleep((unsigned)early_us);
+        append_renew(f, k, keys - k < batch ? keys - k : batch, keys, shuffled);
         flush(f);
-        await(f, f->n, 3); /* a few in flight keep node and client busy at once */
+        await(f, f->n, paced ? 0 : 3); /* a few in flight keep node and client busy at once */
     }
     await(f, f->n, 0);
     snprintf(figures, sizeof(figures), "\"batch\":%ld,\"leases_per_s\":%.0f", batch,
              (double)keys / (bench_now_us() - start) * 1e6);
-    report(f, "renew", figures, (double)keys, bench_cpu_us() - cpu);
+    report(f, paced ? "paced" : order, figures, (double)keys, bench_cpu_us() - cpu);
 }
 
 int bench_floor(int argc, char **argv)
@@ -380,7 +389,7 @@ int bench_floor(int argc, char **argv)
     if (argc < 5 || (strcmp(argv[1], "plain") != 0 && strcmp(argv[1], "scripts") != 0)) {
         fputs(
             "usage: bench floor plain|scripts lat|rtt CYCLES NODE... | tput CYCLES WIDTH NODE... | "
-            "renew KEYS BATCH NODE...\n",
+            "renew|shuffled|paced:MS KEYS BATCH NODE...\n",
             stderr);
         return 64;
     }
@@ -393,10 +402,11 @@ int bench_floor(int argc, char **argv)
         round_trip(&f, bench_number(argv[3], 1), bench_number(argv[4], 0));
     else if (strcmp(argv[2], "tput") == 0)
         throughput(&f, bench_number(argv[3], 1), bench_number(argv[4], 1));
-    else if (strcmp(argv[2], "renew") == 0)
-        renewal(&f, bench_number(argv[3], 1), bench_number(argv[4], 1));
+    else if (strcmp(argv[2], "renew") == 0 || strcmp(argv[2], "shuffled") == 0 ||
+             strncmp(argv[2], "paced:", 6) == 0)
+        renewal(&f, bench_number(argv[3], 1), bench_number(argv[4], 1), argv[2]);
     else
-        bench_die("'%s' is none of lat, rtt, tput, renew", argv[2]);
+        bench_die("'%s' is none of lat, rtt, tput, renew, shuffled, paced:MS", argv[2]);
     for (int i = 0; i < f.n; i++)
         redisFree(f.node[i]);
     return 0;

@@ -126,27 +126,32 @@ def sixty_four_peers(rows):
 # --- renewal -------------------------------------------------------------------------------------------
 
 
-def renewal_floor(rows, batch):
-    return rows.where(part="renewal", what="renew", kind="scripts", batch=batch)
+def renewal_floor(rows, batch, order="paced"):
+    """At the same pace and in any order, as leases fall due. Caches make a loop without a rest cheaper, and more so where keys are
+    renewed in the order in which a node's memory has them."""
+    return rows.where(part="renewal", what=order, kind="scripts", batch=batch)
 
 
 @goal("renewal, the agent's CPU per lease", "at most 2 times the floor's client, batches of 128")
 def renewal_agent(rows):
     ours, floor = rows.where(part="renewal", bench="renewals"), renewal_floor(rows, 128).median("client_cpu_us")
-    value = ours.median("agent_cpu_us")
-    return f"{value / floor:.2f} ({value:.2f} us, floor {floor:.2f} us)", value <= 2 * floor
+    value, fast = ours.median("agent_cpu_us"), renewal_floor(rows, 128, "shuffled").median("client_cpu_us")
+    return (f"{value / floor:.2f} ({value:.2f} us, floor at the same pace {floor:.2f} us, without a rest {fast:.2f} us)",
+            value <= 2 * floor)
 
 
 @goal("renewal, a node's CPU per lease", "at most 1.1 times the floor's")
 def renewal_node(rows):
     ours, floor = rows.where(part="renewal", bench="renewals"), renewal_floor(rows, 128).median("node_cpu_us")
     value = ours.median("node_cpu_us")
-    return f"{value / floor:.2f} ({value:.2f} us, floor {floor:.2f} us)", value <= 1.1 * floor
+    fast, ordered = (renewal_floor(rows, 128, order).median("node_cpu_us") for order in ("shuffled", "renew"))
+    return (f"{value / floor:.2f} ({value:.2f} us, floor at the same pace {floor:.2f} us, without a rest {fast:.2f} us, and in the order of "
+            f"the keys' setting {ordered:.2f} us)"), value <= 1.1 * floor
 
 
 @goal("... than one EVALSHA per lease", "at least 2 times less")
 def renewal_single(rows):
-    value, single = rows.where(part="renewal", bench="renewals").median("node_cpu_us"), renewal_floor(rows, 1).median("node_cpu_us")
+    value, single = rows.where(part="renewal", bench="renewals").median("node_cpu_us"), renewal_floor(rows, 1, "shuffled").median("node_cpu_us")
     return f"{single / value:.1f} times less ({single:.2f} us)", single >= 2 * value
 
 

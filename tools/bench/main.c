@@ -20,7 +20,9 @@ static const struct {
      "  floor plain|scripts rtt CYCLES PAUSE_US NODE...   only its acquire: one round trip to a "
      "quorum\n"
      "  floor plain|scripts tput CYCLES WIDTH NODE...   WIDTH locks in flight\n"
-     "  floor plain|scripts renew KEYS BATCH NODE...    KEYS renewed once, BATCH per script"},
+     "  floor plain|scripts renew|shuffled|paced:MS KEYS BATCH NODE...   KEYS renewed once, BATCH "
+     "per "
+     "script"},
     {"check", bench_check, "check AGENT ROUNDS   hf_held() beside clock_gettime(CLOCK_BOOTTIME)"},
     {"lock", bench_lock, "lock AGENT CYCLES    lock and unlock through the library, one at a time"},
     {"futex", bench_futex, "futex ROUNDS PAUSE_US   a round trip between two processes"},

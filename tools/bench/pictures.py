@@ -25,7 +25,7 @@ def lock_by_nodes(rows):
 def renewal_by_leases(rows):
     found = rows.where(part="growth", curve="leases", bench="renewals") + rows.where(part="million", bench="renewals", after=None)
     found = type(rows)(found)
-    floor = rows.where(part="renewal", what="renew", kind="scripts", batch=128)
+    floor = rows.where(part="renewal", what="paced", kind="scripts", batch=128)
     series = [("agent, on 3 nodes", curve(found, "leases", "agent_cpu_us"), False), ("one node", curve(found, "leases", "node_cpu_us"), False)]
     ends = [series[0][1][0][0], series[0][1][-1][0]]
     series += [("floor's client", [(x, floor.median("client_cpu_us")) for x in ends], True),
