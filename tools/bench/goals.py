@@ -136,8 +136,9 @@ def renewal_floor(rows, batch, order="paced"):
 def renewal_agent(rows):
     ours, floor = rows.where(part="renewal", bench="renewals"), renewal_floor(rows, 128).median("client_cpu_us")
     value, fast = ours.median("agent_cpu_us"), renewal_floor(rows, 128, "shuffled").median("client_cpu_us")
-    return (f"{value / floor:.2f} ({value:.2f} us, floor at the same pace {floor:.2f} us, without a rest {fast:.2f} us)",
-            value <= 2 * floor)
+    lost = sum(row["lost"] for row in rows.where(part="renewal", bench="held"))
+    return (f"{value / floor:.2f} ({value:.2f} us, floor at the same pace {floor:.2f} us, without a rest {fast:.2f} us)"
+            + (f"; {lost:,} leases were LOST meanwhile" if lost else ""), value <= 2 * floor and not lost)
 
 
 @goal("renewal, a node's CPU per lease", "at most 1.1 times the floor's")

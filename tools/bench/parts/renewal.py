@@ -20,5 +20,5 @@ def measure(lines, options):
         for turn in range(turns):
             with lines.tagged(turn=turn):
                 for kind, order, batch in FLOORS:
-                    bare.measure("floor", kind, order, leases, batch, *bare.paths)
+                    bare.measure("floor", kind, order, leases // 4 if batch == 1 else leases, batch, *bare.paths)
                 lines.say(renewals(fleet, leases, TTL_S, lambda: time.sleep(seconds)))
