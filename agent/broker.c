@@ -189,6 +189,7 @@ static bool on_idle(void *arg)
         if (b->unsent >> i & 1)
             link_flush(b->links[i]);
     b->unsent = 0;
+    sessions_wake(b);
     return again;
 }
 

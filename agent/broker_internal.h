@@ -127,6 +127,7 @@ struct answer {
 struct session {
     LIST_ENTRY(session) of_client;
     TAILQ_ENTRY(session) active; /* has requests to be taken */
+    TAILQ_ENTRY(session) woken;  /* with `wakes` */
     LIST_ENTRY(session) all;
     struct client *client; /* NULL until the hello */
     struct broker *broker;
@@ -134,6 +135,7 @@ struct session {
     struct loop_timer hello_timer;
     int doorbell;
     bool is_active, nudge, closing;
+    bool wakes; /* its client is to look */
     uint32_t pid, uid;
     struct user *user;
     struct hf_ring_agent ring;
@@ -151,6 +153,8 @@ int sessions_listen(struct broker *b);
 void sessions_destroy(struct broker *b);
 /* Takes requests of active sessions, a bounded number each; true when some are left. */
 bool sessions_serve(struct broker *b);
+/* Last in a turn: wakes the clients of all that were answered, or whose leases changed. */
+void sessions_wake(struct broker *b);
 /* Answers request `id`; what the ring has no room for waits until the client has read some. */
 void session_answer(struct session *s, const struct hf_completion_entry *answer);
 /* What comes before the answer to a request. */
@@ -555,7 +559,7 @@ struct broker {
     unsigned unwatched; /* ghosts among them without a watch */
     LIST_HEAD(, session) sessions;
     LIST_HEAD(, user) users;
-    TAILQ_HEAD(, session) active;
+    TAILQ_HEAD(, session) active, woken;
     unsigned session_count, active_count;
     uint64_t next_client_id;
 

@@ -40,11 +40,33 @@
 
 static void on_listener(struct loop_fd *watch);
 
-static void nudge(struct session *s)
+/* Its client is to look, at the end of this turn: whoever is woken may take the processor away at once,
+ * and there may be more to come for it. */
+static void wake_later(struct session *s)
 {
+    if (!s->wakes)
+        TAILQ_INSERT_TAIL(&s->broker->woken, s, woken);
+    s->wakes = true;
+}
+
+static void wake(struct session *s)
+{
+    if (!s->wakes)
+        return;
+    s->wakes = false;
+    TAILQ_REMOVE(&s->broker->woken, s, woken);
+    hf_ring_signal(&s->ring);
     /* A full socket is fine: it is readable already. */
     if (s->nudge)
         (void)send(s->socket.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void sessions_wake(struct broker *b)
+{
+    struct session *s;
+
+    while ((s = TAILQ_FIRST(&b->woken)))
+        wake(s);
 }
 
 void client_signal(struct client *c, const struct session *but)
@@ -52,10 +74,8 @@ void client_signal(struct client *c, const struct session *but)
     struct session *s;
 
     LIST_FOREACH (s, &c->sessions, of_client) {
-        if (s == but)
-            continue;
-        hf_ring_signal(&s->ring);
-        nudge(s);
+        if (s != but)
+            wake_later(s);
     }
 }
 
@@ -115,6 +135,7 @@ void session_end(struct session *s, const char *why)
                      s->uid, why);
     }
     session_deactivate(s);
+    wake(s);
     loop_timer_cancel(b->loop, &s->hello_timer);
     loop_fd_remove(b->loop, &s->socket);
     close(s->socket.fd);
@@ -151,18 +172,15 @@ static bool reads_too_little(const struct session *s)
 /* Posts what waits for room. */
 static void session_flush(struct session *s)
 {
-    bool posted = false;
     struct answer *a;
 
     while ((a = STAILQ_FIRST(&s->overflow)) && hf_ring_room(&s->ring) > 0) {
-        (void)hf_ring_post(&s->ring, &a->entry);
+        (void)hf_ring_put(&s->ring, &a->entry);
         STAILQ_REMOVE_HEAD(&s->overflow, queue);
         s->overflowing--;
         free(a);
-        posted = true;
+        wake_later(s);
     }
-    if (posted)
-        nudge(s);
 }
 
 void session_item(struct session *s, const struct hf_completion_entry *entry)
@@ -173,7 +191,8 @@ void session_item(struct session *s, const struct hf_completion_entry *entry)
         return;
     session_flush(s);
     if (STAILQ_EMPTY(&s->overflow) && hf_ring_room(&s->ring) > 0) {
-        (void)hf_ring_post(&s->ring, entry);
+        (void)hf_ring_put(&s->ring, entry);
+        wake_later(s);
     } else if ((a = malloc(sizeof(*a)))) {
         a->entry = *entry;
         STAILQ_INSERT_TAIL(&s->overflow, a, queue);
@@ -187,7 +206,6 @@ void session_answer(struct session *s, const struct hf_completion_entry *entry)
         return;
     s->unanswered--;
     session_item(s, entry);
-    nudge(s);
 }
 
 void session_progress(struct session *s, struct hf_completion_entry *entry)
@@ -195,8 +213,8 @@ void session_progress(struct session *s, struct hf_completion_entry *entry)
     /* Only a hint: the last places are kept for answers. */
     if (s->closing || hf_ring_room(&s->ring) <= HF_RING_ENTRIES / 2)
         return;
-    (void)hf_ring_post(&s->ring, entry);
-    nudge(s);
+    (void)hf_ring_put(&s->ring, entry);
+    wake_later(s);
 }
 
 static void handle(struct session *s, const struct hf_request_entry *q)
@@ -470,6 +488,7 @@ int sessions_create(struct broker *b)
 {
     LIST_INIT(&b->sessions);
     TAILQ_INIT(&b->active);
+    TAILQ_INIT(&b->woken);
     hf_counter_set(&b->agent->table, HF_COUNTER_CLIENTS_MAX, b->config->clients_max);
     b->sweep.fn = on_sweep;
     b->doorbell_epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -516,6 +535,7 @@ void sessions_destroy(struct broker *b)
         close(b->listener.fd);
         (void)unlink(b->agent->socket_path);
     }
+    sessions_wake(b);
     /* Leases stay: their holders live on, and the next agent takes them up. */
     while ((s = LIST_FIRST(&b->sessions))) {
         LIST_REMOVE(s, all);

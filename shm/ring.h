@@ -36,7 +36,7 @@ struct hf_completions_page {
     _Alignas(64) _Atomic uint32_t tail;         /* completions written */
     _Alignas(64) _Atomic uint32_t request_head; /* requests consumed */
     _Alignas(64) _Atomic uint32_t need_wake;    /* 1: the agent sleeps soon: ring the doorbell */
-    _Alignas(64) _Atomic uint32_t wake; /* futex word: +1 at every completion and lease event */
+    _Alignas(64) _Atomic uint32_t wake; /* futex word: +1 after completions and lease events */
 };
 
 #define HF_RING_BYTES (HF_RING_HEADER + HF_RING_ENTRIES * HF_ENTRY_SIZE)
@@ -74,10 +74,12 @@ int hf_ring_take(struct hf_ring_agent *ring, struct hf_request_entry *ret_entry)
 /* Free places in the completion ring; negative HF_EPROTO on a client cursor out of range. */
 int hf_ring_room(const struct hf_ring_agent *ring);
 
-/* Posts a completion and wakes futex sleepers. HF_EFULL when there is no room. */
+/* Puts a completion into the ring; hf_ring_signal() is to follow. HF_EFULL when there is no room. */
+int hf_ring_put(struct hf_ring_agent *ring, const struct hf_completion_entry *entry);
+/* Both: puts it and wakes futex sleepers. */
 int hf_ring_post(struct hf_ring_agent *ring, const struct hf_completion_entry *entry);
 
-/* Bumps `wake` and wakes: a lease of this client changed; its slot says how. */
+/* Bumps `wake` and wakes: completions were put, or a lease of this client changed and its slot says how. */
 void hf_ring_signal(struct hf_ring_agent *ring);
 
 /* Announces sleep; true when there is nothing to take, so sleeping is right. */

@@ -167,7 +167,7 @@ int hf_ring_room(const struct hf_ring_agent *ring)
     return unread > HF_RING_ENTRIES ? HF_EPROTO : (int)(HF_RING_ENTRIES - unread);
 }
 
-int hf_ring_post(struct hf_ring_agent *ring, const struct hf_completion_entry *entry)
+int hf_ring_put(struct hf_ring_agent *ring, const struct hf_completion_entry *entry)
 {
     int room = hf_ring_room(ring);
 
@@ -176,8 +176,16 @@ int hf_ring_post(struct hf_ring_agent *ring, const struct hf_completion_entry *e
     hf_words_store((void *)hf_ring_place(ring->out, ring->completion_tail), entry, HF_ENTRY_SIZE);
     ring->completion_tail++;
     atomic_store(&ring->out->tail, ring->completion_tail); /* see hf_ring_reap() */
-    hf_ring_signal(ring);
     return 0;
+}
+
+int hf_ring_post(struct hf_ring_agent *ring, const struct hf_completion_entry *entry)
+{
+    int rc = hf_ring_put(ring, entry);
+
+    if (rc == 0)
+        hf_ring_signal(ring);
+    return rc;
 }
 
 void hf_ring_signal(struct hf_ring_agent *ring)

@@ -199,6 +199,11 @@ void sessions_destroy(struct broker *b)
     }
 }
 
+void sessions_wake(struct broker *b)
+{
+    (void)b;
+}
+
 /* At the end of each of the broker's turns. */
 bool sessions_serve(struct broker *b)
 {
