@@ -16,7 +16,6 @@ void resource_hold(struct resource *r, struct lease *lease, struct client *holde
 {
     resource_rouse(r);
     resource_unstall(r);
-    lease->resource = r;
     r->lease = lease;
     r->holder = holder;
     LIST_INSERT_HEAD(&holder->held, r, of_holder);
@@ -164,15 +163,14 @@ int resource_grant(struct round *round, hf_time now)
 
 void resource_lease_changed(struct broker *b, struct lease *lease)
 {
-    struct resource *r = lease->resource;
+    struct resource *r = b->by_slot[lease->slot];
 
-    (void)b;
     client_signal(r->holder, NULL);
 }
 
 void resource_lease_ended(struct broker *b, struct lease *lease)
 {
-    struct resource *r = lease->resource;
+    struct resource *r = b->by_slot[lease->slot];
     struct client *c = r->holder;
     bool lost = atomic_load_explicit(&lease->state, memory_order_relaxed) == HF_SLOT_LOST;
     const struct session *told;

@@ -45,7 +45,6 @@ struct lease_node {
 struct lease {
     /* never changes once it is in the table */
     struct cds_lfht_node table_node;
-    uint64_t client_id;
     uint64_t request_id; /* the client's number of the acquire */
     uint64_t fence;      /* whole; 48-bit part << 16 | how often its token was handed over */
     hf_time since;
@@ -77,7 +76,6 @@ struct lease {
     struct beats *beats;    /* where its holder beats, a reference; NULL: not known (yet) */
 
     /* owned by the broker */
-    void *resource;
     uint16_t unanswered; /* bit per node: its acquire had no answer yet */
     bool ending;         /* a release or abandon was already posted */
 

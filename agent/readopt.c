@@ -277,7 +277,6 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
     lease->ttl_ms = rec->id.ttl_ms;
     lease->pid = rec->id.pid;
     lease->uid = rec->id.uid;
-    lease->client_id = holder->id;
     lease->request_id = rec->id.request_id;
     lease->fence = rec->state.fence;
     lease->since = (hf_time){rec->id.since_ns};

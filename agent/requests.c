@@ -191,7 +191,7 @@ static struct lease *own_lease(struct session *s, const struct hf_request_entry 
 {
     struct lease *lease = resources_lease(s->broker, q->slot, q->generation);
 
-    return lease && lease->client_id == s->client->id ? lease : NULL;
+    return lease && s->broker->by_slot[q->slot]->holder == s->client ? lease : NULL;
 }
 
 /* Of a lease that is over: lost, unless its release was under way as an earlier agent was killed. */
@@ -220,7 +220,7 @@ void resources_release(struct session *s, const struct hf_request_entry *q)
         release_again(s, q);
         return;
     }
-    r = lease->resource;
+    r = s->broker->by_slot[q->slot];
     if (lease->run && !(q->flags & HF_REQ_REAPED)) {
         refuse(s, q, HF_EINVAL,
                "a lease taken for a job ends with hf_release_reaped(): say that the job is gone");

@@ -52,7 +52,6 @@ struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t k
     lease->ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl);
     lease->pid = c->pid;
     lease->uid = c->uid;
-    lease->client_id = c->id;
     lease->request_id = w->id;
     lease->run = w->run;
     lease->guarded = w->guarded;

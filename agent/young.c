@@ -119,12 +119,11 @@ bool young_vote(struct resource *r, int node, hf_time a)
 
 static void released(int answered, void *arg)
 {
-    struct lease *lease = arg;
-    struct resource *r = lease->resource;
+    struct resource *r = arg;
 
     (void)answered;
     if (!r->b->closing)
-        resource_lease_ended(r->b, lease);
+        resource_lease_ended(r->b, r->lease);
 }
 
 bool young_release(struct resource *r, enum hf_loss_reason reason)
@@ -140,7 +139,7 @@ bool young_release(struct resource *r, enum hf_loss_reason reason)
                                   .attempt = lease_timing(lease).attempt,
                                   .ttl = lease_timing(lease).ttl,
                                   .done = released,
-                                  .arg = lease};
+                                  .arg = r};
 
     /* Until then V is far ahead: what follows cannot find the lease lost. */
     if (!r->young || hf_time_reached(now, r->young->until))

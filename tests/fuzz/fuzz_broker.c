@@ -333,7 +333,6 @@ static void grant(struct peer *p, char name, uint64_t request_id, bool run)
     lease->ttl_ms = 30000;
     lease->pid = s->pid;
     lease->uid = s->uid;
-    lease->client_id = s->client->id;
     lease->request_id = request_id;
     lease->run = run;
     lease->since = lease->won = clock_now();
