@@ -229,13 +229,27 @@ struct filling {
     struct link_key keys[RENEW_KEYS];
 };
 
+/* When a script for what is due at `due` may leave, as far as its number is concerned. A node that
+ * is far away, or waits for a core, answers late however little it has to do: with a million leases a
+ * few scripts for each round trip are too few, and leases were lost by it. */
+static hf_time may_begin(const struct renewal_node *node, hf_time due)
+{
+    if (node->renews < RENEWS_MAX || due.ns >= HF_TIME_NEVER.ns)
+        return due;
+    if (node->renews < RENEWS_LATE)
+        return hf_time_add(due, node->renewal->agent->config->timing.retry_first);
+    return HF_TIME_NEVER;
+}
+
 static bool begin(struct filling *filling, struct renewal_node *node, hf_time due, hf_time now)
 {
     struct renewal *r = node->renewal;
     int64_t lag = hf_time_since(now, hf_time_max(due, node->ready)).ns;
 
     filling->batch = NULL;
-    for (int i = 0; i < RENEWS_MAX && !filling->batch; i++)
+    if (node->renews >= RENEWS_MAX && !hf_time_reached(now, may_begin(node, due)))
+        return false;
+    for (int i = 0; i < RENEWS_LATE && !filling->batch; i++)
         if (!node->batches[i].busy)
             filling->batch = &node->batches[i];
     if (!filling->batch)
@@ -404,14 +418,14 @@ hf_time renewal_next_due(const struct renewal *r)
     for (int i = 0; i < r->n && !r->stopping; i++) {
         const struct renewal_node *node = &r->node[i];
         struct heap_item *first = heap_first(&node->due);
-        bool room = node->renews < RENEWS_MAX;
 
         if (!link_is_up(node->link))
             continue;
-        if (room)
-            next = hf_time_min(next, cohorts_next(&node->renewals));
-        if (first && may_send(node, first) && (room || lease_node(lease_of(node, first), i)->heal))
-            next = hf_time_min(next, first->at);
+        next = hf_time_min(next, may_begin(node, cohorts_next(&node->renewals)));
+        if (first && may_send(node, first))
+            next = hf_time_min(next, lease_node(lease_of(node, first), i)->heal
+                                         ? first->at
+                                         : may_begin(node, first->at));
     }
     return next;
 }

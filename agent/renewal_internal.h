@@ -25,7 +25,8 @@
  * 128 keys took it 0.87 ms instead of 0.16, 32 take 0.09 (7.0.15). */
 #define RENEW_KEYS_TRACKED 32
 #define RENEWAL_BUCKETS    4096
-#define RENEWS_MAX         4         /* renew scripts without an answer, per node */
+#define RENEWS_MAX         4         /* renew scripts without an answer, per node, */
+#define RENEWS_LATE        32        /* and while renewals come late: its answers take long */
 #define HEALS_MAX          64        /* heals without an answer, per node */
 #define NO_ANSWER          hf_ms(10) /* before sending again what the link did not take */
 
@@ -51,7 +52,7 @@ struct renewal_node {
     uint32_t first_mark; /* of `trust` as the journal had it: what restored votes were made under */
     struct cohorts renewals; /* slots: what is renewed in its course */
     struct heap due;         /* lease_node.due: what has a time of its own here, a retry, a heal */
-    struct renew_batch batches[RENEWS_MAX];
+    struct renew_batch batches[RENEWS_LATE];
     int renews, heals;   /* without an answer */
     hf_time ready;       /* since when nothing but this thread can hold a renewal back */
     hf_time step_seen;   /* when a reply last showed that its clock had stepped */
