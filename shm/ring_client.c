@@ -105,7 +105,7 @@ int hf_ring_reap(struct hf_ring_client *ring, struct hf_completion_entry *ret_en
         return HF_EPROTO;
     hf_words_load(ret_entry, hf_ring_place(ring->in, ring->completion_head), HF_ENTRY_SIZE);
     ring->completion_head++;
-    /* Sequentially consistent, as the next look at the tail and the agent's two in hf_ring_post():
+    /* Sequentially consistent, as the next look at the tail and the agent's two in hf_ring_put():
      * an agent that saw no room has posted all that is read until the ring is empty. */
     atomic_store(&ring->out->completion_head, ring->completion_head);
     return 1;

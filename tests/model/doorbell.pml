@@ -17,7 +17,7 @@
 #define DROP_TAKE_ACQUIRE      6  /* `shm/ring_agent.c:hf_ring_take`: tail is read before the entry */
 #define DROP_EDGE_FIRST        7  /* `agent/sessions.c:on_doorbells`: the edge is taken before the ring is looked at */
 #define DROP_RING              8  /* `libclient/request.c:hfc_flush`: rings if any of the requests asked for it */
-#define DROP_POST_RELEASE      9  /* `shm/ring_agent.c:hf_ring_post`: the entry is out before tail */
+#define DROP_POST_RELEASE      9  /* `shm/ring_agent.c:hf_ring_put`: the entry is out before tail */
 #define DROP_REAP_ACQUIRE      10 /* `shm/ring_client.c:hf_ring_reap`: tail is read before the entry */
 #define DROP_BUMP_AFTER_TAIL   11 /* `shm/ring_agent.c:hf_ring_signal`: tail is out before the wake word changes */
 #define DROP_BUMP              12 /* `shm/ring_agent.c:hf_ring_signal`: the wake word changes */
@@ -29,7 +29,7 @@
 #define DROP_EAT_FIRST         17 /* `libclient/dispatch.c:hf_dispatch`: nudges are eaten before the ring is read */
 #define DROP_RING_WHEN_FULL    18 /* `libclient/request.c:hfc_drain`: rings when it emptied a full ring */
 #define DROP_REAP_FENCE        19 /* `shm/ring_client.c:hf_ring_reap`: head is out before tail is read again */
-#define DROP_ROOM              20 /* `shm/ring_agent.c:hf_ring_post`: posts only where there is room */
+#define DROP_ROOM              20 /* `shm/ring_agent.c:hf_ring_put`: posts only where there is room */
 
 c_decl {
     \#include <stdlib.h>
