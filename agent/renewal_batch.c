@@ -231,13 +231,14 @@ struct filling {
 
 /* When a script for what is due at `due` may leave, as far as its number is concerned. A node that
  * is far away, or waits for a core, answers late however little it has to do: with a million leases a
- * few scripts for each round trip are too few, and leases were lost by it. */
+ * few scripts for each round trip are too few, and leases were lost by it. One that does not answer
+ * gets no more. */
 static hf_time may_begin(const struct renewal_node *node, hf_time due)
 {
     if (node->renews < RENEWS_MAX || due.ns >= HF_TIME_NEVER.ns)
         return due;
-    if (node->renews < RENEWS_LATE)
-        return hf_time_add(due, node->renewal->agent->config->timing.retry_first);
+    if (node->renews < RENEWS_MAX + node->more)
+        return hf_time_add(due, renewal_slack(node));
     return HF_TIME_NEVER;
 }
 

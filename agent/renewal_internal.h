@@ -53,9 +53,10 @@ struct renewal_node {
     struct cohorts renewals; /* slots: what is renewed in its course */
     struct heap due;         /* lease_node.due: what has a time of its own here, a retry, a heal */
     struct renew_batch batches[RENEWS_LATE];
-    int renews, heals;   /* without an answer */
-    hf_time ready;       /* since when nothing but this thread can hold a renewal back */
-    hf_time step_seen;   /* when a reply last showed that its clock had stepped */
+    int renews, heals; /* without an answer */
+    int more;          /* renews beyond RENEWS_MAX: one for each that left late and was answered */
+    hf_time ready;     /* since when nothing but this thread can hold a renewal back */
+    hf_time step_seen; /* when a reply last showed that its clock had stepped */
     hf_time void_before; /* a step was found then: votes sent earlier, and not seen yet, are void */
     hf_time forgot;      /* when its mark last moved: leases granted before are of the one before */
     hf_time told; /* when the broker told the nonce: what was sent before may not know of it */
@@ -165,6 +166,11 @@ void renewal_describe(struct renewal_node *node, struct lease *lease, hf_time no
 /* When the lease is to be renewed (or healed, as the state machine wants) on the node next. Not
  * while something of it is unanswered there: the answer sets the time. */
 void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at);
+/* T/30: so much later than it was due a renewal may leave. */
+static inline hf_dur renewal_slack(const struct renewal_node *node)
+{
+    return hf_dur_scale(node->renewal->agent->config->timing.retry_first, 2, 1);
+}
 /* The renewal after a hit that was sent at `a`, `late` behind its time. */
 void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late);
 /* The same after a failure. */

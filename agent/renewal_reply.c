@@ -167,6 +167,18 @@ static void not_renewed(const struct renew_batch *batch, const struct link_reply
     }
 }
 
+/* What leaves late though answers come: more at a time. What is silent gets no more. */
+static void allow(struct renewal_node *node, const struct renew_batch *batch,
+                  const struct link_reply *reply)
+{
+    if (reply->outcome != LINK_ANSWERED || reply->late)
+        node->more = 0;
+    else if (batch->late.ns > renewal_slack(node).ns)
+        node->more += node->more < RENEWS_LATE - RENEWS_MAX;
+    else
+        node->more -= node->more > 0;
+}
+
 void renewal_on_renewed(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct renew_batch *batch = arg;
@@ -183,6 +195,7 @@ void renewal_on_renewed(struct link *link, const struct link_reply *reply, void 
     }
     if (reply->final) {
         batch->busy = false;
+        allow(node, batch, reply);
         if (node->renews-- == RENEWS_MAX)
             node->ready = clock_now();
     }
