@@ -376,9 +376,14 @@ static bool pump_single(struct renewal_node *node, struct filling *filling, stru
     return true;
 }
 
+static bool is_heal(const struct renewal_node *node, struct heap_item *item)
+{
+    return lease_node(lease_of(node, item), node->number)->heal;
+}
+
 static bool may_send(const struct renewal_node *node, struct heap_item *item)
 {
-    return !lease_node(lease_of(node, item), node->number)->heal || node->heals < HEALS_MAX;
+    return !is_heal(node, item) || node->heals < HEALS_MAX;
 }
 
 static void pump_node(struct renewal_node *node, hf_time now)
@@ -391,7 +396,10 @@ static void pump_node(struct renewal_node *node, hf_time now)
         bool single = item && may_send(node, item) && is_due(node, item, now, filling.batch);
         bool cohort = cohort_is_due(node, &filling, now);
 
-        if (single && (!cohort || !hf_time_before(cohorts_next(&node->renewals), item->at)))
+        /* A heal takes no place among the scripts: it does not wait behind those that have none, or
+         * the thread would look again and again for what it could send. */
+        if (single && (is_heal(node, item) || !cohort ||
+                       !hf_time_before(cohorts_next(&node->renewals), item->at)))
             going = pump_single(node, &filling, item, now);
         else
             going = cohort && pump_cohort(node, &filling, now);
@@ -424,9 +432,7 @@ hf_time renewal_next_due(const struct renewal *r)
             continue;
         next = hf_time_min(next, may_begin(node, cohorts_next(&node->renewals)));
         if (first && may_send(node, first))
-            next = hf_time_min(next, lease_node(lease_of(node, first), i)->heal
-                                         ? first->at
-                                         : may_begin(node, first->at));
+            next = hf_time_min(next, is_heal(node, first) ? first->at : may_begin(node, first->at));
     }
     return next;
 }
