@@ -245,10 +245,11 @@ static hf_time may_begin(const struct renewal_node *node, hf_time due)
 static bool begin(struct filling *filling, struct renewal_node *node, hf_time due, hf_time now)
 {
     struct renewal *r = node->renewal;
-    int64_t lag = hf_time_since(now, hf_time_max(due, node->ready)).ns;
+    hf_time may = may_begin(node, due);
+    int64_t lag = hf_time_since(now, hf_time_max(may, node->ready)).ns; /* this thread's alone */
 
     filling->batch = NULL;
-    if (node->renews >= RENEWS_MAX && !hf_time_reached(now, may_begin(node, due)))
+    if (node->renews >= RENEWS_MAX && !hf_time_reached(now, may))
         return false;
     for (int i = 0; i < RENEWS_LATE && !filling->batch; i++)
         if (!node->batches[i].busy)

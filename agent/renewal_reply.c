@@ -196,7 +196,7 @@ void renewal_on_renewed(struct link *link, const struct link_reply *reply, void 
     if (reply->final) {
         batch->busy = false;
         allow(node, batch, reply);
-        if (node->renews-- == RENEWS_MAX)
+        if (node->renews-- >= RENEWS_MAX)
             node->ready = clock_now();
     }
 }
