@@ -88,7 +88,11 @@ static void read_sentinel(struct link *link)
     const struct link_sentinel read_only = {.nonce = "", .list_hash = ""};
 
     if (script_sentinel(link, &read_only, hf_time_add(clock_now(), link->options.silence),
-                        on_sentinel, NULL) != HF_OK)
+                        on_sentinel, NULL) == HF_OK)
+        return;
+    if (link->state == LINK_UP)
+        schedule_probe(link); /* a slow node has as many commands under way as there may be */
+    else
         link_end(link, HF_NODE_ERR_OTHER, "sentinel: cannot be sent");
 }
 
