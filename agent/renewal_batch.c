@@ -40,14 +40,26 @@ void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at
         heap_insert(&node->due, &ln->due, at);
 }
 
-/* The time at which it is due on another node, if that will do. */
-static hf_time time_of_others(const struct renewal *r, const struct lease *lease,
+/* A lease is renewed on one node after the other: what those tell others who wait at the same time
+ * looks like a release. */
+static hf_dur apart(int nodes)
+{
+    return hf_ns(nodes * RENEWALS_APART.ns);
+}
+
+/* The time by that on which it is due on another node, if that will do. */
+static hf_time time_by_others(const struct renewal_node *node, const struct lease *lease,
                               const struct timing *timing, hf_time a)
 {
+    const struct renewal *r = node->renewal;
+
     for (int i = 0; i < r->n; i++) {
         hf_time at = cohorts_at(&r->node[i].renewals, lease->slot);
 
-        if (at.ns != HF_TIME_NEVER.ns && phases_fits(timing, a, at))
+        if (at.ns == HF_TIME_NEVER.ns)
+            continue;
+        at = hf_time_add(at, apart(node->number - i));
+        if (phases_fits(timing, a, at))
             return at;
     }
     return HF_TIME_NEVER;
@@ -62,10 +74,13 @@ void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_
 
     if (!lease_fsm_renews(&lease->fsm) || ln->in_flight)
         return;
-    at = time_of_others(r, lease, &timing, a);
-    if (at.ns == HF_TIME_NEVER.ns)
-        at = phases_next(&r->phases, &timing, a, late,
-                         renewal_tracks(node) ? RENEW_KEYS_TRACKED : RENEW_KEYS, r->held);
+    at = time_by_others(node, lease, &timing, a);
+    if (at.ns == HF_TIME_NEVER.ns) {
+        size_t most = renewal_tracks(node) ? RENEW_KEYS_TRACKED : RENEW_KEYS;
+
+        at = hf_time_add(phases_next(&r->phases, &timing, a, late, (uint32_t)most, r->held),
+                         apart(node->number));
+    }
     cohorts_remove(&node->renewals, lease->slot);
     if (heap_has(&ln->due) || wants_heal(lease, node->number) ||
         !cohorts_add(&node->renewals, lease->slot, at, hf_ns(0)))

@@ -25,6 +25,7 @@
  * 128 keys took it 0.87 ms instead of 0.16, 32 take 0.09 (7.0.15). */
 #define RENEW_KEYS_TRACKED 32
 #define RENEWAL_BUCKETS    4096
+#define RENEWALS_APART     hf_ms(10) /* of one lease, from node to node */
 #define RENEWS_MAX         4         /* renew scripts without an answer, per node, */
 #define RENEWS_LATE        32        /* and while renewals come late: its answers take long */
 #define HEALS_MAX          64        /* heals without an answer, per node */

@@ -16,7 +16,6 @@
 /* The first renewal, from which on the key is tracked; a node later each, for their notices to
  * those who wait not to look like a release. Shorter holds cost nothing. */
 #define FIRST_AFTER hf_ms(100)
-#define FIRST_APART hf_ms(10)
 #define PAUSE_MOST  hf_ms(500)
 
 static struct renewal_slot_list *bucket_of(struct renewal *r, const void *key, size_t key_len)
@@ -46,7 +45,7 @@ bool renewal_tracks(const struct renewal_node *node)
 
 void renewal_plan_first(struct renewal_node *node, struct lease *lease, hf_time a)
 {
-    hf_dur delay = hf_ns(FIRST_AFTER.ns + node->number * FIRST_APART.ns);
+    hf_dur delay = hf_ns(FIRST_AFTER.ns + node->number * RENEWALS_APART.ns);
 
     /* T/3 is longer than that for any T. */
     if (renewal_tracks(node))
