@@ -87,12 +87,12 @@ struct lease *lease_new(int nodes, const struct lease_words *words)
     memcpy(lease, &facts, offsetof(struct lease, fsm));
     if (words->heartbeat_ms)
         lease->beat = (struct heartbeat *)(void *)((char *)lease + lease_size(lease));
-    memcpy((uint8_t *)(uintptr_t)lease_name(lease), words->name, words->name_len);
-    memcpy((uint8_t *)(uintptr_t)lease_key(lease), words->key, words->key_len);
+    memcpy((uint8_t *)lease_name(lease), words->name, words->name_len);
+    memcpy((uint8_t *)lease_key(lease), words->key, words->key_len);
     if (lease->note_len)
-        memcpy((char *)(uintptr_t)lease_note(lease), words->note, lease->note_len);
-    if (lease->comm_len)
-        memcpy((char *)(uintptr_t)lease_comm(lease), words->comm, lease->comm_len);
+        memcpy((char *)lease_note(lease), words->note, lease->note_len);
+    if (words->comm)
+        memcpy((char *)lease_comm(lease), words->comm, lease->comm_len);
     return lease;
 }
 

@@ -100,7 +100,7 @@ void lease_free(struct lease *lease); /* at once: only for one that never was in
 
 static inline struct lease_node *lease_node(const struct lease *lease, int node)
 {
-    return (struct lease_node *)(uintptr_t)lease - 1 - node;
+    return (struct lease_node *)lease - 1 - node;
 }
 static inline struct lease *lease_of_node(struct lease_node *node, int number)
 {

@@ -104,6 +104,7 @@ void *slab_take(size_t size)
 
 void slab_give(void *memory, size_t size)
 {
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): rounded down, it is the pointer of the chunk around it. */
     struct chunk *chunk = (struct chunk *)((uintptr_t)memory / CHUNK * CHUNK);
     size_t cell = units_of(size) * UNIT;
     struct cell *given = memory;
