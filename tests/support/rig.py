@@ -447,7 +447,8 @@ class Run:
         self.agents.append(agent)
         if wait:
             agent.wait_ready()
-            self.wait_judged(agent)
+            if fresh:  # not one that comes back: seconds count then
+                self.wait_judged(agent)
         return agent
 
     def wait_judged(self, agent):
