@@ -15,8 +15,9 @@
 #include "shm/status.h"
 
 #define BEAT_EVERY (100 * HF_NS_PER_MS)
-/* How long undone rounds may take to be released when the agent goes away. */
-#define DRAIN_MOST (2 * HF_NS_PER_SEC)
+/* How long undone rounds and releases may take when the agent goes away. What has no quorum by then stays in
+ * the journal, for the next agent. */
+#define DRAIN_MOST HF_NS_PER_SEC
 
 uint32_t broker_random(void)
 {

@@ -35,6 +35,7 @@ struct job {
     uint32_t finished;       /* by node: nothing is left to do */
     uint32_t again;          /* by node: wants a second release at doubt_until */
     hf_time doubt_until, give_up, expires;
+    hf_time attempt_over; /* what give_up was at first */
     hf_dur attempt;
     int wanted; /* answers after which `done` is called */
     releaser_done_fn *done;
@@ -305,7 +306,7 @@ int releaser_start(struct releaser *r, const struct release_order *order)
     job->again = order->in_doubt & job->nodes;
     job->doubt_until = order->doubt_until;
     job->attempt = order->attempt;
-    job->give_up = hf_time_add(now, order->attempt);
+    job->give_up = job->attempt_over = hf_time_add(now, order->attempt);
     job->expires =
         hf_time_add(hf_time_max(now, order->doubt_until), hf_dur_scale(order->ttl, 202, 100));
     job->wanted = count_bits(job->nodes) < r->q ? count_bits(job->nodes) : r->q;
@@ -367,6 +368,16 @@ void releaser_destroy(struct releaser *r)
     loop_timer_cancel(r->loop, &r->send);
     loop_timer_cancel(r->loop, &r->retry);
     free(r);
+}
+
+hf_time releaser_attempts_over(const struct releaser *r)
+{
+    const struct job *job;
+    hf_time latest = HF_TIME_PAST;
+
+    LIST_FOREACH (job, &r->jobs, entry)
+        latest = hf_time_max(latest, job->attempt_over);
+    return latest;
 }
 
 size_t releaser_busy(const struct releaser *r)

@@ -48,5 +48,7 @@ void releaser_flush(struct releaser *releaser);
 void releaser_link_up(struct releaser *releaser, int node);
 /* Jobs with nodes that have not answered. */
 size_t releaser_busy(const struct releaser *releaser);
+/* When the last of them has had its `attempt`; HF_TIME_PAST: there is none. */
+hf_time releaser_attempts_over(const struct releaser *releaser);
 
 #endif

@@ -138,9 +138,10 @@ static void on_told(struct renewal_node *node, const struct message *message)
 static void on_stop(struct renewal *r)
 {
     r->stopping = true;
-    /* Releases that have begun get the time of one attempt to leave. */
+    /* Releases that have begun get the time of one attempt to leave; some had it while the broker
+     * was draining. */
     if (loop_timer_set(r->loop, &r->drained,
-                       hf_time_add(clock_now(), r->agent->config->timing.attempt)) != HF_OK)
+                       hf_time_max(clock_now(), releaser_attempts_over(r->releaser))) != HF_OK)
         loop_stop(r->loop);
 }
 
