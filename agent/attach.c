@@ -176,7 +176,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     if (hf_table_readonly_fd(&b->agent->table, &fds[HF_FD_TABLE]) < 0 ||
         (fds[HF_FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0 ||
         hf_ring_agent_create(&s->ring, &fds[HF_FD_REQUESTS], &fds[HF_FD_COMPLETIONS]) < 0) {
-        if (log_allows(&b->no_fds, clock_now()))
+        if (log_allows(&b->no_fds, LOG_LIMIT, clock_now()))
             log_error("no descriptors for a client: %s", strerror(errno));
         snprintf(w.text, sizeof(w.text),
                  "the agent has no descriptors left: %s (raise LimitNOFILE)", strerror(errno));

@@ -2,12 +2,14 @@
 
 #include "agent/log.h"
 
-bool log_allows(struct log_limit *limit, hf_time now)
+bool log_allows(struct log_limit *limit, unsigned most, hf_time now)
 {
     if (hf_time_reached(now, limit->until)) {
-        if (limit->lines > LOG_LIMIT)
-            log_warn("%u more like the last of these were not told", limit->lines - LOG_LIMIT);
+        if (limit->lines > most)
+            log_warn("%u more like the last of these were not told", limit->lines - most);
         *limit = (struct log_limit){.until = hf_time_add(now, hf_ns(HF_NS_PER_SEC))};
     }
-    return ++limit->lines <= LOG_LIMIT;
+    if (++limit->lines == most + 1)
+        log_warn("more like these within this second are not told");
+    return limit->lines <= most;
 }

@@ -1,5 +1,5 @@
-/* For lines of log that others can cause at will: at most LOG_LIMIT a second of one kind, then a line
- * that says how many more there were. One thread per limit. */
+/* For lines of log that may come in floods: at most `most` a second of one kind, then one that says so,
+ * and how many more there were before the first of a later second. One thread per limit. */
 #ifndef HOLDFAST_AGENT_LOG_LIMIT_H
 #define HOLDFAST_AGENT_LOG_LIMIT_H
 
@@ -7,13 +7,13 @@
 
 #include "shm/nstime.h"
 
-#define LOG_LIMIT 10
+#define LOG_LIMIT 10 /* what others can cause at will */
 
 struct log_limit { /* zeroed before first use */
     hf_time until; /* of the second that is counted */
     unsigned lines;
 };
 
-bool log_allows(struct log_limit *limit, hf_time now);
+bool log_allows(struct log_limit *limit, unsigned most, hf_time now);
 
 #endif

@@ -15,6 +15,7 @@
 #include "agent/core/node_trust.h"
 #include "agent/core/phases.h"
 #include "agent/events.h"
+#include "agent/log_limit.h"
 #include "agent/redis/link.h"
 #include "agent/redis/resolver.h"
 #include "agent/releaser.h"
@@ -84,6 +85,7 @@ struct renewal {
     struct renewal_slot *slots; /* `capacity` of them */
     uint32_t slots_used;        /* no slot from here on ever had a lease of ours */
     uint32_t held;              /* leases */
+    struct log_limit losses;    /* of the lines about them */
     LIST_HEAD(renewal_slot_list, renewal_slot) by_key[RENEWAL_BUCKETS];
     uint8_t hash_key[16];
     struct phases phases;

@@ -11,6 +11,8 @@
 #include "shm/slot.h"
 #include "shm/status.h"
 
+#define LOSSES_TOLD 100 /* lines a second; the counters have all */
+
 static uint32_t all_nodes(const struct renewal *r)
 {
     return (UINT32_C(1) << r->n) - 1;
@@ -195,7 +197,7 @@ static void end_lease(struct renewal *r, struct lease *lease, const struct lease
     events_of_lease(r->agent, lease, before);
     renewal_unschedule(r, lease);
     renewal_count(r, lost ? HF_COUNTER_LOSSES : HF_COUNTER_RELEASES, 1);
-    if (lost) {
+    if (lost && log_allows(&r->losses, LOSSES_TOLD, now)) {
         char name[HF_NAME_MAX + 1];
 
         log_warn("lost: %s: %s", log_name(lease_name(lease), lease->name_len, name, sizeof(name)),

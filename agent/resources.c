@@ -319,7 +319,7 @@ int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_ti
     if (!r->indexed) {
         rc = hf_index_add(&b->agent->table, r->name, r->name_len, r->slot);
         r->indexed = rc == HF_OK;
-        if (!r->indexed && log_allows(&b->index_full, clock_now()))
+        if (!r->indexed && log_allows(&b->index_full, LOG_LIMIT, clock_now()))
             log_warn("the name index is full in one place: a lease is held but cannot be looked up "
                      "by name");
     }

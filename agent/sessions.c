@@ -130,7 +130,7 @@ void session_end(struct session *s, const char *why)
     s->closing = true;
     if (why) {
         hf_counter_add(&b->agent->table, HF_COUNTER_VIOLATIONS, 1);
-        if (log_allows(&b->cut_offs, clock_now()))
+        if (log_allows(&b->cut_offs, LOG_LIMIT, clock_now()))
             log_warn("client of process %" PRIu32 " (user %" PRIu32 ") is cut off: %s", s->pid,
                      s->uid, why);
     }

@@ -128,8 +128,11 @@ static bool is_v6(const char *host)
 {
     char address[HF_NODE_TEXT_MAX + 1];
     struct in6_addr parsed;
+    const char *zone = strchr(host, '%');
 
-    /* A zone ("%eth0") is numeric as well. */
+    /* With a zone ("%eth0") it is numeric as well. Other characters would be taken for parts of a URI. */
+    if (zone && (zone[1] == '\0' || !consists_of(zone + 1, LETTERS DIGITS "._-")))
+        return false;
     snprintf(address, sizeof(address), "%.*s", (int)strcspn(host, "%"), host);
     return inet_pton(AF_INET6, address, &parsed) == 1;
 }

@@ -157,7 +157,7 @@ static void hand_over(struct handoff *h, struct lease *from)
             end(from, HF_SLOT_ENDED);
         return;
     }
-    to->fsm = from->fsm;
+    memcpy(&to->fsm, &from->fsm, lease_fsm_size(from->fsm.n));
     atomic_init(&to->valid_ns, atomic_load(&from->valid_ns));
     atomic_init(&to->state, HF_SLOT_HELD);
     hf_slot_withdraw(&agent.table.slots[h->slot]);

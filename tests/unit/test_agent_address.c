@@ -148,6 +148,8 @@ TEST(test_refusals)
     refused("h,g", "letters");
     refused("::1", "brackets");
     refused("2001:db8::5:6379", "brackets");
+    refused("[fe80::1%]", "IPv6");
+    refused("[fe80::1%/x@h]", "IPv6"); /* found by fuzzing: what is shown was another address */
     refused("[::1", "not closed");
     refused("[h]:1", "IPv6");
     refused("[::1]x", "PORT");

@@ -220,13 +220,15 @@ TEST(test_what_others_can_cause_is_told_some_times_a_second)
     stderr_to(ends[1]);
     log_init(LOG_LEVEL_WARN);
     for (int i = 0; i < 1000; i++)
-        if (log_allows(&limit, now))
+        if (log_allows(&limit, LOG_LIMIT, now))
             log_warn("cut off");
-    if (log_allows(&limit, hf_time_add(now, hf_ns(HF_NS_PER_SEC))))
+    if (log_allows(&limit, LOG_LIMIT, hf_time_add(now, hf_ns(HF_NS_PER_SEC))))
         log_warn("cut off");
     stderr_back();
     drain(ends[0], text, sizeof(text));
     assert_int_equal(lines_of(text, "cut off\n"), LOG_LIMIT + 1);
+    assert_int_equal(lines_of(text, "warning: more like these within this second are not told\n"),
+                     1);
     assert_int_equal(lines_of(text, "warning: 990 more like the last of these were not told\n"), 1);
     close(ends[0]);
     close(ends[1]);
