@@ -12,6 +12,7 @@ void phases_init(struct phases *p, uint32_t random)
 {
     memset(p, 0, sizeof(*p));
     p->random = random ? random : 1;
+    p->offset_ns = p->random % PHASES_GRID.ns;
 }
 
 static uint32_t *load_at(struct phases *p, hf_time at)
@@ -35,6 +36,8 @@ static hf_time draw(struct phases *p, hf_time least, hf_time most, int draws)
         hf_time at =
             hf_time_add(least, draw_within(hf_time_since(most, least), draw_next(&p->random)));
 
+        if (hf_time_since(most, least).ns > 10 * PHASES_GRID.ns)
+            at.ns += PHASES_GRID.ns - (at.ns + p->offset_ns) % PHASES_GRID.ns;
         if (i == 0 || *load_at(p, at) < *load_at(p, best))
             best = at;
     }

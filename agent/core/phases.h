@@ -15,6 +15,8 @@
 
 #include "agent/core/timing.h"
 
+#define PHASES_GRID                                                                                \
+    hf_ms(10) /* times are so far apart, or the same: few wake-ups for many scripts */
 #define PHASES_TTLS    8
 #define PHASES_BUCKETS 4096               /* of load, one after the other for ever */
 #define PHASES_BUCKET  (INT64_C(1) << 25) /* ns; all of them: 137 s, for T up to six minutes */
@@ -27,7 +29,8 @@ struct phases {
     struct {
         uint32_t turn, load; /* `load` leases are due here in that turn of the buckets */
     } bucket[PHASES_BUCKETS];
-    uint32_t random; /* not 0 */
+    uint32_t random;   /* not 0 */
+    int64_t offset_ns; /* of this host's grid, for no two to be alike */
 };
 
 void phases_init(struct phases *p, uint32_t random);
