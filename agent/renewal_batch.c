@@ -10,7 +10,8 @@
 #include "shm/compiler.h"
 #include "shm/status.h"
 
-#define LINE 64 /* bytes of a cache line */
+#define LINE      64 /* bytes of a cache line */
+#define ASK_EVERY hf_ms(250)
 
 _Static_assert(RENEW_KEYS <= COHORT_MOST, "a cohort is taken at once");
 
@@ -222,6 +223,7 @@ static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time no
     heal = heal_new(node, lease);
     if (!heal)
         return false;
+    heal->mark = node->trust.mark;
     if (link_heal(node->link, &lock, deadline, renewal_on_healed, heal) != HF_OK) {
         free(heal);
         return false;
@@ -372,6 +374,16 @@ static bool pump_cohort(struct renewal_node *node, struct filling *filling, hf_t
     return true;
 }
 
+/* Whoever forgot everything is asked for its new sentinel: with no lease of ours left there, no other
+ * command would tell. */
+static void ask_for_nonce(struct renewal_node *node, hf_time now)
+{
+    if (renewal_nonce(node)[0] || hf_time_before(now, hf_time_add(node->asked, ASK_EVERY)))
+        return;
+    node->asked = now;
+    link_probe_soon(node->link);
+}
+
 static bool pump_single(struct renewal_node *node, struct filling *filling, struct heap_item *item,
                         hf_time now)
 {
@@ -381,8 +393,10 @@ static bool pump_single(struct renewal_node *node, struct filling *filling, stru
         heap_remove(&node->due, item);
         if (send_heal(node, lease, now))
             filling->sent = true;
-        else
+        else {
+            ask_for_nonce(node, now);
             renewal_retry(node, lease, now);
+        }
         return true;
     }
     if (!filling->batch && !begin(filling, node, item->at, now))

@@ -61,7 +61,8 @@ struct renewal_node {
     hf_time step_seen; /* when a reply last showed that its clock had stepped */
     hf_time void_before; /* a step was found then: votes sent earlier, and not seen yet, are void */
     hf_time forgot;      /* when its mark last moved: leases granted before are of the one before */
-    hf_time told; /* when the broker told the nonce: what was sent before may not know of it */
+    hf_time told;  /* when the broker told the nonce: what was sent before may not know of it */
+    hf_time asked; /* for the nonce, by a probe */
 };
 
 /* What is kept per slot beside the lease. */
@@ -218,6 +219,7 @@ void renewal_noticed(struct link *link, const void *key, size_t key_len, void *a
 struct heal {
     struct renewal_node *node;
     uint32_t slot, generation;
+    uint32_t mark; /* of the sentinel that it names */
     hf_dur attempt, ttl;
     char token[TOKEN_LEN + 1];
     size_t key_len;

@@ -203,7 +203,16 @@ void renewal_on_renewed(struct link *link, const struct link_reply *reply, void 
 
 /* --- heals ------------------------------------------------------------------------------------ */
 
-static void judge_heal(struct renewal_node *node, struct lease *lease,
+/* A heal that named an earlier sentinel goes again with the one that its answer told. */
+static void sentinel_differs(struct renewal_node *node, struct lease *lease, uint32_t mark)
+{
+    if (renewal_nonce(node)[0] && node->trust.mark != mark)
+        renewal_schedule(node, lease, clock_now());
+    else
+        renewal_retry(node, lease, clock_now());
+}
+
+static void judge_heal(struct renewal_node *node, struct lease *lease, uint32_t mark,
                        const struct link_reply *reply)
 {
     switch (reply->verdict) {
@@ -215,8 +224,10 @@ static void judge_heal(struct renewal_node *node, struct lease *lease,
     case VERDICT_TAKEN:
         on_foreign(node, lease);
         break;
-    case VERDICT_STALE:
     case VERDICT_SENTINEL:
+        sentinel_differs(node, lease, mark);
+        break;
+    case VERDICT_STALE:
     case VERDICT_GONE:
     case VERDICT_FREE:
         renewal_retry(node, lease, clock_now());
@@ -238,7 +249,7 @@ static void healed(struct heal *heal, const struct link_reply *reply)
             ln->in_flight = false;
         if (!ln->in_flight)
             r->slots[lease->slot].doubt &= ~(UINT32_C(1) << node->number);
-        judge_heal(node, lease, reply);
+        judge_heal(node, lease, heal->mark, reply);
     } else if ((reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW) &&
                (!lease || lease->release)) {
         /* (!) A late answer whose lease has ended is followed by a release on the same connection;

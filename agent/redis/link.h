@@ -124,6 +124,8 @@ int link_in_flight(const struct link *link);
 hf_dur link_rtt(const struct link *link); /* of the last answer */
 /* Writes what is buffered now instead of at the loop's next turn. */
 void link_flush(struct link *link);
+/* The next probe at once, where the link is up and none is under way. */
+void link_probe_soon(struct link *link);
 
 /* --- the scripts: agent/scripts/NAME.lua, each returns TIME and the sentinel's nonce first ---- */
 

@@ -216,7 +216,7 @@ void handshake_begin(struct link *link)
         (void)ask(link, on_info, "INFO", NULL);
 }
 
-void handshake_probe_soon(struct link *link)
+void link_probe_soon(struct link *link)
 {
     if (heap_has(&link->probe.item))
         (void)loop_timer_set(link->options.loop, &link->probe, clock_now());

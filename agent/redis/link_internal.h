@@ -154,8 +154,6 @@ void handshake_init(struct link *link);
  * link_end(). */
 void handshake_begin(struct link *link);
 void handshake_stop(struct link *link);
-/* Its sentinel may have changed: probes now rather than when it is due. */
-void handshake_probe_soon(struct link *link);
 
 /* --- link_tracking.c -------------------------------------------------------------------------- */
 

@@ -134,7 +134,7 @@ static void on_changed(const void *key, size_t key_len, void *arg)
         return;
     if (!key ||
         (key_len == sizeof(LINK_SENTINEL_KEY) - 1 && memcmp(key, LINK_SENTINEL_KEY, key_len) == 0))
-        handshake_probe_soon(link);
+        link_probe_soon(link);
     link->options.events->noticed(link, key, key_len, link->options.arg);
 }
 
