@@ -42,12 +42,15 @@ static uint16_t voting_of(const hf_time *d, int n, hf_time at)
     return (uint16_t)voting;
 }
 
+/* HF_TIME_NEVER: beyond the q-th vote, of which V as it is stored may be a little short. */
 static uint16_t voting_at(const struct lease_fsm *fsm, hf_time at)
 {
     hf_time d[HF_NODES_MAX];
 
     for (int i = 0; i < fsm->n; i++)
         d[i] = fsm->node[i].d;
+    if (at.ns == HF_TIME_NEVER.ns)
+        at = validity_qth(d, fsm->n, fsm->q);
     return voting_of(d, fsm->n, at);
 }
 
@@ -255,7 +258,8 @@ static void tell_state(struct agent *agent, struct lease *lease, const struct le
     if (kind == HF_EVENT_LATE)
         event.reason = before->finding ? (uint8_t)before->finding : HF_LOSS_QUORUM;
     if (event.reason == HF_LOSS_QUORUM && kind != HF_EVENT_LOST)
-        event.voting = voting_at(fsm, fsm->valid); /* the others should have been renewed by now */
+        event.voting =
+            voting_at(fsm, HF_TIME_NEVER); /* the others should have been renewed by now */
     if (before->finding && event.reason == before->finding)
         lease->blamed = before->node;
     if (lease->blamed >= 0 && !often)
