@@ -2,6 +2,7 @@
 """The measurements run, and their tables are made from their lines. Nothing here says anything about time."""
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -64,7 +65,9 @@ def tables(run):
         assert text in made, made
     assert made.count("not measured") == 5, made  # --quick leaves out five nodes
     pictures = sorted(path.name for path in (run.dir / "tree/docs/pictures").glob("*.svg"))
-    assert len(pictures) == 5 and all(f"pictures/{name}" in made for name in pictures), pictures
+    assert len(pictures) == 5, pictures
+    # The page may leave out a picture of a part that was not run in full; it never names one that is not there.
+    assert set(re.findall(r"\(pictures/([^)]+)\)", made)) <= set(pictures), pictures
     # The same lines give the same page; a goal that a line says is missed is told as such.
     subprocess.run([*report, lines], check=True, stdout=subprocess.DEVNULL)
     assert page.read_text() == made
