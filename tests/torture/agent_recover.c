@@ -21,6 +21,7 @@ struct left {
     struct journal_identity id;
     struct journal_lease rec;
     uint32_t generation; /* the highest that anybody was ever shown */
+    uint64_t word;
 };
 
 static struct agent agent;
@@ -39,11 +40,11 @@ static void remember(const struct judge *j)
 {
     for (uint32_t slot = 0; slot < j->config.capacity; slot++) {
         const struct hf_slot *s = &j->reader.slots[slot];
-        uint32_t of_word = (uint32_t)(atomic_load(&s->check) >> HF_CHECK_GEN_SHIFT);
         struct left *l = &left[slot];
 
         l->kept = journal_get(j->journal, slot, &l->id, &l->rec);
-        l->generation = j->scribbled ? 0 : of_word;
+        l->word = atomic_load(&s->check);
+        l->generation = j->scribbled ? 0 : (uint32_t)(l->word >> HF_CHECK_GEN_SHIFT);
         if (l->kept == HF_OK && l->rec.generation > l->generation)
             l->generation = l->rec.generation;
     }
@@ -77,9 +78,19 @@ void recover(struct judge *j)
 
 /* --- judging ---------------------------------------------------------------------------------- */
 
+/* Killed between an extension in the journal and its check word, an agent leaves a word that ends
+ * earlier: readers may have seen it end. */
 static hf_time valid_of(const struct judge *j, const struct left *l)
 {
-    return l->kept == HF_OK ? validity_qth(l->rec.d, j->n, j->q) : HF_TIME_PAST;
+    hf_time valid, shown;
+
+    if (l->kept != HF_OK)
+        return HF_TIME_PAST;
+    valid = validity_qth(l->rec.d, j->n, j->q);
+    shown.ns = (int64_t)((l->word & HF_CHECK_TIME_MASK) << HF_CHECK_TIME_SHIFT);
+    if (l->word >> HF_CHECK_GEN_SHIFT == l->rec.generation && hf_time_before(shown, valid))
+        return shown;
+    return valid;
 }
 
 /* Whether V came about while it recovered: nobody can say what it found then. */
