@@ -2,11 +2,14 @@
  * changes and then wakes the other. */
 #include "tools/bench/bench.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -35,21 +38,42 @@ static _Noreturn void echo(_Atomic uint32_t word[2], long rounds)
     _exit(0);
 }
 
+/* Moves the caller to the nth of the processors that it may use: on one of its own no process waits for the other to
+ * leave it, and each wakes the other across. Nothing where there is no such one. */
+static void move_to(int nth)
+{
+    cpu_set_t may, one;
+
+    if (sched_getaffinity(0, sizeof(may), &may) != 0)
+        bench_die("sched_getaffinity: %s", strerror(errno));
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &may) || nth-- > 0)
+            continue;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        (void)sched_setaffinity(0, sizeof(one), &one);
+        return;
+    }
+}
+
 int bench_futex(int argc, char **argv)
 {
     _Atomic uint32_t *word = bench_share(2 * sizeof(*word));
     double *samples;
     long rounds, pause_us;
+    bool apart = argc == 4 && strcmp(argv[3], "apart") == 0;
     pid_t other;
 
-    if (argc != 3) {
-        fputs("usage: bench futex ROUNDS PAUSE_US\n", stderr);
+    if (argc != 3 && !apart) {
+        fputs("usage: bench futex ROUNDS PAUSE_US [apart]\n", stderr);
         return 64;
     }
     rounds = bench_number(argv[1], 1);
     pause_us = bench_number(argv[2], 0);
     samples = calloc((size_t)rounds, sizeof(*samples));
     other = fork();
+    if (apart)
+        move_to(other == 0);
     if (other == 0)
         echo(word, rounds);
     for (uint32_t k = 0; k < (uint32_t)rounds; k++) {
@@ -62,8 +86,8 @@ int bench_futex(int argc, char **argv)
         samples[k] = bench_now_us() - start;
     }
     waitpid(other, NULL, 0);
-    printf("{\"bench\":\"futex\",\"pause_us\":%ld,\"p50_us\":%.2f,\"p99_us\":%.2f}\n", pause_us,
-           bench_percentile(samples, (size_t)rounds, 0.5),
+    printf("{\"bench\":\"futex\",\"apart\":%s,\"pause_us\":%ld,\"p50_us\":%.2f,\"p99_us\":%.2f}\n",
+           apart ? "true" : "false", pause_us, bench_percentile(samples, (size_t)rounds, 0.5),
            bench_percentile(samples, (size_t)rounds, 0.99));
     free(samples);
     return 0;

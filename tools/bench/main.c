@@ -25,7 +25,9 @@ static const struct {
      "script"},
     {"check", bench_check, "check AGENT ROUNDS   hf_held() beside clock_gettime(CLOCK_BOOTTIME)"},
     {"lock", bench_lock, "lock AGENT CYCLES    lock and unlock through the library, one at a time"},
-    {"futex", bench_futex, "futex ROUNDS PAUSE_US   a round trip between two processes"},
+    {"futex", bench_futex,
+     "futex ROUNDS PAUSE_US [apart]   a round trip between two processes; each on a processor of "
+     "its own"},
     {"turns", bench_turns,
      "turns AGENT AGENT ROUNDS PAUSE_US   release to grant, of two processes that take turns"},
     {"crowd", bench_crowd,

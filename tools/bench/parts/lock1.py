@@ -1,6 +1,6 @@
 """A lock and its unlock, one after the other, by one client, on 1 to 9 nodes, in turns with the bare quorum lock: plain
-SET, and the scripts that ship; and with a futex round trip between two processes, of which a lock and unlock through another process
-has two. On 3 and 5 nodes other libraries take their turns, too, by whole fan-out."""
+SET, and the scripts that ship; and with a futex round trip between processes on two processors, of which a lock and unlock through another
+process has two. On 3 and 5 nodes other libraries take their turns, too, by whole fan-out."""
 from fleet import Fleet
 from parts import peers
 
@@ -13,7 +13,7 @@ def measure(lines, options):
                 with lines.tagged(turn=turn):
                     for kind in "plain", "scripts":
                         fleet.measure("floor", kind, "lat", cycles, *fleet.paths)
-                    fleet.measure("futex", cycles, 0)
+                    fleet.measure("futex", cycles, 0, "apart")
                     agent_s, _ = fleet.cpu_s()
                     fleet.measure("lock", fleet.names[0], cycles)
                     lines.say({"bench": "agent cpu", "us_per_cycle": (fleet.cpu_s()[0] - agent_s) / cycles * 1e6})

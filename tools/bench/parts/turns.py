@@ -1,5 +1,6 @@
-"""Release to grant between two processes of one host, and of two, by turns with a futex round trip between two processes and
-with one acquire script to a quorum; after pauses as long, brisk or at rest."""
+"""Release to grant between two processes of one host, and of two, by turns with a futex round trip between two processes (each
+on a processor of its own, and where the scheduler puts them: both on one, often, which spares them most of it) and with one
+acquire script to a quorum; after pauses as long, brisk or at rest."""
 from fleet import Fleet
 
 PAUSES_US = {"brisk": 300, "at rest": 20000}  # before each release: caches are warm, or not
@@ -15,6 +16,7 @@ def measure(lines, options):
                     for pace, pause_us in PAUSES_US.items():
                         with lines.tagged(pace=pace):
                             fleet.measure("futex", rounds, pause_us)
+                            fleet.measure("futex", rounds, pause_us, "apart")
                             fleet.measure("floor", "scripts", "rtt", rounds, pause_us, *fleet.paths)
                             fleet.measure("turns", one, one, rounds, pause_us)
                             fleet.measure("turns", one, other, rounds, pause_us)
