@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +17,16 @@
 #define PREFIX    "holdfast-run-"
 #define DEPTH_MAX 32
 
+static bool is_cgroup2(int fd)
+{
+    struct statfs fs;
+
+    return fstatfs(fd, &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
+}
+
 /* The mount point of the v2 hierarchy: "36 25 0:31 / /sys/fs/cgroup rw,... - cgroup2 cgroup2 rw".
  */
-static int open_hierarchy(void)
+static int open_listed(void)
 {
     char line[4096], point[4096];
     FILE *file = fopen("/proc/self/mountinfo", "re");
@@ -35,6 +43,22 @@ static int open_hierarchy(void)
     }
     fclose(file);
     return fd;
+}
+
+/* Where it is nearly everywhere, else where the list of mounts says, which takes the kernel long to write. */
+static int open_hierarchy(void)
+{
+    static const char *const usual[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+
+    for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++) {
+        int fd = open(usual[i], O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+
+        if (fd >= 0 && is_cgroup2(fd))
+            return fd;
+        if (fd >= 0)
+            close(fd);
+    }
+    return open_listed();
 }
 
 /* The caller's own group: the line "0::/path". */
@@ -72,7 +96,6 @@ static int write_file(int dir, const char *name, const char *text)
 void cgroup_plan(struct cgroup *cgroup)
 {
     unsigned char tag[4];
-    struct statfs fs;
     int hierarchy = open_hierarchy();
 
     cgroup->fd = cgroup->parent_fd = -1;
@@ -82,8 +105,7 @@ void cgroup_plan(struct cgroup *cgroup)
     close(hierarchy);
     if (cgroup->parent_fd < 0)
         return;
-    if (fstatfs(cgroup->parent_fd, &fs) < 0 || fs.f_type != CGROUP2_SUPER_MAGIC ||
-        getrandom(tag, sizeof(tag), 0) != sizeof(tag)) {
+    if (!is_cgroup2(cgroup->parent_fd) || getrandom(tag, sizeof(tag), 0) != sizeof(tag)) {
         close(cgroup->parent_fd);
         cgroup->parent_fd = -1;
         return;
@@ -113,9 +135,10 @@ static void remove_below(int parent, const char *name, int depth)
 }
 
 /* Both guardians of a run may be killed at once: then nobody removed its group. */
-static void sweep(int parent)
+void cgroup_sweep(const struct cgroup *cgroup)
 {
-    int fd = openat(parent, ".", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    int parent = cgroup->parent_fd;
+    int fd = cgroup->fd < 0 ? -1 : openat(parent, ".", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
     int pid;
@@ -143,7 +166,6 @@ void cgroup_make(struct cgroup *cgroup)
 {
     if (cgroup->parent_fd < 0 || mkdirat(cgroup->parent_fd, cgroup->name, 0755) < 0)
         return;
-    sweep(cgroup->parent_fd);
     open_made(cgroup);
 }
 

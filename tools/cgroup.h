@@ -14,9 +14,11 @@ struct cgroup {
  * there is just no group. */
 void cgroup_plan(struct cgroup *cgroup);
 
-/* Makes the planned group, and removes empty ones of runs that were killed. Without the
- * right to, there is none. */
+/* Makes the planned group. Without the right to, there is none. */
 void cgroup_make(struct cgroup *cgroup);
+
+/* Removes empty groups of runs that were killed. */
+void cgroup_sweep(const struct cgroup *cgroup);
 
 /* Moves the calling process in. Async-signal-safe. */
 void cgroup_enter(const struct cgroup *cgroup);

@@ -302,6 +302,7 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
         end_without_job(g, EXIT_FAILED);
     }
     guardian_let_go_of_streams();
+    cgroup_sweep(&g->cgroup);
 
     if (!watch(&in)) {
         guardian_say_left(g);
