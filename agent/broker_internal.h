@@ -10,6 +10,7 @@
 #include <sys/queue.h>
 
 #include "agent/agent.h"
+#include "agent/answers.h"
 #include "agent/beats.h"
 #include "agent/broker.h"
 #include "agent/core/backoff.h"
@@ -117,12 +118,6 @@ uint64_t cookie_hash(const uint8_t cookie[HF_COOKIE_LEN]);
 
 /* --- sessions: agent/sessions.c, agent/attach.c ----------------------------------------------- */
 
-/* A completion that waits for room. */
-struct answer {
-    STAILQ_ENTRY(answer) queue;
-    struct hf_completion_entry entry;
-};
-
 /* One attached connection: at most three descriptors (socket, doorbell, pidfd). */
 struct session {
     LIST_ENTRY(session) of_client;
@@ -139,10 +134,8 @@ struct session {
     uint32_t pid, uid;
     struct user *user;
     struct hf_ring_agent ring;
-    struct beats *beats;            /* where its program beats */
-    int unanswered;                 /* requests taken and not answered */
-    int overflowing;                /* answers in `overflow` */
-    STAILQ_HEAD(, answer) overflow; /* the completion ring had no room for these */
+    struct beats *beats; /* where its program beats */
+    struct answers answers;
     LIST_HEAD(, waiter) waiters;
     struct look_list looks;
     LIST_HEAD(, scan) scans;
@@ -157,8 +150,8 @@ bool sessions_serve(struct broker *b);
 void sessions_wake(struct broker *b);
 /* Answers request `id`; what the ring has no room for waits until the client has read some. */
 void session_answer(struct session *s, const struct hf_completion_entry *answer);
-/* What comes before the answer to a request. */
-void session_item(struct session *s, const struct hf_completion_entry *item);
+/* What comes before the answer to a request. HF_ENOMEM: it does not. */
+int session_item(struct session *s, const struct hf_completion_entry *item);
 /* Tells what an unanswered acquire waits for, if there is room. */
 void session_progress(struct session *s, struct hf_completion_entry *entry);
 /* Something about a lease of this client changed. `but`: is told by an answer; NULL. */

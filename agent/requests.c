@@ -60,7 +60,7 @@ static int judge_acquire(struct session *s, const struct hf_request_entry *q,
         snprintf(text, size, "there is no heartbeat word %" PRIu32, q->beat_word);
         return HF_EINVAL;
     }
-    if (s->unanswered > WAITING_MOST) {
+    if (s->answers.owed > WAITING_MOST) {
         snprintf(text, size, "this process already waits for %d locks, the limit of one connection",
                  WAITING_MOST);
         return HF_ELIMIT;
@@ -106,7 +106,7 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
         if (w->id == q->id) {
             /* Sent again after a reconnect: the same request. Its place in the ring
              * is given back. */
-            s->unanswered--;
+            answers_forgo(&s->answers);
             return;
         }
     rc = judge_acquire(s, q, &timing, text, sizeof(text));

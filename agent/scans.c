@@ -87,15 +87,19 @@ static bool fill_item(const struct scan *scan, const struct link_item *item,
 
 static void scan_next(struct broker *b, int node);
 
-static void tell_items(const struct scan *scan, const struct link_reply *reply)
+/* HF_ENOMEM: some are missing. */
+static int tell_items(const struct scan *scan, const struct link_reply *reply)
 {
-    for (size_t i = 0; scan->session && i < reply->item_count; i++) {
+    int rc = HF_OK;
+
+    for (size_t i = 0; rc == HF_OK && scan->session && i < reply->item_count; i++) {
         struct link_item item;
         struct hf_scan_item told;
 
         if (link_item(reply, i, &item) && fill_item(scan, &item, &told))
-            session_item(scan->session, (const struct hf_completion_entry *)&told);
+            rc = session_item(scan->session, (const struct hf_completion_entry *)&told);
     }
+    return rc;
 }
 
 static void on_page(struct link *link, const struct link_reply *reply, void *arg)
@@ -107,8 +111,7 @@ static void on_page(struct link *link, const struct link_reply *reply, void *arg
 
     nodes_on_reply(b, node, reply);
     if (reply->outcome == LINK_ANSWERED) {
-        tell_items(scan, reply);
-        scan_end(scan, HF_OK, reply->cursor, "");
+        scan_end(scan, tell_items(scan, reply), reply->cursor, "");
     } else {
         snprintf(text, sizeof(text), "node %s: %s", b->config->nodes[node].id,
                  *reply->error_text ? reply->error_text : link_error_name(reply->error));

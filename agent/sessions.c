@@ -100,16 +100,6 @@ static void session_deactivate(struct session *s)
     TAILQ_REMOVE(&s->broker->active, s, active);
 }
 
-static void overflow_free(struct session *s)
-{
-    struct answer *a;
-
-    while ((a = STAILQ_FIRST(&s->overflow))) {
-        STAILQ_REMOVE_HEAD(&s->overflow, queue);
-        free(a);
-    }
-}
-
 /* Out of the epoll set first: closing alone would leave it there, because the client has it open
  * too. */
 static void doorbell_close(struct session *s)
@@ -158,7 +148,7 @@ void session_end(struct session *s, const char *why)
             resources_client_gone(c);
         hf_ring_agent_destroy(&s->ring);
         beats_drop(s->beats);
-        overflow_free(s);
+        answers_free(&s->answers);
         client_settle(c);
     }
     free(s);
@@ -166,55 +156,48 @@ void session_end(struct session *s, const char *why)
 
 static bool reads_too_little(const struct session *s)
 {
-    return s->overflowing >= UNREAD_MOST;
+    return s->answers.waiting_count >= UNREAD_MOST;
+}
+
+static void wake_if_posted(struct session *s)
+{
+    if (s->answers.posted)
+        wake_later(s);
+    s->answers.posted = false;
 }
 
 /* Posts what waits for room. */
 static void session_flush(struct session *s)
 {
-    struct answer *a;
-
-    while ((a = STAILQ_FIRST(&s->overflow)) && hf_ring_room(&s->ring) > 0) {
-        (void)hf_ring_put(&s->ring, &a->entry);
-        STAILQ_REMOVE_HEAD(&s->overflow, queue);
-        s->overflowing--;
-        free(a);
-        wake_later(s);
-    }
+    answers_flush(&s->answers);
+    wake_if_posted(s);
 }
 
-void session_item(struct session *s, const struct hf_completion_entry *entry)
+int session_item(struct session *s, const struct hf_completion_entry *entry)
 {
-    struct answer *a;
+    int rc;
 
     if (s->closing)
-        return;
-    session_flush(s);
-    if (STAILQ_EMPTY(&s->overflow) && hf_ring_room(&s->ring) > 0) {
-        (void)hf_ring_put(&s->ring, entry);
-        wake_later(s);
-    } else if ((a = malloc(sizeof(*a)))) {
-        a->entry = *entry;
-        STAILQ_INSERT_TAIL(&s->overflow, a, queue);
-        s->overflowing++;
-    }
+        return HF_OK;
+    rc = answers_put_item(&s->answers, entry);
+    wake_if_posted(s);
+    return rc;
 }
 
 void session_answer(struct session *s, const struct hf_completion_entry *entry)
 {
     if (s->closing)
         return;
-    s->unanswered--;
-    session_item(s, entry);
+    answers_put(&s->answers, entry);
+    wake_if_posted(s);
 }
 
 void session_progress(struct session *s, struct hf_completion_entry *entry)
 {
-    /* Only a hint: the last places are kept for answers. */
-    if (s->closing || hf_ring_room(&s->ring) <= HF_RING_ENTRIES / 2)
+    if (s->closing)
         return;
-    (void)hf_ring_put(&s->ring, entry);
-    wake_later(s);
+    answers_put_hint(&s->answers, entry);
+    wake_if_posted(s);
 }
 
 static void handle(struct session *s, const struct hf_request_entry *q)
@@ -226,33 +209,33 @@ static void handle(struct session *s, const struct hf_request_entry *q)
     hf_counter_add(&s->broker->agent->table, HF_COUNTER_REQUESTS, 1);
     switch (q->op) {
     case HF_OP_ACQUIRE:
-        s->unanswered++;
+        answers_owe(&s->answers);
         resources_acquire(s, q);
         return;
     case HF_OP_RELEASE:
-        s->unanswered++;
+        answers_owe(&s->answers);
         resources_release(s, q);
         return;
     case HF_OP_ASK:
-        s->unanswered++;
+        answers_owe(&s->answers);
         resources_ask(s, q);
         return;
     case HF_OP_LOOK:
-        s->unanswered++;
+        answers_owe(&s->answers);
         looks_ask(s, q);
         return;
     case HF_OP_FORCE:
-        s->unanswered++;
+        answers_owe(&s->answers);
         looks_force(s, q);
         return;
     case HF_OP_SCAN:
-        s->unanswered++;
+        answers_owe(&s->answers);
         scans_ask(s, q);
         return;
     case HF_OP_PING: {
         struct hf_completion_entry pong = {.id = q->id, .op = HF_OP_PING, .status = HF_OK};
 
-        s->unanswered++;
+        answers_owe(&s->answers);
         session_answer(s, &pong);
         return;
     }
@@ -271,7 +254,7 @@ static void handle(struct session *s, const struct hf_request_entry *q)
 enum served {
     SERVED_ALL, /* nothing is left, or no room for answers, or the session ended */
     SERVED_SOME,
-    SERVED_LATER, /* its user asked for too much: the sweep comes back to it */
+    SERVED_LATER, /* its user asked for too much, or there is no memory: the sweep comes back to it */
 };
 
 /* At most REQUESTS_PER_TURN. */
@@ -290,7 +273,7 @@ static enum served session_serve(struct session *s, hf_time now)
 
         if (reads_too_little(s))
             return SERVED_ALL;
-        if (!user_may_ask(b, s->user, now))
+        if (!user_may_ask(b, s->user, now) || answers_reserve(&s->answers) < 0)
             return SERVED_LATER;
         rc = hf_ring_take(&s->ring, &q);
         if (rc < 0) {
@@ -466,7 +449,7 @@ static bool let_in(struct broker *b)
     LIST_INIT(&s->waiters);
     LIST_INIT(&s->looks);
     LIST_INIT(&s->scans);
-    STAILQ_INIT(&s->overflow);
+    answers_init(&s->answers, &s->ring);
     LIST_INSERT_HEAD(&b->sessions, s, all);
     b->session_count++;
     s->user->sessions++;
@@ -548,7 +531,7 @@ void sessions_destroy(struct broker *b)
         if (s->client)
             hf_ring_agent_destroy(&s->ring);
         beats_drop(s->beats);
-        overflow_free(s);
+        answers_free(&s->answers);
         free(s);
     }
     if (b->doorbells.priv)

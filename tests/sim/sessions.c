@@ -63,7 +63,7 @@ void session_answer(struct session *s, const struct hf_completion_entry *entry)
 
     if (s->closing)
         return;
-    s->unanswered--;
+    s->answers.owed--;
     if (proc->pid != s->pid || !proc->alive)
         return; /* it has ended, and this agent has yet to see that */
     if (entry->op == HF_OP_ACQUIRE && entry->status == HF_OK)
@@ -72,10 +72,11 @@ void session_answer(struct session *s, const struct hf_completion_entry *entry)
     proc_answer(proc, entry);
 }
 
-void session_item(struct session *s, const struct hf_completion_entry *entry)
+int session_item(struct session *s, const struct hf_completion_entry *entry)
 {
     (void)s;
     (void)entry;
+    return HF_OK;
 }
 
 void session_progress(struct session *s, struct hf_completion_entry *entry)
@@ -88,15 +89,15 @@ static void handle(struct session *s, const struct hf_request_entry *q)
 {
     switch (q->op) {
     case HF_OP_ACQUIRE:
-        s->unanswered++;
+        s->answers.owed++;
         resources_acquire(s, q);
         return;
     case HF_OP_RELEASE:
-        s->unanswered++;
+        s->answers.owed++;
         resources_release(s, q);
         return;
     case HF_OP_ASK:
-        s->unanswered++;
+        s->answers.owed++;
         resources_ask(s, q);
         return;
     case HF_OP_CANCEL:
@@ -143,7 +144,7 @@ static void attach(struct broker *b, struct sim_proc *proc)
     s->uid = 1000;
     s->user = user_get(b, s->uid);
     LIST_INIT(&s->waiters);
-    STAILQ_INIT(&s->overflow);
+    answers_init(&s->answers, NULL);
     c = client_of(b, proc);
     if (!c) {
         c = client_new(b);

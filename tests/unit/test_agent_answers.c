@@ -1,0 +1,211 @@
+/* agent/answers.h: answers wait for room in their order, and none is dropped when memory runs out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "shm/ring.h"
+#include "shm/status.h"
+
+static bool out_of_memory;
+
+static void *maybe_malloc(size_t size)
+{
+    return out_of_memory ? NULL : malloc(size);
+}
+
+/* The module itself, with a memory that ends when a test says so. */
+#define malloc maybe_malloc
+#include "agent/answers.c"
+#undef malloc
+
+struct fixture {
+    struct hf_ring_agent ring;
+    struct hf_ring_client client;
+    struct answers answers;
+    uint64_t asked, read; /* numbers of the last request taken and of the last answer read */
+};
+
+static int set_up(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    int requests, completions;
+
+    assert_non_null(f);
+    assert_int_equal(hf_ring_agent_create(&f->ring, &requests, &completions), 0);
+    assert_int_equal(hf_ring_client_map(requests, completions, NULL, &f->client), 0);
+    answers_init(&f->answers, &f->ring);
+    out_of_memory = false;
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+
+    answers_free(&f->answers);
+    hf_ring_client_unmap(&f->client);
+    hf_ring_agent_destroy(&f->ring);
+    free(f);
+    return 0;
+}
+
+static int take(struct fixture *f)
+{
+    int status = answers_reserve(&f->answers);
+
+    if (status == HF_OK) {
+        answers_owe(&f->answers);
+        f->asked++;
+    }
+    return status;
+}
+
+static void answer(struct fixture *f, uint64_t id)
+{
+    const struct hf_completion_entry entry = {.op = HF_OP_PING, .id = id};
+
+    answers_put(&f->answers, &entry);
+}
+
+static int item(struct fixture *f, uint64_t id)
+{
+    const struct hf_completion_entry entry = {.op = HF_OP_ITEM, .id = id};
+
+    return answers_put_item(&f->answers, &entry);
+}
+
+static void hint(struct fixture *f)
+{
+    const struct hf_completion_entry entry = {.op = HF_OP_PROGRESS, .id = 1};
+
+    answers_put_hint(&f->answers, &entry);
+}
+
+/* The client reads what is in the ring; returns how many, and checks that answers come in their order. */
+static unsigned read_all(struct fixture *f)
+{
+    struct hf_completion_entry entry;
+    unsigned count = 0;
+
+    while (hf_ring_reap(&f->client, &entry) == 1) {
+        count++;
+        if (entry.op == HF_OP_PING)
+            assert_int_equal(entry.id, ++f->read);
+    }
+    return count;
+}
+
+static void what_has_no_room_waits_in_its_order(void **state)
+{
+    struct fixture *f = *state;
+
+    for (uint64_t i = 1; i <= 100; i++)
+        assert_int_equal(take(f), HF_OK);
+    for (uint64_t i = 1; i <= 100; i++)
+        answer(f, i);
+    assert_true(f->answers.posted);
+    f->answers.posted = false;
+    assert_int_equal(f->answers.waiting_count, 100 - HF_RING_ENTRIES);
+    answers_flush(&f->answers);
+    assert_false(f->answers.posted); /* no room yet */
+    while (f->read < 100) {
+        assert_in_range(read_all(f), 1, HF_RING_ENTRIES);
+        answers_flush(&f->answers);
+    }
+    assert_true(f->answers.posted);
+    assert_int_equal(f->answers.owed, 0);
+    assert_int_equal(f->answers.spare_count, 0);
+    assert_int_equal(f->answers.waiting_count, 0);
+}
+
+static void without_memory_no_more_is_taken_than_can_be_answered(void **state)
+{
+    struct fixture *f = *state;
+
+    for (int i = 0; i < 40; i++)
+        assert_int_equal(take(f), HF_OK);
+    out_of_memory = true;
+    assert_int_equal(take(f), HF_ENOMEM);
+    for (uint64_t i = 1; i <= 40; i++)
+        answer(f, i);
+    assert_int_equal(take(f), HF_ENOMEM); /* the ring is full */
+    assert_int_equal(read_all(f), HF_RING_ENTRIES);
+    answers_flush(&f->answers);
+    assert_int_equal(read_all(f), 40 - HF_RING_ENTRIES);
+    assert_int_equal(f->read, 40);
+    assert_int_equal(take(f), HF_OK); /* there is room again */
+}
+
+/* Whatever comes between, in whatever order: who was taken is answered. */
+static void nothing_else_takes_the_place_of_an_answer(void **state)
+{
+    struct fixture *f = *state;
+    unsigned items = 0, taken = 0;
+
+    srand(1);
+    for (int round = 0; round < 20000; round++) {
+        out_of_memory = rand() % 4 != 0;
+        switch (rand() % 6) {
+        case 0:
+        case 1:
+            taken += take(f) == HF_OK;
+            break;
+        case 2:
+            if (f->answers.owed)
+                answer(f, f->asked - f->answers.owed + 1);
+            break;
+        case 3:
+            items += item(f, 1) == HF_OK;
+            break;
+        case 4:
+            hint(f);
+            break;
+        case 5:
+            if (rand() % 8 == 0)
+                (void)read_all(f);
+            answers_flush(&f->answers);
+            break;
+        }
+    }
+    out_of_memory = true;
+    while (f->answers.owed)
+        answer(f, f->asked - f->answers.owed + 1);
+    while (read_all(f))
+        answers_flush(&f->answers);
+    assert_int_equal(f->read, f->asked);
+    assert_in_range(taken, 1000, 20000);
+    assert_in_range(items, 100, 20000);
+}
+
+static void an_item_without_memory_says_so(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(take(f), HF_OK);
+    out_of_memory = true;
+    for (int i = 1; i < HF_RING_ENTRIES; i++)
+        assert_int_equal(item(f, 1), HF_OK);
+    assert_int_equal(item(f, 1), HF_ENOMEM); /* the last place is the answer's */
+    answer(f, 1);
+    assert_int_equal(read_all(f), HF_RING_ENTRIES);
+    assert_int_equal(f->read, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_has_no_room_waits_in_its_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_memory_no_more_is_taken_than_can_be_answered,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nothing_else_takes_the_place_of_an_answer, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(an_item_without_memory_says_so, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
