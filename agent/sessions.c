@@ -32,7 +32,7 @@
 /* So that who floods the attach socket does not keep its queue full, nor the loop from its work. */
 #define ACCEPTS_PER_TURN 16
 /* Answers that one session does not read: beyond that its ring is left to fill up. */
-#define UNREAD_MOST  4096
+#define UNREAD_MOST 4096
 #define HELLO_WITHIN HF_NS_PER_SEC
 /* Connections beyond clients_max that may stay until their hello, to be told why they cannot. */
 #define STRANGERS_MOST 64
@@ -499,7 +499,7 @@ int sessions_listen(struct broker *b)
     (void)unlink(path); /* the agent's lock is held: nobody else listens here */
     if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(path, mode) < 0 ||
         (b->config->group != (gid_t)-1 && chown(path, (uid_t)-1, b->config->group) < 0) ||
-        listen(fd, 256) < 0) {
+        listen(fd, SOMAXCONN) < 0) {
         int saved = errno;
 
         close(fd);

@@ -88,24 +88,25 @@ static int client_new(uint32_t role, const uint8_t *cookie, hf_client **ret_clie
     return HF_OK;
 }
 
-/* One try at one place; waits for the welcome. While too many others want in, it is no try. */
+/* Waits for the welcome. An agent that has no room for one more just now, as when a whole host's programs
+ * start at once, is asked again until that has taken too long. */
 static int attach(hf_client *client, const struct hfc_place *place) REQUIRES(hfc_locked)
 {
     int64_t until_ns = hfc_now() + HFC_WELCOME_NS;
 
     client->place = *place;
     client->next_try_ns = INT64_MIN;
-    hfc_link_drive(client);
-    while (client->link == HFC_LINK_DOWN && client->link_status == HF_ENOAGENT && errno == EAGAIN &&
-           hfc_now() < until_ns) {
+    client->connect_until_ns = until_ns;
+    do {
         hfc_sleep(client, 0, client->next_try_ns);
         errno = 0;
         hfc_link_drive(client);
-    }
-    while (client->link == HFC_LINK_HELLO) {
-        hfc_sleep(client, 0, client->hello_until_ns);
-        hfc_link_drive(client);
-    }
+        while (client->link == HFC_LINK_HELLO) {
+            hfc_sleep(client, 0, client->hello_until_ns);
+            hfc_link_drive(client);
+        }
+    } while (client->link == HFC_LINK_DOWN && client->crowded && hfc_now() < until_ns);
+    client->connect_until_ns = 0;
     return client->link_status;
 }
 

@@ -62,7 +62,29 @@ static int check_peer(int sock, const struct hfc_place *place, char *why, size_t
     return HF_EPERM;
 }
 
-static int connect_to(const struct hfc_place *place, int *ret_sock, char *why, size_t why_size)
+/* While the queue of those who want in is full the kernel lets us in by turns, which trying again and again
+ * would not. EAGAIN when that takes longer. */
+static int connect_in_turn(int sock, const struct sockaddr_un *address, int64_t wait_ns)
+{
+    const struct timeval wait = {.tv_sec = wait_ns / HF_NS_PER_SEC,
+                                 .tv_usec = wait_ns % HF_NS_PER_SEC / 1000 + 1};
+    int rc = connect(sock, (const struct sockaddr *)address, sizeof(*address)), error;
+
+    if (rc == 0 || errno != EAGAIN || wait_ns <= 0)
+        return rc;
+    if (setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) < 0 ||
+        fcntl(sock, F_SETFL, 0) < 0)
+        return -1;
+    rc = connect(sock, (const struct sockaddr *)address, sizeof(*address));
+    error = rc < 0 && errno == EINTR ? EAGAIN : errno;
+    if (fcntl(sock, F_SETFL, O_NONBLOCK) < 0)
+        return -1;
+    errno = error;
+    return rc;
+}
+
+static int connect_to(const struct hfc_place *place, int64_t wait_ns, int *ret_sock, char *why,
+                      size_t why_size)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -73,7 +95,7 @@ static int connect_to(const struct hfc_place *place, int *ret_sock, char *why, s
         return HF_ESYS;
     }
     strcpy(address.sun_path, place->path);
-    if (connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0) {
+    if (connect_in_turn(sock, &address, wait_ns) < 0) {
         int error = errno;
 
         (void)snprintf(why, why_size, "no agent answers at %s: %m", place->path);
@@ -90,8 +112,8 @@ static int connect_to(const struct hfc_place *place, int *ret_sock, char *why, s
     return HF_OK;
 }
 
-int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cookie, int *ret_sock,
-              char *why, size_t why_size)
+int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cookie, int64_t wait_ns,
+              int *ret_sock, char *why, size_t why_size)
 {
     struct hf_hello hello = {
         .magic = HF_WIRE_MAGIC,
@@ -104,12 +126,13 @@ int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cooki
         .nudge = 1,
         .version = VERSION,
     };
-    int sock, status = connect_to(place, &sock, why, why_size);
+    int sock, status;
 
-    if (status < 0)
-        return status;
     memcpy(hello.cookie, cookie, sizeof(hello.cookie));
     own_comm(hello.comm);
+    status = connect_to(place, wait_ns, &sock, why, why_size);
+    if (status < 0)
+        return status;
     hello.boottime_ns = hfc_now();
     if (send(sock, &hello, sizeof(hello), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(hello)) {
         (void)snprintf(why, why_size, "the agent at %s hung up: %m", place->path);

@@ -182,8 +182,11 @@ struct hf_client {
     int64_t next_try_ns GUARDED_BY(hfc_locked);
     int64_t last_try_ns GUARDED_BY(hfc_locked); /* of the last try that failed */
     int64_t hello_until_ns GUARDED_BY(hfc_locked);
+    int64_t
+        connect_until_ns GUARDED_BY(hfc_locked); /* a try may wait for its turn; 0: it may not */
     int64_t backoff_ns GUARDED_BY(hfc_locked);
     int link_status GUARDED_BY(hfc_locked); /* why the last try failed */
+    bool crowded GUARDED_BY(hfc_locked);    /* it did because too many others wanted in */
     char link_text[256] GUARDED_BY(hfc_locked);
 
     uint32_t
@@ -252,9 +255,10 @@ bool hfc_link_is_hopeless(int status);
 
 /* --- hello.c: the two datagrams of the attach ------------------------------------------------- */
 
-/* A connected socket with the hello sent. Negative with `why`. */
-int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cookie, int *ret_sock,
-              char *why, size_t why_size);
+/* A connected socket with the hello sent. Negative with `why`. While too many want in it waits for its turn, for
+ * `wait_ns` at most; 0: it does not block. */
+int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cookie, int64_t wait_ns,
+              int *ret_sock, char *why, size_t why_size);
 /* HF_EPENDING while there is none. Descriptors are the caller's on HF_OK only. */
 int hfc_welcome(int sock, struct hf_welcome *ret_welcome, int ret_fds[HF_WELCOME_FDS], char *why,
                 size_t why_size);

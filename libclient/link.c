@@ -1,4 +1,4 @@
-/* The link to the agent: attach, notice its end, attach again with the cookie. Never blocks. */
+/* The link to the agent: attach, notice its end, attach again with the cookie. Never blocks, but in hf_connect(). */
 #include "libclient/internal.h"
 
 #include <errno.h>
@@ -58,6 +58,7 @@ static void failed(hf_client *client, int status, const char *text) REQUIRES(hfc
     int64_t now = hfc_now();
 
     client->link_status = status;
+    client->crowded = false;
     (void)snprintf(client->link_text, sizeof(client->link_text), "%s", text);
     client->last_try_ns = now;
     schedule_retry(client, now);
@@ -97,11 +98,15 @@ static void begin(hf_client *client) REQUIRES(hfc_locked)
     }
     session->refs = 1;
     session->doorbell = -1;
-    status =
-        hfc_hello(&client->place, client->role, client->cookie, &session->sock, why, sizeof(why));
+    status = hfc_hello(&client->place, client->role, client->cookie,
+                       client->connect_until_ns - hfc_now(), &session->sock, why, sizeof(why));
     if (status < 0) {
+        bool crowded = status == HF_ENOAGENT && /* the queue is full, or we were too late */
+                       (errno == EAGAIN || errno == EPIPE || errno == ECONNRESET);
+
         free(session);
         failed(client, status, why);
+        client->crowded = crowded;
         return;
     }
     client->session = session;
@@ -177,6 +182,7 @@ static void go_on(hf_client *client) REQUIRES(hfc_locked)
 {
     struct hf_welcome welcome;
     int fds[HF_WELCOME_FDS], status;
+    bool crowded = false;
     char why[256];
 
     status = hfc_welcome(client->session->sock, &welcome, fds, why, sizeof(why));
@@ -188,9 +194,12 @@ static void go_on(hf_client *client) REQUIRES(hfc_locked)
                        client->place.path);
     } else if (status == HF_OK) {
         status = adopt(client, &welcome, fds, why, sizeof(why));
+    } else {
+        crowded = status == HF_ENOAGENT; /* turned away without a word */
     }
     if (status < 0) {
         hfc_link_drop(client, status, why);
+        client->crowded = crowded;
         return;
     }
     client->welcome = welcome;

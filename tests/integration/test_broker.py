@@ -63,6 +63,18 @@ def bell_and_stranger(run):
     holder.release()
 
 
+@scenario("500 processes attach at once, to an agent that stands still just then: all are let in", sanitizers=False)
+def at_once(run):
+    run.redis(1)
+    agent = run.agent()
+    agent.sigstop()
+    crowd = run.spawn(BUILD / "tests" / "breaker", socket_of(run, agent), "at-once", 500, label="crowd")
+    time.sleep(0.5)
+    agent.sigcont()
+    assert crowd.wait() == 0, crowd.err
+    assert counters(run)["client_violations"] == 0
+
+
 @scenario("answers that a client is slow to read all come, in order")
 def unread_answers(run):
     run.redis(1)

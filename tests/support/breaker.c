@@ -4,19 +4,22 @@
  *   breaker SOCKET zero-id|unknown-op|long-note|request-cursor|completion-cursor|datagram|no-hello
  *   breaker SOCKET unread COUNT    asks COUNT times before it reads any answer
  *   breaker SOCKET no-hellos MS    opens connections without a hello as fast as it can, so long
+ *   breaker SOCKET at-once COUNT   so many processes attach at the same instant
  *   breaker SOCKET write-shared    tries to change what the agent shares with it
  *   breaker SOCKET bell            looks whether the agent reads or writes its doorbell
  *   breaker SOCKET stranger        says that it is a guardian, with a cookie of its own
  *   breaker SOCKET victim          takes the lock "stolen", prints "cookie HEX", and ends with stdin
  *   breaker SOCKET thief HEX       tries to get at the victim's lease
  *
- * Exit 0: the agent ended the connection (unread: every answer came; the last ones: nothing was had), or did not
+ * Exit 0: the agent ended the connection (unread: every answer came; at-once: all are let in; the last ones: nothing was had), or did not
  * care; 1: it did not within 10 s, or something was had that must not be.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -229,6 +232,46 @@ static int stranger(const char *path)
     return raw_attach(&raw, path, HF_ROLE_GUARDIAN, cookie) == HF_ELOST ? 0 : 1;
 }
 
+/* One of those that attach at once: waits for the start, tells how it went, and stays until the end. */
+static _Noreturn void one_of_many(const char *path, int begin, int told)
+{
+    hf_client *client;
+    char word;
+
+    (void)!read(begin, &word, 1);
+    word = hf_connect(path, &client) == HF_OK;
+    if (!word)
+        fprintf(stderr, "%s\n", hf_last_message());
+    (void)!write(told, &word, 1);
+    pause();
+    _exit(0);
+}
+
+/* They end with their number one, this process. */
+static int at_once(const char *path, int count)
+{
+    int begin[2], told[2], in = 0;
+    char word;
+
+    if (pipe(begin) < 0 || pipe(told) < 0)
+        die("pipe");
+    for (int i = 0; i < count; i++) {
+        pid_t pid = fork();
+
+        if (pid < 0)
+            die("fork");
+        if (pid > 0)
+            continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(begin[1]);
+        one_of_many(path, begin[0], told[1]);
+    }
+    close(begin[1]);
+    for (int i = 0; i < count && read(told[0], &word, 1) == 1; i++)
+        in += word;
+    return in == count ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
     const char *kind = argc > 2 ? argv[2] : "";
@@ -245,6 +288,8 @@ int main(int argc, char **argv)
         no_hellos(argv[1], argc > 3 ? atoi(argv[3]) : 1000);
         return 0;
     }
+    if (strcmp(kind, "at-once") == 0)
+        return at_once(argv[1], argc > 3 ? atoi(argv[3]) : 100);
     if (strcmp(kind, "thief") == 0)
         return rob(argv[1], argc > 3 ? argv[3] : "");
     if (strcmp(kind, "stranger") == 0)

@@ -88,6 +88,11 @@ static void welcome_client(struct fake_agent *a, int client)
 
     if (a->options.silent)
         return;
+    if (a->options.hang_ups) {
+        a->options.hang_ups--;
+        close_client(c);
+        return;
+    }
     if (welcome.status < 0) {
         if (a->options.refuse_text)
             strcpy(welcome.text, a->options.refuse_text);

@@ -17,6 +17,7 @@ struct fake_agent_options {
     int refuse;              /* status of every welcome */
     const char *refuse_text; /* and its sentence */
     bool silent;             /* never welcomes anybody */
+    unsigned hang_ups;       /* so many are turned away without a word first */
 };
 
 /* A private directory and a name that no other run has. NULL options: the defaults. Aborts on

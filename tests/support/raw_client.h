@@ -46,7 +46,7 @@ static inline int raw_attach(struct raw_client *raw, const char *path, uint32_t 
 
     (void)snprintf(place.path, sizeof(place.path), "%s", path);
     status =
-        hfc_hello(&place, role, cookie ? cookie : none, &raw->sock, raw->why, sizeof(raw->why));
+        hfc_hello(&place, role, cookie ? cookie : none, 0, &raw->sock, raw->why, sizeof(raw->why));
     if (status < 0)
         return status;
     poller.fd = raw->sock;

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "shm/wire.h"
+
 static void connects_by_path(void **state)
 {
     struct fixture f = fixture_start(NULL);
@@ -143,6 +145,65 @@ static void gives_up_on_a_silent_agent(void **state)
     fake_agent_free(agent);
 }
 
+/* As an agent does when more want in than it has places, or a process was too late with its hello. */
+static void comes_again_when_turned_away_without_a_word(void **state)
+{
+    struct fake_agent *agent = fake_agent_start(&(struct fake_agent_options){.hang_ups = 3});
+    hf_client *client;
+
+    (void)state;
+    OK(hf_connect(fake_agent_path(agent), &client));
+    hf_disconnect(client);
+    fake_agent_free(agent);
+}
+
+static int fill_queue(const struct sockaddr_un *address)
+{
+    int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    assert_true(sock >= 0);
+    assert_int_equal(connect(sock, (const struct sockaddr *)address, sizeof(*address)), 0);
+    return sock;
+}
+
+/* The queue of the attach socket has room for one. */
+static void waits_for_its_turn(void **state)
+{
+    char dir[] = "/tmp/holdfast-queue-XXXXXX";
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), first, accepted, status;
+    struct hf_hello hello;
+    hf_client *client;
+    pid_t pid;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/sock", dir);
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(listener, 0), 0);
+    first = fill_queue(&address);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        close(listener);
+        _exit(hf_connect(address.sun_path, &client) == HF_ENOAGENT ? 0 : 1);
+    }
+    usleep(100000);
+    accepted = accept(listener, NULL, NULL);
+    assert_int_equal(recv(accepted, &hello, sizeof(hello), MSG_DONTWAIT), -1); /* ours */
+    close(accepted);
+    accepted = accept(listener, NULL, NULL);
+    assert_int_equal(recv(accepted, &hello, sizeof(hello), 0), sizeof(hello));
+    assert_int_equal(hello.magic, HF_WIRE_MAGIC);
+    close(listener); /* nobody is asked again */
+    close(accepted);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    close(first);
+    unlink(address.sun_path);
+    rmdir(dir);
+}
+
 static void disconnect_releases(void **state)
 {
     struct fixture f = fixture_start(NULL);
@@ -258,6 +319,8 @@ int main(void)
         cmocka_unit_test(a_dead_socket_ends_the_search),
         cmocka_unit_test(tells_why_it_was_refused),
         cmocka_unit_test(gives_up_on_a_silent_agent),
+        cmocka_unit_test(comes_again_when_turned_away_without_a_word),
+        cmocka_unit_test(waits_for_its_turn),
         cmocka_unit_test(disconnect_releases),
         cmocka_unit_test(leaks_no_descriptor),
         cmocka_unit_test(does_not_trust_another_users_socket),
