@@ -32,7 +32,7 @@
 /* So that who floods the attach socket does not keep its queue full, nor the loop from its work. */
 #define ACCEPTS_PER_TURN 16
 /* Answers that one session does not read: beyond that its ring is left to fill up. */
-#define UNREAD_MOST 4096
+#define UNREAD_MOST  4096
 #define HELLO_WITHIN HF_NS_PER_SEC
 /* Connections beyond clients_max that may stay until their hello, to be told why they cannot. */
 #define STRANGERS_MOST 64
