@@ -1,4 +1,5 @@
-/* The file, in order: a header page, HF_NODES_MAX node records, `capacity` lease records.
+/* The file, in order: a header page, HF_NODES_MAX node records, `capacity` pairs of lease halves, as
+ * many lease records. Halves are written with every renewal, so they stand close together.
  * Everything is written through the mapping; the kernel keeps it when the agent is killed. A file
  * is made under another name and renamed, so there is never one without a whole header. */
 #include "agent/journal.h"
@@ -43,8 +44,11 @@ struct lease_half {
     uint32_t state;                  /* number of the owner block << 8 | state */
     uint32_t slot_state, generation; /* slot_state: reason << 8 | state */
     uint64_t fence;
-    int64_t d_ns[HF_NODES_MAX];
+    int64_t d_ns[HF_NODES_MAX]; /* of the configured nodes; what else is in the last line is 0 */
 };
+#define HALF_LINE                                                                                  \
+    64 /* bytes of a cache line; a half takes one for up to 4 nodes, and two for more */
+_Static_assert(sizeof(struct lease_half) <= 2 * HALF_LINE, "as journal_put() has room for");
 
 /* What every holder of one token shares. */
 struct token_block {
@@ -68,7 +72,6 @@ struct owner_block {
 struct lease_record {
     struct token_block what;
     struct owner_block who[2]; /* the newest half says which */
-    _Alignas(64) struct lease_half half[2];
 };
 
 struct node_half {
@@ -89,6 +92,8 @@ struct journal {
     uint32_t capacity;
     int nodes;
     struct node_record *node;
+    char *halves;     /* of leases */
+    size_t half_size; /* of one of them */
     struct lease_record *lease;
     uint8_t *owner; /* per slot: the owner block that the next state refers to */
     bool kept;
@@ -104,6 +109,8 @@ static uint64_t fingerprint(void)
         TOKEN_LEN,
         sizeof(struct lease_record),
         sizeof(struct lease_half),
+        offsetof(struct lease_half, d_ns),
+        HALF_LINE,
         sizeof(struct node_record),
         sizeof(struct node_trust),
         offsetof(struct node_trust, facts),
@@ -131,10 +138,18 @@ static uint64_t fingerprint(void)
     return (uint64_t)crc32c(low, facts, sizeof(facts)) << 32 | low;
 }
 
-static size_t size_for(uint32_t capacity)
+/* Of one lease half; nodes <= HF_NODES_MAX. */
+static size_t half_size_for(uint32_t nodes)
+{
+    size_t used = offsetof(struct lease_half, d_ns) + nodes * sizeof(int64_t);
+
+    return (used + HALF_LINE - 1) / HALF_LINE * HALF_LINE;
+}
+
+static size_t size_for(uint32_t capacity, uint32_t nodes)
 {
     return JOURNAL_HEADER + HF_NODES_MAX * sizeof(struct node_record) +
-           (size_t)capacity * sizeof(struct lease_record);
+           (size_t)capacity * (2 * half_size_for(nodes) + sizeof(struct lease_record));
 }
 
 static void place(struct journal *j, void *map, size_t size, uint32_t capacity, int nodes)
@@ -144,7 +159,21 @@ static void place(struct journal *j, void *map, size_t size, uint32_t capacity, 
     j->capacity = capacity;
     j->nodes = nodes;
     j->node = (struct node_record *)((char *)map + JOURNAL_HEADER);
-    j->lease = (struct lease_record *)(j->node + HF_NODES_MAX);
+    j->half_size = half_size_for((uint32_t)nodes);
+    j->halves = (char *)(j->node + HF_NODES_MAX);
+    j->lease = (struct lease_record *)(void *)(j->halves + (size_t)capacity * 2 * j->half_size);
+}
+
+static void *halves_of(const struct journal *j, uint32_t slot)
+{
+    return j->halves + (size_t)slot * 2 * j->half_size;
+}
+
+static const struct lease_half *half_of(const struct journal *j, uint32_t slot, int number)
+{
+    const char *halves = halves_of(j, slot);
+
+    return (const struct lease_half *)(const void *)(halves + (size_t)number * j->half_size);
 }
 
 static uint32_t header_crc(const struct journal_header *h)
@@ -230,18 +259,18 @@ static void half_mend(void *halves, size_t size)
 }
 
 /* The owner block that the newest half refers to. */
-static int owner_now(const struct lease_record *r)
+static int owner_now(const struct journal *j, uint32_t slot)
 {
-    int newer = half_seq(&r->half[1]) > half_seq(&r->half[0]);
+    int newer = half_seq(half_of(j, slot, 1)) > half_seq(half_of(j, slot, 0));
 
-    return r->half[newer].state >> OWNER_SHIFT & 1;
+    return half_of(j, slot, newer)->state >> OWNER_SHIFT & 1;
 }
 
 static void mend(struct journal *j)
 {
     for (uint32_t slot = 0; slot < j->capacity; slot++) {
-        half_mend(j->lease[slot].half, sizeof(j->lease[slot].half[0]));
-        j->owner[slot] = (uint8_t)owner_now(&j->lease[slot]);
+        half_mend(halves_of(j, slot), j->half_size);
+        j->owner[slot] = (uint8_t)owner_now(j, slot);
     }
     for (int node = 0; node < HF_NODES_MAX; node++)
         half_mend(j->node[node].half, sizeof(j->node[node].half[0]));
@@ -353,8 +382,8 @@ static enum judgement judge_header(const struct journal *j, int fd,
     /* Of another boot: the holders are gone with it. */
     if (memcmp(h->boot_id, want->boot_id, sizeof(h->boot_id)) != 0)
         return EMPTY;
-    if (h->fingerprint != want->fingerprint || h->size != size_for(h->capacity) ||
-        h->nodes > HF_NODES_MAX) {
+    if (h->fingerprint != want->fingerprint || h->nodes > HF_NODES_MAX ||
+        h->size != size_for(h->capacity, h->nodes)) {
         snprintf(
             why, why_size,
             "%s was written by another version of holdfastd; start that one and end its leases, or "
@@ -372,17 +401,16 @@ static uint32_t count_live(const struct journal *j, hf_time *ret_until)
 
     *ret_until = HF_TIME_PAST;
     for (uint32_t slot = 0; slot < j->capacity; slot++) {
-        const struct lease_record *r = &j->lease[slot];
         int half;
 
-        if (half_seq(&r->half[0]) == 0 && half_seq(&r->half[1]) == 0)
+        if (half_seq(half_of(j, slot, 0)) == 0 && half_seq(half_of(j, slot, 1)) == 0)
             continue;
-        half = half_newest(r->half, sizeof(r->half[0]));
-        if (half >= 0 && (r->half[half].state & STATE_MASK) == JOURNAL_FREE)
+        half = half_newest(halves_of(j, slot), j->half_size);
+        if (half >= 0 && (half_of(j, slot, half)->state & STATE_MASK) == JOURNAL_FREE)
             continue;
         live++;
         for (int i = 0; half >= 0 && i < j->nodes; i++)
-            *ret_until = hf_time_max(*ret_until, (hf_time){r->half[half].d_ns[i]});
+            *ret_until = hf_time_max(*ret_until, (hf_time){half_of(j, slot, half)->d_ns[i]});
     }
     return live;
 }
@@ -448,7 +476,7 @@ int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list
 {
     struct journal_header want = {.magic = JOURNAL_MAGIC,
                                   .fingerprint = fingerprint(),
-                                  .size = size_for(capacity),
+                                  .size = size_for(capacity, (uint32_t)nodes),
                                   .capacity = capacity,
                                   .nodes = (uint32_t)nodes};
     struct journal *j = calloc(1, sizeof(*j));
@@ -524,7 +552,7 @@ static uint32_t block_crc(const void *block, size_t size)
 /* (!) Into the block that the newest state does not refer to: until the next one it is nobody's. */
 void journal_put_owner(struct journal *j, uint32_t slot, const struct journal_identity *id)
 {
-    int idle = !owner_now(&j->lease[slot]);
+    int idle = !owner_now(j, slot);
     struct owner_block block;
 
     memset(&block, 0, sizeof(block)); /* padding is under the CRC, too */
@@ -564,18 +592,29 @@ void journal_put_identity(struct journal *j, uint32_t slot, const struct journal
     journal_put_owner(j, slot, id);
 }
 
+void journal_fetch(const struct journal *j, uint32_t slot)
+{
+    const char *halves = halves_of(j, slot);
+
+    for (size_t at = 0; at < 2 * j->half_size; at += HALF_LINE)
+        __builtin_prefetch(halves + at, 1);
+}
+
 void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *state)
 {
-    struct lease_half body;
+    union {
+        struct lease_half half;
+        char bytes[2 * HALF_LINE];
+    } body;
 
-    memset(&body, 0, sizeof(body)); /* padding is under the CRC, too */
-    body.state = (uint32_t)state->state | (uint32_t)j->owner[slot] << OWNER_SHIFT;
-    body.slot_state = (uint32_t)state->slot_state | (uint32_t)state->reason << REASON_SHIFT;
-    body.generation = state->generation;
-    body.fence = state->fence;
-    for (int i = 0; i < HF_NODES_MAX; i++)
-        body.d_ns[i] = state->d[i].ns;
-    half_commit(j->lease[slot].half, sizeof(body), &body);
+    memset(body.bytes, 0, j->half_size); /* padding is under the CRC, too */
+    body.half.state = (uint32_t)state->state | (uint32_t)j->owner[slot] << OWNER_SHIFT;
+    body.half.slot_state = (uint32_t)state->slot_state | (uint32_t)state->reason << REASON_SHIFT;
+    body.half.generation = state->generation;
+    body.half.fence = state->fence;
+    for (int i = 0; i < j->nodes; i++)
+        body.half.d_ns[i] = state->d[i].ns;
+    half_commit(halves_of(j, slot), j->half_size, &body);
 }
 
 /* HF_ETABLE when it cannot be believed. */
@@ -617,12 +656,12 @@ int journal_get(const struct journal *j, uint32_t slot, struct journal_identity 
 {
     const struct lease_record *r = &j->lease[slot];
     const struct lease_half *h;
-    int half = half_newest(r->half, sizeof(r->half[0])), rc;
+    int half = half_newest(halves_of(j, slot), j->half_size), rc;
     uint32_t state, owner;
 
     if (half < 0)
         return half;
-    h = &r->half[half];
+    h = half_of(j, slot, half);
     state = h->state & STATE_MASK;
     owner = h->state >> OWNER_SHIFT;
     if (state == JOURNAL_FREE)
@@ -638,28 +677,28 @@ int journal_get(const struct journal *j, uint32_t slot, struct journal_identity 
     ret_state->generation = h->generation;
     ret_state->fence = h->fence;
     for (int i = 0; i < HF_NODES_MAX; i++)
-        ret_state->d[i].ns = h->d_ns[i];
+        ret_state->d[i] = i < j->nodes ? (hf_time){h->d_ns[i]} : HF_TIME_PAST;
     return HF_OK;
 }
 
 int journal_get_previous(const struct journal *j, uint32_t slot,
                          struct journal_identity *ret_identity)
 {
-    const struct lease_record *r = &j->lease[slot];
-
-    return get_identity(r, !owner_now(r), ret_identity);
+    return get_identity(&j->lease[slot], !owner_now(j, slot), ret_identity);
 }
 
 uint32_t journal_generation(const struct journal *j, uint32_t slot)
 {
-    const struct lease_half *half = j->lease[slot].half;
     uint32_t highest = 0;
 
     /* Whichever is higher: too high a one costs a generation, too low a one could
      * bring a dead handle back. */
-    for (int i = 0; i < 2; i++)
-        if (half[i].generation > highest && half[i].generation <= HF_GEN_MAX)
-            highest = half[i].generation;
+    for (int i = 0; i < 2; i++) {
+        uint32_t generation = half_of(j, slot, i)->generation;
+
+        if (generation > highest && generation <= HF_GEN_MAX)
+            highest = generation;
+    }
     return highest;
 }
 

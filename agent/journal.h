@@ -64,7 +64,7 @@ struct journal_lease {
     enum hf_loss_reason reason;    /* and why */
     uint32_t generation;
     uint64_t fence;
-    hf_time d[HF_NODES_MAX];
+    hf_time d[HF_NODES_MAX]; /* of the configured nodes; HF_TIME_PAST behind them */
 };
 
 /* Opens or makes DIR/journal for that many slots and nodes. An existing one of this boot, layout
@@ -86,6 +86,8 @@ void journal_put_identity(struct journal *journal, uint32_t slot,
 void journal_put_owner(struct journal *journal, uint32_t slot,
                        const struct journal_identity *identity);
 void journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
+/* Has what journal_put() writes brought from memory: soon it will be called. */
+void journal_fetch(const struct journal *journal, uint32_t slot);
 /* HF_ENOTHELD when FREE; HF_ETABLE when neither half can be believed. */
 int journal_get(const struct journal *journal, uint32_t slot, struct journal_identity *ret_identity,
                 struct journal_lease *ret_state);

@@ -50,7 +50,7 @@ static struct journal_lease lease_of(uint32_t generation)
                                   .fence = UINT64_C(117652638140596224)};
 
     for (int i = 0; i < HF_NODES_MAX; i++)
-        lease.d[i] = (hf_time){INT64_MAX / 4 + i};
+        lease.d[i] = i < NODES ? (hf_time){INT64_MAX / 4 + i} : HF_TIME_PAST;
     return lease;
 }
 

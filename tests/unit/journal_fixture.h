@@ -184,7 +184,7 @@ static inline struct journal_lease numbered_lease(enum journal_state state, uint
                                   .fence = UINT64_C(0x5aa5000000000000) + number};
 
     for (int i = 0; i < HF_NODES_MAX; i++)
-        lease.d[i] = (hf_time){INT64_MAX / 4 + (int64_t)number * 16 + i};
+        lease.d[i] = i < NODES ? (hf_time){INT64_MAX / 4 + (int64_t)number * 16 + i} : HF_TIME_PAST;
     return lease;
 }
 

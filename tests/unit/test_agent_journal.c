@@ -93,7 +93,7 @@ static struct journal_lease lease_of(uint32_t n)
                               .fence = n * UINT64_C(65536)};
 
     for (int i = 0; i < HF_NODES_MAX; i++)
-        l.d[i].ns = INT64_C(1000000007) * n + i;
+        l.d[i] = i < NODES ? (hf_time){INT64_C(1000000007) * n + i} : HF_TIME_PAST;
     return l;
 }
 
