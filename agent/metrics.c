@@ -28,9 +28,13 @@ static const struct {
 #undef HF_COUNTER_ENUM
 };
 
-static const enum hf_counter gauges[] = {HF_COUNTER_CLIENTS,      HF_COUNTER_WAITERS,
-                                         HF_COUNTER_LEASES,       HF_COUNTER_RENEW_LAG_MAX_NS,
-                                         HF_COUNTER_RENEW_LAG_NS, HF_COUNTER_TURN_MAX_NS};
+static const enum hf_counter gauges[] = {HF_COUNTER_CLIENTS,
+                                         HF_COUNTER_WAITERS,
+                                         HF_COUNTER_LEASES,
+                                         HF_COUNTER_RENEW_LAG_MAX_NS,
+                                         HF_COUNTER_RENEW_LAG_NS,
+                                         HF_COUNTER_TURN_MAX_NS,
+                                         HF_COUNTER_RENEW_OVERDUE_MAX_NS};
 
 static void write_head(FILE *out, const char *name, const char *type, const char *doc)
 {

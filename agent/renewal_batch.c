@@ -7,10 +7,12 @@
 #include "agent/clock.h"
 #include "agent/core/backoff.h"
 #include "agent/core/fence.h"
+#include "agent/journal.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
 #define LINE      64 /* bytes of a cache line */
+#define AHEAD     16 /* leases: what is fetched is there when it is needed, and not gone again */
 #define ASK_EVERY hf_ms(250)
 
 _Static_assert(RENEW_KEYS <= COHORT_MOST, "a cohort is taken at once");
@@ -152,18 +154,36 @@ struct link_lock renewal_lock(const struct renewal_node *node, const struct leas
     };
 }
 
-void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count)
+static void fetch_lease(const struct renewal *r, uint32_t slot)
 {
     size_t before = (size_t)r->n * sizeof(struct lease_node);
     size_t after = offsetof(struct lease, fsm) + lease_fsm_size(r->n) + LINE; /* and its name */
+    const char *lease = (const char *)r->slots[slot].lease;
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t at = 0; lease && at < before + after; at += LINE)
+        __builtin_prefetch(lease - before + at, 1);
+}
+
+void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count, size_t k)
+{
+    for (size_t i = k ? k + 2 * AHEAD : 0; i <= k + 2 * AHEAD && i < count; i++)
         __builtin_prefetch(&r->slots[slots[i]]);
-    for (size_t i = 0; i < count; i++) {
-        const char *lease = (const char *)r->slots[slots[i]].lease;
+    for (size_t i = k ? k + AHEAD : 0; i <= k + AHEAD && i < count; i++)
+        fetch_lease(r, slots[i]);
+}
 
-        for (size_t at = 0; lease && at < before + after; at += LINE)
-            __builtin_prefetch(lease - before + at);
+void renewal_fetch_stored(const struct renewal_node *node, const uint32_t *slots, size_t count,
+                          size_t k, hf_time a)
+{
+    const struct renewal *r = node->renewal;
+
+    for (size_t i = k ? k + AHEAD / 2 : 0; i <= k + AHEAD / 2 && i < count; i++) {
+        const struct lease *lease = r->slots[slots[i]].lease;
+
+        if (!lease || !lease_fsm_would_extend(&lease->fsm, node->number, a))
+            continue;
+        journal_fetch(r->agent->journal, slots[i]);
+        __builtin_prefetch(&r->agent->table.slots[slots[i]], 1);
     }
 }
 
@@ -246,17 +266,10 @@ struct filling {
     struct link_key keys[RENEW_KEYS];
 };
 
-/* When a script for what is due at `due` may leave, as far as its number is concerned. A node that
- * is far away, or waits for a core, answers late however little it has to do: with a million leases a
- * few scripts for each round trip are too few, and leases were lost by it. One that does not answer
- * gets no more. */
+/* When a script for what is due at `due` may leave, as far as its number is concerned. */
 static hf_time may_begin(const struct renewal_node *node, hf_time due)
 {
-    if (node->renews < RENEWS_MAX || due.ns >= HF_TIME_NEVER.ns)
-        return due;
-    if (node->renews < RENEWS_MAX + node->more)
-        return hf_time_add(due, renewal_slack(node));
-    return HF_TIME_NEVER;
+    return pace_next(&node->pace, due, renewal_slack(node));
 }
 
 static bool begin(struct filling *filling, struct renewal_node *node, hf_time due, hf_time now)
@@ -266,9 +279,9 @@ static bool begin(struct filling *filling, struct renewal_node *node, hf_time du
     int64_t lag = hf_time_since(now, hf_time_max(may, node->ready)).ns; /* this thread's alone */
 
     filling->batch = NULL;
-    if (node->renews >= RENEWS_MAX && !hf_time_reached(now, may))
+    if (node->pace.under_way >= PACE_FEW && !hf_time_reached(now, may))
         return false;
-    for (int i = 0; i < RENEWS_LATE && !filling->batch; i++)
+    for (int i = 0; i < PACE_MOST && !filling->batch; i++)
         if (!node->batches[i].busy)
             filling->batch = &node->batches[i];
     if (!filling->batch)
@@ -315,7 +328,7 @@ static void send_batch(struct filling *filling, hf_time now)
     if (link_renew(node->link, filling->keys, batch->count, hf_time_add(now, filling->patience),
                    renewal_on_renewed, batch) == HF_OK) {
         batch->busy = true;
-        node->renews++;
+        pace_sent(&node->pace);
         renewal_count(r, HF_COUNTER_RENEW_CALLS, 1);
         filling->sent = true;
         return;
@@ -368,9 +381,10 @@ static bool pump_cohort(struct renewal_node *node, struct filling *filling, hf_t
     if (!filling->batch && !begin(filling, node, cohorts_next(&node->renewals), now))
         return false;
     count = cohorts_take(&node->renewals, slots, filling->most - filling->batch->count);
-    renewal_fetch(node->renewal, slots, count);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        renewal_fetch(node->renewal, slots, count, i);
         add(filling, node->renewal->slots[slots[i]].lease);
+    }
     return true;
 }
 

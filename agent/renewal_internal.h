@@ -13,6 +13,7 @@
 #include "agent/core/cohorts.h"
 #include "agent/core/heap.h"
 #include "agent/core/node_trust.h"
+#include "agent/core/pace.h"
 #include "agent/core/phases.h"
 #include "agent/events.h"
 #include "agent/log_limit.h"
@@ -27,8 +28,6 @@
 #define RENEW_KEYS_TRACKED 32
 #define RENEWAL_BUCKETS    4096
 #define RENEWALS_APART     hf_ms(10) /* of one lease, from node to node */
-#define RENEWS_MAX         4         /* renew scripts without an answer, per node, */
-#define RENEWS_LATE        32        /* and while renewals come late: its answers take long */
 #define HEALS_MAX          64        /* heals without an answer, per node */
 #define NO_ANSWER          hf_ms(10) /* before sending again what the link did not take */
 
@@ -54,11 +53,11 @@ struct renewal_node {
     uint32_t first_mark; /* of `trust` as the journal had it: what restored votes were made under */
     struct cohorts renewals; /* slots: what is renewed in its course */
     struct heap due;         /* lease_node.due: what has a time of its own here, a retry, a heal */
-    struct renew_batch batches[RENEWS_LATE];
-    int renews, heals; /* without an answer */
-    int more;          /* renews beyond RENEWS_MAX: one for each that left late and was answered */
-    hf_time ready;     /* since when nothing but this thread can hold a renewal back */
-    hf_time step_seen; /* when a reply last showed that its clock had stepped */
+    struct renew_batch batches[PACE_MOST];
+    struct pace pace;    /* of those */
+    int heals;           /* without an answer */
+    hf_time ready;       /* since when nothing but this thread can hold a renewal back */
+    hf_time step_seen;   /* when a reply last showed that its clock had stepped */
     hf_time void_before; /* a step was found then: votes sent earlier, and not seen yet, are void */
     hf_time forgot;      /* when its mark last moved: leases granted before are of the one before */
     hf_time told;  /* when the broker told the nonce: what was sent before may not know of it */
@@ -97,7 +96,7 @@ struct renewal {
     struct loop_timer wake;    /* for whatever is due next */
     struct loop_timer drained; /* after MSG_STOP: the releases had their time */
     hf_time started, turn;
-    int64_t turn_max_ns, lag_max_ns;
+    int64_t turn_max_ns, lag_max_ns, overdue_max_ns;
     uint32_t random;
     bool stopping, closing;
     pthread_t thread;
@@ -136,13 +135,17 @@ void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
 /* Runs every lease timer that is due; when the next one is. */
 void renewal_tick(struct renewal *r, hf_time now);
 hf_time renewal_next_event(const struct renewal *r);
-/* Has what is known of the leases in these slots brought from memory before it is needed: of a
- * million most of it is not in any cache. */
-void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count);
+/* Before the k-th of `count` slots is gone about: has what is known of the leases some places behind
+ * it brought from memory, of which of a million most is not in any cache. */
+void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count, size_t k);
+/* The same of what is stored with an extension, if a hit on that node, sent at `a`, brings one. */
+void renewal_fetch_stored(const struct renewal_node *node, const uint32_t *slots, size_t count,
+                          size_t k, hf_time a);
 /* How it is known that our key stands on a node. */
 enum hit { HIT_RENEWED, HIT_HEALED, HIT_GRANT };
-/* Our key was extended or written by a command sent after `a`. */
-void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit);
+/* Our key was extended or written by a command sent after `a`; `now`: read when the answer is processed. */
+void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,
+                 hf_time now);
 /* The node's clock stepped, as a reply to a command sent after `sent` showed. */
 void renewal_stepped(struct renewal_node *node, hf_time sent);
 void renewal_vote(struct renewal *r, struct lease *lease, int node, hf_time a);
@@ -170,10 +173,10 @@ void renewal_describe(struct renewal_node *node, struct lease *lease, hf_time no
 /* When the lease is to be renewed (or healed, as the state machine wants) on the node next. Not
  * while something of it is unanswered there: the answer sets the time. */
 void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at);
-/* T/30: so much later than it was due a renewal may leave. */
+/* T is the agent's default: scripts carry what is due, whatever its TTL. */
 static inline hf_dur renewal_slack(const struct renewal_node *node)
 {
-    return hf_dur_scale(node->renewal->agent->config->timing.retry_first, 2, 1);
+    return pace_slack(&node->renewal->agent->config->timing);
 }
 /* The renewal after a hit that was sent at `a`, `late` behind its time. */
 void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late);

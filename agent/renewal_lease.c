@@ -219,13 +219,15 @@ static void end_lease(struct renewal *r, struct lease *lease, const struct lease
 static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
 {
     unsigned actions;
+    hf_time now;
 
     lease_journal(r->agent, lease, JOURNAL_HELD);
-    actions = lease_fsm_confirm(&lease->fsm, previous, clock_now());
+    now = clock_now();
+    actions = lease_fsm_confirm(&lease->fsm, previous, now);
     if (actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED))
         return actions;
     hf_slot_extend(slot_of(r, lease), lease->fsm.valid,
-                   (uint32_t)lease_fsm_votes(&lease->fsm, clock_now()));
+                   (uint32_t)lease_fsm_votes(&lease->fsm, now));
     atomic_store_explicit(&lease->valid_ns, lease->fsm.valid.ns, memory_order_relaxed);
     return actions | lease_fsm_confirm(&lease->fsm, previous, clock_now());
 }
@@ -321,9 +323,10 @@ void renewal_tick(struct renewal *r, hf_time now)
     while (hf_time_reached(now, cohorts_next(&r->looks))) {
         size_t count = cohorts_take(&r->looks, slots, COHORT_MOST);
 
-        renewal_fetch(r, slots, count);
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
+            renewal_fetch(r, slots, count, i);
             look_at(r, r->slots[slots[i]].lease, now);
+        }
     }
     while ((item = heap_first(&r->timers)) && hf_time_reached(now, item->at)) {
         struct lease *lease = HF_CONTAINER(item, struct lease, timer);
@@ -409,13 +412,14 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
             step(&r->node[i], lease, r->node[i].void_before);
 }
 
-void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit)
+void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,
+                 hf_time now)
 {
     struct lease_fsm *fsm = &lease->fsm;
     struct lease_before before = lease_before(lease, node->number, HF_LOSS_NONE);
     bool stood = before.vote.ns != HF_TIME_PAST.ns;
     uint32_t mark = hit == HIT_GRANT ? mark_at(node, a) : node->trust.mark;
-    unsigned actions = lease_fsm_hit(fsm, node->number, a, mark, clock_now());
+    unsigned actions = lease_fsm_hit(fsm, node->number, a, mark, now);
 
     /* One vote more is worth telling, though V may not have moved. */
     if (!stood && fsm->node[node->number].d.ns != HF_TIME_PAST.ns && !lease_is_over(lease))
@@ -437,7 +441,7 @@ void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
                          lease_timing(lease).attempt, lease_timing(lease).ttl);
         return;
     }
-    renewal_hit(node, lease, a, HIT_GRANT);
+    renewal_hit(node, lease, a, HIT_GRANT, clock_now());
     renewal_plan_first(node, lease, a);
 }
 

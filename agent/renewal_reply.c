@@ -24,9 +24,9 @@ static void plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_d
 }
 
 static void on_hit(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late,
-                   enum hit hit)
+                   enum hit hit, hf_time now)
 {
-    renewal_hit(node, lease, a, hit);
+    renewal_hit(node, lease, a, hit, now);
     plan(node, lease, a, late);
 }
 
@@ -92,12 +92,41 @@ static void remember(struct renewal_node *node, const struct link_reply *reply, 
 
 /* --- renewals --------------------------------------------------------------------------------- */
 
-static void judge_mark(struct renewal_node *node, struct lease *lease, char mark, hf_time a,
-                       hf_dur late)
+/* When a lease is judged by an answer that has been looked at since `begun`: one reading of the clock
+ * does for all of its keys but those of leases that are late. What is not has a fifth of T before V, or
+ * a run's V - 0.3 T; and before an extension is shown the clock is read again. */
+static hf_time judged_at(const struct lease *lease, hf_time begun)
+{
+    hf_time late = hf_time_sub(lease->fsm.valid, lease_timing(lease).late_before);
+
+    return hf_time_before(begun, late) ? begun : clock_now();
+}
+
+/* How much later than 1.1 T/3 after the one before a vote was renewed, whoever made it late. */
+static void note_overdue(struct renewal_node *node, const struct lease *lease, hf_time received)
+{
+    struct renewal *r = node->renewal;
+    struct timing timing = lease_timing(lease);
+    hf_time d = lease->fsm.node[node->number].d;
+    int64_t overdue;
+
+    if (d.ns == HF_TIME_PAST.ns)
+        return;
+    overdue = hf_time_since(received, d).ns + timing.span.ns - timing.renew_after.ns -
+              timing.renew_jitter.ns;
+    if (overdue <= r->overdue_max_ns)
+        return;
+    r->overdue_max_ns = overdue;
+    hf_counter_set(&r->agent->table, HF_COUNTER_RENEW_OVERDUE_MAX_NS, (uint64_t)overdue);
+}
+
+static void judge_mark(struct renewal_node *node, struct lease *lease, char mark,
+                       const struct link_reply *reply, hf_dur late, hf_time now)
 {
     switch (mark) {
     case '1':
-        on_hit(node, lease, a, late, HIT_RENEWED);
+        note_overdue(node, lease, reply->received);
+        on_hit(node, lease, reply->sent, late, HIT_RENEWED, now);
         if (lease->undescribed >> node->number & 1 && !lease_is_over(lease))
             renewal_describe(node, lease, clock_now());
         break;
@@ -119,25 +148,28 @@ static void judge_mark(struct renewal_node *node, struct lease *lease, char mark
 static void renewed(const struct renew_batch *batch, const struct link_reply *reply)
 {
     struct renewal_node *node = batch->node;
+    struct renewal *r = node->renewal;
     unsigned events = renewal_learn(node, reply);
     uint32_t slots[RENEW_KEYS];
+    hf_time now = clock_now();
     int64_t hits = 0;
 
     for (size_t k = 0; k < batch->count; k++)
         slots[k] = batch->keys[k].slot;
-    renewal_fetch(node->renewal, slots, batch->count);
     for (size_t k = 0; k < batch->count && k < reply->mark_count; k++) {
-        struct lease *lease =
-            renewal_find_token(node->renewal, batch->keys[k].slot, batch->keys[k].generation);
+        struct lease *lease;
 
+        renewal_fetch(r, slots, batch->count, k);
+        renewal_fetch_stored(node, slots, batch->count, k, reply->sent);
+        lease = renewal_find_token(r, batch->keys[k].slot, batch->keys[k].generation);
         if (!lease || lease_is_over(lease))
             continue;
         if (!reply->late)
             lease_node(lease, node->number)->in_flight = false;
         hits += reply->marks[k] == '1';
-        judge_mark(node, lease, reply->marks[k], reply->sent, batch->late);
+        judge_mark(node, lease, reply->marks[k], reply, batch->late, judged_at(lease, now));
     }
-    renewal_count(node->renewal, HF_COUNTER_RENEWED, hits);
+    renewal_count(r, HF_COUNTER_RENEWED, hits);
     if (events & TRUST_STEPPED)
         renewal_stepped(node, reply->sent);
 }
@@ -167,18 +199,6 @@ static void not_renewed(const struct renew_batch *batch, const struct link_reply
     }
 }
 
-/* What leaves late though answers come: more at a time. What is silent gets no more. */
-static void allow(struct renewal_node *node, const struct renew_batch *batch,
-                  const struct link_reply *reply)
-{
-    if (reply->outcome != LINK_ANSWERED || reply->late)
-        node->more = 0;
-    else if (batch->late.ns > renewal_slack(node).ns)
-        node->more += node->more < RENEWS_LATE - RENEWS_MAX;
-    else
-        node->more -= node->more > 0;
-}
-
 void renewal_on_renewed(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct renew_batch *batch = arg;
@@ -195,9 +215,10 @@ void renewal_on_renewed(struct link *link, const struct link_reply *reply, void 
     }
     if (reply->final) {
         batch->busy = false;
-        allow(node, batch, reply);
-        if (node->renews-- >= RENEWS_MAX)
+        if (node->pace.under_way >= PACE_FEW)
             node->ready = clock_now();
+        pace_ended(&node->pace, reply->outcome == LINK_ANSWERED && !reply->late, batch->late,
+                   renewal_slack(node));
     }
 }
 
@@ -219,7 +240,7 @@ static void judge_heal(struct renewal_node *node, struct lease *lease, uint32_t 
     case VERDICT_OK:
     case VERDICT_LOW: /* our key stands; the fence was the grant's affair */
         renewal_count(node->renewal, HF_COUNTER_HEALS, 1);
-        on_hit(node, lease, reply->sent, hf_ns(0), HIT_HEALED);
+        on_hit(node, lease, reply->sent, hf_ns(0), HIT_HEALED, clock_now());
         break;
     case VERDICT_TAKEN:
         on_foreign(node, lease);

@@ -235,6 +235,13 @@ unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, 
     return actions_since(l, &before);
 }
 
+bool lease_fsm_would_extend(const struct lease_fsm *l, int node, hf_time a)
+{
+    hf_time valid = validity_with(l, node, vote_until(l, a));
+
+    return hf_time_before(l->valid, valid) && !is_small(l, valid);
+}
+
 /* The vote is void, and so is any that was sent before `since`. */
 static unsigned make_void(struct lease_fsm *l, int node, hf_time since, enum hf_loss_reason reason,
                           hf_time now)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A long job's keys: renewed every third of the TTL on every node, and gone with the job.
 
-HOLDFAST_SOAK=SECONDS makes the job that long (1800 is the half hour); HOLDFAST_FULL=1 makes it 20 s.
+HOLDFAST_SOAK=SECONDS makes the job that long (1800 is the half hour); HOLDFAST_FULL=1 makes it 20 s, and has nodes stop and go
+on under 50,000 leases for half a minute.
 """
 import collections
 import contextlib
@@ -130,6 +131,36 @@ def many(run):
     wait_spread()
     counters = run.holdfast("status", "--json").json["counters"]
     assert counters["losses"] == 0 and counters["leases"] == MANY, counters
+    holder.kill()
+
+
+# Leases, TTL, how long nodes are stopped and go on, how often.
+PULSES = (50_000, 12, 3.0, 3.0, 6) if os.environ.get("HOLDFAST_FULL") else (MANY, MANY_TTL_S, 1.0, 1.0, 2)
+
+
+@scenario("nodes that stop and go on, a majority at a time: whatever waited is renewed in time", sanitizers=False)
+def pulses(run):
+    """Renewals are due 1.03 T/3 after the one before as a rule; nobody may wait until 0.69 T."""
+    leases, ttl_s, stopped_s, going_s, count = PULSES
+    run.redis(3)
+    agent = run.agent(ttl=f"{ttl_s}s", options=("--capacity", str(2 * leases)))
+    holder = run.spawn(BUILD / "bin/bench", "hold", agent.name, "pulses", "0", str(leases), env=agent_env(agent), label="bench",
+                       stdin=subprocess.PIPE)
+    holder.wait_out('"leases":', timeout_s=60)
+    for pulse in range(count):
+        for i in range(2):
+            run.nodes[(pulse + i) % 3].sigstop()
+        time.sleep(stopped_s)
+        for i in range(2):
+            run.nodes[(pulse + i) % 3].sigcont()
+        time.sleep(going_s)
+        counters = run.holdfast("status", "--json").json["counters"]
+        print(f"# pulse {pulse}: renewed {counters['renew_overdue_max_ns'] / 1e6:.0f} ms late at most, of which the agent's are "
+              f"{counters['renew_lag_max_ns'] / 1e6:.0f} ms; {counters['losses']} lost")
+    assert counters["losses"] == 0 and counters["leases"] == leases, counters
+    for node in run.nodes:
+        before = node.calls("pexpire")
+        wait_until(lambda: node.calls("pexpire") - before >= leases / 4, what=f"{node.id} is renewed")
     holder.kill()
 
 

@@ -38,6 +38,25 @@ static void test_heartbeat(void **state)
     }
 }
 
+/* The age of its vote is at least that of the silence; the agent itself was not late. */
+static void test_a_silent_node_makes_renewals_overdue(void **state)
+{
+    struct lease *lease = granted("overdue", ALL, false);
+
+    (void)state;
+    sleep_ms(200);
+    redis_server_pause(&nodes[1]);
+    sleep_ms(TTL_MS / 2);
+    redis_server_resume(&nodes[1]);
+    for (int waited = 0; waited < FAR_MS && !counter(HF_COUNTER_RENEW_OVERDUE_MAX_NS); waited += 5)
+        sleep_ms(5);
+    assert_in_range(counter(HF_COUNTER_RENEW_OVERDUE_MAX_NS),
+                    (TTL_MS / 2 - TTL_MS * 11 / 30) * HF_NS_PER_MS, TTL_MS * HF_NS_PER_MS);
+    assert_true(counter(HF_COUNTER_RENEW_LAG_MAX_NS) < counter(HF_COUNTER_RENEW_OVERDUE_MAX_NS));
+    stays_held(lease, 0);
+    release(lease);
+}
+
 static void test_one_node_away_changes_nothing(void **state)
 {
     struct lease *lease = granted("minority", ALL, false);
@@ -283,6 +302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_renewed_until_released, start_afresh),
         cmocka_unit_test_setup(test_heartbeat, start_afresh),
+        cmocka_unit_test_setup(test_a_silent_node_makes_renewals_overdue, start_afresh),
         cmocka_unit_test_setup(test_one_node_away_changes_nothing, start_afresh),
         cmocka_unit_test_setup(test_many_keys_in_one_script, start_afresh),
         cmocka_unit_test_setup(test_node_without_vote_is_healed, start_afresh),

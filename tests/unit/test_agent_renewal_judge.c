@@ -18,8 +18,13 @@
 
 static int64_t ahead_ns; /* of the host's clock */
 static const struct hf_slot *watched;
+static uint32_t watched_generation;
 static bool seen_over;
 static int seen_again; /* held, after it was seen not to be */
+/* Once this word has changed the clock jumps: an answer's other keys took the agent long. */
+static const struct hf_slot *jumps_with;
+static uint64_t jump_from;
+static int64_t jump_ns;
 
 int clock_gettime(clockid_t id, struct timespec *ret)
 {
@@ -28,11 +33,16 @@ int clock_gettime(clockid_t id, struct timespec *ret)
 
     if (rc != 0 || id != CLOCK_BOOTTIME)
         return rc;
+    if (jumps_with && atomic_load(&jumps_with->check) != jump_from) {
+        jumps_with = NULL;
+        ahead_ns += jump_ns;
+    }
     ns = (int64_t)ret->tv_sec * HF_NS_PER_SEC + ret->tv_nsec + ahead_ns;
     ret->tv_sec = (time_t)(ns / HF_NS_PER_SEC);
     ret->tv_nsec = (long)(ns % HF_NS_PER_SEC);
     if (watched) {
-        bool holds = hf_check_holds(atomic_load(&watched->check), generation, (hf_time){ns});
+        bool holds =
+            hf_check_holds(atomic_load(&watched->check), watched_generation, (hf_time){ns});
 
         seen_again += holds && seen_over;
         seen_over |= !holds;
@@ -43,6 +53,7 @@ int clock_gettime(clockid_t id, struct timespec *ret)
 static void watch(const struct lease *lease)
 {
     watched = &agent.table.slots[lease->slot];
+    watched_generation = lease->generation;
     seen_over = false;
     seen_again = 0;
 }
@@ -65,18 +76,48 @@ static int make(void **state)
 static int unmake(void **state)
 {
     (void)state;
-    watched = NULL;
+    watched = jumps_with = NULL;
     remove_agent();
     return 0;
 }
 
-static struct lease *adopted(bool run)
+static struct lease *adopted_in(uint32_t slot, bool run)
 {
     hf_time now = clock_now();
-    struct lease *lease = made("name", 0, ALL, run, now);
+    struct lease *lease = made("name", slot, ALL, run, now);
 
     renewal_adopt(agent.renewal, lease, now);
     return lease;
+}
+
+static struct lease *adopted(bool run)
+{
+    return adopted_in(0, run);
+}
+
+/* A node has renewed both, in one script that was sent at `sent`. */
+static void answer_renewal(int node, const struct lease *first, const struct lease *second,
+                           hf_time sent)
+{
+    struct renewal_node *n = &agent.renewal->node[node];
+    struct renew_batch *batch = &n->batches[0];
+    struct link_reply reply = {.outcome = LINK_ANSWERED,
+                               .error_text = "",
+                               .final = true,
+                               .sent = sent,
+                               .received = clock_now(),
+                               .node_time = {clock_wall().ms * 1000},
+                               .nonce = NONCE,
+                               .marks = "11",
+                               .mark_count = 2};
+
+    *batch = (struct renew_batch){.node = n, .busy = true, .count = 2};
+    batch->keys[0].slot = first->slot;
+    batch->keys[0].generation = first->generation;
+    batch->keys[1].slot = second->slot;
+    batch->keys[1].generation = second->generation;
+    pace_sent(&n->pace);
+    renewal_on_renewed(n->link, &reply, batch);
 }
 
 /* The node has our key, since a heal that was sent now. */
@@ -127,13 +168,40 @@ TEST(answers_that_waited_in_their_turn_until_v_come_too_late)
     assert_true(hf_time_before(r->turn, valid));
     ahead_ns += hf_ms(60).ns;
     for (int i = 0; i < NODES && !lease_is_over(lease); i++)
-        renewal_hit(&r->node[i], lease, sent, HIT_RENEWED);
+        renewal_hit(&r->node[i], lease, sent, HIT_RENEWED, clock_now());
     assert_int_equal(lease->fsm.state, HF_SLOT_LOST);
     assert_true(seen_over);
     assert_int_equal(seen_again, 0);
     for (int i = 0; i < NODES; i++)
         assert_true(hf_time_reached(valid, journal_of(lease->slot).d[i]));
     end(lease);
+}
+
+/* (!) One reading of the clock does for an answer's keys, but not for those of a lease that is late. */
+TEST(a_late_lease_is_judged_by_a_clock_of_its_own)
+{
+    struct lease *late = adopted_in(0, false), *other;
+    hf_time valid = late->fsm.valid, sent;
+
+    late->fsm.node[0].d = hf_time_add(valid, hf_ms(1000));
+    ahead_ns += hf_time_since(valid, clock_now()).ns - hf_ms(200).ns;
+    other = adopted_in(1, false);
+    other->fsm.node[0].d = hf_time_add(other->fsm.valid, hf_ms(1000));
+    sent = hf_time_add(clock_now(), hf_ms(80)); /* more than T/64 */
+    ahead_ns += hf_ms(100).ns;
+    watch(late);
+    jumps_with = &agent.table.slots[other->slot];
+    jump_from = atomic_load(&jumps_with->check);
+    jump_ns = hf_ms(200).ns;
+    answer_renewal(1, other, late, sent);
+    assert_null(jumps_with);
+    assert_int_equal(other->fsm.state, HF_SLOT_HELD);
+    assert_int_equal(late->fsm.state, HF_SLOT_LOST);
+    assert_int_equal(seen_again, 0);
+    for (int i = 1; i < NODES; i++)
+        assert_true(hf_time_reached(valid, journal_of(late->slot).d[i]));
+    end(late);
+    end(other);
 }
 
 TEST(a_heal_that_is_answered_after_its_lease_is_released)
@@ -285,6 +353,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(answers_that_waited_in_their_turn_until_v_come_too_late,
                                         make, unmake),
+        cmocka_unit_test_setup_teardown(a_late_lease_is_judged_by_a_clock_of_its_own, make, unmake),
         cmocka_unit_test_setup_teardown(a_heal_that_is_answered_after_its_lease_is_released, make,
                                         unmake),
         cmocka_unit_test_setup_teardown(

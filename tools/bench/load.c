@@ -1,6 +1,6 @@
 /* The load that renewals put on one node of a quorum, over simulated time: hosts that hold many leases
  * each, with the core that ships deciding what is renewed when and together (agent/core/phases.h,
- * cohorts.h, timing.h, backoff.h), and a node that runs one script after the other. All nodes of a
+ * cohorts.h, pace.h, timing.h, backoff.h), and a node that runs one script after the other. All nodes of a
  * quorum carry the same. Nothing is measured here: what a script costs a node is given. */
 #include "tools/bench/bench.h"
 
@@ -11,10 +11,10 @@
 #include "agent/core/backoff.h"
 #include "agent/core/cohorts.h"
 #include "agent/core/draw.h"
+#include "agent/core/pace.h"
 #include "agent/core/phases.h"
 #include "shm/compiler.h"
 
-#define IN_FLIGHT   4          /* renew scripts of one host, as RENEWS_MAX */
 #define HALF_TRIP   hf_us(100) /* to the node or back */
 #define SLICE       hf_ms(100) /* loads are compared by it */
 #define SLICES_MOST 4096
@@ -43,8 +43,8 @@ struct host {
     struct heap_item event; /* there is something to send */
     struct cohorts due;
     struct phases phases;
-    struct script script[IN_FLIGHT];
-    int in_flight;
+    struct script script[PACE_MOST];
+    struct pace pace;
     hf_time away_until; /* it is stopped, or has no connection */
     hf_time *a;         /* of each lease */
 };
@@ -113,9 +113,9 @@ static void plan(struct host *h, uint32_t lease, hf_time at)
 /* Its next event: when something is due, or may be sent again. */
 static void host_waits(struct host *h)
 {
-    hf_time next = cohorts_next(&h->due);
+    hf_time next = pace_next(&h->pace, cohorts_next(&h->due), pace_slack(&s.timing));
 
-    if (h->in_flight == IN_FLIGHT || next.ns == HF_TIME_NEVER.ns)
+    if (next.ns == HF_TIME_NEVER.ns)
         heap_remove(&s.events, &h->event);
     else
         event_at(&h->event, hf_time_max(next, hf_time_max(s.now, h->away_until)));
@@ -144,7 +144,7 @@ static void send(struct host *h)
     script->busy = true;
     script->sent = s.now;
     script->late = hf_ns(late);
-    h->in_flight++;
+    pace_sent(&h->pace);
     event_at(&script->event,
              hf_time_add(node_runs(hf_time_add(s.now, HALF_TRIP), script->count), HALF_TRIP));
 }
@@ -163,7 +163,8 @@ static void answered(struct script *script)
              phases_next(&h->phases, &s.timing, script->sent, script->late, COHORT_MOST, s.leases));
     }
     script->busy = false;
-    h->in_flight--;
+    pace_ended(&h->pace, hf_time_since(s.now, script->sent).ns <= s.timing.attempt.ns, script->late,
+               pace_slack(&s.timing));
     host_waits(h);
 }
 
@@ -181,7 +182,7 @@ static void host_make(struct host *h)
     h->a = make(s.leases, sizeof(*h->a));
     h->away_until = HF_TIME_PAST;
     phases_init(&h->phases, draw_next(&s.random));
-    for (int i = 0; i < IN_FLIGHT; i++)
+    for (int i = 0; i < PACE_MOST; i++)
         h->script[i].host = h;
     /* Taken one after the other, at times of its own: in the last third of the TTL. */
     for (uint32_t i = 0; i < s.leases; i++)
@@ -209,7 +210,7 @@ static void host_loses_connection(struct host *h)
     struct backoff backoff;
     hf_time up = s.fault_from;
 
-    for (int i = 0; i < IN_FLIGHT; i++) {
+    for (int i = 0; i < PACE_MOST; i++) {
         struct script *script = &h->script[i];
         uint8_t count = 0;
         hf_dur delay =
@@ -221,7 +222,7 @@ static void host_loses_connection(struct host *h)
         for (size_t k = 0; k < script->count; k++)
             plan(h, script->lease[k], hf_time_add(s.now, delay));
         script->busy = false;
-        h->in_flight--;
+        pace_ended(&h->pace, false, script->late, pace_slack(&s.timing));
     }
     backoff_init(&backoff, hf_ms(20), hf_ms(1000)); /* as a link's */
     while (hf_time_before(up, s.fault_until))
@@ -316,7 +317,7 @@ static void run(const char *name, enum fault fault, hf_dur fault_for)
     int64_t round = s.timing.renew_after.ns;
     hf_time from;
 
-    s.events.room = (size_t)s.hosts * (IN_FLIGHT + 1) + 1;
+    s.events.room = (size_t)s.hosts * (PACE_MOST + 1) + 1;
     s.events.items = make(s.events.room, sizeof(struct heap_item *));
     s.events.count = 0;
     s.host = make(s.hosts, sizeof(*s.host));

@@ -41,5 +41,6 @@ def renewals(fleet, leases, ttl_s, sleep):
             "node_cpu_us": sum(nodes_s) / len(hits) / per_node * 1e6, "agent_cpu_percent": agent_s / seconds * 100,
             "node_cpu_percent": sum(nodes_s) / len(nodes_s) / seconds * 100,
             "keys_per_call": (after["renewed"] - before["renewed"]) / max(1, after["renew_calls"] - before["renew_calls"]),
-            "lag_max_ms": after["renew_lag_max_ns"] / 1e6, "turn_max_ms": after["renewal_turn_max_ns"] / 1e6,
+            "lag_max_ms": after["renew_lag_max_ns"] / 1e6,
+            "overdue_max_ms": after["renew_overdue_max_ns"] / 1e6, "turn_max_ms": after["renewal_turn_max_ns"] / 1e6,
             "losses": after["losses"] - before["losses"]}

@@ -1,0 +1,24 @@
+#include "agent/core/pace.h"
+
+hf_time pace_next(const struct pace *p, hf_time due, hf_dur slack)
+{
+    if (p->under_way < PACE_FEW || due.ns >= HF_TIME_NEVER.ns)
+        return due;
+    return p->under_way < PACE_FEW + p->more ? hf_time_add(due, slack) : HF_TIME_NEVER;
+}
+
+void pace_sent(struct pace *p)
+{
+    p->under_way++;
+}
+
+void pace_ended(struct pace *p, bool in_time, hf_dur late, hf_dur slack)
+{
+    p->under_way--;
+    if (!in_time)
+        p->more = 0;
+    else if (late.ns > slack.ns)
+        p->more += p->more < PACE_MOST - PACE_FEW;
+    else
+        p->more -= p->more > 0;
+}
