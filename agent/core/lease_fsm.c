@@ -209,14 +209,33 @@ static bool is_small(const struct lease_fsm *l, hf_time valid)
            hf_time_since(valid, l->valid).ns < hf_ms(l->ttl_ms).ns / LEASE_FSM_SMALL;
 }
 
+static void count_vote(struct lease_fsm *l, int node, hf_time d, uint32_t mark)
+{
+    l->node[node].d = d;
+    l->node[node].mark = mark;
+    want_no_heal(l, node);
+}
+
+/* Held, not late, and nothing else is to be thought of: most hits find it so. */
+static bool is_well(const struct lease_fsm *l, hf_time now)
+{
+    return l->state == HF_SLOT_HELD && !l->restored && !l->grace && !l->stop_renewal &&
+           hf_time_before(now, late_at(l)) && hf_time_before(now, l->max_hold);
+}
+
 unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, hf_time now)
 {
-    struct before before = look(l);
     hf_time d = vote_until(l, a);
     bool counts = !hf_time_before(a, l->node[node].since) && hf_time_before(l->node[node].d, d);
     hf_time valid = counts ? validity_with(l, node, d) : l->valid;
     bool extends = hf_time_before(l->valid, valid);
+    struct before before;
 
+    if (counts && is_small(l, valid) && is_well(l, now)) {
+        count_vote(l, node, d, mark);
+        return 0;
+    }
+    before = look(l);
     /* (!) Judged by V without this reply. Only a lease that is not a run may still be extended
      * after V - 0.3 T, as long as no tick has made it LOSING. */
     if (l->restored || hf_time_reached(now, l->valid) || hf_time_reached(now, l->max_hold) ||
@@ -224,11 +243,9 @@ unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, 
         advance(l, extends ? HF_LOSS_LATE_REPLY : by_time(l), now);
     if (lease_fsm_renews(l)) {
         if (counts) {
-            l->node[node].d = d;
             if (!is_small(l, valid))
                 l->valid = valid;
-            l->node[node].mark = mark;
-            want_no_heal(l, node);
+            count_vote(l, node, d, mark);
         }
         advance(l, by_time(l), now);
     }

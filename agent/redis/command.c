@@ -13,11 +13,16 @@ static char *put_head(char *at, char mark, size_t number)
     int n = 0;
 
     *at++ = mark;
-    do
-        digits[n++] = (char)('0' + number % 10);
-    while (number /= 10);
-    while (n > 0)
-        *at++ = digits[--n];
+    if (number >= 10 && number < 100) { /* a token, most keys */
+        *at++ = (char)('0' + number / 10);
+        *at++ = (char)('0' + number % 10);
+    } else {
+        do
+            digits[n++] = (char)('0' + number % 10);
+        while (number /= 10);
+        while (n > 0)
+            *at++ = digits[--n];
+    }
     *at++ = '\r';
     *at++ = '\n';
     return at;
