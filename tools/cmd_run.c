@@ -198,12 +198,19 @@ static int stop_in_wait(struct run *run, hf_client *client, hf_op **op)
     return begin(run, client, left_ms, op);
 }
 
-/* EXIT_OK with the leases, in the order of the names, or the exit code. */
-static int acquire(struct run *run, hf_client *client, hf_lease **ret_leases)
+/* EXIT_OK with the leases, in the order of the names, or the exit code. What is then needed is made while the
+ * agent is at it. */
+static int acquire(struct run *run, hf_client *client, const struct guardian_plan *plan,
+                   struct guardian *ret_guardian, hf_lease **ret_leases)
 {
     hf_op *op;
     int status = begin(run, client, run->wanted.wait_ms, &op);
 
+    if (status == HF_OK && guardian_prepare(ret_guardian, plan) < 0) {
+        say("%s: cannot prepare the guardians: %s", run->shown, strerror(errno));
+        hf_op_cancel(op);
+        return EXIT_FAILED;
+    }
     while (status == HF_OK && (status = hf_op_result(op, ret_leases)) == HF_EPENDING) {
         int signal = signal_in_wait(run);
 
@@ -315,11 +322,13 @@ static int hold_and_run(struct run *run, hf_client *client)
         .signals = &run->signals,
     };
     struct hold hold = {.client = client};
+    struct guardian guardian;
     int code, signal, status = hf_agent_info(client, &agent);
 
     if (status < 0)
         return refused(run, status);
-    code = acquire(run, client, hold.leases);
+    plan.ttl_ns = (run->wanted.ttl_ms ? run->wanted.ttl_ms : (int64_t)agent.ttl_ms) * NS_PER_MS;
+    code = acquire(run, client, &plan, &guardian, hold.leases);
     if (code != EXIT_OK)
         return code;
     hold.count = run->wanted.count;
@@ -332,8 +341,7 @@ static int hold_and_run(struct run *run, hf_client *client)
     if (run->wanted.verbose)
         say_acquired(run, &hold);
     set_environment(run, &hold);
-    plan.ttl_ns = (run->wanted.ttl_ms ? run->wanted.ttl_ms : (int64_t)agent.ttl_ms) * NS_PER_MS;
-    return guardian_run(&plan, &hold);
+    return guardian_run(&guardian, &hold);
 }
 
 int cmd_run(int argc, char **argv)

@@ -154,69 +154,66 @@ static int pidfd_open_(pid_t pid)
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-/* All that both need and that is made before the fork. */
-static int prepare(struct guardian *g, int links[2], int *ret_outer_fd)
+int guardian_prepare(struct guardian *g, const struct guardian_plan *plan)
 {
+    int links[2];
+
+    *g = (struct guardian){.plan = plan};
+    cgroup_plan(&g->cgroup);
     g->shared =
         mmap(NULL, sizeof(*g->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (g->shared == MAP_FAILED)
         return -1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, links) < 0)
         return -1;
-    *ret_outer_fd = pidfd_open_(getpid());
-    if (*ret_outer_fd < 0)
+    g->link_fd = links[0];
+    g->inner_link_fd = links[1];
+    g->outer_fd = pidfd_open_(getpid());
+    if (g->outer_fd < 0)
         return -1;
-    if (beat_make(&g->beat, g->plan->heartbeat_ns) < 0)
+    if (beat_make(&g->beat, plan->heartbeat_ns) < 0)
         return -1;
     g->timer_fd = timeline_timer();
     return g->timer_fd < 0 ? -1 : tree_init(&g->tree, 0);
 }
 
 /* No job was started: nothing to reap. */
-static int fail(struct guardian *g, const char *what)
+static int fail(struct guardian *g, const char *what, const char *why)
 {
-    say("%s: %s: %s", g->plan->name, what, strerror(errno));
+    say("%s: %s%s", g->plan->name, what, why);
     hold_release(&g->hold);
     cgroup_remove(&g->cgroup);
     return EXIT_FAILED;
 }
 
-int guardian_run(const struct guardian_plan *plan, const struct hold *hold)
+int guardian_run(struct guardian *g, const struct hold *hold)
 {
-    struct guardian g = {.plan = plan, .hold = *hold};
     struct hf_ticket tickets[HF_SET_MAX];
-    int links[2], outer_fd, code;
     pid_t inner;
+    int code;
 
-    cgroup_plan(&g.cgroup);
-    if (hold_tickets(hold, tickets) < 0) {
-        say("%s: %s", plan->name, hf_last_message());
-        hold_release(&g.hold);
-        cgroup_remove(&g.cgroup);
-        return EXIT_FAILED;
-    }
-    if (prepare(&g, links, &outer_fd) < 0)
-        return fail(&g, "cannot prepare the guardians");
+    g->hold = *hold;
+    if (hold_tickets(hold, tickets) < 0)
+        return fail(g, "", hf_last_message());
     inner = fork();
     if (inner < 0)
-        return fail(&g, "fork");
+        return fail(g, "fork: ", strerror(errno));
     if (inner == 0) {
-        close(links[0]);
-        close(g.timer_fd);
-        tree_free(&g.tree);
-        g.link_fd = links[1];
-        g.peer_fd = outer_fd;
-        guardian_inner(&g, tickets);
+        close(g->link_fd);
+        close(g->timer_fd);
+        tree_free(&g->tree);
+        g->link_fd = g->inner_link_fd;
+        g->peer_fd = g->outer_fd;
+        guardian_inner(g, tickets);
     }
-    close(links[1]);
-    close(outer_fd);
-    g.link_fd = links[0];
-    g.peer_fd = pidfd_open_(inner); /* without one its SIGCHLD will do */
+    close(g->inner_link_fd);
+    close(g->outer_fd);
+    g->peer_fd = pidfd_open_(inner); /* without one its SIGCHLD will do */
     explicit_bzero(tickets, sizeof(tickets));
-    code = guardian_outer(&g, inner);
-    hold_free(&g.hold); /* what is left to lapse */
-    cgroup_remove(&g.cgroup);
-    tree_free(&g.tree);
-    munmap(g.shared, sizeof(*g.shared));
+    code = guardian_outer(g, inner);
+    hold_free(&g->hold); /* what is left to lapse */
+    cgroup_remove(&g->cgroup);
+    tree_free(&g->tree);
+    munmap(g->shared, sizeof(*g->shared));
     return code;
 }

@@ -61,16 +61,21 @@ struct guardian {
     void *on_reaped_arg;
     struct beat beat;
     int timer_fd;
-    int link_fd; /* to the other: signals to forward, or the job's stops */
-    int peer_fd; /* pidfd of the other */
+    int link_fd;                 /* to the other: signals to forward, or the job's stops */
+    int peer_fd;                 /* pidfd of the other */
+    int inner_link_fd, outer_fd; /* the inner one's, until the fork */
     bool peer_gone;
     int64_t kill_since_ns, kill_next_ns; /* 0: not killing */
     bool complained;
 };
 
+/* Makes all that both need and that can be made before there is a lock, as while it is waited for. What
+ * `plan` points to may still change. 0, or -1 with errno; then, too, only the process's end takes it back. */
+int guardian_prepare(struct guardian *g, const struct guardian_plan *plan);
+
 /* Runs the job under `hold` (taken with HF_ACQUIRE_RUN) to its end; its leases are released or left
  * to lapse. The caller has one thread. Returns the exit code. */
-int guardian_run(const struct guardian_plan *plan, const struct hold *hold);
+int guardian_run(struct guardian *g, const struct hold *hold);
 
 /* --- shared by guardian_inner.c and guardian_outer.c ------------------------------------------ */
 

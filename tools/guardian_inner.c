@@ -314,6 +314,7 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
     atomic_store(&g->shared->reaped, 1);
     say_how_it_ended(&in);
     guardian_release(g);
-    cgroup_remove(&g->cgroup);
+    if (g->peer_gone) /* else it does that meanwhile */
+        cgroup_remove(&g->cgroup);
     _exit(g->shared->exit_code);
 }

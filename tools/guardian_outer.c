@@ -90,10 +90,12 @@ static void back_up_kill(struct outer *out, int64_t now_ns)
 /* Only the inner one's release is left. */
 static void await_release(struct outer *out, int64_t now_ns)
 {
-    const struct guardian *g = out->g;
+    struct guardian *g = out->g;
 
-    if (!out->reaped_ns)
+    if (!out->reaped_ns) {
         out->reaped_ns = now_ns;
+        cgroup_remove(&g->cgroup);
+    }
     if (now_ns < out->reaped_ns + RELEASE_PATIENCE_NS || out->unreleased)
         return;
     out->unreleased = true;
