@@ -259,8 +259,8 @@ def holders(run):
         holder.kill()
         assert await_event(run, "released", name="plain")["reason"] == "holder"
         job = run.start_holdfast("run", "-t", "1s", "job", "sleep", "60")
-        wait_until(lambda: run.show("job"), what="the job runs")
         inner = wait_until(lambda: children(job.pid), what="the inner guardian")[0]
+        wait_until(lambda: children(inner), what="the job runs")
         job.sigstop()  # so that it cannot act
         os.kill(inner, signal.SIGKILL)
         job.kill()
