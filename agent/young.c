@@ -81,7 +81,7 @@ static void on_timer(struct loop_timer *timer, hf_time now)
 /* Whether nothing but its release or its renewal can come next. */
 static bool is_plain(const struct lease *lease)
 {
-    return !lease->run && !lease->heartbeat_ms && lease->fsm.max_hold.ns == HF_TIME_NEVER.ns;
+    return !lease->heartbeat_ms && lease->fsm.max_hold.ns == HF_TIME_NEVER.ns;
 }
 
 void young_begin(struct resource *r, hf_time now)

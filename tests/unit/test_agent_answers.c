@@ -19,7 +19,7 @@ static void *maybe_malloc(size_t size)
 
 /* The module itself, with a memory that ends when a test says so. */
 #define malloc maybe_malloc
-#include "agent/answers.c"
+#include "agent/answers.c" /* NOLINT(bugprone-suspicious-include): its malloc() is ours */
 #undef malloc
 
 struct fixture {
