@@ -592,14 +592,6 @@ void journal_put_identity(struct journal *j, uint32_t slot, const struct journal
     journal_put_owner(j, slot, id);
 }
 
-void journal_fetch(const struct journal *j, uint32_t slot)
-{
-    const char *halves = halves_of(j, slot);
-
-    for (size_t at = 0; at < 2 * j->half_size; at += HALF_LINE)
-        __builtin_prefetch(halves + at, 1);
-}
-
 void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *state)
 {
     union {

@@ -86,8 +86,6 @@ void journal_put_identity(struct journal *journal, uint32_t slot,
 void journal_put_owner(struct journal *journal, uint32_t slot,
                        const struct journal_identity *identity);
 void journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
-/* Has what journal_put() writes brought from memory: soon it will be called. */
-void journal_fetch(const struct journal *journal, uint32_t slot);
 /* HF_ENOTHELD when FREE; HF_ETABLE when neither half can be believed. */
 int journal_get(const struct journal *journal, uint32_t slot, struct journal_identity *ret_identity,
                 struct journal_lease *ret_state);

@@ -10,8 +10,8 @@ void lease_journal(struct agent *agent, const struct lease *lease, enum journal_
                                    .generation = lease->generation,
                                    .fence = lease->fence};
 
-    for (int i = 0; i < HF_NODES_MAX; i++)
-        record.d[i] = i < lease->fsm.n ? lease->fsm.node[i].d : HF_TIME_PAST;
+    for (int i = 0; i < lease->fsm.n; i++)
+        record.d[i] = lease->fsm.node[i].d;
     journal_put(agent->journal, lease->slot, &record);
 }
 

@@ -7,12 +7,10 @@
 #include "agent/clock.h"
 #include "agent/core/backoff.h"
 #include "agent/core/fence.h"
-#include "agent/journal.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
 #define LINE      64 /* bytes of a cache line */
-#define AHEAD     16 /* leases: what is fetched is there when it is needed, and not gone again */
 #define ASK_EVERY hf_ms(250)
 
 _Static_assert(RENEW_KEYS <= COHORT_MOST, "a cohort is taken at once");
@@ -68,20 +66,28 @@ static hf_time time_by_others(const struct renewal_node *node, const struct leas
     return HF_TIME_NEVER;
 }
 
+/* Most have the TTL of the one before. */
+static const struct timing *timing_for(struct renewal *r, hf_dur ttl)
+{
+    if (r->timing.ttl.ns != ttl.ns)
+        r->timing = timing_of(ttl);
+    return &r->timing;
+}
+
 void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late)
 {
     struct renewal *r = node->renewal;
     struct lease_node *ln = lease_node(lease, node->number);
-    struct timing timing = timing_of(hf_ms(lease->ttl_ms));
+    const struct timing *timing = timing_for(r, hf_ms(lease->ttl_ms));
     hf_time at;
 
     if (!lease_fsm_renews(&lease->fsm) || ln->in_flight)
         return;
-    at = time_by_others(node, lease, &timing, a);
+    at = time_by_others(node, lease, timing, a);
     if (at.ns == HF_TIME_NEVER.ns) {
         size_t most = renewal_tracks(node) ? RENEW_KEYS_TRACKED : RENEW_KEYS;
 
-        at = hf_time_add(phases_next(&r->phases, &timing, a, late, (uint32_t)most, r->held),
+        at = hf_time_add(phases_next(&r->phases, timing, a, late, (uint32_t)most, r->held),
                          apart(node->number));
     }
     cohorts_remove(&node->renewals, lease->slot);
@@ -154,36 +160,18 @@ struct link_lock renewal_lock(const struct renewal_node *node, const struct leas
     };
 }
 
-static void fetch_lease(const struct renewal *r, uint32_t slot)
+void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count)
 {
     size_t before = (size_t)r->n * sizeof(struct lease_node);
     size_t after = offsetof(struct lease, fsm) + lease_fsm_size(r->n) + LINE; /* and its name */
-    const char *lease = (const char *)r->slots[slot].lease;
 
-    for (size_t at = 0; lease && at < before + after; at += LINE)
-        __builtin_prefetch(lease - before + at, 1);
-}
-
-void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count, size_t k)
-{
-    for (size_t i = k ? k + 2 * AHEAD : 0; i <= k + 2 * AHEAD && i < count; i++)
+    for (size_t i = 0; i < count; i++)
         __builtin_prefetch(&r->slots[slots[i]]);
-    for (size_t i = k ? k + AHEAD : 0; i <= k + AHEAD && i < count; i++)
-        fetch_lease(r, slots[i]);
-}
+    for (size_t i = 0; i < count; i++) {
+        const char *lease = (const char *)r->slots[slots[i]].lease;
 
-void renewal_fetch_stored(const struct renewal_node *node, const uint32_t *slots, size_t count,
-                          size_t k, hf_time a)
-{
-    const struct renewal *r = node->renewal;
-
-    for (size_t i = k ? k + AHEAD / 2 : 0; i <= k + AHEAD / 2 && i < count; i++) {
-        const struct lease *lease = r->slots[slots[i]].lease;
-
-        if (!lease || !lease_fsm_would_extend(&lease->fsm, node->number, a))
-            continue;
-        journal_fetch(r->agent->journal, slots[i]);
-        __builtin_prefetch(&r->agent->table.slots[slots[i]], 1);
+        for (size_t at = 0; lease && at < before + after; at += LINE)
+            __builtin_prefetch(lease - before + at);
     }
 }
 
@@ -381,10 +369,9 @@ static bool pump_cohort(struct renewal_node *node, struct filling *filling, hf_t
     if (!filling->batch && !begin(filling, node, cohorts_next(&node->renewals), now))
         return false;
     count = cohorts_take(&node->renewals, slots, filling->most - filling->batch->count);
-    for (size_t i = 0; i < count; i++) {
-        renewal_fetch(node->renewal, slots, count, i);
+    renewal_fetch(node->renewal, slots, count);
+    for (size_t i = 0; i < count; i++)
         add(filling, node->renewal->slots[slots[i]].lease);
-    }
     return true;
 }
 

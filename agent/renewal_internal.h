@@ -89,6 +89,7 @@ struct renewal {
     LIST_HEAD(renewal_slot_list, renewal_slot) by_key[RENEWAL_BUCKETS];
     uint8_t hash_key[16];
     struct phases phases;
+    struct timing timing; /* of the TTL that was worked out last */
     /* lease_fsm_next(), or the lapse of a lost one's keys: slots that are looked at some time before
      * that, which is hardly ever due then; lease.timer once it is near */
     struct cohorts looks;
@@ -135,12 +136,9 @@ void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
 /* Runs every lease timer that is due; when the next one is. */
 void renewal_tick(struct renewal *r, hf_time now);
 hf_time renewal_next_event(const struct renewal *r);
-/* Before the k-th of `count` slots is gone about: has what is known of the leases some places behind
- * it brought from memory, of which of a million most is not in any cache. */
-void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count, size_t k);
-/* The same of what is stored with an extension, if a hit on that node, sent at `a`, brings one. */
-void renewal_fetch_stored(const struct renewal_node *node, const uint32_t *slots, size_t count,
-                          size_t k, hf_time a);
+/* Has what is known of the leases in these slots brought from memory before it is needed: of a
+ * million most of it is not in any cache. */
+void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count);
 /* How it is known that our key stands on a node. */
 enum hit { HIT_RENEWED, HIT_HEALED, HIT_GRANT };
 /* Our key was extended or written by a command sent after `a`; `now`: read when the answer is processed. */

@@ -323,10 +323,9 @@ void renewal_tick(struct renewal *r, hf_time now)
     while (hf_time_reached(now, cohorts_next(&r->looks))) {
         size_t count = cohorts_take(&r->looks, slots, COHORT_MOST);
 
-        for (size_t i = 0; i < count; i++) {
-            renewal_fetch(r, slots, count, i);
+        renewal_fetch(r, slots, count);
+        for (size_t i = 0; i < count; i++)
             look_at(r, r->slots[slots[i]].lease, now);
-        }
     }
     while ((item = heap_first(&r->timers)) && hf_time_reached(now, item->at)) {
         struct lease *lease = HF_CONTAINER(item, struct lease, timer);

@@ -156,12 +156,10 @@ static void renewed(const struct renew_batch *batch, const struct link_reply *re
 
     for (size_t k = 0; k < batch->count; k++)
         slots[k] = batch->keys[k].slot;
+    renewal_fetch(r, slots, batch->count);
     for (size_t k = 0; k < batch->count && k < reply->mark_count; k++) {
-        struct lease *lease;
+        struct lease *lease = renewal_find_token(r, batch->keys[k].slot, batch->keys[k].generation);
 
-        renewal_fetch(r, slots, batch->count, k);
-        renewal_fetch_stored(node, slots, batch->count, k, reply->sent);
-        lease = renewal_find_token(r, batch->keys[k].slot, batch->keys[k].generation);
         if (!lease || lease_is_over(lease))
             continue;
         if (!reply->late)

@@ -108,7 +108,7 @@ static inline hf_dur hf_dur_min(hf_dur a, hf_dur b)
 /* d * num / den without overflow for |d| < 292 years / num; num, den > 0. */
 static inline hf_dur hf_dur_scale(hf_dur d, int64_t num, int64_t den)
 {
-    return (hf_dur){d.ns / den * num + d.ns % den * num / den};
+    return (hf_dur){num == 1 ? d.ns / den : d.ns / den * num + d.ns % den * num / den};
 }
 
 #endif

@@ -252,13 +252,6 @@ unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, 
     return actions_since(l, &before);
 }
 
-bool lease_fsm_would_extend(const struct lease_fsm *l, int node, hf_time a)
-{
-    hf_time valid = validity_with(l, node, vote_until(l, a));
-
-    return hf_time_before(l->valid, valid) && !is_small(l, valid);
-}
-
 /* The vote is void, and so is any that was sent before `since`. */
 static unsigned make_void(struct lease_fsm *l, int node, hf_time since, enum hf_loss_reason reason,
                           hf_time now)
@@ -327,14 +320,18 @@ unsigned lease_fsm_clock_step(struct lease_fsm *l, int node, hf_time now)
 
 unsigned lease_fsm_confirm(struct lease_fsm *l, hf_time previous, hf_time now)
 {
-    struct before before = look(l);
+    bool passed = hf_time_reached(now, shown(previous));
+    bool too_late = l->run && hf_time_reached(now, losing_at(l, previous));
+    struct before before;
 
+    if (!passed && !too_late && is_well(l, now))
+        return 0;
+    before = look(l);
     /* (!) While it was being stored a reader may have seen the old V pass: then it is over. */
     if (!is_over(l)) {
-        if (hf_time_reached(now, shown(previous)))
+        if (passed)
             lapse(l, HF_LOSS_LATE_REPLY);
-        else if (l->run && l->state != HF_SLOT_LOSING &&
-                 hf_time_reached(now, losing_at(l, previous)))
+        else if (too_late && l->state != HF_SLOT_LOSING)
             stop(l, HF_SLOT_LOSING, HF_LOSS_LATE_REPLY);
         advance(l, by_time(l), now);
     }

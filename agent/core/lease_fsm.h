@@ -101,8 +101,6 @@ unsigned lease_fsm_tick(struct lease_fsm *l, hf_time now);
  * with an `a` later than known and, after a void vote, than the finding that made it void. Ignored
  * from LOSING on. */
 unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, hf_time now);
-/* Whether such a hit would be stored (LEASE_ACT_EXTEND), as things stand: a guess, for whoever prepares it. */
-bool lease_fsm_would_extend(const struct lease_fsm *l, int node, hf_time a);
 /* The renewal found no key. `mark`: the node's sentinel generation now. Wants a heal in either
  * case. */
 unsigned lease_fsm_missing(struct lease_fsm *l, int node, uint32_t mark, hf_time now);
