@@ -267,7 +267,7 @@ static bool begin(struct filling *filling, struct renewal_node *node, hf_time du
     int64_t lag = hf_time_since(now, hf_time_max(may, node->ready)).ns; /* this thread's alone */
 
     filling->batch = NULL;
-    if (node->pace.under_way >= PACE_FEW && !hf_time_reached(now, may))
+    if (node->pace.under_way > 0 && !hf_time_reached(now, may))
         return false;
     for (int i = 0; i < PACE_MOST && !filling->batch; i++)
         if (!node->batches[i].busy)

@@ -213,8 +213,7 @@ void renewal_on_renewed(struct link *link, const struct link_reply *reply, void 
     }
     if (reply->final) {
         batch->busy = false;
-        if (node->pace.under_way >= PACE_FEW)
-            node->ready = clock_now();
+        node->ready = clock_now();
         pace_ended(&node->pace, reply->outcome == LINK_ANSWERED && !reply->late, batch->late,
                    renewal_slack(node));
     }

@@ -2,8 +2,10 @@
 
 hf_time pace_next(const struct pace *p, hf_time due, hf_dur slack)
 {
-    if (p->under_way < PACE_FEW || due.ns >= HF_TIME_NEVER.ns)
+    if (p->under_way == 0 || due.ns >= HF_TIME_NEVER.ns)
         return due;
+    if (p->under_way < PACE_FEW)
+        return hf_time_add(due, hf_dur_scale(PACE_STAGGER, p->under_way, 1));
     return p->under_way < PACE_FEW + p->more ? hf_time_add(due, slack) : HF_TIME_NEVER;
 }
 

@@ -1,7 +1,8 @@
 /* How many renew scripts of this agent may be without an answer on one node. Pure. One thread.
  *
- * A few: more would wait for each other there, and whoever else asks the node behind them. A node
- * that is far away, or waits for a core, answers late however little it has to do: with a million
+ * One, while that is enough: a script takes a node half a millisecond, and whoever else asks it waits
+ * behind all that it has. What waits PACE_STAGGER for its turn goes all the same, as a second, and so
+ * on to a few, for a node may be some milliseconds away. A node that is farther away, or waits for a core, answers late however little it has to do: with a million
  * leases a few scripts for each round trip are too few, and leases were lost by it. So for each
  * script that left late and was answered in time one more may be on its way, but only for what is
  * late already. A node that does not answer gets no more than the few.
@@ -13,8 +14,9 @@
 
 #include "agent/core/timing.h"
 
-#define PACE_FEW  4
-#define PACE_MOST 32
+#define PACE_FEW     4
+#define PACE_MOST    32
+#define PACE_STAGGER hf_ms(5)
 
 /* Zeroed: nothing is under way. */
 struct pace {

@@ -39,14 +39,25 @@ TEST(the_slack_is_a_thirtieth_of_the_ttl)
     assert_int_equal(pace_slack(&timing).ns, SLACK.ns);
 }
 
-TEST(a_few_leave_at_their_time)
+TEST(one_leaves_at_its_time)
 {
     assert_time(pace_next(&pace, at(5), SLACK), at(5));
     assert_time(pace_next(&pace, HF_TIME_NEVER, SLACK), HF_TIME_NEVER);
-    assert_int_equal(send_all(hf_ns(0)), PACE_FEW);
-    assert_time(pace_next(&pace, at(5), SLACK), HF_TIME_NEVER);
+    assert_int_equal(send_all(hf_ns(0)), 1);
+    assert_time(pace_next(&pace, at(5), SLACK), hf_time_add(at(5), PACE_STAGGER));
     answer(1, hf_ns(0));
     assert_time(pace_next(&pace, at(5), SLACK), at(5));
+}
+
+TEST(a_few_follow_it_one_after_the_other)
+{
+    assert_int_equal(send_all(hf_ms(4)), 1);
+    assert_int_equal(send_all(hf_ms(5)), 1);
+    assert_int_equal(send_all(hf_ms(14)), 1);
+    assert_int_equal(send_all(hf_ms(999)), PACE_FEW - 3);
+    assert_time(pace_next(&pace, at(5), SLACK), HF_TIME_NEVER);
+    answer(1, hf_ms(15));
+    assert_int_equal(send_all(hf_ms(999)), 1);
 }
 
 /* Twice as many with each round trip, for nothing else is known to help. */
@@ -98,7 +109,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_slack_is_a_thirtieth_of_the_ttl, set_up),
-        cmocka_unit_test_setup(a_few_leave_at_their_time, set_up),
+        cmocka_unit_test_setup(one_leaves_at_its_time, set_up),
+        cmocka_unit_test_setup(a_few_follow_it_one_after_the_other, set_up),
         cmocka_unit_test_setup(late_ones_that_are_answered_bring_more, set_up),
         cmocka_unit_test_setup(more_are_for_the_late_alone, set_up),
         cmocka_unit_test_setup(they_go_again_once_nothing_is_late, set_up),
