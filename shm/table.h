@@ -47,7 +47,7 @@ struct hf_table {
 struct hf_table_spec {
     const char *agent_name;
     uint32_t capacity;   /* slots, 1..16,777,216 */
-    uint64_t text_units; /* 0: two units per slot */
+    uint64_t text_units; /* 0: two for each of the first 65,536 slots, one for each further */
     uint32_t nodes, quorum, ttl_ms, ttl_max_ms, flags;
     mode_t mode; /* 0644 or 0640 */
     gid_t group; /* (gid_t)-1: leave */
@@ -70,12 +70,12 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
  * error here and not a SIGBUS later), header filled, state still INIT. An existing object is
  * looked at: regular, ours, one link, not writable by others, and made by this layout in this
  * boot, whatever its minor version: then it is mapped and kept (`ret_warm` true, its slots as they
- * are, for the caller to rewrite from the journal) if it has the capacity and text of `spec`;
- * otherwise it is marked RETIRED and replaced: holders of the old one keep their words until their
- * V, and `why` has the reason although this succeeds ("": there was none). Anybody else's is refused
- * naming its owner (HF_ETABLE). A kept table starts with counters and node rows of 0, incarnation
- * + 1, and state INIT. The caller sets `started_ns` and the beats. HF_ESYS with errno for system
- * errors (ENOSPC: /dev/shm full). */
+ * are, for the caller to rewrite from the journal) if it has the capacity of `spec`, and its text or
+ * more; otherwise it is marked RETIRED and replaced: holders of the old one keep their words until
+ * their V, and `why` has the reason although this succeeds ("": there was none). Anybody else's is
+ * refused naming its owner (HF_ETABLE). A kept table starts with counters and node rows of 0,
+ * incarnation + 1, and state INIT. The caller sets `started_ns` and the beats. HF_ESYS with errno for
+ * system errors (ENOSPC: /dev/shm full). */
 int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
                     struct hf_table *ret_table, bool *ret_warm, char *why, size_t why_size);
 

@@ -22,6 +22,7 @@
 #define EVENTS_OFTEN 1024 /* entries of a ring: grants, ends */
 #define EVENTS_NODES 512
 #define EVENTS_MOST  65536
+#define TEXT_SLOTS   65536 /* slots that have a unit of text more */
 
 /* What is wanted of hf_table_create(), passed around. */
 struct job {
@@ -60,9 +61,14 @@ static int reopen(int fd)
 
 /* --- sizes ------------------------------------------------------------------------------------ */
 
+/* Name, note and command of most leases fit into one unit. Where there are many, those with longer
+ * ones are not all of them, and a unit is as much as their slot. */
 static uint64_t text_units_of(const struct hf_table_spec *spec)
 {
-    return spec->text_units ? spec->text_units : 2 * (uint64_t)spec->capacity;
+    if (spec->text_units)
+        return spec->text_units;
+    return (uint64_t)spec->capacity +
+           (spec->capacity < TEXT_SLOTS ? spec->capacity : TEXT_SLOTS);
 }
 
 /* A power of two, at most half full. */
@@ -301,7 +307,7 @@ static bool suits(const struct job *job, const struct hf_table_header *header,
         not = "is of another boot";
     else if (header->timens_inode != spec->timens_inode)
         not = "is of another time namespace";
-    else if (places->capacity != spec->capacity || places->text_units != text_units_of(spec) ||
+    else if (places->capacity != spec->capacity || places->text_units < text_units_of(spec) ||
              places->index_size != index_size_of(spec) || places->node_rows != HF_NODES_MAX)
         not = "has another capacity";
     else if (overlap(header))

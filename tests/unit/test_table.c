@@ -68,6 +68,18 @@ static void a_new_table_is_what_was_asked_for(void **state)
     shm_unlink(f.name);
 }
 
+static void of_many_leases_the_later_have_one_unit_of_text(void **state)
+{
+    struct hf_table table = fixture_table(65536);
+
+    (void)state;
+    assert_int_equal(table.text_units, 2 * 65536);
+    hf_table_close(&table);
+    table = fixture_table(65536 + 1000);
+    assert_int_equal(table.text_units, 2 * 65536 + 1000);
+    hf_table_close(&table);
+}
+
 static void the_mode_does_not_depend_on_the_umask(void **state)
 {
     struct fixture f = fixture_new();
@@ -262,6 +274,25 @@ static void an_earlier_agents_table_is_kept(void **state)
 }
 
 /* An upgrade finds less than it would make, a way back finds more: leases are kept either way. */
+/* An agent of before gave every lease two units. */
+static void a_table_with_more_text_is_kept(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table;
+    bool warm = true;
+
+    (void)state;
+    f.spec.text_units = 40;
+    table = create_alive(&f);
+    hf_table_close(&table);
+    f.spec.text_units = 0;
+    assert_int_equal(create(&f, &table, &warm), 0);
+    assert_true(warm);
+    assert_int_equal(table.text_units, 40);
+    hf_table_close(&table);
+    shm_unlink(f.name);
+}
+
 static void a_table_of_another_minor_version_is_kept(void **state)
 {
     enum { FEWER = 5, COUNTERS_SECTION = 2 };
@@ -486,6 +517,7 @@ int main(void)
         cmocka_unit_test(names_of_system_and_user_agents_differ),
         cmocka_unit_test(bad_agent_names_are_refused),
         cmocka_unit_test(a_new_table_is_what_was_asked_for),
+        cmocka_unit_test(of_many_leases_the_later_have_one_unit_of_text),
         cmocka_unit_test(the_mode_does_not_depend_on_the_umask),
         cmocka_unit_test(a_reader_sees_what_the_agent_writes),
         cmocka_unit_test(a_holder_gets_a_descriptor_that_cannot_write),
@@ -495,6 +527,7 @@ int main(void)
         cmocka_unit_test(a_removed_or_replaced_object_is_noticed),
         cmocka_unit_test(what_cannot_be_made_is_refused_with_the_limits),
         cmocka_unit_test(an_earlier_agents_table_is_kept),
+        cmocka_unit_test(a_table_with_more_text_is_kept),
         cmocka_unit_test(a_table_of_another_minor_version_is_kept),
         cmocka_unit_test(a_table_that_cannot_be_kept_is_replaced),
         cmocka_unit_test(a_node_row_can_be_read_back),
