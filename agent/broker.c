@@ -226,7 +226,7 @@ int broker_create(struct agent *agent, struct broker **ret_broker)
     if ((rc = resolver_create(b->loop, &b->resolver)) < 0 || (rc = sessions_create(b)) < 0 ||
         (rc = resources_create(b)) < 0 || (rc = wakeups_create(b)) < 0 ||
         (rc = nodes_create(b)) < 0 ||
-        (rc = releaser_create(b->loop, b->links, b->n, b->q, &b->releaser)) < 0 ||
+        (rc = releaser_create(b->loop, b->links, b->n, b->q, b, &b->releaser)) < 0 ||
         (rc = readopt(b)) < 0)
         goto error;
     *ret_broker = b;

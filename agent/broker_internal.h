@@ -15,6 +15,7 @@
 #include "agent/broker.h"
 #include "agent/core/backoff.h"
 #include "agent/core/ballot.h"
+#include "agent/core/chains.h"
 #include "agent/core/node_trust.h"
 #include "agent/lease.h"
 #include "agent/log_limit.h"
@@ -186,12 +187,33 @@ struct waiter {
     int last_failure;             /* HF_EBUSY or HF_ENOQUORUM: what it ends with */
 };
 
+/* What goes on for a name: somebody wants it, gets it, or gives it back. A name that is only held, or
+ * at rest, has none. */
+struct resource_work {
+    struct resource *resource;
+    TAILQ_HEAD(waiter_queue, waiter) waiters;
+    struct round *round;     /* undecided */
+    struct round *granted;   /* the decided round of the lease while it has unanswered acquires */
+    struct young *young;     /* the lease is not handed in yet */
+    struct handoff *handoff; /* of the lease, on its way */
+    hf_time others_seen;     /* another's key was in the way, or heard of; HF_TIME_PAST never */
+    hf_time yield_until;     /* no round before */
+    hf_time barred_until; /* undoing: not released before, an earlier agent's holder may believe */
+    struct loop_timer retry; /* while somebody waits and no round is under way: the next step */
+    struct waited *waited;   /* what nodes tell of it; NULL */
+    struct ended *ended;     /* undoing: what an earlier agent's client was releasing */
+    struct session *release_session; /* to be answered at MSG_ENDED */
+    uint64_t release_id;
+    uint32_t tries;   /* of the waiters, those that try once */
+    uint8_t failures; /* of rounds in a row, for backoff_next() */
+};
+
 /* A name that is held, waited for, or was so lately (its slot still carries the name). There may be a
  * million: without gaps. */
 struct resource {
-    struct cds_lfht_node node;
     struct broker *b;
-    TAILQ_HEAD(waiter_queue, waiter) waiters;
+    /* Never NULL: without any it is one that says so, for reading alone. resource_work() */
+    struct resource_work *work;
     struct lease *lease;   /* from the grant until MSG_ENDED */
     struct client *holder; /* of `lease` */
     union {                /* never two of them */
@@ -199,25 +221,11 @@ struct resource {
         TAILQ_ENTRY(resource) stalled_link;
         TAILQ_ENTRY(resource) idle_link;
     };
-    struct round *round;   /* undecided */
-    struct round *granted; /* the decided round of `lease` while it still has unanswered acquires */
-    struct young *young;   /* `lease` is not handed in yet */
-    struct handoff *handoff; /* of `lease`, on its way */
-    hf_time others_seen;     /* another's key was in the way, or heard of; HF_TIME_PAST never */
-    hf_time yield_until;     /* no round before */
-    hf_time barred_until; /* undoing: not released before, an earlier agent's holder may believe */
-    struct loop_timer retry; /* while somebody waits and no round is under way: the next step */
-    struct waited *waited;   /* what nodes tell of it; NULL */
-    uint64_t last_fence;     /* 48-bit part of our last grant or proposal */
-    struct ended *ended;     /* undoing: what an earlier agent's client was releasing */
-    struct session *release_session; /* to be answered at MSG_ENDED */
-    uint64_t release_id;
+    uint64_t last_fence; /* 48-bit part of our last grant or proposal */
     uint32_t slot;
     uint32_t generation;
-    uint32_t tries; /* of the waiters, those that try once */
     uint32_t text_off;
     uint8_t text_note_len, text_comm_len;
-    uint8_t failures;   /* of rounds in a row, for backoff_next() */
     bool turn_over : 1; /* the next release is one for good: others go first */
     bool undoing : 1;   /* own release of a failed round is unanswered */
     bool stalled : 1;   /* waits for voting nodes */
@@ -244,14 +252,21 @@ int resource_move(struct resource *r);
  * slot. Nothing while in use. */
 void resource_rest(struct resource *r);
 void resource_rouse(struct resource *r);
+/* What goes on for it, to be changed; NULL: out of memory. There is one while anybody waits, a round
+ * or a hand-off is under way, a lease is young or to be released: only who begins one of these need
+ * ask. */
+struct resource_work *resource_work(struct resource *r);
+/* Something is over: if all is, that memory goes. */
+void resource_calm(struct resource *r);
 /* It waits for voting nodes no more. */
 void resource_unstall(struct resource *r);
 struct lease *resources_lease(struct broker *b, uint32_t slot, uint32_t generation);
-/* The text of a lease that is to follow r->lease: sets its text_off. HF_EFULL. */
-int resource_text_prepare(struct resource *r, struct lease *lease, bool *ret_new);
+/* The text of a lease that is to follow r->lease, and where it stands. HF_EFULL. */
+int resource_text_prepare(struct resource *r, const struct lease *lease, uint32_t *ret_off,
+                          bool *ret_new);
 /* A new one; the lease follows or does not: the other's text goes. */
-void resource_text_switch(struct resource *r, const struct lease *lease);
-void resource_text_drop(struct resource *r, const struct lease *lease);
+void resource_text_switch(struct resource *r, const struct lease *lease, uint32_t text_off);
+void resource_text_drop(struct resource *r, const struct lease *lease, uint32_t text_off);
 /* The slot's text, index entry and identity for a lease. `stands`: the text is there already. */
 int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_time valid,
                      uint32_t votes, uint32_t flags);
@@ -262,8 +277,9 @@ int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_ti
 void waiter_fail(struct waiter *w, int status, const char *text);
 void waiter_free(struct waiter *w);
 /* The lease that it gets, with what that has of the waiter and its client. Not: slot, generation,
- * token, fence and instants. NULL: out of memory. `key`: of its name, for the nodes. */
-struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t key_len);
+ * token, fence and instants. NULL: out of memory. `key`: of its name, for the nodes; `extra`: as in
+ * lease_words. */
+struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t key_len, bool extra);
 /* The same for the journal. Not: token, name and instants. */
 void waiter_fill_identity(const struct waiter *w, struct journal_identity *identity);
 /* max_hold of a lease that it gets at `now`; HF_TIME_NEVER. */
@@ -411,12 +427,12 @@ bool wakeups_round(struct round *round);
 /* A final answer to one of them, before or after the decision. */
 void wakeups_vote(struct broker *b, const struct round *round, int node,
                   const struct link_reply *reply);
-/* The round failed and somebody waits: sets r->retry. `won`: bit per node that had given us its
+/* The round failed and somebody waits: sets the retry. `won`: bit per node that had given us its
  * key; `winner`: another is known to have a quorum. */
 void wakeups_lost(struct resource *r, uint32_t won, bool winner, int64_t pttl_ms, hf_time now);
 /* The same for want of nodes. */
 void wakeups_failed(struct resource *r, hf_time again);
-/* r->retry came: whether a round may begin. If not, it is set again. */
+/* The retry came: whether a round may begin. If not, it is set again. */
 bool wakeups_due(struct resource *r, hf_time now);
 /* Nobody waits any more. */
 void wakeups_forget(struct resource *r);
@@ -557,8 +573,8 @@ struct broker {
     uint64_t next_client_id;
 
     /* resources */
-    struct cds_lfht *resources;
-    uint8_t hash_key[16]; /* of `resources` */
+    struct chains names;  /* slots by the hash of their name */
+    uint8_t hash_key[16]; /* of `names` */
     struct log_limit index_full;
     struct resource **by_slot;
     uint32_t *generations;

@@ -25,7 +25,7 @@ uint64_t cookie_hash(const uint8_t cookie[HF_COOKIE_LEN])
 
 int client_ended(struct client *c, struct resource *r, uint32_t slot, uint32_t generation)
 {
-    struct ended *e = calloc(1, sizeof(*e));
+    struct ended *e = !r || resource_work(r) ? calloc(1, sizeof(*e)) : NULL;
 
     if (!e)
         return HF_ENOMEM;
@@ -33,7 +33,7 @@ int client_ended(struct client *c, struct resource *r, uint32_t slot, uint32_t g
     e->slot = slot;
     e->generation = generation;
     if (r)
-        r->ended = e;
+        r->work->ended = e;
     LIST_INSERT_HEAD(&c->ended, e, of_client);
     return HF_OK;
 }
@@ -56,7 +56,7 @@ static void client_free(struct client *c)
 
     while ((e = LIST_FIRST(&c->ended))) {
         if (e->resource)
-            e->resource->ended = NULL;
+            e->resource->work->ended = NULL;
         LIST_REMOVE(e, of_client);
         free(e);
     }

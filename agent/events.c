@@ -48,7 +48,7 @@ static uint16_t voting_at(const struct lease_fsm *fsm, hf_time at)
     hf_time d[HF_NODES_MAX];
 
     for (int i = 0; i < fsm->n; i++)
-        d[i] = fsm->node[i].d;
+        d[i] = lease_fsm_d(fsm, i);
     if (at.ns == HF_TIME_NEVER.ns)
         at = validity_qth(d, fsm->n, fsm->q);
     return voting_of(d, fsm->n, at);
@@ -192,7 +192,7 @@ struct lease_before lease_before(const struct lease *lease, int node, enum hf_lo
         .valid = lease->fsm.valid,
         .state = lease->fsm.state,
         .node = node,
-        .vote = node >= 0 ? lease->fsm.node[node].d : HF_TIME_PAST,
+        .vote = node >= 0 ? lease_fsm_d(&lease->fsm, node) : HF_TIME_PAST,
         .finding = finding,
     };
 }
@@ -218,7 +218,7 @@ static void put_vote(struct agent *agent, const struct lease *lease,
 static void tell_vote(struct agent *agent, const struct lease *lease,
                       const struct lease_before *before)
 {
-    hf_time vote = before->node >= 0 ? lease->fsm.node[before->node].d : HF_TIME_PAST;
+    hf_time vote = before->node >= 0 ? lease_fsm_d(&lease->fsm, before->node) : HF_TIME_PAST;
 
     if (before->node < 0 || is_void(vote) == is_void(before->vote))
         return;
@@ -304,12 +304,13 @@ void event_abandoned(struct agent *agent, const struct lease *lease)
 
 void event_job(struct agent *agent, struct lease *lease, enum hf_event_kind kind)
 {
-    bool *told = kind == HF_EVENT_JOB_STOPPED ? &lease->job_stopped : &lease->job_killed;
+    bool stopped = kind == HF_EVENT_JOB_STOPPED;
     struct hf_event event = of_lease(agent, lease, kind);
 
-    if (*told)
+    if (stopped ? lease->job_stopped : lease->job_killed)
         return;
-    *told = true;
+    lease->job_stopped |= stopped;
+    lease->job_killed |= !stopped;
     event.reason = (uint8_t)lease->fsm.reason;
     put(agent, HF_EVENTS_LOSSES, &event);
 }

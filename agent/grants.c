@@ -41,16 +41,17 @@ void resource_let_go(struct resource *r)
 
 const struct session *answer_released(struct resource *r, uint32_t generation, bool lost)
 {
-    struct session *s = r->release_session;
-    struct hf_completion_entry answer = {.id = r->release_id,
+    struct session *s = r->work->release_session;
+    struct hf_completion_entry answer = {.id = r->work->release_id,
                                          .op = HF_OP_RELEASE,
                                          .status = lost ? HF_ELOST : HF_OK,
                                          .slot = r->slot,
                                          .generation = generation};
 
-    r->release_session = NULL;
-    if (s)
+    if (s) {
+        r->work->release_session = NULL;
         session_answer(s, &answer);
+    }
     return s;
 }
 
@@ -58,7 +59,7 @@ void resource_undone(struct resource *r)
 {
     struct journal_lease record = {.state = JOURNAL_FREE, .generation = r->generation};
 
-    struct ended *e = r->ended;
+    struct ended *e = r->work->ended;
 
     r->undoing = false;
     if (e) {
@@ -69,7 +70,7 @@ void resource_undone(struct resource *r)
                                              .slot = e->slot,
                                              .generation = e->generation};
 
-        r->ended = NULL;
+        r->work->ended = NULL;
         e->resource = NULL;
         e->session = NULL;
         if (s)
@@ -106,7 +107,7 @@ int resource_grant(struct round *round, hf_time now)
     /* Judged when it was asked for, too; but others of its user may have been granted meanwhile. */
     if (!user_may_hold(b, c->user))
         return HF_ELIMIT;
-    lease = waiter_new_lease(w, round->key, round->key_len);
+    lease = waiter_new_lease(w, round->key, round->key_len, w->max_hold_ms);
     if (!lease)
         return HF_ENOMEM;
     for (int i = 0; i < HF_NODES_MAX; i++) {
@@ -120,13 +121,13 @@ int resource_grant(struct round *round, hf_time now)
     lease->fence = fence_make(round->ballot.fence, 0);
     lease->since = now;
     lease->since_wall = round->described.since;
-    lease->won = now;
-    lease->token_end = max_hold;
+    if (lease->has_extra)
+        lease_set_token(lease, now, max_hold);
     memcpy(lease->token, round->token, sizeof(lease->token));
     lease->unanswered = (uint16_t)round->unanswered;
     lease_fsm_init(&lease->fsm, b->n, b->q, &w->timing, w->run, max_hold, a, mark);
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
-    atomic_init(&lease->state, (uint32_t)lease->fsm.state);
+    atomic_init(&lease->state, (uint8_t)lease->fsm.state);
 
     /* (!) The d_i are journaled before the check word is raised. */
     lease_journal(b->agent, lease, JOURNAL_HELD);
@@ -138,12 +139,12 @@ int resource_grant(struct round *round, hf_time now)
     }
     round->decided = true;
     round->waiter = NULL;
-    r->round = NULL;
-    r->granted = round;
+    r->work->round = NULL;
+    r->work->granted = round;
     b->generations[r->slot] = r->generation;
     r->last_fence = round->ballot.fence;
-    r->failures = 0;
-    loop_timer_cancel(b->loop, &r->retry);
+    r->work->failures = 0;
+    loop_timer_cancel(b->loop, &r->work->retry);
     resource_hold(r, lease, c);
     event_granted(b->agent, lease, hf_time_since(now, w->since)); /* before it is handed in */
     young_begin(r, now);
@@ -176,10 +177,10 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
     const struct session *told;
     hf_time now = clock_now();
 
-    if (r->granted) {
-        struct round *round = r->granted;
+    if (r->work->granted) {
+        struct round *round = r->work->granted;
 
-        r->granted = NULL;
+        r->work->granted = NULL;
         round_lease_over(round);
     }
     /* The renewal thread's release may have overtaken an acquire that was still on its way on our
@@ -198,10 +199,10 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
     told = answer_released(r, lease->generation, lost);
     /* After the answer: until it lies in the ring, the next agent must know what to answer. */
     lease_journal(b->agent, lease, JOURNAL_FREE);
-    loop_timer_cancel(b->loop, &r->retry);
+    loop_timer_cancel(b->loop, &r->work->retry);
     if (r->turn_over)
-        r->yield_until = hf_time_add(
-            now, handoff_yield(hf_ms(lease->ttl_ms), r->others_seen, now, broker_random()));
+        r->work->yield_until = hf_time_add(
+            now, handoff_yield(hf_ms(lease->ttl_ms), r->work->others_seen, now, broker_random()));
     r->turn_over = false;
     resource_let_go(r); /* frees it, in the end */
     client_signal(c, told);

@@ -27,6 +27,7 @@ struct handoff {
     uint32_t slot, generation; /* of the lease that ends */
     struct lease *to; /* all but what the renewal thread owns; its generation is the next one */
     struct journal_identity owner;
+    uint32_t text_off;          /* of the next holder's text, in the table */
     hf_time max_hold;           /* of the next holder */
     enum hf_loss_reason reason; /* why the old one ends */
     /* the answer */

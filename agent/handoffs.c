@@ -26,8 +26,8 @@ struct handoff_facts handoff_facts(const struct lease *lease, enum hf_slot_state
         .ttl = hf_ms(lease->ttl_ms),
         .next_ttl = next_ttl,
         .count = fence_handoffs(lease->fence),
-        .won = lease->won,
-        .token_end = lease->token_end,
+        .won = lease_won(lease),
+        .token_end = lease_token_end(lease),
         .next_end = next_end,
     };
 }
@@ -43,7 +43,7 @@ static struct waiter *next_holder(struct resource *r, hf_time now)
     struct handoff_facts facts;
     enum handoff_verdict verdict;
 
-    if (!w || waiter_tries(w) || r->handoff || b->draining || *nodes_fleet_text(b) ||
+    if (!w || waiter_tries(w) || r->work->handoff || b->draining || *nodes_fleet_text(b) ||
         lease->generation >= HF_GEN_MAX)
         return NULL;
     facts = handoff_facts(lease, atomic_load_explicit(&lease->state, memory_order_relaxed),
@@ -62,7 +62,7 @@ static struct waiter *next_holder(struct resource *r, hf_time now)
 static struct lease *next_lease(struct resource *r, const struct waiter *w, hf_time now)
 {
     const struct lease *from = r->lease;
-    struct lease *to = waiter_new_lease(w, lease_key(from), from->key_len);
+    struct lease *to = waiter_new_lease(w, lease_key(from), from->key_len, true);
 
     if (!to)
         return NULL;
@@ -71,8 +71,7 @@ static struct lease *next_lease(struct resource *r, const struct waiter *w, hf_t
     to->fence = from->fence + 1;
     to->since = now;
     to->since_wall = clock_wall();
-    to->won = from->won;
-    to->token_end = from->token_end;
+    lease_set_token(to, lease_won(from), lease_token_end(from));
     memcpy(to->token, from->token, sizeof(to->token));
     return to;
 }
@@ -89,7 +88,7 @@ static bool begin(struct resource *r, enum hf_loss_reason reason)
     if (!h)
         return false;
     h->to = next_lease(r, w, now);
-    if (!h->to || resource_text_prepare(r, h->to, &h->new_text) < 0) {
+    if (!h->to || resource_text_prepare(r, h->to, &h->text_off, &h->new_text) < 0) {
         lease_free(h->to);
         free(h);
         return false;
@@ -106,7 +105,7 @@ static bool begin(struct resource *r, enum hf_loss_reason reason)
     h->client = w->session->client;
     h->client->handoffs++;
     b->handoff_count++;
-    r->handoff = h;
+    r->work->handoff = h;
     m = message_new(MSG_HAND_OVER);
     m->handoff = h;
     m->slot = h->slot;
@@ -119,8 +118,8 @@ void resource_give_up(struct resource *r, enum hf_loss_reason reason)
 {
     r->lease->ending = true;
     r->turn_over = false;
-    if (r->granted)
-        r->lease->unanswered = r->granted->unanswered;
+    if (r->work->granted)
+        r->lease->unanswered = r->work->granted->unanswered;
     if (!begin(r, reason) && !young_release(r, reason))
         lease_end(r, MSG_RELEASE, reason);
 }
@@ -139,7 +138,7 @@ void handoff_cancel(struct handoff *h)
 
 bool handoff_is_to(const struct resource *r, const struct waiter *w)
 {
-    return r->handoff && r->handoff->waiter == w;
+    return r->work->handoff && r->work->handoff->waiter == w;
 }
 
 static void let_go_of_client(struct handoff *h)
@@ -168,7 +167,7 @@ static void refused(struct handoff *h)
 
     r->turn_over |= handoff_is_enough(h->verdict);
     if (h->new_text)
-        resource_text_drop(r, h->to);
+        resource_text_drop(r, h->to, h->text_off);
     lease_free(h->to);
     let_go_of_client(h);
     if (h->waiter)
@@ -209,7 +208,7 @@ static void done(struct handoff *h)
     }
     to->unanswered = from->unanswered;
     if (h->new_text)
-        resource_text_switch(r, to);
+        resource_text_switch(r, to, h->text_off);
     resource_let_go(r);
     resource_hold(r, to, h->client);
     told = answer_released(r, h->generation, false);
@@ -220,15 +219,16 @@ static void done(struct handoff *h)
         give_on(r, r->holder);
     else if (b->draining)
         resource_drain(r);
-    else if (!TAILQ_EMPTY(&r->waiters) && !heap_has(&r->retry.item))
-        loop_timer_set(b->loop, &r->retry, hf_time_add(loop_now(b->loop), HEAR_EVERY));
+    else if (!TAILQ_EMPTY(&r->work->waiters) && !heap_has(&r->work->retry.item))
+        loop_timer_set(b->loop, &r->work->retry, hf_time_add(loop_now(b->loop), HEAR_EVERY));
+    resource_calm(r);
 }
 
 void handoff_answered(struct handoff *h)
 {
     struct resource *r = h->resource;
 
-    r->handoff = NULL;
+    r->work->handoff = NULL;
     r->b->handoff_count--;
     if (h->verdict == HANDOFF_YES)
         done(h);

@@ -40,31 +40,12 @@ struct wanted {
 
 /* --- one lease ------------------------------------------------------------------------------- */
 
-_Static_assert(sizeof(struct lease_node) % _Alignof(struct lease) == 0, "the lease is aligned");
-
-static size_t nodes_size(int nodes)
-{
-    return (size_t)nodes * sizeof(struct lease_node);
-}
-
-static size_t align(size_t size)
-{
-    return (size + _Alignof(struct heartbeat) - 1) / _Alignof(struct heartbeat) *
-           _Alignof(struct heartbeat);
-}
-
-/* From the struct on, with the words. */
-static size_t lease_size(const struct lease *lease)
-{
-    return align(offsetof(struct lease, fsm) + lease_fsm_size(lease->nodes) + lease->name_len +
-                 (lease->key_is_name ? 0u : lease->key_len) + lease->note_len + 1u +
-                 lease->comm_len + 1u);
-}
-
 static size_t whole_size(const struct lease *lease)
 {
-    return nodes_size(lease->nodes) + lease_size(lease) +
-           (lease->heartbeat_ms ? sizeof(struct heartbeat) : 0);
+    return offsetof(struct lease, fsm) + lease_fsm_size(lease->nodes) +
+           lease->nodes * sizeof(struct lease_node) + lease->name_len +
+           (lease->key_is_name ? 0u : lease->key_len) + lease->note_len + 1u + lease->comm_len +
+           1u + (lease->has_extra ? _Alignof(struct lease_extra) + sizeof(struct lease_extra) : 0);
 }
 
 struct lease *lease_new(int nodes, const struct lease_words *words)
@@ -77,32 +58,39 @@ struct lease *lease_new(int nodes, const struct lease_words *words)
                                 .key_is_name = same,
                                 .note_len = (uint8_t)words->note_len,
                                 .comm_len = (uint8_t)(words->comm ? strlen(words->comm) : 0),
-                                .heartbeat_ms = words->heartbeat_ms};
-    char *memory = slab_take(whole_size(&facts));
-    struct lease *lease;
+                                .has_extra = words->extra || words->heartbeat_ms};
+    struct lease *lease = slab_take(whole_size(&facts));
 
-    if (!memory)
+    if (!lease)
         return NULL;
-    lease = (struct lease *)(void *)(memory + nodes_size(nodes));
     memcpy(lease, &facts, offsetof(struct lease, fsm));
-    if (words->heartbeat_ms)
-        lease->beat = (struct heartbeat *)(void *)((char *)lease + lease_size(lease));
     memcpy((uint8_t *)lease_name(lease), words->name, words->name_len);
     memcpy((uint8_t *)lease_key(lease), words->key, words->key_len);
     if (lease->note_len)
         memcpy((char *)lease_note(lease), words->note, lease->note_len);
     if (words->comm)
         memcpy((char *)lease_comm(lease), words->comm, lease->comm_len);
+    if (lease->has_extra)
+        *lease_extra(lease) = (struct lease_extra){.token_end = HF_TIME_NEVER,
+                                                   .heartbeat_ms = words->heartbeat_ms,
+                                                   .beat_word = words->beat_word};
     return lease;
+}
+
+void lease_set_token(struct lease *lease, hf_time won, hf_time token_end)
+{
+    lease_extra(lease)->won = won;
+    lease_extra(lease)->token_end = token_end;
 }
 
 void lease_free(struct lease *lease)
 {
     if (!lease)
         return;
-    beats_drop(lease->beats);
+    if (lease->has_extra)
+        beats_drop(lease_extra(lease)->beats);
     explicit_bzero(lease->token, sizeof(lease->token));
-    slab_give((char *)lease - nodes_size(lease->nodes), whole_size(lease));
+    slab_give(lease, whole_size(lease));
 }
 
 static void free_after_grace(struct rcu_head *head)

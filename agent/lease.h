@@ -19,7 +19,6 @@
 #include <urcu/urcu-memb.h>
 #include <urcu/rculfhash.h>
 
-#include "agent/core/heap.h"
 #include "agent/core/heartbeat.h"
 #include "agent/core/lease_fsm.h"
 #include "shm/layout.h"
@@ -28,62 +27,63 @@
 
 struct beats;
 
-/* The renewal thread's view of one node's vote: 16 bytes. */
+/* The renewal thread's view of one node's vote. */
 struct lease_node {
-    struct heap_item due; /* next renewal or heal of this node */
-    uint8_t retries;      /* since the last answer, backoff_next() */
-    bool in_flight : 1;   /* a renew or heal is unanswered: no second one in parallel */
-    bool heal : 1;        /* what is due is a heal */
-    bool told : 1;        /* the node told of a change since the last command was sent */
-    bool hurried : 1;     /* because of that the last command was sent */
+    uint8_t retries;    /* since the last answer, backoff_next() */
+    bool in_flight : 1; /* a renew or heal is unanswered: no second one in parallel */
+    bool heal : 1;      /* what is due is a heal */
+    bool told : 1;      /* the node told of a change since the last command was sent */
+    bool hurried : 1;   /* because of that the last command was sent */
+};
+_Static_assert(sizeof(struct lease_node) == 2, "a lease has one for each node");
+
+/* What few leases have: those with a heartbeat or a max_hold, and those that were handed over. */
+struct lease_extra {
+    hf_time won;       /* when its token was: `since` of the first holder */
+    hf_time token_end; /* max_hold of the token; HF_TIME_NEVER */
+    struct heartbeat beat;
+    uint32_t heartbeat_ms, beat_word; /* 0: none; the word of its holder's page */
+    struct beats *beats; /* where its holder beats, a reference; NULL: not known (yet) */
 };
 
 /* A million of them are held at a time: every byte counts, and what is as long as it is (names, the
- * configured nodes) takes no more. One allocation: the lease_nodes, the last of them first; the
- * struct, whose fsm ends with the last configured node; the words, which lease_name() and its like
- * find. */
+ * configured nodes) takes no more. One allocation: the struct, whose fsm ends with the last configured
+ * node; the lease_nodes; the words and the extra, which lease_name() and its like find. */
 struct lease {
     /* never changes once it is in the table */
     struct cds_lfht_node table_node;
     uint64_t request_id; /* the client's number of the acquire */
     uint64_t fence;      /* whole; 48-bit part << 16 | how often its token was handed over */
     hf_time since;
-    hf_time won;       /* when its token was: `since` of the first holder */
-    hf_time token_end; /* max_hold of the token; HF_TIME_NEVER */
     hf_wall since_wall;
     uint32_t slot, generation;
     uint32_t ttl_ms, pid, uid;
-    uint32_t text_off;
-    uint32_t heartbeat_ms, beat_word; /* 0: none; the word of its holder's page */
     uint16_t key_len;
     uint8_t name_len, note_len, comm_len;
     uint8_t nodes;             /* configured */
     bool run : 1, guarded : 1; /* guarded: a run that has no job before a guardian has joined */
-    bool key_is_name : 1;
+    bool key_is_name : 1, has_extra : 1;
     char token[TOKEN_LEN + 1];
 
     /* owned by the renewal thread between MSG_GRANTED and MSG_ENDED */
-    bool job_stopped, job_killed; /* a guardian said so */
-    int8_t blamed;                /* the node whose voided vote made it LOSING or LOST; -1 none */
+    bool job_stopped : 1, job_killed : 1; /* a guardian said so */
+    bool releasing : 1;                   /* the release is under way */
+    int8_t blamed;        /* the node whose voided vote made it LOSING or LOST; -1 none */
     uint16_t undescribed; /* bit per node: its record names an earlier holder of the token */
-    union {
-        struct heap_item timer; /* lease_fsm_next() */
-        struct lease *removed;  /* the broker's, out of the table: the one removed before it */
-        struct rcu_head rcu;    /* and then */
-    };
-    void *release;          /* the release under way */
-    struct heartbeat *beat; /* behind the words; NULL: none was asked for */
-    struct beats *beats;    /* where its holder beats, a reference; NULL: not known (yet) */
 
     /* owned by the broker */
-    uint16_t unanswered; /* bit per node: its acquire had no answer yet */
     bool ending;         /* a release or abandon was already posted */
+    uint16_t unanswered; /* bit per node: its acquire had no answer yet */
 
     /* shared: written by the owner, read by anyone */
-    _Atomic uint32_t state; /* enum hf_slot_state */
+    _Atomic uint8_t state; /* enum hf_slot_state */
     _Atomic int64_t valid_ns;
 
-    struct lease_fsm fsm; /* the renewal thread's; last */
+    union {                    /* last */
+        struct lease_fsm fsm;  /* the renewal thread's */
+        struct lease *removed; /* the broker's, out of the table: the one removed before it */
+        struct rcu_head rcu;   /* and then */
+    };
 };
 
 /* What is to be said of a lease that is made; all but the name may be absent. */
@@ -92,19 +92,18 @@ struct lease_words {
     size_t name_len, key_len;
     const char *note, *comm; /* comm: a C string */
     size_t note_len;
-    uint32_t heartbeat_ms;
+    uint32_t heartbeat_ms, beat_word;
+    bool extra; /* more is to be said of its token: lease_set_token() */
 };
 
 struct lease *lease_new(int nodes, const struct lease_words *words);
 void lease_free(struct lease *lease); /* at once: only for one that never was in a table */
+/* What is not as usual: won at `since`, and no end of the token. Only of a lease with an extra. */
+void lease_set_token(struct lease *lease, hf_time won, hf_time token_end);
 
 static inline struct lease_node *lease_node(const struct lease *lease, int node)
 {
-    return (struct lease_node *)lease - 1 - node;
-}
-static inline struct lease *lease_of_node(struct lease_node *node, int number)
-{
-    return (struct lease *)(void *)(node + 1 + number);
+    return (struct lease_node *)((uintptr_t)&lease->fsm + lease_fsm_size(lease->nodes)) + node;
 }
 static inline struct timing lease_timing(const struct lease *lease)
 {
@@ -112,7 +111,7 @@ static inline struct timing lease_timing(const struct lease *lease)
 }
 static inline const uint8_t *lease_name(const struct lease *lease)
 {
-    return (const uint8_t *)&lease->fsm + lease_fsm_size(lease->nodes);
+    return (const uint8_t *)lease_node(lease, lease->nodes);
 }
 static inline const uint8_t *lease_key(const struct lease *lease)
 {
@@ -126,6 +125,32 @@ static inline const char *lease_note(const struct lease *lease)
 static inline const char *lease_comm(const struct lease *lease)
 {
     return lease_note(lease) + lease->note_len + 1;
+}
+/* NULL: it has none. Its heartbeat is the renewal thread's. */
+static inline struct lease_extra *lease_extra(const struct lease *lease)
+{
+    uintptr_t end = (uintptr_t)lease_comm(lease) + lease->comm_len + 1u;
+    uintptr_t align = _Alignof(struct lease_extra);
+
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): the first aligned byte behind the words. */
+    return lease->has_extra ? (struct lease_extra *)((end + align - 1) / align * align) : NULL;
+}
+static inline uint32_t lease_heartbeat_ms(const struct lease *lease)
+{
+    return lease->has_extra ? lease_extra(lease)->heartbeat_ms : 0;
+}
+/* NULL: none was asked for. */
+static inline struct heartbeat *lease_beat(const struct lease *lease)
+{
+    return lease_heartbeat_ms(lease) ? &lease_extra(lease)->beat : NULL;
+}
+static inline hf_time lease_won(const struct lease *lease)
+{
+    return lease->has_extra ? lease_extra(lease)->won : lease->since;
+}
+static inline hf_time lease_token_end(const struct lease *lease)
+{
+    return lease->has_extra ? lease_extra(lease)->token_end : HF_TIME_NEVER;
 }
 
 /* --- the table, name -> lease: liburcu's lock-free hash ------------------------------------------

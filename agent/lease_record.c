@@ -11,7 +11,7 @@ void lease_journal(struct agent *agent, const struct lease *lease, enum journal_
                                    .fence = lease->fence};
 
     for (int i = 0; i < lease->fsm.n; i++)
-        record.d[i] = lease->fsm.node[i].d;
+        record.d[i] = lease_fsm_d(&lease->fsm, i);
     journal_put(agent->journal, lease->slot, &record);
 }
 
@@ -22,6 +22,6 @@ void lease_record_end(struct agent *agent, struct lease *lease)
     lease_journal(agent, lease, JOURNAL_ENDING);
     hf_slot_withdraw(slot);
     atomic_store(&lease->valid_ns, 0);
-    atomic_store(&lease->state, (uint32_t)lease->fsm.state);
+    atomic_store(&lease->state, (uint8_t)lease->fsm.state);
     hf_slot_end(slot, lease->fsm.state, lease->fsm.reason);
 }

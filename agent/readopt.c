@@ -39,9 +39,10 @@ struct later {
     hf_dur attempt, ttl;
 };
 
-static void released(int answered, void *arg)
+static void released(int answered, void *arg, void *owner)
 {
     (void)answered;
+    (void)owner;
     resource_undone(arg);
 }
 
@@ -61,7 +62,7 @@ static void on_later(struct loop_timer *timer, hf_time now)
                                   .arg = l->resource};
 
     if (releaser_start(b->releaser, &order) < 0)
-        released(0, l->resource);
+        released(0, l->resource, b);
     LIST_REMOVE(l, all);
     free(l);
 }
@@ -223,6 +224,8 @@ static int release_record(struct broker *b, const struct record *rec, uint32_t s
     journal_put(b->agent->journal, slot, &over);
     if (!r)
         rc = resource_at(b, rec->id.name, rec->id.name_len, slot, &r);
+    if (rc == HF_OK && !resource_work(r))
+        rc = HF_ENOMEM;
     slot_over(b, slot, was_held);
     if (rc < 0 || config_key(b->config, rec->id.name, rec->id.name_len, l->key, &l->key_len) < 0) {
         free(l);
@@ -231,7 +234,7 @@ static int release_record(struct broker *b, const struct record *rec, uint32_t s
     }
     r->undoing = true;
     r->generation = rec->state.generation;
-    r->barred_until = at;
+    r->work->barred_until = at;
     l->resource = r;
     l->timer.fn = on_later;
     l->ttl = hf_ms(rec->id.ttl_ms);
@@ -264,7 +267,9 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
                                                   .note = rec->id.note,
                                                   .note_len = rec->id.note_len,
                                                   .comm = rec->id.comm,
-                                                  .heartbeat_ms = rec->id.heartbeat_ms});
+                                                  .heartbeat_ms = rec->id.heartbeat_ms,
+                                                  .beat_word = rec->id.beat_word,
+                                                  .extra = rec->id.max_hold_ms != 0});
     if (!lease)
         return HF_ENOMEM;
     for (int i = 0; i < HF_NODES_MAX; i++)
@@ -281,17 +286,16 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
     lease->fence = rec->state.fence;
     lease->since = (hf_time){rec->id.since_ns};
     lease->since_wall = (hf_wall){rec->id.since_wall_ms};
-    lease->won = lease->since;
-    lease->token_end = max_hold;
+    if (lease->has_extra)
+        lease_set_token(lease, lease->since, max_hold);
     lease->run = rec->id.run;
-    lease->beat_word = rec->id.beat_word;
     memcpy(lease->token, rec->id.token, sizeof(lease->token));
     lease_fsm_restore(&lease->fsm, b->n, b->q, timing, lease->run, max_hold, rec->state.d, mark,
                       rec->state.slot_state == HF_SLOT_LOSING);
     if (lease->fsm.state == HF_SLOT_LOSING)
         lease->fsm.reason = rec->state.reason;
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
-    atomic_init(&lease->state, (uint32_t)lease->fsm.state);
+    atomic_init(&lease->state, (uint8_t)lease->fsm.state);
     same = keep_text(b, r);
     rc = resource_publish(r, lease, same, lease->fsm.valid,
                           (uint32_t)lease_fsm_votes(&lease->fsm, now), flags);

@@ -57,6 +57,7 @@ struct releaser {
     struct loop *loop;
     struct link *links[HF_NODES_MAX];
     int n, q;
+    void *owner;
     struct place_list queue[HF_NODES_MAX];
     uint32_t waiting; /* by node: not before the retry timer */
     struct loop_timer send, retry;
@@ -118,7 +119,7 @@ static void job_done(struct job *job)
     job->give_up = HF_TIME_NEVER;
     job->done = NULL;
     if (done)
-        done(count_bits(job->answered), job->arg);
+        done(count_bits(job->answered), job->arg, job->releaser->owner);
 }
 
 /* Calls `done`, ends the job or sets its timer, whatever is due. The job may be gone afterwards. */
@@ -331,7 +332,7 @@ int releaser_start(struct releaser *r, const struct release_order *order)
 }
 
 int releaser_create(struct loop *loop, struct link *const *links, int nodes, int quorum,
-                    struct releaser **ret_releaser)
+                    void *owner, struct releaser **ret_releaser)
 {
     struct releaser *r = calloc(1, sizeof(*r));
 
@@ -340,6 +341,7 @@ int releaser_create(struct loop *loop, struct link *const *links, int nodes, int
     r->loop = loop;
     r->n = nodes;
     r->q = quorum;
+    r->owner = owner;
     r->send.fn = send_all;
     r->retry.fn = on_retry;
     LIST_INIT(&r->jobs);

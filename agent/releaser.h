@@ -21,12 +21,13 @@
 struct link;
 struct releaser;
 
+/* `owner` is handed to every `done`. */
 int releaser_create(struct loop *loop, struct link *const *links, int nodes, int quorum,
-                    struct releaser **ret_releaser);
+                    void *owner, struct releaser **ret_releaser);
 /* Forgets all jobs; leaves keys to their TTL. Call releaser_busy() first to drain. */
 void releaser_destroy(struct releaser *releaser);
 
-typedef void releaser_done_fn(int answered, void *arg);
+typedef void releaser_done_fn(int answered, void *arg, void *owner);
 
 struct release_order {
     const void *key;

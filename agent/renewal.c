@@ -293,7 +293,11 @@ static int cohorts_reserve(struct cohorts *c, uint32_t capacity)
     c->all = calloc(c->room, sizeof(*c->all));
     c->free = calloc(c->room, sizeof(*c->free));
     c->home = calloc(capacity, sizeof(*c->home));
-    return c->all && c->free && c->home ? heap_reserve(&c->heap, c->room) : HF_ENOMEM;
+    c->singles = calloc(capacity, sizeof(*c->singles));
+    c->free_singles = calloc(capacity, sizeof(*c->free_singles));
+    if (!c->all || !c->free || !c->home || !c->singles || !c->free_singles)
+        return HF_ENOMEM;
+    return heap_reserve(&c->heap, c->room) == HF_OK ? heap_reserve(&c->alone, capacity) : HF_ENOMEM;
 }
 
 static void cohorts_release(struct cohorts *c)
@@ -302,6 +306,18 @@ static void cohorts_release(struct cohorts *c)
     free(c->free);
     free(c->home);
     free(c->heap.items);
+    free(c->singles);
+    free(c->free_singles);
+    free(c->alone.items);
+}
+
+static int slots_reserve(struct renewal *r, uint32_t capacity)
+{
+    r->slots = calloc(capacity, sizeof(*r->slots));
+    for (r->buckets = 1; r->buckets < capacity / 2; r->buckets *= 2)
+        continue;
+    r->by_key = calloc(r->buckets, sizeof(*r->by_key));
+    return r->slots && r->by_key ? HF_OK : HF_ENOMEM;
 }
 
 static int node_create(struct renewal *r, int i)
@@ -322,10 +338,8 @@ static int node_create(struct renewal *r, int i)
         .events = config->track_held ? &events : &events_untracked,
         .arg = r,
     };
-    int rc = heap_reserve(&node->due, r->agent->table.capacity);
+    int rc = cohorts_reserve(&node->renewals, r->agent->table.capacity);
 
-    if (rc == HF_OK)
-        rc = cohorts_reserve(&node->renewals, r->agent->table.capacity);
     if (rc != HF_OK)
         return rc;
     node->renewal = r;
@@ -368,19 +382,15 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal)
     mailbox_init(&agent->to_renewal, r->loop);
     rc = resolver_create(r->loop, &r->resolver);
     if (rc == HF_OK)
-        rc = heap_reserve(&r->timers, agent->table.capacity);
-    if (rc == HF_OK)
         rc = cohorts_reserve(&r->looks, agent->table.capacity);
-    if (rc == HF_OK) {
-        r->slots = calloc(agent->table.capacity, sizeof(*r->slots));
-        rc = r->slots ? HF_OK : HF_ENOMEM;
-    }
+    if (rc == HF_OK)
+        rc = slots_reserve(r, agent->table.capacity);
     for (int i = 0; i < r->n && rc == HF_OK; i++) {
         rc = node_create(r, i);
         links[i] = r->node[i].link;
     }
     if (rc == HF_OK)
-        rc = releaser_create(r->loop, links, r->n, r->q, &r->releaser);
+        rc = releaser_create(r->loop, links, r->n, r->q, r, &r->releaser);
     if (rc != HF_OK) {
         renewal_destroy(r);
         return rc;
@@ -425,12 +435,10 @@ void renewal_destroy(struct renewal *r)
         resolver_destroy(r->resolver);
     mailbox_fini(&r->agent->to_renewal);
     loop_destroy(r->loop);
-    for (int i = 0; i < r->n; i++) {
-        free(r->node[i].due.items);
+    for (int i = 0; i < r->n; i++)
         cohorts_release(&r->node[i].renewals);
-    }
-    free(r->timers.items);
     cohorts_release(&r->looks);
     free(r->slots);
+    free(r->by_key);
     free(r);
 }

@@ -15,9 +15,9 @@
 
 _Static_assert(RENEW_KEYS <= COHORT_MOST, "a cohort is taken at once");
 
-static struct lease *lease_of(const struct renewal_node *node, struct heap_item *item)
+static struct lease *lease_of(const struct renewal_node *node, const struct cohort_single *single)
 {
-    return lease_of_node(HF_CONTAINER(item, struct lease_node, due), node->number);
+    return node->renewal->slots[single->number].lease;
 }
 
 static bool wants_heal(const struct lease *lease, int node)
@@ -34,11 +34,7 @@ void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at
     if (!lease_fsm_renews(&lease->fsm) || ln->in_flight)
         return;
     ln->heal = wants_heal(lease, node->number);
-    cohorts_remove(&node->renewals, lease->slot);
-    if (heap_has(&ln->due))
-        heap_move(&node->due, &ln->due, at);
-    else
-        heap_insert(&node->due, &ln->due, at);
+    cohorts_put_alone(&node->renewals, lease->slot, at);
 }
 
 /* A lease is renewed on one node after the other: what those tell others who wait at the same time
@@ -90,10 +86,12 @@ void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_
         at = hf_time_add(phases_next(&r->phases, timing, a, late, (uint32_t)most, r->held),
                          apart(node->number));
     }
-    cohorts_remove(&node->renewals, lease->slot);
-    if (heap_has(&ln->due) || wants_heal(lease, node->number) ||
-        !cohorts_add(&node->renewals, lease->slot, at, hf_ns(0)))
-        renewal_schedule(node, lease, at);
+    if (!cohorts_is_alone(&node->renewals, lease->slot) && !wants_heal(lease, node->number)) {
+        cohorts_remove(&node->renewals, lease->slot);
+        if (cohorts_add(&node->renewals, lease->slot, at, hf_ns(0)))
+            return;
+    }
+    renewal_schedule(node, lease, at);
 }
 
 void renewal_retry(struct renewal_node *node, struct lease *lease, hf_time now)
@@ -117,10 +115,8 @@ void renewal_reloaded(struct renewal_node *node, struct lease *lease, hf_time no
 
 void renewal_unschedule(struct renewal *r, struct lease *lease)
 {
-    for (int i = 0; i < r->n; i++) {
-        heap_remove(&r->node[i].due, &lease_node(lease, i)->due);
+    for (int i = 0; i < r->n; i++)
         cohorts_remove(&r->node[i].renewals, lease->slot);
-    }
 }
 
 void renewal_hurry_heals(struct renewal_node *node)
@@ -131,9 +127,8 @@ void renewal_hurry_heals(struct renewal_node *node)
     for (uint32_t s = 0; s < r->slots_used; s++) {
         struct lease *lease = r->slots[s].lease;
 
-        if (lease && heap_has(&lease_node(lease, node->number)->due) &&
-            lease_node(lease, node->number)->heal)
-            heap_move(&node->due, &lease_node(lease, node->number)->due, now);
+        if (lease && cohorts_is_alone(&node->renewals, s) && lease_node(lease, node->number)->heal)
+            cohorts_put_alone(&node->renewals, s, now);
     }
 }
 
@@ -162,16 +157,15 @@ struct link_lock renewal_lock(const struct renewal_node *node, const struct leas
 
 void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count)
 {
-    size_t before = (size_t)r->n * sizeof(struct lease_node);
-    size_t after = offsetof(struct lease, fsm) + lease_fsm_size(r->n) + LINE; /* and its name */
+    size_t size = offsetof(struct lease, fsm) + lease_fsm_size(r->n) + LINE; /* and its name */
 
     for (size_t i = 0; i < count; i++)
         __builtin_prefetch(&r->slots[slots[i]]);
     for (size_t i = 0; i < count; i++) {
         const char *lease = (const char *)r->slots[slots[i]].lease;
 
-        for (size_t at = 0; lease && at < before + after; at += LINE)
-            __builtin_prefetch(lease - before + at);
+        for (size_t at = 0; lease && at < size; at += LINE)
+            __builtin_prefetch(lease + at);
     }
 }
 
@@ -236,7 +230,7 @@ static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time no
         free(heal);
         return false;
     }
-    slot->doubt |= UINT32_C(1) << node->number;
+    slot->doubt = (uint16_t)(slot->doubt | 1u << node->number);
     slot->doubt_until = hf_time_max(slot->doubt_until, deadline);
     lease_node(lease, node->number)->in_flight = true;
     node->heals++;
@@ -333,16 +327,16 @@ static void send_batch(struct filling *filling, hf_time now)
 
 /* In company a renewal may leave a little before its time, so that scripts carry many keys; retries
  * and heals wait. */
-static bool is_due(const struct renewal_node *node, struct heap_item *item, hf_time now,
+static bool is_due(const struct renewal_node *node, const struct cohort_single *single, hf_time now,
                    bool company)
 {
-    const struct lease *lease = lease_of(node, item);
+    const struct lease *lease = lease_of(node, single);
     const struct lease_node *ln = lease_node(lease, node->number);
 
-    if (hf_time_reached(now, item->at))
+    if (hf_time_reached(now, single->item.at))
         return true;
     return company && !ln->heal && ln->retries == 0 &&
-           hf_time_since(item->at, now).ns <= lease_timing(lease).renew_jitter.ns / 2;
+           hf_time_since(single->item.at, now).ns <= lease_timing(lease).renew_jitter.ns / 2;
 }
 
 /* The same of the first cohort, which stays whole. */
@@ -385,13 +379,13 @@ static void ask_for_nonce(struct renewal_node *node, hf_time now)
     link_probe_soon(node->link);
 }
 
-static bool pump_single(struct renewal_node *node, struct filling *filling, struct heap_item *item,
-                        hf_time now)
+static bool pump_single(struct renewal_node *node, struct filling *filling,
+                        const struct cohort_single *single, hf_time now)
 {
-    struct lease *lease = lease_of(node, item);
+    struct lease *lease = lease_of(node, single);
 
     if (lease_node(lease, node->number)->heal) {
-        heap_remove(&node->due, item);
+        cohorts_remove(&node->renewals, lease->slot);
         if (send_heal(node, lease, now))
             filling->sent = true;
         else {
@@ -400,21 +394,21 @@ static bool pump_single(struct renewal_node *node, struct filling *filling, stru
         }
         return true;
     }
-    if (!filling->batch && !begin(filling, node, item->at, now))
+    if (!filling->batch && !begin(filling, node, single->item.at, now))
         return false;
-    heap_remove(&node->due, item);
+    cohorts_remove(&node->renewals, lease->slot);
     add(filling, lease);
     return true;
 }
 
-static bool is_heal(const struct renewal_node *node, struct heap_item *item)
+static bool is_heal(const struct renewal_node *node, const struct cohort_single *single)
 {
-    return lease_node(lease_of(node, item), node->number)->heal;
+    return lease_node(lease_of(node, single), node->number)->heal;
 }
 
-static bool may_send(const struct renewal_node *node, struct heap_item *item)
+static bool may_send(const struct renewal_node *node, const struct cohort_single *single)
 {
-    return !is_heal(node, item) || node->heals < HEALS_MAX;
+    return !is_heal(node, single) || node->heals < HEALS_MAX;
 }
 
 static void pump_node(struct renewal_node *node, hf_time now)
@@ -423,15 +417,15 @@ static void pump_node(struct renewal_node *node, hf_time now)
     bool going = link_is_up(node->link);
 
     while (going) {
-        struct heap_item *item = heap_first(&node->due);
-        bool single = item && may_send(node, item) && is_due(node, item, now, filling.batch);
+        const struct cohort_single *first = cohorts_first_alone(&node->renewals);
+        bool single = first && may_send(node, first) && is_due(node, first, now, filling.batch);
         bool cohort = cohort_is_due(node, &filling, now);
 
         /* A heal takes no place among the scripts: it does not wait behind those that have none, or
          * the thread would look again and again for what it could send. */
-        if (single && (is_heal(node, item) || !cohort ||
-                       !hf_time_before(cohorts_next(&node->renewals), item->at)))
-            going = pump_single(node, &filling, item, now);
+        if (single && (is_heal(node, first) || !cohort ||
+                       !hf_time_before(cohorts_next(&node->renewals), first->item.at)))
+            going = pump_single(node, &filling, first, now);
         else
             going = cohort && pump_cohort(node, &filling, now);
         if (filling.batch && filling.batch->count == filling.most)
@@ -457,13 +451,14 @@ hf_time renewal_next_due(const struct renewal *r)
 
     for (int i = 0; i < r->n && !r->stopping; i++) {
         const struct renewal_node *node = &r->node[i];
-        struct heap_item *first = heap_first(&node->due);
+        const struct cohort_single *first = cohorts_first_alone(&node->renewals);
 
         if (!link_is_up(node->link))
             continue;
         next = hf_time_min(next, may_begin(node, cohorts_next(&node->renewals)));
         if (first && may_send(node, first))
-            next = hf_time_min(next, is_heal(node, first) ? first->at : may_begin(node, first->at));
+            next = hf_time_min(next, is_heal(node, first) ? first->item.at
+                                                          : may_begin(node, first->item.at));
     }
     return next;
 }

@@ -1,6 +1,8 @@
 /* The renewal thread's part of a hand-off: agent/handoff.h has the order and its reason. */
 #include "agent/renewal_internal.h"
 
+#include <string.h>
+
 #include "agent/clock.h"
 #include "agent/handoff.h"
 #include "agent/lease_record.h"
@@ -13,29 +15,23 @@ static void take_over(struct renewal *r, struct lease *from, struct lease *to,
                       const struct handoff *h)
 {
     lease_fsm_hand_over(&to->fsm, &from->fsm, to->run, h->max_hold);
-    for (int i = 0; i < r->n; i++) {
-        struct lease_node *ln = lease_node(to, i);
-
-        *ln = *lease_node(from, i);
-        heap_replace(&r->node[i].due, &lease_node(from, i)->due, &ln->due);
-    }
-    heap_replace(&r->timers, &from->timer, &to->timer);
-    to->release = NULL;
+    memcpy(lease_node(to, 0), lease_node(from, 0), (size_t)r->n * sizeof(struct lease_node));
+    to->releasing = false;
     to->blamed = -1;
     to->undescribed = (uint16_t)((1u << r->n) - 1);
     atomic_init(&to->valid_ns, to->fsm.valid.ns);
-    atomic_init(&to->state, (uint32_t)to->fsm.state);
+    atomic_init(&to->state, (uint8_t)to->fsm.state);
     r->slots[to->slot].lease = to; /* its doubts are the token's */
 }
 
-static void publish(struct renewal *r, const struct lease *to, hf_time now)
+static void publish(struct renewal *r, const struct lease *to, uint32_t text_off, hf_time now)
 {
     struct hf_slot_identity id = {.generation = to->generation,
                                   .pid = to->pid,
                                   .uid = to->uid,
                                   .ttl_ms = to->ttl_ms,
                                   .flags = to->run ? HF_SLOT_F_RUN : 0,
-                                  .text_off = to->text_off,
+                                  .text_off = text_off,
                                   .name_len = (uint8_t)to->name_len,
                                   .note_len = to->note_len,
                                   .comm_len = to->comm_len,
@@ -64,11 +60,11 @@ static void carry_out(struct renewal *r, struct lease *from, struct handoff *h, 
     journal_put_owner(r->agent->journal, to->slot, &h->owner);
     lease_journal(r->agent, to, JOURNAL_HANDOFF);
     hf_slot_withdraw(&r->agent->table.slots[to->slot]);
-    publish(r, to, now);
+    publish(r, to, h->text_off, now);
     h->valid = to->fsm.valid;
     h->voting = event_handed_over(r->agent, from, h->reason);
     atomic_store(&from->valid_ns, 0);
-    atomic_store(&from->state, (uint32_t)HF_SLOT_ENDED);
+    atomic_store(&from->state, (uint8_t)HF_SLOT_ENDED);
     answer(r, h);
     renewal_begin_beats(r, to, now);
     renewal_count(r, HF_COUNTER_RELEASES, 1);

@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <stdbool.h>
-#include <sys/queue.h>
 
 #include "agent/agent.h"
 #include "agent/core/cohorts.h"
@@ -26,7 +25,6 @@
 /* The same where the keys are tracked: for each key that it reads a node remembers all of a script.
  * 128 keys took it 0.87 ms instead of 0.16, 32 take 0.09 (7.0.15). */
 #define RENEW_KEYS_TRACKED 32
-#define RENEWAL_BUCKETS    4096
 #define RENEWALS_APART     hf_ms(10) /* of one lease, from node to node */
 #define HEALS_MAX          64        /* heals without an answer, per node */
 #define NO_ANSWER          hf_ms(10) /* before sending again what the link did not take */
@@ -51,8 +49,8 @@ struct renewal_node {
     struct link *link;
     struct node_trust trust;
     uint32_t first_mark; /* of `trust` as the journal had it: what restored votes were made under */
-    struct cohorts renewals; /* slots: what is renewed in its course */
-    struct heap due;         /* lease_node.due: what has a time of its own here, a retry, a heal */
+    /* slots: what is renewed in its course; alone what has a time of its own, a retry, a heal */
+    struct cohorts renewals;
     struct renew_batch batches[PACE_MOST];
     struct pace pace;    /* of those */
     int heals;           /* without an answer */
@@ -66,13 +64,13 @@ struct renewal_node {
 
 /* What is kept per slot beside the lease. */
 struct renewal_slot {
-    struct lease *lease;               /* NULL: none of ours */
-    LIST_ENTRY(renewal_slot) same_key; /* in a bucket of by_key, while it has a lease */
-    uint32_t doubt; /* bit per node: a heal had no answer, so it may still run until doubt_until */
+    struct lease *lease; /* NULL: none of ours */
+    hf_time doubt_until;
+    uint16_t doubt; /* bit per node: a heal had no answer, so it may still run until doubt_until */
     /* The same, and the connection ended or was an earlier agent's: the answer to a later command
      * says nothing of it. */
-    uint32_t broken;
-    hf_time doubt_until;
+    uint16_t broken;
+    uint32_t same_key; /* the next slot + 1 in its bucket of by_key, while it has a lease */
 };
 
 struct renewal {
@@ -86,14 +84,14 @@ struct renewal {
     uint32_t slots_used;        /* no slot from here on ever had a lease of ours */
     uint32_t held;              /* leases */
     struct log_limit losses;    /* of the lines about them */
-    LIST_HEAD(renewal_slot_list, renewal_slot) by_key[RENEWAL_BUCKETS];
+    uint32_t *by_key;           /* slot + 1; 0: none; two to a bucket */
+    uint32_t buckets;           /* a power of two */
     uint8_t hash_key[16];
     struct phases phases;
     struct timing timing; /* of the TTL that was worked out last */
     /* lease_fsm_next(), or the lapse of a lost one's keys: slots that are looked at some time before
-     * that, which is hardly ever due then; lease.timer once it is near */
+     * that, which is hardly ever due then; alone once it is near */
     struct cohorts looks;
-    struct heap timers;
     struct loop_timer wake;    /* for whatever is due next */
     struct loop_timer drained; /* after MSG_STOP: the releases had their time */
     hf_time started, turn;

@@ -76,8 +76,8 @@ static hf_time next_event(const struct lease *lease)
 {
     hf_time next = lease_fsm_next(&lease->fsm);
 
-    return lease_fsm_renews(&lease->fsm) && lease->beat
-               ? hf_time_min(next, heartbeat_next(lease->beat))
+    return lease->has_extra && lease_beat(lease) && lease_fsm_renews(&lease->fsm)
+               ? hf_time_min(next, heartbeat_next(lease_beat(lease)))
                : next;
 }
 
@@ -89,8 +89,8 @@ static bool looked_at(struct renewal *r, const struct lease *lease, hf_time at)
 
     if (cohorts_has(&r->looks, lease->slot))
         return hf_time_reached(at, cohorts_at(&r->looks, lease->slot));
-    if (heap_has(&lease->timer))
-        return hf_time_reached(at, lease->timer.at);
+    if (cohorts_is_alone(&r->looks, lease->slot))
+        return hf_time_reached(at, cohorts_alone_at(&r->looks, lease->slot));
     return hf_time_since(at, r->turn).ns > hf_dur_scale(ttl, 1, 16).ns &&
            cohorts_add(&r->looks, lease->slot, at, hf_dur_scale(ttl, 1, 32));
 }
@@ -102,13 +102,10 @@ static void set_timer(struct renewal *r, struct lease *lease, hf_time at)
 
     if (!never && !lease_is_over(lease) && looked_at(r, lease, at))
         return;
-    cohorts_remove(&r->looks, lease->slot);
     if (never)
-        heap_remove(&r->timers, &lease->timer);
-    else if (heap_has(&lease->timer))
-        heap_move(&r->timers, &lease->timer, at);
+        cohorts_remove(&r->looks, lease->slot);
     else
-        heap_insert(&r->timers, &lease->timer, at);
+        cohorts_put_alone(&r->looks, lease->slot, at);
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
@@ -120,14 +117,14 @@ static void hand_back(struct renewal *r, struct lease *lease)
     renewal_unschedule(r, lease);
     renewal_unwatch(r, lease);
     r->slots[lease->slot] = (struct renewal_slot){0};
-    lease->release = NULL;
+    lease->releasing = false;
     tell_broker(r, lease, MSG_ENDED);
 }
 
-static void on_released(int answered, void *arg)
+static void on_released(int answered, void *arg, void *owner)
 {
     struct lease *lease = arg;
-    struct renewal *r = lease->release;
+    struct renewal *r = owner;
 
     (void)answered;
     if (!r->closing)
@@ -141,7 +138,7 @@ static hf_time lapse_of(const struct lease *lease, hf_time now)
     hf_time last = now;
 
     for (int i = 0; i < lease->fsm.n; i++)
-        last = hf_time_max(last, lease->fsm.node[i].d);
+        last = hf_time_max(last, lease_fsm_d(&lease->fsm, i));
     return hf_time_add(hf_time_add(last, hf_dur_scale(lease_timing(lease).ttl, 2, 100)), hf_ms(5));
 }
 
@@ -155,7 +152,8 @@ static struct release_order order_of(struct renewal *r, const struct lease *leas
         .key_len = lease->key_len,
         .token = lease->token,
         .nodes = nodes,
-        .in_doubt = hf_time_before(now, slot->doubt_until) ? slot->doubt | slot->broken : 0,
+        .in_doubt =
+            hf_time_before(now, slot->doubt_until) ? (uint32_t)(slot->doubt | slot->broken) : 0,
         .doubt_until = slot->doubt_until,
         .attempt = lease_timing(lease).attempt,
         .ttl = lease_timing(lease).ttl,
@@ -169,9 +167,9 @@ static void release_everywhere(struct renewal *r, struct lease *lease, hf_time n
     order.done = on_released;
     order.arg = lease;
     set_timer(r, lease, HF_TIME_NEVER);
-    lease->release = r;
+    lease->releasing = true;
     if (releaser_start(r->releaser, &order) != HF_OK) {
-        lease->release = NULL;
+        lease->releasing = false;
         set_timer(r, lease, lapse_of(lease, now));
     }
 }
@@ -181,7 +179,7 @@ static void release_everywhere(struct renewal *r, struct lease *lease, hf_time n
 static void lapsed(struct renewal *r, struct lease *lease, hf_time now)
 {
     const struct renewal_slot *slot = &r->slots[lease->slot];
-    struct release_order order = order_of(r, lease, slot->doubt | slot->broken, now);
+    struct release_order order = order_of(r, lease, (uint32_t)(slot->doubt | slot->broken), now);
 
     if (order.nodes)
         (void)releaser_start(r->releaser, &order);
@@ -250,7 +248,7 @@ static void carry_out(struct renewal *r, struct lease *lease, unsigned actions,
     if (actions & LEASE_ACT_STATE) {
         if (lease->fsm.state == HF_SLOT_LOSING)
             lease_journal(r->agent, lease, JOURNAL_HELD); /* terminal, for the next agent too */
-        atomic_store_explicit(&lease->state, (uint32_t)lease->fsm.state, memory_order_relaxed);
+        atomic_store_explicit(&lease->state, (uint8_t)lease->fsm.state, memory_order_relaxed);
         mark_slot(r, lease);
         tell_broker(r, lease, MSG_CHANGED);
     }
@@ -269,14 +267,21 @@ void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
 
 /* --- events ----------------------------------------------------------------------------------- */
 
+static uint32_t beats_seen(const struct lease *lease)
+{
+    const struct lease_extra *extra = lease_extra(lease);
+
+    return beats_count(extra->beats, extra->beat_word);
+}
+
 /* What the clock and the holder's heartbeat ask for. */
 static unsigned look_after(struct lease *lease, hf_time now)
 {
     unsigned actions = lease_fsm_tick(&lease->fsm, now);
 
-    if (lease->beat && lease_fsm_renews(&lease->fsm) &&
-        hf_time_reached(now, heartbeat_next(lease->beat)) &&
-        heartbeat_look(lease->beat, beats_count(lease->beats, lease->beat_word), now))
+    if (lease_beat(lease) && lease_fsm_renews(&lease->fsm) &&
+        hf_time_reached(now, heartbeat_next(lease_beat(lease))) &&
+        heartbeat_look(lease_beat(lease), beats_seen(lease), now))
         actions |= lease_fsm_lose(&lease->fsm, HF_LOSS_HEARTBEAT, now);
     return actions | LEASE_ACT_TIMER;
 }
@@ -284,9 +289,8 @@ static unsigned look_after(struct lease *lease, hf_time now)
 /* D begins anew, with what stands in the word now. */
 static void await_beats(struct lease *lease, hf_time now)
 {
-    if (lease->beat)
-        heartbeat_init(lease->beat, hf_ms(lease->heartbeat_ms),
-                       beats_count(lease->beats, lease->beat_word), now);
+    if (lease_beat(lease))
+        heartbeat_init(lease_beat(lease), hf_ms(lease_heartbeat_ms(lease)), beats_seen(lease), now);
 }
 
 void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now)
@@ -310,15 +314,15 @@ static void look_at(struct renewal *r, struct lease *lease, hf_time now)
 
 hf_time renewal_next_event(const struct renewal *r)
 {
-    struct heap_item *item = heap_first(&r->timers);
+    const struct cohort_single *first = cohorts_first_alone(&r->looks);
 
-    return item ? hf_time_min(item->at, cohorts_next(&r->looks)) : cohorts_next(&r->looks);
+    return first ? hf_time_min(first->item.at, cohorts_next(&r->looks)) : cohorts_next(&r->looks);
 }
 
 void renewal_tick(struct renewal *r, hf_time now)
 {
     uint32_t slots[COHORT_MOST];
-    struct heap_item *item;
+    const struct cohort_single *first;
 
     while (hf_time_reached(now, cohorts_next(&r->looks))) {
         size_t count = cohorts_take(&r->looks, slots, COHORT_MOST);
@@ -327,14 +331,14 @@ void renewal_tick(struct renewal *r, hf_time now)
         for (size_t i = 0; i < count; i++)
             look_at(r, r->slots[slots[i]].lease, now);
     }
-    while ((item = heap_first(&r->timers)) && hf_time_reached(now, item->at)) {
-        struct lease *lease = HF_CONTAINER(item, struct lease, timer);
+    while ((first = cohorts_first_alone(&r->looks)) && hf_time_reached(now, first->item.at)) {
+        struct lease *lease = r->slots[first->number].lease;
 
         if (lease_is_over(lease)) {
             lapsed(r, lease, now);
             continue;
         }
-        heap_remove(&r->timers, item);
+        cohorts_remove(&r->looks, lease->slot);
         look_at(r, lease, now);
     }
 }
@@ -349,7 +353,7 @@ static void step(struct renewal_node *node, struct lease *lease, hf_time sent)
         return;
     renewal_act(node->renewal, lease, lease_fsm_stepped(&lease->fsm, node->number, sent, now),
                 &before);
-    if (lease->fsm.node[node->number].d.ns == HF_TIME_PAST.ns)
+    if (lease_fsm_is_void(&lease->fsm, node->number))
         renewal_schedule(node, lease, now);
 }
 
@@ -382,11 +386,10 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
     if (restored) {
         /* (!) What the earlier agent sent last, a heal or a vote that came too late to be counted,
          * may still run. */
-        r->slots[lease->slot].broken = all_nodes(r);
+        r->slots[lease->slot].broken = (uint16_t)all_nodes(r);
         r->slots[lease->slot].doubt_until = hf_time_add(r->started, lease_timing(lease).attempt);
     }
-    lease->timer = (struct heap_item){0};
-    lease->release = NULL;
+    lease->releasing = false;
     lease->blamed = -1;
     lease->undescribed = (uint16_t)(fence_handoffs(lease->fence) ? all_nodes(r) : 0);
     await_beats(lease, now);
@@ -398,11 +401,12 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
 
         fsm->node[i].mark = restored ? node->first_mark : mark_at(node, lease->since);
         *ln = (struct lease_node){0};
-        if (fsm->node[i].d.ns == HF_TIME_PAST.ns)
+        if (lease_fsm_is_void(fsm, i))
             /* A late vote may still come. */
             renewal_schedule(node, lease, hf_time_add(now, lease_timing(lease).attempt));
         else
-            renewal_plan_first(node, lease, hf_time_sub(fsm->node[i].d, lease_timing(lease).span));
+            renewal_plan_first(node, lease,
+                               hf_time_sub(lease_fsm_d(fsm, i), lease_timing(lease).span));
     }
     carry_out(r, lease, lease_fsm_tick(fsm, now) | LEASE_ACT_TIMER, &before, false);
     /* (!) The broker may have had it when a step was found. */
@@ -421,7 +425,7 @@ void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum
     unsigned actions = lease_fsm_hit(fsm, node->number, a, mark, now);
 
     /* One vote more is worth telling, though V may not have moved. */
-    if (!stood && fsm->node[node->number].d.ns != HF_TIME_PAST.ns && !lease_is_over(lease))
+    if (!stood && !lease_fsm_is_void(fsm, node->number) && !lease_is_over(lease))
         actions |= LEASE_ACT_EXTEND;
     if (hit == HIT_HEALED && !lease_is_over(lease))
         event_healed(node->renewal->agent, lease, &before);
@@ -435,7 +439,7 @@ void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
     struct renewal_node *node = &r->node[i];
 
     if (lease_is_over(lease)) {
-        if (lease->release)
+        if (lease->releasing)
             renewal_undo(node, lease_key(lease), lease->key_len, lease->token,
                          lease_timing(lease).attempt, lease_timing(lease).ttl);
         return;
@@ -451,7 +455,7 @@ void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason
 
     if (!lease_is_over(lease))
         carry_out(r, lease, lease_fsm_release(&lease->fsm, reason, now), &before, true);
-    else if (!lease->release)
+    else if (!lease->releasing)
         release_everywhere(r, lease, now); /* a lost run, and now its tree is reaped */
 }
 
@@ -480,8 +484,12 @@ void renewal_abandon(struct renewal *r, struct lease *lease)
 
 void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *beats)
 {
-    beats_drop(lease->beats);
-    lease->beats = beats;
+    if (!lease_beat(lease)) {
+        beats_drop(beats);
+        return;
+    }
+    beats_drop(lease_extra(lease)->beats);
+    lease_extra(lease)->beats = beats;
     if (lease_is_over(lease))
         return;
     renewal_begin_beats(r, lease, clock_now());

@@ -18,21 +18,28 @@
 #define FIRST_AFTER hf_ms(100)
 #define PAUSE_MOST  hf_ms(500)
 
-static struct renewal_slot_list *bucket_of(struct renewal *r, const void *key, size_t key_len)
+/* Where the first slot of a bucket is told: its number + 1. */
+static uint32_t *bucket_of(struct renewal *r, const void *key, size_t key_len)
 {
-    return &r->by_key[hf_name_hash(r->hash_key, key, key_len) % RENEWAL_BUCKETS];
+    return &r->by_key[hf_name_hash(r->hash_key, key, key_len) & (r->buckets - 1)];
 }
 
 void renewal_watch(struct renewal *r, struct lease *lease)
 {
-    LIST_INSERT_HEAD(bucket_of(r, lease_key(lease), lease->key_len), &r->slots[lease->slot],
-                     same_key);
+    uint32_t *first = bucket_of(r, lease_key(lease), lease->key_len);
+
+    r->slots[lease->slot].same_key = *first;
+    *first = lease->slot + 1;
     r->held++;
 }
 
 void renewal_unwatch(struct renewal *r, const struct lease *lease)
 {
-    LIST_REMOVE(&r->slots[lease->slot], same_key);
+    uint32_t *told = bucket_of(r, lease_key(lease), lease->key_len);
+
+    while (*told != lease->slot + 1)
+        told = &r->slots[*told - 1].same_key;
+    *told = r->slots[lease->slot].same_key;
     r->held--;
 }
 
@@ -57,7 +64,7 @@ void renewal_plan_first(struct renewal_node *node, struct lease *lease, hf_time 
 hf_dur renewal_heal_pause(const struct renewal_node *node, const struct lease *lease)
 {
     const struct lease_node *ln = lease_node(lease, node->number);
-    bool is_void = lease->fsm.node[node->number].d.ns == HF_TIME_PAST.ns;
+    bool is_void = lease_fsm_is_void(&lease->fsm, node->number);
 
     return ln->hurried && is_void
                ? hf_dur_min(hf_dur_scale(lease_timing(lease).ttl, 1, 20), PAUSE_MOST)
@@ -67,7 +74,7 @@ hf_dur renewal_heal_pause(const struct renewal_node *node, const struct lease *l
 void renewal_hurry(struct renewal_node *node, struct lease *lease, hf_time now)
 {
     struct lease_node *ln = lease_node(lease, node->number);
-    hf_time d = lease->fsm.node[node->number].d;
+    hf_time d = lease_fsm_d(&lease->fsm, node->number);
     hf_time last = hf_time_sub(d, lease_timing(lease).span);
 
     /* A void vote has its own pace. */
@@ -83,7 +90,6 @@ void renewal_noticed(struct link *link, const void *key, size_t key_len, void *a
     struct renewal *r = arg;
     struct renewal_node *node = &r->node[link_node(link)];
     hf_time now = clock_now();
-    struct renewal_slot *slot;
 
     if (r->closing)
         return;
@@ -94,7 +100,10 @@ void renewal_noticed(struct link *link, const void *key, size_t key_len, void *a
                 renewal_hurry(node, r->slots[s].lease, now);
         return;
     }
-    LIST_FOREACH (slot, bucket_of(r, key, key_len), same_key)
-        if (slot->lease->key_len == key_len && memcmp(lease_key(slot->lease), key, key_len) == 0)
-            renewal_hurry(node, slot->lease, now);
+    for (uint32_t s = *bucket_of(r, key, key_len); s; s = r->slots[s - 1].same_key) {
+        struct lease *lease = r->slots[s - 1].lease;
+
+        if (lease->key_len == key_len && memcmp(lease_key(lease), key, key_len) == 0)
+            renewal_hurry(node, lease, now);
+    }
 }

@@ -11,7 +11,7 @@
  * now. */
 static void plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late)
 {
-    if (lease->fsm.node[node->number].d.ns == HF_TIME_PAST.ns) {
+    if (lease_fsm_is_void(&lease->fsm, node->number)) {
         /* Sent before the vote was found void: it does not count, and another may be sent at once.
          */
         renewal_schedule(node, lease, clock_now());
@@ -62,7 +62,7 @@ static void on_forced(struct renewal_node *node, struct lease *lease)
     renewal_retry(node, lease, now);
     /* It is meant for all of them: the others are asked at once. */
     for (int i = 0; i < node->renewal->n; i++)
-        if (i != node->number && lease->fsm.node[i].d.ns != HF_TIME_PAST.ns)
+        if (i != node->number && !lease_fsm_is_void(&lease->fsm, i))
             renewal_schedule(&node->renewal->node[i], lease, now);
 }
 
@@ -107,7 +107,7 @@ static void note_overdue(struct renewal_node *node, const struct lease *lease, h
 {
     struct renewal *r = node->renewal;
     struct timing timing = lease_timing(lease);
-    hf_time d = lease->fsm.node[node->number].d;
+    hf_time d = lease_fsm_d(&lease->fsm, node->number);
     int64_t overdue;
 
     if (d.ns == HF_TIME_PAST.ns)
@@ -253,6 +253,16 @@ static void judge_heal(struct renewal_node *node, struct lease *lease, uint32_t 
     }
 }
 
+static void no_doubt(struct renewal_slot *slot, int node)
+{
+    slot->doubt = (uint16_t)(slot->doubt & ~(1u << node));
+}
+
+static void doubt_for_good(struct renewal_slot *slot, int node)
+{
+    slot->broken = (uint16_t)(slot->broken | 1u << node);
+}
+
 static void healed(struct heal *heal, const struct link_reply *reply)
 {
     struct renewal_node *node = heal->node;
@@ -266,10 +276,10 @@ static void healed(struct heal *heal, const struct link_reply *reply)
         if (!reply->late)
             ln->in_flight = false;
         if (!ln->in_flight)
-            r->slots[lease->slot].doubt &= ~(UINT32_C(1) << node->number);
+            no_doubt(&r->slots[lease->slot], node->number);
         judge_heal(node, lease, heal->mark, reply);
     } else if ((reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW) &&
-               (!lease || lease->release)) {
+               (!lease || lease->releasing)) {
         /* (!) A late answer whose lease has ended is followed by a release on the same connection;
          * of a lost run, whose tree may still live, once the other keys are released. */
         renewal_undo(node, heal->key, heal->key_len, heal->token, heal->attempt, heal->ttl);
@@ -296,7 +306,7 @@ void renewal_on_healed(struct link *link, const struct link_reply *reply, void *
             try_again(node, lease, reply);
         }
         if (lease && reply->outcome == LINK_BROKEN)
-            node->renewal->slots[heal->slot].broken |= UINT32_C(1) << node->number;
+            doubt_for_good(&node->renewal->slots[heal->slot], node->number);
     }
     if (reply->final) {
         node->heals--;

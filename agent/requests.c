@@ -82,15 +82,15 @@ static hf_time asked_at(const struct broker *b, const struct hf_request_entry *q
 /* First come first served; those of before this agent's start in the order of then. */
 static void enqueue(struct resource *r, struct waiter *w)
 {
-    struct waiter *after = TAILQ_LAST(&r->waiters, waiter_queue);
+    struct waiter *after = TAILQ_LAST(&r->work->waiters, waiter_queue);
 
     while (after && hf_time_before(w->asked, after->asked) &&
-           !(r->round && r->round->waiter == after))
+           !(r->work->round && r->work->round->waiter == after))
         after = TAILQ_PREV(after, waiter_queue, queue);
     if (after)
-        TAILQ_INSERT_AFTER(&r->waiters, after, w, queue);
+        TAILQ_INSERT_AFTER(&r->work->waiters, after, w, queue);
     else
-        TAILQ_INSERT_HEAD(&r->waiters, w, queue);
+        TAILQ_INSERT_HEAD(&r->work->waiters, w, queue);
 }
 
 void resources_acquire(struct session *s, const struct hf_request_entry *q)
@@ -127,7 +127,7 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
         answer_granted(s, r->lease);
         return;
     }
-    w = calloc(1, sizeof(*w));
+    w = resource_work(r) ? calloc(1, sizeof(*w)) : NULL;
     if (!w) {
         refuse(s, q, HF_ENOMEM, "");
         return;
@@ -156,7 +156,7 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
     w->asked = asked_at(b, q, w->since);
     enqueue(r, w);
     if (waiter_tries(w))
-        r->tries++;
+        r->work->tries++;
     LIST_INSERT_HEAD(&s->waiters, w, of_session);
     b->waiter_count++;
     s->user->waiters++;
@@ -181,8 +181,8 @@ void lease_end(struct resource *r, enum message_kind kind, enum hf_loss_reason r
     m->slot = r->slot;
     m->generation = r->lease->generation;
     m->reason = reason;
-    if (kind == MSG_RELEASE && r->granted)
-        r->lease->unanswered = r->granted->unanswered;
+    if (kind == MSG_RELEASE && r->work->granted)
+        r->lease->unanswered = r->work->granted->unanswered;
     broker_tell_renewal(r->b, m);
 }
 
@@ -226,12 +226,16 @@ void resources_release(struct session *s, const struct hf_request_entry *q)
                "a lease taken for a job ends with hf_release_reaped(): say that the job is gone");
         return;
     }
-    if (r->release_session) {
+    if (r->work->release_session) {
         refuse(s, q, HF_ELOST, "");
         return;
     }
-    r->release_session = s;
-    r->release_id = q->id;
+    if (resource_work(r)) {
+        r->work->release_session = s;
+        r->work->release_id = q->id;
+    } else {
+        refuse(s, q, HF_ENOMEM, ""); /* it is released, and nobody is told when */
+    }
     resource_give_up(r, HF_LOSS_NONE);
 }
 
@@ -244,11 +248,11 @@ void resources_cancel(struct session *s, uint64_t id)
         if (w->id == id) {
             r = w->resource;
             if (handoff_is_to(r, w)) {
-                handoff_cancel(r->handoff);
+                handoff_cancel(r->work->handoff);
                 return;
             }
-            if (r->round && r->round->waiter == w)
-                round_cancel(r->round);
+            if (r->work->round && r->work->round->waiter == w)
+                round_cancel(r->work->round);
             waiter_fail(w, HF_ECANCELED, "");
             resource_kick(r);
             return;
@@ -308,8 +312,8 @@ void resources_drop_session(struct session *s)
     while ((w = LIST_FIRST(&s->waiters))) {
         struct resource *r = w->resource;
 
-        if (r->round && r->round->waiter == w)
-            round_cancel(r->round);
+        if (r->work->round && r->work->round->waiter == w)
+            round_cancel(r->work->round);
         waiter_free(w);
         resource_kick(r);
     }
@@ -319,8 +323,8 @@ void resources_drop_session(struct session *s)
         struct ended *e;
 
         LIST_FOREACH (r, &s->client->held, of_holder)
-            if (r->release_session == s)
-                r->release_session = NULL;
+            if (r->work->release_session == s)
+                r->work->release_session = NULL;
         LIST_FOREACH (e, &s->client->ended, of_client)
             if (e->session == s)
                 e->session = NULL;
@@ -356,7 +360,7 @@ void resources_rebind(struct session *s)
     LIST_FOREACH (r, &s->client->held, of_holder) {
         struct message *m;
 
-        if (!r->lease->heartbeat_ms)
+        if (!lease_heartbeat_ms(r->lease))
             continue;
         m = message_new(MSG_BEATS);
         m->slot = r->slot;
@@ -370,9 +374,9 @@ void resource_drain(struct resource *r)
 {
     struct waiter *w, *next;
 
-    if (r->round)
-        round_cancel(r->round);
-    for (w = TAILQ_FIRST(&r->waiters); w; w = next) {
+    if (r->work->round)
+        round_cancel(r->work->round);
+    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
         next = TAILQ_NEXT(w, queue);
         if (!handoff_is_to(r, w))
             waiter_fail(w, HF_EGOING, "");

@@ -12,45 +12,85 @@
 #include "shm/slot.h"
 #include "shm/status.h"
 
-struct name_key {
-    const void *name;
-    size_t len;
-};
+/* TAILQ_EMPTY() of its waiters holds. Nobody writes to it. */
+static const struct resource_work no_work = {.others_seen = HF_TIME_PAST,
+                                             .yield_until = HF_TIME_PAST};
 
-static unsigned long name_hash(struct broker *b, const void *name, size_t len)
+static uint32_t name_hash(const struct broker *b, const void *name, size_t len)
 {
     /* Not the table's key, which every local user can read: names must not be made to collide. */
     return hf_name_hash(b->hash_key, name, len);
 }
 
-static int name_match(struct cds_lfht_node *node, const void *key)
-{
-    const struct resource *r = HF_CONTAINER(node, struct resource, node);
-    const struct name_key *k = key;
-
-    return r->name_len == k->len && memcmp(r->name, k->name, k->len) == 0;
-}
-
 struct resource *resource_find(struct broker *b, const void *name, size_t len)
 {
-    struct name_key key = {name, len};
-    struct cds_lfht_iter iter;
-    struct cds_lfht_node *node;
+    uint32_t hash = name_hash(b, name, len);
 
-    rcu_read_lock();
-    cds_lfht_lookup(b->resources, name_hash(b, name, len), name_match, &key, &iter);
-    node = cds_lfht_iter_get_node(&iter);
-    rcu_read_unlock();
-    return node ? HF_CONTAINER(node, struct resource, node) : NULL;
+    for (uint32_t at = chains_first(&b->names, hash); at; at = chains_next(&b->names, at)) {
+        struct resource *r = b->by_slot[at - 1];
+
+        if (r->name_len == len && memcmp(r->name, name, len) == 0)
+            return r;
+    }
+    return NULL;
 }
+
+/* --- what goes on for a name ------------------------------------------------------------------ */
 
 static void on_retry(struct loop_timer *timer, hf_time now)
 {
-    struct resource *r = HF_CONTAINER(timer, struct resource, retry);
+    struct resource *r = HF_CONTAINER(timer, struct resource_work, retry)->resource;
 
     if (wakeups_due(r, now))
         resource_kick(r);
 }
+
+struct resource_work *resource_work(struct resource *r)
+{
+    struct resource_work *work;
+
+    if (r->work != &no_work)
+        return r->work;
+    work = slab_take(sizeof(*work));
+    if (!work)
+        return NULL;
+    *work = no_work;
+    work->resource = r;
+    TAILQ_INIT(&work->waiters);
+    work->retry.fn = on_retry;
+    r->work = work;
+    return work;
+}
+
+static void work_free(struct resource *r)
+{
+    if (r->work != &no_work)
+        slab_give(r->work, sizeof(*r->work));
+    r->work = (struct resource_work *)&no_work;
+}
+
+/* What is remembered of other hosts counts for 2 T. */
+static bool remembers(const struct resource *r, hf_time now)
+{
+    hf_dur longest = hf_ms(2 * (int64_t)r->b->config->ttl_max_ms);
+
+    return hf_time_before(now, r->work->yield_until) ||
+           hf_time_before(now, hf_time_add(r->work->others_seen, longest));
+}
+
+void resource_calm(struct resource *r)
+{
+    const struct resource_work *work = r->work;
+
+    if (work == &no_work || !TAILQ_EMPTY(&work->waiters) || work->round || work->granted ||
+        work->young || work->handoff || work->waited || work->ended || work->release_session ||
+        work->failures || heap_has(&work->retry.item) || r->undoing || r->turn_over ||
+        remembers(r, loop_now(r->b->loop)))
+        return;
+    work_free(r);
+}
+
+/* --- names ------------------------------------------------------------------------------------ */
 
 static size_t size_of(size_t name_len)
 {
@@ -68,13 +108,8 @@ static struct resource *resource_new(struct broker *b, const void *name, size_t 
     r->generation = b->generations[slot];
     r->name_len = (uint8_t)len;
     memcpy(r->name, name, len);
-    TAILQ_INIT(&r->waiters);
-    r->others_seen = r->yield_until = HF_TIME_PAST;
-    r->retry.fn = on_retry;
-    cds_lfht_node_init(&r->node);
-    rcu_read_lock();
-    cds_lfht_add(b->resources, name_hash(b, name, len), &r->node);
-    rcu_read_unlock();
+    r->work = (struct resource_work *)&no_work;
+    chains_add(&b->names, name_hash(b, name, len), slot);
     b->by_slot[slot] = r;
     return r;
 }
@@ -95,6 +130,7 @@ static void slot_blank(struct resource *r)
 static void slot_leave(struct resource *r)
 {
     slot_blank(r);
+    chains_remove(&r->b->names, name_hash(r->b, r->name, r->name_len), r->slot);
     r->b->by_slot[r->slot] = NULL;
 }
 
@@ -106,26 +142,28 @@ void resource_unstall(struct resource *r)
     TAILQ_REMOVE(&r->b->stalled, r, stalled_link);
 }
 
-/* Only the broker looks into this map, so nobody else can still see the node. */
+static void resource_free(struct resource *r)
+{
+    work_free(r);
+    slab_give(r, size_of(r->name_len));
+}
+
 static void resource_forget(struct resource *r)
 {
     struct broker *b = r->b;
 
-    loop_timer_cancel(b->loop, &r->retry);
+    loop_timer_cancel(b->loop, &r->work->retry);
     if (r->idle)
         TAILQ_REMOVE(&b->idle, r, idle_link);
     resource_unstall(r);
     slot_leave(r);
-    rcu_read_lock();
-    (void)cds_lfht_del(b->resources, &r->node);
-    rcu_read_unlock();
-    slab_give(r, size_of(r->name_len));
+    resource_free(r);
 }
 
 static bool resource_in_use(const struct resource *r)
 {
-    return r->lease || r->round || r->granted || r->handoff || r->undoing ||
-           !TAILQ_EMPTY(&r->waiters);
+    return r->lease || r->work->round || r->work->granted || r->work->handoff || r->undoing ||
+           !TAILQ_EMPTY(&r->work->waiters);
 }
 
 /* Unused from here on: its slot keeps the name until another name needs the slot. */
@@ -136,6 +174,7 @@ void resource_rest(struct resource *r)
     resource_unstall(r);
     r->idle = true;
     TAILQ_INSERT_TAIL(&r->b->idle, r, idle_link);
+    resource_calm(r);
 }
 
 void resource_rouse(struct resource *r)
@@ -227,6 +266,7 @@ int resource_move(struct resource *r)
         return rc;
     slot_leave(r);
     r->slot = slot;
+    chains_add(&b->names, name_hash(b, r->name, r->name_len), slot);
     b->by_slot[slot] = r;
     return HF_OK;
 }
@@ -259,26 +299,27 @@ static bool same_text(const struct resource *r, const struct lease *other)
            memcmp(lease_comm(now), lease_comm(other), now->comm_len) == 0;
 }
 
-int resource_text_prepare(struct resource *r, struct lease *lease, bool *ret_new)
+int resource_text_prepare(struct resource *r, const struct lease *lease, uint32_t *ret_off,
+                          bool *ret_new)
 {
     *ret_new = !same_text(r, lease);
     if (*ret_new)
-        return text_put(r, lease, &lease->text_off);
-    lease->text_off = r->text_off;
+        return text_put(r, lease, ret_off);
+    *ret_off = r->text_off;
     return HF_OK;
 }
 
-void resource_text_drop(struct resource *r, const struct lease *lease)
+void resource_text_drop(struct resource *r, const struct lease *lease, uint32_t text_off)
 {
-    hf_text_drop(r->b->text, lease->text_off, r->name_len, lease->note_len, lease->comm_len);
+    hf_text_drop(r->b->text, text_off, r->name_len, lease->note_len, lease->comm_len);
 }
 
-void resource_text_switch(struct resource *r, const struct lease *lease)
+void resource_text_switch(struct resource *r, const struct lease *lease, uint32_t text_off)
 {
     if (r->has_text)
         hf_text_drop(r->b->text, r->text_off, r->name_len, r->text_note_len, r->text_comm_len);
     r->has_text = true;
-    r->text_off = lease->text_off;
+    r->text_off = text_off;
     r->text_note_len = lease->note_len;
     r->text_comm_len = lease->comm_len;
 }
@@ -329,18 +370,16 @@ int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_ti
 int resources_create(struct broker *b)
 {
     uint32_t capacity = b->agent->table.capacity;
-    unsigned long buckets = 1;
 
-    while (2 * buckets < capacity) /* two to a bucket: a hop more, and half the memory */
-        buckets <<= 1;
     TAILQ_INIT(&b->idle);
     TAILQ_INIT(&b->stalled);
     b->stalled_timer.fn = resources_on_stalled_timer;
     b->by_slot = calloc(capacity, sizeof(struct resource *));
     b->generations = calloc(capacity, sizeof(*b->generations));
-    /* Sized at once: growing it by itself can deadlock its end in liburcu 0.13. */
-    b->resources = cds_lfht_new(buckets, buckets, buckets, 0, NULL);
-    if (!b->by_slot || !b->generations || !b->resources ||
+    b->names.buckets = chains_buckets(capacity);
+    b->names.first = calloc(b->names.buckets, sizeof(uint32_t));
+    b->names.next = calloc(capacity, sizeof(uint32_t));
+    if (!b->by_slot || !b->generations || !b->names.first || !b->names.next ||
         getrandom(b->hash_key, sizeof(b->hash_key), 0) != sizeof(b->hash_key))
         return HF_ENOMEM;
     return hf_text_pool_create(&b->agent->table, &b->text);
@@ -348,20 +387,17 @@ int resources_create(struct broker *b)
 
 void resources_destroy(struct broker *b)
 {
-    if (b->by_slot && b->resources)
+    if (b->by_slot)
         for (uint32_t i = 0; i < b->agent->table.capacity; i++) {
             struct resource *r = b->by_slot[i];
 
             if (!r)
                 continue;
-            rcu_read_lock();
-            (void)cds_lfht_del(b->resources, &r->node);
-            rcu_read_unlock();
-            handoff_destroy(r->handoff);
-            slab_give(r, size_of(r->name_len));
+            handoff_destroy(r->work->handoff);
+            resource_free(r);
         }
-    if (b->resources)
-        (void)cds_lfht_destroy(b->resources, NULL);
+    free(b->names.first);
+    free(b->names.next);
     hf_text_pool_destroy(b->text);
     free(b->by_slot);
     free(b->generations);

@@ -26,11 +26,12 @@ static void round_settle(struct round *round)
         /* Its lease lives. A broken connection is remembered until that ends. */
         if (round->broken)
             return;
-        round->resource->granted = NULL;
+        round->resource->work->granted = NULL;
         /* Every acquire was answered, and before the word went to 0: whatever they wrote stood
          * before the first release of this lease left, which takes it along. */
         if (atomic_load(&round->resource->lease->valid_ns) != 0)
             round->resource->lease->unanswered = 0;
+        resource_calm(round->resource);
     }
     LIST_REMOVE(round, all);
     round->b->round_count--;
@@ -108,11 +109,12 @@ static bool release_nodes(struct round *round, uint32_t nodes, uint32_t in_doubt
     return false;
 }
 
-static void undone(int answered, void *arg)
+static void undone(int answered, void *arg, void *owner)
 {
     struct resource *r = arg;
 
     (void)answered;
+    (void)owner;
     resource_undone(r);
 }
 
@@ -164,7 +166,7 @@ static void round_undo(struct round *round, int failure)
 
     round->decided = round->over = true;
     round->waiter = NULL;
-    r->round = NULL;
+    r->work->round = NULL;
     journal_round(round, round->written ? JOURNAL_ENDING : JOURNAL_FREE);
     if (round->written) {
         hf_counter_add(&round->b->agent->table, HF_COUNTER_UNDONE, 1);
@@ -188,11 +190,11 @@ static void round_undo(struct round *round, int failure)
                 text, sizeof(text), "too few nodes agreed in time: %d of %d voted, %d are needed",
                 __builtin_popcount(round->written & ~round->unanswered), round->b->n, round->b->q);
         waiters_hear(r, failure, &round->holder, round->started, text);
-        if (!TAILQ_EMPTY(&r->waiters) && failure == HF_EBUSY)
+        if (!TAILQ_EMPTY(&r->work->waiters) && failure == HF_EBUSY)
             wakeups_lost(r, round_won(round), round_has_winner(round), round->holder.pttl_ms, now);
-        else if (!TAILQ_EMPTY(&r->waiters))
-            wakeups_failed(r, hf_time_add(now, backoff_next(hf_ms(50), hf_ms(1000), &r->failures,
-                                                            broker_random())));
+        else if (!TAILQ_EMPTY(&r->work->waiters))
+            wakeups_failed(r, hf_time_add(now, backoff_next(hf_ms(50), hf_ms(1000),
+                                                            &r->work->failures, broker_random())));
     }
     round_settle(round);
     /* After a cancel the caller kicks, once the waiter is out of the queue. */
@@ -267,7 +269,7 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
         return;
     case VERDICT_TAKEN:
         if (round->resource)
-            round->resource->others_seen = now;
+            round->resource->work->others_seen = now;
         round->written &= ~(1u << node);
         round->in_way[node] = reply->holder.fence;
         if (!round->holder.pid || reply->holder.pid)
@@ -436,7 +438,7 @@ int round_begin(struct resource *r, struct waiter *w)
 
     /* Counted only when it is granted: a round that fails uses none up. */
     r->generation = b->generations[r->slot] + 1;
-    r->round = round;
+    r->work->round = round;
     LIST_INSERT_HEAD(&b->rounds, round, all);
     b->round_count++;
     round->track = wakeups_round(round);

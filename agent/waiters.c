@@ -20,21 +20,22 @@ void waiter_free(struct waiter *w)
     loop_timer_cancel(b->loop, &w->timer);
     loop_timer_cancel(b->loop, &w->tell);
     if (handoff_is_to(w->resource, w))
-        handoff_forget_waiter(w->resource->handoff);
-    TAILQ_REMOVE(&w->resource->waiters, w, queue);
+        handoff_forget_waiter(w->resource->work->handoff);
+    TAILQ_REMOVE(&w->resource->work->waiters, w, queue);
     if (waiter_tries(w))
-        w->resource->tries--;
-    if (TAILQ_EMPTY(&w->resource->waiters))
+        w->resource->work->tries--;
+    if (TAILQ_EMPTY(&w->resource->work->waiters))
         wakeups_forget(w->resource);
     LIST_REMOVE(w, of_session);
     b->waiter_count--;
     w->session->user->waiters--;
     w->session->user->text_units -= user_text_units(w->resource->name_len, w->note_len);
     hf_counter_set(&b->agent->table, HF_COUNTER_WAITERS, b->waiter_count);
+    resource_calm(w->resource);
     free(w);
 }
 
-struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t key_len)
+struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t key_len, bool extra)
 {
     const struct client *c = w->session->client;
     const struct lease_words words = {.name = w->resource->name,
@@ -44,7 +45,9 @@ struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t k
                                       .note = w->note,
                                       .note_len = w->note_len,
                                       .comm = c->comm,
-                                      .heartbeat_ms = w->heartbeat_ms};
+                                      .heartbeat_ms = w->heartbeat_ms,
+                                      .beat_word = w->beat_word,
+                                      .extra = extra};
     struct lease *lease = lease_new(w->session->broker->n, &words);
 
     if (!lease)
@@ -55,9 +58,8 @@ struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t k
     lease->request_id = w->id;
     lease->run = w->run;
     lease->guarded = w->guarded;
-    lease->beat_word = w->beat_word;
     if (w->heartbeat_ms)
-        lease->beats = beats_hold(w->session->beats);
+        lease_extra(lease)->beats = beats_hold(w->session->beats);
     return lease;
 }
 
@@ -174,7 +176,7 @@ void waiter_hear_of_others(struct waiter *w)
     const struct waiter *before = TAILQ_PREV(w, waiter_queue, queue);
 
     if (waiter_tries(w) || !before || before->last_failure != HF_EBUSY ||
-        !heap_has(&w->resource->retry.item))
+        !heap_has(&w->resource->work->retry.item))
         return;
     w->holder = before->holder;
     waiter_hear_held(w);
@@ -187,14 +189,15 @@ void waiter_on_timer(struct loop_timer *timer, hf_time now)
     int status = HF_ETIMEDOUT;
     char text[184] = "";
 
-    if (w->last_failure == HF_ENOQUORUM || (!w->last_failure && round_is_slow(r->round, now))) {
+    if (w->last_failure == HF_ENOQUORUM ||
+        (!w->last_failure && round_is_slow(r->work->round, now))) {
         status = HF_ENOQUORUM;
         nodes_explain(r->b, now, text, sizeof(text));
     }
     if (handoff_is_to(r, w))
         return; /* it is about to have it */
-    if (r->round && r->round->waiter == w)
-        round_cancel(r->round);
+    if (r->work->round && r->work->round->waiter == w)
+        round_cancel(r->work->round);
     waiter_fail(w, status, text);
     resource_kick(r);
 }
@@ -213,7 +216,7 @@ static void stall(struct resource *r, hf_time now)
     }
     if (!heap_has(&b->stalled_timer.item))
         loop_timer_set(b->loop, &b->stalled_timer, hf_time_add(now, hf_ms(200)));
-    for (w = TAILQ_FIRST(&r->waiters); w; w = next) {
+    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
         next = TAILQ_NEXT(w, queue);
         w->last_failure = HF_ENOQUORUM;
         if (settling)
@@ -240,7 +243,7 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
 {
     struct waiter *w, *next;
 
-    for (w = TAILQ_FIRST(&r->waiters); w; w = next) {
+    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
         next = TAILQ_NEXT(w, queue);
         w->last_failure = failure;
         if (failure == HF_EBUSY) {
@@ -264,8 +267,8 @@ static void hear_barred(struct resource *r, hf_time now)
     snprintf(text, sizeof(text),
              "a lease of before the agent's start may still be believed in for %" PRId64
              " s at most",
-             hf_time_since(r->barred_until, now).ns / HF_NS_PER_SEC + 1);
-    for (w = TAILQ_FIRST(&r->waiters); w; w = next) {
+             hf_time_since(r->work->barred_until, now).ns / HF_NS_PER_SEC + 1);
+    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
         next = TAILQ_NEXT(w, queue);
         w->contended = true;
         w->last_failure = HF_EBUSY;
@@ -281,7 +284,7 @@ struct waiter *waiter_first(struct resource *r)
 {
     struct waiter *w;
 
-    TAILQ_FOREACH (w, &r->waiters, queue)
+    TAILQ_FOREACH (w, &r->work->waiters, queue)
         if (!w->session->closing)
             break;
     return w;
@@ -297,33 +300,33 @@ void resource_kick(struct resource *r)
     resource_unstall(r);
     if (r->lease) {
         /* Held on this host: those that only try are told by whom, the rest wait for its end. */
-        for (w = TAILQ_FIRST(&r->waiters); w; w = next) {
+        for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
             next = TAILQ_NEXT(w, queue);
             waiter_hear_held(w);
         }
         return;
     }
-    if (TAILQ_EMPTY(&r->waiters)) {
-        loop_timer_cancel(b->loop, &r->retry);
+    if (TAILQ_EMPTY(&r->work->waiters)) {
+        loop_timer_cancel(b->loop, &r->work->retry);
         resource_rest(r);
         return;
     }
     resource_rouse(r);
-    if (r->undoing && hf_time_before(now, r->barred_until))
+    if (r->undoing && hf_time_before(now, r->work->barred_until))
         hear_barred(r, now);
-    if (r->round || r->undoing)
+    if (r->work->round || r->undoing)
         return;
     /* Another host holds it, or nodes are away. A try does not wait for the next round: it has one
      * begin, which belongs to whoever came first all the same. */
-    if (heap_has(&r->retry.item) && !r->tries)
+    if (heap_has(&r->work->retry.item) && !r->work->tries)
         return;
     /* (!) The turn of others, after this host had its own. */
-    if (hf_time_before(now, r->yield_until) && !r->tries) {
-        loop_timer_set(b->loop, &r->retry, r->yield_until);
+    if (hf_time_before(now, r->work->yield_until) && !r->work->tries) {
+        loop_timer_set(b->loop, &r->work->retry, r->work->yield_until);
         return;
     }
     if (*nodes_fleet_text(b)) {
-        while ((w = TAILQ_FIRST(&r->waiters)))
+        while ((w = TAILQ_FIRST(&r->work->waiters)))
             waiter_fail(w, HF_EFLEET, nodes_fleet_text(b));
         return;
     }
@@ -333,7 +336,7 @@ void resource_kick(struct resource *r)
     }
     while ((w = waiter_first(r))) {
         rc = b->generations[r->slot] >= HF_GEN_MAX ? resource_move(r) : HF_OK;
-        loop_timer_cancel(b->loop, &r->retry);
+        loop_timer_cancel(b->loop, &r->work->retry);
         if (rc == HF_OK)
             rc = round_begin(r, w);
         if (rc == HF_OK)

@@ -112,7 +112,7 @@ static bool affords(struct waited *w, uint32_t commands, hf_time now, hf_time *r
 bool wakeups_due(struct resource *r, hf_time now)
 {
     struct broker *b = r->b;
-    struct waited *w = r->waited;
+    struct waited *w = r->work->waited;
     struct wakeup_plan plan;
 
     if (!w || w->failed == HF_OK)
@@ -129,7 +129,7 @@ bool wakeups_due(struct resource *r, hf_time now)
         hf_counter_add(&b->agent->table, HF_COUNTER_WAKEUPS, 1);
         return true;
     }
-    (void)loop_timer_set(b->loop, &r->retry, plan.at);
+    (void)loop_timer_set(b->loop, &r->work->retry, plan.at);
     return false;
 }
 
@@ -137,14 +137,14 @@ bool wakeups_due(struct resource *r, hf_time now)
  * end others that are waited for. */
 static void think_again(struct waited *w, hf_time now)
 {
-    if (w->resource && heap_has(&w->resource->retry.item))
-        (void)loop_timer_set(w->b->loop, &w->resource->retry, now);
+    if (w->resource && heap_has(&w->resource->work->retry.item))
+        (void)loop_timer_set(w->b->loop, &w->resource->work->retry, now);
 }
 
 /* When to poll is decided anew. */
 static void rest(struct waited *w, hf_time now)
 {
-    if (!w->resource || !heap_has(&w->resource->retry.item))
+    if (!w->resource || !heap_has(&w->resource->work->retry.item))
         return;
     if (w->failed == HF_EBUSY)
         wakeup_rest(&w->wakeup, broker_random(), now);
@@ -203,7 +203,7 @@ static bool somebody_waits(const struct resource *r)
 {
     const struct waiter *w;
 
-    TAILQ_FOREACH (w, &r->waiters, queue)
+    TAILQ_FOREACH (w, &r->work->waiters, queue)
         if (!waiter_tries(w))
             return true;
     return false;
@@ -213,13 +213,13 @@ bool wakeups_round(struct round *round)
 {
     struct resource *r = round->resource;
 
-    if (!r->waited && somebody_waits(r))
-        r->waited = waited_new(r, round->key, round->key_len);
-    if (!r->waited)
+    if (!r->work->waited && somebody_waits(r))
+        r->work->waited = waited_new(r, round->key, round->key_len);
+    if (!r->work->waited)
         return false;
-    r->waited->failed = HF_OK;
-    r->waited->booked = HF_TIME_PAST;
-    wakeup_round(&r->waited->wakeup);
+    r->work->waited->failed = HF_OK;
+    r->work->waited->booked = HF_TIME_PAST;
+    wakeup_round(&r->work->waited->wakeup);
     return true;
 }
 
@@ -246,7 +246,7 @@ void wakeups_vote(struct broker *b, const struct round *round, int node,
 
 void wakeups_lost(struct resource *r, uint32_t won, bool winner, int64_t pttl_ms, hf_time now)
 {
-    struct waited *w = r->waited;
+    struct waited *w = r->work->waited;
     hf_time at = now; /* asks what comes next */
 
     if (w) {
@@ -254,25 +254,25 @@ void wakeups_lost(struct resource *r, uint32_t won, bool winner, int64_t pttl_ms
         wakeup_lost(&w->wakeup, won, winner, round_time(r->b), broker_random(), now);
     } else
         at = hf_time_add(now, backoff_contend(pttl_ms, broker_random()));
-    (void)loop_timer_set(r->b->loop, &r->retry, at);
+    (void)loop_timer_set(r->b->loop, &r->work->retry, at);
 }
 
 void wakeups_failed(struct resource *r, hf_time again)
 {
-    if (r->waited) {
-        r->waited->failed = HF_ENOQUORUM;
-        r->waited->wakeup.poll = again;
+    if (r->work->waited) {
+        r->work->waited->failed = HF_ENOQUORUM;
+        r->work->waited->wakeup.poll = again;
     }
-    (void)loop_timer_set(r->b->loop, &r->retry, again);
+    (void)loop_timer_set(r->b->loop, &r->work->retry, again);
 }
 
 void wakeups_forget(struct resource *r)
 {
-    struct waited *w = r->waited;
+    struct waited *w = r->work->waited;
 
     if (!w)
         return;
-    r->waited = NULL;
+    r->work->waited = NULL;
     w->resource = NULL;
     LIST_REMOVE(w, same_bucket);
     settle(w);
@@ -298,8 +298,8 @@ void wakeups_noticed(struct broker *b, int node, const void *key, size_t key_len
             think_again(w, now);
     }
     /* Most often there is one, and it does not wait for the loop's next turn. */
-    if (first && heap_has(&first->retry.item)) {
-        loop_timer_cancel(b->loop, &first->retry);
+    if (first && heap_has(&first->work->retry.item)) {
+        loop_timer_cancel(b->loop, &first->work->retry);
         if (wakeups_due(first, now))
             resource_kick(first);
     }

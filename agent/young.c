@@ -22,7 +22,7 @@ static void leave(struct young *y)
 {
     struct broker *b = y->resource->b;
 
-    y->resource->young = NULL;
+    y->resource->work->young = NULL;
     TAILQ_REMOVE(&b->young, y, entry);
     TAILQ_INSERT_HEAD(&b->young_free, y, entry);
 }
@@ -37,7 +37,7 @@ static void post(struct broker *b, struct lease *lease)
 
 void young_hand_in(struct resource *r)
 {
-    struct young *y = r->young;
+    struct young *y = r->work->young;
 
     if (!y)
         return;
@@ -55,6 +55,7 @@ void young_hand_in(struct resource *r)
         m->at = y->a[i];
         mailbox_post(&r->b->agent->to_renewal, m);
     }
+    resource_calm(r);
 }
 
 void young_hand_in_all(struct broker *b)
@@ -81,7 +82,7 @@ static void on_timer(struct loop_timer *timer, hf_time now)
 /* Whether nothing but its release or its renewal can come next. */
 static bool is_plain(const struct lease *lease)
 {
-    return !lease->heartbeat_ms && lease->fsm.max_hold.ns == HF_TIME_NEVER.ns;
+    return !lease_heartbeat_ms(lease) && lease->fsm.max_hold.ns == HF_TIME_NEVER.ns;
 }
 
 void young_begin(struct resource *r, hf_time now)
@@ -102,7 +103,7 @@ void young_begin(struct resource *r, hf_time now)
     y->resource = r;
     y->until = hf_time_add(now, timing_young());
     y->voted = 0;
-    r->young = y;
+    r->work->young = y;
     TAILQ_INSERT_TAIL(&b->young, y, entry);
     if (!heap_has(&b->young_timer.item))
         loop_timer_set(b->loop, &b->young_timer, y->until);
@@ -110,20 +111,21 @@ void young_begin(struct resource *r, hf_time now)
 
 bool young_vote(struct resource *r, int node, hf_time a)
 {
-    if (!r->young)
+    if (!r->work->young)
         return false;
-    r->young->voted |= 1u << node;
-    r->young->a[node] = a;
+    r->work->young->voted |= 1u << node;
+    r->work->young->a[node] = a;
     return true;
 }
 
-static void released(int answered, void *arg)
+static void released(int answered, void *arg, void *owner)
 {
     struct resource *r = arg;
+    struct broker *b = owner;
 
     (void)answered;
-    if (!r->b->closing)
-        resource_lease_ended(r->b, r->lease);
+    if (!b->closing)
+        resource_lease_ended(b, r->lease);
 }
 
 bool young_release(struct resource *r, enum hf_loss_reason reason)
@@ -142,9 +144,9 @@ bool young_release(struct resource *r, enum hf_loss_reason reason)
                                   .arg = r};
 
     /* Until then V is far ahead: what follows cannot find the lease lost. */
-    if (!r->young || hf_time_reached(now, r->young->until))
+    if (!r->work->young || hf_time_reached(now, r->work->young->until))
         return false;
-    leave(r->young);
+    leave(r->work->young);
     (void)lease_fsm_release(&lease->fsm, reason, now);
     lease_record_end(b->agent, lease);
     event_released(b->agent, lease);

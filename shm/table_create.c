@@ -67,8 +67,7 @@ static uint64_t text_units_of(const struct hf_table_spec *spec)
 {
     if (spec->text_units)
         return spec->text_units;
-    return (uint64_t)spec->capacity +
-           (spec->capacity < TEXT_SLOTS ? spec->capacity : TEXT_SLOTS);
+    return (uint64_t)spec->capacity + (spec->capacity < TEXT_SLOTS ? spec->capacity : TEXT_SLOTS);
 }
 
 /* A power of two, at most half full. */

@@ -2,6 +2,8 @@
 
 #include "shm/compiler.h"
 
+#define ALONE (UINT32_C(1) << 31) /* in `home`: the rest is a single's index + 1 */
+
 static struct cohort *first_of(const struct cohorts *c)
 {
     struct heap_item *item = heap_first(&c->heap);
@@ -66,21 +68,67 @@ bool cohorts_add(struct cohorts *c, uint32_t number, hf_time at, hf_dur early)
     return true;
 }
 
+static struct cohort_single *single_of(const struct cohorts *c, uint32_t number)
+{
+    return &c->singles[(c->home[number] & ~ALONE) - 1];
+}
+
 void cohorts_remove(struct cohorts *c, uint32_t number)
 {
-    struct cohort *cohort;
+    uint32_t home = c->home[number];
 
-    if (!c->home[number])
-        return;
-    cohort = &c->all[c->home[number] - 1];
+    if (cohorts_is_alone(c, number)) {
+        heap_remove(&c->alone, &single_of(c, number)->item);
+        c->free_singles[c->free_single_count++] = (home & ~ALONE) - 1;
+    } else if (home) {
+        struct cohort *cohort = &c->all[home - 1];
+
+        if (--cohort->live == 0)
+            end(c, cohort);
+    }
     c->home[number] = 0;
-    if (--cohort->live == 0)
-        end(c, cohort);
+}
+
+bool cohorts_has(const struct cohorts *c, uint32_t number)
+{
+    return c->home[number] != 0 && !cohorts_is_alone(c, number);
 }
 
 hf_time cohorts_at(const struct cohorts *c, uint32_t number)
 {
-    return c->home[number] ? c->all[c->home[number] - 1].item.at : HF_TIME_NEVER;
+    return cohorts_has(c, number) ? c->all[c->home[number] - 1].item.at : HF_TIME_NEVER;
+}
+
+void cohorts_put_alone(struct cohorts *c, uint32_t number, hf_time at)
+{
+    uint32_t place;
+
+    if (cohorts_is_alone(c, number)) {
+        heap_move(&c->alone, &single_of(c, number)->item, at);
+        return;
+    }
+    cohorts_remove(c, number);
+    place = c->free_single_count ? c->free_singles[--c->free_single_count] : c->singles_used++;
+    c->singles[place].number = number;
+    c->home[number] = ALONE | (place + 1);
+    heap_insert(&c->alone, &c->singles[place].item, at);
+}
+
+bool cohorts_is_alone(const struct cohorts *c, uint32_t number)
+{
+    return c->home[number] & ALONE;
+}
+
+hf_time cohorts_alone_at(const struct cohorts *c, uint32_t number)
+{
+    return single_of(c, number)->item.at;
+}
+
+const struct cohort_single *cohorts_first_alone(const struct cohorts *c)
+{
+    struct heap_item *item = heap_first(&c->alone);
+
+    return item ? HF_CONTAINER(item, struct cohort_single, item) : NULL;
 }
 
 hf_time cohorts_next(const struct cohorts *c)

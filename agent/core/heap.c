@@ -71,11 +71,3 @@ void heap_remove(struct heap *h, struct heap_item *item)
     if (last != item)
         sift(h, i, last);
 }
-
-void heap_replace(struct heap *h, struct heap_item *item, struct heap_item *next)
-{
-    *next = *item;
-    if (heap_has(item))
-        h->items[item->place - 1] = next;
-    item->place = 0;
-}

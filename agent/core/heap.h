@@ -26,8 +26,6 @@ struct heap {
 void heap_insert(struct heap *h, struct heap_item *item, hf_time at);
 void heap_move(struct heap *h, struct heap_item *item, hf_time at);
 void heap_remove(struct heap *h, struct heap_item *item); /* fine when not in it */
-/* `next` takes the place and the time of `item`; both may be in no heap. O(1). */
-void heap_replace(struct heap *h, struct heap_item *item, struct heap_item *next);
 static inline struct heap_item *heap_first(const struct heap *h)
 {
     return h->count ? h->items[0] : NULL;

@@ -54,14 +54,21 @@ static hf_time validity_with(const struct lease_fsm *l, int node, hf_time d)
     hf_time all[HF_NODES_MAX];
 
     for (int i = 0; i < l->n; i++)
-        all[i] = i == node ? d : l->node[i].d;
+        all[i] = i == node ? d : lease_fsm_d(l, i);
     return validity_qth(all, l->n, l->q);
+}
+
+static void stand(struct lease_fsm *l, int node, hf_time d)
+{
+    l->node[node].at = d;
+    l->voided = (uint16_t)(l->voided & ~(1u << node));
 }
 
 static void set_vote(struct lease_fsm *l, int node, hf_time d)
 {
     l->valid = validity_with(l, node, d);
-    l->node[node].d = d;
+    if (!is_void(d))
+        stand(l, node, d);
 }
 
 /* V as the check word has it, rounded down: who looks from here on sees that it is over. */
@@ -157,10 +164,9 @@ static void start(struct lease_fsm *l, int n, int q, const struct timing *timing
     l->run = run;
     l->valid = HF_TIME_PAST;
     l->max_hold = max_hold;
-    for (int i = 0; i < n; i++) {
-        l->node[i].d = HF_TIME_PAST;
-        l->node[i].since = HF_TIME_PAST;
-    }
+    l->voided = (uint16_t)((1u << n) - 1);
+    for (int i = 0; i < n; i++)
+        l->node[i].at = HF_TIME_PAST;
 }
 
 void lease_fsm_init(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
@@ -211,7 +217,7 @@ static bool is_small(const struct lease_fsm *l, hf_time valid)
 
 static void count_vote(struct lease_fsm *l, int node, hf_time d, uint32_t mark)
 {
-    l->node[node].d = d;
+    stand(l, node, d);
     l->node[node].mark = mark;
     want_no_heal(l, node);
 }
@@ -226,7 +232,8 @@ static bool is_well(const struct lease_fsm *l, hf_time now)
 unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, hf_time now)
 {
     hf_time d = vote_until(l, a);
-    bool counts = !hf_time_before(a, l->node[node].since) && hf_time_before(l->node[node].d, d);
+    bool counts = lease_fsm_is_void(l, node) ? !hf_time_before(a, l->node[node].at)
+                                             : hf_time_before(l->node[node].at, d);
     hf_time valid = counts ? validity_with(l, node, d) : l->valid;
     bool extends = hf_time_before(l->valid, valid);
     struct before before;
@@ -257,15 +264,15 @@ static unsigned make_void(struct lease_fsm *l, int node, hf_time since, enum hf_
                           hf_time now)
 {
     struct before before = look(l);
-    bool stood = !is_void(l->node[node].d);
+    bool stood = !lease_fsm_is_void(l, node);
     unsigned actions;
 
     advance(l, by_time(l), now);
     if (!is_over(l)) {
-        l->node[node].since = hf_time_max(l->node[node].since, since);
+        l->node[node].at = stood ? since : hf_time_max(l->node[node].at, since);
+        l->voided = (uint16_t)(l->voided | 1u << node);
         /* What waited to be added stays where it is. */
         l->valid = hf_time_min(l->valid, validity_with(l, node, HF_TIME_PAST));
-        l->node[node].d = HF_TIME_PAST;
         if (hf_time_reached(now, l->valid))
             stop(l, HF_SLOT_LOST, reason);
         else
@@ -307,9 +314,8 @@ unsigned lease_fsm_forced(struct lease_fsm *l, int node, hf_time now)
 
 unsigned lease_fsm_stepped(struct lease_fsm *l, int node, hf_time sent, hf_time now)
 {
-    if (hf_time_before(l->node[node].d, vote_until(l, sent)))
+    if (hf_time_before(lease_fsm_d(l, node), vote_until(l, sent)))
         return make_void(l, node, sent, HF_LOSS_CLOCK, now);
-    l->node[node].since = hf_time_max(l->node[node].since, sent);
     return lease_fsm_tick(l, now);
 }
 
@@ -402,6 +408,6 @@ int lease_fsm_votes(const struct lease_fsm *l, hf_time now)
     int votes = 0;
 
     for (int i = 0; i < l->n; i++)
-        votes += hf_time_before(now, l->node[i].d);
+        votes += hf_time_before(now, lease_fsm_d(l, i));
     return votes;
 }

@@ -1,7 +1,7 @@
 /* The life of one lease after its grant, as a state machine. Pure: takes events with `now`, returns
  * actions.
  *
- * Per node it keeps d_i = a_i + span, or "void". V = the q-th largest d_i that stands. Rules:
+ * Per node it keeps d_i = a_i + span, or "void" and since when. V = the q-th largest d_i that stands. Rules:
  *  - (!) A reply is judged by a clock read taken when it is processed: if V without that reply has
  *    passed, the lease is lost whatever the reply says; for a run the same at V - 0.3 T with LOSING
  *    for lost.
@@ -52,7 +52,7 @@ enum lease_action {
  * so many (lease_fsm_size). */
 struct lease_fsm {
     uint32_t ttl_ms;
-    uint16_t heal_wanted; /* bit per node */
+    uint16_t heal_wanted, voided; /* bit per node */
     uint8_t n, q;
     enum hf_slot_state state : 8; /* HELD, LATE, LOSING, LOST, ENDED */
     enum hf_loss_reason reason : 8;
@@ -66,10 +66,10 @@ struct lease_fsm {
     hf_time valid;
     hf_time max_hold; /* LOSING at this instant at the latest; HF_TIME_NEVER: no limit */
     struct {
-        /* HF_TIME_PAST: void */
-        hf_time d HF_PACKED;
-        /* a hit counts only if sent at or after this: the vote was void before */
-        hf_time since HF_PACKED;
+        /* d_i while the vote stands; of a void one since when: a hit counts only if sent at or after
+         * that. (Of one that stands no such time is needed: it was sent after it, and the next that
+         * counts was sent later still.) */
+        hf_time at HF_PACKED;
         uint32_t mark; /* the caller's sentinel generation of the node at the last hit */
     } node[HF_NODES_MAX];
 };
@@ -79,6 +79,15 @@ static inline size_t lease_fsm_size(int n)
 {
     return offsetof(struct lease_fsm, node) +
            (size_t)n * sizeof(((struct lease_fsm *)NULL)->node[0]);
+}
+/* d_i; HF_TIME_PAST: void. */
+static inline hf_time lease_fsm_d(const struct lease_fsm *l, int node)
+{
+    return l->voided >> node & 1 ? HF_TIME_PAST : l->node[node].at;
+}
+static inline bool lease_fsm_is_void(const struct lease_fsm *l, int node)
+{
+    return l->voided >> node & 1;
 }
 static inline struct timing lease_fsm_timing(const struct lease_fsm *l)
 {

@@ -135,8 +135,10 @@ static void end(struct lease *lease, enum hf_slot_state state)
     atomic_store(&lease->state, state);
     hf_slot_withdraw(&agent.table.slots[lease->slot]);
     hf_slot_end(&agent.table.slots[lease->slot], state, HF_LOSS_NONE);
-    beats_drop(lease->beats);
-    lease->beats = NULL;
+    if (lease->has_extra) {
+        beats_drop(lease_extra(lease)->beats);
+        lease_extra(lease)->beats = NULL;
+    }
     m = message_new(MSG_ENDED);
     m->lease = lease;
     mailbox_post(&agent.to_broker, m);
@@ -322,7 +324,7 @@ static void grant(struct peer *p, char name, uint64_t request_id, bool run)
     struct lease *lease;
 
     if (!is_there(s) || !s->client || resource_get(broker, &name, 1, &r) < 0 || r->lease ||
-        r->round || r->undoing)
+        r->work->round || r->undoing)
         return;
     resource_rouse(r);
     lease = lease_new(
@@ -335,8 +337,7 @@ static void grant(struct peer *p, char name, uint64_t request_id, bool run)
     lease->uid = s->uid;
     lease->request_id = request_id;
     lease->run = run;
-    lease->since = lease->won = clock_now();
-    lease->token_end = HF_TIME_NEVER;
+    lease->since = clock_now();
     atomic_init(&lease->state, HF_SLOT_HELD);
     atomic_init(&lease->valid_ns, hf_time_add(lease->since, hf_ms(lease->ttl_ms)).ns);
     if (resource_publish(r, lease, false, (hf_time){INT64_MAX / 2}, 3, 0) < 0) {

@@ -186,7 +186,7 @@ static HF_UNUSED struct journal_lease record_of(const struct lease *lease, enum 
                                    .fence = lease->fence};
 
     for (int i = 0; i < HF_NODES_MAX; i++)
-        record.d[i] = i < NODES ? lease->fsm.node[i].d : HF_TIME_PAST;
+        record.d[i] = i < NODES ? lease_fsm_d(&lease->fsm, i) : HF_TIME_PAST;
     return record;
 }
 

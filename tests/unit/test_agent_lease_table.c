@@ -82,7 +82,7 @@ static void test_lease_keeps_name_and_key(void **state)
     assert_memory_equal(lease_name(lease), name, sizeof(name));
     assert_int_equal(lease->key_len, 3);
     assert_memory_equal(lease_key(lease), "key", 3);
-    assert_null(lease->release);
+    assert_null(lease_extra(lease));
     lease_free(lease);
     lease_free(NULL);
 }

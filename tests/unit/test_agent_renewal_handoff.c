@@ -17,7 +17,8 @@ static struct handoff *to_next(const struct lease *from)
     struct lease *to = lease_new(NODES, &(struct lease_words){.name = lease_name(from),
                                                               .name_len = from->name_len,
                                                               .key = lease_key(from),
-                                                              .key_len = from->key_len});
+                                                              .key_len = from->key_len,
+                                                              .extra = true});
 
     assert_true(h && to);
     to->slot = from->slot;
@@ -25,8 +26,8 @@ static struct handoff *to_next(const struct lease *from)
     to->ttl_ms = from->ttl_ms;
     to->pid = NEXT_PID;
     to->fence = from->fence + 1;
-    to->since = to->won = clock_now();
-    to->token_end = HF_TIME_NEVER;
+    to->since = clock_now();
+    lease_set_token(to, to->since, HF_TIME_NEVER);
     memcpy(to->token, from->token, sizeof(to->token));
     h->slot = from->slot;
     h->generation = from->generation;
@@ -81,8 +82,6 @@ static struct lease *fresh_after(const char *name, bool run, unsigned handoffs)
 
     put_key(name, ALL);
     lease = made(name, generation % CAPACITY, ALL, run, a);
-    lease->won = lease->since;
-    lease->token_end = HF_TIME_NEVER;
     lease->fence += handoffs;
     hand_over(lease);
     return lease;

@@ -183,10 +183,10 @@ TEST(a_late_lease_is_judged_by_a_clock_of_its_own)
     struct lease *late = adopted_in(0, false), *other;
     hf_time valid = late->fsm.valid, sent;
 
-    late->fsm.node[0].d = hf_time_add(valid, hf_ms(1000));
+    late->fsm.node[0].at = hf_time_add(valid, hf_ms(1000));
     ahead_ns += hf_time_since(valid, clock_now()).ns - hf_ms(200).ns;
     other = adopted_in(1, false);
-    other->fsm.node[0].d = hf_time_add(other->fsm.valid, hf_ms(1000));
+    other->fsm.node[0].at = hf_time_add(other->fsm.valid, hf_ms(1000));
     sent = hf_time_add(clock_now(), hf_ms(80)); /* more than T/64 */
     ahead_ns += hf_ms(100).ns;
     watch(late);

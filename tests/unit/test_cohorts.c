@@ -16,7 +16,9 @@ struct fixture {
     struct cohorts c;
     struct cohort all[ROOM];
     struct heap_item *items[ROOM + 1];
-    uint32_t free[ROOM], home[NUMBERS];
+    struct cohort_single singles[NUMBERS];
+    struct heap_item *alone[NUMBERS + 1];
+    uint32_t free[ROOM], free_singles[NUMBERS], home[NUMBERS];
     hf_time at[NUMBERS]; /* what is expected; HF_TIME_NEVER: it is in none */
 };
 
@@ -29,6 +31,9 @@ static struct fixture *make(void)
                            .all = f.all,
                            .free = f.free,
                            .home = f.home,
+                           .alone = {.items = f.alone, .room = NUMBERS + 1},
+                           .singles = f.singles,
+                           .free_singles = f.free_singles,
                            .room = ROOM};
     for (int i = 0; i < NUMBERS; i++)
         f.at[i] = HF_TIME_NEVER;
@@ -105,13 +110,63 @@ TEST(without_room_it_is_said)
     assert_true(cohorts_room(1) == 1 && cohorts_room(1000000) < 1000000 / 50);
 }
 
-static hf_time earliest(const struct fixture *f)
+TEST(who_is_alone_is_in_no_cohort)
+{
+    struct fixture *f = make();
+    uint32_t out[4];
+
+    assert_null(cohorts_first_alone(&f->c));
+    assert_true(cohorts_add(&f->c, 7, at_ms(1), hf_ns(0)));
+    assert_true(cohorts_add(&f->c, 8, at_ms(1), hf_ns(0)));
+    cohorts_put_alone(&f->c, 7, at_ms(5));
+    assert_true(cohorts_is_alone(&f->c, 7) && !cohorts_is_alone(&f->c, 8));
+    assert_false(cohorts_has(&f->c, 7));
+    assert_true(cohorts_at(&f->c, 7).ns == HF_TIME_NEVER.ns);
+    assert_true(cohorts_alone_at(&f->c, 7).ns == at_ms(5).ns);
+    cohorts_put_alone(&f->c, 9, at_ms(4));
+    assert_int_equal(cohorts_first_alone(&f->c)->number, 9);
+    cohorts_put_alone(&f->c, 9, at_ms(6));
+    assert_int_equal(cohorts_first_alone(&f->c)->number, 7);
+    assert_int_equal(cohorts_take(&f->c, out, 4), 1);
+    assert_int_equal(out[0], 8);
+    cohorts_remove(&f->c, 7);
+    cohorts_remove(&f->c, 9);
+    cohorts_remove(&f->c, 9); /* fine */
+    assert_false(cohorts_is_alone(&f->c, 7));
+    assert_null(cohorts_first_alone(&f->c));
+}
+
+TEST(all_may_be_alone)
+{
+    struct fixture *f = make();
+
+    for (int round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < NUMBERS; i++)
+            cohorts_put_alone(&f->c, i, at_ms(i * 7919 % NUMBERS));
+        for (uint32_t i = 0; i < NUMBERS; i++) {
+            const struct cohort_single *first = cohorts_first_alone(&f->c);
+
+            assert_true(first->item.at.ns == at_ms(i).ns);
+            cohorts_remove(&f->c, first->number);
+        }
+    }
+}
+
+static hf_time earliest(const struct fixture *f, bool alone)
 {
     hf_time first = HF_TIME_NEVER;
 
     for (int i = 0; i < NUMBERS; i++)
-        first = hf_time_min(first, f->at[i]);
+        if (cohorts_is_alone(&f->c, (uint32_t)i) == alone)
+            first = hf_time_min(first, f->at[i]);
     return first;
+}
+
+static hf_time first_alone(const struct fixture *f)
+{
+    const struct cohort_single *first = cohorts_first_alone(&f->c);
+
+    return first ? first->item.at : HF_TIME_NEVER;
 }
 
 TEST(any_sequence_gives_each_at_its_time)
@@ -131,8 +186,12 @@ TEST(any_sequence_gives_each_at_its_time)
             if (cohorts_add(&f->c, n, when, hf_ns(0)))
                 f->at[n] = when;
         }
+        if (step % 5 == 0) { /* wherever it is */
+            f->at[n] = at_ms(draw_next(&random) % 40);
+            cohorts_put_alone(&f->c, n, f->at[n]);
+        }
         if (step % 16 == 0) {
-            hf_time first = earliest(f);
+            hf_time first = earliest(f, false);
             size_t count = cohorts_take(&f->c, out, 1 + draw_next(&random) % COHORT_MOST);
 
             for (size_t i = 0; i < count; i++) {
@@ -141,7 +200,8 @@ TEST(any_sequence_gives_each_at_its_time)
             }
             assert_true(count > 0 || first.ns == HF_TIME_NEVER.ns);
         }
-        assert_true(cohorts_next(&f->c).ns == earliest(f).ns);
+        assert_true(cohorts_next(&f->c).ns == earliest(f, false).ns);
+        assert_true(first_alone(f).ns == earliest(f, true).ns);
     }
 }
 
@@ -152,6 +212,8 @@ int main(void)
         cmocka_unit_test(early_is_as_early_as_was_said),
         cmocka_unit_test(who_left_and_came_back_is_taken_once),
         cmocka_unit_test(without_room_it_is_said),
+        cmocka_unit_test(who_is_alone_is_in_no_cohort),
+        cmocka_unit_test(all_may_be_alone),
         cmocka_unit_test(any_sequence_gives_each_at_its_time),
     };
 

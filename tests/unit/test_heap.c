@@ -138,27 +138,6 @@ TEST(any_sequence_keeps_the_order)
     }
 }
 
-TEST(a_successor_takes_place_and_time)
-{
-    struct fixture f;
-    struct heap_item next = {0}, other = {0};
-
-    init(&f);
-    for (size_t i = 0; i < 10; i++)
-        heap_insert(&f.heap, &f.item[i], at((int64_t)i));
-    heap_replace(&f.heap, &f.item[3], &next);
-    check(&f.heap);
-    assert_int_equal(f.heap.count, 10);
-    assert_false(heap_has(&f.item[3]));
-    assert_true(heap_has(&next));
-    assert_int_equal(next.at.ns, at(3).ns);
-    heap_replace(&f.heap, &f.item[3], &other); /* neither is in it */
-    assert_false(heap_has(&other));
-    heap_remove(&f.heap, &next);
-    check(&f.heap);
-    assert_int_equal(f.heap.count, 9);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,7 +147,6 @@ int main(void)
         cmocka_unit_test(removing_inside_may_move_the_last_item_up),
         cmocka_unit_test(the_never_and_the_past_keep_their_ends),
         cmocka_unit_test(any_sequence_keeps_the_order),
-        cmocka_unit_test(a_successor_takes_place_and_time),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

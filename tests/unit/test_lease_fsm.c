@@ -115,7 +115,7 @@ TEST(a_hit_that_is_no_later_than_known_changes_nothing)
     lease_fsm_hit(&l, 0, at(10 * SEC), 5, at(10 * SEC));
     assert_int_equal(lease_fsm_hit(&l, 0, at(10 * SEC), 6, at(10 * SEC)), 0);
     assert_int_equal(lease_fsm_hit(&l, 0, at(9 * SEC), 6, at(10 * SEC)), 0);
-    assert_time(l.node[0].d, at(10 * SEC + SPAN));
+    assert_time(lease_fsm_d(&l, 0), at(10 * SEC + SPAN));
     assert_int_equal(l.node[0].mark, 5);
 }
 
@@ -317,7 +317,7 @@ TEST(a_foreign_key_voids_its_vote_at_once)
 
     assert_int_equal(lease_fsm_foreign(&l, 0, at(2 * SEC)), LEASE_ACT_EXTEND | LEASE_ACT_TIMER);
     assert_time(l.valid, at(SPAN));
-    assert_time(l.node[0].d, HF_TIME_PAST);
+    assert_time(lease_fsm_d(&l, 0), HF_TIME_PAST);
     assert_int_equal(l.heal_wanted, 0);
     assert_state(&l, HF_SLOT_HELD, HF_LOSS_NONE);
 }
@@ -339,7 +339,7 @@ TEST(a_missing_key_voids_its_vote_and_is_healed)
     assert_int_equal(lease_fsm_missing(&l, 1, 0, at(2 * SEC)),
                      LEASE_ACT_EXTEND | LEASE_ACT_HEAL | LEASE_ACT_TIMER);
     assert_time(l.valid, at(SPAN));
-    assert_time(l.node[1].d, HF_TIME_PAST);
+    assert_time(lease_fsm_d(&l, 1), HF_TIME_PAST);
     assert_int_equal(l.heal_wanted, 1 << 1);
 }
 
@@ -354,7 +354,7 @@ TEST(a_missing_key_of_a_node_that_forgot_keeps_its_vote_and_is_healed)
     lease_fsm_hit(&l, 1, at(3 * SEC), 1, at(3 * SEC));
     assert_int_equal(l.heal_wanted, 0);
     lease_fsm_missing(&l, 1, 1, at(4 * SEC));
-    assert_time(l.node[1].d, HF_TIME_PAST);
+    assert_time(lease_fsm_d(&l, 1), HF_TIME_PAST);
 }
 
 TEST(all_nodes_may_forget_and_the_lease_lives)
@@ -387,12 +387,12 @@ TEST(the_reply_that_showed_a_step_counts_as_a_renewal)
 
     lease_fsm_hit(&l, 0, sent, 0, now);
     assert_int_equal(lease_fsm_stepped(&l, 0, sent, now), 0);
-    assert_time(l.node[0].d, at(10 * SEC + SPAN));
+    assert_time(lease_fsm_d(&l, 0), at(10 * SEC + SPAN));
     /* in the other order, too, though V falls in between */
     lease_fsm_stepped(&l, 1, sent, now);
-    assert_time(l.node[1].d, HF_TIME_PAST);
+    assert_time(lease_fsm_d(&l, 1), HF_TIME_PAST);
     lease_fsm_hit(&l, 1, sent, 0, now);
-    assert_time(l.node[1].d, at(10 * SEC + SPAN));
+    assert_time(lease_fsm_d(&l, 1), at(10 * SEC + SPAN));
 }
 
 TEST(a_vote_from_before_a_step_gives_none_after_it)
@@ -401,9 +401,9 @@ TEST(a_vote_from_before_a_step_gives_none_after_it)
 
     lease_fsm_stepped(&l, 0, at(10 * SEC), at(10 * SEC + MS));
     assert_int_equal(lease_fsm_hit(&l, 0, at(10 * SEC - NS), 0, at(11 * SEC)), 0);
-    assert_time(l.node[0].d, HF_TIME_PAST);
+    assert_time(lease_fsm_d(&l, 0), HF_TIME_PAST);
     lease_fsm_hit(&l, 0, at(10 * SEC), 0, at(11 * SEC));
-    assert_time(l.node[0].d, at(10 * SEC + SPAN));
+    assert_time(lease_fsm_d(&l, 0), at(10 * SEC + SPAN));
 }
 
 TEST(a_step_told_without_its_reply_wants_a_command_sent_since)
@@ -411,10 +411,10 @@ TEST(a_step_told_without_its_reply_wants_a_command_sent_since)
     struct lease_fsm l = held(LIBRARY);
 
     lease_fsm_clock_step(&l, 0, at(10 * SEC));
-    assert_time(l.node[0].d, HF_TIME_PAST);
+    assert_time(lease_fsm_d(&l, 0), HF_TIME_PAST);
     assert_int_equal(lease_fsm_hit(&l, 0, at(10 * SEC - NS), 0, at(11 * SEC)), 0);
     lease_fsm_hit(&l, 0, at(10 * SEC), 0, at(11 * SEC));
-    assert_time(l.node[0].d, at(10 * SEC + SPAN));
+    assert_time(lease_fsm_d(&l, 0), at(10 * SEC + SPAN));
 }
 
 TEST(a_vote_sent_before_a_key_was_found_missing_does_not_count)
@@ -423,10 +423,10 @@ TEST(a_vote_sent_before_a_key_was_found_missing_does_not_count)
 
     lease_fsm_missing(&l, 0, 0, at(5 * SEC));
     assert_int_equal(lease_fsm_hit(&l, 0, at(5 * SEC - NS), 0, at(6 * SEC)), 0);
-    assert_time(l.node[0].d, HF_TIME_PAST);
+    assert_time(lease_fsm_d(&l, 0), HF_TIME_PAST);
     assert_int_equal(l.heal_wanted, 1 << 0);
     lease_fsm_hit(&l, 0, at(5 * SEC), 0, at(6 * SEC));
-    assert_time(l.node[0].d, at(5 * SEC + SPAN));
+    assert_time(lease_fsm_d(&l, 0), at(5 * SEC + SPAN));
     assert_int_equal(l.heal_wanted, 0);
 }
 

@@ -146,7 +146,8 @@ TEST(any_sequence_keeps_the_promises)
 
         for (int step = 0; step < 60; step++) {
             struct lease_fsm before = l;
-            hf_time d[] = {before.node[0].d, before.node[1].d, before.node[2].d};
+            hf_time d[] = {lease_fsm_d(&before, 0), lease_fsm_d(&before, 1),
+                           lease_fsm_d(&before, 2)};
             int node, over;
 
             random = random * 1664525 + 1013904223;
@@ -176,7 +177,7 @@ TEST(any_sequence_keeps_the_promises)
             lease_fsm_confirm(&l, before.valid, at(now));
             over = l.state == HF_SLOT_LOST;
             for (int i = 0; i < 3; i++)
-                d[i] = l.node[i].d;
+                d[i] = lease_fsm_d(&l, i);
             assert_false(hf_time_before(validity_qth(d, 3, 2), l.valid));
             assert_true(hf_time_since(validity_qth(d, 3, 2), l.valid).ns <
                         30 * SEC / LEASE_FSM_SMALL);

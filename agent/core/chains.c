@@ -1,0 +1,23 @@
+#include "agent/core/chains.h"
+
+#include <assert.h>
+
+void chains_add(struct chains *c, uint32_t hash, uint32_t number)
+{
+    uint32_t *first = &c->first[hash & (c->buckets - 1)];
+
+    c->next[number] = *first;
+    *first = number + 1;
+}
+
+void chains_remove(struct chains *c, uint32_t hash, uint32_t number)
+{
+    uint32_t *at = &c->first[hash & (c->buckets - 1)];
+
+    while (*at != number + 1) {
+        assert(*at);
+        at = &c->next[*at - 1];
+    }
+    *at = c->next[number];
+    c->next[number] = 0;
+}
