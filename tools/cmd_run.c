@@ -198,19 +198,11 @@ static int stop_in_wait(struct run *run, hf_client *client, hf_op **op)
     return begin(run, client, left_ms, op);
 }
 
-/* EXIT_OK with the leases, in the order of the names, or the exit code. What is then needed is made while the
- * agent is at it. */
-static int acquire(struct run *run, hf_client *client, const struct guardian_plan *plan,
-                   struct guardian *ret_guardian, hf_lease **ret_leases)
+/* EXIT_OK with the leases, in the order of the names, or the exit code. */
+static int await_grant(struct run *run, hf_client *client, hf_op *op, hf_lease **ret_leases)
 {
-    hf_op *op;
-    int status = begin(run, client, run->wanted.wait_ms, &op);
+    int status = HF_OK;
 
-    if (status == HF_OK && guardian_prepare(ret_guardian, plan) < 0) {
-        say("%s: cannot prepare the guardians: %s", run->shown, strerror(errno));
-        hf_op_cancel(op);
-        return EXIT_FAILED;
-    }
     while (status == HF_OK && (status = hf_op_result(op, ret_leases)) == HF_EPENDING) {
         int signal = signal_in_wait(run);
 
@@ -230,6 +222,26 @@ static int acquire(struct run *run, hf_client *client, const struct guardian_pla
         status = HF_OK; /* not decided yet */
     }
     return status < 0 ? refused(run, status) : EXIT_OK;
+}
+
+/* The same; what the guardians need is made while the agent is at it. */
+static int acquire(struct run *run, hf_client *client, const struct guardian_plan *plan,
+                   struct guardian *ret_guardian, hf_lease **ret_leases)
+{
+    hf_op *op;
+    int code, status = begin(run, client, run->wanted.wait_ms, &op);
+
+    if (status < 0)
+        return refused(run, status);
+    if (guardian_prepare(ret_guardian, plan) < 0) {
+        say("%s: cannot prepare the guardians: %s", run->shown, strerror(errno));
+        hf_op_cancel(op);
+        return EXIT_FAILED;
+    }
+    code = await_grant(run, client, op, ret_leases);
+    if (code != EXIT_OK)
+        guardian_free(ret_guardian);
+    return code;
 }
 
 /* Only what is true of this run: it may be a job of another one. */
@@ -336,6 +348,7 @@ static int hold_and_run(struct run *run, hf_client *client)
         kill(getpid(), SIGSTOP);
     if (signal || name_leases(run, &hold) < 0) {
         hold_release(&hold);
+        guardian_free(&guardian);
         return signal ? EXIT_BY_SIGNAL + signal : EXIT_FAILED;
     }
     if (run->wanted.verbose)

@@ -154,16 +154,10 @@ static int pidfd_open_(pid_t pid)
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-int guardian_prepare(struct guardian *g, const struct guardian_plan *plan)
+static int prepare(struct guardian *g)
 {
     int links[2];
 
-    *g = (struct guardian){.plan = plan};
-    cgroup_plan(&g->cgroup);
-    g->shared =
-        mmap(NULL, sizeof(*g->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (g->shared == MAP_FAILED)
-        return -1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, links) < 0)
         return -1;
     g->link_fd = links[0];
@@ -171,10 +165,36 @@ int guardian_prepare(struct guardian *g, const struct guardian_plan *plan)
     g->outer_fd = pidfd_open_(getpid());
     if (g->outer_fd < 0)
         return -1;
-    if (beat_make(&g->beat, plan->heartbeat_ns) < 0)
+    if (beat_make(&g->beat, g->plan->heartbeat_ns) < 0)
         return -1;
     g->timer_fd = timeline_timer();
     return g->timer_fd < 0 ? -1 : tree_init(&g->tree, 0);
+}
+
+int guardian_prepare(struct guardian *g, const struct guardian_plan *plan)
+{
+    int error;
+
+    *g = (struct guardian){.plan = plan};
+    g->shared =
+        mmap(NULL, sizeof(*g->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (g->shared == MAP_FAILED)
+        return -1;
+    cgroup_plan(&g->cgroup);
+    if (prepare(g) == 0)
+        return 0;
+    error = errno;
+    guardian_free(g);
+    errno = error;
+    return -1;
+}
+
+/* Its descriptors go with the process. */
+void guardian_free(struct guardian *g)
+{
+    cgroup_remove(&g->cgroup);
+    tree_free(&g->tree);
+    munmap(g->shared, sizeof(*g->shared));
 }
 
 /* No job was started: nothing to reap. */
@@ -182,7 +202,7 @@ static int fail(struct guardian *g, const char *what, const char *why)
 {
     say("%s: %s%s", g->plan->name, what, why);
     hold_release(&g->hold);
-    cgroup_remove(&g->cgroup);
+    guardian_free(g);
     return EXIT_FAILED;
 }
 
@@ -212,8 +232,6 @@ int guardian_run(struct guardian *g, const struct hold *hold)
     explicit_bzero(tickets, sizeof(tickets));
     code = guardian_outer(g, inner);
     hold_free(&g->hold); /* what is left to lapse */
-    cgroup_remove(&g->cgroup);
-    tree_free(&g->tree);
-    munmap(g->shared, sizeof(*g->shared));
+    guardian_free(g);
     return code;
 }

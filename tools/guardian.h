@@ -70,11 +70,14 @@ struct guardian {
 };
 
 /* Makes all that both need and that can be made before there is a lock, as while it is waited for. What
- * `plan` points to may still change. 0, or -1 with errno; then, too, only the process's end takes it back. */
+ * `plan` points to may still change. 0, or -1 with errno. */
 int guardian_prepare(struct guardian *g, const struct guardian_plan *plan);
 
+/* Instead of guardian_run(): there is no lock. */
+void guardian_free(struct guardian *g);
+
 /* Runs the job under `hold` (taken with HF_ACQUIRE_RUN) to its end; its leases are released or left
- * to lapse. The caller has one thread. Returns the exit code. */
+ * to lapse. The caller has one thread. Returns the exit code; frees `g`. */
 int guardian_run(struct guardian *g, const struct hold *hold);
 
 /* --- shared by guardian_inner.c and guardian_outer.c ------------------------------------------ */
