@@ -103,7 +103,7 @@ void lease_set_token(struct lease *lease, hf_time won, hf_time token_end);
 
 static inline struct lease_node *lease_node(const struct lease *lease, int node)
 {
-    return (struct lease_node *)((uintptr_t)&lease->fsm + lease_fsm_size(lease->nodes)) + node;
+    return (struct lease_node *)((char *)&lease->fsm + lease_fsm_size(lease->nodes)) + node;
 }
 static inline struct timing lease_timing(const struct lease *lease)
 {
