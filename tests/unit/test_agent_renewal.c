@@ -41,6 +41,7 @@ static void test_heartbeat(void **state)
 /* The age of its vote is at least that of the silence; the agent itself was not late. */
 static void test_a_silent_node_makes_renewals_overdue(void **state)
 {
+    const uint64_t least = (TTL_MS / 2 - TTL_MS * 11 / 30) * HF_NS_PER_MS;
     struct lease *lease = granted("overdue", ALL, false);
 
     (void)state;
@@ -48,10 +49,10 @@ static void test_a_silent_node_makes_renewals_overdue(void **state)
     redis_server_pause(&nodes[1]);
     sleep_ms(TTL_MS / 2);
     redis_server_resume(&nodes[1]);
-    for (int waited = 0; waited < FAR_MS && !counter(HF_COUNTER_RENEW_OVERDUE_MAX_NS); waited += 5)
-        sleep_ms(5);
-    assert_in_range(counter(HF_COUNTER_RENEW_OVERDUE_MAX_NS),
-                    (TTL_MS / 2 - TTL_MS * 11 / 30) * HF_NS_PER_MS, TTL_MS * HF_NS_PER_MS);
+    for (int waited = 0; waited < FAR_MS && counter(HF_COUNTER_RENEW_OVERDUE_MAX_NS) < least;
+         waited += 5)
+        sleep_ms(5); /* with little time for itself this host makes some less overdue before */
+    assert_in_range(counter(HF_COUNTER_RENEW_OVERDUE_MAX_NS), least, TTL_MS * HF_NS_PER_MS);
     assert_true(counter(HF_COUNTER_RENEW_LAG_MAX_NS) < counter(HF_COUNTER_RENEW_OVERDUE_MAX_NS));
     stays_held(lease, 0);
     release(lease);
