@@ -1,6 +1,7 @@
 /* The library against an agent that is broken or hostile: the welcome, the completions, the words of
  * its leases and the socket, in any order. One thread does both sides' steps: when the library waits for
- * the welcome, in poll(), the agent sends it (the linker's --wrap=poll). */
+ * the welcome, in poll(), the agent sends it (the linker's --wrap=poll). Where nothing comes the time has passed at
+ * once (--wrap=clock_gettime, --wrap=nanosleep). */
 #include "tests/fuzz/fuzz.h"
 
 #include <fcntl.h>
@@ -10,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "libclient/internal.h"
@@ -83,13 +85,57 @@ static void be_the_agent(void)
         shutdown(plan.sock, SHUT_RDWR);
 }
 
+/* Whoever was turned away comes again for some seconds. */
+static void turn_others_away(void)
+{
+    int sock;
+
+    while ((sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+        close(sock);
+}
+
+static int64_t slept_ns;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *ret_time);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_time);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_time)
+{
+    int rc = __real_clock_gettime(clock, ret_time);
+
+    if (rc == 0 && clock == CLOCK_BOOTTIME) {
+        ret_time->tv_sec += slept_ns / HF_NS_PER_SEC;
+        ret_time->tv_nsec += slept_ns % HF_NS_PER_SEC;
+        if (ret_time->tv_nsec >= HF_NS_PER_SEC) {
+            ret_time->tv_nsec -= HF_NS_PER_SEC;
+            ret_time->tv_sec++;
+        }
+    }
+    return rc;
+}
+
+int __wrap_nanosleep(const struct timespec *time, struct timespec *ret_left);
+int __wrap_nanosleep(const struct timespec *time, struct timespec *ret_left)
+{
+    (void)ret_left;
+    slept_ns += time->tv_sec * HF_NS_PER_SEC + time->tv_nsec;
+    return 0;
+}
+
 int __real_poll(struct pollfd *fds, nfds_t count, int timeout);
 int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout);
 int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout)
 {
-    if (plan.sock < 0 && timeout > 0)
+    int ready;
+
+    if (timeout <= 0)
+        return __real_poll(fds, count, timeout);
+    if (plan.sock < 0)
         be_the_agent();
-    return __real_poll(fds, count, timeout);
+    turn_others_away();
+    ready = __real_poll(fds, count, 0);
+    if (ready == 0)
+        slept_ns += timeout * HF_NS_PER_MS;
+    return ready;
 }
 
 static void make_table(void)
@@ -395,9 +441,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         hf_disconnect(client);
     }
     close(plan.sock);
-    /* Those that it made when it lost the first. */
-    while ((plan.sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0)
-        close(plan.sock);
+    turn_others_away(); /* that it made when it lost the first */
     hf_ring_agent_destroy(&ring);
     return 0;
 }
