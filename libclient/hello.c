@@ -66,8 +66,8 @@ static int check_peer(int sock, const struct hfc_place *place, char *why, size_t
  * would not. EAGAIN when that takes longer. */
 static int connect_in_turn(int sock, const struct sockaddr_un *address, int64_t wait_ns)
 {
-    const struct timeval wait = {.tv_sec = wait_ns / HF_NS_PER_SEC,
-                                 .tv_usec = wait_ns % HF_NS_PER_SEC / 1000 + 1};
+    const int64_t wait_us = wait_ns / 1000 + 1; /* 0 would be for ever */
+    const struct timeval wait = {.tv_sec = wait_us / 1000000, .tv_usec = wait_us % 1000000};
     int rc = connect(sock, (const struct sockaddr *)address, sizeof(*address)), error;
 
     if (rc == 0 || errno != EAGAIN || wait_ns <= 0)

@@ -172,6 +172,7 @@ static void waits_for_its_turn(void **state)
     char dir[] = "/tmp/holdfast-queue-XXXXXX";
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), first, accepted, status;
+    const struct timeval patience = {.tv_sec = 10};
     struct hf_hello hello;
     hf_client *client;
     pid_t pid;
@@ -181,6 +182,7 @@ static void waits_for_its_turn(void **state)
     (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/sock", dir);
     assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
     assert_int_equal(listen(listener, 0), 0);
+    assert_int_equal(setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
     first = fill_queue(&address);
     pid = fork();
     assert_true(pid >= 0);
