@@ -101,7 +101,7 @@ def quorum(run):
     assert words_of(events) == ["late", "losing", "lost"], events
     for event, part in zip(events, (0.5, 0.3, 0)):
         assert (event["reason"], event["node"], event["voting"]) == ("quorum", None, ["n3"]), event
-        assert int(event["valid_ns"]) == until_ns
+        assert abs(int(event["valid_ns"]) - until_ns) < ttl_ns / 64, event  # a third vote adds what it adds when it is worth storing
         near(event, until_ns - int(part * ttl_ns))
     for node in run.nodes[:2]:
         node.sigcont()
