@@ -433,7 +433,7 @@ static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_
     struct client *holder = NULL;
     struct timing timing;
     char why[160];
-    hf_time valid = validity_qth(rec->state.d, b->n, b->q);
+    hf_time valid = validity_qth(rec->state.d, b->n, b->q), over = HF_TIME_PAST;
     bool ahead = hf_time_before(now, valid);
     bool alive;
     int rc;
@@ -468,10 +468,14 @@ static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_
                             HF_LOSS_HOLDER);
     else
         event_not_readopted(b->agent, slot, &rec->id, &rec->state, HF_EVENT_LOST, HF_LOSS_RESTART);
-    /* A run's tree is dead before V; so is everybody's belief where the table cannot be written any
-     * more. */
-    return release_record(b, rec, slot, ahead && (rec->id.run || !b->agent->warm) ? valid : now,
-                          true);
+    /* (!) A vote may have been void in the journal, and the agent killed before its guardians were shown
+     * the earlier V: the job lives until the one that they know. Elsewhere nobody believes in it any
+     * more, but where the table cannot be written. */
+    if (rec->id.run)
+        over = latest_end(b, &rec->state, slot);
+    else if (!b->agent->warm)
+        over = valid;
+    return release_record(b, rec, slot, hf_time_max(now, over), true);
 }
 
 /* Descriptors that the agent needs before any client: ghosts do without a watch rather than use them

@@ -50,13 +50,21 @@ struct claim *claims_find(const struct sim_host *host, uint32_t slot, uint32_t g
     return NULL;
 }
 
+/* Handed on, a lock keeps its token, and the fence but for the count of hand-offs. */
+static sim_ns token_at(const struct sim_host *host, uint32_t slot, uint64_t fence)
+{
+    for (const struct claim *c = claims; c; c = c->next)
+        if (c->host == host && c->slot_number == slot && c->fence >> 16 == fence >> 16)
+            return c->token_at;
+    return sim.now;
+}
+
 struct claim *checks_granted(struct sim_proc *proc, int resource, uint32_t slot_number,
                              uint32_t generation, uint64_t fence)
 {
     struct sim_host *host = proc->host;
     const struct hf_slot *slot = &host->agent.table.slots[slot_number];
     struct claim *claim = claims_find(host, slot_number, generation);
-
     if (claim && claim->slot == slot)
         return claim; /* answered once more */
     claim = sim_alloc(sizeof(*claim));
@@ -68,6 +76,7 @@ struct claim *checks_granted(struct sim_proc *proc, int resource, uint32_t slot_
                             .slot_number = slot_number,
                             .generation = generation,
                             .fence = fence,
+                            .token_at = token_at(host, slot_number, fence),
                             .run = proc->run,
                             .used = true};
     claims = claim;

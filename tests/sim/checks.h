@@ -19,10 +19,11 @@ struct claim {
     const struct hf_slot *slot;
     uint32_t slot_number, generation;
     uint64_t fence;
-    bool used;    /* a process has it, or is about to read of it */
-    bool ended;   /* the word was seen as 0, or as another's */
-    bool expired; /* the word was seen past its deadline */
-    bool job;     /* a job runs under it */
+    sim_ns token_at; /* when its token was granted, to whoever had it first */
+    bool used;       /* a process has it, or is about to read of it */
+    bool ended;      /* the word was seen as 0, or as another's */
+    bool expired;    /* the word was seen past its deadline */
+    bool job;        /* a job runs under it */
     bool run;
     sim_ns frozen_until; /* suspended with its host */
     uint32_t losing_by;  /* incarnation of the agent then */

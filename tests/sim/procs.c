@@ -36,6 +36,13 @@ static void request(struct sim_proc *p, const struct hf_request_entry *q)
     enqueue(p, q);
 }
 
+/* As the library: sent again to the next agent, until one answers. */
+static void give_back(struct sim_proc *p, const struct hf_request_entry *q)
+{
+    p->unwanted = *q;
+    enqueue(p, q);
+}
+
 static void act_in(struct sim_proc *p, sim_ns low, sim_ns high)
 {
     sim_at(&p->act, sim.now + rng_between(&sim.rng, low, high));
@@ -277,7 +284,7 @@ static void granted(struct sim_proc *p, const struct hf_completion_entry *e)
                                          .generation = e->generation,
                                          .flags = HF_REQ_REAPED};
 
-            enqueue(p, &q);
+            give_back(p, &q);
         }
         go_idle(p);
         if (p->probe)
@@ -344,7 +351,7 @@ static void on_delivery(struct sim_event *event)
 
             if (claim)
                 checks_dropped(claim);
-            enqueue(p, &q); /* as the library: nobody waits for it any more */
+            give_back(p, &q); /* as the library: nobody waits for it any more */
         }
     }
     sim_free(d);
@@ -401,13 +408,16 @@ static void hold_on(struct sim_proc *p)
                                      .generation = p->claim->generation};
 
         uint32_t reason = atomic_load(&p->claim->slot->marks) >> 24;
+        /* A step, a mark or an empty node from before the faults ended may be found only now; whom the lock was
+         * handed on to has a token from then, too. */
+        bool of_before = reason == HF_LOSS_CLOCK || reason == HF_LOSS_FORCED ||
+                         p->claim->token_at < sim.settled_at;
 
         sim_trace("h%d p%d has lost r%d", p->host->number, p->number, p->resource);
         checks_dropped(p->claim);
-        enqueue(p, &q); /* the agent may have extended it in the last moment */
+        give_back(p, &q); /* the agent may have extended it in the last moment */
         go_idle(p);
-        /* A step, or a mark, from before the faults ended may be found only now. */
-        if (p->probe && reason != HF_LOSS_CLOCK && reason != HF_LOSS_FORCED)
+        if (p->probe && !of_before)
             sim_violation("liveness", "a lease is lost after the faults");
         else if (p->probe)
             acquire(p, p->resource);

@@ -85,6 +85,7 @@ static void settle(void)
     sim_ns latest;
 
     sim.settling = true;
+    sim.settled_at = sim.now;
     faults_end();
     latest = sim.now + 3 * SIM_SEC + (sim_ns)sim.plan.ttl_max_ms * SIM_MS;
     while (!sim.over && !hosts_connected() && sim.now < latest)

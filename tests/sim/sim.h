@@ -180,8 +180,9 @@ struct sim {
     struct sim_rng rng, product_rng;
     uint64_t digest; /* of all that happened */
     struct sim_plan plan;
-    bool settling;    /* the faults are over */
-    bool agent_ended; /* at least one, in whatever way */
+    bool settling;     /* the faults are over */
+    sim_ns settled_at; /* since then */
+    bool agent_ended;  /* at least one, in whatever way */
     bool over;
     const char *violation; /* the broken check; NULL none */
     char violation_text[400];

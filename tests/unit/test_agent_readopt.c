@@ -1,0 +1,172 @@
+/* agent/readopt.c: when the next agent releases what it does not take up. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/broker_internal.h"
+#include "agent/clock.h"
+#include "agent/log.h"
+#include "agent/renewal_internal.h"
+#include "agent/stores.h"
+#include "tests/unit/shm_fixture.h"
+
+#define CAPACITY   8
+#define SLOT       3
+#define GENERATION 7
+
+static struct config config;
+static struct agent agent;
+static char dir[64];
+
+static void must(int rc)
+{
+    assert_int_equal(rc, HF_OK);
+}
+
+static void open_all(void)
+{
+    char why[WHY_SIZE] = "";
+
+    must(stores_open(&agent, dir, why, sizeof(why)));
+    must(lease_table_create(CAPACITY, &agent.leases));
+    must(renewal_create(&agent, &agent.renewal));
+    must(broker_create(&agent, &agent.broker));
+}
+
+static void close_all(void)
+{
+    struct message *m;
+
+    while ((m = mailbox_take(&agent.to_renewal))) {
+        if (m->kind == MSG_GRANTED)
+            renewal_adopt(agent.renewal, m->lease, clock_now());
+        free(m);
+    }
+    broker_destroy(agent.broker);
+    renewal_destroy(agent.renewal);
+    lease_table_destroy(agent.leases);
+    hf_table_close(&agent.table);
+    journal_close(agent.journal);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    log_init(LOG_LEVEL_ERROR);
+    rcu_register_thread();
+    snprintf(dir, sizeof(dir), "/tmp/holdfast-readopt-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    config = (struct config){.node_count = 3,
+                             .ttl_ms = 30000,
+                             .ttl_max_ms = 30000,
+                             .capacity = CAPACITY,
+                             .clients_max = 8,
+                             .table_mode = 0644,
+                             .group = (gid_t)-1};
+    snprintf(config.name, sizeof(config.name), "test");
+    snprintf(config.list_hash, sizeof(config.list_hash), "cafe");
+    snprintf(config.key_format, sizeof(config.key_format), "%%s");
+    agent = (struct agent){.config = &config, .timens_inode = 1, .pidns_inode = 1, .boot_id = {1}};
+    fixture_name(agent.shm_name);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    char path[96];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/journal", dir);
+    unlink(path);
+    shm_unlink(agent.shm_name);
+    rcu_unregister_thread();
+    return rmdir(dir);
+}
+
+/* What an agent left that was killed: the votes in its journal, and the V that everybody was shown. Times are seconds
+ * from now. */
+static void leave(bool run, enum hf_slot_state state, const double d_s[3], double shown_s)
+{
+    struct journal_identity id = {
+        .name_len = 1, .name = "n", .token = "cafe", .ttl_ms = 30000, .pid = 1, .run = run};
+    struct journal_lease rec = {.state = JOURNAL_HELD,
+                                .slot_state = state,
+                                .reason = HF_LOSS_FORCED,
+                                .generation = GENERATION};
+    hf_time now = clock_now();
+
+    open_all();
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        rec.d[i] = i < 3 ? hf_time_add(now, hf_ms((int64_t)(d_s[i] * 1000))) : HF_TIME_PAST;
+    journal_put_identity(agent.journal, SLOT, &id);
+    journal_put(agent.journal, SLOT, &rec);
+    fixture_publish(&agent.table, SLOT, 0, "n", GENERATION,
+                    hf_time_add(now, hf_ms((int64_t)(shown_s * 1000))));
+    hf_table_set_state(&agent.table, HF_TABLE_ALIVE);
+    close_all();
+}
+
+/* Seconds until the next agent releases it. */
+static double released_in_s(void)
+{
+    const struct resource *r;
+    double seconds;
+
+    open_all();
+    assert_true(agent.warm);
+    r = agent.broker->by_slot[SLOT];
+    assert_non_null(r);
+    assert_true(r->undoing);
+    assert_null(r->lease);
+    assert_int_equal(atomic_load(&agent.table.slots[SLOT].check), 0);
+    seconds = (double)hf_time_since(r->work->barred_until, clock_now()).ns / HF_NS_PER_SEC;
+    close_all();
+    return seconds;
+}
+
+/* (!) Killed between the journal, where a vote is void, and the check word: the guardians know of the later V alone. */
+static void a_job_lives_until_the_end_that_was_shown(void **state)
+{
+    const double d_s[3] = {25, -100, -1}; /* the second is void */
+
+    (void)state;
+    leave(true, HF_SLOT_LOSING, d_s, 20);
+    assert_true(released_in_s() > 19);
+}
+
+static void so_it_does_where_no_word_is_left(void **state)
+{
+    const double d_s[3] = {25, -100, -1};
+
+    (void)state;
+    leave(true, HF_SLOT_LOST, d_s, -2);
+    assert_true(released_in_s() > 19);
+}
+
+/* The word falls first: nobody believes in it. */
+static void a_lease_of_a_dead_holder_is_released_at_once(void **state)
+{
+    const double d_s[3] = {25, 24, 23};
+
+    (void)state;
+    leave(false, HF_SLOT_HELD, d_s, 24);
+    assert_true(released_in_s() < 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_job_lives_until_the_end_that_was_shown, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(so_it_does_where_no_word_is_left, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_lease_of_a_dead_holder_is_released_at_once, set_up,
+                                        tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
