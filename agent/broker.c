@@ -98,11 +98,13 @@ static void on_turn(void *arg, hf_time now)
 
 /* --- going away ------------------------------------------------------------------------------- */
 
-static bool drained(struct broker *b)
+static bool drained(struct broker *b, hf_time now)
 {
     struct client *c;
 
-    if (rounds_busy(b) || releaser_busy(b->releaser) || b->handoff_count)
+    /* A node that is away has its releases waiting for longer than that. */
+    if ((rounds_busy(b) || releaser_busy(b->releaser) || b->handoff_count) &&
+        hf_time_before(now, b->releases_until))
         return false;
     if (b->config->dev_nodes)
         LIST_FOREACH (c, &b->clients, all)
@@ -115,7 +117,7 @@ static void on_drain_timer(struct loop_timer *timer, hf_time now)
 {
     struct broker *b = HF_CONTAINER(timer, struct broker, drain_timer);
 
-    if (drained(b) || hf_time_reached(now, b->drain_until))
+    if (drained(b, now) || hf_time_reached(now, b->drain_until))
         loop_stop(b->loop);
     else
         loop_timer_set(b->loop, timer, hf_time_add(now, hf_ms(20)));
@@ -124,17 +126,17 @@ static void on_drain_timer(struct loop_timer *timer, hf_time now)
 static void drain(struct broker *b)
 {
     hf_time now = clock_now();
-    hf_dur most = hf_ns(DRAIN_MOST);
 
     if (b->draining)
         return;
     b->draining = true;
     young_hand_in_all(b);
     event_agent_ending(b->agent);
+    b->drain_until = b->releases_until = hf_time_add(now, hf_ns(DRAIN_MOST));
     /* Jobs of the private nodes are asked to stop; their validity bounds how long that takes. */
     if (b->config->dev_nodes)
-        most = hf_dur_max(most, hf_ms(b->config->ttl_max_ms));
-    b->drain_until = hf_time_add(now, most);
+        b->drain_until =
+            hf_time_max(b->drain_until, hf_time_add(now, hf_ms(b->config->ttl_max_ms)));
     resources_drain(b);
     looks_drain(b);
     loop_timer_set(b->loop, &b->drain_timer, now);

@@ -609,7 +609,7 @@ struct broker {
     struct loop_timer young_timer;
 
     bool draining, closing;
-    hf_time drain_until;
+    hf_time drain_until, releases_until;
     struct loop_timer drain_timer;
 
     /* shared with main */
