@@ -44,7 +44,8 @@ static struct broker *broker;
 static struct loop *renewal_loop; /* never runs */
 static uint64_t start_time;       /* of this process */
 static struct peer peers[PEERS];
-static bool ended[CAPACITY]; /* the lease of that slot was given back */
+static bool ended[CAPACITY];           /* the lease of that slot was given back */
+static uint32_t handed_over[CAPACITY]; /* the generation that was, last */
 
 /* --- the agent -------------------------------------------------------------------------------- */
 
@@ -129,7 +130,8 @@ static void end(struct lease *lease, enum hf_slot_state state)
 {
     struct message *m;
 
-    if (ended[lease->slot])
+    /* As the renewal thread: once it is handed over it knows the next one only. */
+    if (ended[lease->slot] || lease->generation == handed_over[lease->slot])
         return;
     ended[lease->slot] = true;
     atomic_store(&lease->state, state);
@@ -159,6 +161,7 @@ static void hand_over(struct handoff *h, struct lease *from)
             end(from, HF_SLOT_ENDED);
         return;
     }
+    handed_over[h->slot] = from->generation;
     memcpy(&to->fsm, &from->fsm, lease_fsm_size(from->fsm.n));
     atomic_init(&to->valid_ns, atomic_load(&from->valid_ns));
     atomic_init(&to->state, HF_SLOT_HELD);
