@@ -335,14 +335,16 @@ static struct client *living_client(struct broker *b, const struct journal_ident
     return client;
 }
 
-/* The latest end that the guardians of a run knew of: the journal has every d_i, and the table the V
- * that they were shown, if it still has that lease. */
-static hf_time latest_end(struct broker *b, const struct journal_lease *state, uint32_t slot)
+/* The latest end that the guardians of a run knew of: the journal has every d_i that stands, and the table
+ * the V that they were shown, if it still has that lease. Without that table only the TTL bounds it. */
+static hf_time latest_end(struct broker *b, const struct record *rec, uint32_t slot)
 {
     const struct hf_slot *s = &b->agent->table.slots[slot];
-    hf_time latest = validity_qth(state->d, b->n, 1);
+    hf_time latest = validity_qth(rec->state.d, b->n, 1);
 
-    if (b->agent->warm && atomic_load(&s->generation) == state->generation)
+    if (!b->agent->warm)
+        latest = hf_time_max(latest, hf_time_add(clock_now(), hf_ms(rec->id.ttl_ms)));
+    else if (atomic_load(&s->generation) == rec->state.generation)
         latest = hf_time_max(latest, (hf_time){atomic_load(&s->deadline_ns)});
     return latest;
 }
@@ -355,7 +357,7 @@ static hf_time release_time(struct broker *b, const struct record *rec, uint32_t
     /* (!) The job may live until then, whatever became of the votes: the agent that lost it left the
      * keys to lapse, too. */
     if (rec->id.run && state->slot_state == HF_SLOT_LOST)
-        return latest_end(b, state, slot);
+        return latest_end(b, rec, slot);
     /* HELD: no release has left, and none may before V. Another table: the agent may have been killed
      * between ENDING and the check word, which is out of reach now. */
     if (state->state == JOURNAL_HELD || !b->agent->warm)
@@ -472,7 +474,7 @@ static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_
      * the earlier V: the job lives until the one that they know. Elsewhere nobody believes in it any
      * more, but where the table cannot be written. */
     if (rec->id.run)
-        over = latest_end(b, &rec->state, slot);
+        over = latest_end(b, rec, slot);
     else if (!b->agent->warm)
         over = valid;
     return release_record(b, rec, slot, hf_time_max(now, over), true);

@@ -118,7 +118,6 @@ static double released_in_s(void)
     double seconds;
 
     open_all();
-    assert_true(agent.warm);
     r = agent.broker->by_slot[SLOT];
     assert_non_null(r);
     assert_true(r->undoing);
@@ -148,6 +147,18 @@ static void so_it_does_where_no_word_is_left(void **state)
     assert_true(released_in_s() > 19);
 }
 
+/* All votes were void when it was lost, and the table that its guardians look at is out of reach. */
+static void without_that_table_the_ttl_bounds_it(void **state)
+{
+    const double d_s[3] = {-100, -100, -100};
+
+    (void)state;
+    leave(true, HF_SLOT_LOST, d_s, 20);
+    shm_unlink(agent.shm_name);
+    assert_true(released_in_s() > 29);
+    assert_false(agent.warm);
+}
+
 /* The word falls first: nobody believes in it. */
 static void a_lease_of_a_dead_holder_is_released_at_once(void **state)
 {
@@ -164,6 +175,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_job_lives_until_the_end_that_was_shown, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(so_it_does_where_no_word_is_left, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_that_table_the_ttl_bounds_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_lease_of_a_dead_holder_is_released_at_once, set_up,
                                         tear_down),
     };
