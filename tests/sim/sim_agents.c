@@ -53,6 +53,9 @@ static void lose_cpu(sim_ns until)
     do
         sim_run_until(until);
     while (!sim.over && (until = sim.frame->host->stopped_until) > sim.now);
+    /* Who lost it further out could not go on either, however short its own time was. */
+    for (const struct sim_frame *f = sim.frame; f; f = f->outer)
+        f->host->no_cpu_until = sim.now;
     sim_heap_now = heap;
     sim_unwind_if_dead();
 }

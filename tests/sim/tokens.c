@@ -253,6 +253,7 @@ static sim_ns excused_until(const struct vnode *node, const struct token *t)
     const struct net_path *path = net_path(t->host, node);
     sim_ns until = max_ns(t->host->stopped_until, node->stopped_until);
 
+    until = max_ns(until, t->host->no_cpu_until);
     until = max_ns(until, max_ns(node->error_until, path->slow_until));
     return max_ns(until, max_ns(path->blocked_until[NET_THERE], path->blocked_until[NET_BACK]));
 }
