@@ -314,10 +314,13 @@ static void cohorts_release(struct cohorts *c)
 static int slots_reserve(struct renewal *r, uint32_t capacity)
 {
     r->slots = calloc(capacity, sizeof(*r->slots));
-    for (r->buckets = 1; r->buckets < capacity / 2; r->buckets *= 2)
-        continue;
-    r->by_key = calloc(r->buckets, sizeof(*r->by_key));
-    return r->slots && r->by_key ? HF_OK : HF_ENOMEM;
+    r->by_key.buckets = chains_buckets(capacity);
+    r->by_key.first = calloc(r->by_key.buckets, sizeof(uint32_t));
+    if (!r->slots || !r->by_key.first)
+        return HF_ENOMEM;
+    r->by_key.links = &r->slots->same_key;
+    r->by_key.step = sizeof(*r->slots);
+    return HF_OK;
 }
 
 static int node_create(struct renewal *r, int i)
@@ -439,6 +442,6 @@ void renewal_destroy(struct renewal *r)
         cohorts_release(&r->node[i].renewals);
     cohorts_release(&r->looks);
     free(r->slots);
-    free(r->by_key);
+    free(r->by_key.first);
     free(r);
 }

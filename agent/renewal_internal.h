@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "agent/agent.h"
+#include "agent/core/chains.h"
 #include "agent/core/cohorts.h"
 #include "agent/core/heap.h"
 #include "agent/core/node_trust.h"
@@ -70,7 +71,7 @@ struct renewal_slot {
     /* The same, and the connection ended or was an earlier agent's: the answer to a later command
      * says nothing of it. */
     uint16_t broken;
-    uint32_t same_key; /* the next slot + 1 in its bucket of by_key, while it has a lease */
+    uint32_t same_key; /* by_key's link, while it has a lease */
 };
 
 struct renewal {
@@ -84,8 +85,7 @@ struct renewal {
     uint32_t slots_used;        /* no slot from here on ever had a lease of ours */
     uint32_t held;              /* leases */
     struct log_limit losses;    /* of the lines about them */
-    uint32_t *by_key;           /* slot + 1; 0: none; two to a bucket */
-    uint32_t buckets;           /* a power of two */
+    struct chains by_key;       /* slots by the hash of their lease's key */
     uint8_t hash_key[16];
     struct phases phases;
     struct timing timing; /* of the TTL that was worked out last */

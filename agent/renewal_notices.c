@@ -18,28 +18,20 @@
 #define FIRST_AFTER hf_ms(100)
 #define PAUSE_MOST  hf_ms(500)
 
-/* Where the first slot of a bucket is told: its number + 1. */
-static uint32_t *bucket_of(struct renewal *r, const void *key, size_t key_len)
+static uint32_t key_hash(const struct renewal *r, const void *key, size_t key_len)
 {
-    return &r->by_key[hf_name_hash(r->hash_key, key, key_len) & (r->buckets - 1)];
+    return hf_name_hash(r->hash_key, key, key_len);
 }
 
 void renewal_watch(struct renewal *r, struct lease *lease)
 {
-    uint32_t *first = bucket_of(r, lease_key(lease), lease->key_len);
-
-    r->slots[lease->slot].same_key = *first;
-    *first = lease->slot + 1;
+    chains_add(&r->by_key, key_hash(r, lease_key(lease), lease->key_len), lease->slot);
     r->held++;
 }
 
 void renewal_unwatch(struct renewal *r, const struct lease *lease)
 {
-    uint32_t *told = bucket_of(r, lease_key(lease), lease->key_len);
-
-    while (*told != lease->slot + 1)
-        told = &r->slots[*told - 1].same_key;
-    *told = r->slots[lease->slot].same_key;
+    chains_remove(&r->by_key, key_hash(r, lease_key(lease), lease->key_len), lease->slot);
     r->held--;
 }
 
@@ -100,8 +92,9 @@ void renewal_noticed(struct link *link, const void *key, size_t key_len, void *a
                 renewal_hurry(node, r->slots[s].lease, now);
         return;
     }
-    for (uint32_t s = *bucket_of(r, key, key_len); s; s = r->slots[s - 1].same_key) {
-        struct lease *lease = r->slots[s - 1].lease;
+    for (uint32_t at = chains_first(&r->by_key, key_hash(r, key, key_len)); at;
+         at = chains_next(&r->by_key, at)) {
+        struct lease *lease = r->slots[at - 1].lease;
 
         if (lease->key_len == key_len && memcmp(lease_key(lease), key, key_len) == 0)
             renewal_hurry(node, lease, now);

@@ -378,8 +378,9 @@ int resources_create(struct broker *b)
     b->generations = calloc(capacity, sizeof(*b->generations));
     b->names.buckets = chains_buckets(capacity);
     b->names.first = calloc(b->names.buckets, sizeof(uint32_t));
-    b->names.next = calloc(capacity, sizeof(uint32_t));
-    if (!b->by_slot || !b->generations || !b->names.first || !b->names.next ||
+    b->names.links = calloc(capacity, sizeof(uint32_t));
+    b->names.step = sizeof(uint32_t);
+    if (!b->by_slot || !b->generations || !b->names.first || !b->names.links ||
         getrandom(b->hash_key, sizeof(b->hash_key), 0) != sizeof(b->hash_key))
         return HF_ENOMEM;
     return hf_text_pool_create(&b->agent->table, &b->text);
@@ -397,7 +398,7 @@ void resources_destroy(struct broker *b)
             resource_free(r);
         }
     free(b->names.first);
-    free(b->names.next);
+    free(b->names.links);
     hf_text_pool_destroy(b->text);
     free(b->by_slot);
     free(b->generations);

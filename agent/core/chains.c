@@ -6,7 +6,7 @@ void chains_add(struct chains *c, uint32_t hash, uint32_t number)
 {
     uint32_t *first = &c->first[hash & (c->buckets - 1)];
 
-    c->next[number] = *first;
+    *chains_link(c, number) = *first;
     *first = number + 1;
 }
 
@@ -16,8 +16,8 @@ void chains_remove(struct chains *c, uint32_t hash, uint32_t number)
 
     while (*at != number + 1) {
         assert(*at);
-        at = &c->next[*at - 1];
+        at = chains_link(c, *at - 1);
     }
-    *at = c->next[number];
-    c->next[number] = 0;
+    *at = *chains_link(c, number);
+    *chains_link(c, number) = 0;
 }

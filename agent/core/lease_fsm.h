@@ -80,14 +80,14 @@ static inline size_t lease_fsm_size(int n)
     return offsetof(struct lease_fsm, node) +
            (size_t)n * sizeof(((struct lease_fsm *)NULL)->node[0]);
 }
-/* d_i; HF_TIME_PAST: void. */
-static inline hf_time lease_fsm_d(const struct lease_fsm *l, int node)
-{
-    return l->voided >> node & 1 ? HF_TIME_PAST : l->node[node].at;
-}
 static inline bool lease_fsm_is_void(const struct lease_fsm *l, int node)
 {
     return l->voided >> node & 1;
+}
+/* d_i; HF_TIME_PAST: void. */
+static inline hf_time lease_fsm_d(const struct lease_fsm *l, int node)
+{
+    return lease_fsm_is_void(l, node) ? HF_TIME_PAST : l->node[node].at;
 }
 static inline struct timing lease_fsm_timing(const struct lease_fsm *l)
 {

@@ -2,10 +2,11 @@
  *
  * One, while that is enough: a script takes a node half a millisecond, and whoever else asks it waits
  * behind all that it has. What waits PACE_STAGGER for its turn goes all the same, as a second, and so
- * on to a few, for a node may be some milliseconds away. A node that is farther away, or waits for a core, answers late however little it has to do: with a million
- * leases a few scripts for each round trip are too few, and leases were lost by it. So for each
- * script that left late and was answered in time one more may be on its way, but only for what is
- * late already. A node that does not answer gets no more than the few.
+ * on to a few, for a node may be some milliseconds away. A node that is farther away, or waits for a
+ * core, answers late however little it has to do: with a million leases a few scripts for each round
+ * trip are too few, and leases were lost by it. So for each script that left late and was answered in
+ * time one more may be on its way, but only for what is late already. A node that does not answer gets
+ * no more than the few.
  */
 #ifndef HOLDFAST_CORE_PACE_H
 #define HOLDFAST_CORE_PACE_H

@@ -11,7 +11,10 @@ static struct chains make(uint32_t capacity)
 {
     memset(first, 0, sizeof(first));
     memset(next, 0, sizeof(next));
-    return (struct chains){.first = first, .next = next, .buckets = chains_buckets(capacity)};
+    return (struct chains){.first = first,
+                           .links = next,
+                           .step = sizeof(next[0]),
+                           .buckets = chains_buckets(capacity)};
 }
 
 static int times_found(const struct chains *c, uint32_t hash, uint32_t number)
