@@ -21,7 +21,7 @@ struct sim_host {
     uint32_t incarnation; /* of its agent; a killed one's frames are told by it */
     uint32_t boots;
     struct sim_clock boot;
-    int64_t wall_ms; /* wall clock minus CLOCK_BOOTTIME */
+    int64_t wall_ms;                    /* wall clock minus CLOCK_BOOTTIME */
     sim_ns stopped_until, no_cpu_until; /* the agent */
     struct sim_heap *heap;
     struct config config;
