@@ -36,7 +36,7 @@ void resource_let_go(struct resource *r)
     user->text_units -= user_text_units(r->name_len, lease->note_len);
     r->holder = NULL;
     r->lease = NULL;
-    lease_table_remove(r->b->agent->leases, lease);
+    lease_table_remove(r->b->agent->leases, r->slot);
 }
 
 const struct session *answer_released(struct resource *r, uint32_t generation, bool lost)

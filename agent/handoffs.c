@@ -242,9 +242,13 @@ void handoff_destroy(struct handoff *h)
     if (!h)
         return;
     /* One that was carried out is the renewal thread's until that is destroyed. */
-    if (h->verdict == HANDOFF_YES)
-        lease_table_add(h->resource->b->agent->leases, h->to);
-    else
+    if (h->verdict == HANDOFF_YES) {
+        struct lease_table *leases = h->resource->b->agent->leases;
+
+        lease_table_remove(leases, h->slot);
+        lease_table_add(leases, h->to);
+    } else {
         lease_free(h->to);
+    }
     free(h);
 }

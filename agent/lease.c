@@ -3,40 +3,27 @@
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "agent/beats.h"
 #include "agent/slab.h"
 #include "agent/tsan.h"
 #include "shm/compiler.h"
-#include "shm/index.h"
 #include "shm/status.h"
 
-/* The table is many small cds_lfht, chosen by the hash's upper bits, so that a walk can leave its
- * read section between two of them: an iterator of one cds_lfht is worth nothing after its section,
- * and one long section would hold up every free. Buckets are fixed from the start: resizing has a
- * thread of its own in liburcu 0.13, and destroying a table that is being resized can deadlock
- * there. */
-#define SHARD_LEASES 512 /* two to a bucket: what one read section of a walk sees, more or less */
+#define WALK_SLOTS   512 /* in one read section: a longer one would hold up every free */
+#define REMOVED_MOST 64  /* that wait for a grace period to begin */
 
-#define REMOVED_MOST 64 /* that wait for a grace period to begin */
-
+/* C11's release and acquire instead of rcu_assign_pointer() and rcu_dereference(): the same
+ * instructions, and TSan understands them. */
 struct lease_table {
     struct lease *removed;
     unsigned removed_count;
-    uint8_t hash_key[16]; /* names come from local users: they must not make them collide */
-    unsigned shard_shift;
-    size_t shards;
-    struct cds_lfht *shard[];
+    _Atomic uint32_t used; /* no slot from here on ever had a lease */
+    _Atomic(struct lease *) slot[];
 };
 
 /* What readers release and frees acquire: TSan does not know that a grace period orders the two. */
 HF_UNUSED static char grace;
-
-struct wanted {
-    const void *name;
-    size_t name_len;
-};
 
 /* --- one lease ------------------------------------------------------------------------------- */
 
@@ -101,57 +88,12 @@ static void free_after_grace(struct rcu_head *head)
 
 /* --- the table ------------------------------------------------------------------------------- */
 
-static struct lease *lease_of(struct cds_lfht_node *node)
-{
-    struct lease *lease = HF_CONTAINER(node, struct lease, table_node);
-
-    tsan_acquire(lease);
-    return lease;
-}
-
-static unsigned long hash_of(const struct lease_table *table, const void *name, size_t name_len)
-{
-    return hf_name_hash(table->hash_key, name, name_len);
-}
-
-static struct cds_lfht *shard_of(const struct lease_table *table, unsigned long hash)
-{
-    return table->shard[table->shards > 1 ? hash >> table->shard_shift : 0];
-}
-
-static size_t power_of_two(size_t least)
-{
-    size_t n = 1;
-
-    while (n < least)
-        n *= 2;
-    return n;
-}
-
 int lease_table_create(uint32_t capacity, struct lease_table **ret_table)
 {
-    size_t shards = power_of_two(capacity / SHARD_LEASES);
-    size_t buckets = power_of_two((capacity < SHARD_LEASES ? capacity : SHARD_LEASES) / 2);
-    struct lease_table *table = calloc(1, sizeof(*table) + shards * sizeof(struct cds_lfht *));
+    struct lease_table *table = calloc(1, sizeof(*table) + capacity * sizeof(table->slot[0]));
 
     if (!table)
         return HF_ENOMEM;
-    if (getrandom(table->hash_key, sizeof(table->hash_key), 0) != sizeof(table->hash_key)) {
-        free(table);
-        return HF_ESYS;
-    }
-    table->shard_shift = 32;
-    for (size_t n = shards; n > 1; n /= 2)
-        table->shard_shift--;
-    for (; table->shards < shards; table->shards++) {
-        struct cds_lfht *shard = cds_lfht_new(buckets, buckets, buckets, 0, NULL);
-
-        if (!shard) {
-            lease_table_destroy(table);
-            return HF_ENOMEM;
-        }
-        table->shard[table->shards] = shard;
-    }
     *ret_table = table;
     return HF_OK;
 }
@@ -184,44 +126,24 @@ void lease_table_destroy(struct lease_table *table)
     if (!table)
         return;
     lease_table_tidy(table);
-    for (size_t i = 0; i < table->shards; i++) {
-        struct cds_lfht_iter iter;
-        struct cds_lfht_node *node;
-
-        tsan_release(&grace);
-        rcu_read_lock();
-        cds_lfht_for_each(table->shard[i], &iter, node)
-        {
-            struct lease *lease = lease_of(node);
-
-            if (cds_lfht_del(table->shard[i], node) == 0)
-                call_rcu(&lease->rcu, free_after_grace);
-        }
-        rcu_read_unlock();
-        (void)cds_lfht_destroy(table->shard[i], NULL);
-    }
     wait_for_frees();
+    for (uint32_t slot = 0; slot < atomic_load(&table->used); slot++)
+        lease_free(lease_table_at(table, slot));
     free(table);
 }
 
 void lease_table_add(struct lease_table *table, struct lease *lease)
 {
-    unsigned long hash = hash_of(table, lease_name(lease), lease->name_len);
-
-    cds_lfht_node_init(&lease->table_node);
-    tsan_release(lease);
-    rcu_read_lock();
-    cds_lfht_add(shard_of(table, hash), hash, &lease->table_node);
-    rcu_read_unlock();
+    atomic_store_explicit(&table->slot[lease->slot], lease, memory_order_release);
+    if (lease->slot >= atomic_load_explicit(&table->used, memory_order_relaxed))
+        atomic_store_explicit(&table->used, lease->slot + 1, memory_order_release);
 }
 
-void lease_table_remove(struct lease_table *table, struct lease *lease)
+void lease_table_remove(struct lease_table *table, uint32_t slot)
 {
-    unsigned long hash = hash_of(table, lease_name(lease), lease->name_len);
+    struct lease *lease = lease_table_at(table, slot);
 
-    rcu_read_lock();
-    (void)cds_lfht_del(shard_of(table, hash), &lease->table_node);
-    rcu_read_unlock();
+    atomic_store_explicit(&table->slot[slot], NULL, memory_order_relaxed);
     lease->removed = table->removed;
     table->removed = lease;
     if (++table->removed_count == REMOVED_MOST)
@@ -254,40 +176,27 @@ void lease_read_end(void)
     rcu_read_unlock();
 }
 
-static int has_name(struct cds_lfht_node *node, const void *key)
+struct lease *lease_table_at(const struct lease_table *table, uint32_t slot)
 {
-    const struct wanted *wanted = key;
-    const struct lease *lease = lease_of(node);
-
-    return lease->name_len == wanted->name_len &&
-           memcmp(lease_name(lease), wanted->name, wanted->name_len) == 0;
+    return atomic_load_explicit(&table->slot[slot], memory_order_acquire);
 }
 
-struct lease *lease_table_find(struct lease_table *table, const void *name, size_t name_len)
-{
-    struct wanted wanted = {name, name_len};
-    unsigned long hash = hash_of(table, name, name_len);
-    struct cds_lfht_iter iter;
-    struct cds_lfht_node *node;
-
-    cds_lfht_lookup(shard_of(table, hash), hash, has_name, &wanted, &iter);
-    node = cds_lfht_iter_get_node(&iter);
-    return node ? lease_of(node) : NULL;
-}
-
-size_t lease_table_walk(struct lease_table *table, void (*fn)(const struct lease *, void *),
+size_t lease_table_walk(const struct lease_table *table, void (*fn)(const struct lease *, void *),
                         void *arg)
 {
+    uint32_t used = atomic_load_explicit(&table->used, memory_order_acquire);
     size_t count = 0;
 
-    for (size_t i = 0; i < table->shards; i++) {
-        struct cds_lfht_iter iter;
-        struct cds_lfht_node *node;
+    for (uint32_t first = 0; first < used; first += WALK_SLOTS) {
+        uint32_t end = used - first > WALK_SLOTS ? first + WALK_SLOTS : used;
 
         lease_read_begin();
-        cds_lfht_for_each(table->shard[i], &iter, node)
-        {
-            fn(lease_of(node), arg);
+        for (uint32_t slot = first; slot < end; slot++) {
+            const struct lease *lease = lease_table_at(table, slot);
+
+            if (!lease)
+                continue;
+            fn(lease, arg);
             count++;
         }
         lease_read_end();

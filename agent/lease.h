@@ -3,9 +3,10 @@
  * Who writes: the broker makes it and fills it; after MSG_GRANTED the renewal thread owns `fsm` and
  * what is below it; after MSG_ENDED the broker owns all again, takes it out of the table and frees
  * it after a grace period. One that is handed over to another process is over for its old holder: a
- * new struct lease with the same token and the next generation takes its place (agent/handoff.h). Who reads: any registered liburcu thread may find or walk leases inside
- * a read section and look at the part that never changes and at the atomics. The slot in shared
- * memory and the journal record have the same owner as `fsm`.
+ * new struct lease with the same token and the next generation takes its place (agent/handoff.h).
+ * Who reads: any thread that liburcu knows may look leases up or walk over them inside a read
+ * section, and look at the part that never changes and at the atomics. The slot in shared memory and
+ * the journal record have the same owner as `fsm`.
  */
 #ifndef HOLDFAST_AGENT_LEASE_H
 #define HOLDFAST_AGENT_LEASE_H
@@ -17,7 +18,6 @@
 
 #define URCU_API_MAP
 #include <urcu/urcu-memb.h>
-#include <urcu/rculfhash.h>
 
 #include "agent/core/heartbeat.h"
 #include "agent/core/lease_fsm.h"
@@ -51,7 +51,6 @@ struct lease_extra {
  * node; the lease_nodes; the words and the extra, which lease_name() and its like find. */
 struct lease {
     /* never changes once it is in the table */
-    struct cds_lfht_node table_node;
     uint64_t request_id; /* the client's number of the acquire */
     uint64_t fence;      /* whole; 48-bit part << 16 | how often its token was handed over */
     hf_time since;
@@ -153,27 +152,28 @@ static inline hf_time lease_token_end(const struct lease *lease)
     return lease->has_extra ? lease_extra(lease)->token_end : HF_TIME_NEVER;
 }
 
-/* --- the table, name -> lease: liburcu's lock-free hash ------------------------------------------
- * Callers are registered with liburcu (rcu_register_thread). */
+/* --- the table, slot -> lease ----------------------------------------------------------------------
+ * Callers are registered with liburcu (rcu_register_thread). `slot`: below the capacity. */
 struct lease_table;
 int lease_table_create(uint32_t capacity, struct lease_table **ret_table);
 /* Frees every lease in it; no reader may be left. */
 void lease_table_destroy(struct lease_table *table);
 
-/* Broker only. A name is in the table once. */
+/* Broker only. Its slot must be free: one that follows another there comes after its removal. */
 void lease_table_add(struct lease_table *table, struct lease *lease);
-/* Takes it out; it is freed after a grace period, which begins with the next lease_table_tidy() or
- * when some have gathered: each beginning may wake a thread. */
-void lease_table_remove(struct lease_table *table, struct lease *lease);
+/* Takes the lease out that is there; it is freed after a grace period, which begins with the next
+ * lease_table_tidy() or when some have gathered: each beginning may wake a thread. */
+void lease_table_remove(struct lease_table *table, uint32_t slot);
 void lease_table_tidy(struct lease_table *table);
 
 /* Inside a read section (lease_read_begin/end), which must be short and must not block. */
 void lease_read_begin(void);
 void lease_read_end(void);
-struct lease *lease_table_find(struct lease_table *table, const void *name, size_t name_len);
-/* Calls fn for every lease, in read sections of bounded length; fn must not
- * block. Returns how many. */
-size_t lease_table_walk(struct lease_table *table, void (*fn)(const struct lease *lease, void *arg),
-                        void *arg);
+/* NULL: none. */
+struct lease *lease_table_at(const struct lease_table *table, uint32_t slot);
+/* Calls fn for every lease, by slot, in read sections of bounded length; fn must not block. Returns
+ * how many. */
+size_t lease_table_walk(const struct lease_table *table,
+                        void (*fn)(const struct lease *lease, void *arg), void *arg);
 
 #endif

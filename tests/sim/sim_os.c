@@ -14,7 +14,6 @@
 
 #define URCU_API_MAP
 #include <urcu/urcu-memb.h>
-#include <urcu/rculfhash.h>
 
 #include "shm/process.h"
 #include "tests/sim/os.h"
@@ -480,72 +479,4 @@ void urcu_memb_read_unlock(void) {}
 void urcu_memb_call_rcu(struct rcu_head *head, void (*fn)(struct rcu_head *head))
 {
     fn(head);
-}
-
-struct cds_lfht {
-    struct cds_lfht_node *first;
-};
-
-struct cds_lfht *_cds_lfht_new(unsigned long size, unsigned long least, unsigned long most,
-                               int flags, const struct cds_lfht_mm_type *mm,
-                               const struct rcu_flavor_struct *flavor, pthread_attr_t *attr)
-{
-    (void)size;
-    (void)least;
-    (void)most;
-    (void)flags;
-    (void)mm;
-    (void)flavor;
-    (void)attr;
-    return calloc(1, sizeof(struct cds_lfht));
-}
-
-int cds_lfht_destroy(struct cds_lfht *ht, pthread_attr_t **attr)
-{
-    (void)attr;
-    free(ht);
-    return 0;
-}
-
-void cds_lfht_add(struct cds_lfht *ht, unsigned long hash, struct cds_lfht_node *node)
-{
-    node->reverse_hash = hash;
-    node->next = ht->first;
-    ht->first = node;
-}
-
-int cds_lfht_del(struct cds_lfht *ht, struct cds_lfht_node *node)
-{
-    struct cds_lfht_node **at = &ht->first;
-
-    while (*at && *at != node)
-        at = &(*at)->next;
-    if (!*at)
-        return -ENOENT;
-    *at = node->next;
-    return 0;
-}
-
-void cds_lfht_lookup(struct cds_lfht *ht, unsigned long hash, cds_lfht_match_fct match,
-                     const void *key, struct cds_lfht_iter *iter)
-{
-    struct cds_lfht_node *node = ht->first;
-
-    while (node && (node->reverse_hash != hash || !match(node, key)))
-        node = node->next;
-    iter->node = node;
-    iter->next = node ? node->next : NULL;
-}
-
-void cds_lfht_first(struct cds_lfht *ht, struct cds_lfht_iter *iter)
-{
-    iter->node = ht->first;
-    iter->next = iter->node ? iter->node->next : NULL;
-}
-
-void cds_lfht_next(struct cds_lfht *ht, struct cds_lfht_iter *iter)
-{
-    (void)ht;
-    iter->node = iter->next;
-    iter->next = iter->node ? iter->node->next : NULL;
 }

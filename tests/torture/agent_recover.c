@@ -125,8 +125,10 @@ static void judge_taken_up(struct judge *j, uint32_t slot, const struct left *l,
              view.fence != l->rec.fence || !(view.flags & HF_SLOT_F_READOPTED))
         judge_says(j, "slot %u: taken up, and not to be found by its name as it was", slot);
     lease_read_begin();
-    lease = lease_table_find(agent.leases, l->id.name, l->id.name_len);
-    if (!lease || memcmp(lease->token, l->id.token, TOKEN_LEN) != 0)
+    lease = lease_table_at(agent.leases, slot);
+    if (!lease || lease->name_len != l->id.name_len ||
+        memcmp(lease_name(lease), l->id.name, lease->name_len) != 0 ||
+        memcmp(lease->token, l->id.token, TOKEN_LEN) != 0)
         judge_says(j, "slot %u: taken up, and not in the lease table", slot);
     lease_read_end();
 }

@@ -1,5 +1,5 @@
-/* The table of leases: found and walked by other threads while the broker adds and removes.
- * With --bench: what that costs beside a map that a mutex guards. */
+/* The table of leases: looked up and walked by other threads while the broker adds and removes.
+ * With --bench: what that costs beside a table that a mutex guards. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,6 @@
 
 #include "agent/clock.h"
 #include "agent/lease.h"
-#include "agent/mutex.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -21,6 +20,7 @@
 #define RESIDENT 2000 /* leases that stay throughout */
 #define PASSING  2000 /* at most so many come and go beside them */
 #define READERS  2
+#define SECTION  512 /* slots, of one read section of a walk */
 
 static struct lease *made(const char *name, size_t name_len, const char *key, size_t key_len)
 {
@@ -42,14 +42,6 @@ static struct lease *numbered(uint32_t number)
     lease->fence = (uint64_t)number << 16;
     atomic_init(&lease->valid_ns, number);
     return lease;
-}
-
-static struct lease *find_numbered(struct lease_table *table, uint32_t number)
-{
-    char name[32];
-
-    snprintf(name, sizeof(name), "lease-%u", number);
-    return lease_table_find(table, name, strlen(name));
 }
 
 static bool is_whole(const struct lease *lease)
@@ -87,52 +79,72 @@ static void test_lease_keeps_name_and_key(void **state)
     lease_free(NULL);
 }
 
-static void test_found_by_whole_name_only(void **state)
+static void test_a_lease_stands_at_its_slot(void **state)
 {
-    static const char names[][4] = {{'a', 0, 'b', 0}, {'a', 0, 'b', 'c'}, {'a', 0, 'c', 0}};
     struct lease_table *table;
-    struct lease *lease[HF_LENGTH(names)];
+    struct lease *first = numbered(1), *last = numbered(3), *next;
+    size_t whole = 0;
 
     (void)state;
-    assert_int_equal(lease_table_create(16, &table), HF_OK);
-    for (size_t i = 0; i < HF_LENGTH(names); i++) {
-        lease[i] = made(names[i], sizeof(names[i]), "k", 1);
-        lease_table_add(table, lease[i]);
-    }
+    assert_int_equal(lease_table_create(4, &table), HF_OK);
+    lease_table_add(table, last);
+    lease_table_add(table, first);
     lease_read_begin();
-    for (size_t i = 0; i < HF_LENGTH(names); i++)
-        assert_ptr_equal(lease_table_find(table, names[i], sizeof(names[i])), lease[i]);
-    assert_null(lease_table_find(table, names[0], 3));
-    assert_null(lease_table_find(table, "", 0));
+    assert_null(lease_table_at(table, 0));
+    assert_ptr_equal(lease_table_at(table, 1), first);
+    assert_null(lease_table_at(table, 2));
+    assert_ptr_equal(lease_table_at(table, 3), last);
     lease_read_end();
-    lease_table_remove(table, lease[1]);
-    lease_read_begin();
-    assert_null(lease_table_find(table, names[1], sizeof(names[1])));
-    assert_ptr_equal(lease_table_find(table, names[2], sizeof(names[2])), lease[2]);
-    lease_read_end();
+    assert_int_equal(lease_table_walk(table, count_one, &whole), 2);
+
+    lease_table_remove(table, 1);
+    assert_null(lease_table_at(table, 1));
+    assert_ptr_equal(lease_table_at(table, 3), last);
+    assert_int_equal(lease_table_walk(table, count_one, &whole), 1);
+    next = numbered(1); /* as after a hand-off */
+    lease_table_add(table, next);
+    lease_table_tidy(table);
+    assert_ptr_equal(lease_table_at(table, 1), next);
+    assert_int_equal(lease_table_walk(table, count_one, &whole), 2);
+    assert_int_equal(whole, 5);
     lease_table_destroy(table);
+}
+
+struct order {
+    uint32_t next;
+    size_t wrong;
+};
+
+static void comes_next(const struct lease *lease, void *arg)
+{
+    struct order *order = arg;
+
+    order->wrong += !is_whole(lease) || lease->slot != order->next++;
 }
 
 static void test_every_capacity(void **state)
 {
-    static const uint32_t capacities[] = {1, 2, 511, 512, 513, 1024, 4096, 100000};
+    static const uint32_t capacities[] = {1,           2,           SECTION - 1, SECTION,
+                                          SECTION + 1, 2 * SECTION, 4096,        100000};
 
     (void)state;
     for (size_t i = 0; i < HF_LENGTH(capacities); i++) {
         struct lease_table *table;
-        uint32_t leases = capacities[i] < 3000 ? capacities[i] : 3000;
-        size_t whole = 0;
+        uint32_t leases = capacities[i] < 3000 ? capacities[i] : 3000, last = capacities[i] - 1;
+        struct order order = {0};
 
         assert_int_equal(lease_table_create(capacities[i], &table), HF_OK);
-        assert_int_equal(lease_table_walk(table, count_one, &whole), 0);
+        assert_int_equal(lease_table_walk(table, comes_next, &order), 0);
         for (uint32_t n = 0; n < leases; n++)
             lease_table_add(table, numbered(n));
-        assert_int_equal(lease_table_walk(table, count_one, &whole), leases);
-        assert_int_equal(whole, leases);
-        lease_read_begin();
+        assert_int_equal(lease_table_walk(table, comes_next, &order), leases);
         for (uint32_t n = 0; n < leases; n++)
-            assert_int_equal(find_numbered(table, n)->slot, n);
-        lease_read_end();
+            lease_table_remove(table, n);
+        assert_int_equal(lease_table_walk(table, comes_next, &order), 0);
+        lease_table_add(table, numbered(last));
+        order.next = last;
+        assert_int_equal(lease_table_walk(table, comes_next, &order), 1);
+        assert_int_equal(order.wrong, 0);
         lease_table_destroy(table);
     }
 }
@@ -142,7 +154,7 @@ static void test_every_capacity(void **state)
 struct crowd {
     struct lease_table *table;
     atomic_bool over;
-    atomic_size_t walks, finds, wrong;
+    atomic_size_t walks, wrong;
 };
 
 struct sight {
@@ -180,7 +192,7 @@ static void *walk_until_over(void *arg)
     return NULL;
 }
 
-static void *find_until_over(void *arg)
+static void *look_up_until_over(void *arg)
 {
     struct crowd *crowd = arg;
     uint32_t number = 0;
@@ -191,11 +203,10 @@ static void *find_until_over(void *arg)
 
         number = (number + 7) % (RESIDENT + PASSING);
         lease_read_begin();
-        lease = find_numbered(crowd->table, number);
+        lease = lease_table_at(crowd->table, number);
         if (lease ? !is_whole(lease) || lease->slot != number : number < RESIDENT)
             atomic_fetch_add(&crowd->wrong, 1);
         lease_read_end();
-        atomic_fetch_add(&crowd->finds, 1);
     } while (!atomic_load(&crowd->over));
     rcu_unregister_thread();
     return NULL;
@@ -205,7 +216,7 @@ static void test_changes_beside_walkers(void **state)
 {
     static struct lease *passing[PASSING];
     struct crowd crowd = {0};
-    pthread_t walker[READERS], finder[READERS];
+    pthread_t walker[READERS], seeker[READERS];
 
     (void)state;
     memset(passing, 0, sizeof(passing));
@@ -214,13 +225,13 @@ static void test_changes_beside_walkers(void **state)
         lease_table_add(crowd.table, numbered(n));
     for (int i = 0; i < READERS; i++) {
         assert_int_equal(pthread_create(&walker[i], NULL, walk_until_over, &crowd), 0);
-        assert_int_equal(pthread_create(&finder[i], NULL, find_until_over, &crowd), 0);
+        assert_int_equal(pthread_create(&seeker[i], NULL, look_up_until_over, &crowd), 0);
     }
     for (uint32_t change = 0; change < CHANGES; change++) {
         uint32_t n = change * 2654435761u % PASSING;
 
         if (passing[n]) {
-            lease_table_remove(crowd.table, passing[n]);
+            lease_table_remove(crowd.table, passing[n]->slot);
             passing[n] = NULL;
         } else {
             passing[n] = numbered(RESIDENT + n);
@@ -230,7 +241,7 @@ static void test_changes_beside_walkers(void **state)
     atomic_store(&crowd.over, true);
     for (int i = 0; i < READERS; i++) {
         pthread_join(walker[i], NULL);
-        pthread_join(finder[i], NULL);
+        pthread_join(seeker[i], NULL);
     }
     assert_int_equal(atomic_load(&crowd.wrong), 0);
     assert_true(atomic_load(&crowd.walks) >= READERS);
@@ -239,85 +250,25 @@ static void test_changes_beside_walkers(void **state)
 
 /* --- bench ------------------------------------------------------------------------------------ */
 
-/* The rival: chains of leases behind one mutex. */
-struct guarded_map {
-    struct mutex lock;
-    size_t buckets;
-    struct entry {
-        struct entry *next;
-        struct lease *lease;
-    } * *bucket;
-};
-
-static struct entry **place_of(struct guarded_map *map, const void *name, size_t name_len)
-{
-    const unsigned char *bytes = name;
-    uint64_t hash = UINT64_C(14695981039346656037);
-    struct entry **at;
-
-    for (size_t i = 0; i < name_len; i++)
-        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
-    for (at = &map->bucket[hash % map->buckets]; *at; at = &(*at)->next)
-        if ((*at)->lease->name_len == name_len &&
-            memcmp(lease_name((*at)->lease), name, name_len) == 0)
-            break;
-    return at;
-}
-
-static void guarded_add(struct guarded_map *map, struct lease *lease)
-{
-    struct entry **at, *entry = malloc(sizeof(*entry));
-
-    *entry = (struct entry){NULL, lease};
-    mutex_lock(&map->lock);
-    at = place_of(map, lease_name(lease), lease->name_len);
-    *at = entry;
-    mutex_unlock(&map->lock);
-}
-
-static void guarded_remove(struct guarded_map *map, struct lease *lease)
-{
-    struct entry **at, *entry;
-
-    mutex_lock(&map->lock);
-    at = place_of(map, lease_name(lease), lease->name_len);
-    entry = *at;
-    *at = entry->next;
-    mutex_unlock(&map->lock);
-    free(entry);
-    lease_free(lease);
-}
-
-static size_t guarded_walk(struct guarded_map *map)
-{
-    size_t whole = 0;
-
-    mutex_lock(&map->lock);
-    for (size_t i = 0; i < map->buckets; i++)
-        for (struct entry *entry = map->bucket[i]; entry; entry = entry->next)
-            count_one(entry->lease, &whole);
-    mutex_unlock(&map->lock);
-    return whole;
-}
-
-static bool guarded_find(struct guarded_map *map, const char *name)
-{
-    bool found;
-
-    mutex_lock(&map->lock);
-    found = *place_of(map, name, strlen(name)) != NULL;
-    mutex_unlock(&map->lock);
-    return found;
-}
-
-/* Exactly one of the two. */
+/* The rival: a mutex around each change and each walk. */
 struct bench {
     struct lease_table *table;
-    struct guarded_map *map;
-    uint32_t leases;
+    pthread_mutex_t *guard; /* NULL: it needs none */
     atomic_bool over;
-    int64_t walk_ns, walks, find_ns, finds;
+    int64_t walk_ns, walks;
 };
+
+static void guard(struct bench *bench)
+{
+    if (bench->guard)
+        pthread_mutex_lock(bench->guard);
+}
+
+static void unguard(struct bench *bench)
+{
+    if (bench->guard)
+        pthread_mutex_unlock(bench->guard);
+}
 
 static void *bench_walk(void *arg)
 {
@@ -328,10 +279,9 @@ static void *bench_walk(void *arg)
         hf_time start = clock_now();
         size_t whole = 0;
 
-        if (bench->table)
-            (void)lease_table_walk(bench->table, count_one, &whole);
-        else
-            (void)guarded_walk(bench->map);
+        guard(bench);
+        (void)lease_table_walk(bench->table, count_one, &whole);
+        unguard(bench);
         bench->walk_ns += hf_time_since(clock_now(), start).ns;
         bench->walks++;
     } while (!atomic_load(&bench->over));
@@ -339,82 +289,48 @@ static void *bench_walk(void *arg)
     return NULL;
 }
 
-static void bench_finds(struct bench *bench)
+static void bench_run(struct bench *bench, uint32_t leases, const char *what)
 {
-    hf_time start = clock_now();
-
-    for (bench->finds = 0; bench->finds < CHANGES; bench->finds++) {
-        char name[32];
-
-        snprintf(name, sizeof(name), "lease-%u", (uint32_t)bench->finds % bench->leases);
-        if (bench->table) {
-            lease_read_begin();
-            (void)lease_table_find(bench->table, name, strlen(name));
-            lease_read_end();
-        } else {
-            (void)guarded_find(bench->map, name);
-        }
-    }
-    bench->find_ns = hf_time_since(clock_now(), start).ns;
-}
-
-static void bench_run(struct bench *bench, const char *what)
-{
-    struct lease **passing = calloc(bench->leases, sizeof(*passing));
     int64_t change_ns = 0, change_max_ns = 0;
     pthread_t walker;
 
-    for (uint32_t n = 0; n < bench->leases; n++)
-        if (bench->table)
-            lease_table_add(bench->table, numbered(n));
-        else
-            guarded_add(bench->map, numbered(n));
+    if (lease_table_create(leases * 2, &bench->table) != HF_OK)
+        exit(1);
+    for (uint32_t n = 0; n < leases; n++)
+        lease_table_add(bench->table, numbered(n));
     pthread_create(&walker, NULL, bench_walk, bench);
     for (uint32_t change = 0; change < CHANGES; change++) {
-        uint32_t n = change * 2654435761u % bench->leases;
-        struct lease *lease = passing[n] ? passing[n] : numbered(bench->leases + n);
+        uint32_t slot = leases + change * 2654435761u % leases;
+        struct lease *lease = lease_table_at(bench->table, slot) ? NULL : numbered(slot);
         hf_time start = clock_now();
         int64_t took;
 
-        if (bench->table)
-            (passing[n] ? lease_table_remove : lease_table_add)(bench->table, lease);
+        guard(bench);
+        if (lease)
+            lease_table_add(bench->table, lease);
         else
-            (passing[n] ? guarded_remove : guarded_add)(bench->map, lease);
+            lease_table_remove(bench->table, slot);
+        unguard(bench);
         took = hf_time_since(clock_now(), start).ns;
         change_ns += took;
         change_max_ns = took > change_max_ns ? took : change_max_ns;
-        passing[n] = passing[n] ? NULL : lease;
     }
-    bench_finds(bench);
     atomic_store(&bench->over, true);
     pthread_join(walker, NULL);
-    printf("%-22s %8lld ns/change (longest %6lld us) %8lld ns/find %8lld us/walk\n", what,
+    printf("%-14s %8lld ns/change (longest %6lld us) %8lld us/walk\n", what,
            (long long)change_ns / CHANGES, (long long)change_max_ns / 1000,
-           (long long)(bench->find_ns / bench->finds),
            (long long)(bench->walk_ns / bench->walks / 1000));
-    free(passing);
+    lease_table_destroy(bench->table);
 }
 
 static int bench_main(uint32_t leases)
 {
-    struct bench lockfree = {.leases = leases}, guarded = {.leases = leases};
-    struct guarded_map map = {.buckets = leases * 2};
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    struct bench bare = {0}, guarded = {.guard = &mutex};
 
-    printf("%d changes, then as many finds, on %u leases beside one walker\n", CHANGES, leases);
-    if (lease_table_create(leases * 2, &lockfree.table) != HF_OK)
-        return 1;
-    bench_run(&lockfree, "liburcu lease table");
-    lease_table_destroy(lockfree.table);
-
-    mutex_init(&map.lock);
-    map.bucket = calloc(map.buckets, sizeof(struct entry *));
-    guarded.map = &map;
-    bench_run(&guarded, "mutex-guarded map");
-    for (size_t i = 0; i < map.buckets; i++)
-        while (map.bucket[i])
-            guarded_remove(&map, map.bucket[i]->lease);
-    free(map.bucket);
-    mutex_fini(&map.lock);
+    printf("%d changes on %u leases beside one walker\n", CHANGES, leases);
+    bench_run(&bare, leases, "lease table");
+    bench_run(&guarded, leases, "with a mutex");
     return 0;
 }
 
@@ -422,7 +338,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lease_keeps_name_and_key),
-        cmocka_unit_test(test_found_by_whole_name_only),
+        cmocka_unit_test(test_a_lease_stands_at_its_slot),
         cmocka_unit_test(test_every_capacity),
         cmocka_unit_test(test_changes_beside_walkers),
     };
