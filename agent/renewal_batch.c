@@ -70,6 +70,23 @@ static const struct timing *timing_for(struct renewal *r, hf_dur ttl)
     return &r->timing;
 }
 
+/* A time of its own. */
+static hf_time new_time(const struct renewal_node *node, const struct timing *timing, hf_time a,
+                        hf_dur late)
+{
+    struct renewal *r = node->renewal;
+    size_t most = renewal_tracks(node) ? RENEW_KEYS_TRACKED : RENEW_KEYS;
+    hf_time at;
+
+    /* Those of an earlier agent come by slot, with times of all its scripts in between. */
+    if (hf_time_before(a, r->started))
+        at = hf_time_floor(hf_time_add(a, timing->renew_after),
+                           hf_dur_scale(timing->renew_jitter, 1, 32));
+    else
+        at = phases_next(&r->phases, timing, a, late, (uint32_t)most, r->held);
+    return hf_time_add(at, apart(node->number));
+}
+
 void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late)
 {
     struct renewal *r = node->renewal;
@@ -80,15 +97,11 @@ void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_
     if (!lease_fsm_renews(&lease->fsm) || ln->in_flight)
         return;
     at = time_by_others(node, lease, timing, a);
-    if (at.ns == HF_TIME_NEVER.ns) {
-        size_t most = renewal_tracks(node) ? RENEW_KEYS_TRACKED : RENEW_KEYS;
-
-        at = hf_time_add(phases_next(&r->phases, timing, a, late, (uint32_t)most, r->held),
-                         apart(node->number));
-    }
-    if (!cohorts_is_alone(&node->renewals, lease->slot) && !wants_heal(lease, node->number)) {
+    if (at.ns == HF_TIME_NEVER.ns)
+        at = new_time(node, timing, a, late);
+    if (!wants_heal(lease, node->number)) {
         cohorts_remove(&node->renewals, lease->slot);
-        if (cohorts_add(&node->renewals, lease->slot, at, hf_ns(0)))
+        if (cohorts_add(&node->renewals, lease->slot, at))
             return;
     }
     renewal_schedule(node, lease, at);

@@ -85,14 +85,14 @@ static hf_time next_event(const struct lease *lease)
  * so hardly any of them has to be kept exactly, or moved: whoever is looked at early looks again. */
 static bool looked_at(struct renewal *r, const struct lease *lease, hf_time at)
 {
-    hf_dur ttl = hf_ms(lease->ttl_ms);
+    hf_dur ttl = hf_ms(lease->ttl_ms), grid = hf_dur_scale(ttl, 1, 32);
 
     if (cohorts_has(&r->looks, lease->slot))
         return hf_time_reached(at, cohorts_at(&r->looks, lease->slot));
     if (cohorts_is_alone(&r->looks, lease->slot))
         return hf_time_reached(at, cohorts_alone_at(&r->looks, lease->slot));
     return hf_time_since(at, r->turn).ns > hf_dur_scale(ttl, 1, 16).ns &&
-           cohorts_add(&r->looks, lease->slot, at, hf_dur_scale(ttl, 1, 32));
+           cohorts_add(&r->looks, lease->slot, hf_time_floor(at, grid));
 }
 
 /* Of one that is over the time is exact. */

@@ -90,6 +90,12 @@ static inline hf_time hf_time_min(hf_time a, hf_time b)
     return a.ns < b.ns ? a : b;
 }
 
+/* The last multiple of `grid` that is not after `t`, which is none of the two ends of time. */
+static inline hf_time hf_time_floor(hf_time t, hf_dur grid)
+{
+    return (hf_time){t.ns - t.ns % grid.ns};
+}
+
 static inline hf_time hf_time_max(hf_time a, hf_time b)
 {
     return a.ns > b.ns ? a : b;

@@ -16,6 +16,11 @@ static uint32_t mark_of(const struct cohorts *c, const struct cohort *cohort)
     return (uint32_t)(cohort - c->all) + 1;
 }
 
+static uint32_t *open_at(struct cohorts *c, hf_time at)
+{
+    return &c->open[((uint64_t)at.ns * UINT64_C(0x9e3779b97f4a7c15) >> 32) % COHORTS_OPEN];
+}
+
 static struct cohort *begin(struct cohorts *c, hf_time at)
 {
     struct cohort *cohort;
@@ -28,35 +33,31 @@ static struct cohort *begin(struct cohorts *c, hf_time at)
         return NULL;
     cohort->count = cohort->live = 0;
     heap_insert(&c->heap, &cohort->item, at);
-    c->open[c->next_open++ % COHORTS_OPEN] = mark_of(c, cohort);
+    *open_at(c, at) = mark_of(c, cohort);
     return cohort;
 }
 
 static void end(struct cohorts *c, struct cohort *cohort)
 {
+    uint32_t *open = open_at(c, cohort->item.at);
+
     heap_remove(&c->heap, &cohort->item);
-    for (int i = 0; i < COHORTS_OPEN; i++)
-        if (c->open[i] == mark_of(c, cohort))
-            c->open[i] = 0;
+    if (*open == mark_of(c, cohort))
+        *open = 0;
     c->free[c->free_count++] = mark_of(c, cohort) - 1;
 }
 
-static struct cohort *find_open(const struct cohorts *c, hf_time at, hf_dur early)
+static struct cohort *find_open(struct cohorts *c, hf_time at)
 {
-    for (unsigned i = 1; i <= COHORTS_OPEN; i++) {
-        uint32_t mark = c->open[(c->next_open - i) % COHORTS_OPEN];
-        struct cohort *cohort = mark ? &c->all[mark - 1] : NULL;
+    uint32_t mark = *open_at(c, at);
+    struct cohort *cohort = mark ? &c->all[mark - 1] : NULL;
 
-        if (cohort && cohort->count < COHORT_MOST && hf_time_reached(at, cohort->item.at) &&
-            hf_time_since(at, cohort->item.at).ns <= early.ns)
-            return cohort;
-    }
-    return NULL;
+    return cohort && cohort->count < COHORT_MOST && cohort->item.at.ns == at.ns ? cohort : NULL;
 }
 
-bool cohorts_add(struct cohorts *c, uint32_t number, hf_time at, hf_dur early)
+bool cohorts_add(struct cohorts *c, uint32_t number, hf_time at)
 {
-    struct cohort *cohort = find_open(c, at, early);
+    struct cohort *cohort = find_open(c, at);
 
     if (!cohort)
         cohort = begin(c, at);

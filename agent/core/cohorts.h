@@ -13,7 +13,7 @@
 #include "agent/core/heap.h"
 
 #define COHORT_MOST  128 /* numbers: one renew script */
-#define COHORTS_OPEN 8   /* the youngest, which others may join */
+#define COHORTS_OPEN 512 /* which others may join: of times with the same hash the youngest */
 
 struct cohort {
     struct heap_item item;
@@ -38,8 +38,7 @@ struct cohorts {
     struct cohort_single *singles; /* as many as there may be numbers; likewise */
     uint32_t *free_singles;
     uint32_t singles_used, free_single_count;
-    uint32_t open[COHORTS_OPEN]; /* index + 1; 0: none */
-    unsigned next_open;
+    uint32_t open[COHORTS_OPEN]; /* by the hash of when it is due: index + 1; 0: none */
 };
 
 /* How many cohorts numbers below `capacity` need, with those that are not full. More than that are
@@ -52,9 +51,9 @@ static inline uint32_t cohorts_room(uint32_t capacity)
     return room < capacity ? room : capacity;
 }
 
-/* `number` is in none. It joins an open cohort that is due at `at` or up to `early` before, or begins
- * one. False: there is no room; it is due by itself then. */
-bool cohorts_add(struct cohorts *c, uint32_t number, hf_time at, hf_dur early);
+/* `number` is in none. It joins the open cohort that is due at that very time, or begins one: whoever
+ * adds rounds `at`, so that there are few of them. False: there is no room; it is due by itself then. */
+bool cohorts_add(struct cohorts *c, uint32_t number, hf_time at);
 void cohorts_remove(struct cohorts *c, uint32_t number); /* also one that is alone, or in none */
 /* Whether it is in a cohort. */
 bool cohorts_has(const struct cohorts *c, uint32_t number);

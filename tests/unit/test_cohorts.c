@@ -47,9 +47,9 @@ TEST(who_is_due_together_stands_together)
     bool seen[COHORT_MOST] = {false};
 
     for (uint32_t i = 0; i < COHORT_MOST; i++)
-        assert_true(cohorts_add(&f->c, i, at_ms(1000), hf_ns(0)));
-    assert_true(cohorts_add(&f->c, 500, at_ms(1000), hf_ns(0))); /* full: another one */
-    assert_true(cohorts_add(&f->c, 501, at_ms(900), hf_ns(0)));
+        assert_true(cohorts_add(&f->c, i, at_ms(1000)));
+    assert_true(cohorts_add(&f->c, 500, at_ms(1000))); /* full: another one */
+    assert_true(cohorts_add(&f->c, 501, at_ms(900)));
     assert_int_equal(f->c.heap.count, 3);
     assert_true(cohorts_next(&f->c).ns == at_ms(900).ns);
     assert_int_equal(cohorts_take(&f->c, out, NUMBERS), 1);
@@ -67,17 +67,17 @@ TEST(who_is_due_together_stands_together)
     assert_int_equal(cohorts_take(&f->c, out, NUMBERS), 0);
 }
 
-TEST(early_is_as_early_as_was_said)
+/* However many times are open: no number is due at another's time, and of the ones of one time few
+ * stand apart. */
+TEST(each_time_has_its_own)
 {
     struct fixture *f = make();
 
-    assert_true(cohorts_add(&f->c, 0, at_ms(1000), hf_ms(10)));
-    assert_true(cohorts_add(&f->c, 1, at_ms(1010), hf_ms(10)));
-    assert_true(cohorts_add(&f->c, 2, at_ms(1011), hf_ms(10)));
-    assert_true(cohorts_add(&f->c, 3, at_ms(999), hf_ms(10))); /* never late */
-    assert_true(cohorts_at(&f->c, 1).ns == at_ms(1000).ns);
-    assert_true(cohorts_at(&f->c, 2).ns == at_ms(1011).ns);
-    assert_true(cohorts_at(&f->c, 3).ns == at_ms(999).ns);
+    for (uint32_t i = 0; i < NUMBERS; i++)
+        assert_true(cohorts_add(&f->c, i, at_ms(1000 + i % 40 * 10)));
+    for (uint32_t i = 0; i < NUMBERS; i++)
+        assert_true(cohorts_at(&f->c, i).ns == at_ms(1000 + i % 40 * 10).ns);
+    assert_in_range(f->c.heap.count, 40, 40 + 40);
 }
 
 TEST(who_left_and_came_back_is_taken_once)
@@ -85,11 +85,11 @@ TEST(who_left_and_came_back_is_taken_once)
     struct fixture *f = make();
     uint32_t out[4];
 
-    assert_true(cohorts_add(&f->c, 7, at_ms(1), hf_ns(0)));
-    assert_true(cohorts_add(&f->c, 8, at_ms(1), hf_ns(0)));
+    assert_true(cohorts_add(&f->c, 7, at_ms(1)));
+    assert_true(cohorts_add(&f->c, 8, at_ms(1)));
     cohorts_remove(&f->c, 7);
     assert_false(cohorts_has(&f->c, 7));
-    assert_true(cohorts_add(&f->c, 7, at_ms(1), hf_ns(0)));
+    assert_true(cohorts_add(&f->c, 7, at_ms(1)));
     assert_int_equal(cohorts_take(&f->c, out, 4), 2);
     assert_int_equal(out[0] + out[1], 15);
     cohorts_remove(&f->c, 7); /* fine */
@@ -102,11 +102,11 @@ TEST(without_room_it_is_said)
     uint32_t out[1];
 
     for (uint32_t i = 0; i < ROOM; i++)
-        assert_true(cohorts_add(&f->c, i, at_ms(i), hf_ns(0)));
-    assert_false(cohorts_add(&f->c, ROOM, at_ms(5000), hf_ns(0)));
+        assert_true(cohorts_add(&f->c, i, at_ms(i)));
+    assert_false(cohorts_add(&f->c, ROOM, at_ms(5000)));
     assert_false(cohorts_has(&f->c, ROOM));
     assert_int_equal(cohorts_take(&f->c, out, 1), 1);
-    assert_true(cohorts_add(&f->c, ROOM, at_ms(5000), hf_ns(0)));
+    assert_true(cohorts_add(&f->c, ROOM, at_ms(5000)));
     assert_true(cohorts_room(1) == 1 && cohorts_room(1000000) < 1000000 / 50);
 }
 
@@ -116,8 +116,8 @@ TEST(who_is_alone_is_in_no_cohort)
     uint32_t out[4];
 
     assert_null(cohorts_first_alone(&f->c));
-    assert_true(cohorts_add(&f->c, 7, at_ms(1), hf_ns(0)));
-    assert_true(cohorts_add(&f->c, 8, at_ms(1), hf_ns(0)));
+    assert_true(cohorts_add(&f->c, 7, at_ms(1)));
+    assert_true(cohorts_add(&f->c, 8, at_ms(1)));
     cohorts_put_alone(&f->c, 7, at_ms(5));
     assert_true(cohorts_is_alone(&f->c, 7) && !cohorts_is_alone(&f->c, 8));
     assert_false(cohorts_has(&f->c, 7));
@@ -183,7 +183,7 @@ TEST(any_sequence_gives_each_at_its_time)
         } else {
             hf_time when = at_ms(draw_next(&random) % 40);
 
-            if (cohorts_add(&f->c, n, when, hf_ns(0)))
+            if (cohorts_add(&f->c, n, when))
                 f->at[n] = when;
         }
         if (step % 5 == 0) { /* wherever it is */
@@ -209,7 +209,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_is_due_together_stands_together),
-        cmocka_unit_test(early_is_as_early_as_was_said),
+        cmocka_unit_test(each_time_has_its_own),
         cmocka_unit_test(who_left_and_came_back_is_taken_once),
         cmocka_unit_test(without_room_it_is_said),
         cmocka_unit_test(who_is_alone_is_in_no_cohort),

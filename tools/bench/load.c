@@ -106,7 +106,7 @@ static hf_time node_runs(hf_time at, size_t keys)
 
 static void plan(struct host *h, uint32_t lease, hf_time at)
 {
-    if (!cohorts_add(&h->due, lease, at, hf_ns(0)))
+    if (!cohorts_add(&h->due, lease, at))
         bench_die("more cohorts than there can be");
 }
 
