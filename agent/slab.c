@@ -1,9 +1,11 @@
 #include "agent/slab.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/queue.h>
 
 #include "agent/mutex.h"
@@ -17,11 +19,13 @@
 #endif
 #endif
 
-#define UNIT       16
+#define UNIT       8
 #define LARGEST    1024 /* bytes; larger ones are rare and malloc()'s */
 #define CHUNK      ((size_t)64 * 1024)
 #define CHUNK_HEAD ((size_t)64)
-#define CHUNK_END  (CHUNK - 64) /* malloc()'s own head of the next one fits before its beginning */
+#define CHUNKS     32
+#define REGION     (CHUNKS * CHUNK) /* a huge page */
+#define PAGE       ((size_t)4096)
 
 #ifdef SLAB_PLAIN
 #define IS_PLAIN(size) true
@@ -40,37 +44,104 @@ struct chunk {
     uint32_t fresh; /* offset of the cells that were never taken */
     uint32_t used;
 };
-_Static_assert(sizeof(struct chunk) <= CHUNK_HEAD, "before the first cell");
+
+/* What chunks are cut from; likewise at a multiple of its size. */
+struct region {
+    struct chunk first;
+    LIST_ENTRY(region) with_room;
+    uint32_t free; /* bit per chunk */
+};
+_Static_assert(sizeof(struct region) <= CHUNK_HEAD, "before the first cell");
 
 LIST_HEAD(chunks, chunk);
+LIST_HEAD(regions, region);
 
 static struct mutex lock = {PTHREAD_MUTEX_INITIALIZER};
 static struct chunks with_room[LARGEST / UNIT + 1] GUARDED_BY(lock); /* by units of a cell */
-static size_t bytes GUARDED_BY(lock);
+static struct regions regions GUARDED_BY(lock);                      /* those with a free chunk */
+static size_t region_count GUARDED_BY(lock), bytes GUARDED_BY(lock);
 
 static size_t units_of(size_t size)
 {
     return size ? (size + UNIT - 1) / UNIT : 1;
 }
 
+static void *round_down(void *memory, size_t to)
+{
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): it is the pointer of the chunk or region around. */
+    return (void *)((uintptr_t)memory / to * to);
+}
+
 static bool has_room(const struct chunk *chunk, size_t cell)
 {
-    return chunk->free || chunk->fresh + cell <= CHUNK_END;
+    return chunk->free || chunk->fresh + cell <= CHUNK;
+}
+
+/* --- regions ---------------------------------------------------------------------------------- */
+
+static struct region *region_new(void) REQUIRES(lock)
+{
+    char *map = mmap(NULL, 2 * REGION, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct region *region;
+    size_t before;
+
+    if (map == MAP_FAILED)
+        return NULL;
+    region = round_down(map + REGION - 1, REGION);
+    before = (size_t)((char *)region - map);
+    if (before)
+        (void)munmap(map, before);
+    if (before < REGION)
+        (void)munmap((char *)region + REGION, REGION - before);
+    /* Who has few leases needs no two megabytes for them. */
+    if (region_count > 0)
+        (void)madvise(region, REGION, MADV_HUGEPAGE);
+    region->free = UINT32_MAX;
+    LIST_INSERT_HEAD(&regions, region, with_room);
+    region_count++;
+    return region;
 }
 
 static struct chunk *chunk_new(struct chunks *list) REQUIRES(lock)
 {
+    struct region *region = LIST_FIRST(&regions);
     struct chunk *chunk;
-    void *memory;
+    int number;
 
-    if (posix_memalign(&memory, CHUNK, CHUNK_END) != 0)
+    if (!region && !(region = region_new()))
         return NULL;
-    chunk = memory;
+    number = __builtin_ctz(region->free);
+    region->free &= ~(UINT32_C(1) << number);
+    if (!region->free)
+        LIST_REMOVE(region, with_room);
+    chunk = (struct chunk *)(void *)((char *)region + (size_t)number * CHUNK);
     *chunk = (struct chunk){.fresh = CHUNK_HEAD};
     LIST_INSERT_HEAD(list, chunk, with_room);
     bytes += CHUNK;
     return chunk;
 }
+
+/* One region is kept. Of other chunks the first page stays: it may have the region's head. */
+static void chunk_give(struct chunk *chunk) REQUIRES(lock)
+{
+    struct region *region = round_down(chunk, REGION);
+
+    LIST_REMOVE(chunk, with_room);
+    bytes -= CHUNK;
+    if (!region->free)
+        LIST_INSERT_HEAD(&regions, region, with_room);
+    region->free |= UINT32_C(1) << ((char *)chunk - (char *)region) / (ptrdiff_t)CHUNK;
+    if (region->free == UINT32_MAX && region_count > 1) {
+        LIST_REMOVE(region, with_room);
+        region_count--;
+        (void)munmap(region, REGION);
+    } else {
+        (void)madvise((char *)chunk + PAGE, CHUNK - PAGE, MADV_DONTNEED);
+    }
+}
+
+/* --- cells ------------------------------------------------------------------------------------ */
 
 void *slab_take(size_t size)
 {
@@ -104,11 +175,10 @@ void *slab_take(size_t size)
 
 void slab_give(void *memory, size_t size)
 {
-    /* NOLINTNEXTLINE(performance-no-int-to-ptr): rounded down, it is the pointer of the chunk around it. */
-    struct chunk *chunk = (struct chunk *)((uintptr_t)memory / CHUNK * CHUNK);
+    struct chunk *chunk = round_down(memory, CHUNK);
     size_t cell = units_of(size) * UNIT;
     struct cell *given = memory;
-    bool had_room;
+    struct chunks *list;
 
     if (!memory)
         return;
@@ -117,22 +187,16 @@ void slab_give(void *memory, size_t size)
         return;
     }
     mutex_lock(&lock);
-    had_room = has_room(chunk, cell);
+    list = &with_room[cell / UNIT];
+    if (!has_room(chunk, cell))
+        LIST_INSERT_HEAD(list, chunk, with_room);
     given->next = chunk->free;
     chunk->free = given;
     chunk->used--;
-    if (!had_room)
-        LIST_INSERT_HEAD(&with_room[cell / UNIT], chunk, with_room);
     /* One is kept, so that a lease that comes and goes alone makes none each time. */
-    if (chunk->used == 0 &&
-        (LIST_FIRST(&with_room[cell / UNIT]) != chunk || LIST_NEXT(chunk, with_room))) {
-        LIST_REMOVE(chunk, with_room);
-        bytes -= CHUNK;
-    } else {
-        chunk = NULL;
-    }
+    if (chunk->used == 0 && (LIST_FIRST(list) != chunk || LIST_NEXT(chunk, with_room)))
+        chunk_give(chunk);
     mutex_unlock(&lock);
-    free(chunk);
 }
 
 size_t slab_bytes(void)

@@ -239,6 +239,21 @@ void __wrap_free(void *block)
         __real_free(block);
 }
 
+/* Slabs outlive an agent that is killed: what it had there would never come back. */
+
+void *__wrap_slab_take(size_t size);
+void *__wrap_slab_take(size_t size)
+{
+    return __wrap_calloc(1, size);
+}
+
+void __wrap_slab_give(void *memory, size_t size);
+void __wrap_slab_give(void *memory, size_t size)
+{
+    (void)size;
+    __wrap_free(memory);
+}
+
 /* --- Lua's ------------------------------------------------------------------------------------ */
 
 void *sim_lua_alloc(void *heap, void *block, size_t before, size_t size)
