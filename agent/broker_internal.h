@@ -190,6 +190,7 @@ struct waiter {
 /* What goes on for a name: somebody wants it, gets it, or gives it back. A name that is only held, or
  * at rest, has none. */
 struct resource_work {
+    struct broker *b;
     struct resource *resource;
     TAILQ_HEAD(waiter_queue, waiter) waiters;
     struct round *round;     /* undecided */
@@ -211,8 +212,7 @@ struct resource_work {
 /* A name that is held, waited for, or was so lately (its slot still carries the name). There may be a
  * million: without gaps. */
 struct resource {
-    struct broker *b;
-    /* Never NULL: without any it is one that says so, for reading alone. resource_work() */
+    /* Never NULL: without any it is the broker's `no_work`, for reading alone. resource_work() */
     struct resource_work *work;
     struct lease *lease;   /* from the grant until MSG_ENDED */
     struct client *holder; /* of `lease` */
@@ -235,6 +235,11 @@ struct resource {
     uint8_t name_len;
     uint8_t name[];
 };
+
+static inline struct broker *resource_broker(const struct resource *r)
+{
+    return r->work->b;
+}
 
 int resources_create(struct broker *b);
 void resources_destroy(struct broker *b);
@@ -577,6 +582,8 @@ struct broker {
     uint8_t hash_key[16]; /* of `names` */
     struct log_limit index_full;
     struct resource **by_slot;
+    struct resource_work
+        no_work; /* of all resources for which nothing goes on; nobody writes to it */
     uint32_t *generations;
     uint32_t slots_used; /* slots below were ever used */
     uint32_t next_slot;  /* slots below are in use, at rest, or retired */

@@ -19,10 +19,10 @@ void resource_hold(struct resource *r, struct lease *lease, struct client *holde
     r->lease = lease;
     r->holder = holder;
     LIST_INSERT_HEAD(&holder->held, r, of_holder);
-    hf_counter_add(&r->b->agent->table, HF_COUNTER_LEASES, 1);
+    hf_counter_add(&resource_broker(r)->agent->table, HF_COUNTER_LEASES, 1);
     holder->user->leases++;
     holder->user->text_units += user_text_units(r->name_len, lease->note_len);
-    lease_table_add(r->b->agent->leases, lease);
+    lease_table_add(resource_broker(r)->agent->leases, lease);
 }
 
 void resource_let_go(struct resource *r)
@@ -31,12 +31,12 @@ void resource_let_go(struct resource *r)
     struct user *user = r->holder->user;
 
     LIST_REMOVE(r, of_holder);
-    hf_counter_add(&r->b->agent->table, HF_COUNTER_LEASES, -1);
+    hf_counter_add(&resource_broker(r)->agent->table, HF_COUNTER_LEASES, -1);
     user->leases--;
     user->text_units -= user_text_units(r->name_len, lease->note_len);
     r->holder = NULL;
     r->lease = NULL;
-    lease_table_remove(r->b->agent->leases, r->slot);
+    lease_table_remove(resource_broker(r)->agent->leases, r->slot);
 }
 
 const struct session *answer_released(struct resource *r, uint32_t generation, bool lost)
@@ -76,7 +76,7 @@ void resource_undone(struct resource *r)
         if (s)
             session_answer(s, &answer);
     }
-    journal_put(r->b->agent->journal, r->slot, &record);
+    journal_put(resource_broker(r)->agent->journal, r->slot, &record);
     resource_kick(r);
 }
 
@@ -97,7 +97,7 @@ int resource_grant(struct round *round, hf_time now)
 {
     struct resource *r = round->resource;
     struct waiter *w = round->waiter;
-    struct broker *b = r->b;
+    struct broker *b = resource_broker(r);
     struct client *c = w->session->client;
     struct lease *lease;
     hf_time a[HF_NODES_MAX], max_hold = waiter_hold_end(w, now);

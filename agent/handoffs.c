@@ -38,7 +38,7 @@ struct handoff_facts handoff_facts(const struct lease *lease, enum hf_slot_state
 static struct waiter *next_holder(struct resource *r, hf_time now)
 {
     const struct lease *lease = r->lease;
-    struct broker *b = r->b;
+    struct broker *b = resource_broker(r);
     struct waiter *w = waiter_first(r);
     struct handoff_facts facts;
     enum handoff_verdict verdict;
@@ -79,7 +79,7 @@ static struct lease *next_lease(struct resource *r, const struct waiter *w, hf_t
 /* False: it is to be released. */
 static bool begin(struct resource *r, enum hf_loss_reason reason)
 {
-    struct broker *b = r->b;
+    struct broker *b = resource_broker(r);
     hf_time now = clock_now();
     struct waiter *w = next_holder(r, now);
     struct handoff *h = w ? calloc(1, sizeof(*h)) : NULL;
@@ -188,7 +188,7 @@ static void give_on(struct resource *r, struct client *c)
 static void done(struct handoff *h)
 {
     struct resource *r = h->resource;
-    struct broker *b = r->b;
+    struct broker *b = resource_broker(r);
     struct lease *from = r->lease, *to = h->to;
     struct client *before = r->holder;
     struct waiter *w = h->waiter;
@@ -229,7 +229,7 @@ void handoff_answered(struct handoff *h)
     struct resource *r = h->resource;
 
     r->work->handoff = NULL;
-    r->b->handoff_count--;
+    resource_broker(r)->handoff_count--;
     if (h->verdict == HANDOFF_YES)
         done(h);
     else
@@ -243,7 +243,7 @@ void handoff_destroy(struct handoff *h)
         return;
     /* One that was carried out is the renewal thread's until that is destroyed. */
     if (h->verdict == HANDOFF_YES) {
-        struct lease_table *leases = h->resource->b->agent->leases;
+        struct lease_table *leases = resource_broker(h->resource)->agent->leases;
 
         lease_table_remove(leases, h->slot);
         lease_table_add(leases, h->to);

@@ -49,7 +49,7 @@ static void released(int answered, void *arg, void *owner)
 static void on_later(struct loop_timer *timer, hf_time now)
 {
     struct later *l = HF_CONTAINER(timer, struct later, timer);
-    struct broker *b = l->resource->b;
+    struct broker *b = resource_broker(l->resource);
     struct release_order order = {.key = l->key,
                                   .key_len = l->key_len,
                                   .token = l->token,

@@ -183,7 +183,7 @@ void lease_end(struct resource *r, enum message_kind kind, enum hf_loss_reason r
     m->reason = reason;
     if (kind == MSG_RELEASE && r->work->granted)
         r->lease->unanswered = r->work->granted->unanswered;
-    broker_tell_renewal(r->b, m);
+    broker_tell_renewal(resource_broker(r), m);
 }
 
 /* The lease that a request names, if this session's client holds it. */
@@ -381,7 +381,7 @@ void resource_drain(struct resource *r)
         if (!handoff_is_to(r, w))
             waiter_fail(w, HF_EGOING, "");
     }
-    if (!r->b->config->dev_nodes || !r->lease || r->lease->ending)
+    if (!resource_broker(r)->config->dev_nodes || !r->lease || r->lease->ending)
         return;
     /* The private nodes end with this agent: jobs are stopped first, other holders are told. */
     if (r->lease->run)

@@ -12,10 +12,6 @@
 #include "shm/slot.h"
 #include "shm/status.h"
 
-/* TAILQ_EMPTY() of its waiters holds. Nobody writes to it. */
-static const struct resource_work no_work = {.others_seen = HF_TIME_PAST,
-                                             .yield_until = HF_TIME_PAST};
-
 static uint32_t name_hash(const struct broker *b, const void *name, size_t len)
 {
     /* Not the table's key, which every local user can read: names must not be made to collide. */
@@ -47,14 +43,15 @@ static void on_retry(struct loop_timer *timer, hf_time now)
 
 struct resource_work *resource_work(struct resource *r)
 {
+    struct broker *b = resource_broker(r);
     struct resource_work *work;
 
-    if (r->work != &no_work)
+    if (r->work != &b->no_work)
         return r->work;
     work = slab_take(sizeof(*work));
     if (!work)
         return NULL;
-    *work = no_work;
+    *work = b->no_work;
     work->resource = r;
     TAILQ_INIT(&work->waiters);
     work->retry.fn = on_retry;
@@ -64,15 +61,17 @@ struct resource_work *resource_work(struct resource *r)
 
 static void work_free(struct resource *r)
 {
-    if (r->work != &no_work)
+    struct broker *b = resource_broker(r);
+
+    if (r->work != &b->no_work)
         slab_give(r->work, sizeof(*r->work));
-    r->work = (struct resource_work *)&no_work;
+    r->work = &b->no_work;
 }
 
 /* What is remembered of other hosts counts for 2 T. */
 static bool remembers(const struct resource *r, hf_time now)
 {
-    hf_dur longest = hf_ms(2 * (int64_t)r->b->config->ttl_max_ms);
+    hf_dur longest = hf_ms(2 * (int64_t)resource_broker(r)->config->ttl_max_ms);
 
     return hf_time_before(now, r->work->yield_until) ||
            hf_time_before(now, hf_time_add(r->work->others_seen, longest));
@@ -82,10 +81,10 @@ void resource_calm(struct resource *r)
 {
     const struct resource_work *work = r->work;
 
-    if (work == &no_work || !TAILQ_EMPTY(&work->waiters) || work->round || work->granted ||
+    if (work == &work->b->no_work || !TAILQ_EMPTY(&work->waiters) || work->round || work->granted ||
         work->young || work->handoff || work->waited || work->ended || work->release_session ||
         work->failures || heap_has(&work->retry.item) || r->undoing || r->turn_over ||
-        remembers(r, loop_now(r->b->loop)))
+        remembers(r, loop_now(resource_broker(r)->loop)))
         return;
     work_free(r);
 }
@@ -103,12 +102,11 @@ static struct resource *resource_new(struct broker *b, const void *name, size_t 
 
     if (!r)
         return NULL;
-    r->b = b;
+    r->work = &b->no_work;
     r->slot = slot;
     r->generation = b->generations[slot];
     r->name_len = (uint8_t)len;
     memcpy(r->name, name, len);
-    r->work = (struct resource_work *)&no_work;
     chains_add(&b->names, name_hash(b, name, len), slot);
     b->by_slot[slot] = r;
     return r;
@@ -117,7 +115,7 @@ static struct resource *resource_new(struct broker *b, const void *name, size_t 
 /* Takes what readers see out of the slot, the index and the text. */
 static void slot_blank(struct resource *r)
 {
-    struct broker *b = r->b;
+    struct broker *b = resource_broker(r);
 
     if (r->indexed)
         hf_index_remove(&b->agent->table, r->name, r->name_len, r->slot);
@@ -130,8 +128,9 @@ static void slot_blank(struct resource *r)
 static void slot_leave(struct resource *r)
 {
     slot_blank(r);
-    chains_remove(&r->b->names, name_hash(r->b, r->name, r->name_len), r->slot);
-    r->b->by_slot[r->slot] = NULL;
+    chains_remove(&resource_broker(r)->names, name_hash(resource_broker(r), r->name, r->name_len),
+                  r->slot);
+    resource_broker(r)->by_slot[r->slot] = NULL;
 }
 
 void resource_unstall(struct resource *r)
@@ -139,7 +138,7 @@ void resource_unstall(struct resource *r)
     if (!r->stalled)
         return;
     r->stalled = false;
-    TAILQ_REMOVE(&r->b->stalled, r, stalled_link);
+    TAILQ_REMOVE(&resource_broker(r)->stalled, r, stalled_link);
 }
 
 static void resource_free(struct resource *r)
@@ -150,7 +149,7 @@ static void resource_free(struct resource *r)
 
 static void resource_forget(struct resource *r)
 {
-    struct broker *b = r->b;
+    struct broker *b = resource_broker(r);
 
     loop_timer_cancel(b->loop, &r->work->retry);
     if (r->idle)
@@ -173,7 +172,7 @@ void resource_rest(struct resource *r)
         return;
     resource_unstall(r);
     r->idle = true;
-    TAILQ_INSERT_TAIL(&r->b->idle, r, idle_link);
+    TAILQ_INSERT_TAIL(&resource_broker(r)->idle, r, idle_link);
     resource_calm(r);
 }
 
@@ -182,7 +181,7 @@ void resource_rouse(struct resource *r)
     if (!r->idle)
         return;
     r->idle = false;
-    TAILQ_REMOVE(&r->b->idle, r, idle_link);
+    TAILQ_REMOVE(&resource_broker(r)->idle, r, idle_link);
 }
 
 /* A slot for a new name: one never used, else the one longest at rest, so that readers who just
@@ -258,7 +257,7 @@ struct lease *resources_lease(struct broker *b, uint32_t slot, uint32_t generati
 /* The slot's generations are used up (after 16 million grants): the name moves to another. */
 int resource_move(struct resource *r)
 {
-    struct broker *b = r->b;
+    struct broker *b = resource_broker(r);
     uint32_t slot;
     int rc = slot_take(b, &slot);
 
@@ -274,7 +273,7 @@ int resource_move(struct resource *r)
 /* Names at rest give their text up, the longest at rest first, until there is room for this. */
 static int text_put(struct resource *r, const struct lease *lease, uint32_t *ret_off)
 {
-    struct broker *b = r->b;
+    struct broker *b = resource_broker(r);
     struct resource *resting = TAILQ_FIRST(&b->idle);
     int rc;
 
@@ -311,13 +310,14 @@ int resource_text_prepare(struct resource *r, const struct lease *lease, uint32_
 
 void resource_text_drop(struct resource *r, const struct lease *lease, uint32_t text_off)
 {
-    hf_text_drop(r->b->text, text_off, r->name_len, lease->note_len, lease->comm_len);
+    hf_text_drop(resource_broker(r)->text, text_off, r->name_len, lease->note_len, lease->comm_len);
 }
 
 void resource_text_switch(struct resource *r, const struct lease *lease, uint32_t text_off)
 {
     if (r->has_text)
-        hf_text_drop(r->b->text, r->text_off, r->name_len, r->text_note_len, r->text_comm_len);
+        hf_text_drop(resource_broker(r)->text, r->text_off, r->name_len, r->text_note_len,
+                     r->text_comm_len);
     r->has_text = true;
     r->text_off = text_off;
     r->text_note_len = lease->note_len;
@@ -327,7 +327,7 @@ void resource_text_switch(struct resource *r, const struct lease *lease, uint32_
 int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_time valid,
                      uint32_t votes, uint32_t flags)
 {
-    struct broker *b = r->b;
+    struct broker *b = resource_broker(r);
     struct hf_slot_identity id = {.generation = lease->generation,
                                   .pid = lease->pid,
                                   .uid = lease->uid,
@@ -373,6 +373,9 @@ int resources_create(struct broker *b)
 
     TAILQ_INIT(&b->idle);
     TAILQ_INIT(&b->stalled);
+    /* TAILQ_EMPTY() of its waiters holds. */
+    b->no_work =
+        (struct resource_work){.b = b, .others_seen = HF_TIME_PAST, .yield_until = HF_TIME_PAST};
     b->stalled_timer.fn = resources_on_stalled_timer;
     b->by_slot = calloc(capacity, sizeof(struct resource *));
     b->generations = calloc(capacity, sizeof(*b->generations));

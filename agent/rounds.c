@@ -403,7 +403,7 @@ static void journal_intent(struct round *round, const struct waiter *w)
 
 int round_begin(struct resource *r, struct waiter *w)
 {
-    struct broker *b = r->b;
+    struct broker *b = resource_broker(r);
     struct round *round = calloc(1, sizeof(*round));
     hf_time now = clock_now();
     hf_wall median = {0};

@@ -98,7 +98,7 @@ void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret)
                                    .pttl_ms = -2,
                                    .pid = l->pid,
                                    .uid = l->uid};
-    snprintf(ret->host, sizeof(ret->host), "%s", r->b->agent->host);
+    snprintf(ret->host, sizeof(ret->host), "%s", resource_broker(r)->agent->host);
     snprintf(ret->comm, sizeof(ret->comm), "%s", lease_comm(l));
     snprintf(ret->note, sizeof(ret->note), "%s", lease_note(l));
 }
@@ -111,8 +111,8 @@ void waiter_fail(struct waiter *w, int status, const char *text)
     struct resource *r = w->resource;
     hf_time now = clock_now();
 
-    answer.nodes_voting = (uint32_t)nodes_voting(r->b, now);
-    answer.nodes_up = (uint32_t)nodes_up(r->b);
+    answer.nodes_voting = (uint32_t)nodes_voting(resource_broker(r), now);
+    answer.nodes_up = (uint32_t)nodes_up(resource_broker(r));
     if (r->lease && (status == HF_EBUSY || status == HF_ETIMEDOUT))
         waiter_describe_local(r, &answer.holder);
     snprintf(answer.text, sizeof(answer.text), "%s", text);
@@ -192,7 +192,7 @@ void waiter_on_timer(struct loop_timer *timer, hf_time now)
     if (w->last_failure == HF_ENOQUORUM ||
         (!w->last_failure && round_is_slow(r->work->round, now))) {
         status = HF_ENOQUORUM;
-        nodes_explain(r->b, now, text, sizeof(text));
+        nodes_explain(resource_broker(r), now, text, sizeof(text));
     }
     if (handoff_is_to(r, w))
         return; /* it is about to have it */
@@ -204,7 +204,7 @@ void waiter_on_timer(struct loop_timer *timer, hf_time now)
 
 static void stall(struct resource *r, hf_time now)
 {
-    struct broker *b = r->b;
+    struct broker *b = resource_broker(r);
     struct waiter *w, *next;
     char text[184];
     bool settling = nodes_settling(b, now);
@@ -292,7 +292,7 @@ struct waiter *waiter_first(struct resource *r)
 
 void resource_kick(struct resource *r)
 {
-    struct broker *b = r->b;
+    struct broker *b = resource_broker(r);
     struct waiter *w, *next;
     hf_time now = clock_now();
     int rc;

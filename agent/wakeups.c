@@ -111,7 +111,7 @@ static bool affords(struct waited *w, uint32_t commands, hf_time now, hf_time *r
 
 bool wakeups_due(struct resource *r, hf_time now)
 {
-    struct broker *b = r->b;
+    struct broker *b = resource_broker(r);
     struct waited *w = r->work->waited;
     struct wakeup_plan plan;
 
@@ -183,7 +183,7 @@ static void on_look(struct link *link, const struct link_reply *reply, void *arg
 
 static struct waited *waited_new(struct resource *r, const void *key, size_t key_len)
 {
-    struct broker *b = r->b;
+    struct broker *b = resource_broker(r);
     struct waited *w = calloc(1, sizeof(*w) + key_len);
 
     if (!w)
@@ -251,10 +251,10 @@ void wakeups_lost(struct resource *r, uint32_t won, bool winner, int64_t pttl_ms
 
     if (w) {
         w->failed = HF_EBUSY;
-        wakeup_lost(&w->wakeup, won, winner, round_time(r->b), broker_random(), now);
+        wakeup_lost(&w->wakeup, won, winner, round_time(resource_broker(r)), broker_random(), now);
     } else
         at = hf_time_add(now, backoff_contend(pttl_ms, broker_random()));
-    (void)loop_timer_set(r->b->loop, &r->work->retry, at);
+    (void)loop_timer_set(resource_broker(r)->loop, &r->work->retry, at);
 }
 
 void wakeups_failed(struct resource *r, hf_time again)
@@ -263,7 +263,7 @@ void wakeups_failed(struct resource *r, hf_time again)
         r->work->waited->failed = HF_ENOQUORUM;
         r->work->waited->wakeup.poll = again;
     }
-    (void)loop_timer_set(r->b->loop, &r->work->retry, again);
+    (void)loop_timer_set(resource_broker(r)->loop, &r->work->retry, again);
 }
 
 void wakeups_forget(struct resource *r)

@@ -20,7 +20,7 @@ struct young {
 
 static void leave(struct young *y)
 {
-    struct broker *b = y->resource->b;
+    struct broker *b = resource_broker(y->resource);
 
     y->resource->work->young = NULL;
     TAILQ_REMOVE(&b->young, y, entry);
@@ -42,8 +42,8 @@ void young_hand_in(struct resource *r)
     if (!y)
         return;
     leave(y);
-    post(r->b, r->lease);
-    for (int i = 0; i < r->b->n; i++) {
+    post(resource_broker(r), r->lease);
+    for (int i = 0; i < resource_broker(r)->n; i++) {
         struct message *m;
 
         if (!(y->voted & 1u << i))
@@ -53,7 +53,7 @@ void young_hand_in(struct resource *r)
         m->generation = r->lease->generation;
         m->node_number = i;
         m->at = y->a[i];
-        mailbox_post(&r->b->agent->to_renewal, m);
+        mailbox_post(&resource_broker(r)->agent->to_renewal, m);
     }
     resource_calm(r);
 }
@@ -87,7 +87,7 @@ static bool is_plain(const struct lease *lease)
 
 void young_begin(struct resource *r, hf_time now)
 {
-    struct broker *b = r->b;
+    struct broker *b = resource_broker(r);
     struct young *y = TAILQ_FIRST(&b->young_free);
 
     if (!is_plain(r->lease)) {
@@ -130,7 +130,7 @@ static void released(int answered, void *arg, void *owner)
 
 bool young_release(struct resource *r, enum hf_loss_reason reason)
 {
-    struct broker *b = r->b;
+    struct broker *b = resource_broker(r);
     struct lease *lease = r->lease;
     hf_time now = clock_now();
     struct release_order order = {.key = lease_key(lease),
