@@ -214,8 +214,7 @@ struct resource_work {
 struct resource {
     /* Never NULL: without any it is the broker's `no_work`, for reading alone. resource_work() */
     struct resource_work *work;
-    struct lease *lease;   /* from the grant until MSG_ENDED */
-    struct client *holder; /* of `lease` */
+    struct client *holder; /* of its lease */
     union {                /* never two of them */
         LIST_ENTRY(resource) of_holder;
         TAILQ_ENTRY(resource) stalled_link;
@@ -265,8 +264,11 @@ struct resource_work *resource_work(struct resource *r);
 void resource_calm(struct resource *r);
 /* It waits for voting nodes no more. */
 void resource_unstall(struct resource *r);
+/* Its lease, from the grant until MSG_ENDED; NULL: none. */
+struct lease *resource_lease(const struct resource *r);
+/* The same of a slot, if that is the generation. */
 struct lease *resources_lease(struct broker *b, uint32_t slot, uint32_t generation);
-/* The text of a lease that is to follow r->lease, and where it stands. HF_EFULL. */
+/* The text of a lease that is to follow, and where it stands. HF_EFULL. */
 int resource_text_prepare(struct resource *r, const struct lease *lease, uint32_t *ret_off,
                           bool *ret_new);
 /* A new one; the lease follows or does not: the other's text goes. */
@@ -335,7 +337,7 @@ void answer_granted(struct session *s, const struct lease *lease);
 
 void young_create(struct broker *b);
 void young_destroy(struct broker *b);
-/* r->lease was granted: it stays here for a moment, or is handed in at once. */
+/* The lease was granted: it stays here for a moment, or is handed in at once. */
 void young_begin(struct resource *r, hf_time now);
 /* To the renewal thread, with the votes that came meanwhile. Nothing if it is there already. */
 void young_hand_in(struct resource *r);
@@ -343,7 +345,7 @@ void young_hand_in_all(struct broker *b);
 /* A vote that came after the grant, for a command sent after `a`. False: the renewal thread is to be
  * told. */
 bool young_vote(struct resource *r, int node, hf_time a);
-/* Ends r->lease and releases it from here. False: the renewal thread is to be told. */
+/* Ends the lease and releases it from here. False: the renewal thread is to be told. */
 bool young_release(struct resource *r, enum hf_loss_reason reason);
 
 /* --- hand-off: agent/handoffs.c --------------------------------------------------------------- */

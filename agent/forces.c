@@ -109,10 +109,11 @@ static void force(struct look *look)
 /* (!) Nodes do not know of a hold that was passed on within this host. */
 static bool was_handed_on(const struct look *look)
 {
-    struct resource *r = look_held_here(look);
+    const struct resource *r = look_held_here(look);
+    const struct lease *lease = r ? resource_lease(r) : NULL;
 
-    return r && look->fence && r->lease->fence != look->fence &&
-           fence_node_part(r->lease->fence) == fence_node_part(look->fence);
+    return lease && look->fence && lease->fence != look->fence &&
+           fence_node_part(lease->fence) == fence_node_part(look->fence);
 }
 
 void looks_force(struct session *s, const struct hf_request_entry *q)

@@ -16,7 +16,6 @@ void resource_hold(struct resource *r, struct lease *lease, struct client *holde
 {
     resource_rouse(r);
     resource_unstall(r);
-    r->lease = lease;
     r->holder = holder;
     LIST_INSERT_HEAD(&holder->held, r, of_holder);
     hf_counter_add(&resource_broker(r)->agent->table, HF_COUNTER_LEASES, 1);
@@ -27,7 +26,7 @@ void resource_hold(struct resource *r, struct lease *lease, struct client *holde
 
 void resource_let_go(struct resource *r)
 {
-    struct lease *lease = r->lease;
+    struct lease *lease = resource_lease(r);
     struct user *user = r->holder->user;
 
     LIST_REMOVE(r, of_holder);
@@ -35,7 +34,6 @@ void resource_let_go(struct resource *r)
     user->leases--;
     user->text_units -= user_text_units(r->name_len, lease->note_len);
     r->holder = NULL;
-    r->lease = NULL;
     lease_table_remove(resource_broker(r)->agent->leases, r->slot);
 }
 

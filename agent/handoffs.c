@@ -37,7 +37,7 @@ struct handoff_facts handoff_facts(const struct lease *lease, enum hf_slot_state
 /* Whom to hand it over to. NULL: nobody, so it is released. */
 static struct waiter *next_holder(struct resource *r, hf_time now)
 {
-    const struct lease *lease = r->lease;
+    const struct lease *lease = resource_lease(r);
     struct broker *b = resource_broker(r);
     struct waiter *w = waiter_first(r);
     struct handoff_facts facts;
@@ -61,7 +61,7 @@ static struct waiter *next_holder(struct resource *r, hf_time now)
 
 static struct lease *next_lease(struct resource *r, const struct waiter *w, hf_time now)
 {
-    const struct lease *from = r->lease;
+    const struct lease *from = resource_lease(r);
     struct lease *to = waiter_new_lease(w, lease_key(from), from->key_len, true);
 
     if (!to)
@@ -94,7 +94,7 @@ static bool begin(struct resource *r, enum hf_loss_reason reason)
         return false;
     }
     h->slot = r->slot;
-    h->generation = r->lease->generation;
+    h->generation = resource_lease(r)->generation;
     waiter_fill_identity(w, &h->owner);
     h->owner.since_ns = h->to->since.ns;
     h->owner.since_wall_ms = h->to->since_wall.ms;
@@ -116,10 +116,12 @@ static bool begin(struct resource *r, enum hf_loss_reason reason)
 
 void resource_give_up(struct resource *r, enum hf_loss_reason reason)
 {
-    r->lease->ending = true;
+    struct lease *lease = resource_lease(r);
+
+    lease->ending = true;
     r->turn_over = false;
     if (r->work->granted)
-        r->lease->unanswered = r->work->granted->unanswered;
+        lease->unanswered = r->work->granted->unanswered;
     if (!begin(r, reason) && !young_release(r, reason))
         lease_end(r, MSG_RELEASE, reason);
 }
@@ -181,7 +183,8 @@ static void give_on(struct resource *r, struct client *c)
 {
     bool gone = LIST_EMPTY(&c->sessions) && !c->ghost;
 
-    c->over |= gone && r->lease->guarded && !c->joined; /* (!) as in resources_client_gone() */
+    /* (!) as in resources_client_gone() */
+    c->over |= gone && resource_lease(r)->guarded && !c->joined;
     resource_give_up(r, gone ? HF_LOSS_HOLDER : HF_LOSS_NONE);
 }
 
@@ -189,7 +192,7 @@ static void done(struct handoff *h)
 {
     struct resource *r = h->resource;
     struct broker *b = resource_broker(r);
-    struct lease *from = r->lease, *to = h->to;
+    struct lease *from = resource_lease(r), *to = h->to;
     struct client *before = r->holder;
     struct waiter *w = h->waiter;
     const struct session *told;

@@ -82,7 +82,7 @@ struct resource *look_held_here(const struct look *look)
 {
     struct resource *r = resource_find(look_broker(look), look->name, look->name_len);
 
-    return r && r->lease ? r : NULL;
+    return r && resource_lease(r) ? r : NULL;
 }
 
 void look_fill(struct look *look, const struct survey *survey)
@@ -109,7 +109,7 @@ void look_fill(struct look *look, const struct survey *survey)
     if (!survey_holder(survey, &e->holder))
         return;
     /* The lease may have been handed on, of which the nodes do not know. */
-    if (r && fence_node_part(r->lease->fence) == fence_node_part(e->holder.fence)) {
+    if (r && fence_node_part(resource_lease(r)->fence) == fence_node_part(e->holder.fence)) {
         int64_t pttl_ms = e->holder.pttl_ms;
 
         waiter_describe_local(r, &e->holder);

@@ -98,6 +98,7 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
     struct broker *b = s->broker;
     struct timing timing;
     struct resource *r;
+    const struct lease *lease;
     struct waiter *w;
     char text[184] = "";
     int rc;
@@ -122,9 +123,10 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
         refuse(s, q, rc, rc == HF_EFULL ? text : "");
         return;
     }
-    if (r->lease && r->holder == s->client && r->lease->request_id == q->id && !r->lease->ending) {
+    lease = resource_lease(r);
+    if (lease && r->holder == s->client && lease->request_id == q->id && !lease->ending) {
         /* Granted by an agent that ended before its client heard of it. */
-        answer_granted(s, r->lease);
+        answer_granted(s, lease);
         return;
     }
     w = resource_work(r) ? calloc(1, sizeof(*w)) : NULL;
@@ -166,7 +168,7 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
     if (!waiter_tries(w) && w->deadline.ns != HF_TIME_NEVER.ns)
         loop_timer_set(b->loop, &w->timer, w->deadline);
     /* The others that wait for a lease know of it: with many waiters that would be much talk. */
-    if (r->lease) {
+    if (lease) {
         waiter_hear_held(w);
     } else {
         waiter_hear_of_others(w);
@@ -177,12 +179,13 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
 void lease_end(struct resource *r, enum message_kind kind, enum hf_loss_reason reason)
 {
     struct message *m = message_new(kind);
+    struct lease *lease = resource_lease(r);
 
     m->slot = r->slot;
-    m->generation = r->lease->generation;
+    m->generation = lease->generation;
     m->reason = reason;
     if (kind == MSG_RELEASE && r->work->granted)
-        r->lease->unanswered = r->work->granted->unanswered;
+        lease->unanswered = r->work->granted->unanswered;
     broker_tell_renewal(resource_broker(r), m);
 }
 
@@ -258,29 +261,33 @@ void resources_cancel(struct session *s, uint64_t id)
             return;
         }
     /* Granted in the meantime: the answer lies in the ring, but nobody wants it any more. */
-    LIST_FOREACH (r, &s->client->held, of_holder)
-        if (r->lease->request_id == id && !r->lease->ending) {
+    LIST_FOREACH (r, &s->client->held, of_holder) {
+        const struct lease *lease = resource_lease(r);
+
+        if (lease->request_id == id && !lease->ending) {
             resource_give_up(r, HF_LOSS_NONE);
             return;
         }
+    }
 }
 
 void resources_ask(struct session *s, const struct hf_request_entry *q)
 {
     struct broker *b = s->broker;
     struct resource *r = q->name_len ? resource_find(b, q->name, q->name_len) : NULL;
+    const struct lease *lease = r ? resource_lease(r) : NULL;
     struct hf_completion_entry answer = {.id = q->id, .op = q->op, .status = HF_OK};
 
-    if (!r || !r->lease) {
+    if (!lease) {
         refuse(s, q, HF_ENOTHELD, "nobody on this host holds it");
         return;
     }
-    if (s->uid != 0 && s->uid != (uint32_t)geteuid() && s->uid != r->lease->uid) {
+    if (s->uid != 0 && s->uid != (uint32_t)geteuid() && s->uid != lease->uid) {
         char text[120];
 
         snprintf(text, sizeof(text),
                  "it is held by user %u; only that user, the agent's user and root may ask for it",
-                 r->lease->uid);
+                 lease->uid);
         refuse(s, q, HF_EPERM, text);
         return;
     }
@@ -339,14 +346,15 @@ void resources_client_gone(struct client *c)
     if (!LIST_EMPTY(&c->held))
         hf_counter_add(&b->agent->table, HF_COUNTER_HOLDER_DEATHS, 1);
     LIST_FOREACH (r, &c->held, of_holder) {
-        bool no_job = r->lease->guarded && !c->joined;
+        struct lease *lease = resource_lease(r);
+        bool no_job = lease->guarded && !c->joined;
 
-        if (r->lease->ending)
+        if (lease->ending)
             continue;
-        r->lease->ending = true;
+        lease->ending = true;
         /* (!) No guardian may join between this and the release: it would start a job. */
         c->over |= no_job;
-        if (r->lease->run && !no_job)
+        if (lease->run && !no_job)
             lease_end(r, MSG_ABANDON, HF_LOSS_HOLDER);
         else
             resource_give_up(r, HF_LOSS_HOLDER);
@@ -358,13 +366,14 @@ void resources_rebind(struct session *s)
     struct resource *r;
 
     LIST_FOREACH (r, &s->client->held, of_holder) {
+        const struct lease *lease = resource_lease(r);
         struct message *m;
 
-        if (!lease_heartbeat_ms(r->lease))
+        if (!lease_heartbeat_ms(lease))
             continue;
         m = message_new(MSG_BEATS);
         m->slot = r->slot;
-        m->generation = r->lease->generation;
+        m->generation = lease->generation;
         m->beats = beats_hold(s->beats);
         broker_tell_renewal(s->broker, m);
     }
@@ -372,6 +381,7 @@ void resources_rebind(struct session *s)
 
 void resource_drain(struct resource *r)
 {
+    const struct lease *lease = resource_lease(r);
     struct waiter *w, *next;
 
     if (r->work->round)
@@ -381,10 +391,10 @@ void resource_drain(struct resource *r)
         if (!handoff_is_to(r, w))
             waiter_fail(w, HF_EGOING, "");
     }
-    if (!resource_broker(r)->config->dev_nodes || !r->lease || r->lease->ending)
+    if (!resource_broker(r)->config->dev_nodes || !lease || lease->ending)
         return;
     /* The private nodes end with this agent: jobs are stopped first, other holders are told. */
-    if (r->lease->run)
+    if (lease->run)
         lease_end(r, MSG_LOSE, HF_LOSS_GOING);
     else
         resource_give_up(r, HF_LOSS_NONE);

@@ -161,8 +161,8 @@ static void resource_forget(struct resource *r)
 
 static bool resource_in_use(const struct resource *r)
 {
-    return r->lease || r->work->round || r->work->granted || r->work->handoff || r->undoing ||
-           !TAILQ_EMPTY(&r->work->waiters);
+    return resource_lease(r) || r->work->round || r->work->granted || r->work->handoff ||
+           r->undoing || !TAILQ_EMPTY(&r->work->waiters);
 }
 
 /* Unused from here on: its slot keeps the name until another name needs the slot. */
@@ -247,11 +247,17 @@ int resource_at(struct broker *b, const void *name, size_t name_len, uint32_t sl
     return HF_OK;
 }
 
+struct lease *resource_lease(const struct resource *r)
+{
+    return lease_table_at(resource_broker(r)->agent->leases, r->slot);
+}
+
 struct lease *resources_lease(struct broker *b, uint32_t slot, uint32_t generation)
 {
-    struct resource *r = slot < b->agent->table.capacity ? b->by_slot[slot] : NULL;
+    struct lease *lease =
+        slot < b->agent->table.capacity ? lease_table_at(b->agent->leases, slot) : NULL;
 
-    return r && r->lease && r->lease->generation == generation ? r->lease : NULL;
+    return lease && lease->generation == generation ? lease : NULL;
 }
 
 /* The slot's generations are used up (after 16 million grants): the name moves to another. */
@@ -290,7 +296,7 @@ static int text_put(struct resource *r, const struct lease *lease, uint32_t *ret
 
 static bool same_text(const struct resource *r, const struct lease *other)
 {
-    const struct lease *now = r->lease;
+    const struct lease *now = resource_lease(r);
 
     return now && r->has_text && now->note_len == other->note_len &&
            now->comm_len == other->comm_len &&

@@ -23,14 +23,16 @@ static void round_settle(struct round *round)
     if (round->calls > 0 || !round->decided)
         return;
     if (!round->over) {
+        struct lease *lease = resource_lease(round->resource);
+
         /* Its lease lives. A broken connection is remembered until that ends. */
         if (round->broken)
             return;
         round->resource->work->granted = NULL;
         /* Every acquire was answered, and before the word went to 0: whatever they wrote stood
          * before the first release of this lease left, which takes it along. */
-        if (atomic_load(&round->resource->lease->valid_ns) != 0)
-            round->resource->lease->unanswered = 0;
+        if (atomic_load(&lease->valid_ns) != 0)
+            lease->unanswered = 0;
         resource_calm(round->resource);
     }
     LIST_REMOVE(round, all);
@@ -323,7 +325,7 @@ static void late(struct round *round, int node, const struct link_reply *reply)
         round->broken |= 1u << node;
         return;
     }
-    if (stands && round->resource && round->resource->lease) {
+    if (stands && round->resource && resource_lease(round->resource)) {
         /* A raise arms nothing anew: what counts is the acquire before it. */
         hf_time a = round->ballot.node[node].a.ns != HF_TIME_PAST.ns ? round->ballot.node[node].a
                                                                      : reply->sent;

@@ -91,7 +91,7 @@ hf_time waiter_hold_end(const struct waiter *w, hf_time now)
 
 void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret)
 {
-    const struct lease *l = r->lease;
+    const struct lease *l = resource_lease(r);
 
     *ret = (struct hf_wire_holder){.fence = l->fence,
                                    .since_wall_ms = l->since_wall.ms,
@@ -113,7 +113,7 @@ void waiter_fail(struct waiter *w, int status, const char *text)
 
     answer.nodes_voting = (uint32_t)nodes_voting(resource_broker(r), now);
     answer.nodes_up = (uint32_t)nodes_up(resource_broker(r));
-    if (r->lease && (status == HF_EBUSY || status == HF_ETIMEDOUT))
+    if (resource_lease(r) && (status == HF_EBUSY || status == HF_ETIMEDOUT))
         waiter_describe_local(r, &answer.holder);
     snprintf(answer.text, sizeof(answer.text), "%s", text);
     waiter_free(w);
@@ -137,7 +137,7 @@ static void waiter_progress(struct waiter *w, int reason, const char *text)
     struct hf_completion_entry entry = {
         .id = w->id, .op = HF_OP_PROGRESS, .status = reason, .holder = w->holder};
     struct broker *b = w->session->broker;
-    const struct lease *lease = w->resource->lease;
+    const struct lease *lease = resource_lease(w->resource);
     hf_time now = loop_now(b->loop);
     uint64_t what = reason != HF_EBUSY ? nodes_situation(b, now)
                     : lease            ? lease->fence
@@ -298,7 +298,7 @@ void resource_kick(struct resource *r)
     int rc;
 
     resource_unstall(r);
-    if (r->lease) {
+    if (resource_lease(r)) {
         /* Held on this host: those that only try are told by whom, the rest wait for its end. */
         for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
             next = TAILQ_NEXT(w, queue);

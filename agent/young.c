@@ -38,11 +38,12 @@ static void post(struct broker *b, struct lease *lease)
 void young_hand_in(struct resource *r)
 {
     struct young *y = r->work->young;
+    struct lease *lease = resource_lease(r);
 
     if (!y)
         return;
     leave(y);
-    post(resource_broker(r), r->lease);
+    post(resource_broker(r), lease);
     for (int i = 0; i < resource_broker(r)->n; i++) {
         struct message *m;
 
@@ -50,7 +51,7 @@ void young_hand_in(struct resource *r)
             continue;
         m = message_new(MSG_VOTE);
         m->slot = r->slot;
-        m->generation = r->lease->generation;
+        m->generation = lease->generation;
         m->node_number = i;
         m->at = y->a[i];
         mailbox_post(&resource_broker(r)->agent->to_renewal, m);
@@ -88,16 +89,17 @@ static bool is_plain(const struct lease *lease)
 void young_begin(struct resource *r, hf_time now)
 {
     struct broker *b = resource_broker(r);
+    struct lease *lease = resource_lease(r);
     struct young *y = TAILQ_FIRST(&b->young_free);
 
-    if (!is_plain(r->lease)) {
-        post(b, r->lease);
+    if (!is_plain(lease)) {
+        post(b, lease);
         return;
     }
     if (y) {
         TAILQ_REMOVE(&b->young_free, y, entry);
     } else if (!(y = malloc(sizeof(*y)))) {
-        post(b, r->lease);
+        post(b, lease);
         return;
     }
     y->resource = r;
@@ -125,13 +127,13 @@ static void released(int answered, void *arg, void *owner)
 
     (void)answered;
     if (!b->closing)
-        resource_lease_ended(b, r->lease);
+        resource_lease_ended(b, resource_lease(r));
 }
 
 bool young_release(struct resource *r, enum hf_loss_reason reason)
 {
     struct broker *b = resource_broker(r);
-    struct lease *lease = r->lease;
+    struct lease *lease = resource_lease(r);
     hf_time now = clock_now();
     struct release_order order = {.key = lease_key(lease),
                                   .key_len = lease->key_len,

@@ -326,7 +326,7 @@ static void grant(struct peer *p, char name, uint64_t request_id, bool run)
     struct resource *r;
     struct lease *lease;
 
-    if (!is_there(s) || !s->client || resource_get(broker, &name, 1, &r) < 0 || r->lease ||
+    if (!is_there(s) || !s->client || resource_get(broker, &name, 1, &r) < 0 || resource_lease(r) ||
         r->work->round || r->undoing)
         return;
     resource_rouse(r);

@@ -25,7 +25,7 @@ hf_time host_now(const struct sim_host *host)
 static bool took_up(const struct broker *b)
 {
     for (uint32_t i = 0; i < b->slots_used; i++)
-        if (b->by_slot[i] && b->by_slot[i]->lease)
+        if (b->by_slot[i] && resource_lease(b->by_slot[i]))
             return true;
     return false;
 }

@@ -91,7 +91,7 @@ static void a_lease_takes_no_more_than_it_did(void **state)
                   lease + resource + slot);
     if (slab_bytes()) /* not with a sanitizer: those take what they want */
         assert_in_range(lease, 1, 253);
-    assert_in_range(resource, 1, 96);
+    assert_in_range(resource, 1, 88);
     assert_in_range(slot, 1, 84);
 }
 

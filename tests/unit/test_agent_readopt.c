@@ -121,7 +121,7 @@ static double released_in_s(void)
     r = agent.broker->by_slot[SLOT];
     assert_non_null(r);
     assert_true(r->undoing);
-    assert_null(r->lease);
+    assert_null(resource_lease(r));
     assert_int_equal(atomic_load(&agent.table.slots[SLOT].check), 0);
     seconds = (double)hf_time_since(r->work->barred_until, clock_now()).ns / HF_NS_PER_SEC;
     close_all();
