@@ -11,7 +11,6 @@
 #include "agent/events.h"
 #include "agent/log.h"
 #include "agent/survey.h"
-#include "shm/hex.h"
 #include "shm/status.h"
 
 #define BEAT_EVERY (100 * HF_NS_PER_MS)
@@ -27,20 +26,20 @@ uint32_t broker_random(void)
     return r;
 }
 
-void broker_token(struct broker *b, char ret_token[TOKEN_LEN + 1])
+void broker_token(struct broker *b, struct token *ret_token)
 {
     uint8_t *bytes;
 
-    if (b->random_left < TOKEN_LEN / 2) {
+    if (b->random_left < sizeof(*ret_token)) {
         /* So few bytes never come in parts and, once the pool is ready, never fail (getrandom(2)). */
         if (getrandom(b->random, sizeof(b->random), 0) != sizeof(b->random))
             abort();
         b->random_left = sizeof(b->random);
     }
-    b->random_left -= TOKEN_LEN / 2;
+    b->random_left -= sizeof(*ret_token);
     bytes = b->random + b->random_left;
-    hf_hex_text(bytes, TOKEN_LEN / 2, ret_token);
-    explicit_bzero(bytes, TOKEN_LEN / 2); /* a token is a secret */
+    memcpy(ret_token, bytes, sizeof(*ret_token));
+    explicit_bzero(bytes, sizeof(*ret_token)); /* a token is a secret */
 }
 
 void broker_tell_renewal(struct broker *b, struct message *m)

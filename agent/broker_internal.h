@@ -407,7 +407,7 @@ struct round {
     uint64_t in_way[HF_NODES_MAX]; /* fence of the lease that a node has; 0: none, or not known */
     struct hf_wire_holder holder;
     struct link_holder described;
-    char token[TOKEN_LEN + 1];
+    struct token token;
     char comm[HF_COMM_MAX + 1], note[HF_NOTE_MAX + 1];
     uint32_t pid, uid;
     size_t key_len;
@@ -628,7 +628,7 @@ struct broker {
 };
 
 uint32_t broker_random(void);
-void broker_token(struct broker *b, char ret_token[TOKEN_LEN + 1]);
+void broker_token(struct broker *b, struct token *ret_token);
 void broker_tell_renewal(struct broker *b, struct message *m);
 /* Publishes `ready` and why. */
 void broker_review(struct broker *b, hf_time now);

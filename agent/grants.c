@@ -121,7 +121,7 @@ int resource_grant(struct round *round, hf_time now)
     lease->since_wall = round->described.since;
     if (lease->has_extra)
         lease_set_token(lease, now, max_hold);
-    memcpy(lease->token, round->token, sizeof(lease->token));
+    lease->token = round->token;
     lease->unanswered = (uint16_t)round->unanswered;
     lease_fsm_init(&lease->fsm, b->n, b->q, &w->timing, w->run, max_hold, a, mark);
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
@@ -186,7 +186,7 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
     if (lease->unanswered) {
         struct release_order order = {.key = lease_key(lease),
                                       .key_len = lease->key_len,
-                                      .token = lease->token,
+                                      .token = &lease->token,
                                       .nodes = lease->unanswered,
                                       .doubt_until = HF_TIME_PAST,
                                       .attempt = lease_timing(lease).attempt,

@@ -72,7 +72,7 @@ static struct lease *next_lease(struct resource *r, const struct waiter *w, hf_t
     to->since = now;
     to->since_wall = clock_wall();
     lease_set_token(to, lease_won(from), lease_token_end(from));
-    memcpy(to->token, from->token, sizeof(to->token));
+    to->token = from->token;
     return to;
 }
 

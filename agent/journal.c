@@ -54,7 +54,7 @@ _Static_assert(sizeof(struct lease_half) <= 2 * HALF_LINE, "as journal_put() has
 struct token_block {
     uint32_t crc; /* of all that follows */
     uint32_t ttl_ms;
-    char token[TOKEN_LEN + 1];
+    char token[TOKEN_LEN + 1]; /* in hex */
     uint8_t name_len;
     uint8_t name[HF_NAME_MAX];
 };
@@ -585,7 +585,7 @@ void journal_put_identity(struct journal *j, uint32_t slot, const struct journal
 
     memset(what, 0, sizeof(*what));
     what->ttl_ms = id->ttl_ms;
-    memcpy(what->token, id->token, sizeof(what->token));
+    token_text(&id->token, what->token);
     what->name_len = id->name_len;
     memcpy(what->name, id->name, sizeof(what->name));
     what->crc = block_crc(what, sizeof(*what));
@@ -614,13 +614,15 @@ static int get_identity(const struct lease_record *r, int owner, struct journal_
 {
     const struct token_block *what = &r->what;
     const struct owner_block *who = &r->who[owner];
+    struct token token;
 
-    if (what->name_len == 0 || what->token[TOKEN_LEN] != '\0' ||
-        what->crc != block_crc(what, sizeof(*what)) || who->note_len > HF_NOTE_MAX ||
-        who->comm_len > HF_COMM_MAX || who->crc != block_crc(who, sizeof(*who)))
+    if (what->name_len == 0 || token_read(what->token, &token) < 0 ||
+        what->token[TOKEN_LEN] != '\0' || what->crc != block_crc(what, sizeof(*what)) ||
+        who->note_len > HF_NOTE_MAX || who->comm_len > HF_COMM_MAX ||
+        who->crc != block_crc(who, sizeof(*who)))
         return HF_ETABLE;
     memset(ret, 0, sizeof(*ret));
-    memcpy(ret->token, what->token, sizeof(ret->token));
+    ret->token = token;
     ret->ttl_ms = what->ttl_ms;
     ret->name_len = what->name_len;
     memcpy(ret->name, what->name, sizeof(ret->name));

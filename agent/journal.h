@@ -44,7 +44,7 @@ static inline bool journal_is_held(enum journal_state state)
 
 /* Written once per lease, before JOURNAL_INTENT; the owner's part again before JOURNAL_HANDOFF. */
 struct journal_identity {
-    char token[TOKEN_LEN + 1];
+    struct token token;
     uint32_t ttl_ms, max_hold_ms, pid, uid;
     uint64_t start_time;  /* of the owner process, clock ticks since boot */
     uint64_t pidns_inode; /* of the agent: pids mean nothing elsewhere */

@@ -76,7 +76,7 @@ void lease_free(struct lease *lease)
         return;
     if (lease->has_extra)
         beats_drop(lease_extra(lease)->beats);
-    explicit_bzero(lease->token, sizeof(lease->token));
+    explicit_bzero(&lease->token, sizeof(lease->token));
     slab_give(lease, whole_size(lease));
 }
 

@@ -21,9 +21,8 @@
 
 #include "agent/core/heartbeat.h"
 #include "agent/core/lease_fsm.h"
+#include "agent/token.h"
 #include "shm/layout.h"
-
-#define TOKEN_LEN 40 /* hex characters */
 
 struct beats;
 
@@ -62,13 +61,13 @@ struct lease {
     uint8_t nodes;             /* configured */
     bool run : 1, guarded : 1; /* guarded: a run that has no job before a guardian has joined */
     bool key_is_name : 1, has_extra : 1;
-    char token[TOKEN_LEN + 1];
+    struct token token;
 
     /* owned by the renewal thread between MSG_GRANTED and MSG_ENDED */
     bool job_stopped : 1, job_killed : 1; /* a guardian said so */
     bool releasing : 1;                   /* the release is under way */
-    int8_t blamed;        /* the node whose voided vote made it LOSING or LOST; -1 none */
     uint16_t undescribed; /* bit per node: its record names an earlier holder of the token */
+    int8_t blamed;        /* the node whose voided vote made it LOSING or LOST; -1 none */
 
     /* owned by the broker */
     bool ending;         /* a release or abandon was already posted */

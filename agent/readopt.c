@@ -35,7 +35,7 @@ struct later {
     struct resource *resource;
     uint8_t key[CONFIG_KEY_MAX];
     size_t key_len;
-    char token[TOKEN_LEN + 1];
+    struct token token;
     hf_dur attempt, ttl;
 };
 
@@ -52,7 +52,7 @@ static void on_later(struct loop_timer *timer, hf_time now)
     struct broker *b = resource_broker(l->resource);
     struct release_order order = {.key = l->key,
                                   .key_len = l->key_len,
-                                  .token = l->token,
+                                  .token = &l->token,
                                   .nodes = (1u << b->n) - 1,
                                   .in_doubt = (1u << b->n) - 1,
                                   .doubt_until = hf_time_add(now, l->attempt),
@@ -239,7 +239,7 @@ static int release_record(struct broker *b, const struct record *rec, uint32_t s
     l->timer.fn = on_later;
     l->ttl = hf_ms(rec->id.ttl_ms);
     l->attempt = attempt_of(b, l->ttl);
-    memcpy(l->token, rec->id.token, sizeof(l->token));
+    l->token = rec->id.token;
     LIST_INSERT_HEAD(&b->laters, l, all);
     return loop_timer_set(b->loop, &l->timer, at);
 }
@@ -289,7 +289,7 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
     if (lease->has_extra)
         lease_set_token(lease, lease->since, max_hold);
     lease->run = rec->id.run;
-    memcpy(lease->token, rec->id.token, sizeof(lease->token));
+    lease->token = rec->id.token;
     lease_fsm_restore(&lease->fsm, b->n, b->q, timing, lease->run, max_hold, rec->state.d, mark,
                       rec->state.slot_state == HF_SLOT_LOSING);
     if (lease->fsm.state == HF_SLOT_LOSING)

@@ -6,12 +6,10 @@
 #include <sys/queue.h>
 
 #include "agent/clock.h"
-#include "agent/lease.h"
 #include "agent/redis/link.h"
+#include "agent/token.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
-
-_Static_assert(TOKEN_LEN == LINK_TOKEN_LEN, "a link sends so many bytes of a token");
 
 #define BATCH_KEYS  128
 #define RETRY_AFTER hf_ms(100) /* after an error of the node, or when its link takes no more */
@@ -40,7 +38,7 @@ struct job {
     int wanted; /* answers after which `done` is called */
     releaser_done_fn *done;
     void *arg;
-    char token[TOKEN_LEN + 1];
+    struct token token;
     size_t key_len;
     uint8_t key[];
 };
@@ -108,7 +106,7 @@ static void job_free(struct job *job)
     loop_timer_cancel(r->loop, &job->timer);
     LIST_REMOVE(job, entry);
     r->job_count--;
-    explicit_bzero(job->token, sizeof(job->token));
+    explicit_bzero(&job->token, sizeof(job->token));
     free(job);
 }
 
@@ -225,7 +223,7 @@ static bool send_batch(struct releaser *r, int node, hf_time now)
         if (batch->count == BATCH_KEYS)
             break;
         keys[batch->count] =
-            (struct link_key){.key = job->key, .key_len = job->key_len, .token = job->token};
+            (struct link_key){.key = job->key, .key_len = job->key_len, .token = &job->token};
         batch->jobs[batch->count++] = job;
         attempt = hf_dur_max(attempt, job->attempt);
     }
@@ -313,7 +311,7 @@ int releaser_start(struct releaser *r, const struct release_order *order)
     job->wanted = count_bits(job->nodes) < r->q ? count_bits(job->nodes) : r->q;
     job->done = order->done;
     job->arg = order->arg;
-    memcpy(job->token, order->token, TOKEN_LEN);
+    job->token = *order->token;
     job->key_len = order->key_len;
     memcpy(job->key, order->key, order->key_len);
     LIST_INSERT_HEAD(&r->jobs, job, entry);

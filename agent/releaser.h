@@ -20,6 +20,7 @@
 
 struct link;
 struct releaser;
+struct token;
 
 /* `owner` is handed to every `done`. */
 int releaser_create(struct loop *loop, struct link *const *links, int nodes, int quorum,
@@ -32,7 +33,7 @@ typedef void releaser_done_fn(int answered, void *arg, void *owner);
 struct release_order {
     const void *key;
     size_t key_len;
-    const char *token;
+    const struct token *token;
     uint32_t nodes;      /* bit per node that was ever written to */
     uint32_t in_doubt;   /* of these: an acquire or heal had no answer and its connection broke */
     hf_time doubt_until; /* deadline of the last of those commands */

@@ -155,7 +155,7 @@ struct link_lock renewal_lock(const struct renewal_node *node, const struct leas
     return (struct link_lock){
         .key = lease_key(lease),
         .key_len = lease->key_len,
-        .token = lease->token,
+        .token = &lease->token,
         .ttl_ms = lease->ttl_ms,
         .nonce = renewal_nonce(node),
         .fence = fence_node_part(lease->fence),
@@ -195,7 +195,7 @@ static struct heal *heal_new(struct renewal_node *node, const struct lease *leas
     heal->generation = lease->generation;
     heal->attempt = lease_timing(lease).attempt;
     heal->ttl = lease_timing(lease).ttl;
-    memcpy(heal->token, lease->token, sizeof(heal->token));
+    heal->token = lease->token;
     heal->key_len = lease->key_len;
     memcpy(heal->key, lease_key(lease), lease->key_len);
     return heal;
@@ -301,7 +301,7 @@ static void add(struct filling *filling, struct lease *lease)
     filling->patience = batch->count ? hf_dur_min(filling->patience, attempt) : attempt;
     filling->keys[batch->count] = (struct link_key){.key = lease_key(lease),
                                                     .key_len = lease->key_len,
-                                                    .token = lease->token,
+                                                    .token = &lease->token,
                                                     .ttl_ms = lease->ttl_ms};
     batch->keys[batch->count].slot = lease->slot;
     batch->keys[batch->count].generation = lease->generation;

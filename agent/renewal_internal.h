@@ -153,8 +153,8 @@ void renewal_abandon(struct renewal *r, struct lease *lease);
 /* Its holder beats in this page from here on; takes the reference over. */
 void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *beats);
 /* Releases the token on one node, where it came to stand too late. */
-void renewal_undo(struct renewal_node *node, const void *key, size_t key_len, const char *token,
-                  hf_dur attempt, hf_dur ttl);
+void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
+                  const struct token *token, hf_dur attempt, hf_dur ttl);
 
 /* --- renewal_handoff.c ------------------------------------------------------------------------ */
 
@@ -220,7 +220,7 @@ struct heal {
     uint32_t slot, generation;
     uint32_t mark; /* of the sentinel that it names */
     hf_dur attempt, ttl;
-    char token[TOKEN_LEN + 1];
+    struct token token;
     size_t key_len;
     uint8_t key[];
 };

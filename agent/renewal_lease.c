@@ -150,7 +150,7 @@ static struct release_order order_of(struct renewal *r, const struct lease *leas
     return (struct release_order){
         .key = lease_key(lease),
         .key_len = lease->key_len,
-        .token = lease->token,
+        .token = &lease->token,
         .nodes = nodes,
         .in_doubt =
             hf_time_before(now, slot->doubt_until) ? (uint32_t)(slot->doubt | slot->broken) : 0,
@@ -440,7 +440,7 @@ void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
 
     if (lease_is_over(lease)) {
         if (lease->releasing)
-            renewal_undo(node, lease_key(lease), lease->key_len, lease->token,
+            renewal_undo(node, lease_key(lease), lease->key_len, &lease->token,
                          lease_timing(lease).attempt, lease_timing(lease).ttl);
         return;
     }
@@ -495,8 +495,8 @@ void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *be
     renewal_begin_beats(r, lease, clock_now());
 }
 
-void renewal_undo(struct renewal_node *node, const void *key, size_t key_len, const char *token,
-                  hf_dur attempt, hf_dur ttl)
+void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
+                  const struct token *token, hf_dur attempt, hf_dur ttl)
 {
     struct release_order order = {
         .key = key,

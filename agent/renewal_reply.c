@@ -282,7 +282,7 @@ static void healed(struct heal *heal, const struct link_reply *reply)
                (!lease || lease->releasing)) {
         /* (!) A late answer whose lease has ended is followed by a release on the same connection;
          * of a lost run, whose tree may still live, once the other keys are released. */
-        renewal_undo(node, heal->key, heal->key_len, heal->token, heal->attempt, heal->ttl);
+        renewal_undo(node, heal->key, heal->key_len, &heal->token, heal->attempt, heal->ttl);
     }
     if (events & TRUST_STEPPED)
         renewal_stepped(node, reply->sent);

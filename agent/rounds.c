@@ -48,7 +48,7 @@ static void fill_lock(struct round *round, int node, struct link_lock *lock)
 
     *lock = (struct link_lock){.key = round->key,
                                .key_len = round->key_len,
-                               .token = round->token,
+                               .token = &round->token,
                                .ttl_ms = (uint32_t)hf_dur_ms(round->timing.ttl),
                                .nonce = b->nodes[node].trust.sentinel.nonce,
                                .fence = round->ballot.fence,
@@ -93,7 +93,7 @@ static bool release_nodes(struct round *round, uint32_t nodes, uint32_t in_doubt
 {
     struct release_order order = {.key = round->key,
                                   .key_len = round->key_len,
-                                  .token = round->token,
+                                  .token = &round->token,
                                   .nodes = nodes,
                                   .in_doubt = in_doubt,
                                   .doubt_until = HF_TIME_PAST,
@@ -397,7 +397,7 @@ static void journal_intent(struct round *round, const struct waiter *w)
                                   .name_len = r->name_len};
 
     waiter_fill_identity(w, &id);
-    memcpy(id.token, round->token, sizeof(id.token));
+    id.token = round->token;
     memcpy(id.name, r->name, r->name_len);
     journal_put_identity(round->b->agent->journal, r->slot, &id);
     journal_round(round, JOURNAL_INTENT);
@@ -434,7 +434,7 @@ int round_begin(struct resource *r, struct waiter *w)
                                             .pid = round->pid,
                                             .uid = round->uid,
                                             .since = clock_wall()};
-    broker_token(b, round->token);
+    broker_token(b, &round->token);
     fence = fence_propose(r->last_fence, known, median, clock_wall());
     ballot_init(&round->ballot, b->n, fence);
 

@@ -137,7 +137,7 @@ bool young_release(struct resource *r, enum hf_loss_reason reason)
     hf_time now = clock_now();
     struct release_order order = {.key = lease_key(lease),
                                   .key_len = lease->key_len,
-                                  .token = lease->token,
+                                  .token = &lease->token,
                                   .nodes = (1u << b->n) - 1,
                                   .doubt_until = HF_TIME_PAST,
                                   .attempt = lease_timing(lease).attempt,

@@ -20,9 +20,9 @@ void hf_hex_text(const void *bytes, size_t len, char *ret_text)
 /* -1: it is none. */
 static int value_of(char digit)
 {
-    const char *at = digit ? strchr(digits, digit) : NULL;
-
-    return at ? (int)(at - digits) : -1;
+    if (digit >= '0' && digit <= '9')
+        return digit - '0';
+    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
 }
 
 int hf_hex_bytes(const char *text, size_t len, void *ret_bytes)

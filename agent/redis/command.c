@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/token.h"
 #include "shm/status.h"
 
 #define HEAD_MAX 24 /* bytes of a mark, a number and the end of the line */
@@ -30,7 +31,9 @@ static char *put_head(char *at, char mark, size_t number)
 
 static size_t length_of(const char **argv, const size_t *lengths, int i)
 {
-    return lengths ? lengths[i] : strlen(argv[i]);
+    if (!lengths)
+        return strlen(argv[i]);
+    return lengths[i] == COMMAND_TOKEN ? TOKEN_LEN : lengths[i];
 }
 
 int command_format(char **ret_command, int argc, const char **argv, const size_t *lengths)
@@ -48,7 +51,10 @@ int command_format(char **ret_command, int argc, const char **argv, const size_t
         size_t length = length_of(argv, lengths, i);
 
         at = put_head(at, '$', length);
-        memcpy(at, argv[i], length);
+        if (lengths && lengths[i] == COMMAND_TOKEN)
+            token_text((const struct token *)(const void *)argv[i], at);
+        else
+            memcpy(at, argv[i], length);
         at += length;
         *at++ = '\r';
         *at++ = '\n';

@@ -3,6 +3,10 @@
 #define HOLDFAST_AGENT_REDIS_COMMAND_H
 
 #include <stddef.h>
+#include <stdint.h>
+
+/* For a length: the argument is a struct token, and leaves in hex. */
+#define COMMAND_TOKEN SIZE_MAX
 
 /* Many times faster than redisFormatCommandArgv(), which prints each length by sprintf(). `lengths`
  * NULL: argv are texts. Returns the length of `ret_command`, for free(); HF_ENOMEM. */

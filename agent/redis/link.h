@@ -25,6 +25,7 @@
 
 struct link;
 struct resolver;
+struct token;
 
 enum link_outcome {
     LINK_ANSWERED, /* the script ran and its answer has the right shape */
@@ -135,11 +136,11 @@ struct link_holder {                   /* what other hosts are told of who holds
     hf_wall since;
 };
 
-/* acquire, heal, raise of one key. `token`: 40 hex characters. */
+/* acquire, heal, raise of one key. */
 struct link_lock {
     const void *key;
     size_t key_len; /* the formatted key */
-    const char *token;
+    const struct token *token;
     uint32_t ttl_ms;
     hf_nodetime deadline; /* acquire, heal: STALE when the node's TIME is past it */
     const char *nonce; /* acquire, heal: the sentinel's last validated, else nothing is written */
@@ -147,13 +148,11 @@ struct link_lock {
     struct link_holder holder;
 };
 
-#define LINK_TOKEN_LEN 40
-
 struct link_key { /* renew, release of many keys */
     const void *key;
     size_t key_len;
-    const char *token; /* LINK_TOKEN_LEN bytes */
-    uint32_t ttl_ms;   /* renew */
+    const struct token *token;
+    uint32_t ttl_ms; /* renew */
 };
 
 #define LINK_KEYS_MAX 500

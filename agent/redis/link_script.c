@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/redis/command.h"
 #include "agent/redis/link_internal.h"
 #include "shm/status.h"
 
@@ -29,6 +30,11 @@ static void add_bytes(struct args *args, const void *bytes, size_t length)
 static void add_text(struct args *args, const char *text)
 {
     add_bytes(args, text ? text : "", text ? strlen(text) : 0);
+}
+
+static void add_token(struct args *args, const struct token *token)
+{
+    add_bytes(args, token, COMMAND_TOKEN);
 }
 
 static void add_number(struct args *args, int64_t number)
@@ -107,7 +113,7 @@ static int send_lock(struct link *link, enum script script, const struct link_lo
 
     if (rc != HF_OK)
         return rc;
-    add_text(&args, lock->token);
+    add_token(&args, lock->token);
     add_number(&args, lock->ttl_ms);
     add_number(&args, lock->deadline.us);
     add_text(&args, lock->nonce);
@@ -135,7 +141,7 @@ int link_raise(struct link *link, const struct link_lock *lock, hf_time deadline
 
     if (rc != HF_OK)
         return rc;
-    add_text(&args, lock->token);
+    add_token(&args, lock->token);
     add_fence_and_holder(&args, lock);
     return call_script(link, SCRIPT_RAISE, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
@@ -225,7 +231,7 @@ static int many_begin(struct many *many, const struct link *link, const struct l
     for (size_t i = 0; i < count; i++)
         many_add(many, keys[i].key, keys[i].key_len);
     for (size_t i = 0; i < count; i++)
-        many_add(many, keys[i].token, LINK_TOKEN_LEN);
+        many_add(many, keys[i].token, COMMAND_TOKEN);
     return HF_OK;
 }
 

@@ -17,8 +17,8 @@
 #include "agent/redis/resolver.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
+#include "tests/support/tokens.h"
 
-#define TOKEN    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define NONCE    "0123456789abcdef0123456789abcdef"
 #define SPARE    8 /* turns after the last piece */
 #define COMMANDS 6
@@ -56,14 +56,14 @@ static void send_commands(void)
 {
     const struct link_lock lock = {.key = "k",
                                    .key_len = 1,
-                                   .token = TOKEN,
+                                   .token = &token_bytes,
                                    .ttl_ms = 30000,
                                    .nonce = NONCE,
                                    .fence = 7,
                                    .holder = {.host = "h", .command = "c", .note = ""}};
-    const struct link_key keys[2] = {{"k", 1, TOKEN, 30000}, {"l", 1, TOKEN, 30000}};
+    const struct link_key keys[2] = {{"k", 1, &token_bytes, 30000}, {"l", 1, &token_bytes, 30000}};
     const struct link_sentinel sentinel = {
-        .make = true, .nonce = NONCE, .ttl_max_ms = 60000, .nodes = 3, .list_hash = TOKEN};
+        .make = true, .nonce = NONCE, .ttl_max_ms = 60000, .nodes = 3, .list_hash = "cafe"};
     hf_time late = clock_now(), far = hf_time_add(late, hf_ms(60000));
 
     sent[0] = link_acquire(tried, &lock, far, on_reply, &finals[0]) == HF_OK;

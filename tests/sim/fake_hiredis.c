@@ -8,6 +8,7 @@
 
 #include "agent/redis/command.h"
 #include "agent/redis/script.h"
+#include "agent/token.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/watches.h"
 #include "tests/sim/vnode.h"
@@ -37,6 +38,13 @@ struct sim_connection *connections_first(void)
 
 /* --- formatting ------------------------------------------------------------------------------- */
 
+static size_t length_of(const char *const *argv, const size_t *lengths, int i)
+{
+    if (!lengths)
+        return strlen(argv[i]);
+    return lengths[i] == COMMAND_TOKEN ? TOKEN_LEN : lengths[i];
+}
+
 /* Behind `c` lie its arrays and its words. Returns where it ends. */
 static char *command_make(struct command *c, int argc, const char *const *argv,
                           const size_t *lengths)
@@ -48,13 +56,16 @@ static char *command_make(struct command *c, int argc, const char *const *argv,
     c->length = (size_t *)(c->argv + argc);
     at = (char *)(c->length + argc);
     for (int i = 0; i < argc; i++) {
-        c->length[i] = lengths ? lengths[i] : strlen(argv[i]);
+        c->length[i] = length_of(argv, lengths, i);
         if (c->length[i] > SCRIPT_LEAST) {
             c->argv[i] = argv[i];
             continue;
         }
         c->argv[i] = at;
-        memcpy(at, argv[i], c->length[i]);
+        if (lengths && lengths[i] == COMMAND_TOKEN)
+            token_text((const struct token *)(const void *)argv[i], at);
+        else
+            memcpy(at, argv[i], c->length[i]);
         at[c->length[i]] = '\0';
         at += c->length[i] + 1;
     }
@@ -67,7 +78,7 @@ int command_format(char **ret_command, int argc, const char **argv, const size_t
     struct command *c;
 
     for (int i = 0; i < argc; i++)
-        size += (lengths ? lengths[i] : strlen(argv[i])) + 1;
+        size += length_of(argv, lengths, i) + 1;
     c = malloc(size);
     *ret_command = (char *)c;
     return (int)(command_make(c, argc, argv, lengths) - (char *)c);

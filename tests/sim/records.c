@@ -60,7 +60,7 @@ static bool is_on_the_others(const struct sim_host *host, const struct hf_slot *
     uint32_t others = ((UINT32_C(1) << sim.plan.nodes) - 1) & ~sim.plan.faulty_nodes;
     struct record rec;
 
-    return get(host, number_of(host, slot), &rec) && token_is_on(rec.id.token, others);
+    return get(host, number_of(host, slot), &rec) && token_is_on(&rec.id.token, others);
 }
 
 void __real_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason);
@@ -104,7 +104,7 @@ void __wrap_hf_slot_withdraw(struct hf_slot *slot)
                       host->number);
     __real_hf_slot_withdraw(slot);
     if (known && rec.state.state != JOURNAL_HANDOFF) /* the token goes on */
-        token_ended(rec.id.token, rec.id.run);
+        token_ended(&rec.id.token, rec.id.run);
     sim_preempt();
     if (known && rec.state.state == JOURNAL_HANDOFF)
         sim_kill_here(KILL_CHANCE);
@@ -192,9 +192,10 @@ static void disturb_handoff(const struct sim_host *host, uint32_t slot)
 /* (!) Before d_i no node that remembers lets the key go. */
 static void check_votes(const struct sim_host *host, const struct record *rec)
 {
-    char name[HF_NAME_MAX + 1] = "";
+    char name[HF_NAME_MAX + 1] = "", token[TOKEN_LEN + 1] = "";
 
     memcpy(name, rec->id.name, rec->id.name_len);
+    token_text(&rec->id.token, token);
     for (int i = 0; i < sim.plan.nodes; i++) {
         struct vnode *node = sim.node[i];
         const struct store_key *key;
@@ -204,7 +205,7 @@ static void check_votes(const struct sim_host *host, const struct record *rec)
             continue;
         until = clock_when(&host->boot, rec->state.d[i].ns);
         key = store_find(&node->store, name, vnode_wall_us(node) / 1000);
-        if (key && forces_same_hold(key->value, rec->id.token))
+        if (key && forces_same_hold(key->value, token))
             lapses = clock_when(&node->clock, (key->expires_ms * 1000 - node->wall_us) * SIM_US);
         if (lapses < until)
             sim_violation("vote", "h%d counts on n%d for %s %.6f s longer than the key is there",
@@ -223,14 +224,14 @@ void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct jou
         check_handoff(host, slot, state);
     sim_preempt();
     if (get(host, slot, &rec) && state->state == JOURNAL_FREE)
-        token_freed(host, rec.id.token);
+        token_freed(host, &rec.id.token);
     if (state->state == JOURNAL_HELD)
         preempt_until_end(&host->agent.table.slots[slot]);
     __real_journal_put(journal, slot, state);
     if (get(host, slot, &rec))
         for (int i = 0; i < sim.plan.nodes; i++)
             if (state->d[i].ns > HF_TIME_PAST.ns)
-                token_voted(rec.id.token, UINT32_C(1) << i);
+                token_voted(&rec.id.token, UINT32_C(1) << i);
     if (journal_is_held(state->state) && state->slot_state < HF_SLOT_LOST && !sim.plan.amnesia &&
         get(host, slot, &rec))
         check_votes(host, &rec);
@@ -250,7 +251,7 @@ void __wrap_journal_put_identity(struct journal *journal, uint32_t slot,
     struct record rec;
 
     /* (!) What the next agent has to release must not be forgotten for another round. */
-    if (get(host, slot, &rec) && strcmp(rec.id.token, identity->token) != 0)
+    if (get(host, slot, &rec) && memcmp(&rec.id.token, &identity->token, sizeof(rec.id.token)) != 0)
         sim_violation("journal", "h%d: the record of a token that may stand is written over",
                       host->number);
     __real_journal_put_identity(journal, slot, identity);

@@ -16,7 +16,7 @@
 
 #define TOKENS          1024 /* a power of two, more than a schedule has */
 
-struct token {
+struct life {
     char text[44];
     const struct sim_host *host; /* that drew it */
     uint32_t incarnation;        /* of the agent that released it first */
@@ -28,7 +28,7 @@ struct token {
     uint32_t voted;       /* nodes that its lease has ever counted on */
 };
 
-static struct token tokens[TOKENS];
+static struct life tokens[TOKENS];
 static uint32_t used[TOKENS];
 static uint32_t used_count;
 
@@ -42,7 +42,7 @@ void tokens_begin(void)
         tokens[used[--used_count]].text[0] = '\0';
 }
 
-static struct token *find(const char *text)
+static struct life *find(const char *text)
 {
     uint64_t hash = 0;
     uint32_t i;
@@ -57,28 +57,36 @@ static struct token *find(const char *text)
         abort();
     }
     used[used_count++] = i;
-    tokens[i] = (struct token){.released = SIM_NEVER, .ended = SIM_NEVER};
+    tokens[i] = (struct life){.released = SIM_NEVER, .ended = SIM_NEVER};
     snprintf(tokens[i].text, sizeof(tokens[i].text), "%s", text);
     return &tokens[i];
 }
 
-void token_ended(const char *text, bool run)
+static struct life *find_token(const struct token *token)
 {
-    struct token *t = find(text);
+    char text[TOKEN_LEN + 1] = "";
+
+    token_text(token, text);
+    return find(text);
+}
+
+void token_ended(const struct token *token, bool run)
+{
+    struct life *t = find_token(token);
 
     t->run = run;
     if (t->ended == SIM_NEVER)
         t->ended = sim.now;
 }
 
-void token_voted(const char *text, uint32_t nodes)
+void token_voted(const struct token *token, uint32_t nodes)
 {
-    find(text)->voted |= nodes;
+    find_token(token)->voted |= nodes;
 }
 
-bool token_is_on(const char *text, uint32_t nodes)
+bool token_is_on(const struct token *token, uint32_t nodes)
 {
-    return (find(text)->voted & nodes) == nodes;
+    return (find_token(token)->voted & nodes) == nodes;
 }
 
 /* --- on their way ----------------------------------------------------------------------------- */
@@ -88,17 +96,20 @@ static bool is_journaled(const struct sim_host *host, const char *text)
 {
     struct journal_identity identity;
     struct journal_lease state;
+    struct token token;
 
+    if (token_read(text, &token) < 0)
+        return false;
     for (uint32_t slot = 0; slot < host->agent.table.capacity; slot++)
         if (journal_get(host->agent.journal, slot, &identity, &state) == HF_OK &&
-            strcmp(identity.token, text) == 0)
+            memcmp(&identity.token, &token, sizeof(token)) == 0)
             return true;
     return false;
 }
 
 static void sent_set(const struct sim_host *host, int script, const char *text, const char *ttl)
 {
-    struct token *t = find(text);
+    struct life *t = find(text);
 
     t->host = host;
     t->set = sim.now;
@@ -138,7 +149,7 @@ void checks_sent(const struct sim_host *host, const struct vnode *node, const st
         break;
     case SCRIPT_RENEW:
         for (int i = 0; i < keys - 1; i++) {
-            const struct token *t = find(c->argv[3 + keys + i]);
+            const struct life *t = find(c->argv[3 + keys + i]);
 
             if (t->released < SIM_NEVER || t->ended < SIM_NEVER)
                 sim_violation("token", "a token is renewed after its lease was over");
@@ -146,7 +157,7 @@ void checks_sent(const struct sim_host *host, const struct vnode *node, const st
         break;
     case SCRIPT_RELEASE:
         for (int i = 0; i < keys - 1; i++) {
-            struct token *t = find(c->argv[3 + keys + i]);
+            struct life *t = find(c->argv[3 + keys + i]);
 
             t->released_to |= UINT32_C(1) << node->number;
             if (t->released == SIM_NEVER) {
@@ -160,7 +171,7 @@ void checks_sent(const struct sim_host *host, const struct vnode *node, const st
     }
 }
 
-static sim_ns attempt_of(const struct token *t)
+static sim_ns attempt_of(const struct life *t)
 {
     sim_ns attempt = (sim_ns)t->ttl_ms * SIM_MS / 15;
 
@@ -169,9 +180,9 @@ static sim_ns attempt_of(const struct token *t)
 
 /* (!) An agent that is killed leaves nothing behind of a round that failed: its record stays until a
  * release was answered, or had the time for that. */
-void token_freed(const struct sim_host *host, const char *text)
+void token_freed(const struct sim_host *host, const struct token *token)
 {
-    const struct token *t = find(text);
+    const struct life *t = find_token(token);
     sim_ns attempt = attempt_of(t);
 
     /* The host's clock may be fast. */
@@ -182,8 +193,9 @@ void token_freed(const struct sim_host *host, const char *text)
         for (int k = 0; k < STORE_KEYS; k++) {
             const struct store_key *key = &sim.node[i]->store.key[k];
 
-            if (key->used && !key->is_hash && strcmp(key->value, text) == 0)
-                sim_violation("journal", "h%d forgets %.8s, which n%d has", host->number, text, i);
+            if (key->used && !key->is_hash && strcmp(key->value, t->text) == 0)
+                sim_violation("journal", "h%d forgets %.8s, which n%d has", host->number, t->text,
+                              i);
         }
 }
 
@@ -195,7 +207,7 @@ void checks_stored(const struct vnode *node, const char *key, const char *value,
                    const struct sim_message *m)
 {
     int script = atoi(m->command.argv[1]);
-    const struct token *t;
+    const struct life *t;
     sim_ns attempt;
 
     sim_trace("n%d %s %s %.8s", node->number, script == SCRIPT_RENEW ? "renews" : "sets", key,
@@ -227,7 +239,7 @@ static bool is_held_up(const struct sim_host *host, const struct vnode *node)
 
 /* What keeps a release from the node for now, or makes up for it. An agent that is killed forgets the
  * releases that wait for a node which is away, once a quorum has answered. */
-static bool is_excused(const struct vnode *node, const struct token *t)
+static bool is_excused(const struct vnode *node, const struct life *t)
 {
     const struct sim_host *host = t->host;
     const struct net_path *path = net_path(host, node);
@@ -248,7 +260,7 @@ static sim_ns max_ns(sim_ns a, sim_ns b)
 }
 
 /* When the last of what has a known end was out of the way: nothing may have happened since it began. */
-static sim_ns excused_until(const struct vnode *node, const struct token *t)
+static sim_ns excused_until(const struct vnode *node, const struct life *t)
 {
     const struct net_path *path = net_path(t->host, node);
     sim_ns until = max_ns(t->host->stopped_until, node->stopped_until);
@@ -266,7 +278,7 @@ void tokens_check(void)
 
         for (int k = 0; k < STORE_KEYS; k++) {
             const struct store_key *key = &node->store.key[k];
-            const struct token *t;
+            const struct life *t;
 
             if (!key->used || key->is_hash || forces_is_mark(key->value) ||
                 (key->expires_ms >= 0 && key->expires_ms <= now_ms) ||

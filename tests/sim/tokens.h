@@ -2,17 +2,18 @@
 #ifndef HOLDFAST_TESTS_SIM_TOKENS_H
 #define HOLDFAST_TESTS_SIM_TOKENS_H
 
+#include "agent/token.h"
 #include "tests/sim/sim.h"
 
 void tokens_begin(void);
 /* The word of its lease was zeroed. */
-void token_ended(const char *token, bool run);
+void token_ended(const struct token *token, bool run);
 /* Its lease counts on these nodes, bit per node. */
-void token_voted(const char *token, uint32_t nodes);
+void token_voted(const struct token *token, uint32_t nodes);
 /* Whether its lease has ever counted on all of them. */
-bool token_is_on(const char *token, uint32_t nodes);
+bool token_is_on(const struct token *token, uint32_t nodes);
 /* The host's journal is about to forget it. */
-void token_freed(const struct sim_host *host, const char *token);
+void token_freed(const struct sim_host *host, const struct token *token);
 /* No key stands for long once its token was released, where nothing is in the way of that. */
 void tokens_check(void);
 

@@ -128,7 +128,7 @@ static void judge_taken_up(struct judge *j, uint32_t slot, const struct left *l,
     lease = lease_table_at(agent.leases, slot);
     if (!lease || lease->name_len != l->id.name_len ||
         memcmp(lease_name(lease), l->id.name, lease->name_len) != 0 ||
-        memcmp(lease->token, l->id.token, TOKEN_LEN) != 0)
+        memcmp(&lease->token, &l->id.token, sizeof(lease->token)) != 0)
         judge_says(j, "slot %u: taken up, and not in the lease table", slot);
     lease_read_end();
 }

@@ -19,14 +19,18 @@ static int script_of(const struct wire *w, const char *text)
 }
 
 /* What the journal has under that token; false: nothing. */
-static bool find(const struct judge *j, const char *token, uint32_t *ret_slot,
+static bool find(const struct judge *j, const char *text, uint32_t *ret_slot,
                  struct journal_lease *ret_record)
 {
+    struct token token;
+
+    if (token_read(text, &token) < 0)
+        return false;
     for (uint32_t slot = 0; slot < j->config.capacity; slot++) {
         struct journal_identity id;
 
         if (journal_get(j->journal, slot, &id, ret_record) == HF_OK &&
-            memcmp(id.token, token, TOKEN_LEN) == 0) {
+            memcmp(&id.token, &token, sizeof(token)) == 0) {
             *ret_slot = slot;
             return true;
         }

@@ -131,7 +131,8 @@ static inline struct journal_identity numbered_identity(uint32_t number)
     struct journal_identity id;
 
     memset(&id, 0, sizeof(id));
-    snprintf(id.token, sizeof(id.token), "cafe%036u", number);
+    memcpy(id.token.bytes, &number, sizeof(number));
+    id.token.bytes[TOKEN_BYTES - 1] = 0xca;
     id.ttl_ms = number + 1;
     id.max_hold_ms = number + 2;
     id.pid = number + 3;
@@ -154,7 +155,7 @@ static inline void assert_identity(const struct journal_identity *got, uint32_t 
 {
     struct journal_identity want = numbered_identity(number);
 
-    assert_string_equal(got->token, want.token);
+    assert_memory_equal(&got->token, &want.token, sizeof(want.token));
     assert_int_equal(got->ttl_ms, want.ttl_ms);
     assert_int_equal(got->max_hold_ms, want.max_hold_ms);
     assert_int_equal(got->pid, want.pid);

@@ -22,11 +22,10 @@
 #include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/tokens.h"
 
-#define NONCE   "0123456789abcdef0123456789abcdef"
-#define TOKEN   "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-#define TOKEN_2 "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
-#define FAR_MS  20000 /* longer than any test waits for what it wants to see */
+#define NONCE  "0123456789abcdef0123456789abcdef"
+#define FAR_MS 20000 /* longer than any test waits for what it wants to see */
 
 /* What was told of one command. */
 struct told {

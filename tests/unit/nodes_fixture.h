@@ -17,11 +17,10 @@
 #include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/tokens.h"
 
 #define NODES  3
 #define NONCE  "0123456789abcdef0123456789abcdef"
-#define TOKEN  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-#define OTHER  "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 #define FAR_MS 20000 /* longer than any test waits for what it wants to see */
 
 static struct redis_server nodes[NODES];

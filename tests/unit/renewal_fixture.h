@@ -212,11 +212,11 @@ static HF_UNUSED struct lease *made(const char *name, uint32_t slot, uint32_t vo
     lease->fence = FENCE << 16;
     lease->since = a;
     lease->run = run;
-    memcpy(lease->token, TOKEN, sizeof(TOKEN));
+    lease->token = token_bytes;
     lease_fsm_init(&lease->fsm, NODES, QUORUM, &timing, run, HF_TIME_NEVER, at, mark);
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
     atomic_init(&lease->state, HF_SLOT_HELD);
-    memcpy(identity.token, TOKEN, sizeof(TOKEN));
+    identity.token = token_bytes;
     memcpy(identity.name, name, strlen(name));
     journal_put_identity(agent.journal, slot, &identity);
     record = record_of(lease, JOURNAL_HELD);

@@ -10,7 +10,9 @@
 #include <hiredis/hiredis.h>
 
 #include "agent/redis/command.h"
+#include "agent/token.h"
 #include "shm/compiler.h"
+#include "shm/hex.h"
 
 #define TEST(name) static void name(void **state HF_UNUSED)
 
@@ -59,12 +61,34 @@ TEST(many_words)
         check(argc, argv, lengths);
 }
 
+TEST(tokens_leave_in_hex)
+{
+    for (unsigned seed = 0; seed < 1000; seed++) {
+        struct token token;
+        char text[TOKEN_LEN + 1], *ours, *theirs;
+        const char *mine[] = {"SET", "key", (const char *)token.bytes, "1"};
+        const char *plain[] = {"SET", "key", text, "1"};
+        const size_t lengths[] = {3, 3, COMMAND_TOKEN, 1};
+        int length;
+
+        for (unsigned i = 0; i < TOKEN_BYTES; i++)
+            token.bytes[i] = (uint8_t)(seed < 256 ? seed : seed * (i + 1) * 2654435761u >> 24);
+        hf_hex_text(token.bytes, sizeof(token.bytes), text);
+        length = command_format(&ours, 4, mine, lengths);
+        assert_int_equal(length, redisFormatCommandArgv(&theirs, 4, plain, NULL));
+        assert_memory_equal(ours, theirs, (size_t)length);
+        free(ours);
+        redisFreeCommand(theirs);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_of_every_length),
         cmocka_unit_test(texts),
         cmocka_unit_test(many_words),
+        cmocka_unit_test(tokens_leave_in_hex),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

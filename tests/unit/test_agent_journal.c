@@ -72,7 +72,7 @@ static struct journal_identity identity_of(const char *name)
     struct journal_identity id;
 
     memset(&id, 0, sizeof(id));
-    memset(id.token, 'a', TOKEN_LEN);
+    memset(&id.token, 0xaa, sizeof(id.token));
     id.ttl_ms = 30000;
     id.pid = 4711;
     id.start_time = 123456789;

@@ -238,10 +238,12 @@ TEST(a_spoilt_count_makes_no_half_the_newer_one)
 TEST(an_identity_that_does_not_fit_matters_only_while_held)
 {
     struct journal_identity identity = numbered_identity(9);
+    char token[TOKEN_LEN];
 
+    token_text(&identity.token, token);
     hold(4, 9);
     close_journal();
-    spoil(identity.token, TOKEN_LEN);
+    spoil(token, sizeof(token));
     assert_int_equal(open_as(CAPACITY, NODES, LIST, this_boot), HF_OK);
     assert_int_equal(found, 1);
     assert_int_equal(get(4), HF_ETABLE);
@@ -250,6 +252,53 @@ TEST(an_identity_that_does_not_fit_matters_only_while_held)
     assert_int_equal(get(4), HF_ENOTHELD);
     hold(4, 10);
     assert_int_equal(get(4), HF_OK);
+}
+
+/* The CRC before these bytes that is over them, too; `ret_size`: over how much behind it. */
+static uint8_t *crc_over(const struct image *image, uint8_t *bytes, size_t *ret_size)
+{
+    for (uint8_t *at = bytes - sizeof(uint32_t); at >= bytes - 64; at--)
+        for (size_t size = 1; size < 1024 && at + 4 + size <= image->bytes + image->size; size++) {
+            uint32_t crc = crc32c(0, at + 4, size);
+
+            if (memcmp(at, &crc, sizeof(crc)) == 0) {
+                *ret_size = size;
+                return at;
+            }
+        }
+    fail_msg("no CRC over a token");
+    return NULL;
+}
+
+/* Its digits are what nodes have: one that came out as another token would release nothing. */
+TEST(a_token_of_other_digits_is_not_believed)
+{
+    static const char digits[] = {'A', 'g', '\0', ' ', '/', ':', '`'};
+    struct journal_identity identity = numbered_identity(9);
+    char token[TOKEN_LEN];
+
+    token_text(&identity.token, token);
+    for (size_t i = 0; i < sizeof(digits); i++) {
+        struct image image;
+        uint8_t *at, *crc_at;
+        uint32_t crc;
+        size_t size = 0;
+
+        hold(4, 9);
+        assert_int_equal(get(4), HF_OK);
+        close_journal();
+        image = map_image();
+        at = memmem(image.bytes, image.size, token, sizeof(token));
+        assert_non_null(at);
+        crc_at = crc_over(&image, at, &size);
+        at[i * (TOKEN_LEN - 1) / (sizeof(digits) - 1)] = (uint8_t)digits[i];
+        crc = crc32c(0, crc_at + 4, size);
+        memcpy(crc_at, &crc, sizeof(crc));
+        munmap(image.bytes, image.size);
+        assert_int_equal(open_as(CAPACITY, NODES, LIST, this_boot), HF_OK);
+        assert_int_equal(get(4), HF_ETABLE);
+        put_lease(4, JOURNAL_FREE, 9, 0);
+    }
 }
 
 TEST(a_torn_node_leaves_the_older)
@@ -279,6 +328,7 @@ int main(void)
         ROW(a_spoilt_half_is_written_again),
         ROW(a_spoilt_count_makes_no_half_the_newer_one),
         ROW(an_identity_that_does_not_fit_matters_only_while_held),
+        ROW(a_token_of_other_digits_is_not_believed),
         ROW(a_torn_node_leaves_the_older),
     };
 

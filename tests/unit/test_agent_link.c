@@ -18,7 +18,7 @@ static hf_time in_ms(int ms)
 
 /* --- commands as the agent would send them ---------------------------------------------------- */
 
-static struct link_lock lock_of(const char *token)
+static struct link_lock lock_of(const struct token *token)
 {
     return (struct link_lock){
         .key = KEY,
@@ -52,7 +52,7 @@ static void make_sentinel(struct fixture *f)
     assert_int_equal(f->told.last.outcome, LINK_ANSWERED);
 }
 
-static int acquire(struct fixture *f, const char *token, int deadline_ms)
+static int acquire(struct fixture *f, const struct token *token, int deadline_ms)
 {
     struct link_lock lock = lock_of(token);
     int rc;
@@ -65,7 +65,7 @@ static int acquire(struct fixture *f, const char *token, int deadline_ms)
     return rc;
 }
 
-static void acquired(struct fixture *f, const char *token, enum link_verdict verdict)
+static void acquired(struct fixture *f, const struct token *token, enum link_verdict verdict)
 {
     assert_int_equal(acquire(f, token, FAR_MS), HF_OK);
     assert_true(runs_until(f, is_final, FAR_MS));
@@ -162,7 +162,7 @@ static void test_replica_is_told(void **state)
 
     link_comes_up(f, NULL);
     assert_true(f->facts.replica);
-    acquired(f, TOKEN, VERDICT_SENTINEL); /* nothing is written, so not even READONLY */
+    acquired(f, &token_bytes, VERDICT_SENTINEL); /* nothing is written, so not even READONLY */
 }
 
 static void test_cluster_is_told(void **state)
@@ -193,7 +193,7 @@ static void test_user_and_database(void **state)
     snprintf(text, sizeof(text), "redis+unix://agent:geheim@%s?db=3", f->server.socket);
     link_comes_up(f, text);
     make_sentinel(f);
-    acquired(f, TOKEN, VERDICT_OK);
+    acquired(f, &token_bytes, VERDICT_OK);
     reply = side(f, "INFO keyspace");
     assert_non_null(strstr(reply->str, "db3:keys=3"));
     assert_null(strstr(reply->str, "db0"));
@@ -286,18 +286,19 @@ static void test_name_is_looked_up(void **state)
 static void test_lock_renew_release(void **state)
 {
     struct fixture *f = start(state, NULL);
-    struct link_key keys[3] = {
-        {KEY, strlen(KEY), TOKEN, 90000}, {"other", 5, TOKEN, 90000}, {"missing", 7, TOKEN, 90000}};
+    struct link_key keys[3] = {{KEY, strlen(KEY), &token_bytes, 90000},
+                               {"other", 5, &token_bytes, 90000},
+                               {"missing", 7, &token_bytes, 90000}};
     redisReply *reply;
 
     link_comes_up(f, NULL);
     make_sentinel(f);
     side_done(f, "SET other x");
-    acquired(f, TOKEN, VERDICT_OK);
+    acquired(f, &token_bytes, VERDICT_OK);
     assert_true(f->told.last.fence == UINT64_C(1700000000123));
     assert_string_equal(f->told.last.nonce, NONCE);
 
-    acquired(f, TOKEN_2, VERDICT_TAKEN);
+    acquired(f, &other_bytes, VERDICT_TAKEN);
     assert_string_equal(f->told.last.holder.host, "host-a");
     assert_string_equal(f->told.last.holder.comm, "backup");
     assert_string_equal(f->told.last.holder.note, "nightly");
@@ -320,7 +321,7 @@ static void test_lock_renew_release(void **state)
     assert_int_equal(link_release(f->link, keys, 3, in_ms(FAR_MS), note, &f->told), HF_OK);
     assert_true(runs_until(f, is_final, FAR_MS));
     assert_string_equal(f->told.marks, "1f0");
-    acquired(f, TOKEN_2, VERDICT_LOW); /* the same fence with another tag */
+    acquired(f, &other_bytes, VERDICT_LOW); /* the same fence with another tag */
 }
 
 static void test_many_keys(void **state)
@@ -331,7 +332,7 @@ static void test_many_keys(void **state)
 
     for (int i = 0; i < LINK_KEYS_MAX; i++) {
         snprintf(names[i], sizeof(names[i]), "key %d", i);
-        keys[i] = (struct link_key){names[i], strlen(names[i]), TOKEN, UINT32_MAX};
+        keys[i] = (struct link_key){names[i], strlen(names[i]), &token_bytes, UINT32_MAX};
     }
     link_comes_up(f, NULL);
     assert_int_equal(link_renew(f->link, keys, LINK_KEYS_MAX + 1, in_ms(FAR_MS), note, &f->told),
@@ -346,17 +347,17 @@ static void test_scripts_are_loaded_again(void **state)
 {
     struct fixture *f = start(state, NULL);
 
-    struct link_key key = {KEY, strlen(KEY), TOKEN, 0};
+    struct link_key key = {KEY, strlen(KEY), &token_bytes, 0};
 
     link_comes_up(f, NULL);
     make_sentinel(f);
     for (int i = 0; i < 3; i++) {
         side_done(f, "SCRIPT FLUSH");
         /* Whether its token may still be set, only its owner knows. */
-        assert_int_equal(acquire(f, TOKEN, FAR_MS), HF_OK);
+        assert_int_equal(acquire(f, &token_bytes, FAR_MS), HF_OK);
         assert_true(runs_until(f, is_final, FAR_MS));
         assert_int_equal(f->told.last.error, HF_NODE_ERR_NOSCRIPT);
-        acquired(f, TOKEN, VERDICT_OK);
+        acquired(f, &token_bytes, VERDICT_OK);
         assert_int_equal(f->told.calls, 1);
         memset(&f->told, 0, sizeof(f->told));
         assert_int_equal(link_release(f->link, &key, 1, in_ms(FAR_MS), note, &f->told), HF_OK);
@@ -374,7 +375,7 @@ static void test_scripts_that_cannot_be_loaded(void **state)
     link_comes_up(f, NULL);
     side_done(f, "SCRIPT FLUSH");
     side_done(f, "ACL SETUSER default -script|load");
-    assert_int_equal(acquire(f, TOKEN, FAR_MS), HF_OK);
+    assert_int_equal(acquire(f, &token_bytes, FAR_MS), HF_OK);
     assert_true(runs_until(f, is_final, FAR_MS));
     assert_int_equal(f->told.calls, 1);
     assert_int_equal(f->told.last.outcome, LINK_ERROR);
@@ -386,7 +387,7 @@ static void test_scripts_that_cannot_be_loaded(void **state)
 static void test_late_and_forgotten(void **state)
 {
     struct fixture *f = start(state, NULL);
-    struct link_key key = {KEY, strlen(KEY), TOKEN, 0};
+    struct link_key key = {KEY, strlen(KEY), &token_bytes, 0};
     struct told released;
 
     link_comes_up(f, NULL);
@@ -394,7 +395,7 @@ static void test_late_and_forgotten(void **state)
     freeReplyObject(side(f, "SET %s %s", KEY, TOKEN));
     side_done(f, "SCRIPT FLUSH");
     redis_server_pause(&f->server);
-    assert_int_equal(acquire(f, TOKEN, 20), HF_OK);
+    assert_int_equal(acquire(f, &token_bytes, 20), HF_OK);
     assert_true(runs_until(f, is_told, FAR_MS));
     memset(&released, 0, sizeof(released));
     assert_int_equal(link_release(f->link, &key, 1, in_ms(20), note, &released), HF_OK);
@@ -418,7 +419,7 @@ static void test_timeout_then_late_answer(void **state)
     link_comes_up(f, NULL);
     make_sentinel(f);
     redis_server_pause(&f->server);
-    assert_int_equal(acquire(f, TOKEN, 50), HF_OK);
+    assert_int_equal(acquire(f, &token_bytes, 50), HF_OK);
     assert_true(runs_until(f, is_told, FAR_MS));
     assert_int_equal(f->told.first.outcome, LINK_TIMEOUT);
     assert_int_equal(f->told.first.error, HF_NODE_ERR_TIMEOUT);
@@ -440,13 +441,13 @@ static void test_silence_closes(void **state)
     f->silence = hf_ms(300);
     link_comes_up(f, NULL);
     redis_server_pause(&f->server);
-    assert_int_equal(acquire(f, TOKEN, 50), HF_OK);
+    assert_int_equal(acquire(f, &token_bytes, 50), HF_OK);
     assert_true(runs_until(f, is_down, FAR_MS));
     assert_int_equal(f->down_error, HF_NODE_ERR_SILENT);
     assert_int_equal(f->told.calls, 2);
     assert_int_equal(f->told.last.outcome, LINK_BROKEN);
     assert_true(f->told.last.final && f->told.last.late);
-    assert_int_equal(acquire(f, TOKEN, 50), HF_ENOQUORUM);
+    assert_int_equal(acquire(f, &token_bytes, 50), HF_ENOQUORUM);
     redis_server_resume(&f->server);
     f->downs = 0;
     assert_true(runs_until(f, is_up, FAR_MS));
@@ -484,7 +485,7 @@ static void test_broken_and_back(void **state)
     link_comes_up(f, NULL);
     memcpy(run_id, f->facts.run_id, sizeof(run_id));
     redis_server_pause(&f->server);
-    assert_int_equal(acquire(f, TOKEN, FAR_MS), HF_OK);
+    assert_int_equal(acquire(f, &token_bytes, FAR_MS), HF_OK);
     redis_server_kill(&f->server);
     assert_true(runs_until(f, is_down, FAR_MS));
     assert_int_equal(f->told.calls, 1);
@@ -503,7 +504,8 @@ static void test_flush_into_a_dead_connection(void **state)
 
     link_comes_up(f, NULL);
     redis_server_kill(&f->server);
-    assert_int_equal(acquire(f, TOKEN, FAR_MS), HF_OK); /* the loop has not seen the end yet */
+    assert_int_equal(acquire(f, &token_bytes, FAR_MS),
+                     HF_OK); /* the loop has not seen the end yet */
     assert_int_equal(f->told.calls, 0);
     assert_true(runs_until(f, is_down, FAR_MS));
     assert_int_equal(f->told.last.outcome, LINK_BROKEN);
@@ -530,7 +532,7 @@ static bool all_told(struct fixture *f)
 static void test_too_many_in_flight(void **state)
 {
     struct fixture *f = start(state, NULL);
-    struct link_lock lock = lock_of(TOKEN);
+    struct link_lock lock = lock_of(&token_bytes);
     int sent = 0;
 
     link_comes_up(f, NULL);
@@ -553,7 +555,7 @@ static void test_destroyed_in_flight(void **state)
 
     link_comes_up(f, NULL);
     redis_server_pause(&f->server);
-    assert_int_equal(acquire(f, TOKEN, FAR_MS), HF_OK);
+    assert_int_equal(acquire(f, &token_bytes, FAR_MS), HF_OK);
     link_destroy(f->link);
     f->link = NULL;
     assert_int_equal(f->told.finals, 1);
@@ -565,7 +567,7 @@ static void test_destroyed_in_flight(void **state)
 static void resend(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct fixture *f = current;
-    struct link_lock lock = lock_of(TOKEN);
+    struct link_lock lock = lock_of(&token_bytes);
 
     note(link, reply, arg);
     if (f->told.finals < 50) {
@@ -582,7 +584,7 @@ static bool resent(struct fixture *f)
 static void test_sending_from_an_answer(void **state)
 {
     struct fixture *f = start(state, NULL);
-    struct link_lock lock = lock_of(TOKEN);
+    struct link_lock lock = lock_of(&token_bytes);
 
     link_comes_up(f, NULL);
     assert_int_equal(link_acquire(f->link, &lock, in_ms(FAR_MS), resend, &f->told), HF_OK);
@@ -593,7 +595,7 @@ static void test_sending_from_an_answer(void **state)
 
 static void refused(struct fixture *f, enum hf_node_error error)
 {
-    assert_int_equal(acquire(f, TOKEN, FAR_MS), HF_OK);
+    assert_int_equal(acquire(f, &token_bytes, FAR_MS), HF_OK);
     assert_true(runs_until(f, is_final, FAR_MS));
     assert_int_equal(f->told.last.outcome, LINK_ERROR);
     if (f->told.last.error != error)

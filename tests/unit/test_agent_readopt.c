@@ -93,7 +93,7 @@ static int tear_down(void **state)
 static void leave(bool run, enum hf_slot_state state, const double d_s[3], double shown_s)
 {
     struct journal_identity id = {
-        .name_len = 1, .name = "n", .token = "cafe", .ttl_ms = 30000, .pid = 1, .run = run};
+        .name_len = 1, .name = "n", .token = {"cafe"}, .ttl_ms = 30000, .pid = 1, .run = run};
     struct journal_lease rec = {.state = JOURNAL_HELD,
                                 .slot_state = state,
                                 .reason = HF_LOSS_FORCED,

@@ -186,7 +186,7 @@ static struct release_order order_of(const char *key, struct told *told)
     return (struct release_order){
         .key = key,
         .key_len = strlen(key),
-        .token = TOKEN,
+        .token = &token_bytes,
         .nodes = ALL,
         .doubt_until = HF_TIME_PAST,
         .attempt = hf_ms(FAR_MS),

@@ -28,7 +28,7 @@ static struct handoff *to_next(const struct lease *from)
     to->fence = from->fence + 1;
     to->since = clock_now();
     lease_set_token(to, to->since, HF_TIME_NEVER);
-    memcpy(to->token, from->token, sizeof(to->token));
+    to->token = from->token;
     h->slot = from->slot;
     h->generation = from->generation;
     h->to = to;

@@ -139,7 +139,7 @@ static void answer_heal(uint32_t slot, int node)
     heal->generation = generation;
     heal->attempt = timing.attempt;
     heal->ttl = timing.ttl;
-    memcpy(heal->token, TOKEN, sizeof(TOKEN));
+    heal->token = token_bytes;
     heal->key_len = 4;
     memcpy(heal->key, "name", 4);
     n->heals++;
