@@ -183,6 +183,12 @@ static void round_undo(struct round *round, int failure)
 
         if (failure == HF_ELIMIT)
             user_say_held(round->b, w->session->user, text, sizeof(text));
+        else if (failure == HF_EFULL)
+            snprintf(text, sizeof(text),
+                     "no room for its name and note in the table: they may take %d bytes for each "
+                     "of the "
+                     "capacity, as far as /dev/shm has memory",
+                     HF_TEXT_MOST);
         waiter_fail(w, failure, text);
     } else if (w) {
         char text[184] = "";

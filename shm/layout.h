@@ -39,7 +39,7 @@
 #define HF_COMM_MAX       15  /* bytes of a command name, as in /proc/PID/comm */
 #define HF_AGENT_NAME_MAX 63  /* bytes of an agent's NAME: [A-Za-z0-9._-] */
 #define HF_NODE_TEXT_MAX  127 /* bytes of a node's id or address */
-#define HF_TEXT_UNIT      64  /* bytes; a slot's text takes whole units */
+#define HF_TEXT_UNIT      16  /* bytes; a slot's text takes whole units */
 #define HF_SLOT_NONE      UINT32_MAX
 
 /* --- the check word ------------------------------------------------------------------------------
@@ -366,7 +366,8 @@ struct hf_table_header {
     _Atomic uint32_t index_size;                     /* entries per area, a power of two */
     _Atomic uint32_t slots_used;                     /* slots below this number were ever used */
     _Atomic uint64_t events_written[HF_EVENT_RINGS]; /* since 1.1: one writer thread each */
-    uint8_t reserved4[16];
+    _Atomic uint64_t text_there; /* units of text that have memory; it only grows */
+    uint8_t reserved4[8];
     /* lines 5..6 */
     char agent_name[HF_AGENT_NAME_MAX + 1];
     char host[64];

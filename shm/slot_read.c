@@ -24,9 +24,14 @@ static bool copy_text(const struct hf_table *table, uint64_t text_off, struct co
     size_t name_len = view->name_len, note_len = view->note_len, comm_len = view->comm_len;
     size_t size = name_len + note_len + comm_len;
     uint64_t units = (size + HF_TEXT_UNIT - 1) / HF_TEXT_UNIT;
+    /* Later than `text_off`: what that leads to was there before it. */
+    uint64_t there = atomic_load_explicit(&table->header->text_there, memory_order_acquire);
 
-    if (note_len > HF_NOTE_MAX || comm_len > HF_COMM_MAX || text_off > table->text_units ||
-        units > table->text_units - text_off)
+    if (there > table->text_units)
+        there = table->text_units;
+    /* (!) Beyond it are holes, which end in SIGBUS when /dev/shm is full. */
+    if (note_len > HF_NOTE_MAX || comm_len > HF_COMM_MAX || text_off > there ||
+        units > there - text_off)
         return false;
     hf_words_load(copy->text, table->text + text_off * HF_TEXT_UNIT, hf_words_round(size));
     memcpy(view->name, copy->text, name_len);

@@ -21,7 +21,8 @@ struct hf_table {
     size_t size;
     struct hf_slot *slots;
     uint8_t *text;
-    uint64_t text_units;
+    uint64_t text_units;   /* that there may be */
+    uint64_t text_there;   /* the maker's private count of those that have memory */
     hf_index_entry *index; /* two areas of index_size entries */
     struct hf_node_row *nodes;
     _Atomic uint64_t *counters; /* at most HF_COUNTERS; an earlier minor version made fewer */
@@ -30,7 +31,7 @@ struct hf_table {
     uint32_t index_size;  /* entries per area, as checked at the start */
     uint32_t index_tombs; /* writer's private count of tombstones in the area in use */
     bool writable;
-    int fd;    /* the maker's own read-only descriptor of it; else -1 */
+    int fd;    /* the maker's own descriptor of it; else -1 */
     dev_t dev; /* of the object, to see whether the name still leads to it */
     ino_t inode;
     /* history, shm/history.h */
@@ -43,11 +44,16 @@ struct hf_table {
     uint32_t renewals_written[HF_NODES_MAX];
 };
 
+/* Bytes of text for each slot: there from the start, as names of 32 bytes with a command need; and
+ * the most that there may be. */
+#define HF_TEXT_FIRST 48
+#define HF_TEXT_MOST  128
+
 /* Sizes of a table to be made. */
 struct hf_table_spec {
     const char *agent_name;
     uint32_t capacity;   /* slots, 1..16,777,216 */
-    uint64_t text_units; /* 0: two for each of the first 65,536 slots, one for each further */
+    uint64_t text_units; /* that there may be; 0: HF_TEXT_MOST bytes for each slot */
     uint32_t nodes, quorum, ttl_ms, ttl_max_ms, flags;
     mode_t mode; /* 0644 or 0640 */
     gid_t group; /* (gid_t)-1: leave */
@@ -67,7 +73,7 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
 /* Writes a sentence for a person (no newline) into `why` on every failure. */
 
 /* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate (a full /dev/shm is an
- * error here and not a SIGBUS later), header filled, state still INIT. An existing object is
+ * error here and not a SIGBUS later) but for most of the text, header filled, state still INIT. An existing object is
  * looked at: regular, ours, one link, not writable by others, and made by this layout in this
  * boot, whatever its minor version: then it is mapped and kept (`ret_warm` true, its slots as they
  * are, for the caller to rewrite from the journal) if it has the capacity of `spec`, and its text or
@@ -103,11 +109,13 @@ void hf_table_close(struct hf_table *table);
 
 /* --- text: names, notes, commands ----------------------------------------------------------------
  * Writer only, one thread. Whole units, next fit; which units are taken is known in private memory
- * only, so a warm restart begins with an empty pool and reserves what the kept slots use. */
+ * only, so a warm restart begins with an empty pool and reserves what the kept slots use. The table
+ * must stay where it is. */
 struct hf_text_pool;
-int hf_text_pool_create(const struct hf_table *table, struct hf_text_pool **ret_pool);
+int hf_text_pool_create(struct hf_table *table, struct hf_text_pool **ret_pool);
 void hf_text_pool_destroy(struct hf_text_pool *pool);
-/* Stores name, note and comm behind each other; HF_EFULL when no room is left. */
+/* Stores name, note and comm behind each other, and takes memory for that when what is there does not
+ * do. HF_EFULL: no room is left, or /dev/shm has no more memory. */
 int hf_text_put(struct hf_text_pool *pool, const void *name, size_t name_len, const char *note,
                 size_t note_len, const char *comm, size_t comm_len, uint32_t *ret_text_off);
 void hf_text_drop(struct hf_text_pool *pool, uint32_t text_off, size_t name_len, size_t note_len,

@@ -22,7 +22,6 @@
 #define EVENTS_OFTEN 1024 /* entries of a ring: grants, ends */
 #define EVENTS_NODES 512
 #define EVENTS_MOST  65536
-#define TEXT_SLOTS   65536 /* slots that have a unit of text more */
 
 /* What is wanted of hf_table_create(), passed around. */
 struct job {
@@ -50,24 +49,20 @@ static void close_keep_errno(int fd)
     errno = error;
 }
 
-/* An open file of its own for each: what a client does to its flags and offset is its own affair. */
-static int reopen(int fd)
-{
-    char path[32];
-
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    return open(path, O_RDONLY | O_CLOEXEC);
-}
-
 /* --- sizes ------------------------------------------------------------------------------------ */
 
-/* Name, note and command of most leases fit into one unit. Where there are many, those with longer
- * ones are not all of them, and a unit is as much as their slot. */
 static uint64_t text_units_of(const struct hf_table_spec *spec)
 {
-    if (spec->text_units)
-        return spec->text_units;
-    return (uint64_t)spec->capacity + (spec->capacity < TEXT_SLOTS ? spec->capacity : TEXT_SLOTS);
+    return spec->text_units ? spec->text_units
+                            : (uint64_t)spec->capacity * (HF_TEXT_MOST / HF_TEXT_UNIT);
+}
+
+/* Of `units` those that are there from the start. */
+static uint64_t text_first_of(const struct hf_table_spec *spec, uint64_t units)
+{
+    uint64_t first = (uint64_t)spec->capacity * (HF_TEXT_FIRST / HF_TEXT_UNIT);
+
+    return first < units ? first : units;
 }
 
 /* A power of two, at most half full. */
@@ -117,7 +112,6 @@ static void lay_out(struct hf_table_header *header, const struct hf_table_spec *
                       (HF_COUNTERS + COUNTER_ROOM - 1) / COUNTER_ROOM * COUNTER_ROOM, end);
     end = add_section(header, 3, HF_SECTION_INDEX, sizeof(hf_index_entry), 2 * (uint64_t)index_size,
                       end);
-    end = add_section(header, 4, HF_SECTION_TEXT, HF_TEXT_UNIT, text_units_of(spec), end);
     for (unsigned ring = 0; ring < HF_EVENT_RINGS; ring++)
         end = add_section(header, 5 + ring, (enum hf_section_type)(HF_SECTION_EVENTS + ring),
                           sizeof(struct hf_event), events[ring], end);
@@ -125,7 +119,11 @@ static void lay_out(struct hf_table_header *header, const struct hf_table_spec *
                       (uint64_t)HF_NODES_MAX * HF_RENEWALS_KEPT, end);
     if (HF_TEST_MINOR)
         end = add_section(header, 6 + HF_EVENT_RINGS, HF_SECTION_TEST, HF_CACHE_LINE, 1000, end);
+    /* The last, for most of it is a hole. */
+    end = add_section(header, 4, HF_SECTION_TEXT, HF_TEXT_UNIT, text_units_of(spec), end);
     header->capacity = spec->capacity;
+    atomic_store_explicit(&header->text_there, text_first_of(spec, text_units_of(spec)),
+                          memory_order_relaxed);
     atomic_store_explicit(&header->index_size, index_size, memory_order_relaxed);
     header->total_size = (end + page - 1) / page * page;
 }
@@ -149,16 +147,14 @@ static int check_spec(const struct job *job)
 
 /* --- a new object ----------------------------------------------------------------------------- */
 
-/* Every page is there before anything is mapped. */
-static int allocate(const struct job *job, int fd, uint64_t size)
+/* Every page that somebody may touch is there before anything is mapped. */
+static int allocate(const struct job *job, int fd, const struct hf_table_places *places,
+                    uint64_t size)
 {
     struct statvfs fs;
-    uint64_t free_kib = 0;
-    int error;
+    uint64_t needed = hf_table_room(places, size), free_kib = 0;
+    int error = hf_table_take_room(fd, places, size);
 
-    do
-        error = posix_fallocate(fd, 0, (off_t)size);
-    while (error == EINTR);
     if (error == 0)
         return 0;
     if (fstatvfs(fd, &fs) == 0)
@@ -168,11 +164,11 @@ static int allocate(const struct job *job, int fd, uint64_t size)
             job->why, job->why_size,
             "/dev/shm is full: the table /dev/shm%s for %u leases needs %llu KiB and %llu KiB "
             "are free; make room, enlarge /dev/shm, or lower the capacity",
-            job->name, (unsigned)job->spec->capacity, (unsigned long long)size / 1024,
+            job->name, (unsigned)job->spec->capacity, (unsigned long long)needed / 1024,
             (unsigned long long)free_kib);
     else
         hf_table_say(job->why, job->why_size, "cannot allocate %llu KiB for /dev/shm%s: %s",
-                     (unsigned long long)size / 1024, job->name, strerror(error));
+                     (unsigned long long)needed / 1024, job->name, strerror(error));
     errno = error;
     return HF_ESYS;
 }
@@ -211,7 +207,8 @@ static int fill_new(struct hf_table_header *header, const struct hf_table_spec *
     return 0;
 }
 
-/* Maps it to write, and keeps a descriptor to hand out: the name may be removed some day. */
+/* Maps it to write, and keeps a descriptor, to let the text grow and to hand out others: the name may
+ * be removed some day. */
 static int map_own(const struct job *job, int fd, const struct stat *st,
                    const struct hf_table_places *places, struct hf_table *ret_table)
 {
@@ -220,9 +217,9 @@ static int map_own(const struct job *job, int fd, const struct stat *st,
 
     if (status != 0)
         return status;
-    table.fd = reopen(fd);
+    table.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (table.fd < 0) {
-        status = fail_sys(job, "open again");
+        status = fail_sys(job, "keep a descriptor of");
         hf_table_close(&table);
         return status;
     }
@@ -241,7 +238,15 @@ static int fill_object(const struct job *job, int fd, struct hf_table *ret_table
 
     if (fill_new(&header, job->spec) != 0)
         return fail_sys(job, "get random numbers for");
-    if ((status = allocate(job, fd, header.total_size)) != 0)
+    header.magic = magic;
+    status = hf_table_judge_header(job->name, &header, header.total_size, &places, job->why,
+                                   job->why_size);
+    header.magic = 0;
+    if (status != 0)
+        return status;
+    if (ftruncate(fd, (off_t)header.total_size) != 0)
+        return fail_sys(job, "set the size of");
+    if ((status = allocate(job, fd, &places, header.total_size)) != 0)
         return status;
     if (job->spec->group != (gid_t)-1 && fchown(fd, (uid_t)-1, job->spec->group) != 0)
         return fail_sys(job, "set the group of");
@@ -252,10 +257,7 @@ static int fill_object(const struct job *job, int fd, struct hf_table *ret_table
         return fail_sys(job, "write");
     if (fstat(fd, &st) != 0)
         return fail_sys(job, "look at");
-    header.magic = magic;
-    status = hf_table_judge_header(job->name, &header, (uint64_t)st.st_size, &places, job->why,
-                                   job->why_size);
-    return status == 0 ? map_own(job, fd, &st, &places, ret_table) : status;
+    return map_own(job, fd, &st, &places, ret_table);
 }
 
 /* HF_EBUSY: the name is taken. */
@@ -335,6 +337,7 @@ static void start_again(struct hf_table *table, const struct hf_table_spec *spec
     struct hf_table_header *header = table->header;
 
     hf_table_set_state(table, HF_TABLE_INIT);
+    atomic_store_explicit(&header->text_there, table->text_there, memory_order_release);
     fill_start(header, spec);
     atomic_fetch_add(&header->incarnation, 1);
     for (uint32_t i = 0; i < table->counter_count; i++)
@@ -359,8 +362,10 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
         retire(fd, &header);
         return HF_EVERSION;
     }
+    if (places.text_there < text_first_of(job->spec, places.text_units))
+        places.text_there = text_first_of(job->spec, places.text_units);
     /* For holes, if there were any. */
-    if ((status = allocate(job, fd, (uint64_t)st->st_size)) != 0)
+    if ((status = allocate(job, fd, &places, (uint64_t)st->st_size)) != 0)
         return status;
     if (job->spec->group != (gid_t)-1 && fchown(fd, (uid_t)-1, job->spec->group) != 0)
         return fail_sys(job, "set the group of");
@@ -439,6 +444,15 @@ int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
 void hf_table_set_state(struct hf_table *table, enum hf_table_state state)
 {
     atomic_store_explicit(&table->header->state, state, memory_order_release);
+}
+
+/* An open file of its own for each: what a client does to its flags and offset is its own affair. */
+static int reopen(int fd)
+{
+    char path[32];
+
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return open(path, O_RDONLY | O_CLOEXEC);
 }
 
 int hf_table_readonly_fd(const struct hf_table *table, int *ret_fd)

@@ -159,6 +159,9 @@ static bool place_sections(const struct hf_table_header *h, uint64_t size,
         !place_history(h, size, &p))
         return false;
     p.text_units = units;
+    p.text_there = atomic_load_explicit(&h->text_there, memory_order_relaxed);
+    if (p.text_there > units)
+        p.text_there = units;
     p.index_size = index_size;
     p.node_rows = rows < HF_NODES_MAX ? (uint32_t)rows : HF_NODES_MAX;
     p.counter_count = counters < HF_COUNTERS ? (uint32_t)counters : HF_COUNTERS;

@@ -40,6 +40,7 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
     struct hf_table table = {
         .size = (size_t)st->st_size,
         .text_units = places->text_units,
+        .text_there = places->text_there,
         .capacity = places->capacity,
         .node_count = places->node_rows,
         .counter_count = places->counter_count,
@@ -73,10 +74,12 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
     return 0;
 }
 
-/* A hole would be filled at the first touch, by SIGBUS if there is no memory for it. */
-static int refuse_holes(const char *shm_name, const struct stat *st, char *why, size_t why_size)
+/* A hole would be filled at the first touch, by SIGBUS if there is no memory for it. Nobody touches
+ * text that is not there yet. `st` is later than the header of which `places` are. */
+static int refuse_holes(const char *shm_name, const struct stat *st,
+                        const struct hf_table_places *places, char *why, size_t why_size)
 {
-    if ((uint64_t)st->st_blocks * 512 >= (uint64_t)st->st_size)
+    if ((uint64_t)st->st_blocks * 512 >= hf_table_room(places, (uint64_t)st->st_size))
         return 0;
     hf_table_say(why, why_size,
                  "/dev/shm%s has holes: it was truncated and grown again; restart the agent",
@@ -117,8 +120,7 @@ static int open_checked(int fd, const char *shm_name, const struct stat *st,
     if ((status = hf_table_read_header(fd, shm_name, &header, why, why_size)) != 0 ||
         (status = hf_table_judge_header(shm_name, &header, (uint64_t)st->st_size, &places, why,
                                         why_size)) != 0 ||
-        (status = refuse_state(shm_name, &header, why, why_size)) != 0 ||
-        (status = refuse_holes(shm_name, st, why, why_size)) != 0)
+        (status = refuse_state(shm_name, &header, why, why_size)) != 0)
         return status;
     places.node_rows = header.nodes < places.node_rows ? header.nodes : places.node_rows;
     status = hf_table_map(fd, shm_name, st, false, &places, &table, why, why_size);
@@ -128,6 +130,11 @@ static int open_checked(int fd, const char *shm_name, const struct stat *st,
         hf_table_close(&table);
         hf_table_say(why, why_size, "/dev/shm%s changed its size while it was opened", shm_name);
         return HF_ETABLE;
+    }
+    status = refuse_holes(shm_name, &again, &places, why, why_size);
+    if (status != 0) {
+        hf_table_close(&table);
+        return status;
     }
     *ret_table = table;
     return 0;

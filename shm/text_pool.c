@@ -6,18 +6,20 @@
 #include <string.h>
 
 #include "shm/status.h"
+#include "shm/table_map.h"
 #include "shm/words.h"
 
 #define TEXT_MAX  (HF_NAME_MAX + HF_NOTE_MAX + HF_COMM_MAX)
 #define UNITS_MAX ((TEXT_MAX + HF_TEXT_UNIT - 1) / HF_TEXT_UNIT)
+#define GROWTH    (UINT64_C(256) * 1024 / HF_TEXT_UNIT) /* units */
+_Static_assert(UNITS_MAX <= 64, "a text lies in two words of bits");
 
 struct hf_text_pool {
-    uint8_t *text; /* the section */
-    uint64_t units;
-    uint64_t next; /* where the last search ended: a place freed is taken again late */
-    unsigned
-        too_big;     /* so many units in a row were last seen not to be there; dropping resets it */
-    uint64_t *taken; /* bits */
+    struct hf_table *table;
+    uint64_t next;    /* where the last search ended: a place freed is taken again late */
+    unsigned too_big; /* so many units in a row were last seen not to be there; dropping or more
+                         memory resets it */
+    uint64_t *taken;  /* bits, and a word more */
 };
 
 static unsigned units_of(size_t name_len, size_t note_len, size_t comm_len)
@@ -31,6 +33,14 @@ static bool are_lengths_right(size_t name_len, size_t note_len, size_t comm_len)
            comm_len <= HF_COMM_MAX;
 }
 
+/* Whether `n` units from `from` on are there. */
+static bool are_there(const struct hf_text_pool *pool, uint64_t from, unsigned n)
+{
+    uint64_t there = pool->table->text_there;
+
+    return from <= there && n <= there - from;
+}
+
 static bool is_taken(const struct hf_text_pool *pool, uint64_t unit)
 {
     return pool->taken[unit / 64] >> unit % 64 & 1;
@@ -42,16 +52,15 @@ static void take(struct hf_text_pool *pool, uint64_t from, unsigned n)
         pool->taken[unit / 64] |= UINT64_C(1) << unit % 64;
 }
 
-int hf_text_pool_create(const struct hf_table *table, struct hf_text_pool **ret_pool)
+int hf_text_pool_create(struct hf_table *table, struct hf_text_pool **ret_pool)
 {
     struct hf_text_pool *pool = calloc(1, sizeof(*pool));
 
     if (!pool)
         return HF_ENOMEM;
-    pool->text = table->text;
-    pool->units = table->text_units;
+    pool->table = table;
     pool->too_big = UNITS_MAX + 1;
-    pool->taken = calloc((size_t)(pool->units / 64 + 1), sizeof(uint64_t));
+    pool->taken = calloc((size_t)(table->text_units / 64 + 2), sizeof(uint64_t));
     if (!pool->taken) {
         free(pool);
         return HF_ENOMEM;
@@ -68,41 +77,69 @@ void hf_text_pool_destroy(struct hf_text_pool *pool)
     free(pool);
 }
 
-/* The first `n` free units in a row of [from, to); `to` when there are none. Full words are passed
- * at once. */
+/* Of the 64 units of `word` those with which `n` free ones in a row begin. */
+static uint64_t starts_in(const struct hf_text_pool *pool, uint64_t word, unsigned n)
+{
+    uint64_t low = ~pool->taken[word], high = ~pool->taken[word + 1];
+
+    for (unsigned sure = 1, step; low && sure < n; sure += step) {
+        step = sure < n - sure ? sure : n - sure;
+        low &= low >> step | high << (64 - step);
+        high &= high >> step;
+    }
+    return low;
+}
+
+/* The first `n` free units in a row of [from, to); `to` when there are none. */
 static uint64_t search(const struct hf_text_pool *pool, uint64_t from, uint64_t to, unsigned n)
 {
-    unsigned run = 0;
+    uint64_t wanted = UINT64_MAX << from % 64;
 
-    for (uint64_t unit = from; unit < to; unit++) {
-        if (unit % 64 == 0 && pool->taken[unit / 64] == UINT64_MAX) {
-            run = 0;
-            unit += 63;
-        } else if (is_taken(pool, unit)) {
-            run = 0;
-        } else if (++run == n) {
-            return unit + 1 - n;
+    for (uint64_t word = from / 64; word * 64 < to; word++) {
+        uint64_t starts = starts_in(pool, word, n) & wanted;
+
+        if (starts) {
+            uint64_t found = word * 64 + (uint64_t)__builtin_ctzll(starts);
+
+            return found < to && n <= to - found ? found : to;
         }
+        wanted = UINT64_MAX;
     }
     return to;
 }
 
-static int find_room(struct hf_text_pool *pool, unsigned n, uint64_t *ret_from)
+/* In what is there: behind the last, then from the start and over the seam. `there` when there are
+ * none. */
+static uint64_t find_there(struct hf_text_pool *pool, unsigned n)
 {
-    uint64_t from, overlap_end = pool->next + n;
+    uint64_t there = pool->table->text_there, seam = pool->next + n;
+    uint64_t found;
 
     if (n >= pool->too_big)
-        return HF_EFULL;
-    from = search(pool, pool->next, pool->units, n);
-    if (from == pool->units) {
-        /* From the start, and over the seam. */
-        if (overlap_end > pool->units)
-            overlap_end = pool->units;
-        from = search(pool, 0, overlap_end, n);
-        if (from == overlap_end) {
-            pool->too_big = n;
+        return there;
+    found = search(pool, pool->next, there, n);
+    if (found < there)
+        return found;
+    if (seam > there)
+        seam = there;
+    found = search(pool, 0, seam, n);
+    if (found < seam)
+        return found;
+    pool->too_big = n;
+    return there;
+}
+
+static int find_room(struct hf_text_pool *pool, unsigned n, uint64_t *ret_from)
+{
+    uint64_t there = pool->table->text_there, from = find_there(pool, n);
+
+    if (from == there) {
+        if (hf_table_grow_text(pool->table, GROWTH) != 0)
             return HF_EFULL;
-        }
+        pool->too_big = UNITS_MAX + 1;
+        from = search(pool, there < n ? 0 : there - n, pool->table->text_there, n);
+        if (from == pool->table->text_there)
+            return HF_EFULL;
     }
     *ret_from = from;
     return 0;
@@ -128,7 +165,7 @@ int hf_text_put(struct hf_text_pool *pool, const void *name, size_t name_len, co
         memcpy(text + name_len, note, note_len);
     if (comm_len)
         memcpy(text + name_len + note_len, comm, comm_len);
-    hf_words_store(pool->text + from * HF_TEXT_UNIT, text, (size_t)n * HF_TEXT_UNIT);
+    hf_words_store(pool->table->text + from * HF_TEXT_UNIT, text, (size_t)n * HF_TEXT_UNIT);
     *ret_text_off = (uint32_t)from;
     return 0;
 }
@@ -138,8 +175,7 @@ void hf_text_drop(struct hf_text_pool *pool, uint32_t text_off, size_t name_len,
 {
     unsigned n = units_of(name_len, note_len, comm_len);
 
-    if (!are_lengths_right(name_len, note_len, comm_len) || text_off > pool->units ||
-        n > pool->units - text_off)
+    if (!are_lengths_right(name_len, note_len, comm_len) || !are_there(pool, text_off, n))
         return;
     for (uint64_t unit = text_off; unit < (uint64_t)text_off + n; unit++)
         pool->taken[unit / 64] &= ~(UINT64_C(1) << unit % 64);
@@ -151,8 +187,7 @@ int hf_text_pool_reserve(struct hf_text_pool *pool, uint32_t text_off, size_t na
 {
     unsigned n = units_of(name_len, note_len, comm_len);
 
-    if (!are_lengths_right(name_len, note_len, comm_len) || text_off > pool->units ||
-        n > pool->units - text_off)
+    if (!are_lengths_right(name_len, note_len, comm_len) || !are_there(pool, text_off, n))
         return HF_EINVAL;
     for (uint64_t unit = text_off; unit < (uint64_t)text_off + n; unit++)
         if (is_taken(pool, unit))

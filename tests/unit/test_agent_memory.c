@@ -18,7 +18,7 @@
 
 #define NODES    3
 #define LEASES   1000000 /* of the arrays by slot */
-#define CAPACITY 65536   /* of the table: its text has a unit less for each further one */
+#define CAPACITY 131072  /* of the table */
 #define NAME     "orders/eu-west/00000000000000017"
 #define NAME_LEN (sizeof(NAME) - 1)
 #define CELLS    10000

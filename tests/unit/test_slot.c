@@ -215,8 +215,8 @@ static void lengths_and_offsets_that_cannot_be_right_are_not_followed(void **sta
     static const struct {
         uint32_t text_off, lengths;
     } bad[] = {
-        {UINT32_MAX, 1 | HF_SLOT_HELD << 24},   {4, 1 | HF_SLOT_HELD << 24},
-        {3, 65 | HF_SLOT_HELD << 24},           {0, 1 | 128 << 8 | HF_SLOT_HELD << 24},
+        {UINT32_MAX, 1 | HF_SLOT_HELD << 24},   {6, 1 | HF_SLOT_HELD << 24}, /* 6 are there */
+        {5, 17 | HF_SLOT_HELD << 24},           {0, 1 | 128 << 8 | HF_SLOT_HELD << 24},
         {0, 1 | 16 << 16 | HF_SLOT_HELD << 24}, {0, 1 | UINT32_C(6) << 24},
     };
 

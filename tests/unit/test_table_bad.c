@@ -175,6 +175,7 @@ static const struct poke pokes[] = {
     FIELD(capacity, 0, HF_ETABLE, "section"),
     FIELD(capacity, UINT32_MAX, HF_ETABLE, "section"),
     FIELD(nodes, HF_NODES_MAX + 1, HF_ETABLE, "section"),
+    FIELD(text_there, 0, 0, ""), /* no text can be read */
     FIELD(index_size, 0, HF_ETABLE, "section"),
     FIELD(index_size, 3, HF_ETABLE, "section"),
     FIELD(index_size, UINT32_C(1) << 31, HF_ETABLE, "section"),
@@ -252,6 +253,24 @@ static void holes_are_refused(void **state)
     assert_int_equal(truncate(f.path, size), 0);
     assert_int_equal(open_it(&f, &reader), HF_ETABLE);
     assert_says(&f, "holes");
+    shm_unlink(f.name);
+}
+
+/* Text that has no memory yet is none of these, unless the header says that it has. */
+static void a_hole_where_text_should_be_is_refused(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table, reader;
+
+    (void)state;
+    f.spec.capacity = 4096;
+    table = create_alive(&f);
+    assert_int_equal(open_it(&f, &reader), 0);
+    hf_table_close(&reader);
+    atomic_store(&table.header->text_there, UINT64_MAX);
+    assert_int_equal(open_it(&f, &reader), HF_ETABLE);
+    assert_says(&f, "holes");
+    hf_table_close(&table);
     shm_unlink(f.name);
 }
 
@@ -337,6 +356,57 @@ static void in_a_small_shm(struct fixture *f)
     _exit(0);
 }
 
+/* The text has no memory for the longest names: who wants one is told, and nobody gets a signal. */
+static void in_a_shm_that_gets_full(struct fixture *f)
+{
+    static char name[HF_NAME_MAX];
+    struct hf_table table, reader;
+    struct hf_text_pool *pool;
+    struct hf_slot_view view;
+    char rest[4096] = "";
+    uint32_t off = 0, last;
+    int fd, rc;
+
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=4m,mode=1777") != 0)
+        _exit(CHILD_SKIPS);
+    f->spec.capacity = 5000;
+    table = create_alive(f);
+    CHILD_CHECK(open_it(f, &reader) == 0);
+    CHILD_CHECK(hf_text_pool_create(&table, &pool) == 0);
+    fd = open("/dev/shm/rest", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    while (write(fd, rest, sizeof(rest)) > 0)
+        ;
+    memset(name, 'x', sizeof(name));
+    while ((rc = hf_text_put(pool, name, sizeof(name), "", 0, "", 0, &last)) == 0)
+        off = last;
+    CHILD_CHECK(rc == HF_EFULL && table.text_there < table.text_units);
+    fixture_publish(&table, 3, off, "x", 1, FIXTURE_DEADLINE);
+    CHILD_CHECK(hf_slot_read(&reader, 3, &view) == 0 && view.name[0] == 'x');
+    fixture_publish(&table, 4, (uint32_t)table.text_units - 1, "x", 1, FIXTURE_DEADLINE);
+    CHILD_CHECK(hf_slot_read(&reader, 4, &view) == HF_ETABLE);
+    CHILD_CHECK(ftruncate(fd, 0) == 0);
+    CHILD_CHECK(hf_text_put(pool, name, sizeof(name), "", 0, "", 0, &off) == 0);
+    fixture_publish(&table, 4, off, "x", 1, FIXTURE_DEADLINE);
+    CHILD_CHECK(hf_slot_read(&reader, 4, &view) == 0);
+    _exit(0);
+}
+
+static void text_that_finds_no_memory_is_an_error_and_no_signal(void **state)
+{
+    struct fixture f = fixture_new();
+    pid_t child = fork();
+    int code;
+
+    (void)state;
+    if (child == 0)
+        in_a_shm_that_gets_full(&f);
+    code = fixture_wait(child);
+    if (code == CHILD_SKIPS)
+        skip();
+    assert_int_equal(code, 0);
+}
+
 static void a_full_dev_shm_is_an_error_and_no_signal(void **state)
 {
     struct fixture f = fixture_new();
@@ -366,8 +436,10 @@ int main(void)
         cmocka_unit_test(an_object_that_others_can_write_is_refused),
         cmocka_unit_test(every_damage_is_refused_with_a_reason),
         cmocka_unit_test(holes_are_refused),
+        cmocka_unit_test(a_hole_where_text_should_be_is_refused),
         cmocka_unit_test(random_damage_never_crashes_a_reader),
         cmocka_unit_test(a_full_dev_shm_is_an_error_and_no_signal),
+        cmocka_unit_test(text_that_finds_no_memory_is_an_error_and_no_signal),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -180,10 +180,66 @@ static void a_reservation_that_cannot_be_right_takes_nothing(void **state)
     tear_down(&f);
 }
 
+static void names_of_32_bytes_with_a_command_take_48(void **state)
+{
+    enum { CAPACITY = 1000 };
+    struct fixture f = {.table = fixture_table(CAPACITY)};
+    uint32_t off;
+
+    (void)state;
+    assert_int_equal(hf_text_pool_create(&f.table, &f.pool), 0);
+    for (int i = 0; i < CAPACITY; i++) {
+        assert_int_equal(hf_text_put(f.pool, filler, 32, "", 0, filler, HF_COMM_MAX, &off), 0);
+        assert_int_equal(off, i * 3);
+    }
+    assert_int_equal(f.table.text_there, CAPACITY * 3);
+    tear_down(&f);
+}
+
+/* Longer names take memory when they come; who mapped the table before sees them. */
+static void text_grows_to_the_most_that_there_may_be(void **state)
+{
+    enum { CAPACITY = 10000, MOST = HF_TEXT_MOST / HF_TEXT_UNIT };
+    struct hf_table_spec spec = fixture_spec(CAPACITY);
+    char name[HF_TABLE_NAME_MAX], why[WHY_SIZE] = "";
+    struct hf_table reader;
+    struct hf_slot_view view;
+    struct fixture f;
+    uint32_t off;
+    bool warm;
+
+    (void)state;
+    fixture_name(name);
+    assert_int_equal(hf_table_create(name, &spec, &f.table, &warm, why, sizeof(why)), 0);
+    hf_table_set_state(&f.table, HF_TABLE_ALIVE);
+    assert_int_equal(hf_table_open(name, geteuid(), &reader, why, sizeof(why)), 0);
+    assert_int_equal(hf_text_pool_create(&f.table, &f.pool), 0);
+    for (uint32_t i = 0; i < CAPACITY; i++) {
+        assert_int_equal(put(&f, HF_TEXT_MOST, &off), 0);
+        assert_int_equal(off, i * MOST);
+        fixture_publish(&f.table, i, off, "x", 1, FIXTURE_DEADLINE);
+        assert_int_equal(hf_slot_read(&reader, i, &view), 0);
+        assert_int_equal(view.name[0], 'x');
+    }
+    assert_int_equal(put(&f, 1, &off), HF_EFULL);
+    assert_int_equal(f.table.text_there, f.table.text_units);
+    hf_text_drop(f.pool, 5 * MOST, HF_TEXT_MOST, 0, 0);
+    assert_int_equal(put(&f, 1, &off), 0);
+    hf_table_close(&reader);
+    tear_down(&f);
+
+    /* The next agent has as much at once. */
+    assert_int_equal(hf_table_create(name, &spec, &f.table, &warm, why, sizeof(why)), 0);
+    assert_true(warm);
+    assert_int_equal(f.table.text_there, f.table.text_units);
+    hf_table_close(&f.table);
+    shm_unlink(name);
+}
+
 /* Against a plain map of what is taken. */
 static void random_use_keeps_the_books(void **state)
 {
-    enum { UNITS = 200, HELD = 64 };
+    enum { UNITS = 333, HELD = 64 };
     struct fixture f;
     struct {
         uint32_t off;
@@ -234,6 +290,8 @@ int main(void)
         cmocka_unit_test(lengths_out_of_range_are_refused),
         cmocka_unit_test(reserved_places_are_not_given_out),
         cmocka_unit_test(a_reservation_that_cannot_be_right_takes_nothing),
+        cmocka_unit_test(names_of_32_bytes_with_a_command_take_48),
+        cmocka_unit_test(text_grows_to_the_most_that_there_may_be),
         cmocka_unit_test(random_use_keeps_the_books),
     };
 
