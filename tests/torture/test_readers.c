@@ -131,6 +131,7 @@ static bool is_taken(uint32_t name)
 /* As agent/readopt.c: what stands is kept or written anew, what is over is cleared. */
 static void recover(void)
 {
+    table.text_there = atomic_load(&table.header->text_there);
     for (uint32_t i = 0; i < CAPACITY; i++) {
         uint32_t generation = atomic_load(&shared->slot[i].generation);
         struct hf_slot_view view;
