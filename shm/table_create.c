@@ -207,24 +207,16 @@ static int fill_new(struct hf_table_header *header, const struct hf_table_spec *
     return 0;
 }
 
-/* Maps it to write, and keeps a descriptor, to let the text grow and to hand out others: the name may
+/* Maps it to write, and keeps the descriptor, to let the text grow and to hand out others: the name may
  * be removed some day. */
 static int map_own(const struct job *job, int fd, const struct stat *st,
                    const struct hf_table_places *places, struct hf_table *ret_table)
 {
-    struct hf_table table;
-    int status = hf_table_map(fd, job->name, st, true, places, &table, job->why, job->why_size);
+    int status = hf_table_map(fd, job->name, st, true, places, ret_table, job->why, job->why_size);
 
-    if (status != 0)
-        return status;
-    table.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (table.fd < 0) {
-        status = fail_sys(job, "keep a descriptor of");
-        hf_table_close(&table);
-        return status;
-    }
-    *ret_table = table;
-    return 0;
+    if (status == 0)
+        ret_table->fd = fd;
+    return status;
 }
 
 /* Writes by descriptor and maps after: a header without magic is "just being made" to readers. */
@@ -268,10 +260,10 @@ static int create_new(const struct job *job, struct hf_table *ret_table)
     if (fd < 0)
         return errno == EEXIST ? HF_EBUSY : fail_sys(job, "create");
     status = fill_object(job, fd, ret_table);
-    close_keep_errno(fd);
     if (status != 0) {
         int error = errno;
 
+        close(fd);
         shm_unlink(job->name);
         errno = error;
     }
@@ -402,7 +394,8 @@ static int use_existing(const struct job *job, struct hf_table *ret_table)
         status = hf_table_judge_file(job->name, &st, geteuid(), job->why, job->why_size);
     if (status == 0)
         status = take_over(job, fd, &st, ret_table);
-    close_keep_errno(fd);
+    if (status != 0)
+        close_keep_errno(fd);
     if (status == HF_EVERSION)
         status = shm_unlink(job->name) == 0 || errno == ENOENT ? HF_EBUSY : fail_sys(job, "remove");
     return status;

@@ -205,6 +205,7 @@ int __wrap_fstat64(int fd, struct stat *st)
     return stat_fd(fd, st);
 }
 
+/* Its size is told once, and there is memory for all of it then. */
 static int allocate(int fd, off_t length)
 {
     struct file *f = file_of(fd);
@@ -220,14 +221,24 @@ static int allocate(int fd, off_t length)
 int __wrap_posix_fallocate(int fd, off_t offset, off_t length);
 int __wrap_posix_fallocate(int fd, off_t offset, off_t length)
 {
-    (void)offset;
-    return allocate(fd, length);
+    return allocate(fd, offset + length);
 }
 
 int __wrap_posix_fallocate64(int fd, off_t offset, off_t length);
 int __wrap_posix_fallocate64(int fd, off_t offset, off_t length)
 {
-    (void)offset;
+    return allocate(fd, offset + length);
+}
+
+int __wrap_ftruncate(int fd, off_t length);
+int __wrap_ftruncate(int fd, off_t length)
+{
+    return allocate(fd, length);
+}
+
+int __wrap_ftruncate64(int fd, off_t length);
+int __wrap_ftruncate64(int fd, off_t length)
+{
     return allocate(fd, length);
 }
 
