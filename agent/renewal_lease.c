@@ -399,7 +399,7 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
         struct renewal_node *node = &r->node[i];
         struct lease_node *ln = lease_node(lease, i);
 
-        fsm->node[i].mark = restored ? node->first_mark : mark_at(node, lease->since);
+        fsm->node[i].mark = (uint16_t)(restored ? node->first_mark : mark_at(node, lease->since));
         *ln = (struct lease_node){0};
         if (lease_fsm_is_void(fsm, i))
             /* A late vote may still come. */

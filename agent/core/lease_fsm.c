@@ -174,7 +174,7 @@ void lease_fsm_init(struct lease_fsm *l, int n, int q, const struct timing *timi
 {
     start(l, n, q, timing, run, max_hold);
     for (int i = 0; i < n; i++) {
-        l->node[i].mark = mark[i];
+        l->node[i].mark = (uint16_t)mark[i];
         if (is_void(a[i]))
             want_heal(l, i);
         else
@@ -189,7 +189,7 @@ void lease_fsm_restore(struct lease_fsm *l, int n, int q, const struct timing *t
     l->restored = true;
     l->journaled = HF_TIME_PAST;
     for (int i = 0; i < n; i++) {
-        l->node[i].mark = mark[i];
+        l->node[i].mark = (uint16_t)mark[i];
         set_vote(l, i, d[i]);
         l->journaled = hf_time_max(l->journaled, d[i]);
         if (is_void(d[i]))
@@ -218,7 +218,7 @@ static bool is_small(const struct lease_fsm *l, hf_time valid)
 static void count_vote(struct lease_fsm *l, int node, hf_time d, uint32_t mark)
 {
     stand(l, node, d);
-    l->node[node].mark = mark;
+    l->node[node].mark = (uint16_t)mark;
     want_no_heal(l, node);
 }
 
@@ -289,7 +289,7 @@ unsigned lease_fsm_missing(struct lease_fsm *l, int node, uint32_t mark, hf_time
     unsigned actions;
 
     /* (!) A node that forgot everything gives no votes to others for longer than our d_i lasts. */
-    if (mark != l->node[node].mark)
+    if ((uint16_t)mark != l->node[node].mark)
         actions = lease_fsm_tick(l, now);
     else
         actions = make_void(l, node, now, HF_LOSS_MISSING, now);

@@ -70,7 +70,9 @@ struct lease_fsm {
          * that. (Of one that stands no such time is needed: it was sent after it, and the next that
          * counts was sent later still.) */
         hf_time at HF_PACKED;
-        uint32_t mark; /* the caller's sentinel generation of the node at the last hit */
+        /* The caller's sentinel generation of the node at the last hit, its lowest bits: between two
+         * looks at a lease it does not go round. */
+        uint16_t mark;
     } node[HF_NODES_MAX];
 };
 
