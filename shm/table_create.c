@@ -21,7 +21,7 @@
 #define COUNTER_ROOM 64   /* counters are laid out in whole such, so that later ones find a place */
 #define EVENTS_OFTEN 1024 /* entries of a ring: grants, ends */
 #define EVENTS_NODES 512
-#define EVENTS_MOST  65536
+#define EVENTS_MOST  16384 /* 3 MiB */
 
 /* What is wanted of hf_table_create(), passed around. */
 struct job {
@@ -75,7 +75,8 @@ static uint32_t index_size_of(const struct hf_table_spec *spec)
     return size;
 }
 
-/* So that the loss of every lease at once is kept. */
+/* So that the end of every lease at once is kept; of very many leases the newest, as the others will
+ * have ended likewise. */
 static uint32_t losses_kept(const struct hf_table_spec *spec)
 {
     uint32_t count = EVENTS_OFTEN;
