@@ -131,7 +131,8 @@ struct session {
     struct loop_timer hello_timer;
     int doorbell;
     bool is_active, nudge, closing;
-    bool wakes; /* its client is to look */
+    bool wakes;           /* its client is to look */
+    hf_time lively_until; /* it asked or was answered: it is looked at, without its doorbell */
     uint32_t pid, uid;
     struct user *user;
     struct hf_ring_agent ring;

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,18 @@ static void session_deactivate(struct session *s)
     TAILQ_REMOVE(&s->broker->active, s, active);
 }
 
+/* Its program is at work, and its next request or the nodes' answers are near: to be woken for each takes
+ * longer than to wait for it. */
+static void session_enliven(struct session *s, hf_time now)
+{
+    uint32_t us = s->broker->config->busy_poll_us;
+
+    if (us == 0)
+        return;
+    s->lively_until = hf_time_add(now, hf_ns(us * INT64_C(1000)));
+    session_activate(s);
+}
+
 /* Out of the epoll set first: closing alone would leave it there, because the client has it open
  * too. */
 static void doorbell_close(struct session *s)
@@ -190,6 +203,7 @@ void session_answer(struct session *s, const struct hf_completion_entry *entry)
         return;
     answers_put(&s->answers, entry);
     wake_if_posted(s);
+    session_enliven(s, loop_now(s->broker->loop));
 }
 
 void session_progress(struct session *s, struct hf_completion_entry *entry)
@@ -283,6 +297,7 @@ static enum served session_serve(struct session *s, hf_time now)
         if (rc == 0)
             return SERVED_ALL;
         user_asked(b, s->user);
+        session_enliven(s, now);
         /* `s` may be freed by what it asks for: then it is not the first any more. */
         handle(s, &q);
         if (TAILQ_FIRST(&b->active) != s)
@@ -291,28 +306,40 @@ static enum served session_serve(struct session *s, hf_time now)
     return SERVED_SOME;
 }
 
+static bool is_lively(const struct session *s, hf_time now)
+{
+    return hf_time_before(now, s->lively_until) && !reads_too_little(s);
+}
+
 bool sessions_serve(struct broker *b)
 {
     struct session *s;
     hf_time now = loop_now(b->loop);
     unsigned before = b->active_count, turns = before; /* each once: nodes and timers want theirs */
-    bool again = false;
+    bool again = false, lively = false;
 
     while (turns-- && (s = TAILQ_FIRST(&b->active))) {
         enum served served = session_serve(s, now);
 
         if (TAILQ_FIRST(&b->active) != s)
             continue; /* it ended */
-        /* With too much unread it goes on at the sweep. */
-        if (served == SERVED_ALL && (hf_ring_arm(&s->ring) || reads_too_little(s))) {
+        if (served == SERVED_ALL && is_lively(s, now)) {
+            lively = true;
+        } else if (served == SERVED_ALL && (hf_ring_arm(&s->ring) || reads_too_little(s))) {
+            /* With too much unread it goes on at the sweep. */
             session_deactivate(s);
             continue;
+        } else {
+            again |= served != SERVED_LATER;
         }
         TAILQ_REMOVE(&b->active, s, active);
         TAILQ_INSERT_TAIL(&b->active, s, active);
-        again |= served != SERVED_LATER;
     }
-    return again || b->active_count > before;
+    again |= b->active_count > before;
+    /* Where there are few cores a node, or the client itself, may want this one. */
+    if (lively && !again)
+        (void)sched_yield();
+    return again || lively;
 }
 
 static void on_doorbells(struct loop_fd *watch)

@@ -286,6 +286,7 @@ static void configure(struct sim_host *host)
     c->ttl_max_ms = plan->ttl_max_ms;
     c->capacity = CAPACITY;
     c->track_held = rng_chance(&sim.rng, 0.8) ? 1000 : 0;
+    c->busy_poll_us = sim.seed % 2 ? 30 : 0;
     c->clients_max = 64;
     c->table_mode = 0644;
     c->group = (gid_t)-1;
