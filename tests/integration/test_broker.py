@@ -102,6 +102,25 @@ def grants_that_overflow(run):
             raise AssertionError(f"nobody told it of grant {i}: {error}") from None
 
 
+@scenario("an agent that nobody asks any more sleeps, also where it never looks for what comes next", sanitizers=False)
+def busy_poll(run):
+    run.redis(3)
+    for microseconds in (1000, 0):
+        agent = run.agent(f"poll-{microseconds}", options=("--busy-poll-us", microseconds))
+        holder = run.holder(agent)
+        for i in range(100):
+            holder.acquire("again")
+            holder.release()
+        time.sleep(0.1)
+        before = cpu_s(agent)
+        time.sleep(1)
+        spent = cpu_s(agent) - before
+        assert spent < 0.3, f"{spent} s of processor time in a second without a request"
+        holder.acquire("again")  # its doorbell is heard
+        holder.release()
+        agent.stop()
+
+
 @scenario("an agent without descriptors waits for some, and does not spin")
 def no_descriptors(run):
     run.redis(1)
