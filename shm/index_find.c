@@ -6,6 +6,18 @@
 
 #define FIND_TRIES 16
 
+/* (!) An area that is not there is a hole, which ends in SIGBUS when /dev/shm is full. No agent leads to
+ * one, but damage may. */
+static const hf_index_entry *area_to_read(const struct hf_table *table)
+{
+    const struct hf_table_header *header = table->header;
+    uint32_t area = atomic_load_explicit(&header->index_area, memory_order_acquire) & 1;
+
+    if (area && atomic_load_explicit(&header->index_areas, memory_order_relaxed) < 2)
+        area = 0;
+    return table->index + (size_t)area * table->index_size;
+}
+
 /* HF_ENOTHELD here means: not found in this area as it looked just now. */
 static int find_in(const struct hf_table *table, const hf_index_entry *area, uint32_t hash,
                    const void *name, size_t name_len, struct hf_slot_view *ret_view)
@@ -41,9 +53,7 @@ int hf_index_find(const struct hf_table *table, const void *name, size_t name_le
     hash = hf_name_hash(header->index_key, name, name_len);
     for (int try = 0; try < FIND_TRIES; try++) {
         uint32_t seq = atomic_load_explicit(&header->index_seq, memory_order_acquire);
-        uint32_t area = atomic_load_explicit(&header->index_area, memory_order_acquire) & 1;
-        int status = find_in(table, table->index + (size_t)area * table->index_size, hash, name,
-                             name_len, ret_view);
+        int status = find_in(table, area_to_read(table), hash, name, name_len, ret_view);
 
         if (status != HF_ENOTHELD)
             return status;

@@ -3,6 +3,7 @@
 
 #include "shm/index_probe.h"
 #include "shm/status.h"
+#include "shm/table_map.h"
 
 #define GET(word)        atomic_load_explicit(&(word), memory_order_relaxed)
 #define SET(word, value) atomic_store_explicit(&(word), (value), memory_order_release)
@@ -12,9 +13,14 @@ static hf_index_entry *area_of(const struct hf_table *table, uint32_t area)
     return table->index + (size_t)area * table->index_size;
 }
 
+static uint32_t number_in_use(const struct hf_table *table)
+{
+    return GET(table->header->index_area) & 1;
+}
+
 static hf_index_entry *area_in_use(const struct hf_table *table)
 {
-    return area_of(table, GET(table->header->index_area));
+    return area_of(table, number_in_use(table));
 }
 
 /* Puts an entry into the first place that is empty or a tombstone, unless it is there already. */
@@ -44,14 +50,21 @@ static bool put(const struct hf_table *table, hf_index_entry *area, uint32_t has
     return true;
 }
 
-/* The area that readers do not look at now, emptied. One that still does began before the last
- * flip: it sees `index_seq` changed and does not believe its miss. */
-static hf_index_entry *begin_rebuild(const struct hf_table *table)
+static void empty(const struct hf_table *table, hf_index_entry *area)
 {
-    hf_index_entry *area = area_of(table, !GET(table->header->index_area));
-
     for (uint32_t i = 0; i < table->index_size; i++)
         SET(area[i], 0);
+}
+
+/* The area that readers do not look at now, emptied; NULL when there is no memory for it. One that
+ * still does began before the last flip: it sees `index_seq` changed and does not believe its miss. */
+static hf_index_entry *begin_rebuild(struct hf_table *table)
+{
+    hf_index_entry *area = area_of(table, !number_in_use(table));
+
+    if (hf_table_grow_index(table) != 0)
+        return NULL;
+    empty(table, area);
     return area;
 }
 
@@ -61,18 +74,23 @@ static void flip(struct hf_table *table)
     uint32_t seq = GET(header->index_seq) | 1; /* odd already if a writer was killed here */
 
     SET(header->index_seq, seq);
-    SET(header->index_area, !GET(header->index_area));
+    SET(header->index_area, !number_in_use(table));
     SET(header->index_seq, seq + 1);
     table->index_tombs = 0;
 }
 
 /* Without the tombstones. An entry carries its whole hash, so no slot has to be read. If some entry
- * found no place the area in use stays as it is, until as many tombstones again have come. */
+ * found no place, or there is no memory, the area in use stays as it is, until as many tombstones again
+ * have come: they only make looking take longer. */
 static void compact(struct hf_table *table)
 {
     const hf_index_entry *from = area_in_use(table);
     hf_index_entry *to = begin_rebuild(table);
 
+    if (!to) {
+        table->index_tombs = 0;
+        return;
+    }
     for (uint32_t i = 0; i < table->index_size; i++) {
         uint64_t entry = GET(from[i]);
         bool was_tomb;
@@ -131,9 +149,26 @@ void hf_index_remove(struct hf_table *table, const void *name, size_t name_len, 
     }
 }
 
+/* Where there is no memory for another area: nobody believes a miss meanwhile. */
+static hf_index_entry *begin_in_place(struct hf_table *table)
+{
+    hf_index_entry *area = area_in_use(table);
+
+    SET(table->header->index_seq, GET(table->header->index_seq) | 1);
+    empty(table, area);
+    return area;
+}
+
+static void end_in_place(struct hf_table *table)
+{
+    SET(table->header->index_seq, GET(table->header->index_seq) + 1);
+    table->index_tombs = 0;
+}
+
 void hf_index_rebuild(struct hf_table *table)
 {
-    hf_index_entry *area = begin_rebuild(table);
+    hf_index_entry *other = begin_rebuild(table);
+    hf_index_entry *area = other ? other : begin_in_place(table);
 
     SET(table->header->slots_used, 0);
     for (uint32_t slot = 0; slot < table->capacity; slot++) {
@@ -146,5 +181,8 @@ void hf_index_rebuild(struct hf_table *table)
                   slot, &was_tomb);
         raise_slots_used(table, slot);
     }
-    flip(table);
+    if (other)
+        flip(table);
+    else
+        end_in_place(table);
 }

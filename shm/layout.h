@@ -366,8 +366,9 @@ struct hf_table_header {
     _Atomic uint32_t index_size;                     /* entries per area, a power of two */
     _Atomic uint32_t slots_used;                     /* slots below this number were ever used */
     _Atomic uint64_t events_written[HF_EVENT_RINGS]; /* since 1.1: one writer thread each */
-    _Atomic uint64_t text_there; /* units of text that have memory; it only grows */
-    uint8_t reserved4[8];
+    _Atomic uint64_t text_there;  /* units of text that have memory; it only grows */
+    _Atomic uint32_t index_areas; /* 1 or 2: those that have memory */
+    uint8_t reserved4[4];
     /* lines 5..6 */
     char agent_name[HF_AGENT_NAME_MAX + 1];
     char host[64];

@@ -29,6 +29,7 @@ struct hf_table {
     uint32_t counter_count;
     uint32_t capacity, node_count;
     uint32_t index_size;  /* entries per area, as checked at the start */
+    uint32_t index_areas; /* the maker's private count of those that have memory */
     uint32_t index_tombs; /* writer's private count of tombstones in the area in use */
     bool writable;
     int fd;    /* the maker's own descriptor of it; else -1 */
@@ -73,7 +74,7 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
 /* Writes a sentence for a person (no newline) into `why` on every failure. */
 
 /* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate (a full /dev/shm is an
- * error here and not a SIGBUS later) but for most of the text, header filled, state still INIT. An existing object is
+ * error here and not a SIGBUS later) but for most of the text and an area of the index, header filled, state still INIT. An existing object is
  * looked at: regular, ours, one link, not writable by others, and made by this layout in this
  * boot, whatever its minor version: then it is mapped and kept (`ret_warm` true, its slots as they
  * are, for the caller to rewrite from the journal) if it has the capacity of `spec`, and its text or

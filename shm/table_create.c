@@ -126,6 +126,7 @@ static void lay_out(struct hf_table_header *header, const struct hf_table_spec *
     atomic_store_explicit(&header->text_there, text_first_of(spec, text_units_of(spec)),
                           memory_order_relaxed);
     atomic_store_explicit(&header->index_size, index_size, memory_order_relaxed);
+    atomic_store_explicit(&header->index_areas, 1, memory_order_relaxed);
     header->total_size = (end + page - 1) / page * page;
 }
 
@@ -331,6 +332,7 @@ static void start_again(struct hf_table *table, const struct hf_table_spec *spec
 
     hf_table_set_state(table, HF_TABLE_INIT);
     atomic_store_explicit(&header->text_there, table->text_there, memory_order_release);
+    atomic_store_explicit(&header->index_areas, table->index_areas, memory_order_release);
     fill_start(header, spec);
     atomic_fetch_add(&header->incarnation, 1);
     for (uint32_t i = 0; i < table->counter_count; i++)
@@ -355,6 +357,8 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
         retire(fd, &header);
         return HF_EVERSION;
     }
+    if (atomic_load_explicit(&header.index_area, memory_order_relaxed) & 1)
+        places.index_areas = 2;
     if (places.text_there < text_first_of(job->spec, places.text_units))
         places.text_there = text_first_of(job->spec, places.text_units);
     /* For holes, if there were any. */

@@ -163,6 +163,7 @@ static bool place_sections(const struct hf_table_header *h, uint64_t size,
     if (p.text_there > units)
         p.text_there = units;
     p.index_size = index_size;
+    p.index_areas = atomic_load_explicit(&h->index_areas, memory_order_relaxed) < 2 ? 1 : 2;
     p.node_rows = rows < HF_NODES_MAX ? (uint32_t)rows : HF_NODES_MAX;
     p.counter_count = counters < HF_COUNTERS ? (uint32_t)counters : HF_COUNTERS;
     *ret_places = p;

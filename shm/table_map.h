@@ -13,7 +13,7 @@
 struct hf_table_places {
     uint64_t slots, text, index, nodes, counters;
     uint64_t text_units, text_there;
-    uint32_t capacity, node_rows, index_size, counter_count;
+    uint32_t capacity, node_rows, index_size, index_areas, counter_count;
     uint64_t events[HF_EVENT_RINGS], renewals;
     uint32_t event_count[HF_EVENT_RINGS], renewals_kept; /* 0: none */
 };
@@ -42,11 +42,15 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
 /* The bytes of an object of `size` that have memory, at least. */
 uint64_t hf_table_room(const struct hf_table_places *places, uint64_t size);
 
-/* Maker: memory for all of it but the text beyond `text_there`. 0 or an errno. */
+/* Maker: memory for all of it but the text beyond `text_there` and areas of the index beyond
+ * `index_areas`. 0 or an errno. */
 int hf_table_take_room(int fd, const struct hf_table_places *places, uint64_t size);
 
 /* Maker: memory for `units` more of text, or for as many as there may be. 0 or an errno; ENOSPC also
  * when there are all that may be. */
 int hf_table_grow_text(struct hf_table *table, uint64_t units);
+
+/* Maker: memory for the index's second area, if it has none. 0 or an errno. */
+int hf_table_grow_index(struct hf_table *table);
 
 #endif

@@ -45,6 +45,7 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
         .node_count = places->node_rows,
         .counter_count = places->counter_count,
         .index_size = places->index_size,
+        .index_areas = places->index_areas,
         .writable = writable,
         .fd = -1,
         .dev = st->st_dev,
@@ -75,7 +76,7 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
 }
 
 /* A hole would be filled at the first touch, by SIGBUS if there is no memory for it. Nobody touches
- * text that is not there yet. `st` is later than the header of which `places` are. */
+ * text, or an area of the index, that is not there yet. `st` is later than the header of which `places` are. */
 static int refuse_holes(const char *shm_name, const struct stat *st,
                         const struct hf_table_places *places, char *why, size_t why_size)
 {

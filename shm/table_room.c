@@ -4,9 +4,28 @@
 #include <errno.h>
 #include <fcntl.h>
 
+struct hole {
+    uint64_t from, to;
+};
+
+/* What need have no memory, in order. */
+static void find_holes(const struct hf_table_places *p, struct hole ret_holes[2])
+{
+    uint64_t area = p->index_size * sizeof(hf_index_entry);
+    struct hole index = {p->index + p->index_areas * area, p->index + 2 * area};
+    struct hole text = {p->text + p->text_there * HF_TEXT_UNIT,
+                        p->text + p->text_units * HF_TEXT_UNIT};
+
+    ret_holes[0] = index.from < text.from ? index : text;
+    ret_holes[1] = index.from < text.from ? text : index;
+}
+
 uint64_t hf_table_room(const struct hf_table_places *places, uint64_t size)
 {
-    return size - (places->text_units - places->text_there) * HF_TEXT_UNIT;
+    struct hole hole[2];
+
+    find_holes(places, hole);
+    return size - (hole[0].to - hole[0].from) - (hole[1].to - hole[1].from);
 }
 
 /* 0 or an errno. */
@@ -23,9 +42,14 @@ static int take(int fd, uint64_t from, uint64_t to)
 
 int hf_table_take_room(int fd, const struct hf_table_places *places, uint64_t size)
 {
-    int error = take(fd, 0, places->text + places->text_there * HF_TEXT_UNIT);
+    struct hole hole[2];
+    int error;
 
-    return error ? error : take(fd, places->text + places->text_units * HF_TEXT_UNIT, size);
+    find_holes(places, hole);
+    error = take(fd, 0, hole[0].from);
+    if (!error)
+        error = take(fd, hole[0].to, hole[1].from);
+    return error ? error : take(fd, hole[1].to, size);
 }
 
 int hf_table_grow_text(struct hf_table *table, uint64_t units)
@@ -44,5 +68,19 @@ int hf_table_grow_text(struct hf_table *table, uint64_t units)
         return error;
     table->text_there = there + units;
     atomic_store_explicit(&table->header->text_there, there + units, memory_order_release);
+    return 0;
+}
+
+int hf_table_grow_index(struct hf_table *table)
+{
+    uint64_t area = table->index_size * sizeof(hf_index_entry);
+    uint64_t start = (uint64_t)((uint8_t *)table->index - (uint8_t *)table->header);
+    int error = table->index_areas < 2 ? take(table->fd, start + area, start + 2 * area) : 0;
+
+    /* (!) Memory first, as above. */
+    if (error)
+        return error;
+    table->index_areas = 2;
+    atomic_store_explicit(&table->header->index_areas, 2, memory_order_release);
     return 0;
 }

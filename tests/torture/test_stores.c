@@ -444,6 +444,7 @@ static void flip_before_it_is_filled(void)
 
     memset((void *)(table.index + (size_t)area * table.index_size), 0,
            table.index_size * sizeof(*table.index));
+    atomic_store(&table.header->index_areas, 2);
     atomic_store(&table.header->index_area, area);
     compact_in_place();
 }

@@ -102,7 +102,7 @@ static void a_lease_takes_no_more_than_it_did(void **state)
 static void the_table_takes_no_more_than_it_did(void **state)
 {
     (void)state;
-    assert_in_range(table_share(), 64, 64 + 48 + 32 + 24 + 8);
+    assert_in_range(table_share(), 64, 64 + 48 + 16 + 24 + 8);
 }
 
 int main(void)

@@ -10,6 +10,7 @@
 #include "shm/compiler.h"
 #include "shm/history.h"
 #include "shm/index.h"
+#include "shm/words.h"
 
 /* --- squatted names --------------------------------------------------------------------------- */
 
@@ -356,27 +357,36 @@ static void in_a_small_shm(struct fixture *f)
     _exit(0);
 }
 
+/* A table in a /dev/shm of which it leaves nothing: the descriptor of a file of all the rest. */
+static int fill_a_small_shm(struct fixture *f, struct hf_table *ret_table)
+{
+    static const char rest[4096];
+    int fd;
+
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=4m,mode=1777") != 0)
+        _exit(CHILD_SKIPS);
+    *ret_table = create_alive(f);
+    fd = open("/dev/shm/rest", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    while (write(fd, rest, sizeof(rest)) > 0)
+        ;
+    return fd;
+}
+
 /* The text has no memory for the longest names: who wants one is told, and nobody gets a signal. */
-static void in_a_shm_that_gets_full(struct fixture *f)
+static void text_in_a_full_shm(struct fixture *f)
 {
     static char name[HF_NAME_MAX];
     struct hf_table table, reader;
     struct hf_text_pool *pool;
     struct hf_slot_view view;
-    char rest[4096] = "";
     uint32_t off = 0, last;
     int fd, rc;
 
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=4m,mode=1777") != 0)
-        _exit(CHILD_SKIPS);
-    f->spec.capacity = 5000;
-    table = create_alive(f);
+    f->spec.capacity = 4000;
+    fd = fill_a_small_shm(f, &table);
     CHILD_CHECK(open_it(f, &reader) == 0);
     CHILD_CHECK(hf_text_pool_create(&table, &pool) == 0);
-    fd = open("/dev/shm/rest", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    while (write(fd, rest, sizeof(rest)) > 0)
-        ;
     memset(name, 'x', sizeof(name));
     while ((rc = hf_text_put(pool, name, sizeof(name), "", 0, "", 0, &last)) == 0)
         off = last;
@@ -392,19 +402,71 @@ static void in_a_shm_that_gets_full(struct fixture *f)
     _exit(0);
 }
 
-static void text_that_finds_no_memory_is_an_error_and_no_signal(void **state)
+static void in_a_child(void (*fn)(struct fixture *f))
 {
     struct fixture f = fixture_new();
     pid_t child = fork();
     int code;
 
-    (void)state;
     if (child == 0)
-        in_a_shm_that_gets_full(&f);
+        fn(&f);
     code = fixture_wait(child);
     if (code == CHILD_SKIPS)
         skip();
     assert_int_equal(code, 0);
+}
+
+static void text_that_finds_no_memory_is_an_error_and_no_signal(void **state)
+{
+    (void)state;
+    in_a_child(text_in_a_full_shm);
+}
+
+static void churn(struct hf_table *table, uint32_t base)
+{
+    for (uint32_t i = 0; i < table->index_size; i++) {
+        char name[16];
+
+        CHILD_CHECK(hf_index_add(table, name, (size_t)snprintf(name, 16, "%u", base + i), 7) == 0);
+        hf_index_remove(table, name, strlen(name), 7);
+    }
+}
+
+/* The index has no memory to be made anew in: it goes on with its tombstones, until there is some. */
+static void index_in_a_full_shm(struct fixture *f)
+{
+    struct hf_table table, reader;
+    struct hf_slot_view view;
+    int fd;
+
+    f->spec.capacity = 4000;
+    fd = fill_a_small_shm(f, &table);
+    CHILD_CHECK(open_it(f, &reader) == 0);
+    fixture_publish(&table, 3, 0, "x", 1, FIXTURE_DEADLINE);
+    hf_words_store(table.text, "x\0\0\0\0\0\0", 8);
+    CHILD_CHECK(hf_index_add(&table, "x", 1, 3) == 0);
+    churn(&table, 0);
+    CHILD_CHECK(table.index_areas == 1 && hf_index_find(&reader, "x", 1, &view) == 0);
+    CHILD_CHECK(hf_index_find(&reader, "y", 1, &view) == HF_ENOTHELD);
+    hf_index_rebuild(&table);
+    CHILD_CHECK(table.index_areas == 1 && hf_index_find(&reader, "x", 1, &view) == 0);
+    CHILD_CHECK(hf_index_find(&reader, "y", 1, &view) == HF_ENOTHELD);
+    /* Nor does a reader look for one whatever stands there. */
+    atomic_store(&table.header->index_area, 1);
+    CHILD_CHECK(hf_index_find(&reader, "x", 1, &view) == 0);
+    atomic_store(&table.header->index_area, 0);
+
+    CHILD_CHECK(ftruncate(fd, 0) == 0);
+    churn(&table, table.index_size);
+    CHILD_CHECK(table.index_areas == 2 && hf_index_find(&reader, "x", 1, &view) == 0);
+    CHILD_CHECK(atomic_load(&table.header->index_seq) >= 4);
+    _exit(0);
+}
+
+static void an_index_that_finds_no_memory_goes_on(void **state)
+{
+    (void)state;
+    in_a_child(index_in_a_full_shm);
 }
 
 static void a_full_dev_shm_is_an_error_and_no_signal(void **state)
@@ -440,6 +502,7 @@ int main(void)
         cmocka_unit_test(random_damage_never_crashes_a_reader),
         cmocka_unit_test(a_full_dev_shm_is_an_error_and_no_signal),
         cmocka_unit_test(text_that_finds_no_memory_is_an_error_and_no_signal),
+        cmocka_unit_test(an_index_that_finds_no_memory_goes_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
