@@ -154,6 +154,7 @@ static int allocate(const struct job *job, int fd, const struct hf_table_places 
                     uint64_t size)
 {
     struct statvfs fs;
+    struct stat st;
     uint64_t needed = hf_table_room(places, size), free_kib = 0;
     int error = hf_table_take_room(fd, places, size);
 
@@ -161,6 +162,8 @@ static int allocate(const struct job *job, int fd, const struct hf_table_places 
         return 0;
     if (fstatvfs(fd, &fs) == 0)
         free_kib = (uint64_t)fs.f_bavail * fs.f_frsize / 1024;
+    if (fstat(fd, &st) == 0)
+        free_kib += (uint64_t)st.st_blocks / 2; /* some of it may be there */
     if (error == ENOSPC)
         hf_table_say(
             job->why, job->why_size,
