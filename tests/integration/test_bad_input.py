@@ -346,6 +346,24 @@ def capacity(run):
     assert all(holder.held(lease) for lease in leases[1:])
 
 
+@scenario("names so long that the table has no room for one more: 69, how much there is, and those that are held stay",
+          sanitizers=False)
+def long_names(run):
+    ready(run, "--capacity", "16")
+    holder, name = run.holder(), "x" * 254
+    leases = [holder.acquire(f"{name}{i}")["lease"] for i in range(7)]  # 272 bytes each of 2048
+    refused(holder, EFULL, ("name and note", "128 bytes", "capacity", "/dev/shm"), "acquire", f"{name}7", 0, 0)
+    result = run.holdfast("run", "-n", f"{name}7", "true")
+    assert result.rc == 69, result
+    said(result.err, "name and note", "capacity")
+    assert run.holders_of(f"{name}7") == 0
+    assert all(holder.held(lease) for lease in leases)
+    assert holder.release(leases.pop())["value"] == 0
+    wait_until(lambda: run.holdfast("run", "-n", f"{name}7", "true").rc == 0, what="its room is free again")
+    holder.acquire("short")
+    assert all(holder.held(lease) for lease in leases)
+
+
 @scenario("more leases than one user may have: 69, the limit by its name; another user's are not counted",
           needs_root=True)
 def user_limits(run):
