@@ -23,7 +23,7 @@ def one_by_one(paths, cycles):
     samples = []
     for k in range(-100, cycles):
         start = time.perf_counter()
-        locks = [node.lock(f"peer/{k & 255}", timeout=TTL_S) for node in nodes]
+        locks = [node.lock(f"redis-py/{k & 255}", timeout=TTL_S) for node in nodes]
         if not all([lock.acquire(blocking=False) for lock in locks]):
             sys.exit("redis-py: not free")
         for lock in locks:
@@ -43,7 +43,7 @@ async def many_at_a_time(paths, milliseconds, clients):
         nonlocal count
         k = 0
         while time.perf_counter() - start < milliseconds / 1e3:
-            locks = [node.lock(f"peer/{number}/{k & 63}", timeout=TTL_S) for node in nodes]
+            locks = [node.lock(f"redis-py/{number}/{k & 63}", timeout=TTL_S) for node in nodes]
             await asyncio.gather(*(lock.acquire(blocking=False) for lock in locks))
             await asyncio.gather(*(lock.release() for lock in locks))
             count += 1
