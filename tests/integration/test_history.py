@@ -218,7 +218,7 @@ def asked(run):
             losing = await_event(run, "losing", name=name)
             lost = await_event(run, "lost", name=name)
             assert losing["reason"] == lost["reason"] == reason, (losing, lost)
-            assert losing["valid_ns"] == lost["valid_ns"] and lost["votes"] < 2, lost
+            assert losing["valid_ns"] == lost["valid_ns"], lost  # a vote may stand up to T/64 longer
             near(lost, int(lost["valid_ns"]))
         await_event(run, "job_stopped", name="told")
     with watched(run, "short"):
@@ -344,6 +344,7 @@ def renewals(run):
     start(run)
     run.holder().acquire("job", TTL_S * 1000)
     run.nodes[1].cmd("DEL", "job")
+    wait_until(lambda: run.holders_of("job") == 3, what="its key is back")
     run.nodes[0].sigstop()
     wait_node(run, "n1", state="down")
     result = run.holdfast("nodes", "--history", "--json")
