@@ -30,6 +30,14 @@ static hf_client *connect_to(const char *agent)
     return client;
 }
 
+static void await_more(_Atomic uint32_t *count, uint32_t than)
+{
+    uint32_t seen;
+
+    while ((seen = atomic_load(count)) <= than)
+        bench_futex_wait(count, seen);
+}
+
 /* Turns that are odd or even are this process's. */
 static void play(struct turns *t, const char *agent, const char *name, uint32_t first, uint32_t all)
 {
@@ -40,8 +48,7 @@ static void play(struct turns *t, const char *agent, const char *name, uint32_t 
         int rc;
 
         if (turn > 0) {
-            while (atomic_load(&t->granted) < turn)
-                bench_futex_wait(&t->granted, atomic_load(&t->granted));
+            await_more(&t->granted, turn - 1);
             bench_futex_store(&t->asked, turn);
         }
         if ((rc = hf_acquire(client, name, 0, -1, &lease)) < 0)
@@ -49,8 +56,8 @@ static void play(struct turns *t, const char *agent, const char *name, uint32_t 
         if (turn > 0)
             t->samples[turn - 1] = bench_now_us() - t->released_us;
         bench_futex_store(&t->granted, turn + 1);
-        while (turn < all && atomic_load(&t->asked) <= turn)
-            bench_futex_wait(&t->asked, atomic_load(&t->asked));
+        if (turn < all)
+            await_more(&t->asked, turn);
         bench_pause(t->pause_us);
         t->released_us = bench_now_us();
         if ((rc = hf_release(lease)) < 0)
