@@ -72,8 +72,8 @@ def quiet(run):
     start(run)
     with watched(run, "job"):
         holder = run.holder()
-        lease = holder.acquire("job", 500)
-        time.sleep(1)
+        lease = holder.acquire("job", TTL_S * 1000)  # a vote has a fifteenth of that, or is healed later
+        time.sleep(TTL_S * 0.8)
         holder.release()
     granted, released = history(run, "job")
     assert words_of([granted, released]) == ["granted", "released"]
