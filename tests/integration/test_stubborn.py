@@ -87,7 +87,7 @@ def crowd(run):
     watcher = Watcher(run)
     job = Job(run, "-t", f"{TTL_S}s", "job", *python(CROWD)).up()
     with majority_away(run):
-        assert_killed_in_time(job, watcher)
+        assert_killed_in_time(job, watcher, late_s=TTL_S / 10)  # to kill many takes a while
         assert job.wait() == 124, job.process.err
 
 
