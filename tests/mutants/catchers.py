@@ -1,6 +1,7 @@
 """Who may notice a mutant: unit tests, scenarios, the simulator. Each runs on a build that is given, a mutant's or the
 true one, and says what it noticed."""
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -39,6 +40,8 @@ def run(words, patience, **environment):
         os.killpg(child.pid, signal.SIGKILL)
         output, _ = child.communicate()
         status = None
+    for left in pathlib.Path("/dev/shm").glob(f"holdfast.test-{child.pid}-*"):
+        left.unlink(missing_ok=True)  # a unit test that was killed had no time for it
     return output, status, time.monotonic() - began
 
 
