@@ -585,8 +585,8 @@ struct broker {
     uint8_t hash_key[16]; /* of `names` */
     struct log_limit index_full;
     struct resource **by_slot;
-    struct resource_work
-        no_work; /* of all resources for which nothing goes on; nobody writes to it */
+    /* of all resources for which nothing goes on; nobody writes to it */
+    struct resource_work no_work;
     uint32_t *generations;
     uint32_t slots_used; /* slots below were ever used */
     uint32_t next_slot;  /* slots below are in use, at rest, or retired */

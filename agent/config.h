@@ -31,9 +31,9 @@ struct config {
     bool descriptors_bound; /* clients_max is less than was asked for: no room for more */
     uint32_t clients_max;   /* sessions */
     uint32_t clients_per_uid, leases_per_uid, waiters_per_uid, requests_per_uid; /* 0: no limit */
-    uint32_t track_held; /* leases; 0: none are tracked */
-    uint32_t busy_poll_us;
-    char key_format[64]; /* one %s, default "%s"; of names that no rule matches */
+    uint32_t track_held;   /* leases; 0: none are tracked */
+    uint32_t busy_poll_us; /* 0: never */
+    char key_format[64];   /* one %s, default "%s"; of names that no rule matches */
     struct config_key_rule key_rules[CONFIG_KEY_RULES_MAX]; /* the first that matches */
     int key_rule_count;
     mode_t table_mode;

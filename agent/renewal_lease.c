@@ -368,8 +368,9 @@ void renewal_stepped(struct renewal_node *node, hf_time sent)
             step(node, r->slots[s].lease, sent);
 }
 
-/* Of the node when a lease, or a vote, was granted. The broker counts sentinels by itself: what it knew, told before
- * the lease, is known here too; and what was found here while the broker still had it came after. */
+/* Of the node when a lease, or a vote, was granted. The broker counts sentinels by itself: what it
+ * knew, told before the lease, is known here too; and what was found here while the broker still had
+ * it came after. */
 static uint32_t mark_at(const struct renewal_node *node, hf_time granted)
 {
     return hf_time_before(granted, node->forgot) ? node->trust.mark - 1 : node->trust.mark;

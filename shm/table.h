@@ -74,10 +74,10 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
 /* Writes a sentence for a person (no newline) into `why` on every failure. */
 
 /* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate (a full /dev/shm is an
- * error here and not a SIGBUS later) but for most of the text and an area of the index, header filled, state still INIT. An existing object is
- * looked at: regular, ours, one link, not writable by others, and made by this layout in this
- * boot, whatever its minor version: then it is mapped and kept (`ret_warm` true, its slots as they
- * are, for the caller to rewrite from the journal) if it has the capacity of `spec`, and its text or
+ * error here and not a SIGBUS later) but for most of the text and an area of the index, header
+ * filled, state still INIT. An existing object is looked at: regular, ours, one link, not writable by
+ * others, and made by this layout in this boot, whatever its minor version: then it is mapped and
+ * kept (`ret_warm` true, its slots as they are, for the caller to rewrite from the journal) if it has the capacity of `spec`, and its text or
  * more; otherwise it is marked RETIRED and replaced: holders of the old one keep their words until
  * their V, and `why` has the reason although this succeeds ("": there was none). Anybody else's is
  * refused naming its owner (HF_ETABLE). A kept table starts with counters and node rows of 0,

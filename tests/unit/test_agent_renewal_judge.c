@@ -332,6 +332,40 @@ TEST(a_vote_that_comes_after_its_node_forgot_counts)
     end(lease);
 }
 
+/* Who is due by itself takes memory that is not given back. */
+TEST(a_vote_that_comes_late_is_renewed_in_company)
+{
+    const struct cohorts *c = &agent.renewal->node[2].renewals;
+    hf_time a = clock_now();
+    struct lease *lease = made("name", 0, 3, false, a);
+
+    renewal_adopt(agent.renewal, lease, a);
+    assert_true(cohorts_is_alone(c, lease->slot));
+    renewal_vote(agent.renewal, lease, 2, a);
+    assert_true(cohorts_has(c, lease->slot));
+    end(lease);
+}
+
+#define FEW 64 /* within a millisecond */
+
+/* They come by slot, with times of many scripts, and no order. */
+TEST(leases_of_an_earlier_agent_are_renewed_together)
+{
+    struct renewal *r = agent.renewal;
+    struct lease *lease[FEW];
+    hf_time now = clock_now();
+
+    r->started = hf_time_add(now, hf_ms(1));
+    for (uint32_t i = 0; i < FEW; i++) {
+        lease[i] = made("name", i, ALL, false, hf_time_sub(now, hf_ns(i * HF_NS_PER_MS / 100)));
+        renewal_adopt(r, lease[i], now);
+    }
+    for (int i = 0; i < NODES; i++)
+        assert_in_range(r->node[i].renewals.heap.count, 1, 2);
+    for (uint32_t i = 0; i < FEW; i++)
+        end(lease[i]);
+}
+
 TEST(a_lease_that_was_granted_after_its_nodes_forgot_is_lost_with_its_keys)
 {
     struct lease *lease;
@@ -370,6 +404,9 @@ int main(void)
                                         unmake),
         cmocka_unit_test_setup_teardown(
             a_lease_that_was_granted_after_its_nodes_forgot_is_lost_with_its_keys, make, unmake),
+        cmocka_unit_test_setup_teardown(a_vote_that_comes_late_is_renewed_in_company, make, unmake),
+        cmocka_unit_test_setup_teardown(leases_of_an_earlier_agent_are_renewed_together, make,
+                                        unmake),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

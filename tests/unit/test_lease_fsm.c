@@ -357,6 +357,19 @@ TEST(a_missing_key_of_a_node_that_forgot_keeps_its_vote_and_is_healed)
     assert_time(lease_fsm_d(&l, 1), HF_TIME_PAST);
 }
 
+/* Of a generation the lowest bits are kept. */
+TEST(a_node_that_forgot_very_often_is_told_from_one_that_lost_a_key)
+{
+    const uint32_t mark = (UINT32_C(5) << 16) + 7;
+    struct lease_fsm l = held(LIBRARY);
+
+    lease_fsm_hit(&l, 1, at(SEC), mark, at(SEC));
+    assert_int_equal(lease_fsm_missing(&l, 1, mark + 1, at(2 * SEC)), LEASE_ACT_HEAL);
+    assert_time(lease_fsm_d(&l, 1), at(SEC + SPAN));
+    lease_fsm_missing(&l, 1, mark, at(2 * SEC));
+    assert_time(lease_fsm_d(&l, 1), HF_TIME_PAST);
+}
+
 TEST(all_nodes_may_forget_and_the_lease_lives)
 {
     struct lease_fsm l = held(LIBRARY);
@@ -616,6 +629,7 @@ int main(void)
         cmocka_unit_test(a_foreign_key_takes_a_wanted_heal_back),
         cmocka_unit_test(a_missing_key_voids_its_vote_and_is_healed),
         cmocka_unit_test(a_missing_key_of_a_node_that_forgot_keeps_its_vote_and_is_healed),
+        cmocka_unit_test(a_node_that_forgot_very_often_is_told_from_one_that_lost_a_key),
         cmocka_unit_test(all_nodes_may_forget_and_the_lease_lives),
         cmocka_unit_test(a_clock_step_voids_the_vote_until_renewed),
         cmocka_unit_test(the_reply_that_showed_a_step_counts_as_a_renewal),
