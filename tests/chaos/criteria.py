@@ -10,6 +10,7 @@ Each judges one criterion and gives a list of complaints; an empty one is good.
   P6 liveness: no loss that the fault does not explain, and everybody gets locks again after it
   P7 the check: right beside what the holder did, and cheap
   P8 every loss has one event, with a reason
+  P9 nobody waits for longer than a TTL for a lock that is only held for moments, but for what the fault explains
 """
 import collections
 import dataclasses
@@ -23,7 +24,8 @@ import tokens  # noqa: E402
 
 S = 1_000_000_000
 ENDINGS = ("granted", "readopted", "late", "losing", "lost", "released")
-CRITERIA = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8")
+CRITERIA = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9")
+PAUSE_S = 0.25  # of a patient contender between a hold and its next wait, and the noise of a busy machine
 
 
 @dataclasses.dataclass
@@ -35,6 +37,7 @@ class Expected:
     everyone: bool = False       # every host had a lock after that
     handover_s: float = 0        # from a release to a waiter's hold, the 99th percentile; 0: not judged
     events: bool = True          # every loss has its event
+    wait_s: float = 0            # how long who waits for moments may wait, in calm; 0: a TTL; None: not judged
 
 
 def exclusion(record):
@@ -103,6 +106,25 @@ def liveness(record, expected):
     return complaints
 
 
+def waits(record, from_ns=0):
+    """Seconds for which each patient contender waited in one piece after that time, also for what it never got."""
+    found = []
+    for pid, began_ns in sorted(record.patient.items()):
+        since_ns = max(began_ns, from_ns)
+        for hold in history.in_grant_order(hold for hold in record.holds if hold.pid == pid):
+            found.append((hold.first_ns - since_ns) / S)
+            since_ns = max(hold.end_ns or hold.last_ns, from_ns)
+        found.append((record.healed_ns - since_ns) / S)
+    return [seconds for seconds in found if seconds > 0]
+
+
+def longest_wait(record, expected):
+    most_s = (expected.wait_s or record.ttl_s) + PAUSE_S
+    from_ns = expected.calm_ns and expected.calm_ns + int(expected.back_s * S)
+    return [f"somebody waited for {seconds:.2f} s, {most_s:.2f} s at most are explained"
+            for seconds in waits(record, from_ns) if seconds > most_s]
+
+
 def told_losses(record):
     """Every loss that a holder saw has one event, with a reason; and no event is told twice or out of order."""
     complaints = []
@@ -152,4 +174,6 @@ def judge(record, expected):
         found["P8"] = told_losses(record)
     if record.logs:
         found["P4"] = resurrections(record)
+    if record.patient and expected.wait_s is not None:
+        found["P9"] = longest_wait(record, expected)
     return found

@@ -30,12 +30,17 @@ class Host:
     """One agent at a time, and contenders."""
 
     def __init__(self, fleet, number):
-        self.fleet, self.number, self.label = fleet, number, "abcdefgh"[number]
-        self.agent, self.watch, self.crew = None, None, []
+        self.fleet, self.number = fleet, number
+        self.label = "abcdefgh"[number] if number < 8 else f"h{number}"
+        self.agent, self.watch, self.crew, self.patient = None, None, [], None
 
     @property
     def name(self):
         return self.agent.name
+
+    def processes(self):
+        """What runs on it besides its agent."""
+        return [*self.crew, *([self.patient] if self.patient else [])]
 
 
 class Fleet:
@@ -49,7 +54,7 @@ class Fleet:
         self.suspendable = suspendable
         self.network = Network(run, nodes, hosts) if network else None
         self.told, self.shifts = [], {}
-        self.histories, self.monitors = [], []
+        self.histories, self.monitors, self.patient, self.fresh = [], [], {}, []
         self.witness = run.dir / "witness"
         self.folder = run.dir / "histories"
         self.folder.mkdir()
@@ -78,7 +83,8 @@ class Fleet:
         return 1.02 * self.ttl_s + 1
 
     def start_agent(self, host, fresh=True, wait=True, program=None, env=None):
-        prefix = self.network.prefix(f"host{host.number}") if self.network else []
+        place = f"host{host.number}" if host in self.hosts else "nodes"
+        prefix = self.network.prefix(place) if self.network else []
         argv = prefix + self.run.agent_argv(host.label, self.nodes, f"{self.ttl_s}s", fresh, options=self.agent_options)
         if program:
             argv[len(prefix)] = program
@@ -108,6 +114,17 @@ class Fleet:
         for host in self.hosts:
             for i in range(self.holders):
                 self.start_contender(host, spin and i % 2)
+            if lock:
+                self.start_patient(host)
+
+    def start_patient(self, host):
+        """One that waits without end, in its agent's queue, for a lock that is never held for more than moments."""
+        path = self.folder / f"{len(self.histories)}"
+        argv = [BUILD / "tests" / "contender", "--history", path, "--host", host.number, "--name", "lock", "--lock", self.locks,
+                "--witness", self.witness, "--rough", "--patient", "--hold-us", 10_000, "--idle-us", 2_000, "--pause-us", 50_000]
+        host.patient = self.run.spawn(*argv, label=f"patient-{host.label}", env={**agent_env(host.agent), **self.clock_env(host)})
+        self.patient[host.patient.pid] = boottime_ns()
+        self.histories.append(path)
 
     def start_keepers(self, host, count=3, careless=2, wait=True):
         """Contenders that hold for four TTLs, half of the times carelessly; with `wait` returns when they hold."""
@@ -117,6 +134,49 @@ class Fleet:
         if not wait:
             return
         wait_until(lambda: self.grants(host) > before + count, what="keepers hold")
+
+    def start_newcomer(self):
+        """A host that has never seen these nodes, or no more, wants every lock: its agent is told nothing of them."""
+        self.tell("newcomer")
+        host = Host(self, len(self.hosts) + len(self.fresh))
+        self.fresh.append(host)
+        self.start_agent(host, fresh=False, wait=False)
+        self.want_all(host)
+        return host
+
+    def retire(self, host):
+        """Ends that host in good order; what its contenders wrote is kept."""
+        for process in host.processes():
+            process.popen.terminate()
+            process.wait(60)
+        host.crew = []
+        host.agent.stop()
+
+    def start_idler(self):
+        """A host whose agent sees everything and holds nothing; see restart_idler()."""
+        host = Host(self, len(self.hosts) + len(self.fresh))
+        self.fresh.append(host)
+        self.start_agent(host)
+        return host
+
+    def restart_idler(self, host):
+        """Stopped in good order with nothing held, started again, and it wants every lock."""
+        self.tell("restart of an idle agent")
+        host.agent.stop()
+        self.start_agent(host, fresh=False, wait=False)
+        self.want_all(host)
+
+    def want_all(self, host):
+        for _ in range(2):
+            self.start_contender(host, True, ["--long-us", 0])
+
+    def force(self, host, lock):
+        """From that host an operator ends whatever hold of the lock there is, by its fence."""
+        shown = self.run.holdfast("show", "--json", f"lock-{lock}", agent=host.agent)
+        fence = shown.out and (shown.json["anywhere"] or {}).get("fence")  # of a hold elsewhere
+        if fence:
+            self.tell(f"force lock-{lock}")
+            self.run.holdfast("release", "--force", "--fence", fence, f"lock-{lock}", agent=host.agent)
 
     def start_contender(self, host, spin, more=()):
         path = self.folder / f"{len(self.histories)}"
@@ -213,7 +273,7 @@ class Fleet:
         CLOCK_BOOTTIME went on. The agent goes on last, so that nobody hears from it that time passed. `others`: pids of the
         host besides its agent and contenders."""
         self.tell(f"suspend host {host.label} {seconds:.1f}s")
-        pids = [*others, *(process.pid for process in host.crew), host.agent.pid]
+        pids = [*others, *(process.pid for process in host.processes()), host.agent.pid]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         time.sleep(seconds)
@@ -247,12 +307,12 @@ class Fleet:
     def finish(self):
         """Ends the contenders and reads what they left: a Record of the whole run."""
         healed_ns = boottime_ns()
-        for host in self.hosts:
-            for process in host.crew:
+        for host in self.hosts + self.fresh:
+            for process in host.processes():
                 process.sigcont()
                 process.popen.terminate()
-        for host in self.hosts:
-            for process in host.crew:
+        for host in self.hosts + self.fresh:
+            for process in host.processes():
                 code = process.wait(60)
                 assert code == 0, f"{process.label} ended with {code}: {process.err}"
         ended_ns = boottime_ns()
@@ -304,7 +364,7 @@ class Record:
         self.ttl_s, self.told, self.orphans = fleet.ttl_s, fleet.told, orphans
         self.boot_wall_s = time.time() - boottime_ns() / S
         self.started_ns, self.healed_ns, self.ended_ns = fleet.started_ns, healed_ns, ended_ns
-        self.agents = len(fleet.hosts)
+        self.agents, self.patient = len(fleet.hosts), fleet.patient
         self.events, self.logs = {}, {}
         self.holds, self.sightings, self.unused, self.stores = [], [], [], []
 

@@ -22,7 +22,8 @@ class Trouble:
 
     def next(self):
         kinds = [self.restart, self.flush, self.step, self.delete, self.stop_minority, self.stop_majority, self.stop_agent,
-                 self.kill_agent, self.kill_holder, self.stop_holders, self.amnesia, self.amnesia, self.away, self.suspend]
+                 self.kill_agent, self.kill_holder, self.stop_holders, self.amnesia, self.amnesia, self.away, self.suspend, self.force,
+                 self.force, self.newcomer]
         if self.fleet.network:
             kinds += [self.cut, self.cut, self.refuse, self.lossy]
         self.random.choice(kinds)()
@@ -78,6 +79,15 @@ class Trouble:
 
     def suspend(self):
         self.fleet.suspend(self.host(), self.upto(1.5))
+
+    def force(self):
+        self.fleet.force(self.host(), self.random.randrange(self.fleet.locks))
+
+    def newcomer(self):
+        """Never seen before, after whatever just happened; one at a time, the one before ends in good order."""
+        if self.fleet.fresh:
+            self.fleet.retire(self.fleet.fresh[-1])
+        self.fleet.start_newcomer()
 
     def cut(self):
         """A host and some nodes, both ways or one way."""
@@ -152,16 +162,18 @@ def mixed(lab, seconds, gap_s=10.0, **options):
     for host in fleet.hosts:
         fleet.start_keepers(host, 1, wait=False)
     trouble, jobs = Trouble(fleet), Jobs(lab, fleet)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        time.sleep(fleet.random.uniform(0, gap_s))
-        trouble.next()
-    calm_ns = boottime_ns()
-    for host in fleet.hosts:
-        host.agent.wait_ready(60)
-    rest_s = fleet.quarantine_s + 2 * fleet.ttl_s + 2
-    time.sleep(rest_s)
-    jobs.end()
+    try:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(fleet.random.uniform(0, gap_s))
+            trouble.next()
+        calm_ns = boottime_ns()
+        for host in fleet.hosts:
+            host.agent.wait_ready(60)
+        rest_s = fleet.quarantine_s + 2 * fleet.ttl_s + 2
+        time.sleep(rest_s)
+    finally:
+        jobs.end()
     record = fleet.finish()
     kinds = sorted({text.partition(" ")[0] for _, text in record.told})
     lab.row.figures["kinds"] = "/".join(kinds)

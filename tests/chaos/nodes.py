@@ -125,15 +125,21 @@ def amnesiacs(lab):
 
 
 def majority_forgets(lab, forget):
-    """A majority forgets while the agent of holders hangs, so that it heals nothing. Its leases are valid all the same."""
+    """A majority forgets while the agent of holders hangs, so that it heals nothing. Its leases are valid all the same, also
+    for agents that knew nothing of these nodes before, or have forgotten it by a restart. Nothing is young when it happens."""
     fleet = lab.fleet(ttl_s=TTL_S, clock=True)
     fleet.start_crew(long_ms=300)
+    idlers = [fleet.start_idler() for _ in range(3)]
+    time.sleep(fleet.quarantine_s + 1)
     for i in range(3):
         host = fleet.hosts[i]
         fleet.start_keepers(host, 2, careless=0)
         host.agent.sigstop()
         for node in fleet.random.sample(fleet.nodes, 3):
             forget(fleet, node)
+        time.sleep(0.2)
+        fleet.start_newcomer()
+        fleet.restart_idler(idlers[i])
         time.sleep(0.6 * TTL_S)
         host.agent.sigcont()
         time.sleep(fleet.quarantine_s)

@@ -8,7 +8,7 @@ from rig import boottime_ns
 
 TTL_S = 3
 BROKEN_S = 6
-CUT_OFF = ("quorum", "unrenewed")
+CUT_OFF = ("quorum", "unrenewed", "forced")
 
 
 def everywhere(fleet, cut):
@@ -27,6 +27,10 @@ def broken(lab, breaks, mends, text, seconds=BROKEN_S, losses=0, long_ms=None, b
     fleet.tell(text)
     broken_ns = boottime_ns()
     breaks(fleet)
+    if losses == CUT_OFF:  # whom the cut-off agent cannot hear of it
+        time.sleep(TTL_S / 4)
+        for lock in range(fleet.locks):
+            fleet.force(fleet.hosts[1], lock)
     time.sleep(seconds)
     calm_ns = boottime_ns()
     mends(fleet)

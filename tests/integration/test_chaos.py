@@ -31,6 +31,7 @@ class MadeUp:
         self.holds, self.sightings, self.unused = list(holds), list(sightings), list(unused)
         self.orphans, self.stores, self.events, self.logs = [], [], {0: [], 1: []}, {}
         self.agents, self.ttl_s, self.boot_wall_s = 2, 3, 1000.0
+        self.patient, self.healed_ns = {}, 10 * S
         self.__dict__.update(more)
 
     of_lock, losses = Record.of_lock, Record.losses
@@ -105,6 +106,19 @@ def losses(_run):
     assert bad(MadeUp(GOOD), Expected(back_s=1, calm_ns=int(3.5 * S))) == {"P6"}, "nobody came after it"
     assert bad(MadeUp(GOOD), Expected(back_s=1, calm_ns=int(2.5 * S))) == set()
     assert bad(MadeUp(GOOD), Expected(everyone=True, calm_ns=int(3.5 * S))) == {"P6"}, "host 1 is not back"
+
+
+@scenario("the judge finds who waited for long, also who never got it, but not while the fault explains it")
+def waited(_run):
+    often = [hold(7, 10 + i, 1 + i, 1.5 + i) for i in range(9)]
+    assert bad(MadeUp(often, patient={7: S})) == set()
+    assert bad(MadeUp([*often[:3], *often[7:]], patient={7: S})) == {"P9"}, "5 s between two holds"
+    assert bad(MadeUp([*often[:3], *often[7:]], patient={7: S}), Expected(calm_ns=5 * S, back_s=4)) == set()
+    assert bad(MadeUp([*often[:3], *often[7:]], patient={7: S}), Expected(calm_ns=4 * S)) == {"P9"}
+    assert bad(MadeUp(often[:3], patient={7: S})) == {"P9"}, "it waits still"
+    assert bad(MadeUp(often[:3], patient={7: S}), Expected(wait_s=9)) == set()
+    assert bad(MadeUp(often, patient={7: S, 8: S})) == {"P9"}, "it never got it"
+    assert bad(MadeUp(often, patient={7: S, 8: S}), Expected(wait_s=None)) == set()
 
 
 def lost_event(fence, number=1, **more):

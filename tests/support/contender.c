@@ -12,6 +12,8 @@
  *     --spin-us N    tries a lock that is taken again and again, with such pauses, instead of waiting in the
  *                    agent's queue: a round on the nodes each time that nobody of this host has it
  *     --wait-ms N    gives up a wait after a random time below this, so that some end as the grant comes
+ *     --lock N       NAME-N each time
+ *     --patient      waits in the agent's queue without end, also with --rough
  *     --witness FILE what the locks guard, see witness.h; all contenders of a run have the same
  *     --careless N   one hold in N asks once whether it holds, and writes to the store until its end all the same
  *     --host N       of the records
@@ -42,18 +44,18 @@
 struct workload {
     const char *name, *history, *witness;
     int64_t count, for_ms, locks, hold_us, long_us, idle_us, pause_us, spin_us, careless, host,
-        wait_ms;
+        wait_ms, lock;
     uint32_t ttl_ms;
-    bool rough, no_lock;
+    bool rough, no_lock, patient;
 };
 
-static struct workload work = {.count = 1000000, .locks = 0};
+static struct workload work = {.count = 1000000, .lock = -1};
 static struct witness *witnesses; /* LOCKS_MAX of them; NULL: none */
 static struct record *records;    /* count of them, and room for sightings */
 static int64_t records_max, record_count;
 static uint64_t last_word;
 static int64_t end_ns; /* with --for-ms: takes no lock from then on */
-static volatile sig_atomic_t stopping;
+static volatile sig_atomic_t stopping, waiting;
 
 static int64_t number(const char *text)
 {
@@ -71,21 +73,22 @@ static void parse(int argc, char **argv)
         {"name", required_argument, NULL, 'n'},    {"history", required_argument, NULL, 'h'},
         {"witness", required_argument, NULL, 'w'}, {"ttl-ms", required_argument, NULL, 't'},
         {"rough", no_argument, NULL, 'r'},         {"no-lock", no_argument, NULL, 'x'},
-        {"count", required_argument, NULL, 0},     {"for-ms", required_argument, NULL, 0},
-        {"locks", required_argument, NULL, 0},     {"hold-us", required_argument, NULL, 0},
-        {"long-us", required_argument, NULL, 0},   {"idle-us", required_argument, NULL, 0},
-        {"pause-us", required_argument, NULL, 0},  {"spin-us", required_argument, NULL, 0},
-        {"careless", required_argument, NULL, 0},  {"host", required_argument, NULL, 0},
-        {"wait-ms", required_argument, NULL, 0},   {NULL, 0, NULL, 0}};
+        {"patient", no_argument, NULL, 'p'},       {"count", required_argument, NULL, 0},
+        {"for-ms", required_argument, NULL, 0},    {"locks", required_argument, NULL, 0},
+        {"hold-us", required_argument, NULL, 0},   {"long-us", required_argument, NULL, 0},
+        {"idle-us", required_argument, NULL, 0},   {"pause-us", required_argument, NULL, 0},
+        {"spin-us", required_argument, NULL, 0},   {"careless", required_argument, NULL, 0},
+        {"host", required_argument, NULL, 0},      {"wait-ms", required_argument, NULL, 0},
+        {"lock", required_argument, NULL, 0},      {NULL, 0, NULL, 0}};
     int64_t *const numbers[] = {&work.count,    &work.for_ms,  &work.locks,    &work.hold_us,
                                 &work.long_us,  &work.idle_us, &work.pause_us, &work.spin_us,
-                                &work.careless, &work.host,    &work.wait_ms};
+                                &work.careless, &work.host,    &work.wait_ms,  &work.lock};
     int option, which;
 
     while ((option = getopt_long(argc, argv, "", options, &which)) != -1) {
         switch (option) {
         case 0:
-            *numbers[which - 6] = number(optarg);
+            *numbers[which - 7] = number(optarg);
             break;
         case 'n':
             work.name = optarg;
@@ -105,12 +108,15 @@ static void parse(int argc, char **argv)
         case 'x':
             work.no_lock = true;
             break;
+        case 'p':
+            work.patient = true;
+            break;
         default:
             exit(64);
         }
     }
-    if (!work.name || !work.history || work.locks > LOCKS_MAX) {
-        fprintf(stderr, "contender: --name and --history are needed, --locks is %d at most\n",
+    if (!work.name || !work.history || work.locks > LOCKS_MAX || work.lock >= LOCKS_MAX) {
+        fprintf(stderr, "contender: --name and --history are needed, there are %d locks at most\n",
                 LOCKS_MAX);
         exit(64);
     }
@@ -182,7 +188,8 @@ static int take(hf_client *client, const char *name, hf_lease **ret_lease, bool 
 {
     struct hf_acquire_options options = {
         .size = sizeof(options), .name = name, .name_len = strlen(name), .ttl_ms = work.ttl_ms};
-    int64_t until = work.rough ? now_ns() + PATIENCE_MS * 1000000 : INT64_MAX;
+    bool patient = work.patient || !work.rough;
+    int64_t until = patient ? INT64_MAX : now_ns() + PATIENCE_MS * 1000000;
     int status;
 
     if (work.wait_ms) {
@@ -192,11 +199,14 @@ static int take(hf_client *client, const char *name, hf_lease **ret_lease, bool 
     status = hf_acquire_with(client, &options, ret_lease);
     *ret_contended = status == HF_EBUSY;
     if (!work.spin_us)
-        options.wait_ms = work.rough ? PATIENCE_MS : -1;
+        options.wait_ms = patient ? -1 : PATIENCE_MS;
     /* A node that answers late on a busy machine may cost a try its quorum. */
     while ((status == HF_EBUSY || status == HF_ENOQUORUM) && now_ns() < until && !stopping) {
         pause_below(work.spin_us);
-        status = hf_acquire_with(client, &options, ret_lease);
+        waiting = options.wait_ms < 0;
+        if (!stopping)
+            status = hf_acquire_with(client, &options, ret_lease);
+        waiting = 0;
     }
     return status;
 }
@@ -270,8 +280,12 @@ static void cycle(hf_client *client)
     bool contended = false;
     int status;
 
-    hold.lock = work.locks ? (uint32_t)(random() % work.locks) : 0;
-    snprintf(name, sizeof(name), work.locks ? "%s-%u" : "%s", work.name, hold.lock);
+    if (work.lock >= 0)
+        hold.lock = (uint32_t)work.lock;
+    else if (work.locks)
+        hold.lock = (uint32_t)(random() % work.locks);
+    snprintf(name, sizeof(name), work.lock >= 0 || work.locks ? "%s-%u" : "%s", work.name,
+             hold.lock);
     hold.ask_ns = now_ns();
     status = work.no_lock ? HF_OK : take(client, name, &lease, &contended);
     if (status < 0) {
@@ -296,6 +310,8 @@ static void on_term(int number_of)
 {
     (void)number_of;
     stopping = 1;
+    if (waiting) /* for as long as it takes; its agent cancels for it */
+        _exit(0);
 }
 
 int main(int argc, char **argv)
