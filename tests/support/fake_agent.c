@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "shm/status.h"
+#include "tests/support/scratch.h"
 
 #define POLLED  (1 + 2 * CLIENTS) /* listener, and socket and doorbell of each client */
 #define TURN_MS 10
@@ -284,9 +285,10 @@ struct fake_agent *fake_agent_start(const struct fake_agent_options *options)
         a->options.ttl_ms = 30000;
     a->renewing = true;
     pthread_mutex_init(&a->lock, NULL);
-    strcpy(a->dir, "/tmp/holdfast-fake-XXXXXX");
+    scratch_path(a->dir, sizeof(a->dir));
     MUST(mkdtemp(a->dir));
-    (void)snprintf(a->name, sizeof(a->name), "fake-%d-%u", (int)getpid(),
+    scratch_name(a->name, sizeof(a->name), "fake");
+    (void)snprintf(a->name + strlen(a->name), sizeof(a->name) - strlen(a->name), "-%u",
                    atomic_fetch_add(&starts, 1));
     (void)snprintf(sub, sizeof(sub), "%s/%s", a->dir, a->name);
     MUST(mkdir(sub, 0700) == 0);

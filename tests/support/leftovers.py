@@ -3,10 +3,12 @@ agents' names, hence their shared-memory objects, begin with the tag of the run.
 import hashlib
 import os
 import pathlib
+import shutil
 import signal
 import time
 
 MARKER = "HOLDFAST_TEST_RUN"
+TAG = "HOLDFAST_TEST_TAG"  # "-" and tag() of that, for names that the rig does not give (scratch.h, tools/bench)
 SHM = pathlib.Path("/dev/shm")
 
 
@@ -14,6 +16,11 @@ def tag(run_id):
     """A short name that no other run has; that of a run inside a run begins with the outer one's."""
     outer, _, inner = run_id.partition(".")
     return "t" + hashlib.sha1(outer.encode()).hexdigest()[:10] + (f"-{inner}" if inner else "")
+
+
+def marks(run_id):
+    """What the environment of every process of the run carries."""
+    return {MARKER: run_id, TAG: f"-{tag(run_id)}"}
 
 
 def processes(run_id):
@@ -67,6 +74,9 @@ def remove(run_id):
             pass
     for name in shared_memory(run_id):
         try:
-            os.unlink(name)
+            if os.path.isdir(name):
+                shutil.rmtree(name, ignore_errors=True)
+            else:
+                os.unlink(name)
         except OSError:
             pass

@@ -1,4 +1,5 @@
 #include "tests/support/redis_server.h"
+#include "tests/support/scratch.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -79,7 +80,7 @@ static void run_server(const struct redis_server *server, const char *const *opt
 bool redis_server_start(struct redis_server *server, const char *const *options)
 {
     if (server->dir[0] == '\0') {
-        snprintf(server->dir, sizeof(server->dir), "/tmp/holdfast-unit-XXXXXX");
+        scratch_path(server->dir, sizeof(server->dir));
         if (!mkdtemp(server->dir)) {
             perror("mkdtemp");
             return false;

@@ -400,7 +400,7 @@ class Run:
         env = dict(os.environ)
         for name in ("XDG_RUNTIME_DIR", "NOTIFY_SOCKET", "HOLDFAST_AGENT"):
             env.pop(name, None)
-        env.update({leftovers.MARKER: self.id, "HOLDFAST_RUNTIME_DIR": str(self.runtime_dir), "TMPDIR": str(self.dir)})
+        env.update({**leftovers.marks(self.id), "HOLDFAST_RUNTIME_DIR": str(self.runtime_dir), "TMPDIR": str(self.dir)})
         if self.agents:
             env["HOLDFAST_AGENT"] = self.agents[0].name
         env.update({key: str(value) for key, value in (more or {}).items()})

@@ -95,8 +95,8 @@ def run_program(program, options, temp_root):
     temp = pathlib.Path(tempfile.mkdtemp(prefix="hf-", dir=temp_root))
     temp.chmod(0o755)
     reports = temp_root / f"report-{run_id}"
-    env = dict(os.environ, HOLDFAST_BUILD=str(options.build), HOLDFAST_TEST_RUN=run_id, TMPDIR=str(temp),
-               CMOCKA_MESSAGE_OUTPUT="TAP", PYTHONDONTWRITEBYTECODE="1", **sanitizer_options(options.sanitize, reports))
+    env = dict(os.environ, HOLDFAST_BUILD=str(options.build), TMPDIR=str(temp), CMOCKA_MESSAGE_OUTPUT="TAP",
+               PYTHONDONTWRITEBYTECODE="1", **leftovers.marks(run_id), **sanitizer_options(options.sanitize, reports))
     if options.sanitize:
         env["HOLDFAST_SANITIZE"] = options.sanitize
     limit = INTEGRATION_TIMEOUT_S if program.kind == "integration" else UNIT_TIMEOUT_S

@@ -16,6 +16,7 @@
 #include "agent/clock.h"
 #include "agent/stores.h"
 #include "shm/compiler.h"
+#include "tests/support/scratch.h"
 #include "tests/unit/shm_fixture.h"
 
 #define CAPACITY 8
@@ -77,7 +78,7 @@ static void forget(void)
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(dir, sizeof(dir), "/tmp/holdfast-torture-XXXXXX");
+    scratch_path(dir, sizeof(dir));
     assert_non_null(mkdtemp(dir));
     fixture_name(agent.shm_name);
     config = (struct config){.node_count = 3,

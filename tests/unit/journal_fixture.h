@@ -22,6 +22,7 @@
 #include "agent/journal.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
+#include "tests/support/scratch.h"
 
 #define TEST(name) static void name(void **state HF_UNUSED)
 
@@ -60,7 +61,7 @@ static inline void reopen(void)
 
 static inline int set_up(void **state HF_UNUSED)
 {
-    snprintf(dir, sizeof(dir), "/dev/shm/holdfast-journal-XXXXXX");
+    scratch_path_tmpfs(dir, sizeof(dir));
     if (!mkdtemp(dir))
         return -1;
     snprintf(path, sizeof(path), "%s/journal", dir);

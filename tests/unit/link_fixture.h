@@ -22,6 +22,7 @@
 #include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/scratch.h"
 #include "tests/support/tokens.h"
 
 #define NONCE  "0123456789abcdef0123456789abcdef"
@@ -294,7 +295,7 @@ static HF_UNUSED void start_peer(struct fixture *f, const char *says, bool again
     char heard_path[96];
     pid_t pid;
 
-    snprintf(f->server.dir, sizeof(f->server.dir), "/tmp/holdfast-unit-XXXXXX");
+    scratch_path(f->server.dir, sizeof(f->server.dir));
     assert_non_null(mkdtemp(f->server.dir));
     snprintf(f->server.socket, sizeof(f->server.socket), "%s/sock", f->server.dir);
     snprintf(address.sun_path, sizeof(address.sun_path), "%s", f->server.socket);

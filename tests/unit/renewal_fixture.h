@@ -14,6 +14,7 @@
 #include "agent/journal.h"
 #include "agent/renewal.h"
 #include "shm/compiler.h"
+#include "tests/support/scratch.h"
 #include "tests/unit/nodes_fixture.h"
 #include "tests/unit/shm_fixture.h"
 
@@ -39,7 +40,7 @@ static int64_t *shift_us[NODES]; /* of the wall clock; NULL without that library
 /* Whatever starts from here on as a node has a clock of its own. */
 static HF_UNUSED void own_clock(int node)
 {
-    char program[PATH_MAX] = "", library[PATH_MAX + 32], file[] = "/tmp/holdfast-unit-XXXXXX";
+    char program[PATH_MAX] = "", library[PATH_MAX + 32], file[64];
     int64_t zero[2] = {0, 0};
     int fd;
 
@@ -47,6 +48,7 @@ static HF_UNUSED void own_clock(int node)
     snprintf(library, sizeof(library), "%s/clockshift.so", dirname(program));
     if (access(library, R_OK) != 0)
         return;
+    scratch_path(file, sizeof(file));
     fd = mkstemp(file);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, zero, sizeof(zero)), sizeof(zero));
@@ -80,7 +82,7 @@ static HF_UNUSED void make_agent(void)
     snprintf(agent.host, sizeof(agent.host), "host-a");
     assert_int_equal(loop_create(&loop), HF_OK);
     mailbox_init(&agent.to_broker, loop);
-    snprintf(dir, sizeof(dir), "/tmp/holdfast-unit-XXXXXX");
+    scratch_path(dir, sizeof(dir));
     assert_non_null(mkdtemp(dir));
     if (journal_open(dir, CAPACITY, NODES, "cafe", agent.boot_id, &agent.journal, &found, why,
                      sizeof(why)) != HF_OK)

@@ -19,6 +19,7 @@
 #include "shm/slot.h"
 #include "shm/status.h"
 #include "shm/table.h"
+#include "tests/support/scratch.h"
 
 #define WHY_SIZE 400
 
@@ -26,14 +27,15 @@
 #define TICK             (INT64_C(1) << HF_CHECK_TIME_SHIFT)
 #define FIXTURE_DEADLINE ((hf_time){1000 * TICK})
 
-/* "/holdfast.test-PID-RANDOM": two runs side by side never meet. */
+/* "/holdfast.test-TAG-PID-RANDOM": two runs side by side never meet. */
 static inline void fixture_name(char name[HF_TABLE_NAME_MAX])
 {
     char agent[HF_AGENT_NAME_MAX + 1];
     uint32_t noise = 0;
 
     assert_int_equal(getrandom(&noise, sizeof(noise), 0), sizeof(noise));
-    snprintf(agent, sizeof(agent), "test-%d-%08x", (int)getpid(), noise);
+    scratch_name(agent, sizeof(agent), "test");
+    snprintf(agent + strlen(agent), sizeof(agent) - strlen(agent), "-%08x", noise);
     assert_int_equal(hf_table_name(agent, true, 0, name), 0);
 }
 

@@ -18,6 +18,7 @@
 #include "agent/list_hash.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
+#include "tests/support/scratch.h"
 
 #define TEST(name) static void name(HF_UNUSED void **state)
 #define ARGS_MAX   64
@@ -75,7 +76,7 @@ static const char *write_file(const char *text)
     FILE *file;
     int fd;
 
-    strcpy(path, "/tmp/holdfast-conf-XXXXXX");
+    scratch_path(path, sizeof(path));
     fd = mkstemp(path);
     assert_true(fd >= 0);
     file = fdopen(fd, "w");

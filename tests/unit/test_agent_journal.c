@@ -22,6 +22,7 @@
 #include "agent/journal.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
+#include "tests/support/scratch.h"
 
 #define TEST(name) static void name(HF_UNUSED void **state)
 
@@ -36,7 +37,7 @@ static char why[512];
 
 static int make_dir(HF_UNUSED void **state)
 {
-    strcpy(dir, "/tmp/holdfast-journal-XXXXXX");
+    scratch_path(dir, sizeof(dir));
     return mkdtemp(dir) ? 0 : -1;
 }
 

@@ -16,6 +16,7 @@
 #include "agent/renewal_internal.h"
 #include "agent/slab.h"
 #include "shm/table.h"
+#include "tests/support/scratch.h"
 
 #define NODES    3
 #define LEASES   1000000 /* of the arrays by slot */
@@ -75,7 +76,7 @@ static size_t table_share(void)
     size_t share;
     bool warm;
 
-    snprintf(name, sizeof(name), "test-memory-%d", (int)getpid());
+    scratch_name(name, sizeof(name), "test-memory");
     assert_int_equal(hf_table_name(name, true, 0, shm_name), 0);
     assert_int_equal(hf_table_create(shm_name, &spec, &table, &warm, why, sizeof(why)), 0);
     assert_int_equal(fstat(table.fd, &st), 0);

@@ -13,6 +13,7 @@
 #include "agent/log.h"
 #include "agent/renewal_internal.h"
 #include "agent/stores.h"
+#include "tests/support/scratch.h"
 #include "tests/unit/shm_fixture.h"
 
 #define CAPACITY   8
@@ -59,7 +60,7 @@ static int set_up(void **state)
     (void)state;
     log_init(LOG_LEVEL_ERROR);
     rcu_register_thread();
-    snprintf(dir, sizeof(dir), "/tmp/holdfast-readopt-XXXXXX");
+    scratch_path(dir, sizeof(dir));
     assert_non_null(mkdtemp(dir));
     config = (struct config){.node_count = 3,
                              .ttl_ms = 30000,

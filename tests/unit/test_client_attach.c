@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "shm/wire.h"
+#include "tests/support/scratch.h"
 
 static void connects_by_path(void **state)
 {
@@ -52,10 +53,11 @@ static void connects_by_name(void **state)
 static void finds_the_users_agent(void **state)
 {
     struct fake_agent *agent = fake_agent_start(NULL);
-    char xdg[] = "/tmp/holdfast-xdg-XXXXXX", link[64];
+    char xdg[64], link[80];
     hf_client *client;
 
     (void)state;
+    scratch_path(xdg, sizeof(xdg));
     assert_non_null(mkdtemp(xdg));
     (void)snprintf(link, sizeof(link), "%s/holdfast", xdg);
     assert_int_equal(symlink(fake_agent_dir(agent), link), 0);
@@ -169,7 +171,7 @@ static int fill_queue(const struct sockaddr_un *address)
 /* The queue of the attach socket has room for one. */
 static void waits_for_its_turn(void **state)
 {
-    char dir[] = "/tmp/holdfast-queue-XXXXXX";
+    char dir[64];
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), first, accepted, status;
     const struct timeval patience = {.tv_sec = 10};
@@ -178,6 +180,7 @@ static void waits_for_its_turn(void **state)
     pid_t pid;
 
     (void)state;
+    scratch_path(dir, sizeof(dir));
     assert_non_null(mkdtemp(dir));
     (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/sock", dir);
     assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
@@ -287,12 +290,13 @@ static int connect_as_another(void *arg)
 static void does_not_trust_another_users_socket(void **state)
 {
     struct stranger s;
-    char dir[] = "/tmp/holdfast-other-XXXXXX", byte;
+    char dir[64], byte;
     pid_t pid;
 
     (void)state;
     if (geteuid() != 0)
         skip();
+    scratch_path(dir, sizeof(dir));
     assert_non_null(mkdtemp(dir));
     assert_int_equal(chmod(dir, 0777), 0);
     (void)snprintf(s.path, sizeof(s.path), "%s/sock", dir);

@@ -14,6 +14,7 @@ import time
 from lines import Lines
 
 BUILD = pathlib.Path(__file__).resolve().parents[2] / "build"
+TAG = os.environ.get("HOLDFAST_TEST_TAG", "")  # by which a test finds what a killed run left
 
 
 class Failed(Exception):
@@ -28,13 +29,13 @@ class Fleet:
         self.processes, self.names = [], []
         # The journal belongs on tmpfs, as in /run.
         tmpfs = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self.directory = tempfile.mkdtemp(prefix="holdfast-bench-", dir=tmpfs)
+        self.directory = tempfile.mkdtemp(prefix=f"holdfast-bench{TAG}-", dir=tmpfs)
         self.env = {**os.environ, "HOLDFAST_RUNTIME_DIR": self.directory}
         try:
             self.paths = [self.start_node(i) for i in range(nodes)]
             for path in self.paths:
                 await_true(lambda: os.path.exists(path), f"redis-server makes {path}")
-            self.names = [f"bench-{os.getpid()}-{i}" for i in range(agents)]
+            self.names = [f"bench{TAG}-{os.getpid()}-{i}" for i in range(agents)]
             self.agents = [self.start_agent(name) for name in self.names]
         except BaseException:
             self.close()

@@ -58,10 +58,11 @@ static void make(struct subject *s)
                                  .group = (gid_t)-1,
                                  .version = "bench",
                                  .fresh = true};
+    const char *tag = getenv("HOLDFAST_TEST_TAG"); /* by which a test finds what was left */
     char name[64], shm_name[HF_TABLE_NAME_MAX], why[256] = "";
     bool warm;
 
-    snprintf(name, sizeof(name), "bench-table-%d", (int)getpid());
+    snprintf(name, sizeof(name), "bench-table%s-%d", tag ? tag : "", (int)getpid());
     spec.agent_name = name;
     setenv("HOLDFAST_RUNTIME_DIR", "/", 1); /* so that the library takes the name for ours */
     if (hf_table_name(name, false, geteuid(), shm_name) < 0 ||
