@@ -221,7 +221,7 @@ struct resource {
         TAILQ_ENTRY(resource) stalled_link;
         TAILQ_ENTRY(resource) idle_link;
     };
-    uint64_t last_fence; /* 48-bit part of our last grant or proposal */
+    uint64_t last_fence; /* node part of our last grant or proposal */
     uint32_t slot;
     uint32_t generation;
     uint32_t text_off;
@@ -510,8 +510,8 @@ int nodes_voting(const struct broker *b, hf_time now);
 int nodes_up(const struct broker *b);
 /* Whether it is too early to say that nodes are missing: the agent has just started. */
 bool nodes_settling(const struct broker *b, hf_time now);
-/* Wall clock of the nodes now, by the lower median; false: unknown. */
-bool nodes_wall(const struct broker *b, hf_time now, hf_wall *ret_wall);
+/* TIME of the nodes now, by the lower median; false: unknown. */
+bool nodes_time(const struct broker *b, hf_time now, hf_nodetime *ret_time);
 /* Not empty: acquires are answered HF_EFLEET with this. */
 const char *nodes_fleet_text(const struct broker *b);
 

@@ -68,7 +68,7 @@ static struct lease *next_lease(struct resource *r, const struct waiter *w, hf_t
         return NULL;
     to->slot = from->slot;
     to->generation = from->generation + 1;
-    to->fence = from->fence + 1;
+    to->fence = fence_handed_over(from->fence);
     to->since = now;
     to->since_wall = clock_wall();
     lease_set_token(to, lease_won(from), lease_token_end(from));

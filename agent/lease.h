@@ -51,7 +51,7 @@ struct lease_extra {
 struct lease {
     /* never changes once it is in the table */
     uint64_t request_id; /* the client's number of the acquire */
-    uint64_t fence;      /* whole; 48-bit part << 16 | how often its token was handed over */
+    uint64_t fence;      /* whole: node part and how often its token was handed over */
     hf_time since;
     hf_wall since_wall;
     uint32_t slot, generation;

@@ -303,7 +303,7 @@ bool nodes_settling(const struct broker *b, hf_time now)
     return false;
 }
 
-bool nodes_wall(const struct broker *b, hf_time now, hf_wall *ret_wall)
+bool nodes_time(const struct broker *b, hf_time now, hf_nodetime *ret_time)
 {
     const struct node_trust *known[HF_NODES_MAX];
     int count = 0;
@@ -314,7 +314,7 @@ bool nodes_wall(const struct broker *b, hf_time now, hf_wall *ret_wall)
             known[count++] = &b->nodes[i].trust;
     if (!count || !trust_median(known, count, now, &median))
         return false;
-    *ret_wall = (hf_wall){(median + now.ns / HF_NS_PER_US) / 1000};
+    *ret_time = (hf_nodetime){median + now.ns / HF_NS_PER_US};
     return true;
 }
 

@@ -306,7 +306,7 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
     if (lease->fsm.state == HF_SLOT_LOSING)
         hf_slot_mark(&b->agent->table.slots[slot], lease->fsm.state, flags, lease->fsm.reason);
     resource_hold(r, lease, holder);
-    r->last_fence = rec->state.fence >> 16;
+    r->last_fence = fence_node_part(rec->state.fence);
     event_readopted(b->agent, lease);
     m = message_new(MSG_GRANTED);
     m->lease = lease;

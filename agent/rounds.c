@@ -414,8 +414,8 @@ int round_begin(struct resource *r, struct waiter *w)
     struct broker *b = resource_broker(r);
     struct round *round = calloc(1, sizeof(*round));
     hf_time now = clock_now();
-    hf_wall median = {0};
-    bool known = nodes_wall(b, now, &median);
+    hf_nodetime median = {0};
+    bool known = nodes_time(b, now, &median);
     uint64_t fence;
 
     if (!round)

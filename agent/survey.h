@@ -21,7 +21,7 @@ struct survey {
     struct census census;
     struct {
         struct hf_wire_holder holder;
-        uint64_t fence; /* 48-bit part, of the record */
+        uint64_t fence; /* node part, of the record */
         bool forced;    /* the mark stands there, now or before */
         bool asked, tracked;
         enum hf_node_error error;

@@ -90,7 +90,7 @@ struct hf_slot {
     _Atomic uint32_t seq;        /* odd while the writer is inside */
     _Atomic uint32_t generation; /* 1..HF_GEN_MAX, of the present or last lease */
     _Atomic int64_t deadline_ns; /* V, CLOCK_BOOTTIME; 0 = none */
-    _Atomic uint64_t fence;      /* wall ms (48) << 16 | hand-off count (16) */
+    _Atomic uint64_t fence;      /* wall us << 10 | hand-off count (10) */
     _Atomic int64_t since_ns;    /* CLOCK_BOOTTIME of the grant */
     _Atomic uint32_t pid;        /* the holder, as the agent sees it */
     _Atomic uint32_t uid;

@@ -35,7 +35,7 @@ enum ballot_outcome {
 
 struct ballot {
     int n, q;
-    uint64_t fence;        /* 48-bit part now proposed */
+    uint64_t fence;        /* node part now proposed */
     uint64_t highest_seen; /* of those that found ours too low */
     struct {
         enum ballot_vote vote;

@@ -1,6 +1,10 @@
 #include "agent/core/fence.h"
 
-#define WALL_TRUSTED_MS (60 * INT64_C(1000)) /* our wall clock counts only so near the median */
+#include "agent/core/handoff.h"
+
+#define WALL_TRUSTED_US (60 * INT64_C(1000000)) /* our wall clock counts only so near the median */
+
+_Static_assert(HANDOFF_IN_A_ROW <= FENCE_HANDOFFS_MAX, "hand-offs are counted below the clock");
 
 static uint64_t saturate(uint64_t node_part)
 {
@@ -12,26 +16,36 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* A clock before 1970 gives the smallest fence there is; 0 stands for "unknown". */
-static uint64_t from_clock(hf_wall t)
+static int64_t us_of(hf_wall t)
 {
-    return t.ms > 0 ? (uint64_t)t.ms : 1;
+    int64_t us;
+
+    if (__builtin_mul_overflow(t.ms, INT64_C(1000), &us))
+        us = t.ms < 0 ? INT64_MIN : INT64_MAX;
+    return us;
 }
 
-static bool is_near(hf_wall a, hf_wall b)
+/* A clock before 1970 gives the smallest fence there is; 0 stands for "unknown". */
+static uint64_t from_clock(int64_t us)
+{
+    return us > 0 ? (uint64_t)us : 1;
+}
+
+static bool is_near(int64_t a, int64_t b)
 {
     int64_t apart;
 
-    return !__builtin_sub_overflow(a.ms, b.ms, &apart) && apart >= -WALL_TRUSTED_MS &&
-           apart <= WALL_TRUSTED_MS;
+    return !__builtin_sub_overflow(a, b, &apart) && apart >= -WALL_TRUSTED_US &&
+           apart <= WALL_TRUSTED_US;
 }
 
-uint64_t fence_propose(uint64_t own_last_node_part, bool have_median, hf_wall median, hf_wall wall)
+uint64_t fence_propose(uint64_t own_last_node_part, bool have_median, hf_nodetime median,
+                       hf_wall wall)
 {
-    uint64_t best = have_median ? from_clock(median) : from_clock(wall);
+    uint64_t best = from_clock(have_median ? median.us : us_of(wall));
 
-    if (have_median && is_near(wall, median))
-        best = larger(best, from_clock(wall));
+    if (have_median && is_near(us_of(wall), median.us))
+        best = larger(best, from_clock(us_of(wall)));
     if (own_last_node_part != 0)
         best = larger(best, saturate(own_last_node_part) + 1);
     return saturate(best);

@@ -60,7 +60,7 @@ struct link_reply {
     hf_nodetime node_time;
     char nonce[TRUST_NONCE_LEN + 1]; /* of the sentinel, "" absent */
     enum link_verdict verdict;       /* acquire, heal, raise, look, force */
-    uint64_t fence;                  /* 48-bit part that the node has now; 0 none */
+    uint64_t fence;                  /* node part that the node has now; 0 none */
     struct hf_wire_holder holder;    /* with VERDICT_TAKEN */
     /* look, force: sha1hex of the key's value (of a value forced out, that of before); "" of another
      * type */
@@ -144,7 +144,7 @@ struct link_lock {
     uint32_t ttl_ms;
     hf_nodetime deadline; /* acquire, heal: STALE when the node's TIME is past it */
     const char *nonce; /* acquire, heal: the sentinel's last validated, else nothing is written */
-    uint64_t fence;    /* 48-bit part */
+    uint64_t fence;    /* node part */
     struct link_holder holder;
 };
 
@@ -203,7 +203,7 @@ int link_look(struct link *link, const void *key, size_t key_len, bool record, h
 struct link_force {
     const void *key;
     size_t key_len;
-    uint64_t fence;      /* 48-bit part of the hold's; 0: any, then the id is needed */
+    uint64_t fence;      /* node part of the hold's; 0: any, then the id is needed */
     const char *id;      /* of the hold; "": any */
     uint32_t foreign_ms; /* how long the mark stays if no agent wrote the value */
     uint32_t ttl_max_ms;

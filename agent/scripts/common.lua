@@ -44,8 +44,8 @@ local function stand(key, token, ttl_ms)
   return true
 end
 
--- A key's fence record {fence, tag, host, pid, uid, command, note, since}. The fence is a decimal string of at most 48
--- bits, stored and told as the string that came, never printed from a number: Lua would write 1.7e+12. The tag is
+-- A key's fence record {fence, tag, host, pid, uid, command, note, since}. The fence is a decimal string of at most 53
+-- bits, stored and told as the string that came, never printed from a number: Lua would write 1.7e+15. The tag is
 -- sha1hex(token) of whoever set it.
 local function fence_read(fence_key)
   local stored = redis.call('HMGET', fence_key, 'fence', 'tag')

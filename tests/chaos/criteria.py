@@ -158,7 +158,7 @@ def resurrections(record):
     """A token ends with the last of the holds that it was handed to; they differ in the fence's low part."""
     ends, unended = {}, set()
     for hold in record.holds + record.unused:
-        lease = f"lock-{hold.lock}", hold.fence >> 16
+        lease = f"lock-{hold.lock}", hold.fence >> 10
         ends[lease] = max(ends.get(lease, 0), record.boot_wall_s + hold.end_ns / S)
         if not hold.end_ns:
             unended.add(lease)

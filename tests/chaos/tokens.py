@@ -21,7 +21,7 @@ class Told(typing.NamedTuple):
     what: str
     token: str
     key: str
-    fence: int   # of take and raise, the 48-bit part; else 0
+    fence: int   # of take and raise, the node part; else 0
 
 
 def parse(text):
@@ -63,7 +63,7 @@ def of_script(at_s, words):
 
 
 def fences_of(logs):
-    """{(key, 48-bit fence): token} of all nodes' logs."""
+    """{(key, node part of a fence): token} of all nodes' logs."""
     found = {}
     for told in (told for log in logs for told in log):
         if told.what in ("take", "raise"):
@@ -72,7 +72,7 @@ def fences_of(logs):
 
 
 def faults(logs, ends, ttl_s, slack_s=0.15):
-    """`logs`: {node: its log}; `ends`: {(key, 48-bit fence): wall time in s at which the lease had ended}."""
+    """`logs`: {node: its log}; `ends`: {(key, node part of a fence): wall time in s at which the lease had ended}."""
     complaints = []
     tokens = fences_of(logs.values())
     ended = {tokens[lease]: at_s for lease, at_s in ends.items() if lease in tokens}

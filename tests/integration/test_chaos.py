@@ -165,7 +165,7 @@ def monitored(*told):
 
 @scenario("the judge finds a token that is set or extended after its lease ended")
 def resurrected(_run):
-    ended = [hold(1, 12 << 16, 4, 5, end_ns=5 * S)]  # at 1005.000 of the nodes' clock
+    ended = [hold(1, 12 << 10, 4, 5, end_ns=5 * S)]  # at 1005.000 of the nodes' clock
 
     def judged(*told):
         return bad(MadeUp(ended, logs={"n1": monitored((0, "take"), (0, "set"), *told)}))
@@ -179,7 +179,7 @@ def resurrected(_run):
     assert judged((0, "release"), (400, "renew")) == set(), "it extended nothing"
     assert judged((0, "release"), (400, "renew"), (400, "extend")) == {"P4"}
     assert judged((400, "renew"), (400, "extend"), (401, "release")) == set(), "it had waited in the node"
-    ended += [hold(2, (12 << 16) + 1, 5.1, 5.6)]
+    ended += [hold(2, (12 << 10) + 1, 5.1, 5.6)]
     assert judged((400, "renew"), (400, "extend"), (601, "release")) == set(), "it was handed on"
     assert judged((601, "release"), (602, "renew"), (900, "extend")) == {"P4"}
 

@@ -74,7 +74,7 @@ def one_restarted(run):
     assert "run_id" in row["quarantine_reasons"] and not row["votes"], row
     assert 0 < row["quarantine_left_ms"] <= QUARANTINE_S * 1000, row
     wait_until(lambda: node.get("job"), 3 * PERIOD_S, "the key is written again")
-    assert int(node.cmd("HGET", "holdfast:fence:job", "fence")) == fence >> 16
+    assert int(node.cmd("HGET", "holdfast:fence:job", "fence")) == fence >> 10
     wait_node(run, "n2", state="up", timeout_s=2 * QUARANTINE_S)
     assert time.monotonic() - begin_s > QUARANTINE_S - NOISE_S, "the quarantine was cut short"
     assert holder.held()
@@ -245,6 +245,41 @@ def foreign_on_majority(run):
     assert time.monotonic() - begin_s < PERIOD_S + NOISE_S
     wait_until(lambda: run.nodes[2].get("job") is None, what="our key goes from the third")
     assert [node.get("job") for node in run.nodes[:2]] == [b"not-ours"] * 2, "what is not ours stays"
+
+
+@scenario("a name is taken thousands of times a second: its fences stay behind the nodes' clocks, so that they rise when those forget")
+def hot_name(run):
+    run.redis(3)
+    start(run)
+    holder, begin_s = run.holder(), time.monotonic()
+    holder.send("cycle", 6000, "hot", 0, 1000, 0)
+    while not (line := holder.popen.stdout.readline()).startswith(b"ok cycle"):
+        assert line.startswith(b"hold "), line
+        last = int(line.split()[3])
+    print("#", round(6000 / (time.monotonic() - begin_s)), "grants a second")
+    seconds, micros = run.nodes[0].cmd("TIME")
+    assert last >> 10 <= int(seconds) * 1000000 + int(micros), "the next that has the clock alone is lower"
+    for node in run.nodes[:2]:
+        node.cmd("FLUSHALL")
+    again = run.holder(start(run, "b"), label="again").acquire("hot")
+    assert again["fence"] > last, (again, last)
+
+
+@scenario("nodes have fences of the first form, milliseconds << 16: the next is higher, for its holder and on the nodes")
+def first_form(run):
+    run.redis(3)
+    agent = start(run)
+    old_ms = time.time_ns() // 1000000 + 30000  # of a clock that was ahead
+    for node in run.nodes:
+        node.cmd("HSET", "holdfast:fence:job", "fence", old_ms, "tag", "0" * 40, "host", "old")
+    holder = run.holder(agent)
+    lease = holder.acquire("job")
+    assert lease["fence"] > (old_ms << 16) + 16, lease
+    for node in run.nodes:
+        assert int(node.cmd("HGET", "holdfast:fence:job", "fence")) == lease["fence"] >> 10, node.id
+        assert node.cmd("HGET", "holdfast:fence:job", "host") != "old", node.id
+    holder.release()
+    run.keys_gone("job")
 
 
 # --- keys that are in the way --------------------------------------------------------------------------

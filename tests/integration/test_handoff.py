@@ -35,7 +35,7 @@ def chains(holds):
     """The hand-offs of each token, in the order of the fences: [[0, 1, 2], [0], ...]."""
     tokens = {}
     for hold in sorted(holds, key=lambda hold: hold.fence):
-        tokens.setdefault(hold.fence >> 16, []).append(hold.fence & 0xffff)
+        tokens.setdefault(hold.fence >> 10, []).append(hold.fence & 0x3ff)
     return list(tokens.values())
 
 
@@ -61,7 +61,7 @@ def from_hand_to_hand(run):
 
 def part(fence):
     """The part that nodes see, and the count of hand-offs."""
-    return fence >> 16, fence & 0xffff
+    return fence >> 10, fence & 0x3ff
 
 
 def waits(run, agent, count):
@@ -102,7 +102,7 @@ def dead_holder(run):
     waiter.cmd("start", "lock", 0, -1)
     waits(run, agent, 1)
     holder.kill()
-    assert part(waiter.cmd("result", 0, 5000)["fence"]) == (fence >> 16, 1)
+    assert part(waiter.cmd("result", 0, 5000)["fence"]) == (fence >> 10, 1)
     assert waiter.held()
     waiter.release()
     run.keys_gone("lock")
@@ -119,7 +119,7 @@ def not_handed_on(run):
         waits(run, agent, 1)
         holder.release()
         node_part, count = part(waiter.answer()["fence"])
-        assert node_part > fence >> 16 and count == 0
+        assert node_part > fence >> 10 and count == 0
         waiter.release()
     assert counters(run, agent)["handoffs"] == 0
     run.keys_gone("lock")
@@ -187,10 +187,10 @@ def killed_agent(run):
             holder.answer()
     holds = [hold for holder in holders for hold in told(holder)]
     missed = [line for holder in holders for line in holder.more if line.startswith("miss ")]
-    print("#", len(holds), "holds,", len(missed), "tries without an agent,", sum(hold.fence & 0xffff > 0 for hold in holds), "handed on")
+    print("#", len(holds), "holds,", len(missed), "tries without an agent,", sum(hold.fence & 0x3ff > 0 for hold in holds), "handed on")
     assert not overlaps(holds) and not fence_faults(holds)
     assert all(f"code={NOAGENT} " in line for line in missed), missed
-    assert max(fence & 0xffff for fence in (hold.fence for hold in holds)) <= IN_A_ROW
+    assert max(fence & 0x3ff for fence in (hold.fence for hold in holds)) <= IN_A_ROW
     run.keys_gone("lock")
     wait_until(lambda: counters(run, agent)["leases"] == 0, what="nothing is held")
 
@@ -256,7 +256,7 @@ def told_elsewhere(run):
     fence = waiter.cmd("result", 0, 5000)["fence"]
     wait_until(lambda: anywhere(run, there)["pid"] == waiter.pid, what="the record names it")
     shown = anywhere(run, there)
-    assert int(shown["fence"]) == fence >> 16 << 16 and shown["note"] == "next", shown
+    assert int(shown["fence"]) == fence >> 10 << 10 and shown["note"] == "next", shown
     waiter.release()
     run.keys_gone("lock")
 

@@ -260,7 +260,7 @@ def force_in_steps(run):
     assert result.rc == 3 and "--force" in result.err, result
     result = run.holdfast("release", "--force", "job", agent=b)
     assert result.rc == 75 and f"--force --fence {fence} " in result.out and f"pid {holder.pid}" in result.out, result
-    wrong = int(fence) + (1 << 16)
+    wrong = int(fence) + (1 << 10)
     result = run.holdfast("release", "--force", "--fence", wrong, "job", agent=b)
     assert result.rc == 75 and "another hold" in result.err and fence in result.out, result
     result = run.holdfast("release", "--force", "--id", "0" * 39 + "1", "job", agent=b)

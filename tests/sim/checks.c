@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/core/fence.h"
 #include "agent/redis/script.h"
 #include "tests/sim/fake_hiredis.h"
 #include "tests/sim/forces.h"
@@ -54,7 +55,8 @@ struct claim *claims_find(const struct sim_host *host, uint32_t slot, uint32_t g
 static sim_ns token_at(const struct sim_host *host, uint32_t slot, uint64_t fence)
 {
     for (const struct claim *c = claims; c; c = c->next)
-        if (c->host == host && c->slot_number == slot && c->fence >> 16 == fence >> 16)
+        if (c->host == host && c->slot_number == slot &&
+            fence_node_part(c->fence) == fence_node_part(fence))
             return c->token_at;
     return sim.now;
 }
@@ -83,7 +85,7 @@ struct claim *checks_granted(struct sim_proc *proc, int resource, uint32_t slot_
     sim.seen[SEEN_GRANT] = true;
     sim_digest(fence);
     sim_trace("h%d grants r%d to p%d: generation %u, fence %" PRIu64 ".%u", host->number, resource,
-              proc->number, generation, fence >> 16, (unsigned)(fence & 0xffff));
+              proc->number, generation, fence_node_part(fence), fence_handoffs(fence));
     /* One that was answered after its end is nobody's: it has its place before a later one. */
     if (!claim_believes(claim))
         return claim;

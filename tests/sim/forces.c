@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/core/fence.h"
 #include "agent/redis/script.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/vnode.h"
@@ -76,7 +77,7 @@ static void on_force(struct sim_event *event)
         order->node = sim.node[i];
         snprintf(order->key, sizeof(order->key), "r%d", claim->resource);
         snprintf(order->record, sizeof(order->record), "holdfast:fence:%s", order->key);
-        snprintf(order->fence, sizeof(order->fence), "%" PRIu64, claim->fence >> 16);
+        snprintf(order->fence, sizeof(order->fence), "%" PRIu64, fence_node_part(claim->fence));
         sim_at(&order->event, sim.now + rng_log(&rng, 50 * SIM_US, 400 * SIM_MS));
     }
 }

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "agent/broker_internal.h"
+#include "agent/core/fence.h"
+#include "agent/core/handoff.h"
 #include "agent/core/validity.h"
 #include "shm/slot.h"
 #include "shm/status.h"
@@ -169,9 +171,9 @@ static void check_handoff(const struct sim_host *host, uint32_t slot,
     if (left < ttl / 2)
         sim_violation("handoff", "h%d: a lease is handed over %.3f s before its end", host->number,
                       (double)left / SIM_SEC);
-    if ((state->fence & 0xffff) == 0 || (state->fence & 0xffff) > 16)
+    if (fence_handoffs(state->fence) == 0 || fence_handoffs(state->fence) > HANDOFF_IN_A_ROW)
         sim_violation("handoff", "h%d: handed over %d times in a row", host->number,
-                      (int)(state->fence & 0xffff));
+                      (int)fence_handoffs(state->fence));
 }
 
 /* By chance alone a kill would seldom be within a hand-off, nor would the next holder turn away. */

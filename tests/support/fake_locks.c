@@ -8,7 +8,7 @@
 #include "shm/slot.h"
 #include "shm/status.h"
 
-#define FENCE_ONE (UINT64_C(1) << 16)
+#define FENCE_ONE (UINT64_C(1) << 10)
 
 static int64_t now_ns(void)
 {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/core/fence.h"
 #include "agent/journal.h"
 #include "agent/renewal.h"
 #include "shm/compiler.h"
@@ -211,7 +212,7 @@ static HF_UNUSED struct lease *made(const char *name, uint32_t slot, uint32_t vo
     lease->slot = slot;
     lease->generation = ++generation;
     lease->ttl_ms = TTL_MS;
-    lease->fence = FENCE << 16;
+    lease->fence = fence_make(FENCE, 0);
     lease->since = a;
     lease->run = run;
     lease->token = token_bytes;

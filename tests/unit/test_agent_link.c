@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "agent/core/fence.h"
 #include "tests/unit/link_fixture.h"
 
 #define KEY "a resource"
@@ -305,7 +306,7 @@ static void test_lock_renew_release(void **state)
     assert_int_equal(f->told.last.holder.pid, 4711);
     assert_int_equal(f->told.last.holder.uid, 1000);
     assert_true(f->told.last.holder.since_wall_ms == 1700000000000);
-    assert_true(f->told.last.holder.fence == UINT64_C(1700000000123) << 16);
+    assert_true(f->told.last.holder.fence == fence_make(UINT64_C(1700000000123), 0));
     assert_in_range(f->told.last.holder.pttl_ms, 1, 60000);
 
     memset(&f->told, 0, sizeof(f->told));

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "agent/core/fence.h"
 #include "agent/redis/link_internal.h"
 
 #define TEST(name) static void name(HF_UNUSED void **state)
@@ -77,7 +78,7 @@ static const struct {
     const char *words[MAX_WORDS];
 } right[] = {
     {SCRIPT_ACQUIRE, 1, {"1700000000", "5", NONCE, "OK", "7"}},
-    {SCRIPT_ACQUIRE, 1, {"1700000000", "999999", NONCE, "LOW", "281474976710655"}},
+    {SCRIPT_ACQUIRE, 1, {"1700000000", "999999", NONCE, "LOW", "9007199254740991"}},
     {SCRIPT_ACQUIRE, 1, {"1700000000", "0", "''", "SENTINEL"}},
     {SCRIPT_ACQUIRE, 1, {"1700000000", "0", NONCE, "STALE"}},
     {SCRIPT_ACQUIRE, 1, {"1700000000", "0", NONCE, "TAKEN", "0", "#-1"}},
@@ -131,14 +132,14 @@ TEST(test_values)
     redisReply *reply = decode_words(SCRIPT_HEAL, 1, right[5].words, words_of(5), &out);
 
     assert_int_equal(out.verdict, VERDICT_TAKEN);
-    assert_true(out.fence == 7 && out.holder.fence == 7 << 16);
+    assert_true(out.fence == 7 && out.holder.fence == 7 << FENCE_HANDOFF_BITS);
     assert_true(out.holder.pttl_ms == 5 && out.holder.since_wall_ms == 1700000000000);
     assert_int_equal(out.holder.pid, 12);
     assert_string_equal(out.holder.host, "host");
     freeReplyObject(reply);
     reply = decode_words(SCRIPT_ACQUIRE, 1, right[1].words, words_of(1), &out);
     assert_true(out.node_time.us == INT64_C(1700000000999999));
-    assert_true(out.fence == (UINT64_C(1) << 48) - 1);
+    assert_true(out.fence == FENCE_NODE_MAX);
     freeReplyObject(reply);
 }
 
@@ -159,7 +160,7 @@ TEST(test_values_of_a_look)
     reply = decode_words(SCRIPT_LOOK, 0, right[LOOK_FREE + 2].words, 13, &out);
     assert_int_equal(out.verdict, VERDICT_TAKEN);
     assert_string_equal(out.id, ID);
-    assert_true(out.holder.fence == 7 << 16 && out.holder.pttl_ms == 5);
+    assert_true(out.holder.fence == 7 << FENCE_HANDOFF_BITS && out.holder.pttl_ms == 5);
     assert_true(out.holder.pid == 12 && out.holder.since_wall_ms == 1700000000000);
     assert_string_equal(out.holder.host, "host");
     assert_string_equal(out.holder.comm, "cmd");
@@ -199,7 +200,8 @@ TEST(test_items_of_a_scan)
     assert_int_equal(item.key_len, 3);
     assert_memory_equal(item.key, "axb", 3);
     assert_string_equal(item.id, ID);
-    assert_true(item.holder.fence == 7 << 16 && item.holder.pttl_ms == 5 && item.holder.pid == 12);
+    assert_true(item.holder.fence == 7 << FENCE_HANDOFF_BITS && item.holder.pttl_ms == 5 &&
+                item.holder.pid == 12);
     assert_string_equal(item.holder.comm, "");
     assert_false(link_item(&out, 2, &item));
     freeReplyObject(reply);
@@ -264,7 +266,7 @@ TEST(test_wrong_values)
     } wrong[] = {
         {SCRIPT_ACQUIRE, {"1", "1000000", NONCE, "OK", "7"}},
         {SCRIPT_ACQUIRE, {"9223372036854775807", "0", NONCE, "OK", "7"}},
-        {SCRIPT_ACQUIRE, {"1", "0", NONCE, "OK", "281474976710656"}},
+        {SCRIPT_ACQUIRE, {"1", "0", NONCE, "OK", "9007199254740992"}},
         {SCRIPT_ACQUIRE, {"1", "0", NONCE, "OK", "-1"}},
         {SCRIPT_ACQUIRE, {"1", "0", NONCE, "OK"}},
         {SCRIPT_ACQUIRE, {"1", "0", NONCE, "ok", "1"}},

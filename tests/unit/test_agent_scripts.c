@@ -330,13 +330,13 @@ TEST(test_fence_rules)
     says(lock(SCRIPT_ACQUIRE, B, "102"), "OK", "102"); /* higher */
 }
 
-TEST(test_fences_are_exact_up_to_48_bits)
+TEST(test_fences_are_exact_up_to_53_bits)
 {
-    says(lock(SCRIPT_ACQUIRE, A, "281474976710654"), "OK", "281474976710654");
+    says(lock(SCRIPT_ACQUIRE, A, "9007199254740990"), "OK", "9007199254740990");
     does("DEL key");
-    says(lock(SCRIPT_ACQUIRE, B, "281474976710653"), "LOW", "281474976710654");
-    says(raise_fence(B, "281474976710655"), "OK", "281474976710655");
-    has_string("281474976710655", "HGET holdfast:fence:key fence");
+    says(lock(SCRIPT_ACQUIRE, B, "9007199254740989"), "LOW", "9007199254740990");
+    says(raise_fence(B, "9007199254740991"), "OK", "9007199254740991");
+    has_string("9007199254740991", "HGET holdfast:fence:key fence");
     /* Compared as numbers, not as text. */
     does("DEL key holdfast:fence:key");
     says(lock(SCRIPT_ACQUIRE, A, "9"), "OK", "9");
@@ -867,7 +867,7 @@ int main(void)
         SCRIPT_TEST(test_stale_writes_nothing),
         SCRIPT_TEST(test_other_sentinel_writes_nothing),
         SCRIPT_TEST(test_fence_rules),
-        SCRIPT_TEST(test_fences_are_exact_up_to_48_bits),
+        SCRIPT_TEST(test_fences_are_exact_up_to_53_bits),
         SCRIPT_TEST(test_acceptance_renews_the_retention),
         SCRIPT_TEST(test_raise_needs_our_key),
         SCRIPT_TEST(test_heal_writes_key_and_raises_the_fence),

@@ -213,7 +213,7 @@ static void begins_anew_when_one_is(struct fixture *f, enum hf_slot_state became
     fake_agent_foreign(f->agent, "b", false);
     OK(result_of(op, leases));
     assert_true(hf_held_all(leases, 2));
-    assert_true(hf_fence(leases[1]) >= fence + 2 * (UINT64_C(1) << 16));
+    assert_true(hf_fence(leases[1]) >= fence + 2 * (UINT64_C(1) << 10));
     OK(hf_release_all(leases, 2));
     assert_int_equal(fake_agent_leases(f->agent), 0);
 }
