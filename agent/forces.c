@@ -12,7 +12,7 @@
 #include "shm/hex.h"
 #include "shm/status.h"
 
-/* A mark in the place of a value that no agent wrote stays so long. */
+/* A mark in the place of what has not the form of an agent's token stays so long. */
 #define FOREIGN_MS 1000
 
 static void force(struct look *look);

@@ -1,6 +1,7 @@
 /* What a node has in a key while we hold it: random bytes, drawn anew for each acquire round
  * (broker_token()). Nodes and the journal have them as hex digits, the agent's memory as bytes: a lease
- * has one. A secret: never logged, and wiped where it is given back. Any thread. */
+ * has one. A secret: never logged, and wiped where it is given back. Any thread.
+ * (!) Every agent of a fleet writes this form: what has another is no agent's (force.lua). */
 #ifndef HOLDFAST_AGENT_TOKEN_H
 #define HOLDFAST_AGENT_TOKEN_H
 

@@ -428,7 +428,8 @@ HF_EXPORT int hf_wait_free(hf_client *client, const void *name, size_t name_len,
 /* Ends the very hold that `seen` tells of (its `holder.fence`, or where that is 0 its `id`), on
  * whatever host, whether its holder answers or not. The holder's agent can renew it no more, and
  * nobody else gets the lock before that agent has given it up or its time is over; a lock that
- * another program has set is free after a second. docs/SAFETY.md has what that means. `now` may be
+ * another program has set is free after a second, if its value cannot be an agent's. docs/SAFETY.md
+ * has what that means. `now` may be
  * NULL; else it is filled whenever the nodes were asked. For root and the agent's user (HF_EPERM).
  * HF_ENOTHELD: nobody holds it. HF_EBUSY: another hold than the one meant has it. HF_ENOQUORUM: done
  * on too few nodes. */

@@ -103,7 +103,9 @@ static void print_forced(const char *shown, const struct hf_who_info *now, uint6
 
     printf("%s: forced out on %" PRIu32 " of %" PRIu32 " nodes", shown, now->forced, now->nodes);
     if (fence == 0)
-        printf("; the program that had locked it does not know, and may go on as if it had it\n");
+        printf("; nobody else gets it for %s. If no agent had locked it, the program that had does "
+               "not know, and may go on as if it had it\n",
+               text_span(span, sizeof(span), now->holder.pttl_ms));
     else
         printf("; its holder may go on until its agent notices, for %s at most, and nobody else "
                "gets it before\n",

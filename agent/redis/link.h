@@ -205,7 +205,7 @@ struct link_force {
     size_t key_len;
     uint64_t fence;      /* node part of the hold's; 0: any, then the id is needed */
     const char *id;      /* of the hold; "": any */
-    uint32_t foreign_ms; /* how long the mark stays if no agent wrote the value */
+    uint32_t foreign_ms; /* how long the mark stays if no agent can have written it */
     uint32_t ttl_max_ms;
 };
 int link_force(struct link *link, const struct link_force *force, hf_time deadline,

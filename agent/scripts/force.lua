@@ -1,7 +1,8 @@
 -- Ends a hold whatever its holder does: a mark takes the place of its token, which can then be neither renewed nor healed,
 -- and is nobody's. It stays for the time that the token had left, or until the holder's own agent releases it, so that
--- nobody else gets the key while the holder may still believe in it. Of a value that no agent wrote it stays for
+-- nobody else gets the key while the holder may still believe in it. Of a value that no agent can have written it stays for
 -- `foreign_ms`: its holder's word is unknown.
+-- (!) The fence record proves nothing of the kind: another's attempt may have written it over, or its time is over.
 -- KEYS: sentinel, key, fence record
 -- ARGV: fence ('': any), id ('': any), foreign_ms, ttl_max_ms: no mark stays for longer than that
 -- {.., 'FORCED', ..}, also when it was before | {.., 'HELD', ..}: by another than meant, nothing was written, as is
@@ -20,7 +21,8 @@ if not meant then
   return standing('HELD', key, value, fence_key, stored, true)
 end
 if not forced_id(value) then
-  local left, most = redis.call('PTTL', key), tonumber(agents and ARGV[4] or ARGV[3])
+  local is_token = #value == 40 and not string.find(value, '[^0-9a-f]') -- the form of agent/token.h
+  local left, most = redis.call('PTTL', key), tonumber(is_token and ARGV[4] or ARGV[3])
   value = FORCED .. id
   redis.call('SET', key, value, 'PX', math.max(1, left < 0 and most or math.min(left, most)))
 end

@@ -10,7 +10,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import BUILD, IS_ROOT, OTHER_UID, SLOW, main, scenario, wait_until  # noqa: E402
+from rig import BUILD, IS_ROOT, OTHER_UID, SLOW, HolderError, boottime_ns, main, scenario, wait_until  # noqa: E402
 
 TTL_S = 3
 
@@ -335,6 +335,33 @@ def force_a_stopped_agent(run):
     a.sigcont()
 
 
+@scenario("where a node's record is another's, as after a split, a forced-out lock is nobody's before V all the same")
+def force_where_records_differ(run):
+    a, b = two_hosts(run, nodes=5, ttl="4s")
+    holder, rival = run.holder(a), run.holder(b, label="rival")
+    holder.acquire("job")
+    wait_until(lambda: run.holders_of("job") == 5, what="all nodes have it")
+    fence = fence_of(run, a, "job")
+    for node in run.nodes[3:]:  # somebody's attempt that lost
+        node.cmd("HSET", "holdfast:fence:job", "fence", (int(fence) >> 10) + 5, "tag", "0" * 40, "host", "a-loser")
+    a.sigstop()
+    until_ns = holder.cmd("until")["value"]
+    for node in run.nodes[:2]:  # they have lost it: a minority may
+        node.cmd("DEL", "job")
+    result = run.holdfast("release", "--force", "--fence", fence, "job", agent=b)
+    assert result.rc == 0 and "on 3 of 5 nodes" in result.out, result
+    left = float(re.search(r"for ([0-9.]+)s at most", result.out)[1])
+    begin_ns = boottime_ns()
+    wait_until(lambda: is_granted(rival, "job"), 10, "the other host gets it")
+    won_ns = boottime_ns()
+    print(f"# granted {(won_ns - until_ns) / 1e6:.0f} ms after V, told {left} s")
+    assert won_ns > until_ns, f"{(until_ns - won_ns) / 1e9:.1f} s before the holder's V"
+    assert 2 < left <= 4, result.out
+    assert won_ns - begin_ns < (left + 1.5 * SLOW) * 1e9
+    assert not holder.held()
+    a.sigcont()
+
+
 @scenario("release --force never ends a newer hold than the one that was seen")
 def force_races(run):
     a, b = two_hosts(run)
@@ -392,6 +419,15 @@ def force_handed_on(run):
     assert int(anywhere(run, b, "job")["fence"]) == fence  # elsewhere they are one
     assert run.holdfast("release", "--force", "--fence", fence + 1, "job", agent=a).rc == 0
     wait_until(lambda: not second.held(), what="it is lost")
+
+
+def is_granted(holder, name):
+    try:
+        holder.cmd("try", name)
+    except HolderError as error:
+        assert error.code == -201, error
+        return False
+    return True
 
 
 def release_code(holder):

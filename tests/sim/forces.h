@@ -1,5 +1,6 @@
 /* An operator who ends holds by force: agent/scripts/force.lua on the nodes, one after the other, as
- * slowly and as often lost as it may be. What agent/forces.c does around it is not here. */
+ * slowly and as often lost as it may be, first by the fence and then by the id that has it, as
+ * agent/forces.c does where a record is another's by now. The rest of that is not here. */
 #ifndef HOLDFAST_TESTS_SIM_FORCES_H
 #define HOLDFAST_TESTS_SIM_FORCES_H
 

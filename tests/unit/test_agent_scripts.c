@@ -560,6 +560,61 @@ TEST(test_force_of_a_foreign_key)
     freeReplyObject(reply);
 }
 
+/* The id of what stands in the key, as an operator would see it. */
+static const char *id_in_key(void)
+{
+    static char id[41];
+    redisReply *reply = look("1");
+
+    snprintf(id, sizeof(id), "%s", reply->element[6]->str);
+    freeReplyObject(reply);
+    return id;
+}
+
+/* (!) The record says nothing of the key: another's attempt wrote it over, or its retention is over. */
+TEST(test_force_by_id_whatever_the_record_says)
+{
+    static const char *const records[] = {"HSET holdfast:fence:key fence 9 tag other",
+                                          "DEL holdfast:fence:key"};
+
+    for (size_t i = 0; i < HF_LENGTH(records); i++) {
+        does("DEL key holdfast:fence:key");
+        says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
+        does("PEXPIRE key 20000");
+        does(records[i]);
+        verdict_is(force("7", ""), "HELD");
+        verdict_is(force("", id_in_key()), "FORCED");
+        assert_in_range(ask_number("PTTL key"), 15000, 20000);
+    }
+}
+
+/* What has the form of an agent's token may be one; nothing else is. */
+TEST(test_force_of_what_may_be_an_agents)
+{
+    static const struct {
+        const char *value;
+        int64_t least, most;
+    } values[] = {
+        {"0123456789abcdef0123456789abcdef01234567", 50000, 60000},
+        {"0123456789ABCDEF0123456789abcdef01234567", 500, 1000},
+        {"0123456789abcdef0123456789abcdef0123456", 500, 1000},
+        {"0123456789abcdef0123456789abcdef012345678", 500, 1000},
+        {"0123456789abcdef0123456789abcdef0123456g", 500, 1000},
+    };
+
+    for (size_t i = 0; i < HF_LENGTH(values); i++) {
+        char set[80];
+
+        for (int expires = 0; expires < 2; expires++) {
+            snprintf(set, sizeof(set), "SET key %s%s", values[i].value,
+                     expires ? " PX 3600000" : "");
+            does(set);
+            verdict_is(force("", id_in_key()), "FORCED");
+            assert_in_range(ask_number("PTTL key"), values[i].least, values[i].most);
+        }
+    }
+}
+
 TEST(test_force_of_a_key_that_never_expires)
 {
     says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
@@ -881,6 +936,8 @@ int main(void)
         SCRIPT_TEST(test_force_leaves_another_hold),
         SCRIPT_TEST(test_force_of_nothing_and_of_another_type),
         SCRIPT_TEST(test_force_of_a_foreign_key),
+        SCRIPT_TEST(test_force_by_id_whatever_the_record_says),
+        SCRIPT_TEST(test_force_of_what_may_be_an_agents),
         SCRIPT_TEST(test_force_of_a_key_that_never_expires),
         SCRIPT_TEST(test_a_forced_out_token_is_known_to_its_agent),
         SCRIPT_TEST(test_scan_finds_what_is_held),
