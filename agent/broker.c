@@ -52,7 +52,7 @@ void broker_tell_renewal(struct broker *b, struct message *m)
 
 void broker_review(struct broker *b, hf_time now)
 {
-    bool ready = nodes_voting(b, now) >= b->q && !b->fleet[0];
+    bool ready = nodes_granting(b, now) >= b->q && !b->fleet[0];
 
     mutex_lock(&b->why_lock);
     b->why[0] = '\0';

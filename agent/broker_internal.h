@@ -17,6 +17,7 @@
 #include "agent/core/ballot.h"
 #include "agent/core/chains.h"
 #include "agent/core/node_trust.h"
+#include "agent/core/node_writes.h"
 #include "agent/lease.h"
 #include "agent/log_limit.h"
 #include "agent/loop.h"
@@ -401,6 +402,7 @@ struct round {
     uint32_t written;    /* of these, may hold our key: neither TAKEN nor STALE nor SENTINEL */
     uint32_t unanswered; /* final answer outstanding */
     uint32_t broken;     /* its connection ended first: in doubt */
+    uint32_t errors;     /* answered with an error */
     uint32_t stale_retried, reloaded; /* sent once more: after STALE, after NOSCRIPT */
     bool track;         /* somebody waits: have the nodes tell when what is in the way changes */
     bool decided, over; /* over: its lease ended, or it was undone: late successes are released */
@@ -474,6 +476,7 @@ struct node_told {
     bool absent;    /* its sentinel was, by the last event */
     bool deaf;      /* it refuses to tell of changes */
     enum hf_node_refusal refusal;
+    enum hf_node_error writes; /* why it refuses them */
     uint32_t reasons;          /* of the quarantine */
     uint32_t mark;             /* trust.mark */
     uint32_t steps, own_steps; /* clock steps told; trust.steps at the start */
@@ -484,6 +487,7 @@ struct node_told {
 struct node {
     struct link *link;
     struct node_trust trust;
+    struct node_writes writes;
     struct hf_node_row row; /* as last published */
     bool up, asking_sentinel, replaced;
     bool reread; /* the sentinel is to be read again */
@@ -499,6 +503,8 @@ void nodes_destroy(struct broker *b);
 /* A reply of any script on a broker's link: clock, nonce, counters. Returns enum trust_event bits.
  */
 unsigned nodes_on_reply(struct broker *b, int node, const struct link_reply *reply);
+/* What an acquire, a raise or the making of a sentinel was answered; `written`: it was carried out. */
+void nodes_on_write(struct broker *b, int node, const struct link_reply *reply, bool written);
 /* Logs, journals and passes on what a reply or a connection showed: TRUST_* bits. */
 void nodes_note(struct broker *b, int node, unsigned events, hf_time now);
 /* Tells the renewal thread of them, and of the nonce that this thread knows. */
@@ -507,6 +513,11 @@ void nodes_tell_renewal(struct broker *b, int node, unsigned events);
 void nodes_on_told(struct broker *b, const struct message *m);
 bool nodes_may_vote(const struct broker *b, int node, hf_time now);
 int nodes_voting(const struct broker *b, hf_time now);
+/* It may be asked for a vote, but could not give one: it refuses writes. */
+bool nodes_takes_writes(const struct broker *b, int node);
+/* Those that may vote and take writes, which is what people are told: all that may vote are asked, for
+ * that tells first when a node takes writes again. */
+int nodes_granting(const struct broker *b, hf_time now);
 int nodes_up(const struct broker *b);
 /* Whether it is too early to say that nodes are missing: the agent has just started. */
 bool nodes_settling(const struct broker *b, hf_time now);
@@ -532,6 +543,9 @@ void node_events_review(struct broker *b, int node, hf_time now);
 
 /* What is missing for a quorum of votes, and for how long if that is known. */
 void nodes_explain(const struct broker *b, hf_time now, char *ret_text, size_t size);
+/* Why a round failed: `voted` gave their vote, those of the bits `errors` answered with an error. */
+void nodes_explain_round(const struct broker *b, int voted, uint32_t errors, char *ret_text,
+                         size_t size);
 /* A number that changes when another thing keeps a node from voting; never 0. */
 uint64_t nodes_situation(const struct broker *b, hf_time now);
 const char *node_quarantine_text(uint32_t reasons);
@@ -570,7 +584,7 @@ struct broker {
     /* clients */
     struct loop_fd listener, doorbells;
     bool deaf; /* no descriptors were left for who wanted in last */
-    struct log_limit cut_offs, no_fds;
+    struct log_limit cut_offs, no_fds, writes;
     int doorbell_epoll;
     LIST_HEAD(, client) clients;
     unsigned unwatched; /* ghosts among them without a watch */

@@ -374,6 +374,14 @@ void event_node_refused(struct agent *agent, int node, enum hf_node_refusal refu
              text);
 }
 
+void event_node_writes(struct agent *agent, int node, enum hf_node_error error, const char *text)
+{
+    bool refused = error != HF_NODE_ERR_NONE;
+
+    put_node(agent, node, refused ? HF_EVENT_NODE_UNWRITABLE : HF_EVENT_NODE_WRITABLE, error,
+             refused ? text : "");
+}
+
 void event_node_restarted(struct agent *agent, int node, const char *run_id)
 {
     put_node(agent, node, HF_EVENT_NODE_RESTARTED, 0, run_id);

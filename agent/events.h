@@ -55,6 +55,8 @@ void event_node_down(struct agent *agent, int node, enum hf_node_error error, co
 /* `refusal` HF_REFUSED_NOT: taken back. */
 void event_node_refused(struct agent *agent, int node, enum hf_node_refusal refusal,
                         const char *text);
+/* `error` HF_NODE_ERR_NONE: it takes them again. */
+void event_node_writes(struct agent *agent, int node, enum hf_node_error error, const char *text);
 void event_node_restarted(struct agent *agent, int node, const char *run_id);
 void event_node_forgot(struct agent *agent, int node);
 void event_node_stepped(struct agent *agent, int node, int64_t step_us);

@@ -7,18 +7,19 @@
 #include "agent/broker.h"
 #include "agent/clock.h"
 #include "agent/log.h"
+#include "agent/redis/link.h"
 #include "shm/compiler.h"
 #include "shm/slot.h"
 #include "shm/status.h"
 
 #define SLOT_STATES (HF_SLOT_ENDED + 1)
-#define NODE_STATES (HF_NODE_REFUSED + 1)
+#define NODE_STATES (HF_NODE_UNWRITABLE + 1)
 #define NAME_ROOM   (4 * HF_NAME_MAX + 1)
 
 static const char *const slot_states[SLOT_STATES] = {"free",   "held", "late",
                                                      "losing", "lost", "ended"};
-static const char *const node_states[NODE_STATES] = {"connecting", "up", "quarantined", "down",
-                                                     "refused"};
+static const char *const node_states[NODE_STATES] = {"connecting", "up",      "quarantined",
+                                                     "down",       "refused", "unwritable"};
 
 static const struct {
     const char *name, *doc;
@@ -135,6 +136,15 @@ static void write_nodes(const struct agent *agent, FILE *out)
             snprintf(extra, sizeof(extra), ",state=\"%s\"", node_states[s]);
             write_node_value(out, "state", &rows[i], extra, rows[i].state == s);
         }
+    write_head(out, "node_unwritable", "gauge", "1: the node refuses writes, and why");
+    for (int i = 0; i < count; i++)
+        if (rows[i].unwritable_since_ns) {
+            char extra[48];
+
+            snprintf(extra, sizeof(extra), ",error=\"%s\"",
+                     link_error_name((enum hf_node_error)rows[i].error_class));
+            write_node_value(out, "unwritable", &rows[i], extra, 1);
+        }
     for (int v = 0; v < NODE_VALUES; v++) {
         char name[64];
 
@@ -192,7 +202,7 @@ void metrics_write(struct agent *agent, FILE *out)
                 (double)sum.least_ns / HF_NS_PER_SEC);
     write_head(out, "capacity", "gauge", "leases that fit");
     fprintf(out, "holdfast_capacity %" PRIu32 "\n", agent->config->capacity);
-    write_head(out, "ready", "gauge", "1: a quorum of nodes may vote");
+    write_head(out, "ready", "gauge", "1: a quorum of nodes may vote and takes writes");
     fprintf(out, "holdfast_ready %d\n", broker_ready(agent->broker));
     write_head(out, "heartbeat_age_seconds", "gauge",
                "since the thread's last sign of life; -1: none yet");

@@ -105,12 +105,28 @@ static void tell_refusal(struct broker *b, int i, enum hf_node_refusal refusal)
     event_node_refused(b->agent, i, refusal, fleet);
 }
 
+/* While it is away nothing is known of that. */
+static void tell_writes(struct broker *b, int i, enum hf_node_error error)
+{
+    const char *id = b->config->nodes[i].id, *text = b->nodes[i].writes.text;
+
+    if (log_allows(&b->writes, LOG_LIMIT, loop_now(b->loop))) {
+        if (error != HF_NODE_ERR_NONE)
+            log_warn("node %s refuses writes, so no lock can be had there: %s: %s", id,
+                     link_error_name(error), text);
+        else
+            log_info("node %s takes writes again", id);
+    }
+    event_node_writes(b->agent, i, error, text);
+}
+
 void node_events_review(struct broker *b, int i, hf_time now)
 {
     struct node *node = &b->nodes[i];
     struct node_told *told = &node->told;
     enum hf_node_refusal refusal = node->trust.refused ? node->trust.refusal : HF_REFUSED_NOT;
     uint32_t reasons = quarantine_of(&node->trust, now);
+    enum hf_node_error writes = node->up ? writes_refused(&node->writes) : told->writes;
 
     if (refusal != told->refusal)
         tell_refusal(b, i, refusal);
@@ -121,7 +137,10 @@ void node_events_review(struct broker *b, int i, hf_time now)
     } else if (told->reasons && !reasons) {
         event_quarantine_over(b->agent, i);
     }
+    if (writes != told->writes)
+        tell_writes(b, i, writes);
     told->refusal = refusal;
+    told->writes = writes;
     told->reasons = reasons;
     told->middle_us = middle_us(&node->trust);
 }

@@ -47,7 +47,7 @@ const char *node_refusal_text(enum hf_node_refusal refusal)
 }
 
 /* What keeps a node from voting. */
-enum standing { VOTES, DOWN, REFUSED, QUARANTINED };
+enum standing { VOTES, DOWN, REFUSED, QUARANTINED, UNWRITABLE };
 
 static enum standing standing_of(const struct broker *b, int i, hf_time now)
 {
@@ -57,7 +57,9 @@ static enum standing standing_of(const struct broker *b, int i, hf_time now)
         return DOWN;
     if (node->trust.refused)
         return REFUSED;
-    return trust_may_vote(&node->trust, now) ? VOTES : QUARANTINED;
+    if (!trust_may_vote(&node->trust, now))
+        return QUARANTINED;
+    return nodes_takes_writes(b, i) ? VOTES : UNWRITABLE;
 }
 
 uint64_t nodes_situation(const struct broker *b, hf_time now)
@@ -65,7 +67,7 @@ uint64_t nodes_situation(const struct broker *b, hf_time now)
     uint64_t situation = 1;
 
     for (int i = 0; i < b->n; i++)
-        situation = situation << 2 | standing_of(b, i, now);
+        situation = situation << 3 | standing_of(b, i, now);
     return situation;
 }
 
@@ -94,7 +96,7 @@ static int count_standing(const struct broker *b, enum standing standing, hf_tim
 static hf_time enough_at(const struct broker *b, hf_time now)
 {
     hf_time ends[HF_NODES_MAX];
-    int known = 0, needed = b->q - nodes_voting(b, now);
+    int known = 0, needed = b->q - nodes_granting(b, now);
 
     for (int i = 0; i < b->n; i++) {
         hf_time end = trust_until(&b->nodes[i].trust, now);
@@ -122,6 +124,76 @@ static size_t add_standing(const struct broker *b, enum standing standing, const
     return used;
 }
 
+/* "b, c": those of the bits; cut where there is no room. */
+static void list_ids(const struct broker *b, uint32_t nodes, char *ret_ids, size_t size)
+{
+    size_t used = 0;
+
+    ret_ids[0] = '\0';
+    for (int i = 0; i < b->n && used < size; i++)
+        if (nodes >> i & 1)
+            used += (size_t)snprintf(ret_ids + used, size - used, "%s%s", used ? ", " : "",
+                                     b->config->nodes[i].id);
+}
+
+/* Those of the bits that refuse writes for the reason that the first of them has. */
+static uint32_t refuse_alike(const struct broker *b, uint32_t nodes, int *ret_first)
+{
+    enum hf_node_error error = HF_NODE_ERR_NONE;
+    uint32_t alike = 0;
+
+    for (int i = b->n - 1; i >= 0; i--)
+        if (nodes >> i & 1 && !nodes_takes_writes(b, i)) {
+            error = writes_refused(&b->nodes[i].writes);
+            *ret_first = i;
+        }
+    for (int i = 0; i < b->n && error != HF_NODE_ERR_NONE; i++)
+        if (nodes >> i & 1 && writes_refused(&b->nodes[i].writes) == error)
+            alike |= 1u << i;
+    return alike;
+}
+
+/* "; b, c refuse writes (oom): OOM command not allowed ..."; the first reason stands for all. */
+static size_t say_unwritable(const struct broker *b, hf_time now, char *text, size_t size)
+{
+    uint32_t nodes = 0, alike;
+    char ids[IDS_MOST];
+    int first = 0, written;
+
+    for (int i = 0; i < b->n; i++)
+        if (standing_of(b, i, now) == UNWRITABLE)
+            nodes |= 1u << i;
+    alike = refuse_alike(b, nodes, &first);
+    if (!alike)
+        return 0;
+    list_ids(b, alike, ids, sizeof(ids));
+    written = snprintf(
+        text, size, "; %s refuse%s writes (%s): %s", ids, alike & (alike - 1) ? "" : "s",
+        link_error_name(writes_refused(&b->nodes[first].writes)), b->nodes[first].writes.text);
+    return (size_t)written;
+}
+
+void nodes_explain_round(const struct broker *b, int voted, uint32_t errors, char *ret_text,
+                         size_t size)
+{
+    char ids[IDS_MOST];
+    int first = 0;
+    uint32_t alike = refuse_alike(b, errors, &first);
+
+    list_ids(b, alike ? alike : errors, ids, sizeof(ids));
+    if (alike)
+        snprintf(ret_text, size, "too few nodes: %s refuse%s writes (%s): %s", ids,
+                 alike & (alike - 1) ? "" : "s",
+                 link_error_name(writes_refused(&b->nodes[first].writes)),
+                 b->nodes[first].writes.text);
+    else if (errors)
+        snprintf(ret_text, size, "too few nodes: %s: %s", ids,
+                 b->nodes[__builtin_ctz(errors)].row.error);
+    else
+        snprintf(ret_text, size, "too few nodes agreed in time: %d of %d voted, %d are needed",
+                 voted, b->n, b->q);
+}
+
 void nodes_explain(const struct broker *b, hf_time now, char *ret_text, size_t size)
 {
     hf_time enough = enough_at(b, now);
@@ -132,9 +204,11 @@ void nodes_explain(const struct broker *b, hf_time now, char *ret_text, size_t s
         if (standing_of(b, i, now) == QUARANTINED)
             reasons |= b->nodes[i].trust.reasons;
     used = (size_t)snprintf(ret_text, size, "%d of %d nodes may vote, %d are needed",
-                            nodes_voting(b, now), b->n, b->q);
+                            nodes_granting(b, now), b->n, b->q);
     used = add_standing(b, DOWN, "down", now, ret_text, size, used);
     used = add_standing(b, REFUSED, "refused", now, ret_text, size, used);
+    if (used < size)
+        used += say_unwritable(b, now, ret_text + used, size - used);
     before = used;
     used = add_standing(b, QUARANTINED, "in quarantine", now, ret_text, size, used);
     if (used > before && used < size)

@@ -13,6 +13,8 @@
 /* How long after the start missing nodes are "not there yet" rather than "away". */
 #define SETTLING (HF_NS_PER_SEC)
 
+_Static_assert(WRITES_TEXT == sizeof(((struct hf_node_row *)0)->error), "as it is shown");
+
 static struct broker *broker_of(void *arg)
 {
     return arg;
@@ -26,6 +28,8 @@ static void node_publish(struct broker *b, int i, hf_time now)
     hf_time until = trust_until(t, now);
 
     row->refused = t->refused ? (uint32_t)t->refusal : HF_REFUSED_NOT;
+    row->unwritable_since_ns =
+        writes_refused(&node->writes) != HF_NODE_ERR_NONE ? node->writes.since.ns : 0;
     row->quarantine_reason = 0;
     row->quarantine_until_ns = 0;
     if (!node->up)
@@ -38,8 +42,14 @@ static void node_publish(struct broker *b, int i, hf_time now)
         row->state = HF_NODE_QUARANTINED;
         row->quarantine_reason = t->reasons;
         row->quarantine_until_ns = until.ns > now.ns && until.ns < HF_TIME_NEVER.ns ? until.ns : 0;
-    } else
+    } else if (!nodes_takes_writes(b, i))
+        row->state = HF_NODE_UNWRITABLE;
+    else
         row->state = HF_NODE_UP;
+    if (node->up && !nodes_takes_writes(b, i)) {
+        row->error_class = (uint32_t)writes_refused(&node->writes);
+        memcpy(row->error, node->writes.text, sizeof(row->error));
+    }
     row->clock_steps = t->steps;
     row->flags = (t->facts.durable ? HF_NODE_F_DURABLE : 0) |
                  (t->fresh_word ? HF_NODE_F_ASSUMED_FRESH : 0) |
@@ -122,6 +132,8 @@ static void node_learn(struct broker *b, int i, const struct node_facts *facts,
     snprintf(node->row.run_id, sizeof(node->row.run_id), "%s", facts->run_id);
     snprintf(node->row.version, sizeof(node->row.version), "%s", facts->version);
     events |= nodes_on_reply(b, i, reply);
+    if (reply->write_tried)
+        writes_on_probe(&node->writes, reply->write_error, reply->write_text, now);
     if (reply->outcome == LINK_ANSWERED)
         events |= sentinel_adopt(b, i, reply, now);
     /* At once: a round may begin before the review. */
@@ -138,6 +150,7 @@ static void on_up(struct link *link, const struct node_facts *facts, const struc
     int i = link_node(link);
 
     b->nodes[i].up = true;
+    writes_reset(&b->nodes[i].writes);
     node_events_up(b, i, facts->version);
     b->nodes[i].row.error_class = HF_NODE_ERR_NONE;
     b->nodes[i].row.error[0] = '\0';
@@ -255,6 +268,19 @@ unsigned nodes_on_reply(struct broker *b, int i, const struct link_reply *reply)
     return seen;
 }
 
+void nodes_on_write(struct broker *b, int i, const struct link_reply *reply, bool written)
+{
+    struct node_writes *writes = &b->nodes[i].writes;
+    enum hf_node_error before = writes_refused(writes);
+
+    if (written)
+        writes_on_lock(writes, HF_NODE_ERR_NONE, "", reply->received);
+    else if (reply->outcome == LINK_ERROR)
+        writes_on_lock(writes, reply->error, reply->error_text, reply->received);
+    if (writes_refused(writes) != before)
+        loop_timer_set(b->loop, &b->review, reply->received);
+}
+
 void nodes_on_told(struct broker *b, const struct message *m)
 {
     hf_time now = clock_now();
@@ -281,6 +307,20 @@ int nodes_voting(const struct broker *b, hf_time now)
 
     for (int i = 0; i < b->n; i++)
         count += nodes_may_vote(b, i, now);
+    return count;
+}
+
+bool nodes_takes_writes(const struct broker *b, int i)
+{
+    return writes_refused(&b->nodes[i].writes) == HF_NODE_ERR_NONE;
+}
+
+int nodes_granting(const struct broker *b, hf_time now)
+{
+    int count = 0;
+
+    for (int i = 0; i < b->n; i++)
+        count += nodes_may_vote(b, i, now) && nodes_takes_writes(b, i);
     return count;
 }
 
@@ -344,6 +384,7 @@ int nodes_create(struct broker *b)
             .silence = timing_silence(c->timing.ttl),
             /* Out of step with each other: what several nodes show at one time voids
              * several votes. */
+            .probe_writes = true,
             .probe = hf_dur_scale(hf_dur_min(c->timing.renew_after, hf_ms(5000)), 100 + 7 * i, 100),
             .events = &events,
             .arg = b,

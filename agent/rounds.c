@@ -194,9 +194,8 @@ static void round_undo(struct round *round, int failure)
         char text[184] = "";
 
         if (failure == HF_ENOQUORUM)
-            snprintf(
-                text, sizeof(text), "too few nodes agreed in time: %d of %d voted, %d are needed",
-                __builtin_popcount(round->written & ~round->unanswered), round->b->n, round->b->q);
+            nodes_explain_round(round->b, __builtin_popcount(round_won(round)), round->errors, text,
+                                sizeof(text));
         waiters_hear(r, failure, &round->holder, round->started, text);
         if (!TAILQ_EMPTY(&r->work->waiters) && failure == HF_EBUSY)
             wakeups_lost(r, round_won(round), round_has_winner(round), round->holder.pttl_ms, now);
@@ -348,6 +347,12 @@ static void late(struct round *round, int node, const struct link_reply *reply)
     }
 }
 
+static bool is_written(const struct link_reply *reply)
+{
+    return reply->outcome == LINK_ANSWERED &&
+           (reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW);
+}
+
 /* The node had forgotten the script, which is loaded by now: nothing was written. */
 static bool send_again(struct round *round, int node)
 {
@@ -367,6 +372,9 @@ static void round_reply(struct link *link, const struct link_reply *reply, void 
     int node = link_node(link);
 
     nodes_on_reply(b, node, reply);
+    nodes_on_write(b, node, reply, is_written(reply));
+    if (reply->outcome == LINK_ERROR)
+        round->errors |= 1u << node;
     if (reply->final) {
         round->calls--;
         round->unanswered &= ~(1u << node);

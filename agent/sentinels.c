@@ -139,6 +139,7 @@ static void sentinel_done(struct link *link, const struct link_reply *reply, voi
     if (reply->final)
         b->nodes[i].asking_sentinel = false;
     nodes_on_reply(b, i, reply);
+    nodes_on_write(b, i, reply, reply->outcome == LINK_ANSWERED && reply->sentinel_created);
     if (reply->outcome == LINK_ANSWERED) {
         unsigned events = sentinel_adopt(b, i, reply, now);
 

@@ -111,7 +111,7 @@ void waiter_fail(struct waiter *w, int status, const char *text)
     struct resource *r = w->resource;
     hf_time now = clock_now();
 
-    answer.nodes_voting = (uint32_t)nodes_voting(resource_broker(r), now);
+    answer.nodes_voting = (uint32_t)nodes_granting(resource_broker(r), now);
     answer.nodes_up = (uint32_t)nodes_up(resource_broker(r));
     if (resource_lease(r) && (status == HF_EBUSY || status == HF_ETIMEDOUT))
         waiter_describe_local(r, &answer.holder);
@@ -156,7 +156,7 @@ static void waiter_progress(struct waiter *w, int reason, const char *text)
     w->told_what = what;
     w->told_at = now;
     entry.place = place_of(w);
-    entry.nodes_voting = (uint32_t)nodes_voting(b, now);
+    entry.nodes_voting = (uint32_t)nodes_granting(b, now);
     entry.nodes_up = (uint32_t)nodes_up(b);
     snprintf(entry.text, sizeof(entry.text), "%s", text);
     session_progress(w->session, &entry);
@@ -241,6 +241,8 @@ void waiter_hear_held(struct waiter *w)
 void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *holder,
                   hf_time round_began, const char *text)
 {
+    struct broker *b = resource_broker(r);
+    hf_time now = loop_now(b->loop);
     struct waiter *w, *next;
 
     for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
@@ -255,6 +257,8 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
             waiter_fail(w, failure, text);
         else if (failure == HF_EBUSY && !waiter_tries(w))
             waiter_progress(w, failure, "");
+        else if (failure == HF_ENOQUORUM && nodes_granting(b, now) < b->q)
+            waiter_progress(w, failure, text);
     }
 }
 

@@ -151,13 +151,14 @@ struct hf_node_row {
     int64_t last_reply_ns;       /* CLOCK_BOOTTIME of the last reply, 0 never */
     int64_t clock_offset_us;     /* node TIME minus our wall clock, last sample */
     uint64_t replies, timeouts, errors, reconnects, clock_steps;
-    uint32_t error_class; /* enum hf_node_error, of the last error */
+    int64_t unwritable_since_ns; /* CLOCK_BOOTTIME; 0: it takes writes */
+    uint32_t error_class; /* enum hf_node_error, of the last error; of the refused write first */
     uint32_t flags;       /* enum hf_node_flag */
     char id[HF_NODE_TEXT_MAX + 1];
     char address[HF_NODE_TEXT_MAX + 1]; /* never a password */
     char run_id[41];
     char version[23];
-    char error[96]; /* text of the last error, cut */
+    char error[88]; /* its text, cut */
 };
 _Static_assert(sizeof(struct hf_node_row) % 64 == 0, "whole lines");
 
@@ -166,7 +167,8 @@ enum hf_node_state {
     HF_NODE_UP = 1,
     HF_NODE_QUARANTINED = 2, /* up, gives no acquire votes for now */
     HF_NODE_DOWN = 3,
-    HF_NODE_REFUSED = 4, /* up, but not usable: `refused` says why */
+    HF_NODE_REFUSED = 4,    /* up, but not usable: `refused` says why */
+    HF_NODE_UNWRITABLE = 5, /* up, but it refuses writes: `error_class` says why */
 };
 
 enum hf_node_refusal {
@@ -205,6 +207,7 @@ enum hf_node_error {
     HF_NODE_ERR_NOSCRIPT,
     HF_NODE_ERR_PROTOCOL, /* not a Redis, or an answer of the wrong shape */
     HF_NODE_ERR_OTHER,
+    HF_NODE_ERR_NOREPLICAS, /* too few replicas for its min-replicas-to-write */
 };
 
 enum hf_node_flag {
@@ -256,6 +259,8 @@ enum hf_event_kind {
     HF_EVENT_NODE_STEPPED = 46,   /* its clock stepped */
     HF_EVENT_QUARANTINE = 47,     /* `reason`: enum hf_quarantine_reason bits; V: its end */
     HF_EVENT_QUARANTINE_OVER = 48,
+    HF_EVENT_NODE_UNWRITABLE = 49, /* `reason`: enum hf_node_error */
+    HF_EVENT_NODE_WRITABLE = 50,
 };
 
 /* Each has one writing thread, and what happens often does not push out what does not. */

@@ -80,6 +80,22 @@ static const char *error_remedy(uint32_t error_class)
     }
 }
 
+static const char *write_remedy(uint32_t error_class)
+{
+    switch (error_class) {
+    case HF_NODE_ERR_OOM:
+        return "raise its maxmemory, or take other data off that server";
+    case HF_NODE_ERR_PERM:
+        return "give the agent's user there the rights that holdfast.conf(5) names";
+    case HF_NODE_ERR_NOREPLICAS:
+        return "set min-replicas-to-write 0 on it: a lock's node needs no replicas";
+    case HF_NODE_ERR_MISCONF:
+        return "see why that server cannot save (its disk), or set stop-writes-on-bgsave-error no";
+    default:
+        return error_remedy(error_class);
+    }
+}
+
 static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, const char *id)
 {
     int64_t left_ms = hf_dur_ms(hf_time_since((hf_time){row->quarantine_until_ns}, reader_now()));
@@ -99,6 +115,11 @@ static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, 
                             "its clock steps",
                       "%s is in quarantine for %s more: %s", id,
                       text_span(span, sizeof(span), left_ms > 0 ? left_ms : 0), text);
+        break;
+    case HF_NODE_UNWRITABLE:
+        doctor_report(doctor, FINDING_FAIL, "node.state", write_remedy(row->error_class),
+                      "%s refuses writes, so no lock can be had there: %s", id,
+                      text_escape_str(text, sizeof(text), row->error));
         break;
     case HF_NODE_REFUSED:
         doctor_report(doctor, FINDING_FAIL, "node.state", refusal_remedy(row->refused),

@@ -42,6 +42,8 @@ static const char *const words[] = {
     [HF_EVENT_NODE_STEPPED] = "node_stepped",
     [HF_EVENT_QUARANTINE] = "quarantine",
     [HF_EVENT_QUARANTINE_OVER] = "quarantine_over",
+    [HF_EVENT_NODE_UNWRITABLE] = "node_unwritable",
+    [HF_EVENT_NODE_WRITABLE] = "node_writable",
 };
 
 const char *show_event_word(uint32_t kind)
@@ -243,6 +245,7 @@ static void detail_of_other(char *out, size_t size, const struct hf_event *event
         snprintf(out, size, "version %s", text);
         break;
     case HF_EVENT_NODE_DOWN:
+    case HF_EVENT_NODE_UNWRITABLE:
         snprintf(out, size, "%s: %s", words_node_error(event->reason), text);
         break;
     case HF_EVENT_NODE_REFUSED:
@@ -321,7 +324,7 @@ static json_t *voting_json(const struct reader *reader, const struct hf_event *e
 
 static const char *reason_word(const struct hf_event *event)
 {
-    if (event->kind == HF_EVENT_NODE_DOWN)
+    if (event->kind == HF_EVENT_NODE_DOWN || event->kind == HF_EVENT_NODE_UNWRITABLE)
         return words_node_error(event->reason);
     if (event->kind == HF_EVENT_NODE_REFUSED)
         return words_refusal(event->reason);

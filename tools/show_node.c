@@ -11,7 +11,7 @@
 #include "tools/words.h"
 
 #define ID_WIDTH_MAX 40
-#define WHY_SIZE     512
+#define WHY_SIZE     1024
 
 uint32_t show_nodes_read(const struct reader *reader, struct hf_node_row ret_rows[HF_NODES_MAX])
 {
@@ -38,18 +38,45 @@ static int64_t quarantine_left_ms(const struct hf_node_row *row)
     return row->quarantine_until_ns > 0 && left > 0 ? left : 0;
 }
 
+static int64_t unwritable_ms(const struct hf_node_row *row)
+{
+    int64_t ms = hf_dur_ms(hf_time_since(reader_now(), (hf_time){row->unwritable_since_ns}));
+
+    return ms > 0 ? ms : 0;
+}
+
+/* "refuses writes for 3.2s: oom: OOM command not allowed ..."; "" if it takes them. */
+static const char *unwritable(char *out, size_t size, const struct hf_node_row *row)
+{
+    char span[TEXT_SPAN_SIZE], error[4 * sizeof(row->error)];
+
+    out[0] = '\0';
+    if (row->unwritable_since_ns > 0)
+        snprintf(out, size, "refuses writes for %s: %s: %s",
+                 text_span(span, sizeof(span), unwritable_ms(row)),
+                 words_node_error(row->error_class),
+                 text_escape_str(error, sizeof(error), row->error));
+    return out;
+}
+
 /* Why a node does not vote, or what is worth knowing of one that does. */
 static const char *why(char *out, size_t size, const struct hf_node_row *row)
 {
-    char reasons[256], span[TEXT_SPAN_SIZE], error[4 * sizeof(row->error)];
+    char reasons[256], span[TEXT_SPAN_SIZE], error[4 * sizeof(row->error)], writes[WHY_SIZE];
     int64_t left = quarantine_left_ms(row);
 
     out[0] = '\0';
     switch (row->state) {
+    case HF_NODE_UNWRITABLE:
+        unwritable(out, size, row);
+        break;
     case HF_NODE_QUARANTINED:
         words_quarantine_sentence(reasons, sizeof(reasons), row->quarantine_reason);
-        snprintf(out, size, "%s%s%s", *reasons ? reasons : "not judged before enough nodes answer",
-                 left ? ", votes again in " : "", left ? text_span(span, sizeof(span), left) : "");
+        unwritable(writes, sizeof(writes), row);
+        snprintf(out, size, "%s%s%s%s%s",
+                 *reasons ? reasons : "not judged before enough nodes answer",
+                 left ? ", votes again in " : "", left ? text_span(span, sizeof(span), left) : "",
+                 *writes ? "; " : "", writes);
         break;
     case HF_NODE_REFUSED:
         snprintf(out, size, "%s", words_refusal_sentence(row->refused));
@@ -180,6 +207,8 @@ static json_t *node_json(const struct hf_node_row *row)
     json_put(node, "errors", json_integer((json_int_t)row->errors));
     json_put(node, "reconnects", json_integer((json_int_t)row->reconnects));
     json_put(node, "clock_steps", json_integer((json_int_t)row->clock_steps));
+    json_put(node, "unwritable_ms",
+             row->unwritable_since_ns > 0 ? json_integer(unwritable_ms(row)) : json_null());
     json_put(node, "error_class", json_word(words_node_error(row->error_class)));
     json_put(node, "error", json_word(row->error));
     return node;

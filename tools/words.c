@@ -12,7 +12,7 @@ struct word {
 static const struct word states[] = {
     [HF_NODE_CONNECTING] = {"connecting", ""},   [HF_NODE_UP] = {"up", ""},
     [HF_NODE_QUARANTINED] = {"quarantined", ""}, [HF_NODE_DOWN] = {"down", ""},
-    [HF_NODE_REFUSED] = {"refused", ""},
+    [HF_NODE_REFUSED] = {"refused", ""},         [HF_NODE_UNWRITABLE] = {"unwritable", ""},
 };
 
 static const struct word refusals[] = {
@@ -52,6 +52,7 @@ static const struct word errors[] = {
     [HF_NODE_ERR_NOSCRIPT] = {"noscript", ""},
     [HF_NODE_ERR_PROTOCOL] = {"protocol", ""},
     [HF_NODE_ERR_OTHER] = {"other", ""},
+    [HF_NODE_ERR_NOREPLICAS] = {"noreplicas", ""},
 };
 
 /* By bit of enum hf_quarantine_reason. */

@@ -11,7 +11,7 @@
  * its validity is over. */
 const char *words_lease_state(const struct hf_slot_view *view, bool in_force);
 
-/* "connecting", "up", "quarantined", "down", "refused". */
+/* "connecting", "up", "quarantined", "down", "refused", "unwritable". */
 const char *words_node_state(uint32_t state);
 /* Of the enum hf_node_tracking in a node's flags: how those who wait hear of its changes. */
 const char *words_tracking(uint32_t flags);

@@ -72,6 +72,10 @@ struct link_reply {
     size_t mark_count;
     struct node_sentinel sentinel; /* sentinel command */
     bool sentinel_created;
+    /* up, probed with `probe_writes`: what a write that changes nothing was answered, NONE: well */
+    bool write_tried;
+    enum hf_node_error write_error;
+    const char *write_text;
     bool tracked;      /* after link_track(): the node tells of the next change of what was read */
     uint64_t cursor;   /* scan: where to go on; 0: that was all */
     size_t item_count; /* scan: for link_item() */
@@ -107,8 +111,9 @@ struct link_options {
     const struct node_address *address; /* must outlive the link */
     int node;                           /* its position in the list */
     hf_dur connect_timeout;
-    hf_dur silence; /* no answer at all for so long: closed (timing_silence) */
-    hf_dur probe;   /* between probes */
+    hf_dur silence;    /* no answer at all for so long: closed (timing_silence) */
+    hf_dur probe;      /* between probes */
+    bool probe_writes; /* a handshake and each probe find out whether the node takes writes */
     const struct link_events *events;
     void *arg;
 };

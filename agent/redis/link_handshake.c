@@ -1,5 +1,5 @@
 /* What is asked on a new connection, in this order, and again at each probe from INFO on:
- *   AUTH, SELECT, INFO | CONFIG GET, every SCRIPT LOAD | the sentinel
+ *   AUTH, SELECT, INFO | CONFIG GET, every SCRIPT LOAD | writes that change nothing, the sentinel
  * (!) INFO is answered before anything else is sent: who it is comes before what it says.
  */
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 static int ask(struct link *link, call_fn *fn, ...) __attribute__((sentinel));
 static int ask(struct link *link, call_fn *fn, ...)
 {
-    const char *words[4];
+    const char *words[6];
     int count = 0;
     va_list args;
 
@@ -49,6 +49,35 @@ static void not_redis(struct link *link, const char *command)
     link_end(link, HF_NODE_ERR_PROTOCOL, "no Redis answers %s like that", command);
 }
 
+/* --- writes that change nothing --------------------------------------------------------------- */
+
+/* The fence record of a name without a byte, which no lock has: a key that is absent, and within what
+ * a user needs the right to. */
+#define ABSENT_KEY LINK_FENCE_PREFIX
+
+static void on_write(struct link *link, const struct call *call, const redisReply *answer)
+{
+    (void)call;
+    if (!is_error(answer) || link->write_error != HF_NODE_ERR_NONE)
+        return;
+    link->write_error = reply_error_class(answer->str);
+    link_copy_text(link, link->write_text, reply_error_text(answer->str));
+}
+
+/* A node checks memory, disk, replicas and rights before it sees that there is nothing to do: nothing
+ * is written, propagated or synced. */
+static void try_writes(struct link *link)
+{
+    link->write_tried = false;
+    link->write_error = HF_NODE_ERR_NONE;
+    link->write_text[0] = '\0';
+    if (link->options.probe_writes && !link->asked.replica && !link->asked.cluster)
+        link->write_tried =
+            ask(link, on_write, "SET", ABSENT_KEY, "0", "XX", "PX", "1", NULL) == HF_OK &&
+            ask(link, on_write, "PEXPIRE", ABSENT_KEY, "1", NULL) == HF_OK &&
+            ask(link, on_write, "DEL", ABSENT_KEY, NULL) == HF_OK;
+}
+
 /* --- the sentinel, and the end of it ---------------------------------------------------------- */
 
 static void schedule_probe(struct link *link)
@@ -62,8 +91,12 @@ static void on_sentinel(struct link *link, const struct link_reply *reply, void 
 {
     /* A node that will not be used anyway may refuse scripts: its owner still wants the facts. */
     bool useless = link->asked.replica || link->asked.cluster;
+    struct link_reply told = *reply;
 
     (void)arg;
+    told.write_tried = link->write_tried;
+    told.write_error = link->write_error;
+    told.write_text = link->write_text;
     if (reply->outcome == LINK_TIMEOUT || reply->outcome == LINK_BROKEN)
         return;
     if (link->state == LINK_GREETING) {
@@ -73,13 +106,13 @@ static void on_sentinel(struct link *link, const struct link_reply *reply, void 
         }
         link->facts = link->asked;
         schedule_probe(link);
-        link_is_ready(link, reply);
+        link_is_ready(link, &told);
     } else if (link->state == LINK_UP) {
         schedule_probe(link);
         if (!link->asked_well || (reply->outcome == LINK_ERROR && !useless))
             return;
         link->facts = link->asked;
-        link->options.events->probed(link, &link->facts, reply, link->options.arg);
+        link->options.events->probed(link, &link->facts, &told, link->options.arg);
     }
 }
 
@@ -87,6 +120,7 @@ static void read_sentinel(struct link *link)
 {
     const struct link_sentinel read_only = {.nonce = "", .list_hash = ""};
 
+    try_writes(link);
     if (script_sentinel(link, &read_only, hf_time_add(clock_now(), link->options.silence),
                         on_sentinel, NULL) == HF_OK)
         return;

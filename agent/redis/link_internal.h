@@ -103,6 +103,9 @@ struct link {
     bool is_redis;           /* INFO was answered as Redis does: its error texts may be shown */
     bool is_strange; /* it spoke without being asked, or in shapes that Redis does not use */
     struct loop_timer probe;
+    bool write_tried; /* by the running probe; what that was answered: */
+    enum hf_node_error write_error;
+    char write_text[LINK_TEXT_MAX];
 
     struct link_tracking tracking;
 
@@ -169,6 +172,9 @@ bool tracking_stands(const struct link *link, uint32_t mark);
 /* --- link_reply.c ----------------------------------------------------------------------------- */
 
 enum hf_node_error reply_error_class(const char *text);
+/* What an error says, without what a server before 7.0 puts before what a command in a script was
+ * answered. */
+const char *reply_error_text(const char *text);
 /* Sets the fields of LINK_ANSWERED, or of LINK_ERROR (HF_NODE_ERR_PROTOCOL: the wrong shape);
  * leaves the others. `error_text` then points into `answer` or to a constant. */
 void reply_decode(const redisReply *answer, enum script script, size_t keys,

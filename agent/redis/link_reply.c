@@ -7,19 +7,46 @@
 /* --- errors ----------------------------------------------------------------------------------- */
 
 static const char *const error_names[] = {
-    [HF_NODE_ERR_NONE] = "none",         [HF_NODE_ERR_RESOLVE] = "resolve",
-    [HF_NODE_ERR_CONNECT] = "connect",   [HF_NODE_ERR_BROKEN] = "broken",
-    [HF_NODE_ERR_TIMEOUT] = "timeout",   [HF_NODE_ERR_SILENT] = "silent",
-    [HF_NODE_ERR_AUTH] = "auth",         [HF_NODE_ERR_PERM] = "perm",
-    [HF_NODE_ERR_BUSY] = "busy",         [HF_NODE_ERR_LOADING] = "loading",
-    [HF_NODE_ERR_MISCONF] = "misconf",   [HF_NODE_ERR_READONLY] = "readonly",
-    [HF_NODE_ERR_OOM] = "oom",           [HF_NODE_ERR_NOSCRIPT] = "noscript",
-    [HF_NODE_ERR_PROTOCOL] = "protocol", [HF_NODE_ERR_OTHER] = "other",
+    [HF_NODE_ERR_NONE] = "none",
+    [HF_NODE_ERR_RESOLVE] = "resolve",
+    [HF_NODE_ERR_CONNECT] = "connect",
+    [HF_NODE_ERR_BROKEN] = "broken",
+    [HF_NODE_ERR_TIMEOUT] = "timeout",
+    [HF_NODE_ERR_SILENT] = "silent",
+    [HF_NODE_ERR_AUTH] = "auth",
+    [HF_NODE_ERR_PERM] = "perm",
+    [HF_NODE_ERR_BUSY] = "busy",
+    [HF_NODE_ERR_LOADING] = "loading",
+    [HF_NODE_ERR_MISCONF] = "misconf",
+    [HF_NODE_ERR_READONLY] = "readonly",
+    [HF_NODE_ERR_OOM] = "oom",
+    [HF_NODE_ERR_NOSCRIPT] = "noscript",
+    [HF_NODE_ERR_PROTOCOL] = "protocol",
+    [HF_NODE_ERR_OTHER] = "other",
+    [HF_NODE_ERR_NOREPLICAS] = "noreplicas",
 };
 
 const char *link_error_name(enum hf_node_error error)
 {
     return (size_t)error < HF_LENGTH(error_names) ? error_names[error] : "unknown";
+}
+
+/* "ERR Error running script (call to f_..): @user_script:3: @user_script: 3: -OOM command not ..." */
+const char *reply_error_text(const char *text)
+{
+    const char *inner;
+
+    if (strncmp(text, "ERR Error running script", strlen("ERR Error running script")) != 0)
+        return text;
+    inner = strstr(text, ": -");
+    return inner ? inner + strlen(": -") : text;
+}
+
+/* A right that is missing within a script has no code of its own; 7.0, 7.2 and before. */
+static bool is_script_perm(const char *text)
+{
+    return strstr(text, "The user executing the script can't ") ||
+           strstr(text, "ACL failure in script");
 }
 
 enum hf_node_error reply_error_class(const char *text)
@@ -32,9 +59,14 @@ enum hf_node_error reply_error_class(const char *text)
         {"NOPERM", HF_NODE_ERR_PERM},       {"BUSY", HF_NODE_ERR_BUSY},
         {"LOADING", HF_NODE_ERR_LOADING},   {"MISCONF", HF_NODE_ERR_MISCONF},
         {"READONLY", HF_NODE_ERR_READONLY}, {"OOM", HF_NODE_ERR_OOM},
-        {"NOSCRIPT", HF_NODE_ERR_NOSCRIPT},
+        {"NOSCRIPT", HF_NODE_ERR_NOSCRIPT}, {"NOREPLICAS", HF_NODE_ERR_NOREPLICAS},
     };
-    size_t length = strcspn(text, " ");
+    size_t length;
+
+    if (is_script_perm(text))
+        return HF_NODE_ERR_PERM;
+    text = reply_error_text(text);
+    length = strcspn(text, " ");
 
     for (size_t i = 0; i < HF_LENGTH(codes); i++) {
         if (strlen(codes[i].code) == length && memcmp(codes[i].code, text, length) == 0)
@@ -292,7 +324,7 @@ void reply_decode(const redisReply *answer, enum script script, size_t keys, str
     if (answer->type == REDIS_REPLY_ERROR) {
         out->outcome = LINK_ERROR;
         out->error = reply_error_class(answer->str);
-        out->error_text = answer->str;
+        out->error_text = reply_error_text(answer->str);
     } else if (!decode(answer, script, keys, out)) {
         out->outcome = LINK_ERROR;
         out->error = HF_NODE_ERR_PROTOCOL;

@@ -350,7 +350,7 @@ def node_oom(run):
 
 @scenario("a node that wants replicas (NOREPLICAS) is a no of that node and nothing else")
 def node_no_replicas(run):
-    with_one_bad_node(run, lambda node: node.cmd("CONFIG", "SET", "min-replicas-to-write", "1"), "other")
+    with_one_bad_node(run, lambda node: node.cmd("CONFIG", "SET", "min-replicas-to-write", "1"), "noreplicas")
 
 
 @scenario("a node that runs a long script (BUSY) is a no of that node and nothing else")

@@ -2,12 +2,14 @@
 """What a node may be, and how it is reached: addresses, passwords, servers that are not what they should be."""
 import contextlib
 import pathlib
+import re
 import socket
 import sys
 import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from events import history  # noqa: E402
 from rig import BUILD, SLOW, Redis, free_port, main, scenario, skip, wait_until  # noqa: E402
 from views import counters, node_rows, wait_node  # noqa: E402
 
@@ -175,6 +177,149 @@ def no_permission(run):
     two_good_and(run, f"n3=redis://weak:w@{node.address}")
     wait_node(run, "n3", error_class="perm")
     locks_well(run)
+
+
+# --- writes that are refused ---------------------------------------------------------------------------
+
+
+def fill(node):
+    """No memory is left: what is read goes on as before."""
+    node.cmd("SET", "ballast", "x" * 2_000_000)
+    node.cmd("CONFIG", "SET", "maxmemory", "1mb")
+
+
+REFUSALS = {  # kind: (what begins it, what ends it)
+    "oom": (fill, lambda node: node.cmd("CONFIG", "SET", "maxmemory", "0")),
+    "noreplicas": (lambda node: node.cmd("CONFIG", "SET", "min-replicas-to-write", "1"),
+                   lambda node: node.cmd("CONFIG", "SET", "min-replicas-to-write", "0")),
+    "perm": (lambda node: node.cmd("ACL", "SETUSER", "default", "-hset"),
+             lambda node: node.cmd("ACL", "SETUSER", "default", "+hset")),
+}
+
+
+def events_of_writes(run):
+    lines = history(run)
+    return [(line["event"], line["node"], line["reason"]) for line in lines
+            if line["event"] in ("node_unwritable", "node_writable")]
+
+
+def refused_lock(run, kind):
+    """What `run -n` says while n2 and n3 refuse writes."""
+    result = run.holdfast("run", "-n", "job", "true")
+    assert result.rc == 69, result
+    assert re.search(rf"too few nodes: n2, n3 refuse writes \({kind}\): ", result.err), result.err
+
+
+def shown_as_unwritable(run, agent, kind):
+    """Where people look, and programs."""
+    for node in ("n2", "n3"):
+        row = wait_node(run, node, state="unwritable", error_class=kind)
+        assert not row["votes"] and row["unwritable_ms"] >= 0 and row["error"], row
+    assert "1 of 3 vote" in run.holdfast("status").out
+    doctor = run.holdfast("doctor", "--json").json
+    found = [f for f in doctor["findings"] if f["level"] == "fail"]
+    assert any(f["check"] == "nodes.quorum" for f in found), found
+    assert sum(f["check"] == "node.state" and "refuses writes" in f["text"] for f in found) == 2, found
+    metrics = control(run, agent, "metrics")
+    assert re.search(rf'holdfast_node_unwritable{{node="n2",error="{kind}"}} 1', metrics), metrics
+    assert 'holdfast_node_state{node="n3",state="unwritable"} 1' in metrics and "holdfast_ready 0" in metrics, metrics
+    assert len(re.findall(f"node n[23] refuses writes.*{kind}", agent.err)) == 2, agent.err
+
+
+def control(run, agent, question):
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as client:
+        client.connect(str(run.runtime_dir / agent.name / "control"))
+        client.sendall(question.encode() + b"\n")
+        return b"".join(iter(lambda: client.recv(65536), b"")).decode()
+
+
+def refuses_writes(run, kind):
+    begin, end = REFUSALS[kind]
+    run.redis(3, tcp=True)
+    agent = run.agent(ttl=f"{TTL_S}s")
+    for node in run.nodes[1:]:
+        begin(node)
+    wait_until(lambda: run.holdfast("run", "-n", "other", "true").rc == 69, what="no lock is to be had")
+    refused_lock(run, kind)
+    shown_as_unwritable(run, agent, kind)
+    waiting = run.start_holdfast("run", "job", "true")
+    waiting.wait_err(r"waiting: 1 of 3 nodes may vote, 2 are needed; n2, n3 refuse writes|"
+                     rf"waiting: too few nodes: n2, n3 refuse writes \({kind}\)")
+    time.sleep(0.5)
+    for node in run.nodes[1:]:
+        end(node)
+    assert waiting.wait() == 0, waiting.err
+    for node in ("n2", "n3"):
+        assert wait_node(run, node, state="up")["unwritable_ms"] is None
+    assert "3 of 3 vote" in run.holdfast("status").out
+    assert sorted(events_of_writes(run)) == sorted(
+        [("node_unwritable", node, kind) for node in ("n2", "n3")] +
+        [("node_writable", node, None) for node in ("n2", "n3")]), events_of_writes(run)
+
+
+@scenario("nodes without memory: they do not vote, everybody is told, and it is over with the next write")
+def out_of_memory(run):
+    refuses_writes(run, "oom")
+
+
+@scenario("nodes that want replicas: they do not vote, everybody is told, and it is over with the next write")
+def no_replicas(run):
+    refuses_writes(run, "noreplicas")
+
+
+@scenario("a right that is missing within a script: such nodes do not vote, and everybody is told")
+def missing_right(run):
+    refuses_writes(run, "perm")
+
+
+@scenario("nobody takes locks: the agent finds by itself which nodes refuse writes, and that they do not any more")
+def idle_agent(run):
+    run.redis(3, tcp=True)
+    run.agent(ttl=f"{TTL_S}s")
+    node = run.nodes[2]
+    for begin, end, kind in ((*REFUSALS["oom"], "oom"), (*REFUSALS["noreplicas"], "noreplicas"),
+                             (lambda n: n.cmd("ACL", "SETUSER", "default", "-del"),
+                              lambda n: n.cmd("ACL", "SETUSER", "default", "+del"), "perm")):
+        begin(node)
+        wait_node(run, "n3", state="unwritable", error_class=kind)
+        end(node)
+        wait_node(run, "n3", state="up")
+    assert node.cmd("DBSIZE") == 2, "the sentinel and the ballast"
+    locks_well(run, keys=3)
+
+
+# As holdfast.conf(5) has it.
+RIGHTS = ["~*", "&__redis__:invalidate", "+@connection", "+subscribe", "+info", "+config|get", "+script|load",
+          "+evalsha", "+time", "+get", "+set", "+pexpire", "+pttl", "+del", "+hget", "+hset", "+hmget", "+scan"]
+
+
+@scenario("a user with the rights that the manual names has all it needs")
+def just_enough_rights(run):
+    run.redis(3, tcp=True)
+    for node in run.nodes:
+        node.cmd("ACL", "SETUSER", "agent", "on", ">word", *RIGHTS)
+    agent = run.agent(nodes=[f"{node.id}=redis://agent:word@{node.address}" for node in run.nodes], ttl=f"{TTL_S}s")
+    wait_node(run, "n1", state="up", tracking="on")
+    locks_well(run, keys=3)
+    run.nodes[0].cmd("DEL", "job")
+    run.holder().acquire("job", TTL_S * 1000)
+    assert run.holdfast("list", "--all-hosts").rc == 0 and run.holdfast("show", "job").rc == 0
+    run.nodes[1].cmd("DEL", "job")  # healed
+    wait_until(lambda: run.holders_of("job") == 3, what="it is written again")
+    denied = [line for node in run.nodes for line in node.cmd("ACL", "LOG")]
+    assert not denied and "refuses" not in agent.err, (denied, agent.err)
+
+
+@scenario("a name whose key the node's user may not touch says nothing of the node")
+def key_right(run):
+    run.redis(3, tcp=True)
+    run.agent(ttl=f"{TTL_S}s")
+    for node in run.nodes[:2]:
+        node.cmd("ACL", "SETUSER", "default", "resetkeys", "~holdfast:*", "~job*")
+    result = run.holdfast("run", "-n", "other", "true")
+    assert result.rc == 69 and re.search("too few nodes: n1, n2: .*key", result.err), result
+    assert {row["state"] for row in node_rows(run).values()} == {"up"}
+    locks_well(run, keys=0)
 
 
 # --- not a Redis ---------------------------------------------------------------------------------------

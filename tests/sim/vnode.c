@@ -125,6 +125,16 @@ static struct redisReply *client(const struct sim_message *m)
     return reply_text(REDIS_REPLY_STATUS, "OK", 2);
 }
 
+/* Of a key that is absent: nothing changes, but a node that fails says so. */
+static struct redisReply *write_nothing(const struct vnode *node, const struct command *c)
+{
+    if (node->error && sim.now < node->error_until)
+        return error(node->error);
+    if (is(c, 0, "SET") && !is(c, 3, "XX"))
+        return error("ERR this SET is not known here");
+    return reply_text(REDIS_REPLY_STATUS, "OK", 2);
+}
+
 static struct redisReply *run(struct vnode *node, const struct sim_message *m)
 {
     const struct command *c = &m->command;
@@ -139,6 +149,8 @@ static struct redisReply *run(struct vnode *node, const struct sim_message *m)
         return config(node);
     if (is(c, 0, "SCRIPT"))
         return load(node, c);
+    if (is(c, 1, "holdfast:fence:"))
+        return write_nothing(node, c);
     return error("ERR unknown command");
 }
 

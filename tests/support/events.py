@@ -55,11 +55,11 @@ def faults(events):
 
 def faults_of_nodes(events):
     """What begins must end before it begins again, but for an agent's start, which begins anew."""
-    found, up, refused, quarantined, run_ids = [], {}, {}, collections.defaultdict(set), set()
+    found, up, refused, unwritable, quarantined, run_ids = [], {}, {}, {}, collections.defaultdict(set), set()
     for e in events:
         word, node = e["event"], e.get("node")
         if word == "agent_started":
-            up, refused = {}, {}
+            up, refused, unwritable = {}, {}, {}
         elif word in ("node_up", "node_down"):
             if up.get(node) == word:
                 found.append(f"{node}: {word} twice")
@@ -68,6 +68,10 @@ def faults_of_nodes(events):
             if refused.get(node) == (word, e["reason"]):
                 found.append(f"{node}: {word} twice")
             refused[node] = word, e["reason"]
+        elif word in ("node_unwritable", "node_writable"):
+            if unwritable.get(node) == (word, e["reason"]):
+                found.append(f"{node}: {word} twice")
+            unwritable[node] = word, e["reason"]
         elif word == "quarantine":
             reasons = set(e["quarantine_reasons"])
             if quarantined[node] and reasons <= quarantined[node]:

@@ -44,6 +44,7 @@ struct fixture {
     struct link *link;
     struct node_address address;
     hf_dur silence, probe, connect_timeout;
+    bool probes_writes;
     int ups, probes, downs;
     enum hf_node_error down_error;
     char down_text[160];
@@ -72,6 +73,7 @@ static void keep_reply(struct link_reply *to, const struct link_reply *from)
     *to = *from;
     to->error_text = NULL; /* valid in the callback only */
     to->marks = NULL;
+    to->write_text = NULL;
 }
 
 static void on_up(struct link *link, const struct node_facts *facts,
@@ -230,6 +232,7 @@ static void make_link(struct fixture *f, const char *text)
         .connect_timeout = f->connect_timeout,
         .silence = f->silence,
         .probe = f->probe,
+        .probe_writes = f->probes_writes,
         .events = f->tracks ? &tracking_events : &fixture_events,
         .arg = f,
     };

@@ -260,6 +260,28 @@ static void test_probes(void **state)
     assert_true(f->sentinel.sentinel.created.us <= f->sentinel.node_time.us);
 }
 
+static enum hf_node_error write_error(void **state, const char *const *options)
+{
+    struct fixture *f = start(state, options);
+
+    f->probes_writes = true;
+    link_comes_up(f, NULL);
+    assert_true(f->sentinel.write_tried);
+    return f->sentinel.write_error;
+}
+
+static void test_writes_are_taken(void **state)
+{
+    assert_int_equal(write_error(state, NULL), HF_NODE_ERR_NONE);
+}
+
+/* A handshake finds it, though all that it reads is answered. */
+static void test_writes_are_refused(void **state)
+{
+    assert_int_equal(write_error(state, OPTIONS("--min-replicas-to-write", "1")),
+                     HF_NODE_ERR_NOREPLICAS);
+}
+
 static void test_tcp(void **state)
 {
     struct fixture *f = *state;
@@ -623,14 +645,14 @@ static void test_readonly(void **state)
     refused(f, HF_NODE_ERR_READONLY);
 }
 
-static void test_other_error(void **state)
+static void test_no_replicas(void **state)
 {
     struct fixture *f = start(state, NULL);
 
     link_comes_up(f, NULL);
     make_sentinel(f);
     side_done(f, "CONFIG SET min-replicas-to-write 1");
-    refused(f, HF_NODE_ERR_OTHER); /* NOREPLICAS: a class without a name of its own */
+    refused(f, HF_NODE_ERR_NOREPLICAS);
     assert_non_null(strstr(f->told.text, "NOREPLICAS"));
 }
 
@@ -686,6 +708,8 @@ int main(void)
         LINK_TEST(test_missing_password),
         LINK_TEST(test_no_permission),
         LINK_TEST(test_probes),
+        LINK_TEST(test_writes_are_taken),
+        LINK_TEST(test_writes_are_refused),
         LINK_TEST(test_tcp),
         LINK_TEST(test_name_is_looked_up),
         LINK_TEST(test_lock_renew_release),
@@ -705,7 +729,7 @@ int main(void)
         LINK_TEST(test_sending_from_an_answer),
         LINK_TEST(test_out_of_memory),
         LINK_TEST(test_readonly),
-        LINK_TEST(test_other_error),
+        LINK_TEST(test_no_replicas),
         LINK_TEST(test_busy),
         LINK_TEST(test_strange_fence_record),
     };

@@ -321,6 +321,22 @@ TEST(test_error_classes)
         {"READONLY You can't write against a read only replica.", HF_NODE_ERR_READONLY, "readonly"},
         {"OOM command not allowed when used memory > 'maxmemory'.", HF_NODE_ERR_OOM, "oom"},
         {"NOSCRIPT No matching script.", HF_NODE_ERR_NOSCRIPT, "noscript"},
+        {"NOREPLICAS Not enough good replicas to write.", HF_NODE_ERR_NOREPLICAS, "noreplicas"},
+        /* within a script: 7.0, 7.2, 6.2 */
+        {"ERR The user executing the script can't run this command or subcommand script: 01, on "
+         "@user_script:14.",
+         HF_NODE_ERR_PERM, "perm"},
+        {"ERR ACL failure in script: User agent has no permissions to run the 'set' command "
+         "script: "
+         "01, on @user_script:14.",
+         HF_NODE_ERR_PERM, "perm"},
+        {"ERR Error running script (call to f_01): @user_script:14: @user_script: 14: -OOM command "
+         "not allowed when used memory > 'maxmemory'.",
+         HF_NODE_ERR_OOM, "oom"},
+        {"ERR Error running script (call to f_01): @user_script:14: @user_script: 14: Unknown "
+         "Redis "
+         "command called from Lua script",
+         HF_NODE_ERR_OTHER, "other"},
         {"ERR max number of clients reached", HF_NODE_ERR_OTHER, "other"},
         {"", HF_NODE_ERR_OTHER, "other"},
     };

@@ -1,0 +1,66 @@
+#include "agent/core/node_writes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* (!) A right that is missing for one name's key says nothing of the node: whoever chooses names could
+ * have it shown as broken. */
+static bool is_refusal(enum hf_node_error error, const char *text)
+{
+    switch (error) {
+    case HF_NODE_ERR_PERM:
+        return !strstr(text, " key");
+    case HF_NODE_ERR_OOM:
+    case HF_NODE_ERR_MISCONF:
+    case HF_NODE_ERR_READONLY:
+    case HF_NODE_ERR_NOREPLICAS:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Whether one write that was taken proves that another would be: rights are by command. */
+static bool is_of_all_writes(enum hf_node_error error)
+{
+    return error != HF_NODE_ERR_PERM;
+}
+
+enum hf_node_error writes_refused(const struct node_writes *w)
+{
+    return w->locks != HF_NODE_ERR_NONE ? w->locks : w->probe;
+}
+
+static void hear(struct node_writes *w, enum hf_node_error *own, enum hf_node_error *other,
+                 enum hf_node_error error, const char *text, hf_time now)
+{
+    if (error == HF_NODE_ERR_NONE) {
+        *own = HF_NODE_ERR_NONE;
+        if (is_of_all_writes(*other))
+            *other = HF_NODE_ERR_NONE;
+    } else if (is_refusal(error, text)) {
+        if (writes_refused(w) == HF_NODE_ERR_NONE)
+            w->since = now;
+        *own = error;
+        /* Behind the words comes which script it was, and where. */
+        snprintf(w->text, sizeof(w->text), "%.*s",
+                 (int)(strstr(text, " script: ") ? strstr(text, " script: ") - text
+                                                 : (long)strlen(text)),
+                 text);
+    }
+}
+
+void writes_on_lock(struct node_writes *w, enum hf_node_error error, const char *text, hf_time now)
+{
+    hear(w, &w->locks, &w->probe, error, text, now);
+}
+
+void writes_on_probe(struct node_writes *w, enum hf_node_error error, const char *text, hf_time now)
+{
+    hear(w, &w->probe, &w->locks, error, text, now);
+}
+
+void writes_reset(struct node_writes *w)
+{
+    *w = (struct node_writes){.locks = HF_NODE_ERR_NONE};
+}
