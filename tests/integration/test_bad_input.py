@@ -17,7 +17,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import (BUILD, OTHER_UID, SLOW, HolderError, Process, agent_env, main, scenario, skip,  # noqa: E402
+from rig import (BUILD, OTHER_UID, ROOT, SLOW, HolderError, Process, agent_env, main, scenario, skip,  # noqa: E402
                  wait_until)
 
 TTL_MAX_S = 5
@@ -177,6 +177,17 @@ def bad_agent_ttl(run):
 
 
 # --- options and addresses -----------------------------------------------------------------------------
+
+
+@scenario("what no restart mends: the units do not start an agent again that ended so")
+def not_restarted(run):
+    path = run.dir / "bad.conf"
+    path.write_text("no_such_key = 1\n")
+    codes = {run.spawn(BUILD / "bin" / "holdfastd", *words, label="holdfastd").wait() for words in (["--config", path], ["--nonsense"])}
+    assert codes == {64, 78}, codes
+    for unit in ("holdfastd.service.in", "holdfastd-user.service.in"):
+        line, = [line for line in (ROOT / "packaging" / unit).read_text().splitlines() if line.startswith("RestartPreventExit")]
+        assert set(map(int, line.partition("=")[2].split())) == codes, line
 
 
 @scenario("an unknown option or subcommand: 64, the word, and where to read on")
