@@ -200,7 +200,7 @@ def rolling(lab, gap_ttls):
     lab.row.figures.update({"steady leases": len(steady.leases), "lost": len(lost), "rivals refused": steady.refusals})
     steady.end()
     lab.row.acquisitions += len(steady.leases)
-    lab.row.add(fleet.finish(), Expected(losses=0))
+    lab.row.add(fleet.finish(), Expected(losses=0, wait_s=2 * fleet.quarantine_s))
     lab.row.blame({"P6": complaints})
 
 

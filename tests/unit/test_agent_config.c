@@ -76,6 +76,8 @@ static const char *write_file(const char *text)
     FILE *file;
     int fd;
 
+    if (path[0])
+        (void)unlink(path); /* the one before */
     scratch_path(path, sizeof(path));
     fd = mkstemp(path);
     assert_true(fd >= 0);
