@@ -396,6 +396,7 @@ void link_flush(struct link *link)
 {
     redisAsyncContext *context = link->context;
 
+    link->checked = HF_TIME_PAST; /* what is sent from now on leaves later */
     /* While hiredis runs a callback of this context a failing write would free it under its feet;
      * it then writes by itself as soon as the callback is done. */
     if (!context || link->state < LINK_GREETING || (context->c.flags & REDIS_IN_CALLBACK))
@@ -415,7 +416,7 @@ bool link_is_up(const struct link *link)
 
 int link_in_flight(const struct link *link)
 {
-    return link->in_flight;
+    return link->in_flight - link->checks;
 }
 
 hf_dur link_rtt(const struct link *link)

@@ -167,7 +167,8 @@ struct link_key { /* renew, release of many keys */
  * `deadline` is ours, CLOCK_BOOTTIME. Arguments are copied.
  * A script that the node has forgotten is loaded again. Raise and release are then sent once more
  * from here; of acquire, heal and renew HF_NODE_ERR_NOSCRIPT is told, for their owner to send them
- * once more if the token is still good. */
+ * once more if the token is still good. So is whatever was answered while it was in doubt who answers
+ * (link_identity.c), but for releases: it may have run. */
 int link_acquire(struct link *link, const struct link_lock *lock, hf_time deadline,
                  link_reply_fn *fn, void *arg);
 int link_raise(struct link *link, const struct link_lock *lock, hf_time deadline, link_reply_fn *fn,

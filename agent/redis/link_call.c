@@ -81,7 +81,7 @@ static bool call_reload(struct link *link, struct call *call)
     if (call->script == SCRIPT_RAISE || call->script == SCRIPT_SENTINEL ||
         call->script >= SCRIPT_LOOK)
         wanted = !call->timed_out;
-    if (call->reloaded)
+    if (call->reloaded || !link->context)
         return false;
     call->reloaded = true;
     call->mark = 0; /* what was to be tracked was that attempt */
@@ -90,12 +90,27 @@ static bool call_reload(struct link *link, struct call *call)
     return call_send(link, call, call->command, call->length) == HF_OK;
 }
 
+/* (!) What came from who knows whom is no answer: an acquire's may be of a server that has forgotten
+ * the true holder. Nothing is known of it then, as after NOSCRIPT, and its owner sends it once more,
+ * behind INFO. A release wants no more than to have been run. */
+static bool counts(const struct link *link, const struct call *call)
+{
+    return !link->doubted || call->script == SCRIPT_RELEASE;
+}
+
 static void script_answered(struct link *link, struct call *call, const redisReply *answer)
 {
     struct link_reply reply = reply_of(call, LINK_ANSWERED, HF_NODE_ERR_NONE);
     char text[LINK_TEXT_MAX];
 
     reply_decode(answer, call->script, call->keys, &reply);
+    /* First, so that INFO goes ahead of the script and of what is sent again. */
+    if (!identity_is_doubtful(link, answer) && reply.outcome == LINK_ANSWERED &&
+        !counts(link, call)) {
+        reply.outcome = LINK_ERROR;
+        reply.error = HF_NODE_ERR_NOSCRIPT;
+        reply.error_text = "not counted: it is in doubt who answers";
+    }
     reply.tracked = tracking_stands(link, call->mark);
     if (reply.error == HF_NODE_ERR_NOSCRIPT) {
         hf_time deadline = call->deadline.item.at;
@@ -199,15 +214,21 @@ int call_load(struct link *link, enum script script, call_fn *loaded)
 int call_script(struct link *link, enum script script, size_t keys, hf_time deadline,
                 link_reply_fn *fn, void *arg, int argc, const char **argv, size_t *lengths)
 {
-    uint32_t mark = tracking_mark(link);
     struct call *call;
-    int rc = HF_ENOMEM;
+    uint32_t mark;
+    int rc = HF_OK;
 
-    if (link->in_flight >= LINK_IN_FLIGHT_MAX)
+    if (link_in_flight(link) >= LINK_IN_FLIGHT_MAX)
         return HF_ENOQUORUM;
+    if (script != SCRIPT_RELEASE)
+        rc = identity_check(link);
+    if (rc != HF_OK)
+        return rc;
+    mark = tracking_mark(link); /* right ahead of it */
     call = call_new(link);
     if (!call)
         return HF_ENOMEM;
+    rc = HF_ENOMEM;
     call->mark = mark;
     call->script = script;
     call->keys = keys;
@@ -268,6 +289,7 @@ void calls_init(struct link *link)
 void calls_reset(struct link *link)
 {
     link->heard = HF_TIME_PAST;
+    identity_reset(link);
     memset(link->loading, 0, sizeof(link->loading));
 }
 
@@ -276,6 +298,7 @@ void calls_break(struct link *link)
     struct call *call;
 
     loop_timer_cancel(link->options.loop, &link->silence);
+    link->checks = 0;
     while ((call = TAILQ_FIRST(&link->calls))) {
         call_take(link, call);
         if (!call->own) {

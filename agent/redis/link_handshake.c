@@ -1,5 +1,6 @@
 /* What is asked on a new connection, in this order, and again at each probe from INFO on:
- *   AUTH, SELECT, INFO | CONFIG GET, every SCRIPT LOAD | writes that change nothing, the sentinel
+ *   AUTH, SELECT, INFO | CLIENT SETNAME, CONFIG GET, every SCRIPT LOAD
+ *     | writes that change nothing, the sentinel
  * (!) INFO is answered before anything else is sent: who it is comes before what it says.
  */
 #include <stdarg.h>
@@ -172,7 +173,7 @@ static void on_info(struct link *link, const struct call *call, const redisReply
         return;
     }
     link->is_redis = true;
-    sent = ask_config(link);
+    sent = identity_name(link) == HF_OK && ask_config(link);
     for (int i = 0; sent && i < SCRIPTS; i++)
         sent = call_load(link, (enum script)i, on_loaded) == HF_OK;
     if (!sent)
@@ -187,6 +188,8 @@ static void on_probe_info(struct link *link, const struct call *call, const redi
     link->asked_well = reply_decode_info(answer, &link->asked);
     if (!link->asked_well)
         not_redis(link, "INFO");
+    else if (!identity_holds(link, &link->asked))
+        identity_differs(link, &link->asked);
 }
 
 static void on_probe(struct loop_timer *timer, hf_time now)
@@ -198,7 +201,8 @@ static void on_probe(struct loop_timer *timer, hf_time now)
         return;
     link->asked_well = false;
     memset(&link->asked, 0, sizeof(link->asked));
-    if (ask(link, on_probe_info, "INFO", NULL) == HF_OK && ask_config(link))
+    if (identity_check(link) == HF_OK && ask(link, on_probe_info, "INFO", NULL) == HF_OK &&
+        ask_config(link))
         read_sentinel(link);
     else
         schedule_probe(link);

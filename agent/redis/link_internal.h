@@ -1,6 +1,6 @@
 /* What the parts of a link share: link.c (connection), link_call.c (commands in flight),
  * link_script.c (the script commands), link_handshake.c (what is asked on a new connection),
- * link_tracking.c (being told of changes),
+ * link_identity.c (whether it is still the same server), link_tracking.c (being told of changes),
  * link_reply.c (decoding; knows no link). One thread. */
 #ifndef HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
 #define HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
@@ -107,6 +107,13 @@ struct link {
     enum hf_node_error write_error;
     char write_text[LINK_TEXT_MAX];
 
+    /* whether it is still the one that said that */
+    bool doubted; /* INFO is asked for, and no answer counts before its answer */
+    bool named;   /* this connection has the name */
+    char name[32];
+    hf_time checked; /* the loop's turn in which the name was asked for last */
+    int checks;      /* questions for the name without an answer, of `in_flight` */
+
     struct link_tracking tracking;
 
     /* why it ended */
@@ -157,6 +164,23 @@ void handshake_init(struct link *link);
  * link_end(). */
 void handshake_begin(struct link *link);
 void handshake_stop(struct link *link);
+
+/* --- link_identity.c -------------------------------------------------------------------------- */
+
+/* Names the connection, once INFO was answered. HF_OK, HF_ENOQUORUM, HF_ENOMEM. */
+int identity_name(struct link *link);
+/* Ahead of a command whose answer may count: asks for the name, once for all that leave together.
+ * Does nothing where connections cannot be named. HF_OK, HF_ENOQUORUM, HF_ENOMEM. */
+int identity_check(struct link *link);
+/* Whether this answer puts in doubt who gives it. Then INFO is under way, and no answer counts until
+ * that shows the same server; or the connection was ended. */
+bool identity_is_doubtful(struct link *link, const redisReply *answer);
+/* Whether these facts are of the server that was greeted, in the role that it had. */
+bool identity_holds(const struct link *link, const struct node_facts *facts);
+/* They are not: ends the connection. */
+void identity_differs(struct link *link, const struct node_facts *facts);
+/* Forgets what belonged to the last connection. */
+void identity_reset(struct link *link);
 
 /* --- link_tracking.c -------------------------------------------------------------------------- */
 

@@ -7,6 +7,9 @@
     proxy.deliver()                     # now the node gets what was held back
 
 Connections that are made while something is held back are not affected by it.
+
+With keeps=True the agent's connections outlive the node's: the proxy makes a new one with the agent's next command, and
+says nothing of it. Only where an answer was lost does the agent's end, too.
 """
 import contextlib
 import os
@@ -23,11 +26,12 @@ class Pair:
         self.held = None      # bytes that the node shall get later; None: it gets all at once
         self.deaf = False     # its replies are lost
         self.client_open = True
+        self.asked = False    # the node has not said anything since it was last told something
 
 
 class Proxy:
-    def __init__(self, target):
-        self.target = target
+    def __init__(self, target, keeps=False):
+        self.target, self.keeps = target, keeps
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         self.pairs, self.lock = [], threading.RLock()
@@ -117,11 +121,23 @@ class Proxy:
             self.selector.unregister(pair.client)
             pair.client.close()
 
+    def end_server(self, pair):
+        if pair.server:
+            self.selector.unregister(pair.server)
+            pair.server.close()
+            pair.server = None
+
     def end(self, pair):
         self.end_client(pair)
-        self.selector.unregister(pair.server)
-        pair.server.close()
+        self.end_server(pair)
         self.pairs.remove(pair)
+
+    def tell(self, pair, data):
+        if not pair.server:
+            pair.server = self.connect()
+            self.selector.register(pair.server, selectors.EVENT_READ, pair)
+        pair.server.sendall(data)
+        pair.asked = True
 
     def from_client(self, pair):
         data = pair.client.recv(65536)
@@ -135,13 +151,20 @@ class Proxy:
         if pair.held is None and self.hold and self.hold in data:
             pair.held = b""
         if pair.held is None:
-            pair.server.sendall(data)
+            self.tell(pair, data)
             self.passed = (self.passed + data)[-65536:]
         else:
             pair.held += data
 
     def from_server(self, pair):
-        data = pair.server.recv(65536)
+        try:
+            data = pair.server.recv(65536)
+        except ConnectionError:
+            data = b""
+        if not data and self.keeps and not pair.asked:
+            self.end_server(pair)
+            return
+        pair.asked = False
         if not data:
             self.end(pair)
         elif pair.client_open and not pair.deaf:

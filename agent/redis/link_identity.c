@@ -1,0 +1,143 @@
+/* Whether the server that answers is still the one that was greeted. A proxy may keep our connection
+ * while the server behind it has restarted, or is another one.
+ *
+ * - The handshake gives the connection a name. It is asked for ahead of whatever may count, once for
+ *   all commands that leave together; a connection without it is another than the one that was
+ *   greeted, and ends.
+ * - What a server says that has forgotten its scripts, is loading, or may not write any more puts in
+ *   doubt who it is: INFO is asked at once, and until it is answered no answer counts (link_call.c).
+ *   The same run_id: all is well. Another one, or another role: the connection ends.
+ * Whatever ends is begun anew, and the handshake's INFO comes before anything else.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/redis/link_internal.h"
+#include "shm/status.h"
+
+#define ADVICE "connect to the node directly"
+
+/* --- doubt ------------------------------------------------------------------------------------ */
+
+bool identity_holds(const struct link *link, const struct node_facts *facts)
+{
+    return strcmp(link->facts.run_id, facts->run_id) == 0 &&
+           link->facts.replica == facts->replica && link->facts.cluster == facts->cluster;
+}
+
+void identity_differs(struct link *link, const struct node_facts *facts)
+{
+    if (strcmp(link->facts.run_id, facts->run_id) != 0)
+        link_end(link, HF_NODE_ERR_BROKEN, ADVICE ": another server answers behind a proxy");
+    else
+        link_end(link, HF_NODE_ERR_BROKEN, "its role has changed");
+}
+
+static void on_who(struct link *link, const struct call *call, const redisReply *answer)
+{
+    struct node_facts facts = {0};
+
+    (void)call;
+    if (answer->type == REDIS_REPLY_ERROR)
+        link_end(link, reply_error_class(answer->str),
+                 "INFO is refused while it is in doubt who answers");
+    else if (!reply_decode_info(answer, &facts))
+        link_end(link, HF_NODE_ERR_PROTOCOL, "no Redis answers INFO like that");
+    else if (!identity_holds(link, &facts))
+        identity_differs(link, &facts);
+    else
+        link->doubted = false;
+}
+
+static void ask_who(struct link *link)
+{
+    const char *argv[] = {"INFO"};
+
+    if (link->doubted)
+        return;
+    link->doubted = true;
+    if (call_own(link, on_who, (int)HF_LENGTH(argv), argv, NULL) != HF_OK)
+        link_end(link, HF_NODE_ERR_OTHER, "out of memory");
+}
+
+static bool has_code(const redisReply *answer, const char *code)
+{
+    size_t length = strlen(code);
+
+    return strncmp(answer->str, code, length) == 0 &&
+           (answer->str[length] == ' ' || answer->str[length] == '\0');
+}
+
+bool identity_is_doubtful(struct link *link, const redisReply *answer)
+{
+    static const char *const codes[] = {"NOSCRIPT",   "LOADING", "READONLY",
+                                        "MASTERDOWN", "MOVED",   "CLUSTERDOWN"};
+
+    if (answer->type != REDIS_REPLY_ERROR || link->state != LINK_UP)
+        return false;
+    if (has_code(answer, "NOAUTH")) {
+        /* We have logged in, or had not to. */
+        link_end(link, HF_NODE_ERR_AUTH, ADVICE ": another server answers, which wants a login");
+        return true;
+    }
+    for (size_t i = 0; i < HF_LENGTH(codes); i++) {
+        if (has_code(answer, codes[i])) {
+            ask_who(link);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* --- the connection's name -------------------------------------------------------------------- */
+
+static void on_named(struct link *link, const struct call *call, const redisReply *answer)
+{
+    (void)call;
+    link->named = answer->type != REDIS_REPLY_ERROR; /* else it cannot be asked for */
+}
+
+int identity_name(struct link *link)
+{
+    const char *argv[] = {"CLIENT", "SETNAME", link->name};
+
+    snprintf(link->name, sizeof(link->name), "holdfast-%08x%08x", link_random(link),
+             link_random(link));
+    return call_own(link, on_named, (int)HF_LENGTH(argv), argv, NULL);
+}
+
+static void on_name(struct link *link, const struct call *call, const redisReply *answer)
+{
+    (void)call;
+    link->checks--;
+    if (identity_is_doubtful(link, answer))
+        return;
+    if (answer->type == REDIS_REPLY_ERROR)
+        link->named = false;
+    else if (answer->type != REDIS_REPLY_STRING || strcmp(answer->str, link->name) != 0)
+        link_end(link, HF_NODE_ERR_BROKEN,
+                 ADVICE ": a proxy has put another connection in place of ours");
+}
+
+int identity_check(struct link *link)
+{
+    const char *argv[] = {"CLIENT", "GETNAME"};
+    hf_time turn = loop_now(link->options.loop);
+    int rc;
+
+    if (link->state != LINK_UP || !link->named || link->checked.ns == turn.ns)
+        return HF_OK;
+    rc = call_own(link, on_name, (int)HF_LENGTH(argv), argv, NULL);
+    if (rc == HF_OK) {
+        link->checked = turn;
+        link->checks++;
+    }
+    return rc;
+}
+
+void identity_reset(struct link *link)
+{
+    link->named = link->doubted = false;
+    link->checked = HF_TIME_PAST;
+    link->checks = 0;
+}

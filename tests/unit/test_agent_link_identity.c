@@ -1,0 +1,393 @@
+/* Whether a link notices that the server at its other end is another by now: behind a relay that
+ * keeps our connection while its own to the server ends and is made anew, and on a server that
+ * forgot its scripts. */
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "agent/redis/script.h"
+#include "tests/unit/link_fixture.h"
+
+#define KEY          "a resource"
+#define OPTIONS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define CANNOT_BE_NAMED                                                                            \
+    OPTIONS("--user", "default", "on", "nopass", "~*", "&*", "+@all", "-client|setname")
+
+/* --- the relay -------------------------------------------------------------------------------- */
+
+static pid_t relay;
+static char relay_path[128];
+
+static int server_connect(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    snprintf(address.sun_path, sizeof(address.sun_path), "%.100s", path);
+    for (;;) {
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+        if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+            return fd;
+        close(fd);
+        poll(NULL, 0, 5);
+    }
+}
+
+/* Carries one connection for as long as the client keeps it. */
+static void carry(int client, const char *path)
+{
+    static char bytes[65536];
+    int server = server_connect(path);
+
+    for (;;) {
+        struct pollfd fds[] = {{.fd = client, .events = POLLIN}, {.fd = server, .events = POLLIN}};
+        ssize_t n;
+
+        poll(fds, 2, -1);
+        if (fds[1].revents) {
+            n = read(server, bytes, sizeof(bytes));
+            if (n > 0) {
+                (void)!write(client, bytes, (size_t)n);
+            } else {
+                close(server);
+                server = -1;
+            }
+        } else if (fds[0].revents) {
+            n = read(client, bytes, sizeof(bytes));
+            if (n <= 0)
+                _exit(0);
+            if (server < 0)
+                server = server_connect(path);
+            (void)!write(server, bytes, (size_t)n);
+        }
+    }
+}
+
+static const char *start_relay(struct fixture *f)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    snprintf(relay_path, sizeof(relay_path), "%s/relay", f->server.dir);
+    snprintf(address.sun_path, sizeof(address.sun_path), "%.100s", relay_path);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    relay = fork();
+    if (relay == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGCHLD, SIG_IGN);
+        for (;;) {
+            int client = accept(fd, NULL, NULL);
+
+            if (fork() == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                carry(client, f->server.socket);
+            }
+            close(client);
+        }
+    }
+    assert_true(relay > 0);
+    close(fd);
+    return relay_path;
+}
+
+static int end_relay(void **state)
+{
+    if (relay > 0) {
+        kill(relay, SIGKILL);
+        waitpid(relay, NULL, 0);
+        relay = 0;
+    }
+    return tear_down(state);
+}
+
+/* --- what the tests do ------------------------------------------------------------------------ */
+
+/* One command on a connection of the test's own. */
+static long long side(struct fixture *f, const char *format, ...)
+{
+    redisContext *c = redisConnectUnix(f->server.socket);
+    redisReply *reply;
+    long long number;
+    va_list args;
+
+    va_start(args, format);
+    reply = redisvCommand(c, format, args);
+    va_end(args);
+    assert_non_null(reply);
+    if (reply->type == REDIS_REPLY_ERROR)
+        fail_msg("%s: %s", format, reply->str);
+    number = reply->integer;
+    freeReplyObject(reply);
+    redisFree(c);
+    return number;
+}
+
+/* As a snapshot would bring it back, and as other agents leave it. */
+static void load(struct fixture *f, enum script script)
+{
+    size_t length;
+    const char *text = script_text(script, &length);
+
+    (void)side(f, "SCRIPT LOAD %b", text, length);
+}
+
+static void remember(struct fixture *f)
+{
+    (void)side(f,
+               "HSET holdfast:node nonce " NONCE " created_us 1 created_wall_ms 1 ttl_max_ms 60000 "
+               "nodes 3 list_hash cafe");
+}
+
+static struct fixture *start(void **state, const char *const *options)
+{
+    struct fixture *f = *state;
+
+    assert_true(redis_server_start(&f->server, options));
+    remember(f);
+    return f;
+}
+
+static void another_server(struct fixture *f, const char *const *options)
+{
+    redis_server_kill(&f->server);
+    assert_true(redis_server_start(&f->server, options));
+    remember(f);
+}
+
+static void acquire(struct fixture *f, struct told *told)
+{
+    const struct link_lock lock = {.key = KEY,
+                                   .key_len = strlen(KEY),
+                                   .token = &token_bytes,
+                                   .ttl_ms = 60000,
+                                   .deadline = {INT64_C(4000000000) * 1000000},
+                                   .nonce = NONCE,
+                                   .fence = UINT64_C(1700000000123),
+                                   .holder = {.host = "a", .command = "b", .note = ""}};
+
+    memset(told, 0, sizeof(*told));
+    assert_int_equal(
+        link_acquire(f->link, &lock, hf_time_add(clock_now(), hf_ms(FAR_MS)), note, told), HF_OK);
+}
+
+static void renew(struct fixture *f, struct told *told)
+{
+    const struct link_key key = {KEY, strlen(KEY), &token_bytes, 60000};
+
+    memset(told, 0, sizeof(*told));
+    assert_int_equal(
+        link_renew(f->link, &key, 1, hf_time_add(clock_now(), hf_ms(FAR_MS)), note, told), HF_OK);
+}
+
+static void is_answered(struct fixture *f)
+{
+    link_flush(f->link);
+    assert_true(runs_until(f, is_final, FAR_MS));
+}
+
+static void is_granted(struct fixture *f)
+{
+    acquire(f, &f->told);
+    is_answered(f);
+    assert_int_equal(f->told.last.outcome, LINK_ANSWERED);
+    assert_int_equal(f->told.last.verdict, VERDICT_OK);
+}
+
+/* The connection ends, and the next one greets the server that is there now. */
+static void is_greeted_anew(struct fixture *f, const char *why)
+{
+    char run_id[TRUST_RUN_ID_LEN + 1];
+
+    memcpy(run_id, f->facts.run_id, sizeof(run_id));
+    assert_true(runs_until(f, is_down, FAR_MS));
+    if (!strstr(f->down_text, why))
+        fail_msg("%s", f->down_text);
+    assert_true(runs_until(f, is_up, FAR_MS));
+    assert_string_not_equal(f->facts.run_id, run_id);
+    is_granted(f);
+}
+
+/* --- another server --------------------------------------------------------------------------- */
+
+/* All of it looks as before: the sentinel, the scripts. */
+static void test_votes_of_another_server_do_not_count(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, start_relay(f));
+    is_granted(f);
+    another_server(f, NULL);
+    for (int i = 0; i < SCRIPTS; i++)
+        load(f, (enum script)i);
+    acquire(f, &f->told);
+    is_answered(f);
+    assert_int_equal(f->told.last.outcome, LINK_BROKEN);
+    is_greeted_anew(f, "proxy");
+}
+
+/* Where connections cannot be named, what it has forgotten tells. */
+static void test_scripts_that_are_gone_tell_of_another_server(void **state)
+{
+    struct fixture *f = start(state, CANNOT_BE_NAMED);
+    struct told late;
+
+    link_comes_up(f, start_relay(f));
+    is_granted(f);
+    another_server(f, CANNOT_BE_NAMED);
+    load(f, SCRIPT_ACQUIRE);
+    renew(f, &f->told);
+    acquire(f, &late);
+    is_answered(f);
+    assert_int_equal(f->told.last.error, HF_NODE_ERR_NOSCRIPT);
+    assert_true(runs_until(f, is_down, FAR_MS));
+    assert_int_equal(late.finals, 1);
+    assert_int_not_equal(late.last.outcome, LINK_ANSWERED); /* though it was granted */
+    assert_int_equal(side(f, "EXISTS %s", KEY), 1);
+    is_greeted_anew(f, "another server answers");
+}
+
+static void test_a_probe_tells_of_another_server(void **state)
+{
+    struct fixture *f = start(state, CANNOT_BE_NAMED);
+
+    f->probe = hf_ms(50);
+    link_comes_up(f, start_relay(f));
+    another_server(f, CANNOT_BE_NAMED);
+    is_greeted_anew(f, "another server");
+}
+
+static void test_password_of_another_server(void **state)
+{
+    struct fixture *f = *state;
+    char text[160];
+
+    assert_true(redis_server_start(&f->server, OPTIONS("--requirepass", "geheim")));
+    snprintf(text, sizeof(text), "redis+unix://:geheim@%s", start_relay(f));
+    link_comes_up(f, text);
+    redis_server_kill(&f->server);
+    assert_true(redis_server_start(&f->server, OPTIONS("--requirepass", "geheim")));
+    acquire(f, &f->told);
+    is_answered(f);
+    assert_int_not_equal(f->told.last.outcome, LINK_ANSWERED);
+    assert_true(runs_until(f, is_down, FAR_MS));
+    assert_int_equal(f->down_error, HF_NODE_ERR_AUTH);
+    assert_true(runs_until(f, is_up, FAR_MS)); /* it logged in again */
+}
+
+static void test_master_that_is_a_replica_by_now(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, NULL);
+    (void)side(f, "REPLICAOF 127.0.0.1 1");
+    acquire(f, &f->told);
+    is_answered(f);
+    assert_int_equal(f->told.last.error, HF_NODE_ERR_READONLY);
+    assert_true(runs_until(f, is_down, FAR_MS));
+    assert_non_null(strstr(f->down_text, "role"));
+    assert_true(runs_until(f, is_up, FAR_MS));
+    assert_true(f->facts.replica);
+}
+
+/* --- the same server -------------------------------------------------------------------------- */
+
+/* How often INFO was asked since RESETSTAT. */
+static long long infos(struct fixture *f)
+{
+    return side(f, "EVAL %s 0",
+                "return tonumber(string.match(redis.call('INFO', 'commandstats'), "
+                "'cmdstat_info:calls=(%d+)') or 0)");
+}
+
+/* What was asked behind the NOSCRIPT is not believed before INFO; sent again, it is. */
+static void test_forgotten_scripts_are_no_restart(void **state)
+{
+    struct fixture *f = start(state, NULL);
+    struct told early, again;
+
+    link_comes_up(f, NULL);
+    (void)side(f, "SCRIPT FLUSH");
+    load(f, SCRIPT_ACQUIRE);
+    (void)side(f, "CONFIG RESETSTAT");
+    renew(f, &f->told);
+    acquire(f, &early);
+    is_answered(f);
+    acquire(f, &again);
+    renew(f, &f->told);
+    is_answered(f);
+    assert_int_equal(early.last.outcome, LINK_ERROR);
+    assert_int_equal(early.last.error, HF_NODE_ERR_NOSCRIPT);
+    assert_int_equal(early.last.verdict, VERDICT_OK); /* all the same */
+    assert_int_equal(again.last.outcome, LINK_ANSWERED);
+    assert_int_equal(again.last.verdict, VERDICT_OK);
+    assert_string_equal(f->told.marks, "1");
+    assert_int_equal(f->downs, 0);
+    assert_int_equal(infos(f), 1);
+}
+
+static bool all_answered(struct fixture *f)
+{
+    return f->told.finals >= 100;
+}
+
+/* However many are told so: one INFO, not one each. */
+static void test_doubt_asks_once(void **state)
+{
+    struct fixture *f = start(state, NULL);
+    const struct link_key key = {KEY, strlen(KEY), &token_bytes, 60000};
+
+    link_comes_up(f, NULL);
+    (void)side(f, "SCRIPT FLUSH");
+    (void)side(f, "CONFIG RESETSTAT");
+    memset(&f->told, 0, sizeof(f->told));
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(
+            link_renew(f->link, &key, 1, hf_time_add(clock_now(), hf_ms(FAR_MS)), note, &f->told),
+            HF_OK);
+    link_flush(f->link);
+    assert_true(runs_until(f, all_answered, FAR_MS));
+    runs_until(f, never, 50);
+    assert_int_equal(infos(f), 1);
+    assert_int_equal(f->downs, 0);
+}
+
+static void test_another_connection_to_the_same_server(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, start_relay(f));
+    is_granted(f);
+    (void)side(f, "CLIENT KILL TYPE normal SKIPME yes");
+    acquire(f, &f->told);
+    is_answered(f);
+    assert_int_equal(f->told.last.outcome, LINK_BROKEN);
+    assert_true(runs_until(f, is_down, FAR_MS));
+    assert_non_null(strstr(f->down_text, "proxy"));
+    assert_true(runs_until(f, is_up, FAR_MS));
+    is_granted(f);
+}
+
+#define IDENTITY_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, end_relay)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IDENTITY_TEST(test_votes_of_another_server_do_not_count),
+        IDENTITY_TEST(test_scripts_that_are_gone_tell_of_another_server),
+        IDENTITY_TEST(test_a_probe_tells_of_another_server),
+        IDENTITY_TEST(test_password_of_another_server),
+        IDENTITY_TEST(test_master_that_is_a_replica_by_now),
+        IDENTITY_TEST(test_forgotten_scripts_are_no_restart),
+        IDENTITY_TEST(test_doubt_asks_once),
+        IDENTITY_TEST(test_another_connection_to_the_same_server),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
