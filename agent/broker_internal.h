@@ -407,6 +407,7 @@ struct round {
     bool track;         /* somebody waits: have the nodes tell when what is in the way changes */
     bool decided, over; /* over: its lease ended, or it was undone: late successes are released */
     int calls;          /* commands outstanding */
+    struct loop_timer overdue; /* contended and undecided: when nodes are waited for no longer */
     uint64_t in_way[HF_NODES_MAX]; /* fence of the lease that a node has; 0: none, or not known */
     struct hf_wire_holder holder;
     struct link_holder described;
@@ -425,6 +426,8 @@ void round_cancel(struct round *round);
 void round_lease_over(struct round *round);
 void rounds_destroy(struct broker *b);
 bool rounds_busy(const struct broker *b);
+/* Whether one and the same lease is known to stand on a quorum: then somebody has won. */
+bool round_has_winner(const struct round *round);
 /* Nobody is known to be in the way, but nodes let us wait. NULL: no. */
 bool round_is_slow(const struct round *round, hf_time now);
 

@@ -27,6 +27,7 @@ struct handoff_facts handoff_facts(const struct lease *lease, enum hf_slot_state
         .next_ttl = next_ttl,
         .count = fence_handoffs(lease->fence),
         .won = lease_won(lease),
+        .turn = handoff_turn(hf_ms(lease->ttl_ms), HF_TIME_PAST, now),
         .token_end = lease_token_end(lease),
         .next_end = next_end,
     };
@@ -49,6 +50,7 @@ static struct waiter *next_holder(struct resource *r, hf_time now)
     facts = handoff_facts(lease, atomic_load_explicit(&lease->state, memory_order_relaxed),
                           (hf_time){atomic_load_explicit(&lease->valid_ns, memory_order_relaxed)},
                           w->timing.ttl, waiter_hold_end(w, now), now);
+    facts.turn = handoff_turn(facts.ttl, r->work->others_seen, now);
     verdict = handoff_judge(&facts);
     r->turn_over |= handoff_is_enough(verdict);
     if (verdict != HANDOFF_YES)

@@ -292,6 +292,24 @@ void releaser_link_up(struct releaser *r, int node)
 
 /* --- making and ending ------------------------------------------------------------------------ */
 
+/* (!) Where q nodes have nothing of it anyway, those that hang are not waited for: whoever wants the
+ * lock next would be, for an attempt. */
+static void set_done(struct job *job, hf_time now)
+{
+    struct releaser *r = job->releaser;
+    int clean = r->n - count_bits(job->nodes);
+    hf_dur patience = hf_ns(0);
+
+    job->wanted = clean < r->q ? r->q - clean : count_bits(job->nodes);
+    job->give_up = job->attempt_over;
+    if (clean < r->q)
+        return;
+    for (int i = 0; i < r->n; i++)
+        if (job->nodes & bit(i))
+            patience = hf_dur_max(patience, link_patience(r->links[i]));
+    job->give_up = hf_time_min(job->give_up, hf_time_add(now, patience));
+}
+
 int releaser_start(struct releaser *r, const struct release_order *order)
 {
     struct job *job = calloc(1, sizeof(*job) + order->key_len);
@@ -305,10 +323,10 @@ int releaser_start(struct releaser *r, const struct release_order *order)
     job->again = order->in_doubt & job->nodes;
     job->doubt_until = order->doubt_until;
     job->attempt = order->attempt;
-    job->give_up = job->attempt_over = hf_time_add(now, order->attempt);
+    job->attempt_over = hf_time_add(now, order->attempt);
     job->expires =
         hf_time_add(hf_time_max(now, order->doubt_until), hf_dur_scale(order->ttl, 202, 100));
-    job->wanted = count_bits(job->nodes) < r->q ? count_bits(job->nodes) : r->q;
+    set_done(job, now);
     job->done = order->done;
     job->arg = order->arg;
     job->token = *order->token;

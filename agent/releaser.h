@@ -6,7 +6,9 @@
  * is sent at once on the new connection and again when the lost command's deadline has passed. A
  * job ends when every node answered, or when the key has lapsed by itself: twice `ttl` after the
  * start, plus 1 %. (!) A node that was stopped may run an earlier renewal as late as the key's end.
- * `done` is called once, when q nodes answered or `attempt` passed, whichever is first.
+ * `done` is called once, when q nodes are known to have nothing of it (they answered, or were never
+ * written to) or `attempt` passed, whichever is first. Where q were never written to, it is called when
+ * the others answered or are overdue.
  * Belongs to one thread's loop.
  */
 #ifndef HOLDFAST_AGENT_RELEASER_H
@@ -34,7 +36,7 @@ struct release_order {
     const void *key;
     size_t key_len;
     const struct token *token;
-    uint32_t nodes;      /* bit per node that was ever written to */
+    uint32_t nodes;      /* bit per node that may have it; the others have nothing of it */
     uint32_t in_doubt;   /* of these: an acquire or heal had no answer and its connection broke */
     hf_time doubt_until; /* deadline of the last of those commands */
     hf_dur attempt, ttl;

@@ -37,6 +37,7 @@ static void round_settle(struct round *round)
     }
     LIST_REMOVE(round, all);
     round->b->round_count--;
+    loop_timer_cancel(round->b->loop, &round->overdue);
     free(round);
 }
 
@@ -143,8 +144,7 @@ static uint32_t round_won(const struct round *round)
     return won;
 }
 
-/* Whether one and the same lease is known to stand on a quorum: then somebody has won. */
-static bool round_has_winner(const struct round *round)
+bool round_has_winner(const struct round *round)
 {
     const struct broker *b = round->b;
 
@@ -221,6 +221,29 @@ static void round_raise(struct round *round)
     round_flush(round);
 }
 
+static hf_time overdue_at(const struct round *round, int node)
+{
+    hf_time sent = hf_time_sub(round->deadline[node], round->timing.attempt);
+
+    return hf_time_add(sent, link_patience(round->b->links[node]));
+}
+
+/* (!) Where another's key is in the way a node that hangs is not waited for until its deadline: the
+ * hosts may have split the others among them, and nobody has the lock meanwhile. */
+static void round_hurry(struct round *round)
+{
+    hf_time at = HF_TIME_NEVER;
+    bool taken = false;
+
+    for (int i = 0; i < round->b->n; i++) {
+        taken |= round->ballot.node[i].vote == BALLOT_TAKEN;
+        if (round->ballot.node[i].vote == BALLOT_ASKED)
+            at = hf_time_min(at, overdue_at(round, i));
+    }
+    if (taken && !heap_has(&round->overdue.item))
+        (void)loop_timer_set(round->b->loop, &round->overdue, at);
+}
+
 static void round_judge(struct round *round)
 {
     hf_time now = clock_now();
@@ -236,6 +259,7 @@ static void round_judge(struct round *round)
             ballot_answer(&round->ballot, i, BALLOT_NO, HF_TIME_PAST, 0);
     switch (ballot_decide(&round->ballot, &round->timing, now)) {
     case BALLOT_UNDECIDED:
+        round_hurry(round);
         return;
     case BALLOT_RAISE:
         round_raise(round);
@@ -256,6 +280,17 @@ static void round_judge(struct round *round)
         round_undo(round, HF_ENOQUORUM);
         return;
     }
+}
+
+static void on_overdue(struct loop_timer *timer, hf_time now)
+{
+    struct round *round = HF_CONTAINER(timer, struct round, overdue);
+
+    for (int i = 0; i < round->b->n; i++)
+        if (round->ballot.node[i].vote == BALLOT_ASKED &&
+            hf_time_reached(now, overdue_at(round, i)))
+            ballot_answer(&round->ballot, i, BALLOT_NO, HF_TIME_PAST, 0);
+    round_judge(round);
 }
 
 static void vote(struct round *round, int node, const struct link_reply *reply)
@@ -417,6 +452,19 @@ static void journal_intent(struct round *round, const struct waiter *w)
     journal_round(round, JOURNAL_INTENT);
 }
 
+static uint32_t nodes_to_ask(const struct round *round, hf_time now)
+{
+    struct broker *b = round->b;
+    bool contended = round->resource->work->others_seen.ns != HF_TIME_PAST.ns;
+    uint32_t may_vote = 0, overdue = 0;
+
+    for (int i = 0; i < b->n; i++) {
+        may_vote |= nodes_may_vote(b, i, now) ? 1u << i : 0;
+        overdue |= link_is_overdue(b->links[i], now) ? 1u << i : 0;
+    }
+    return ballot_electorate(may_vote, overdue, b->q, contended);
+}
+
 int round_begin(struct resource *r, struct waiter *w)
 {
     struct broker *b = resource_broker(r);
@@ -425,10 +473,12 @@ int round_begin(struct resource *r, struct waiter *w)
     hf_nodetime median = {0};
     bool known = nodes_time(b, now, &median);
     uint64_t fence;
+    uint32_t nodes;
 
     if (!round)
         return HF_ENOMEM;
     round->b = b;
+    round->overdue.fn = on_overdue;
     round->resource = r;
     round->waiter = w;
     round->timing = w->timing;
@@ -461,8 +511,9 @@ int round_begin(struct resource *r, struct waiter *w)
     hf_counter_add(&b->agent->table, HF_COUNTER_ROUNDS, 1);
 
     journal_intent(round, w);
+    nodes = nodes_to_ask(round, now);
     for (int i = 0; i < b->n; i++)
-        if (nodes_may_vote(b, i, now))
+        if (nodes & 1u << i)
             (void)round_send(round, i, false);
     round_flush(round);
     round_judge(round); /* certain already when too few could be asked */
@@ -511,6 +562,7 @@ void rounds_destroy(struct broker *b)
 
     while ((round = LIST_FIRST(&b->rounds))) {
         LIST_REMOVE(round, all);
+        loop_timer_cancel(b->loop, &round->overdue);
         free(round);
     }
 }

@@ -324,8 +324,10 @@ void resource_kick(struct resource *r)
      * begin, which belongs to whoever came first all the same. */
     if (heap_has(&r->work->retry.item) && !r->work->tries)
         return;
-    /* (!) The turn of others, after this host had its own. */
-    if (hf_time_before(now, r->work->yield_until) && !r->work->tries) {
+    /* (!) The turn of others, after this host had its own. A try behind somebody who waits gets
+     * nothing by haste. */
+    if (hf_time_before(now, r->work->yield_until) &&
+        !waiter_tries(TAILQ_FIRST(&r->work->waiters))) {
         loop_timer_set(b->loop, &r->work->retry, r->work->yield_until);
         return;
     }

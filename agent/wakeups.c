@@ -236,9 +236,14 @@ void wakeups_vote(struct broker *b, const struct round *round, int node,
         if (reply->verdict == VERDICT_TAKEN)
             wakeup_held(&w->wakeup, node, reply->holder.pttl_ms, reply->tracked, reply->sent,
                         clock_now());
-        else if (reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW)
+        else if (reply->verdict != VERDICT_OK && reply->verdict != VERDICT_LOW)
+            continue;
+        else if (round->over && w->failed == HF_EBUSY)
+            wakeup_won_late(&w->wakeup, node, round_has_winner(round), round_time(b),
+                            broker_random(), clock_now());
+        else
             wakeup_granted(&w->wakeup, node);
-        /* After the round was decided: one node more that tells. */
+        /* After the round was decided: one node more that tells, or is known to be free. */
         if (round->decided)
             rest(w, clock_now());
     }

@@ -4,6 +4,13 @@
 
 #include <assert.h>
 
+uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, int q, bool contended)
+{
+    uint32_t prompt = may_vote & ~overdue;
+
+    return contended && __builtin_popcount(prompt) >= q ? prompt : may_vote;
+}
+
 void ballot_init(struct ballot *b, int n, uint64_t fence)
 {
     assert(n >= 1 && n <= HF_NODES_MAX);

@@ -49,6 +49,11 @@ static inline int ballot_quorum(int n)
     return n / 2 + 1;
 }
 
+/* Which of the nodes that may vote are asked, bit per node. Where the lock is contended those with an
+ * overdue answer are not, if the others are enough: hosts that split the others among them would wait
+ * for it, and nobody have the lock meanwhile. */
+uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, int q, bool contended);
+
 void ballot_init(struct ballot *b, int n, uint64_t fence);
 /* Node is being asked (again after STALE, or for a raise, and then before the next ballot_decide);
  * keeps `a` of an earlier yes. */

@@ -14,15 +14,27 @@ enum handoff_verdict handoff_judge(const struct handoff_facts *f)
         return HANDOFF_MAX_HOLD;
     if (f->count >= HANDOFF_IN_A_ROW)
         return HANDOFF_MANY;
-    if (hf_time_since(f->now, f->won).ns > f->ttl.ns / 2)
+    if (hf_time_since(f->now, f->won).ns > f->turn.ns)
         return HANDOFF_LONG;
     return HANDOFF_YES;
 }
 
+bool handoff_contended(hf_dur ttl, hf_time others_seen, hf_time now)
+{
+    return others_seen.ns != HF_TIME_PAST.ns &&
+           hf_time_before(now, hf_time_add(others_seen, hf_dur_scale(ttl, 2, 1)));
+}
+
+hf_dur handoff_turn(hf_dur ttl, hf_time others_seen, hf_time now)
+{
+    hf_dur most = hf_ns(ttl.ns / 2);
+
+    return handoff_contended(ttl, others_seen, now) ? hf_dur_min(most, HANDOFF_TURN) : most;
+}
+
 hf_dur handoff_yield(hf_dur ttl, hf_time others_seen, hf_time now, uint32_t random)
 {
-    if (others_seen.ns == HF_TIME_PAST.ns ||
-        hf_time_reached(now, hf_time_add(others_seen, hf_dur_scale(ttl, 2, 1))))
+    if (!handoff_contended(ttl, others_seen, now))
         return hf_ns(0);
     return draw_between(HANDOFF_YIELD_LEAST, HANDOFF_YIELD_MOST, random);
 }

@@ -18,6 +18,11 @@
  * of a few milliseconds about as much as his hold; one in 17 is little. */
 #define HANDOFF_IN_A_ROW 16
 
+/* As long as others want the lock, too, a host keeps the token no longer than this among its own, or
+ * for one hold: who waits elsewhere waits for several such turns. With longer holds a round on the
+ * nodes costs little. */
+#define HANDOFF_TURN hf_ms(64)
+
 /* How long a host steps back for others: a notice and a round on nodes of one site take less than
  * the least of it. */
 #define HANDOFF_YIELD_LEAST hf_ms(4)
@@ -31,6 +36,7 @@ struct handoff_facts {
     hf_dur ttl, next_ttl;     /* of the lease, and as the waiter asked */
     unsigned count;           /* hand-offs of this token so far */
     hf_time won;              /* when the nodes granted the token */
+    hf_dur turn;              /* handoff_turn() */
     hf_time token_end;        /* max_hold of the token; HF_TIME_NEVER */
     hf_time next_end;         /* max_hold of the waiter, counted from now; HF_TIME_NEVER */
 };
@@ -42,7 +48,7 @@ enum handoff_verdict {
     HANDOFF_SHORT,     /* (!) less than T/2 of validity left: less than any grant has */
     HANDOFF_MAX_HOLD,  /* the token may not live for as long as the waiter may hold it */
     HANDOFF_MANY,      /* HANDOFF_IN_A_ROW */
-    HANDOFF_LONG,      /* T/2 since the grant: with such holds a round trip more is nothing */
+    HANDOFF_LONG,      /* a turn's time since the grant */
 };
 
 enum handoff_verdict handoff_judge(const struct handoff_facts *facts);
@@ -53,9 +59,15 @@ static inline bool handoff_is_enough(enum handoff_verdict verdict)
     return verdict == HANDOFF_MANY || verdict == HANDOFF_LONG;
 }
 
+/* Whether others are known to want it: `others_seen` (HF_TIME_PAST: never) was when somebody else's
+ * key was last in the way, or heard of. It counts for 2 T: a turn of T/2 and a hold may lie between.
+ */
+bool handoff_contended(hf_dur ttl, hf_time others_seen, hf_time now);
+/* How long this host may hand a token on from its grant: T/2, as a round trip more is nothing beside
+ * such holds, or HANDOFF_TURN where others want it. */
+hf_dur handoff_turn(hf_dur ttl, hf_time others_seen, hf_time now);
 /* How long this host's next round waits so that others come first; 0 when nobody else is known to
- * want it: `others_seen` (HF_TIME_PAST: never) was when somebody else's key was last in the way, or
- * heard of. It counts for 2 T: a turn of T/2 and a hold may lie between. */
+ * want it. */
 hf_dur handoff_yield(hf_dur ttl, hf_time others_seen, hf_time now, uint32_t random);
 
 #endif

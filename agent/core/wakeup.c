@@ -41,7 +41,7 @@ void wakeup_round(struct wakeup *w)
     w->armed = w->told = w->unarmed = w->free = w->lasting = 0;
     w->split = false;
     w->not_before = HF_TIME_PAST;
-    w->poll = HF_TIME_NEVER;
+    w->poll = w->deaf_poll = w->lasting_poll = w->last_poll = HF_TIME_NEVER;
     for (int i = 0; i < w->n; i++)
         w->expires[i] = HF_TIME_NEVER;
 }
@@ -127,6 +127,14 @@ static hf_time expiry(const struct wakeup *w, hf_time now)
     return validity_qth(at, w->n, w->n - w->q + 1); /* the q-th smallest */
 }
 
+/* (!) Drawn once: whoever holds the lock for a moment only has nodes looked at all the time. */
+static hf_time once(hf_time *drawn, hf_dur delay, hf_time now)
+{
+    if (drawn->ns == HF_TIME_NEVER.ns)
+        *drawn = hf_time_add(now, delay);
+    return *drawn;
+}
+
 void wakeup_rest(struct wakeup *w, uint32_t random, hf_time now)
 {
     hf_time at = expiry(w, now);
@@ -137,30 +145,51 @@ void wakeup_rest(struct wakeup *w, uint32_t random, hf_time now)
     if (w->split)
         return;
     if (w->n - count(w->lasting) < w->q)
-        w->poll = hf_time_add(now, draw_between(LASTING_MIN, LASTING_MAX, random));
+        w->poll = once(&w->lasting_poll, draw_between(LASTING_MIN, LASTING_MAX, random), now);
     else if (count(w->armed | w->told) < w->q)
-        w->poll = hf_time_min(hf_time_add(now, backoff_contend(-1, random)), expired);
+        w->poll = hf_time_min(once(&w->deaf_poll, backoff_contend(-1, random), now), expired);
     else
-        w->poll = hf_time_min(expired, hf_time_add(now, WAKEUP_SLEEP_MOST));
+        w->poll = hf_time_min(expired, once(&w->last_poll, WAKEUP_SLEEP_MOST, now));
 }
 
-void wakeup_lost(struct wakeup *w, uint32_t won, bool winner, hf_dur rtt, uint32_t random,
-                 hf_time now)
+static void split(struct wakeup *w, hf_dur rtt, uint32_t random, hf_time now)
 {
     hf_dur window = hf_dur_max(SPLIT_LEAST, hf_ns(SPLIT_RTTS * rtt.ns));
 
-    w->free |= won & ~w->told;
-    if (!won || winner) {
-        w->splits = w->splits ? w->splits - 1 : 0;
-        wakeup_rest(w, random, now);
-        return;
-    }
     if (w->splits < SPLITS_MOST)
         w->splits++;
     window = hf_dur_min(SPLIT_MOST, hf_ns(window.ns << (w->splits - 1)));
     w->not_before = hf_time_add(now, draw_within(window, random));
     w->split = true;
     w->poll = hf_time_add(now, backoff_contend(-1, random));
+}
+
+void wakeup_lost(struct wakeup *w, uint32_t won, bool winner, hf_dur rtt, uint32_t random,
+                 hf_time now)
+{
+    w->free |= won & ~w->told;
+    w->splits_before = w->splits;
+    if (won && !winner) {
+        split(w, rtt, random, now);
+        return;
+    }
+    w->splits = w->splits ? w->splits - 1 : 0;
+    wakeup_rest(w, random, now);
+}
+
+void wakeup_won_late(struct wakeup *w, int node, bool winner, hf_dur rtt, uint32_t random,
+                     hf_time now)
+{
+    wakeup_granted(w, node);
+    if (winner) {
+        w->unarmed |= bit(node) & ~w->told;
+        return;
+    }
+    w->free |= bit(node) & ~w->told;
+    if (w->split)
+        return;
+    w->splits = w->splits_before; /* it was no round without a split */
+    split(w, rtt, random, now);
 }
 
 /* When the node is to be looked at; NEVER: need not be. */

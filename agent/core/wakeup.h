@@ -8,8 +8,10 @@
  *    arms them again; at most every 50 ms each, whatever the holder does;
  *  - (!) underneath, a round begins by time alone: when the keys of q nodes have expired; without
  *    notices from q nodes after 50 to 250 ms; where keys have no expiry after 250 to 1000 ms,
- *    notices or not; and never later than 10 s;
- *  - hosts that split the nodes among them draw a growing time before the next round.
+ *    notices or not; and never later than 10 s. Each of these times is drawn once in a wait from
+ *    one round to the next: looks at a busy lock do not push it ahead;
+ *  - hosts that split the nodes among them draw a growing time before the next round. A node whose
+ *    vote comes when the round is lost already was split off, too.
  * How many looks and rounds by time an agent sends in all is bounded by a budget; a round that
  * notices asked for is not.
  */
@@ -29,8 +31,9 @@
 
 struct wakeup {
     uint8_t n, q;
-    uint8_t splits; /* rounds of late in which the nodes were split among hosts */
-    bool split;     /* the last one was: nobody may have won, so `poll` stays */
+    uint8_t splits;        /* rounds of late in which the nodes were split among hosts */
+    uint8_t splits_before; /* the last round */
+    bool split;            /* the last one was: nobody may have won, so `poll` stays */
     /* bit per node */
     uint32_t armed;                  /* tells of the next change */
     uint32_t told;                   /* has told of one that was not looked at since */
@@ -44,6 +47,10 @@ struct wakeup {
         expires[HF_NODES_MAX]; /* of the key that is there; NEVER: without expiry, or not known */
     hf_time not_before;        /* a round, after a split */
     hf_time poll;              /* when a round begins by time alone; NEVER: not set */
+    /* Since the last round, once drawn; NEVER: was not needed yet */
+    hf_time deaf_poll;    /* while fewer than q nodes tell */
+    hf_time lasting_poll; /* while keys have no expiry */
+    hf_time last_poll;    /* in any case */
 };
 
 enum wakeup_step {
@@ -80,7 +87,11 @@ void wakeup_granted(struct wakeup *w, int node);
  * a round. */
 void wakeup_lost(struct wakeup *w, uint32_t won, bool winner, hf_dur rtt, uint32_t random,
                  hf_time now);
-/* A look was answered: sets when to poll anew. */
+/* After that one node more gave us its key, which was given back, too. Where nobody has won, the
+ * nodes were split; else the node is to be asked to tell again. */
+void wakeup_won_late(struct wakeup *w, int node, bool winner, hf_dur rtt, uint32_t random,
+                     hf_time now);
+/* A look was answered: sets when to poll, by what is known now. */
 void wakeup_rest(struct wakeup *w, uint32_t random, hf_time now);
 /* `voting`: nodes whose word counts. */
 struct wakeup_plan wakeup_next(const struct wakeup *w, uint32_t voting, hf_time now);

@@ -128,6 +128,10 @@ bool link_is_up(const struct link *link);
 /* Commands sent and not finally answered. */
 int link_in_flight(const struct link *link);
 hf_dur link_rtt(const struct link *link); /* of the last answer */
+/* How long an answer may take before it is overdue: four times the last one's, at least 50 ms. */
+hf_dur link_patience(const struct link *link);
+/* Whether the oldest command without an answer is overdue: the node may be hanging. */
+bool link_is_overdue(const struct link *link, hf_time now);
 /* Writes what is buffered now instead of at the loop's next turn. */
 void link_flush(struct link *link);
 /* The next probe at once, where the link is up and none is under way. */

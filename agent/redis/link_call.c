@@ -9,6 +9,9 @@
 #include "agent/redis/link_internal.h"
 #include "shm/status.h"
 
+#define PATIENCE_LEAST hf_ms(50) /* a scheduler's turn on both hosts */
+#define PATIENCE_RTTS  4
+
 /* --- one command ------------------------------------------------------------------------------ */
 
 static struct link_reply reply_of(const struct call *call, enum link_outcome outcome,
@@ -309,4 +312,16 @@ void calls_break(struct link *link)
         }
         call_free(call);
     }
+}
+
+hf_dur link_patience(const struct link *link)
+{
+    return hf_dur_max(PATIENCE_LEAST, hf_ns(PATIENCE_RTTS * link->rtt.ns));
+}
+
+bool link_is_overdue(const struct link *link, hf_time now)
+{
+    const struct call *oldest = TAILQ_FIRST(&link->calls);
+
+    return oldest && hf_time_reached(now, hf_time_add(oldest->sent, link_patience(link)));
 }

@@ -3,13 +3,15 @@
 import os
 import pathlib
 import statistics
+import subprocess
 import sys
 import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from events import await_event, history, those  # noqa: E402
-from rig import SLOW, boottime_ns, main, scenario, wait_until  # noqa: E402
+from history import longest_wait, read  # noqa: E402
+from rig import BUILD, SLOW, agent_env, boottime_ns, main, scenario, wait_until  # noqa: E402
 from views import counters, node_rows, wait_node  # noqa: E402
 
 FULL = bool(os.environ.get("HOLDFAST_FULL"))
@@ -338,6 +340,91 @@ def herd(run):
     assert statistics.median(row[0] for row in took) < 50 * SLOW, took
     assert max(row[2] for row in took) < 2000 * SLOW, took
     keeper.close()
+
+
+@scenario("a node that hangs does not hold up who shares the others with another host", sanitizers=False)
+def hangs_beside_a_split(run):
+    (agent,) = hosts(run, "a")
+    waiter = run.holder(agent)
+    run.nodes[1].cmd("SET", "x", "another's", "PX", "60000")
+    run.nodes[2].sigstop()
+    waiter.send("acquire", "x", 0, -1)
+    time.sleep(0.3)
+    took = granted_after(waiter, lambda: run.nodes[1].cmd("DEL", "x"))
+    print(f"# granted {took * 1000:.0f} ms after the other's release; the node has {30_000 / 15:.0f} ms for an answer")
+    assert took < 1, took
+
+
+# --- turns -----------------------------------------------------------------------------------------------
+
+
+def turns(run, agents, waiters, seconds, trouble=None, hold_us=10_000):
+    """Processes of all hosts take one lock again and again, without pauses: (longest wait of any, in seconds, and how often
+    each host had it), also printed."""
+    crews = []
+    for agent in agents:
+        for _ in range(waiters):
+            path = run.dir / f"holds-{run.serial()}"
+            crews.append((agent, path, run.spawn(
+                BUILD / "tests" / "contender", "--name", "x", "--history", path, "--for-ms", 60_000, "--hold-us", hold_us,
+                "--idle-us", 2000, "--queue", label="contender", env=agent_env(agent), stdin=subprocess.PIPE)))
+    for _, _, process in crews:
+        process.wait_out("ready", 30)
+    begin = boottime_ns()
+    for _, _, process in crews:
+        process.popen.stdin.close()
+    if trouble:
+        time.sleep(1)
+        trouble()
+    time.sleep(max(0, seconds - (boottime_ns() - begin) / 1e9))
+    end = boottime_ns()
+    for _, _, process in crews:
+        process.signal(15)
+    holds = [(agent, [hold for hold in read(path)[0] if hold.first_ns < end]) for agent, path, _ in crews]
+    longest = max(longest_wait(mine, begin, end) for _, mine in holds) / 1e9
+    shares = [sum(len(mine) for who, mine in holds if who is agent) for agent in agents]
+    for _, _, process in crews:
+        process.kill()  # it may have to wait for its turn to end
+    print(f"# {len(run.nodes)} nodes, {len(agents)} hosts with {waiters} waiters each, {seconds} s: longest wait {longest:.2f} s, "
+          f"holds of each host {shares}")
+    return longest, shares
+
+
+def hang(run, way, count):
+    """The last nodes of the list are killed, or stopped: those accept and say nothing."""
+
+    def trouble():
+        for node in run.nodes[-count:]:
+            node.kill() if way == "killed" else node.sigstop()
+
+    return trouble
+
+
+def take_turns(run, nodes, way, labels, waiters):
+    agents = hosts(run, *labels, nodes=nodes)
+    longest, shares = turns(run, agents, waiters, 20 if FULL else 7, hang(run, way, nodes - (nodes // 2 + 1)))
+    assert longest < 2, "a host was not woken"
+    assert max(shares) < 3 * min(shares), "a host had too little"
+
+
+@scenario("one of three nodes is killed: two hosts take turns", sanitizers=False)
+def turns_of_two_one_killed(run):
+    take_turns(run, 3, "killed", "ab", 1)
+
+
+@scenario("one of three nodes hangs: three hosts with two waiters each take turns", sanitizers=False)
+def turns_of_three_one_hangs(run):
+    take_turns(run, 3, "hangs", "abc", 2)
+
+
+@scenario("two of five nodes are killed: three hosts take turns", sanitizers=False)
+def turns_of_three_two_killed(run):
+    take_turns(run, 5, "killed", "abc", 1)
+
+
+@scenario("two of five nodes hang: two hosts with four waiters each take turns", sanitizers=False)
+def turns_of_two_two_hang(run):
+    take_turns(run, 5, "hangs", "ab", 4)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ struct life {
     bool run;             /* its keys may be left to lapse, */
     uint32_t released_to; /* but for these nodes */
     uint32_t voted;       /* nodes that its lease has ever counted on */
+    uint32_t stood;       /* nodes that an acquire wrote it to */
 };
 
 static struct life tokens[TOKENS];
@@ -179,12 +180,14 @@ static sim_ns attempt_of(const struct life *t)
 }
 
 /* (!) An agent that is killed leaves nothing behind of a round that failed: its record stays until a
- * release was answered, or had the time for that. */
+ * release was answered, or had the time for that: where a quorum never had the token, 50 ms. */
 void token_freed(const struct sim_host *host, const struct token *token)
 {
     const struct life *t = find_token(token);
     sim_ns attempt = attempt_of(t);
 
+    if (__builtin_popcount(t->stood) <= sim.plan.nodes - sim.plan.quorum)
+        attempt = 50 * SIM_MS;
     /* The host's clock may be fast. */
     if (t->released < SIM_NEVER || t->ended < SIM_NEVER ||
         sim.now >= t->set + attempt - attempt / 100)
@@ -207,7 +210,7 @@ void checks_stored(const struct vnode *node, const char *key, const char *value,
                    const struct sim_message *m)
 {
     int script = atoi(m->command.argv[1]);
-    const struct life *t;
+    struct life *t;
     sim_ns attempt;
 
     sim_trace("n%d %s %s %.8s", node->number, script == SCRIPT_RENEW ? "renews" : "sets", key,
@@ -215,6 +218,8 @@ void checks_stored(const struct vnode *node, const char *key, const char *value,
     if (script != SCRIPT_ACQUIRE && script != SCRIPT_HEAL)
         return;
     t = find(value);
+    if (script == SCRIPT_ACQUIRE)
+        t->stood |= UINT32_C(1) << node->number;
     if (!vnode_has_nonce(node, m->command.argv[9]))
         sim_violation("sentinel", "n%d writes %s under another sentinel than the sender's",
                       node->number, key);

@@ -11,6 +11,7 @@
  *     --pause-us N   pauses for a random time below this after a release
  *     --spin-us N    tries a lock that is taken again and again, with such pauses, instead of waiting in the
  *                    agent's queue: a round on the nodes each time that nobody of this host has it
+ *     --queue        waits in the agent's queue at once, without a try before
  *     --wait-ms N    gives up a wait after a random time below this, so that some end as the grant comes
  *     --lock N       NAME-N each time
  *     --patient      waits in the agent's queue without end, also with --rough
@@ -46,7 +47,7 @@ struct workload {
     int64_t count, for_ms, locks, hold_us, long_us, idle_us, pause_us, spin_us, careless, host,
         wait_ms, lock;
     uint32_t ttl_ms;
-    bool rough, no_lock, patient;
+    bool rough, no_lock, patient, queue;
 };
 
 static struct workload work = {.count = 1000000, .lock = -1};
@@ -69,17 +70,27 @@ static int64_t number(const char *text)
 
 static void parse(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"name", required_argument, NULL, 'n'},    {"history", required_argument, NULL, 'h'},
-        {"witness", required_argument, NULL, 'w'}, {"ttl-ms", required_argument, NULL, 't'},
-        {"rough", no_argument, NULL, 'r'},         {"no-lock", no_argument, NULL, 'x'},
-        {"patient", no_argument, NULL, 'p'},       {"count", required_argument, NULL, 0},
-        {"for-ms", required_argument, NULL, 0},    {"locks", required_argument, NULL, 0},
-        {"hold-us", required_argument, NULL, 0},   {"long-us", required_argument, NULL, 0},
-        {"idle-us", required_argument, NULL, 0},   {"pause-us", required_argument, NULL, 0},
-        {"spin-us", required_argument, NULL, 0},   {"careless", required_argument, NULL, 0},
-        {"host", required_argument, NULL, 0},      {"wait-ms", required_argument, NULL, 0},
-        {"lock", required_argument, NULL, 0},      {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"name", required_argument, NULL, 'n'},
+                                            {"history", required_argument, NULL, 'h'},
+                                            {"witness", required_argument, NULL, 'w'},
+                                            {"ttl-ms", required_argument, NULL, 't'},
+                                            {"rough", no_argument, NULL, 'r'},
+                                            {"no-lock", no_argument, NULL, 'x'},
+                                            {"patient", no_argument, NULL, 'p'},
+                                            {"count", required_argument, NULL, 0},
+                                            {"for-ms", required_argument, NULL, 0},
+                                            {"locks", required_argument, NULL, 0},
+                                            {"hold-us", required_argument, NULL, 0},
+                                            {"long-us", required_argument, NULL, 0},
+                                            {"idle-us", required_argument, NULL, 0},
+                                            {"pause-us", required_argument, NULL, 0},
+                                            {"spin-us", required_argument, NULL, 0},
+                                            {"careless", required_argument, NULL, 0},
+                                            {"host", required_argument, NULL, 0},
+                                            {"wait-ms", required_argument, NULL, 0},
+                                            {"lock", required_argument, NULL, 0},
+                                            {"queue", no_argument, NULL, 'q'},
+                                            {NULL, 0, NULL, 0}};
     int64_t *const numbers[] = {&work.count,    &work.for_ms,  &work.locks,    &work.hold_us,
                                 &work.long_us,  &work.idle_us, &work.pause_us, &work.spin_us,
                                 &work.careless, &work.host,    &work.wait_ms,  &work.lock};
@@ -110,6 +121,9 @@ static void parse(int argc, char **argv)
             break;
         case 'p':
             work.patient = true;
+            break;
+        case 'q':
+            work.queue = true;
             break;
         default:
             exit(64);
@@ -196,7 +210,11 @@ static int take(hf_client *client, const char *name, hf_lease **ret_lease, bool 
         options.wait_ms = random() % work.wait_ms;
         return hf_acquire_with(client, &options, ret_lease);
     }
+    if (work.queue)
+        options.wait_ms = -1;
+    waiting = work.queue;
     status = hf_acquire_with(client, &options, ret_lease);
+    waiting = 0;
     *ret_contended = status == HF_EBUSY;
     if (!work.spin_us)
         options.wait_ms = patient ? -1 : PATIENCE_MS;

@@ -118,3 +118,11 @@ def changes_of(holds, group_of):
     """How often the lock went from one group to another, e.g. from agent to agent; `group_of` is {pid: group}."""
     groups = [group_of[hold.pid] for hold in in_grant_order(holds)]
     return sum(before != after for before, after in zip(groups, groups[1:]))
+
+
+def longest_wait(holds, begin_ns, end_ns):
+    """Of one process that wanted the lock all the time between these: the longest it did not have it, in ns."""
+    longest, last = 0, begin_ns
+    for hold in in_grant_order(holds):
+        longest, last = max(longest, hold.first_ns - last), hold.last_ns
+    return max(longest, end_ns - last)

@@ -304,6 +304,31 @@ static void test_quorum_is_told_without_the_stopped_node(void **state)
     assert_true(runs_until(all_up, NULL, FAR_MS));
 }
 
+static void test_nodes_that_never_had_it_count(void **state)
+{
+    struct told told = {0}, at_once = {0};
+    struct release_order order = order_of("part", &told);
+
+    (void)state;
+    put_everywhere("part", TOKEN, LONG_MS);
+    ask(0, "DEL part");
+    redis_server_pause(&nodes[2]);
+    order.nodes = 1 << 1 | 1 << 2;
+    start(&order);
+    (void)runs_until(is_told, &told, 1000);
+    order = order_of("part", &at_once);
+    order.nodes = 1 << 2;
+    start(&order);
+    (void)runs_until(is_told, &at_once, 1000);
+    redis_server_resume(&nodes[2]);
+    assert_int_equal(told.calls, 1);
+    assert_int_equal(told.answered, 1); /* not before: one has it, and one may */
+    assert_int_equal(at_once.calls, 1);
+    assert_true(runs_until(is_idle, NULL, FAR_MS));
+    assert_int_equal(holders_of("part", TOKEN), 0);
+    assert_true(runs_until(all_up, NULL, FAR_MS));
+}
+
 static void test_attempt_bounds_done(void **state)
 {
     struct told told = {0};
@@ -429,6 +454,7 @@ int main(void)
         cmocka_unit_test(test_only_nodes_of_the_mask),
         cmocka_unit_test(test_one_turn_is_one_script_per_node),
         cmocka_unit_test(test_quorum_is_told_without_the_stopped_node),
+        cmocka_unit_test(test_nodes_that_never_had_it_count),
         cmocka_unit_test(test_attempt_bounds_done),
         cmocka_unit_test(test_job_ends_when_the_key_has_lapsed),
         cmocka_unit_test(test_in_doubt_is_released_twice),

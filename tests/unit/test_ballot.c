@@ -326,6 +326,16 @@ TEST(a_stale_answer_is_asked_again)
     assert_time(ballot_validity(&b, &timing), at(29698 * MS));
 }
 
+TEST(a_contended_lock_is_asked_for_without_nodes_that_hang)
+{
+    assert_int_equal(ballot_electorate(7, 4, 2, true), 3);
+    assert_int_equal(ballot_electorate(7, 4, 2, false), 7);
+    /* Too few are left: it may be we who did not read. */
+    assert_int_equal(ballot_electorate(7, 6, 2, true), 7);
+    assert_int_equal(ballot_electorate(3, 2, 2, true), 3);
+    assert_int_equal(ballot_electorate(27, 16, 3, true), 11);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -350,6 +360,7 @@ int main(void)
         cmocka_unit_test(a_key_that_vanished_before_the_raise_is_no_vote),
         cmocka_unit_test(low_votes_that_are_too_old_are_not_worth_a_raise),
         cmocka_unit_test(a_stale_answer_is_asked_again),
+        cmocka_unit_test(a_contended_lock_is_asked_for_without_nodes_that_hang),
     };
 
     return cmocka_run_group_tests(tests, set_up, NULL);

@@ -17,6 +17,7 @@ static struct handoff_facts facts(void)
         .next_ttl = hf_ns(TTL),
         .count = 0,
         .won = at(99 * SEC),
+        .turn = hf_ns(TTL / 2),
         .token_end = HF_TIME_NEVER,
         .next_end = HF_TIME_NEVER,
     };
@@ -104,6 +105,27 @@ TEST(half_a_ttl_in_a_row_and_then_it_is_enough)
     assert_true(handoff_is_enough(HANDOFF_LONG));
 }
 
+TEST(a_turn_is_short_where_others_want_it)
+{
+    hf_time now = at(100 * SEC);
+
+    assert_int_equal(handoff_turn(hf_ns(TTL), HF_TIME_PAST, now).ns, TTL / 2);
+    assert_int_equal(handoff_turn(hf_ns(TTL), at(40 * SEC), now).ns, TTL / 2);
+    assert_int_equal(handoff_turn(hf_ns(TTL), at(40 * SEC + 1), now).ns, HANDOFF_TURN.ns);
+    assert_int_equal(handoff_turn(hf_ms(100), now, now).ns, 50 * MS);
+}
+
+TEST(a_token_is_handed_on_within_its_turn)
+{
+    struct handoff_facts f = facts();
+
+    f.turn = HANDOFF_TURN;
+    f.won = hf_time_sub(f.now, HANDOFF_TURN);
+    assert_int_equal(handoff_judge(&f), HANDOFF_YES);
+    f.won.ns--;
+    assert_int_equal(handoff_judge(&f), HANDOFF_LONG);
+}
+
 TEST(who_knows_of_nobody_else_waits_for_nobody)
 {
     hf_time now = at(100 * SEC);
@@ -133,6 +155,8 @@ int main(void)
         cmocka_unit_test(the_token_lives_no_longer_than_it_may),
         cmocka_unit_test(sixteen_in_a_row_and_then_it_is_enough),
         cmocka_unit_test(half_a_ttl_in_a_row_and_then_it_is_enough),
+        cmocka_unit_test(a_turn_is_short_where_others_want_it),
+        cmocka_unit_test(a_token_is_handed_on_within_its_turn),
         cmocka_unit_test(who_knows_of_nobody_else_waits_for_nobody),
         cmocka_unit_test(who_knows_of_others_steps_back_for_a_short_while),
     };

@@ -208,6 +208,47 @@ TEST(a_look_without_an_answer_leaves_it_to_polling)
     assert_in_range(w.poll.ns, at(SEC + 50 * MS).ns, at(SEC + 250 * MS).ns);
 }
 
+/* A lock that is held for moments only: a node tells all the time, and is looked at. */
+static void is_polled_by(struct wakeup w, hf_time last)
+{
+    for (uint32_t i = 1; hf_time_before(at(i * 50 * MS), last); i++) {
+        hf_time now = at(i * 50 * MS);
+
+        assert_true(hf_time_since(last, w.poll).ns >= 0);
+        if (step(&w, now) == WAKEUP_POLL)
+            return;
+        wakeup_told(&w, 1, now);
+        wakeup_look(&w, 1, now);
+        wakeup_held(&w, 1, w.lasting ? -1 : PTTL_MS, w.armed != 0, now, now);
+        wakeup_rest(&w, UINT32_MAX, now);
+    }
+    assert_int_equal(step(&w, last), WAKEUP_POLL);
+}
+
+TEST(looks_do_not_push_polling_ahead)
+{
+    is_polled_by(held_elsewhere(PTTL_MS, false), at(251 * MS));
+    is_polled_by(held_elsewhere(-1, true), at(1001 * MS));
+    is_polled_by(held_elsewhere(INT64_MAX, true), at(MS + 10 * SEC));
+}
+
+TEST(nodes_that_tell_now_and_then_do_not_push_polling_ahead)
+{
+    struct wakeup w = held_elsewhere(PTTL_MS, false);
+    hf_time poll = w.poll;
+
+    wakeup_held(&w, 1, PTTL_MS, true, at(50 * MS), at(50 * MS));
+    wakeup_held(&w, 2, PTTL_MS, true, at(50 * MS), at(50 * MS));
+    wakeup_rest(&w, HALF, at(50 * MS));
+    assert_true(w.poll.ns > at(SEC).ns);
+    wakeup_telling(&w, 1, false);
+    wakeup_rest(&w, UINT32_MAX, at(100 * MS));
+    assert_time(w.poll, poll);
+    wakeup_round(&w);
+    wakeup_lost(&w, 0, false, hf_ns(200000), HALF, at(SEC));
+    assert_true(w.poll.ns > at(SEC).ns);
+}
+
 /* --- hosts that split the nodes --------------------------------------------------------------- */
 
 TEST(after_a_split_each_draws_and_the_time_grows)
@@ -260,6 +301,56 @@ TEST(a_draw_of_nothing_begins_at_once)
     assert_int_equal(step(&w, at(0)), WAKEUP_ROUND);
 }
 
+/* One of the two nodes that are up is another's, and that was certain before the other one answered. */
+static struct wakeup lost_before_its_vote(void)
+{
+    struct wakeup w;
+
+    wakeup_init(&w, 3, 2);
+    wakeup_held(&w, 1, PTTL_MS, true, at(0), at(MS));
+    wakeup_lost(&w, 0, false, hf_ns(200000), HALF, at(MS));
+    return w;
+}
+
+TEST(a_vote_after_the_loss_counts_as_free)
+{
+    struct wakeup w = lost_before_its_vote();
+
+    wakeup_won_late(&w, 0, false, hf_ns(200000), HALF, at(2 * MS));
+    assert_int_equal(step(&w, at(2 * MS)), WAKEUP_WAIT);
+    wakeup_told(&w, 1, at(3 * MS));
+    assert_int_equal(step(&w, hf_time_max(w.not_before, at(3 * MS))), WAKEUP_ROUND);
+}
+
+TEST(votes_after_the_loss_are_splits_and_the_time_grows)
+{
+    struct wakeup w = lost_before_its_vote();
+    int64_t longest = 0;
+
+    for (int i = 1; i < 10; i++) {
+        hf_time now = at(i * SEC);
+
+        wakeup_round(&w);
+        wakeup_held(&w, 1, PTTL_MS, true, now, now);
+        wakeup_lost(&w, 0, false, hf_ns(200000), UINT32_MAX, now);
+        wakeup_won_late(&w, 0, false, hf_ns(200000), UINT32_MAX, now);
+        assert_true(hf_time_since(w.not_before, now).ns >= longest);
+        longest = hf_time_since(w.not_before, now).ns;
+    }
+    assert_in_range(longest, 60 * MS, 64 * MS);
+}
+
+TEST(a_vote_after_a_loss_to_a_winner_has_the_node_asked_to_tell)
+{
+    struct wakeup w = held_elsewhere(PTTL_MS, true);
+    struct wakeup_plan plan;
+
+    wakeup_won_late(&w, 2, true, hf_ns(200000), HALF, at(2 * MS));
+    plan = wakeup_next(&w, ALL, at(60 * MS));
+    assert_int_equal(plan.step, WAKEUP_LOOK);
+    assert_int_equal(plan.nodes, 4);
+}
+
 /* --- the budget ------------------------------------------------------------------------------- */
 
 TEST(the_budget_holds_whatever_is_asked)
@@ -304,6 +395,11 @@ int main(void)
         cmocka_unit_test(after_a_split_each_draws_and_the_time_grows),
         cmocka_unit_test(who_came_second_to_a_winner_draws_nothing),
         cmocka_unit_test(a_draw_of_nothing_begins_at_once),
+        cmocka_unit_test(looks_do_not_push_polling_ahead),
+        cmocka_unit_test(nodes_that_tell_now_and_then_do_not_push_polling_ahead),
+        cmocka_unit_test(a_vote_after_the_loss_counts_as_free),
+        cmocka_unit_test(votes_after_the_loss_are_splits_and_the_time_grows),
+        cmocka_unit_test(a_vote_after_a_loss_to_a_winner_has_the_node_asked_to_tell),
         cmocka_unit_test(the_budget_holds_whatever_is_asked),
         cmocka_unit_test(the_budget_lets_few_pass_at_once),
     };
