@@ -7,9 +7,12 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "agent/config.h"
 #include "agent/journal.h"
+#include "agent/node_records.h"
 #include "agent/lease.h"
 #include "agent/mailbox.h"
 #include "shm/table.h"
@@ -24,6 +27,10 @@ struct agent {
     char socket_path[600];
     _Atomic uint64_t event_number; /* of the last event */
     struct journal *journal;
+    struct node_records *node_records;
+    /* Per node, of the nonce by which the broker marks that its clock stepped: no news to the renewal thread,
+     * whose connection may tell of it first. */
+    _Atomic uint64_t trace[HF_NODES_MAX];
     struct lease_table *leases;
     bool warm;      /* table and journal are from an earlier agent of this boot */
     bool readopted; /* what its journal held is taken up or being released */
@@ -34,5 +41,14 @@ struct agent {
     struct renewal *renewal;
     struct mailbox to_broker, to_renewal;
 };
+
+/* What of a nonce tells it from others; never 0. */
+static inline uint64_t agent_trace_word(const char *nonce)
+{
+    char half[17] = "";
+
+    memcpy(half, nonce, strnlen(nonce, sizeof(half) - 1));
+    return strtoull(half, NULL, 16) | 1;
+}
 
 #endif

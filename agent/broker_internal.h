@@ -558,6 +558,8 @@ const char *node_refusal_text(enum hf_node_refusal refusal);
 
 /* Asks for one where none is; with --new-list replaces those of another list. */
 void sentinels_make(struct broker *b, hf_time now);
+/* Replaces the nonce of nodes whose clock stepped under it. */
+void sentinels_trace(struct broker *b, hf_time now);
 /* One was read. Returns enum trust_event bits. */
 unsigned sentinel_adopt(struct broker *b, int node, const struct link_reply *reply, hf_time now);
 

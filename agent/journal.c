@@ -1,7 +1,5 @@
-/* The file, in order: a header page, HF_NODES_MAX node records, `capacity` pairs of lease halves, as
- * many lease records. Halves are written with every renewal, so they stand close together.
- * Everything is written through the mapping; the kernel keeps it when the agent is killed. A file
- * is made under another name and renamed, so there is never one without a whole header. */
+/* The file, in order: a header page, `capacity` pairs of lease halves, as many lease records. Halves are
+ * written with every renewal, so they stand close together. */
 #include "agent/journal.h"
 
 #include <errno.h>
@@ -15,28 +13,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/boot_file.h"
 #include "agent/clock.h"
 #include "agent/crc32.h"
+#include "agent/halves.h"
 #include "agent/log.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
-#define JOURNAL_MAGIC  UINT64_C(0x314c4e524a4648) /* "HFJRNL1" */
-#define JOURNAL_HEADER 4096
-#define JOURNAL_LOCKED (16 << 20) /* bytes; more is left to the kernel's judgement */
+#define JOURNAL_MAGIC UINT64_C(0x314c4e524a4648) /* "HFJRNL1" */
 /* lease_half.state, slot_state */
 #define STATE_MASK   0xffu
 #define OWNER_SHIFT  8
 #define REASON_SHIFT 8
-
-struct journal_header {
-    uint64_t magic, fingerprint, size;
-    uint8_t boot_id[16];
-    uint32_t capacity, nodes;
-    char list_hash[44];
-    uint32_t crc; /* of all before */
-};
-_Static_assert(sizeof(struct journal_header) <= JOURNAL_HEADER, "one page");
 
 struct lease_half {
     _Atomic uint64_t seq;            /* 0: never written; the half with the higher one counts */
@@ -74,24 +63,12 @@ struct lease_record {
     struct owner_block who[2]; /* the newest half says which */
 };
 
-struct node_half {
-    _Atomic uint64_t seq;
-    uint32_t crc;
-    uint32_t reserved;
-    struct node_trust trust;
-};
-
-struct node_record {
-    _Alignas(64) struct node_half half[2];
-};
-
 struct journal {
-    char path[600];
+    char path[BOOT_FILE_PATH];
     void *map;
     size_t size;
     uint32_t capacity;
     int nodes;
-    struct node_record *node;
     char *halves;     /* of leases */
     size_t half_size; /* of one of them */
     struct lease_record *lease;
@@ -111,15 +88,6 @@ static uint64_t fingerprint(void)
         sizeof(struct lease_half),
         offsetof(struct lease_half, d_ns),
         HALF_LINE,
-        sizeof(struct node_record),
-        sizeof(struct node_trust),
-        offsetof(struct node_trust, facts),
-        offsetof(struct node_trust, sentinel),
-        offsetof(struct node_trust, nonce),
-        offsetof(struct node_trust, mark),
-        offsetof(struct node_trust, until),
-        offsetof(struct node_trust, low_us),
-        offsetof(struct node_trust, steps),
         sizeof(struct token_block),
         offsetof(struct token_block, token),
         offsetof(struct token_block, name),
@@ -148,7 +116,7 @@ static size_t half_size_for(uint32_t nodes)
 
 static size_t size_for(uint32_t capacity, uint32_t nodes)
 {
-    return JOURNAL_HEADER + HF_NODES_MAX * sizeof(struct node_record) +
+    return BOOT_FILE_HEADER +
            (size_t)capacity * (2 * half_size_for(nodes) + sizeof(struct lease_record));
 }
 
@@ -158,9 +126,8 @@ static void place(struct journal *j, void *map, size_t size, uint32_t capacity, 
     j->size = size;
     j->capacity = capacity;
     j->nodes = nodes;
-    j->node = (struct node_record *)((char *)map + JOURNAL_HEADER);
     j->half_size = half_size_for((uint32_t)nodes);
-    j->halves = (char *)(j->node + HF_NODES_MAX);
+    j->halves = (char *)map + BOOT_FILE_HEADER;
     j->lease = (struct lease_record *)(void *)(j->halves + (size_t)capacity * 2 * j->half_size);
 }
 
@@ -176,87 +143,7 @@ static const struct lease_half *half_of(const struct journal *j, uint32_t slot, 
     return (const struct lease_half *)(const void *)(halves + (size_t)number * j->half_size);
 }
 
-static uint32_t header_crc(const struct journal_header *h)
-{
-    return crc32c(0, h, offsetof(struct journal_header, crc));
-}
-
 /* --- halves ----------------------------------------------------------------------------------- */
-
-/* The halves of both kinds begin with seq and crc, and the CRC covers seq
- * and what follows the CRC. */
-struct half_head {
-    _Atomic uint64_t seq;
-    uint32_t crc;
-};
-
-#define HALF_BODY (offsetof(struct half_head, crc) + sizeof(uint32_t))
-
-static uint64_t half_seq(const void *half)
-{
-    return atomic_load_explicit(&((const struct half_head *)half)->seq, memory_order_acquire);
-}
-
-static uint32_t half_crc(const void *half, size_t size, uint64_t seq)
-{
-    uint32_t crc = crc32c(0, &seq, sizeof(seq));
-
-    return crc32c(crc, (const char *)half + HALF_BODY, size - HALF_BODY);
-}
-
-static bool half_good(const void *half, size_t size)
-{
-    uint64_t seq = half_seq(half);
-
-    return seq && ((const struct half_head *)half)->crc == half_crc(half, size, seq);
-}
-
-/* 0 or 1: the half to believe; HF_ENOTHELD: neither was ever written; HF_ETABLE:
- * neither can be believed. */
-static int half_newest(const void *halves, size_t size)
-{
-    const char *half[2] = {halves, (const char *)halves + size};
-    uint64_t seq[2] = {half_seq(half[0]), half_seq(half[1])};
-    int newer = seq[1] > seq[0];
-
-    if (half_good(half[newer], size))
-        return newer;
-    if (half_good(half[!newer], size))
-        return !newer;
-    return seq[0] == 0 && seq[1] == 0 ? HF_ENOTHELD : HF_ETABLE;
-}
-
-/* (!) The older half is filled first and its seq stored last: until that store the other half
- * counts, wherever the program is killed. The fence keeps the seq of an earlier put before
- * the stores of this one. */
-static void half_commit(void *halves, size_t size, const void *body)
-{
-    char *half[2] = {halves, (char *)halves + size};
-    uint64_t seq[2] = {half_seq(half[0]), half_seq(half[1])};
-    int newer = seq[1] > seq[0];
-    struct half_head *idle = (struct half_head *)half[!newer];
-    uint64_t next = seq[newer] + 1;
-
-    atomic_thread_fence(memory_order_release);
-    memcpy((char *)idle + HALF_BODY, (const char *)body + HALF_BODY, size - HALF_BODY);
-    idle->crc = half_crc(body, size, next);
-    atomic_store_explicit(&idle->seq, next, memory_order_release);
-}
-
-/* (!) half_commit() goes by seq alone: a damaged half with a high one would have it write over the
- * good half, and a seq that wraps would be none. */
-static void half_mend(void *halves, size_t size)
-{
-    struct half_head *half[2] = {halves, (struct half_head *)(void *)((char *)halves + size)};
-    int good = half_newest(halves, size);
-
-    if (good >= 0 && !half_good(half[!good], size)) {
-        atomic_store_explicit(&half[!good]->seq, 0, memory_order_relaxed);
-    } else if (good == HF_ETABLE) { /* one goes on saying that something was here */
-        atomic_store_explicit(&half[0]->seq, 1, memory_order_relaxed);
-        atomic_store_explicit(&half[1]->seq, 0, memory_order_relaxed);
-    }
-}
 
 /* The owner block that the newest half refers to. */
 static int owner_now(const struct journal *j, uint32_t slot)
@@ -272,58 +159,9 @@ static void mend(struct journal *j)
         half_mend(halves_of(j, slot), j->half_size);
         j->owner[slot] = (uint8_t)owner_now(j, slot);
     }
-    for (int node = 0; node < HF_NODES_MAX; node++)
-        half_mend(j->node[node].half, sizeof(j->node[node].half[0]));
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
-
-static int say_sys(const char *what, const char *path, char *why, size_t why_size)
-{
-    int error = errno;
-
-    snprintf(why, why_size, "cannot %s %s: %s", what, path, strerror(error));
-    errno = error;
-    return HF_ESYS;
-}
-
-/* Makes an empty file under another name and puts it in the place of `j->path`. */
-static int make_file(const struct journal *j, const struct journal_header *want, int *ret_fd,
-                     char *why, size_t why_size)
-{
-    char temporary[sizeof(j->path) + 8];
-    int fd, error;
-
-    snprintf(temporary, sizeof(temporary), "%s.new", j->path);
-    (void)unlink(temporary);
-    fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return say_sys("make", temporary, why, why_size);
-    do
-        error = posix_fallocate(fd, 0, (off_t)want->size);
-    while (error == EINTR);
-    if (error) {
-        snprintf(why, why_size,
-                 "no room for the journal of %zu KiB at %s: %s; make room or lower the capacity",
-                 (size_t)want->size / 1024, j->path, strerror(error));
-        errno = error;
-        goto error_file;
-    }
-    if (pwrite(fd, want, sizeof(*want), 0) != (ssize_t)sizeof(*want) ||
-        rename(temporary, j->path) < 0) {
-        (void)say_sys("write", temporary, why, why_size);
-        goto error_file;
-    }
-    *ret_fd = fd;
-    return HF_OK;
-
-error_file:
-    error = errno;
-    (void)unlink(temporary);
-    close(fd);
-    errno = error;
-    return HF_ESYS;
-}
 
 static void unmap(struct journal *j)
 {
@@ -334,13 +172,14 @@ static void unmap(struct journal *j)
     j->owner = NULL;
 }
 
-static int map_file(struct journal *j, int fd, const struct journal_header *h, char *why,
+static int map_file(struct journal *j, int fd, const struct boot_file_header *h, char *why,
                     size_t why_size)
 {
-    void *map = mmap(NULL, h->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *map;
+    int rc = boot_file_map(j->path, fd, h->size, &map, why, why_size);
 
-    if (map == MAP_FAILED)
-        return say_sys("map", j->path, why, why_size);
+    if (rc < 0)
+        return rc;
     place(j, map, h->size, h->capacity, (int)h->nodes);
     j->owner = calloc(h->capacity, sizeof(*j->owner));
     if (!j->owner) {
@@ -348,9 +187,6 @@ static int map_file(struct journal *j, int fd, const struct journal_header *h, c
         snprintf(why, why_size, "out of memory");
         return HF_ENOMEM;
     }
-    (void)madvise(map, h->size, MADV_DONTDUMP); /* tokens */
-    if (h->size <= JOURNAL_LOCKED)
-        (void)mlock(map, h->size);
     return HF_OK;
 }
 
@@ -358,40 +194,38 @@ enum judgement { KEEP, EMPTY, REFUSE };
 
 /* What an existing file is worth before its records are looked at. */
 static enum judgement judge_header(const struct journal *j, int fd,
-                                   const struct journal_header *want,
-                                   struct journal_header *ret_header, char *why, size_t why_size)
+                                   const struct boot_file_header *want,
+                                   struct boot_file_header *ret_header, char *why, size_t why_size)
 {
-    struct journal_header *h = ret_header;
-    struct stat st;
+    const struct boot_file_header *h = ret_header;
 
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1 ||
-        (st.st_mode & 077)) {
-        snprintf(why, why_size, "%s is not a private file of ours; look at it and remove it",
-                 j->path);
-        return REFUSE;
-    }
-    if (pread(fd, h, sizeof(*h), 0) != (ssize_t)sizeof(*h) || h->magic != JOURNAL_MAGIC ||
-        h->crc != header_crc(h) || h->size != (uint64_t)st.st_size) {
+    switch (boot_file_judge(fd, want, ret_header)) {
+    case BOOT_FILE_GOOD:
+        if (h->nodes <= HF_NODES_MAX && h->size == size_for(h->capacity, h->nodes))
+            return KEEP;
+        break;
+    case BOOT_FILE_OF_ANOTHER_BOOT:
+        return EMPTY;
+    case BOOT_FILE_OF_ANOTHER_LAYOUT:
+        break;
+    case BOOT_FILE_DAMAGED:
         snprintf(why, why_size,
                  "%s is damaged, so the leases in it cannot be given back or taken up; when no job "
                  "of an earlier "
                  "agent runs any more, remove it",
                  j->path);
         return REFUSE;
-    }
-    /* Of another boot: the holders are gone with it. */
-    if (memcmp(h->boot_id, want->boot_id, sizeof(h->boot_id)) != 0)
-        return EMPTY;
-    if (h->fingerprint != want->fingerprint || h->nodes > HF_NODES_MAX ||
-        h->size != size_for(h->capacity, h->nodes)) {
-        snprintf(
-            why, why_size,
-            "%s was written by another version of holdfastd; start that one and end its leases, or "
-            "wait until they are over and remove the file",
-            j->path);
+    case BOOT_FILE_FOREIGN:
+        snprintf(why, why_size, "%s is not a private file of ours; look at it and remove it",
+                 j->path);
         return REFUSE;
     }
-    return KEEP;
+    snprintf(
+        why, why_size,
+        "%s was written by another version of holdfastd; start that one and end its leases, or "
+        "wait until they are over and remove the file",
+        j->path);
+    return REFUSE;
 }
 
 /* How many records are not FREE, and until when the last of them may be believed in. */
@@ -418,8 +252,8 @@ static uint32_t count_live(const struct journal *j, hf_time *ret_until)
 /* Another capacity or list: fine when nothing is left that somebody may believe in. What is dropped
  * then (unfinished acquires and releases, records that cannot be read) leaves its keys to their TTL:
  * no release of them will leave, so no word of theirs can be untrue. */
-static enum judgement judge_records(const struct journal *j, const struct journal_header *have,
-                                    const struct journal_header *want, uint32_t *ret_found,
+static enum judgement judge_records(const struct journal *j, const struct boot_file_header *have,
+                                    const struct boot_file_header *want, uint32_t *ret_found,
                                     char *why, size_t why_size)
 {
     bool same_list = have->nodes == want->nodes && strcmp(have->list_hash, want->list_hash) == 0;
@@ -447,10 +281,10 @@ static enum judgement judge_records(const struct journal *j, const struct journa
 }
 
 /* KEEP leaves the file mapped in `j`. */
-static enum judgement take_existing(struct journal *j, int fd, const struct journal_header *want,
+static enum judgement take_existing(struct journal *j, int fd, const struct boot_file_header *want,
                                     uint32_t *ret_found, char *why, size_t why_size)
 {
-    struct journal_header have;
+    struct boot_file_header have;
     enum judgement judgement = judge_header(j, fd, want, &have, why, why_size);
 
     if (judgement != KEEP)
@@ -474,11 +308,11 @@ int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list
                  const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
                  char *why, size_t why_size)
 {
-    struct journal_header want = {.magic = JOURNAL_MAGIC,
-                                  .fingerprint = fingerprint(),
-                                  .size = size_for(capacity, (uint32_t)nodes),
-                                  .capacity = capacity,
-                                  .nodes = (uint32_t)nodes};
+    struct boot_file_header want = {.magic = JOURNAL_MAGIC,
+                                    .fingerprint = fingerprint(),
+                                    .size = size_for(capacity, (uint32_t)nodes),
+                                    .capacity = capacity,
+                                    .nodes = (uint32_t)nodes};
     struct journal *j = calloc(1, sizeof(*j));
     enum judgement judgement = EMPTY;
     uint32_t found = 0;
@@ -490,12 +324,11 @@ int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list
     }
     memcpy(want.boot_id, boot_id, sizeof(want.boot_id));
     snprintf(want.list_hash, sizeof(want.list_hash), "%s", list_hash);
-    want.crc = header_crc(&want);
     snprintf(j->path, sizeof(j->path), "%s/journal", dir);
 
     fd = open(j->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && errno != ENOENT) {
-        rc = say_sys("open", j->path, why, why_size);
+        rc = boot_file_say("open", j->path, why, why_size);
         goto error;
     }
     if (fd >= 0) {
@@ -507,7 +340,7 @@ int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list
         goto error;
     }
     if (judgement == EMPTY) {
-        rc = make_file(j, &want, &fd, why, why_size);
+        rc = boot_file_make(j->path, "the journal", &want, &fd, why, why_size);
         if (rc < 0)
             goto error;
         rc = map_file(j, fd, &want, why, why_size);
@@ -694,25 +527,4 @@ uint32_t journal_generation(const struct journal *j, uint32_t slot)
             highest = generation;
     }
     return highest;
-}
-
-/* --- nodes ------------------------------------------------------------------------------------ */
-
-void journal_put_node(struct journal *j, int node, const struct node_trust *trust)
-{
-    struct node_half body;
-
-    memset(&body, 0, sizeof(body));
-    memcpy(&body.trust, trust, sizeof(body.trust));
-    half_commit(j->node[node].half, sizeof(body), &body);
-}
-
-int journal_get_node(const struct journal *j, int node, struct node_trust *ret_trust)
-{
-    int half = half_newest(j->node[node].half, sizeof(struct node_half));
-
-    if (half < 0)
-        return half;
-    memcpy(ret_trust, &j->node[node].half[half].trust, sizeof(*ret_trust));
-    return HF_OK;
 }

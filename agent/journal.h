@@ -1,13 +1,12 @@
-/* What must outlive the agent: one record per slot and per node, in a 0600
- * file on tmpfs, mapped shared.
+/* What of its leases must outlive the agent: one record per slot, in a 0600 file on tmpfs, mapped
+ * shared (agent/boot_file.h). What it knows of the nodes is in agent/node_records.h.
  *
- * Who writes: a record's owner thread (a lease's as in agent/lease.h; nodes: the broker). Who
- * reads: the next agent only. It survives a killed agent (the page cache keeps it), not a reboot
- * (boot id differs: leases are gone with their owners).
+ * Who writes: a record's owner thread, as in agent/lease.h. Who reads: the next agent only. It
+ * survives a killed agent (the page cache keeps it), not a reboot (boot id differs: leases are gone
+ * with their owners).
  * A record is a block about the token and two about its owners, each with a CRC, and two state
- * halves with CRC and sequence number: the idle half is written, then its sequence number stored, so
- * a kill at any store leaves the older one. The newest half says which owner is the one; a lease
- * that is handed over gets its next owner into the other block first.
+ * halves (agent/halves.h): a kill at any store leaves the older one. The newest half says which owner
+ * is the one; a lease that is handed over gets its next owner into the other block first.
  * Order to keep (!): INTENT before the first SET leaves; d_i before the check word is raised;
  * ENDING or HANDOFF before it goes to 0. Recovery is from here, never from the table.
  */
@@ -18,7 +17,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "agent/core/node_trust.h"
 #include "agent/lease.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
@@ -95,9 +93,5 @@ int journal_get_previous(const struct journal *journal, uint32_t slot,
                          struct journal_identity *ret_identity);
 /* The last generation ever written for that slot, so that a new one is higher; 0 none. */
 uint32_t journal_generation(const struct journal *journal, uint32_t slot);
-
-/* What is known of a node's trust: run_id, nonce, clock interval, quarantine (the whole struct). */
-void journal_put_node(struct journal *journal, int node, const struct node_trust *trust);
-int journal_get_node(const struct journal *journal, int node, struct node_trust *ret_trust);
 
 #endif

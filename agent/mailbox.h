@@ -30,7 +30,7 @@ enum message_kind {
     MSG_BEATS,     /* slot, generation: its holder beats in `beats`, a reference, from here on */
     MSG_ABANDON,   /* slot, generation: holder of a run is gone without a word */
     MSG_TRUST,     /* both ways: node, events (enum trust_event bits) seen by the sender; nonce now
-                    known */
+                    known to the broker, or that a step was seen under */
     MSG_STOP,      /* stop the loop */
     /* renewal thread to broker */
     MSG_CHANGED,     /* `lease`: state, V backwards or reason changed: tell the holder */

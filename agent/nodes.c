@@ -8,6 +8,7 @@
 #include "agent/broker_internal.h"
 #include "agent/clock.h"
 #include "agent/log.h"
+#include "agent/stores.h"
 #include "shm/status.h"
 
 /* How long after the start missing nodes are "not there yet" rather than "away". */
@@ -80,7 +81,7 @@ void nodes_note(struct broker *b, int i, unsigned events, hf_time now)
     node_events_found(b, i, events);
     if (events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED))
         nodes_tell_renewal(b, i, events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED));
-    journal_put_node(b->agent->journal, i, &b->nodes[i].trust);
+    node_records_put(b->agent->node_records, i, &b->nodes[i].trust);
     loop_timer_set(b->loop, &b->review, now);
 }
 
@@ -115,7 +116,7 @@ static void judge_first_contacts(struct broker *b, hf_time now)
 
         if (b->nodes[i].up && t->contacted && t->clock_known && t->sentinel.present && !t->judged) {
             trust_judge(t, median, clock_wall(), now);
-            journal_put_node(b->agent->journal, i, t);
+            node_records_put(b->agent->node_records, i, t);
         }
     }
 }
@@ -139,7 +140,7 @@ static void node_learn(struct broker *b, int i, const struct node_facts *facts,
     /* At once: a round may begin before the review. */
     mark_duplicates(b);
     nodes_note(b, i, events, now);
-    journal_put_node(b->agent->journal, i, &node->trust);
+    node_records_put(b->agent->node_records, i, &node->trust);
     loop_timer_set(b->loop, &b->review, now);
 }
 
@@ -219,6 +220,7 @@ static void review(struct loop_timer *timer, hf_time now)
 
     mark_duplicates(b);
     sentinels_make(b, now);
+    sentinels_trace(b, now);
     judge_first_contacts(b, now);
     b->fleet[0] = '\0';
     for (int i = 0; i < b->n; i++) {
@@ -286,10 +288,12 @@ void nodes_on_told(struct broker *b, const struct message *m)
     hf_time now = clock_now();
 
     trust_on_told(&b->nodes[m->node_number].trust, m->events, now);
+    if (m->events & TRUST_STEPPED)
+        trust_owe_trace(&b->nodes[m->node_number].trust, m->nonce);
     node_events_heard(b, m->node_number, m->events);
     if (m->events & TRUST_FORGOT)
         b->nodes[m->node_number].reread = true;
-    journal_put_node(b->agent->journal, m->node_number, &b->nodes[m->node_number].trust);
+    node_records_put(b->agent->node_records, m->node_number, &b->nodes[m->node_number].trust);
     loop_timer_set(b->loop, &b->review, now);
 }
 
@@ -392,11 +396,8 @@ int nodes_create(struct broker *b)
         int rc;
 
         trust_init(&node->trust, quarantine, fresh);
-        /* The private nodes of --dev are new by construction: nothing known before is about them.
-         */
-        if (!c->dev_nodes && journal_get_node(b->agent->journal, i, &before) == HF_OK &&
-            before.contacted)
-            trust_restore(&node->trust, &before);
+        if (stores_known_node(b->agent, i, &before))
+            trust_restore(&node->trust, &before, b->started);
         node_events_begin(b, i);
         snprintf(node->row.id, sizeof(node->row.id), "%s", c->nodes[i].id);
         snprintf(node->row.address, sizeof(node->row.address), "%s", c->nodes[i].text);

@@ -9,6 +9,7 @@
 #include "agent/clock.h"
 #include "agent/core/ballot.h"
 #include "agent/core/draw.h"
+#include "agent/stores.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -35,7 +36,10 @@ static void tell_trust(struct renewal_node *node, unsigned events)
     message = message_new(MSG_TRUST);
     message->node_number = node->number;
     message->events = events;
-    memcpy(message->nonce, renewal_nonce(node), strlen(renewal_nonce(node)));
+    if (events & TRUST_STEPPED) {
+        memcpy(message->nonce, node->trust.step_nonce, sizeof(message->nonce));
+        trust_on_traced(&node->trust); /* the broker's affair */
+    }
     mailbox_post(&node->renewal->agent->to_broker, message);
 }
 
@@ -45,6 +49,13 @@ static bool is_outdated(const struct renewal_node *node, const struct link_reply
     return reply->nonce[0] == '\0' && hf_time_before(reply->sent, node->told);
 }
 
+/* The broker's mark of a step, which both threads see. */
+static bool is_own_trace(const struct renewal_node *node, const char *nonce)
+{
+    return strcmp(nonce, renewal_nonce(node)) != 0 && nonce[0] &&
+           atomic_load(&node->renewal->agent->trace[node->number]) == agent_trace_word(nonce);
+}
+
 unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply)
 {
     bool knew = renewal_nonce(node)[0] != '\0';
@@ -52,7 +63,9 @@ unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply
     unsigned forgot = TRUST_NOTHING;
     uint32_t mark = node->trust.mark;
 
-    if (!is_outdated(node, reply))
+    if (is_own_trace(node, reply->nonce))
+        trust_on_own_trace(&node->trust, reply->nonce);
+    else if (!is_outdated(node, reply))
         forgot = trust_on_nonce(&node->trust, reply->nonce, reply->received);
     if (knew && node->trust.mark != mark)
         node->forgot = clock_now();
@@ -351,9 +364,8 @@ static int node_create(struct renewal *r, int i)
     node->step_seen = node->void_before = node->forgot = node->told = HF_TIME_PAST;
     trust_init(&node->trust, timing_quarantine(hf_ms(config->ttl_max_ms)),
                config->assume_fresh || config->dev_nodes > 0);
-    if (!config->dev_nodes && journal_get_node(r->agent->journal, i, &before) == HF_OK &&
-        before.contacted)
-        trust_restore(&node->trust, &before);
+    if (stores_known_node(r->agent, i, &before))
+        trust_restore(&node->trust, &before, r->started);
     node->first_mark = node->trust.mark;
     return link_create(&options, &node->link);
 }

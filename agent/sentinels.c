@@ -1,5 +1,5 @@
 /* The sentinel of each node, by which it shows that it has not forgotten: read, compared with this
- * fleet's constants, and made where none is. */
+ * fleet's constants, made where none is, and given another nonce where the clock stepped. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,29 +61,94 @@ static void compare_with_fleet(struct broker *b, int i)
     }
 }
 
-static void ask_sentinel(struct broker *b, int i, bool replace, hf_time now)
+/* It can be written to, as far as is known. */
+static bool is_ours(const struct node *node)
 {
-    struct node *node = &b->nodes[i];
+    return !node->trust.refused || node->trust.refusal == HF_REFUSED_EVICTION;
+}
+
+static bool new_nonce(char ret_nonce[TRUST_NONCE_LEN + 1])
+{
     uint8_t bytes[TRUST_NONCE_LEN / 2];
-    char nonce[TRUST_NONCE_LEN + 1];
-    struct link_sentinel s = {.make = true,
-                              .replace = replace,
-                              .nonce = nonce,
-                              .wall = clock_wall(),
-                              .ttl_max_ms = b->config->ttl_max_ms,
-                              .nodes = b->n,
-                              .list_hash = b->config->list_hash};
 
     if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-        return;
-    hf_hex_text(bytes, sizeof(bytes), nonce);
-    if (link_sentinel(node->link, &s, hf_time_add(now, b->config->timing.attempt), sentinel_done,
-                      b) == HF_OK) {
+        return false;
+    hf_hex_text(bytes, sizeof(bytes), ret_nonce);
+    return true;
+}
+
+static void send_sentinel(struct broker *b, int i, struct link_sentinel s, link_reply_fn *done,
+                          hf_time now)
+{
+    struct node *node = &b->nodes[i];
+
+    s.wall = clock_wall();
+    s.ttl_max_ms = b->config->ttl_max_ms;
+    s.nodes = b->n;
+    s.list_hash = b->config->list_hash;
+    if (link_sentinel(node->link, &s, hf_time_add(now, b->config->timing.attempt), done, b) ==
+        HF_OK) {
         node->asking_sentinel = true;
         node->reread = false;
         link_flush(node->link);
     }
 }
+
+static void ask_sentinel(struct broker *b, int i, bool replace, hf_time now)
+{
+    char nonce[TRUST_NONCE_LEN + 1];
+    struct link_sentinel s = {.make = true, .replace = replace, .nonce = nonce};
+
+    if (new_nonce(nonce))
+        send_sentinel(b, i, s, sentinel_done, now);
+}
+
+/* --- a step's trace --------------------------------------------------------------------------- */
+
+static void trace_done(struct link *link, const struct link_reply *reply, void *arg)
+{
+    struct broker *b = arg;
+    int i = link_node(link);
+
+    sentinel_done(link, reply, arg);
+    if (reply->outcome != LINK_ANSWERED)
+        return;
+    trust_on_traced(&b->nodes[i].trust);
+    node_records_put(b->agent->node_records, i, &b->nodes[i].trust);
+}
+
+/* (!) Before it leaves, the next agent and the renewal thread know the nonce: whatever becomes of the
+ * command, it is no change to them. */
+static void leave_trace(struct broker *b, int i, hf_time now)
+{
+    struct node_trust *t = &b->nodes[i].trust;
+    char nonce[TRUST_NONCE_LEN + 1];
+    struct link_sentinel s = {.nonce = t->trace, .stepped = t->step_nonce};
+
+    if (!t->trace[0]) {
+        if (!new_nonce(nonce))
+            return;
+        trust_choose_trace(t, nonce);
+        node_records_put(b->agent->node_records, i, t);
+    }
+    atomic_store(&b->agent->trace[i], agent_trace_word(t->trace));
+    send_sentinel(b, i, s, trace_done, now);
+}
+
+/* Wherever one is owed and the node can be asked. Again at the next review if it does not answer, or refuses
+ * writes. */
+void sentinels_trace(struct broker *b, hf_time now)
+{
+    for (int i = 0; i < b->n; i++) {
+        const struct node *node = &b->nodes[i];
+
+        if (node->up && node->trust.step_nonce[0] && !node->asking_sentinel &&
+            !node->fleet_text[0] && is_ours(node))
+            leave_trace(b, i, now);
+    }
+}
+
+/* --- making it -------------------------------------------------------------------------------- */
 
 /* There is none, or another one than the one that was read. */
 static bool sentinel_wanted(const struct node *node)
@@ -115,8 +180,7 @@ void sentinels_make(struct broker *b, hf_time now)
     for (int i = 0; i < b->n; i++) {
         struct node *node = &b->nodes[i];
 
-        if (node->up && sentinel_wanted(node) && !node->asking_sentinel &&
-            !(node->trust.refused && node->trust.refusal != HF_REFUSED_EVICTION))
+        if (node->up && sentinel_wanted(node) && !node->asking_sentinel && is_ours(node))
             ask_sentinel(b, i, false, now);
     }
 }

@@ -51,15 +51,19 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     rc = journal_open(dir, c->capacity, c->node_count, c->list_hash, agent->boot_id,
                       &agent->journal, &found, why, why_size);
     if (rc < 0)
-        return rc;
+        return rc; /* and what is known of the nodes stays for the agent that is not refused */
     spec.fresh = !journal_is_kept(agent->journal);
-    rc = hf_table_create(agent->shm_name, &spec, &agent->table, &agent->warm, why, why_size);
+    rc = node_records_open(dir, c->node_count, c->list_hash, agent->boot_id, &agent->node_records,
+                           why, why_size);
+    if (rc == HF_OK)
+        rc = hf_table_create(agent->shm_name, &spec, &agent->table, &agent->warm, why, why_size);
     if (rc < 0) {
         /* What an earlier agent knew of nodes and leases is kept for the next start. */
         if (found_journal)
             journal_close(agent->journal);
         else
             journal_remove(agent->journal);
+        node_records_close(agent->node_records);
         return rc;
     }
     if (!agent->warm && found && why[0])
@@ -68,6 +72,16 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     atomic_store(&agent->table.header->started_ns, clock_now().ns);
     atomic_store(&agent->table.header->main_beat_ns, clock_now().ns);
     return HF_OK;
+}
+
+/* (!) The private nodes of --dev are new by construction, and the operator's word for fresh nodes is above what an
+ * earlier agent held against them, unless leases of its may be left. */
+bool stores_known_node(const struct agent *agent, int node, struct node_trust *ret_trust)
+{
+    const struct config *c = agent->config;
+
+    return !c->dev_nodes && (!c->assume_fresh || journal_is_kept(agent->journal)) &&
+           node_records_get(agent->node_records, node, ret_trust) == HF_OK && ret_trust->contacted;
 }
 
 /* No word stands any more, so what is left to be released need not wait for its V. */
@@ -124,5 +138,9 @@ bool stores_close(struct agent *agent)
         journal_close(agent->journal);
     else
         journal_remove(agent->journal);
+    if (agent->config->dev_nodes)
+        node_records_remove(agent->node_records);
+    else
+        node_records_close(agent->node_records);
     return left;
 }

@@ -19,17 +19,6 @@ void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word)
     };
 }
 
-void trust_restore(struct node_trust *t, const struct node_trust *journaled)
-{
-    struct node_trust fresh = *t;
-
-    *t = *journaled;
-    t->quarantine = fresh.quarantine;
-    t->fresh_word = fresh.fresh_word;
-    t->word_run_id = fresh.word_run_id;
-    t->word_age = fresh.word_age;
-}
-
 /* --- quarantine ------------------------------------------------------------------------------- */
 
 static void quarantine_from(struct node_trust *t, enum hf_quarantine_reason reason, hf_time from)
@@ -54,6 +43,46 @@ static void quarantine_settle(struct node_trust *t, hf_time now)
 {
     if (!in_quarantine(t, now))
         quarantine_end(t);
+}
+
+/* --- an earlier agent's knowledge ------------------------------------------------------------- */
+
+/* Nobody of us looked for so long that whatever the node forgot meanwhile, its age tells. */
+static bool is_of_long_ago(const struct node_trust *t, hf_dur quarantine, hf_time now)
+{
+    return !in_quarantine(t, now) && hf_time_reached(now, hf_time_add(t->sampled, quarantine));
+}
+
+static void restore_clock(struct node_trust *t, const struct node_trust *before)
+{
+    t->clock_known = before->clock_known;
+    t->low_us = before->low_us;
+    t->high_us = before->high_us;
+    t->sampled = before->sampled;
+    t->steps = before->steps;
+    memcpy(t->nonce, before->nonce, sizeof(t->nonce)); /* what a step since then is traced under */
+    memcpy(t->step_nonce, before->step_nonce, sizeof(t->step_nonce));
+    memcpy(t->trace, before->trace, sizeof(t->trace));
+}
+
+static void restore_all(struct node_trust *t, const struct node_trust *before)
+{
+    struct node_trust fresh = *t;
+
+    *t = *before;
+    t->quarantine = fresh.quarantine;
+    t->fresh_word = fresh.fresh_word;
+    t->word_run_id = fresh.word_run_id;
+    t->word_age = fresh.word_age;
+    t->step_shown = false;
+}
+
+void trust_restore(struct node_trust *t, const struct node_trust *before, hf_time now)
+{
+    if (is_of_long_ago(before, t->quarantine, now))
+        restore_clock(t, before);
+    else
+        restore_all(t, before);
 }
 
 /* --- connection: facts and refusals ----------------------------------------------------------- */
@@ -149,18 +178,47 @@ static void forgot(struct node_trust *t, hf_time now)
     quarantine_from(t, HF_QUARANTINE_SENTINEL, now);
 }
 
+/* Our own replacement of the nonce that we knew: it did not forget. */
+static bool is_trace(const struct node_trust *t, const char *nonce)
+{
+    return t->trace[0] && same_nonce(nonce, t->trace) && same_nonce(t->nonce, t->step_nonce);
+}
+
+static void owe_trace(struct node_trust *t, const char *nonce)
+{
+    if (same_nonce(t->step_nonce, nonce))
+        return;
+    *stpncpy(t->step_nonce, nonce, TRUST_NONCE_LEN) = '\0';
+    t->trace[0] = '\0';
+}
+
+/* (!) A step under another nonce than that of before has its trace: somebody else saw it first, or the
+ * node forgot. Only our own trace may be from before this step, when no answer has told of it yet. */
+static void note_step(struct node_trust *t, const char *nonce, bool same, bool traced)
+{
+    bool stepped = t->step_shown;
+
+    t->step_shown = false;
+    if (stepped && (same || traced))
+        owe_trace(t, nonce);
+    else if (traced || (!same && !same_nonce(nonce, t->step_nonce)))
+        owe_trace(t, "");
+}
+
 /* `absent`: it was when the command ran, also if that created one. */
 static unsigned see_nonce(struct node_trust *t, const char *nonce, bool absent, hf_time now)
 {
     bool first = !t->nonce_seen;
     bool same = !first && same_nonce(t->nonce, nonce);
+    bool traced = is_trace(t, nonce);
     bool excused = !t->nonce_had && t->word_age;
     unsigned events = TRUST_NOTHING;
 
     quarantine_settle(t, now);
+    note_step(t, nonce, same_nonce(t->nonce, nonce), traced);
     if (first)
         t->first_contact = now;
-    if (same) {
+    if (same || traced) {
         t->unproven = false;
     } else if (!first || absent) {
         t->mark++;
@@ -194,6 +252,30 @@ unsigned trust_on_sentinel(struct node_trust *t, const struct node_sentinel *s, 
     t->sentinel = *s;
     t->sentinel_read = now;
     return events;
+}
+
+void trust_owe_trace(struct node_trust *t, const char *nonce)
+{
+    if (nonce[0])
+        owe_trace(t, nonce);
+}
+
+void trust_choose_trace(struct node_trust *t, const char *nonce)
+{
+    *stpncpy(t->trace, nonce, TRUST_NONCE_LEN) = '\0';
+}
+
+void trust_on_traced(struct node_trust *t)
+{
+    owe_trace(t, "");
+}
+
+void trust_on_own_trace(struct node_trust *t, const char *nonce)
+{
+    *stpncpy(t->nonce, nonce, TRUST_NONCE_LEN) = '\0';
+    t->nonce_seen = t->nonce_had = true;
+    t->step_shown = false;
+    owe_trace(t, "");
 }
 
 /* The whole sentinel behind the last seen nonce is known. */
@@ -252,6 +334,7 @@ unsigned trust_on_time(struct node_trust *t, hf_nodetime node_time, hf_time sent
 
         if (low > known_high || high < known_low) {
             t->steps++;
+            t->step_shown = true;
             quarantine_from(t, HF_QUARANTINE_CLOCK, received);
             events = TRUST_STEPPED;
         } else {

@@ -10,6 +10,8 @@
  * TIME is over 1 s off the median. Seeing the same nonce and run_id again never restarts a
  * quarantine; a reconnect is no first contact. Each thread keeps one of these per node and judges
  * its own replies; the broker's decides about votes.
+ * (!) A step leaves a trace: whoever saw it has the node's nonce replaced if it is still the one of before,
+ * so that an agent that was not watching finds the node young. Our own replacement is no change to us.
  */
 #ifndef HOLDFAST_CORE_NODE_TRUST_H
 #define HOLDFAST_CORE_NODE_TRUST_H
@@ -61,8 +63,12 @@ struct node_trust {
     /* the last nonce in any reply, "" absent; acquires send sentinel.nonce */
     char nonce[TRUST_NONCE_LEN + 1];
     bool nonce_seen, nonce_had; /* any answer about it; one that was not "absent" */
-    hf_time first_contact;      /* when the nonce was first seen: watched from then on */
-    uint32_t mark;              /* sentinel generation: +1 whenever it changed or was absent */
+    bool step_shown;            /* by the TIME of the answer whose nonce comes next */
+    /* the nonce that a step was seen under, to be replaced; "" none. And what replaces it: "" not
+     * chosen, or seen since */
+    char step_nonce[TRUST_NONCE_LEN + 1], trace[TRUST_NONCE_LEN + 1];
+    hf_time first_contact; /* when the nonce was first seen: watched from then on */
+    uint32_t mark;         /* sentinel generation: +1 whenever it changed or was absent */
 
     uint32_t reasons;  /* enum hf_quarantine_reason bits of the running quarantine */
     hf_time until;     /* end of quarantine; HF_TIME_PAST none */
@@ -91,9 +97,10 @@ enum trust_event {
 };
 
 void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word);
-/* After trust_init(): what an earlier agent knew, from a journal of this boot. The word stays the
- * one of trust_init(). */
-void trust_restore(struct node_trust *t, const struct node_trust *journaled);
+/* After trust_init(): what an earlier agent of this boot knew. The word stays the one of trust_init().
+ * Of a node that was not looked at for a quarantine only the clock is taken over: it is contacted for
+ * the first time again, so that its age and the median are judged. */
+void trust_restore(struct node_trust *t, const struct node_trust *before, hf_time now);
 
 /* After INFO on a new connection. Sets or clears the refusals REPLICA, CLUSTER, EVICTION (unless
  * allowed), clears AUTH and NOT_REDIS. A node that was a replica or in cluster mode before may have
@@ -109,12 +116,25 @@ unsigned trust_on_sentinel(struct node_trust *t, const struct node_sentinel *s, 
 /* The nonce in any script's reply; "" absent. Same as last seen: nothing. After a change the node
  * has no vote, also not after its quarantine, until the whole sentinel was read. */
 unsigned trust_on_nonce(struct node_trust *t, const char *nonce, hf_time now);
-/* TIME in any reply; `sent`: clock before its command's first byte. */
+/* TIME in any reply; `sent`: clock before its command's first byte. Before trust_on_nonce() of the
+ * same reply: if that is the nonce of before a step, it becomes `step_nonce`. */
 unsigned trust_on_time(struct node_trust *t, hf_nodetime node_time, hf_time sent, hf_time received);
 /* The other thread saw these events. Does nothing that repeats a running quarantine of the same
  * cause. Read sentinel and TIME on the own connection soon after: an own finding always begins a
  * whole quarantine. */
 void trust_on_told(struct node_trust *t, unsigned events, hf_time now);
+
+/* The other thread saw a step under this nonce. */
+void trust_owe_trace(struct node_trust *t, const char *nonce);
+/* `step_nonce` is to be replaced by this one, which no node ever had; to be called, and kept for the
+ * next agent, before the command leaves. */
+void trust_choose_trace(struct node_trust *t, const char *nonce);
+/* The command was answered: the node had `step_nonce`, or another one. After the answer's TIME and nonce
+ * were handed in. */
+void trust_on_traced(struct node_trust *t);
+/* For the thread that does not replace nonces: this one, in a reply, is our own replacement. Instead of
+ * trust_on_nonce(). */
+void trust_on_own_trace(struct node_trust *t, const char *nonce);
 
 /* Judges age and median at first contact; `median_us`: the lower median of (node time - our
  * BOOTTIME) of the nodes that have given TIME. `wall` is our wall clock now. Then `judged`. Does

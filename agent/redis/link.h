@@ -190,10 +190,11 @@ void link_track(struct link *link);
 enum hf_node_tracking link_tracking(const struct link *link);
 
 /* Reads the sentinel; with `make` creates it when absent, with `replace` (--new-list) also when its
- * constants differ. The answer has `sentinel` as it stands afterwards. */
+ * constants differ; `sentinel_created` is of these two. The answer has `sentinel` as it stands afterwards. */
 struct link_sentinel {
     bool make, replace;
-    const char *nonce; /* for a new one: TRUST_NONCE_LEN hex characters */
+    const char *nonce;   /* for a new one: TRUST_NONCE_LEN hex characters */
+    const char *stepped; /* where this nonce stands it gets the new one and a new age; NULL: none */
     hf_wall wall;
     int64_t ttl_max_ms;
     int nodes;

@@ -286,6 +286,7 @@ int script_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_
     add_number(&args, sentinel->ttl_max_ms);
     add_number(&args, sentinel->nodes);
     add_text(&args, sentinel->list_hash);
+    add_text(&args, sentinel->stepped ? sentinel->stepped : "");
     return call_script(link, SCRIPT_SENTINEL, 0, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }

@@ -1,6 +1,8 @@
--- Reads the sentinel; creates it when absent and wanted, replaces it when its constants differ and that is wanted.
+-- Reads the sentinel; creates it when absent and wanted, replaces it when its constants differ and that is wanted. The
+-- nonce alone is replaced, and its age begins anew, if it is the one under which somebody saw the clock step.
 -- KEYS: sentinel
--- ARGV: make ('1' or '0'), replace ('1' or '0'), nonce for a new one, wall_ms, ttl_max_ms, nodes, list_hash
+-- ARGV: make ('1' or '0'), replace ('1' or '0'), nonce for a new one, wall_ms, ttl_max_ms, nodes, list_hash, the
+-- nonce of before a step or ''
 -- {.., created ('1' or '0'), created_us, created_wall_ms, ttl_max_ms, nodes, list_hash}: as it stands afterwards; the
 -- nonce, as always, is the third; '' and nothing after `created` when there is none
 local key = KEYS[1]
@@ -16,6 +18,11 @@ if (nonce == '' and ARGV[1] == '1') or differs then
   redis.call('DEL', key)
   redis.call('HSET', key, 'nonce', nonce, 'created_us', time[1] .. string.format('%06d', time[2]),
              'created_wall_ms', ARGV[4], 'ttl_max_ms', ARGV[5], 'nodes', ARGV[6], 'list_hash', ARGV[7])
+end
+if nonce ~= '' and nonce == ARGV[8] then
+  nonce = ARGV[3]
+  redis.call('HSET', key, 'nonce', nonce, 'created_us', time[1] .. string.format('%06d', time[2]),
+             'created_wall_ms', ARGV[4])
 end
 if nonce == '' then
   return answer(created)

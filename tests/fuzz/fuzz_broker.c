@@ -55,6 +55,8 @@ static void remove_files(void)
 
     snprintf(file, sizeof(file), "%s/journal", dir);
     unlink(file);
+    snprintf(file, sizeof(file), "%s/nodes", dir);
+    unlink(file);
     unlink(path);
     rmdir(dir);
 }
@@ -99,6 +101,8 @@ static void make_stores(void)
     shm_unlink(agent.shm_name);
     FUZZ_CHECK(journal_open(dir, CAPACITY, 3, config.list_hash, agent.boot_id, &agent.journal,
                             &found, why, sizeof(why)) == HF_OK);
+    FUZZ_CHECK(node_records_open(dir, 3, config.list_hash, agent.boot_id, &agent.node_records, why,
+                                 sizeof(why)) == HF_OK);
     FUZZ_CHECK(lease_table_create(CAPACITY, &agent.leases) == HF_OK);
 }
 

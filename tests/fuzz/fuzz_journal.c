@@ -56,7 +56,6 @@ static struct journal_lease lease_of(uint32_t generation)
 
 static void make_good(void)
 {
-    struct node_trust trust;
     struct journal *journal;
     struct stat st;
     uint32_t found;
@@ -80,10 +79,6 @@ static void make_good(void)
         lease.state = JOURNAL_HELD;
         journal_put(journal, slot, &lease);
     }
-    memset(&trust, 0, sizeof(trust));
-    trust.mark = 7;
-    for (int node = 0; node < NODES; node++)
-        journal_put_node(journal, node, &trust);
     journal_close(journal);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     FUZZ_CHECK(fd >= 0 && fstat(fd, &st) == 0);
@@ -135,7 +130,6 @@ static void check_bounds(const struct journal *journal)
 {
     struct journal_identity identity;
     struct journal_lease lease;
-    struct node_trust trust;
 
     for (uint32_t slot = 0; slot < CAPACITY; slot++) {
         if (journal_get(journal, slot, &identity, &lease) == HF_OK) {
@@ -145,8 +139,6 @@ static void check_bounds(const struct journal *journal)
         }
         FUZZ_CHECK(journal_generation(journal, slot) <= HF_GEN_MAX);
     }
-    for (int node = 0; node < NODES; node++)
-        (void)journal_get_node(journal, node, &trust);
 }
 
 static void use(struct journal *journal)

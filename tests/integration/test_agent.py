@@ -197,7 +197,7 @@ def modes(run):
     agent = run.dev_agent(options=("--table-mode", "0600"))
     assert table_of(agent).stat().st_mode & 0o777 == 0o600
     assert home(run, agent).stat().st_mode & 0o777 == 0o700
-    for name, mode in (("sock", 0o600), ("control", 0o600), ("journal", 0o600), ("lock", 0o600)):
+    for name, mode in (("sock", 0o600), ("control", 0o600), ("journal", 0o600), ("nodes", 0o600), ("lock", 0o600)):
         assert (home(run, agent) / name).stat().st_mode & 0o777 == mode, name
     assert (home(run, agent) / "lock").read_text() == f"{agent.pid}\n"
 

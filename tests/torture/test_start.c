@@ -65,6 +65,10 @@ static void remove_files(void)
     unlink(path);
     snprintf(path, sizeof(path), "%s/journal.new", dir);
     unlink(path);
+    snprintf(path, sizeof(path), "%s/nodes", dir);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/nodes.new", dir);
+    unlink(path);
     shm_unlink(agent.shm_name);
 }
 
@@ -72,6 +76,7 @@ static void forget(void)
 {
     hf_table_close(&agent.table);
     journal_close(agent.journal);
+    node_records_close(agent.node_records);
     remove_files();
 }
 
@@ -202,6 +207,7 @@ static unsigned killed_with_a_lease(void (*fn)(void))
         hold_a_lease();
         hf_table_close(&agent.table);
         journal_close(agent.journal);
+        node_records_close(agent.node_records);
         end = run_to(fn, (int)n);
         readers_look(true);
         assert_int_equal(open_stores(), HF_OK);

@@ -234,28 +234,4 @@ static inline int get(uint32_t slot)
     return journal_get(journal, slot, &identity, &lease);
 }
 
-static inline struct node_trust numbered_trust(uint32_t number)
-{
-    struct node_trust trust;
-
-    memset(&trust, 0, sizeof(trust));
-    trust.contacted = true;
-    trust.clock_known = true;
-    snprintf(trust.facts.run_id, sizeof(trust.facts.run_id), "%040u", number);
-    snprintf(trust.nonce, sizeof(trust.nonce), "%032u", number);
-    trust.mark = number;
-    trust.until = (hf_time){number + INT64_C(1)};
-    trust.low_us = -(int64_t)number;
-    trust.high_us = number;
-    trust.steps = number + 2;
-    return trust;
-}
-
-static inline void assert_trust(const struct node_trust *got, uint32_t number)
-{
-    struct node_trust want = numbered_trust(number);
-
-    assert_memory_equal(got, &want, sizeof(want));
-}
-
 #endif

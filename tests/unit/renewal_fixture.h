@@ -88,6 +88,9 @@ static HF_UNUSED void make_agent(void)
     if (journal_open(dir, CAPACITY, NODES, "cafe", agent.boot_id, &agent.journal, &found, why,
                      sizeof(why)) != HF_OK)
         fail_msg("%s", why);
+    assert_int_equal(
+        node_records_open(dir, NODES, "cafe", agent.boot_id, &agent.node_records, why, sizeof(why)),
+        HF_OK);
     assert_int_equal(renewal_create(&agent, &agent.renewal), HF_OK);
 }
 
@@ -118,6 +121,7 @@ static HF_UNUSED void remove_agent(void)
     mailbox_fini(&agent.to_broker);
     loop_destroy(loop);
     journal_remove(agent.journal);
+    node_records_remove(agent.node_records);
     rmdir(dir);
     hf_table_close(&agent.table);
     agent.renewal = NULL;

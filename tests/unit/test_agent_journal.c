@@ -156,7 +156,6 @@ TEST(test_a_new_one_is_empty_and_private)
     struct journal *j = opened(0);
     struct journal_identity id;
     struct journal_lease l;
-    struct node_trust trust;
     struct stat st;
     char path[128];
 
@@ -164,7 +163,6 @@ TEST(test_a_new_one_is_empty_and_private)
         assert_int_equal(journal_get(j, slot, &id, &l), HF_ENOTHELD);
         assert_int_equal(journal_generation(j, slot), 0);
     }
-    assert_int_equal(journal_get_node(j, 0, &trust), HF_ENOTHELD);
     snprintf(path, sizeof(path), "%s/journal", dir);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0600);
@@ -194,25 +192,6 @@ TEST(test_records_come_back)
     assert_memory_equal(&id, &put_id, sizeof(id));
     assert_int_equal(journal_get(j, 8, &id, &l), HF_ENOTHELD);
     assert_int_equal(journal_generation(j, 8), 9); /* goes on rising after a restart */
-    journal_remove(j);
-}
-
-TEST(test_nodes_come_back)
-{
-    struct journal *j = opened(0);
-    struct node_trust trust, back;
-
-    memset(&trust, 0, sizeof(trust));
-    strcpy(trust.facts.run_id, "0123456789012345678901234567890123456789");
-    for (uint32_t mark = 1; mark <= 5; mark++) {
-        trust.mark = mark;
-        journal_put_node(j, 2, &trust);
-    }
-    journal_close(j);
-    j = opened(0);
-    assert_int_equal(journal_get_node(j, 2, &back), HF_OK);
-    assert_memory_equal(&back, &trust, sizeof(back));
-    assert_int_equal(journal_get_node(j, 1, &back), HF_ENOTHELD);
     journal_remove(j);
 }
 
@@ -408,7 +387,7 @@ TEST(test_writers_that_are_killed)
 /* --- damage ----------------------------------------------------------------------------------- */
 
 /* The newest half of slot 0 is found by its generation; the record begins
- * after header and nodes. */
+ * after the header. */
 static off_t find_bytes(uint64_t bytes, int which)
 {
     char path[128];
@@ -567,7 +546,6 @@ int main(void)
         cmocka_unit_test(test_crc32c),
         ROW(test_a_new_one_is_empty_and_private),
         ROW(test_records_come_back),
-        ROW(test_nodes_come_back),
         ROW(test_a_new_identity_is_not_seen_before_its_state),
         ROW(test_every_instruction_of_a_put_leaves_a_whole_state),
         ROW(test_every_instruction_of_a_handoff_leaves_one_owner),

@@ -13,8 +13,7 @@
 
 /* What the writer says about itself, in memory that outlives it. */
 struct progress {
-    _Atomic uint64_t put;   /* `number` of the last journal_put() that returned */
-    _Atomic uint32_t trust; /* of the last journal_put_node() */
+    _Atomic uint64_t put; /* `number` of the last journal_put() that returned */
 };
 
 #define LEASE_PUTS 16 /* INTENT, HELD and so on, ENDING, FREE */
@@ -42,19 +41,13 @@ static uint32_t lease_at(uint64_t number)
 static _Noreturn void write_until_killed(struct progress *progress)
 {
     uint64_t number = atomic_load(&progress->put);
-    uint32_t trust_number = atomic_load(&progress->trust);
 
     for (;;) {
-        struct node_trust trust;
-
         number++;
         if (state_at(number) == JOURNAL_INTENT)
             put_identity(0, lease_at(number));
         put_lease(0, state_at(number), lease_at(number), number);
         atomic_store(&progress->put, number);
-        trust = numbered_trust(++trust_number);
-        journal_put_node(journal, 0, &trust);
-        atomic_store(&progress->trust, trust_number);
     }
 }
 
@@ -83,20 +76,6 @@ static void check_lease(struct progress *progress)
     atomic_store(&progress->put, number);
 }
 
-static void check_node(struct progress *progress)
-{
-    uint32_t put = atomic_load(&progress->trust);
-    struct node_trust trust;
-
-    if (journal_get_node(journal, 0, &trust) != HF_OK) {
-        assert_int_equal(put, 0);
-        return;
-    }
-    assert_in_range(trust.mark, put, put + 1);
-    assert_trust(&trust, trust.mark);
-    atomic_store(&progress->trust, trust.mark);
-}
-
 TEST(a_kill_at_any_moment_leaves_the_last_put_or_the_one_before)
 {
     struct progress *progress =
@@ -104,7 +83,6 @@ TEST(a_kill_at_any_moment_leaves_the_last_put_or_the_one_before)
 
     assert_true(progress != MAP_FAILED);
     atomic_init(&progress->put, LEASE_PUTS - 1); /* FREE */
-    atomic_init(&progress->trust, 0);
     put_lease(0, JOURNAL_FREE, 0, LEASE_PUTS - 1);
     srandom((unsigned)getpid());
     for (int i = 0; i < KILLS; i++) {
@@ -122,7 +100,6 @@ TEST(a_kill_at_any_moment_leaves_the_last_put_or_the_one_before)
         assert_true(atomic_load(&progress->put) > before);
         reopen();
         check_lease(progress);
-        check_node(progress);
     }
     munmap(progress, sizeof(*progress));
 }
@@ -301,23 +278,6 @@ TEST(a_token_of_other_digits_is_not_believed)
     }
 }
 
-TEST(a_torn_node_leaves_the_older)
-{
-    struct node_trust trust = numbered_trust(1), newer = numbered_trust(2);
-
-    journal_put_node(journal, 0, &trust);
-    journal_put_node(journal, 0, &newer);
-    close_journal();
-    spoil(newer.facts.run_id, TRUST_RUN_ID_LEN);
-    assert_int_equal(open_as(CAPACITY, NODES, LIST, this_boot), HF_OK);
-    assert_int_equal(journal_get_node(journal, 0, &trust), HF_OK);
-    assert_trust(&trust, 1);
-    close_journal();
-    spoil(trust.facts.run_id, TRUST_RUN_ID_LEN);
-    assert_int_equal(open_as(CAPACITY, NODES, LIST, this_boot), HF_OK);
-    assert_int_equal(journal_get_node(journal, 0, &trust), HF_ETABLE);
-}
-
 #define ROW(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -329,7 +289,6 @@ int main(void)
         ROW(a_spoilt_count_makes_no_half_the_newer_one),
         ROW(an_identity_that_does_not_fit_matters_only_while_held),
         ROW(a_token_of_other_digits_is_not_believed),
-        ROW(a_torn_node_leaves_the_older),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

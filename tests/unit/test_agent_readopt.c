@@ -53,6 +53,7 @@ static void close_all(void)
     lease_table_destroy(agent.leases);
     hf_table_close(&agent.table);
     journal_close(agent.journal);
+    node_records_close(agent.node_records);
 }
 
 static int set_up(void **state)
@@ -83,6 +84,8 @@ static int tear_down(void **state)
 
     (void)state;
     snprintf(path, sizeof(path), "%s/journal", dir);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/nodes", dir);
     unlink(path);
     shm_unlink(agent.shm_name);
     rcu_unregister_thread();

@@ -332,6 +332,22 @@ TEST(a_vote_that_comes_after_its_node_forgot_counts)
     end(lease);
 }
 
+/* The broker's mark of a step, told by this thread's connection first. */
+TEST(the_brokers_mark_of_a_step_is_no_change)
+{
+    struct renewal_node *node = &agent.renewal->node[0];
+    uint32_t mark;
+
+    says(0, NONCE);
+    mark = node->trust.mark;
+    atomic_store(&agent.trace[0], agent_trace_word(NEW_NONCE));
+    says(0, NEW_NONCE);
+    assert_int_equal(node->trust.mark, mark);
+    assert_string_equal(node->trust.nonce, NEW_NONCE);
+    says(0, NONCE); /* an old snapshot */
+    assert_int_equal(node->trust.mark, mark + 1);
+}
+
 /* Who is due by itself takes memory that is not given back. */
 TEST(a_vote_that_comes_late_is_renewed_in_company)
 {
@@ -402,6 +418,7 @@ int main(void)
                                         make, unmake),
         cmocka_unit_test_setup_teardown(a_vote_that_comes_after_its_node_forgot_counts, make,
                                         unmake),
+        cmocka_unit_test_setup_teardown(the_brokers_mark_of_a_step_is_no_change, make, unmake),
         cmocka_unit_test_setup_teardown(
             a_lease_that_was_granted_after_its_nodes_forgot_is_lost_with_its_keys, make, unmake),
         cmocka_unit_test_setup_teardown(a_vote_that_comes_late_is_renewed_in_company, make, unmake),

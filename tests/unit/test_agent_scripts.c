@@ -893,6 +893,36 @@ TEST(test_sentinel_is_replaced_when_it_differs)
     is_sentinel(sentinel("1", "1", NONCE, "90000"), NONCE_2, "0", "90000");
 }
 
+/* As whoever saw the clock step under `seen` asks for it. */
+static redisReply *step_trace(const char *nonce, const char *seen)
+{
+    return run(SCRIPT_SENTINEL, 1, "holdfast:node", "0", "0", nonce, "1700000000007", "9", "9",
+               "other", seen, NULL);
+}
+
+TEST(test_sentinel_gets_a_new_age_under_the_nonce_of_a_step)
+{
+    redisReply *reply;
+
+    does("HSET holdfast:node created_us 5");
+    reply = step_trace(NONCE_2, "another");
+    assert_string_equal(reply->element[2]->str, NONCE);
+    assert_string_equal(reply->element[4]->str, "5");
+    freeReplyObject(reply);
+    reply = step_trace(NONCE_2, NONCE);
+    assert_string_equal(reply->element[2]->str, NONCE_2);
+    assert_string_equal(reply->element[3]->str, "0");
+    assert_true(strtoll(reply->element[4]->str, NULL, 10) > 1700000000000000);
+    assert_string_equal(reply->element[5]->str, "1700000000007");
+    assert_string_equal(reply->element[6]->str, "60000");
+    assert_string_equal(reply->element[7]->str, "3");
+    assert_string_equal(reply->element[8]->str, "cafe");
+    freeReplyObject(reply);
+    does("DEL holdfast:node");
+    is_sentinel(step_trace(NONCE, NONCE), "", "0", NULL);
+    assert_int_equal(ask_number("EXISTS holdfast:node"), 0);
+}
+
 TEST(test_sentinel_of_another_type)
 {
     redisReply *reply;
@@ -951,6 +981,7 @@ int main(void)
         SCRIPT_TEST(test_sentinel_is_read_only_unless_asked),
         SCRIPT_TEST(test_sentinel_is_made_once),
         SCRIPT_TEST(test_sentinel_is_replaced_when_it_differs),
+        SCRIPT_TEST(test_sentinel_gets_a_new_age_under_the_nonce_of_a_step),
         SCRIPT_TEST(test_sentinel_of_another_type),
     };
 

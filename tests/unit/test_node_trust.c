@@ -345,7 +345,7 @@ TEST(the_word_skips_one_new_run_id_of_a_node_known_from_the_journal)
     struct node_trust journaled = trusted(), t = fresh();
 
     facts(&journaled, RUN_B, at(SEC)); /* its quarantine is covered by the word, too */
-    trust_restore(&t, &journaled);
+    trust_restore(&t, &journaled, at(SEC));
     assert_int_equal(facts(&t, RUN_A, at(2 * SEC)), TRUST_RESTARTED);
     sentinel(&t, NONCE_A, at(2 * SEC));
     assert_votes(&t, at(2 * SEC));
@@ -357,7 +357,7 @@ TEST(the_word_does_not_skip_a_changed_sentinel_of_a_node_known_from_the_journal)
 {
     struct node_trust journaled = trusted(), t = fresh();
 
-    trust_restore(&t, &journaled);
+    trust_restore(&t, &journaled, at(SEC));
     facts(&t, RUN_B, at(SEC));
     assert_int_equal(sentinel(&t, NONCE_B, at(SEC)), TRUST_FORGOT);
     assert_quarantine(t, HF_QUARANTINE_SENTINEL, at(SEC));
@@ -369,7 +369,7 @@ TEST(a_node_known_from_the_journal_is_watched_on)
 
     sentinel(&journaled, NONCE_B, at(SEC));
     trust_init(&t, hf_ns(QUARANTINE), false);
-    trust_restore(&t, &journaled);
+    trust_restore(&t, &journaled, at(SEC));
     assert_int_equal(facts(&t, RUN_A, at(10 * SEC)), TRUST_NOTHING);
     assert_int_equal(sentinel(&t, NONCE_B, at(10 * SEC)), TRUST_NOTHING);
     assert_quarantine(t, HF_QUARANTINE_SENTINEL, at(SEC));
