@@ -221,7 +221,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         client_ghost_end(c);
         resources_rebind(s);
     } else {
-        c->joined = true;
+        c->joined = s->guardian = true;
     }
 
 close_fds:

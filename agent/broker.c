@@ -281,6 +281,7 @@ void broker_destroy(struct broker *b)
     looks_destroy(b);
     sessions_destroy(b);
     clients_destroy(b);
+    groups_destroy(b);
     nodes_destroy(b); /* tells every command in flight that it is over, rounds included */
     surveys_destroy(b);
     releaser_destroy(b->releaser);

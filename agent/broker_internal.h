@@ -28,6 +28,7 @@
 #include "shm/ring.h"
 #include "shm/wire.h"
 
+struct group;
 struct handoff;
 struct journal_identity;
 struct round;
@@ -47,7 +48,7 @@ LIST_HEAD(look_list, look);
 struct user {
     LIST_ENTRY(user) all;
     uint32_t uid;
-    unsigned sessions, leases, waiters, looks, scans;
+    unsigned sessions, leases, waiters, looks, scans, groups;
     uint64_t text_units; /* of the leases' and waiters' names and notes */
     hf_time paid_until;  /* when its requests so far are within its rate */
     hf_time tell_again;
@@ -94,6 +95,7 @@ struct client {
     int ghost_pidfd; /* watches the process of a ghost; -1: none, it is looked for at each sweep */
     struct loop_fd ghost_watch;
     struct user *user;
+    struct group *group;        /* of its job; NULL */
     LIST_HEAD(, resource) held; /* leases, until MSG_ENDED */
     LIST_HEAD(, ended) ended;
     LIST_HEAD(, session) sessions;
@@ -132,8 +134,9 @@ struct session {
     struct loop_timer hello_timer;
     int doorbell;
     bool is_active, nudge, closing;
-    bool wakes;           /* its client is to look */
-    hf_time lively_until; /* it asked or was answered: it is looked at, without its doorbell */
+    bool guardian, gave_group; /* by its hello; its one datagram after that came */
+    bool wakes;                /* its client is to look */
+    hf_time lively_until;      /* it asked or was answered: it is looked at, without its doorbell */
     uint32_t pid, uid;
     struct user *user;
     struct hf_ring_agent ring;
@@ -162,6 +165,17 @@ void client_signal(struct client *c, const struct session *but);
 void session_end(struct session *s, const char *why);
 /* In attach.c: judges a hello and sends the welcome. */
 void attach_hello(struct session *s, const struct hf_hello *hello, size_t length);
+
+/* --- control groups of jobs: agent/groups.c ---------------------------------------------------- */
+
+/* A datagram after the hello: true if it was a job's group, which is dealt with. */
+bool groups_take(struct session *s);
+/* A lease of this client changed, or its last session ended. */
+void groups_review(struct client *c);
+/* One of its leases is over: without a job's the group is of no use. */
+void groups_lease_over(struct client *c);
+void groups_drop(struct client *c);
+void groups_destroy(struct broker *b); /* after the clients */
 
 /* --- resources: agent/resources.c ------------------------------------------------------------- */
 
@@ -591,6 +605,9 @@ struct broker {
     bool deaf; /* no descriptors were left for who wanted in last */
     struct log_limit cut_offs, no_fds, writes;
     int doorbell_epoll;
+    struct loop_fd groups; /* `priv` NULL: there was none yet */
+    int groups_epoll;
+    unsigned group_count;
     LIST_HEAD(, client) clients;
     unsigned unwatched; /* ghosts among them without a watch */
     LIST_HEAD(, session) sessions;

@@ -54,6 +54,7 @@ static void client_free(struct client *c)
 {
     struct ended *e;
 
+    groups_drop(c);
     while ((e = LIST_FIRST(&c->ended))) {
         if (e->resource)
             e->resource->work->ended = NULL;

@@ -285,8 +285,14 @@ void config_bound_clients(struct config *c, int64_t descriptors)
 
     if (fit < 1)
         fit = 1;
-    if (fit >= c->clients_max)
+    c->groups_max = 0;
+    if (fit >= c->clients_max) {
+        int64_t spare = (fit - c->clients_max) * HF_SESSION_FDS / 2;
+
+        /* A job has two clients. */
+        c->groups_max = spare < c->clients_max / 2 ? (uint32_t)spare : c->clients_max / 2;
         return;
+    }
     share = (uint64_t)c->clients_per_uid * (uint64_t)fit / c->clients_max;
     if (c->clients_per_uid)
         c->clients_per_uid = share ? (uint32_t)share : 1; /* 0 would be no limit */

@@ -30,6 +30,7 @@ struct config {
     uint32_t capacity;      /* leases */
     bool descriptors_bound; /* clients_max is less than was asked for: no room for more */
     uint32_t clients_max;   /* sessions */
+    uint32_t groups_max;    /* of jobs: what descriptors are left for */
     uint32_t clients_per_uid, leases_per_uid, waiters_per_uid, requests_per_uid; /* 0: no limit */
     uint32_t track_held;   /* leases; 0: none are tracked */
     uint32_t busy_poll_us; /* 0: never */
@@ -67,7 +68,7 @@ int config_key_name(const struct config *config, const uint8_t *key, size_t key_
 void config_keys_text(const struct config *config, char ret_text[CONFIG_KEYS_TEXT]);
 
 /* Of a host that gives so many descriptors: no more clients than they have room for, and of those no
- * larger share for one user than before. */
+ * larger share for one user than before; and groups of jobs for what is left. */
 void config_bound_clients(struct config *config, int64_t descriptors);
 
 #endif

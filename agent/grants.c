@@ -30,6 +30,7 @@ void resource_let_go(struct resource *r)
     struct user *user = r->holder->user;
 
     LIST_REMOVE(r, of_holder);
+    groups_lease_over(r->holder);
     hf_counter_add(&resource_broker(r)->agent->table, HF_COUNTER_LEASES, -1);
     user->leases--;
     user->text_units -= user_text_units(r->name_len, lease->note_len);
@@ -164,6 +165,7 @@ void resource_lease_changed(struct broker *b, struct lease *lease)
 {
     struct resource *r = b->by_slot[lease->slot];
 
+    groups_review(r->holder);
     client_signal(r->holder, NULL);
 }
 

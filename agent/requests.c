@@ -359,6 +359,7 @@ void resources_client_gone(struct client *c)
         else
             resource_give_up(r, HF_LOSS_HOLDER);
     }
+    groups_review(c);
 }
 
 void resources_rebind(struct session *s)

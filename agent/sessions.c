@@ -397,9 +397,12 @@ static void on_socket(struct loop_fd *watch)
 {
     struct session *s = HF_CONTAINER(watch, struct session, socket);
     struct hf_hello hello;
-    /* Without a control buffer descriptors that somebody sends along are dropped by the kernel. */
-    ssize_t n = recv(watch->fd, &hello, sizeof(hello), MSG_DONTWAIT | MSG_TRUNC);
+    ssize_t n;
 
+    if (s->client && groups_take(s))
+        return;
+    /* Without a control buffer descriptors that somebody sends along are dropped by the kernel. */
+    n = recv(watch->fd, &hello, sizeof(hello), MSG_DONTWAIT | MSG_TRUNC);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0)

@@ -68,6 +68,7 @@ static int client_new(uint32_t role, const uint8_t *cookie, hf_client **ret_clie
     client->backoff_ns = HFC_BACKOFF_FIRST_NS;
     client->last_try_ns = INT64_MIN;
     client->epoll_fd = client->timer_fd = -1;
+    client->group_fds[HF_FD_GROUP] = client->group_fds[HF_FD_GROUP_KILL] = -1;
     client->timer_ns = HFC_NEVER;
     LIST_INIT(&client->maps);
     TAILQ_INIT(&client->queued);
@@ -231,6 +232,9 @@ void hf_disconnect(hf_client *client) NO_THREAD_SAFETY
         close(client->epoll_fd);
     if (client->timer_fd >= 0)
         close(client->timer_fd);
+    for (int i = 0; i < HF_GROUP_FDS; i++)
+        if (client->group_fds[i] >= 0)
+            close(client->group_fds[i]);
     hfc_ops_free(client);
     while ((map = LIST_FIRST(&client->maps))) { /* those that leases held on to */
         map->refs = 1;

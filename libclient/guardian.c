@@ -1,8 +1,10 @@
 /* Two processes that watch one job: the second joins the first one's lease. */
 #include "libclient/internal.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 _Static_assert(sizeof(((struct hf_ticket *)0)->cookie) == HF_COOKIE_LEN, "the wire's cookie");
 _Static_assert(sizeof(((struct hf_ticket *)0)->path) >= HFC_PATH_MAX, "room for any socket path");
@@ -83,4 +85,34 @@ int hf_join_all(const struct hf_ticket *tickets, size_t count, hf_client **ret_c
 int hf_join(const struct hf_ticket *ticket, hf_client **ret_client, hf_lease **ret_lease)
 {
     return hf_join_all(ticket, 1, ret_client, ret_lease);
+}
+
+int hf_job_group(hf_client *client, int directory)
+{
+    int fds[HF_GROUP_FDS], status = hfc_client_check(client);
+
+    if (status < 0)
+        return status;
+    if (client->role != HF_ROLE_GUARDIAN)
+        return hfc_fail(HF_EINVAL, "hf_job_group: this client was not made by hf_join()");
+    fds[HF_FD_GROUP_KILL] = openat(directory, "cgroup.kill", O_WRONLY | O_CLOEXEC);
+    if (fds[HF_FD_GROUP_KILL] < 0)
+        return hfc_fail(HF_EINVAL, "hf_job_group: cgroup.kill: %m");
+    fds[HF_FD_GROUP] = fcntl(directory, F_DUPFD_CLOEXEC, 0);
+    hfc_lock(client);
+    if (fds[HF_FD_GROUP] < 0)
+        status = hfc_fail(HF_ESYS, "hf_job_group: %m");
+    else if (client->group_fds[HF_FD_GROUP] >= 0)
+        status = hfc_fail(HF_EINVAL, "hf_job_group: this client has a group already");
+    else
+        memcpy(client->group_fds, fds, sizeof(fds));
+    if (status == HF_OK)
+        hfc_link_tell_group(client);
+    hfc_unlock(client);
+    if (status < 0) {
+        close(fds[HF_FD_GROUP_KILL]);
+        if (fds[HF_FD_GROUP] >= 0)
+            close(fds[HF_FD_GROUP]);
+    }
+    return status;
 }

@@ -1,4 +1,4 @@
-/* The two datagrams of the attach: who we are, and what the agent makes of it. */
+/* The datagrams of the attach: who we are, what the agent makes of it, and the group of a job. */
 #include "libclient/internal.h"
 
 #include <errno.h>
@@ -233,4 +233,24 @@ int hfc_welcome(int sock, struct hf_welcome *ret_welcome, int ret_fds[HF_WELCOME
     memcpy(ret_fds, fds, sizeof(fds));
     *ret_welcome = welcome;
     return HF_OK;
+}
+
+bool hfc_send_group(int sock, const int fds[HF_GROUP_FDS])
+{
+    union {
+        struct cmsghdr header; /* for its alignment */
+        char bytes[CMSG_SPACE(sizeof(int) * HF_GROUP_FDS)];
+    } control = {0};
+    struct hf_group group = {.magic = HF_GROUP_MAGIC};
+    struct iovec part = {.iov_base = &group, .iov_len = sizeof(group)};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
+
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN(sizeof(int) * HF_GROUP_FDS);
+    memcpy(CMSG_DATA(&control.header), fds, sizeof(int) * HF_GROUP_FDS);
+    return sendmsg(sock, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(group);
 }

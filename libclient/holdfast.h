@@ -505,6 +505,13 @@ HF_EXPORT int hf_join(const struct hf_ticket *ticket, hf_client **ret_client, hf
 HF_EXPORT int hf_join_all(const struct hf_ticket *tickets, size_t count, hf_client **ret_client,
                           hf_lease **ret_leases);
 
+/* Of a client that hf_join() made, once, and whose leases are all of one job: the control group
+ * (v2) in which the job runs, by a descriptor of its directory, which stays the caller's. The
+ * agent, and the one after it, kills what is in it at V - 0.1 T, or as soon as the processes that
+ * watch the job are gone, and then releases its leases when nobody is in it any more. HF_EINVAL: it
+ * is no control group, or has no cgroup.kill (Linux before 5.14) that the caller may write to. */
+HF_EXPORT int hf_job_group(hf_client *client, int directory);
+
 /* --- looking -------------------------------------------------------------------------------------
  * A read-only view of an agent's table; works when the agent hangs or is dead. */
 struct hf_info {

@@ -185,8 +185,9 @@ struct hf_client {
     int64_t
         connect_until_ns GUARDED_BY(hfc_locked); /* a try may wait for its turn; 0: it may not */
     int64_t backoff_ns GUARDED_BY(hfc_locked);
-    int link_status GUARDED_BY(hfc_locked); /* why the last try failed */
-    bool crowded GUARDED_BY(hfc_locked);    /* it did because too many others wanted in */
+    int link_status GUARDED_BY(hfc_locked);             /* why the last try failed */
+    int group_fds[HF_GROUP_FDS] GUARDED_BY(hfc_locked); /* of a job: each agent is told; -1 none */
+    bool crowded GUARDED_BY(hfc_locked); /* it did because too many others wanted in */
     char link_text[256] GUARDED_BY(hfc_locked);
 
     uint32_t
@@ -250,10 +251,12 @@ void hfc_link_check(hf_client *client) REQUIRES(hfc_locked);
 void hfc_link_drop(hf_client *client, int status, const char *text) REQUIRES(hfc_locked);
 void hfc_session_unref(hf_client *client, struct hfc_session *session) REQUIRES(hfc_locked);
 void hfc_map_unref(struct hfc_map *map);
+/* Hands the job's group over, if there is one, to an agent that knows what it is. */
+void hfc_link_tell_group(hf_client *client) REQUIRES(hfc_locked);
 /* Whether `status` will not go away by trying again (HF_ELOST: what a guardian joined is over). */
 bool hfc_link_is_hopeless(int status);
 
-/* --- hello.c: the two datagrams of the attach ------------------------------------------------- */
+/* --- hello.c: the datagrams of the attach ------------------------------------------------- */
 
 /* A connected socket with the hello sent. Negative with `why`. While too many want in it waits for its turn, for
  * `wait_ns` at most; 0: it does not block. */
@@ -262,6 +265,9 @@ int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cooki
 /* HF_EPENDING while there is none. Descriptors are the caller's on HF_OK only. */
 int hfc_welcome(int sock, struct hf_welcome *ret_welcome, int ret_fds[HF_WELCOME_FDS], char *why,
                 size_t why_size);
+
+/* Hands the client's group over, which the agent does not answer. False: it could not be sent. */
+bool hfc_send_group(int sock, const int fds[HF_GROUP_FDS]);
 
 /* --- request.c: ops and the ring -------------------------------------------------------------- */
 

@@ -209,6 +209,16 @@ static void go_on(hf_client *client) REQUIRES(hfc_locked)
     client->link = HFC_LINK_UP;
     client->link_status = HF_OK;
     client->backoff_ns = HFC_BACKOFF_FIRST_NS;
+    hfc_link_tell_group(client);
+}
+
+void hfc_link_tell_group(hf_client *client)
+{
+    if (client->link != HFC_LINK_UP || client->group_fds[HF_FD_GROUP] < 0 ||
+        client->welcome.minor < 3)
+        return;
+    /* The socket has room: nothing was sent on it but the hello. */
+    (void)hfc_send_group(client->session->sock, client->group_fds);
 }
 
 void hfc_link_drive(hf_client *client)

@@ -3,8 +3,8 @@
  * The attach socket (SOCK_SEQPACKET) is for identity and death. A client sends one hf_hello;
  * the agent answers one hf_welcome with four descriptors (enum hf_welcome_fd) or a refusal with
  * none. After that the agent sends only one-byte nudges (MSG_DONTWAIT) to clients that asked
- * for them, and the client nothing. All integers are native; both sides run on one host and
- * compare hf_wire_fingerprint().
+ * for them, and the client nothing, but for one hf_group of a guardian. All integers are native; both
+ * sides run on one host and compare hf_wire_fingerprint().
  */
 #ifndef HOLDFAST_SHM_WIRE_H
 #define HOLDFAST_SHM_WIRE_H
@@ -17,7 +17,7 @@
 
 #define HF_WIRE_MAGIC 0x31574648 /* "HFW1" */
 #define HF_WIRE_MAJOR 1
-#define HF_WIRE_MINOR 2
+#define HF_WIRE_MINOR 3
 #define HF_COOKIE_LEN 16
 
 /* What the agent has open for each session, beside one time what it needs itself: 16, four
@@ -74,6 +74,19 @@ struct hf_welcome {
     char text[176]; /* a sentence for a person when refused */
 };
 _Static_assert(sizeof(struct hf_welcome) == 256, "layout");
+
+/* Since 1.3: a guardian, after its welcome, once: the control group (v2) that its job runs in. There is no answer. */
+#define HF_GROUP_MAGIC 0x31474648 /* "HFG1" */
+enum hf_group_fd {
+    HF_FD_GROUP,      /* the directory */
+    HF_FD_GROUP_KILL, /* its cgroup.kill, open for writing */
+    HF_GROUP_FDS
+};
+struct hf_group {
+    uint32_t magic;
+    uint8_t reserved[28];
+};
+_Static_assert(sizeof(struct hf_group) == 32, "layout");
 
 /* --- entries -------------------------------------------------------------------------------------
  * Fixed size; a client writes requests and reads completions. The agent copies a request once and

@@ -98,7 +98,7 @@ void cgroup_plan(struct cgroup *cgroup)
     unsigned char tag[4];
     int hierarchy = open_hierarchy();
 
-    cgroup->fd = cgroup->parent_fd = -1;
+    cgroup->fd = cgroup->parent_fd = cgroup->events_fd = -1;
     if (hierarchy < 0)
         return;
     cgroup->parent_fd = open_own(hierarchy);
@@ -158,8 +158,11 @@ void cgroup_sweep(const struct cgroup *cgroup)
 
 static void open_made(struct cgroup *cgroup)
 {
-    if (cgroup->fd < 0 && cgroup->parent_fd >= 0)
-        cgroup->fd = openat(cgroup->parent_fd, cgroup->name, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    if (cgroup->fd >= 0 || cgroup->parent_fd < 0)
+        return;
+    cgroup->fd = openat(cgroup->parent_fd, cgroup->name, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    if (cgroup->fd >= 0)
+        cgroup->events_fd = openat(cgroup->fd, "cgroup.events", O_RDONLY | O_CLOEXEC);
 }
 
 void cgroup_make(struct cgroup *cgroup)
@@ -182,8 +185,33 @@ void cgroup_kill(struct cgroup *cgroup)
         write_file(cgroup->fd, "cgroup.kill", "1");
 }
 
+static void close_events(struct cgroup *cgroup)
+{
+    if (cgroup->events_fd >= 0)
+        close(cgroup->events_fd);
+    cgroup->events_fd = -1;
+}
+
+bool cgroup_is_empty(struct cgroup *cgroup)
+{
+    char text[256];
+    ssize_t got;
+
+    open_made(cgroup);
+    if (cgroup->events_fd < 0)
+        return true;
+    got = pread(cgroup->events_fd, text, sizeof(text) - 1, 0);
+    if (got < 0) { /* somebody removed it, so it was empty; it would never be quiet again */
+        close_events(cgroup);
+        return true;
+    }
+    text[got] = '\0';
+    return strstr(text, "populated 1\n") == NULL;
+}
+
 void cgroup_remove(struct cgroup *cgroup)
 {
+    close_events(cgroup);
     if (cgroup->fd >= 0) {
         close(cgroup->fd);
         cgroup->fd = -1;

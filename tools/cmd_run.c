@@ -330,6 +330,7 @@ static int hold_and_run(struct run *run, hf_client *client)
         .on_lost = run->wanted.on_lost,
         .stop_signal = run->wanted.stop_signal,
         .heartbeat_ns = run->wanted.heartbeat_ms * NS_PER_MS,
+        .no_new_privs = run->wanted.no_new_privs,
         .verbose = run->wanted.verbose,
         .signals = &run->signals,
     };

@@ -39,6 +39,12 @@ void guardian_signal_tree(struct guardian *g, int signal)
 static void complain(struct guardian *g, const struct tree_outcome *outcome)
 {
     g->complained = true;
+    if (!outcome->living) {
+        say("%s: a process in the job's control group does not die; the lock is not released while "
+            "it lives",
+            g->plan->name);
+        return;
+    }
     say("%s: process %d (%s) does not die (%s); the lock is not released while it lives",
         g->plan->name, (int)outcome->stubborn, outcome->command,
         outcome->error ? strerror(outcome->error) : "it is inside the kernel");
@@ -62,7 +68,7 @@ void guardian_kill_tree(struct guardian *g, int64_t now_ns)
     if (!long_since && tree_hunt(&g->tree, g->on_reaped, g->on_reaped_arg))
         return;
     if (tree_signal(&g->tree, SIGKILL, &outcome) == 0 && long_since && !g->complained &&
-        outcome.living)
+        (outcome.living || !cgroup_is_empty(&g->cgroup)))
         complain(g, &outcome);
 }
 
@@ -96,6 +102,7 @@ void guardian_wait(struct guardian *g, int64_t until_ns)
         {.fd = g->peer_gone ? -1 : g->link_fd, .events = POLLIN},
         {.fd = g->peer_gone ? -1 : g->peer_fd, .events = POLLIN},
         {.fd = g->hold.count ? hf_fd(g->hold.client) : -1, .events = POLLIN},
+        {.fd = g->cgroup.events_fd, .events = POLLPRI},
     };
 
     timeline_arm(g->timer_fd, until_ns);
@@ -105,6 +112,8 @@ void guardian_wait(struct guardian *g, int64_t until_ns)
         g->peer_gone = true;
     if (fds[4].revents)
         hf_dispatch(g->hold.client);
+    if (fds[5].revents)
+        (void)cgroup_is_empty(&g->cgroup); /* makes it quiet */
 }
 
 void guardian_release(struct guardian *g)

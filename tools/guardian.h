@@ -32,6 +32,7 @@ struct guardian_plan {
     int stop_signal;
     int64_t ttl_ns;
     int64_t heartbeat_ns; /* the job must beat so often; 0: it need not */
+    bool no_new_privs;    /* the job gains nothing by set-uid programs */
     bool verbose;
     const struct signals *signals;
 };

@@ -61,10 +61,16 @@ static int start_job(struct inner *in)
         .argv = in->g.plan->argv,
         .signals = in->g.plan->signals,
         .cgroup = &in->g.cgroup,
+        .no_new_privs = in->g.plan->no_new_privs,
         .failed = &in->g.shared->exec_failed,
     };
+    bool inside;
+    int rc = job_start(&start, &in->job, &inside);
 
-    return job_start(&start, &in->job);
+    /* (!) Of a group that it is not in the agent would take it for over. */
+    if (rc == 0 && inside)
+        hold_group(&in->g.hold, in->g.cgroup.fd);
+    return rc;
 }
 
 static void start_hook(struct inner *in, const char *reason)
@@ -75,14 +81,16 @@ static void start_hook(struct inner *in, const char *reason)
         .signals = in->g.plan->signals,
         .cgroup = &in->g.cgroup,
         .output_to_stderr = true,
+        .no_new_privs = in->g.plan->no_new_privs,
         .failed = &in->g.shared->hook_failed,
     };
     char pid[16];
+    bool inside;
 
     snprintf(pid, sizeof(pid), "%d", (int)in->job);
     setenv("HOLDFAST_PID", pid, 1);
     setenv("HOLDFAST_REASON", reason, 1);
-    if (job_start(&start, &in->hook) < 0)
+    if (job_start(&start, &in->hook, &inside) < 0)
         guardian_signal_tree(&in->g, in->g.plan->stop_signal);
 }
 
@@ -209,7 +217,7 @@ static bool watch(struct inner *in)
 
         if (phase != TIMELINE_HELD && in->job)
             in->lost = true;
-        if (tree_reap(on_reaped, in))
+        if (tree_reap(on_reaped, in) && cgroup_is_empty(&g->cgroup))
             return true;
         act(in, phase, now_ns);
         if (guardian_kill_failed(g, now_ns) ||
@@ -297,6 +305,11 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
         end_without_job(g, EXIT_LOST);
     }
     cgroup_make(&g->cgroup);
+    if (g->plan->verbose && g->cgroup.fd < 0 && geteuid() != 0 && !g->plan->no_new_privs)
+        say("%s: no control group can be made here, so that a set-uid program of the job could "
+            "outlive the lock; run it under "
+            "'systemd-run --user --scope', or with --no-new-privs",
+            g->plan->name);
     if (start_job(&in) < 0) {
         say("%s: fork: %s", g->plan->name, strerror(errno));
         end_without_job(g, EXIT_FAILED);

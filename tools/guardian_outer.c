@@ -123,7 +123,7 @@ static void watch(struct outer *out)
     for (;;) {
         int64_t now_ns = timeline_now_ns(), next_ns;
         enum timeline_phase phase = guardian_judge(g, now_ns);
-        bool empty = tree_reap(on_reaped, out);
+        bool empty = tree_reap(on_reaped, out) && cgroup_is_empty(&g->cgroup);
 
         /* Looked at after the lease: one that the inner guardian has released is not lost. */
         if (atomic_load(&g->shared->reaped))
@@ -165,7 +165,7 @@ int guardian_outer(struct guardian *g, pid_t inner)
 
     if (atomic_load(&shared->gave_up))
         return shared->exit_code;
-    if (!tree_reap(on_reaped, &out)) {
+    if (!tree_reap(on_reaped, &out) || !cgroup_is_empty(&g->cgroup)) {
         guardian_say_left(g);
         return out.lost ? EXIT_LOST : EXIT_FAILED;
     }

@@ -62,6 +62,11 @@ void hold_beat(const struct hold *hold)
         (void)hf_beat(hold->leases[i]);
 }
 
+void hold_group(const struct hold *hold, int directory)
+{
+    (void)hf_job_group(hold->client, directory);
+}
+
 int hold_release(struct hold *hold)
 {
     int status = hf_release_all_reaped(hold->leases, hold->count);

@@ -22,8 +22,8 @@ int64_t hold_valid_until_ns(const struct hold *hold);
 /* The worst state of them, a positive enum hf_lease_state; RELEASED is worst. */
 int hold_state(const struct hold *hold);
 
-/* Why it is being lost, "" where nothing is known, and the name of the lease that it is about: in the
- * worst state, or with the earliest V. There is at least one lease. */
+/* Why it is being lost, "" where nothing is known, and the name of the lease that it is about: in
+ * the worst state, or with the earliest V. There is at least one lease. */
 const char *hold_reason(const struct hold *hold, const char **ret_name);
 
 /* As the functions of the library, on each. */
@@ -35,6 +35,9 @@ void hold_beat(const struct hold *hold);
 int hold_release(struct hold *hold);
 /* Frees the leases without a word to the agent. */
 void hold_free(struct hold *hold);
+
+/* Tells the agent of the control group that the job runs in; without it the agent is no third killer. Of a hold that was joined. */
+void hold_group(const struct hold *hold, int directory);
 
 /* For the second guardian; `ret_tickets` has room for all. Negative with hf_last_message(). */
 int hold_tickets(const struct hold *hold, struct hf_ticket *ret_tickets);

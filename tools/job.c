@@ -26,7 +26,7 @@ static pid_t fork_into(const struct cgroup *cgroup, bool *ret_inside)
     return pid < 0 ? fork() : pid; /* Linux before 5.7, or a sandbox that knows no clone3 */
 }
 
-int job_start(const struct job_start *start, pid_t *ret_pid)
+int job_start(const struct job_start *start, pid_t *ret_pid, bool *ret_inside)
 {
     pid_t parent = getpid();
     bool inside;
@@ -36,6 +36,7 @@ int job_start(const struct job_start *start, pid_t *ret_pid)
         return -1;
     if (pid > 0) {
         *ret_pid = pid;
+        *ret_inside = inside;
         return 0;
     }
     /* Set first, then compared: a parent that died before the setting would not be noticed. */
@@ -47,6 +48,8 @@ int job_start(const struct job_start *start, pid_t *ret_pid)
     if (start->output_to_stderr)
         dup2(STDERR_FILENO, STDOUT_FILENO);
     signals_give_back(start->signals);
+    if (start->no_new_privs)
+        (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* never fails (Linux 3.5) */
     execvp(start->argv[0], start->argv);
     atomic_store(start->failed, errno);
     _exit(job_exec_exit_code(errno));

@@ -31,6 +31,7 @@ void run_options_help(void)
           "beat', or\n"
           "                               hf_job_beat(), for so long\n"
           "      --note TEXT              shown to whoever asks who holds the lock\n"
+          "      --no-new-privs           COMMAND gains nothing by set-uid programs (sudo, ping)\n"
           "      --agent NAME             the agent to use (default: $HOLDFAST_AGENT, else "
           "\"default\")\n"
           "  -v, --verbose                tell what happens on stderr\n"
@@ -44,7 +45,16 @@ void run_options_help(void)
           stdout);
 }
 
-enum { OPT_MAX_HOLD = 256, OPT_HEARTBEAT, OPT_ON_LOST, OPT_NOTE, OPT_AGENT, OPT_ALSO, OPT_SLOTS };
+enum {
+    OPT_MAX_HOLD = 256,
+    OPT_HEARTBEAT,
+    OPT_ON_LOST,
+    OPT_NOTE,
+    OPT_AGENT,
+    OPT_ALSO,
+    OPT_SLOTS,
+    OPT_NO_NEW_PRIVS
+};
 
 static const struct option options[] = {
     {"nonblock", no_argument, NULL, 'n'},
@@ -59,6 +69,7 @@ static const struct option options[] = {
     {"agent", required_argument, NULL, OPT_AGENT},
     {"also", required_argument, NULL, OPT_ALSO},
     {"slots", required_argument, NULL, OPT_SLOTS},
+    {"no-new-privs", no_argument, NULL, OPT_NO_NEW_PRIVS},
     {"verbose", no_argument, NULL, 'v'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -154,6 +165,9 @@ static int parse_option(struct run_options *run, int option)
         return add_name(run, optarg);
     case OPT_SLOTS:
         return whole_number("--slots", optarg, 1, HF_SET_MAX, &run->slots);
+    case OPT_NO_NEW_PRIVS:
+        run->no_new_privs = true;
+        return EXIT_OK;
     case 'v':
         run->verbose = true;
         return EXIT_OK;

@@ -17,7 +17,7 @@ struct run_options {
     int64_t wait_ms;                           /* 0: not at all; -1: without limit */
     int64_t ttl_ms, max_hold_ms, heartbeat_ms; /* 0: not given */
     int busy_code, stop_signal;
-    bool verbose;
+    bool no_new_privs, verbose;
 };
 
 /* EXIT_OK, or the exit code, with its message. `ret_help`: only the help was wanted. */

@@ -15,6 +15,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from events import await_event, faults, history, parse, those, unended, words_of  # noqa: E402
+from jobs import Job, kill_both, needs_groups, without_groups  # noqa: E402
 from rig import BUILD, SLOW, main, scenario, wait_until  # noqa: E402
 from views import wait_node  # noqa: E402
 
@@ -249,7 +250,7 @@ def going(run):
     assert those(told, "losing")[0]["reason"] == "going" and not faults(told), told
 
 
-@scenario("a holder is killed: released, for that reason; both guardians of a job: abandoned, then lost")
+@scenario("a holder is killed: released, for that reason; both guardians of a job: abandoned, then lost, or released by its group")
 def holders(run):
     run.redis(3)
     start(run)
@@ -258,15 +259,14 @@ def holders(run):
         holder.acquire("plain", TTL_S * 1000)
         holder.kill()
         assert await_event(run, "released", name="plain")["reason"] == "holder"
-        job = run.start_holdfast("run", "-t", "1s", "job", "sleep", "60")
-        inner = wait_until(lambda: children(job.pid), what="the inner guardian")[0]
-        wait_until(lambda: children(inner), what="the job runs")
-        job.sigstop()  # so that it cannot act
-        os.kill(inner, signal.SIGKILL)
-        job.kill()
+        kill_both(Job(run, "-t", "1s", "job", "sh", "-c", "echo up; exec sleep 60", within=without_groups()).up())
         lost = await_event(run, "lost", name="job")
         assert lost["reason"] == "holder" and lost["run"], lost
         assert words_of(history(run, "job")) == ["granted", "abandoned", "late", "losing", "lost"]
+        needs_groups()
+        kill_both(Job(run, "-t", f"{TTL_S}s", "grouped", "sh", "-c", "echo up; exec sleep 60").up())
+        assert await_event(run, "released", name="grouped")["reason"] == "holder"
+        assert words_of(history(run, "grouped")) == ["granted", "abandoned", "released"]
 
 
 # --- nodes ---------------------------------------------------------------------------------------------

@@ -122,6 +122,24 @@ def stolen_cookie(run):
     wait_until(lambda: run.holders_of("stolen") == 0, what="the victim's lock goes with it")
 
 
+@scenario("descriptors that are no control group are of no use, a second message with some is a violation, and so is one of who is no "
+          "guardian; the agent keeps none")
+def no_groups(run):
+    agent = system_agent(run)
+    fds = descriptors(agent)
+    for holder in (0, 1):
+        for count in (0, 1, 2, 3, 8):
+            before = counters(run)
+            assert breaker(run, agent, "group", holder, count).wait() == 0, (holder, count)
+            wait_until(lambda: counters(run)["clients"] == 0)
+            assert counters(run)["client_violations"] == before["client_violations"] + 1  # noqa: B023
+            wait_until(lambda: descriptors(agent) <= fds + 1, what="its descriptors are closed")  # one to watch groups with
+    told = [line for line in agent.err.splitlines() if "is of no use" in line]
+    assert len(told) == 5, told
+    assert sum("without its descriptors" in line for line in told) == 2, told
+    assert sum("none of this host's" in line for line in told) == 3, told
+
+
 # --- more than one's share -------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ import termios
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from jobs import TELLS, TOUGH, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, python, ready, tough  # noqa: E402
+from jobs import TELLS, TOUGH, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, python, ready, tough, without_groups  # noqa: E402
 from rig import BUILD, SLOW, alive, boottime_ns, main, scenario, stat_letter, wait_until  # noqa: E402
 
 # --- what a job sees -----------------------------------------------------------------------------------
@@ -438,10 +438,10 @@ def guardian_killed(run):
         run.keys_gone("job")
 
 
-@scenario("both guardians killed: the lock lapses, it is not released")
+@scenario("both guardians killed, and nobody can tell whether their tree is reaped: the lock lapses, it is not released")
 def both_killed(run):
     ready(run)
-    job = Job(run, "-t", f"{TTL_S}s", "job", "sh", "-c", "echo up; exec sleep 120").up()
+    job = Job(run, "-t", f"{TTL_S}s", "job", "sh", "-c", "echo up; exec sleep 120", within=without_groups()).up()
     inner = job.inner()
     os.kill(job.pid, signal.SIGSTOP)
     os.kill(inner, signal.SIGSTOP)

@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from jobs import NOISE_S, TELLS, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, python, ready, tough  # noqa: E402
+from jobs import NOISE_S, TELLS, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, python, ready, tough, without_groups  # noqa: E402
 from rig import BUILD, SLOW, alive, boottime_ns, main, scenario, skip, stat_letter, wait_until  # noqa: E402
 
 FREEZER = pathlib.Path("/sys/fs/cgroup/freezer")
@@ -111,9 +111,7 @@ def ends_when_asked(run, watcher, code, **options):
 
 @scenario("the same without a control group", needs_root=True, sanitizers=False)
 def without_group(run):
-    mounts = [line.split() for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()]
-    hide = "".join(f"umount -l {words[4]} && " for words in mounts if "cgroup2" in words)
-    within = ["unshare", "--mount", "sh", "-c", f'{hide}exec "$@"', "sh"]
+    within = without_groups()
     ready(run)
     watcher = Watcher(run)
     for code in (CROWD, chains(), chains(leave="pass"), chains(nap="pass")):
@@ -165,10 +163,11 @@ def keeps_streams(run):
 
 @scenario("both guardians stopped until after V: the tree is killed as soon as one of them goes on", sanitizers=False)
 def both_stopped(run):
+    within = without_groups()  # with one the agent would not wait for either
     ready(run)
     for first in ("outer", "inner"):
         watcher = Watcher(run)
-        job = tough(run)
+        job = tough(run, within)
         pids = {"outer": job.pid, "inner": job.inner()}
         for pid in pids.values():
             os.kill(pid, signal.SIGSTOP)

@@ -9,11 +9,14 @@
  *   breaker SOCKET bell            looks whether the agent reads or writes its doorbell
  *   breaker SOCKET stranger        says that it is a guardian, with a cookie of its own
  *   breaker SOCKET victim          takes the lock "stolen", prints "cookie HEX", and ends with stdin
+ *   breaker SOCKET group HOLDER N  hands over N descriptors as its job's control group, twice; HOLDER 1: as who holds the
+ *                                  lease, 0: as its guardian
  *   breaker SOCKET thief HEX       tries to get at the victim's lease
  *
  * Exit 0: the agent ended the connection (unread: every answer came; at-once: all are let in; the last ones: nothing was had), or did not
  * care; 1: it did not within 10 s, or something was had that must not be.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -224,6 +227,55 @@ static int bell(void)
     return rings == 100 ? 0 : 1;
 }
 
+/* Root's directory and the null device are no group; `count` of them are sent. */
+static void give_group(int count)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int) * 8)];
+    } control = {0};
+    struct hf_group group = {.magic = HF_GROUP_MAGIC};
+    struct iovec part = {.iov_base = &group, .iov_len = sizeof(group)};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    int fds[8];
+
+    for (int i = 0; i < count; i++)
+        fds[i] = i == 0 ? open("/", O_RDONLY | O_DIRECTORY) : open("/dev/null", O_RDWR);
+    if (count) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)count);
+        control.header.cmsg_level = SOL_SOCKET;
+        control.header.cmsg_type = SCM_RIGHTS;
+        control.header.cmsg_len = CMSG_LEN(sizeof(int) * (size_t)count);
+        memcpy(CMSG_DATA(&control.header), fds, sizeof(int) * (size_t)count);
+    }
+    if (sendmsg(raw.sock, &message, MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
+        die("sendmsg");
+}
+
+static int group(const char *path, bool holder, int count)
+{
+    char name[32];
+    int len = snprintf(name, sizeof(name), "grouped-%d",
+                       (int)getpid()); /* those before have yet to lapse */
+    struct hf_request_entry entry = raw_acquire(1, name, (size_t)len);
+    static struct raw_client first;
+
+    entry.flags = HF_REQ_RUN | HF_REQ_GUARDED;
+    if (answer_to(&entry).status != HF_OK)
+        die("the lock");
+    first = raw;
+    if (!holder && raw_attach(&raw, path, HF_ROLE_GUARDIAN, first.welcome.cookie) < 0)
+        die(raw.why);
+    give_group(count);
+    if (!holder) {
+        if (answer_to(&(struct hf_request_entry){.op = HF_OP_PING, .id = 2}).status != HF_OK)
+            return 1; /* the first time is no violation */
+        give_group(count);
+    }
+    return raw_is_cut_off(&raw) ? 0 : 1;
+}
+
 static int stranger(const char *path)
 {
     uint8_t cookie[HF_COOKIE_LEN];
@@ -315,6 +367,8 @@ int main(int argc, char **argv)
             die("send");
     } else if (strcmp(kind, "questions") == 0) {
         return argc > 4 ? wait_for(argv[3], atoi(argv[4])) : 2;
+    } else if (strcmp(kind, "group") == 0) {
+        return argc > 4 ? group(argv[1], atoi(argv[3]), atoi(argv[4])) : 2;
     } else if (strcmp(kind, "unread") == 0) {
         return unread(argc > 3 ? atoi(argv[3]) : 100);
     } else if (strcmp(kind, "write-shared") == 0) {

@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""Processes of a job that its guardians cannot kill or do not see, and guardians that are not there: what the job's control group and
+the agent are for."""
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from jobs import (TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, children, kill_both, needs_groups,  # noqa: E402
+                  python, ready, tough)  # noqa: E402
+from rig import BUILD, OTHER_UID, SLOW, alive, boottime_ns, main, scenario, skip, wait_until  # noqa: E402
+
+# A grandchild in the PID namespace of another process: when its parent ends it is that namespace's, not the guardians'.
+GONE_ELSEWHERE = """
+import ctypes, os, signal, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+namespace = os.open("/proc/%d/ns/pid", os.O_RDONLY)
+if libc.setns(namespace, 0x20000000):
+    sys.exit("setns: " + os.strerror(ctypes.get_errno()))
+if os.fork() == 0:
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(0.2)
+        print("up", flush=True)
+        time.sleep(120)
+    os._exit(0)
+os.wait()
+time.sleep(%s)
+"""
+
+
+# Only its child, which left it, has nobody to die with.
+LEFT = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    print("up", flush=True)
+time.sleep(120)
+"""
+
+
+def group_of(job):
+    return list(needs_groups().glob(f"**/holdfast-run-{job.pid}-*"))
+
+
+@contextlib.contextmanager
+def delegated(run, uid):
+    """The words of a command that executes another as that user, in a control group that is the user's."""
+    group = needs_groups() / f"holdfast-test-{run.tag}"
+    group.mkdir()
+    try:
+        for path in (group, group / "cgroup.procs", group / "cgroup.subtree_control"):
+            os.chown(path, uid, uid)
+        yield as_user(uid, f"echo $$ > {group}/cgroup.procs; ")
+    finally:
+        (group / "cgroup.kill").write_text("1")
+        wait_until(lambda: "populated 0" in (group / "cgroup.events").read_text(), what="the group is empty")
+        for path in (*group.iterdir(), group):
+            if path.is_dir():
+                path.rmdir()
+
+
+def as_user(uid, first=""):
+    return ["sh", "-c", f'{first}exec setpriv --reuid {uid} --regid {uid} --clear-groups "$@"', "sh"]
+
+
+def set_uid(run):
+    """A program of root's that everybody may run as root."""
+    program = run.dir / "rootling"
+    shutil.copyfile(BUILD / "tests" / "rootling", program)
+    program.chmod(0o4755)
+    probe = run.spawn(program, uid=OTHER_UID)
+    probe.wait_out("root|user")
+    if "user" in probe.out:
+        probe.kill()
+        skip("set-uid programs are not let here (nosuid)")
+    probe.kill()
+    return program
+
+
+def system_agent(run, ttl_s=TTL_S):
+    run.redis(3)
+    return run.agent(ttl=f"{ttl_s}s", system=True)
+
+
+# --- what the guardians do with it ---------------------------------------------------------------------
+
+
+@scenario("a set-uid child of an ordinary user's job is dead before V, where the user can make a control group", needs_root=True)
+def set_uid_child(run):
+    system_agent(run)
+    program = set_uid(run)
+    with delegated(run, OTHER_UID) as within:
+        watcher = Watcher(run)
+        job = Job(run, "-t", f"{TTL_S}s", "job", "sh", "-c", f"trap '' TERM; {program} & wait; wait", within=within)
+        assert job.line() == "root"
+        assert run.holdfast("release", "job").rc == 0
+        assert_killed_in_time(job, watcher, late_s=TTL_S / 10)
+        assert job.wait() == 124, job.process.err
+        run.keys_gone("job")
+
+
+@scenario("what went to another PID namespace and left its parents is dead before the lock is free", needs_root=True)
+def other_namespace(run):
+    needs_groups()
+    ready(run)
+    elsewhere = run.spawn("unshare", "--pid", "--fork", "--kill-child", "sleep", "300")
+    init = wait_until(lambda: children(elsewhere.pid), what="the other namespace")[0]
+    # It is left behind by a job that ends, and then by one that is stopped.
+    for i, seconds in enumerate(("0.5", "120")):
+        job = Job(run, "-t", f"{TTL_S}s", f"job{i}", *python(GONE_ELSEWHERE % (init, seconds))).up()
+        far = [pid for pid in children(init) if alive(pid)]
+        assert len(far) == 1, far
+        if i == 1:
+            assert run.holdfast("release", f"job{i}").rc == 0
+        wait_until(lambda: run.holders_of(f"job{i}") < 2, 3 * TTL_S, "the lock is free", interval_s=0.002)  # noqa: B023
+        assert not alive(far[0]), "a process of the job outlived its lock"
+        assert job.wait() == (124 if i else 0), job.process.err
+        run.keys_gone(f"job{i}")
+        assert not group_of(job)
+
+
+@scenario("with --no-new-privs a set-uid program in the job is its user's, and dead before V without any control group", needs_root=True)
+def no_new_privs(run):
+    system_agent(run)
+    program = set_uid(run)
+    watcher = Watcher(run)
+    job = Job(run, "-t", f"{TTL_S}s", "--no-new-privs", "job", "sh", "-c", f"trap '' TERM; {program} & wait; wait", within=as_user(OTHER_UID))
+    assert job.line() == "user"
+    assert run.holdfast("release", "job").rc == 0
+    assert_killed_in_time(job, watcher, late_s=TTL_S / 10)
+    assert job.wait() == 124, job.process.err
+    run.keys_gone("job")
+    told = run.holdfast("run", "-v", "job", "true", uid=OTHER_UID)
+    assert told.rc == 0 and "--no-new-privs" in told.err, told
+
+
+# --- what the agent does with it -----------------------------------------------------------------------
+
+
+@scenario("both guardians of an ordinary user's job killed: the agent kills its set-uid child, and then the lock is free",
+          needs_root=True)
+def set_uid_orphan(run):
+    system_agent(run)
+    program = set_uid(run)
+    with delegated(run, OTHER_UID) as within:
+        job = Job(run, "-t", "30s", "job", program, within=within)
+        assert job.line() == "root"
+        kill_both(job)
+        job.death_ns(5)
+        run.keys_gone("job", 3)
+        job.wait()
+
+
+@scenario("both guardians killed: the agent kills the tree, and then the lock is free", needs_root=True)
+def both_killed(run):
+    needs_groups()
+    ready(run)
+    job = Job(run, "-t", "30s", "job", *python(LEFT)).up()
+    began_ns = boottime_ns()
+    kill_both(job)
+    assert_at("the end of the tree", job.death_ns(), began_ns, early_s=0, late_s=1 * SLOW)
+    run.keys_gone("job", 3)
+    assert (boottime_ns() - began_ns) / S < 5 * SLOW
+    job.wait()
+
+
+@scenario("both guardians stopped until after V: the agent has killed the tree before V", needs_root=True)
+def both_stopped(run):
+    needs_groups()
+    ready(run)
+    watcher = Watcher(run)
+    job = tough(run)
+    pids = (job.pid, job.inner())
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    assert run.holdfast("release", "job").rc == 0  # V stands still
+    assert_killed_in_time(job, watcher, late_s=TTL_S / 10)
+    assert run.holders_of("job") >= 2, "released without the guardians' word"
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    assert job.wait() == 124, job.process.err
+    run.keys_gone("job")
+
+
+@scenario("a tree that ends together with its container: the lock is free at once", needs_root=True)
+def container_ends(run):
+    needs_groups()
+    ready(run)
+    job = Job(run, "-t", "30s", "job", *python("print('up', flush=True)\nimport time\ntime.sleep(120)"),
+              within=("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", '"$@"; exit $?', "sh")).up()
+    init = children(job.pid)[0]
+    os.kill(init, signal.SIGKILL)
+    run.keys_gone("job", 3)
+    job.wait()
+
+
+@scenario("the next agent is handed the group, too", needs_root=True)
+def after_a_restart(run):
+    needs_groups()
+    ready(run)
+    job = Job(run, "-t", "30s", "job", *python(LEFT)).up()
+    run.agents[0].kill()
+    run.agent("a", ttl=f"{TTL_S}s", fresh=False)
+    wait_until(lambda: run.holdfast("status", "--json").json["counters"]["clients"] == 2, what="both guardians are back")
+    kill_both(job)
+    job.death_ns()
+    run.keys_gone("job", 3)
+    job.wait()
+
+
+if __name__ == "__main__":
+    main()
