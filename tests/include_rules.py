@@ -46,7 +46,7 @@ CORE_HEADERS = {"assert.h", "errno.h", "inttypes.h", "limits.h", "stdarg.h", "st
 CORE_CALLS = {"memcpy", "memmove", "memset", "memcmp", "memchr", "strlen", "strcmp", "strncmp", "strstr", "snprintf",
               "vsnprintf", "stpncpy", "abort", "qsort"}
 CORE_CALL_EXTRAS = re.compile(r"^(__\w+_chk|__stack_chk_fail|__assert_fail|_GLOBAL_OFFSET_TABLE_|"
-                              r"__(asan|ubsan|tsan)_\w+|hf_\w+)$")
+                              r"__popcountdi2|__(asan|ubsan|tsan)_\w+|hf_\w+)$")
 
 
 def source_files():
