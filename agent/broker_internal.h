@@ -411,8 +411,8 @@ struct round {
     struct ballot ballot;
     struct timing timing;
     hf_time started;
-    hf_time deadline[HF_NODES_MAX]; /* of the newest command per node */
-    uint32_t asked;                 /* bit per node: may have been written to */
+    hf_time sent[HF_NODES_MAX], deadline[HF_NODES_MAX]; /* of the newest command per node */
+    uint32_t asked;                                     /* bit per node: may have been written to */
     uint32_t written;    /* of these, may hold our key: neither TAKEN nor STALE nor SENTINEL */
     uint32_t unanswered; /* final answer outstanding */
     uint32_t broken;     /* its connection ended first: in doubt */

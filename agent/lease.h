@@ -33,6 +33,7 @@ struct lease_node {
     bool heal : 1;      /* what is due is a heal */
     bool told : 1;      /* the node told of a change since the last command was sent */
     bool hurried : 1;   /* because of that the last command was sent */
+    bool written : 1;   /* a SET of our token may have run there since its vote last counted */
 };
 _Static_assert(sizeof(struct lease_node) == 2, "a lease has one for each node");
 

@@ -43,6 +43,19 @@ static int exit_code_of(int status)
     }
 }
 
+/* It works, until somebody restarts the nodes one by one. */
+static void say_short_ttl(const struct config *c)
+{
+    hf_dur ttl_max = hf_ms(c->ttl_max_ms), least = timing_rolling(ttl_max);
+
+    if (!c->dev_nodes && c->ttl_ms < hf_dur_ms(least))
+        log_info("leases of a TTL below %.1f s are lost when most nodes restart within %.1f s; the "
+                 "TTL is %.1f s: "
+                 "use a longer one, or a smaller ttl_max (%.1f s) in the whole fleet",
+                 (double)hf_dur_ms(least) / 1000, (double)hf_dur_ms(timing_age(ttl_max)) / 1000,
+                 (double)c->ttl_ms / 1000, (double)c->ttl_max_ms / 1000);
+}
+
 /* --- threads ---------------------------------------------------------------------------------- */
 
 static void stop_renewal(struct agent *agent)
@@ -180,6 +193,7 @@ int main(int argc, char **argv)
     }
     if (config.warning[0])
         log_warn("%s", log_name(config.warning, strlen(config.warning), shown, sizeof(shown)));
+    say_short_ttl(&config);
     config_bound_clients(&config, host_raise_descriptors());
     if (config.descriptors_bound)
         log_info("the limit of descriptors has room for %" PRIu32

@@ -58,19 +58,25 @@ static bool is_own_trace(const struct renewal_node *node, const char *nonce)
 
 unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply)
 {
+    struct node_trust before = node->trust;
     bool knew = renewal_nonce(node)[0] != '\0';
     unsigned events = trust_on_time(&node->trust, reply->node_time, reply->sent, reply->received);
     unsigned forgot = TRUST_NOTHING;
     uint32_t mark = node->trust.mark;
 
-    if (is_own_trace(node, reply->nonce))
-        trust_on_own_trace(&node->trust, reply->nonce);
-    else if (!is_outdated(node, reply))
-        forgot = trust_on_nonce(&node->trust, reply->nonce, reply->received);
+    if (!is_outdated(node, reply)) {
+        if (is_own_trace(node, reply->nonce))
+            trust_on_own_trace(&node->trust, reply->nonce);
+        else
+            forgot = trust_on_nonce(&node->trust, reply->nonce, reply->received);
+        age_on_nonce(&node->age, &before, &node->trust, clock_now());
+    }
     if (knew && node->trust.mark != mark)
         node->forgot = clock_now();
-    if (events & TRUST_STEPPED)
+    if (events & TRUST_STEPPED) {
         node->step_seen = reply->received;
+        age_on_step(&node->age, clock_now());
+    }
     if (knew)
         events |= forgot; /* that there was no sentinel yet is the broker's affair */
     else if (renewal_nonce(node)[0])
@@ -84,13 +90,17 @@ static void learn_facts(struct renewal_node *node, const struct node_facts *fact
                         const struct link_reply *reply)
 {
     const struct config *config = node->renewal->agent->config;
+    struct node_trust before = node->trust;
     unsigned events = trust_on_facts(&node->trust, facts, config->allow_eviction, clock_now());
 
+    age_on_facts(&node->age, &before, facts, clock_now());
     if (reply->outcome == LINK_ANSWERED) {
         if (renewal_learn(node, reply) & TRUST_STEPPED)
             renewal_stepped(node, reply->sent);
-        if (!is_outdated(node, reply))
+        if (!is_outdated(node, reply)) {
             (void)trust_on_sentinel(&node->trust, &reply->sentinel, false, clock_now());
+            age_on_sentinel(&node->age, &node->trust, clock_now());
+        }
     }
     tell_trust(node, events);
 }
@@ -137,10 +147,14 @@ static void on_told(struct renewal_node *node, const struct message *message)
     if (message->events & TRUST_STEPPED &&
         hf_time_reached(now, hf_time_add(node->step_seen, SAME_STEP))) {
         trust_on_told(&node->trust, TRUST_STEPPED, now);
+        age_on_step(&node->age, now);
         renewal_stepped(node, now);
     }
     if (message->nonce[0] && !renewal_nonce(node)[0]) {
+        struct node_trust before = node->trust;
+
         (void)trust_on_nonce(&node->trust, message->nonce, now);
+        age_on_nonce(&node->age, &before, &node->trust, now);
         node->told = now;
         renewal_hurry_heals(node);
     }
@@ -364,8 +378,11 @@ static int node_create(struct renewal *r, int i)
     node->step_seen = node->void_before = node->forgot = node->told = HF_TIME_PAST;
     trust_init(&node->trust, timing_quarantine(hf_ms(config->ttl_max_ms)),
                config->assume_fresh || config->dev_nodes > 0);
-    if (stores_known_node(r->agent, i, &before))
+    age_init(&node->age, node->trust.word_age, false);
+    if (stores_known_node(r->agent, i, &before)) {
         trust_restore(&node->trust, &before, r->started);
+        age_init(&node->age, node->trust.word_age, trust_may_vote(&before, r->started));
+    }
     node->first_mark = node->trust.mark;
     return link_create(&options, &node->link);
 }
@@ -381,6 +398,7 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal)
     r->agent = agent;
     r->n = agent->config->node_count;
     r->q = ballot_quorum(r->n);
+    r->age_least = timing_age(hf_ms(agent->config->ttl_max_ms));
     r->started = clock_now();
     r->turn = HF_TIME_PAST;
     r->wake.fn = on_wake_timer;

@@ -6,12 +6,15 @@
 
 #include "agent/clock.h"
 #include "agent/core/backoff.h"
+#include "agent/core/draw.h"
 #include "agent/core/fence.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
 #define LINE      64 /* bytes of a cache line */
 #define ASK_EVERY hf_ms(250)
+/* A million leases: 20 s, which T/6 bounds. */
+#define YOUNG_APART hf_ns(20 * HF_NS_PER_US)
 
 _Static_assert(RENEW_KEYS <= COHORT_MOST, "a cohort is taken at once");
 
@@ -105,6 +108,32 @@ void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_
             return;
     }
     renewal_schedule(node, lease, at);
+}
+
+/* What a node that was restarted has waits for one and the same moment: they come at the pace of a
+ * full agent's. */
+static hf_dur young_spread(const struct renewal *r, const struct timing *timing)
+{
+    return hf_dur_min(hf_ns(r->held * YOUNG_APART.ns), hf_dur_scale(timing->ttl, 1, 6));
+}
+
+void renewal_plan_young(struct renewal_node *node, struct lease *lease, hf_time a)
+{
+    struct renewal *r = node->renewal;
+    const struct timing *timing = timing_for(r, hf_ms(lease->ttl_ms));
+    hf_time at = renewal_counts_from(node, lease);
+
+    if (hf_time_before(hf_time_add(a, timing->renew_after), at)) {
+        renewal_plan(node, lease, a, hf_ns(0)); /* it must be kept until then */
+        return;
+    }
+    at = hf_time_add(at, draw_within(young_spread(r, timing), renewal_random(r)));
+    at = hf_time_floor(hf_time_add(at, PHASES_GRID), PHASES_GRID);
+    if (!lease_fsm_renews(&lease->fsm) || lease_node(lease, node->number)->in_flight)
+        return;
+    cohorts_remove(&node->renewals, lease->slot);
+    if (!cohorts_add(&node->renewals, lease->slot, at))
+        renewal_schedule(node, lease, at);
 }
 
 void renewal_retry(struct renewal_node *node, struct lease *lease, hf_time now)
@@ -246,6 +275,7 @@ static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time no
     slot->doubt = (uint16_t)(slot->doubt | 1u << node->number);
     slot->doubt_until = hf_time_max(slot->doubt_until, deadline);
     lease_node(lease, node->number)->in_flight = true;
+    lease_node(lease, node->number)->written = true;
     node->heals++;
     return true;
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "agent/agent.h"
+#include "agent/core/age.h"
 #include "agent/core/chains.h"
 #include "agent/core/cohorts.h"
 #include "agent/core/heap.h"
@@ -49,6 +50,7 @@ struct renewal_node {
     int number;
     struct link *link;
     struct node_trust trust;
+    struct node_age age;
     uint32_t first_mark; /* of `trust` as the journal had it: what restored votes were made under */
     /* slots: what is renewed in its course; alone what has a time of its own, a retry, a heal */
     struct cohorts renewals;
@@ -80,6 +82,7 @@ struct renewal {
     struct resolver *resolver;
     struct releaser *releaser;
     int n, q;
+    hf_dur age_least; /* of a node, for its heals to count */
     struct renewal_node node[HF_NODES_MAX];
     struct renewal_slot *slots; /* `capacity` of them */
     uint32_t slots_used;        /* no slot from here on ever had a lease of ours */
@@ -139,9 +142,16 @@ hf_time renewal_next_event(const struct renewal *r);
 void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count);
 /* How it is known that our key stands on a node. */
 enum hit { HIT_RENEWED, HIT_HEALED, HIT_GRANT };
-/* Our key was extended or written by a command sent after `a`; `now`: read when the answer is processed. */
-void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,
+/* Our key was extended or written by a command sent after `a`; `now`: read when the answer is processed.
+ * False: the node is too young for that to count. */
+bool renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,
                  hf_time now);
+/* From when on a command must have been sent for its hit to count, unless it is the grant's. */
+static inline hf_time renewal_counts_from(const struct renewal_node *node,
+                                          const struct lease *lease)
+{
+    return age_due(&node->age, node->renewal->age_least, !lease_node(lease, node->number)->written);
+}
 /* The node's clock stepped, as a reply to a command sent after `sent` showed. */
 void renewal_stepped(struct renewal_node *node, hf_time sent);
 void renewal_vote(struct renewal *r, struct lease *lease, int node, hf_time a);
@@ -176,6 +186,8 @@ static inline hf_dur renewal_slack(const struct renewal_node *node)
 }
 /* The renewal after a hit that was sent at `a`, `late` behind its time. */
 void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late);
+/* The same after one that did not count: when the node is old enough, if that comes first. */
+void renewal_plan_young(struct renewal_node *node, struct lease *lease, hf_time a);
 /* The same after a failure. */
 void renewal_retry(struct renewal_node *node, struct lease *lease, hf_time now);
 /* The same after NOSCRIPT: the script is on its way to the node again, so the first retry goes

@@ -401,7 +401,8 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
         struct lease_node *ln = lease_node(lease, i);
 
         fsm->node[i].mark = (uint16_t)(restored ? node->first_mark : mark_at(node, lease->since));
-        *ln = (struct lease_node){0};
+        /* What an earlier agent sent, or an acquire without an answer, may have written there. */
+        *ln = (struct lease_node){.written = restored || lease_fsm_is_void(fsm, i)};
         if (lease_fsm_is_void(fsm, i))
             /* A late vote may still come. */
             renewal_schedule(node, lease, hf_time_add(now, lease_timing(lease).attempt));
@@ -416,15 +417,20 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
             step(&r->node[i], lease, r->node[i].void_before);
 }
 
-void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,
+bool renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,
                  hf_time now)
 {
     struct lease_fsm *fsm = &lease->fsm;
     struct lease_before before = lease_before(lease, node->number, HF_LOSS_NONE);
     bool stood = before.vote.ns != HF_TIME_PAST.ns;
     uint32_t mark = hit == HIT_GRANT ? mark_at(node, a) : node->trust.mark;
-    unsigned actions = lease_fsm_hit(fsm, node->number, a, mark, now);
+    /* (!) A late vote of the grant's is of before the node forgot, if that did: agent/core/age.h. */
+    bool counts = hit == HIT_GRANT || hf_time_reached(a, renewal_counts_from(node, lease));
+    unsigned actions = counts ? lease_fsm_hit(fsm, node->number, a, mark, now)
+                              : lease_fsm_stands(fsm, node->number, now);
 
+    if (counts && !lease_fsm_is_void(fsm, node->number))
+        lease_node(lease, node->number)->written = false;
     /* One vote more is worth telling, though V may not have moved. */
     if (!stood && !lease_fsm_is_void(fsm, node->number) && !lease_is_over(lease))
         actions |= LEASE_ACT_EXTEND;
@@ -433,6 +439,7 @@ void renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum
     if (hit != HIT_RENEWED)
         before.node = -1; /* said, or no news: the grant waited for no more than a quorum */
     renewal_act(node->renewal, lease, actions, &before);
+    return counts;
 }
 
 void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
@@ -445,7 +452,7 @@ void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
                          lease_timing(lease).attempt, lease_timing(lease).ttl);
         return;
     }
-    renewal_hit(node, lease, a, HIT_GRANT, clock_now());
+    (void)renewal_hit(node, lease, a, HIT_GRANT, clock_now());
     renewal_plan_first(node, lease, a);
 }
 

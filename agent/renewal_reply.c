@@ -9,16 +9,20 @@
 
 /* The next renewal after a hit that was sent at `a`, or whatever else the lease needs on that node
  * now. */
-static void plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late)
+static void plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late,
+                 bool counted)
 {
-    if (lease_fsm_is_void(&lease->fsm, node->number)) {
+    if (counted && lease_fsm_is_void(&lease->fsm, node->number)) {
         /* Sent before the vote was found void: it does not count, and another may be sent at once.
          */
         renewal_schedule(node, lease, clock_now());
         return;
     }
     lease_node(lease, node->number)->retries = 0;
-    renewal_plan(node, lease, a, late);
+    if (counted)
+        renewal_plan(node, lease, a, late);
+    else
+        renewal_plan_young(node, lease, a);
     if (lease_node(lease, node->number)->told)
         renewal_hurry(node, lease, clock_now());
 }
@@ -26,8 +30,9 @@ static void plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_d
 static void on_hit(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late,
                    enum hit hit, hf_time now)
 {
-    renewal_hit(node, lease, a, hit, now);
-    plan(node, lease, a, late);
+    bool counted = renewal_hit(node, lease, a, hit, now);
+
+    plan(node, lease, a, late, counted);
 }
 
 static void on_missing(struct renewal_node *node, struct lease *lease)
@@ -103,14 +108,15 @@ static hf_time judged_at(const struct lease *lease, hf_time begun)
 }
 
 /* How much later than 1.1 T/3 after the one before a vote was renewed, whoever made it late. */
-static void note_overdue(struct renewal_node *node, const struct lease *lease, hf_time received)
+static void note_overdue(struct renewal_node *node, const struct lease *lease, hf_time sent,
+                         hf_time received)
 {
     struct renewal *r = node->renewal;
     struct timing timing = lease_timing(lease);
     hf_time d = lease_fsm_d(&lease->fsm, node->number);
     int64_t overdue;
 
-    if (d.ns == HF_TIME_PAST.ns)
+    if (d.ns == HF_TIME_PAST.ns || hf_time_before(sent, renewal_counts_from(node, lease)))
         return;
     overdue = hf_time_since(received, d).ns + timing.span.ns - timing.renew_after.ns -
               timing.renew_jitter.ns;
@@ -125,7 +131,7 @@ static void judge_mark(struct renewal_node *node, struct lease *lease, char mark
 {
     switch (mark) {
     case '1':
-        note_overdue(node, lease, reply->received);
+        note_overdue(node, lease, reply->sent, reply->received);
         on_hit(node, lease, reply->sent, late, HIT_RENEWED, now);
         if (lease->undescribed >> node->number & 1 && !lease_is_over(lease))
             renewal_describe(node, lease, clock_now());

@@ -54,7 +54,9 @@ static void fill_lock(struct round *round, int node, struct link_lock *lock)
                                .nonce = b->nodes[node].trust.sentinel.nonce,
                                .fence = round->ballot.fence,
                                .holder = round->described};
-    round->deadline[node] = hf_time_add(now, round->timing.attempt);
+    round->sent[node] = now;
+    round->deadline[node] = hf_time_min(hf_time_add(now, round->timing.attempt),
+                                        ballot_ends(&round->ballot, &round->timing));
     /* The lower end of what the node's clock may say then: too early is harmless, too late is an
      * orphan key. */
     if (trust_node_time(&b->nodes[node].trust, round->deadline[node], &low, &high))
@@ -223,9 +225,7 @@ static void round_raise(struct round *round)
 
 static hf_time overdue_at(const struct round *round, int node)
 {
-    hf_time sent = hf_time_sub(round->deadline[node], round->timing.attempt);
-
-    return hf_time_add(sent, link_patience(round->b->links[node]));
+    return hf_time_add(round->sent[node], link_patience(round->b->links[node]));
 }
 
 /* (!) Where another's key is in the way a node that hangs is not waited for until its deadline: the
@@ -500,7 +500,7 @@ int round_begin(struct resource *r, struct waiter *w)
                                             .since = clock_wall()};
     broker_token(b, &round->token);
     fence = fence_propose(r->last_fence, known, median, clock_wall());
-    ballot_init(&round->ballot, b->n, fence);
+    ballot_init(&round->ballot, b->n, fence, now);
 
     /* Counted only when it is granted: a round that fails uses none up. */
     r->generation = b->generations[r->slot] + 1;

@@ -11,10 +11,10 @@ uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, int q, bool cont
     return contended && __builtin_popcount(prompt) >= q ? prompt : may_vote;
 }
 
-void ballot_init(struct ballot *b, int n, uint64_t fence)
+void ballot_init(struct ballot *b, int n, uint64_t fence, hf_time begun)
 {
     assert(n >= 1 && n <= HF_NODES_MAX);
-    *b = (struct ballot){.n = n, .q = ballot_quorum(n), .fence = fence};
+    *b = (struct ballot){.n = n, .q = ballot_quorum(n), .fence = fence, .begun = begun};
     for (int i = 0; i < HF_NODES_MAX; i++)
         b->node[i].a = HF_TIME_PAST;
 }
@@ -54,14 +54,20 @@ static hf_time vote_ends(const struct ballot *b, const struct timing *timing, in
     return hf_time_add(b->node[node].a, timing->span);
 }
 
+hf_time ballot_ends(const struct ballot *b, const struct timing *timing)
+{
+    return hf_time_add(b->begun, timing->round_most);
+}
+
 enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *timing, hf_time now)
 {
     /* V >= now + T/2 just when q of the votes last as long, so only those count. */
     hf_time least = hf_time_add(now, timing->grant_least);
+    bool over = hf_time_before(ballot_ends(b, timing), now);
     int yes = 0, low = 0, asked = 0, taken = 0, old = 0;
 
     for (int i = 0; i < b->n; i++) {
-        bool lasts = hf_time_reached(vote_ends(b, timing, i), least);
+        bool lasts = !over && hf_time_reached(vote_ends(b, timing, i), least);
         switch (b->node[i].vote) {
         case BALLOT_YES:
             lasts ? yes++ : old++;
@@ -70,7 +76,7 @@ enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *t
             lasts ? low++ : old++;
             break;
         case BALLOT_ASKED:
-            asked++;
+            asked += !over;
             break;
         case BALLOT_TAKEN:
             taken++;

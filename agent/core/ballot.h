@@ -1,7 +1,9 @@
 /* One acquire round: N nodes vote once, and the outcome is decided as soon as it is certain. Pure.
  *
  * Rules: the grant needs one and the same set of q nodes that voted, accepted this very fence, and
- * gives V >= now + T/2 (V = the q-th largest d of those nodes). q is of the configured list, also
+ * gives V >= now + T/2 (V = the q-th largest d of those nodes). (!) It is decided within `round_most` of
+ * the round's first byte, whatever its validity: a vote is worth nothing once its node may have
+ * forgotten it and been healed for another lease (agent/core/age.h). q is of the configured list, also
  * when nodes are down or in quarantine. A node that was not asked counts as a "no".
  */
 #ifndef HOLDFAST_CORE_BALLOT_H
@@ -30,11 +32,12 @@ enum ballot_outcome {
     BALLOT_RAISE, /* q nodes have our key but too few accepted the fence: raise it and go on */
     BALLOT_TAKEN_BY_OTHER, /* cannot be won, and at least one node says that another holds it */
     BALLOT_FAILED,         /* cannot be won for lack of answers */
-    BALLOT_TOO_LATE,       /* q votes, but V is less than T/2 ahead */
+    BALLOT_TOO_LATE, /* q votes, but V is less than T/2 ahead, or the round has lasted too long */
 };
 
 struct ballot {
     int n, q;
+    hf_time begun;
     uint64_t fence;        /* node part now proposed */
     uint64_t highest_seen; /* of those that found ours too low */
     struct {
@@ -54,7 +57,8 @@ static inline int ballot_quorum(int n)
  * for it, and nobody have the lock meanwhile. */
 uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, int q, bool contended);
 
-void ballot_init(struct ballot *b, int n, uint64_t fence);
+/* `begun`: read before the first byte is sent. */
+void ballot_init(struct ballot *b, int n, uint64_t fence, hf_time begun);
 /* Node is being asked (again after STALE, or for a raise, and then before the next ballot_decide);
  * keeps `a` of an earlier yes. */
 void ballot_ask(struct ballot *b, int node);
@@ -68,6 +72,8 @@ void ballot_answer(struct ballot *b, int node, enum ballot_vote vote, hf_time a,
  * (!) Where no node has shown a higher one, fence and YES stay, and those are asked again that
  * accepted an earlier fence: else late answers and raises undo each other without end. */
 uint64_t ballot_raise(struct ballot *b);
+/* When it is over at the latest. */
+hf_time ballot_ends(const struct ballot *b, const struct timing *timing);
 /* Judged by a clock read taken now. */
 enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *timing, hf_time now);
 /* Validity of the nodes that voted YES for this fence; HF_TIME_PAST with fewer than q. */

@@ -259,6 +259,12 @@ unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, 
     return actions_since(l, &before);
 }
 
+unsigned lease_fsm_stands(struct lease_fsm *l, int node, hf_time now)
+{
+    want_no_heal(l, node);
+    return lease_fsm_tick(l, now);
+}
+
 /* The vote is void, and so is any that was sent before `since`. */
 static unsigned make_void(struct lease_fsm *l, int node, hf_time since, enum hf_loss_reason reason,
                           hf_time now)

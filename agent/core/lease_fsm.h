@@ -112,6 +112,8 @@ unsigned lease_fsm_tick(struct lease_fsm *l, hf_time now);
  * with an `a` later than known and, after a void vote, than the finding that made it void. Ignored
  * from LOSING on. */
 unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, hf_time now);
+/* Our key stands there, by an answer that does not count (agent/core/age.h): no heal is wanted. */
+unsigned lease_fsm_stands(struct lease_fsm *l, int node, hf_time now);
 /* The renewal found no key. `mark`: the node's sentinel generation now. Wants a heal in either
  * case. */
 unsigned lease_fsm_missing(struct lease_fsm *l, int node, uint32_t mark, hf_time now);

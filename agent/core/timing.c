@@ -98,6 +98,16 @@ hf_dur timing_quarantine(hf_dur ttl_max)
     return hf_ns(hf_dur_scale(ttl_max, 102, 100).ns + HF_NS_PER_SEC);
 }
 
+hf_dur timing_age(hf_dur ttl_max)
+{
+    return hf_ns(hf_dur_scale(ttl_max, 204, 1500).ns + TIMING_ROUND_LEAST.ns);
+}
+
+hf_dur timing_rolling(hf_dur ttl_max)
+{
+    return hf_dur_scale(hf_ns(timing_age(ttl_max).ns + HF_NS_PER_SEC), 10, 7);
+}
+
 hf_dur timing_silence(hf_dur default_ttl)
 {
     return hf_dur_scale(default_ttl, 1, 3);

@@ -17,6 +17,10 @@
  *   a + T           the node's key ends, by its own clock: 0.01 T + 2 ms after d,
  *                   which is the drift allowance                                      30.000
  *
+ * A round is decided within 2 T/15 of its first byte (4 s; never under 200 ms), or undone. What a node
+ * answers to a heal counts once it is older than that of any TTL: 2.04 ttl_max/15 + 200 ms after it
+ * forgot (8.36 s for ttl_max = 60 s; agent/core/age.h).
+ *
  * So a node has at least (0.69 T - 2 ms) - 1.1 T/3 for its renewal before SIGTERM, and that must
  * hold two full attempts. Refused otherwise:
  *
@@ -41,9 +45,12 @@ struct timing {
     hf_dur retry_max;    /* T/10 */
     hf_dur late_before, losing_before, kill_before; /* 0.5 T, 0.3 T, 0.1 T before V */
     hf_dur grant_least; /* T/2: a grant with less validity ahead is undone */
+    hf_dur round_most;  /* 2 T/15, at least 200 ms: a grant that is decided later is undone */
 };
 
-#define TIMING_ATTEMPT_LEAST  hf_ms(50) /* an answer takes a scheduler's turn on both hosts */
+#define TIMING_ATTEMPT_LEAST hf_ms(50) /* an answer takes a scheduler's turn on both hosts */
+#define TIMING_ROUND_LEAST                                                                         \
+    hf_ms(200) /* a round trip, a second one for the fence, and as much noise */
 #define TIMING_SPAN_ALLOWANCE hf_ms(2) /* expiry in Redis has a resolution of 1 ms, and it rounds */
 
 /* Of a TTL that timing_derive() accepts. Inline: a lease keeps its TTL only, and who wants one of
@@ -64,6 +71,7 @@ static inline struct timing timing_of(hf_dur ttl)
         .losing_before = hf_dur_scale(ttl, 3, 10),
         .kill_before = hf_dur_scale(ttl, 1, 10),
         .grant_least = hf_dur_scale(ttl, 1, 2),
+        .round_most = hf_dur_max(hf_dur_scale(ttl, 2, 15), TIMING_ROUND_LEAST),
     };
 }
 
@@ -76,6 +84,16 @@ hf_dur timing_ttl_min(void);
 
 /* 1.02 * ttl_max + 1 s: no acquire votes of a node that may have forgotten. */
 hf_dur timing_quarantine(hf_dur ttl_max);
+
+/* 2.04 ttl_max/15 + 200 ms: a node that forgot that lately counts for no lease by a heal. Longer than any
+ * `round_most` of the fleet, by clocks that are 1 % apart. */
+hf_dur timing_age(hf_dur ttl_max);
+
+/* (age + 1 s) / 0.7: shorter leases do not outlast nodes that restart empty one after the other, one per T/2,
+ * away for a second each. One of them counts again `age` after agents are back on it; until then the lease
+ * stands on the others, of which the next has had its last renewal up to 1.1 T/3 before it restarts: 0.82 T
+ * later than the first one restarted the lease is losing. */
+hf_dur timing_rolling(hf_dur ttl_max);
 
 /* A third of the agent's default TTL: a connection without any answer for so long is closed. */
 hf_dur timing_silence(hf_dur default_ttl);

@@ -96,6 +96,10 @@ void plan_draw(void)
         if (p->flushes)
             p->fault[i] = i == FAULT_FLUSH || i == FAULT_SCRIPTS;
     }
+    /* A majority that forgets is found by the next renewal, and counts again once it is of age: what lasts so
+     * long before it is losing is kept (docs/SAFETY.md). */
+    if (p->flushes)
+        p->ttl_ms = p->ttl_max_ms = (uint32_t)(2000 + p->ttl_max_ms);
     /* An agent that forgets what it knew of the clocks (with its memory, or because it held
      * nothing when it ended) has not been watching: nothing is promised then. */
     p->storm_steps = p->fault[FAULT_STORM] && rng_chance(&sim.rng, 0.4);

@@ -122,7 +122,7 @@ void forces_begin(void)
 
     rng.state = sim.seed * UINT64_C(0xd1342543de82ef95) + 3;
     /* Who is forced out loses its lease, and that is no fault of the nodes'. */
-    if (sim.plan.tolerant || sim.plan.flushes || !rng_chance(&rng, 0.2))
+    if (sim.plan.tolerant || sim.plan.flushes || sim.plan.scene || !rng_chance(&rng, 0.2))
         return;
     times = (int)rng_between(&rng, 1, TIMES_MOST);
     for (int i = 0; i < times; i++) {

@@ -58,7 +58,7 @@ static void go_idle(struct sim_proc *p)
     p->state = PROC_IDLE;
     p->requested = false;
     p->claim = NULL;
-    if (sim.settling)
+    if (sim.settling || sim.plan.scene)
         sim_cancel(&p->act);
     else
         act_in(p, SIM_MS, SIM_MS * sim.plan.ttl_ms);
@@ -106,6 +106,22 @@ static void acquire(struct sim_proc *p, int resource)
     sim_cancel(&p->act);
     if (give_up < SIM_NEVER)
         sim_at(&p->act, sim.now + give_up);
+}
+
+void proc_asks(struct sim_proc *p, uint32_t ttl_ms)
+{
+    struct hf_request_entry q = {.op = HF_OP_ACQUIRE,
+                                 .id = ++p->next_id,
+                                 .ttl_ms = ttl_ms,
+                                 .name_len = 2,
+                                 .name = {'r', '0'}};
+
+    p->resource = 0;
+    p->claim = NULL;
+    p->run = false;
+    p->state = PROC_WAITING;
+    sim_trace("h%d p%d asks for r0 for %u ms", p->host->number, p->number, (unsigned)ttl_ms);
+    request(p, &q);
 }
 
 static void cancel(struct sim_proc *p)
@@ -297,7 +313,7 @@ static void granted(struct sim_proc *p, const struct hf_completion_entry *e)
     if (sim.settling)
         p->until = sim.now;
     else
-        p->until = sim.now + rng_log(&sim.rng, SIM_MS, 8 * ttl_ns(p));
+        p->until = sim.plan.scene ? SIM_NEVER : sim.now + rng_log(&sim.rng, SIM_MS, 8 * ttl_ns(p));
     if (p->run && !sim.settling)
         start_job(p);
     else if (p->run)
@@ -625,7 +641,8 @@ void procs_begin(void)
             p->guardian[k].proc = p;
         }
         procs[proc_count++] = p;
-        act_in(p, 0, 300 * SIM_MS);
+        if (!sim.plan.scene)
+            act_in(p, 0, 300 * SIM_MS);
     }
 }
 

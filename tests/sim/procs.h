@@ -73,6 +73,8 @@ void proc_kill(struct sim_proc *proc);
 void proc_stop(struct sim_proc *proc, sim_ns until);
 /* It goes away while something is on its way to it: cancels, or is killed. NULL: there is none that may. */
 struct sim_proc *proc_waiting(const struct sim_host *host, uint32_t pid);
+/* It takes r0 if it can, at once, and keeps it: in a scene, where processes do nothing by themselves. */
+void proc_asks(struct sim_proc *proc, uint32_t ttl_ms);
 void proc_turn_away(struct sim_proc *proc);
 void proc_guardian_kill(struct sim_proc *proc, int which);
 void proc_guardian_stop(struct sim_proc *proc, int which, sim_ns until);

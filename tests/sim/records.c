@@ -65,6 +65,20 @@ static bool is_on_the_others(const struct sim_host *host, const struct hf_slot *
     return get(host, number_of(host, slot), &rec) && token_is_on(&rec.id.token, others);
 }
 
+/* By the inequality of docs/SAFETY.md: what all nodes forget, each once in a TTL, is found with the next
+ * renewal, healed, and counts before the lease is losing. */
+static bool outlasts_amnesia(const struct hf_slot *slot)
+{
+    struct timing t = timing_of(hf_ms(atomic_load(&slot->ttl_ms)));
+
+    for (int i = 0; i < sim.plan.nodes; i++)
+        if (sim.node[i]->flushed - sim.node[i]->flushed_before < t.ttl.ns)
+            return false;
+    return t.renew_after.ns + t.renew_jitter.ns + t.attempt.ns +
+               timing_age(hf_ms(sim.plan.ttl_max_ms)).ns <
+           t.span.ns - t.losing_before.ns;
+}
+
 void __real_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason);
 void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason);
 void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason)
@@ -77,7 +91,8 @@ void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_
         if (reason == HF_LOSS_NONE)
             sim_violation("reason", "h%d: a loss without a reason", host->number);
         /* One that is losing is not renewed, so less takes it. */
-        if ((sim.plan.flushes || (sim.plan.tolerant && is_on_the_others(host, slot))) &&
+        if (((sim.plan.flushes && outlasts_amnesia(slot)) ||
+             (sim.plan.tolerant && is_on_the_others(host, slot))) &&
             !is_wanted(reason) && !is_wanted(atomic_load(&slot->marks) >> 24))
             sim_violation("tolerance", "h%d: a lease is lost (reason %d) by faults of %s",
                           host->number, (int)reason,

@@ -9,6 +9,7 @@
 #include "tests/sim/host.h"
 #include "tests/sim/os.h"
 #include "tests/sim/procs.h"
+#include "tests/sim/scenes.h"
 #include "tests/sim/vnode.h"
 
 struct sim sim;
@@ -135,6 +136,7 @@ void sim_schedule(void)
     net_reset();
     checks_begin();
     plan_draw();
+    scenes_plan();
     trace_plan();
     sim.preempt_in = rng_between(&sim.rng, 1, 2 * sim.plan.preempt_every);
     vnodes_begin();
@@ -142,6 +144,7 @@ void sim_schedule(void)
     procs_begin();
     faults_begin();
     forces_begin();
+    scenes_begin();
     sim_run_until(sim.plan.faults_until);
     if (!sim.over)
         settle();

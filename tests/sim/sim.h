@@ -171,6 +171,7 @@ struct sim_plan {                               /* drawn from the seed first of 
     sim_ns faults_until;
     sim_ns delay_low, delay_high; /* of the network */
     uint32_t faulty_nodes;        /* bit per node that faults may touch */
+    int scene; /* enum sim_scene: what happens is written (scenes.c), and no fault is drawn */
 };
 
 struct sim {

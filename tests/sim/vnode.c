@@ -277,6 +277,8 @@ void vnode_kill(struct vnode *node, sim_ns back, bool unreachable)
 void vnode_flush(struct vnode *node)
 {
     sim_trace("n%d FLUSHALL", node->number);
+    node->flushed_before = node->flushed;
+    node->flushed = sim.now;
     memset(&node->store, 0, sizeof(node->store));
     node->saved = node->store;
     watches_flushed(node);
@@ -327,6 +329,7 @@ void vnodes_begin(void)
         struct vnode *node = sim_alloc(sizeof(*node));
 
         node->number = i;
+        node->flushed = node->flushed_before = -SIM_NEVER;
         node->clock.ppb = rng_between(&sim.rng, -4500000, 4500000);
         node->wall_us = START_US + rng_between(&sim.rng, -200000, 200000);
         node->durability = (enum vnode_durability)rng_below(&sim.rng, 3);

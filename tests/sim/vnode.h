@@ -61,6 +61,7 @@ struct vnode {
     int waiting;
     struct sim_event resume, start, save;
     sim_ns last_step;
+    sim_ns flushed, flushed_before; /* the last time, and the one before */
 };
 
 void vnodes_begin(void);

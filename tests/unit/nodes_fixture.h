@@ -19,9 +19,10 @@
 #include "tests/support/redis_server.h"
 #include "tests/support/tokens.h"
 
-#define NODES  3
-#define NONCE  "0123456789abcdef0123456789abcdef"
-#define FAR_MS 20000 /* longer than any test waits for what it wants to see */
+#define NODES      3
+#define TTL_MAX_MS 3000 /* a node is of age after 608 ms */
+#define NONCE      "0123456789abcdef0123456789abcdef"
+#define FAR_MS     20000 /* longer than any test waits for what it wants to see */
 
 static struct redis_server nodes[NODES];
 
@@ -89,9 +90,9 @@ static HF_UNUSED void put_sentinel(int node, const char *nonce)
     long long now = (long long)time(NULL) - 3600;
 
     ask(node,
-        "HSET holdfast:node nonce %s created_us %lld created_wall_ms %lld ttl_max_ms 60000 nodes "
+        "HSET holdfast:node nonce %s created_us %lld created_wall_ms %lld ttl_max_ms %d nodes "
         "3 list_hash cafe",
-        nonce, now * 1000000, now * 1000);
+        nonce, now * 1000000, now * 1000, TTL_MAX_MS);
 }
 
 static HF_UNUSED void sleep_ms(int ms)

@@ -140,11 +140,13 @@ static HF_UNUSED void make_config(void)
 {
     char why[WHY_SIZE];
 
-    assert_int_equal(timing_derive(hf_ms(TTL_MS), hf_ms(60000), &timing, why, sizeof(why)), HF_OK);
+    assert_int_equal(timing_derive(hf_ms(TTL_MS), hf_ms(TTL_MAX_MS), &timing, why, sizeof(why)),
+                     HF_OK);
     config.node_count = NODES;
     snprintf(config.list_hash, sizeof(config.list_hash), "cafe");
     config.ttl_ms = TTL_MS;
-    config.ttl_max_ms = 60000;
+    config.ttl_max_ms = TTL_MAX_MS;
+    config.assume_fresh = true;
     config.capacity = CAPACITY;
     config.timing = timing;
 }

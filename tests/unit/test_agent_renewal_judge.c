@@ -70,6 +70,9 @@ static int make(void **state)
         assert_int_equal(node_address_parse("unix:/nowhere", &config.nodes[i], why, sizeof(why)),
                          HF_OK);
     make_agent();
+    /* As INFO would have told of old nodes. */
+    for (int i = 0; i < NODES; i++)
+        agent.renewal->node[i].age.process = HF_TIME_PAST;
     return 0;
 }
 

@@ -21,7 +21,7 @@ static struct ballot asked(int n)
 {
     struct ballot b;
 
-    ballot_init(&b, n, FENCE);
+    ballot_init(&b, n, FENCE, at(0));
     for (int i = 0; i < n; i++)
         ballot_ask(&b, i);
     return b;
@@ -72,7 +72,7 @@ TEST(nodes_that_were_not_asked_count_against_the_quorum)
 {
     struct ballot b;
 
-    ballot_init(&b, 3, FENCE);
+    ballot_init(&b, 3, FENCE, at(0));
     assert_int_equal(outcome(&b), BALLOT_FAILED);
     ballot_ask(&b, 0);
     assert_int_equal(outcome(&b), BALLOT_FAILED);
@@ -127,9 +127,18 @@ TEST(a_split_vote_is_won_by_nobody)
     assert_int_equal(outcome(&b), BALLOT_TAKEN_BY_OTHER);
 }
 
+/* One that has time left whenever it is decided here: what is asked is how old its votes are. */
+static struct ballot asked_lately(int n)
+{
+    struct ballot b = asked(n);
+
+    b.begun = at(LAST_GRANT);
+    return b;
+}
+
 TEST(a_grant_has_half_the_ttl_ahead)
 {
-    struct ballot b = asked(3);
+    struct ballot b = asked_lately(3);
 
     yes(&b, 0, at(0));
     yes(&b, 1, at(SEC));
@@ -141,7 +150,7 @@ TEST(a_grant_has_half_the_ttl_ahead)
 
 TEST(too_late_waits_for_an_answer_that_could_still_give_enough)
 {
-    struct ballot b = asked(3);
+    struct ballot b = asked_lately(3);
 
     yes(&b, 0, at(0));
     yes(&b, 1, at(SEC));
@@ -154,11 +163,58 @@ TEST(too_late_waits_for_an_answer_that_could_still_give_enough)
 
 TEST(too_late_at_once_when_no_answer_can_help)
 {
-    struct ballot b = asked(3);
+    struct ballot b = asked_lately(3);
 
     yes(&b, 0, at(0));
     yes(&b, 1, at(0));
     assert_int_equal(ballot_decide(&b, &timing, at(LAST_GRANT + NS)), BALLOT_TOO_LATE);
+}
+
+/* 2 T/15: 4 s. */
+TEST(a_round_ends_whatever_validity_it_would_have)
+{
+    struct ballot b = asked(3);
+
+    yes(&b, 0, at(4000 * MS));
+    yes(&b, 1, at(4000 * MS));
+    assert_time(ballot_ends(&b, &timing), at(4000 * MS));
+    assert_int_equal(ballot_decide(&b, &timing, at(4000 * MS)), BALLOT_WON);
+    assert_int_equal(ballot_decide(&b, &timing, at(4000 * MS + NS)), BALLOT_TOO_LATE);
+}
+
+TEST(a_raise_is_within_the_round_and_begins_none)
+{
+    struct ballot b = asked(3);
+
+    low(&b, 0, FENCE + 1);
+    low(&b, 1, FENCE + 1);
+    assert_int_equal(ballot_decide(&b, &timing, at(3900 * MS)), BALLOT_RAISE);
+    ballot_raise(&b);
+    yes(&b, 0, at(4000 * MS));
+    yes(&b, 1, at(4000 * MS));
+    assert_int_equal(ballot_decide(&b, &timing, at(4000 * MS)), BALLOT_WON);
+    assert_int_equal(ballot_decide(&b, &timing, at(4000 * MS + NS)), BALLOT_TOO_LATE);
+}
+
+TEST(a_round_that_is_over_waits_for_nobody)
+{
+    struct ballot b = asked(3);
+
+    assert_int_equal(ballot_decide(&b, &timing, at(4000 * MS)), BALLOT_UNDECIDED);
+    assert_int_equal(ballot_decide(&b, &timing, at(4000 * MS + NS)), BALLOT_FAILED);
+    no(&b, 0, BALLOT_TAKEN);
+    assert_int_equal(ballot_decide(&b, &timing, at(4000 * MS + NS)), BALLOT_TAKEN_BY_OTHER);
+}
+
+TEST(a_round_has_200_ms_at_least)
+{
+    struct timing fast = timing_of_ms(500);
+    struct ballot b = asked(3);
+
+    yes(&b, 0, at(0));
+    yes(&b, 1, at(0));
+    assert_int_equal(ballot_decide(&b, &fast, at(200 * MS)), BALLOT_WON);
+    assert_int_equal(ballot_decide(&b, &fast, at(200 * MS + NS)), BALLOT_TOO_LATE);
 }
 
 TEST(the_validity_is_that_of_the_votes_for_this_fence)
@@ -304,7 +360,7 @@ TEST(a_key_that_vanished_before_the_raise_is_no_vote)
 
 TEST(low_votes_that_are_too_old_are_not_worth_a_raise)
 {
-    struct ballot b = asked(3);
+    struct ballot b = asked_lately(3);
 
     low(&b, 0, FENCE + 1);
     low(&b, 1, FENCE + 1);
@@ -349,6 +405,10 @@ int main(void)
         cmocka_unit_test(a_grant_has_half_the_ttl_ahead),
         cmocka_unit_test(too_late_waits_for_an_answer_that_could_still_give_enough),
         cmocka_unit_test(too_late_at_once_when_no_answer_can_help),
+        cmocka_unit_test(a_round_ends_whatever_validity_it_would_have),
+        cmocka_unit_test(a_raise_is_within_the_round_and_begins_none),
+        cmocka_unit_test(a_round_that_is_over_waits_for_nobody),
+        cmocka_unit_test(a_round_has_200_ms_at_least),
         cmocka_unit_test(the_validity_is_that_of_the_votes_for_this_fence),
         cmocka_unit_test(one_and_the_same_quorum_votes_and_accepts_the_fence),
         cmocka_unit_test(a_raise_does_not_wait_for_a_node_that_is_away),

@@ -28,6 +28,7 @@ TEST(the_default_gives_the_worked_timeline)
     assert_int_equal(t.losing_before.ns, 9 * SEC);
     assert_int_equal(t.kill_before.ns, 3 * SEC);
     assert_int_equal(t.grant_least.ns, 15 * SEC);
+    assert_int_equal(t.round_most.ns, 4 * SEC);
 }
 
 TEST(an_attempt_is_never_given_less_than_50_ms)
@@ -128,6 +129,38 @@ TEST(the_quarantine_outlasts_the_longest_lease_by_2_percent_and_1_s)
     assert_int_equal(timing_quarantine(hf_ms(DAY_MS)).ns, DAY_MS * MS / 100 * 102 + SEC);
 }
 
+TEST(a_round_lasts_for_two_attempts_and_200_ms_at_least)
+{
+    assert_int_equal(timing_of_ms(500).round_most.ns, 200 * MS);
+    assert_int_equal(timing_of_ms(1500).round_most.ns, 200 * MS);
+    assert_int_equal(timing_of_ms(60000).round_most.ns, 8 * SEC);
+}
+
+TEST(whoever_is_of_age_outlasts_any_round_by_clocks_that_are_1_percent_apart)
+{
+    assert_int_equal(timing_age(hf_ms(60000)).ns, 8360 * MS);
+    for (int64_t ms = 500; ms <= DAY_MS; ms += 1 + ms / 7) {
+        struct timing t;
+        char why[256];
+
+        assert_int_equal(timing_derive(hf_ms(ms), hf_ms(ms), &t, why, sizeof(why)), HF_OK);
+        assert_true(t.round_most.ns / 100 * 101 < timing_age(hf_ms(ms)).ns);
+    }
+}
+
+TEST(the_default_ttl_outlasts_nodes_that_restart_one_by_one)
+{
+    assert_in_range(timing_rolling(hf_ms(60000)).ns, 13370 * MS, 13372 * MS);
+    for (int64_t ms = 500; ms <= DAY_MS; ms += 1 + ms / 7) {
+        struct timing t = timing_of(timing_rolling(hf_ms(ms)));
+
+        /* away, of age, and some moments for agents to be back, before the one after is losing */
+        assert_true(SEC + timing_age(hf_ms(ms)).ns + t.ttl.ns / 10 <
+                    t.ttl.ns / 2 + t.span.ns - t.losing_before.ns - t.renew_after.ns -
+                        t.renew_jitter.ns);
+    }
+}
+
 TEST(silence_is_a_third_of_the_ttl)
 {
     assert_int_equal(timing_silence(hf_ms(30000)).ns, 10 * SEC);
@@ -155,6 +188,9 @@ int main(void)
         cmocka_unit_test(no_ttl_above_ttl_max_and_no_ttl_max_above_a_day),
         cmocka_unit_test(a_refusal_leaves_the_result_alone),
         cmocka_unit_test(the_quarantine_outlasts_the_longest_lease_by_2_percent_and_1_s),
+        cmocka_unit_test(a_round_lasts_for_two_attempts_and_200_ms_at_least),
+        cmocka_unit_test(whoever_is_of_age_outlasts_any_round_by_clocks_that_are_1_percent_apart),
+        cmocka_unit_test(the_default_ttl_outlasts_nodes_that_restart_one_by_one),
         cmocka_unit_test(silence_is_a_third_of_the_ttl),
         cmocka_unit_test(a_draw_stays_within_its_span),
     };

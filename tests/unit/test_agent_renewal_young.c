@@ -1,0 +1,356 @@
+/* What the renewal thread makes of a node that forgot lately: it is written to, and counts later. Nothing runs
+ * here but the test, which hands the answers in and has the clock. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "agent/renewal_internal.h"
+#include "tests/unit/renewal_fixture.h"
+
+#define TEST(name) static void name(HF_UNUSED void **state)
+
+static int64_t ahead_ns; /* of the host's clock */
+
+int clock_gettime(clockid_t id, struct timespec *ret)
+{
+    int rc = (int)syscall(SYS_clock_gettime, id, ret);
+    int64_t ns;
+
+    if (rc != 0 || id != CLOCK_BOOTTIME)
+        return rc;
+    ns = (int64_t)ret->tv_sec * HF_NS_PER_SEC + ret->tv_nsec + ahead_ns;
+    ret->tv_sec = (time_t)(ns / HF_NS_PER_SEC);
+    ret->tv_nsec = (long)(ns % HF_NS_PER_SEC);
+    return rc;
+}
+
+static int make(void **state)
+{
+    char why[WHY_SIZE];
+
+    (void)state;
+    make_config();
+    for (int i = 0; i < NODES; i++)
+        assert_int_equal(node_address_parse("unix:/nowhere", &config.nodes[i], why, sizeof(why)),
+                         HF_OK);
+    make_agent();
+    return 0;
+}
+
+static int unmake(void **state)
+{
+    (void)state;
+    remove_agent();
+    return 0;
+}
+
+/* --- nodes ------------------------------------------------------------------------------------ */
+
+static struct renewal_node *node_of(int node)
+{
+    return &agent.renewal->node[node];
+}
+
+static int64_t step_us[NODES]; /* of its clock */
+
+static hf_nodetime time_of(int node)
+{
+    return (hf_nodetime){clock_now().ns / HF_NS_PER_US + INT64_C(1700000000000000) + step_us[node]};
+}
+
+static struct link_reply says(int node, const char *nonce)
+{
+    struct link_reply reply = {
+        .outcome = LINK_ANSWERED,
+        .error_text = "",
+        .final = true,
+        .sent = clock_now(),
+        .received = clock_now(),
+        .verdict = VERDICT_OK,
+        .node_time = time_of(node),
+    };
+
+    snprintf(reply.nonce, sizeof(reply.nonce), "%s", nonce);
+    return reply;
+}
+
+static void meet(int node, const char *run_id, int64_t uptime_ms)
+{
+    struct renewal_node *n = node_of(node);
+    struct node_facts facts = {.uptime = hf_ms(uptime_ms)};
+    struct node_trust before = n->trust;
+    struct link_reply reply;
+
+    snprintf(facts.run_id, sizeof(facts.run_id), "%s", run_id);
+    (void)trust_on_facts(&n->trust, &facts, false, clock_now());
+    age_on_facts(&n->age, &before, &facts, clock_now());
+    reply = says(node, NONCE);
+    (void)renewal_learn(n, &reply);
+}
+
+static int meet_all(void **state)
+{
+    static const char *const run_ids[NODES] = {"a", "b", "c"};
+
+    if (make(state) != 0)
+        return -1;
+    memset(step_us, 0, sizeof(step_us));
+    for (int i = 0; i < NODES; i++)
+        meet(i, run_ids[i], 0); /* the word covers it */
+    return 0;
+}
+
+static void forgets(int node)
+{
+    struct link_reply reply = says(node, NEW_NONCE);
+
+    (void)renewal_learn(node_of(node), &reply);
+}
+
+/* --- leases and answers ----------------------------------------------------------------------- */
+
+static struct lease *adopted(uint32_t votes)
+{
+    hf_time now = clock_now();
+    struct lease *lease = made("name", 0, votes, false, now);
+
+    renewal_adopt(agent.renewal, lease, now);
+    return lease;
+}
+
+static void answer_renewal(int node, const struct lease *lease, const char *nonce)
+{
+    struct renewal_node *n = node_of(node);
+    struct renew_batch *batch = &n->batches[0];
+    struct link_reply reply = says(node, nonce);
+
+    reply.marks = "1";
+    reply.mark_count = 1;
+    *batch = (struct renew_batch){.node = n, .busy = true, .count = 1};
+    batch->keys[0].slot = lease->slot;
+    batch->keys[0].generation = lease->generation;
+    pace_sent(&n->pace);
+    renewal_on_renewed(n->link, &reply, batch);
+}
+
+/* As if it had been sent. */
+static void answer_heal(int node, struct lease *lease, const char *nonce)
+{
+    struct renewal_node *n = node_of(node);
+    struct heal *heal = calloc(1, sizeof(*heal) + 4);
+    struct link_reply reply = says(node, nonce);
+
+    lease_node(lease, node)->written = true;
+    heal->node = n;
+    heal->slot = lease->slot;
+    heal->generation = lease->generation;
+    heal->mark = n->trust.mark;
+    heal->attempt = timing.attempt;
+    heal->ttl = timing.ttl;
+    heal->token = token_bytes;
+    heal->key_len = 4;
+    memcpy(heal->key, "name", 4);
+    n->heals++;
+    renewal_on_healed(n->link, &reply, heal);
+}
+
+static bool votes(const struct lease *lease, int node)
+{
+    return hf_time_before(clock_now(), lease_fsm_d(&lease->fsm, node));
+}
+
+static hf_time planned(const struct lease *lease, int node)
+{
+    const struct cohorts *c = &node_of(node)->renewals;
+
+    return cohorts_is_alone(c, lease->slot) ? cohorts_alone_at(c, lease->slot)
+                                            : cohorts_at(c, lease->slot);
+}
+
+static void later(int64_t ms)
+{
+    ahead_ns += ms * HF_NS_PER_MS;
+}
+
+static int64_t age_ms(void)
+{
+    return hf_dur_ms(agent.renewal->age_least);
+}
+
+static void end(struct lease *lease)
+{
+    for (struct message *m = told(0); m; m = told(0))
+        free(m);
+    lease_free(lease);
+}
+
+/* --- tests ------------------------------------------------------------------------------------ */
+
+/* (!) A rival's round may have its vote from before. */
+TEST(a_heal_counts_once_the_node_is_old_enough)
+{
+    struct lease *lease = adopted(1 << 0 | 1 << 1);
+
+    forgets(2);
+    answer_heal(2, lease, NEW_NONCE);
+    assert_false(votes(lease, 2));
+    assert_false(lease->fsm.heal_wanted >> 2 & 1);
+    later(age_ms() - 50);
+    answer_renewal(2, lease, NEW_NONCE);
+    assert_false(votes(lease, 2));
+    later(60);
+    answer_renewal(2, lease, NEW_NONCE);
+    assert_true(votes(lease, 2));
+    end(lease);
+}
+
+TEST(a_heal_of_an_old_node_counts_at_once)
+{
+    struct lease *lease = adopted(1 << 0 | 1 << 1);
+
+    answer_heal(2, lease, NONCE);
+    assert_true(votes(lease, 2));
+    end(lease);
+}
+
+/* Not a third of the TTL later, and not at once, again and again. */
+TEST(what_was_healed_is_renewed_as_the_node_comes_of_age)
+{
+    struct lease *lease = adopted(1 << 0 | 1 << 1);
+    hf_time from;
+
+    forgets(2);
+    from = renewal_counts_from(node_of(2), lease);
+    answer_heal(2, lease, NEW_NONCE);
+    assert_true(hf_time_reached(planned(lease, 2), from));
+    assert_true(hf_time_before(planned(lease, 2), hf_time_add(from, hf_ms(50))));
+    end(lease);
+}
+
+TEST(what_has_longer_to_wait_is_kept_meanwhile)
+{
+    struct lease *lease = adopted(1 << 0 | 1 << 1);
+    hf_time now;
+
+    agent.renewal->age_least = hf_ms(8360);
+    forgets(2);
+    answer_heal(2, lease, NEW_NONCE);
+    now = clock_now();
+    assert_true(hf_time_before(planned(lease, 2), hf_time_add(now, hf_ms(TTL_MS / 3 * 11 / 10))));
+    end(lease);
+}
+
+/* What was voted for before it forgot is guarded by its quarantine. */
+TEST(the_vote_of_before_stands_until_its_end)
+{
+    struct lease *lease = adopted(ALL);
+    hf_time d = lease_fsm_d(&lease->fsm, 2);
+
+    later(100);
+    forgets(2);
+    (void)lease_fsm_missing(&lease->fsm, 2, node_of(2)->trust.mark, clock_now());
+    answer_heal(2, lease, NEW_NONCE);
+    assert_int_equal(lease_fsm_d(&lease->fsm, 2).ns, d.ns);
+    later(age_ms());
+    answer_renewal(2, lease, NEW_NONCE);
+    assert_true(hf_time_before(d, lease_fsm_d(&lease->fsm, 2)));
+    end(lease);
+}
+
+/* It may have begun with an older state, and our key in it. */
+TEST(a_young_process_counts_for_nothing)
+{
+    struct lease *lease = adopted(ALL);
+    hf_time d = lease_fsm_d(&lease->fsm, 2);
+
+    later(100);
+    meet(2, "another", 3600000);
+    answer_renewal(2, lease, NONCE);
+    assert_int_equal(lease_fsm_d(&lease->fsm, 2).ns, d.ns);
+    later(age_ms());
+    answer_renewal(2, lease, NONCE);
+    assert_true(hf_time_before(d, lease_fsm_d(&lease->fsm, 2)));
+    end(lease);
+}
+
+/* All of them step, and then their sentinels are replaced, which makes them young for everybody. */
+TEST(steps_cost_no_vote_whose_key_stands)
+{
+    struct lease *lease = adopted(ALL);
+
+    later(100);
+    for (int i = 0; i < NODES; i++)
+        step_us[i] = 5000000;
+    for (int i = 0; i < NODES; i++) {
+        answer_renewal(i, lease, i ? NEW_NONCE : NONCE);
+        answer_renewal(i, lease, NEW_NONCE);
+        assert_true(votes(lease, i));
+    }
+    assert_int_equal(lease->fsm.state, HF_SLOT_HELD);
+    end(lease);
+}
+
+/* What the step took was perhaps a rival's. */
+TEST(a_heal_behind_a_step_counts_later)
+{
+    struct lease *lease = adopted(1 << 0 | 1 << 1);
+
+    later(100);
+    step_us[2] = 5000000;
+    answer_heal(2, lease, NONCE);
+    assert_false(votes(lease, 2));
+    answer_renewal(2, lease, NONCE);
+    assert_false(votes(lease, 2));
+    later(age_ms());
+    answer_renewal(2, lease, NONCE);
+    assert_true(votes(lease, 2));
+    end(lease);
+}
+
+TEST(a_late_vote_of_the_grant_counts_at_any_age)
+{
+    hf_time a = clock_now();
+    struct lease *lease = adopted(1 << 0 | 1 << 1);
+
+    later(10);
+    forgets(2);
+    renewal_vote(agent.renewal, lease, 2, a);
+    assert_true(votes(lease, 2));
+    end(lease);
+}
+
+/* An acquire without an answer may be what wrote it, or an earlier agent's heal. */
+TEST(a_key_that_came_to_stand_unseen_counts_later)
+{
+    struct lease *lease = adopted(1 << 0 | 1 << 1);
+
+    forgets(2);
+    answer_renewal(2, lease, NEW_NONCE);
+    assert_false(votes(lease, 2));
+    end(lease);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, meet_all, unmake)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_heal_counts_once_the_node_is_old_enough),
+        CASE(a_heal_of_an_old_node_counts_at_once),
+        CASE(what_was_healed_is_renewed_as_the_node_comes_of_age),
+        CASE(what_has_longer_to_wait_is_kept_meanwhile),
+        CASE(the_vote_of_before_stands_until_its_end),
+        CASE(a_young_process_counts_for_nothing),
+        CASE(steps_cost_no_vote_whose_key_stands),
+        CASE(a_heal_behind_a_step_counts_later),
+        CASE(a_late_vote_of_the_grant_counts_at_any_age),
+        CASE(a_key_that_came_to_stand_unseen_counts_later),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
