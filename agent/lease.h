@@ -67,7 +67,7 @@ struct lease {
     /* owned by the renewal thread between MSG_GRANTED and MSG_ENDED */
     bool job_stopped : 1, job_killed : 1; /* a guardian said so */
     bool releasing : 1;                   /* the release is under way */
-    uint16_t undescribed; /* bit per node: its record names an earlier holder of the token */
+    uint16_t undescribed; /* bit per node: its record is to be written (renewal_records.c) */
     int8_t blamed;        /* the node whose voided vote made it LOSING or LOST; -1 none */
 
     /* owned by the broker */

@@ -245,6 +245,7 @@ static void on_turn(void *arg, hf_time now)
     r->turn = now;
     atomic_store_explicit(&r->agent->table.header->renewal_beat_ns, now.ns, memory_order_relaxed);
     renewal_tick(r, now);
+    renewal_refresh(r, now);
 }
 
 static void on_wake(void *arg)
@@ -343,7 +344,9 @@ static int slots_reserve(struct renewal *r, uint32_t capacity)
     r->slots = calloc(capacity, sizeof(*r->slots));
     r->by_key.buckets = chains_buckets(capacity);
     r->by_key.first = calloc(r->by_key.buckets, sizeof(uint32_t));
-    if (!r->slots || !r->by_key.first)
+    r->rivals = (struct rivals){.room = rivals_room(capacity), .n = r->n};
+    r->rivals.words = calloc(rivals_words(r->rivals.room, r->n), sizeof(uint64_t));
+    if (!r->slots || !r->by_key.first || !r->rivals.words)
         return HF_ENOMEM;
     r->by_key.links = &r->slots->same_key;
     r->by_key.step = sizeof(*r->slots);
@@ -406,6 +409,7 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal)
     if (getrandom(&r->random, sizeof(r->random), 0) != sizeof(r->random) || r->random == 0)
         r->random = 1;
     phases_init(&r->phases, renewal_random(r));
+    refresh_init(&r->refresh, agent->table.capacity, renewal_random(r), r->started);
     (void)!getrandom(r->hash_key, sizeof(r->hash_key), 0);
     rc = loop_create(&r->loop);
     if (rc != HF_OK) {
@@ -473,5 +477,6 @@ void renewal_destroy(struct renewal *r)
     cohorts_release(&r->looks);
     free(r->slots);
     free(r->by_key.first);
+    free(r->rivals.words);
     free(r);
 }

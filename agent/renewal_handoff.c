@@ -70,25 +70,6 @@ static void carry_out(struct renewal *r, struct lease *from, struct handoff *h, 
     renewal_count(r, HF_COUNTER_RELEASES, 1);
 }
 
-static void on_described(struct link *link, const struct link_reply *reply, void *arg)
-{
-    (void)link;
-    (void)reply;
-    (void)arg;
-}
-
-/* The same fence with the same tag: of the record only the holder changes, and nothing where the key
- * is gone. */
-void renewal_describe(struct renewal_node *node, struct lease *lease, hf_time now)
-{
-    struct link_lock lock = renewal_lock(node, lease);
-
-    lease->undescribed = (uint16_t)(lease->undescribed & ~(1u << node->number));
-    if (link_raise(node->link, &lock, hf_time_add(now, lease_timing(lease).attempt), on_described,
-                   NULL) == HF_OK)
-        link_flush(node->link);
-}
-
 void renewal_hand_over(struct renewal *r, struct handoff *h)
 {
     struct lease *from = renewal_find(r, h->slot, h->generation);

@@ -1,6 +1,7 @@
 /* What the renewal thread's parts share: renewal.c (thread, messages, nodes), renewal_lease.c
  * (carrying out what the state machine decides, endings), renewal_batch.c (due queues, scripts on
- * their way out), renewal_reply.c (judging answers), renewal_notices.c (what nodes tell).
+ * their way out), renewal_reply.c (judging answers), renewal_notices.c (what nodes tell),
+ * renewal_records.c (their fence records).
  * Everything here belongs to that thread. */
 #ifndef HOLDFAST_AGENT_RENEWAL_INTERNAL_H
 #define HOLDFAST_AGENT_RENEWAL_INTERNAL_H
@@ -16,6 +17,8 @@
 #include "agent/core/node_trust.h"
 #include "agent/core/pace.h"
 #include "agent/core/phases.h"
+#include "agent/core/refresh.h"
+#include "agent/core/rivals.h"
 #include "agent/events.h"
 #include "agent/log_limit.h"
 #include "agent/redis/link.h"
@@ -95,6 +98,8 @@ struct renewal {
     /* lease_fsm_next(), or the lapse of a lost one's keys: slots that are looked at some time before
      * that, which is hardly ever due then; alone once it is near */
     struct cohorts looks;
+    struct refresh refresh;
+    struct rivals rivals;
     struct loop_timer wake;    /* for whatever is due next */
     struct loop_timer drained; /* after MSG_STOP: the releases had their time */
     hf_time started, turn;
@@ -170,9 +175,17 @@ void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
 
 /* Hands a lease over to the next holder, or releases it. */
 void renewal_hand_over(struct renewal *r, struct handoff *handoff);
-/* Tells the node who holds it now, once it has renewed it: one command for each node and hand-off,
- * and none for a hold that is over before its first renewal. Nothing depends on it. */
+
+/* --- renewal_records.c ------------------------------------------------------------------------ */
+
+/* Tells the node who holds it now, once it has renewed it: one command for each node and hand-off
+ * (none for a hold that is over before its first renewal), and about daily. Nothing waits for it. */
 void renewal_describe(struct renewal_node *node, struct lease *lease, hf_time now);
+/* An answer to it, or to a heal, had a fence: another's may be higher. On q nodes that was a later
+ * grant, and the lease is lost. Returns whether it is over. */
+bool renewal_outbid(struct renewal_node *node, struct lease *lease, const struct link_reply *reply);
+/* Has the records written again whose time has come. */
+void renewal_refresh(struct renewal *r, hf_time now);
 
 /* --- renewal_batch.c -------------------------------------------------------------------------- */
 

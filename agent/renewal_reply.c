@@ -243,7 +243,8 @@ static void judge_heal(struct renewal_node *node, struct lease *lease, uint32_t 
     case VERDICT_OK:
     case VERDICT_LOW: /* our key stands; the fence was the grant's affair */
         renewal_count(node->renewal, HF_COUNTER_HEALS, 1);
-        on_hit(node, lease, reply->sent, hf_ns(0), HIT_HEALED, clock_now());
+        if (!renewal_outbid(node, lease, reply)) /* (!) before the vote counts */
+            on_hit(node, lease, reply->sent, hf_ns(0), HIT_HEALED, clock_now());
         break;
     case VERDICT_TAKEN:
         on_foreign(node, lease);

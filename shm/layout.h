@@ -82,6 +82,7 @@ enum hf_loss_reason {
     HF_LOSS_GOING = 11,     /* the agent ends, and its private nodes with it */
     HF_LOSS_HEARTBEAT = 12, /* the holder did not beat in time: it hangs */
     HF_LOSS_FORCED = 13,    /* somebody forced it out on too many nodes */
+    HF_LOSS_FENCE = 14,     /* a majority has given the lock to another since */
 };
 
 /* One lease: one cache line. Fields from `seq` on stand under `seq`. */

@@ -24,6 +24,8 @@ static const struct loss losses[] = {
     [HF_LOSS_GOING] = {"going", "the agent ends, and its private nodes with it"},
     [HF_LOSS_HEARTBEAT] = {"heartbeat", "no heartbeat came in time, so the holder hangs"},
     [HF_LOSS_FORCED] = {"forced", "somebody forced it out on too many nodes"},
+    [HF_LOSS_FENCE] = {"fence",
+                       "a majority has a higher fence, so that another was given the lock since"},
 };
 
 static const struct loss *loss_of(uint32_t reason)

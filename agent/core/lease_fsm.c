@@ -318,6 +318,16 @@ unsigned lease_fsm_forced(struct lease_fsm *l, int node, hf_time now)
     return make_void(l, node, now, HF_LOSS_FORCED, now);
 }
 
+unsigned lease_fsm_outbid(struct lease_fsm *l, int nodes, hf_time now)
+{
+    struct before before = look(l);
+
+    advance(l, by_time(l), now);
+    if (nodes >= l->q && !is_over(l))
+        stop(l, HF_SLOT_LOST, HF_LOSS_FENCE);
+    return actions_since(l, &before);
+}
+
 unsigned lease_fsm_stepped(struct lease_fsm *l, int node, hf_time sent, hf_time now)
 {
     if (hf_time_before(lease_fsm_d(l, node), vote_until(l, sent)))

@@ -15,6 +15,7 @@
  *  - A failed renewal (error, timeout) changes nothing.
  * States by time: LATE at V - 0.5 T, LOSING at V - 0.3 T, LOST at V. The reason is QUORUM when time
  * ran out, and FOREIGN, FORCED, MISSING or CLOCK when that finding took the vote that was needed.
+ * FENCE takes the lease whatever its votes are.
  */
 #ifndef HOLDFAST_CORE_LEASE_FSM_H
 #define HOLDFAST_CORE_LEASE_FSM_H
@@ -120,6 +121,9 @@ unsigned lease_fsm_missing(struct lease_fsm *l, int node, uint32_t mark, hf_time
 unsigned lease_fsm_foreign(struct lease_fsm *l, int node, hf_time now);
 /* The same where somebody put a mark in our token's place. */
 unsigned lease_fsm_forced(struct lease_fsm *l, int node, hf_time now);
+/* A higher fence of one and the same other token was seen on so many nodes: with q of them the lock
+ * was granted anew, whatever votes stand, and the lease is LOST (FENCE). */
+unsigned lease_fsm_outbid(struct lease_fsm *l, int nodes, hf_time now);
 /* The node's clock stepped, as the reply to a command sent after `sent` showed: a vote from before
  * that is void until renewed. One from that very reply stands, so hand in the hits of the reply
  * first. */

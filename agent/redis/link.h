@@ -63,7 +63,7 @@ struct link_reply {
     uint64_t fence;                  /* node part that the node has now; 0 none */
     struct hf_wire_holder holder;    /* with VERDICT_TAKEN */
     /* look, force: sha1hex of the key's value (of a value forced out, that of before); "" of another
-     * type */
+     * type. heal, raise: of the token that set `fence`, if that is another's; else "" */
     char id[LINK_ID_LEN + 1];
     bool forced; /* with `id`: it is forced out, but nobody else can have the key yet */
     /* renew, release: one character per key: '1' extended / deleted, '0' missing, 'f' foreign,

@@ -194,7 +194,9 @@ static bool get_verdict(redisReply *const *e, size_t count, struct link_reply *o
         out->verdict = verdicts[i].verdict;
         if (!verdicts[i].has_fence)
             return count == 1;
-        return count == 2 && get_fence(e[1], &out->fence);
+        if (count == 3) /* what is no tag of an agent's stays unknown */
+            (void)get_id(e[2], out->id);
+        return (count == 2 || count == 3) && get_fence(e[1], &out->fence);
     }
     return false;
 }

@@ -2,7 +2,7 @@
 -- {seconds, microseconds, nonce or '', ...}.
 local time = redis.call('TIME')
 local nonce = redis.call('HGET', KEYS[1], 'nonce') or ''
-local RETENTION_MS = 604800000 -- of a fence: seven days, counted from its last acceptance
+local RETENTION_MS = 604800000 -- of a fence: seven days, counted from its last acceptance: agent/core/refresh.h
 local FORCED = 'holdfast:forced:' -- sha1hex(token) behind it: what force.lua puts in the token's place
 
 local function answer(...)
@@ -53,17 +53,17 @@ local function fence_read(fence_key)
 end
 
 -- Writes fence and holder if the fence is higher than `stored`, or the same with the same tag. `holder`: host, pid, uid,
--- command, note, since. Returns whether it was accepted and the fence that the node has now.
+-- command, note, since. Returns whether it was accepted, the fence that the node has now and, if that is another's, its tag.
 local function fence_offer(fence_key, stored, fence, token, holder)
   local tag = redis.sha1hex(token)
   local offered, present = tonumber(fence), tonumber(stored.fence) or 0
   if offered < present or (offered == present and tag ~= stored.tag) then
-    return false, stored.fence
+    return false, stored.fence, tag ~= stored.tag and stored.tag or ''
   end
   redis.call('HSET', fence_key, 'fence', fence, 'tag', tag, 'host', holder[1], 'pid', holder[2], 'uid', holder[3],
              'command', holder[4], 'note', holder[5], 'since', holder[6])
   redis.call('PEXPIRE', fence_key, RETENTION_MS)
-  return true, fence
+  return true, fence, ''
 end
 
 -- The sha1hex(token) of a token that was forced out; nil: `value` says nothing of the kind.

@@ -1,10 +1,11 @@
--- Offers a higher fence where our key stands: the second round of an acquire. Writes nothing without our key.
+-- Offers a higher fence where our key stands: the second round of an acquire. With the same fence the record is written
+-- again. Writes nothing without our key.
 -- KEYS: sentinel, key, fence record
 -- ARGV: token, fence, host, pid, uid, command, note, since_ms
--- {.., 'OK' | 'LOW', fence that the node has} | {.., 'GONE'}
+-- {.., 'OK' | 'LOW', fence that the node has, tag of another whose it is or ''} | {.., 'GONE'}
 local fence_key, token = KEYS[3], ARGV[1]
 if get(KEYS[2]) ~= token then
   return answer('GONE')
 end
-local accepted, fence = fence_offer(fence_key, fence_read(fence_key), ARGV[2], token, {unpack(ARGV, 3, 8)})
-return answer(accepted and 'OK' or 'LOW', fence)
+local accepted, fence, whose = fence_offer(fence_key, fence_read(fence_key), ARGV[2], token, {unpack(ARGV, 3, 8)})
+return answer(accepted and 'OK' or 'LOW', fence, whose)

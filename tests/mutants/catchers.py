@@ -15,7 +15,7 @@ SCENARIO_PATIENCE = 300
 CHAOS_PATIENCE = 900
 SIM_PATIENCE = 3600
 SLOW = ("test_guardian", "test_tree", "test_agent_link", "test_agent_releaser", "test_agent_renewal",
-        "test_agent_renewal_end", "test_client_lease", "test_client_set", "test_client_slots")
+        "test_agent_renewal_end", "test_agent_renewal_records", "test_client_lease", "test_client_set", "test_client_slots")
 # They want two processors at one moment: tried ten times. Whether a quick run has them, too.
 BY_CHANCE = {"a_request_and_a_sleep_that_cross_see_each_other": False, "readers_see_whole_leases_only": True}
 

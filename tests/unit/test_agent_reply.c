@@ -143,6 +143,30 @@ TEST(test_values)
     freeReplyObject(reply);
 }
 
+/* Whose the fence is; what is no tag of an agent's stays unknown. */
+TEST(test_values_of_a_higher_fence)
+{
+    static const struct {
+        const char *tag, *id;
+    } tags[] = {{ID, ID}, {"''", ""}, {NONCE, ""}, {"another program's", ""}};
+
+    for (size_t i = 0; i < HF_LENGTH(tags); i++) {
+        const char *const low[] = {"1", "0", NONCE, "LOW", "7", tags[i].tag};
+        const char *const healed[] = {"1", "0", NONCE, "OK", "7", tags[i].tag};
+        struct link_reply out;
+        redisReply *reply = decode_words(SCRIPT_RAISE, 1, low, 6, &out);
+
+        assert_int_equal(out.verdict, VERDICT_LOW);
+        assert_string_equal(out.id, tags[i].id);
+        freeReplyObject(reply);
+        reply = decode_words(SCRIPT_HEAL, 1, healed, 6, &out);
+        assert_int_equal(out.verdict, VERDICT_OK);
+        assert_true(out.fence == 7);
+        assert_string_equal(out.id, tags[i].id);
+        freeReplyObject(reply);
+    }
+}
+
 TEST(test_values_of_a_look)
 {
     struct link_reply out;
@@ -423,11 +447,18 @@ TEST(test_durable)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right_shapes),     cmocka_unit_test(test_values),
-        cmocka_unit_test(test_values_of_a_look), cmocka_unit_test(test_values_of_a_force),
-        cmocka_unit_test(test_items_of_a_scan),  cmocka_unit_test(test_strange_holder),
-        cmocka_unit_test(test_wrong_shapes),     cmocka_unit_test(test_wrong_values),
-        cmocka_unit_test(test_error_classes),    cmocka_unit_test(test_info),
+        cmocka_unit_test(test_right_shapes),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_values_of_a_higher_fence),
+        cmocka_unit_test(test_values_of_a_force),
+        cmocka_unit_test(test_values_of_a_look),
+        cmocka_unit_test(test_values_of_a_force),
+        cmocka_unit_test(test_items_of_a_scan),
+        cmocka_unit_test(test_strange_holder),
+        cmocka_unit_test(test_wrong_shapes),
+        cmocka_unit_test(test_wrong_values),
+        cmocka_unit_test(test_error_classes),
+        cmocka_unit_test(test_info),
         cmocka_unit_test(test_durable),
     };
 

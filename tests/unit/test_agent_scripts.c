@@ -384,6 +384,34 @@ TEST(test_heal_never_lowers_a_fence)
     has_string("500", "HGET holdfast:fence:key fence");
 }
 
+/* {.., fence, tag}; "": it is ours. */
+static void fence_is_of(redisReply *reply, const char *fence, const char *id)
+{
+    if (reply->type == REDIS_REPLY_ERROR)
+        fail_msg("%s", reply->str);
+    assert_int_equal(reply->elements, 6);
+    assert_string_equal(reply->element[4]->str, fence);
+    assert_string_equal(reply->element[5]->str, id);
+    freeReplyObject(reply);
+}
+
+/* (!) So that the agent of a lease learns of a later grant. */
+TEST(test_who_has_a_higher_fence_is_told)
+{
+    fence_is_of(lock(SCRIPT_HEAL, A, "100"), "100", "");
+    fence_is_of(raise_fence(A, "100"), "100", ""); /* again */
+    does("HSET holdfast:fence:key fence 500 tag other");
+    fence_is_of(lock(SCRIPT_HEAL, A, "100"), "500", "other");
+    fence_is_of(raise_fence(A, "100"), "500", "other");
+    has_string("500", "HGET holdfast:fence:key fence");
+    fence_is_of(raise_fence(A, "501"), "501", "");
+    fence_is_of(raise_fence(A, "500"), "501", ""); /* higher, and our own */
+    /* Where the record is gone it is written. */
+    does("DEL holdfast:fence:key");
+    fence_is_of(raise_fence(A, "501"), "501", "");
+    has_string("host-b", "HGET holdfast:fence:key host"); /* who raises here */
+}
+
 TEST(test_heal_leaves_anothers_key)
 {
     redisReply *reply;
@@ -957,6 +985,7 @@ int main(void)
         SCRIPT_TEST(test_raise_needs_our_key),
         SCRIPT_TEST(test_heal_writes_key_and_raises_the_fence),
         SCRIPT_TEST(test_heal_never_lowers_a_fence),
+        SCRIPT_TEST(test_who_has_a_higher_fence_is_told),
         SCRIPT_TEST(test_heal_leaves_anothers_key),
         SCRIPT_TEST(test_look_at_a_free_key),
         SCRIPT_TEST(test_look_at_a_held_key),

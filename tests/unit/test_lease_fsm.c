@@ -254,6 +254,40 @@ TEST(a_lowered_v_that_passed_while_it_was_stored_is_lost)
     assert_int_equal(lease_fsm_confirm(&l, at(9 * SEC + SPAN), at(SPAN)), OVER_BY_LOSS);
 }
 
+/* --- another was given the lock --------------------------------------------------------------- */
+
+TEST(a_later_grant_ends_it_whatever_votes_stand)
+{
+    for (enum kind kind = LIBRARY; kind <= RUN; kind++) {
+        struct lease_fsm l = held(kind);
+
+        assert_int_equal(lease_fsm_outbid(&l, 1, at(SEC)), 0);
+        assert_state(&l, HF_SLOT_HELD, HF_LOSS_NONE);
+        assert_int_equal(lease_fsm_votes(&l, at(SEC)), 3);
+        assert_int_equal(lease_fsm_outbid(&l, 2, at(SEC)), OVER_BY_LOSS);
+        assert_state(&l, HF_SLOT_LOST, HF_LOSS_FENCE);
+        assert_final(&l, at(2 * SEC));
+    }
+}
+
+TEST(a_later_grant_ends_one_that_is_losing)
+{
+    struct lease_fsm l = held(LIBRARY);
+
+    lease_fsm_lose(&l, HF_LOSS_ASKED, at(SEC));
+    assert_int_equal(lease_fsm_outbid(&l, 1, at(SEC)), 0);
+    assert_int_equal(lease_fsm_outbid(&l, 3, at(SEC)), OVER_BY_LOSS);
+    assert_state(&l, HF_SLOT_LOST, HF_LOSS_FENCE);
+}
+
+TEST(a_later_grant_that_is_found_at_v_comes_after_the_loss)
+{
+    struct lease_fsm l = held(LIBRARY);
+
+    assert_int_equal(lease_fsm_outbid(&l, 2, at(SPAN)), OVER_BY_LOSS);
+    assert_state(&l, HF_SLOT_LOST, HF_LOSS_QUORUM);
+}
+
 /* --- LOSING is terminal ----------------------------------------------------------------------- */
 
 TEST(losing_freezes_v_against_hits)
@@ -620,6 +654,9 @@ int main(void)
         cmocka_unit_test(a_run_whose_extension_was_stored_at_the_old_losing_is_losing),
         cmocka_unit_test(a_run_whose_extension_was_stored_at_the_old_v_is_lost),
         cmocka_unit_test(a_lowered_v_that_passed_while_it_was_stored_is_lost),
+        cmocka_unit_test(a_later_grant_ends_it_whatever_votes_stand),
+        cmocka_unit_test(a_later_grant_ends_one_that_is_losing),
+        cmocka_unit_test(a_later_grant_that_is_found_at_v_comes_after_the_loss),
         cmocka_unit_test(losing_freezes_v_against_hits),
         cmocka_unit_test(void_votes_lower_a_frozen_v),
         cmocka_unit_test(losing_by_request_keeps_its_reason_to_the_end),

@@ -265,7 +265,7 @@ static void test_nodes_json(void **state)
 static void test_words(void **state)
 {
     (void)state;
-    for (uint32_t reason = 0; reason <= HF_LOSS_FORCED; reason++)
+    for (uint32_t reason = 0; reason <= HF_LOSS_FENCE; reason++)
         assert_string_not_equal(hf_loss_word(reason), "unknown");
     for (uint32_t refusal = 0; refusal <= HF_REFUSED_FLEET; refusal++)
         assert_string_not_equal(words_refusal(refusal), "unknown");

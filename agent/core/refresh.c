@@ -1,0 +1,29 @@
+#include "agent/core/refresh.h"
+
+/* A build for the tests alone has laps of seconds: tests/CMakeLists.txt. */
+#ifdef HF_TEST_LAP_MS
+#define LAP       hf_ms(HF_TEST_LAP_MS)
+#define FIRST_LAP hf_ms(HF_TEST_LAP_MS / 2)
+#else
+#define LAP       hf_ms(24 * 3600 * INT64_C(1000))
+#define FIRST_LAP hf_ms(3600 * INT64_C(1000))
+#endif
+#define BEHIND_MOST hf_ms(1000)
+
+void refresh_init(struct refresh *r, uint32_t slots, uint32_t random, hf_time now)
+{
+    *r = (struct refresh){.slots = slots, .next = random % slots, .first = slots, .due = now};
+}
+
+bool refresh_take(struct refresh *r, hf_time now, uint32_t *ret_slot)
+{
+    hf_dur step = hf_ns((r->first ? FIRST_LAP : LAP).ns / r->slots);
+
+    if (!hf_time_reached(now, r->due))
+        return false;
+    *ret_slot = r->next;
+    r->next = (r->next + 1) % r->slots;
+    r->first -= r->first > 0;
+    r->due = hf_time_max(hf_time_add(r->due, step), hf_time_sub(now, BEHIND_MOST));
+    return true;
+}

@@ -1,0 +1,121 @@
+/* The renewal thread on real nodes: what it makes of the nodes' fence records. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/renewal_fixture.h"
+
+#define X       "1111111111111111111111111111111111111111"
+#define Y       "2222222222222222222222222222222222222222"
+#define WEEK_MS INT64_C(604800000)
+
+static void put_record(int node, const char *key, const char *tag, uint64_t fence)
+{
+    ask(node, "HSET holdfast:fence:%s fence %llu tag %s host another", key,
+        (unsigned long long)fence, tag);
+}
+
+static void delete_and_heal(int node, const char *key)
+{
+    ask(node, "DEL %s", key);
+    assert_true(becomes(key, TOKEN, 1u << node));
+}
+
+static void test_a_split_is_no_loss(void **state)
+{
+    struct lease *lease = granted("split", ALL, false);
+
+    (void)state;
+    /* Each other one has a minority; one below is none at all. */
+    put_record(0, "split", X, FENCE + 5);
+    put_record(1, "split", Y, FENCE + 6);
+    put_record(2, "split", X, FENCE - 1);
+    for (int i = 0; i < NODES; i++)
+        delete_and_heal(i, "split");
+    stays_held(lease, TTL_MS / 2);
+    release(lease);
+    assert_true(becomes("split", "", ALL));
+}
+
+/* (!) A majority gave the lock to another since. */
+static void test_a_later_grant_is_not_healed_over(void **state)
+{
+    struct lease *lease = granted("later", ALL, false);
+    struct message *message;
+
+    (void)state;
+    put_record(0, "later", X, FENCE + 5);
+    put_record(2, "later", X, FENCE + 5);
+    delete_and_heal(0, "later");
+    stays_held(lease, 50);
+    ask(2, "DEL later");
+    while ((message = told(FAR_MS)) && atomic_load(&lease->state) != HF_SLOT_LOST)
+        free(message); /* V moved back */
+    assert_non_null(message);
+    assert_int_equal(message->reason, HF_LOSS_FENCE);
+    free(message);
+    assert_false(holds(lease->slot));
+    assert_int_equal(view_of(lease->slot).reason, HF_LOSS_FENCE);
+    is_ended(lease);
+    assert_true(becomes("later", "", ALL));
+}
+
+/* Granted, and handed over since by an earlier agent: its records are written with its first renewals. */
+static struct lease *to_be_described(const char *name, bool run)
+{
+    hf_time a = clock_now();
+    struct lease *lease;
+
+    put_key(name, ALL);
+    lease = made(name, generation % CAPACITY, ALL, run, a);
+    lease->fence++;
+    hand_over(lease);
+    return lease;
+}
+
+static void test_records_that_are_gone_are_written(void **state)
+{
+    struct lease *lease;
+    char fence[24];
+
+    (void)state;
+    snprintf(fence, sizeof(fence), "%llu", (unsigned long long)FENCE);
+    lease = to_be_described("gone", false);
+    for (int i = 0; i < NODES; i++) {
+        hf_time give_up = hf_time_add(clock_now(), hf_ms(FAR_MS));
+
+        while (ask_number(i, "EXISTS", "holdfast:fence:gone") == 0 &&
+               hf_time_before(clock_now(), give_up))
+            sleep_ms(10);
+        assert_in_range(ask_number(i, "PTTL", "holdfast:fence:gone"), WEEK_MS - 60000, WEEK_MS);
+    }
+    stays_held(lease, 50);
+    release(lease);
+}
+
+static void test_a_later_grant_is_seen_in_the_records(void **state)
+{
+    struct lease *lease;
+
+    (void)state;
+    put_record(1, "seen", Y, FENCE + 1);
+    put_record(2, "seen", Y, FENCE + 1);
+    lease = to_be_described("seen", false);
+    is_changed(lease, HF_SLOT_LOST, HF_LOSS_FENCE);
+    is_ended(lease);
+    assert_true(becomes("seen", "", ALL));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_a_split_is_no_loss, start_afresh),
+        cmocka_unit_test_setup(test_a_later_grant_is_not_healed_over, start_afresh),
+        cmocka_unit_test_setup(test_records_that_are_gone_are_written, start_afresh),
+        cmocka_unit_test_setup(test_a_later_grant_is_seen_in_the_records, start_afresh),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
