@@ -198,8 +198,9 @@ static int stop_in_wait(struct run *run, hf_client *client, hf_op **op)
     return begin(run, client, left_ms, op);
 }
 
-/* EXIT_OK with the leases, in the order of the names, or the exit code. */
-static int await_grant(struct run *run, hf_client *client, hf_op *op, hf_lease **ret_leases)
+/* True: the leases, in the order of the names. False: the exit code, which -E makes 0. */
+static bool await_grant(struct run *run, hf_client *client, hf_op *op, hf_lease **ret_leases,
+                        int *ret_code)
 {
     int status = HF_OK;
 
@@ -212,36 +213,43 @@ static int await_grant(struct run *run, hf_client *client, hf_op *op, hf_lease *
         }
         if (signal) {
             hf_op_cancel(op);
-            return EXIT_BY_SIGNAL + signal;
+            *ret_code = EXIT_BY_SIGNAL + signal;
+            return false;
         }
         if (!wait_for_news(run, client)) {
             hf_op_cancel(op);
             say("%s: the agent does not answer", run->shown);
-            return EXIT_UNAVAILABLE;
+            *ret_code = EXIT_UNAVAILABLE;
+            return false;
         }
         status = HF_OK; /* not decided yet */
     }
-    return status < 0 ? refused(run, status) : EXIT_OK;
+    if (status < 0)
+        *ret_code = refused(run, status);
+    return status == HF_OK;
 }
 
 /* The same; what the guardians need is made while the agent is at it. */
-static int acquire(struct run *run, hf_client *client, const struct guardian_plan *plan,
-                   struct guardian *ret_guardian, hf_lease **ret_leases)
+static bool acquire(struct run *run, hf_client *client, const struct guardian_plan *plan,
+                    struct guardian *ret_guardian, hf_lease **ret_leases, int *ret_code)
 {
     hf_op *op;
-    int code, status = begin(run, client, run->wanted.wait_ms, &op);
+    int status = begin(run, client, run->wanted.wait_ms, &op);
 
-    if (status < 0)
-        return refused(run, status);
+    if (status < 0) {
+        *ret_code = refused(run, status);
+        return false;
+    }
     if (guardian_prepare(ret_guardian, plan) < 0) {
         say("%s: cannot prepare the guardians: %s", run->shown, strerror(errno));
         hf_op_cancel(op);
-        return EXIT_FAILED;
+        *ret_code = EXIT_FAILED;
+        return false;
     }
-    code = await_grant(run, client, op, ret_leases);
-    if (code != EXIT_OK)
-        guardian_free(ret_guardian);
-    return code;
+    if (await_grant(run, client, op, ret_leases, ret_code))
+        return true;
+    guardian_free(ret_guardian);
+    return false;
 }
 
 /* Only what is true of this run: it may be a job of another one. */
@@ -336,13 +344,12 @@ static int hold_and_run(struct run *run, hf_client *client)
     };
     struct hold hold = {.client = client};
     struct guardian guardian;
-    int code, signal, status = hf_agent_info(client, &agent);
+    int code = EXIT_OK, signal, status = hf_agent_info(client, &agent);
 
     if (status < 0)
         return refused(run, status);
     plan.ttl_ns = (run->wanted.ttl_ms ? run->wanted.ttl_ms : (int64_t)agent.ttl_ms) * NS_PER_MS;
-    code = acquire(run, client, &plan, &guardian, hold.leases);
-    if (code != EXIT_OK)
+    if (!acquire(run, client, &plan, &guardian, hold.leases, &code))
         return code;
     hold.count = run->wanted.count;
     while ((signal = signal_in_wait(run)) == SIGTSTP)

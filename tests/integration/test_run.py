@@ -193,6 +193,26 @@ def conflict(run):
         assert "command holder" in result.err and "fence" in result.err, result
 
 
+@scenario("-E 0: no lock is no failure, and no job: with -n, after -w, for a set and for slots; other failures keep their codes")
+def conflict_is_no_failure(run):
+    ready(run)
+    holder = run.holder()
+    for name in ("job", "job#0", "job#1"):
+        holder.acquire(name)
+    began = run.dir / "began"
+    for args in (("-n",), ("-w", "300ms"), ("-n", "--also", "another"), ("-w", "300ms", "--also", "another"), ("-n", "--slots", "2"),
+                 ("-w", "300ms", "--slots", "2")):
+        result = run.holdfast("run", *args, "-E", "0", "job", "touch", began)
+        lines = result.err.splitlines()
+        assert result.rc == 0 and len(lines) == (1 if "-n" in args else 2), (args, result)
+        assert all("held by" in line for line in lines), (args, result)
+    assert not began.exists()
+    assert run.holders_of("another") == 0
+    assert run.holdfast("run", "-n", "-E", "0", "free", "sh", "-c", "exit 9").rc == 9
+    run.agents[0].stop()
+    assert run.holdfast("run", "-n", "-E", "0", "job", "true").rc == 69
+
+
 @scenario("a signal ends the wait and leaves nothing")
 def signal_in_wait(run):
     ready(run)
