@@ -167,9 +167,17 @@ static void open_made(struct cgroup *cgroup)
 
 void cgroup_make(struct cgroup *cgroup)
 {
-    if (cgroup->parent_fd < 0 || mkdirat(cgroup->parent_fd, cgroup->name, 0755) < 0)
+    mode_t before;
+    int made;
+
+    if (cgroup->parent_fd < 0)
         return;
-    open_made(cgroup);
+    /* An agent of another user than root has to find its files in it, whatever the umask is. */
+    before = umask(022);
+    made = mkdirat(cgroup->parent_fd, cgroup->name, 0755);
+    umask(before);
+    if (made == 0)
+        open_made(cgroup);
 }
 
 void cgroup_enter(const struct cgroup *cgroup)

@@ -160,7 +160,8 @@ def set_uid_orphan(run):
 def both_killed(run):
     needs_groups()
     ready(run)
-    job = Job(run, "-t", "30s", "job", *python(LEFT)).up()
+    job = Job(run, "-t", "30s", "job", *python(LEFT), within=("sh", "-c", 'umask 077; exec "$@"', "sh")).up()
+    assert all(group.stat().st_mode & 0o777 == 0o755 for group in group_of(job)), "an agent of another user cannot look into it"
     began_ns = boottime_ns()
     kill_both(job)
     assert_at("the end of the tree", job.death_ns(), began_ns, early_s=0, late_s=1 * SLOW)

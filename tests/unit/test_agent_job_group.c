@@ -259,6 +259,39 @@ static void a_path_proves_nothing(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* As the packaged agent is: neither root nor the job's user. */
+static void an_agent_of_another_user_kills(void **state)
+{
+    int fd, status;
+    pid_t pid, agent;
+
+    (void)state;
+    NEEDS_GROUPS();
+    fd = open_kill(O_WRONLY);
+    pid = live_in_it();
+    agent = fork();
+    assert_true(agent >= 0);
+    if (agent == 0) {
+        const char *why;
+
+        if (setuid(65534) < 0)
+            _exit(77);
+        if (job_group_open(hierarchy, dir, fd, &group, &why) < 0 || job_group_is_empty(&group))
+            _exit(1);
+        job_group_kill(&group);
+        _exit(0);
+    }
+    close(fd);
+    assert_int_equal(waitpid(agent, &status, 0), agent);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) != 0)
+        kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    if (WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
@@ -271,6 +304,7 @@ int main(void)
         ROW(only_of_that_very_group),
         ROW(only_of_the_hierarchy),
         ROW(a_path_proves_nothing),
+        ROW(an_agent_of_another_user_kills),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
