@@ -14,7 +14,7 @@
 #include "agent/broker_internal.h"
 #include "agent/clock.h"
 #include "agent/log.h"
-#include "agent/version.h"
+#include "shm/version.h"
 #include "shm/process.h"
 #include "shm/status.h"
 

@@ -12,7 +12,7 @@
 #include "agent/config_load.h"
 #include "agent/config_rows.h"
 #include "agent/list_hash.h"
-#include "agent/version.h"
+#include "shm/version.h"
 #include "shm/status.h"
 #include "shm/table.h"
 #include "shm/wire.h"

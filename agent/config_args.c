@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "agent/config_load.h"
-#include "agent/version.h"
+#include "shm/version.h"
 #include "shm/status.h"
 
 #define HELP_COLUMN 26

@@ -7,7 +7,7 @@
 #include "agent/agent.h"
 #include "agent/clock.h"
 #include "agent/core/validity.h"
-#include "agent/version.h"
+#include "shm/version.h"
 #include "shm/history.h"
 #include "shm/status.h"
 

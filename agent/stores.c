@@ -10,7 +10,7 @@
 #include "agent/core/ballot.h"
 #include "agent/events.h"
 #include "agent/log.h"
-#include "agent/version.h"
+#include "shm/version.h"
 #include "shm/slot.h"
 #include "shm/status.h"
 

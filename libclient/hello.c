@@ -11,10 +11,7 @@
 #include <unistd.h>
 
 #include "shm/process.h"
-
-#define TEXT(x)  #x
-#define TEXT2(x) TEXT(x)
-#define VERSION  TEXT2(HF_VERSION_MAJOR) "." TEXT2(HF_VERSION_MINOR)
+#include "shm/version.h"
 
 /* A small file of /proc as a string; "" when it cannot be read. */
 static void read_proc(const char *path, char *text, size_t size)
@@ -124,7 +121,7 @@ int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cooki
         .timens_inode = own_timens(),
         .role = role,
         .nudge = 1,
-        .version = VERSION,
+        .version = HOLDFAST_VERSION,
     };
     int sock, status;
 
@@ -173,7 +170,7 @@ static int judge(struct hf_welcome *welcome, ssize_t len, int fd_count, char *wh
     welcome->text[sizeof(welcome->text) - 1] = '\0';
     if (len != sizeof(*welcome) || welcome->magic != HF_WIRE_MAGIC) {
         (void)snprintf(why, why_size, "the agent's welcome is not one that this library (%s) knows",
-                       VERSION);
+                       HOLDFAST_VERSION);
         return HF_EVERSION;
     }
     if (welcome->status < 0) {
@@ -183,8 +180,8 @@ static int judge(struct hf_welcome *welcome, ssize_t len, int fd_count, char *wh
     }
     if (welcome->major != HF_WIRE_MAJOR || welcome->ring_entries != HF_RING_ENTRIES) {
         (void)snprintf(why, why_size, "the agent %s speaks protocol %u.%u, this library (%s) %u.%u",
-                       welcome->version, welcome->major, welcome->minor, VERSION, HF_WIRE_MAJOR,
-                       HF_WIRE_MINOR);
+                       welcome->version, welcome->major, welcome->minor, HOLDFAST_VERSION,
+                       HF_WIRE_MAJOR, HF_WIRE_MINOR);
         return HF_EVERSION;
     }
     if (welcome->status > 0 || fd_count != HF_WELCOME_FDS) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
+#include "shm/version.h"
 #include "tools/cmd.h"
 #include "tools/exitcodes.h"
 #include "tools/text.h"
@@ -64,7 +65,7 @@ int main(int argc, char **argv)
         return flushed();
     }
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
-        printf("holdfast %d.%d\n", HF_VERSION_MAJOR, HF_VERSION_MINOR);
+        puts("holdfast " HOLDFAST_VERSION);
         return flushed();
     }
     for (size_t i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++)

@@ -1,0 +1,30 @@
+# Run by `cmake --install`: the units for this prefix, and the configuration, which is the administrator's once it is there.
+if(NOT IS_ABSOLUTE "${sbindir}")
+    set(sbindir "${CMAKE_INSTALL_PREFIX}/${sbindir}")
+endif()
+if(NOT IS_ABSOLUTE "${sysconfdir}")
+    if(CMAKE_INSTALL_PREFIX STREQUAL "/usr") # the system's own
+        set(sysconfdir "/${sysconfdir}")
+    else()
+        set(sysconfdir "${CMAKE_INSTALL_PREFIX}/${sysconfdir}")
+    endif()
+endif()
+
+foreach(unit holdfastd holdfastd-user)
+    configure_file("${source}/${unit}.service.in" "${made}/${unit}.service" @ONLY)
+endforeach()
+file(INSTALL "${made}/holdfastd.service" DESTINATION "${CMAKE_INSTALL_PREFIX}/lib/systemd/system")
+file(INSTALL "${made}/holdfastd-user.service" DESTINATION "${CMAKE_INSTALL_PREFIX}/lib/systemd/user"
+     RENAME holdfastd.service)
+
+set(conf "$ENV{DESTDIR}${sysconfdir}/holdfast/holdfast.conf")
+set(name holdfast.conf)
+if(EXISTS "${conf}")
+    file(SHA256 "${conf}" there)
+    file(SHA256 "${source}/holdfast.conf" ours)
+    if(NOT there STREQUAL ours)
+        set(name holdfast.conf.new)
+        message(STATUS "Kept: ${conf}; compare it with ${name} beside it")
+    endif()
+endif()
+file(INSTALL "${source}/holdfast.conf" DESTINATION "${sysconfdir}/holdfast" RENAME ${name})
