@@ -20,12 +20,20 @@
 struct broker;
 struct renewal;
 
+/* Who asked the holder of that lease to stop. */
+struct asked {
+    uint32_t slot, generation;
+    struct asker by;
+};
+
 struct agent {
     const struct config *config;
     struct hf_table table; /* each slot and row has one writing thread at a time */
     char shm_name[HF_TABLE_NAME_MAX];
     char socket_path[600];
     _Atomic uint64_t event_number; /* of the last event */
+    struct asked asked[64];        /* the renewal thread's: the last of them, from asked_next on */
+    unsigned asked_next;
     struct journal *journal;
     struct node_records *node_records;
     /* Per node, of the nonce by which the broker marks that its clock stepped: no news to the renewal thread,

@@ -7,9 +7,11 @@
 #include "agent/agent.h"
 #include "agent/clock.h"
 #include "agent/core/validity.h"
-#include "shm/version.h"
+#include "agent/losses.h"
+#include "shm/compiler.h"
 #include "shm/history.h"
 #include "shm/status.h"
+#include "shm/version.h"
 
 void events_begin(struct agent *agent)
 {
@@ -138,7 +140,8 @@ void event_forced(struct agent *agent, const void *name, size_t name_len, uint64
 }
 
 /* Whether the earlier agent told the end of that lease before it ended itself. */
-static bool end_is_told(const struct agent *agent, uint32_t slot, uint32_t generation)
+static bool end_is_told(const struct agent *agent, uint32_t slot, uint32_t generation,
+                        uint64_t fence)
 {
     static const enum hf_event_ring rings[] = {HF_EVENTS_LOSSES, HF_EVENTS_ENDS, HF_EVENTS_GRANTS};
 
@@ -148,7 +151,7 @@ static bool end_is_told(const struct agent *agent, uint32_t slot, uint32_t gener
             struct hf_event event;
 
             if (hf_event_read(&agent->table, rings[k], i - 1, &event) == HF_OK &&
-                event.slot == slot && event.generation == generation &&
+                event.slot == slot && event.generation == generation && event.fence == fence &&
                 (event.kind == HF_EVENT_LOST || event.kind == HF_EVENT_RELEASED))
                 return true;
         }
@@ -178,8 +181,10 @@ void event_not_readopted(struct agent *agent, uint32_t slot, const struct journa
         .voting = voting_of(state->d, n, now),
     };
 
-    if (end_is_told(agent, slot, state->generation))
+    if (end_is_told(agent, slot, state->generation, state->fence))
         return;
+    if (kind == HF_EVENT_LOST)
+        losses_count(&agent->table, reason);
     hf_event_name(&agent->table, &event, id->name, id->name_len);
     put(agent, kind == HF_EVENT_LOST ? HF_EVENTS_LOSSES : HF_EVENTS_ENDS, &event);
 }
@@ -247,6 +252,23 @@ static enum hf_event_kind kind_of(const struct lease_fsm *fsm)
     return HF_EVENT_NONE;
 }
 
+/* The few that were asked to stop last: no lease has room for it. */
+static void remember_asker(struct agent *agent, const struct lease *lease, struct asker by)
+{
+    agent->asked[agent->asked_next++ % HF_LENGTH(agent->asked)] =
+        (struct asked){lease->slot, lease->generation, by};
+}
+
+static void name_asker(const struct agent *agent, const struct lease *lease, struct hf_event *event)
+{
+    for (size_t i = 0; event->reason == HF_LOSS_ASKED && i < HF_LENGTH(agent->asked); i++)
+        if (agent->asked[i].slot == lease->slot &&
+            agent->asked[i].generation == lease->generation) {
+            event->by_pid = agent->asked[i].by.pid;
+            event->by_uid = agent->asked[i].by.uid;
+        }
+}
+
 static void tell_state(struct agent *agent, struct lease *lease, const struct lease_before *before)
 {
     const struct lease_fsm *fsm = &lease->fsm;
@@ -264,6 +286,9 @@ static void tell_state(struct agent *agent, struct lease *lease, const struct le
         lease->blamed = before->node;
     if (lease->blamed >= 0 && !often)
         event.node = (uint8_t)lease->blamed;
+    if (kind == HF_EVENT_LOSING && before->by.pid)
+        remember_asker(agent, lease, before->by);
+    name_asker(agent, lease, &event);
     event.valid_before_ns = shown(before->valid);
     if (kind == HF_EVENT_LOST || kind == HF_EVENT_RELEASED)
         event.value = hf_dur_ms(hf_time_since((hf_time){event.at_ns}, lease->since));
@@ -354,6 +379,14 @@ void event_agent_ending(struct agent *agent)
 
     event.pid = (uint32_t)getpid();
     put(agent, HF_EVENTS_NODES, &event);
+}
+
+void event_agent_away(struct agent *agent, hf_dur gap)
+{
+    struct hf_event event = of_node(-1, HF_EVENT_AGENT_AWAY, 0, "");
+
+    event.value = hf_dur_ms(gap);
+    put(agent, HF_EVENTS_LOSSES, &event);
 }
 
 void event_node_up(struct agent *agent, int node, const char *version)

@@ -16,6 +16,7 @@
 
 #include "agent/core/node_trust.h"
 #include "agent/lease.h"
+#include "agent/mailbox.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
 
@@ -72,9 +73,11 @@ bool event_quarantine_stands(const struct agent *agent, int node);
 struct lease_before {
     hf_time valid;
     enum hf_slot_state state;
-    int node;                    /* whose answer or clock it is about; -1 none */
-    hf_time vote;                /* its d_i */
-    enum hf_loss_reason finding; /* FOREIGN, FORCED, MISSING or CLOCK; NONE: a hit, or no answer */
+    int node;     /* whose answer or clock it is about; -1 none */
+    hf_time vote; /* its d_i */
+    /* FOREIGN, FORCED, MISSING or CLOCK; AWAY; NONE: a hit, or no answer */
+    enum hf_loss_reason finding;
+    struct asker by; /* who asked for it; zeroed: nobody */
 };
 struct lease_before lease_before(const struct lease *lease, int node, enum hf_loss_reason finding);
 
@@ -88,6 +91,8 @@ void event_healed(struct agent *agent, const struct lease *lease,
  * bit per node whose vote stands. */
 uint16_t event_handed_over(struct agent *agent, const struct lease *lease,
                            enum hf_loss_reason reason);
+/* The thread did nothing for so long. */
+void event_agent_away(struct agent *agent, hf_dur gap);
 void event_abandoned(struct agent *agent, const struct lease *lease);
 /* A guardian says what it does to its job: HF_EVENT_JOB_STOPPED or HF_EVENT_JOB_KILLED. Once each,
  * though there are two guardians. */

@@ -41,6 +41,11 @@ enum message_kind {
     MSG_DRAIN, /* going away: answer waiters, undo rounds, stop */
 };
 
+/* Who asked a holder to stop; pid 0: nobody. */
+struct asker {
+    uint32_t pid, uid;
+};
+
 struct message {
     struct cds_wfcq_node node;
     enum message_kind kind;
@@ -53,6 +58,7 @@ struct message {
     unsigned events;
     enum hf_loss_reason reason;
     bool killing;
+    struct asker by; /* MSG_LOSE */
     char nonce[33];
 };
 

@@ -7,14 +7,17 @@
 #include "agent/broker.h"
 #include "agent/clock.h"
 #include "agent/log.h"
+#include "agent/losses.h"
 #include "agent/redis/link.h"
 #include "shm/compiler.h"
+#include "shm/loss.h"
 #include "shm/slot.h"
 #include "shm/status.h"
 
-#define SLOT_STATES (HF_SLOT_ENDED + 1)
-#define NODE_STATES (HF_NODE_UNWRITABLE + 1)
-#define NAME_ROOM   (4 * HF_NAME_MAX + 1)
+#define SLOT_STATES  (HF_SLOT_ENDED + 1)
+#define NODE_STATES  (HF_NODE_UNWRITABLE + 1)
+#define LOSS_REASONS (HF_LOSS_AWAY + 1)
+#define NAME_ROOM    (4 * HF_NAME_MAX + 1)
 
 static const char *const slot_states[SLOT_STATES] = {"free",   "held", "late",
                                                      "losing", "lost", "ended"};
@@ -42,12 +45,37 @@ static void write_head(FILE *out, const char *name, const char *type, const char
     fprintf(out, "# HELP holdfast_%s %s\n# TYPE holdfast_%s %s\n", name, doc, name, type);
 }
 
+/* One metric with a reason each, the sum of which are all. */
+static void write_losses(const struct hf_table *table, FILE *out)
+{
+    enum hf_counter counter;
+
+    write_head(out, "losses_total", "counter",
+               "leases lost, or given up because they were being lost, and why");
+    for (unsigned reason = 0; reason < LOSS_REASONS; reason++)
+        if (losses_counter((enum hf_loss_reason)reason, &counter))
+            fprintf(out, "holdfast_losses_total{reason=\"%s\"} %" PRIu64 "\n", hf_loss_word(reason),
+                    hf_counter_read(table, counter));
+}
+
+static bool is_loss(enum hf_counter counter)
+{
+    enum hf_counter other;
+
+    for (unsigned reason = 0; reason < LOSS_REASONS; reason++)
+        if (losses_counter((enum hf_loss_reason)reason, &other) && other == counter)
+            return true;
+    return counter == HF_COUNTER_LOSSES;
+}
+
 static void write_counters(const struct hf_table *table, FILE *out)
 {
     for (int i = 0; i < HF_COUNTERS; i++) {
         bool gauge = false;
         char name[96];
 
+        if (is_loss((enum hf_counter)i))
+            continue;
         for (size_t g = 0; g < HF_LENGTH(gauges); g++)
             gauge = gauge || gauges[g] == (enum hf_counter)i;
         snprintf(name, sizeof(name), "%s%s", counters[i].name, gauge ? "" : "_total");
@@ -191,6 +219,7 @@ void metrics_write(struct agent *agent, FILE *out)
     struct sum sum = {.least_ns = INT64_MAX, .now = clock_now()};
 
     write_counters(&agent->table, out);
+    write_losses(&agent->table, out);
     (void)lease_table_walk(agent->leases, add_lease, &sum);
     write_head(out, "leases_by_state", "gauge", "leases in the table now");
     for (int s = HF_SLOT_HELD; s < SLOT_STATES; s++)

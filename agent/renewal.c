@@ -1,5 +1,6 @@
 #include "agent/renewal_internal.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +10,14 @@
 #include "agent/clock.h"
 #include "agent/core/ballot.h"
 #include "agent/core/draw.h"
+#include "agent/log.h"
 #include "agent/stores.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
 #define BEAT            hf_ms(100)  /* the heartbeat's longest interval */
+#define AWAY_LEAST      hf_ms(250)  /* shorter ones are no reason for a loss */
+#define AWAY_TOLD       hf_ms(1000) /* worth an event and a line */
 #define MESSAGES_A_TURN 4096        /* so that the clock is looked at in between */
 #define SAME_STEP       hf_ms(6000) /* within so long, both threads' links have seen a step */
 #define PROBE_MOST      hf_ms(5000)
@@ -194,7 +198,7 @@ static void on_message(struct renewal *r, const struct message *message)
         break;
     case MSG_LOSE:
         if (lease)
-            renewal_lose(r, lease, message->reason, message->killing);
+            renewal_lose(r, lease, message->reason, message->killing, message->by);
         break;
     case MSG_ABANDON:
         if (lease)
@@ -236,12 +240,28 @@ static void take_messages(struct renewal *r)
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
+/* Stopped, suspended with the host, or without CPU: between two turns hardly more than BEAT passes. */
+static void look_for_gap(struct renewal *r, hf_time now)
+{
+    hf_dur gap = hf_time_since(now, r->turn);
+
+    r->away = r->turn.ns != HF_TIME_PAST.ns && gap.ns >= AWAY_LEAST.ns;
+    r->away_since = r->turn;
+    if (!r->away || gap.ns < AWAY_TOLD.ns)
+        return;
+    log_warn("the agent was stopped, suspended or without CPU for %" PRId64
+             " ms, and renewed nothing meanwhile",
+             hf_dur_ms(gap));
+    event_agent_away(r->agent, gap);
+}
+
 /* (!) First in every turn, before any descriptor: what the clock has ended is over, whatever an
  * answer says. */
 static void on_turn(void *arg, hf_time now)
 {
     struct renewal *r = arg;
 
+    look_for_gap(r, now);
     r->turn = now;
     atomic_store_explicit(&r->agent->table.header->renewal_beat_ns, now.ns, memory_order_relaxed);
     renewal_tick(r, now);

@@ -103,6 +103,10 @@ struct renewal {
     struct loop_timer wake;    /* for whatever is due next */
     struct loop_timer drained; /* after MSG_STOP: the releases had their time */
     hf_time started, turn;
+    /* This turn is the first after the thread did nothing since then, for longer than an attempt may
+     * take. */
+    bool away;
+    hf_time away_since;
     int64_t turn_max_ns, lag_max_ns, overdue_max_ns;
     uint32_t random;
     bool stopping, closing;
@@ -162,8 +166,9 @@ void renewal_stepped(struct renewal_node *node, hf_time sent);
 void renewal_vote(struct renewal *r, struct lease *lease, int node, hf_time a);
 /* The holder gave it up, is known to be dead, or (a run) its tree is reaped. */
 void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason reason);
-/* `killing`: a guardian says that it kills its job. */
-void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason, bool killing);
+/* `killing`: a guardian says that it kills its job. `by`: who asked for it. */
+void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason, bool killing,
+                  struct asker by);
 void renewal_abandon(struct renewal *r, struct lease *lease);
 /* Its holder beats in this page from here on; takes the reference over. */
 void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *beats);

@@ -1,11 +1,14 @@
 /* Carrying out what a lease's state machine decides: journal, slot, messages, the end. */
 #include "agent/renewal_internal.h"
 
+#include <inttypes.h>
+
 #include "agent/beats.h"
 #include "agent/clock.h"
 #include "agent/core/fence.h"
 #include "agent/lease_record.h"
 #include "agent/log.h"
+#include "agent/losses.h"
 #include "shm/compiler.h"
 #include "shm/loss.h"
 #include "shm/slot.h"
@@ -186,6 +189,20 @@ static void lapsed(struct renewal *r, struct lease *lease, hf_time now)
     hand_back(r, lease);
 }
 
+/* It is being lost, and may be given up before that: then nothing else tells of it. */
+static void say_losing(struct renewal *r, const struct lease *lease, hf_time now)
+{
+    char name[4 * HF_NAME_MAX + 1];
+    int64_t left_ms = hf_dur_ms(hf_time_since(lease->fsm.valid, now));
+
+    losses_count(&r->agent->table, lease->fsm.reason);
+    if (log_allows(&r->losses, LOSSES_TOLD, now))
+        log_warn(
+            "losing: %s: %s; it is lost in %" PRId64 " ms (pid %" PRIu32 ", fence %" PRIu64 ")",
+            log_name(lease_name(lease), lease->name_len, name, sizeof(name)),
+            hf_loss_text(lease->fsm.reason), left_ms > 0 ? left_ms : 0, lease->pid, lease->fence);
+}
+
 static void end_lease(struct renewal *r, struct lease *lease, const struct lease_before *before,
                       hf_time now, bool reaped)
 {
@@ -194,7 +211,10 @@ static void end_lease(struct renewal *r, struct lease *lease, const struct lease
     lease_record_end(r->agent, lease);
     events_of_lease(r->agent, lease, before);
     renewal_unschedule(r, lease);
-    renewal_count(r, lost ? HF_COUNTER_LOSSES : HF_COUNTER_RELEASES, 1);
+    if (!lost)
+        renewal_count(r, HF_COUNTER_RELEASES, 1);
+    else if (before->state != HF_SLOT_LOSING)
+        losses_count(&r->agent->table, lease->fsm.reason);
     if (lost && log_allows(&r->losses, LOSSES_TOLD, now)) {
         char name[HF_NAME_MAX + 1];
 
@@ -251,6 +271,8 @@ static void carry_out(struct renewal *r, struct lease *lease, unsigned actions,
         atomic_store_explicit(&lease->state, (uint8_t)lease->fsm.state, memory_order_relaxed);
         mark_slot(r, lease);
         tell_broker(r, lease, MSG_CHANGED);
+        if (lease->fsm.state == HF_SLOT_LOSING)
+            say_losing(r, lease, clock_now());
     }
     events_of_lease(r->agent, lease, before);
     if (!lease_fsm_renews(&lease->fsm))
@@ -275,9 +297,10 @@ static uint32_t beats_seen(const struct lease *lease)
 }
 
 /* What the clock and the holder's heartbeat ask for. */
-static unsigned look_after(struct lease *lease, hf_time now)
+static unsigned look_after(const struct renewal *r, struct lease *lease, hf_time now)
 {
-    unsigned actions = lease_fsm_tick(&lease->fsm, now);
+    unsigned actions = r->away ? lease_fsm_tick_after(&lease->fsm, r->away_since, now)
+                               : lease_fsm_tick(&lease->fsm, now);
 
     if (lease_beat(lease) && lease_fsm_renews(&lease->fsm) &&
         hf_time_reached(now, heartbeat_next(lease_beat(lease))) &&
@@ -308,8 +331,10 @@ static void look_at(struct renewal *r, struct lease *lease, hf_time now)
         set_timer(r, lease, next);
         return;
     }
-    before = lease_before(lease, -1, HF_LOSS_NONE);
-    carry_out(r, lease, look_after(lease, now), &before, false);
+    before = lease_before(
+        lease, -1,
+        r->away && lease_fsm_missed(&lease->fsm, r->away_since, now) ? HF_LOSS_AWAY : HF_LOSS_NONE);
+    carry_out(r, lease, look_after(r, lease, now), &before, false);
 }
 
 hf_time renewal_next_event(const struct renewal *r)
@@ -467,10 +492,12 @@ void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason
         release_everywhere(r, lease, now); /* a lost run, and now its tree is reaped */
 }
 
-void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason, bool killing)
+void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason, bool killing,
+                  struct asker by)
 {
     struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
+    before.by = by;
     if (reason == HF_LOSS_GUARDIAN)
         event_job(r->agent, lease, killing ? HF_EVENT_JOB_KILLED : HF_EVENT_JOB_STOPPED);
     if (!lease_is_over(lease))

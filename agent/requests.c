@@ -277,6 +277,7 @@ void resources_ask(struct session *s, const struct hf_request_entry *q)
     struct resource *r = q->name_len ? resource_find(b, q->name, q->name_len) : NULL;
     const struct lease *lease = r ? resource_lease(r) : NULL;
     struct hf_completion_entry answer = {.id = q->id, .op = q->op, .status = HF_OK};
+    struct message *m;
 
     if (!lease) {
         refuse(s, q, HF_ENOTHELD, "nobody on this host holds it");
@@ -291,7 +292,12 @@ void resources_ask(struct session *s, const struct hf_request_entry *q)
         refuse(s, q, HF_EPERM, text);
         return;
     }
-    lease_end(r, MSG_LOSE, HF_LOSS_ASKED);
+    m = message_new(MSG_LOSE);
+    m->slot = r->slot;
+    m->generation = lease->generation;
+    m->reason = HF_LOSS_ASKED;
+    m->by = (struct asker){s->pid, s->uid};
+    broker_tell_renewal(b, m);
     session_answer(s, &answer);
 }
 

@@ -9,6 +9,7 @@
 #include "agent/clock.h"
 #include "agent/core/ballot.h"
 #include "agent/events.h"
+#include "agent/history_file.h"
 #include "agent/log.h"
 #include "shm/version.h"
 #include "shm/slot.h"
@@ -68,6 +69,7 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     }
     if (!agent->warm && found && why[0])
         log_warn("the earlier agent's table is not kept, and its leases end: %s", why);
+    history_load(agent);
     events_begin(agent);
     atomic_store(&agent->table.header->started_ns, clock_now().ns);
     atomic_store(&agent->table.header->main_beat_ns, clock_now().ns);
@@ -129,6 +131,8 @@ bool stores_close(struct agent *agent)
             hf_slot_withdraw(&agent->table.slots[slot]);
         if (left && agent->readopted)
             believed_by_nobody(agent);
+        if (!agent->config->dev_nodes && !history_save(agent))
+            log_warn("what happened is not kept for the next agent: its history cannot be written");
         hf_table_set_state(&agent->table, HF_TABLE_RETIRED);
         if (hf_table_is_linked(&agent->table, agent->shm_name))
             (void)shm_unlink(agent->shm_name);

@@ -83,6 +83,7 @@ enum hf_loss_reason {
     HF_LOSS_HEARTBEAT = 12, /* the holder did not beat in time: it hangs */
     HF_LOSS_FORCED = 13,    /* somebody forced it out on too many nodes */
     HF_LOSS_FENCE = 14,     /* a majority has given the lock to another since */
+    HF_LOSS_AWAY = 15,      /* the agent was stopped, suspended or without CPU when it was due */
 };
 
 /* One lease: one cache line. Fields from `seq` on stand under `seq`. */
@@ -250,6 +251,7 @@ enum hf_event_kind {
     /* of the agent */
     HF_EVENT_AGENT_STARTED = 32, /* `value`: leases taken over */
     HF_EVENT_AGENT_ENDING = 33,
+    HF_EVENT_AGENT_AWAY = 34, /* it renewed nothing for `value` ms; by the renewal thread */
     /* of a node */
     HF_EVENT_NODE_UP = 40,
     HF_EVENT_NODE_DOWN = 41,      /* `reason`: enum hf_node_error */
@@ -273,7 +275,7 @@ enum hf_event_ring {
     HF_EVENT_RINGS = 4,
 };
 
-#define HF_EVENT_TEXT    95
+#define HF_EVENT_TEXT    87
 #define HF_EVENT_NO_NODE UINT8_MAX
 
 enum hf_event_flag {
@@ -296,16 +298,17 @@ struct hf_event {
     uint64_t fence;
     int64_t value; /* as the kind says */
     uint32_t slot, generation;
-    uint32_t pid, uid;  /* the holder */
-    uint32_t name_hash; /* as in the index */
-    uint16_t voting;    /* bit per node: its vote stands at `at`; of late and losing for want of a
+    uint32_t pid, uid;       /* the holder */
+    uint32_t by_pid, by_uid; /* who asked the holder to stop; pid 0: nobody, or not known */
+    uint32_t name_hash;      /* as in the index */
+    uint16_t voting;  /* bit per node: its vote stands at `at`; of late and losing for want of a
                         quorum: beyond V */
-    uint8_t nodes;      /* of the list */
-    uint8_t text_len;   /* of the whole name, of which `text` has the first bytes */
+    uint8_t nodes;    /* of the list */
+    uint8_t text_len; /* of the whole name, of which `text` has the first bytes */
     uint8_t text[HF_EVENT_TEXT + 1]; /* the lease's name; of a node, more about it */
 };
 _Static_assert(sizeof(struct hf_event) == 192, "layout");
-_Static_assert(offsetof(struct hf_event, text) == 96, "layout");
+_Static_assert(offsetof(struct hf_event, text) == 104, "layout");
 
 #define HF_RENEWALS_KEPT 256 /* per node */
 

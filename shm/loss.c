@@ -26,6 +26,8 @@ static const struct loss losses[] = {
     [HF_LOSS_FORCED] = {"forced", "somebody forced it out on too many nodes"},
     [HF_LOSS_FENCE] = {"fence",
                        "a majority has a higher fence, so that another was given the lock since"},
+    [HF_LOSS_AWAY] = {"away",
+                      "the agent was stopped, suspended or without CPU and renewed nothing"},
 };
 
 static const struct loss *loss_of(uint32_t reason)

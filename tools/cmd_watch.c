@@ -25,6 +25,7 @@ struct watch {
     bool open;
     struct events_cursor cursor;
     struct events events;
+    struct hf_event last; /* of all; number 0: none yet */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -79,12 +80,31 @@ static void look(struct watch *w)
 
     events_read(&w->reader.table, &w->cursor, &w->events);
     show_overwritten("watch", w->cursor.overwritten - before, w->args->json);
+    if (w->events.count)
+        w->last = w->events.items[w->events.count - 1];
     for (size_t i = 0; i < w->events.count; i++)
         if (events_match(&w->filter, &w->events.items[i]))
             (w->args->json ? show_event_json : show_event)(&w->reader, &w->events.items[i]);
 }
 
-/* A table that was replaced has said all; what the next one has is all new. */
+/* What the next agent has of this one's history was told. */
+static void skip_what_was_told(struct watch *w)
+{
+    struct events_cursor from = events_from_oldest(&w->reader.table);
+    struct events events = {0};
+    bool kept = false;
+
+    w->cursor = (struct events_cursor){0};
+    events_read(&w->reader.table, &from, &events);
+    for (size_t i = 0; i < events.count; i++)
+        kept |= w->last.number && events.items[i].number == w->last.number &&
+                events.items[i].at_ns == w->last.at_ns;
+    if (kept)
+        w->cursor = events_after(&w->reader.table, w->last.number);
+    events_free(&events);
+}
+
+/* A table that was replaced has said all. */
 static void follow(struct watch *w)
 {
     char why[READER_WHY_SIZE] = "";
@@ -96,7 +116,7 @@ static void follow(struct watch *w)
     }
     if (!w->open && reader_open(w->args->agent, &w->reader, why, sizeof(why)) == HF_OK) {
         w->open = true;
-        w->cursor = (struct events_cursor){0};
+        skip_what_was_told(w);
         show_event_learn(&w->reader);
         say_watching(w);
     }
@@ -133,7 +153,10 @@ int cmd_watch(int argc, char **argv)
     if (code != EXIT_OK)
         return code;
     w.open = true;
-    w.cursor = events_from_now(&w.reader.table);
+    w.cursor = events_from_oldest(&w.reader.table);
+    events_read(&w.reader.table, &w.cursor, &w.events);
+    if (w.events.count)
+        w.last = w.events.items[w.events.count - 1];
     show_event_learn(&w.reader);
     if (prefix.len)
         w.filter =

@@ -24,12 +24,17 @@ struct events_cursor events_from_oldest(const struct hf_table *table)
     return cursor;
 }
 
-struct events_cursor events_from_now(const struct hf_table *table)
+struct events_cursor events_after(const struct hf_table *table, uint64_t number)
 {
     struct events_cursor cursor = {0};
+    struct hf_event event;
 
-    for (int i = 0; i < HF_EVENT_RINGS; i++)
-        cursor.next[i] = hf_events_written(table, RING(i));
+    for (int i = 0; i < HF_EVENT_RINGS; i++) {
+        cursor.next[i] = hf_events_oldest(table, RING(i));
+        while (hf_event_read(table, RING(i), cursor.next[i], &event) == HF_OK &&
+               event.number <= number)
+            cursor.next[i]++;
+    }
     return cursor;
 }
 

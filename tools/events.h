@@ -20,9 +20,9 @@ struct events_cursor {
     uint64_t overwritten;          /* events that were overwritten before they could be read */
 };
 
-/* All that is still there, or only what is yet to come. */
+/* All that is still there, or only what came after the event of that number. */
 struct events_cursor events_from_oldest(const struct hf_table *table);
-struct events_cursor events_from_now(const struct hf_table *table);
+struct events_cursor events_after(const struct hf_table *table, uint64_t number);
 
 /* Replaces `events` by what was written since; ends the program without memory. */
 void events_read(const struct hf_table *table, struct events_cursor *cursor, struct events *events);

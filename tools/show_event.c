@@ -33,6 +33,7 @@ static const char *const words[] = {
     [HF_EVENT_FORCED] = "forced",
     [HF_EVENT_AGENT_STARTED] = "agent_started",
     [HF_EVENT_AGENT_ENDING] = "agent_ending",
+    [HF_EVENT_AGENT_AWAY] = "agent_away",
     [HF_EVENT_NODE_UP] = "node_up",
     [HF_EVENT_NODE_DOWN] = "node_down",
     [HF_EVENT_NODE_REFUSED] = "node_refused",
@@ -132,14 +133,17 @@ static const char *standing(char *out, size_t size, const struct reader *reader,
 {
     char span[TEXT_SPAN_SIZE], missing[NODES_SIZE];
     int count = vote_count(event);
+    int64_t left = left_ms(event, event->valid_ns);
     size_t used = (size_t)snprintf(out, size, "%d of %d votes", count, event->nodes);
 
     if (count < event->nodes && used < size)
         used += (size_t)snprintf(out + used, size - used, " (not %s)",
                                  without_vote(missing, sizeof(missing), reader, event));
-    if (used < size && event->valid_ns)
-        snprintf(out + used, size - used, ", %s left",
-                 text_span(span, sizeof(span), left_ms(event, event->valid_ns)));
+    if (used < size && event->valid_ns && left > 0)
+        snprintf(out + used, size - used, ", %s left", text_span(span, sizeof(span), left));
+    else if (used < size && event->valid_ns)
+        snprintf(out + used, size - used, ", its validity was over %s before",
+                 text_span(span, sizeof(span), -left));
     return out;
 }
 
@@ -159,6 +163,21 @@ static const char *void_sentence(uint32_t reason)
     }
 }
 
+/* "; user 0 (pid 123) asked" */
+static const char *asker(char *out, size_t size, const struct hf_event *event)
+{
+    out[0] = '\0';
+    if (event->by_pid)
+        snprintf(out, size, " (user %" PRIu32 ", pid %" PRIu32 ")", event->by_uid, event->by_pid);
+    return out;
+}
+
+/* Why it was released. */
+static const char *released_by(const struct hf_event *event)
+{
+    return event->reason == HF_LOSS_NONE ? "its holder released it" : hf_loss_text(event->reason);
+}
+
 static const char *handed_over(const struct hf_event *event, const char *sentence)
 {
     return event->flags & HF_EVENT_F_HANDED_OVER ? sentence : "";
@@ -167,7 +186,7 @@ static const char *handed_over(const struct hf_event *event, const char *sentenc
 static void detail_of_lease(char *out, size_t size, const struct reader *reader,
                             const struct hf_event *event)
 {
-    char span[TEXT_SPAN_SIZE], id[4 * HF_NODE_TEXT_MAX + 1], rest[NODES_SIZE];
+    char span[TEXT_SPAN_SIZE], id[4 * HF_NODE_TEXT_MAX + 1], rest[NODES_SIZE], by[64];
     const char *loss = hf_loss_text(event->reason);
 
     id[0] = '\0';
@@ -195,7 +214,8 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
         break;
     case HF_EVENT_LATE:
     case HF_EVENT_LOSING:
-        snprintf(out, size, "%s%s%s%s; %s", loss, *id ? " (" : "", id, *id ? ")" : "", rest);
+        snprintf(out, size, "%s%s%s%s%s; %s", loss, *id ? " (" : "", id, *id ? ")" : "",
+                 asker(by, sizeof(by), event), rest);
         break;
     case HF_EVENT_LOST:
         snprintf(out, size, "%s%s%s%s; %s; held for %s, fence %" PRIu64 ", pid %" PRIu32, loss,
@@ -203,9 +223,10 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
                  text_span(span, sizeof(span), event->value), event->fence, event->pid);
         break;
     case HF_EVENT_RELEASED:
-        snprintf(out, size, "held for %s, fence %" PRIu64 ", pid %" PRIu32 "%s%s%s",
+        snprintf(out, size, "held for %s, fence %" PRIu64 ", pid %" PRIu32 "; %s%s%s",
                  text_span(span, sizeof(span), event->value), event->fence, event->pid,
-                 *loss ? "; " : "", loss, handed_over(event, "; handed over on this host"));
+                 released_by(event), asker(by, sizeof(by), event),
+                 handed_over(event, "; handed over on this host"));
         break;
     case HF_EVENT_FORCED:
         snprintf(out, size,
@@ -237,6 +258,10 @@ static void detail_of_other(char *out, size_t size, const struct hf_event *event
     case HF_EVENT_AGENT_STARTED:
         snprintf(out, size, "version %s, pid %" PRIu32 "%s", text, event->pid,
                  event->value ? ", after an earlier one" : "");
+        break;
+    case HF_EVENT_AGENT_AWAY:
+        snprintf(out, size, "for %s it was stopped, suspended or without CPU, and renewed nothing",
+                 text_span(span, sizeof(span), event->value));
         break;
     case HF_EVENT_AGENT_ENDING:
         snprintf(out, size, "pid %" PRIu32, event->pid);
@@ -333,6 +358,8 @@ static const char *reason_word(const struct hf_event *event)
 
 static void put_lease(json_t *line, const struct reader *reader, const struct hf_event *event)
 {
+    int64_t left = left_ms(event, event->valid_ns);
+
     json_put_name(line, event->text, hf_event_text_kept(event));
     if (event->text_len > HF_EVENT_TEXT)
         json_put(line, "name_cut", json_true());
@@ -347,12 +374,15 @@ static void put_lease(json_t *line, const struct reader *reader, const struct hf
     json_put(line, "voting", voting_json(reader, event));
     json_put(line, "valid_before_ns", instant(event->valid_before_ns));
     json_put(line, "valid_ns", instant(event->valid_ns));
-    json_put(line, "left_ms",
-             event->valid_ns ? json_integer(left_ms(event, event->valid_ns)) : json_null());
+    json_put(line, "left_ms", event->valid_ns ? json_integer(left > 0 ? left : 0) : json_null());
     if (event->kind == HF_EVENT_GRANTED)
         json_put(line, "waited_ms", json_integer(event->value));
     if (event->kind == HF_EVENT_LOST || event->kind == HF_EVENT_RELEASED)
         json_put(line, "held_ms", json_integer(event->value));
+    if (event->reason == HF_LOSS_ASKED && event->kind != HF_EVENT_VOTE_VOID) {
+        json_put(line, "by_pid", event->by_pid ? json_integer(event->by_pid) : json_null());
+        json_put(line, "by_uid", event->by_pid ? json_integer(event->by_uid) : json_null());
+    }
     if (event->kind == HF_EVENT_FORCED)
         json_put(line, "forced", json_integer(event->value));
     if (event->kind == HF_EVENT_GRANTED || event->kind == HF_EVENT_RELEASED)
@@ -368,6 +398,8 @@ static void put_other(json_t *line, const struct hf_event *event)
         json_put(line, "pid", json_integer(event->pid));
     if (event->kind == HF_EVENT_AGENT_STARTED)
         json_put(line, "warm", json_boolean(event->value));
+    if (event->kind == HF_EVENT_AGENT_AWAY)
+        json_put(line, "away_ms", json_integer(event->value));
     if (event->kind == HF_EVENT_NODE_STEPPED)
         json_put(line, "step_us", event->value ? json_integer(event->value) : json_null());
     if (event->kind == HF_EVENT_QUARANTINE) {

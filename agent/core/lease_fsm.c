@@ -207,6 +207,23 @@ unsigned lease_fsm_tick(struct lease_fsm *l, hf_time now)
     return actions_since(l, &before);
 }
 
+/* It was due a sixth of T before it is late: nodes that were asked had their attempt if the caller went
+ * away only then. */
+bool lease_fsm_missed(const struct lease_fsm *l, hf_time since, hf_time now)
+{
+    return l->state == HF_SLOT_HELD && !l->restored && !l->stop_renewal &&
+           hf_time_before(since, hf_time_sub(late_at(l), hf_dur_scale(hf_ms(l->ttl_ms), 1, 12))) &&
+           hf_time_reached(now, late_at(l));
+}
+
+unsigned lease_fsm_tick_after(struct lease_fsm *l, hf_time since, hf_time now)
+{
+    struct before before = look(l);
+
+    advance(l, lease_fsm_missed(l, since, now) ? HF_LOSS_AWAY : by_time(l), now);
+    return actions_since(l, &before);
+}
+
 /* Not worth journaling and storing: of the nodes that are renewed one after the other, only the one
  * that makes it q moves V by more. */
 static bool is_small(const struct lease_fsm *l, hf_time valid)

@@ -14,8 +14,8 @@
  *  - LOSING is terminal and freezes V; LOST and ENDED are final. A lost lease is never resurrected.
  *  - A failed renewal (error, timeout) changes nothing.
  * States by time: LATE at V - 0.5 T, LOSING at V - 0.3 T, LOST at V. The reason is QUORUM when time
- * ran out, and FOREIGN, FORCED, MISSING or CLOCK when that finding took the vote that was needed.
- * FENCE takes the lease whatever its votes are.
+ * ran out, AWAY when the agent was not there to renew, and FOREIGN, FORCED, MISSING or CLOCK when that
+ * finding took the vote that was needed. FENCE takes the lease whatever its votes are.
  */
 #ifndef HOLDFAST_CORE_LEASE_FSM_H
 #define HOLDFAST_CORE_LEASE_FSM_H
@@ -109,6 +109,11 @@ void lease_fsm_restore(struct lease_fsm *l, int n, int q, const struct timing *t
 
 /* Each returns LEASE_ACT_* bits. `now` is read when the event is processed. */
 unsigned lease_fsm_tick(struct lease_fsm *l, hf_time now);
+/* The same for a caller that did nothing between `since` and `now`: what became LATE or worse in that
+ * time is its doing (AWAY), not the nodes'. */
+unsigned lease_fsm_tick_after(struct lease_fsm *l, hf_time since, hf_time now);
+/* Whether that is so. */
+bool lease_fsm_missed(const struct lease_fsm *l, hf_time since, hf_time now);
 /* Renewed or healed: our key was re-armed by a command whose first byte left after `a`. Counts only
  * with an `a` later than known and, after a void vote, than the finding that made it void. Ignored
  * from LOSING on. */

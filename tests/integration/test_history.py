@@ -10,6 +10,7 @@ import pathlib
 import random
 import re
 import signal
+import socket
 import sys
 import time
 
@@ -17,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support
 from events import await_event, faults, history, parse, those, unended, words_of  # noqa: E402
 from jobs import Job, kill_both, needs_groups, without_groups  # noqa: E402
 from rig import BUILD, SLOW, main, scenario, wait_until  # noqa: E402
-from views import wait_node  # noqa: E402
+from views import counters, wait_node  # noqa: E402
 
 TTL_S = 3
 PERIOD_S = TTL_S / 3 * 1.1
@@ -25,8 +26,8 @@ QUARANTINE_S = 1.02 * TTL_S + 1
 LOST = 4  # HF_STATE_*
 
 
-def start(run, label="a", nodes=None, **options):
-    return run.agent(label, nodes=nodes, ttl=f"{TTL_S}s", options=("--ttl-max", f"{TTL_S}s"), **options)
+def start(run, label="a", nodes=None, options_more=(), **options):
+    return run.agent(label, nodes=nodes, ttl=f"{TTL_S}s", options=("--ttl-max", f"{TTL_S}s", *options_more), **options)
 
 
 @contextlib.contextmanager
@@ -439,7 +440,155 @@ def churn(run):
     print(f"# {dict(count)}")
 
 
-@scenario("watch goes on with the table of the next agent; a new table begins with nothing")
+@scenario("an agent hangs beyond V: it was away, which is the reason, and the nodes are not blamed", sanitizers=False)
+def agent_away(run):
+    run.redis(3)
+    agent = run.agent(ttl=f"{TTL_S}s")
+    holder = run.holder()
+    holder.acquire("job", 1000)
+    run.holder(label="late").acquire("late", 12000)
+    time.sleep(0.5)
+    agent.sigstop()
+    time.sleep(6.5)  # of its 12 s "late" has 5 left
+    agent.sigcont()
+    lost = await_event(run, "lost", name="job")
+    assert (lost["reason"], lost["node"]) == ("away", None), lost
+    assert lost["left_ms"] == 0 and int(lost["valid_ns"]) < int(lost["at_ns"]), lost
+    late = await_event(run, "late", name="late")
+    assert late["reason"] == "away" and late["voting"] == ["n1", "n2", "n3"], late
+    await_event(run, "on_time", name="late")
+    away = await_event(run, "agent_away")
+    assert 6000 < away["away_ms"] < 8000 * SLOW, away
+    assert those(history(run, "job"), "late", "losing") == []
+    text = run.holdfast("history").out
+    assert " -" not in text.replace("  -", ""), text
+    assert "its validity was over" in text and "the agent was stopped, suspended or without CPU" in text, text
+    assert re.search("lost: job: the agent was stopped", agent.err) and "for 6" in agent.err, agent.err
+    assert losses(run, agent) == {"away": 1}
+
+
+@scenario("an agent and two of three nodes hang, the nodes first: the nodes are blamed", sanitizers=False)
+def nodes_then_agent(run):
+    run.redis(3)
+    agent = start(run)
+    run.holder().acquire("job", TTL_S * 1000)
+    for node in run.nodes[:2]:
+        node.sigstop()
+    await_event(run, "late", name="job")
+    agent.sigstop()
+    time.sleep(TTL_S * 0.6)
+    agent.sigcont()
+    for node in run.nodes[:2]:
+        node.sigcont()
+    assert await_event(run, "lost", name="job")["reason"] == "quorum"
+
+
+def losses(run, agent):
+    """The metrics of losses that are not 0: {reason: count}."""
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as client:
+        client.connect(str(run.runtime_dir / agent.name / "control"))
+        client.sendall(b"metrics\n")
+        text = b"".join(iter(lambda: client.recv(65536), b"")).decode()
+    assert "# TYPE holdfast_losses_total counter" in text, text
+    found = re.findall(r'(?m)^holdfast_losses_total\{reason="(\w+)"\} (\d+)$', text)
+    assert len(found) >= 14, text
+    return {reason: int(count) for reason, count in found if count != "0"}
+
+
+@scenario("a job that is stopped before V: one line in the log, and one loss counted, for its reason", sanitizers=False)
+def losses_are_told(run):
+    run.redis(3)
+    agent = start(run)
+    job = run.start_holdfast("run", "-t", f"{TTL_S}s", "job", "sleep", "60")
+    wait_until(lambda: run.show("job"), what="the job runs")
+    for node in run.nodes[:2]:
+        node.sigstop()
+    assert job.wait() == 124, job.err
+    await_event(run, "released", name="job")
+    for node in run.nodes[:2]:
+        node.sigcont()
+    lines = re.findall(r"(?m)^.*\b(?:losing|lost): job:.*$", agent.err)
+    assert len(lines) == 1 and "fewer than a majority" in lines[0], agent.err
+    assert losses(run, agent) == {"quorum": 1} and counters(run)["losses"] == 1
+    wait_node(run, "n1", state="up")
+    job = run.start_holdfast("run", "-t", f"{TTL_S}s", "job", "sleep", "60")
+    wait_until(lambda: run.show("job"), what="the job runs")
+    assert run.holdfast("release", "job").rc == 0
+    assert job.wait() == 124, job.err
+    assert losses(run, agent) == {"quorum": 1, "asked": 1} and counters(run)["losses"] == 1
+
+
+@scenario("a release tells who asked for it, that its holder died, or that its holder gave it up")
+def who_asked(run):
+    run.redis(3)
+    start(run)
+    job = run.start_holdfast("run", "-t", f"{TTL_S}s", "job", "sleep", "60")
+    wait_until(lambda: run.show("job"), what="the job runs")
+    release = run.start_holdfast("release", "job")
+    assert release.wait() == 0 and job.wait() == 124, (release.err, job.err)
+    await_event(run, "released", name="job")
+    losing, released = those(history(run, "job"), "losing", "released")
+    for event in (losing, released):
+        assert (event["reason"], event["by_pid"], event["by_uid"]) == ("asked", release.pid, os.geteuid()), event
+    assert f"somebody asked the holder to stop (user {os.geteuid()}, pid {release.pid})" in run.holdfast("history").out
+    holder = run.holder()
+    holder.acquire("given-up")
+    holder.release()
+    holder.acquire("died")
+    holder.kill()
+    died = await_event(run, "released", name="died")
+    given_up = await_event(run, "released", name="given-up")
+    assert (died["reason"], given_up["reason"]) == ("holder", None), (died, given_up)
+    text = run.holdfast("history").out
+    assert re.search("given-up .*; its holder released it", text) and re.search("died .*; the holder died", text), text
+
+
+@scenario("history outlives a clean end with nothing held, and watch does not tell it twice")
+def history_survives(run):
+    run.redis(3)
+    agent = start(run)
+    holder = run.holder()
+    holder.acquire("job")
+    holder.release()
+    holder.close()
+    watch = run.start_holdfast("watch", "--json")
+    wait_until(lambda: '"watching"' in watch.out, what="watch begins")
+    before = history(run)
+    agent.stop()
+    file = run.runtime_dir / agent.name / "history"
+    assert file.stat().st_mode & 0o777 == 0o600
+    agent = start(run, options_more=("--capacity", "20"))
+    events = history(run)
+    assert events[:len(before)] == before, (before, events)
+    assert words_of(events[len(before):])[:2] == ["agent_ending", "agent_started"], events
+    assert not faults(events), faults(events)
+    assert not file.exists()
+    wait_until(lambda: watch.out.count('"agent_started"') == 1, what="watch tells of the next agent")
+    run.holder().acquire("job")
+    wait_until(lambda: watch.out.count('"granted"') == 1, what="watch tells of the next grant")
+    told = [e["number"] for e in parse_whole(watch.out) if "number" in e]
+    assert told == sorted(set(told)) and min(told) > before[-1]["number"], told
+    watch.signal(signal.SIGINT)
+    assert watch.wait() == 0
+
+
+@scenario("a history that was damaged, or is of other nodes, is not taken up")
+def history_of_others(run):
+    run.redis(3)
+    agent = start(run)
+    agent.stop()
+    file = run.runtime_dir / agent.name / "history"
+    kept = file.read_bytes()
+    file.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
+    agent = start(run)
+    assert min(e["number"] for e in history(run)) == 1 and not those(history(run), "agent_ending")
+    agent.stop()
+    run.agent(nodes=[f"other{i}={node.address}" for i, node in enumerate(run.nodes)], ttl=f"{TTL_S}s",
+              options=("--ttl-max", f"{TTL_S}s", "--new-list"), wait=False).wait_err("is up")
+    assert not those(history(run), "agent_ending")
+
+
+@scenario("watch goes on with the table of the next agent")
 def watch_goes_on(run):
     run.redis(3)
     agent = start(run)
@@ -452,7 +601,7 @@ def watch_goes_on(run):
     run.holder().acquire("job")
     wait_until(lambda: '"granted"' in watch.out, what="it sees the grant")
     numbers = [e["number"] for e in history(run)]
-    assert min(numbers) == 1 and numbers == sorted(numbers), numbers
+    assert min(numbers) == 1 and numbers == sorted(set(numbers)), numbers
     watch.signal(signal.SIGTERM)
     assert watch.wait() == 0 and watch.err == "", watch.err
 

@@ -218,7 +218,7 @@ TEST(a_heal_that_is_answered_after_its_run_was_lost_waits_for_the_tree)
 {
     struct lease *lease = adopted(true);
 
-    renewal_lose(agent.renewal, lease, HF_LOSS_GUARDIAN, false);
+    renewal_lose(agent.renewal, lease, HF_LOSS_GUARDIAN, false, (struct asker){0});
     ahead_ns += hf_time_since(lease->fsm.valid, clock_now()).ns;
     renewal_tick(agent.renewal, clock_now());
     assert_int_equal(lease->fsm.state, HF_SLOT_LOST);

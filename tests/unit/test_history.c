@@ -114,7 +114,7 @@ static void readers_merge_the_rings_by_number(void **state)
         assert_int_equal(events.items[i].number, i + 1);
     events_read(&table, &cursor, &events);
     assert_int_equal(events.count, 0);
-    cursor = events_from_now(&table);
+    cursor = events_after(&table, 100);
     put(&table, HF_EVENTS_ENDS, 101);
     events_read(&table, &cursor, &events);
     assert_true(events.count == 1 && events.items[0].number == 101 && cursor.overwritten == 0);

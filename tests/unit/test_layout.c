@@ -68,8 +68,9 @@ static void what_minor_versions_added_is_where_the_document_says(void **state)
     assert_int_equal(offsetof(struct hf_event, number), 16);
     assert_int_equal(offsetof(struct hf_event, valid_before_ns), 40);
     assert_int_equal(offsetof(struct hf_event, value), 64);
-    assert_int_equal(offsetof(struct hf_event, name_hash), 88);
-    assert_int_equal(offsetof(struct hf_event, text), 96);
+    assert_int_equal(offsetof(struct hf_event, by_pid), 88);
+    assert_int_equal(offsetof(struct hf_event, name_hash), 96);
+    assert_int_equal(offsetof(struct hf_event, text), 104);
     assert_int_equal(sizeof(struct hf_renewal), 32);
     assert_int_equal(offsetof(struct hf_renewal, at_ns), 8);
     assert_int_equal(offsetof(struct hf_renewal, outcome), 28);

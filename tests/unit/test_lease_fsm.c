@@ -54,6 +54,43 @@ TEST(time_makes_it_late_then_losing_then_lost)
     assert_final(&l, at(SPAN));
 }
 
+/* Renewal was due at about 9.9 s, and might have had an answer by 12. */
+TEST(what_became_late_while_nobody_renewed_is_not_the_nodes_doing)
+{
+    static const struct {
+        int64_t since, now;
+        enum hf_slot_state state;
+    } rows[] = {
+        {2 * SEC, LATE, HF_SLOT_LATE},
+        {11 * SEC, LOSING, HF_SLOT_LOSING},
+        {2 * SEC, SPAN + 60 * SEC, HF_SLOT_LOST},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct lease_fsm l = held(RUN);
+
+        assert_true(lease_fsm_missed(&l, at(rows[i].since), at(rows[i].now)));
+        assert_true(lease_fsm_tick_after(&l, at(rows[i].since), at(rows[i].now)) & LEASE_ACT_STATE);
+        assert_state(&l, rows[i].state,
+                     rows[i].state == HF_SLOT_LATE ? HF_LOSS_NONE : HF_LOSS_AWAY);
+    }
+}
+
+TEST(nodes_that_had_their_time_are_to_blame_whoever_was_away_after)
+{
+    struct lease_fsm l = held(LIBRARY);
+
+    assert_false(lease_fsm_missed(&l, at(13 * SEC), at(SPAN)));
+    assert_false(lease_fsm_missed(&l, at(2 * SEC), at(LATE - NS)));
+    lease_fsm_tick_after(&l, at(13 * SEC), at(SPAN));
+    assert_state(&l, HF_SLOT_LOST, HF_LOSS_QUORUM);
+    l = held(LIBRARY);
+    lease_fsm_tick(&l, at(LATE));
+    assert_false(lease_fsm_missed(&l, at(LATE), at(SPAN)));
+    lease_fsm_tick_after(&l, at(LATE), at(LOSING));
+    assert_state(&l, HF_SLOT_LOSING, HF_LOSS_QUORUM);
+}
+
 TEST(states_that_time_has_passed_are_left_out)
 {
     struct lease_fsm l = held(LIBRARY);
@@ -634,6 +671,8 @@ int main(void)
         cmocka_unit_test(a_grant_is_held_until_the_q_th_largest_d),
         cmocka_unit_test(nodes_without_a_vote_are_to_be_healed),
         cmocka_unit_test(time_makes_it_late_then_losing_then_lost),
+        cmocka_unit_test(what_became_late_while_nobody_renewed_is_not_the_nodes_doing),
+        cmocka_unit_test(nodes_that_had_their_time_are_to_blame_whoever_was_away_after),
         cmocka_unit_test(states_that_time_has_passed_are_left_out),
         cmocka_unit_test(v_rises_when_the_q_th_vote_does),
         cmocka_unit_test(a_small_gain_waits_for_more),
