@@ -362,6 +362,27 @@ def force_where_records_differ(run):
     a.sigcont()
 
 
+@scenario("a lock whose records are gone is forced out by its id, and is nobody's before V either", sanitizers=False)
+def force_without_records(run):
+    a, b = two_hosts(run, ttl=f"{TTL_S}s")
+    holder, rival = run.holder(a), run.holder(b, label="rival")
+    holder.acquire("job")
+    wait_until(lambda: run.holders_of("job") == 3, what="all nodes have it")
+    for node in run.nodes:
+        node.cmd("DEL", "holdfast:fence:job")
+    a.sigstop()
+    until_ns = holder.cmd("until")["value"]
+    result = run.holdfast("release", "--force", "job", agent=b)
+    assert result.rc == 75 and "--id " in result.out, result
+    result = run.holdfast("release", "--force", "--yes", "job", agent=b)
+    assert result.rc == 0 and "nobody else gets it for" in result.out, result
+    wait_until(lambda: is_granted(rival, "job"), 10, "the other host gets it")
+    won_ns = boottime_ns()
+    assert won_ns > until_ns, f"{(until_ns - won_ns) / 1e9:.1f} s before the holder's V"
+    assert not holder.held()
+    a.sigcont()
+
+
 @scenario("release --force never ends a newer hold than the one that was seen")
 def force_races(run):
     a, b = two_hosts(run)
