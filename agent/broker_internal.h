@@ -18,6 +18,7 @@
 #include "agent/core/chains.h"
 #include "agent/core/node_trust.h"
 #include "agent/core/node_writes.h"
+#include "agent/core/sampling.h"
 #include "agent/lease.h"
 #include "agent/log_limit.h"
 #include "agent/loop.h"
@@ -505,7 +506,8 @@ struct node {
     struct link *link;
     struct node_trust trust;
     struct node_writes writes;
-    struct hf_node_row row; /* as last published */
+    struct sampling sampling; /* by probes */
+    struct hf_node_row row;   /* as last published */
     bool up, asking_sentinel, replaced;
     bool reread; /* the sentinel is to be read again */
     enum hf_node_tracking tracking;

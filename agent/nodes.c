@@ -144,6 +144,20 @@ static void node_learn(struct broker *b, int i, const struct node_facts *facts,
     loop_timer_set(b->loop, &b->review, now);
 }
 
+/* The next look at its clock, by what this one left open. */
+static void node_sampled(struct broker *b, int i, const struct link_reply *reply)
+{
+    struct node *node = &b->nodes[i];
+    hf_dur ttl = b->config->timing.ttl, widths;
+
+    if (reply->outcome != LINK_ANSWERED)
+        return;
+    sampling_note(&node->sampling, hf_time_since(reply->received, reply->sent));
+    widths = hf_ns(trust_width(&node->trust).ns + sampling_trip(&node->sampling).ns);
+    link_set_probe(node->link, sampling_gap(ttl, widths, i));
+    node->row.unseen_step_ns = sampling_step(&node->sampling, ttl, i).ns;
+}
+
 static void on_up(struct link *link, const struct node_facts *facts, const struct link_reply *reply,
                   void *arg)
 {
@@ -158,6 +172,7 @@ static void on_up(struct link *link, const struct node_facts *facts, const struc
     log_info("node %s is up (%s, version %s)", b->config->nodes[i].id, b->config->nodes[i].text,
              facts->version);
     node_learn(b, i, facts, reply);
+    node_sampled(b, i, reply);
     nodes_tell_renewal(b, i, 0);
     releaser_link_up(b->releaser, i);
 }
@@ -166,6 +181,7 @@ static void on_probed(struct link *link, const struct node_facts *facts,
                       const struct link_reply *reply, void *arg)
 {
     node_learn(broker_of(arg), link_node(link), facts, reply);
+    node_sampled(broker_of(arg), link_node(link), reply);
 }
 
 static void on_down(struct link *link, enum hf_node_error error, const char *text, void *arg)
@@ -386,10 +402,8 @@ int nodes_create(struct broker *b)
             .node = i,
             .connect_timeout = hf_dur_max(c->timing.attempt, hf_ms(200)),
             .silence = timing_silence(c->timing.ttl),
-            /* Out of step with each other: what several nodes show at one time voids
-             * several votes. */
             .probe_writes = true,
-            .probe = hf_dur_scale(hf_dur_min(c->timing.renew_after, hf_ms(5000)), 100 + 7 * i, 100),
+            .probe = sampling_gap(c->timing.ttl, hf_ns(0), i),
             .events = &events,
             .arg = b,
         };

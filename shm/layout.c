@@ -49,9 +49,10 @@ uint64_t hf_layout_fingerprint(void)
         AT(hf_node_row, rtt_ns), AT(hf_node_row, last_reply_ns), AT(hf_node_row, clock_offset_us),
         AT(hf_node_row, replies), AT(hf_node_row, timeouts), AT(hf_node_row, errors),
         AT(hf_node_row, reconnects), AT(hf_node_row, clock_steps),
-        AT(hf_node_row, unwritable_since_ns), AT(hf_node_row, error_class), AT(hf_node_row, flags),
-        AT(hf_node_row, id), AT(hf_node_row, address), AT(hf_node_row, run_id),
-        AT(hf_node_row, version), AT(hf_node_row, error),
+        AT(hf_node_row, unwritable_since_ns), AT(hf_node_row, unseen_step_ns),
+        AT(hf_node_row, error_class), AT(hf_node_row, flags), AT(hf_node_row, id),
+        AT(hf_node_row, address), AT(hf_node_row, run_id), AT(hf_node_row, version),
+        AT(hf_node_row, error),
         /* header; the size of `sections` is HF_SECTIONS_MAX above */
         AT(hf_table_header, major), AT(hf_table_header, total_size),
         AT(hf_table_header, fingerprint), AT(hf_table_header, boot_id), AT(hf_table_header, epoch),

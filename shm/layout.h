@@ -154,13 +154,14 @@ struct hf_node_row {
     int64_t clock_offset_us;     /* node TIME minus our wall clock, last sample */
     uint64_t replies, timeouts, errors, reconnects, clock_steps;
     int64_t unwritable_since_ns; /* CLOCK_BOOTTIME; 0: it takes writes */
+    int64_t unseen_step_ns;      /* a step of its clock up to so much may go unseen; 0 unknown */
     uint32_t error_class; /* enum hf_node_error, of the last error; of the refused write first */
     uint32_t flags;       /* enum hf_node_flag */
     char id[HF_NODE_TEXT_MAX + 1];
     char address[HF_NODE_TEXT_MAX + 1]; /* never a password */
     char run_id[41];
     char version[23];
-    char error[88]; /* its text, cut */
+    char error[80]; /* its text, cut */
 };
 _Static_assert(sizeof(struct hf_node_row) % 64 == 0, "whole lines");
 

@@ -24,6 +24,7 @@ static void look(struct doctor *doctor, const char *agent, const struct place pl
     } else {
         doctor_look_for_agent(doctor, status, why, places, count);
     }
+    doctor_look_at_clock(doctor);
     doctor_look_for_leftovers(doctor, places, count);
     doctor_tell_limits(doctor);
 }

@@ -43,9 +43,10 @@ void doctor_report(struct doctor *doctor, enum finding_level level, const char *
 
 void doctor_tell_limits(struct doctor *doctor)
 {
-    doctor_report(doctor, FINDING_NOTE, "limits.pause", NULL,
-                  "a pause or snapshot of the whole machine that its clocks do not show cannot be "
-                  "seen from here; compare fences in the resource");
+    doctor_report(
+        doctor, FINDING_NOTE, "limits.pause", NULL,
+        "a pause or snapshot of the whole machine that its clocks do not show is not looked "
+        "for; compare fences in the resource");
     doctor_report(doctor, FINDING_NOTE, "limits.rates", NULL,
                   "clocks whose rates differ by more than 1 %%, and other software that deletes or "
                   "sets the keys, are outside of what the locks promise (docs/SAFETY.md)");

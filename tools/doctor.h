@@ -39,6 +39,9 @@ void doctor_look_for_agent(struct doctor *doctor, int status, const char *why,
 
 void doctor_look_at_nodes(struct doctor *doctor, const struct reader *reader);
 
+/* Whether this host's clock is slewed faster than leases allow for. */
+void doctor_look_at_clock(struct doctor *doctor);
+
 /* Tables and directories of agents that are dead. Removes them if `doctor->clean`. */
 void doctor_look_for_leftovers(struct doctor *doctor, const struct place places[], int count);
 

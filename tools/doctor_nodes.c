@@ -2,6 +2,7 @@
 #include "tools/doctor.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "tools/format.h"
@@ -149,6 +150,26 @@ static void look_at_clock(struct doctor *doctor, const struct hf_node_row *row, 
                       format_offset(offset, sizeof(offset), row->clock_offset_us));
 }
 
+/* A vote allows for 1 % of T and 2 ms, so much of a node's clock may be wrong. */
+static void look_at_distance(struct doctor *doctor, const struct hf_node_row *row, const char *id,
+                             uint32_t ttl_ms)
+{
+    const int64_t ms = HF_NS_PER_MS;
+    int64_t allowed = ttl_ms * ms / 100 + 2 * ms, above = row->unseen_step_ns - 2 * ms;
+    char remedy[160];
+
+    if (row->unseen_step_ns <= allowed)
+        return;
+    /* A thirtieth more: with T the time between two looks grows, too. */
+    snprintf(remedy, sizeof(remedy),
+             "use a TTL of %" PRId64 " s at least (ttl in holdfast.conf), or a nearer node",
+             above * 100 / 29 * 30 / HF_NS_PER_SEC + 1);
+    doctor_report(doctor, FINDING_WARN, "node.far", remedy,
+                  "%s is far: its round trip hides steps of its clock of up to %" PRId64
+                  " ms, and a TTL of %.3g s allows for %" PRId64 " ms",
+                  id, row->unseen_step_ns / ms, (double)ttl_ms / 1000, allowed / ms);
+}
+
 void doctor_look_at_nodes(struct doctor *doctor, const struct reader *reader)
 {
     struct hf_node_row rows[HF_NODES_MAX];
@@ -162,6 +183,7 @@ void doctor_look_at_nodes(struct doctor *doctor, const struct reader *reader)
         text_escape_str(id, sizeof(id), rows[i].id);
         look_at_state(doctor, &rows[i], id);
         look_at_clock(doctor, &rows[i], id);
+        look_at_distance(doctor, &rows[i], id, reader->table.header->ttl_ms);
         durable += (rows[i].flags & HF_NODE_F_DURABLE) != 0;
     }
     if (durable < count && !(reader->table.header->flags & HF_TABLE_F_DEV))

@@ -148,8 +148,9 @@ static void print_long(const struct hf_node_row *row)
         printf("  reply     %s ago, rtt %s\n",
                text_span(span, sizeof(span), age_ms > 0 ? age_ms : 0),
                format_rtt(text, sizeof(text), row->rtt_ns));
-        printf("  clock     %s of this host's\n",
-               format_offset(text, sizeof(text), row->clock_offset_us));
+        printf("  clock     %s of this host's; steps of up to %s may go unseen\n",
+               format_offset(text, sizeof(text), row->clock_offset_us),
+               format_rtt(span, sizeof(span), row->unseen_step_ns));
     }
     print_flags(row);
     printf("  waiting   %s\n", words_tracking_sentence(row->flags));
@@ -196,6 +197,9 @@ static json_t *node_json(const struct hf_node_row *row)
     json_put(node, "last_reply_age_ms",
              row->last_reply_ns > 0 ? json_integer(age_ms) : json_null());
     json_put(node, "clock_offset_us", json_integer(row->clock_offset_us));
+    json_put(node, "unseen_step_us",
+             row->unseen_step_ns > 0 ? json_integer(row->unseen_step_ns / HF_NS_PER_US)
+                                     : json_null());
     json_put(node, "version", json_word(row->version));
     json_put(node, "run_id", json_word(row->run_id));
     json_put(node, "durable", json_boolean(row->flags & HF_NODE_F_DURABLE));

@@ -154,6 +154,12 @@ hf_time trust_until(const struct node_trust *t, hf_time now);
 bool trust_node_time(const struct node_trust *t, hf_time at, hf_nodetime *ret_low,
                      hf_nodetime *ret_high);
 
+/* How wide the interval of its clock is, as of the last sample. */
+static inline hf_dur trust_width(const struct node_trust *t)
+{
+    return t->clock_known ? hf_ns((t->high_us - t->low_us) * HF_NS_PER_US) : hf_ns(0);
+}
+
 /* The lower median of the middle of the known clock intervals, of `count` nodes; false: none known.
  */
 bool trust_median(const struct node_trust *const *nodes, int count, hf_time now,

@@ -13,7 +13,7 @@
 #include "shm/layout.h"
 #include "shm/nstime.h"
 
-#define WRITES_TEXT 88 /* with NUL */
+#define WRITES_TEXT 80 /* with NUL */
 
 struct node_writes {          /* zeroed: it takes writes */
     enum hf_node_error locks; /* the acquire that was refused last; NONE: none since one was not */

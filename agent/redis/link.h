@@ -91,7 +91,7 @@ struct link_events {
      * cluster mode it may be LINK_ERROR. */
     void (*up)(struct link *link, const struct node_facts *facts, const struct link_reply *sentinel,
                void *arg);
-    /* Repeated INFO and sentinel reads while up (every `probe`); keeps clock and facts fresh. */
+    /* Repeated INFO and sentinel reads while up (every `probe`, link_set_probe()); keeps clock and facts fresh. */
     void (*probed)(struct link *link, const struct node_facts *facts,
                    const struct link_reply *sentinel, void *arg);
     /* The connection ended or could not be made; `error` and `text` say why. Every unanswered
@@ -134,6 +134,8 @@ hf_dur link_patience(const struct link *link);
 bool link_is_overdue(const struct link *link, hf_time now);
 /* Writes what is buffered now instead of at the loop's next turn. */
 void link_flush(struct link *link);
+/* How long there is between probes from now on. */
+void link_set_probe(struct link *link, hf_dur probe);
 /* The next probe at once, where the link is up and none is under way. */
 void link_probe_soon(struct link *link);
 

@@ -254,6 +254,15 @@ void handshake_begin(struct link *link)
         (void)ask(link, on_info, "INFO", NULL);
 }
 
+void link_set_probe(struct link *link, hf_dur probe)
+{
+    hf_time at = hf_time_add(clock_now(), probe);
+
+    link->options.probe = probe;
+    if (heap_has(&link->probe.item) && hf_time_before(at, link->probe.item.at))
+        (void)loop_timer_set(link->options.loop, &link->probe, at);
+}
+
 void link_probe_soon(struct link *link)
 {
     if (heap_has(&link->probe.item))

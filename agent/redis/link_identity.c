@@ -115,8 +115,7 @@ static void on_name(struct link *link, const struct call *call, const redisReply
     if (answer->type == REDIS_REPLY_ERROR)
         link->named = false;
     else if (answer->type != REDIS_REPLY_STRING || strcmp(answer->str, link->name) != 0)
-        link_end(link, HF_NODE_ERR_BROKEN,
-                 ADVICE ": a proxy has put another connection in place of ours");
+        link_end(link, HF_NODE_ERR_BROKEN, ADVICE ": a proxy has replaced this connection");
 }
 
 int identity_check(struct link *link)

@@ -10,6 +10,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from events import history  # noqa: E402
+from proxy import Proxy  # noqa: E402
 from rig import BUILD, SLOW, Redis, free_port, main, scenario, skip, wait_until  # noqa: E402
 from views import counters, node_rows, wait_node  # noqa: E402
 
@@ -41,6 +42,35 @@ def two_good_and(run, odd, options=()):
 def other_redis(run, node_id="n3", **options):
     """A server that is not among those which run.holders_of() asks."""
     return Redis(run, node_id, **options).start()
+
+
+# --- far away ------------------------------------------------------------------------------------------
+
+
+@scenario("a node that is far away: its clock is looked at more often, and doctor names the TTL that it wants",
+          sanitizers=False)
+def far_away(run):
+    run.redis(3)
+    near, far = Proxy(run.nodes[1].address, delay_s=0.02), Proxy(run.nodes[2].address, delay_s=0.06)
+    try:
+        run.agent(nodes=[run.nodes[0].spec, f"n2={near.address}", f"n3={far.address}"], ttl="6s")
+        # 1 % of 6 s and 2 ms; the agent's round trips are no shorter than the delays
+        wait_until(lambda: (node_rows(run)["n3"]["unseen_step_us"] or 0) > 120_000, what="the node is known to be far")
+        before = [node.calls("info") for node in run.nodes]
+        time.sleep(4)
+        asked = [node.calls("info") - was for node, was in zip(run.nodes, before)]
+        assert asked[2] >= asked[0] + 5, asked  # every 0.2 s, not every 2.3 s
+        rows = node_rows(run)
+        assert rows["n1"]["unseen_step_us"] < 62_000, rows
+        assert rows["n3"]["state"] == "up" and rows["n3"]["clock_steps"] == 0, rows
+        found = {f["text"].split()[0]: f for f in run.holdfast("doctor", "--json").json["findings"]
+                 if f["check"] == "node.far"}
+        assert "n1" not in found and "allows for 62 ms" in found["n3"]["text"], found
+        assert int(found["n3"]["remedy"].split("TTL of ")[1].split()[0]) >= 12, found
+        locks_well(run, keys=3)
+    finally:
+        near.close()
+        far.close()
 
 
 # --- refused -------------------------------------------------------------------------------------------

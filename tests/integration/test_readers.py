@@ -443,6 +443,25 @@ def doctor_well(run):
     assert "alive" in run.holdfast("doctor").out
 
 
+def clock_findings(run, timex):
+    result = run.holdfast("doctor", "--json", env={"LD_PRELOAD": BUILD / "tests" / "slewed.so", "HOLDFAST_SLEWED": timex})
+    return [f for f in result.json["findings"] if f["check"] == "host.clock"]
+
+
+@scenario("doctor: a host's clock that is slewed faster than locks allow for", sanitizers=False)
+def doctor_slewed(run):
+    ready(run)
+    for timex in ("10000 0 1", "10000 -6553600 1", "9990 0 1", "10040 32768000 1"):  # up to 4500 ppm
+        assert [f["level"] for f in clock_findings(run, timex)] == ["ok"], timex
+    for timex, percent in (("10833 2184533 1", "8.33 %"), ("9167 0 1", "-8.33 %"), ("10060 0 1", "0.60 %")):
+        finding, = clock_findings(run, timex)
+        assert finding["level"] == "warn" and percent in finding["text"] and "maxslewrate" in finding["remedy"], finding
+    synced, unsynced = clock_findings(run, "10000 0 64")
+    assert synced["level"] == "ok" and unsynced["level"] == "note", unsynced
+    finding, = clock_findings(run, "refused")
+    assert finding["level"] == "note" and "cannot be read" in finding["text"], finding
+
+
 @scenario("doctor: an even number of nodes, one listed twice, and one that may evict")
 def doctor_nodes(run):
     first, second, third = run.redis(3)

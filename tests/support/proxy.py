@@ -9,13 +9,14 @@
 Connections that are made while something is held back are not affected by it.
 
 With keeps=True the agent's connections outlive the node's: the proxy makes a new one with the agent's next command, and
-says nothing of it. Only where an answer was lost does the agent's end, too.
+says nothing of it. Only where an answer was lost does the agent's end, too. With delay_s each answer takes so much longer.
 """
 import contextlib
 import os
 import selectors
 import socket
 import threading
+import time
 
 
 class Pair:
@@ -30,8 +31,8 @@ class Pair:
 
 
 class Proxy:
-    def __init__(self, target, keeps=False):
-        self.target, self.keeps = target, keeps
+    def __init__(self, target, keeps=False, delay_s=0.0):
+        self.target, self.keeps, self.delay_s = target, keeps, delay_s
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         self.pairs, self.lock = [], threading.RLock()
@@ -168,6 +169,7 @@ class Proxy:
         if not data:
             self.end(pair)
         elif pair.client_open and not pair.deaf:
+            time.sleep(self.delay_s)
             pair.client.sendall(data)
 
     def go(self):
