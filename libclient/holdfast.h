@@ -307,8 +307,8 @@ static inline int hf_held_all(hf_lease *const *leases, size_t count)
 HF_EXPORT int hf_release_all(hf_lease *const *leases, size_t count);
 
 /* --- counted locks -------------------------------------------------------------------------------
- * A lock that up to K may hold is K locks, its slots, named NAME#0 to NAME#(K-1). Everybody must use
- * the same K: with several the largest is the limit. A slot is a lock like any other, with its own
+ * A lock that up to K may hold is K locks, its slots, named NAME#0 to NAME#(K-1): a plain lock of such
+ * a name is that slot, and one named NAME is another lock. Everybody must use the same K: with several the largest is the limit. A slot is a lock like any other, with its own
  * fence, which says nothing about another slot's. There is no count on the nodes: with a majority for
  * each holder and two places on each of three nodes, three holders find room (one on nodes a and b,
  * one on b and c, one on a and c). */

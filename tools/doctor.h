@@ -45,7 +45,7 @@ void doctor_look_at_clock(struct doctor *doctor);
 /* Tables and directories of agents that are dead. Removes them if `doctor->clean`. */
 void doctor_look_for_leftovers(struct doctor *doctor, const struct place places[], int count);
 
-/* What no software here can see. */
+/* What is not looked for, and not promised. */
 void doctor_tell_limits(struct doctor *doctor);
 
 /* The pid that DIR/lock names when it is a living process, else 0. */

@@ -425,6 +425,20 @@ def slots_of_two_hosts(run):
     assert max(crew.waits_s()) < WAIT_MOST_S * SLOW, f"one waited {max(crew.waits_s()):.1f} s"
 
 
+@scenario("NAME#0 is slot 0 of the counted NAME, and NAME itself is another lock")
+def slot_by_its_name(run):
+    run.redis(3)
+    run.agent()
+    holder = run.holder()
+    holder.acquire("pool#0")
+    assert run.holdfast("run", "-n", "--slots", "1", "pool", "true").rc == 75
+    taken = run.holdfast("run", "-n", "--slots", "2", "pool", "sh", "-c", "echo $HOLDFAST_SLOT")
+    assert taken.rc == 0 and taken.out.split() == ["1"], taken
+    assert run.holdfast("run", "-n", "pool", "true").rc == 0
+    holder.release()
+    assert run.holdfast("run", "-n", "--slots", "1", "pool", "true").rc == 0
+
+
 @scenario("jobs of run --slots: so many at a time, each with its slot, and the next when one ends or dies")
 def slots_of_run(run):
     ready(run)

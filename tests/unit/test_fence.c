@@ -80,6 +80,24 @@ TEST(our_wall_clock_counts_within_60_s_of_the_median)
     assert_int_equal(fence_propose(0, true, NOW, wall(INT64_MIN)), NOW_US);
 }
 
+/* One host's grant, and after a majority forgot it another host's, a quarantine later. */
+TEST(after_amnesia_fences_rise_while_clocks_lead_and_fall_back_by_less_than_the_quarantine)
+{
+    const int64_t quarantine_us = 62200000;
+
+    for (int64_t lead_ms = -90000; lead_ms <= 90000; lead_ms += 7500) {
+        uint64_t before = fence_propose(0, true, NOW, wall(NOW_MS + lead_ms));
+        int64_t ahead_us = lead_ms > 0 && lead_ms <= 60000 ? lead_ms * 1000 : 0;
+
+        for (int64_t back_us = 0; back_us <= quarantine_us; back_us += 1100000) {
+            uint64_t after = fence_propose(0, true, nodes(NOW_US + quarantine_us - back_us),
+                                           wall(NOW_MS - 90000));
+
+            assert_int_equal(after > before, ahead_us + back_us < quarantine_us);
+        }
+    }
+}
+
 TEST(without_any_node_time_the_wall_clock_stands_alone)
 {
     assert_int_equal(fence_propose(0, false, nodes(0), wall(NOW_MS)), NOW_US);
@@ -153,6 +171,8 @@ int main(void)
         cmocka_unit_test(every_fence_is_above_those_of_the_first_form),
         cmocka_unit_test(the_median_time_of_the_nodes_is_proposed),
         cmocka_unit_test(our_wall_clock_counts_within_60_s_of_the_median),
+        cmocka_unit_test(
+            after_amnesia_fences_rise_while_clocks_lead_and_fall_back_by_less_than_the_quarantine),
         cmocka_unit_test(without_any_node_time_the_wall_clock_stands_alone),
         cmocka_unit_test(the_own_last_is_exceeded),
         cmocka_unit_test(thousands_of_grants_a_second_do_not_run_ahead_of_the_clock),
