@@ -201,6 +201,7 @@ struct waiter {
     char note[HF_NOTE_MAX + 1];
     uint8_t note_len;
     struct hf_wire_holder holder; /* last seen in the way */
+    hf_time holder_at;            /* when its pttl_ms was told */
     int last_failure;             /* HF_EBUSY or HF_ENOQUORUM: what it ends with */
 };
 
@@ -216,6 +217,8 @@ struct resource_work {
     struct handoff *handoff; /* of the lease, on its way */
     hf_time others_seen;     /* another's key was in the way, or heard of; HF_TIME_PAST never */
     hf_time yield_until;     /* no round before */
+    hf_time foreign_seen;    /* a key that no agent wrote held the lock; HF_TIME_PAST never */
+    int64_t gap;             /* the stretch in which a gap was left last; handoff.h */
     hf_time barred_until; /* undoing: not released before, an earlier agent's holder may believe */
     struct loop_timer retry; /* while somebody waits and no round is under way: the next step */
     struct waited *waited;   /* what nodes tell of it; NULL */
@@ -319,6 +322,8 @@ void waiter_hear_of_others(struct waiter *w);
  * try that began before the round did is answered; the others know what they wait for. */
 void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *holder,
                   hf_time round_began, const char *text);
+/* A node told how long the key of a holder without a record stands there. */
+void waiters_hear_left(struct resource *r, int64_t pttl_ms, hf_time now);
 /* It waits for a lease of this host: a try is answered, the others are told who has it. */
 void waiter_hear_held(struct waiter *w);
 static inline bool waiter_tries(const struct waiter *w)
@@ -370,6 +375,10 @@ bool young_release(struct resource *r, enum hf_loss_reason reason);
 /* Ends the lease of `r`, which nobody believes in any more: goes to the next waiter of this host, or
  * is released. */
 void resource_give_up(struct resource *r, enum hf_loss_reason reason);
+/* Whether programs that poll are to have their chance after this release. */
+bool resource_owes_gap(const struct resource *r, hf_time now);
+/* They have: no round of this host for a while. */
+void resource_leave_gap(struct resource *r, hf_time now);
 /* The renewal thread has answered. */
 void handoff_answered(struct handoff *handoff);
 /* The waiter's session ends. */
@@ -417,6 +426,7 @@ struct round {
     uint32_t written;    /* of these, may hold our key: neither TAKEN nor STALE nor SENTINEL */
     uint32_t unanswered; /* final answer outstanding */
     uint32_t broken;     /* its connection ended first: in doubt */
+    uint32_t foreign;    /* has a key that no agent wrote, or one whose fence record is another's */
     uint32_t errors;     /* answered with an error */
     uint32_t stale_retried, reloaded; /* sent once more: after STALE, after NOSCRIPT */
     bool track;         /* somebody waits: have the nodes tell when what is in the way changes */
@@ -453,8 +463,7 @@ void wakeups_destroy(struct broker *b);
 /* A round begins. True: somebody waits, so what its acquires read is to be tracked. */
 bool wakeups_round(struct round *round);
 /* A final answer to one of them, before or after the decision. */
-void wakeups_vote(struct broker *b, const struct round *round, int node,
-                  const struct link_reply *reply);
+void wakeups_vote(struct broker *b, struct round *round, int node, const struct link_reply *reply);
 /* The round failed and somebody waits: sets the retry. `won`: bit per node that had given us its
  * key; `winner`: another is known to have a quorum. */
 void wakeups_lost(struct resource *r, uint32_t won, bool winner, int64_t pttl_ms, hf_time now);

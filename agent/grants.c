@@ -204,6 +204,8 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
         r->work->yield_until = hf_time_add(
             now, handoff_yield(hf_ms(lease->ttl_ms), r->work->others_seen, now, broker_random()));
     r->turn_over = false;
+    if (resource_owes_gap(r, now))
+        resource_leave_gap(r, now);
     resource_let_go(r); /* frees it, in the end */
     client_signal(c, told);
     client_settle(c);

@@ -33,6 +33,39 @@ struct handoff_facts handoff_facts(const struct lease *lease, enum hf_slot_state
     };
 }
 
+/* --- turns ------------------------------------------------------------------------------------ */
+
+static int64_t stretch_now(struct broker *b, hf_time now)
+{
+    hf_nodetime median = {clock_wall().ms * 1000}; /* as long as no node has told */
+
+    (void)nodes_time(b, now, &median);
+    return handoff_gap_stretch(median);
+}
+
+static hf_dur gap(const struct resource *r, int64_t stretch, hf_time now)
+{
+    struct broker *b = resource_broker(r);
+
+    return handoff_gap(b->config->timing.ttl, r->work->foreign_seen, r->work->gap, stretch, now,
+                       broker_random());
+}
+
+bool resource_owes_gap(const struct resource *r, hf_time now)
+{
+    return r->work->foreign_seen.ns != HF_TIME_PAST.ns &&
+           gap(r, stretch_now(resource_broker(r), now), now).ns > 0;
+}
+
+void resource_leave_gap(struct resource *r, hf_time now)
+{
+    int64_t stretch = stretch_now(resource_broker(r), now);
+
+    r->work->yield_until =
+        hf_time_max(r->work->yield_until, hf_time_add(now, gap(r, stretch, now)));
+    r->work->gap = stretch;
+}
+
 /* --- making one ------------------------------------------------------------------------------- */
 
 /* Whom to hand it over to. NULL: nobody, so it is released. */
@@ -53,7 +86,7 @@ static struct waiter *next_holder(struct resource *r, hf_time now)
     facts.turn = handoff_turn(facts.ttl, r->work->others_seen, now);
     verdict = handoff_judge(&facts);
     r->turn_over |= handoff_is_enough(verdict);
-    if (verdict != HANDOFF_YES)
+    if (verdict != HANDOFF_YES || resource_owes_gap(r, now))
         return NULL;
     /* Its own user's lease makes room. */
     if (w->session->user != r->holder->user && !user_may_hold(b, w->session->user))

@@ -228,7 +228,12 @@ static void on_deadline(struct loop_timer *timer, hf_time now)
     struct look *look = HF_CONTAINER(timer, struct look, deadline);
     char text[184] = "";
 
-    (void)now;
+    if (look->answer.holder.pttl_ms >= 0) {
+        int64_t passed_ms = hf_dur_ms(hf_time_since(now, look->looked_at));
+        int64_t left_ms = look->answer.holder.pttl_ms - passed_ms;
+
+        look->answer.holder.pttl_ms = left_ms > 0 ? left_ms : 0;
+    }
     if (look->answer.look != HF_LOOK_HELD && look->answer.look != HF_LOOK_SPLIT)
         unknown_text(look, text, sizeof(text));
     look_end(look, *text ? HF_ENOQUORUM : HF_ETIMEDOUT, text);
@@ -340,6 +345,7 @@ struct look *look_new(struct session *s, const struct hf_request_entry *q)
     look->answer.id = q->id;
     look->answer.op = q->op;
     look->answer.holder.pttl_ms = -2;
+    look->told = UINT64_MAX; /* not 0: that is a holder without a record */
     look->next.fn = on_next;
     look->deadline.fn = on_deadline;
     look->name_len = q->name_len;

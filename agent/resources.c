@@ -380,8 +380,10 @@ int resources_create(struct broker *b)
     TAILQ_INIT(&b->idle);
     TAILQ_INIT(&b->stalled);
     /* TAILQ_EMPTY() of its waiters holds. */
-    b->no_work =
-        (struct resource_work){.b = b, .others_seen = HF_TIME_PAST, .yield_until = HF_TIME_PAST};
+    b->no_work = (struct resource_work){.b = b,
+                                        .others_seen = HF_TIME_PAST,
+                                        .yield_until = HF_TIME_PAST,
+                                        .foreign_seen = HF_TIME_PAST};
     b->stalled_timer.fn = resources_on_stalled_timer;
     b->by_slot = calloc(capacity, sizeof(struct resource *));
     b->generations = calloc(capacity, sizeof(*b->generations));

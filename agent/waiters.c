@@ -103,13 +103,36 @@ void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret)
     snprintf(ret->note, sizeof(ret->note), "%s", lease_note(l));
 }
 
+/* Who was last seen in the way, and what is left of that one's key by now. */
+static struct hf_wire_holder holder_now(const struct waiter *w, hf_time now)
+{
+    struct hf_wire_holder holder = w->holder;
+    int64_t passed_ms = hf_dur_ms(hf_time_since(now, w->holder_at));
+
+    if (holder.pttl_ms >= 0)
+        holder.pttl_ms = holder.pttl_ms > passed_ms ? holder.pttl_ms - passed_ms : 0;
+    return holder;
+}
+
+void waiters_hear_left(struct resource *r, int64_t pttl_ms, hf_time now)
+{
+    struct waiter *w;
+
+    TAILQ_FOREACH (w, &r->work->waiters, queue) {
+        if (w->holder.fence || w->last_failure != HF_EBUSY)
+            continue;
+        w->holder.pttl_ms = pttl_ms;
+        w->holder_at = now;
+    }
+}
+
 void waiter_fail(struct waiter *w, int status, const char *text)
 {
+    hf_time now = clock_now();
     struct hf_completion_entry answer = {
-        .id = w->id, .op = HF_OP_ACQUIRE, .status = status, .holder = w->holder};
+        .id = w->id, .op = HF_OP_ACQUIRE, .status = status, .holder = holder_now(w, now)};
     struct session *s = w->session;
     struct resource *r = w->resource;
-    hf_time now = clock_now();
 
     answer.nodes_voting = (uint32_t)nodes_granting(resource_broker(r), now);
     answer.nodes_up = (uint32_t)nodes_up(resource_broker(r));
@@ -134,11 +157,11 @@ static uint32_t place_of(const struct waiter *w)
 /* Tells it unless it knows; where much changes, not of each change. */
 static void waiter_progress(struct waiter *w, int reason, const char *text)
 {
-    struct hf_completion_entry entry = {
-        .id = w->id, .op = HF_OP_PROGRESS, .status = reason, .holder = w->holder};
     struct broker *b = w->session->broker;
     const struct lease *lease = resource_lease(w->resource);
     hf_time now = loop_now(b->loop);
+    struct hf_completion_entry entry = {
+        .id = w->id, .op = HF_OP_PROGRESS, .status = reason, .holder = holder_now(w, now)};
     uint64_t what = reason != HF_EBUSY ? nodes_situation(b, now)
                     : lease            ? lease->fence
                                        : w->holder.fence;
@@ -179,6 +202,7 @@ void waiter_hear_of_others(struct waiter *w)
         !heap_has(&w->resource->work->retry.item))
         return;
     w->holder = before->holder;
+    w->holder_at = before->holder_at;
     waiter_hear_held(w);
 }
 
@@ -250,6 +274,7 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
         w->last_failure = failure;
         if (failure == HF_EBUSY) {
             w->holder = *holder;
+            w->holder_at = loop_now(resource_broker(r)->loop);
             w->contended = true;
         }
         /* A younger try gets a round of its own: what it tries for may just have become free. */

@@ -21,6 +21,7 @@ struct waited {
     struct resource *resource; /* NULL: nobody waits any more; looks are still unanswered */
     struct wakeup wakeup;
     int failed;     /* HF_EBUSY, HF_ENOQUORUM: its last round, and the next is to be waited for */
+    bool foreign;   /* and no agent's key was in its way: that one's turn needs no gap behind it */
     hf_time booked; /* when the budget lets the next step be; HF_TIME_PAST: nothing is booked */
     unsigned looks; /* without a final answer */
     size_t key_len;
@@ -118,6 +119,10 @@ bool wakeups_due(struct resource *r, hf_time now)
     if (!w || w->failed == HF_OK)
         return true;
     plan = wakeup_next(&w->wakeup, voting(b, now), now);
+    if (plan.step == WAKEUP_ROUND && !w->foreign && resource_owes_gap(r, now))
+        resource_leave_gap(r, now);
+    if (plan.step == WAKEUP_ROUND && hf_time_before(now, r->work->yield_until))
+        plan = (struct wakeup_plan){WAKEUP_WAIT, 0, r->work->yield_until};
     if (plan.step == WAKEUP_LOOK &&
         affords(w, (uint32_t)__builtin_popcount(plan.nodes), now, &plan.at)) {
         look(w, plan.nodes, now);
@@ -168,9 +173,11 @@ static void on_look(struct link *link, const struct link_reply *reply, void *arg
     nodes_on_reply(w->b, node, reply);
     if (reply->outcome == LINK_ANSWERED && reply->verdict == VERDICT_FREE)
         wakeup_free(&w->wakeup, node, reply->tracked, reply->sent);
-    else if (reply->outcome == LINK_ANSWERED)
+    else if (reply->outcome == LINK_ANSWERED) {
         wakeup_held(&w->wakeup, node, reply->holder.pttl_ms, reply->tracked, reply->sent, now);
-    else if (!reply->late)
+        if (w->resource)
+            waiters_hear_left(w->resource, reply->holder.pttl_ms, now);
+    } else if (!reply->late)
         wakeup_unanswered(&w->wakeup, node);
     rest(w, now);
     if (reply->final) {
@@ -218,13 +225,28 @@ bool wakeups_round(struct round *round)
     if (!r->work->waited)
         return false;
     r->work->waited->failed = HF_OK;
+    r->work->waited->foreign = false;
     r->work->waited->booked = HF_TIME_PAST;
     wakeup_round(&r->work->waited->wakeup);
     return true;
 }
 
-void wakeups_vote(struct broker *b, const struct round *round, int node,
-                  const struct link_reply *reply)
+/* One node's key may be an agent's, with the fence record of another who lost there. */
+static void note_foreign(struct waited *w, struct round *round, int node,
+                         const struct link_reply *reply)
+{
+    struct broker *b = w->b;
+
+    if (reply->holder.fence)
+        return;
+    round->foreign |= UINT32_C(1) << node;
+    if (!w->resource || __builtin_popcount(round->foreign) <= b->n - b->q)
+        return;
+    w->foreign = true;
+    w->resource->work->foreign_seen = clock_now();
+}
+
+void wakeups_vote(struct broker *b, struct round *round, int node, const struct link_reply *reply)
 {
     struct waited *w;
 
@@ -233,6 +255,8 @@ void wakeups_vote(struct broker *b, const struct round *round, int node,
     LIST_FOREACH (w, bucket_of(b, round->key, round->key_len), same_bucket) {
         if (!has_key(w, round->key, round->key_len))
             continue;
+        if (reply->verdict == VERDICT_TAKEN)
+            note_foreign(w, round, node, reply);
         if (reply->verdict == VERDICT_TAKEN)
             wakeup_held(&w->wakeup, node, reply->holder.pttl_ms, reply->tracked, reply->sent,
                         clock_now());

@@ -270,7 +270,11 @@ static void answer(hf_client *client, const struct hf_completion_entry *entry) R
     } else if (!op->done) {
         bool none = entry->status > 0 || entry->status == HF_EPENDING; /* no answer is that */
 
-        if (entry->status == HF_EBUSY || *entry->holder.host || entry->holder.pid) {
+        /* Of a holder without a record only its key's time is told. */
+        bool left = entry->status == HF_ETIMEDOUT && entry->holder.pttl_ms != -2;
+
+        if (entry->status == HF_EBUSY || *entry->holder.host || entry->holder.pid ||
+            (op->has_holder && left)) {
             op->has_holder = true;
             op->holder = entry->holder;
         }

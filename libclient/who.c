@@ -158,6 +158,8 @@ int hf_wait_free(hf_client *client, const void *name, size_t name_len, int64_t w
     if (wait_ms < -1)
         return hfc_fail(HF_EINVAL, "wait_ms is %" PRId64 ": -1 waits without limit", wait_ms);
     status = ask(client, &q, &found, &nodes);
+    if (status == HF_ETIMEDOUT && (found.look == HF_LOOK_HELD || found.look == HF_LOOK_SPLIT))
+        hfc_keep_conflict(&found.holder);
     if (status == HF_OK && found.look != HF_LOOK_FREE) {
         hfc_keep_conflict(&found.holder);
         status = hfc_fail(HF_EBUSY, NULL);

@@ -56,9 +56,10 @@ const char *conflict_line(char *out, size_t size, const char *name, const struct
 {
     struct line line = {out, size, 0};
     char shown[TEXT_NAME_SIZE], span[TEXT_SPAN_SIZE];
+    bool known = holder && (holder->host[0] || holder->pid);
 
     add(&line, "%s is held by ", text_escape_str(shown, sizeof(shown), name));
-    if (holder && (holder->host[0] || holder->pid)) {
+    if (known) {
         add(&line, "%s",
             holder->host[0] ? text_escape_str(shown, sizeof(shown), holder->host) : "this host");
         if (holder->pid) {
@@ -81,5 +82,8 @@ const char *conflict_line(char *out, size_t size, const char *name, const struct
         add(&line, ", note %s", text_escape_str(shown, sizeof(shown), holder->note));
     if (holder && holder->pttl_ms == -1)
         add(&line, ", and its key never expires");
+    else if (holder && !known && holder->pttl_ms >= 0) /* an agent's is renewed */
+        add(&line, ", and its key has %s left unless that is renewed",
+            text_span(span, sizeof(span), holder->pttl_ms));
     return out;
 }

@@ -38,3 +38,16 @@ hf_dur handoff_yield(hf_dur ttl, hf_time others_seen, hf_time now, uint32_t rand
         return hf_ns(0);
     return draw_between(HANDOFF_YIELD_LEAST, HANDOFF_YIELD_MOST, random);
 }
+
+int64_t handoff_gap_stretch(hf_nodetime nodes)
+{
+    return nodes.us / (HANDOFF_GAP_EVERY.ns / HF_NS_PER_US);
+}
+
+hf_dur handoff_gap(hf_dur ttl, hf_time foreign_seen, int64_t last, int64_t stretch, hf_time now,
+                   uint32_t random)
+{
+    if (stretch == last || !handoff_contended(ttl, foreign_seen, now))
+        return hf_ns(0);
+    return draw_between(HANDOFF_GAP, hf_ns(HANDOFF_GAP.ns + HANDOFF_GAP_DRAW.ns), random);
+}

@@ -28,6 +28,14 @@
 #define HANDOFF_YIELD_LEAST hf_ms(4)
 #define HANDOFF_YIELD_MOST  hf_ms(16)
 
+/* What agents leave to programs that poll. Those hear of no release, so between two agents they find
+ * the lock free by luck only. (!) All agents that know of one leave the same gap without a word to each
+ * other: after the first release in each stretch of the nodes' time. It is longer than most delays of
+ * such a program, and 15 % of the time at most. */
+#define HANDOFF_GAP       hf_ms(40)
+#define HANDOFF_GAP_DRAW  hf_ms(8) /* more, so that the agents do not come back together */
+#define HANDOFF_GAP_EVERY hf_ms(320)
+
 struct handoff_facts {
     hf_time now;
     enum hf_slot_state state; /* as the agent stored it */
@@ -69,5 +77,13 @@ hf_dur handoff_turn(hf_dur ttl, hf_time others_seen, hf_time now);
 /* How long this host's next round waits so that others come first; 0 when nobody else is known to
  * want it. */
 hf_dur handoff_yield(hf_dur ttl, hf_time others_seen, hf_time now, uint32_t random);
+
+/* The stretch of time that an instant of the nodes' clocks is in. */
+int64_t handoff_gap_stretch(hf_nodetime nodes);
+/* How long all rounds of this host wait, now that a release is heard of or made; 0: not at all.
+ * `foreign_seen`: when a key that no agent wrote was last seen to hold the lock; counts for 2 T.
+ * `last`: the stretch in which the last gap was left. */
+hf_dur handoff_gap(hf_dur ttl, hf_time foreign_seen, int64_t last, int64_t stretch, hf_time now,
+                   uint32_t random);
 
 #endif

@@ -15,7 +15,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from history import LOST, fence_faults, overlaps, proven, read  # noqa: E402
+from history import LOST, fence_faults, longest_wait, overlaps, proven, read  # noqa: E402
 from rig import BUILD, ROOT, HolderError, Process, agent_env, main, scenario, skip, values_of, wait_until  # noqa: E402
 
 PEERS = ROOT / "tests" / "interop"
@@ -175,6 +175,41 @@ def contend_on_a_quorum(run):
     for kind in ("node-redlock", "redis-semaphore", "recreating"):
         crew.theirs(kind, late_share=0.3)
     crew.judge(*crew.contend(restarts(run)))
+
+
+def beside(run, hosts, waiters, seconds, hold_ms=10):
+    """A client that polls every 10 to 60 ms, beside agents whose waiters take the lock for `hold_ms` again and again: its
+    holds, those of agents, and its longest wait in seconds; also printed."""
+    run.redis(3)
+    agents = [run.agent(label, options=KEY_FORMAT) for label in "abc"[:hosts]]
+    crew = Crew(run)
+    for agent in agents:
+        for _ in range(waiters):
+            crew.ours(agent, "--patient", "--queue", "--hold-us", hold_ms * 1000, "--idle-us", 2000, "--long-us", 0, "--pause-us", 0)
+    crew.theirs("recreating", hold_ms=10, long_share=0, wait_ms=60_000, pause_ms=1)
+    begin = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    holds, sightings = crew.contend(lambda: time.sleep(0.1), seconds=seconds)
+    end = begin + int(seconds * 1e9)
+    theirs, ours = holds["recreating"], holds["holdfast"]
+    waited = longest_wait([hold for hold in theirs if hold.first_ns < end], begin, end) / 1e9
+    print(f"# beside {hosts} agents with {waiters} waiters each that hold it for {hold_ms} ms, {seconds} s: {len(theirs)} holds of {len(ours) + len(theirs)}, "
+          f"the longest wait {waited:.1f} s")
+    assert not overlaps(theirs + ours), "two at once"
+    return len(theirs), len(ours), waited
+
+
+@scenario("a client that polls gets its turns beside agents that hold the lock for 10 ms", sanitizers=False)
+def polls_beside_agents(run):
+    theirs, _, waited = beside(run, 2, 2, 2 * CONTEND_S)
+    assert theirs >= 2 * CONTEND_S, "too few turns"
+    assert waited < CONTEND_S, "no turn for long"  # the agents have to meet it once
+
+
+@scenario("a client that polls gets its turns beside agents that hold the lock for 50 ms", sanitizers=False)
+def polls_beside_long_holds(run):
+    theirs, _, waited = beside(run, 2, 1, 2 * CONTEND_S, hold_ms=50)
+    assert theirs >= CONTEND_S, "too few turns"
+    assert waited < CONTEND_S, "no turn for long"
 
 
 @scenario("who ignores the lock is seen by histories and witness, whichever client has it", sanitizers=False)

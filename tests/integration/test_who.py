@@ -109,6 +109,28 @@ def states(run):
     assert run.holdfast("wait", "-w", "0", "remain", agent=agent).rc == 69
 
 
+@scenario("who waits for another program's lock, or is refused it, hears how long its key still lasts", sanitizers=False)
+def foreign_left(run):
+    run.redis(3)
+    run.agent()
+    for node in run.nodes:
+        node.cmd("SET", "job", "another-program", "PX", "20000")
+        node.cmd("SET", "ever", "another-program")
+    line = r"job is held by another that left no record, and its key has (\d+\.\d)s left unless that is renewed"
+    for command, said in ((("run", "-n", "job", "true"), line), (("run", "-w", "2", "job", "true"), line + "; the wait is over"),
+                          (("wait", "-w", "2", "job"), line + "; the wait is over"), (("wait", "-w", "0", "job"), line)):
+        result = run.holdfast(*command)
+        left_ms = run.nodes[0].pttl("job")
+        match = re.search(said + "$", result.err, re.M)
+        assert result.rc == 75 and match, (command, result)
+        assert abs(float(match.group(1)) - left_ms / 1000) < 1, (command, left_ms, result)
+        if "2" in command:
+            assert re.search(line + "; waiting$", result.err, re.M), result
+    for command in (("run", "-n", "ever", "true"), ("wait", "-w", "1", "ever")):
+        result = run.holdfast(*command)
+        assert result.rc == 75 and "ever is held by another that left no record, and its key never expires" in result.err, result
+
+
 @scenario("a node that has forgotten is not believed that nobody holds it", sanitizers=False)
 def forgetful(run):
     run.redis(1)

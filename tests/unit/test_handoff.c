@@ -145,6 +145,29 @@ TEST(who_knows_of_others_steps_back_for_a_short_while)
     assert_in_range(handoff_yield(hf_ns(TTL), now, now, UINT32_MAX).ns, most - MS, most);
 }
 
+TEST(programs_that_poll_have_one_gap_in_each_stretch)
+{
+    hf_time now = at(100 * SEC), seen = at(99 * SEC);
+
+    assert_in_range(handoff_gap(hf_ns(TTL), seen, -1, 0, now, 0).ns, HANDOFF_GAP.ns,
+                    HANDOFF_GAP.ns);
+    assert_in_range(handoff_gap(hf_ns(TTL), seen, 6, 7, now, UINT32_MAX).ns, HANDOFF_GAP.ns,
+                    HANDOFF_GAP.ns + HANDOFF_GAP_DRAW.ns);
+    assert_int_equal(handoff_gap(hf_ns(TTL), seen, 7, 7, now, UINT32_MAX).ns, 0);
+    /* All agents are in the same stretch: it is the nodes' time. */
+    assert_int_equal(handoff_gap_stretch((hf_nodetime){INT64_C(320000) * 7}), 7);
+    assert_int_equal(handoff_gap_stretch((hf_nodetime){INT64_C(320000) * 8 - 1}), 7);
+    assert_true(8 * HANDOFF_GAP.ns <= HANDOFF_GAP_EVERY.ns);
+}
+
+TEST(agents_among_themselves_leave_no_gap)
+{
+    hf_time now = at(100 * SEC);
+
+    assert_int_equal(handoff_gap(hf_ns(TTL), HF_TIME_PAST, 6, 7, now, UINT32_MAX).ns, 0);
+    assert_int_equal(handoff_gap(hf_ns(TTL), at(40 * SEC), 6, 7, now, UINT32_MAX).ns, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +182,8 @@ int main(void)
         cmocka_unit_test(a_token_is_handed_on_within_its_turn),
         cmocka_unit_test(who_knows_of_nobody_else_waits_for_nobody),
         cmocka_unit_test(who_knows_of_others_steps_back_for_a_short_while),
+        cmocka_unit_test(programs_that_poll_have_one_gap_in_each_stretch),
+        cmocka_unit_test(agents_among_themselves_leave_no_gap),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

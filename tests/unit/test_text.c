@@ -98,8 +98,15 @@ static void conflict_unknown(void **state)
 {
     char out[CONFLICT_SIZE];
     const struct hf_holder nobody = {.pttl_ms = -2};
+    struct hf_holder other = {.pttl_ms = 192000};
 
     (void)state;
+    assert_string_equal(conflict_line(out, sizeof(out), "x", &other, 0),
+                        "x is held by another that left no record, and its key has 3m12s left "
+                        "unless that is renewed");
+    other.pttl_ms = -1;
+    assert_string_equal(conflict_line(out, sizeof(out), "x", &other, 0),
+                        "x is held by another that left no record, and its key never expires");
     assert_string_equal(conflict_line(out, sizeof(out), "x", NULL, 0),
                         "x is held by another that left no record");
     assert_string_equal(conflict_line(out, sizeof(out), "x", &nobody, 0),
