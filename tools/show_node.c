@@ -62,7 +62,7 @@ static const char *unwritable(char *out, size_t size, const struct hf_node_row *
 /* Why a node does not vote, or what is worth knowing of one that does. */
 static const char *why(char *out, size_t size, const struct hf_node_row *row)
 {
-    char reasons[256], span[TEXT_SPAN_SIZE], error[4 * sizeof(row->error)], writes[WHY_SIZE];
+    char reasons[256], span[TEXT_SPAN_SIZE], error[4 * sizeof(row->error)], writes[WHY_SIZE / 2];
     int64_t left = quarantine_left_ms(row);
 
     out[0] = '\0';
