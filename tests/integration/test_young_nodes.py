@@ -10,6 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from proxy import Proxy  # noqa: E402
 from rig import main, scenario, skip, wait_until  # noqa: E402
 from views import counters  # noqa: E402
 
@@ -23,13 +24,17 @@ def stopped(nodes):
 
 
 def rivals_round(run, befall, options=()):
-    """The holder has its lock on nodes 1, 2 and 3, a rival's round has the votes of 4 and 5, and 3 is stopped with the
-    rival's command in its socket. `befall` is done to node 4 then; the holder's key lapses on 3, and 3 goes on.
+    """The holder has its lock on nodes 1, 2 and 3, a rival's round has the votes of 4 and 5, it hears nothing of 1 and 2,
+    and 3 is stopped with the rival's command in its socket. `befall` is done to node 4 then; the holder's key lapses on 3, and 3 goes on.
 
     Returns the rival's command once it ended, and the holder."""
     nodes = run.redis(5, clock=True, options=options)
     a = run.agent("a", ttl=f"{HOLDER_TTL_MS}ms")
-    b = run.agent("b", ttl=f"{RIVAL_TTL_MS}ms")  # its links look at nodes every 5 s only
+    proxies = [Proxy(node.address) for node in nodes[:2]]
+    theirs = [f"{node.id}={proxy.address}" for node, proxy in zip(nodes, proxies)]
+    b = run.agent("b", nodes=[*theirs, *nodes[2:]], ttl=f"{RIVAL_TTL_MS}ms")  # it looks at nodes every 5 s only
+    for proxy in proxies:
+        proxy.lose_replies(b"job")
     holder = run.holder(a)
     holder.acquire("job", HOLDER_TTL_MS)
     wait_until(lambda: run.holders_of("job") == 5, what="the key is on all nodes")

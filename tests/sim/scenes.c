@@ -10,7 +10,8 @@
 
 #define SHARE 0.03 /* of the schedules */
 
-/* The holder's lease is on 0, 1 and LAST; the rival has the votes of FORGETS and STAYS, and lacks one. */
+/* The holder's lease is on 0, 1 and LAST; the rival has the votes of FORGETS and STAYS, and lacks one. It hears
+ * nothing of 0 and 1: that another's key is in the way would end its round sooner. */
 enum { LAST = 2, FORGETS = 3, STAYS = 4 };
 
 static struct {
@@ -154,6 +155,8 @@ static void node_forgets(void)
 static void rival_asks(void)
 {
     scene.began = sim.now;
+    for (int i = 0; i < LAST; i++)
+        cut(scene.host[1], i, sim.plan.faults_until);
     if (sim.plan.scene == SCENE_LONG_ROUND)
         rival_is_late_until(scene.attempt - ms(55));
     else
