@@ -50,6 +50,14 @@ struct agent {
     struct mailbox to_broker, to_renewal;
 };
 
+/* enum trust_allowed bits. */
+static inline unsigned agent_allowed(const struct config *config)
+{
+    return (config->allow_eviction ? TRUST_ALLOW_EVICTION : 0) |
+           (config->allow_replicas ? TRUST_ALLOW_REPLICAS : 0) |
+           (config->trust_durable_nodes ? TRUST_ALLOW_DURABLE : 0);
+}
+
 /* What of a nonce tells it from others; never 0. */
 static inline uint64_t agent_trace_word(const char *nonce)
 {

@@ -39,7 +39,7 @@ struct config {
     int key_rule_count;
     mode_t table_mode;
     gid_t group; /* may attach and read; (gid_t)-1: everyone */
-    bool assume_fresh, allow_eviction, new_list;
+    bool assume_fresh, allow_eviction, allow_replicas, trust_durable_nodes, new_list;
     int dev_nodes; /* --dev N; 0: not */
     enum log_level log_level;
     struct timing timing; /* of ttl_ms */

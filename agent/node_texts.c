@@ -34,6 +34,10 @@ const char *node_refusal_text(enum hf_node_refusal refusal)
     case HF_REFUSED_EVICTION:
         return "its maxmemory-policy may evict locks; set noeviction, or allow_eviction with the "
                "weaker contract";
+    case HF_REFUSED_REPLICATED:
+        return "it has replicas, or had a failover: a second server could take its place. Detach "
+               "the replicas; after a failover restart it without its files; or allow_replicas, "
+               "with the weaker contract";
     case HF_REFUSED_FLEET:
         return "its sentinel differs";
     case HF_REFUSED_NOT_REDIS:

@@ -95,7 +95,7 @@ static void learn_facts(struct renewal_node *node, const struct node_facts *fact
 {
     const struct config *config = node->renewal->agent->config;
     struct node_trust before = node->trust;
-    unsigned events = trust_on_facts(&node->trust, facts, config->allow_eviction, clock_now());
+    unsigned events = trust_on_facts(&node->trust, facts, agent_allowed(config), clock_now());
 
     age_on_facts(&node->age, &before, facts, clock_now());
     if (reply->outcome == LINK_ANSWERED) {

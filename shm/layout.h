@@ -182,7 +182,8 @@ enum hf_node_refusal {
     HF_REFUSED_NOT_REDIS,
     HF_REFUSED_EVICTION, /* maxmemory with a policy other than noeviction: no votes */
     HF_REFUSED_AUTH,
-    HF_REFUSED_FLEET, /* its sentinel names another ttl_max, N, list or key formats */
+    HF_REFUSED_FLEET,      /* its sentinel names another ttl_max, N, list or key formats */
+    HF_REFUSED_REPLICATED, /* it has replicas, or had a failover */
 };
 
 enum hf_quarantine_reason {
@@ -391,6 +392,8 @@ enum hf_table_flag {
     HF_TABLE_F_ASSUME_FRESH = 1 << 1,
     HF_TABLE_F_ALLOW_EVICTION = 1 << 2,
     HF_TABLE_F_USER = 1 << 3, /* an ordinary user's agent */
+    HF_TABLE_F_ALLOW_REPLICAS = 1 << 4,
+    HF_TABLE_F_TRUST_DURABLE = 1 << 5,
 };
 
 _Static_assert(offsetof(struct hf_table_header, capacity) == 64, "layout");

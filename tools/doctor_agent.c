@@ -219,6 +219,15 @@ static void look_at_flags(struct doctor *doctor, const struct reader *reader)
         doctor_report(doctor, FINDING_WARN, "agent.allow_eviction",
                       "set maxmemory-policy noeviction on the nodes, and drop allow_eviction",
                       "allow_eviction is set: nodes that run out of memory may forget locks");
+    if (flags & HF_TABLE_F_ALLOW_REPLICAS)
+        doctor_report(doctor, FINDING_WARN, "agent.allow_replicas",
+                      "detach the nodes' replicas, and drop allow_replicas",
+                      "allow_replicas is set: a failover of a node may give away locks that are "
+                      "held");
+    if (flags & HF_TABLE_F_TRUST_DURABLE)
+        doctor_report(doctor, FINDING_NOTE, "agent.trust_durable_nodes", NULL,
+                      "trust_durable_nodes is set: nobody may bring a node back as a copy or an "
+                      "older state of itself");
 }
 
 /* systemd ends a user's services and removes the user's shared memory with the last session. */

@@ -52,6 +52,9 @@ static const char *refusal_remedy(uint32_t refused)
         return "list each server once; two names of one server are one vote";
     case HF_REFUSED_EVICTION:
         return "set maxmemory-policy noeviction on it (or, with less safety, allow_eviction)";
+    case HF_REFUSED_REPLICATED:
+        return "detach its replicas, or, after a failover, restart it without its files (or, with "
+               "less safety, allow_replicas)";
     case HF_REFUSED_AUTH:
         return "correct user and password for it in the agent's configuration";
     case HF_REFUSED_FLEET:
@@ -177,6 +180,10 @@ void doctor_look_at_nodes(struct doctor *doctor, const struct reader *reader)
     char id[4 * sizeof(rows[0].id)];
 
     look_at_count(doctor, reader, show_nodes_voting(rows, count));
+    if (!(reader->table.header->flags & HF_TABLE_F_DEV))
+        doctor_report(doctor, FINDING_NOTE, "nodes.addresses", NULL,
+                      "other hosts must reach the same servers under these ids; agents do not "
+                      "compare that: see `holdfast nodes` of each host for the run ids");
     for (uint32_t i = 0; i < count; i++) {
         if (!*rows[i].id)
             continue; /* not written yet */
@@ -186,7 +193,13 @@ void doctor_look_at_nodes(struct doctor *doctor, const struct reader *reader)
         look_at_distance(doctor, &rows[i], id, reader->table.header->ttl_ms);
         durable += (rows[i].flags & HF_NODE_F_DURABLE) != 0;
     }
-    if (durable < count && !(reader->table.header->flags & HF_TABLE_F_DEV))
+    if (reader->table.header->flags & HF_TABLE_F_DEV)
+        return;
+    if (!(reader->table.header->flags & HF_TABLE_F_TRUST_DURABLE))
+        doctor_report(doctor, FINDING_NOTE, "nodes.durability", NULL,
+                      "a node gives no votes for a quarantine after each restart, whatever it "
+                      "keeps (trust_durable_nodes)");
+    else if (durable < count)
         doctor_report(doctor, FINDING_NOTE, "nodes.durability", NULL,
                       "%" PRIu32 " of %" PRIu32 " nodes keep every write over a restart "
                       "(appendonly yes, appendfsync always, no-appendfsync-on-rewrite no); the "

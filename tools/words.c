@@ -25,6 +25,7 @@ static const struct word refusals[] = {
     [HF_REFUSED_AUTH] = {"auth", "it refuses user or password"},
     [HF_REFUSED_FLEET] = {"fleet",
                           "other agents use it with another ttl_max, node list or key format"},
+    [HF_REFUSED_REPLICATED] = {"replicated", "it has replicas, or had a failover"},
 };
 
 static const struct word trackings[] = {

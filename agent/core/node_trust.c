@@ -103,7 +103,7 @@ unsigned trust_refuse(struct node_trust *t, enum hf_node_refusal refusal)
 
 /* What INFO says against a node; a refusal that INFO says nothing about stays. */
 static enum hf_node_refusal refusal_by_facts(const struct node_trust *t,
-                                             const struct node_facts *facts, bool allow_eviction)
+                                             const struct node_facts *facts, unsigned allowed)
 {
     enum hf_node_refusal standing = standing_refusal(t);
 
@@ -111,7 +111,9 @@ static enum hf_node_refusal refusal_by_facts(const struct node_trust *t,
         return HF_REFUSED_REPLICA;
     if (facts->cluster)
         return HF_REFUSED_CLUSTER;
-    if (facts->evicts && !allow_eviction)
+    if (facts->replicated && !(allowed & TRUST_ALLOW_REPLICAS))
+        return HF_REFUSED_REPLICATED;
+    if (facts->evicts && !(allowed & TRUST_ALLOW_EVICTION))
         return HF_REFUSED_EVICTION;
     if (standing == HF_REFUSED_DUPLICATE || standing == HF_REFUSED_FLEET)
         return standing;
@@ -124,7 +126,15 @@ static bool had_foreign_keys(enum hf_node_refusal refusal)
     return refusal == HF_REFUSED_REPLICA || refusal == HF_REFUSED_CLUSTER;
 }
 
-static void on_restart(struct node_trust *t, const struct node_facts *facts, hf_time now)
+/* (!) A file that was synced proves what that server wrote, not that it is that server's, or its last: a
+ * promoted replica, a clone and a restored snapshot come with such files, too. */
+static bool is_exempt(const struct node_trust *t, const struct node_facts *facts, unsigned allowed)
+{
+    return (allowed & TRUST_ALLOW_DURABLE) && t->facts.durable && facts->durable && !t->not_sole;
+}
+
+static void on_restart(struct node_trust *t, const struct node_facts *facts, unsigned allowed,
+                       hf_time now)
 {
     const uint32_t covered = HF_QUARANTINE_AGE | HF_QUARANTINE_RUN_ID;
 
@@ -133,26 +143,27 @@ static void on_restart(struct node_trust *t, const struct node_facts *facts, hf_
         /* The word covers what an earlier agent held against the node, too. */
         if ((t->reasons & ~covered) == 0)
             quarantine_end(t);
-    } else if (t->facts.durable && facts->durable) {
+    } else if (is_exempt(t, facts, allowed)) {
         t->unproven = true;
     } else {
         quarantine_from(t, HF_QUARANTINE_RUN_ID, now);
     }
 }
 
-unsigned trust_on_facts(struct node_trust *t, const struct node_facts *facts, bool allow_eviction,
+unsigned trust_on_facts(struct node_trust *t, const struct node_facts *facts, unsigned allowed,
                         hf_time now)
 {
     enum hf_node_refusal before = standing_refusal(t);
-    enum hf_node_refusal refusal = refusal_by_facts(t, facts, allow_eviction);
+    enum hf_node_refusal refusal = refusal_by_facts(t, facts, allowed);
     unsigned events = trust_refuse(t, refusal);
 
     quarantine_settle(t, now);
     if (had_foreign_keys(before) && !had_foreign_keys(refusal))
         quarantine_from(t, HF_QUARANTINE_SENTINEL, now);
+    t->not_sole = t->not_sole || !facts->sole;
     if (t->contacted && strcmp(t->facts.run_id, facts->run_id) != 0) {
         events |= TRUST_RESTARTED;
-        on_restart(t, facts, now);
+        on_restart(t, facts, allowed, now);
     }
     if (!t->judged)
         events |= TRUST_FIRST;

@@ -31,6 +31,8 @@ struct node_facts {
     char version[23];
     hf_dur uptime;
     bool replica, cluster, durable, evicts;
+    bool replicated; /* a master that has replicas, or that was one itself */
+    bool sole;       /* it says that it is neither; what does not say it is none of the two */
 };
 
 /* What the sentinel key said. */
@@ -48,6 +50,7 @@ struct node_trust {
     bool contacted; /* run_id known from this or, by the journal, an earlier agent */
     bool judged;    /* age and median were judged */
     bool unproven;  /* restarted with a durable AOF: exempt if the sentinel is found the same */
+    bool not_sole;  /* once seen: no restart is exempt any more */
     bool refused;   /* `refusal` stands */
     enum hf_node_refusal refusal;
 
@@ -102,10 +105,18 @@ void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word);
  * the first time again, so that its age and the median are judged. */
 void trust_restore(struct node_trust *t, const struct node_trust *before, hf_time now);
 
-/* After INFO on a new connection. Sets or clears the refusals REPLICA, CLUSTER, EVICTION (unless
+/* What the operator allows, bits. */
+enum trust_allowed {
+    TRUST_ALLOW_EVICTION = 1 << 0,
+    TRUST_ALLOW_REPLICAS = 1 << 1,
+    /* the operator's word that what a durable node comes back with is all that it had */
+    TRUST_ALLOW_DURABLE = 1 << 2,
+};
+
+/* After INFO on a new connection. Sets or clears the refusals REPLICA, CLUSTER, REPLICATED and EVICTION (unless
  * allowed), clears AUTH and NOT_REDIS. A node that was a replica or in cluster mode before may have
  * forgotten: quarantine. */
-unsigned trust_on_facts(struct node_trust *t, const struct node_facts *facts, bool allow_eviction,
+unsigned trust_on_facts(struct node_trust *t, const struct node_facts *facts, unsigned allowed,
                         hf_time now);
 /* A refusal found elsewhere (DUPLICATE, NOT_REDIS, AUTH, FLEET); HF_REFUSED_NOT takes it back. */
 unsigned trust_refuse(struct node_trust *t, enum hf_node_refusal refusal);

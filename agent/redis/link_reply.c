@@ -363,6 +363,19 @@ static bool info_line(const char *info, const char *name, char *ret_value, size_
     return false;
 }
 
+/* The second replication id is of the master that it followed before; a master that never did has
+ * zeros. A plain restart keeps that, one with a dump made beside replicas does not. */
+static void decode_replication(const char *info, struct node_facts *facts)
+{
+    char replicas[24], before[64];
+    bool says = info_line(info, "connected_slaves", replicas, sizeof(replicas)) &&
+                info_line(info, "master_replid2", before, sizeof(before));
+    bool some = says && (strcmp(replicas, "0") != 0 || before[strspn(before, "0")] != '\0');
+
+    facts->replicated = some && !facts->replica;
+    facts->sole = says && !some && !facts->replica;
+}
+
 bool reply_decode_info(const redisReply *answer, struct node_facts *facts)
 {
     char run_id[TRUST_RUN_ID_LEN + 1], uptime[24], value[32];
@@ -383,6 +396,7 @@ bool reply_decode_info(const redisReply *answer, struct node_facts *facts)
     memcpy(facts->run_id, run_id, sizeof(run_id));
     facts->uptime = hf_ns(seconds * HF_NS_PER_SEC);
     facts->replica = strcmp(value, "master") != 0;
+    decode_replication(info, facts);
     facts->cluster =
         info_line(info, "cluster_enabled", value, sizeof(value)) && strcmp(value, "0") != 0;
     facts->evicts = info_line(info, "maxmemory", value, sizeof(value)) && strcmp(value, "0") != 0 &&

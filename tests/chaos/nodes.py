@@ -156,8 +156,10 @@ for _fault, _title, _forget in (("F5", "restarts empty", lambda fleet, node: fle
 
 
 def persistent(lab, policy, quarantined):
-    """Nodes with an append-only file are killed and come back with it. Only `always` needs no quarantine."""
-    fleet = lab.fleet(ttl_s=TTL_S, node_options=["--appendonly", "yes", "--appendfsync", policy])
+    """Nodes with an append-only file are killed and come back with it. Only `always` needs no quarantine, by the
+    operator's word."""
+    fleet = lab.fleet(ttl_s=TTL_S, node_options=["--appendonly", "yes", "--appendfsync", policy],
+                      agent_options=["--trust-durable-nodes"])
     fleet.start_crew()
     time.sleep(1)
     for node in fleet.nodes:

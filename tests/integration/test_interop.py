@@ -167,7 +167,7 @@ def restarts(run):
 def contend_on_a_quorum(run):
     modules()
     run.redis(3, options=DURABLE)
-    agents = [run.agent(label, ttl=f"{TTL_MS}ms", options=KEY_FORMAT) for label in ("a", "b")]
+    agents = [run.agent(label, ttl=f"{TTL_MS}ms", options=[*KEY_FORMAT, "--trust-durable-nodes"]) for label in ("a", "b")]
     crew = Crew(run)
     for agent in agents:
         crew.ours(agent)
@@ -232,7 +232,7 @@ def contend_without_lock(run):
 def contend_on_one_server(run):
     need_redis_py()
     run.redis(1, options=DURABLE)
-    agent = run.agent(ttl=f"{TTL_MS}ms", options=KEY_FORMAT)
+    agent = run.agent(ttl=f"{TTL_MS}ms", options=[*KEY_FORMAT, "--trust-durable-nodes"])
     crew = Crew(run)
     crew.ours(agent)
     crew.ours(agent)

@@ -284,6 +284,7 @@ static void configure(struct sim_host *host)
     }
     c->ttl_ms = plan->ttl_ms;
     c->ttl_max_ms = plan->ttl_max_ms;
+    c->trust_durable_nodes = true; /* and nobody brings back anything else */
     c->capacity = CAPACITY;
     c->track_held = rng_chance(&sim.rng, 0.8) ? 1000 : 0;
     c->busy_poll_us = sim.seed % 2 ? 30 : 0;

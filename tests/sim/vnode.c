@@ -63,7 +63,8 @@ static struct redisReply *info(struct vnode *node)
         node->info_length =
             snprintf(node->info, sizeof(node->info),
                      "redis_version:7.0.15\r\nrun_id:%s\r\nuptime_in_seconds:%" PRId64
-                     "\r\nrole:master\r\ncluster_enabled:0\r\nmaxmemory:0\r\nmaxmemory_policy:"
+                     "\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid2:00\r\ncluster_"
+                     "enabled:0\r\nmaxmemory:0\r\nmaxmemory_policy:"
                      "noeviction\r\n",
                      node->run_id, up);
     }

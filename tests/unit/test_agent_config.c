@@ -120,6 +120,7 @@ TEST(test_defaults)
     assert_int_equal(config.dev_nodes, 0);
     assert_int_equal(config.log_level, LOG_LEVEL_INFO);
     assert_false(config.system || config.assume_fresh || config.allow_eviction || config.new_list);
+    assert_false(config.allow_replicas || config.trust_durable_nodes);
     assert_int_equal(config.timing.ttl.ns, 30 * HF_NS_PER_SEC);
 }
 
@@ -129,7 +130,8 @@ TEST(test_command_line)
           "--runtime-dir=/tmp/x", "--name", "n-1", "--ttl", "1500ms", "--ttl-max", "2m",
           "--max_hold", "1h", "--capacity", "10", "--clients-max", "20", "--leases-per-uid", "5",
           "--key-format", "lock:{%s}", "--table-mode", "640", "--group", "0", "--log-level",
-          "debug", "--assume-fresh", "--allow-eviction", "--new-list", NULL);
+          "debug", "--assume-fresh", "--allow-eviction", "--allow-replicas",
+          "--trust-durable-nodes", "--new-list", NULL);
     assert_int_equal(config.node_count, 3);
     assert_string_equal(config.nodes[0].id, "a");
     assert_int_equal(config.nodes[1].port, 7000);
@@ -146,6 +148,7 @@ TEST(test_command_line)
     assert_int_equal(config.group, 0);
     assert_int_equal(config.log_level, LOG_LEVEL_DEBUG);
     assert_true(config.assume_fresh && config.allow_eviction && config.new_list);
+    assert_true(config.allow_replicas && config.trust_durable_nodes);
 }
 
 static void ttl_is(const char *text, uint32_t ms)

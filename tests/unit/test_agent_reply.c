@@ -386,6 +386,9 @@ static bool info(const char *text, struct node_facts *facts)
     return ok;
 }
 
+#define NO_ID  "0000000000000000000000000000000000000000"
+#define MASTER "run_id:" RUN_ID "\r\nuptime_in_seconds:7\r\nrole:master\r\n"
+
 TEST(test_info)
 {
     struct node_facts facts;
@@ -406,6 +409,18 @@ TEST(test_info)
         &facts));
     assert_string_equal(facts.version, "8.1.1");
     assert_true(facts.replica && facts.cluster && facts.evicts);
+
+    assert_false(facts.replicated || facts.sole);
+
+    /* A master alone, with replicas, after a failover, and one that says neither. */
+    assert_true(info(MASTER "connected_slaves:0\r\nmaster_replid2:" NO_ID "\r\n", &facts));
+    assert_true(facts.sole && !facts.replicated);
+    assert_true(info(MASTER "connected_slaves:1\r\nmaster_replid2:" NO_ID "\r\n", &facts));
+    assert_true(!facts.sole && facts.replicated);
+    assert_true(info(MASTER "connected_slaves:0\r\nmaster_replid2:" RUN_ID "\r\n", &facts));
+    assert_true(!facts.sole && facts.replicated);
+    assert_true(info(MASTER "connected_slaves:0\r\n", &facts));
+    assert_true(!facts.sole && !facts.replicated);
 
     /* Its clock was set back beyond its start. */
     assert_true(info("run_id:" RUN_ID "\r\nuptime_in_seconds:-20\r\nrole:master\r\n", &facts));

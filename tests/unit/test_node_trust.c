@@ -38,7 +38,7 @@ static struct node_trust aged(struct ages ages)
     s.created = node_time(at(-ages.by_node));
     s.created_wall = wall(at(-ages.by_wall));
     trust_init(&t, hf_ns(QUARANTINE), false);
-    trust_on_facts(&t, &f, false, at(0));
+    trust_on_facts(&t, &f, 0, at(0));
     sample(&t, 0, at(0));
     trust_on_sentinel(&t, &s, false, at(0));
     judge(&t, at(0));
@@ -129,7 +129,7 @@ TEST(a_reconnect_is_no_first_contact_and_restarts_no_quarantine)
     for (int i = 2; i < 50; i++) {
         struct node_facts young = facts_of(RUN_A, 0);
 
-        assert_int_equal(trust_on_facts(&t, &young, false, at(i * SEC)), TRUST_NOTHING);
+        assert_int_equal(trust_on_facts(&t, &young, 0, at(i * SEC)), TRUST_NOTHING);
         assert_int_equal(sample(&t, 0, at(i * SEC)), TRUST_NOTHING);
         assert_int_equal(sentinel(&t, NONCE_B, at(i * SEC)), TRUST_NOTHING);
         judge(&t, at(i * SEC));
@@ -202,6 +202,41 @@ TEST(an_exempt_restart_ends_no_other_quarantine)
     durable_facts(&t, RUN_B, at(2 * SEC));
     sentinel(&t, NONCE_A, at(2 * SEC));
     assert_quarantine(t, HF_QUARANTINE_CLOCK, at(SEC));
+}
+
+TEST(no_restart_is_exempt_without_the_operators_word)
+{
+    struct node_trust t = trusted();
+    struct node_facts f = facts_of(RUN_A, OLD);
+
+    f.durable = true;
+    trust_on_facts(&t, &f, ~(unsigned)TRUST_ALLOW_DURABLE, at(SEC));
+    memcpy(f.run_id, RUN_B, sizeof(f.run_id));
+    trust_on_facts(&t, &f, ~(unsigned)TRUST_ALLOW_DURABLE, at(2 * SEC));
+    sentinel(&t, NONCE_A, at(2 * SEC));
+    assert_quarantine(t, HF_QUARANTINE_RUN_ID, at(2 * SEC));
+}
+
+/* Before the restart, after it, or some time before: what came back may be another server. */
+TEST(a_node_that_was_not_alone_is_never_exempt)
+{
+    for (int when = 0; when < 3; when++) {
+        struct node_trust t = trusted();
+        struct node_facts f = facts_of(when < 2 ? RUN_A : RUN_B, OLD);
+
+        f.durable = true;
+        f.sole = false;
+        if (when < 2)
+            trust_on_facts(&t, &f, TRUST_ALLOW_DURABLE, at(SEC));
+        if (when != 0)
+            durable_facts(&t, RUN_A, at(2 * SEC));
+        if (when == 2)
+            trust_on_facts(&t, &f, TRUST_ALLOW_DURABLE, at(3 * SEC));
+        else
+            durable_facts(&t, RUN_B, at(3 * SEC));
+        sentinel(&t, NONCE_A, at(3 * SEC));
+        assert_quarantine(t, HF_QUARANTINE_RUN_ID, at(3 * SEC));
+    }
 }
 
 /* --- (!) sentinel ----------------------------------------------------------------------------- */
@@ -302,7 +337,7 @@ TEST(the_word_skips_age_and_a_sentinel_that_is_not_there_yet)
     struct node_facts young = facts_of(RUN_A, 0);
     struct node_sentinel created = sentinel_of(NONCE_A, at(0));
 
-    assert_int_equal(trust_on_facts(&t, &young, false, at(0)), TRUST_FIRST);
+    assert_int_equal(trust_on_facts(&t, &young, 0, at(0)), TRUST_FIRST);
     sample(&t, 0, at(0));
     assert_int_equal(trust_on_nonce(&t, "", at(0)), TRUST_NOTHING);
     assert_int_equal(trust_on_sentinel(&t, &created, true, at(0)), TRUST_NOTHING);
@@ -420,13 +455,13 @@ TEST(replicas_and_cluster_nodes_are_refused)
     struct node_facts f = facts_of(RUN_A, OLD);
 
     f.replica = f.cluster = true;
-    assert_int_equal(trust_on_facts(&t, &f, false, at(SEC)), TRUST_REFUSED);
+    assert_int_equal(trust_on_facts(&t, &f, 0, at(SEC)), TRUST_REFUSED);
     assert_int_equal(t.refusal, HF_REFUSED_REPLICA);
     assert_false(trust_may_vote(&t, at(SEC)));
     assert_time(trust_until(&t, at(SEC)), HF_TIME_NEVER);
-    assert_int_equal(trust_on_facts(&t, &f, false, at(SEC)), TRUST_NOTHING);
+    assert_int_equal(trust_on_facts(&t, &f, 0, at(SEC)), TRUST_NOTHING);
     f.replica = false;
-    assert_int_equal(trust_on_facts(&t, &f, false, at(SEC)), TRUST_REFUSED);
+    assert_int_equal(trust_on_facts(&t, &f, 0, at(SEC)), TRUST_REFUSED);
     assert_int_equal(t.refusal, HF_REFUSED_CLUSTER);
 }
 
@@ -436,10 +471,27 @@ TEST(a_node_that_was_a_replica_may_have_forgotten)
     struct node_facts f = facts_of(RUN_A, OLD);
 
     f.replica = true;
-    trust_on_facts(&t, &f, false, at(SEC));
+    trust_on_facts(&t, &f, 0, at(SEC));
     assert_int_equal(facts(&t, RUN_A, at(2 * SEC)), TRUST_REFUSED);
     assert_false(t.refused);
     assert_quarantine(t, HF_QUARANTINE_SENTINEL, at(2 * SEC));
+}
+
+TEST(a_node_with_replicas_is_refused_unless_allowed)
+{
+    struct node_trust t = trusted();
+    struct node_facts f = facts_of(RUN_A, OLD);
+
+    f.replicated = true;
+    f.sole = false;
+    assert_int_equal(trust_on_facts(&t, &f, TRUST_ALLOW_EVICTION, at(SEC)), TRUST_REFUSED);
+    assert_int_equal(t.refusal, HF_REFUSED_REPLICATED);
+    assert_false(trust_may_vote(&t, at(SEC)));
+    assert_int_equal(trust_on_facts(&t, &f, TRUST_ALLOW_REPLICAS, at(SEC)), TRUST_REFUSED);
+    assert_votes(&t, at(SEC));
+    assert_int_equal(trust_on_facts(&t, &f, 0, at(SEC)), TRUST_REFUSED);
+    assert_int_equal(facts(&t, RUN_A, at(2 * SEC)), TRUST_REFUSED); /* detached */
+    assert_votes(&t, at(2 * SEC));
 }
 
 TEST(a_node_that_evicts_is_refused_unless_allowed)
@@ -448,9 +500,9 @@ TEST(a_node_that_evicts_is_refused_unless_allowed)
     struct node_facts f = facts_of(RUN_A, OLD);
 
     f.evicts = true;
-    assert_int_equal(trust_on_facts(&t, &f, false, at(SEC)), TRUST_REFUSED);
+    assert_int_equal(trust_on_facts(&t, &f, 0, at(SEC)), TRUST_REFUSED);
     assert_int_equal(t.refusal, HF_REFUSED_EVICTION);
-    assert_int_equal(trust_on_facts(&t, &f, true, at(SEC)), TRUST_REFUSED);
+    assert_int_equal(trust_on_facts(&t, &f, TRUST_ALLOW_EVICTION, at(SEC)), TRUST_REFUSED);
     assert_votes(&t, at(SEC));
 }
 
@@ -493,6 +545,8 @@ int main(void)
         cmocka_unit_test(a_durable_restart_with_another_sentinel_is_not_exempt),
         cmocka_unit_test(durability_must_be_read_before_and_after_the_restart),
         cmocka_unit_test(an_exempt_restart_ends_no_other_quarantine),
+        cmocka_unit_test(no_restart_is_exempt_without_the_operators_word),
+        cmocka_unit_test(a_node_that_was_not_alone_is_never_exempt),
         cmocka_unit_test(a_changed_sentinel_begins_a_quarantine_and_moves_the_mark),
         cmocka_unit_test(a_changed_nonce_in_a_reply_is_the_same_finding_once),
         cmocka_unit_test(a_changed_nonce_is_not_voted_with_before_the_sentinel_was_read),
@@ -512,6 +566,7 @@ int main(void)
         cmocka_unit_test(a_restart_is_judged_by_the_own_connection),
         cmocka_unit_test(replicas_and_cluster_nodes_are_refused),
         cmocka_unit_test(a_node_that_was_a_replica_may_have_forgotten),
+        cmocka_unit_test(a_node_with_replicas_is_refused_unless_allowed),
         cmocka_unit_test(a_node_that_evicts_is_refused_unless_allowed),
         cmocka_unit_test(a_refusal_that_info_says_nothing_about_stays),
     };

@@ -267,7 +267,7 @@ static void test_words(void **state)
     (void)state;
     for (uint32_t reason = 0; reason <= HF_LOSS_FENCE; reason++)
         assert_string_not_equal(hf_loss_word(reason), "unknown");
-    for (uint32_t refusal = 0; refusal <= HF_REFUSED_FLEET; refusal++)
+    for (uint32_t refusal = 0; refusal <= HF_REFUSED_REPLICATED; refusal++)
         assert_string_not_equal(words_refusal(refusal), "unknown");
     for (uint32_t error = 0; error <= HF_NODE_ERR_OTHER; error++)
         assert_string_not_equal(words_node_error(error), "unknown");
