@@ -39,8 +39,8 @@ static int place_from_path(struct hfc_place *place, const char *path)
     /* Only root and ourselves are trusted at a path of the caller's. */
     place->owner = system ? hf_system_owner() : geteuid();
     place->table_owner = place->owner;
-    if (!system && lstat(path, &st) == 0 && st.st_uid == 0)
-        place->table_owner = 0;
+    if (!system && lstat(path, &st) == 0) /* to look at; another's of that name may be our own */
+        place->table_owner = st.st_uid;
     place->table[0] = '\0';
     while (start > path && start[-1] != '/')
         start--;

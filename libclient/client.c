@@ -129,6 +129,8 @@ int hfc_client_open(const struct hfc_place *places, int count, uint32_t role, co
             break;
     }
     error = errno;
+    if (status == HF_OK && count > 1 && strcmp(client->place.path, places[0].path) == 0)
+        (void)snprintf(client->next_path, sizeof(client->next_path), "%s", places[1].path);
     if (status == HF_ENOAGENT && count > 1 && (error == ENOENT || error == ENOTDIR))
         hfc_fail(status, "no agent at %s, nor at %s", places[0].path, places[1].path);
     else if (status < 0)
@@ -273,6 +275,8 @@ int hf_agent_info(hf_client *client, struct hf_agent_info *ret_info)
     (void)snprintf(info.agent_name, sizeof(info.agent_name), "%.*s", HF_AGENT_NAME_MAX,
                    header->agent_name);
     memcpy(info.version, client->welcome.version, sizeof(info.version));
+    if ((header->flags & HF_TABLE_F_DEV) && *client->next_path && hfc_is_served(client->next_path))
+        (void)snprintf(info.shadowed, sizeof(info.shadowed), "%s", client->next_path);
     hfc_unlock(client);
     *ret_info = info;
     return HF_OK;

@@ -109,6 +109,21 @@ static int connect_to(const struct hfc_place *place, int64_t wait_ns, int *ret_s
     return HF_OK;
 }
 
+bool hfc_is_served(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool served;
+
+    if (sock < 0)
+        return false;
+    strcpy(address.sun_path, path);
+    /* EAGAIN: so many want in that there is no place in the queue. */
+    served = connect(sock, (struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN;
+    close(sock);
+    return served;
+}
+
 int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cookie, int64_t wait_ns,
               int *ret_sock, char *why, size_t why_size)
 {

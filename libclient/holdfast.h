@@ -122,6 +122,9 @@ struct hf_agent_info {
     uint32_t agent_pid;
     char agent_name[64];
     char version[16];
+    /* The caller's own agent with private nodes (--dev) was found by a name that the host's agent, which runs
+     * too, has as well: the other's attach socket. "" otherwise. */
+    char shadowed[128];
 };
 #if defined(__cplusplus) && defined(__GNUC__)
 #pragma GCC diagnostic push

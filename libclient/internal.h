@@ -172,7 +172,9 @@ struct hf_client {
     const uint64_t *life; /* 1; 0 in a forked child */
     struct hfc_chunk *chunks;
     struct hfc_place place;
-    uint32_t role; /* enum hf_hello_role */
+    char next_path
+        [HFC_PATH_MAX]; /* where the host's agent of that name would be; "": not by a name */
+    uint32_t role;      /* enum hf_hello_role */
     uint8_t cookie[HF_COOKIE_LEN];
 
     enum hfc_link link GUARDED_BY(hfc_locked);
@@ -262,6 +264,8 @@ bool hfc_link_is_hopeless(int status);
  * `wait_ns` at most; 0: it does not block. */
 int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cookie, int64_t wait_ns,
               int *ret_sock, char *why, size_t why_size);
+/* Whether an agent listens there. */
+bool hfc_is_served(const char *path);
 /* HF_EPENDING while there is none. Descriptors are the caller's on HF_OK only. */
 int hfc_welcome(int sock, struct hf_welcome *ret_welcome, int ret_fds[HF_WELCOME_FDS], char *why,
                 size_t why_size);

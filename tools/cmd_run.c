@@ -348,6 +348,10 @@ static int hold_and_run(struct run *run, hf_client *client)
 
     if (status < 0)
         return refused(run, status);
+    if (*agent.shadowed)
+        say("%s: taking it with your own agent %s, whose nodes are private (--dev), and not with "
+            "the host's; for that: --agent %s",
+            run->shown, agent.agent_name, agent.shadowed);
     plan.ttl_ns = (run->wanted.ttl_ms ? run->wanted.ttl_ms : (int64_t)agent.ttl_ms) * NS_PER_MS;
     if (!acquire(run, client, &plan, &guardian, hold.leases, &code))
         return code;

@@ -27,16 +27,18 @@ static int fill(struct place *place, const struct hf_base *base, const char *age
     return HF_OK;
 }
 
-/* BASE/NAME/sock; the table is the caller's, the system's, or root's, as the socket is. */
+/* BASE/NAME/sock; the table is whose the socket is: another of that name may be the caller's own. */
 static int fill_from_path(struct place *place, const char *path, char *why, size_t why_size)
 {
     struct hf_base base = {.system = hf_path_is_system(path)};
     char *end, *name;
     struct stat st;
 
-    if (!base.system && lstat(path, &st) == 0 && st.st_uid == 0)
-        base.system = true;
     base.owner = base.system ? hf_system_owner() : geteuid();
+    if (!base.system && lstat(path, &st) == 0) {
+        base.system = st.st_uid == 0;
+        base.owner = st.st_uid;
+    }
     end = strlen(path) < sizeof(base.dir) ? strrchr(strcpy(base.dir, path), '/') : NULL;
     if (end)
         *end = '\0';

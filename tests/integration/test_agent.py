@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """holdfastd as a program: how it starts, what it says to whom, what it leaves behind, and its private nodes."""
+import json
 import os
 import pathlib
 import re
@@ -238,6 +239,45 @@ def ordinary_user(run):
     agent = run.spawn(HOLDFASTD, "--dev", "--name", name, uid=OTHER_UID,
                       env={"XDG_RUNTIME_DIR": "", "HOLDFAST_RUNTIME_DIR": ""})
     assert agent.wait() == 64 and "--runtime-dir" in agent.err, agent.err
+
+
+@scenario("a user's own --dev agent beside the host's of the same name: run says that it takes it, and how to take the host's; status of a "
+          "path shows the table of that very agent", needs_root=True)
+def shadowed(run):
+    run.redis(3)
+    name, place, user_dir = f"{run.tag}-s", run.dir / "system", run.dir / "xdg"
+    (place / "holdfast").mkdir(parents=True)
+    user_dir.mkdir(mode=0o700)
+    os.chown(user_dir, OTHER_UID, OTHER_UID)
+    env = {"XDG_RUNTIME_DIR": user_dir, "HOLDFAST_RUNTIME_DIR": "", "HOLDFAST_AGENT": name}
+
+    def within(first, *argv):
+        """Where the host's agents are is /run."""
+        words = ["unshare", "--mount", "sh", "-c", f'mount --bind {place} /run && exec {first} "$@"', "sh"]
+        return run.spawn(*words, *(run.for_others(arg) for arg in argv), env=env)
+
+    user = f"setpriv --reuid {OTHER_UID} --regid {OTHER_UID} --clear-groups"
+    own = within(user, HOLDFASTD, "--dev", "--name", name)
+    own.wait_err(r"(?m)^holdfastd: ready")
+    quiet = within(user, BUILD / "bin" / "holdfast", "run", "-n", "job", "true")
+    assert quiet.wait() == 0 and quiet.err == "", quiet.err
+    nodes = [word for node in run.nodes for word in ("--node", node.spec)]
+    system = within("", HOLDFASTD, "--system", "--assume-fresh", "--name", name, *nodes)
+    system.wait_err(r"holdfastd: (\w+: )?ready")
+    told = within(user, BUILD / "bin" / "holdfast", "run", "-n", "job", "true")
+    assert told.wait() == 0, told.err
+    assert "your own agent" in told.err and f"--agent /run/holdfast/{name}/sock" in told.err, told.err
+    for args in (("--agent", f"/run/holdfast/{name}/sock"), ("--agent", f"{user_dir}/holdfast/{name}/sock")):  # whoever says which
+        chosen = within(user, BUILD / "bin" / "holdfast", "run", *args, "-n", "job", "true")
+        assert chosen.wait() == 0 and chosen.err == "", chosen.err
+    # Root asks for the user's by its path, and gets no other.
+    shown = within("", BUILD / "bin" / "holdfast", "status", "--json", "--agent", f"{user_dir}/holdfast/{name}/sock")
+    assert shown.wait() == 0, shown.err
+    agent = json.loads(shown.out)["agent"]
+    assert agent["uid"] == OTHER_UID and agent["dev"], agent
+    for process in (own, system):
+        process.signal(signal.SIGTERM)
+        assert process.wait() == 0, process.err
 
 
 @scenario("many starts of one name at once: one agent runs, the others are refused, and none harms it")
