@@ -10,8 +10,8 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from jobs import (TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, children, kill_both, needs_groups,  # noqa: E402
-                  python, ready, tough)  # noqa: E402
+from jobs import (TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, children, group_of, kill_both,  # noqa: E402
+                  needs_groups, python, ready, remove_group, tough)  # noqa: E402
 from rig import BUILD, OTHER_UID, SLOW, alive, boottime_ns, main, scenario, skip, wait_until  # noqa: E402
 
 # A grandchild in the PID namespace of another process: when its parent ends it is that namespace's, not the guardians'.
@@ -41,10 +41,6 @@ if os.fork() == 0:
     print("up", flush=True)
 time.sleep(120)
 """
-
-
-def group_of(job):
-    return list(needs_groups().glob(f"**/holdfast-run-{job.pid}-*"))
 
 
 @contextlib.contextmanager
@@ -168,6 +164,7 @@ def both_killed(run):
     run.keys_gone("job", 3)
     assert (boottime_ns() - began_ns) / S < 5 * SLOW
     job.wait()
+    remove_group(job)
 
 
 @scenario("both guardians stopped until after V: the agent has killed the tree before V", needs_root=True)
@@ -198,6 +195,7 @@ def container_ends(run):
     os.kill(init, signal.SIGKILL)
     run.keys_gone("job", 3)
     job.wait()
+    remove_group(job, 2)
 
 
 @scenario("the next agent is handed the group, too", needs_root=True)
@@ -212,6 +210,7 @@ def after_a_restart(run):
     job.death_ns()
     run.keys_gone("job", 3)
     job.wait()
+    remove_group(job)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from events import await_event, faults, history, parse, those, unended, words_of  # noqa: E402
-from jobs import Job, kill_both, needs_groups, without_groups  # noqa: E402
+from jobs import Job, kill_both, needs_groups, remove_group, without_groups  # noqa: E402
 from rig import BUILD, SLOW, main, scenario, wait_until  # noqa: E402
 from views import counters, wait_node  # noqa: E402
 
@@ -265,9 +265,11 @@ def holders(run):
         assert lost["reason"] == "holder" and lost["run"], lost
         assert words_of(history(run, "job")) == ["granted", "abandoned", "late", "losing", "lost"]
         needs_groups()
-        kill_both(Job(run, "-t", f"{TTL_S}s", "grouped", "sh", "-c", "echo up; exec sleep 60").up())
+        grouped = Job(run, "-t", f"{TTL_S}s", "grouped", "sh", "-c", "echo up; exec sleep 60").up()
+        kill_both(grouped)
         assert await_event(run, "released", name="grouped")["reason"] == "holder"
         assert words_of(history(run, "grouped")) == ["granted", "abandoned", "released"]
+        remove_group(grouped)
 
 
 # --- nodes ---------------------------------------------------------------------------------------------
