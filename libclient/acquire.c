@@ -210,7 +210,7 @@ int hf_op_result(hf_op *op, hf_lease **ret_lease)
     hf_client *client;
     int status;
 
-    if (!op || !ret_lease)
+    if (!op || (!ret_lease && op->entry.op != HF_OP_RELEASE))
         return hfc_fail(HF_EINVAL, "hf_op_result: an argument is NULL");
     client = op->client;
     status = hfc_client_check(client);
@@ -221,10 +221,12 @@ int hf_op_result(hf_op *op, hf_lease **ret_lease)
     hfc_lock(client);
     (void)hfc_turn(client);
     hfc_op_expire(op, hfc_now());
-    if (op->done)
-        status = hfc_acquire_collect(op, ret_lease);
-    else
+    if (!op->done)
         status = hfc_fail(HF_EPENDING, NULL);
+    else if (op->entry.op == HF_OP_RELEASE)
+        status = hfc_release_collect(op);
+    else
+        status = hfc_acquire_collect(op, ret_lease);
     hfc_unlock(client);
     return status;
 }

@@ -89,6 +89,15 @@ static int client_new(uint32_t role, const uint8_t *cookie, hf_client **ret_clie
     return HF_OK;
 }
 
+/* Too many want in just now at an agent that lets them in. `since_ns`: when we began. */
+static bool is_crowded(hf_client *client, int64_t since_ns) REQUIRES(hfc_locked)
+{
+    int64_t now = hfc_now();
+
+    return client->link == HFC_LINK_DOWN && client->crowded && now < since_ns + HFC_WELCOME_NS &&
+           (now < since_ns + HFC_HANG_NS || !hfc_stranger_hangs(&client->place, now));
+}
+
 /* Waits for the welcome. An agent that has no room for one more just now, as when a whole host's programs
  * start at once, is asked again until that has taken too long. */
 static int attach(hf_client *client, const struct hfc_place *place) REQUIRES(hfc_locked)
@@ -106,7 +115,7 @@ static int attach(hf_client *client, const struct hfc_place *place) REQUIRES(hfc
             hfc_sleep(client, 0, client->hello_until_ns);
             hfc_link_drive(client);
         }
-    } while (client->link == HFC_LINK_DOWN && client->crowded && hfc_now() < until_ns);
+    } while (is_crowded(client, until_ns - HFC_WELCOME_NS));
     client->connect_until_ns = 0;
     return client->link_status;
 }
@@ -156,6 +165,77 @@ int hf_connect(const char *agent, hf_client **ret_client)
     if (status < 0)
         return status;
     return hfc_client_open(places, count, HF_ROLE_HOLDER, NULL, ret_client);
+}
+
+int hf_connect_start(const char *agent, hf_client **ret_client)
+{
+    struct hfc_place places[HFC_PLACES_MAX];
+    hf_client *client;
+    int count = 0, status;
+
+    if (!ret_client)
+        return hfc_fail(HF_EINVAL, "hf_connect_start: ret_client is NULL");
+    status = hfc_places(agent, places, &count);
+    if (status == HF_OK)
+        status = client_new(HF_ROLE_HOLDER, NULL, &client);
+    if (status < 0)
+        return status;
+    hfc_lock(client);
+    memcpy(client->places, places, sizeof(places));
+    client->places_left = count;
+    client->place = client->places[0];
+    client->started_ns = hfc_now();
+    client->next_try_ns = INT64_MIN;
+    client->connect_status = HF_EPENDING;
+    (void)hfc_connect_judge(client);
+    hfc_unlock(client);
+    *ret_client = client;
+    return HF_OK;
+}
+
+int hfc_connect_judge(hf_client *client)
+{
+    int error;
+
+    while (client->connect_status == HF_EPENDING) {
+        errno = 0;
+        hfc_link_drive(client);
+        error = errno;
+        if (client->link == HFC_LINK_HELLO)
+            return HF_EPENDING;
+        if (client->link == HFC_LINK_DOWN && client->last_try_ns < client->started_ns)
+            return HF_EPENDING; /* the next try is not due */
+        /* As in attach(): another place only where there is no socket at all. */
+        if (client->link == HFC_LINK_DOWN && client->link_status == HF_ENOAGENT &&
+            (error == ENOENT || error == ENOTDIR) && client->places_left > 1) {
+            client->places_left--;
+            client->place = client->places[1];
+            client->next_try_ns = INT64_MIN;
+            continue;
+        }
+        if (is_crowded(client, client->started_ns)) {
+            client->last_try_ns = INT64_MIN;
+            return HF_EPENDING;
+        }
+        client->connect_status = client->link == HFC_LINK_UP ? HF_OK : client->link_status;
+    }
+    return client->connect_status;
+}
+
+int hf_connect_result(hf_client *client)
+{
+    int status = hfc_client_check(client);
+
+    if (status < 0)
+        return status;
+    hfc_lock(client);
+    status = hfc_connect_judge(client);
+    if (status == HF_EPENDING)
+        hfc_fail(status, NULL);
+    else if (status < 0)
+        hfc_fail(status, "%s", client->link_text);
+    hfc_unlock(client);
+    return status;
 }
 
 /* In a forked child: descriptors and memory only. The rings are not mapped here, and the lock may

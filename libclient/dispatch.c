@@ -65,14 +65,10 @@ static int64_t watched_next(hf_client *client, int64_t now, int64_t next) REQUIR
     struct hfc_lease *lease;
 
     TAILQ_FOREACH (lease, &client->leases, link) {
-        int64_t until_ns, late_ns;
-
         if (!lease->fn)
             break;
-        until_ns = hf_valid_until_ns(&lease->handle);
-        late_ns = until_ns - lease->ttl_ms * HF_NS_PER_MS / 2;
-        if (until_ns)
-            next = hfc_min(next, late_ns > now ? late_ns : until_ns);
+        if (hf_valid_until_ns(&lease->handle))
+            next = hfc_min(next, hfc_lease_next(lease, now));
         if (lease->reported < HF_STATE_LOST && hf_state(&lease->handle) != lease->reported)
             next = 0;
     }
@@ -114,7 +110,7 @@ static void timer_update(hf_client *client, int64_t now) REQUIRES(hfc_locked)
     if (client->link == HFC_LINK_DOWN)
         next = client->next_try_ns;
     else if (client->link == HFC_LINK_HELLO)
-        next = client->hello_until_ns;
+        next = hfc_hello_next(client);
     else if (client->ring_full)
         next = now + HFC_SLICE_FULL_NS;
     next = watched_next(client, now, hfc_min(next, leases_next(client, now)));
@@ -237,6 +233,7 @@ int hf_dispatch(hf_client *client)
     hfc_link_check(client);
     eat_nudges(client);
     (void)hfc_turn(client);
+    (void)hfc_connect_judge(client);
     now = hfc_now();
     expire_all(&client->queued, now);
     expire_all(&client->flying, now);

@@ -107,6 +107,14 @@ typedef struct hf_view hf_view;     /* an agent's table, for reading */
  * The agent must run as root, as the caller's user, or as the system agent's account, else
  * HF_EPERM. Other errors: HF_ENOAGENT, HF_EVERSION, HF_ETIMENS, HF_ELIMIT, HF_ETABLE. */
 HF_EXPORT int hf_connect(const char *agent, hf_client **ret_client);
+/* The same without blocking, for event loops. The client is there at once; hf_connect_result() is
+ * HF_EPENDING until it is decided (poll hf_fd(), and call hf_dispatch()), and then what hf_connect()
+ * would have returned. Calls that block may be made only on HF_OK; whatever it is, hf_disconnect()
+ * frees the client.
+ * An agent that hangs is given up after a second, by its sign of life in shared memory; where many
+ * programs want in at once both take up to 5 s. */
+HF_EXPORT int hf_connect_start(const char *agent, hf_client **ret_client);
+HF_EXPORT int hf_connect_result(hf_client *client);
 
 /* Has every lease of this client released, without waiting for it, and frees the client. Leases and
  * ops of it must not be used afterwards. NULL is fine. For a process that ends without a call the
@@ -171,8 +179,11 @@ static inline int hf_held(hf_lease *lease)
 
 enum hf_lease_state {
     HF_STATE_HELD = 1,
-    HF_STATE_LATE = 2,   /* still held, but renewals are failing: less than half the TTL is left */
-    HF_STATE_LOSING = 3, /* still held, but it will be lost: stop now (never goes back to HELD) */
+    HF_STATE_LATE = 2, /* still held, but renewals are failing: less than half the TTL is left */
+    /* still held, but it will be lost: stop now. Said by the agent it never goes back to HELD. Where the
+     * agent is gone or hangs the library says it, when 3/10 of the TTL are left: an agent that comes
+     * back in time and extends the lease makes it HELD again, but one of a job, which has stopped. */
+    HF_STATE_LOSING = 3,
     HF_STATE_LOST = 4,
     HF_STATE_RELEASED = 5
 };
@@ -246,7 +257,8 @@ struct hf_acquire_options {
  * come first served on this host. While no agent answers, a wait goes on trying to attach until its
  * end. A signal handler that returns does not end the wait.
  * Errors: HF_EBUSY, HF_ETIMEDOUT, HF_ENOQUORUM, HF_ENAME, HF_ETTL, HF_EFLEET, HF_EFULL, HF_ELIMIT,
- * HF_EGOING, HF_ENOAGENT, HF_ELOST (granted, and lost before it could be used). */
+ * HF_EGOING, HF_ENOAGENT (also of an agent that hangs, a second after the wait's end, or the try),
+ * HF_ELOST (granted, and lost before it could be used). */
 HF_EXPORT int hf_acquire(hf_client *client, const char *name, int64_t ttl_seconds, int64_t wait_ms,
                          hf_lease **ret_lease);
 HF_EXPORT int hf_acquire_with(hf_client *client, const struct hf_acquire_options *options,
@@ -358,6 +370,11 @@ HF_EXPORT void hf_op_cancel(hf_op *op);
  * is waited for as long as the validity lasts, and a second more.)
  * Frees the lease in every case. NULL gives HF_ENOTHELD. */
 HF_EXPORT int hf_release(hf_lease *lease);
+
+/* The same without waiting for the answer, for event loops: the lease is over and freed at once, and
+ * hf_op_result(op, NULL) says HF_EPENDING until it knows what hf_release() would have returned;
+ * hf_op_cancel() only stops asking. A negative code is that result itself, and there is no op. */
+HF_EXPORT int hf_release_start(hf_lease *lease, hf_op **ret_op);
 
 /* The same for a lease taken with HF_ACQUIRE_RUN: says that the job and all its
  * descendants are reaped. */

@@ -36,6 +36,10 @@
 #define HFC_SLICE_NS      (500 * HF_NS_PER_MS)
 #define HFC_SLICE_FULL_NS (5 * HF_NS_PER_MS)  /* the same, while the ring has no room */
 #define HFC_WELCOME_NS    (5 * HF_NS_PER_SEC) /* a welcome takes no longer, or the agent hangs */
+/* A thread of the agent gives a sign of life ten times a second, unless it hangs (agent/loop.h): one that gave
+ * none for so long is not waited for. */
+#define HFC_HANG_NS (1 * HF_NS_PER_SEC)
+#define HFC_GONE_NS (500 * HF_NS_PER_MS) /* the same for what a lease's state is to be */
 #define HFC_GRACE_NS                                                                               \
     (1 *                                                                                           \
      HF_NS_PER_SEC) /* an agent that lives answers so soon after a deadline                    \
@@ -184,6 +188,11 @@ struct hf_client {
     int64_t next_try_ns GUARDED_BY(hfc_locked);
     int64_t last_try_ns GUARDED_BY(hfc_locked); /* of the last try that failed */
     int64_t hello_until_ns GUARDED_BY(hfc_locked);
+    /* of hf_connect_start(), until it is decided: the places that are left to be tried */
+    struct hfc_place places[HFC_PLACES_MAX] GUARDED_BY(hfc_locked);
+    int places_left GUARDED_BY(hfc_locked);
+    int connect_status GUARDED_BY(hfc_locked); /* HF_EPENDING until then */
+    int64_t started_ns GUARDED_BY(hfc_locked);
     int64_t
         connect_until_ns GUARDED_BY(hfc_locked); /* a try may wait for its turn; 0: it may not */
     int64_t backoff_ns GUARDED_BY(hfc_locked);
@@ -237,14 +246,27 @@ void hfc_unlock(hf_client *client) RELEASES(hfc_locked);
 int hfc_client_open(const struct hfc_place *places, int count, uint32_t role, const uint8_t *cookie,
                     hf_client **ret_client);
 
+/* Goes on with hf_connect_start(): HF_EPENDING, or how that ended. */
+int hfc_connect_judge(hf_client *client) REQUIRES(hfc_locked);
+
 /* One round of what there is to do: the link, completions, queued requests. Never blocks. Returns
  * the wake word as it was before completions were looked at, for hfc_sleep(). */
 uint32_t hfc_turn(hf_client *client) REQUIRES(hfc_locked);
 /* Sleeps, without the lock, until the agent wakes us, `until_ns`, or a slice is over. */
 void hfc_sleep(hf_client *client, uint32_t seen, int64_t until_ns) REQUIRES(hfc_locked);
 
+/* --- hang.c: whether the agent is there at all ------------------------------------------------- */
+
+/* It gave no sign of life for `span_ns`. Async-signal-safe. An agent that never gave one is not judged. */
+bool hfc_table_is_silent(const struct hf_table *table, int64_t now_ns, int64_t span_ns);
+/* The agent that serves the session hangs. */
+bool hfc_agent_hangs(hf_client *client, int64_t now_ns) REQUIRES(hfc_locked);
+/* The same of one that has not welcomed us: by its table's name. One that has none hangs, too. */
+bool hfc_stranger_hangs(const struct hfc_place *place, int64_t now_ns);
+
 /* --- link.c: attach and reattach -------------------------------------------------------------- */
 
+int64_t hfc_hello_next(hf_client *client) REQUIRES(hfc_locked);
 /* Goes on with connecting, if that is due. */
 void hfc_link_drive(hf_client *client) REQUIRES(hfc_locked);
 /* Notices the end of the socket (one system call). */
@@ -311,6 +333,8 @@ int hfc_acquire_check_name(const void *name, size_t name_len);
 int hfc_acquire_begin(hf_client *client, const struct hf_acquire_options *options, hf_op **ret_op)
     REQUIRES(hfc_locked);
 /* Of a done op: its leases or its failure, with message and conflict set. Frees it. */
+/* The same of a release. */
+int hfc_release_collect(hf_op *op) REQUIRES(hfc_locked);
 int hfc_acquire_collect(hf_op *op, hf_lease **ret_leases) REQUIRES(hfc_locked);
 
 /* --- many.c: several acquires that are one for their caller ----------------------------------- */
@@ -392,6 +416,8 @@ void hfc_pool_free(hf_client *client) NO_THREAD_SAFETY;
  * generation. */
 int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64_t fence, bool run,
                    uint32_t beat_word, hf_lease **ret_lease) REQUIRES(hfc_locked);
+/* When the state may change without anybody's word: it becomes LATE, or LOSING, or is over. */
+int64_t hfc_lease_next(struct hfc_lease *lease, int64_t now_ns);
 void hfc_lease_drop(struct hfc_lease *lease) REQUIRES(hfc_locked);
 
 static inline struct hfc_lease *hfc_lease_of(hf_lease *lease)

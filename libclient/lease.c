@@ -78,6 +78,25 @@ void hfc_lease_drop(struct hfc_lease *lease)
     hfc_pool_give(lease);
 }
 
+static int64_t losing_before_ns(const struct hfc_lease *lease)
+{
+    return lease->ttl_ms * HF_NS_PER_MS * 3 / 10;
+}
+
+int64_t hfc_lease_next(struct hfc_lease *lease, int64_t now_ns)
+{
+    int64_t until_ns = hf_valid_until_ns(&lease->handle);
+    int64_t late_ns = until_ns - lease->ttl_ms * HF_NS_PER_MS / 2;
+    int64_t losing_ns = until_ns - losing_before_ns(lease);
+
+    if (now_ns < late_ns)
+        return late_ns;
+    /* Of an agent that has just gone that is known a moment later. */
+    if (now_ns < losing_ns + HFC_GONE_NS)
+        return hfc_min(now_ns < losing_ns ? losing_ns : now_ns + HFC_GONE_NS / 10, until_ns);
+    return until_ns;
+}
+
 /* --- reading: any thread, and signal handlers ------------------------------------------------- */
 
 static int64_t valid_until(hf_lease *handle, int64_t *ret_now)
@@ -162,6 +181,11 @@ int hf_state(hf_lease *handle)
     if (left > 0) {
         if (seen && state == HF_SLOT_LOSING)
             return HF_STATE_LOSING;
+        /* (!) By our own clock only where nobody else says it: an agent that lives decides, and one that
+         * comes back may extend it. */
+        if (left <= losing_before_ns(lease) &&
+            hfc_table_is_silent(&lease->map->table, hfc_now(), HFC_GONE_NS))
+            return HF_STATE_LOSING;
         /* Late by the clock too: the agent that should say so may be dead. */
         if ((seen && state == HF_SLOT_LATE) || left < lease->ttl_ms * HF_NS_PER_MS / 2)
             return HF_STATE_LATE;
@@ -186,6 +210,8 @@ const char *hf_reason(hf_lease *handle)
     reason = atomic_load(&lease->reason);
     if (reason == HF_LOSS_NONE && atomic_load(&lease->map->replaced))
         reason = HF_LOSS_RESTART;
+    if (reason == HF_LOSS_NONE && state == HF_STATE_LOSING)
+        return "the agent is gone or hangs, and does not renew it";
     if (reason == HF_LOSS_NONE)
         return "its validity ended without a renewal";
     return hf_loss_text(reason);
@@ -285,6 +311,32 @@ static int release_end(struct release *r)
     if (r->over)
         hfc_fail(r->status, "the lease was over: %s", r->over);
     return r->status;
+}
+
+int hf_release_start(hf_lease *lease, hf_op **ret_op)
+{
+    struct release r;
+
+    if (!ret_op)
+        return hfc_fail(HF_EINVAL, "hf_release_start: ret_op is NULL");
+    release_begin(lease, false, &r);
+    if (!r.op)
+        return release_end(&r);
+    hfc_lock(r.client);
+    hfc_timer_pull(r.client, hfc_op_next(r.op));
+    hfc_unlock(r.client);
+    *ret_op = r.op;
+    return HF_OK;
+}
+
+int hfc_release_collect(hf_op *op)
+{
+    int status = op->status == HF_ENOTHELD ? HF_ELOST : op->status;
+
+    if (status < 0)
+        hfc_fail(status, "%s", *op->text ? op->text : hf_status_text(status));
+    hfc_op_abandon(op);
+    return status;
 }
 
 static int release(hf_lease *handle, bool reaped)

@@ -86,6 +86,14 @@ void hfc_link_drop(hf_client *client, int status, const char *text)
     }
 }
 
+/* When it is to be asked whether the agent hangs; and at last, whether it came at all. */
+int64_t hfc_hello_next(hf_client *client)
+{
+    int64_t now = hfc_now(), first = client->hello_until_ns - HFC_WELCOME_NS + HFC_HANG_NS;
+
+    return hfc_min(client->hello_until_ns, now < first ? first : now + HFC_SLICE_NS);
+}
+
 static void begin(hf_client *client) REQUIRES(hfc_locked)
 {
     struct hfc_session *session = calloc(1, sizeof(*session));
@@ -99,7 +107,8 @@ static void begin(hf_client *client) REQUIRES(hfc_locked)
     session->refs = 1;
     session->doorbell = -1;
     status = hfc_hello(&client->place, client->role, client->cookie,
-                       client->connect_until_ns - hfc_now(), &session->sock, why, sizeof(why));
+                       hfc_min(client->connect_until_ns - hfc_now(), HFC_HANG_NS), &session->sock,
+                       why, sizeof(why));
     if (status < 0) {
         bool crowded = status == HF_ENOAGENT && /* the queue is full, or we were too late */
                        (errno == EAGAIN || errno == EPIPE || errno == ECONNRESET);
@@ -113,7 +122,7 @@ static void begin(hf_client *client) REQUIRES(hfc_locked)
     client->link = HFC_LINK_HELLO;
     client->hello_until_ns = hfc_now() + HFC_WELCOME_NS;
     hfc_poll_add(client, session->sock);
-    hfc_timer_pull(client, client->hello_until_ns);
+    hfc_timer_pull(client, hfc_hello_next(client));
 }
 
 /* The mapping that the agent's table has with us already, else a new one. Closes `fd`. Old mappings
@@ -187,7 +196,11 @@ static void go_on(hf_client *client) REQUIRES(hfc_locked)
 
     status = hfc_welcome(client->session->sock, &welcome, fds, why, sizeof(why));
     if (status == HF_EPENDING) {
-        if (hfc_now() < client->hello_until_ns)
+        int64_t now = hfc_now();
+
+        if (now < client->hello_until_ns &&
+            (now < client->hello_until_ns - HFC_WELCOME_NS + HFC_HANG_NS ||
+             !hfc_stranger_hangs(&client->place, now)))
             return;
         status = HF_ENOAGENT;
         (void)snprintf(why, sizeof(why), "the agent at %s does not answer (stopped or overloaded?)",

@@ -322,6 +322,13 @@ static void withdraw(hf_op *op) REQUIRES(hfc_locked)
     }
 }
 
+/* It should have been answered by now, and whoever was to answer hangs. */
+static bool is_in_vain(const hf_op *op, int64_t now_ns) REQUIRES(hfc_locked)
+{
+    return now_ns >= op->deadline_ns && now_ns - op->start_ns >= HFC_HANG_NS &&
+           hfc_agent_hangs(op->client, now_ns);
+}
+
 void hfc_op_expire(hf_op *op, int64_t now_ns)
 {
     hf_client *client = op->client;
@@ -348,7 +355,7 @@ void hfc_op_expire(hf_op *op, int64_t now_ns)
         withdraw(op);
         return;
     }
-    if (now_ns < op->give_up_ns)
+    if (now_ns < op->give_up_ns && !is_in_vain(op, now_ns))
         return;
     (void)snprintf(text, sizeof(text), "the agent at %s does not answer", client->place.path);
     finish(op, HF_ENOAGENT, text);
@@ -358,10 +365,13 @@ void hfc_op_expire(hf_op *op, int64_t now_ns)
 int64_t hfc_op_next(const hf_op *op)
 {
     int64_t next = op->client->link == HFC_LINK_DOWN ? op->deadline_ns : op->give_up_ns;
+    int64_t now = hfc_now(), hang_ns = op->start_ns + HFC_HANG_NS;
 
     if (op->many)
         return hfc_many_next(op);
-    return next > hfc_now() ? next : op->give_up_ns;
+    if (op->client->link == HFC_LINK_UP && now >= op->deadline_ns)
+        next = hfc_min(next, now < hang_ns ? hang_ns : now + HFC_SLICE_NS);
+    return next > now ? next : op->give_up_ns;
 }
 
 bool hfc_op_progress(hf_op *op)

@@ -3,15 +3,6 @@
 
 #include <string.h>
 
-/* When the state may change without anybody's word: it becomes LATE, or is over. */
-static int64_t next_change(struct hfc_lease *lease, int64_t now)
-{
-    int64_t until_ns = hf_valid_until_ns(&lease->handle);
-    int64_t late_ns = until_ns - lease->ttl_ms * HF_NS_PER_MS / 2;
-
-    return late_ns > now ? late_ns : until_ns;
-}
-
 int hf_wait(hf_lease *handle, int state, int64_t timeout_ms)
 {
     struct hfc_lease *lease = hfc_lease_of(handle);
@@ -37,7 +28,7 @@ int hf_wait(hf_lease *handle, int state, int64_t timeout_ms)
             now_state = hfc_fail(HF_ETIMEDOUT, NULL);
             break;
         }
-        hfc_sleep(client, seen, hfc_min(until_ns, next_change(lease, now)));
+        hfc_sleep(client, seen, hfc_min(until_ns, hfc_lease_next(lease, now)));
     }
     hfc_unlock(client);
     return now_state;

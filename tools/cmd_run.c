@@ -25,7 +25,9 @@
 #define SLOT_NAME_SIZE (255 + sizeof("#63")) /* of a name with a slot's number */
 
 /* An agent that hangs does not end a wait: so long after its end we do. */
-#define PATIENCE_MS 5000
+#define PATIENCE_MS 2500
+
+#define AGAIN_MS    200 /* before an agent that is away is looked for again */
 
 struct run {
     struct run_options wanted;
@@ -153,6 +155,18 @@ static bool wait_for_news(const struct run *run, hf_client *client)
     return true;
 }
 
+/* What is left of the wait: -1 for ever; 0 is a try, so never less than 1 of one that was to wait. */
+static int64_t wait_left_ms(const struct run *run)
+{
+    int64_t left_ms = run->wanted.wait_ms;
+
+    if (left_ms > 0) {
+        left_ms -= (timeline_now_ns() - run->began_ns) / NS_PER_MS;
+        left_ms = left_ms > 0 ? left_ms : 1;
+    }
+    return left_ms;
+}
+
 static int begin(struct run *run, hf_client *client, int64_t wait_ms, hf_op **ret_op)
 {
     struct hf_name names[HF_SET_MAX];
@@ -183,19 +197,13 @@ static int begin(struct run *run, hf_client *client, int64_t wait_ms, hf_op **re
 /* Stopped from the terminal. A set gives back what it has meanwhile, for others wait for that. */
 static int stop_in_wait(struct run *run, hf_client *client, hf_op **op)
 {
-    int64_t left_ms = run->wanted.wait_ms;
-
     if (run->wanted.count == 1) {
         kill(getpid(), SIGSTOP);
         return HF_OK;
     }
     hf_op_cancel(*op);
     kill(getpid(), SIGSTOP);
-    if (left_ms > 0) {
-        left_ms -= (timeline_now_ns() - run->began_ns) / NS_PER_MS;
-        left_ms = left_ms > 0 ? left_ms : 1; /* 0 would be a try */
-    }
-    return begin(run, client, left_ms, op);
+    return begin(run, client, wait_left_ms(run), op);
 }
 
 /* True: the leases, in the order of the names. False: the exit code, which -E makes 0. */
@@ -234,7 +242,7 @@ static bool acquire(struct run *run, hf_client *client, const struct guardian_pl
                     struct guardian *ret_guardian, hf_lease **ret_leases, int *ret_code)
 {
     hf_op *op;
-    int status = begin(run, client, run->wanted.wait_ms, &op);
+    int status = begin(run, client, wait_left_ms(run), &op);
 
     if (status < 0) {
         *ret_code = refused(run, status);
@@ -369,13 +377,67 @@ static int hold_and_run(struct run *run, hf_client *client)
     return guardian_run(&guardian, &hold);
 }
 
+/* Sleeps until the client has news, for `most_ms` at most (-1: no limit). Returns a signal that ends us,
+ * or 0. */
+static int poll_client(const struct run *run, hf_client *client, int most_ms)
+{
+    struct pollfd fds[] = {
+        {.fd = run->signals.fd, .events = POLLIN},
+        {.fd = client ? hf_fd(client) : -1, .events = POLLIN},
+    };
+    int signal;
+
+    poll(fds, 2, most_ms);
+    if (client)
+        hf_dispatch(client);
+    while ((signal = signal_in_wait(run)) == SIGTSTP)
+        kill(getpid(), SIGSTOP);
+    return signal;
+}
+
+/* HF_OK with a client, or a negative code; a signal that ends us in `ret_signal`. */
+static int connect_once(const struct run *run, hf_client **ret_client, int *ret_signal)
+{
+    hf_client *client = NULL;
+    int status = hf_connect_start(run->wanted.agent, &client);
+
+    if (status < 0)
+        return status;
+    while ((status = hf_connect_result(client)) == HF_EPENDING && !*ret_signal)
+        *ret_signal = poll_client(run, client, -1);
+    if (status == HF_OK && !*ret_signal)
+        *ret_client = client;
+    else
+        hf_disconnect(client);
+    return status;
+}
+
+/* The same; with -w an agent that is away is waited for, as one that is there would be. */
+static int connect_agent(struct run *run, hf_client **ret_client, int *ret_signal)
+{
+    int status;
+
+    for (;;) {
+        status = connect_once(run, ret_client, ret_signal);
+        if (*ret_signal || status != HF_ENOAGENT || run->wanted.wait_ms <= 0 ||
+            wait_left_ms(run) <= 1)
+            return status;
+        if (run->said_reason != HF_ENOAGENT)
+            say("%s: waiting: %s", run->shown, hf_last_message());
+        run->said_reason = HF_ENOAGENT;
+        *ret_signal = poll_client(run, NULL, AGAIN_MS);
+        if (*ret_signal)
+            return HF_ENOAGENT;
+    }
+}
+
 int cmd_run(int argc, char **argv)
 {
     struct run run = {0};
     bool help = false;
-    hf_client *client;
+    hf_client *client = NULL;
     const char *slash;
-    int status, code = run_options_parse(&run.wanted, argc, argv, &help);
+    int signal = 0, status, code = run_options_parse(&run.wanted, argc, argv, &help);
 
     if (code != EXIT_OK)
         return code;
@@ -393,8 +455,10 @@ int cmd_run(int argc, char **argv)
     /* Who is in the way is told by the job's name, which means more to people than ours. */
     slash = strrchr(run.wanted.argv[0], '/');
     (void)prctl(PR_SET_NAME, slash ? slash + 1 : run.wanted.argv[0]);
-    status = hf_connect(run.wanted.agent, &client);
+    status = connect_agent(&run, &client, &signal);
     (void)prctl(PR_SET_NAME, "holdfast");
+    if (signal)
+        return EXIT_BY_SIGNAL + signal;
     if (status < 0)
         return refused(&run, status);
     code = hold_and_run(&run, client);

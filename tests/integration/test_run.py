@@ -257,12 +257,76 @@ def too_few_nodes(run):
     assert process.wait() == 0, process.err
 
 
-@scenario("no agent: 69 at once")
+@scenario("no agent: 69 at once, with -w at its end")
 def no_agent(run):
     result = run.holdfast("run", "--agent", f"{run.tag}-none", "job", "true")
     assert result.rc == 69 and "agent" in result.err, result
-    result = run.holdfast("run", "-w", "60", "--agent", f"{run.tag}-none", "job", "true", timeout_s=10)
-    assert result.rc == 69, result
+    began = time.monotonic()
+    result = run.holdfast("run", "-w", "1500ms", "--agent", f"{run.tag}-none", "job", "true", timeout_s=10)
+    assert result.rc == 69 and "waiting: no agent" in result.err, result
+    assert 1.4 < time.monotonic() - began < 4 * SLOW
+
+
+@scenario("-w: an agent that is away is waited for, and a wait that is interrupted ends at once", sanitizers=False)
+def agent_comes_back(run):
+    ready(run)
+    agent = run.agents[0]
+    agent.stop()
+    job = run.start_holdfast("run", "-w", "20", "job", "echo", "done")
+    job.wait_err("waiting: no agent")
+    time.sleep(0.5)
+    assert job.running
+    run.agent(ttl=f"{TTL_S}s")
+    assert job.wait(10) == 0 and "done" in job.out, job.err
+    run.agents[-1].stop()
+    job = run.start_holdfast("run", "-w", "20", "job", "true")
+    job.wait_err("waiting: no agent")
+    began = time.monotonic()
+    job.signal(signal.SIGTERM)
+    assert job.wait() == 128 + signal.SIGTERM and time.monotonic() - began < 1 * SLOW, job.err
+
+
+@scenario("an agent that hangs: -n ends within seconds, at once when it is interrupted, and -w waits for it",
+          sanitizers=False)
+def agent_hangs(run):
+    ready(run)
+    agent = run.agents[0]
+    agent.sigstop()
+    began = time.monotonic()
+    result = run.holdfast("run", "-n", "job", "true")
+    assert result.rc == 69 and "does not answer" in result.err, result
+    assert time.monotonic() - began < 3, "a second is what it may take"
+    for number in (signal.SIGINT, signal.SIGTERM):
+        job = run.start_holdfast("run", "job", "true")
+        time.sleep(0.3)
+        began = time.monotonic()
+        job.signal(number)
+        assert job.wait() == 128 + number and time.monotonic() - began < 0.5, job.err
+    job = run.start_holdfast("run", "-w", "20", "job", "echo", "done")
+    job.wait_err("waiting: .*does not answer")
+    agent.sigcont()
+    assert job.wait(10) == 0 and "done" in job.out, job.err
+
+
+@scenario("an agent that hangs: its holder is told to stop at V - 0.3 T by its own clock, and held until V", sanitizers=False)
+def agent_hangs_holding(run):
+    ready(run)
+    agent = run.agents[0]
+    holder = run.holder()
+    holder.acquire("job", 4000)
+    agent.sigstop()
+    seen = []
+    while holder.held():
+        state = holder.cmd("state")["value"]
+        if state not in seen:
+            seen.append(state)
+        if state == 3:
+            break
+        time.sleep(0.02)
+    assert seen == [1, 2, 3], seen
+    assert holder.held() and "agent is gone or hangs" in holder.cmd("reason")["text"]
+    assert 0.2 < holder.cmd("remaining")["value"] / 1e9 <= 1.25
+    agent.sigcont()
 
 
 # --- the end of a job ----------------------------------------------------------------------------------

@@ -192,6 +192,17 @@ static void turn(struct fake_agent *a, struct pollfd *fds)
     fake_serve_waiters(a);
 }
 
+static void beat(struct fake_agent *a)
+{
+    struct timespec t;
+    int64_t now;
+
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    now = (int64_t)t.tv_sec * HF_NS_PER_SEC + t.tv_nsec;
+    atomic_store(&a->table.header->broker_beat_ns, now);
+    atomic_store(&a->table.header->renewal_beat_ns, now);
+}
+
 static void *run(void *arg)
 {
     struct fake_agent *a = arg;
@@ -210,6 +221,8 @@ static void *run(void *arg)
         pthread_mutex_unlock(&a->lock);
         (void)poll(fds, POLLED, TURN_MS);
         pthread_mutex_lock(&a->lock);
+        if (a->running && !a->frozen && !a->options.silent)
+            beat(a);
         if (a->running && !a->frozen)
             turn(a, fds);
     }

@@ -411,6 +411,27 @@ static void holds_many_leases(void **state)
     fixture_end(&f); /* frees the rest */
 }
 
+static void a_try_does_not_wait_for_an_agent_that_hangs(void **state)
+{
+    struct fixture f = fixture_start(NULL); /* T = 30 s: a node has 10 s */
+    int64_t began = boottime_ns();
+    hf_lease *lease;
+
+    (void)state;
+    fake_agent_freeze(f.agent, true);
+    assert_int_equal(hf_try(f.client, "a", &lease), HF_ENOAGENT);
+    assert_non_null(strstr(hf_last_message(), "does not answer"));
+    assert_true(boottime_ns() - began < 6 * HF_NS_PER_SEC);
+    /* A wait goes on to its end, and an agent that goes on before it is asked. */
+    began = boottime_ns();
+    assert_int_equal(hf_acquire(f.client, "b", 0, 2000, &lease), HF_ENOAGENT);
+    assert_in_range(boottime_ns() - began, 2 * HF_NS_PER_SEC, 6 * HF_NS_PER_SEC);
+    fake_agent_freeze(f.agent, false);
+    OK(hf_acquire(f.client, "c", 0, 2000, &lease));
+    OK(hf_release(lease));
+    fixture_end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -429,6 +450,7 @@ int main(void)
         cmocka_unit_test(a_cancelled_grant_is_released),
         cmocka_unit_test(threads_share_a_client),
         cmocka_unit_test(holds_many_leases),
+        cmocka_unit_test(a_try_does_not_wait_for_an_agent_that_hangs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

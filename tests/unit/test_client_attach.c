@@ -1,6 +1,8 @@
 /* Finding an agent, and being welcomed or refused. */
 #include "client_fixture.h"
 
+#include <poll.h>
+
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -141,10 +143,71 @@ static void gives_up_on_a_silent_agent(void **state)
     struct fake_agent *agent = fake_agent_start(&(struct fake_agent_options){.silent = true});
     hf_client *client;
 
+    int64_t began = boottime_ns();
+
     (void)state;
     assert_int_equal(hf_connect(fake_agent_path(agent), &client), HF_ENOAGENT);
     assert_message_has("does not answer");
+    assert_true(boottime_ns() - began < 4 * HF_NS_PER_SEC);
     fake_agent_free(agent);
+}
+
+/* How it ended, and that no call took long. */
+static int connect_in_a_loop(const char *path, hf_client **ret_client)
+{
+    int64_t began = boottime_ns();
+    int status;
+
+    OK(hf_connect_start(path, ret_client));
+    while ((status = hf_connect_result(*ret_client)) == HF_EPENDING) {
+        struct pollfd p = {.fd = hf_fd(*ret_client), .events = POLLIN};
+
+        assert_true(poll(&p, 1, PATIENCE_MS) == 1);
+        OK(hf_dispatch(*ret_client));
+    }
+    assert_true(boottime_ns() - began < 4 * HF_NS_PER_SEC);
+    assert_int_equal(hf_connect_result(*ret_client), status);
+    return status;
+}
+
+static void connects_without_blocking(void **state)
+{
+    struct fake_agent *agent = fake_agent_start(NULL);
+    hf_client *client;
+    hf_lease *lease;
+    hf_op *op;
+
+    (void)state;
+    OK(connect_in_a_loop(fake_agent_path(agent), &client));
+    OK(hf_acquire(client, "a", 0, 0, &lease));
+    OK(hf_release_start(lease, &op));
+    EVENTUALLY(hf_op_result(op, NULL) == HF_OK);
+    assert_false(fake_agent_holds(agent, "a"));
+    assert_int_equal(hf_release_start(NULL, &op), HF_ENOTHELD);
+    hf_disconnect(client);
+    fake_agent_free(agent);
+    assert_int_equal(hf_connect_start("a b", &client), HF_EINVAL);
+}
+
+static void connecting_without_blocking_ends_without_an_agent(void **state)
+{
+    struct fake_agent *silent = fake_agent_start(&(struct fake_agent_options){.silent = true});
+    struct fake_agent *refuses =
+        fake_agent_start(&(struct fake_agent_options){.refuse = HF_ELIMIT});
+    hf_client *client;
+
+    (void)state;
+    assert_int_equal(connect_in_a_loop(fake_agent_path(silent), &client), HF_ENOAGENT);
+    assert_message_has("does not answer");
+    hf_disconnect(client);
+    assert_int_equal(connect_in_a_loop(fake_agent_path(refuses), &client), HF_ELIMIT);
+    hf_disconnect(client);
+    setenv("HOLDFAST_RUNTIME_DIR", fake_agent_dir(refuses), 1);
+    assert_int_equal(connect_in_a_loop("nobody", &client), HF_ENOAGENT);
+    hf_disconnect(client);
+    unsetenv("HOLDFAST_RUNTIME_DIR");
+    fake_agent_free(silent);
+    fake_agent_free(refuses);
 }
 
 /* As an agent does when more want in than it has places, or a process was too late with its hello. */
@@ -325,6 +388,8 @@ int main(void)
         cmocka_unit_test(a_dead_socket_ends_the_search),
         cmocka_unit_test(tells_why_it_was_refused),
         cmocka_unit_test(gives_up_on_a_silent_agent),
+        cmocka_unit_test(connects_without_blocking),
+        cmocka_unit_test(connecting_without_blocking_ends_without_an_agent),
         cmocka_unit_test(comes_again_when_turned_away_without_a_word),
         cmocka_unit_test(waits_for_its_turn),
         cmocka_unit_test(disconnect_releases),

@@ -80,10 +80,50 @@ static void expires_with_a_dead_agent(void **state)
     assert_true(hf_held(lease));
     assert_int_equal(hf_wait(lease, HF_STATE_HELD, PATIENCE_MS), HF_STATE_LATE);
     assert_true(hf_held(lease));
-    assert_int_equal(hf_wait(lease, HF_STATE_LATE, PATIENCE_MS), HF_STATE_LOST);
+    assert_int_equal(hf_wait(lease, HF_STATE_LATE, PATIENCE_MS), HF_STATE_LOSING);
+    assert_true(hf_held(lease));
+    assert_non_null(strstr(hf_reason(lease), "the agent is gone"));
+    assert_int_equal(hf_wait(lease, HF_STATE_LOSING, PATIENCE_MS), HF_STATE_LOST);
     assert_false(hf_held(lease));
     assert_non_null(strstr(hf_reason(lease), "without a renewal"));
     assert_int_equal(hf_release(lease), HF_ELOST);
+    fixture_end(&f);
+}
+
+/* Said by nobody but this library's clock, it is not for good. */
+static void losing_without_an_agent_is_taken_back_by_its_return(void **state)
+{
+    struct fixture f = fixture_start(NULL);
+    hf_lease *lease = must_acquire_ttl(f.client, "a", 6000);
+    int64_t until;
+
+    (void)state;
+    fake_agent_freeze(f.agent, true);
+    until = hf_valid_until_ns(lease);
+    EVENTUALLY(hf_state(lease) != HF_STATE_HELD);
+    EVENTUALLY(hf_state(lease) == HF_STATE_LOSING);
+    assert_true(until - boottime_ns() <= 6000 * HF_NS_PER_MS * 3 / 10);
+    assert_true(hf_held(lease));
+    fake_agent_freeze(f.agent, false);
+    EVENTUALLY(hf_state(lease) == HF_STATE_HELD);
+    assert_true(hf_held(lease) && hf_valid_until_ns(lease) > until);
+    OK(hf_release(lease));
+    fixture_end(&f);
+}
+
+/* An agent that lives decides by itself when a lease is being lost. */
+static void a_living_agent_says_when_it_is_losing(void **state)
+{
+    struct fixture f = fixture_start(NULL);
+    hf_lease *lease = must_acquire_ttl(f.client, "a", 2000);
+    bool losing = false;
+
+    (void)state;
+    fake_agent_renew(f.agent, false);
+    while (hf_held(lease))
+        losing |= hf_state(lease) == HF_STATE_LOSING;
+    assert_false(losing);
+    hf_lease_free(lease);
     fixture_end(&f);
 }
 
@@ -215,9 +255,10 @@ static void tells_the_end_without_an_agent(void **state)
     OK(hf_on_change(lease, note_change, &changes));
     assert_true(hf_fd(f.client) >= 0);
     fake_agent_kill(f.agent);
-    dispatch_until(f.client, &changes, 2);
+    dispatch_until(f.client, &changes, 3);
     assert_int_equal(changes.states[0], HF_STATE_LATE);
-    assert_int_equal(changes.states[1], HF_STATE_LOST);
+    assert_int_equal(changes.states[1], HF_STATE_LOSING);
+    assert_int_equal(changes.states[2], HF_STATE_LOST);
     hf_lease_free(lease);
     fixture_end(&f);
 }
@@ -404,6 +445,8 @@ int main(void)
         cmocka_unit_test(a_lost_handle_stays_lost),
         cmocka_unit_test(null_is_no_lease),
         cmocka_unit_test(expires_with_a_dead_agent),
+        cmocka_unit_test(losing_without_an_agent_is_taken_back_by_its_return),
+        cmocka_unit_test(a_living_agent_says_when_it_is_losing),
         cmocka_unit_test(expires_with_a_stopped_agent),
         cmocka_unit_test(is_renewed),
         cmocka_unit_test(waits_for_a_change),
