@@ -121,7 +121,7 @@ struct ended *client_find_ended(struct client *c, uint32_t slot, uint32_t genera
 void client_settle(struct client *c);
 uint64_t cookie_hash(const uint8_t cookie[HF_COOKIE_LEN]);
 
-/* --- sessions: agent/sessions.c, agent/attach.c ----------------------------------------------- */
+/* --- sessions: agent/sessions.c, agent/dispatch.c, agent/attach.c ----------------------------- */
 
 /* One attached connection: at most three descriptors (socket, doorbell, pidfd). */
 struct session {
@@ -164,6 +164,9 @@ void session_progress(struct session *s, struct hf_completion_entry *entry);
 /* Something about a lease of this client changed. `but`: is told by an answer; NULL. */
 void client_signal(struct client *c, const struct session *but);
 void session_end(struct session *s, const char *why);
+/* In dispatch.c: a request, copied out of the ring, with a place for its answer reserved. `s` may be freed by what it
+ * asks for. */
+void session_handle(struct session *s, const struct hf_request_entry *q);
 /* In attach.c: judges a hello and sends the welcome. */
 void attach_hello(struct session *s, const struct hf_hello *hello, size_t length);
 

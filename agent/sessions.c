@@ -214,57 +214,6 @@ void session_progress(struct session *s, struct hf_completion_entry *entry)
     wake_if_posted(s);
 }
 
-static void handle(struct session *s, const struct hf_request_entry *q)
-{
-    if (q->id == 0 || q->note_len > HF_NOTE_MAX) {
-        session_end(s, "a request without a number, or with lengths out of range");
-        return;
-    }
-    hf_counter_add(&s->broker->agent->table, HF_COUNTER_REQUESTS, 1);
-    switch (q->op) {
-    case HF_OP_ACQUIRE:
-        answers_owe(&s->answers);
-        resources_acquire(s, q);
-        return;
-    case HF_OP_RELEASE:
-        answers_owe(&s->answers);
-        resources_release(s, q);
-        return;
-    case HF_OP_ASK:
-        answers_owe(&s->answers);
-        resources_ask(s, q);
-        return;
-    case HF_OP_LOOK:
-        answers_owe(&s->answers);
-        looks_ask(s, q);
-        return;
-    case HF_OP_FORCE:
-        answers_owe(&s->answers);
-        looks_force(s, q);
-        return;
-    case HF_OP_SCAN:
-        answers_owe(&s->answers);
-        scans_ask(s, q);
-        return;
-    case HF_OP_PING: {
-        struct hf_completion_entry pong = {.id = q->id, .op = HF_OP_PING, .status = HF_OK};
-
-        answers_owe(&s->answers);
-        session_answer(s, &pong);
-        return;
-    }
-    case HF_OP_CANCEL:
-        resources_cancel(s, q->target);
-        return;
-    case HF_OP_LOSING:
-        resources_losing(s, q);
-        return;
-    default:
-        session_end(s, "an unknown request");
-        return;
-    }
-}
-
 enum served {
     SERVED_ALL, /* nothing is left, or no room for answers, or the session ended */
     SERVED_SOME,
@@ -299,7 +248,7 @@ static enum served session_serve(struct session *s, hf_time now)
         user_asked(b, s->user);
         session_enliven(s, now);
         /* `s` may be freed by what it asks for: then it is not the first any more. */
-        handle(s, &q);
+        session_handle(s, &q);
         if (TAILQ_FIRST(&b->active) != s)
             return SERVED_ALL;
     }
