@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,7 @@ struct node_record {
 
 struct node_records {
     char path[BOOT_FILE_PATH];
+    bool made; /* by us */
     void *map;
     struct node_record *node;
 };
@@ -129,6 +131,7 @@ int node_records_open(const char *dir, int nodes, const char *list_hash, const u
     if (rc == HF_OK && !r->map &&
         (rc = boot_file_make(r->path, "what is known of the nodes", &want, &fd, why, why_size)) ==
             HF_OK) {
+        r->made = true;
         rc = map_file(r, fd, why, why_size);
         close(fd);
     }
@@ -145,6 +148,14 @@ void node_records_close(struct node_records *r)
         return;
     (void)munmap(r->map, FILE_SIZE);
     free(r);
+}
+
+void node_records_undo(struct node_records *r)
+{
+    if (r && r->made)
+        node_records_remove(r);
+    else
+        node_records_close(r);
 }
 
 void node_records_remove(struct node_records *r)

@@ -21,6 +21,8 @@ struct node_records;
 int node_records_open(const char *dir, int nodes, const char *list_hash, const uint8_t boot_id[16],
                       struct node_records **ret_records, char *why, size_t why_size);
 void node_records_close(struct node_records *records); /* keeps the file */
+/* A start that is refused: removes the file unless an earlier agent had left it. */
+void node_records_undo(struct node_records *records);
 void node_records_remove(struct node_records *records);
 
 void node_records_put(struct node_records *records, int node, const struct node_trust *trust);

@@ -66,7 +66,7 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
             journal_close(agent->journal);
         else
             journal_remove(agent->journal);
-        node_records_close(agent->node_records);
+        node_records_undo(agent->node_records);
         return rc;
     }
     if (!agent->warm && found && why[0])
