@@ -270,13 +270,14 @@ static void answer(hf_client *client, const struct hf_completion_entry *entry) R
     } else if (!op->done) {
         bool none = entry->status > 0 || entry->status == HF_EPENDING; /* no answer is that */
 
-        /* Of a holder without a record only its key's time is told. */
-        bool left = entry->status == HF_ETIMEDOUT && entry->holder.pttl_ms != -2;
+        const struct hf_wire_holder *told = &op->holder;
+        bool anonymous = op->has_holder && !told->fence && !told->pid && !*told->host;
 
-        if (entry->status == HF_EBUSY || *entry->holder.host || entry->holder.pid ||
-            (op->has_holder && left)) {
+        if (entry->status == HF_EBUSY || *entry->holder.host || entry->holder.pid) {
             op->has_holder = true;
             op->holder = entry->holder;
+        } else if (anonymous && entry->status == HF_ETIMEDOUT) {
+            op->holder.pttl_ms = entry->holder.pttl_ms; /* what is left by now */
         }
         finish(op, none ? HF_EPROTO : entry->status, entry->text);
     }
