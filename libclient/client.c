@@ -120,6 +120,13 @@ static int attach(hf_client *client, const struct hfc_place *place) REQUIRES(hfc
     return client->link_status;
 }
 
+/* It was found at the first of these places. */
+static void note_next(hf_client *client, const struct hfc_place *places, int count)
+{
+    if (count > 1 && strcmp(client->place.path, places[0].path) == 0)
+        (void)snprintf(client->next_path, sizeof(client->next_path), "%s", places[1].path);
+}
+
 int hfc_client_open(const struct hfc_place *places, int count, uint32_t role, const uint8_t *cookie,
                     hf_client **ret_client)
 {
@@ -138,8 +145,8 @@ int hfc_client_open(const struct hfc_place *places, int count, uint32_t role, co
             break;
     }
     error = errno;
-    if (status == HF_OK && count > 1 && strcmp(client->place.path, places[0].path) == 0)
-        (void)snprintf(client->next_path, sizeof(client->next_path), "%s", places[1].path);
+    if (status == HF_OK)
+        note_next(client, places, count);
     if (status == HF_ENOAGENT && count > 1 && (error == ENOENT || error == ENOTDIR))
         hfc_fail(status, "no agent at %s, nor at %s", places[0].path, places[1].path);
     else if (status < 0)
@@ -218,6 +225,8 @@ int hfc_connect_judge(hf_client *client)
             return HF_EPENDING;
         }
         client->connect_status = client->link == HFC_LINK_UP ? HF_OK : client->link_status;
+        if (client->connect_status == HF_OK)
+            note_next(client, client->places, client->places_left);
     }
     return client->connect_status;
 }
