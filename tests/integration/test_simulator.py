@@ -39,7 +39,8 @@ def schedules(_run):
 def kept_seeds(_run):
     for line in SEEDS.read_text().splitlines():
         if line and not line.startswith("#"):
-            simulate("--seed", line.split()[0], "--schedules", "1", "--any")
+            seed, wide = line.split()[0].split("/")
+            simulate("--seed", seed, "--schedules", "1", "--any", "--every", "--wide", wide)
 
 
 @scenario("a seed means the same in every run, whatever ran before it")

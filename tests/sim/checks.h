@@ -25,9 +25,10 @@ struct claim {
     bool expired;    /* the word was seen past its deadline */
     bool job;        /* a job runs under it */
     bool run;
-    sim_ns frozen_until; /* suspended with its host */
-    uint32_t losing_by;  /* incarnation of the agent then */
-    int64_t losing_ns;   /* V when it was seen to be losing: it may not rise any more; 0 not yet */
+    sim_ns frozen_until;     /* suspended with its host */
+    uint32_t losing_by;      /* incarnation of the agent then */
+    sim_ns unrecorded_since; /* its fence record is missing on a quorum; 0: it is not */
+    int64_t losing_ns; /* V when it was seen to be losing: it may not rise any more; 0 not yet */
 };
 
 void checks_begin(void);

@@ -14,6 +14,7 @@
 #include "tests/sim/vnode.h"
 
 #define FD_FIRST     2000000
+#define PROXY_ERROR  "ERR the server behind this proxy is away"
 #define SCRIPT_LEAST 1024 /* bytes: what is longer is a script's text */
 
 /* What link.c puts its guard around; nothing reads through it here. */
@@ -169,6 +170,21 @@ void fake_flush_all(struct loop *loop)
     }
 }
 
+/* The connection ends at a proxy, which has one of its own to the server that runs now. False: there is none. */
+static bool pass_proxy(struct sim_connection *c)
+{
+    if (c->node_life == c->node->life)
+        return true;
+    if (!c->node->proxied || !c->node->running)
+        return false;
+    watches_forget(c);
+    c->node_life = c->node->life;
+    c->redirect = 0;
+    c->name[0] = '\0';
+    c->caching = false;
+    return true;
+}
+
 /* Lost with the connection, or it came to another process than the one it was for: that resets. */
 static void travelled_in_vain(struct sim_message *m)
 {
@@ -188,7 +204,10 @@ static void on_arrival(struct sim_event *event)
     struct sim_connection *c = m->connection;
 
     if (!m->executed) {
-        if (!m->lost && c->node_life == c->node->life)
+        if (!m->lost && !c->cut && c->node->proxied && !c->node->running) {
+            m->reply = reply_text(REDIS_REPLY_ERROR, PROXY_ERROR, strlen(PROXY_ERROR));
+            message_answered(m);
+        } else if (!m->lost && pass_proxy(c))
             vnode_receive(c->node, m);
         else
             travelled_in_vain(m);
@@ -302,7 +321,7 @@ void connection_break(struct sim_connection *c, bool told)
 void connections_node_gone(struct vnode *node)
 {
     for (struct sim_connection *c = connections; c; c = c->next) {
-        if (c->node != node || c->client_gone || c->cut)
+        if (c->node != node || c->client_gone || c->cut || node->proxied)
             continue;
         if (c->state == CONN_OPEN) {
             c->cut = true;
@@ -368,7 +387,7 @@ static void on_connect_event(struct sim_event *event)
     if (c->client_gone)
         return;
     if (c->state == CONN_CONNECTING) {
-        if (!vnode_listens(c->node)) {
+        if (!vnode_listens(c->node) && !c->node->proxied) {
             if (c->node->unreachable)
                 return; /* no answer at all */
             c->failed = true;

@@ -39,8 +39,9 @@ struct sim_connection {
     bool cut;         /* nothing passes any more */
     bool strays;      /* it is to break while something is on its way */
     bool in_callback;
-    int redirect; /* of CLIENT TRACKING; 0: not on */
-    bool caching; /* CLIENT CACHING YES came last */
+    int redirect;  /* of CLIENT TRACKING; 0: not on */
+    char name[32]; /* CLIENT SETNAME */
+    bool caching;  /* CLIENT CACHING YES came last */
     struct sim_event connect;
     struct sim_io io; /* connected, refused, ended */
     struct sim_message *first, **last;

@@ -4,9 +4,11 @@
 
 #include "tests/sim/host.h"
 #include "tests/sim/procs.h"
+#include "tests/sim/rollbacks.h"
 #include "tests/sim/storms.h"
 #include "tests/sim/watches.h"
 #include "tests/sim/vnode.h"
+#include "tests/sim/wide.h"
 
 const char *const sim_fault_names[FAULTS] = {
     [FAULT_PAUSE] = "pause",         [FAULT_STOP] = "stop",           [FAULT_KILL] = "kill",
@@ -70,6 +72,7 @@ void plan_draw(void)
     memset(p, 0, sizeof(*p));
     p->hosts = rng_chance(&sim.rng, 0.7) ? 2 : rng_chance(&sim.rng, 0.5) ? 3 : 1;
     p->nodes = rng_chance(&sim.rng, 0.75) ? 3 : 5;
+    p->nodes = wide_nodes(p->nodes);
     p->quorum = p->nodes / 2 + 1;
     p->resources = rng_chance(&sim.rng, 0.6) ? 1 : (int)rng_between(&sim.rng, 2, SIM_RESOURCES);
     p->procs = (int)rng_between(&sim.rng, 1, 3);
@@ -78,7 +81,7 @@ void plan_draw(void)
     if (rng_chance(&sim.rng, 0.3))
         p->ttl_ms = (uint32_t)rng_between(&sim.rng, 500, p->ttl_max_ms);
     p->young = rng_chance(&sim.rng, 0.08);
-    p->tolerant = rng_chance(&sim.rng, 0.12);
+    p->tolerant = rng_chance(&sim.rng, 0.12) && p->nodes > p->quorum;
     p->flushes = !p->tolerant && rng_chance(&sim.rng, 0.03);
     p->delay_low = rng_log(&sim.rng, 20 * SIM_US, 2 * SIM_MS);
     p->delay_high = p->delay_low + rng_log(&sim.rng, 20 * SIM_US, 4 * SIM_MS);
@@ -103,10 +106,11 @@ void plan_draw(void)
     /* An agent that forgets what it knew of the clocks (with its memory, or because it held
      * nothing when it ended) has not been watching: nothing is promised then. */
     p->storm_steps = p->fault[FAULT_STORM] && rng_chance(&sim.rng, 0.4);
-    if (p->fault[FAULT_STEP] || p->storm_steps)
+    if ((p->fault[FAULT_STEP] || p->storm_steps) && !wide_has(WIDE_STEPS))
         p->fault[FAULT_REBOOT] = p->fault[FAULT_UPGRADE] = false;
     p->amnesia = p->fault[FAULT_RESTART] || p->fault[FAULT_FLUSH] || p->fault[FAULT_STEP] ||
                  p->fault[FAULT_STORM];
+    wide_plan();
 }
 
 /* --- single faults ---------------------------------------------------------------------------- */
@@ -356,6 +360,7 @@ void faults_end(void)
     sim_trace("the faults are over");
     net_reset();
     connections_hurry();
+    rollbacks_end();
     for (int i = 0; i < sim.plan.nodes; i++) {
         struct vnode *node = sim.node[i];
 

@@ -4,22 +4,33 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/core/fence.h"
-#include "agent/redis/script.h"
+#include "agent/broker_internal.h"
+#include "shm/status.h"
 #include "tests/sim/checks.h"
+#include "tests/sim/host.h"
 #include "tests/sim/vnode.h"
+#include "tests/sim/wide.h"
 
 #define MARK       "holdfast:forced:"
-#define ARGUMENTS  10
 #define TIMES_MOST 4
 
-struct order { /* to one node */
-    struct sim_event event;
-    struct vnode *node;
-    char key[4], record[24], fence[24], id[48]; /* fence or id is "" */
+enum forcer_step { FORCER_COMES, FORCER_LOOKS, FORCER_DECIDES, FORCER_FORCES, FORCER_GONE };
+
+struct forcer { /* of one order */
+    struct forcer *next;
+    struct sim_event event; /* its next step, or its patience */
+    struct sim_host *host;  /* whose agent it asks */
+    struct session *session;
+    enum forcer_step step;
+    bool asks;
+    int resource;
+    bool by_id;
+    uint64_t fence;
+    uint8_t id[HF_KEY_ID_LEN];
 };
 
 static struct sim_rng rng;
+static struct forcer *forcers;
 
 bool forces_is_mark(const char *value)
 {
@@ -38,81 +49,123 @@ bool forces_same_hold(const char *value, const char *other)
     return strcmp(value + strlen(MARK), id) == 0;
 }
 
-static void on_arrival(struct sim_event *event)
-{
-    struct order *order = HF_CONTAINER(event, struct order, event);
-    struct vnode *node = order->node;
-    const char *argv[ARGUMENTS] = {
-        "EVALSHA",     "",           "3",       "holdfast:node", order->key,
-        order->record, order->fence, order->id, "1000",          "60000"};
-    size_t length[ARGUMENTS];
-    char script[8];
-    struct sim_message message = {.command = {.argc = ARGUMENTS, .argv = argv, .length = length}};
+/* --- the session ------------------------------------------------------------------------------ */
 
-    if (!node->running || node->stopped_until > sim.now || node->error_until > sim.now)
-        return;
-    snprintf(script, sizeof(script), "%d", SCRIPT_FORCE);
-    argv[1] = script;
-    for (int i = 0; i < ARGUMENTS; i++)
-        length[i] = strlen(argv[i]);
-    sim_trace("n%d is to force out %s, fence %s, id %s", node->number, order->key, order->fence,
-              order->id);
-    (void)scripts_run(node, SCRIPT_FORCE, &message);
+struct forcer *forcers_first(void)
+{
+    return forcers;
 }
 
-/* The id of the hold with that fence, as the nodes' records have it; "": none has it. */
-static void id_of(const struct order *order, char *ret_id, size_t size)
+struct forcer *forcer_next(const struct forcer *o)
 {
-    *ret_id = '\0';
-    for (int i = 0; i < sim.plan.nodes && !*ret_id; i++) {
-        struct vnode *node = sim.node[i];
-        const struct store_key *record =
-            store_find(&node->store, order->record, vnode_wall_us(node) / 1000);
-        const char *fence = record ? store_field(record, "fence") : NULL;
+    return o->next;
+}
 
-        if (fence && strcmp(fence, order->fence) == 0)
-            snprintf(ret_id, size, "%s", store_field(record, "tag"));
+struct session *forcer_session(const struct forcer *o)
+{
+    return o->session;
+}
+
+void forcer_attached(struct forcer *o, struct session *session)
+{
+    o->session = session;
+}
+
+/* As the tool, it does not try again: people do. */
+void forcer_detached(struct forcer *o)
+{
+    o->session = NULL;
+    o->asks = false;
+    o->step = FORCER_GONE;
+    sim_cancel(&o->event);
+}
+
+void forcers_agent_gone(const struct sim_host *host)
+{
+    for (struct forcer *o = forcers; o; o = o->next)
+        if (o->host == host && (o->session || o->asks))
+            forcer_detached(o);
+}
+
+bool forcer_wants(struct forcer *o, const struct sim_host *host,
+                  struct hf_request_entry *ret_request)
+{
+    struct hf_request_entry q = {.id = (uint64_t)o->step + 1, .name_len = 2};
+
+    if (!o->asks || o->host != host)
+        return false;
+    o->asks = false;
+    q.op = o->step == FORCER_LOOKS ? HF_OP_LOOK : HF_OP_FORCE;
+    q.name[0] = 'r';
+    q.name[1] = (uint8_t)('0' + o->resource);
+    if (o->step == FORCER_FORCES && o->by_id)
+        memcpy(q.key_id, o->id, sizeof(q.key_id));
+    else if (o->step == FORCER_FORCES)
+        q.target = o->fence;
+    *ret_request = q;
+    return true;
+}
+
+/* --- what it does ----------------------------------------------------------------------------- */
+
+static void ask(struct forcer *o, enum forcer_step step)
+{
+    if (!o->host->broker || sim.settling) {
+        o->step = FORCER_GONE;
+        return;
+    }
+    o->step = step;
+    o->asks = true;
+    loop_wake(o->host->broker->loop);
+}
+
+/* Whose lock it is may hear of it only when it is too late, from wherever the order comes. */
+static void put_out_of_touch(struct sim_host *host)
+{
+    sim_ns until =
+        sim.now + rng_log(&rng, 50 * SIM_MS, (sim_ns)sim.plan.ttl_max_ms * SIM_MS * 3 / 2);
+
+    if (rng_chance(&rng, 0.6))
+        host_cut_off(host, until);
+    else if (host->stopped_until < until)
+        host->stopped_until = until;
+}
+
+static void on_event(struct sim_event *event)
+{
+    struct forcer *o = HF_CONTAINER(event, struct forcer, event);
+    const struct claim *claim = checks_some_valid();
+
+    if (sim.settling)
+        return;
+    if (o->step == FORCER_COMES && claim) {
+        o->resource = claim->resource;
+        sim_trace("an operator asks h%d for r%d", o->host->number, o->resource);
+        ask(o, FORCER_LOOKS);
+    } else if (o->step == FORCER_DECIDES) {
+        sim_trace("an operator has h%d end the hold of r%d by force, by its %s", o->host->number,
+                  o->resource, o->by_id ? "id" : "fence");
+        if (claim && claim->resource == o->resource && rng_chance(&rng, 0.35))
+            put_out_of_touch(claim->host);
+        ask(o, FORCER_FORCES);
     }
 }
 
-/* By id, where the fence did not fit: the record there is another's by now. */
-static void send_second(const struct order *first, const char *id, sim_ns at)
+/* The tool says the fence where it is known, else the id; people know of --id, too. */
+void forcer_answer(struct forcer *o, const struct hf_completion_entry *e)
 {
-    struct order *order = sim_alloc(sizeof(*order));
-
-    *order = (struct order){.event.fn = on_arrival, .node = first->node};
-    memcpy(order->key, first->key, sizeof(order->key));
-    memcpy(order->record, first->record, sizeof(order->record));
-    snprintf(order->id, sizeof(order->id), "%s", id);
-    sim_at(&order->event, at);
-}
-
-/* Whoever has a lock now, by the fence that could be read. */
-static void on_force(struct sim_event *event)
-{
-    const struct claim *claim = checks_some_valid();
-
-    (void)event;
-    if (!claim)
-        return;
-    sim.seen[SEEN_FORCED] = true;
-    for (int i = 0; i < sim.plan.nodes; i++) {
-        struct order *order;
-        char id[48];
-        sim_ns at = sim.now + rng_log(&rng, 50 * SIM_US, 400 * SIM_MS);
-
-        if (rng_chance(&rng, 0.1))
-            continue; /* it did not arrive */
-        order = sim_alloc(sizeof(*order));
-        order->event.fn = on_arrival;
-        order->node = sim.node[i];
-        snprintf(order->key, sizeof(order->key), "r%d", claim->resource);
-        snprintf(order->record, sizeof(order->record), "holdfast:fence:%s", order->key);
-        snprintf(order->fence, sizeof(order->fence), "%" PRIu64, fence_node_part(claim->fence));
-        sim_at(&order->event, at);
-        id_of(order, id, sizeof(id));
-        if (*id)
-            send_second(order, id, at + rng_log(&rng, 50 * SIM_US, 400 * SIM_MS));
+    if (o->step == FORCER_LOOKS && e->status == HF_OK && e->look_holding > 0) {
+        o->fence = e->holder.fence;
+        o->by_id = !o->fence || rng_chance(&rng, 0.4);
+        memcpy(o->id, e->key_id, sizeof(o->id));
+        o->step = FORCER_DECIDES;
+        sim_at(&o->event, sim.now + rng_log(&rng, SIM_MS, 1000 * SIM_MS));
+    } else {
+        sim_trace("an operator is answered %s, forced out on %d nodes", hf_status_name(e->status),
+                  e->look_forced);
+        if (e->op == HF_OP_FORCE && e->look_forced > 0)
+            sim.seen[SEEN_FORCED] = true;
+        o->step = FORCER_GONE;
     }
 }
 
@@ -120,15 +173,20 @@ void forces_begin(void)
 {
     int times;
 
+    forcers = NULL;
     rng.state = sim.seed * UINT64_C(0xd1342543de82ef95) + 3;
     /* Who is forced out loses its lease, and that is no fault of the nodes'. */
-    if (sim.plan.tolerant || sim.plan.flushes || sim.plan.scene || !rng_chance(&rng, 0.2))
+    if (sim.plan.tolerant || sim.plan.flushes || sim.plan.scene ||
+        !rng_chance(&rng, wide_has(WIDE_RETENTION) ? 0.7 : 0.2))
         return;
     times = (int)rng_between(&rng, 1, TIMES_MOST);
     for (int i = 0; i < times; i++) {
-        struct sim_event *event = sim_alloc(sizeof(*event));
+        struct forcer *o = sim_alloc(sizeof(*o));
 
-        event->fn = on_force;
-        sim_at(event, rng_between(&rng, 300 * SIM_MS, sim.plan.faults_until));
+        o->event.fn = on_event;
+        o->host = sim.host[rng_below(&rng, sim.plan.hosts)];
+        o->next = forcers;
+        forcers = o;
+        sim_at(&o->event, rng_between(&rng, 300 * SIM_MS, sim.plan.faults_until));
     }
 }

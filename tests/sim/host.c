@@ -8,9 +8,12 @@
 #include "shm/status.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/fake_hiredis.h"
+#include "tests/sim/forces.h"
 #include "tests/sim/host.h"
 #include "tests/sim/os.h"
 #include "tests/sim/procs.h"
+#include "tests/sim/steps.h"
+#include "tests/sim/wide.h"
 
 #define HEAP_SIZE ((size_t)3 << 20)
 #define CAPACITY  4
@@ -73,6 +76,10 @@ void host_start(struct sim_host *host)
 {
     if (host->phase != HOST_OFF)
         return;
+    if (steps_hold_back(host)) {
+        host_start_later(host, 20 * SIM_MS);
+        return;
+    }
     sim_cancel(&host->start);
     sim_trace("h%d agent starts", host->number);
     host->phase = HOST_STARTING;
@@ -101,6 +108,7 @@ static void gone(struct sim_host *host)
     sim.agent_ended = true;
     host->incarnation++;
     host->phase = HOST_OFF;
+    steps_agent_ends(host);
     host->broker = NULL;
     host->stopped_until = 0;
     for (int i = 0; i < host->loops; i++)
@@ -109,6 +117,7 @@ static void gone(struct sim_host *host)
     sim_cancel(&host->step);
     fake_agent_gone(host);
     procs_agent_gone(host);
+    forcers_agent_gone(host);
 }
 
 void host_kill(struct sim_host *host)
@@ -132,6 +141,7 @@ void host_reboot(struct sim_host *host)
     procs_kill_all(host);
     checks_host_rebooted(host);
     os_remove_all(host->dir);
+    steps_forgotten(host);
     host->boots++;
     memcpy(host->boot_id, &host->boots, sizeof(host->boots));
     host->boot.base_ns = SIM_SEC - (clock_at(&host->boot, sim.now) - host->boot.base_ns);
@@ -144,6 +154,15 @@ void host_lose_table(struct sim_host *host)
 
     snprintf(name, sizeof(name), "%s.shm", host->dir);
     os_remove(name);
+}
+
+void host_cut_off(const struct sim_host *host, sim_ns until)
+{
+    sim_trace("h%d is cut off for %.3f s", host->number, (double)(until - sim.now) / SIM_SEC);
+    for (int n = 0; n < sim.plan.nodes; n++)
+        for (int d = 0; d < 2; d++)
+            if (net_path(host, sim.node[n])->blocked_until[d] < until)
+                net_path(host, sim.node[n])->blocked_until[d] = until;
 }
 
 void host_suspend(struct sim_host *host, sim_ns until)
@@ -241,6 +260,7 @@ static void on_step(struct sim_event *event)
 
     if (host->phase == HOST_DRAINING) {
         host->phase = HOST_STOPPING;
+        steps_agent_ends(host);
         host->broker = NULL;
         (void)sim_agent_run(host, stop, host);
     } else if (host->phase == HOST_STOPPING) {
@@ -284,7 +304,8 @@ static void configure(struct sim_host *host)
     }
     c->ttl_ms = plan->ttl_ms;
     c->ttl_max_ms = plan->ttl_max_ms;
-    c->trust_durable_nodes = true; /* and nobody brings back anything else */
+    /* Where nobody brings back anything else. */
+    c->trust_durable_nodes = !wide_has(WIDE_ROLLBACK) && !wide_has(WIDE_PROXY);
     c->capacity = CAPACITY;
     c->track_held = rng_chance(&sim.rng, 0.8) ? 1000 : 0;
     c->busy_poll_us = sim.seed % 2 ? 30 : 0;
@@ -309,7 +330,7 @@ void hosts_begin(void)
         host->number = i;
         host->heap = heaps[i];
         host->boot.base_ns = rng_between(&sim.rng, 10, 100000) * SIM_SEC;
-        host->boot.ppb = rng_between(&sim.rng, -4500000, 4500000);
+        host->boot.ppb = rng_between(&sim.rng, -SIM_RATE_MOST, SIM_RATE_MOST);
         host->wall_ms =
             INT64_C(1700000000000) - host->boot.base_ns / SIM_MS + rng_between(&sim.rng, -300, 300);
         host->start.fn = on_start;

@@ -49,6 +49,8 @@ void host_reboot(struct sim_host *host);
 void host_start_later(struct sim_host *host, sim_ns after);
 /* Removed from /dev/shm, while no agent runs. */
 void host_lose_table(struct sim_host *host);
+/* From all nodes. */
+void host_cut_off(const struct sim_host *host, sim_ns until);
 /* The agent, all processes, jobs too; its clock goes on. */
 void host_suspend(struct sim_host *host, sim_ns until);
 /* After SIGSTOP. */

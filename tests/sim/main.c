@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/sim/sim.h"
+#include "tests/sim/wide.h"
 
 #define JOBS_MAX     64
 #define FAILURES_MAX 20
@@ -24,7 +24,7 @@ struct failure {
 };
 
 struct tally { /* of one worker; shared memory */
-    uint64_t schedules, seen[SEENS], faults[FAULTS], commands, events, digest;
+    uint64_t schedules, seen[SEENS], faults[FAULTS], wide[WIDES], commands, events, digest;
     double simulated_s;
     uint64_t failed;
     struct failure failure[FAILURES_MAX];
@@ -49,6 +49,8 @@ static void run_one(struct tally *t, uint64_t seed)
         t->seen[i] += sim.seen[i];
     for (int i = 0; i < FAULTS; i++)
         t->faults[i] += sim.plan.fault[i];
+    for (int i = 0; i < WIDES; i++)
+        t->wide[i] += sim.wide >> i & 1;
     t->commands += sim.commands;
     t->events += sim.events;
     t->digest += sim.digest;
@@ -93,6 +95,8 @@ static void add(struct tally *sum, const struct tally *t)
         sum->seen[i] += t->seen[i];
     for (int i = 0; i < FAULTS; i++)
         sum->faults[i] += t->faults[i];
+    for (int i = 0; i < WIDES; i++)
+        sum->wide[i] += t->wide[i];
     sum->commands += t->commands;
     sum->events += t->events;
     sum->digest += t->digest;
@@ -128,6 +132,9 @@ static int report_seen(const struct tally *t)
     for (int i = 0; i < SEENS; i++)
         printf("  %-20s %9" PRIu64 "  %5.1f %%\n", sim_seen_names[i], t->seen[i],
                100.0 * (double)t->seen[i] / (double)t->schedules);
+    for (int i = 0; i < WIDES; i++)
+        printf("  wide: %-14s %9" PRIu64 "  %5.1f %%\n", sim_wide_names[i], t->wide[i],
+               100.0 * (double)t->wide[i] / (double)t->schedules);
     for (size_t i = 0; i < HF_LENGTH(wanted) && !options.any && !t->failed; i++) {
         double share = (double)t->seen[wanted[i]] / (double)t->schedules;
 
@@ -162,7 +169,7 @@ static int report(const struct tally *t, double seconds)
 static void usage(void)
 {
     fputs("sim [--schedules N] [--seed S] [--jobs J] [--stop-at-first] [--trace] [--digest] "
-          "[--any]\n",
+          "[--any] [--wide all|none|KIND,...] [--every]\n",
           stderr);
     exit(64);
 }
@@ -176,6 +183,8 @@ static void parse(int argc, char **argv)
                                           {"stop-at-first", no_argument, NULL, 'f'},
                                           {"digest", no_argument, NULL, 'd'},
                                           {"any", no_argument, NULL, 'a'},
+                                          {"wide", required_argument, NULL, 'w'},
+                                          {"every", no_argument, NULL, 'e'},
                                           {0}};
     bool schedules_given = false;
     int c;
@@ -203,6 +212,13 @@ static void parse(int argc, char **argv)
             break;
         case 'a':
             options.any = true;
+            break;
+        case 'w':
+            if (!wide_parse(optarg, &wide_allowed))
+                usage();
+            break;
+        case 'e':
+            wide_every = true;
             break;
         default:
             usage();

@@ -22,6 +22,7 @@ sim_ns net_arrival(const struct sim_host *host, const struct vnode *node,
     const struct net_path *path = net_path(host, node);
     sim_ns at = sim.now + rng_between(&sim.rng, sim.plan.delay_low, sim.plan.delay_high);
 
+    at += sim.plan.far[host->number][direction];
     if (sim.now < path->slow_until)
         at += rng_below(&sim.rng, path->slow_by);
     if (at < path->blocked_until[direction])

@@ -127,12 +127,19 @@ static int do_set(void)
     return push_status("OK");
 }
 
+#define WEEK_MS 604800000.0 /* of fence records; a schedule's may be seconds */
+
+static double scale_of(const struct store_key *key)
+{
+    return key->is_hash && sim.plan.retention_ms ? (double)sim.plan.retention_ms / WEEK_MS : 1;
+}
+
 static int do_pexpire(void)
 {
     struct store_key *key = find();
 
     if (key) {
-        key->expires_ms = now_ms() + (int64_t)luaL_checknumber(lua, 3);
+        key->expires_ms = now_ms() + (int64_t)(luaL_checknumber(lua, 3) * scale_of(key));
         changed();
         if (!key->is_hash)
             checks_stored(run.node, key->name, key->value, run.message);
@@ -145,9 +152,10 @@ static int do_pttl(void)
 {
     struct store_key *key = find_to_read();
 
-    lua_pushnumber(lua, !key                  ? -2
-                        : key->expires_ms < 0 ? -1
-                                              : (double)(key->expires_ms - now_ms()));
+    lua_pushnumber(lua, !key ? -2
+                        : key->expires_ms < 0
+                            ? -1
+                            : (double)(key->expires_ms - now_ms()) / scale_of(key));
     return 1;
 }
 

@@ -5,6 +5,8 @@
 
 #include "shm/status.h"
 #include "tests/sim/host.h"
+#include "tests/sim/hot.h"
+#include "tests/sim/wide.h"
 
 #define PIDFD_FIRST 3000000
 
@@ -60,6 +62,8 @@ static void go_idle(struct sim_proc *p)
     p->claim = NULL;
     if (sim.settling || sim.plan.scene)
         sim_cancel(&p->act);
+    else if (hot_hurries(p))
+        sim_at(&p->act, sim.now + SIM_US);
     else
         act_in(p, SIM_MS, SIM_MS * sim.plan.ttl_ms);
 }
@@ -74,14 +78,14 @@ static void acquire(struct sim_proc *p, int resource)
 
     p->resource = resource;
     p->claim = NULL;
-    p->run = !p->probe && rng_chance(&sim.rng, 0.25);
+    p->run = !p->probe && !wide_has(WIDE_HOT) && rng_chance(&sim.rng, 0.25);
     q.flags = p->run ? HF_REQ_RUN : 0;
     q.ttl_ms = (uint32_t)rng_between(&sim.rng, 500, sim.plan.ttl_max_ms);
-    if (rng_chance(&sim.rng, 0.5))
+    if (rng_chance(&sim.rng, 0.5) || wide_has(WIDE_FAR))
         q.ttl_ms = sim.plan.ttl_ms;
-    if (!p->probe && rng_chance(&sim.rng, 0.1))
+    if (!p->probe && !wide_has(WIDE_HOT) && rng_chance(&sim.rng, 0.1))
         q.max_hold_ms = (uint32_t)rng_between(&sim.rng, q.ttl_ms / 2, 4 * (int64_t)q.ttl_ms);
-    switch (p->probe ? 2 : rng_below(&sim.rng, 4)) {
+    switch (p->probe || wide_has(WIDE_HOT) ? 2 : rng_below(&sim.rng, 4)) {
     case 0:
         q.deadline_ns = 0; /* try */
         give_up = 2 * SIM_SEC;
@@ -93,7 +97,7 @@ static void acquire(struct sim_proc *p, int resource)
         break;
     default:
         q.deadline_ns = INT64_MAX;
-        if (!p->probe && rng_chance(&sim.rng, 0.2)) /* cancels */
+        if (!p->probe && !wide_has(WIDE_HOT) && rng_chance(&sim.rng, 0.2)) /* cancels */
             give_up = rng_log(&sim.rng, SIM_MS, 4 * SIM_SEC);
     }
     q.name_len = 2;
@@ -275,6 +279,12 @@ void proc_signal(struct sim_proc *p)
             sim_at(&p->guardian[i].look, sim.now + rng_below(&sim.rng, 2 * SIM_MS));
 }
 
+struct coming {
+    struct sim_event event;
+    struct sim_proc *proc;
+    int resource;
+};
+
 /* --- completions ------------------------------------------------------------------------------ */
 
 struct delivery {
@@ -310,7 +320,7 @@ static void granted(struct sim_proc *p, const struct hf_completion_entry *e)
     p->claim = claim;
     p->state = PROC_HOLDING;
     sim_trace("h%d p%d has r%d", p->host->number, p->number, p->resource);
-    if (sim.settling)
+    if (sim.settling || hot_hurries(p))
         p->until = sim.now;
     else
         p->until = sim.plan.scene ? SIM_NEVER : sim.now + rng_log(&sim.rng, SIM_MS, 8 * ttl_ns(p));
@@ -318,6 +328,8 @@ static void granted(struct sim_proc *p, const struct hf_completion_entry *e)
         start_job(p);
     else if (p->run)
         leave(p, true);
+    else if (hot_hurries(p))
+        sim_at(&p->act, sim.now + SIM_US);
     else
         act_in(p, 0, 50 * SIM_MS);
 }
@@ -381,7 +393,8 @@ void proc_answer(struct sim_proc *p, const struct hf_completion_entry *entry)
     d->proc = p;
     d->pid = p->pid;
     d->entry = *entry;
-    sim_at(&d->event, sim.now + rng_log(&sim.rng, 5 * SIM_US, 2 * SIM_MS));
+    sim_at(&d->event,
+           sim.now + (hot_hurries(p) ? 5 * SIM_US : rng_log(&sim.rng, 5 * SIM_US, 2 * SIM_MS)));
 }
 
 static void attach_later(struct sim_proc *p, sim_ns most)
@@ -459,7 +472,9 @@ static void on_act(struct sim_event *event)
     }
     switch (p->state) {
     case PROC_IDLE:
-        if (!sim.settling)
+        if (hot_waits(p))
+            sim_at(event, hot_waits(p));
+        else if (!sim.settling)
             acquire(p, (int)rng_below(&sim.rng, sim.plan.resources));
         break;
     case PROC_WAITING:
@@ -547,6 +562,14 @@ void procs_agent_listens(struct sim_host *host)
 
 /* --- what befalls them ------------------------------------------------------------------------ */
 
+void procs_rate_changed(const struct sim_host *host)
+{
+    for (int i = 0; i < proc_count; i++)
+        for (int k = 0; k < 2; k++)
+            if (procs[i]->host == host && procs[i]->guardian[k].look.place)
+                sim_at(&procs[i]->guardian[k].look, sim.now);
+}
+
 void proc_kill(struct sim_proc *p)
 {
     /* Both guardians at once: nothing is promised of that. */
@@ -621,26 +644,53 @@ int proc_pidfd(uint32_t pid)
 
 /* --- beginning and end ------------------------------------------------------------------------ */
 
+static struct sim_proc *proc_new(struct sim_host *host)
+{
+    struct sim_proc *p = sim_alloc(sizeof(*p));
+
+    p->number = proc_count;
+    p->host = host;
+    p->alive = true;
+    p->pid = next_pid++;
+    p->start_time = p->pid;
+    p->act.fn = on_act;
+    p->attach.fn = on_attach;
+    p->job.fn = on_job_event;
+    for (int k = 0; k < 2; k++) {
+        p->guardian[k].look.fn = on_look;
+        p->guardian[k].proc = p;
+    }
+    procs[proc_count++] = p;
+    return p;
+}
+
+static void on_come(struct sim_event *event)
+{
+    struct coming *c = HF_CONTAINER(event, struct coming, event);
+
+    if (!sim.settling && c->proc->alive && c->proc->state == PROC_IDLE)
+        acquire(c->proc, c->resource);
+}
+
+void proc_come(struct sim_host *host, int resource, sim_ns at)
+{
+    struct coming *c = sim_alloc(sizeof(*c));
+
+    c->event.fn = on_come;
+    c->proc = proc_new(host);
+    c->proc->start_time = (uint64_t)host_now(host).ns / (10 * SIM_MS) + 1;
+    c->resource = resource;
+    attach_later(c->proc, SIM_MS);
+    sim_at(&c->event, at);
+}
+
 void procs_begin(void)
 {
     proc_count = 0;
     next_pid = 100;
     for (int i = 0; i < sim.plan.hosts * sim.plan.procs; i++) {
-        struct sim_proc *p = sim_alloc(sizeof(*p));
+        struct sim_proc *p = proc_new(sim.host[i % sim.plan.hosts]);
 
-        p->number = i;
-        p->host = sim.host[i % sim.plan.hosts];
-        p->alive = true;
-        p->pid = next_pid++;
-        p->start_time = (uint64_t)p->pid;
-        p->act.fn = on_act;
-        p->attach.fn = on_attach;
-        p->job.fn = on_job_event;
-        for (int k = 0; k < 2; k++) {
-            p->guardian[k].look.fn = on_look;
-            p->guardian[k].proc = p;
-        }
-        procs[proc_count++] = p;
         if (!sim.plan.scene)
             act_in(p, 0, 300 * SIM_MS);
     }
@@ -667,18 +717,10 @@ void procs_settle(void)
     }
     /* A waiter of its own for each resource. */
     for (int r = 0; r < sim.plan.resources; r++) {
-        struct sim_proc *p = sim_alloc(sizeof(*p));
+        struct sim_proc *p = proc_new(sim.host[(next++ + sim.now) % sim.plan.hosts]);
 
-        p->number = proc_count;
-        p->host = sim.host[(next++ + sim.now) % sim.plan.hosts];
-        p->alive = true;
-        p->pid = next_pid++;
         p->start_time = (uint64_t)host_now(p->host).ns / (10 * SIM_MS) + 1;
-        p->act.fn = on_act;
-        p->attach.fn = on_attach;
-        p->job.fn = on_job_event;
         p->probe = true;
-        procs[proc_count++] = p;
         attach_later(p, SIM_MS);
         acquire(p, r);
     }

@@ -69,6 +69,10 @@ void procs_agent_gone(struct sim_host *host);
 void procs_agent_listens(struct sim_host *host);
 void procs_kill_all(struct sim_host *host);
 void procs_suspend(struct sim_host *host, sim_ns until);
+/* One more process: it asks for it at that time. */
+void proc_come(struct sim_host *host, int resource, sim_ns at);
+/* Its host's clock runs otherwise from now on. */
+void procs_rate_changed(const struct sim_host *host);
 void proc_kill(struct sim_proc *proc);
 void proc_stop(struct sim_proc *proc, sim_ns until);
 /* It goes away while something is on its way to it: cancels, or is killed. NULL: there is none that may. */

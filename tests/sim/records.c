@@ -5,6 +5,7 @@
 #include "agent/broker_internal.h"
 #include "agent/core/fence.h"
 #include "agent/core/handoff.h"
+#include "agent/core/refresh.h"
 #include "agent/core/validity.h"
 #include "shm/slot.h"
 #include "shm/status.h"
@@ -272,6 +273,35 @@ void __wrap_journal_put_identity(struct journal *journal, uint32_t slot,
         sim_violation("journal", "h%d: the record of a token that may stand is written over",
                       host->number);
     __real_journal_put_identity(journal, slot, identity);
+}
+
+/* --- the retention of fence records ------------------------------------------------------------- */
+
+#define WEEK_MS (7 * 24 * 3600 * INT64_C(1000))
+
+static hf_time started[SIM_HOSTS]; /* each one's agent */
+
+/* Where the nodes' seven days are seconds, the agents' day is as much shorter. */
+static hf_time in_weeks(hf_time now)
+{
+    int64_t since = hf_time_since(now, started[sim.frame->host->number]).ns;
+
+    return sim.plan.retention_ms ? (hf_time){since / sim.plan.retention_ms * WEEK_MS} : now;
+}
+
+void __real_refresh_init(struct refresh *r, uint32_t slots, uint32_t random, hf_time now);
+void __wrap_refresh_init(struct refresh *r, uint32_t slots, uint32_t random, hf_time now);
+void __wrap_refresh_init(struct refresh *r, uint32_t slots, uint32_t random, hf_time now)
+{
+    started[sim.frame->host->number] = now;
+    __real_refresh_init(r, slots, random, in_weeks(now));
+}
+
+bool __real_refresh_take(struct refresh *r, hf_time now, uint32_t *ret_slot);
+bool __wrap_refresh_take(struct refresh *r, hf_time now, uint32_t *ret_slot);
+bool __wrap_refresh_take(struct refresh *r, hf_time now, uint32_t *ret_slot)
+{
+    return __real_refresh_take(r, in_weeks(now), ret_slot);
 }
 
 /* --- grants ----------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include "tests/sim/procs.h"
 #include "tests/sim/scenes.h"
 #include "tests/sim/vnode.h"
+#include "tests/sim/wide.h"
 
 struct sim sim;
 
@@ -70,6 +71,9 @@ static void trace_plan(void)
     for (int i = 0; i < FAULTS; i++)
         if (p->fault[i])
             sim_trace("fault: %s", sim_fault_names[i]);
+    for (int i = 0; i < WIDES; i++)
+        if (sim.wide >> i & 1)
+            sim_trace("wide: %s", sim_wide_names[i]);
 }
 
 /* Until when all that waits must have been granted: a lost lease's keys lapse, nodes leave their
@@ -135,8 +139,11 @@ void sim_schedule(void)
     fake_reset();
     net_reset();
     checks_begin();
+    wide_draw();
     plan_draw();
     scenes_plan();
+    if (sim.plan.scene)
+        sim.wide = 0;
     trace_plan();
     sim.preempt_in = rng_between(&sim.rng, 1, 2 * sim.plan.preempt_every);
     vnodes_begin();
@@ -145,6 +152,7 @@ void sim_schedule(void)
     faults_begin();
     forces_begin();
     scenes_begin();
+    wide_begin();
     sim_run_until(sim.plan.faults_until);
     if (!sim.over)
         settle();

@@ -1,15 +1,18 @@
-/* agent/sessions.c and agent/attach.c for the simulator: what comes out of the rings, and the life
- * of a session, without sockets. */
+/* agent/sessions.c and agent/attach.c for the simulator: the life of a session, without sockets and rings. What the
+ * requests ask for is the shipped agent/dispatch.c's. */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "agent/broker_internal.h"
 #include "shm/status.h"
+#include "tests/sim/forces.h"
 #include "tests/sim/host.h"
 #include "tests/sim/procs.h"
 
 struct sim_session {
     struct session session;
-    struct sim_proc *proc;
+    struct sim_proc *proc; /* NULL: an operator's */
+    struct forcer *forcer;
 };
 
 static struct sim_proc *proc_of(const struct session *s)
@@ -17,12 +20,26 @@ static struct sim_proc *proc_of(const struct session *s)
     return HF_CONTAINER(s, struct sim_session, session)->proc;
 }
 
+static struct forcer *forcer_of(const struct session *s)
+{
+    return HF_CONTAINER(s, struct sim_session, session)->forcer;
+}
+
+/* Nobody is behind it any more. */
+static void let_go(struct session *s)
+{
+    if (!proc_of(s))
+        forcer_detached(forcer_of(s));
+    else if (proc_of(s)->session == s)
+        proc_detached(proc_of(s));
+}
+
 void client_signal(struct client *c, const struct session *but)
 {
     struct session *s;
 
     LIST_FOREACH (s, &c->sessions, of_client)
-        if (s != but && proc_of(s)->pid == s->pid)
+        if (s != but && proc_of(s) && proc_of(s)->pid == s->pid)
             proc_signal(proc_of(s));
 }
 
@@ -46,8 +63,7 @@ void session_end(struct session *s, const char *why)
     if (LIST_EMPTY(&c->sessions) && !c->ghost)
         resources_client_gone(c);
     client_settle(c);
-    if (proc_of(s)->session == s)
-        proc_detached(proc_of(s));
+    let_go(s);
     free(HF_CONTAINER(s, struct sim_session, session));
 }
 
@@ -64,6 +80,10 @@ void session_answer(struct session *s, const struct hf_completion_entry *entry)
     if (s->closing)
         return;
     s->answers.owed--;
+    if (!proc) {
+        forcer_answer(forcer_of(s), entry);
+        return;
+    }
     if (proc->pid != s->pid || !proc->alive)
         return; /* it has ended, and this agent has yet to see that */
     if (entry->op == HF_OP_ACQUIRE && entry->status == HF_OK)
@@ -85,32 +105,6 @@ void session_progress(struct session *s, struct hf_completion_entry *entry)
     (void)entry;
 }
 
-static void handle(struct session *s, const struct hf_request_entry *q)
-{
-    switch (q->op) {
-    case HF_OP_ACQUIRE:
-        s->answers.owed++;
-        resources_acquire(s, q);
-        return;
-    case HF_OP_RELEASE:
-        s->answers.owed++;
-        resources_release(s, q);
-        return;
-    case HF_OP_ASK:
-        s->answers.owed++;
-        resources_ask(s, q);
-        return;
-    case HF_OP_CANCEL:
-        resources_cancel(s, q->target);
-        return;
-    case HF_OP_LOSING:
-        resources_losing(s, q);
-        return;
-    default:
-        return;
-    }
-}
-
 static void on_process(struct loop_fd *watch)
 {
     session_end(HF_CONTAINER(watch, struct session, process), NULL);
@@ -127,44 +121,87 @@ static struct client *client_of(struct broker *b, const struct sim_proc *proc)
     return NULL;
 }
 
+static struct session *session_new(struct broker *b, uint32_t pid, uint32_t uid)
+{
+    struct sim_session *made = calloc(1, sizeof(*made));
+    struct session *s = &made->session;
+
+    s->broker = b;
+    s->doorbell = -1;
+    s->pid = pid;
+    s->uid = uid;
+    s->user = user_get(b, uid);
+    LIST_INIT(&s->waiters);
+    LIST_INIT(&s->looks);
+    LIST_INIT(&s->scans);
+    answers_init(&s->answers, NULL);
+    (void)loop_fd_add(b->loop, &s->process, proc_pidfd(pid), on_process);
+    LIST_INSERT_HEAD(&b->sessions, s, all);
+    b->session_count++;
+    s->user->sessions++;
+    return s;
+}
+
+static struct client *client_make(struct session *s, uint64_t start_time)
+{
+    struct client *c = client_new(s->broker);
+
+    c->pid = s->pid;
+    c->uid = s->uid;
+    c->user = s->user;
+    c->start_time = start_time;
+    return c;
+}
+
+static void session_join(struct session *s, struct client *c)
+{
+    s->client = c;
+    LIST_INSERT_HEAD(&c->sessions, s, of_client);
+    client_ghost_end(c);
+}
+
 static void attach(struct broker *b, struct sim_proc *proc)
 {
-    struct sim_session *made;
     struct session *s;
     struct client *c;
 
     if (b->draining)
         return;
-    made = calloc(1, sizeof(*made));
-    s = &made->session;
-    made->proc = proc;
-    s->broker = b;
-    s->doorbell = -1;
-    s->pid = proc->pid;
-    s->uid = 1000;
-    s->user = user_get(b, s->uid);
-    LIST_INIT(&s->waiters);
-    answers_init(&s->answers, NULL);
+    s = session_new(b, proc->pid, 1000);
+    HF_CONTAINER(s, struct sim_session, session)->proc = proc;
     c = client_of(b, proc);
     if (!c) {
-        c = client_new(b);
-        c->pid = proc->pid;
-        c->uid = s->uid;
-        c->user = s->user;
-        c->start_time = proc->start_time;
+        c = client_make(s, proc->start_time);
         if (!proc->cookie)
             proc->cookie = rng_next(&sim.product_rng) | 1;
         c->cookie_hash = proc->cookie;
         snprintf(c->comm, sizeof(c->comm), "p%d", proc->number);
     }
-    (void)loop_fd_add(b->loop, &s->process, proc_pidfd(proc->pid), on_process);
-    LIST_INSERT_HEAD(&b->sessions, s, all);
-    b->session_count++;
-    s->user->sessions++;
-    s->client = c;
-    LIST_INSERT_HEAD(&c->sessions, s, of_client);
-    client_ghost_end(c);
+    session_join(s, c);
     proc_attached(proc, s);
+}
+
+static struct session *attach_forcer(struct broker *b, struct forcer *forcer)
+{
+    struct session *s = session_new(b, FORCER_PID, (uint32_t)geteuid());
+
+    HF_CONTAINER(s, struct sim_session, session)->forcer = forcer;
+    session_join(s, client_make(s, 1));
+    return s;
+}
+
+static void serve_forcers(struct broker *b, const struct sim_host *host)
+{
+    struct hf_request_entry q;
+
+    for (struct forcer *o = forcers_first(); o; o = forcer_next(o)) {
+        if (!forcer_wants(o, host, &q))
+            continue;
+        if (!forcer_session(o) && !b->draining)
+            forcer_attached(o, attach_forcer(b, o));
+        if (forcer_session(o))
+            session_handle(forcer_session(o), &q);
+    }
 }
 
 static void no_sweep(struct loop_timer *timer, hf_time now)
@@ -194,8 +231,7 @@ void sessions_destroy(struct broker *b)
     while ((s = LIST_FIRST(&b->sessions))) {
         LIST_REMOVE(s, all);
         loop_fd_remove(b->loop, &s->process);
-        if (proc_of(s)->session == s)
-            proc_detached(proc_of(s));
+        let_go(s);
         free(HF_CONTAINER(s, struct sim_session, session));
     }
 }
@@ -228,8 +264,9 @@ bool sessions_serve(struct broker *b)
             for (int k = 1; k < proc->queued; k++)
                 proc->queue[k - 1] = proc->queue[k];
             proc->queued--;
-            handle(proc->session, &q);
+            session_handle(proc->session, &q);
         }
     }
+    serve_forcers(b, host);
     return false;
 }

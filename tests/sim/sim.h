@@ -25,10 +25,12 @@
 
 typedef int64_t sim_ns;
 
-#define SIM_US    INT64_C(1000)
-#define SIM_MS    INT64_C(1000000)
-#define SIM_SEC   INT64_C(1000000000)
-#define SIM_NEVER (INT64_MAX / 4)
+#define SIM_US        INT64_C(1000)
+#define SIM_MS        INT64_C(1000000)
+#define SIM_SEC       INT64_C(1000000000)
+#define SIM_NEVER     (INT64_MAX / 4)
+
+#define SIM_RATE_MOST INT64_C(4500000) /* ppb that a clock may be fast or slow */
 
 struct sim_host;
 struct sim_proc;
@@ -170,7 +172,9 @@ struct sim_plan {                               /* drawn from the seed first of 
     int64_t preempt_every; /* clock reads, in the mean */
     sim_ns faults_until;
     sim_ns delay_low, delay_high; /* of the network */
+    sim_ns far[SIM_HOSTS][2];     /* how much more for a host, there and back */
     uint32_t faulty_nodes;        /* bit per node that faults may touch */
+    int64_t retention_ms;         /* of fence records; 0: as the scripts say */
     int scene; /* enum sim_scene: what happens is written (scenes.c), and no fault is drawn */
 };
 
@@ -181,6 +185,7 @@ struct sim {
     struct sim_rng rng, product_rng;
     uint64_t digest; /* of all that happened */
     struct sim_plan plan;
+    uint32_t wide;     /* bit per enum sim_wide (wide.h) */
     bool settling;     /* the faults are over */
     sim_ns settled_at; /* since then */
     bool agent_ended;  /* at least one, in whatever way */

@@ -14,7 +14,8 @@
 
 #define RELEASED_WITHIN (150 * SIM_MS) /* and the time of one attempt */
 
-#define TOKENS          1024 /* a power of two, more than a schedule has */
+#define TOKENS_BITS     13
+#define TOKENS          (1 << TOKENS_BITS) /* a power of two, more than a schedule has */
 
 struct life {
     char text[44];
@@ -50,7 +51,7 @@ static struct life *find(const char *text)
 
     memcpy(&hash, text, sizeof(hash));
     hash *= UINT64_C(0x9e3779b97f4a7c15);
-    for (i = hash >> 54 & (TOKENS - 1); tokens[i].text[0]; i = (i + 1) & (TOKENS - 1))
+    for (i = (uint32_t)(hash >> (64 - TOKENS_BITS)); tokens[i].text[0]; i = (i + 1) & (TOKENS - 1))
         if (strcmp(tokens[i].text, text) == 0)
             return &tokens[i];
     if (used_count == TOKENS - 1) {

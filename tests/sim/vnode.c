@@ -63,10 +63,11 @@ static struct redisReply *info(struct vnode *node)
         node->info_length =
             snprintf(node->info, sizeof(node->info),
                      "redis_version:7.0.15\r\nrun_id:%s\r\nuptime_in_seconds:%" PRId64
-                     "\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid2:00\r\ncluster_"
-                     "enabled:0\r\nmaxmemory:0\r\nmaxmemory_policy:"
-                     "noeviction\r\n",
-                     node->run_id, up);
+                     "\r\nrole:master\r\ncluster_enabled:0\r\nmaxmemory:0\r\nmaxmemory_policy:"
+                     "noeviction\r\nconnected_slaves:0\r\nmaster_replid2:%s\r\n",
+                     node->run_id, up,
+                     node->promoted ? "8371b4fb1155b71f4a04d3e1bc3e18c4a990aeeb"
+                                    : "0000000000000000000000000000000000000000");
     }
     return reply_text(REDIS_REPLY_STRING, node->info, (size_t)node->info_length);
 }
@@ -118,6 +119,13 @@ static struct redisReply *client(const struct sim_message *m)
         return watches_on(reader, atoi(c->argv[4]))
                    ? reply_text(REDIS_REPLY_STATUS, "OK", 2)
                    : error("ERR The client ID you want redirect to does not exist");
+    if (is(c, 1, "SETNAME")) {
+        snprintf(reader->name, sizeof(reader->name), "%s", c->argv[2]);
+        return reply_text(REDIS_REPLY_STATUS, "OK", 2);
+    }
+    if (is(c, 1, "GETNAME"))
+        return reader->name[0] ? reply_text(REDIS_REPLY_STRING, reader->name, strlen(reader->name))
+                               : reply_nil();
     if (!is(c, 1, "CACHING"))
         return error("ERR unknown subcommand");
     if (!reader->redirect)
@@ -231,7 +239,17 @@ static void begin_life(struct vnode *node)
         node->durability = (enum vnode_durability)rng_below(&sim.rng, 3);
     if (node->durability == KEEPS_ALL_BUT_A_SECOND && !node->save.place)
         sim_at(&node->save, sim.now + rng_below(&sim.rng, SIM_SEC));
-    if (kept == KEEPS_NOTHING)
+    if (node->next) {
+        node->store = *node->next;
+        node->next = NULL;
+        node->promoted = node->next_promoted;
+        if (node->promoted)
+            node->started = -3600 * SIM_SEC;
+        node->wall_us += node->next_wall_us;
+        if (node->next_wall_us)
+            node->last_step = sim.now;
+        node->forgot_a_second = true;
+    } else if (kept == KEEPS_NOTHING)
         memset(&node->store, 0, sizeof(node->store));
     else if (kept == KEEPS_ALL_BUT_A_SECOND && node->life > 1) {
         node->store = node->saved;
@@ -267,12 +285,32 @@ void vnode_kill(struct vnode *node, sim_ns back, bool unreachable)
     sim.seen[SEEN_RESTART] = true;
     node->running = false;
     node->unreachable = unreachable;
+    node->next = NULL;
+    for (int i = 0; node->proxied && i < node->waiting; i++) {
+        node->backlog[i]->reply = error("ERR the server behind this proxy is away");
+        message_answered(node->backlog[i]);
+    }
     node->waiting = 0;
     sim_cancel(&node->resume);
     if (!unreachable)
         connections_node_gone(node);
     node->life++;
     sim_at(&node->start, back);
+}
+
+void vnode_replace(struct vnode *node, const struct store *store, bool promoted, sim_ns back)
+{
+    static struct store next[SIM_NODES];
+
+    if (!node->running)
+        return;
+    sim_trace("n%d: another server takes its place%s", node->number,
+              promoted ? ", a replica before" : "");
+    vnode_kill(node, back, false);
+    next[node->number] = *store;
+    node->next = &next[node->number];
+    node->next_promoted = promoted;
+    node->next_wall_us = 0;
 }
 
 void vnode_flush(struct vnode *node)
@@ -331,7 +369,7 @@ void vnodes_begin(void)
 
         node->number = i;
         node->flushed = node->flushed_before = -SIM_NEVER;
-        node->clock.ppb = rng_between(&sim.rng, -4500000, 4500000);
+        node->clock.ppb = rng_between(&sim.rng, -SIM_RATE_MOST, SIM_RATE_MOST);
         node->wall_us = START_US + rng_between(&sim.rng, -200000, 200000);
         node->durability = (enum vnode_durability)rng_below(&sim.rng, 3);
         node->resume.fn = on_resume;

@@ -48,13 +48,18 @@ struct vnode {
     int64_t wall_us; /* wall clock minus its CLOCK_MONOTONIC; steps change it */
     enum vnode_durability durability;
     char run_id[41];
-    char info[300]; /* INFO's answer, of `info_life` after `info_up` seconds */
+    char info[400]; /* INFO's answer, of `info_life` after `info_up` seconds */
     uint32_t info_life;
     int64_t info_up;
     int info_length;
     const char *error; /* what scripts are answered with; NULL */
     sim_ns error_until;
-    uint32_t scripts; /* bit per script that is loaded */
+    uint32_t scripts;         /* bit per script that is loaded */
+    bool proxied;             /* agents' connections outlive its process */
+    bool promoted;            /* was a replica, and says so */
+    const struct store *next; /* the data of the server that takes its place; NULL */
+    bool next_promoted;
+    int64_t next_wall_us; /* by how much that one's clock differs */
     struct store store, saved;
     bool forgot_a_second; /* it restarted without its last second: keys deleted in it are back */
     struct sim_message *backlog[512]; /* arrived while it was stopped */
@@ -73,6 +78,8 @@ bool vnode_has_nonce(const struct vnode *node, const char *nonce);
 
 void vnode_stop(struct vnode *node, sim_ns until);                  /* SIGSTOP and SIGCONT */
 void vnode_kill(struct vnode *node, sim_ns back, bool unreachable); /* starts again at `back` */
+/* Another server comes at its address, with that data; `promoted`: it was a replica and has been running for long. */
+void vnode_replace(struct vnode *node, const struct store *store, bool promoted, sim_ns back);
 void vnode_flush(struct vnode *node);
 void vnode_step(struct vnode *node, int64_t us);
 void vnode_fail(struct vnode *node, const char *error, sim_ns until);

@@ -319,6 +319,16 @@ void watches_changed(struct vnode *node, const struct sim_connection *writer, co
     watch_count = kept;
 }
 
+void watches_forget(const struct sim_connection *reader)
+{
+    int kept = 0;
+
+    for (int i = 0; i < watch_count; i++)
+        if (watches[i].reader != reader)
+            watches[kept++] = watches[i];
+    watch_count = kept;
+}
+
 void watches_flushed(struct vnode *node)
 {
     for (const struct sim_connection *c = connections_first(); c; c = c->next)

@@ -20,6 +20,8 @@ bool watches_on(struct sim_connection *reader, int id);
 void watches_read(struct vnode *node, struct sim_connection *reader, const char *key);
 /* The key was changed: by a script of `writer`, or (NULL) because it lapsed. */
 void watches_changed(struct vnode *node, const struct sim_connection *writer, const char *key);
+/* Its server has restarted. */
+void watches_forget(const struct sim_connection *reader);
 void watches_flushed(struct vnode *node);
 
 /* --- for the faults --------------------------------------------------------------------------- */
