@@ -123,24 +123,28 @@ class Chaos:
 
 
 class Sim:
-    """sim [rarely]: the simulator finds a violation. Rarely: it takes thousands of schedules."""
+    """sim [rarely] [KIND,...]: the simulator finds a violation, in schedules of these widenings (tests/sim/README.md) if
+    they are named. Rarely: it takes thousands of schedules."""
 
     quick_on_true = True
 
     def __init__(self, words):
-        if words not in ("", "rarely"):
-            raise Broken(f"sim takes no word but rarely: {words}")
-        self.quick = not words
+        words = words.split()
+        self.quick = "rarely" not in words
+        self.kinds = [word for word in words if word != "rarely"]
+        if len(self.kinds) > 1:
+            raise Broken(f"sim takes no words but rarely and one list of widenings: {words}")
 
     def __str__(self):
-        return "sim"
+        return " ".join(["sim", *self.kinds])
 
     def prepare(self, mutant):
         mutant.take("tests/sim")
 
     def __call__(self, made, options):
+        wide = ["--any", "--every", "--wide", self.kinds[0]] if self.kinds else []
         output, status, seconds = run([made / "tests" / "sim", "--stop-at-first", "--seed", str(options.seed),
-                                       "--schedules", str(options.schedules)], SIM_PATIENCE)
+                                       "--schedules", str(options.schedules), *wide], SIM_PATIENCE)
         found = re.search(r"^violation: (\w+): seed (\d+): (.*)$", output, re.M)
         if status is None:
             raise Broken(f"the simulator did not end within {SIM_PATIENCE} s")
