@@ -600,7 +600,7 @@ def fleet_differs(run):
     run.redis(3)
     run.agent("a", options=["--ttl-max", "40s"]).stop()
     agent = run.agent("b", wait=False, ttl="2s", options=["--ttl-max", "2s"])
-    agent.wait_err("ttl_max")
+    agent.wait_err("ttl_max is 40000 ms on node")
     result = run.holdfast("run", "-n", "job", "true", agent=agent)
     assert result.rc == 78, result
     for node in run.nodes:
