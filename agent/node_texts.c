@@ -146,7 +146,7 @@ static uint32_t refuse_alike(const struct broker *b, uint32_t nodes, int *ret_fi
     enum hf_node_error error = HF_NODE_ERR_NONE;
     uint32_t alike = 0;
 
-    for (int i = b->n - 1; i >= 0; i--)
+    for (int i = 0; i < b->n && error == HF_NODE_ERR_NONE; i++)
         if (nodes >> i & 1 && !nodes_takes_writes(b, i)) {
             error = writes_refused(&b->nodes[i].writes);
             *ret_first = i;

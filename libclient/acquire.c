@@ -117,7 +117,7 @@ static int explain(const hf_op *op) REQUIRES(hfc_locked)
 
 static void hand_over(hf_op *op, hf_lease **ret_leases) REQUIRES(hfc_locked)
 {
-    if (op->lease) {
+    if (op->lease && ret_leases) { /* a release has none, and wants none */
         *ret_leases = op->lease;
         op->lease = NULL;
         return;

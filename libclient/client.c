@@ -177,7 +177,7 @@ int hf_connect(const char *agent, hf_client **ret_client)
 int hf_connect_start(const char *agent, hf_client **ret_client)
 {
     struct hfc_place places[HFC_PLACES_MAX];
-    hf_client *client;
+    hf_client *client = NULL;
     int count = 0, status;
 
     if (!ret_client)

@@ -46,9 +46,8 @@ void age_on_nonce(struct node_age *age, const struct node_trust *before, const s
     if (!first && !moved)
         return;
     age->met = false;
-    if (age->word && (!before->nonce_had || (first && !moved))) {
-        age->keys = HF_TIME_PAST;
-    } else if (first && !moved && age->proven && before->nonce_had) {
+    if ((age->word && (!before->nonce_had || (first && !moved))) ||
+        (age->proven && before->nonce_had && first && !moved)) {
         age->keys = HF_TIME_PAST;
     } else {
         age->keys = now;

@@ -33,6 +33,14 @@ void identity_differs(struct link *link, const struct node_facts *facts)
         link_end(link, HF_NODE_ERR_BROKEN, "its role has changed");
 }
 
+/* It is the same server. A name that could not be asked for is given anew: perhaps it may not be, by now. */
+static void clear_doubt(struct link *link)
+{
+    link->doubted = false;
+    if (!link->named && identity_name(link) != HF_OK)
+        link_end(link, HF_NODE_ERR_OTHER, "out of memory");
+}
+
 static void on_who(struct link *link, const struct call *call, const redisReply *answer)
 {
     struct node_facts facts = {0};
@@ -46,7 +54,7 @@ static void on_who(struct link *link, const struct call *call, const redisReply 
     else if (!identity_holds(link, &facts))
         identity_differs(link, &facts);
     else
-        link->doubted = false;
+        clear_doubt(link);
 }
 
 static void ask_who(struct link *link)
@@ -91,19 +99,35 @@ bool identity_is_doubtful(struct link *link, const redisReply *answer)
 
 /* --- the connection's name -------------------------------------------------------------------- */
 
+static bool is_ours(const struct link *link, const redisReply *answer)
+{
+    return answer->type == REDIS_REPLY_STRING && strcmp(answer->str, link->name) == 0;
+}
+
+/* What came of it the next answer says. */
+static void on_set(struct link *link, const struct call *call, const redisReply *answer)
+{
+    (void)link;
+    (void)call;
+    (void)answer;
+}
+
+/* Where it may not be given, or not be asked for, it proves nothing. */
 static void on_named(struct link *link, const struct call *call, const redisReply *answer)
 {
     (void)call;
-    link->named = answer->type != REDIS_REPLY_ERROR; /* else it cannot be asked for */
+    link->named = is_ours(link, answer);
 }
 
 int identity_name(struct link *link)
 {
-    const char *argv[] = {"CLIENT", "SETNAME", link->name};
+    const char *set[] = {"CLIENT", "SETNAME", link->name}, *get[] = {"CLIENT", "GETNAME"};
+    int rc;
 
     snprintf(link->name, sizeof(link->name), "holdfast-%08x%08x", link_random(link),
              link_random(link));
-    return call_own(link, on_named, (int)HF_LENGTH(argv), argv, NULL);
+    rc = call_own(link, on_set, (int)HF_LENGTH(set), set, NULL);
+    return rc == HF_OK ? call_own(link, on_named, (int)HF_LENGTH(get), get, NULL) : rc;
 }
 
 static void on_name(struct link *link, const struct call *call, const redisReply *answer)
@@ -112,9 +136,12 @@ static void on_name(struct link *link, const struct call *call, const redisReply
     link->checks--;
     if (identity_is_doubtful(link, answer))
         return;
-    if (answer->type == REDIS_REPLY_ERROR)
+    /* (!) An error is no name: a proxy gives one while the server behind it is away. A node that is
+     * busy says so to whatever is behind this, too. */
+    if (answer->type == REDIS_REPLY_ERROR && !has_code(answer, "BUSY")) {
         link->named = false;
-    else if (answer->type != REDIS_REPLY_STRING || strcmp(answer->str, link->name) != 0)
+        ask_who(link);
+    } else if (answer->type != REDIS_REPLY_ERROR && !is_ours(link, answer))
         link_end(link, HF_NODE_ERR_BROKEN, ADVICE ": a proxy has replaced this connection");
 }
 

@@ -189,6 +189,7 @@ struct sim {
     bool settling;     /* the faults are over */
     sim_ns settled_at; /* since then */
     bool agent_ended;  /* at least one, in whatever way */
+    bool set_back;     /* a node's clock was */
     bool over;
     const char *violation; /* the broken check; NULL none */
     char violation_text[400];

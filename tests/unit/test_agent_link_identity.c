@@ -358,6 +358,24 @@ static void test_doubt_asks_once(void **state)
     assert_int_equal(f->downs, 0);
 }
 
+/* An error is no name: what is behind it does not count before INFO, and then the name is asked for no more. */
+static void test_a_name_that_is_refused_is_a_doubt(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, NULL);
+    is_granted(f);
+    (void)side(f, "ACL SETUSER default -client|getname");
+    (void)side(f, "CONFIG RESETSTAT");
+    acquire(f, &f->told);
+    is_answered(f);
+    assert_int_equal(f->told.last.outcome, LINK_ERROR);
+    runs_until(f, never, 50);
+    is_granted(f);
+    assert_int_equal(infos(f), 1);
+    assert_int_equal(f->downs, 0);
+}
+
 static void test_another_connection_to_the_same_server(void **state)
 {
     struct fixture *f = start(state, NULL);
@@ -386,6 +404,7 @@ int main(void)
         IDENTITY_TEST(test_master_that_is_a_replica_by_now),
         IDENTITY_TEST(test_forgotten_scripts_are_no_restart),
         IDENTITY_TEST(test_doubt_asks_once),
+        IDENTITY_TEST(test_a_name_that_is_refused_is_a_doubt),
         IDENTITY_TEST(test_another_connection_to_the_same_server),
     };
 
