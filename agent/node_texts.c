@@ -18,7 +18,7 @@ const char *node_quarantine_text(uint32_t reasons)
     if (reasons & HF_QUARANTINE_MEDIAN)
         return "its clock is more than 1 s off the others'";
     if (reasons & HF_QUARANTINE_AGE)
-        return "it is too young to be trusted on first contact";
+        return "it is too young, or its clock and its sentinel do not agree";
     return "it is judged together with others, once enough of them answer";
 }
 

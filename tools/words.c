@@ -58,8 +58,10 @@ static const struct word errors[] = {
 
 /* By bit of enum hf_quarantine_reason. */
 static const struct word quarantines[] = {
-    {"age", "first contact, and not known for long enough"},  {"run_id", "restarted"},
-    {"sentinel", "its sentinel was absent or changed"},       {"clock", "its clock stepped"},
+    {"age", "first contact, and too young or at odds with its sentinel"},
+    {"run_id", "restarted"},
+    {"sentinel", "its sentinel was absent or changed"},
+    {"clock", "its clock stepped"},
     {"median", "its clock is over 1 s off the other nodes'"},
 };
 

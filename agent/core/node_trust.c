@@ -420,6 +420,19 @@ static bool exceeds(int64_t to, int64_t from, int64_t least)
     return !__builtin_sub_overflow(to, from, &age) && age > least;
 }
 
+/* (!) The ages of the sentinel by the node's clock and by a wall clock are one, unless the node's clock stepped
+ * since it was made: a step that ended keys, too, and that no agent need have seen. */
+static bool ages_agree(const struct node_trust *t, hf_wall wall, hf_time now)
+{
+    int64_t node_us = us_floor(now.ns) + middle_us(t), by_node, by_wall, apart;
+
+    return !__builtin_sub_overflow(node_us, t->sentinel.created.us, &by_node) &&
+           !__builtin_sub_overflow(wall.ms, t->sentinel.created_wall.ms, &by_wall) &&
+           !__builtin_mul_overflow(by_wall, INT64_C(1000), &by_wall) &&
+           !__builtin_sub_overflow(by_node, by_wall, &apart) && apart <= MEDIAN_OFF_US &&
+           apart >= -MEDIAN_OFF_US;
+}
+
 /* Uptime and both ages of the sentinel exceed the quarantine: whatever it forgot, no lease is from
  * before that. */
 static bool is_old_enough(const struct node_trust *t, hf_wall wall, hf_time now)
@@ -431,7 +444,7 @@ static bool is_old_enough(const struct node_trust *t, hf_wall wall, hf_time now)
 
     return trust_node_time(t, now, &low, &high) && up.ns > least.ns &&
            exceeds(low.us, t->sentinel.created.us, least_us) &&
-           exceeds(wall.ms, t->sentinel.created_wall.ms, least_ms);
+           exceeds(wall.ms, t->sentinel.created_wall.ms, least_ms) && ages_agree(t, wall, now);
 }
 
 void trust_judge(struct node_trust *t, int64_t median_us, hf_wall wall, hf_time now)

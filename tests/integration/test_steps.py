@@ -80,6 +80,23 @@ def trace(run):
     assert marked == [node.cmd("HGET", "holdfast:node", "nonce") for node in run.nodes], "once is enough"
 
 
+@scenario("an agent that is new right after a step, before any watcher has looked, gives the holder's lock to nobody: the ages of "
+          "the nodes' sentinels do not agree", sanitizers=False)
+def newcomer(run):
+    host = fleet(run)
+    watcher = another(run, "b")
+    grow_old()
+    watcher.wait_ready()
+    holder = cut_off(run, host)
+    watcher.sigstop()  # its next look at the clocks is seconds away
+    step_all(run)
+    fresh = another(run, "c")
+    gives_nothing_while(run, holder, [fresh])
+    assert fresh.wait_err("gives no votes: .*its clock and its sentinel do not agree")
+    fresh.wait_ready(QUARANTINE_S + 5)
+    assert run.holdfast("run", "-n", "job", "true", agent=fresh).rc == 0
+
+
 @scenario("clocks step while no agent runs that could see it: the next one of a host knows how the nodes' clocks stood",
           sanitizers=False)
 def remembered(run):

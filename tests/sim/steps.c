@@ -18,6 +18,8 @@
 #define KNOWN_AFTER (500 * SIM_MS)
 /* What an agent sees whatever it knew last, and however long its answers took. */
 #define COARSE_US 400000
+/* By which the ages of a sentinel are apart so clearly that a first contact tells. */
+#define AGES_APART_US 1100000
 
 struct trace { /* that a step is to leave on its node */
     struct sim_event look;
@@ -116,13 +118,27 @@ void steps_forgotten(const struct sim_host *host)
     known[host->number] = 0;
 }
 
+/* The node's clock is so far from where it was when the sentinel was made that its ages tell: by then nobody need
+ * have left a trace. */
+static bool ages_tell(const struct sim_host *host, struct vnode *node)
+{
+    const struct store_key *key =
+        store_find(&node->store, "holdfast:node", vnode_wall_us(node) / 1000);
+    const char *us = key ? store_field(key, "created_us") : NULL;
+    const char *wall_ms = key ? store_field(key, "created_wall_ms") : NULL;
+    int64_t wall = host_now(host).ns / SIM_MS + host->wall_ms;
+
+    return us && wall_ms &&
+           llabs(vnode_wall_us(node) - atoll(us) - (wall - atoll(wall_ms)) * 1000) > AGES_APART_US;
+}
+
 /* If an earlier agent knew the clock, this one sees the step, as that one would have: what is known stays. */
 bool steps_hold_back(const struct sim_host *host)
 {
     if (!wide_has(WIDE_STEPS))
         return false;
     for (int i = 0; i < sim.plan.nodes; i++)
-        if (traces[i].due && !(known[host->number] >> i & 1))
+        if (traces[i].due && !(known[host->number] >> i & 1) && !ages_tell(host, sim.node[i]))
             return true;
     return false;
 }

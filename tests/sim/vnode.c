@@ -340,19 +340,19 @@ void vnode_fail(struct vnode *node, const char *text, sim_ns until)
 
 /* --- beginning -------------------------------------------------------------------------------- */
 
-/* Made an hour ago by an agent of this fleet. */
+/* Made an hour ago by an agent of this fleet, whose host's clock was right. */
 static void make_sentinel(struct vnode *node)
 {
     struct store_key *key = store_make(&node->store, "holdfast:node", 0);
-    int64_t then_us = vnode_wall_us(node) - INT64_C(3600000000);
+    const int64_t ago_us = INT64_C(3600000000);
     char text[STORE_VALUE];
 
     key->is_hash = true;
     hex(text, 32);
     store_set_field(key, "nonce", text);
-    snprintf(text, sizeof(text), "%" PRId64, then_us);
+    snprintf(text, sizeof(text), "%" PRId64, vnode_wall_us(node) - ago_us);
     store_set_field(key, "created_us", text);
-    snprintf(text, sizeof(text), "%" PRId64, then_us / 1000);
+    snprintf(text, sizeof(text), "%" PRId64, (START_US - ago_us) / 1000);
     store_set_field(key, "created_wall_ms", text);
     snprintf(text, sizeof(text), "%u", (unsigned)sim.plan.ttl_max_ms);
     store_set_field(key, "ttl_max_ms", text);

@@ -68,6 +68,61 @@ TEST(a_sentinel_from_the_future_is_too_young)
     assert_int_equal(aged((struct ages){OLD, OLD, -OLD}).reasons, HF_QUARANTINE_AGE);
 }
 
+TEST(both_ages_of_the_sentinel_must_agree_within_a_second)
+{
+    for (int sign = -1; sign <= 1; sign += 2) {
+        struct ages apart = {OLD, OLD + sign * SEC, OLD};
+        struct node_trust t = aged(apart);
+
+        assert_votes(&t, at(0));
+        apart.by_node += sign * 2 * MS; /* a wall clock tells milliseconds */
+        assert_quarantine(aged(apart), HF_QUARANTINE_AGE, at(0));
+        apart.by_node = OLD + sign * 20 * SEC;
+        assert_quarantine(aged(apart), HF_QUARANTINE_AGE, at(0));
+    }
+}
+
+TEST(the_word_skips_that_the_ages_agree)
+{
+    struct node_facts f = facts_of(RUN_A, OLD);
+    struct node_sentinel s = sentinel_of(NONCE_A, at(-OLD));
+    struct node_trust t = fresh();
+
+    s.created_wall = wall(at(-OLD - 20 * SEC));
+    trust_on_facts(&t, &f, 0, at(0));
+    sample(&t, 0, at(0));
+    trust_on_sentinel(&t, &s, false, at(0));
+    judge(&t, at(0));
+    assert_votes(&t, at(0));
+}
+
+TEST(ages_that_a_node_made_up_do_not_agree)
+{
+    const struct made_up {
+        int64_t created_us, created_wall_ms;
+    } made_up[] = {
+        {INT64_MIN, INT64_MIN},
+        {INT64_MIN / 2, INT64_MIN / 2},
+        {OFFSET_US - OLD / HF_NS_PER_US, INT64_MIN / 1000},
+        {INT64_MIN / 4, OFFSET_US / 1000 - OLD / MS},
+    };
+
+    for (size_t i = 0; i < HF_LENGTH(made_up); i++) {
+        struct node_facts f = facts_of(RUN_A, OLD);
+        struct node_sentinel s = sentinel_of(NONCE_A, at(-OLD));
+        struct node_trust t;
+
+        s.created.us = made_up[i].created_us;
+        s.created_wall.ms = made_up[i].created_wall_ms;
+        trust_init(&t, hf_ns(QUARANTINE), false);
+        trust_on_facts(&t, &f, 0, at(0));
+        sample(&t, 0, at(0));
+        trust_on_sentinel(&t, &s, false, at(0));
+        judge(&t, at(0));
+        assert_quarantine(t, HF_QUARANTINE_AGE, at(0));
+    }
+}
+
 TEST(a_quarantine_for_age_ends_after_its_time)
 {
     /* a wall clock set back by a day keeps the sentinel young */
@@ -78,7 +133,8 @@ TEST(a_quarantine_for_age_ends_after_its_time)
 
 TEST(a_quarantine_for_age_ends_as_soon_as_all_ages_suffice)
 {
-    struct node_trust t = aged((struct ages){QUARANTINE - 10 * SEC, OLD, QUARANTINE - 20 * SEC});
+    struct node_trust t = aged((struct ages){
+        QUARANTINE - 10 * SEC, QUARANTINE - 19 * SEC - 500 * MS, QUARANTINE - 20 * SEC});
 
     trust_tick(&t, wall(at(20 * SEC)), at(20 * SEC));
     assert_false(trust_may_vote(&t, at(20 * SEC)));
@@ -534,6 +590,9 @@ int main(void)
         cmocka_unit_test(an_old_node_votes_once_it_was_judged),
         cmocka_unit_test(all_three_ages_must_exceed_the_quarantine),
         cmocka_unit_test(a_sentinel_from_the_future_is_too_young),
+        cmocka_unit_test(both_ages_of_the_sentinel_must_agree_within_a_second),
+        cmocka_unit_test(the_word_skips_that_the_ages_agree),
+        cmocka_unit_test(ages_that_a_node_made_up_do_not_agree),
         cmocka_unit_test(a_quarantine_for_age_ends_after_its_time),
         cmocka_unit_test(a_quarantine_for_age_ends_as_soon_as_all_ages_suffice),
         cmocka_unit_test(age_does_not_shorten_another_quarantine),
