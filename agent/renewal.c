@@ -98,6 +98,7 @@ static void learn_facts(struct renewal_node *node, const struct node_facts *fact
     unsigned events = trust_on_facts(&node->trust, facts, agent_allowed(config), clock_now());
 
     age_on_facts(&node->age, &before, facts, clock_now());
+    server_on_run_id(&node->server, facts->run_id, node->renewal->age_least, clock_now());
     if (reply->outcome == LINK_ANSWERED) {
         if (renewal_learn(node, reply) & TRUST_STEPPED)
             renewal_stepped(node, reply->sent);
@@ -407,6 +408,7 @@ static int node_create(struct renewal *r, int i)
         age_init(&node->age, node->trust.word_age, trust_may_vote(&before, r->started));
     }
     node->first_mark = node->trust.mark;
+    server_init(&node->server, node->trust.facts.run_id);
     return link_create(&options, &node->link);
 }
 

@@ -19,6 +19,7 @@
 #include "agent/core/phases.h"
 #include "agent/core/refresh.h"
 #include "agent/core/rivals.h"
+#include "agent/core/server.h"
 #include "agent/events.h"
 #include "agent/log_limit.h"
 #include "agent/redis/link.h"
@@ -54,6 +55,7 @@ struct renewal_node {
     struct link *link;
     struct node_trust trust;
     struct node_age age;
+    struct server server; /* that it leads to */
     uint32_t first_mark; /* of `trust` as the journal had it: what restored votes were made under */
     /* slots: what is renewed in its course; alone what has a time of its own, a retry, a heal */
     struct cohorts renewals;
@@ -152,15 +154,11 @@ void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count)
 /* How it is known that our key stands on a node. */
 enum hit { HIT_RENEWED, HIT_HEALED, HIT_GRANT };
 /* Our key was extended or written by a command sent after `a`; `now`: read when the answer is processed.
- * False: the node is too young for that to count. */
+ * False: the node is too young for that to count, or has the vote under another name. */
 bool renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,
                  hf_time now);
 /* From when on a command must have been sent for its hit to count, unless it is the grant's. */
-static inline hf_time renewal_counts_from(const struct renewal_node *node,
-                                          const struct lease *lease)
-{
-    return age_due(&node->age, node->renewal->age_least, !lease_node(lease, node->number)->written);
-}
+hf_time renewal_counts_from(const struct renewal_node *node, const struct lease *lease);
 /* The node's clock stepped, as a reply to a command sent after `sent` showed. */
 void renewal_stepped(struct renewal_node *node, hf_time sent);
 void renewal_vote(struct renewal *r, struct lease *lease, int node, hf_time a);

@@ -101,6 +101,55 @@ def thrice(run):
     assert node.cmd("EXISTS", "job") == 0
 
 
+@contextlib.contextmanager
+def slipped(run, which, to, cut):
+    """A lock is held by agent a. The address of one of its nodes then leads to another's server (`which` to `to`), and it
+    is cut off from node 3 if `cut`. Agent b has the true addresses. Yields the holder and b."""
+    nodes = run.redis(3)
+    proxies = [Proxy(node.address) for node in nodes]
+    options = ["--ttl-max", f"{TTL_S}s"]
+    try:
+        specs = [f"{node.id}={proxy.address}" for node, proxy in zip(nodes, proxies)]
+        holder = run.holder(run.agent("a", nodes=specs, ttl=f"{TTL_S}s", options=options))
+        b = run.agent("b", ttl=f"{TTL_S}s", options=options)
+        holder.acquire("job", TTL_S * 1000)
+        wait_until(lambda: run.holders_of("job") == 3, what="the key is on all nodes")
+        proxies[which - 1].lead_to(nodes[to - 1].address)
+        if cut:
+            proxies[2].lead_to(None)
+        yield holder, b
+    finally:
+        for proxy in proxies:
+            proxy.close()
+
+
+def one_server_is_no_majority(run, which, to):
+    with slipped(run, which, to, cut=True) as (holder, b):
+        rival = run.holder(b)
+        rival.acquire("job", TTL_S * 1000, 4 * TTL_S * 1000)
+        assert not holder.held(), "two holders"
+        assert rival.held(), rival.cmd("reason")
+
+
+@scenario("an address comes to lead to the server of a node that is listed before: that has one vote in renewals, too")
+def slips_to_the_one_before(run):
+    one_server_is_no_majority(run, 2, 1)
+
+
+@scenario("an address comes to lead to the server of a node that is listed after: that has one vote in renewals, too")
+def slips_to_the_one_after(run):
+    one_server_is_no_majority(run, 1, 2)
+
+
+@scenario("an address comes to lead to another node's server, and two are well: the lease is kept by those")
+def slips_and_is_kept(run):
+    with slipped(run, 2, 1, cut=False) as (holder, _):
+        end = time.monotonic() + 2.5 * TTL_S
+        while time.monotonic() < end:
+            assert holder.held(), holder.cmd("reason")
+            time.sleep(0.05)
+
+
 @scenario("the same address twice in the list: the agent does not start, and says which")
 def same_address(run):
     run.redis(2)

@@ -90,6 +90,13 @@ class Proxy:
                     with contextlib.suppress(OSError):
                         pair.server.shutdown(socket.SHUT_WR)
 
+    def lead_to(self, target):
+        """Another server from here on, or nowhere (None); every connection ends."""
+        with self.lock:
+            self.target = target or "unix:/nowhere"
+            for pair in [*self.pairs]:
+                self.end(pair)
+
     def close(self):
         os.write(self.woken, b"x")
         self.thread.join()

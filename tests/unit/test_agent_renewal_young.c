@@ -89,6 +89,7 @@ static void meet(int node, const char *run_id, int64_t uptime_ms)
     snprintf(facts.run_id, sizeof(facts.run_id), "%s", run_id);
     (void)trust_on_facts(&n->trust, &facts, false, clock_now());
     age_on_facts(&n->age, &before, &facts, clock_now());
+    server_on_run_id(&n->server, run_id, agent.renewal->age_least, clock_now());
     reply = says(node, NONCE);
     (void)renewal_learn(n, &reply);
 }
@@ -335,6 +336,57 @@ TEST(a_key_that_came_to_stand_unseen_counts_later)
     end(lease);
 }
 
+/* (!) One server would be a majority of three. */
+TEST(a_server_that_two_nodes_lead_to_has_one_vote)
+{
+    struct lease *lease = adopted(ALL);
+    hf_time d = lease_fsm_d(&lease->fsm, 1);
+
+    later(100);
+    meet(1, "a", 3600000);
+    later(age_ms());
+    answer_renewal(1, lease, NONCE);
+    assert_int_equal(lease_fsm_d(&lease->fsm, 1).ns, d.ns);
+    answer_heal(1, lease, NONCE);
+    assert_int_equal(lease_fsm_d(&lease->fsm, 1).ns, d.ns);
+    answer_renewal(0, lease, NONCE);
+    assert_true(hf_time_before(d, lease_fsm_d(&lease->fsm, 0)));
+    end(lease);
+}
+
+/* Also while it stands from before that node led elsewhere, or was last heard of. */
+TEST(whichever_node_is_listed_first_the_vote_that_stands_is_the_one)
+{
+    struct lease *lease = adopted(ALL);
+    hf_time d = lease_fsm_d(&lease->fsm, 0);
+
+    later(100);
+    meet(0, "b", 3600000);
+    later(age_ms());
+    answer_renewal(0, lease, NONCE);
+    assert_int_equal(lease_fsm_d(&lease->fsm, 0).ns, d.ns);
+    meet(1, "a", 3600000);
+    answer_renewal(0, lease, NONCE);
+    assert_int_equal(lease_fsm_d(&lease->fsm, 0).ns, d.ns);
+    answer_renewal(2, lease, NONCE);
+    assert_true(hf_time_before(d, lease_fsm_d(&lease->fsm, 2)));
+    end(lease);
+}
+
+/* Not at once, again and again. */
+TEST(what_has_no_vote_there_is_renewed_in_its_course)
+{
+    struct lease *lease = adopted(ALL);
+
+    later(100);
+    meet(1, "a", 3600000);
+    later(age_ms());
+    answer_renewal(0, lease, NONCE);
+    answer_renewal(1, lease, NONCE);
+    assert_true(hf_time_before(hf_time_add(clock_now(), hf_ms(TTL_MS / 6)), planned(lease, 1)));
+    end(lease);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, meet_all, unmake)
 
 int main(void)
@@ -350,6 +402,9 @@ int main(void)
         CASE(a_heal_behind_a_step_counts_later),
         CASE(a_late_vote_of_the_grant_counts_at_any_age),
         CASE(a_key_that_came_to_stand_unseen_counts_later),
+        CASE(a_server_that_two_nodes_lead_to_has_one_vote),
+        CASE(whichever_node_is_listed_first_the_vote_that_stands_is_the_one),
+        CASE(what_has_no_vote_there_is_renewed_in_its_course),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
