@@ -128,8 +128,10 @@ static void node_learn(struct broker *b, int i, const struct node_facts *facts,
 {
     struct node *node = &b->nodes[i];
     hf_time now = clock_now();
-    unsigned events = trust_on_facts(&node->trust, facts, agent_allowed(b->config), now);
+    unsigned events;
 
+    (void)trust_has_word(&node->trust, b->started, now);
+    events = trust_on_facts(&node->trust, facts, agent_allowed(b->config), now);
     snprintf(node->row.run_id, sizeof(node->row.run_id), "%s", facts->run_id);
     snprintf(node->row.version, sizeof(node->row.version), "%s", facts->version);
     events |= nodes_on_reply(b, i, reply);

@@ -94,9 +94,12 @@ static void learn_facts(struct renewal_node *node, const struct node_facts *fact
                         const struct link_reply *reply)
 {
     const struct config *config = node->renewal->agent->config;
-    struct node_trust before = node->trust;
-    unsigned events = trust_on_facts(&node->trust, facts, agent_allowed(config), clock_now());
+    struct node_trust before;
+    unsigned events;
 
+    node->age.word &= trust_has_word(&node->trust, node->renewal->started, clock_now());
+    before = node->trust;
+    events = trust_on_facts(&node->trust, facts, agent_allowed(config), clock_now());
     age_on_facts(&node->age, &before, facts, clock_now());
     server_on_run_id(&node->server, facts->run_id, node->renewal->age_least, clock_now());
     if (reply->outcome == LINK_ANSWERED) {

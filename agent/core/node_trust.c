@@ -19,6 +19,13 @@ void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word)
     };
 }
 
+bool trust_has_word(struct node_trust *t, hf_time started, hf_time now)
+{
+    if (!t->contacted && hf_time_reached(now, hf_time_add(started, t->quarantine)))
+        t->fresh_word = t->word_run_id = t->word_age = false;
+    return t->fresh_word;
+}
+
 /* --- quarantine ------------------------------------------------------------------------------- */
 
 static void quarantine_from(struct node_trust *t, enum hf_quarantine_reason reason, hf_time from)

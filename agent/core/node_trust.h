@@ -100,6 +100,9 @@ enum trust_event {
 };
 
 void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word);
+/* Before trust_on_facts(): (!) the word is about what was so at the start. A node that is met a quarantine
+ * after it, or later, has none: it may have forgotten since. Whether it has one. */
+bool trust_has_word(struct node_trust *t, hf_time started, hf_time now);
 /* After trust_init(): what an earlier agent of this boot knew. The word stays the one of trust_init().
  * Of a node that was not looked at for a quarantine only the clock is taken over: it is contacted for
  * the first time again, so that its age and the median are judged. */

@@ -417,6 +417,22 @@ TEST(the_word_does_not_skip_the_median_or_a_step)
     assert_int_equal(sample(&t, 5000000, at(SEC)), TRUST_STEPPED);
 }
 
+/* Also under the word: it says what was so when the agent started. */
+TEST(the_word_is_not_about_nodes_that_come_later)
+{
+    struct node_trust t = fresh();
+
+    assert_true(trust_has_word(&t, at(0), at(QUARANTINE - 1)));
+    assert_true(t.word_age);
+    assert_false(trust_has_word(&t, at(0), at(QUARANTINE)));
+    assert_false(t.word_age || t.word_run_id);
+
+    t = fresh(); /* what was met in time keeps it until it is used */
+    facts(&t, RUN_A, at(0));
+    assert_true(trust_has_word(&t, at(0), at(QUARANTINE)));
+    assert_true(t.word_age);
+}
+
 TEST(the_word_is_used_once)
 {
     struct node_trust t = fresh();
@@ -615,6 +631,7 @@ int main(void)
         cmocka_unit_test(the_quarantine_is_over_at_its_end_and_a_new_one_begins_afresh),
         cmocka_unit_test(the_word_skips_age_and_a_sentinel_that_is_not_there_yet),
         cmocka_unit_test(the_word_does_not_skip_the_median_or_a_step),
+        cmocka_unit_test(the_word_is_not_about_nodes_that_come_later),
         cmocka_unit_test(the_word_is_used_once),
         cmocka_unit_test(the_word_skips_one_new_run_id_of_a_node_known_from_the_journal),
         cmocka_unit_test(
