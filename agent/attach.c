@@ -202,6 +202,9 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     s->beats = beats_new(hf_ring_take_beats(&s->ring)); /* without memory nobody beats in time */
     s->nudge = h->nudge;
     s->doorbell = fds[HF_FD_DOORBELL];
+    /* Before the welcome, which it answers with its group. */
+    if (h->role == HF_ROLE_GUARDIAN && groups_are_taken_from(s))
+        session_pass_descriptors(s->socket.fd, true);
     LIST_INSERT_HEAD(&c->sessions, s, of_client);
     loop_timer_cancel(b->loop, &s->hello_timer);
     {

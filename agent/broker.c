@@ -2,10 +2,13 @@
 #include "agent/broker_internal.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "agent/clock.h"
 #include "agent/events.h"
@@ -239,16 +242,35 @@ error:
     return rc;
 }
 
+static void on_rouse(int number)
+{
+    (void)number;
+}
+
+/* Without SA_RESTART: it is to interrupt. */
+static int hear_rouse(void)
+{
+    const struct sigaction action = {.sa_handler = on_rouse};
+
+    return sigaction(BROKER_ROUSE, &action, NULL);
+}
+
 static void *run(void *arg)
 {
     struct broker *b = arg;
+    sigset_t rouse;
 
     (void)pthread_setname_np(pthread_self(), "hf-broker");
+    (void)sigemptyset(&rouse);
+    (void)sigaddset(&rouse, BROKER_ROUSE);
+    (void)pthread_sigmask(SIG_UNBLOCK, &rouse, NULL);
+    atomic_store_explicit(&b->tid, gettid(), memory_order_relaxed);
     rcu_register_thread();
     nodes_start(b);
     loop_timer_set(b->loop, &b->beat, clock_now());
     loop_timer_set(b->loop, &b->sweep, clock_now());
     loop_run(b->loop);
+    atomic_store_explicit(&b->tid, 0, memory_order_relaxed);
     rcu_unregister_thread();
     return NULL;
 }
@@ -259,11 +281,22 @@ int broker_start(struct broker *b)
 
     if (rc < 0)
         return rc;
+    if (hear_rouse() < 0)
+        return HF_ESYS;
     errno = pthread_create(&b->thread, NULL, run, b);
     if (errno)
         return HF_ESYS;
     b->thread_started = true;
     return HF_OK;
+}
+
+void broker_rouse(struct broker *b)
+{
+    pid_t tid = atomic_load_explicit(&b->tid, memory_order_relaxed);
+
+    /* By its number: another thread may join it meanwhile. */
+    if (tid)
+        (void)syscall(SYS_tgkill, getpid(), tid, BROKER_ROUSE);
 }
 
 void broker_join(struct broker *b)

@@ -12,8 +12,12 @@
 #ifndef HOLDFAST_AGENT_BROKER_H
 #define HOLDFAST_AGENT_BROKER_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+/* Blocked in every thread but the broker's. */
+#define BROKER_ROUSE SIGURG
 
 struct agent;
 struct broker;
@@ -22,6 +26,9 @@ struct broker;
 int broker_create(struct agent *agent, struct broker **ret_broker);
 /* Listens on agent->socket_path and starts the thread ("hf-broker"). HF_ESYS with errno. */
 int broker_start(struct broker *broker);
+/* Any thread, while the broker lives. Interrupts what its thread waits for in the kernel: before Linux 6.16 anybody who
+ * can attach may send it a socket whose last close lingers. */
+void broker_rouse(struct broker *broker);
 /* After MSG_DRAIN was posted: waits for the thread. */
 void broker_join(struct broker *broker);
 void broker_destroy(struct broker *broker);

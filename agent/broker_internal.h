@@ -164,6 +164,8 @@ void session_progress(struct session *s, struct hf_completion_entry *entry);
 /* Something about a lease of this client changed. `but`: is told by an answer; NULL. */
 void client_signal(struct client *c, const struct session *but);
 void session_end(struct session *s, const char *why);
+/* Whether the kernel takes descriptors for this socket, and for those accepted from it (SO_PASSRIGHTS, Linux 6.16). */
+void session_pass_descriptors(int fd, bool on);
 /* In dispatch.c: a request, copied out of the ring, with a place for its answer reserved. `s` may be freed by what it
  * asks for. */
 void session_handle(struct session *s, const struct hf_request_entry *q);
@@ -172,6 +174,9 @@ void attach_hello(struct session *s, const struct hf_hello *hello, size_t length
 
 /* --- control groups of jobs: agent/groups.c ---------------------------------------------------- */
 
+/* Whether those of jobs are taken from this session's user: the agent's own and root. What others hand over may be a
+ * file whose close() never returns. */
+bool groups_are_taken_from(const struct session *s);
 /* A datagram after the hello: true if it was a job's group, which is dealt with. */
 bool groups_take(struct session *s);
 /* A lease of this client changed, or its last session ended. */
@@ -608,6 +613,7 @@ struct broker {
     struct resolver *resolver;
     struct releaser *releaser;
     pthread_t thread;
+    _Atomic pid_t tid; /* of that thread while it runs; else 0 */
     bool thread_started;
     struct loop_timer beat, sweep;
     hf_time started;

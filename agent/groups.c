@@ -1,6 +1,7 @@
 /* The third killer of a job: the agent, by the job's control group.
  *
- * The guardians of a run hand it over once the job runs in it. The agent kills what is inside at V
+ * The guardians of a run hand it over once the job runs in it, if they are of the agent's own user or
+ * root's. The agent kills what is inside at V
  * - 0.1 T, at once where the lease is lost at once or both guardians are gone; and when the
  * guardians are gone and nobody is inside, the tree is over as if they had said so, and the lock is
  * released. While one of them lives the word is its own. What has left the group the agent neither
@@ -232,6 +233,21 @@ static bool is_offered(const struct session *s)
            message.magic == HF_GROUP_MAGIC;
 }
 
+bool groups_are_taken_from(const struct session *s)
+{
+    return s->uid == 0 || s->uid == geteuid();
+}
+
+/* Its library does not know whose groups are taken. What came along is dropped by the kernel, which does not flush it
+ * as close() does. */
+static bool ignore(struct session *s)
+{
+    struct hf_group message;
+
+    s->gave_group = true;
+    return recv(s->socket.fd, &message, sizeof(message), MSG_DONTWAIT) == (ssize_t)sizeof(message);
+}
+
 bool groups_take(struct session *s)
 {
     union {
@@ -248,8 +264,11 @@ bool groups_take(struct session *s)
     const char *why = "it came without its descriptors";
     int fds[HF_GROUP_FDS], count = 0;
 
-    if (!is_offered(s) ||
-        recvmsg(s->socket.fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(message))
+    if (!is_offered(s))
+        return false;
+    if (!groups_are_taken_from(s))
+        return ignore(s);
+    if (recvmsg(s->socket.fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(message))
         return false;
     s->gave_group = true;
     c = CMSG_FIRSTHDR(&m);

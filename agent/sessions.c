@@ -27,6 +27,9 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
 
 /* Of one session, so that a flood delays the others by so many at most. */
 #define REQUESTS_PER_TURN 16
@@ -350,7 +353,7 @@ static void on_socket(struct loop_fd *watch)
 
     if (s->client && groups_take(s))
         return;
-    /* Without a control buffer descriptors that somebody sends along are dropped by the kernel. */
+    /* Without a control buffer descriptors that somebody sends along all the same are dropped by the kernel. */
     n = recv(watch->fd, &hello, sizeof(hello), MSG_DONTWAIT | MSG_TRUNC);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -363,6 +366,14 @@ static void on_socket(struct loop_fd *watch)
 }
 
 /* --- the attach socket ------------------------------------------------------------------------ */
+
+void session_pass_descriptors(int fd, bool on)
+{
+    int value = on;
+
+    /* Before Linux 6.16 everybody may: broker_rouse(). */
+    (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof(value));
+}
 
 static int peer_pidfd(int fd, uint32_t pid)
 {
@@ -476,6 +487,8 @@ int sessions_listen(struct broker *b)
     if (fd < 0)
         return HF_ESYS;
     (void)unlink(path); /* the agent's lock is held: nobody else listens here */
+    /* Before anybody connects. What comes by it may be a file whose last close waits, and that is here. */
+    session_pass_descriptors(fd, false);
     if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(path, mode) < 0 ||
         (b->config->group != (gid_t)-1 && chown(path, (uid_t)-1, b->config->group) < 0) ||
         listen(fd, SOMAXCONN) < 0) {

@@ -22,6 +22,8 @@
 #define LOOK_EVERY   hf_ms(1000) /* at the table's name */
 #define WAIT_BEFORE  hf_ms(1000) /* so long without a quorum before it is said */
 #define REPEAT_AFTER hf_ms(5000)
+#define ROUSE_AFTER  hf_ms(500) /* so long without a beat of the broker's */
+#define ROUSE_EVERY  hf_ms(300)
 
 struct watch {
     struct agent *agent;
@@ -29,7 +31,7 @@ struct watch {
     hf_time waiting_since; /* not ready since */
     hf_time said_waiting;
     char why[256]; /* as last said */
-    hf_time looked, dogged;
+    hf_time looked, dogged, roused;
     hf_dur watchdog;
 };
 
@@ -48,6 +50,7 @@ void supervise_block_signals(void)
 
     signals_of_ours(&set);
     (void)sigaddset(&set, SIGPIPE); /* stderr may be a pipe that nobody reads any more */
+    (void)sigaddset(&set, BROKER_ROUSE);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
@@ -62,6 +65,18 @@ static void watch_dog(struct watch *w, hf_time now)
         return;
     w->dogged = now;
     notify_send("WATCHDOG=1");
+}
+
+static void watch_broker(struct watch *w, hf_time now)
+{
+    const struct hf_table_header *h = w->agent->table.header;
+    hf_time beaten = {atomic_load_explicit(&h->broker_beat_ns, memory_order_relaxed)};
+
+    if (hf_time_before(now, hf_time_add(beaten, ROUSE_AFTER)) ||
+        hf_time_before(now, hf_time_add(w->roused, ROUSE_EVERY)))
+        return;
+    w->roused = now;
+    broker_rouse(w->agent->broker);
 }
 
 /* --- ready, or not ---------------------------------------------------------------------------- */
@@ -187,6 +202,7 @@ void supervise(struct agent *agent, struct control *control, struct dev_nodes *d
         control_serve(control, &polls[1], count, now);
         watch_readiness(&w, now);
         watch_table(&w, now);
+        watch_broker(&w, now);
         watch_dog(&w, now);
     }
     close(fd);
@@ -220,6 +236,7 @@ void supervise_drain(struct agent *agent)
         hf_time now = clock_now();
 
         beat(agent, now);
+        watch_broker(&w, now);
         watch_dog(&w, now);
         (void)poll(NULL, 0, 5);
     }

@@ -29,7 +29,11 @@ static int make_memfd(const char *name, off_t size)
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -1;
-    error = fchmod(fd, 0600) != 0 ? errno : posix_fallocate(fd, 0, size);
+    error = fchmod(fd, 0600) != 0 ? errno : 0;
+    if (error == 0)
+        do
+            error = posix_fallocate(fd, 0, size);
+        while (error == EINTR);
     if (error == 0)
         return fd;
     close(fd);

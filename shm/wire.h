@@ -3,8 +3,9 @@
  * The attach socket (SOCK_SEQPACKET) is for identity and death. A client sends one hf_hello;
  * the agent answers one hf_welcome with four descriptors (enum hf_welcome_fd) or a refusal with
  * none. After that the agent sends only one-byte nudges (MSG_DONTWAIT) to clients that asked
- * for them, and the client nothing, but for one hf_group of a guardian. All integers are native; both
- * sides run on one host and compare hf_wire_fingerprint().
+ * for them, and the client nothing, but for one hf_group of a guardian (which is taken of the agent's
+ * own user and root). All integers are native; both sides run on one host and compare
+ * hf_wire_fingerprint().
  */
 #ifndef HOLDFAST_SHM_WIRE_H
 #define HOLDFAST_SHM_WIRE_H

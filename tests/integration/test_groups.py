@@ -4,6 +4,7 @@ the agent are for."""
 import contextlib
 import os
 import pathlib
+import select
 import shutil
 import signal
 import sys
@@ -138,18 +139,21 @@ def no_new_privs(run):
 # --- what the agent does with it -----------------------------------------------------------------------
 
 
-@scenario("both guardians of an ordinary user's job killed: the agent kills its set-uid child, and then the lock is free",
-          needs_root=True)
-def set_uid_orphan(run):
+@scenario("both guardians of another user's job killed: its group is not the agent's to kill, and its lock lapses", needs_root=True)
+def others_orphan(run):
     system_agent(run)
+    violations = run.holdfast("status", "--json").json["counters"]["client_violations"]
     program = set_uid(run)
     with delegated(run, OTHER_UID) as within:
-        job = Job(run, "-t", "30s", "job", program, within=within)
+        job = Job(run, "-t", f"{TTL_S}s", "job", program, within=within)
         assert job.line() == "root"
         kill_both(job)
-        job.death_ns(5)
-        run.keys_gone("job", 3)
-        job.wait()
+        wait_until(lambda: run.holders_of("job") == 0, 3 * TTL_S, "the lock lapses")
+        status = run.holdfast("status", "--json").json["counters"]
+        assert status["client_violations"] == violations and "is of no use" not in run.agents[0].err
+        assert not select.select([job.out], [], [], 0)[0], "the agent killed it"
+    job.death_ns(5)  # with its group, as the test leaves
+    job.wait()
 
 
 @scenario("both guardians killed: the agent kills the tree, and then the lock is free", needs_root=True)

@@ -4,12 +4,14 @@ import contextlib
 import os
 import pathlib
 import re
+import signal
+import socket
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import BUILD, IS_ROOT, SANITIZE, SLOW, HolderError, main, scenario, values_of, wait_until  # noqa: E402
+from rig import BUILD, IS_ROOT, SANITIZE, SLOW, HolderError, main, scenario, stat_letter, values_of, wait_until  # noqa: E402
 from views import counters  # noqa: E402
 
 OTHER_UID = 65533
@@ -138,6 +140,76 @@ def no_groups(run):
     assert len(told) == 5, told
     assert sum("without its descriptors" in line for line in told) == 2, told
     assert sum("none of this host's" in line for line in told) == 3, told
+
+
+def takes_descriptors_away():
+    """Whether the kernel has SO_PASSRIGHTS (Linux 6.16)."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as any_socket:
+        try:
+            any_socket.setsockopt(socket.SOL_SOCKET, 83, 0)
+        except OSError:
+            return False
+    return True
+
+
+@contextlib.contextmanager
+def linger(run, agent, guardian, queued=False, **options):
+    """Sends it while the agent is stopped, so that the agent closes it last. Gives what the kernel said to it: sent or refused."""
+    def stop():
+        agent.popen.send_signal(signal.SIGSTOP)
+        wait_until(lambda: stat_letter(agent.pid) == "T", what="the agent is stopped")
+
+    if queued:
+        stop()
+    attacker = breaker(run, agent, "linger", guardian, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, **options)
+    assert attacker.popen.stdout.readline() == b"ready\n", attacker.err
+    if not queued:
+        time.sleep(0.1)  # it is let in
+        stop()
+    attacker.popen.stdin.write(b"\n")
+    told = attacker.popen.stdout.readline().decode().strip()
+    agent.popen.send_signal(signal.SIGCONT)
+    yield told
+    attacker.popen.stdin.close()
+    assert attacker.wait() == 0, attacker.err
+
+
+@scenario("descriptors whose last close waits long: the kernel refuses them before and after the connection is accepted, and the "
+          "agent answers others meanwhile", needs_root=True)
+def lingering(run):
+    agent = system_agent(run)
+    for queued in (False, True):
+        with steady(run, agent) as report, linger(run, agent, 0, queued, uid=OTHER_UID) as told:
+            time.sleep(1.5)
+            beside = report()
+            print(f"# {told}: {summary(beside)}")
+            assert beside["max_us"] < 1_000_000 * SLOW and beside["lost"] == 0, summary(beside)
+            assert told == ("refused" if takes_descriptors_away() else "sent")
+
+
+@scenario("a descriptor whose last close waits long and that reaches the agent, as of its own user's guardians: the wait is "
+          "interrupted, and others are answered", needs_root=True)
+def roused(run):
+    agent = system_agent(run)
+    with steady(run, agent) as report, linger(run, agent, 1) as told:
+        assert told == "sent"
+        time.sleep(3)
+        beside = report()
+        print(f"# {summary(beside)}")
+        assert 200_000 < beside["max_us"] < 2_000_000 * SLOW and beside["lost"] == 0, summary(beside)
+
+
+@scenario("another user's guardian hands over a group: it is not taken, and nobody is cut off or told of it", needs_root=True)
+def foreign_group(run):
+    agent = system_agent(run)
+    fds, before = descriptors(agent), counters(run)
+    guardian = breaker(run, agent, "foreign-group", uid=OTHER_UID)
+    assert guardian.wait() == 0, guardian.err
+    assert ("refused" in guardian.out) == takes_descriptors_away(), guardian.out
+    wait_until(lambda: counters(run)["clients"] == 0)
+    assert counters(run)["client_violations"] == before["client_violations"]
+    assert "is of no use" not in agent.err and "cut off" not in agent.err, agent.err
+    assert descriptors(agent) <= fds
 
 
 # --- more than one's share -------------------------------------------------------------------------------

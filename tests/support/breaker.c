@@ -11,6 +11,11 @@
  *   breaker SOCKET victim          takes the lock "stolen", prints "cookie HEX", and ends with stdin
  *   breaker SOCKET group HOLDER N  hands over N descriptors as its job's control group, twice; HOLDER 1: as who holds the
  *                                  lease, 0: as its guardian
+ *   breaker SOCKET foreign-group   hands over one of which it has no word that it is not taken; prints "sent", or "refused"
+ *                                  by the kernel
+ *   breaker SOCKET linger GUARDIAN sends a socket whose last close waits long, and ends with stdin; GUARDIAN 1: as
+ *                                  one of a job, 0: before the hello. Prints "ready", waits for a byte, and prints "sent"
+ *                                  or "refused"
  *   breaker SOCKET thief HEX       tries to get at the victim's lease
  *
  * Exit 0: the agent ended the connection (unread: every answer came; at-once: all are let in; the last ones: nothing was had), or did not
@@ -18,12 +23,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "shm/index.h"
@@ -31,7 +38,7 @@
 
 static struct raw_client raw;
 
-static void die(const char *what)
+static _Noreturn void die(const char *what)
 {
     perror(what);
     exit(2);
@@ -227,20 +234,16 @@ static int bell(void)
     return rings == 100 ? 0 : 1;
 }
 
-/* Root's directory and the null device are no group; `count` of them are sent. */
-static void give_group(int count)
+/* False: the kernel takes no descriptors for the agent. */
+static bool send_along(const void *bytes, size_t size, const int *fds, int count)
 {
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(int) * 8)];
     } control = {0};
-    struct hf_group group = {.magic = HF_GROUP_MAGIC};
-    struct iovec part = {.iov_base = &group, .iov_len = sizeof(group)};
+    struct iovec part = {.iov_base = (void *)bytes, .iov_len = size};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    int fds[8];
 
-    for (int i = 0; i < count; i++)
-        fds[i] = i == 0 ? open("/", O_RDONLY | O_DIRECTORY) : open("/dev/null", O_RDWR);
     if (count) {
         message.msg_control = control.bytes;
         message.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)count);
@@ -249,11 +252,26 @@ static void give_group(int count)
         control.header.cmsg_len = CMSG_LEN(sizeof(int) * (size_t)count);
         memcpy(CMSG_DATA(&control.header), fds, sizeof(int) * (size_t)count);
     }
-    if (sendmsg(raw.sock, &message, MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
+    if (sendmsg(raw.sock, &message, MSG_NOSIGNAL) >= 0)
+        return true;
+    if (errno != EPERM && errno != EPIPE && errno != ECONNRESET)
         die("sendmsg");
+    return errno != EPERM;
 }
 
-static int group(const char *path, bool holder, int count)
+/* Root's directory and the null device are no group; `count` of them are sent. */
+static bool try_group(int count)
+{
+    struct hf_group group = {.magic = HF_GROUP_MAGIC};
+    int fds[8];
+
+    for (int i = 0; i < count; i++)
+        fds[i] = i == 0 ? open("/", O_RDONLY | O_DIRECTORY) : open("/dev/null", O_RDWR);
+    return send_along(&group, sizeof(group), fds, count);
+}
+
+/* Takes a lock as a run's holder, and joins as its guardian. */
+static void take_a_job(const char *path, bool as_guardian)
 {
     char name[32];
     int len = snprintf(name, sizeof(name), "grouped-%d",
@@ -265,15 +283,101 @@ static int group(const char *path, bool holder, int count)
     if (answer_to(&entry).status != HF_OK)
         die("the lock");
     first = raw;
-    if (!holder && raw_attach(&raw, path, HF_ROLE_GUARDIAN, first.welcome.cookie) < 0)
+    if (as_guardian && raw_attach(&raw, path, HF_ROLE_GUARDIAN, first.welcome.cookie) < 0)
         die(raw.why);
-    give_group(count);
+}
+
+static bool is_answered(void)
+{
+    return answer_to(&(struct hf_request_entry){.op = HF_OP_PING, .id = 2}).status == HF_OK;
+}
+
+static int group(const char *path, bool holder, int count)
+{
+    take_a_job(path, !holder);
+    if (!try_group(count))
+        try_group(0);
     if (!holder) {
-        if (answer_to(&(struct hf_request_entry){.op = HF_OP_PING, .id = 2}).status != HF_OK)
+        if (!is_answered())
             return 1; /* the first time is no violation */
-        give_group(count);
+        try_group(count);
     }
     return raw_is_cut_off(&raw) ? 0 : 1;
+}
+
+/* A guardian of whom no groups are taken, and who does not know. */
+static int foreign_group(const char *path)
+{
+    bool sent;
+
+    take_a_job(path, true);
+    sent = try_group(HF_GROUP_FDS);
+    if (!sent)
+        try_group(0); /* as it is seen where the kernel does not refuse */
+    puts(sent ? "sent" : "refused");
+    return is_answered() ? 0 : 1;
+}
+
+/* A TCP socket whose last close waits for its peer, which never reads. */
+static int lingering(int port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = (in_port_t)port,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct linger linger = {.l_onoff = 1, .l_linger = 20};
+    static char bytes[65536];
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)) < 0)
+        die("lingering");
+    while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+        ;
+    return fd;
+}
+
+/* Sends it when it is told to, and ends. The agent has to be stopped meanwhile: its close must be the last. */
+static _Noreturn void leave_lingering(const char *path, bool guardian, int port)
+{
+    int fd = lingering(port);
+    char byte;
+
+    if (guardian) {
+        attach(path);
+        take_a_job(path, true);
+    } else {
+        raw.sock = raw_connect(path);
+        if (raw.sock < 0)
+            die(path);
+    }
+    puts("ready");
+    fflush(stdout);
+    (void)!read(STDIN_FILENO, &byte, 1);
+    _exit(send_along("x", 1, &fd, 1) ? 0 : 3);
+}
+
+/* Until its input ends, so that nobody closes the other end. */
+static int linger(const char *path, bool guardian)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(address);
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), status;
+    char byte;
+    pid_t child;
+
+    if (listener < 0 || bind(listener, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+        listen(listener, 1) < 0 || getsockname(listener, (struct sockaddr *)&address, &len) < 0 ||
+        (child = fork()) < 0)
+        die("listen");
+    if (child == 0)
+        leave_lingering(path, guardian, address.sin_port);
+    if (accept(listener, NULL, NULL) < 0 || waitpid(child, &status, 0) != child ||
+        !WIFEXITED(status) || WEXITSTATUS(status) == 2)
+        return 2;
+    puts(WEXITSTATUS(status) == 0 ? "sent" : "refused");
+    fflush(stdout);
+    (void)!read(STDIN_FILENO, &byte, 1);
+    return 0;
 }
 
 static int stranger(const char *path)
@@ -346,6 +450,8 @@ int main(int argc, char **argv)
         return rob(argv[1], argc > 3 ? argv[3] : "");
     if (strcmp(kind, "stranger") == 0)
         return stranger(argv[1]);
+    if (strcmp(kind, "linger") == 0)
+        return linger(argv[1], argc > 3 && atoi(argv[3]));
     attach(argv[1]);
     if (strcmp(kind, "bell") == 0)
         return bell();
@@ -369,6 +475,8 @@ int main(int argc, char **argv)
         return argc > 4 ? wait_for(argv[3], atoi(argv[4])) : 2;
     } else if (strcmp(kind, "group") == 0) {
         return argc > 4 ? group(argv[1], atoi(argv[3]), atoi(argv[4])) : 2;
+    } else if (strcmp(kind, "foreign-group") == 0) {
+        return foreign_group(argv[1]);
     } else if (strcmp(kind, "unread") == 0) {
         return unread(argc > 3 ? atoi(argv[3]) : 100);
     } else if (strcmp(kind, "write-shared") == 0) {
