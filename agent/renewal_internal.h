@@ -89,11 +89,11 @@ struct renewal {
     int n, q;
     hf_dur age_least; /* of a node, for its heals to count */
     struct renewal_node node[HF_NODES_MAX];
-    struct renewal_slot *slots; /* `capacity` of them */
-    uint32_t slots_used;        /* no slot from here on ever had a lease of ours */
-    uint32_t held;              /* leases */
-    struct log_limit losses;    /* of the lines about them */
-    struct chains by_key;       /* slots by the hash of their lease's key */
+    struct renewal_slot *slots;                 /* `capacity` of them */
+    uint32_t slots_used;                        /* no slot from here on ever had a lease of ours */
+    uint32_t held;                              /* leases */
+    struct log_limit losses, losses_by_holders; /* of the lines about them */
+    struct chains by_key;                       /* slots by the hash of their lease's key */
     uint8_t hash_key[16];
     struct phases phases;
     struct timing timing; /* of the TTL that was worked out last */

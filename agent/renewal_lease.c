@@ -189,6 +189,17 @@ static void lapsed(struct renewal *r, struct lease *lease, hf_time now)
     hand_back(r, lease);
 }
 
+/* Whether there may be a line about it: of what holders can cause at will there are few. */
+static bool may_tell(struct renewal *r, enum hf_loss_reason reason, hf_time now)
+{
+    bool by_holder = reason == HF_LOSS_ASKED || reason == HF_LOSS_MAX_HOLD ||
+                     reason == HF_LOSS_GUARDIAN || reason == HF_LOSS_HOLDER ||
+                     reason == HF_LOSS_HEARTBEAT;
+
+    return by_holder ? log_allows(&r->losses_by_holders, LOG_LIMIT, now)
+                     : log_allows(&r->losses, LOSSES_TOLD, now);
+}
+
 /* It is being lost, and may be given up before that: then nothing else tells of it. */
 static void say_losing(struct renewal *r, const struct lease *lease, hf_time now)
 {
@@ -196,7 +207,7 @@ static void say_losing(struct renewal *r, const struct lease *lease, hf_time now
     int64_t left_ms = hf_dur_ms(hf_time_since(lease->fsm.valid, now));
 
     losses_count(&r->agent->table, lease->fsm.reason);
-    if (log_allows(&r->losses, LOSSES_TOLD, now))
+    if (may_tell(r, lease->fsm.reason, now))
         log_warn(
             "losing: %s: %s; it is lost in %" PRId64 " ms (pid %" PRIu32 ", fence %" PRIu64 ")",
             log_name(lease_name(lease), lease->name_len, name, sizeof(name)),
@@ -215,7 +226,7 @@ static void end_lease(struct renewal *r, struct lease *lease, const struct lease
         renewal_count(r, HF_COUNTER_RELEASES, 1);
     else if (before->state != HF_SLOT_LOSING)
         losses_count(&r->agent->table, lease->fsm.reason);
-    if (lost && log_allows(&r->losses, LOSSES_TOLD, now)) {
+    if (lost && may_tell(r, lease->fsm.reason, now)) {
         char name[HF_NAME_MAX + 1];
 
         log_warn("lost: %s: %s", log_name(lease_name(lease), lease->name_len, name, sizeof(name)),
