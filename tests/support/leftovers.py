@@ -23,8 +23,16 @@ def marks(run_id):
     return {MARKER: run_id, TAG: f"-{tag(run_id)}"}
 
 
-def processes(run_id):
-    """Living processes of this run and of the runs inside it: {pid: command line}."""
+def is_inside(pid, folder):
+    try:
+        return folder is not None and pathlib.Path(folder) in pathlib.Path(os.readlink(f"/proc/{pid}/cwd")).parents
+    except OSError:
+        return False
+
+
+def processes(run_id, folder=None):
+    """Living processes of this run and of the runs inside it, and what works in that folder, for redis-server writes over
+    its environment to have a title: {pid: command line}."""
     wanted = f"{MARKER}={run_id}".encode()
     found = {}
     for entry in os.listdir("/proc"):
@@ -33,7 +41,7 @@ def processes(run_id):
         try:
             with open(f"/proc/{entry}/environ", "rb") as file:
                 values = file.read().split(b"\0")
-            if not any(v == wanted or v.startswith(wanted + b".") for v in values):
+            if not any(v == wanted or v.startswith(wanted + b".") for v in values) and not is_inside(entry, folder):
                 continue
             with open(f"/proc/{entry}/stat") as file:
                 state = file.read().rpartition(")")[2].split()[0]
@@ -54,7 +62,7 @@ def find(run_id, folder, grace_s=2.0):
     """Lines that name what is left; processes get a moment to end."""
     deadline = time.monotonic() + grace_s
     while True:
-        alive = processes(run_id)
+        alive = processes(run_id, folder)
         objects = shared_memory(run_id)
         if not (alive or objects) or time.monotonic() > deadline:
             break
@@ -65,9 +73,9 @@ def find(run_id, folder, grace_s=2.0):
     return left
 
 
-def remove(run_id):
+def remove(run_id, folder=None):
     """Ends and removes what find() names, but for files."""
-    for pid in processes(run_id):
+    for pid in processes(run_id, folder):
         try:
             os.kill(pid, signal.SIGKILL)
         except OSError:

@@ -144,7 +144,7 @@ def judge_leftovers(program, run_id, temp):
         program.outcomes.append(("not ok", "leaves nothing behind"))
         with open(program.log, "a") as log:
             log.writelines(f"left behind: {item}\n" for item in left)
-        leftovers.remove(run_id)
+        leftovers.remove(run_id, temp)
 
 
 def judge_reports(program, folder, prefix):
