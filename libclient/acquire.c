@@ -117,7 +117,7 @@ static int explain(const hf_op *op) REQUIRES(hfc_locked)
 
 static void hand_over(hf_op *op, hf_lease **ret_leases) REQUIRES(hfc_locked)
 {
-    if (op->lease && ret_leases) { /* a release has none, and wants none */
+    if (op->lease) {
         *ret_leases = op->lease;
         op->lease = NULL;
         return;
@@ -208,9 +208,10 @@ int hf_acquire_start(hf_client *client, const struct hf_acquire_options *options
 int hf_op_result(hf_op *op, hf_lease **ret_lease)
 {
     hf_client *client;
+    bool release = op && op->entry.op == HF_OP_RELEASE; /* which wants no lease */
     int status;
 
-    if (!op || (!ret_lease && op->entry.op != HF_OP_RELEASE))
+    if (!op || (!ret_lease && !release))
         return hfc_fail(HF_EINVAL, "hf_op_result: an argument is NULL");
     client = op->client;
     status = hfc_client_check(client);
@@ -223,7 +224,7 @@ int hf_op_result(hf_op *op, hf_lease **ret_lease)
     hfc_op_expire(op, hfc_now());
     if (!op->done)
         status = hfc_fail(HF_EPENDING, NULL);
-    else if (op->entry.op == HF_OP_RELEASE)
+    else if (release)
         status = hfc_release_collect(op);
     else
         status = hfc_acquire_collect(op, ret_lease);
