@@ -539,5 +539,20 @@ def nobody_listens(run):
     wait_node(run, "n3", state=("up", "quarantined"), timeout_s=15)
 
 
+@scenario("the operator's word for fresh nodes is not about one that answers for the first time after a quarantine")
+def late_for_the_word(run):
+    """It was away at the start, and may have forgotten since."""
+    run.redis(3)
+    run.nodes[2].kill()
+    run.agent(ttl="2s", options=["--ttl-max", "3s"])  # a quarantine is 4.06 s
+    time.sleep(4.5)
+    run.nodes[2].start()
+    wait_node(run, "n3", state=("up", "quarantined"))
+    wait_until(lambda: node_rows(run)["n3"]["quarantine_reasons"] or node_rows(run)["n3"]["votes"], what="it is judged")
+    row = node_rows(run)["n3"]
+    assert row["state"] == "quarantined" and not row["votes"], row
+    wait_node(run, "n3", state="up", timeout_s=15)
+
+
 if __name__ == "__main__":
     main()
