@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/config.h"
-#include "agent/journal.h"
-#include "agent/node_records.h"
-#include "agent/lease.h"
-#include "agent/mailbox.h"
+#include "agent/config/config.h"
+#include "agent/record/journal.h"
+#include "agent/record/lease.h"
+#include "agent/record/mailbox.h"
+#include "agent/record/node_records.h"
 #include "shm/table.h"
 
 struct broker;

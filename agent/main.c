@@ -8,16 +8,16 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/broker.h"
-#include "agent/control.h"
-#include "agent/dev_nodes.h"
-#include "agent/host.h"
-#include "agent/log.h"
-#include "agent/notify.h"
-#include "agent/renewal.h"
-#include "agent/singleton.h"
-#include "agent/stores.h"
-#include "agent/supervise.h"
+#include "agent/base/log.h"
+#include "agent/broker/broker.h"
+#include "agent/process/control.h"
+#include "agent/process/dev_nodes.h"
+#include "agent/process/host.h"
+#include "agent/process/notify.h"
+#include "agent/process/singleton.h"
+#include "agent/process/supervise.h"
+#include "agent/record/stores.h"
+#include "agent/renewal/renewal.h"
 #include "shm/status.h"
 
 enum exit_code {

@@ -19,7 +19,7 @@ LIBRARIES = {
     "hiredis": r"agent/redis/|tools/bench/|tests/",
     "ev.h": r"agent/(?!core/)|tests/",
     "urcu": r"agent/(?!core/)|tools/bench/|tests/",
-    "ini.h": r"agent/config|tests/",
+    "ini.h": r"agent/config/|tests/",
     "jansson.h": r"tools/|tests/",
     "cmocka.h": r"tests/",
     "pthread.h": r"agent/(?!core/)|libclient/|tests/|tools/bench/|docs/",
@@ -29,6 +29,12 @@ LIBRARIES = {
 RULES = [
     (r"shm/", r"shm/"),
     (r"agent/core/", r"agent/core/|shm/(status|layout|nstime|compiler|counters)\b"),
+    (r"agent/base/", r"agent/(base|core)/|shm/"),
+    (r"agent/config/", r"agent/(config|base|core)/|shm/"),
+    (r"agent/record/", r"agent/(record|config|base|core|agent\.h)|shm/"),
+    (r"agent/redis/", r"agent/(redis|record|config|base|core|agent\.h|scripts\.h)|shm/"),
+    (r"agent/renewal/", r"agent/(renewal|redis|record|config|base|core|agent\.h|scripts\.h)|shm/"),
+    (r"agent/broker/", r"agent/(?!process/)|shm/"),
     (r"agent/", r"agent/|shm/"),
     (r"libclient/", r"libclient/|shm/"),
     # `run` is an ordinary user of the library; the reading commands see the table too.

@@ -25,8 +25,8 @@
  * The operator's word for fresh nodes (--dev, --assume-fresh) covers the process and the sentinel
  * that are found first.
  */
-#ifndef HOLDFAST_CORE_AGE_H
-#define HOLDFAST_CORE_AGE_H
+#ifndef HOLDFAST_AGENT_CORE_AGE_H
+#define HOLDFAST_AGENT_CORE_AGE_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* Growing, jittered delays for retries and reconnects. Pure: the random number is the caller's. */
-#ifndef HOLDFAST_CORE_BACKOFF_H
-#define HOLDFAST_CORE_BACKOFF_H
+#ifndef HOLDFAST_AGENT_CORE_BACKOFF_H
+#define HOLDFAST_AGENT_CORE_BACKOFF_H
 
 #include "shm/nstime.h"
 

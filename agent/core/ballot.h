@@ -6,16 +6,16 @@
  * forgotten it and been healed for another lease (agent/core/age.h). q is of the configured list, also
  * when nodes are down or in quarantine. A node that was not asked counts as a "no".
  */
-#ifndef HOLDFAST_CORE_BALLOT_H
-#define HOLDFAST_CORE_BALLOT_H
+#ifndef HOLDFAST_AGENT_CORE_BALLOT_H
+#define HOLDFAST_AGENT_CORE_BALLOT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shm/layout.h"
-#include "shm/nstime.h"
 #include "agent/core/timing.h"
 #include "agent/core/validity.h"
+#include "shm/layout.h"
+#include "shm/nstime.h"
 
 enum ballot_vote {
     BALLOT_NOT_ASKED = 0, /* down, quarantined, refused */

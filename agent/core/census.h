@@ -5,8 +5,8 @@
  * the silent nodes could add would change nothing; acquires are under way, or leave remains behind.
  * Unknown: the nodes that do not answer could make it held or free. q is of the configured list.
  */
-#ifndef HOLDFAST_CORE_CENSUS_H
-#define HOLDFAST_CORE_CENSUS_H
+#ifndef HOLDFAST_AGENT_CORE_CENSUS_H
+#define HOLDFAST_AGENT_CORE_CENSUS_H
 
 #include <stdbool.h>
 #include <stdint.h>

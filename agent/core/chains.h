@@ -4,8 +4,8 @@
  *
  * The links may lie in an array of their own, or each in what the owner keeps of its number anyway.
  */
-#ifndef HOLDFAST_CORE_CHAINS_H
-#define HOLDFAST_CORE_CHAINS_H
+#ifndef HOLDFAST_AGENT_CORE_CHAINS_H
+#define HOLDFAST_AGENT_CORE_CHAINS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * O(log cohorts). What is due by itself (a retry) is alone, in a heap beside. A number is in one
  * cohort, alone, or in neither. Pure. One thread.
  */
-#ifndef HOLDFAST_CORE_COHORTS_H
-#define HOLDFAST_CORE_COHORTS_H
+#ifndef HOLDFAST_AGENT_CORE_COHORTS_H
+#define HOLDFAST_AGENT_CORE_COHORTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

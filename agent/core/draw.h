@@ -1,6 +1,6 @@
 /* Random numbers from a state of the caller's, and spans of time from them. Pure. */
-#ifndef HOLDFAST_CORE_DRAW_H
-#define HOLDFAST_CORE_DRAW_H
+#ifndef HOLDFAST_AGENT_CORE_DRAW_H
+#define HOLDFAST_AGENT_CORE_DRAW_H
 
 #include "shm/nstime.h"
 

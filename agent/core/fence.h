@@ -3,8 +3,8 @@
  * (!) Not milliseconds: every grant of a name counts at least one on, so that more of them a second
  * than the clock counts run ahead of it, and fall when a majority has forgotten them.
  * A fence is never 0, which stands for "unknown". */
-#ifndef HOLDFAST_CORE_FENCE_H
-#define HOLDFAST_CORE_FENCE_H
+#ifndef HOLDFAST_AGENT_CORE_FENCE_H
+#define HOLDFAST_AGENT_CORE_FENCE_H
 
 #include <assert.h>
 #include <stdbool.h>

@@ -5,8 +5,8 @@
  * has a chance meanwhile. Hence the bounds. Past one of them the lease is released for good, and if
  * other hosts are known to want it this one lets them go first.
  */
-#ifndef HOLDFAST_CORE_HANDOFF_H
-#define HOLDFAST_CORE_HANDOFF_H
+#ifndef HOLDFAST_AGENT_CORE_HANDOFF_H
+#define HOLDFAST_AGENT_CORE_HANDOFF_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* A binary min-heap of timers, intrusive: O(log n), no allocation but for the array's growth, which
  * the owner does. Pure. One thread. */
-#ifndef HOLDFAST_CORE_HEAP_H
-#define HOLDFAST_CORE_HEAP_H
+#ifndef HOLDFAST_AGENT_CORE_HEAP_H
+#define HOLDFAST_AGENT_CORE_HEAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -7,8 +7,8 @@
  * What the agent did not watch is not the holder's fault: of the time between two looks at most D/2
  * counts, so that after a suspend, or a pause of the agent, a living holder has a moment to beat.
  */
-#ifndef HOLDFAST_CORE_HEARTBEAT_H
-#define HOLDFAST_CORE_HEARTBEAT_H
+#ifndef HOLDFAST_AGENT_CORE_HEARTBEAT_H
+#define HOLDFAST_AGENT_CORE_HEARTBEAT_H
 
 #include <stdbool.h>
 #include <stdint.h>

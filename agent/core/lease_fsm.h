@@ -17,17 +17,17 @@
  * ran out, AWAY when the agent was not there to renew, and FOREIGN, FORCED, MISSING or CLOCK when that
  * finding took the vote that was needed. FENCE takes the lease whatever its votes are.
  */
-#ifndef HOLDFAST_CORE_LEASE_FSM_H
-#define HOLDFAST_CORE_LEASE_FSM_H
+#ifndef HOLDFAST_AGENT_CORE_LEASE_FSM_H
+#define HOLDFAST_AGENT_CORE_LEASE_FSM_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/core/timing.h"
 #include "shm/compiler.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
-#include "agent/core/timing.h"
 
 /* Bits; the shell acts in this order. */
 enum lease_action {

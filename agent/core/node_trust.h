@@ -13,8 +13,8 @@
  * (!) A step leaves a trace: whoever saw it has the node's nonce replaced if it is still the one of before,
  * so that an agent that was not watching finds the node young. Our own replacement is no change to us.
  */
-#ifndef HOLDFAST_CORE_NODE_TRUST_H
-#define HOLDFAST_CORE_NODE_TRUST_H
+#ifndef HOLDFAST_AGENT_CORE_NODE_TRUST_H
+#define HOLDFAST_AGENT_CORE_NODE_TRUST_H
 
 #include <stdbool.h>
 #include <stdint.h>

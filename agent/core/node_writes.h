@@ -5,8 +5,8 @@
  * our user too few rights, answers everything else and so looks well. It is asked at every acquire all
  * the same: that tells first when it is over.
  */
-#ifndef HOLDFAST_CORE_NODE_WRITES_H
-#define HOLDFAST_CORE_NODE_WRITES_H
+#ifndef HOLDFAST_AGENT_CORE_NODE_WRITES_H
+#define HOLDFAST_AGENT_CORE_NODE_WRITES_H
 
 #include <stdbool.h>
 

@@ -8,8 +8,8 @@
  * time one more may be on its way, but only for what is late already. A node that does not answer gets
  * no more than the few.
  */
-#ifndef HOLDFAST_CORE_PACE_H
-#define HOLDFAST_CORE_PACE_H
+#ifndef HOLDFAST_AGENT_CORE_PACE_H
+#define HOLDFAST_AGENT_CORE_PACE_H
 
 #include <stdbool.h>
 

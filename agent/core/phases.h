@@ -8,8 +8,8 @@
  * renewed at once, by all hosts; who was late, or finds its times crowded, draws from a window that
  * begins earlier, so that a round later they are spread again.
  */
-#ifndef HOLDFAST_CORE_PHASES_H
-#define HOLDFAST_CORE_PHASES_H
+#ifndef HOLDFAST_AGENT_CORE_PHASES_H
+#define HOLDFAST_AGENT_CORE_PHASES_H
 
 #include <stdint.h>
 

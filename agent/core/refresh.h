@@ -4,8 +4,8 @@
  * An agent that starts does not know when the one before it came by: its first lap takes an hour and
  * begins anywhere. Pure. One thread.
  */
-#ifndef HOLDFAST_CORE_REFRESH_H
-#define HOLDFAST_CORE_REFRESH_H
+#ifndef HOLDFAST_AGENT_CORE_REFRESH_H
+#define HOLDFAST_AGENT_CORE_REFRESH_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,8 +6,8 @@
  * asked again. Tokens are told apart by 64 bits of their tags, which are SHA-1s of random bytes.
  * Pure. One thread.
  */
-#ifndef HOLDFAST_CORE_RIVALS_H
-#define HOLDFAST_CORE_RIVALS_H
+#ifndef HOLDFAST_AGENT_CORE_RIVALS_H
+#define HOLDFAST_AGENT_CORE_RIVALS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -22,8 +22,8 @@
  * voids several votes. T = 30 s: 5 to 7.8 s while the round trip is below 112 ms, a second at 146 ms.
  * Beyond that the node is far: s is above the allowance, and a longer TTL or a nearer node is wanted.
  */
-#ifndef HOLDFAST_CORE_SAMPLING_H
-#define HOLDFAST_CORE_SAMPLING_H
+#ifndef HOLDFAST_AGENT_CORE_SAMPLING_H
+#define HOLDFAST_AGENT_CORE_SAMPLING_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,8 +7,8 @@
  * node's connection is up: its vote stands until its end, and so does one that was sent before the
  * node led elsewhere.
  */
-#ifndef HOLDFAST_CORE_SERVER_H
-#define HOLDFAST_CORE_SERVER_H
+#ifndef HOLDFAST_AGENT_CORE_SERVER_H
+#define HOLDFAST_AGENT_CORE_SERVER_H
 
 #include <stdbool.h>
 

@@ -30,8 +30,8 @@
  *   0.1 T >= 50 ms            the time between KILL and V: kernels were seen to wake up 15 ms late
  *   T <= ttl_max <= 24 h
  */
-#ifndef HOLDFAST_CORE_TIMING_H
-#define HOLDFAST_CORE_TIMING_H
+#ifndef HOLDFAST_AGENT_CORE_TIMING_H
+#define HOLDFAST_AGENT_CORE_TIMING_H
 
 #include <stddef.h>
 

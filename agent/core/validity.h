@@ -1,6 +1,6 @@
 /* Until when q nodes surely hold our token. Pure. */
-#ifndef HOLDFAST_CORE_VALIDITY_H
-#define HOLDFAST_CORE_VALIDITY_H
+#ifndef HOLDFAST_AGENT_CORE_VALIDITY_H
+#define HOLDFAST_AGENT_CORE_VALIDITY_H
 
 #include "shm/layout.h"
 #include "shm/nstime.h"

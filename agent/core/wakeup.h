@@ -15,8 +15,8 @@
  * How many looks and rounds by time an agent sends in all is bounded by a budget; a round that
  * notices asked for is not.
  */
-#ifndef HOLDFAST_CORE_WAKEUP_H
-#define HOLDFAST_CORE_WAKEUP_H
+#ifndef HOLDFAST_AGENT_CORE_WAKEUP_H
+#define HOLDFAST_AGENT_CORE_WAKEUP_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/token.h"
+#include "agent/base/token.h"
 #include "shm/status.h"
 
 #define HEAD_MAX 24 /* bytes of a mark, a number and the end of the line */

@@ -11,7 +11,7 @@
 #include <ev.h>
 #include <hiredis/adapters/libev.h>
 
-#include "agent/clock.h"
+#include "agent/base/clock.h"
 #include "agent/core/draw.h"
 #include "agent/redis/elements.h"
 #include "agent/redis/link_internal.h"

@@ -16,9 +16,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/base/address.h"
+#include "agent/base/loop.h"
 #include "agent/core/node_trust.h"
-#include "agent/loop.h"
-#include "agent/redis/address.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
 #include "shm/wire.h"

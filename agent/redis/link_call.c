@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include "agent/clock.h"
+#include "agent/base/clock.h"
 #include "agent/redis/command.h"
 #include "agent/redis/link_internal.h"
 #include "shm/status.h"

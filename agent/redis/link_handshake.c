@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/clock.h"
+#include "agent/base/clock.h"
 #include "agent/redis/link_internal.h"
 #include "shm/status.h"
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "agent/clock.h"
+#include "agent/base/clock.h"
 #include "agent/redis/link_internal.h"
 #include "shm/status.h"
 

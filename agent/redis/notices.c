@@ -8,7 +8,7 @@
 #include <ev.h>
 #include <hiredis/hiredis.h>
 
-#include "agent/clock.h"
+#include "agent/base/clock.h"
 #include "agent/redis/elements.h"
 #include "shm/compiler.h"
 #include "shm/status.h"

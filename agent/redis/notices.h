@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "agent/loop.h"
-#include "agent/redis/address.h"
+#include "agent/base/address.h"
+#include "agent/base/loop.h"
 #include "shm/nstime.h"
 
 struct notices;

@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-#include "agent/loop.h"
-#include "agent/redis/address.h"
+#include "agent/base/address.h"
+#include "agent/base/loop.h"
 
 struct resolver;
 

@@ -21,7 +21,7 @@ if not meant then
   return standing('HELD', key, value, fence_key, stored, true)
 end
 if not forced_id(value) then
-  local is_token = #value == 40 and not string.find(value, '[^0-9a-f]') -- the form of agent/token.h
+  local is_token = #value == 40 and not string.find(value, '[^0-9a-f]') -- the form of agent/base/token.h
   local left, most = redis.call('PTTL', key), tonumber(is_token and ARGV[4] or ARGV[3])
   value = FORCED .. id
   redis.call('SET', key, value, 'PX', math.max(1, left < 0 and most or math.min(left, most)))

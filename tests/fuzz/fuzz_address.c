@@ -2,7 +2,7 @@
  * what is shown. */
 #include "tests/fuzz/fuzz.h"
 
-#include "agent/redis/address.h"
+#include "agent/base/address.h"
 #include "shm/status.h"
 
 #define FITS(field) FUZZ_CHECK(memchr(field, '\0', sizeof(field)))

@@ -11,11 +11,11 @@
 
 #include <ev.h>
 
-#include "agent/beats.h"
-#include "agent/broker_internal.h"
-#include "agent/handoff.h"
-#include "agent/clock.h"
-#include "agent/log.h"
+#include "agent/record/beats.h"
+#include "agent/broker/broker_internal.h"
+#include "agent/record/handoff.h"
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
 #include "shm/process.h"
 #include "shm/ring_place.h"
 #include "shm/slot.h"

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/crc32.h"
-#include "agent/journal.h"
+#include "agent/base/crc32.h"
+#include "agent/record/journal.h"
 #include "shm/status.h"
 
 #define CAPACITY 4

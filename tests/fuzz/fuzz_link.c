@@ -11,8 +11,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/clock.h"
-#include "agent/loop.h"
+#include "agent/base/clock.h"
+#include "agent/base/loop.h"
 #include "agent/redis/link.h"
 #include "agent/redis/resolver.h"
 #include "shm/compiler.h"

@@ -13,7 +13,7 @@
 
 #include <ev.h>
 
-#include "agent/loop.h"
+#include "agent/base/loop.h"
 #include "agent/redis/notices.h"
 #include "shm/status.h"
 

@@ -4,7 +4,7 @@
  *
  * The client (`shm/ring_client.c`, `libclient/request.c`) sends three requests, as many at a time as
  * it likes, and waits for three answers. It sleeps on the futex word, or on its socket as programs
- * with an event loop do. The agent (`shm/ring_agent.c`, `agent/sessions.c`) sleeps in epoll on the
+ * with an event loop do. The agent (`shm/ring_agent.c`, `agent/broker/clients/sessions.c`) sleeps in epoll on the
  * client's eventfd, which it never reads. Rings have two places here: one fewer than requests.
  *
  * Rules; a model without one of them must fail:
@@ -15,7 +15,7 @@
 #define DROP_NEED_WAKE_LAST    4  /* `shm/ring_client.c:hf_ring_submit`: need_wake is read after the entry is in */
 #define DROP_SUBMIT_RELEASE    5  /* `shm/ring_client.c:hf_ring_submit`: the entry is out before tail */
 #define DROP_TAKE_ACQUIRE      6  /* `shm/ring_agent.c:hf_ring_take`: tail is read before the entry */
-#define DROP_EDGE_FIRST        7  /* `agent/sessions.c:on_doorbells`: the edge is taken before the ring is looked at */
+#define DROP_EDGE_FIRST        7  /* `agent/broker/clients/sessions.c:on_doorbells`: the edge is taken before the ring is looked at */
 #define DROP_RING              8  /* `libclient/request.c:hfc_flush`: rings if any of the requests asked for it */
 #define DROP_POST_RELEASE      9  /* `shm/ring_agent.c:hf_ring_put`: the entry is out before tail */
 #define DROP_REAP_ACQUIRE      10 /* `shm/ring_client.c:hf_ring_reap`: tail is read before the entry */
@@ -24,8 +24,8 @@
 #define DROP_FUTEX_WAKE        13 /* `shm/ring_agent.c:hf_ring_signal`: wakes */
 #define DROP_FUTEX_COMPARE     14 /* `shm/ring_client.c:hf_ring_wait`: sleeps only while the word is the same */
 #define DROP_SEEN_FIRST        15 /* `libclient/client.c:hfc_turn`: the wake word is read before the ring is */
-#define DROP_NUDGE             16 /* `agent/sessions.c:session_answer`: nudges after the post */
-#define DROP_FLUSH_NUDGE       21 /* `agent/sessions.c:session_flush`: nudges after what waited for room is posted */
+#define DROP_NUDGE             16 /* `agent/broker/clients/sessions.c:session_answer`: nudges after the post */
+#define DROP_FLUSH_NUDGE       21 /* `agent/broker/clients/sessions.c:session_flush`: nudges after what waited for room is posted */
 #define DROP_EAT_FIRST         17 /* `libclient/dispatch.c:hf_dispatch`: nudges are eaten before the ring is read */
 #define DROP_RING_WHEN_FULL    18 /* `libclient/request.c:hfc_drain`: rings when it emptied a full ring */
 #define DROP_REAP_FENCE        19 /* `shm/ring_client.c:hf_ring_reap`: head is out before tail is read again */
@@ -212,7 +212,7 @@ inline look_for_room()
     head = 0
 }
 
-/* `agent/sessions.c:session_flush`: what waited for room, in order. */
+/* `agent/broker/clients/sessions.c:session_flush`: what waited for room, in order. */
 inline flush_overflow()
 {
     do
@@ -243,14 +243,14 @@ end_asleep:
           :: else
           fi;
           if
-          :: !is_active -> /* `agent/sessions.c:session_activate` */
+          :: !is_active -> /* `agent/broker/clients/sessions.c:session_activate` */
              is_active = 1;
              STORE(AGENT, NEED, 0, RELAXED)
           :: else
           fi
        :: is_active
        fi;
-       /* `agent/sessions.c:session_serve` */
+       /* `agent/broker/clients/sessions.c:session_serve` */
        had = posted;
        flush_overflow();
        if
@@ -277,7 +277,7 @@ end_asleep:
           entry = 0;
           taken++;
           STORE(AGENT, R_HEAD, taken, RELEASE);
-          /* `agent/sessions.c:session_answer` */
+          /* `agent/broker/clients/sessions.c:session_answer` */
           answers++;
           flush_overflow();
           if
@@ -290,7 +290,7 @@ end_asleep:
        :: drop == DROP_EDGE_FIRST -> edge = 0
        :: else
        fi;
-       /* `agent/sessions.c:sessions_serve`: armed, or once more */
+       /* `agent/broker/clients/sessions.c:sessions_serve`: armed, or once more */
        STORE(AGENT, NEED, 1, RELEASE);
        if
        :: drop != DROP_ARM_FENCE -> FLUSH(AGENT)
@@ -309,7 +309,7 @@ init
 {
     c_code { now.drop = getenv("DROP") ? atoi(getenv("DROP")) : 0; };
     atomic {
-        shared[NEED] = 1; /* `agent/attach.c:attach_hello`: armed before the client has the rings */
+        shared[NEED] = 1; /* `agent/broker/clients/attach.c:attach_hello`: armed before the client has the rings */
         run client();
         run agent();
         run memory()

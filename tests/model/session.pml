@@ -3,27 +3,27 @@
  *
  * Two processes want one name. Each attaches, asks, and holds for ever or releases. The first may
  * change its mind, and may be killed at any step. The second is a forked child of the first: it
- * knows its cookie and its request. The agent (`agent/sessions.c`, `agent/requests.c`,
- * `agent/grants.c`, `agent/renewal_lease.c`) may lose a lease, and may be killed at any step; it is
- * started again then (`agent/readopt.c`). A lease is a generation; `key` is what stands on the nodes.
+ * knows its cookie and its request. The agent (`agent/broker/clients/sessions.c`, `agent/broker/locks/requests.c`,
+ * `agent/broker/locks/grants.c`, `agent/renewal/renewal_lease.c`) may lose a lease, and may be killed at any step; it is
+ * started again then (`agent/broker/locks/readopt.c`). A lease is a generation; `key` is what stands on the nodes.
  *
  * Rules; a model without one of them must fail:
  */
-#define DROP_SESSION_END    1  /* `agent/sessions.c:session_end`: the last session of a client ends its leases */
-#define DROP_WAITERS        2  /* `agent/requests.c:resources_drop_session`: what a session asked for goes with it */
-#define DROP_INTENT         3  /* `agent/rounds.c:journal_intent`: INTENT before the first SET */
-#define DROP_ENDING         4  /* `agent/renewal_lease.c:end_lease`: ENDING before the word goes to 0 */
-#define DROP_WORD_FIRST     5  /* `agent/renewal_lease.c:end_lease`: the word goes to 0 before a release leaves */
-#define DROP_FREE_LAST      6  /* `agent/grants.c:resource_lease_ended`: FREE after the release */
-#define DROP_RECOVER_WORD   7  /* `agent/readopt.c:slot_over`: the word goes to 0 before a journaled release */
-#define DROP_RECOVER_KEY    8  /* `agent/readopt.c:release_record`: what was half won or half released is released */
-#define DROP_RECOVER_DEAD   9  /* `agent/readopt.c:decide`: a lease whose owner is dead is not taken up */
-#define DROP_GHOST          10 /* `agent/clients.c:client_ghost`: an owner that has not come back is watched */
-#define DROP_GHOST_STAYS    11 /* `agent/attach.c:attach_hello`: the ghost's watch ends only when a session has one */
-#define DROP_SAME_PROCESS   12 /* `agent/attach.c:client_resume`: a cookie is good for the very process only */
+#define DROP_SESSION_END    1  /* `agent/broker/clients/sessions.c:session_end`: the last session of a client ends its leases */
+#define DROP_WAITERS        2  /* `agent/broker/locks/requests.c:resources_drop_session`: what a session asked for goes with it */
+#define DROP_INTENT         3  /* `agent/broker/locks/rounds.c:journal_intent`: INTENT before the first SET */
+#define DROP_ENDING         4  /* `agent/renewal/renewal_lease.c:end_lease`: ENDING before the word goes to 0 */
+#define DROP_WORD_FIRST     5  /* `agent/renewal/renewal_lease.c:end_lease`: the word goes to 0 before a release leaves */
+#define DROP_FREE_LAST      6  /* `agent/broker/locks/grants.c:resource_lease_ended`: FREE after the release */
+#define DROP_RECOVER_WORD   7  /* `agent/broker/locks/readopt.c:slot_over`: the word goes to 0 before a journaled release */
+#define DROP_RECOVER_KEY    8  /* `agent/broker/locks/readopt.c:release_record`: what was half won or half released is released */
+#define DROP_RECOVER_DEAD   9  /* `agent/broker/locks/readopt.c:decide`: a lease whose owner is dead is not taken up */
+#define DROP_GHOST          10 /* `agent/broker/clients/clients.c:client_ghost`: an owner that has not come back is watched */
+#define DROP_GHOST_STAYS    11 /* `agent/broker/clients/attach.c:attach_hello`: the ghost's watch ends only when a session has one */
+#define DROP_SAME_PROCESS   12 /* `agent/broker/clients/attach.c:client_resume`: a cookie is good for the very process only */
 #define DROP_RESEND         13 /* `libclient/request.c:hfc_requeue`: unanswered requests are sent again */
-#define DROP_SAME_REQUEST   14 /* `agent/requests.c:resources_acquire`: a request that was granted is answered so again */
-#define DROP_OWN            15 /* `agent/requests.c:resources_release`: nobody else's lease is released */
+#define DROP_SAME_REQUEST   14 /* `agent/broker/locks/requests.c:resources_acquire`: a request that was granted is answered so again */
+#define DROP_OWN            15 /* `agent/broker/locks/requests.c:resources_release`: nobody else's lease is released */
 #define DROP_UNWANTED       16 /* `libclient/request.c:note_grant`: a grant that is not wanted any more is released */
 
 c_decl {
@@ -318,7 +318,7 @@ proctype agent()
 
 restart:
     {
-        /* `agent/readopt.c:readopt` */
+        /* `agent/broker/locks/readopt.c:readopt` */
         if
         :: state == HELD ->
            if

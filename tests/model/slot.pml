@@ -2,7 +2,7 @@
  * is never ahead of what it is about; also when the writer is killed at any step and another agent
  * goes on.
  *
- * The writer (`agent/resources.c:resource_publish`, `shm/slot_write.c`) gives the slot from lease 1 to
+ * The writer (`agent/broker/locks/resources.c:resource_publish`, `shm/slot_write.c`) gives the slot from lease 1 to
  * lease 2 and then to lease 3. A and B stand for the fields, a text for the name: each carries the
  * number of its lease. There are two places for texts, and a lease takes the one that the lease before
  * it does not have. Killed, the agent is followed by one that writes the lease anew from its journal.
@@ -17,11 +17,11 @@
 #define DROP_BEGIN_ACQUIRE  6 /* `shm/seq.h:hf_seq_begin`: the count is read before the fields */
 #define DROP_FIELD_ACQUIRE  7 /* `shm/slot_read.c:copy_slot`: the fields are read before the count is again */
 #define DROP_TEXT_FIRST     8 /* `shm/text_pool.c:hf_text_put`: the text stands before a slot leads to it */
-#define DROP_TEXT_ELSEWHERE 9 /* `agent/resources.c:resource_publish`: the old text goes after the new is published */
+#define DROP_TEXT_ELSEWHERE 9 /* `agent/broker/locks/resources.c:resource_publish`: the old text goes after the new is published */
 #define DROP_WORD_LAST      10 /* `shm/slot_write.c:hf_slot_publish`: the word is out after the fields */
 #define DROP_WITHDRAW       11 /* `shm/slot_write.c:hf_slot_withdraw`: the word of a lease goes before the next comes */
-#define DROP_WRITE_ANEW     12 /* `agent/readopt.c:old_text_of`: a torn slot is not made readable as it is */
-#define DROP_RESERVE        13 /* `agent/readopt.c:reserve_texts`: no text is put over one that is still read */
+#define DROP_WRITE_ANEW     12 /* `agent/broker/locks/readopt.c:old_text_of`: a torn slot is not made readable as it is */
+#define DROP_RESERVE        13 /* `agent/broker/locks/readopt.c:reserve_texts`: no text is put over one that is still read */
 
 c_decl {
     \#include <stdlib.h>

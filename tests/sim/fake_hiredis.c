@@ -8,7 +8,7 @@
 
 #include "agent/redis/command.h"
 #include "agent/redis/script.h"
-#include "agent/token.h"
+#include "agent/base/token.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/watches.h"
 #include "tests/sim/vnode.h"

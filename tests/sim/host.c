@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/broker_internal.h"
-#include "agent/renewal_internal.h"
-#include "agent/stores.h"
+#include "agent/broker/broker_internal.h"
+#include "agent/renewal/renewal_internal.h"
+#include "agent/record/stores.h"
 #include "shm/status.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/fake_hiredis.h"

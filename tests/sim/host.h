@@ -3,8 +3,8 @@
 #define HOLDFAST_TESTS_SIM_HOST_H
 
 #include "agent/agent.h"
-#include "agent/config.h"
-#include "agent/loop.h"
+#include "agent/config/config.h"
+#include "agent/base/loop.h"
 #include "tests/sim/sim.h"
 
 enum host_phase {

@@ -2,7 +2,7 @@
  * the agent's last. */
 #include <string.h>
 
-#include "agent/broker_internal.h"
+#include "agent/broker/broker_internal.h"
 #include "agent/core/fence.h"
 #include "agent/core/handoff.h"
 #include "agent/core/refresh.h"

@@ -1,9 +1,9 @@
-/* agent/sessions.c and agent/attach.c for the simulator: the life of a session, without sockets and rings. What the
- * requests ask for is the shipped agent/dispatch.c's. */
+/* agent/broker/clients/sessions.c and agent/broker/clients/attach.c for the simulator: the life of a session, without sockets and rings. What the
+ * requests ask for is the shipped agent/broker/dispatch.c's. */
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "agent/broker_internal.h"
+#include "agent/broker/broker_internal.h"
 #include "shm/status.h"
 #include "tests/sim/forces.h"
 #include "tests/sim/host.h"

@@ -1,4 +1,4 @@
-/* agent/loop.h, agent/clock.h, agent/log.h and agent/redis/resolver.h for the simulator: a loop's
+/* agent/base/loop.h, agent/base/clock.h, agent/base/log.h and agent/redis/resolver.h for the simulator: a loop's
  * turn is an event. It has the order of the real one: clock, turn hook, timers, descriptors, wake
  * hook, idle hook.
  */
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/clock.h"
-#include "agent/log.h"
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
 #include "agent/redis/resolver.h"
 #include "shm/status.h"
 #include "tests/sim/fake_hiredis.h"
@@ -260,7 +260,7 @@ void loops_tell_end(struct sim_host *host, int pidfd)
         }
 }
 
-/* --- agent/loop.h ----------------------------------------------------------------------------- */
+/* --- agent/base/loop.h ----------------------------------------------------------------------------- */
 
 int loop_create(struct loop **ret_loop)
 {
@@ -356,7 +356,7 @@ struct ev_loop *loop_ev(struct loop *loop)
     return NULL; /* the adapter of the fake hiredis starts nothing on it */
 }
 
-/* --- agent/clock.h ---------------------------------------------------------------------------- */
+/* --- agent/base/clock.h ---------------------------------------------------------------------------- */
 
 hf_time clock_now(void)
 {
@@ -372,7 +372,7 @@ hf_wall clock_wall(void)
     return (hf_wall){host_now(host).ns / HF_NS_PER_MS + host->wall_ms};
 }
 
-/* --- agent/log.h ------------------------------------------------------------------------------ */
+/* --- agent/base/log.h ------------------------------------------------------------------------------ */
 
 void log_init(enum log_level most)
 {

@@ -387,7 +387,7 @@ uint64_t hf_process_start_time(pid_t pid)
     return proc_start_time(sim.frame->host, (uint32_t)pid);
 }
 
-/* --- the journal's CRC, as agent/crc32.c makes it, in hardware: it is a tenth of the time --------- */
+/* --- the journal's CRC, as agent/base/crc32.c makes it, in hardware: it is a tenth of the time --------- */
 
 #if defined(__x86_64__)
 __attribute__((target("sse4.2"))) static uint32_t fast_crc32c(uint32_t crc, const void *data,

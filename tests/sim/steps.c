@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/broker_internal.h"
+#include "agent/broker/broker_internal.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/host.h"
 #include "tests/sim/procs.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/broker_internal.h"
+#include "agent/broker/broker_internal.h"
 #include "agent/redis/script.h"
 #include "shm/status.h"
 #include "tests/sim/checks.h"

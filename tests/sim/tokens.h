@@ -2,7 +2,7 @@
 #ifndef HOLDFAST_TESTS_SIM_TOKENS_H
 #define HOLDFAST_TESTS_SIM_TOKENS_H
 
-#include "agent/token.h"
+#include "agent/base/token.h"
 #include "tests/sim/sim.h"
 
 void tokens_begin(void);

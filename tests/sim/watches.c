@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/clock.h"
+#include "agent/base/clock.h"
 #include "agent/redis/notices.h"
 #include "shm/status.h"
 

@@ -2,7 +2,7 @@
 #ifndef HOLDFAST_TESTS_TOKENS_H
 #define HOLDFAST_TESTS_TOKENS_H
 
-#include "agent/token.h"
+#include "agent/base/token.h"
 
 #define TOKEN "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define OTHER "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"

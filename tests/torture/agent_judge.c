@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/clock.h"
+#include "agent/base/clock.h"
 #include "agent/core/validity.h"
 #include "shm/index.h"
 #include "shm/process.h"

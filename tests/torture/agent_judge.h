@@ -5,8 +5,8 @@
 #define HOLDFAST_TESTS_AGENT_JUDGE_H
 
 #include "agent/agent.h"
-#include "agent/config.h"
-#include "agent/host.h"
+#include "agent/config/config.h"
+#include "agent/process/host.h"
 #include "shm/compiler.h"
 #include "shm/slot.h"
 #include "tests/torture/stores.h"

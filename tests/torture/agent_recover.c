@@ -5,12 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/broker_internal.h"
-#include "agent/clock.h"
+#include "agent/broker/broker_internal.h"
+#include "agent/base/clock.h"
 #include "agent/core/validity.h"
-#include "agent/log.h"
-#include "agent/renewal_internal.h"
-#include "agent/stores.h"
+#include "agent/base/log.h"
+#include "agent/renewal/renewal_internal.h"
+#include "agent/record/stores.h"
 #include "shm/index.h"
 #include "shm/process.h"
 #include "shm/status.h"

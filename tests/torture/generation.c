@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/config.h"
-#include "agent/host.h"
-#include "agent/journal.h"
+#include "agent/config/config.h"
+#include "agent/process/host.h"
+#include "agent/record/journal.h"
 #include "shm/status.h"
 
 int main(int argc, char **argv)

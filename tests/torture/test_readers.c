@@ -128,7 +128,7 @@ static bool is_taken(uint32_t name)
     return false;
 }
 
-/* As agent/readopt.c: what stands is kept or written anew, what is over is cleared. */
+/* As agent/broker/locks/readopt.c: what stands is kept or written anew, what is over is cleared. */
 static void recover(void)
 {
     table.text_there = atomic_load(&table.header->text_there);

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "agent/agent.h"
-#include "agent/clock.h"
-#include "agent/stores.h"
+#include "agent/base/clock.h"
+#include "agent/record/stores.h"
 #include "shm/compiler.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/shm_fixture.h"

@@ -2,7 +2,7 @@
  *
  * Each case is a list of calls as the agent makes them. The states at the calls' boundaries say what
  * may be seen; then the whole list is run in a child that keeps the state after every store, and each
- * of them is looked at by readers, recovered from as agent/readopt.c does it, and looked at again.
+ * of them is looked at by readers, recovered from as agent/broker/locks/readopt.c does it, and looked at again.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -287,7 +287,7 @@ static void judge(const struct sight *now, const struct sight *at, int count, ui
     }
 }
 
-/* What agent/readopt.c does, with a pool that knows nothing: the slot from the journal, the index
+/* What agent/broker/locks/readopt.c does, with a pool that knows nothing: the slot from the journal, the index
  * from the slots. */
 static void recover(const struct torture *t)
 {

@@ -75,7 +75,7 @@ static HF_UNUSED struct hf_slot_identity identity_of(uint32_t generation, const 
     };
 }
 
-/* Text, slot and index of a lease, in the order of agent/resources.c:resource_publish. */
+/* Text, slot and index of a lease, in the order of agent/broker/locks/resources.c:resource_publish. */
 static HF_UNUSED uint32_t put_text(uint32_t generation, const char *name)
 {
     char note[32];

@@ -15,8 +15,8 @@
 
 #include <hiredis/hiredis.h>
 
-#include "agent/clock.h"
-#include "agent/loop.h"
+#include "agent/base/clock.h"
+#include "agent/base/loop.h"
 #include "agent/redis/link.h"
 #include "agent/redis/resolver.h"
 #include "shm/compiler.h"

@@ -11,8 +11,8 @@
 
 #include <hiredis/hiredis.h>
 
-#include "agent/clock.h"
-#include "agent/redis/address.h"
+#include "agent/base/clock.h"
+#include "agent/base/address.h"
 #include "agent/redis/link.h"
 #include "shm/compiler.h"
 #include "shm/status.h"

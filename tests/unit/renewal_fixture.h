@@ -12,8 +12,8 @@
 
 #include "agent/agent.h"
 #include "agent/core/fence.h"
-#include "agent/journal.h"
-#include "agent/renewal.h"
+#include "agent/record/journal.h"
+#include "agent/renewal/renewal.h"
 #include "shm/compiler.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/nodes_fixture.h"

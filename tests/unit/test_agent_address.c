@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "agent/redis/address.h"
+#include "agent/base/address.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 

@@ -1,4 +1,4 @@
-/* agent/answers.h: answers wait for room in their order, and none is dropped when memory runs out. */
+/* agent/broker/clients/answers.h: answers wait for room in their order, and none is dropped when memory runs out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ static void *maybe_malloc(size_t size)
 
 /* The module itself, with a memory that ends when a test says so. */
 #define malloc maybe_malloc
-#include "agent/answers.c" /* NOLINT(bugprone-suspicious-include): its malloc() is ours */
+#include "agent/broker/clients/answers.c" /* NOLINT(bugprone-suspicious-include): its malloc() is ours */
 #undef malloc
 
 struct fixture {

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/clock.h"
+#include "agent/base/clock.h"
 #include "libclient/holdfast.h"
 #include "shm/compiler.h"
 #include "shm/slot.h"

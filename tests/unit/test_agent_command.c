@@ -10,7 +10,7 @@
 #include <hiredis/hiredis.h>
 
 #include "agent/redis/command.h"
-#include "agent/token.h"
+#include "agent/base/token.h"
 #include "shm/compiler.h"
 #include "shm/hex.h"
 

@@ -13,9 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/config.h"
-#include "agent/config_rows.h"
-#include "agent/list_hash.h"
+#include "agent/config/config.h"
+#include "agent/config/config_rows.h"
+#include "agent/config/list_hash.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/support/scratch.h"

@@ -1,4 +1,4 @@
-/* agent/crc32.h against the numbers of RFC 3720 B.4. */
+/* agent/base/crc32.h against the numbers of RFC 3720 B.4. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "agent/crc32.h"
+#include "agent/base/crc32.h"
 #include "shm/compiler.h"
 
 #define TEST(name) static void name(void **state HF_UNUSED)

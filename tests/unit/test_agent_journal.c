@@ -17,9 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/clock.h"
-#include "agent/crc32.h"
-#include "agent/journal.h"
+#include "agent/base/clock.h"
+#include "agent/base/crc32.h"
+#include "agent/record/journal.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/support/scratch.h"

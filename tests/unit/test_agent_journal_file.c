@@ -1,4 +1,4 @@
-/* agent/journal.h: which file of an earlier agent is kept, made anew, or refused in words. */
+/* agent/record/journal.h: which file of an earlier agent is kept, made anew, or refused in words. */
 #include <errno.h>
 #include <sched.h>
 #include <sys/mount.h>

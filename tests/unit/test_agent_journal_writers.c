@@ -1,4 +1,4 @@
-/* agent/journal.h: a writer that is killed leaves its last put or the one before, of whole leases
+/* agent/record/journal.h: a writer that is killed leaves its last put or the one before, of whole leases
  * one after the other; and threads put side by side. */
 #include <pthread.h>
 #include <signal.h>

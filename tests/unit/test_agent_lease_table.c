@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "agent/clock.h"
-#include "agent/lease.h"
+#include "agent/base/clock.h"
+#include "agent/record/lease.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 

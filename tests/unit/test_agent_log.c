@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/log.h"
-#include "agent/log_limit.h"
+#include "agent/base/log.h"
+#include "agent/base/log_limit.h"
 #include "shm/compiler.h"
 
 #define TEST(name) static void name(HF_UNUSED void **state)

@@ -1,4 +1,4 @@
-/* agent/losses.h: each reason of a loss has a counter of its own. */
+/* agent/record/losses.h: each reason of a loss has a counter of its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "agent/losses.h"
+#include "agent/record/losses.h"
 #include "shm/loss.h"
 
 static void each_reason_has_a_counter_of_its_name(void **state)

@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "agent/broker_internal.h"
-#include "agent/renewal_internal.h"
-#include "agent/slab.h"
+#include "agent/broker/broker_internal.h"
+#include "agent/renewal/renewal_internal.h"
+#include "agent/base/slab.h"
 #include "shm/table.h"
 #include "tests/support/scratch.h"
 

@@ -1,4 +1,4 @@
-/* agent/node_records.h: what is known of the nodes comes back to the next agent of this boot, or nothing
+/* agent/record/node_records.h: what is known of the nodes comes back to the next agent of this boot, or nothing
  * does; whenever the one before was killed. */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -17,8 +17,8 @@
 
 #include <cmocka.h>
 
-#include "agent/log.h"
-#include "agent/node_records.h"
+#include "agent/base/log.h"
+#include "agent/record/node_records.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 

@@ -1,4 +1,4 @@
-/* agent/readopt.c: when the next agent releases what it does not take up. */
+/* agent/broker/locks/readopt.c: when the next agent releases what it does not take up. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,11 +8,11 @@
 
 #include <cmocka.h>
 
-#include "agent/broker_internal.h"
-#include "agent/clock.h"
-#include "agent/log.h"
-#include "agent/renewal_internal.h"
-#include "agent/stores.h"
+#include "agent/broker/broker_internal.h"
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/renewal/renewal_internal.h"
+#include "agent/record/stores.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/shm_fixture.h"
 

@@ -6,9 +6,9 @@
 
 #include <cmocka.h>
 
-#include "agent/loop.h"
+#include "agent/base/loop.h"
 #include "agent/redis/resolver.h"
-#include "agent/releaser.h"
+#include "agent/redis/releaser.h"
 #include "tests/unit/nodes_fixture.h"
 
 #define ALL     ((UINT32_C(1) << NODES) - 1)

@@ -7,7 +7,7 @@
 
 #include "tests/unit/renewal_fixture.h"
 
-#include "agent/handoff.h"
+#include "agent/record/handoff.h"
 
 #define NEXT_PID 4711
 

@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "agent/renewal_internal.h"
+#include "agent/renewal/renewal_internal.h"
 #include "tests/unit/renewal_fixture.h"
 
 #define TEST(name) static void name(HF_UNUSED void **state)

@@ -1,4 +1,4 @@
-/* agent/slab.h: nobody gets what another has, and what nobody has is given back. */
+/* agent/base/slab.h: nobody gets what another has, and what nobody has is given back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "agent/core/draw.h"
-#include "agent/slab.h"
+#include "agent/base/slab.h"
 
 #define CELLS   60000 /* more than one region of the larger sizes */
 #define ROUNDS  400000

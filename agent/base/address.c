@@ -1,0 +1,352 @@
+#include "agent/base/address.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "shm/compiler.h"
+#include "shm/status.h"
+
+#define DEFAULT_PORT 6379
+#define DB_MAX       65535
+#define TEXT_MAX     1024 /* bytes of a whole [ID=]ADDRESS */
+#define SOCKET_MAX   (sizeof(((struct sockaddr_un *)0)->sun_path) - 1)
+
+#define LETTERS      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define DIGITS       "0123456789"
+
+struct parse {
+    struct node_address out;
+    char shown[TEXT_MAX]; /* the text without user and password */
+    char *why;
+    size_t why_size;
+};
+
+static int wrong(struct parse *p, const char *format, ...) HF_PRINTF(2, 3);
+static int wrong(struct parse *p, const char *format, ...)
+{
+    char what[192];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(what, sizeof(what), format, args);
+    va_end(args);
+    snprintf(p->why, p->why_size, "node address '%.128s': %s", p->shown, what);
+    return HF_EINVAL;
+}
+
+static bool starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static bool consists_of(const char *text, const char *set)
+{
+    return *text && text[strspn(text, set)] == '\0';
+}
+
+/* Digits only, no more than `max`. */
+static bool parse_number(const char *text, long max, long *ret_number)
+{
+    long number = 0;
+
+    if (!consists_of(text, DIGITS))
+        return false;
+    for (; *text; text++) {
+        number = number * 10 + (*text - '0');
+        if (number > max)
+            return false;
+    }
+    *ret_number = number;
+    return true;
+}
+
+/* --- parts ------------------------------------------------------------------------------------ */
+
+/* "%41" and the like, as in any URI. */
+static int unescape(struct parse *p, const char *from, size_t length, char *to, size_t size,
+                    const char *what)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)from[i];
+
+        if (c == '%') {
+            unsigned value;
+
+            if (i + 2 >= length || !isxdigit((unsigned char)from[i + 1]) ||
+                !isxdigit((unsigned char)from[i + 2]))
+                return wrong(p, "the %s has a %% without two hexadecimal digits behind it", what);
+            /* NOLINTNEXTLINE(cert-err34-c): two hexadecimal digits always fit. */
+            (void)sscanf(from + i + 1, "%2x", &value);
+            c = (unsigned char)value;
+            i += 2;
+        }
+        if (c == '\0')
+            return wrong(p, "the %s contains a zero byte", what);
+        if (n + 1 >= size)
+            return wrong(p, "the %s is longer than %zu bytes", what, size - 1);
+        to[n++] = (char)c;
+    }
+    to[n] = '\0';
+    return HF_OK;
+}
+
+/* [USER][:PASSWORD], `length` bytes */
+static int parse_user(struct parse *p, const char *text, size_t length)
+{
+    const char *colon = memchr(text, ':', length);
+    size_t user = colon ? (size_t)(colon - text) : length;
+    int rc = unescape(p, text, user, p->out.user, sizeof(p->out.user), "user");
+
+    if (rc == HF_OK && colon)
+        rc = unescape(p, colon + 1, length - user - 1, p->out.password, sizeof(p->out.password),
+                      "password");
+    if (rc == HF_OK && p->out.user[0] && !p->out.password[0])
+        rc = wrong(p, "a user without a password");
+    return rc;
+}
+
+static int parse_path(struct parse *p, const char *path)
+{
+    if (path[0] != '/')
+        return wrong(p, "the path of a unix socket must be absolute");
+    if (path[1] == '\0')
+        return wrong(p, "the path of the unix socket is missing");
+    if (strlen(path) > SOCKET_MAX)
+        return wrong(p, "the path of a unix socket can have %zu bytes at most", SOCKET_MAX);
+    p->out.unix_socket = true;
+    memcpy(p->out.host, path, strlen(path) + 1);
+    return HF_OK;
+}
+
+static bool is_v6(const char *host)
+{
+    char address[HF_NODE_TEXT_MAX + 1];
+    struct in6_addr parsed;
+    const char *zone = strchr(host, '%');
+
+    /* With a zone ("%eth0") it is numeric as well. Other characters would be taken for parts of a URI. */
+    if (zone && (zone[1] == '\0' || !consists_of(zone + 1, LETTERS DIGITS "._-")))
+        return false;
+    snprintf(address, sizeof(address), "%.*s", (int)strcspn(host, "%"), host);
+    return inet_pton(AF_INET6, address, &parsed) == 1;
+}
+
+static int parse_port(struct parse *p, const char *text)
+{
+    long port;
+
+    if (!parse_number(text, UINT16_MAX, &port) || port == 0)
+        return wrong(p, "the port must be a number from 1 to 65535");
+    p->out.port = (uint16_t)port;
+    return HF_OK;
+}
+
+/* [V6ADDR][:PORT] with its brackets */
+static int parse_bracketed(struct parse *p, const char *text)
+{
+    const char *end = strchr(text, ']');
+    size_t length;
+
+    if (!end)
+        return wrong(p, "the bracket is not closed");
+    length = (size_t)(end - text) - 1;
+    if (length > HF_NODE_TEXT_MAX)
+        return wrong(p, "the host is longer than %d bytes", HF_NODE_TEXT_MAX);
+    memcpy(p->out.host, text + 1, length);
+    p->out.host[length] = '\0';
+    if (!is_v6(p->out.host))
+        return wrong(p, "what stands in brackets must be an IPv6 address");
+    p->out.numeric = true;
+    if (end[1] == '\0')
+        return HF_OK;
+    if (end[1] != ':')
+        return wrong(p, "only :PORT can follow the bracket");
+    return parse_port(p, end + 2);
+}
+
+/* HOST[:PORT] or [V6ADDR][:PORT] */
+static int parse_host(struct parse *p, const char *text)
+{
+    size_t length = strcspn(text, ":");
+    struct in_addr parsed;
+
+    p->out.port = DEFAULT_PORT;
+    if (text[0] == '[')
+        return parse_bracketed(p, text);
+    if (text[length] == ':' && strchr(text + length + 1, ':'))
+        return wrong(p, "an IPv6 address goes in brackets: [ADDRESS]:PORT");
+    if (length == 0)
+        return wrong(p, "the host is missing");
+    if (length > HF_NODE_TEXT_MAX)
+        return wrong(p, "the host is longer than %d bytes", HF_NODE_TEXT_MAX);
+    memcpy(p->out.host, text, length);
+    p->out.host[length] = '\0';
+    if (!consists_of(p->out.host, LETTERS DIGITS "._-"))
+        return wrong(p, "a host name has letters, digits, dots and hyphens only");
+    p->out.numeric = inet_pton(AF_INET, p->out.host, &parsed) == 1;
+    if (!p->out.numeric && consists_of(p->out.host, DIGITS "."))
+        return wrong(p, "not an IPv4 address");
+    return text[length] == ':' ? parse_port(p, text + length + 1) : HF_OK;
+}
+
+static int parse_db(struct parse *p, const char *text)
+{
+    long db;
+
+    if (!parse_number(text, DB_MAX, &db))
+        return wrong(p, "the database must be a number from 0 to %d", DB_MAX);
+    p->out.db = (int)db;
+    return HF_OK;
+}
+
+/* Behind redis:// and user: HOST[:PORT][/DB] */
+static int parse_tcp_uri(struct parse *p, const char *text)
+{
+    char host[TEXT_MAX];
+    const char *slash = strchr(text, '/');
+    size_t length = slash ? (size_t)(slash - text) : strlen(text);
+    int rc;
+
+    memcpy(host, text, length);
+    host[length] = '\0';
+    rc = parse_host(p, host);
+    return rc == HF_OK && slash && slash[1] ? parse_db(p, slash + 1) : rc;
+}
+
+/* Behind redis+unix:// and user: /PATH[?db=DB] */
+static int parse_unix_uri(struct parse *p, const char *text)
+{
+    char path[TEXT_MAX];
+    const char *query = strchr(text, '?');
+    size_t length = query ? (size_t)(query - text) : strlen(text);
+    int rc;
+
+    memcpy(path, text, length);
+    path[length] = '\0';
+    rc = parse_path(p, path);
+    if (rc != HF_OK || !query)
+        return rc;
+    if (!starts_with(query, "?db="))
+        return wrong(p, "only ?db=DB can follow the path");
+    return parse_db(p, query + 4);
+}
+
+/* --- the whole -------------------------------------------------------------------------------- */
+
+/* The user's end within a URI: the last @ before host or path, since a password may contain one.
+ * NULL: no user. */
+static const char *user_end(const char *text)
+{
+    const char *authority = strstr(text, "://");
+
+    if (!authority)
+        return NULL;
+    /* A socket's path may contain an @ of its own; it begins at the first slash. */
+    authority += 3;
+    if (starts_with(text, "redis+unix:")) {
+        const char *slash = strchr(authority, '/');
+
+        if (slash && slash > authority && slash[-1] == '@')
+            return slash - 1;
+        return slash == authority ? NULL : strrchr(authority, '@');
+    }
+    return strrchr(authority, '@');
+}
+
+/* `text` less user and password; also where they stand in the wrong place, so that no message tells
+ * them. */
+static void show(const char *text, char *to, size_t size)
+{
+    const char *authority = strstr(text, "://");
+    const char *at = user_end(text);
+
+    if (!authority && text[0] != '/' && !starts_with(text, "unix:"))
+        at = strrchr(text, '@');
+    if (at)
+        snprintf(to, size, "%.*s%s", authority ? (int)(authority + 3 - text) : 0, text, at + 1);
+    else
+        snprintf(to, size, "%s", text);
+}
+
+/* ID= before an address; the length of ID, 0 when there is none. */
+static size_t id_length(const char *text)
+{
+    size_t length = strcspn(text, "=/:@[?");
+
+    return text[length] == '=' ? length : 0;
+}
+
+static int parse_address(struct parse *p, const char *text)
+{
+    bool is_tcp = starts_with(text, "redis://");
+    const char *at, *rest;
+    int rc = HF_OK;
+
+    if (starts_with(text, "rediss://"))
+        return wrong(p, "TLS is not supported");
+    if (!is_tcp && !starts_with(text, "redis+unix://")) {
+        if (strstr(text, "://"))
+            return wrong(p, "the scheme must be redis:// or redis+unix://");
+        if (starts_with(text, "unix:"))
+            return parse_path(p, text + 5);
+        return text[0] == '/' ? parse_path(p, text) : parse_host(p, text);
+    }
+    rest = strstr(text, "://") + 3;
+    at = user_end(text);
+    if (at) {
+        rc = parse_user(p, rest, (size_t)(at - rest));
+        rest = at + 1;
+    }
+    if (rc != HF_OK)
+        return rc;
+    return is_tcp ? parse_tcp_uri(p, rest) : parse_unix_uri(p, rest);
+}
+
+int node_address_parse(const char *text, struct node_address *ret_address, char *why,
+                       size_t why_size)
+{
+    struct parse p = {.why = why, .why_size = why_size};
+    size_t id = id_length(text);
+    const char *address = text + (id ? id + 1 : 0);
+    int rc;
+
+    if (strlen(text) >= TEXT_MAX) {
+        snprintf(p.shown, sizeof(p.shown), "...");
+        return wrong(&p, "longer than %d bytes", TEXT_MAX - 1);
+    }
+    show(address, p.shown, sizeof(p.shown));
+    if (*address == '\0')
+        return wrong(&p, "it is empty");
+    if (text[0] == '=')
+        return wrong(&p, "the id before = is empty");
+    for (const char *c = address; *c; c++) {
+        if (!isgraph((unsigned char)*c))
+            return wrong(&p, "it contains a blank or a control character");
+    }
+    rc = parse_address(&p, address);
+    if (rc != HF_OK)
+        return rc;
+    if (strlen(p.shown) > HF_NODE_TEXT_MAX)
+        return wrong(&p, "longer than %d bytes", HF_NODE_TEXT_MAX);
+    memcpy(p.out.text, p.shown, strlen(p.shown) + 1);
+    if (id == 0) {
+        memcpy(p.out.id, p.out.text, sizeof(p.out.id));
+    } else {
+        if (id > HF_NODE_TEXT_MAX)
+            return wrong(&p, "the id is longer than %d bytes", HF_NODE_TEXT_MAX);
+        memcpy(p.out.id, text, id);
+        p.out.id[id] = '\0';
+        if (!consists_of(p.out.id, LETTERS DIGITS "._-"))
+            return wrong(&p,
+                         "its id '%s' has other characters than letters, digits, '.', '-' and '_'",
+                         p.out.id);
+    }
+    *ret_address = p.out;
+    return HF_OK;
+}

@@ -1,0 +1,218 @@
+#include "agent/base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LINE_MAX_BYTES 1024 /* below PIPE_BUF: a line is written whole or not at all */
+
+/* Set by log_init() before there are threads. */
+static enum log_level most_level = LOG_LEVEL_INFO;
+static int log_fd = STDERR_FILENO;
+static bool to_journal, to_socket;
+static atomic_uint dropped;
+
+/* systemd says in JOURNAL_STREAM what its end of stderr is: DEVICE:INODE. */
+static bool is_journal(const struct stat *st)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    unsigned long long dev, inode;
+
+    /* NOLINTNEXTLINE(cert-err34-c): the service manager writes it; a wrong number is no match. */
+    return stream && sscanf(stream, "%llu:%llu", &dev, &inode) == 2 && dev == st->st_dev &&
+           inode == st->st_ino;
+}
+
+void log_init(enum log_level most)
+{
+    struct stat st;
+    int fd;
+
+    most_level = most;
+    if (log_fd != STDERR_FILENO)
+        close(log_fd);
+    log_fd = STDERR_FILENO;
+    if (fstat(STDERR_FILENO, &st) < 0)
+        return;
+    to_socket = S_ISSOCK(st.st_mode);
+    to_journal = is_journal(&st);
+    /* O_NONBLOCK of our own: on the shared description it would hit whoever else writes there.
+     * Files do not block, and a second offset in one would overwrite others' lines. */
+    if (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
+        return;
+    fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0)
+        log_fd = fd;
+}
+
+static bool write_line(const char *line, size_t length)
+{
+    ssize_t done;
+
+    do
+        done = to_socket ? send(log_fd, line, length, MSG_DONTWAIT | MSG_NOSIGNAL)
+                         : write(log_fd, line, length);
+    while (done < 0 && errno == EINTR);
+    return done >= 0;
+}
+
+/* `label`: "" or "error: ". */
+static void put(int priority, const char *label, const char *format, va_list args) HF_PRINTF(3, 0);
+static void put(int priority, const char *label, const char *format, va_list args)
+{
+    char line[LINE_MAX_BYTES];
+    int length = 0, more;
+    unsigned lost;
+
+    if (to_journal)
+        length = snprintf(line, sizeof(line), "<%d>", priority);
+    length += snprintf(line + length, sizeof(line) - (size_t)length, "holdfastd: %s", label);
+    more = vsnprintf(line + length, sizeof(line) - (size_t)length, format, args);
+    if (more < 0)
+        return;
+    length += more;
+    if ((size_t)length > sizeof(line) - 1)
+        length = sizeof(line) - 1;
+    line[length++] = '\n'; /* over the NUL: it is written by length */
+
+    lost = atomic_exchange_explicit(&dropped, 0, memory_order_relaxed);
+    if (lost) {
+        char note[96];
+        int note_length = snprintf(note, sizeof(note),
+                                   "%sholdfastd: warning: %u lines of this log were dropped\n",
+                                   to_journal ? "<4>" : "", lost);
+
+        if (!write_line(note, (size_t)note_length)) {
+            atomic_fetch_add_explicit(&dropped, lost + 1, memory_order_relaxed);
+            return;
+        }
+    }
+    if (!write_line(line, (size_t)length))
+        atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);
+}
+
+void log_write(enum log_level level, const char *format, ...)
+{
+    static const struct {
+        int priority;
+        const char *label;
+    } levels[] = {
+        [LOG_LEVEL_ERROR] = {3, "error: "},
+        [LOG_LEVEL_WARN] = {4, "warning: "},
+        [LOG_LEVEL_INFO] = {6, "info: "},
+        [LOG_LEVEL_DEBUG] = {7, "debug: "},
+    };
+    int saved = errno;
+    va_list args;
+
+    if (level > most_level)
+        return;
+    va_start(args, format);
+    put(levels[level].priority, levels[level].label, format, args);
+    va_end(args);
+    errno = saved;
+}
+
+void log_say(const char *format, ...)
+{
+    int saved = errno;
+    va_list args;
+
+    va_start(args, format);
+    put(5, "", format, args);
+    va_end(args);
+    errno = saved;
+}
+
+/* --- names for people ------------------------------------------------------------------------- */
+
+/* Bytes of the UTF-8 character at `p`; 0: not one, or one that could move the cursor. */
+static size_t utf8_length(const uint8_t *p, size_t left)
+{
+    uint32_t c;
+    size_t length;
+
+    if (p[0] >= 0xc2 && p[0] <= 0xdf)
+        length = 2;
+    else if ((p[0] & 0xf0) == 0xe0)
+        length = 3;
+    else if (p[0] >= 0xf0 && p[0] <= 0xf4)
+        length = 4;
+    else
+        return 0;
+    if (length > left)
+        return 0;
+    c = p[0] & (0x7fu >> length);
+    for (size_t i = 1; i < length; i++) {
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+        c = c << 6 | (p[i] & 0x3f);
+    }
+    if ((length == 3 && c < 0x800) || (length == 4 && (c < 0x10000 || c > 0x10ffff)) ||
+        (c >= 0xd800 && c <= 0xdfff))
+        return 0;
+    /* C1 controls, and the marks that turn the direction of writing. */
+    if (c < 0xa0 || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
+        (c >= 0x2066 && c <= 0x2069) || c == 0xfeff)
+        return 0;
+    return length;
+}
+
+/* One character as it is to be shown; returns how many bytes of the name it took. */
+static size_t show(const uint8_t *p, size_t left, char text[5], size_t *ret_length)
+{
+    size_t length = utf8_length(p, left);
+
+    if (length == 0)
+        length = p[0] >= ' ' && p[0] < 0x7f && p[0] != '\\';
+    if (length) {
+        memcpy(text, p, length);
+        *ret_length = length;
+        return length;
+    }
+    if (p[0] == '\n' || p[0] == '\\')
+        *ret_length = (size_t)snprintf(text, 5, "\\%c", p[0] == '\n' ? 'n' : '\\');
+    else
+        *ret_length = (size_t)snprintf(text, 5, "\\x%02x", p[0]);
+    return 1;
+}
+
+const char *log_name(const void *name, size_t name_len, char *buffer, size_t buffer_size)
+{
+    static const char cut[] = "...";
+    const uint8_t *p = name;
+    size_t used = 0, whole = 0; /* `whole`: as far as there is room for the dots, too */
+
+    if (buffer_size == 0)
+        return buffer;
+    while (name_len > 0) {
+        char text[5];
+        size_t length, taken = show(p, name_len, text, &length);
+
+        if (used + length >= buffer_size) {
+            used = whole;
+            if (used + sizeof(cut) <= buffer_size) {
+                memcpy(buffer + used, cut, sizeof(cut) - 1);
+                used += sizeof(cut) - 1;
+            }
+            break;
+        }
+        memcpy(buffer + used, text, length);
+        used += length;
+        if (used + sizeof(cut) <= buffer_size)
+            whole = used;
+        p += taken;
+        name_len -= taken;
+    }
+    buffer[used] = '\0';
+    return buffer;
+}

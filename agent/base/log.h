@@ -1,0 +1,30 @@
+/* One line per event on stderr: "holdfastd: LEVEL: text", with a systemd priority prefix
+ * when stderr is the journal's. Never blocks a lease thread: lines that would block are
+ * dropped and counted. Any thread. Tokens and passwords never come here; names are
+ * printed escaped (log_name). */
+#ifndef HOLDFAST_AGENT_BASE_LOG_H
+#define HOLDFAST_AGENT_BASE_LOG_H
+
+#include <stddef.h>
+
+#include "shm/compiler.h"
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+void log_init(enum log_level most);
+void log_write(enum log_level level, const char *format, ...) HF_PRINTF(2, 3);
+
+/* A line without a level, whatever log_init() said: what scripts wait for
+ * ("holdfastd: ready: ..."). */
+void log_say(const char *format, ...) HF_PRINTF(1, 2);
+
+#define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warn(...)  log_write(LOG_LEVEL_WARN, __VA_ARGS__)
+#define log_info(...)  log_write(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...) log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
+
+/* A resource name for people: printable ASCII and valid UTF-8 as they are, else \n, \\, \xNN; cut
+ * with "..." to fit. Returns `buffer`. */
+const char *log_name(const void *name, size_t name_len, char *buffer, size_t buffer_size);
+
+#endif

@@ -1,0 +1,159 @@
+#include "agent/broker/clients/answers.h"
+
+#include <stdlib.h>
+
+#include "shm/status.h"
+
+struct answer {
+    STAILQ_ENTRY(answer) queue;
+    struct hf_completion_entry entry;
+};
+
+static unsigned room_in(const struct answers *a)
+{
+    int room = hf_ring_room(a->ring);
+
+    return room > 0 ? (unsigned)room : 0; /* out of range: session_serve() ends it */
+}
+
+static bool has_place_for(const struct answers *a, unsigned count)
+{
+    return room_in(a) + a->spare_count >= count;
+}
+
+static void spare_add(struct answers *a, struct answer *answer)
+{
+    STAILQ_INSERT_HEAD(&a->spare, answer, queue);
+    a->spare_count++;
+}
+
+static struct answer *spare_take(struct answers *a)
+{
+    struct answer *answer = STAILQ_FIRST(&a->spare);
+
+    if (answer) {
+        STAILQ_REMOVE_HEAD(&a->spare, queue);
+        a->spare_count--;
+    }
+    return answer;
+}
+
+static void list_free(struct answer_list *list)
+{
+    struct answer *answer;
+
+    while ((answer = STAILQ_FIRST(list))) {
+        STAILQ_REMOVE_HEAD(list, queue);
+        free(answer);
+    }
+}
+
+void answers_init(struct answers *a, struct hf_ring_agent *ring)
+{
+    *a = (struct answers){.ring = ring};
+    STAILQ_INIT(&a->waiting);
+    STAILQ_INIT(&a->spare);
+}
+
+void answers_free(struct answers *a)
+{
+    list_free(&a->waiting);
+    list_free(&a->spare);
+    a->waiting_count = a->spare_count = 0;
+}
+
+int answers_reserve(struct answers *a)
+{
+    struct answer *answer;
+
+    if (has_place_for(a, a->owed + 1))
+        return HF_OK;
+    answer = malloc(sizeof(*answer));
+    if (!answer)
+        return HF_ENOMEM;
+    spare_add(a, answer);
+    return HF_OK;
+}
+
+void answers_owe(struct answers *a)
+{
+    a->owed++;
+}
+
+void answers_forgo(struct answers *a)
+{
+    a->owed--;
+    while (a->spare_count > a->owed)
+        free(spare_take(a));
+}
+
+static void wait_for_room(struct answers *a, struct answer *answer,
+                          const struct hf_completion_entry *entry)
+{
+    answer->entry = *entry;
+    STAILQ_INSERT_TAIL(&a->waiting, answer, queue);
+    a->waiting_count++;
+}
+
+static bool put_in_ring(struct answers *a, const struct hf_completion_entry *entry)
+{
+    if (hf_ring_put(a->ring, entry) < 0)
+        return false;
+    return a->posted = true;
+}
+
+/* Behind what waits. */
+static bool post(struct answers *a, const struct hf_completion_entry *entry)
+{
+    return STAILQ_EMPTY(&a->waiting) && put_in_ring(a, entry);
+}
+
+void answers_put(struct answers *a, const struct hf_completion_entry *entry)
+{
+    struct answer *answer;
+
+    answers_flush(a);
+    if (!post(a, entry)) {
+        answer = spare_take(a);
+        if (!answer)
+            answer = malloc(sizeof(*answer));
+        if (answer)
+            wait_for_room(a, answer, entry);
+    }
+    answers_forgo(a);
+}
+
+int answers_put_item(struct answers *a, const struct hf_completion_entry *entry)
+{
+    struct answer *answer;
+
+    answers_flush(a);
+    if (has_place_for(a, a->owed + 1) && post(a, entry))
+        return HF_OK;
+    answer = malloc(sizeof(*answer));
+    if (!answer)
+        return HF_ENOMEM;
+    wait_for_room(a, answer, entry);
+    return HF_OK;
+}
+
+void answers_put_hint(struct answers *a, const struct hf_completion_entry *entry)
+{
+    if (room_in(a) > HF_RING_ENTRIES / 2 && has_place_for(a, a->owed + 1))
+        (void)post(a, entry);
+}
+
+void answers_flush(struct answers *a)
+{
+    struct answer *answer;
+
+    while ((answer = STAILQ_FIRST(&a->waiting)) && put_in_ring(a, &answer->entry)) {
+        STAILQ_REMOVE_HEAD(&a->waiting, queue);
+        a->waiting_count--;
+        /* It has taken room that was an answer's. */
+        if (has_place_for(a, a->owed))
+            free(answer);
+        else
+            spare_add(a, answer);
+    }
+}

@@ -1,0 +1,234 @@
+/* The hello: who may come in, and what a welcomed process is given. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/broker/broker_internal.h"
+#include "shm/process.h"
+#include "shm/status.h"
+#include "shm/version.h"
+
+static void welcome_init(const struct broker *b, struct hf_welcome *w)
+{
+    const struct hf_table_header *h = b->agent->table.header;
+
+    *w = (struct hf_welcome){.magic = HF_WIRE_MAGIC,
+                             .major = HF_WIRE_MAJOR,
+                             .minor = HF_WIRE_MINOR,
+                             .epoch = h->epoch,
+                             .incarnation =
+                                 atomic_load_explicit(&h->incarnation, memory_order_relaxed),
+                             .ring_entries = HF_RING_ENTRIES,
+                             .ttl_ms = b->config->ttl_ms,
+                             .ttl_max_ms = b->config->ttl_max_ms,
+                             .ttl_min_ms = (uint32_t)hf_dur_ms(timing_ttl_min())};
+    snprintf(w->version, sizeof(w->version), "%s", HOLDFAST_VERSION);
+}
+
+static void turn_away(struct session *s, struct hf_welcome *w, int status)
+{
+    w->status = status;
+    hf_counter_add(&s->broker->agent->table, HF_COUNTER_REFUSED, 1);
+    (void)send(s->socket.fd, w, sizeof(*w), MSG_DONTWAIT | MSG_NOSIGNAL);
+    session_end(s, NULL);
+}
+
+static int judge(const struct session *s, const struct hf_hello *h, size_t length,
+                 struct hf_welcome *w)
+{
+    const struct broker *b = s->broker;
+    const struct config *c = b->config;
+    int64_t apart;
+
+    if (length != sizeof(*h) || h->magic != HF_WIRE_MAGIC || h->major != HF_WIRE_MAJOR ||
+        h->fingerprint != hf_wire_fingerprint()) {
+        snprintf(w->text, sizeof(w->text),
+                 "this agent is Holdfast %s (wire %d.%d); the library in the program is of another "
+                 "version: update one of them",
+                 HOLDFAST_VERSION, HF_WIRE_MAJOR, HF_WIRE_MINOR);
+        return HF_EVERSION;
+    }
+    apart = h->boottime_ns - clock_now().ns;
+    if (h->timens_inode != b->agent->timens_inode || apart > HF_NS_PER_SEC ||
+        apart < -10 * HF_NS_PER_SEC) {
+        snprintf(w->text, sizeof(w->text),
+                 "the program runs in another time namespace than the agent: their clocks differ; "
+                 "run an agent in it");
+        return HF_ETIMENS;
+    }
+    if (hf_process_start_time((pid_t)s->pid) != h->start_time) {
+        snprintf(w->text, sizeof(w->text), "process %" PRIu32 " is not the one that said hello",
+                 s->pid);
+        return HF_EPERM;
+    }
+    if (b->draining)
+        return HF_EGOING;
+    if (b->session_count > c->clients_max) {
+        snprintf(w->text, sizeof(w->text), "all %" PRIu32 " places for clients are taken; raise %s",
+                 c->clients_max,
+                 c->descriptors_bound ? "the agent's limit of descriptors (LimitNOFILE=, ulimit -n)"
+                                      : "the agent's clients_max");
+        return HF_EFULL;
+    }
+    if (c->clients_per_uid && s->user->sessions > c->clients_per_uid) {
+        snprintf(w->text, sizeof(w->text),
+                 "user %" PRIu32 " has %" PRIu32 " clients attached, the limit (clients_per_uid)",
+                 s->uid, c->clients_per_uid);
+        return HF_ELIMIT;
+    }
+    return HF_OK;
+}
+
+/* The client that a cookie belongs to, if it is this caller's to use. */
+static struct client *client_resume(struct session *s, const struct hf_hello *h)
+{
+    static const uint8_t none[HF_COOKIE_LEN];
+    uint64_t hash = cookie_hash(h->cookie);
+    struct client *c;
+
+    if (memcmp(h->cookie, none, sizeof(none)) == 0)
+        return NULL;
+    LIST_FOREACH (c, &s->broker->clients, all) {
+        if (c->cookie_hash != hash || c->uid != s->uid)
+            continue;
+        /* A guardian may be another process of the same user; a holder must be the very same. */
+        if ((h->role == HF_ROLE_GUARDIAN && !c->over) ||
+            (c->pid == s->pid && c->start_time == h->start_time))
+            return c;
+    }
+    return NULL;
+}
+
+static struct client *client_first(struct session *s, const struct hf_hello *h,
+                                   uint8_t ret_cookie[HF_COOKIE_LEN])
+{
+    struct broker *b = s->broker;
+    struct client *c = client_new(b);
+    static const uint8_t none[HF_COOKIE_LEN];
+
+    if (!c)
+        return NULL;
+    /* A cookie nobody knows any more (its agent's leases are over) is kept: the client goes on
+     * under it. */
+    if (memcmp(h->cookie, none, sizeof(none)) != 0 && h->role == HF_ROLE_HOLDER)
+        memcpy(ret_cookie, h->cookie, HF_COOKIE_LEN);
+    else if (getrandom(ret_cookie, HF_COOKIE_LEN, 0) != HF_COOKIE_LEN) {
+        client_settle(c);
+        return NULL;
+    }
+    c->pid = s->pid;
+    c->uid = s->uid;
+    c->user = s->user;
+    c->start_time = h->start_time;
+    c->cookie_hash = cookie_hash(ret_cookie);
+    snprintf(c->comm, sizeof(c->comm), "%.*s", HF_COMM_MAX, h->comm);
+    return c;
+}
+
+static bool send_welcome(struct session *s, struct hf_welcome *w, const int fds[HF_WELCOME_FDS])
+{
+    char control[CMSG_SPACE(sizeof(int) * HF_WELCOME_FDS)] = {0};
+    struct iovec part = {.iov_base = w, .iov_len = sizeof(*w)};
+    struct msghdr m = {.msg_iov = &part,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = sizeof(control)};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int) * HF_WELCOME_FDS);
+    memcpy(CMSG_DATA(c), fds, sizeof(int) * HF_WELCOME_FDS);
+    return sendmsg(s->socket.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(*w);
+}
+
+void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
+{
+    struct broker *b = s->broker;
+    struct hf_welcome w;
+    struct client *c;
+    struct resource *r;
+    int fds[HF_WELCOME_FDS] = {-1, -1, -1, -1};
+    int rc;
+
+    welcome_init(b, &w);
+    rc = judge(s, h, length, &w);
+    if (rc < 0) {
+        turn_away(s, &w, rc);
+        return;
+    }
+    c = client_resume(s, h);
+    if (!c && h->role == HF_ROLE_GUARDIAN) {
+        snprintf(w.text, sizeof(w.text), "the lease that this guardian belongs to is over");
+        turn_away(s, &w, HF_ELOST);
+        return;
+    }
+    if (hf_table_readonly_fd(&b->agent->table, &fds[HF_FD_TABLE]) < 0 ||
+        (fds[HF_FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0 ||
+        hf_ring_agent_create(&s->ring, &fds[HF_FD_REQUESTS], &fds[HF_FD_COMPLETIONS]) < 0) {
+        if (log_allows(&b->no_fds, LOG_LIMIT, clock_now()))
+            log_error("no descriptors for a client: %s", strerror(errno));
+        snprintf(w.text, sizeof(w.text),
+                 "the agent has no descriptors left: %s (raise LimitNOFILE)", strerror(errno));
+        turn_away(s, &w, HF_EFULL);
+        goto close_fds;
+    }
+    if (c)
+        memcpy(w.cookie, h->cookie, sizeof(w.cookie));
+    else
+        c = client_first(s, h, w.cookie);
+    if (!c) {
+        hf_ring_agent_destroy(&s->ring);
+        turn_away(s, &w, HF_ENOMEM);
+        goto close_fds;
+    }
+    w.client_id = (uint32_t)c->id;
+    LIST_FOREACH (r, &c->held, of_holder)
+        w.readopted++;
+
+    /* Nobody looks at the ring until the doorbell says so. */
+    (void)hf_ring_arm(&s->ring);
+    s->client = c;
+    s->beats = beats_new(hf_ring_take_beats(&s->ring)); /* without memory nobody beats in time */
+    s->nudge = h->nudge;
+    s->doorbell = fds[HF_FD_DOORBELL];
+    /* Before the welcome, which it answers with its group. */
+    if (h->role == HF_ROLE_GUARDIAN && groups_are_taken_from(s))
+        session_pass_descriptors(s->socket.fd, true);
+    LIST_INSERT_HEAD(&c->sessions, s, of_client);
+    loop_timer_cancel(b->loop, &s->hello_timer);
+    {
+        /* Edge-triggered and never read: a client could make it blocking for both sides. */
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = s};
+
+        if (epoll_ctl(b->doorbell_epoll, EPOLL_CTL_ADD, s->doorbell, &event) < 0 ||
+            !send_welcome(s, &w, fds)) {
+            fds[HF_FD_DOORBELL] = -1;
+            session_end(s, NULL);
+            goto close_fds;
+        }
+    }
+    fds[HF_FD_DOORBELL] = -1; /* the session's */
+    /* From here on the process is watched by this session; not before it was welcomed. */
+    if (h->role == HF_ROLE_HOLDER) {
+        client_ghost_end(c);
+        resources_rebind(s);
+    } else {
+        c->joined = s->guardian = true;
+    }
+
+close_fds:
+    for (int i = 0; i < HF_WELCOME_FDS; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}

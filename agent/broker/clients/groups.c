@@ -1,0 +1,296 @@
+/* The third killer of a job: the agent, by the job's control group.
+ *
+ * The guardians of a run hand it over once the job runs in it, if they are of the agent's own user or
+ * root's. The agent kills what is inside at V
+ * - 0.1 T, at once where the lease is lost at once or both guardians are gone; and when the
+ * guardians are gone and nobody is inside, the tree is over as if they had said so, and the lock is
+ * released. While one of them lives the word is its own. What has left the group the agent neither
+ * sees nor kills.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/broker/broker_internal.h"
+#include "agent/broker/clients/job_group.h"
+#include "shm/status.h"
+
+/* Until what is killed is dead. */
+#define KILL_AGAIN      hf_ms(100)
+#define GROUPS_PER_TURN 16
+
+struct group {
+    struct client *client;
+    struct job_group job;
+    struct loop_timer timer; /* the next kill, if nothing else comes */
+    bool released;
+};
+
+static void close_fds(const int *fds, int count)
+{
+    for (int i = 0; i < count; i++)
+        close(fds[i]);
+}
+
+/* --- what becomes of it ----------------------------------------------------------------------- */
+
+static bool is_run(const struct resource *r)
+{
+    return resource_lease(r)->run;
+}
+
+/* When what is inside has to die, by the first of its leases. */
+static hf_time kill_at(const struct client *c, hf_time now)
+{
+    hf_time first = HF_TIME_NEVER;
+    const struct resource *r;
+
+    LIST_FOREACH (r, &c->held, of_holder) {
+        const struct lease *lease = resource_lease(r);
+        uint8_t state = atomic_load_explicit(&lease->state, memory_order_relaxed);
+        hf_time valid = {atomic_load_explicit(&lease->valid_ns, memory_order_relaxed)};
+
+        if (!lease->run)
+            continue;
+        if (state == HF_SLOT_LOST)
+            return now;
+        if (state == HF_SLOT_LOSING)
+            first = hf_time_min(first, hf_time_sub(valid, lease_timing(lease).kill_before));
+    }
+    return first;
+}
+
+/* Nobody is left who could say so, and nobody of whom: the tree is reaped. */
+static void release(struct group *g)
+{
+    struct resource *r;
+
+    if (g->released)
+        return;
+    g->released = true;
+    log_info("the job of process %" PRIu32 " (user %" PRIu32
+             ") is over, and so are its guardians: its lock is released",
+             g->client->pid, g->client->uid);
+    LIST_FOREACH (r, &g->client->held, of_holder)
+        if (is_run(r))
+            lease_end(r, MSG_RELEASE, HF_LOSS_HOLDER);
+}
+
+/* (!) Before it is closed: a child of this process may have it open for a moment, too. */
+static void unwatch(struct group *g)
+{
+    (void)epoll_ctl(g->client->broker->groups_epoll, EPOLL_CTL_DEL, g->job.events_fd, NULL);
+}
+
+static void look(struct group *g, hf_time now)
+{
+    const struct client *c = g->client;
+    bool orphan = LIST_EMPTY(&c->sessions) && !c->ghost, empty = job_group_is_empty(&g->job);
+    hf_time at = orphan ? now : kill_at(c, now);
+
+    if (g->job.removed)
+        unwatch(g);
+    if (orphan && empty) {
+        release(g);
+        return;
+    }
+    if (hf_time_reached(now, at)) {
+        job_group_kill(&g->job);
+        at = hf_time_add(now, KILL_AGAIN);
+    }
+    if (at.ns != HF_TIME_NEVER.ns)
+        loop_timer_set(c->broker->loop, &g->timer, at);
+}
+
+static void on_timer(struct loop_timer *timer, hf_time now)
+{
+    look(HF_CONTAINER(timer, struct group, timer), now);
+}
+
+void groups_review(struct client *c)
+{
+    if (c->group)
+        look(c->group, clock_now());
+}
+
+void groups_drop(struct client *c)
+{
+    struct group *g = c->group;
+
+    if (!g)
+        return;
+    loop_timer_cancel(c->broker->loop, &g->timer);
+    unwatch(g);
+    job_group_close(&g->job);
+    c->user->groups--;
+    c->broker->group_count--;
+    c->group = NULL;
+    free(g);
+}
+
+static bool has_run(const struct client *c)
+{
+    const struct resource *r;
+
+    LIST_FOREACH (r, &c->held, of_holder)
+        if (is_run(r))
+            return true;
+    return false;
+}
+
+void groups_lease_over(struct client *c)
+{
+    if (c->group && !has_run(c))
+        groups_drop(c);
+}
+
+static void on_groups(struct loop_fd *watch)
+{
+    struct epoll_event event;
+
+    /* One at a time: what is told of one may be the end of another. */
+    for (int i = 0; i < GROUPS_PER_TURN && epoll_wait(watch->fd, &event, 1, 0) == 1; i++)
+        look(event.data.ptr, clock_now());
+}
+
+/* --- taking one ------------------------------------------------------------------------------- */
+
+/* A run has two sessions. */
+static bool is_too_many(const struct session *s)
+{
+    const struct config *c = s->broker->config;
+
+    return s->broker->group_count >= c->groups_max ||
+           (c->clients_per_uid && s->user->groups >= c->clients_per_uid / 2);
+}
+
+static int watch_groups(struct broker *b)
+{
+    if (b->groups.priv)
+        return HF_OK;
+    b->groups_epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (b->groups_epoll < 0)
+        return HF_ESYS;
+    if (loop_fd_add(b->loop, &b->groups, b->groups_epoll, on_groups) == HF_OK)
+        return HF_OK;
+    close(b->groups_epoll);
+    return HF_ENOMEM;
+}
+
+/* Why it is of no use; NULL: it was taken, and the second descriptor with it. */
+static const char *take(struct session *s, const int fds[HF_GROUP_FDS])
+{
+    struct broker *b = s->broker;
+    struct epoll_event event = {.events = EPOLLPRI};
+    struct group *g;
+    const char *why = "";
+    dev_t hierarchy;
+
+    if (s->client->group)
+        return "its job has one already";
+    if (!has_run(s->client))
+        return "it has no lease of a job";
+    if (is_too_many(s))
+        return "there are as many as may be (clients_per_uid, LimitNOFILE)";
+    if (!job_group_hierarchy(&hierarchy))
+        return "the agent sees no control groups (v2) here";
+    g = calloc(1, sizeof(*g));
+    if (!g)
+        return "out of memory";
+    if (watch_groups(b) < 0 ||
+        job_group_open(hierarchy, fds[HF_FD_GROUP], fds[HF_FD_GROUP_KILL], &g->job, &why) < 0) {
+        free(g);
+        return b->groups.priv ? why : strerror(errno);
+    }
+    event.data.ptr = g;
+    if (epoll_ctl(b->groups_epoll, EPOLL_CTL_ADD, g->job.events_fd, &event) < 0) {
+        close(g->job.events_fd);
+        free(g);
+        return strerror(errno);
+    }
+    g->client = s->client;
+    g->timer.fn = on_timer;
+    s->client->group = g;
+    s->user->groups++;
+    b->group_count++;
+    look(g, clock_now());
+    return NULL;
+}
+
+/* Whether what lies in the socket is a guardian's group; with what came along it is left there. */
+static bool is_offered(const struct session *s)
+{
+    struct hf_group message;
+    ssize_t n = recv(s->socket.fd, &message, sizeof(message), MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC);
+
+    return s->guardian && !s->gave_group && n == (ssize_t)sizeof(message) &&
+           message.magic == HF_GROUP_MAGIC;
+}
+
+bool groups_are_taken_from(const struct session *s)
+{
+    return s->uid == 0 || s->uid == geteuid();
+}
+
+/* Its library does not know whose groups are taken. What came along is dropped by the kernel, which does not flush it
+ * as close() does. */
+static bool ignore(struct session *s)
+{
+    struct hf_group message;
+
+    s->gave_group = true;
+    return recv(s->socket.fd, &message, sizeof(message), MSG_DONTWAIT) == (ssize_t)sizeof(message);
+}
+
+bool groups_take(struct session *s)
+{
+    union {
+        struct cmsghdr header; /* for its alignment */
+        char bytes[CMSG_SPACE(sizeof(int) * HF_GROUP_FDS)];
+    } control;
+    struct hf_group message;
+    struct iovec part = {.iov_base = &message, .iov_len = sizeof(message)};
+    struct msghdr m = {.msg_iov = &part,
+                       .msg_iovlen = 1,
+                       .msg_control = control.bytes,
+                       .msg_controllen = sizeof(control.bytes)};
+    const struct cmsghdr *c;
+    const char *why = "it came without its descriptors";
+    int fds[HF_GROUP_FDS], count = 0;
+
+    if (!is_offered(s))
+        return false;
+    if (!groups_are_taken_from(s))
+        return ignore(s);
+    if (recvmsg(s->socket.fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(message))
+        return false;
+    s->gave_group = true;
+    c = CMSG_FIRSTHDR(&m);
+    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+        count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int)); /* there is room for no more */
+        memcpy(fds, CMSG_DATA(c), (size_t)count * sizeof(int));
+    }
+    if (count == HF_GROUP_FDS)
+        why = take(s, fds);
+    /* What was taken goes on with the group. */
+    close_fds(fds, why ? count : HF_FD_GROUP_KILL);
+    if (why && log_allows(&s->broker->cut_offs, LOG_LIMIT, clock_now()))
+        log_info("the control group that process %" PRIu32 " (user %" PRIu32
+                 ") handed over is of no use: %s",
+                 s->pid, s->uid, why);
+    return true;
+}
+
+void groups_destroy(struct broker *b)
+{
+    if (!b->groups.priv)
+        return;
+    loop_fd_remove(b->loop, &b->groups);
+    close(b->groups_epoll);
+}

@@ -1,0 +1,126 @@
+#include "agent/broker/clients/job_group.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "shm/status.h"
+
+bool job_group_hierarchy(dev_t *ret_device)
+{
+    static const char *const usual[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+
+    for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++) {
+        struct statfs fs;
+        struct stat st;
+
+        if (statfs(usual[i], &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC &&
+            stat(usual[i], &st) == 0) {
+            *ret_device = st.st_dev;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of a file of the hierarchy: its inode. Asks no file system but that. */
+static bool inode_of(dev_t hierarchy, int fd, mode_t type, uint64_t *ret_inode)
+{
+    struct statx sx;
+
+    /* Device and type are of the kernel's own memory; that no more is wanted is what keeps a file
+     * system from being asked. */
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &sx) < 0 ||
+        makedev(sx.stx_dev_major, sx.stx_dev_minor) != hierarchy ||
+        statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &sx) < 0 ||
+        (sx.stx_mode & S_IFMT) != type)
+        return false;
+    *ret_inode = sx.stx_ino;
+    return true;
+}
+
+/* A file of that very directory: nothing that is mounted over it. */
+static int open_in(int directory, const char *name, int flags)
+{
+    struct open_how how = {
+        .flags = (uint64_t)flags | O_CLOEXEC | O_NOFOLLOW,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS,
+    };
+
+    return (int)syscall(SYS_openat2, directory, name, &how, sizeof(how));
+}
+
+/* Whether it is the directory's cgroup.kill, open for writing. */
+static bool is_kill(dev_t hierarchy, int directory, int fd)
+{
+    int flags = fcntl(fd, F_GETFL), found;
+    uint64_t given, own;
+    bool same;
+
+    if (flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == O_RDONLY ||
+        !inode_of(hierarchy, fd, S_IFREG, &given))
+        return false;
+    found = open_in(directory, "cgroup.kill", O_PATH);
+    if (found < 0)
+        return false;
+    same = inode_of(hierarchy, found, S_IFREG, &own) && own == given;
+    close(found);
+    return same;
+}
+
+int job_group_open(dev_t hierarchy, int directory, int kill_fd, struct job_group *ret_group,
+                   const char **ret_why)
+{
+    uint64_t inode;
+    int events;
+
+    if (!inode_of(hierarchy, directory, S_IFDIR, &inode)) {
+        *ret_why = "what it says is a control group is none of this host's";
+        return HF_EINVAL;
+    }
+    if (!is_kill(hierarchy, directory, kill_fd)) {
+        *ret_why = "it did not open the group's cgroup.kill for writing";
+        return HF_EINVAL;
+    }
+    events = open_in(directory, "cgroup.events", O_RDONLY);
+    if (events < 0) {
+        *ret_why = "the group's cgroup.events cannot be opened";
+        return HF_EINVAL;
+    }
+    *ret_group = (struct job_group){.kill_fd = kill_fd, .events_fd = events};
+    return HF_OK;
+}
+
+void job_group_close(struct job_group *group)
+{
+    close(group->events_fd);
+    close(group->kill_fd);
+}
+
+void job_group_kill(const struct job_group *group)
+{
+    /* At an offset: write() would wait for whoever writes to the same description. Of a group that
+     * was removed it fails. */
+    (void)!pwrite(group->kill_fd, "1", 1, 0);
+}
+
+bool job_group_is_empty(struct job_group *group)
+{
+    char text[256];
+    ssize_t got;
+
+    got = pread(group->events_fd, text, sizeof(text) - 1, 0);
+    group->removed = got < 0 && errno == ENODEV; /* which it can be only when it is empty */
+    if (group->removed)
+        return true;
+    text[got > 0 ? got : 0] = '\0';
+    return strstr(text, "populated 0\n") != NULL;
+}

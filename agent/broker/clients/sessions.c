@@ -1,0 +1,533 @@
+/* Sessions: the connections of attached processes, with their rings and doorbells.
+ *
+ * A session ends when its socket ends, when its process ends (pidfd), or at the first violation of
+ * the protocol; a client ends with its last session. The agent never blocks on, indexes by, or
+ * re-reads what a client can write, and never reads or writes the doorbell eventfd, which a client
+ * could make blocking: it is watched edge-triggered only.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/broker/broker_internal.h"
+#include "shm/status.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
+/* Of one session, so that a flood delays the others by so many at most. */
+#define REQUESTS_PER_TURN 16
+/* So that who floods the attach socket does not keep its queue full, nor the loop from its work. */
+#define ACCEPTS_PER_TURN 16
+/* Answers that one session does not read: beyond that its ring is left to fill up. */
+#define UNREAD_MOST  4096
+#define HELLO_WITHIN HF_NS_PER_SEC
+/* Connections beyond clients_max that may stay until their hello, to be told why they cannot. */
+#define STRANGERS_MOST 64
+#define SWEEP_EVERY    (100 * HF_NS_PER_MS)
+
+static void on_listener(struct loop_fd *watch);
+
+/* Its client is to look, at the end of this turn: whoever is woken may take the processor away at once,
+ * and there may be more to come for it. */
+static void wake_later(struct session *s)
+{
+    if (!s->wakes)
+        TAILQ_INSERT_TAIL(&s->broker->woken, s, woken);
+    s->wakes = true;
+}
+
+static void wake(struct session *s)
+{
+    if (!s->wakes)
+        return;
+    s->wakes = false;
+    TAILQ_REMOVE(&s->broker->woken, s, woken);
+    hf_ring_signal(&s->ring);
+    /* A full socket is fine: it is readable already. */
+    if (s->nudge)
+        (void)send(s->socket.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void sessions_wake(struct broker *b)
+{
+    struct session *s;
+
+    while ((s = TAILQ_FIRST(&b->woken)))
+        wake(s);
+}
+
+void client_signal(struct client *c, const struct session *but)
+{
+    struct session *s;
+
+    LIST_FOREACH (s, &c->sessions, of_client) {
+        if (s != but)
+            wake_later(s);
+    }
+}
+
+/* --- sessions --------------------------------------------------------------------------------- */
+
+static void session_activate(struct session *s)
+{
+    if (s->is_active || !s->client)
+        return;
+    s->is_active = true;
+    s->broker->active_count++;
+    hf_ring_disarm(&s->ring);
+    TAILQ_INSERT_TAIL(&s->broker->active, s, active);
+}
+
+static void session_deactivate(struct session *s)
+{
+    if (!s->is_active)
+        return;
+    s->is_active = false;
+    s->broker->active_count--;
+    TAILQ_REMOVE(&s->broker->active, s, active);
+}
+
+/* Its program is at work, and its next request or the nodes' answers are near: to be woken for each takes
+ * longer than to wait for it. */
+static void session_enliven(struct session *s, hf_time now)
+{
+    uint32_t us = s->broker->config->busy_poll_us;
+
+    if (us == 0)
+        return;
+    s->lively_until = hf_time_add(now, hf_ns(us * INT64_C(1000)));
+    session_activate(s);
+}
+
+/* Out of the epoll set first: closing alone would leave it there, because the client has it open
+ * too. */
+static void doorbell_close(struct session *s)
+{
+    if (s->doorbell < 0)
+        return;
+    (void)epoll_ctl(s->broker->doorbell_epoll, EPOLL_CTL_DEL, s->doorbell, NULL);
+    close(s->doorbell);
+}
+
+void session_end(struct session *s, const char *why)
+{
+    struct broker *b = s->broker;
+    struct client *c = s->client;
+
+    if (s->closing)
+        return;
+    s->closing = true;
+    if (why) {
+        hf_counter_add(&b->agent->table, HF_COUNTER_VIOLATIONS, 1);
+        if (log_allows(&b->cut_offs, LOG_LIMIT, clock_now()))
+            log_warn("client of process %" PRIu32 " (user %" PRIu32 ") is cut off: %s", s->pid,
+                     s->uid, why);
+    }
+    session_deactivate(s);
+    wake(s);
+    loop_timer_cancel(b->loop, &s->hello_timer);
+    loop_fd_remove(b->loop, &s->socket);
+    close(s->socket.fd);
+    if (s->process.priv) {
+        loop_fd_remove(b->loop, &s->process);
+        close(s->process.fd);
+    }
+    doorbell_close(s);
+    LIST_REMOVE(s, all);
+    b->session_count--;
+    s->user->sessions--;
+    hf_counter_set(&b->agent->table, HF_COUNTER_CLIENTS, b->session_count);
+    if (c) {
+        LIST_REMOVE(s, of_client);
+        looks_drop_session(s);
+        scans_drop_session(s);
+        resources_drop_session(s);
+        /* A ghost's own process lives and has yet to come back: only its guardian left. */
+        if (LIST_EMPTY(&c->sessions) && !c->ghost)
+            resources_client_gone(c);
+        hf_ring_agent_destroy(&s->ring);
+        beats_drop(s->beats);
+        answers_free(&s->answers);
+        client_settle(c);
+    }
+    free(s);
+}
+
+static bool reads_too_little(const struct session *s)
+{
+    return s->answers.waiting_count >= UNREAD_MOST;
+}
+
+static void wake_if_posted(struct session *s)
+{
+    if (s->answers.posted)
+        wake_later(s);
+    s->answers.posted = false;
+}
+
+/* Posts what waits for room. */
+static void session_flush(struct session *s)
+{
+    answers_flush(&s->answers);
+    wake_if_posted(s);
+}
+
+int session_item(struct session *s, const struct hf_completion_entry *entry)
+{
+    int rc;
+
+    if (s->closing)
+        return HF_OK;
+    rc = answers_put_item(&s->answers, entry);
+    wake_if_posted(s);
+    return rc;
+}
+
+void session_answer(struct session *s, const struct hf_completion_entry *entry)
+{
+    if (s->closing)
+        return;
+    answers_put(&s->answers, entry);
+    wake_if_posted(s);
+    session_enliven(s, loop_now(s->broker->loop));
+}
+
+void session_progress(struct session *s, struct hf_completion_entry *entry)
+{
+    if (s->closing)
+        return;
+    answers_put_hint(&s->answers, entry);
+    wake_if_posted(s);
+}
+
+enum served {
+    SERVED_ALL, /* nothing is left, or no room for answers, or the session ended */
+    SERVED_SOME,
+    SERVED_LATER, /* its user asked for too much, or there is no memory: the sweep comes back to it */
+};
+
+/* At most REQUESTS_PER_TURN. */
+static enum served session_serve(struct session *s, hf_time now)
+{
+    struct broker *b = s->broker;
+    struct hf_request_entry q;
+
+    if (hf_ring_room(&s->ring) < 0) {
+        session_end(s, "its completion cursor is out of range");
+        return SERVED_ALL;
+    }
+    session_flush(s);
+    for (int taken = 0; taken < REQUESTS_PER_TURN; taken++) {
+        int rc;
+
+        if (reads_too_little(s))
+            return SERVED_ALL;
+        if (!user_may_ask(b, s->user, now) || answers_reserve(&s->answers) < 0)
+            return SERVED_LATER;
+        rc = hf_ring_take(&s->ring, &q);
+        if (rc < 0) {
+            session_end(s, "its request cursor is out of range");
+            return SERVED_ALL;
+        }
+        if (rc == 0)
+            return SERVED_ALL;
+        user_asked(b, s->user);
+        session_enliven(s, now);
+        /* `s` may be freed by what it asks for: then it is not the first any more. */
+        session_handle(s, &q);
+        if (TAILQ_FIRST(&b->active) != s)
+            return SERVED_ALL;
+    }
+    return SERVED_SOME;
+}
+
+static bool is_lively(const struct session *s, hf_time now)
+{
+    return hf_time_before(now, s->lively_until) && !reads_too_little(s);
+}
+
+bool sessions_serve(struct broker *b)
+{
+    struct session *s;
+    hf_time now = loop_now(b->loop);
+    unsigned before = b->active_count, turns = before; /* each once: nodes and timers want theirs */
+    bool again = false, lively = false;
+
+    while (turns-- && (s = TAILQ_FIRST(&b->active))) {
+        enum served served = session_serve(s, now);
+
+        if (TAILQ_FIRST(&b->active) != s)
+            continue; /* it ended */
+        if (served == SERVED_ALL && is_lively(s, now)) {
+            lively = true;
+        } else if (served == SERVED_ALL && (hf_ring_arm(&s->ring) || reads_too_little(s))) {
+            /* With too much unread it goes on at the sweep. */
+            session_deactivate(s);
+            continue;
+        } else {
+            again |= served != SERVED_LATER;
+        }
+        TAILQ_REMOVE(&b->active, s, active);
+        TAILQ_INSERT_TAIL(&b->active, s, active);
+    }
+    again |= b->active_count > before;
+    /* Where there are few cores a node, or the client itself, may want this one. */
+    if (lively && !again)
+        (void)sched_yield();
+    return again || lively;
+}
+
+static void on_doorbells(struct loop_fd *watch)
+{
+    struct epoll_event events[64];
+    int n = epoll_wait(watch->fd, events, 64, 0);
+
+    for (int i = 0; i < n; i++)
+        session_activate(events[i].data.ptr);
+}
+
+/* The descriptors ran out when somebody wanted in: the listener, which stays readable, is left
+ * alone until the next sweep. */
+static void listener_pause(struct broker *b)
+{
+    if (!b->deaf)
+        log_error("no descriptors left for clients (raise LimitNOFILE)");
+    b->deaf = true;
+    loop_fd_remove(b->loop, &b->listener);
+}
+
+static void listener_resume(struct broker *b)
+{
+    if (b->listener.fd >= 0 && !b->listener.priv &&
+        loop_fd_add(b->loop, &b->listener, b->listener.fd, on_listener) < 0)
+        log_error("out of memory: nobody can attach for now");
+}
+
+/* Doorbells can be lost only by a client's own fault; still nobody waits longer than this. */
+static void on_sweep(struct loop_timer *timer, hf_time now)
+{
+    struct broker *b = HF_CONTAINER(timer, struct broker, sweep);
+    struct session *s;
+
+    LIST_FOREACH (s, &b->sessions, all)
+        session_activate(s);
+    if (b->unwatched)
+        clients_sweep(b);
+    listener_resume(b);
+    loop_timer_set(b->loop, timer, hf_time_add(now, hf_ns(SWEEP_EVERY)));
+}
+
+static void on_process(struct loop_fd *watch)
+{
+    session_end(HF_CONTAINER(watch, struct session, process), NULL);
+}
+
+static void on_hello_timer(struct loop_timer *timer, hf_time now)
+{
+    (void)now;
+    session_end(HF_CONTAINER(timer, struct session, hello_timer), "no hello within a second");
+}
+
+static void on_socket(struct loop_fd *watch)
+{
+    struct session *s = HF_CONTAINER(watch, struct session, socket);
+    struct hf_hello hello;
+    ssize_t n;
+
+    if (s->client && groups_take(s))
+        return;
+    /* Without a control buffer descriptors that somebody sends along all the same are dropped by the kernel. */
+    n = recv(watch->fd, &hello, sizeof(hello), MSG_DONTWAIT | MSG_TRUNC);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0)
+        session_end(s, NULL);
+    else if (s->client)
+        session_end(s, "a datagram after the hello");
+    else
+        attach_hello(s, &hello, (size_t)n);
+}
+
+/* --- the attach socket ------------------------------------------------------------------------ */
+
+void session_pass_descriptors(int fd, bool on)
+{
+    int value = on;
+
+    /* Before Linux 6.16 everybody may: broker_rouse(). */
+    (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof(value));
+}
+
+static int peer_pidfd(int fd, uint32_t pid)
+{
+    int pidfd = -1;
+    socklen_t len = sizeof(pidfd);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0)
+        return pidfd;
+    /* Before Linux 6.5: the hello's start time is compared with this process's. */
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+/* False: nobody else waits to be let in. */
+static bool let_in(struct broker *b)
+{
+    struct session *s;
+    struct ucred cred;
+    socklen_t len = sizeof(cred);
+    int fd = accept4(b->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int pidfd;
+
+    if (fd < 0) {
+        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+            listener_pause(b);
+        return false;
+    }
+    if (b->session_count >= b->config->clients_max + STRANGERS_MOST) {
+        close(fd);
+        return true;
+    }
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || !(s = calloc(1, sizeof(*s)))) {
+        close(fd);
+        return false;
+    }
+    s->user = user_get(b, cred.uid);
+    if (!s->user || !user_may_connect(b, s->user)) {
+        close(fd);
+        free(s);
+        return true;
+    }
+    pidfd = peer_pidfd(fd, (uint32_t)cred.pid);
+    if (pidfd < 0 && (errno == EMFILE || errno == ENFILE))
+        listener_pause(b);
+    if (pidfd < 0 || loop_fd_add(b->loop, &s->socket, fd, on_socket) < 0) {
+        if (pidfd >= 0)
+            close(pidfd);
+        close(fd);
+        free(s);
+        return false;
+    }
+    if (loop_fd_add(b->loop, &s->process, pidfd, on_process) < 0) {
+        loop_fd_remove(b->loop, &s->socket);
+        close(pidfd);
+        close(fd);
+        free(s);
+        return false;
+    }
+    s->broker = b;
+    s->doorbell = -1;
+    s->pid = (uint32_t)cred.pid;
+    s->uid = cred.uid;
+    s->hello_timer.fn = on_hello_timer;
+    LIST_INIT(&s->waiters);
+    LIST_INIT(&s->looks);
+    LIST_INIT(&s->scans);
+    answers_init(&s->answers, &s->ring);
+    LIST_INSERT_HEAD(&b->sessions, s, all);
+    b->session_count++;
+    s->user->sessions++;
+    hf_counter_set(&b->agent->table, HF_COUNTER_CLIENTS, b->session_count);
+    b->deaf = false;
+    loop_timer_set(b->loop, &s->hello_timer, hf_time_add(clock_now(), hf_ns(HELLO_WITHIN)));
+    return true;
+}
+
+static void on_listener(struct loop_fd *watch)
+{
+    struct broker *b = HF_CONTAINER(watch, struct broker, listener);
+
+    for (int i = 0; i < ACCEPTS_PER_TURN && let_in(b); i++)
+        ;
+}
+
+int sessions_create(struct broker *b)
+{
+    LIST_INIT(&b->sessions);
+    TAILQ_INIT(&b->active);
+    TAILQ_INIT(&b->woken);
+    hf_counter_set(&b->agent->table, HF_COUNTER_CLIENTS_MAX, b->config->clients_max);
+    b->sweep.fn = on_sweep;
+    b->doorbell_epoll = epoll_create1(EPOLL_CLOEXEC);
+    b->listener.fd = -1;
+    if (b->doorbell_epoll < 0)
+        return HF_ESYS;
+    return loop_fd_add(b->loop, &b->doorbells, b->doorbell_epoll, on_doorbells);
+}
+
+int sessions_listen(struct broker *b)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *path = b->agent->socket_path;
+    mode_t mode = b->config->group != (gid_t)-1 ? 0660 : b->config->system ? 0666 : 0600;
+    int fd;
+
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        errno = ENAMETOOLONG;
+        return HF_ESYS;
+    }
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return HF_ESYS;
+    (void)unlink(path); /* the agent's lock is held: nobody else listens here */
+    /* Before anybody connects. What comes by it may be a file whose last close waits, and that is here. */
+    session_pass_descriptors(fd, false);
+    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(path, mode) < 0 ||
+        (b->config->group != (gid_t)-1 && chown(path, (uid_t)-1, b->config->group) < 0) ||
+        listen(fd, SOMAXCONN) < 0) {
+        int saved = errno;
+
+        close(fd);
+        errno = saved;
+        return HF_ESYS;
+    }
+    return loop_fd_add(b->loop, &b->listener, fd, on_listener);
+}
+
+void sessions_destroy(struct broker *b)
+{
+    struct session *s;
+
+    if (b->listener.fd >= 0) {
+        loop_fd_remove(b->loop, &b->listener);
+        close(b->listener.fd);
+        (void)unlink(b->agent->socket_path);
+    }
+    sessions_wake(b);
+    /* Leases stay: their holders live on, and the next agent takes them up. */
+    while ((s = LIST_FIRST(&b->sessions))) {
+        LIST_REMOVE(s, all);
+        loop_timer_cancel(b->loop, &s->hello_timer);
+        loop_fd_remove(b->loop, &s->socket);
+        close(s->socket.fd);
+        loop_fd_remove(b->loop, &s->process);
+        close(s->process.fd);
+        doorbell_close(s);
+        if (s->client)
+            hf_ring_agent_destroy(&s->ring);
+        beats_drop(s->beats);
+        answers_free(&s->answers);
+        free(s);
+    }
+    if (b->doorbells.priv)
+        loop_fd_remove(b->loop, &b->doorbells);
+    if (b->doorbell_epoll >= 0)
+        close(b->doorbell_epoll);
+}

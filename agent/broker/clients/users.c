@@ -1,0 +1,138 @@
+/* The account of each user: what it uses of what all share, and how much of that one may. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/base/log.h"
+#include "agent/broker/broker_internal.h"
+#include "shm/status.h"
+
+/* Connections beyond clients_per_uid that may stay until their hello, to be told why they cannot. */
+#define STRANGERS_OF_ONE 8
+/* A user that was quiet may ask so much at once; longer than a sweep, or the rate is not reached. */
+#define BURST (250 * HF_NS_PER_MS)
+/* Between two lines about one that asks too much. */
+#define TELL_EVERY (60 * HF_NS_PER_SEC)
+
+struct user *user_get(struct broker *b, uint32_t uid)
+{
+    struct user *u;
+
+    LIST_FOREACH (u, &b->users, all)
+        if (u->uid == uid)
+            return u;
+    u = calloc(1, sizeof(*u));
+    if (!u)
+        return NULL;
+    u->uid = uid;
+    LIST_INSERT_HEAD(&b->users, u, all);
+    return u;
+}
+
+void users_destroy(struct broker *b)
+{
+    struct user *u;
+
+    while ((u = LIST_FIRST(&b->users))) {
+        LIST_REMOVE(u, all);
+        free(u);
+    }
+}
+
+uint64_t user_text_units(size_t name_len, size_t note_len)
+{
+    return (name_len + note_len + HF_COMM_MAX + HF_TEXT_UNIT - 1) / HF_TEXT_UNIT;
+}
+
+bool user_may_connect(const struct broker *b, const struct user *u)
+{
+    uint32_t most = b->config->clients_per_uid;
+
+    return !most || u->sessions < most + STRANGERS_OF_ONE;
+}
+
+bool user_may_hold(const struct broker *b, const struct user *u)
+{
+    return !b->config->leases_per_uid || u->leases < b->config->leases_per_uid;
+}
+
+bool user_may_ask(const struct broker *b, struct user *u, hf_time now)
+{
+    uint32_t rate = b->config->requests_per_uid;
+
+    if (!rate)
+        return true;
+    if (hf_time_before(u->paid_until, now))
+        u->paid_until = now;
+    if (hf_time_since(u->paid_until, now).ns <= BURST)
+        return true;
+    if (hf_time_reached(now, u->tell_again)) {
+        log_warn("user %" PRIu32 " asks for more than %" PRIu32
+                 " things a second, the limit (requests_per_uid): its requests wait",
+                 u->uid, rate);
+        u->tell_again = hf_time_add(now, hf_ns(TELL_EVERY));
+    }
+    return false;
+}
+
+void user_asked(const struct broker *b, struct user *u)
+{
+    uint32_t rate = b->config->requests_per_uid;
+
+    if (rate)
+        u->paid_until = hf_time_add(u->paid_until, hf_ns(HF_NS_PER_SEC / rate));
+}
+
+/* A name that is held or waited for takes a place in the table, and its text some units. Without
+ * this bound a user could hold as much as it may and wait for as much more, until none is left. */
+static int judge_places(const struct broker *b, const struct user *u, uint64_t units, char *text,
+                        size_t size)
+{
+    const struct config *c = b->config;
+    uint64_t most = c->leases_per_uid > c->waiters_per_uid ? c->leases_per_uid : c->waiters_per_uid;
+    uint64_t most_units = b->agent->table.text_units * most / b->agent->table.capacity;
+
+    if (!c->leases_per_uid || !c->waiters_per_uid)
+        return HF_OK;
+    if (u->leases + u->waiters >= most) {
+        snprintf(text, size,
+                 "user %" PRIu32 " already holds or waits for %" PRIu64
+                 " locks, the limit (leases_per_uid, waiters_per_uid)",
+                 u->uid, most);
+        return HF_ELIMIT;
+    }
+    if (u->text_units + units > most_units) {
+        snprintf(text, size,
+                 "names and notes of the locks of user %" PRIu32 " take %" PRIu64
+                 " KiB, its share (leases_per_uid): use shorter ones, or raise the capacity",
+                 u->uid, most_units * HF_TEXT_UNIT / 1024);
+        return HF_ELIMIT;
+    }
+    return HF_OK;
+}
+
+void user_say_held(const struct broker *b, const struct user *u, char *text, size_t size)
+{
+    snprintf(text, size,
+             "user %" PRIu32 " already holds %" PRIu32 " locks, the limit (leases_per_uid)", u->uid,
+             b->config->leases_per_uid);
+}
+
+int user_judge_acquire(const struct broker *b, const struct user *u, uint64_t units, char *text,
+                       size_t size)
+{
+    const struct config *c = b->config;
+
+    if (c->waiters_per_uid && u->waiters >= c->waiters_per_uid) {
+        snprintf(text, size,
+                 "user %" PRIu32 " already waits for %" PRIu32
+                 " locks, the limit (waiters_per_uid)",
+                 u->uid, c->waiters_per_uid);
+        return HF_ELIMIT;
+    }
+    if (!user_may_hold(b, u)) {
+        user_say_held(b, u, text, size);
+        return HF_ELIMIT;
+    }
+    return judge_places(b, u, units, text, size);
+}

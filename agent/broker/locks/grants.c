@@ -1,0 +1,215 @@
+/* From a won round to a lease, and from its end back to a free name. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/broker/broker_internal.h"
+#include "agent/core/fence.h"
+#include "agent/core/handoff.h"
+#include "agent/record/events.h"
+#include "agent/record/lease_record.h"
+#include "shm/slot.h"
+#include "shm/status.h"
+
+void resource_hold(struct resource *r, struct lease *lease, struct client *holder)
+{
+    resource_rouse(r);
+    resource_unstall(r);
+    r->holder = holder;
+    LIST_INSERT_HEAD(&holder->held, r, of_holder);
+    hf_counter_add(&resource_broker(r)->agent->table, HF_COUNTER_LEASES, 1);
+    holder->user->leases++;
+    holder->user->text_units += user_text_units(r->name_len, lease->note_len);
+    lease_table_add(resource_broker(r)->agent->leases, lease);
+}
+
+void resource_let_go(struct resource *r)
+{
+    struct lease *lease = resource_lease(r);
+    struct user *user = r->holder->user;
+
+    LIST_REMOVE(r, of_holder);
+    groups_lease_over(r->holder);
+    hf_counter_add(&resource_broker(r)->agent->table, HF_COUNTER_LEASES, -1);
+    user->leases--;
+    user->text_units -= user_text_units(r->name_len, lease->note_len);
+    r->holder = NULL;
+    lease_table_remove(resource_broker(r)->agent->leases, r->slot);
+}
+
+const struct session *answer_released(struct resource *r, uint32_t generation, bool lost)
+{
+    struct session *s = r->work->release_session;
+    struct hf_completion_entry answer = {.id = r->work->release_id,
+                                         .op = HF_OP_RELEASE,
+                                         .status = lost ? HF_ELOST : HF_OK,
+                                         .slot = r->slot,
+                                         .generation = generation};
+
+    if (s) {
+        r->work->release_session = NULL;
+        session_answer(s, &answer);
+    }
+    return s;
+}
+
+void resource_undone(struct resource *r)
+{
+    struct journal_lease record = {.state = JOURNAL_FREE, .generation = r->generation};
+
+    struct ended *e = r->work->ended;
+
+    r->undoing = false;
+    if (e) {
+        struct session *s = e->session;
+        struct hf_completion_entry answer = {.id = e->request_id,
+                                             .op = HF_OP_RELEASE,
+                                             .status = HF_OK,
+                                             .slot = e->slot,
+                                             .generation = e->generation};
+
+        r->work->ended = NULL;
+        e->resource = NULL;
+        e->session = NULL;
+        if (s)
+            session_answer(s, &answer);
+    }
+    journal_put(resource_broker(r)->agent->journal, r->slot, &record);
+    resource_kick(r);
+}
+
+void answer_granted(struct session *s, const struct lease *lease)
+{
+    struct hf_completion_entry answer = {.id = lease->request_id,
+                                         .op = HF_OP_ACQUIRE,
+                                         .status = HF_OK,
+                                         .slot = lease->slot,
+                                         .generation = lease->generation,
+                                         .fence = lease->fence};
+
+    answer.deadline_ns = atomic_load_explicit(&lease->valid_ns, memory_order_relaxed);
+    session_answer(s, &answer);
+}
+
+int resource_grant(struct round *round, hf_time now)
+{
+    struct resource *r = round->resource;
+    struct waiter *w = round->waiter;
+    struct broker *b = resource_broker(r);
+    struct client *c = w->session->client;
+    struct lease *lease;
+    hf_time a[HF_NODES_MAX], max_hold = waiter_hold_end(w, now);
+    uint32_t mark[HF_NODES_MAX];
+    int rc;
+
+    /* Judged when it was asked for, too; but others of its user may have been granted meanwhile. */
+    if (!user_may_hold(b, c->user))
+        return HF_ELIMIT;
+    lease = waiter_new_lease(w, round->key, round->key_len, w->max_hold_ms);
+    if (!lease)
+        return HF_ENOMEM;
+    for (int i = 0; i < HF_NODES_MAX; i++) {
+        enum ballot_vote v = i < b->n ? round->ballot.node[i].vote : BALLOT_NO;
+
+        a[i] = v == BALLOT_YES || v == BALLOT_YES_LOW ? round->ballot.node[i].a : HF_TIME_PAST;
+        mark[i] = i < b->n ? b->nodes[i].trust.mark : 0;
+    }
+    lease->slot = r->slot;
+    lease->generation = r->generation;
+    lease->fence = fence_make(round->ballot.fence, 0);
+    lease->since = now;
+    lease->since_wall = round->described.since;
+    if (lease->has_extra)
+        lease_set_token(lease, now, max_hold);
+    lease->token = round->token;
+    lease->unanswered = (uint16_t)round->unanswered;
+    lease_fsm_init(&lease->fsm, b->n, b->q, &w->timing, w->run, max_hold, a, mark);
+    atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
+    atomic_init(&lease->state, (uint8_t)lease->fsm.state);
+
+    /* (!) The d_i are journaled before the check word is raised. */
+    lease_journal(b->agent, lease, JOURNAL_HELD);
+    rc = resource_publish(r, lease, false, lease->fsm.valid,
+                          (uint32_t)lease_fsm_votes(&lease->fsm, now), w->run ? HF_SLOT_F_RUN : 0);
+    if (rc < 0) {
+        lease_free(lease);
+        return rc;
+    }
+    round->decided = true;
+    round->waiter = NULL;
+    r->work->round = NULL;
+    r->work->granted = round;
+    b->generations[r->slot] = r->generation;
+    r->last_fence = round->ballot.fence;
+    r->work->failures = 0;
+    loop_timer_cancel(b->loop, &r->work->retry);
+    resource_hold(r, lease, c);
+    event_granted(b->agent, lease, hf_time_since(now, w->since)); /* before it is handed in */
+    young_begin(r, now);
+    hf_counter_add(&b->agent->table, HF_COUNTER_GRANTS, 1);
+    if (w->contended)
+        hf_counter_add(&b->agent->table, HF_COUNTER_GRANTS_CONTENDED, 1);
+
+    {
+        struct session *s = w->session;
+
+        waiter_free(w);
+        answer_granted(s, lease);
+    }
+    resource_kick(r);
+    return HF_OK;
+}
+
+void resource_lease_changed(struct broker *b, struct lease *lease)
+{
+    struct resource *r = b->by_slot[lease->slot];
+
+    groups_review(r->holder);
+    client_signal(r->holder, NULL);
+}
+
+void resource_lease_ended(struct broker *b, struct lease *lease)
+{
+    struct resource *r = b->by_slot[lease->slot];
+    struct client *c = r->holder;
+    bool lost = atomic_load_explicit(&lease->state, memory_order_relaxed) == HF_SLOT_LOST;
+    const struct session *told;
+    hf_time now = clock_now();
+
+    if (r->work->granted) {
+        struct round *round = r->work->granted;
+
+        r->work->granted = NULL;
+        round_lease_over(round);
+    }
+    /* The renewal thread's release may have overtaken an acquire that was still on its way on our
+     * link; behind it on the same connection it cannot. */
+    if (lease->unanswered) {
+        struct release_order order = {.key = lease_key(lease),
+                                      .key_len = lease->key_len,
+                                      .token = &lease->token,
+                                      .nodes = lease->unanswered,
+                                      .doubt_until = HF_TIME_PAST,
+                                      .attempt = lease_timing(lease).attempt,
+                                      .ttl = lease_timing(lease).ttl};
+
+        (void)releaser_start(b->releaser, &order);
+    }
+    told = answer_released(r, lease->generation, lost);
+    /* After the answer: until it lies in the ring, the next agent must know what to answer. */
+    lease_journal(b->agent, lease, JOURNAL_FREE);
+    loop_timer_cancel(b->loop, &r->work->retry);
+    if (r->turn_over)
+        r->work->yield_until = hf_time_add(
+            now, handoff_yield(hf_ms(lease->ttl_ms), r->work->others_seen, now, broker_random()));
+    r->turn_over = false;
+    if (resource_owes_gap(r, now))
+        resource_leave_gap(r, now);
+    resource_let_go(r); /* frees it, in the end */
+    client_signal(c, told);
+    client_settle(c);
+    looks_hear_ended(b, r->name, r->name_len);
+    resource_rest(r);
+    resource_kick(r);
+}

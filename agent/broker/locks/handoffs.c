@@ -1,0 +1,274 @@
+/* The broker's part of a hand-off: who is next, and what becomes of it. agent/record/handoff.h has the order
+ * and its reason. */
+#include "agent/record/handoff.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/clock.h"
+#include "agent/broker/broker_internal.h"
+#include "agent/core/fence.h"
+#include "agent/record/events.h"
+#include "shm/status.h"
+
+/* Waiters hear of their new holder so often at most: a lock that goes from hand to hand must not wake
+ * all of them each time. */
+#define HEAR_EVERY hf_ms(100)
+
+/* --- turns ------------------------------------------------------------------------------------ */
+
+static int64_t stretch_now(struct broker *b, hf_time now)
+{
+    hf_nodetime median = {clock_wall().ms * 1000}; /* as long as no node has told */
+
+    (void)nodes_time(b, now, &median);
+    return handoff_gap_stretch(median);
+}
+
+static hf_dur gap(const struct resource *r, int64_t stretch, hf_time now)
+{
+    struct broker *b = resource_broker(r);
+
+    return handoff_gap(b->config->timing.ttl, r->work->foreign_seen, r->work->gap, stretch, now,
+                       broker_random());
+}
+
+bool resource_owes_gap(const struct resource *r, hf_time now)
+{
+    return r->work->foreign_seen.ns != HF_TIME_PAST.ns &&
+           gap(r, stretch_now(resource_broker(r), now), now).ns > 0;
+}
+
+void resource_leave_gap(struct resource *r, hf_time now)
+{
+    int64_t stretch = stretch_now(resource_broker(r), now);
+
+    r->work->yield_until =
+        hf_time_max(r->work->yield_until, hf_time_add(now, gap(r, stretch, now)));
+    r->work->gap = stretch;
+}
+
+/* --- making one ------------------------------------------------------------------------------- */
+
+/* Whom to hand it over to. NULL: nobody, so it is released. */
+static struct waiter *next_holder(struct resource *r, hf_time now)
+{
+    const struct lease *lease = resource_lease(r);
+    struct broker *b = resource_broker(r);
+    struct waiter *w = waiter_first(r);
+    struct handoff_facts facts;
+    enum handoff_verdict verdict;
+
+    if (!w || waiter_tries(w) || r->work->handoff || b->draining || *nodes_fleet_text(b) ||
+        lease->generation >= HF_GEN_MAX)
+        return NULL;
+    facts = handoff_facts(lease, atomic_load_explicit(&lease->state, memory_order_relaxed),
+                          (hf_time){atomic_load_explicit(&lease->valid_ns, memory_order_relaxed)},
+                          w->timing.ttl, waiter_hold_end(w, now), now);
+    facts.turn = handoff_turn(facts.ttl, r->work->others_seen, now);
+    verdict = handoff_judge(&facts);
+    r->turn_over |= handoff_is_enough(verdict);
+    if (verdict != HANDOFF_YES || resource_owes_gap(r, now))
+        return NULL;
+    /* Its own user's lease makes room. */
+    if (w->session->user != r->holder->user && !user_may_hold(b, w->session->user))
+        return NULL;
+    return w;
+}
+
+static struct lease *next_lease(struct resource *r, const struct waiter *w, hf_time now)
+{
+    const struct lease *from = resource_lease(r);
+    struct lease *to = waiter_new_lease(w, lease_key(from), from->key_len, true);
+
+    if (!to)
+        return NULL;
+    to->slot = from->slot;
+    to->generation = from->generation + 1;
+    to->fence = fence_handed_over(from->fence);
+    to->since = now;
+    to->since_wall = clock_wall();
+    lease_set_token(to, lease_won(from), lease_token_end(from));
+    to->token = from->token;
+    return to;
+}
+
+/* False: it is to be released. */
+static bool begin(struct resource *r, enum hf_loss_reason reason)
+{
+    struct broker *b = resource_broker(r);
+    hf_time now = clock_now();
+    struct waiter *w = next_holder(r, now);
+    struct handoff *h = w ? calloc(1, sizeof(*h)) : NULL;
+    struct message *m;
+
+    if (!h)
+        return false;
+    h->to = next_lease(r, w, now);
+    if (!h->to || resource_text_prepare(r, h->to, &h->text_off, &h->new_text) < 0) {
+        lease_free(h->to);
+        free(h);
+        return false;
+    }
+    h->slot = r->slot;
+    h->generation = resource_lease(r)->generation;
+    waiter_fill_identity(w, &h->owner);
+    h->owner.since_ns = h->to->since.ns;
+    h->owner.since_wall_ms = h->to->since_wall.ms;
+    h->max_hold = waiter_hold_end(w, now);
+    h->reason = reason;
+    h->resource = r;
+    h->waiter = w;
+    h->client = w->session->client;
+    h->client->handoffs++;
+    b->handoff_count++;
+    r->work->handoff = h;
+    m = message_new(MSG_HAND_OVER);
+    m->handoff = h;
+    m->slot = h->slot;
+    m->generation = h->generation;
+    broker_tell_renewal(b, m);
+    return true;
+}
+
+void resource_give_up(struct resource *r, enum hf_loss_reason reason)
+{
+    struct lease *lease = resource_lease(r);
+
+    lease->ending = true;
+    r->turn_over = false;
+    if (r->work->granted)
+        lease->unanswered = r->work->granted->unanswered;
+    if (!begin(r, reason) && !young_release(r, reason))
+        lease_end(r, MSG_RELEASE, reason);
+}
+
+/* --- its end ---------------------------------------------------------------------------------- */
+
+void handoff_forget_waiter(struct handoff *h)
+{
+    h->waiter = NULL;
+}
+
+void handoff_cancel(struct handoff *h)
+{
+    h->unwanted = true;
+}
+
+bool handoff_is_to(const struct resource *r, const struct waiter *w)
+{
+    return r->work->handoff && r->work->handoff->waiter == w;
+}
+
+static void let_go_of_client(struct handoff *h)
+{
+    h->client->handoffs--;
+    client_settle(h->client);
+}
+
+/* What came meanwhile was put off. */
+static void waits_on(struct waiter *w, bool unwanted)
+{
+    struct broker *b = w->session->broker;
+
+    if (unwanted)
+        waiter_fail(w, HF_ECANCELED, "");
+    else if (b->draining)
+        waiter_fail(w, HF_EGOING, "");
+    else if (!heap_has(&w->timer.item) && w->deadline.ns != HF_TIME_NEVER.ns)
+        loop_timer_set(b->loop, &w->timer, w->deadline);
+}
+
+/* It went on to be released: the renewal thread does that. */
+static void refused(struct handoff *h)
+{
+    struct resource *r = h->resource;
+
+    r->turn_over |= handoff_is_enough(h->verdict);
+    if (h->new_text)
+        resource_text_drop(r, h->to, h->text_off);
+    lease_free(h->to);
+    let_go_of_client(h);
+    if (h->waiter)
+        waits_on(h->waiter, h->unwanted);
+    resource_rest(r);
+}
+
+/* The one it was for went away meanwhile, or does not want it any more: it goes on, or is released.
+ * Nothing was started under it. */
+static void give_on(struct resource *r, struct client *c)
+{
+    bool gone = LIST_EMPTY(&c->sessions) && !c->ghost;
+
+    /* (!) as in resources_client_gone() */
+    c->over |= gone && resource_lease(r)->guarded && !c->joined;
+    resource_give_up(r, gone ? HF_LOSS_HOLDER : HF_LOSS_NONE);
+}
+
+static void done(struct handoff *h)
+{
+    struct resource *r = h->resource;
+    struct broker *b = resource_broker(r);
+    struct lease *from = resource_lease(r), *to = h->to;
+    struct client *before = r->holder;
+    struct waiter *w = h->waiter;
+    const struct session *told;
+
+    b->generations[r->slot] = r->generation = to->generation;
+    if (w) {
+        struct session *s = w->session;
+
+        answer_granted(s, to); /* first: somebody waits for it */
+        event_taken_over(b->agent, to, h->valid, h->voting, hf_time_since(to->since, w->since));
+        hf_counter_add(&b->agent->table, HF_COUNTER_GRANTS, 1);
+        hf_counter_add(&b->agent->table, HF_COUNTER_HANDOFFS, 1);
+        if (w->contended)
+            hf_counter_add(&b->agent->table, HF_COUNTER_GRANTS_CONTENDED, 1);
+        waiter_free(w);
+    }
+    to->unanswered = from->unanswered;
+    if (h->new_text)
+        resource_text_switch(r, to, h->text_off);
+    resource_let_go(r);
+    resource_hold(r, to, h->client);
+    told = answer_released(r, h->generation, false);
+    client_signal(before, told); /* the other guardian */
+    client_settle(before);
+    let_go_of_client(h);
+    if (!w || h->unwanted)
+        give_on(r, r->holder);
+    else if (b->draining)
+        resource_drain(r);
+    else if (!TAILQ_EMPTY(&r->work->waiters) && !heap_has(&r->work->retry.item))
+        loop_timer_set(b->loop, &r->work->retry, hf_time_add(loop_now(b->loop), HEAR_EVERY));
+    resource_calm(r);
+}
+
+void handoff_answered(struct handoff *h)
+{
+    struct resource *r = h->resource;
+
+    r->work->handoff = NULL;
+    resource_broker(r)->handoff_count--;
+    if (h->verdict == HANDOFF_YES)
+        done(h);
+    else
+        refused(h);
+    free(h);
+}
+
+void handoff_destroy(struct handoff *h)
+{
+    if (!h)
+        return;
+    /* One that was carried out is the renewal thread's until that is destroyed. */
+    if (h->verdict == HANDOFF_YES) {
+        struct lease_table *leases = resource_broker(h->resource)->agent->leases;
+
+        lease_table_remove(leases, h->slot);
+        lease_table_add(leases, h->to);
+    } else {
+        lease_free(h->to);
+    }
+    free(h);
+}

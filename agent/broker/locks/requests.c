@@ -1,0 +1,415 @@
+/* What clients ask for: each request is judged and answered. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/broker/broker_internal.h"
+#include "shm/status.h"
+
+/* Acquires of one session without an answer. Releases and cancels are taken beyond that. */
+#define WAITING_MOST 4096
+/* After a start, clients of an earlier agent come back within half a second where nothing hinders them. */
+#define COME_BACK hf_ms(5000)
+
+static void refuse(struct session *s, const struct hf_request_entry *q, int status,
+                   const char *text)
+{
+    struct hf_completion_entry answer = {.id = q->id, .op = q->op, .status = status};
+
+    if (status != HF_EBUSY && status != HF_ENOTHELD)
+        hf_counter_add(&s->broker->agent->table, HF_COUNTER_REFUSED, 1);
+    snprintf(answer.text, sizeof(answer.text), "%s", text);
+    session_answer(s, &answer);
+}
+
+/* Checks an acquire; on failure `text` says what is wrong, which limit, and the remedy. */
+static int judge_acquire(struct session *s, const struct hf_request_entry *q,
+                         struct timing *ret_timing, char *text, size_t size)
+{
+    struct broker *b = s->broker;
+    const struct config *c = b->config;
+    uint8_t key[CONFIG_KEY_MAX];
+    size_t key_len;
+    int rc;
+
+    if (b->draining)
+        return HF_EGOING;
+    if (q->name_len == 0) {
+        snprintf(text, size, "the resource name is empty; 1 to %d bytes are allowed", HF_NAME_MAX);
+        return HF_ENAME;
+    }
+    rc = config_key(c, q->name, q->name_len, key, &key_len);
+    if (rc < 0) {
+        config_key_refused(c, q->name, q->name_len, text, size);
+        return rc;
+    }
+    rc = timing_derive(hf_ms(q->ttl_ms ? q->ttl_ms : c->ttl_ms), hf_ms(c->ttl_max_ms), ret_timing,
+                       text, size);
+    if (rc < 0)
+        return rc;
+    if (q->heartbeat_ms && q->heartbeat_ms < HF_HEARTBEAT_LEAST_MS) {
+        snprintf(text, size, "a heartbeat of %" PRIu32 " ms is too short; at least %d ms",
+                 q->heartbeat_ms, HF_HEARTBEAT_LEAST_MS);
+        return HF_EINVAL;
+    }
+    if (q->beat_word >= HF_BEATS) {
+        snprintf(text, size, "there is no heartbeat word %" PRIu32, q->beat_word);
+        return HF_EINVAL;
+    }
+    if (s->answers.owed > WAITING_MOST) {
+        snprintf(text, size, "this process already waits for %d locks, the limit of one connection",
+                 WAITING_MOST);
+        return HF_ELIMIT;
+    }
+    return user_judge_acquire(b, s->user, user_text_units(q->name_len, q->note_len), text, size);
+}
+
+/* When it was asked for first. (!) A client's word, so it is worth something only while those who
+ * waited for the earlier agent come back, and only against each other's. */
+static hf_time asked_at(const struct broker *b, const struct hf_request_entry *q, hf_time now)
+{
+    hf_time asked = {q->asked_ns};
+    bool comes_back = asked.ns > 0 && hf_time_before(asked, b->started) &&
+                      hf_time_before(now, hf_time_add(b->started, COME_BACK));
+
+    return comes_back ? asked : now;
+}
+
+/* First come first served; those of before this agent's start in the order of then. */
+static void enqueue(struct resource *r, struct waiter *w)
+{
+    struct waiter *after = TAILQ_LAST(&r->work->waiters, waiter_queue);
+
+    while (after && hf_time_before(w->asked, after->asked) &&
+           !(r->work->round && r->work->round->waiter == after))
+        after = TAILQ_PREV(after, waiter_queue, queue);
+    if (after)
+        TAILQ_INSERT_AFTER(&r->work->waiters, after, w, queue);
+    else
+        TAILQ_INSERT_HEAD(&r->work->waiters, w, queue);
+}
+
+void resources_acquire(struct session *s, const struct hf_request_entry *q)
+{
+    struct broker *b = s->broker;
+    struct timing timing;
+    struct resource *r;
+    const struct lease *lease;
+    struct waiter *w;
+    char text[184] = "";
+    int rc;
+
+    LIST_FOREACH (w, &s->waiters, of_session)
+        if (w->id == q->id) {
+            /* Sent again after a reconnect: the same request. Its place in the ring
+             * is given back. */
+            answers_forgo(&s->answers);
+            return;
+        }
+    rc = judge_acquire(s, q, &timing, text, sizeof(text));
+    if (rc < 0) {
+        refuse(s, q, rc, text);
+        return;
+    }
+    rc = resource_get(b, q->name, q->name_len, &r);
+    if (rc < 0) {
+        snprintf(text, sizeof(text),
+                 "all %u leases of this agent are in use; release some, or raise its capacity",
+                 b->agent->table.capacity);
+        refuse(s, q, rc, rc == HF_EFULL ? text : "");
+        return;
+    }
+    lease = resource_lease(r);
+    if (lease && r->holder == s->client && lease->request_id == q->id && !lease->ending) {
+        /* Granted by an agent that ended before its client heard of it. */
+        answer_granted(s, lease);
+        return;
+    }
+    w = resource_work(r) ? calloc(1, sizeof(*w)) : NULL;
+    if (!w) {
+        refuse(s, q, HF_ENOMEM, "");
+        return;
+    }
+    w->session = s;
+    w->resource = r;
+    w->id = q->id;
+    w->timing = timing;
+    w->run = q->flags & HF_REQ_RUN;
+    w->guarded = q->flags & HF_REQ_GUARDED;
+    w->heartbeat_ms = q->heartbeat_ms;
+    w->beat_word = q->beat_word;
+    w->max_hold_ms = q->max_hold_ms;
+    if (b->config->max_hold_ms && (!w->max_hold_ms || w->max_hold_ms > b->config->max_hold_ms))
+        w->max_hold_ms = b->config->max_hold_ms;
+    w->note_len = q->note_len;
+    memcpy(w->note, q->note, q->note_len);
+    w->holder.pttl_ms = -2;
+    w->timer.fn = waiter_on_timer;
+    w->tell.fn = waiter_on_tell;
+    w->since = clock_now();
+    w->deadline = q->deadline_ns == 0                  ? HF_TIME_PAST
+                  : q->deadline_ns < 0                 ? w->since
+                  : q->deadline_ns >= HF_TIME_NEVER.ns ? HF_TIME_NEVER
+                                                       : (hf_time){q->deadline_ns};
+    w->asked = asked_at(b, q, w->since);
+    enqueue(r, w);
+    if (waiter_tries(w))
+        r->work->tries++;
+    LIST_INSERT_HEAD(&s->waiters, w, of_session);
+    b->waiter_count++;
+    s->user->waiters++;
+    s->user->text_units += user_text_units(r->name_len, w->note_len);
+    hf_counter_set(&b->agent->table, HF_COUNTER_WAITERS, b->waiter_count);
+    resource_rouse(r);
+    if (!waiter_tries(w) && w->deadline.ns != HF_TIME_NEVER.ns)
+        loop_timer_set(b->loop, &w->timer, w->deadline);
+    /* The others that wait for a lease know of it: with many waiters that would be much talk. */
+    if (lease) {
+        waiter_hear_held(w);
+    } else {
+        waiter_hear_of_others(w);
+        resource_kick(r);
+    }
+}
+
+void lease_end(struct resource *r, enum message_kind kind, enum hf_loss_reason reason)
+{
+    struct message *m = message_new(kind);
+    struct lease *lease = resource_lease(r);
+
+    m->slot = r->slot;
+    m->generation = lease->generation;
+    m->reason = reason;
+    if (kind == MSG_RELEASE && r->work->granted)
+        lease->unanswered = r->work->granted->unanswered;
+    broker_tell_renewal(resource_broker(r), m);
+}
+
+/* The lease that a request names, if this session's client holds it. */
+static struct lease *own_lease(struct session *s, const struct hf_request_entry *q)
+{
+    struct lease *lease = resources_lease(s->broker, q->slot, q->generation);
+
+    return lease && s->broker->by_slot[q->slot]->holder == s->client ? lease : NULL;
+}
+
+/* Of a lease that is over: lost, unless its release was under way as an earlier agent was killed. */
+static void release_again(struct session *s, const struct hf_request_entry *q)
+{
+    struct ended *e = client_find_ended(s->client, q->slot, q->generation);
+    struct hf_completion_entry answer = {
+        .id = q->id, .op = q->op, .status = HF_OK, .slot = q->slot, .generation = q->generation};
+
+    if (!e) {
+        refuse(s, q, HF_ELOST, "");
+    } else if (e->resource && !e->session) {
+        e->session = s;
+        e->request_id = q->id;
+    } else {
+        session_answer(s, &answer);
+    }
+}
+
+void resources_release(struct session *s, const struct hf_request_entry *q)
+{
+    struct lease *lease = own_lease(s, q);
+    struct resource *r;
+
+    if (!lease) {
+        release_again(s, q);
+        return;
+    }
+    r = s->broker->by_slot[q->slot];
+    if (lease->run && !(q->flags & HF_REQ_REAPED)) {
+        refuse(s, q, HF_EINVAL,
+               "a lease taken for a job ends with hf_release_reaped(): say that the job is gone");
+        return;
+    }
+    if (r->work->release_session) {
+        refuse(s, q, HF_ELOST, "");
+        return;
+    }
+    if (resource_work(r)) {
+        r->work->release_session = s;
+        r->work->release_id = q->id;
+    } else {
+        refuse(s, q, HF_ENOMEM, ""); /* it is released, and nobody is told when */
+    }
+    resource_give_up(r, HF_LOSS_NONE);
+}
+
+void resources_cancel(struct session *s, uint64_t id)
+{
+    struct resource *r;
+    struct waiter *w;
+
+    LIST_FOREACH (w, &s->waiters, of_session)
+        if (w->id == id) {
+            r = w->resource;
+            if (handoff_is_to(r, w)) {
+                handoff_cancel(r->work->handoff);
+                return;
+            }
+            if (r->work->round && r->work->round->waiter == w)
+                round_cancel(r->work->round);
+            waiter_fail(w, HF_ECANCELED, "");
+            resource_kick(r);
+            return;
+        }
+    /* Granted in the meantime: the answer lies in the ring, but nobody wants it any more. */
+    LIST_FOREACH (r, &s->client->held, of_holder) {
+        const struct lease *lease = resource_lease(r);
+
+        if (lease->request_id == id && !lease->ending) {
+            resource_give_up(r, HF_LOSS_NONE);
+            return;
+        }
+    }
+}
+
+void resources_ask(struct session *s, const struct hf_request_entry *q)
+{
+    struct broker *b = s->broker;
+    struct resource *r = q->name_len ? resource_find(b, q->name, q->name_len) : NULL;
+    const struct lease *lease = r ? resource_lease(r) : NULL;
+    struct hf_completion_entry answer = {.id = q->id, .op = q->op, .status = HF_OK};
+    struct message *m;
+
+    if (!lease) {
+        refuse(s, q, HF_ENOTHELD, "nobody on this host holds it");
+        return;
+    }
+    if (s->uid != 0 && s->uid != (uint32_t)geteuid() && s->uid != lease->uid) {
+        char text[120];
+
+        snprintf(text, sizeof(text),
+                 "it is held by user %u; only that user, the agent's user and root may ask for it",
+                 lease->uid);
+        refuse(s, q, HF_EPERM, text);
+        return;
+    }
+    m = message_new(MSG_LOSE);
+    m->slot = r->slot;
+    m->generation = lease->generation;
+    m->reason = HF_LOSS_ASKED;
+    m->by = (struct asker){s->pid, s->uid};
+    broker_tell_renewal(b, m);
+    session_answer(s, &answer);
+}
+
+void resources_losing(struct session *s, const struct hf_request_entry *q)
+{
+    struct lease *lease = own_lease(s, q);
+    struct message *m;
+
+    if (!lease)
+        return;
+    m = message_new(MSG_LOSE);
+    m->slot = lease->slot;
+    m->generation = lease->generation;
+    m->reason = HF_LOSS_GUARDIAN;
+    m->killing = q->flags & HF_REQ_KILLING;
+    broker_tell_renewal(s->broker, m);
+}
+
+/* --- ends of sessions and clients, and of the agent ------------------------------------------- */
+
+void resources_drop_session(struct session *s)
+{
+    struct waiter *w;
+
+    while ((w = LIST_FIRST(&s->waiters))) {
+        struct resource *r = w->resource;
+
+        if (r->work->round && r->work->round->waiter == w)
+            round_cancel(r->work->round);
+        waiter_free(w);
+        resource_kick(r);
+    }
+    if (s->client) {
+        struct resource *r;
+
+        struct ended *e;
+
+        LIST_FOREACH (r, &s->client->held, of_holder)
+            if (r->work->release_session == s)
+                r->work->release_session = NULL;
+        LIST_FOREACH (e, &s->client->ended, of_client)
+            if (e->session == s)
+                e->session = NULL;
+    }
+}
+
+void resources_client_gone(struct client *c)
+{
+    struct broker *b = c->broker;
+    struct resource *r;
+
+    if (!LIST_EMPTY(&c->held))
+        hf_counter_add(&b->agent->table, HF_COUNTER_HOLDER_DEATHS, 1);
+    LIST_FOREACH (r, &c->held, of_holder) {
+        struct lease *lease = resource_lease(r);
+        bool no_job = lease->guarded && !c->joined;
+
+        if (lease->ending)
+            continue;
+        lease->ending = true;
+        /* (!) No guardian may join between this and the release: it would start a job. */
+        c->over |= no_job;
+        if (lease->run && !no_job)
+            lease_end(r, MSG_ABANDON, HF_LOSS_HOLDER);
+        else
+            resource_give_up(r, HF_LOSS_HOLDER);
+    }
+    groups_review(c);
+}
+
+void resources_rebind(struct session *s)
+{
+    struct resource *r;
+
+    LIST_FOREACH (r, &s->client->held, of_holder) {
+        const struct lease *lease = resource_lease(r);
+        struct message *m;
+
+        if (!lease_heartbeat_ms(lease))
+            continue;
+        m = message_new(MSG_BEATS);
+        m->slot = r->slot;
+        m->generation = lease->generation;
+        m->beats = beats_hold(s->beats);
+        broker_tell_renewal(s->broker, m);
+    }
+}
+
+void resource_drain(struct resource *r)
+{
+    const struct lease *lease = resource_lease(r);
+    struct waiter *w, *next;
+
+    if (r->work->round)
+        round_cancel(r->work->round);
+    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
+        next = TAILQ_NEXT(w, queue);
+        if (!handoff_is_to(r, w))
+            waiter_fail(w, HF_EGOING, "");
+    }
+    if (!resource_broker(r)->config->dev_nodes || !lease || lease->ending)
+        return;
+    /* The private nodes end with this agent: jobs are stopped first, other holders are told. */
+    if (lease->run)
+        lease_end(r, MSG_LOSE, HF_LOSS_GOING);
+    else
+        resource_give_up(r, HF_LOSS_NONE);
+}
+
+void resources_drain(struct broker *b)
+{
+    for (uint32_t i = 0; i < b->slots_used; i++)
+        if (b->by_slot[i])
+            resource_drain(b->by_slot[i]);
+}

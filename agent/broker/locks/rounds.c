@@ -1,0 +1,568 @@
+/* One acquire round: the same token to every node that may vote, at once; decided as soon as it is
+ * certain.
+ *
+ * (!) A token lives for one round: once a release of it was sent anywhere it is never SET again.
+ * (!) In doubt: an acquire without an answer may still run. The round lives until every node's
+ * final answer came; a late success that is no use any more is followed by a release on that same
+ * connection, and a connection that broke by two releases (agent/redis/releaser.h).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/broker/broker_internal.h"
+#include "agent/core/fence.h"
+#include "shm/status.h"
+
+static void round_reply(struct link *link, const struct link_reply *reply, void *arg);
+
+static void round_settle(struct round *round)
+{
+    if (round->calls > 0 || !round->decided)
+        return;
+    if (!round->over) {
+        struct lease *lease = resource_lease(round->resource);
+
+        /* Its lease lives. A broken connection is remembered until that ends. */
+        if (round->broken)
+            return;
+        round->resource->work->granted = NULL;
+        /* Every acquire was answered, and before the word went to 0: whatever they wrote stood
+         * before the first release of this lease left, which takes it along. */
+        if (atomic_load(&lease->valid_ns) != 0)
+            lease->unanswered = 0;
+        resource_calm(round->resource);
+    }
+    LIST_REMOVE(round, all);
+    round->b->round_count--;
+    loop_timer_cancel(round->b->loop, &round->overdue);
+    free(round);
+}
+
+static void fill_lock(struct round *round, int node, struct link_lock *lock)
+{
+    struct broker *b = round->b;
+    hf_time now = clock_now();
+    hf_nodetime low, high;
+
+    *lock = (struct link_lock){.key = round->key,
+                               .key_len = round->key_len,
+                               .token = &round->token,
+                               .ttl_ms = (uint32_t)hf_dur_ms(round->timing.ttl),
+                               .nonce = b->nodes[node].trust.sentinel.nonce,
+                               .fence = round->ballot.fence,
+                               .holder = round->described};
+    round->sent[node] = now;
+    round->deadline[node] = hf_time_min(hf_time_add(now, round->timing.attempt),
+                                        ballot_ends(&round->ballot, &round->timing));
+    /* The lower end of what the node's clock may say then: too early is harmless, too late is an
+     * orphan key. */
+    if (trust_node_time(&b->nodes[node].trust, round->deadline[node], &low, &high))
+        lock->deadline = low;
+}
+
+static bool round_send(struct round *round, int node, bool raise)
+{
+    struct broker *b = round->b;
+    struct link_lock lock;
+    int rc;
+
+    fill_lock(round, node, &lock);
+    if (round->track && !raise)
+        link_track(b->links[node]);
+    rc = raise ? link_raise(b->links[node], &lock, round->deadline[node], round_reply, round)
+               : link_acquire(b->links[node], &lock, round->deadline[node], round_reply, round);
+    if (rc < 0)
+        return false;
+    round->calls++;
+    round->asked |= 1u << node;
+    round->written |= 1u << node;
+    round->unanswered |= 1u << node;
+    ballot_ask(&round->ballot, node);
+    return true;
+}
+
+/* With all that this turn of the loop brings. */
+static void round_flush(struct round *round)
+{
+    round->b->unsent |= round->unanswered;
+}
+
+/* A release of this round's token on some nodes, without anybody waiting for it. */
+static bool release_nodes(struct round *round, uint32_t nodes, uint32_t in_doubt,
+                          releaser_done_fn *done, void *arg)
+{
+    struct release_order order = {.key = round->key,
+                                  .key_len = round->key_len,
+                                  .token = &round->token,
+                                  .nodes = nodes,
+                                  .in_doubt = in_doubt,
+                                  .doubt_until = HF_TIME_PAST,
+                                  .attempt = round->timing.attempt,
+                                  .ttl = round->timing.ttl,
+                                  .done = done,
+                                  .arg = arg};
+
+    for (int i = 0; i < round->b->n; i++)
+        if (in_doubt & 1u << i)
+            order.doubt_until = hf_time_max(order.doubt_until, round->deadline[i]);
+    if (releaser_start(round->b->releaser, &order) == HF_OK)
+        return true;
+    log_error("out of memory for a release; the key lapses by its TTL");
+    return false;
+}
+
+static void undone(int answered, void *arg, void *owner)
+{
+    struct resource *r = arg;
+
+    (void)answered;
+    (void)owner;
+    resource_undone(r);
+}
+
+static void journal_round(struct round *round, enum journal_state state)
+{
+    struct resource *r = round->resource;
+    struct journal_lease record = {
+        .state = state, .generation = r->generation, .fence = fence_make(round->ballot.fence, 0)};
+
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        record.d[i] = HF_TIME_PAST;
+    journal_put(round->b->agent->journal, r->slot, &record);
+}
+
+/* Nodes that gave their vote. */
+static uint32_t round_won(const struct round *round)
+{
+    uint32_t won = 0;
+
+    for (int i = 0; i < round->b->n; i++)
+        if (round->ballot.node[i].vote == BALLOT_YES ||
+            round->ballot.node[i].vote == BALLOT_YES_LOW)
+            won |= 1u << i;
+    return won;
+}
+
+bool round_has_winner(const struct round *round)
+{
+    const struct broker *b = round->b;
+
+    for (int i = 0; i < b->n; i++) {
+        int same = 0;
+
+        for (int k = 0; k < b->n; k++)
+            same += round->in_way[i] != 0 && round->in_way[k] == round->in_way[i];
+        if (same >= b->q)
+            return true;
+    }
+    return false;
+}
+
+/* Decided against: what may stand on any node is released, and the waiter hears why or waits on. */
+static void round_undo(struct round *round, int failure)
+{
+    struct resource *r = round->resource;
+    struct waiter *w = round->waiter;
+    hf_time now = clock_now();
+
+    round->decided = round->over = true;
+    round->waiter = NULL;
+    r->work->round = NULL;
+    journal_round(round, round->written ? JOURNAL_ENDING : JOURNAL_FREE);
+    if (round->written) {
+        hf_counter_add(&round->b->agent->table, HF_COUNTER_UNDONE, 1);
+        r->undoing = release_nodes(round, round->written, round->broken, undone, r);
+        /* Nodes may have taken this fence: the next proposal is higher at once. */
+        if (r->last_fence < round->ballot.fence)
+            r->last_fence = round->ballot.fence;
+    }
+    round->resource = NULL;
+    if (w && failure != HF_EBUSY && failure != HF_ENOQUORUM) {
+        char text[184] = "";
+
+        if (failure == HF_ELIMIT)
+            user_say_held(round->b, w->session->user, text, sizeof(text));
+        else if (failure == HF_EFULL)
+            snprintf(text, sizeof(text),
+                     "no room for its name and note in the table: they may take %d bytes for each "
+                     "of the "
+                     "capacity, as far as /dev/shm has memory",
+                     HF_TEXT_MOST);
+        waiter_fail(w, failure, text);
+    } else if (w) {
+        char text[184] = "";
+
+        if (failure == HF_ENOQUORUM)
+            nodes_explain_round(round->b, __builtin_popcount(round_won(round)), round->errors, text,
+                                sizeof(text));
+        waiters_hear(r, failure, &round->holder, round->started, text);
+        if (!TAILQ_EMPTY(&r->work->waiters) && failure == HF_EBUSY)
+            wakeups_lost(r, round_won(round), round_has_winner(round), round->holder.pttl_ms, now);
+        else if (!TAILQ_EMPTY(&r->work->waiters))
+            wakeups_failed(r, hf_time_add(now, backoff_next(hf_ms(50), hf_ms(1000),
+                                                            &r->work->failures, broker_random())));
+    }
+    round_settle(round);
+    /* After a cancel the caller kicks, once the waiter is out of the queue. */
+    if (w && !r->undoing)
+        resource_kick(r);
+}
+
+static void round_raise(struct round *round)
+{
+    struct ballot *ballot = &round->ballot;
+
+    hf_counter_add(&round->b->agent->table, HF_COUNTER_FENCE_RAISES, 1);
+    ballot_raise(ballot);
+    for (int i = 0; i < round->b->n; i++)
+        if (ballot->node[i].vote == BALLOT_YES_LOW && !round_send(round, i, true))
+            ballot_answer(ballot, i, BALLOT_NO, HF_TIME_PAST, 0);
+    round_flush(round);
+}
+
+static hf_time overdue_at(const struct round *round, int node)
+{
+    return hf_time_add(round->sent[node], link_patience(round->b->links[node]));
+}
+
+/* (!) Where another's key is in the way a node that hangs is not waited for until its deadline: the
+ * hosts may have split the others among them, and nobody has the lock meanwhile. */
+static void round_hurry(struct round *round)
+{
+    hf_time at = HF_TIME_NEVER;
+    bool taken = false;
+
+    for (int i = 0; i < round->b->n; i++) {
+        taken |= round->ballot.node[i].vote == BALLOT_TAKEN;
+        if (round->ballot.node[i].vote == BALLOT_ASKED)
+            at = hf_time_min(at, overdue_at(round, i));
+    }
+    if (taken && !heap_has(&round->overdue.item))
+        (void)loop_timer_set(round->b->loop, &round->overdue, at);
+}
+
+static void round_judge(struct round *round)
+{
+    hf_time now = clock_now();
+    int rc;
+
+    if (round->decided)
+        return;
+    /* A node that stepped or forgot since it voted takes its vote along. */
+    for (int i = 0; i < round->b->n; i++)
+        if ((round->ballot.node[i].vote == BALLOT_YES ||
+             round->ballot.node[i].vote == BALLOT_YES_LOW) &&
+            !trust_may_vote(&round->b->nodes[i].trust, now))
+            ballot_answer(&round->ballot, i, BALLOT_NO, HF_TIME_PAST, 0);
+    switch (ballot_decide(&round->ballot, &round->timing, now)) {
+    case BALLOT_UNDECIDED:
+        round_hurry(round);
+        return;
+    case BALLOT_RAISE:
+        round_raise(round);
+        round_judge(round);
+        return;
+    case BALLOT_WON:
+        rc = round->b->draining ? HF_EGOING : resource_grant(round, now);
+        if (rc == HF_OK)
+            round_settle(round);
+        else
+            round_undo(round, rc);
+        return;
+    case BALLOT_TAKEN_BY_OTHER:
+        round_undo(round, HF_EBUSY);
+        return;
+    case BALLOT_FAILED:
+    case BALLOT_TOO_LATE:
+        round_undo(round, HF_ENOQUORUM);
+        return;
+    }
+}
+
+static void on_overdue(struct loop_timer *timer, hf_time now)
+{
+    struct round *round = HF_CONTAINER(timer, struct round, overdue);
+
+    for (int i = 0; i < round->b->n; i++)
+        if (round->ballot.node[i].vote == BALLOT_ASKED &&
+            hf_time_reached(now, overdue_at(round, i)))
+            ballot_answer(&round->ballot, i, BALLOT_NO, HF_TIME_PAST, 0);
+    round_judge(round);
+}
+
+static void vote(struct round *round, int node, const struct link_reply *reply)
+{
+    struct broker *b = round->b;
+    struct ballot *ballot = &round->ballot;
+    hf_time now = clock_now();
+
+    switch (reply->verdict) {
+    case VERDICT_OK:
+    case VERDICT_LOW:
+        /* What this very reply showed (a clock step, a lost sentinel) may have taken its vote. */
+        if (!trust_may_vote(&b->nodes[node].trust, now))
+            ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, reply->fence);
+        else
+            ballot_answer(ballot, node, reply->verdict == VERDICT_OK ? BALLOT_YES : BALLOT_YES_LOW,
+                          reply->sent, reply->fence);
+        return;
+    case VERDICT_TAKEN:
+        if (round->resource)
+            round->resource->work->others_seen = now;
+        round->written &= ~(1u << node);
+        round->in_way[node] = reply->holder.fence;
+        if (!round->holder.pid || reply->holder.pid)
+            round->holder = reply->holder;
+        ballot_answer(ballot, node, BALLOT_TAKEN, HF_TIME_PAST, reply->fence);
+        return;
+    case VERDICT_STALE:
+        hf_counter_add(&b->agent->table, HF_COUNTER_STALE, 1);
+        /* Its clock was learnt anew from this reply; once more, then it is a no. */
+        if (!round->decided && !(round->stale_retried & 1u << node) &&
+            nodes_may_vote(b, node, now)) {
+            round->stale_retried |= 1u << node;
+            if (round_send(round, node, false)) {
+                link_flush(b->links[node]);
+                return;
+            }
+        }
+        round->written &= ~(1u << node);
+        ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
+        return;
+    case VERDICT_SENTINEL:
+        round->written &= ~(1u << node);
+        ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
+        return;
+    case VERDICT_GONE:
+    case VERDICT_FREE:
+        ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
+        return;
+    }
+}
+
+/* An answer after the decision: a late vote for a living lease, or a key nobody wants. */
+static void late(struct round *round, int node, const struct link_reply *reply)
+{
+    struct broker *b = round->b;
+    bool stands = reply->outcome == LINK_ANSWERED &&
+                  (reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW);
+
+    if (round->over) {
+        if (stands || reply->outcome == LINK_ERROR)
+            release_nodes(round, 1u << node, 0, NULL, NULL);
+        else if (reply->outcome == LINK_BROKEN) {
+            hf_counter_add(&b->agent->table, HF_COUNTER_IN_DOUBT, 1);
+            release_nodes(round, 1u << node, 1u << node, NULL, NULL);
+        }
+        return;
+    }
+    if (reply->outcome == LINK_BROKEN) {
+        /* It may still run; this round stays until its lease ends, and then releases twice. */
+        hf_counter_add(&b->agent->table, HF_COUNTER_IN_DOUBT, 1);
+        round->broken |= 1u << node;
+        return;
+    }
+    if (stands && round->resource && resource_lease(round->resource)) {
+        /* A raise arms nothing anew: what counts is the acquire before it. */
+        hf_time a = round->ballot.node[node].a.ns != HF_TIME_PAST.ns ? round->ballot.node[node].a
+                                                                     : reply->sent;
+        struct message *m;
+
+        if (young_vote(round->resource, node, a))
+            return;
+        m = message_new(MSG_VOTE);
+        m->slot = round->resource->slot;
+        m->generation = round->resource->generation;
+        m->node_number = node;
+        m->at = a;
+        broker_tell_renewal(b, m);
+    }
+}
+
+static bool is_written(const struct link_reply *reply)
+{
+    return reply->outcome == LINK_ANSWERED &&
+           (reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW);
+}
+
+/* The node had forgotten the script, which is loaded by now: nothing was written. */
+static bool send_again(struct round *round, int node)
+{
+    if (round->reloaded & 1u << node || !nodes_may_vote(round->b, node, clock_now()))
+        return false;
+    round->reloaded |= 1u << node;
+    if (!round_send(round, node, false))
+        return false;
+    link_flush(round->b->links[node]);
+    return true;
+}
+
+static void round_reply(struct link *link, const struct link_reply *reply, void *arg)
+{
+    struct round *round = arg;
+    struct broker *b = round->b;
+    int node = link_node(link);
+
+    nodes_on_reply(b, node, reply);
+    nodes_on_write(b, node, reply, is_written(reply));
+    if (reply->outcome == LINK_ERROR)
+        round->errors |= 1u << node;
+    if (reply->final) {
+        round->calls--;
+        round->unanswered &= ~(1u << node);
+        wakeups_vote(b, round, node, reply);
+    }
+    if (round->decided) {
+        if (reply->final)
+            late(round, node, reply);
+        round_settle(round);
+        return;
+    }
+    if (reply->outcome == LINK_ANSWERED)
+        vote(round, node, reply);
+    else if (reply->error == HF_NODE_ERR_NOSCRIPT && !reply->late && send_again(round, node))
+        return;
+    else if (!reply->late)
+        ballot_answer(&round->ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
+    if (reply->outcome == LINK_BROKEN) {
+        /* It may have run: release twice, whatever becomes of the round; the token is not used on
+         * that node again. */
+        hf_counter_add(&b->agent->table, HF_COUNTER_IN_DOUBT, 1);
+        round->broken |= 1u << node;
+        ballot_answer(&round->ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
+    }
+    round_judge(round);
+}
+
+/* (!) Before the first SET, so that a restarted agent can undo the round. */
+static void journal_intent(struct round *round, const struct waiter *w)
+{
+    struct resource *r = round->resource;
+    struct journal_identity id = {.since_ns = round->started.ns,
+                                  .since_wall_ms = round->described.since.ms,
+                                  .name_len = r->name_len};
+
+    waiter_fill_identity(w, &id);
+    id.token = round->token;
+    memcpy(id.name, r->name, r->name_len);
+    journal_put_identity(round->b->agent->journal, r->slot, &id);
+    journal_round(round, JOURNAL_INTENT);
+}
+
+static uint32_t nodes_to_ask(const struct round *round, hf_time now)
+{
+    struct broker *b = round->b;
+    bool contended = round->resource->work->others_seen.ns != HF_TIME_PAST.ns;
+    uint32_t may_vote = 0, overdue = 0;
+
+    for (int i = 0; i < b->n; i++) {
+        may_vote |= nodes_may_vote(b, i, now) ? 1u << i : 0;
+        overdue |= link_is_overdue(b->links[i], now) ? 1u << i : 0;
+    }
+    return ballot_electorate(may_vote, overdue, b->q, contended);
+}
+
+int round_begin(struct resource *r, struct waiter *w)
+{
+    struct broker *b = resource_broker(r);
+    struct round *round = calloc(1, sizeof(*round));
+    hf_time now = clock_now();
+    hf_nodetime median = {0};
+    bool known = nodes_time(b, now, &median);
+    uint64_t fence;
+    uint32_t nodes;
+
+    if (!round)
+        return HF_ENOMEM;
+    round->b = b;
+    round->overdue.fn = on_overdue;
+    round->resource = r;
+    round->waiter = w;
+    round->timing = w->timing;
+    round->started = now;
+    round->pid = w->session->client->pid;
+    round->uid = w->session->client->uid;
+    memcpy(round->comm, w->session->client->comm, sizeof(round->comm));
+    memcpy(round->note, w->note, sizeof(round->note));
+    round->holder.pttl_ms = -2;
+    if (config_key(b->config, r->name, r->name_len, round->key, &round->key_len) < 0) {
+        free(round);
+        return HF_ENAME;
+    }
+    round->described = (struct link_holder){.host = b->agent->host,
+                                            .command = round->comm,
+                                            .note = round->note,
+                                            .pid = round->pid,
+                                            .uid = round->uid,
+                                            .since = clock_wall()};
+    broker_token(b, &round->token);
+    fence = fence_propose(r->last_fence, known, median, clock_wall());
+    ballot_init(&round->ballot, b->n, fence, now);
+
+    /* Counted only when it is granted: a round that fails uses none up. */
+    r->generation = b->generations[r->slot] + 1;
+    r->work->round = round;
+    LIST_INSERT_HEAD(&b->rounds, round, all);
+    b->round_count++;
+    round->track = wakeups_round(round);
+    hf_counter_add(&b->agent->table, HF_COUNTER_ROUNDS, 1);
+
+    journal_intent(round, w);
+    nodes = nodes_to_ask(round, now);
+    for (int i = 0; i < b->n; i++)
+        if (nodes & 1u << i)
+            (void)round_send(round, i, false);
+    round_flush(round);
+    round_judge(round); /* certain already when too few could be asked */
+    return HF_OK;
+}
+
+void round_cancel(struct round *round)
+{
+    round->waiter = NULL;
+    round_undo(round, HF_ECANCELED);
+}
+
+void round_lease_over(struct round *round)
+{
+    round->over = true;
+    round->resource = NULL;
+    if (round->broken)
+        release_nodes(round, round->broken, round->broken, NULL, NULL);
+    round_settle(round);
+}
+
+bool round_is_slow(const struct round *round, hf_time now)
+{
+    if (!round)
+        return false;
+    for (int i = 0; i < round->b->n; i++)
+        if (round->ballot.node[i].vote == BALLOT_TAKEN)
+            return false;
+    return hf_time_since(now, round->started).ns >= round->timing.attempt.ns / 4;
+}
+
+bool rounds_busy(const struct broker *b)
+{
+    const struct round *round;
+
+    /* What a living lease's round still waits for is the next agent's affair, like the lease. */
+    LIST_FOREACH (round, &b->rounds, all)
+        if (round->calls > 0 && (round->over || !round->decided))
+            return true;
+    return false;
+}
+
+void rounds_destroy(struct broker *b)
+{
+    struct round *round;
+
+    while ((round = LIST_FIRST(&b->rounds))) {
+        LIST_REMOVE(round, all);
+        loop_timer_cancel(b->loop, &round->overdue);
+        free(round);
+    }
+}

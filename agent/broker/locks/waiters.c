@@ -1,0 +1,397 @@
+/* Who waits for a name, and what can be done for it next. One contender per name on this host;
+ * local waiters are served first come first served. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/clock.h"
+#include "agent/broker/broker_internal.h"
+#include "agent/record/journal.h"
+#include "shm/status.h"
+
+/* Where a lock changes hands all the time, so often a waiter is told by whom it is held. */
+#define TELL_EVERY hf_ms(500)
+
+void waiter_free(struct waiter *w)
+{
+    struct broker *b = w->session->broker;
+
+    loop_timer_cancel(b->loop, &w->timer);
+    loop_timer_cancel(b->loop, &w->tell);
+    if (handoff_is_to(w->resource, w))
+        handoff_forget_waiter(w->resource->work->handoff);
+    TAILQ_REMOVE(&w->resource->work->waiters, w, queue);
+    if (waiter_tries(w))
+        w->resource->work->tries--;
+    if (TAILQ_EMPTY(&w->resource->work->waiters))
+        wakeups_forget(w->resource);
+    LIST_REMOVE(w, of_session);
+    b->waiter_count--;
+    w->session->user->waiters--;
+    w->session->user->text_units -= user_text_units(w->resource->name_len, w->note_len);
+    hf_counter_set(&b->agent->table, HF_COUNTER_WAITERS, b->waiter_count);
+    resource_calm(w->resource);
+    free(w);
+}
+
+struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t key_len, bool extra)
+{
+    const struct client *c = w->session->client;
+    const struct lease_words words = {.name = w->resource->name,
+                                      .name_len = w->resource->name_len,
+                                      .key = key,
+                                      .key_len = key_len,
+                                      .note = w->note,
+                                      .note_len = w->note_len,
+                                      .comm = c->comm,
+                                      .heartbeat_ms = w->heartbeat_ms,
+                                      .beat_word = w->beat_word,
+                                      .extra = extra};
+    struct lease *lease = lease_new(w->session->broker->n, &words);
+
+    if (!lease)
+        return NULL;
+    lease->ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl);
+    lease->pid = c->pid;
+    lease->uid = c->uid;
+    lease->request_id = w->id;
+    lease->run = w->run;
+    lease->guarded = w->guarded;
+    if (w->heartbeat_ms)
+        lease_extra(lease)->beats = beats_hold(w->session->beats);
+    return lease;
+}
+
+void waiter_fill_identity(const struct waiter *w, struct journal_identity *id)
+{
+    const struct client *c = w->session->client;
+
+    id->ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl);
+    id->max_hold_ms = w->max_hold_ms;
+    id->pid = c->pid;
+    id->uid = c->uid;
+    id->start_time = c->start_time;
+    id->pidns_inode = w->session->broker->agent->pidns_inode;
+    id->cookie_hash = c->cookie_hash;
+    id->request_id = w->id;
+    id->heartbeat_ms = w->heartbeat_ms;
+    id->beat_word = w->beat_word;
+    id->run = w->run;
+    id->note_len = w->note_len;
+    id->comm_len = (uint8_t)strlen(c->comm);
+    memcpy(id->note, w->note, sizeof(id->note));
+    memcpy(id->comm, c->comm, sizeof(id->comm));
+}
+
+hf_time waiter_hold_end(const struct waiter *w, hf_time now)
+{
+    return w->max_hold_ms ? hf_time_add(now, hf_ms(w->max_hold_ms)) : HF_TIME_NEVER;
+}
+
+void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret)
+{
+    const struct lease *l = resource_lease(r);
+
+    *ret = (struct hf_wire_holder){.fence = l->fence,
+                                   .since_wall_ms = l->since_wall.ms,
+                                   .pttl_ms = -2,
+                                   .pid = l->pid,
+                                   .uid = l->uid};
+    snprintf(ret->host, sizeof(ret->host), "%s", resource_broker(r)->agent->host);
+    snprintf(ret->comm, sizeof(ret->comm), "%s", lease_comm(l));
+    snprintf(ret->note, sizeof(ret->note), "%s", lease_note(l));
+}
+
+/* Who was last seen in the way, and what is left of that one's key by now. */
+static struct hf_wire_holder holder_now(const struct waiter *w, hf_time now)
+{
+    struct hf_wire_holder holder = w->holder;
+    int64_t passed_ms = hf_dur_ms(hf_time_since(now, w->holder_at));
+
+    if (holder.pttl_ms >= 0)
+        holder.pttl_ms = holder.pttl_ms > passed_ms ? holder.pttl_ms - passed_ms : 0;
+    return holder;
+}
+
+void waiters_hear_left(struct resource *r, int64_t pttl_ms, hf_time now)
+{
+    struct waiter *w;
+
+    TAILQ_FOREACH (w, &r->work->waiters, queue) {
+        if (w->holder.fence || w->last_failure != HF_EBUSY)
+            continue;
+        w->holder.pttl_ms = pttl_ms;
+        w->holder_at = now;
+    }
+}
+
+void waiter_fail(struct waiter *w, int status, const char *text)
+{
+    hf_time now = clock_now();
+    struct hf_completion_entry answer = {
+        .id = w->id, .op = HF_OP_ACQUIRE, .status = status, .holder = holder_now(w, now)};
+    struct session *s = w->session;
+    struct resource *r = w->resource;
+
+    answer.nodes_voting = (uint32_t)nodes_granting(resource_broker(r), now);
+    answer.nodes_up = (uint32_t)nodes_up(resource_broker(r));
+    if (resource_lease(r) && (status == HF_EBUSY || status == HF_ETIMEDOUT))
+        waiter_describe_local(r, &answer.holder);
+    snprintf(answer.text, sizeof(answer.text), "%s", text);
+    waiter_free(w);
+    session_answer(s, &answer);
+    resource_rest(r);
+}
+
+/* 1: it is served next. Counted no further than a thousand: it is for people. */
+static uint32_t place_of(const struct waiter *w)
+{
+    uint32_t place = 1;
+
+    while (place < 1000 && (w = TAILQ_PREV(w, waiter_queue, queue)))
+        place++;
+    return place;
+}
+
+/* Tells it unless it knows; where much changes, not of each change. */
+static void waiter_progress(struct waiter *w, int reason, const char *text)
+{
+    struct broker *b = w->session->broker;
+    const struct lease *lease = resource_lease(w->resource);
+    hf_time now = loop_now(b->loop);
+    struct hf_completion_entry entry = {
+        .id = w->id, .op = HF_OP_PROGRESS, .status = reason, .holder = holder_now(w, now)};
+    uint64_t what = reason != HF_EBUSY ? nodes_situation(b, now)
+                    : lease            ? lease->fence
+                                       : w->holder.fence;
+
+    if (w->told == reason && w->told_what == what)
+        return;
+    if (w->told == reason && hf_time_before(now, hf_time_add(w->told_at, TELL_EVERY))) {
+        if (!heap_has(&w->tell.item))
+            loop_timer_set(b->loop, &w->tell, hf_time_add(w->told_at, TELL_EVERY));
+        return;
+    }
+    if (lease && reason == HF_EBUSY)
+        waiter_describe_local(w->resource, &entry.holder);
+    w->told = reason;
+    w->told_what = what;
+    w->told_at = now;
+    entry.place = place_of(w);
+    entry.nodes_voting = (uint32_t)nodes_granting(b, now);
+    entry.nodes_up = (uint32_t)nodes_up(b);
+    snprintf(entry.text, sizeof(entry.text), "%s", text);
+    session_progress(w->session, &entry);
+}
+
+void waiter_on_tell(struct loop_timer *timer, hf_time now)
+{
+    struct waiter *w = HF_CONTAINER(timer, struct waiter, tell);
+
+    (void)now;
+    if (w->last_failure == HF_EBUSY)
+        waiter_progress(w, HF_EBUSY, "");
+}
+
+void waiter_hear_of_others(struct waiter *w)
+{
+    const struct waiter *before = TAILQ_PREV(w, waiter_queue, queue);
+
+    if (waiter_tries(w) || !before || before->last_failure != HF_EBUSY ||
+        !heap_has(&w->resource->work->retry.item))
+        return;
+    w->holder = before->holder;
+    w->holder_at = before->holder_at;
+    waiter_hear_held(w);
+}
+
+void waiter_on_timer(struct loop_timer *timer, hf_time now)
+{
+    struct waiter *w = HF_CONTAINER(timer, struct waiter, timer);
+    struct resource *r = w->resource;
+    int status = HF_ETIMEDOUT;
+    char text[184] = "";
+
+    if (w->last_failure == HF_ENOQUORUM ||
+        (!w->last_failure && round_is_slow(r->work->round, now))) {
+        status = HF_ENOQUORUM;
+        nodes_explain(resource_broker(r), now, text, sizeof(text));
+    }
+    if (handoff_is_to(r, w))
+        return; /* it is about to have it */
+    if (r->work->round && r->work->round->waiter == w)
+        round_cancel(r->work->round);
+    waiter_fail(w, status, text);
+    resource_kick(r);
+}
+
+static void stall(struct resource *r, hf_time now)
+{
+    struct broker *b = resource_broker(r);
+    struct waiter *w, *next;
+    char text[184];
+    bool settling = nodes_settling(b, now);
+
+    nodes_explain(b, now, text, sizeof(text));
+    if (!r->stalled) {
+        r->stalled = true;
+        TAILQ_INSERT_TAIL(&b->stalled, r, stalled_link);
+    }
+    if (!heap_has(&b->stalled_timer.item))
+        loop_timer_set(b->loop, &b->stalled_timer, hf_time_add(now, hf_ms(200)));
+    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
+        next = TAILQ_NEXT(w, queue);
+        w->last_failure = HF_ENOQUORUM;
+        if (settling)
+            continue;
+        if (waiter_tries(w))
+            waiter_fail(w, HF_ENOQUORUM, text);
+        else
+            waiter_progress(w, HF_ENOQUORUM, text);
+    }
+}
+
+void waiter_hear_held(struct waiter *w)
+{
+    w->contended = true;
+    w->last_failure = HF_EBUSY;
+    if (waiter_tries(w))
+        waiter_fail(w, HF_EBUSY, "");
+    else
+        waiter_progress(w, HF_EBUSY, "");
+}
+
+void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *holder,
+                  hf_time round_began, const char *text)
+{
+    struct broker *b = resource_broker(r);
+    hf_time now = loop_now(b->loop);
+    struct waiter *w, *next;
+
+    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
+        next = TAILQ_NEXT(w, queue);
+        w->last_failure = failure;
+        if (failure == HF_EBUSY) {
+            w->holder = *holder;
+            w->holder_at = loop_now(resource_broker(r)->loop);
+            w->contended = true;
+        }
+        /* A younger try gets a round of its own: what it tries for may just have become free. */
+        if (waiter_tries(w) && !hf_time_before(round_began, w->since))
+            waiter_fail(w, failure, text);
+        else if (failure == HF_EBUSY && !waiter_tries(w))
+            waiter_progress(w, failure, "");
+        else if (failure == HF_ENOQUORUM && nodes_granting(b, now) < b->q)
+            waiter_progress(w, failure, text);
+    }
+}
+
+/* A lease of an earlier agent is over, but somebody may believe in it for some time yet. */
+static void hear_barred(struct resource *r, hf_time now)
+{
+    struct waiter *w, *next;
+    char text[184];
+
+    snprintf(text, sizeof(text),
+             "a lease of before the agent's start may still be believed in for %" PRId64
+             " s at most",
+             hf_time_since(r->work->barred_until, now).ns / HF_NS_PER_SEC + 1);
+    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
+        next = TAILQ_NEXT(w, queue);
+        w->contended = true;
+        w->last_failure = HF_EBUSY;
+        if (waiter_tries(w))
+            waiter_fail(w, HF_EBUSY, text);
+        else
+            waiter_progress(w, HF_EBUSY, text);
+    }
+}
+
+/* Whose session is just ending is about to go. */
+struct waiter *waiter_first(struct resource *r)
+{
+    struct waiter *w;
+
+    TAILQ_FOREACH (w, &r->work->waiters, queue)
+        if (!w->session->closing)
+            break;
+    return w;
+}
+
+void resource_kick(struct resource *r)
+{
+    struct broker *b = resource_broker(r);
+    struct waiter *w, *next;
+    hf_time now = clock_now();
+    int rc;
+
+    resource_unstall(r);
+    if (resource_lease(r)) {
+        /* Held on this host: those that only try are told by whom, the rest wait for its end. */
+        for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
+            next = TAILQ_NEXT(w, queue);
+            waiter_hear_held(w);
+        }
+        return;
+    }
+    if (TAILQ_EMPTY(&r->work->waiters)) {
+        loop_timer_cancel(b->loop, &r->work->retry);
+        resource_rest(r);
+        return;
+    }
+    resource_rouse(r);
+    if (r->undoing && hf_time_before(now, r->work->barred_until))
+        hear_barred(r, now);
+    if (r->work->round || r->undoing)
+        return;
+    /* Another host holds it, or nodes are away. A try does not wait for the next round: it has one
+     * begin, which belongs to whoever came first all the same. */
+    if (heap_has(&r->work->retry.item) && !r->work->tries)
+        return;
+    /* (!) The turn of others, after this host had its own. A try behind somebody who waits gets
+     * nothing by haste. */
+    if (hf_time_before(now, r->work->yield_until) &&
+        !waiter_tries(TAILQ_FIRST(&r->work->waiters))) {
+        loop_timer_set(b->loop, &r->work->retry, r->work->yield_until);
+        return;
+    }
+    if (*nodes_fleet_text(b)) {
+        while ((w = TAILQ_FIRST(&r->work->waiters)))
+            waiter_fail(w, HF_EFLEET, nodes_fleet_text(b));
+        return;
+    }
+    if (nodes_voting(b, now) < b->q) {
+        stall(r, now);
+        return;
+    }
+    while ((w = waiter_first(r))) {
+        rc = b->generations[r->slot] >= HF_GEN_MAX ? resource_move(r) : HF_OK;
+        loop_timer_cancel(b->loop, &r->work->retry);
+        if (rc == HF_OK)
+            rc = round_begin(r, w);
+        if (rc == HF_OK)
+            return;
+        waiter_fail(w, rc, "");
+    }
+}
+
+void resources_kick_stalled(struct broker *b)
+{
+    struct resource *r;
+    size_t count = 0;
+
+    /* Each once: one that is still stalled goes to the end. */
+    TAILQ_FOREACH (r, &b->stalled, stalled_link)
+        count++;
+    while (count-- && (r = TAILQ_FIRST(&b->stalled)))
+        resource_kick(r);
+}
+
+void resources_on_stalled_timer(struct loop_timer *timer, hf_time now)
+{
+    struct broker *b = HF_CONTAINER(timer, struct broker, stalled_timer);
+
+    (void)now;
+    resources_kick_stalled(b);
+}

@@ -1,0 +1,369 @@
+/* Waiting for a name that another host holds: what nodes tell of its key, looks at it, and when the
+ * next round begins. The rules are agent/core/wakeup.h; here they are carried out. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/broker/broker_internal.h"
+#include "agent/core/wakeup.h"
+#include "shm/index.h"
+#include "shm/status.h"
+
+#define BUCKETS 4096
+
+/* A name that somebody here waits for, from the first round that found it held until nobody waits.
+ */
+struct waited {
+    LIST_ENTRY(waited) same_bucket;
+    LIST_ENTRY(waited) all;
+    struct broker *b;
+    struct resource *resource; /* NULL: nobody waits any more; looks are still unanswered */
+    struct wakeup wakeup;
+    int failed;     /* HF_EBUSY, HF_ENOQUORUM: its last round, and the next is to be waited for */
+    bool foreign;   /* and no agent's key was in its way: that one's turn needs no gap behind it */
+    hf_time booked; /* when the budget lets the next step be; HF_TIME_PAST: nothing is booked */
+    unsigned looks; /* without a final answer */
+    size_t key_len;
+    uint8_t key[];
+};
+
+LIST_HEAD(waited_list, waited);
+
+struct wakeups {
+    struct waited_list all;
+    struct waited_list buckets[BUCKETS];
+    struct wakeup_budget budget;
+};
+
+static struct waited_list *bucket_of(struct broker *b, const void *key, size_t key_len)
+{
+    return &b->wakeups->buckets[hf_name_hash(b->hash_key, key, key_len) % BUCKETS];
+}
+
+static bool has_key(const struct waited *w, const void *key, size_t key_len)
+{
+    return w->key_len == key_len && memcmp(w->key, key, key_len) == 0;
+}
+
+static uint32_t voting(const struct broker *b, hf_time now)
+{
+    uint32_t nodes = 0;
+
+    for (int i = 0; i < b->n; i++)
+        if (nodes_may_vote(b, i, now))
+            nodes |= UINT32_C(1) << i;
+    return nodes;
+}
+
+/* Of a round that is not held up by the slowest nodes. */
+static hf_dur round_time(const struct broker *b)
+{
+    hf_dur sorted[HF_NODES_MAX];
+    int count = 0;
+
+    for (int i = 0; i < b->n; i++) {
+        hf_dur rtt = link_rtt(b->links[i]);
+        int k = count++;
+
+        for (; k > 0 && sorted[k - 1].ns > rtt.ns; k--)
+            sorted[k] = sorted[k - 1];
+        sorted[k] = rtt;
+    }
+    return sorted[b->q - 1];
+}
+
+/* --- the next step ---------------------------------------------------------------------------- */
+
+static void on_look(struct link *link, const struct link_reply *reply, void *arg);
+
+static void look(struct waited *w, uint32_t nodes, hf_time now)
+{
+    struct broker *b = w->b;
+    hf_time deadline = hf_time_add(now, b->config->timing.attempt);
+
+    for (int i = 0; i < b->n; i++) {
+        if (!(nodes >> i & 1))
+            continue;
+        link_track(b->links[i]);
+        if (link_look(b->links[i], w->key, w->key_len, false, deadline, on_look, w) != HF_OK) {
+            wakeup_unanswered(&w->wakeup, i);
+            continue;
+        }
+        wakeup_look(&w->wakeup, i, now);
+        w->looks++;
+        hf_counter_add(&b->agent->table, HF_COUNTER_LOOKS, 1);
+        link_flush(b->links[i]);
+    }
+}
+
+/* Whether the budget lets it be now; if not, `ret_at` says when. */
+static bool affords(struct waited *w, uint32_t commands, hf_time now, hf_time *ret_at)
+{
+    if (w->booked.ns == HF_TIME_PAST.ns)
+        w->booked = wakeup_budget_book(&w->b->wakeups->budget, commands, now);
+    if (!hf_time_reached(now, w->booked)) {
+        *ret_at = w->booked;
+        return false;
+    }
+    w->booked = HF_TIME_PAST;
+    return true;
+}
+
+bool wakeups_due(struct resource *r, hf_time now)
+{
+    struct broker *b = resource_broker(r);
+    struct waited *w = r->work->waited;
+    struct wakeup_plan plan;
+
+    if (!w || w->failed == HF_OK)
+        return true;
+    plan = wakeup_next(&w->wakeup, voting(b, now), now);
+    if (plan.step == WAKEUP_ROUND && !w->foreign && resource_owes_gap(r, now))
+        resource_leave_gap(r, now);
+    if (plan.step == WAKEUP_ROUND && hf_time_before(now, r->work->yield_until))
+        plan = (struct wakeup_plan){WAKEUP_WAIT, 0, r->work->yield_until};
+    if (plan.step == WAKEUP_LOOK &&
+        affords(w, (uint32_t)__builtin_popcount(plan.nodes), now, &plan.at)) {
+        look(w, plan.nodes, now);
+        plan = wakeup_next(&w->wakeup, voting(b, now), now);
+    } else if (plan.step == WAKEUP_POLL && affords(w, (uint32_t)b->n, now, &plan.at)) {
+        hf_counter_add(&b->agent->table, HF_COUNTER_POLLS, 1);
+        return true;
+    } else if (plan.step == WAKEUP_ROUND) {
+        hf_counter_add(&b->agent->table, HF_COUNTER_WAKEUPS, 1);
+        return true;
+    }
+    (void)loop_timer_set(b->loop, &r->work->retry, plan.at);
+    return false;
+}
+
+/* What is known has changed: the next step may be another. Not from here: what it brings about may
+ * end others that are waited for. */
+static void think_again(struct waited *w, hf_time now)
+{
+    if (w->resource && heap_has(&w->resource->work->retry.item))
+        (void)loop_timer_set(w->b->loop, &w->resource->work->retry, now);
+}
+
+/* When to poll is decided anew. */
+static void rest(struct waited *w, hf_time now)
+{
+    if (!w->resource || !heap_has(&w->resource->work->retry.item))
+        return;
+    if (w->failed == HF_EBUSY)
+        wakeup_rest(&w->wakeup, broker_random(), now);
+    think_again(w, now);
+}
+
+static void settle(struct waited *w)
+{
+    if (w->resource || w->looks > 0)
+        return;
+    LIST_REMOVE(w, all);
+    free(w);
+}
+
+static void on_look(struct link *link, const struct link_reply *reply, void *arg)
+{
+    struct waited *w = arg;
+    int node = link_node(link);
+    hf_time now = clock_now();
+
+    nodes_on_reply(w->b, node, reply);
+    if (reply->outcome == LINK_ANSWERED && reply->verdict == VERDICT_FREE)
+        wakeup_free(&w->wakeup, node, reply->tracked, reply->sent);
+    else if (reply->outcome == LINK_ANSWERED) {
+        wakeup_held(&w->wakeup, node, reply->holder.pttl_ms, reply->tracked, reply->sent, now);
+        if (w->resource)
+            waiters_hear_left(w->resource, reply->holder.pttl_ms, now);
+    } else if (!reply->late)
+        wakeup_unanswered(&w->wakeup, node);
+    rest(w, now);
+    if (reply->final) {
+        w->looks--;
+        settle(w);
+    }
+}
+
+/* --- rounds ----------------------------------------------------------------------------------- */
+
+static struct waited *waited_new(struct resource *r, const void *key, size_t key_len)
+{
+    struct broker *b = resource_broker(r);
+    struct waited *w = calloc(1, sizeof(*w) + key_len);
+
+    if (!w)
+        return NULL;
+    w->b = b;
+    w->resource = r;
+    w->booked = HF_TIME_PAST;
+    w->key_len = key_len;
+    memcpy(w->key, key, key_len);
+    wakeup_init(&w->wakeup, b->n, b->q);
+    LIST_INSERT_HEAD(&b->wakeups->all, w, all);
+    LIST_INSERT_HEAD(bucket_of(b, key, key_len), w, same_bucket);
+    return w;
+}
+
+static bool somebody_waits(const struct resource *r)
+{
+    const struct waiter *w;
+
+    TAILQ_FOREACH (w, &r->work->waiters, queue)
+        if (!waiter_tries(w))
+            return true;
+    return false;
+}
+
+bool wakeups_round(struct round *round)
+{
+    struct resource *r = round->resource;
+
+    if (!r->work->waited && somebody_waits(r))
+        r->work->waited = waited_new(r, round->key, round->key_len);
+    if (!r->work->waited)
+        return false;
+    r->work->waited->failed = HF_OK;
+    r->work->waited->foreign = false;
+    r->work->waited->booked = HF_TIME_PAST;
+    wakeup_round(&r->work->waited->wakeup);
+    return true;
+}
+
+/* One node's key may be an agent's, with the fence record of another who lost there. */
+static void note_foreign(struct waited *w, struct round *round, int node,
+                         const struct link_reply *reply)
+{
+    struct broker *b = w->b;
+
+    if (reply->holder.fence)
+        return;
+    round->foreign |= UINT32_C(1) << node;
+    if (!w->resource || __builtin_popcount(round->foreign) <= b->n - b->q)
+        return;
+    w->foreign = true;
+    w->resource->work->foreign_seen = clock_now();
+}
+
+void wakeups_vote(struct broker *b, struct round *round, int node, const struct link_reply *reply)
+{
+    struct waited *w;
+
+    if (reply->outcome != LINK_ANSWERED)
+        return;
+    LIST_FOREACH (w, bucket_of(b, round->key, round->key_len), same_bucket) {
+        if (!has_key(w, round->key, round->key_len))
+            continue;
+        if (reply->verdict == VERDICT_TAKEN)
+            note_foreign(w, round, node, reply);
+        if (reply->verdict == VERDICT_TAKEN)
+            wakeup_held(&w->wakeup, node, reply->holder.pttl_ms, reply->tracked, reply->sent,
+                        clock_now());
+        else if (reply->verdict != VERDICT_OK && reply->verdict != VERDICT_LOW)
+            continue;
+        else if (round->over && w->failed == HF_EBUSY)
+            wakeup_won_late(&w->wakeup, node, round_has_winner(round), round_time(b),
+                            broker_random(), clock_now());
+        else
+            wakeup_granted(&w->wakeup, node);
+        /* After the round was decided: one node more that tells, or is known to be free. */
+        if (round->decided)
+            rest(w, clock_now());
+    }
+}
+
+void wakeups_lost(struct resource *r, uint32_t won, bool winner, int64_t pttl_ms, hf_time now)
+{
+    struct waited *w = r->work->waited;
+    hf_time at = now; /* asks what comes next */
+
+    if (w) {
+        w->failed = HF_EBUSY;
+        wakeup_lost(&w->wakeup, won, winner, round_time(resource_broker(r)), broker_random(), now);
+    } else
+        at = hf_time_add(now, backoff_contend(pttl_ms, broker_random()));
+    (void)loop_timer_set(resource_broker(r)->loop, &r->work->retry, at);
+}
+
+void wakeups_failed(struct resource *r, hf_time again)
+{
+    if (r->work->waited) {
+        r->work->waited->failed = HF_ENOQUORUM;
+        r->work->waited->wakeup.poll = again;
+    }
+    (void)loop_timer_set(resource_broker(r)->loop, &r->work->retry, again);
+}
+
+void wakeups_forget(struct resource *r)
+{
+    struct waited *w = r->work->waited;
+
+    if (!w)
+        return;
+    r->work->waited = NULL;
+    w->resource = NULL;
+    LIST_REMOVE(w, same_bucket);
+    settle(w);
+}
+
+/* --- what nodes tell -------------------------------------------------------------------------- */
+
+void wakeups_noticed(struct broker *b, int node, const void *key, size_t key_len)
+{
+    hf_time now = clock_now();
+    struct resource *first = NULL;
+    struct waited *w;
+
+    hf_counter_add(&b->agent->table, HF_COUNTER_NOTICES, 1);
+    for (w = LIST_FIRST(key ? bucket_of(b, key, key_len) : &b->wakeups->all); w;
+         w = key ? LIST_NEXT(w, same_bucket) : LIST_NEXT(w, all)) {
+        if (key && !has_key(w, key, key_len))
+            continue;
+        wakeup_told(&w->wakeup, node, now);
+        if (!first)
+            first = w->resource;
+        else
+            think_again(w, now);
+    }
+    /* Most often there is one, and it does not wait for the loop's next turn. */
+    if (first && heap_has(&first->work->retry.item)) {
+        loop_timer_cancel(b->loop, &first->work->retry);
+        if (wakeups_due(first, now))
+            resource_kick(first);
+    }
+    looks_hear_noticed(b, key, key_len);
+}
+
+void wakeups_telling(struct broker *b, int node, bool can)
+{
+    hf_time now = clock_now();
+    struct waited *w;
+
+    LIST_FOREACH (w, &b->wakeups->all, all) {
+        wakeup_telling(&w->wakeup, node, can);
+        rest(w, now);
+    }
+}
+
+/* --- beginning and end ------------------------------------------------------------------------ */
+
+int wakeups_create(struct broker *b)
+{
+    b->wakeups = calloc(1, sizeof(*b->wakeups));
+    if (!b->wakeups)
+        return HF_ENOMEM;
+    wakeup_budget_init(&b->wakeups->budget, (uint32_t)(WAKEUP_PER_S * b->n));
+    return HF_OK;
+}
+
+void wakeups_destroy(struct broker *b)
+{
+    struct waited *w;
+
+    while (b->wakeups && (w = LIST_FIRST(&b->wakeups->all))) {
+        LIST_REMOVE(w, all);
+        free(w);
+    }
+    free(b->wakeups);
+}

@@ -1,0 +1,179 @@
+/* A lease's first moments, while the broker still has it. Most are over by then: acquire and release of
+ * such a one go through one thread and one connection to each node, and the renewal thread never
+ * hears of it. Nothing would be done for it so early: the first renewal comes later. Whatever else is asked of a
+ * lease hands it in first (agent/broker/broker.c:broker_tell_renewal). */
+#include <stdlib.h>
+
+#include "agent/base/clock.h"
+#include "agent/broker/broker_internal.h"
+#include "agent/record/events.h"
+#include "agent/record/lease_record.h"
+#include "shm/status.h"
+
+struct young {
+    TAILQ_ENTRY(young) entry;
+    struct resource *resource;
+    hf_time until;
+    uint32_t voted; /* bit per node: its vote came after the grant, sent after a[node] */
+    hf_time a[HF_NODES_MAX];
+};
+
+static void leave(struct young *y)
+{
+    struct broker *b = resource_broker(y->resource);
+
+    y->resource->work->young = NULL;
+    TAILQ_REMOVE(&b->young, y, entry);
+    TAILQ_INSERT_HEAD(&b->young_free, y, entry);
+}
+
+static void post(struct broker *b, struct lease *lease)
+{
+    struct message *m = message_new(MSG_GRANTED);
+
+    m->lease = lease;
+    mailbox_post(&b->agent->to_renewal, m);
+}
+
+void young_hand_in(struct resource *r)
+{
+    struct young *y = r->work->young;
+    struct lease *lease = resource_lease(r);
+
+    if (!y)
+        return;
+    leave(y);
+    post(resource_broker(r), lease);
+    for (int i = 0; i < resource_broker(r)->n; i++) {
+        struct message *m;
+
+        if (!(y->voted & 1u << i))
+            continue;
+        m = message_new(MSG_VOTE);
+        m->slot = r->slot;
+        m->generation = lease->generation;
+        m->node_number = i;
+        m->at = y->a[i];
+        mailbox_post(&resource_broker(r)->agent->to_renewal, m);
+    }
+    resource_calm(r);
+}
+
+void young_hand_in_all(struct broker *b)
+{
+    struct young *y;
+
+    while ((y = TAILQ_FIRST(&b->young)))
+        young_hand_in(y->resource);
+}
+
+/* (!) As every timer it runs before the turn's descriptors: what comes in late finds the lease handed
+ * in, and the renewal thread judges it. */
+static void on_timer(struct loop_timer *timer, hf_time now)
+{
+    struct broker *b = HF_CONTAINER(timer, struct broker, young_timer);
+    struct young *y;
+
+    while ((y = TAILQ_FIRST(&b->young)) && hf_time_reached(now, y->until))
+        young_hand_in(y->resource);
+    if (y)
+        loop_timer_set(b->loop, timer, y->until);
+}
+
+/* Whether nothing but its release or its renewal can come next. */
+static bool is_plain(const struct lease *lease)
+{
+    return !lease_heartbeat_ms(lease) && lease->fsm.max_hold.ns == HF_TIME_NEVER.ns;
+}
+
+void young_begin(struct resource *r, hf_time now)
+{
+    struct broker *b = resource_broker(r);
+    struct lease *lease = resource_lease(r);
+    struct young *y = TAILQ_FIRST(&b->young_free);
+
+    if (!is_plain(lease)) {
+        post(b, lease);
+        return;
+    }
+    if (y) {
+        TAILQ_REMOVE(&b->young_free, y, entry);
+    } else if (!(y = malloc(sizeof(*y)))) {
+        post(b, lease);
+        return;
+    }
+    y->resource = r;
+    y->until = hf_time_add(now, timing_young());
+    y->voted = 0;
+    r->work->young = y;
+    TAILQ_INSERT_TAIL(&b->young, y, entry);
+    if (!heap_has(&b->young_timer.item))
+        loop_timer_set(b->loop, &b->young_timer, y->until);
+}
+
+bool young_vote(struct resource *r, int node, hf_time a)
+{
+    if (!r->work->young)
+        return false;
+    r->work->young->voted |= 1u << node;
+    r->work->young->a[node] = a;
+    return true;
+}
+
+static void released(int answered, void *arg, void *owner)
+{
+    struct resource *r = arg;
+    struct broker *b = owner;
+
+    (void)answered;
+    if (!b->closing)
+        resource_lease_ended(b, resource_lease(r));
+}
+
+bool young_release(struct resource *r, enum hf_loss_reason reason)
+{
+    struct broker *b = resource_broker(r);
+    struct lease *lease = resource_lease(r);
+    hf_time now = clock_now();
+    struct release_order order = {.key = lease_key(lease),
+                                  .key_len = lease->key_len,
+                                  .token = &lease->token,
+                                  .nodes = (1u << b->n) - 1,
+                                  .doubt_until = HF_TIME_PAST,
+                                  .attempt = lease_timing(lease).attempt,
+                                  .ttl = lease_timing(lease).ttl,
+                                  .done = released,
+                                  .arg = r};
+
+    /* Until then V is far ahead: what follows cannot find the lease lost. */
+    if (!r->work->young || hf_time_reached(now, r->work->young->until))
+        return false;
+    leave(r->work->young);
+    (void)lease_fsm_release(&lease->fsm, reason, now);
+    lease_record_end(b->agent, lease);
+    event_released(b->agent, lease);
+    hf_counter_add(&b->agent->table, HF_COUNTER_RELEASES, 1);
+    lease->unanswered = 0; /* this release goes behind the acquire on the same connection */
+    if (releaser_start(b->releaser, &order) == HF_OK)
+        return true;
+    post(b, lease); /* out of memory: the renewal thread tries again when the keys lapse */
+    return false;
+}
+
+void young_create(struct broker *b)
+{
+    TAILQ_INIT(&b->young);
+    TAILQ_INIT(&b->young_free);
+    b->young_timer.fn = on_timer;
+}
+
+void young_destroy(struct broker *b)
+{
+    struct young *y;
+
+    TAILQ_CONCAT(&b->young_free, &b->young, entry);
+    while ((y = TAILQ_FIRST(&b->young_free))) {
+        TAILQ_REMOVE(&b->young_free, y, entry);
+        free(y);
+    }
+}

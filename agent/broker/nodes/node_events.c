@@ -1,0 +1,146 @@
+/* One event for each thing that happens to a node, though both threads look at it, several replies
+ * show the same, and a sentinel that was absent is later another one. */
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/broker/broker_internal.h"
+#include "agent/record/events.h"
+
+#define TOLD_BEFORE (UINT32_C(1) << 31) /* beside the reasons of a quarantine: none of them */
+
+static int64_t middle_us(const struct node_trust *t)
+{
+    return t->low_us + (t->high_us - t->low_us) / 2;
+}
+
+static uint32_t quarantine_of(const struct node_trust *t, hf_time now)
+{
+    return hf_time_before(now, t->until) ? t->reasons : 0;
+}
+
+void node_events_begin(struct broker *b, int i)
+{
+    struct node *node = &b->nodes[i];
+    const struct node_trust *t = &node->trust;
+
+    node->told = (struct node_told){
+        .refusal = t->refused ? t->refusal : HF_REFUSED_NOT,
+        /* Its beginning may be untold, and its end may have come while nobody was there to tell. */
+        .reasons = event_quarantine_stands(b->agent, i) ? t->reasons | TOLD_BEFORE : 0,
+        .mark = t->mark,
+        .own_steps = t->steps,
+        .absent = t->nonce_seen && !t->nonce[0],
+        .middle_us = middle_us(t),
+    };
+}
+
+void node_events_up(struct broker *b, int i, const char *version)
+{
+    b->nodes[i].told.up = b->nodes[i].told.tried = true;
+    event_node_up(b->agent, i, version);
+}
+
+/* While it stays away only the first reason is told: each attempt may fail in another way. */
+void node_events_down(struct broker *b, int i, enum hf_node_error error, const char *text)
+{
+    struct node_told *told = &b->nodes[i].told;
+
+    if (told->up || !told->tried)
+        event_node_down(b->agent, i, error, text);
+    told->up = false;
+    told->tried = true;
+}
+
+/* Both threads see each step, sooner or later: as many were there as the one knows that knows more.
+ */
+static void tell_steps(struct broker *b, int i)
+{
+    struct node *node = &b->nodes[i];
+    uint32_t own = node->trust.steps - node->told.own_steps;
+    uint32_t most = own > node->told.renewal_steps ? own : node->told.renewal_steps;
+    int64_t middle = middle_us(&node->trust);
+
+    if (most > node->told.steps)
+        event_node_stepped(b->agent, i, own == most ? middle - node->told.middle_us : 0);
+    node->told.steps = most;
+}
+
+/* That our own new sentinel is another one than none is no news. */
+static void tell_forgot(struct broker *b, int i)
+{
+    struct node *node = &b->nodes[i];
+
+    if (node->trust.mark != node->told.mark && !node->told.absent)
+        event_node_forgot(b->agent, i);
+    node->told.mark = node->trust.mark;
+    node->told.absent = node->trust.nonce[0] == '\0';
+}
+
+void node_events_found(struct broker *b, int i, unsigned events)
+{
+    if (events & TRUST_RESTARTED)
+        event_node_restarted(b->agent, i, b->nodes[i].trust.facts.run_id);
+    if (events & TRUST_FORGOT)
+        tell_forgot(b, i);
+    if (events & TRUST_STEPPED)
+        tell_steps(b, i);
+}
+
+/* A restart and a changed sentinel are still to be seen by this thread; a clock that stepped twice
+ * may be not. */
+void node_events_heard(struct broker *b, int i, unsigned events)
+{
+    if (events & TRUST_STEPPED) {
+        b->nodes[i].told.renewal_steps++;
+        tell_steps(b, i);
+    }
+}
+
+static void tell_refusal(struct broker *b, int i, enum hf_node_refusal refusal)
+{
+    const char *fleet = refusal == HF_REFUSED_FLEET ? b->nodes[i].fleet_text : "";
+
+    if (refusal != HF_REFUSED_NOT)
+        log_warn("node %s is refused: %s", b->config->nodes[i].id,
+                 *fleet ? fleet : node_refusal_text(refusal));
+    event_node_refused(b->agent, i, refusal, fleet);
+}
+
+/* While it is away nothing is known of that. */
+static void tell_writes(struct broker *b, int i, enum hf_node_error error)
+{
+    const char *id = b->config->nodes[i].id, *text = b->nodes[i].writes.text;
+
+    if (log_allows(&b->writes, LOG_LIMIT, loop_now(b->loop))) {
+        if (error != HF_NODE_ERR_NONE)
+            log_warn("node %s refuses writes, so no lock can be had there: %s: %s", id,
+                     link_error_name(error), text);
+        else
+            log_info("node %s takes writes again", id);
+    }
+    event_node_writes(b->agent, i, error, text);
+}
+
+void node_events_review(struct broker *b, int i, hf_time now)
+{
+    struct node *node = &b->nodes[i];
+    struct node_told *told = &node->told;
+    enum hf_node_refusal refusal = node->trust.refused ? node->trust.refusal : HF_REFUSED_NOT;
+    uint32_t reasons = quarantine_of(&node->trust, now);
+    enum hf_node_error writes = node->up ? writes_refused(&node->writes) : told->writes;
+
+    if (refusal != told->refusal)
+        tell_refusal(b, i, refusal);
+    if (reasons & ~told->reasons) {
+        log_warn("node %s gives no votes: %s", b->config->nodes[i].id,
+                 node_quarantine_text(reasons));
+        event_quarantine(b->agent, i, reasons, node->trust.until);
+    } else if (told->reasons && !reasons) {
+        event_quarantine_over(b->agent, i);
+    }
+    if (writes != told->writes)
+        tell_writes(b, i, writes);
+    told->refusal = refusal;
+    told->writes = writes;
+    told->reasons = reasons;
+    told->middle_us = middle_us(&node->trust);
+}

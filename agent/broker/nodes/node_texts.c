@@ -1,0 +1,224 @@
+/* What people are told of nodes that do not vote: in the log, to a waiter, to the service manager. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/broker/broker_internal.h"
+
+#define IDS_MOST 64 /* bytes of ids in one list; longer lists are left to `holdfast nodes` */
+
+const char *node_quarantine_text(uint32_t reasons)
+{
+    if (reasons & HF_QUARANTINE_CLOCK)
+        return "its clock stepped";
+    if (reasons & HF_QUARANTINE_RUN_ID)
+        return "it was restarted";
+    if (reasons & HF_QUARANTINE_SENTINEL)
+        return "its sentinel was absent or changed";
+    if (reasons & HF_QUARANTINE_MEDIAN)
+        return "its clock is more than 1 s off the others'";
+    if (reasons & HF_QUARANTINE_AGE)
+        return "it is too young, or its clock and its sentinel do not agree";
+    return "it is judged together with others, once enough of them answer";
+}
+
+const char *node_refusal_text(enum hf_node_refusal refusal)
+{
+    switch (refusal) {
+    case HF_REFUSED_REPLICA:
+        return "it is a replica; name its master, or take it out of the list";
+    case HF_REFUSED_CLUSTER:
+        return "it is in cluster mode; Holdfast needs independent masters";
+    case HF_REFUSED_DUPLICATE:
+        return "it is the same server as another node of the list";
+    case HF_REFUSED_EVICTION:
+        return "its maxmemory-policy may evict locks; set noeviction, or allow_eviction with the "
+               "weaker contract";
+    case HF_REFUSED_REPLICATED:
+        return "it has replicas, or had a failover: a second server could take its place. Detach "
+               "the replicas; after a failover restart it without its files; or allow_replicas, "
+               "with the weaker contract";
+    case HF_REFUSED_FLEET:
+        return "its sentinel differs";
+    case HF_REFUSED_NOT_REDIS:
+        return "it does not speak Redis";
+    case HF_REFUSED_AUTH:
+        return "it refused our password";
+    case HF_REFUSED_NOT:
+        break;
+    }
+    return "";
+}
+
+/* What keeps a node from voting. */
+enum standing { VOTES, DOWN, REFUSED, QUARANTINED, UNWRITABLE };
+
+static enum standing standing_of(const struct broker *b, int i, hf_time now)
+{
+    const struct node *node = &b->nodes[i];
+
+    if (!node->up)
+        return DOWN;
+    if (node->trust.refused)
+        return REFUSED;
+    if (!trust_may_vote(&node->trust, now))
+        return QUARANTINED;
+    return nodes_takes_writes(b, i) ? VOTES : UNWRITABLE;
+}
+
+uint64_t nodes_situation(const struct broker *b, hf_time now)
+{
+    uint64_t situation = 1;
+
+    for (int i = 0; i < b->n; i++)
+        situation = situation << 3 | standing_of(b, i, now);
+    return situation;
+}
+
+/* How many stand so, and if there is room " (n1, n2)". */
+static int count_standing(const struct broker *b, enum standing standing, hf_time now,
+                          char *ret_ids, size_t size)
+{
+    size_t used = 0;
+    int count = 0;
+
+    for (int i = 0; i < b->n; i++)
+        if (standing_of(b, i, now) == standing) {
+            if (used < size)
+                used += (size_t)snprintf(ret_ids + used, size - used, "%s%s", count ? ", " : " (",
+                                         b->config->nodes[i].id);
+            count++;
+        }
+    if (used + 1 < size)
+        memcpy(ret_ids + used, ")", sizeof(")"));
+    else
+        ret_ids[0] = '\0';
+    return count;
+}
+
+/* When as many quarantines are over as are needed; HF_TIME_PAST: that cannot be told. */
+static hf_time enough_at(const struct broker *b, hf_time now)
+{
+    hf_time ends[HF_NODES_MAX];
+    int known = 0, needed = b->q - nodes_granting(b, now);
+
+    for (int i = 0; i < b->n; i++) {
+        hf_time end = trust_until(&b->nodes[i].trust, now);
+        int at = known;
+
+        if (standing_of(b, i, now) != QUARANTINED || !hf_time_before(now, end) ||
+            end.ns >= HF_TIME_NEVER.ns)
+            continue;
+        for (; at > 0 && hf_time_before(end, ends[at - 1]); at--)
+            ends[at] = ends[at - 1];
+        ends[at] = end;
+        known++;
+    }
+    return needed >= 1 && needed <= known ? ends[needed - 1] : HF_TIME_PAST;
+}
+
+static size_t add_standing(const struct broker *b, enum standing standing, const char *what,
+                           hf_time now, char *text, size_t size, size_t used)
+{
+    char ids[IDS_MOST] = "";
+    int count = count_standing(b, standing, now, ids, sizeof(ids));
+
+    if (count && used < size)
+        used += (size_t)snprintf(text + used, size - used, "; %d %s%s", count, what, ids);
+    return used;
+}
+
+/* "b, c": those of the bits; cut where there is no room. */
+static void list_ids(const struct broker *b, uint32_t nodes, char *ret_ids, size_t size)
+{
+    size_t used = 0;
+
+    ret_ids[0] = '\0';
+    for (int i = 0; i < b->n && used < size; i++)
+        if (nodes >> i & 1)
+            used += (size_t)snprintf(ret_ids + used, size - used, "%s%s", used ? ", " : "",
+                                     b->config->nodes[i].id);
+}
+
+/* Those of the bits that refuse writes for the reason that the first of them has. */
+static uint32_t refuse_alike(const struct broker *b, uint32_t nodes, int *ret_first)
+{
+    enum hf_node_error error = HF_NODE_ERR_NONE;
+    uint32_t alike = 0;
+
+    for (int i = 0; i < b->n && error == HF_NODE_ERR_NONE; i++)
+        if (nodes >> i & 1 && !nodes_takes_writes(b, i)) {
+            error = writes_refused(&b->nodes[i].writes);
+            *ret_first = i;
+        }
+    for (int i = 0; i < b->n && error != HF_NODE_ERR_NONE; i++)
+        if (nodes >> i & 1 && writes_refused(&b->nodes[i].writes) == error)
+            alike |= 1u << i;
+    return alike;
+}
+
+/* "; b, c refuse writes (oom): OOM command not allowed ..."; the first reason stands for all. */
+static size_t say_unwritable(const struct broker *b, hf_time now, char *text, size_t size)
+{
+    uint32_t nodes = 0, alike;
+    char ids[IDS_MOST];
+    int first = 0, written;
+
+    for (int i = 0; i < b->n; i++)
+        if (standing_of(b, i, now) == UNWRITABLE)
+            nodes |= 1u << i;
+    alike = refuse_alike(b, nodes, &first);
+    if (!alike)
+        return 0;
+    list_ids(b, alike, ids, sizeof(ids));
+    written = snprintf(
+        text, size, "; %s refuse%s writes (%s): %s", ids, alike & (alike - 1) ? "" : "s",
+        link_error_name(writes_refused(&b->nodes[first].writes)), b->nodes[first].writes.text);
+    return (size_t)written;
+}
+
+void nodes_explain_round(const struct broker *b, int voted, uint32_t errors, char *ret_text,
+                         size_t size)
+{
+    char ids[IDS_MOST];
+    int first = 0;
+    uint32_t alike = refuse_alike(b, errors, &first);
+
+    list_ids(b, alike ? alike : errors, ids, sizeof(ids));
+    if (alike)
+        snprintf(ret_text, size, "too few nodes: %s refuse%s writes (%s): %s", ids,
+                 alike & (alike - 1) ? "" : "s",
+                 link_error_name(writes_refused(&b->nodes[first].writes)),
+                 b->nodes[first].writes.text);
+    else if (errors)
+        snprintf(ret_text, size, "too few nodes: %s: %s", ids,
+                 b->nodes[__builtin_ctz(errors)].row.error);
+    else
+        snprintf(ret_text, size, "too few nodes agreed in time: %d of %d voted, %d are needed",
+                 voted, b->n, b->q);
+}
+
+void nodes_explain(const struct broker *b, hf_time now, char *ret_text, size_t size)
+{
+    hf_time enough = enough_at(b, now);
+    uint32_t reasons = 0;
+    size_t used, before;
+
+    for (int i = 0; i < b->n; i++)
+        if (standing_of(b, i, now) == QUARANTINED)
+            reasons |= b->nodes[i].trust.reasons;
+    used = (size_t)snprintf(ret_text, size, "%d of %d nodes may vote, %d are needed",
+                            nodes_granting(b, now), b->n, b->q);
+    used = add_standing(b, DOWN, "down", now, ret_text, size, used);
+    used = add_standing(b, REFUSED, "refused", now, ret_text, size, used);
+    if (used < size)
+        used += say_unwritable(b, now, ret_text + used, size - used);
+    before = used;
+    used = add_standing(b, QUARANTINED, "in quarantine", now, ret_text, size, used);
+    if (used > before && used < size)
+        used +=
+            (size_t)snprintf(ret_text + used, size - used, ": %s", node_quarantine_text(reasons));
+    if (hf_time_before(now, enough) && used < size)
+        snprintf(ret_text + used, size - used, "; enough of them vote in %" PRId64 " s",
+                 hf_time_since(enough, now).ns / HF_NS_PER_SEC + 1);
+}

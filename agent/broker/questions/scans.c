@@ -1,0 +1,230 @@
+/* Which names are held anywhere: each request asks one node for one page of its records, and its items
+ * go to the client before it is answered. The client goes on with the cursor once it has read them,
+ * so that nothing piles up here.
+ *
+ * (!) A page keeps its node for less than a millisecond (agent/scripts/scan.lua), and there is one at
+ * a time per node, whoever asks: acquires and renewals never wait for more than one. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/broker/questions/survey.h"
+#include "shm/hex.h"
+#include "shm/status.h"
+
+/* Without an answer, of one session: one per node. */
+#define SCANS_MOST HF_NODES_MAX
+/* The same of one user. */
+#define SCANS_OF_USER 64
+
+struct scan {
+    LIST_ENTRY(scan) of_session; /* while it has one */
+    TAILQ_ENTRY(scan) due;       /* until it is sent */
+    struct broker *b;
+    struct session *session; /* NULL: nobody wants it any more */
+    uint64_t id, cursor;
+    int node;
+    bool sent;
+    uint8_t prefix[HF_NAME_MAX];
+    size_t prefix_len;
+};
+
+/* Nobody wants it any more: freed now, or with the node's answer. */
+static void scan_leave(struct session *s, struct scan *scan)
+{
+    LIST_REMOVE(scan, of_session);
+    s->user->scans--;
+    scan->session = NULL;
+    if (!scan->sent) {
+        TAILQ_REMOVE(&scan->b->scans_due[scan->node], scan, due);
+        free(scan);
+    }
+}
+
+/* Answered, if anybody waits for it. */
+static void scan_end(struct scan *scan, int status, uint64_t cursor, const char *text)
+{
+    struct hf_completion_entry answer = {
+        .id = scan->id, .op = HF_OP_SCAN, .status = status, .fence = cursor};
+    struct session *s = scan->session;
+
+    if (!s)
+        return;
+    snprintf(answer.text, sizeof(answer.text), "%s", text);
+    scan_leave(s, scan);
+    session_answer(s, &answer);
+}
+
+/* False: its key is no name's, or not one that was asked for. */
+static bool fill_item(const struct scan *scan, const struct link_item *item,
+                      struct hf_scan_item *ret_item)
+{
+    const uint8_t *name;
+    size_t name_len;
+
+    if (config_key_name(scan->b->config, item->key, item->key_len, &name, &name_len) < 0 ||
+        name_len > HF_NAME_MAX || name_len < scan->prefix_len ||
+        memcmp(name, scan->prefix, scan->prefix_len) != 0)
+        return false;
+    *ret_item = (struct hf_scan_item){.id = scan->id,
+                                      .op = HF_OP_ITEM,
+                                      .fence = item->holder.fence,
+                                      .since_wall_ms = item->holder.since_wall_ms,
+                                      .pttl_ms = item->holder.pttl_ms,
+                                      .pid = item->holder.pid,
+                                      .uid = item->holder.uid,
+                                      .name_len = (uint8_t)name_len};
+    memcpy(ret_item->name, name, name_len);
+    (void)hf_key_id_bytes(item->id, ret_item->key_id);
+    snprintf(ret_item->host, sizeof(ret_item->host), "%s", item->holder.host);
+    snprintf(ret_item->comm, sizeof(ret_item->comm), "%s", item->holder.comm);
+    snprintf(ret_item->note, sizeof(ret_item->note), "%.95s", item->holder.note);
+    return true;
+}
+
+static void scan_next(struct broker *b, int node);
+
+/* HF_ENOMEM: some are missing. */
+static int tell_items(const struct scan *scan, const struct link_reply *reply)
+{
+    int rc = HF_OK;
+
+    for (size_t i = 0; rc == HF_OK && scan->session && i < reply->item_count; i++) {
+        struct link_item item;
+        struct hf_scan_item told;
+
+        if (link_item(reply, i, &item) && fill_item(scan, &item, &told))
+            rc = session_item(scan->session, (const struct hf_completion_entry *)&told);
+    }
+    return rc;
+}
+
+static void on_page(struct link *link, const struct link_reply *reply, void *arg)
+{
+    struct scan *scan = arg;
+    struct broker *b = scan->b;
+    int node = link_node(link);
+    char text[184];
+
+    nodes_on_reply(b, node, reply);
+    if (reply->outcome == LINK_ANSWERED) {
+        scan_end(scan, tell_items(scan, reply), reply->cursor, "");
+    } else {
+        snprintf(text, sizeof(text), "node %s: %s", b->config->nodes[node].id,
+                 *reply->error_text ? reply->error_text : link_error_name(reply->error));
+        scan_end(scan, HF_ENOQUORUM, 0, text);
+        /* Those behind it would wait for as long. */
+        while (!TAILQ_EMPTY(&b->scans_due[node]))
+            scan_end(TAILQ_FIRST(&b->scans_due[node]), HF_ENOQUORUM, 0, text);
+    }
+    if (!reply->final)
+        return; /* it is asked nothing more before it has answered this */
+    b->scanning[node] = NULL;
+    free(scan);
+    scan_next(b, node);
+}
+
+static int scan_send(struct scan *scan)
+{
+    struct broker *b = scan->b;
+    const struct config *c = b->config;
+    const char *percent = strchr(c->key_format, '%');
+    hf_time deadline = hf_time_add(clock_now(), c->timing.attempt);
+    uint8_t prefix[CONFIG_KEY_MAX];
+    size_t before = (size_t)(percent - c->key_format);
+    int rc;
+
+    if (!b->nodes[scan->node].up || b->nodes[scan->node].trust.refused)
+        return HF_ENOQUORUM;
+    memcpy(prefix, c->key_format, before);
+    memcpy(prefix + before, scan->prefix, scan->prefix_len);
+    /* With several formats a name's beginning says nothing of its key's. */
+    rc = link_scan(b->links[scan->node], prefix, c->key_rule_count ? 0 : before + scan->prefix_len,
+                   c->key_rule_count ? "" : percent + 2, scan->cursor, deadline, on_page, scan);
+    if (rc == HF_OK)
+        link_flush(b->links[scan->node]);
+    return rc;
+}
+
+/* The page that is due next on that node. */
+static void scan_next(struct broker *b, int node)
+{
+    struct scan *scan;
+    char text[184];
+
+    while (!b->scanning[node] && (scan = TAILQ_FIRST(&b->scans_due[node]))) {
+        if (scan_send(scan) == HF_OK) {
+            TAILQ_REMOVE(&b->scans_due[node], scan, due);
+            scan->sent = true;
+            b->scanning[node] = scan;
+            return;
+        }
+        snprintf(text, sizeof(text), "node %s is away", b->config->nodes[node].id);
+        scan_end(scan, HF_ENOQUORUM, 0, text);
+    }
+}
+
+static int judge(struct session *s, const struct hf_request_entry *q, char *text, size_t size)
+{
+    const struct scan *scan;
+    int count = 0;
+
+    if (s->broker->draining)
+        return HF_EGOING;
+    if (q->slot >= (uint32_t)s->broker->n) {
+        snprintf(text, size, "there is no node %" PRIu32, q->slot);
+        return HF_EINVAL;
+    }
+    LIST_FOREACH (scan, &s->scans, of_session)
+        count++;
+    if (count >= SCANS_MOST) {
+        snprintf(text, size, "this process already has %d lists open, the limit of one connection",
+                 SCANS_MOST);
+        return HF_ELIMIT;
+    }
+    if (s->user->scans >= SCANS_OF_USER) {
+        snprintf(text, size, "user %" PRIu32 " already has %d lists open, the limit", s->uid,
+                 SCANS_OF_USER);
+        return HF_ELIMIT;
+    }
+    return HF_OK;
+}
+
+void scans_ask(struct session *s, const struct hf_request_entry *q)
+{
+    struct broker *b = s->broker;
+    struct scan *scan;
+    char text[184] = "";
+    int rc = judge(s, q, text, sizeof(text));
+
+    scan = rc == HF_OK ? calloc(1, sizeof(*scan)) : NULL;
+    if (!scan) {
+        struct hf_completion_entry answer = {
+            .id = q->id, .op = q->op, .status = rc < 0 ? rc : HF_ENOMEM};
+
+        hf_counter_add(&b->agent->table, HF_COUNTER_REFUSED, 1);
+        memcpy(answer.text, text, sizeof(text));
+        session_answer(s, &answer);
+        return;
+    }
+    scan->b = b;
+    scan->session = s;
+    scan->id = q->id;
+    scan->cursor = q->target;
+    scan->node = (int)q->slot;
+    scan->prefix_len = q->name_len;
+    memcpy(scan->prefix, q->name, q->name_len);
+    s->user->scans++;
+    LIST_INSERT_HEAD(&s->scans, scan, of_session);
+    TAILQ_INSERT_TAIL(&b->scans_due[scan->node], scan, due);
+    scan_next(b, scan->node);
+}
+
+void scans_drop_session(struct session *s)
+{
+    while (!LIST_EMPTY(&s->scans))
+        scan_leave(s, LIST_FIRST(&s->scans));
+}

@@ -1,0 +1,55 @@
+/* Asking all nodes at once about one key: who holds it, or that this hold be ended.
+ *
+ * Every node that is up is asked; the owner hears once, when the outcome is certain and a moment has
+ * passed in which the other nodes could say theirs too, or when no answer is to come within an
+ * attempt's time. (!) That a key is not there counts only from a node that may vote: one that may
+ * have forgotten would say so of a held key, too. Belongs to the broker's loop.
+ */
+#ifndef HOLDFAST_AGENT_BROKER_QUESTIONS_SURVEY_H
+#define HOLDFAST_AGENT_BROKER_QUESTIONS_SURVEY_H
+
+#include "agent/broker/broker_internal.h"
+#include "agent/core/census.h"
+
+struct survey;
+/* What was found; to be used within the call, after which the survey is gone. */
+typedef void survey_fn(const struct survey *survey, void *arg);
+
+struct survey {
+    LIST_ENTRY(survey) all;
+    struct broker *b;
+    struct census census;
+    struct {
+        struct hf_wire_holder holder;
+        uint64_t fence; /* node part, of the record */
+        bool forced;    /* the mark stands there, now or before */
+        bool asked, tracked;
+        enum hf_node_error error;
+    } node[HF_NODES_MAX];
+    int calls; /* to be answered yet */
+    hf_dur grace;
+    struct loop_timer timer; /* of `grace` */
+    survey_fn *fn;           /* NULL: it was told, or is not wanted any more */
+    void *arg;
+};
+
+enum survey_kind {
+    SURVEY_LOOK,
+    SURVEY_TRACK, /* the same, and the nodes tell of the next change where they can */
+    SURVEY_FORCE,
+};
+/* `force`: with SURVEY_FORCE. HF_OK, then `fn` is called, not from within; HF_ENOMEM. */
+int survey_begin(struct broker *b, enum survey_kind kind, const void *key, size_t key_len,
+                 const struct link_force *force, hf_dur grace, survey_fn *fn, void *arg,
+                 struct survey **ret_survey);
+/* `fn` is not called any more. NULL is fine. */
+void survey_drop(struct survey *survey);
+void surveys_destroy(struct broker *b); /* after the links */
+
+/* What is known of who has what most nodes have; false: none has a key. `pttl_ms`: when it is on
+ * fewer than q nodes if nobody extends it. */
+bool survey_holder(const struct survey *survey, struct hf_wire_holder *ret_holder);
+int survey_forced(const struct survey *survey);  /* on how many nodes */
+int survey_tracked(const struct survey *survey); /* so many nodes tell of the next change */
+
+#endif

@@ -1,0 +1,167 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/config/config_load.h"
+#include "shm/status.h"
+#include "shm/version.h"
+
+#define HELP_COLUMN 26
+#define HELP_WIDTH  78
+
+/* --- help, made of the rows ------------------------------------------------------------------- */
+
+static void print_wrapped(const char *text, int indent)
+{
+    int column = indent;
+
+    while (*text) {
+        int word = (int)strcspn(text, " ");
+
+        if (column > indent && column + 1 + word > HELP_WIDTH) {
+            printf("\n%*s", indent, "");
+            column = indent;
+        } else if (column > indent)
+            column += printf(" ");
+        column += printf("%.*s", word, text);
+        text += word;
+        text += strspn(text, " ");
+    }
+    printf("\n");
+}
+
+static void print_option(const char *key, const char *argument, const char *doc)
+{
+    int column = printf("  --");
+
+    for (const char *p = key; *p; p++)
+        column += printf("%c", *p == '_' ? '-' : *p);
+    column += printf("%s%s", *argument ? " " : "", argument);
+    if (column > HELP_COLUMN - 2) {
+        printf("\n");
+        column = 0;
+    }
+    printf("%*s", HELP_COLUMN - column, "");
+    print_wrapped(doc, HELP_COLUMN);
+}
+
+static void print_help(void)
+{
+    char doc[512];
+
+    printf("usage: holdfastd --node [ID=]ADDRESS... [OPTION]...\n"
+           "       holdfastd --dev [N] [OPTION]...\n"
+           "The lock agent of this host: takes and keeps locks on a majority of Redis nodes.\n\n");
+    for (int i = 0; i < CONFIG_ROWS; i++) {
+        const struct config_row *row = &config_rows[i];
+        bool tell = *row->standard && row->type != CONFIG_FLAG;
+
+        snprintf(doc, sizeof(doc), "%s%s%s%s", row->doc, tell ? " (default " : "",
+                 tell ? row->standard : "", tell ? ")" : "");
+        print_option(row->key, row->argument, doc);
+    }
+    print_option("config", "FILE",
+                 "settings as above, one \"key = value\" a line; the command line goes before. A "
+                 "system agent reads /etc/holdfast/NAME.conf where that exists");
+    print_option("print-config", "", "print what would be used, and end");
+    print_option("help", "", "print this, and end");
+    print_option("version", "", "print the version, and end");
+    printf("\nMore in holdfastd(8) and holdfast.conf(5).\n");
+}
+
+/* --- options without a row -------------------------------------------------------------------- */
+
+enum special { SPECIAL_HELP, SPECIAL_VERSION, SPECIAL_PRINT, SPECIAL_CONFIG, SPECIALS };
+
+static const char *const special_names[SPECIALS] = {"help", "version", "print-config", "config"};
+
+static enum special find_special(const char *option, size_t length)
+{
+    int which = 0;
+
+    while (which < SPECIALS && (strlen(special_names[which]) != length ||
+                                strncmp(option, special_names[which], length) != 0))
+        which++;
+    return (enum special)which;
+}
+
+static int take_special(struct config_load *l, enum special which, const char *value)
+{
+    switch (which) {
+    case SPECIAL_HELP:
+        print_help();
+        return HF_ECANCELED;
+    case SPECIAL_VERSION:
+        printf("holdfastd %s\n", HOLDFAST_VERSION);
+        return HF_ECANCELED;
+    case SPECIAL_PRINT:
+        l->print_config = true;
+        return HF_OK;
+    case SPECIAL_CONFIG:
+        l->file = value;
+        return value ? HF_OK : config_wrong(l, "--config needs a value: FILE");
+    case SPECIALS:
+        break;
+    }
+    return HF_EINVAL;
+}
+
+/* --- options with one ------------------------------------------------------------------------- */
+
+static bool all_digits(const char *text)
+{
+    return text && *text && text[strspn(text, "0123456789")] == '\0';
+}
+
+static int take_option(struct config_load *l, int row, const char *value)
+{
+    if (!value)
+        return config_wrong(l, "--%s needs a value: %s", config_rows[row].key,
+                            config_rows[row].argument);
+    l->origin[row] = ORIGIN_COMMAND_LINE;
+    if (config_row_repeats(&config_rows[row])) {
+        if (l->repeated_count < CONFIG_REPEATED_MAX) {
+            l->repeated[l->repeated_count].row = row;
+            l->repeated[l->repeated_count++].value = value;
+        }
+        return HF_OK;
+    }
+    if (l->option[row])
+        return config_wrong(l, "--%s is given twice", config_rows[row].key);
+    l->option[row] = value;
+    return HF_OK;
+}
+
+int config_command_line(struct config_load *l, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): NULL comes at argc, not before. */
+        const char *option = argv[i] + 2, *value = strchr(argv[i], '='), *next = argv[i + 1];
+        size_t length;
+        enum special special;
+        bool takes_next;
+        int row, rc;
+
+        if (strncmp(argv[i], "--", 2) != 0 || !*option)
+            return config_wrong(l, "unexpected argument '%.64s'; see holdfastd --help", argv[i]);
+        length = value ? (size_t)(value - option) : strlen(option);
+        if (value)
+            value++;
+        row = config_row_find(option, length);
+        special = row < 0 ? find_special(option, length) : SPECIALS;
+        if (row < 0 && special == SPECIALS)
+            return config_wrong(l, "there is no option '--%.*s'; see holdfastd --help",
+                                (int)(length < 64 ? length : 64), option);
+        takes_next = row < 0                               ? special == SPECIAL_CONFIG
+                     : config_rows[row].type == CONFIG_DEV ? all_digits(next)
+                                                           : config_rows[row].type != CONFIG_FLAG;
+        if (!value && takes_next && next) {
+            value = next;
+            i++;
+        } else if (!value && row >= 0 && !takes_next)
+            value = config_rows[row].type == CONFIG_FLAG ? "yes" : config_rows[row].standard;
+        rc = row < 0 ? take_special(l, special, value) : take_option(l, row, value);
+        if (rc < 0)
+            return rc;
+    }
+    return HF_OK;
+}

@@ -1,0 +1,42 @@
+/* One loading of the configuration, between config.c (file, and what follows from what was given)
+ * and config_args.c (command line and --help). Nobody else includes this. */
+#ifndef HOLDFAST_AGENT_CONFIG_CONFIG_LOAD_H
+#define HOLDFAST_AGENT_CONFIG_CONFIG_LOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "agent/config/config_rows.h"
+#include "shm/compiler.h"
+
+/* More than any two lists take, so that config_row_set() says which one is too long. */
+#define CONFIG_REPEATED_MAX (HF_NODES_MAX + CONFIG_KEY_RULES_MAX + 32)
+
+enum config_origin { ORIGIN_NONE, ORIGIN_FILE, ORIGIN_COMMAND_LINE };
+
+struct config_load {
+    struct config config;
+    /* More than any two lists take, so that config_row_set() says which one is too long. */
+#define CONFIG_REPEATED_MAX (HF_NODES_MAX + CONFIG_KEY_RULES_MAX + 32)
+
+    enum config_origin origin[CONFIG_ROWS];
+    const char *option[CONFIG_ROWS]; /* values of the command line, NULL: not given */
+    struct {
+        int row;
+        const char *value;
+    } repeated[CONFIG_REPEATED_MAX]; /* of the command line, in its order */
+    int repeated_count;
+    const char *file; /* of --config */
+    bool print_config;
+    bool file_is_public; /* every user can read it */
+    char *why;
+    size_t why_size;
+};
+
+/* Writes the sentence; returns HF_EINVAL. */
+int config_wrong(struct config_load *load, const char *format, ...) HF_PRINTF(2, 3);
+
+/* Keeps what was given, unjudged. HF_EINVAL; HF_ECANCELED after --help or --version. */
+int config_command_line(struct config_load *load, int argc, char **argv);
+
+#endif

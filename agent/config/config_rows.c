@@ -1,0 +1,368 @@
+#include "agent/config/config_rows.h"
+
+#include <ctype.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shm/compiler.h"
+#include "shm/status.h"
+
+const struct config_row config_rows[CONFIG_ROWS] = {
+#define CONFIG_ROW(key, type, field, min, max, standard, argument, where, doc)                     \
+    {#key,                                                                                         \
+     CONFIG_##type,                                                                                \
+     offsetof(struct config, field),                                                               \
+     min,                                                                                          \
+     max,                                                                                          \
+     standard,                                                                                     \
+     argument,                                                                                     \
+     CONFIG_##where,                                                                               \
+     doc},
+#include "agent/config/config.def"
+};
+
+static const char *const level_names[] = {
+    [LOG_LEVEL_ERROR] = "error",
+    [LOG_LEVEL_WARN] = "warn",
+    [LOG_LEVEL_INFO] = "info",
+    [LOG_LEVEL_DEBUG] = "debug",
+};
+
+static const struct {
+    const char *suffix;
+    int64_t ms;
+} units[] = {{"ms", 1}, {"s", 1000}, {"", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
+
+#define NUMBER_MAX (INT64_C(1) << 40)
+
+int config_row_find(const char *key, size_t key_len)
+{
+    for (int i = 0; i < CONFIG_ROWS; i++) {
+        const char *known = config_rows[i].key;
+        size_t at = 0;
+
+        while (at < key_len && known[at] && (key[at] == '-' ? '_' : key[at]) == known[at])
+            at++;
+        if (at == key_len && !known[at])
+            return i;
+    }
+    return -1;
+}
+
+/* --- values ----------------------------------------------------------------------------------- */
+
+/* Digits of that base only; strtoll would take blanks, signs and "0x". */
+static bool parse_number(const char *text, int base, const char **ret_end, int64_t *ret_number)
+{
+    const char *p = text;
+    int64_t number = 0;
+
+    for (; *p >= '0' && *p < '0' + base; p++) {
+        number = number * base + (*p - '0');
+        if (number > NUMBER_MAX)
+            return false;
+    }
+    if (p == text)
+        return false;
+    *ret_end = p;
+    *ret_number = number;
+    return true;
+}
+
+static bool parse_whole(const char *text, int base, int64_t *ret_number)
+{
+    const char *end;
+
+    return parse_number(text, base, &end, ret_number) && *end == '\0';
+}
+
+/* A whole number of milliseconds; "1.5s" is one, "1.5ms" is not. */
+static bool parse_duration(const char *text, int64_t *ret_ms)
+{
+    const char *end;
+    int64_t whole, part = 0, scale = 1;
+
+    if (!parse_number(text, 10, &end, &whole))
+        return false;
+    if (*end == '.') {
+        const char *digits = end + 1;
+
+        if (!parse_number(digits, 10, &end, &part) || end - digits > 6)
+            return false;
+        for (; digits < end; digits++)
+            scale *= 10;
+    }
+    for (size_t i = 0; i < HF_LENGTH(units); i++)
+        if (strcmp(end, units[i].suffix) == 0) {
+            if (whole > NUMBER_MAX / units[i].ms || part * units[i].ms % scale != 0)
+                return false;
+            *ret_ms = whole * units[i].ms + part * units[i].ms / scale;
+            return true;
+        }
+    return false;
+}
+
+static bool parse_flag(const char *text, bool *ret_flag)
+{
+    static const char *const yes[] = {"yes", "true", "on", "1"};
+    static const char *const no[] = {"no", "false", "off", "0"};
+
+    for (size_t i = 0; i < HF_LENGTH(yes); i++) {
+        if (strcmp(text, yes[i]) == 0 || strcmp(text, no[i]) == 0) {
+            *ret_flag = strcmp(text, yes[i]) == 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void show_duration(int64_t ms, char *buffer, size_t size)
+{
+    if (ms % 1000 == 0)
+        snprintf(buffer, size, "%" PRId64 "s", ms / 1000);
+    else
+        snprintf(buffer, size, "%" PRId64 "ms", ms);
+}
+
+static int out_of_range(const struct config_row *row, const char *value, char *why, size_t why_size)
+{
+    char low[32], high[32];
+
+    if (row->type == CONFIG_DURATION) {
+        show_duration(row->min, low, sizeof(low));
+        show_duration(row->max, high, sizeof(high));
+        snprintf(why, why_size,
+                 "%s: '%.64s' is not a time from %s to %s; write 500ms, 30s, 2m or 1h", row->key,
+                 value, low, high);
+    } else if (row->type == CONFIG_TEXT)
+        snprintf(why, why_size,
+                 "%s: '%.64s' has %zu bytes, and %" PRId64 " to %" PRId64 " are possible", row->key,
+                 value, strlen(value), row->min, row->max);
+    else
+        snprintf(why, why_size, "%s: '%.64s' is not a number from %" PRId64 " to %" PRId64,
+                 row->key, value, row->min, row->max);
+    return HF_EINVAL;
+}
+
+static int set_node(struct config *config, const char *value, char *why, size_t why_size)
+{
+    struct node_address *node = &config->nodes[config->node_count];
+    int rc;
+
+    if (config->node_count == HF_NODES_MAX) {
+        snprintf(why, why_size, "node: more than %d nodes are given", HF_NODES_MAX);
+        return HF_EINVAL;
+    }
+    rc = node_address_parse(value, node, why, why_size);
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < config->node_count; i++) {
+        const struct node_address *other = &config->nodes[i];
+        bool same_id = strcmp(other->id, node->id) == 0;
+
+        if (same_id || (strcmp(other->host, node->host) == 0 && other->port == node->port &&
+                        other->unix_socket == node->unix_socket)) {
+            snprintf(why, why_size,
+                     "node: %s '%s' is listed twice; every node is a server of its own",
+                     same_id ? "the id" : "the address", same_id ? node->id : node->text);
+            return HF_EINVAL;
+        }
+    }
+    config->node_count++;
+    return HF_OK;
+}
+
+static int set_group(const char *value, gid_t *ret_group, char *why, size_t why_size)
+{
+    const struct group *group = getgrnam(value);
+    int64_t number;
+
+    if (group)
+        *ret_group = group->gr_gid;
+    else if (parse_whole(value, 10, &number) && number < UINT32_MAX)
+        *ret_group = (gid_t)number;
+    else {
+        snprintf(why, why_size, "group: there is no group '%.64s' on this host", value);
+        return HF_EINVAL;
+    }
+    return HF_OK;
+}
+
+static int set_level(const char *value, enum log_level *ret_level, char *why, size_t why_size)
+{
+    for (size_t i = 0; i < HF_LENGTH(level_names); i++)
+        if (strcmp(value, level_names[i]) == 0) {
+            *ret_level = (enum log_level)i;
+            return HF_OK;
+        }
+    snprintf(why, why_size, "log_level: '%.64s' is none of error, warn, info, debug", value);
+    return HF_EINVAL;
+}
+
+/* Whether every name gets a key of its own from it. */
+static int check_format(const struct config_row *row, const char *format, char *why,
+                        size_t why_size)
+{
+    const char *percent = strchr(format, '%');
+
+    if (strlen(format) >= sizeof(((struct config *)0)->key_format))
+        snprintf(why, why_size, "%s: the format '%.64s' is longer than %zu bytes", row->key, format,
+                 sizeof(((struct config *)0)->key_format) - 1);
+    else if (!percent || percent[1] != 's' || strchr(percent + 1, '%'))
+        snprintf(why, why_size,
+                 "%s: '%s' has not exactly one %%s, which stands for the name, as in redlock:%%s",
+                 row->key, format);
+    else
+        return HF_OK;
+    return HF_EINVAL;
+}
+
+static int set_key_rule(const struct config_row *row, struct config *config, const char *value,
+                        char *why, size_t why_size)
+{
+    struct config_key_rule *rule = &config->key_rules[config->key_rule_count];
+    size_t length = strcspn(value, " \t");
+    const char *format = value + length + strspn(value + length, " \t");
+
+    if (config->key_rule_count == CONFIG_KEY_RULES_MAX) {
+        snprintf(why, why_size, "%s: more than %d are given", row->key, CONFIG_KEY_RULES_MAX);
+        return HF_EINVAL;
+    }
+    if (length == 0 || !*format) {
+        snprintf(why, why_size,
+                 "%s: '%.64s' is not a pattern, a blank and a format, as in orders/* redlock:%%s",
+                 row->key, value);
+        return HF_EINVAL;
+    }
+    if (length >= sizeof(rule->pattern)) {
+        snprintf(why, why_size, "%s: the pattern '%.64s' is longer than %zu bytes", row->key, value,
+                 sizeof(rule->pattern) - 1);
+        return HF_EINVAL;
+    }
+    if (check_format(row, format, why, why_size) < 0)
+        return HF_EINVAL;
+    for (int i = 0; i < config->key_rule_count; i++) {
+        const char *other = config->key_rules[i].pattern;
+
+        if (strlen(other) == length && strncmp(other, value, length) == 0) {
+            snprintf(why, why_size, "%s: the pattern '%s' is given twice", row->key, other);
+            return HF_EINVAL;
+        }
+    }
+    memcpy(rule->pattern, value, length);
+    rule->pattern[length] = '\0';
+    strcpy(rule->format, format);
+    config->key_rule_count++;
+    return HF_OK;
+}
+
+bool config_row_repeats(const struct config_row *row)
+{
+    return row->type == CONFIG_NODE || row->type == CONFIG_KEY_RULE;
+}
+
+int config_row_set(const struct config_row *row, struct config *config, const char *value,
+                   char *why, size_t why_size)
+{
+    void *field = (char *)config + row->offset;
+    int64_t number = 0;
+    bool good = true;
+
+    switch (row->type) {
+    case CONFIG_NODE:
+        return set_node(config, value, why, why_size);
+    case CONFIG_KEY_RULE:
+        return set_key_rule(row, config, value, why, why_size);
+    case CONFIG_KEY_FORMAT:
+        if (check_format(row, value, why, why_size) < 0)
+            return HF_EINVAL;
+        strcpy(field, value);
+        return HF_OK;
+    case CONFIG_GROUP:
+        return set_group(value, field, why, why_size);
+    case CONFIG_LEVEL:
+        return set_level(value, field, why, why_size);
+    case CONFIG_FLAG:
+        if (parse_flag(value, field))
+            return HF_OK;
+        snprintf(why, why_size, "%s: '%.64s' is neither yes nor no", row->key, value);
+        return HF_EINVAL;
+    case CONFIG_TEXT:
+        number = (int64_t)strlen(value);
+        break;
+    case CONFIG_DURATION:
+        good = parse_duration(value, &number);
+        break;
+    case CONFIG_MODE:
+        good =
+            parse_whole(value, 8, &number) && (number == 0644 || number == 0640 || number == 0600);
+        if (good)
+            break;
+        snprintf(why, why_size, "%s: '%.64s' is none of 0644, 0640, 0600", row->key, value);
+        return HF_EINVAL;
+    case CONFIG_COUNT:
+    case CONFIG_DEV:
+        good = parse_whole(value, 10, &number);
+        break;
+    }
+    if (!good || number < row->min || number > row->max)
+        return out_of_range(row, value, why, why_size);
+    if (row->type == CONFIG_TEXT)
+        memcpy(field, value, (size_t)number + 1);
+    else if (row->type == CONFIG_DEV)
+        *(int *)field = (int)number;
+    else if (row->type == CONFIG_MODE)
+        *(mode_t *)field = (mode_t)number;
+    else
+        *(uint32_t *)field = (uint32_t)number;
+    return HF_OK;
+}
+
+void config_row_print(const struct config_row *row, const struct config *config, FILE *out)
+{
+    const void *field = (const char *)config + row->offset;
+    char text[32];
+
+    switch (row->type) {
+    case CONFIG_NODE:
+        for (int i = 0; i < config->node_count && !config->dev_nodes; i++)
+            fprintf(out, "%s = %s=%s\n", row->key, config->nodes[i].id, config->nodes[i].text);
+        return;
+    case CONFIG_KEY_RULE:
+        for (int i = 0; i < config->key_rule_count; i++)
+            fprintf(out, "%s = %s %s\n", row->key, config->key_rules[i].pattern,
+                    config->key_rules[i].format);
+        return;
+    case CONFIG_DEV:
+        if (config->dev_nodes)
+            fprintf(out, "# %s = %d\n", row->key, config->dev_nodes);
+        return;
+    case CONFIG_GROUP:
+        if (config->group != (gid_t)-1)
+            fprintf(out, "%s = %u\n", row->key, (unsigned)config->group);
+        return;
+    case CONFIG_FLAG:
+        fprintf(out, "%s%s = %s\n", row->where == CONFIG_COMMAND_LINE ? "# " : "", row->key,
+                *(const bool *)field ? "yes" : "no");
+        return;
+    case CONFIG_LEVEL:
+        fprintf(out, "%s = %s\n", row->key, level_names[*(const enum log_level *)field]);
+        return;
+    case CONFIG_TEXT:
+    case CONFIG_KEY_FORMAT:
+        fprintf(out, "%s = %s\n", row->key, (const char *)field);
+        return;
+    case CONFIG_MODE:
+        fprintf(out, "%s = %04o\n", row->key, (unsigned)*(const mode_t *)field);
+        return;
+    case CONFIG_DURATION:
+        show_duration(*(const uint32_t *)field, text, sizeof(text));
+        fprintf(out, "%s = %s\n", row->key, text);
+        return;
+    case CONFIG_COUNT:
+        fprintf(out, "%s = %" PRIu32 "\n", row->key, *(const uint32_t *)field);
+        return;
+    }
+}

@@ -1,0 +1,180 @@
+#include "agent/process/control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "agent/process/metrics.h"
+#include "shm/status.h"
+
+#define PATIENCE hf_ms(2000)
+
+int control_open(struct agent *agent, const char *dir, struct control *ret_control)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct control c = {.agent = agent};
+    int error;
+
+    for (int i = 0; i < CONTROL_PEERS; i++)
+        c.peers[i].fd = -1;
+    snprintf(c.path, sizeof(c.path), "%s/control", dir);
+    if (strlen(c.path) >= sizeof(address.sun_path)) {
+        errno = ENAMETOOLONG;
+        return HF_ESYS;
+    }
+    strcpy(address.sun_path, c.path);
+    c.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (c.listener < 0)
+        return HF_ESYS;
+    (void)unlink(c.path); /* the agent's lock is held */
+    if (bind(c.listener, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+        chmod(c.path, 0600) < 0 || listen(c.listener, 64) < 0) {
+        error = errno;
+        close(c.listener);
+        errno = error;
+        return HF_ESYS;
+    }
+    *ret_control = c;
+    return HF_OK;
+}
+
+static void drop(struct control_peer *peer)
+{
+    close(peer->fd);
+    free(peer->answer);
+    *peer = (struct control_peer){.fd = -1};
+}
+
+void control_close(struct control *c)
+{
+    for (int i = 0; i < CONTROL_PEERS; i++)
+        if (c->peers[i].fd >= 0)
+            drop(&c->peers[i]);
+    (void)unlink(c->path);
+    close(c->listener);
+}
+
+size_t control_poll(const struct control *c, struct pollfd *polls)
+{
+    size_t count = 0, busy = 0;
+
+    for (int i = 0; i < CONTROL_PEERS; i++)
+        if (c->peers[i].fd >= 0) {
+            polls[count++] = (struct pollfd){.fd = c->peers[i].fd,
+                                             .events = c->peers[i].answer ? POLLOUT : POLLIN};
+            busy++;
+        }
+    if (busy < CONTROL_PEERS)
+        polls[count++] = (struct pollfd){.fd = c->listener, .events = POLLIN};
+    return count;
+}
+
+/* --- one request ------------------------------------------------------------------------------ */
+
+static void answer(struct control *c, const char *request, FILE *out)
+{
+    static const char show[] = "show ";
+
+    if (strcmp(request, "metrics") == 0)
+        metrics_write(c->agent, out);
+    else if (strcmp(request, "list") == 0)
+        (void)metrics_list(c->agent, NULL, out);
+    else if (strncmp(request, show, strlen(show)) == 0) {
+        if (metrics_list(c->agent, request + strlen(show), out) == 0)
+            fprintf(out, "error: no lease of that name\n");
+    } else
+        fprintf(out, "error: the requests are: metrics, list, show NAME\n");
+}
+
+static void begin_answer(struct control *c, struct control_peer *peer)
+{
+    FILE *out = open_memstream(&peer->answer, &peer->answer_length);
+
+    if (!out) {
+        drop(peer);
+        return;
+    }
+    answer(c, peer->request, out);
+    if (fclose(out) != 0 || !peer->answer)
+        drop(peer);
+}
+
+static void read_request(struct control *c, struct control_peer *peer)
+{
+    size_t room = sizeof(peer->request) - peer->request_length;
+    ssize_t got = recv(peer->fd, peer->request + peer->request_length, room, MSG_DONTWAIT);
+    char *end;
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got > 0)
+        peer->request_length += (size_t)got;
+    end = memchr(peer->request, '\n', peer->request_length);
+    if (!end && (got <= 0 || peer->request_length == sizeof(peer->request))) {
+        drop(peer);
+        return;
+    }
+    if (!end)
+        return;
+    *end = '\0';
+    begin_answer(c, peer);
+}
+
+static void write_answer(struct control_peer *peer)
+{
+    ssize_t done = send(peer->fd, peer->answer + peer->written, peer->answer_length - peer->written,
+                        MSG_DONTWAIT | MSG_NOSIGNAL);
+
+    if (done < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (done > 0)
+        peer->written += (size_t)done;
+    if (done < 0 || peer->written == peer->answer_length)
+        drop(peer);
+}
+
+static void take_peer(struct control *c, hf_time now)
+{
+    int fd = accept4(c->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+    for (int i = 0; fd >= 0 && i < CONTROL_PEERS; i++)
+        if (c->peers[i].fd < 0) {
+            c->peers[i].fd = fd;
+            c->peers[i].until = hf_time_add(now, PATIENCE);
+            return;
+        }
+    if (fd >= 0)
+        close(fd);
+}
+
+void control_serve(struct control *c, const struct pollfd *polls, size_t count, hf_time now)
+{
+    for (size_t p = 0; p < count; p++) {
+        if (!polls[p].revents)
+            continue;
+        if (polls[p].fd == c->listener) {
+            take_peer(c, now);
+            continue;
+        }
+        for (int i = 0; i < CONTROL_PEERS; i++) {
+            struct control_peer *peer = &c->peers[i];
+
+            if (peer->fd != polls[p].fd)
+                continue;
+            peer->until = hf_time_add(now, PATIENCE);
+            if (peer->answer)
+                write_answer(peer);
+            else
+                read_request(c, peer);
+            break;
+        }
+    }
+    for (int i = 0; i < CONTROL_PEERS; i++)
+        if (c->peers[i].fd >= 0 && hf_time_reached(now, c->peers[i].until))
+            drop(&c->peers[i]);
+}

@@ -1,0 +1,47 @@
+/* The control socket RUNTIME/NAME/control (0600, stream): one line of request, an answer
+ * in text, end. Main thread.
+ *
+ *   metrics    Prometheus text          list       one line per lease
+ *   show NAME  that lease (NAME as `list` prints it)
+ * An answer that begins with "error: " is one. Never blocks: a peer that does not read or write for
+ * two seconds is dropped. */
+#ifndef HOLDFAST_AGENT_PROCESS_CONTROL_H
+#define HOLDFAST_AGENT_PROCESS_CONTROL_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "shm/nstime.h"
+
+#define CONTROL_PEERS 8
+
+struct agent;
+
+struct control_peer {
+    int fd; /* -1: free */
+    hf_time until;
+    char request[512];
+    size_t request_length;
+    char *answer; /* being written */
+    size_t answer_length, written;
+};
+
+struct control {
+    struct agent *agent;
+    char path[620];
+    int listener;
+    struct control_peer peers[CONTROL_PEERS];
+};
+
+/* HF_ESYS with errno. */
+int control_open(struct agent *agent, const char *dir, struct control *ret_control);
+void control_close(struct control *control);
+
+/* For poll(): fills in 1 + CONTROL_PEERS entries at most and returns how many; then
+ * serve with the same array. */
+#define CONTROL_POLLS (1 + CONTROL_PEERS)
+size_t control_poll(const struct control *control, struct pollfd *polls);
+void control_serve(struct control *control, const struct pollfd *polls, size_t count, hf_time now);
+
+#endif

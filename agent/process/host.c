@@ -1,0 +1,106 @@
+#include "agent/process/host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shm/status.h"
+
+#define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The UUID text without its dashes. */
+static bool parse_boot_id(const char *text, uint8_t ret_id[16])
+{
+    for (int digits = 0; digits < 32; text++) {
+        int value = hex_value(*text);
+
+        if (*text == '-')
+            continue;
+        if (value < 0)
+            return false;
+        if (digits % 2 == 0)
+            ret_id[digits / 2] = (uint8_t)(value << 4);
+        else
+            ret_id[digits / 2] |= (uint8_t)value;
+        digits++;
+    }
+    return true;
+}
+
+static bool read_boot_id(uint8_t ret_id[16])
+{
+    char text[64] = "";
+    int fd = open(BOOT_ID_FILE, O_RDONLY | O_CLOEXEC);
+    ssize_t got;
+
+    if (fd < 0)
+        return false;
+    got = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    return got > 0 && parse_boot_id(text, ret_id);
+}
+
+/* 0 where the kernel has no such namespace: then it is the same for everybody. */
+static uint64_t namespace_inode(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 ? st.st_ino : 0;
+}
+
+int host_read(struct host *ret_host, char *why, size_t why_size)
+{
+    struct host h = {.timens_inode = namespace_inode("/proc/self/ns/time"),
+                     .pidns_inode = namespace_inode("/proc/self/ns/pid")};
+
+    if (!read_boot_id(h.boot_id)) {
+        snprintf(why, why_size, "cannot read %s: is /proc mounted?", BOOT_ID_FILE);
+        return HF_ESYS;
+    }
+    if (h.pidns_inode == 0) {
+        snprintf(why, why_size, "cannot read /proc/self/ns/pid: %s; is /proc mounted?",
+                 strerror(errno));
+        return HF_ESYS;
+    }
+    if (gethostname(h.name, sizeof(h.name) - 1) < 0)
+        strcpy(h.name, "?");
+    *ret_host = h;
+    return HF_OK;
+}
+
+int64_t host_raise_descriptors(void)
+{
+    struct rlimit limit;
+    rlim_t before;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return INT64_MAX;
+    before = limit.rlim_cur;
+    limit.rlim_cur = limit.rlim_max;
+    if (before != limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) < 0)
+        limit.rlim_cur = before;
+    return limit.rlim_cur > INT64_MAX ? INT64_MAX : (int64_t)limit.rlim_cur;
+}
+
+void host_fill_standard_files(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}

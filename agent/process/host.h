@@ -1,0 +1,25 @@
+/* What the agent has to know of the host and the namespaces it runs in, read once at the start. */
+#ifndef HOLDFAST_AGENT_PROCESS_HOST_H
+#define HOLDFAST_AGENT_PROCESS_HOST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct host {
+    uint8_t boot_id[16];
+    uint64_t timens_inode, pidns_inode;
+    char name[64];
+};
+
+/* HF_OK, or HF_ESYS with a sentence in `why`. */
+int host_read(struct host *ret_host, char *why, size_t why_size);
+
+/* Opens /dev/null where stdin, stdout or stderr is closed: the next file would take its place, and
+ * get the log. First of all. */
+void host_fill_standard_files(void);
+
+/* Raises the soft limit of descriptors to the hard one: each client takes some. Returns what it is
+ * now, INT64_MAX when there is none or it cannot be read. */
+int64_t host_raise_descriptors(void);
+
+#endif

@@ -1,0 +1,15 @@
+/* Telling the service manager (sd_notify(3)): one datagram to $NOTIFY_SOCKET. Does nothing
+ * without one. Main thread. */
+#ifndef HOLDFAST_AGENT_PROCESS_NOTIFY_H
+#define HOLDFAST_AGENT_PROCESS_NOTIFY_H
+
+#include "shm/nstime.h"
+
+/* Lines as in sd_notify(3): "READY=1\nSTATUS=...". Never blocks; failures do not matter. */
+void notify_send(const char *state);
+
+/* How often the watchdog of the service manager wants WATCHDOG=1, already
+ * halved; 0 when it wants none. */
+hf_dur notify_watchdog(void);
+
+#endif

@@ -1,0 +1,154 @@
+#include "agent/process/singleton.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shm/status.h"
+
+#define TRIES 20
+
+static int say_sys(const char *what, const char *path, char *why, size_t why_size)
+{
+    int error = errno;
+
+    snprintf(why, why_size, "cannot %s %s: %s", what, path, strerror(error));
+    errno = error;
+    return HF_ESYS;
+}
+
+/* A directory that is made with `mode`, or is there already and nobody else's to write. */
+static int own_directory(const char *path, mode_t mode, bool shared, bool *ret_made, char *why,
+                         size_t why_size)
+{
+    struct stat st;
+
+    if (mkdir(path, mode) == 0) {
+        *ret_made = true;
+        if (chmod(path, mode) < 0) /* whatever the umask was */
+            return say_sys("set the mode of", path, why, why_size);
+        return HF_OK;
+    }
+    if (errno != EEXIST)
+        return say_sys("make the directory", path, why, why_size);
+    if (lstat(path, &st) < 0)
+        return say_sys("look at", path, why, why_size);
+    if (shared) /* what an operator gave as --runtime-dir is the operator's choice */
+        return HF_OK;
+    if (!S_ISDIR(st.st_mode))
+        snprintf(why, why_size, "%s is not a directory; remove it", path);
+    else if (st.st_uid != geteuid())
+        snprintf(why, why_size,
+                 "%s belongs to uid %u: run the agent as that user, or give another --runtime-dir",
+                 path, (unsigned)st.st_uid);
+    else if (st.st_mode & 022)
+        snprintf(why, why_size, "%s may be written by others (mode %04o); use chmod go-w", path,
+                 (unsigned)st.st_mode & 07777);
+    else
+        return HF_OK;
+    return HF_EPERM;
+}
+
+static int refuse_second(const struct singleton *s, const char *name, char *why, size_t why_size)
+{
+    char text[32] = "";
+    long pid = 0;
+
+    /* The other one may be just about to write it. */
+    for (int i = 0; i < TRIES && pid <= 0; i++) {
+        if (i > 0)
+            (void)poll(NULL, 0, 5);
+        if (pread(s->lock_fd, text, sizeof(text) - 1, 0) > 0)
+            pid = strtol(text, NULL, 10);
+    }
+    if (pid > 0)
+        snprintf(why, why_size,
+                 "an agent named '%s' runs already: pid %ld, in %s; give this one another --name",
+                 name, pid, s->dir);
+    else
+        snprintf(why, why_size,
+                 "an agent named '%s' runs already, in %s; give this one another --name", name,
+                 s->dir);
+    return HF_EBUSY;
+}
+
+/* HF_EPENDING: file or directory went away meanwhile: their agent was just ending. */
+static int try_lock(struct singleton *s, const char *path, const char *name, char *why,
+                    size_t why_size)
+{
+    struct stat here, there;
+    int rc = HF_EPENDING;
+
+    s->lock_fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    if (s->lock_fd < 0 && errno == ENOENT)
+        return HF_EPENDING;
+    if (s->lock_fd < 0)
+        return say_sys("open", path, why, why_size);
+    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0)
+        rc = errno == EWOULDBLOCK ? refuse_second(s, name, why, why_size)
+                                  : say_sys("lock", path, why, why_size);
+    else if (fstat(s->lock_fd, &here) == 0 && stat(path, &there) == 0 &&
+             here.st_ino == there.st_ino && here.st_dev == there.st_dev)
+        return HF_OK;
+    close(s->lock_fd);
+    return rc;
+}
+
+int singleton_take(const struct config *config, struct singleton *ret_singleton, char *why,
+                   size_t why_size)
+{
+    bool serves_others = config->system || config->group != (gid_t)-1;
+    mode_t mode = serves_others ? 0755 : 0700;
+    struct singleton s = {.lock_fd = -1};
+    char path[sizeof(s.dir) + 8], pid[32];
+    bool made_dir;
+    int rc = HF_EPENDING;
+
+    snprintf(s.base, sizeof(s.base), "%s", config->runtime_dir);
+    snprintf(s.dir, sizeof(s.dir), "%s/%s", config->runtime_dir, config->name);
+    snprintf(path, sizeof(path), "%s/lock", s.dir);
+    for (int i = 0; i < TRIES && rc == HF_EPENDING; i++) {
+        rc = own_directory(s.base, mode, !config->system, &s.made_base, why, why_size);
+        if (rc == HF_OK)
+            rc = own_directory(s.dir, mode, false, &made_dir, why, why_size);
+        if (rc == HF_OK)
+            rc = try_lock(&s, path, config->name, why, why_size);
+    }
+    if (rc == HF_EPENDING) {
+        snprintf(why, why_size, "%s goes away again and again", path);
+        rc = HF_ESYS;
+    }
+    if (rc < 0)
+        return rc;
+    snprintf(pid, sizeof(pid), "%ld\n", (long)getpid());
+    if (ftruncate(s.lock_fd, 0) < 0 || pwrite(s.lock_fd, pid, strlen(pid), 0) < 0) {
+        rc = say_sys("write", path, why, why_size);
+        close(s.lock_fd);
+        return rc;
+    }
+    *ret_singleton = s;
+    return HF_OK;
+}
+
+void singleton_release(struct singleton *s, bool remove)
+{
+    char path[sizeof(s->dir) + 8];
+
+    if (remove) {
+        snprintf(path, sizeof(path), "%s/lock", s->dir);
+        (void)unlink(path); /* still locked: a next agent sees that it is gone, and makes another */
+        (void)rmdir(s->dir);
+        if (s->made_base)
+            (void)rmdir(s->base); /* unless another agent is in it */
+    } else if (ftruncate(s->lock_fd, 0) < 0) {
+        /* only the pid in a message would be old */
+    }
+    close(s->lock_fd);
+    s->lock_fd = -1;
+}

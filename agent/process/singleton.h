@@ -1,0 +1,28 @@
+/* One agent of a name: its directory, and the lock that is taken before
+ * journal and socket are opened. */
+#ifndef HOLDFAST_AGENT_PROCESS_SINGLETON_H
+#define HOLDFAST_AGENT_PROCESS_SINGLETON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "agent/config/config.h"
+
+struct singleton {
+    char base[512], dir[600]; /* RUNTIME, RUNTIME/NAME */
+    bool made_base;           /* RUNTIME was missing */
+    int lock_fd;
+};
+
+/* Makes RUNTIME and RUNTIME/NAME where they are missing (0755 for an agent that serves others,
+ * else 0700), refuses what others own or may write to, and locks RUNTIME/NAME/lock. HF_EBUSY:
+ * another agent has it, `why` names its pid; HF_EPERM, HF_ESYS. The lock ends with the
+ * process, however it ends. */
+int singleton_take(const struct config *config, struct singleton *ret_singleton, char *why,
+                   size_t why_size);
+
+/* Lets go. `remove`: nothing is left to come back for, so lock and (empty) directories that
+ * were made go, too. */
+void singleton_release(struct singleton *singleton, bool remove);
+
+#endif

@@ -1,0 +1,244 @@
+#include "agent/process/supervise.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/broker/broker.h"
+#include "agent/core/ballot.h"
+#include "agent/process/control.h"
+#include "agent/process/dev_nodes.h"
+#include "agent/process/notify.h"
+
+#define BEAT_MS      100
+#define LOOK_EVERY   hf_ms(1000) /* at the table's name */
+#define WAIT_BEFORE  hf_ms(1000) /* so long without a quorum before it is said */
+#define REPEAT_AFTER hf_ms(5000)
+#define ROUSE_AFTER  hf_ms(500) /* so long without a beat of the broker's */
+#define ROUSE_EVERY  hf_ms(300)
+
+struct watch {
+    struct agent *agent;
+    bool said_ready, told_manager, table_gone;
+    hf_time waiting_since; /* not ready since */
+    hf_time said_waiting;
+    char why[256]; /* as last said */
+    hf_time looked, dogged, roused;
+    hf_dur watchdog;
+};
+
+static void signals_of_ours(sigset_t *ret_set)
+{
+    (void)sigemptyset(ret_set);
+    (void)sigaddset(ret_set, SIGTERM);
+    (void)sigaddset(ret_set, SIGINT);
+    (void)sigaddset(ret_set, SIGHUP);
+    (void)sigaddset(ret_set, SIGCHLD);
+}
+
+void supervise_block_signals(void)
+{
+    sigset_t set;
+
+    signals_of_ours(&set);
+    (void)sigaddset(&set, SIGPIPE); /* stderr may be a pipe that nobody reads any more */
+    (void)sigaddset(&set, BROKER_ROUSE);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+static void beat(struct agent *agent, hf_time now)
+{
+    atomic_store_explicit(&agent->table.header->main_beat_ns, now.ns, memory_order_relaxed);
+}
+
+static void watch_dog(struct watch *w, hf_time now)
+{
+    if (w->watchdog.ns <= 0 || hf_time_before(now, hf_time_add(w->dogged, w->watchdog)))
+        return;
+    w->dogged = now;
+    notify_send("WATCHDOG=1");
+}
+
+static void watch_broker(struct watch *w, hf_time now)
+{
+    const struct hf_table_header *h = w->agent->table.header;
+    hf_time beaten = {atomic_load_explicit(&h->broker_beat_ns, memory_order_relaxed)};
+
+    if (hf_time_before(now, hf_time_add(beaten, ROUSE_AFTER)) ||
+        hf_time_before(now, hf_time_add(w->roused, ROUSE_EVERY)))
+        return;
+    w->roused = now;
+    broker_rouse(w->agent->broker);
+}
+
+/* --- ready, or not ---------------------------------------------------------------------------- */
+
+static void say_ready(struct watch *w)
+{
+    const struct config *c = w->agent->config;
+
+    log_say("ready: %s, %d nodes, quorum %d, socket %s", c->name, c->node_count,
+            ballot_quorum(c->node_count), w->agent->socket_path);
+    notify_send("READY=1\nSTATUS=Ready");
+    w->said_ready = w->told_manager = true;
+    w->why[0] = '\0';
+}
+
+/* The agent starts all the same, says so, and heals. */
+static void say_waiting(struct watch *w, hf_time now)
+{
+    char why[sizeof(w->why)], status[sizeof(w->why) + 32];
+
+    broker_why_not_ready(w->agent->broker, why, sizeof(why));
+    if (!why[0])
+        snprintf(why, sizeof(why), "too few nodes have answered yet");
+    /* The reason may count down: it is said at once when it is the first,
+     * and then not too often. */
+    if (w->why[0] && (strcmp(why, w->why) == 0 ||
+                      hf_time_before(now, hf_time_add(w->said_waiting, REPEAT_AFTER))))
+        return;
+    log_say("waiting: %s", why);
+    snprintf(status, sizeof(status), "%sSTATUS=Waiting: %s", w->told_manager ? "" : "READY=1\n",
+             why);
+    notify_send(status);
+    w->told_manager = true;
+    w->said_ready = false;
+    w->said_waiting = now;
+    memcpy(w->why, why, sizeof(why));
+}
+
+static void watch_readiness(struct watch *w, hf_time now)
+{
+    if (broker_ready(w->agent->broker)) {
+        w->waiting_since = HF_TIME_NEVER;
+        if (!w->said_ready)
+            say_ready(w);
+        return;
+    }
+    w->waiting_since = hf_time_min(w->waiting_since, now);
+    if (hf_time_reached(now, hf_time_add(w->waiting_since, WAIT_BEFORE)))
+        say_waiting(w, now);
+}
+
+/* Holders have the table by descriptor, and new clients are given one too. */
+static void watch_table(struct watch *w, hf_time now)
+{
+    struct agent *agent = w->agent;
+
+    if (w->table_gone || hf_time_before(now, hf_time_add(w->looked, LOOK_EVERY)))
+        return;
+    w->looked = now;
+    if (hf_table_is_linked(&agent->table, agent->shm_name))
+        return;
+    w->table_gone = true;
+    log_error(
+        "/dev/shm%s was removed or replaced by somebody (RemoveIPC= in logind.conf does so at "
+        "logout). Leases go on and are extended, but status, list and show cannot see them until "
+        "the agent is started again, and that ends those that are held: wait for them first",
+        agent->shm_name);
+}
+
+/* --- the loop --------------------------------------------------------------------------------- */
+
+/* True when it is time to end. */
+static bool take_signals(int fd, struct dev_nodes *dev_nodes)
+{
+    struct signalfd_siginfo info;
+    bool end = false;
+
+    while (read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        switch (info.ssi_signo) {
+        case SIGTERM:
+        case SIGINT:
+            log_info("ending, by signal %s", info.ssi_signo == SIGTERM ? "TERM" : "INT");
+            end = true;
+            break;
+        case SIGHUP:
+            log_warn("reload is not available yet: start the agent again, leases outlive that");
+            break;
+        case SIGCHLD:
+            dev_nodes_reap(dev_nodes);
+            break;
+        }
+    }
+    return end;
+}
+
+void supervise(struct agent *agent, struct control *control, struct dev_nodes *dev_nodes)
+{
+    struct watch w = {
+        .agent = agent, .waiting_since = HF_TIME_NEVER, .watchdog = notify_watchdog()};
+    struct pollfd polls[1 + CONTROL_POLLS];
+    sigset_t set;
+    int fd;
+
+    signals_of_ours(&set);
+    fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0) {
+        log_error("no signalfd: %s", strerror(errno));
+        return;
+    }
+    for (;;) {
+        /* Soon again at first, so that the ready line comes as soon as it is true. */
+        int timeout_ms = w.said_ready || w.why[0] ? BEAT_MS : 10;
+        size_t count;
+        hf_time now;
+
+        polls[0] = (struct pollfd){.fd = fd, .events = POLLIN};
+        count = control_poll(control, &polls[1]);
+        (void)poll(polls, 1 + count, timeout_ms);
+        now = clock_now();
+        beat(agent, now);
+        if (polls[0].revents && take_signals(fd, dev_nodes))
+            break;
+        control_serve(control, &polls[1], count, now);
+        watch_readiness(&w, now);
+        watch_table(&w, now);
+        watch_broker(&w, now);
+        watch_dog(&w, now);
+    }
+    close(fd);
+}
+
+struct drain {
+    struct broker *broker;
+    atomic_bool done;
+};
+
+static void *join_broker(void *arg)
+{
+    struct drain *d = arg;
+
+    broker_join(d->broker);
+    atomic_store_explicit(&d->done, true, memory_order_release);
+    return NULL;
+}
+
+void supervise_drain(struct agent *agent)
+{
+    struct drain d = {.broker = agent->broker};
+    struct watch w = {.agent = agent, .watchdog = notify_watchdog()};
+    pthread_t joiner;
+
+    if (pthread_create(&joiner, NULL, join_broker, &d) != 0) {
+        broker_join(agent->broker);
+        return;
+    }
+    while (!atomic_load_explicit(&d.done, memory_order_acquire)) {
+        hf_time now = clock_now();
+
+        beat(agent, now);
+        watch_broker(&w, now);
+        watch_dog(&w, now);
+        (void)poll(NULL, 0, 5);
+    }
+    (void)pthread_join(joiner, NULL);
+}

@@ -1,0 +1,102 @@
+#include "agent/record/boot_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/base/crc32.h"
+#include "shm/status.h"
+
+#define LOCKED (16 << 20) /* bytes; more is left to the kernel's judgement */
+
+_Static_assert(sizeof(struct boot_file_header) <= BOOT_FILE_HEADER, "one page");
+
+static uint32_t header_crc(const struct boot_file_header *h)
+{
+    return crc32c(0, h, offsetof(struct boot_file_header, crc));
+}
+
+int boot_file_say(const char *doing, const char *path, char *why, size_t why_size)
+{
+    int error = errno;
+
+    snprintf(why, why_size, "cannot %s %s: %s", doing, path, strerror(error));
+    errno = error;
+    return HF_ESYS;
+}
+
+int boot_file_make(const char *path, const char *what, const struct boot_file_header *want,
+                   int *ret_fd, char *why, size_t why_size)
+{
+    struct boot_file_header header = *want;
+    char temporary[BOOT_FILE_PATH + 8];
+    int fd, error;
+
+    header.crc = header_crc(&header);
+    snprintf(temporary, sizeof(temporary), "%s.new", path);
+    (void)unlink(temporary);
+    fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return boot_file_say("make", temporary, why, why_size);
+    do
+        error = posix_fallocate(fd, 0, (off_t)want->size);
+    while (error == EINTR);
+    if (error) {
+        snprintf(why, why_size,
+                 "no room for %s of %zu KiB at %s: %s; make room or lower the capacity", what,
+                 (size_t)want->size / 1024, path, strerror(error));
+        errno = error;
+        goto error_file;
+    }
+    if (pwrite(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header) ||
+        rename(temporary, path) < 0) {
+        (void)boot_file_say("write", temporary, why, why_size);
+        goto error_file;
+    }
+    *ret_fd = fd;
+    return HF_OK;
+
+error_file:
+    error = errno;
+    (void)unlink(temporary);
+    close(fd);
+    errno = error;
+    return HF_ESYS;
+}
+
+int boot_file_map(const char *path, int fd, size_t size, void **ret_map, char *why, size_t why_size)
+{
+    void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (map == MAP_FAILED)
+        return boot_file_say("map", path, why, why_size);
+    (void)madvise(map, size, MADV_DONTDUMP); /* tokens */
+    if (size <= LOCKED)
+        (void)mlock(map, size);
+    *ret_map = map;
+    return HF_OK;
+}
+
+enum boot_file_worth boot_file_judge(int fd, const struct boot_file_header *want,
+                                     struct boot_file_header *ret_header)
+{
+    struct boot_file_header *h = ret_header;
+    struct stat st;
+
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1 ||
+        (st.st_mode & 077))
+        return BOOT_FILE_FOREIGN;
+    if (pread(fd, h, sizeof(*h), 0) != (ssize_t)sizeof(*h) || h->magic != want->magic ||
+        h->crc != header_crc(h) || h->size != (uint64_t)st.st_size)
+        return BOOT_FILE_DAMAGED;
+    /* Of another boot: the holders are gone with it, and its clock. */
+    if (memcmp(h->boot_id, want->boot_id, sizeof(h->boot_id)) != 0)
+        return BOOT_FILE_OF_ANOTHER_BOOT;
+    if (h->fingerprint != want->fingerprint)
+        return BOOT_FILE_OF_ANOTHER_LAYOUT;
+    return BOOT_FILE_GOOD;
+}

@@ -1,0 +1,44 @@
+/* A private file in the agent's directory, mapped shared, that is good for one boot and one list of nodes: what
+ * outlives the agent. Everything is written through the mapping; the kernel keeps it when the agent is
+ * killed. A file is made under another name and renamed, so there is never one without a whole header.
+ * The caller holds DIR/lock.
+ */
+#ifndef HOLDFAST_AGENT_RECORD_BOOT_FILE_H
+#define HOLDFAST_AGENT_RECORD_BOOT_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define BOOT_FILE_HEADER 4096
+#define BOOT_FILE_PATH   600
+
+struct boot_file_header {
+    uint64_t magic, fingerprint, size; /* fingerprint: of the records' layout */
+    uint8_t boot_id[16];
+    uint32_t capacity, nodes;
+    char list_hash[44];
+    uint32_t crc; /* of all before; boot_file_make() sets it */
+};
+
+/* `what` it is, for an error's text. HF_OK with an empty file in the place of `path`, or HF_ESYS with
+ * errno and `why`. */
+int boot_file_make(const char *path, const char *what, const struct boot_file_header *want,
+                   int *ret_fd, char *why, size_t why_size);
+int boot_file_map(const char *path, int fd, size_t size, void **ret_map, char *why,
+                  size_t why_size);
+
+enum boot_file_worth {
+    BOOT_FILE_GOOD, /* of this boot and layout; list and capacity are the caller's to judge */
+    BOOT_FILE_OF_ANOTHER_BOOT,
+    BOOT_FILE_OF_ANOTHER_LAYOUT,
+    BOOT_FILE_DAMAGED,
+    BOOT_FILE_FOREIGN, /* not a private file of ours */
+};
+
+/* What an existing file is worth by its header, which is there unless DAMAGED or FOREIGN. */
+enum boot_file_worth boot_file_judge(int fd, const struct boot_file_header *want,
+                                     struct boot_file_header *ret_header);
+/* Remembers errno's text in `why`; HF_ESYS. */
+int boot_file_say(const char *doing, const char *path, char *why, size_t why_size);
+
+#endif

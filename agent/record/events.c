@@ -1,0 +1,463 @@
+#include "agent/record/events.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/base/clock.h"
+#include "agent/core/validity.h"
+#include "agent/record/losses.h"
+#include "shm/compiler.h"
+#include "shm/history.h"
+#include "shm/status.h"
+#include "shm/version.h"
+
+void events_begin(struct agent *agent)
+{
+    atomic_store(&agent->event_number, hf_history_begin(&agent->table));
+}
+
+static void put(struct agent *agent, enum hf_event_ring ring, struct hf_event *event)
+{
+    event->number = atomic_fetch_add(&agent->event_number, 1) + 1;
+    event->wall_ms = clock_wall().ms;
+    event->nodes = (uint8_t)agent->config->node_count;
+    hf_event_put(&agent->table, ring, event);
+}
+
+/* --- leases ----------------------------------------------------------------------------------- */
+
+static int64_t shown(hf_time valid)
+{
+    return valid.ns > 0 && valid.ns < HF_TIME_NEVER.ns ? valid.ns : 0;
+}
+
+/* Whose vote lasts beyond `at`. */
+static uint16_t voting_of(const hf_time *d, int n, hf_time at)
+{
+    unsigned voting = 0;
+
+    for (int i = 0; i < n; i++)
+        if (hf_time_before(at, d[i]))
+            voting |= 1u << i;
+    return (uint16_t)voting;
+}
+
+/* HF_TIME_NEVER: beyond the q-th vote, of which V as it is stored may be a little short. */
+static uint16_t voting_at(const struct lease_fsm *fsm, hf_time at)
+{
+    hf_time d[HF_NODES_MAX];
+
+    for (int i = 0; i < fsm->n; i++)
+        d[i] = lease_fsm_d(fsm, i);
+    if (at.ns == HF_TIME_NEVER.ns)
+        at = validity_qth(d, fsm->n, fsm->q);
+    return voting_of(d, fsm->n, at);
+}
+
+static struct hf_event of_holder(const struct agent *agent, const struct lease *lease,
+                                 enum hf_event_kind kind, hf_time now)
+{
+    struct hf_event event = {
+        .kind = (uint8_t)kind,
+        .node = HF_EVENT_NO_NODE,
+        .flags = lease->run ? HF_EVENT_F_RUN : 0,
+        .at_ns = now.ns,
+        .fence = lease->fence,
+        .slot = lease->slot,
+        .generation = lease->generation,
+        .pid = lease->pid,
+        .uid = lease->uid,
+    };
+
+    hf_event_name(&agent->table, &event, lease_name(lease), lease->name_len);
+    return event;
+}
+
+static struct hf_event of_lease(const struct agent *agent, const struct lease *lease,
+                                enum hf_event_kind kind)
+{
+    const struct lease_fsm *fsm = &lease->fsm;
+    hf_time now = clock_now();
+    struct hf_event event = of_holder(agent, lease, kind, now);
+
+    event.valid_before_ns = event.valid_ns = shown(fsm->valid);
+    event.voting = voting_at(fsm, now);
+    return event;
+}
+
+void event_granted(struct agent *agent, const struct lease *lease, hf_dur waited)
+{
+    struct hf_event event = of_lease(agent, lease, HF_EVENT_GRANTED);
+
+    event.valid_before_ns = 0;
+    event.value = hf_dur_ms(waited);
+    put(agent, HF_EVENTS_GRANTS, &event);
+}
+
+void event_released(struct agent *agent, const struct lease *lease)
+{
+    struct hf_event event = of_lease(agent, lease, HF_EVENT_RELEASED);
+
+    event.reason = (uint8_t)lease->fsm.reason;
+    event.value = hf_dur_ms(hf_time_since((hf_time){event.at_ns}, lease->since));
+    put(agent, HF_EVENTS_GRANTS, &event);
+}
+
+void event_taken_over(struct agent *agent, const struct lease *lease, hf_time valid,
+                      uint16_t voting, hf_dur waited)
+{
+    struct hf_event event = of_holder(agent, lease, HF_EVENT_GRANTED, clock_now());
+
+    event.flags |= HF_EVENT_F_HANDED_OVER;
+    event.valid_before_ns = event.valid_ns = shown(valid);
+    event.voting = voting;
+    event.value = hf_dur_ms(waited);
+    put(agent, HF_EVENTS_GRANTS, &event);
+}
+
+void event_readopted(struct agent *agent, const struct lease *lease)
+{
+    struct hf_event event = of_lease(agent, lease, HF_EVENT_READOPTED);
+
+    put(agent, HF_EVENTS_GRANTS, &event);
+}
+
+void event_forced(struct agent *agent, const void *name, size_t name_len, uint64_t fence,
+                  uint32_t pid, uint32_t uid, int nodes)
+{
+    struct hf_event event = {.kind = HF_EVENT_FORCED,
+                             .node = HF_EVENT_NO_NODE,
+                             .at_ns = clock_now().ns,
+                             .fence = fence,
+                             .pid = pid,
+                             .uid = uid,
+                             .value = nodes};
+
+    hf_event_name(&agent->table, &event, name, name_len);
+    put(agent, HF_EVENTS_GRANTS, &event);
+}
+
+/* Whether the earlier agent told the end of that lease before it ended itself. */
+static bool end_is_told(const struct agent *agent, uint32_t slot, uint32_t generation,
+                        uint64_t fence)
+{
+    static const enum hf_event_ring rings[] = {HF_EVENTS_LOSSES, HF_EVENTS_ENDS, HF_EVENTS_GRANTS};
+
+    for (size_t k = 0; k < sizeof(rings) / sizeof(rings[0]); k++)
+        for (uint64_t i = hf_events_written(&agent->table, rings[k]);
+             i > hf_events_oldest(&agent->table, rings[k]); i--) {
+            struct hf_event event;
+
+            if (hf_event_read(&agent->table, rings[k], i - 1, &event) == HF_OK &&
+                event.slot == slot && event.generation == generation && event.fence == fence &&
+                (event.kind == HF_EVENT_LOST || event.kind == HF_EVENT_RELEASED))
+                return true;
+        }
+    return false;
+}
+
+void event_not_readopted(struct agent *agent, uint32_t slot, const struct journal_identity *id,
+                         const struct journal_lease *state, enum hf_event_kind kind,
+                         enum hf_loss_reason reason)
+{
+    int n = agent->config->node_count;
+    hf_time now = clock_now(), valid = validity_qth(state->d, n, n / 2 + 1);
+    struct hf_event event = {
+        .kind = (uint8_t)kind,
+        .node = HF_EVENT_NO_NODE,
+        .reason = (uint8_t)reason,
+        .flags = id->run ? HF_EVENT_F_RUN : 0,
+        .at_ns = now.ns,
+        .valid_before_ns = shown(valid),
+        .valid_ns = shown(valid),
+        .fence = state->fence,
+        .value = (now.ns - id->since_ns) / HF_NS_PER_MS,
+        .slot = slot,
+        .generation = state->generation,
+        .pid = id->pid,
+        .uid = id->uid,
+        .voting = voting_of(state->d, n, now),
+    };
+
+    if (end_is_told(agent, slot, state->generation, state->fence))
+        return;
+    if (kind == HF_EVENT_LOST)
+        losses_count(&agent->table, reason);
+    hf_event_name(&agent->table, &event, id->name, id->name_len);
+    put(agent, kind == HF_EVENT_LOST ? HF_EVENTS_LOSSES : HF_EVENTS_ENDS, &event);
+}
+
+/* --- what the renewal thread finds ------------------------------------------------------------ */
+
+struct lease_before lease_before(const struct lease *lease, int node, enum hf_loss_reason finding)
+{
+    return (struct lease_before){
+        .valid = lease->fsm.valid,
+        .state = lease->fsm.state,
+        .node = node,
+        .vote = node >= 0 ? lease_fsm_d(&lease->fsm, node) : HF_TIME_PAST,
+        .finding = finding,
+    };
+}
+
+static bool is_void(hf_time vote)
+{
+    return vote.ns == HF_TIME_PAST.ns;
+}
+
+static void put_vote(struct agent *agent, const struct lease *lease,
+                     const struct lease_before *before, enum hf_event_kind kind,
+                     enum hf_event_ring ring)
+{
+    struct hf_event event = of_lease(agent, lease, kind);
+
+    event.node = (uint8_t)before->node;
+    event.reason = (uint8_t)before->finding;
+    event.valid_before_ns = shown(before->valid);
+    put(agent, ring, &event);
+}
+
+/* A vote that had lapsed by itself is none that is taken away. */
+static void tell_vote(struct agent *agent, const struct lease *lease,
+                      const struct lease_before *before)
+{
+    hf_time vote = before->node >= 0 ? lease_fsm_d(&lease->fsm, before->node) : HF_TIME_PAST;
+
+    if (before->node < 0 || is_void(vote) == is_void(before->vote))
+        return;
+    if (!is_void(vote))
+        put_vote(agent, lease, before, HF_EVENT_VOTE, HF_EVENTS_ENDS);
+    else if (hf_time_before(clock_now(), before->vote))
+        put_vote(agent, lease, before, HF_EVENT_VOTE_VOID, HF_EVENTS_LOSSES);
+}
+
+static enum hf_event_kind kind_of(const struct lease_fsm *fsm)
+{
+    switch (fsm->state) {
+    case HF_SLOT_LATE:
+        return HF_EVENT_LATE;
+    case HF_SLOT_HELD:
+        return HF_EVENT_ON_TIME;
+    case HF_SLOT_LOSING:
+        return HF_EVENT_LOSING;
+    case HF_SLOT_LOST:
+        return HF_EVENT_LOST;
+    case HF_SLOT_ENDED:
+        return HF_EVENT_RELEASED;
+    case HF_SLOT_FREE:
+        break;
+    }
+    return HF_EVENT_NONE;
+}
+
+/* The few that were asked to stop last: no lease has room for it. */
+static void remember_asker(struct agent *agent, const struct lease *lease, struct asker by)
+{
+    agent->asked[agent->asked_next++ % HF_LENGTH(agent->asked)] =
+        (struct asked){lease->slot, lease->generation, by};
+}
+
+static void name_asker(const struct agent *agent, const struct lease *lease, struct hf_event *event)
+{
+    for (size_t i = 0; event->reason == HF_LOSS_ASKED && i < HF_LENGTH(agent->asked); i++)
+        if (agent->asked[i].slot == lease->slot &&
+            agent->asked[i].generation == lease->generation) {
+            event->by_pid = agent->asked[i].by.pid;
+            event->by_uid = agent->asked[i].by.uid;
+        }
+}
+
+static void tell_state(struct agent *agent, struct lease *lease, const struct lease_before *before)
+{
+    const struct lease_fsm *fsm = &lease->fsm;
+    enum hf_event_kind kind = kind_of(fsm);
+    struct hf_event event = of_lease(agent, lease, kind);
+    bool often = kind == HF_EVENT_ON_TIME || kind == HF_EVENT_RELEASED;
+
+    event.reason = (uint8_t)fsm->reason;
+    if (kind == HF_EVENT_LATE)
+        event.reason = before->finding ? (uint8_t)before->finding : HF_LOSS_QUORUM;
+    if (event.reason == HF_LOSS_QUORUM && kind != HF_EVENT_LOST)
+        event.voting =
+            voting_at(fsm, HF_TIME_NEVER); /* the others should have been renewed by now */
+    if (before->finding && event.reason == before->finding)
+        lease->blamed = before->node;
+    if (lease->blamed >= 0 && !often)
+        event.node = (uint8_t)lease->blamed;
+    if (kind == HF_EVENT_LOSING && before->by.pid)
+        remember_asker(agent, lease, before->by);
+    name_asker(agent, lease, &event);
+    event.valid_before_ns = shown(before->valid);
+    if (kind == HF_EVENT_LOST || kind == HF_EVENT_RELEASED)
+        event.value = hf_dur_ms(hf_time_since((hf_time){event.at_ns}, lease->since));
+    put(agent, often ? HF_EVENTS_ENDS : HF_EVENTS_LOSSES, &event);
+}
+
+void events_of_lease(struct agent *agent, struct lease *lease, const struct lease_before *before)
+{
+    tell_vote(agent, lease, before);
+    if (lease->fsm.state != before->state)
+        tell_state(agent, lease, before);
+}
+
+void event_healed(struct agent *agent, const struct lease *lease, const struct lease_before *before)
+{
+    put_vote(agent, lease, before, HF_EVENT_HEALED, HF_EVENTS_ENDS);
+}
+
+uint16_t event_handed_over(struct agent *agent, const struct lease *lease,
+                           enum hf_loss_reason reason)
+{
+    struct hf_event event = of_lease(agent, lease, HF_EVENT_RELEASED);
+
+    event.flags |= HF_EVENT_F_HANDED_OVER;
+    event.reason = (uint8_t)reason;
+    event.value = hf_dur_ms(hf_time_since((hf_time){event.at_ns}, lease->since));
+    put(agent, HF_EVENTS_ENDS, &event);
+    return event.voting;
+}
+
+void event_abandoned(struct agent *agent, const struct lease *lease)
+{
+    struct hf_event event = of_lease(agent, lease, HF_EVENT_ABANDONED);
+
+    event.reason = HF_LOSS_HOLDER;
+    put(agent, HF_EVENTS_LOSSES, &event);
+}
+
+void event_job(struct agent *agent, struct lease *lease, enum hf_event_kind kind)
+{
+    bool stopped = kind == HF_EVENT_JOB_STOPPED;
+    struct hf_event event = of_lease(agent, lease, kind);
+
+    if (stopped ? lease->job_stopped : lease->job_killed)
+        return;
+    lease->job_stopped |= stopped;
+    lease->job_killed |= !stopped;
+    event.reason = (uint8_t)lease->fsm.reason;
+    put(agent, HF_EVENTS_LOSSES, &event);
+}
+
+/* --- the agent and its nodes ------------------------------------------------------------------ */
+
+static struct hf_event of_node(int node, enum hf_event_kind kind, unsigned reason, const char *text)
+{
+    struct hf_event event = {
+        .kind = (uint8_t)kind,
+        .node = node < 0 ? HF_EVENT_NO_NODE : (uint8_t)node,
+        .reason = (uint8_t)reason,
+        .at_ns = clock_now().ns,
+    };
+
+    event.text_len = (uint8_t)strnlen(text, HF_EVENT_TEXT);
+    memcpy(event.text, text, event.text_len);
+    return event;
+}
+
+static void put_node(struct agent *agent, int node, enum hf_event_kind kind, unsigned reason,
+                     const char *text)
+{
+    struct hf_event event = of_node(node, kind, reason, text);
+
+    put(agent, HF_EVENTS_NODES, &event);
+}
+
+void event_agent_started(struct agent *agent)
+{
+    struct hf_event event = of_node(-1, HF_EVENT_AGENT_STARTED, 0, HOLDFAST_VERSION);
+
+    event.pid = (uint32_t)getpid();
+    event.value = agent->warm;
+    put(agent, HF_EVENTS_NODES, &event);
+}
+
+void event_agent_ending(struct agent *agent)
+{
+    struct hf_event event = of_node(-1, HF_EVENT_AGENT_ENDING, 0, "");
+
+    event.pid = (uint32_t)getpid();
+    put(agent, HF_EVENTS_NODES, &event);
+}
+
+void event_agent_away(struct agent *agent, hf_dur gap)
+{
+    struct hf_event event = of_node(-1, HF_EVENT_AGENT_AWAY, 0, "");
+
+    event.value = hf_dur_ms(gap);
+    put(agent, HF_EVENTS_LOSSES, &event);
+}
+
+void event_node_up(struct agent *agent, int node, const char *version)
+{
+    put_node(agent, node, HF_EVENT_NODE_UP, 0, version);
+}
+
+void event_node_down(struct agent *agent, int node, enum hf_node_error error, const char *text)
+{
+    put_node(agent, node, HF_EVENT_NODE_DOWN, error, text);
+}
+
+void event_node_refused(struct agent *agent, int node, enum hf_node_refusal refusal,
+                        const char *text)
+{
+    put_node(agent, node,
+             refusal == HF_REFUSED_NOT ? HF_EVENT_NODE_ACCEPTED : HF_EVENT_NODE_REFUSED, refusal,
+             text);
+}
+
+void event_node_writes(struct agent *agent, int node, enum hf_node_error error, const char *text)
+{
+    bool refused = error != HF_NODE_ERR_NONE;
+
+    put_node(agent, node, refused ? HF_EVENT_NODE_UNWRITABLE : HF_EVENT_NODE_WRITABLE, error,
+             refused ? text : "");
+}
+
+void event_node_restarted(struct agent *agent, int node, const char *run_id)
+{
+    put_node(agent, node, HF_EVENT_NODE_RESTARTED, 0, run_id);
+}
+
+void event_node_forgot(struct agent *agent, int node)
+{
+    put_node(agent, node, HF_EVENT_NODE_FORGOT, 0, "");
+}
+
+void event_node_stepped(struct agent *agent, int node, int64_t step_us)
+{
+    struct hf_event event = of_node(node, HF_EVENT_NODE_STEPPED, 0, "");
+
+    event.value = step_us;
+    put(agent, HF_EVENTS_NODES, &event);
+}
+
+void event_quarantine(struct agent *agent, int node, uint32_t reasons, hf_time until)
+{
+    struct hf_event event = of_node(node, HF_EVENT_QUARANTINE, reasons, "");
+
+    event.valid_ns = shown(until);
+    put(agent, HF_EVENTS_NODES, &event);
+}
+
+void event_quarantine_over(struct agent *agent, int node)
+{
+    put_node(agent, node, HF_EVENT_QUARANTINE_OVER, 0, "");
+}
+
+bool event_quarantine_stands(const struct agent *agent, int node)
+{
+    const struct hf_table *table = &agent->table;
+
+    for (uint64_t i = hf_events_written(table, HF_EVENTS_NODES);
+         i > hf_events_oldest(table, HF_EVENTS_NODES); i--) {
+        struct hf_event event;
+
+        if (hf_event_read(table, HF_EVENTS_NODES, i - 1, &event) != HF_OK || event.node != node)
+            continue;
+        if (event.kind == HF_EVENT_QUARANTINE || event.kind == HF_EVENT_QUARANTINE_OVER)
+            return event.kind == HF_EVENT_QUARANTINE;
+    }
+    return false;
+}

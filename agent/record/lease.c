@@ -1,0 +1,205 @@
+#include "agent/record/lease.h"
+
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/slab.h"
+#include "agent/base/tsan.h"
+#include "agent/record/beats.h"
+#include "shm/compiler.h"
+#include "shm/status.h"
+
+#define WALK_SLOTS   512 /* in one read section: a longer one would hold up every free */
+#define REMOVED_MOST 64  /* that wait for a grace period to begin */
+
+/* C11's release and acquire instead of rcu_assign_pointer() and rcu_dereference(): the same
+ * instructions, and TSan understands them. */
+struct lease_table {
+    struct lease *removed;
+    unsigned removed_count;
+    _Atomic uint32_t used; /* no slot from here on ever had a lease */
+    _Atomic(struct lease *) slot[];
+};
+
+/* What readers release and frees acquire: TSan does not know that a grace period orders the two. */
+HF_UNUSED static char grace;
+
+/* --- one lease ------------------------------------------------------------------------------- */
+
+static size_t whole_size(const struct lease *lease)
+{
+    return offsetof(struct lease, fsm) + lease_fsm_size(lease->nodes) +
+           lease->nodes * sizeof(struct lease_node) + lease->name_len +
+           (lease->key_is_name ? 0u : lease->key_len) + lease->note_len + 1u + lease->comm_len +
+           1u + (lease->has_extra ? _Alignof(struct lease_extra) + sizeof(struct lease_extra) : 0);
+}
+
+struct lease *lease_new(int nodes, const struct lease_words *words)
+{
+    bool same =
+        words->key_len == words->name_len && memcmp(words->key, words->name, words->name_len) == 0;
+    const struct lease facts = {.nodes = (uint8_t)nodes,
+                                .name_len = (uint8_t)words->name_len,
+                                .key_len = (uint16_t)words->key_len,
+                                .key_is_name = same,
+                                .note_len = (uint8_t)words->note_len,
+                                .comm_len = (uint8_t)(words->comm ? strlen(words->comm) : 0),
+                                .has_extra = words->extra || words->heartbeat_ms};
+    struct lease *lease = slab_take(whole_size(&facts));
+
+    if (!lease)
+        return NULL;
+    memcpy(lease, &facts, offsetof(struct lease, fsm));
+    memcpy((uint8_t *)lease_name(lease), words->name, words->name_len);
+    memcpy((uint8_t *)lease_key(lease), words->key, words->key_len);
+    if (lease->note_len)
+        memcpy((char *)lease_note(lease), words->note, lease->note_len);
+    if (words->comm)
+        memcpy((char *)lease_comm(lease), words->comm, lease->comm_len);
+    if (lease->has_extra)
+        *lease_extra(lease) = (struct lease_extra){.token_end = HF_TIME_NEVER,
+                                                   .heartbeat_ms = words->heartbeat_ms,
+                                                   .beat_word = words->beat_word};
+    return lease;
+}
+
+void lease_set_token(struct lease *lease, hf_time won, hf_time token_end)
+{
+    lease_extra(lease)->won = won;
+    lease_extra(lease)->token_end = token_end;
+}
+
+void lease_free(struct lease *lease)
+{
+    if (!lease)
+        return;
+    if (lease->has_extra)
+        beats_drop(lease_extra(lease)->beats);
+    explicit_bzero(&lease->token, sizeof(lease->token));
+    slab_give(lease, whole_size(lease));
+}
+
+static void free_after_grace(struct rcu_head *head)
+{
+    tsan_acquire(&grace);
+    lease_free(HF_CONTAINER(head, struct lease, rcu));
+}
+
+/* --- the table ------------------------------------------------------------------------------- */
+
+int lease_table_create(uint32_t capacity, struct lease_table **ret_table)
+{
+    struct lease_table *table = calloc(1, sizeof(*table) + capacity * sizeof(table->slot[0]));
+
+    if (!table)
+        return HF_ENOMEM;
+    *ret_table = table;
+    return HF_OK;
+}
+
+struct last_free {
+    struct rcu_head rcu;
+    sem_t reached;
+};
+
+static void reach_last_free(struct rcu_head *head)
+{
+    (void)sem_post(&HF_CONTAINER(head, struct last_free, rcu)->reached);
+}
+
+/* Frees run in the order of their call_rcu(), all on liburcu's one worker. (rcu_barrier() waits
+ * too, but TSan takes what it does inside for races.) */
+static void wait_for_frees(void)
+{
+    struct last_free last;
+
+    (void)sem_init(&last.reached, 0, 0);
+    call_rcu(&last.rcu, reach_last_free);
+    while (sem_wait(&last.reached) != 0)
+        continue;
+    (void)sem_destroy(&last.reached);
+}
+
+void lease_table_destroy(struct lease_table *table)
+{
+    if (!table)
+        return;
+    lease_table_tidy(table);
+    wait_for_frees();
+    for (uint32_t slot = 0; slot < atomic_load(&table->used); slot++)
+        lease_free(lease_table_at(table, slot));
+    free(table);
+}
+
+void lease_table_add(struct lease_table *table, struct lease *lease)
+{
+    atomic_store_explicit(&table->slot[lease->slot], lease, memory_order_release);
+    if (lease->slot >= atomic_load_explicit(&table->used, memory_order_relaxed))
+        atomic_store_explicit(&table->used, lease->slot + 1, memory_order_release);
+}
+
+void lease_table_remove(struct lease_table *table, uint32_t slot)
+{
+    struct lease *lease = lease_table_at(table, slot);
+
+    atomic_store_explicit(&table->slot[slot], NULL, memory_order_relaxed);
+    lease->removed = table->removed;
+    table->removed = lease;
+    if (++table->removed_count == REMOVED_MOST)
+        lease_table_tidy(table);
+}
+
+void lease_table_tidy(struct lease_table *table)
+{
+    struct lease *lease = table->removed, *next;
+
+    table->removed = NULL;
+    table->removed_count = 0;
+    for (; lease; lease = next) {
+        next = lease->removed;
+        tsan_release(&grace); /* behind the last look at this lease */
+        call_rcu(&lease->rcu, free_after_grace);
+    }
+}
+
+/* --- readers --------------------------------------------------------------------------------- */
+
+void lease_read_begin(void)
+{
+    rcu_read_lock();
+}
+
+void lease_read_end(void)
+{
+    tsan_release(&grace);
+    rcu_read_unlock();
+}
+
+struct lease *lease_table_at(const struct lease_table *table, uint32_t slot)
+{
+    return atomic_load_explicit(&table->slot[slot], memory_order_acquire);
+}
+
+size_t lease_table_walk(const struct lease_table *table, void (*fn)(const struct lease *, void *),
+                        void *arg)
+{
+    uint32_t used = atomic_load_explicit(&table->used, memory_order_acquire);
+    size_t count = 0;
+
+    for (uint32_t first = 0; first < used; first += WALK_SLOTS) {
+        uint32_t end = used - first > WALK_SLOTS ? first + WALK_SLOTS : used;
+
+        lease_read_begin();
+        for (uint32_t slot = first; slot < end; slot++) {
+            const struct lease *lease = lease_table_at(table, slot);
+
+            if (!lease)
+                continue;
+            fn(lease, arg);
+            count++;
+        }
+        lease_read_end();
+    }
+    return count;
+}

@@ -1,0 +1,179 @@
+/* One lease as the agent keeps it, and the table of all of them.
+ *
+ * Who writes: the broker makes it and fills it; after MSG_GRANTED the renewal thread owns `fsm` and
+ * what is below it; after MSG_ENDED the broker owns all again, takes it out of the table and frees
+ * it after a grace period. One that is handed over to another process is over for its old holder: a
+ * new struct lease with the same token and the next generation takes its place (agent/record/handoff.h).
+ * Who reads: any thread that liburcu knows may look leases up or walk over them inside a read
+ * section, and look at the part that never changes and at the atomics. The slot in shared memory and
+ * the journal record have the same owner as `fsm`.
+ */
+#ifndef HOLDFAST_AGENT_RECORD_LEASE_H
+#define HOLDFAST_AGENT_RECORD_LEASE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define URCU_API_MAP
+#include <urcu/urcu-memb.h>
+
+#include "agent/base/token.h"
+#include "agent/core/heartbeat.h"
+#include "agent/core/lease_fsm.h"
+#include "shm/layout.h"
+
+struct beats;
+
+/* The renewal thread's view of one node's vote. */
+struct lease_node {
+    uint8_t retries;    /* since the last answer, backoff_next() */
+    bool in_flight : 1; /* a renew or heal is unanswered: no second one in parallel */
+    bool heal : 1;      /* what is due is a heal */
+    bool told : 1;      /* the node told of a change since the last command was sent */
+    bool hurried : 1;   /* because of that the last command was sent */
+    bool written : 1;   /* a SET of our token may have run there since its vote last counted */
+};
+_Static_assert(sizeof(struct lease_node) == 2, "a lease has one for each node");
+
+/* What few leases have: those with a heartbeat or a max_hold, and those that were handed over. */
+struct lease_extra {
+    hf_time won;       /* when its token was: `since` of the first holder */
+    hf_time token_end; /* max_hold of the token; HF_TIME_NEVER */
+    struct heartbeat beat;
+    uint32_t heartbeat_ms, beat_word; /* 0: none; the word of its holder's page */
+    struct beats *beats; /* where its holder beats, a reference; NULL: not known (yet) */
+};
+
+/* A million of them are held at a time: every byte counts, and what is as long as it is (names, the
+ * configured nodes) takes no more. One allocation: the struct, whose fsm ends with the last configured
+ * node; the lease_nodes; the words and the extra, which lease_name() and its like find. */
+struct lease {
+    /* never changes once it is in the table */
+    uint64_t request_id; /* the client's number of the acquire */
+    uint64_t fence;      /* whole: node part and how often its token was handed over */
+    hf_time since;
+    hf_wall since_wall;
+    uint32_t slot, generation;
+    uint32_t ttl_ms, pid, uid;
+    uint16_t key_len;
+    uint8_t name_len, note_len, comm_len;
+    uint8_t nodes;             /* configured */
+    bool run : 1, guarded : 1; /* guarded: a run that has no job before a guardian has joined */
+    bool key_is_name : 1, has_extra : 1;
+    struct token token;
+
+    /* owned by the renewal thread between MSG_GRANTED and MSG_ENDED */
+    bool job_stopped : 1, job_killed : 1; /* a guardian said so */
+    bool releasing : 1;                   /* the release is under way */
+    uint16_t undescribed; /* bit per node: its record is to be written (renewal_records.c) */
+    int8_t blamed;        /* the node whose voided vote made it LOSING or LOST; -1 none */
+
+    /* owned by the broker */
+    bool ending;         /* a release or abandon was already posted */
+    uint16_t unanswered; /* bit per node: its acquire had no answer yet */
+
+    /* shared: written by the owner, read by anyone */
+    _Atomic uint8_t state; /* enum hf_slot_state */
+    _Atomic int64_t valid_ns;
+
+    union {                    /* last */
+        struct lease_fsm fsm;  /* the renewal thread's */
+        struct lease *removed; /* the broker's, out of the table: the one removed before it */
+        struct rcu_head rcu;   /* and then */
+    };
+};
+
+/* What is to be said of a lease that is made; all but the name may be absent. */
+struct lease_words {
+    const void *name, *key; /* key: as formatted for the nodes */
+    size_t name_len, key_len;
+    const char *note, *comm; /* comm: a C string */
+    size_t note_len;
+    uint32_t heartbeat_ms, beat_word;
+    bool extra; /* more is to be said of its token: lease_set_token() */
+};
+
+struct lease *lease_new(int nodes, const struct lease_words *words);
+void lease_free(struct lease *lease); /* at once: only for one that never was in a table */
+/* What is not as usual: won at `since`, and no end of the token. Only of a lease with an extra. */
+void lease_set_token(struct lease *lease, hf_time won, hf_time token_end);
+
+static inline struct lease_node *lease_node(const struct lease *lease, int node)
+{
+    return (struct lease_node *)((char *)&lease->fsm + lease_fsm_size(lease->nodes)) + node;
+}
+static inline struct timing lease_timing(const struct lease *lease)
+{
+    return lease_fsm_timing(&lease->fsm);
+}
+static inline const uint8_t *lease_name(const struct lease *lease)
+{
+    return (const uint8_t *)lease_node(lease, lease->nodes);
+}
+static inline const uint8_t *lease_key(const struct lease *lease)
+{
+    return lease_name(lease) + (lease->key_is_name ? 0 : lease->name_len);
+}
+/* C strings */
+static inline const char *lease_note(const struct lease *lease)
+{
+    return (const char *)lease_key(lease) + lease->key_len;
+}
+static inline const char *lease_comm(const struct lease *lease)
+{
+    return lease_note(lease) + lease->note_len + 1;
+}
+/* NULL: it has none. Its heartbeat is the renewal thread's. */
+static inline struct lease_extra *lease_extra(const struct lease *lease)
+{
+    uintptr_t end = (uintptr_t)lease_comm(lease) + lease->comm_len + 1u;
+    uintptr_t align = _Alignof(struct lease_extra);
+
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): the first aligned byte behind the words. */
+    return lease->has_extra ? (struct lease_extra *)((end + align - 1) / align * align) : NULL;
+}
+static inline uint32_t lease_heartbeat_ms(const struct lease *lease)
+{
+    return lease->has_extra ? lease_extra(lease)->heartbeat_ms : 0;
+}
+/* NULL: none was asked for. */
+static inline struct heartbeat *lease_beat(const struct lease *lease)
+{
+    return lease_heartbeat_ms(lease) ? &lease_extra(lease)->beat : NULL;
+}
+static inline hf_time lease_won(const struct lease *lease)
+{
+    return lease->has_extra ? lease_extra(lease)->won : lease->since;
+}
+static inline hf_time lease_token_end(const struct lease *lease)
+{
+    return lease->has_extra ? lease_extra(lease)->token_end : HF_TIME_NEVER;
+}
+
+/* --- the table, slot -> lease ----------------------------------------------------------------------
+ * Callers are registered with liburcu (rcu_register_thread). `slot`: below the capacity. */
+struct lease_table;
+int lease_table_create(uint32_t capacity, struct lease_table **ret_table);
+/* Frees every lease in it; no reader may be left. */
+void lease_table_destroy(struct lease_table *table);
+
+/* Broker only. Its slot must be free: one that follows another there comes after its removal. */
+void lease_table_add(struct lease_table *table, struct lease *lease);
+/* Takes the lease out that is there; it is freed after a grace period, which begins with the next
+ * lease_table_tidy() or when some have gathered: each beginning may wake a thread. */
+void lease_table_remove(struct lease_table *table, uint32_t slot);
+void lease_table_tidy(struct lease_table *table);
+
+/* Inside a read section (lease_read_begin/end), which must be short and must not block. */
+void lease_read_begin(void);
+void lease_read_end(void);
+/* NULL: none. */
+struct lease *lease_table_at(const struct lease_table *table, uint32_t slot);
+/* Calls fn for every lease, by slot, in read sections of bounded length; fn must not block. Returns
+ * how many. */
+size_t lease_table_walk(const struct lease_table *table,
+                        void (*fn)(const struct lease *lease, void *arg), void *arg);
+
+#endif

@@ -1,0 +1,27 @@
+#include "agent/record/lease_record.h"
+
+#include "shm/slot.h"
+
+void lease_journal(struct agent *agent, const struct lease *lease, enum journal_state state)
+{
+    struct journal_lease record = {.state = state,
+                                   .slot_state = lease->fsm.state,
+                                   .reason = lease->fsm.reason,
+                                   .generation = lease->generation,
+                                   .fence = lease->fence};
+
+    for (int i = 0; i < lease->fsm.n; i++)
+        record.d[i] = lease_fsm_d(&lease->fsm, i);
+    journal_put(agent->journal, lease->slot, &record);
+}
+
+void lease_record_end(struct agent *agent, struct lease *lease)
+{
+    struct hf_slot *slot = &agent->table.slots[lease->slot];
+
+    lease_journal(agent, lease, JOURNAL_ENDING);
+    hf_slot_withdraw(slot);
+    atomic_store(&lease->valid_ns, 0);
+    atomic_store(&lease->state, (uint8_t)lease->fsm.state);
+    hf_slot_end(slot, lease->fsm.state, lease->fsm.reason);
+}

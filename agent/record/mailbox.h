@@ -1,0 +1,83 @@
+/* Messages between the agent's threads: liburcu's wait-free queue and the receiver's loop_wake().
+ *
+ * Who writes: any thread (mailbox_post). Who reads: the receiving thread only (mailbox_take, from
+ * its loop's wake hook). Ordering: what was written before the post is seen after the take. A
+ * message belongs to the receiver once posted.
+ */
+#ifndef HOLDFAST_AGENT_RECORD_MAILBOX_H
+#define HOLDFAST_AGENT_RECORD_MAILBOX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <urcu/wfcqueue.h>
+
+#include "agent/base/loop.h"
+#include "shm/layout.h"
+#include "shm/nstime.h"
+
+struct beats;
+struct handoff;
+struct lease;
+
+enum message_kind {
+    /* broker to renewal thread */
+    MSG_GRANTED,   /* `lease`: the renewal thread owns its state from here on */
+    MSG_VOTE,      /* a vote that came after the grant: slot, generation, node, at (= a) */
+    MSG_RELEASE,   /* slot, generation: end it; `reason` HF_LOSS_HOLDER when its holder died */
+    MSG_HAND_OVER, /* slot, generation, `handoff`: to be carried out, or its lease released */
+    MSG_LOSE,      /* slot, generation, reason: LOSING; `killing`: a guardian kills its job */
+    MSG_BEATS,     /* slot, generation: its holder beats in `beats`, a reference, from here on */
+    MSG_ABANDON,   /* slot, generation: holder of a run is gone without a word */
+    MSG_TRUST,     /* both ways: node, events (enum trust_event bits) seen by the sender; nonce now
+                    known to the broker, or that a step was seen under */
+    MSG_STOP,      /* stop the loop */
+    /* renewal thread to broker */
+    MSG_CHANGED,     /* `lease`: state, V backwards or reason changed: tell the holder */
+    MSG_HANDED_OVER, /* `handoff`: done or refused, it says */
+    MSG_ENDED, /* `lease`: over, and q nodes answered its release or that timed out: the broker owns
+                  it again */
+    /* main thread to broker */
+    MSG_DRAIN, /* going away: answer waiters, undo rounds, stop */
+};
+
+/* Who asked a holder to stop; pid 0: nobody. */
+struct asker {
+    uint32_t pid, uid;
+};
+
+struct message {
+    struct cds_wfcq_node node;
+    enum message_kind kind;
+    struct lease *lease;
+    struct beats *beats;
+    struct handoff *handoff;
+    uint32_t slot, generation;
+    int node_number;
+    hf_time at;
+    unsigned events;
+    enum hf_loss_reason reason;
+    bool killing;
+    struct asker by; /* MSG_LOSE */
+    char nonce[33];
+};
+
+struct mailbox {
+    struct cds_wfcq_head head;
+    struct cds_wfcq_tail tail;
+    struct loop *loop; /* the receiver's */
+};
+
+void mailbox_init(struct mailbox *box, struct loop *receiver);
+/* Frees what was never taken. */
+void mailbox_fini(struct mailbox *box);
+
+/* A zeroed message of that kind; out of memory ends the program: a lost message would be a lost
+ * lease. */
+struct message *message_new(enum message_kind kind);
+
+void mailbox_post(struct mailbox *box, struct message *message);
+/* The oldest message, to be freed by the caller; NULL when there is none. */
+struct message *mailbox_take(struct mailbox *box);
+
+#endif

@@ -1,0 +1,186 @@
+#include "agent/record/node_records.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "agent/base/crc32.h"
+#include "agent/base/log.h"
+#include "agent/record/boot_file.h"
+#include "agent/record/halves.h"
+#include "shm/layout.h"
+#include "shm/status.h"
+
+#define RECORDS_MAGIC UINT64_C(0x3145444f4e4648) /* "HFNODE1" */
+
+struct node_half {
+    _Atomic uint64_t seq;
+    uint32_t crc;
+    uint32_t reserved;
+    struct node_trust trust;
+};
+
+struct node_record {
+    _Alignas(64) struct node_half half[2];
+};
+
+#define FILE_SIZE (BOOT_FILE_HEADER + HF_NODES_MAX * sizeof(struct node_record))
+
+struct node_records {
+    char path[BOOT_FILE_PATH];
+    bool made; /* by us */
+    void *map;
+    struct node_record *node;
+};
+
+static uint64_t fingerprint(void)
+{
+    static const uint32_t facts[] = {
+        HF_NODES_MAX,
+        sizeof(struct node_record),
+        sizeof(struct node_trust),
+        offsetof(struct node_trust, facts),
+        offsetof(struct node_trust, sentinel),
+        offsetof(struct node_trust, nonce),
+        offsetof(struct node_trust, mark),
+        offsetof(struct node_trust, step_nonce),
+        offsetof(struct node_trust, trace),
+        offsetof(struct node_trust, until),
+        offsetof(struct node_trust, low_us),
+        offsetof(struct node_trust, steps),
+        0x01020304,
+    };
+    uint32_t low = crc32c(0, facts, sizeof(facts));
+
+    return (uint64_t)crc32c(low, facts, sizeof(facts)) << 32 | low;
+}
+
+static int map_file(struct node_records *r, int fd, char *why, size_t why_size)
+{
+    int rc = boot_file_map(r->path, fd, FILE_SIZE, &r->map, why, why_size);
+
+    if (rc == HF_OK)
+        r->node = (struct node_record *)(void *)((char *)r->map + BOOT_FILE_HEADER);
+    return rc;
+}
+
+static bool same_list(const struct boot_file_header *a, const struct boot_file_header *b)
+{
+    return a->nodes == b->nodes && a->size == b->size && strcmp(a->list_hash, b->list_hash) == 0;
+}
+
+/* Leaves it mapped if it can be taken over. */
+static int take_existing(struct node_records *r, int fd, const struct boot_file_header *want,
+                         char *why, size_t why_size)
+{
+    struct boot_file_header have;
+    int rc;
+
+    switch (boot_file_judge(fd, want, &have)) {
+    case BOOT_FILE_FOREIGN:
+        snprintf(why, why_size, "%s is not a private file of ours; look at it and remove it",
+                 r->path);
+        return HF_ETABLE;
+    case BOOT_FILE_DAMAGED:
+        log_warn("%s is damaged: the nodes are judged as on first contact", r->path);
+        return HF_OK;
+    case BOOT_FILE_OF_ANOTHER_BOOT:
+    case BOOT_FILE_OF_ANOTHER_LAYOUT:
+        return HF_OK;
+    case BOOT_FILE_GOOD:
+        break;
+    }
+    if (!same_list(&have, want))
+        return HF_OK;
+    rc = map_file(r, fd, why, why_size);
+    for (int i = 0; rc == HF_OK && i < HF_NODES_MAX; i++)
+        half_mend(r->node[i].half, sizeof(struct node_half));
+    return rc;
+}
+
+int node_records_open(const char *dir, int nodes, const char *list_hash, const uint8_t boot_id[16],
+                      struct node_records **ret_records, char *why, size_t why_size)
+{
+    struct boot_file_header want = {.magic = RECORDS_MAGIC,
+                                    .fingerprint = fingerprint(),
+                                    .size = FILE_SIZE,
+                                    .nodes = (uint32_t)nodes};
+    struct node_records *r = calloc(1, sizeof(*r));
+    int fd, rc = HF_OK;
+
+    if (!r) {
+        snprintf(why, why_size, "out of memory");
+        return HF_ENOMEM;
+    }
+    memcpy(want.boot_id, boot_id, sizeof(want.boot_id));
+    snprintf(want.list_hash, sizeof(want.list_hash), "%s", list_hash);
+    snprintf(r->path, sizeof(r->path), "%s/nodes", dir);
+    fd = open(r->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0) {
+        rc = take_existing(r, fd, &want, why, why_size);
+        close(fd);
+    } else if (errno != ENOENT) {
+        rc = boot_file_say("open", r->path, why, why_size);
+    }
+    if (rc == HF_OK && !r->map &&
+        (rc = boot_file_make(r->path, "what is known of the nodes", &want, &fd, why, why_size)) ==
+            HF_OK) {
+        r->made = true;
+        rc = map_file(r, fd, why, why_size);
+        close(fd);
+    }
+    if (rc == HF_OK)
+        *ret_records = r;
+    else
+        free(r);
+    return rc;
+}
+
+void node_records_close(struct node_records *r)
+{
+    if (!r)
+        return;
+    (void)munmap(r->map, FILE_SIZE);
+    free(r);
+}
+
+void node_records_undo(struct node_records *r)
+{
+    if (r && r->made)
+        node_records_remove(r);
+    else
+        node_records_close(r);
+}
+
+void node_records_remove(struct node_records *r)
+{
+    if (!r)
+        return;
+    (void)unlink(r->path);
+    node_records_close(r);
+}
+
+void node_records_put(struct node_records *r, int node, const struct node_trust *trust)
+{
+    struct node_half body;
+
+    memset(&body, 0, sizeof(body)); /* padding is under the CRC, too */
+    memcpy(&body.trust, trust, sizeof(body.trust));
+    half_commit(r->node[node].half, sizeof(body), &body);
+}
+
+int node_records_get(const struct node_records *r, int node, struct node_trust *ret_trust)
+{
+    int half = half_newest(r->node[node].half, sizeof(struct node_half));
+
+    if (half < 0)
+        return half;
+    memcpy(ret_trust, &r->node[node].half[half].trust, sizeof(*ret_trust));
+    return HF_OK;
+}

@@ -1,0 +1,152 @@
+#include "agent/record/stores.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/core/ballot.h"
+#include "agent/record/events.h"
+#include "agent/record/history_file.h"
+#include "shm/slot.h"
+#include "shm/status.h"
+#include "shm/version.h"
+
+static uint32_t table_flags(const struct config *c)
+{
+    return (c->dev_nodes ? HF_TABLE_F_DEV : 0) | (c->assume_fresh ? HF_TABLE_F_ASSUME_FRESH : 0) |
+           (c->allow_eviction ? HF_TABLE_F_ALLOW_EVICTION : 0) |
+           (c->allow_replicas ? HF_TABLE_F_ALLOW_REPLICAS : 0) |
+           (c->trust_durable_nodes ? HF_TABLE_F_TRUST_DURABLE : 0) |
+           (c->system || geteuid() == 0 ? 0 : HF_TABLE_F_USER);
+}
+
+/* The table is kept only together with the journal that says what its words mean. Without one no
+ * release will leave for the leases that it shows, so its words are true until their V. */
+int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size)
+{
+    const struct config *c = agent->config;
+    struct hf_table_spec spec = {
+        .agent_name = c->name,
+        .capacity = c->capacity,
+        .nodes = (uint32_t)c->node_count,
+        .quorum = (uint32_t)ballot_quorum(c->node_count),
+        .ttl_ms = c->ttl_ms,
+        .ttl_max_ms = c->ttl_max_ms,
+        .flags = table_flags(c),
+        .mode = c->table_mode,
+        .group = c->group,
+        .version = HOLDFAST_VERSION,
+        .timens_inode = agent->timens_inode,
+    };
+    char path[sizeof(agent->socket_path)];
+    bool found_journal;
+    uint32_t found;
+    int rc;
+
+    snprintf(path, sizeof(path), "%.590s/journal", dir);
+    found_journal = access(path, F_OK) == 0;
+    memcpy(spec.boot_id, agent->boot_id, sizeof(spec.boot_id));
+    /* With other keys an agent would neither extend nor release what the earlier one wrote. */
+    rc = journal_open(dir, c->capacity, c->node_count, c->list_hash, agent->boot_id,
+                      &agent->journal, &found, why, why_size);
+    if (rc < 0)
+        return rc; /* and what is known of the nodes stays for the agent that is not refused */
+    spec.fresh = !journal_is_kept(agent->journal);
+    rc = node_records_open(dir, c->node_count, c->list_hash, agent->boot_id, &agent->node_records,
+                           why, why_size);
+    if (rc == HF_OK)
+        rc = hf_table_create(agent->shm_name, &spec, &agent->table, &agent->warm, why, why_size);
+    if (rc < 0) {
+        /* What an earlier agent knew of nodes and leases is kept for the next start. */
+        if (found_journal)
+            journal_close(agent->journal);
+        else
+            journal_remove(agent->journal);
+        node_records_undo(agent->node_records);
+        return rc;
+    }
+    if (!agent->warm && found && why[0])
+        log_warn("the earlier agent's table is not kept, and its leases end: %s", why);
+    history_load(agent);
+    events_begin(agent);
+    atomic_store(&agent->table.header->started_ns, clock_now().ns);
+    atomic_store(&agent->table.header->main_beat_ns, clock_now().ns);
+    return HF_OK;
+}
+
+/* (!) The private nodes of --dev are new by construction, and the operator's word for fresh nodes is above what an
+ * earlier agent held against them, unless leases of its may be left. */
+bool stores_known_node(const struct agent *agent, int node, struct node_trust *ret_trust)
+{
+    const struct config *c = agent->config;
+
+    return !c->dev_nodes && (!c->assume_fresh || journal_is_kept(agent->journal)) &&
+           node_records_get(agent->node_records, node, ret_trust) == HF_OK && ret_trust->contacted;
+}
+
+/* No word stands any more, so what is left to be released need not wait for its V. */
+static void believed_by_nobody(struct agent *agent)
+{
+    for (uint32_t slot = 0; slot < agent->config->capacity; slot++) {
+        struct journal_identity identity;
+        struct journal_lease state;
+
+        if (journal_get(agent->journal, slot, &identity, &state) != HF_OK)
+            continue;
+        for (int i = 0; i < HF_NODES_MAX; i++)
+            state.d[i] = HF_TIME_PAST;
+        journal_put(agent->journal, slot, &state);
+    }
+}
+
+/* Leases of living holders wait in the journal for the next agent. */
+static bool anything_left(const struct agent *agent, bool *ret_held)
+{
+    bool left = false;
+
+    *ret_held = false;
+    for (uint32_t slot = 0; slot < agent->config->capacity; slot++) {
+        struct journal_identity identity;
+        struct journal_lease state;
+
+        if (journal_get(agent->journal, slot, &identity, &state) != HF_OK)
+            continue;
+        left = true;
+        *ret_held = *ret_held || journal_is_held(state.state);
+    }
+    return left;
+}
+
+/* Returns whether anything stays for the next agent. --dev leaves nothing: its nodes end now. */
+bool stores_close(struct agent *agent)
+{
+    bool held = false, left = anything_left(agent, &held) && !agent->config->dev_nodes;
+
+    if (held && left) {
+        hf_table_set_state(&agent->table, HF_TABLE_STOPPED);
+    } else {
+        for (uint32_t slot = 0; held && slot < agent->table.capacity; slot++)
+            hf_slot_withdraw(&agent->table.slots[slot]);
+        if (left && agent->readopted)
+            believed_by_nobody(agent);
+        if (!agent->config->dev_nodes && !history_save(agent))
+            log_warn("what happened is not kept for the next agent: its history cannot be written");
+        hf_table_set_state(&agent->table, HF_TABLE_RETIRED);
+        if (hf_table_is_linked(&agent->table, agent->shm_name))
+            (void)shm_unlink(agent->shm_name);
+    }
+    hf_table_close(&agent->table);
+    if (left)
+        journal_close(agent->journal);
+    else
+        journal_remove(agent->journal);
+    if (agent->config->dev_nodes)
+        node_records_remove(agent->node_records);
+    else
+        node_records_close(agent->node_records);
+    return left;
+}

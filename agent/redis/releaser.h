@@ -1,0 +1,58 @@
+/* Releasing a token on nodes, on one thread's own links: never
+ * cancellable, and twice where in doubt.
+ *
+ * Each job sends the token-checked DEL to every node of its mask. A node that is not connected gets
+ * it on its next connection. (!) Where the connection broke with an acquire or heal unanswered, it
+ * is sent at once on the new connection and again when the lost command's deadline has passed. A
+ * job ends when every node answered, or when the key has lapsed by itself: twice `ttl` after the
+ * start, plus 1 %. (!) A node that was stopped may run an earlier renewal as late as the key's end.
+ * `done` is called once, when q nodes are known to have nothing of it (they answered, or were never
+ * written to) or `attempt` passed, whichever is first. Where q were never written to, it is called when
+ * the others answered or are overdue.
+ * Belongs to one thread's loop.
+ */
+#ifndef HOLDFAST_AGENT_REDIS_RELEASER_H
+#define HOLDFAST_AGENT_REDIS_RELEASER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/loop.h"
+#include "shm/nstime.h"
+
+struct link;
+struct releaser;
+struct token;
+
+/* `owner` is handed to every `done`. */
+int releaser_create(struct loop *loop, struct link *const *links, int nodes, int quorum,
+                    void *owner, struct releaser **ret_releaser);
+/* Forgets all jobs; leaves keys to their TTL. Call releaser_busy() first to drain. */
+void releaser_destroy(struct releaser *releaser);
+
+typedef void releaser_done_fn(int answered, void *arg, void *owner);
+
+struct release_order {
+    const void *key;
+    size_t key_len;
+    const struct token *token;
+    uint32_t nodes;      /* bit per node that may have it; the others have nothing of it */
+    uint32_t in_doubt;   /* of these: an acquire or heal had no answer and its connection broke */
+    hf_time doubt_until; /* deadline of the last of those commands */
+    hf_dur attempt, ttl;
+    releaser_done_fn *done; /* may be NULL */
+    void *arg;
+};
+/* HF_OK, HF_ENOMEM. */
+int releaser_start(struct releaser *releaser, const struct release_order *order);
+
+/* Sends what was started in this turn of the loop; without it that leaves with the next turn. */
+void releaser_flush(struct releaser *releaser);
+/* A node's link came up: sends what waits for it. */
+void releaser_link_up(struct releaser *releaser, int node);
+/* Jobs with nodes that have not answered. */
+size_t releaser_busy(const struct releaser *releaser);
+/* When the last of them has had its `attempt`; HF_TIME_PAST: there is none. */
+hf_time releaser_attempts_over(const struct releaser *releaser);
+
+#endif

@@ -1,0 +1,96 @@
+/* The renewal thread's part of a hand-off: agent/record/handoff.h has the order and its reason. */
+#include "agent/renewal/renewal_internal.h"
+
+#include <string.h>
+
+#include "agent/base/clock.h"
+#include "agent/record/handoff.h"
+#include "agent/record/lease_record.h"
+#include "shm/slot.h"
+#include "shm/status.h"
+
+/* Everything that is known of the token goes on: votes, what is due on which node, what is unanswered
+ * there. What was sent for the old generation is answered for the new one (renewal_find_token). */
+static void take_over(struct renewal *r, struct lease *from, struct lease *to,
+                      const struct handoff *h)
+{
+    lease_fsm_hand_over(&to->fsm, &from->fsm, to->run, h->max_hold);
+    memcpy(lease_node(to, 0), lease_node(from, 0), (size_t)r->n * sizeof(struct lease_node));
+    to->releasing = false;
+    to->blamed = -1;
+    to->undescribed = (uint16_t)((1u << r->n) - 1);
+    atomic_init(&to->valid_ns, to->fsm.valid.ns);
+    atomic_init(&to->state, (uint8_t)to->fsm.state);
+    r->slots[to->slot].lease = to; /* its doubts are the token's */
+}
+
+static void publish(struct renewal *r, const struct lease *to, uint32_t text_off, hf_time now)
+{
+    struct hf_slot_identity id = {.generation = to->generation,
+                                  .pid = to->pid,
+                                  .uid = to->uid,
+                                  .ttl_ms = to->ttl_ms,
+                                  .flags = to->run ? HF_SLOT_F_RUN : 0,
+                                  .text_off = text_off,
+                                  .name_len = (uint8_t)to->name_len,
+                                  .note_len = to->note_len,
+                                  .comm_len = to->comm_len,
+                                  .fence = to->fence,
+                                  .since = to->since};
+
+    hf_slot_publish(&r->agent->table.slots[to->slot], &id, to->fsm.valid,
+                    (uint32_t)lease_fsm_votes(&to->fsm, now));
+}
+
+static void answer(struct renewal *r, struct handoff *h)
+{
+    struct message *message = message_new(MSG_HANDED_OVER);
+
+    message->handoff = h;
+    mailbox_post(&r->agent->to_broker, message);
+}
+
+static void carry_out(struct renewal *r, struct lease *from, struct handoff *h, hf_time now)
+{
+    struct lease *to = h->to;
+
+    take_over(r, from, to, h);
+    /* (!) In this order: whoever finds this after a kill gives it to the new owner or to nobody, and
+     * the two are never valid together. */
+    journal_put_owner(r->agent->journal, to->slot, &h->owner);
+    lease_journal(r->agent, to, JOURNAL_HANDOFF);
+    hf_slot_withdraw(&r->agent->table.slots[to->slot]);
+    publish(r, to, h->text_off, now);
+    h->valid = to->fsm.valid;
+    h->voting = event_handed_over(r->agent, from, h->reason);
+    atomic_store(&from->valid_ns, 0);
+    atomic_store(&from->state, (uint8_t)HF_SLOT_ENDED);
+    answer(r, h);
+    renewal_begin_beats(r, to, now);
+    renewal_count(r, HF_COUNTER_RELEASES, 1);
+}
+
+void renewal_hand_over(struct renewal *r, struct handoff *h)
+{
+    struct lease *from = renewal_find(r, h->slot, h->generation);
+    hf_time now = clock_now();
+
+    h->verdict = HANDOFF_NOT_HELD;
+    if (from && lease_fsm_renews(&from->fsm)) {
+        struct handoff_facts facts = handoff_facts(from, from->fsm.state, from->fsm.valid,
+                                                   hf_ms(h->to->ttl_ms), h->max_hold, now);
+
+        h->verdict = handoff_judge(&facts);
+    }
+    if (h->verdict == HANDOFF_YES) {
+        carry_out(r, from, h, now);
+        return;
+    }
+    {
+        enum hf_loss_reason reason = h->reason;
+
+        answer(r, h); /* it is the broker's from here on */
+        if (from)
+            renewal_release(r, from, reason);
+    }
+}

@@ -1,0 +1,259 @@
+/* What the renewal thread's parts share: renewal.c (thread, messages, nodes), renewal_lease.c
+ * (carrying out what the state machine decides, endings), renewal_batch.c (due queues, scripts on
+ * their way out), renewal_reply.c (judging answers), renewal_notices.c (what nodes tell),
+ * renewal_records.c (their fence records).
+ * Everything here belongs to that thread. */
+#ifndef HOLDFAST_AGENT_RENEWAL_RENEWAL_INTERNAL_H
+#define HOLDFAST_AGENT_RENEWAL_RENEWAL_INTERNAL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "agent/agent.h"
+#include "agent/base/log_limit.h"
+#include "agent/core/age.h"
+#include "agent/core/chains.h"
+#include "agent/core/cohorts.h"
+#include "agent/core/heap.h"
+#include "agent/core/node_trust.h"
+#include "agent/core/pace.h"
+#include "agent/core/phases.h"
+#include "agent/core/refresh.h"
+#include "agent/core/rivals.h"
+#include "agent/core/server.h"
+#include "agent/record/events.h"
+#include "agent/redis/link.h"
+#include "agent/redis/releaser.h"
+#include "agent/redis/resolver.h"
+#include "agent/renewal/renewal.h"
+
+#define RENEW_KEYS 128 /* per script */
+/* The same where the keys are tracked: for each key that it reads a node remembers all of a script.
+ * 128 keys took it 0.87 ms instead of 0.16, 32 take 0.09 (7.0.15). */
+#define RENEW_KEYS_TRACKED 32
+#define RENEWALS_APART     hf_ms(10) /* of one lease, from node to node */
+#define HEALS_MAX          64        /* heals without an answer, per node */
+#define NO_ANSWER          hf_ms(10) /* before sending again what the link did not take */
+
+struct renewal_node;
+
+/* One renew script on its way. Leases are named by slot and generation: they may be over when the
+ * answer comes. */
+struct renew_batch {
+    struct renewal_node *node;
+    bool busy;
+    hf_dur late; /* behind the time at which the first of them was due */
+    size_t count;
+    struct {
+        uint32_t slot, generation;
+    } keys[RENEW_KEYS];
+};
+
+struct renewal_node {
+    struct renewal *renewal;
+    int number;
+    struct link *link;
+    struct node_trust trust;
+    struct node_age age;
+    struct server server; /* that it leads to */
+    uint32_t first_mark; /* of `trust` as the journal had it: what restored votes were made under */
+    /* slots: what is renewed in its course; alone what has a time of its own, a retry, a heal */
+    struct cohorts renewals;
+    struct renew_batch batches[PACE_MOST];
+    struct pace pace;    /* of those */
+    int heals;           /* without an answer */
+    hf_time ready;       /* since when nothing but this thread can hold a renewal back */
+    hf_time step_seen;   /* when a reply last showed that its clock had stepped */
+    hf_time void_before; /* a step was found then: votes sent earlier, and not seen yet, are void */
+    hf_time forgot;      /* when its mark last moved: leases granted before are of the one before */
+    hf_time told;  /* when the broker told the nonce: what was sent before may not know of it */
+    hf_time asked; /* for the nonce, by a probe */
+};
+
+/* What is kept per slot beside the lease. */
+struct renewal_slot {
+    struct lease *lease; /* NULL: none of ours */
+    hf_time doubt_until;
+    uint16_t doubt; /* bit per node: a heal had no answer, so it may still run until doubt_until */
+    /* The same, and the connection ended or was an earlier agent's: the answer to a later command
+     * says nothing of it. */
+    uint16_t broken;
+    uint32_t same_key; /* by_key's link, while it has a lease */
+};
+
+struct renewal {
+    struct agent *agent;
+    struct loop *loop;
+    struct resolver *resolver;
+    struct releaser *releaser;
+    int n, q;
+    hf_dur age_least; /* of a node, for its heals to count */
+    struct renewal_node node[HF_NODES_MAX];
+    struct renewal_slot *slots;                 /* `capacity` of them */
+    uint32_t slots_used;                        /* no slot from here on ever had a lease of ours */
+    uint32_t held;                              /* leases */
+    struct log_limit losses, losses_by_holders; /* of the lines about them */
+    struct chains by_key;                       /* slots by the hash of their lease's key */
+    uint8_t hash_key[16];
+    struct phases phases;
+    struct timing timing; /* of the TTL that was worked out last */
+    /* lease_fsm_next(), or the lapse of a lost one's keys: slots that are looked at some time before
+     * that, which is hardly ever due then; alone once it is near */
+    struct cohorts looks;
+    struct refresh refresh;
+    struct rivals rivals;
+    struct loop_timer wake;    /* for whatever is due next */
+    struct loop_timer drained; /* after MSG_STOP: the releases had their time */
+    hf_time started, turn;
+    /* This turn is the first after the thread did nothing since then, for longer than an attempt may
+     * take. */
+    bool away;
+    hf_time away_since;
+    int64_t turn_max_ns, lag_max_ns, overdue_max_ns;
+    uint32_t random;
+    bool stopping, closing;
+    pthread_t thread;
+};
+
+/* --- renewal.c -------------------------------------------------------------------------------- */
+
+uint32_t renewal_random(struct renewal *r);
+static inline void renewal_count(struct renewal *r, enum hf_counter counter, int64_t n)
+{
+    hf_counter_add(&r->agent->table, counter, n);
+}
+/* Feeds a reply's TIME and nonce; tells the broker what it shows. Returns enum trust_event bits:
+ * the caller hands in the hits of the reply first and then calls renewal_stepped() on
+ * TRUST_STEPPED. */
+unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply);
+
+/* --- renewal_lease.c -------------------------------------------------------------------------- */
+
+static inline bool lease_is_over(const struct lease *lease)
+{
+    return lease->fsm.state == HF_SLOT_LOST || lease->fsm.state == HF_SLOT_ENDED;
+}
+/* NULL: no such lease of ours, or not any more. It may be over, its release under way. */
+struct lease *renewal_find(struct renewal *r, uint32_t slot, uint32_t generation);
+/* The lease that has the token of that one: its own, or whoever it was handed over to since. What a
+ * node says of a token is true of it whoever holds it, so answers are judged by this. */
+struct lease *renewal_find_token(struct renewal *r, uint32_t slot, uint32_t generation);
+/* The broker made it. */
+void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now);
+/* Waits for the first beat anew, and sets the lease's timer. */
+void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now);
+/* Carries out LEASE_ACT_* bits; `before`: the lease as it was before what brought them. */
+void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
+                 const struct lease_before *before);
+/* Runs every lease timer that is due; when the next one is. */
+void renewal_tick(struct renewal *r, hf_time now);
+hf_time renewal_next_event(const struct renewal *r);
+/* Has what is known of the leases in these slots brought from memory before it is needed: of a
+ * million most of it is not in any cache. */
+void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count);
+/* How it is known that our key stands on a node. */
+enum hit { HIT_RENEWED, HIT_HEALED, HIT_GRANT };
+/* Our key was extended or written by a command sent after `a`; `now`: read when the answer is processed.
+ * False: the node is too young for that to count, or has the vote under another name. */
+bool renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,
+                 hf_time now);
+/* From when on a command must have been sent for its hit to count, unless it is the grant's. */
+hf_time renewal_counts_from(const struct renewal_node *node, const struct lease *lease);
+/* The node's clock stepped, as a reply to a command sent after `sent` showed. */
+void renewal_stepped(struct renewal_node *node, hf_time sent);
+void renewal_vote(struct renewal *r, struct lease *lease, int node, hf_time a);
+/* The holder gave it up, is known to be dead, or (a run) its tree is reaped. */
+void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason reason);
+/* `killing`: a guardian says that it kills its job. `by`: who asked for it. */
+void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason, bool killing,
+                  struct asker by);
+void renewal_abandon(struct renewal *r, struct lease *lease);
+/* Its holder beats in this page from here on; takes the reference over. */
+void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *beats);
+/* Releases the token on one node, where it came to stand too late. */
+void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
+                  const struct token *token, hf_dur attempt, hf_dur ttl);
+
+/* --- renewal_handoff.c ------------------------------------------------------------------------ */
+
+/* Hands a lease over to the next holder, or releases it. */
+void renewal_hand_over(struct renewal *r, struct handoff *handoff);
+
+/* --- renewal_records.c ------------------------------------------------------------------------ */
+
+/* Tells the node who holds it now, once it has renewed it: one command for each node and hand-off
+ * (none for a hold that is over before its first renewal), and about daily. Nothing waits for it. */
+void renewal_describe(struct renewal_node *node, struct lease *lease, hf_time now);
+/* An answer to it, or to a heal, had a fence: another's may be higher. On q nodes that was a later
+ * grant, and the lease is lost. Returns whether it is over. */
+bool renewal_outbid(struct renewal_node *node, struct lease *lease, const struct link_reply *reply);
+/* Has the records written again whose time has come. */
+void renewal_refresh(struct renewal *r, hf_time now);
+
+/* --- renewal_batch.c -------------------------------------------------------------------------- */
+
+/* When the lease is to be renewed (or healed, as the state machine wants) on the node next. Not
+ * while something of it is unanswered there: the answer sets the time. */
+void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at);
+/* T is the agent's default: scripts carry what is due, whatever its TTL. */
+static inline hf_dur renewal_slack(const struct renewal_node *node)
+{
+    return pace_slack(&node->renewal->agent->config->timing);
+}
+/* The renewal after a hit that was sent at `a`, `late` behind its time. */
+void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late);
+/* The same after one that did not count: when the node is old enough, if that comes first. */
+void renewal_plan_young(struct renewal_node *node, struct lease *lease, hf_time a);
+/* The same after a failure. */
+void renewal_retry(struct renewal_node *node, struct lease *lease, hf_time now);
+/* The same after NOSCRIPT: the script is on its way to the node again, so the first retry goes
+ * behind it at once. Scripts that are forgotten all the time leave no other moment. */
+void renewal_reloaded(struct renewal_node *node, struct lease *lease, hf_time now);
+/* Takes the lease out of every queue. */
+void renewal_unschedule(struct renewal *r, struct lease *lease);
+/* Sends what is due. */
+void renewal_pump(struct renewal *r);
+/* The instant at which renewal_pump() has work again; HF_TIME_NEVER: only an answer or an event
+ * brings some. */
+hf_time renewal_next_due(const struct renewal *r);
+/* The nonce of the node is known again: what waits to be healed there need not wait on. */
+void renewal_hurry_heals(struct renewal_node *node);
+/* The nonce last seen on the node; "" absent or unknown. */
+const char *renewal_nonce(const struct renewal_node *node);
+/* What the node is told of a lease; without a deadline. Points into both. */
+struct link_lock renewal_lock(const struct renewal_node *node, const struct lease *lease);
+
+/* --- renewal_notices.c ------------------------------------------------------------------------ */
+
+/* A lease came to its slot; it goes. */
+void renewal_watch(struct renewal *r, struct lease *lease);
+void renewal_unwatch(struct renewal *r, const struct lease *lease);
+/* Whether what is renewed on the node is to be tracked there. */
+bool renewal_tracks(const struct renewal_node *node);
+/* The first renewal after a grant, whose command was sent at `a`. */
+void renewal_plan_first(struct renewal_node *node, struct lease *lease, hf_time a);
+/* Before a key that was found missing is written again. Who deletes it by hand on one node after
+ * the other means it: is given the time to reach a majority, and the loss is told. */
+hf_dur renewal_heal_pause(const struct renewal_node *node, const struct lease *lease);
+/* Somebody else changed the key there: renews it soon. */
+void renewal_hurry(struct renewal_node *node, struct lease *lease, hf_time now);
+/* For link_events. */
+void renewal_noticed(struct link *link, const void *key, size_t key_len, void *arg);
+
+/* --- renewal_reply.c -------------------------------------------------------------------------- */
+
+/* One heal on its way; with what is needed to undo it when its lease is over by then. */
+struct heal {
+    struct renewal_node *node;
+    uint32_t slot, generation;
+    uint32_t mark; /* of the sentinel that it names */
+    hf_dur attempt, ttl;
+    struct token token;
+    size_t key_len;
+    uint8_t key[];
+};
+
+void renewal_on_renewed(struct link *link, const struct link_reply *reply, void *arg);
+void renewal_on_healed(struct link *link, const struct link_reply *reply, void *arg);
+
+#endif

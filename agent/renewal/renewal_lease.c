@@ -1,0 +1,586 @@
+/* Carrying out what a lease's state machine decides: journal, slot, messages, the end. */
+#include "agent/renewal/renewal_internal.h"
+
+#include <inttypes.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/core/fence.h"
+#include "agent/record/beats.h"
+#include "agent/record/lease_record.h"
+#include "agent/record/losses.h"
+#include "shm/compiler.h"
+#include "shm/loss.h"
+#include "shm/slot.h"
+#include "shm/status.h"
+
+#define LOSSES_TOLD 100 /* lines a second; the counters have all */
+
+static uint32_t all_nodes(const struct renewal *r)
+{
+    return (UINT32_C(1) << r->n) - 1;
+}
+
+static struct hf_slot *slot_of(struct renewal *r, const struct lease *lease)
+{
+    return &r->agent->table.slots[lease->slot];
+}
+
+struct lease *renewal_find(struct renewal *r, uint32_t slot, uint32_t generation)
+{
+    struct lease *lease = slot < r->agent->table.capacity ? r->slots[slot].lease : NULL;
+
+    return lease && lease->generation == generation ? lease : NULL;
+}
+
+struct lease *renewal_find_token(struct renewal *r, uint32_t slot, uint32_t generation)
+{
+    struct lease *lease = slot < r->agent->table.capacity ? r->slots[slot].lease : NULL;
+
+    /* Generations and hand-offs are counted together; a later generation is none of its own. */
+    return lease && lease->generation - generation <= fence_handoffs(lease->fence) ? lease : NULL;
+}
+
+/* --- what others see -------------------------------------------------------------------------- */
+
+static uint32_t flags_of(const struct renewal *r, const struct lease *lease)
+{
+    uint32_t flags = 0;
+
+    if (lease->run)
+        flags |= HF_SLOT_F_RUN;
+    if (hf_time_before(lease->since, r->started))
+        flags |= HF_SLOT_F_READOPTED;
+    if (lease->fsm.stop_renewal)
+        flags |= HF_SLOT_F_ORPHAN;
+    return flags;
+}
+
+static void mark_slot(struct renewal *r, struct lease *lease)
+{
+    hf_slot_mark(slot_of(r, lease), lease->fsm.state, flags_of(r, lease), lease->fsm.reason);
+}
+
+static void tell_broker(struct renewal *r, struct lease *lease, enum message_kind kind)
+{
+    struct message *message = message_new(kind);
+
+    message->lease = lease;
+    message->slot = lease->slot;
+    message->generation = lease->generation;
+    message->reason = lease->fsm.reason;
+    message->at = lease->fsm.valid;
+    mailbox_post(&r->agent->to_broker, message);
+}
+
+/* --- timers ----------------------------------------------------------------------------------- */
+
+static hf_time next_event(const struct lease *lease)
+{
+    hf_time next = lease_fsm_next(&lease->fsm);
+
+    return lease->has_extra && lease_beat(lease) && lease_fsm_renews(&lease->fsm)
+               ? hf_time_min(next, heartbeat_next(lease_beat(lease)))
+               : next;
+}
+
+/* Whether it is looked at early enough as it is, or is from here on. Each renewal sets the time back,
+ * so hardly any of them has to be kept exactly, or moved: whoever is looked at early looks again. */
+static bool looked_at(struct renewal *r, const struct lease *lease, hf_time at)
+{
+    hf_dur ttl = hf_ms(lease->ttl_ms), grid = hf_dur_scale(ttl, 1, 32);
+
+    if (cohorts_has(&r->looks, lease->slot))
+        return hf_time_reached(at, cohorts_at(&r->looks, lease->slot));
+    if (cohorts_is_alone(&r->looks, lease->slot))
+        return hf_time_reached(at, cohorts_alone_at(&r->looks, lease->slot));
+    return hf_time_since(at, r->turn).ns > hf_dur_scale(ttl, 1, 16).ns &&
+           cohorts_add(&r->looks, lease->slot, hf_time_floor(at, grid));
+}
+
+/* Of one that is over the time is exact. */
+static void set_timer(struct renewal *r, struct lease *lease, hf_time at)
+{
+    bool never = at.ns >= HF_TIME_NEVER.ns;
+
+    if (!never && !lease_is_over(lease) && looked_at(r, lease, at))
+        return;
+    if (never)
+        cohorts_remove(&r->looks, lease->slot);
+    else
+        cohorts_put_alone(&r->looks, lease->slot, at);
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+/* Nothing is left to be done: back to the broker. */
+static void hand_back(struct renewal *r, struct lease *lease)
+{
+    set_timer(r, lease, HF_TIME_NEVER);
+    renewal_unschedule(r, lease);
+    renewal_unwatch(r, lease);
+    r->slots[lease->slot] = (struct renewal_slot){0};
+    lease->releasing = false;
+    tell_broker(r, lease, MSG_ENDED);
+}
+
+static void on_released(int answered, void *arg, void *owner)
+{
+    struct lease *lease = arg;
+    struct renewal *r = owner;
+
+    (void)answered;
+    if (!r->closing)
+        hand_back(r, lease);
+}
+
+/* When every key has lapsed by itself, where nobody extends it: the allowance in d is 1 % of T and
+ * 2 ms, and the node's clock may be slow by as much. */
+static hf_time lapse_of(const struct lease *lease, hf_time now)
+{
+    hf_time last = now;
+
+    for (int i = 0; i < lease->fsm.n; i++)
+        last = hf_time_max(last, lease_fsm_d(&lease->fsm, i));
+    return hf_time_add(hf_time_add(last, hf_dur_scale(lease_timing(lease).ttl, 2, 100)), hf_ms(5));
+}
+
+static struct release_order order_of(struct renewal *r, const struct lease *lease, uint32_t nodes,
+                                     hf_time now)
+{
+    const struct renewal_slot *slot = &r->slots[lease->slot];
+
+    return (struct release_order){
+        .key = lease_key(lease),
+        .key_len = lease->key_len,
+        .token = &lease->token,
+        .nodes = nodes,
+        .in_doubt =
+            hf_time_before(now, slot->doubt_until) ? (uint32_t)(slot->doubt | slot->broken) : 0,
+        .doubt_until = slot->doubt_until,
+        .attempt = lease_timing(lease).attempt,
+        .ttl = lease_timing(lease).ttl,
+    };
+}
+
+static void release_everywhere(struct renewal *r, struct lease *lease, hf_time now)
+{
+    struct release_order order = order_of(r, lease, all_nodes(r), now);
+
+    order.done = on_released;
+    order.arg = lease;
+    set_timer(r, lease, HF_TIME_NEVER);
+    lease->releasing = true;
+    if (releaser_start(r->releaser, &order) != HF_OK) {
+        lease->releasing = false;
+        set_timer(r, lease, lapse_of(lease, now));
+    }
+}
+
+/* Its keys have lapsed where they were known to stand. (!) What had no answer may have left one, or
+ * may do so yet. */
+static void lapsed(struct renewal *r, struct lease *lease, hf_time now)
+{
+    const struct renewal_slot *slot = &r->slots[lease->slot];
+    struct release_order order = order_of(r, lease, (uint32_t)(slot->doubt | slot->broken), now);
+
+    if (order.nodes)
+        (void)releaser_start(r->releaser, &order);
+    hand_back(r, lease);
+}
+
+/* Whether there may be a line about it: of what holders can cause at will there are few. */
+static bool may_tell(struct renewal *r, enum hf_loss_reason reason, hf_time now)
+{
+    bool by_holder = reason == HF_LOSS_ASKED || reason == HF_LOSS_MAX_HOLD ||
+                     reason == HF_LOSS_GUARDIAN || reason == HF_LOSS_HOLDER ||
+                     reason == HF_LOSS_HEARTBEAT;
+
+    return by_holder ? log_allows(&r->losses_by_holders, LOG_LIMIT, now)
+                     : log_allows(&r->losses, LOSSES_TOLD, now);
+}
+
+/* It is being lost, and may be given up before that: then nothing else tells of it. */
+static void say_losing(struct renewal *r, const struct lease *lease, hf_time now)
+{
+    char name[4 * HF_NAME_MAX + 1];
+    int64_t left_ms = hf_dur_ms(hf_time_since(lease->fsm.valid, now));
+
+    losses_count(&r->agent->table, lease->fsm.reason);
+    if (may_tell(r, lease->fsm.reason, now))
+        log_warn(
+            "losing: %s: %s; it is lost in %" PRId64 " ms (pid %" PRIu32 ", fence %" PRIu64 ")",
+            log_name(lease_name(lease), lease->name_len, name, sizeof(name)),
+            hf_loss_text(lease->fsm.reason), left_ms > 0 ? left_ms : 0, lease->pid, lease->fence);
+}
+
+static void end_lease(struct renewal *r, struct lease *lease, const struct lease_before *before,
+                      hf_time now, bool reaped)
+{
+    bool lost = lease->fsm.state == HF_SLOT_LOST;
+
+    lease_record_end(r->agent, lease);
+    events_of_lease(r->agent, lease, before);
+    renewal_unschedule(r, lease);
+    if (!lost)
+        renewal_count(r, HF_COUNTER_RELEASES, 1);
+    else if (before->state != HF_SLOT_LOSING)
+        losses_count(&r->agent->table, lease->fsm.reason);
+    if (lost && may_tell(r, lease->fsm.reason, now)) {
+        char name[HF_NAME_MAX + 1];
+
+        log_warn("lost: %s: %s", log_name(lease_name(lease), lease->name_len, name, sizeof(name)),
+                 hf_loss_text(lease->fsm.reason));
+    }
+    tell_broker(r, lease, MSG_CHANGED);
+    /* A process of a run's tree may still live: its keys lapse by themselves, unless a guardian
+     * says that it is reaped. */
+    if (lost && (lease->run || lease->fsm.stop_renewal) && !reaped)
+        set_timer(r, lease, lapse_of(lease, now));
+    else
+        release_everywhere(r, lease, now);
+}
+
+/* --- actions ---------------------------------------------------------------------------------- */
+
+/* (!) The d_i are journaled before the check word is raised, and the clock is read after; also
+ * before, so that a kill in between has hardly any time to leave a word raised too late. */
+static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
+{
+    unsigned actions;
+    hf_time now;
+
+    lease_journal(r->agent, lease, JOURNAL_HELD);
+    now = clock_now();
+    actions = lease_fsm_confirm(&lease->fsm, previous, now);
+    if (actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED))
+        return actions;
+    hf_slot_extend(slot_of(r, lease), lease->fsm.valid,
+                   (uint32_t)lease_fsm_votes(&lease->fsm, now));
+    atomic_store_explicit(&lease->valid_ns, lease->fsm.valid.ns, memory_order_relaxed);
+    return actions | lease_fsm_confirm(&lease->fsm, previous, clock_now());
+}
+
+static void carry_out(struct renewal *r, struct lease *lease, unsigned actions,
+                      const struct lease_before *before, bool reaped)
+{
+    if (actions & LEASE_ACT_EXTEND) {
+        actions |= extend(r, lease, before->valid);
+        if (!(actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED)) &&
+            hf_time_before(lease->fsm.valid, before->valid) && !(actions & LEASE_ACT_STATE))
+            tell_broker(r, lease, MSG_CHANGED);
+    }
+    if (actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED)) {
+        end_lease(r, lease, before, clock_now(), reaped);
+        return;
+    }
+    if (actions & LEASE_ACT_WITHDRAW)
+        hf_slot_withdraw(slot_of(r, lease));
+    if (actions & LEASE_ACT_STATE) {
+        if (lease->fsm.state == HF_SLOT_LOSING)
+            lease_journal(r->agent, lease, JOURNAL_HELD); /* terminal, for the next agent too */
+        atomic_store_explicit(&lease->state, (uint8_t)lease->fsm.state, memory_order_relaxed);
+        mark_slot(r, lease);
+        tell_broker(r, lease, MSG_CHANGED);
+        if (lease->fsm.state == HF_SLOT_LOSING)
+            say_losing(r, lease, clock_now());
+    }
+    events_of_lease(r->agent, lease, before);
+    if (!lease_fsm_renews(&lease->fsm))
+        renewal_unschedule(r, lease);
+    set_timer(r, lease, next_event(lease));
+}
+
+void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
+                 const struct lease_before *before)
+{
+    if (actions)
+        carry_out(r, lease, actions, before, false);
+}
+
+/* --- events ----------------------------------------------------------------------------------- */
+
+static uint32_t beats_seen(const struct lease *lease)
+{
+    const struct lease_extra *extra = lease_extra(lease);
+
+    return beats_count(extra->beats, extra->beat_word);
+}
+
+/* What the clock and the holder's heartbeat ask for. */
+static unsigned look_after(const struct renewal *r, struct lease *lease, hf_time now)
+{
+    unsigned actions = r->away ? lease_fsm_tick_after(&lease->fsm, r->away_since, now)
+                               : lease_fsm_tick(&lease->fsm, now);
+
+    if (lease_beat(lease) && lease_fsm_renews(&lease->fsm) &&
+        hf_time_reached(now, heartbeat_next(lease_beat(lease))) &&
+        heartbeat_look(lease_beat(lease), beats_seen(lease), now))
+        actions |= lease_fsm_lose(&lease->fsm, HF_LOSS_HEARTBEAT, now);
+    return actions | LEASE_ACT_TIMER;
+}
+
+/* D begins anew, with what stands in the word now. */
+static void await_beats(struct lease *lease, hf_time now)
+{
+    if (lease_beat(lease))
+        heartbeat_init(lease_beat(lease), hf_ms(lease_heartbeat_ms(lease)), beats_seen(lease), now);
+}
+
+void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now)
+{
+    await_beats(lease, now);
+    set_timer(r, lease, next_event(lease));
+}
+
+static void look_at(struct renewal *r, struct lease *lease, hf_time now)
+{
+    hf_time next = next_event(lease);
+    struct lease_before before;
+
+    if (!hf_time_reached(now, next)) {
+        set_timer(r, lease, next);
+        return;
+    }
+    before = lease_before(
+        lease, -1,
+        r->away && lease_fsm_missed(&lease->fsm, r->away_since, now) ? HF_LOSS_AWAY : HF_LOSS_NONE);
+    carry_out(r, lease, look_after(r, lease, now), &before, false);
+}
+
+hf_time renewal_next_event(const struct renewal *r)
+{
+    const struct cohort_single *first = cohorts_first_alone(&r->looks);
+
+    return first ? hf_time_min(first->item.at, cohorts_next(&r->looks)) : cohorts_next(&r->looks);
+}
+
+void renewal_tick(struct renewal *r, hf_time now)
+{
+    uint32_t slots[COHORT_MOST];
+    const struct cohort_single *first;
+
+    while (hf_time_reached(now, cohorts_next(&r->looks))) {
+        size_t count = cohorts_take(&r->looks, slots, COHORT_MOST);
+
+        renewal_fetch(r, slots, count);
+        for (size_t i = 0; i < count; i++)
+            look_at(r, r->slots[slots[i]].lease, now);
+    }
+    while ((first = cohorts_first_alone(&r->looks)) && hf_time_reached(now, first->item.at)) {
+        struct lease *lease = r->slots[first->number].lease;
+
+        if (lease_is_over(lease)) {
+            lapsed(r, lease, now);
+            continue;
+        }
+        cohorts_remove(&r->looks, lease->slot);
+        look_at(r, lease, now);
+    }
+}
+
+/* Votes of the node's that were sent before are void. */
+static void step(struct renewal_node *node, struct lease *lease, hf_time sent)
+{
+    struct lease_before before = lease_before(lease, node->number, HF_LOSS_CLOCK);
+    hf_time now = clock_now();
+
+    if (lease_is_over(lease))
+        return;
+    renewal_act(node->renewal, lease, lease_fsm_stepped(&lease->fsm, node->number, sent, now),
+                &before);
+    if (lease_fsm_is_void(&lease->fsm, node->number))
+        renewal_schedule(node, lease, now);
+}
+
+/* Rare: every lease is looked at. */
+void renewal_stepped(struct renewal_node *node, hf_time sent)
+{
+    struct renewal *r = node->renewal;
+
+    node->void_before = clock_now();
+    for (uint32_t s = 0; s < r->slots_used; s++)
+        if (r->slots[s].lease)
+            step(node, r->slots[s].lease, sent);
+}
+
+/* Of the node when a lease, or a vote, was granted. The broker counts sentinels by itself: what it
+ * knew, told before the lease, is known here too; and what was found here while the broker still had
+ * it came after. */
+static uint32_t mark_at(const struct renewal_node *node, hf_time granted)
+{
+    return hf_time_before(granted, node->forgot) ? node->trust.mark - 1 : node->trust.mark;
+}
+
+void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
+{
+    struct lease_fsm *fsm = &lease->fsm;
+    bool restored = hf_time_before(lease->since, r->started);
+    struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
+
+    r->slots[lease->slot] = (struct renewal_slot){.lease = lease, .doubt_until = HF_TIME_PAST};
+    renewal_watch(r, lease);
+    if (restored) {
+        /* (!) What the earlier agent sent last, a heal or a vote that came too late to be counted,
+         * may still run. */
+        r->slots[lease->slot].broken = (uint16_t)all_nodes(r);
+        r->slots[lease->slot].doubt_until = hf_time_add(r->started, lease_timing(lease).attempt);
+    }
+    lease->releasing = false;
+    lease->blamed = -1;
+    lease->undescribed = (uint16_t)(fence_handoffs(lease->fence) ? all_nodes(r) : 0);
+    await_beats(lease, now);
+    if (r->slots_used <= lease->slot)
+        r->slots_used = lease->slot + 1;
+    for (int i = 0; i < r->n; i++) {
+        struct renewal_node *node = &r->node[i];
+        struct lease_node *ln = lease_node(lease, i);
+
+        fsm->node[i].mark = (uint16_t)(restored ? node->first_mark : mark_at(node, lease->since));
+        /* What an earlier agent sent, or an acquire without an answer, may have written there. */
+        *ln = (struct lease_node){.written = restored || lease_fsm_is_void(fsm, i)};
+        if (lease_fsm_is_void(fsm, i))
+            /* A late vote may still come. */
+            renewal_schedule(node, lease, hf_time_add(now, lease_timing(lease).attempt));
+        else
+            renewal_plan_first(node, lease,
+                               hf_time_sub(lease_fsm_d(fsm, i), lease_timing(lease).span));
+    }
+    carry_out(r, lease, lease_fsm_tick(fsm, now) | LEASE_ACT_TIMER, &before, false);
+    /* (!) The broker may have had it when a step was found. */
+    for (int i = 0; i < r->n && !restored; i++)
+        if (r->node[i].void_before.ns != HF_TIME_PAST.ns)
+            step(&r->node[i], lease, r->node[i].void_before);
+}
+
+/* (!) Nobody has two votes: what the same server gave in another node's name ends first. */
+static hf_time alone_from(const struct renewal_node *node, const struct lease *lease)
+{
+    const struct renewal *r = node->renewal;
+    hf_time from = HF_TIME_PAST;
+
+    for (int i = 0; i < r->n; i++) {
+        const struct server *other = &r->node[i].server;
+        hf_time d;
+
+        if (i == node->number || !server_is_shared(&node->server, other))
+            continue;
+        d = lease_fsm_d(&lease->fsm, i);
+        if (d.ns != HF_TIME_PAST.ns &&
+            server_gave(&node->server, other, hf_time_sub(d, lease_timing(lease).span)))
+            from = hf_time_max(from, d);
+    }
+    return from;
+}
+
+hf_time renewal_counts_from(const struct renewal_node *node, const struct lease *lease)
+{
+    hf_time of_age =
+        age_due(&node->age, node->renewal->age_least, !lease_node(lease, node->number)->written);
+
+    return hf_time_max(of_age, alone_from(node, lease));
+}
+
+bool renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,
+                 hf_time now)
+{
+    struct lease_fsm *fsm = &lease->fsm;
+    struct lease_before before = lease_before(lease, node->number, HF_LOSS_NONE);
+    bool stood = before.vote.ns != HF_TIME_PAST.ns;
+    uint32_t mark = hit == HIT_GRANT ? mark_at(node, a) : node->trust.mark;
+    /* (!) A late vote of the grant's is of before the node forgot, if that did: agent/core/age.h. */
+    bool counts = hit == HIT_GRANT || hf_time_reached(a, renewal_counts_from(node, lease));
+    unsigned actions = counts ? lease_fsm_hit(fsm, node->number, a, mark, now)
+                              : lease_fsm_stands(fsm, node->number, now);
+
+    if (counts && !lease_fsm_is_void(fsm, node->number))
+        lease_node(lease, node->number)->written = false;
+    /* One vote more is worth telling, though V may not have moved. */
+    if (!stood && !lease_fsm_is_void(fsm, node->number) && !lease_is_over(lease))
+        actions |= LEASE_ACT_EXTEND;
+    if (hit == HIT_HEALED && !lease_is_over(lease))
+        event_healed(node->renewal->agent, lease, &before);
+    if (hit != HIT_RENEWED)
+        before.node = -1; /* said, or no news: the grant waited for no more than a quorum */
+    renewal_act(node->renewal, lease, actions, &before);
+    return counts;
+}
+
+void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
+{
+    struct renewal_node *node = &r->node[i];
+
+    if (lease_is_over(lease)) {
+        if (lease->releasing)
+            renewal_undo(node, lease_key(lease), lease->key_len, &lease->token,
+                         lease_timing(lease).attempt, lease_timing(lease).ttl);
+        return;
+    }
+    (void)renewal_hit(node, lease, a, HIT_GRANT, clock_now());
+    renewal_plan_first(node, lease, a);
+}
+
+void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason reason)
+{
+    struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
+    hf_time now = clock_now();
+
+    if (!lease_is_over(lease))
+        carry_out(r, lease, lease_fsm_release(&lease->fsm, reason, now), &before, true);
+    else if (!lease->releasing)
+        release_everywhere(r, lease, now); /* a lost run, and now its tree is reaped */
+}
+
+void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason, bool killing,
+                  struct asker by)
+{
+    struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
+
+    before.by = by;
+    if (reason == HF_LOSS_GUARDIAN)
+        event_job(r->agent, lease, killing ? HF_EVENT_JOB_KILLED : HF_EVENT_JOB_STOPPED);
+    if (!lease_is_over(lease))
+        renewal_act(r, lease, lease_fsm_lose(&lease->fsm, reason, clock_now()), &before);
+}
+
+void renewal_abandon(struct renewal *r, struct lease *lease)
+{
+    struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
+
+    if (lease_is_over(lease))
+        return;
+    event_abandoned(r->agent, lease);
+    carry_out(r, lease, lease_fsm_abandon(&lease->fsm, clock_now()) | LEASE_ACT_TIMER, &before,
+              false);
+    if (!lease_is_over(lease))
+        mark_slot(r, lease);
+}
+
+void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *beats)
+{
+    if (!lease_beat(lease)) {
+        beats_drop(beats);
+        return;
+    }
+    beats_drop(lease_extra(lease)->beats);
+    lease_extra(lease)->beats = beats;
+    if (lease_is_over(lease))
+        return;
+    renewal_begin_beats(r, lease, clock_now());
+}
+
+void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
+                  const struct token *token, hf_dur attempt, hf_dur ttl)
+{
+    struct release_order order = {
+        .key = key,
+        .key_len = key_len,
+        .token = token,
+        .nodes = UINT32_C(1) << node->number,
+        .doubt_until = HF_TIME_PAST,
+        .attempt = attempt,
+        .ttl = ttl,
+    };
+
+    (void)releaser_start(node->renewal->releaser, &order);
+}

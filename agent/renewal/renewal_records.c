@@ -1,0 +1,72 @@
+/* What the nodes' fence records say of our leases: who holds them, for other hosts to see. They are
+ * written again from time to time (agent/core/refresh.h), where they are missing, and after a
+ * hand-off; and what they show of others is judged. */
+#include "agent/renewal/renewal_internal.h"
+
+#include <stdlib.h>
+
+#include "agent/base/clock.h"
+#include "agent/core/fence.h"
+#include "shm/status.h"
+
+/* One record on its way. */
+struct description {
+    struct renewal_node *node;
+    uint32_t slot, generation;
+};
+
+bool renewal_outbid(struct renewal_node *node, struct lease *lease, const struct link_reply *reply)
+{
+    struct renewal *r = node->renewal;
+    struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
+    int seen;
+
+    if (!*reply->id || reply->fence <= fence_node_part(lease->fence))
+        return false;
+    seen = rivals_seen(&r->rivals, lease->slot, lease->generation - fence_handoffs(lease->fence),
+                       node->number, reply->id);
+    renewal_act(r, lease, lease_fsm_outbid(&lease->fsm, seen, clock_now()), &before);
+    return lease_is_over(lease);
+}
+
+static void on_described(struct link *link, const struct link_reply *reply, void *arg)
+{
+    struct description *d = arg;
+    struct renewal *r = d->node->renewal;
+    struct lease *lease = r->closing ? NULL : renewal_find_token(r, d->slot, d->generation);
+
+    (void)link;
+    if (lease && !lease_is_over(lease) && reply->outcome == LINK_ANSWERED &&
+        reply->verdict == VERDICT_LOW)
+        (void)renewal_outbid(d->node, lease, reply);
+    if (reply->final)
+        free(d);
+}
+
+/* The same fence with the same tag: of the record only the holder changes and its time begins anew,
+ * and nothing where the key is gone. */
+void renewal_describe(struct renewal_node *node, struct lease *lease, hf_time now)
+{
+    struct link_lock lock = renewal_lock(node, lease);
+    struct description *d = malloc(sizeof(*d));
+
+    if (!d)
+        return;
+    *d = (struct description){node, lease->slot, lease->generation};
+    if (link_raise(node->link, &lock, hf_time_add(now, lease_timing(lease).attempt), on_described,
+                   d) != HF_OK) {
+        free(d);
+        return;
+    }
+    lease->undescribed = (uint16_t)(lease->undescribed & ~(1u << node->number));
+    link_flush(node->link);
+}
+
+void renewal_refresh(struct renewal *r, hf_time now)
+{
+    uint32_t slot;
+
+    while (refresh_take(&r->refresh, now, &slot))
+        if (slot < r->slots_used && r->slots[slot].lease)
+            r->slots[slot].lease->undescribed = (uint16_t)((1u << r->n) - 1);
+}

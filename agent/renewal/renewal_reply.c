@@ -1,0 +1,322 @@
+/* Judging what the nodes answer. Every judgement reads the clock anew: a reply is worth what it is
+ * worth when processed. */
+#include "agent/renewal/renewal_internal.h"
+
+#include <stdlib.h>
+
+#include "agent/base/clock.h"
+#include "shm/history.h"
+
+/* The next renewal after a hit that was sent at `a`, or whatever else the lease needs on that node
+ * now. */
+static void plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late,
+                 bool counted)
+{
+    if (counted && lease_fsm_is_void(&lease->fsm, node->number)) {
+        /* Sent before the vote was found void: it does not count, and another may be sent at once.
+         */
+        renewal_schedule(node, lease, clock_now());
+        return;
+    }
+    lease_node(lease, node->number)->retries = 0;
+    if (counted)
+        renewal_plan(node, lease, a, late);
+    else
+        renewal_plan_young(node, lease, a);
+    if (lease_node(lease, node->number)->told)
+        renewal_hurry(node, lease, clock_now());
+}
+
+static void on_hit(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late,
+                   enum hit hit, hf_time now)
+{
+    bool counted = renewal_hit(node, lease, a, hit, now);
+
+    plan(node, lease, a, late, counted);
+}
+
+static void on_missing(struct renewal_node *node, struct lease *lease)
+{
+    struct lease_before before = lease_before(lease, node->number, HF_LOSS_MISSING);
+    hf_time now = clock_now();
+    unsigned actions = lease_fsm_missing(&lease->fsm, node->number, node->trust.mark, now);
+
+    renewal_act(node->renewal, lease, actions, &before);
+    renewal_schedule(node, lease, hf_time_add(now, renewal_heal_pause(node, lease)));
+}
+
+static void on_foreign(struct renewal_node *node, struct lease *lease)
+{
+    struct lease_before before = lease_before(lease, node->number, HF_LOSS_FOREIGN);
+    hf_time now = clock_now();
+    unsigned actions = lease_fsm_foreign(&lease->fsm, node->number, now);
+
+    renewal_act(node->renewal, lease, actions, &before);
+    renewal_retry(node, lease, now);
+}
+
+static void on_forced(struct renewal_node *node, struct lease *lease)
+{
+    struct lease_before before = lease_before(lease, node->number, HF_LOSS_FORCED);
+    hf_time now = clock_now();
+    unsigned actions = lease_fsm_forced(&lease->fsm, node->number, now);
+
+    renewal_act(node->renewal, lease, actions, &before);
+    if (lease_is_over(lease))
+        return;
+    renewal_retry(node, lease, now);
+    /* It is meant for all of them: the others are asked at once. */
+    for (int i = 0; i < node->renewal->n; i++)
+        if (i != node->number && !lease_fsm_is_void(&lease->fsm, i))
+            renewal_schedule(&node->renewal->node[i], lease, now);
+}
+
+/* --- the node's history of renewals ----------------------------------------------------------- */
+
+/* A command that had no answer in time is told once; its late answer is told as one. */
+static void remember(struct renewal_node *node, const struct link_reply *reply, uint8_t flags,
+                     size_t keys, const char *marks, size_t mark_count)
+{
+    struct hf_renewal renewal = {
+        .at_ns = reply->sent.ns,
+        .latency_us = (uint32_t)(hf_time_since(reply->received, reply->sent).ns / HF_NS_PER_US),
+        .keys = (uint16_t)keys,
+        .outcome = (uint8_t)(reply->outcome == LINK_ANSWERED ? HF_NODE_ERR_NONE : reply->error),
+        .flags = (uint8_t)(flags | (reply->late ? HF_RENEWAL_F_LATE : 0)),
+    };
+
+    if (reply->late && reply->outcome != LINK_ANSWERED)
+        return;
+    for (size_t k = 0; k < mark_count && k < keys; k++) {
+        renewal.hit += marks[k] == '1';
+        renewal.missing += marks[k] == '0';
+        renewal.foreign += marks[k] != '1' && marks[k] != '0';
+    }
+    hf_renewal_put(&node->renewal->agent->table, (uint32_t)node->number, &renewal);
+}
+
+/* --- renewals --------------------------------------------------------------------------------- */
+
+/* When a lease is judged by an answer that has been looked at since `begun`: one reading of the clock
+ * does for all of its keys but those of leases that are late. What is not has a fifth of T before V, or
+ * a run's V - 0.3 T; and before an extension is shown the clock is read again. */
+static hf_time judged_at(const struct lease *lease, hf_time begun)
+{
+    hf_time late = hf_time_sub(lease->fsm.valid, lease_timing(lease).late_before);
+
+    return hf_time_before(begun, late) ? begun : clock_now();
+}
+
+/* How much later than 1.1 T/3 after the one before a vote was renewed, whoever made it late. */
+static void note_overdue(struct renewal_node *node, const struct lease *lease, hf_time sent,
+                         hf_time received)
+{
+    struct renewal *r = node->renewal;
+    struct timing timing = lease_timing(lease);
+    hf_time d = lease_fsm_d(&lease->fsm, node->number);
+    int64_t overdue;
+
+    if (d.ns == HF_TIME_PAST.ns || hf_time_before(sent, renewal_counts_from(node, lease)))
+        return;
+    overdue = hf_time_since(received, d).ns + timing.span.ns - timing.renew_after.ns -
+              timing.renew_jitter.ns;
+    if (overdue <= r->overdue_max_ns)
+        return;
+    r->overdue_max_ns = overdue;
+    hf_counter_set(&r->agent->table, HF_COUNTER_RENEW_OVERDUE_MAX_NS, (uint64_t)overdue);
+}
+
+static void judge_mark(struct renewal_node *node, struct lease *lease, char mark,
+                       const struct link_reply *reply, hf_dur late, hf_time now)
+{
+    switch (mark) {
+    case '1':
+        note_overdue(node, lease, reply->sent, reply->received);
+        on_hit(node, lease, reply->sent, late, HIT_RENEWED, now);
+        if (lease->undescribed >> node->number & 1 && !lease_is_over(lease))
+            renewal_describe(node, lease, clock_now());
+        break;
+    case '0':
+        renewal_count(node->renewal, HF_COUNTER_RENEW_MISSES, 1);
+        on_missing(node, lease);
+        break;
+    case 'x':
+        renewal_count(node->renewal, HF_COUNTER_RENEW_MISSES, 1);
+        on_forced(node, lease);
+        break;
+    default:
+        renewal_count(node->renewal, HF_COUNTER_RENEW_MISSES, 1);
+        on_foreign(node, lease);
+        break;
+    }
+}
+
+static void renewed(const struct renew_batch *batch, const struct link_reply *reply)
+{
+    struct renewal_node *node = batch->node;
+    struct renewal *r = node->renewal;
+    unsigned events = renewal_learn(node, reply);
+    uint32_t slots[RENEW_KEYS];
+    hf_time now = clock_now();
+    int64_t hits = 0;
+
+    for (size_t k = 0; k < batch->count; k++)
+        slots[k] = batch->keys[k].slot;
+    renewal_fetch(r, slots, batch->count);
+    for (size_t k = 0; k < batch->count && k < reply->mark_count; k++) {
+        struct lease *lease = renewal_find_token(r, batch->keys[k].slot, batch->keys[k].generation);
+
+        if (!lease || lease_is_over(lease))
+            continue;
+        if (!reply->late)
+            lease_node(lease, node->number)->in_flight = false;
+        hits += reply->marks[k] == '1';
+        judge_mark(node, lease, reply->marks[k], reply, batch->late, judged_at(lease, now));
+    }
+    renewal_count(r, HF_COUNTER_RENEWED, hits);
+    if (events & TRUST_STEPPED)
+        renewal_stepped(node, reply->sent);
+}
+
+static void try_again(struct renewal_node *node, struct lease *lease,
+                      const struct link_reply *reply)
+{
+    lease_node(lease, node->number)->in_flight = false;
+    if (reply->error == HF_NODE_ERR_NOSCRIPT)
+        renewal_reloaded(node, lease, clock_now());
+    else
+        renewal_retry(node, lease, clock_now());
+}
+
+/* No answer, for now or for good. Nothing is known, so nothing changes but the time of the next
+ * attempt. */
+static void not_renewed(const struct renew_batch *batch, const struct link_reply *reply)
+{
+    struct renewal_node *node = batch->node;
+
+    for (size_t k = 0; k < batch->count; k++) {
+        struct lease *lease =
+            renewal_find_token(node->renewal, batch->keys[k].slot, batch->keys[k].generation);
+
+        if (lease)
+            try_again(node, lease, reply);
+    }
+}
+
+void renewal_on_renewed(struct link *link, const struct link_reply *reply, void *arg)
+{
+    struct renew_batch *batch = arg;
+    struct renewal_node *node = batch->node;
+
+    (void)link;
+    if (!node->renewal->closing) {
+        remember(node, reply, 0, batch->count, reply->marks,
+                 reply->outcome == LINK_ANSWERED ? reply->mark_count : 0);
+        if (reply->outcome == LINK_ANSWERED)
+            renewed(batch, reply);
+        else if (!reply->late)
+            not_renewed(batch, reply);
+    }
+    if (reply->final) {
+        batch->busy = false;
+        node->ready = clock_now();
+        pace_ended(&node->pace, reply->outcome == LINK_ANSWERED && !reply->late, batch->late,
+                   renewal_slack(node));
+    }
+}
+
+/* --- heals ------------------------------------------------------------------------------------ */
+
+/* A heal that named an earlier sentinel goes again with the one that its answer told. */
+static void sentinel_differs(struct renewal_node *node, struct lease *lease, uint32_t mark)
+{
+    if (renewal_nonce(node)[0] && node->trust.mark != mark)
+        renewal_schedule(node, lease, clock_now());
+    else
+        renewal_retry(node, lease, clock_now());
+}
+
+static void judge_heal(struct renewal_node *node, struct lease *lease, uint32_t mark,
+                       const struct link_reply *reply)
+{
+    switch (reply->verdict) {
+    case VERDICT_OK:
+    case VERDICT_LOW: /* our key stands; the fence was the grant's affair */
+        renewal_count(node->renewal, HF_COUNTER_HEALS, 1);
+        if (!renewal_outbid(node, lease, reply)) /* (!) before the vote counts */
+            on_hit(node, lease, reply->sent, hf_ns(0), HIT_HEALED, clock_now());
+        break;
+    case VERDICT_TAKEN:
+        on_foreign(node, lease);
+        break;
+    case VERDICT_SENTINEL:
+        sentinel_differs(node, lease, mark);
+        break;
+    case VERDICT_STALE:
+    case VERDICT_GONE:
+    case VERDICT_FREE:
+        renewal_retry(node, lease, clock_now());
+        break;
+    }
+}
+
+static void no_doubt(struct renewal_slot *slot, int node)
+{
+    slot->doubt = (uint16_t)(slot->doubt & ~(1u << node));
+}
+
+static void doubt_for_good(struct renewal_slot *slot, int node)
+{
+    slot->broken = (uint16_t)(slot->broken | 1u << node);
+}
+
+static void healed(struct heal *heal, const struct link_reply *reply)
+{
+    struct renewal_node *node = heal->node;
+    struct renewal *r = node->renewal;
+    struct lease *lease = renewal_find_token(r, heal->slot, heal->generation);
+    unsigned events = renewal_learn(node, reply);
+
+    if (lease && !lease_is_over(lease)) {
+        struct lease_node *ln = lease_node(lease, node->number);
+
+        if (!reply->late)
+            ln->in_flight = false;
+        if (!ln->in_flight)
+            no_doubt(&r->slots[lease->slot], node->number);
+        judge_heal(node, lease, heal->mark, reply);
+    } else if ((reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW) &&
+               (!lease || lease->releasing)) {
+        /* (!) A late answer whose lease has ended is followed by a release on the same connection;
+         * of a lost run, whose tree may still live, once the other keys are released. */
+        renewal_undo(node, heal->key, heal->key_len, &heal->token, heal->attempt, heal->ttl);
+    }
+    if (events & TRUST_STEPPED)
+        renewal_stepped(node, reply->sent);
+}
+
+void renewal_on_healed(struct link *link, const struct link_reply *reply, void *arg)
+{
+    struct heal *heal = arg;
+    struct renewal_node *node = heal->node;
+
+    (void)link;
+    if (!node->renewal->closing) {
+        struct lease *lease = renewal_find_token(node->renewal, heal->slot, heal->generation);
+        bool stands = reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW;
+        const char *mark = stands ? "1" : reply->verdict == VERDICT_TAKEN ? "f" : "0";
+
+        remember(node, reply, HF_RENEWAL_F_HEAL, 1, mark, reply->outcome == LINK_ANSWERED);
+        if (reply->outcome == LINK_ANSWERED) {
+            healed(heal, reply);
+        } else if (lease && !reply->late) {
+            try_again(node, lease, reply);
+        }
+        if (lease && reply->outcome == LINK_BROKEN)
+            doubt_for_good(&node->renewal->slots[heal->slot], node->number);
+    }
+    if (reply->final) {
+        node->heals--;
+        free(heal);
+    }
+}
