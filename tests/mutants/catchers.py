@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 
-from patches import ROOT, Broken
+from faults import ROOT, Broken
 
 # Seconds. Programs that work with real nodes or processes take their time.
 UNIT_PATIENCE = 120

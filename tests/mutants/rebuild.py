@@ -1,4 +1,4 @@
-"""A mutant's programs: what its patch changes is compiled again, with the flags of the build, and linked in place of
+"""A mutant's programs: what its fault changes is compiled again, with the flags of the build, and linked in place of
 what the build has. The build itself is only read, so nothing of a mutant can get into what ships.
 
 MUTANT/src      the changed sources, seen before the repository's
@@ -13,12 +13,14 @@ import shlex
 import shutil
 import subprocess
 
-from patches import ROOT, Broken
+from faults import ROOT, Broken
+from places import Sources
 
 
 class Build:
     def __init__(self, path):
         self.path = path
+        self.sources = Sources(ROOT)
 
     def ninja(self, *words):
         done = subprocess.run(["ninja", "-C", self.path, *words], text=True, capture_output=True, check=False)
@@ -80,24 +82,24 @@ class Build:
 
 
 class Mutant:
-    """What of the build a patch changes, compiled and linked anew."""
+    """What of the build a fault changes, compiled and linked anew."""
 
-    def __init__(self, build, patch, path):
-        self.build, self.patch, self.path = build, patch, path
+    def __init__(self, build, fault, path):
+        self.build, self.fault, self.path = build, fault, path
         self.source, self.made = path / "src", path / "build"
         shutil.rmtree(path, ignore_errors=True)
         self.source.mkdir(parents=True)
-        patch.apply(self.source)
-        self.changed = set(patch.files)
-        if any(name.endswith(".lua") for name in patch.files):
-            self.embed_scripts()
+        self.changed = set(fault.apply(build.sources, self.source))
+        scripts = [name for name in self.changed if name.endswith(".lua")]
+        if scripts:
+            self.embed_scripts(pathlib.Path(scripts[0]).parent)
         self.compiled = {}
         self.affected = {name for name, needs in build.needs.items()
                          if name in build.compiles and needs & self.changed}
 
-    def embed_scripts(self):
-        scripts = self.source / "agent" / "scripts"
-        for script in (ROOT / "agent" / "scripts").glob("*.lua"):
+    def embed_scripts(self, folder):
+        scripts = self.source / folder
+        for script in (ROOT / folder).glob("*.lua"):
             if not (scripts / script.name).exists():
                 shutil.copyfile(script, scripts / script.name)
         out = self.source / "generated" / "agent" / "scripts.h"
@@ -126,7 +128,7 @@ class Mutant:
     def run(self, words):
         done = subprocess.run(words, cwd=self.build.path, text=True, capture_output=True, check=False)
         if done.returncode:
-            raise Broken(f"{self.patch.path.name} cannot be built\n{done.stdout}{done.stderr}")
+            raise Broken(f"{self.fault.path.name} cannot be built\n{done.stdout}{done.stderr}")
 
     def is_affected(self, program):
         return not self.affected.isdisjoint(self.build.objects(program))
