@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The measurements run, and their tables are made from their lines. Nothing here says anything about time."""
+"""Net. The measurements run, and their tables are made from their lines. Nothing here says anything about time."""
 import json
 import pathlib
 import re

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The judge of tests/chaos, with histories made up for it, and a short random mix. The long runs: tests/chaos/run."""
+"""Net. The judge of tests/chaos, with histories made up for it, and a short random mix. The long runs: tests/chaos/run."""
 import os
 import pathlib
 import random

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The simulator (tests/sim): schedules of faults drawn from seeds, the seeds that once failed, and that a seed
+"""Net. The simulator (tests/sim): schedules of faults drawn from seeds, the seeds that once failed, and that a seed
 means the same each time. HOLDFAST_FULL=1 runs ten times as many, HOLDFAST_SEED=N begins with that seed.
 """
 import os

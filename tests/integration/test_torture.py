@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A running agent is killed between any two of its stores.
+"""Net. A running agent is killed between any two of its stores.
 
 A preloaded library keeps the state of its table and journal after each; tests/torture/agent.c judges them: as readers
 see them, as the next agent recovers them, and as yet another finds them when that one is killed at any of its stores.

@@ -33,6 +33,7 @@ LONGEST = ("guardian", "agent_renewal", "agent_renewal_end", "agent_renewal_hand
 REPORT = re.compile(r"(AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:)")
 TAP = re.compile(r"^(ok|not ok) \d+ (?:- (.*)|# SKIP (.*))$")  # cmocka says "not ok" of what it skips
 LINE = re.compile(r"^(ok|not ok|skip) (.+)$")
+ROLE = re.compile(r'^(?:/\* |""")(Contract|Net)\. ', re.M)  # at the head of a source; else its folder says it
 
 
 @dataclasses.dataclass
@@ -43,6 +44,12 @@ class Program:
     outcomes: list = dataclasses.field(default_factory=list)  # (word, test name)
     log: pathlib.Path = None
     seconds: float = 0.0
+
+
+def role_of(program):
+    """contract or net: tests/README.md says what these are."""
+    marked = ROLE.search(pathlib.Path(source_of(program)).read_text()[:400])
+    return marked.group(1).lower() if marked else "contract" if program.kind == "integration" else "net"
 
 
 def find_programs(build, kinds):
@@ -176,6 +183,8 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--results", type=pathlib.Path, help="folder that gets a file of outcomes")
     parser.add_argument("--kind", choices=("unit", "torture", "integration"))
+    parser.add_argument("--role", choices=("contract", "net"), help="only those programs")
+    parser.add_argument("--list", action="store_true", help="print role, kind and name of each program, and run none")
     parser.add_argument("--only", default="", help="part of 'program: test name', or of the program's name")
     parser.add_argument("--sanitize", default="", choices=("", "address", "thread"))
     # A test mostly waits (a fifth of a processor each): more at a time than there are processors.
@@ -192,6 +201,11 @@ def main():
     programs = find_programs(options.build, kinds)
     if options.only:
         programs = [p for p in programs if options.only in f"{p.kind}: {p.name}"] or narrow(programs, options.only)
+    if options.role:
+        programs = [p for p in programs if role_of(p) == options.role]
+    if options.list:
+        print(*(f"{role_of(p)} {p.kind}: {p.name}" for p in programs), sep="\n")
+        return 0
     logs = options.build / "test-logs"
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)

@@ -1,4 +1,4 @@
-/* Node addresses: every form, every refusal, and no password in any text. */
+/* Contract. Node addresses: every form, every refusal, and no password in any text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Configuration: command line over file over defaults, and every refusal with
+/* Contract. Configuration: command line over file over defaults, and every refusal with
  * its words and exit code. */
 #include <setjmp.h>
 #include <stdarg.h>

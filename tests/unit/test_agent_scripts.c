@@ -1,4 +1,4 @@
-/* What each script does to a real server, and what it says. */
+/* Contract. What each script does to a real server, and what it says. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* Contract. The command line of `holdfast run`. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

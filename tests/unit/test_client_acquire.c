@@ -1,4 +1,4 @@
-/* Acquiring: granted, refused, waited for, cancelled; by one thread, many, and an event loop. */
+/* Contract. Acquiring: granted, refused, waited for, cancelled; by one thread, many, and an event loop. */
 #include "client_fixture.h"
 
 #include <poll.h>

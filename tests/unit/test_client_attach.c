@@ -1,4 +1,4 @@
-/* Finding an agent, and being welcomed or refused. */
+/* Contract. Finding an agent, and being welcomed or refused. */
 #include "client_fixture.h"
 
 #include <poll.h>

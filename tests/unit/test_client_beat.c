@@ -1,4 +1,4 @@
-/* hf_beat() as the agent sees it, and the heartbeat of jobs. */
+/* Contract. hf_beat() as the agent sees it, and the heartbeat of jobs. */
 #include "client_fixture.h"
 
 #include <fcntl.h>

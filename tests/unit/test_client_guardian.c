@@ -1,4 +1,4 @@
-/* Two guardians of one lease, stopping a holder, and the views. */
+/* Contract. Two guardians of one lease, stopping a holder, and the views. */
 #include "client_fixture.h"
 
 static hf_lease *acquire_run(struct fixture *f, const char *name)

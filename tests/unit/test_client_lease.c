@@ -1,4 +1,4 @@
-/* What a handle says: by the clock alone, by the agent's word, and in a forked child. */
+/* Contract. What a handle says: by the clock alone, by the agent's word, and in a forked child. */
 #include "client_fixture.h"
 
 #include <poll.h>

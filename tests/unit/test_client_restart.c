@@ -1,4 +1,4 @@
-/* The agent dies, hangs or is replaced while clients hold and wait. */
+/* Contract. The agent dies, hangs or is replaced while clients hold and wait. */
 #include "client_fixture.h"
 
 #include <poll.h>

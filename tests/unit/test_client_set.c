@@ -1,4 +1,4 @@
-/* Several resources at once: all or nothing, in one order, with what becomes of it while it waits. */
+/* Contract. Several resources at once: all or nothing, in one order, with what becomes of it while it waits. */
 #include "client_fixture.h"
 
 #include <poll.h>

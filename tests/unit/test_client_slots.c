@@ -1,4 +1,4 @@
-/* Counted locks: K slots, of which each holder takes one. */
+/* Contract. Counted locks: K slots, of which each holder takes one. */
 #include "client_fixture.h"
 
 #include <stdio.h>

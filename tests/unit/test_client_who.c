@@ -1,4 +1,4 @@
-/* hf_who() and its kin: what they refuse by themselves, and what an agent from before them gets.
+/* Contract. hf_who() and its kin: what they refuse by themselves, and what an agent from before them gets.
  * tests/integration/test_who.py has the rest, and docs/examples/example.c. */
 #include "client_fixture.h"
 

@@ -1,4 +1,4 @@
-/* `holdfast run` against an agent in this process: what the guardians do to real jobs. The program
+/* Contract. `holdfast run` against an agent in this process: what the guardians do to real jobs. The program
  * runs itself as the command: `test_guardian run ...` is `holdfast run ...`. */
 #include <dirent.h>
 #include <errno.h>

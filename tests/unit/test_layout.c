@@ -1,4 +1,4 @@
-/* shm/layout.h and shm/wire.h: the bytes are what docs/SHM.md says. */
+/* Contract. shm/layout.h and shm/wire.h: the bytes are what docs/SHM.md says. */
 #include "shm_fixture.h"
 
 #include "libclient/holdfast.h"

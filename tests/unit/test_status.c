@@ -1,4 +1,4 @@
-/* shm/status.h, and that libclient/holdfast.h has the same codes. */
+/* Contract. shm/status.h, and that libclient/holdfast.h has the same codes. */
 #include <stdarg.h>
 #include <setjmp.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Options and names of the reading subcommands. */
+/* Contract. Options and names of the reading subcommands. */
 #include "shm_fixture.h"
 
 #include <fcntl.h>

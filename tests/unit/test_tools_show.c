@@ -1,4 +1,4 @@
-/* What the reading subcommands print: lines for people, and JSON. */
+/* Contract. What the reading subcommands print: lines for people, and JSON. */
 #include "reader_fixture.h"
 
 #include "shm/loss.h"
