@@ -76,8 +76,6 @@ int hf_ring_room(const struct hf_ring_agent *ring);
 
 /* Puts a completion into the ring; hf_ring_signal() is to follow. HF_EFULL when there is no room. */
 int hf_ring_put(struct hf_ring_agent *ring, const struct hf_completion_entry *entry);
-/* Both: puts it and wakes futex sleepers. */
-int hf_ring_post(struct hf_ring_agent *ring, const struct hf_completion_entry *entry);
 
 /* Bumps `wake` and wakes: completions were put, or a lease of this client changed and its slot says how. */
 void hf_ring_signal(struct hf_ring_agent *ring);

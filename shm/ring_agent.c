@@ -183,15 +183,6 @@ int hf_ring_put(struct hf_ring_agent *ring, const struct hf_completion_entry *en
     return 0;
 }
 
-int hf_ring_post(struct hf_ring_agent *ring, const struct hf_completion_entry *entry)
-{
-    int rc = hf_ring_put(ring, entry);
-
-    if (rc == 0)
-        hf_ring_signal(ring);
-    return rc;
-}
-
 void hf_ring_signal(struct hf_ring_agent *ring)
 {
     atomic_fetch_add(&ring->out->wake, 1);

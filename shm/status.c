@@ -12,16 +12,3 @@ const char *hf_status_text(int status)
         return "unknown status";
     }
 }
-
-const char *hf_status_name(int status)
-{
-    switch (status) {
-#define HF_STATUS_CASE(name, value, text)                                                          \
-    case name:                                                                                     \
-        return #name;
-        HF_STATUS_TABLE(HF_STATUS_CASE)
-#undef HF_STATUS_CASE
-    default:
-        return "HF_E?";
-    }
-}

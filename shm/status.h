@@ -49,7 +49,4 @@ enum hf_status {
  * storage, any thread, any time. */
 const char *hf_status_text(int status);
 
-/* The code's name, "HF_EBUSY"; "HF_E?" for any other number. */
-const char *hf_status_name(int status);
-
 #endif

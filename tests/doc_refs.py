@@ -5,6 +5,7 @@ In backticks, in README.md, docs/*.md, tests/BEHAVIOURS.md and the models:
     path/file.c, path/        a file, a directory of the repository; also the target of a link
     path/file.c:function      a definition in that file (C, Lua)
     function()                a definition somewhere
+A function of the product that is so named is called by the product, or is of the library's API: no rule is kept where nobody goes.
 In the columns "test", "tests" and "tested by" of tables:
     test_NAME[:function]      a unit test program, and a function of it
     test_NAME.py              an integration program
@@ -12,12 +13,14 @@ In the columns "test", "tests" and "tested by" of tables:
     function                  a unit test
 In the columns "where": a bare name is a definition somewhere.
 """
+import functools
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SOURCES = ("shm", "agent", "libclient", "tools", "docs/examples", "tests")
+TOPS = ("shm", "agent", "libclient", "tools")
+SOURCES = (*TOPS, "docs/examples", "tests")
 TOP = {path.name for path in ROOT.iterdir()}
 
 PATH = re.compile(r"^([\w.-]+/[\w./-]*)(?::(\w+))?$")
@@ -55,6 +58,27 @@ def defined(name, paths):
     return any(name in text(path) and defines(path, name) for path in paths)
 
 
+@functools.lru_cache(maxsize=None)
+def lines_that_use():
+    """Lines of the product, without comments, that neither define nor declare a function."""
+    inner = []
+    for path in PRODUCT:
+        if path.endswith(".lua"):
+            inner += [line for line in re.sub(r"--.*", "", text(path)).splitlines() if not re.match(r"(local )?function ", line)]
+        elif not path.startswith(("tests/", "docs/")):
+            code = re.sub(r"/\*.*?\*/", "", text(path), flags=re.S)
+            inner += [line for line in code.splitlines() if line[:1] in (" ", "\t", "#")]
+    return "\n".join(inner)
+
+
+def unused(path, name):
+    """What is wrong with a function of the product that nothing of it uses."""
+    declared = rf"^(HF_EXPORT|static inline)[^;]*?\b{name}\("
+    if path.split("/")[0] not in TOPS or name == "main" or re.search(declared, text("libclient/holdfast.h"), re.M):
+        return None
+    return None if re.search(rf"\b{name}\b", lines_that_use()) else "nothing of the product uses it: name what keeps the rule"
+
+
 def titles(path):
     """The source with strings that are continued on the next line put together."""
     return re.sub(r"""["']\s*\n\s*f?["']""", "", text(path))
@@ -67,7 +91,7 @@ def wrong_path(path, function):
         return "no such file"
     if function and not defines(path, function):
         return f"{path} does not define it"
-    return None
+    return unused(path, function) if function else None
 
 
 def wrong_test(name, last):
@@ -115,7 +139,9 @@ def check(document):
                 elif path:
                     wrong = wrong_path(*path.groups())
                 elif name.endswith("()") or head == "where" and "_" in name and IDENTIFIER.match(name):
-                    wrong = None if defined(name.removesuffix("()"), PRODUCT) else "not defined anywhere"
+                    name = name.removesuffix("()")
+                    where = next((path for path in PRODUCT if name in text(path) and defines(path, name)), None)
+                    wrong = unused(where, name) if where else "not defined anywhere"
                 else:
                     wrong = None
                 if wrong:

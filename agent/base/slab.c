@@ -11,14 +11,6 @@
 #include "agent/base/mutex.h"
 #include "shm/compiler.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLAB_PLAIN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SLAB_PLAIN 1
-#endif
-#endif
-
 #define UNIT       8
 #define LARGEST    1024 /* bytes; larger ones are rare and malloc()'s */
 #define CHUNK      ((size_t)64 * 1024)
@@ -27,7 +19,7 @@
 #define REGION     (CHUNKS * CHUNK) /* a huge page */
 #define PAGE       ((size_t)4096)
 
-#ifdef SLAB_PLAIN
+#if SLAB_IS_PLAIN
 #define IS_PLAIN(size) true
 #else
 #define IS_PLAIN(size) ((size) > LARGEST)
@@ -59,7 +51,7 @@ LIST_HEAD(regions, region);
 static struct mutex lock = {PTHREAD_MUTEX_INITIALIZER};
 static struct chunks with_room[LARGEST / UNIT + 1] GUARDED_BY(lock); /* by units of a cell */
 static struct regions regions GUARDED_BY(lock);                      /* those with a free chunk */
-static size_t region_count GUARDED_BY(lock), bytes GUARDED_BY(lock);
+static size_t region_count GUARDED_BY(lock);
 
 static size_t units_of(size_t size)
 {
@@ -118,7 +110,6 @@ static struct chunk *chunk_new(struct chunks *list) REQUIRES(lock)
     chunk = (struct chunk *)(void *)((char *)region + (size_t)number * CHUNK);
     *chunk = (struct chunk){.fresh = CHUNK_HEAD};
     LIST_INSERT_HEAD(list, chunk, with_room);
-    bytes += CHUNK;
     return chunk;
 }
 
@@ -128,7 +119,6 @@ static void chunk_give(struct chunk *chunk) REQUIRES(lock)
     struct region *region = round_down(chunk, REGION);
 
     LIST_REMOVE(chunk, with_room);
-    bytes -= CHUNK;
     if (!region->free)
         LIST_INSERT_HEAD(&regions, region, with_room);
     region->free |= UINT32_C(1) << ((char *)chunk - (char *)region) / (ptrdiff_t)CHUNK;
@@ -197,14 +187,4 @@ void slab_give(void *memory, size_t size)
     if (chunk->used == 0 && (LIST_FIRST(list) != chunk || LIST_NEXT(chunk, with_room)))
         chunk_give(chunk);
     mutex_unlock(&lock);
-}
-
-size_t slab_bytes(void)
-{
-    size_t now;
-
-    mutex_lock(&lock);
-    now = bytes;
-    mutex_unlock(&lock);
-    return now;
 }

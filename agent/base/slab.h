@@ -12,11 +12,20 @@
 
 #include <stddef.h>
 
+#define SLAB_IS_PLAIN 0
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#undef SLAB_IS_PLAIN
+#define SLAB_IS_PLAIN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#undef SLAB_IS_PLAIN
+#define SLAB_IS_PLAIN 1
+#endif
+#endif
+
 /* Zeroed, aligned to 8 bytes; NULL without memory. */
 void *slab_take(size_t size);
 /* `size` as it was taken; NULL is fine. */
 void slab_give(void *memory, size_t size);
-/* Bytes of all chunks. */
-size_t slab_bytes(void);
 
 #endif

@@ -98,14 +98,3 @@ enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *t
         return BALLOT_TOO_LATE;
     return taken > 0 ? BALLOT_TAKEN_BY_OTHER : BALLOT_FAILED;
 }
-
-hf_time ballot_validity(const struct ballot *b, const struct timing *timing)
-{
-    hf_time d[HF_NODES_MAX];
-    int votes = 0;
-
-    for (int i = 0; i < b->n; i++)
-        if (b->node[i].vote == BALLOT_YES)
-            d[votes++] = vote_ends(b, timing, i);
-    return validity_qth(d, votes, b->q);
-}

@@ -13,7 +13,6 @@
 #include <stdint.h>
 
 #include "agent/core/timing.h"
-#include "agent/core/validity.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
 
@@ -76,7 +75,5 @@ uint64_t ballot_raise(struct ballot *b);
 hf_time ballot_ends(const struct ballot *b, const struct timing *timing);
 /* Judged by a clock read taken now. */
 enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *timing, hf_time now);
-/* Validity of the nodes that voted YES for this fence; HF_TIME_PAST with fewer than q. */
-hf_time ballot_validity(const struct ballot *b, const struct timing *timing);
 
 #endif

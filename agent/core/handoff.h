@@ -67,12 +67,10 @@ static inline bool handoff_is_enough(enum handoff_verdict verdict)
     return verdict == HANDOFF_MANY || verdict == HANDOFF_LONG;
 }
 
-/* Whether others are known to want it: `others_seen` (HF_TIME_PAST: never) was when somebody else's
- * key was last in the way, or heard of. It counts for 2 T: a turn of T/2 and a hold may lie between.
- */
-bool handoff_contended(hf_dur ttl, hf_time others_seen, hf_time now);
 /* How long this host may hand a token on from its grant: T/2, as a round trip more is nothing beside
- * such holds, or HANDOFF_TURN where others want it. */
+ * such holds, or HANDOFF_TURN where others want it. `others_seen` (HF_TIME_PAST: never) was when
+ * somebody else's key was last in the way, or heard of. It counts for 2 T: a turn of T/2 and a hold may
+ * lie between. */
 hf_dur handoff_turn(hf_dur ttl, hf_time others_seen, hf_time now);
 /* How long this host's next round waits so that others come first; 0 when nobody else is known to
  * want it. */

@@ -352,11 +352,6 @@ unsigned lease_fsm_stepped(struct lease_fsm *l, int node, hf_time sent, hf_time 
     return lease_fsm_tick(l, now);
 }
 
-unsigned lease_fsm_clock_step(struct lease_fsm *l, int node, hf_time now)
-{
-    return lease_fsm_stepped(l, node, now, now);
-}
-
 unsigned lease_fsm_confirm(struct lease_fsm *l, hf_time previous, hf_time now)
 {
     bool passed = hf_time_reached(now, shown(previous));

@@ -133,8 +133,6 @@ unsigned lease_fsm_outbid(struct lease_fsm *l, int nodes, hf_time now);
  * that is void until renewed. One from that very reply stands, so hand in the hits of the reply
  * first. */
 unsigned lease_fsm_stepped(struct lease_fsm *l, int node, hf_time sent, hf_time now);
-/* The same when the reply is not at hand: only a command sent from now on gives a vote again. */
-unsigned lease_fsm_clock_step(struct lease_fsm *l, int node, hf_time now);
 /* The slot was stored after an EXTEND; `previous` is `valid` before it, `now` read after the store.
  */
 unsigned lease_fsm_confirm(struct lease_fsm *l, hf_time previous, hf_time now);

@@ -44,8 +44,3 @@ hf_dur sampling_step(const struct sampling *s, hf_dur ttl, int node)
 
     return sampling_unseen(sampling_gap(ttl, widths, node), widths);
 }
-
-bool sampling_is_far(const struct sampling *s, hf_dur ttl, int node)
-{
-    return s->count > 0 && sampling_step(s, ttl, node).ns > sampling_allowance(ttl).ns;
-}

@@ -52,7 +52,5 @@ hf_dur sampling_gap(hf_dur ttl, hf_dur widths, int node);
 /* The step that goes unseen when a node with this round trip is looked at as often as may be, g
  * being what sampling_gap() says. */
 hf_dur sampling_step(const struct sampling *s, hf_dur ttl, int node);
-/* That is more than the allowance. */
-bool sampling_is_far(const struct sampling *s, hf_dur ttl, int node);
 
 #endif

@@ -1,5 +1,6 @@
 #include "agent/record/halves.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "agent/base/crc32.h"
@@ -19,7 +20,7 @@ static uint32_t half_crc(const void *half, size_t size, uint64_t seq)
     return crc32c(crc, (const char *)half + HALF_BODY, size - HALF_BODY);
 }
 
-bool half_good(const void *half, size_t size)
+static bool half_good(const void *half, size_t size)
 {
     uint64_t seq = half_seq(half);
 

@@ -5,7 +5,6 @@
 #define HOLDFAST_AGENT_RECORD_HALVES_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,9 +15,8 @@ struct half_head {
 };
 
 uint64_t half_seq(const void *half);
-/* `size` is that of one half; `halves` are two of them, one behind the other. */
-bool half_good(const void *half, size_t size);
-/* 0 or 1: the half to believe; HF_ENOTHELD: neither was ever written; HF_ETABLE: neither can be
+/* `size` is that of one half; `halves` are two of them, one behind the other.
+ * 0 or 1: the half to believe; HF_ENOTHELD: neither was ever written; HF_ETABLE: neither can be
  * believed. */
 int half_newest(const void *halves, size_t size);
 /* Writes `body`, a half whose head is ignored and whose padding is 0. One writer. */

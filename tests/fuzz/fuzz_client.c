@@ -18,6 +18,7 @@
 #include "shm/index.h"
 #include "shm/ring_place.h"
 #include "shm/slot.h"
+#include "tests/support/ring_post.h"
 
 #define SLOTS    4
 #define OPS      8
@@ -343,7 +344,7 @@ static void complete(struct fuzz_input *in)
         fuzz_take(in, &entry.holder, fuzz_u8(in));
         fuzz_take(in, entry.text, fuzz_u8(in) % (sizeof(entry.text) + 1));
     }
-    (void)hf_ring_post(&ring, &entry);
+    (void)ring_post(&ring, &entry);
 }
 
 static void change_slot(struct fuzz_input *in)

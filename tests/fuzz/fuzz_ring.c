@@ -8,6 +8,7 @@
 #include "shm/ring.h"
 #include "shm/ring_place.h"
 #include "shm/status.h"
+#include "tests/support/ring_post.h"
 
 static struct hf_ring_agent ring;
 static struct hf_requests_page *hostile; /* the client's mapping of the requests */
@@ -44,7 +45,7 @@ static void post(struct fuzz_input *in)
     struct hf_completion_entry entry;
 
     fuzz_take(in, &entry, 32);
-    rc = hf_ring_post(&ring, &entry);
+    rc = ring_post(&ring, &entry);
     FUZZ_CHECK(rc == (room > 0 ? 0 : room == 0 ? HF_EFULL : HF_EPROTO));
     FUZZ_CHECK(ring.completion_tail == tail + (rc == 0));
     FUZZ_CHECK(atomic_load(&ring.out->tail) == ring.completion_tail || rc != 0);

@@ -10,6 +10,7 @@
 #include "tests/sim/host.h"
 #include "tests/sim/vnode.h"
 #include "tests/sim/wide.h"
+#include "tests/support/status_name.h"
 
 #define MARK       "holdfast:forced:"
 #define TIMES_MOST 4
@@ -161,7 +162,7 @@ void forcer_answer(struct forcer *o, const struct hf_completion_entry *e)
         o->step = FORCER_DECIDES;
         sim_at(&o->event, sim.now + rng_log(&rng, SIM_MS, 1000 * SIM_MS));
     } else {
-        sim_trace("an operator is answered %s, forced out on %d nodes", hf_status_name(e->status),
+        sim_trace("an operator is answered %s, forced out on %d nodes", status_name(e->status),
                   e->look_forced);
         if (e->op == HF_OP_FORCE && e->look_forced > 0)
             sim.seen[SEEN_FORCED] = true;

@@ -14,6 +14,7 @@
 #include "tests/sim/procs.h"
 #include "tests/sim/steps.h"
 #include "tests/sim/wide.h"
+#include "tests/support/status_name.h"
 
 #define HEAP_SIZE ((size_t)3 << 20)
 #define CAPACITY  4
@@ -55,18 +56,18 @@ static void start(void *arg)
     if ((rc = lease_table_create(host->config.capacity, &agent->leases)) < 0 ||
         (rc = renewal_create(agent, &agent->renewal)) < 0 ||
         (rc = broker_create(agent, &agent->broker)) < 0) {
-        sim_violation("start", "h%d: %s", host->number, hf_status_name(rc));
+        sim_violation("start", "h%d: %s", host->number, status_name(rc));
         return;
     }
     if (took_up(agent->broker))
         sim.seen[SEEN_RECOVERY] = true;
     if ((rc = renewal_start(agent->renewal)) < 0) {
-        sim_violation("start", "h%d: %s", host->number, hf_status_name(rc));
+        sim_violation("start", "h%d: %s", host->number, status_name(rc));
         return;
     }
     hf_table_set_state(&agent->table, HF_TABLE_ALIVE);
     if ((rc = broker_start(agent->broker)) < 0) {
-        sim_violation("start", "h%d: %s", host->number, hf_status_name(rc));
+        sim_violation("start", "h%d: %s", host->number, status_name(rc));
         return;
     }
     host->phase = HOST_ON;

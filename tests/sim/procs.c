@@ -7,6 +7,7 @@
 #include "tests/sim/host.h"
 #include "tests/sim/hot.h"
 #include "tests/sim/wide.h"
+#include "tests/support/status_name.h"
 
 #define PIDFD_FIRST 3000000
 
@@ -358,11 +359,10 @@ static void on_delivery(struct sim_event *event)
         if (e->op == HF_OP_ACQUIRE && e->status == HF_OK) {
             granted(p, e);
         } else {
-            sim_trace("h%d p%d is answered %s", p->host->number, p->number,
-                      hf_status_name(e->status));
+            sim_trace("h%d p%d is answered %s", p->host->number, p->number, status_name(e->status));
             if (p->probe && e->op == HF_OP_ACQUIRE)
                 sim_violation("liveness", "a waiter without a limit was answered %s",
-                              hf_status_name(e->status));
+                              status_name(e->status));
             if (p->probe && e->op == HF_OP_RELEASE)
                 p->probe = false;
             go_idle(p);

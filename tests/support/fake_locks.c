@@ -7,6 +7,7 @@
 #include "shm/index.h"
 #include "shm/slot.h"
 #include "shm/status.h"
+#include "tests/support/ring_post.h"
 
 #define FENCE_ONE (UINT64_C(1) << 10)
 
@@ -65,7 +66,7 @@ static void nudge(struct attached *c)
 
 static void post(struct attached *c, const struct hf_completion_entry *entry)
 {
-    MUST(hf_ring_post(&c->ring, entry) == 0);
+    MUST(ring_post(&c->ring, entry) == 0);
     nudge(c);
 }
 

@@ -14,6 +14,7 @@
 #include "shm/ring_place.h"
 #include "shm/status.h"
 #include "tests/torture/stores.h"
+#include "tests/support/ring_post.h"
 
 static struct hf_ring_agent agent;
 static struct hf_ring_client client;
@@ -165,7 +166,7 @@ static void post(void *arg)
 {
     struct hf_completion_entry entry = completion_of(*(uint8_t *)arg);
 
-    (void)hf_ring_post(&agent, &entry);
+    (void)ring_post(&agent, &entry);
 }
 
 static bool reaps_whole(uint8_t before, bool *ret_new)

@@ -68,7 +68,7 @@ HF_UNUSED static void assert_final(struct lease_fsm *l, hf_time now)
     assert_int_equal(lease_fsm_missing(l, 1, 0, now), 0);
     assert_int_equal(lease_fsm_foreign(l, 0, now), 0);
     assert_int_equal(lease_fsm_outbid(l, 3, now), 0);
-    assert_int_equal(lease_fsm_clock_step(l, 0, now), 0);
+    assert_int_equal(lease_fsm_stepped(l, 0, now, now), 0);
     assert_int_equal(lease_fsm_confirm(l, now, now), 0);
     assert_int_equal(lease_fsm_lose(l, HF_LOSS_ASKED, now), 0);
     assert_int_equal(lease_fsm_release(l, HF_LOSS_NONE, now), 0);

@@ -490,11 +490,11 @@ TEST(a_vote_from_before_a_step_gives_none_after_it)
     assert_time(lease_fsm_d(&l, 0), at(10 * SEC + SPAN));
 }
 
-TEST(a_step_told_without_its_reply_wants_a_command_sent_since)
+TEST(a_step_that_is_seen_now_wants_a_command_sent_since)
 {
     struct lease_fsm l = held(LIBRARY);
 
-    lease_fsm_clock_step(&l, 0, at(10 * SEC));
+    lease_fsm_stepped(&l, 0, at(10 * SEC), at(10 * SEC));
     assert_time(lease_fsm_d(&l, 0), HF_TIME_PAST);
     assert_int_equal(lease_fsm_hit(&l, 0, at(10 * SEC - NS), 0, at(11 * SEC)), 0);
     lease_fsm_hit(&l, 0, at(10 * SEC), 0, at(11 * SEC));
@@ -532,7 +532,7 @@ TEST(fewer_than_q_votes_are_a_loss_at_once_for_the_last_reason)
 
     l = held(RUN);
     lease_fsm_missing(&l, 0, 0, at(SEC));
-    assert_int_equal(lease_fsm_clock_step(&l, 1, at(SEC)), OVER_BY_LOSS);
+    assert_int_equal(lease_fsm_stepped(&l, 1, at(SEC), at(SEC)), OVER_BY_LOSS);
     assert_state(&l, HF_SLOT_LOST, HF_LOSS_CLOCK);
 }
 
@@ -710,7 +710,7 @@ int main(void)
         cmocka_unit_test(a_clock_step_voids_the_vote_until_renewed),
         cmocka_unit_test(the_reply_that_showed_a_step_counts_as_a_renewal),
         cmocka_unit_test(a_vote_from_before_a_step_gives_none_after_it),
-        cmocka_unit_test(a_step_told_without_its_reply_wants_a_command_sent_since),
+        cmocka_unit_test(a_step_that_is_seen_now_wants_a_command_sent_since),
         cmocka_unit_test(a_vote_sent_before_a_key_was_found_missing_does_not_count),
         cmocka_unit_test(fewer_than_q_votes_are_a_loss_at_once_for_the_last_reason),
         cmocka_unit_test(a_vote_that_has_ended_does_not_stand),

@@ -10,6 +10,7 @@
 
 #include "shm/ring.h"
 #include "shm/ring_place.h"
+#include "tests/support/ring_post.h"
 
 struct pair {
     struct hf_ring_agent agent;
@@ -45,7 +46,7 @@ static int post(struct pair *p, uint64_t id)
     struct hf_completion_entry entry = {.op = HF_OP_PING, .id = id};
 
     memset(entry.text, (int)(id & 0x7f), sizeof(entry.text));
-    return hf_ring_post(&p->agent, &entry);
+    return ring_post(&p->agent, &entry);
 }
 
 static void requests_come_in_order(void **state)

