@@ -8,52 +8,20 @@
 #include <string.h>
 
 #include "libclient/holdfast.h"
+#include "shm/duration.h"
 #include "tools/exitcodes.h"
 #include "tools/text.h"
 
-static const struct {
-    const char *suffix;
-    int64_t ms;
-} units[] = {
-    {"", 1000},       {"ms", 1},          {"s", 1000},
-    {"m", 60 * 1000}, {"h", 3600 * 1000}, {"d", 24 * 3600 * 1000},
-};
-
-#define UNITS           (sizeof(units) / sizeof(units[0]))
 #define DURATION_MAX_MS (INT64_C(100) * 366 * 24 * 3600 * 1000)
 
-/* Decimal digits only: strtod would take "inf", "0x10" and the locale's comma. */
 int args_duration_ms(const char *text, int64_t *ret_ms)
 {
-    int64_t whole = 0, fraction = 0, scale = 1, rest;
-    const char *p = text;
-    size_t unit;
+    int64_t ms;
+    bool part;
 
-    if (!isdigit((unsigned char)*p))
+    if (hf_duration_parse(text, DURATION_MAX_MS, &ms, &part) != HF_OK)
         return HF_EINVAL;
-    for (; isdigit((unsigned char)*p); p++) {
-        whole = whole * 10 + (*p - '0');
-        if (whole > DURATION_MAX_MS)
-            return HF_EINVAL;
-    }
-    if (*p == '.') {
-        p++;
-        if (!isdigit((unsigned char)*p))
-            return HF_EINVAL;
-        for (; isdigit((unsigned char)*p); p++) {
-            if (scale == 1000000)
-                continue;
-            fraction = fraction * 10 + (*p - '0');
-            scale *= 10;
-        }
-    }
-    for (unit = 0; unit < UNITS; unit++)
-        if (!strcmp(p, units[unit].suffix))
-            break;
-    if (unit == UNITS || whole > DURATION_MAX_MS / units[unit].ms)
-        return HF_EINVAL;
-    rest = fraction * units[unit].ms;
-    *ret_ms = whole * units[unit].ms + rest / scale + (rest % scale != 0);
+    *ret_ms = ms + part;
     return HF_OK;
 }
 

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "shm/escape.h"
+
 const char *text_escape(char *out, size_t size, const void *bytes, size_t len)
 {
     const unsigned char *in = bytes;
@@ -13,30 +15,13 @@ const char *text_escape(char *out, size_t size, const void *bytes, size_t len)
     if (size == 0)
         return out;
     for (size_t i = 0; i < len; i++) {
-        char piece[5];
+        char piece[HF_ESCAPE_SIZE];
+        size_t length = hf_escape_byte(in[i], piece);
 
-        switch (in[i]) {
-        case '\\':
-            strcpy(piece, "\\\\");
+        if (used + length >= size)
             break;
-        case '\n':
-            strcpy(piece, "\\n");
-            break;
-        case '\r':
-            strcpy(piece, "\\r");
-            break;
-        case '\t':
-            strcpy(piece, "\\t");
-            break;
-        default:
-            if (in[i] >= 0x20 && in[i] < 0x7f)
-                snprintf(piece, sizeof(piece), "%c", in[i]);
-            else
-                snprintf(piece, sizeof(piece), "\\x%02x", in[i]);
-        }
-        if (used + strlen(piece) >= size)
-            break;
-        used += (size_t)sprintf(out + used, "%s", piece);
+        memcpy(out + used, piece, length);
+        used += length;
     }
     out[used] = '\0';
     return out;

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shm/escape.h"
+
 #define LINE_MAX_BYTES 1024 /* below PIPE_BUF: a line is written whole or not at all */
 
 /* Set by log_init() before there are threads. */
@@ -168,21 +170,16 @@ static size_t utf8_length(const uint8_t *p, size_t left)
 }
 
 /* One character as it is to be shown; returns how many bytes of the name it took. */
-static size_t show(const uint8_t *p, size_t left, char text[5], size_t *ret_length)
+static size_t show(const uint8_t *p, size_t left, char text[HF_ESCAPE_SIZE], size_t *ret_length)
 {
     size_t length = utf8_length(p, left);
 
-    if (length == 0)
-        length = p[0] >= ' ' && p[0] < 0x7f && p[0] != '\\';
     if (length) {
         memcpy(text, p, length);
         *ret_length = length;
         return length;
     }
-    if (p[0] == '\n' || p[0] == '\\')
-        *ret_length = (size_t)snprintf(text, 5, "\\%c", p[0] == '\n' ? 'n' : '\\');
-    else
-        *ret_length = (size_t)snprintf(text, 5, "\\x%02x", p[0]);
+    *ret_length = hf_escape_byte(p[0], text);
     return 1;
 }
 
@@ -195,7 +192,7 @@ const char *log_name(const void *name, size_t name_len, char *buffer, size_t buf
     if (buffer_size == 0)
         return buffer;
     while (name_len > 0) {
-        char text[5];
+        char text[HF_ESCAPE_SIZE];
         size_t length, taken = show(p, name_len, text, &length);
 
         if (used + length >= buffer_size) {

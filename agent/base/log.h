@@ -23,8 +23,8 @@ void log_say(const char *format, ...) HF_PRINTF(1, 2);
 #define log_info(...)  log_write(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...) log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
 
-/* A resource name for people: printable ASCII and valid UTF-8 as they are, else \n, \\, \xNN; cut
- * with "..." to fit. Returns `buffer`. */
+/* A resource name for people: printable ASCII and valid UTF-8 as they are, else as hf_escape_byte();
+ * cut with "..." to fit. Returns `buffer`. */
 const char *log_name(const void *name, size_t name_len, char *buffer, size_t buffer_size);
 
 #endif

@@ -16,9 +16,6 @@ enum config_origin { ORIGIN_NONE, ORIGIN_FILE, ORIGIN_COMMAND_LINE };
 
 struct config_load {
     struct config config;
-    /* More than any two lists take, so that config_row_set() says which one is too long. */
-#define CONFIG_REPEATED_MAX (HF_NODES_MAX + CONFIG_KEY_RULES_MAX + 32)
-
     enum config_origin origin[CONFIG_ROWS];
     const char *option[CONFIG_ROWS]; /* values of the command line, NULL: not given */
     struct {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shm/compiler.h"
+#include "shm/duration.h"
 #include "shm/status.h"
 
 const struct config_row config_rows[CONFIG_ROWS] = {
@@ -29,11 +30,6 @@ static const char *const level_names[] = {
     [LOG_LEVEL_INFO] = "info",
     [LOG_LEVEL_DEBUG] = "debug",
 };
-
-static const struct {
-    const char *suffix;
-    int64_t ms;
-} units[] = {{"ms", 1}, {"s", 1000}, {"", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
 
 #define NUMBER_MAX (INT64_C(1) << 40)
 
@@ -81,27 +77,13 @@ static bool parse_whole(const char *text, int base, int64_t *ret_number)
 /* A whole number of milliseconds; "1.5s" is one, "1.5ms" is not. */
 static bool parse_duration(const char *text, int64_t *ret_ms)
 {
-    const char *end;
-    int64_t whole, part = 0, scale = 1;
+    int64_t ms;
+    bool part;
 
-    if (!parse_number(text, 10, &end, &whole))
+    if (hf_duration_parse(text, NUMBER_MAX, &ms, &part) != HF_OK || part)
         return false;
-    if (*end == '.') {
-        const char *digits = end + 1;
-
-        if (!parse_number(digits, 10, &end, &part) || end - digits > 6)
-            return false;
-        for (; digits < end; digits++)
-            scale *= 10;
-    }
-    for (size_t i = 0; i < HF_LENGTH(units); i++)
-        if (strcmp(end, units[i].suffix) == 0) {
-            if (whole > NUMBER_MAX / units[i].ms || part * units[i].ms % scale != 0)
-                return false;
-            *ret_ms = whole * units[i].ms + part * units[i].ms / scale;
-            return true;
-        }
-    return false;
+    *ret_ms = ms;
+    return true;
 }
 
 static bool parse_flag(const char *text, bool *ret_flag)

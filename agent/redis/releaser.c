@@ -7,6 +7,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/token.h"
+#include "agent/record/lease.h"
 #include "agent/redis/link.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
@@ -308,6 +309,19 @@ static void set_done(struct job *job, hf_time now)
         if (job->nodes & bit(i))
             patience = hf_dur_max(patience, link_patience(r->links[i]));
     job->give_up = hf_time_min(job->give_up, hf_time_add(now, patience));
+}
+
+struct release_order releaser_order(const struct lease *lease, uint32_t nodes)
+{
+    struct timing timing = lease_timing(lease);
+
+    return (struct release_order){.key = lease_key(lease),
+                                  .key_len = lease->key_len,
+                                  .token = &lease->token,
+                                  .nodes = nodes,
+                                  .doubt_until = HF_TIME_PAST,
+                                  .attempt = timing.attempt,
+                                  .ttl = timing.ttl};
 }
 
 int releaser_start(struct releaser *r, const struct release_order *order)

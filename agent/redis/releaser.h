@@ -20,6 +20,7 @@
 #include "agent/base/loop.h"
 #include "shm/nstime.h"
 
+struct lease;
 struct link;
 struct releaser;
 struct token;
@@ -43,6 +44,8 @@ struct release_order {
     releaser_done_fn *done; /* may be NULL */
     void *arg;
 };
+/* A lease's token on these nodes: nothing is in doubt, and nobody waits for it. */
+struct release_order releaser_order(const struct lease *lease, uint32_t nodes);
 /* HF_OK, HF_ENOMEM. */
 int releaser_start(struct releaser *releaser, const struct release_order *order);
 

@@ -149,18 +149,12 @@ static struct release_order order_of(struct renewal *r, const struct lease *leas
                                      hf_time now)
 {
     const struct renewal_slot *slot = &r->slots[lease->slot];
+    struct release_order order = releaser_order(lease, nodes);
 
-    return (struct release_order){
-        .key = lease_key(lease),
-        .key_len = lease->key_len,
-        .token = &lease->token,
-        .nodes = nodes,
-        .in_doubt =
-            hf_time_before(now, slot->doubt_until) ? (uint32_t)(slot->doubt | slot->broken) : 0,
-        .doubt_until = slot->doubt_until,
-        .attempt = lease_timing(lease).attempt,
-        .ttl = lease_timing(lease).ttl,
-    };
+    if (hf_time_before(now, slot->doubt_until))
+        order.in_doubt = (uint32_t)(slot->doubt | slot->broken);
+    order.doubt_until = slot->doubt_until;
+    return order;
 }
 
 static void release_everywhere(struct renewal *r, struct lease *lease, hf_time now)

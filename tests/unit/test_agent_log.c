@@ -37,6 +37,7 @@ TEST(test_names)
     SHOWS("a b", "a b");
     SHOWS("caf\xc3\xa9 \xe6\x97\xa5 \xf0\x9f\x94\x92", "caf\xc3\xa9 \xe6\x97\xa5 \xf0\x9f\x94\x92");
     SHOWS("a\nb", "a\\nb");
+    SHOWS("a\tb\r", "a\\tb\\r");
     SHOWS("a\\nb", "a\\\\nb");
     SHOWS("nul\0nul", "nul\\x00nul");
     SHOWS("\x1b[31mred\x7f", "\\x1b[31mred\\x7f");

@@ -186,13 +186,7 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
     /* The renewal thread's release may have overtaken an acquire that was still on its way on our
      * link; behind it on the same connection it cannot. */
     if (lease->unanswered) {
-        struct release_order order = {.key = lease_key(lease),
-                                      .key_len = lease->key_len,
-                                      .token = &lease->token,
-                                      .nodes = lease->unanswered,
-                                      .doubt_until = HF_TIME_PAST,
-                                      .attempt = lease_timing(lease).attempt,
-                                      .ttl = lease_timing(lease).ttl};
+        struct release_order order = releaser_order(lease, lease->unanswered);
 
         (void)releaser_start(b->releaser, &order);
     }

@@ -135,15 +135,7 @@ bool young_release(struct resource *r, enum hf_loss_reason reason)
     struct broker *b = resource_broker(r);
     struct lease *lease = resource_lease(r);
     hf_time now = clock_now();
-    struct release_order order = {.key = lease_key(lease),
-                                  .key_len = lease->key_len,
-                                  .token = &lease->token,
-                                  .nodes = (1u << b->n) - 1,
-                                  .doubt_until = HF_TIME_PAST,
-                                  .attempt = lease_timing(lease).attempt,
-                                  .ttl = lease_timing(lease).ttl,
-                                  .done = released,
-                                  .arg = r};
+    struct release_order order = releaser_order(lease, (1u << b->n) - 1);
 
     /* Until then V is far ahead: what follows cannot find the lease lost. */
     if (!r->work->young || hf_time_reached(now, r->work->young->until))
@@ -154,6 +146,8 @@ bool young_release(struct resource *r, enum hf_loss_reason reason)
     event_released(b->agent, lease);
     hf_counter_add(&b->agent->table, HF_COUNTER_RELEASES, 1);
     lease->unanswered = 0; /* this release goes behind the acquire on the same connection */
+    order.done = released;
+    order.arg = r;
     if (releaser_start(b->releaser, &order) == HF_OK)
         return true;
     post(b, lease); /* out of memory: the renewal thread tries again when the keys lapse */

@@ -1,0 +1,12 @@
+/* Spans of time as people write them: "30" and "30s", "500ms", "1.5h", "7d". Pure; any thread. */
+#ifndef HOLDFAST_SHM_DURATION_H
+#define HOLDFAST_SHM_DURATION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Whole milliseconds, and whether there was a part of one besides; of a fraction six digits count.
+ * HF_EINVAL: it is no duration, is negative, or is above `most_ms`. */
+int hf_duration_parse(const char *text, int64_t most_ms, int64_t *ret_ms, bool *ret_part);
+
+#endif
