@@ -1,6 +1,8 @@
 #include "agent/base/token.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "shm/hex.h"
 #include "shm/status.h"
@@ -44,4 +46,20 @@ int token_read(const char *text, struct token *ret_token)
     if (rc == HF_OK)
         *ret_token = token;
     return rc;
+}
+
+void token_draw(struct token_pool *pool, struct token *ret_token)
+{
+    uint8_t *bytes;
+
+    if (pool->left < sizeof(*ret_token)) {
+        /* So few bytes never come in parts and, once the pool is ready, never fail (getrandom(2)). */
+        if (getrandom(pool->bytes, sizeof(pool->bytes), 0) != sizeof(pool->bytes))
+            abort();
+        pool->left = sizeof(pool->bytes);
+    }
+    pool->left -= sizeof(*ret_token);
+    bytes = pool->bytes + pool->left;
+    memcpy(ret_token, bytes, sizeof(*ret_token));
+    explicit_bzero(bytes, sizeof(*ret_token)); /* a token is a secret */
 }

@@ -1,19 +1,34 @@
-/* The broker thread itself: its loop, its messages, its beginning and its end. */
-#include "agent/broker/broker_internal.h"
+/* The broker thread itself: its rooms and what passes between them, its loop, its messages, its beginning and its
+ * end. */
+#include "agent/broker/broker.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/broker/questions/survey.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/dispatch.h"
+#include "agent/broker/jobs/groups.h"
+#include "agent/broker/locks/ended.h"
+#include "agent/broker/locks/grants.h"
+#include "agent/broker/locks/handoffs.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/readopt.h"
+#include "agent/broker/locks/requests.h"
+#include "agent/broker/locks/waiters.h"
+#include "agent/broker/locks/wakeups.h"
+#include "agent/broker/nodes/node_texts.h"
+#include "agent/broker/nodes/nodes.h"
+#include "agent/broker/queries/queries.h"
+#include "agent/broker/rooms.h"
 #include "agent/record/events.h"
+#include "agent/redis/resolver.h"
 #include "shm/status.h"
 
 #define BEAT_EVERY (100 * HF_NS_PER_MS)
@@ -21,52 +36,97 @@
  * the journal, for the next agent. */
 #define DRAIN_MOST HF_NS_PER_SEC
 
-uint32_t broker_random(void)
-{
-    uint32_t r = 0;
+/* --- what the nodes tell ------------------------------------------------------------------------- */
 
-    (void)!getrandom(&r, sizeof(r), 0);
-    return r;
+static void on_noticed(void *arg, int node, const void *key, size_t key_len)
+{
+    struct broker *b = arg;
+
+    wakeups_noticed(b->locks, node, key, key_len);
+    looks_hear_noticed(b->queries, key, key_len);
 }
 
-void broker_token(struct broker *b, struct token *ret_token)
+static void on_telling(void *arg, int node, bool can)
 {
-    uint8_t *bytes;
-
-    if (b->random_left < sizeof(*ret_token)) {
-        /* So few bytes never come in parts and, once the pool is ready, never fail (getrandom(2)). */
-        if (getrandom(b->random, sizeof(b->random), 0) != sizeof(b->random))
-            abort();
-        b->random_left = sizeof(b->random);
-    }
-    b->random_left -= sizeof(*ret_token);
-    bytes = b->random + b->random_left;
-    memcpy(ret_token, bytes, sizeof(*ret_token));
-    explicit_bzero(bytes, sizeof(*ret_token)); /* a token is a secret */
+    wakeups_telling(((struct broker *)arg)->locks, node, can);
 }
 
-void broker_tell_renewal(struct broker *b, struct message *m)
+/* Publishes `ready` and why. */
+static void on_reviewed(void *arg, hf_time now)
 {
-    /* (!) Before anything that concerns it is told there, a lease has to be there. */
-    if (m->kind != MSG_GRANTED && m->kind != MSG_TRUST && b->by_slot[m->slot])
-        young_hand_in(b->by_slot[m->slot]);
-    mailbox_post(&b->agent->to_renewal, m);
-}
-
-void broker_review(struct broker *b, hf_time now)
-{
-    bool ready = nodes_granting(b, now) >= b->q && !b->fleet[0];
+    struct broker *b = arg;
+    const char *fleet = nodes_fleet_text(b->nodes);
+    bool ready = nodes_granting(b->nodes, now) >= b->nodes->q && !*fleet;
 
     mutex_lock(&b->why_lock);
     b->why[0] = '\0';
-    if (b->fleet[0])
-        snprintf(b->why, sizeof(b->why), "%s", b->fleet);
+    if (*fleet)
+        snprintf(b->why, sizeof(b->why), "%s", fleet);
     else if (!ready)
-        nodes_explain(b, now, b->why, sizeof(b->why));
+        nodes_explain(b->nodes, now, b->why, sizeof(b->why));
     mutex_unlock(&b->why_lock);
     atomic_store_explicit(&b->ready, ready, memory_order_release);
-    resources_kick_stalled(b);
+    waiters_kick_stalled(b->locks);
 }
+
+/* --- what clients bring -------------------------------------------------------------------------- */
+
+static void on_request(void *arg, struct session *s, const struct hf_request_entry *q)
+{
+    struct broker *b = arg;
+
+    dispatch_request(b->locks, b->queries, s, q);
+}
+
+static bool on_datagram(void *arg, struct session *s)
+{
+    return groups_take(((struct broker *)arg)->groups, s);
+}
+
+static void on_session_gone(void *arg, struct session *s)
+{
+    (void)arg;
+    queries_drop_session(s);
+    requests_drop_session(s);
+}
+
+static void on_client_gone(void *arg, struct client *c)
+{
+    requests_client_gone(((struct broker *)arg)->locks, c);
+}
+
+static void on_client_over(void *arg, struct client *c)
+{
+    (void)arg;
+    groups_drop(c);
+    ended_drop_client(c);
+}
+
+static void on_rebound(void *arg, struct session *s)
+{
+    requests_rebind(((struct broker *)arg)->locks, s);
+}
+
+/* --- what becomes of leases ---------------------------------------------------------------------- */
+
+static void on_lease_changed(void *arg, struct client *c)
+{
+    (void)arg;
+    groups_review(c);
+}
+
+static void on_lease_over(void *arg, struct client *c)
+{
+    (void)arg;
+    groups_lease_over(c);
+}
+
+static void on_name_over(void *arg, const void *name, size_t name_len)
+{
+    looks_hear_ended(((struct broker *)arg)->queries, name, name_len);
+}
+
+/* --- for other threads --------------------------------------------------------------------------- */
 
 bool broker_ready(const struct broker *b)
 {
@@ -105,11 +165,11 @@ static bool drained(struct broker *b, hf_time now)
     struct client *c;
 
     /* A node that is away has its releases waiting for longer than that. */
-    if ((rounds_busy(b) || releaser_busy(b->releaser) || b->handoff_count) &&
+    if ((locks_busy(b->locks) || releaser_busy(b->nodes->releaser)) &&
         hf_time_before(now, b->releases_until))
         return false;
-    if (b->config->dev_nodes)
-        LIST_FOREACH (c, &b->clients, all)
+    if (b->agent->config->dev_nodes)
+        LIST_FOREACH (c, &b->clients->all, all)
             if (!LIST_EMPTY(&c->held))
                 return false;
     return true;
@@ -127,20 +187,19 @@ static void on_drain_timer(struct loop_timer *timer, hf_time now)
 
 static void drain(struct broker *b)
 {
+    const struct config *c = b->agent->config;
     hf_time now = clock_now();
 
     if (b->draining)
         return;
-    b->draining = true;
-    young_hand_in_all(b);
+    b->draining = b->clients->draining = true;
     event_agent_ending(b->agent);
     b->drain_until = b->releases_until = hf_time_add(now, hf_ns(DRAIN_MOST));
     /* Jobs of the private nodes are asked to stop; their validity bounds how long that takes. */
-    if (b->config->dev_nodes)
-        b->drain_until =
-            hf_time_max(b->drain_until, hf_time_add(now, hf_ms(b->config->ttl_max_ms)));
-    resources_drain(b);
-    looks_drain(b);
+    if (c->dev_nodes)
+        b->drain_until = hf_time_max(b->drain_until, hf_time_add(now, hf_ms(c->ttl_max_ms)));
+    locks_drain(b->locks);
+    queries_drain(b->queries);
     loop_timer_set(b->loop, &b->drain_timer, now);
 }
 
@@ -155,16 +214,16 @@ static void on_wake(void *arg)
     while ((m = mailbox_take(&b->agent->to_broker))) {
         switch (m->kind) {
         case MSG_CHANGED:
-            resource_lease_changed(b, m->lease);
+            grant_changed(b->locks, m->lease);
             break;
         case MSG_HANDED_OVER:
             handoff_answered(m->handoff);
             break;
         case MSG_ENDED:
-            resource_lease_ended(b, m->lease);
+            grant_ended(b->locks, m->lease);
             break;
         case MSG_TRUST:
-            nodes_on_told(b, m);
+            nodes_on_told(b->nodes, m);
             break;
         case MSG_DRAIN:
             drain(b);
@@ -187,18 +246,46 @@ static void on_wake(void *arg)
 static bool on_idle(void *arg)
 {
     struct broker *b = arg;
-    bool again = sessions_serve(b);
+    bool again = sessions_serve(b->clients);
 
-    releaser_flush(b->releaser);
-    for (int i = 0; i < b->n; i++)
-        if (b->unsent >> i & 1)
-            link_flush(b->links[i]);
-    b->unsent = 0;
-    sessions_wake(b);
+    nodes_send(b->nodes);
+    sessions_wake(b->clients);
     return again;
 }
 
 /* --- beginning and end ------------------------------------------------------------------------ */
+
+static int create_rooms(struct broker *b)
+{
+    const struct nodes_owner of_nodes = {
+        .noticed = on_noticed, .telling = on_telling, .reviewed = on_reviewed, .arg = b};
+    const struct clients_owner of_clients = {.request = on_request,
+                                             .datagram = on_datagram,
+                                             .session_gone = on_session_gone,
+                                             .client_gone = on_client_gone,
+                                             .client_over = on_client_over,
+                                             .rebound = on_rebound,
+                                             .arg = b};
+    const struct locks_owner of_locks = {.lease_changed = on_lease_changed,
+                                         .lease_over = on_lease_over,
+                                         .name_over = on_name_over,
+                                         .arg = b};
+    struct agent *agent = b->agent;
+    uint8_t hash_key[16];
+    int rc;
+
+    if (getrandom(hash_key, sizeof(hash_key), 0) != sizeof(hash_key))
+        return HF_ESYS;
+    if ((rc = resolver_create(b->loop, &b->resolver)) < 0 ||
+        (rc = nodes_create(agent, b->loop, b->resolver, &of_nodes, &b->nodes)) < 0 ||
+        (rc = clients_create(agent, b->loop, &of_clients, &b->clients)) < 0 ||
+        (rc = locks_create(agent, b->loop, b->nodes, b->clients, hash_key, &of_locks, &b->locks)) <
+            0 ||
+        (rc = groups_create(agent, b->loop, &b->groups)) < 0 ||
+        (rc = queries_create(agent, b->loop, b->nodes, b->clients, b->locks, &b->queries)) < 0)
+        return rc;
+    return readopt(b->locks);
+}
 
 int broker_create(struct agent *agent, struct broker **ret_broker)
 {
@@ -208,38 +295,24 @@ int broker_create(struct agent *agent, struct broker **ret_broker)
     if (!b)
         return HF_ENOMEM;
     b->agent = agent;
-    b->config = agent->config;
-    b->n = agent->config->node_count;
-    b->q = ballot_quorum(b->n);
-    b->started = clock_now();
     mutex_init(&b->why_lock);
-    LIST_INIT(&b->rounds);
-    LIST_INIT(&b->laters);
-    looks_create(b);
-    young_create(b);
     b->beat.fn = on_beat;
     b->drain_timer.fn = on_drain_timer;
     rc = loop_create(&b->loop);
-    if (rc < 0)
-        goto error;
-    mailbox_init(&agent->to_broker, b->loop);
-    loop_on_turn(b->loop, on_turn, b);
-    loop_on_wake(b->loop, on_wake, b);
-    loop_on_idle(b->loop, on_idle, b);
-    clients_create(b);
-    if ((rc = resolver_create(b->loop, &b->resolver)) < 0 || (rc = sessions_create(b)) < 0 ||
-        (rc = resources_create(b)) < 0 || (rc = wakeups_create(b)) < 0 ||
-        (rc = nodes_create(b)) < 0 ||
-        (rc = releaser_create(b->loop, b->links, b->n, b->q, b, &b->releaser)) < 0 ||
-        (rc = readopt(b)) < 0)
-        goto error;
+    if (rc == HF_OK) {
+        mailbox_init(&agent->to_broker, b->loop);
+        loop_on_turn(b->loop, on_turn, b);
+        loop_on_wake(b->loop, on_wake, b);
+        loop_on_idle(b->loop, on_idle, b);
+        rc = create_rooms(b);
+    }
+    if (rc < 0) {
+        log_error("cannot make the broker: %s", hf_status_text(rc));
+        broker_destroy(b);
+        return rc;
+    }
     *ret_broker = b;
     return HF_OK;
-
-error:
-    log_error("cannot make the broker: %s", hf_status_text(rc));
-    free(b); /* the program ends now */
-    return rc;
 }
 
 static void on_rouse(int number)
@@ -266,9 +339,9 @@ static void *run(void *arg)
     (void)pthread_sigmask(SIG_UNBLOCK, &rouse, NULL);
     atomic_store_explicit(&b->tid, gettid(), memory_order_relaxed);
     rcu_register_thread();
-    nodes_start(b);
+    nodes_start(b->nodes);
     loop_timer_set(b->loop, &b->beat, clock_now());
-    loop_timer_set(b->loop, &b->sweep, clock_now());
+    sessions_start(b->clients);
     loop_run(b->loop);
     atomic_store_explicit(&b->tid, 0, memory_order_relaxed);
     rcu_unregister_thread();
@@ -277,7 +350,7 @@ static void *run(void *arg)
 
 int broker_start(struct broker *b)
 {
-    int rc = sessions_listen(b);
+    int rc = sessions_listen(b->clients);
 
     if (rc < 0)
         return rc;
@@ -310,22 +383,28 @@ void broker_destroy(struct broker *b)
 {
     if (!b)
         return;
-    b->closing = true;
-    looks_destroy(b);
-    sessions_destroy(b);
-    clients_destroy(b);
-    groups_destroy(b);
-    nodes_destroy(b); /* tells every command in flight that it is over, rounds included */
-    surveys_destroy(b);
-    releaser_destroy(b->releaser);
-    readopt_destroy(b);
-    rounds_destroy(b);
-    wakeups_destroy(b);
-    young_destroy(b);
-    resources_destroy(b);
-    resolver_destroy(b->resolver);
-    mailbox_fini(&b->agent->to_broker);
-    loop_destroy(b->loop);
+    /* From above: first whoever would hear of the end of what is below. */
+    if (b->queries)
+        queries_close(b->queries);
+    if (b->locks)
+        locks_close(b->locks);
+    if (b->clients) {
+        sessions_destroy(b->clients);
+        clients_end(b->clients);
+    }
+    groups_destroy(b->groups);
+    if (b->nodes)
+        nodes_end(b->nodes); /* tells every command in flight that it is over, rounds included */
+    queries_destroy(b->queries);
+    locks_destroy(b->locks);
+    clients_destroy(b->clients);
+    nodes_destroy(b->nodes);
+    if (b->resolver)
+        resolver_destroy(b->resolver);
+    if (b->loop) {
+        mailbox_fini(&b->agent->to_broker);
+        loop_destroy(b->loop);
+    }
     mutex_fini(&b->why_lock);
     free(b);
 }

@@ -1,38 +1,43 @@
 /* What a request asks for, and who answers it. Apart from the rings that it came by, so that the simulator runs it, too. */
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/dispatch.h"
+#include "agent/broker/clients/answers.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/locks/requests.h"
+#include "agent/broker/queries/queries.h"
 #include "shm/status.h"
 
-void session_handle(struct session *s, const struct hf_request_entry *q)
+void dispatch_request(struct locks *locks, struct queries *queries, struct session *s,
+                      const struct hf_request_entry *q)
 {
     if (q->id == 0 || q->note_len > HF_NOTE_MAX) {
         session_end(s, "a request without a number, or with lengths out of range");
         return;
     }
-    hf_counter_add(&s->broker->agent->table, HF_COUNTER_REQUESTS, 1);
+    hf_counter_add(&s->clients->agent->table, HF_COUNTER_REQUESTS, 1);
     switch (q->op) {
     case HF_OP_ACQUIRE:
         answers_owe(&s->answers);
-        resources_acquire(s, q);
+        request_acquire(locks, s, q);
         return;
     case HF_OP_RELEASE:
         answers_owe(&s->answers);
-        resources_release(s, q);
+        request_release(locks, s, q);
         return;
     case HF_OP_ASK:
         answers_owe(&s->answers);
-        resources_ask(s, q);
+        request_ask(locks, s, q);
         return;
     case HF_OP_LOOK:
         answers_owe(&s->answers);
-        looks_ask(s, q);
+        looks_ask(queries, s, q);
         return;
     case HF_OP_FORCE:
         answers_owe(&s->answers);
-        looks_force(s, q);
+        forces_ask(queries, s, q);
         return;
     case HF_OP_SCAN:
         answers_owe(&s->answers);
-        scans_ask(s, q);
+        scans_ask(queries, s, q);
         return;
     case HF_OP_PING: {
         struct hf_completion_entry pong = {.id = q->id, .op = HF_OP_PING, .status = HF_OK};
@@ -42,10 +47,10 @@ void session_handle(struct session *s, const struct hf_request_entry *q)
         return;
     }
     case HF_OP_CANCEL:
-        resources_cancel(s, q->target);
+        request_cancel(s, q->target);
         return;
     case HF_OP_LOSING:
-        resources_losing(s, q);
+        request_losing(locks, s, q);
         return;
     default:
         session_end(s, "an unknown request");

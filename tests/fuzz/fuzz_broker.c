@@ -12,7 +12,15 @@
 #include <ev.h>
 
 #include "agent/record/beats.h"
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/broker.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/clients/users.h"
+#include "agent/broker/locks/grants.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/nodes/nodes.h"
+#include "agent/broker/queries/queries.h"
+#include "agent/broker/rooms.h"
 #include "agent/record/handoff.h"
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
@@ -124,8 +132,9 @@ static void begin(void)
     FUZZ_CHECK(loop_create(&renewal_loop) == HF_OK);
     mailbox_init(&agent.to_renewal, renewal_loop);
     FUZZ_CHECK(broker_create(&agent, &broker) == HF_OK);
-    FUZZ_CHECK(sessions_listen(broker) == HF_OK);
-    broker->started = HF_TIME_PAST; /* nothing is to be waited for any more */
+    FUZZ_CHECK(sessions_listen(broker->clients) == HF_OK);
+    broker->nodes->started = broker->locks->started =
+        HF_TIME_PAST; /* nothing is to be waited for any more */
     start_time = hf_process_start_time(0);
 }
 
@@ -177,7 +186,7 @@ static void be_the_renewal_thread(void)
     struct message *m, *answer;
 
     while ((m = mailbox_take(&agent.to_renewal))) {
-        struct lease *lease = resources_lease(broker, m->slot, m->generation);
+        struct lease *lease = resources_lease(broker->locks, m->slot, m->generation);
 
         /* An order for a lease may cross the news that it was handed over. */
         FUZZ_CHECK(lease || m->kind == MSG_BEATS || ended[m->slot] ||
@@ -211,7 +220,7 @@ static bool is_there(const struct session *session)
 {
     struct session *s;
 
-    LIST_FOREACH (s, &broker->sessions, all)
+    LIST_FOREACH (s, &broker->clients->sessions, all)
         if (s == session)
             return true;
     return false;
@@ -241,11 +250,12 @@ static void come(struct peer *p)
         return;
     }
     leave(p);
-    before = broker->session_count;
+    before = broker->clients->session_count;
     p->sock = raw_connect(path);
     FUZZ_CHECK(p->sock >= 0);
     turn();
-    p->session = broker->session_count > before ? LIST_FIRST(&broker->sessions) : NULL;
+    p->session =
+        broker->clients->session_count > before ? LIST_FIRST(&broker->clients->sessions) : NULL;
     p->fresh = true;
 }
 
@@ -308,7 +318,7 @@ static void ask(struct peer *p, struct fuzz_input *in)
                                  .slot = fuzz_u8(in) % (CAPACITY + 2)};
     uint8_t how = fuzz_u8(in);
 
-    q.generation = q.slot < CAPACITY ? broker->generations[q.slot] - (how & 1) : how;
+    q.generation = q.slot < CAPACITY ? broker->locks->generations[q.slot] - (how & 1) : how;
     q.deadline_ns = how & 2 ? INT64_MAX : 0;
     q.name_len = how & 4 ? 1 : fuzz_u8(in);
     memset(q.name, 'a' + how / 16 % 8, sizeof(q.name));
@@ -332,15 +342,16 @@ static void grant(struct peer *p, char name, uint64_t request_id, bool run)
     struct resource *r;
     struct lease *lease;
 
-    if (!is_there(s) || !s->client || resource_get(broker, &name, 1, &r) < 0 || resource_lease(r) ||
-        r->work->round || r->undoing)
+    if (!is_there(s) || !s->client || resource_get(broker->locks, &name, 1, &r) < 0 ||
+        resource_lease(r) || r->work->round || r->undoing)
         return;
     resource_rouse(r);
-    lease = lease_new(
-        broker->n, &(struct lease_words){.name = &name, .name_len = 1, .key = &name, .key_len = 1});
+    lease =
+        lease_new(broker->nodes->n,
+                  &(struct lease_words){.name = &name, .name_len = 1, .key = &name, .key_len = 1});
     FUZZ_CHECK(lease);
     lease->slot = r->slot;
-    lease->generation = r->generation = ++broker->generations[r->slot];
+    lease->generation = r->generation = ++broker->locks->generations[r->slot];
     lease->ttl_ms = 30000;
     lease->pid = s->pid;
     lease->uid = s->uid;
@@ -355,16 +366,16 @@ static void grant(struct peer *p, char name, uint64_t request_id, bool run)
         return;
     }
     ended[r->slot] = false;
-    resource_hold(r, lease, s->client);
+    grant_hold(r, lease, s->client);
     FUZZ_CHECK(answers_reserve(&s->answers) == HF_OK); /* nobody asked for this one */
     answers_owe(&s->answers);
-    answer_granted(s, lease);
+    grant_answer(s, lease);
     turn();
 }
 
 static void lose(uint32_t slot)
 {
-    struct lease *lease = resources_lease(broker, slot, broker->generations[slot]);
+    struct lease *lease = resources_lease(broker->locks, slot, broker->locks->generations[slot]);
 
     if (lease)
         end(lease, HF_SLOT_LOST);
@@ -456,16 +467,17 @@ static void check_nothing_left(void)
 {
     struct user *u;
 
-    FUZZ_CHECK(broker->session_count == 0 && broker->active_count == 0);
-    FUZZ_CHECK(broker->waiter_count == 0 && LIST_EMPTY(&broker->sessions));
-    FUZZ_CHECK(LIST_EMPTY(&broker->clients) && TAILQ_EMPTY(&broker->active));
-    FUZZ_CHECK(broker->round_count == 0);
-    LIST_FOREACH (u, &broker->users, all)
+    FUZZ_CHECK(broker->clients->session_count == 0 && broker->clients->active_count == 0);
+    FUZZ_CHECK(broker->locks->waiter_count == 0 && LIST_EMPTY(&broker->clients->sessions));
+    FUZZ_CHECK(LIST_EMPTY(&broker->clients->all) && TAILQ_EMPTY(&broker->clients->active));
+    FUZZ_CHECK(broker->locks->round_count == 0);
+    LIST_FOREACH (u, &broker->clients->users, all)
         FUZZ_CHECK(!u->sessions && !u->leases && !u->waiters && !u->text_units && !u->looks &&
                    !u->scans);
-    FUZZ_CHECK(LIST_EMPTY(&broker->surveys) && broker->waiting_look_count == 0);
-    for (uint32_t i = 0; i < broker->slots_used; i++)
-        FUZZ_CHECK(!broker->by_slot[i] || broker->by_slot[i]->idle);
+    FUZZ_CHECK(LIST_EMPTY(&broker->queries->surveys) &&
+               broker->queries->waiting_look_count == 0);
+    for (uint32_t i = 0; i < broker->locks->slots_used; i++)
+        FUZZ_CHECK(!broker->locks->by_slot[i] || broker->locks->by_slot[i]->idle);
 }
 
 static int lowest_free_descriptor(void)
@@ -490,7 +502,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         step(&in);
     for (int i = 0; i < PEERS; i++)
         leave(&peers[i]);
-    for (int i = 0; i < 10 && (broker->session_count || !LIST_EMPTY(&broker->clients)); i++)
+    for (int i = 0;
+         i < 10 && (broker->clients->session_count || !LIST_EMPTY(&broker->clients->all)); i++)
         turn();
     check_nothing_left();
     FUZZ_CHECK(lowest_free_descriptor() == descriptors);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/rooms.h"
 #include "shm/status.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/host.h"

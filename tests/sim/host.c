@@ -2,7 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/broker.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/nodes/nodes.h"
+#include "agent/broker/rooms.h"
 #include "agent/renewal/renewal_internal.h"
 #include "agent/record/stores.h"
 #include "shm/status.h"
@@ -28,8 +32,8 @@ hf_time host_now(const struct sim_host *host)
 
 static bool took_up(const struct broker *b)
 {
-    for (uint32_t i = 0; i < b->slots_used; i++)
-        if (b->by_slot[i] && resource_lease(b->by_slot[i]))
+    for (uint32_t i = 0; i < b->locks->slots_used; i++)
+        if (b->locks->by_slot[i] && resource_lease(b->locks->by_slot[i]))
             return true;
     return false;
 }
@@ -185,7 +189,7 @@ void host_continue(struct sim_host *host)
 
 bool host_watches(const struct sim_host *host, int number)
 {
-    const struct node *node = &host->broker->nodes[number];
+    const struct node *node = &host->broker->nodes->node[number];
 
     return host->phase == HOST_ON && sim.now >= host->stopped_until && node->up &&
            node->trust.clock_known &&
@@ -202,7 +206,7 @@ bool host_is_running(const struct sim_host *host)
 
 bool host_is_linked(const struct sim_host *host, int node)
 {
-    return host->broker && link_is_up(host->broker->links[node]) &&
+    return host->broker && link_is_up(host->broker->nodes->links[node]) &&
            link_is_up(host->agent.renewal->node[node].link);
 }
 

@@ -1,3 +1,4 @@
+#include "agent/broker/rooms.h"
 #include "tests/sim/procs.h"
 
 #include <stdlib.h>

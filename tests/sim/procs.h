@@ -3,7 +3,7 @@
 #ifndef HOLDFAST_TESTS_SIM_PROCS_H
 #define HOLDFAST_TESTS_SIM_PROCS_H
 
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/clients/sessions.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/sim.h"
 #include "tools/timeline.h"

@@ -2,7 +2,11 @@
  * the agent's last. */
 #include <string.h>
 
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/nodes/nodes.h"
+#include "agent/agent.h"
+#include "agent/broker/locks/rounds.h"
+#include "agent/broker/locks/waiters.h"
+#include "agent/record/journal.h"
 #include "agent/core/fence.h"
 #include "agent/core/handoff.h"
 #include "agent/core/refresh.h"
@@ -307,17 +311,17 @@ bool __wrap_refresh_take(struct refresh *r, hf_time now, uint32_t *ret_slot)
 /* --- grants ----------------------------------------------------------------------------------- */
 
 /* (!) A node in quarantine gives no vote, also if it was not yet when it was asked. */
-int __real_resource_grant(struct round *round, hf_time now);
-int __wrap_resource_grant(struct round *round, hf_time now);
-int __wrap_resource_grant(struct round *round, hf_time now)
+int __real_grant_lease(struct round *round, hf_time now);
+int __wrap_grant_lease(struct round *round, hf_time now);
+int __wrap_grant_lease(struct round *round, hf_time now)
 {
     int count = 0;
 
     for (int i = 0; i < sim.plan.nodes; i++)
         count += round->ballot.node[i].vote == BALLOT_YES &&
-                 trust_may_vote(&round->b->nodes[i].trust, now);
+                 trust_may_vote(&round->locks->nodes->node[i].trust, now);
     if (count < sim.plan.quorum)
         sim_violation("trust", "h%d grants with %d votes of nodes that may vote",
                       sim.frame->host->number, count);
-    return __real_resource_grant(round, now);
+    return __real_grant_lease(round, now);
 }

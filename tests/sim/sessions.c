@@ -3,7 +3,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "agent/broker/broker_internal.h"
+#include "agent/base/clock.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/clients/users.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/nodes/nodes.h"
+#include "agent/broker/rooms.h"
 #include "shm/status.h"
 #include "tests/sim/forces.h"
 #include "tests/sim/host.h"
@@ -45,23 +51,21 @@ void client_signal(struct client *c, const struct session *but)
 
 void session_end(struct session *s, const char *why)
 {
-    struct broker *b = s->broker;
+    struct clients *clients = s->clients;
     struct client *c = s->client;
 
     (void)why;
     if (s->closing)
         return;
     s->closing = true;
-    loop_fd_remove(b->loop, &s->process);
+    loop_fd_remove(clients->loop, &s->process);
     LIST_REMOVE(s, all);
-    b->session_count--;
+    clients->session_count--;
     s->user->sessions--;
     LIST_REMOVE(s, of_client);
-    looks_drop_session(s);
-    scans_drop_session(s);
-    resources_drop_session(s);
+    clients->owner.session_gone(clients->owner.arg, s);
     if (LIST_EMPTY(&c->sessions) && !c->ghost)
-        resources_client_gone(c);
+        clients->owner.client_gone(clients->owner.arg, c);
     client_settle(c);
     let_go(s);
     free(HF_CONTAINER(s, struct sim_session, session));
@@ -70,7 +74,7 @@ void session_end(struct session *s, const char *why)
 /* Its name is "rN". */
 static int resource_of(const struct session *s, uint32_t slot)
 {
-    return s->broker->by_slot[slot]->name[1] - '0';
+    return s->clients->agent->broker->locks->by_slot[slot]->name[1] - '0';
 }
 
 void session_answer(struct session *s, const struct hf_completion_entry *entry)
@@ -110,41 +114,41 @@ static void on_process(struct loop_fd *watch)
     session_end(HF_CONTAINER(watch, struct session, process), NULL);
 }
 
-static struct client *client_of(struct broker *b, const struct sim_proc *proc)
+static struct client *client_of(struct clients *clients, const struct sim_proc *proc)
 {
     struct client *c;
 
-    LIST_FOREACH (c, &b->clients, all)
+    LIST_FOREACH (c, &clients->all, all)
         if (proc->cookie && c->cookie_hash == proc->cookie && c->pid == proc->pid &&
             c->start_time == proc->start_time)
             return c;
     return NULL;
 }
 
-static struct session *session_new(struct broker *b, uint32_t pid, uint32_t uid)
+static struct session *session_new(struct clients *clients, uint32_t pid, uint32_t uid)
 {
     struct sim_session *made = calloc(1, sizeof(*made));
     struct session *s = &made->session;
 
-    s->broker = b;
+    s->clients = clients;
     s->doorbell = -1;
     s->pid = pid;
     s->uid = uid;
-    s->user = user_get(b, uid);
+    s->user = user_get(clients, uid);
     LIST_INIT(&s->waiters);
     LIST_INIT(&s->looks);
     LIST_INIT(&s->scans);
     answers_init(&s->answers, NULL);
-    (void)loop_fd_add(b->loop, &s->process, proc_pidfd(pid), on_process);
-    LIST_INSERT_HEAD(&b->sessions, s, all);
-    b->session_count++;
+    (void)loop_fd_add(clients->loop, &s->process, proc_pidfd(pid), on_process);
+    LIST_INSERT_HEAD(&clients->sessions, s, all);
+    clients->session_count++;
     s->user->sessions++;
     return s;
 }
 
 static struct client *client_make(struct session *s, uint64_t start_time)
 {
-    struct client *c = client_new(s->broker);
+    struct client *c = client_new(s->clients);
 
     c->pid = s->pid;
     c->uid = s->uid;
@@ -160,16 +164,16 @@ static void session_join(struct session *s, struct client *c)
     client_ghost_end(c);
 }
 
-static void attach(struct broker *b, struct sim_proc *proc)
+static void attach(struct clients *clients, struct sim_proc *proc)
 {
     struct session *s;
     struct client *c;
 
-    if (b->draining)
+    if (clients->draining)
         return;
-    s = session_new(b, proc->pid, 1000);
+    s = session_new(clients, proc->pid, 1000);
     HF_CONTAINER(s, struct sim_session, session)->proc = proc;
-    c = client_of(b, proc);
+    c = client_of(clients, proc);
     if (!c) {
         c = client_make(s, proc->start_time);
         if (!proc->cookie)
@@ -181,26 +185,26 @@ static void attach(struct broker *b, struct sim_proc *proc)
     proc_attached(proc, s);
 }
 
-static struct session *attach_forcer(struct broker *b, struct forcer *forcer)
+static struct session *attach_forcer(struct clients *clients, struct forcer *forcer)
 {
-    struct session *s = session_new(b, FORCER_PID, (uint32_t)geteuid());
+    struct session *s = session_new(clients, FORCER_PID, (uint32_t)geteuid());
 
     HF_CONTAINER(s, struct sim_session, session)->forcer = forcer;
     session_join(s, client_make(s, 1));
     return s;
 }
 
-static void serve_forcers(struct broker *b, const struct sim_host *host)
+static void serve_forcers(struct clients *clients, const struct sim_host *host)
 {
     struct hf_request_entry q;
 
     for (struct forcer *o = forcers_first(); o; o = forcer_next(o)) {
         if (!forcer_wants(o, host, &q))
             continue;
-        if (!forcer_session(o) && !b->draining)
-            forcer_attached(o, attach_forcer(b, o));
+        if (!forcer_session(o) && !clients->draining)
+            forcer_attached(o, attach_forcer(clients, o));
         if (forcer_session(o))
-            session_handle(forcer_session(o), &q);
+            clients->owner.request(clients->owner.arg, forcer_session(o), &q);
     }
 }
 
@@ -210,44 +214,50 @@ static void no_sweep(struct loop_timer *timer, hf_time now)
     (void)now;
 }
 
-int sessions_create(struct broker *b)
+int sessions_create(struct clients *clients)
 {
-    b->sweep.fn = no_sweep;
-    LIST_INIT(&b->sessions);
-    TAILQ_INIT(&b->active);
+    clients->sweep.fn = no_sweep;
+    LIST_INIT(&clients->sessions);
+    TAILQ_INIT(&clients->active);
     return HF_OK;
 }
 
-int sessions_listen(struct broker *b)
+int sessions_listen(struct clients *clients)
 {
-    host_listens(sim.frame->host, b);
+    host_listens(sim.frame->host, clients->agent->broker);
     return HF_OK;
 }
 
-void sessions_destroy(struct broker *b)
+void sessions_start(struct clients *clients)
+{
+    loop_timer_set(clients->loop, &clients->sweep, clock_now());
+}
+
+void sessions_destroy(struct clients *clients)
 {
     struct session *s;
 
-    while ((s = LIST_FIRST(&b->sessions))) {
+    while ((s = LIST_FIRST(&clients->sessions))) {
         LIST_REMOVE(s, all);
-        loop_fd_remove(b->loop, &s->process);
+        loop_fd_remove(clients->loop, &s->process);
         let_go(s);
         free(HF_CONTAINER(s, struct sim_session, session));
     }
 }
 
-void sessions_wake(struct broker *b)
+void sessions_wake(struct clients *clients)
 {
-    (void)b;
+    (void)clients;
 }
 
 /* At the end of each of the broker's turns. */
-bool sessions_serve(struct broker *b)
+bool sessions_serve(struct clients *clients)
 {
+    const struct nodes *nodes = clients->agent->broker->nodes;
     struct sim_host *host = sim.frame->host;
 
-    for (int i = 0; i < b->n; i++)
-        if (b->nodes[i].trust.reasons)
+    for (int i = 0; i < nodes->n; i++)
+        if (nodes->node[i].trust.reasons)
             sim.seen[SEEN_QUARANTINE] = true;
     for (int i = 0; i < proc_count; i++) {
         struct sim_proc *proc = procs[i];
@@ -256,7 +266,7 @@ bool sessions_serve(struct broker *b)
             continue;
         if (proc->attaching && !proc->session) {
             proc->attaching = false;
-            attach(b, proc);
+            attach(clients, proc);
         }
         while (proc->session && proc->queued > 0) {
             struct hf_request_entry q = proc->queue[0];
@@ -264,9 +274,9 @@ bool sessions_serve(struct broker *b)
             for (int k = 1; k < proc->queued; k++)
                 proc->queue[k - 1] = proc->queue[k];
             proc->queued--;
-            session_handle(proc->session, &q);
+            clients->owner.request(clients->owner.arg, proc->session, &q);
         }
     }
-    serve_forcers(b, host);
+    serve_forcers(clients, host);
     return false;
 }

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/nodes/nodes.h"
+#include "agent/broker/rooms.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/host.h"
 #include "tests/sim/procs.h"
@@ -56,7 +57,7 @@ static void nonce_of(struct vnode *node, char ret_nonce[STORE_VALUE])
 static bool has_seen(const struct sim_host *host, const struct trace *t)
 {
     const struct node_trust *trust =
-        host->broker ? &host->broker->nodes[t->node->number].trust : NULL;
+        host->broker ? &host->broker->nodes->node[t->node->number].trust : NULL;
 
     return trust && trust->reasons & HF_QUARANTINE_CLOCK &&
            hf_time_before(t->until[host->number], trust->until);
@@ -109,7 +110,7 @@ void steps_agent_ends(const struct sim_host *host)
     if (!host->broker || sim.now - host->listening_since < KNOWN_AFTER)
         return;
     for (int i = 0; i < sim.plan.nodes; i++)
-        if (host->broker->nodes[i].trust.clock_known)
+        if (host->broker->nodes->node[i].trust.clock_known)
             known[host->number] |= UINT32_C(1) << i;
 }
 
@@ -147,7 +148,7 @@ bool steps_hold_back(const struct sim_host *host)
 
 static bool knows_clock(const struct sim_host *host, int node)
 {
-    return host->broker && host->broker->nodes[node].trust.clock_known;
+    return host->broker && host->broker->nodes->node[node].trust.clock_known;
 }
 
 /* Bit per host whose agent watches the node. 0: none does, or one is there that knows nothing of its clock. */
@@ -183,7 +184,7 @@ static void step(struct vnode *node, int64_t us)
     t->watchers = watchers;
     for (int h = 0; h < sim.plan.hosts; h++)
         if (sim.host[h]->broker)
-            t->until[h] = sim.host[h]->broker->nodes[node->number].trust.until;
+            t->until[h] = sim.host[h]->broker->nodes->node[node->number].trust.until;
     t->stepped = sim.now;
     t->calm_since = SIM_NEVER;
     t->due = true;

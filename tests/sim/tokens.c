@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/nodes/nodes.h"
+#include "agent/broker/rooms.h"
+#include "agent/broker/locks/rounds.h"
 #include "agent/redis/script.h"
 #include "shm/status.h"
 #include "tests/sim/checks.h"
@@ -142,7 +144,7 @@ void checks_sent(const struct sim_host *host, const struct vnode *node, const st
     switch (script) {
     case SCRIPT_ACQUIRE:
         /* (!) It would keep the true lease's heal out. */
-        if (!trust_may_vote(&host->broker->nodes[node->number].trust, host_now(host)))
+        if (!trust_may_vote(&host->broker->nodes->node[node->number].trust, host_now(host)))
             sim_violation("trust", "h%d asks n%d, which may not vote", host->number, node->number);
         sent_set(host, script, c->argv[6], c->argv[7]);
         break;

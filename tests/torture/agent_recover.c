@@ -5,7 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/broker.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/rooms.h"
 #include "agent/base/clock.h"
 #include "agent/core/validity.h"
 #include "agent/base/log.h"
@@ -136,7 +139,7 @@ static void judge_taken_up(struct judge *j, uint32_t slot, const struct left *l,
 /* Nobody believes in it, and its token is going to be released. */
 static void judge_over(struct judge *j, uint32_t slot, const struct left *l, uint64_t word)
 {
-    const struct resource *r = agent.broker->by_slot[slot];
+    const struct resource *r = agent.broker->locks->by_slot[slot];
     struct journal_identity id;
     struct journal_lease rec;
 
@@ -188,7 +191,7 @@ void recover_judge(struct judge *j)
                        j->words.over[slot]);
         if (atomic_load(&s->seq) & 1)
             judge_says(j, "slot %u is odd", slot);
-        if (agent.broker->generations[slot] < l->generation)
+        if (agent.broker->locks->generations[slot] < l->generation)
             judge_says(j, "slot %u: generation %u would be used again", slot, l->generation);
         if (at_its_end(j, l))
             continue;

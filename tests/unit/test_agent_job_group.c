@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "agent/broker/clients/job_group.h"
+#include "agent/broker/jobs/job_group.h"
 #include "shm/status.h"
 
 static dev_t hierarchy;

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/locks/resources.h"
 #include "agent/renewal/renewal_internal.h"
 #include "agent/base/slab.h"
 #include "shm/table.h"

@@ -8,7 +8,10 @@
 
 #include <cmocka.h>
 
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/broker.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/rooms.h"
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "agent/renewal/renewal_internal.h"
@@ -122,7 +125,7 @@ static double released_in_s(void)
     double seconds;
 
     open_all();
-    r = agent.broker->by_slot[SLOT];
+    r = agent.broker->locks->by_slot[SLOT];
     assert_non_null(r);
     assert_true(r->undoing);
     assert_null(resource_lease(r));

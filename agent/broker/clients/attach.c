@@ -13,14 +13,16 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/clients/clients.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/clients/users.h"
 #include "shm/process.h"
 #include "shm/status.h"
 #include "shm/version.h"
 
-static void welcome_init(const struct broker *b, struct hf_welcome *w)
+static void welcome_init(const struct clients *clients, struct hf_welcome *w)
 {
-    const struct hf_table_header *h = b->agent->table.header;
+    const struct hf_table_header *h = clients->agent->table.header;
 
     *w = (struct hf_welcome){.magic = HF_WIRE_MAGIC,
                              .major = HF_WIRE_MAJOR,
@@ -29,8 +31,8 @@ static void welcome_init(const struct broker *b, struct hf_welcome *w)
                              .incarnation =
                                  atomic_load_explicit(&h->incarnation, memory_order_relaxed),
                              .ring_entries = HF_RING_ENTRIES,
-                             .ttl_ms = b->config->ttl_ms,
-                             .ttl_max_ms = b->config->ttl_max_ms,
+                             .ttl_ms = clients->config->ttl_ms,
+                             .ttl_max_ms = clients->config->ttl_max_ms,
                              .ttl_min_ms = (uint32_t)hf_dur_ms(timing_ttl_min())};
     snprintf(w->version, sizeof(w->version), "%s", HOLDFAST_VERSION);
 }
@@ -38,7 +40,7 @@ static void welcome_init(const struct broker *b, struct hf_welcome *w)
 static void turn_away(struct session *s, struct hf_welcome *w, int status)
 {
     w->status = status;
-    hf_counter_add(&s->broker->agent->table, HF_COUNTER_REFUSED, 1);
+    hf_counter_add(&s->clients->agent->table, HF_COUNTER_REFUSED, 1);
     (void)send(s->socket.fd, w, sizeof(*w), MSG_DONTWAIT | MSG_NOSIGNAL);
     session_end(s, NULL);
 }
@@ -46,8 +48,8 @@ static void turn_away(struct session *s, struct hf_welcome *w, int status)
 static int judge(const struct session *s, const struct hf_hello *h, size_t length,
                  struct hf_welcome *w)
 {
-    const struct broker *b = s->broker;
-    const struct config *c = b->config;
+    const struct clients *clients = s->clients;
+    const struct config *c = clients->config;
     int64_t apart;
 
     if (length != sizeof(*h) || h->magic != HF_WIRE_MAGIC || h->major != HF_WIRE_MAJOR ||
@@ -59,7 +61,7 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
         return HF_EVERSION;
     }
     apart = h->boottime_ns - clock_now().ns;
-    if (h->timens_inode != b->agent->timens_inode || apart > HF_NS_PER_SEC ||
+    if (h->timens_inode != clients->agent->timens_inode || apart > HF_NS_PER_SEC ||
         apart < -10 * HF_NS_PER_SEC) {
         snprintf(w->text, sizeof(w->text),
                  "the program runs in another time namespace than the agent: their clocks differ; "
@@ -71,9 +73,9 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
                  s->pid);
         return HF_EPERM;
     }
-    if (b->draining)
+    if (clients->draining)
         return HF_EGOING;
-    if (b->session_count > c->clients_max) {
+    if (clients->session_count > c->clients_max) {
         snprintf(w->text, sizeof(w->text), "all %" PRIu32 " places for clients are taken; raise %s",
                  c->clients_max,
                  c->descriptors_bound ? "the agent's limit of descriptors (LimitNOFILE=, ulimit -n)"
@@ -98,7 +100,7 @@ static struct client *client_resume(struct session *s, const struct hf_hello *h)
 
     if (memcmp(h->cookie, none, sizeof(none)) == 0)
         return NULL;
-    LIST_FOREACH (c, &s->broker->clients, all) {
+    LIST_FOREACH (c, &s->clients->all, all) {
         if (c->cookie_hash != hash || c->uid != s->uid)
             continue;
         /* A guardian may be another process of the same user; a holder must be the very same. */
@@ -112,8 +114,8 @@ static struct client *client_resume(struct session *s, const struct hf_hello *h)
 static struct client *client_first(struct session *s, const struct hf_hello *h,
                                    uint8_t ret_cookie[HF_COOKIE_LEN])
 {
-    struct broker *b = s->broker;
-    struct client *c = client_new(b);
+    struct clients *clients = s->clients;
+    struct client *c = client_new(clients);
     static const uint8_t none[HF_COOKIE_LEN];
 
     if (!c)
@@ -154,14 +156,13 @@ static bool send_welcome(struct session *s, struct hf_welcome *w, const int fds[
 
 void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
 {
-    struct broker *b = s->broker;
+    struct clients *clients = s->clients;
     struct hf_welcome w;
     struct client *c;
-    struct resource *r;
     int fds[HF_WELCOME_FDS] = {-1, -1, -1, -1};
     int rc;
 
-    welcome_init(b, &w);
+    welcome_init(clients, &w);
     rc = judge(s, h, length, &w);
     if (rc < 0) {
         turn_away(s, &w, rc);
@@ -173,10 +174,10 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         turn_away(s, &w, HF_ELOST);
         return;
     }
-    if (hf_table_readonly_fd(&b->agent->table, &fds[HF_FD_TABLE]) < 0 ||
+    if (hf_table_readonly_fd(&clients->agent->table, &fds[HF_FD_TABLE]) < 0 ||
         (fds[HF_FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0 ||
         hf_ring_agent_create(&s->ring, &fds[HF_FD_REQUESTS], &fds[HF_FD_COMPLETIONS]) < 0) {
-        if (log_allows(&b->no_fds, LOG_LIMIT, clock_now()))
+        if (log_allows(&clients->no_fds, LOG_LIMIT, clock_now()))
             log_error("no descriptors for a client: %s", strerror(errno));
         snprintf(w.text, sizeof(w.text),
                  "the agent has no descriptors left: %s (raise LimitNOFILE)", strerror(errno));
@@ -193,8 +194,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         goto close_fds;
     }
     w.client_id = (uint32_t)c->id;
-    LIST_FOREACH (r, &c->held, of_holder)
-        w.readopted++;
+    w.readopted = c->held_count;
 
     /* Nobody looks at the ring until the doorbell says so. */
     (void)hf_ring_arm(&s->ring);
@@ -203,15 +203,15 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     s->nudge = h->nudge;
     s->doorbell = fds[HF_FD_DOORBELL];
     /* Before the welcome, which it answers with its group. */
-    if (h->role == HF_ROLE_GUARDIAN && groups_are_taken_from(s))
+    if (h->role == HF_ROLE_GUARDIAN && session_is_own(s))
         session_pass_descriptors(s->socket.fd, true);
     LIST_INSERT_HEAD(&c->sessions, s, of_client);
-    loop_timer_cancel(b->loop, &s->hello_timer);
+    loop_timer_cancel(clients->loop, &s->hello_timer);
     {
         /* Edge-triggered and never read: a client could make it blocking for both sides. */
         struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = s};
 
-        if (epoll_ctl(b->doorbell_epoll, EPOLL_CTL_ADD, s->doorbell, &event) < 0 ||
+        if (epoll_ctl(clients->doorbell_epoll, EPOLL_CTL_ADD, s->doorbell, &event) < 0 ||
             !send_welcome(s, &w, fds)) {
             fds[HF_FD_DOORBELL] = -1;
             session_end(s, NULL);
@@ -222,7 +222,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     /* From here on the process is watched by this session; not before it was welcomed. */
     if (h->role == HF_ROLE_HOLDER) {
         client_ghost_end(c);
-        resources_rebind(s);
+        clients->owner.rebound(clients->owner.arg, s);
     } else {
         c->joined = s->guardian = true;
     }

@@ -1,6 +1,8 @@
 /* The processes that are attached, or were to an earlier agent (ghosts). A client ends with its last
  * session.
  */
+#include "agent/broker/clients/clients.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,7 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/clients/users.h"
 #include "shm/process.h"
 #include "shm/status.h"
 
@@ -21,46 +24,13 @@ uint64_t cookie_hash(const uint8_t cookie[HF_COOKIE_LEN])
     return h;
 }
 
-/* --- what was released for it ----------------------------------------------------------------- */
-
-int client_ended(struct client *c, struct resource *r, uint32_t slot, uint32_t generation)
-{
-    struct ended *e = !r || resource_work(r) ? calloc(1, sizeof(*e)) : NULL;
-
-    if (!e)
-        return HF_ENOMEM;
-    e->resource = r;
-    e->slot = slot;
-    e->generation = generation;
-    if (r)
-        r->work->ended = e;
-    LIST_INSERT_HEAD(&c->ended, e, of_client);
-    return HF_OK;
-}
-
-struct ended *client_find_ended(struct client *c, uint32_t slot, uint32_t generation)
-{
-    struct ended *e;
-
-    LIST_FOREACH (e, &c->ended, of_client)
-        if (e->slot == slot && e->generation == generation)
-            break;
-    return e;
-}
-
 /* --- clients ---------------------------------------------------------------------------------- */
 
 static void client_free(struct client *c)
 {
-    struct ended *e;
+    struct clients *clients = c->clients;
 
-    groups_drop(c);
-    while ((e = LIST_FIRST(&c->ended))) {
-        if (e->resource)
-            e->resource->work->ended = NULL;
-        LIST_REMOVE(e, of_client);
-        free(e);
-    }
+    clients->owner.client_over(clients->owner.arg, c);
     LIST_REMOVE(c, all);
     free(c);
 }
@@ -71,19 +41,19 @@ void client_settle(struct client *c)
         client_free(c);
 }
 
-struct client *client_new(struct broker *b)
+struct client *client_new(struct clients *clients)
 {
     struct client *c = calloc(1, sizeof(*c));
 
     if (!c)
         return NULL;
-    c->broker = b;
-    c->id = ++b->next_client_id;
+    c->clients = clients;
+    c->id = ++clients->next_client_id;
     c->ghost_pidfd = -1;
     LIST_INIT(&c->sessions);
     LIST_INIT(&c->held);
     LIST_INIT(&c->ended);
-    LIST_INSERT_HEAD(&b->clients, c, all);
+    LIST_INSERT_HEAD(&clients->all, c, all);
     return c;
 }
 
@@ -95,10 +65,10 @@ void client_ghost_end(struct client *c)
         return;
     c->ghost = false;
     if (c->ghost_pidfd < 0) {
-        c->broker->unwatched--;
+        c->clients->unwatched--;
         return;
     }
-    loop_fd_remove(c->broker->loop, &c->ghost_watch);
+    loop_fd_remove(c->clients->loop, &c->ghost_watch);
     close(c->ghost_pidfd);
     c->ghost_pidfd = -1;
 }
@@ -107,7 +77,7 @@ static void ghost_died(struct client *c)
 {
     client_ghost_end(c);
     if (LIST_EMPTY(&c->sessions))
-        resources_client_gone(c);
+        c->clients->owner.client_gone(c->clients->owner.arg, c);
     client_settle(c);
 }
 
@@ -137,7 +107,7 @@ static int open_process(uint32_t pid, uint64_t start_time, int *ret_pidfd)
 
 static int ghost_watch(struct client *c, int pidfd)
 {
-    int rc = loop_fd_add(c->broker->loop, &c->ghost_watch, pidfd, on_ghost);
+    int rc = loop_fd_add(c->clients->loop, &c->ghost_watch, pidfd, on_ghost);
 
     if (rc == HF_OK)
         c->ghost_pidfd = pidfd;
@@ -146,13 +116,13 @@ static int ghost_watch(struct client *c, int pidfd)
     return rc;
 }
 
-int client_ghost(struct broker *b, uint32_t pid, uint64_t start_time, uint32_t uid, uint64_t hash,
-                 const char *comm, struct client **ret_client)
+int client_ghost(struct clients *clients, uint32_t pid, uint64_t start_time, uint32_t uid,
+                 uint64_t hash, const char *comm, struct client **ret_client)
 {
     struct client *c;
     int pidfd = -1, rc;
 
-    LIST_FOREACH (c, &b->clients, all)
+    LIST_FOREACH (c, &clients->all, all)
         if (c->pid == pid && c->start_time == start_time && c->cookie_hash == hash) {
             *ret_client = c;
             return HF_OK;
@@ -160,8 +130,8 @@ int client_ghost(struct broker *b, uint32_t pid, uint64_t start_time, uint32_t u
     rc = open_process(pid, start_time, &pidfd);
     if (rc == HF_ELOST)
         return rc;
-    c = client_new(b);
-    if (!c || !(c->user = user_get(b, uid))) {
+    c = client_new(clients);
+    if (!c || !(c->user = user_get(clients, uid))) {
         if (pidfd >= 0)
             close(pidfd);
         if (c)
@@ -170,7 +140,7 @@ int client_ghost(struct broker *b, uint32_t pid, uint64_t start_time, uint32_t u
     }
     c->ghost = true;
     if (rc < 0 || ghost_watch(c, pidfd) < 0)
-        b->unwatched++;
+        clients->unwatched++;
     c->pid = pid;
     c->uid = uid;
     c->start_time = start_time;
@@ -180,11 +150,11 @@ int client_ghost(struct broker *b, uint32_t pid, uint64_t start_time, uint32_t u
     return HF_OK;
 }
 
-void clients_sweep(struct broker *b)
+void clients_sweep(struct clients *clients)
 {
     struct client *c, *next;
 
-    for (c = LIST_FIRST(&b->clients); c && b->unwatched; c = next) {
+    for (c = LIST_FIRST(&clients->all); c && clients->unwatched; c = next) {
         int pidfd, rc;
 
         next = LIST_NEXT(c, all);
@@ -194,25 +164,49 @@ void clients_sweep(struct broker *b)
         if (rc == HF_ELOST)
             ghost_died(c);
         else if (rc == HF_OK && ghost_watch(c, pidfd) == HF_OK)
-            b->unwatched--;
+            clients->unwatched--;
         else
             return; /* no descriptors yet */
     }
 }
 
-void clients_create(struct broker *b)
+int clients_create(struct agent *agent, struct loop *loop, const struct clients_owner *owner,
+                   struct clients **ret_clients)
 {
-    LIST_INIT(&b->clients);
-    LIST_INIT(&b->users);
+    struct clients *clients = calloc(1, sizeof(*clients));
+    int rc;
+
+    if (!clients)
+        return HF_ENOMEM;
+    clients->agent = agent;
+    clients->config = agent->config;
+    clients->loop = loop;
+    clients->owner = *owner;
+    LIST_INIT(&clients->all);
+    LIST_INIT(&clients->users);
+    rc = sessions_create(clients);
+    if (rc < 0) {
+        free(clients);
+        return rc;
+    }
+    *ret_clients = clients;
+    return HF_OK;
 }
 
-void clients_destroy(struct broker *b)
+void clients_end(struct clients *clients)
 {
     struct client *c;
 
-    while ((c = LIST_FIRST(&b->clients))) {
+    while ((c = LIST_FIRST(&clients->all))) {
         client_ghost_end(c);
         client_free(c);
     }
-    users_destroy(b);
+}
+
+void clients_destroy(struct clients *clients)
+{
+    if (!clients)
+        return;
+    users_destroy(clients);
+    free(clients);
 }

@@ -5,6 +5,8 @@
  * re-reads what a client can write, and never reads or writes the doorbell eventfd, which a client
  * could make blocking: it is watched edge-triggered only.
  */
+#include "agent/broker/clients/sessions.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -21,7 +23,9 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/clients/answers.h"
+#include "agent/broker/clients/clients.h"
+#include "agent/broker/clients/users.h"
 #include "shm/status.h"
 
 #ifndef SO_PEERPIDFD
@@ -49,7 +53,7 @@ static void on_listener(struct loop_fd *watch);
 static void wake_later(struct session *s)
 {
     if (!s->wakes)
-        TAILQ_INSERT_TAIL(&s->broker->woken, s, woken);
+        TAILQ_INSERT_TAIL(&s->clients->woken, s, woken);
     s->wakes = true;
 }
 
@@ -58,18 +62,18 @@ static void wake(struct session *s)
     if (!s->wakes)
         return;
     s->wakes = false;
-    TAILQ_REMOVE(&s->broker->woken, s, woken);
+    TAILQ_REMOVE(&s->clients->woken, s, woken);
     hf_ring_signal(&s->ring);
     /* A full socket is fine: it is readable already. */
     if (s->nudge)
         (void)send(s->socket.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void sessions_wake(struct broker *b)
+void sessions_wake(struct clients *clients)
 {
     struct session *s;
 
-    while ((s = TAILQ_FIRST(&b->woken)))
+    while ((s = TAILQ_FIRST(&clients->woken)))
         wake(s);
 }
 
@@ -90,9 +94,9 @@ static void session_activate(struct session *s)
     if (s->is_active || !s->client)
         return;
     s->is_active = true;
-    s->broker->active_count++;
+    s->clients->active_count++;
     hf_ring_disarm(&s->ring);
-    TAILQ_INSERT_TAIL(&s->broker->active, s, active);
+    TAILQ_INSERT_TAIL(&s->clients->active, s, active);
 }
 
 static void session_deactivate(struct session *s)
@@ -100,15 +104,15 @@ static void session_deactivate(struct session *s)
     if (!s->is_active)
         return;
     s->is_active = false;
-    s->broker->active_count--;
-    TAILQ_REMOVE(&s->broker->active, s, active);
+    s->clients->active_count--;
+    TAILQ_REMOVE(&s->clients->active, s, active);
 }
 
 /* Its program is at work, and its next request or the nodes' answers are near: to be woken for each takes
  * longer than to wait for it. */
 static void session_enliven(struct session *s, hf_time now)
 {
-    uint32_t us = s->broker->config->busy_poll_us;
+    uint32_t us = s->clients->config->busy_poll_us;
 
     if (us == 0)
         return;
@@ -122,46 +126,44 @@ static void doorbell_close(struct session *s)
 {
     if (s->doorbell < 0)
         return;
-    (void)epoll_ctl(s->broker->doorbell_epoll, EPOLL_CTL_DEL, s->doorbell, NULL);
+    (void)epoll_ctl(s->clients->doorbell_epoll, EPOLL_CTL_DEL, s->doorbell, NULL);
     close(s->doorbell);
 }
 
 void session_end(struct session *s, const char *why)
 {
-    struct broker *b = s->broker;
+    struct clients *clients = s->clients;
     struct client *c = s->client;
 
     if (s->closing)
         return;
     s->closing = true;
     if (why) {
-        hf_counter_add(&b->agent->table, HF_COUNTER_VIOLATIONS, 1);
-        if (log_allows(&b->cut_offs, LOG_LIMIT, clock_now()))
+        hf_counter_add(&clients->agent->table, HF_COUNTER_VIOLATIONS, 1);
+        if (log_allows(&clients->cut_offs, LOG_LIMIT, clock_now()))
             log_warn("client of process %" PRIu32 " (user %" PRIu32 ") is cut off: %s", s->pid,
                      s->uid, why);
     }
     session_deactivate(s);
     wake(s);
-    loop_timer_cancel(b->loop, &s->hello_timer);
-    loop_fd_remove(b->loop, &s->socket);
+    loop_timer_cancel(clients->loop, &s->hello_timer);
+    loop_fd_remove(clients->loop, &s->socket);
     close(s->socket.fd);
     if (s->process.priv) {
-        loop_fd_remove(b->loop, &s->process);
+        loop_fd_remove(clients->loop, &s->process);
         close(s->process.fd);
     }
     doorbell_close(s);
     LIST_REMOVE(s, all);
-    b->session_count--;
+    clients->session_count--;
     s->user->sessions--;
-    hf_counter_set(&b->agent->table, HF_COUNTER_CLIENTS, b->session_count);
+    hf_counter_set(&clients->agent->table, HF_COUNTER_CLIENTS, clients->session_count);
     if (c) {
         LIST_REMOVE(s, of_client);
-        looks_drop_session(s);
-        scans_drop_session(s);
-        resources_drop_session(s);
+        clients->owner.session_gone(clients->owner.arg, s);
         /* A ghost's own process lives and has yet to come back: only its guardian left. */
         if (LIST_EMPTY(&c->sessions) && !c->ghost)
-            resources_client_gone(c);
+            clients->owner.client_gone(clients->owner.arg, c);
         hf_ring_agent_destroy(&s->ring);
         beats_drop(s->beats);
         answers_free(&s->answers);
@@ -206,7 +208,7 @@ void session_answer(struct session *s, const struct hf_completion_entry *entry)
         return;
     answers_put(&s->answers, entry);
     wake_if_posted(s);
-    session_enliven(s, loop_now(s->broker->loop));
+    session_enliven(s, loop_now(s->clients->loop));
 }
 
 void session_progress(struct session *s, struct hf_completion_entry *entry)
@@ -226,7 +228,7 @@ enum served {
 /* At most REQUESTS_PER_TURN. */
 static enum served session_serve(struct session *s, hf_time now)
 {
-    struct broker *b = s->broker;
+    struct clients *clients = s->clients;
     struct hf_request_entry q;
 
     if (hf_ring_room(&s->ring) < 0) {
@@ -239,7 +241,7 @@ static enum served session_serve(struct session *s, hf_time now)
 
         if (reads_too_little(s))
             return SERVED_ALL;
-        if (!user_may_ask(b, s->user, now) || answers_reserve(&s->answers) < 0)
+        if (!user_may_ask(clients, s->user, now) || answers_reserve(&s->answers) < 0)
             return SERVED_LATER;
         rc = hf_ring_take(&s->ring, &q);
         if (rc < 0) {
@@ -248,11 +250,11 @@ static enum served session_serve(struct session *s, hf_time now)
         }
         if (rc == 0)
             return SERVED_ALL;
-        user_asked(b, s->user);
+        user_asked(clients, s->user);
         session_enliven(s, now);
         /* `s` may be freed by what it asks for: then it is not the first any more. */
-        session_handle(s, &q);
-        if (TAILQ_FIRST(&b->active) != s)
+        clients->owner.request(clients->owner.arg, s, &q);
+        if (TAILQ_FIRST(&clients->active) != s)
             return SERVED_ALL;
     }
     return SERVED_SOME;
@@ -263,17 +265,18 @@ static bool is_lively(const struct session *s, hf_time now)
     return hf_time_before(now, s->lively_until) && !reads_too_little(s);
 }
 
-bool sessions_serve(struct broker *b)
+bool sessions_serve(struct clients *clients)
 {
     struct session *s;
-    hf_time now = loop_now(b->loop);
-    unsigned before = b->active_count, turns = before; /* each once: nodes and timers want theirs */
+    hf_time now = loop_now(clients->loop);
+    unsigned before = clients->active_count,
+             turns = before; /* each once: nodes and timers want theirs */
     bool again = false, lively = false;
 
-    while (turns-- && (s = TAILQ_FIRST(&b->active))) {
+    while (turns-- && (s = TAILQ_FIRST(&clients->active))) {
         enum served served = session_serve(s, now);
 
-        if (TAILQ_FIRST(&b->active) != s)
+        if (TAILQ_FIRST(&clients->active) != s)
             continue; /* it ended */
         if (served == SERVED_ALL && is_lively(s, now)) {
             lively = true;
@@ -284,10 +287,10 @@ bool sessions_serve(struct broker *b)
         } else {
             again |= served != SERVED_LATER;
         }
-        TAILQ_REMOVE(&b->active, s, active);
-        TAILQ_INSERT_TAIL(&b->active, s, active);
+        TAILQ_REMOVE(&clients->active, s, active);
+        TAILQ_INSERT_TAIL(&clients->active, s, active);
     }
-    again |= b->active_count > before;
+    again |= clients->active_count > before;
     /* Where there are few cores a node, or the client itself, may want this one. */
     if (lively && !again)
         (void)sched_yield();
@@ -305,33 +308,33 @@ static void on_doorbells(struct loop_fd *watch)
 
 /* The descriptors ran out when somebody wanted in: the listener, which stays readable, is left
  * alone until the next sweep. */
-static void listener_pause(struct broker *b)
+static void listener_pause(struct clients *clients)
 {
-    if (!b->deaf)
+    if (!clients->deaf)
         log_error("no descriptors left for clients (raise LimitNOFILE)");
-    b->deaf = true;
-    loop_fd_remove(b->loop, &b->listener);
+    clients->deaf = true;
+    loop_fd_remove(clients->loop, &clients->listener);
 }
 
-static void listener_resume(struct broker *b)
+static void listener_resume(struct clients *clients)
 {
-    if (b->listener.fd >= 0 && !b->listener.priv &&
-        loop_fd_add(b->loop, &b->listener, b->listener.fd, on_listener) < 0)
+    if (clients->listener.fd >= 0 && !clients->listener.priv &&
+        loop_fd_add(clients->loop, &clients->listener, clients->listener.fd, on_listener) < 0)
         log_error("out of memory: nobody can attach for now");
 }
 
 /* Doorbells can be lost only by a client's own fault; still nobody waits longer than this. */
 static void on_sweep(struct loop_timer *timer, hf_time now)
 {
-    struct broker *b = HF_CONTAINER(timer, struct broker, sweep);
+    struct clients *clients = HF_CONTAINER(timer, struct clients, sweep);
     struct session *s;
 
-    LIST_FOREACH (s, &b->sessions, all)
+    LIST_FOREACH (s, &clients->sessions, all)
         session_activate(s);
-    if (b->unwatched)
-        clients_sweep(b);
-    listener_resume(b);
-    loop_timer_set(b->loop, timer, hf_time_add(now, hf_ns(SWEEP_EVERY)));
+    if (clients->unwatched)
+        clients_sweep(clients);
+    listener_resume(clients);
+    loop_timer_set(clients->loop, timer, hf_time_add(now, hf_ns(SWEEP_EVERY)));
 }
 
 static void on_process(struct loop_fd *watch)
@@ -351,7 +354,7 @@ static void on_socket(struct loop_fd *watch)
     struct hf_hello hello;
     ssize_t n;
 
-    if (s->client && groups_take(s))
+    if (s->client && s->clients->owner.datagram(s->clients->owner.arg, s))
         return;
     /* Without a control buffer descriptors that somebody sends along all the same are dropped by the kernel. */
     n = recv(watch->fd, &hello, sizeof(hello), MSG_DONTWAIT | MSG_TRUNC);
@@ -387,20 +390,20 @@ static int peer_pidfd(int fd, uint32_t pid)
 }
 
 /* False: nobody else waits to be let in. */
-static bool let_in(struct broker *b)
+static bool let_in(struct clients *clients)
 {
     struct session *s;
     struct ucred cred;
     socklen_t len = sizeof(cred);
-    int fd = accept4(b->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = accept4(clients->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     int pidfd;
 
     if (fd < 0) {
         if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-            listener_pause(b);
+            listener_pause(clients);
         return false;
     }
-    if (b->session_count >= b->config->clients_max + STRANGERS_MOST) {
+    if (clients->session_count >= clients->config->clients_max + STRANGERS_MOST) {
         close(fd);
         return true;
     }
@@ -408,30 +411,30 @@ static bool let_in(struct broker *b)
         close(fd);
         return false;
     }
-    s->user = user_get(b, cred.uid);
-    if (!s->user || !user_may_connect(b, s->user)) {
+    s->user = user_get(clients, cred.uid);
+    if (!s->user || !user_may_connect(clients, s->user)) {
         close(fd);
         free(s);
         return true;
     }
     pidfd = peer_pidfd(fd, (uint32_t)cred.pid);
     if (pidfd < 0 && (errno == EMFILE || errno == ENFILE))
-        listener_pause(b);
-    if (pidfd < 0 || loop_fd_add(b->loop, &s->socket, fd, on_socket) < 0) {
+        listener_pause(clients);
+    if (pidfd < 0 || loop_fd_add(clients->loop, &s->socket, fd, on_socket) < 0) {
         if (pidfd >= 0)
             close(pidfd);
         close(fd);
         free(s);
         return false;
     }
-    if (loop_fd_add(b->loop, &s->process, pidfd, on_process) < 0) {
-        loop_fd_remove(b->loop, &s->socket);
+    if (loop_fd_add(clients->loop, &s->process, pidfd, on_process) < 0) {
+        loop_fd_remove(clients->loop, &s->socket);
         close(pidfd);
         close(fd);
         free(s);
         return false;
     }
-    s->broker = b;
+    s->clients = clients;
     s->doorbell = -1;
     s->pid = (uint32_t)cred.pid;
     s->uid = cred.uid;
@@ -440,42 +443,54 @@ static bool let_in(struct broker *b)
     LIST_INIT(&s->looks);
     LIST_INIT(&s->scans);
     answers_init(&s->answers, &s->ring);
-    LIST_INSERT_HEAD(&b->sessions, s, all);
-    b->session_count++;
+    LIST_INSERT_HEAD(&clients->sessions, s, all);
+    clients->session_count++;
     s->user->sessions++;
-    hf_counter_set(&b->agent->table, HF_COUNTER_CLIENTS, b->session_count);
-    b->deaf = false;
-    loop_timer_set(b->loop, &s->hello_timer, hf_time_add(clock_now(), hf_ns(HELLO_WITHIN)));
+    hf_counter_set(&clients->agent->table, HF_COUNTER_CLIENTS, clients->session_count);
+    clients->deaf = false;
+    loop_timer_set(clients->loop, &s->hello_timer, hf_time_add(clock_now(), hf_ns(HELLO_WITHIN)));
     return true;
 }
 
 static void on_listener(struct loop_fd *watch)
 {
-    struct broker *b = HF_CONTAINER(watch, struct broker, listener);
+    struct clients *clients = HF_CONTAINER(watch, struct clients, listener);
 
-    for (int i = 0; i < ACCEPTS_PER_TURN && let_in(b); i++)
+    for (int i = 0; i < ACCEPTS_PER_TURN && let_in(clients); i++)
         ;
 }
 
-int sessions_create(struct broker *b)
+int sessions_create(struct clients *clients)
 {
-    LIST_INIT(&b->sessions);
-    TAILQ_INIT(&b->active);
-    TAILQ_INIT(&b->woken);
-    hf_counter_set(&b->agent->table, HF_COUNTER_CLIENTS_MAX, b->config->clients_max);
-    b->sweep.fn = on_sweep;
-    b->doorbell_epoll = epoll_create1(EPOLL_CLOEXEC);
-    b->listener.fd = -1;
-    if (b->doorbell_epoll < 0)
+    int rc;
+
+    LIST_INIT(&clients->sessions);
+    TAILQ_INIT(&clients->active);
+    TAILQ_INIT(&clients->woken);
+    hf_counter_set(&clients->agent->table, HF_COUNTER_CLIENTS_MAX, clients->config->clients_max);
+    clients->sweep.fn = on_sweep;
+    clients->doorbell_epoll = epoll_create1(EPOLL_CLOEXEC);
+    clients->listener.fd = -1;
+    if (clients->doorbell_epoll < 0)
         return HF_ESYS;
-    return loop_fd_add(b->loop, &b->doorbells, b->doorbell_epoll, on_doorbells);
+    rc = loop_fd_add(clients->loop, &clients->doorbells, clients->doorbell_epoll, on_doorbells);
+    if (rc < 0)
+        close(clients->doorbell_epoll);
+    return rc;
 }
 
-int sessions_listen(struct broker *b)
+void sessions_start(struct clients *clients)
+{
+    loop_timer_set(clients->loop, &clients->sweep, clock_now());
+}
+
+int sessions_listen(struct clients *clients)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const char *path = b->agent->socket_path;
-    mode_t mode = b->config->group != (gid_t)-1 ? 0660 : b->config->system ? 0666 : 0600;
+    const char *path = clients->agent->socket_path;
+    mode_t mode = clients->config->group != (gid_t)-1 ? 0660
+                  : clients->config->system           ? 0666
+                                                      : 0600;
     int fd;
 
     if (strlen(path) >= sizeof(address.sun_path)) {
@@ -490,7 +505,8 @@ int sessions_listen(struct broker *b)
     /* Before anybody connects. What comes by it may be a file whose last close waits, and that is here. */
     session_pass_descriptors(fd, false);
     if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(path, mode) < 0 ||
-        (b->config->group != (gid_t)-1 && chown(path, (uid_t)-1, b->config->group) < 0) ||
+        (clients->config->group != (gid_t)-1 &&
+         chown(path, (uid_t)-1, clients->config->group) < 0) ||
         listen(fd, SOMAXCONN) < 0) {
         int saved = errno;
 
@@ -498,26 +514,26 @@ int sessions_listen(struct broker *b)
         errno = saved;
         return HF_ESYS;
     }
-    return loop_fd_add(b->loop, &b->listener, fd, on_listener);
+    return loop_fd_add(clients->loop, &clients->listener, fd, on_listener);
 }
 
-void sessions_destroy(struct broker *b)
+void sessions_destroy(struct clients *clients)
 {
     struct session *s;
 
-    if (b->listener.fd >= 0) {
-        loop_fd_remove(b->loop, &b->listener);
-        close(b->listener.fd);
-        (void)unlink(b->agent->socket_path);
+    if (clients->listener.fd >= 0) {
+        loop_fd_remove(clients->loop, &clients->listener);
+        close(clients->listener.fd);
+        (void)unlink(clients->agent->socket_path);
     }
-    sessions_wake(b);
+    sessions_wake(clients);
     /* Leases stay: their holders live on, and the next agent takes them up. */
-    while ((s = LIST_FIRST(&b->sessions))) {
+    while ((s = LIST_FIRST(&clients->sessions))) {
         LIST_REMOVE(s, all);
-        loop_timer_cancel(b->loop, &s->hello_timer);
-        loop_fd_remove(b->loop, &s->socket);
+        loop_timer_cancel(clients->loop, &s->hello_timer);
+        loop_fd_remove(clients->loop, &s->socket);
         close(s->socket.fd);
-        loop_fd_remove(b->loop, &s->process);
+        loop_fd_remove(clients->loop, &s->process);
         close(s->process.fd);
         doorbell_close(s);
         if (s->client)
@@ -526,8 +542,8 @@ void sessions_destroy(struct broker *b)
         answers_free(&s->answers);
         free(s);
     }
-    if (b->doorbells.priv)
-        loop_fd_remove(b->loop, &b->doorbells);
-    if (b->doorbell_epoll >= 0)
-        close(b->doorbell_epoll);
+    if (clients->doorbells.priv)
+        loop_fd_remove(clients->loop, &clients->doorbells);
+    if (clients->doorbell_epoll >= 0)
+        close(clients->doorbell_epoll);
 }

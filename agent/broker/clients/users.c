@@ -1,10 +1,12 @@
 /* The account of each user: what it uses of what all share, and how much of that one may. */
+#include "agent/broker/clients/users.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "agent/base/log.h"
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/clients/clients.h"
 #include "shm/status.h"
 
 /* Connections beyond clients_per_uid that may stay until their hello, to be told why they cannot. */
@@ -14,26 +16,26 @@
 /* Between two lines about one that asks too much. */
 #define TELL_EVERY (60 * HF_NS_PER_SEC)
 
-struct user *user_get(struct broker *b, uint32_t uid)
+struct user *user_get(struct clients *clients, uint32_t uid)
 {
     struct user *u;
 
-    LIST_FOREACH (u, &b->users, all)
+    LIST_FOREACH (u, &clients->users, all)
         if (u->uid == uid)
             return u;
     u = calloc(1, sizeof(*u));
     if (!u)
         return NULL;
     u->uid = uid;
-    LIST_INSERT_HEAD(&b->users, u, all);
+    LIST_INSERT_HEAD(&clients->users, u, all);
     return u;
 }
 
-void users_destroy(struct broker *b)
+void users_destroy(struct clients *clients)
 {
     struct user *u;
 
-    while ((u = LIST_FIRST(&b->users))) {
+    while ((u = LIST_FIRST(&clients->users))) {
         LIST_REMOVE(u, all);
         free(u);
     }
@@ -44,21 +46,21 @@ uint64_t user_text_units(size_t name_len, size_t note_len)
     return (name_len + note_len + HF_COMM_MAX + HF_TEXT_UNIT - 1) / HF_TEXT_UNIT;
 }
 
-bool user_may_connect(const struct broker *b, const struct user *u)
+bool user_may_connect(const struct clients *clients, const struct user *u)
 {
-    uint32_t most = b->config->clients_per_uid;
+    uint32_t most = clients->config->clients_per_uid;
 
     return !most || u->sessions < most + STRANGERS_OF_ONE;
 }
 
-bool user_may_hold(const struct broker *b, const struct user *u)
+bool user_may_hold(const struct clients *clients, const struct user *u)
 {
-    return !b->config->leases_per_uid || u->leases < b->config->leases_per_uid;
+    return !clients->config->leases_per_uid || u->leases < clients->config->leases_per_uid;
 }
 
-bool user_may_ask(const struct broker *b, struct user *u, hf_time now)
+bool user_may_ask(const struct clients *clients, struct user *u, hf_time now)
 {
-    uint32_t rate = b->config->requests_per_uid;
+    uint32_t rate = clients->config->requests_per_uid;
 
     if (!rate)
         return true;
@@ -75,9 +77,9 @@ bool user_may_ask(const struct broker *b, struct user *u, hf_time now)
     return false;
 }
 
-void user_asked(const struct broker *b, struct user *u)
+void user_asked(const struct clients *clients, struct user *u)
 {
-    uint32_t rate = b->config->requests_per_uid;
+    uint32_t rate = clients->config->requests_per_uid;
 
     if (rate)
         u->paid_until = hf_time_add(u->paid_until, hf_ns(HF_NS_PER_SEC / rate));
@@ -85,12 +87,12 @@ void user_asked(const struct broker *b, struct user *u)
 
 /* A name that is held or waited for takes a place in the table, and its text some units. Without
  * this bound a user could hold as much as it may and wait for as much more, until none is left. */
-static int judge_places(const struct broker *b, const struct user *u, uint64_t units, char *text,
-                        size_t size)
+static int judge_places(const struct clients *clients, const struct user *u, uint64_t units,
+                        char *text, size_t size)
 {
-    const struct config *c = b->config;
+    const struct config *c = clients->config;
     uint64_t most = c->leases_per_uid > c->waiters_per_uid ? c->leases_per_uid : c->waiters_per_uid;
-    uint64_t most_units = b->agent->table.text_units * most / b->agent->table.capacity;
+    uint64_t most_units = clients->agent->table.text_units * most / clients->agent->table.capacity;
 
     if (!c->leases_per_uid || !c->waiters_per_uid)
         return HF_OK;
@@ -111,17 +113,17 @@ static int judge_places(const struct broker *b, const struct user *u, uint64_t u
     return HF_OK;
 }
 
-void user_say_held(const struct broker *b, const struct user *u, char *text, size_t size)
+void user_say_held(const struct clients *clients, const struct user *u, char *text, size_t size)
 {
     snprintf(text, size,
              "user %" PRIu32 " already holds %" PRIu32 " locks, the limit (leases_per_uid)", u->uid,
-             b->config->leases_per_uid);
+             clients->config->leases_per_uid);
 }
 
-int user_judge_acquire(const struct broker *b, const struct user *u, uint64_t units, char *text,
-                       size_t size)
+int user_judge_acquire(const struct clients *clients, const struct user *u, uint64_t units,
+                       char *text, size_t size)
 {
-    const struct config *c = b->config;
+    const struct config *c = clients->config;
 
     if (c->waiters_per_uid && u->waiters >= c->waiters_per_uid) {
         snprintf(text, size,
@@ -130,9 +132,9 @@ int user_judge_acquire(const struct broker *b, const struct user *u, uint64_t un
                  u->uid, c->waiters_per_uid);
         return HF_ELIMIT;
     }
-    if (!user_may_hold(b, u)) {
-        user_say_held(b, u, text, size);
+    if (!user_may_hold(clients, u)) {
+        user_say_held(clients, u, text, size);
         return HF_ELIMIT;
     }
-    return judge_places(b, u, units, text, size);
+    return judge_places(clients, u, units, text, size);
 }

@@ -1,10 +1,23 @@
 /* From a won round to a lease, and from its end back to a free name. */
+#include "agent/broker/locks/grants.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/broker/broker_internal.h"
+#include "agent/base/random.h"
+#include "agent/broker/clients/clients.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/clients/users.h"
+#include "agent/broker/locks/ended.h"
+#include "agent/broker/locks/handoffs.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/rounds.h"
+#include "agent/broker/locks/waiters.h"
+#include "agent/broker/locks/young.h"
+#include "agent/broker/nodes/nodes.h"
 #include "agent/core/fence.h"
 #include "agent/core/handoff.h"
 #include "agent/record/events.h"
@@ -12,33 +25,36 @@
 #include "shm/slot.h"
 #include "shm/status.h"
 
-void resource_hold(struct resource *r, struct lease *lease, struct client *holder)
+void grant_hold(struct resource *r, struct lease *lease, struct client *holder)
 {
     resource_rouse(r);
     resource_unstall(r);
     r->holder = holder;
     LIST_INSERT_HEAD(&holder->held, r, of_holder);
-    hf_counter_add(&resource_broker(r)->agent->table, HF_COUNTER_LEASES, 1);
+    holder->held_count++;
+    hf_counter_add(&resource_locks(r)->agent->table, HF_COUNTER_LEASES, 1);
     holder->user->leases++;
     holder->user->text_units += user_text_units(r->name_len, lease->note_len);
-    lease_table_add(resource_broker(r)->agent->leases, lease);
+    lease_table_add(resource_locks(r)->agent->leases, lease);
 }
 
-void resource_let_go(struct resource *r)
+void grant_untie(struct resource *r)
 {
+    struct locks *locks = resource_locks(r);
     struct lease *lease = resource_lease(r);
     struct user *user = r->holder->user;
 
     LIST_REMOVE(r, of_holder);
-    groups_lease_over(r->holder);
-    hf_counter_add(&resource_broker(r)->agent->table, HF_COUNTER_LEASES, -1);
+    r->holder->held_count--;
+    locks->owner.lease_over(locks->owner.arg, r->holder);
+    hf_counter_add(&locks->agent->table, HF_COUNTER_LEASES, -1);
     user->leases--;
     user->text_units -= user_text_units(r->name_len, lease->note_len);
     r->holder = NULL;
-    lease_table_remove(resource_broker(r)->agent->leases, r->slot);
+    lease_table_remove(locks->agent->leases, r->slot);
 }
 
-const struct session *answer_released(struct resource *r, uint32_t generation, bool lost)
+const struct session *grant_answer_released(struct resource *r, uint32_t generation, bool lost)
 {
     struct session *s = r->work->release_session;
     struct hf_completion_entry answer = {.id = r->work->release_id,
@@ -54,7 +70,7 @@ const struct session *answer_released(struct resource *r, uint32_t generation, b
     return s;
 }
 
-void resource_undone(struct resource *r)
+void grant_undone(struct resource *r)
 {
     struct journal_lease record = {.state = JOURNAL_FREE, .generation = r->generation};
 
@@ -75,11 +91,11 @@ void resource_undone(struct resource *r)
         if (s)
             session_answer(s, &answer);
     }
-    journal_put(resource_broker(r)->agent->journal, r->slot, &record);
-    resource_kick(r);
+    journal_put(resource_locks(r)->agent->journal, r->slot, &record);
+    waiters_kick(r);
 }
 
-void answer_granted(struct session *s, const struct lease *lease)
+void grant_answer(struct session *s, const struct lease *lease)
 {
     struct hf_completion_entry answer = {.id = lease->request_id,
                                          .op = HF_OP_ACQUIRE,
@@ -92,11 +108,11 @@ void answer_granted(struct session *s, const struct lease *lease)
     session_answer(s, &answer);
 }
 
-int resource_grant(struct round *round, hf_time now)
+int grant_lease(struct round *round, hf_time now)
 {
     struct resource *r = round->resource;
     struct waiter *w = round->waiter;
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
     struct client *c = w->session->client;
     struct lease *lease;
     hf_time a[HF_NODES_MAX], max_hold = waiter_hold_end(w, now);
@@ -104,16 +120,16 @@ int resource_grant(struct round *round, hf_time now)
     int rc;
 
     /* Judged when it was asked for, too; but others of its user may have been granted meanwhile. */
-    if (!user_may_hold(b, c->user))
+    if (!user_may_hold(locks->clients, c->user))
         return HF_ELIMIT;
     lease = waiter_new_lease(w, round->key, round->key_len, w->max_hold_ms);
     if (!lease)
         return HF_ENOMEM;
     for (int i = 0; i < HF_NODES_MAX; i++) {
-        enum ballot_vote v = i < b->n ? round->ballot.node[i].vote : BALLOT_NO;
+        enum ballot_vote v = i < locks->n ? round->ballot.node[i].vote : BALLOT_NO;
 
         a[i] = v == BALLOT_YES || v == BALLOT_YES_LOW ? round->ballot.node[i].a : HF_TIME_PAST;
-        mark[i] = i < b->n ? b->nodes[i].trust.mark : 0;
+        mark[i] = i < locks->n ? locks->nodes->node[i].trust.mark : 0;
     }
     lease->slot = r->slot;
     lease->generation = r->generation;
@@ -124,12 +140,12 @@ int resource_grant(struct round *round, hf_time now)
         lease_set_token(lease, now, max_hold);
     lease->token = round->token;
     lease->unanswered = (uint16_t)round->unanswered;
-    lease_fsm_init(&lease->fsm, b->n, b->q, &w->timing, w->run, max_hold, a, mark);
+    lease_fsm_init(&lease->fsm, locks->n, locks->q, &w->timing, w->run, max_hold, a, mark);
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
     atomic_init(&lease->state, (uint8_t)lease->fsm.state);
 
     /* (!) The d_i are journaled before the check word is raised. */
-    lease_journal(b->agent, lease, JOURNAL_HELD);
+    lease_journal(locks->agent, lease, JOURNAL_HELD);
     rc = resource_publish(r, lease, false, lease->fsm.valid,
                           (uint32_t)lease_fsm_votes(&lease->fsm, now), w->run ? HF_SLOT_F_RUN : 0);
     if (rc < 0) {
@@ -140,38 +156,38 @@ int resource_grant(struct round *round, hf_time now)
     round->waiter = NULL;
     r->work->round = NULL;
     r->work->granted = round;
-    b->generations[r->slot] = r->generation;
+    locks->generations[r->slot] = r->generation;
     r->last_fence = round->ballot.fence;
     r->work->failures = 0;
-    loop_timer_cancel(b->loop, &r->work->retry);
-    resource_hold(r, lease, c);
-    event_granted(b->agent, lease, hf_time_since(now, w->since)); /* before it is handed in */
+    loop_timer_cancel(locks->loop, &r->work->retry);
+    grant_hold(r, lease, c);
+    event_granted(locks->agent, lease, hf_time_since(now, w->since)); /* before it is handed in */
     young_begin(r, now);
-    hf_counter_add(&b->agent->table, HF_COUNTER_GRANTS, 1);
+    hf_counter_add(&locks->agent->table, HF_COUNTER_GRANTS, 1);
     if (w->contended)
-        hf_counter_add(&b->agent->table, HF_COUNTER_GRANTS_CONTENDED, 1);
+        hf_counter_add(&locks->agent->table, HF_COUNTER_GRANTS_CONTENDED, 1);
 
     {
         struct session *s = w->session;
 
         waiter_free(w);
-        answer_granted(s, lease);
+        grant_answer(s, lease);
     }
-    resource_kick(r);
+    waiters_kick(r);
     return HF_OK;
 }
 
-void resource_lease_changed(struct broker *b, struct lease *lease)
+void grant_changed(struct locks *locks, struct lease *lease)
 {
-    struct resource *r = b->by_slot[lease->slot];
+    struct resource *r = locks->by_slot[lease->slot];
 
-    groups_review(r->holder);
+    locks->owner.lease_changed(locks->owner.arg, r->holder);
     client_signal(r->holder, NULL);
 }
 
-void resource_lease_ended(struct broker *b, struct lease *lease)
+void grant_ended(struct locks *locks, struct lease *lease)
 {
-    struct resource *r = b->by_slot[lease->slot];
+    struct resource *r = locks->by_slot[lease->slot];
     struct client *c = r->holder;
     bool lost = atomic_load_explicit(&lease->state, memory_order_relaxed) == HF_SLOT_LOST;
     const struct session *told;
@@ -188,22 +204,22 @@ void resource_lease_ended(struct broker *b, struct lease *lease)
     if (lease->unanswered) {
         struct release_order order = releaser_order(lease, lease->unanswered);
 
-        (void)releaser_start(b->releaser, &order);
+        (void)releaser_start(locks->releaser, &order);
     }
-    told = answer_released(r, lease->generation, lost);
+    told = grant_answer_released(r, lease->generation, lost);
     /* After the answer: until it lies in the ring, the next agent must know what to answer. */
-    lease_journal(b->agent, lease, JOURNAL_FREE);
-    loop_timer_cancel(b->loop, &r->work->retry);
+    lease_journal(locks->agent, lease, JOURNAL_FREE);
+    loop_timer_cancel(locks->loop, &r->work->retry);
     if (r->turn_over)
         r->work->yield_until = hf_time_add(
-            now, handoff_yield(hf_ms(lease->ttl_ms), r->work->others_seen, now, broker_random()));
+            now, handoff_yield(hf_ms(lease->ttl_ms), r->work->others_seen, now, random_u32()));
     r->turn_over = false;
-    if (resource_owes_gap(r, now))
-        resource_leave_gap(r, now);
-    resource_let_go(r); /* frees it, in the end */
+    if (handoff_owes_gap(r, now))
+        handoff_leave_gap(r, now);
+    grant_untie(r); /* frees it, in the end */
     client_signal(c, told);
     client_settle(c);
-    looks_hear_ended(b, r->name, r->name_len);
+    locks->owner.name_over(locks->owner.arg, r->name, r->name_len);
     resource_rest(r);
-    resource_kick(r);
+    waiters_kick(r);
 }

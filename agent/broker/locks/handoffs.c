@@ -1,12 +1,26 @@
 /* The broker's part of a hand-off: who is next, and what becomes of it. agent/record/handoff.h has the order
  * and its reason. */
+#include "agent/broker/locks/handoffs.h"
+#include "agent/broker/locks/rounds.h"
+#include "agent/broker/locks/orders.h"
+
+#include "agent/broker/clients/clients.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/clients/users.h"
+#include "agent/broker/locks/grants.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/requests.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/waiters.h"
+#include "agent/broker/locks/young.h"
+#include "agent/broker/nodes/nodes.h"
 #include "agent/record/handoff.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/clock.h"
-#include "agent/broker/broker_internal.h"
+#include "agent/base/random.h"
 #include "agent/core/fence.h"
 #include "agent/record/events.h"
 #include "shm/status.h"
@@ -17,31 +31,31 @@
 
 /* --- turns ------------------------------------------------------------------------------------ */
 
-static int64_t stretch_now(struct broker *b, hf_time now)
+static int64_t stretch_now(struct locks *locks, hf_time now)
 {
     hf_nodetime median = {clock_wall().ms * 1000}; /* as long as no node has told */
 
-    (void)nodes_time(b, now, &median);
+    (void)nodes_time(locks->nodes, now, &median);
     return handoff_gap_stretch(median);
 }
 
 static hf_dur gap(const struct resource *r, int64_t stretch, hf_time now)
 {
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
 
-    return handoff_gap(b->config->timing.ttl, r->work->foreign_seen, r->work->gap, stretch, now,
-                       broker_random());
+    return handoff_gap(locks->config->timing.ttl, r->work->foreign_seen, r->work->gap, stretch, now,
+                       random_u32());
 }
 
-bool resource_owes_gap(const struct resource *r, hf_time now)
+bool handoff_owes_gap(const struct resource *r, hf_time now)
 {
     return r->work->foreign_seen.ns != HF_TIME_PAST.ns &&
-           gap(r, stretch_now(resource_broker(r), now), now).ns > 0;
+           gap(r, stretch_now(resource_locks(r), now), now).ns > 0;
 }
 
-void resource_leave_gap(struct resource *r, hf_time now)
+void handoff_leave_gap(struct resource *r, hf_time now)
 {
-    int64_t stretch = stretch_now(resource_broker(r), now);
+    int64_t stretch = stretch_now(resource_locks(r), now);
 
     r->work->yield_until =
         hf_time_max(r->work->yield_until, hf_time_add(now, gap(r, stretch, now)));
@@ -54,13 +68,13 @@ void resource_leave_gap(struct resource *r, hf_time now)
 static struct waiter *next_holder(struct resource *r, hf_time now)
 {
     const struct lease *lease = resource_lease(r);
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
     struct waiter *w = waiter_first(r);
     struct handoff_facts facts;
     enum handoff_verdict verdict;
 
-    if (!w || waiter_tries(w) || r->work->handoff || b->draining || *nodes_fleet_text(b) ||
-        lease->generation >= HF_GEN_MAX)
+    if (!w || waiter_tries(w) || r->work->handoff || locks->draining ||
+        *nodes_fleet_text(locks->nodes) || lease->generation >= HF_GEN_MAX)
         return NULL;
     facts = handoff_facts(lease, atomic_load_explicit(&lease->state, memory_order_relaxed),
                           (hf_time){atomic_load_explicit(&lease->valid_ns, memory_order_relaxed)},
@@ -68,10 +82,10 @@ static struct waiter *next_holder(struct resource *r, hf_time now)
     facts.turn = handoff_turn(facts.ttl, r->work->others_seen, now);
     verdict = handoff_judge(&facts);
     r->turn_over |= handoff_is_enough(verdict);
-    if (verdict != HANDOFF_YES || resource_owes_gap(r, now))
+    if (verdict != HANDOFF_YES || handoff_owes_gap(r, now))
         return NULL;
     /* Its own user's lease makes room. */
-    if (w->session->user != r->holder->user && !user_may_hold(b, w->session->user))
+    if (w->session->user != r->holder->user && !user_may_hold(locks->clients, w->session->user))
         return NULL;
     return w;
 }
@@ -96,7 +110,7 @@ static struct lease *next_lease(struct resource *r, const struct waiter *w, hf_t
 /* False: it is to be released. */
 static bool begin(struct resource *r, enum hf_loss_reason reason)
 {
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
     hf_time now = clock_now();
     struct waiter *w = next_holder(r, now);
     struct handoff *h = w ? calloc(1, sizeof(*h)) : NULL;
@@ -121,17 +135,17 @@ static bool begin(struct resource *r, enum hf_loss_reason reason)
     h->waiter = w;
     h->client = w->session->client;
     h->client->handoffs++;
-    b->handoff_count++;
+    locks->handoff_count++;
     r->work->handoff = h;
     m = message_new(MSG_HAND_OVER);
     m->handoff = h;
     m->slot = h->slot;
     m->generation = h->generation;
-    broker_tell_renewal(b, m);
+    order_renewal(locks, m);
     return true;
 }
 
-void resource_give_up(struct resource *r, enum hf_loss_reason reason)
+void handoff_give_up(struct resource *r, enum hf_loss_reason reason)
 {
     struct lease *lease = resource_lease(r);
 
@@ -140,7 +154,7 @@ void resource_give_up(struct resource *r, enum hf_loss_reason reason)
     if (r->work->granted)
         lease->unanswered = r->work->granted->unanswered;
     if (!begin(r, reason) && !young_release(r, reason))
-        lease_end(r, MSG_RELEASE, reason);
+        order_end(r, MSG_RELEASE, reason);
 }
 
 /* --- its end ---------------------------------------------------------------------------------- */
@@ -169,14 +183,14 @@ static void let_go_of_client(struct handoff *h)
 /* What came meanwhile was put off. */
 static void waits_on(struct waiter *w, bool unwanted)
 {
-    struct broker *b = w->session->broker;
+    struct locks *locks = resource_locks(w->resource);
 
     if (unwanted)
         waiter_fail(w, HF_ECANCELED, "");
-    else if (b->draining)
+    else if (locks->draining)
         waiter_fail(w, HF_EGOING, "");
     else if (!heap_has(&w->timer.item) && w->deadline.ns != HF_TIME_NEVER.ns)
-        loop_timer_set(b->loop, &w->timer, w->deadline);
+        loop_timer_set(locks->loop, &w->timer, w->deadline);
 }
 
 /* It went on to be released: the renewal thread does that. */
@@ -200,47 +214,48 @@ static void give_on(struct resource *r, struct client *c)
 {
     bool gone = LIST_EMPTY(&c->sessions) && !c->ghost;
 
-    /* (!) as in resources_client_gone() */
+    /* (!) as in requests_client_gone() */
     c->over |= gone && resource_lease(r)->guarded && !c->joined;
-    resource_give_up(r, gone ? HF_LOSS_HOLDER : HF_LOSS_NONE);
+    handoff_give_up(r, gone ? HF_LOSS_HOLDER : HF_LOSS_NONE);
 }
 
 static void done(struct handoff *h)
 {
     struct resource *r = h->resource;
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
     struct lease *from = resource_lease(r), *to = h->to;
     struct client *before = r->holder;
     struct waiter *w = h->waiter;
     const struct session *told;
 
-    b->generations[r->slot] = r->generation = to->generation;
+    locks->generations[r->slot] = r->generation = to->generation;
     if (w) {
         struct session *s = w->session;
 
-        answer_granted(s, to); /* first: somebody waits for it */
-        event_taken_over(b->agent, to, h->valid, h->voting, hf_time_since(to->since, w->since));
-        hf_counter_add(&b->agent->table, HF_COUNTER_GRANTS, 1);
-        hf_counter_add(&b->agent->table, HF_COUNTER_HANDOFFS, 1);
+        grant_answer(s, to); /* first: somebody waits for it */
+        event_taken_over(locks->agent, to, h->valid, h->voting, hf_time_since(to->since, w->since));
+        hf_counter_add(&locks->agent->table, HF_COUNTER_GRANTS, 1);
+        hf_counter_add(&locks->agent->table, HF_COUNTER_HANDOFFS, 1);
         if (w->contended)
-            hf_counter_add(&b->agent->table, HF_COUNTER_GRANTS_CONTENDED, 1);
+            hf_counter_add(&locks->agent->table, HF_COUNTER_GRANTS_CONTENDED, 1);
         waiter_free(w);
     }
     to->unanswered = from->unanswered;
     if (h->new_text)
         resource_text_switch(r, to, h->text_off);
-    resource_let_go(r);
-    resource_hold(r, to, h->client);
-    told = answer_released(r, h->generation, false);
+    grant_untie(r);
+    grant_hold(r, to, h->client);
+    told = grant_answer_released(r, h->generation, false);
     client_signal(before, told); /* the other guardian */
     client_settle(before);
     let_go_of_client(h);
     if (!w || h->unwanted)
         give_on(r, r->holder);
-    else if (b->draining)
-        resource_drain(r);
+    else if (locks->draining)
+        request_drain_name(r);
     else if (!TAILQ_EMPTY(&r->work->waiters) && !heap_has(&r->work->retry.item))
-        loop_timer_set(b->loop, &r->work->retry, hf_time_add(loop_now(b->loop), HEAR_EVERY));
+        loop_timer_set(locks->loop, &r->work->retry,
+                       hf_time_add(loop_now(locks->loop), HEAR_EVERY));
     resource_calm(r);
 }
 
@@ -249,7 +264,7 @@ void handoff_answered(struct handoff *h)
     struct resource *r = h->resource;
 
     r->work->handoff = NULL;
-    resource_broker(r)->handoff_count--;
+    resource_locks(r)->handoff_count--;
     if (h->verdict == HANDOFF_YES)
         done(h);
     else
@@ -263,7 +278,7 @@ void handoff_destroy(struct handoff *h)
         return;
     /* One that was carried out is the renewal thread's until that is destroyed. */
     if (h->verdict == HANDOFF_YES) {
-        struct lease_table *leases = resource_broker(h->resource)->agent->leases;
+        struct lease_table *leases = resource_locks(h->resource)->agent->leases;
 
         lease_table_remove(leases, h->slot);
         lease_table_add(leases, h->to);

@@ -7,6 +7,11 @@
  * may still map. Where the table of the earlier agent is not ours to write any more (it was removed
  * or made anew), the release waits for the journaled V.
  */
+#include "agent/core/ballot.h"
+#include "agent/core/validity.h"
+#include "agent/broker/locks/orders.h"
+#include "agent/broker/locks/readopt.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +19,14 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/clients/clients.h"
+#include "agent/broker/clients/users.h"
+#include "agent/broker/locks/ended.h"
+#include "agent/broker/locks/grants.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/requests.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/nodes/nodes.h"
 #include "agent/core/fence.h"
 #include "agent/core/validity.h"
 #include "agent/record/events.h"
@@ -44,36 +56,36 @@ static void released(int answered, void *arg, void *owner)
 {
     (void)answered;
     (void)owner;
-    resource_undone(arg);
+    grant_undone(arg);
 }
 
 static void on_later(struct loop_timer *timer, hf_time now)
 {
     struct later *l = HF_CONTAINER(timer, struct later, timer);
-    struct broker *b = resource_broker(l->resource);
+    struct locks *locks = resource_locks(l->resource);
     struct release_order order = {.key = l->key,
                                   .key_len = l->key_len,
                                   .token = &l->token,
-                                  .nodes = (1u << b->n) - 1,
-                                  .in_doubt = (1u << b->n) - 1,
+                                  .nodes = (1u << locks->n) - 1,
+                                  .in_doubt = (1u << locks->n) - 1,
                                   .doubt_until = hf_time_add(now, l->attempt),
                                   .attempt = l->attempt,
                                   .ttl = l->ttl,
                                   .done = released,
                                   .arg = l->resource};
 
-    if (releaser_start(b->releaser, &order) < 0)
-        released(0, l->resource, b);
+    if (releaser_start(locks->releaser, &order) < 0)
+        released(0, l->resource, locks);
     LIST_REMOVE(l, all);
     free(l);
 }
 
-void readopt_destroy(struct broker *b)
+void readopt_destroy(struct locks *locks)
 {
     struct later *l;
 
-    while ((l = LIST_FIRST(&b->laters))) {
-        loop_timer_cancel(b->loop, &l->timer);
+    while ((l = LIST_FIRST(&locks->laters))) {
+        loop_timer_cancel(locks->loop, &l->timer);
         LIST_REMOVE(l, all);
         free(l);
     }
@@ -101,9 +113,9 @@ static bool is_whole(const struct hf_slot_view *view, const struct record *rec)
            same_text(view, &rec->id);
 }
 
-static struct old_text old_text_of(struct broker *b, uint32_t slot, const struct record *rec)
+static struct old_text old_text_of(struct locks *locks, uint32_t slot, const struct record *rec)
 {
-    const struct hf_table *table = &b->agent->table;
+    const struct hf_table *table = &locks->agent->table;
     struct old_text text = {0};
     struct hf_slot_view view;
     bool odd;
@@ -116,50 +128,51 @@ static struct old_text old_text_of(struct broker *b, uint32_t slot, const struct
     text.note_len = view.note_len;
     text.comm_len = view.comm_len;
     text.same = same_text(&view, &rec->id);
-    text.stands = hf_text_pool_reserve(b->text, text.off, view.name_len, view.note_len,
+    text.stands = hf_text_pool_reserve(locks->text, text.off, view.name_len, view.note_len,
                                        view.comm_len) == HF_OK;
     return text;
 }
 
 /* Never used, says the journal: whatever stands there was put by nobody. Most are as they should be:
  * a million of them are only read. */
-static void clear_unused(struct broker *b, uint32_t slot)
+static void clear_unused(struct locks *locks, uint32_t slot)
 {
-    struct hf_slot *s = &b->agent->table.slots[slot];
+    struct hf_slot *s = &locks->agent->table.slots[slot];
     struct hf_slot_view view;
     bool odd;
 
     if (atomic_load_explicit(&s->check, memory_order_relaxed) != 0 ||
         atomic_load_explicit(&s->seq, memory_order_relaxed) & 1 ||
-        hf_slot_peek(&b->agent->table, slot, &view, &odd) != HF_ENOTHELD)
+        hf_slot_peek(&locks->agent->table, slot, &view, &odd) != HF_ENOTHELD)
         hf_slot_clear(s);
 }
 
 /* (!) All of them before anything is put: readers go on reading the slots that have not had their
  * turn, and no other text may be written over theirs. */
-static int reserve_texts(struct broker *b)
+static int reserve_texts(struct locks *locks)
 {
-    b->old_texts = calloc(b->slots_used + 1, sizeof(*b->old_texts));
-    if (!b->old_texts)
+    locks->old_texts = calloc(locks->slots_used + 1, sizeof(*locks->old_texts));
+    if (!locks->old_texts)
         return HF_ENOMEM;
-    for (uint32_t slot = 0; slot < b->slots_used && b->agent->warm; slot++) {
+    for (uint32_t slot = 0; slot < locks->slots_used && locks->agent->warm; slot++) {
         struct record rec;
-        int rc = journal_get(b->agent->journal, slot, &rec.id, &rec.state);
+        int rc = journal_get(locks->agent->journal, slot, &rec.id, &rec.state);
 
         if (rc == HF_ENOTHELD)
-            hf_slot_clear(&b->agent->table.slots[slot]);
+            hf_slot_clear(&locks->agent->table.slots[slot]);
         else if (rc == HF_OK)
-            b->old_texts[slot] = old_text_of(b, slot, &rec);
+            locks->old_texts[slot] = old_text_of(locks, slot, &rec);
     }
-    for (uint32_t slot = b->slots_used; slot < b->agent->table.capacity && b->agent->warm; slot++)
-        clear_unused(b, slot);
+    for (uint32_t slot = locks->slots_used;
+         slot < locks->agent->table.capacity && locks->agent->warm; slot++)
+        clear_unused(locks, slot);
     return HF_OK;
 }
 
 /* Takes over the slot's text. Returns whether it is the record's note and command, too. */
-static bool keep_text(struct broker *b, struct resource *r)
+static bool keep_text(struct locks *locks, struct resource *r)
 {
-    const struct old_text *text = &b->old_texts[r->slot];
+    const struct old_text *text = &locks->old_texts[r->slot];
 
     if (!text->stands)
         return false;
@@ -171,17 +184,17 @@ static bool keep_text(struct broker *b, struct resource *r)
 }
 
 /* The slot of a lease that is not taken up: over, for everybody who still looks. */
-static void slot_over(struct broker *b, uint32_t slot, bool was_held)
+static void slot_over(struct locks *locks, uint32_t slot, bool was_held)
 {
-    const struct old_text *text = &b->old_texts[slot];
-    struct resource *r = b->by_slot[slot];
-    struct hf_slot *s = &b->agent->table.slots[slot];
+    const struct old_text *text = &locks->old_texts[slot];
+    struct resource *r = locks->by_slot[slot];
+    struct hf_slot *s = &locks->agent->table.slots[slot];
 
-    if (!b->agent->warm)
+    if (!locks->agent->warm)
         return;
     hf_slot_withdraw(s);
     if (r && !r->has_text)
-        (void)keep_text(b, r);
+        (void)keep_text(locks, r);
     if (r && r->has_text) {
         hf_slot_end(s, was_held ? HF_SLOT_LOST : HF_SLOT_ENDED,
                     was_held ? HF_LOSS_RESTART : HF_LOSS_NONE);
@@ -189,29 +202,29 @@ static void slot_over(struct broker *b, uint32_t slot, bool was_held)
     }
     hf_slot_clear(s);
     if (text->stands)
-        hf_text_drop(b->text, text->off, text->name_len, text->note_len, text->comm_len);
+        hf_text_drop(locks->text, text->off, text->name_len, text->note_len, text->comm_len);
 }
 
 /* How long a command of a lease with this TTL may still run: the deadline of an acquire or heal. */
-static hf_dur attempt_of(const struct broker *b, hf_dur ttl)
+static hf_dur attempt_of(const struct locks *locks, hf_dur ttl)
 {
     struct timing timing;
     char why[160];
 
-    if (timing_derive(ttl, hf_dur_max(ttl, hf_ms(b->config->ttl_max_ms)), &timing, why,
+    if (timing_derive(ttl, hf_dur_max(ttl, hf_ms(locks->config->ttl_max_ms)), &timing, why,
                       sizeof(why)) == HF_OK)
         return timing.attempt;
-    return b->config->timing.attempt;
+    return locks->config->timing.attempt;
 }
 
 /* Release only: a half-won round, an unfinished release, or a lease that is over. Not before `at`:
  * until then the journal keeps the lease, as lost, for an agent that comes after this one. */
-static int release_record(struct broker *b, const struct record *rec, uint32_t slot, hf_time at,
+static int release_record(struct locks *locks, const struct record *rec, uint32_t slot, hf_time at,
                           bool was_held)
 {
     struct journal_lease over = rec->state;
     struct journal_lease free_record = {.state = JOURNAL_FREE, .generation = rec->state.generation};
-    struct resource *r = b->by_slot[slot]; /* there, when it could not be taken up */
+    struct resource *r = locks->by_slot[slot]; /* there, when it could not be taken up */
     struct later *l = calloc(1, sizeof(*l));
     int rc = HF_OK;
 
@@ -222,15 +235,16 @@ static int release_record(struct broker *b, const struct record *rec, uint32_t s
         over.slot_state = HF_SLOT_LOST;
         over.reason = HF_LOSS_RESTART;
     }
-    journal_put(b->agent->journal, slot, &over);
+    journal_put(locks->agent->journal, slot, &over);
     if (!r)
-        rc = resource_at(b, rec->id.name, rec->id.name_len, slot, &r);
+        rc = resource_at(locks, rec->id.name, rec->id.name_len, slot, &r);
     if (rc == HF_OK && !resource_work(r))
         rc = HF_ENOMEM;
-    slot_over(b, slot, was_held);
-    if (rc < 0 || config_key(b->config, rec->id.name, rec->id.name_len, l->key, &l->key_len) < 0) {
+    slot_over(locks, slot, was_held);
+    if (rc < 0 ||
+        config_key(locks->config, rec->id.name, rec->id.name_len, l->key, &l->key_len) < 0) {
         free(l);
-        journal_put(b->agent->journal, slot, &free_record);
+        journal_put(locks->agent->journal, slot, &free_record);
         return rc == HF_EBUSY ? HF_OK : rc;
     }
     r->undoing = true;
@@ -239,14 +253,14 @@ static int release_record(struct broker *b, const struct record *rec, uint32_t s
     l->resource = r;
     l->timer.fn = on_later;
     l->ttl = hf_ms(rec->id.ttl_ms);
-    l->attempt = attempt_of(b, l->ttl);
+    l->attempt = attempt_of(locks, l->ttl);
     l->token = rec->id.token;
-    LIST_INSERT_HEAD(&b->laters, l, all);
-    return loop_timer_set(b->loop, &l->timer, at);
+    LIST_INSERT_HEAD(&locks->laters, l, all);
+    return loop_timer_set(locks->loop, &l->timer, at);
 }
 
-static int take_up(struct broker *b, const struct record *rec, uint32_t slot, struct client *holder,
-                   const struct timing *timing, hf_time now)
+static int take_up(struct locks *locks, const struct record *rec, uint32_t slot,
+                   struct client *holder, const struct timing *timing, hf_time now)
 {
     uint8_t key[CONFIG_KEY_MAX];
     size_t key_len;
@@ -257,24 +271,24 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
     hf_time max_hold = HF_TIME_NEVER;
     uint32_t flags = HF_SLOT_F_READOPTED | (rec->id.run ? HF_SLOT_F_RUN : 0);
     bool same;
-    int rc = config_key(b->config, rec->id.name, rec->id.name_len, key, &key_len);
+    int rc = config_key(locks->config, rec->id.name, rec->id.name_len, key, &key_len);
 
-    if (rc < 0 || (rc = resource_at(b, rec->id.name, rec->id.name_len, slot, &r)) < 0)
+    if (rc < 0 || (rc = resource_at(locks, rec->id.name, rec->id.name_len, slot, &r)) < 0)
         return rc;
-    lease = lease_new(b->n, &(struct lease_words){.name = rec->id.name,
-                                                  .name_len = rec->id.name_len,
-                                                  .key = key,
-                                                  .key_len = key_len,
-                                                  .note = rec->id.note,
-                                                  .note_len = rec->id.note_len,
-                                                  .comm = rec->id.comm,
-                                                  .heartbeat_ms = rec->id.heartbeat_ms,
-                                                  .beat_word = rec->id.beat_word,
-                                                  .extra = rec->id.max_hold_ms != 0});
+    lease = lease_new(locks->n, &(struct lease_words){.name = rec->id.name,
+                                                      .name_len = rec->id.name_len,
+                                                      .key = key,
+                                                      .key_len = key_len,
+                                                      .note = rec->id.note,
+                                                      .note_len = rec->id.note_len,
+                                                      .comm = rec->id.comm,
+                                                      .heartbeat_ms = rec->id.heartbeat_ms,
+                                                      .beat_word = rec->id.beat_word,
+                                                      .extra = rec->id.max_hold_ms != 0});
     if (!lease)
         return HF_ENOMEM;
     for (int i = 0; i < HF_NODES_MAX; i++)
-        mark[i] = i < b->n ? b->nodes[i].trust.mark : 0;
+        mark[i] = i < locks->n ? locks->nodes->node[i].trust.mark : 0;
     if (rec->id.max_hold_ms)
         max_hold = hf_time_add((hf_time){rec->id.since_ns}, hf_ms(rec->id.max_hold_ms));
     r->generation = rec->state.generation;
@@ -291,13 +305,13 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
         lease_set_token(lease, lease->since, max_hold);
     lease->run = rec->id.run;
     lease->token = rec->id.token;
-    lease_fsm_restore(&lease->fsm, b->n, b->q, timing, lease->run, max_hold, rec->state.d, mark,
-                      rec->state.slot_state == HF_SLOT_LOSING);
+    lease_fsm_restore(&lease->fsm, locks->n, locks->q, timing, lease->run, max_hold, rec->state.d,
+                      mark, rec->state.slot_state == HF_SLOT_LOSING);
     if (lease->fsm.state == HF_SLOT_LOSING)
         lease->fsm.reason = rec->state.reason;
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
     atomic_init(&lease->state, (uint8_t)lease->fsm.state);
-    same = keep_text(b, r);
+    same = keep_text(locks, r);
     rc = resource_publish(r, lease, same, lease->fsm.valid,
                           (uint32_t)lease_fsm_votes(&lease->fsm, now), flags);
     if (rc < 0) {
@@ -305,45 +319,46 @@ static int take_up(struct broker *b, const struct record *rec, uint32_t slot, st
         return rc;
     }
     if (lease->fsm.state == HF_SLOT_LOSING)
-        hf_slot_mark(&b->agent->table.slots[slot], lease->fsm.state, flags, lease->fsm.reason);
-    resource_hold(r, lease, holder);
+        hf_slot_mark(&locks->agent->table.slots[slot], lease->fsm.state, flags, lease->fsm.reason);
+    grant_hold(r, lease, holder);
     r->last_fence = fence_node_part(rec->state.fence);
-    event_readopted(b->agent, lease);
+    event_readopted(locks->agent, lease);
     m = message_new(MSG_GRANTED);
     m->lease = lease;
-    broker_tell_renewal(b, m);
+    order_renewal(locks, m);
     return HF_OK;
 }
 
 /* Killed between the journal's d_i and the check word that follows from them, an agent leaves a word
  * that ends earlier. Of a grant it leaves none: nobody has seen that lease yet. */
-static bool word_ran_out(const struct broker *b, uint32_t slot, uint32_t generation, hf_time now)
+static bool word_ran_out(const struct locks *locks, uint32_t slot, uint32_t generation, hf_time now)
 {
-    uint64_t word = atomic_load(&b->agent->table.slots[slot].check);
+    uint64_t word = atomic_load(&locks->agent->table.slots[slot].check);
 
     return word >> HF_CHECK_GEN_SHIFT == generation && !hf_check_holds(word, generation, now);
 }
 
 enum fate { FATE_TAKEN_UP, FATE_RELEASED, FATE_LOST, FATES };
 
-static struct client *living_client(struct broker *b, const struct journal_identity *id)
+static struct client *living_client(struct locks *locks, const struct journal_identity *id)
 {
     struct client *client;
 
-    if (id->pidns_inode != b->agent->pidns_inode ||
-        client_ghost(b, id->pid, id->start_time, id->uid, id->cookie_hash, id->comm, &client) < 0)
+    if (id->pidns_inode != locks->agent->pidns_inode ||
+        client_ghost(locks->clients, id->pid, id->start_time, id->uid, id->cookie_hash, id->comm,
+                     &client) < 0)
         return NULL;
     return client;
 }
 
 /* The latest end that the guardians of a run knew of: the journal has every d_i that stands, and the table
  * the V that they were shown, if it still has that lease. Without that table only the TTL bounds it. */
-static hf_time latest_end(struct broker *b, const struct record *rec, uint32_t slot)
+static hf_time latest_end(struct locks *locks, const struct record *rec, uint32_t slot)
 {
-    const struct hf_slot *s = &b->agent->table.slots[slot];
-    hf_time latest = validity_qth(rec->state.d, b->n, 1);
+    const struct hf_slot *s = &locks->agent->table.slots[slot];
+    hf_time latest = validity_qth(rec->state.d, locks->n, 1);
 
-    if (!b->agent->warm)
+    if (!locks->agent->warm)
         latest = hf_time_max(latest, hf_time_add(clock_now(), hf_ms(rec->id.ttl_ms)));
     else if (atomic_load(&s->generation) == rec->state.generation)
         latest = hf_time_max(latest, (hf_time){atomic_load(&s->deadline_ns)});
@@ -351,23 +366,23 @@ static hf_time latest_end(struct broker *b, const struct record *rec, uint32_t s
 }
 
 /* When a lease that is over may be released; in the past: now. */
-static hf_time release_time(struct broker *b, const struct record *rec, uint32_t slot)
+static hf_time release_time(struct locks *locks, const struct record *rec, uint32_t slot)
 {
     const struct journal_lease *state = &rec->state;
 
     /* (!) The job may live until then, whatever became of the votes: the agent that lost it left the
      * keys to lapse, too. */
     if (rec->id.run && state->slot_state == HF_SLOT_LOST)
-        return latest_end(b, rec, slot);
+        return latest_end(locks, rec, slot);
     /* HELD: no release has left, and none may before V. Another table: the agent may have been killed
      * between ENDING and the check word, which is out of reach now. */
-    if (state->state == JOURNAL_HELD || !b->agent->warm)
-        return validity_qth(state->d, b->n, b->q);
+    if (state->state == JOURNAL_HELD || !locks->agent->warm)
+        return validity_qth(state->d, locks->n, locks->q);
     return HF_TIME_PAST;
 }
 
 /* Over, by an agent that did not come to the end of it. */
-static int complete(struct broker *b, const struct record *rec, uint32_t slot, hf_time now)
+static int complete(struct locks *locks, const struct record *rec, uint32_t slot, hf_time now)
 {
     const struct journal_lease *state = &rec->state;
     bool ended = state->slot_state == HF_SLOT_ENDED;
@@ -376,24 +391,25 @@ static int complete(struct broker *b, const struct record *rec, uint32_t slot, h
     int rc;
 
     if (ended)
-        event_not_readopted(b->agent, slot, &rec->id, state, HF_EVENT_RELEASED, HF_LOSS_NONE);
+        event_not_readopted(locks->agent, slot, &rec->id, state, HF_EVENT_RELEASED, HF_LOSS_NONE);
     else if (state->slot_state == HF_SLOT_LOST)
-        event_not_readopted(b->agent, slot, &rec->id, state, HF_EVENT_LOST, state->reason);
-    rc = release_record(b, rec, slot, hf_time_max(now, release_time(b, rec, slot)), was_held);
-    if (rc == HF_OK && ended && b->by_slot[slot] && (holder = living_client(b, &rec->id)))
-        (void)client_ended(holder, b->by_slot[slot], slot, state->generation);
+        event_not_readopted(locks->agent, slot, &rec->id, state, HF_EVENT_LOST, state->reason);
+    rc = release_record(locks, rec, slot, hf_time_max(now, release_time(locks, rec, slot)),
+                        was_held);
+    if (rc == HF_OK && ended && locks->by_slot[slot] && (holder = living_client(locks, &rec->id)))
+        (void)ended_add(holder, locks->by_slot[slot], slot, state->generation);
     return rc;
 }
 
 /* Of a run whose first guardian is gone: its tree may live. Waits for the other's word, or lets it
  * lapse. */
-static struct client *absent_holder(struct broker *b, const struct journal_identity *id)
+static struct client *absent_holder(struct locks *locks, const struct journal_identity *id)
 {
-    struct client *holder = client_new(b);
+    struct client *holder = client_new(locks->clients);
 
     if (!holder)
         return NULL;
-    holder->user = user_get(b, id->uid);
+    holder->user = user_get(locks->clients, id->uid);
     if (!holder->user) {
         client_settle(holder);
         return NULL;
@@ -406,57 +422,57 @@ static struct client *absent_holder(struct broker *b, const struct journal_ident
 }
 
 /* Whoever had it before may ask again for the release that he was not answered. */
-static void remember_previous(struct broker *b, const struct record *rec, uint32_t slot)
+static void remember_previous(struct locks *locks, const struct record *rec, uint32_t slot)
 {
     struct journal_identity before;
     struct client *client;
 
     if (fence_handoffs(rec->state.fence) > 0 &&
-        journal_get_previous(b->agent->journal, slot, &before) == HF_OK &&
-        (client = living_client(b, &before)))
-        (void)client_ended(client, NULL, slot, rec->state.generation - 1);
+        journal_get_previous(locks->agent->journal, slot, &before) == HF_OK &&
+        (client = living_client(locks, &before)))
+        (void)ended_add(client, NULL, slot, rec->state.generation - 1);
 }
 
 /* (!) On its way from one process to another: the word of the old holder goes first, for the lease is
  * the new one's from here on, or nobody's. Never through 0 if the new one has his. */
-static void finish_handoff(struct broker *b, struct record *rec, uint32_t slot)
+static void finish_handoff(struct locks *locks, struct record *rec, uint32_t slot)
 {
-    struct hf_slot *s = &b->agent->table.slots[slot];
+    struct hf_slot *s = &locks->agent->table.slots[slot];
 
     if (rec->state.state != JOURNAL_HANDOFF)
         return;
     rec->state.state = JOURNAL_HELD;
-    if (b->agent->warm && atomic_load(&s->check) >> HF_CHECK_GEN_SHIFT != rec->state.generation)
+    if (locks->agent->warm && atomic_load(&s->check) >> HF_CHECK_GEN_SHIFT != rec->state.generation)
         hf_slot_withdraw(s);
 }
 
-static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_time now,
+static int decide(struct locks *locks, const struct record *rec, uint32_t slot, hf_time now,
                   enum fate *ret_fate)
 {
     struct client *holder = NULL;
     struct timing timing;
     char why[160];
-    hf_time valid = validity_qth(rec->state.d, b->n, b->q), over = HF_TIME_PAST;
+    hf_time valid = validity_qth(rec->state.d, locks->n, locks->q), over = HF_TIME_PAST;
     bool ahead = hf_time_before(now, valid);
     bool alive;
     int rc;
 
     *ret_fate = FATE_RELEASED;
     if (rec->state.state != JOURNAL_HELD || rec->state.slot_state >= HF_SLOT_LOST)
-        return complete(b, rec, slot, now);
-    holder = living_client(b, &rec->id);
+        return complete(locks, rec, slot, now);
+    holder = living_client(locks, &rec->id);
     alive = holder;
-    if (ahead && b->agent->warm && !word_ran_out(b, slot, rec->state.generation, now) &&
-        !b->config->dev_nodes && (alive || rec->id.run) &&
-        timing_derive(hf_ms(rec->id.ttl_ms), hf_ms(b->config->ttl_max_ms), &timing, why,
+    if (ahead && locks->agent->warm && !word_ran_out(locks, slot, rec->state.generation, now) &&
+        !locks->config->dev_nodes && (alive || rec->id.run) &&
+        timing_derive(hf_ms(rec->id.ttl_ms), hf_ms(locks->config->ttl_max_ms), &timing, why,
                       sizeof(why)) == HF_OK) {
         if (!holder)
-            holder = absent_holder(b, &rec->id);
-        rc = holder ? take_up(b, rec, slot, holder, &timing, now) : HF_ENOMEM;
+            holder = absent_holder(locks, &rec->id);
+        rc = holder ? take_up(locks, rec, slot, holder, &timing, now) : HF_ENOMEM;
         if (rc == HF_OK) {
             *ret_fate = FATE_TAKEN_UP;
             if (!alive)
-                resources_client_gone(holder);
+                requests_client_gone(locks, holder);
             return HF_OK;
         }
         /* One that cannot be kept must not cost the others. */
@@ -467,18 +483,19 @@ static int decide(struct broker *b, const struct record *rec, uint32_t slot, hf_
     if (holder)
         client_settle(holder);
     if (ahead && !alive)
-        event_not_readopted(b->agent, slot, &rec->id, &rec->state, HF_EVENT_RELEASED,
+        event_not_readopted(locks->agent, slot, &rec->id, &rec->state, HF_EVENT_RELEASED,
                             HF_LOSS_HOLDER);
     else
-        event_not_readopted(b->agent, slot, &rec->id, &rec->state, HF_EVENT_LOST, HF_LOSS_RESTART);
+        event_not_readopted(locks->agent, slot, &rec->id, &rec->state, HF_EVENT_LOST,
+                            HF_LOSS_RESTART);
     /* (!) A vote may have been void in the journal, and the agent killed before its guardians were shown
      * the earlier V: the job lives until the one that they know. Elsewhere nobody believes in it any
      * more, but where the table cannot be written. */
     if (rec->id.run)
-        over = latest_end(b, rec, slot);
-    else if (!b->agent->warm)
+        over = latest_end(locks, rec, slot);
+    else if (!locks->agent->warm)
         over = valid;
-    return release_record(b, rec, slot, hf_time_max(now, over), true);
+    return release_record(locks, rec, slot, hf_time_max(now, over), true);
 }
 
 /* Descriptors that the agent needs before any client: ghosts do without a watch rather than use them
@@ -496,10 +513,10 @@ static void spare_give(const int fds[SPARE])
             close(fds[i]);
 }
 
-int readopt(struct broker *b)
+int readopt(struct locks *locks)
 {
     int spare[SPARE];
-    struct agent *agent = b->agent;
+    struct agent *agent = locks->agent;
     hf_time now = clock_now();
     unsigned fates[FATES] = {0};
     bool believed = false; /* somebody may rightly believe in a lease of the earlier agent */
@@ -508,15 +525,15 @@ int readopt(struct broker *b)
 
     event_agent_started(agent);
     for (uint32_t slot = 0; slot < capacity; slot++) {
-        b->generations[slot] = journal_generation(agent->journal, slot);
-        if (b->generations[slot])
-            b->slots_used = slot + 1;
+        locks->generations[slot] = journal_generation(agent->journal, slot);
+        if (locks->generations[slot])
+            locks->slots_used = slot + 1;
     }
-    rc = reserve_texts(b);
+    rc = reserve_texts(locks);
     if (rc < 0)
         return rc;
     spare_take(spare);
-    for (uint32_t slot = 0; slot < b->slots_used; slot++) {
+    for (uint32_t slot = 0; slot < locks->slots_used; slot++) {
         struct record rec;
         enum fate fate;
 
@@ -527,35 +544,36 @@ int readopt(struct broker *b)
             /* Neither half can be believed: nothing can be released for it, but nobody may believe
              * in it either. */
             log_error("journal record %u cannot be read; its key lapses by its TTL", slot);
-            slot_over(b, slot, true);
+            slot_over(locks, slot, true);
             continue;
         }
-        remember_previous(b, &rec, slot);
-        finish_handoff(b, &rec, slot);
-        rc = decide(b, &rec, slot, now, &fate);
+        remember_previous(locks, &rec, slot);
+        finish_handoff(locks, &rec, slot);
+        rc = decide(locks, &rec, slot, now, &fate);
         if (rc < 0)
             log_error("the lease of slot %u cannot be given back (%s): its key lapses by its TTL",
                       slot, hf_status_text(rc));
         fates[fate]++;
-        believed |=
-            fate == FATE_TAKEN_UP || (hf_time_before(now, validity_qth(rec.state.d, b->n, b->q)) &&
-                                      (rec.id.run || !agent->warm));
+        believed |= fate == FATE_TAKEN_UP ||
+                    (hf_time_before(now, validity_qth(rec.state.d, locks->n, locks->q)) &&
+                     (rec.id.run || !agent->warm));
     }
     spare_give(spare);
-    free(b->old_texts);
-    b->old_texts = NULL;
+    free(locks->old_texts);
+    locks->old_texts = NULL;
     agent->readopted = true;
-    atomic_store_explicit(&agent->table.header->slots_used, b->slots_used, memory_order_release);
+    atomic_store_explicit(&agent->table.header->slots_used, locks->slots_used,
+                          memory_order_release);
     if (agent->warm)
         hf_index_rebuild(&agent->table);
     if (fates[FATE_TAKEN_UP] + fates[FATE_RELEASED] + fates[FATE_LOST])
         log_info("from an earlier agent: %u leases taken up, %u released, %u lost",
                  fates[FATE_TAKEN_UP], fates[FATE_RELEASED], fates[FATE_LOST]);
-    if (believed && b->config->assume_fresh && !b->config->dev_nodes) {
+    if (believed && locks->config->assume_fresh && !locks->config->dev_nodes) {
         log_warn("--assume-fresh is not followed: leases of an earlier agent are still valid");
-        for (int i = 0; i < b->n; i++)
-            b->nodes[i].trust.fresh_word = b->nodes[i].trust.word_run_id =
-                b->nodes[i].trust.word_age = false;
+        for (int i = 0; i < locks->n; i++)
+            locks->nodes->node[i].trust.fresh_word = locks->nodes->node[i].trust.word_run_id =
+                locks->nodes->node[i].trust.word_age = false;
     }
     return HF_OK;
 }

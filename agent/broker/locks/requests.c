@@ -1,4 +1,7 @@
 /* What clients ask for: each request is judged and answered. */
+#include "agent/broker/locks/orders.h"
+#include "agent/broker/locks/requests.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +10,17 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/clients/answers.h"
+#include "agent/broker/clients/clients.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/clients/users.h"
+#include "agent/broker/locks/ended.h"
+#include "agent/broker/locks/grants.h"
+#include "agent/broker/locks/handoffs.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/rounds.h"
+#include "agent/broker/locks/waiters.h"
 #include "shm/status.h"
 
 /* Acquires of one session without an answer. Releases and cancels are taken beyond that. */
@@ -15,28 +28,27 @@
 /* After a start, clients of an earlier agent come back within half a second where nothing hinders them. */
 #define COME_BACK hf_ms(5000)
 
-static void refuse(struct session *s, const struct hf_request_entry *q, int status,
-                   const char *text)
+static void refuse(struct locks *locks, struct session *s, const struct hf_request_entry *q,
+                   int status, const char *text)
 {
     struct hf_completion_entry answer = {.id = q->id, .op = q->op, .status = status};
 
     if (status != HF_EBUSY && status != HF_ENOTHELD)
-        hf_counter_add(&s->broker->agent->table, HF_COUNTER_REFUSED, 1);
+        hf_counter_add(&locks->agent->table, HF_COUNTER_REFUSED, 1);
     snprintf(answer.text, sizeof(answer.text), "%s", text);
     session_answer(s, &answer);
 }
 
 /* Checks an acquire; on failure `text` says what is wrong, which limit, and the remedy. */
-static int judge_acquire(struct session *s, const struct hf_request_entry *q,
+static int judge_acquire(struct locks *locks, struct session *s, const struct hf_request_entry *q,
                          struct timing *ret_timing, char *text, size_t size)
 {
-    struct broker *b = s->broker;
-    const struct config *c = b->config;
+    const struct config *c = locks->config;
     uint8_t key[CONFIG_KEY_MAX];
     size_t key_len;
     int rc;
 
-    if (b->draining)
+    if (locks->draining)
         return HF_EGOING;
     if (q->name_len == 0) {
         snprintf(text, size, "the resource name is empty; 1 to %d bytes are allowed", HF_NAME_MAX);
@@ -65,16 +77,17 @@ static int judge_acquire(struct session *s, const struct hf_request_entry *q,
                  WAITING_MOST);
         return HF_ELIMIT;
     }
-    return user_judge_acquire(b, s->user, user_text_units(q->name_len, q->note_len), text, size);
+    return user_judge_acquire(locks->clients, s->user, user_text_units(q->name_len, q->note_len),
+                              text, size);
 }
 
 /* When it was asked for first. (!) A client's word, so it is worth something only while those who
  * waited for the earlier agent come back, and only against each other's. */
-static hf_time asked_at(const struct broker *b, const struct hf_request_entry *q, hf_time now)
+static hf_time asked_at(const struct locks *locks, const struct hf_request_entry *q, hf_time now)
 {
     hf_time asked = {q->asked_ns};
-    bool comes_back = asked.ns > 0 && hf_time_before(asked, b->started) &&
-                      hf_time_before(now, hf_time_add(b->started, COME_BACK));
+    bool comes_back = asked.ns > 0 && hf_time_before(asked, locks->started) &&
+                      hf_time_before(now, hf_time_add(locks->started, COME_BACK));
 
     return comes_back ? asked : now;
 }
@@ -93,9 +106,8 @@ static void enqueue(struct resource *r, struct waiter *w)
         TAILQ_INSERT_HEAD(&r->work->waiters, w, queue);
 }
 
-void resources_acquire(struct session *s, const struct hf_request_entry *q)
+void request_acquire(struct locks *locks, struct session *s, const struct hf_request_entry *q)
 {
-    struct broker *b = s->broker;
     struct timing timing;
     struct resource *r;
     const struct lease *lease;
@@ -110,28 +122,28 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
             answers_forgo(&s->answers);
             return;
         }
-    rc = judge_acquire(s, q, &timing, text, sizeof(text));
+    rc = judge_acquire(locks, s, q, &timing, text, sizeof(text));
     if (rc < 0) {
-        refuse(s, q, rc, text);
+        refuse(locks, s, q, rc, text);
         return;
     }
-    rc = resource_get(b, q->name, q->name_len, &r);
+    rc = resource_get(locks, q->name, q->name_len, &r);
     if (rc < 0) {
         snprintf(text, sizeof(text),
                  "all %u leases of this agent are in use; release some, or raise its capacity",
-                 b->agent->table.capacity);
-        refuse(s, q, rc, rc == HF_EFULL ? text : "");
+                 locks->agent->table.capacity);
+        refuse(locks, s, q, rc, rc == HF_EFULL ? text : "");
         return;
     }
     lease = resource_lease(r);
     if (lease && r->holder == s->client && lease->request_id == q->id && !lease->ending) {
         /* Granted by an agent that ended before its client heard of it. */
-        answer_granted(s, lease);
+        grant_answer(s, lease);
         return;
     }
     w = resource_work(r) ? calloc(1, sizeof(*w)) : NULL;
     if (!w) {
-        refuse(s, q, HF_ENOMEM, "");
+        refuse(locks, s, q, HF_ENOMEM, "");
         return;
     }
     w->session = s;
@@ -143,8 +155,9 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
     w->heartbeat_ms = q->heartbeat_ms;
     w->beat_word = q->beat_word;
     w->max_hold_ms = q->max_hold_ms;
-    if (b->config->max_hold_ms && (!w->max_hold_ms || w->max_hold_ms > b->config->max_hold_ms))
-        w->max_hold_ms = b->config->max_hold_ms;
+    if (locks->config->max_hold_ms &&
+        (!w->max_hold_ms || w->max_hold_ms > locks->config->max_hold_ms))
+        w->max_hold_ms = locks->config->max_hold_ms;
     w->note_len = q->note_len;
     memcpy(w->note, q->note, q->note_len);
     w->holder.pttl_ms = -2;
@@ -155,57 +168,45 @@ void resources_acquire(struct session *s, const struct hf_request_entry *q)
                   : q->deadline_ns < 0                 ? w->since
                   : q->deadline_ns >= HF_TIME_NEVER.ns ? HF_TIME_NEVER
                                                        : (hf_time){q->deadline_ns};
-    w->asked = asked_at(b, q, w->since);
+    w->asked = asked_at(locks, q, w->since);
     enqueue(r, w);
     if (waiter_tries(w))
         r->work->tries++;
     LIST_INSERT_HEAD(&s->waiters, w, of_session);
-    b->waiter_count++;
+    locks->waiter_count++;
     s->user->waiters++;
     s->user->text_units += user_text_units(r->name_len, w->note_len);
-    hf_counter_set(&b->agent->table, HF_COUNTER_WAITERS, b->waiter_count);
+    hf_counter_set(&locks->agent->table, HF_COUNTER_WAITERS, locks->waiter_count);
     resource_rouse(r);
     if (!waiter_tries(w) && w->deadline.ns != HF_TIME_NEVER.ns)
-        loop_timer_set(b->loop, &w->timer, w->deadline);
+        loop_timer_set(locks->loop, &w->timer, w->deadline);
     /* The others that wait for a lease know of it: with many waiters that would be much talk. */
     if (lease) {
         waiter_hear_held(w);
     } else {
         waiter_hear_of_others(w);
-        resource_kick(r);
+        waiters_kick(r);
     }
 }
 
-void lease_end(struct resource *r, enum message_kind kind, enum hf_loss_reason reason)
-{
-    struct message *m = message_new(kind);
-    struct lease *lease = resource_lease(r);
-
-    m->slot = r->slot;
-    m->generation = lease->generation;
-    m->reason = reason;
-    if (kind == MSG_RELEASE && r->work->granted)
-        lease->unanswered = r->work->granted->unanswered;
-    broker_tell_renewal(resource_broker(r), m);
-}
-
 /* The lease that a request names, if this session's client holds it. */
-static struct lease *own_lease(struct session *s, const struct hf_request_entry *q)
+static struct lease *own_lease(struct locks *locks, struct session *s,
+                               const struct hf_request_entry *q)
 {
-    struct lease *lease = resources_lease(s->broker, q->slot, q->generation);
+    struct lease *lease = resources_lease(locks, q->slot, q->generation);
 
-    return lease && s->broker->by_slot[q->slot]->holder == s->client ? lease : NULL;
+    return lease && locks->by_slot[q->slot]->holder == s->client ? lease : NULL;
 }
 
 /* Of a lease that is over: lost, unless its release was under way as an earlier agent was killed. */
-static void release_again(struct session *s, const struct hf_request_entry *q)
+static void release_again(struct locks *locks, struct session *s, const struct hf_request_entry *q)
 {
-    struct ended *e = client_find_ended(s->client, q->slot, q->generation);
+    struct ended *e = ended_find(s->client, q->slot, q->generation);
     struct hf_completion_entry answer = {
         .id = q->id, .op = q->op, .status = HF_OK, .slot = q->slot, .generation = q->generation};
 
     if (!e) {
-        refuse(s, q, HF_ELOST, "");
+        refuse(locks, s, q, HF_ELOST, "");
     } else if (e->resource && !e->session) {
         e->session = s;
         e->request_id = q->id;
@@ -214,35 +215,35 @@ static void release_again(struct session *s, const struct hf_request_entry *q)
     }
 }
 
-void resources_release(struct session *s, const struct hf_request_entry *q)
+void request_release(struct locks *locks, struct session *s, const struct hf_request_entry *q)
 {
-    struct lease *lease = own_lease(s, q);
+    struct lease *lease = own_lease(locks, s, q);
     struct resource *r;
 
     if (!lease) {
-        release_again(s, q);
+        release_again(locks, s, q);
         return;
     }
-    r = s->broker->by_slot[q->slot];
+    r = locks->by_slot[q->slot];
     if (lease->run && !(q->flags & HF_REQ_REAPED)) {
-        refuse(s, q, HF_EINVAL,
+        refuse(locks, s, q, HF_EINVAL,
                "a lease taken for a job ends with hf_release_reaped(): say that the job is gone");
         return;
     }
     if (r->work->release_session) {
-        refuse(s, q, HF_ELOST, "");
+        refuse(locks, s, q, HF_ELOST, "");
         return;
     }
     if (resource_work(r)) {
         r->work->release_session = s;
         r->work->release_id = q->id;
     } else {
-        refuse(s, q, HF_ENOMEM, ""); /* it is released, and nobody is told when */
+        refuse(locks, s, q, HF_ENOMEM, ""); /* it is released, and nobody is told when */
     }
-    resource_give_up(r, HF_LOSS_NONE);
+    handoff_give_up(r, HF_LOSS_NONE);
 }
 
-void resources_cancel(struct session *s, uint64_t id)
+void request_cancel(struct session *s, uint64_t id)
 {
     struct resource *r;
     struct waiter *w;
@@ -257,7 +258,7 @@ void resources_cancel(struct session *s, uint64_t id)
             if (r->work->round && r->work->round->waiter == w)
                 round_cancel(r->work->round);
             waiter_fail(w, HF_ECANCELED, "");
-            resource_kick(r);
+            waiters_kick(r);
             return;
         }
     /* Granted in the meantime: the answer lies in the ring, but nobody wants it any more. */
@@ -265,22 +266,21 @@ void resources_cancel(struct session *s, uint64_t id)
         const struct lease *lease = resource_lease(r);
 
         if (lease->request_id == id && !lease->ending) {
-            resource_give_up(r, HF_LOSS_NONE);
+            handoff_give_up(r, HF_LOSS_NONE);
             return;
         }
     }
 }
 
-void resources_ask(struct session *s, const struct hf_request_entry *q)
+void request_ask(struct locks *locks, struct session *s, const struct hf_request_entry *q)
 {
-    struct broker *b = s->broker;
-    struct resource *r = q->name_len ? resource_find(b, q->name, q->name_len) : NULL;
+    struct resource *r = q->name_len ? resource_find(locks, q->name, q->name_len) : NULL;
     const struct lease *lease = r ? resource_lease(r) : NULL;
     struct hf_completion_entry answer = {.id = q->id, .op = q->op, .status = HF_OK};
     struct message *m;
 
     if (!lease) {
-        refuse(s, q, HF_ENOTHELD, "nobody on this host holds it");
+        refuse(locks, s, q, HF_ENOTHELD, "nobody on this host holds it");
         return;
     }
     if (s->uid != 0 && s->uid != (uint32_t)geteuid() && s->uid != lease->uid) {
@@ -289,7 +289,7 @@ void resources_ask(struct session *s, const struct hf_request_entry *q)
         snprintf(text, sizeof(text),
                  "it is held by user %u; only that user, the agent's user and root may ask for it",
                  lease->uid);
-        refuse(s, q, HF_EPERM, text);
+        refuse(locks, s, q, HF_EPERM, text);
         return;
     }
     m = message_new(MSG_LOSE);
@@ -297,13 +297,13 @@ void resources_ask(struct session *s, const struct hf_request_entry *q)
     m->generation = lease->generation;
     m->reason = HF_LOSS_ASKED;
     m->by = (struct asker){s->pid, s->uid};
-    broker_tell_renewal(b, m);
+    order_renewal(locks, m);
     session_answer(s, &answer);
 }
 
-void resources_losing(struct session *s, const struct hf_request_entry *q)
+void request_losing(struct locks *locks, struct session *s, const struct hf_request_entry *q)
 {
-    struct lease *lease = own_lease(s, q);
+    struct lease *lease = own_lease(locks, s, q);
     struct message *m;
 
     if (!lease)
@@ -313,12 +313,12 @@ void resources_losing(struct session *s, const struct hf_request_entry *q)
     m->generation = lease->generation;
     m->reason = HF_LOSS_GUARDIAN;
     m->killing = q->flags & HF_REQ_KILLING;
-    broker_tell_renewal(s->broker, m);
+    order_renewal(locks, m);
 }
 
 /* --- ends of sessions and clients, and of the agent ------------------------------------------- */
 
-void resources_drop_session(struct session *s)
+void requests_drop_session(struct session *s)
 {
     struct waiter *w;
 
@@ -328,29 +328,24 @@ void resources_drop_session(struct session *s)
         if (r->work->round && r->work->round->waiter == w)
             round_cancel(r->work->round);
         waiter_free(w);
-        resource_kick(r);
+        waiters_kick(r);
     }
     if (s->client) {
         struct resource *r;
 
-        struct ended *e;
-
         LIST_FOREACH (r, &s->client->held, of_holder)
             if (r->work->release_session == s)
                 r->work->release_session = NULL;
-        LIST_FOREACH (e, &s->client->ended, of_client)
-            if (e->session == s)
-                e->session = NULL;
+        ended_drop_session(s);
     }
 }
 
-void resources_client_gone(struct client *c)
+void requests_client_gone(struct locks *locks, struct client *c)
 {
-    struct broker *b = c->broker;
     struct resource *r;
 
     if (!LIST_EMPTY(&c->held))
-        hf_counter_add(&b->agent->table, HF_COUNTER_HOLDER_DEATHS, 1);
+        hf_counter_add(&locks->agent->table, HF_COUNTER_HOLDER_DEATHS, 1);
     LIST_FOREACH (r, &c->held, of_holder) {
         struct lease *lease = resource_lease(r);
         bool no_job = lease->guarded && !c->joined;
@@ -361,14 +356,14 @@ void resources_client_gone(struct client *c)
         /* (!) No guardian may join between this and the release: it would start a job. */
         c->over |= no_job;
         if (lease->run && !no_job)
-            lease_end(r, MSG_ABANDON, HF_LOSS_HOLDER);
+            order_end(r, MSG_ABANDON, HF_LOSS_HOLDER);
         else
-            resource_give_up(r, HF_LOSS_HOLDER);
+            handoff_give_up(r, HF_LOSS_HOLDER);
     }
-    groups_review(c);
+    locks->owner.lease_changed(locks->owner.arg, c);
 }
 
-void resources_rebind(struct session *s)
+void requests_rebind(struct locks *locks, struct session *s)
 {
     struct resource *r;
 
@@ -382,11 +377,11 @@ void resources_rebind(struct session *s)
         m->slot = r->slot;
         m->generation = lease->generation;
         m->beats = beats_hold(s->beats);
-        broker_tell_renewal(s->broker, m);
+        order_renewal(locks, m);
     }
 }
 
-void resource_drain(struct resource *r)
+void request_drain_name(struct resource *r)
 {
     const struct lease *lease = resource_lease(r);
     struct waiter *w, *next;
@@ -398,18 +393,18 @@ void resource_drain(struct resource *r)
         if (!handoff_is_to(r, w))
             waiter_fail(w, HF_EGOING, "");
     }
-    if (!resource_broker(r)->config->dev_nodes || !lease || lease->ending)
+    if (!resource_locks(r)->config->dev_nodes || !lease || lease->ending)
         return;
     /* The private nodes end with this agent: jobs are stopped first, other holders are told. */
     if (lease->run)
-        lease_end(r, MSG_LOSE, HF_LOSS_GOING);
+        order_end(r, MSG_LOSE, HF_LOSS_GOING);
     else
-        resource_give_up(r, HF_LOSS_NONE);
+        handoff_give_up(r, HF_LOSS_NONE);
 }
 
-void resources_drain(struct broker *b)
+void requests_drain(struct locks *locks)
 {
-    for (uint32_t i = 0; i < b->slots_used; i++)
-        if (b->by_slot[i])
-            resource_drain(b->by_slot[i]);
+    for (uint32_t i = 0; i < locks->slots_used; i++)
+        if (locks->by_slot[i])
+            request_drain_name(locks->by_slot[i]);
 }

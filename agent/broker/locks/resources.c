@@ -1,29 +1,33 @@
 /* Names and their slots. A resource is a name that is held, waited for, or was so lately; its slot
  * keeps the name between holds, so that a lock that is taken again and again stays where it is. */
+#include "agent/broker/locks/resources.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "agent/base/slab.h"
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/locks/handoffs.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/waiters.h"
+#include "agent/broker/locks/wakeups.h"
 #include "shm/index.h"
 #include "shm/slot.h"
 #include "shm/status.h"
 
-static uint32_t name_hash(const struct broker *b, const void *name, size_t len)
+static uint32_t name_hash(const struct locks *locks, const void *name, size_t len)
 {
     /* Not the table's key, which every local user can read: names must not be made to collide. */
-    return hf_name_hash(b->hash_key, name, len);
+    return hf_name_hash(locks->hash_key, name, len);
 }
 
-struct resource *resource_find(struct broker *b, const void *name, size_t len)
+struct resource *resource_find(struct locks *locks, const void *name, size_t len)
 {
-    uint32_t hash = name_hash(b, name, len);
+    uint32_t hash = name_hash(locks, name, len);
 
-    for (uint32_t at = chains_first(&b->names, hash); at; at = chains_next(&b->names, at)) {
-        struct resource *r = b->by_slot[at - 1];
+    for (uint32_t at = chains_first(&locks->names, hash); at; at = chains_next(&locks->names, at)) {
+        struct resource *r = locks->by_slot[at - 1];
 
         if (r->name_len == len && memcmp(r->name, name, len) == 0)
             return r;
@@ -38,20 +42,20 @@ static void on_retry(struct loop_timer *timer, hf_time now)
     struct resource *r = HF_CONTAINER(timer, struct resource_work, retry)->resource;
 
     if (wakeups_due(r, now))
-        resource_kick(r);
+        waiters_kick(r);
 }
 
 struct resource_work *resource_work(struct resource *r)
 {
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
     struct resource_work *work;
 
-    if (r->work != &b->no_work)
+    if (r->work != locks->no_work)
         return r->work;
     work = slab_take(sizeof(*work));
     if (!work)
         return NULL;
-    *work = b->no_work;
+    *work = *locks->no_work;
     work->resource = r;
     TAILQ_INIT(&work->waiters);
     work->retry.fn = on_retry;
@@ -61,17 +65,17 @@ struct resource_work *resource_work(struct resource *r)
 
 static void work_free(struct resource *r)
 {
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
 
-    if (r->work != &b->no_work)
+    if (r->work != locks->no_work)
         slab_give(r->work, sizeof(*r->work));
-    r->work = &b->no_work;
+    r->work = locks->no_work;
 }
 
 /* What is remembered of other hosts counts for 2 T. */
 static bool remembers(const struct resource *r, hf_time now)
 {
-    hf_dur longest = hf_ms(2 * (int64_t)resource_broker(r)->config->ttl_max_ms);
+    hf_dur longest = hf_ms(2 * (int64_t)resource_locks(r)->config->ttl_max_ms);
 
     return hf_time_before(now, r->work->yield_until) ||
            hf_time_before(now, hf_time_add(r->work->others_seen, longest));
@@ -81,10 +85,10 @@ void resource_calm(struct resource *r)
 {
     const struct resource_work *work = r->work;
 
-    if (work == &work->b->no_work || !TAILQ_EMPTY(&work->waiters) || work->round || work->granted ||
-        work->young || work->handoff || work->waited || work->ended || work->release_session ||
-        work->failures || heap_has(&work->retry.item) || r->undoing || r->turn_over ||
-        remembers(r, loop_now(resource_broker(r)->loop)))
+    if (work == work->locks->no_work || !TAILQ_EMPTY(&work->waiters) || work->round ||
+        work->granted || work->young || work->handoff || work->waited || work->ended ||
+        work->release_session || work->failures || heap_has(&work->retry.item) || r->undoing ||
+        r->turn_over || remembers(r, loop_now(resource_locks(r)->loop)))
         return;
     work_free(r);
 }
@@ -96,41 +100,42 @@ static size_t size_of(size_t name_len)
     return offsetof(struct resource, name) + name_len;
 }
 
-static struct resource *resource_new(struct broker *b, const void *name, size_t len, uint32_t slot)
+static struct resource *resource_new(struct locks *locks, const void *name, size_t len,
+                                     uint32_t slot)
 {
     struct resource *r = slab_take(size_of(len));
 
     if (!r)
         return NULL;
-    r->work = &b->no_work;
+    r->work = locks->no_work;
     r->slot = slot;
-    r->generation = b->generations[slot];
+    r->generation = locks->generations[slot];
     r->name_len = (uint8_t)len;
     memcpy(r->name, name, len);
-    chains_add(&b->names, name_hash(b, name, len), slot);
-    b->by_slot[slot] = r;
+    chains_add(&locks->names, name_hash(locks, name, len), slot);
+    locks->by_slot[slot] = r;
     return r;
 }
 
 /* Takes what readers see out of the slot, the index and the text. */
 static void slot_blank(struct resource *r)
 {
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
 
     if (r->indexed)
-        hf_index_remove(&b->agent->table, r->name, r->name_len, r->slot);
-    hf_slot_clear(&b->agent->table.slots[r->slot]);
+        hf_index_remove(&locks->agent->table, r->name, r->name_len, r->slot);
+    hf_slot_clear(&locks->agent->table.slots[r->slot]);
     if (r->has_text)
-        hf_text_drop(b->text, r->text_off, r->name_len, r->text_note_len, r->text_comm_len);
+        hf_text_drop(locks->text, r->text_off, r->name_len, r->text_note_len, r->text_comm_len);
     r->indexed = r->has_text = false;
 }
 
 static void slot_leave(struct resource *r)
 {
     slot_blank(r);
-    chains_remove(&resource_broker(r)->names, name_hash(resource_broker(r), r->name, r->name_len),
+    chains_remove(&resource_locks(r)->names, name_hash(resource_locks(r), r->name, r->name_len),
                   r->slot);
-    resource_broker(r)->by_slot[r->slot] = NULL;
+    resource_locks(r)->by_slot[r->slot] = NULL;
 }
 
 void resource_unstall(struct resource *r)
@@ -138,7 +143,7 @@ void resource_unstall(struct resource *r)
     if (!r->stalled)
         return;
     r->stalled = false;
-    TAILQ_REMOVE(&resource_broker(r)->stalled, r, stalled_link);
+    TAILQ_REMOVE(&resource_locks(r)->stalled, r, stalled_link);
 }
 
 static void resource_free(struct resource *r)
@@ -149,11 +154,11 @@ static void resource_free(struct resource *r)
 
 static void resource_forget(struct resource *r)
 {
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
 
-    loop_timer_cancel(b->loop, &r->work->retry);
+    loop_timer_cancel(locks->loop, &r->work->retry);
     if (r->idle)
-        TAILQ_REMOVE(&b->idle, r, idle_link);
+        TAILQ_REMOVE(&locks->idle, r, idle_link);
     resource_unstall(r);
     slot_leave(r);
     resource_free(r);
@@ -172,7 +177,7 @@ void resource_rest(struct resource *r)
         return;
     resource_unstall(r);
     r->idle = true;
-    TAILQ_INSERT_TAIL(&resource_broker(r)->idle, r, idle_link);
+    TAILQ_INSERT_TAIL(&resource_locks(r)->idle, r, idle_link);
     resource_calm(r);
 }
 
@@ -181,33 +186,33 @@ void resource_rouse(struct resource *r)
     if (!r->idle)
         return;
     r->idle = false;
-    TAILQ_REMOVE(&resource_broker(r)->idle, r, idle_link);
+    TAILQ_REMOVE(&resource_locks(r)->idle, r, idle_link);
 }
 
 /* A slot for a new name: one never used, else the one longest at rest, so that readers who just
  * looked one up see its end rather than a stranger for as long as can be. */
-static int slot_take(struct broker *b, uint32_t *ret_slot)
+static int slot_take(struct locks *locks, uint32_t *ret_slot)
 {
     struct resource *oldest;
 
-    while (b->next_slot < b->agent->table.capacity) {
-        uint32_t slot = b->next_slot++;
+    while (locks->next_slot < locks->agent->table.capacity) {
+        uint32_t slot = locks->next_slot++;
 
-        if (b->by_slot[slot] || b->generations[slot] >= HF_GEN_MAX)
+        if (locks->by_slot[slot] || locks->generations[slot] >= HF_GEN_MAX)
             continue; /* readopted, or retired: its generations are used up */
-        if (slot >= b->slots_used) {
-            b->slots_used = slot + 1;
-            atomic_store_explicit(&b->agent->table.header->slots_used, b->slots_used,
+        if (slot >= locks->slots_used) {
+            locks->slots_used = slot + 1;
+            atomic_store_explicit(&locks->agent->table.header->slots_used, locks->slots_used,
                                   memory_order_release);
         }
         *ret_slot = slot;
         return HF_OK;
     }
-    while ((oldest = TAILQ_FIRST(&b->idle))) {
+    while ((oldest = TAILQ_FIRST(&locks->idle))) {
         uint32_t slot = oldest->slot;
 
         resource_forget(oldest);
-        if (b->generations[slot] >= HF_GEN_MAX)
+        if (locks->generations[slot] >= HF_GEN_MAX)
             continue;
         *ret_slot = slot;
         return HF_OK;
@@ -215,16 +220,16 @@ static int slot_take(struct broker *b, uint32_t *ret_slot)
     return HF_EFULL;
 }
 
-int resource_get(struct broker *b, const void *name, size_t name_len,
+int resource_get(struct locks *locks, const void *name, size_t name_len,
                  struct resource **ret_resource)
 {
-    struct resource *r = resource_find(b, name, name_len);
+    struct resource *r = resource_find(locks, name, name_len);
     uint32_t slot;
 
     if (!r) {
-        if (slot_take(b, &slot) < 0)
+        if (slot_take(locks, &slot) < 0)
             return HF_EFULL;
-        r = resource_new(b, name, name_len, slot);
+        r = resource_new(locks, name, name_len, slot);
         if (!r)
             return HF_ENOMEM;
         resource_rest(r);
@@ -233,14 +238,14 @@ int resource_get(struct broker *b, const void *name, size_t name_len,
     return HF_OK;
 }
 
-int resource_at(struct broker *b, const void *name, size_t name_len, uint32_t slot,
+int resource_at(struct locks *locks, const void *name, size_t name_len, uint32_t slot,
                 struct resource **ret_resource)
 {
     struct resource *r;
 
-    if (b->by_slot[slot] || resource_find(b, name, name_len))
+    if (locks->by_slot[slot] || resource_find(locks, name, name_len))
         return HF_EBUSY;
-    r = resource_new(b, name, name_len, slot);
+    r = resource_new(locks, name, name_len, slot);
     if (!r)
         return HF_ENOMEM;
     *ret_resource = r;
@@ -249,13 +254,13 @@ int resource_at(struct broker *b, const void *name, size_t name_len, uint32_t sl
 
 struct lease *resource_lease(const struct resource *r)
 {
-    return lease_table_at(resource_broker(r)->agent->leases, r->slot);
+    return lease_table_at(resource_locks(r)->agent->leases, r->slot);
 }
 
-struct lease *resources_lease(struct broker *b, uint32_t slot, uint32_t generation)
+struct lease *resources_lease(struct locks *locks, uint32_t slot, uint32_t generation)
 {
     struct lease *lease =
-        slot < b->agent->table.capacity ? lease_table_at(b->agent->leases, slot) : NULL;
+        slot < locks->agent->table.capacity ? lease_table_at(locks->agent->leases, slot) : NULL;
 
     return lease && lease->generation == generation ? lease : NULL;
 }
@@ -263,27 +268,27 @@ struct lease *resources_lease(struct broker *b, uint32_t slot, uint32_t generati
 /* The slot's generations are used up (after 16 million grants): the name moves to another. */
 int resource_move(struct resource *r)
 {
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
     uint32_t slot;
-    int rc = slot_take(b, &slot);
+    int rc = slot_take(locks, &slot);
 
     if (rc < 0)
         return rc;
     slot_leave(r);
     r->slot = slot;
-    chains_add(&b->names, name_hash(b, r->name, r->name_len), slot);
-    b->by_slot[slot] = r;
+    chains_add(&locks->names, name_hash(locks, r->name, r->name_len), slot);
+    locks->by_slot[slot] = r;
     return HF_OK;
 }
 
 /* Names at rest give their text up, the longest at rest first, until there is room for this. */
 static int text_put(struct resource *r, const struct lease *lease, uint32_t *ret_off)
 {
-    struct broker *b = resource_broker(r);
-    struct resource *resting = TAILQ_FIRST(&b->idle);
+    struct locks *locks = resource_locks(r);
+    struct resource *resting = TAILQ_FIRST(&locks->idle);
     int rc;
 
-    while ((rc = hf_text_put(b->text, r->name, r->name_len, lease_note(lease), lease->note_len,
+    while ((rc = hf_text_put(locks->text, r->name, r->name_len, lease_note(lease), lease->note_len,
                              lease_comm(lease), lease->comm_len, ret_off)) == HF_EFULL) {
         while (resting && !resting->has_text)
             resting = TAILQ_NEXT(resting, idle_link);
@@ -316,13 +321,13 @@ int resource_text_prepare(struct resource *r, const struct lease *lease, uint32_
 
 void resource_text_drop(struct resource *r, const struct lease *lease, uint32_t text_off)
 {
-    hf_text_drop(resource_broker(r)->text, text_off, r->name_len, lease->note_len, lease->comm_len);
+    hf_text_drop(resource_locks(r)->text, text_off, r->name_len, lease->note_len, lease->comm_len);
 }
 
 void resource_text_switch(struct resource *r, const struct lease *lease, uint32_t text_off)
 {
     if (r->has_text)
-        hf_text_drop(resource_broker(r)->text, r->text_off, r->name_len, r->text_note_len,
+        hf_text_drop(resource_locks(r)->text, r->text_off, r->name_len, r->text_note_len,
                      r->text_comm_len);
     r->has_text = true;
     r->text_off = text_off;
@@ -333,7 +338,7 @@ void resource_text_switch(struct resource *r, const struct lease *lease, uint32_
 int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_time valid,
                      uint32_t votes, uint32_t flags)
 {
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
     struct hf_slot_identity id = {.generation = lease->generation,
                                   .pid = lease->pid,
                                   .uid = lease->uid,
@@ -354,63 +359,66 @@ int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_ti
         rc = text_put(r, lease, &id.text_off);
     if (rc < 0)
         return rc;
-    hf_slot_publish(&b->agent->table.slots[r->slot], &id, valid, votes);
+    hf_slot_publish(&locks->agent->table.slots[r->slot], &id, valid, votes);
     /* The old text goes only now: a reader that copied it sees the slot's sequence count changed.
      */
     if (had_text)
-        hf_text_drop(b->text, old_off, r->name_len, old_note, old_comm);
+        hf_text_drop(locks->text, old_off, r->name_len, old_note, old_comm);
     r->has_text = true;
     r->text_off = id.text_off;
     r->text_note_len = lease->note_len;
     r->text_comm_len = lease->comm_len;
     if (!r->indexed) {
-        rc = hf_index_add(&b->agent->table, r->name, r->name_len, r->slot);
+        rc = hf_index_add(&locks->agent->table, r->name, r->name_len, r->slot);
         r->indexed = rc == HF_OK;
-        if (!r->indexed && log_allows(&b->index_full, LOG_LIMIT, clock_now()))
+        if (!r->indexed && log_allows(&locks->index_full, LOG_LIMIT, clock_now()))
             log_warn("the name index is full in one place: a lease is held but cannot be looked up "
                      "by name");
     }
     return HF_OK;
 }
 
-int resources_create(struct broker *b)
+int resources_create(struct locks *locks)
 {
-    uint32_t capacity = b->agent->table.capacity;
+    uint32_t capacity = locks->agent->table.capacity;
 
-    TAILQ_INIT(&b->idle);
-    TAILQ_INIT(&b->stalled);
-    /* TAILQ_EMPTY() of its waiters holds. */
-    b->no_work = (struct resource_work){.b = b,
-                                        .others_seen = HF_TIME_PAST,
-                                        .yield_until = HF_TIME_PAST,
-                                        .foreign_seen = HF_TIME_PAST};
-    b->stalled_timer.fn = resources_on_stalled_timer;
-    b->by_slot = calloc(capacity, sizeof(struct resource *));
-    b->generations = calloc(capacity, sizeof(*b->generations));
-    b->names.buckets = chains_buckets(capacity);
-    b->names.first = calloc(b->names.buckets, sizeof(uint32_t));
-    b->names.links = calloc(capacity, sizeof(uint32_t));
-    b->names.step = sizeof(uint32_t);
-    if (!b->by_slot || !b->generations || !b->names.first || !b->names.links ||
-        getrandom(b->hash_key, sizeof(b->hash_key), 0) != sizeof(b->hash_key))
+    TAILQ_INIT(&locks->idle);
+    TAILQ_INIT(&locks->stalled);
+    locks->no_work = malloc(sizeof(*locks->no_work));
+    if (!locks->no_work)
         return HF_ENOMEM;
-    return hf_text_pool_create(&b->agent->table, &b->text);
+    /* TAILQ_EMPTY() of its waiters holds. */
+    *locks->no_work = (struct resource_work){.locks = locks,
+                                             .others_seen = HF_TIME_PAST,
+                                             .yield_until = HF_TIME_PAST,
+                                             .foreign_seen = HF_TIME_PAST};
+    locks->stalled_timer.fn = waiters_on_stalled_timer;
+    locks->by_slot = calloc(capacity, sizeof(struct resource *));
+    locks->generations = calloc(capacity, sizeof(*locks->generations));
+    locks->names.buckets = chains_buckets(capacity);
+    locks->names.first = calloc(locks->names.buckets, sizeof(uint32_t));
+    locks->names.links = calloc(capacity, sizeof(uint32_t));
+    locks->names.step = sizeof(uint32_t);
+    if (!locks->by_slot || !locks->generations || !locks->names.first || !locks->names.links)
+        return HF_ENOMEM;
+    return hf_text_pool_create(&locks->agent->table, &locks->text);
 }
 
-void resources_destroy(struct broker *b)
+void resources_destroy(struct locks *locks)
 {
-    if (b->by_slot)
-        for (uint32_t i = 0; i < b->agent->table.capacity; i++) {
-            struct resource *r = b->by_slot[i];
+    if (locks->by_slot)
+        for (uint32_t i = 0; i < locks->agent->table.capacity; i++) {
+            struct resource *r = locks->by_slot[i];
 
             if (!r)
                 continue;
             handoff_destroy(r->work->handoff);
             resource_free(r);
         }
-    free(b->names.first);
-    free(b->names.links);
-    hf_text_pool_destroy(b->text);
-    free(b->by_slot);
-    free(b->generations);
+    free(locks->names.first);
+    free(locks->names.links);
+    hf_text_pool_destroy(locks->text);
+    free(locks->by_slot);
+    free(locks->generations);
+    free(locks->no_work);
 }

@@ -6,13 +6,27 @@
  * final answer came; a late success that is no use any more is followed by a release on that same
  * connection, and a connection that broke by two releases (agent/redis/releaser.h).
  */
+#include "agent/core/backoff.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/locks/orders.h"
+#include "agent/broker/locks/rounds.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/broker/broker_internal.h"
+#include "agent/base/random.h"
+#include "agent/broker/clients/users.h"
+#include "agent/broker/locks/grants.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/waiters.h"
+#include "agent/broker/locks/wakeups.h"
+#include "agent/broker/locks/young.h"
+#include "agent/broker/nodes/node_texts.h"
+#include "agent/broker/nodes/nodes.h"
 #include "agent/core/fence.h"
 #include "shm/status.h"
 
@@ -36,14 +50,14 @@ static void round_settle(struct round *round)
         resource_calm(round->resource);
     }
     LIST_REMOVE(round, all);
-    round->b->round_count--;
-    loop_timer_cancel(round->b->loop, &round->overdue);
+    round->locks->round_count--;
+    loop_timer_cancel(round->locks->loop, &round->overdue);
     free(round);
 }
 
 static void fill_lock(struct round *round, int node, struct link_lock *lock)
 {
-    struct broker *b = round->b;
+    struct locks *locks = round->locks;
     hf_time now = clock_now();
     hf_nodetime low, high;
 
@@ -51,7 +65,7 @@ static void fill_lock(struct round *round, int node, struct link_lock *lock)
                                .key_len = round->key_len,
                                .token = &round->token,
                                .ttl_ms = (uint32_t)hf_dur_ms(round->timing.ttl),
-                               .nonce = b->nodes[node].trust.sentinel.nonce,
+                               .nonce = locks->nodes->node[node].trust.sentinel.nonce,
                                .fence = round->ballot.fence,
                                .holder = round->described};
     round->sent[node] = now;
@@ -59,21 +73,23 @@ static void fill_lock(struct round *round, int node, struct link_lock *lock)
                                         ballot_ends(&round->ballot, &round->timing));
     /* The lower end of what the node's clock may say then: too early is harmless, too late is an
      * orphan key. */
-    if (trust_node_time(&b->nodes[node].trust, round->deadline[node], &low, &high))
+    if (trust_node_time(&locks->nodes->node[node].trust, round->deadline[node], &low, &high))
         lock->deadline = low;
 }
 
 static bool round_send(struct round *round, int node, bool raise)
 {
-    struct broker *b = round->b;
+    struct locks *locks = round->locks;
     struct link_lock lock;
     int rc;
 
     fill_lock(round, node, &lock);
     if (round->track && !raise)
-        link_track(b->links[node]);
-    rc = raise ? link_raise(b->links[node], &lock, round->deadline[node], round_reply, round)
-               : link_acquire(b->links[node], &lock, round->deadline[node], round_reply, round);
+        link_track(locks->nodes->links[node]);
+    rc = raise ? link_raise(locks->nodes->links[node], &lock, round->deadline[node], round_reply,
+                            round)
+               : link_acquire(locks->nodes->links[node], &lock, round->deadline[node], round_reply,
+                              round);
     if (rc < 0)
         return false;
     round->calls++;
@@ -87,7 +103,7 @@ static bool round_send(struct round *round, int node, bool raise)
 /* With all that this turn of the loop brings. */
 static void round_flush(struct round *round)
 {
-    round->b->unsent |= round->unanswered;
+    nodes_send_later(round->locks->nodes, round->unanswered);
 }
 
 /* A release of this round's token on some nodes, without anybody waiting for it. */
@@ -105,10 +121,10 @@ static bool release_nodes(struct round *round, uint32_t nodes, uint32_t in_doubt
                                   .done = done,
                                   .arg = arg};
 
-    for (int i = 0; i < round->b->n; i++)
+    for (int i = 0; i < round->locks->n; i++)
         if (in_doubt & 1u << i)
             order.doubt_until = hf_time_max(order.doubt_until, round->deadline[i]);
-    if (releaser_start(round->b->releaser, &order) == HF_OK)
+    if (releaser_start(round->locks->releaser, &order) == HF_OK)
         return true;
     log_error("out of memory for a release; the key lapses by its TTL");
     return false;
@@ -120,7 +136,7 @@ static void undone(int answered, void *arg, void *owner)
 
     (void)answered;
     (void)owner;
-    resource_undone(r);
+    grant_undone(r);
 }
 
 static void journal_round(struct round *round, enum journal_state state)
@@ -131,7 +147,7 @@ static void journal_round(struct round *round, enum journal_state state)
 
     for (int i = 0; i < HF_NODES_MAX; i++)
         record.d[i] = HF_TIME_PAST;
-    journal_put(round->b->agent->journal, r->slot, &record);
+    journal_put(round->locks->agent->journal, r->slot, &record);
 }
 
 /* Nodes that gave their vote. */
@@ -139,7 +155,7 @@ static uint32_t round_won(const struct round *round)
 {
     uint32_t won = 0;
 
-    for (int i = 0; i < round->b->n; i++)
+    for (int i = 0; i < round->locks->n; i++)
         if (round->ballot.node[i].vote == BALLOT_YES ||
             round->ballot.node[i].vote == BALLOT_YES_LOW)
             won |= 1u << i;
@@ -148,14 +164,14 @@ static uint32_t round_won(const struct round *round)
 
 bool round_has_winner(const struct round *round)
 {
-    const struct broker *b = round->b;
+    const struct locks *locks = round->locks;
 
-    for (int i = 0; i < b->n; i++) {
+    for (int i = 0; i < locks->n; i++) {
         int same = 0;
 
-        for (int k = 0; k < b->n; k++)
+        for (int k = 0; k < locks->n; k++)
             same += round->in_way[i] != 0 && round->in_way[k] == round->in_way[i];
-        if (same >= b->q)
+        if (same >= locks->q)
             return true;
     }
     return false;
@@ -173,7 +189,7 @@ static void round_undo(struct round *round, int failure)
     r->work->round = NULL;
     journal_round(round, round->written ? JOURNAL_ENDING : JOURNAL_FREE);
     if (round->written) {
-        hf_counter_add(&round->b->agent->table, HF_COUNTER_UNDONE, 1);
+        hf_counter_add(&round->locks->agent->table, HF_COUNTER_UNDONE, 1);
         r->undoing = release_nodes(round, round->written, round->broken, undone, r);
         /* Nodes may have taken this fence: the next proposal is higher at once. */
         if (r->last_fence < round->ballot.fence)
@@ -184,7 +200,7 @@ static void round_undo(struct round *round, int failure)
         char text[184] = "";
 
         if (failure == HF_ELIMIT)
-            user_say_held(round->b, w->session->user, text, sizeof(text));
+            user_say_held(round->locks->clients, w->session->user, text, sizeof(text));
         else if (failure == HF_EFULL)
             snprintf(text, sizeof(text),
                      "no room for its name and note in the table: they may take %d bytes for each "
@@ -196,28 +212,28 @@ static void round_undo(struct round *round, int failure)
         char text[184] = "";
 
         if (failure == HF_ENOQUORUM)
-            nodes_explain_round(round->b, __builtin_popcount(round_won(round)), round->errors, text,
-                                sizeof(text));
+            nodes_explain_round(round->locks->nodes, __builtin_popcount(round_won(round)),
+                                round->errors, text, sizeof(text));
         waiters_hear(r, failure, &round->holder, round->started, text);
         if (!TAILQ_EMPTY(&r->work->waiters) && failure == HF_EBUSY)
             wakeups_lost(r, round_won(round), round_has_winner(round), round->holder.pttl_ms, now);
         else if (!TAILQ_EMPTY(&r->work->waiters))
             wakeups_failed(r, hf_time_add(now, backoff_next(hf_ms(50), hf_ms(1000),
-                                                            &r->work->failures, broker_random())));
+                                                            &r->work->failures, random_u32())));
     }
     round_settle(round);
     /* After a cancel the caller kicks, once the waiter is out of the queue. */
     if (w && !r->undoing)
-        resource_kick(r);
+        waiters_kick(r);
 }
 
 static void round_raise(struct round *round)
 {
     struct ballot *ballot = &round->ballot;
 
-    hf_counter_add(&round->b->agent->table, HF_COUNTER_FENCE_RAISES, 1);
+    hf_counter_add(&round->locks->agent->table, HF_COUNTER_FENCE_RAISES, 1);
     ballot_raise(ballot);
-    for (int i = 0; i < round->b->n; i++)
+    for (int i = 0; i < round->locks->n; i++)
         if (ballot->node[i].vote == BALLOT_YES_LOW && !round_send(round, i, true))
             ballot_answer(ballot, i, BALLOT_NO, HF_TIME_PAST, 0);
     round_flush(round);
@@ -225,7 +241,7 @@ static void round_raise(struct round *round)
 
 static hf_time overdue_at(const struct round *round, int node)
 {
-    return hf_time_add(round->sent[node], link_patience(round->b->links[node]));
+    return hf_time_add(round->sent[node], link_patience(round->locks->nodes->links[node]));
 }
 
 /* (!) Where another's key is in the way a node that hangs is not waited for until its deadline: the
@@ -235,13 +251,13 @@ static void round_hurry(struct round *round)
     hf_time at = HF_TIME_NEVER;
     bool taken = false;
 
-    for (int i = 0; i < round->b->n; i++) {
+    for (int i = 0; i < round->locks->n; i++) {
         taken |= round->ballot.node[i].vote == BALLOT_TAKEN;
         if (round->ballot.node[i].vote == BALLOT_ASKED)
             at = hf_time_min(at, overdue_at(round, i));
     }
     if (taken && !heap_has(&round->overdue.item))
-        (void)loop_timer_set(round->b->loop, &round->overdue, at);
+        (void)loop_timer_set(round->locks->loop, &round->overdue, at);
 }
 
 static void round_judge(struct round *round)
@@ -252,10 +268,10 @@ static void round_judge(struct round *round)
     if (round->decided)
         return;
     /* A node that stepped or forgot since it voted takes its vote along. */
-    for (int i = 0; i < round->b->n; i++)
+    for (int i = 0; i < round->locks->n; i++)
         if ((round->ballot.node[i].vote == BALLOT_YES ||
              round->ballot.node[i].vote == BALLOT_YES_LOW) &&
-            !trust_may_vote(&round->b->nodes[i].trust, now))
+            !trust_may_vote(&round->locks->nodes->node[i].trust, now))
             ballot_answer(&round->ballot, i, BALLOT_NO, HF_TIME_PAST, 0);
     switch (ballot_decide(&round->ballot, &round->timing, now)) {
     case BALLOT_UNDECIDED:
@@ -266,7 +282,7 @@ static void round_judge(struct round *round)
         round_judge(round);
         return;
     case BALLOT_WON:
-        rc = round->b->draining ? HF_EGOING : resource_grant(round, now);
+        rc = round->locks->draining ? HF_EGOING : grant_lease(round, now);
         if (rc == HF_OK)
             round_settle(round);
         else
@@ -286,7 +302,7 @@ static void on_overdue(struct loop_timer *timer, hf_time now)
 {
     struct round *round = HF_CONTAINER(timer, struct round, overdue);
 
-    for (int i = 0; i < round->b->n; i++)
+    for (int i = 0; i < round->locks->n; i++)
         if (round->ballot.node[i].vote == BALLOT_ASKED &&
             hf_time_reached(now, overdue_at(round, i)))
             ballot_answer(&round->ballot, i, BALLOT_NO, HF_TIME_PAST, 0);
@@ -295,7 +311,7 @@ static void on_overdue(struct loop_timer *timer, hf_time now)
 
 static void vote(struct round *round, int node, const struct link_reply *reply)
 {
-    struct broker *b = round->b;
+    struct locks *locks = round->locks;
     struct ballot *ballot = &round->ballot;
     hf_time now = clock_now();
 
@@ -303,7 +319,7 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
     case VERDICT_OK:
     case VERDICT_LOW:
         /* What this very reply showed (a clock step, a lost sentinel) may have taken its vote. */
-        if (!trust_may_vote(&b->nodes[node].trust, now))
+        if (!trust_may_vote(&locks->nodes->node[node].trust, now))
             ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, reply->fence);
         else
             ballot_answer(ballot, node, reply->verdict == VERDICT_OK ? BALLOT_YES : BALLOT_YES_LOW,
@@ -319,13 +335,13 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
         ballot_answer(ballot, node, BALLOT_TAKEN, HF_TIME_PAST, reply->fence);
         return;
     case VERDICT_STALE:
-        hf_counter_add(&b->agent->table, HF_COUNTER_STALE, 1);
+        hf_counter_add(&locks->agent->table, HF_COUNTER_STALE, 1);
         /* Its clock was learnt anew from this reply; once more, then it is a no. */
         if (!round->decided && !(round->stale_retried & 1u << node) &&
-            nodes_may_vote(b, node, now)) {
+            nodes_may_vote(locks->nodes, node, now)) {
             round->stale_retried |= 1u << node;
             if (round_send(round, node, false)) {
-                link_flush(b->links[node]);
+                link_flush(locks->nodes->links[node]);
                 return;
             }
         }
@@ -346,7 +362,7 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
 /* An answer after the decision: a late vote for a living lease, or a key nobody wants. */
 static void late(struct round *round, int node, const struct link_reply *reply)
 {
-    struct broker *b = round->b;
+    struct locks *locks = round->locks;
     bool stands = reply->outcome == LINK_ANSWERED &&
                   (reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW);
 
@@ -354,14 +370,14 @@ static void late(struct round *round, int node, const struct link_reply *reply)
         if (stands || reply->outcome == LINK_ERROR)
             release_nodes(round, 1u << node, 0, NULL, NULL);
         else if (reply->outcome == LINK_BROKEN) {
-            hf_counter_add(&b->agent->table, HF_COUNTER_IN_DOUBT, 1);
+            hf_counter_add(&locks->agent->table, HF_COUNTER_IN_DOUBT, 1);
             release_nodes(round, 1u << node, 1u << node, NULL, NULL);
         }
         return;
     }
     if (reply->outcome == LINK_BROKEN) {
         /* It may still run; this round stays until its lease ends, and then releases twice. */
-        hf_counter_add(&b->agent->table, HF_COUNTER_IN_DOUBT, 1);
+        hf_counter_add(&locks->agent->table, HF_COUNTER_IN_DOUBT, 1);
         round->broken |= 1u << node;
         return;
     }
@@ -378,7 +394,7 @@ static void late(struct round *round, int node, const struct link_reply *reply)
         m->generation = round->resource->generation;
         m->node_number = node;
         m->at = a;
-        broker_tell_renewal(b, m);
+        order_renewal(locks, m);
     }
 }
 
@@ -391,29 +407,29 @@ static bool is_written(const struct link_reply *reply)
 /* The node had forgotten the script, which is loaded by now: nothing was written. */
 static bool send_again(struct round *round, int node)
 {
-    if (round->reloaded & 1u << node || !nodes_may_vote(round->b, node, clock_now()))
+    if (round->reloaded & 1u << node || !nodes_may_vote(round->locks->nodes, node, clock_now()))
         return false;
     round->reloaded |= 1u << node;
     if (!round_send(round, node, false))
         return false;
-    link_flush(round->b->links[node]);
+    link_flush(round->locks->nodes->links[node]);
     return true;
 }
 
 static void round_reply(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct round *round = arg;
-    struct broker *b = round->b;
+    struct locks *locks = round->locks;
     int node = link_node(link);
 
-    nodes_on_reply(b, node, reply);
-    nodes_on_write(b, node, reply, is_written(reply));
+    nodes_on_reply(locks->nodes, node, reply);
+    nodes_on_write(locks->nodes, node, reply, is_written(reply));
     if (reply->outcome == LINK_ERROR)
         round->errors |= 1u << node;
     if (reply->final) {
         round->calls--;
         round->unanswered &= ~(1u << node);
-        wakeups_vote(b, round, node, reply);
+        wakeups_vote(locks, round, node, reply);
     }
     if (round->decided) {
         if (reply->final)
@@ -430,7 +446,7 @@ static void round_reply(struct link *link, const struct link_reply *reply, void 
     if (reply->outcome == LINK_BROKEN) {
         /* It may have run: release twice, whatever becomes of the round; the token is not used on
          * that node again. */
-        hf_counter_add(&b->agent->table, HF_COUNTER_IN_DOUBT, 1);
+        hf_counter_add(&locks->agent->table, HF_COUNTER_IN_DOUBT, 1);
         round->broken |= 1u << node;
         ballot_answer(&round->ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
     }
@@ -448,36 +464,36 @@ static void journal_intent(struct round *round, const struct waiter *w)
     waiter_fill_identity(w, &id);
     id.token = round->token;
     memcpy(id.name, r->name, r->name_len);
-    journal_put_identity(round->b->agent->journal, r->slot, &id);
+    journal_put_identity(round->locks->agent->journal, r->slot, &id);
     journal_round(round, JOURNAL_INTENT);
 }
 
 static uint32_t nodes_to_ask(const struct round *round, hf_time now)
 {
-    struct broker *b = round->b;
+    struct locks *locks = round->locks;
     bool contended = round->resource->work->others_seen.ns != HF_TIME_PAST.ns;
     uint32_t may_vote = 0, overdue = 0;
 
-    for (int i = 0; i < b->n; i++) {
-        may_vote |= nodes_may_vote(b, i, now) ? 1u << i : 0;
-        overdue |= link_is_overdue(b->links[i], now) ? 1u << i : 0;
+    for (int i = 0; i < locks->n; i++) {
+        may_vote |= nodes_may_vote(locks->nodes, i, now) ? 1u << i : 0;
+        overdue |= link_is_overdue(locks->nodes->links[i], now) ? 1u << i : 0;
     }
-    return ballot_electorate(may_vote, overdue, b->q, contended);
+    return ballot_electorate(may_vote, overdue, locks->q, contended);
 }
 
 int round_begin(struct resource *r, struct waiter *w)
 {
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
     struct round *round = calloc(1, sizeof(*round));
     hf_time now = clock_now();
     hf_nodetime median = {0};
-    bool known = nodes_time(b, now, &median);
+    bool known = nodes_time(locks->nodes, now, &median);
     uint64_t fence;
     uint32_t nodes;
 
     if (!round)
         return HF_ENOMEM;
-    round->b = b;
+    round->locks = locks;
     round->overdue.fn = on_overdue;
     round->resource = r;
     round->waiter = w;
@@ -488,31 +504,31 @@ int round_begin(struct resource *r, struct waiter *w)
     memcpy(round->comm, w->session->client->comm, sizeof(round->comm));
     memcpy(round->note, w->note, sizeof(round->note));
     round->holder.pttl_ms = -2;
-    if (config_key(b->config, r->name, r->name_len, round->key, &round->key_len) < 0) {
+    if (config_key(locks->config, r->name, r->name_len, round->key, &round->key_len) < 0) {
         free(round);
         return HF_ENAME;
     }
-    round->described = (struct link_holder){.host = b->agent->host,
+    round->described = (struct link_holder){.host = locks->agent->host,
                                             .command = round->comm,
                                             .note = round->note,
                                             .pid = round->pid,
                                             .uid = round->uid,
                                             .since = clock_wall()};
-    broker_token(b, &round->token);
+    token_draw(&locks->tokens, &round->token);
     fence = fence_propose(r->last_fence, known, median, clock_wall());
-    ballot_init(&round->ballot, b->n, fence, now);
+    ballot_init(&round->ballot, locks->n, fence, now);
 
     /* Counted only when it is granted: a round that fails uses none up. */
-    r->generation = b->generations[r->slot] + 1;
+    r->generation = locks->generations[r->slot] + 1;
     r->work->round = round;
-    LIST_INSERT_HEAD(&b->rounds, round, all);
-    b->round_count++;
+    LIST_INSERT_HEAD(&locks->rounds, round, all);
+    locks->round_count++;
     round->track = wakeups_round(round);
-    hf_counter_add(&b->agent->table, HF_COUNTER_ROUNDS, 1);
+    hf_counter_add(&locks->agent->table, HF_COUNTER_ROUNDS, 1);
 
     journal_intent(round, w);
     nodes = nodes_to_ask(round, now);
-    for (int i = 0; i < b->n; i++)
+    for (int i = 0; i < locks->n; i++)
         if (nodes & 1u << i)
             (void)round_send(round, i, false);
     round_flush(round);
@@ -539,30 +555,30 @@ bool round_is_slow(const struct round *round, hf_time now)
 {
     if (!round)
         return false;
-    for (int i = 0; i < round->b->n; i++)
+    for (int i = 0; i < round->locks->n; i++)
         if (round->ballot.node[i].vote == BALLOT_TAKEN)
             return false;
     return hf_time_since(now, round->started).ns >= round->timing.attempt.ns / 4;
 }
 
-bool rounds_busy(const struct broker *b)
+bool rounds_busy(const struct locks *locks)
 {
     const struct round *round;
 
     /* What a living lease's round still waits for is the next agent's affair, like the lease. */
-    LIST_FOREACH (round, &b->rounds, all)
+    LIST_FOREACH (round, &locks->rounds, all)
         if (round->calls > 0 && (round->over || !round->decided))
             return true;
     return false;
 }
 
-void rounds_destroy(struct broker *b)
+void rounds_destroy(struct locks *locks)
 {
     struct round *round;
 
-    while ((round = LIST_FIRST(&b->rounds))) {
+    while ((round = LIST_FIRST(&locks->rounds))) {
         LIST_REMOVE(round, all);
-        loop_timer_cancel(b->loop, &round->overdue);
+        loop_timer_cancel(locks->loop, &round->overdue);
         free(round);
     }
 }

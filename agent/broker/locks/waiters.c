@@ -1,12 +1,23 @@
 /* Who waits for a name, and what can be done for it next. One contender per name on this host;
  * local waiters are served first come first served. */
+#include "agent/broker/locks/waiters.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/clock.h"
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/clients/clients.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/clients/users.h"
+#include "agent/broker/locks/handoffs.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/rounds.h"
+#include "agent/broker/locks/wakeups.h"
+#include "agent/broker/nodes/node_texts.h"
+#include "agent/broker/nodes/nodes.h"
 #include "agent/record/journal.h"
 #include "shm/status.h"
 
@@ -15,10 +26,10 @@
 
 void waiter_free(struct waiter *w)
 {
-    struct broker *b = w->session->broker;
+    struct locks *locks = resource_locks(w->resource);
 
-    loop_timer_cancel(b->loop, &w->timer);
-    loop_timer_cancel(b->loop, &w->tell);
+    loop_timer_cancel(locks->loop, &w->timer);
+    loop_timer_cancel(locks->loop, &w->tell);
     if (handoff_is_to(w->resource, w))
         handoff_forget_waiter(w->resource->work->handoff);
     TAILQ_REMOVE(&w->resource->work->waiters, w, queue);
@@ -27,10 +38,10 @@ void waiter_free(struct waiter *w)
     if (TAILQ_EMPTY(&w->resource->work->waiters))
         wakeups_forget(w->resource);
     LIST_REMOVE(w, of_session);
-    b->waiter_count--;
+    locks->waiter_count--;
     w->session->user->waiters--;
     w->session->user->text_units -= user_text_units(w->resource->name_len, w->note_len);
-    hf_counter_set(&b->agent->table, HF_COUNTER_WAITERS, b->waiter_count);
+    hf_counter_set(&locks->agent->table, HF_COUNTER_WAITERS, locks->waiter_count);
     resource_calm(w->resource);
     free(w);
 }
@@ -48,7 +59,7 @@ struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t k
                                       .heartbeat_ms = w->heartbeat_ms,
                                       .beat_word = w->beat_word,
                                       .extra = extra};
-    struct lease *lease = lease_new(w->session->broker->n, &words);
+    struct lease *lease = lease_new(resource_locks(w->resource)->n, &words);
 
     if (!lease)
         return NULL;
@@ -72,7 +83,7 @@ void waiter_fill_identity(const struct waiter *w, struct journal_identity *id)
     id->pid = c->pid;
     id->uid = c->uid;
     id->start_time = c->start_time;
-    id->pidns_inode = w->session->broker->agent->pidns_inode;
+    id->pidns_inode = resource_locks(w->resource)->agent->pidns_inode;
     id->cookie_hash = c->cookie_hash;
     id->request_id = w->id;
     id->heartbeat_ms = w->heartbeat_ms;
@@ -98,7 +109,7 @@ void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret)
                                    .pttl_ms = -2,
                                    .pid = l->pid,
                                    .uid = l->uid};
-    snprintf(ret->host, sizeof(ret->host), "%s", resource_broker(r)->agent->host);
+    snprintf(ret->host, sizeof(ret->host), "%s", resource_locks(r)->agent->host);
     snprintf(ret->comm, sizeof(ret->comm), "%s", lease_comm(l));
     snprintf(ret->note, sizeof(ret->note), "%s", lease_note(l));
 }
@@ -134,8 +145,8 @@ void waiter_fail(struct waiter *w, int status, const char *text)
     struct session *s = w->session;
     struct resource *r = w->resource;
 
-    answer.nodes_voting = (uint32_t)nodes_granting(resource_broker(r), now);
-    answer.nodes_up = (uint32_t)nodes_up(resource_broker(r));
+    answer.nodes_voting = (uint32_t)nodes_granting(resource_locks(r)->nodes, now);
+    answer.nodes_up = (uint32_t)nodes_up(resource_locks(r)->nodes);
     if (resource_lease(r) && (status == HF_EBUSY || status == HF_ETIMEDOUT))
         waiter_describe_local(r, &answer.holder);
     snprintf(answer.text, sizeof(answer.text), "%s", text);
@@ -157,12 +168,12 @@ static uint32_t place_of(const struct waiter *w)
 /* Tells it unless it knows; where much changes, not of each change. */
 static void waiter_progress(struct waiter *w, int reason, const char *text)
 {
-    struct broker *b = w->session->broker;
+    struct locks *locks = resource_locks(w->resource);
     const struct lease *lease = resource_lease(w->resource);
-    hf_time now = loop_now(b->loop);
+    hf_time now = loop_now(locks->loop);
     struct hf_completion_entry entry = {
         .id = w->id, .op = HF_OP_PROGRESS, .status = reason, .holder = holder_now(w, now)};
-    uint64_t what = reason != HF_EBUSY ? nodes_situation(b, now)
+    uint64_t what = reason != HF_EBUSY ? nodes_situation(locks->nodes, now)
                     : lease            ? lease->fence
                                        : w->holder.fence;
 
@@ -170,7 +181,7 @@ static void waiter_progress(struct waiter *w, int reason, const char *text)
         return;
     if (w->told == reason && hf_time_before(now, hf_time_add(w->told_at, TELL_EVERY))) {
         if (!heap_has(&w->tell.item))
-            loop_timer_set(b->loop, &w->tell, hf_time_add(w->told_at, TELL_EVERY));
+            loop_timer_set(locks->loop, &w->tell, hf_time_add(w->told_at, TELL_EVERY));
         return;
     }
     if (lease && reason == HF_EBUSY)
@@ -179,8 +190,8 @@ static void waiter_progress(struct waiter *w, int reason, const char *text)
     w->told_what = what;
     w->told_at = now;
     entry.place = place_of(w);
-    entry.nodes_voting = (uint32_t)nodes_granting(b, now);
-    entry.nodes_up = (uint32_t)nodes_up(b);
+    entry.nodes_voting = (uint32_t)nodes_granting(locks->nodes, now);
+    entry.nodes_up = (uint32_t)nodes_up(locks->nodes);
     snprintf(entry.text, sizeof(entry.text), "%s", text);
     session_progress(w->session, &entry);
 }
@@ -216,30 +227,30 @@ void waiter_on_timer(struct loop_timer *timer, hf_time now)
     if (w->last_failure == HF_ENOQUORUM ||
         (!w->last_failure && round_is_slow(r->work->round, now))) {
         status = HF_ENOQUORUM;
-        nodes_explain(resource_broker(r), now, text, sizeof(text));
+        nodes_explain(resource_locks(r)->nodes, now, text, sizeof(text));
     }
     if (handoff_is_to(r, w))
         return; /* it is about to have it */
     if (r->work->round && r->work->round->waiter == w)
         round_cancel(r->work->round);
     waiter_fail(w, status, text);
-    resource_kick(r);
+    waiters_kick(r);
 }
 
 static void stall(struct resource *r, hf_time now)
 {
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
     struct waiter *w, *next;
     char text[184];
-    bool settling = nodes_settling(b, now);
+    bool settling = nodes_settling(locks->nodes, now);
 
-    nodes_explain(b, now, text, sizeof(text));
+    nodes_explain(locks->nodes, now, text, sizeof(text));
     if (!r->stalled) {
         r->stalled = true;
-        TAILQ_INSERT_TAIL(&b->stalled, r, stalled_link);
+        TAILQ_INSERT_TAIL(&locks->stalled, r, stalled_link);
     }
-    if (!heap_has(&b->stalled_timer.item))
-        loop_timer_set(b->loop, &b->stalled_timer, hf_time_add(now, hf_ms(200)));
+    if (!heap_has(&locks->stalled_timer.item))
+        loop_timer_set(locks->loop, &locks->stalled_timer, hf_time_add(now, hf_ms(200)));
     for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
         next = TAILQ_NEXT(w, queue);
         w->last_failure = HF_ENOQUORUM;
@@ -265,8 +276,8 @@ void waiter_hear_held(struct waiter *w)
 void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *holder,
                   hf_time round_began, const char *text)
 {
-    struct broker *b = resource_broker(r);
-    hf_time now = loop_now(b->loop);
+    struct locks *locks = resource_locks(r);
+    hf_time now = loop_now(locks->loop);
     struct waiter *w, *next;
 
     for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
@@ -274,7 +285,7 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
         w->last_failure = failure;
         if (failure == HF_EBUSY) {
             w->holder = *holder;
-            w->holder_at = loop_now(resource_broker(r)->loop);
+            w->holder_at = loop_now(resource_locks(r)->loop);
             w->contended = true;
         }
         /* A younger try gets a round of its own: what it tries for may just have become free. */
@@ -282,7 +293,7 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
             waiter_fail(w, failure, text);
         else if (failure == HF_EBUSY && !waiter_tries(w))
             waiter_progress(w, failure, "");
-        else if (failure == HF_ENOQUORUM && nodes_granting(b, now) < b->q)
+        else if (failure == HF_ENOQUORUM && nodes_granting(locks->nodes, now) < locks->q)
             waiter_progress(w, failure, text);
     }
 }
@@ -319,9 +330,9 @@ struct waiter *waiter_first(struct resource *r)
     return w;
 }
 
-void resource_kick(struct resource *r)
+void waiters_kick(struct resource *r)
 {
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
     struct waiter *w, *next;
     hf_time now = clock_now();
     int rc;
@@ -336,7 +347,7 @@ void resource_kick(struct resource *r)
         return;
     }
     if (TAILQ_EMPTY(&r->work->waiters)) {
-        loop_timer_cancel(b->loop, &r->work->retry);
+        loop_timer_cancel(locks->loop, &r->work->retry);
         resource_rest(r);
         return;
     }
@@ -353,21 +364,21 @@ void resource_kick(struct resource *r)
      * nothing by haste. */
     if (hf_time_before(now, r->work->yield_until) &&
         !waiter_tries(TAILQ_FIRST(&r->work->waiters))) {
-        loop_timer_set(b->loop, &r->work->retry, r->work->yield_until);
+        loop_timer_set(locks->loop, &r->work->retry, r->work->yield_until);
         return;
     }
-    if (*nodes_fleet_text(b)) {
+    if (*nodes_fleet_text(locks->nodes)) {
         while ((w = TAILQ_FIRST(&r->work->waiters)))
-            waiter_fail(w, HF_EFLEET, nodes_fleet_text(b));
+            waiter_fail(w, HF_EFLEET, nodes_fleet_text(locks->nodes));
         return;
     }
-    if (nodes_voting(b, now) < b->q) {
+    if (nodes_voting(locks->nodes, now) < locks->q) {
         stall(r, now);
         return;
     }
     while ((w = waiter_first(r))) {
-        rc = b->generations[r->slot] >= HF_GEN_MAX ? resource_move(r) : HF_OK;
-        loop_timer_cancel(b->loop, &r->work->retry);
+        rc = locks->generations[r->slot] >= HF_GEN_MAX ? resource_move(r) : HF_OK;
+        loop_timer_cancel(locks->loop, &r->work->retry);
         if (rc == HF_OK)
             rc = round_begin(r, w);
         if (rc == HF_OK)
@@ -376,22 +387,22 @@ void resource_kick(struct resource *r)
     }
 }
 
-void resources_kick_stalled(struct broker *b)
+void waiters_kick_stalled(struct locks *locks)
 {
     struct resource *r;
     size_t count = 0;
 
     /* Each once: one that is still stalled goes to the end. */
-    TAILQ_FOREACH (r, &b->stalled, stalled_link)
+    TAILQ_FOREACH (r, &locks->stalled, stalled_link)
         count++;
-    while (count-- && (r = TAILQ_FIRST(&b->stalled)))
-        resource_kick(r);
+    while (count-- && (r = TAILQ_FIRST(&locks->stalled)))
+        waiters_kick(r);
 }
 
-void resources_on_stalled_timer(struct loop_timer *timer, hf_time now)
+void waiters_on_stalled_timer(struct loop_timer *timer, hf_time now)
 {
-    struct broker *b = HF_CONTAINER(timer, struct broker, stalled_timer);
+    struct locks *locks = HF_CONTAINER(timer, struct locks, stalled_timer);
 
     (void)now;
-    resources_kick_stalled(b);
+    waiters_kick_stalled(locks);
 }

@@ -1,11 +1,21 @@
 /* Waiting for a name that another host holds: what nodes tell of its key, looks at it, and when the
  * next round begins. The rules are agent/core/wakeup.h; here they are carried out. */
+#include "agent/broker/locks/wakeups.h"
+
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/core/backoff.h"
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/broker/broker_internal.h"
+#include "agent/base/random.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/locks/handoffs.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/rounds.h"
+#include "agent/broker/locks/waiters.h"
+#include "agent/broker/nodes/nodes.h"
 #include "agent/core/wakeup.h"
 #include "shm/index.h"
 #include "shm/status.h"
@@ -17,7 +27,7 @@
 struct waited {
     LIST_ENTRY(waited) same_bucket;
     LIST_ENTRY(waited) all;
-    struct broker *b;
+    struct locks *locks;
     struct resource *resource; /* NULL: nobody waits any more; looks are still unanswered */
     struct wakeup wakeup;
     int failed;     /* HF_EBUSY, HF_ENOQUORUM: its last round, and the next is to be waited for */
@@ -36,9 +46,9 @@ struct wakeups {
     struct wakeup_budget budget;
 };
 
-static struct waited_list *bucket_of(struct broker *b, const void *key, size_t key_len)
+static struct waited_list *bucket_of(struct locks *locks, const void *key, size_t key_len)
 {
-    return &b->wakeups->buckets[hf_name_hash(b->hash_key, key, key_len) % BUCKETS];
+    return &locks->wakeups->buckets[hf_name_hash(locks->hash_key, key, key_len) % BUCKETS];
 }
 
 static bool has_key(const struct waited *w, const void *key, size_t key_len)
@@ -46,31 +56,31 @@ static bool has_key(const struct waited *w, const void *key, size_t key_len)
     return w->key_len == key_len && memcmp(w->key, key, key_len) == 0;
 }
 
-static uint32_t voting(const struct broker *b, hf_time now)
+static uint32_t voting(const struct locks *locks, hf_time now)
 {
     uint32_t nodes = 0;
 
-    for (int i = 0; i < b->n; i++)
-        if (nodes_may_vote(b, i, now))
+    for (int i = 0; i < locks->n; i++)
+        if (nodes_may_vote(locks->nodes, i, now))
             nodes |= UINT32_C(1) << i;
     return nodes;
 }
 
 /* Of a round that is not held up by the slowest nodes. */
-static hf_dur round_time(const struct broker *b)
+static hf_dur round_time(const struct locks *locks)
 {
     hf_dur sorted[HF_NODES_MAX];
     int count = 0;
 
-    for (int i = 0; i < b->n; i++) {
-        hf_dur rtt = link_rtt(b->links[i]);
+    for (int i = 0; i < locks->n; i++) {
+        hf_dur rtt = link_rtt(locks->nodes->links[i]);
         int k = count++;
 
         for (; k > 0 && sorted[k - 1].ns > rtt.ns; k--)
             sorted[k] = sorted[k - 1];
         sorted[k] = rtt;
     }
-    return sorted[b->q - 1];
+    return sorted[locks->q - 1];
 }
 
 /* --- the next step ---------------------------------------------------------------------------- */
@@ -79,21 +89,22 @@ static void on_look(struct link *link, const struct link_reply *reply, void *arg
 
 static void look(struct waited *w, uint32_t nodes, hf_time now)
 {
-    struct broker *b = w->b;
-    hf_time deadline = hf_time_add(now, b->config->timing.attempt);
+    struct locks *locks = w->locks;
+    hf_time deadline = hf_time_add(now, locks->config->timing.attempt);
 
-    for (int i = 0; i < b->n; i++) {
+    for (int i = 0; i < locks->n; i++) {
         if (!(nodes >> i & 1))
             continue;
-        link_track(b->links[i]);
-        if (link_look(b->links[i], w->key, w->key_len, false, deadline, on_look, w) != HF_OK) {
+        link_track(locks->nodes->links[i]);
+        if (link_look(locks->nodes->links[i], w->key, w->key_len, false, deadline, on_look, w) !=
+            HF_OK) {
             wakeup_unanswered(&w->wakeup, i);
             continue;
         }
         wakeup_look(&w->wakeup, i, now);
         w->looks++;
-        hf_counter_add(&b->agent->table, HF_COUNTER_LOOKS, 1);
-        link_flush(b->links[i]);
+        hf_counter_add(&locks->agent->table, HF_COUNTER_LOOKS, 1);
+        link_flush(locks->nodes->links[i]);
     }
 }
 
@@ -101,7 +112,7 @@ static void look(struct waited *w, uint32_t nodes, hf_time now)
 static bool affords(struct waited *w, uint32_t commands, hf_time now, hf_time *ret_at)
 {
     if (w->booked.ns == HF_TIME_PAST.ns)
-        w->booked = wakeup_budget_book(&w->b->wakeups->budget, commands, now);
+        w->booked = wakeup_budget_book(&w->locks->wakeups->budget, commands, now);
     if (!hf_time_reached(now, w->booked)) {
         *ret_at = w->booked;
         return false;
@@ -112,29 +123,29 @@ static bool affords(struct waited *w, uint32_t commands, hf_time now, hf_time *r
 
 bool wakeups_due(struct resource *r, hf_time now)
 {
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
     struct waited *w = r->work->waited;
     struct wakeup_plan plan;
 
     if (!w || w->failed == HF_OK)
         return true;
-    plan = wakeup_next(&w->wakeup, voting(b, now), now);
-    if (plan.step == WAKEUP_ROUND && !w->foreign && resource_owes_gap(r, now))
-        resource_leave_gap(r, now);
+    plan = wakeup_next(&w->wakeup, voting(locks, now), now);
+    if (plan.step == WAKEUP_ROUND && !w->foreign && handoff_owes_gap(r, now))
+        handoff_leave_gap(r, now);
     if (plan.step == WAKEUP_ROUND && hf_time_before(now, r->work->yield_until))
         plan = (struct wakeup_plan){WAKEUP_WAIT, 0, r->work->yield_until};
     if (plan.step == WAKEUP_LOOK &&
         affords(w, (uint32_t)__builtin_popcount(plan.nodes), now, &plan.at)) {
         look(w, plan.nodes, now);
-        plan = wakeup_next(&w->wakeup, voting(b, now), now);
-    } else if (plan.step == WAKEUP_POLL && affords(w, (uint32_t)b->n, now, &plan.at)) {
-        hf_counter_add(&b->agent->table, HF_COUNTER_POLLS, 1);
+        plan = wakeup_next(&w->wakeup, voting(locks, now), now);
+    } else if (plan.step == WAKEUP_POLL && affords(w, (uint32_t)locks->n, now, &plan.at)) {
+        hf_counter_add(&locks->agent->table, HF_COUNTER_POLLS, 1);
         return true;
     } else if (plan.step == WAKEUP_ROUND) {
-        hf_counter_add(&b->agent->table, HF_COUNTER_WAKEUPS, 1);
+        hf_counter_add(&locks->agent->table, HF_COUNTER_WAKEUPS, 1);
         return true;
     }
-    (void)loop_timer_set(b->loop, &r->work->retry, plan.at);
+    (void)loop_timer_set(locks->loop, &r->work->retry, plan.at);
     return false;
 }
 
@@ -143,7 +154,7 @@ bool wakeups_due(struct resource *r, hf_time now)
 static void think_again(struct waited *w, hf_time now)
 {
     if (w->resource && heap_has(&w->resource->work->retry.item))
-        (void)loop_timer_set(w->b->loop, &w->resource->work->retry, now);
+        (void)loop_timer_set(w->locks->loop, &w->resource->work->retry, now);
 }
 
 /* When to poll is decided anew. */
@@ -152,7 +163,7 @@ static void rest(struct waited *w, hf_time now)
     if (!w->resource || !heap_has(&w->resource->work->retry.item))
         return;
     if (w->failed == HF_EBUSY)
-        wakeup_rest(&w->wakeup, broker_random(), now);
+        wakeup_rest(&w->wakeup, random_u32(), now);
     think_again(w, now);
 }
 
@@ -170,7 +181,7 @@ static void on_look(struct link *link, const struct link_reply *reply, void *arg
     int node = link_node(link);
     hf_time now = clock_now();
 
-    nodes_on_reply(w->b, node, reply);
+    nodes_on_reply(w->locks->nodes, node, reply);
     if (reply->outcome == LINK_ANSWERED && reply->verdict == VERDICT_FREE)
         wakeup_free(&w->wakeup, node, reply->tracked, reply->sent);
     else if (reply->outcome == LINK_ANSWERED) {
@@ -190,19 +201,19 @@ static void on_look(struct link *link, const struct link_reply *reply, void *arg
 
 static struct waited *waited_new(struct resource *r, const void *key, size_t key_len)
 {
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
     struct waited *w = calloc(1, sizeof(*w) + key_len);
 
     if (!w)
         return NULL;
-    w->b = b;
+    w->locks = locks;
     w->resource = r;
     w->booked = HF_TIME_PAST;
     w->key_len = key_len;
     memcpy(w->key, key, key_len);
-    wakeup_init(&w->wakeup, b->n, b->q);
-    LIST_INSERT_HEAD(&b->wakeups->all, w, all);
-    LIST_INSERT_HEAD(bucket_of(b, key, key_len), w, same_bucket);
+    wakeup_init(&w->wakeup, locks->n, locks->q);
+    LIST_INSERT_HEAD(&locks->wakeups->all, w, all);
+    LIST_INSERT_HEAD(bucket_of(locks, key, key_len), w, same_bucket);
     return w;
 }
 
@@ -235,24 +246,25 @@ bool wakeups_round(struct round *round)
 static void note_foreign(struct waited *w, struct round *round, int node,
                          const struct link_reply *reply)
 {
-    struct broker *b = w->b;
+    struct locks *locks = w->locks;
 
     if (reply->holder.fence)
         return;
     round->foreign |= UINT32_C(1) << node;
-    if (!w->resource || __builtin_popcount(round->foreign) <= b->n - b->q)
+    if (!w->resource || __builtin_popcount(round->foreign) <= locks->n - locks->q)
         return;
     w->foreign = true;
     w->resource->work->foreign_seen = clock_now();
 }
 
-void wakeups_vote(struct broker *b, struct round *round, int node, const struct link_reply *reply)
+void wakeups_vote(struct locks *locks, struct round *round, int node,
+                  const struct link_reply *reply)
 {
     struct waited *w;
 
     if (reply->outcome != LINK_ANSWERED)
         return;
-    LIST_FOREACH (w, bucket_of(b, round->key, round->key_len), same_bucket) {
+    LIST_FOREACH (w, bucket_of(locks, round->key, round->key_len), same_bucket) {
         if (!has_key(w, round->key, round->key_len))
             continue;
         if (reply->verdict == VERDICT_TAKEN)
@@ -263,8 +275,8 @@ void wakeups_vote(struct broker *b, struct round *round, int node, const struct 
         else if (reply->verdict != VERDICT_OK && reply->verdict != VERDICT_LOW)
             continue;
         else if (round->over && w->failed == HF_EBUSY)
-            wakeup_won_late(&w->wakeup, node, round_has_winner(round), round_time(b),
-                            broker_random(), clock_now());
+            wakeup_won_late(&w->wakeup, node, round_has_winner(round), round_time(locks),
+                            random_u32(), clock_now());
         else
             wakeup_granted(&w->wakeup, node);
         /* After the round was decided: one node more that tells, or is known to be free. */
@@ -280,10 +292,10 @@ void wakeups_lost(struct resource *r, uint32_t won, bool winner, int64_t pttl_ms
 
     if (w) {
         w->failed = HF_EBUSY;
-        wakeup_lost(&w->wakeup, won, winner, round_time(resource_broker(r)), broker_random(), now);
+        wakeup_lost(&w->wakeup, won, winner, round_time(resource_locks(r)), random_u32(), now);
     } else
-        at = hf_time_add(now, backoff_contend(pttl_ms, broker_random()));
-    (void)loop_timer_set(resource_broker(r)->loop, &r->work->retry, at);
+        at = hf_time_add(now, backoff_contend(pttl_ms, random_u32()));
+    (void)loop_timer_set(resource_locks(r)->loop, &r->work->retry, at);
 }
 
 void wakeups_failed(struct resource *r, hf_time again)
@@ -292,7 +304,7 @@ void wakeups_failed(struct resource *r, hf_time again)
         r->work->waited->failed = HF_ENOQUORUM;
         r->work->waited->wakeup.poll = again;
     }
-    (void)loop_timer_set(resource_broker(r)->loop, &r->work->retry, again);
+    (void)loop_timer_set(resource_locks(r)->loop, &r->work->retry, again);
 }
 
 void wakeups_forget(struct resource *r)
@@ -309,14 +321,14 @@ void wakeups_forget(struct resource *r)
 
 /* --- what nodes tell -------------------------------------------------------------------------- */
 
-void wakeups_noticed(struct broker *b, int node, const void *key, size_t key_len)
+void wakeups_noticed(struct locks *locks, int node, const void *key, size_t key_len)
 {
     hf_time now = clock_now();
     struct resource *first = NULL;
     struct waited *w;
 
-    hf_counter_add(&b->agent->table, HF_COUNTER_NOTICES, 1);
-    for (w = LIST_FIRST(key ? bucket_of(b, key, key_len) : &b->wakeups->all); w;
+    hf_counter_add(&locks->agent->table, HF_COUNTER_NOTICES, 1);
+    for (w = LIST_FIRST(key ? bucket_of(locks, key, key_len) : &locks->wakeups->all); w;
          w = key ? LIST_NEXT(w, same_bucket) : LIST_NEXT(w, all)) {
         if (key && !has_key(w, key, key_len))
             continue;
@@ -328,19 +340,18 @@ void wakeups_noticed(struct broker *b, int node, const void *key, size_t key_len
     }
     /* Most often there is one, and it does not wait for the loop's next turn. */
     if (first && heap_has(&first->work->retry.item)) {
-        loop_timer_cancel(b->loop, &first->work->retry);
+        loop_timer_cancel(locks->loop, &first->work->retry);
         if (wakeups_due(first, now))
-            resource_kick(first);
+            waiters_kick(first);
     }
-    looks_hear_noticed(b, key, key_len);
 }
 
-void wakeups_telling(struct broker *b, int node, bool can)
+void wakeups_telling(struct locks *locks, int node, bool can)
 {
     hf_time now = clock_now();
     struct waited *w;
 
-    LIST_FOREACH (w, &b->wakeups->all, all) {
+    LIST_FOREACH (w, &locks->wakeups->all, all) {
         wakeup_telling(&w->wakeup, node, can);
         rest(w, now);
     }
@@ -348,22 +359,22 @@ void wakeups_telling(struct broker *b, int node, bool can)
 
 /* --- beginning and end ------------------------------------------------------------------------ */
 
-int wakeups_create(struct broker *b)
+int wakeups_create(struct locks *locks)
 {
-    b->wakeups = calloc(1, sizeof(*b->wakeups));
-    if (!b->wakeups)
+    locks->wakeups = calloc(1, sizeof(*locks->wakeups));
+    if (!locks->wakeups)
         return HF_ENOMEM;
-    wakeup_budget_init(&b->wakeups->budget, (uint32_t)(WAKEUP_PER_S * b->n));
+    wakeup_budget_init(&locks->wakeups->budget, (uint32_t)(WAKEUP_PER_S * locks->n));
     return HF_OK;
 }
 
-void wakeups_destroy(struct broker *b)
+void wakeups_destroy(struct locks *locks)
 {
     struct waited *w;
 
-    while (b->wakeups && (w = LIST_FIRST(&b->wakeups->all))) {
+    while (locks->wakeups && (w = LIST_FIRST(&locks->wakeups->all))) {
         LIST_REMOVE(w, all);
         free(w);
     }
-    free(b->wakeups);
+    free(locks->wakeups);
 }

@@ -1,11 +1,15 @@
 /* A lease's first moments, while the broker still has it. Most are over by then: acquire and release of
  * such a one go through one thread and one connection to each node, and the renewal thread never
  * hears of it. Nothing would be done for it so early: the first renewal comes later. Whatever else is asked of a
- * lease hands it in first (agent/broker/broker.c:broker_tell_renewal). */
+ * lease hands it in first (agent/broker/locks/orders.c:order_renewal). */
+#include "agent/broker/locks/young.h"
+
 #include <stdlib.h>
 
 #include "agent/base/clock.h"
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/locks/grants.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/resources.h"
 #include "agent/record/events.h"
 #include "agent/record/lease_record.h"
 #include "shm/status.h"
@@ -20,19 +24,19 @@ struct young {
 
 static void leave(struct young *y)
 {
-    struct broker *b = resource_broker(y->resource);
+    struct locks *locks = resource_locks(y->resource);
 
     y->resource->work->young = NULL;
-    TAILQ_REMOVE(&b->young, y, entry);
-    TAILQ_INSERT_HEAD(&b->young_free, y, entry);
+    TAILQ_REMOVE(&locks->young, y, entry);
+    TAILQ_INSERT_HEAD(&locks->young_free, y, entry);
 }
 
-static void post(struct broker *b, struct lease *lease)
+static void post(struct locks *locks, struct lease *lease)
 {
     struct message *m = message_new(MSG_GRANTED);
 
     m->lease = lease;
-    mailbox_post(&b->agent->to_renewal, m);
+    mailbox_post(&locks->agent->to_renewal, m);
 }
 
 void young_hand_in(struct resource *r)
@@ -43,8 +47,8 @@ void young_hand_in(struct resource *r)
     if (!y)
         return;
     leave(y);
-    post(resource_broker(r), lease);
-    for (int i = 0; i < resource_broker(r)->n; i++) {
+    post(resource_locks(r), lease);
+    for (int i = 0; i < resource_locks(r)->n; i++) {
         struct message *m;
 
         if (!(y->voted & 1u << i))
@@ -54,16 +58,16 @@ void young_hand_in(struct resource *r)
         m->generation = lease->generation;
         m->node_number = i;
         m->at = y->a[i];
-        mailbox_post(&resource_broker(r)->agent->to_renewal, m);
+        mailbox_post(&resource_locks(r)->agent->to_renewal, m);
     }
     resource_calm(r);
 }
 
-void young_hand_in_all(struct broker *b)
+void young_hand_in_all(struct locks *locks)
 {
     struct young *y;
 
-    while ((y = TAILQ_FIRST(&b->young)))
+    while ((y = TAILQ_FIRST(&locks->young)))
         young_hand_in(y->resource);
 }
 
@@ -71,13 +75,13 @@ void young_hand_in_all(struct broker *b)
  * in, and the renewal thread judges it. */
 static void on_timer(struct loop_timer *timer, hf_time now)
 {
-    struct broker *b = HF_CONTAINER(timer, struct broker, young_timer);
+    struct locks *locks = HF_CONTAINER(timer, struct locks, young_timer);
     struct young *y;
 
-    while ((y = TAILQ_FIRST(&b->young)) && hf_time_reached(now, y->until))
+    while ((y = TAILQ_FIRST(&locks->young)) && hf_time_reached(now, y->until))
         young_hand_in(y->resource);
     if (y)
-        loop_timer_set(b->loop, timer, y->until);
+        loop_timer_set(locks->loop, timer, y->until);
 }
 
 /* Whether nothing but its release or its renewal can come next. */
@@ -88,27 +92,27 @@ static bool is_plain(const struct lease *lease)
 
 void young_begin(struct resource *r, hf_time now)
 {
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
     struct lease *lease = resource_lease(r);
-    struct young *y = TAILQ_FIRST(&b->young_free);
+    struct young *y = TAILQ_FIRST(&locks->young_free);
 
     if (!is_plain(lease)) {
-        post(b, lease);
+        post(locks, lease);
         return;
     }
     if (y) {
-        TAILQ_REMOVE(&b->young_free, y, entry);
+        TAILQ_REMOVE(&locks->young_free, y, entry);
     } else if (!(y = malloc(sizeof(*y)))) {
-        post(b, lease);
+        post(locks, lease);
         return;
     }
     y->resource = r;
     y->until = hf_time_add(now, timing_young());
     y->voted = 0;
     r->work->young = y;
-    TAILQ_INSERT_TAIL(&b->young, y, entry);
-    if (!heap_has(&b->young_timer.item))
-        loop_timer_set(b->loop, &b->young_timer, y->until);
+    TAILQ_INSERT_TAIL(&locks->young, y, entry);
+    if (!heap_has(&locks->young_timer.item))
+        loop_timer_set(locks->loop, &locks->young_timer, y->until);
 }
 
 bool young_vote(struct resource *r, int node, hf_time a)
@@ -123,51 +127,52 @@ bool young_vote(struct resource *r, int node, hf_time a)
 static void released(int answered, void *arg, void *owner)
 {
     struct resource *r = arg;
-    struct broker *b = owner;
+    struct locks *locks = resource_locks(r);
 
     (void)answered;
-    if (!b->closing)
-        resource_lease_ended(b, resource_lease(r));
+    (void)owner;
+    if (!locks->closing)
+        grant_ended(locks, resource_lease(r));
 }
 
 bool young_release(struct resource *r, enum hf_loss_reason reason)
 {
-    struct broker *b = resource_broker(r);
+    struct locks *locks = resource_locks(r);
     struct lease *lease = resource_lease(r);
     hf_time now = clock_now();
-    struct release_order order = releaser_order(lease, (1u << b->n) - 1);
+    struct release_order order = releaser_order(lease, (1u << locks->n) - 1);
 
     /* Until then V is far ahead: what follows cannot find the lease lost. */
     if (!r->work->young || hf_time_reached(now, r->work->young->until))
         return false;
     leave(r->work->young);
     (void)lease_fsm_release(&lease->fsm, reason, now);
-    lease_record_end(b->agent, lease);
-    event_released(b->agent, lease);
-    hf_counter_add(&b->agent->table, HF_COUNTER_RELEASES, 1);
+    lease_record_end(locks->agent, lease);
+    event_released(locks->agent, lease);
+    hf_counter_add(&locks->agent->table, HF_COUNTER_RELEASES, 1);
     lease->unanswered = 0; /* this release goes behind the acquire on the same connection */
     order.done = released;
     order.arg = r;
-    if (releaser_start(b->releaser, &order) == HF_OK)
+    if (releaser_start(locks->releaser, &order) == HF_OK)
         return true;
-    post(b, lease); /* out of memory: the renewal thread tries again when the keys lapse */
+    post(locks, lease); /* out of memory: the renewal thread tries again when the keys lapse */
     return false;
 }
 
-void young_create(struct broker *b)
+void young_create(struct locks *locks)
 {
-    TAILQ_INIT(&b->young);
-    TAILQ_INIT(&b->young_free);
-    b->young_timer.fn = on_timer;
+    TAILQ_INIT(&locks->young);
+    TAILQ_INIT(&locks->young_free);
+    locks->young_timer.fn = on_timer;
 }
 
-void young_destroy(struct broker *b)
+void young_destroy(struct locks *locks)
 {
     struct young *y;
 
-    TAILQ_CONCAT(&b->young_free, &b->young, entry);
-    while ((y = TAILQ_FIRST(&b->young_free))) {
-        TAILQ_REMOVE(&b->young_free, y, entry);
+    TAILQ_CONCAT(&locks->young_free, &locks->young, entry);
+    while ((y = TAILQ_FIRST(&locks->young_free))) {
+        TAILQ_REMOVE(&locks->young_free, y, entry);
         free(y);
     }
 }

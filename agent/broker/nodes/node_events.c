@@ -1,8 +1,11 @@
 /* One event for each thing that happens to a node, though both threads look at it, several replies
  * show the same, and a sentinel that was absent is later another one. */
+#include "agent/broker/nodes/node_events.h"
+
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/nodes/node_texts.h"
+#include "agent/broker/nodes/nodes.h"
 #include "agent/record/events.h"
 
 #define TOLD_BEFORE (UINT32_C(1) << 31) /* beside the reasons of a quarantine: none of them */
@@ -17,15 +20,15 @@ static uint32_t quarantine_of(const struct node_trust *t, hf_time now)
     return hf_time_before(now, t->until) ? t->reasons : 0;
 }
 
-void node_events_begin(struct broker *b, int i)
+void node_events_begin(struct nodes *nodes, int i)
 {
-    struct node *node = &b->nodes[i];
+    struct node *node = &nodes->node[i];
     const struct node_trust *t = &node->trust;
 
     node->told = (struct node_told){
         .refusal = t->refused ? t->refusal : HF_REFUSED_NOT,
         /* Its beginning may be untold, and its end may have come while nobody was there to tell. */
-        .reasons = event_quarantine_stands(b->agent, i) ? t->reasons | TOLD_BEFORE : 0,
+        .reasons = event_quarantine_stands(nodes->agent, i) ? t->reasons | TOLD_BEFORE : 0,
         .mark = t->mark,
         .own_steps = t->steps,
         .absent = t->nonce_seen && !t->nonce[0],
@@ -33,112 +36,112 @@ void node_events_begin(struct broker *b, int i)
     };
 }
 
-void node_events_up(struct broker *b, int i, const char *version)
+void node_events_up(struct nodes *nodes, int i, const char *version)
 {
-    b->nodes[i].told.up = b->nodes[i].told.tried = true;
-    event_node_up(b->agent, i, version);
+    nodes->node[i].told.up = nodes->node[i].told.tried = true;
+    event_node_up(nodes->agent, i, version);
 }
 
 /* While it stays away only the first reason is told: each attempt may fail in another way. */
-void node_events_down(struct broker *b, int i, enum hf_node_error error, const char *text)
+void node_events_down(struct nodes *nodes, int i, enum hf_node_error error, const char *text)
 {
-    struct node_told *told = &b->nodes[i].told;
+    struct node_told *told = &nodes->node[i].told;
 
     if (told->up || !told->tried)
-        event_node_down(b->agent, i, error, text);
+        event_node_down(nodes->agent, i, error, text);
     told->up = false;
     told->tried = true;
 }
 
 /* Both threads see each step, sooner or later: as many were there as the one knows that knows more.
  */
-static void tell_steps(struct broker *b, int i)
+static void tell_steps(struct nodes *nodes, int i)
 {
-    struct node *node = &b->nodes[i];
+    struct node *node = &nodes->node[i];
     uint32_t own = node->trust.steps - node->told.own_steps;
     uint32_t most = own > node->told.renewal_steps ? own : node->told.renewal_steps;
     int64_t middle = middle_us(&node->trust);
 
     if (most > node->told.steps)
-        event_node_stepped(b->agent, i, own == most ? middle - node->told.middle_us : 0);
+        event_node_stepped(nodes->agent, i, own == most ? middle - node->told.middle_us : 0);
     node->told.steps = most;
 }
 
 /* That our own new sentinel is another one than none is no news. */
-static void tell_forgot(struct broker *b, int i)
+static void tell_forgot(struct nodes *nodes, int i)
 {
-    struct node *node = &b->nodes[i];
+    struct node *node = &nodes->node[i];
 
     if (node->trust.mark != node->told.mark && !node->told.absent)
-        event_node_forgot(b->agent, i);
+        event_node_forgot(nodes->agent, i);
     node->told.mark = node->trust.mark;
     node->told.absent = node->trust.nonce[0] == '\0';
 }
 
-void node_events_found(struct broker *b, int i, unsigned events)
+void node_events_found(struct nodes *nodes, int i, unsigned events)
 {
     if (events & TRUST_RESTARTED)
-        event_node_restarted(b->agent, i, b->nodes[i].trust.facts.run_id);
+        event_node_restarted(nodes->agent, i, nodes->node[i].trust.facts.run_id);
     if (events & TRUST_FORGOT)
-        tell_forgot(b, i);
+        tell_forgot(nodes, i);
     if (events & TRUST_STEPPED)
-        tell_steps(b, i);
+        tell_steps(nodes, i);
 }
 
 /* A restart and a changed sentinel are still to be seen by this thread; a clock that stepped twice
  * may be not. */
-void node_events_heard(struct broker *b, int i, unsigned events)
+void node_events_heard(struct nodes *nodes, int i, unsigned events)
 {
     if (events & TRUST_STEPPED) {
-        b->nodes[i].told.renewal_steps++;
-        tell_steps(b, i);
+        nodes->node[i].told.renewal_steps++;
+        tell_steps(nodes, i);
     }
 }
 
-static void tell_refusal(struct broker *b, int i, enum hf_node_refusal refusal)
+static void tell_refusal(struct nodes *nodes, int i, enum hf_node_refusal refusal)
 {
-    const char *fleet = refusal == HF_REFUSED_FLEET ? b->nodes[i].fleet_text : "";
+    const char *fleet = refusal == HF_REFUSED_FLEET ? nodes->node[i].fleet_text : "";
 
     if (refusal != HF_REFUSED_NOT)
-        log_warn("node %s is refused: %s", b->config->nodes[i].id,
+        log_warn("node %s is refused: %s", nodes->config->nodes[i].id,
                  *fleet ? fleet : node_refusal_text(refusal));
-    event_node_refused(b->agent, i, refusal, fleet);
+    event_node_refused(nodes->agent, i, refusal, fleet);
 }
 
 /* While it is away nothing is known of that. */
-static void tell_writes(struct broker *b, int i, enum hf_node_error error)
+static void tell_writes(struct nodes *nodes, int i, enum hf_node_error error)
 {
-    const char *id = b->config->nodes[i].id, *text = b->nodes[i].writes.text;
+    const char *id = nodes->config->nodes[i].id, *text = nodes->node[i].writes.text;
 
-    if (log_allows(&b->writes, LOG_LIMIT, loop_now(b->loop))) {
+    if (log_allows(&nodes->writes, LOG_LIMIT, loop_now(nodes->loop))) {
         if (error != HF_NODE_ERR_NONE)
             log_warn("node %s refuses writes, so no lock can be had there: %s: %s", id,
                      link_error_name(error), text);
         else
             log_info("node %s takes writes again", id);
     }
-    event_node_writes(b->agent, i, error, text);
+    event_node_writes(nodes->agent, i, error, text);
 }
 
-void node_events_review(struct broker *b, int i, hf_time now)
+void node_events_review(struct nodes *nodes, int i, hf_time now)
 {
-    struct node *node = &b->nodes[i];
+    struct node *node = &nodes->node[i];
     struct node_told *told = &node->told;
     enum hf_node_refusal refusal = node->trust.refused ? node->trust.refusal : HF_REFUSED_NOT;
     uint32_t reasons = quarantine_of(&node->trust, now);
     enum hf_node_error writes = node->up ? writes_refused(&node->writes) : told->writes;
 
     if (refusal != told->refusal)
-        tell_refusal(b, i, refusal);
+        tell_refusal(nodes, i, refusal);
     if (reasons & ~told->reasons) {
-        log_warn("node %s gives no votes: %s", b->config->nodes[i].id,
+        log_warn("node %s gives no votes: %s", nodes->config->nodes[i].id,
                  node_quarantine_text(reasons));
-        event_quarantine(b->agent, i, reasons, node->trust.until);
+        event_quarantine(nodes->agent, i, reasons, node->trust.until);
     } else if (told->reasons && !reasons) {
-        event_quarantine_over(b->agent, i);
+        event_quarantine_over(nodes->agent, i);
     }
     if (writes != told->writes)
-        tell_writes(b, i, writes);
+        tell_writes(nodes, i, writes);
     told->refusal = refusal;
     told->writes = writes;
     told->reasons = reasons;

@@ -1,9 +1,11 @@
 /* What people are told of nodes that do not vote: in the log, to a waiter, to the service manager. */
+#include "agent/broker/nodes/node_texts.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/nodes/nodes.h"
 
 #define IDS_MOST 64 /* bytes of ids in one list; longer lists are left to `holdfast nodes` */
 
@@ -53,9 +55,9 @@ const char *node_refusal_text(enum hf_node_refusal refusal)
 /* What keeps a node from voting. */
 enum standing { VOTES, DOWN, REFUSED, QUARANTINED, UNWRITABLE };
 
-static enum standing standing_of(const struct broker *b, int i, hf_time now)
+static enum standing standing_of(const struct nodes *nodes, int i, hf_time now)
 {
-    const struct node *node = &b->nodes[i];
+    const struct node *node = &nodes->node[i];
 
     if (!node->up)
         return DOWN;
@@ -63,30 +65,30 @@ static enum standing standing_of(const struct broker *b, int i, hf_time now)
         return REFUSED;
     if (!trust_may_vote(&node->trust, now))
         return QUARANTINED;
-    return nodes_takes_writes(b, i) ? VOTES : UNWRITABLE;
+    return nodes_takes_writes(nodes, i) ? VOTES : UNWRITABLE;
 }
 
-uint64_t nodes_situation(const struct broker *b, hf_time now)
+uint64_t nodes_situation(const struct nodes *nodes, hf_time now)
 {
     uint64_t situation = 1;
 
-    for (int i = 0; i < b->n; i++)
-        situation = situation << 3 | standing_of(b, i, now);
+    for (int i = 0; i < nodes->n; i++)
+        situation = situation << 3 | standing_of(nodes, i, now);
     return situation;
 }
 
 /* How many stand so, and if there is room " (n1, n2)". */
-static int count_standing(const struct broker *b, enum standing standing, hf_time now,
+static int count_standing(const struct nodes *nodes, enum standing standing, hf_time now,
                           char *ret_ids, size_t size)
 {
     size_t used = 0;
     int count = 0;
 
-    for (int i = 0; i < b->n; i++)
-        if (standing_of(b, i, now) == standing) {
+    for (int i = 0; i < nodes->n; i++)
+        if (standing_of(nodes, i, now) == standing) {
             if (used < size)
                 used += (size_t)snprintf(ret_ids + used, size - used, "%s%s", count ? ", " : " (",
-                                         b->config->nodes[i].id);
+                                         nodes->config->nodes[i].id);
             count++;
         }
     if (used + 1 < size)
@@ -97,16 +99,16 @@ static int count_standing(const struct broker *b, enum standing standing, hf_tim
 }
 
 /* When as many quarantines are over as are needed; HF_TIME_PAST: that cannot be told. */
-static hf_time enough_at(const struct broker *b, hf_time now)
+static hf_time enough_at(const struct nodes *nodes, hf_time now)
 {
     hf_time ends[HF_NODES_MAX];
-    int known = 0, needed = b->q - nodes_granting(b, now);
+    int known = 0, needed = nodes->q - nodes_granting(nodes, now);
 
-    for (int i = 0; i < b->n; i++) {
-        hf_time end = trust_until(&b->nodes[i].trust, now);
+    for (int i = 0; i < nodes->n; i++) {
+        hf_time end = trust_until(&nodes->node[i].trust, now);
         int at = known;
 
-        if (standing_of(b, i, now) != QUARANTINED || !hf_time_before(now, end) ||
+        if (standing_of(nodes, i, now) != QUARANTINED || !hf_time_before(now, end) ||
             end.ns >= HF_TIME_NEVER.ns)
             continue;
         for (; at > 0 && hf_time_before(end, ends[at - 1]); at--)
@@ -117,11 +119,11 @@ static hf_time enough_at(const struct broker *b, hf_time now)
     return needed >= 1 && needed <= known ? ends[needed - 1] : HF_TIME_PAST;
 }
 
-static size_t add_standing(const struct broker *b, enum standing standing, const char *what,
+static size_t add_standing(const struct nodes *nodes, enum standing standing, const char *what,
                            hf_time now, char *text, size_t size, size_t used)
 {
     char ids[IDS_MOST] = "";
-    int count = count_standing(b, standing, now, ids, sizeof(ids));
+    int count = count_standing(nodes, standing, now, ids, sizeof(ids));
 
     if (count && used < size)
         used += (size_t)snprintf(text + used, size - used, "; %d %s%s", count, what, ids);
@@ -129,92 +131,93 @@ static size_t add_standing(const struct broker *b, enum standing standing, const
 }
 
 /* "b, c": those of the bits; cut where there is no room. */
-static void list_ids(const struct broker *b, uint32_t nodes, char *ret_ids, size_t size)
+static void list_ids(const struct nodes *nodes, uint32_t which, char *ret_ids, size_t size)
 {
     size_t used = 0;
 
     ret_ids[0] = '\0';
-    for (int i = 0; i < b->n && used < size; i++)
-        if (nodes >> i & 1)
+    for (int i = 0; i < nodes->n && used < size; i++)
+        if (which >> i & 1)
             used += (size_t)snprintf(ret_ids + used, size - used, "%s%s", used ? ", " : "",
-                                     b->config->nodes[i].id);
+                                     nodes->config->nodes[i].id);
 }
 
 /* Those of the bits that refuse writes for the reason that the first of them has. */
-static uint32_t refuse_alike(const struct broker *b, uint32_t nodes, int *ret_first)
+static uint32_t refuse_alike(const struct nodes *nodes, uint32_t which, int *ret_first)
 {
     enum hf_node_error error = HF_NODE_ERR_NONE;
     uint32_t alike = 0;
 
-    for (int i = 0; i < b->n && error == HF_NODE_ERR_NONE; i++)
-        if (nodes >> i & 1 && !nodes_takes_writes(b, i)) {
-            error = writes_refused(&b->nodes[i].writes);
+    for (int i = 0; i < nodes->n && error == HF_NODE_ERR_NONE; i++)
+        if (which >> i & 1 && !nodes_takes_writes(nodes, i)) {
+            error = writes_refused(&nodes->node[i].writes);
             *ret_first = i;
         }
-    for (int i = 0; i < b->n && error != HF_NODE_ERR_NONE; i++)
-        if (nodes >> i & 1 && writes_refused(&b->nodes[i].writes) == error)
+    for (int i = 0; i < nodes->n && error != HF_NODE_ERR_NONE; i++)
+        if (which >> i & 1 && writes_refused(&nodes->node[i].writes) == error)
             alike |= 1u << i;
     return alike;
 }
 
 /* "; b, c refuse writes (oom): OOM command not allowed ..."; the first reason stands for all. */
-static size_t say_unwritable(const struct broker *b, hf_time now, char *text, size_t size)
+static size_t say_unwritable(const struct nodes *nodes, hf_time now, char *text, size_t size)
 {
-    uint32_t nodes = 0, alike;
+    uint32_t which = 0, alike;
     char ids[IDS_MOST];
     int first = 0, written;
 
-    for (int i = 0; i < b->n; i++)
-        if (standing_of(b, i, now) == UNWRITABLE)
-            nodes |= 1u << i;
-    alike = refuse_alike(b, nodes, &first);
+    for (int i = 0; i < nodes->n; i++)
+        if (standing_of(nodes, i, now) == UNWRITABLE)
+            which |= 1u << i;
+    alike = refuse_alike(nodes, which, &first);
     if (!alike)
         return 0;
-    list_ids(b, alike, ids, sizeof(ids));
-    written = snprintf(
-        text, size, "; %s refuse%s writes (%s): %s", ids, alike & (alike - 1) ? "" : "s",
-        link_error_name(writes_refused(&b->nodes[first].writes)), b->nodes[first].writes.text);
+    list_ids(nodes, alike, ids, sizeof(ids));
+    written =
+        snprintf(text, size, "; %s refuse%s writes (%s): %s", ids, alike & (alike - 1) ? "" : "s",
+                 link_error_name(writes_refused(&nodes->node[first].writes)),
+                 nodes->node[first].writes.text);
     return (size_t)written;
 }
 
-void nodes_explain_round(const struct broker *b, int voted, uint32_t errors, char *ret_text,
+void nodes_explain_round(const struct nodes *nodes, int voted, uint32_t errors, char *ret_text,
                          size_t size)
 {
     char ids[IDS_MOST];
     int first = 0;
-    uint32_t alike = refuse_alike(b, errors, &first);
+    uint32_t alike = refuse_alike(nodes, errors, &first);
 
-    list_ids(b, alike ? alike : errors, ids, sizeof(ids));
+    list_ids(nodes, alike ? alike : errors, ids, sizeof(ids));
     if (alike)
         snprintf(ret_text, size, "too few nodes: %s refuse%s writes (%s): %s", ids,
                  alike & (alike - 1) ? "" : "s",
-                 link_error_name(writes_refused(&b->nodes[first].writes)),
-                 b->nodes[first].writes.text);
+                 link_error_name(writes_refused(&nodes->node[first].writes)),
+                 nodes->node[first].writes.text);
     else if (errors)
         snprintf(ret_text, size, "too few nodes: %s: %s", ids,
-                 b->nodes[__builtin_ctz(errors)].row.error);
+                 nodes->node[__builtin_ctz(errors)].row.error);
     else
         snprintf(ret_text, size, "too few nodes agreed in time: %d of %d voted, %d are needed",
-                 voted, b->n, b->q);
+                 voted, nodes->n, nodes->q);
 }
 
-void nodes_explain(const struct broker *b, hf_time now, char *ret_text, size_t size)
+void nodes_explain(const struct nodes *nodes, hf_time now, char *ret_text, size_t size)
 {
-    hf_time enough = enough_at(b, now);
+    hf_time enough = enough_at(nodes, now);
     uint32_t reasons = 0;
     size_t used, before;
 
-    for (int i = 0; i < b->n; i++)
-        if (standing_of(b, i, now) == QUARANTINED)
-            reasons |= b->nodes[i].trust.reasons;
+    for (int i = 0; i < nodes->n; i++)
+        if (standing_of(nodes, i, now) == QUARANTINED)
+            reasons |= nodes->node[i].trust.reasons;
     used = (size_t)snprintf(ret_text, size, "%d of %d nodes may vote, %d are needed",
-                            nodes_granting(b, now), b->n, b->q);
-    used = add_standing(b, DOWN, "down", now, ret_text, size, used);
-    used = add_standing(b, REFUSED, "refused", now, ret_text, size, used);
+                            nodes_granting(nodes, now), nodes->n, nodes->q);
+    used = add_standing(nodes, DOWN, "down", now, ret_text, size, used);
+    used = add_standing(nodes, REFUSED, "refused", now, ret_text, size, used);
     if (used < size)
-        used += say_unwritable(b, now, ret_text + used, size - used);
+        used += say_unwritable(nodes, now, ret_text + used, size - used);
     before = used;
-    used = add_standing(b, QUARANTINED, "in quarantine", now, ret_text, size, used);
+    used = add_standing(nodes, QUARANTINED, "in quarantine", now, ret_text, size, used);
     if (used > before && used < size)
         used +=
             (size_t)snprintf(ret_text + used, size - used, ": %s", node_quarantine_text(reasons));

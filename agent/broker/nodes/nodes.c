@@ -1,5 +1,7 @@
 /* The broker's view of the nodes: its links, what each one's word is worth, and whether a round may
  * begin. */
+#include "agent/broker/nodes/nodes.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +9,9 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/nodes/node_events.h"
+#include "agent/broker/nodes/sentinels.h"
+#include "agent/core/ballot.h"
 #include "agent/record/stores.h"
 #include "shm/status.h"
 
@@ -16,14 +20,9 @@
 
 _Static_assert(WRITES_TEXT == sizeof(((struct hf_node_row *)0)->error), "as it is shown");
 
-static struct broker *broker_of(void *arg)
+static void node_publish(struct nodes *nodes, int i, hf_time now)
 {
-    return arg;
-}
-
-static void node_publish(struct broker *b, int i, hf_time now)
-{
-    struct node *node = &b->nodes[i];
+    struct node *node = &nodes->node[i];
     struct node_trust *t = &node->trust;
     struct hf_node_row *row = &node->row;
     hf_time until = trust_until(t, now);
@@ -43,114 +42,115 @@ static void node_publish(struct broker *b, int i, hf_time now)
         row->state = HF_NODE_QUARANTINED;
         row->quarantine_reason = t->reasons;
         row->quarantine_until_ns = until.ns > now.ns && until.ns < HF_TIME_NEVER.ns ? until.ns : 0;
-    } else if (!nodes_takes_writes(b, i))
+    } else if (!nodes_takes_writes(nodes, i))
         row->state = HF_NODE_UNWRITABLE;
     else
         row->state = HF_NODE_UP;
-    if (node->up && !nodes_takes_writes(b, i)) {
+    if (node->up && !nodes_takes_writes(nodes, i)) {
         row->error_class = (uint32_t)writes_refused(&node->writes);
         memcpy(row->error, node->writes.text, sizeof(row->error));
     }
     row->clock_steps = t->steps;
     row->flags = (t->facts.durable ? HF_NODE_F_DURABLE : 0) |
                  (t->fresh_word ? HF_NODE_F_ASSUMED_FRESH : 0) |
-                 (b->config->dev_nodes ? HF_NODE_F_DEV : 0) |
+                 (nodes->config->dev_nodes ? HF_NODE_F_DEV : 0) |
                  (uint32_t)node->tracking << HF_NODE_F_TRACKING_SHIFT;
     if (t->clock_known) {
         int64_t middle = t->low_us + (t->high_us - t->low_us) / 2;
 
         row->clock_offset_us = middle + now.ns / HF_NS_PER_US - clock_wall().ms * 1000;
     }
-    hf_node_publish(&b->agent->table, (uint32_t)i, row);
+    hf_node_publish(&nodes->agent->table, (uint32_t)i, row);
 }
 
-void nodes_tell_renewal(struct broker *b, int i, unsigned events)
+void nodes_tell_renewal(struct nodes *nodes, int i, unsigned events)
 {
     struct message *m = message_new(MSG_TRUST);
 
     m->node_number = i;
     m->events = events;
-    memcpy(m->nonce, b->nodes[i].trust.sentinel.nonce, sizeof(m->nonce));
-    broker_tell_renewal(b, m);
+    memcpy(m->nonce, nodes->node[i].trust.sentinel.nonce, sizeof(m->nonce));
+    mailbox_post(&nodes->agent->to_renewal, m);
 }
 
-void nodes_note(struct broker *b, int i, unsigned events, hf_time now)
+void nodes_note(struct nodes *nodes, int i, unsigned events, hf_time now)
 {
     if (!events)
         return;
-    node_events_found(b, i, events);
+    node_events_found(nodes, i, events);
     if (events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED))
-        nodes_tell_renewal(b, i, events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED));
-    node_records_put(b->agent->node_records, i, &b->nodes[i].trust);
-    loop_timer_set(b->loop, &b->review, now);
+        nodes_tell_renewal(nodes, i, events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED));
+    node_records_put(nodes->agent->node_records, i, &nodes->node[i].trust);
+    loop_timer_set(nodes->loop, &nodes->review, now);
 }
 
-static void mark_duplicates(struct broker *b)
+static void mark_duplicates(struct nodes *nodes)
 {
-    for (int i = 0; i < b->n; i++) {
-        struct node_trust *t = &b->nodes[i].trust;
+    for (int i = 0; i < nodes->n; i++) {
+        struct node_trust *t = &nodes->node[i].trust;
         bool twin = false;
 
         if (!t->contacted || (t->refused && t->refusal != HF_REFUSED_DUPLICATE))
             continue;
         for (int j = 0; j < i && !twin; j++)
-            twin = b->nodes[j].trust.contacted && b->nodes[j].up &&
-                   strcmp(b->nodes[j].trust.facts.run_id, t->facts.run_id) == 0;
+            twin = nodes->node[j].trust.contacted && nodes->node[j].up &&
+                   strcmp(nodes->node[j].trust.facts.run_id, t->facts.run_id) == 0;
         (void)trust_refuse(t, twin ? HF_REFUSED_DUPLICATE : HF_REFUSED_NOT);
     }
 }
 
-static void judge_first_contacts(struct broker *b, hf_time now)
+static void judge_first_contacts(struct nodes *nodes, hf_time now)
 {
     const struct node_trust *known[HF_NODES_MAX];
     int count = 0;
     int64_t median;
 
-    for (int i = 0; i < b->n; i++)
-        if (b->nodes[i].up && b->nodes[i].trust.clock_known)
-            known[count++] = &b->nodes[i].trust;
-    if (count < b->q || !trust_median(known, count, now, &median))
+    for (int i = 0; i < nodes->n; i++)
+        if (nodes->node[i].up && nodes->node[i].trust.clock_known)
+            known[count++] = &nodes->node[i].trust;
+    if (count < nodes->q || !trust_median(known, count, now, &median))
         return;
-    for (int i = 0; i < b->n; i++) {
-        struct node_trust *t = &b->nodes[i].trust;
+    for (int i = 0; i < nodes->n; i++) {
+        struct node_trust *t = &nodes->node[i].trust;
 
-        if (b->nodes[i].up && t->contacted && t->clock_known && t->sentinel.present && !t->judged) {
+        if (nodes->node[i].up && t->contacted && t->clock_known && t->sentinel.present &&
+            !t->judged) {
             trust_judge(t, median, clock_wall(), now);
-            node_records_put(b->agent->node_records, i, t);
+            node_records_put(nodes->agent->node_records, i, t);
         }
     }
 }
 
 /* --- link events ------------------------------------------------------------------------------ */
 
-static void node_learn(struct broker *b, int i, const struct node_facts *facts,
+static void node_learn(struct nodes *nodes, int i, const struct node_facts *facts,
                        const struct link_reply *reply)
 {
-    struct node *node = &b->nodes[i];
+    struct node *node = &nodes->node[i];
     hf_time now = clock_now();
     unsigned events;
 
-    (void)trust_has_word(&node->trust, b->started, now);
-    events = trust_on_facts(&node->trust, facts, agent_allowed(b->config), now);
+    (void)trust_has_word(&node->trust, nodes->started, now);
+    events = trust_on_facts(&node->trust, facts, agent_allowed(nodes->config), now);
     snprintf(node->row.run_id, sizeof(node->row.run_id), "%s", facts->run_id);
     snprintf(node->row.version, sizeof(node->row.version), "%s", facts->version);
-    events |= nodes_on_reply(b, i, reply);
+    events |= nodes_on_reply(nodes, i, reply);
     if (reply->write_tried)
         writes_on_probe(&node->writes, reply->write_error, reply->write_text, now);
     if (reply->outcome == LINK_ANSWERED)
-        events |= sentinel_adopt(b, i, reply, now);
+        events |= sentinel_adopt(nodes, i, reply, now);
     /* At once: a round may begin before the review. */
-    mark_duplicates(b);
-    nodes_note(b, i, events, now);
-    node_records_put(b->agent->node_records, i, &node->trust);
-    loop_timer_set(b->loop, &b->review, now);
+    mark_duplicates(nodes);
+    nodes_note(nodes, i, events, now);
+    node_records_put(nodes->agent->node_records, i, &node->trust);
+    loop_timer_set(nodes->loop, &nodes->review, now);
 }
 
 /* The next look at its clock, by what this one left open. */
-static void node_sampled(struct broker *b, int i, const struct link_reply *reply)
+static void node_sampled(struct nodes *nodes, int i, const struct link_reply *reply)
 {
-    struct node *node = &b->nodes[i];
-    hf_dur ttl = b->config->timing.ttl, widths;
+    struct node *node = &nodes->node[i];
+    hf_dur ttl = nodes->config->timing.ttl, widths;
 
     if (reply->outcome != LINK_ANSWERED)
         return;
@@ -163,64 +163,67 @@ static void node_sampled(struct broker *b, int i, const struct link_reply *reply
 static void on_up(struct link *link, const struct node_facts *facts, const struct link_reply *reply,
                   void *arg)
 {
-    struct broker *b = broker_of(arg);
+    struct nodes *nodes = arg;
     int i = link_node(link);
 
-    b->nodes[i].up = true;
-    writes_reset(&b->nodes[i].writes);
-    node_events_up(b, i, facts->version);
-    b->nodes[i].row.error_class = HF_NODE_ERR_NONE;
-    b->nodes[i].row.error[0] = '\0';
-    log_info("node %s is up (%s, version %s)", b->config->nodes[i].id, b->config->nodes[i].text,
-             facts->version);
-    node_learn(b, i, facts, reply);
-    node_sampled(b, i, reply);
-    nodes_tell_renewal(b, i, 0);
-    releaser_link_up(b->releaser, i);
+    nodes->node[i].up = true;
+    writes_reset(&nodes->node[i].writes);
+    node_events_up(nodes, i, facts->version);
+    nodes->node[i].row.error_class = HF_NODE_ERR_NONE;
+    nodes->node[i].row.error[0] = '\0';
+    log_info("node %s is up (%s, version %s)", nodes->config->nodes[i].id,
+             nodes->config->nodes[i].text, facts->version);
+    node_learn(nodes, i, facts, reply);
+    node_sampled(nodes, i, reply);
+    nodes_tell_renewal(nodes, i, 0);
+    releaser_link_up(nodes->releaser, i);
 }
 
 static void on_probed(struct link *link, const struct node_facts *facts,
                       const struct link_reply *reply, void *arg)
 {
-    node_learn(broker_of(arg), link_node(link), facts, reply);
-    node_sampled(broker_of(arg), link_node(link), reply);
+    node_learn(arg, link_node(link), facts, reply);
+    node_sampled(arg, link_node(link), reply);
 }
 
 static void on_down(struct link *link, enum hf_node_error error, const char *text, void *arg)
 {
-    struct broker *b = broker_of(arg);
+    struct nodes *nodes = arg;
     int i = link_node(link);
-    struct node *node = &b->nodes[i];
+    struct node *node = &nodes->node[i];
 
     if (node->up || node->row.error_class != (uint32_t)error)
-        log_warn("node %s is down: %s: %s", b->config->nodes[i].id, link_error_name(error), text);
-    node_events_down(b, i, error, text);
+        log_warn("node %s is down: %s: %s", nodes->config->nodes[i].id, link_error_name(error),
+                 text);
+    node_events_down(nodes, i, error, text);
     if (node->up)
         node->row.reconnects++;
     node->up = false;
     node->asking_sentinel = false;
     node->row.error_class = (uint32_t)error;
     snprintf(node->row.error, sizeof(node->row.error), "%s", text);
-    loop_timer_set(b->loop, &b->review, loop_now(b->loop));
+    loop_timer_set(nodes->loop, &nodes->review, loop_now(nodes->loop));
 }
 
 static void on_noticed(struct link *link, const void *key, size_t key_len, void *arg)
 {
-    wakeups_noticed(broker_of(arg), link_node(link), key, key_len);
+    struct nodes *nodes = arg;
+
+    nodes->owner.noticed(nodes->owner.arg, link_node(link), key, key_len);
 }
 
 static void on_tracking(struct link *link, enum hf_node_tracking state, const char *text, void *arg)
 {
-    struct broker *b = broker_of(arg);
+    struct nodes *nodes = arg;
     int i = link_node(link);
 
-    if (state == HF_TRACKING_REFUSED && !b->nodes[i].told.deaf)
+    if (state == HF_TRACKING_REFUSED && !nodes->node[i].told.deaf)
         log_warn("node %s does not tell of changes (%s): who waits for another host's locks polls",
-                 b->config->nodes[i].id, text);
-    b->nodes[i].told.deaf |= state == HF_TRACKING_REFUSED;
-    b->nodes[i].tracking = state;
-    wakeups_telling(b, i, state == HF_TRACKING_ON);
-    loop_timer_set(b->loop, &b->review, loop_now(b->loop));
+                 nodes->config->nodes[i].id, text);
+    nodes->node[i].told.deaf |= state == HF_TRACKING_REFUSED;
+    nodes->node[i].tracking = state;
+    nodes->owner.telling(nodes->owner.arg, i, state == HF_TRACKING_ON);
+    loop_timer_set(nodes->loop, &nodes->review, loop_now(nodes->loop));
 }
 
 static const struct link_events events = {.up = on_up,
@@ -233,34 +236,35 @@ static const struct link_events events = {.up = on_up,
 
 static void review(struct loop_timer *timer, hf_time now)
 {
-    struct broker *b = HF_CONTAINER(timer, struct broker, review);
+    struct nodes *nodes = HF_CONTAINER(timer, struct nodes, review);
     hf_time next = hf_time_add(now, hf_ns(HF_NS_PER_SEC));
 
-    mark_duplicates(b);
-    sentinels_make(b, now);
-    sentinels_trace(b, now);
-    judge_first_contacts(b, now);
-    b->fleet[0] = '\0';
-    for (int i = 0; i < b->n; i++) {
+    mark_duplicates(nodes);
+    sentinels_make(nodes, now);
+    sentinels_trace(nodes, now);
+    judge_first_contacts(nodes, now);
+    nodes->fleet[0] = '\0';
+    for (int i = 0; i < nodes->n; i++) {
         hf_time until;
 
-        trust_tick(&b->nodes[i].trust, clock_wall(), now);
-        node_events_review(b, i, now);
-        node_publish(b, i, now);
-        until = trust_until(&b->nodes[i].trust, now);
+        trust_tick(&nodes->node[i].trust, clock_wall(), now);
+        node_events_review(nodes, i, now);
+        node_publish(nodes, i, now);
+        until = trust_until(&nodes->node[i].trust, now);
         if (hf_time_before(now, until))
             next = hf_time_min(next, until);
-        if (b->nodes[i].fleet_text[0] && !b->fleet[0])
-            snprintf(b->fleet, sizeof(b->fleet),
-                     "%s; all agents of a fleet need the same constants", b->nodes[i].fleet_text);
+        if (nodes->node[i].fleet_text[0] && !nodes->fleet[0])
+            snprintf(nodes->fleet, sizeof(nodes->fleet),
+                     "%s; all agents of a fleet need the same constants",
+                     nodes->node[i].fleet_text);
     }
-    broker_review(b, now);
-    loop_timer_set(b->loop, &b->review, next);
+    nodes->owner.reviewed(nodes->owner.arg, now);
+    loop_timer_set(nodes->loop, &nodes->review, next);
 }
 
-unsigned nodes_on_reply(struct broker *b, int i, const struct link_reply *reply)
+unsigned nodes_on_reply(struct nodes *nodes, int i, const struct link_reply *reply)
 {
-    struct node *node = &b->nodes[i];
+    struct node *node = &nodes->node[i];
     unsigned seen = 0;
 
     switch (reply->outcome) {
@@ -270,7 +274,7 @@ unsigned nodes_on_reply(struct broker *b, int i, const struct link_reply *reply)
         node->row.last_reply_ns = reply->received.ns;
         seen = trust_on_time(&node->trust, reply->node_time, reply->sent, reply->received);
         seen |= trust_on_nonce(&node->trust, reply->nonce, reply->received);
-        nodes_note(b, i, seen, reply->received);
+        nodes_note(nodes, i, seen, reply->received);
         break;
     case LINK_ERROR:
         node->row.errors++;
@@ -288,9 +292,9 @@ unsigned nodes_on_reply(struct broker *b, int i, const struct link_reply *reply)
     return seen;
 }
 
-void nodes_on_write(struct broker *b, int i, const struct link_reply *reply, bool written)
+void nodes_on_write(struct nodes *nodes, int i, const struct link_reply *reply, bool written)
 {
-    struct node_writes *writes = &b->nodes[i].writes;
+    struct node_writes *writes = &nodes->node[i].writes;
     enum hf_node_error before = writes_refused(writes);
 
     if (written)
@@ -298,147 +302,190 @@ void nodes_on_write(struct broker *b, int i, const struct link_reply *reply, boo
     else if (reply->outcome == LINK_ERROR)
         writes_on_lock(writes, reply->error, reply->error_text, reply->received);
     if (writes_refused(writes) != before)
-        loop_timer_set(b->loop, &b->review, reply->received);
+        loop_timer_set(nodes->loop, &nodes->review, reply->received);
 }
 
-void nodes_on_told(struct broker *b, const struct message *m)
+void nodes_on_told(struct nodes *nodes, const struct message *m)
 {
     hf_time now = clock_now();
 
-    trust_on_told(&b->nodes[m->node_number].trust, m->events, now);
+    trust_on_told(&nodes->node[m->node_number].trust, m->events, now);
     if (m->events & TRUST_STEPPED)
-        trust_owe_trace(&b->nodes[m->node_number].trust, m->nonce);
-    node_events_heard(b, m->node_number, m->events);
+        trust_owe_trace(&nodes->node[m->node_number].trust, m->nonce);
+    node_events_heard(nodes, m->node_number, m->events);
     if (m->events & TRUST_FORGOT)
-        b->nodes[m->node_number].reread = true;
-    node_records_put(b->agent->node_records, m->node_number, &b->nodes[m->node_number].trust);
-    loop_timer_set(b->loop, &b->review, now);
+        nodes->node[m->node_number].reread = true;
+    node_records_put(nodes->agent->node_records, m->node_number,
+                     &nodes->node[m->node_number].trust);
+    loop_timer_set(nodes->loop, &nodes->review, now);
 }
 
 /* --- questions -------------------------------------------------------------------------------- */
 
-bool nodes_may_vote(const struct broker *b, int i, hf_time now)
+bool nodes_may_vote(const struct nodes *nodes, int i, hf_time now)
 {
-    return b->nodes[i].up && link_is_up(b->nodes[i].link) &&
-           trust_may_vote(&b->nodes[i].trust, now);
+    return nodes->node[i].up && link_is_up(nodes->node[i].link) &&
+           trust_may_vote(&nodes->node[i].trust, now);
 }
 
-int nodes_voting(const struct broker *b, hf_time now)
+int nodes_voting(const struct nodes *nodes, hf_time now)
 {
     int count = 0;
 
-    for (int i = 0; i < b->n; i++)
-        count += nodes_may_vote(b, i, now);
+    for (int i = 0; i < nodes->n; i++)
+        count += nodes_may_vote(nodes, i, now);
     return count;
 }
 
-bool nodes_takes_writes(const struct broker *b, int i)
+bool nodes_takes_writes(const struct nodes *nodes, int i)
 {
-    return writes_refused(&b->nodes[i].writes) == HF_NODE_ERR_NONE;
+    return writes_refused(&nodes->node[i].writes) == HF_NODE_ERR_NONE;
 }
 
-int nodes_granting(const struct broker *b, hf_time now)
+int nodes_granting(const struct nodes *nodes, hf_time now)
 {
     int count = 0;
 
-    for (int i = 0; i < b->n; i++)
-        count += nodes_may_vote(b, i, now) && nodes_takes_writes(b, i);
+    for (int i = 0; i < nodes->n; i++)
+        count += nodes_may_vote(nodes, i, now) && nodes_takes_writes(nodes, i);
     return count;
 }
 
-int nodes_up(const struct broker *b)
+int nodes_up(const struct nodes *nodes)
 {
     int count = 0;
 
-    for (int i = 0; i < b->n; i++)
-        count += b->nodes[i].up;
+    for (int i = 0; i < nodes->n; i++)
+        count += nodes->node[i].up;
     return count;
 }
 
-bool nodes_settling(const struct broker *b, hf_time now)
+bool nodes_settling(const struct nodes *nodes, hf_time now)
 {
-    if (hf_time_reached(now, hf_time_add(b->started, hf_ns(SETTLING))))
+    if (hf_time_reached(now, hf_time_add(nodes->started, hf_ns(SETTLING))))
         return false;
-    for (int i = 0; i < b->n; i++)
-        if (!b->nodes[i].up || !b->nodes[i].trust.judged)
+    for (int i = 0; i < nodes->n; i++)
+        if (!nodes->node[i].up || !nodes->node[i].trust.judged)
             return true;
     return false;
 }
 
-bool nodes_time(const struct broker *b, hf_time now, hf_nodetime *ret_time)
+bool nodes_time(const struct nodes *nodes, hf_time now, hf_nodetime *ret_time)
 {
     const struct node_trust *known[HF_NODES_MAX];
     int count = 0;
     int64_t median;
 
-    for (int i = 0; i < b->n; i++)
-        if (b->nodes[i].trust.clock_known)
-            known[count++] = &b->nodes[i].trust;
+    for (int i = 0; i < nodes->n; i++)
+        if (nodes->node[i].trust.clock_known)
+            known[count++] = &nodes->node[i].trust;
     if (!count || !trust_median(known, count, now, &median))
         return false;
     *ret_time = (hf_nodetime){median + now.ns / HF_NS_PER_US};
     return true;
 }
 
-const char *nodes_fleet_text(const struct broker *b)
+const char *nodes_fleet_text(const struct nodes *nodes)
 {
-    return b->fleet;
+    return nodes->fleet;
 }
 
 /* --- making and ending ------------------------------------------------------------------------ */
 
-int nodes_create(struct broker *b)
+static int node_create(struct nodes *nodes, int i, struct resolver *resolver)
 {
-    const struct config *c = b->config;
-    hf_dur quarantine = timing_quarantine(hf_ms(c->ttl_max_ms));
+    const struct config *c = nodes->config;
+    struct node *node = &nodes->node[i];
+    struct node_trust before;
+    struct link_options options = {
+        .loop = nodes->loop,
+        .resolver = resolver,
+        .address = &c->nodes[i],
+        .node = i,
+        .connect_timeout = hf_dur_max(c->timing.attempt, hf_ms(200)),
+        .silence = timing_silence(c->timing.ttl),
+        .probe_writes = true,
+        .probe = sampling_gap(c->timing.ttl, hf_ns(0), i),
+        .events = &events,
+        .arg = nodes,
+    };
+    int rc;
 
-    b->review.fn = review;
-    for (int i = 0; i < b->n; i++) {
-        struct node *node = &b->nodes[i];
-        bool fresh = c->assume_fresh || c->dev_nodes > 0;
-        struct node_trust before;
-        struct link_options options = {
-            .loop = b->loop,
-            .resolver = b->resolver,
-            .address = &c->nodes[i],
-            .node = i,
-            .connect_timeout = hf_dur_max(c->timing.attempt, hf_ms(200)),
-            .silence = timing_silence(c->timing.ttl),
-            .probe_writes = true,
-            .probe = sampling_gap(c->timing.ttl, hf_ns(0), i),
-            .events = &events,
-            .arg = b,
-        };
-        int rc;
-
-        trust_init(&node->trust, quarantine, fresh);
-        if (stores_known_node(b->agent, i, &before))
-            trust_restore(&node->trust, &before, b->started);
-        node_events_begin(b, i);
-        snprintf(node->row.id, sizeof(node->row.id), "%s", c->nodes[i].id);
-        snprintf(node->row.address, sizeof(node->row.address), "%s", c->nodes[i].text);
-        rc = link_create(&options, &node->link);
-        if (rc < 0)
-            return rc;
-        b->links[i] = node->link;
-        node_publish(b, i, b->started);
-    }
+    trust_init(&node->trust, timing_quarantine(hf_ms(c->ttl_max_ms)),
+               c->assume_fresh || c->dev_nodes > 0);
+    if (stores_known_node(nodes->agent, i, &before))
+        trust_restore(&node->trust, &before, nodes->started);
+    node_events_begin(nodes, i);
+    snprintf(node->row.id, sizeof(node->row.id), "%s", c->nodes[i].id);
+    snprintf(node->row.address, sizeof(node->row.address), "%s", c->nodes[i].text);
+    rc = link_create(&options, &node->link);
+    if (rc < 0)
+        return rc;
+    nodes->links[i] = node->link;
+    node_publish(nodes, i, nodes->started);
     return HF_OK;
 }
 
-void nodes_start(struct broker *b)
+int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolver,
+                 const struct nodes_owner *owner, struct nodes **ret_nodes)
 {
-    if (b->n % 2 == 0)
-        log_warn("%d nodes: an even number survives no more failures than %d would; use an odd one",
-                 b->n, b->n - 1);
+    struct nodes *nodes = calloc(1, sizeof(*nodes));
+    int rc = HF_OK;
 
-    for (int i = 0; i < b->n; i++)
-        link_start(b->nodes[i].link);
-    loop_timer_set(b->loop, &b->review, b->started);
+    if (!nodes)
+        return HF_ENOMEM;
+    nodes->agent = agent;
+    nodes->config = agent->config;
+    nodes->loop = loop;
+    nodes->owner = *owner;
+    nodes->n = agent->config->node_count;
+    nodes->q = ballot_quorum(nodes->n);
+    nodes->started = clock_now();
+    nodes->review.fn = review;
+    for (int i = 0; rc == HF_OK && i < nodes->n; i++)
+        rc = node_create(nodes, i, resolver);
+    if (rc == HF_OK)
+        rc = releaser_create(loop, nodes->links, nodes->n, nodes->q, NULL, &nodes->releaser);
+    if (rc < 0) {
+        nodes_end(nodes);
+        nodes_destroy(nodes);
+        return rc;
+    }
+    *ret_nodes = nodes;
+    return HF_OK;
 }
 
-void nodes_destroy(struct broker *b)
+void nodes_start(struct nodes *nodes)
 {
-    for (int i = 0; i < b->n; i++)
-        link_destroy(b->nodes[i].link);
+    if (nodes->n % 2 == 0)
+        log_warn("%d nodes: an even number survives no more failures than %d would; use an odd one",
+                 nodes->n, nodes->n - 1);
+
+    for (int i = 0; i < nodes->n; i++)
+        link_start(nodes->node[i].link);
+    loop_timer_set(nodes->loop, &nodes->review, nodes->started);
+}
+
+void nodes_send(struct nodes *nodes)
+{
+    releaser_flush(nodes->releaser);
+    for (int i = 0; i < nodes->n; i++)
+        if (nodes->unsent >> i & 1)
+            link_flush(nodes->links[i]);
+    nodes->unsent = 0;
+}
+
+void nodes_end(struct nodes *nodes)
+{
+    for (int i = 0; i < nodes->n; i++)
+        if (nodes->node[i].link)
+            link_destroy(nodes->node[i].link);
+}
+
+void nodes_destroy(struct nodes *nodes)
+{
+    if (!nodes)
+        return;
+    releaser_destroy(nodes->releaser);
+    free(nodes);
 }

@@ -1,5 +1,7 @@
 /* The sentinel of each node, by which it shows that it has not forgotten: read, compared with this
  * fleet's constants, made where none is, and given another nonce where the clock stepped. */
+#include "agent/broker/nodes/sentinels.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +9,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/nodes/nodes.h"
 #include "agent/config/list_hash.h"
 #include "shm/hex.h"
 #include "shm/status.h"
@@ -47,11 +49,11 @@ static bool fleet_differs(const struct node_sentinel *s, const struct config *c,
     return true;
 }
 
-static void compare_with_fleet(struct broker *b, int i)
+static void compare_with_fleet(struct nodes *nodes, int i)
 {
-    struct node *node = &b->nodes[i];
+    struct node *node = &nodes->node[i];
 
-    if (!fleet_differs(&node->trust.sentinel, b->config, i, node->fleet_text,
+    if (!fleet_differs(&node->trust.sentinel, nodes->config, i, node->fleet_text,
                        sizeof(node->fleet_text))) {
         node->fleet_text[0] = '\0';
         if (node->trust.refused && node->trust.refusal == HF_REFUSED_FLEET)
@@ -77,51 +79,51 @@ static bool new_nonce(char ret_nonce[TRUST_NONCE_LEN + 1])
     return true;
 }
 
-static void send_sentinel(struct broker *b, int i, struct link_sentinel s, link_reply_fn *done,
+static void send_sentinel(struct nodes *nodes, int i, struct link_sentinel s, link_reply_fn *done,
                           hf_time now)
 {
-    struct node *node = &b->nodes[i];
+    struct node *node = &nodes->node[i];
 
     s.wall = clock_wall();
-    s.ttl_max_ms = b->config->ttl_max_ms;
-    s.nodes = b->n;
-    s.list_hash = b->config->list_hash;
-    if (link_sentinel(node->link, &s, hf_time_add(now, b->config->timing.attempt), done, b) ==
-        HF_OK) {
+    s.ttl_max_ms = nodes->config->ttl_max_ms;
+    s.nodes = nodes->n;
+    s.list_hash = nodes->config->list_hash;
+    if (link_sentinel(node->link, &s, hf_time_add(now, nodes->config->timing.attempt), done,
+                      nodes) == HF_OK) {
         node->asking_sentinel = true;
         node->reread = false;
         link_flush(node->link);
     }
 }
 
-static void ask_sentinel(struct broker *b, int i, bool replace, hf_time now)
+static void ask_sentinel(struct nodes *nodes, int i, bool replace, hf_time now)
 {
     char nonce[TRUST_NONCE_LEN + 1];
     struct link_sentinel s = {.make = true, .replace = replace, .nonce = nonce};
 
     if (new_nonce(nonce))
-        send_sentinel(b, i, s, sentinel_done, now);
+        send_sentinel(nodes, i, s, sentinel_done, now);
 }
 
 /* --- a step's trace --------------------------------------------------------------------------- */
 
 static void trace_done(struct link *link, const struct link_reply *reply, void *arg)
 {
-    struct broker *b = arg;
+    struct nodes *nodes = arg;
     int i = link_node(link);
 
     sentinel_done(link, reply, arg);
     if (reply->outcome != LINK_ANSWERED)
         return;
-    trust_on_traced(&b->nodes[i].trust);
-    node_records_put(b->agent->node_records, i, &b->nodes[i].trust);
+    trust_on_traced(&nodes->node[i].trust);
+    node_records_put(nodes->agent->node_records, i, &nodes->node[i].trust);
 }
 
 /* (!) Before it leaves, the next agent and the renewal thread know the nonce: whatever becomes of the
  * command, it is no change to them. */
-static void leave_trace(struct broker *b, int i, hf_time now)
+static void leave_trace(struct nodes *nodes, int i, hf_time now)
 {
-    struct node_trust *t = &b->nodes[i].trust;
+    struct node_trust *t = &nodes->node[i].trust;
     char nonce[TRUST_NONCE_LEN + 1];
     struct link_sentinel s = {.nonce = t->trace, .stepped = t->step_nonce};
 
@@ -129,22 +131,22 @@ static void leave_trace(struct broker *b, int i, hf_time now)
         if (!new_nonce(nonce))
             return;
         trust_choose_trace(t, nonce);
-        node_records_put(b->agent->node_records, i, t);
+        node_records_put(nodes->agent->node_records, i, t);
     }
-    atomic_store(&b->agent->trace[i], agent_trace_word(t->trace));
-    send_sentinel(b, i, s, trace_done, now);
+    atomic_store(&nodes->agent->trace[i], agent_trace_word(t->trace));
+    send_sentinel(nodes, i, s, trace_done, now);
 }
 
 /* Wherever one is owed and the node can be asked. Again at the next review if it does not answer, or refuses
  * writes. */
-void sentinels_trace(struct broker *b, hf_time now)
+void sentinels_trace(struct nodes *nodes, hf_time now)
 {
-    for (int i = 0; i < b->n; i++) {
-        const struct node *node = &b->nodes[i];
+    for (int i = 0; i < nodes->n; i++) {
+        const struct node *node = &nodes->node[i];
 
         if (node->up && node->trust.step_nonce[0] && !node->asking_sentinel &&
             !node->fleet_text[0] && is_ours(node))
-            leave_trace(b, i, now);
+            leave_trace(nodes, i, now);
     }
 }
 
@@ -159,60 +161,60 @@ static bool sentinel_wanted(const struct node *node)
 
 /* A sentinel is made only where none is, only while no node disagrees, and not before every node
  * had its chance to. */
-void sentinels_make(struct broker *b, hf_time now)
+void sentinels_make(struct nodes *nodes, hf_time now)
 {
     bool all_read = true;
 
-    for (int i = 0; i < b->n; i++) {
-        if (!b->nodes[i].up)
+    for (int i = 0; i < nodes->n; i++) {
+        if (!nodes->node[i].up)
             all_read = false;
-        if (b->nodes[i].fleet_text[0] && b->config->new_list && !b->nodes[i].replaced &&
-            b->nodes[i].up && !b->nodes[i].asking_sentinel) {
-            log_warn("node %s: replacing its sentinel (--new-list): %s", b->config->nodes[i].id,
-                     b->nodes[i].fleet_text);
-            ask_sentinel(b, i, true, now);
+        if (nodes->node[i].fleet_text[0] && nodes->config->new_list && !nodes->node[i].replaced &&
+            nodes->node[i].up && !nodes->node[i].asking_sentinel) {
+            log_warn("node %s: replacing its sentinel (--new-list): %s", nodes->config->nodes[i].id,
+                     nodes->node[i].fleet_text);
+            ask_sentinel(nodes, i, true, now);
         }
-        if (b->nodes[i].fleet_text[0])
+        if (nodes->node[i].fleet_text[0])
             return;
     }
-    if (!all_read && hf_time_before(now, hf_time_add(b->started, hf_ns(SENTINEL_PATIENCE))))
+    if (!all_read && hf_time_before(now, hf_time_add(nodes->started, hf_ns(SENTINEL_PATIENCE))))
         return;
-    for (int i = 0; i < b->n; i++) {
-        struct node *node = &b->nodes[i];
+    for (int i = 0; i < nodes->n; i++) {
+        struct node *node = &nodes->node[i];
 
         if (node->up && sentinel_wanted(node) && !node->asking_sentinel && is_ours(node))
-            ask_sentinel(b, i, false, now);
+            ask_sentinel(nodes, i, false, now);
     }
 }
 
-unsigned sentinel_adopt(struct broker *b, int i, const struct link_reply *reply, hf_time now)
+unsigned sentinel_adopt(struct nodes *nodes, int i, const struct link_reply *reply, hf_time now)
 {
     unsigned events =
-        trust_on_sentinel(&b->nodes[i].trust, &reply->sentinel, reply->sentinel_created, now);
+        trust_on_sentinel(&nodes->node[i].trust, &reply->sentinel, reply->sentinel_created, now);
 
-    compare_with_fleet(b, i);
+    compare_with_fleet(nodes, i);
     return events;
 }
 
 static void sentinel_done(struct link *link, const struct link_reply *reply, void *arg)
 {
-    struct broker *b = arg;
+    struct nodes *nodes = arg;
     int i = link_node(link);
     hf_time now = clock_now();
 
     if (reply->final)
-        b->nodes[i].asking_sentinel = false;
-    nodes_on_reply(b, i, reply);
-    nodes_on_write(b, i, reply, reply->outcome == LINK_ANSWERED && reply->sentinel_created);
+        nodes->node[i].asking_sentinel = false;
+    nodes_on_reply(nodes, i, reply);
+    nodes_on_write(nodes, i, reply, reply->outcome == LINK_ANSWERED && reply->sentinel_created);
     if (reply->outcome == LINK_ANSWERED) {
-        unsigned events = sentinel_adopt(b, i, reply, now);
+        unsigned events = sentinel_adopt(nodes, i, reply, now);
 
         if (reply->sentinel_created) {
-            b->nodes[i].replaced = true;
-            nodes_tell_renewal(b, i, events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED));
+            nodes->node[i].replaced = true;
+            nodes_tell_renewal(nodes, i, events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED));
         }
-        nodes_note(b, i, events, now);
-        loop_timer_set(b->loop, &b->review, now);
+        nodes_note(nodes, i, events, now);
+        loop_timer_set(nodes->loop, &nodes->review, now);
     }
     /* Without an answer it is asked for again at the next review, not at once: a node that cannot
      * write says so as fast as it is asked. */

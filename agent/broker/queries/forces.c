@@ -6,7 +6,12 @@
 #include <unistd.h>
 
 #include "agent/base/log.h"
-#include "agent/broker/questions/look.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/wakeups.h"
+#include "agent/broker/queries/look.h"
+#include "agent/broker/queries/queries.h"
+#include "agent/broker/queries/survey.h"
 #include "agent/core/fence.h"
 #include "agent/record/events.h"
 #include "shm/hex.h"
@@ -50,7 +55,7 @@ static bool was_missed(const struct survey *survey, const char *id)
 static void on_forced(const struct survey *survey, void *arg)
 {
     struct look *look = arg;
-    struct broker *b = look_broker(look);
+    struct queries *queries = look->queries;
     char id[LINK_ID_LEN + 1], name[HF_NAME_MAX + 1], text[184] = "";
     int count = forced_on(survey, id), status = HF_OK;
 
@@ -64,17 +69,19 @@ static void on_forced(const struct survey *survey, void *arg)
     }
     look->answer.look_forced = (uint8_t)count;
     /* Nodes do not tell us of what we wrote ourselves, and track the key no more. */
-    for (int i = 0; count > 0 && i < b->n; i++)
-        if (survey->node[i].forced)
-            wakeups_noticed(b, i, look->key, look->key_len);
+    for (int i = 0; count > 0 && i < queries->n; i++)
+        if (survey->node[i].forced) {
+            wakeups_noticed(queries->locks, i, look->key, look->key_len);
+            looks_hear_noticed(queries, look->key, look->key_len);
+        }
     if (count > 0) {
         log_warn("user %" PRIu32 " forced out the hold of %s (fence %" PRIu64 ") on %d of %d nodes",
                  look->session->uid, log_name(look->name, look->name_len, name, sizeof(name)),
-                 look->answer.holder.fence, count, b->n);
-        event_forced(b->agent, look->name, look->name_len, look->answer.holder.fence,
+                 look->answer.holder.fence, count, queries->n);
+        event_forced(queries->agent, look->name, look->name_len, look->answer.holder.fence,
                      look->session->client->pid, look->session->uid, count);
     }
-    if (count >= b->q) {
+    if (count >= queries->q) {
         /* done */
     } else if (look->answer.look == HF_LOOK_FREE) {
         status = HF_ENOTHELD;
@@ -86,23 +93,23 @@ static void on_forced(const struct survey *survey, void *arg)
         snprintf(text, sizeof(text),
                  "forced out on %d of %d nodes, %d are needed; its holder keeps what it has on the "
                  "others",
-                 count, b->n, b->q);
+                 count, queries->n, queries->q);
     }
     look_end(look, status, text);
 }
 
 static void force(struct look *look)
 {
-    struct broker *b = look_broker(look);
+    struct queries *queries = look->queries;
     struct link_force order = {.key = look->key,
                                .key_len = look->key_len,
                                .fence = fence_node_part(look->fence),
                                .id = look->wanted,
                                .foreign_ms = FOREIGN_MS,
-                               .ttl_max_ms = b->config->ttl_max_ms};
+                               .ttl_max_ms = queries->config->ttl_max_ms};
 
-    if (survey_begin(b, SURVEY_FORCE, look->key, look->key_len, &order, b->config->timing.attempt,
-                     on_forced, look, &look->survey) < 0)
+    if (survey_begin(queries, SURVEY_FORCE, look->key, look->key_len, &order,
+                     queries->config->timing.attempt, on_forced, look, &look->survey) < 0)
         look_end(look, HF_ENOMEM, "");
 }
 
@@ -116,15 +123,16 @@ static bool was_handed_on(const struct look *look)
            fence_node_part(lease->fence) == fence_node_part(look->fence);
 }
 
-void looks_force(struct session *s, const struct hf_request_entry *q)
+void forces_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q)
 {
     struct look *look;
 
     if (s->uid != 0 && s->uid != (uint32_t)geteuid()) {
-        look_refuse(s, q, HF_EPERM, "only root and the agent's user may end a hold by force");
+        look_refuse(queries, s, q, HF_EPERM,
+                    "only root and the agent's user may end a hold by force");
         return;
     }
-    look = look_new(s, q);
+    look = look_new(queries, s, q);
     if (!look)
         return;
     look->fence = q->target;

@@ -1,13 +1,14 @@
-/* One question about a name, for as long as it is unanswered: agent/broker/questions/looks.c, and agent/broker/questions/forces.c for the
+/* One question about a name, for as long as it is unanswered: agent/broker/queries/looks.c, and agent/broker/queries/forces.c for the
  * order to end its hold. Belongs to the broker's thread. */
-#ifndef HOLDFAST_AGENT_BROKER_QUESTIONS_LOOK_H
-#define HOLDFAST_AGENT_BROKER_QUESTIONS_LOOK_H
+#ifndef HOLDFAST_AGENT_BROKER_QUERIES_LOOK_H
+#define HOLDFAST_AGENT_BROKER_QUERIES_LOOK_H
 
-#include "agent/broker/questions/survey.h"
+#include "agent/broker/queries/survey.h"
 
 struct look {
     LIST_ENTRY(look) of_session;
     LIST_ENTRY(look) waiting;
+    struct queries *queries;
     struct session *session;
     struct survey *survey; /* NULL: none is under way */
     struct loop_timer deadline, next;
@@ -22,19 +23,16 @@ struct look {
     size_t name_len, key_len;
 };
 
-static inline struct broker *look_broker(const struct look *look)
-{
-    return look->session->broker;
-}
-
 /* NULL: refused, and answered. */
-struct look *look_new(struct session *s, const struct hf_request_entry *q);
-void look_refuse(struct session *s, const struct hf_request_entry *q, int status, const char *text);
+struct look *look_new(struct queries *queries, struct session *s, const struct hf_request_entry *q);
+void look_refuse(struct queries *queries, struct session *s, const struct hf_request_entry *q,
+                 int status, const char *text);
 /* Answers with what was filled in, and frees it. `text` may be "". */
 void look_end(struct look *look, int status, const char *text);
 /* What the nodes say, into the answer. */
 void look_fill(struct look *look, const struct survey *survey);
 /* Whose lease on this host has the name, in force or being released; NULL: none. */
 struct resource *look_held_here(const struct look *look);
+void looks_drop_session(struct session *s);
 
 #endif

@@ -5,11 +5,12 @@
  * attempt's time. (!) That a key is not there counts only from a node that may vote: one that may
  * have forgotten would say so of a held key, too. Belongs to the broker's loop.
  */
-#ifndef HOLDFAST_AGENT_BROKER_QUESTIONS_SURVEY_H
-#define HOLDFAST_AGENT_BROKER_QUESTIONS_SURVEY_H
+#ifndef HOLDFAST_AGENT_BROKER_QUERIES_SURVEY_H
+#define HOLDFAST_AGENT_BROKER_QUERIES_SURVEY_H
 
-#include "agent/broker/broker_internal.h"
+#include "agent/broker/queries/queries.h"
 #include "agent/core/census.h"
+#include "agent/redis/link.h"
 
 struct survey;
 /* What was found; to be used within the call, after which the survey is gone. */
@@ -17,7 +18,7 @@ typedef void survey_fn(const struct survey *survey, void *arg);
 
 struct survey {
     LIST_ENTRY(survey) all;
-    struct broker *b;
+    struct queries *queries;
     struct census census;
     struct {
         struct hf_wire_holder holder;
@@ -39,12 +40,12 @@ enum survey_kind {
     SURVEY_FORCE,
 };
 /* `force`: with SURVEY_FORCE. HF_OK, then `fn` is called, not from within; HF_ENOMEM. */
-int survey_begin(struct broker *b, enum survey_kind kind, const void *key, size_t key_len,
+int survey_begin(struct queries *queries, enum survey_kind kind, const void *key, size_t key_len,
                  const struct link_force *force, hf_dur grace, survey_fn *fn, void *arg,
                  struct survey **ret_survey);
 /* `fn` is not called any more. NULL is fine. */
 void survey_drop(struct survey *survey);
-void surveys_destroy(struct broker *b); /* after the links */
+void surveys_destroy(struct queries *queries); /* after the links */
 
 /* What is known of who has what most nodes have; false: none has a key. `pttl_ms`: when it is on
  * fewer than q nodes if nobody extends it. */

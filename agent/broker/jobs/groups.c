@@ -7,6 +7,9 @@
  * released. While one of them lives the word is its own. What has left the group the agent neither
  * sees nor kills.
  */
+#include "agent/broker/jobs/groups.h"
+#include "agent/broker/locks/orders.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,15 +20,30 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/broker/broker_internal.h"
-#include "agent/broker/clients/job_group.h"
+#include "agent/broker/clients/clients.h"
+#include "agent/broker/jobs/job_group.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/clients/users.h"
+#include "agent/broker/jobs/job_group.h"
+#include "agent/broker/locks/requests.h"
+#include "agent/broker/locks/resources.h"
 #include "shm/status.h"
 
 /* Until what is killed is dead. */
 #define KILL_AGAIN      hf_ms(100)
 #define GROUPS_PER_TURN 16
 
+struct groups {
+    const struct config *config;
+    struct loop *loop;
+    struct loop_fd watch; /* `priv` NULL: there was no group yet */
+    int epoll;
+    unsigned count;
+    struct log_limit of_no_use;
+};
+
 struct group {
+    struct groups *groups;
     struct client *client;
     struct job_group job;
     struct loop_timer timer; /* the next kill, if nothing else comes */
@@ -79,13 +97,13 @@ static void release(struct group *g)
              g->client->pid, g->client->uid);
     LIST_FOREACH (r, &g->client->held, of_holder)
         if (is_run(r))
-            lease_end(r, MSG_RELEASE, HF_LOSS_HOLDER);
+            order_end(r, MSG_RELEASE, HF_LOSS_HOLDER);
 }
 
 /* (!) Before it is closed: a child of this process may have it open for a moment, too. */
 static void unwatch(struct group *g)
 {
-    (void)epoll_ctl(g->client->broker->groups_epoll, EPOLL_CTL_DEL, g->job.events_fd, NULL);
+    (void)epoll_ctl(g->groups->epoll, EPOLL_CTL_DEL, g->job.events_fd, NULL);
 }
 
 static void look(struct group *g, hf_time now)
@@ -105,7 +123,7 @@ static void look(struct group *g, hf_time now)
         at = hf_time_add(now, KILL_AGAIN);
     }
     if (at.ns != HF_TIME_NEVER.ns)
-        loop_timer_set(c->broker->loop, &g->timer, at);
+        loop_timer_set(g->groups->loop, &g->timer, at);
 }
 
 static void on_timer(struct loop_timer *timer, hf_time now)
@@ -125,11 +143,11 @@ void groups_drop(struct client *c)
 
     if (!g)
         return;
-    loop_timer_cancel(c->broker->loop, &g->timer);
+    loop_timer_cancel(g->groups->loop, &g->timer);
     unwatch(g);
     job_group_close(&g->job);
     c->user->groups--;
-    c->broker->group_count--;
+    g->groups->count--;
     c->group = NULL;
     free(g);
 }
@@ -162,31 +180,30 @@ static void on_groups(struct loop_fd *watch)
 /* --- taking one ------------------------------------------------------------------------------- */
 
 /* A run has two sessions. */
-static bool is_too_many(const struct session *s)
+static bool is_too_many(const struct groups *groups, const struct session *s)
 {
-    const struct config *c = s->broker->config;
+    const struct config *c = groups->config;
 
-    return s->broker->group_count >= c->groups_max ||
+    return groups->count >= c->groups_max ||
            (c->clients_per_uid && s->user->groups >= c->clients_per_uid / 2);
 }
 
-static int watch_groups(struct broker *b)
+static int watch_groups(struct groups *groups)
 {
-    if (b->groups.priv)
+    if (groups->watch.priv)
         return HF_OK;
-    b->groups_epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (b->groups_epoll < 0)
+    groups->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (groups->epoll < 0)
         return HF_ESYS;
-    if (loop_fd_add(b->loop, &b->groups, b->groups_epoll, on_groups) == HF_OK)
+    if (loop_fd_add(groups->loop, &groups->watch, groups->epoll, on_groups) == HF_OK)
         return HF_OK;
-    close(b->groups_epoll);
+    close(groups->epoll);
     return HF_ENOMEM;
 }
 
 /* Why it is of no use; NULL: it was taken, and the second descriptor with it. */
-static const char *take(struct session *s, const int fds[HF_GROUP_FDS])
+static const char *take(struct groups *groups, struct session *s, const int fds[HF_GROUP_FDS])
 {
-    struct broker *b = s->broker;
     struct epoll_event event = {.events = EPOLLPRI};
     struct group *g;
     const char *why = "";
@@ -196,29 +213,30 @@ static const char *take(struct session *s, const int fds[HF_GROUP_FDS])
         return "its job has one already";
     if (!has_run(s->client))
         return "it has no lease of a job";
-    if (is_too_many(s))
+    if (is_too_many(groups, s))
         return "there are as many as may be (clients_per_uid, LimitNOFILE)";
     if (!job_group_hierarchy(&hierarchy))
         return "the agent sees no control groups (v2) here";
     g = calloc(1, sizeof(*g));
     if (!g)
         return "out of memory";
-    if (watch_groups(b) < 0 ||
+    if (watch_groups(groups) < 0 ||
         job_group_open(hierarchy, fds[HF_FD_GROUP], fds[HF_FD_GROUP_KILL], &g->job, &why) < 0) {
         free(g);
-        return b->groups.priv ? why : strerror(errno);
+        return groups->watch.priv ? why : strerror(errno);
     }
     event.data.ptr = g;
-    if (epoll_ctl(b->groups_epoll, EPOLL_CTL_ADD, g->job.events_fd, &event) < 0) {
+    if (epoll_ctl(groups->epoll, EPOLL_CTL_ADD, g->job.events_fd, &event) < 0) {
         close(g->job.events_fd);
         free(g);
         return strerror(errno);
     }
+    g->groups = groups;
     g->client = s->client;
     g->timer.fn = on_timer;
     s->client->group = g;
     s->user->groups++;
-    b->group_count++;
+    groups->count++;
     look(g, clock_now());
     return NULL;
 }
@@ -233,11 +251,6 @@ static bool is_offered(const struct session *s)
            message.magic == HF_GROUP_MAGIC;
 }
 
-bool groups_are_taken_from(const struct session *s)
-{
-    return s->uid == 0 || s->uid == geteuid();
-}
-
 /* Its library does not know whose groups are taken. What came along is dropped by the kernel, which does not flush it
  * as close() does. */
 static bool ignore(struct session *s)
@@ -248,7 +261,7 @@ static bool ignore(struct session *s)
     return recv(s->socket.fd, &message, sizeof(message), MSG_DONTWAIT) == (ssize_t)sizeof(message);
 }
 
-bool groups_take(struct session *s)
+bool groups_take(struct groups *groups, struct session *s)
 {
     union {
         struct cmsghdr header; /* for its alignment */
@@ -266,7 +279,7 @@ bool groups_take(struct session *s)
 
     if (!is_offered(s))
         return false;
-    if (!groups_are_taken_from(s))
+    if (!session_is_own(s))
         return ignore(s);
     if (recvmsg(s->socket.fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(message))
         return false;
@@ -277,20 +290,35 @@ bool groups_take(struct session *s)
         memcpy(fds, CMSG_DATA(c), (size_t)count * sizeof(int));
     }
     if (count == HF_GROUP_FDS)
-        why = take(s, fds);
+        why = take(groups, s, fds);
     /* What was taken goes on with the group. */
     close_fds(fds, why ? count : HF_FD_GROUP_KILL);
-    if (why && log_allows(&s->broker->cut_offs, LOG_LIMIT, clock_now()))
+    if (why && log_allows(&groups->of_no_use, LOG_LIMIT, clock_now()))
         log_info("the control group that process %" PRIu32 " (user %" PRIu32
                  ") handed over is of no use: %s",
                  s->pid, s->uid, why);
     return true;
 }
 
-void groups_destroy(struct broker *b)
+int groups_create(struct agent *agent, struct loop *loop, struct groups **ret_groups)
 {
-    if (!b->groups.priv)
+    struct groups *groups = calloc(1, sizeof(*groups));
+
+    if (!groups)
+        return HF_ENOMEM;
+    groups->config = agent->config;
+    groups->loop = loop;
+    *ret_groups = groups;
+    return HF_OK;
+}
+
+void groups_destroy(struct groups *groups)
+{
+    if (!groups)
         return;
-    loop_fd_remove(b->loop, &b->groups);
-    close(b->groups_epoll);
+    if (groups->watch.priv) {
+        loop_fd_remove(groups->loop, &groups->watch);
+        close(groups->epoll);
+    }
+    free(groups);
 }

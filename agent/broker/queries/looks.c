@@ -10,7 +10,15 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
-#include "agent/broker/questions/look.h"
+#include "agent/base/random.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/clients/users.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/waiters.h"
+#include "agent/broker/queries/look.h"
+#include "agent/broker/queries/queries.h"
+#include "agent/broker/queries/survey.h"
+#include "agent/core/backoff.h"
 #include "agent/core/fence.h"
 #include "agent/core/wakeup.h"
 #include "shm/hex.h"
@@ -26,25 +34,25 @@
 /* A lease of this host tells its end; this is for what nobody thought of. */
 #define LOCAL_SWEEP hf_ms(1000)
 
-static struct look_list *bucket_of(struct broker *b, const void *key, size_t key_len)
+static struct look_list *bucket_of(struct queries *queries, const void *key, size_t key_len)
 {
-    uint32_t hash = hf_name_hash(b->hash_key, key, key_len);
+    uint32_t hash = hf_name_hash(queries->hash_key, key, key_len);
 
-    return &b->waiting_looks[hash % HF_LENGTH(b->waiting_looks)];
+    return &queries->waiting_looks[hash % HF_LENGTH(queries->waiting_looks)];
 }
 
 static void look_free(struct look *look)
 {
-    struct broker *b = look_broker(look);
+    struct queries *queries = look->queries;
 
     survey_drop(look->survey);
-    loop_timer_cancel(b->loop, &look->deadline);
-    loop_timer_cancel(b->loop, &look->next);
+    loop_timer_cancel(queries->loop, &look->deadline);
+    loop_timer_cancel(queries->loop, &look->next);
     LIST_REMOVE(look, of_session);
     look->session->user->looks--;
     if (look->waits) {
         LIST_REMOVE(look, waiting);
-        b->waiting_look_count--;
+        queries->waiting_look_count--;
     }
     free(look);
 }
@@ -80,7 +88,7 @@ static enum hf_look look_of(enum census_outcome outcome)
 
 struct resource *look_held_here(const struct look *look)
 {
-    struct resource *r = resource_find(look_broker(look), look->name, look->name_len);
+    struct resource *r = resource_find(look->queries->locks, look->name, look->name_len);
 
     return r && resource_lease(r) ? r : NULL;
 }
@@ -119,10 +127,10 @@ void look_fill(struct look *look, const struct survey *survey)
 
 static void unknown_text(const struct look *look, char *text, size_t size)
 {
-    const struct broker *b = look_broker(look);
+    const struct queries *queries = look->queries;
 
     snprintf(text, size, "%d of %d nodes answered, which leaves open who holds it",
-             look->answer.look_answered, b->n);
+             look->answer.look_answered, queries->n);
 }
 
 /* --- waiting ---------------------------------------------------------------------------------- */
@@ -133,9 +141,9 @@ static void look_again(struct look *look);
  * the key changes. */
 static void sleep_on_it(struct look *look, bool told_of)
 {
-    struct broker *b = look_broker(look);
-    hf_dur least = hf_ns((int64_t)b->waiting_look_count * HF_NS_PER_SEC / WAKEUP_PER_S);
-    hf_dur delay = backoff_contend(look->answer.holder.pttl_ms, broker_random());
+    struct queries *queries = look->queries;
+    hf_dur least = hf_ns((int64_t)queries->waiting_look_count * HF_NS_PER_SEC / WAKEUP_PER_S);
+    hf_dur delay = backoff_contend(look->answer.holder.pttl_ms, random_u32());
     int64_t left_ms = look->answer.holder.pttl_ms;
 
     if (left_ms == -1) /* it never expires */
@@ -144,7 +152,7 @@ static void sleep_on_it(struct look *look, bool told_of)
         delay = hf_ms(left_ms + 1);
     else if (told_of)
         delay = WAKEUP_SLEEP_MOST;
-    loop_timer_set(b->loop, &look->next, hf_time_add(clock_now(), hf_dur_max(delay, least)));
+    loop_timer_set(queries->loop, &look->next, hf_time_add(clock_now(), hf_dur_max(delay, least)));
 }
 
 /* A change was told, of the key or of any. Not at once: the other nodes tell theirs, and a holder's
@@ -158,7 +166,7 @@ static void take_notice(struct look *look)
     if (look->survey)
         look->noticed = true;
     else if (!heap_has(&look->next.item) || hf_time_before(at, look->next.item.at))
-        loop_timer_set(look_broker(look)->loop, &look->next, at);
+        loop_timer_set(look->queries->loop, &look->next, at);
 }
 
 static void tell_progress(struct look *look, const struct hf_wire_holder *holder)
@@ -188,7 +196,7 @@ static void on_found(const struct survey *survey, void *arg)
     } else {
         if (look->answer.look == HF_LOOK_HELD)
             tell_progress(look, &look->answer.holder);
-        sleep_on_it(look, survey_tracked(survey) >= look_broker(look)->q);
+        sleep_on_it(look, survey_tracked(survey) >= look->queries->q);
         if (look->noticed)
             take_notice(look);
     }
@@ -196,24 +204,24 @@ static void on_found(const struct survey *survey, void *arg)
 
 static void look_again(struct look *look)
 {
-    struct broker *b = look_broker(look);
+    struct queries *queries = look->queries;
     struct resource *r = look->waits ? look_held_here(look) : NULL;
 
-    loop_timer_cancel(b->loop, &look->next);
+    loop_timer_cancel(queries->loop, &look->next);
     if (look->survey)
         return;
     if (r) {
         waiter_describe_local(r, &look->answer.holder);
         look->answer.look = HF_LOOK_HELD;
         tell_progress(look, &look->answer.holder);
-        loop_timer_set(b->loop, &look->next, hf_time_add(clock_now(), LOCAL_SWEEP));
+        loop_timer_set(queries->loop, &look->next, hf_time_add(clock_now(), LOCAL_SWEEP));
         return;
     }
     look->noticed = false;
     look->looked_at = clock_now();
-    if ((look->waits && b->survey_count >= SURVEYS_MOST) ||
-        survey_begin(b, look->waits ? SURVEY_TRACK : SURVEY_LOOK, look->key, look->key_len, NULL,
-                     look->waits ? hf_ms(0) : GRACE, on_found, look, &look->survey) < 0)
+    if ((look->waits && queries->survey_count >= SURVEYS_MOST) ||
+        survey_begin(queries, look->waits ? SURVEY_TRACK : SURVEY_LOOK, look->key, look->key_len,
+                     NULL, look->waits ? hf_ms(0) : GRACE, on_found, look, &look->survey) < 0)
         sleep_on_it(look, false);
 }
 
@@ -244,46 +252,47 @@ static bool has_key(const struct look *look, const void *key, size_t key_len)
     return look->key_len == key_len && memcmp(look->key, key, key_len) == 0;
 }
 
-void looks_hear_ended(struct broker *b, const void *name, size_t name_len)
+void looks_hear_ended(struct queries *queries, const void *name, size_t name_len)
 {
     uint8_t key[CONFIG_KEY_MAX];
     struct look *look;
     size_t key_len;
 
-    if (b->waiting_look_count == 0 || config_key(b->config, name, name_len, key, &key_len) < 0)
+    if (queries->waiting_look_count == 0 ||
+        config_key(queries->config, name, name_len, key, &key_len) < 0)
         return;
-    LIST_FOREACH (look, bucket_of(b, key, key_len), waiting)
+    LIST_FOREACH (look, bucket_of(queries, key, key_len), waiting)
         if (has_key(look, key, key_len))
             look_again(look);
 }
 
-void looks_hear_noticed(struct broker *b, const void *key, size_t key_len)
+void looks_hear_noticed(struct queries *queries, const void *key, size_t key_len)
 {
     struct look *look;
 
-    if (b->waiting_look_count == 0)
+    if (queries->waiting_look_count == 0)
         return;
     if (key) {
-        LIST_FOREACH (look, bucket_of(b, key, key_len), waiting)
+        LIST_FOREACH (look, bucket_of(queries, key, key_len), waiting)
             if (has_key(look, key, key_len))
                 take_notice(look);
         return;
     }
-    for (size_t i = 0; i < HF_LENGTH(b->waiting_looks); i++)
-        LIST_FOREACH (look, &b->waiting_looks[i], waiting)
+    for (size_t i = 0; i < HF_LENGTH(queries->waiting_looks); i++)
+        LIST_FOREACH (look, &queries->waiting_looks[i], waiting)
             take_notice(look);
 }
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-static int judge(struct session *s, const struct hf_request_entry *q, char *text, size_t size)
+static int judge(struct queries *queries, struct session *s, const struct hf_request_entry *q,
+                 char *text, size_t size)
 {
-    struct broker *b = s->broker;
     const struct look *look;
-    uint32_t most = b->config->waiters_per_uid;
+    uint32_t most = queries->config->waiters_per_uid;
     int count = 0;
 
-    if (b->draining)
+    if (queries->draining)
         return HF_EGOING;
     if (q->name_len == 0) {
         snprintf(text, size, "the resource name is empty; 1 to %d bytes are allowed", HF_NAME_MAX);
@@ -305,7 +314,7 @@ static int judge(struct session *s, const struct hf_request_entry *q, char *text
                  s->uid, most);
         return HF_ELIMIT;
     }
-    if (b->survey_count >= SURVEYS_MOST) {
+    if (queries->survey_count >= SURVEYS_MOST) {
         snprintf(text, size, "the agent has %d questions about holders under way: try again",
                  SURVEYS_MOST);
         return HF_ELIMIT;
@@ -313,34 +322,35 @@ static int judge(struct session *s, const struct hf_request_entry *q, char *text
     return HF_OK;
 }
 
-void look_refuse(struct session *s, const struct hf_request_entry *q, int status, const char *text)
+void look_refuse(struct queries *queries, struct session *s, const struct hf_request_entry *q,
+                 int status, const char *text)
 {
     struct hf_completion_entry answer = {.id = q->id, .op = q->op, .status = status};
 
-    hf_counter_add(&s->broker->agent->table, HF_COUNTER_REFUSED, 1);
+    hf_counter_add(&queries->agent->table, HF_COUNTER_REFUSED, 1);
     snprintf(answer.text, sizeof(answer.text), "%s", text);
     session_answer(s, &answer);
 }
 
-struct look *look_new(struct session *s, const struct hf_request_entry *q)
+struct look *look_new(struct queries *queries, struct session *s, const struct hf_request_entry *q)
 {
-    struct broker *b = s->broker;
     uint8_t key[CONFIG_KEY_MAX];
     char text[184] = "";
     struct look *look;
     size_t key_len;
-    int rc = judge(s, q, text, sizeof(text));
+    int rc = judge(queries, s, q, text, sizeof(text));
 
     if (rc == HF_OK) {
-        rc = config_key(b->config, q->name, q->name_len, key, &key_len);
+        rc = config_key(queries->config, q->name, q->name_len, key, &key_len);
         if (rc < 0)
-            config_key_refused(b->config, q->name, q->name_len, text, sizeof(text));
+            config_key_refused(queries->config, q->name, q->name_len, text, sizeof(text));
     }
     look = rc == HF_OK ? calloc(1, sizeof(*look)) : NULL;
     if (!look) {
-        look_refuse(s, q, rc < 0 ? rc : HF_ENOMEM, text);
+        look_refuse(queries, s, q, rc < 0 ? rc : HF_ENOMEM, text);
         return NULL;
     }
+    look->queries = queries;
     look->session = s;
     look->answer.id = q->id;
     look->answer.op = q->op;
@@ -357,21 +367,20 @@ struct look *look_new(struct session *s, const struct hf_request_entry *q)
     return look;
 }
 
-void looks_ask(struct session *s, const struct hf_request_entry *q)
+void looks_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q)
 {
-    struct broker *b = s->broker;
-    struct look *look = look_new(s, q);
+    struct look *look = look_new(queries, s, q);
 
     if (!look)
         return;
     if (q->flags & HF_REQ_WAIT) {
-        struct look_list *bucket = bucket_of(b, look->key, look->key_len);
+        struct look_list *bucket = bucket_of(queries, look->key, look->key_len);
 
         look->waits = true;
         LIST_INSERT_HEAD(bucket, look, waiting);
-        b->waiting_look_count++;
+        queries->waiting_look_count++;
         if (q->deadline_ns < HF_TIME_NEVER.ns)
-            loop_timer_set(b->loop, &look->deadline, (hf_time){q->deadline_ns});
+            loop_timer_set(queries->loop, &look->deadline, (hf_time){q->deadline_ns});
     }
     look_again(look);
 }
@@ -380,32 +389,4 @@ void looks_drop_session(struct session *s)
 {
     while (!LIST_EMPTY(&s->looks))
         look_free(LIST_FIRST(&s->looks));
-}
-
-void looks_drain(struct broker *b)
-{
-    struct session *s;
-
-    LIST_FOREACH (s, &b->sessions, all)
-        while (!LIST_EMPTY(&s->looks))
-            look_end(LIST_FIRST(&s->looks), HF_EGOING, "");
-}
-
-void looks_create(struct broker *b)
-{
-    LIST_INIT(&b->surveys);
-    for (size_t i = 0; i < HF_LENGTH(b->waiting_looks); i++)
-        LIST_INIT(&b->waiting_looks[i]);
-    for (int i = 0; i < HF_NODES_MAX; i++)
-        TAILQ_INIT(&b->scans_due[i]);
-}
-
-void looks_destroy(struct broker *b)
-{
-    struct session *s;
-
-    LIST_FOREACH (s, &b->sessions, all) {
-        looks_drop_session(s);
-        scans_drop_session(s);
-    }
 }

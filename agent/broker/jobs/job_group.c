@@ -1,4 +1,7 @@
-#include "agent/broker/clients/job_group.h"
+#include "agent/broker/jobs/job_group.h"
+
+#include "agent/broker/jobs/job_group.h"
+#include "agent/broker/jobs/groups.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,8 +8,8 @@
  * is judged as the opener's. What is read is opened anew: on a description that is shared a reader
  * that never ends would hold up the agent.
  */
-#ifndef HOLDFAST_AGENT_BROKER_CLIENTS_JOB_GROUP_H
-#define HOLDFAST_AGENT_BROKER_CLIENTS_JOB_GROUP_H
+#ifndef HOLDFAST_AGENT_BROKER_JOBS_JOB_GROUP_H
+#define HOLDFAST_AGENT_BROKER_JOBS_JOB_GROUP_H
 
 #include <stdbool.h>
 #include <sys/types.h>

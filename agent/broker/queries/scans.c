@@ -4,6 +4,8 @@
  *
  * (!) A page keeps its node for less than a millisecond (agent/scripts/scan.lua), and there is one at
  * a time per node, whoever asks: acquires and renewals never wait for more than one. */
+#include "agent/broker/queries/scans.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +13,11 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/broker/questions/survey.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/clients/users.h"
+#include "agent/broker/nodes/nodes.h"
+#include "agent/broker/queries/queries.h"
+#include "agent/broker/queries/survey.h"
 #include "shm/hex.h"
 #include "shm/status.h"
 
@@ -23,7 +29,7 @@
 struct scan {
     LIST_ENTRY(scan) of_session; /* while it has one */
     TAILQ_ENTRY(scan) due;       /* until it is sent */
-    struct broker *b;
+    struct queries *queries;
     struct session *session; /* NULL: nobody wants it any more */
     uint64_t id, cursor;
     int node;
@@ -39,7 +45,7 @@ static void scan_leave(struct session *s, struct scan *scan)
     s->user->scans--;
     scan->session = NULL;
     if (!scan->sent) {
-        TAILQ_REMOVE(&scan->b->scans_due[scan->node], scan, due);
+        TAILQ_REMOVE(&scan->queries->scans_due[scan->node], scan, due);
         free(scan);
     }
 }
@@ -65,7 +71,7 @@ static bool fill_item(const struct scan *scan, const struct link_item *item,
     const uint8_t *name;
     size_t name_len;
 
-    if (config_key_name(scan->b->config, item->key, item->key_len, &name, &name_len) < 0 ||
+    if (config_key_name(scan->queries->config, item->key, item->key_len, &name, &name_len) < 0 ||
         name_len > HF_NAME_MAX || name_len < scan->prefix_len ||
         memcmp(name, scan->prefix, scan->prefix_len) != 0)
         return false;
@@ -85,7 +91,7 @@ static bool fill_item(const struct scan *scan, const struct link_item *item,
     return true;
 }
 
-static void scan_next(struct broker *b, int node);
+static void scan_next(struct queries *queries, int node);
 
 /* HF_ENOMEM: some are missing. */
 static int tell_items(const struct scan *scan, const struct link_reply *reply)
@@ -105,76 +111,78 @@ static int tell_items(const struct scan *scan, const struct link_reply *reply)
 static void on_page(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct scan *scan = arg;
-    struct broker *b = scan->b;
+    struct queries *queries = scan->queries;
     int node = link_node(link);
     char text[184];
 
-    nodes_on_reply(b, node, reply);
+    nodes_on_reply(queries->nodes, node, reply);
     if (reply->outcome == LINK_ANSWERED) {
         scan_end(scan, tell_items(scan, reply), reply->cursor, "");
     } else {
-        snprintf(text, sizeof(text), "node %s: %s", b->config->nodes[node].id,
+        snprintf(text, sizeof(text), "node %s: %s", queries->config->nodes[node].id,
                  *reply->error_text ? reply->error_text : link_error_name(reply->error));
         scan_end(scan, HF_ENOQUORUM, 0, text);
         /* Those behind it would wait for as long. */
-        while (!TAILQ_EMPTY(&b->scans_due[node]))
-            scan_end(TAILQ_FIRST(&b->scans_due[node]), HF_ENOQUORUM, 0, text);
+        while (!TAILQ_EMPTY(&queries->scans_due[node]))
+            scan_end(TAILQ_FIRST(&queries->scans_due[node]), HF_ENOQUORUM, 0, text);
     }
     if (!reply->final)
         return; /* it is asked nothing more before it has answered this */
-    b->scanning[node] = NULL;
+    queries->scanning[node] = NULL;
     free(scan);
-    scan_next(b, node);
+    scan_next(queries, node);
 }
 
 static int scan_send(struct scan *scan)
 {
-    struct broker *b = scan->b;
-    const struct config *c = b->config;
+    struct queries *queries = scan->queries;
+    const struct config *c = queries->config;
     const char *percent = strchr(c->key_format, '%');
     hf_time deadline = hf_time_add(clock_now(), c->timing.attempt);
     uint8_t prefix[CONFIG_KEY_MAX];
     size_t before = (size_t)(percent - c->key_format);
     int rc;
 
-    if (!b->nodes[scan->node].up || b->nodes[scan->node].trust.refused)
+    if (!queries->nodes->node[scan->node].up || queries->nodes->node[scan->node].trust.refused)
         return HF_ENOQUORUM;
     memcpy(prefix, c->key_format, before);
     memcpy(prefix + before, scan->prefix, scan->prefix_len);
     /* With several formats a name's beginning says nothing of its key's. */
-    rc = link_scan(b->links[scan->node], prefix, c->key_rule_count ? 0 : before + scan->prefix_len,
+    rc = link_scan(queries->nodes->links[scan->node], prefix,
+                   c->key_rule_count ? 0 : before + scan->prefix_len,
                    c->key_rule_count ? "" : percent + 2, scan->cursor, deadline, on_page, scan);
     if (rc == HF_OK)
-        link_flush(b->links[scan->node]);
+        link_flush(queries->nodes->links[scan->node]);
     return rc;
 }
 
 /* The page that is due next on that node. */
-static void scan_next(struct broker *b, int node)
+static void scan_next(struct queries *queries, int node)
 {
     struct scan *scan;
     char text[184];
 
-    while (!b->scanning[node] && (scan = TAILQ_FIRST(&b->scans_due[node]))) {
+    while (!queries->scanning[node] && (scan = TAILQ_FIRST(&queries->scans_due[node]))) {
         if (scan_send(scan) == HF_OK) {
-            TAILQ_REMOVE(&b->scans_due[node], scan, due);
+            TAILQ_REMOVE(&queries->scans_due[node], scan, due);
             scan->sent = true;
-            b->scanning[node] = scan;
+            queries->scanning[node] = scan;
             return;
         }
-        snprintf(text, sizeof(text), "node %s is away", b->config->nodes[node].id);
+        snprintf(text, sizeof(text), "node %s is away", queries->config->nodes[node].id);
         scan_end(scan, HF_ENOQUORUM, 0, text);
     }
 }
 
-static int judge(struct session *s, const struct hf_request_entry *q, char *text, size_t size)
+static int judge(struct queries *queries, struct session *s, const struct hf_request_entry *q,
+                 char *text, size_t size)
 {
     const struct scan *scan;
     int count = 0;
 
-    if (s->broker->draining)
+    if (queries->draining)
         return HF_EGOING;
-    if (q->slot >= (uint32_t)s->broker->n) {
+    if (q->slot >= (uint32_t)queries->n) {
         snprintf(text, size, "there is no node %" PRIu32, q->slot);
         return HF_EINVAL;
     }
@@ -193,24 +201,23 @@ static int judge(struct session *s, const struct hf_request_entry *q, char *text
     return HF_OK;
 }
 
-void scans_ask(struct session *s, const struct hf_request_entry *q)
+void scans_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q)
 {
-    struct broker *b = s->broker;
     struct scan *scan;
     char text[184] = "";
-    int rc = judge(s, q, text, sizeof(text));
+    int rc = judge(queries, s, q, text, sizeof(text));
 
     scan = rc == HF_OK ? calloc(1, sizeof(*scan)) : NULL;
     if (!scan) {
         struct hf_completion_entry answer = {
             .id = q->id, .op = q->op, .status = rc < 0 ? rc : HF_ENOMEM};
 
-        hf_counter_add(&b->agent->table, HF_COUNTER_REFUSED, 1);
+        hf_counter_add(&queries->agent->table, HF_COUNTER_REFUSED, 1);
         memcpy(answer.text, text, sizeof(text));
         session_answer(s, &answer);
         return;
     }
-    scan->b = b;
+    scan->queries = queries;
     scan->session = s;
     scan->id = q->id;
     scan->cursor = q->target;
@@ -219,8 +226,8 @@ void scans_ask(struct session *s, const struct hf_request_entry *q)
     memcpy(scan->prefix, q->name, q->name_len);
     s->user->scans++;
     LIST_INSERT_HEAD(&s->scans, scan, of_session);
-    TAILQ_INSERT_TAIL(&b->scans_due[scan->node], scan, due);
-    scan_next(b, scan->node);
+    TAILQ_INSERT_TAIL(&queries->scans_due[scan->node], scan, due);
+    scan_next(queries, scan->node);
 }
 
 void scans_drop_session(struct session *s)

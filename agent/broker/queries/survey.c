@@ -1,4 +1,6 @@
-#include "agent/broker/questions/survey.h"
+#include "agent/broker/nodes/nodes.h"
+#include "agent/broker/queries/queries.h"
+#include "agent/broker/queries/survey.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +14,8 @@
 static void survey_free(struct survey *survey)
 {
     LIST_REMOVE(survey, all);
-    survey->b->survey_count--;
-    loop_timer_cancel(survey->b->loop, &survey->timer);
+    survey->queries->survey_count--;
+    loop_timer_cancel(survey->queries->loop, &survey->timer);
     free(survey);
 }
 
@@ -22,7 +24,7 @@ static void tell(struct survey *survey)
     survey_fn *fn = survey->fn;
 
     survey->fn = NULL;
-    loop_timer_cancel(survey->b->loop, &survey->timer);
+    loop_timer_cancel(survey->queries->loop, &survey->timer);
     if (fn)
         fn(survey, survey->arg);
 }
@@ -48,12 +50,12 @@ static void review(struct survey *survey)
         wait = hf_ms(0);
     else if (heap_has(&survey->timer.item))
         return;
-    loop_timer_set(survey->b->loop, &survey->timer, hf_time_add(clock_now(), wait));
+    loop_timer_set(survey->queries->loop, &survey->timer, hf_time_add(clock_now(), wait));
 }
 
 static void hear(struct survey *survey, int node, const struct link_reply *reply)
 {
-    struct broker *b = survey->b;
+    struct queries *queries = survey->queries;
 
     survey->node[node].error = reply->error;
     if (reply->outcome != LINK_ANSWERED) {
@@ -67,7 +69,7 @@ static void hear(struct survey *survey, int node, const struct link_reply *reply
     survey->node[node].holder = reply->holder;
     if (reply->verdict == VERDICT_TAKEN || reply->verdict == VERDICT_OK)
         census_key(&survey->census, node, reply->id, reply->holder.pttl_ms);
-    else if (nodes_may_vote(b, node, clock_now()))
+    else if (nodes_may_vote(queries->nodes, node, clock_now()))
         census_no_key(&survey->census, node);
     else
         census_silent(&survey->census, node);
@@ -78,7 +80,7 @@ static void on_reply(struct link *link, const struct link_reply *reply, void *ar
     struct survey *survey = arg;
     int node = link_node(link);
 
-    nodes_on_reply(survey->b, node, reply);
+    nodes_on_reply(survey->queries->nodes, node, reply);
     survey->calls -= reply->final;
     if (survey->fn) {
         hear(survey, node, reply);
@@ -91,12 +93,13 @@ static void on_reply(struct link *link, const struct link_reply *reply, void *ar
 static bool ask(struct survey *survey, enum survey_kind kind, int node, const void *key,
                 size_t key_len, const struct link_force *force)
 {
-    struct broker *b = survey->b;
-    struct link *link = b->links[node];
-    hf_time deadline = hf_time_add(clock_now(), b->config->timing.attempt);
+    struct queries *queries = survey->queries;
+    struct link *link = queries->nodes->links[node];
+    hf_time deadline = hf_time_add(clock_now(), queries->config->timing.attempt);
     int rc;
 
-    if (!b->nodes[node].up || b->nodes[node].trust.refused || link_in_flight(link) > IN_FLIGHT_MOST)
+    if (!queries->nodes->node[node].up || queries->nodes->node[node].trust.refused ||
+        link_in_flight(link) > IN_FLIGHT_MOST)
         return false;
     if (kind == SURVEY_TRACK)
         link_track(link);
@@ -107,7 +110,7 @@ static bool ask(struct survey *survey, enum survey_kind kind, int node, const vo
     return rc == HF_OK;
 }
 
-int survey_begin(struct broker *b, enum survey_kind kind, const void *key, size_t key_len,
+int survey_begin(struct queries *queries, enum survey_kind kind, const void *key, size_t key_len,
                  const struct link_force *force, hf_dur grace, survey_fn *fn, void *arg,
                  struct survey **ret_survey)
 {
@@ -115,15 +118,15 @@ int survey_begin(struct broker *b, enum survey_kind kind, const void *key, size_
 
     if (!survey)
         return HF_ENOMEM;
-    survey->b = b;
+    survey->queries = queries;
     survey->grace = grace;
     survey->fn = fn;
     survey->arg = arg;
     survey->timer.fn = on_timer;
-    census_init(&survey->census, b->n, b->q);
-    LIST_INSERT_HEAD(&b->surveys, survey, all);
-    b->survey_count++;
-    for (int i = 0; i < b->n; i++) {
+    census_init(&survey->census, queries->n, queries->q);
+    LIST_INSERT_HEAD(&queries->surveys, survey, all);
+    queries->survey_count++;
+    for (int i = 0; i < queries->n; i++) {
         survey->node[i].asked = ask(survey, kind, i, key, key_len, force);
         if (survey->node[i].asked)
             survey->calls++;
@@ -140,16 +143,16 @@ void survey_drop(struct survey *survey)
     if (!survey)
         return;
     survey->fn = NULL;
-    loop_timer_cancel(survey->b->loop, &survey->timer);
+    loop_timer_cancel(survey->queries->loop, &survey->timer);
     if (survey->calls == 0)
         survey_free(survey);
 }
 
-void surveys_destroy(struct broker *b)
+void surveys_destroy(struct queries *queries)
 {
     struct survey *survey;
 
-    while ((survey = LIST_FIRST(&b->surveys)))
+    while ((survey = LIST_FIRST(&queries->surveys)))
         survey_free(survey);
 }
 

@@ -1,0 +1,101 @@
+/* The processes that are attached, or were to an earlier agent. Rooms above hang what is theirs on a client (its
+ * leases, its job's group) and on a session (its waiters, looks and scans). Belongs to the broker's thread. */
+#ifndef HOLDFAST_AGENT_BROKER_CLIENTS_CLIENTS_H
+#define HOLDFAST_AGENT_BROKER_CLIENTS_CLIENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "agent/agent.h"
+#include "agent/base/log_limit.h"
+#include "agent/base/loop.h"
+#include "shm/wire.h"
+
+struct ended;
+struct group;
+struct resource;
+struct session;
+struct user;
+
+/* One process that was welcomed. It may have a second session: the other guardian of a run. */
+struct client {
+    LIST_ENTRY(client) all;
+    uint64_t id;
+    uint64_t cookie_hash;
+    uint32_t pid, uid;
+    uint64_t start_time;
+    char comm[HF_COMM_MAX + 1];
+    bool joined;       /* a guardian came: there may be a job */
+    bool over;         /* it ended before one came: none may come any more */
+    bool ghost;        /* readopted, not attached yet */
+    unsigned handoffs; /* of a lease to it, on their way */
+    int ghost_pidfd; /* watches the process of a ghost; -1: none, it is looked for at each sweep */
+    struct loop_fd ghost_watch;
+    struct user *user;
+    struct group *group;        /* of its job; NULL */
+    LIST_HEAD(, resource) held; /* leases, until MSG_ENDED */
+    unsigned held_count;
+    LIST_HEAD(, ended) ended; /* what an earlier agent was releasing for it */
+    LIST_HEAD(, session) sessions;
+    struct clients *clients;
+};
+
+/* What rooms above do with what clients bring. Called in the broker's thread. */
+struct clients_owner {
+    /* A request, copied out of the ring, with a place for its answer reserved. The session may be freed by what it
+     * asks for. */
+    void (*request)(void *arg, struct session *s, const struct hf_request_entry *q);
+    /* A datagram after the hello: true if it was one that may come, which is dealt with. */
+    bool (*datagram)(void *arg, struct session *s);
+    /* A session of a client ends. */
+    void (*session_gone)(void *arg, struct session *s);
+    /* A client's last session ended, or the process of a ghost. */
+    void (*client_gone)(void *arg, struct client *c);
+    /* A client that nobody needs any more is about to be freed. */
+    void (*client_over)(void *arg, struct client *c);
+    /* A holder came back with this session: heartbeats come in its page now. */
+    void (*rebound)(void *arg, struct session *s);
+    void *arg;
+};
+
+struct clients {
+    struct agent *agent;
+    const struct config *config;
+    struct loop *loop;
+    struct clients_owner owner;
+    struct loop_fd listener, doorbells;
+    int doorbell_epoll;
+    bool deaf;     /* no descriptors were left for who wanted in last */
+    bool draining; /* nobody is welcome any more */
+    struct log_limit cut_offs, no_fds;
+    struct loop_timer sweep;
+    LIST_HEAD(, client) all;
+    LIST_HEAD(, session) sessions;
+    LIST_HEAD(, user) users;
+    TAILQ_HEAD(, session) active, woken;
+    unsigned session_count, active_count;
+    unsigned unwatched; /* ghosts without a watch */
+    uint64_t next_client_id;
+};
+
+/* HF_ENOMEM, HF_ESYS with errno. */
+int clients_create(struct agent *agent, struct loop *loop, const struct clients_owner *owner,
+                   struct clients **ret_clients);
+/* After sessions_destroy(): every client is forgotten. */
+void clients_end(struct clients *clients);
+void clients_destroy(struct clients *clients); /* NULL is fine */
+struct client *client_new(struct clients *clients);
+/* For a client read from the journal; HF_ELOST when that process is gone. (!) A process that cannot
+ * be looked at (no descriptors) counts as alive: its lease is valid, and only its holder or its V
+ * may end it. It is looked at again with every sweep. */
+int client_ghost(struct clients *clients, uint32_t pid, uint64_t start_time, uint32_t uid,
+                 uint64_t cookie_hash, const char *comm, struct client **ret_client);
+void client_ghost_end(struct client *c);
+/* Ghosts without a watch: looks whether they can be watched now, or are gone. */
+void clients_sweep(struct clients *clients);
+/* Frees a client without sessions, ghost and leases. */
+void client_settle(struct client *c);
+uint64_t cookie_hash(const uint8_t cookie[HF_COOKIE_LEN]);
+
+#endif

@@ -1,0 +1,78 @@
+/* The connections of attached processes, with their rings and doorbells. Belongs to the broker's thread. */
+#ifndef HOLDFAST_AGENT_BROKER_CLIENTS_SESSIONS_H
+#define HOLDFAST_AGENT_BROKER_CLIENTS_SESSIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <unistd.h>
+
+#include "agent/broker/clients/answers.h"
+#include "agent/broker/clients/clients.h"
+#include "agent/record/beats.h"
+#include "shm/ring.h"
+
+struct look;
+struct scan;
+struct user;
+struct waiter;
+
+LIST_HEAD(look_list, look);
+
+/* One attached connection: at most three descriptors (socket, doorbell, pidfd). */
+struct session {
+    LIST_ENTRY(session) of_client;
+    TAILQ_ENTRY(session) active; /* has requests to be taken */
+    TAILQ_ENTRY(session) woken;  /* with `wakes` */
+    LIST_ENTRY(session) all;
+    struct client *client; /* NULL until the hello */
+    struct clients *clients;
+    struct loop_fd socket, process;
+    struct loop_timer hello_timer;
+    int doorbell;
+    bool is_active, nudge, closing;
+    bool guardian, gave_group; /* by its hello; its one datagram after that came */
+    bool wakes;                /* its client is to look */
+    hf_time lively_until;      /* it asked or was answered: it is looked at, without its doorbell */
+    uint32_t pid, uid;
+    struct user *user;
+    struct hf_ring_agent ring;
+    struct beats *beats; /* where its program beats */
+    struct answers answers;
+    LIST_HEAD(, waiter) waiters;
+    struct look_list looks;
+    LIST_HEAD(, scan) scans;
+};
+
+/* HF_ENOMEM, HF_ESYS with errno. Part of clients_create(). */
+int sessions_create(struct clients *clients);
+/* Listens on agent->socket_path. HF_ESYS with errno. */
+int sessions_listen(struct clients *clients);
+/* In the broker's thread. */
+void sessions_start(struct clients *clients);
+void sessions_destroy(struct clients *clients);
+/* Takes requests of active sessions, a bounded number each; true when some are left. */
+bool sessions_serve(struct clients *clients);
+/* Last in a turn: wakes the clients of all that were answered, or whose leases changed. */
+void sessions_wake(struct clients *clients);
+/* Answers request `id`; what the ring has no room for waits until the client has read some. */
+void session_answer(struct session *s, const struct hf_completion_entry *answer);
+/* What comes before the answer to a request. HF_ENOMEM: it does not. */
+int session_item(struct session *s, const struct hf_completion_entry *item);
+/* Tells what an unanswered acquire waits for, if there is room. */
+void session_progress(struct session *s, struct hf_completion_entry *entry);
+/* Something about a lease of this client changed. `but`: is told by an answer; NULL. */
+void client_signal(struct client *c, const struct session *but);
+void session_end(struct session *s, const char *why);
+/* Its user is the agent's own or root: what it hands over can do the agent no harm that it could not do itself. */
+static inline bool session_is_own(const struct session *s)
+{
+    return s->uid == 0 || s->uid == geteuid();
+}
+/* Whether the kernel takes descriptors for this socket, and for those accepted from it (SO_PASSRIGHTS, Linux 6.16). */
+void session_pass_descriptors(int fd, bool on);
+/* In attach.c: judges a hello and sends the welcome. */
+void attach_hello(struct session *s, const struct hf_hello *hello, size_t length);
+
+#endif

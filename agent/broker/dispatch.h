@@ -1,0 +1,15 @@
+/* What a request asks for, and who answers it. Called in the broker's thread. */
+#ifndef HOLDFAST_AGENT_BROKER_DISPATCH_H
+#define HOLDFAST_AGENT_BROKER_DISPATCH_H
+
+#include "shm/wire.h"
+
+struct locks;
+struct queries;
+struct session;
+
+/* A request, copied out of the ring, with a place for its answer reserved. `s` may be freed by what it asks for. */
+void dispatch_request(struct locks *locks, struct queries *queries, struct session *s,
+                      const struct hf_request_entry *q);
+
+#endif

@@ -1,0 +1,26 @@
+/* The agent as the third killer of a job, by the job's control group. Belongs to the broker's thread. */
+#ifndef HOLDFAST_AGENT_BROKER_JOBS_GROUPS_H
+#define HOLDFAST_AGENT_BROKER_JOBS_GROUPS_H
+
+#include <stdbool.h>
+
+#include "agent/agent.h"
+#include "agent/base/log_limit.h"
+#include "agent/base/loop.h"
+
+struct client;
+struct session;
+
+struct groups;
+
+int groups_create(struct agent *agent, struct loop *loop, struct groups **ret_groups);
+/* A datagram after the hello: true if it was a job's group, which is dealt with. */
+bool groups_take(struct groups *groups, struct session *s);
+/* A lease of this client changed, or its last session ended. */
+void groups_review(struct client *c);
+/* One of its leases is over: without a job's the group is of no use. */
+void groups_lease_over(struct client *c);
+void groups_drop(struct client *c);
+void groups_destroy(struct groups *groups); /* after the clients; NULL is fine */
+
+#endif

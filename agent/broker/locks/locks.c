@@ -1,0 +1,75 @@
+#include "agent/broker/locks/locks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/clock.h"
+#include "agent/broker/locks/readopt.h"
+#include "agent/broker/locks/requests.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/rounds.h"
+#include "agent/broker/locks/waiters.h"
+#include "agent/broker/locks/wakeups.h"
+#include "agent/broker/locks/young.h"
+#include "agent/broker/nodes/nodes.h"
+#include "shm/status.h"
+
+int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
+                 struct clients *clients, const uint8_t hash_key[16],
+                 const struct locks_owner *owner, struct locks **ret_locks)
+{
+    struct locks *locks = calloc(1, sizeof(*locks));
+    int rc;
+
+    if (!locks)
+        return HF_ENOMEM;
+    locks->agent = agent;
+    locks->config = agent->config;
+    locks->loop = loop;
+    locks->nodes = nodes;
+    locks->releaser = nodes->releaser;
+    locks->clients = clients;
+    locks->owner = *owner;
+    memcpy(locks->hash_key, hash_key, sizeof(locks->hash_key));
+    locks->n = nodes->n;
+    locks->q = nodes->q;
+    locks->started = nodes->started;
+    LIST_INIT(&locks->rounds);
+    LIST_INIT(&locks->laters);
+    young_create(locks);
+    if ((rc = resources_create(locks)) < 0 || (rc = wakeups_create(locks)) < 0) {
+        locks_destroy(locks);
+        return rc;
+    }
+    *ret_locks = locks;
+    return HF_OK;
+}
+
+void locks_drain(struct locks *locks)
+{
+    locks->draining = true;
+    young_hand_in_all(locks);
+    requests_drain(locks);
+}
+
+bool locks_busy(const struct locks *locks)
+{
+    return rounds_busy(locks) || locks->handoff_count;
+}
+
+void locks_close(struct locks *locks)
+{
+    locks->closing = true;
+}
+
+void locks_destroy(struct locks *locks)
+{
+    if (!locks)
+        return;
+    readopt_destroy(locks);
+    rounds_destroy(locks);
+    wakeups_destroy(locks);
+    young_destroy(locks);
+    resources_destroy(locks);
+    free(locks);
+}

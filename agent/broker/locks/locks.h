@@ -1,0 +1,93 @@
+/* The locks of this host: names, who waits for them, rounds on the nodes, leases until they are handed in and
+ * again from their end. Belongs to the broker's thread, but for locks_create() and locks_destroy(). */
+#ifndef HOLDFAST_AGENT_BROKER_LOCKS_LOCKS_H
+#define HOLDFAST_AGENT_BROKER_LOCKS_LOCKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "agent/agent.h"
+#include "agent/base/log_limit.h"
+#include "agent/base/loop.h"
+#include "agent/base/token.h"
+#include "agent/core/chains.h"
+#include "agent/redis/releaser.h"
+
+struct client;
+struct clients;
+struct later;
+struct nodes;
+struct old_text;
+struct resource;
+struct resource_work;
+struct round;
+struct session;
+struct wakeups;
+struct young;
+
+/* What becomes of leases is told to whoever is above. Called in the broker's thread. */
+struct locks_owner {
+    /* The state of a lease of this client changed. */
+    void (*lease_changed)(void *arg, struct client *c);
+    /* A lease of this client is over. */
+    void (*lease_over)(void *arg, struct client *c);
+    /* A lease of this host is over, and its name may be free. */
+    void (*name_over)(void *arg, const void *name, size_t name_len);
+    void *arg;
+};
+
+TAILQ_HEAD(resource_queue, resource);
+
+/* Treat as private to this room. */
+struct locks {
+    struct agent *agent;
+    const struct config *config;
+    struct loop *loop;
+    struct releaser *releaser;
+    struct nodes *nodes;
+    struct clients *clients;
+    struct locks_owner owner;
+    hf_time started;
+    int n, q;
+    bool draining, closing;
+    struct token_pool tokens;
+
+    /* resources */
+    struct chains names;  /* slots by the hash of their name */
+    uint8_t hash_key[16]; /* of `names` */
+    struct log_limit index_full;
+    struct resource **by_slot;
+    struct resource_work *no_work; /* of all for which nothing goes on; nobody writes to it */
+    uint32_t *generations;
+    uint32_t slots_used; /* slots below were ever used */
+    uint32_t next_slot;  /* slots below are in use, at rest, or retired */
+    struct resource_queue idle, stalled;
+    struct hf_text_pool *text;
+    struct old_text *old_texts; /* per slot, within readopt() */
+    unsigned waiter_count, handoff_count;
+    struct loop_timer stalled_timer;
+
+    LIST_HEAD(, round) rounds;
+    unsigned round_count;
+    LIST_HEAD(, later) laters;
+    struct wakeups *wakeups;
+    TAILQ_HEAD(young_list, young) young, young_free; /* by grant; to be used again */
+    struct loop_timer young_timer;
+};
+
+/* Without any lease: readopt() has those of an earlier agent. `hash_key` is secret: by names that hash alike, who may
+ * choose them could slow the agent down. HF_ENOMEM. */
+int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
+                 struct clients *clients, const uint8_t hash_key[16],
+                 const struct locks_owner *owner, struct locks **ret_locks);
+/* The agent goes away: waiters are answered, rounds undone; with --dev leases are ended, too. */
+void locks_drain(struct locks *locks);
+/* Whether rounds or hand-offs are under way. */
+bool locks_busy(const struct locks *locks);
+/* The links are about to end: nothing begins any more. */
+void locks_close(struct locks *locks);
+void locks_destroy(struct locks *locks); /* after nodes_end(); NULL is fine */
+
+#endif

@@ -1,0 +1,15 @@
+/* What the renewal thread is told about a lease. Called in the broker's thread. */
+#ifndef HOLDFAST_AGENT_BROKER_LOCKS_ORDERS_H
+#define HOLDFAST_AGENT_BROKER_LOCKS_ORDERS_H
+
+#include "agent/record/mailbox.h"
+
+struct locks;
+struct resource;
+
+/* Posts it. (!) Before anything that concerns it is told there, a lease is handed in. */
+void order_renewal(struct locks *locks, struct message *m);
+/* Ends the lease of `r` through the renewal thread. */
+void order_end(struct resource *r, enum message_kind kind, enum hf_loss_reason reason);
+
+#endif

@@ -1,0 +1,60 @@
+/* One acquire on the nodes. */
+#ifndef HOLDFAST_AGENT_BROKER_LOCKS_ROUNDS_H
+#define HOLDFAST_AGENT_BROKER_LOCKS_ROUNDS_H
+
+#include "agent/base/token.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/config/config.h"
+#include "agent/core/ballot.h"
+#include "agent/core/timing.h"
+#include "agent/redis/link.h"
+#include "shm/wire.h"
+
+struct waiter;
+
+/* One acquire on the nodes with one token. Lives until every node's acquire had its final answer.
+ */
+struct round {
+    LIST_ENTRY(round) all;
+    struct locks *locks;
+    struct resource *resource; /* NULL once it is no business of the resource any more */
+    struct waiter *waiter;     /* NULL once decided, or cancelled */
+    struct ballot ballot;
+    struct timing timing;
+    hf_time started;
+    hf_time sent[HF_NODES_MAX], deadline[HF_NODES_MAX]; /* of the newest command per node */
+    uint32_t asked;                                     /* bit per node: may have been written to */
+    uint32_t written;    /* of these, may hold our key: neither TAKEN nor STALE nor SENTINEL */
+    uint32_t unanswered; /* final answer outstanding */
+    uint32_t broken;     /* its connection ended first: in doubt */
+    uint32_t foreign;    /* has a key that no agent wrote, or one whose fence record is another's */
+    uint32_t errors;     /* answered with an error */
+    uint32_t stale_retried, reloaded; /* sent once more: after STALE, after NOSCRIPT */
+    bool track;         /* somebody waits: have the nodes tell when what is in the way changes */
+    bool decided, over; /* over: its lease ended, or it was undone: late successes are released */
+    int calls;          /* commands outstanding */
+    struct loop_timer overdue; /* contended and undecided: when nodes are waited for no longer */
+    uint64_t in_way[HF_NODES_MAX]; /* fence of the lease that a node has; 0: none, or not known */
+    struct hf_wire_holder holder;
+    struct link_holder described;
+    struct token token;
+    char comm[HF_COMM_MAX + 1], note[HF_NOTE_MAX + 1];
+    uint32_t pid, uid;
+    size_t key_len;
+    uint8_t key[CONFIG_KEY_MAX];
+};
+
+int round_begin(struct resource *r, struct waiter *w);
+/* The waiter went away: undo. */
+void round_cancel(struct round *round);
+/* The lease of this round ended: acquires that are still unanswered are released when they answer.
+ */
+void round_lease_over(struct round *round);
+void rounds_destroy(struct locks *locks);
+bool rounds_busy(const struct locks *locks);
+/* Whether one and the same lease is known to stand on a quorum: then somebody has won. */
+bool round_has_winner(const struct round *round);
+/* Nobody is known to be in the way, but nodes let us wait. NULL: no. */
+bool round_is_slow(const struct round *round, hf_time now);
+
+#endif

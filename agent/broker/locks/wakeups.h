@@ -1,0 +1,31 @@
+/* When a round begins again while another host has the lock. */
+#ifndef HOLDFAST_AGENT_BROKER_LOCKS_WAKEUPS_H
+#define HOLDFAST_AGENT_BROKER_LOCKS_WAKEUPS_H
+
+#include "agent/broker/locks/resources.h"
+#include "agent/redis/link.h"
+
+struct round;
+
+int wakeups_create(struct locks *locks);
+void wakeups_destroy(struct locks *locks);
+/* A round begins. True: somebody waits, so what its acquires read is to be tracked. */
+bool wakeups_round(struct round *round);
+/* A final answer to one of them, before or after the decision. */
+void wakeups_vote(struct locks *locks, struct round *round, int node,
+                  const struct link_reply *reply);
+/* The round failed and somebody waits: sets the retry. `won`: bit per node that had given us its
+ * key; `winner`: another is known to have a quorum. */
+void wakeups_lost(struct resource *r, uint32_t won, bool winner, int64_t pttl_ms, hf_time now);
+/* The same for want of nodes. */
+void wakeups_failed(struct resource *r, hf_time again);
+/* The retry came: whether a round may begin. If not, it is set again. */
+bool wakeups_due(struct resource *r, hf_time now);
+/* Nobody waits any more. */
+void wakeups_forget(struct resource *r);
+/* A key has changed on a node; NULL: any may have. */
+void wakeups_noticed(struct locks *locks, int node, const void *key, size_t key_len);
+/* Whether the node tells of changes. */
+void wakeups_telling(struct locks *locks, int node, bool can);
+
+#endif

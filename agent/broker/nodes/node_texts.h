@@ -1,0 +1,17 @@
+/* What people are told of nodes. */
+#ifndef HOLDFAST_AGENT_BROKER_NODES_NODE_TEXTS_H
+#define HOLDFAST_AGENT_BROKER_NODES_NODE_TEXTS_H
+
+#include "agent/broker/nodes/nodes.h"
+
+/* What is missing for a quorum of votes, and for how long if that is known. */
+void nodes_explain(const struct nodes *nodes, hf_time now, char *ret_text, size_t size);
+/* Why a round failed: `voted` gave their vote, those of the bits `errors` answered with an error. */
+void nodes_explain_round(const struct nodes *nodes, int voted, uint32_t errors, char *ret_text,
+                         size_t size);
+/* A number that changes when another thing keeps a node from voting; never 0. */
+uint64_t nodes_situation(const struct nodes *nodes, hf_time now);
+const char *node_quarantine_text(uint32_t reasons);
+const char *node_refusal_text(enum hf_node_refusal refusal);
+
+#endif

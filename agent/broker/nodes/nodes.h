@@ -1,0 +1,117 @@
+/* The nodes as the broker sees them: its links, what each one's word is worth, and whether a round may
+ * begin. Belongs to the broker's thread, but for nodes_create() and nodes_destroy(). */
+#ifndef HOLDFAST_AGENT_BROKER_NODES_NODES_H
+#define HOLDFAST_AGENT_BROKER_NODES_NODES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/agent.h"
+#include "agent/base/log_limit.h"
+#include "agent/base/loop.h"
+#include "agent/core/node_trust.h"
+#include "agent/core/node_writes.h"
+#include "agent/core/sampling.h"
+#include "agent/redis/link.h"
+#include "agent/redis/releaser.h"
+#include "agent/redis/resolver.h"
+
+struct message;
+
+/* What was told of a node by an event, so that each thing is told once. */
+struct node_told {
+    bool up, tried; /* tried: its first connection came up or not */
+    bool absent;    /* its sentinel was, by the last event */
+    bool deaf;      /* it refuses to tell of changes */
+    enum hf_node_refusal refusal;
+    enum hf_node_error writes; /* why it refuses them */
+    uint32_t reasons;          /* of the quarantine */
+    uint32_t mark;             /* trust.mark */
+    uint32_t steps, own_steps; /* clock steps told; trust.steps at the start */
+    uint32_t renewal_steps;    /* seen by the renewal thread */
+    int64_t middle_us;         /* of the clock's interval */
+};
+
+struct node {
+    struct link *link;
+    struct node_trust trust;
+    struct node_writes writes;
+    struct sampling sampling; /* by probes */
+    struct hf_node_row row;   /* as last published */
+    bool up, asking_sentinel, replaced;
+    bool reread; /* the sentinel is to be read again */
+    enum hf_node_tracking tracking;
+    hf_time up_since;
+    char fleet_text[160]; /* how its sentinel differs; "" */
+    struct node_told told;
+};
+
+/* What becomes of a node is told to whoever is above. Called in the broker's thread, from within its links' events. */
+struct nodes_owner {
+    /* A key has changed on a node; NULL: any may have. */
+    void (*noticed)(void *arg, int node, const void *key, size_t key_len);
+    /* Whether the node tells of changes. */
+    void (*telling)(void *arg, int node, bool can);
+    /* Something changed: after every change, and at least every second. */
+    void (*reviewed)(void *arg, hf_time now);
+    void *arg;
+};
+
+struct nodes {
+    struct agent *agent;
+    const struct config *config;
+    struct loop *loop;
+    struct releaser *releaser; /* it uses `links` */
+    struct nodes_owner owner;
+    hf_time started;
+    struct node node[HF_NODES_MAX];
+    struct link *links[HF_NODES_MAX];
+    uint32_t unsent; /* bit per node: commands of this turn are buffered */
+    int n, q;
+    struct loop_timer review;
+    struct log_limit writes; /* of lines about nodes that refuse them */
+    char fleet[200];
+};
+
+/* Makes the links, without connecting. HF_ENOMEM, HF_ESYS: nothing is left of it. */
+int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolver,
+                 const struct nodes_owner *owner, struct nodes **ret_nodes);
+/* In the broker's thread. */
+void nodes_start(struct nodes *nodes);
+/* Ends the links: every command in flight is told that it is over. */
+void nodes_end(struct nodes *nodes);
+void nodes_destroy(struct nodes *nodes); /* NULL is fine */
+/* Commands to these nodes (bit per node) leave with what else this turn brings. */
+static inline void nodes_send_later(struct nodes *nodes, uint32_t which)
+{
+    nodes->unsent |= which;
+}
+void nodes_send(struct nodes *nodes);
+/* A reply of any script on a broker's link: clock, nonce, counters. Returns enum trust_event bits.
+ */
+unsigned nodes_on_reply(struct nodes *nodes, int node, const struct link_reply *reply);
+/* What an acquire, a raise or the making of a sentinel was answered; `written`: it was carried out. */
+void nodes_on_write(struct nodes *nodes, int node, const struct link_reply *reply, bool written);
+/* Logs, journals and passes on what a reply or a connection showed: TRUST_* bits. */
+void nodes_note(struct nodes *nodes, int node, unsigned events, hf_time now);
+/* Tells the renewal thread of them, and of the nonce that this thread knows. */
+void nodes_tell_renewal(struct nodes *nodes, int node, unsigned events);
+/* From the renewal thread. */
+void nodes_on_told(struct nodes *nodes, const struct message *m);
+bool nodes_may_vote(const struct nodes *nodes, int node, hf_time now);
+int nodes_voting(const struct nodes *nodes, hf_time now);
+/* It may be asked for a vote, but could not give one: it refuses writes. */
+bool nodes_takes_writes(const struct nodes *nodes, int node);
+/* Those that may vote and take writes, which is what people are told: all that may vote are asked, for
+ * that tells first when a node takes writes again. */
+int nodes_granting(const struct nodes *nodes, hf_time now);
+int nodes_up(const struct nodes *nodes);
+/* Whether it is too early to say that nodes are missing: the agent has just started. */
+bool nodes_settling(const struct nodes *nodes, hf_time now);
+/* TIME of the nodes now, by the lower median; false: unknown. */
+bool nodes_time(const struct nodes *nodes, hf_time now, hf_nodetime *ret_time);
+/* Not empty: acquires are answered HF_EFLEET with this. */
+const char *nodes_fleet_text(const struct nodes *nodes);
+
+#endif

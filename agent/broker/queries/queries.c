@@ -1,0 +1,67 @@
+#include "agent/broker/queries/queries.h"
+
+#include <stdlib.h>
+
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/nodes/nodes.h"
+#include "agent/broker/queries/look.h"
+#include "agent/broker/queries/scans.h"
+#include "agent/broker/queries/survey.h"
+#include "shm/status.h"
+
+int queries_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
+                   struct clients *clients, struct locks *locks, struct queries **ret_queries)
+{
+    struct queries *queries = calloc(1, sizeof(*queries));
+
+    if (!queries)
+        return HF_ENOMEM;
+    queries->agent = agent;
+    queries->config = agent->config;
+    queries->loop = loop;
+    queries->nodes = nodes;
+    queries->clients = clients;
+    queries->locks = locks;
+    queries->n = nodes->n;
+    queries->q = nodes->q;
+    LIST_INIT(&queries->surveys);
+    for (size_t i = 0; i < HF_LENGTH(queries->waiting_looks); i++)
+        LIST_INIT(&queries->waiting_looks[i]);
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        TAILQ_INIT(&queries->scans_due[i]);
+    queries->hash_key = locks->hash_key;
+    *ret_queries = queries;
+    return HF_OK;
+}
+
+void queries_drop_session(struct session *s)
+{
+    looks_drop_session(s);
+    scans_drop_session(s);
+}
+
+void queries_drain(struct queries *queries)
+{
+    struct session *s;
+
+    queries->draining = true;
+    LIST_FOREACH (s, &queries->clients->sessions, all)
+        while (!LIST_EMPTY(&s->looks))
+            look_end(LIST_FIRST(&s->looks), HF_EGOING, "");
+}
+
+void queries_close(struct queries *queries)
+{
+    struct session *s;
+
+    LIST_FOREACH (s, &queries->clients->sessions, all)
+        queries_drop_session(s);
+}
+
+void queries_destroy(struct queries *queries)
+{
+    if (!queries)
+        return;
+    surveys_destroy(queries);
+    free(queries);
+}

@@ -1,0 +1,48 @@
+/* The broker and its rooms. Private to broker.c, and to tests that look in. */
+#ifndef HOLDFAST_AGENT_BROKER_ROOMS_H
+#define HOLDFAST_AGENT_BROKER_ROOMS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "agent/base/loop.h"
+#include "agent/base/mutex.h"
+#include "shm/nstime.h"
+
+struct agent;
+struct clients;
+struct groups;
+struct locks;
+struct nodes;
+struct queries;
+struct resolver;
+
+struct broker {
+    struct agent *agent;
+    struct loop *loop;
+    struct resolver *resolver;
+    /* The rooms, from below. */
+    struct nodes *nodes;
+    struct clients *clients;
+    struct locks *locks;
+    struct groups *groups;
+    struct queries *queries;
+
+    pthread_t thread;
+    _Atomic pid_t tid; /* of that thread while it runs; else 0 */
+    bool thread_started;
+    struct loop_timer beat;
+
+    bool draining;
+    hf_time drain_until, releases_until;
+    struct loop_timer drain_timer;
+
+    /* shared with main */
+    _Atomic bool ready;
+    struct mutex why_lock;
+    char why[200]; /* under why_lock; clang 14 takes no GUARDED_BY on a sibling member in C */
+};
+
+#endif
