@@ -299,10 +299,8 @@ bool hfc_send_group(int sock, const int fds[HF_GROUP_FDS]);
 
 /* A new op with an id, in no list; NULL without memory. */
 hf_op *hfc_op_new(hf_client *client, enum hf_wire_op op) REQUIRES(hfc_locked);
-/* The start of a caller's request: looks after the link first, then as hfc_op_send(). */
+/* The start of a caller's request: looks after the link first, queues it, and sends what has room. */
 void hfc_op_begin(hf_op *op) REQUIRES(hfc_locked);
-/* Queues it and sends what has room. */
-void hfc_op_send(hf_op *op) REQUIRES(hfc_locked);
 /* Keeps an op that is no request with its client. */
 void hfc_op_keep(hf_op *op) REQUIRES(hfc_locked);
 /* Blocks until done; progress callbacks run here. */

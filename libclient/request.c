@@ -62,7 +62,7 @@ hf_op *hfc_op_new(hf_client *client, enum hf_wire_op wire_op)
     return op;
 }
 
-void hfc_op_send(hf_op *op)
+static void queue(hf_op *op) REQUIRES(hfc_locked)
 {
     move(op, HFC_OP_QUEUED);
     hfc_flush(op->client);
@@ -77,7 +77,7 @@ void hfc_op_begin(hf_op *op)
         client->next_try_ns = hfc_min(client->next_try_ns, op->start_ns);
         hfc_link_drive(client);
     }
-    hfc_op_send(op);
+    queue(op);
 }
 
 void hfc_op_keep(hf_op *op)
@@ -177,7 +177,7 @@ void hfc_release_unwanted(hf_client *client, uint32_t slot, uint32_t generation,
     op->entry.generation = generation;
     op->entry.flags = run ? HF_REQ_REAPED : 0;
     op->abandoned = true;
-    hfc_op_send(op);
+    queue(op);
 }
 
 /* --- answers ---------------------------------------------------------------------------------- */

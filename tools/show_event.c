@@ -47,7 +47,8 @@ static const char *const words[] = {
     [HF_EVENT_NODE_WRITABLE] = "node_writable",
 };
 
-const char *show_event_word(uint32_t kind)
+/* The stable word of an enum hf_event_kind; "unknown" for a later agent's. */
+static const char *word_of(uint32_t kind)
 {
     return kind < HF_LENGTH(words) && words[kind] ? words[kind] : "unknown";
 }
@@ -313,7 +314,7 @@ void show_event(const struct reader *reader, const struct hf_event *event)
         detail_of_other(detail, sizeof(detail), event);
     }
     printf("%s  %-15s  %s%s%s\n", text_instant(at, sizeof(at), event->wall_ms),
-           show_event_word(event->kind), subject, *detail ? "  " : "", detail);
+           word_of(event->kind), subject, *detail ? "  " : "", detail);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------- */
@@ -412,7 +413,7 @@ void show_event_json(const struct reader *reader, const struct hf_event *event)
 {
     json_t *line = json_object();
 
-    json_put(line, "event", json_string(show_event_word(event->kind)));
+    json_put(line, "event", json_string(word_of(event->kind)));
     json_put(line, "number", json_integer((json_int_t)event->number));
     json_put(line, "at", json_instant(event->wall_ms));
     json_put(line, "at_ns", json_u64_text((uint64_t)event->at_ns));

@@ -6,9 +6,6 @@
 #include "tools/json.h"
 #include "tools/reader.h"
 
-/* The stable word of an enum hf_event_kind; "unknown" for a later agent's. */
-const char *show_event_word(uint32_t kind);
-
 /* Reads the nodes' ids beforehand: while the next agent starts they are not there. */
 void show_event_learn(const struct reader *reader);
 

@@ -9,7 +9,8 @@
 #include "tools/reader.h"
 #include "tools/text.h"
 
-const char *who_word(int state)
+/* A stable word for enum hf_who_state. */
+static const char *word_of(int state)
 {
     switch (state) {
     case HF_WHO_HELD:
@@ -119,7 +120,7 @@ void who_put_holder(json_t *object, const struct hf_holder *holder)
 
 void who_put(json_t *object, const struct hf_who_info *who)
 {
-    json_put(object, "state", json_string(who_word(who->state)));
+    json_put(object, "state", json_string(word_of(who->state)));
     json_put(object, "held", json_boolean(who->state == HF_WHO_HELD));
     who_put_holder(object, &who->holder);
     json_put(object, "id", json_word(who->id));

@@ -8,9 +8,6 @@
 #include "libclient/holdfast.h"
 #include "tools/json.h"
 
-/* A stable word for enum hf_who_state: "held", "free", "split", "unknown". */
-const char *who_word(int state);
-
 /* A line for each fact that is known. */
 void who_print(const void *name, size_t name_len, const struct hf_who_info *who);
 
