@@ -98,7 +98,7 @@ error:
 static int serve(struct agent *agent, const char *dir, struct dev_nodes *dev_nodes)
 {
     struct control control;
-    int rc = lease_table_create(agent->config->capacity, &agent->leases);
+    int rc = lease_table_create(agent->table.capacity, &agent->leases);
 
     if (rc < 0)
         return rc;
@@ -153,6 +153,7 @@ static int run(struct config *config, const struct host *host)
     rc = stores_open(&agent, singleton.dir, why, sizeof(why));
     if (rc < 0)
         goto error_dev_nodes;
+    config_bound_leases(config, agent.table.capacity);
     rc = serve(&agent, singleton.dir, &dev_nodes);
     left = stores_close(&agent);
     dev_nodes_stop(&dev_nodes);

@@ -115,7 +115,7 @@ int hf_view_walk(hf_view *view, int (*fn)(const struct hf_info *info, void *arg)
     if (!view || !fn)
         return hfc_fail(HF_EINVAL, "hf_view_walk: an argument is NULL");
     used = atomic_load(&view->table.header->slots_used);
-    if (used > view->table.capacity)
+    if (used > hf_table_capacity(&view->table)) /* now: they may have become more */
         return hfc_fail(HF_ETABLE, "the table counts more slots than it has");
     for (uint32_t i = 0; i < used; i++) {
         struct hf_slot_view slot;

@@ -6,27 +6,37 @@
 
 #define FIND_TRIES 16
 
+struct area {
+    const hf_index_entry *entry;
+    uint32_t size;
+};
+
 /* (!) An area that is not there is a hole, which ends in SIGBUS when /dev/shm is full. No agent leads to
- * one, but damage may. */
-static const hf_index_entry *area_to_read(const struct hf_table *table)
+ * one, but damage may. Area and size need not be of one moment: what the one has, the other has memory
+ * for, and whoever changes them changes `index_seq`. */
+static bool area_to_read(const struct hf_table *table, struct area *ret_area)
 {
     const struct hf_table_header *header = table->header;
+    uint32_t size = atomic_load_explicit(&header->index_size, memory_order_acquire);
     uint32_t area = atomic_load_explicit(&header->index_area, memory_order_acquire) & 1;
 
+    if (size == 0 || (size & (size - 1)) != 0 || size > table->index_room)
+        return false;
     if (area && atomic_load_explicit(&header->index_areas, memory_order_relaxed) < 2)
         area = 0;
-    return table->index + (size_t)area * table->index_size;
+    *ret_area = (struct area){table->index + (size_t)area * table->index_room, size};
+    return true;
 }
 
 /* HF_ENOTHELD here means: not found in this area as it looked just now. */
-static int find_in(const struct hf_table *table, const hf_index_entry *area, uint32_t hash,
+static int find_in(const struct hf_table *table, struct area area, uint32_t hash,
                    const void *name, size_t name_len, struct hf_slot_view *ret_view)
 {
     bool unreadable = false;
 
     for (uint32_t probe = 0; probe < HF_INDEX_PROBES; probe++) {
-        uint32_t place = hf_index_place(hash, probe, table->index_size);
-        uint64_t entry = atomic_load_explicit(&area[place], memory_order_acquire);
+        uint32_t place = hf_index_place(hash, probe, area.size);
+        uint64_t entry = atomic_load_explicit(&area.entry[place], memory_order_acquire);
         int status;
 
         if (entry == 0)
@@ -53,8 +63,12 @@ int hf_index_find(const struct hf_table *table, const void *name, size_t name_le
     hash = hf_name_hash(header->index_key, name, name_len);
     for (int try = 0; try < FIND_TRIES; try++) {
         uint32_t seq = atomic_load_explicit(&header->index_seq, memory_order_acquire);
-        int status = find_in(table, area_to_read(table), hash, name, name_len, ret_view);
+        struct area area;
+        int status;
 
+        if (!area_to_read(table, &area))
+            return HF_ETABLE;
+        status = find_in(table, area, hash, name, name_len, ret_view);
         if (status != HF_ENOTHELD)
             return status;
         if ((seq & 1) == 0 && atomic_load_explicit(&header->index_seq, memory_order_relaxed) == seq)

@@ -8,9 +8,20 @@
 #define GET(word)        atomic_load_explicit(&(word), memory_order_relaxed)
 #define SET(word, value) atomic_store_explicit(&(word), (value), memory_order_release)
 
+#define SIZE_MIN 128
+
+uint32_t hf_index_size_for(uint32_t capacity)
+{
+    uint32_t size = SIZE_MIN;
+
+    while (size < 2 * capacity)
+        size *= 2;
+    return size;
+}
+
 static hf_index_entry *area_of(const struct hf_table *table, uint32_t area)
 {
-    return table->index + (size_t)area * table->index_size;
+    return table->index + (size_t)area * table->index_room;
 }
 
 static uint32_t number_in_use(const struct hf_table *table)
@@ -24,7 +35,7 @@ static hf_index_entry *area_in_use(const struct hf_table *table)
 }
 
 /* Puts an entry into the first place that is empty or a tombstone, unless it is there already. */
-static bool put(const struct hf_table *table, hf_index_entry *area, uint32_t hash, uint32_t slot,
+static bool put(hf_index_entry *area, uint32_t size, uint32_t hash, uint32_t slot,
                 bool *ret_was_tomb)
 {
     const uint64_t wanted = (uint64_t)hash << 32 | (slot + 1);
@@ -32,7 +43,7 @@ static bool put(const struct hf_table *table, hf_index_entry *area, uint32_t has
 
     *ret_was_tomb = false;
     for (uint32_t probe = 0; probe < HF_INDEX_PROBES; probe++) {
-        hf_index_entry *place = &area[hf_index_place(hash, probe, table->index_size)];
+        hf_index_entry *place = &area[hf_index_place(hash, probe, size)];
         uint64_t entry = GET(*place);
 
         if (entry == wanted)
@@ -50,31 +61,38 @@ static bool put(const struct hf_table *table, hf_index_entry *area, uint32_t has
     return true;
 }
 
-static void empty(const struct hf_table *table, hf_index_entry *area)
+static void empty(hf_index_entry *area, uint32_t size)
 {
-    for (uint32_t i = 0; i < table->index_size; i++)
+    for (uint32_t i = 0; i < size; i++)
         SET(area[i], 0);
 }
 
 /* The area that readers do not look at now, emptied; NULL when there is no memory for it. One that
  * still does began before the last flip: it sees `index_seq` changed and does not believe its miss. */
-static hf_index_entry *begin_rebuild(struct hf_table *table)
+static hf_index_entry *begin_rebuild(struct hf_table *table, uint32_t size)
 {
     hf_index_entry *area = area_of(table, !number_in_use(table));
 
-    if (hf_table_grow_index(table) != 0)
+    if (hf_table_grow_index(table, size) != 0)
         return NULL;
-    empty(table, area);
+    empty(area, size);
     return area;
 }
 
-static void flip(struct hf_table *table)
+static void set_size(struct hf_table *table, uint32_t size)
+{
+    SET(table->header->index_size, size);
+    table->index_size = size;
+}
+
+static void flip(struct hf_table *table, uint32_t size)
 {
     struct hf_table_header *header = table->header;
     uint32_t seq = GET(header->index_seq) | 1; /* odd already if a writer was killed here */
 
     SET(header->index_seq, seq);
     SET(header->index_area, !number_in_use(table));
+    set_size(table, size);
     SET(header->index_seq, seq + 1);
     table->index_tombs = 0;
 }
@@ -85,7 +103,7 @@ static void flip(struct hf_table *table)
 static void compact(struct hf_table *table)
 {
     const hf_index_entry *from = area_in_use(table);
-    hf_index_entry *to = begin_rebuild(table);
+    hf_index_entry *to = begin_rebuild(table, table->index_size);
 
     if (!to) {
         table->index_tombs = 0;
@@ -96,12 +114,13 @@ static void compact(struct hf_table *table)
         bool was_tomb;
 
         if (entry != 0 && hf_index_slot_of(entry) != HF_INDEX_TOMB &&
-            !put(table, to, hf_index_hash_of(entry), hf_index_slot_of(entry) - 1, &was_tomb)) {
+            !put(to, table->index_size, hf_index_hash_of(entry), hf_index_slot_of(entry) - 1,
+                 &was_tomb)) {
             table->index_tombs = 0;
             return;
         }
     }
-    flip(table);
+    flip(table, table->index_size);
 }
 
 static void raise_slots_used(struct hf_table *table, uint32_t slot)
@@ -118,7 +137,7 @@ int hf_index_add(struct hf_table *table, const void *name, size_t name_len, uint
     if (name_len < 1 || name_len > HF_NAME_MAX || slot >= table->capacity)
         return HF_EINVAL;
     hash = hf_name_hash(table->header->index_key, name, name_len);
-    if (!put(table, area_in_use(table), hash, slot, &was_tomb))
+    if (!put(area_in_use(table), table->index_size, hash, slot, &was_tomb))
         return HF_EFULL; /* tombstones are reused: a rebuild would find no more room */
     if (was_tomb && table->index_tombs > 0)
         table->index_tombs--;
@@ -150,12 +169,13 @@ void hf_index_remove(struct hf_table *table, const void *name, size_t name_len, 
 }
 
 /* Where there is no memory for another area: nobody believes a miss meanwhile. */
-static hf_index_entry *begin_in_place(struct hf_table *table)
+static hf_index_entry *begin_in_place(struct hf_table *table, uint32_t size)
 {
     hf_index_entry *area = area_in_use(table);
 
     SET(table->header->index_seq, GET(table->header->index_seq) | 1);
-    empty(table, area);
+    empty(area, size);
+    set_size(table, size);
     return area;
 }
 
@@ -167,8 +187,11 @@ static void end_in_place(struct hf_table *table)
 
 void hf_index_rebuild(struct hf_table *table)
 {
-    hf_index_entry *other = begin_rebuild(table);
-    hf_index_entry *area = other ? other : begin_in_place(table);
+    /* (!) For that there is memory: hf_table_create() took it before it raised the capacity. */
+    uint32_t wanted = hf_index_size_for(table->capacity);
+    uint32_t size = wanted > table->index_size ? wanted : table->index_size;
+    hf_index_entry *other = begin_rebuild(table, size);
+    hf_index_entry *area = other ? other : begin_in_place(table, size);
 
     SET(table->header->slots_used, 0);
     for (uint32_t slot = 0; slot < table->capacity; slot++) {
@@ -177,12 +200,12 @@ void hf_index_rebuild(struct hf_table *table)
 
         if (hf_slot_read(table, slot, &view) != 0)
             continue;
-        (void)put(table, area, hf_name_hash(table->header->index_key, view.name, view.name_len),
+        (void)put(area, size, hf_name_hash(table->header->index_key, view.name, view.name_len),
                   slot, &was_tomb);
         raise_slots_used(table, slot);
     }
     if (other)
-        flip(table);
+        flip(table, size);
     else
         end_in_place(table);
 }

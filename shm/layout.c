@@ -35,6 +35,8 @@ uint64_t hf_layout_fingerprint(void)
     static const uint32_t numbers[] = {
         HF_TABLE_MAJOR, HF_TABLE_HEADER, HF_NODES_MAX, HF_TEXT_UNIT, HF_SECTIONS_MAX,
         HF_CHECK_GEN_SHIFT, HF_CHECK_TIME_SHIFT, HF_INDEX_TOMB, sizeof(hf_index_entry),
+        /* the index's second area begins at half of the section */
+        2,
         /* slots */
         SIZE(hf_slot), AT(hf_slot, check), AT(hf_slot, seq), AT(hf_slot, generation),
         AT(hf_slot, deadline_ns), AT(hf_slot, fence), AT(hf_slot, since_ns), AT(hf_slot, pid),

@@ -118,7 +118,7 @@ enum hf_table_state {
 enum hf_section_type {
     HF_SECTION_SLOTS = 1,
     HF_SECTION_TEXT = 2,
-    HF_SECTION_INDEX = 3, /* two areas of equal size behind each other */
+    HF_SECTION_INDEX = 3, /* two areas, each with room for half of the entries */
     HF_SECTION_NODES = 4,
     HF_SECTION_COUNTERS = 5,
     /* since 1.1; a reader does without those that are not there */
@@ -136,6 +136,12 @@ struct hf_section {
     uint64_t length; /* bytes */
 };
 _Static_assert(sizeof(struct hf_section) == 32, "layout");
+
+/* (!) Slots, index and text have room to grow in place: elem_count is that room, and the header's `capacity`,
+ * `index_size` and `text_there` say how much of it has memory. What is beyond is a hole, which costs nothing
+ * and which nobody touches. Readers look at these numbers each time, and bound them by the room. */
+#define HF_SLOTS_MAX (UINT32_C(1) << 24)
+#define HF_SLOT_ROOM 65536 /* of a table made for fewer than a quarter */
 
 /* One entry of the name index: hash of the name (32) << 32 | slot + 1 (32). 0 is an empty place; a
  * slot part of HF_INDEX_TOMB is a deleted one. shm/index.h */
@@ -353,7 +359,7 @@ struct hf_table_header {
     uint64_t epoch;        /* random, per cold start */
     uint64_t timens_inode; /* the agent's time namespace */
     /* line 1: written once per start, before `state` */
-    uint32_t capacity; /* slots */
+    _Atomic uint32_t capacity; /* slots that have memory and may be used; it only grows */
     uint32_t nodes, quorum;
     uint32_t ttl_ms, ttl_max_ms; /* default TTL; the fleet's largest */
     uint32_t uid;                /* the agent's */
@@ -374,7 +380,7 @@ struct hf_table_header {
     /* line 4: the name index */
     _Atomic uint32_t index_seq;                      /* odd while a rebuild flips the areas */
     _Atomic uint32_t index_area;                     /* 0 or 1: the one to read */
-    _Atomic uint32_t index_size;                     /* entries per area, a power of two */
+    _Atomic uint32_t index_size;                     /* entries of each in use, a power of two */
     _Atomic uint32_t slots_used;                     /* slots below this number were ever used */
     _Atomic uint64_t events_written[HF_EVENT_RINGS]; /* since 1.1: one writer thread each */
     _Atomic uint64_t text_there;  /* units of text that have memory; it only grows */

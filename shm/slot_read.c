@@ -27,8 +27,8 @@ static bool copy_text(const struct hf_table *table, uint64_t text_off, struct co
     /* Later than `text_off`: what that leads to was there before it. */
     uint64_t there = atomic_load_explicit(&table->header->text_there, memory_order_acquire);
 
-    if (there > table->text_units)
-        there = table->text_units;
+    if (there > table->text_room)
+        there = table->text_room;
     /* (!) Beyond it are holes, which end in SIGBUS when /dev/shm is full. */
     if (note_len > HF_NOTE_MAX || comm_len > HF_COMM_MAX || text_off > there ||
         units > there - text_off)
@@ -72,7 +72,7 @@ int hf_slot_peek(const struct hf_table *table, uint32_t slot, struct hf_slot_vie
     const struct hf_slot *from;
     struct copy copy;
 
-    if (slot >= table->capacity)
+    if (slot >= hf_table_capacity(table))
         return HF_EINVAL;
     from = &table->slots[slot];
     if (!copy_slot(table, from, &copy))
@@ -90,7 +90,7 @@ static int read_slot(const struct hf_table *table, uint32_t slot, struct copy *c
 {
     const struct hf_slot *from;
 
-    if (slot >= table->capacity)
+    if (slot >= hf_table_capacity(table))
         return HF_EINVAL;
     from = &table->slots[slot];
     for (unsigned try = 0; try < HF_SLOT_TRIES; try++) {

@@ -21,16 +21,22 @@ struct hf_table {
     size_t size;
     struct hf_slot *slots;
     uint8_t *text;
-    uint64_t text_units;   /* that there may be */
-    uint64_t text_there;   /* the maker's private count of those that have memory */
-    hf_index_entry *index; /* two areas of index_size entries */
+    hf_index_entry *index; /* two areas of index_room entries */
     struct hf_node_row *nodes;
     _Atomic uint64_t *counters; /* at most HF_COUNTERS; an earlier minor version made fewer */
     uint32_t counter_count;
-    uint32_t capacity, node_count;
-    uint32_t index_size;  /* entries per area, as checked at the start */
-    uint32_t index_areas; /* the maker's private count of those that have memory */
-    uint32_t index_tombs; /* writer's private count of tombstones in the area in use */
+    uint32_t node_count;
+    /* what there is room for in this mapping, for ever */
+    uint32_t slot_room, index_room;
+    uint64_t text_room;
+    /* The maker's private counts of what has memory and is used. (!) 0 in a reader's: it looks at the header
+     * each time, for an agent that starts again may make the table grow under it. */
+    uint32_t capacity;    /* slots; of a reader hf_table_capacity() */
+    uint32_t index_size;  /* entries per area; of a reader hf_index_find() */
+    uint32_t index_areas; /* 1 or 2 */
+    uint32_t index_tombs; /* tombstones in the area in use */
+    uint64_t text_there;  /* units */
+    uint64_t text_units;  /* that there may be */
     bool writable;
     int fd;    /* the maker's own descriptor of it; else -1 */
     dev_t dev; /* of the object, to see whether the name still leads to it */
@@ -53,7 +59,11 @@ struct hf_table {
 /* Sizes of a table to be made. */
 struct hf_table_spec {
     const char *agent_name;
-    uint32_t capacity;   /* slots, 1..16,777,216 */
+    uint32_t capacity;   /* slots that are wanted, 1..16,777,216 */
+    uint32_t slots_live; /* slots below may have leases: a table that is made anew has as many at least.
+                          * 0: none has, and a table of another capacity is not kept */
+    uint32_t slots_most; /* a table with more is not kept, for its journal has no place for them; 0: any */
+    uint32_t slot_room;  /* of one that is made: how far it can grow; 0: the usual */
     uint64_t text_units; /* that there may be; 0: HF_TEXT_MOST bytes for each slot */
     uint32_t nodes, quorum, ttl_ms, ttl_max_ms, flags;
     mode_t mode; /* 0644 or 0640 */
@@ -74,20 +84,34 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
 /* Writes a sentence for a person (no newline) into `why` on every failure. */
 
 /* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate (a full /dev/shm is an
- * error here and not a SIGBUS later) but for most of the text and an area of the index, header
+ * error here and not a SIGBUS later) but for room to grow and an area of the index, header
  * filled, state still INIT. An existing object is looked at: regular, ours, one link, not writable by
  * others, and made by this layout in this boot, whatever its minor version: then it is mapped and
- * kept (`ret_warm` true, its slots as they are, for the caller to rewrite from the journal) if it has the capacity of `spec`, and its text or
- * more; otherwise it is marked RETIRED and replaced: holders of the old one keep their words until
+ * kept (`ret_warm` true, its slots as they are, for the caller to rewrite from the journal), and grown in its
+ * place to the capacity of `spec`. Where that cannot be had it keeps the one that it has, or as much as there
+ * is room for, and `why` says so with the remedy; a larger one it keeps, too. Otherwise it is marked
+ * RETIRED and replaced: holders of the old one keep their words until
  * their V, and `why` has the reason although this succeeds ("": there was none). Anybody else's is
  * refused naming its owner (HF_ETABLE). A kept table starts with counters and node rows of 0,
  * incarnation + 1, and state INIT. The caller sets `started_ns` and the beats. HF_ESYS with errno for
- * system errors (ENOSPC: /dev/shm full). */
+ * system errors (ENOSPC: /dev/shm full). ret_table->capacity is the one in force. */
 int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
                     struct hf_table *ret_table, bool *ret_warm, char *why, size_t why_size);
 
+/* Before a journal is made anew, so that no table is left whose generations it does not know: marks an
+ * existing object RETIRED and removes its name. 0 also where there is none; HF_ETABLE for anybody else's. */
+int hf_table_drop(const char *shm_name, char *why, size_t why_size);
+
 /* The last store: readers may use it from now. */
 void hf_table_set_state(struct hf_table *table, enum hf_table_state state);
+
+/* Reader: slots that there are now. (!) Each time, and after whatever gave the slot's number: never kept. */
+static inline uint32_t hf_table_capacity(const struct hf_table *table)
+{
+    uint32_t capacity = atomic_load_explicit(&table->header->capacity, memory_order_acquire);
+
+    return capacity < table->slot_room ? capacity : table->slot_room;
+}
 
 /* A read-only descriptor of the agent's own table for SCM_RIGHTS, whatever became of its name; the
  * caller closes it. HF_ESYS with errno. */

@@ -15,9 +15,7 @@
 #include "shm/table_map.h"
 
 #define CREATE_TRIES 8
-#define CAPACITY_MAX (UINT32_C(1) << 24)
 #define UNITS_MAX    (UINT64_C(1) << 32) /* text_off has 32 bits */
-#define INDEX_MIN    128
 #define COUNTER_ROOM 64   /* counters are laid out in whole such, so that later ones find a place */
 #define EVENTS_OFTEN 1024 /* entries of a ring: grants, ends */
 #define EVENTS_NODES 512
@@ -51,28 +49,39 @@ static void close_keep_errno(int fd)
 
 /* --- sizes ------------------------------------------------------------------------------------ */
 
-static uint64_t text_units_of(const struct hf_table_spec *spec)
+static uint64_t least(uint64_t a, uint64_t b)
 {
-    return spec->text_units ? spec->text_units
-                            : (uint64_t)spec->capacity * (HF_TEXT_MOST / HF_TEXT_UNIT);
+    return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Of a new table. */
+static uint32_t capacity_of(const struct hf_table_spec *spec)
+{
+    return (uint32_t)most(spec->capacity, spec->slots_live);
+}
+
+static uint32_t slot_room_of(const struct hf_table_spec *spec)
+{
+    uint64_t room = most(HF_SLOT_ROOM, 4 * (uint64_t)capacity_of(spec));
+
+    return (uint32_t)most(spec->slot_room ? spec->slot_room : least(room, HF_SLOTS_MAX),
+                          capacity_of(spec));
+}
+
+static uint64_t text_units_of(const struct hf_table_spec *spec, uint32_t slots)
+{
+    return spec->text_units ? spec->text_units : (uint64_t)slots * (HF_TEXT_MOST / HF_TEXT_UNIT);
 }
 
 /* Of `units` those that are there from the start. */
-static uint64_t text_first_of(const struct hf_table_spec *spec, uint64_t units)
+static uint64_t text_first_of(uint32_t capacity, uint64_t units)
 {
-    uint64_t first = (uint64_t)spec->capacity * (HF_TEXT_FIRST / HF_TEXT_UNIT);
-
-    return first < units ? first : units;
-}
-
-/* A power of two, at most half full. */
-static uint32_t index_size_of(const struct hf_table_spec *spec)
-{
-    uint32_t size = INDEX_MIN;
-
-    while (size < 2 * spec->capacity)
-        size *= 2;
-    return size;
+    return least((uint64_t)capacity * (HF_TEXT_FIRST / HF_TEXT_UNIT), units);
 }
 
 /* So that the end of every lease at once is kept; of very many leases the newest, as the others will
@@ -81,7 +90,7 @@ static uint32_t losses_kept(const struct hf_table_spec *spec)
 {
     uint32_t count = EVENTS_OFTEN;
 
-    while (count < spec->capacity && count < EVENTS_MOST)
+    while (count < capacity_of(spec) && count < EVENTS_MOST)
         count *= 2;
     return count;
 }
@@ -103,16 +112,17 @@ static void lay_out(struct hf_table_header *header, const struct hf_table_spec *
                                              [HF_EVENTS_NODES] = EVENTS_NODES,
                                              [HF_EVENTS_ENDS] = EVENTS_OFTEN,
                                              [HF_EVENTS_LOSSES] = losses_kept(spec)};
-    uint32_t index_size = index_size_of(spec);
+    uint32_t capacity = capacity_of(spec), room = slot_room_of(spec);
+    uint64_t units = text_units_of(spec, room);
     uint64_t end = HF_TABLE_HEADER;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 
-    end = add_section(header, 0, HF_SECTION_SLOTS, sizeof(struct hf_slot), spec->capacity, end);
+    end = add_section(header, 0, HF_SECTION_SLOTS, sizeof(struct hf_slot), room, end);
     end = add_section(header, 1, HF_SECTION_NODES, sizeof(struct hf_node_row), HF_NODES_MAX, end);
     end = add_section(header, 2, HF_SECTION_COUNTERS, sizeof(uint64_t),
                       (HF_COUNTERS + COUNTER_ROOM - 1) / COUNTER_ROOM * COUNTER_ROOM, end);
-    end = add_section(header, 3, HF_SECTION_INDEX, sizeof(hf_index_entry), 2 * (uint64_t)index_size,
-                      end);
+    end = add_section(header, 3, HF_SECTION_INDEX, sizeof(hf_index_entry),
+                      2 * (uint64_t)hf_index_size_for(room), end);
     for (unsigned ring = 0; ring < HF_EVENT_RINGS; ring++)
         end = add_section(header, 5 + ring, (enum hf_section_type)(HF_SECTION_EVENTS + ring),
                           sizeof(struct hf_event), events[ring], end);
@@ -121,11 +131,11 @@ static void lay_out(struct hf_table_header *header, const struct hf_table_spec *
     if (HF_TEST_MINOR)
         end = add_section(header, 6 + HF_EVENT_RINGS, HF_SECTION_TEST, HF_CACHE_LINE, 1000, end);
     /* The last, for most of it is a hole. */
-    end = add_section(header, 4, HF_SECTION_TEXT, HF_TEXT_UNIT, text_units_of(spec), end);
-    header->capacity = spec->capacity;
-    atomic_store_explicit(&header->text_there, text_first_of(spec, text_units_of(spec)),
+    end = add_section(header, 4, HF_SECTION_TEXT, HF_TEXT_UNIT, units, end);
+    atomic_store_explicit(&header->capacity, capacity, memory_order_relaxed);
+    atomic_store_explicit(&header->text_there, text_first_of(capacity, units),
                           memory_order_relaxed);
-    atomic_store_explicit(&header->index_size, index_size, memory_order_relaxed);
+    atomic_store_explicit(&header->index_size, hf_index_size_for(capacity), memory_order_relaxed);
     atomic_store_explicit(&header->index_areas, 1, memory_order_relaxed);
     header->total_size = (end + page - 1) / page * page;
 }
@@ -134,7 +144,8 @@ static int check_spec(const struct job *job)
 {
     const struct hf_table_spec *spec = job->spec;
 
-    if (spec->capacity >= 1 && spec->capacity <= CAPACITY_MAX && spec->nodes >= 1 &&
+    if (spec->capacity >= 1 && capacity_of(spec) <= HF_SLOTS_MAX &&
+        spec->slot_room <= HF_SLOTS_MAX && spec->nodes >= 1 &&
         spec->nodes <= HF_NODES_MAX && spec->text_units <= UNITS_MAX &&
         (spec->mode & ~(mode_t)0644) == 0 && strlen(spec->agent_name) <= HF_AGENT_NAME_MAX)
         return 0;
@@ -143,33 +154,42 @@ static int check_spec(const struct job *job)
         "a table of %u slots for %u nodes with mode %04o cannot be made: 1 to %u slots, 1 to "
         "%d nodes and a mode of at most 0644 are possible",
         (unsigned)spec->capacity, (unsigned)spec->nodes, (unsigned)spec->mode,
-        (unsigned)CAPACITY_MAX, HF_NODES_MAX);
+        (unsigned)HF_SLOTS_MAX, HF_NODES_MAX);
     return HF_EINVAL;
 }
 
 /* --- a new object ----------------------------------------------------------------------------- */
 
+static uint64_t kib_free(int fd)
+{
+    struct statvfs fs;
+
+    return fstatvfs(fd, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize / 1024 : 0;
+}
+
+static uint64_t kib_taken(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 ? (uint64_t)st.st_blocks / 2 : 0;
+}
+
 /* Every page that somebody may touch is there before anything is mapped. */
 static int allocate(const struct job *job, int fd, const struct hf_table_places *places,
                     uint64_t size)
 {
-    struct statvfs fs;
-    struct stat st;
-    uint64_t needed = hf_table_room(places, size), free_kib = 0;
+    uint64_t needed = hf_table_room(places, size), free_kib;
     int error = hf_table_take_room(fd, places, size);
 
     if (error == 0)
         return 0;
-    if (fstatvfs(fd, &fs) == 0)
-        free_kib = (uint64_t)fs.f_bavail * fs.f_frsize / 1024;
-    if (fstat(fd, &st) == 0)
-        free_kib += (uint64_t)st.st_blocks / 2; /* some of it may be there */
+    free_kib = kib_free(fd) + kib_taken(fd); /* some of it may be there */
     if (error == ENOSPC)
         hf_table_say(
             job->why, job->why_size,
             "/dev/shm is full: the table /dev/shm%s for %u leases needs %llu KiB and %llu KiB "
             "are free; make room, enlarge /dev/shm, or lower the capacity",
-            job->name, (unsigned)job->spec->capacity, (unsigned long long)needed / 1024,
+            job->name, (unsigned)places->capacity, (unsigned long long)needed / 1024,
             (unsigned long long)free_kib);
     else
         hf_table_say(job->why, job->why_size, "cannot allocate %llu KiB for /dev/shm%s: %s",
@@ -224,6 +244,13 @@ static int map_own(const struct job *job, int fd, const struct stat *st,
     return status;
 }
 
+/* The maker's own bound, of the room that there is. */
+static void bound_text(const struct job *job, struct hf_table_places *p)
+{
+    p->text_units =
+        least(most(text_units_of(job->spec, p->capacity), p->text_there), p->text_room);
+}
+
 /* Writes by descriptor and maps after: a header without magic is "just being made" to readers. */
 static int fill_object(const struct job *job, int fd, struct hf_table *ret_table)
 {
@@ -241,6 +268,7 @@ static int fill_object(const struct job *job, int fd, struct hf_table *ret_table
     header.magic = 0;
     if (status != 0)
         return status;
+    bound_text(job, &places);
     if (ftruncate(fd, (off_t)header.total_size) != 0)
         return fail_sys(job, "set the size of");
     if ((status = allocate(job, fd, &places, header.total_size)) != 0)
@@ -305,10 +333,14 @@ static bool suits(const struct job *job, const struct hf_table_header *header,
         not = "is of another boot";
     else if (header->timens_inode != spec->timens_inode)
         not = "is of another time namespace";
-    else if (places->capacity != spec->capacity || places->text_units < text_units_of(spec) ||
-             places->index_size != index_size_of(spec) || places->node_rows != HF_NODES_MAX)
+    else if (spec->slots_live == 0 && places->capacity != spec->capacity)
         not = "has another capacity";
-    else if (overlap(header))
+    else if (places->capacity < spec->slots_live)
+        not = "has fewer slots than its journal has leases";
+    else if (spec->slots_most && places->capacity > spec->slots_most)
+        not = "has more slots than its journal";
+    else if (places->index_room < hf_index_size_for(places->capacity) ||
+             places->text_room < text_units_of(spec, places->capacity) || places->node_rows != HF_NODES_MAX || overlap(header))
         not = "is damaged";
     else if (spec->fresh)
         not = "has no journal that tells what its leases are";
@@ -334,6 +366,8 @@ static void start_again(struct hf_table *table, const struct hf_table_spec *spec
     struct hf_table_header *header = table->header;
 
     hf_table_set_state(table, HF_TABLE_INIT);
+    /* (!) What has no memory yet is behind the old numbers: these come after it. */
+    atomic_store_explicit(&header->capacity, table->capacity, memory_order_release);
     atomic_store_explicit(&header->text_there, table->text_there, memory_order_release);
     atomic_store_explicit(&header->index_areas, table->index_areas, memory_order_release);
     fill_start(header, spec);
@@ -344,12 +378,60 @@ static void start_again(struct hf_table *table, const struct hf_table_spec *spec
         hf_node_publish(table, i, &empty_row);
 }
 
+/* For the capacity that it has: an agent that was killed before it made the index anew left a smaller one. */
+static void fit(struct hf_table_places *p)
+{
+    uint32_t size = hf_index_size_for(p->capacity);
+
+    p->index_size = (uint32_t)most(p->index_size, least(size, p->index_room));
+    p->text_there = most(p->text_there, text_first_of(p->capacity, p->text_room));
+}
+
+/* (!) Memory for more slots, and for index and text of as many, in the same object: who maps it notices
+ * nothing. Without it all goes on as it was, and `why` says so. */
+static void grow(const struct job *job, int fd, uint64_t size, struct hf_table_places *places)
+{
+    const struct hf_table_spec *spec = job->spec;
+    struct hf_table_places want = *places;
+    int error;
+
+    if (spec->capacity <= places->capacity)
+        return;
+    want.capacity = (uint32_t)least(spec->capacity, places->slot_room);
+    if (hf_index_size_for(want.capacity) > want.index_room)
+        want.capacity = places->capacity;
+    fit(&want);
+    error = hf_table_take_room(fd, &want, size);
+    if (error) {
+        uint64_t needed = hf_table_room(&want, size) / 1024, taken;
+
+        hf_table_give_room(fd, places, &want);
+        taken = kib_taken(fd);
+        hf_table_say(job->why, job->why_size,
+                     "make room in /dev/shm, or enlarge it, and restart the agent: the capacity stays "
+                     "at %u, because the table /dev/shm%s needs %llu KiB more for %u leases and "
+                     "%llu KiB are free (%s)",
+                     (unsigned)places->capacity, job->name,
+                     (unsigned long long)(needed > taken ? needed - taken : 0),
+                     (unsigned)want.capacity, (unsigned long long)kib_free(fd), strerror(error));
+        return;
+    }
+    if (want.capacity < spec->capacity)
+        hf_table_say(job->why, job->why_size,
+                     "restart the agent when no lease is held, to have a capacity of %u: the table "
+                     "/dev/shm%s, which holders map, has room for %u leases, and so many it is "
+                     "until then",
+                     (unsigned)spec->capacity, job->name, (unsigned)want.capacity);
+    *places = want;
+}
+
 /* HF_EVERSION: of no use, but ours to replace. */
 static int take_over(const struct job *job, int fd, const struct stat *st,
                      struct hf_table *ret_table)
 {
     struct hf_table_header header;
     struct hf_table_places places;
+    uint32_t index_size;
     int status;
 
     memset(&header, 0, sizeof(header));
@@ -362,11 +444,14 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
     }
     if (atomic_load_explicit(&header.index_area, memory_order_relaxed) & 1)
         places.index_areas = 2;
-    if (places.text_there < text_first_of(job->spec, places.text_units))
-        places.text_there = text_first_of(job->spec, places.text_units);
+    index_size = places.index_size;
+    fit(&places);
     /* For holes, if there were any. */
     if ((status = allocate(job, fd, &places, (uint64_t)st->st_size)) != 0)
         return status;
+    grow(job, fd, (uint64_t)st->st_size, &places);
+    bound_text(job, &places);
+    places.index_size = index_size; /* until it is made anew */
     if (job->spec->group != (gid_t)-1 && fchown(fd, (uid_t)-1, job->spec->group) != 0)
         return fail_sys(job, "set the group of");
     if (fchmod(fd, job->spec->mode) != 0)
@@ -377,8 +462,8 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
     return status;
 }
 
-/* HF_EBUSY: it went away or was replaced by us, so create again. */
-static int use_existing(const struct job *job, struct hf_table *ret_table)
+/* HF_EBUSY: it went away. The caller closes the descriptor. */
+static int open_existing(const struct job *job, int *ret_fd, struct stat *ret_st)
 {
     struct stat st;
     int status, fd;
@@ -400,13 +485,49 @@ static int use_existing(const struct job *job, struct hf_table *ret_table)
     status = fstat(fd, &st) != 0 ? fail_sys(job, "look at") : 0;
     if (status == 0)
         status = hf_table_judge_file(job->name, &st, geteuid(), job->why, job->why_size);
-    if (status == 0)
-        status = take_over(job, fd, &st, ret_table);
+    if (status != 0) {
+        close_keep_errno(fd);
+        return status;
+    }
+    *ret_fd = fd;
+    *ret_st = st;
+    return 0;
+}
+
+static int remove_name(const struct job *job)
+{
+    return shm_unlink(job->name) == 0 || errno == ENOENT ? 0 : fail_sys(job, "remove");
+}
+
+/* HF_EBUSY: it went away or was replaced by us, so create again. */
+static int use_existing(const struct job *job, struct hf_table *ret_table)
+{
+    struct stat st;
+    int fd, status = open_existing(job, &fd, &st);
+
+    if (status != 0)
+        return status;
+    status = take_over(job, fd, &st, ret_table);
     if (status != 0)
         close_keep_errno(fd);
-    if (status == HF_EVERSION)
-        status = shm_unlink(job->name) == 0 || errno == ENOENT ? HF_EBUSY : fail_sys(job, "remove");
+    if (status == HF_EVERSION && (status = remove_name(job)) == 0)
+        status = HF_EBUSY;
     return status;
+}
+
+int hf_table_drop(const char *shm_name, char *why, size_t why_size)
+{
+    const struct job job = {.name = shm_name, .why = why, .why_size = why_size};
+    struct hf_table_header header = {0};
+    struct stat st;
+    int fd, status = open_existing(&job, &fd, &st);
+
+    if (status != 0)
+        return status == HF_EBUSY ? 0 : status;
+    (void)hf_table_read_header(fd, shm_name, &header, why, why_size);
+    retire(fd, &header);
+    close(fd);
+    return remove_name(&job);
 }
 
 int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,

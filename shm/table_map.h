@@ -12,8 +12,8 @@
  */
 struct hf_table_places {
     uint64_t slots, text, index, nodes, counters;
-    uint64_t text_units, text_there;
-    uint32_t capacity, node_rows, index_size, index_areas, counter_count;
+    uint64_t text_room, text_there, text_units; /* text_units: the maker's own bound */
+    uint32_t slot_room, capacity, node_rows, index_room, index_size, index_areas, counter_count;
     uint64_t events[HF_EVENT_RINGS], renewals;
     uint32_t event_count[HF_EVENT_RINGS], renewals_kept; /* 0: none */
 };
@@ -42,15 +42,19 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
 /* The bytes of an object of `size` that have memory, at least. */
 uint64_t hf_table_room(const struct hf_table_places *places, uint64_t size);
 
-/* Maker: memory for all of it but the text beyond `text_there` and areas of the index beyond
- * `index_areas`. 0 or an errno. */
+/* Maker: memory for all of it but slots beyond `capacity`, text beyond `text_there`, areas of the index beyond
+ * `index_areas` and entries beyond `index_size`. 0 or an errno. */
 int hf_table_take_room(int fd, const struct hf_table_places *places, uint64_t size);
+
+/* Maker: gives back what `want` has beyond `have`, of which nothing was ever used. */
+void hf_table_give_room(int fd, const struct hf_table_places *have,
+                        const struct hf_table_places *want);
 
 /* Maker: memory for `units` more of text, or for as many as there may be. 0 or an errno; ENOSPC also
  * when there are all that may be. */
 int hf_table_grow_text(struct hf_table *table, uint64_t units);
 
-/* Maker: memory for the index's second area, if it has none. 0 or an errno. */
-int hf_table_grow_index(struct hf_table *table);
+/* Maker: memory for `entries` of the index's second area, if it has none. 0 or an errno. */
+int hf_table_grow_index(struct hf_table *table, uint32_t entries);
 
 #endif

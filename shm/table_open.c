@@ -39,13 +39,11 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
 {
     struct hf_table table = {
         .size = (size_t)st->st_size,
-        .text_units = places->text_units,
-        .text_there = places->text_there,
-        .capacity = places->capacity,
+        .slot_room = places->slot_room,
+        .index_room = places->index_room,
+        .text_room = places->text_room,
         .node_count = places->node_rows,
         .counter_count = places->counter_count,
-        .index_size = places->index_size,
-        .index_areas = places->index_areas,
         .writable = writable,
         .fd = -1,
         .dev = st->st_dev,
@@ -71,12 +69,19 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
     }
     table.renewals = (struct hf_renewal *)(base + places->renewals);
     table.renewals_kept = places->renewals_kept;
+    if (writable) {
+        table.capacity = places->capacity;
+        table.index_size = places->index_size;
+        table.index_areas = places->index_areas;
+        table.text_there = places->text_there;
+        table.text_units = places->text_units;
+    }
     *ret_table = table;
     return 0;
 }
 
 /* A hole would be filled at the first touch, by SIGBUS if there is no memory for it. Nobody touches
- * text, or an area of the index, that is not there yet. `st` is later than the header of which `places` are. */
+ * slots, text, or entries of the index that are not there yet. `st` is later than the header of which `places` are. */
 static int refuse_holes(const char *shm_name, const struct stat *st,
                         const struct hf_table_places *places, char *why, size_t why_size)
 {

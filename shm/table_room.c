@@ -4,28 +4,56 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#define HOLES 4
+
 struct hole {
     uint64_t from, to;
 };
 
-/* What need have no memory, in order. */
-static void find_holes(const struct hf_table_places *p, struct hole ret_holes[2])
+/* Of an area of the index at `at`, of which so many entries are there. */
+static struct hole hole_in_area(const struct hf_table_places *p, uint64_t at, uint32_t there)
 {
-    uint64_t area = p->index_size * sizeof(hf_index_entry);
-    struct hole index = {p->index + p->index_areas * area, p->index + 2 * area};
-    struct hole text = {p->text + p->text_there * HF_TEXT_UNIT,
-                        p->text + p->text_units * HF_TEXT_UNIT};
+    return (struct hole){at + there * sizeof(hf_index_entry),
+                         at + p->index_room * sizeof(hf_index_entry)};
+}
 
-    ret_holes[0] = index.from < text.from ? index : text;
-    ret_holes[1] = index.from < text.from ? text : index;
+static uint64_t second_area(const struct hf_table_places *p)
+{
+    return p->index + p->index_room * sizeof(hf_index_entry);
+}
+
+/* What need have no memory: slots, both areas of the index, text. */
+static void list_holes(const struct hf_table_places *p, struct hole ret_holes[HOLES])
+{
+    ret_holes[0] = (struct hole){p->slots + p->capacity * sizeof(struct hf_slot),
+                                 p->slots + p->slot_room * sizeof(struct hf_slot)};
+    ret_holes[1] = hole_in_area(p, p->index, p->index_size);
+    ret_holes[2] = hole_in_area(p, second_area(p), p->index_areas < 2 ? 0 : p->index_size);
+    ret_holes[3] = (struct hole){p->text + p->text_there * HF_TEXT_UNIT,
+                                 p->text + p->text_room * HF_TEXT_UNIT};
+}
+
+/* The same in order. */
+static void find_holes(const struct hf_table_places *p, struct hole ret_holes[HOLES])
+{
+    list_holes(p, ret_holes);
+    for (int i = 1; i < HOLES; i++)
+        for (int k = i; k > 0 && ret_holes[k].from < ret_holes[k - 1].from; k--) {
+            struct hole hole = ret_holes[k];
+
+            ret_holes[k] = ret_holes[k - 1];
+            ret_holes[k - 1] = hole;
+        }
 }
 
 uint64_t hf_table_room(const struct hf_table_places *places, uint64_t size)
 {
-    struct hole hole[2];
+    struct hole hole[HOLES];
 
-    find_holes(places, hole);
-    return size - (hole[0].to - hole[0].from) - (hole[1].to - hole[1].from);
+    list_holes(places, hole);
+    for (int i = 0; i < HOLES; i++)
+        size -= hole[i].to - hole[i].from;
+    return size;
 }
 
 /* 0 or an errno. */
@@ -42,14 +70,28 @@ static int take(int fd, uint64_t from, uint64_t to)
 
 int hf_table_take_room(int fd, const struct hf_table_places *places, uint64_t size)
 {
-    struct hole hole[2];
-    int error;
+    struct hole hole[HOLES];
+    uint64_t from = 0;
+    int error = 0;
 
     find_holes(places, hole);
-    error = take(fd, 0, hole[0].from);
-    if (!error)
-        error = take(fd, hole[0].to, hole[1].from);
-    return error ? error : take(fd, hole[1].to, size);
+    for (int i = 0; i < HOLES && !error; from = hole[i++].to)
+        error = take(fd, from, hole[i].from);
+    return error ? error : take(fd, from, size);
+}
+
+/* What is left of it where this fails is in nobody's way. */
+void hf_table_give_room(int fd, const struct hf_table_places *have,
+                        const struct hf_table_places *want)
+{
+    struct hole before[HOLES], after[HOLES];
+
+    list_holes(have, before);
+    list_holes(want, after);
+    for (int i = 0; i < HOLES; i++)
+        if (before[i].from < after[i].from)
+            (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)before[i].from,
+                            (off_t)(after[i].from - before[i].from));
 }
 
 int hf_table_grow_text(struct hf_table *table, uint64_t units)
@@ -71,11 +113,13 @@ int hf_table_grow_text(struct hf_table *table, uint64_t units)
     return 0;
 }
 
-int hf_table_grow_index(struct hf_table *table)
+int hf_table_grow_index(struct hf_table *table, uint32_t entries)
 {
-    uint64_t area = table->index_size * sizeof(hf_index_entry);
-    uint64_t start = (uint64_t)((uint8_t *)table->index - (uint8_t *)table->header);
-    int error = table->index_areas < 2 ? take(table->fd, start + area, start + 2 * area) : 0;
+    uint64_t start = (uint64_t)((uint8_t *)(table->index + table->index_room) -
+                                (uint8_t *)table->header);
+    int error = table->index_areas < 2
+                    ? take(table->fd, start, start + entries * sizeof(hf_index_entry))
+                    : 0;
 
     /* (!) Memory first, as above. */
     if (error)

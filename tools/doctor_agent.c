@@ -106,21 +106,31 @@ static void look_at_table(struct doctor *doctor, const struct reader *reader)
         doctor_report(doctor, FINDING_OK, "agent.table", NULL,
                       "%s is linked, of user %s, mode %04o, %zu KiB", path,
                       format_user(user, sizeof(user), (uint32_t)st.st_uid),
-                      (unsigned)st.st_mode & 07777, reader->table.size / 1024);
-    if (leases > reader->table.capacity / 10 * 9)
+                      (unsigned)st.st_mode & 07777, (size_t)st.st_blocks / 2);
+    if (leases > hf_table_capacity(&reader->table) / 10 * 9)
         doctor_report(doctor, FINDING_WARN, "agent.capacity",
-                      "raise the agent's capacity; it takes effect at a restart",
+                      "raise the agent's capacity and restart it: leases that are held stay",
                       "%" PRIu64 " of %" PRIu32 " leases are in use", leases,
-                      reader->table.capacity);
+                      hf_table_capacity(&reader->table));
     else
         doctor_report(doctor, FINDING_OK, "agent.capacity", NULL,
                       "%" PRIu64 " of %" PRIu32 " leases are in use", leases,
-                      reader->table.capacity);
+                      hf_table_capacity(&reader->table));
+}
+
+/* Most of it is room to grow, and has no memory. */
+static uint64_t table_bytes(const struct reader *reader)
+{
+    char path[HF_TABLE_NAME_MAX + 16];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "/dev/shm%s", reader->place.shm_name);
+    return stat(path, &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
 }
 
 static void look_at_shm(struct doctor *doctor, const struct reader *reader)
 {
-    uint64_t need = reader->table.size, room;
+    uint64_t need = table_bytes(reader), room;
     struct statvfs fs;
 
     if (statvfs("/dev/shm", &fs) < 0)

@@ -144,8 +144,9 @@ static bool passes(const struct reader_filter *filter, const struct hf_slot_view
 static uint32_t slots_end(const struct hf_table *table)
 {
     uint32_t used = atomic_load_explicit(&table->header->slots_used, memory_order_acquire);
+    uint32_t capacity = hf_table_capacity(table);
 
-    return used < table->capacity ? used : table->capacity;
+    return used < capacity ? used : capacity;
 }
 
 void reader_count(const struct hf_table *table, struct reader_counts *ret)

@@ -27,7 +27,7 @@ void show_agent_json(struct json_out *out, const struct reader *reader, const st
     json_put(agent, "quorum", json_integer(header->quorum));
     json_put(agent, "ttl_ms", json_integer(header->ttl_ms));
     json_put(agent, "ttl_max_ms", json_integer(header->ttl_max_ms));
-    json_put(agent, "capacity", json_integer(reader->table.capacity));
+    json_put(agent, "capacity", json_integer(hf_table_capacity(&reader->table)));
     json_put(agent, "dev", json_boolean(header->flags & HF_TABLE_F_DEV));
     json_put(agent, "assume_fresh", json_boolean(header->flags & HF_TABLE_F_ASSUME_FRESH));
     json_put(agent, "allow_eviction", json_boolean(header->flags & HF_TABLE_F_ALLOW_EVICTION));

@@ -71,4 +71,7 @@ void config_keys_text(const struct config *config, char ret_text[CONFIG_KEYS_TEX
  * larger share for one user than before; and groups of jobs for what is left. */
 void config_bound_clients(struct config *config, int64_t descriptors);
 
+/* Of an agent whose capacity in force is a smaller one: of that no larger share for one user than before. */
+void config_bound_leases(struct config *config, uint32_t capacity);
+
 #endif

@@ -230,7 +230,7 @@ void metrics_write(struct agent *agent, FILE *out)
         fprintf(out, "holdfast_validity_least_seconds %.3f\n",
                 (double)sum.least_ns / HF_NS_PER_SEC);
     write_head(out, "capacity", "gauge", "leases that fit");
-    fprintf(out, "holdfast_capacity %" PRIu32 "\n", agent->config->capacity);
+    fprintf(out, "holdfast_capacity %" PRIu32 "\n", agent->table.capacity);
     write_head(out, "ready", "gauge", "1: a quorum of nodes may vote and takes writes");
     fprintf(out, "holdfast_ready %d\n", broker_ready(agent->broker));
     write_head(out, "heartbeat_age_seconds", "gauge",

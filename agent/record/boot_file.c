@@ -29,15 +29,35 @@ int boot_file_say(const char *doing, const char *path, char *why, size_t why_siz
     return HF_ESYS;
 }
 
-int boot_file_make(const char *path, const char *what, const struct boot_file_header *want,
-                   int *ret_fd, char *why, size_t why_size)
+struct beside {
+    char path[BOOT_FILE_PATH + 8];
+};
+
+static struct beside beside(const char *path)
+{
+    struct beside temporary;
+
+    snprintf(temporary.path, sizeof(temporary.path), "%s.new", path);
+    return temporary;
+}
+
+void boot_file_abandon(const char *path)
+{
+    int error = errno;
+
+    (void)unlink(beside(path).path);
+    errno = error;
+}
+
+int boot_file_begin(const char *path, const char *what, const struct boot_file_header *want,
+                    int *ret_fd, char *why, size_t why_size)
 {
     struct boot_file_header header = *want;
-    char temporary[BOOT_FILE_PATH + 8];
+    const struct beside at = beside(path);
+    const char *temporary = at.path;
     int fd, error;
 
     header.crc = header_crc(&header);
-    snprintf(temporary, sizeof(temporary), "%s.new", path);
     (void)unlink(temporary);
     fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -52,8 +72,7 @@ int boot_file_make(const char *path, const char *what, const struct boot_file_he
         errno = error;
         goto error_file;
     }
-    if (pwrite(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header) ||
-        rename(temporary, path) < 0) {
+    if (pwrite(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header)) {
         (void)boot_file_say("write", temporary, why, why_size);
         goto error_file;
     }
@@ -66,6 +85,34 @@ error_file:
     close(fd);
     errno = error;
     return HF_ESYS;
+}
+
+int boot_file_commit(const char *path, char *why, size_t why_size)
+{
+    if (rename(beside(path).path, path) == 0)
+        return HF_OK;
+    (void)boot_file_say("write", path, why, why_size);
+    boot_file_abandon(path);
+    return HF_ESYS;
+}
+
+int boot_file_make(const char *path, const char *what, const struct boot_file_header *want,
+                   int *ret_fd, char *why, size_t why_size)
+{
+    int fd, rc = boot_file_begin(path, what, want, &fd, why, why_size);
+
+    if (rc < 0)
+        return rc;
+    rc = boot_file_commit(path, why, why_size);
+    if (rc < 0) {
+        int error = errno;
+
+        close(fd);
+        errno = error;
+        return rc;
+    }
+    *ret_fd = fd;
+    return HF_OK;
 }
 
 int boot_file_map(const char *path, int fd, size_t size, void **ret_map, char *why, size_t why_size)

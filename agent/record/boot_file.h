@@ -20,8 +20,17 @@ struct boot_file_header {
     uint32_t crc; /* of all before; boot_file_make() sets it */
 };
 
-/* `what` it is, for an error's text. HF_OK with an empty file in the place of `path`, or HF_ESYS with
- * errno and `why`. */
+/* In two steps, with what goes into it in between: a kill at any point leaves the earlier file, or this
+ * one whole. An empty file beside `path`, which no other program knows; `ret_fd` is the caller's. `what` it is, for
+ * an error's text. HF_ESYS with errno and `why`: nothing is left of it. */
+int boot_file_begin(const char *path, const char *what, const struct boot_file_header *want,
+                    int *ret_fd, char *why, size_t why_size);
+/* Puts it into the place of `path`; HF_ESYS as above. */
+int boot_file_commit(const char *path, char *why, size_t why_size);
+/* Removes what boot_file_begin() made, or an agent that was killed before it came to the end. */
+void boot_file_abandon(const char *path);
+
+/* Both: HF_OK with an empty file in the place of `path`, or HF_ESYS with errno and `why`. */
 int boot_file_make(const char *path, const char *what, const struct boot_file_header *want,
                    int *ret_fd, char *why, size_t why_size);
 int boot_file_map(const char *path, int fd, size_t size, void **ret_map, char *why,

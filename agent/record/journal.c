@@ -73,7 +73,9 @@ struct journal {
     size_t half_size; /* of one of them */
     struct lease_record *lease;
     uint8_t *owner; /* per slot: the owner block that the next state refers to */
+    uint32_t slots_live;
     bool kept;
+    struct boot_file_header want; /* as one that is made anew is */
 };
 
 /* --- layout ----------------------------------------------------------------------------------- */
@@ -228,11 +230,13 @@ static enum judgement judge_header(const struct journal *j, int fd,
     return REFUSE;
 }
 
-/* How many records are not FREE, and until when the last of them may be believed in. */
-static uint32_t count_live(const struct journal *j, hf_time *ret_until)
+/* How many records are not FREE, one more than the last of their slots, and until when one of them may be
+ * believed in. */
+static uint32_t count_live(const struct journal *j, uint32_t *ret_end, hf_time *ret_until)
 {
     uint32_t live = 0;
 
+    *ret_end = 0;
     *ret_until = HF_TIME_PAST;
     for (uint32_t slot = 0; slot < j->capacity; slot++) {
         int half;
@@ -243,41 +247,89 @@ static uint32_t count_live(const struct journal *j, hf_time *ret_until)
         if (half >= 0 && (half_of(j, slot, half)->state & STATE_MASK) == JOURNAL_FREE)
             continue;
         live++;
+        *ret_end = slot + 1;
         for (int i = 0; half >= 0 && i < j->nodes; i++)
             *ret_until = hf_time_max(*ret_until, (hf_time){half_of(j, slot, half)->d_ns[i]});
     }
     return live;
 }
 
-/* Another capacity or list: fine when nothing is left that somebody may believe in. What is dropped
+/* Another capacity: fine, whatever is left. Another list: fine when nothing is left that somebody may believe in. What is dropped
  * then (unfinished acquires and releases, records that cannot be read) leaves its keys to their TTL:
  * no release of them will leave, so no word of theirs can be untrue. */
-static enum judgement judge_records(const struct journal *j, const struct boot_file_header *have,
+static enum judgement judge_records(struct journal *j, const struct boot_file_header *have,
                                     const struct boot_file_header *want, uint32_t *ret_found,
                                     char *why, size_t why_size)
 {
     bool same_list = have->nodes == want->nodes && strcmp(have->list_hash, want->list_hash) == 0;
-    const char *other = same_list ? "capacity" : "list of nodes or key_format";
     hf_time until, now = clock_now();
-    uint32_t live = count_live(j, &until);
+    uint32_t end, live = count_live(j, &end, &until);
 
-    if (same_list && have->capacity == want->capacity) {
+    if (same_list && (live > 0 || have->capacity == want->capacity)) {
         *ret_found = live;
+        j->slots_live = end;
         return KEEP;
     }
     if (live == 0 || hf_time_reached(now, until)) {
         if (live)
-            log_warn("%s has %" PRIu32 " records of an earlier agent with another %s, none valid: "
-                     "dropped, their keys lapse by their TTL",
-                     j->path, live, other);
+            log_warn("%s has %" PRIu32 " records of an earlier agent with another list of nodes or "
+                     "key_format, none valid: dropped, their keys lapse by their TTL",
+                     j->path, live);
         return EMPTY;
     }
     snprintf(why, why_size,
              "%s has %" PRIu32
-             " leases of an earlier agent with another %s, the last valid for %" PRId64
-             " s more: wait, or start with the earlier one",
-             j->path, live, other, hf_time_since(until, now).ns / HF_NS_PER_SEC + 1);
+             " leases of an earlier agent with another list of nodes or key_format, the last valid "
+             "for %" PRId64 " s more: wait, or start with the earlier one",
+             j->path, live, hf_time_since(until, now).ns / HF_NS_PER_SEC + 1);
     return REFUSE;
+}
+
+/* --- growing ---------------------------------------------------------------------------------- */
+
+/* Halves and records of all slots, generations included, at their places in a larger one. */
+static void copy_slots(const struct journal *from, struct journal *to)
+{
+    memcpy(to->halves, from->halves, (size_t)from->capacity * 2 * from->half_size);
+    memcpy(to->lease, from->lease, from->capacity * sizeof(*from->lease));
+}
+
+/* (!) The larger file is whole before it takes the place of the other. */
+static int fill_larger(struct journal *j, const struct boot_file_header *want, int fd, char *why,
+                       size_t why_size)
+{
+    struct journal larger = *j;
+    int rc = map_file(&larger, fd, want, why, why_size);
+
+    if (rc < 0)
+        return rc;
+    copy_slots(j, &larger);
+    rc = boot_file_commit(j->path, why, why_size);
+    if (rc < 0) {
+        unmap(&larger);
+        return rc;
+    }
+    unmap(j);
+    *j = larger;
+    return HF_OK;
+}
+
+/* Without room for it all goes on as it was. */
+static void grow(struct journal *j, const struct boot_file_header *want)
+{
+    char why[BOOT_FILE_PATH + 200];
+    int fd, rc = boot_file_begin(j->path, "a larger journal", want, &fd, why, sizeof(why));
+
+    if (rc == HF_OK) {
+        rc = fill_larger(j, want, fd, why, sizeof(why));
+        close(fd);
+        if (rc < 0)
+            boot_file_abandon(j->path);
+    }
+    if (rc < 0)
+        log_warn("the capacity stays at %" PRIu32 " and is not %" PRIu32
+                 ", with all leases kept; restart the agent when this is mended: %s",
+                 j->capacity, want->capacity, why);
 }
 
 /* KEEP leaves the file mapped in `j`. */
@@ -292,11 +344,24 @@ static enum judgement take_existing(struct journal *j, int fd, const struct boot
     if (map_file(j, fd, &have, why, why_size) < 0)
         return REFUSE;
     judgement = judge_records(j, &have, want, ret_found, why, why_size);
-    if (judgement == KEEP)
-        mend(j);
-    else
+    if (judgement != KEEP) {
         unmap(j);
-    return judgement;
+        return judgement;
+    }
+    if (j->capacity < want->capacity)
+        grow(j, want);
+    mend(j);
+    return KEEP;
+}
+
+uint32_t journal_capacity(const struct journal *j)
+{
+    return j->capacity;
+}
+
+uint32_t journal_slots_live(const struct journal *j)
+{
+    return j->slots_live;
 }
 
 bool journal_is_kept(const struct journal *j)
@@ -304,7 +369,7 @@ bool journal_is_kept(const struct journal *j)
     return j->kept;
 }
 
-int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
+int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
                  const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
                  char *why, size_t why_size)
 {
@@ -325,6 +390,8 @@ int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list
     memcpy(want.boot_id, boot_id, sizeof(want.boot_id));
     snprintf(want.list_hash, sizeof(want.list_hash), "%s", list_hash);
     snprintf(j->path, sizeof(j->path), "%s/journal", dir);
+    j->want = want;
+    boot_file_abandon(j->path);
 
     fd = open(j->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && errno != ENOENT) {
@@ -339,16 +406,9 @@ int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list
         rc = HF_ETABLE;
         goto error;
     }
-    if (judgement == EMPTY) {
-        rc = boot_file_make(j->path, "the journal", &want, &fd, why, why_size);
-        if (rc < 0)
-            goto error;
-        rc = map_file(j, fd, &want, why, why_size);
-        close(fd);
-        if (rc < 0)
-            goto error;
-    }
     j->kept = judgement == KEEP;
+    if (!j->kept)
+        place(j, NULL, want.size, capacity, nodes); /* as journal_make() does with the file */
     *ret_journal = j;
     *ret_found = found;
     return HF_OK;
@@ -356,6 +416,40 @@ int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list
 error:
     free(j);
     return rc;
+}
+
+int journal_make(struct journal *j, char *why, size_t why_size)
+{
+    int fd, rc;
+
+    if (j->kept)
+        return HF_OK;
+    rc = boot_file_make(j->path, "the journal", &j->want, &fd, why, why_size);
+    if (rc < 0)
+        return rc;
+    rc = map_file(j, fd, &j->want, why, why_size);
+    close(fd);
+    return rc;
+}
+
+int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
+                 const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
+                 char *why, size_t why_size)
+{
+    struct journal *j;
+    uint32_t found;
+    int rc = journal_find(dir, capacity, nodes, list_hash, boot_id, &j, &found, why, why_size);
+
+    if (rc < 0)
+        return rc;
+    rc = journal_make(j, why, why_size);
+    if (rc < 0) {
+        journal_close(j);
+        return rc;
+    }
+    *ret_journal = j;
+    *ret_found = found;
+    return HF_OK;
 }
 
 void journal_close(struct journal *j)

@@ -66,12 +66,23 @@ struct journal_lease {
 };
 
 /* Opens or makes DIR/journal for that many slots and nodes. An existing one of this boot, layout
- * and list is kept (then `ret_found` is the number of records that are not FREE); one of another
- * boot is emptied; one that cannot be read (other layout, other capacity with live records, CRC of
- * the header) is refused in words. The caller holds DIR/lock. */
+ * and list is kept (then `ret_found` is the number of records that are not FREE). With records it is copied into a
+ * larger file if it is smaller, and kept as it is if it is larger, or if there is no room to copy it, which is
+ * logged; without, one of another capacity is made anew. One of another
+ * boot is emptied; one that cannot be read (other layout, CRC of
+ * the header), or has another list and valid leases, is refused in words. The caller holds DIR/lock. */
 int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
                  const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
                  char *why, size_t why_size);
+/* The same in two steps. (!) Between them the agent sees to it that no table is left when this journal is not
+ * kept: with a new journal generations begin again, and the agent may be killed right after it is made. */
+int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
+                 const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
+                 char *why, size_t why_size);
+int journal_make(struct journal *journal, char *why, size_t why_size); /* unless it is kept */
+/* Slots that it has; and one more than the highest that had a record when it was found. */
+uint32_t journal_capacity(const struct journal *journal);
+uint32_t journal_slots_live(const struct journal *journal);
 /* Whether it was an earlier agent's, also one with no record: then its generations go on. */
 bool journal_is_kept(const struct journal *journal);
 void journal_close(struct journal *journal); /* keeps the file */

@@ -1,5 +1,6 @@
 #include "agent/record/stores.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -31,7 +32,6 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     const struct config *c = agent->config;
     struct hf_table_spec spec = {
         .agent_name = c->name,
-        .capacity = c->capacity,
         .nodes = (uint32_t)c->node_count,
         .quorum = (uint32_t)ballot_quorum(c->node_count),
         .ttl_ms = c->ttl_ms,
@@ -51,13 +51,22 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     found_journal = access(path, F_OK) == 0;
     memcpy(spec.boot_id, agent->boot_id, sizeof(spec.boot_id));
     /* With other keys an agent would neither extend nor release what the earlier one wrote. */
-    rc = journal_open(dir, c->capacity, c->node_count, c->list_hash, agent->boot_id,
+    rc = journal_find(dir, c->capacity, c->node_count, c->list_hash, agent->boot_id,
                       &agent->journal, &found, why, why_size);
     if (rc < 0)
         return rc; /* and what is known of the nodes stays for the agent that is not refused */
     spec.fresh = !journal_is_kept(agent->journal);
-    rc = node_records_open(dir, c->node_count, c->list_hash, agent->boot_id, &agent->node_records,
-                           why, why_size);
+    /* (!) The journal is never the smaller one: it grows first, and what it could not the table does not. */
+    spec.slots_most = journal_capacity(agent->journal);
+    spec.capacity = c->capacity < spec.slots_most ? c->capacity : spec.slots_most;
+    spec.slots_live = journal_slots_live(agent->journal);
+    if (spec.fresh)
+        rc = hf_table_drop(agent->shm_name, why, why_size);
+    if (rc == HF_OK)
+        rc = journal_make(agent->journal, why, why_size);
+    if (rc == HF_OK)
+        rc = node_records_open(dir, c->node_count, c->list_hash, agent->boot_id,
+                               &agent->node_records, why, why_size);
     if (rc == HF_OK)
         rc = hf_table_create(agent->shm_name, &spec, &agent->table, &agent->warm, why, why_size);
     if (rc < 0) {
@@ -71,6 +80,13 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     }
     if (!agent->warm && found && why[0])
         log_warn("the earlier agent's table is not kept, and its leases end: %s", why);
+    else if (agent->warm && why[0])
+        log_warn("%s", why);
+    if (agent->table.capacity > c->capacity)
+        log_info("the capacity stays at %" PRIu32 " and is not %" PRIu32
+                 " until a start with no lease left: leases of an earlier agent are in a table of "
+                 "that size",
+                 agent->table.capacity, c->capacity);
     history_load(agent);
     events_begin(agent);
     atomic_store(&agent->table.header->started_ns, clock_now().ns);
@@ -91,7 +107,7 @@ bool stores_known_node(const struct agent *agent, int node, struct node_trust *r
 /* No word stands any more, so what is left to be released need not wait for its V. */
 static void believed_by_nobody(struct agent *agent)
 {
-    for (uint32_t slot = 0; slot < agent->config->capacity; slot++) {
+    for (uint32_t slot = 0; slot < agent->table.capacity; slot++) {
         struct journal_identity identity;
         struct journal_lease state;
 
@@ -109,7 +125,7 @@ static bool anything_left(const struct agent *agent, bool *ret_held)
     bool left = false;
 
     *ret_held = false;
-    for (uint32_t slot = 0; slot < agent->config->capacity; slot++) {
+    for (uint32_t slot = 0; slot < agent->table.capacity; slot++) {
         struct journal_identity identity;
         struct journal_lease state;
 

@@ -37,6 +37,7 @@ static struct hf_table_spec spec_of(void)
 {
     return (struct hf_table_spec){.agent_name = "fuzz",
                                   .capacity = CAPACITY,
+                                  .slot_room = 4 * CAPACITY,
                                   .nodes = 3,
                                   .quorum = 2,
                                   .ttl_ms = 30000,
@@ -293,7 +294,7 @@ static void read_as_tool(uint8_t who)
         FUZZ_CHECK(why[0] && strnlen(why, sizeof(why)) < sizeof(why));
         return;
     }
-    for (uint32_t i = 0; i <= reader.table.capacity && i < 2 * CAPACITY; i++)
+    for (uint32_t i = 0; i <= hf_table_capacity(&reader.table) && i < 5 * CAPACITY; i++)
         if (hf_slot_read(&reader.table, i, &view) == 0)
             check_slot(&view);
     if (hf_index_find(&reader.table, "db/migrate", 10, &view) == 0)
@@ -338,8 +339,8 @@ static void read_as_library(void)
     hf_view_close(view);
 }
 
-/* It keeps the table, or makes it anew; either way it can write one. */
-static void find_as_agent(void)
+/* It keeps the table, which may grow, or makes it anew; either way it can write one. */
+static void find_as_agent(bool more)
 {
     struct hf_table_spec spec = spec_of();
     char why[WHY_SIZE] = "";
@@ -348,11 +349,20 @@ static void find_as_agent(void)
     struct hf_table table;
     bool warm;
 
+    if (more) {
+        spec.capacity = 3 * CAPACITY;
+        spec.slots_live = 1;
+    }
     if (hf_table_create(shm_name, &spec, &table, &warm, why, sizeof(why)) < 0) {
         FUZZ_CHECK(why[0]);
         return;
     }
-    FUZZ_CHECK(table.capacity >= CAPACITY);
+    FUZZ_CHECK(table.capacity >= CAPACITY || spec.slots_live);
+    FUZZ_CHECK(table.capacity >= 1 && table.capacity <= table.slot_room);
+    if (table.capacity < CAPACITY) {
+        hf_table_close(&table);
+        return;
+    }
     FUZZ_CHECK(hf_text_pool_create(&table, &pool) == 0);
     for (uint32_t i = 0; i < table.capacity; i++) {
         bool odd;
@@ -390,7 +400,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (who & LIBRARY)
         read_as_library();
     if (agent)
-        find_as_agent();
+        find_as_agent(who & HISTORY);
     if (shortened || agent)
         unmap_object();
     else

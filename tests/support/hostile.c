@@ -538,7 +538,7 @@ static void colliding_names(void)
         int len = snprintf(name, sizeof(name), "hostile-c%u", i);
         uint32_t hash = hf_name_hash(table.header->index_key, name, (size_t)len);
 
-        if (hf_index_place(hash, 0, table.index_size) == 0)
+        if (hf_index_place(hash, 0, atomic_load(&table.header->index_size)) == 0)
             acquire_name(id++, name, (size_t)len, 0);
         reap();
     }

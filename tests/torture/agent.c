@@ -158,21 +158,23 @@ static void do_again(unsigned every)
     printf("ok points=%u\n", points);
 }
 
-/* Anything but the header: that is judged before a table is kept. */
+/* Anything but the header: that is judged before a table is kept. Most of the rest is room that nobody
+ * looks at. */
 static void scribble(unsigned seed)
 {
     uint8_t *at = judge.copy_table.at;
+    struct region region[REGIONS_MAX];
+    int first = 2, last = judge_regions(&judge, region) - 2; /* slots to text */
 
     srandom(seed);
     for (long n = 1 + random() % 64; n > 0; n--) {
-        size_t offset =
-            HF_TABLE_HEADER + (size_t)random() % (judge.copy_table.size - HF_TABLE_HEADER);
-
         /* Half of it where it hurts most. */
-        if (n % 2)
-            offset = HF_TABLE_HEADER +
-                     (size_t)random() % (judge.config.capacity * sizeof(struct hf_slot));
-        at[offset] = (uint8_t)random();
+        const struct region *r = &region[n % 2 ? first : first + random() % (last - first + 1)];
+
+        at[r->offset + (size_t)random() % r->size] = (uint8_t)random();
+        if (n % 8 == 0)
+            at[HF_TABLE_HEADER + (size_t)random() % (judge.copy_table.size - HF_TABLE_HEADER)] =
+                (uint8_t)random();
     }
 }
 

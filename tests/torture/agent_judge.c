@@ -58,6 +58,29 @@ static int make_like(int fd, const struct whole *like, mode_t mode)
     return fd;
 }
 
+/* All of it but room that has no memory: that is most of it. */
+static void copy_table(void *to, const void *from)
+{
+    const struct hf_table_header *h = from;
+    size_t slots = atomic_load(&h->capacity) * sizeof(struct hf_slot);
+    size_t area = atomic_load(&h->index_size) * sizeof(hf_index_entry);
+    size_t text = (size_t)atomic_load(&h->capacity) * HF_TEXT_MOST;
+
+    memcpy(to, from, HF_TABLE_HEADER);
+    for (int i = 0; i < HF_SECTIONS_MAX; i++) {
+        const struct hf_section *s = &h->sections[i];
+        size_t size = s->type == HF_SECTION_SLOTS   ? slots
+                      : s->type == HF_SECTION_INDEX ? area
+                      : s->type == HF_SECTION_TEXT  ? text
+                                                    : s->length;
+
+        memcpy((char *)to + s->offset, (const char *)from + s->offset, size);
+        if (s->type == HF_SECTION_INDEX)
+            memcpy((char *)to + s->offset + s->length / 2,
+                   (const char *)from + s->offset + s->length / 2, size);
+    }
+}
+
 static struct journal *records_of(const struct judge *j, const char *dir)
 {
     struct journal *journal;
@@ -90,7 +113,7 @@ void judge_open(struct judge *j)
     j->copy_table = map_whole(make_like(
         shm_open(j->copy_shm, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600), &j->live_table, 0644));
     memcpy(j->copy_journal.at, j->live_journal.at, j->live_journal.size);
-    memcpy(j->copy_table.at, j->live_table.at, j->live_table.size);
+    copy_table(j->copy_table.at, j->live_table.at);
     j->journal = records_of(j, j->copy_dir);
     if (hf_table_open(j->copy_shm, geteuid(), &j->reader, why, sizeof(why)) != HF_OK) {
         fprintf(stderr, "%s\n", why);
@@ -115,15 +138,17 @@ static struct region of_table(const struct judge *j, const void *from, size_t si
 int judge_regions(const struct judge *j, struct region ret_regions[REGIONS_MAX])
 {
     const struct hf_table *t = &j->reader;
+    size_t area = atomic_load(&t->header->index_size) * sizeof(*t->index);
     int n = 0;
 
     /* Not the beats: they are every thread's. */
     ret_regions[n++] = of_table(j, t->header, offsetof(struct hf_table_header, main_beat_ns));
     ret_regions[n++] = of_table(j, &t->header->index_seq,
                                 sizeof(*t->header) - offsetof(struct hf_table_header, index_seq));
-    ret_regions[n++] = of_table(j, t->slots, t->capacity * sizeof(*t->slots));
-    ret_regions[n++] = of_table(j, t->index, 2 * (size_t)t->index_size * sizeof(*t->index));
-    ret_regions[n++] = of_table(j, t->text, t->text_units * HF_TEXT_UNIT);
+    ret_regions[n++] = of_table(j, t->slots, hf_table_capacity(t) * sizeof(*t->slots));
+    ret_regions[n++] = of_table(j, t->index, area);
+    ret_regions[n++] = of_table(j, t->index + t->index_room, area);
+    ret_regions[n++] = of_table(j, t->text, (size_t)hf_table_capacity(t) * HF_TEXT_MOST);
     ret_regions[n++] =
         (struct region){j->copy_journal.at, j->copy_journal.size, MAPPING_JOURNAL, 0};
     return n;
@@ -131,7 +156,7 @@ int judge_regions(const struct judge *j, struct region ret_regions[REGIONS_MAX])
 
 void judge_begin(struct judge *j)
 {
-    memcpy(j->table_bytes, j->live_table.at, j->live_table.size);
+    copy_table(j->table_bytes, j->live_table.at);
     memcpy(j->journal_bytes, j->live_journal.at, j->live_journal.size);
     *j->wrong = '\0';
 }
@@ -151,7 +176,7 @@ static void put(const struct judge *j, const struct store_log *log, uint32_t i)
 
 void judge_restore(const struct judge *j, const struct store_log *log, uint32_t i)
 {
-    memcpy(j->copy_table.at, j->table_bytes, j->live_table.size);
+    copy_table(j->copy_table.at, j->table_bytes);
     memcpy(j->copy_journal.at, j->journal_bytes, j->live_journal.size);
     put(j, log, i);
 }

@@ -61,7 +61,7 @@ static const char *name_of(uint32_t generation)
 /* A third of them at one place of the index. */
 static void make_names(void)
 {
-    uint32_t mask = reader.index_size - 1;
+    uint32_t mask = atomic_load(&reader.header->index_size) - 1;
     uint32_t place = hf_name_hash(reader.header->index_key, "first", 5) & mask;
 
     for (uint32_t i = 0; name_count < WANTED; i++) {

@@ -20,6 +20,7 @@
 #include "tests/unit/shm_fixture.h"
 
 #define CAPACITY 8
+#define LARGER   3000
 #define NO_MORE  (-1)
 #define SLOT     3
 
@@ -147,8 +148,8 @@ static void readers_look(bool has_lease)
         assert_string_not_equal(why, "");
         return;
     }
-    assert_int_equal(reader.capacity, CAPACITY);
-    for (uint32_t i = 0; i < CAPACITY; i++) {
+    assert_true(hf_table_capacity(&reader) == CAPACITY || hf_table_capacity(&reader) == LARGER);
+    for (uint32_t i = 0; i < hf_table_capacity(&reader); i++) {
         struct hf_slot_view view;
 
         status = hf_slot_read(&reader, i, &view);
@@ -231,11 +232,92 @@ static void killed_in_a_warm_start_or_its_end(void **state)
     assert_true(n > 20);
 }
 
+/* The holder maps the table from before, and asks nobody. */
+static void killed_while_it_grows(void **state)
+{
+    int n = 1;
+
+    (void)state;
+    for (int end = 0; end != NO_MORE; n++) {
+        struct hf_table holder;
+        char why[WHY_SIZE];
+        struct hf_slot_view view;
+
+        config.capacity = CAPACITY;
+        assert_int_equal(open_stores(), HF_OK);
+        hold_a_lease();
+        assert_int_equal(hf_table_open(agent.shm_name, geteuid(), &holder, why, sizeof(why)), 0);
+        hf_table_close(&agent.table);
+        journal_close(agent.journal);
+        node_records_close(agent.node_records);
+        config.capacity = LARGER;
+        end = run_to(start, n);
+        readers_look(true);
+        assert_true(hf_check_holds(atomic_load(&holder.slots[SLOT].check), 7, clock_now()));
+        if (n % 3 == 0) /* it may be the smaller one that comes back */
+            config.capacity = CAPACITY;
+        assert_int_equal(open_stores(), HF_OK);
+        assert_true(agent.warm);
+        assert_true(journal_has_it());
+        assert_true(journal_capacity(agent.journal) >= agent.table.capacity);
+        assert_true(agent.table.capacity == LARGER || config.capacity == CAPACITY);
+        hf_table_set_state(&agent.table, HF_TABLE_ALIVE);
+        readers_look(true);
+        assert_true(hf_check_holds(atomic_load(&holder.slots[SLOT].check), 7, clock_now()));
+        assert_int_equal(hf_table_capacity(&holder), agent.table.capacity);
+        for (uint32_t slot = CAPACITY; slot < agent.table.capacity; slot++)
+            assert_int_equal(hf_slot_read(&holder, slot, &view), HF_ENOTHELD);
+        hf_table_close(&holder);
+        forget();
+    }
+    config.capacity = CAPACITY;
+    print_message("# killed at %d system calls\n", n - 2);
+    assert_true(n > 20);
+}
+
+/* With no lease left a start of another capacity, or list, makes all anew: whatever it is killed at, no table stays
+ * whose generations the journal does not go on with. */
+static void killed_while_it_begins_anew(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 3; how++) {
+        int n = 1;
+
+        for (int end = 0; end != NO_MORE; n++) {
+            struct journal_lease rec = {.state = JOURNAL_FREE, .generation = 7};
+
+            assert_int_equal(open_stores(), HF_OK);
+            hold_a_lease();
+            journal_put(agent.journal, SLOT, &rec);
+            hf_table_close(&agent.table);
+            journal_close(agent.journal);
+            node_records_close(agent.node_records);
+            if (how < 2)
+                config.capacity = how ? CAPACITY / 2 : LARGER;
+            else
+                snprintf(config.list_hash, sizeof(config.list_hash), "beef");
+            end = run_to(start, n);
+            assert_int_equal(open_stores(), HF_OK);
+            assert_int_equal(agent.table.capacity, config.capacity);
+            if (agent.warm &&
+                atomic_load(&agent.table.slots[SLOT].check) >> HF_CHECK_GEN_SHIFT == 7)
+                assert_int_equal(journal_generation(agent.journal, SLOT), 7);
+            config.capacity = CAPACITY;
+            snprintf(config.list_hash, sizeof(config.list_hash), "cafe");
+            forget();
+        }
+        print_message("# killed at %d system calls\n", n - 2);
+        assert_true(n > 20);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(killed_in_its_first_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(killed_in_a_warm_start_or_its_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(killed_while_it_grows, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(killed_while_it_begins_anew, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

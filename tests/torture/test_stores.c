@@ -157,7 +157,7 @@ static void prepare_tombs(void)
 /* All of them at the same place of the index, and two with one hash: "a" behind all. */
 static void prepare_collisions(void)
 {
-    uint32_t mask = reader.index_size - 1, place, slot = 2;
+    uint32_t mask = table.index_size - 1, place, slot = 2;
     char name[32];
 
     know("a");
@@ -328,7 +328,7 @@ static void judge_recovered(const struct sight *now, const struct sight *wanted)
         if (now->found[n] != wanted->found[n] || now->found_slot[n] != wanted->found_slot[n])
             is_wrong("recovered: %s: found %d", names[n], now->found[n]);
     for (uint32_t i = 0; i < table.index_size; i++) {
-        uint64_t entry = atomic_load(&table.index[(size_t)area * table.index_size + i]);
+        uint64_t entry = atomic_load(&table.index[(size_t)area * table.index_room + i]);
 
         entries += entry != 0 && hf_index_slot_of(entry) != HF_INDEX_TOMB;
     }
@@ -442,7 +442,7 @@ static void flip_before_it_is_filled(void)
 {
     uint32_t area = !atomic_load(&table.header->index_area);
 
-    memset((void *)(table.index + (size_t)area * table.index_size), 0,
+    memset((void *)(table.index + (size_t)area * table.index_room), 0,
            table.index_size * sizeof(*table.index));
     atomic_store(&table.header->index_areas, 2);
     atomic_store(&table.header->index_area, area);

@@ -507,7 +507,7 @@ static void put_valid_for(struct journal *j, hf_dur time)
     journal_put(j, 0, &l);
 }
 
-TEST(test_another_capacity_or_list_waits_for_what_is_valid)
+TEST(test_another_list_waits_for_what_is_valid)
 {
     static const char other[] = "0000000000000000000000000000000000000000";
     struct journal *j = opened(0);
@@ -515,7 +515,7 @@ TEST(test_another_capacity_or_list_waits_for_what_is_valid)
 
     put_valid_for(j, hf_ms(100000));
     journal_close(j);
-    refused(CAPACITY * 2, LIST, "another capacity");
+    refused(CAPACITY * 2, other, "another list of nodes");
     refused(CAPACITY, other, "another list of nodes");
     assert_non_null(strstr(why, "100 s"));
 
@@ -556,7 +556,7 @@ int main(void)
         ROW(test_a_damaged_header_is_refused),
         ROW(test_a_file_that_others_can_reach_is_refused),
         ROW(test_another_boot_empties_it),
-        ROW(test_another_capacity_or_list_waits_for_what_is_valid),
+        ROW(test_another_list_waits_for_what_is_valid),
         ROW(test_without_leases_capacity_and_list_may_change),
     };
 

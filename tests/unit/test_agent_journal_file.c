@@ -103,12 +103,124 @@ TEST(one_of_another_boot_is_emptied_whatever_its_shape)
     assert_made_anew(CAPACITY / 2);
 }
 
-TEST(another_capacity_is_refused_while_leases_are_held)
+#define CHILD_SKIPS 77
+
+/* Slots with every kind of history, and what they say. */
+static void fill(void)
 {
-    hold_and_close();
-    assert_refused(CAPACITY * 2, NODES, LIST, "capacity");
-    assert_refused(CAPACITY / 2, NODES, LIST, "capacity");
-    assert_still_held();
+    for (uint32_t slot = 0; slot < CAPACITY; slot++) {
+        struct journal_identity id = numbered_identity(slot + 1);
+        struct journal_lease lease = numbered_lease(JOURNAL_HELD, slot + 1, slot + 1);
+
+        if (slot % 4 == 0)
+            continue;
+        journal_put_identity(journal, slot, &id);
+        journal_put(journal, slot, &lease);
+        if (slot % 4 == 1) /* one half is of another owner */
+            journal_put_owner(journal, slot, &id);
+        if (slot % 4 != 2)
+            journal_put(journal, slot, &lease);
+        if (slot % 4 == 3)
+            put_lease(slot, JOURNAL_FREE, slot + 1, 0);
+    }
+}
+
+static void assert_filled(uint32_t capacity)
+{
+    assert_int_equal(journal_capacity(journal), capacity);
+    assert_int_equal(found, CAPACITY / 2);
+    assert_int_equal(journal_slots_live(journal), CAPACITY - 1);
+    for (uint32_t slot = 0; slot < CAPACITY; slot++) {
+        struct journal_identity id, wanted = numbered_identity(slot + 1);
+        struct journal_lease lease, was = numbered_lease(JOURNAL_HELD, slot + 1, slot + 1);
+        bool held = slot % 4 == 1 || slot % 4 == 2;
+
+        assert_int_equal(journal_generation(journal, slot), slot % 4 ? slot + 1 : 0);
+        assert_int_equal(journal_get(journal, slot, &id, &lease), held ? HF_OK : HF_ENOTHELD);
+        if (!held)
+            continue;
+        assert_memory_equal(&id, &wanted, sizeof(id));
+        assert_int_equal(lease.fence, was.fence);
+        assert_memory_equal(lease.d, was.d, NODES * sizeof(lease.d[0]));
+    }
+    for (uint32_t slot = CAPACITY; slot < capacity; slot++) {
+        assert_int_equal(get(slot), HF_ENOTHELD);
+        assert_int_equal(journal_generation(journal, slot), 0);
+    }
+}
+
+TEST(a_larger_capacity_takes_everything_along)
+{
+    fill();
+    close_journal();
+    assert_int_equal(open_as(CAPACITY * 2, NODES, LIST, this_boot), HF_OK);
+    assert_true(journal_is_kept(journal));
+    assert_filled(CAPACITY * 2);
+    close_journal();
+    /* Once more, and then with any smaller one: it stays. */
+    for (uint32_t capacity = CAPACITY * 5; capacity; capacity /= 3) {
+        assert_int_equal(open_as(capacity, NODES, LIST, this_boot), HF_OK);
+        assert_filled(CAPACITY * 5);
+        if (capacity < CAPACITY)
+            hold(CAPACITY * 5 - 1, 5);
+        else
+            close_journal();
+        if (capacity < CAPACITY)
+            break;
+    }
+    assert_int_equal(get(CAPACITY * 5 - 1), HF_OK);
+    assert_true(access(path, F_OK) == 0);
+}
+
+/* What an agent left that was killed in the midst of it: never believed, and gone with the next start. */
+TEST(a_growth_that_was_not_finished_is_forgotten)
+{
+    char beside[sizeof(path) + 8];
+    int fd;
+
+    fill();
+    close_journal();
+    snprintf(beside, sizeof(beside), "%s.new", path);
+    fd = open(beside, O_RDWR | O_CREAT | O_EXCL, 0600);
+    assert_true(fd >= 0 && write(fd, beside, sizeof(beside)) == (ssize_t)sizeof(beside));
+    close(fd);
+    assert_int_equal(open_as(CAPACITY, NODES, LIST, this_boot), HF_OK);
+    assert_filled(CAPACITY);
+    assert_int_not_equal(access(beside, F_OK), 0);
+}
+
+static void grow_without_room(void)
+{
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
+        _exit(CHILD_SKIPS);
+    close_journal();
+    if (mount("tmpfs", dir, "tmpfs", 0, "size=256k,mode=0700") != 0)
+        _exit(CHILD_SKIPS);
+    if (open_as(CAPACITY, NODES, LIST, this_boot) != HF_OK)
+        _exit(1);
+    fill();
+    close_journal();
+    if (open_as(4096, NODES, LIST, this_boot) != HF_OK)
+        _exit(2);
+    assert_filled(CAPACITY);
+    close_journal();
+    if (open_as(2 * CAPACITY, NODES, LIST, this_boot) != HF_OK)
+        _exit(3);
+    assert_filled(2 * CAPACITY);
+    _exit(0);
+}
+
+TEST(without_room_it_stays_as_it_is)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0)
+        grow_without_room();
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == CHILD_SKIPS)
+        skip();
+    assert_int_equal(status, 0);
 }
 
 TEST(another_list_is_refused_while_leases_are_held)
@@ -317,7 +429,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ROW(one_of_another_boot_is_emptied),
         ROW(one_of_another_boot_is_emptied_whatever_its_shape),
-        ROW(another_capacity_is_refused_while_leases_are_held),
+        ROW(a_larger_capacity_takes_everything_along),
+        ROW(a_growth_that_was_not_finished_is_forgotten),
+        ROW(without_room_it_stays_as_it_is),
         ROW(another_list_is_refused_while_leases_are_held),
         ROW(another_capacity_is_made_anew_when_nothing_is_held),
         ROW(another_list_is_made_anew_when_nothing_is_held),

@@ -7,6 +7,7 @@
 
 #include "shm/compiler.h"
 #include "shm/history.h"
+#include "shm/index.h"
 
 /* --- names ------------------------------------------------------------------------------------ */
 
@@ -51,8 +52,8 @@ static void a_new_table_is_what_was_asked_for(void **state)
     assert_int_equal(st.st_mode & 07777, 0644);
     assert_int_equal(st.st_uid, geteuid());
     assert_int_equal(st.st_size, table.size);
-    assert_true((uint64_t)st.st_blocks * 512 >= table.size - 16 * HF_TEXT_MOST - 128 * 8);
     assert_int_equal(table.capacity, 16);
+    assert_int_equal(table.slot_room, HF_SLOT_ROOM);
     assert_int_equal(table.node_count, HF_NODES_MAX);
     assert_int_equal(table.text_units, 16 * HF_TEXT_MOST / HF_TEXT_UNIT);
     assert_int_equal(table.counter_count, HF_COUNTERS);
@@ -68,21 +69,31 @@ static void a_new_table_is_what_was_asked_for(void **state)
     shm_unlink(f.name);
 }
 
-/* Of the text there is memory for usual names, and for one area of the index; the rest are holes. */
+/* The bytes of a table that must have memory: the rest is room. */
+static uint64_t in_use(const struct hf_table *table, uint32_t capacity, uint32_t areas)
+{
+    uint64_t entries = 2 * (uint64_t)table->index_room - areas * hf_index_size_for(capacity);
+
+    return table->size - (table->slot_room - capacity) * sizeof(struct hf_slot) -
+           entries * sizeof(hf_index_entry) -
+           (table->text_room - (uint64_t)capacity * (HF_TEXT_FIRST / HF_TEXT_UNIT)) * HF_TEXT_UNIT;
+}
+
+/* There is memory for the slots, of the text for usual names, and for one area of the index; the rest are holes. */
 static void a_table_takes_memory_as_it_is_needed(void **state)
 {
-    enum { CAPACITY = 65536, ROUNDING = 3 * 4096 };
+    enum { CAPACITY = 65536, ROUNDING = 5 * 4096 };
     struct hf_table table = fixture_table(CAPACITY);
     struct stat st;
     uint64_t full;
 
     (void)state;
+    assert_int_equal(table.slot_room, 4 * CAPACITY);
     assert_int_equal(table.text_units, CAPACITY * (HF_TEXT_MOST / HF_TEXT_UNIT));
     assert_int_equal(table.text_there, CAPACITY * (HF_TEXT_FIRST / HF_TEXT_UNIT));
     assert_int_equal(table.header->text_there, table.text_there);
     assert_int_equal(fstat(table.fd, &st), 0);
-    full = table.size - (uint64_t)CAPACITY * (HF_TEXT_MOST - HF_TEXT_FIRST) -
-           table.index_size * sizeof(hf_index_entry);
+    full = in_use(&table, CAPACITY, 1);
     assert_in_range(st.st_blocks * 512, full, full + ROUNDING);
     hf_table_close(&table);
 }
@@ -113,7 +124,8 @@ static void a_reader_sees_what_the_agent_writes(void **state)
     (void)state;
     assert_int_equal(open_it(&f, &reader), 0);
     assert_false(reader.writable);
-    assert_int_equal(reader.capacity, table.capacity);
+    assert_int_equal(reader.capacity, 0); /* to be looked at each time */
+    assert_int_equal(hf_table_capacity(&reader), table.capacity);
     assert_int_equal(reader.node_count, 3);
     fixture_publish(&table, 5, 0, "n", 3, FIXTURE_DEADLINE);
     assert_int_equal(hf_slot_read(&reader, 5, &view), 0);
@@ -288,15 +300,192 @@ static void a_table_with_more_text_is_kept(void **state)
 
     (void)state;
     f.spec.text_units = 200;
+    f.spec.slot_room = 16;
     table = create_alive(&f);
+    atomic_store(&table.header->text_there, 190);
     hf_table_close(&table);
     f.spec.text_units = 0;
     assert_int_equal(create(&f, &table, &warm), 0);
     assert_true(warm);
-    assert_int_equal(table.text_units, 200);
+    assert_int_equal(table.text_there, 190);
+    assert_int_equal(table.text_units, 190);
     hf_table_close(&table);
     shm_unlink(f.name);
 }
+
+/* --- growing ---------------------------------------------------------------------------------- */
+
+/* As an agent that starts again with leases of the first slots. */
+static struct hf_table start_again_with(struct fixture *f, uint32_t capacity)
+{
+    struct hf_table table;
+    bool warm = false;
+
+    f->spec.capacity = capacity;
+    f->spec.slots_live = 8;
+    assert_int_equal(create(f, &table, &warm), 0);
+    assert_true(warm);
+    hf_index_rebuild(&table);
+    hf_table_set_state(&table, HF_TABLE_ALIVE);
+    return table;
+}
+
+static void hold_name(struct hf_table *table, uint32_t slot, const char *name, uint32_t generation)
+{
+    struct hf_slot_identity id = {.generation = generation, .name_len = (uint8_t)strlen(name)};
+    struct hf_text_pool *pool;
+    struct hf_slot_view view;
+
+    assert_int_equal(hf_text_pool_create(table, &pool), 0);
+    for (uint32_t i = 0; i < table->capacity; i++)
+        if (hf_slot_read(table, i, &view) == 0)
+            assert_int_equal(hf_text_pool_reserve(pool, atomic_load(&table->slots[i].text_off),
+                                                  view.name_len, 0, 0),
+                             0);
+    assert_int_equal(hf_text_put(pool, name, strlen(name), "", 0, "", 0, &id.text_off), 0);
+    hf_slot_publish(&table->slots[slot], &id, FIXTURE_DEADLINE, 2);
+    assert_int_equal(hf_index_add(table, name, strlen(name), slot), 0);
+    hf_text_pool_destroy(pool);
+}
+
+static void sees(const struct hf_table *reader, const char *name, uint32_t slot)
+{
+    struct hf_slot_view view;
+
+    assert_int_equal(hf_index_find(reader, name, strlen(name), &view), 0);
+    assert_int_equal(view.slot, slot);
+    assert_int_equal(hf_slot_read(reader, slot, &view), 0);
+}
+
+/* Whoever has it mapped sees the same words, and all that is put where there was nothing when it was mapped. */
+static void a_table_grows_in_its_place(void **state)
+{
+    static const uint32_t steps[] = {16, 40000, 65536};
+    struct fixture f = fixture_new();
+    struct hf_table table = create_alive(&f), reader, later;
+    struct hf_slot_view view;
+    uint64_t epoch = table.header->epoch;
+
+    (void)state;
+    hold_name(&table, 7, "first", 3);
+    assert_int_equal(open_it(&f, &reader), 0);
+    for (uint32_t i = 1; i < HF_LENGTH(steps); i++) {
+        uint32_t before = steps[i - 1], now = steps[i];
+        struct stat st;
+        char name[16];
+
+        assert_int_equal(hf_slot_read(&reader, before, &view), HF_EINVAL);
+        hf_table_close(&table);
+        table = start_again_with(&f, now);
+        assert_string_equal(f.why, "");
+        assert_int_equal(table.header->epoch, epoch);
+        assert_int_equal(table.header->incarnation, i);
+        assert_int_equal(table.capacity, now);
+        assert_int_equal(table.index_size, hf_index_size_for(now));
+        assert_int_equal(hf_table_capacity(&reader), now);
+        assert_int_equal(hf_slot_read(&reader, now - 1, &view), HF_ENOTHELD);
+        assert_int_equal(hf_slot_read(&reader, now, &view), HF_EINVAL);
+        assert_true(hf_check_holds(atomic_load(&reader.slots[7].check), 3, (hf_time){0}));
+        sees(&reader, "first", 7);
+
+        snprintf(name, sizeof(name), "lease %u", i);
+        hold_name(&table, now - 1, name, 1);
+        sees(&reader, name, now - 1);
+        assert_int_equal(fstat(table.fd, &st), 0);
+        assert_true((uint64_t)st.st_blocks * 512 >= in_use(&table, now, 2));
+        assert_int_equal(open_it(&f, &later), 0);
+        sees(&later, name, now - 1);
+        hf_table_close(&later);
+    }
+    hf_table_close(&reader);
+    hf_table_close(&table);
+    shm_unlink(f.name);
+}
+
+/* Killed before the index was made anew: the next agent has memory for a larger one all the same. */
+static void a_growth_that_was_not_finished_is(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table = create_alive(&f), reader;
+    bool warm = false;
+
+    (void)state;
+    hold_name(&table, 7, "first", 3);
+    hf_table_close(&table);
+    f.spec.capacity = 5000;
+    f.spec.slots_live = 8;
+    assert_int_equal(create(&f, &table, &warm), 0);
+    assert_true(table.index_size < hf_index_size_for(5000));
+    hf_table_close(&table);
+    table = start_again_with(&f, 5000);
+    assert_int_equal(table.index_size, hf_index_size_for(5000));
+    assert_int_equal(open_it(&f, &reader), 0);
+    sees(&reader, "first", 7);
+    hf_table_close(&reader);
+    hf_table_close(&table);
+    shm_unlink(f.name);
+}
+
+static void a_larger_table_stays_while_leases_are_held(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table = create_alive(&f);
+
+    (void)state;
+    hf_table_close(&table);
+    table = start_again_with(&f, 9);
+    assert_string_equal(f.why, "");
+    assert_int_equal(table.capacity, 16);
+    assert_int_equal(table.header->capacity, 16);
+    hf_table_close(&table);
+    shm_unlink(f.name);
+}
+
+static void it_grows_no_further_than_its_room(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table;
+
+    (void)state;
+    f.spec.slot_room = 32;
+    table = create_alive(&f);
+    hf_table_close(&table);
+    table = start_again_with(&f, 64);
+    assert_says(&f, "capacity of 64");
+    assert_says(&f, "room for 32 leases");
+    assert_says(&f, "when no lease is held");
+    assert_int_equal(table.capacity, 32);
+    hf_table_close(&table);
+    table = start_again_with(&f, 32);
+    assert_string_equal(f.why, "");
+    hf_table_close(&table);
+    /* As of an agent that knew of no room to grow. */
+    f.spec.capacity = f.spec.slot_room = 24;
+    f.spec.slots_live = 0;
+    assert_int_equal(create(&f, &table, &(bool){false}), 0);
+    assert_int_equal(table.slot_room, 24);
+    hf_table_close(&table);
+    table = start_again_with(&f, 30);
+    assert_says(&f, "room for 24 leases");
+    assert_int_equal(table.capacity, 24);
+    hf_table_close(&table);
+    shm_unlink(f.name);
+}
+
+static void a_new_one_has_room_for_what_is_held(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table;
+
+    (void)state;
+    f.spec.slots_live = 50;
+    table = create_alive(&f);
+    assert_int_equal(table.capacity, 50);
+    hf_table_close(&table);
+    shm_unlink(f.name);
+}
+
+/* --- another one ------------------------------------------------------------------------------ */
 
 /* An upgrade finds less than it would make, a way back finds more: leases are kept either way. */
 static void a_table_of_another_minor_version_is_kept(void **state)
@@ -355,6 +544,8 @@ enum unfit {
     SMALLER,
     LARGER,
     MORE_TEXT,
+    FEWER_THAN_LIVE,
+    MORE_THAN_THE_JOURNAL,
     BOOT,
     TIMENS,
     RETIRED,
@@ -378,7 +569,13 @@ static void make_unfit(enum unfit how, struct fixture *f, struct hf_table_header
         f->spec.capacity = 17;
         break;
     case MORE_TEXT:
-        f->spec.text_units = 16 * HF_TEXT_MOST / HF_TEXT_UNIT + 1;
+        f->spec.text_units = (uint64_t)HF_SLOT_ROOM * HF_TEXT_MOST / HF_TEXT_UNIT + 1;
+        break;
+    case FEWER_THAN_LIVE:
+        f->spec.slots_live = 17;
+        break;
+    case MORE_THAN_THE_JOURNAL:
+        f->spec.slots_live = f->spec.slots_most = f->spec.capacity = 15;
         break;
     case BOOT:
         f->spec.boot_id[15] ^= 1;
@@ -534,6 +731,11 @@ int main(void)
         cmocka_unit_test(what_cannot_be_made_is_refused_with_the_limits),
         cmocka_unit_test(an_earlier_agents_table_is_kept),
         cmocka_unit_test(a_table_with_more_text_is_kept),
+        cmocka_unit_test(a_table_grows_in_its_place),
+        cmocka_unit_test(a_growth_that_was_not_finished_is),
+        cmocka_unit_test(a_larger_table_stays_while_leases_are_held),
+        cmocka_unit_test(it_grows_no_further_than_its_room),
+        cmocka_unit_test(a_new_one_has_room_for_what_is_held),
         cmocka_unit_test(a_table_of_another_minor_version_is_kept),
         cmocka_unit_test(a_table_that_cannot_be_kept_is_replaced),
         cmocka_unit_test(a_node_row_can_be_read_back),

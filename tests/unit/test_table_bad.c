@@ -172,13 +172,16 @@ static const struct poke pokes[] = {
     FIELD(magic, 1, HF_ETABLE, "not a Holdfast table"),
     FIELD(magic, 0, HF_ETABLE, "no header yet"),
     FIELD(total_size, 4096, HF_ETABLE, "truncated or damaged"),
-    FIELD(capacity, 17, HF_ETABLE, "section"),
+    FIELD(capacity, HF_SLOT_ROOM, HF_ETABLE, "holes"), /* has no memory */
+    FIELD(capacity, HF_SLOT_ROOM + 1, HF_ETABLE, "section"),
     FIELD(capacity, 0, HF_ETABLE, "section"),
     FIELD(capacity, UINT32_MAX, HF_ETABLE, "section"),
     FIELD(nodes, HF_NODES_MAX + 1, HF_ETABLE, "section"),
     FIELD(text_there, 0, 0, ""), /* no text can be read */
     FIELD(index_size, 0, HF_ETABLE, "section"),
     FIELD(index_size, 3, HF_ETABLE, "section"),
+    FIELD(index_size, 2 * HF_SLOT_ROOM, HF_ETABLE, "holes"),
+    FIELD(index_size, 4 * HF_SLOT_ROOM, HF_ETABLE, "section"),
     FIELD(index_size, UINT32_C(1) << 31, HF_ETABLE, "section"),
     FIELD(sections[TEXT].type, 99, HF_ETABLE, "section"),
     FIELD(sections[TEXT].offset, 1 << 30, HF_ETABLE, "section"),
@@ -282,7 +285,7 @@ static void read_all(const struct hf_table *table)
     struct hf_node_row row;
     struct hf_renewal renewal;
 
-    for (uint32_t i = 0; i < table->capacity; i++)
+    for (uint32_t i = 0; i < hf_table_capacity(table); i++)
         (void)hf_slot_read(table, i, &view);
     for (uint32_t i = 0; i < HF_NODES_MAX; i++)
         (void)hf_node_read(table, i, &row);
@@ -393,7 +396,7 @@ static void text_in_a_full_shm(struct fixture *f)
     CHILD_CHECK(rc == HF_EFULL && table.text_there < table.text_units);
     fixture_publish(&table, 3, off, "x", 1, FIXTURE_DEADLINE);
     CHILD_CHECK(hf_slot_read(&reader, 3, &view) == 0 && view.name[0] == 'x');
-    fixture_publish(&table, 4, (uint32_t)table.text_units - 1, "x", 1, FIXTURE_DEADLINE);
+    fixture_publish(&table, 4, (uint32_t)table.text_room - 1, "x", 1, FIXTURE_DEADLINE);
     CHILD_CHECK(hf_slot_read(&reader, 4, &view) == HF_ETABLE);
     CHILD_CHECK(ftruncate(fd, 0) == 0);
     CHILD_CHECK(hf_text_put(pool, name, sizeof(name), "", 0, "", 0, &off) == 0);
@@ -420,6 +423,50 @@ static void text_that_finds_no_memory_is_an_error_and_no_signal(void **state)
 {
     (void)state;
     in_a_child(text_in_a_full_shm);
+}
+
+/* There is no memory to grow: all goes on as it was, and nothing is kept of what was taken in vain. */
+static void growth_in_a_full_shm(struct fixture *f)
+{
+    struct hf_table table, reader;
+    struct hf_slot_view view;
+    struct stat before, after;
+    bool warm = false;
+    int fd = fill_a_small_shm(f, &table);
+
+    CHILD_CHECK(open_it(f, &reader) == 0);
+    fixture_publish(&table, 3, 0, "x", 1, FIXTURE_DEADLINE);
+    CHILD_CHECK(ftruncate(fd, 1 << 20) == 0);
+    CHILD_CHECK(fstat(table.fd, &before) == 0);
+    hf_table_close(&table);
+    f->spec.capacity = 60000;
+    f->spec.slots_live = 4;
+    CHILD_CHECK(create(f, &table, &warm) == 0 && warm);
+    CHILD_CHECK(table.capacity == 16 && hf_table_capacity(&reader) == 16);
+    CHILD_CHECK(strstr(f->why, "make room") && strstr(f->why, "stays at 16") &&
+                strstr(f->why, "60000 leases"));
+    CHILD_CHECK(fstat(table.fd, &after) == 0 && after.st_blocks == before.st_blocks);
+    hf_index_rebuild(&table);
+    CHILD_CHECK(hf_slot_read(&reader, 3, &view) == 0);
+    CHILD_CHECK(hf_slot_read(&reader, 16, &view) == HF_EINVAL);
+    hf_table_close(&table);
+
+    f->spec.capacity = 2000; /* for that there is enough */
+    CHILD_CHECK(create(f, &table, &warm) == 0 && warm && !f->why[0]);
+    CHILD_CHECK(ftruncate(fd, 4 << 20) == 0);
+    (void)posix_fallocate(fd, 0, 4 << 20);
+    hf_index_rebuild(&table);
+    for (uint32_t i = 0; i < 2000; i++)
+        atomic_store(&table.slots[i].check, 7);
+    CHILD_CHECK(hf_slot_read(&reader, 3, &view) == 0);
+    CHILD_CHECK(hf_slot_read(&reader, 1999, &view) == HF_ENOTHELD);
+    _exit(0);
+}
+
+static void a_table_that_finds_no_memory_to_grow_goes_on(void **state)
+{
+    (void)state;
+    in_a_child(growth_in_a_full_shm);
 }
 
 static void churn(struct hf_table *table, uint32_t base)
@@ -502,6 +549,7 @@ int main(void)
         cmocka_unit_test(random_damage_never_crashes_a_reader),
         cmocka_unit_test(a_full_dev_shm_is_an_error_and_no_signal),
         cmocka_unit_test(text_that_finds_no_memory_is_an_error_and_no_signal),
+        cmocka_unit_test(a_table_that_finds_no_memory_to_grow_goes_on),
         cmocka_unit_test(an_index_that_finds_no_memory_goes_on),
     };
 

@@ -1,0 +1,138 @@
+/* A table that grows while others look: shm/table.h, shm/index.h. Readers use the one mapping that the writer has
+ * too, so that a race detector sees both. */
+#include "table_fixture.h"
+
+#include <pthread.h>
+
+#include "shm/compiler.h"
+#include "shm/index.h"
+#include "shm/status.h"
+#include "shm/words.h"
+
+#define NAMES   8
+#define ROUNDS  12
+#define READERS 2
+
+static struct hf_table reader; /* as it was opened before anything grew */
+static _Atomic bool over;
+static _Atomic uint32_t newest; /* slot of the last name; 0: none yet */
+
+static void name_of(uint32_t slot, char name[16])
+{
+    (void)snprintf(name, 16, "lease %u", slot);
+}
+
+static void put(struct hf_table *table, uint32_t slot, uint32_t text_off)
+{
+    struct hf_slot_identity id = {.generation = slot + 1, .text_off = text_off};
+    char name[16] = {0};
+
+    name_of(slot, name);
+    id.name_len = (uint8_t)strlen(name);
+    hf_words_store(table->text + (size_t)id.text_off * HF_TEXT_UNIT, name, sizeof(name));
+    hf_slot_publish(&table->slots[slot], &id, FIXTURE_DEADLINE, 2);
+    assert_int_equal(hf_index_add(table, name, id.name_len, slot), 0);
+}
+
+static const char *look_for(uint32_t slot)
+{
+    struct hf_slot_view view;
+    char name[16] = {0};
+
+    name_of(slot, name);
+    switch (hf_index_find(&reader, name, strlen(name), &view)) {
+    case HF_OK:
+        break;
+    case HF_ENOTHELD:
+        return "a name that stands was not found";
+    default:
+        return NULL; /* could not be read for now */
+    }
+    if (view.slot != slot || view.generation != slot + 1)
+        return "another lease was found under a name";
+    return hf_slot_read(&reader, slot, &view) == 0 ? NULL : "a slot that stands cannot be read";
+}
+
+static void *look(void *arg)
+{
+    struct hf_slot_view view;
+
+    (void)arg;
+    while (!atomic_load(&over)) {
+        uint32_t slot = atomic_load(&newest), there = hf_table_capacity(&reader), used;
+        const char *wrong = NULL;
+
+        for (uint32_t i = 0; i < NAMES && !wrong; i++)
+            wrong = look_for(i);
+        if (slot && !wrong)
+            wrong = look_for(slot);
+        if (hf_index_find(&reader, "nobody's", 8, &view) == 0)
+            wrong = "a name was found that nobody has";
+        used = atomic_load(&reader.header->slots_used);
+        if (used > hf_table_capacity(&reader) || there > hf_table_capacity(&reader))
+            wrong = "more slots are used than there are";
+        if (wrong)
+            return (void *)(uintptr_t)wrong;
+    }
+    return NULL;
+}
+
+/* The next agent's counts, on the mapping of the first. */
+static void start_again(struct fixture *f, struct hf_table *table, uint32_t capacity)
+{
+    struct hf_table next;
+    bool warm = false;
+
+    f->spec.capacity = capacity;
+    f->spec.slots_live = NAMES;
+    assert_int_equal(create(f, &next, &warm), 0);
+    assert_true(warm);
+    table->capacity = next.capacity;
+    table->index_areas = next.index_areas;
+    table->text_there = next.text_there;
+    table->text_units = next.text_units;
+    hf_index_rebuild(table);
+    hf_table_close(&next);
+}
+
+static void who_looks_meanwhile_sees_all_that_stands(void **state)
+{
+    struct fixture f = fixture_new();
+    struct hf_table table = create_alive(&f);
+    pthread_t thread[READERS];
+
+    (void)state;
+    reader = table;
+    reader.writable = false;
+    reader.capacity = reader.index_size = 0;
+    for (uint32_t i = 0; i < NAMES; i++)
+        put(&table, i, i);
+    for (int i = 0; i < READERS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, look, NULL), 0);
+    for (uint32_t i = 1, capacity = 16; i <= ROUNDS; i++) {
+        capacity *= 2;
+        start_again(&f, &table, capacity <= HF_SLOT_ROOM ? capacity : HF_SLOT_ROOM);
+        put(&table, table.capacity - 1, NAMES + i);
+        atomic_store(&newest, table.capacity - 1);
+    }
+    assert_int_equal(table.capacity, HF_SLOT_ROOM);
+    atomic_store(&over, true);
+    for (int i = 0; i < READERS; i++) {
+        void *wrong;
+
+        assert_int_equal(pthread_join(thread[i], &wrong), 0);
+        if (wrong)
+            fail_msg("%s", (const char *)wrong);
+    }
+    hf_table_close(&table);
+    shm_unlink(f.name);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_looks_meanwhile_sees_all_that_stands),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
