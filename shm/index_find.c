@@ -29,8 +29,8 @@ static bool area_to_read(const struct hf_table *table, struct area *ret_area)
 }
 
 /* HF_ENOTHELD here means: not found in this area as it looked just now. */
-static int find_in(const struct hf_table *table, struct area area, uint32_t hash,
-                   const void *name, size_t name_len, struct hf_slot_view *ret_view)
+static int find_in(const struct hf_table *table, struct area area, uint32_t hash, const void *name,
+                   size_t name_len, struct hf_slot_view *ret_view)
 {
     bool unreadable = false;
 

@@ -8,7 +8,7 @@
 #define GET(word)        atomic_load_explicit(&(word), memory_order_relaxed)
 #define SET(word, value) atomic_store_explicit(&(word), (value), memory_order_release)
 
-#define SIZE_MIN 128
+#define SIZE_MIN         128
 
 uint32_t hf_index_size_for(uint32_t capacity)
 {

@@ -59,10 +59,12 @@ struct hf_table {
 /* Sizes of a table to be made. */
 struct hf_table_spec {
     const char *agent_name;
-    uint32_t capacity;   /* slots that are wanted, 1..16,777,216 */
-    uint32_t slots_live; /* slots below may have leases: a table that is made anew has as many at least.
+    uint32_t capacity; /* slots that are wanted, 1..16,777,216 */
+    uint32_t
+        slots_live; /* slots below may have leases: a table that is made anew has as many at least.
                           * 0: none has, and a table of another capacity is not kept */
-    uint32_t slots_most; /* a table with more is not kept, for its journal has no place for them; 0: any */
+    uint32_t
+        slots_most; /* a table with more is not kept, for its journal has no place for them; 0: any */
     uint32_t slot_room;  /* of one that is made: how far it can grow; 0: the usual */
     uint64_t text_units; /* that there may be; 0: HF_TEXT_MOST bytes for each slot */
     uint32_t nodes, quorum, ttl_ms, ttl_max_ms, flags;

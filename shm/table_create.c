@@ -145,9 +145,9 @@ static int check_spec(const struct job *job)
     const struct hf_table_spec *spec = job->spec;
 
     if (spec->capacity >= 1 && capacity_of(spec) <= HF_SLOTS_MAX &&
-        spec->slot_room <= HF_SLOTS_MAX && spec->nodes >= 1 &&
-        spec->nodes <= HF_NODES_MAX && spec->text_units <= UNITS_MAX &&
-        (spec->mode & ~(mode_t)0644) == 0 && strlen(spec->agent_name) <= HF_AGENT_NAME_MAX)
+        spec->slot_room <= HF_SLOTS_MAX && spec->nodes >= 1 && spec->nodes <= HF_NODES_MAX &&
+        spec->text_units <= UNITS_MAX && (spec->mode & ~(mode_t)0644) == 0 &&
+        strlen(spec->agent_name) <= HF_AGENT_NAME_MAX)
         return 0;
     hf_table_say(
         job->why, job->why_size,
@@ -247,8 +247,7 @@ static int map_own(const struct job *job, int fd, const struct stat *st,
 /* The maker's own bound, of the room that there is. */
 static void bound_text(const struct job *job, struct hf_table_places *p)
 {
-    p->text_units =
-        least(most(text_units_of(job->spec, p->capacity), p->text_there), p->text_room);
+    p->text_units = least(most(text_units_of(job->spec, p->capacity), p->text_there), p->text_room);
 }
 
 /* Writes by descriptor and maps after: a header without magic is "just being made" to readers. */
@@ -340,7 +339,8 @@ static bool suits(const struct job *job, const struct hf_table_header *header,
     else if (spec->slots_most && places->capacity > spec->slots_most)
         not = "has more slots than its journal";
     else if (places->index_room < hf_index_size_for(places->capacity) ||
-             places->text_room < text_units_of(spec, places->capacity) || places->node_rows != HF_NODES_MAX || overlap(header))
+             places->text_room < text_units_of(spec, places->capacity) ||
+             places->node_rows != HF_NODES_MAX || overlap(header))
         not = "is damaged";
     else if (spec->fresh)
         not = "has no journal that tells what its leases are";
@@ -407,13 +407,14 @@ static void grow(const struct job *job, int fd, uint64_t size, struct hf_table_p
 
         hf_table_give_room(fd, places, &want);
         taken = kib_taken(fd);
-        hf_table_say(job->why, job->why_size,
-                     "make room in /dev/shm, or enlarge it, and restart the agent: the capacity stays "
-                     "at %u, because the table /dev/shm%s needs %llu KiB more for %u leases and "
-                     "%llu KiB are free (%s)",
-                     (unsigned)places->capacity, job->name,
-                     (unsigned long long)(needed > taken ? needed - taken : 0),
-                     (unsigned)want.capacity, (unsigned long long)kib_free(fd), strerror(error));
+        hf_table_say(
+            job->why, job->why_size,
+            "make room in /dev/shm, or enlarge it, and restart the agent: the capacity stays "
+            "at %u, because the table /dev/shm%s needs %llu KiB more for %u leases and "
+            "%llu KiB are free (%s)",
+            (unsigned)places->capacity, job->name,
+            (unsigned long long)(needed > taken ? needed - taken : 0), (unsigned)want.capacity,
+            (unsigned long long)kib_free(fd), strerror(error));
         return;
     }
     if (want.capacity < spec->capacity)

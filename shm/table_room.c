@@ -115,8 +115,8 @@ int hf_table_grow_text(struct hf_table *table, uint64_t units)
 
 int hf_table_grow_index(struct hf_table *table, uint32_t entries)
 {
-    uint64_t start = (uint64_t)((uint8_t *)(table->index + table->index_room) -
-                                (uint8_t *)table->header);
+    uint64_t start =
+        (uint64_t)((uint8_t *)(table->index + table->index_room) - (uint8_t *)table->header);
     int error = table->index_areas < 2
                     ? take(table->fd, start, start + entries * sizeof(hf_index_entry))
                     : 0;

@@ -296,21 +296,6 @@ def starts_at_once(run):
 # --- another journal -------------------------------------------------------------------------------------
 
 
-@scenario("another capacity while a lease is held: refused with the time to wait, and the lease is there for the right one")
-def other_capacity(run):
-    run.redis(3)
-    agent = run.agent()
-    holder = run.holder()
-    holder.acquire("job", 20000)
-    agent.stop()
-    other = run.spawn(*run.agent_argv(options=("--capacity", "100")))
-    assert other.wait() == 71, other.err
-    assert re.search(r"1 leases of an earlier agent with another capacity.* \d+ s more", other.err), other.err
-    run.agent()
-    assert holder.held()
-    holder.release()
-
-
 @scenario("a journal that is damaged is refused in words, and is left as it is")
 def damaged_journal(run):
     run.redis(3)

@@ -31,7 +31,7 @@ static HF_UNUSED void make_world(void)
     char shm_name[HF_TABLE_NAME_MAX], why[WHY_SIZE] = "";
     bool warm = true;
 
-    spec.slot_room = CAPACITY; /* all of it is kept after each store */
+    spec.slot_room = CAPACITY;       /* all of it is kept after each store */
     spec.text_units = 32 * CAPACITY; /* a tenth of them there from the start */
     fixture_name(shm_name);
     if (hf_table_create(shm_name, &spec, &table, &warm, why, sizeof(why)) != 0)
