@@ -12,15 +12,15 @@ struct area {
 };
 
 /* (!) An area that is not there is a hole, which ends in SIGBUS when /dev/shm is full. No agent leads to
- * one, but damage may. Area and size need not be of one moment: what the one has, the other has memory
- * for, and whoever changes them changes `index_seq`. */
+ * one, but damage may. */
 static bool area_to_read(const struct hf_table *table, struct area *ret_area)
 {
     const struct hf_table_header *header = table->header;
-    uint32_t size = atomic_load_explicit(&header->index_size, memory_order_acquire);
-    uint32_t area = atomic_load_explicit(&header->index_area, memory_order_acquire) & 1;
+    uint32_t word = atomic_load_explicit(&header->index_area, memory_order_acquire);
+    uint32_t there = atomic_load_explicit(&header->index_size, memory_order_acquire);
+    uint32_t area = word & 1, size = hf_index_size_in(word);
 
-    if (size == 0 || (size & (size - 1)) != 0 || size > table->index_room)
+    if (size > there || size > table->index_room)
         return false;
     if (area && atomic_load_explicit(&header->index_areas, memory_order_relaxed) < 2)
         area = 0;

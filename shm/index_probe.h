@@ -19,6 +19,18 @@ static inline uint32_t hf_index_hash_of(uint64_t entry)
     return (uint32_t)(entry >> 32);
 }
 
+/* The header's `index_area`: one word, so that whoever is killed between two stores leaves the one area or the
+ * other, each with its own size. */
+static inline uint32_t hf_index_area_word(uint32_t area, uint32_t size)
+{
+    return area | (uint32_t)__builtin_ctz(size) << 8;
+}
+
+static inline uint32_t hf_index_size_in(uint32_t word)
+{
+    return UINT32_C(1) << (word >> 8 & 31);
+}
+
 /* Slot + 1, HF_INDEX_TOMB, or 0. */
 static inline uint32_t hf_index_slot_of(uint64_t entry)
 {

@@ -67,21 +67,31 @@ static void empty(hf_index_entry *area, uint32_t size)
         SET(area[i], 0);
 }
 
+/* For the capacity that there is now. (!) Of that size both areas have memory, as far as they have any:
+ * hf_table_create() took it before it raised the capacity. */
+static uint32_t size_wanted(const struct hf_table *table)
+{
+    uint32_t size = hf_index_size_for(table->capacity);
+
+    return size > table->index_size ? size : table->index_size;
+}
+
 /* The area that readers do not look at now, emptied; NULL when there is no memory for it. One that
  * still does began before the last flip: it sees `index_seq` changed and does not believe its miss. */
 static hf_index_entry *begin_rebuild(struct hf_table *table, uint32_t size)
 {
     hf_index_entry *area = area_of(table, !number_in_use(table));
 
-    if (hf_table_grow_index(table, size) != 0)
+    if (hf_table_grow_index(table, size_wanted(table)) != 0)
         return NULL;
     empty(area, size);
     return area;
 }
 
-static void set_size(struct hf_table *table, uint32_t size)
+/* One store, of both: what the one area has is nothing in the other. */
+static void lead_to(struct hf_table *table, uint32_t area, uint32_t size)
 {
-    SET(table->header->index_size, size);
+    SET(table->header->index_area, hf_index_area_word(area, size));
     table->index_size = size;
 }
 
@@ -91,8 +101,7 @@ static void flip(struct hf_table *table, uint32_t size)
     uint32_t seq = GET(header->index_seq) | 1; /* odd already if a writer was killed here */
 
     SET(header->index_seq, seq);
-    SET(header->index_area, !number_in_use(table));
-    set_size(table, size);
+    lead_to(table, !number_in_use(table), size);
     SET(header->index_seq, seq + 1);
     table->index_tombs = 0;
 }
@@ -175,7 +184,7 @@ static hf_index_entry *begin_in_place(struct hf_table *table, uint32_t size)
 
     SET(table->header->index_seq, GET(table->header->index_seq) | 1);
     empty(area, size);
-    set_size(table, size);
+    lead_to(table, number_in_use(table), size);
     return area;
 }
 
@@ -187,9 +196,7 @@ static void end_in_place(struct hf_table *table)
 
 void hf_index_rebuild(struct hf_table *table)
 {
-    /* (!) For that there is memory: hf_table_create() took it before it raised the capacity. */
-    uint32_t wanted = hf_index_size_for(table->capacity);
-    uint32_t size = wanted > table->index_size ? wanted : table->index_size;
+    uint32_t size = size_wanted(table);
     hf_index_entry *other = begin_rebuild(table, size);
     hf_index_entry *area = other ? other : begin_in_place(table, size);
 

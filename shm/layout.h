@@ -378,10 +378,10 @@ struct hf_table_header {
     _Atomic int64_t main_beat_ns, broker_beat_ns, renewal_beat_ns;
     uint8_t reserved3[40];
     /* line 4: the name index */
-    _Atomic uint32_t index_seq;                      /* odd while a rebuild flips the areas */
-    _Atomic uint32_t index_area;                     /* 0 or 1: the one to read */
-    _Atomic uint32_t index_size;                     /* entries of each in use, a power of two */
-    _Atomic uint32_t slots_used;                     /* slots below this number were ever used */
+    _Atomic uint32_t index_seq;  /* odd while a rebuild flips the areas */
+    _Atomic uint32_t index_area; /* the one to read, 0 or 1 | log2 of its entries << 8 */
+    _Atomic uint32_t index_size; /* entries of each area that have memory, a power of two */
+    _Atomic uint32_t slots_used; /* slots below this number were ever used */
     _Atomic uint64_t events_written[HF_EVENT_RINGS]; /* since 1.1: one writer thread each */
     _Atomic uint64_t text_there;  /* units of text that have memory; it only grows */
     _Atomic uint32_t index_areas; /* 1 or 2: those that have memory */

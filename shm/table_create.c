@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "shm/index.h"
+#include "shm/index_probe.h"
 #include "shm/status.h"
 #include "shm/table_map.h"
 
@@ -137,6 +138,8 @@ static void lay_out(struct hf_table_header *header, const struct hf_table_spec *
                           memory_order_relaxed);
     atomic_store_explicit(&header->index_size, hf_index_size_for(capacity), memory_order_relaxed);
     atomic_store_explicit(&header->index_areas, 1, memory_order_relaxed);
+    atomic_store_explicit(&header->index_area, hf_index_area_word(0, hf_index_size_for(capacity)),
+                          memory_order_relaxed);
     header->total_size = (end + page - 1) / page * page;
 }
 
@@ -339,6 +342,8 @@ static bool suits(const struct job *job, const struct hf_table_header *header,
     else if (spec->slots_most && places->capacity > spec->slots_most)
         not = "has more slots than its journal";
     else if (places->index_room < hf_index_size_for(places->capacity) ||
+             hf_index_size_in(atomic_load_explicit(&header->index_area, memory_order_relaxed)) >
+                 places->index_size ||
              places->text_room < text_units_of(spec, places->capacity) ||
              places->node_rows != HF_NODES_MAX || overlap(header))
         not = "is damaged";
@@ -360,13 +365,15 @@ static void retire(int fd, const struct hf_table_header *header)
         return; /* what matters is that the name goes */
 }
 
-static void start_again(struct hf_table *table, const struct hf_table_spec *spec)
+static void start_again(struct hf_table *table, const struct hf_table_places *places,
+                        const struct hf_table_spec *spec)
 {
     static const struct hf_node_row empty_row;
     struct hf_table_header *header = table->header;
 
     hf_table_set_state(table, HF_TABLE_INIT);
     /* (!) What has no memory yet is behind the old numbers: these come after it. */
+    atomic_store_explicit(&header->index_size, places->index_size, memory_order_release);
     atomic_store_explicit(&header->capacity, table->capacity, memory_order_release);
     atomic_store_explicit(&header->text_there, table->text_there, memory_order_release);
     atomic_store_explicit(&header->index_areas, table->index_areas, memory_order_release);
@@ -378,7 +385,7 @@ static void start_again(struct hf_table *table, const struct hf_table_spec *spec
         hf_node_publish(table, i, &empty_row);
 }
 
-/* For the capacity that it has: an agent that was killed before it made the index anew left a smaller one. */
+/* At least what its capacity wants. */
 static void fit(struct hf_table_places *p)
 {
     uint32_t size = hf_index_size_for(p->capacity);
@@ -432,7 +439,6 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
 {
     struct hf_table_header header;
     struct hf_table_places places;
-    uint32_t index_size;
     int status;
 
     memset(&header, 0, sizeof(header));
@@ -445,21 +451,19 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
     }
     if (atomic_load_explicit(&header.index_area, memory_order_relaxed) & 1)
         places.index_areas = 2;
-    index_size = places.index_size;
     fit(&places);
     /* For holes, if there were any. */
     if ((status = allocate(job, fd, &places, (uint64_t)st->st_size)) != 0)
         return status;
     grow(job, fd, (uint64_t)st->st_size, &places);
     bound_text(job, &places);
-    places.index_size = index_size; /* until it is made anew */
     if (job->spec->group != (gid_t)-1 && fchown(fd, (uid_t)-1, job->spec->group) != 0)
         return fail_sys(job, "set the group of");
     if (fchmod(fd, job->spec->mode) != 0)
         return fail_sys(job, "set the mode of");
     status = map_own(job, fd, st, &places, ret_table);
     if (status == 0)
-        start_again(ret_table, job->spec);
+        start_again(ret_table, &places, job->spec);
     return status;
 }
 

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "shm/index_probe.h"
 #include "shm/status.h"
 #include "shm/table_map.h"
 
@@ -71,7 +72,8 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
     table.renewals_kept = places->renewals_kept;
     if (writable) {
         table.capacity = places->capacity;
-        table.index_size = places->index_size;
+        table.index_size =
+            hf_index_size_in(atomic_load_explicit(&table.header->index_area, memory_order_relaxed));
         table.index_areas = places->index_areas;
         table.text_there = places->text_there;
         table.text_units = places->text_units;

@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
@@ -275,6 +277,40 @@ static void killed_while_it_grows(void **state)
     assert_true(n > 20);
 }
 
+/* The journal's place is full: the table must not grow beyond it. */
+static void grow_in_a_full_directory(void)
+{
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", dir, "tmpfs", 0, "size=256k,mode=0700") != 0)
+        _exit(CHILD_SKIPS);
+    config.capacity = CAPACITY;
+    CHILD_CHECK(open_stores() == HF_OK);
+    hold_a_lease();
+    hf_table_close(&agent.table);
+    journal_close(agent.journal);
+    node_records_close(agent.node_records);
+    config.capacity = LARGER;
+    CHILD_CHECK(open_stores() == HF_OK && agent.warm && journal_has_it());
+    CHILD_CHECK(journal_capacity(agent.journal) == CAPACITY && agent.table.capacity == CAPACITY);
+    CHILD_CHECK(stores_close(&agent));
+    remove_files();
+    _exit(0);
+}
+
+static void a_journal_without_room_keeps_the_table_small(void **state)
+{
+    pid_t pid = fork();
+    int code;
+
+    (void)state;
+    if (pid == 0)
+        grow_in_a_full_directory();
+    code = fixture_wait(pid);
+    if (code == CHILD_SKIPS)
+        skip();
+    assert_int_equal(code, 0);
+}
+
 /* With no lease left a start of another capacity, or list, makes all anew: whatever it is killed at, no table stays
  * whose generations the journal does not go on with. */
 static void killed_while_it_begins_anew(void **state)
@@ -317,6 +353,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(killed_in_its_first_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(killed_in_a_warm_start_or_its_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(killed_while_it_grows, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_journal_without_room_keeps_the_table_small, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(killed_while_it_begins_anew, set_up, tear_down),
     };
 

@@ -200,6 +200,14 @@ static void recover_as_c(void)
     publish(1, 12, "c", put_text(12, "c"));
 }
 
+/* As hf_table_create() of an agent that starts with more. */
+static void raise_capacity(void)
+{
+    table.capacity = ROOM;
+    atomic_store(&table.header->index_size, hf_index_size_for(ROOM));
+    atomic_store(&table.header->capacity, ROOM);
+}
+
 static const struct torture cases[] = {
     {"a name that never had a slot", prepare_a, {put_b, publish_b, add_b}, 2, recover_as_b},
     {"the next lease of a name",
@@ -224,6 +232,7 @@ static const struct torture cases[] = {
      recover_as_c},
     {"a removal that compacts the index", prepare_tombs, {remove_a, clear_a}, 1, recover_as_free},
     {"a rebuilt index", prepare_tombs, {rebuild}, 1, recover_as_a},
+    {"an index for more slots", prepare_tombs, {raise_capacity, rebuild}, 1, recover_as_a},
     {"names that collide",
      prepare_collisions,
      {remove_a, clear_a, put_c_in_place_of_a, publish_c_in_place_of_a, add_c_in_place_of_a},
@@ -292,6 +301,10 @@ static void judge(const struct sight *now, const struct sight *at, int count, ui
 static void recover(const struct torture *t)
 {
     table.index_tombs = 0;
+    /* As hf_table_create() finds it. */
+    table.capacity = atomic_load(&table.header->capacity);
+    atomic_store(&table.header->index_size, hf_index_size_for(table.capacity));
+    table.index_size = hf_index_size_in(atomic_load(&table.header->index_area));
     hf_text_pool_destroy(pool);
     assert_int_equal(hf_text_pool_create(&table, &pool), 0);
     for (uint32_t i = 0; i < CAPACITY; i++) {
@@ -314,7 +327,7 @@ static void recover(const struct torture *t)
 static void judge_recovered(const struct sight *now, const struct sight *wanted)
 {
     uint32_t used = 0, entries = 0;
-    uint32_t area = atomic_load(&table.header->index_area);
+    uint32_t area = atomic_load(&table.header->index_area) & 1;
 
     for (uint32_t i = 0; i < CAPACITY; i++) {
         if (now->odd[i] || !same_view(now, wanted, i))
@@ -440,12 +453,12 @@ static void compact_in_place(void)
 
 static void flip_before_it_is_filled(void)
 {
-    uint32_t area = !atomic_load(&table.header->index_area);
+    uint32_t area = !(atomic_load(&table.header->index_area) & 1);
 
     memset((void *)(table.index + (size_t)area * table.index_room), 0,
            table.index_size * sizeof(*table.index));
     atomic_store(&table.header->index_areas, 2);
-    atomic_store(&table.header->index_area, area);
+    atomic_store(&table.header->index_area, hf_index_area_word(area, table.index_size));
     compact_in_place();
 }
 

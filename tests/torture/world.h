@@ -10,6 +10,7 @@
 #include "tests/unit/shm_fixture.h"
 
 #define CAPACITY  8
+#define ROOM      80 /* with an index of twice the size */
 #define NAMES_MAX 64
 
 static struct hf_table table, reader; /* the agent's; read-only, as everybody else has it */
@@ -31,7 +32,7 @@ static HF_UNUSED void make_world(void)
     char shm_name[HF_TABLE_NAME_MAX], why[WHY_SIZE] = "";
     bool warm = true;
 
-    spec.slot_room = CAPACITY;       /* all of it is kept after each store */
+    spec.slot_room = ROOM;           /* all of it is kept after each store */
     spec.text_units = 32 * CAPACITY; /* a tenth of them there from the start */
     fixture_name(shm_name);
     if (hf_table_create(shm_name, &spec, &table, &warm, why, sizeof(why)) != 0)

@@ -415,7 +415,7 @@ static void a_growth_that_was_not_finished_is(void **state)
     f.spec.capacity = 5000;
     f.spec.slots_live = 8;
     assert_int_equal(create(&f, &table, &warm), 0);
-    assert_true(table.index_size < hf_index_size_for(5000));
+    assert_true(table.index_size < hf_index_size_for(5000)); /* the one in use */
     hf_table_close(&table);
     table = start_again_with(&f, 5000);
     assert_int_equal(table.index_size, hf_index_size_for(5000));

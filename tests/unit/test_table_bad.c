@@ -10,6 +10,7 @@
 #include "shm/compiler.h"
 #include "shm/history.h"
 #include "shm/index.h"
+#include "shm/index_probe.h"
 #include "shm/words.h"
 
 /* --- squatted names --------------------------------------------------------------------------- */
@@ -499,9 +500,9 @@ static void index_in_a_full_shm(struct fixture *f)
     CHILD_CHECK(table.index_areas == 1 && hf_index_find(&reader, "x", 1, &view) == 0);
     CHILD_CHECK(hf_index_find(&reader, "y", 1, &view) == HF_ENOTHELD);
     /* Nor does a reader look for one whatever stands there. */
-    atomic_store(&table.header->index_area, 1);
+    atomic_store(&table.header->index_area, hf_index_area_word(1, table.index_size));
     CHILD_CHECK(hf_index_find(&reader, "x", 1, &view) == 0);
-    atomic_store(&table.header->index_area, 0);
+    atomic_store(&table.header->index_area, hf_index_area_word(0, table.index_size));
 
     CHILD_CHECK(ftruncate(fd, 0) == 0);
     churn(&table, table.index_size);
