@@ -103,6 +103,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
+    remove_files(); /* of a test that failed */
     return rmdir(dir);
 }
 

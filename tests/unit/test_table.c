@@ -369,6 +369,7 @@ static void a_table_grows_in_its_place(void **state)
     (void)state;
     hold_name(&table, 7, "first", 3);
     assert_int_equal(open_it(&f, &reader), 0);
+    sees(&reader, "first", 7);
     for (uint32_t i = 1; i < HF_LENGTH(steps); i++) {
         uint32_t before = steps[i - 1], now = steps[i];
         struct stat st;
