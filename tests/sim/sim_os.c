@@ -17,6 +17,7 @@
 
 #include "shm/process.h"
 #include "tests/sim/os.h"
+#include "shm/table.h"
 #include "tests/sim/procs.h"
 
 /* --- files ------------------------------------------------------------------------------------ */
@@ -286,6 +287,20 @@ ssize_t __wrap_pread64(int fd, void *to, size_t size, off_t offset);
 ssize_t __wrap_pread64(int fd, void *to, size_t size, off_t offset)
 {
     return file_read(fd, to, size, offset);
+}
+
+/* Without room to grow: here every byte of a file has memory, and a schedule has thousands of tables. */
+int __real_hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
+                           struct hf_table *ret_table, bool *ret_warm, char *why, size_t why_size);
+int __wrap_hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
+                           struct hf_table *ret_table, bool *ret_warm, char *why, size_t why_size);
+int __wrap_hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
+                           struct hf_table *ret_table, bool *ret_warm, char *why, size_t why_size)
+{
+    struct hf_table_spec small = *spec;
+
+    small.slot_room = spec->capacity;
+    return __real_hf_table_create(shm_name, &small, ret_table, ret_warm, why, why_size);
 }
 
 void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset);
