@@ -432,26 +432,6 @@ int journal_make(struct journal *j, char *why, size_t why_size)
     return rc;
 }
 
-int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
-                 const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
-                 char *why, size_t why_size)
-{
-    struct journal *j;
-    uint32_t found;
-    int rc = journal_find(dir, capacity, nodes, list_hash, boot_id, &j, &found, why, why_size);
-
-    if (rc < 0)
-        return rc;
-    rc = journal_make(j, why, why_size);
-    if (rc < 0) {
-        journal_close(j);
-        return rc;
-    }
-    *ret_journal = j;
-    *ret_found = found;
-    return HF_OK;
-}
-
 void journal_close(struct journal *j)
 {
     if (!j)

@@ -13,6 +13,7 @@
 #include "agent/base/crc32.h"
 #include "agent/record/journal.h"
 #include "shm/status.h"
+#include "tests/support/journal.h"
 
 #define CAPACITY 4
 #define NODES    3

@@ -1,3 +1,4 @@
+#include "tests/support/journal.h"
 #include "tests/torture/agent_judge.h"
 
 #include <fcntl.h>

@@ -15,6 +15,7 @@
 #include "agent/record/journal.h"
 #include "agent/renewal/renewal.h"
 #include "shm/compiler.h"
+#include "tests/support/journal.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/nodes_fixture.h"
 #include "tests/unit/shm_fixture.h"

@@ -22,6 +22,7 @@
 #include "agent/record/journal.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
+#include "tests/support/journal.h"
 #include "tests/support/scratch.h"
 
 #define TEST(name) static void name(HF_UNUSED void **state)

@@ -4,6 +4,7 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 
+#include "tests/support/journal.h"
 #include "tests/unit/journal_fixture.h"
 
 /* A refused file stays as it is, and the sentence names it. */
