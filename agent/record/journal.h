@@ -64,7 +64,13 @@ struct journal_lease {
     uint64_t fence;
     hf_time d[HF_NODES_MAX]; /* of the configured nodes; HF_TIME_PAST behind them */
 };
-/* The same in two steps. (!) Between them the agent sees to it that no table is left when this journal is not
+
+/* Finds DIR/journal for that many slots and nodes, or sees that one is to be made. An existing one of this boot, layout
+ * and list is kept (then `ret_found` is the number of records that are not FREE). With records it is copied into a
+ * larger file if it is smaller, and kept as it is if it is larger, or if there is no room to copy it, which is
+ * logged; without, one of another capacity is made anew. One of another boot is emptied; one that cannot be read
+ * (other layout, CRC of the header), or that has another list and valid leases, is refused in words. The caller holds
+ * DIR/lock. Then journal_make(). (!) Between the two the agent sees to it that no table is left when this journal is not
  * kept: with a new journal generations begin again, and the agent may be killed right after it is made. */
 int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
                  const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
