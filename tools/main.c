@@ -6,9 +6,12 @@
 
 #include "libclient/holdfast.h"
 #include "shm/version.h"
-#include "tools/cmd.h"
-#include "tools/exitcodes.h"
-#include "tools/text.h"
+#include "tools/ask/ask.h"
+#include "tools/common/exit_code.h"
+#include "tools/common/text.h"
+#include "tools/doctor/doctor.h"
+#include "tools/run/run.h"
+#include "tools/show/show.h"
 
 static const struct {
     const char *name;

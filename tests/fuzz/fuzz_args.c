@@ -4,9 +4,9 @@
 #include <signal.h>
 
 #include "shm/status.h"
-#include "tools/args.h"
-#include "tools/reader_args.h"
-#include "tools/text.h"
+#include "tools/common/args.h"
+#include "tools/common/text.h"
+#include "tools/reader/reader_args.h"
 
 #define HUNDRED_YEARS_MS INT64_C(3155760000000)
 

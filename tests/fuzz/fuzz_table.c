@@ -15,10 +15,10 @@
 #include "shm/status.h"
 #include "shm/table.h"
 #include "libclient/holdfast.h"
-#include "tools/reader.h"
-#include "tools/show_event.h"
-#include "tools/show_lease.h"
-#include "tools/show_node.h"
+#include "tools/reader/reader.h"
+#include "tools/show/show_event.h"
+#include "tools/show/show_lease.h"
+#include "tools/show/show_node.h"
 
 #define CAPACITY 8
 #define WHY_SIZE 512

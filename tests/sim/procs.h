@@ -6,7 +6,7 @@
 #include "agent/broker/clients/sessions.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/sim.h"
-#include "tools/timeline.h"
+#include "tools/run/timeline.h"
 
 #define PROCS_MAX     24
 #define CANCELLED_MAX 8

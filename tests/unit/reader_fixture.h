@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "shm/index.h"
-#include "tools/reader.h"
+#include "tools/reader/reader.h"
 
 static inline hf_time fixture_now(void)
 {

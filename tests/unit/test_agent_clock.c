@@ -16,7 +16,7 @@
 #include "libclient/holdfast.h"
 #include "shm/compiler.h"
 #include "shm/slot.h"
-#include "tools/timeline.h"
+#include "tools/run/timeline.h"
 
 #define TEST(name) static void name(HF_UNUSED void **state)
 #define HOUR_S     3600

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "libclient/holdfast.h"
-#include "tools/args.h"
-#include "tools/exitcodes.h"
+#include "tools/common/args.h"
+#include "tools/common/exit_code.h"
 
 static void assert_ms(const char *text, int64_t expected)
 {

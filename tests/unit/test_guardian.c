@@ -20,7 +20,7 @@
 
 #include "libclient/holdfast.h"
 #include "tests/support/fake_agent.h"
-#include "tools/cmd.h"
+#include "tools/run/run.h"
 
 #define MS          INT64_C(1000000)
 #define TTL_MS      3000

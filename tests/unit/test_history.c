@@ -7,7 +7,7 @@
 #include "shm/history.h"
 #include "shm/index.h"
 #include "shm/row.h"
-#include "tools/events.h"
+#include "tools/reader/events.h"
 
 #define OFTEN 1024 /* entries of HF_EVENTS_GRANTS */
 

@@ -1,7 +1,7 @@
 /* What a job runs under: of several leases the worst decides. */
 #include "client_fixture.h"
 
-#include "tools/hold.h"
+#include "tools/run/hold.h"
 
 static hf_lease *acquire_job(hf_client *client, const char *name)
 {

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "tools/conflict.h"
-#include "tools/text.h"
+#include "tools/common/conflict.h"
+#include "tools/common/text.h"
 
 static void escapes(void **state)
 {

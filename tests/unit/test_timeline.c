@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "tools/timeline.h"
+#include "tools/run/timeline.h"
 
 #define S  INT64_C(1000000000)
 #define MS INT64_C(1000000)

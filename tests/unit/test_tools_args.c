@@ -4,8 +4,8 @@
 #include <fcntl.h>
 #include <getopt.h>
 
-#include "tools/exitcodes.h"
-#include "tools/reader_args.h"
+#include "tools/common/exit_code.h"
+#include "tools/reader/reader_args.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define PARSE(letters, ret_args, ...)                                                              \

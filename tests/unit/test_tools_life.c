@@ -6,8 +6,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "tools/life.h"
-#include "tools/process.h"
+#include "tools/common/process.h"
+#include "tools/reader/life.h"
 
 /* --- the verdict, pure ------------------------------------------------------------------------ */
 

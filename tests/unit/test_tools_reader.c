@@ -1,7 +1,7 @@
 /* Opening an agent's table by the agent's name, and going through its leases. */
 #include "reader_fixture.h"
 
-#include "tools/places.h"
+#include "tools/reader/places.h"
 
 struct opened {
     char agent[HF_AGENT_NAME_MAX + 1];

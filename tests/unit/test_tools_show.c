@@ -2,10 +2,10 @@
 #include "reader_fixture.h"
 
 #include "shm/loss.h"
-#include "tools/format.h"
-#include "tools/show_lease.h"
-#include "tools/show_node.h"
-#include "tools/words.h"
+#include "tools/output/format.h"
+#include "tools/output/words.h"
+#include "tools/show/show_lease.h"
+#include "tools/show/show_node.h"
 
 static struct hf_text_pool *pool;
 

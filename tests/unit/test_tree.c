@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "tools/tree.h"
+#include "tools/run/tree.h"
 
 #define PATIENCE_MS 80000
 #define CHAIN_S     10

@@ -1,0 +1,9 @@
+/* The door of tools/ask/: the subcommands about another's hold. */
+#ifndef HOLDFAST_TOOLS_ASK_ASK_H
+#define HOLDFAST_TOOLS_ASK_ASK_H
+
+/* argv[0] is the subcommand's name; the return value is the exit code (tools/common/exit_code.h). */
+int cmd_wait(int argc, char **argv);
+int cmd_release(int argc, char **argv);
+
+#endif

@@ -1,0 +1,76 @@
+/* holdfast wait: until nobody holds a name. */
+#include <stdio.h>
+
+#include "shm/status.h"
+#include "libclient/holdfast.h"
+#include "tools/ask/ask.h"
+#include "tools/common/args.h"
+#include "tools/common/conflict.h"
+#include "tools/common/exit_code.h"
+#include "tools/common/text.h"
+#include "tools/reader/reader.h"
+#include "tools/reader/reader_args.h"
+
+struct waiting {
+    const struct reader_args *args;
+    char shown[TEXT_NAME_SIZE];
+    bool said;
+};
+
+/* Who is waited for, once. */
+static void on_progress(const struct hf_progress *progress, void *arg)
+{
+    struct waiting *waiting = arg;
+    char line[CONFLICT_SIZE];
+
+    if (waiting->said || waiting->args->quiet || progress->reason != HF_EBUSY)
+        return;
+    waiting->said = true;
+    fprintf(stderr, "holdfast wait: %s; waiting\n",
+            conflict_line(line, sizeof(line), waiting->shown, &progress->holder, reader_wall_ms()));
+}
+
+static void say_why_not(const struct waiting *waiting, int status)
+{
+    char line[CONFLICT_SIZE];
+    struct hf_holder holder;
+
+    if (waiting->args->quiet)
+        return;
+    if (exit_code_of(status) == EXIT_BUSY && hf_conflict(&holder) == HF_OK)
+        fprintf(stderr, "holdfast wait: %s%s\n",
+                conflict_line(line, sizeof(line), waiting->shown, &holder, reader_wall_ms()),
+                status == HF_ETIMEDOUT ? "; the wait is over" : "");
+    else
+        fprintf(stderr, "holdfast wait: %s: %s\n", waiting->shown, hf_last_message());
+}
+
+int cmd_wait(int argc, char **argv)
+{
+    struct reader_args args;
+    struct reader_name name;
+    struct waiting waiting = {.args = &args};
+    hf_client *client;
+    int status,
+        code = reader_args_parse(
+            argc, argv, "weq", "wait [options] NAME",
+            "Waits until nobody holds NAME on any host, and takes nothing: another may have "
+            "it the next\nmoment. With -w 0 it looks once.\n"
+            "Exit code: 0 nobody holds it, 75 the wait is over, 69 no agent, or too few nodes "
+            "answer.",
+            &args);
+
+    if (code != READER_ARGS_GO_ON || (code = reader_args_name(argc, argv, &args, &name)) != EXIT_OK)
+        return code;
+    text_escape(waiting.shown, sizeof(waiting.shown), name.bytes, name.len);
+    status = hf_connect(args.agent, &client);
+    if (status < 0) {
+        fprintf(stderr, "holdfast wait: %s\n", hf_last_message());
+        return exit_code_of(status);
+    }
+    status = hf_wait_free(client, name.bytes, name.len, args.wait_ms, on_progress, &waiting);
+    if (status < 0)
+        say_why_not(&waiting, status);
+    hf_disconnect(client);
+    return exit_code_of(status);
+}

@@ -1,0 +1,97 @@
+#include "tools/common/process.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NS_PER_SEC INT64_C(1000000000)
+
+/* Ticks are coarse: a process may seem to start up to one later than it did. */
+#define START_SLACK_NS (50 * INT64_C(1000000))
+
+static int read_text(pid_t pid, const char *file, char *out, size_t size)
+{
+    char path[64];
+    ssize_t got;
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    got = read(fd, out, size - 1);
+    close(fd);
+    if (got <= 0)
+        return -1;
+    out[got] = '\0';
+    return 0;
+}
+
+int process_stat_parse(char *text, struct process_stat *ret_stat)
+{
+    struct process_stat stat;
+    char *open = strchr(text, '('), *close = strrchr(text, ')');
+    int parent;
+
+    /* pid (command) state ppid ... num_threads(20) itrealvalue starttime(22) ...; the command may
+     * hold anything, so the last ')' ends it. */
+    if (!open || !close || close < open)
+        return -1;
+    *close = '\0';
+    snprintf(stat.command, sizeof(stat.command), "%s", open + 1);
+    /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers that fit. */
+    if (sscanf(close + 1,
+               " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu",
+               &stat.state, &parent, &stat.threads, &stat.start) != 4)
+        return -1;
+    stat.parent = parent;
+    *ret_stat = stat;
+    return 0;
+}
+
+int process_read(pid_t pid, struct process *ret_process)
+{
+    long ticks = sysconf(_SC_CLK_TCK);
+    struct process_stat stat;
+    char text[1024];
+
+    if (ticks <= 0 || read_text(pid, "stat", text, sizeof(text)) < 0 ||
+        process_stat_parse(text, &stat) < 0)
+        return -1;
+    *ret_process = (struct process){
+        .state = stat.state,
+        .parent = stat.parent,
+        .start_ns = (int64_t)(stat.start / (unsigned long)ticks) * NS_PER_SEC +
+                    (int64_t)(stat.start % (unsigned long)ticks) * (NS_PER_SEC / ticks),
+    };
+    return 0;
+}
+
+bool process_descends(pid_t pid, pid_t ancestor, int64_t start_before_ns)
+{
+    struct process process;
+
+    /* Parents may change under us, but only upwards: a bound is for a damaged /proc. */
+    for (int depth = 0; pid > 0 && depth < 100000; depth++) {
+        if (process_read(pid, &process) < 0)
+            return false;
+        if (pid == ancestor)
+            return process.start_ns <= start_before_ns + START_SLACK_NS;
+        pid = process.parent;
+    }
+    return false;
+}
+
+int64_t process_descriptor_limit(pid_t pid)
+{
+    static const char label[] = "Max open files";
+    char text[4096], *line, *end;
+    long long limit;
+
+    if (read_text(pid, "limits", text, sizeof(text)) < 0 || !(line = strstr(text, label)))
+        return -1;
+    limit = strtoll(line + sizeof(label) - 1, &end, 10);
+    return end != line + sizeof(label) - 1 ? limit : -1;
+}

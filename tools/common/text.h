@@ -1,0 +1,33 @@
+/* Text for people: names that cannot upset a terminal, spans and instants. Pure; any thread. */
+#ifndef HOLDFAST_TOOLS_COMMON_TEXT_H
+#define HOLDFAST_TOOLS_COMMON_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Room for any resource name once escaped, with the final NUL. */
+#define TEXT_NAME_SIZE (4 * 255 + 1)
+
+/* Printable ASCII as it is, but `\` as `\\`; then \n \r \t; every other byte as \xNN. Reversible:
+ * two different names never print alike. Cut to whole characters when `size` is too small. Returns
+ * `out`. */
+const char *text_escape(char *out, size_t size, const void *bytes, size_t len);
+
+/* The same for a C string. */
+const char *text_escape_str(char *out, size_t size, const char *string);
+
+#define TEXT_SPAN_SIZE 32
+
+/* A span with its two largest units: "412ms", "12.9s", "3m12s", "4d3h"; "-" before a negative one.
+ * Returns `out`. */
+const char *text_span(char *out, size_t size, int64_t ms);
+
+/* Unix time in milliseconds as "2026-03-01T12:00:00Z". Returns `out`. */
+const char *text_wall(char *out, size_t size, int64_t wall_ms);
+
+#define TEXT_INSTANT_SIZE 40
+
+/* The same to the millisecond: "2026-03-01T12:00:00.042Z". Returns `out`. */
+const char *text_instant(char *out, size_t size, int64_t wall_ms);
+
+#endif

@@ -1,0 +1,82 @@
+/* holdfast doctor: what is wrong with this host's installation? */
+#include <stdio.h>
+
+#include "shm/status.h"
+#include "tools/common/args.h"
+#include "tools/common/exit_code.h"
+#include "tools/doctor/doctor.h"
+#include "tools/doctor/findings.h"
+#include "tools/output/format.h"
+#include "tools/reader/reader_args.h"
+
+static void look(struct doctor *doctor, const char *agent, const struct place places[], int count)
+{
+    char why[READER_WHY_SIZE] = "";
+    struct reader reader;
+    struct life life;
+    int status = reader_open(agent, &reader, why, sizeof(why));
+
+    if (status == HF_OK) {
+        life_judge(&reader.table, &life);
+        doctor_look_at_agent(doctor, &reader, &life);
+        doctor_look_at_nodes(doctor, &reader);
+        reader_close(&reader);
+    } else {
+        doctor_look_for_agent(doctor, status, why, places, count);
+    }
+    doctor_look_at_clock(doctor);
+    doctor_look_for_leftovers(doctor, places, count);
+    doctor_tell_limits(doctor);
+}
+
+static void examine_json(struct doctor *doctor, const char *agent, const struct place places[],
+                         int count)
+{
+    struct json_out out;
+
+    doctor->json = &out;
+    json_begin(&out, stdout);
+    json_member(&out, "agent_name", json_string(places[0].agent));
+    json_array_begin(&out, "findings");
+    look(doctor, agent, places, count);
+    json_array_end(&out);
+    json_member(&out, "warnings", json_integer(doctor->warnings));
+    json_member(&out, "failures", json_integer(doctor->failures));
+    json_end(&out);
+}
+
+static void examine(struct doctor *doctor, const char *agent, const struct place places[],
+                    int count)
+{
+    look(doctor, agent, places, count);
+    if (doctor->failures || doctor->warnings)
+        printf("\n%u failure%s, %u warning%s\n", doctor->failures, doctor->failures == 1 ? "" : "s",
+               doctor->warnings, doctor->warnings == 1 ? "" : "s");
+    else
+        puts("\nall is well");
+}
+
+int cmd_doctor(int argc, char **argv)
+{
+    struct place places[PLACES_MAX];
+    char why[READER_WHY_SIZE] = "";
+    struct doctor doctor = {0};
+    struct reader_args args;
+    int count, code = reader_args_parse(
+                   argc, argv, "jc", "doctor [options]",
+                   "Looks for what is wrong with this host's agent, its nodes and its leftovers, "
+                   "and says what to do.\n"
+                   "Exit code: 0 nothing needs attention, 3 something does.",
+                   &args);
+
+    if (code != READER_ARGS_GO_ON || (code = args_none(argc, argv)) != EXIT_OK)
+        return code;
+    count = places_find(args.agent, places, why, sizeof(why));
+    if (count < 0) {
+        fprintf(stderr, "holdfast doctor: %s\n", why);
+        return exit_code_of(count);
+    }
+    doctor.clean = args.clean;
+    (args.json ? examine_json : examine)(&doctor, args.agent, places, count);
+    return format_finish("doctor", doctor.failures || doctor.warnings ? EXIT_ATTENTION : EXIT_OK);
+}

@@ -1,0 +1,270 @@
+/* doctor: the agent, its table, and its share of the host's means. */
+#include "tools/doctor/findings.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "shm/status.h"
+#include "shm/wire.h"
+#include "libclient/holdfast.h"
+#include "tools/common/process.h"
+#include "tools/common/text.h"
+#include "tools/output/format.h"
+
+/* A beat is due every 100 ms. */
+#define BEAT_LATE_MS   1000
+
+#define CLIENTS_MODEST 256
+
+#define START_IT       "start it: systemctl start holdfastd, or holdfastd as this user"
+
+/* --- life ----------------------------------------------------------------------------------------
+ */
+
+static const char *life_remedy(const struct life *life)
+{
+    if (life->verdict != LIFE_HUNG)
+        return START_IT;
+    return life->process == LIFE_PROCESS_STOPPED
+               ? "let it go on: kill -CONT PID; leases lapse while it is stopped"
+               : "look at its log and its stack, then restart it: leases that are still valid "
+                 "survive that";
+}
+
+static void look_at_life(struct doctor *doctor, const struct reader *reader,
+                         const struct life *life)
+{
+    char text[256], span[TEXT_SPAN_SIZE];
+    int64_t worst = -1;
+
+    if (life->verdict != LIFE_ALIVE) {
+        doctor_report(doctor, FINDING_FAIL, "agent.alive", life_remedy(life), "%s",
+                      life_sentence(text, sizeof(text), reader->place.agent, life));
+        return;
+    }
+    doctor_report(doctor, FINDING_OK, "agent.alive", NULL, "agent %s is alive: pid %d, up %s",
+                  reader->place.agent, (int)life->pid,
+                  text_span(span, sizeof(span), life->up_ms > 0 ? life->up_ms : 0));
+    for (int i = 0; i < LIFE_THREADS; i++) {
+        worst = life->age_ms[i] > worst ? life->age_ms[i] : worst;
+        if (life->age_ms[i] > BEAT_LATE_MS)
+            doctor_report(doctor, FINDING_WARN, "agent.heartbeat",
+                          "give the agent more CPU (CPUWeight=, nice), and look at what starves it",
+                          "the %s thread's last sign of life was %s ago, where one is due every "
+                          "100 ms",
+                          life_thread_name(i), text_span(span, sizeof(span), life->age_ms[i]));
+    }
+    if (worst <= BEAT_LATE_MS)
+        doctor_report(doctor, FINDING_OK, "agent.heartbeat", NULL,
+                      "all threads gave a sign of life within %s",
+                      text_span(span, sizeof(span), worst > 0 ? worst : 0));
+}
+
+void doctor_look_for_agent(struct doctor *doctor, int status, const char *why,
+                           const struct place places[], int count)
+{
+    for (int i = 0; i < count && status == HF_ENOAGENT; i++) {
+        pid_t pid = doctor_locked_by(&places[i]);
+
+        if (pid > 0) {
+            doctor_report(
+                doctor, FINDING_FAIL, "agent.table",
+                "restart the agent; for a user's agent: loginctl enable-linger USER, or "
+                "RemoveIPC=no in logind.conf",
+                "agent %s runs (pid %d), but its table /dev/shm%s is gone: it was removed "
+                "(rm, or logind at logout)",
+                places[i].agent, (int)pid, places[i].shm_name);
+            return;
+        }
+    }
+    if (status == HF_ENOAGENT)
+        doctor_report(doctor, FINDING_FAIL, "agent.alive", START_IT, "%s", why);
+    else
+        doctor_report(doctor, FINDING_FAIL, "agent.table",
+                      status == HF_EPERM
+                          ? "join the group that may read the table, or ask as root"
+                          : "follow what the message says; while this lasts, status and check "
+                            "cannot tell anything (holders are not affected)",
+                      "%s", why);
+}
+
+/* --- table and room ------------------------------------------------------------------------------
+ */
+
+static void look_at_table(struct doctor *doctor, const struct reader *reader)
+{
+    char path[HF_TABLE_NAME_MAX + 16], user[FORMAT_USER_SIZE];
+    uint64_t leases = hf_counter_read(&reader->table, HF_COUNTER_LEASES);
+    struct stat st;
+
+    snprintf(path, sizeof(path), "/dev/shm%s", reader->place.shm_name);
+    if (stat(path, &st) == 0)
+        doctor_report(doctor, FINDING_OK, "agent.table", NULL,
+                      "%s is linked, of user %s, mode %04o, %zu KiB", path,
+                      format_user(user, sizeof(user), (uint32_t)st.st_uid),
+                      (unsigned)st.st_mode & 07777, (size_t)st.st_blocks / 2);
+    if (leases > hf_table_capacity(&reader->table) / 10 * 9)
+        doctor_report(doctor, FINDING_WARN, "agent.capacity",
+                      "raise the agent's capacity and restart it: leases that are held stay",
+                      "%" PRIu64 " of %" PRIu32 " leases are in use", leases,
+                      hf_table_capacity(&reader->table));
+    else
+        doctor_report(doctor, FINDING_OK, "agent.capacity", NULL,
+                      "%" PRIu64 " of %" PRIu32 " leases are in use", leases,
+                      hf_table_capacity(&reader->table));
+}
+
+/* Most of it is room to grow, and has no memory. */
+static uint64_t table_bytes(const struct reader *reader)
+{
+    char path[HF_TABLE_NAME_MAX + 16];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "/dev/shm%s", reader->place.shm_name);
+    return stat(path, &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
+}
+
+static void look_at_shm(struct doctor *doctor, const struct reader *reader)
+{
+    uint64_t need = table_bytes(reader), room;
+    struct statvfs fs;
+
+    if (statvfs("/dev/shm", &fs) < 0)
+        return;
+    room = (uint64_t)fs.f_bavail * fs.f_frsize;
+    if (room < need)
+        doctor_report(doctor, FINDING_WARN, "host.shm",
+                      "free some of it, or give it more room (mount -o remount,size=...; "
+                      "--shm-size of a container): an agent that replaces its table needs as much",
+                      "/dev/shm has %" PRIu64 " KiB left, and the table takes %" PRIu64 " KiB",
+                      room / 1024, need / 1024);
+    else
+        doctor_report(doctor, FINDING_OK, "host.shm", NULL,
+                      "/dev/shm has %" PRIu64 " MiB left, the table takes %" PRIu64 " KiB",
+                      room / 1024 / 1024, need / 1024);
+}
+
+static void look_at_descriptors(struct doctor *doctor, const struct reader *reader,
+                                const struct life *life)
+{
+    uint64_t clients = hf_counter_read(&reader->table, HF_COUNTER_CLIENTS);
+    int64_t limit, fit, most;
+    bool tight;
+
+    if (life->verdict == LIFE_DEAD || life->verdict == LIFE_ENDED)
+        return;
+    limit = life->process == LIFE_PROCESS_UNSEEN ? -1 : process_descriptor_limit(life->pid);
+    if (limit < 0) {
+        doctor_report(doctor, FINDING_NOTE, "agent.descriptors", NULL,
+                      "the agent's limit on descriptors cannot be read from here");
+        return;
+    }
+    fit = hf_sessions_fit(limit, reader->table.header->nodes);
+    most = (int64_t)hf_counter_read(&reader->table, HF_COUNTER_CLIENTS_MAX);
+    most = most ? most : fit; /* an earlier version does not tell */
+    tight = most < CLIENTS_MODEST || (uint64_t)most / 10 * 9 < clients;
+    doctor_report(doctor, tight ? FINDING_WARN : FINDING_OK, "agent.descriptors",
+                  !tight       ? NULL
+                  : most < fit ? "raise the agent's clients_max"
+                               : "raise LimitNOFILE= in the unit, or ulimit -n",
+                  "a limit of %" PRId64 " descriptors has room for %" PRId64
+                  " clients, of which %" PRId64 " are let in; %" PRIu64 " are attached",
+                  limit, fit, most, clients);
+}
+
+/* --- how it runs ---------------------------------------------------------------------------------
+ */
+
+static void look_at_renewals(struct doctor *doctor, const struct reader *reader)
+{
+    int64_t lag_ms =
+        (int64_t)hf_counter_read(&reader->table, HF_COUNTER_RENEW_LAG_MAX_NS) / HF_NS_PER_MS;
+    int64_t most_ms = reader->table.header->ttl_ms / 10;
+    uint64_t losses = hf_counter_read(&reader->table, HF_COUNTER_LOSSES);
+    char lag[TEXT_SPAN_SIZE];
+
+    text_span(lag, sizeof(lag), lag_ms);
+    if (lag_ms > most_ms)
+        doctor_report(doctor, FINDING_WARN, "agent.renewals",
+                      "give the agent more CPU; a pause of the machine shows like this, too",
+                      "a renewal came %s late since the start; a tenth of the TTL is the aim", lag);
+    else
+        doctor_report(doctor, FINDING_OK, "agent.renewals", NULL,
+                      "renewals were at most %s late since the start", lag);
+    if (losses)
+        doctor_report(doctor, FINDING_NOTE, "agent.losses",
+                      "holdfast history tells of each when, why and by which node",
+                      "%" PRIu64 " leases were lost since the start", losses);
+}
+
+static void look_at_version(struct doctor *doctor, const struct reader *reader)
+{
+    char agents[4 * sizeof(reader->version)], own[24];
+
+    snprintf(own, sizeof(own), "%d.%d.", HF_VERSION_MAJOR, HF_VERSION_MINOR);
+    text_escape_str(agents, sizeof(agents), reader->version);
+    if (strncmp(agents, own, strlen(own)) != 0)
+        doctor_report(doctor, FINDING_WARN, "agent.version",
+                      "restart the agent: leases that are valid survive that",
+                      "the agent is of version %s and this command of %s*", agents, own);
+}
+
+static void look_at_flags(struct doctor *doctor, const struct reader *reader)
+{
+    uint32_t flags = reader->table.header->flags;
+
+    if (flags & HF_TABLE_F_DEV)
+        doctor_report(doctor, FINDING_NOTE, "agent.dev", NULL,
+                      "its nodes are private ones (--dev): locks exclude this host only, and end "
+                      "with the agent");
+    if (flags & HF_TABLE_F_ASSUME_FRESH)
+        doctor_report(doctor, FINDING_NOTE, "agent.assume_fresh", NULL,
+                      "it was started with --assume-fresh: the nodes' first quarantine was skipped "
+                      "by the operator's word");
+    if (flags & HF_TABLE_F_ALLOW_EVICTION)
+        doctor_report(doctor, FINDING_WARN, "agent.allow_eviction",
+                      "set maxmemory-policy noeviction on the nodes, and drop allow_eviction",
+                      "allow_eviction is set: nodes that run out of memory may forget locks");
+    if (flags & HF_TABLE_F_ALLOW_REPLICAS)
+        doctor_report(doctor, FINDING_WARN, "agent.allow_replicas",
+                      "detach the nodes' replicas, and drop allow_replicas",
+                      "allow_replicas is set: a failover of a node may give away locks that are "
+                      "held");
+    if (flags & HF_TABLE_F_TRUST_DURABLE)
+        doctor_report(doctor, FINDING_NOTE, "agent.trust_durable_nodes", NULL,
+                      "trust_durable_nodes is set: nobody may bring a node back as a copy or an "
+                      "older state of itself");
+}
+
+/* systemd ends a user's services and removes the user's shared memory with the last session. */
+static void look_at_linger(struct doctor *doctor, const struct reader *reader)
+{
+    char user[FORMAT_USER_SIZE], path[FORMAT_USER_SIZE + 32];
+
+    if (!(reader->table.header->flags & HF_TABLE_F_USER) || access("/run/systemd/system", F_OK) < 0)
+        return;
+    format_user(user, sizeof(user), reader->table.header->uid);
+    snprintf(path, sizeof(path), "/var/lib/systemd/linger/%s", user);
+    if (access(path, F_OK) < 0)
+        doctor_report(doctor, FINDING_NOTE, "agent.linger", NULL,
+                      "this agent of user %s ends with that user's last login session, unless "
+                      "loginctl enable-linger %s is given",
+                      user, user);
+}
+
+void doctor_look_at_agent(struct doctor *doctor, const struct reader *reader,
+                          const struct life *life)
+{
+    look_at_life(doctor, reader, life);
+    look_at_table(doctor, reader);
+    look_at_shm(doctor, reader);
+    look_at_descriptors(doctor, reader, life);
+    look_at_renewals(doctor, reader);
+    look_at_version(doctor, reader);
+    look_at_flags(doctor, reader);
+    look_at_linger(doctor, reader);
+}

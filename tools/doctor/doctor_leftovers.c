@@ -1,0 +1,278 @@
+/* doctor: what agents left that ended without a word.
+ *
+ * A table goes only when its agent is dead, no lease in it is in force, and while the agent's own
+ * lock is ours, so that none starts meanwhile; directories of private nodes likewise. Only what
+ * belongs to the caller is looked at. With $HOLDFAST_RUNTIME_DIR only agents of that directory. */
+#include "tools/doctor/findings.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shm/status.h"
+#include "tools/common/text.h"
+
+#define SHM_DIR    "/dev/shm"
+#define PREFIX     "holdfast"
+#define DEV_PREFIX "dev-"
+#define REMEDY     "holdfast doctor --clean"
+
+struct leftovers {
+    struct doctor *doctor;
+    const struct place *places;
+    int count;
+    unsigned found;
+};
+
+/* --- the agent's lock ----------------------------------------------------------------------------
+ */
+
+/* The lock of the agent of `dir`: a descriptor to be closed; -1: another has it, or is about to;
+ * -2: there is none to take. */
+static int take_lock(const char *dir)
+{
+    char path[HF_BASE_SIZE + 80];
+    struct stat here, there;
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/lock", dir);
+    fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT ? -2 : -1;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &here) == 0 && stat(path, &there) == 0 &&
+        here.st_dev == there.st_dev && here.st_ino == there.st_ino)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* --- directories of private nodes ----------------------------------------------------------------
+ */
+
+/* Sockets and logs, one level deep. Returns whether all is gone. */
+static bool remove_nodes(int parent, const char *name)
+{
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    while ((entry = readdir(dir)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            unlinkat(fd, entry->d_name, 0);
+    closedir(dir);
+    return unlinkat(parent, name, AT_REMOVEDIR) == 0;
+}
+
+static void report_nodes(struct leftovers *left, DIR *parent, const char *path, const char *name)
+{
+    bool clean = left->doctor->clean;
+
+    left->found++;
+    if (clean && remove_nodes(dirfd(parent), name))
+        doctor_report(left->doctor, FINDING_OK, "leftover.nodes", NULL,
+                      "removed %s/%s of a dead agent's private nodes", path, name);
+    else
+        doctor_report(left->doctor, FINDING_WARN, "leftover.nodes",
+                      clean ? "remove it by hand, or start that agent again" : REMEDY,
+                      "%s/%s is of a dead agent's private nodes%s", path, name,
+                      clean ? ", and could not be removed" : "");
+}
+
+/* `place` is of an agent whose directory exists. */
+static void look_in_dir(struct leftovers *left, const struct place *place)
+{
+    DIR *dir = opendir(place->dir);
+    struct dirent *entry;
+    struct stat st;
+    int lock = -2;
+
+    if (!dir)
+        return;
+    if (fstat(dirfd(dir), &st) < 0 || st.st_uid != geteuid() || doctor_locked_by(place) > 0)
+        goto end;
+    if (left->doctor->clean && (lock = take_lock(place->dir)) == -1)
+        goto end;
+    while ((entry = readdir(dir)))
+        if (!strncmp(entry->d_name, DEV_PREFIX, strlen(DEV_PREFIX)) &&
+            fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISDIR(st.st_mode) && st.st_uid == geteuid())
+            report_nodes(left, dir, place->dir, entry->d_name);
+end:
+    if (lock >= 0)
+        close(lock);
+    closedir(dir);
+}
+
+/* Whether `agent` is a name that an agent may have, and where it would be. */
+static bool place_of(const struct place *like, const char *agent, struct place *ret_place)
+{
+    struct place place = *like;
+
+    if (hf_table_name(agent, false, geteuid(), place.shm_name) < 0)
+        return false;
+    snprintf(place.agent, sizeof(place.agent), "%s", agent);
+    snprintf(place.dir, sizeof(place.dir), "%s/%s", place.base, place.agent);
+    place.owner = geteuid();
+    *ret_place = place;
+    return true;
+}
+
+static void look_in_base(struct leftovers *left, const struct place *base)
+{
+    DIR *dir = opendir(base->base);
+    struct dirent *entry;
+    struct place place;
+
+    if (!dir)
+        return;
+    while ((entry = readdir(dir)))
+        if (place_of(base, entry->d_name, &place))
+            look_in_dir(left, &place);
+    closedir(dir);
+}
+
+/* --- tables --------------------------------------------------------------------------------------
+ */
+
+static void count_one(const struct hf_slot_view *view, bool in_force, void *arg)
+{
+    uint32_t *count = arg;
+
+    (void)view;
+    (void)in_force;
+    (*count)++;
+}
+
+/* How many leases of a table that nobody keeps are in force; -1: its agent lives, or that cannot
+ * be told. */
+static int64_t abandoned_leases(const struct place *place)
+{
+    const struct reader_filter filter = {0};
+    char why[READER_WHY_SIZE];
+    struct reader reader;
+    struct life life;
+    uint32_t count = 0, unreadable = 0;
+
+    if (reader_open_at(place, &reader, why, sizeof(why)) < 0)
+        return -1;
+    life_judge(&reader.table, &life);
+    /* A slot that cannot be read may be one in force: then the table stays. */
+    if (life.verdict == LIFE_DEAD || life.verdict == LIFE_ENDED)
+        unreadable = reader_walk(&reader.table, &filter, count_one, &count);
+    reader_close(&reader);
+    return life.verdict == LIFE_DEAD || life.verdict == LIFE_ENDED ? (int64_t)count + unreadable
+                                                                   : -1;
+}
+
+static void clean_table(struct leftovers *left, const struct place *place)
+{
+    int lock = take_lock(place->dir);
+
+    /* Under the lock once more: an agent may have come and taken the table. */
+    if (lock != -1 && abandoned_leases(place) == 0 && shm_unlink(place->shm_name) == 0)
+        doctor_report(left->doctor, FINDING_OK, "leftover.table", NULL,
+                      "removed " SHM_DIR "%s of a dead agent", place->shm_name);
+    else
+        doctor_report(left->doctor, FINDING_WARN, "leftover.table",
+                      "see whether an agent of that name has just started",
+                      SHM_DIR "%s of a dead agent could not be removed", place->shm_name);
+    if (lock >= 0)
+        close(lock);
+}
+
+static void look_at_table(struct leftovers *left, const struct place *place)
+{
+    int64_t leases = abandoned_leases(place);
+
+    if (leases < 0)
+        return;
+    left->found++;
+    if (leases > 0)
+        doctor_report(left->doctor, FINDING_WARN, "leftover.table",
+                      "start that agent again now: what it finds still valid it keeps",
+                      "the agent of " SHM_DIR "%s is gone, and %" PRId64
+                      " leases there are in force yet",
+                      place->shm_name, leases);
+    else if (left->doctor->clean)
+        clean_table(left, place);
+    else
+        doctor_report(left->doctor, FINDING_WARN, "leftover.table",
+                      "start that agent again, or remove it: " REMEDY,
+                      SHM_DIR "%s is of an agent that is gone", place->shm_name);
+}
+
+/* The agent's name in the object's: "holdfast.NAME" or "holdfast-UID.NAME"; NULL: not such a one.
+ */
+static const char *agent_of(const char *object)
+{
+    const char *rest = object + strlen(PREFIX);
+    char own[32];
+
+    if (strncmp(object, PREFIX, strlen(PREFIX)) != 0)
+        return NULL;
+    if (*rest == '.')
+        return rest + 1;
+    snprintf(own, sizeof(own), "-%u.", (unsigned)geteuid());
+    return strncmp(rest, own, strlen(own)) == 0 ? rest + strlen(own) : NULL;
+}
+
+/* The place of an agent: where its directory is, else the first. */
+static bool find_place(const struct leftovers *left, const char *agent, struct place *ret_place)
+{
+    bool only_known = secure_getenv("HOLDFAST_RUNTIME_DIR") != NULL;
+    struct stat st;
+
+    for (int i = 0; i < left->count; i++)
+        if (place_of(&left->places[i], agent, ret_place) && stat(ret_place->dir, &st) == 0)
+            return true;
+    return place_of(&left->places[0], agent, ret_place) &&
+           (!only_known || !strcmp(agent, left->places[0].agent));
+}
+
+static void look_at_tables(struct leftovers *left)
+{
+    DIR *dir = opendir(SHM_DIR);
+    struct dirent *entry;
+    struct place place;
+    struct stat st;
+
+    if (!dir)
+        return;
+    while ((entry = readdir(dir))) {
+        const char *agent = agent_of(entry->d_name);
+
+        if (!agent || fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+            !S_ISREG(st.st_mode) || st.st_uid != geteuid() || !find_place(left, agent, &place))
+            continue;
+        /* A system agent's account has a table without a number in its name. */
+        snprintf(place.shm_name, sizeof(place.shm_name), "/%.*s", HF_TABLE_NAME_MAX - 2,
+                 entry->d_name);
+        look_at_table(left, &place);
+    }
+    closedir(dir);
+}
+
+void doctor_look_for_leftovers(struct doctor *doctor, const struct place places[], int count)
+{
+    struct leftovers left = {.doctor = doctor, .places = places, .count = count};
+
+    for (int i = 0; i < count; i++)
+        if (i == 0 || strcmp(places[i].base, places[0].base) != 0)
+            look_in_base(&left, &places[i]);
+    look_at_tables(&left);
+    if (!left.found)
+        doctor_report(doctor, FINDING_OK, "leftovers", NULL, "nothing is left of dead agents");
+}

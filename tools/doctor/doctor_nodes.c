@@ -1,0 +1,208 @@
+/* doctor: the nodes. */
+#include "tools/doctor/findings.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tools/common/text.h"
+#include "tools/output/format.h"
+#include "tools/output/words.h"
+#include "tools/show/show_node.h"
+
+#define OFFSET_MOST_US (1000 * 1000)
+
+static void look_at_count(struct doctor *doctor, const struct reader *reader, uint32_t voting)
+{
+    uint32_t nodes = reader->table.header->nodes, quorum = reader->table.header->quorum;
+
+    if (nodes < 3)
+        doctor_report(doctor, FINDING_WARN, "nodes.count", "use three nodes or five",
+                      "with %" PRIu32 " node%s no failure of one is survived", nodes,
+                      nodes == 1 ? "" : "s");
+    else if (nodes % 2 == 0)
+        doctor_report(doctor, FINDING_WARN, "nodes.count",
+                      "add a node or take one away (drain the fleet, then --new-list)",
+                      "%" PRIu32 " nodes survive no more failures than %" PRIu32 " do", nodes,
+                      nodes - 1);
+    else
+        doctor_report(doctor, FINDING_OK, "nodes.count", NULL,
+                      "%" PRIu32 " nodes: %" PRIu32 " may fail", nodes, nodes - quorum);
+    if (voting < quorum)
+        doctor_report(doctor, FINDING_FAIL, "nodes.quorum",
+                      "see to the nodes named below; leases that are held are renewed as long as "
+                      "a majority answers",
+                      "%" PRIu32 " of %" PRIu32 " nodes may vote and %" PRIu32
+                      " are needed: no new lock can be had",
+                      voting, nodes, quorum);
+    else
+        doctor_report(doctor, FINDING_OK, "nodes.quorum", NULL,
+                      "%" PRIu32 " of %" PRIu32 " nodes may vote, %" PRIu32 " are needed", voting,
+                      nodes, quorum);
+}
+
+static const char *refusal_remedy(uint32_t refused)
+{
+    switch (refused) {
+    case HF_REFUSED_REPLICA:
+        return "list masters that are independent of each other; never a replica";
+    case HF_REFUSED_CLUSTER:
+        return "use servers with cluster-enabled no";
+    case HF_REFUSED_DUPLICATE:
+        return "list each server once; two names of one server are one vote";
+    case HF_REFUSED_EVICTION:
+        return "set maxmemory-policy noeviction on it (or, with less safety, allow_eviction)";
+    case HF_REFUSED_REPLICATED:
+        return "detach its replicas, or, after a failover, restart it without its files (or, with "
+               "less safety, allow_replicas)";
+    case HF_REFUSED_AUTH:
+        return "correct user and password for it in the agent's configuration";
+    case HF_REFUSED_FLEET:
+        return "give all agents one node list, ttl_max and key formats; after a change of them "
+               "drain all, "
+               "wait one quarantine, and start one with --new-list";
+    default:
+        return "see what listens at this address";
+    }
+}
+
+static const char *error_remedy(uint32_t error_class)
+{
+    switch (error_class) {
+    case HF_NODE_ERR_RESOLVE:
+        return "correct the host name, or see to the name service";
+    case HF_NODE_ERR_AUTH:
+    case HF_NODE_ERR_PERM:
+        return "correct user and password, and the user's rights (docs name the commands used)";
+    case HF_NODE_ERR_MISCONF:
+    case HF_NODE_ERR_OOM:
+        return "see to that server's disk and memory";
+    case HF_NODE_ERR_READONLY:
+        return "it is a replica or was made one: list masters only";
+    default:
+        return "see whether that server runs, and whether it can be reached from here";
+    }
+}
+
+static const char *write_remedy(uint32_t error_class)
+{
+    switch (error_class) {
+    case HF_NODE_ERR_OOM:
+        return "raise its maxmemory, or take other data off that server";
+    case HF_NODE_ERR_PERM:
+        return "give the agent's user there the rights that holdfast.conf(5) names";
+    case HF_NODE_ERR_NOREPLICAS:
+        return "set min-replicas-to-write 0 on it: a lock's node needs no replicas";
+    case HF_NODE_ERR_MISCONF:
+        return "see why that server cannot save (its disk), or set stop-writes-on-bgsave-error no";
+    default:
+        return error_remedy(error_class);
+    }
+}
+
+static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, const char *id)
+{
+    int64_t left_ms = hf_dur_ms(hf_time_since((hf_time){row->quarantine_until_ns}, reader_now()));
+    char text[512], span[TEXT_SPAN_SIZE];
+
+    switch (row->state) {
+    case HF_NODE_UP:
+        doctor_report(doctor, FINDING_OK, "node.state", NULL, "%s is up, rtt %s", id,
+                      format_rtt(span, sizeof(span), row->rtt_ns));
+        break;
+    case HF_NODE_QUARANTINED:
+        words_quarantine_sentence(text, sizeof(text), row->quarantine_reason);
+        doctor_report(doctor, FINDING_WARN, "node.state",
+                      row->quarantine_reason & HF_QUARANTINE_MEDIAN
+                          ? "correct that server's clock (slew it); the rest is waiting"
+                          : "wait; if this comes again and again, see why that server restarts or "
+                            "its clock steps",
+                      "%s is in quarantine for %s more: %s", id,
+                      text_span(span, sizeof(span), left_ms > 0 ? left_ms : 0), text);
+        break;
+    case HF_NODE_UNWRITABLE:
+        doctor_report(doctor, FINDING_FAIL, "node.state", write_remedy(row->error_class),
+                      "%s refuses writes, so no lock can be had there: %s", id,
+                      text_escape_str(text, sizeof(text), row->error));
+        break;
+    case HF_NODE_REFUSED:
+        doctor_report(doctor, FINDING_FAIL, "node.state", refusal_remedy(row->refused),
+                      "%s is refused: %s", id, words_refusal_sentence(row->refused));
+        break;
+    default:
+        doctor_report(doctor, FINDING_WARN, "node.state", error_remedy(row->error_class),
+                      "%s is %s%s%s", id, words_node_state(row->state), *row->error ? ": " : "",
+                      text_escape_str(text, sizeof(text), row->error));
+    }
+}
+
+static void look_at_clock(struct doctor *doctor, const struct hf_node_row *row, const char *id)
+{
+    char offset[TEXT_SPAN_SIZE];
+
+    if (row->clock_steps)
+        doctor_report(doctor, FINDING_WARN, "node.clock",
+                      "make its time service slew and never step (chrony: no makestep after the "
+                      "first updates)",
+                      "the clock of %s has stepped %" PRIu64 " time%s since the agent's start", id,
+                      row->clock_steps, row->clock_steps == 1 ? "" : "s");
+    if (row->last_reply_ns > 0 && llabs(row->clock_offset_us) > OFFSET_MOST_US)
+        doctor_report(doctor, FINDING_WARN, "node.clock",
+                      "synchronise that server's clock and this host's (NTP), slewing",
+                      "the clock of %s is %s of this host's", id,
+                      format_offset(offset, sizeof(offset), row->clock_offset_us));
+}
+
+/* A vote allows for 1 % of T and 2 ms, so much of a node's clock may be wrong. */
+static void look_at_distance(struct doctor *doctor, const struct hf_node_row *row, const char *id,
+                             uint32_t ttl_ms)
+{
+    const int64_t ms = HF_NS_PER_MS;
+    int64_t allowed = ttl_ms * ms / 100 + 2 * ms, above = row->unseen_step_ns - 2 * ms;
+    char remedy[160];
+
+    if (row->unseen_step_ns <= allowed)
+        return;
+    /* A thirtieth more: with T the time between two looks grows, too. */
+    snprintf(remedy, sizeof(remedy),
+             "use a TTL of %" PRId64 " s at least (ttl in holdfast.conf), or a nearer node",
+             above * 100 / 29 * 30 / HF_NS_PER_SEC + 1);
+    doctor_report(doctor, FINDING_WARN, "node.far", remedy,
+                  "%s is far: its round trip hides steps of its clock of up to %" PRId64
+                  " ms, and a TTL of %.3g s allows for %" PRId64 " ms",
+                  id, row->unseen_step_ns / ms, (double)ttl_ms / 1000, allowed / ms);
+}
+
+void doctor_look_at_nodes(struct doctor *doctor, const struct reader *reader)
+{
+    struct hf_node_row rows[HF_NODES_MAX];
+    uint32_t count = show_nodes_read(reader, rows), durable = 0;
+    char id[4 * sizeof(rows[0].id)];
+
+    look_at_count(doctor, reader, show_nodes_voting(rows, count));
+    if (!(reader->table.header->flags & HF_TABLE_F_DEV))
+        doctor_report(doctor, FINDING_NOTE, "nodes.addresses", NULL,
+                      "other hosts must reach the same servers under these ids; agents do not "
+                      "compare that: see `holdfast nodes` of each host for the run ids");
+    for (uint32_t i = 0; i < count; i++) {
+        if (!*rows[i].id)
+            continue; /* not written yet */
+        text_escape_str(id, sizeof(id), rows[i].id);
+        look_at_state(doctor, &rows[i], id);
+        look_at_clock(doctor, &rows[i], id);
+        look_at_distance(doctor, &rows[i], id, reader->table.header->ttl_ms);
+        durable += (rows[i].flags & HF_NODE_F_DURABLE) != 0;
+    }
+    if (reader->table.header->flags & HF_TABLE_F_DEV)
+        return;
+    if (!(reader->table.header->flags & HF_TABLE_F_TRUST_DURABLE))
+        doctor_report(doctor, FINDING_NOTE, "nodes.durability", NULL,
+                      "a node gives no votes for a quarantine after each restart, whatever it "
+                      "keeps (trust_durable_nodes)");
+    else if (durable < count)
+        doctor_report(doctor, FINDING_NOTE, "nodes.durability", NULL,
+                      "%" PRIu32 " of %" PRIu32 " nodes keep every write over a restart "
+                      "(appendonly yes, appendfsync always, no-appendfsync-on-rewrite no); the "
+                      "others give no votes for a quarantine after one",
+                      durable, count);
+}

@@ -1,0 +1,29 @@
+/* The words for what the table says in numbers; stable, for people and for JSON. */
+#ifndef HOLDFAST_TOOLS_OUTPUT_WORDS_H
+#define HOLDFAST_TOOLS_OUTPUT_WORDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shm/slot.h"
+
+/* "held", "late", "losing", "lost", "ended"; "lapsed" for one that the agent did not end, though
+ * its validity is over. */
+const char *words_lease_state(const struct hf_slot_view *view, bool in_force);
+
+/* "connecting", "up", "quarantined", "down", "refused", "unwritable". */
+const char *words_node_state(uint32_t state);
+/* Of the enum hf_node_tracking in a node's flags: how those who wait hear of its changes. */
+const char *words_tracking(uint32_t flags);
+const char *words_tracking_sentence(uint32_t flags);
+/* Of enum hf_node_refusal and enum hf_node_error; "" for none. */
+const char *words_refusal(uint32_t refusal);
+const char *words_refusal_sentence(uint32_t refusal);
+const char *words_node_error(uint32_t error_class);
+
+/* Quarantine reasons are bits: the word of bit `bit`, NULL beyond the last. */
+const char *words_quarantine(unsigned bit);
+/* "restarted, sentinel absent or changed"; "" for none. Returns `out`. */
+const char *words_quarantine_sentence(char *out, size_t size, uint32_t reasons);
+
+#endif

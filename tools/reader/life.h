@@ -1,0 +1,55 @@
+/* Is the agent behind a table alive? Judged by the heartbeats of its threads and by its process. */
+#ifndef HOLDFAST_TOOLS_READER_LIFE_H
+#define HOLDFAST_TOOLS_READER_LIFE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "shm/nstime.h"
+#include "shm/table.h"
+
+/* Threads beat every 100 ms; one that is silent for so long hangs. */
+#define LIFE_SILENCE_MS 3000
+
+enum life_verdict {
+    LIFE_ALIVE,
+    LIFE_HUNG,  /* a thread, or the stopped process, gives no sign */
+    LIFE_DEAD,  /* the process is gone */
+    LIFE_ENDED, /* it ended clean */
+};
+
+enum life_process {
+    LIFE_PROCESS_RUNS,
+    LIFE_PROCESS_STOPPED, /* SIGSTOP, or a debugger */
+    LIFE_PROCESS_GONE,    /* or a zombie, or the number is another's now */
+    LIFE_PROCESS_UNSEEN,  /* it lives, but not in this PID namespace or /proc */
+};
+
+enum { LIFE_MAIN, LIFE_BROKER, LIFE_RENEWAL, LIFE_THREADS };
+
+struct life {
+    enum life_verdict verdict;
+    enum life_process process;
+    pid_t pid;
+    int64_t age_ms[LIFE_THREADS]; /* of each thread's last sign of life; -1: it gave none */
+    int64_t last_ms;              /* age of the latest of them; -1: none at all */
+    int64_t up_ms;                /* since the start */
+};
+
+/* May sleep for 0.3 s: beats that go on tell a process in another PID namespace from a dead one. */
+void life_judge(const struct hf_table *table, struct life *ret_life);
+
+/* The same for given facts; pure. */
+enum life_verdict life_verdict_of(const struct life *life, enum hf_table_state state);
+
+const char *life_thread_name(int thread);
+const char *life_verdict_name(enum life_verdict verdict);
+/* "running", "stopped", "gone", "unseen". */
+const char *life_process_name(enum life_process process);
+
+/* What is wrong, for people: "agent NAME is not answering: last sign of life 12.3s ago (pid 123 is
+ * stopped)". Returns `out`; "" for an agent that is alive. */
+const char *life_sentence(char *out, size_t size, const char *agent, const struct life *life);
+
+#endif

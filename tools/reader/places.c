@@ -1,0 +1,73 @@
+#include "tools/reader/places.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shm/status.h"
+#include "tools/common/text.h"
+
+static int fill(struct place *place, const struct hf_base *base, const char *agent, char *why,
+                size_t why_size)
+{
+    char shown[TEXT_NAME_SIZE];
+
+    place->owner = base->owner;
+    if (hf_table_name(agent, base->system, place->owner, place->shm_name) < 0) {
+        snprintf(why, why_size,
+                 "'%s' is not an agent's name: 1 to %d letters, digits, '.', '_' or '-', the first "
+                 "not a '.'",
+                 text_escape_str(shown, sizeof(shown), agent), HF_AGENT_NAME_MAX);
+        return HF_EINVAL;
+    }
+    snprintf(place->base, sizeof(place->base), "%s", base->dir);
+    snprintf(place->agent, sizeof(place->agent), "%s", agent);
+    snprintf(place->dir, sizeof(place->dir), "%s/%s", place->base, place->agent);
+    return HF_OK;
+}
+
+/* BASE/NAME/sock; the table is whose the socket is: another of that name may be the caller's own. */
+static int fill_from_path(struct place *place, const char *path, char *why, size_t why_size)
+{
+    struct hf_base base = {.system = hf_path_is_system(path)};
+    char *end, *name;
+    struct stat st;
+
+    base.owner = base.system ? hf_system_owner() : geteuid();
+    if (!base.system && lstat(path, &st) == 0) {
+        base.system = st.st_uid == 0;
+        base.owner = st.st_uid;
+    }
+    end = strlen(path) < sizeof(base.dir) ? strrchr(strcpy(base.dir, path), '/') : NULL;
+    if (end)
+        *end = '\0';
+    name = end ? strrchr(base.dir, '/') : NULL;
+    if (!name) {
+        snprintf(why, why_size, "%.200s does not tell the agent's name: .../NAME/sock", path);
+        return HF_EINVAL;
+    }
+    *name = '\0';
+    return fill(place, &base, name + 1, why, why_size);
+}
+
+int places_find(const char *agent, struct place ret_places[PLACES_MAX], char *why, size_t why_size)
+{
+    struct hf_base bases[HF_BASES_MAX];
+    int count, status;
+
+    agent = hf_agent_or_default(agent);
+    if (strchr(agent, '/')) {
+        status = fill_from_path(&ret_places[0], agent, why, why_size);
+        return status < 0 ? status : 1;
+    }
+    count = hf_bases(bases);
+    if (count < 0)
+        snprintf(why, why_size, "the runtime directory's path is too long");
+    for (int i = 0; i < count; i++) {
+        status = fill(&ret_places[i], &bases[i], agent, why, why_size);
+        if (status < 0)
+            return status;
+    }
+    return count;
+}

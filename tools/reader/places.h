@@ -1,0 +1,28 @@
+/* Where an agent of a given name can be: its table, and its runtime directory. The library
+ * looks for the socket in the same bases (libclient/agent_path.c). */
+#ifndef HOLDFAST_TOOLS_READER_PLACES_H
+#define HOLDFAST_TOOLS_READER_PLACES_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "shm/bases.h"
+#include "shm/table.h"
+
+#define PLACES_MAX HF_BASES_MAX
+
+struct place {
+    char agent[HF_AGENT_NAME_MAX + 1];
+    char base[HF_BASE_SIZE];     /* where the runtime directories of agents are */
+    char dir[HF_BASE_SIZE + 64]; /* this one's, with sock, lock and journal */
+    char shm_name[HF_TABLE_NAME_MAX];
+    uid_t owner; /* of the table */
+};
+
+/* In the order in which they are tried: the user's own agent, then the system's. `agent` is a NAME,
+ * a path of an attach socket (with '/'), or NULL for $HOLDFAST_AGENT, else "default";
+ * $HOLDFAST_RUNTIME_DIR/NAME alone where that is set. Returns how many, at least 1, or HF_EINVAL
+ * with a sentence in `why`. */
+int places_find(const char *agent, struct place ret_places[PLACES_MAX], char *why, size_t why_size);
+
+#endif

@@ -1,0 +1,197 @@
+#include "tools/reader/reader.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "shm/index.h"
+#include "shm/status.h"
+#include "tools/common/exit_code.h"
+
+/* --- opening -------------------------------------------------------------------------------------
+ */
+
+/* A kernel without time namespaces has one time, inode 0 in the table. */
+static bool same_time_namespace(const struct hf_table *table)
+{
+    uint64_t agents = table->header->timens_inode;
+    struct stat st;
+
+    return agents == 0 || stat("/proc/self/ns/time", &st) < 0 || st.st_ino == agents;
+}
+
+int reader_open_at(const struct place *place, struct reader *ret_reader, char *why, size_t why_size)
+{
+    struct reader reader = {.place = *place};
+    int status = hf_table_open(place->shm_name, place->owner, &reader.table, why, why_size);
+
+    if (status < 0)
+        return status;
+    if (!same_time_namespace(&reader.table)) {
+        hf_table_close(&reader.table);
+        snprintf(why, why_size,
+                 "the agent %s counts its time in another time namespace: look from there",
+                 place->agent);
+        return HF_ETIMENS;
+    }
+    memcpy(reader.version, reader.table.header->version, sizeof(reader.version) - 1);
+    memcpy(reader.host, reader.table.header->host, sizeof(reader.host) - 1);
+    *ret_reader = reader;
+    return HF_OK;
+}
+
+/* Each place has its own reason, and all are the same. */
+static void say_none(const struct place places[], int count, char *why, size_t why_size)
+{
+    bool two = count > 1 && strcmp(places[0].shm_name, places[1].shm_name) != 0;
+
+    snprintf(why, why_size,
+             "no agent %s here: there is no /dev/shm%s%s%s; start holdfastd, or name another with "
+             "--agent",
+             places[0].agent, places[0].shm_name, two ? " and no /dev/shm" : "",
+             two ? places[1].shm_name : "");
+}
+
+int reader_open(const char *agent, struct reader *ret_reader, char *why, size_t why_size)
+{
+    struct place places[PLACES_MAX];
+    int count = places_find(agent, places, why, why_size), status = HF_ENOAGENT;
+
+    if (count < 0)
+        return count;
+    for (int i = 0; i < count && status == HF_ENOAGENT; i++)
+        status = reader_open_at(&places[i], ret_reader, why, why_size);
+    if (status == HF_ENOAGENT)
+        say_none(places, count, why, why_size);
+    return status;
+}
+
+void reader_close(struct reader *reader)
+{
+    hf_table_close(&reader->table);
+}
+
+int reader_open_or_say(const char *subcommand, const char *agent, struct reader *ret_reader)
+{
+    char why[READER_WHY_SIZE] = "";
+    int status = reader_open(agent, ret_reader, why, sizeof(why));
+
+    if (status < 0)
+        fprintf(stderr, "holdfast %s: %s\n", subcommand, *why ? why : hf_status_text(status));
+    return exit_code_of(status);
+}
+
+/* --- time ----------------------------------------------------------------------------------------
+ */
+
+static int64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+
+    clock_gettime(clock, &now);
+    return now.tv_sec * HF_NS_PER_SEC + now.tv_nsec;
+}
+
+hf_time reader_now(void)
+{
+    return (hf_time){clock_ns(CLOCK_BOOTTIME)};
+}
+
+int64_t reader_wall_ms(void)
+{
+    return clock_ns(CLOCK_REALTIME) / HF_NS_PER_MS;
+}
+
+int64_t reader_wall_of(hf_time instant)
+{
+    return reader_wall_ms() + hf_dur_ms(hf_time_since(instant, reader_now()));
+}
+
+/* --- leases --------------------------------------------------------------------------------------
+ */
+
+bool reader_in_force(const struct hf_table *table, const struct hf_slot_view *view)
+{
+    uint64_t word = atomic_load_explicit(&table->slots[view->slot].check, memory_order_acquire);
+
+    /* As the holder does: the clock after the word. */
+    return hf_check_holds(word, view->generation, reader_now());
+}
+
+int reader_find(const struct hf_table *table, const void *name, size_t name_len,
+                struct hf_slot_view *ret_view)
+{
+    struct hf_slot_view view;
+    int status = hf_index_find(table, name, name_len, &view);
+
+    if (status < 0)
+        return status;
+    if (view.state == HF_SLOT_ENDED)
+        return HF_ENOTHELD;
+    *ret_view = view;
+    return HF_OK;
+}
+
+static bool passes(const struct reader_filter *filter, const struct hf_slot_view *view)
+{
+    return view->name_len >= filter->prefix_len &&
+           memcmp(view->name, filter->prefix_len ? filter->prefix : "", filter->prefix_len) == 0;
+}
+
+/* Slots from here on were never used. */
+static uint32_t slots_end(const struct hf_table *table)
+{
+    uint32_t used = atomic_load_explicit(&table->header->slots_used, memory_order_acquire);
+    uint32_t capacity = hf_table_capacity(table);
+
+    return used < capacity ? used : capacity;
+}
+
+void reader_count(const struct hf_table *table, struct reader_counts *ret)
+{
+    struct reader_counts counts = {0};
+    uint32_t end = slots_end(table);
+
+    for (uint32_t i = 0; i < end; i++) {
+        const struct hf_slot *slot = &table->slots[i];
+        uint64_t word = atomic_load_explicit(&slot->check, memory_order_acquire);
+        uint32_t state;
+
+        if (!hf_check_holds(word, (uint32_t)(word >> HF_CHECK_GEN_SHIFT), reader_now()))
+            continue;
+        state = atomic_load_explicit(&slot->lengths, memory_order_acquire) >> HF_SLOT_STATE_SHIFT;
+        counts.leases++;
+        counts.late += state == HF_SLOT_LATE;
+        counts.losing += state == HF_SLOT_LOSING;
+    }
+    *ret = counts;
+}
+
+uint32_t reader_walk(const struct hf_table *table, const struct reader_filter *filter,
+                     reader_fn *fn, void *arg)
+{
+    uint32_t end = slots_end(table), unreadable = 0, found = 0;
+
+    for (uint32_t slot = 0; slot < end && (!filter->most || found < filter->most); slot++) {
+        struct hf_slot_view view;
+        bool in_force;
+
+        switch (hf_slot_read(table, slot, &view)) {
+        case HF_OK:
+            in_force = reader_in_force(table, &view);
+            if ((in_force || filter->all) && passes(filter, &view)) {
+                fn(&view, in_force, arg);
+                found++;
+            }
+            break;
+        case HF_ETABLE: /* its writer was killed inside, or it is damaged; it hides no other */
+            unreadable++;
+            break;
+        default:
+            break;
+        }
+    }
+    return unreadable;
+}

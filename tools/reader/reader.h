@@ -1,0 +1,72 @@
+/* Looking at an agent's table: opened by the agent's name, read-only, with or without a living
+ * agent. One thread. */
+#ifndef HOLDFAST_TOOLS_READER_READER_H
+#define HOLDFAST_TOOLS_READER_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shm/slot.h"
+#include "shm/table.h"
+#include "tools/reader/places.h"
+
+#define READER_WHY_SIZE 512
+
+struct reader {
+    struct place place;
+    struct hf_table table;
+    char version[sizeof(((struct hf_table_header *)0)->version) + 1];
+    char host[sizeof(((struct hf_table_header *)0)->host) + 1];
+};
+
+/* `agent` as of places_find(). HF_OK, or with a sentence in `why` the codes of hf_table_open(),
+ * HF_EINVAL for a bad name, HF_ETIMENS: the agent counts its time in another namespace, so that no
+ * instant in its table means anything here. */
+int reader_open(const char *agent, struct reader *ret_reader, char *why, size_t why_size);
+
+/* The same for one place. */
+int reader_open_at(const struct place *place, struct reader *ret_reader, char *why,
+                   size_t why_size);
+
+void reader_close(struct reader *reader);
+
+/* For subcommands: opens, or says why not on stderr. Returns an exit code. */
+int reader_open_or_say(const char *subcommand, const char *agent, struct reader *ret_reader);
+
+/* CLOCK_BOOTTIME and CLOCK_REALTIME. */
+hf_time reader_now(void);
+int64_t reader_wall_ms(void);
+
+/* Unix time of an instant of this host's clock. */
+int64_t reader_wall_of(hf_time instant);
+
+/* Whether the lease that was copied to `view` is in force at the time of the call: its own deadline
+ * says so, whatever the agent does. */
+bool reader_in_force(const struct hf_table *table, const struct hf_slot_view *view);
+
+/* Copies the lease of `name`, in force or over. HF_ENOTHELD: no slot has the name (or only a
+ * released one). HF_ETABLE: could not be read. */
+int reader_find(const struct hf_table *table, const void *name, size_t name_len,
+                struct hf_slot_view *ret_view);
+
+struct reader_filter {
+    const void *prefix;
+    size_t prefix_len;
+    bool all;      /* also leases that are over */
+    uint32_t most; /* 0: any number */
+};
+typedef void reader_fn(const struct hf_slot_view *view, bool in_force, void *arg);
+
+/* What is in force, and of that what is late or losing. Looks at every slot, 64 bytes each and no
+ * texts: a million of them in a fraction of a second. */
+struct reader_counts {
+    uint32_t leases, late, losing;
+};
+void reader_count(const struct hf_table *table, struct reader_counts *ret_counts);
+
+/* Calls `fn` for each lease, one copied at a time. Returns how many slots could not be read. */
+uint32_t reader_walk(const struct hf_table *table, const struct reader_filter *filter,
+                     reader_fn *fn, void *arg);
+
+#endif

@@ -1,0 +1,243 @@
+#include "tools/reader/reader_args.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shm/hex.h"
+#include "shm/status.h"
+#include "tools/common/args.h"
+#include "tools/common/exit_code.h"
+#include "tools/common/text.h"
+
+enum { OPT_AGENT = 256, OPT_HELP = 'h' };
+
+static const struct {
+    struct option option;
+    char letter;       /* of reader_args_parse(); 0: always accepted */
+    const char *shown; /* in the help */
+} rows[] = {
+    {{"json", no_argument, NULL, 'j'}, 'j', "      --json         print JSON (docs/JSON.md)"},
+    {{"all", no_argument, NULL, 'a'}, 'a', "  -a, --all          leases that are over, too"},
+    {{"quiet", no_argument, NULL, 'q'}, 'q', "  -q, --quiet        say nothing: the exit code"},
+    {{"escaped", no_argument, NULL, 'e'},
+     'e',
+     "  -e, --escaped      undo \\n, \\xNN, \\\\ in NAME, as names are printed"},
+    {{"clean", no_argument, NULL, 'c'}, 'c', "      --clean        remove what dead agents left"},
+    {{"force", no_argument, NULL, 'f'},
+     'f',
+     "      --force        end the hold, wherever it is; needs one of the next three"},
+    {{"fence", required_argument, NULL, 'F'},
+     'F',
+     "      --fence N      the hold that has this fence"},
+    {{"id", required_argument, NULL, 'I'}, 'I', "      --id ID        the hold that has this id"},
+    {{"yes", no_argument, NULL, 'y'}, 'y', "      --yes          the hold that is found"},
+    {{"all-hosts", no_argument, NULL, 'A'},
+     'A',
+     "      --all-hosts    ask the nodes what is held on any host"},
+    {{"wait", required_argument, NULL, 'w'}, 'w', "  -w, --wait SEC     give up after SEC"},
+    {{"count", required_argument, NULL, 'n'},
+     'n',
+     "  -n, --count COUNT  no more than the newest COUNT"},
+    {{"node", required_argument, NULL, 'N'},
+     'N',
+     "      --node ID      what is about that node only"},
+    {{"history", no_argument, NULL, 'H'},
+     'H',
+     "      --history      the recent renewals on each node"},
+    {{"agent", required_argument, NULL, OPT_AGENT},
+     0,
+     "      --agent NAME   the agent to use (default: $HOLDFAST_AGENT, else \"default\")"},
+    {{"help", no_argument, NULL, OPT_HELP}, 0, "  -h, --help"},
+};
+
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static bool accepted(size_t row, const char *letters)
+{
+    return rows[row].letter == 0 || strchr(letters, rows[row].letter);
+}
+
+static void show_help(const char *letters, const char *usage, const char *about)
+{
+    printf("Usage: holdfast %s\n\n%s\n\n", usage, about);
+    for (size_t i = 0; i < ROWS; i++)
+        if (accepted(i, letters))
+            puts(rows[i].shown);
+}
+
+/* Short forms: of those rows that the help shows with one. */
+static void make_tables(const char *letters, struct option *options, char *shorts)
+{
+    for (size_t i = 0; i < ROWS; i++) {
+        if (!accepted(i, letters))
+            continue;
+        *options++ = rows[i].option;
+        if (rows[i].shown[2] != '-')
+            continue;
+        *shorts++ = (char)rows[i].option.val;
+        if (rows[i].option.has_arg == required_argument)
+            *shorts++ = ':';
+    }
+    memset(options, 0, sizeof(*options));
+    *shorts = '\0';
+}
+
+static int number_from_1(const char *program, const char *what, uint64_t most, uint64_t *ret_number)
+{
+    if (args_number(optarg, 1, most, ret_number) == HF_OK)
+        return READER_ARGS_GO_ON;
+    fprintf(stderr, "%s: '%s' is not a %s; a number from 1 on is expected\n", program, optarg,
+            what);
+    return EXIT_USAGE;
+}
+
+/* READER_ARGS_GO_ON, or EXIT_USAGE after a message. */
+static int parse_option(const char *program, int option, struct reader_args *args)
+{
+    uint64_t count = 0;
+    int code = READER_ARGS_GO_ON;
+
+    switch (option) {
+    case 'j':
+        args->json = true;
+        break;
+    case 'a':
+        args->all = true;
+        break;
+    case 'q':
+        args->quiet = true;
+        break;
+    case 'e':
+        args->escaped = true;
+        break;
+    case 'c':
+        args->clean = true;
+        break;
+    case 'f':
+        args->force = true;
+        break;
+    case 'F':
+        code = number_from_1(program, "fence", UINT64_MAX, &args->fence);
+        break;
+    case 'I':
+        args->id = optarg;
+        break;
+    case 'y':
+        args->yes = true;
+        break;
+    case 'A':
+        args->all_hosts = true;
+        break;
+    case 'w':
+        if (args_duration_ms(optarg, &args->wait_ms) < 0) {
+            fprintf(stderr, "%s: '%s' is not a duration, such as 30, 500ms or 5m\n", program,
+                    optarg);
+            code = EXIT_USAGE;
+        }
+        break;
+    case 'n':
+        code = number_from_1(program, "count", UINT32_MAX, &count);
+        args->count = (uint32_t)count;
+        break;
+    case 'N':
+        args->node = optarg;
+        break;
+    case 'H':
+        args->history = true;
+        break;
+    case OPT_AGENT:
+        args->agent = optarg;
+        break;
+    default: /* getopt has said why */
+        fprintf(stderr, "%s: see %s --help\n", program, program);
+        code = EXIT_USAGE;
+    }
+    return code;
+}
+
+int reader_args_parse(int argc, char **argv, const char *letters, const char *usage,
+                      const char *about, struct reader_args *ret_args)
+{
+    struct reader_args args = {.wait_ms = -1};
+    struct option options[ROWS + 1];
+    char shorts[2 * ROWS + 1], program[64], *name = argv[0];
+    int option, code = READER_ARGS_GO_ON;
+
+    make_tables(letters, options, shorts);
+    snprintf(program, sizeof(program), "holdfast %s", name);
+    argv[0] = program; /* getopt's messages begin with it */
+    while (code == READER_ARGS_GO_ON &&
+           (option = getopt_long(argc, argv, shorts, options, NULL)) != -1) {
+        if (option == OPT_HELP) {
+            show_help(letters, usage, about);
+            code = fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
+        } else {
+            code = parse_option(program, option, &args);
+        }
+    }
+    argv[0] = name;
+    if (code == READER_ARGS_GO_ON)
+        *ret_args = args;
+    return code;
+}
+
+/* The byte that the escape behind a backslash stands for, and where it ends; -1: none. */
+static int unescape(const char **text)
+{
+    const char *p = *text;
+    uint8_t byte;
+
+    *text = p + 1;
+    switch (*p) {
+    case '\\':
+        return '\\';
+    case 'n':
+        return '\n';
+    case 'r':
+        return '\r';
+    case 't':
+        return '\t';
+    case 'x':
+        *text = p + 3;
+        return hf_hex_bytes(p + 1, 1, &byte) == HF_OK ? byte : -1;
+    default:
+        return -1;
+    }
+}
+
+int reader_args_bytes(const struct reader_args *args, const char *operand,
+                      struct reader_name *ret_name)
+{
+    struct reader_name name = {.len = 0};
+
+    while (*operand) {
+        int byte = (unsigned char)*operand++;
+
+        if (byte == '\\' && args->escaped)
+            byte = unescape(&operand);
+        if (byte < 0 || name.len == sizeof(name.bytes))
+            return HF_EINVAL;
+        name.bytes[name.len++] = (uint8_t)byte;
+    }
+    *ret_name = name;
+    return HF_OK;
+}
+
+int reader_args_name(int argc, char **argv, const struct reader_args *args,
+                     struct reader_name *ret_name)
+{
+    const char *operand = NULL;
+    char shown[TEXT_NAME_SIZE];
+    int code;
+
+    /* The rules for a plain name would refuse a long one that is short once unescaped. */
+    if (args->escaped && optind + 1 == argc && *argv[optind]) {
+        if (reader_args_bytes(args, argv[optind], ret_name) == HF_OK)
+            return EXIT_OK;
+        return args_usage(argv[0], "'%s' has a bad escape, or is longer than 255 bytes",
+                          text_escape_str(shown, sizeof(shown), argv[optind]));
+    }
+    code = args_only_name(argc, argv, &operand);
+    return code == EXIT_OK ? exit_code_of(reader_args_bytes(args, operand, ret_name)) : code;
+}

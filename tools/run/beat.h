@@ -1,0 +1,31 @@
+/* The heartbeat of a job, from the memory that it beats in to the agent.
+ *
+ * The outer guardian makes the memory (libclient/holdfast.h, struct hf_job_memory), which the job
+ * inherits, and passes on that it changed. It passes nothing else on: when it hangs itself, no beat
+ * comes through, and the lock is lost.
+ */
+#ifndef HOLDFAST_TOOLS_RUN_BEAT_H
+#define HOLDFAST_TOOLS_RUN_BEAT_H
+
+#include <stdint.h>
+
+#include "libclient/holdfast.h"
+#include "tools/run/hold.h"
+
+#define BEAT_LEAST_MS 100 /* as the agent has it */
+
+struct beat {
+    const struct hf_job_memory *memory; /* NULL: the job need not beat */
+    int64_t look_every_ns;
+    uint32_t seen;
+};
+
+/* `heartbeat_ns` 0: none. Puts HOLDFAST_BEAT_FD and HOLDFAST_BEAT_PATH into the environment; the
+ * descriptor stays open across exec. 0, or -1 with errno. */
+int beat_make(struct beat *beat, int64_t heartbeat_ns);
+
+/* Tells the agent if the job has beaten since the last call. Returns when to call again at the
+ * latest. */
+int64_t beat_pass_on(struct beat *beat, const struct hold *hold, int64_t now_ns);
+
+#endif

@@ -1,0 +1,232 @@
+#include "tools/run/cgroup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define PREFIX    "holdfast-run-"
+#define DEPTH_MAX 32
+
+static bool is_cgroup2(int fd)
+{
+    struct statfs fs;
+
+    return fstatfs(fd, &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
+}
+
+/* The mount point of the v2 hierarchy: "36 25 0:31 / /sys/fs/cgroup rw,... - cgroup2 cgroup2 rw".
+ */
+static int open_listed(void)
+{
+    char line[4096], point[4096];
+    FILE *file = fopen("/proc/self/mountinfo", "re");
+    int fd = -1;
+
+    if (!file)
+        return -1;
+    while (fd < 0 && fgets(line, sizeof(line), file)) {
+        const char *type = strstr(line, " - ");
+
+        if (type && !strncmp(type + 3, "cgroup2 ", 8) &&
+            sscanf(line, "%*s %*s %*s %*s %4095s", point) == 1)
+            fd = open(point, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    }
+    fclose(file);
+    return fd;
+}
+
+/* Where it is nearly everywhere, else where the list of mounts says, which takes the kernel long to write. */
+static int open_hierarchy(void)
+{
+    static const char *const usual[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+
+    for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++) {
+        int fd = open(usual[i], O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+
+        if (fd >= 0 && is_cgroup2(fd))
+            return fd;
+        if (fd >= 0)
+            close(fd);
+    }
+    return open_listed();
+}
+
+/* The caller's own group: the line "0::/path". */
+static int open_own(int hierarchy)
+{
+    char line[4096];
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    int fd = -1;
+
+    if (!file)
+        return -1;
+    while (fgets(line, sizeof(line), file)) {
+        if (strncmp(line, "0::/", 4) != 0)
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        fd = openat(hierarchy, line[4] ? line + 4 : ".", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+        break;
+    }
+    fclose(file);
+    return fd;
+}
+
+static int write_file(int dir, const char *name, const char *text)
+{
+    int fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
+    ssize_t written;
+
+    if (fd < 0)
+        return -1;
+    written = write(fd, text, strlen(text));
+    close(fd);
+    return written < 0 ? -1 : 0;
+}
+
+void cgroup_plan(struct cgroup *cgroup)
+{
+    unsigned char tag[4];
+    int hierarchy = open_hierarchy();
+
+    cgroup->fd = cgroup->parent_fd = cgroup->events_fd = -1;
+    if (hierarchy < 0)
+        return;
+    cgroup->parent_fd = open_own(hierarchy);
+    close(hierarchy);
+    if (cgroup->parent_fd < 0)
+        return;
+    if (!is_cgroup2(cgroup->parent_fd) || getrandom(tag, sizeof(tag), 0) != sizeof(tag)) {
+        close(cgroup->parent_fd);
+        cgroup->parent_fd = -1;
+        return;
+    }
+    snprintf(cgroup->name, sizeof(cgroup->name), PREFIX "%d-%02x%02x%02x%02x", (int)getpid(),
+             tag[0], tag[1], tag[2], tag[3]);
+}
+
+/* Children first; a group that is not empty stays. */
+static void remove_below(int parent, const char *name, int depth)
+{
+    int fd = openat(parent, name, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    while (depth < DEPTH_MAX && (entry = readdir(dir)))
+        if (entry->d_type == DT_DIR && strcmp(entry->d_name, ".") != 0 &&
+            strcmp(entry->d_name, "..") != 0)
+            remove_below(fd, entry->d_name, depth + 1);
+    closedir(dir);
+    unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+/* Both guardians of a run may be killed at once: then nobody removed its group. */
+void cgroup_sweep(const struct cgroup *cgroup)
+{
+    int parent = cgroup->parent_fd;
+    int fd = cgroup->fd < 0 ? -1 : openat(parent, ".", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    int pid;
+
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    while ((entry = readdir(dir)))
+        /* NOLINTNEXTLINE(cert-err34-c): what no pid can be is asked of kill(), which finds none. */
+        if (sscanf(entry->d_name, PREFIX "%d-", &pid) == 1 && pid > 0 && kill(pid, 0) < 0 &&
+            errno == ESRCH)
+            remove_below(parent, entry->d_name, 0);
+    closedir(dir);
+}
+
+static void open_made(struct cgroup *cgroup)
+{
+    if (cgroup->fd >= 0 || cgroup->parent_fd < 0)
+        return;
+    cgroup->fd = openat(cgroup->parent_fd, cgroup->name, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    if (cgroup->fd >= 0)
+        cgroup->events_fd = openat(cgroup->fd, "cgroup.events", O_RDONLY | O_CLOEXEC);
+}
+
+void cgroup_make(struct cgroup *cgroup)
+{
+    mode_t before;
+    int made;
+
+    if (cgroup->parent_fd < 0)
+        return;
+    /* An agent of another user than root has to find its files in it, whatever the umask is. */
+    before = umask(022);
+    made = mkdirat(cgroup->parent_fd, cgroup->name, 0755);
+    umask(before);
+    if (made == 0)
+        open_made(cgroup);
+}
+
+void cgroup_enter(const struct cgroup *cgroup)
+{
+    if (cgroup->fd >= 0)
+        write_file(cgroup->fd, "cgroup.procs", "0");
+}
+
+void cgroup_kill(struct cgroup *cgroup)
+{
+    open_made(cgroup);
+    if (cgroup->fd >= 0)
+        write_file(cgroup->fd, "cgroup.kill", "1");
+}
+
+static void close_events(struct cgroup *cgroup)
+{
+    if (cgroup->events_fd >= 0)
+        close(cgroup->events_fd);
+    cgroup->events_fd = -1;
+}
+
+bool cgroup_is_empty(struct cgroup *cgroup)
+{
+    char text[256];
+    ssize_t got;
+
+    open_made(cgroup);
+    if (cgroup->events_fd < 0)
+        return true;
+    got = pread(cgroup->events_fd, text, sizeof(text) - 1, 0);
+    if (got < 0) { /* somebody removed it, so it was empty; it would never be quiet again */
+        close_events(cgroup);
+        return true;
+    }
+    text[got] = '\0';
+    return strstr(text, "populated 1\n") == NULL;
+}
+
+void cgroup_remove(struct cgroup *cgroup)
+{
+    close_events(cgroup);
+    if (cgroup->fd >= 0) {
+        close(cgroup->fd);
+        cgroup->fd = -1;
+    }
+    if (cgroup->parent_fd >= 0) {
+        remove_below(cgroup->parent_fd, cgroup->name, 0);
+        close(cgroup->parent_fd);
+        cgroup->parent_fd = -1;
+    }
+}

@@ -1,0 +1,246 @@
+/* What the two guardians have in common, and how they come to be two. */
+#include "tools/run/guardian.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/common/exit_code.h"
+#include "tools/run/say.h"
+
+#define NS_PER_MS INT64_C(1000000)
+
+/* Passes of SIGKILL: in quick succession first, as a tree may fork while it is killed. */
+#define KILL_PAUSE_NS      (5 * NS_PER_MS)
+#define KILL_LATE_PAUSE_NS (50 * NS_PER_MS)
+#define KILL_COMPLAIN_NS   (1000 * NS_PER_MS)
+#define KILL_GIVE_UP_NS    (10000 * NS_PER_MS)
+
+enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns)
+{
+    int64_t valid_ns = hold_valid_until_ns(&g->hold);
+
+    return timeline_judge(&g->timeline, now_ns, valid_ns, hold_state(&g->hold) == HF_STATE_LOSING);
+}
+
+void guardian_signal_tree(struct guardian *g, int signal)
+{
+    tree_signal(&g->tree, signal, NULL);
+    tree_signal(&g->tree, SIGCONT, NULL);
+}
+
+static void complain(struct guardian *g, const struct tree_outcome *outcome)
+{
+    g->complained = true;
+    if (!outcome->living) {
+        say("%s: a process in the job's control group does not die; the lock is not released while "
+            "it lives",
+            g->plan->name);
+        return;
+    }
+    say("%s: process %d (%s) does not die (%s); the lock is not released while it lives",
+        g->plan->name, (int)outcome->stubborn, outcome->command,
+        outcome->error ? strerror(outcome->error) : "it is inside the kernel");
+}
+
+void guardian_kill_tree(struct guardian *g, int64_t now_ns)
+{
+    struct tree_outcome outcome;
+    bool long_since;
+
+    if (g->kill_since_ns == 0) {
+        g->kill_since_ns = now_ns;
+        (void)setpriority(PRIO_PROCESS, 0,
+                          -20); /* ahead of what is killed, where that is allowed */
+    }
+    if (now_ns < g->kill_next_ns)
+        return;
+    long_since = now_ns - g->kill_since_ns > KILL_COMPLAIN_NS;
+    g->kill_next_ns = now_ns + (long_since ? KILL_LATE_PAUSE_NS : KILL_PAUSE_NS);
+    cgroup_kill(&g->cgroup);
+    if (!long_since && tree_hunt(&g->tree, g->on_reaped, g->on_reaped_arg))
+        return;
+    if (tree_signal(&g->tree, SIGKILL, &outcome) == 0 && long_since && !g->complained &&
+        (outcome.living || !cgroup_is_empty(&g->cgroup)))
+        complain(g, &outcome);
+}
+
+void guardian_kill_in_time(struct guardian *g, int64_t now_ns)
+{
+    bool first = g->kill_since_ns == 0;
+
+    atomic_store(&g->shared->killing, 1);
+    guardian_kill_tree(g, now_ns);
+    if (first)
+        hold_begin_killing(&g->hold);
+}
+
+bool guardian_kill_failed(const struct guardian *g, int64_t now_ns)
+{
+    return g->kill_since_ns && now_ns - g->kill_since_ns > KILL_GIVE_UP_NS &&
+           now_ns > g->timeline.valid_ns;
+}
+
+void guardian_say_left(const struct guardian *g)
+{
+    say("%s: leaving a process that does not die; the lock is not released, it lapses",
+        g->plan->name);
+}
+
+void guardian_wait(struct guardian *g, int64_t until_ns)
+{
+    struct pollfd fds[] = {
+        {.fd = g->plan->signals->fd, .events = POLLIN},
+        {.fd = g->timer_fd, .events = POLLIN},
+        {.fd = g->peer_gone ? -1 : g->link_fd, .events = POLLIN},
+        {.fd = g->peer_gone ? -1 : g->peer_fd, .events = POLLIN},
+        {.fd = g->hold.count ? hf_fd(g->hold.client) : -1, .events = POLLIN},
+        {.fd = g->cgroup.events_fd, .events = POLLPRI},
+    };
+
+    timeline_arm(g->timer_fd, until_ns);
+    if (poll(fds, sizeof(fds) / sizeof(fds[0]), -1) <= 0)
+        return;
+    if (fds[3].revents)
+        g->peer_gone = true;
+    if (fds[4].revents)
+        hf_dispatch(g->hold.client);
+    if (fds[5].revents)
+        (void)cgroup_is_empty(&g->cgroup); /* makes it quiet */
+}
+
+void guardian_release(struct guardian *g)
+{
+    int status;
+
+    /* Both kill, on rings of their own: the agent hears of it before it hears of the release. */
+    if (atomic_load(&g->shared->killing))
+        hold_begin_killing(&g->hold);
+    status = hold_release(&g->hold);
+    atomic_store(&g->shared->released, 1);
+    if (status < 0 && status != HF_ELOST && status != HF_ENOTHELD)
+        say("%s: not released: %s; its key ends by itself within the TTL", g->plan->name,
+            hf_strerror(status));
+    else if (g->plan->verbose)
+        say("%s: released", g->plan->name);
+}
+
+void guardian_tell(const struct guardian *g, int word)
+{
+    ssize_t sent = send(g->link_fd, &word, sizeof(word), MSG_DONTWAIT | MSG_NOSIGNAL);
+
+    (void)sent; /* the other's death is noticed elsewhere */
+}
+
+bool guardian_hear(const struct guardian *g, int *ret_word)
+{
+    return recv(g->link_fd, ret_word, sizeof(*ret_word), MSG_DONTWAIT) ==
+           (ssize_t)sizeof(*ret_word);
+}
+
+/* Else a producer at the other end of the pipe would not hear that the job has closed it. */
+void guardian_let_go_of_streams(void)
+{
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    dup2(fd, STDIN_FILENO);
+    dup2(fd, STDOUT_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
+static int pidfd_open_(pid_t pid)
+{
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+static int prepare(struct guardian *g)
+{
+    int links[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, links) < 0)
+        return -1;
+    g->link_fd = links[0];
+    g->inner_link_fd = links[1];
+    g->outer_fd = pidfd_open_(getpid());
+    if (g->outer_fd < 0)
+        return -1;
+    if (beat_make(&g->beat, g->plan->heartbeat_ns) < 0)
+        return -1;
+    g->timer_fd = timeline_timer();
+    return g->timer_fd < 0 ? -1 : tree_init(&g->tree, 0);
+}
+
+int guardian_prepare(struct guardian *g, const struct guardian_plan *plan)
+{
+    int error;
+
+    *g = (struct guardian){.plan = plan};
+    g->shared =
+        mmap(NULL, sizeof(*g->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (g->shared == MAP_FAILED)
+        return -1;
+    cgroup_plan(&g->cgroup);
+    if (prepare(g) == 0)
+        return 0;
+    error = errno;
+    guardian_free(g);
+    errno = error;
+    return -1;
+}
+
+/* Its descriptors go with the process. */
+void guardian_free(struct guardian *g)
+{
+    cgroup_remove(&g->cgroup);
+    tree_free(&g->tree);
+    munmap(g->shared, sizeof(*g->shared));
+}
+
+/* No job was started: nothing to reap. */
+static int fail(struct guardian *g, const char *what, const char *why)
+{
+    say("%s: %s%s", g->plan->name, what, why);
+    hold_release(&g->hold);
+    guardian_free(g);
+    return EXIT_FAILED;
+}
+
+int guardian_run(struct guardian *g, const struct hold *hold)
+{
+    struct hf_ticket tickets[HF_SET_MAX];
+    pid_t inner;
+    int code;
+
+    g->hold = *hold;
+    if (hold_tickets(hold, tickets) < 0)
+        return fail(g, "", hf_last_message());
+    inner = fork();
+    if (inner < 0)
+        return fail(g, "fork: ", strerror(errno));
+    if (inner == 0) {
+        close(g->link_fd);
+        close(g->timer_fd);
+        tree_free(&g->tree);
+        g->link_fd = g->inner_link_fd;
+        g->peer_fd = g->outer_fd;
+        guardian_inner(g, tickets);
+    }
+    close(g->inner_link_fd);
+    close(g->outer_fd);
+    g->peer_fd = pidfd_open_(inner); /* without one its SIGCHLD will do */
+    explicit_bzero(tickets, sizeof(tickets));
+    code = guardian_outer(g, inner);
+    hold_free(&g->hold); /* what is left to lapse */
+    guardian_free(g);
+    return code;
+}

@@ -1,0 +1,130 @@
+/* The two guardians of a job.
+ *
+ *   outer   the process that the user sees: forwards signals, gives the exit code, backs up inner
+ *    `- inner   starts the job, stops it by the timeline, reaps the tree, releases
+ *        `- job ...
+ *
+ * Both are child subreapers, both have a session with the agent and timers of their own on the
+ * validity. One that dies leaves the tree to the other, which kills it to the last process; only
+ * then is the lock released. None waits for the agent, for a reader of its messages, or for a
+ * process that does not end, while there is something to kill.
+ */
+#ifndef HOLDFAST_TOOLS_RUN_GUARDIAN_H
+#define HOLDFAST_TOOLS_RUN_GUARDIAN_H
+
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libclient/holdfast.h"
+#include "tools/run/beat.h"
+#include "tools/run/cgroup.h"
+#include "tools/run/hold.h"
+#include "tools/run/signals.h"
+#include "tools/run/timeline.h"
+#include "tools/run/tree.h"
+
+struct guardian_plan {
+    const char *name;    /* of all locks, escaped, for messages */
+    char *const *argv;   /* the job */
+    const char *on_lost; /* NULL: stop_signal */
+    int stop_signal;
+    int64_t ttl_ns;
+    int64_t heartbeat_ns; /* the job must beat so often; 0: it need not */
+    bool no_new_privs;    /* the job gains nothing by set-uid programs */
+    bool verbose;
+    const struct signals *signals;
+};
+
+/* What the two tell each other in a page that both map; all but `exit_code` may be read at any
+ * time. */
+struct guardian_shared {
+    atomic_int stopping;    /* the stop signal was sent, or the hook started */
+    atomic_int killing;     /* SIGKILL was sent because time was up */
+    atomic_int exec_failed; /* errno of the job's exec */
+    atomic_int hook_failed; /* errno of the hook's exec */
+    atomic_int reaped;      /* the tree is empty; exit_code stands */
+    atomic_int gave_up;     /* something in the tree does not die; exit_code stands */
+    atomic_int released;    /* the agent has the word "reaped" */
+    int exit_code;
+};
+
+/* Either of the two. */
+struct guardian {
+    const struct guardian_plan *plan;
+    struct guardian_shared *shared;
+    struct cgroup cgroup;
+    struct hold hold;
+    struct timeline timeline;
+    struct tree tree;
+    tree_reaped_fn *on_reaped; /* hears of what killing has reaped */
+    void *on_reaped_arg;
+    struct beat beat;
+    int timer_fd;
+    int link_fd;                 /* to the other: signals to forward, or the job's stops */
+    int peer_fd;                 /* pidfd of the other */
+    int inner_link_fd, outer_fd; /* the inner one's, until the fork */
+    bool peer_gone;
+    int64_t kill_since_ns, kill_next_ns; /* 0: not killing */
+    bool complained;
+};
+
+/* Makes all that both need and that can be made before there is a lock, as while it is waited for. What
+ * `plan` points to may still change. 0, or -1 with errno. */
+int guardian_prepare(struct guardian *g, const struct guardian_plan *plan);
+
+/* Instead of guardian_run(): there is no lock. */
+void guardian_free(struct guardian *g);
+
+/* Runs the job under `hold` (taken with HF_ACQUIRE_RUN) to its end; its leases are released or left
+ * to lapse. The caller has one thread. Returns the exit code; frees `g`. */
+int guardian_run(struct guardian *g, const struct hold *hold);
+
+/* --- shared by guardian_inner.c and guardian_outer.c ------------------------------------------ */
+
+/* The inner guardian; never returns. `tickets` are of the outer's leases, `g` carries what was made
+ * before the fork. */
+_Noreturn void guardian_inner(struct guardian *g, const struct hf_ticket *tickets);
+/* The outer guardian, once the inner one `inner` runs. */
+int guardian_outer(struct guardian *g, pid_t inner);
+
+/* Judges the hold now. */
+enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns);
+
+/* Signals the whole tree once, and wakes what is stopped so that it can act on it. */
+void guardian_signal_tree(struct guardian *g, int signal);
+
+/* Kills what lives, when it is time for another pass, and reaps; complains once of what does not
+ * die. */
+void guardian_kill_tree(struct guardian *g, int64_t now_ns);
+
+/* Kills the whole tree, because of the lock: the agent's history tells of the first time. */
+void guardian_kill_in_time(struct guardian *g, int64_t now_ns);
+
+/* Whether the tree has resisted for long enough. */
+bool guardian_kill_failed(const struct guardian *g, int64_t now_ns);
+
+/* Says that something lives on, and that the lock is therefore not released. */
+void guardian_say_left(const struct guardian *g);
+
+/* Sleeps until `until_ns`, a signal, a word or the death of the other, or news of the hold; serves
+ * the latter. */
+void guardian_wait(struct guardian *g, int64_t until_ns);
+
+/* Tells the agent that the tree is reaped. Takes a bounded time. Frees the leases. */
+void guardian_release(struct guardian *g);
+
+/* What goes through link_fd. */
+enum guardian_word {
+    GUARDIAN_SIGNAL = 0xff, /* outer to inner: these bits are a signal for the job */
+    GUARDIAN_FROM_TERMINAL = 0x100,
+    GUARDIAN_STOPPED = 0x200 /* inner to outer: the job was stopped from the terminal */
+};
+void guardian_tell(const struct guardian *g, int word);
+bool guardian_hear(const struct guardian *g, int *ret_word);
+
+/* Lets go of stdin and stdout, which are the job's. */
+void guardian_let_go_of_streams(void);
+
+#endif

@@ -1,0 +1,333 @@
+/* The inner guardian: the job's parent. */
+#include "tools/run/guardian.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/common/exit_code.h"
+#include "tools/common/text.h"
+#include "tools/run/job.h"
+#include "tools/run/say.h"
+
+#define NS_PER_MS         INT64_C(1000000)
+#define LEFTOVER_GRACE_NS (1000 * NS_PER_MS)
+#define JOIN_AGAIN_MS     20
+
+struct inner {
+    struct guardian g;
+    pid_t job; /* 0 when it is reaped */
+    int job_status;
+    pid_t hook; /* 0 none */
+    int hook_status;
+    bool hook_ended;
+    bool late;                /* and told, if that was wanted */
+    bool stopping;            /* STOP or KILL was acted on, and told */
+    bool lost;                /* that time came before the job ended by itself */
+    int64_t leftover_kill_ns; /* what outlives the job is killed then; 0 not yet */
+    bool told_to_end;         /* a signal came after the job had ended */
+};
+
+static void on_reaped(pid_t pid, int status, void *arg)
+{
+    struct inner *in = arg;
+
+    if (WIFSTOPPED(status)) {
+        int sig = WSTOPSIG(status);
+
+        if (pid == in->job && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU))
+            guardian_tell(&in->g, GUARDIAN_STOPPED);
+    } else if (WIFCONTINUED(status)) {
+        /* Somebody woke the job alone: wake the outer one with it. */
+        if (pid == in->job && !in->g.peer_gone)
+            syscall(SYS_pidfd_send_signal, in->g.peer_fd, SIGCONT, NULL, 0);
+    } else if (pid == in->job) {
+        in->job = 0;
+        in->job_status = status;
+    } else if (pid == in->hook) {
+        in->hook = 0;
+        in->hook_status = status;
+        in->hook_ended = true;
+    }
+}
+
+static int start_job(struct inner *in)
+{
+    const struct job_start start = {
+        .argv = in->g.plan->argv,
+        .signals = in->g.plan->signals,
+        .cgroup = &in->g.cgroup,
+        .no_new_privs = in->g.plan->no_new_privs,
+        .failed = &in->g.shared->exec_failed,
+    };
+    bool inside;
+    int rc = job_start(&start, &in->job, &inside);
+
+    /* (!) Of a group that it is not in the agent would take it for over. */
+    if (rc == 0 && inside)
+        hold_group(&in->g.hold, in->g.cgroup.fd);
+    return rc;
+}
+
+static void start_hook(struct inner *in, const char *reason)
+{
+    char *argv[] = {"/bin/sh", "-c", (char *)in->g.plan->on_lost, NULL};
+    const struct job_start start = {
+        .argv = argv,
+        .signals = in->g.plan->signals,
+        .cgroup = &in->g.cgroup,
+        .output_to_stderr = true,
+        .no_new_privs = in->g.plan->no_new_privs,
+        .failed = &in->g.shared->hook_failed,
+    };
+    char pid[16];
+    bool inside;
+
+    snprintf(pid, sizeof(pid), "%d", (int)in->job);
+    setenv("HOLDFAST_PID", pid, 1);
+    setenv("HOLDFAST_REASON", reason, 1);
+    if (job_start(&start, &in->hook, &inside) < 0)
+        guardian_signal_tree(&in->g, in->g.plan->stop_signal);
+}
+
+/* V - 0.3 T, or asked to stop: from here on there is no way back. */
+static void begin_stop(struct inner *in, int64_t now_ns)
+{
+    struct guardian *g = &in->g;
+    const char *name, *why = hold_reason(&g->hold, &name);
+    const char *reason = *why ? why : "it was not renewed in time";
+    char span[TEXT_SPAN_SIZE];
+    int mine = 0;
+
+    in->stopping = true;
+    if (atomic_compare_exchange_strong(&g->shared->stopping, &mine, 1)) {
+        if (g->plan->on_lost && in->job)
+            start_hook(in, reason);
+        else
+            guardian_signal_tree(g, g->plan->stop_signal);
+    }
+    hold_begin_losing(&g->hold);
+    say("%s: the lock is being lost: %s; %s, SIGKILL in %s", name, reason,
+        in->hook ? "running the on-lost command" : "stopping the job",
+        text_span(span, sizeof(span), (g->timeline.kill_at_ns - now_ns) / NS_PER_MS));
+}
+
+static void tell_lost(struct inner *in)
+{
+    const char *name, *reason = hold_reason(&in->g.hold, &name);
+
+    if (!in->stopping)
+        say("%s: the lock is lost: %s; killed the job", name, reason);
+    in->stopping = true;
+}
+
+/* What the job left behind: asked first, killed after a second. */
+static void end_leftovers(struct inner *in, int64_t now_ns)
+{
+    if (!in->leftover_kill_ns) {
+        in->leftover_kill_ns = now_ns + LEFTOVER_GRACE_NS;
+        guardian_signal_tree(&in->g, SIGTERM);
+    } else if (now_ns >= in->leftover_kill_ns || in->told_to_end) {
+        guardian_kill_tree(&in->g, now_ns);
+    }
+}
+
+/* Half of the TTL is left, and renewals fail. */
+static void tell_late(struct inner *in)
+{
+    bool late = hold_state(&in->g.hold) == HF_STATE_LATE;
+
+    if (late != in->late && in->g.plan->verbose)
+        say("%s: %s", in->g.plan->name, late ? "renewals are late" : "renewed again");
+    in->late = late;
+}
+
+static void act(struct inner *in, enum timeline_phase phase, int64_t now_ns)
+{
+    struct guardian *g = &in->g;
+
+    if (phase == TIMELINE_KILL || g->peer_gone) {
+        bool first = g->kill_since_ns == 0;
+
+        if (phase == TIMELINE_KILL)
+            guardian_kill_in_time(g, now_ns);
+        else
+            guardian_kill_tree(g, now_ns);
+        if (first && phase == TIMELINE_KILL)
+            tell_lost(in);
+        else if (first)
+            say("%s: the outer guardian was killed; killing the job", g->plan->name);
+        return;
+    }
+    if (phase == TIMELINE_HELD)
+        tell_late(in);
+    if (phase == TIMELINE_STOP && !in->stopping)
+        begin_stop(in, now_ns);
+    if (in->hook_ended) {
+        in->hook_ended = false;
+        if (!WIFEXITED(in->hook_status) || WEXITSTATUS(in->hook_status) != 0)
+            guardian_signal_tree(g, g->plan->stop_signal);
+    }
+    if (!in->job && !in->hook)
+        end_leftovers(in, now_ns);
+}
+
+static int64_t next_look(const struct inner *in, int64_t now_ns)
+{
+    int64_t next = timeline_next(&in->g.timeline, now_ns);
+
+    if (in->g.kill_since_ns && in->g.kill_next_ns < next)
+        next = in->g.kill_next_ns;
+    if (in->leftover_kill_ns > now_ns && in->leftover_kill_ns < next)
+        next = in->leftover_kill_ns;
+    return next;
+}
+
+/* Signals that the outer one forwards. */
+static void hear(struct inner *in)
+{
+    int word;
+
+    while (guardian_hear(&in->g, &word)) {
+        int sig = word & GUARDIAN_SIGNAL;
+
+        /* The terminal has told the whole foreground group, the job too unless it left it. */
+        if (in->job && !((word & GUARDIAN_FROM_TERMINAL) && getpgid(in->job) == getpgrp()))
+            kill(in->job, sig);
+        else if (!in->job && signals_ends(sig))
+            in->told_to_end = true;
+    }
+}
+
+/* To the end of the tree: true when it is empty. */
+static bool watch(struct inner *in)
+{
+    struct guardian *g = &in->g;
+
+    for (;;) {
+        int64_t now_ns = timeline_now_ns();
+        /* Judged before anything is reaped: a job that ended after V was not covered by the lock.
+         */
+        enum timeline_phase phase = guardian_judge(g, now_ns);
+        struct signalfd_siginfo info;
+
+        if (phase != TIMELINE_HELD && in->job)
+            in->lost = true;
+        if (tree_reap(on_reaped, in) && cgroup_is_empty(&g->cgroup))
+            return true;
+        act(in, phase, now_ns);
+        if (guardian_kill_failed(g, now_ns) ||
+            (g->kill_since_ns && in->told_to_end && g->complained))
+            return false;
+        guardian_wait(g, next_look(in, now_ns));
+        while (signals_next(g->plan->signals, &info))
+            ; /* only to wake up: the outer one has them too, and forwards them */
+        hear(in);
+    }
+}
+
+static int exit_code(const struct inner *in)
+{
+    int failed = atomic_load(&in->g.shared->exec_failed);
+
+    if (in->lost)
+        return EXIT_LOST;
+    if (in->g.peer_gone || in->job)
+        return EXIT_FAILED;
+    if (failed)
+        return job_exec_exit_code(failed);
+    return job_exit_code(in->job_status);
+}
+
+static void say_how_it_ended(struct inner *in)
+{
+    const struct guardian *g = &in->g;
+    int failed = atomic_load(&g->shared->exec_failed);
+
+    if (in->lost)
+        tell_lost(in); /* when the other guardian was first */
+    else if (failed)
+        say("cannot run '%s': %s", g->plan->argv[0], strerror(failed));
+    else if (g->plan->verbose && !in->job)
+        say("%s: the job ended with %d", g->plan->name, job_exit_code(in->job_status));
+}
+
+/* Nothing of the job exists. */
+static _Noreturn void end_without_job(struct guardian *g, int code)
+{
+    g->shared->exit_code = code;
+    atomic_store(&g->shared->reaped, 1);
+    _exit(code);
+}
+
+/* An agent that is just being started again gets the time that a new lock has at the least. */
+static int join(struct guardian *g, const struct hf_ticket *tickets)
+{
+    int64_t until_ns = timeline_now_ns() + g->plan->ttl_ns / 2;
+    struct pollfd outer = {.fd = g->peer_fd, .events = POLLIN};
+    int status;
+
+    do
+        status = hold_join(&g->hold, tickets, &g->hold);
+    while (status == HF_ENOAGENT && timeline_now_ns() < until_ns &&
+           poll(&outer, 1, JOIN_AGAIN_MS) == 0);
+    return status;
+}
+
+_Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *tickets)
+{
+    static struct inner in; /* not on a stack that is unwound */
+    struct guardian *g = &in.g;
+    hf_client *inherited = given->hold.client;
+    int status;
+
+    in.g = *given;
+    g->on_reaped = on_reaped;
+    g->on_reaped_arg = &in;
+    status = join(g, tickets);
+    hf_disconnect(inherited);
+    if (status < 0) {
+        say("%s: the second guardian cannot join the lease: %s", g->plan->name, hf_last_message());
+        end_without_job(g, exit_code_of(status));
+    }
+    timeline_init(&g->timeline, g->plan->ttl_ns, 0);
+    g->timer_fd = timeline_timer();
+    if (g->timer_fd < 0 || tree_init(&g->tree, 0) < 0) {
+        say("%s: %s", g->plan->name, strerror(errno));
+        end_without_job(g, EXIT_FAILED);
+    }
+    if (guardian_judge(g, timeline_now_ns()) != TIMELINE_HELD) {
+        say("%s: the lock was lost before the job was started", g->plan->name);
+        end_without_job(g, EXIT_LOST);
+    }
+    cgroup_make(&g->cgroup);
+    if (g->plan->verbose && g->cgroup.fd < 0 && geteuid() != 0 && !g->plan->no_new_privs)
+        say("%s: no control group can be made here, so that a set-uid program of the job could "
+            "outlive the lock; run it under "
+            "'systemd-run --user --scope', or with --no-new-privs",
+            g->plan->name);
+    if (start_job(&in) < 0) {
+        say("%s: fork: %s", g->plan->name, strerror(errno));
+        end_without_job(g, EXIT_FAILED);
+    }
+    guardian_let_go_of_streams();
+    cgroup_sweep(&g->cgroup);
+
+    if (!watch(&in)) {
+        guardian_say_left(g);
+        g->shared->exit_code = in.lost ? EXIT_LOST : EXIT_FAILED;
+        atomic_store(&g->shared->gave_up, 1);
+        _exit(g->shared->exit_code);
+    }
+    g->shared->exit_code = exit_code(&in);
+    atomic_store(&g->shared->reaped, 1);
+    say_how_it_ended(&in);
+    guardian_release(g);
+    if (g->peer_gone) /* else it does that meanwhile */
+        cgroup_remove(&g->cgroup);
+    _exit(g->shared->exit_code);
+}

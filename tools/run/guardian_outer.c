@@ -1,0 +1,177 @@
+/* The outer guardian: the process that the user sees. */
+#include "tools/run/guardian.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/common/exit_code.h"
+#include "tools/run/say.h"
+
+#define NS_PER_SEC INT64_C(1000000000)
+
+/* So long a hung agent may keep us from leaving, once the job is gone. */
+#define RELEASE_PATIENCE_NS (5 * NS_PER_SEC)
+
+struct outer {
+    struct guardian *g;
+    pid_t inner; /* 0 when it is reaped */
+    bool lost;
+    int64_t reaped_ns; /* when the tree was seen to be empty; 0 not yet */
+    bool unreleased;   /* the agent did not take the word for it */
+    bool told_to_end;  /* a signal came when the inner one was gone */
+};
+
+static void on_reaped(pid_t pid, int status, void *arg)
+{
+    struct outer *out = arg;
+
+    if (pid == out->inner && !WIFSTOPPED(status) && !WIFCONTINUED(status)) {
+        out->inner = 0;
+        out->g->tree.spare = 0;
+        out->g->peer_gone = true;
+    }
+}
+
+static void forward_signals(struct outer *out)
+{
+    const struct guardian *g = out->g;
+    struct signalfd_siginfo info;
+
+    while (signals_next(g->plan->signals, &info)) {
+        int word = (int)info.ssi_signo;
+
+        if (word == SIGCHLD)
+            continue;
+        if (!out->inner && signals_ends(word))
+            out->told_to_end = true;
+        if (signals_from_terminal(&info))
+            word |= GUARDIAN_FROM_TERMINAL;
+        guardian_tell(g, word);
+    }
+}
+
+/* The job was stopped from the terminal: the shell waits to see this process stopped, too. The
+ * inner guardian goes on watching the lease. */
+static void hear(const struct outer *out)
+{
+    int word;
+
+    while (!out->g->peer_gone && guardian_hear(out->g, &word))
+        if (word == GUARDIAN_STOPPED)
+            kill(getpid(), SIGSTOP);
+}
+
+/* The inner one acts 0.02 T earlier. Where it did not, this one does. */
+static void back_up_stop(struct outer *out)
+{
+    struct guardian *g = out->g;
+    int mine = 0;
+
+    if (!atomic_compare_exchange_strong(&g->shared->stopping, &mine, 1))
+        return;
+    guardian_signal_tree(g, g->plan->stop_signal);
+    hold_begin_losing(&g->hold);
+    say("%s: the lock is being lost and the inner guardian does nothing; stopping the job",
+        g->plan->name);
+}
+
+/* Halfway between KILL and V an inner guardian that has not reaped the tree is in the way: its
+ * children become ours. */
+static void back_up_kill(struct outer *out, int64_t now_ns)
+{
+    struct guardian *g = out->g;
+
+    guardian_kill_in_time(g, now_ns);
+    /* It may just have been reaped. */
+    if (out->inner && now_ns >= g->timeline.kill_at_ns + g->timeline.ttl_ns / 20)
+        kill(out->inner, SIGKILL);
+}
+
+/* Only the inner one's release is left. */
+static void await_release(struct outer *out, int64_t now_ns)
+{
+    struct guardian *g = out->g;
+
+    if (!out->reaped_ns) {
+        out->reaped_ns = now_ns;
+        cgroup_remove(&g->cgroup);
+    }
+    if (now_ns < out->reaped_ns + RELEASE_PATIENCE_NS || out->unreleased)
+        return;
+    out->unreleased = true;
+    say("%s: the agent does not answer; the lock is not released, it lapses", g->plan->name);
+    kill(out->inner, SIGKILL);
+}
+
+/* The inner guardian is gone. Returns true when nothing is left to do. */
+static bool after_inner(struct outer *out, bool empty, int64_t now_ns)
+{
+    struct guardian *g = out->g;
+
+    if (atomic_load(&g->shared->gave_up) || empty)
+        return true;
+    if (!g->kill_since_ns && !out->lost)
+        say("%s: the inner guardian was killed; killing the job", g->plan->name);
+    guardian_kill_tree(g, now_ns);
+    return guardian_kill_failed(g, now_ns) || (out->told_to_end && g->complained);
+}
+
+static void watch(struct outer *out)
+{
+    struct guardian *g = out->g;
+
+    for (;;) {
+        int64_t now_ns = timeline_now_ns(), next_ns;
+        enum timeline_phase phase = guardian_judge(g, now_ns);
+        bool empty = tree_reap(on_reaped, out) && cgroup_is_empty(&g->cgroup);
+
+        /* Looked at after the lease: one that the inner guardian has released is not lost. */
+        if (atomic_load(&g->shared->reaped))
+            phase = TIMELINE_HELD;
+        if (phase != TIMELINE_HELD)
+            out->lost = true;
+        if (!out->inner) {
+            if (after_inner(out, empty, now_ns))
+                return;
+        } else if (atomic_load(&g->shared->reaped)) {
+            await_release(out, now_ns);
+        } else if (phase == TIMELINE_STOP) {
+            back_up_stop(out);
+        } else if (phase == TIMELINE_KILL) {
+            back_up_kill(out, now_ns);
+        }
+        next_ns = beat_pass_on(&g->beat, &g->hold, now_ns);
+        if (timeline_next(&g->timeline, now_ns) < next_ns)
+            next_ns = timeline_next(&g->timeline, now_ns);
+        if (g->kill_since_ns && g->kill_next_ns < next_ns)
+            next_ns = g->kill_next_ns;
+        guardian_wait(g, next_ns);
+        forward_signals(out);
+        hear(out);
+    }
+}
+
+int guardian_outer(struct guardian *g, pid_t inner)
+{
+    struct outer out = {.g = g, .inner = inner};
+    struct guardian_shared *shared = g->shared;
+
+    g->tree.spare = inner;
+    g->on_reaped = on_reaped;
+    g->on_reaped_arg = &out;
+    timeline_init(&g->timeline, g->plan->ttl_ns, g->plan->ttl_ns / 50);
+    guardian_let_go_of_streams();
+    watch(&out);
+
+    if (atomic_load(&shared->gave_up))
+        return shared->exit_code;
+    if (!tree_reap(on_reaped, &out) || !cgroup_is_empty(&g->cgroup)) {
+        guardian_say_left(g);
+        return out.lost ? EXIT_LOST : EXIT_FAILED;
+    }
+    if (!atomic_load(&shared->released) && !out.unreleased)
+        guardian_release(g);
+    if (atomic_load(&shared->reaped))
+        return shared->exit_code;
+    return out.lost ? EXIT_LOST : EXIT_FAILED;
+}

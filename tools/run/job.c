@@ -1,0 +1,66 @@
+#include "tools/run/job.h"
+
+#include <errno.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/common/exit_code.h"
+
+/* A child that is born in the group. To move one in later makes the kernel wait until no process of the host
+ * is just being started or ends. Returns as fork(); `ret_inside` whether it was possible. */
+static pid_t fork_into(const struct cgroup *cgroup, bool *ret_inside)
+{
+    struct clone_args args = {.flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD};
+    pid_t pid = -1;
+
+    if (cgroup->fd >= 0) {
+        args.cgroup = (uint64_t)cgroup->fd;
+        pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+    }
+    *ret_inside = pid >= 0;
+    return pid < 0 ? fork() : pid; /* Linux before 5.7, or a sandbox that knows no clone3 */
+}
+
+int job_start(const struct job_start *start, pid_t *ret_pid, bool *ret_inside)
+{
+    pid_t parent = getpid();
+    bool inside;
+    pid_t pid = fork_into(start->cgroup, &inside);
+
+    if (pid < 0)
+        return -1;
+    if (pid > 0) {
+        *ret_pid = pid;
+        *ret_inside = inside;
+        return 0;
+    }
+    /* Set first, then compared: a parent that died before the setting would not be noticed. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (getppid() != parent)
+        _exit(EXIT_FAILED);
+    if (!inside)
+        cgroup_enter(start->cgroup);
+    if (start->output_to_stderr)
+        dup2(STDERR_FILENO, STDOUT_FILENO);
+    signals_give_back(start->signals);
+    if (start->no_new_privs)
+        (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* never fails (Linux 3.5) */
+    execvp(start->argv[0], start->argv);
+    atomic_store(start->failed, errno);
+    _exit(job_exec_exit_code(errno));
+}
+
+int job_exec_exit_code(int error)
+{
+    return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+}
+
+int job_exit_code(int status)
+{
+    return WIFSIGNALED(status) ? EXIT_BY_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
+}

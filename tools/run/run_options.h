@@ -1,0 +1,28 @@
+/* The command line of `holdfast run`. */
+#ifndef HOLDFAST_TOOLS_RUN_RUN_OPTIONS_H
+#define HOLDFAST_TOOLS_RUN_RUN_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libclient/holdfast.h"
+
+struct run_options {
+    const char *agent, *note, *on_lost;
+    const char *names[HF_SET_MAX]; /* NAME, and those of --also */
+    size_t count;
+    int slots; /* 0: NAME is no counted lock */
+    char *const *argv;
+    int64_t wait_ms;                           /* 0: not at all; -1: without limit */
+    int64_t ttl_ms, max_hold_ms, heartbeat_ms; /* 0: not given */
+    int busy_code, stop_signal;
+    bool no_new_privs, verbose;
+};
+
+/* EXIT_OK, or the exit code, with its message. `ret_help`: only the help was wanted. */
+int run_options_parse(struct run_options *run, int argc, char **argv, bool *ret_help);
+
+void run_options_help(void);
+
+#endif

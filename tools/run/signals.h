@@ -1,0 +1,31 @@
+/* The signals of a guardian: all are blocked and read from a descriptor; the job gets everything
+ * back as the caller had it. A signal that the caller ignores (nohup) stays ignored. */
+#ifndef HOLDFAST_TOOLS_RUN_SIGNALS_H
+#define HOLDFAST_TOOLS_RUN_SIGNALS_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/signalfd.h>
+
+struct signals {
+    int fd; /* signalfd, non-blocking; what it reads is of this process, also after fork() */
+    sigset_t caller_mask;
+    struct sigaction caller_chld;
+};
+
+/* 0, or -1 with errno. */
+int signals_take(struct signals *signals);
+
+/* In a child, before exec: mask and dispositions as they were. Async-signal-safe. */
+void signals_give_back(const struct signals *signals);
+
+/* The next signal, or false. */
+bool signals_next(const struct signals *signals, struct signalfd_siginfo *ret_info);
+
+/* Whether a process without handlers would end by `signal`. */
+bool signals_ends(int signal);
+
+/* Whether the terminal sent it, so that the whole foreground group has it already. */
+bool signals_from_terminal(const struct signalfd_siginfo *info);
+
+#endif

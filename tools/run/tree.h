@@ -1,0 +1,56 @@
+/* All descendants of this process: found in /proc, signalled, reaped.
+ *
+ * The process must be a child subreaper: then a descendant always hangs below one of its children,
+ * whatever double fork or setsid() it did, and "no children left" means "no descendant left". That,
+ * and nothing read from /proc, is the proof that a tree is gone: a scan is not atomic and may miss
+ * a process that is just being handed to its new parent; the next scan finds it. A process is
+ * signalled through a pidfd after its start time was compared, so a pid that was used again is
+ * never hit. Not thread-safe.
+ */
+#ifndef HOLDFAST_TOOLS_RUN_TREE_H
+#define HOLDFAST_TOOLS_RUN_TREE_H
+
+#include <dirent.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct tree_process;
+
+struct tree {
+    pid_t root;  /* this process */
+    pid_t spare; /* a child that is not signalled itself, though all below it are; 0 none */
+    DIR *proc;
+    struct tree_process *processes; /* kept between scans: the kill path should not need memory */
+    size_t capacity;
+};
+
+struct tree_outcome {
+    unsigned living; /* descendants that were not dead yet (without the spare one) */
+    pid_t stubborn;  /* one that is still alive, for messages; 0 none */
+    int error;       /* errno of signalling it, 0 when the signal was sent */
+    char command[16];
+};
+
+/* Makes this process a subreaper. 0, or -1 with errno. */
+int tree_init(struct tree *tree, pid_t spare);
+void tree_free(struct tree *tree);
+
+/* Sends `signal` (0: only counts) to every living descendant. 0, or -1 with errno when /proc cannot
+ * be read. */
+int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome);
+
+/* What tree_reap() tells of one child. */
+typedef void tree_reaped_fn(pid_t pid, int status, void *arg);
+
+/* Reaps what is dead and tells of each, stops and continuations included; never blocks.
+ * Returns true when no child is left: the tree is empty. */
+bool tree_reap(tree_reaped_fn *fn, void *arg);
+
+/* Kills and reaps our children, and theirs, in many looks of some microseconds each, for 30 ms or until
+ * the tree is empty. A scan is too slow for processes that live for milliseconds and leave a child
+ * each; when their parent ends such children become ours. Returns whether it is
+ * empty. */
+bool tree_hunt(const struct tree *tree, tree_reaped_fn *fn, void *arg);
+
+#endif

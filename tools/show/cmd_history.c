@@ -1,0 +1,86 @@
+/* holdfast history: what happened to leases and nodes. */
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shm/index.h"
+#include "shm/status.h"
+#include "tools/common/args.h"
+#include "tools/common/exit_code.h"
+#include "tools/output/format.h"
+#include "tools/reader/events.h"
+#include "tools/reader/reader.h"
+#include "tools/reader/reader_args.h"
+#include "tools/show/show.h"
+#include "tools/show/show_event.h"
+
+/* Without NAME: everything. */
+static int parse_name(int argc, char **argv, const struct reader_args *args,
+                      struct reader_name *ret_name)
+{
+    ret_name->len = 0;
+    return optind == argc ? EXIT_OK : reader_args_name(argc, argv, args, ret_name);
+}
+
+static bool find_node(const struct hf_table *table, const char *id, uint8_t *ret_node)
+{
+    for (uint32_t i = 0; i < table->node_count; i++) {
+        struct hf_node_row row;
+
+        if (hf_node_read(table, i, &row) == HF_OK && strcmp(row.id, id) == 0) {
+            *ret_node = (uint8_t)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void print(const struct reader *reader, const struct reader_args *args,
+                  const struct events_filter *filter)
+{
+    struct events_cursor cursor = events_from_oldest(&reader->table);
+    struct events events = {0};
+    size_t matches = 0;
+
+    events_read(&reader->table, &cursor, &events);
+    for (size_t i = 0; i < events.count; i++)
+        if (events_match(filter, &events.items[i]))
+            events.items[matches++] = events.items[i];
+    show_overwritten("history", cursor.overwritten, args->json);
+    for (size_t i = args->count && matches > args->count ? matches - args->count : 0; i < matches;
+         i++)
+        (args->json ? show_event_json : show_event)(reader, &events.items[i]);
+    events_free(&events);
+}
+
+int cmd_history(int argc, char **argv)
+{
+    struct reader_args args;
+    struct events_filter filter = {0};
+    struct reader_name name;
+    struct reader reader;
+    int code = reader_args_parse(
+        argc, argv, "jenN", "history [options] [NAME]",
+        "Shows what happened to the leases of this host and to the nodes, the oldest first;\n"
+        "with NAME, to that lease. As much as the agent keeps: it overwrites the oldest.",
+        &args);
+
+    if (code != READER_ARGS_GO_ON || (code = parse_name(argc, argv, &args, &name)) != EXIT_OK)
+        return code;
+    code = reader_open_or_say("history", args.agent, &reader);
+    if (code != EXIT_OK)
+        return code;
+    if (args.node && !find_node(&reader.table, args.node, &filter.node)) {
+        reader_close(&reader);
+        return args_usage("history", "there is no node '%s'; holdfast nodes lists them", args.node);
+    }
+    filter.by_node = args.node != NULL;
+    if (name.len) {
+        filter.name = name.bytes;
+        filter.name_len = name.len;
+        filter.name_hash = hf_name_hash(reader.table.header->index_key, name.bytes, name.len);
+    }
+    print(&reader, &args, &filter);
+    reader_close(&reader);
+    return format_finish("history", EXIT_OK);
+}

@@ -1,0 +1,88 @@
+/* holdfast list: the leases of this host. */
+#include <getopt.h>
+#include <stdio.h>
+
+#include "shm/status.h"
+#include "tools/common/args.h"
+#include "tools/common/exit_code.h"
+#include "tools/output/format.h"
+#include "tools/reader/life.h"
+#include "tools/reader/reader.h"
+#include "tools/reader/reader_args.h"
+#include "tools/show/list_all.h"
+#include "tools/show/show.h"
+#include "tools/show/show_agent.h"
+#include "tools/show/show_lease.h"
+
+static int parse_prefix(int argc, char **argv, const struct reader_args *args,
+                        struct reader_name *ret_prefix)
+{
+    *ret_prefix = (struct reader_name){.len = 0};
+    if (optind == argc)
+        return EXIT_OK;
+    if (reader_args_bytes(args, argv[optind], ret_prefix) != HF_OK)
+        return args_usage("list", "the prefix is longer than 255 bytes, or has a bad escape");
+    optind++;
+    return args_none(argc, argv);
+}
+
+static uint32_t print_json(const struct reader *reader, const struct life *life,
+                           const struct reader_filter *filter)
+{
+    struct json_out out;
+    uint32_t unreadable;
+
+    json_begin(&out, stdout);
+    show_agent_json(&out, reader, life);
+    show_leases_json(&out, reader, filter, &unreadable);
+    json_end(&out);
+    return unreadable;
+}
+
+/* What stands in the table of an agent that is not there is true, but nobody keeps it so. */
+static void warn_of_agent(const struct reader *reader, const struct life *life)
+{
+    char sentence[256];
+
+    fflush(stdout);
+    if (life->verdict != LIFE_ALIVE)
+        fprintf(stderr, "holdfast list: %s\n",
+                life_sentence(sentence, sizeof(sentence), reader->place.agent, life));
+}
+
+int cmd_list(int argc, char **argv)
+{
+    struct reader_args args;
+    struct reader_filter filter;
+    struct reader_name prefix;
+    struct reader reader;
+    struct life life;
+    uint32_t unreadable;
+    int code = reader_args_parse(
+        argc, argv, "jaeA", "list [options] [PREFIX]",
+        "Lists the leases held on this host, those whose names begin with PREFIX.\n"
+        "VOTES: nodes known to have the key. LEFT: of the validity, which is renewed.\n"
+        "With --all-hosts, what agents hold on any host, on a majority of the nodes.",
+        &args);
+
+    if (code != READER_ARGS_GO_ON || (code = parse_prefix(argc, argv, &args, &prefix)) != EXIT_OK)
+        return code;
+    if (args.all_hosts && args.all)
+        return args_usage("list", "--all is about this host's own: leave it out with --all-hosts");
+    if (args.all_hosts)
+        return list_all(&args, &prefix);
+    code = reader_open_or_say("list", args.agent, &reader);
+    if (code != EXIT_OK)
+        return code;
+    filter =
+        (struct reader_filter){.prefix = prefix.bytes, .prefix_len = prefix.len, .all = args.all};
+    life_judge(&reader.table, &life);
+    if (args.json)
+        unreadable = print_json(&reader, &life, &filter);
+    else
+        show_leases(&reader, &filter, &unreadable);
+    show_unreadable("list", unreadable);
+    warn_of_agent(&reader, &life);
+    reader_close(&reader);
+    return format_finish("list", EXIT_OK);
+}

@@ -1,0 +1,153 @@
+/* holdfast status: the agent, its nodes and the leases of this host. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "tools/common/args.h"
+#include "tools/common/exit_code.h"
+#include "tools/common/text.h"
+#include "tools/output/format.h"
+#include "tools/reader/life.h"
+#include "tools/reader/reader.h"
+#include "tools/reader/reader_args.h"
+#include "tools/show/show.h"
+#include "tools/show/show_agent.h"
+#include "tools/show/show_lease.h"
+#include "tools/show/show_node.h"
+
+/* More are for `list`: whoever asks how the agent is wants an answer at once. */
+#define LEASES_SHOWN 1000
+
+static void print_beats(const struct life *life)
+{
+    char span[TEXT_SPAN_SIZE];
+
+    printf("threads   ");
+    for (int i = 0; i < LIFE_THREADS; i++)
+        printf("%s%s %s%s", i ? ", " : "", life_thread_name(i),
+               life->age_ms[i] < 0 ? "never" : text_span(span, sizeof(span), life->age_ms[i]),
+               life->age_ms[i] < 0 ? "" : " ago");
+    putchar('\n');
+}
+
+static void print_agent(const struct reader *reader, const struct life *life)
+{
+    const struct hf_table_header *header = reader->table.header;
+    char host[4 * sizeof(reader->host)], version[4 * sizeof(reader->version)];
+    char span[TEXT_SPAN_SIZE];
+
+    printf("agent     %s on %s: %s, pid %d, version %s", reader->place.agent,
+           text_escape_str(host, sizeof(host), reader->host), life_verdict_name(life->verdict),
+           (int)life->pid, text_escape_str(version, sizeof(version), reader->version));
+    if (life->verdict == LIFE_ALIVE && life->up_ms >= 0)
+        printf(", up %s", text_span(span, sizeof(span), life->up_ms));
+    printf("%s%s%s%s%s\n", header->flags & HF_TABLE_F_DEV ? ", --dev" : "",
+           header->flags & HF_TABLE_F_ASSUME_FRESH ? ", --assume-fresh" : "",
+           header->flags & HF_TABLE_F_ALLOW_EVICTION ? ", allow_eviction" : "",
+           header->flags & HF_TABLE_F_ALLOW_REPLICAS ? ", allow_replicas" : "",
+           header->flags & HF_TABLE_F_TRUST_DURABLE ? ", trust_durable_nodes" : "");
+    print_beats(life);
+}
+
+static void print_counts(const struct reader *reader, const struct reader_counts *leases)
+{
+    const struct hf_table *table = &reader->table;
+    struct hf_node_row rows[HF_NODES_MAX];
+    uint32_t count = show_nodes_read(reader, rows);
+    char ttl[TEXT_SPAN_SIZE], ttl_max[TEXT_SPAN_SIZE];
+
+    printf("counts    leases %" PRIu32, leases->leases);
+    if (leases->late || leases->losing)
+        printf(" (%" PRIu32 " late, %" PRIu32 " losing)", leases->late, leases->losing);
+    printf(", waiters %" PRIu64 ", clients %" PRIu64 "\n",
+           hf_counter_read(table, HF_COUNTER_WAITERS), hf_counter_read(table, HF_COUNTER_CLIENTS));
+    printf("nodes     %" PRIu32 " of %" PRIu32 " vote, quorum %" PRIu32 "; ttl %s, ttl_max %s\n",
+           show_nodes_voting(rows, count), table->header->nodes, table->header->quorum,
+           text_span(ttl, sizeof(ttl), table->header->ttl_ms),
+           text_span(ttl_max, sizeof(ttl_max), table->header->ttl_max_ms));
+}
+
+static json_t *counters_json(const struct hf_table *table)
+{
+    json_t *counters = json_object();
+
+    for (int i = 0; i < HF_COUNTERS; i++)
+        json_put(counters, hf_counter_name((enum hf_counter)i),
+                 json_integer((json_int_t)hf_counter_read(table, (enum hf_counter)i)));
+    return counters;
+}
+
+static json_t *totals_json(const struct reader *reader)
+{
+    struct reader_counts leases;
+    json_t *totals = json_object();
+
+    reader_count(&reader->table, &leases);
+    json_put(totals, "leases", json_integer(leases.leases));
+    json_put(totals, "late", json_integer(leases.late));
+    json_put(totals, "losing", json_integer(leases.losing));
+    return totals;
+}
+
+static uint32_t print_all_json(const struct reader *reader, const struct life *life)
+{
+    const struct reader_filter filter = {.most = LEASES_SHOWN};
+    struct json_out out;
+    uint32_t unreadable;
+
+    json_begin(&out, stdout);
+    show_agent_json(&out, reader, life);
+    json_member(&out, "counters", counters_json(&reader->table));
+    json_member(&out, "totals", totals_json(reader));
+    show_nodes_json(&out, reader, 0);
+    show_leases_json(&out, reader, &filter, &unreadable);
+    json_end(&out);
+    return unreadable;
+}
+
+static uint32_t print_all(const struct reader *reader, const struct life *life)
+{
+    const struct reader_filter filter = {.most = LEASES_SHOWN};
+    struct reader_counts leases;
+    uint32_t unreadable, shown;
+
+    reader_count(&reader->table, &leases);
+    print_agent(reader, life);
+    print_counts(reader, &leases);
+    putchar('\n');
+    show_nodes(reader);
+    putchar('\n');
+    shown = show_leases(reader, &filter, &unreadable);
+    if (shown == LEASES_SHOWN && leases.leases > shown)
+        printf("... and %" PRIu32 " more: holdfast list\n", leases.leases - shown);
+    return unreadable;
+}
+
+int cmd_status(int argc, char **argv)
+{
+    struct reader_args args;
+    struct reader reader;
+    struct life life;
+    char sentence[256];
+    uint32_t unreadable;
+    int code = reader_args_parse(
+        argc, argv, "j", "status [options]",
+        "Shows the agent, its nodes and the leases of this host, with or without a living agent.\n"
+        "Exit code: 0 it is alive, 3 it hangs, is dead or was stopped, 69 there is none.",
+        &args);
+
+    if (code != READER_ARGS_GO_ON || (code = args_none(argc, argv)) != EXIT_OK)
+        return code;
+    code = reader_open_or_say("status", args.agent, &reader);
+    if (code != EXIT_OK)
+        return code;
+    life_judge(&reader.table, &life);
+    unreadable = args.json ? print_all_json(&reader, &life) : print_all(&reader, &life);
+    show_unreadable("status", unreadable);
+    if (life.verdict != LIFE_ALIVE) {
+        fflush(stdout);
+        fprintf(stderr, "holdfast status: %s\n",
+                life_sentence(sentence, sizeof(sentence), reader.place.agent, &life));
+    }
+    reader_close(&reader);
+    return format_finish("status", life.verdict == LIFE_ALIVE ? EXIT_OK : EXIT_ATTENTION);
+}

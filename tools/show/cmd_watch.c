@@ -1,0 +1,174 @@
+/* holdfast watch: events as they happen, through restarts of the agent, until it is interrupted. */
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "shm/status.h"
+#include "tools/common/args.h"
+#include "tools/common/exit_code.h"
+#include "tools/output/format.h"
+#include "tools/reader/events.h"
+#include "tools/reader/reader.h"
+#include "tools/reader/reader_args.h"
+#include "tools/show/show.h"
+#include "tools/show/show_event.h"
+
+#define LOOK_MS 50 /* between two looks: four loads each */
+
+struct watch {
+    const struct reader_args *args;
+    struct events_filter filter;
+    struct reader reader;
+    bool open;
+    struct events_cursor cursor;
+    struct events events;
+    struct hf_event last; /* of all; number 0: none yet */
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+static void catch_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+        sigaction(signals[i], &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* Whether to go on: nobody interrupted, and somebody reads. */
+static bool pause_a_little(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = 0};
+
+    if (poll(&out, 1, LOOK_MS) > 0 && out.revents & (POLLERR | POLLHUP | POLLNVAL))
+        return false;
+    return !interrupted;
+}
+
+static uint32_t state_of(const struct watch *w)
+{
+    return atomic_load_explicit(&w->reader.table.header->state, memory_order_acquire);
+}
+
+/* So that a program knows from where on it misses nothing. */
+static void say_watching(const struct watch *w)
+{
+    json_t *line;
+
+    if (!w->args->json)
+        return;
+    line = json_object();
+    json_put(line, "event", json_string("watching"));
+    json_put(line, "agent", json_text_str(w->reader.place.agent));
+    show_json_line(line);
+}
+
+static void look(struct watch *w)
+{
+    uint64_t before = w->cursor.overwritten;
+
+    events_read(&w->reader.table, &w->cursor, &w->events);
+    show_overwritten("watch", w->cursor.overwritten - before, w->args->json);
+    if (w->events.count)
+        w->last = w->events.items[w->events.count - 1];
+    for (size_t i = 0; i < w->events.count; i++)
+        if (events_match(&w->filter, &w->events.items[i]))
+            (w->args->json ? show_event_json : show_event)(&w->reader, &w->events.items[i]);
+}
+
+/* What the next agent has of this one's history was told. */
+static void skip_what_was_told(struct watch *w)
+{
+    struct events_cursor from = events_from_oldest(&w->reader.table);
+    struct events events = {0};
+    bool kept = false;
+
+    w->cursor = (struct events_cursor){0};
+    events_read(&w->reader.table, &from, &events);
+    for (size_t i = 0; i < events.count; i++)
+        kept |= w->last.number && events.items[i].number == w->last.number &&
+                events.items[i].at_ns == w->last.at_ns;
+    if (kept)
+        w->cursor = events_after(&w->reader.table, w->last.number);
+    events_free(&events);
+}
+
+/* A table that was replaced has said all. */
+static void follow(struct watch *w)
+{
+    char why[READER_WHY_SIZE] = "";
+
+    if (w->open && state_of(w) == HF_TABLE_RETIRED) {
+        look(w);
+        reader_close(&w->reader);
+        w->open = false;
+    }
+    if (!w->open && reader_open(w->args->agent, &w->reader, why, sizeof(why)) == HF_OK) {
+        w->open = true;
+        skip_what_was_told(w);
+        show_event_learn(&w->reader);
+        say_watching(w);
+    }
+    if (w->open)
+        look(w);
+}
+
+static int parse_prefix(int argc, char **argv, const struct reader_args *args,
+                        struct reader_name *ret_prefix)
+{
+    ret_prefix->len = 0;
+    if (optind == argc)
+        return EXIT_OK;
+    if (reader_args_bytes(args, argv[optind], ret_prefix) != HF_OK)
+        return args_usage("watch", "the prefix is longer than 255 bytes, or has a bad escape");
+    optind++;
+    return args_none(argc, argv);
+}
+
+int cmd_watch(int argc, char **argv)
+{
+    struct reader_args args;
+    struct reader_name prefix;
+    struct watch w = {.args = &args};
+    int code = reader_args_parse(
+        argc, argv, "je", "watch [options] [PREFIX]",
+        "Shows what happens to the leases of this host and to the nodes, as it happens; with\n"
+        "PREFIX, to leases whose names begin with it. Ends when interrupted, or unread.",
+        &args);
+
+    if (code != READER_ARGS_GO_ON || (code = parse_prefix(argc, argv, &args, &prefix)) != EXIT_OK)
+        return code;
+    code = reader_open_or_say("watch", args.agent, &w.reader);
+    if (code != EXIT_OK)
+        return code;
+    w.open = true;
+    w.cursor = events_from_oldest(&w.reader.table);
+    events_read(&w.reader.table, &w.cursor, &w.events);
+    if (w.events.count)
+        w.last = w.events.items[w.events.count - 1];
+    show_event_learn(&w.reader);
+    if (prefix.len)
+        w.filter =
+            (struct events_filter){.name = prefix.bytes, .name_len = prefix.len, .prefix = true};
+    catch_signals();
+    say_watching(&w);
+    while (fflush(stdout) == 0 && pause_a_little())
+        follow(&w);
+    events_free(&w.events);
+    if (w.open)
+        reader_close(&w.reader);
+    if (ferror(stdout) && errno == EPIPE)
+        return EXIT_OK;
+    return format_finish("watch", EXIT_OK);
+}

@@ -1,0 +1,37 @@
+#include "tools/show/show_agent.h"
+
+static json_t *age_json(int64_t age_ms)
+{
+    return age_ms < 0 ? json_null() : json_integer(age_ms);
+}
+
+void show_agent_json(struct json_out *out, const struct reader *reader, const struct life *life)
+{
+    const struct hf_table_header *header = reader->table.header;
+    json_t *agent = json_object(), *beats = json_object();
+
+    for (int i = 0; i < LIFE_THREADS; i++)
+        json_put(beats, life_thread_name(i), age_json(life->age_ms[i]));
+    json_put(agent, "name", json_string(reader->place.agent));
+    json_put(agent, "host", json_text_str(reader->host));
+    json_put(agent, "state", json_string(life_verdict_name(life->verdict)));
+    json_put(agent, "pid", json_integer(life->pid));
+    json_put(agent, "process", json_string(life_process_name(life->process)));
+    json_put(agent, "uid", json_integer(header->uid));
+    json_put(agent, "version", json_text_str(reader->version));
+    json_put(agent, "up_ms", age_json(life->up_ms));
+    json_put(agent, "last_sign_age_ms", age_json(life->last_ms));
+    json_put(agent, "heartbeat_age_ms", beats);
+    json_put(agent, "incarnation", json_integer(header->incarnation));
+    json_put(agent, "nodes", json_integer(header->nodes));
+    json_put(agent, "quorum", json_integer(header->quorum));
+    json_put(agent, "ttl_ms", json_integer(header->ttl_ms));
+    json_put(agent, "ttl_max_ms", json_integer(header->ttl_max_ms));
+    json_put(agent, "capacity", json_integer(hf_table_capacity(&reader->table)));
+    json_put(agent, "dev", json_boolean(header->flags & HF_TABLE_F_DEV));
+    json_put(agent, "assume_fresh", json_boolean(header->flags & HF_TABLE_F_ASSUME_FRESH));
+    json_put(agent, "allow_eviction", json_boolean(header->flags & HF_TABLE_F_ALLOW_EVICTION));
+    json_put(agent, "allow_replicas", json_boolean(header->flags & HF_TABLE_F_ALLOW_REPLICAS));
+    json_put(agent, "trust_durable_nodes", json_boolean(header->flags & HF_TABLE_F_TRUST_DURABLE));
+    json_member(out, "agent", agent);
+}

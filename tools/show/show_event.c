@@ -1,0 +1,444 @@
+#include "tools/show/show_event.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shm/compiler.h"
+#include "shm/history.h"
+#include "shm/loss.h"
+#include "shm/status.h"
+#include "tools/common/text.h"
+#include "tools/output/format.h"
+#include "tools/output/words.h"
+#include "tools/show/show_node.h"
+
+#define DETAIL_SIZE 1024
+#define NODES_SIZE  (HF_NODES_MAX * (4 * HF_NODE_TEXT_MAX + 2))
+
+static const char *const words[] = {
+    [HF_EVENT_GRANTED] = "granted",
+    [HF_EVENT_READOPTED] = "readopted",
+    [HF_EVENT_VOTE_VOID] = "vote_void",
+    [HF_EVENT_VOTE] = "vote",
+    [HF_EVENT_HEALED] = "healed",
+    [HF_EVENT_LATE] = "late",
+    [HF_EVENT_ON_TIME] = "on_time",
+    [HF_EVENT_LOSING] = "losing",
+    [HF_EVENT_JOB_STOPPED] = "job_stopped",
+    [HF_EVENT_JOB_KILLED] = "job_killed",
+    [HF_EVENT_ABANDONED] = "abandoned",
+    [HF_EVENT_LOST] = "lost",
+    [HF_EVENT_RELEASED] = "released",
+    [HF_EVENT_FORCED] = "forced",
+    [HF_EVENT_AGENT_STARTED] = "agent_started",
+    [HF_EVENT_AGENT_ENDING] = "agent_ending",
+    [HF_EVENT_AGENT_AWAY] = "agent_away",
+    [HF_EVENT_NODE_UP] = "node_up",
+    [HF_EVENT_NODE_DOWN] = "node_down",
+    [HF_EVENT_NODE_REFUSED] = "node_refused",
+    [HF_EVENT_NODE_ACCEPTED] = "node_accepted",
+    [HF_EVENT_NODE_RESTARTED] = "node_restarted",
+    [HF_EVENT_NODE_FORGOT] = "node_forgot",
+    [HF_EVENT_NODE_STEPPED] = "node_stepped",
+    [HF_EVENT_QUARANTINE] = "quarantine",
+    [HF_EVENT_QUARANTINE_OVER] = "quarantine_over",
+    [HF_EVENT_NODE_UNWRITABLE] = "node_unwritable",
+    [HF_EVENT_NODE_WRITABLE] = "node_writable",
+};
+
+/* The stable word of an enum hf_event_kind; "unknown" for a later agent's. */
+static const char *word_of(uint32_t kind)
+{
+    return kind < HF_LENGTH(words) && words[kind] ? words[kind] : "unknown";
+}
+
+static bool of_lease(const struct hf_event *event)
+{
+    return event->generation != 0 || event->kind == HF_EVENT_FORCED;
+}
+
+static bool of_node(const struct hf_event *event)
+{
+    return event->node != HF_EVENT_NO_NODE;
+}
+
+/* --- nodes ------------------------------------------------------------------------------------ */
+
+/* As the node's row has it; "#2" if it never did. An agent that is starting empties the rows. */
+static const char *raw_id(char *out, size_t size, const struct reader *reader, unsigned node)
+{
+    static char ids[HF_NODES_MAX][HF_NODE_TEXT_MAX + 1];
+    struct hf_node_row row;
+
+    if (node < HF_NODES_MAX && hf_node_read(&reader->table, node, &row) == HF_OK && *row.id)
+        memcpy(ids[node], row.id, sizeof(row.id));
+    if (node < HF_NODES_MAX && *ids[node])
+        snprintf(out, size, "%s", ids[node]);
+    else
+        snprintf(out, size, "#%u", node + 1);
+    return out;
+}
+
+void show_event_learn(const struct reader *reader)
+{
+    char id[HF_NODE_TEXT_MAX + 1];
+
+    for (unsigned node = 0; node < reader->table.node_count; node++)
+        raw_id(id, sizeof(id), reader, node);
+}
+
+static const char *id_of(char *out, size_t size, const struct reader *reader, unsigned node)
+{
+    char id[HF_NODE_TEXT_MAX + 1];
+
+    return text_escape_str(out, size, raw_id(id, sizeof(id), reader, node));
+}
+
+/* A damaged table may name more of them than there are bits. */
+static bool votes(const struct hf_event *event, unsigned node)
+{
+    return node < HF_NODES_MAX && event->voting >> node & 1;
+}
+
+static int vote_count(const struct hf_event *event)
+{
+    return __builtin_popcount(event->voting);
+}
+
+/* "n1, n3": those whose vote did not stand. */
+static const char *without_vote(char *out, size_t size, const struct reader *reader,
+                                const struct hf_event *event)
+{
+    size_t used = 0;
+    char id[4 * HF_NODE_TEXT_MAX + 1];
+
+    out[0] = '\0';
+    for (unsigned node = 0; node < event->nodes && used < size; node++)
+        if (!votes(event, node))
+            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
+                                     id_of(id, sizeof(id), reader, node));
+    return out;
+}
+
+/* --- a line for people ------------------------------------------------------------------------ */
+
+static int64_t left_ms(const struct hf_event *event, int64_t valid_ns)
+{
+    return hf_dur_ms(hf_time_since((hf_time){valid_ns}, (hf_time){event->at_ns}));
+}
+
+/* "2 of 3 votes, 12.3s left". */
+static const char *standing(char *out, size_t size, const struct reader *reader,
+                            const struct hf_event *event)
+{
+    char span[TEXT_SPAN_SIZE], missing[NODES_SIZE];
+    int count = vote_count(event);
+    int64_t left = left_ms(event, event->valid_ns);
+    size_t used = (size_t)snprintf(out, size, "%d of %d votes", count, event->nodes);
+
+    if (count < event->nodes && used < size)
+        used += (size_t)snprintf(out + used, size - used, " (not %s)",
+                                 without_vote(missing, sizeof(missing), reader, event));
+    if (used < size && event->valid_ns && left > 0)
+        snprintf(out + used, size - used, ", %s left", text_span(span, sizeof(span), left));
+    else if (used < size && event->valid_ns)
+        snprintf(out + used, size - used, ", its validity was over %s before",
+                 text_span(span, sizeof(span), -left));
+    return out;
+}
+
+static const char *void_sentence(uint32_t reason)
+{
+    switch (reason) {
+    case HF_LOSS_FOREIGN:
+        return "another holder's key is on";
+    case HF_LOSS_FORCED:
+        return "it was forced out on";
+    case HF_LOSS_MISSING:
+        return "its key is gone from";
+    case HF_LOSS_CLOCK:
+        return "the clock stepped on";
+    default:
+        return "its vote is void on";
+    }
+}
+
+/* "; user 0 (pid 123) asked" */
+static const char *asker(char *out, size_t size, const struct hf_event *event)
+{
+    out[0] = '\0';
+    if (event->by_pid)
+        snprintf(out, size, " (user %" PRIu32 ", pid %" PRIu32 ")", event->by_uid, event->by_pid);
+    return out;
+}
+
+/* Why it was released. */
+static const char *released_by(const struct hf_event *event)
+{
+    return event->reason == HF_LOSS_NONE ? "its holder released it" : hf_loss_text(event->reason);
+}
+
+static const char *handed_over(const struct hf_event *event, const char *sentence)
+{
+    return event->flags & HF_EVENT_F_HANDED_OVER ? sentence : "";
+}
+
+static void detail_of_lease(char *out, size_t size, const struct reader *reader,
+                            const struct hf_event *event)
+{
+    char span[TEXT_SPAN_SIZE], id[4 * HF_NODE_TEXT_MAX + 1], rest[NODES_SIZE], by[64];
+    const char *loss = hf_loss_text(event->reason);
+
+    id[0] = '\0';
+    if (of_node(event))
+        id_of(id, sizeof(id), reader, event->node);
+    standing(rest, sizeof(rest), reader, event);
+    switch (event->kind) {
+    case HF_EVENT_GRANTED:
+        snprintf(out, size, "fence %" PRIu64 ", pid %" PRIu32 ", waited %s%s, %s", event->fence,
+                 event->pid, text_span(span, sizeof(span), event->value),
+                 handed_over(event, ", handed over"), rest);
+        break;
+    case HF_EVENT_READOPTED:
+        snprintf(out, size, "fence %" PRIu64 ", pid %" PRIu32 ", %s", event->fence, event->pid,
+                 rest);
+        break;
+    case HF_EVENT_VOTE_VOID:
+        snprintf(out, size, "%s %s; %s", void_sentence(event->reason), id, rest);
+        break;
+    case HF_EVENT_VOTE:
+        snprintf(out, size, "%s counts again; %s", id, rest);
+        break;
+    case HF_EVENT_HEALED:
+        snprintf(out, size, "written again on %s; %s", id, rest);
+        break;
+    case HF_EVENT_LATE:
+    case HF_EVENT_LOSING:
+        snprintf(out, size, "%s%s%s%s%s; %s", loss, *id ? " (" : "", id, *id ? ")" : "",
+                 asker(by, sizeof(by), event), rest);
+        break;
+    case HF_EVENT_LOST:
+        snprintf(out, size, "%s%s%s%s; %s; held for %s, fence %" PRIu64 ", pid %" PRIu32, loss,
+                 *id ? " (" : "", id, *id ? ")" : "", rest,
+                 text_span(span, sizeof(span), event->value), event->fence, event->pid);
+        break;
+    case HF_EVENT_RELEASED:
+        snprintf(out, size, "held for %s, fence %" PRIu64 ", pid %" PRIu32 "; %s%s%s",
+                 text_span(span, sizeof(span), event->value), event->fence, event->pid,
+                 released_by(event), asker(by, sizeof(by), event),
+                 handed_over(event, "; handed over on this host"));
+        break;
+    case HF_EVENT_FORCED:
+        snprintf(out, size,
+                 "the hold with fence %" PRIu64 " on %" PRId64 " of %u nodes, by user %" PRIu32
+                 " (pid %" PRIu32 ")",
+                 event->fence, event->value, event->nodes, event->uid, event->pid);
+        break;
+    case HF_EVENT_JOB_STOPPED:
+        snprintf(out, size, "its guardian stops the job; %s", rest);
+        break;
+    case HF_EVENT_JOB_KILLED:
+        snprintf(out, size, "its guardian kills the job; %s", rest);
+        break;
+    case HF_EVENT_ABANDONED:
+        snprintf(out, size, "the holder is gone without a word, it is not renewed any more; %s",
+                 rest);
+        break;
+    default:
+        snprintf(out, size, "%s", rest);
+    }
+}
+
+static void detail_of_other(char *out, size_t size, const struct hf_event *event)
+{
+    char text[4 * HF_EVENT_TEXT + 1], span[TEXT_SPAN_SIZE], reasons[256];
+
+    text_escape(text, sizeof(text), event->text, hf_event_text_kept(event));
+    switch (event->kind) {
+    case HF_EVENT_AGENT_STARTED:
+        snprintf(out, size, "version %s, pid %" PRIu32 "%s", text, event->pid,
+                 event->value ? ", after an earlier one" : "");
+        break;
+    case HF_EVENT_AGENT_AWAY:
+        snprintf(out, size, "for %s it was stopped, suspended or without CPU, and renewed nothing",
+                 text_span(span, sizeof(span), event->value));
+        break;
+    case HF_EVENT_AGENT_ENDING:
+        snprintf(out, size, "pid %" PRIu32, event->pid);
+        break;
+    case HF_EVENT_NODE_UP:
+        snprintf(out, size, "version %s", text);
+        break;
+    case HF_EVENT_NODE_DOWN:
+    case HF_EVENT_NODE_UNWRITABLE:
+        snprintf(out, size, "%s: %s", words_node_error(event->reason), text);
+        break;
+    case HF_EVENT_NODE_REFUSED:
+        snprintf(out, size, "%s%s%s", words_refusal_sentence(event->reason), *text ? ": " : "",
+                 text);
+        break;
+    case HF_EVENT_NODE_RESTARTED:
+        snprintf(out, size, "run_id %s", text);
+        break;
+    case HF_EVENT_NODE_FORGOT:
+        snprintf(out, size, "its sentinel was absent or changed");
+        break;
+    case HF_EVENT_NODE_STEPPED:
+        snprintf(out, size, "its clock stepped%s%s", event->value ? " by " : "",
+                 event->value ? format_offset(span, sizeof(span), event->value) : "");
+        break;
+    case HF_EVENT_QUARANTINE:
+        snprintf(out, size, "%s; no votes for %s",
+                 words_quarantine_sentence(reasons, sizeof(reasons), event->reason),
+                 text_span(span, sizeof(span), left_ms(event, event->valid_ns)));
+        break;
+    default:
+        snprintf(out, size, "%s", text);
+    }
+}
+
+void show_event(const struct reader *reader, const struct hf_event *event)
+{
+    char at[TEXT_INSTANT_SIZE], subject[TEXT_NAME_SIZE] = "-";
+    char detail[DETAIL_SIZE + NODES_SIZE] = "";
+
+    if (of_lease(event)) {
+        text_escape(subject, sizeof(subject), event->text, hf_event_text_kept(event));
+        if (event->text_len > HF_EVENT_TEXT)
+            memcpy(subject + strlen(subject), "...", sizeof("..."));
+        detail_of_lease(detail, sizeof(detail), reader, event);
+    } else {
+        if (of_node(event))
+            id_of(subject, sizeof(subject), reader, event->node);
+        detail_of_other(detail, sizeof(detail), event);
+    }
+    printf("%s  %-15s  %s%s%s\n", text_instant(at, sizeof(at), event->wall_ms),
+           word_of(event->kind), subject, *detail ? "  " : "", detail);
+}
+
+/* --- JSON ------------------------------------------------------------------------------------- */
+
+void show_json_line(json_t *value)
+{
+    json_dumpf(value, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(value);
+}
+
+static json_t *instant(int64_t ns)
+{
+    return ns ? json_u64_text((uint64_t)ns) : json_null();
+}
+
+static json_t *node_id(const struct reader *reader, unsigned node)
+{
+    char id[HF_NODE_TEXT_MAX + 1];
+
+    return json_text_str(raw_id(id, sizeof(id), reader, node));
+}
+
+static json_t *voting_json(const struct reader *reader, const struct hf_event *event)
+{
+    json_t *array = json_array();
+
+    for (unsigned node = 0; node < event->nodes; node++)
+        if (votes(event, node))
+            json_array_append_new(array, node_id(reader, node));
+    return array;
+}
+
+static const char *reason_word(const struct hf_event *event)
+{
+    if (event->kind == HF_EVENT_NODE_DOWN || event->kind == HF_EVENT_NODE_UNWRITABLE)
+        return words_node_error(event->reason);
+    if (event->kind == HF_EVENT_NODE_REFUSED)
+        return words_refusal(event->reason);
+    return of_lease(event) ? hf_loss_word(event->reason) : "";
+}
+
+static void put_lease(json_t *line, const struct reader *reader, const struct hf_event *event)
+{
+    int64_t left = left_ms(event, event->valid_ns);
+
+    json_put_name(line, event->text, hf_event_text_kept(event));
+    if (event->text_len > HF_EVENT_TEXT)
+        json_put(line, "name_cut", json_true());
+    json_put(line, "fence", json_u64_text(event->fence));
+    json_put(line, "slot", json_integer(event->slot));
+    json_put(line, "generation", json_integer(event->generation));
+    json_put(line, "pid", json_integer(event->pid));
+    json_put(line, "uid", json_integer(event->uid));
+    json_put(line, "run", json_boolean(event->flags & HF_EVENT_F_RUN));
+    json_put(line, "votes", json_integer(vote_count(event)));
+    json_put(line, "nodes", json_integer(event->nodes));
+    json_put(line, "voting", voting_json(reader, event));
+    json_put(line, "valid_before_ns", instant(event->valid_before_ns));
+    json_put(line, "valid_ns", instant(event->valid_ns));
+    json_put(line, "left_ms", event->valid_ns ? json_integer(left > 0 ? left : 0) : json_null());
+    if (event->kind == HF_EVENT_GRANTED)
+        json_put(line, "waited_ms", json_integer(event->value));
+    if (event->kind == HF_EVENT_LOST || event->kind == HF_EVENT_RELEASED)
+        json_put(line, "held_ms", json_integer(event->value));
+    if (event->reason == HF_LOSS_ASKED && event->kind != HF_EVENT_VOTE_VOID) {
+        json_put(line, "by_pid", event->by_pid ? json_integer(event->by_pid) : json_null());
+        json_put(line, "by_uid", event->by_pid ? json_integer(event->by_uid) : json_null());
+    }
+    if (event->kind == HF_EVENT_FORCED)
+        json_put(line, "forced", json_integer(event->value));
+    if (event->kind == HF_EVENT_GRANTED || event->kind == HF_EVENT_RELEASED)
+        json_put(line, "handed_over", json_boolean(event->flags & HF_EVENT_F_HANDED_OVER));
+}
+
+static void put_other(json_t *line, const struct hf_event *event)
+{
+    size_t len = hf_event_text_kept(event);
+
+    json_put(line, "text", len ? json_text(event->text, len) : json_null());
+    if (event->kind == HF_EVENT_AGENT_STARTED || event->kind == HF_EVENT_AGENT_ENDING)
+        json_put(line, "pid", json_integer(event->pid));
+    if (event->kind == HF_EVENT_AGENT_STARTED)
+        json_put(line, "warm", json_boolean(event->value));
+    if (event->kind == HF_EVENT_AGENT_AWAY)
+        json_put(line, "away_ms", json_integer(event->value));
+    if (event->kind == HF_EVENT_NODE_STEPPED)
+        json_put(line, "step_us", event->value ? json_integer(event->value) : json_null());
+    if (event->kind == HF_EVENT_QUARANTINE) {
+        json_put(line, "quarantine_reasons", show_quarantine_json(event->reason));
+        json_put(line, "left_ms", json_integer(left_ms(event, event->valid_ns)));
+    }
+}
+
+void show_event_json(const struct reader *reader, const struct hf_event *event)
+{
+    json_t *line = json_object();
+
+    json_put(line, "event", json_string(word_of(event->kind)));
+    json_put(line, "number", json_integer((json_int_t)event->number));
+    json_put(line, "at", json_instant(event->wall_ms));
+    json_put(line, "at_ns", json_u64_text((uint64_t)event->at_ns));
+    json_put(line, "node", of_node(event) ? node_id(reader, event->node) : json_null());
+    json_put(line, "reason", json_word(reason_word(event)));
+    if (of_lease(event))
+        put_lease(line, reader, event);
+    else
+        put_other(line, event);
+    show_json_line(line);
+}
+
+void show_overwritten(const char *subcommand, uint64_t count, bool json)
+{
+    if (count == 0)
+        return;
+    if (json) {
+        json_t *line = json_object();
+
+        json_put(line, "event", json_string("overwritten"));
+        json_put(line, "count", json_integer((json_int_t)count));
+        show_json_line(line);
+    } else {
+        fflush(stdout);
+        fprintf(stderr, "holdfast %s: %" PRIu64 " older events are overwritten\n", subcommand,
+                count);
+    }
+}

@@ -1,0 +1,21 @@
+/* Printing events: a line for people, or a JSON object on a line. */
+#ifndef HOLDFAST_TOOLS_SHOW_SHOW_EVENT_H
+#define HOLDFAST_TOOLS_SHOW_SHOW_EVENT_H
+
+#include "shm/layout.h"
+#include "tools/output/json.h"
+#include "tools/reader/reader.h"
+
+/* Reads the nodes' ids beforehand: while the next agent starts they are not there. */
+void show_event_learn(const struct reader *reader);
+
+void show_event(const struct reader *reader, const struct hf_event *event);
+void show_event_json(const struct reader *reader, const struct hf_event *event);
+
+/* `count` events were overwritten before they could be read. As a line of JSON, or on stderr. */
+void show_overwritten(const char *subcommand, uint64_t count, bool json);
+
+/* Any JSON value as a line of its own; takes it. */
+void show_json_line(json_t *value);
+
+#endif

@@ -1,0 +1,235 @@
+#include "tools/show/show_node.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shm/status.h"
+#include "tools/common/text.h"
+#include "tools/output/format.h"
+#include "tools/output/words.h"
+#include "tools/show/show_renewals.h"
+
+#define ID_WIDTH_MAX 40
+#define WHY_SIZE     1024
+
+uint32_t show_nodes_read(const struct reader *reader, struct hf_node_row ret_rows[HF_NODES_MAX])
+{
+    for (uint32_t i = 0; i < reader->table.node_count; i++)
+        if (hf_node_read(&reader->table, i, &ret_rows[i]) < 0)
+            memset(&ret_rows[i], 0, sizeof(ret_rows[i]));
+    return reader->table.node_count;
+}
+
+uint32_t show_nodes_voting(const struct hf_node_row rows[], uint32_t count)
+{
+    uint32_t voting = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        voting += rows[i].state == HF_NODE_UP;
+    return voting;
+}
+
+/* How long the quarantine lasts yet; 0: not in one, or its end is not known. */
+static int64_t quarantine_left_ms(const struct hf_node_row *row)
+{
+    int64_t left = hf_dur_ms(hf_time_since((hf_time){row->quarantine_until_ns}, reader_now()));
+
+    return row->quarantine_until_ns > 0 && left > 0 ? left : 0;
+}
+
+static int64_t unwritable_ms(const struct hf_node_row *row)
+{
+    int64_t ms = hf_dur_ms(hf_time_since(reader_now(), (hf_time){row->unwritable_since_ns}));
+
+    return ms > 0 ? ms : 0;
+}
+
+/* "refuses writes for 3.2s: oom: OOM command not allowed ..."; "" if it takes them. */
+static const char *unwritable(char *out, size_t size, const struct hf_node_row *row)
+{
+    char span[TEXT_SPAN_SIZE], error[4 * sizeof(row->error)];
+
+    out[0] = '\0';
+    if (row->unwritable_since_ns > 0)
+        snprintf(out, size, "refuses writes for %s: %s: %s",
+                 text_span(span, sizeof(span), unwritable_ms(row)),
+                 words_node_error(row->error_class),
+                 text_escape_str(error, sizeof(error), row->error));
+    return out;
+}
+
+/* Why a node does not vote, or what is worth knowing of one that does. */
+static const char *why(char *out, size_t size, const struct hf_node_row *row)
+{
+    char reasons[256], span[TEXT_SPAN_SIZE], error[4 * sizeof(row->error)], writes[WHY_SIZE / 2];
+    int64_t left = quarantine_left_ms(row);
+
+    out[0] = '\0';
+    switch (row->state) {
+    case HF_NODE_UNWRITABLE:
+        unwritable(out, size, row);
+        break;
+    case HF_NODE_QUARANTINED:
+        words_quarantine_sentence(reasons, sizeof(reasons), row->quarantine_reason);
+        unwritable(writes, sizeof(writes), row);
+        snprintf(out, size, "%s%s%s%s%s",
+                 *reasons ? reasons : "not judged before enough nodes answer",
+                 left ? ", votes again in " : "", left ? text_span(span, sizeof(span), left) : "",
+                 *writes ? "; " : "", writes);
+        break;
+    case HF_NODE_REFUSED:
+        snprintf(out, size, "%s", words_refusal_sentence(row->refused));
+        break;
+    case HF_NODE_UP:
+        if (row->flags & HF_NODE_F_DEV)
+            snprintf(out, size, "a private node (--dev)");
+        else if (row->flags & HF_NODE_F_ASSUMED_FRESH)
+            snprintf(out, size, "fresh by the operator's word");
+        else if ((row->flags & HF_NODE_F_TRACKING) >> HF_NODE_F_TRACKING_SHIFT ==
+                 HF_TRACKING_REFUSED)
+            snprintf(out, size, "%s", words_tracking_sentence(row->flags));
+        break;
+    default:
+        snprintf(out, size, "%s", text_escape_str(error, sizeof(error), row->error));
+    }
+    return out;
+}
+
+static const char *id_of(char *out, size_t size, const struct hf_node_row *row)
+{
+    return text_escape_str(out, size, *row->id ? row->id : "?");
+}
+
+void show_nodes(const struct reader *reader)
+{
+    struct hf_node_row rows[HF_NODES_MAX];
+    uint32_t count = show_nodes_read(reader, rows);
+    char id[4 * sizeof(rows[0].id)], rtt[TEXT_SPAN_SIZE], note[WHY_SIZE];
+    int width = (int)strlen("NODE");
+
+    for (uint32_t i = 0; i < count; i++) {
+        int len = (int)strlen(id_of(id, sizeof(id), &rows[i]));
+
+        if (len > width)
+            width = len < ID_WIDTH_MAX ? len : ID_WIDTH_MAX;
+    }
+    printf("%-*s  %-11s  %-8s  %s\n", width, "NODE", "STATE", "RTT", "WHY");
+    for (uint32_t i = 0; i < count; i++)
+        printf("%-*s  %-11s  %-8s  %s\n", width, id_of(id, sizeof(id), &rows[i]),
+               words_node_state(rows[i].state), format_rtt(rtt, sizeof(rtt), rows[i].rtt_ns),
+               *why(note, sizeof(note), &rows[i]) ? note : "-");
+}
+
+static void print_flags(const struct hf_node_row *row)
+{
+    printf("  flags     %s%s%s\n", row->flags & HF_NODE_F_DURABLE ? "durable" : "not durable",
+           row->flags & HF_NODE_F_ASSUMED_FRESH ? ", assumed fresh" : "",
+           row->flags & HF_NODE_F_DEV ? ", private (--dev)" : "");
+}
+
+static void print_long(const struct hf_node_row *row)
+{
+    char text[WHY_SIZE], span[TEXT_SPAN_SIZE];
+
+    printf("%s\n", id_of(text, sizeof(text), row));
+    printf("  address   %s\n", text_escape_str(text, sizeof(text), row->address));
+    printf("  state     %s", words_node_state(row->state));
+    printf(*why(text, sizeof(text), row) ? ": %s\n" : "%s\n", text);
+    if (*row->version)
+        printf("  server    version %s", text_escape_str(text, sizeof(text), row->version));
+    if (*row->version && *row->run_id)
+        printf(", run_id %s", text_escape_str(text, sizeof(text), row->run_id));
+    if (*row->version)
+        putchar('\n');
+    if (row->last_reply_ns > 0) {
+        int64_t age_ms = hf_dur_ms(hf_time_since(reader_now(), (hf_time){row->last_reply_ns}));
+
+        printf("  reply     %s ago, rtt %s\n",
+               text_span(span, sizeof(span), age_ms > 0 ? age_ms : 0),
+               format_rtt(text, sizeof(text), row->rtt_ns));
+        printf("  clock     %s of this host's; steps of up to %s may go unseen\n",
+               format_offset(text, sizeof(text), row->clock_offset_us),
+               format_rtt(span, sizeof(span), row->unseen_step_ns));
+    }
+    print_flags(row);
+    printf("  waiting   %s\n", words_tracking_sentence(row->flags));
+    printf("  counts    replies %" PRIu64 ", timeouts %" PRIu64 ", errors %" PRIu64
+           ", reconnects %" PRIu64 ", clock steps %" PRIu64 "\n",
+           row->replies, row->timeouts, row->errors, row->reconnects, row->clock_steps);
+    if (row->error_class != HF_NODE_ERR_NONE || *row->error)
+        printf("  error     %s: %s\n", words_node_error(row->error_class),
+               text_escape_str(text, sizeof(text), row->error));
+}
+
+void show_nodes_long(const struct reader *reader)
+{
+    struct hf_node_row rows[HF_NODES_MAX];
+    uint32_t count = show_nodes_read(reader, rows);
+
+    for (uint32_t i = 0; i < count; i++)
+        print_long(&rows[i]);
+}
+
+json_t *show_quarantine_json(uint32_t reasons)
+{
+    json_t *array = json_array();
+
+    for (unsigned bit = 0; words_quarantine(bit); bit++)
+        if (reasons & 1u << bit)
+            json_array_append_new(array, json_string(words_quarantine(bit)));
+    return array;
+}
+
+static json_t *node_json(const struct hf_node_row *row)
+{
+    json_t *node = json_object();
+    int64_t age_ms = hf_dur_ms(hf_time_since(reader_now(), (hf_time){row->last_reply_ns}));
+
+    json_put(node, "id", json_text_str(row->id));
+    json_put(node, "address", json_text_str(row->address));
+    json_put(node, "state", json_string(words_node_state(row->state)));
+    json_put(node, "votes", json_boolean(row->state == HF_NODE_UP));
+    json_put(node, "refusal", json_word(words_refusal(row->refused)));
+    json_put(node, "quarantine_reasons", show_quarantine_json(row->quarantine_reason));
+    json_put(node, "quarantine_left_ms", json_integer(quarantine_left_ms(row)));
+    json_put(node, "rtt_us", json_integer(row->rtt_ns / HF_NS_PER_US));
+    json_put(node, "last_reply_age_ms",
+             row->last_reply_ns > 0 ? json_integer(age_ms) : json_null());
+    json_put(node, "clock_offset_us", json_integer(row->clock_offset_us));
+    json_put(node, "unseen_step_us",
+             row->unseen_step_ns > 0 ? json_integer(row->unseen_step_ns / HF_NS_PER_US)
+                                     : json_null());
+    json_put(node, "version", json_word(row->version));
+    json_put(node, "run_id", json_word(row->run_id));
+    json_put(node, "durable", json_boolean(row->flags & HF_NODE_F_DURABLE));
+    json_put(node, "assumed_fresh", json_boolean(row->flags & HF_NODE_F_ASSUMED_FRESH));
+    json_put(node, "dev", json_boolean(row->flags & HF_NODE_F_DEV));
+    json_put(node, "tracking", json_string(words_tracking(row->flags)));
+    json_put(node, "replies", json_integer((json_int_t)row->replies));
+    json_put(node, "timeouts", json_integer((json_int_t)row->timeouts));
+    json_put(node, "errors", json_integer((json_int_t)row->errors));
+    json_put(node, "reconnects", json_integer((json_int_t)row->reconnects));
+    json_put(node, "clock_steps", json_integer((json_int_t)row->clock_steps));
+    json_put(node, "unwritable_ms",
+             row->unwritable_since_ns > 0 ? json_integer(unwritable_ms(row)) : json_null());
+    json_put(node, "error_class", json_word(words_node_error(row->error_class)));
+    json_put(node, "error", json_word(row->error));
+    return node;
+}
+
+void show_nodes_json(struct json_out *out, const struct reader *reader, uint32_t renewals)
+{
+    struct hf_node_row rows[HF_NODES_MAX];
+    uint32_t count = show_nodes_read(reader, rows);
+
+    json_array_begin(out, "nodes");
+    for (uint32_t i = 0; i < count; i++) {
+        json_t *node = node_json(&rows[i]);
+
+        if (renewals)
+            json_put(node, "renewals", show_renewals_json(reader, i, renewals));
+        json_element(out, node);
+    }
+    json_array_end(out);
+}

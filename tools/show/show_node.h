@@ -1,0 +1,29 @@
+/* Nodes for people and as JSON. */
+#ifndef HOLDFAST_TOOLS_SHOW_SHOW_NODE_H
+#define HOLDFAST_TOOLS_SHOW_SHOW_NODE_H
+
+#include <stdint.h>
+
+#include "tools/output/json.h"
+#include "tools/reader/reader.h"
+
+/* The rows of all nodes; `ret_rows` holds HF_NODES_MAX. Returns how many; one that cannot be read
+ * has an empty id. */
+uint32_t show_nodes_read(const struct reader *reader, struct hf_node_row ret_rows[HF_NODES_MAX]);
+
+/* How many of them may vote now. */
+uint32_t show_nodes_voting(const struct hf_node_row rows[], uint32_t count);
+
+/* A line for each, with a heading. */
+void show_nodes(const struct reader *reader);
+
+/* Everything on each. */
+void show_nodes_long(const struct reader *reader);
+
+/* The array "nodes", each with its newest `renewals` renewals. */
+void show_nodes_json(struct json_out *out, const struct reader *reader, uint32_t renewals);
+
+/* The words of enum hf_quarantine_reason bits, as an array. */
+json_t *show_quarantine_json(uint32_t reasons);
+
+#endif

@@ -1,0 +1,19 @@
+/* Who holds a name on any host: for people and as JSON. Not thread-safe (user names). */
+#ifndef HOLDFAST_TOOLS_SHOW_WHO_H
+#define HOLDFAST_TOOLS_SHOW_WHO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libclient/holdfast.h"
+#include "tools/output/json.h"
+
+/* A line for each fact that is known. */
+void who_print(const void *name, size_t name_len, const struct hf_who_info *who);
+
+/* The same as members of `object`, the name apart. */
+void who_put(json_t *object, const struct hf_who_info *who);
+/* Those of the holder alone. */
+void who_put_holder(json_t *object, const struct hf_holder *holder);
+
+#endif
