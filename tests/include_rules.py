@@ -43,7 +43,6 @@ RULES = [
     (r"tools/reader/", r"tools/(reader|common)/|shm/"),
     (r"tools/output/", r"tools/(output|common)/|shm/"),
     (r"tools/run/", r"tools/(run|common)/|libclient/holdfast\.h"),
-    (r"tools/doctor/", r"tools/(doctor|output|reader|common)/|tools/show/show_node\.h|libclient/holdfast\.h|shm/"),
     (r"tools/(show|ask|doctor)/", r"tools/(\1|output|reader|common)/|libclient/holdfast\.h|shm/"),
     (r"tools/bench/load\.c", r"tools/bench/|shm/|agent/core/"),
     (r"tools/bench/", r"tools/bench/|libclient/holdfast\.h|shm/|agent/scripts\.h"),

@@ -207,8 +207,8 @@ static void test_nodes(void **state)
 
     (void)state;
     publish_nodes(&reader.table);
-    assert_int_equal(show_nodes_read(&reader, rows), 3);
-    assert_int_equal(show_nodes_voting(rows, 3), 1);
+    assert_int_equal(reader_nodes(&reader, rows), 3);
+    assert_int_equal(reader_nodes_voting(rows, 3), 1);
     saved = fixture_capture_begin();
     show_nodes(&reader);
     show_nodes_long(&reader);

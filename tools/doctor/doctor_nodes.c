@@ -8,7 +8,6 @@
 #include "tools/common/text.h"
 #include "tools/output/format.h"
 #include "tools/output/words.h"
-#include "tools/show/show_node.h"
 
 #define OFFSET_MOST_US (1000 * 1000)
 
@@ -176,10 +175,10 @@ static void look_at_distance(struct doctor *doctor, const struct hf_node_row *ro
 void doctor_look_at_nodes(struct doctor *doctor, const struct reader *reader)
 {
     struct hf_node_row rows[HF_NODES_MAX];
-    uint32_t count = show_nodes_read(reader, rows), durable = 0;
+    uint32_t count = reader_nodes(reader, rows), durable = 0;
     char id[4 * sizeof(rows[0].id)];
 
-    look_at_count(doctor, reader, show_nodes_voting(rows, count));
+    look_at_count(doctor, reader, reader_nodes_voting(rows, count));
     if (!(reader->table.header->flags & HF_TABLE_F_DEV))
         doctor_report(doctor, FINDING_NOTE, "nodes.addresses", NULL,
                       "other hosts must reach the same servers under these ids; agents do not "

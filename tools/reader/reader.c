@@ -195,3 +195,23 @@ uint32_t reader_walk(const struct hf_table *table, const struct reader_filter *f
     }
     return unreadable;
 }
+
+/* --- nodes ---------------------------------------------------------------------------------------
+ */
+
+uint32_t reader_nodes(const struct reader *reader, struct hf_node_row ret_rows[HF_NODES_MAX])
+{
+    for (uint32_t i = 0; i < reader->table.node_count; i++)
+        if (hf_node_read(&reader->table, i, &ret_rows[i]) < 0)
+            memset(&ret_rows[i], 0, sizeof(ret_rows[i]));
+    return reader->table.node_count;
+}
+
+uint32_t reader_nodes_voting(const struct hf_node_row rows[], uint32_t count)
+{
+    uint32_t voting = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        voting += rows[i].state == HF_NODE_UP;
+    return voting;
+}

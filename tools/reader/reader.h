@@ -69,4 +69,11 @@ void reader_count(const struct hf_table *table, struct reader_counts *ret_counts
 uint32_t reader_walk(const struct hf_table *table, const struct reader_filter *filter,
                      reader_fn *fn, void *arg);
 
+/* The rows of all nodes; `ret_rows` holds HF_NODES_MAX. Returns how many; one that cannot be read
+ * has an empty id. */
+uint32_t reader_nodes(const struct reader *reader, struct hf_node_row ret_rows[HF_NODES_MAX]);
+
+/* How many of them may vote now. */
+uint32_t reader_nodes_voting(const struct hf_node_row rows[], uint32_t count);
+
 #endif

@@ -13,23 +13,6 @@
 #define ID_WIDTH_MAX 40
 #define WHY_SIZE     1024
 
-uint32_t show_nodes_read(const struct reader *reader, struct hf_node_row ret_rows[HF_NODES_MAX])
-{
-    for (uint32_t i = 0; i < reader->table.node_count; i++)
-        if (hf_node_read(&reader->table, i, &ret_rows[i]) < 0)
-            memset(&ret_rows[i], 0, sizeof(ret_rows[i]));
-    return reader->table.node_count;
-}
-
-uint32_t show_nodes_voting(const struct hf_node_row rows[], uint32_t count)
-{
-    uint32_t voting = 0;
-
-    for (uint32_t i = 0; i < count; i++)
-        voting += rows[i].state == HF_NODE_UP;
-    return voting;
-}
-
 /* How long the quarantine lasts yet; 0: not in one, or its end is not known. */
 static int64_t quarantine_left_ms(const struct hf_node_row *row)
 {
@@ -104,7 +87,7 @@ static const char *id_of(char *out, size_t size, const struct hf_node_row *row)
 void show_nodes(const struct reader *reader)
 {
     struct hf_node_row rows[HF_NODES_MAX];
-    uint32_t count = show_nodes_read(reader, rows);
+    uint32_t count = reader_nodes(reader, rows);
     char id[4 * sizeof(rows[0].id)], rtt[TEXT_SPAN_SIZE], note[WHY_SIZE];
     int width = (int)strlen("NODE");
 
@@ -165,7 +148,7 @@ static void print_long(const struct hf_node_row *row)
 void show_nodes_long(const struct reader *reader)
 {
     struct hf_node_row rows[HF_NODES_MAX];
-    uint32_t count = show_nodes_read(reader, rows);
+    uint32_t count = reader_nodes(reader, rows);
 
     for (uint32_t i = 0; i < count; i++)
         print_long(&rows[i]);
@@ -221,7 +204,7 @@ static json_t *node_json(const struct hf_node_row *row)
 void show_nodes_json(struct json_out *out, const struct reader *reader, uint32_t renewals)
 {
     struct hf_node_row rows[HF_NODES_MAX];
-    uint32_t count = show_nodes_read(reader, rows);
+    uint32_t count = reader_nodes(reader, rows);
 
     json_array_begin(out, "nodes");
     for (uint32_t i = 0; i < count; i++) {

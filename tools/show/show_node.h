@@ -7,13 +7,6 @@
 #include "tools/output/json.h"
 #include "tools/reader/reader.h"
 
-/* The rows of all nodes; `ret_rows` holds HF_NODES_MAX. Returns how many; one that cannot be read
- * has an empty id. */
-uint32_t show_nodes_read(const struct reader *reader, struct hf_node_row ret_rows[HF_NODES_MAX]);
-
-/* How many of them may vote now. */
-uint32_t show_nodes_voting(const struct hf_node_row rows[], uint32_t count);
-
 /* A line for each, with a heading. */
 void show_nodes(const struct reader *reader);
 

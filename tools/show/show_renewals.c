@@ -7,7 +7,6 @@
 #include "tools/common/text.h"
 #include "tools/output/format.h"
 #include "tools/output/words.h"
-#include "tools/show/show_node.h"
 
 static size_t read_some(const struct reader *reader, uint32_t node, uint32_t most,
                         struct hf_renewal ret_renewals[HF_RENEWALS_KEPT])
@@ -59,7 +58,7 @@ static void print_node(const struct reader *reader, uint32_t node, const char *i
 void show_renewals(const struct reader *reader, uint32_t most)
 {
     struct hf_node_row rows[HF_NODES_MAX];
-    uint32_t count = show_nodes_read(reader, rows);
+    uint32_t count = reader_nodes(reader, rows);
 
     for (uint32_t node = 0; node < count; node++)
         if (*rows[node].id)
