@@ -13,7 +13,7 @@
 #include "tools/common/conflict.h"
 #include "tools/common/exit_code.h"
 #include "tools/common/text.h"
-#include "tools/run/guardian.h"
+#include "tools/run/guardians.h"
 #include "tools/run/hold.h"
 #include "tools/run/run.h"
 #include "tools/run/run_options.h"
@@ -248,7 +248,7 @@ static bool acquire(struct run *run, hf_client *client, const struct guardian_pl
         *ret_code = refused(run, status);
         return false;
     }
-    if (guardian_prepare(ret_guardian, plan) < 0) {
+    if (guardians_prepare(ret_guardian, plan) < 0) {
         say("%s: cannot prepare the guardians: %s", run->shown, strerror(errno));
         hf_op_cancel(op);
         *ret_code = EXIT_FAILED;
@@ -256,7 +256,7 @@ static bool acquire(struct run *run, hf_client *client, const struct guardian_pl
     }
     if (await_grant(run, client, op, ret_leases, ret_code))
         return true;
-    guardian_free(ret_guardian);
+    guardians_free(ret_guardian);
     return false;
 }
 
@@ -368,13 +368,13 @@ static int hold_and_run(struct run *run, hf_client *client)
         kill(getpid(), SIGSTOP);
     if (signal || name_leases(run, &hold) < 0) {
         hold_release(&hold);
-        guardian_free(&guardian);
+        guardians_free(&guardian);
         return signal ? EXIT_BY_SIGNAL + signal : EXIT_FAILED;
     }
     if (run->wanted.verbose)
         say_acquired(run, &hold);
     set_environment(run, &hold);
-    return guardian_run(&guardian, &hold);
+    return guardians_run(&guardian, &hold);
 }
 
 /* Sleeps until the client has news, for `most_ms` at most (-1: no limit). Returns a signal that ends us,

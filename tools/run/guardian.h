@@ -1,14 +1,4 @@
-/* The two guardians of a job.
- *
- *   outer   the process that the user sees: forwards signals, gives the exit code, backs up inner
- *    `- inner   starts the job, stops it by the timeline, reaps the tree, releases
- *        `- job ...
- *
- * Both are child subreapers, both have a session with the agent and timers of their own on the
- * validity. One that dies leaves the tree to the other, which kills it to the last process; only
- * then is the lock released. None waits for the agent, for a reader of its messages, or for a
- * process that does not end, while there is something to kill.
- */
+/* One guardian of a job, the outer or the inner (tools/run/guardians.h): what both are and can do. */
 #ifndef HOLDFAST_TOOLS_RUN_GUARDIAN_H
 #define HOLDFAST_TOOLS_RUN_GUARDIAN_H
 
@@ -69,25 +59,6 @@ struct guardian {
     int64_t kill_since_ns, kill_next_ns; /* 0: not killing */
     bool complained;
 };
-
-/* Makes all that both need and that can be made before there is a lock, as while it is waited for. What
- * `plan` points to may still change. 0, or -1 with errno. */
-int guardian_prepare(struct guardian *g, const struct guardian_plan *plan);
-
-/* Instead of guardian_run(): there is no lock. */
-void guardian_free(struct guardian *g);
-
-/* Runs the job under `hold` (taken with HF_ACQUIRE_RUN) to its end; its leases are released or left
- * to lapse. The caller has one thread. Returns the exit code; frees `g`. */
-int guardian_run(struct guardian *g, const struct hold *hold);
-
-/* --- shared by guardian_inner.c and guardian_outer.c ------------------------------------------ */
-
-/* The inner guardian; never returns. `tickets` are of the outer's leases, `g` carries what was made
- * before the fork. */
-_Noreturn void guardian_inner(struct guardian *g, const struct hf_ticket *tickets);
-/* The outer guardian, once the inner one `inner` runs. */
-int guardian_outer(struct guardian *g, pid_t inner);
 
 /* Judges the hold now. */
 enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns);

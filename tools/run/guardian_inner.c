@@ -1,5 +1,5 @@
 /* The inner guardian: the job's parent. */
-#include "tools/run/guardian.h"
+#include "tools/run/guardian_inner.h"
 
 #include <errno.h>
 #include <stdio.h>

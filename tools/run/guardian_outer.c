@@ -1,5 +1,5 @@
 /* The outer guardian: the process that the user sees. */
-#include "tools/run/guardian.h"
+#include "tools/run/guardian_outer.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

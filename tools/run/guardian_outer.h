@@ -1,0 +1,10 @@
+/* The outer guardian: the process that the user sees. */
+#ifndef HOLDFAST_TOOLS_RUN_GUARDIAN_OUTER_H
+#define HOLDFAST_TOOLS_RUN_GUARDIAN_OUTER_H
+
+#include "tools/run/guardian.h"
+
+/* Once the inner one, process `inner`, runs. Returns the exit code. */
+int guardian_outer(struct guardian *g, pid_t inner);
+
+#endif

@@ -1,0 +1,101 @@
+/* How the two guardians are made, and how they come to be two. */
+#include "tools/run/guardians.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "tools/common/exit_code.h"
+#include "tools/run/guardian_inner.h"
+#include "tools/run/guardian_outer.h"
+#include "tools/run/say.h"
+
+static int pidfd_open_(pid_t pid)
+{
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+static int prepare(struct guardian *g)
+{
+    int links[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, links) < 0)
+        return -1;
+    g->link_fd = links[0];
+    g->inner_link_fd = links[1];
+    g->outer_fd = pidfd_open_(getpid());
+    if (g->outer_fd < 0)
+        return -1;
+    if (beat_make(&g->beat, g->plan->heartbeat_ns) < 0)
+        return -1;
+    g->timer_fd = timeline_timer();
+    return g->timer_fd < 0 ? -1 : tree_init(&g->tree, 0);
+}
+
+int guardians_prepare(struct guardian *g, const struct guardian_plan *plan)
+{
+    int error;
+
+    *g = (struct guardian){.plan = plan};
+    g->shared =
+        mmap(NULL, sizeof(*g->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (g->shared == MAP_FAILED)
+        return -1;
+    cgroup_plan(&g->cgroup);
+    if (prepare(g) == 0)
+        return 0;
+    error = errno;
+    guardians_free(g);
+    errno = error;
+    return -1;
+}
+
+/* Its descriptors go with the process. */
+void guardians_free(struct guardian *g)
+{
+    cgroup_remove(&g->cgroup);
+    tree_free(&g->tree);
+    munmap(g->shared, sizeof(*g->shared));
+}
+
+/* No job was started: nothing to reap. */
+static int fail(struct guardian *g, const char *what, const char *why)
+{
+    say("%s: %s%s", g->plan->name, what, why);
+    hold_release(&g->hold);
+    guardians_free(g);
+    return EXIT_FAILED;
+}
+
+int guardians_run(struct guardian *g, const struct hold *hold)
+{
+    struct hf_ticket tickets[HF_SET_MAX];
+    pid_t inner;
+    int code;
+
+    g->hold = *hold;
+    if (hold_tickets(hold, tickets) < 0)
+        return fail(g, "", hf_last_message());
+    inner = fork();
+    if (inner < 0)
+        return fail(g, "fork: ", strerror(errno));
+    if (inner == 0) {
+        close(g->link_fd);
+        close(g->timer_fd);
+        tree_free(&g->tree);
+        g->link_fd = g->inner_link_fd;
+        g->peer_fd = g->outer_fd;
+        guardian_inner(g, tickets);
+    }
+    close(g->inner_link_fd);
+    close(g->outer_fd);
+    g->peer_fd = pidfd_open_(inner); /* without one its SIGCHLD will do */
+    explicit_bzero(tickets, sizeof(tickets));
+    code = guardian_outer(g, inner);
+    hold_free(&g->hold); /* what is left to lapse */
+    guardians_free(g);
+    return code;
+}
