@@ -8,31 +8,32 @@
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
+#include "tools/bench/measure.h"
 
 #define TURNS 21 /* of each kind, alternating; the medians are compared */
 
 static double clock_turn(long rounds)
 {
-    double start = bench_now_us();
+    double start = measure_now_us();
     struct timespec t;
 
     for (long i = 0; i < rounds; i++) {
         clock_gettime(CLOCK_BOOTTIME, &t);
         __asm__ volatile("" : : "g"(&t) : "memory");
     }
-    return (bench_now_us() - start) * 1e3 / (double)rounds;
+    return (measure_now_us() - start) * 1e3 / (double)rounds;
 }
 
 static double held_turn(hf_lease *lease, long rounds)
 {
-    double start = bench_now_us();
+    double start = measure_now_us();
     long held = 0;
 
     for (long i = 0; i < rounds; i++)
         held += hf_held(lease);
     if (held != rounds)
-        bench_die("the lease was lost while it was measured");
-    return (bench_now_us() - start) * 1e3 / (double)rounds;
+        measure_die("the lease was lost while it was measured");
+    return (measure_now_us() - start) * 1e3 / (double)rounds;
 }
 
 int bench_check(int argc, char **argv)
@@ -48,10 +49,10 @@ int bench_check(int argc, char **argv)
         fputs("usage: bench check AGENT ROUNDS\n", stderr);
         return 64;
     }
-    rounds = bench_number(argv[2], 1);
+    rounds = measure_number(argv[2], 1);
     snprintf(name, sizeof(name), "bench/check/%d", (int)getpid());
     if ((rc = hf_connect(argv[1], &client)) < 0 || (rc = hf_try(client, name, &lease)) < 0)
-        bench_die("%s: %s", hf_strerror(rc), hf_last_message());
+        measure_die("%s: %s", hf_strerror(rc), hf_last_message());
     (void)clock_turn(rounds); /* warm */
     (void)held_turn(lease, rounds);
     for (int i = 0; i < TURNS; i++) {
@@ -63,8 +64,8 @@ int bench_check(int argc, char **argv)
     (void)held_turn(lease, rounds);
     (void)getppid();
     printf("{\"bench\":\"check\",\"clock_ns\":%.2f,\"held_ns\":%.2f,\"ratio\":%.3f}\n",
-           bench_percentile(clocks, TURNS, 0.5), bench_percentile(helds, TURNS, 0.5),
-           bench_percentile(ratios, TURNS, 0.5));
+           measure_percentile(clocks, TURNS, 0.5), measure_percentile(helds, TURNS, 0.5),
+           measure_percentile(ratios, TURNS, 0.5));
     hf_release(lease);
     hf_disconnect(client);
     return 0;

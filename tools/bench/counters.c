@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "shm/table.h"
+#include "tools/bench/measure.h"
 
 int bench_counters(int argc, char **argv)
 {
@@ -18,7 +19,7 @@ int bench_counters(int argc, char **argv)
     }
     if (hf_table_name(argv[1], false, geteuid(), shm_name) < 0 ||
         hf_table_open(shm_name, geteuid(), &table, why, sizeof(why)) < 0)
-        bench_die("%s: %s", argv[1], why);
+        measure_die("%s: %s", argv[1], why);
     for (uint32_t i = 0; i < table.counter_count; i++)
         printf("%s\"%s\":%" PRIu64, i ? "," : "{", hf_counter_name((enum hf_counter)i),
                hf_counter_read(&table, (enum hf_counter)i));

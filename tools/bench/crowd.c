@@ -3,6 +3,8 @@
 #include "tools/bench/bench.h"
 
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,8 @@
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
+#include "tools/bench/measure.h"
+#include "tools/bench/share.h"
 
 #define CROWD_MAX  1024
 #define AGENTS_MAX 16
@@ -44,7 +48,7 @@ static void inside(struct crowd *c, const struct member *m, unsigned hold_us)
     if (c->streak > c->longest_streak)
         c->longest_streak = c->streak;
     usleep(hold_us);
-    c->end_us = bench_now_us();
+    c->end_us = measure_now_us();
     atomic_fetch_sub(&c->inside, 1);
 }
 
@@ -56,17 +60,17 @@ static void contend(struct crowd *c, struct member *m, const char *agent, const 
     int rc;
 
     if ((rc = hf_connect(agent, &client)) < 0)
-        bench_die("%s: %s", hf_strerror(rc), hf_last_message());
-    bench_futex_wait(&c->start, 0);
-    until = bench_now_us() + seconds * 1e6;
-    cpu = bench_cpu_us();
-    while (bench_now_us() < until) {
-        double asked = bench_now_us(), waited;
+        measure_die("%s: %s", hf_strerror(rc), hf_last_message());
+    share_wait(&c->start, 0);
+    until = measure_now_us() + seconds * 1e6;
+    cpu = measure_cpu_us();
+    while (measure_now_us() < until) {
+        double asked = measure_now_us(), waited;
         hf_lease *lease;
 
         if ((rc = hf_acquire(client, name, 0, -1, &lease)) < 0)
-            bench_die("%s: %s", hf_strerror(rc), hf_last_message());
-        waited = bench_now_us() - asked;
+            measure_die("%s: %s", hf_strerror(rc), hf_last_message());
+        waited = measure_now_us() - asked;
         if (m->grants < WAITS_MAX)
             m->waits_us[m->grants] = (float)waited;
         m->grants++;
@@ -74,9 +78,9 @@ static void contend(struct crowd *c, struct member *m, const char *agent, const 
             m->longest_wait_us = waited;
         inside(c, m, hold_us);
         if ((rc = hf_release(lease)) < 0)
-            bench_die("release: %s: %s", hf_strerror(rc), hf_last_message());
+            measure_die("release: %s: %s", hf_strerror(rc), hf_last_message());
     }
-    m->cpu_us = bench_cpu_us() - cpu;
+    m->cpu_us = measure_cpu_us() - cpu;
     hf_disconnect(client);
 }
 
@@ -107,8 +111,8 @@ static void report(struct crowd *c, int members, const char *const agents[], int
         "\"cpu_us_per_grant\":%.1f,\"cpu_percent_mean\":%.3f,\"cpu_percent_max\":%.3f,\"share\":{",
         members, agent_count, grants, wall_us / 1e6, (double)grants / wall_us * 1e6,
         wall_us / (double)grants / 1e3,
-        bench_percentile(waits, count, 0.5) / wall_us * (double)grants,
-        bench_percentile(waits, count, 0.99) / wall_us * (double)grants,
+        measure_percentile(waits, count, 0.5) / wall_us * (double)grants,
+        measure_percentile(waits, count, 0.99) / wall_us * (double)grants,
         longest / wall_us * (double)grants, longest / wall_us * (double)grants / members,
         c->longest_streak, atomic_load(&c->overlaps), cpu / (double)grants,
         cpu / wall_us / members * 100, busiest / wall_us * 100);
@@ -120,7 +124,7 @@ static void report(struct crowd *c, int members, const char *const agents[], int
 
 int bench_crowd(int argc, char **argv)
 {
-    struct crowd *c = bench_share(sizeof(*c));
+    struct crowd *c = share_memory(sizeof(*c));
     const char *agents[AGENTS_MAX];
     int members = 0, agent_count = argc - 3, bad = 0, status;
     double start;
@@ -131,23 +135,23 @@ int bench_crowd(int argc, char **argv)
         fputs("usage: bench crowd SECONDS HOLD_US AGENT=PROCESSES...\n", stderr);
         return 64;
     }
-    seconds = bench_number(argv[1], 1);
-    hold_us = bench_number(argv[2], 0);
+    seconds = measure_number(argv[1], 1);
+    hold_us = measure_number(argv[2], 0);
     snprintf(name, sizeof(name), "bench/crowd/%d", (int)getpid());
     for (int i = 0; i < agent_count; i++) {
         char *equals = strchr(argv[3 + i], '=');
         long processes;
 
         if (!equals)
-            bench_die("'%s' is not AGENT=PROCESSES", argv[3 + i]);
+            measure_die("'%s' is not AGENT=PROCESSES", argv[3 + i]);
         *equals = '\0';
-        processes = bench_number(equals + 1, 1);
+        processes = measure_number(equals + 1, 1);
         agents[i] = argv[3 + i];
         for (long k = 0; k < processes; k++) {
             struct member *m = &c->member[members++];
 
             if (members > CROWD_MAX)
-                bench_die("%d processes at most", CROWD_MAX);
+                measure_die("%d processes at most", CROWD_MAX);
             m->agent = i;
             if (fork() == 0) {
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -157,12 +161,12 @@ int bench_crowd(int argc, char **argv)
         }
     }
     sleep(1); /* they connect */
-    start = bench_now_us();
-    bench_futex_store(&c->start, 1);
+    start = measure_now_us();
+    share_store(&c->start, 1);
     for (int i = 0; i < members; i++)
         bad += wait(&status) < 0 || status != 0;
     if (bad)
-        bench_die("%d processes ended badly", bad);
+        measure_die("%d processes ended badly", bad);
     report(c, members, agents, agent_count, c->end_us - start);
     return 0;
 }

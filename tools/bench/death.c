@@ -4,7 +4,9 @@
 
 #include <hiredis/hiredis.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -12,6 +14,8 @@
 #include <unistd.h>
 
 #include "tools/bench/library.h"
+#include "tools/bench/measure.h"
+#include "tools/bench/share.h"
 
 #define NODES_MAX   9
 #define PATIENCE_US 20e6
@@ -26,7 +30,7 @@ static bool gone_from(redisContext *node, const char *name)
     bool gone;
 
     if (!reply)
-        bench_die("node: %s", node->errstr);
+        measure_die("node: %s", node->errstr);
     gone = reply->integer == 0;
     freeReplyObject(reply);
     return gone;
@@ -45,30 +49,30 @@ static double die_once(struct scene *scene, const char *agent, const char *name,
         hf_lease *lease;
 
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        bench_must(hf_acquire(bench_connect(agent), name, 0, -1, &lease), name);
-        bench_futex_store(&scene->held, 1);
+        library_must(hf_acquire(library_connect(agent), name, 0, -1, &lease), name);
+        share_store(&scene->held, 1);
         for (;;)
             pause();
     }
-    bench_futex_wait(&scene->held, 0);
-    bench_pause(pause_us);
-    start = bench_now_us();
+    share_wait(&scene->held, 0);
+    measure_pause(pause_us);
+    start = measure_now_us();
     kill(holder, SIGKILL);
     while (gone < nodes / 2 + 1) {
         gone = 0;
         for (int i = 0; i < nodes; i++)
             gone += gone_from(node[i], name);
-        if (bench_now_us() - start > PATIENCE_US)
-            bench_die("%s is not released", name);
+        if (measure_now_us() - start > PATIENCE_US)
+            measure_die("%s is not released", name);
     }
-    start = bench_now_us() - start;
+    start = measure_now_us() - start;
     waitpid(holder, NULL, 0);
     return start;
 }
 
 int bench_death(int argc, char **argv)
 {
-    struct scene *scene = bench_share(sizeof(*scene));
+    struct scene *scene = share_memory(sizeof(*scene));
     redisContext *node[NODES_MAX];
     int nodes = argc - 4;
     long rounds, pause_us;
@@ -78,24 +82,24 @@ int bench_death(int argc, char **argv)
         fputs("usage: bench death AGENT ROUNDS PAUSE_US SOCKET...\n", stderr);
         return 64;
     }
-    rounds = bench_number(argv[2], 1);
-    pause_us = bench_number(argv[3], 0);
+    rounds = measure_number(argv[2], 1);
+    pause_us = measure_number(argv[3], 0);
     for (int i = 0; i < nodes; i++) {
         node[i] = redisConnectUnix(argv[4 + i]);
         if (!node[i] || node[i]->err)
-            bench_die("node %s: %s", argv[4 + i], node[i] ? node[i]->errstr : "out of memory");
+            measure_die("node %s: %s", argv[4 + i], node[i] ? node[i]->errstr : "out of memory");
     }
     samples = malloc((size_t)rounds * sizeof(*samples));
     for (long k = 0; k < rounds; k++) {
-        char name[BENCH_NAME_LEN + 1];
+        char name[LIBRARY_NAME_LEN + 1];
 
-        bench_name(name, "death", getpid() % 1000 * 10000 + k);
+        library_name(name, "death", getpid() % 1000 * 10000 + k);
         samples[k] = die_once(scene, argv[1], name, nodes, node, pause_us);
     }
     printf(
         "{\"bench\":\"death\",\"rounds\":%ld,\"pause_us\":%ld,\"p50_us\":%.1f,\"p99_us\":%.1f}\n",
-        rounds, pause_us, bench_percentile(samples, (size_t)rounds, 0.5),
-        bench_percentile(samples, (size_t)rounds, 0.99));
+        rounds, pause_us, measure_percentile(samples, (size_t)rounds, 0.5),
+        measure_percentile(samples, (size_t)rounds, 0.99));
     for (int i = 0; i < nodes; i++)
         redisFree(node[i]);
     free(samples);

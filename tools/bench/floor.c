@@ -18,9 +18,10 @@
 
 #include "agent/scripts.h"
 #include "tools/bench/library.h"
+#include "tools/bench/measure.h"
 
 #define NODES_MAX 9
-#define KEY_SIZE  (BENCH_NAME_LEN + 1)
+#define KEY_SIZE  (LIBRARY_NAME_LEN + 1)
 #define SHUFFLE   7368787L /* a prime: times it, modulo the number of keys, no two are alike */
 #define TTL_MS    "30000"
 
@@ -68,7 +69,7 @@ static void load(redisContext *c, char ret_sha[41], const char *prelude, const c
     snprintf(text, size, "%s\n%s", prelude, body);
     r = redisCommand(c, "SCRIPT LOAD %s", text);
     if (!r || r->type != REDIS_REPLY_STRING)
-        bench_die("SCRIPT LOAD: %s", r ? r->str : c->errstr);
+        measure_die("SCRIPT LOAD: %s", r ? r->str : c->errstr);
     snprintf(ret_sha, 41, "%s", r->str);
     freeReplyObject(r);
     free(text);
@@ -90,7 +91,7 @@ static void open_nodes(struct floor *f, int count, char **names)
     struct timeval now;
 
     if (count < 1 || count > NODES_MAX)
-        bench_die("1 to %d nodes are needed, not %d", NODES_MAX, count);
+        measure_die("1 to %d nodes are needed, not %d", NODES_MAX, count);
     f->n = count;
     f->q = count / 2 + 1;
     gettimeofday(&now, NULL);
@@ -98,11 +99,11 @@ static void open_nodes(struct floor *f, int count, char **names)
     for (int i = 0; i < count; i++) {
         redisContext *c = names[i][0] == '/'
                               ? redisConnectUnix(names[i])
-                              : redisConnect("127.0.0.1", (int)bench_number(names[i], 1));
+                              : redisConnect("127.0.0.1", (int)measure_number(names[i], 1));
         redisReply *r;
 
         if (!c || c->err)
-            bench_die("node %s: %s", names[i], c ? c->errstr : "out of memory");
+            measure_die("node %s: %s", names[i], c ? c->errstr : "out of memory");
         f->node[i] = c;
         if (f->scripts) {
             load(c, f->acquire_sha, script_common, script_acquire);
@@ -141,7 +142,7 @@ static void flush(struct floor *f)
 
         while (!done)
             if (redisBufferWrite(f->node[i], &done) != REDIS_OK)
-                bench_die("write: %s", f->node[i]->errstr);
+                measure_die("write: %s", f->node[i]->errstr);
     }
 }
 
@@ -158,10 +159,10 @@ static void pump(struct floor *f)
         if (!p[i].revents)
             continue;
         if (redisBufferRead(f->node[i]) != REDIS_OK)
-            bench_die("read: %s", f->node[i]->errstr);
+            measure_die("read: %s", f->node[i]->errstr);
         while (f->owed[i] && redisGetReplyFromReader(f->node[i], &r) == REDIS_OK && r) {
             if (((redisReply *)r)->type == REDIS_REPLY_ERROR)
-                bench_die("node: %s", ((redisReply *)r)->str);
+                measure_die("node: %s", ((redisReply *)r)->str);
             freeReplyObject(r);
             f->owed[i]--;
         }
@@ -216,11 +217,11 @@ static void report(struct floor *f, const char *what, const char *figures, doubl
 static void latency(struct floor *f, long cycles)
 {
     double *samples = malloc(sizeof(*samples) * (size_t)cycles);
-    double cpu = bench_cpu_us();
+    double cpu = measure_cpu_us();
     char figures[96];
 
     for (long k = 0; k < cycles; k++) {
-        double start = bench_now_us();
+        double start = measure_now_us();
         char key[KEY_SIZE];
 
         snprintf(key, sizeof(key), "floor:%ld", k);
@@ -233,13 +234,13 @@ static void latency(struct floor *f, long cycles)
             append_release(f, i, key);
         flush(f);
         await(f, f->q, 0);
-        samples[k] = bench_now_us() - start;
+        samples[k] = measure_now_us() - start;
     }
-    cpu = bench_cpu_us() - cpu;
+    cpu = measure_cpu_us() - cpu;
     await(f, f->n, 0);
     snprintf(figures, sizeof(figures), "\"p50_us\":%.1f,\"p99_us\":%.1f",
-             bench_percentile(samples, (size_t)cycles, 0.5),
-             bench_percentile(samples, (size_t)cycles, 0.99));
+             measure_percentile(samples, (size_t)cycles, 0.5),
+             measure_percentile(samples, (size_t)cycles, 0.99));
     report(f, "lat", figures, (double)cycles, cpu);
     free(samples);
 }
@@ -248,7 +249,7 @@ static void latency(struct floor *f, long cycles)
 static void round_trip(struct floor *f, long cycles, long pause_us)
 {
     double *samples = malloc(sizeof(*samples) * (size_t)cycles);
-    double cpu = bench_cpu_us();
+    double cpu = measure_cpu_us();
     char figures[96];
 
     for (long k = 0; k < cycles; k++) {
@@ -257,26 +258,26 @@ static void round_trip(struct floor *f, long cycles, long pause_us)
 
         snprintf(key, sizeof(key), "floor:%d:%ld", (int)getpid(), k);
         f->fence++;
-        bench_pause(pause_us);
-        start = bench_now_us();
+        measure_pause(pause_us);
+        start = measure_now_us();
         for (int i = 0; i < f->n; i++)
             append_acquire(f, i, key);
         flush(f);
         await(f, f->q, 0);
-        samples[k] = bench_now_us() - start;
+        samples[k] = measure_now_us() - start;
         await(f, f->n, 0);
     }
-    cpu = bench_cpu_us() - cpu;
+    cpu = measure_cpu_us() - cpu;
     snprintf(figures, sizeof(figures), "\"pause_us\":%ld,\"p50_us\":%.1f,\"p99_us\":%.1f", pause_us,
-             bench_percentile(samples, (size_t)cycles, 0.5),
-             bench_percentile(samples, (size_t)cycles, 0.99));
+             measure_percentile(samples, (size_t)cycles, 0.5),
+             measure_percentile(samples, (size_t)cycles, 0.99));
     report(f, "rtt", figures, (double)cycles, cpu);
     free(samples);
 }
 
 static void throughput(struct floor *f, long cycles, long width)
 {
-    double start = bench_now_us(), cpu = bench_cpu_us();
+    double start = measure_now_us(), cpu = measure_cpu_us();
     char figures[96];
 
     for (long k = 0; k < cycles; k += width) {
@@ -294,8 +295,8 @@ static void throughput(struct floor *f, long cycles, long width)
         }
     }
     snprintf(figures, sizeof(figures), "\"width\":%ld,\"cycles_per_s\":%.0f", width,
-             (double)cycles / (bench_now_us() - start) * 1e6);
-    report(f, "tput", figures, (double)cycles, bench_cpu_us() - cpu);
+             (double)cycles / (measure_now_us() - start) * 1e6);
+    report(f, "tput", figures, (double)cycles, measure_cpu_us() - cpu);
 }
 
 /* One renew script for keys number `from` and the `count - 1` that come after it, on every node. They come in the order in which they
@@ -316,8 +317,8 @@ static void append_renew(struct floor *f, long from, long count, long keys_in_al
     if (f->scripts)
         argv[n++] = "holdfast:node";
     for (long k = 0; k < count; k++) {
-        bench_name(keys[k], "floor/renewal",
-                   shuffled ? (from + k) * SHUFFLE % keys_in_all : from + k);
+        library_name(keys[k], "floor/renewal",
+                     shuffled ? (from + k) * SHUFFLE % keys_in_all : from + k);
         argv[n++] = keys[k];
     }
     if (!f->scripts)
@@ -343,13 +344,13 @@ static void append_renew(struct floor *f, long from, long count, long keys_in_al
 static void renewal(struct floor *f, long keys, long batch, const char *order)
 {
     bool shuffled = strcmp(order, "renew") != 0, paced = strncmp(order, "paced:", 6) == 0;
-    double span_us = paced ? (double)bench_number(order + 6, 1) * 1e3 : 0, start, cpu;
+    double span_us = paced ? (double)measure_number(order + 6, 1) * 1e3 : 0, start, cpu;
     char figures[96];
 
     for (long k = 0; k < keys; k++) {
         char key[KEY_SIZE];
 
-        bench_name(key, "floor/renewal", k);
+        library_name(key, "floor/renewal", k);
         for (int i = 0; i < f->n; i++) {
             redisAppendCommand(f->node[i], "SET %s %s PX 600000", key, token);
             f->owed[i]++;
@@ -364,10 +365,10 @@ static void renewal(struct floor *f, long keys, long batch, const char *order)
         f->cpu_before[i] = node_cpu_us(f->node[i]);
         set_blocking(f->node[i], false);
     }
-    start = bench_now_us();
-    cpu = bench_cpu_us();
+    start = measure_now_us();
+    cpu = measure_cpu_us();
     for (long k = 0; k < keys; k += batch) {
-        double early_us = start + span_us * (double)k / (double)keys - bench_now_us();
+        double early_us = start + span_us * (double)k / (double)keys - measure_now_us();
 
         if (early_us > 0)
             usleep((unsigned)early_us);
@@ -377,8 +378,8 @@ static void renewal(struct floor *f, long keys, long batch, const char *order)
     }
     await(f, f->n, 0);
     snprintf(figures, sizeof(figures), "\"batch\":%ld,\"leases_per_s\":%.0f", batch,
-             (double)keys / (bench_now_us() - start) * 1e6);
-    report(f, paced ? "paced" : order, figures, (double)keys, bench_cpu_us() - cpu);
+             (double)keys / (measure_now_us() - start) * 1e6);
+    report(f, paced ? "paced" : order, figures, (double)keys, measure_cpu_us() - cpu);
 }
 
 int bench_floor(int argc, char **argv)
@@ -397,16 +398,16 @@ int bench_floor(int argc, char **argv)
     wide = strcmp(argv[2], "lat") != 0;
     open_nodes(&f, argc - (wide ? 5 : 4), argv + (wide ? 5 : 4));
     if (!wide)
-        latency(&f, bench_number(argv[3], 1));
+        latency(&f, measure_number(argv[3], 1));
     else if (strcmp(argv[2], "rtt") == 0)
-        round_trip(&f, bench_number(argv[3], 1), bench_number(argv[4], 0));
+        round_trip(&f, measure_number(argv[3], 1), measure_number(argv[4], 0));
     else if (strcmp(argv[2], "tput") == 0)
-        throughput(&f, bench_number(argv[3], 1), bench_number(argv[4], 1));
+        throughput(&f, measure_number(argv[3], 1), measure_number(argv[4], 1));
     else if (strcmp(argv[2], "renew") == 0 || strcmp(argv[2], "shuffled") == 0 ||
              strncmp(argv[2], "paced:", 6) == 0)
-        renewal(&f, bench_number(argv[3], 1), bench_number(argv[4], 1), argv[2]);
+        renewal(&f, measure_number(argv[3], 1), measure_number(argv[4], 1), argv[2]);
     else
-        bench_die("'%s' is none of lat, rtt, tput, renew, shuffled, paced:MS", argv[2]);
+        measure_die("'%s' is none of lat, rtt, tput, renew, shuffled, paced:MS", argv[2]);
     for (int i = 0; i < f.n; i++)
         redisFree(f.node[i]);
     return 0;

@@ -3,37 +3,28 @@
 #include "tools/bench/bench.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-void bench_futex_wait(_Atomic uint32_t *word, uint32_t while_it_is)
-{
-    while (atomic_load(word) == while_it_is)
-        syscall(SYS_futex, word, FUTEX_WAIT, while_it_is, NULL, NULL, 0);
-}
-
-void bench_futex_store(_Atomic uint32_t *word, uint32_t value)
-{
-    atomic_store(word, value);
-    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
+#include "tools/bench/measure.h"
+#include "tools/bench/share.h"
 
 /* Ends with its parent, who would wait for it for ever. */
 static _Noreturn void echo(_Atomic uint32_t word[2], long rounds)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (uint32_t k = 0; k < (uint32_t)rounds; k++) {
-        bench_futex_wait(&word[0], k);
-        bench_futex_store(&word[1], k + 1);
+        share_wait(&word[0], k);
+        share_store(&word[1], k + 1);
     }
     _exit(0);
 }
@@ -45,7 +36,7 @@ static void move_to(int nth)
     cpu_set_t may, one;
 
     if (sched_getaffinity(0, sizeof(may), &may) != 0)
-        bench_die("sched_getaffinity: %s", strerror(errno));
+        measure_die("sched_getaffinity: %s", strerror(errno));
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         if (!CPU_ISSET(cpu, &may) || nth-- > 0)
             continue;
@@ -58,7 +49,7 @@ static void move_to(int nth)
 
 int bench_futex(int argc, char **argv)
 {
-    _Atomic uint32_t *word = bench_share(2 * sizeof(*word));
+    _Atomic uint32_t *word = share_memory(2 * sizeof(*word));
     double *samples;
     long rounds, pause_us;
     bool apart = argc == 4 && strcmp(argv[3], "apart") == 0;
@@ -68,8 +59,8 @@ int bench_futex(int argc, char **argv)
         fputs("usage: bench futex ROUNDS PAUSE_US [apart]\n", stderr);
         return 64;
     }
-    rounds = bench_number(argv[1], 1);
-    pause_us = bench_number(argv[2], 0);
+    rounds = measure_number(argv[1], 1);
+    pause_us = measure_number(argv[2], 0);
     samples = calloc((size_t)rounds, sizeof(*samples));
     other = fork();
     if (apart)
@@ -79,16 +70,16 @@ int bench_futex(int argc, char **argv)
     for (uint32_t k = 0; k < (uint32_t)rounds; k++) {
         double start;
 
-        bench_pause(pause_us);
-        start = bench_now_us();
-        bench_futex_store(&word[0], k + 1);
-        bench_futex_wait(&word[1], k);
-        samples[k] = bench_now_us() - start;
+        measure_pause(pause_us);
+        start = measure_now_us();
+        share_store(&word[0], k + 1);
+        share_wait(&word[1], k);
+        samples[k] = measure_now_us() - start;
     }
     waitpid(other, NULL, 0);
     printf("{\"bench\":\"futex\",\"apart\":%s,\"pause_us\":%ld,\"p50_us\":%.2f,\"p99_us\":%.2f}\n",
-           apart ? "true" : "false", pause_us, bench_percentile(samples, (size_t)rounds, 0.5),
-           bench_percentile(samples, (size_t)rounds, 0.99));
+           apart ? "true" : "false", pause_us, measure_percentile(samples, (size_t)rounds, 0.5),
+           measure_percentile(samples, (size_t)rounds, 0.99));
     free(samples);
     return 0;
 }

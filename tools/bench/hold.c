@@ -8,20 +8,21 @@
 #include <unistd.h>
 
 #include "tools/bench/library.h"
+#include "tools/bench/measure.h"
 
 #define AT_ONCE 32 /* names in one call */
 
 static void take(hf_client *client, const char *prefix, long from, int count, hf_lease **ret_leases)
 {
     struct hf_acquire_options options = {.size = sizeof(options), .wait_ms = -1};
-    char text[AT_ONCE][BENCH_NAME_LEN + 1];
+    char text[AT_ONCE][LIBRARY_NAME_LEN + 1];
     struct hf_name names[AT_ONCE];
 
     for (int i = 0; i < count; i++) {
-        bench_name(text[i], prefix, from + i);
-        names[i] = (struct hf_name){text[i], BENCH_NAME_LEN};
+        library_name(text[i], prefix, from + i);
+        names[i] = (struct hf_name){text[i], LIBRARY_NAME_LEN};
     }
-    bench_must(hf_acquire_all(client, &options, names, (size_t)count, ret_leases), text[0]);
+    library_must(hf_acquire_all(client, &options, names, (size_t)count, ret_leases), text[0]);
 }
 
 /* Returns how many are held, and the shortest remaining validity in `least_ms` if it is less than that. */
@@ -41,7 +42,7 @@ static long look(hf_lease **leases, long count, double *least_ms)
 
 int bench_hold(int argc, char **argv)
 {
-    double start = bench_now_us(), cpu = bench_cpu_us(), least_ms = 1e12;
+    double start = measure_now_us(), cpu = measure_cpu_us(), least_ms = 1e12;
     long from, count, looks = 0, held;
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
     hf_client *client;
@@ -51,16 +52,16 @@ int bench_hold(int argc, char **argv)
         fputs("usage: bench hold AGENT PREFIX FROM COUNT\n", stderr);
         return 64;
     }
-    from = bench_number(argv[3], 0);
-    count = bench_number(argv[4], 1);
+    from = measure_number(argv[3], 0);
+    count = measure_number(argv[4], 1);
     /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers is meant. */
     leases = calloc((size_t)count, sizeof(*leases));
-    client = bench_connect(argv[1]);
+    client = library_connect(argv[1]);
     for (long i = 0; i < count; i += AT_ONCE)
         take(client, argv[2], from + i, (int)(count - i < AT_ONCE ? count - i : AT_ONCE),
              leases + i);
     printf("{\"bench\":\"hold\",\"leases\":%ld,\"seconds\":%.2f,\"client_cpu_us\":%.2f}\n", count,
-           (bench_now_us() - start) / 1e6, (bench_cpu_us() - cpu) / (double)count);
+           (measure_now_us() - start) / 1e6, (measure_cpu_us() - cpu) / (double)count);
     fflush(stdout);
     while (poll(&in, 1, 1000) == 0) {
         (void)look(leases, count, &least_ms);

@@ -4,11 +4,11 @@
 
 #include "libclient/holdfast.h"
 
-void bench_must(int rc, const char *what);
-hf_client *bench_connect(const char *agent);
+void library_must(int rc, const char *what);
+hf_client *library_connect(const char *agent);
 
 /* Names of one length: "PREFIX/00...0I". */
-#define BENCH_NAME_LEN 32
-void bench_name(char ret_name[BENCH_NAME_LEN + 1], const char *prefix, long i);
+#define LIBRARY_NAME_LEN 32
+void library_name(char ret_name[LIBRARY_NAME_LEN + 1], const char *prefix, long i);
 
 #endif

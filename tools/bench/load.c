@@ -4,6 +4,8 @@
  * quorum carry the same. Nothing is measured here: what a script costs a node is given. */
 #include "tools/bench/bench.h"
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,7 @@
 #include "agent/core/pace.h"
 #include "agent/core/phases.h"
 #include "shm/compiler.h"
+#include "tools/bench/measure.h"
 
 #define HALF_TRIP   hf_us(100) /* to the node or back */
 #define SLICE       hf_ms(100) /* loads are compared by it */
@@ -67,7 +70,7 @@ static void *make(size_t count, size_t size)
     void *memory = calloc(count, size);
 
     if (!memory)
-        bench_die("no memory for %u hosts with %u leases", s.hosts, s.leases);
+        measure_die("no memory for %u hosts with %u leases", s.hosts, s.leases);
     return memory;
 }
 
@@ -107,7 +110,7 @@ static hf_time node_runs(hf_time at, size_t keys)
 static void plan(struct host *h, uint32_t lease, hf_time at)
 {
     if (!cohorts_add(&h->due, lease, at))
-        bench_die("more cohorts than there can be");
+        measure_die("more cohorts than there can be");
 }
 
 /* Its next event: when something is due, or may be sent again. */
@@ -360,8 +363,8 @@ int bench_load(int argc, char **argv)
         fputs("usage: bench load KEY_NS SCRIPT_NS [--quick]\n", stderr);
         return 64;
     }
-    s.key_cost = hf_ns(bench_number(argv[1], 1));
-    s.script_cost = hf_ns(bench_number(argv[2], 0));
+    s.key_cost = hf_ns(measure_number(argv[1], 1));
+    s.script_cost = hf_ns(measure_number(argv[2], 0));
     s.random = 1;
     set(1, 1000000 / less, 60);
     run("a million of one host", FAULT_NONE, hf_ns(0));

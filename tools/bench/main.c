@@ -1,14 +1,8 @@
 /* bench: the table of measurements. */
 #include "tools/bench/bench.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <time.h>
-#include <unistd.h>
 
 static const struct {
     const char *name;
@@ -50,75 +44,6 @@ static const struct {
      "load KEY_NS SCRIPT_NS [--quick]   what renewals ask of a node, simulated; docs/SCALE.md"},
     {"counters", bench_counters, "counters AGENT   of its table"},
 };
-
-double bench_now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-double bench_cpu_us(void)
-{
-    struct rusage r;
-
-    getrusage(RUSAGE_SELF, &r);
-    return (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1e6 +
-           (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-void bench_pause(long pause_us)
-{
-    if (pause_us)
-        usleep((unsigned)(pause_us / 2 + random() % pause_us));
-}
-
-void *bench_share(size_t size)
-{
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-    if (memory == MAP_FAILED)
-        bench_die("no memory of %zu bytes to share", size);
-    return memory;
-}
-
-double bench_percentile(double *samples, size_t count, double p)
-{
-    qsort(samples, count, sizeof(*samples), ascending);
-    return samples[(size_t)((double)(count - 1) * p)];
-}
-
-void bench_die(const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    fputs("bench: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
-    exit(1);
-}
-
-long bench_number(const char *text, long least)
-{
-    char *end;
-    long n = strtol(text, &end, 10);
-
-    if (*text == '\0' || *end != '\0' || n < least) {
-        fprintf(stderr, "bench: '%s' is not a whole number of at least %ld\n", text, least);
-        exit(64);
-    }
-    return n;
-}
 
 int main(int argc, char **argv)
 {

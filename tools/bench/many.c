@@ -3,6 +3,9 @@
 #include "tools/bench/bench.h"
 
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +14,8 @@
 #include <unistd.h>
 
 #include "tools/bench/library.h"
+#include "tools/bench/measure.h"
+#include "tools/bench/share.h"
 
 #define CLIENTS_MAX 8192
 #define SAMPLES_MAX 1024 /* of one process, the last ones */
@@ -33,21 +38,21 @@ struct many {
 static bool is_in_vain(struct member *m, int rc, const char *name)
 {
     if (rc != HF_ENOQUORUM && rc != HF_ETIMEDOUT)
-        bench_must(rc, name);
+        library_must(rc, name);
     m->in_vain += rc < 0;
     return rc < 0;
 }
 
 static void cycle(hf_client *client, struct member *m, const char *prefix)
 {
-    double asked = bench_now_us();
-    char name[BENCH_NAME_LEN + 1];
+    double asked = measure_now_us();
+    char name[LIBRARY_NAME_LEN + 1];
     hf_lease *lease;
 
-    bench_name(name, prefix, m->cycles % NAMES);
+    library_name(name, prefix, m->cycles % NAMES);
     if (is_in_vain(m, hf_try(client, name, &lease), name))
         return;
-    m->acquire_us[m->cycles % SAMPLES_MAX] = (float)(bench_now_us() - asked);
+    m->acquire_us[m->cycles % SAMPLES_MAX] = (float)(measure_now_us() - asked);
     if (!is_in_vain(m, hf_release(lease), name))
         m->cycles++;
 }
@@ -55,18 +60,18 @@ static void cycle(hf_client *client, struct member *m, const char *prefix)
 static void set_cycle(hf_client *client, struct member *m, const char *prefix, int width)
 {
     struct hf_acquire_options options = {.size = sizeof(options)};
-    char text[HF_SET_MAX][BENCH_NAME_LEN + 1];
+    char text[HF_SET_MAX][LIBRARY_NAME_LEN + 1];
     struct hf_name names[HF_SET_MAX];
     hf_lease *leases[HF_SET_MAX];
-    double asked = bench_now_us();
+    double asked = measure_now_us();
 
     for (int i = 0; i < width; i++) {
-        bench_name(text[i], prefix, i);
-        names[i] = (struct hf_name){text[i], BENCH_NAME_LEN};
+        library_name(text[i], prefix, i);
+        names[i] = (struct hf_name){text[i], LIBRARY_NAME_LEN};
     }
-    bench_must(hf_acquire_all(client, &options, names, (size_t)width, leases), text[0]);
-    m->acquire_us[m->cycles / width % SAMPLES_MAX] = (float)(bench_now_us() - asked);
-    bench_must(hf_release_all(leases, (size_t)width), text[0]);
+    library_must(hf_acquire_all(client, &options, names, (size_t)width, leases), text[0]);
+    m->acquire_us[m->cycles / width % SAMPLES_MAX] = (float)(measure_now_us() - asked);
+    library_must(hf_release_all(leases, (size_t)width), text[0]);
     m->cycles += width;
 }
 
@@ -77,8 +82,8 @@ static hf_client *connect_in_turn(const char *agent)
     int rc;
 
     for (int try = 0; (rc = hf_connect(agent, &client)) == HF_ENOAGENT && try < 2000; try++)
-        bench_pause(20000);
-    bench_must(rc, agent);
+        measure_pause(20000);
+    library_must(rc, agent);
     return client;
 }
 
@@ -86,16 +91,16 @@ static void play(struct many *t, int number, const char *agent, int width)
 {
     struct member *m = &t->member[number];
     hf_client *client = connect_in_turn(agent);
-    char prefix[BENCH_NAME_LEN];
+    char prefix[LIBRARY_NAME_LEN];
     double cpu;
 
     snprintf(prefix, sizeof(prefix), "many/%d/%d", (int)getppid() % 10000, number);
     atomic_fetch_add(&t->ready, 1);
-    bench_futex_wait(&t->start, 0);
-    cpu = bench_cpu_us();
+    share_wait(&t->start, 0);
+    cpu = measure_cpu_us();
     while (!atomic_load_explicit(&t->stop, memory_order_relaxed))
         width ? set_cycle(client, m, prefix, width) : cycle(client, m, prefix);
-    m->cpu_us = bench_cpu_us() - cpu;
+    m->cpu_us = measure_cpu_us() - cpu;
     hf_disconnect(client);
 }
 
@@ -116,12 +121,12 @@ static void report(struct many *t, int clients, int width, double wall_us)
             samples[count++] = (double)m->acquire_us[k];
     }
     if (!count)
-        bench_die("no lock was granted in %.1f s", wall_us / 1e6);
+        measure_die("no lock was granted in %.1f s", wall_us / 1e6);
     printf("{\"bench\":\"many\",\"clients\":%d,\"width\":%d,\"cycles\":%ld,\"in_vain\":%ld,"
            "\"cycles_per_s\":%.0f,"
            "\"acquire_p50_us\":%.1f,\"acquire_p99_us\":%.1f,\"client_cpu_us\":%.2f}\n",
            clients, width ? width : 1, cycles, in_vain, (double)cycles / wall_us * 1e6,
-           bench_percentile(samples, count, 0.5), bench_percentile(samples, count, 0.99),
+           measure_percentile(samples, count, 0.5), measure_percentile(samples, count, 0.99),
            cpu_us / (double)cycles);
     free(samples);
 }
@@ -137,13 +142,13 @@ int bench_many(int argc, char **argv)
         fputs("usage: bench many AGENT CLIENTS MILLISECONDS [SET]\n", stderr);
         return 64;
     }
-    clients = (int)bench_number(argv[2], 1);
-    seconds_ms = bench_number(argv[3], 1);
+    clients = (int)measure_number(argv[2], 1);
+    seconds_ms = measure_number(argv[3], 1);
     if (argc == 5)
-        width = (int)bench_number(argv[4], 1);
+        width = (int)measure_number(argv[4], 1);
     if (clients > CLIENTS_MAX || width > HF_SET_MAX)
-        bench_die("%d clients and sets of %d at most", CLIENTS_MAX, HF_SET_MAX);
-    t = bench_share(sizeof(*t) + (size_t)clients * sizeof(t->member[0]));
+        measure_die("%d clients and sets of %d at most", CLIENTS_MAX, HF_SET_MAX);
+    t = share_memory(sizeof(*t) + (size_t)clients * sizeof(t->member[0]));
     for (int i = 0; i < clients; i++)
         if (fork() == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -152,18 +157,18 @@ int bench_many(int argc, char **argv)
         }
     while (atomic_load(&t->ready) < (uint32_t)clients) {
         if (waitpid(-1, &status, WNOHANG) > 0)
-            bench_die("a client ended before all were there");
+            measure_die("a client ended before all were there");
         usleep(10000);
     }
-    start = bench_now_us();
-    bench_futex_store(&t->start, 1);
+    start = measure_now_us();
+    share_store(&t->start, 1);
     usleep((unsigned)(seconds_ms * 1000));
     atomic_store(&t->stop, 1);
-    start = bench_now_us() - start;
+    start = measure_now_us() - start;
     for (int i = 0; i < clients; i++)
         bad += wait(&status) < 0 || status != 0;
     if (bad)
-        bench_die("%d clients ended badly", bad);
+        measure_die("%d clients ended badly", bad);
     report(t, clients, width, start);
     return 0;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tools/bench/library.h"
+#include "tools/bench/measure.h"
 
 #define NODES_MAX 9
 
@@ -24,16 +25,16 @@ static struct sample ask(redisContext *node, const char *prefix, long names, lon
     long found = 0;
 
     for (long k = 0; k < count; k++) {
-        char name[BENCH_NAME_LEN + 1];
+        char name[LIBRARY_NAME_LEN + 1];
 
-        bench_name(name, prefix, random() % names);
-        redisAppendCommand(node, "PTTL %b", name, (size_t)BENCH_NAME_LEN);
+        library_name(name, prefix, random() % names);
+        redisAppendCommand(node, "PTTL %b", name, (size_t)LIBRARY_NAME_LEN);
     }
     for (long k = 0; k < count; k++) {
         void *reply;
 
         if (redisGetReply(node, &reply) != REDIS_OK)
-            bench_die("node: %s", node->errstr);
+            measure_die("node: %s", node->errstr);
         if (((redisReply *)reply)->integer < 0)
             sample.missing++;
         else
@@ -41,7 +42,7 @@ static struct sample ask(redisContext *node, const char *prefix, long names, lon
         freeReplyObject(reply);
     }
     if (found) {
-        sample.p50_ms = bench_percentile(left_ms, (size_t)found, 0.5);
+        sample.p50_ms = measure_percentile(left_ms, (size_t)found, 0.5);
         sample.min_ms = left_ms[0];
     }
     free(left_ms);
@@ -59,12 +60,12 @@ int bench_pttl(int argc, char **argv)
         fputs("usage: bench pttl PREFIX NAMES PER_SECOND SOCKET...\n", stderr);
         return 64;
     }
-    names = bench_number(argv[2], 1);
-    count = bench_number(argv[3], 1);
+    names = measure_number(argv[2], 1);
+    count = measure_number(argv[3], 1);
     for (int i = 0; i < nodes; i++) {
         node[i] = redisConnectUnix(argv[4 + i]);
         if (!node[i] || node[i]->err)
-            bench_die("node %s: %s", argv[4 + i], node[i] ? node[i]->errstr : "out of memory");
+            measure_die("node %s: %s", argv[4 + i], node[i] ? node[i]->errstr : "out of memory");
     }
     srandom((unsigned)getpid());
     while (poll(&in, 1, 1000) == 0) {

@@ -3,12 +3,14 @@
 #include "tools/bench/bench.h"
 
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
+#include "tools/bench/measure.h"
 
 /* Dispatches until stdin ends. */
 static void idle(hf_client *client)
@@ -19,7 +21,7 @@ static void idle(hf_client *client)
 
     for (;;) {
         if (poll(p, 2, -1) < 0)
-            bench_die("poll");
+            measure_die("poll");
         if (p[0].revents && read(STDIN_FILENO, bytes, sizeof(bytes)) <= 0)
             return;
         if (p[1].revents)
@@ -38,7 +40,7 @@ static hf_op *start(hf_client *client, const char *prefix, long i)
     while ((rc = hf_acquire_start(client, &options, &op)) == HF_EFULL) /* the ring: taken soon */
         hf_dispatch(client);
     if (rc < 0)
-        bench_die("%s: %s: %s", name, hf_strerror(rc), hf_last_message());
+        measure_die("%s: %s: %s", name, hf_strerror(rc), hf_last_message());
     return op;
 }
 
@@ -56,9 +58,9 @@ static void collect(hf_client *client, hf_op **ops, long count)
             continue;
         }
         if (rc != HF_EPENDING)
-            bench_die("%s: %s", hf_strerror(rc), hf_last_message());
+            measure_die("%s: %s", hf_strerror(rc), hf_last_message());
         if (poll(&p, 1, -1) < 0)
-            bench_die("poll");
+            measure_die("poll");
         hf_dispatch(client);
     }
 }
@@ -77,22 +79,22 @@ int bench_queue(int argc, char **argv)
         return 64;
     }
     hold = strcmp(argv[1], "hold") == 0;
-    count = bench_number(argv[4], 1);
+    count = measure_number(argv[4], 1);
     /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers is meant. */
     ops = calloc((size_t)count, sizeof(*ops));
     if ((rc = hf_connect(argv[2], &client)) < 0)
-        bench_die("%s: %s", hf_strerror(rc), hf_last_message());
+        measure_die("%s: %s", hf_strerror(rc), hf_last_message());
     for (long i = 0; i < count; i++)
         ops[i] = start(client, argv[3], i);
     if (hold)
         collect(client, ops, count);
     puts("ready");
     fflush(stdout);
-    cpu = bench_cpu_us();
-    began = bench_now_us();
+    cpu = measure_cpu_us();
+    began = measure_now_us();
     idle(client);
     printf("{\"bench\":\"queue\",\"names\":%ld,\"cpu_percent\":%.3f}\n", count,
-           (bench_cpu_us() - cpu) / (bench_now_us() - began) * 100);
+           (measure_cpu_us() - cpu) / (measure_now_us() - began) * 100);
     hf_disconnect(client);
     free(ops);
     return 0;

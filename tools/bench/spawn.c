@@ -9,12 +9,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tools/bench/measure.h"
+
 #define WORDS_MAX 32
 
 static double run_once(int words, char **command, long round)
 {
     char text[WORDS_MAX][256], *argv[WORDS_MAX + 1] = {NULL};
-    double start = bench_now_us();
+    double start = measure_now_us();
     int status = 0;
     pid_t pid;
 
@@ -29,10 +31,10 @@ static double run_once(int words, char **command, long round)
         argv[i] = text[i];
     }
     if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ) != 0)
-        bench_die("cannot start %s", argv[0]);
+        measure_die("cannot start %s", argv[0]);
     if (waitpid(pid, &status, 0) != pid || status != 0)
-        bench_die("%s ended with status %d", argv[0], status);
-    return bench_now_us() - start;
+        measure_die("%s ended with status %d", argv[0], status);
+    return measure_now_us() - start;
 }
 
 int bench_spawn(int argc, char **argv)
@@ -44,13 +46,13 @@ int bench_spawn(int argc, char **argv)
         fputs("usage: bench spawn LABEL ROUNDS COMMAND...\n", stderr);
         return 64;
     }
-    rounds = bench_number(argv[2], 1);
+    rounds = measure_number(argv[2], 1);
     samples = malloc((size_t)rounds * sizeof(*samples));
     for (long k = 0; k < rounds; k++)
         samples[k] = run_once(argc - 3, argv + 3, k);
     printf("{\"bench\":\"spawn\",\"what\":\"%s\",\"rounds\":%ld,\"p50_us\":%.1f,\"p99_us\":%.1f}\n",
-           argv[1], rounds, bench_percentile(samples, (size_t)rounds, 0.5),
-           bench_percentile(samples, (size_t)rounds, 0.99));
+           argv[1], rounds, measure_percentile(samples, (size_t)rounds, 0.5),
+           measure_percentile(samples, (size_t)rounds, 0.99));
     free(samples);
     return 0;
 }

@@ -3,6 +3,9 @@
  * is no agent. */
 #include "tools/bench/bench.h"
 
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +15,7 @@
 
 #include "shm/index.h"
 #include "tools/bench/library.h"
+#include "tools/bench/measure.h"
 
 #define TURNS        11
 #define HANDLE_BYTES 192 /* of the library's struct around a hf_lease, rounded up to lines */
@@ -31,17 +35,17 @@ struct subject {
 static void fill_slot(struct subject *s, uint32_t slot)
 {
     struct hf_slot_identity id = {
-        .generation = 1, .ttl_ms = 30000, .pid = 1, .fence = slot, .name_len = BENCH_NAME_LEN};
-    char name[BENCH_NAME_LEN + 1];
+        .generation = 1, .ttl_ms = 30000, .pid = 1, .fence = slot, .name_len = LIBRARY_NAME_LEN};
+    char name[LIBRARY_NAME_LEN + 1];
     hf_lease *lease = (hf_lease *)(void *)(s->handles + (size_t)slot * HANDLE_BYTES);
 
-    bench_name(name, "table", slot);
-    if (hf_text_put(s->text, name, BENCH_NAME_LEN, "", 0, "bench", 5, &id.text_off) < 0)
-        bench_die("no room for the text of %s", name);
+    library_name(name, "table", slot);
+    if (hf_text_put(s->text, name, LIBRARY_NAME_LEN, "", 0, "bench", 5, &id.text_off) < 0)
+        measure_die("no room for the text of %s", name);
     id.comm_len = 5;
     hf_slot_publish(&s->table.slots[slot], &id, (hf_time){INT64_C(1) << 60}, 3);
-    if (hf_index_add(&s->table, name, BENCH_NAME_LEN, slot) < 0)
-        bench_die("no room in the index for %s", name);
+    if (hf_index_add(&s->table, name, LIBRARY_NAME_LEN, slot) < 0)
+        measure_die("no room in the index for %s", name);
     *lease = (hf_lease){.hf_private_word = (const uint64_t *)&s->table.slots[slot].check,
                         .hf_private_generation = 1};
 }
@@ -67,20 +71,20 @@ static void make(struct subject *s)
     setenv("HOLDFAST_RUNTIME_DIR", "/", 1); /* so that the library takes the name for ours */
     if (hf_table_name(name, false, geteuid(), shm_name) < 0 ||
         hf_table_create(shm_name, &spec, &s->table, &warm, why, sizeof(why)) < 0)
-        bench_die("table: %s", why);
+        measure_die("table: %s", why);
     if (hf_text_pool_create(&s->table, &s->text) < 0)
-        bench_die("no memory");
+        measure_die("no memory");
     s->handles = calloc(s->leases, HANDLE_BYTES);
     for (uint32_t slot = 0; slot < s->leases; slot++)
         fill_slot(s, slot);
     hf_table_set_state(&s->table, HF_TABLE_ALIVE);
-    bench_must(hf_view_open(name, &s->view), "hf_view_open");
+    library_must(hf_view_open(name, &s->view), "hf_view_open");
     shm_unlink(shm_name); /* so that nothing is left, however this ends */
     s->order = malloc((size_t)s->rounds * sizeof(*s->order));
-    s->names = malloc((size_t)s->rounds * (BENCH_NAME_LEN + 1));
+    s->names = malloc((size_t)s->rounds * (LIBRARY_NAME_LEN + 1));
     for (long k = 0; k < s->rounds; k++) {
         s->order[k] = (uint32_t)random() % s->leases;
-        bench_name(s->names + k * (BENCH_NAME_LEN + 1), "table", s->order[k]);
+        library_name(s->names + k * (LIBRARY_NAME_LEN + 1), "table", s->order[k]);
     }
 }
 
@@ -88,7 +92,7 @@ static void make(struct subject *s)
 
 static double per_round(const struct subject *s, double start_us)
 {
-    return (bench_now_us() - start_us) * 1e3 / (double)s->rounds;
+    return (measure_now_us() - start_us) * 1e3 / (double)s->rounds;
 }
 
 static void read_clock(void)
@@ -101,7 +105,7 @@ static void read_clock(void)
 
 static double turn_clock(struct subject *s)
 {
-    double start = bench_now_us();
+    double start = measure_now_us();
 
     for (long k = 0; k < s->rounds; k++)
         read_clock();
@@ -111,7 +115,7 @@ static double turn_clock(struct subject *s)
 /* One line after the other: where each stands depends on what the one before said. */
 static double turn_line(struct subject *s)
 {
-    double start = bench_now_us();
+    double start = measure_now_us();
     uint64_t last = 0;
 
     for (long k = 0; k < s->rounds; k++)
@@ -123,7 +127,7 @@ static double turn_line(struct subject *s)
 
 static double turn_line_and_clock(struct subject *s)
 {
-    double start = bench_now_us();
+    double start = measure_now_us();
 
     for (long k = 0; k < s->rounds; k++) {
         s->checksum +=
@@ -136,7 +140,7 @@ static double turn_line_and_clock(struct subject *s)
 /* The handle is at hand, the table's line is not. */
 static double turn_check(struct subject *s)
 {
-    double start = bench_now_us();
+    double start = measure_now_us();
     long held = 0;
 
     for (long k = 0; k < s->rounds; k++) {
@@ -146,34 +150,34 @@ static double turn_check(struct subject *s)
         held += hf_held(&lease);
     }
     if (held != s->rounds)
-        bench_die("%ld of %ld checks said that nothing is held", s->rounds - held, s->rounds);
+        measure_die("%ld of %ld checks said that nothing is held", s->rounds - held, s->rounds);
     return per_round(s, start);
 }
 
 /* One process has all handles: a random one of those, too. */
 static double turn_handle(struct subject *s)
 {
-    double start = bench_now_us();
+    double start = measure_now_us();
     long held = 0;
 
     for (long k = 0; k < s->rounds; k++)
         held += hf_held((hf_lease *)(void *)(s->handles + (size_t)s->order[k] * HANDLE_BYTES));
     if (held != s->rounds)
-        bench_die("%ld of %ld checks said that nothing is held", s->rounds - held, s->rounds);
+        measure_die("%ld of %ld checks said that nothing is held", s->rounds - held, s->rounds);
     return per_round(s, start);
 }
 
 static double turn_find(struct subject *s)
 {
     struct hf_info info = {.size = sizeof(info)};
-    double start = bench_now_us();
+    double start = measure_now_us();
 
     for (long k = 0; k < s->rounds; k++) {
-        bench_must(
-            hf_view_find(s->view, s->names + k * (BENCH_NAME_LEN + 1), BENCH_NAME_LEN, &info),
+        library_must(
+            hf_view_find(s->view, s->names + k * (LIBRARY_NAME_LEN + 1), LIBRARY_NAME_LEN, &info),
             "hf_view_find");
         if (!info.held || info.fence != s->order[k])
-            bench_die("the look-up of slot %u told of another", s->order[k]);
+            measure_die("the look-up of slot %u told of another", s->order[k]);
     }
     return per_round(s, start);
 }
@@ -200,15 +204,15 @@ int bench_table(int argc, char **argv)
         fputs("usage: bench table LEASES ROUNDS\n", stderr);
         return 64;
     }
-    s.leases = (uint32_t)bench_number(argv[1], 1);
-    s.rounds = bench_number(argv[2], 1);
+    s.leases = (uint32_t)measure_number(argv[1], 1);
+    s.rounds = measure_number(argv[2], 1);
     make(&s);
     for (int turn = -1; turn < TURNS; turn++) /* the first warms */
         for (size_t i = 0; i < FIGURES; i++)
             samples[i][turn < 0 ? 0 : turn] = figures[i].turn(&s);
     printf("{\"bench\":\"table\",\"leases\":%u,\"rounds\":%ld", s.leases, s.rounds);
     for (size_t i = 0; i < FIGURES; i++)
-        printf(",\"%s\":%.2f", figures[i].name, bench_percentile(samples[i], TURNS, 0.5));
+        printf(",\"%s\":%.2f", figures[i].name, measure_percentile(samples[i], TURNS, 0.5));
     puts("}");
     hf_view_close(s.view);
     hf_text_pool_destroy(s.text);

@@ -4,6 +4,8 @@
 #include "tools/bench/bench.h"
 
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,8 @@
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
+#include "tools/bench/measure.h"
+#include "tools/bench/share.h"
 
 struct turns {
     long pause_us;
@@ -26,7 +30,7 @@ static hf_client *connect_to(const char *agent)
     int rc = hf_connect(agent, &client);
 
     if (rc < 0)
-        bench_die("%s: %s", hf_strerror(rc), hf_last_message());
+        measure_die("%s: %s", hf_strerror(rc), hf_last_message());
     return client;
 }
 
@@ -35,7 +39,7 @@ static void await_more(_Atomic uint32_t *count, uint32_t than)
     uint32_t seen;
 
     while ((seen = atomic_load(count)) <= than)
-        bench_futex_wait(count, seen);
+        share_wait(count, seen);
 }
 
 /* Turns that are odd or even are this process's. */
@@ -49,19 +53,19 @@ static void play(struct turns *t, const char *agent, const char *name, uint32_t 
 
         if (turn > 0) {
             await_more(&t->granted, turn - 1);
-            bench_futex_store(&t->asked, turn);
+            share_store(&t->asked, turn);
         }
         if ((rc = hf_acquire(client, name, 0, -1, &lease)) < 0)
-            bench_die("%s: %s", hf_strerror(rc), hf_last_message());
+            measure_die("%s: %s", hf_strerror(rc), hf_last_message());
         if (turn > 0)
-            t->samples[turn - 1] = bench_now_us() - t->released_us;
-        bench_futex_store(&t->granted, turn + 1);
+            t->samples[turn - 1] = measure_now_us() - t->released_us;
+        share_store(&t->granted, turn + 1);
         if (turn < all)
             await_more(&t->asked, turn);
-        bench_pause(t->pause_us);
-        t->released_us = bench_now_us();
+        measure_pause(t->pause_us);
+        t->released_us = measure_now_us();
         if ((rc = hf_release(lease)) < 0)
-            bench_die("release: %s: %s", hf_strerror(rc), hf_last_message());
+            measure_die("release: %s: %s", hf_strerror(rc), hf_last_message());
     }
     hf_disconnect(client);
 }
@@ -78,9 +82,9 @@ int bench_turns(int argc, char **argv)
         fputs("usage: bench turns AGENT AGENT ROUNDS PAUSE_US\n", stderr);
         return 64;
     }
-    rounds = (uint32_t)bench_number(argv[3], 1);
-    t = bench_share(sizeof(*t) + rounds * sizeof(*t->samples));
-    t->pause_us = bench_number(argv[4], 1);
+    rounds = (uint32_t)measure_number(argv[3], 1);
+    t = share_memory(sizeof(*t) + rounds * sizeof(*t->samples));
+    t->pause_us = measure_number(argv[4], 1);
     snprintf(name, sizeof(name), "bench/turns/%d", (int)getpid());
     other = fork();
     if (other == 0) {
@@ -90,11 +94,11 @@ int bench_turns(int argc, char **argv)
     }
     play(t, argv[1], name, 0, rounds);
     if (waitpid(other, &status, 0) < 0 || status != 0)
-        bench_die("the other process ended with status %d", status);
+        measure_die("the other process ended with status %d", status);
     printf("{\"bench\":\"turns\",\"agents\":%d,\"rounds\":%u,\"pause_us\":%ld,\"p50_us\":%.1f,"
            "\"p99_us\":%.1f,\"max_us\":%.1f}\n",
            1 + (strcmp(argv[1], argv[2]) != 0), rounds, t->pause_us,
-           bench_percentile(t->samples, rounds, 0.5), bench_percentile(t->samples, rounds, 0.99),
-           bench_percentile(t->samples, rounds, 1));
+           measure_percentile(t->samples, rounds, 0.5),
+           measure_percentile(t->samples, rounds, 0.99), measure_percentile(t->samples, rounds, 1));
     return 0;
 }
