@@ -236,8 +236,8 @@ static void show_json(const struct reader *reader, const struct reader_filter *f
     uint32_t unreadable;
 
     json_begin(&out, stdout);
-    show_leases_json(&out, reader, filter, &unreadable);
-    show_nodes_json(&out, reader, 4);
+    show_lease_list_json(&out, reader, filter, &unreadable);
+    show_node_list_json(&out, reader, 4);
     json_end(&out);
 }
 
@@ -250,9 +250,9 @@ static void show_to_people(const struct reader *reader)
     char *text;
 
     CAPTURE(text, length, {
-        show_leases(reader, &filter, &unreadable);
-        show_nodes(reader);
-        show_nodes_long(reader);
+        show_lease_list(reader, &filter, &unreadable);
+        show_node_list(reader);
+        show_node_list_long(reader);
         if (reader_find(&reader->table, "cron", 4, &view) == HF_OK)
             show_lease(reader, &view, true);
         read_history(reader, show_event);

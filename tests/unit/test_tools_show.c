@@ -44,7 +44,7 @@ static char *list(const struct reader *reader, bool all)
     uint32_t unreadable;
     int saved = fixture_capture_begin();
 
-    show_leases(reader, &filter, &unreadable);
+    show_lease_list(reader, &filter, &unreadable);
     return fixture_capture_end(saved);
 }
 
@@ -93,7 +93,7 @@ static json_t *list_json(const struct reader *reader)
 
     json_begin(&out, stdout);
     json_member(&out, "before", json_integer(1));
-    show_leases_json(&out, reader, &filter, &unreadable);
+    show_lease_list_json(&out, reader, &filter, &unreadable);
     json_member(&out, "after", json_integer(2));
     json_end(&out);
     text = fixture_capture_end(saved);
@@ -210,8 +210,8 @@ static void test_nodes(void **state)
     assert_int_equal(reader_nodes(&reader, rows), 3);
     assert_int_equal(reader_nodes_voting(rows, 3), 1);
     saved = fixture_capture_begin();
-    show_nodes(&reader);
-    show_nodes_long(&reader);
+    show_node_list(&reader);
+    show_node_list_long(&reader);
     text = fixture_capture_end(saved);
     assert_has(text, "0.42ms");
     assert_has(text, "restarted, its clock stepped, votes again in 1m3");
@@ -236,7 +236,7 @@ static void test_nodes_json(void **state)
     publish_nodes(&reader.table);
     saved = fixture_capture_begin();
     json_begin(&out, stdout);
-    show_nodes_json(&out, &reader, 0);
+    show_node_list_json(&out, &reader, 0);
     json_end(&out);
     text = fixture_capture_end(saved);
     document = json_loads(text, 0, NULL);

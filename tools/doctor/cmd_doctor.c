@@ -5,9 +5,21 @@
 #include "tools/common/args.h"
 #include "tools/common/exit_code.h"
 #include "tools/doctor/doctor.h"
-#include "tools/doctor/findings.h"
+#include "tools/doctor/doctor_looks.h"
 #include "tools/output/format.h"
 #include "tools/reader/reader_args.h"
+
+/* What is not looked for, and not promised. */
+static void tell_limits(struct doctor *doctor)
+{
+    doctor_report(
+        doctor, FINDING_NOTE, "limits.pause", NULL,
+        "a pause or snapshot of the whole machine that its clocks do not show is not looked "
+        "for; compare fences in the resource");
+    doctor_report(doctor, FINDING_NOTE, "limits.rates", NULL,
+                  "clocks whose rates differ by more than 1 %%, and other software that deletes or "
+                  "sets the keys, are outside of what the locks promise (docs/SAFETY.md)");
+}
 
 static void look(struct doctor *doctor, const char *agent, const struct place places[], int count)
 {
@@ -18,15 +30,15 @@ static void look(struct doctor *doctor, const char *agent, const struct place pl
 
     if (status == HF_OK) {
         life_judge(&reader.table, &life);
-        doctor_look_at_agent(doctor, &reader, &life);
-        doctor_look_at_nodes(doctor, &reader);
+        doctor_agent_look(doctor, &reader, &life);
+        doctor_nodes_look(doctor, &reader);
         reader_close(&reader);
     } else {
-        doctor_look_for_agent(doctor, status, why, places, count);
+        doctor_agent_missing(doctor, status, why, places, count);
     }
-    doctor_look_at_clock(doctor);
-    doctor_look_for_leftovers(doctor, places, count);
-    doctor_tell_limits(doctor);
+    doctor_clock_look(doctor);
+    doctor_leftovers_look(doctor, places, count);
+    tell_limits(doctor);
 }
 
 static void examine_json(struct doctor *doctor, const char *agent, const struct place places[],

@@ -1,5 +1,5 @@
 /* doctor: the agent, its table, and its share of the host's means. */
-#include "tools/doctor/findings.h"
+#include "tools/doctor/doctor_looks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -64,11 +64,11 @@ static void look_at_life(struct doctor *doctor, const struct reader *reader,
                       text_span(span, sizeof(span), worst > 0 ? worst : 0));
 }
 
-void doctor_look_for_agent(struct doctor *doctor, int status, const char *why,
-                           const struct place places[], int count)
+void doctor_agent_missing(struct doctor *doctor, int status, const char *why,
+                          const struct place places[], int count)
 {
     for (int i = 0; i < count && status == HF_ENOAGENT; i++) {
-        pid_t pid = doctor_locked_by(&places[i]);
+        pid_t pid = places_locked_by(&places[i]);
 
         if (pid > 0) {
             doctor_report(
@@ -256,8 +256,7 @@ static void look_at_linger(struct doctor *doctor, const struct reader *reader)
                       user, user);
 }
 
-void doctor_look_at_agent(struct doctor *doctor, const struct reader *reader,
-                          const struct life *life)
+void doctor_agent_look(struct doctor *doctor, const struct reader *reader, const struct life *life)
 {
     look_at_life(doctor, reader, life);
     look_at_table(doctor, reader);

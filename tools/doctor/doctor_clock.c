@@ -1,5 +1,5 @@
 /* doctor: how this host's clock is kept. Read only: modes = 0. */
-#include "tools/doctor/findings.h"
+#include "tools/doctor/doctor_looks.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static int64_t rate_ppm(const struct timex *timex)
     return (int64_t)timex->tick * sysconf(_SC_CLK_TCK) - PPM + timex->freq / 65536;
 }
 
-void doctor_look_at_clock(struct doctor *doctor)
+void doctor_clock_look(struct doctor *doctor)
 {
     struct timex timex = {.modes = 0};
     int state = adjtimex(&timex);

@@ -3,7 +3,7 @@
  * A table goes only when its agent is dead, no lease in it is in force, and while the agent's own
  * lock is ours, so that none starts meanwhile; directories of private nodes likewise. Only what
  * belongs to the caller is looked at. With $HOLDFAST_RUNTIME_DIR only agents of that directory. */
-#include "tools/doctor/findings.h"
+#include "tools/doctor/doctor_looks.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -101,7 +101,7 @@ static void look_in_dir(struct leftovers *left, const struct place *place)
 
     if (!dir)
         return;
-    if (fstat(dirfd(dir), &st) < 0 || st.st_uid != geteuid() || doctor_locked_by(place) > 0)
+    if (fstat(dirfd(dir), &st) < 0 || st.st_uid != geteuid() || places_locked_by(place) > 0)
         goto end;
     if (left->doctor->clean && (lock = take_lock(place->dir)) == -1)
         goto end;
@@ -265,7 +265,7 @@ static void look_at_tables(struct leftovers *left)
     closedir(dir);
 }
 
-void doctor_look_for_leftovers(struct doctor *doctor, const struct place places[], int count)
+void doctor_leftovers_look(struct doctor *doctor, const struct place places[], int count)
 {
     struct leftovers left = {.doctor = doctor, .places = places, .count = count};
 

@@ -1,5 +1,5 @@
 /* doctor: the nodes. */
-#include "tools/doctor/findings.h"
+#include "tools/doctor/doctor_looks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -172,7 +172,7 @@ static void look_at_distance(struct doctor *doctor, const struct hf_node_row *ro
                   id, row->unseen_step_ns / ms, (double)ttl_ms / 1000, allowed / ms);
 }
 
-void doctor_look_at_nodes(struct doctor *doctor, const struct reader *reader)
+void doctor_nodes_look(struct doctor *doctor, const struct reader *reader)
 {
     struct hf_node_row rows[HF_NODES_MAX];
     uint32_t count = reader_nodes(reader, rows), durable = 0;

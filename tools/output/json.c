@@ -64,6 +64,13 @@ void json_array_end(struct json_out *out)
     fputs(out->some_element ? "\n]" : "]", out->file);
 }
 
+void json_line(json_t *value)
+{
+    json_dumpf(value, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(value);
+}
+
 json_t *json_text(const void *bytes, size_t len)
 {
     json_t *text = json_stringn(bytes, len);

@@ -26,6 +26,9 @@ void json_element(struct json_out *out, json_t *value);
 void json_array_begin(struct json_out *out, const char *key);
 void json_array_end(struct json_out *out);
 
+/* Any value as a line of its own on stdout, without a document; takes it. */
+void json_line(json_t *value);
+
 /* Text of unknown encoding: as it is when it is UTF-8, else escaped as for people. */
 json_t *json_text(const void *bytes, size_t len);
 json_t *json_text_str(const char *string);

@@ -1,11 +1,14 @@
 #include "tools/reader/places.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "shm/status.h"
+#include "tools/common/process.h"
 #include "tools/common/text.h"
 
 static int fill(struct place *place, const struct hf_base *base, const char *agent, char *why,
@@ -70,4 +73,24 @@ int places_find(const char *agent, struct place ret_places[PLACES_MAX], char *wh
             return status;
     }
     return count;
+}
+
+pid_t places_locked_by(const struct place *place)
+{
+    char path[sizeof(place->dir) + 8], text[32] = "";
+    struct process process;
+    ssize_t got;
+    long pid;
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/lock", place->dir);
+    fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return 0;
+    got = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    pid = got > 0 ? strtol(text, NULL, 10) : 0;
+    if (pid <= 0 || process_read((pid_t)pid, &process) < 0 || process.state == 'Z')
+        return 0;
+    return (pid_t)pid;
 }

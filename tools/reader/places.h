@@ -25,4 +25,7 @@ struct place {
  * with a sentence in `why`. */
 int places_find(const char *agent, struct place ret_places[PLACES_MAX], char *why, size_t why_size);
 
+/* The pid that DIR/lock names when it is a living process, else 0. */
+pid_t places_locked_by(const struct place *place);
+
 #endif

@@ -46,7 +46,7 @@ static void print(const struct reader *reader, const struct reader_args *args,
     for (size_t i = 0; i < events.count; i++)
         if (events_match(filter, &events.items[i]))
             events.items[matches++] = events.items[i];
-    show_overwritten("history", cursor.overwritten, args->json);
+    show_event_overwritten("history", cursor.overwritten, args->json);
     for (size_t i = args->count && matches > args->count ? matches - args->count : 0; i < matches;
          i++)
         (args->json ? show_event_json : show_event)(reader, &events.items[i]);

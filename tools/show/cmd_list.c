@@ -34,7 +34,7 @@ static uint32_t print_json(const struct reader *reader, const struct life *life,
 
     json_begin(&out, stdout);
     show_agent_json(&out, reader, life);
-    show_leases_json(&out, reader, filter, &unreadable);
+    show_lease_list_json(&out, reader, filter, &unreadable);
     json_end(&out);
     return unreadable;
 }
@@ -80,8 +80,8 @@ int cmd_list(int argc, char **argv)
     if (args.json)
         unreadable = print_json(&reader, &life, &filter);
     else
-        show_leases(&reader, &filter, &unreadable);
-    show_unreadable("list", unreadable);
+        show_lease_list(&reader, &filter, &unreadable);
+    show_lease_unreadable("list", unreadable);
     warn_of_agent(&reader, &life);
     reader_close(&reader);
     return format_finish("list", EXIT_OK);

@@ -20,7 +20,7 @@ static void print_json(const struct reader *reader, const struct life *life, uin
 
     json_begin(&out, stdout);
     show_agent_json(&out, reader, life);
-    show_nodes_json(&out, reader, renewals);
+    show_node_list_json(&out, reader, renewals);
     json_end(&out);
 }
 
@@ -49,7 +49,7 @@ int cmd_nodes(int argc, char **argv)
     else if (renewals)
         show_renewals(&reader, renewals);
     else
-        show_nodes_long(&reader);
+        show_node_list_long(&reader);
     fflush(stdout);
     if (life.verdict != LIFE_ALIVE)
         fprintf(stderr, "holdfast nodes: %s\n",

@@ -98,8 +98,8 @@ static uint32_t print_all_json(const struct reader *reader, const struct life *l
     show_agent_json(&out, reader, life);
     json_member(&out, "counters", counters_json(&reader->table));
     json_member(&out, "totals", totals_json(reader));
-    show_nodes_json(&out, reader, 0);
-    show_leases_json(&out, reader, &filter, &unreadable);
+    show_node_list_json(&out, reader, 0);
+    show_lease_list_json(&out, reader, &filter, &unreadable);
     json_end(&out);
     return unreadable;
 }
@@ -114,9 +114,9 @@ static uint32_t print_all(const struct reader *reader, const struct life *life)
     print_agent(reader, life);
     print_counts(reader, &leases);
     putchar('\n');
-    show_nodes(reader);
+    show_node_list(reader);
     putchar('\n');
-    shown = show_leases(reader, &filter, &unreadable);
+    shown = show_lease_list(reader, &filter, &unreadable);
     if (shown == LEASES_SHOWN && leases.leases > shown)
         printf("... and %" PRIu32 " more: holdfast list\n", leases.leases - shown);
     return unreadable;
@@ -142,7 +142,7 @@ int cmd_status(int argc, char **argv)
         return code;
     life_judge(&reader.table, &life);
     unreadable = args.json ? print_all_json(&reader, &life) : print_all(&reader, &life);
-    show_unreadable("status", unreadable);
+    show_lease_unreadable("status", unreadable);
     if (life.verdict != LIFE_ALIVE) {
         fflush(stdout);
         fprintf(stderr, "holdfast status: %s\n",

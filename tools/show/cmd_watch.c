@@ -71,7 +71,7 @@ static void say_watching(const struct watch *w)
     line = json_object();
     json_put(line, "event", json_string("watching"));
     json_put(line, "agent", json_text_str(w->reader.place.agent));
-    show_json_line(line);
+    json_line(line);
 }
 
 static void look(struct watch *w)
@@ -79,7 +79,7 @@ static void look(struct watch *w)
     uint64_t before = w->cursor.overwritten;
 
     events_read(&w->reader.table, &w->cursor, &w->events);
-    show_overwritten("watch", w->cursor.overwritten - before, w->args->json);
+    show_event_overwritten("watch", w->cursor.overwritten - before, w->args->json);
     if (w->events.count)
         w->last = w->events.items[w->events.count - 1];
     for (size_t i = 0; i < w->events.count; i++)

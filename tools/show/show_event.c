@@ -319,13 +319,6 @@ void show_event(const struct reader *reader, const struct hf_event *event)
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-void show_json_line(json_t *value)
-{
-    json_dumpf(value, stdout, JSON_COMPACT);
-    putchar('\n');
-    json_decref(value);
-}
-
 static json_t *instant(int64_t ns)
 {
     return ns ? json_u64_text((uint64_t)ns) : json_null();
@@ -404,7 +397,7 @@ static void put_other(json_t *line, const struct hf_event *event)
     if (event->kind == HF_EVENT_NODE_STEPPED)
         json_put(line, "step_us", event->value ? json_integer(event->value) : json_null());
     if (event->kind == HF_EVENT_QUARANTINE) {
-        json_put(line, "quarantine_reasons", show_quarantine_json(event->reason));
+        json_put(line, "quarantine_reasons", show_node_quarantine_json(event->reason));
         json_put(line, "left_ms", json_integer(left_ms(event, event->valid_ns)));
     }
 }
@@ -423,10 +416,10 @@ void show_event_json(const struct reader *reader, const struct hf_event *event)
         put_lease(line, reader, event);
     else
         put_other(line, event);
-    show_json_line(line);
+    json_line(line);
 }
 
-void show_overwritten(const char *subcommand, uint64_t count, bool json)
+void show_event_overwritten(const char *subcommand, uint64_t count, bool json)
 {
     if (count == 0)
         return;
@@ -435,7 +428,7 @@ void show_overwritten(const char *subcommand, uint64_t count, bool json)
 
         json_put(line, "event", json_string("overwritten"));
         json_put(line, "count", json_integer((json_int_t)count));
-        show_json_line(line);
+        json_line(line);
     } else {
         fflush(stdout);
         fprintf(stderr, "holdfast %s: %" PRIu64 " older events are overwritten\n", subcommand,

@@ -13,9 +13,6 @@ void show_event(const struct reader *reader, const struct hf_event *event);
 void show_event_json(const struct reader *reader, const struct hf_event *event);
 
 /* `count` events were overwritten before they could be read. As a line of JSON, or on stderr. */
-void show_overwritten(const char *subcommand, uint64_t count, bool json);
-
-/* Any JSON value as a line of its own; takes it. */
-void show_json_line(json_t *value);
+void show_event_overwritten(const char *subcommand, uint64_t count, bool json);
 
 #endif

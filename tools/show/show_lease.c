@@ -71,8 +71,8 @@ static void print_line(const struct hf_slot_view *view, bool in_force, void *arg
     list->count++;
 }
 
-uint32_t show_leases(const struct reader *reader, const struct reader_filter *filter,
-                     uint32_t *ret_unreadable)
+uint32_t show_lease_list(const struct reader *reader, const struct reader_filter *filter,
+                         uint32_t *ret_unreadable)
 {
     struct list list = {.reader = reader, .width = (int)strlen("NAME")};
 
@@ -93,8 +93,8 @@ static void print_json(const struct hf_slot_view *view, bool in_force, void *arg
     list->count++;
 }
 
-uint32_t show_leases_json(struct json_out *out, const struct reader *reader,
-                          const struct reader_filter *filter, uint32_t *ret_unreadable)
+uint32_t show_lease_list_json(struct json_out *out, const struct reader *reader,
+                              const struct reader_filter *filter, uint32_t *ret_unreadable)
 {
     struct list list = {.reader = reader, .out = out};
 
@@ -104,7 +104,7 @@ uint32_t show_leases_json(struct json_out *out, const struct reader *reader,
     return list.count;
 }
 
-void show_unreadable(const char *subcommand, uint32_t unreadable)
+void show_lease_unreadable(const char *subcommand, uint32_t unreadable)
 {
     if (unreadable)
         fprintf(stderr,

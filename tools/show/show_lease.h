@@ -10,12 +10,12 @@
 
 /* The table of leases on stdout, with a heading. Returns how many there were; `ret_unreadable` as
  * of reader_walk(). */
-uint32_t show_leases(const struct reader *reader, const struct reader_filter *filter,
-                     uint32_t *ret_unreadable);
+uint32_t show_lease_list(const struct reader *reader, const struct reader_filter *filter,
+                         uint32_t *ret_unreadable);
 
 /* The same as the array "leases". */
-uint32_t show_leases_json(struct json_out *out, const struct reader *reader,
-                          const struct reader_filter *filter, uint32_t *ret_unreadable);
+uint32_t show_lease_list_json(struct json_out *out, const struct reader *reader,
+                              const struct reader_filter *filter, uint32_t *ret_unreadable);
 
 /* Everything on one lease, a line for each fact. */
 void show_lease(const struct reader *reader, const struct hf_slot_view *view, bool in_force);
@@ -23,6 +23,6 @@ json_t *show_lease_json(const struct reader *reader, const struct hf_slot_view *
                         bool in_force);
 
 /* "12 slots could not be read ..." on stderr, when there are some. */
-void show_unreadable(const char *subcommand, uint32_t unreadable);
+void show_lease_unreadable(const char *subcommand, uint32_t unreadable);
 
 #endif

@@ -84,7 +84,7 @@ static const char *id_of(char *out, size_t size, const struct hf_node_row *row)
     return text_escape_str(out, size, *row->id ? row->id : "?");
 }
 
-void show_nodes(const struct reader *reader)
+void show_node_list(const struct reader *reader)
 {
     struct hf_node_row rows[HF_NODES_MAX];
     uint32_t count = reader_nodes(reader, rows);
@@ -145,7 +145,7 @@ static void print_long(const struct hf_node_row *row)
                text_escape_str(text, sizeof(text), row->error));
 }
 
-void show_nodes_long(const struct reader *reader)
+void show_node_list_long(const struct reader *reader)
 {
     struct hf_node_row rows[HF_NODES_MAX];
     uint32_t count = reader_nodes(reader, rows);
@@ -154,7 +154,7 @@ void show_nodes_long(const struct reader *reader)
         print_long(&rows[i]);
 }
 
-json_t *show_quarantine_json(uint32_t reasons)
+json_t *show_node_quarantine_json(uint32_t reasons)
 {
     json_t *array = json_array();
 
@@ -174,7 +174,7 @@ static json_t *node_json(const struct hf_node_row *row)
     json_put(node, "state", json_string(words_node_state(row->state)));
     json_put(node, "votes", json_boolean(row->state == HF_NODE_UP));
     json_put(node, "refusal", json_word(words_refusal(row->refused)));
-    json_put(node, "quarantine_reasons", show_quarantine_json(row->quarantine_reason));
+    json_put(node, "quarantine_reasons", show_node_quarantine_json(row->quarantine_reason));
     json_put(node, "quarantine_left_ms", json_integer(quarantine_left_ms(row)));
     json_put(node, "rtt_us", json_integer(row->rtt_ns / HF_NS_PER_US));
     json_put(node, "last_reply_age_ms",
@@ -201,7 +201,7 @@ static json_t *node_json(const struct hf_node_row *row)
     return node;
 }
 
-void show_nodes_json(struct json_out *out, const struct reader *reader, uint32_t renewals)
+void show_node_list_json(struct json_out *out, const struct reader *reader, uint32_t renewals)
 {
     struct hf_node_row rows[HF_NODES_MAX];
     uint32_t count = reader_nodes(reader, rows);

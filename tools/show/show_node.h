@@ -8,15 +8,15 @@
 #include "tools/reader/reader.h"
 
 /* A line for each, with a heading. */
-void show_nodes(const struct reader *reader);
+void show_node_list(const struct reader *reader);
 
 /* Everything on each. */
-void show_nodes_long(const struct reader *reader);
+void show_node_list_long(const struct reader *reader);
 
 /* The array "nodes", each with its newest `renewals` renewals. */
-void show_nodes_json(struct json_out *out, const struct reader *reader, uint32_t renewals);
+void show_node_list_json(struct json_out *out, const struct reader *reader, uint32_t renewals);
 
 /* The words of enum hf_quarantine_reason bits, as an array. */
-json_t *show_quarantine_json(uint32_t reasons);
+json_t *show_node_quarantine_json(uint32_t reasons);
 
 #endif

@@ -1,0 +1,25 @@
+/* What `holdfast doctor` looks at: doctor_X_look() is in doctor_X.c. */
+#ifndef HOLDFAST_TOOLS_DOCTOR_DOCTOR_LOOKS_H
+#define HOLDFAST_TOOLS_DOCTOR_DOCTOR_LOOKS_H
+
+#include "tools/doctor/doctor_report.h"
+#include "tools/reader/life.h"
+#include "tools/reader/places.h"
+#include "tools/reader/reader.h"
+
+/* The agent behind a table: life, heartbeats, table, room, descriptors. */
+void doctor_agent_look(struct doctor *doctor, const struct reader *reader, const struct life *life);
+
+/* No table could be opened: why, and what that means. */
+void doctor_agent_missing(struct doctor *doctor, int status, const char *why,
+                          const struct place places[], int count);
+
+void doctor_nodes_look(struct doctor *doctor, const struct reader *reader);
+
+/* Whether this host's clock is slewed faster than leases allow for. */
+void doctor_clock_look(struct doctor *doctor);
+
+/* Tables and directories of agents that are dead. Removes them if `doctor->clean`. */
+void doctor_leftovers_look(struct doctor *doctor, const struct place places[], int count);
+
+#endif
