@@ -8,6 +8,7 @@
 #include "tools/common/conflict.h"
 #include "tools/common/exit_code.h"
 #include "tools/common/text.h"
+#include "tools/common/wall.h"
 #include "tools/reader/reader.h"
 #include "tools/reader/reader_args.h"
 
@@ -27,7 +28,7 @@ static void on_progress(const struct hf_progress *progress, void *arg)
         return;
     waiting->said = true;
     fprintf(stderr, "holdfast wait: %s; waiting\n",
-            conflict_line(line, sizeof(line), waiting->shown, &progress->holder, reader_wall_ms()));
+            conflict_line(line, sizeof(line), waiting->shown, &progress->holder, wall_now_ms()));
 }
 
 static void say_why_not(const struct waiting *waiting, int status)
@@ -39,7 +40,7 @@ static void say_why_not(const struct waiting *waiting, int status)
         return;
     if (exit_code_of(status) == EXIT_BUSY && hf_conflict(&holder) == HF_OK)
         fprintf(stderr, "holdfast wait: %s%s\n",
-                conflict_line(line, sizeof(line), waiting->shown, &holder, reader_wall_ms()),
+                conflict_line(line, sizeof(line), waiting->shown, &holder, wall_now_ms()),
                 status == HF_ETIMEDOUT ? "; the wait is over" : "");
     else
         fprintf(stderr, "holdfast wait: %s: %s\n", waiting->shown, hf_last_message());

@@ -8,6 +8,7 @@
 #include "tools/common/conflict.h"
 #include "tools/common/exit_code.h"
 #include "tools/common/text.h"
+#include "tools/common/wall.h"
 #include "tools/output/format.h"
 #include "tools/reader/reader.h"
 
@@ -71,7 +72,7 @@ static int look(hf_client *client, const struct reader_name *name, const char *s
         return failed(shown, status);
     if (ret_who->holding == 0)
         return not_held(shown);
-    printf("%s\n", conflict_line(line, sizeof(line), shown, &ret_who->holder, reader_wall_ms()));
+    printf("%s\n", conflict_line(line, sizeof(line), shown, &ret_who->holder, wall_now_ms()));
     if (!*ret_who->id) {
         fprintf(stderr,
                 "holdfast release: %s: its key is of another type than a lock's; delete it on the "
@@ -133,6 +134,6 @@ int force_do(hf_client *client, const struct reader_args *args, const struct rea
     if (status == HF_ENOTHELD)
         return not_held(shown);
     if (status == HF_EBUSY && now.holding)
-        printf("%s\n", conflict_line(line, sizeof(line), shown, &now.holder, reader_wall_ms()));
+        printf("%s\n", conflict_line(line, sizeof(line), shown, &now.holder, wall_now_ms()));
     return failed(shown, status);
 }

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "libclient/holdfast.h"
+#include "tools/bench/library.h"
 #include "tools/bench/measure.h"
 #include "tools/bench/share.h"
 
@@ -23,16 +23,6 @@ struct turns {
     double released_us;
     double samples[];
 };
-
-static hf_client *connect_to(const char *agent)
-{
-    hf_client *client;
-    int rc = hf_connect(agent, &client);
-
-    if (rc < 0)
-        measure_die("%s: %s", hf_strerror(rc), hf_last_message());
-    return client;
-}
 
 static void await_more(_Atomic uint32_t *count, uint32_t than)
 {
@@ -45,7 +35,7 @@ static void await_more(_Atomic uint32_t *count, uint32_t than)
 /* Turns that are odd or even are this process's. */
 static void play(struct turns *t, const char *agent, const char *name, uint32_t first, uint32_t all)
 {
-    hf_client *client = connect_to(agent);
+    hf_client *client = library_connect(agent);
 
     for (uint32_t turn = first; turn <= all; turn += 2) {
         hf_lease *lease;

@@ -8,17 +8,14 @@
 
 #define NS_PER_SEC INT64_C(1000000000)
 
-/* Ticks are coarse: a process may seem to start up to one later than it did. */
-#define START_SLACK_NS (50 * INT64_C(1000000))
-
-static int read_text(pid_t pid, const char *file, char *out, size_t size)
+static int read_text(int proc, pid_t pid, const char *file, char *out, size_t size)
 {
     char path[64];
     ssize_t got;
     int fd;
 
-    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
+    snprintf(path, sizeof(path), "%s%d/%s", proc < 0 ? "/proc/" : "", (int)pid, file);
+    fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -1;
     got = read(fd, out, size - 1);
@@ -29,7 +26,8 @@ static int read_text(pid_t pid, const char *file, char *out, size_t size)
     return 0;
 }
 
-int process_stat_parse(char *text, struct process_stat *ret_stat)
+/* Takes the file's text apart, and changes it. */
+static int parse_stat(char *text, struct process_stat *ret_stat)
 {
     struct process_stat stat;
     char *open = strchr(text, '('), *close = strrchr(text, ')');
@@ -51,14 +49,19 @@ int process_stat_parse(char *text, struct process_stat *ret_stat)
     return 0;
 }
 
+int process_stat(int proc, pid_t pid, struct process_stat *ret_stat)
+{
+    char text[1024];
+
+    return read_text(proc, pid, "stat", text, sizeof(text)) < 0 ? -1 : parse_stat(text, ret_stat);
+}
+
 int process_read(pid_t pid, struct process *ret_process)
 {
     long ticks = sysconf(_SC_CLK_TCK);
     struct process_stat stat;
-    char text[1024];
 
-    if (ticks <= 0 || read_text(pid, "stat", text, sizeof(text)) < 0 ||
-        process_stat_parse(text, &stat) < 0)
+    if (ticks <= 0 || process_stat(-1, pid, &stat) < 0)
         return -1;
     *ret_process = (struct process){
         .state = stat.state,
@@ -78,7 +81,7 @@ bool process_descends(pid_t pid, pid_t ancestor, int64_t start_before_ns)
         if (process_read(pid, &process) < 0)
             return false;
         if (pid == ancestor)
-            return process.start_ns <= start_before_ns + START_SLACK_NS;
+            return process.start_ns <= start_before_ns + PROCESS_START_SLACK_NS;
         pid = process.parent;
     }
     return false;
@@ -90,7 +93,7 @@ int64_t process_descriptor_limit(pid_t pid)
     char text[4096], *line, *end;
     long long limit;
 
-    if (read_text(pid, "limits", text, sizeof(text)) < 0 || !(line = strstr(text, label)))
+    if (read_text(-1, pid, "limits", text, sizeof(text)) < 0 || !(line = strstr(text, label)))
         return -1;
     limit = strtoll(line + sizeof(label) - 1, &end, 10);
     return end != line + sizeof(label) - 1 ? limit : -1;

@@ -7,6 +7,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Ticks are coarse: by so much two times of start may be apart that are the same. */
+#define PROCESS_START_SLACK_NS (50 * INT64_C(1000000))
+
 struct process {
     char state; /* R S D T t Z X I */
     pid_t parent;
@@ -22,8 +25,9 @@ struct process_stat {
     unsigned long long start; /* clock ticks since the boot */
 };
 
-/* Takes the file's text apart (and changes it). 0, or -1: it is no such text. */
-int process_stat_parse(char *text, struct process_stat *ret_stat);
+/* `proc` is a descriptor of /proc; -1: it is opened by its path. 0, or -1: no such process, or /proc
+ * cannot be read. */
+int process_stat(int proc, pid_t pid, struct process_stat *ret_stat);
 
 /* 0, or -1: no such process, or /proc cannot be read. */
 int process_read(pid_t pid, struct process *ret_process);

@@ -116,18 +116,10 @@ end:
     closedir(dir);
 }
 
-/* Whether `agent` is a name that an agent may have, and where it would be. */
+/* Where an agent of this user would be, if it may have that name. */
 static bool place_of(const struct place *like, const char *agent, struct place *ret_place)
 {
-    struct place place = *like;
-
-    if (hf_table_name(agent, false, geteuid(), place.shm_name) < 0)
-        return false;
-    snprintf(place.agent, sizeof(place.agent), "%s", agent);
-    snprintf(place.dir, sizeof(place.dir), "%s/%s", place.base, place.agent);
-    place.owner = geteuid();
-    *ret_place = place;
-    return true;
+    return places_make(ret_place, like->base, false, geteuid(), agent) == HF_OK;
 }
 
 static void look_in_base(struct leftovers *left, const struct place *base)

@@ -12,9 +12,6 @@
 
 #define LOOK_AGAIN_MS 300
 
-/* /proc counts the start of a process in ticks. */
-#define START_SLACK_NS (50 * HF_NS_PER_MS)
-
 /* An agent says when it is up within so long after its process was started. */
 #define STARTS_WITHIN_NS (60 * HF_NS_PER_SEC)
 
@@ -49,7 +46,7 @@ static enum life_process look_at_process(pid_t pid, int64_t started_ns, int64_t 
     *ret_doubt = true;
     if (pid <= 0 || process_read(pid, &process) < 0 || process.state == 'Z' || process.state == 'X')
         return LIFE_PROCESS_GONE;
-    if (process.start_ns > last_beat_ns + START_SLACK_NS)
+    if (process.start_ns > last_beat_ns + PROCESS_START_SLACK_NS)
         return LIFE_PROCESS_GONE; /* the number was used again */
     *ret_doubt = process.start_ns < started_ns - STARTS_WITHIN_NS;
     return process.state == 'T' || process.state == 't' ? LIFE_PROCESS_STOPPED : LIFE_PROCESS_RUNS;
@@ -165,4 +162,14 @@ const char *life_sentence(char *out, size_t size, const char *agent, const struc
                  agent, span, life->last_ms >= 0 ? " ago" : "", (int)life->pid,
                  life_process_name(life->process));
     return out;
+}
+
+void life_warn(const char *subcommand, const char *agent, const struct life *life)
+{
+    char sentence[256];
+
+    fflush(stdout);
+    if (life->verdict != LIFE_ALIVE)
+        fprintf(stderr, "holdfast %s: %s\n", subcommand,
+                life_sentence(sentence, sizeof(sentence), agent, life));
 }

@@ -52,4 +52,7 @@ const char *life_process_name(enum life_process process);
  * stopped)". Returns `out`; "" for an agent that is alive. */
 const char *life_sentence(char *out, size_t size, const char *agent, const struct life *life);
 
+/* The same on stderr, behind what stdout has: nobody keeps what stands in a table without its agent. */
+void life_warn(const char *subcommand, const char *agent, const struct life *life);
+
 #endif

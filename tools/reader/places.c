@@ -11,27 +11,36 @@
 #include "tools/common/process.h"
 #include "tools/common/text.h"
 
-static int fill(struct place *place, const struct hf_base *base, const char *agent, char *why,
+int places_make(struct place *ret_place, const char *base, bool system, uid_t owner,
+                const char *agent)
+{
+    struct place place = {.owner = owner};
+
+    if (hf_table_name(agent, system, owner, place.shm_name) < 0)
+        return HF_EINVAL;
+    snprintf(place.base, sizeof(place.base), "%s", base);
+    snprintf(place.agent, sizeof(place.agent), "%s", agent);
+    snprintf(place.dir, sizeof(place.dir), "%s/%s", place.base, place.agent);
+    *ret_place = place;
+    return HF_OK;
+}
+
+static int make(struct place *place, const struct hf_base *base, const char *agent, char *why,
                 size_t why_size)
 {
     char shown[TEXT_NAME_SIZE];
+    int status = places_make(place, base->dir, base->system, base->owner, agent);
 
-    place->owner = base->owner;
-    if (hf_table_name(agent, base->system, place->owner, place->shm_name) < 0) {
+    if (status < 0)
         snprintf(why, why_size,
                  "'%s' is not an agent's name: 1 to %d letters, digits, '.', '_' or '-', the first "
                  "not a '.'",
                  text_escape_str(shown, sizeof(shown), agent), HF_AGENT_NAME_MAX);
-        return HF_EINVAL;
-    }
-    snprintf(place->base, sizeof(place->base), "%s", base->dir);
-    snprintf(place->agent, sizeof(place->agent), "%s", agent);
-    snprintf(place->dir, sizeof(place->dir), "%s/%s", place->base, place->agent);
-    return HF_OK;
+    return status;
 }
 
 /* BASE/NAME/sock; the table is whose the socket is: another of that name may be the caller's own. */
-static int fill_from_path(struct place *place, const char *path, char *why, size_t why_size)
+static int make_from_path(struct place *place, const char *path, char *why, size_t why_size)
 {
     struct hf_base base = {.system = hf_path_is_system(path)};
     char *end, *name;
@@ -51,7 +60,7 @@ static int fill_from_path(struct place *place, const char *path, char *why, size
         return HF_EINVAL;
     }
     *name = '\0';
-    return fill(place, &base, name + 1, why, why_size);
+    return make(place, &base, name + 1, why, why_size);
 }
 
 int places_find(const char *agent, struct place ret_places[PLACES_MAX], char *why, size_t why_size)
@@ -61,14 +70,14 @@ int places_find(const char *agent, struct place ret_places[PLACES_MAX], char *wh
 
     agent = hf_agent_or_default(agent);
     if (strchr(agent, '/')) {
-        status = fill_from_path(&ret_places[0], agent, why, why_size);
+        status = make_from_path(&ret_places[0], agent, why, why_size);
         return status < 0 ? status : 1;
     }
     count = hf_bases(bases);
     if (count < 0)
         snprintf(why, why_size, "the runtime directory's path is too long");
     for (int i = 0; i < count; i++) {
-        status = fill(&ret_places[i], &bases[i], agent, why, why_size);
+        status = make(&ret_places[i], &bases[i], agent, why, why_size);
         if (status < 0)
             return status;
     }

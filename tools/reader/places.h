@@ -3,6 +3,7 @@
 #ifndef HOLDFAST_TOOLS_READER_PLACES_H
 #define HOLDFAST_TOOLS_READER_PLACES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -24,6 +25,10 @@ struct place {
  * $HOLDFAST_RUNTIME_DIR/NAME alone where that is set. Returns how many, at least 1, or HF_EINVAL
  * with a sentence in `why`. */
 int places_find(const char *agent, struct place ret_places[PLACES_MAX], char *why, size_t why_size);
+
+/* That of one agent below one base. HF_OK, or HF_EINVAL: no agent has such a name. */
+int places_make(struct place *ret_place, const char *base, bool system, uid_t owner,
+                const char *agent);
 
 /* The pid that DIR/lock names when it is a living process, else 0. */
 pid_t places_locked_by(const struct place *place);

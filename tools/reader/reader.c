@@ -9,6 +9,7 @@
 #include "shm/index.h"
 #include "shm/status.h"
 #include "tools/common/exit_code.h"
+#include "tools/common/wall.h"
 
 /* --- opening -------------------------------------------------------------------------------------
  */
@@ -86,27 +87,17 @@ int reader_open_or_say(const char *subcommand, const char *agent, struct reader 
 /* --- time ----------------------------------------------------------------------------------------
  */
 
-static int64_t clock_ns(clockid_t clock)
+hf_time reader_now(void)
 {
     struct timespec now;
 
-    clock_gettime(clock, &now);
-    return now.tv_sec * HF_NS_PER_SEC + now.tv_nsec;
-}
-
-hf_time reader_now(void)
-{
-    return (hf_time){clock_ns(CLOCK_BOOTTIME)};
-}
-
-int64_t reader_wall_ms(void)
-{
-    return clock_ns(CLOCK_REALTIME) / HF_NS_PER_MS;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (hf_time){now.tv_sec * HF_NS_PER_SEC + now.tv_nsec};
 }
 
 int64_t reader_wall_of(hf_time instant)
 {
-    return reader_wall_ms() + hf_dur_ms(hf_time_since(instant, reader_now()));
+    return wall_now_ms() + hf_dur_ms(hf_time_since(instant, reader_now()));
 }
 
 /* --- leases --------------------------------------------------------------------------------------

@@ -34,9 +34,8 @@ void reader_close(struct reader *reader);
 /* For subcommands: opens, or says why not on stderr. Returns an exit code. */
 int reader_open_or_say(const char *subcommand, const char *agent, struct reader *ret_reader);
 
-/* CLOCK_BOOTTIME and CLOCK_REALTIME. */
+/* CLOCK_BOOTTIME. */
 hf_time reader_now(void);
-int64_t reader_wall_ms(void);
 
 /* Unix time of an instant of this host's clock. */
 int64_t reader_wall_of(hf_time instant);

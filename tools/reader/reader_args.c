@@ -241,3 +241,15 @@ int reader_args_name(int argc, char **argv, const struct reader_args *args,
     code = args_only_name(argc, argv, &operand);
     return code == EXIT_OK ? exit_code_of(reader_args_bytes(args, operand, ret_name)) : code;
 }
+
+int reader_args_prefix(int argc, char **argv, const struct reader_args *args,
+                       struct reader_name *ret_prefix)
+{
+    ret_prefix->len = 0;
+    if (optind == argc)
+        return EXIT_OK;
+    if (reader_args_bytes(args, argv[optind], ret_prefix) != HF_OK)
+        return args_usage(argv[0], "the prefix is longer than 255 bytes, or has a bad escape");
+    optind++;
+    return args_none(argc, argv);
+}

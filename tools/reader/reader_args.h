@@ -44,6 +44,10 @@ int reader_args_parse(int argc, char **argv, const char *letters, const char *us
 int reader_args_name(int argc, char **argv, const struct reader_args *args,
                      struct reader_name *ret_name);
 
+/* The operand PREFIX, or none: then it is empty. EXIT_OK or, with a message, EXIT_USAGE. */
+int reader_args_prefix(int argc, char **argv, const struct reader_args *args,
+                       struct reader_name *ret_prefix);
+
 /* An operand as bytes; HF_EINVAL on a bad escape or over 255 bytes. */
 int reader_args_bytes(const struct reader_args *args, const char *operand,
                       struct reader_name *ret_name);

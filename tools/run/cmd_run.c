@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
 #include "tools/common/conflict.h"
 #include "tools/common/exit_code.h"
 #include "tools/common/text.h"
+#include "tools/common/wall.h"
 #include "tools/run/guardians.h"
 #include "tools/run/hold.h"
 #include "tools/run/run.h"
@@ -40,14 +40,6 @@ struct run {
     char said_text[sizeof(((struct hf_progress *)0)->text)];
 };
 
-static int64_t wall_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return now.tv_sec * INT64_C(1000) + now.tv_nsec / NS_PER_MS;
-}
-
 /* The lock of that number: one of the names, or a slot of the only one. */
 static const char *name_of(const struct run *run, unsigned index, char ret_name[SLOT_NAME_SIZE])
 {
@@ -65,8 +57,9 @@ static void say_conflict(const struct run *run, unsigned index, const struct hf_
 
     if (run->wanted.slots > 1)
         snprintf(all, sizeof(all), "; all %d slots are taken", run->wanted.slots);
-    say("%s%s%s", conflict_line(line, sizeof(line), name_of(run, index, name), holder, wall_ms()),
-        all, more);
+    say("%s%s%s",
+        conflict_line(line, sizeof(line), name_of(run, index, name), holder, wall_now_ms()), all,
+        more);
 }
 
 /* Says what a wait is for: once per change, and each new holder only when asked to be verbose. */

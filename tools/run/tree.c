@@ -54,21 +54,9 @@ void tree_free(struct tree *tree)
 
 static bool read_stat(int proc, pid_t pid, struct tree_process *process)
 {
-    char path[32], text[1024];
     struct process_stat stat;
-    ssize_t got;
-    int fd;
 
-    snprintf(path, sizeof(path), "%d/stat", (int)pid);
-    fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    got = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    if (got <= 0)
-        return false;
-    text[got] = '\0';
-    if (process_stat_parse(text, &stat) < 0)
+    if (process_stat(proc, pid, &stat) < 0)
         return false;
     *process = (struct tree_process){.pid = pid, .parent = stat.parent, .start = stat.start};
     memcpy(process->command, stat.command, sizeof(process->command));

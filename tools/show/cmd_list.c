@@ -14,18 +14,6 @@
 #include "tools/show/show_agent.h"
 #include "tools/show/show_lease.h"
 
-static int parse_prefix(int argc, char **argv, const struct reader_args *args,
-                        struct reader_name *ret_prefix)
-{
-    *ret_prefix = (struct reader_name){.len = 0};
-    if (optind == argc)
-        return EXIT_OK;
-    if (reader_args_bytes(args, argv[optind], ret_prefix) != HF_OK)
-        return args_usage("list", "the prefix is longer than 255 bytes, or has a bad escape");
-    optind++;
-    return args_none(argc, argv);
-}
-
 static uint32_t print_json(const struct reader *reader, const struct life *life,
                            const struct reader_filter *filter)
 {
@@ -37,17 +25,6 @@ static uint32_t print_json(const struct reader *reader, const struct life *life,
     show_lease_list_json(&out, reader, filter, &unreadable);
     json_end(&out);
     return unreadable;
-}
-
-/* What stands in the table of an agent that is not there is true, but nobody keeps it so. */
-static void warn_of_agent(const struct reader *reader, const struct life *life)
-{
-    char sentence[256];
-
-    fflush(stdout);
-    if (life->verdict != LIFE_ALIVE)
-        fprintf(stderr, "holdfast list: %s\n",
-                life_sentence(sentence, sizeof(sentence), reader->place.agent, life));
 }
 
 int cmd_list(int argc, char **argv)
@@ -65,7 +42,8 @@ int cmd_list(int argc, char **argv)
         "With --all-hosts, what agents hold on any host, on a majority of the nodes.",
         &args);
 
-    if (code != READER_ARGS_GO_ON || (code = parse_prefix(argc, argv, &args, &prefix)) != EXIT_OK)
+    if (code != READER_ARGS_GO_ON ||
+        (code = reader_args_prefix(argc, argv, &args, &prefix)) != EXIT_OK)
         return code;
     if (args.all_hosts && args.all)
         return args_usage("list", "--all is about this host's own: leave it out with --all-hosts");
@@ -82,7 +60,7 @@ int cmd_list(int argc, char **argv)
     else
         show_lease_list(&reader, &filter, &unreadable);
     show_lease_unreadable("list", unreadable);
-    warn_of_agent(&reader, &life);
+    life_warn("list", reader.place.agent, &life);
     reader_close(&reader);
     return format_finish("list", EXIT_OK);
 }

@@ -29,7 +29,6 @@ int cmd_nodes(int argc, char **argv)
     struct reader_args args;
     struct reader reader;
     struct life life;
-    char sentence[256];
     uint32_t renewals;
     int code =
         reader_args_parse(argc, argv, "jHn", "nodes [options]",
@@ -50,10 +49,7 @@ int cmd_nodes(int argc, char **argv)
         show_renewals(&reader, renewals);
     else
         show_node_list_long(&reader);
-    fflush(stdout);
-    if (life.verdict != LIFE_ALIVE)
-        fprintf(stderr, "holdfast nodes: %s\n",
-                life_sentence(sentence, sizeof(sentence), reader.place.agent, &life));
+    life_warn("nodes", reader.place.agent, &life);
     reader_close(&reader);
     return format_finish("nodes", EXIT_OK);
 }

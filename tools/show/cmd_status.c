@@ -127,7 +127,6 @@ int cmd_status(int argc, char **argv)
     struct reader_args args;
     struct reader reader;
     struct life life;
-    char sentence[256];
     uint32_t unreadable;
     int code = reader_args_parse(
         argc, argv, "j", "status [options]",
@@ -143,11 +142,7 @@ int cmd_status(int argc, char **argv)
     life_judge(&reader.table, &life);
     unreadable = args.json ? print_all_json(&reader, &life) : print_all(&reader, &life);
     show_lease_unreadable("status", unreadable);
-    if (life.verdict != LIFE_ALIVE) {
-        fflush(stdout);
-        fprintf(stderr, "holdfast status: %s\n",
-                life_sentence(sentence, sizeof(sentence), reader.place.agent, &life));
-    }
+    life_warn("status", reader.place.agent, &life);
     reader_close(&reader);
     return format_finish("status", life.verdict == LIFE_ALIVE ? EXIT_OK : EXIT_ATTENTION);
 }

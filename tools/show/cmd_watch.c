@@ -124,18 +124,6 @@ static void follow(struct watch *w)
         look(w);
 }
 
-static int parse_prefix(int argc, char **argv, const struct reader_args *args,
-                        struct reader_name *ret_prefix)
-{
-    ret_prefix->len = 0;
-    if (optind == argc)
-        return EXIT_OK;
-    if (reader_args_bytes(args, argv[optind], ret_prefix) != HF_OK)
-        return args_usage("watch", "the prefix is longer than 255 bytes, or has a bad escape");
-    optind++;
-    return args_none(argc, argv);
-}
-
 int cmd_watch(int argc, char **argv)
 {
     struct reader_args args;
@@ -147,7 +135,8 @@ int cmd_watch(int argc, char **argv)
         "PREFIX, to leases whose names begin with it. Ends when interrupted, or unread.",
         &args);
 
-    if (code != READER_ARGS_GO_ON || (code = parse_prefix(argc, argv, &args, &prefix)) != EXIT_OK)
+    if (code != READER_ARGS_GO_ON ||
+        (code = reader_args_prefix(argc, argv, &args, &prefix)) != EXIT_OK)
         return code;
     code = reader_open_or_say("watch", args.agent, &w.reader);
     if (code != EXIT_OK)

@@ -8,6 +8,7 @@
 #include "tools/common/conflict.h"
 #include "tools/common/exit_code.h"
 #include "tools/common/text.h"
+#include "tools/common/wall.h"
 #include "tools/output/format.h"
 #include "tools/output/json.h"
 #include "tools/reader/reader.h"
@@ -66,7 +67,7 @@ static int print_all(hf_client *client, const struct reader_args *args,
 {
     struct hf_agent_info info = {.size = sizeof(info)};
     struct json_out out;
-    struct list list = {.now_ms = reader_wall_ms()};
+    struct list list = {.now_ms = wall_now_ms()};
     uint32_t listed = 0;
     int status = hf_agent_info(client, &info);
 

@@ -6,6 +6,7 @@
 
 #include "tools/common/conflict.h"
 #include "tools/common/text.h"
+#include "tools/common/wall.h"
 #include "tools/output/format.h"
 #include "tools/reader/reader.h"
 
@@ -42,7 +43,7 @@ static void print_holder(const struct hf_who_info *who)
 {
     const struct hf_holder *holder = &who->holder;
     char text[4 * sizeof(holder->note) + 1], span[TEXT_SPAN_SIZE];
-    int64_t now_ms = reader_wall_ms();
+    int64_t now_ms = wall_now_ms();
 
     if (!holder->fence) {
         puts("holder    another program than a Holdfast agent, or one whose record is gone");
