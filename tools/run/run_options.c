@@ -210,3 +210,12 @@ int run_options_parse(struct run_options *run, int argc, char **argv, bool *ret_
     run->argv = argv + optind;
     return EXIT_OK;
 }
+
+const char *run_options_name(const struct run_options *run, unsigned index,
+                             char ret_name[RUN_OPTIONS_NAME_SIZE])
+{
+    if (!run->slots)
+        return run->names[index < run->count ? index : 0];
+    snprintf(ret_name, RUN_OPTIONS_NAME_SIZE, "%s#%u", run->names[0], index);
+    return ret_name;
+}

@@ -1,0 +1,282 @@
+#include "tools/run/acquire.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/common/conflict.h"
+#include "tools/common/exit_code.h"
+#include "tools/common/wall.h"
+#include "tools/run/say.h"
+#include "tools/run/timeline.h"
+
+#define NS_PER_MS INT64_C(1000000)
+
+/* An agent that hangs does not end a wait: so long after its end we do. */
+#define PATIENCE_MS 2500
+
+#define AGAIN_MS    200 /* before an agent that is away is looked for again */
+
+/* "a, b, c", each escaped; cut where there is no room. */
+static void show_names(struct acquire *acquire)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < acquire->wanted->count && used < sizeof(acquire->shown) - 3; i++) {
+        if (i > 0)
+            used += (size_t)snprintf(acquire->shown + used, sizeof(acquire->shown) - used, ", ");
+        text_escape_str(acquire->shown + used, sizeof(acquire->shown) - used,
+                        acquire->wanted->names[i]);
+        used += strlen(acquire->shown + used);
+    }
+}
+
+void acquire_init(struct acquire *acquire, const struct run_options *wanted,
+                  const struct signals *signals)
+{
+    *acquire =
+        (struct acquire){.wanted = wanted, .signals = signals, .began_ns = timeline_now_ns()};
+    show_names(acquire);
+}
+
+/* --- what is said, and heard ------------------------------------------------------------------ */
+
+/* `index`: which of the locks is in the way. */
+static void say_conflict(const struct acquire *acquire, unsigned index,
+                         const struct hf_holder *holder, const char *more)
+{
+    char line[CONFLICT_SIZE], name[RUN_OPTIONS_NAME_SIZE], all[64] = "";
+
+    if (acquire->wanted->slots > 1)
+        snprintf(all, sizeof(all), "; all %d slots are taken", acquire->wanted->slots);
+    say("%s%s%s",
+        conflict_line(line, sizeof(line), run_options_name(acquire->wanted, index, name), holder,
+                      wall_now_ms()),
+        all, more);
+}
+
+/* Says what a wait is for: once per change, and each new holder only when asked to be verbose. */
+static void on_progress(const struct hf_progress *progress, void *arg)
+{
+    struct acquire *acquire = arg;
+    char more[64] = "; waiting";
+    bool new_text = strncmp(progress->text, acquire->said_text, sizeof(acquire->said_text)) != 0;
+    bool new_name = progress->index != acquire->said_index && !acquire->wanted->slots;
+
+    if (acquire->wanted->wait_ms == 0)
+        return;
+    if (progress->reason == acquire->said_reason &&
+        (progress->reason == HF_EBUSY ? !acquire->wanted->verbose && !new_name : !new_text))
+        return;
+    acquire->said_reason = progress->reason;
+    acquire->said_index = progress->index;
+    memcpy(acquire->said_text, progress->text, sizeof(acquire->said_text));
+    if (progress->reason == HF_EBUSY && progress->place > 1)
+        snprintf(more, sizeof(more), "; waiting, place %" PRIu32 " on this host", progress->place);
+    if (progress->reason == HF_EBUSY)
+        say_conflict(acquire, (unsigned)progress->index, &progress->holder, more);
+    else if (progress->text[0])
+        say("%s: waiting: %s", acquire->shown, progress->text);
+    else
+        say("%s: waiting: %s (%" PRIu32 " nodes up, %" PRIu32 " may vote)", acquire->shown,
+            hf_strerror(progress->reason), progress->nodes_up, progress->nodes_voting);
+}
+
+int acquire_refused(const struct acquire *acquire, int status)
+{
+    char message[256];
+    struct hf_holder holder;
+    int code = exit_code_of(status);
+
+    snprintf(message, sizeof(message), "%s", hf_last_message());
+    /* The wait is over, and it was not for a holder. */
+    if (status == HF_ETIMEDOUT && acquire->said_reason && acquire->said_reason != HF_EBUSY)
+        code = exit_code_of(acquire->said_reason);
+    if (code == EXIT_BUSY) {
+        bool known = hf_conflict(&holder) == HF_OK;
+        int index = hf_conflict_index();
+
+        say_conflict(acquire, index < 0 ? 0 : (unsigned)index, known ? &holder : NULL,
+                     acquire->wanted->wait_ms > 0 ? "; the wait is over" : "");
+        return acquire->wanted->busy_code;
+    }
+    if (hf_conflict_index() >= 0) { /* the message begins with that name */
+        say("%s", message);
+        return code;
+    }
+    say("%s: %s", acquire->shown, message[0] ? message : hf_strerror(status));
+    return code;
+}
+
+int acquire_signal(const struct acquire *acquire)
+{
+    struct signalfd_siginfo info;
+
+    while (signals_next(acquire->signals, &info))
+        if (info.ssi_signo == SIGTSTP || signals_ends((int)info.ssi_signo))
+            return (int)info.ssi_signo;
+    return 0;
+}
+
+/* What is left of the wait: -1 for ever; 0 is a try, so never less than 1 of one that was to wait. */
+static int64_t wait_left_ms(const struct acquire *acquire)
+{
+    int64_t left_ms = acquire->wanted->wait_ms;
+
+    if (left_ms > 0) {
+        left_ms -= (timeline_now_ns() - acquire->began_ns) / NS_PER_MS;
+        left_ms = left_ms > 0 ? left_ms : 1;
+    }
+    return left_ms;
+}
+
+/* --- the agent -------------------------------------------------------------------------------- */
+
+/* Sleeps until the client has news, for `most_ms` at most (-1: no limit). Returns a signal that ends us,
+ * or 0. */
+static int poll_client(const struct acquire *acquire, hf_client *client, int most_ms)
+{
+    struct pollfd fds[] = {
+        {.fd = acquire->signals->fd, .events = POLLIN},
+        {.fd = client ? hf_fd(client) : -1, .events = POLLIN},
+    };
+    int signal;
+
+    poll(fds, 2, most_ms);
+    if (client)
+        hf_dispatch(client);
+    while ((signal = acquire_signal(acquire)) == SIGTSTP)
+        kill(getpid(), SIGSTOP);
+    return signal;
+}
+
+/* HF_OK with a client, or a negative code; a signal that ends us in `ret_signal`. */
+static int connect_once(const struct acquire *acquire, hf_client **ret_client, int *ret_signal)
+{
+    hf_client *client = NULL;
+    int status = hf_connect_start(acquire->wanted->agent, &client);
+
+    if (status < 0)
+        return status;
+    while ((status = hf_connect_result(client)) == HF_EPENDING && !*ret_signal)
+        *ret_signal = poll_client(acquire, client, -1);
+    if (status == HF_OK && !*ret_signal)
+        *ret_client = client;
+    else
+        hf_disconnect(client);
+    return status;
+}
+
+int acquire_connect(struct acquire *acquire, hf_client **ret_client, int *ret_signal)
+{
+    int status;
+
+    for (;;) {
+        status = connect_once(acquire, ret_client, ret_signal);
+        if (*ret_signal || status != HF_ENOAGENT || acquire->wanted->wait_ms <= 0 ||
+            wait_left_ms(acquire) <= 1)
+            return status;
+        if (acquire->said_reason != HF_ENOAGENT)
+            say("%s: waiting: %s", acquire->shown, hf_last_message());
+        acquire->said_reason = HF_ENOAGENT;
+        *ret_signal = poll_client(acquire, NULL, AGAIN_MS);
+        if (*ret_signal)
+            return HF_ENOAGENT;
+    }
+}
+
+/* --- the lock --------------------------------------------------------------------------------- */
+
+int acquire_begin(struct acquire *acquire, hf_client *client, hf_op **ret_op)
+{
+    struct hf_name names[HF_SET_MAX];
+    struct hf_acquire_options wanted = {
+        .size = sizeof(wanted),
+        .ttl_ms = (uint32_t)acquire->wanted->ttl_ms,
+        .max_hold_ms = (uint32_t)acquire->wanted->max_hold_ms,
+        .wait_ms = wait_left_ms(acquire),
+        .flags = HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED,
+        .heartbeat_ms = (uint32_t)acquire->wanted->heartbeat_ms,
+        .note = acquire->wanted->note,
+        .progress = on_progress,
+        .arg = acquire,
+    };
+
+    if (acquire->wanted->count > 1) {
+        for (size_t i = 0; i < acquire->wanted->count; i++)
+            names[i] = hf_str(acquire->wanted->names[i]);
+        return hf_acquire_all_start(client, &wanted, names, acquire->wanted->count, ret_op);
+    }
+    wanted.name = acquire->wanted->names[0];
+    wanted.name_len = strlen(acquire->wanted->names[0]);
+    return acquire->wanted->slots
+               ? hf_acquire_slot_start(client, &wanted, (unsigned)acquire->wanted->slots, ret_op)
+               : hf_acquire_start(client, &wanted, ret_op);
+}
+
+/* Sleeps until something happens. Returns false when the wait is over for us, whatever the agent
+ * says. */
+static bool wait_for_news(const struct acquire *acquire, hf_client *client)
+{
+    struct pollfd fds[] = {
+        {.fd = acquire->signals->fd, .events = POLLIN},
+        {.fd = hf_fd(client), .events = POLLIN},
+    };
+    int64_t left_ms = -1;
+
+    if (acquire->wanted->wait_ms >= 0) {
+        left_ms = acquire->wanted->wait_ms + PATIENCE_MS -
+                  (timeline_now_ns() - acquire->began_ns) / NS_PER_MS;
+        if (left_ms <= 0)
+            return false;
+    }
+    poll(fds, 2, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
+    if (fds[1].revents)
+        hf_dispatch(client);
+    return true;
+}
+
+/* Stopped from the terminal. A set gives back what it has meanwhile, for others wait for that. */
+static int stop_in_wait(struct acquire *acquire, hf_client *client, hf_op **op)
+{
+    if (acquire->wanted->count == 1) {
+        kill(getpid(), SIGSTOP);
+        return HF_OK;
+    }
+    hf_op_cancel(*op);
+    kill(getpid(), SIGSTOP);
+    return acquire_begin(acquire, client, op);
+}
+
+bool acquire_await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lease **ret_leases,
+                   int *ret_code)
+{
+    int status = HF_OK;
+
+    while (status == HF_OK && (status = hf_op_result(op, ret_leases)) == HF_EPENDING) {
+        int signal = acquire_signal(acquire);
+
+        if (signal == SIGTSTP) {
+            status = stop_in_wait(acquire, client, &op);
+            continue;
+        }
+        if (signal) {
+            hf_op_cancel(op);
+            *ret_code = EXIT_BY_SIGNAL + signal;
+            return false;
+        }
+        if (!wait_for_news(acquire, client)) {
+            hf_op_cancel(op);
+            say("%s: the agent does not answer", acquire->shown);
+            *ret_code = EXIT_UNAVAILABLE;
+            return false;
+        }
+        status = HF_OK; /* not decided yet */
+    }
+    if (status < 0)
+        *ret_code = acquire_refused(acquire, status);
+    return status == HF_OK;
+}
