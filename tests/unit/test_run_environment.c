@@ -1,0 +1,120 @@
+/* What a job finds in its environment of the locks that it runs under, and of those of a run around it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tools/run/environment.h"
+
+/* Leases made up here: a fence each, and the number of the slot. */
+static struct {
+    uint64_t fence;
+    int slot;
+} leases[3];
+
+uint64_t hf_fence(const hf_lease *lease)
+{
+    return leases[(const char *)lease - (const char *)leases].fence;
+}
+
+int hf_slot_number(const hf_lease *lease)
+{
+    return leases[(const char *)lease - (const char *)leases].slot;
+}
+
+static struct hold hold_of(size_t count)
+{
+    struct hold hold = {.count = count};
+
+    for (size_t i = 0; i < count; i++) {
+        leases[i].fence = 100 + i;
+        leases[i].slot = -1;
+        hold.leases[i] = (hf_lease *)((char *)leases + i);
+    }
+    return hold;
+}
+
+static void expect(const char *variable, const char *value)
+{
+    if (value)
+        assert_string_equal(getenv(variable) ? getenv(variable) : "(unset)", value);
+    else
+        assert_null(getenv(variable));
+}
+
+/* As of a job of a set of three counted locks, with an agent of its own. */
+static void run_around(void)
+{
+    static const char *const names[] = {"HOLDFAST_NAME",  "HOLDFAST_NAME_2",  "HOLDFAST_NAME_64",
+                                        "HOLDFAST_FENCE", "HOLDFAST_FENCE_2", "HOLDFAST_FENCE_64",
+                                        "HOLDFAST_SLOT",  "HOLDFAST_SLOTS",   "HOLDFAST_AGENT"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        setenv(names[i], "outer", 1);
+}
+
+static void of_one_lock_nothing_of_others_is_left(void **state)
+{
+    struct run_options wanted = {.names = {"db/migrate"}, .count = 1};
+    struct hold hold = hold_of(1);
+
+    (void)state;
+    run_around();
+    environment_set(&wanted, &hold);
+    expect("HOLDFAST_NAME", "db/migrate");
+    expect("HOLDFAST_FENCE", "100");
+    expect("HOLDFAST_NAME_2", NULL);
+    expect("HOLDFAST_FENCE_2", NULL);
+    expect("HOLDFAST_NAME_64", NULL);
+    expect("HOLDFAST_FENCE_64", NULL);
+    expect("HOLDFAST_SLOT", NULL);
+    expect("HOLDFAST_SLOTS", NULL);
+    expect("HOLDFAST_AGENT", "outer"); /* that is where this one was asked, too */
+}
+
+static void of_a_set_each_has_its_number(void **state)
+{
+    struct run_options wanted = {.names = {"c", "a", "b"}, .count = 3, .agent = "mine"};
+    struct hold hold = hold_of(3);
+
+    (void)state;
+    run_around();
+    environment_set(&wanted, &hold);
+    expect("HOLDFAST_NAME", "c"); /* in the order of the command line */
+    expect("HOLDFAST_FENCE", "100");
+    expect("HOLDFAST_NAME_2", "a");
+    expect("HOLDFAST_FENCE_2", "101");
+    expect("HOLDFAST_NAME_3", "b");
+    expect("HOLDFAST_FENCE_3", "102");
+    expect("HOLDFAST_NAME_4", NULL);
+    expect("HOLDFAST_AGENT", "mine");
+}
+
+static void of_a_counted_lock_the_slot_is_told(void **state)
+{
+    struct run_options wanted = {.names = {"gpu"}, .count = 1, .slots = 4};
+    struct hold hold = hold_of(1);
+
+    (void)state;
+    leases[0].slot = 3;
+    environment_set(&wanted, &hold);
+    expect("HOLDFAST_NAME", "gpu#3");
+    expect("HOLDFAST_SLOT", "3");
+    expect("HOLDFAST_SLOTS", "4");
+    expect("HOLDFAST_NAME_2", NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(of_one_lock_nothing_of_others_is_left),
+        cmocka_unit_test(of_a_set_each_has_its_number),
+        cmocka_unit_test(of_a_counted_lock_the_slot_is_told),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,303 @@
+/* What either guardian does, with a lease, a process tree and a control group made up for it: how it kills, when it
+ * gives up, and what the agent hears of it. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tools/run/guardian.h"
+#include "tools/run/say.h"
+
+#define NS_PER_MS INT64_C(1000000)
+#define START_NS  (1000 * NS_PER_MS)
+
+static struct {
+    bool dies; /* the tree, with the next hunt */
+    bool group_empty;
+    unsigned living; /* as a scan finds it */
+    int hunts, scans, group_kills, signals[4], signal_count;
+    int told_killing, released, release_status;
+    bool killing_told_before_release;
+    char said[512];
+    int said_count;
+} fake;
+
+static struct guardian_shared shared;
+static const struct guardian_plan plan = {.name = "a"};
+
+/* --- the neighbours --------------------------------------------------------------------------- */
+
+void say(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(fake.said, sizeof(fake.said), format, args);
+    va_end(args);
+    fake.said_count++;
+}
+
+int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome)
+{
+    (void)tree;
+    if (signal == SIGKILL)
+        fake.scans++;
+    else
+        fake.signals[fake.signal_count++] = signal;
+    if (ret_outcome)
+        *ret_outcome =
+            (struct tree_outcome){.living = fake.living, .stubborn = 77, .command = "stuck"};
+    return 0;
+}
+
+bool tree_hunt(const struct tree *tree, tree_reaped_fn *fn, void *arg)
+{
+    (void)tree;
+    (void)fn;
+    (void)arg;
+    fake.hunts++;
+    return fake.dies;
+}
+
+void cgroup_kill(struct cgroup *cgroup)
+{
+    (void)cgroup;
+    fake.group_kills++;
+}
+
+bool cgroup_is_empty(struct cgroup *cgroup)
+{
+    (void)cgroup;
+    return fake.group_empty;
+}
+
+int64_t hold_valid_until_ns(const struct hold *hold)
+{
+    (void)hold;
+    return START_NS;
+}
+
+int hold_state(const struct hold *hold)
+{
+    (void)hold;
+    return HF_STATE_HELD;
+}
+
+void hold_begin_killing(const struct hold *hold)
+{
+    (void)hold;
+    fake.told_killing++;
+    fake.killing_told_before_release = !fake.released;
+}
+
+int hold_release(struct hold *hold)
+{
+    (void)hold;
+    fake.released++;
+    return fake.release_status;
+}
+
+const char *hf_strerror(int status)
+{
+    (void)status;
+    return "an error";
+}
+
+int hf_fd(hf_client *client)
+{
+    (void)client;
+    return -1;
+}
+
+int hf_dispatch(hf_client *client)
+{
+    (void)client;
+    return HF_OK;
+}
+
+/* --- the tests -------------------------------------------------------------------------------- */
+
+static struct guardian begin(void)
+{
+    memset(&fake, 0, sizeof(fake));
+    memset(&shared, 0, sizeof(shared));
+    fake.group_empty = true;
+    fake.living = 1;
+    return (struct guardian){.plan = &plan, .shared = &shared, .timeline = {.valid_ns = START_NS}};
+}
+
+static int64_t after_ms(int64_t ms)
+{
+    return START_NS + ms * NS_PER_MS;
+}
+
+/* A tree may fork while it is killed: passes come quickly first, and each reaches the group, too. */
+static void killing_goes_by_passes(void **state)
+{
+    struct guardian g = begin();
+
+    (void)state;
+    guardian_kill_tree(&g, after_ms(0));
+    assert_int_equal(g.kill_since_ns, after_ms(0));
+    guardian_kill_tree(&g, after_ms(4)); /* too early for another */
+    assert_int_equal(fake.group_kills, 1);
+    assert_int_equal(fake.hunts, 1);
+    assert_int_equal(fake.scans, 1); /* the hunt did not reach all */
+    guardian_kill_tree(&g, after_ms(5));
+    assert_int_equal(fake.hunts, 2);
+    fake.dies = true;
+    guardian_kill_tree(&g, after_ms(10));
+    assert_int_equal(fake.hunts, 3);
+    assert_int_equal(fake.scans, 2); /* not needed any more */
+    assert_int_equal(fake.said_count, 0);
+}
+
+static void what_does_not_die_is_named_once(void **state)
+{
+    struct guardian g = begin();
+
+    (void)state;
+    guardian_kill_tree(&g, after_ms(0));
+    guardian_kill_tree(&g, after_ms(1000));
+    assert_int_equal(fake.said_count, 0);
+    guardian_kill_tree(&g, after_ms(1006));
+    assert_int_equal(fake.said_count, 1);
+    assert_non_null(strstr(fake.said, "process 77 (stuck) does not die"));
+    assert_int_equal(fake.hunts, 2); /* that is for what is quick */
+    guardian_kill_tree(&g, after_ms(1050));
+    assert_int_equal(fake.group_kills, 3);
+    guardian_kill_tree(&g, after_ms(1056));
+    assert_int_equal(fake.group_kills, 4);
+    assert_int_equal(fake.said_count, 1);
+
+    g = begin();
+    fake.living = 0;
+    fake.group_empty = false;
+    guardian_kill_tree(&g, after_ms(0));
+    guardian_kill_tree(&g, after_ms(1006));
+    assert_non_null(strstr(fake.said, "in the job's control group does not die"));
+
+    g = begin();
+    fake.living = 0;
+    guardian_kill_tree(&g, after_ms(0));
+    guardian_kill_tree(&g, after_ms(1006));
+    assert_int_equal(fake.said_count, 0); /* only zombies are left */
+}
+
+/* Ten seconds, and not before V: until then the lock is not another's. */
+static void it_gives_up_late(void **state)
+{
+    struct guardian g = begin();
+
+    (void)state;
+    assert_false(guardian_kill_failed(&g, after_ms(99999))); /* it does not kill */
+    guardian_kill_tree(&g, after_ms(0));
+    assert_false(guardian_kill_failed(&g, after_ms(9999)));
+    assert_true(guardian_kill_failed(&g, after_ms(10001)));
+    g.timeline.valid_ns = after_ms(12000);
+    assert_false(guardian_kill_failed(&g, after_ms(11999)));
+    assert_true(guardian_kill_failed(&g, after_ms(12001)));
+}
+
+static void the_agent_hears_of_a_kill_for_the_locks_sake_once(void **state)
+{
+    struct guardian g = begin();
+
+    (void)state;
+    guardian_kill_in_time(&g, after_ms(0));
+    guardian_kill_in_time(&g, after_ms(5));
+    assert_int_equal(fake.told_killing, 1);
+    assert_int_equal(atomic_load(&shared.killing), 1);
+
+    g = begin();
+    guardian_kill_tree(&g, after_ms(0)); /* what a job leaves behind */
+    assert_int_equal(fake.told_killing, 0);
+    assert_int_equal(atomic_load(&shared.killing), 0);
+}
+
+/* The two have a ring each: who releases says it first, whoever of them killed. */
+static void a_kill_is_told_before_the_release(void **state)
+{
+    struct guardian g = begin();
+
+    (void)state;
+    guardian_release(&g);
+    assert_int_equal(fake.told_killing, 0);
+    assert_int_equal(fake.released, 1);
+    assert_int_equal(atomic_load(&shared.released), 1);
+
+    g = begin();
+    atomic_store(&shared.killing, 1);
+    guardian_release(&g);
+    assert_int_equal(fake.told_killing, 1);
+    assert_true(fake.killing_told_before_release);
+}
+
+static void a_release_that_fails_is_told(void **state)
+{
+    struct guardian g = begin();
+
+    (void)state;
+    fake.release_status = HF_ELOST; /* known already */
+    guardian_release(&g);
+    assert_int_equal(fake.said_count, 0);
+    fake.release_status = HF_ENOAGENT;
+    guardian_release(&g);
+    assert_string_equal(fake.said,
+                        "a: not released: an error; its key ends by itself within the TTL");
+}
+
+/* A stopped job cannot act on a signal. */
+static void a_signal_wakes_what_is_stopped(void **state)
+{
+    struct guardian g = begin();
+
+    (void)state;
+    guardian_signal_tree(&g, SIGUSR1);
+    assert_int_equal(fake.signal_count, 2);
+    assert_int_equal(fake.signals[0], SIGUSR1);
+    assert_int_equal(fake.signals[1], SIGCONT);
+}
+
+static void words_pass_and_a_dead_peer_is_no_matter(void **state)
+{
+    struct guardian g = begin(), other = begin();
+    int link[2], word = 0;
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, link),
+                     0);
+    g.link_fd = link[0];
+    other.link_fd = link[1];
+    assert_false(guardian_hear(&other, &word));
+    guardian_tell(&g, SIGHUP | GUARDIAN_FROM_TERMINAL);
+    assert_true(guardian_hear(&other, &word));
+    assert_int_equal(word, SIGHUP | GUARDIAN_FROM_TERMINAL);
+    close(link[1]);
+    guardian_tell(&g, SIGHUP); /* no SIGPIPE */
+    assert_false(guardian_hear(&g, &word));
+    close(link[0]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(killing_goes_by_passes),
+        cmocka_unit_test(what_does_not_die_is_named_once),
+        cmocka_unit_test(it_gives_up_late),
+        cmocka_unit_test(the_agent_hears_of_a_kill_for_the_locks_sake_once),
+        cmocka_unit_test(a_kill_is_told_before_the_release),
+        cmocka_unit_test(a_release_that_fails_is_told),
+        cmocka_unit_test(a_signal_wakes_what_is_stopped),
+        cmocka_unit_test(words_pass_and_a_dead_peer_is_no_matter),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
