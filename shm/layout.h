@@ -250,7 +250,7 @@ enum hf_event_kind {
     HF_EVENT_ON_TIME = 7,     /* renewed after that */
     HF_EVENT_LOSING = 8,      /* the holder must stop; terminal */
     HF_EVENT_JOB_STOPPED = 9, /* a guardian says that it stops its job: signal or hook */
-    HF_EVENT_JOB_KILLED = 10, /* a guardian says that it kills its job's tree */
+    HF_EVENT_JOB_KILLED = 10, /* a guardian, or the agent, kills the job's tree */
     HF_EVENT_ABANDONED = 11,  /* the holder of a run is gone without a word: it lapses */
     HF_EVENT_LOST = 12,       /* the end, by loss */
     HF_EVENT_RELEASED = 13,   /* the end, given up; HF_LOSS_HOLDER: its holder died */

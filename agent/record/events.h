@@ -94,8 +94,8 @@ uint16_t event_handed_over(struct agent *agent, const struct lease *lease,
 /* The thread did nothing for so long. */
 void event_agent_away(struct agent *agent, hf_dur gap);
 void event_abandoned(struct agent *agent, const struct lease *lease);
-/* A guardian says what it does to its job: HF_EVENT_JOB_STOPPED or HF_EVENT_JOB_KILLED. Once each,
- * though there are two guardians. */
+/* What is done to the job of a lease: HF_EVENT_JOB_STOPPED or HF_EVENT_JOB_KILLED. Once each, though two
+ * guardians and the agent say so. */
 void event_job(struct agent *agent, struct lease *lease, enum hf_event_kind kind);
 
 #endif

@@ -11,6 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from events import await_event, faults, history  # noqa: E402
 from jobs import (TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, children, group_of, kill_both,  # noqa: E402
                   needs_groups, python, ready, remove_group, tough)  # noqa: E402
 from rig import BUILD, OTHER_UID, SLOW, alive, boottime_ns, main, scenario, skip, wait_until  # noqa: E402
@@ -181,12 +182,15 @@ def both_stopped(run):
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     assert run.holdfast("release", "job").rc == 0  # V stands still
-    assert_killed_in_time(job, watcher, late_s=TTL_S / 10)
+    valid_ns = assert_killed_in_time(job, watcher, late_s=TTL_S / 10)
+    killed = await_event(run, "job_killed")
+    assert killed["name"] == "job" and int(killed["at_ns"]) < valid_ns, killed
     assert run.holders_of("job") >= 2, "released without the guardians' word"
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
     assert job.wait() == 124, job.process.err
     run.keys_gone("job")
+    assert not faults(history(run)), history(run)
 
 
 @scenario("a tree that ends together with its container: the lock is free at once", needs_root=True)

@@ -1,14 +1,13 @@
 /* The third killer of a job: the agent, by the job's control group.
  *
  * The guardians of a run hand it over once the job runs in it, if they are of the agent's own user or
- * root's. The agent kills what is inside at V
- * - 0.1 T, at once where the lease is lost at once or both guardians are gone; and when the
- * guardians are gone and nobody is inside, the tree is over as if they had said so, and the lock is
- * released. While one of them lives the word is its own. What has left the group the agent neither
- * sees nor kills.
+ * root's. The agent kills what is inside at V - 0.1 T, at once where the lease is lost at once or both
+ * guardians are gone; and when the guardians are gone and nobody is inside, the tree is over as if
+ * they had said so, and the lock is released. While one of them lives the word is its own; but that the
+ * job was killed the agent tells by itself, for they may find nobody then whom to kill. What has left
+ * the group the agent neither sees nor kills.
  */
 #include "agent/broker/jobs/groups.h"
-#include "agent/broker/locks/orders.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -21,10 +20,10 @@
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "agent/broker/clients/clients.h"
-#include "agent/broker/jobs/job_group.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
 #include "agent/broker/jobs/job_group.h"
+#include "agent/broker/locks/orders.h"
 #include "agent/broker/locks/requests.h"
 #include "agent/broker/locks/resources.h"
 #include "shm/status.h"
@@ -47,7 +46,7 @@ struct group {
     struct client *client;
     struct job_group job;
     struct loop_timer timer; /* the next kill, if nothing else comes */
-    bool released;
+    bool released, told;
 };
 
 static void close_fds(const int *fds, int count)
@@ -106,6 +105,17 @@ static void unwatch(struct group *g)
     (void)epoll_ctl(g->groups->epoll, EPOLL_CTL_DEL, g->job.events_fd, NULL);
 }
 
+/* Ahead of their release, which comes by this thread, too. Both guardians may say the same. */
+static void tell_killed(struct group *g)
+{
+    struct resource *r;
+
+    g->told = true;
+    LIST_FOREACH (r, &g->client->held, of_holder)
+        if (is_run(r))
+            order_losing(r, true);
+}
+
 static void look(struct group *g, hf_time now)
 {
     const struct client *c = g->client;
@@ -120,6 +130,8 @@ static void look(struct group *g, hf_time now)
     }
     if (hf_time_reached(now, at)) {
         job_group_kill(&g->job);
+        if (!orphan && !empty && !g->told)
+            tell_killed(g);
         at = hf_time_add(now, KILL_AGAIN);
     }
     if (at.ns != HF_TIME_NEVER.ns)

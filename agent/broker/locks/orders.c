@@ -25,3 +25,14 @@ void order_end(struct resource *r, enum message_kind kind, enum hf_loss_reason r
         lease->unanswered = r->work->granted->unanswered;
     order_renewal(resource_locks(r), m);
 }
+
+void order_losing(struct resource *r, bool killing)
+{
+    struct message *m = message_new(MSG_LOSE);
+
+    m->slot = r->slot;
+    m->generation = resource_lease(r)->generation;
+    m->reason = HF_LOSS_GUARDIAN;
+    m->killing = killing;
+    order_renewal(resource_locks(r), m);
+}

@@ -11,5 +11,7 @@ struct resource;
 void order_renewal(struct locks *locks, struct message *m);
 /* Ends the lease of `r` through the renewal thread. */
 void order_end(struct resource *r, enum message_kind kind, enum hf_loss_reason reason);
+/* Its job is being stopped, or killed. */
+void order_losing(struct resource *r, bool killing);
 
 #endif

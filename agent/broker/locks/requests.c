@@ -303,17 +303,8 @@ void request_ask(struct locks *locks, struct session *s, const struct hf_request
 
 void request_losing(struct locks *locks, struct session *s, const struct hf_request_entry *q)
 {
-    struct lease *lease = own_lease(locks, s, q);
-    struct message *m;
-
-    if (!lease)
-        return;
-    m = message_new(MSG_LOSE);
-    m->slot = lease->slot;
-    m->generation = lease->generation;
-    m->reason = HF_LOSS_GUARDIAN;
-    m->killing = q->flags & HF_REQ_KILLING;
-    order_renewal(locks, m);
+    if (own_lease(locks, s, q))
+        order_losing(locks->by_slot[q->slot], q->flags & HF_REQ_KILLING);
 }
 
 /* --- ends of sessions and clients, and of the agent ------------------------------------------- */
