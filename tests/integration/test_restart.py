@@ -26,6 +26,7 @@ FLEET = ("--ttl-max", f"{TTL_S}s")
 NEXT_MINOR, NEXT_MAJOR = BUILD / "tests" / "holdfastd_minor", BUILD / "tests" / "holdfastd_major"
 NEXT_READER = BUILD / "tests" / "holdfast_minor"
 ALIVE = 1  # a table's state
+CONNECTIONS = 4  # of an agent to each node
 LOSING, LOST, VERSION, BUSY = 3, 4, -307, -201  # HF_STATE_*, HF_E*
 
 
@@ -255,11 +256,9 @@ def tries(holder, name):
 def few_descriptors(run):
     run.redis(3)
     agent = run.agent()
-    counts = [0]  # the connections for notices come after it is ready
-    while len(counts) < 20 or counts[-1] != counts[-20]:
-        time.sleep(0.02)
-        counts.append(len(os.listdir(f"/proc/{agent.pid}/fd")))
-    limit = counts[-1] + 4
+    for node in run.nodes:  # those for notices come after it is ready
+        wait_until(lambda: node.cmd("CLIENT", "LIST").count(b"\n") == CONNECTIONS + 1, what="its connections")  # noqa: B023
+    limit = len(os.listdir(f"/proc/{agent.pid}/fd")) + 4
     holders = [run.holder(label=f"holder-{i}") for i in range(12)]
     for i, holder in enumerate(holders):
         holder.acquire(f"held-{i}")
