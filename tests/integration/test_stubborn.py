@@ -10,6 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from events import history, those  # noqa: E402
 from jobs import NOISE_S, TELLS, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, python, ready, tough, without_groups  # noqa: E402
 from rig import BUILD, SLOW, alive, boottime_ns, main, scenario, skip, stat_letter, wait_until  # noqa: E402
 
@@ -370,11 +371,14 @@ def max_hold_capped(run):
     run.redis(3)
     run.agent(ttl=f"{TTL_S}s", options=["--max-hold", "1s"])
     for options in ((), ("--max-hold", "1h")):
-        began_ns = boottime_ns()
-        job = Job(run, *options, "job", "sh", "-c", "echo up; sleep 60")
+        job = Job(run, *options, "job", "sh", "-c", "echo up; sleep 60").up()
+        dead_ns = job.death_ns()
         assert job.wait() == 124, job.process.err
-        assert_at("the end", boottime_ns(), began_ns + S, early_s=0.1, late_s=2 * SLOW)
         assert "max_hold" in job.process.err, job.process.err
+        granted, losing = those(history(run, "job"), "granted", "losing")[-2:]
+        assert losing["reason"] == "max_hold" and losing["fence"] == granted["fence"], (granted, losing)
+        assert_at("LOSING", int(losing["at_ns"]), int(granted["at_ns"]) + S, early_s=0.1, late_s=1 * SLOW)
+        assert dead_ns < int(losing["valid_ns"]), f"dead {(dead_ns - int(losing['valid_ns'])) / S:.3f} s after V"
         run.keys_gone("job")
 
 
