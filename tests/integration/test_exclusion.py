@@ -128,8 +128,11 @@ def exclusion(run):
     assert changes >= len(holds) // 100, f"the lock went {changes} times from agent to agent"
     run.keys_gone("contended")
 
-    unlocked, _ = contend(run, agents, "--no-lock")
-    print(f"# without the lock: {len(overlaps(unlocked))} overlaps")
+    for again in range(10):  # on a busy machine they may run one after the other for once
+        unlocked, _ = contend(run, agents, "--no-lock")
+        if overlaps(unlocked):
+            break
+    print(f"# without the lock: {len(overlaps(unlocked))} overlaps, in round {again + 1}")
     assert overlaps(unlocked), "without the lock no two overlapped: the workload proves nothing"
 
 
