@@ -98,10 +98,15 @@ error:
 static int serve(struct agent *agent, const char *dir, struct dev_nodes *dev_nodes)
 {
     struct control control;
-    int rc = lease_table_create(agent->table.capacity, &agent->leases);
+    int rc, signals = supervise_signals();
 
+    if (signals < 0) {
+        log_error("no signalfd: %s", strerror(errno));
+        return HF_ESYS;
+    }
+    rc = lease_table_create(agent->table.capacity, &agent->leases);
     if (rc < 0)
-        return rc;
+        goto error_signals;
     rc = renewal_create(agent, &agent->renewal);
     if (rc < 0)
         goto error_leases;
@@ -112,7 +117,7 @@ static int serve(struct agent *agent, const char *dir, struct dev_nodes *dev_nod
     if (rc < 0)
         goto error_broker;
 
-    supervise(agent, &control, dev_nodes);
+    supervise(agent, signals, &control, dev_nodes);
 
     notify_send("STOPPING=1\nSTATUS=Ending");
     mailbox_post(&agent->to_broker, message_new(MSG_DRAIN));
@@ -125,6 +130,8 @@ error_renewal:
     renewal_destroy(agent->renewal);
 error_leases:
     lease_table_destroy(agent->leases);
+error_signals:
+    close(signals);
     return rc;
 }
 

@@ -1,6 +1,5 @@
 #include "agent/process/supervise.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -172,32 +171,33 @@ static bool take_signals(int fd, struct dev_nodes *dev_nodes)
     return end;
 }
 
-void supervise(struct agent *agent, struct control *control, struct dev_nodes *dev_nodes)
+int supervise_signals(void)
+{
+    sigset_t set;
+
+    signals_of_ours(&set);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+void supervise(struct agent *agent, int signals, struct control *control,
+               struct dev_nodes *dev_nodes)
 {
     struct watch w = {
         .agent = agent, .waiting_since = HF_TIME_NEVER, .watchdog = notify_watchdog()};
     struct pollfd polls[1 + CONTROL_POLLS];
-    sigset_t set;
-    int fd;
 
-    signals_of_ours(&set);
-    fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (fd < 0) {
-        log_error("no signalfd: %s", strerror(errno));
-        return;
-    }
     for (;;) {
         /* Soon again at first, so that the ready line comes as soon as it is true. */
         int timeout_ms = w.said_ready || w.why[0] ? BEAT_MS : 10;
         size_t count;
         hf_time now;
 
-        polls[0] = (struct pollfd){.fd = fd, .events = POLLIN};
+        polls[0] = (struct pollfd){.fd = signals, .events = POLLIN};
         count = control_poll(control, &polls[1]);
         (void)poll(polls, 1 + count, timeout_ms);
         now = clock_now();
         beat(agent, now);
-        if (polls[0].revents && take_signals(fd, dev_nodes))
+        if (polls[0].revents && take_signals(signals, dev_nodes))
             break;
         control_serve(control, &polls[1], count, now);
         watch_readiness(&w, now);
@@ -205,7 +205,6 @@ void supervise(struct agent *agent, struct control *control, struct dev_nodes *d
         watch_broker(&w, now);
         watch_dog(&w, now);
     }
-    close(fd);
 }
 
 struct drain {

@@ -12,8 +12,13 @@ struct dev_nodes;
  * before there are threads. */
 void supervise_block_signals(void);
 
+/* The descriptor that supervise() takes them from, or -1 with errno. Call it before clients are let in: those who come
+ * back after a restart may leave none. */
+int supervise_signals(void);
+
 /* Says when the agent is ready, or what it waits for. Returns after SIGTERM or SIGINT. */
-void supervise(struct agent *agent, struct control *control, struct dev_nodes *dev_nodes);
+void supervise(struct agent *agent, int signals, struct control *control,
+               struct dev_nodes *dev_nodes);
 
 /* Waits for the broker, to which MSG_DRAIN was posted, with the heartbeat going on. */
 void supervise_drain(struct agent *agent);
