@@ -44,6 +44,90 @@ static int check(const struct hf_acquire_options *options)
     return status < 0 ? status : hfc_acquire_check_name(options->name, options->name_len);
 }
 
+/* --- what came of it --------------------------------------------------------------------------- */
+
+static void note_grant(hf_op *op, const struct hf_completion_entry *entry) REQUIRES(hfc_locked)
+{
+    bool run = op->entry.flags & HF_REQ_RUN;
+    int status;
+
+    if (op->cancelled) {
+        hfc_ring_give_back(op->client, entry->slot, entry->generation, run);
+        return;
+    }
+    status = hfc_lease_make(op->client, entry->slot, entry->generation, entry->fence, run,
+                            op->entry.beat_word, &op->lease);
+    if (status == HF_OK)
+        op->entry.beat_word = 0; /* the lease's now */
+    else
+        hfc_ring_give_back(op->client, entry->slot, entry->generation, run);
+    hfc_op_finish(op, status,
+                  status == HF_ELOST ? "granted, and lost before it could be used" : "");
+}
+
+static void answered(hf_op *op, const struct hf_completion_entry *entry) REQUIRES(hfc_locked)
+{
+    if (entry->status == HF_OK)
+        note_grant(op, entry);
+    else
+        hfc_op_answered(op, entry);
+}
+
+void hfc_acquire_cancel(hf_op *op)
+{
+    if (op->lease)
+        hfc_acquire_give_back(op->lease);
+    op->lease = NULL;
+}
+
+void hfc_acquire_give_back(hf_lease *handle)
+{
+    struct hfc_lease *lease = hfc_lease_of(handle);
+
+    hfc_ring_give_back(lease->client, lease->slot, lease->generation, lease->run);
+    hfc_lease_drop(lease);
+}
+
+int hfc_acquire_explain(const hf_op *op, const char *preface)
+{
+    int status = op->status;
+    const struct hf_wire_holder *h = &op->holder;
+    bool conflict = op->has_holder && (status == HF_EBUSY || status == HF_ETIMEDOUT);
+
+    hfc_keep_conflict(conflict ? h : NULL);
+    if (*op->text)
+        return hfc_fail(status, "%s%s", preface, op->text);
+    if (conflict && *h->host)
+        return hfc_fail(status, "%s%s: by %.15s (pid %u, uid %u) on %.63s, fence %" PRIu64, preface,
+                        hf_status_text(status), *h->comm ? h->comm : "?", h->pid, h->uid, h->host,
+                        h->fence);
+    return hfc_fail(status, "%s%s", preface, hf_status_text(status));
+}
+
+static int acquire_result(hf_op *op, hf_lease **ret_lease) REQUIRES(hfc_locked)
+{
+    int status = op->status;
+
+    if (status == HF_OK) {
+        *ret_lease = op->lease;
+        op->lease = NULL;
+    } else {
+        hfc_acquire_explain(op, "");
+    }
+    hfc_op_abandon(op);
+    return status;
+}
+
+static const struct hfc_kind acquire_kind = {
+    .wire_op = HF_OP_ACQUIRE,
+    .revocable = true,
+    .answered = answered,
+    .cancel = hfc_acquire_cancel,
+    .result = acquire_result,
+};
+
+/* --- asking for it ----------------------------------------------------------------------------- */
+
 static void set_patience(hf_op *op, int64_t wait_ms, uint32_t ttl_ms) REQUIRES(hfc_locked)
 {
     int64_t third = (int64_t)(ttl_ms ? ttl_ms : op->client->welcome.ttl_ms) * HF_NS_PER_MS / 3;
@@ -64,7 +148,7 @@ static void set_patience(hf_op *op, int64_t wait_ms, uint32_t ttl_ms) REQUIRES(h
 
 int hfc_acquire_begin(hf_client *client, const struct hf_acquire_options *options, hf_op **ret_op)
 {
-    hf_op *op = hfc_op_new(client, HF_OP_ACQUIRE);
+    hf_op *op = hfc_op_new(client, &acquire_kind);
 
     if (!op) {
         hfc_fail(HF_ENOMEM, NULL);
@@ -95,53 +179,6 @@ int hfc_acquire_begin(hf_client *client, const struct hf_acquire_options *option
     return HF_OK;
 }
 
-/* The sentence for a failed acquire, and who was in the way. */
-static int explain(const hf_op *op) REQUIRES(hfc_locked)
-{
-    int status = op->status;
-    const struct hf_wire_holder *h = &op->holder;
-    bool conflict = op->has_holder && (status == HF_EBUSY || status == HF_ETIMEDOUT);
-    char preface[HFC_PREFACE_SIZE] = "";
-
-    hfc_keep_conflict(conflict ? h : NULL);
-    if (op->many)
-        hfc_many_preface(op->many, preface);
-    if (*op->text)
-        return hfc_fail(status, "%s%s", preface, op->text);
-    if (conflict && *h->host)
-        return hfc_fail(status, "%s%s: by %.15s (pid %u, uid %u) on %.63s, fence %" PRIu64, preface,
-                        hf_status_text(status), *h->comm ? h->comm : "?", h->pid, h->uid, h->host,
-                        h->fence);
-    return hfc_fail(status, "%s%s", preface, hf_status_text(status));
-}
-
-static void hand_over(hf_op *op, hf_lease **ret_leases) REQUIRES(hfc_locked)
-{
-    if (op->lease) {
-        *ret_leases = op->lease;
-        op->lease = NULL;
-        return;
-    }
-    for (unsigned i = 0; op->many && i < op->many->count; i++) {
-        struct hfc_part *part = &op->many->parts[i];
-
-        ret_leases[part->index] = part->lease;
-        part->lease = NULL;
-    }
-}
-
-int hfc_acquire_collect(hf_op *op, hf_lease **ret_leases)
-{
-    int status = op->status;
-
-    if (status == HF_OK)
-        hand_over(op, ret_leases);
-    else
-        explain(op);
-    hfc_op_abandon(op);
-    return status;
-}
-
 int hf_acquire_with(hf_client *client, const struct hf_acquire_options *options,
                     hf_lease **ret_lease)
 {
@@ -160,7 +197,7 @@ int hf_acquire_with(hf_client *client, const struct hf_acquire_options *options,
     status = hfc_acquire_begin(client, options, &op);
     if (status == HF_OK) {
         hfc_op_wait(op);
-        status = hfc_acquire_collect(op, ret_lease);
+        status = acquire_result(op, ret_lease);
     }
     hfc_unlock(client);
     return status;
@@ -203,45 +240,4 @@ int hf_acquire_start(hf_client *client, const struct hf_acquire_options *options
         hfc_timer_pull(client, hfc_op_next(*ret_op));
     hfc_unlock(client);
     return status;
-}
-
-int hf_op_result(hf_op *op, hf_lease **ret_lease)
-{
-    hf_client *client;
-    bool release = op && op->entry.op == HF_OP_RELEASE; /* which wants no lease */
-    int status;
-
-    if (!op || (!ret_lease && !release))
-        return hfc_fail(HF_EINVAL, "hf_op_result: an argument is NULL");
-    client = op->client;
-    status = hfc_client_check(client);
-    if (status < 0)
-        return status;
-    hfc_keep_conflict(NULL);
-    hfc_keep_index(-1);
-    hfc_lock(client);
-    (void)hfc_turn(client);
-    hfc_op_expire(op, hfc_now());
-    if (!op->done)
-        status = hfc_fail(HF_EPENDING, NULL);
-    else if (release)
-        status = hfc_release_collect(op);
-    else
-        status = hfc_acquire_collect(op, ret_lease);
-    hfc_unlock(client);
-    return status;
-}
-
-void hf_op_cancel(hf_op *op)
-{
-    hf_client *client;
-
-    if (!op)
-        return;
-    client = op->client;
-    if (hfc_client_check(client) < 0) /* forked: hf_disconnect() frees it */
-        return;
-    hfc_lock(client);
-    hfc_op_abandon(op);
-    hfc_unlock(client);
 }

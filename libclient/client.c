@@ -1,67 +1,22 @@
-/* A client: its life from hf_connect() to hf_disconnect(), and how its threads take turns. */
+/* A client: its life from hf_connect() to hf_disconnect(). */
 #include "libclient/internal.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
-
-int64_t hfc_now(void)
-{
-    struct timespec t;
-
-    if (clock_gettime(CLOCK_BOOTTIME, &t) < 0)
-        return HFC_NEVER; /* every validity is over */
-    return (int64_t)t.tv_sec * HF_NS_PER_SEC + t.tv_nsec;
-}
-
-void hfc_lock(hf_client *client) NO_THREAD_SAFETY
-{
-    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): hfc_client_check() refuses NULL. */
-    pthread_mutex_lock(&client->lock);
-}
-
-void hfc_unlock(hf_client *client) NO_THREAD_SAFETY
-{
-    pthread_mutex_unlock(&client->lock);
-}
-
-static bool is_forked(const hf_client *client)
-{
-    return __atomic_load_n(client->life, __ATOMIC_RELAXED) == 0;
-}
-
-int hfc_client_check(const hf_client *client)
-{
-    if (!client)
-        return hfc_fail(HF_EINVAL, "the client is NULL");
-    if (is_forked(client))
-        return hfc_fail(HF_EFORKED, "the client belongs to the process before fork()");
-    return HF_OK;
-}
-
-int hfc_lease_check(const hf_lease *lease)
-{
-    if (!lease)
-        return hfc_fail(HF_EINVAL, "the lease is NULL");
-    if (!((const struct hfc_lease *)lease)->client)
-        return hfc_fail(HF_EFORKED, NULL);
-    return HF_OK;
-}
-
-/* --- connecting ------------------------------------------------------------------------------- */
 
 static int client_new(uint32_t role, const uint8_t *cookie, hf_client **ret_client) NO_THREAD_SAFETY
 {
     hf_client *client = calloc(1, sizeof(*client));
     int status;
 
-    if (!client)
-        return hfc_fail(HF_ENOMEM, NULL);
+    if (!client) {
+        hfc_fail(HF_ENOMEM, NULL);
+        return HF_ENOMEM; /* said here, for readers that see this file only */
+    }
     client->role = role;
     if (cookie)
         memcpy(client->cookie, cookie, sizeof(client->cookie));
@@ -183,8 +138,9 @@ int hf_connect_start(const char *agent, hf_client **ret_client)
     if (!ret_client)
         return hfc_fail(HF_EINVAL, "hf_connect_start: ret_client is NULL");
     status = hfc_places(agent, places, &count);
-    if (status == HF_OK)
-        status = client_new(HF_ROLE_HOLDER, NULL, &client);
+    if (status < 0)
+        return status;
+    status = client_new(HF_ROLE_HOLDER, NULL, &client);
     if (status < 0)
         return status;
     hfc_lock(client);
@@ -279,7 +235,7 @@ static void reach_agent(hf_client *client) REQUIRES(hfc_locked)
 
     if (client->role != HF_ROLE_HOLDER || !owes_a_word(client))
         return;
-    hfc_link_check(client);
+    hfc_turn_notice_end(client);
     while (client->link != HFC_LINK_UP && hfc_now() < until_ns &&
            !hfc_link_is_hopeless(client->link_status)) {
         uint32_t seen = hfc_turn(client);
@@ -315,7 +271,7 @@ void hf_disconnect(hf_client *client) NO_THREAD_SAFETY
 
     if (!client)
         return;
-    if (is_forked(client))
+    if (hfc_is_forked(client))
         forget(client);
     else
         farewell(client);
@@ -346,7 +302,7 @@ int hf_agent_info(hf_client *client, struct hf_agent_info *ret_info)
     if (!ret_info || ret_info->size < sizeof(info))
         return hfc_fail(HF_EINVAL, "hf_agent_info: set size to sizeof(struct hf_agent_info)");
     hfc_lock(client);
-    hfc_link_check(client);
+    hfc_turn_notice_end(client);
     hfc_link_drive(client);
     if (client->link != HFC_LINK_UP) {
         status = hfc_fail(HF_ENOAGENT, "%s", client->link_text);
@@ -369,59 +325,4 @@ int hf_agent_info(hf_client *client, struct hf_agent_info *ret_info)
     hfc_unlock(client);
     *ret_info = info;
     return HF_OK;
-}
-
-/* --- turns ------------------------------------------------------------------------------------ */
-
-uint32_t hfc_turn(hf_client *client)
-{
-    uint32_t seen = 0;
-
-    hfc_link_drive(client);
-    if (client->link == HFC_LINK_UP)
-        seen = hf_ring_wake_value(&client->session->ring);
-    hfc_drain(client);
-    hfc_flush(client);
-    return seen;
-}
-
-/* Returns false when nothing happened. */
-static bool sleep_on(struct hfc_session *session, bool up, uint32_t seen, int64_t span_ns)
-{
-    struct pollfd p = {.fd = session->sock, .events = POLLIN};
-
-    if (!up)
-        return poll(&p, 1, (int)(span_ns / HF_NS_PER_MS) + 1) > 0;
-    hf_ring_wait(&session->ring, seen, hf_ns(span_ns));
-    return hf_ring_wake_value(&session->ring) != seen;
-}
-
-void hfc_sleep(hf_client *client, uint32_t seen, int64_t until_ns)
-{
-    struct hfc_session *session = client->session;
-    bool up = client->link == HFC_LINK_UP, woken;
-    int64_t slice = HFC_SLICE_NS, now = hfc_now();
-
-    if (up && client->ring_full)
-        slice = HFC_SLICE_FULL_NS;
-    if (!session)
-        until_ns = hfc_min(until_ns, client->next_try_ns);
-    if (until_ns <= now)
-        return;
-    slice = hfc_min(slice, until_ns - now);
-    if (!session) {
-        struct timespec t = {.tv_nsec = slice};
-
-        hfc_unlock(client);
-        (void)nanosleep(&t, NULL);
-        hfc_lock(client);
-        return;
-    }
-    session->refs++; /* keeps rings and descriptors while nobody holds the lock for them */
-    hfc_unlock(client);
-    woken = sleep_on(session, up, seen, slice);
-    hfc_lock(client);
-    if (!woken && session == client->session)
-        hfc_link_check(client);
-    hfc_session_unref(client, session);
 }

@@ -1,53 +1,12 @@
-/* For event loops: one descriptor that says when to call hf_dispatch(), and the callbacks.
- *
- * hf_fd() is an epoll of the attach socket (the agent nudges it; its end shows too) and of a timer
- * on CLOCK_BOOTTIME for what happens without the agent: a validity's end, the next try to attach, a
- * wait's end.
- */
+/* For event loops: what hf_dispatch() does, when there is next something for it to do, and the
+ * callbacks. */
 #include "libclient/internal.h"
 
-#include <errno.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #define LOOK_QUICK_NS 50000 /* looking at all leases for so long is no matter */
 #define LOOK_PAUSE    20
-
-static void timer_set(hf_client *client, int64_t at_ns) REQUIRES(hfc_locked)
-{
-    struct itimerspec spec = {0};
-
-    client->timer_ns = at_ns;
-    if (at_ns != HFC_NEVER) {
-        if (at_ns <= 0)
-            at_ns = 1; /* zero would disarm */
-        spec.it_value.tv_sec = at_ns / HF_NS_PER_SEC;
-        spec.it_value.tv_nsec = at_ns % HF_NS_PER_SEC;
-    }
-    (void)timerfd_settime(client->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL);
-}
-
-void hfc_timer_pull(hf_client *client, int64_t at_ns)
-{
-    if (client->timer_fd >= 0 && at_ns < client->timer_ns)
-        timer_set(client, at_ns);
-}
-
-void hfc_poll_add(hf_client *client, int sock)
-{
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
-
-    if (client->epoll_fd >= 0)
-        (void)epoll_ctl(client->epoll_fd, EPOLL_CTL_ADD, sock, &event);
-}
-
-void hfc_poll_del(hf_client *client, int sock)
-{
-    if (client->epoll_fd >= 0)
-        (void)epoll_ctl(client->epoll_fd, EPOLL_CTL_DEL, sock, NULL);
-}
 
 static int64_t ops_next(struct hfc_ops *list, int64_t next) REQUIRES(hfc_locked)
 {
@@ -117,42 +76,7 @@ static void timer_update(hf_client *client, int64_t now) REQUIRES(hfc_locked)
     next = ops_next(&client->flying, next);
     next = ops_next(&client->queued, next);
     next = ops_next(&client->wholes, next);
-    timer_set(client, next);
-}
-
-int hf_fd(hf_client *client)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-    int epoll_fd, timer_fd, error, status = hfc_client_check(client);
-
-    if (status < 0)
-        return status;
-    hfc_lock(client);
-    if (client->epoll_fd >= 0) {
-        epoll_fd = client->epoll_fd;
-        hfc_unlock(client);
-        return epoll_fd;
-    }
-    epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (epoll_fd < 0 || timer_fd < 0 || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, timer_fd, &event) < 0) {
-        error = errno;
-        hfc_unlock(client);
-        if (epoll_fd >= 0)
-            close(epoll_fd);
-        if (timer_fd >= 0)
-            close(timer_fd);
-        errno = error;
-        return hfc_fail(HF_ESYS, "epoll or timerfd: %m");
-    }
-    client->epoll_fd = epoll_fd;
-    client->timer_fd = timer_fd;
-    client->until_ns = client->look_ns = INT64_MIN;
-    if (client->session)
-        hfc_poll_add(client, client->session->sock);
-    timer_set(client, 0); /* whatever happened before now is for the first dispatch */
-    hfc_unlock(client);
-    return epoll_fd;
+    hfc_timer_set(client, next);
 }
 
 /* Nudges say nothing but "look". */
@@ -230,7 +154,7 @@ int hf_dispatch(hf_client *client)
     hfc_lock(client);
     if (client->timer_fd >= 0)
         (void)!read(client->timer_fd, &expirations, sizeof(expirations));
-    hfc_link_check(client);
+    hfc_turn_notice_end(client);
     eat_nudges(client);
     (void)hfc_turn(client);
     (void)hfc_connect_judge(client);

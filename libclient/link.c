@@ -1,40 +1,14 @@
-/* The link to the agent: attach, notice its end, attach again with the cookie. Never blocks, but in hf_connect(). */
+/* The link to the agent: attach, give it up, attach again with the cookie. Never blocks, but in hf_connect(). */
 #include "libclient/internal.h"
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-void hfc_map_unref(struct hfc_map *map)
-{
-    if (--map->refs)
-        return;
-    LIST_REMOVE(map, link);
-    hf_table_close(&map->table);
-    free(map);
-}
-
-void hfc_session_unref(hf_client *client, struct hfc_session *session)
-{
-    (void)client;
-    if (--session->refs)
-        return;
-    if (session->has_ring)
-        hf_ring_client_unmap(&session->ring);
-    if (session->doorbell >= 0)
-        close(session->doorbell);
-    close(session->sock);
-    if (session->map)
-        hfc_map_unref(session->map);
-    free(session);
-}
 
 bool hfc_link_is_hopeless(int status)
 {
@@ -77,7 +51,7 @@ void hfc_link_drop(hf_client *client, int status, const char *text)
     if (session->has_ring) /* threads asleep on this session have a new one to look for */
         (void)syscall(SYS_futex, &session->ring.in->wake, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
     hfc_session_unref(client, session);
-    hfc_requeue(client);
+    hfc_ops_requeue(client);
     failed(client, status, text);
     if (was_up && status == HF_ENOAGENT) { /* it may be back already */
         client->next_try_ns = client->last_try_ns;
@@ -125,68 +99,6 @@ static void begin(hf_client *client) REQUIRES(hfc_locked)
     hfc_timer_pull(client, hfc_hello_next(client));
 }
 
-/* The mapping that the agent's table has with us already, else a new one. Closes `fd`. Old mappings
- * stay for the handles whose words lie in them. */
-static int map_table(hf_client *client, int fd, uint64_t epoch, struct hfc_map **ret_map, char *why,
-                     size_t why_size) REQUIRES(hfc_locked)
-{
-    struct hfc_map *map, *known;
-    int status;
-
-    map = calloc(1, sizeof(*map));
-    if (!map) {
-        close(fd);
-        (void)snprintf(why, why_size, "%s", hf_status_text(HF_ENOMEM));
-        return HF_ENOMEM;
-    }
-    status = hf_table_open_fd(fd, &map->table, why, why_size);
-    if (status < 0) {
-        free(map);
-        return status;
-    }
-    LIST_FOREACH (known, &client->maps, link) {
-        if (known->epoch == epoch && known->table.dev == map->table.dev &&
-            known->table.inode == map->table.inode &&
-            atomic_load(&known->table.header->state) != HF_TABLE_RETIRED) {
-            hf_table_close(&map->table);
-            free(map);
-            known->refs++;
-            *ret_map = known;
-            return HF_OK;
-        }
-    }
-    LIST_FOREACH (known, &client->maps, link)
-        atomic_store(&known->replaced, true);
-    map->epoch = epoch;
-    map->refs = 1;
-    LIST_INSERT_HEAD(&client->maps, map, link);
-    *ret_map = map;
-    return HF_OK;
-}
-
-/* Takes all descriptors, also on failure. */
-static int adopt(hf_client *client, const struct hf_welcome *welcome, const int fds[HF_WELCOME_FDS],
-                 char *why, size_t why_size) REQUIRES(hfc_locked)
-{
-    struct hfc_session *session = client->session;
-    int status;
-
-    session->doorbell = fds[HF_FD_DOORBELL];
-    status = hf_ring_client_map(fds[HF_FD_REQUESTS], fds[HF_FD_COMPLETIONS], client->beats,
-                                &session->ring);
-    if (status < 0) {
-        (void)snprintf(why, why_size, "the rings cannot be mapped: %s", hf_status_text(status));
-        close(fds[HF_FD_TABLE]);
-        return status;
-    }
-    session->has_ring = true;
-    /* A forked child must not be able to speak for its parent. */
-    (void)madvise(session->ring.out, HF_RING_BYTES, MADV_DONTFORK);
-    (void)madvise((void *)session->ring.in, HF_RING_BYTES, MADV_DONTFORK);
-    (void)madvise(client->beats, HF_BEATS_BYTES, MADV_DONTFORK);
-    return map_table(client, fds[HF_FD_TABLE], welcome->epoch, &session->map, why, why_size);
-}
-
 static void go_on(hf_client *client) REQUIRES(hfc_locked)
 {
     struct hf_welcome welcome;
@@ -206,7 +118,7 @@ static void go_on(hf_client *client) REQUIRES(hfc_locked)
         (void)snprintf(why, sizeof(why), "the agent at %s does not answer (stopped or overloaded?)",
                        client->place.path);
     } else if (status == HF_OK) {
-        status = adopt(client, &welcome, fds, why, sizeof(why));
+        status = hfc_session_adopt(client, &welcome, fds, why, sizeof(why));
     } else {
         crowded = status == HF_ENOAGENT; /* turned away without a word */
     }
@@ -240,22 +152,4 @@ void hfc_link_drive(hf_client *client)
         begin(client);
     if (client->link == HFC_LINK_HELLO)
         go_on(client);
-}
-
-void hfc_link_check(hf_client *client)
-{
-    struct pollfd p = {.events = POLLRDHUP};
-
-    if (client->link != HFC_LINK_UP)
-        return;
-    p.fd = client->session->sock;
-    if (poll(&p, 1, 0) <= 0)
-        return;
-    hfc_drain(client); /* what it still said */
-    if (client->link == HFC_LINK_UP) {
-        char text[160];
-
-        (void)snprintf(text, sizeof(text), "the agent at %s ended", client->place.path);
-        hfc_link_drop(client, HF_ENOAGENT, text);
-    }
 }

@@ -128,11 +128,13 @@ static void on_item(const struct hf_scan_item *item, void *arg)
 
 /* --- asking the nodes ------------------------------------------------------------------------- */
 
+static const struct hfc_kind scan_kind = {.wire_op = HF_OP_SCAN};
+
 /* The next page; false: out of memory. */
 static bool ask(hf_client *client, struct node *node, const void *prefix, size_t prefix_len,
                 uint64_t cursor) REQUIRES(hfc_locked)
 {
-    node->op = hfc_op_new(client, HF_OP_SCAN);
+    node->op = hfc_op_new(client, &scan_kind);
     if (!node->op)
         return false;
     node->op->entry.name_len = (uint8_t)prefix_len;
@@ -255,7 +257,7 @@ int hf_list(hf_client *client, const void *prefix, size_t prefix_len,
         return hfc_fail(HF_ENAME, "the prefix is %zu bytes long, the limit is %d", prefix_len,
                         HF_NAME_MAX);
     hfc_lock(client);
-    hfc_link_check(client);
+    hfc_turn_notice_end(client);
     hfc_link_drive(client);
     if (client->link == HFC_LINK_UP)
         nodes = client->session->map->table.header->nodes;

@@ -1,6 +1,6 @@
 /* Several acquires that are one for their caller: what set.c and slots.c share. The op that the
- * caller has (the whole) is no request; it goes on, in hfc_set_step() or hfc_slots_step(), by what
- * became of its parts' requests, whenever somebody has a turn with the client. */
+ * caller has (the whole) is no request; it goes on, in the step that either gave it, by what became of
+ * its parts' requests, whenever somebody has a turn with the client. */
 #include "libclient/internal.h"
 
 #include <stdio.h>
@@ -8,40 +8,9 @@
 #include <string.h>
 
 #define NAME_SHOWN_MAX 80
+#define PREFACE_SIZE   128
 
-int hfc_many_new(hf_client *client, const struct hf_acquire_options *options, unsigned count,
-                 struct hfc_many **ret_many)
-{
-    struct hfc_many *many = calloc(1, sizeof(*many) + count * sizeof(many->parts[0]));
-    hf_op *whole = many ? hfc_op_new(client, HF_OP_ACQUIRE) : NULL;
-
-    if (!whole) {
-        free(many);
-        hfc_fail(HF_ENOMEM, NULL);
-        return HF_ENOMEM; /* said here, for readers that see this file only */
-    }
-    whole->many = many;
-    whole->progress = options->progress;
-    whole->arg = options->arg;
-    many->whole = whole;
-    many->options = *options;
-    many->options.progress = NULL;
-    if (options->note) {
-        memcpy(many->note, options->note, strlen(options->note));
-        many->options.note = many->note;
-    }
-    many->waits = options->wait_ms != 0;
-    many->deadline_ns = HFC_NEVER;
-    if (options->wait_ms >= 0 && options->wait_ms <= HFC_NEVER / HF_NS_PER_MS)
-        many->deadline_ns = hfc_after(whole->start_ns, options->wait_ms * HF_NS_PER_MS);
-    many->trying = true;
-    many->count = count;
-    for (unsigned i = 0; i < count; i++)
-        many->parts[i].index = i;
-    hfc_op_keep(whole);
-    *ret_many = many;
-    return HF_OK;
-}
+_Static_assert(offsetof(struct hfc_many, whole) == 0, "freed as the op that it is");
 
 bool hfc_many_ask(struct hfc_many *many, struct hfc_part *part, bool wait)
 {
@@ -58,12 +27,12 @@ bool hfc_many_ask(struct hfc_many *many, struct hfc_part *part, bool wait)
         if (many->deadline_ns == HFC_NEVER)
             options.wait_ms = -1;
     }
-    status = hfc_acquire_begin(many->whole->client, &options, &part->op);
+    status = hfc_acquire_begin(many->whole.client, &options, &part->op);
     if (status == HF_OK) {
-        part->op->part = true;
+        part->op->relayed = true;
         return true;
     }
-    (void)snprintf(many->whole->text, sizeof(many->whole->text), "%.180s", hf_last_message());
+    (void)snprintf(many->whole.text, sizeof(many->whole.text), "%.180s", hf_last_message());
     hfc_many_end(many, status, part);
     return false;
 }
@@ -80,19 +49,15 @@ void hfc_many_drop(struct hfc_part *part)
 {
     if (part->op)
         hfc_op_abandon(part->op);
-    if (part->lease) {
-        struct hfc_lease *lease = hfc_lease_of(part->lease);
-
-        hfc_release_unwanted(lease->client, lease->slot, lease->generation, lease->run);
-        hfc_lease_drop(lease);
-    }
+    if (part->lease)
+        hfc_acquire_give_back(part->lease);
     part->op = NULL;
     part->lease = NULL;
 }
 
 void hfc_many_end(struct hfc_many *many, int status, const struct hfc_part *culprit)
 {
-    hf_op *whole = many->whole;
+    hf_op *whole = &many->whole;
 
     whole->done = true;
     whole->status = status;
@@ -113,25 +78,12 @@ bool hfc_many_may_pass(int status)
            status == HF_ENOAGENT || status == HF_ELOST;
 }
 
-void hfc_many_preface(const struct hfc_many *many, char ret_preface[HFC_PREFACE_SIZE])
+/* --- the whole as an op ----------------------------------------------------------------------- */
+
+static struct hfc_many *many_of(hf_op *whole)
 {
-    const struct hfc_part *part = many->culprit;
-    int used = 0;
-
-    ret_preface[0] = '\0';
-    hfc_keep_index(part ? (int)part->index : -1);
-    if (!part)
-        return;
-    for (int i = 0; i < part->name_len && i < NAME_SHOWN_MAX; i++) {
-        uint8_t byte = part->name[i];
-
-        ret_preface[used++] = byte >= ' ' && byte < 0x7f ? (char)byte : '?';
-    }
-    (void)snprintf(ret_preface + used, HFC_PREFACE_SIZE - (size_t)used,
-                   "%s: ", part->name_len > NAME_SHOWN_MAX ? "..." : "");
+    return (struct hfc_many *)whole;
 }
-
-/* --- turns ------------------------------------------------------------------------------------ */
 
 /* Told once per change; of holders, who change all the time where several slots are waited for, once
  * until there was other news. */
@@ -151,35 +103,14 @@ static void pass_on_progress(struct hfc_many *many) REQUIRES(hfc_locked)
             continue;
         many->told = op->progress_now;
         many->told.index = part->index;
-        many->whole->progress_now = many->told;
-        many->whole->progress_due = true;
+        many->whole.progress_now = many->told;
+        many->whole.progress_due = true;
     }
 }
 
-void hfc_many_turn(hf_op *whole, int64_t now_ns)
+static int64_t many_next(const hf_op *whole) REQUIRES(hfc_locked)
 {
-    struct hfc_many *many = whole->many;
-
-    for (unsigned i = 0; i < many->count; i++) {
-        struct hfc_part *part = &many->parts[i];
-
-        if (part->op)
-            hfc_op_expire(part->op, now_ns);
-        (void)hf_beat(part->lease);
-    }
-    if (many->any)
-        hfc_slots_step(many, now_ns);
-    else
-        hfc_set_step(many, now_ns);
-    if (whole->done)
-        return;
-    pass_on_progress(many);
-    hfc_timer_pull(whole->client, hfc_many_next(whole));
-}
-
-int64_t hfc_many_next(const hf_op *whole)
-{
-    const struct hfc_many *many = whole->many;
+    const struct hfc_many *many = (const struct hfc_many *)whole;
     int64_t next = HFC_NEVER, now = hfc_now();
 
     /* A part that waits ends by itself. */
@@ -199,4 +130,117 @@ int64_t hfc_many_next(const hf_op *whole)
         }
     }
     return next;
+}
+
+static void many_turn(hf_op *whole, int64_t now_ns) REQUIRES(hfc_locked)
+{
+    struct hfc_many *many = many_of(whole);
+
+    for (unsigned i = 0; i < many->count; i++) {
+        struct hfc_part *part = &many->parts[i];
+
+        if (part->op)
+            hfc_op_expire(part->op, now_ns);
+        (void)hf_beat(part->lease);
+    }
+    many->step(many, now_ns);
+    if (whole->done)
+        return;
+    pass_on_progress(many);
+    hfc_timer_pull(whole->client, many_next(whole));
+}
+
+static void many_cancel(hf_op *whole) REQUIRES(hfc_locked)
+{
+    struct hfc_many *many = many_of(whole);
+
+    hfc_acquire_cancel(whole);
+    for (unsigned i = 0; i < many->count; i++)
+        hfc_many_drop(&many->parts[i]);
+}
+
+/* What a failure's sentence begins with: who was the culprit, "" without one; keeps its index. */
+static void get_preface(const struct hfc_many *many, char ret_preface[PREFACE_SIZE])
+{
+    const struct hfc_part *part = many->culprit;
+    int used = 0;
+
+    ret_preface[0] = '\0';
+    hfc_keep_index(part ? (int)part->index : -1);
+    if (!part)
+        return;
+    for (int i = 0; i < part->name_len && i < NAME_SHOWN_MAX; i++) {
+        uint8_t byte = part->name[i];
+
+        ret_preface[used++] = byte >= ' ' && byte < 0x7f ? (char)byte : '?';
+    }
+    (void)snprintf(ret_preface + used, PREFACE_SIZE - (size_t)used,
+                   "%s: ", part->name_len > NAME_SHOWN_MAX ? "..." : "");
+}
+
+static int many_result(hf_op *whole, hf_lease **ret_leases) REQUIRES(hfc_locked)
+{
+    struct hfc_many *many = many_of(whole);
+    int status = whole->status;
+
+    if (status < 0) {
+        char preface[PREFACE_SIZE];
+
+        get_preface(many, preface);
+        hfc_acquire_explain(whole, preface);
+    } else if (whole->lease) { /* one is enough */
+        *ret_leases = whole->lease;
+        whole->lease = NULL;
+    } else {
+        for (unsigned i = 0; i < many->count; i++) {
+            struct hfc_part *part = &many->parts[i];
+
+            ret_leases[part->index] = part->lease;
+            part->lease = NULL;
+        }
+    }
+    hfc_op_abandon(whole);
+    return status;
+}
+
+static const struct hfc_kind many_kind = {
+    .wire_op = HF_OP_ACQUIRE,
+    .expire = many_turn,
+    .next = many_next,
+    .cancel = many_cancel,
+    .result = many_result,
+};
+
+int hfc_many_new(hf_client *client, const struct hf_acquire_options *options, unsigned count,
+                 void (*step)(struct hfc_many *many, int64_t now_ns), struct hfc_many **ret_many)
+{
+    struct hfc_many *many = calloc(1, sizeof(*many) + count * sizeof(many->parts[0]));
+    hf_op *whole;
+
+    if (!many) {
+        hfc_fail(HF_ENOMEM, NULL);
+        return HF_ENOMEM; /* said here, for readers that see this file only */
+    }
+    whole = &many->whole;
+    hfc_op_init(whole, client, &many_kind);
+    whole->progress = options->progress;
+    whole->arg = options->arg;
+    many->step = step;
+    many->options = *options;
+    many->options.progress = NULL;
+    if (options->note) {
+        memcpy(many->note, options->note, strlen(options->note));
+        many->options.note = many->note;
+    }
+    many->waits = options->wait_ms != 0;
+    many->deadline_ns = HFC_NEVER;
+    if (options->wait_ms >= 0 && options->wait_ms <= HFC_NEVER / HF_NS_PER_MS)
+        many->deadline_ns = hfc_after(whole->start_ns, options->wait_ms * HF_NS_PER_MS);
+    many->trying = true;
+    many->count = count;
+    for (unsigned i = 0; i < count; i++)
+        many->parts[i].index = i;
+    hfc_op_move(whole, HFC_OP_WHOLE);
+    *ret_many = many;
+    return HF_OK;
 }

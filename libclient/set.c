@@ -54,7 +54,7 @@ static bool all_stand(const struct hfc_many *set)
 static void begin_anew(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
 {
     if (!set->waits) {
-        set->whole->text[0] = '\0';
+        set->whole.text[0] = '\0';
         hfc_many_end(set, HF_ELOST, NULL);
         return;
     }
@@ -132,7 +132,7 @@ static void judge_wait(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked
         try_rest(set);
 }
 
-void hfc_set_step(struct hfc_many *set, int64_t now_ns)
+static void set_step(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
 {
     if (!all_stand(set)) {
         begin_anew(set, now_ns);
@@ -176,7 +176,7 @@ static int start(hf_client *client, const struct hf_acquire_options *options,
                  const struct hf_name *names, size_t count, hf_op **ret_op) REQUIRES(hfc_locked)
 {
     struct hfc_many *set;
-    int status = hfc_many_new(client, options, (unsigned)count, &set);
+    int status = hfc_many_new(client, options, (unsigned)count, set_step, &set);
 
     if (status < 0)
         return status;
@@ -190,12 +190,12 @@ static int start(hf_client *client, const struct hf_acquire_options *options,
 
         if (by_bytes(&set->parts[i - 1], &set->parts[i]))
             continue;
-        hfc_op_abandon(set->whole);
+        hfc_op_abandon(&set->whole);
         return hfc_fail(HF_EINVAL, "names %u and %u of the set are the same; name each once",
                         one < two ? one : two, one < two ? two : one);
     }
-    hfc_op_expire(set->whole, hfc_now());
-    *ret_op = set->whole;
+    hfc_op_expire(&set->whole, hfc_now());
+    *ret_op = &set->whole;
     return HF_OK;
 }
 
@@ -215,7 +215,7 @@ int hf_acquire_all(hf_client *client, const struct hf_acquire_options *options,
     status = start(client, options, names, count, &op);
     if (status == HF_OK) {
         hfc_op_wait(op);
-        status = hfc_acquire_collect(op, ret_leases);
+        status = op->kind->result(op, ret_leases);
     }
     hfc_unlock(client);
     return status;

@@ -14,7 +14,7 @@
 
 static void take(struct hfc_many *slots, struct hfc_part *part) REQUIRES(hfc_locked)
 {
-    hf_op *whole = slots->whole;
+    hf_op *whole = &slots->whole;
 
     hfc_many_keep(part);
     whole->lease = part->lease;
@@ -85,7 +85,7 @@ static void judge_waits(struct hfc_many *slots) REQUIRES(hfc_locked)
     hfc_many_end(slots, failed->op->status, failed);
 }
 
-void hfc_slots_step(struct hfc_many *slots, int64_t now_ns)
+static void slots_step(struct hfc_many *slots, int64_t now_ns) REQUIRES(hfc_locked)
 {
     if (slots->trying)
         judge_try(slots, now_ns);
@@ -127,7 +127,7 @@ static int start(hf_client *client, const struct hf_acquire_options *options, un
 {
     struct hfc_many *many;
     unsigned first = first_of(slots);
-    int status = hfc_many_new(client, options, slots, &many);
+    int status = hfc_many_new(client, options, slots, slots_step, &many);
 
     if (status < 0)
         return status;
@@ -144,7 +144,7 @@ static int start(hf_client *client, const struct hf_acquire_options *options, un
         part->name_len = (uint8_t)(options->name_len + (size_t)digits);
     }
     (void)hfc_many_ask(many, &many->parts[0], false);
-    *ret_op = many->whole;
+    *ret_op = &many->whole;
     return HF_OK;
 }
 
@@ -164,7 +164,7 @@ int hf_acquire_slot(hf_client *client, const struct hf_acquire_options *options,
     status = start(client, options, slots, &op);
     if (status == HF_OK) {
         hfc_op_wait(op);
-        status = hfc_acquire_collect(op, ret_lease);
+        status = op->kind->result(op, ret_lease);
     }
     hfc_unlock(client);
     if (status == HF_OK)

@@ -34,6 +34,9 @@ int hf_wait(hf_lease *handle, int state, int64_t timeout_ms)
     return now_state;
 }
 
+static const struct hfc_kind losing_kind = {.wire_op = HF_OP_LOSING, .one_way = true};
+static const struct hfc_kind ask_kind = {.wire_op = HF_OP_ASK};
+
 /* One way: the agent does not answer. */
 static int tell(hf_lease *handle, uint32_t flags)
 {
@@ -46,7 +49,7 @@ static int tell(hf_lease *handle, uint32_t flags)
         return status;
     client = lease->client;
     hfc_lock(client);
-    op = hfc_op_new(client, HF_OP_LOSING);
+    op = hfc_op_new(client, &losing_kind);
     if (!op) {
         status = hfc_fail(HF_ENOMEM, NULL);
     } else {
@@ -82,7 +85,7 @@ int hf_ask(hf_client *client, const void *name, size_t name_len)
     if (!name || name_len == 0 || name_len > HF_NAME_MAX)
         return hfc_fail(HF_ENAME, NULL);
     hfc_lock(client);
-    op = hfc_op_new(client, HF_OP_ASK);
+    op = hfc_op_new(client, &ask_kind);
     if (!op) {
         hfc_unlock(client);
         return hfc_fail(HF_ENOMEM, NULL);

@@ -42,8 +42,11 @@ static uint32_t nodes_of(const hf_client *client) REQUIRES(hfc_locked)
     return client->link == HFC_LINK_UP ? client->session->map->table.header->nodes : 0;
 }
 
+static const struct hfc_kind look_kind = {.wire_op = HF_OP_LOOK};
+static const struct hfc_kind force_kind = {.wire_op = HF_OP_FORCE};
+
 struct question {
-    enum hf_wire_op op;
+    const struct hfc_kind *kind;
     const void *name;
     size_t name_len;
     /* look: until it is free */
@@ -67,7 +70,7 @@ static void wait_for(hf_op *op, int64_t wait_ms) REQUIRES(hfc_locked)
 
 static hf_op *op_of(hf_client *client, const struct question *q) REQUIRES(hfc_locked)
 {
-    hf_op *op = hfc_op_new(client, q->op);
+    hf_op *op = hfc_op_new(client, q->kind);
 
     if (!op)
         return NULL;
@@ -125,7 +128,7 @@ static int ask(hf_client *client, const struct question *q, struct hf_completion
 
 int hf_who(hf_client *client, const void *name, size_t name_len, struct hf_who_info *who)
 {
-    struct question q = {.op = HF_OP_LOOK, .name = name, .name_len = name_len};
+    struct question q = {.kind = &look_kind, .name = name, .name_len = name_len};
     struct hf_completion_entry found;
     int status = check(client, name, name_len);
     uint32_t nodes;
@@ -143,7 +146,7 @@ int hf_who(hf_client *client, const void *name, size_t name_len, struct hf_who_i
 int hf_wait_free(hf_client *client, const void *name, size_t name_len, int64_t wait_ms,
                  void (*progress)(const struct hf_progress *progress, void *arg), void *arg)
 {
-    struct question q = {.op = HF_OP_LOOK,
+    struct question q = {.kind = &look_kind,
                          .name = name,
                          .name_len = name_len,
                          .wait_ms = wait_ms,
@@ -170,7 +173,7 @@ int hf_wait_free(hf_client *client, const void *name, size_t name_len, int64_t w
 int hf_force(hf_client *client, const void *name, size_t name_len, const struct hf_who_info *seen,
              struct hf_who_info *now)
 {
-    struct question q = {.op = HF_OP_FORCE, .name = name, .name_len = name_len};
+    struct question q = {.kind = &force_kind, .name = name, .name_len = name_len};
     struct hf_completion_entry found;
     int status = check(client, name, name_len);
     uint32_t nodes;

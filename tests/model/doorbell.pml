@@ -2,7 +2,7 @@
  * agent's sweep and without a timeout. An invalid end state is a lost wake-up; an assertion that
  * fails is an entry that was read before it was whole, or overwritten before it was read.
  *
- * The client (`shm/ring_client.c`, `libclient/request.c`) sends three requests, as many at a time as
+ * The client (`shm/ring_client.c`, `libclient/ring.c`) sends three requests, as many at a time as
  * it likes, and waits for three answers. It sleeps on the futex word, or on its socket as programs
  * with an event loop do. The agent (`shm/ring_agent.c`, `agent/broker/clients/sessions.c`) sleeps in epoll on the
  * client's eventfd, which it never reads. Rings have two places here: one fewer than requests.
@@ -16,18 +16,18 @@
 #define DROP_SUBMIT_RELEASE    5  /* `shm/ring_client.c:hf_ring_submit`: the entry is out before tail */
 #define DROP_TAKE_ACQUIRE      6  /* `shm/ring_agent.c:hf_ring_take`: tail is read before the entry */
 #define DROP_EDGE_FIRST        7  /* `agent/broker/clients/sessions.c:on_doorbells`: the edge is taken before the ring is looked at */
-#define DROP_RING              8  /* `libclient/request.c:hfc_flush`: rings if any of the requests asked for it */
+#define DROP_RING              8  /* `libclient/ring.c:hfc_ring_flush`: rings if any of the requests asked for it */
 #define DROP_POST_RELEASE      9  /* `shm/ring_agent.c:hf_ring_put`: the entry is out before tail */
 #define DROP_REAP_ACQUIRE      10 /* `shm/ring_client.c:hf_ring_reap`: tail is read before the entry */
 #define DROP_BUMP_AFTER_TAIL   11 /* `shm/ring_agent.c:hf_ring_signal`: tail is out before the wake word changes */
 #define DROP_BUMP              12 /* `shm/ring_agent.c:hf_ring_signal`: the wake word changes */
 #define DROP_FUTEX_WAKE        13 /* `shm/ring_agent.c:hf_ring_signal`: wakes */
 #define DROP_FUTEX_COMPARE     14 /* `shm/ring_client.c:hf_ring_wait`: sleeps only while the word is the same */
-#define DROP_SEEN_FIRST        15 /* `libclient/client.c:hfc_turn`: the wake word is read before the ring is */
+#define DROP_SEEN_FIRST        15 /* `libclient/turn.c:hfc_turn`: the wake word is read before the ring is */
 #define DROP_NUDGE             16 /* `agent/broker/clients/sessions.c:session_answer`: nudges after the post */
 #define DROP_FLUSH_NUDGE       21 /* `agent/broker/clients/sessions.c:session_flush`: nudges after what waited for room is posted */
 #define DROP_EAT_FIRST         17 /* `libclient/dispatch.c:hf_dispatch`: nudges are eaten before the ring is read */
-#define DROP_RING_WHEN_FULL    18 /* `libclient/request.c:hfc_drain`: rings when it emptied a full ring */
+#define DROP_RING_WHEN_FULL    18 /* `libclient/ring.c:hfc_ring_drain`: rings when it emptied a full ring */
 #define DROP_REAP_FENCE        19 /* `shm/ring_client.c:hf_ring_reap`: head is out before tail is read again */
 #define DROP_ROOM              20 /* `shm/ring_agent.c:hf_ring_put`: posts only where there is room */
 

@@ -21,10 +21,10 @@
 #define DROP_GHOST          10 /* `agent/broker/clients/clients.c:client_ghost`: an owner that has not come back is watched */
 #define DROP_GHOST_STAYS    11 /* `agent/broker/clients/attach.c:attach_hello`: the ghost's watch ends only when a session has one */
 #define DROP_SAME_PROCESS   12 /* `agent/broker/clients/attach.c:client_resume`: a cookie is good for the very process only */
-#define DROP_RESEND         13 /* `libclient/request.c:hfc_requeue`: unanswered requests are sent again */
+#define DROP_RESEND         13 /* `libclient/op.c:hfc_ops_requeue`: unanswered requests are sent again */
 #define DROP_SAME_REQUEST   14 /* `agent/broker/locks/requests.c:request_acquire`: a request that was granted is answered so again */
 #define DROP_OWN            15 /* `agent/broker/locks/requests.c:request_release`: nobody else's lease is released */
-#define DROP_UNWANTED       16 /* `libclient/request.c:note_grant`: a grant that is not wanted any more is released */
+#define DROP_UNWANTED       16 /* `libclient/acquire.c:note_grant`: a grant that is not wanted any more is released */
 
 c_decl {
     \#include <stdlib.h>
@@ -140,7 +140,7 @@ end_hello:
                   releasing = 0
                fi
            }
-        :: handle[p] != 0 -> /* `libclient/lease.c:release` */
+        :: handle[p] != 0 -> /* `libclient/release.c:release` */
            g = handle[p];
            handle[p] = 0;
            done[p] = 1;

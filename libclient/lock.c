@@ -1,0 +1,36 @@
+/* Whose turn it is with a client, and whether a handle may be used by this process at all. */
+#include "libclient/internal.h"
+
+void hfc_lock(hf_client *client) NO_THREAD_SAFETY
+{
+    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): hfc_client_check() refuses NULL. */
+    pthread_mutex_lock(&client->lock);
+}
+
+void hfc_unlock(hf_client *client) NO_THREAD_SAFETY
+{
+    pthread_mutex_unlock(&client->lock);
+}
+
+bool hfc_is_forked(const hf_client *client)
+{
+    return __atomic_load_n(client->life, __ATOMIC_RELAXED) == 0;
+}
+
+int hfc_client_check(const hf_client *client)
+{
+    if (!client)
+        return hfc_fail(HF_EINVAL, "the client is NULL");
+    if (hfc_is_forked(client))
+        return hfc_fail(HF_EFORKED, "the client belongs to the process before fork()");
+    return HF_OK;
+}
+
+int hfc_lease_check(const hf_lease *lease)
+{
+    if (!lease)
+        return hfc_fail(HF_EINVAL, "the lease is NULL");
+    if (!((const struct hfc_lease *)lease)->client)
+        return hfc_fail(HF_EFORKED, NULL);
+    return HF_OK;
+}

@@ -1,0 +1,180 @@
+/* Giving a lease back: the handle is over at once, the agent's answer is waited for or asked for later. */
+#include "libclient/internal.h"
+
+#include <stdio.h>
+
+static int release_result(hf_op *op, hf_lease **ret_leases) REQUIRES(hfc_locked)
+{
+    int status = op->status == HF_ENOTHELD ? HF_ELOST : op->status;
+
+    (void)ret_leases;
+    if (status < 0)
+        hfc_fail(status, "%s", *op->text ? op->text : hf_status_text(status));
+    hfc_op_abandon(op);
+    return status;
+}
+
+static const struct hfc_kind release_kind = {
+    .wire_op = HF_OP_RELEASE,
+    .leaseless = true,
+    .result = release_result,
+};
+
+/* Sends the release; frees the lease. NULL without memory. */
+static hf_op *tell_agent(struct hfc_lease *lease, bool reaped, int64_t deadline_ns,
+                         int64_t give_up_ns) REQUIRES(hfc_locked)
+{
+    hf_op *op = hfc_op_new(lease->client, &release_kind);
+
+    if (!op) {
+        hfc_lease_drop(lease);
+        hfc_fail(HF_ENOMEM, NULL);
+        return NULL;
+    }
+    op->entry.slot = lease->slot;
+    op->entry.generation = lease->generation;
+    op->entry.flags = reaped ? HF_REQ_REAPED : 0;
+    op->deadline_ns = deadline_ns;
+    op->give_up_ns = give_up_ns;
+    hfc_lease_drop(lease);
+    hfc_op_begin(op);
+    return op;
+}
+
+/* A release on its way. */
+struct release {
+    hf_client *client;
+    hf_op *op; /* NULL: there is nothing to wait for */
+    int status;
+    const char *over; /* why the lease had been over; NULL: it had not */
+};
+
+/* Frees the lease. */
+static void release_begin(hf_lease *handle, bool reaped, struct release *ret_release)
+{
+    struct hfc_lease *lease = hfc_lease_of(handle);
+    struct release *r = ret_release;
+    int64_t until_ns, now = hfc_now();
+    int state;
+
+    *r = (struct release){0};
+    if (!handle) {
+        r->status = hfc_fail(HF_ENOTHELD, "the lease is NULL");
+        return;
+    }
+    r->client = lease->client;
+    if (!r->client) {
+        r->status = hfc_fail(HF_EFORKED, NULL);
+        return;
+    }
+    until_ns = hf_valid_until_ns(handle);
+    __atomic_store_n(&handle->hf_private_generation, 0, __ATOMIC_RELEASE);
+
+    hfc_lock(r->client);
+    if (until_ns) {
+        /* Also while there is no agent: one that is started in the validity's last moment takes the
+         * lease up. */
+        until_ns = hfc_after(until_ns, HFC_GRACE_NS);
+        r->op = tell_agent(lease, reaped, until_ns, until_ns);
+        r->status = HF_ENOMEM;
+        hfc_unlock(r->client);
+        return;
+    }
+    state = hf_state(handle);
+    r->over = state == HF_STATE_RELEASED ? "it had been released" : hf_reason(handle);
+    r->status = HF_ELOST;
+    /* That the job is gone is worth knowing all the same, and a caller that exits at once must not
+     * take the word with it. */
+    if (reaped && state != HF_STATE_RELEASED) {
+        r->op = tell_agent(lease, true, now, now + HFC_GRACE_NS);
+    } else {
+        /* The agent may have extended it in the very last moment. Another table may have a new
+         * lease of the same slot and generation. */
+        if (state != HF_STATE_RELEASED && r->client->link == HFC_LINK_UP &&
+            r->client->session->map == lease->map)
+            hfc_ring_give_back(r->client, lease->slot, lease->generation, reaped);
+        hfc_lease_drop(lease);
+    }
+    hfc_unlock(r->client);
+}
+
+static int release_end(struct release *r)
+{
+    if (r->op) {
+        hfc_lock(r->client);
+        hfc_op_wait(r->op);
+        r->status = r->op->status == HF_ENOTHELD || r->over ? HF_ELOST : r->op->status;
+        if (r->status < 0)
+            hfc_fail(r->status, "%s", *r->op->text ? r->op->text : hf_status_text(r->status));
+        hfc_op_abandon(r->op);
+        hfc_unlock(r->client);
+    }
+    if (r->over)
+        hfc_fail(r->status, "the lease was over: %s", r->over);
+    return r->status;
+}
+
+int hf_release_start(hf_lease *lease, hf_op **ret_op)
+{
+    struct release r;
+
+    if (!ret_op)
+        return hfc_fail(HF_EINVAL, "hf_release_start: ret_op is NULL");
+    release_begin(lease, false, &r);
+    if (!r.op)
+        return release_end(&r);
+    hfc_lock(r.client);
+    hfc_timer_pull(r.client, hfc_op_next(r.op));
+    hfc_unlock(r.client);
+    *ret_op = r.op;
+    return HF_OK;
+}
+
+static int release(hf_lease *handle, bool reaped)
+{
+    struct release release;
+
+    release_begin(handle, reaped, &release);
+    return release_end(&release);
+}
+
+int hf_release(hf_lease *lease)
+{
+    return release(lease, false);
+}
+
+int hf_release_reaped(hf_lease *lease)
+{
+    return release(lease, true);
+}
+
+static int release_all(hf_lease *const *leases, size_t count, bool reaped)
+{
+    struct release releases[HF_SET_MAX];
+    int first = HF_OK, status;
+    char text[320] = "";
+
+    if (!leases || count == 0 || count > HF_SET_MAX)
+        return hfc_fail(HF_EINVAL, "1 to %d leases are released at once, not %zu", HF_SET_MAX,
+                        leases ? count : 0);
+    for (size_t i = 0; i < count; i++)
+        release_begin(leases[i], reaped, &releases[i]);
+    for (size_t i = 0; i < count; i++) {
+        status = release_end(&releases[i]);
+        if (status < 0 && first == HF_OK) {
+            first = status;
+            (void)snprintf(text, sizeof(text), "%s", hf_last_message());
+        }
+    }
+    return first < 0 ? hfc_fail(first, "%s", text) : HF_OK;
+}
+
+int hf_release_all(hf_lease *const *leases, size_t count)
+{
+    return release_all(leases, count, false);
+}
+
+int hf_release_all_reaped(hf_lease *const *leases, size_t count)
+{
+    return release_all(leases, count, true);
+}

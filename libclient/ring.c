@@ -1,0 +1,143 @@
+/* The rings: requests that are queued go in, answers come out. */
+#include "libclient/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static const struct hfc_kind give_back_kind = {.wire_op = HF_OP_RELEASE};
+
+static void ring_doorbell(const struct hfc_session *session)
+{
+    const uint64_t one = 1;
+    ssize_t n;
+
+    do
+        n = write(session->doorbell, &one, sizeof(one));
+    while (n < 0 && errno == EINTR); /* any other failure: the bell rings already */
+}
+
+/* Requests that an agent of an earlier minor version takes for nonsense. */
+static bool is_too_new(const hf_op *op) REQUIRES(hfc_locked)
+{
+    return op->entry.op >= HF_OP_LOOK && op->client->welcome.minor < 2;
+}
+
+static void refuse_too_new(hf_op *op) REQUIRES(hfc_locked)
+{
+    char text[160];
+
+    (void)snprintf(text, sizeof(text),
+                   "the agent is of version %.15s, which cannot tell: start the new one",
+                   op->client->welcome.version);
+    hfc_op_finish(op, HF_EVERSION, text);
+    hfc_op_move(op, HFC_OP_PARKED);
+}
+
+void hfc_ring_flush(hf_client *client)
+{
+    bool wake_agent = false;
+    hf_op *op, *next;
+
+    client->ring_full = false;
+    if (client->link != HFC_LINK_UP)
+        return;
+    for (op = TAILQ_FIRST(&client->queued); op; op = next) {
+        bool wake = false;
+        int status;
+
+        next = TAILQ_NEXT(op, link);
+        if (is_too_new(op)) {
+            refuse_too_new(op);
+            continue;
+        }
+        status = hf_ring_submit(&client->session->ring, &op->entry, &wake);
+        if (status == HF_EFULL) {
+            client->ring_full = true;
+            hfc_timer_pull(client, hfc_now() + HFC_SLICE_FULL_NS);
+            break;
+        }
+        if (status < 0) {
+            hfc_link_drop(client, HF_EPROTO, "the agent broke the ring's protocol");
+            return;
+        }
+        wake_agent |= wake;
+        op->sent = true;
+        if (op->kind->one_way)
+            hfc_op_discard(op);
+        else
+            hfc_op_move(op, HFC_OP_FLYING);
+    }
+    if (wake_agent)
+        ring_doorbell(client->session);
+}
+
+void hfc_ring_send(hf_op *op)
+{
+    hfc_op_move(op, HFC_OP_QUEUED);
+    hfc_ring_flush(op->client);
+}
+
+void hfc_ring_give_back(hf_client *client, uint32_t slot, uint32_t generation, bool run)
+{
+    hf_op *op = hfc_op_new(client, &give_back_kind);
+
+    if (!op) /* the agent releases it when this client ends */
+        return;
+    op->entry.slot = slot;
+    op->entry.generation = generation;
+    op->entry.flags = run ? HF_REQ_REAPED : 0;
+    op->abandoned = true;
+    hfc_ring_send(op);
+}
+
+static void answer(hf_client *client, const struct hf_completion_entry *entry) REQUIRES(hfc_locked)
+{
+    hf_op *op;
+
+    TAILQ_FOREACH (op, &client->flying, link)
+        if (op->entry.id == entry->id)
+            break;
+    if (!op)
+        return;
+    if (entry->op == HF_OP_ITEM) {
+        if (op->item && !op->abandoned)
+            op->item((const struct hf_scan_item *)entry, op->arg);
+        return;
+    }
+    if (op->found && !op->abandoned)
+        *op->found = *entry;
+    if (entry->op == HF_OP_PROGRESS) {
+        if (!op->done)
+            hfc_op_note_progress(op, entry);
+        return;
+    }
+    if (op->kind->answered)
+        op->kind->answered(op, entry);
+    else
+        hfc_op_answered(op, entry);
+    if (op->abandoned)
+        hfc_op_discard(op);
+    else
+        hfc_op_move(op, HFC_OP_PARKED);
+}
+
+void hfc_ring_drain(hf_client *client)
+{
+    struct hf_completion_entry entry;
+    int status = 0, read = 0;
+
+    /* At most one ring's worth: an agent that posts on and on must not keep us here. */
+    while (read < HF_RING_ENTRIES && client->link == HFC_LINK_UP) {
+        status = hf_ring_reap(&client->session->ring, &entry);
+        if (status <= 0)
+            break;
+        read++;
+        answer(client, &entry);
+    }
+    /* It was full: more answers may wait in the agent for the room that is there now. */
+    if (read == HF_RING_ENTRIES && client->link == HFC_LINK_UP)
+        ring_doorbell(client->session);
+    if (status < 0 && client->link == HFC_LINK_UP)
+        hfc_link_drop(client, HF_EPROTO, "the agent broke the ring's protocol");
+}

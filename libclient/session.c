@@ -1,0 +1,93 @@
+/* A session (one attach) and the tables that are mapped: how long each lives. */
+#include "libclient/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+void hfc_map_unref(struct hfc_map *map)
+{
+    if (--map->refs)
+        return;
+    LIST_REMOVE(map, link);
+    hf_table_close(&map->table);
+    free(map);
+}
+
+void hfc_session_unref(hf_client *client, struct hfc_session *session)
+{
+    (void)client;
+    if (--session->refs)
+        return;
+    if (session->has_ring)
+        hf_ring_client_unmap(&session->ring);
+    if (session->doorbell >= 0)
+        close(session->doorbell);
+    close(session->sock);
+    if (session->map)
+        hfc_map_unref(session->map);
+    free(session);
+}
+
+/* The mapping that the agent's table has with us already, else a new one. Closes `fd`. Old mappings
+ * stay for the handles whose words lie in them. */
+static int map_table(hf_client *client, int fd, uint64_t epoch, struct hfc_map **ret_map, char *why,
+                     size_t why_size) REQUIRES(hfc_locked)
+{
+    struct hfc_map *map, *known;
+    int status;
+
+    map = calloc(1, sizeof(*map));
+    if (!map) {
+        close(fd);
+        (void)snprintf(why, why_size, "%s", hf_status_text(HF_ENOMEM));
+        return HF_ENOMEM;
+    }
+    status = hf_table_open_fd(fd, &map->table, why, why_size);
+    if (status < 0) {
+        free(map);
+        return status;
+    }
+    LIST_FOREACH (known, &client->maps, link) {
+        if (known->epoch == epoch && known->table.dev == map->table.dev &&
+            known->table.inode == map->table.inode &&
+            atomic_load(&known->table.header->state) != HF_TABLE_RETIRED) {
+            hf_table_close(&map->table);
+            free(map);
+            known->refs++;
+            *ret_map = known;
+            return HF_OK;
+        }
+    }
+    LIST_FOREACH (known, &client->maps, link)
+        atomic_store(&known->replaced, true);
+    map->epoch = epoch;
+    map->refs = 1;
+    LIST_INSERT_HEAD(&client->maps, map, link);
+    *ret_map = map;
+    return HF_OK;
+}
+
+int hfc_session_adopt(hf_client *client, const struct hf_welcome *welcome,
+                      const int fds[HF_WELCOME_FDS], char *why, size_t why_size)
+{
+    struct hfc_session *session = client->session;
+    int status;
+
+    session->doorbell = fds[HF_FD_DOORBELL];
+    status = hf_ring_client_map(fds[HF_FD_REQUESTS], fds[HF_FD_COMPLETIONS], client->beats,
+                                &session->ring);
+    if (status < 0) {
+        (void)snprintf(why, why_size, "the rings cannot be mapped: %s", hf_status_text(status));
+        close(fds[HF_FD_TABLE]);
+        return status;
+    }
+    session->has_ring = true;
+    /* A forked child must not be able to speak for its parent. */
+    (void)madvise(session->ring.out, HF_RING_BYTES, MADV_DONTFORK);
+    (void)madvise((void *)session->ring.in, HF_RING_BYTES, MADV_DONTFORK);
+    (void)madvise(client->beats, HF_BEATS_BYTES, MADV_DONTFORK);
+    return map_table(client, fds[HF_FD_TABLE], welcome->epoch, &session->map, why, why_size);
+}
