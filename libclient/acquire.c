@@ -203,19 +203,19 @@ int hf_acquire_with(hf_client *client, const struct hf_acquire_options *options,
     return status;
 }
 
-int hf_acquire(hf_client *client, const char *name, int64_t ttl_seconds, int64_t wait_ms,
+int hf_acquire(hf_client *client, const char *name, int64_t ttl_ms, int64_t wait_ms,
                hf_lease **ret_lease)
 {
     struct hf_acquire_options options = {
         .size = sizeof(options),
         .name = name,
         .name_len = name ? strlen(name) : 0,
-        .ttl_ms = (uint32_t)(ttl_seconds * 1000),
+        .ttl_ms = (uint32_t)ttl_ms,
         .wait_ms = wait_ms,
     };
 
-    if (ttl_seconds < 0 || ttl_seconds > UINT32_MAX / 1000)
-        return hfc_fail(HF_ETTL, "a TTL of %" PRId64 " s is not possible", ttl_seconds);
+    if (ttl_ms < 0 || ttl_ms > UINT32_MAX)
+        return hfc_fail(HF_ETTL, "a TTL of %" PRId64 " ms is not possible", ttl_ms);
     return hf_acquire_with(client, &options, ret_lease);
 }
 

@@ -4,7 +4,7 @@
  *     hf_client *client = NULL;
  *     hf_lease *lease;
  *     if (hf_connect(NULL, &client) == HF_OK &&                          // the default agent
- *         hf_acquire(client, "db/migrate", 10, -1, &lease) == HF_OK) {   // 10 s TTL, wait for ever
+ *         hf_acquire(client, "db/migrate", 10000, -1, &lease) == HF_OK) { // 10 s TTL, wait for ever
  *         while (work_left() && hf_held(lease))
  *             do_a_little_work(hf_fence(lease));
  *         hf_release(lease);
@@ -17,13 +17,14 @@
  *
  * Results. Functions return HF_OK (0) or a negative HF_E* code, and hf_last_message() has a
  * sentence on it; `ret_` parameters are written only on HF_OK unless said otherwise. HF_ESYS leaves
- * errno. Times are CLOCK_BOOTTIME nanoseconds or plain milliseconds, as the name's ending says.
+ * errno. Times are milliseconds, and names that have one end in _ms. Only instants of CLOCK_BOOTTIME, to
+ * be compared with that clock, are nanoseconds: their names end in _ns.
  *
  * Threads. Every function may be called from any thread; calls on one client are serialised inside
  * where needed. One lease may be used by many threads, but nobody may use it after hf_release() or
  * hf_lease_free() was called on it. The library starts no threads.
  *
- * Signals. Only hf_held(), hf_remaining_ns(), hf_fence() and hf_state() may be called from a signal
+ * Signals. Only hf_held(), hf_remaining_ms(), hf_fence() and hf_state() may be called from a signal
  * handler. The library installs none.
  *
  * Fork and exec. A child holds nothing: hf_held() is false in it at once, and every other call on
@@ -188,12 +189,12 @@ enum hf_lease_state {
     HF_STATE_RELEASED = 5
 };
 
-/* Nanoseconds until the validity ends, 0 when not held (then the handle is
- * dead, as after hf_held()). */
-HF_EXPORT int64_t hf_remaining_ns(hf_lease *lease);
+/* Milliseconds until the validity ends, rounded down; 0 when not held (then the handle is dead, as
+ * after hf_held()), and in the last one. */
+HF_EXPORT int64_t hf_remaining_ms(hf_lease *lease);
 
-/* CLOCK_BOOTTIME at which the validity ends as it stands now; 0 when not held. It
- * moves on with renewals. */
+/* The instant of CLOCK_BOOTTIME, in nanoseconds, at which the validity ends as it stands now; 0 when
+ * not held. It moves on with renewals. */
 HF_EXPORT int64_t hf_valid_until_ns(hf_lease *lease);
 
 /* A positive enum hf_lease_state, or HF_EINVAL for NULL, or HF_EFORKED. */
@@ -252,14 +253,14 @@ struct hf_acquire_options {
     void *arg;
 };
 
-/* Blocks until granted, refused, or the wait is over. `ttl_seconds` 0 takes the agent's default;
+/* Blocks until granted, refused, or the wait is over. `ttl_ms` 0 takes the agent's default;
  * `wait_ms` 0 tries once (HF_EBUSY), -1 waits without limit. Waiting is done by the agent, first
  * come first served on this host. While no agent answers, a wait goes on trying to attach until its
  * end. A signal handler that returns does not end the wait.
  * Errors: HF_EBUSY, HF_ETIMEDOUT, HF_ENOQUORUM, HF_ENAME, HF_ETTL, HF_EFLEET, HF_EFULL, HF_ELIMIT,
  * HF_EGOING, HF_ENOAGENT (also of an agent that hangs, a second after the wait's end, or the try),
  * HF_ELOST (granted, and lost before it could be used). */
-HF_EXPORT int hf_acquire(hf_client *client, const char *name, int64_t ttl_seconds, int64_t wait_ms,
+HF_EXPORT int hf_acquire(hf_client *client, const char *name, int64_t ttl_ms, int64_t wait_ms,
                          hf_lease **ret_lease);
 HF_EXPORT int hf_acquire_with(hf_client *client, const struct hf_acquire_options *options,
                               hf_lease **ret_lease);
@@ -542,7 +543,7 @@ struct hf_info {
     uint32_t votes; /* nodes that hold our key as far as is known */
     uint32_t pid, uid, ttl_ms;
     uint64_t fence;
-    int64_t since_ns, valid_until_ns; /* CLOCK_BOOTTIME; 0: none */
+    int64_t since_ns, valid_until_ns; /* instants of CLOCK_BOOTTIME; 0: none */
     int held;                         /* valid at the time of the call */
     int run;                          /* held by `holdfast run` */
     char command[16], note[128];
@@ -558,8 +559,8 @@ HF_EXPORT int hf_view_find(hf_view *view, const void *name, size_t name_len, str
 /* Calls `fn` for every lease until it returns nonzero, which is then returned. */
 HF_EXPORT int hf_view_walk(hf_view *view, int (*fn)(const struct hf_info *info, void *arg),
                            void *arg);
-/* CLOCK_BOOTTIME of the agent's last sign of life, 0 if none; HF_ETABLE when the table
- * was replaced: open again. */
+/* The instant of CLOCK_BOOTTIME, in nanoseconds, of the agent's last sign of life, 0 if none; HF_ETABLE
+ * when the table was replaced: open again. */
 HF_EXPORT int hf_view_heartbeat_ns(hf_view *view, int64_t *ret_ns);
 
 #ifdef __cplusplus

@@ -116,11 +116,16 @@ static int64_t valid_until(hf_lease *handle, int64_t *ret_now)
     return 0;
 }
 
-int64_t hf_remaining_ns(hf_lease *handle)
+static int64_t remaining_ns(hf_lease *handle)
 {
     int64_t now = 0, until_ns = valid_until(handle, &now);
 
     return until_ns ? until_ns - now : 0;
+}
+
+int64_t hf_remaining_ms(hf_lease *handle)
+{
+    return remaining_ns(handle) / HF_NS_PER_MS;
 }
 
 int64_t hf_valid_until_ns(hf_lease *handle)
@@ -172,7 +177,7 @@ int hf_state(hf_lease *handle)
     final = atomic_load(&lease->final);
     if (final)
         return (int) final;
-    left = hf_remaining_ns(handle);
+    left = remaining_ns(handle);
     seen = glance(lease, &state, &reason);
     if (seen && reason != HF_LOSS_NONE)
         atomic_store(&lease->reason, reason);

@@ -21,16 +21,16 @@ static int fail(const char *what, int status)
 static int work(hf_client *client)
 {
     hf_lease *lease;
-    int status = hf_acquire(client, "example/work", 10, 5000, &lease);
+    int status = hf_acquire(client, "example/work", 10000, 5000, &lease);
 
     if (status < 0)
         return fail("hf_acquire", status);
     for (int i = 0; i < 1000 && hf_held(lease); i++) {
-        /* A step that takes far less than hf_remaining_ns(). Whatever it writes to should refuse a
+        /* A step that takes far less than hf_remaining_ms(). Whatever it writes to should refuse a
          * fence lower than one it has seen. */
     }
     printf("worked with fence %llu, %lld ms left\n", (unsigned long long)hf_fence(lease),
-           (long long)(hf_remaining_ns(lease) / 1000000));
+           (long long)hf_remaining_ms(lease));
     status = hf_release(lease);
     return status < 0 ? fail("hf_release", status) : 0;
 }

@@ -313,7 +313,7 @@ static void look(unsigned i)
     held = hf_held(leases[i]);
     FUZZ_CHECK(!(over[i] && held));
     over[i] |= !held;
-    (void)hf_remaining_ns(leases[i]);
+    (void)hf_remaining_ms(leases[i]);
     FUZZ_CHECK(hf_reason(leases[i]) && hf_state(leases[i]) > 0);
 }
 

@@ -107,7 +107,7 @@ def rolling(run, ttl_s, ttl_max_s, restarts, nodes=3):
         nonlocal least
         while time.monotonic() < end:
             lefts = [holder.cmd("remaining", lease)["value"] for lease in leases if holder.held(lease)]
-            least = min([least, *(left / 1e9 / ttl_s for left in lefts)])
+            least = min([least, *(left / 1e3 / ttl_s for left in lefts)])
             time.sleep(0.02)
 
     for i in range(restarts):

@@ -150,8 +150,8 @@ static void answer_lease(int status, hf_lease *lease)
         return;
     }
     i = keep(lease);
-    ok("lease=%d fence=%" PRIu64 " remaining_ns=%" PRId64, i, hf_fence(lease),
-       hf_remaining_ns(lease));
+    ok("lease=%d fence=%" PRIu64 " remaining_ms=%" PRId64, i, hf_fence(lease),
+       hf_remaining_ms(lease));
 }
 
 static void options_from_words(struct hf_acquire_options *ret_options)
@@ -323,7 +323,7 @@ static int use_in_child(hf_lease *lease)
 {
     hf_lease *mine;
 
-    if (hf_held(lease) || hf_beat(lease) || hf_remaining_ns(lease))
+    if (hf_held(lease) || hf_beat(lease) || hf_remaining_ms(lease))
         return 1;
     if (hf_state(lease) != HF_EFORKED || hf_release(lease) != HF_EFORKED)
         return 2;
@@ -609,7 +609,7 @@ static void ask_lease(void)
     if (is("held"))
         ok("value=%d", hf_held(lease));
     else if (is("remaining"))
-        ok("value=%" PRId64, hf_remaining_ns(lease));
+        ok("value=%" PRId64, hf_remaining_ms(lease));
     else if (is("until"))
         ok("value=%" PRId64, hf_valid_until_ns(lease));
     else if (is("fence"))

@@ -76,14 +76,14 @@ TEST(a_lease_ends_during_a_suspend)
     hf_lease inlined = {.hf_private_word = &word, .hf_private_generation = 7}, called = inlined;
 
     assert_true(hf_held(&inlined));
-    assert_true(hf_remaining_ns(&called) > 0);
+    assert_true(hf_remaining_ms(&called) > 0);
     suspended_s += HOUR_S;
     assert_false(hf_held(&inlined));
-    assert_int_equal(hf_remaining_ns(&called), 0);
+    assert_int_equal(hf_remaining_ms(&called), 0);
     /* An agent that was suspended, too, may extend it once more before it notices. */
     word = hf_check_pack(7, hf_time_add(clock_now(), hf_ns(HOUR)));
     assert_false(hf_held(&inlined));
-    assert_int_equal(hf_remaining_ns(&called), 0);
+    assert_int_equal(hf_remaining_ms(&called), 0);
 }
 
 int main(void)

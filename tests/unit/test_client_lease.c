@@ -21,7 +21,7 @@ static void goes_through_its_states(void **state)
     assert_non_null(strstr(hf_reason(lease), "asked"));
     fake_agent_change(f.agent, "a", HF_SLOT_LOST, HF_LOSS_FOREIGN);
     assert_false(hf_held(lease));
-    assert_int_equal(hf_remaining_ns(lease), 0);
+    assert_int_equal(hf_remaining_ms(lease), 0);
     assert_int_equal(hf_valid_until_ns(lease), 0);
     assert_int_equal(hf_state(lease), HF_STATE_LOST);
     assert_non_null(strstr(hf_reason(lease), "another holder"));
@@ -56,7 +56,7 @@ static void null_is_no_lease(void **state)
 {
     (void)state;
     assert_false(hf_held(NULL));
-    assert_int_equal(hf_remaining_ns(NULL), 0);
+    assert_int_equal(hf_remaining_ms(NULL), 0);
     assert_int_equal(hf_valid_until_ns(NULL), 0);
     assert_int_equal(hf_state(NULL), HF_EINVAL);
     assert_int_equal(hf_fence(NULL), 0);
@@ -310,7 +310,7 @@ static volatile sig_atomic_t signal_said;
 static void look(int number)
 {
     (void)number;
-    signal_said = hf_held(signal_lease) && hf_remaining_ns(signal_lease) > 0 &&
+    signal_said = hf_held(signal_lease) && hf_remaining_ms(signal_lease) > 0 &&
                   hf_state(signal_lease) == HF_STATE_HELD && hf_fence(signal_lease) > 0;
 }
 
@@ -345,7 +345,7 @@ static int look_in_child(void *arg)
     hf_lease *lease = NULL;
     hf_op *op = NULL;
 
-    if (hf_held(in->lease) || hf_remaining_ns(in->lease) || hf_fence(in->lease))
+    if (hf_held(in->lease) || hf_remaining_ms(in->lease) || hf_fence(in->lease))
         return 1;
     if (hf_state(in->lease) != HF_EFORKED || hf_wait(in->lease, 1, -1) != HF_EFORKED ||
         hf_begin_losing(in->lease) != HF_EFORKED || hf_begin_killing(in->lease) != HF_EFORKED ||

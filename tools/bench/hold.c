@@ -31,7 +31,7 @@ static long look(hf_lease **leases, long count, double *least_ms)
     long held = 0;
 
     for (long i = 0; i < count; i++) {
-        double left_ms = (double)hf_remaining_ns(leases[i]) / 1e6;
+        double left_ms = (double)hf_remaining_ms(leases[i]);
 
         held += left_ms > 0;
         if (left_ms < *least_ms)
