@@ -13,7 +13,8 @@
  *
  * The agent renews the lease until it is released or this process ends, so the TTL is no limit
  * to the work: it says how soon the lock is free when this host is gone.
- * docs/examples/example.c shows the calls.
+ * docs/examples/example.c shows the calls. What only a guardian of jobs needs is in holdfast_run.h;
+ * who holds a lock on any host, and the agent's table, in holdfast_admin.h.
  *
  * Results. Functions return HF_OK (0) or a negative HF_E* code, and hf_last_message() has a
  * sentence on it; `ret_` parameters are written only on HF_OK unless said otherwise. HF_ESYS leaves
@@ -97,8 +98,7 @@ HF_EXPORT const char *hf_strerror(int code);
 HF_EXPORT const char *hf_last_message(void);
 
 typedef struct hf_client hf_client; /* a session with one agent */
-typedef struct hf_op hf_op;         /* an acquire that was begun without waiting for it */
-typedef struct hf_view hf_view;     /* an agent's table, for reading */
+typedef struct hf_op hf_op;         /* a call that was begun without waiting for it */
 
 /* --- connecting ----------------------------------------------------------------------------------
  * `agent`: an agent's NAME; a path (with a '/') of its attach socket; or NULL: $HOLDFAST_AGENT if
@@ -230,13 +230,6 @@ struct hf_progress {
     uint32_t place;
 };
 
-enum {
-    HF_ACQUIRE_RUN = 1, /* the lease ends only when hf_release_reaped() says that the job is gone */
-    /* with it: no job is started before a second process has joined (hf_join()), so that until then
-     * the lease ends with this process */
-    HF_ACQUIRE_GUARDED = 2
-};
-
 struct hf_acquire_options {
     size_t size; /* sizeof(struct hf_acquire_options) */
     const void *name;
@@ -244,7 +237,7 @@ struct hf_acquire_options {
     uint32_t ttl_ms;      /* 0: the agent's default */
     uint32_t max_hold_ms; /* 0: no limit */
     int64_t wait_ms;      /* 0: try once; -1: no limit */
-    unsigned flags;       /* HF_ACQUIRE_* */
+    unsigned flags;       /* 0; holdfast_run.h has some */
     const char *note;     /* up to 127 bytes for people to read; NULL: none */
     uint32_t
         heartbeat_ms; /* lose it when hf_beat() was not called for so long; at least 100; 0: no */
@@ -377,12 +370,6 @@ HF_EXPORT int hf_release(hf_lease *lease);
  * hf_op_cancel() only stops asking. A negative code is that result itself, and there is no op. */
 HF_EXPORT int hf_release_start(hf_lease *lease, hf_op **ret_op);
 
-/* The same for a lease taken with HF_ACQUIRE_RUN: says that the job and all its
- * descendants are reaped. */
-HF_EXPORT int hf_release_reaped(hf_lease *lease);
-/* The same for a job under several, as hf_release_all(). */
-HF_EXPORT int hf_release_all_reaped(hf_lease *const *leases, size_t count);
-
 /* Only frees the handle: the agent keeps a lease that is still held until the client ends. For
  * handles that are lost. NULL is fine. */
 HF_EXPORT void hf_lease_free(hf_lease *lease);
@@ -396,82 +383,6 @@ HF_EXPORT int hf_wait(hf_lease *lease, int state, int64_t timeout_ms);
  * `fn` may not free or release the lease it is called for, nor disconnect. */
 typedef void hf_change_fn(hf_lease *lease, int state, void *arg);
 HF_EXPORT int hf_on_change(hf_lease *lease, hf_change_fn *fn, void *arg);
-
-/* Tells the agent that the holder has begun to stop its job: the lease becomes LOSING, for good. */
-HF_EXPORT int hf_begin_losing(hf_lease *lease);
-/* The same when it kills its job; also for a lease that is over. The agent's history tells it. */
-HF_EXPORT int hf_begin_killing(hf_lease *lease);
-
-/* Asks the holder of `name` on this host to stop: its lease becomes LOSING. The asker must be root,
- * the agent's user or the holder's user (HF_EPERM). HF_ENOTHELD: nobody here holds it. */
-HF_EXPORT int hf_ask(hf_client *client, const void *name, size_t name_len);
-
-/* --- who holds it, on any host -------------------------------------------------------------------
- * The nodes are asked; what they say is a moment old when it arrives, and no promise: to act on it
- * safely, acquire. An agent from before these calls gives HF_EVERSION. */
-enum hf_who_state {
-    HF_WHO_HELD = 1, /* by one holder, on a majority of the nodes */
-    HF_WHO_FREE = 2, /* a majority of the nodes has no such key */
-    /* nobody holds it, yet it is not free: several contend for it, or leave remains behind */
-    HF_WHO_SPLIT = 3,
-    HF_WHO_UNKNOWN = 4 /* that depends on nodes that do not answer */
-};
-
-struct hf_who_info {
-    size_t size; /* sizeof(struct hf_who_info), set by the caller */
-    int state;   /* enum hf_who_state */
-    uint32_t nodes, quorum, answered;
-    uint32_t holding; /* nodes that have the holder's key */
-    uint32_t forced;  /* nodes on which it is forced out */
-    uint32_t free;    /* nodes that have no such key */
-    /* Of the key that most nodes have. `pttl_ms`: after it fewer than a majority have it, if nobody
-     * renews it. Of a lock that another program has set only `pttl_ms` is known: `fence` is 0. */
-    struct hf_holder holder;
-    /* Tells this hold from others: the SHA-1 of the key's value, in hex; "" of a key of another type
-     * than Redlock's, or of none. */
-    char id[41];
-    uint64_t last_fence; /* the highest that was given out for the name, 0 unknown */
-};
-
-/* HF_OK: the state is one of the first three. HF_ENOQUORUM: it is HF_WHO_UNKNOWN, and `who` has what
- * was found all the same. */
-HF_EXPORT int hf_who(hf_client *client, const void *name, size_t name_len, struct hf_who_info *who);
-
-/* Sleeps until nobody holds `name` on any host, without taking it: somebody else may take it at the
- * same moment. `wait_ms` 0 looks once (HF_EBUSY), -1 waits without limit. The end of a hold on this
- * host is noticed at once, on another one after a fraction of a second. `progress` (may be NULL) is
- * called in this thread with who is waited for. HF_ETIMEDOUT, and hf_conflict() has the holder;
- * HF_ENOQUORUM: too few nodes answered. */
-HF_EXPORT int hf_wait_free(hf_client *client, const void *name, size_t name_len, int64_t wait_ms,
-                           void (*progress)(const struct hf_progress *progress, void *arg),
-                           void *arg);
-
-/* Ends the very hold that `seen` tells of (its `holder.fence`, or where that is 0 its `id`), on
- * whatever host, whether its holder answers or not. The holder's agent can renew it no more, and
- * nobody else gets the lock before that agent has given it up or its time is over; a lock that
- * another program has set is free after a second, if its value cannot be an agent's. docs/SAFETY.md
- * has what that means. `now` may be
- * NULL; else it is filled whenever the nodes were asked. For root and the agent's user (HF_EPERM).
- * HF_ENOTHELD: nobody holds it. HF_EBUSY: another hold than the one meant has it. HF_ENOQUORUM: done
- * on too few nodes. */
-HF_EXPORT int hf_force(hf_client *client, const void *name, size_t name_len,
-                       const struct hf_who_info *seen, struct hf_who_info *now);
-
-/* What agents hold on any host, by the records that they leave on the nodes. */
-struct hf_listed {
-    const void *name;
-    size_t name_len;
-    uint32_t holding; /* nodes that say so */
-    struct hf_holder holder;
-    char id[41]; /* as of hf_who() */
-};
-/* Calls `fn` for each held name that begins with `prefix` (may be empty), in the order of their bytes,
- * until it returns nonzero, which is then returned. `ret_nodes`, if not NULL, gets how many nodes
- * could be listed. What changes meanwhile may be told or not; a name that is held by fewer nodes than
- * a majority may be on its way in or out. HF_ENOQUORUM: fewer than a majority could be listed. */
-HF_EXPORT int hf_list(hf_client *client, const void *prefix, size_t prefix_len,
-                      int (*fn)(const struct hf_listed *listed, void *arg), void *arg,
-                      uint32_t *ret_nodes);
 
 /* --- heartbeats ----------------------------------------------------------------------------------
  * A lease is renewed for as long as its process lives, also when that hangs. One that is acquired
@@ -498,70 +409,6 @@ static inline int hf_beat(hf_lease *lease)
  * there is no such `run`, or its memory is out of reach. The first call looks for the memory; all
  * others are a store, async-signal-safe. Any thread, no client. */
 HF_EXPORT int hf_job_beat(void);
-
-/* That memory, for programs that do not link the library: a memfd, open in the job as descriptor
- * $HOLDFAST_BEAT_FD, and for children that it was not passed on to at $HOLDFAST_BEAT_PATH. Any change
- * of `beats` is a beat. */
-#define HF_JOB_MAGIC UINT32_C(0x424a4648) /* "HFJB" */
-struct hf_job_memory {
-    uint32_t magic, beats;
-};
-
-/* --- guardians -----------------------------------------------------------------------------------
- * `holdfast run` watches a job with two processes. The second one, forked from the first, joins the
- * lease with a ticket; the lease is then released only when either says that the job is reaped. */
-struct hf_ticket {
-    uint8_t cookie[16];
-    uint32_t slot, generation;
-    uint64_t fence;
-    char path[128]; /* of the attach socket */
-};
-/* A ticket is as good as the lease: it is for processes of one's own, by inheritance or a pipe. */
-HF_EXPORT int hf_lease_ticket(hf_lease *lease, struct hf_ticket *ret_ticket);
-/* Connects and joins; in the end free the lease and disconnect as usual. HF_ELOST: the lease is
- * over; else as hf_connect(). */
-HF_EXPORT int hf_join(const struct hf_ticket *ticket, hf_client **ret_client, hf_lease **ret_lease);
-/* The same for a job under `count` (1 to HF_SET_MAX) leases of one client (HF_EINVAL), with room for
- * as many in `ret_leases`. HF_ELOST: one of them is over. */
-HF_EXPORT int hf_join_all(const struct hf_ticket *tickets, size_t count, hf_client **ret_client,
-                          hf_lease **ret_leases);
-
-/* Of a client that hf_join() made, once, and whose leases are all of one job: the control group
- * (v2) in which the job runs, by a descriptor of its directory, which stays the caller's. The
- * agent, and the one after it, kills what is in it at V - 0.1 T, or as soon as the processes that
- * watch the job are gone, and then releases its leases when nobody is in it any more. HF_EINVAL: it
- * is no control group, or has no cgroup.kill (Linux before 5.14) that the caller may write to. */
-HF_EXPORT int hf_job_group(hf_client *client, int directory);
-
-/* --- looking -------------------------------------------------------------------------------------
- * A read-only view of an agent's table; works when the agent hangs or is dead. */
-struct hf_info {
-    size_t size; /* sizeof(struct hf_info), set by the caller of hf_view_find() */
-    uint8_t name[256];
-    uint32_t name_len;
-    int state;      /* enum hf_lease_state */
-    uint32_t votes; /* nodes that hold our key as far as is known */
-    uint32_t pid, uid, ttl_ms;
-    uint64_t fence;
-    int64_t since_ns, valid_until_ns; /* instants of CLOCK_BOOTTIME; 0: none */
-    int held;                         /* valid at the time of the call */
-    int run;                          /* held by `holdfast run` */
-    char command[16], note[128];
-    char reason[64];
-};
-
-/* `agent` as for hf_connect(). HF_ENOAGENT: there is no such table; HF_EPERM, HF_ETABLE,
- * HF_EVERSION: it may not or cannot be read. */
-HF_EXPORT int hf_view_open(const char *agent, hf_view **ret_view);
-HF_EXPORT void hf_view_close(hf_view *view); /* NULL is fine */
-/* HF_ENOTHELD: no such lease here. */
-HF_EXPORT int hf_view_find(hf_view *view, const void *name, size_t name_len, struct hf_info *info);
-/* Calls `fn` for every lease until it returns nonzero, which is then returned. */
-HF_EXPORT int hf_view_walk(hf_view *view, int (*fn)(const struct hf_info *info, void *arg),
-                           void *arg);
-/* The instant of CLOCK_BOOTTIME, in nanoseconds, of the agent's last sign of life, 0 if none; HF_ETABLE
- * when the table was replaced: open again. */
-HF_EXPORT int hf_view_heartbeat_ns(hf_view *view, int64_t *ret_ns);
 
 #ifdef __cplusplus
 }

@@ -30,6 +30,8 @@
 #include "shm/table.h"
 #include "shm/wire.h"
 #include "libclient/holdfast.h"
+#include "libclient/holdfast_admin.h"
+#include "libclient/holdfast_run.h"
 
 #define HFC_PATH_MAX   108 /* sun_path */
 #define HFC_PLACES_MAX HF_BASES_MAX

@@ -1,5 +1,5 @@
 /* The heartbeat of a job of `holdfast run --heartbeat`: a word in a memfd that it inherits. */
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_run.h"
 
 #include <fcntl.h>
 #include <stdbool.h>

@@ -38,18 +38,19 @@ RULES = [
     (r"agent/renewal/", r"agent/(renewal|redis|record|config|base|core|agent\.h|scripts\.h)|shm/"),
     (r"agent/broker/", r"agent/(?!process/)|shm/"),
     (r"agent/", r"agent/|shm/"),
+    (r"libclient/holdfast(?:_\w+)?\.h", r"libclient/holdfast\.h"),
     (r"libclient/", r"libclient/|shm/"),
     # tools/ from the ground up: common; reader and output; the rooms of subcommands, none of which sees another; main.
     # A room of subcommands has one door, NAME/NAME.h. `run` is an ordinary user of the library: it sees no table.
     (r"tools/common/", r"tools/common/|libclient/holdfast\.h|shm/(duration|escape)\.h"),
     (r"tools/reader/", r"tools/(reader|common)/|shm/"),
     (r"tools/output/", r"tools/(output|common)/|shm/"),
-    (r"tools/run/", r"tools/(run|common)/|libclient/holdfast\.h"),
-    (r"tools/(show|ask|doctor)/", r"tools/(\1|output|reader|common)/|libclient/holdfast\.h|shm/"),
+    (r"tools/run/", r"tools/(run|common)/|libclient/holdfast(_run)?\.h"),
+    (r"tools/(show|ask|doctor)/", r"tools/(\1|output|reader|common)/|libclient/holdfast(_admin)?\.h|shm/"),
     (r"tools/bench/load\.c", r"tools/bench/|shm/|agent/core/"),
-    (r"tools/bench/", r"tools/bench/|libclient/holdfast\.h|shm/|agent/scripts\.h"),
+    (r"tools/bench/", r"tools/bench/|libclient/holdfast(_admin)?\.h|shm/|agent/scripts\.h"),
     (r"tools/main\.c", r"tools/(run/run|show/show|ask/ask|doctor/doctor)\.h|tools/common/|libclient/holdfast\.h|shm/version\.h"),
-    (r"docs/", r"libclient/holdfast\.h|holdfast\.h"),
+    (r"docs/", r"libclient/holdfast(_\w+)?\.h"),
     (r"tests/", r""),
 ]
 

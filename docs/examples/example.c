@@ -3,7 +3,8 @@
  *     holdfastd --dev &
  *     cc example.c -lholdfast -o example && ./example
  */
-#include <holdfast.h>
+#include <holdfast_admin.h>
+#include <holdfast_run.h>
 
 #include <poll.h>
 #include <stdio.h>

@@ -14,7 +14,7 @@
 #include "shm/index.h"
 #include "shm/status.h"
 #include "shm/table.h"
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_admin.h"
 #include "tools/reader/reader.h"
 #include "tools/show/show_event.h"
 #include "tools/show/show_lease.h"

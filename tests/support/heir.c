@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_run.h"
 
 static int join(int from)
 {

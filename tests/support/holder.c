@@ -36,7 +36,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_admin.h"
+#include "libclient/holdfast_run.h"
 #include "tests/support/program.h"
 
 #define LEASES_MAX 4096

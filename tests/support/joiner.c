@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_run.h"
 
 static void need(int status, const char *what)
 {

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_admin.h"
 #include "tests/support/program.h"
 
 /* As it is now; all 0 without one. */

@@ -1,5 +1,6 @@
-// The public header alone, as C++: compiled with every warning on, never run.
-#include "libclient/holdfast.h"
+// The public headers alone, as C++: compiled with every warning on, never run.
+#include "libclient/holdfast_admin.h"
+#include "libclient/holdfast_run.h"
 
 extern "C" int header_cxx(hf_client *client);
 

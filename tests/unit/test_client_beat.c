@@ -1,6 +1,8 @@
 /* Contract. hf_beat() as the agent sees it, and the heartbeat of jobs. */
 #include "client_fixture.h"
 
+#include "libclient/holdfast_run.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>

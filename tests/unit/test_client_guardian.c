@@ -1,6 +1,9 @@
 /* Contract. Two guardians of one lease, stopping a holder, and the views. */
 #include "client_fixture.h"
 
+#include "libclient/holdfast_run.h"
+#include "libclient/holdfast_admin.h"
+
 static hf_lease *acquire_run(struct fixture *f, const char *name)
 {
     struct hf_acquire_options options = options_for(name, 0);

@@ -1,6 +1,9 @@
 /* Contract. What a handle says: by the clock alone, by the agent's word, and in a forked child. */
 #include "client_fixture.h"
 
+#include "libclient/holdfast_admin.h"
+#include "libclient/holdfast_run.h"
+
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>

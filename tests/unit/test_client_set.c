@@ -1,6 +1,8 @@
 /* Contract. Several resources at once: all or nothing, in one order, with what becomes of it while it waits. */
 #include "client_fixture.h"
 
+#include "libclient/holdfast_run.h"
+
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>

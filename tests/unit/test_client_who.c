@@ -2,6 +2,8 @@
  * tests/integration/test_who.py has the rest, and docs/examples/example.c. */
 #include "client_fixture.h"
 
+#include "libclient/holdfast_admin.h"
+
 #include <stdio.h>
 
 static int never(const struct hf_listed *listed, void *arg)

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_admin.h"
 #include "tests/support/fake_agent.h"
 #include "tools/run/run.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "shm/status.h"
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_admin.h"
 #include "tools/ask/ask.h"
 #include "tools/ask/force.h"
 #include "tools/common/args.h"

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "shm/status.h"
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_admin.h"
 #include "tools/ask/ask.h"
 #include "tools/common/args.h"
 #include "tools/common/conflict.h"

@@ -2,7 +2,7 @@
 #ifndef HOLDFAST_TOOLS_ASK_FORCE_H
 #define HOLDFAST_TOOLS_ASK_FORCE_H
 
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_admin.h"
 #include "tools/reader/reader_args.h"
 
 /* The first step where the holder cannot be asked: says who it is, and what ends its hold. An exit

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "shm/index.h"
+#include "libclient/holdfast_admin.h"
 #include "tools/bench/library.h"
 #include "tools/bench/measure.h"
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_run.h"
 #include "tools/common/text.h"
 #include "tools/run/run_options.h"
 #include "tools/run/signals.h"

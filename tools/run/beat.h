@@ -1,6 +1,6 @@
 /* The heartbeat of a job, from the memory that it beats in to the agent.
  *
- * The outer guardian makes the memory (libclient/holdfast.h, struct hf_job_memory), which the job
+ * The outer guardian makes the memory (libclient/holdfast_run.h, struct hf_job_memory), which the job
  * inherits, and passes on that it changed. It passes nothing else on: when it hangs itself, no beat
  * comes through, and the lock is lost.
  */
@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_run.h"
 #include "tools/run/hold.h"
 
 #define BEAT_LEAST_MS 100 /* as the agent has it */

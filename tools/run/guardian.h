@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_run.h"
 #include "tools/run/beat.h"
 #include "tools/run/cgroup.h"
 #include "tools/run/hold.h"

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_run.h"
 
 struct hold {
     hf_client *client;

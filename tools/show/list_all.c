@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "shm/status.h"
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_admin.h"
 #include "tools/common/conflict.h"
 #include "tools/common/exit_code.h"
 #include "tools/common/text.h"

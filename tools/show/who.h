@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_admin.h"
 #include "tools/output/json.h"
 
 /* A line for each fact that is known. */
