@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shm/version.h"
+
 /* A try is decided by the agent within a few attempts (T/15 each) on the nodes. */
 #define TRY_LEAST_NS (2 * HF_NS_PER_SEC)
 
@@ -19,10 +21,24 @@ int hfc_acquire_check_name(const void *name, size_t name_len)
     return HF_OK;
 }
 
+/* What a program of a later version did not ask for. */
+static bool is_empty(const uint8_t *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (bytes[i])
+            return false;
+    return true;
+}
+
 int hfc_acquire_check(const struct hf_acquire_options *options)
 {
     if (!options || options->size < sizeof(*options))
-        return hfc_fail(HF_EINVAL, "set size to sizeof(struct hf_acquire_options)");
+        return hfc_fail(HF_EINVAL, "begin with struct hf_acquire_options o = "
+                                   "HF_ACQUIRE_OPTIONS_INIT, which sets its size");
+    if (!is_empty((const uint8_t *)options + sizeof(*options), options->size - sizeof(*options)))
+        return hfc_fail(HF_EINVAL,
+                        "the options have what this library (%s) does not know: link a newer one",
+                        HOLDFAST_VERSION);
     if (options->note && strlen(options->note) > HF_NOTE_MAX)
         return hfc_fail(HF_EINVAL, "the note is %zu bytes long, the limit is %d",
                         strlen(options->note), HF_NOTE_MAX);

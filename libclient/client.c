@@ -300,7 +300,8 @@ int hf_agent_info(hf_client *client, struct hf_agent_info *ret_info)
     if (status < 0)
         return status;
     if (!ret_info || ret_info->size < sizeof(info))
-        return hfc_fail(HF_EINVAL, "hf_agent_info: set size to sizeof(struct hf_agent_info)");
+        return hfc_fail(HF_EINVAL,
+                        "hf_agent_info: begin with HF_AGENT_INFO_INIT, which sets the size");
     hfc_lock(client);
     hfc_turn_notice_end(client);
     hfc_link_drive(client);

@@ -18,7 +18,8 @@
  *
  * Results. Functions return HF_OK (0) or a negative HF_E* code, and hf_last_message() has a
  * sentence on it; `ret_` parameters are written only on HF_OK unless said otherwise. HF_ESYS leaves
- * errno. Times are milliseconds, and names that have one end in _ms. Only instants of CLOCK_BOOTTIME, to
+ * errno. Structs that may grow begin with `size`, set by their init macro or by the library; what
+ * `reserved` has is 0. Times are milliseconds, and names that have one end in _ms. Only instants of CLOCK_BOOTTIME, to
  * be compared with that clock, are nanoseconds: their names end in _ns.
  *
  * Threads. Every function may be called from any thread; calls on one client are serialised inside
@@ -43,10 +44,6 @@
 #include <stdint.h>
 #include <time.h>
 
-#ifndef CLOCK_BOOTTIME
-#error "clock_gettime() is missing: use -std=gnu11, or define _POSIX_C_SOURCE as 200809L"
-#endif
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -58,6 +55,11 @@ extern "C" {
 #define HF_EXPORT __attribute__((visibility("default")))
 #else
 #define HF_EXPORT
+#endif
+
+/* What is inlined is a function of the library as well, for other languages and for who does not inline. */
+#ifndef HF_INLINE
+#define HF_INLINE extern __inline __attribute__((__gnu_inline__))
 #endif
 
 /* Inside the project shm/status.h has the same list (and a test compares them). */
@@ -125,7 +127,7 @@ HF_EXPORT void hf_disconnect(hf_client *client);
 
 /* The agent as it is now. HF_ENOAGENT when it is away. */
 struct hf_agent_info {
-    size_t size; /* set to sizeof(struct hf_agent_info) before the call */
+    size_t size; /* HF_AGENT_INFO_INIT */
     uint32_t ttl_ms, ttl_max_ms, ttl_min_ms;
     uint32_t nodes, quorum;
     uint32_t agent_pid;
@@ -135,6 +137,10 @@ struct hf_agent_info {
      * too, has as well: the other's attach socket. "" otherwise. */
     char shadowed[128];
 };
+#define HF_AGENT_INFO_INIT                                                                         \
+    {                                                                                              \
+        sizeof(struct hf_agent_info), 0, 0, 0, 0, 0, 0, "", "", ""                                 \
+    }
 #if defined(__cplusplus) && defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow" /* a function named as its struct, like stat() */
@@ -157,8 +163,12 @@ typedef struct hf_lease {
 #define HF_PRIVATE_TIME_SHIFT 20
 
 /* Nonzero while the lease is held. One acquire load, one clock read, no loop, no system call; never
- * torn; async-signal-safe; needs no agent. Once it said 0 it says 0 for ever. NULL gives 0. */
-static inline int hf_held(hf_lease *lease)
+ * torn; async-signal-safe; needs no agent. Once it said 0 it says 0 for ever. NULL gives 0. It is inlined
+ * where <time.h> has CLOCK_BOOTTIME (-std=gnu11, -D_POSIX_C_SOURCE=200809L), else a call. */
+HF_EXPORT int hf_held(hf_lease *lease);
+
+#ifdef CLOCK_BOOTTIME
+HF_INLINE int hf_held(hf_lease *lease)
 {
     uint64_t generation, word;
     struct timespec now;
@@ -171,12 +181,13 @@ static inline int hf_held(hf_lease *lease)
     word = __atomic_load_n(lease->hf_private_word, __ATOMIC_ACQUIRE);
     /* The clock is read after the load: what the word promised is judged by a later time. */
     if (word >> HF_PRIVATE_GEN_SHIFT == generation && clock_gettime(CLOCK_BOOTTIME, &now) == 0 &&
-        ((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec) >> HF_PRIVATE_TIME_SHIFT <
+        (now.tv_sec * UINT64_C(1000000000) + now.tv_nsec) >> HF_PRIVATE_TIME_SHIFT <
             (word & ((UINT64_C(1) << HF_PRIVATE_GEN_SHIFT) - 1)))
         return 1;
     __atomic_store_n(&lease->hf_private_generation, 0, __ATOMIC_RELEASE);
     return 0;
 }
+#endif
 
 enum hf_lease_state {
     HF_STATE_HELD = 1,
@@ -216,11 +227,20 @@ struct hf_holder {
     int64_t pttl_ms;       /* what is left of its key; -1: no expiry, -2: unknown */
     uint32_t pid, uid;
     char host[64], command[16], note[128]; /* "": unknown */
+    uint64_t reserved[4];                  /* it is part of other structs, so its size stays */
 };
+#define HF_HOLDER_INIT                                                                             \
+    {                                                                                              \
+        0, 0, 0, 0, 0, "", "", "",                                                                 \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
+    }
 
 /* What an acquire that is not decided yet waits for. */
 struct hf_progress {
-    int reason; /* HF_EBUSY: another holds it; HF_ENOQUORUM: too few nodes may vote; HF_ENOAGENT */
+    size_t size; /* as the library has it */
+    int reason;  /* HF_EBUSY: another holds it; HF_ENOQUORUM: too few nodes may vote; HF_ENOAGENT */
     uint32_t nodes_voting, nodes_up;
     struct hf_holder holder;
     char text[184]; /* the same as a sentence */
@@ -231,7 +251,7 @@ struct hf_progress {
 };
 
 struct hf_acquire_options {
-    size_t size; /* sizeof(struct hf_acquire_options) */
+    size_t size; /* HF_ACQUIRE_OPTIONS_INIT */
     const void *name;
     size_t name_len;      /* 1..255 */
     uint32_t ttl_ms;      /* 0: the agent's default */
@@ -245,6 +265,11 @@ struct hf_acquire_options {
     void (*progress)(const struct hf_progress *progress, void *arg);
     void *arg;
 };
+/* A try with the agent's default TTL; the name is missing. */
+#define HF_ACQUIRE_OPTIONS_INIT                                                                    \
+    {                                                                                              \
+        sizeof(struct hf_acquire_options), NULL, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL                \
+    }
 
 /* Blocks until granted, refused, or the wait is over. `ttl_ms` 0 takes the agent's default;
  * `wait_ms` 0 tries once (HF_EBUSY), -1 waits without limit. Waiting is done by the agent, first
@@ -277,7 +302,7 @@ HF_EXPORT int hf_conflict_index(void);
  * wait. */
 #define HF_SET_MAX 64
 
-struct hf_name {
+struct hf_name { /* in arrays, so its size stays */
     const void *bytes;
     size_t len; /* 1..255 */
 };
@@ -302,7 +327,9 @@ HF_EXPORT int hf_acquire_all(hf_client *client, const struct hf_acquire_options 
 
 /* Nonzero while all are held; 0 for none. What hf_held() says of each, so once it said 0 it says 0
  * for ever; async-signal-safe. */
-static inline int hf_held_all(hf_lease *const *leases, size_t count)
+HF_EXPORT int hf_held_all(hf_lease *const *leases, size_t count);
+
+HF_INLINE int hf_held_all(hf_lease *const *leases, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (!hf_held(leases[i]))
@@ -395,7 +422,9 @@ HF_EXPORT int hf_on_change(hf_lease *lease, hf_change_fn *fn, void *arg);
 /* A store to shared memory: no loop, no system call, async-signal-safe, any thread. Nonzero when the
  * agent was started anew and has to be told who beats: call hf_dispatch() until it is 0 again, not
  * from a signal handler. Without a heartbeat it does nothing. */
-static inline int hf_beat(hf_lease *lease)
+HF_EXPORT int hf_beat(hf_lease *lease);
+
+HF_INLINE int hf_beat(hf_lease *lease)
 {
     if (!lease || !__atomic_load_n(&lease->hf_private_generation, __ATOMIC_ACQUIRE) ||
         !lease->hf_private_beat)

@@ -27,7 +27,7 @@ enum hf_who_state {
 };
 
 struct hf_who_info {
-    size_t size; /* sizeof(struct hf_who_info), set by the caller */
+    size_t size; /* HF_WHO_INFO_INIT */
     int state;   /* enum hf_who_state */
     uint32_t nodes, quorum, answered;
     uint32_t holding; /* nodes that have the holder's key */
@@ -41,6 +41,10 @@ struct hf_who_info {
     char id[41];
     uint64_t last_fence; /* the highest that was given out for the name, 0 unknown */
 };
+#define HF_WHO_INFO_INIT                                                                           \
+    {                                                                                              \
+        sizeof(struct hf_who_info), 0, 0, 0, 0, 0, 0, 0, HF_HOLDER_INIT, "", 0                     \
+    }
 
 /* HF_OK: the state is one of the first three. HF_ENOQUORUM: it is HF_WHO_UNKNOWN, and `who` has what
  * was found all the same. */
@@ -68,6 +72,7 @@ HF_EXPORT int hf_force(hf_client *client, const void *name, size_t name_len,
 
 /* What agents hold on any host, by the records that they leave on the nodes. */
 struct hf_listed {
+    size_t size; /* as the library has it */
     const void *name;
     size_t name_len;
     uint32_t holding; /* nodes that say so */
@@ -87,7 +92,7 @@ HF_EXPORT int hf_list(hf_client *client, const void *prefix, size_t prefix_len,
 typedef struct hf_view hf_view;
 
 struct hf_info {
-    size_t size; /* sizeof(struct hf_info), set by the caller of hf_view_find() */
+    size_t size; /* HF_INFO_INIT; in hf_view_walk() as the library has it */
     uint8_t name[256];
     uint32_t name_len;
     int state;      /* enum hf_lease_state */
@@ -100,6 +105,10 @@ struct hf_info {
     char command[16], note[128];
     char reason[64];
 };
+#define HF_INFO_INIT                                                                               \
+    {                                                                                              \
+        sizeof(struct hf_info), "", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "", "", ""                    \
+    }
 
 /* `agent` as for hf_connect(). HF_ENOAGENT: there is no such table; HF_EPERM, HF_ETABLE,
  * HF_EVERSION: it may not or cannot be read. */

@@ -40,6 +40,7 @@ struct hf_ticket {
     uint32_t slot, generation;
     uint64_t fence;
     char path[128]; /* of the attach socket */
+    uint64_t reserved[4];
 };
 /* A ticket is as good as the lease: it is for processes of one's own, by inheritance or a pipe. */
 HF_EXPORT int hf_lease_ticket(hf_lease *lease, struct hf_ticket *ret_ticket);
@@ -64,7 +65,7 @@ HF_EXPORT int hf_job_group(hf_client *client, int directory);
  * $HOLDFAST_BEAT_FD, and for children that it was not passed on to at $HOLDFAST_BEAT_PATH. Any change
  * of `beats` is a beat. */
 #define HF_JOB_MAGIC UINT32_C(0x424a4648) /* "HFJB" */
-struct hf_job_memory {
+struct hf_job_memory {                    /* stays as it is */
     uint32_t magic, beats;
 };
 

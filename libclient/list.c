@@ -211,6 +211,7 @@ static int tell(const struct found *f, int (*fn)(const struct hf_listed *listed,
                 void *arg)
 {
     struct hf_listed listed = {
+        .size = sizeof(listed),
         .name = f->text,
         .name_len = f->name_len,
         .holding = (uint32_t)__builtin_popcount(f->nodes),

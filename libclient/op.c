@@ -103,6 +103,7 @@ void hfc_op_note_progress(hf_op *op, const struct hf_completion_entry *entry)
     struct hf_progress *now = &op->progress_now;
 
     *now = (struct hf_progress){
+        .size = sizeof(*now),
         .reason = entry->status,
         .nodes_voting = entry->nodes_voting,
         .nodes_up = entry->nodes_up,

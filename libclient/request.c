@@ -53,7 +53,7 @@ void hfc_op_expire(hf_op *op, int64_t now_ns)
             if (!op->told_no_agent) {
                 struct hf_progress *now = &op->progress_now;
 
-                *now = (struct hf_progress){.reason = HF_ENOAGENT};
+                *now = (struct hf_progress){.size = sizeof(*now), .reason = HF_ENOAGENT};
                 (void)snprintf(now->text, sizeof(now->text), "%.180s", client->link_text);
                 op->told_no_agent = op->progress_due = true;
             }

@@ -96,7 +96,7 @@ int hf_view_find(hf_view *view, const void *name, size_t name_len, struct hf_inf
     int status;
 
     if (!view || !info || info->size < sizeof(*info))
-        return hfc_fail(HF_EINVAL, "hf_view_find: set size to sizeof(struct hf_info)");
+        return hfc_fail(HF_EINVAL, "hf_view_find: begin with HF_INFO_INIT, which sets the size");
     if (!name || name_len == 0 || name_len > HF_NAME_MAX)
         return hfc_fail(HF_ENAME, NULL);
     status = hf_index_find(&view->table, name, name_len, &slot);

@@ -136,7 +136,7 @@ int hf_who(hf_client *client, const void *name, size_t name_len, struct hf_who_i
     if (status < 0)
         return status;
     if (!who || who->size < sizeof(*who))
-        return hfc_fail(HF_EINVAL, "hf_who: set size to sizeof(struct hf_who_info)");
+        return hfc_fail(HF_EINVAL, "hf_who: begin with HF_WHO_INFO_INIT, which sets the size");
     status = ask(client, &q, &found, &nodes);
     if (found.look != HF_LOOK_NONE)
         fill(&found, nodes, who);
@@ -181,7 +181,7 @@ int hf_force(hf_client *client, const void *name, size_t name_len, const struct 
     if (status < 0)
         return status;
     if (!seen || seen->size < sizeof(*seen) || (now && now->size < sizeof(*now)))
-        return hfc_fail(HF_EINVAL, "hf_force: set size to sizeof(struct hf_who_info)");
+        return hfc_fail(HF_EINVAL, "hf_force: begin with HF_WHO_INFO_INIT, which sets the size");
     if (!seen->holder.fence && !*seen->id)
         return hfc_fail(HF_EINVAL, "say which hold is meant: by its fence or its id");
     if (!seen->holder.fence && hf_key_id_bytes(seen->id, q.id) < 0)

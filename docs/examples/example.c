@@ -122,12 +122,14 @@ static int loop(hf_client *client, hf_client *other)
 static int several(hf_client *client)
 {
     const struct hf_name names[] = {hf_str("example/to"), hf_str("example/from")};
-    struct hf_acquire_options options = {.size = sizeof(options), .wait_ms = 5000};
+    struct hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_lease *leases[2], *slot;
     unsigned number;
     hf_op *op;
-    int status = hf_acquire_all(client, &options, names, 2, leases);
+    int status;
 
+    options.wait_ms = 5000;
+    status = hf_acquire_all(client, &options, names, 2, leases);
     if (status < 0) {
         if (hf_conflict_index() >= 0)
             fprintf(stderr, "name %d is in the way\n", hf_conflict_index());
@@ -239,7 +241,7 @@ static int print_info(const struct hf_info *info, void *arg)
 /* Looking needs no client, and no living agent. */
 static int look(hf_client *client)
 {
-    struct hf_info info = {.size = sizeof(info)};
+    struct hf_info info = HF_INFO_INIT;
     int64_t beat_ns = 0;
     hf_lease *lease;
     hf_view *view;
@@ -272,7 +274,7 @@ static int print_listed(const struct hf_listed *listed, void *arg)
 static int ask_nodes(hf_client *client)
 {
     const char *name = "example/anywhere";
-    struct hf_who_info who = {.size = sizeof(who)};
+    struct hf_who_info who = HF_WHO_INFO_INIT;
     hf_lease *lease;
     int status = hf_try(client, name, &lease);
 
@@ -296,7 +298,7 @@ static int ask_nodes(hf_client *client)
 
 int main(void)
 {
-    struct hf_agent_info info = {.size = sizeof(info)};
+    struct hf_agent_info info = HF_AGENT_INFO_INIT;
     hf_client *client, *other;
     int status = hf_connect(NULL, &client), failed;
 

@@ -43,6 +43,16 @@ def calls(run):
         assert text in out, out
 
 
+@scenario("a program in Python takes a lock, checks it and beats by the library's functions", sanitizers=False)
+def other_language(run):
+    run.redis(3)
+    agent = run.agent()
+    env = {"LD_LIBRARY_PATH": str(BUILD / "lib"), **agent_env(agent)}
+    out = done(run.spawn(sys.executable, EXAMPLES / "worker.py", "app/worker", label="worker", env=env))
+    steps, left = re.fullmatch(r"(\d+) steps with fence \d+, (\d+) ms left\n", out).groups()
+    assert int(steps) == 1000 and 0 < int(left) <= 30000, out
+
+
 @scenario("the cron job runs on one of three hosts", sanitizers=False)
 def cron(run):
     run.redis(3)

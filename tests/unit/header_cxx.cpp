@@ -12,11 +12,10 @@ static void on_change(hf_lease *lease, int state, void *arg)
 
 int header_cxx(hf_client *client)
 {
-    hf_acquire_options options = hf_acquire_options();
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_lease *lease = nullptr;
     int state = 0;
 
-    options.size = sizeof(options);
     options.name = "a";
     options.name_len = 1;
     options.wait_ms = -1;

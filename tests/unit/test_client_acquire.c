@@ -128,6 +128,26 @@ static void names_are_bytes(void **state)
     fixture_end(&f);
 }
 
+/* A program of a later version of the library, whose options have more. */
+static void takes_longer_options_only_without_what_it_does_not_know(void **state)
+{
+    struct fixture f = fixture_start(NULL);
+    struct {
+        struct hf_acquire_options known;
+        uint64_t later;
+    } longer = {.known = options_for("a", 0)};
+    hf_lease *lease = NULL;
+
+    (void)state;
+    longer.known.size = sizeof(longer);
+    OK(hf_acquire_with(f.client, &longer.known, &lease));
+    OK(hf_release(lease));
+    longer.later = 1;
+    assert_int_equal(hf_acquire_with(f.client, &longer.known, &lease), HF_EINVAL);
+    assert_message_has("newer");
+    fixture_end(&f);
+}
+
 static void count_progress(const struct hf_progress *progress, void *arg)
 {
     if (progress->reason == HF_EBUSY && strcmp(progress->holder.host, "elsewhere") == 0)
@@ -441,6 +461,7 @@ int main(void)
         cmocka_unit_test(waits_until_its_time_is_over),
         cmocka_unit_test(refuses_what_cannot_be),
         cmocka_unit_test(names_are_bytes),
+        cmocka_unit_test(takes_longer_options_only_without_what_it_does_not_know),
         cmocka_unit_test(tells_what_it_waits_for),
         cmocka_unit_test(a_signal_does_not_end_a_wait),
         cmocka_unit_test(many_waiters_leave_room_for_a_release),
