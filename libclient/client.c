@@ -58,21 +58,22 @@ static bool is_crowded(hf_client *client, int64_t since_ns) REQUIRES(hfc_locked)
 static int attach(hf_client *client, const struct hfc_place *place) REQUIRES(hfc_locked)
 {
     int64_t until_ns = hfc_now() + HFC_WELCOME_NS;
+    bool interrupted;
 
     client->place = *place;
     client->next_try_ns = INT64_MIN;
     client->connect_until_ns = until_ns;
     do {
-        hfc_sleep(client, 0, client->next_try_ns);
+        interrupted = hfc_sleep(client, 0, client->next_try_ns);
         errno = 0;
         hfc_link_drive(client);
-        while (client->link == HFC_LINK_HELLO) {
-            hfc_sleep(client, 0, client->hello_until_ns);
+        while (client->link == HFC_LINK_HELLO && !interrupted) {
+            interrupted = hfc_sleep(client, 0, client->hello_until_ns);
             hfc_link_drive(client);
         }
-    } while (is_crowded(client, until_ns - HFC_WELCOME_NS));
+    } while (!interrupted && is_crowded(client, until_ns - HFC_WELCOME_NS));
     client->connect_until_ns = 0;
-    return client->link_status;
+    return client->link != HFC_LINK_UP && interrupted ? HF_EINTR : client->link_status;
 }
 
 /* It was found at the first of these places. */
@@ -105,7 +106,7 @@ int hfc_client_open(const struct hfc_place *places, int count, uint32_t role, co
     if (status == HF_ENOAGENT && count > 1 && (error == ENOENT || error == ENOTDIR))
         hfc_fail(status, "no agent at %s, nor at %s", places[0].path, places[1].path);
     else if (status < 0)
-        hfc_fail(status, "%s", client->link_text);
+        hfc_fail(status, "%s", status == HF_EINTR ? hf_status_text(status) : client->link_text);
     hfc_unlock(client);
     if (status < 0) {
         hf_disconnect(client);

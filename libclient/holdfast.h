@@ -26,8 +26,15 @@
  * where needed. One lease may be used by many threads, but nobody may use it after hf_release() or
  * hf_lease_free() was called on it. The library starts no threads.
  *
- * Signals. Only hf_held(), hf_remaining_ms(), hf_fence() and hf_state() may be called from a signal
- * handler. The library installs none.
+ * Signals. Only hf_held(), hf_held_all(), hf_beat(), hf_remaining_ms(), hf_fence() and hf_state() may be
+ * called from a signal handler. The library installs none.
+ *
+ * What blocks. hf_connect(), the acquiring calls, hf_wait() and what asks nodes end with HF_EINTR when a
+ * signal handler without SA_RESTART has run in their thread while they slept; what was asked for is
+ * called off then, and nothing is held. (Where all handlers of the process have SA_RESTART, but for those
+ * of faults, they sleep on.) A handler that runs just before the sleep is not noticed, as with flock(2):
+ * who must not miss one uses hf_fd() and ppoll(). Calls that give a lease back, hf_disconnect(), hf_ask()
+ * and hf_force() go on: what they have begun is done whether they wait for it or not.
  *
  * Fork and exec. A child holds nothing: hf_held() is false in it at once, and every other call on
  * an inherited client or lease gives HF_EFORKED. It may free them, which does not touch the
@@ -74,6 +81,7 @@ enum {
     HF_ETIMEDOUT = -202, /* the wait ended */
     HF_ECANCELED = -203, /* cancelled */
     HF_EPENDING = -204,  /* not decided yet */
+    HF_EINTR = -205,     /* a signal handler ended the wait */
     HF_ENOAGENT = -301,  /* no agent answers */
     HF_EGOING = -302,    /* the agent is going away */
     HF_ENOQUORUM = -303, /* too few nodes may vote (down, or in quarantine) */
@@ -108,7 +116,7 @@ typedef struct hf_op hf_op;         /* a call that was begun without waiting for
  * ($XDG_RUNTIME_DIR/holdfast/NAME/sock), then as the system's (/run/holdfast/NAME/sock); where
  * $HOLDFAST_RUNTIME_DIR is set, at $HOLDFAST_RUNTIME_DIR/NAME/sock instead of both.
  * The agent must run as root, as the caller's user, or as the system agent's account, else
- * HF_EPERM. Other errors: HF_ENOAGENT, HF_EVERSION, HF_ETIMENS, HF_ELIMIT, HF_ETABLE. */
+ * HF_EPERM. Other errors: HF_ENOAGENT, HF_EVERSION, HF_ETIMENS, HF_ELIMIT, HF_ETABLE, HF_EINTR. */
 HF_EXPORT int hf_connect(const char *agent, hf_client **ret_client);
 /* The same without blocking, for event loops. The client is there at once; hf_connect_result() is
  * HF_EPENDING until it is decided (poll hf_fd(), and call hf_dispatch()), and then what hf_connect()
@@ -274,8 +282,8 @@ struct hf_acquire_options {
 /* Blocks until granted, refused, or the wait is over. `ttl_ms` 0 takes the agent's default;
  * `wait_ms` 0 tries once (HF_EBUSY), -1 waits without limit. Waiting is done by the agent, first
  * come first served on this host. While no agent answers, a wait goes on trying to attach until its
- * end. A signal handler that returns does not end the wait.
- * Errors: HF_EBUSY, HF_ETIMEDOUT, HF_ENOQUORUM, HF_ENAME, HF_ETTL, HF_EFLEET, HF_EFULL, HF_ELIMIT,
+ * end.
+ * Errors: HF_EBUSY, HF_ETIMEDOUT, HF_EINTR, HF_ENOQUORUM, HF_ENAME, HF_ETTL, HF_EFLEET, HF_EFULL, HF_ELIMIT,
  * HF_EGOING, HF_ENOAGENT (also of an agent that hangs, a second after the wait's end, or the try),
  * HF_ELOST (granted, and lost before it could be used). */
 HF_EXPORT int hf_acquire(hf_client *client, const char *name, int64_t ttl_ms, int64_t wait_ms,
@@ -403,7 +411,7 @@ HF_EXPORT void hf_lease_free(hf_lease *lease);
 
 /* Sleeps until the state differs from `state`, or the lease is over, or `timeout_ms`
  * passed (-1: no limit). Returns the state now (a positive enum hf_lease_state), or a
- * negative code: HF_ETIMEDOUT, HF_EFORKED. */
+ * negative code: HF_ETIMEDOUT, HF_EINTR, HF_EFORKED. */
 HF_EXPORT int hf_wait(hf_lease *lease, int state, int64_t timeout_ms);
 
 /* Calls `fn` from hf_dispatch() whenever the state changed; once for the end. NULL turns it off.

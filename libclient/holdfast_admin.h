@@ -47,14 +47,14 @@ struct hf_who_info {
     }
 
 /* HF_OK: the state is one of the first three. HF_ENOQUORUM: it is HF_WHO_UNKNOWN, and `who` has what
- * was found all the same. */
+ * was found all the same. HF_EINTR. */
 HF_EXPORT int hf_who(hf_client *client, const void *name, size_t name_len, struct hf_who_info *who);
 
 /* Sleeps until nobody holds `name` on any host, without taking it: somebody else may take it at the
  * same moment. `wait_ms` 0 looks once (HF_EBUSY), -1 waits without limit. The end of a hold on this
  * host is noticed at once, on another one after a fraction of a second. `progress` (may be NULL) is
  * called in this thread with who is waited for. HF_ETIMEDOUT, and hf_conflict() has the holder;
- * HF_ENOQUORUM: too few nodes answered. */
+ * HF_ENOQUORUM: too few nodes answered; HF_EINTR. */
 HF_EXPORT int hf_wait_free(hf_client *client, const void *name, size_t name_len, int64_t wait_ms,
                            void (*progress)(const struct hf_progress *progress, void *arg),
                            void *arg);
@@ -82,7 +82,7 @@ struct hf_listed {
 /* Calls `fn` for each held name that begins with `prefix` (may be empty), in the order of their bytes,
  * until it returns nonzero, which is then returned. `ret_nodes`, if not NULL, gets how many nodes
  * could be listed. What changes meanwhile may be told or not; a name that is held by fewer nodes than
- * a majority may be on its way in or out. HF_ENOQUORUM: fewer than a majority could be listed. */
+ * a majority may be on its way in or out. HF_ENOQUORUM: fewer than a majority could be listed; HF_EINTR. */
 HF_EXPORT int hf_list(hf_client *client, const void *prefix, size_t prefix_len,
                       int (*fn)(const struct hf_listed *listed, void *arg), void *arg,
                       uint32_t *ret_nodes);

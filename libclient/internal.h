@@ -116,6 +116,7 @@ struct hfc_kind {
     bool one_way;   /* the agent answers nothing: freed once it is in the ring */
     bool revocable; /* the agent can be told to forget it (HF_OP_CANCEL) */
     bool leaseless; /* its result is a code alone */
+    bool steady;    /* a signal handler does not end the wait for it */
     /* The agent's answer came, which is not that of an item or of progress. */
     void (*answered)(hf_op *op, const struct hf_completion_entry *entry);
     /* Time passed, or something moved: ends the op if that is due. */
@@ -392,8 +393,9 @@ void hfc_turn_notice_end(hf_client *client) REQUIRES(hfc_locked);
 /* One round of what there is to do: the link, completions, queued requests. Never blocks. Returns
  * the wake word as it was before completions were looked at, for hfc_sleep(). */
 uint32_t hfc_turn(hf_client *client) REQUIRES(hfc_locked);
-/* Sleeps, without the lock, until the agent wakes us, `until_ns`, or a slice is over. */
-void hfc_sleep(hf_client *client, uint32_t seen, int64_t until_ns) REQUIRES(hfc_locked);
+/* Sleeps, without the lock, until the agent wakes us, `until_ns`, or a slice is over. True: a signal
+ * handler has run that ends what blocks. */
+bool hfc_sleep(hf_client *client, uint32_t seen, int64_t until_ns) REQUIRES(hfc_locked);
 
 /* --- request.c: ops from their caller's side -------------------------------------------------- */
 

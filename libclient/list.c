@@ -190,8 +190,12 @@ static int ask_all(hf_client *client, struct list *list, const void *prefix, siz
                 open += ask(client, &node[i], prefix, prefix_len, node[i].answer.fence);
             hfc_op_abandon(op);
         }
-        if (!moved)
-            hfc_sleep(client, seen, next);
+        if (!moved && hfc_sleep(client, seen, next)) {
+            for (unsigned i = 0; i < nodes; i++)
+                if (node[i].op)
+                    hfc_op_abandon(node[i].op);
+            return hfc_fail(HF_EINTR, NULL);
+        }
     }
     return listed ? listed : status < 0 ? status : HF_ENOMEM;
 }

@@ -17,6 +17,7 @@ static int release_result(hf_op *op, hf_lease **ret_leases) REQUIRES(hfc_locked)
 static const struct hfc_kind release_kind = {
     .wire_op = HF_OP_RELEASE,
     .leaseless = true,
+    .steady = true,
     .result = release_result,
 };
 

@@ -104,6 +104,7 @@ bool hfc_op_progress(hf_op *op)
 void hfc_op_wait(hf_op *op)
 {
     hf_client *client = op->client;
+    bool interrupted = false;
 
     for (;;) {
         uint32_t seen = hfc_turn(client);
@@ -111,8 +112,13 @@ void hfc_op_wait(hf_op *op)
         hfc_op_expire(op, hfc_now());
         if (op->done)
             return;
+        if (interrupted) {
+            hfc_op_finish(op, HF_EINTR, "");
+            withdraw(op);
+            return;
+        }
         if (!hfc_op_progress(op))
-            hfc_sleep(client, seen, hfc_op_next(op));
+            interrupted = hfc_sleep(client, seen, hfc_op_next(op)) && !op->kind->steady;
     }
 }
 

@@ -1,7 +1,9 @@
 /* A thread's turn with a client: what there is to do, and the sleep until there is more. */
 #include "libclient/internal.h"
 
+#include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -35,21 +37,50 @@ uint32_t hfc_turn(hf_client *client)
     return seen;
 }
 
-/* Returns false when nothing happened. */
-static bool sleep_on(struct hfc_session *session, bool up, uint32_t seen, int64_t span_ns)
+/* A handler that ran ends what blocks, as flock(2) has it, unless it was installed with SA_RESTART. The
+ * kernel does not tell which one ran: any without it that may have is enough. */
+static bool may_handlers_interrupt(void)
 {
-    struct pollfd p = {.fd = session->sock, .events = POLLIN};
+    for (int i = 1; i <= SIGRTMAX; i++) {
+        struct sigaction action;
 
-    if (!up)
-        return poll(&p, 1, (int)(span_ns / HF_NS_PER_MS) + 1) > 0;
-    hf_ring_wait(&session->ring, seen, hf_ns(span_ns));
-    return hf_ring_wake_value(&session->ring) != seen;
+        if (i == SIGSEGV || i == SIGBUS || i == SIGFPE || i == SIGILL || i == SIGTRAP ||
+            i == SIGSYS)
+            continue; /* of faults, which sleepers do not have */
+        if (sigaction(i, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
+            action.sa_handler != SIG_IGN && !(action.sa_flags & SA_RESTART))
+            return true;
+    }
+    return false;
 }
 
-void hfc_sleep(hf_client *client, uint32_t seen, int64_t until_ns)
+enum waking {
+    WAKING_NONE,
+    WAKING_NEWS,
+    WAKING_SIGNAL, /* a handler has run */
+};
+
+static enum waking sleep_on(struct hfc_session *session, bool up, uint32_t seen, int64_t span_ns)
+{
+    struct pollfd p = {.fd = session->sock, .events = POLLIN};
+    bool signal;
+
+    if (!up) {
+        int rc = poll(&p, 1, (int)(span_ns / HF_NS_PER_MS) + 1);
+
+        return rc > 0 ? WAKING_NEWS : rc < 0 && errno == EINTR ? WAKING_SIGNAL : WAKING_NONE;
+    }
+    signal = hf_ring_wait(&session->ring, seen, hf_ns(span_ns));
+    if (hf_ring_wake_value(&session->ring) != seen)
+        return WAKING_NEWS;
+    return signal ? WAKING_SIGNAL : WAKING_NONE;
+}
+
+bool hfc_sleep(hf_client *client, uint32_t seen, int64_t until_ns)
 {
     struct hfc_session *session = client->session;
-    bool up = client->link == HFC_LINK_UP, woken;
+    bool up = client->link == HFC_LINK_UP, interrupted;
+    enum waking woken;
     int64_t slice = HFC_SLICE_NS, now = hfc_now();
 
     if (up && client->ring_full)
@@ -57,21 +88,23 @@ void hfc_sleep(hf_client *client, uint32_t seen, int64_t until_ns)
     if (!session)
         until_ns = hfc_min(until_ns, client->next_try_ns);
     if (until_ns <= now)
-        return;
+        return false;
     slice = hfc_min(slice, until_ns - now);
     if (!session) {
         struct timespec t = {.tv_nsec = slice};
 
         hfc_unlock(client);
-        (void)nanosleep(&t, NULL);
+        interrupted = nanosleep(&t, NULL) < 0 && errno == EINTR && may_handlers_interrupt();
         hfc_lock(client);
-        return;
+        return interrupted;
     }
     session->refs++; /* keeps rings and descriptors while nobody holds the lock for them */
     hfc_unlock(client);
     woken = sleep_on(session, up, seen, slice);
+    interrupted = woken == WAKING_SIGNAL && may_handlers_interrupt();
     hfc_lock(client);
-    if (!woken && session == client->session)
+    if (woken == WAKING_NONE && session == client->session)
         hfc_turn_notice_end(client);
     hfc_session_unref(client, session);
+    return interrupted;
 }

@@ -9,6 +9,7 @@ int hf_wait(hf_lease *handle, int state, int64_t timeout_ms)
     int64_t until_ns = HFC_NEVER;
     hf_client *client;
     int now_state, status = hfc_lease_check(handle);
+    bool interrupted = false;
 
     if (status < 0)
         return status;
@@ -28,14 +29,18 @@ int hf_wait(hf_lease *handle, int state, int64_t timeout_ms)
             now_state = hfc_fail(HF_ETIMEDOUT, NULL);
             break;
         }
-        hfc_sleep(client, seen, hfc_min(until_ns, hfc_lease_next(lease, now)));
+        if (interrupted) {
+            now_state = hfc_fail(HF_EINTR, NULL);
+            break;
+        }
+        interrupted = hfc_sleep(client, seen, hfc_min(until_ns, hfc_lease_next(lease, now)));
     }
     hfc_unlock(client);
     return now_state;
 }
 
 static const struct hfc_kind losing_kind = {.wire_op = HF_OP_LOSING, .one_way = true};
-static const struct hfc_kind ask_kind = {.wire_op = HF_OP_ASK};
+static const struct hfc_kind ask_kind = {.wire_op = HF_OP_ASK, .steady = true};
 
 /* One way: the agent does not answer. */
 static int tell(hf_lease *handle, uint32_t flags)

@@ -42,8 +42,8 @@ static uint32_t nodes_of(const hf_client *client) REQUIRES(hfc_locked)
     return client->link == HFC_LINK_UP ? client->session->map->table.header->nodes : 0;
 }
 
-static const struct hfc_kind look_kind = {.wire_op = HF_OP_LOOK};
-static const struct hfc_kind force_kind = {.wire_op = HF_OP_FORCE};
+static const struct hfc_kind look_kind = {.wire_op = HF_OP_LOOK, .revocable = true};
+static const struct hfc_kind force_kind = {.wire_op = HF_OP_FORCE, .steady = true};
 
 struct question {
     const struct hfc_kind *kind;

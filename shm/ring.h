@@ -110,7 +110,7 @@ int hf_ring_reap(struct hf_ring_client *ring, struct hf_completion_entry *ret_en
 uint32_t hf_ring_wake_value(const struct hf_ring_client *ring);
 
 /* Sleeps until the word differs from `seen` or `timeout` passed (CLOCK_MONOTONIC, so callers use
- * slices of at most a second and read CLOCK_BOOTTIME again). EINTR returns early. */
-void hf_ring_wait(const struct hf_ring_client *ring, uint32_t seen, hf_dur timeout);
+ * slices of at most a second and read CLOCK_BOOTTIME again). True: a signal handler has run. */
+bool hf_ring_wait(const struct hf_ring_client *ring, uint32_t seen, hf_dur timeout);
 
 #endif

@@ -116,7 +116,7 @@ uint32_t hf_ring_wake_value(const struct hf_ring_client *ring)
     return atomic_load(&ring->in->wake);
 }
 
-void hf_ring_wait(const struct hf_ring_client *ring, uint32_t seen, hf_dur timeout)
+bool hf_ring_wait(const struct hf_ring_client *ring, uint32_t seen, hf_dur timeout)
 {
     struct timespec limit = {
         .tv_sec = timeout.ns / HF_NS_PER_SEC,
@@ -124,6 +124,7 @@ void hf_ring_wait(const struct hf_ring_client *ring, uint32_t seen, hf_dur timeo
     };
 
     if (timeout.ns <= 0)
-        return;
-    syscall(SYS_futex, &ring->in->wake, FUTEX_WAIT, seen, &limit, NULL, 0);
+        return false;
+    return syscall(SYS_futex, &ring->in->wake, FUTEX_WAIT, seen, &limit, NULL, 0) < 0 &&
+           errno == EINTR;
 }

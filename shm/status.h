@@ -19,6 +19,7 @@
     X(HF_ETIMEDOUT, -202, "the wait is over")                                                      \
     X(HF_ECANCELED, -203, "cancelled")                                                             \
     X(HF_EPENDING, -204, "not decided yet")                                                        \
+    X(HF_EINTR, -205, "a signal handler ended the wait")                                           \
     /* the agent and its nodes */                                                                  \
     X(HF_ENOAGENT, -301, "no agent answers")                                                       \
     X(HF_EGOING, -302, "the agent is going away")                                                  \

@@ -97,7 +97,7 @@ _Static_assert(sizeof(struct hf_group) == 32, "layout");
 enum hf_wire_op {
     HF_OP_ACQUIRE = 1,
     HF_OP_RELEASE = 2, /* by slot and generation */
-    HF_OP_CANCEL = 3,  /* `target`: id of an unanswered acquire; no completion of its own */
+    HF_OP_CANCEL = 3,  /* `target`: id of an unanswered acquire or look; no completion of its own */
     HF_OP_ASK = 4,     /* ask the holder of `name` to stop: its lease becomes LOSING */
     HF_OP_LOSING = 5,  /* a guardian began to stop its job: terminal; no completion */
     HF_OP_PING = 6,

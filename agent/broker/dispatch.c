@@ -48,6 +48,7 @@ void dispatch_request(struct locks *locks, struct queries *queries, struct sessi
     }
     case HF_OP_CANCEL:
         request_cancel(s, q->target);
+        looks_cancel(s, q->target);
         return;
     case HF_OP_LOSING:
         request_losing(locks, s, q);

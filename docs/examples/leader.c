@@ -95,7 +95,7 @@ int main(int argc, char **argv)
             hf_release(lease); /* at once the next one's */
         }
     }
-    if (status < 0 && status != HF_ECANCELED) {
+    if (status < 0 && status != HF_ECANCELED && status != HF_EINTR) {
         fprintf(stderr, "leader: %s\n", hf_last_message());
         return 1;
     }

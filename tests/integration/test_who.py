@@ -532,5 +532,29 @@ def force_not_allowed(run):
     assert holder.held()
 
 
+INTERRUPTED = """
+import ctypes, signal, sys
+lib = ctypes.CDLL("libholdfast.so.0")
+client = ctypes.c_void_p()
+assert lib.hf_connect(None, ctypes.byref(client)) == 0
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+for i in range(100):
+    status = lib.hf_wait_free(client, b"job", ctypes.c_size_t(3), ctypes.c_int64(-1), None, None)
+    assert status == -205, (i, status)
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+
+
+@scenario("a wait that a signal handler ends is no question of the agent's any more: there may be 64 of a connection", sanitizers=False)
+def interrupted(run):
+    run.redis(3)
+    agent = run.agent()
+    run.holder(agent).acquire("job")
+    env = {"LD_LIBRARY_PATH": str(BUILD / "lib"), "HOLDFAST_AGENT": agent.name}
+    process = run.spawn(sys.executable, "-c", INTERRUPTED, label="interrupted", env=env)
+    assert process.wait() == 0, process.err
+
+
 if __name__ == "__main__":
     main()

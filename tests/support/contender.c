@@ -334,7 +334,7 @@ static void on_term(int number_of)
 
 int main(int argc, char **argv)
 {
-    struct sigaction action = {.sa_handler = on_term};
+    struct sigaction action = {.sa_handler = on_term, .sa_flags = SA_RESTART};
     hf_client *client = NULL;
     char byte;
     int status;

@@ -205,7 +205,7 @@ static void on_term(int number)
 
 int main(int argc, char **argv)
 {
-    struct sigaction action = {.sa_handler = on_term};
+    struct sigaction action = {.sa_handler = on_term, .sa_flags = SA_RESTART};
     hf_client *client = NULL;
     int64_t end_ns;
     char byte;

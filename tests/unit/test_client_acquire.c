@@ -191,11 +191,11 @@ static void *wait_for_it(void *arg)
     return NULL;
 }
 
-static void a_signal_does_not_end_a_wait(void **state)
+static void a_restarting_signal_handler_does_not_end_a_wait(void **state)
 {
     struct fixture f = fixture_start(NULL);
     struct waiter w = {.f = &f, .name = "a", .wait_ms = -1};
-    struct sigaction action = {.sa_handler = do_nothing};
+    struct sigaction action = {.sa_handler = do_nothing, .sa_flags = SA_RESTART};
     pthread_t thread;
 
     (void)state;
@@ -463,7 +463,7 @@ int main(void)
         cmocka_unit_test(names_are_bytes),
         cmocka_unit_test(takes_longer_options_only_without_what_it_does_not_know),
         cmocka_unit_test(tells_what_it_waits_for),
-        cmocka_unit_test(a_signal_does_not_end_a_wait),
+        cmocka_unit_test(a_restarting_signal_handler_does_not_end_a_wait),
         cmocka_unit_test(many_waiters_leave_room_for_a_release),
         cmocka_unit_test(grants_to_an_event_loop),
         cmocka_unit_test(times_out_in_an_event_loop),

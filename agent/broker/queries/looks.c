@@ -385,6 +385,17 @@ void looks_ask(struct queries *queries, struct session *s, const struct hf_reque
     look_again(look);
 }
 
+void looks_cancel(struct session *s, uint64_t id)
+{
+    struct look *look;
+
+    LIST_FOREACH (look, &s->looks, of_session)
+        if (look->answer.id == id && look->answer.op == HF_OP_LOOK) {
+            look_end(look, HF_ECANCELED, "");
+            return;
+        }
+}
+
 void looks_drop_session(struct session *s)
 {
     while (!LIST_EMPTY(&s->looks))

@@ -44,6 +44,8 @@ int queries_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
 void looks_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q);
 void forces_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q);
 void scans_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q);
+/* Nobody waits for the answer of that look any more; an id that is no look's is fine. */
+void looks_cancel(struct session *s, uint64_t id);
 /* A lease of this host is over: whoever waits for its name to be free looks now. */
 void looks_hear_ended(struct queries *queries, const void *name, size_t name_len);
 /* A key has changed on a node; NULL: any may have. */
