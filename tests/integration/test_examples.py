@@ -53,6 +53,21 @@ def other_language(run):
     assert int(steps) == 1000 and 0 < int(left) <= 30000, out
 
 
+@scenario("the program of libholdfast(3) compiles without a warning, and does what it says", sanitizers=False)
+def manual(run):
+    run.redis(3)
+    agent = run.agent()
+    page = (ROOT / "docs" / "man" / "libholdfast.3").read_text()
+    program, = re.findall(r"\n\.Bd -literal\n(.*?)\n\.Ed\n", page, re.S)
+    source, binary = run.dir / "program.c", run.dir / "program"
+    source.write_text(program.replace("\\e", "\\") + "\n")
+    subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", ROOT / "libclient", "-o", binary, source,
+                    f"-L{BUILD}/lib", "-lholdfast"], check=True)
+    env = {"LD_LIBRARY_PATH": str(BUILD / "lib"), **agent_env(agent)}
+    out = done(run.spawn(binary, label="program", env=env))
+    assert re.fullmatch(r"1000 steps with fence \d+\n", out), out
+
+
 @scenario("the cron job runs on one of three hosts", sanitizers=False)
 def cron(run):
     run.redis(3)
