@@ -19,8 +19,8 @@
  * Results. Functions return HF_OK (0) or a negative HF_E* code, and hf_last_message() has a
  * sentence on it; `ret_` parameters are written only on HF_OK unless said otherwise. HF_ESYS leaves
  * errno. Structs that may grow begin with `size`, set by their init macro or by the library; what
- * `reserved` has is 0. Times are milliseconds, and names that have one end in _ms. Only instants of CLOCK_BOOTTIME, to
- * be compared with that clock, are nanoseconds: their names end in _ns.
+ * `reserved` has is 0. Times are milliseconds, and names that have one end in _ms. Only instants of
+ * CLOCK_BOOTTIME, to be compared with that clock, are nanoseconds: their names end in _ns.
  *
  * Threads. Every function may be called from any thread; calls on one client are serialised inside
  * where needed. One lease may be used by many threads, but nobody may use it after hf_release() or
