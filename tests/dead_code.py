@@ -42,7 +42,9 @@ def main():
             used.add(name)
         elif letter in "TDBRC":
             defined[name] = sources[file]
-    api = set(API.findall((ROOT / "libclient" / "holdfast.h").read_text())) | {"main"}
+    api = {"main"}
+    for header in (ROOT / "libclient").glob("holdfast*.h"):
+        api |= set(API.findall(header.read_text()))
     tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.[ch]"))
     bad = 0
     for name, source in sorted(defined.items(), key=lambda item: item[::-1]):

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Who may include whom, what the pure core may call, and that the library's files call downwards only. Prints one
-line per violation.
+"""Who may include whom, and what the pure core may call. Prints one line per violation. Who calls whom is in
+tests/rooms.
 
     tests/include_rules.py [BUILD_DIR]
 
-With a build directory two archives are looked at too. The core's: an undefined symbol that is not on the list
-below (a clock, a socket, a thread, an allocation) is a violation. The library's: so are files that call one
-another in a circle.
+With a build directory the core's archive is looked at too: an undefined symbol that is not on the list
+below (a clock, a socket, a thread, an allocation) is a violation.
 """
 import pathlib
 import re
@@ -120,52 +119,10 @@ def check_core_calls(build):
             yield f"agent/core: calls {symbol}()"
 
 
-def calls_between(archive):
-    """{file: {other file of the archive whose symbols it uses}}, by the names of the objects."""
-    symbols = subprocess.run(["nm", str(archive)], capture_output=True, text=True, check=True).stdout
-    home, uses, member = {}, {}, ""
-    for line in symbols.splitlines():
-        fields = line.split()
-        if len(fields) == 1 and line.endswith(":"):
-            member = line[:-1].removesuffix(".o")
-            uses[member] = set()
-        elif len(fields) == 2 and fields[0] == "U":
-            uses[member].add(fields[1])
-        elif len(fields) == 3 and fields[1] in "TDBRVW":
-            home.setdefault(fields[2], member)
-    return {name: {home[symbol] for symbol in used if symbol in home} - {name} for name, used in uses.items()}
-
-
-def circles(graph):
-    """Groups of files in which each reaches each other one."""
-    def reached_from(start):
-        seen, todo = set(), [start]
-        while todo:
-            for other in graph[todo.pop()]:
-                if other not in seen:
-                    seen.add(other)
-                    todo.append(other)
-        return seen
-
-    reach = {name: reached_from(name) for name in graph}
-    return {tuple(sorted(other for other in reach[name] if name in reach[other]))
-            for name in graph if name in reach[name]}
-
-
-def check_library_calls(build):
-    archive = pathlib.Path(build) / "lib" / "libholdfast.a"
-    if not archive.exists():
-        yield f"{archive}: not built"
-        return
-    for circle in sorted(circles(calls_between(archive))):
-        yield f"libclient: call one another in a circle: {', '.join(circle)}"
-
-
 def main():
     violations = [text for path in source_files() for text in check_file(path)]
     if len(sys.argv) > 1:
         violations += check_core_calls(sys.argv[1])
-        violations += check_library_calls(sys.argv[1])
     for text in violations:
         print(text)
     return 1 if violations else 0
