@@ -12,6 +12,7 @@ In the columns "test", "tests" and "tested by" of tables:
     [unit/]test_NAME: TITLE   a scenario whose title has TITLE in it, or a unit test; `TITLE` alone: of the same file
     function                  a unit test
 In the columns "where": a bare name is a definition somewhere.
+The files that the heads of mutants name as the place of their rule must be there, too.
 """
 import functools
 import pathlib
@@ -26,6 +27,7 @@ TOP = {path.name for path in ROOT.iterdir()}
 PATH = re.compile(r"^([\w.-]+/[\w./-]*)(?::(\w+))?$")
 UNIT = re.compile(r"^(?:unit/)?(test_\w+):\s?(\w+)$")
 SCENARIO = re.compile(r"^(test_\w+): (.+)$")
+RULE_PATH = re.compile(rf"\b(?:{'|'.join(TOPS)}|docs|tests)/[\w/.-]*\w")
 IDENTIFIER = re.compile(r"^\w+$")
 
 texts = {}
@@ -152,9 +154,18 @@ def check(document):
     return found
 
 
+def stale_rules():
+    """A mutant's head names the place of its rule; files of the product that it names must be there."""
+    for head in files("tests/mutants/faults/*.txt"):
+        for number, line in enumerate(text(head).splitlines(), 1):
+            for path in RULE_PATH.findall(line) if line.startswith("Rule:") else []:
+                if not (ROOT / path).exists():
+                    yield f"{head}:{number}: `{path}`: no such file"
+
+
 def main():
     documents = files("README.md", "docs/*.md", "tests/BEHAVIOURS.md", "tests/model/*.pml")
-    found = [row for document in documents for row in check(document)]
+    found = [row for document in documents for row in check(document)] + list(stale_rules())
     print(*found, sep="\n", end="\n" if found else "")
     return 1 if found else 0
 
