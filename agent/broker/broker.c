@@ -168,7 +168,7 @@ static bool drained(struct broker *b, hf_time now)
     if ((locks_busy(b->locks) || releaser_busy(b->nodes->releaser)) &&
         hf_time_before(now, b->releases_until))
         return false;
-    if (b->agent->config->dev_nodes)
+    if (b->agent->config->ephemeral)
         LIST_FOREACH (c, &b->clients->all, all)
             if (!LIST_EMPTY(&c->held))
                 return false;
@@ -196,7 +196,7 @@ static void drain(struct broker *b)
     event_agent_ending(b->agent);
     b->drain_until = b->releases_until = hf_time_add(now, hf_ns(DRAIN_MOST));
     /* Jobs of the private nodes are asked to stop; their validity bounds how long that takes. */
-    if (c->dev_nodes)
+    if (c->ephemeral)
         b->drain_until = hf_time_max(b->drain_until, hf_time_add(now, hf_ms(c->ttl_max_ms)));
     locks_drain(b->locks);
     queries_drain(b->queries);

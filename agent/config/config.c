@@ -223,7 +223,8 @@ static int settle_nodes(struct config_load *l)
 
     if (c->dev_nodes && l->origin[CONFIG_ID_node] == ORIGIN_COMMAND_LINE)
         return config_wrong(l, "--dev starts nodes of its own: it cannot be given with --node");
-    if (c->dev_nodes) {
+    c->ephemeral = c->dev_nodes > 0;
+    if (c->ephemeral) {
         c->node_count = c->dev_nodes; /* their addresses are known once they run */
         memset(c->nodes, 0, sizeof(c->nodes));
         for (int i = 0; i < c->node_count; i++)

@@ -40,7 +40,8 @@ struct config {
     mode_t table_mode;
     gid_t group; /* may attach and read; (gid_t)-1: everyone */
     bool assume_fresh, allow_eviction, allow_replicas, trust_durable_nodes, new_list;
-    int dev_nodes; /* --dev N; 0: not */
+    int dev_nodes;  /* --dev N; 0: not */
+    bool ephemeral; /* the nodes are new, and end with the agent: nothing outlives it */
     enum log_level log_level;
     struct timing timing; /* of ttl_ms */
     char warning[256];    /* to be logged once; "" none */

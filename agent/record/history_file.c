@@ -162,7 +162,7 @@ void history_load(struct agent *agent)
     path_of(agent, "", path, sizeof(path));
     fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0) {
-        if (!agent->warm && !agent->config->dev_nodes)
+        if (!agent->warm && !agent->config->ephemeral)
             load_from(agent, fd);
         close(fd);
         (void)unlink(path);

@@ -1,5 +1,5 @@
 /* History over a clean end with nothing held: the table goes then, and what happened is kept in the
- * runtime directory for the next agent's table. Not with --dev, which leaves nothing. */
+ * runtime directory for the next agent's table. Not of an ephemeral agent, which leaves nothing. */
 #ifndef HOLDFAST_AGENT_RECORD_HISTORY_FILE_H
 #define HOLDFAST_AGENT_RECORD_HISTORY_FILE_H
 

@@ -18,7 +18,7 @@
 
 static uint32_t table_flags(const struct config *c)
 {
-    return (c->dev_nodes ? HF_TABLE_F_DEV : 0) | (c->assume_fresh ? HF_TABLE_F_ASSUME_FRESH : 0) |
+    return (c->ephemeral ? HF_TABLE_F_DEV : 0) | (c->assume_fresh ? HF_TABLE_F_ASSUME_FRESH : 0) |
            (c->allow_eviction ? HF_TABLE_F_ALLOW_EVICTION : 0) |
            (c->allow_replicas ? HF_TABLE_F_ALLOW_REPLICAS : 0) |
            (c->trust_durable_nodes ? HF_TABLE_F_TRUST_DURABLE : 0) |
@@ -94,13 +94,13 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     return HF_OK;
 }
 
-/* (!) The private nodes of --dev are new by construction, and the operator's word for fresh nodes is above what an
+/* (!) The nodes of an ephemeral agent are new by construction, and the operator's word for fresh nodes is above what an
  * earlier agent held against them, unless leases of its may be left. */
 bool stores_known_node(const struct agent *agent, int node, struct node_trust *ret_trust)
 {
     const struct config *c = agent->config;
 
-    return !c->dev_nodes && (!c->assume_fresh || journal_is_kept(agent->journal)) &&
+    return !c->ephemeral && (!c->assume_fresh || journal_is_kept(agent->journal)) &&
            node_records_get(agent->node_records, node, ret_trust) == HF_OK && ret_trust->contacted;
 }
 
@@ -137,10 +137,10 @@ static bool anything_left(const struct agent *agent, bool *ret_held)
     return left;
 }
 
-/* Returns whether anything stays for the next agent. --dev leaves nothing: its nodes end now. */
+/* Returns whether anything stays for the next agent. An ephemeral one leaves nothing: its nodes end now. */
 bool stores_close(struct agent *agent)
 {
-    bool held = false, left = anything_left(agent, &held) && !agent->config->dev_nodes;
+    bool held = false, left = anything_left(agent, &held) && !agent->config->ephemeral;
 
     if (held && left) {
         hf_table_set_state(&agent->table, HF_TABLE_STOPPED);
@@ -149,7 +149,7 @@ bool stores_close(struct agent *agent)
             hf_slot_withdraw(&agent->table.slots[slot]);
         if (left && agent->readopted)
             believed_by_nobody(agent);
-        if (!agent->config->dev_nodes && !history_save(agent))
+        if (!agent->config->ephemeral && !history_save(agent))
             log_warn("what happened is not kept for the next agent: its history cannot be written");
         hf_table_set_state(&agent->table, HF_TABLE_RETIRED);
         if (hf_table_is_linked(&agent->table, agent->shm_name))
@@ -160,7 +160,7 @@ bool stores_close(struct agent *agent)
         journal_close(agent->journal);
     else
         journal_remove(agent->journal);
-    if (agent->config->dev_nodes)
+    if (agent->config->ephemeral)
         node_records_remove(agent->node_records);
     else
         node_records_close(agent->node_records);

@@ -15,7 +15,7 @@ struct node_trust;
 int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size);
 
 /* No thread uses them any more. Leases of living holders stay, table and journal, for the next
- * agent; otherwise both are removed. What is known of the nodes always stays. `--dev` leaves
+ * agent; otherwise both are removed. What is known of the nodes always stays. An ephemeral agent leaves
  * nothing: its nodes end now. Returns whether leases stay. */
 bool stores_close(struct agent *agent);
 

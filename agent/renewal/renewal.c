@@ -404,7 +404,7 @@ static int node_create(struct renewal *r, int i)
     node->ready = r->started;
     node->step_seen = node->void_before = node->forgot = node->told = HF_TIME_PAST;
     trust_init(&node->trust, timing_quarantine(hf_ms(config->ttl_max_ms)),
-               config->assume_fresh || config->dev_nodes > 0);
+               config->assume_fresh || config->ephemeral);
     age_init(&node->age, node->trust.word_age, false);
     if (stores_known_node(r->agent, i, &before)) {
         trust_restore(&node->trust, &before, r->started);

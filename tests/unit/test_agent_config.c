@@ -118,6 +118,7 @@ TEST(test_defaults)
     assert_int_equal(config.table_mode, 0644);
     assert_true(config.group == (gid_t)-1);
     assert_int_equal(config.dev_nodes, 0);
+    assert_false(config.ephemeral);
     assert_int_equal(config.log_level, LOG_LEVEL_INFO);
     assert_false(config.system || config.assume_fresh || config.allow_eviction || config.new_list);
     assert_false(config.allow_replicas || config.trust_durable_nodes);
@@ -270,6 +271,7 @@ TEST(test_dev)
     assert_string_equal(config.nodes[2].id, "n3");
     loads(DIR, "--dev", "5", NULL);
     assert_int_equal(config.dev_nodes, 5);
+    assert_true(config.ephemeral);
     loads("--dev=1", DIR, NULL);
     assert_int_equal(config.dev_nodes, 1);
     loads("--dev", DIR, NULL);

@@ -82,7 +82,7 @@ struct locks {
 int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
                  struct clients *clients, const uint8_t hash_key[16],
                  const struct locks_owner *owner, struct locks **ret_locks);
-/* The agent goes away: waiters are answered, rounds undone; with --dev leases are ended, too. */
+/* The agent goes away: waiters are answered, rounds undone; of an ephemeral one leases are ended, too. */
 void locks_drain(struct locks *locks);
 /* Whether rounds or hand-offs are under way. */
 bool locks_busy(const struct locks *locks);

@@ -463,7 +463,7 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
     holder = living_client(locks, &rec->id);
     alive = holder;
     if (ahead && locks->agent->warm && !word_ran_out(locks, slot, rec->state.generation, now) &&
-        !locks->config->dev_nodes && (alive || rec->id.run) &&
+        !locks->config->ephemeral && (alive || rec->id.run) &&
         timing_derive(hf_ms(rec->id.ttl_ms), hf_ms(locks->config->ttl_max_ms), &timing, why,
                       sizeof(why)) == HF_OK) {
         if (!holder)
@@ -569,7 +569,7 @@ int readopt(struct locks *locks)
     if (fates[FATE_TAKEN_UP] + fates[FATE_RELEASED] + fates[FATE_LOST])
         log_info("from an earlier agent: %u leases taken up, %u released, %u lost",
                  fates[FATE_TAKEN_UP], fates[FATE_RELEASED], fates[FATE_LOST]);
-    if (believed && locks->config->assume_fresh && !locks->config->dev_nodes) {
+    if (believed && locks->config->assume_fresh && !locks->config->ephemeral) {
         log_warn("--assume-fresh is not followed: leases of an earlier agent are still valid");
         for (int i = 0; i < locks->n; i++)
             locks->nodes->node[i].trust.fresh_word = locks->nodes->node[i].trust.word_run_id =

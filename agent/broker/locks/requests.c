@@ -384,7 +384,7 @@ void request_drain_name(struct resource *r)
         if (!handoff_is_to(r, w))
             waiter_fail(w, HF_EGOING, "");
     }
-    if (!resource_locks(r)->config->dev_nodes || !lease || lease->ending)
+    if (!resource_locks(r)->config->ephemeral || !lease || lease->ending)
         return;
     /* The private nodes end with this agent: jobs are stopped first, other holders are told. */
     if (lease->run)

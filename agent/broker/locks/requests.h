@@ -22,7 +22,7 @@ void requests_drop_session(struct session *s);
 void requests_client_gone(struct locks *locks, struct client *c);
 /* Its holder came back with this session: heartbeats come in its page now. */
 void requests_rebind(struct locks *locks, struct session *s);
-/* The agent goes away: waiters are answered, rounds undone; with --dev leases are ended, too. */
+/* The agent goes away: waiters are answered, rounds undone; of an ephemeral one leases are ended, too. */
 void requests_drain(struct locks *locks);
 void request_drain_name(struct resource *r);
 

@@ -53,7 +53,7 @@ static void node_publish(struct nodes *nodes, int i, hf_time now)
     row->clock_steps = t->steps;
     row->flags = (t->facts.durable ? HF_NODE_F_DURABLE : 0) |
                  (t->fresh_word ? HF_NODE_F_ASSUMED_FRESH : 0) |
-                 (nodes->config->dev_nodes ? HF_NODE_F_DEV : 0) |
+                 (nodes->config->ephemeral ? HF_NODE_F_DEV : 0) |
                  (uint32_t)node->tracking << HF_NODE_F_TRACKING_SHIFT;
     if (t->clock_known) {
         int64_t middle = t->low_us + (t->high_us - t->low_us) / 2;
@@ -412,7 +412,7 @@ static int node_create(struct nodes *nodes, int i, struct resolver *resolver)
     int rc;
 
     trust_init(&node->trust, timing_quarantine(hf_ms(c->ttl_max_ms)),
-               c->assume_fresh || c->dev_nodes > 0);
+               c->assume_fresh || c->ephemeral);
     if (stores_known_node(nodes->agent, i, &before))
         trust_restore(&node->trust, &before, nodes->started);
     node_events_begin(nodes, i);
