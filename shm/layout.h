@@ -21,6 +21,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shm/layout_history.h"
+#include "shm/layout_node.h"
+
 /* The tests build a holdfastd of a later version, to upgrade to. Nothing else sets these. */
 #ifndef HF_TEST_MAJOR
 #define HF_TEST_MAJOR 0
@@ -38,7 +41,6 @@
 #define HF_NOTE_MAX       127 /* bytes of a holder's note */
 #define HF_COMM_MAX       15  /* bytes of a command name, as in /proc/PID/comm */
 #define HF_AGENT_NAME_MAX 63  /* bytes of an agent's NAME: [A-Za-z0-9._-] */
-#define HF_NODE_TEXT_MAX  127 /* bytes of a node's id or address */
 #define HF_TEXT_UNIT      16  /* bytes; a slot's text takes whole units */
 #define HF_SLOT_NONE      UINT32_MAX
 
@@ -147,196 +149,6 @@ _Static_assert(sizeof(struct hf_section) == 32, "layout");
  * slot part of HF_INDEX_TOMB is a deleted one. shm/index.h */
 typedef _Atomic uint64_t hf_index_entry;
 #define HF_INDEX_TOMB UINT32_MAX
-
-/* How one node stands, for `nodes` and `status`; under its own `seq`, as a slot. */
-struct hf_node_row {
-    _Atomic uint32_t seq;
-    uint32_t state;              /* enum hf_node_state */
-    uint32_t refused;            /* enum hf_node_refusal */
-    uint32_t quarantine_reason;  /* enum hf_quarantine_reason, bits */
-    int64_t quarantine_until_ns; /* CLOCK_BOOTTIME; 0 none */
-    int64_t rtt_ns;              /* last reply */
-    int64_t last_reply_ns;       /* CLOCK_BOOTTIME of the last reply, 0 never */
-    int64_t clock_offset_us;     /* node TIME minus our wall clock, last sample */
-    uint64_t replies, timeouts, errors, reconnects, clock_steps;
-    int64_t unwritable_since_ns; /* CLOCK_BOOTTIME; 0: it takes writes */
-    int64_t unseen_step_ns;      /* a step of its clock up to so much may go unseen; 0 unknown */
-    uint32_t error_class; /* enum hf_node_error, of the last error; of the refused write first */
-    uint32_t flags;       /* enum hf_node_flag */
-    char id[HF_NODE_TEXT_MAX + 1];
-    char address[HF_NODE_TEXT_MAX + 1]; /* never a password */
-    char run_id[41];
-    char version[23];
-    char error[80]; /* its text, cut */
-};
-_Static_assert(sizeof(struct hf_node_row) % 64 == 0, "whole lines");
-
-enum hf_node_state {
-    HF_NODE_CONNECTING = 0,
-    HF_NODE_UP = 1,
-    HF_NODE_QUARANTINED = 2, /* up, gives no acquire votes for now */
-    HF_NODE_DOWN = 3,
-    HF_NODE_REFUSED = 4,    /* up, but not usable: `refused` says why */
-    HF_NODE_UNWRITABLE = 5, /* up, but it refuses writes: `error_class` says why */
-};
-
-enum hf_node_refusal {
-    HF_REFUSED_NOT = 0,
-    HF_REFUSED_REPLICA,
-    HF_REFUSED_CLUSTER,
-    HF_REFUSED_DUPLICATE, /* same run_id as another node of the list */
-    HF_REFUSED_NOT_REDIS,
-    HF_REFUSED_EVICTION, /* maxmemory with a policy other than noeviction: no votes */
-    HF_REFUSED_AUTH,
-    HF_REFUSED_FLEET,      /* its sentinel names another ttl_max, N, list or key formats */
-    HF_REFUSED_REPLICATED, /* it has replicas, or had a failover */
-};
-
-enum hf_quarantine_reason {
-    HF_QUARANTINE_AGE = 1 << 0,      /* first contact: uptime or sentinel too young */
-    HF_QUARANTINE_RUN_ID = 1 << 1,   /* restarted */
-    HF_QUARANTINE_SENTINEL = 1 << 2, /* sentinel absent or changed */
-    HF_QUARANTINE_CLOCK = 1 << 3,    /* its clock stepped */
-    HF_QUARANTINE_MEDIAN = 1 << 4,   /* its clock is over 1 s off the median */
-};
-
-enum hf_node_error {
-    HF_NODE_ERR_NONE = 0,
-    HF_NODE_ERR_RESOLVE,
-    HF_NODE_ERR_CONNECT,
-    HF_NODE_ERR_BROKEN, /* connection ended */
-    HF_NODE_ERR_TIMEOUT,
-    HF_NODE_ERR_SILENT, /* no answer at all for a third of the default TTL: closed */
-    HF_NODE_ERR_AUTH,   /* NOAUTH, WRONGPASS */
-    HF_NODE_ERR_PERM,   /* NOPERM */
-    HF_NODE_ERR_BUSY,
-    HF_NODE_ERR_LOADING,
-    HF_NODE_ERR_MISCONF,
-    HF_NODE_ERR_READONLY,
-    HF_NODE_ERR_OOM,
-    HF_NODE_ERR_NOSCRIPT,
-    HF_NODE_ERR_PROTOCOL, /* not a Redis, or an answer of the wrong shape */
-    HF_NODE_ERR_OTHER,
-    HF_NODE_ERR_NOREPLICAS, /* too few replicas for its min-replicas-to-write */
-};
-
-enum hf_node_flag {
-    HF_NODE_F_ASSUMED_FRESH = 1 << 0, /* trusted by the operator's word */
-    HF_NODE_F_DURABLE = 1 << 1,       /* every write is synced before its reply */
-    HF_NODE_F_DEV = 1 << 2,           /* a private node of --dev */
-    HF_NODE_F_TRACKING = 7 << 8,      /* enum hf_node_tracking, 0 from agents that know of none */
-};
-#define HF_NODE_F_TRACKING_SHIFT 8
-
-/* Whether a node tells waiters that a lock's key has changed; without that they poll. */
-enum hf_node_tracking {
-    HF_TRACKING_DOWN = 0, /* no connection yet */
-    HF_TRACKING_ON = 1,
-    HF_TRACKING_REFUSED = 2, /* the node does not allow it */
-    HF_TRACKING_BROKEN = 3,  /* the connection for it ended */
-};
-
-/* --- history: what happened, for `history` and `watch` (shm/history.h) --------------------------- */
-
-enum hf_event_kind {
-    HF_EVENT_NONE = 0,
-    /* of a lease */
-    HF_EVENT_GRANTED = 1,
-    HF_EVENT_READOPTED = 2,   /* taken over from an earlier agent */
-    HF_EVENT_VOTE_VOID = 3,   /* `reason`: FOREIGN, FORCED, MISSING or CLOCK on `node` */
-    HF_EVENT_VOTE = 4,        /* `node` counts again: it was renewed after that */
-    HF_EVENT_HEALED = 5,      /* our key was written again on `node` */
-    HF_EVENT_LATE = 6,        /* V - 0.5 T came: renewals fail */
-    HF_EVENT_ON_TIME = 7,     /* renewed after that */
-    HF_EVENT_LOSING = 8,      /* the holder must stop; terminal */
-    HF_EVENT_JOB_STOPPED = 9, /* a guardian says that it stops its job: signal or hook */
-    HF_EVENT_JOB_KILLED = 10, /* a guardian, or the agent, kills the job's tree */
-    HF_EVENT_ABANDONED = 11,  /* the holder of a run is gone without a word: it lapses */
-    HF_EVENT_LOST = 12,       /* the end, by loss */
-    HF_EVENT_RELEASED = 13,   /* the end, given up; HF_LOSS_HOLDER: its holder died */
-    HF_EVENT_FORCED = 14, /* told here to end a hold anywhere; pid, uid: who; `value`: on how many
-                                 nodes it did */
-    /* of the agent */
-    HF_EVENT_AGENT_STARTED = 32, /* `value`: leases taken over */
-    HF_EVENT_AGENT_ENDING = 33,
-    HF_EVENT_AGENT_AWAY = 34, /* it renewed nothing for `value` ms; by the renewal thread */
-    /* of a node */
-    HF_EVENT_NODE_UP = 40,
-    HF_EVENT_NODE_DOWN = 41,      /* `reason`: enum hf_node_error */
-    HF_EVENT_NODE_REFUSED = 42,   /* `reason`: enum hf_node_refusal */
-    HF_EVENT_NODE_ACCEPTED = 43,  /* not refused any more */
-    HF_EVENT_NODE_RESTARTED = 44, /* another run_id */
-    HF_EVENT_NODE_FORGOT = 45,    /* its sentinel was absent or changed */
-    HF_EVENT_NODE_STEPPED = 46,   /* its clock stepped */
-    HF_EVENT_QUARANTINE = 47,     /* `reason`: enum hf_quarantine_reason bits; V: its end */
-    HF_EVENT_QUARANTINE_OVER = 48,
-    HF_EVENT_NODE_UNWRITABLE = 49, /* `reason`: enum hf_node_error */
-    HF_EVENT_NODE_WRITABLE = 50,
-};
-
-/* Each has one writing thread, and what happens often does not push out what does not. */
-enum hf_event_ring {
-    HF_EVENTS_GRANTS = 0, /* broker: granted, readopted, forced, released soon after the grant */
-    HF_EVENTS_NODES = 1,  /* broker: the agent and the nodes */
-    HF_EVENTS_ENDS = 2,   /* renewal: released, votes that came back */
-    HF_EVENTS_LOSSES = 3, /* renewal: everything that is wrong with a lease */
-    HF_EVENT_RINGS = 4,
-};
-
-#define HF_EVENT_TEXT    87
-#define HF_EVENT_NO_NODE UINT8_MAX
-
-enum hf_event_flag {
-    HF_EVENT_F_RUN = 1 << 0,         /* the lease of a `holdfast run` */
-    HF_EVENT_F_HANDED_OVER = 1 << 1, /* released, granted: from process to process of one host */
-};
-
-/* One event, under its own `seq`. Entry `index` of a ring is at `index` mod the ring's size. */
-struct hf_event {
-    _Atomic uint32_t seq;
-    uint8_t kind;    /* enum hf_event_kind */
-    uint8_t node;    /* whose doing it was; HF_EVENT_NO_NODE */
-    uint8_t reason;  /* enum hf_loss_reason, or as the kind says */
-    uint8_t flags;   /* enum hf_event_flag */
-    uint64_t index;  /* in its ring, from 0 */
-    uint64_t number; /* over all rings, from 1 */
-    int64_t at_ns;   /* CLOCK_BOOTTIME */
-    int64_t wall_ms;
-    int64_t valid_before_ns, valid_ns; /* V before and after; 0 none */
-    uint64_t fence;
-    int64_t value; /* as the kind says */
-    uint32_t slot, generation;
-    uint32_t pid, uid;       /* the holder */
-    uint32_t by_pid, by_uid; /* who asked the holder to stop; pid 0: nobody, or not known */
-    uint32_t name_hash;      /* as in the index */
-    uint16_t voting;  /* bit per node: its vote stands at `at`; of late and losing for want of a
-                        quorum: beyond V */
-    uint8_t nodes;    /* of the list */
-    uint8_t text_len; /* of the whole name, of which `text` has the first bytes */
-    uint8_t text[HF_EVENT_TEXT + 1]; /* the lease's name; of a node, more about it */
-};
-_Static_assert(sizeof(struct hf_event) == 192, "layout");
-_Static_assert(offsetof(struct hf_event, text) == 104, "layout");
-
-#define HF_RENEWALS_KEPT 256 /* per node */
-
-/* One renewal or heal as a node answered it, or did not; under its own `seq`. */
-struct hf_renewal {
-    _Atomic uint32_t seq;
-    uint32_t index;      /* number of it on this node, from 1; 0: none yet */
-    int64_t at_ns;       /* CLOCK_BOOTTIME, before it was sent */
-    uint32_t latency_us; /* until its outcome was known */
-    uint16_t keys, hit, missing, foreign;
-    uint8_t outcome; /* enum hf_node_error; NONE: answered */
-    uint8_t flags;   /* enum hf_renewal_flag */
-    uint8_t reserved[2];
-};
-_Static_assert(sizeof(struct hf_renewal) == 32, "layout");
-
-enum hf_renewal_flag {
-    HF_RENEWAL_F_HEAL = 1 << 0, /* one key, written again */
-    HF_RENEWAL_F_LATE = 1 << 1, /* answered after it had been given up */
-};
 
 /* Counters, one writer thread each; name and meaning in shm/counters.def. */
 enum hf_counter {
