@@ -1,0 +1,235 @@
+/* Links that lead nowhere: what is asked of a node is kept, and the test answers. The linker takes them in place of
+ * agent/redis's. Include once, after broker_fixture.h. */
+#ifndef HOLDFAST_TESTS_LINKS_FIXTURE_H
+#define HOLDFAST_TESTS_LINKS_FIXTURE_H
+
+#include "agent/redis/link.h"
+
+#define NODE_NONCE "0123456789abcdef0123456789abcdef"
+
+enum command_kind { ACQUIRE = 1, RAISE, SENTINEL, LOOK, FORCE, SCAN };
+
+struct command {
+    enum command_kind kind;
+    int node;
+    link_reply_fn *fn;
+    void *arg;
+    hf_time sent;
+    struct token token;
+    uint64_t fence, cursor;
+    bool make, answered;
+};
+
+struct link {
+    int node;
+    bool up, overdue;
+    struct link_options options;
+    struct command commands[MOST];
+    int asked; /* commands, ever */
+};
+
+static struct link links[NODES];
+
+static HF_UNUSED struct command *newest(int node)
+{
+    assert_true(links[node].asked > 0);
+    return &links[node].commands[links[node].asked - 1];
+}
+
+static HF_UNUSED int keep(struct link *link, const struct command *command)
+{
+    if (!link->up)
+        return HF_ENOQUORUM;
+    assert_true(link->asked < MOST);
+    link->commands[link->asked] = *command;
+    link->commands[link->asked].node = link->node;
+    link->commands[link->asked].sent = its_time;
+    link->asked++;
+    return HF_OK;
+}
+
+/* The node's clock is ours, and its sentinel is known. */
+static HF_UNUSED struct link_reply reply_now(hf_time sent)
+{
+    struct link_reply reply = {.outcome = LINK_ANSWERED,
+                               .final = true,
+                               .error_text = "",
+                               .sent = sent,
+                               .received = its_time,
+                               .node_time = {clock_wall().ms * 1000},
+                               .nonce = NODE_NONCE,
+                               .marks = "",
+                               .write_text = "",
+                               .verdict = VERDICT_OK};
+
+    return reply;
+}
+
+static HF_UNUSED void answer_with(struct command *command, struct link_reply reply)
+{
+    assert_false(command->answered);
+    command->answered = reply.final;
+    command->fn(&links[command->node], &reply, command->arg);
+}
+
+static HF_UNUSED void answer(struct command *command, enum link_verdict verdict)
+{
+    struct link_reply reply = reply_now(command->sent);
+
+    reply.verdict = verdict;
+    if (verdict == VERDICT_OK)
+        reply.fence = command->fence;
+    answer_with(command, reply);
+}
+
+static HF_UNUSED void break_off(struct command *command)
+{
+    struct link_reply reply = reply_now(command->sent);
+
+    reply.outcome = LINK_BROKEN;
+    answer_with(command, reply);
+}
+
+static HF_UNUSED void make_links(void)
+{
+    memset(links, 0, sizeof(links));
+    for (int i = 0; i < NODES; i++) {
+        links[i].node = i;
+        links[i].up = true;
+    }
+}
+
+/* A node that was judged, and may vote. */
+static HF_UNUSED struct node_trust trusted(void)
+{
+    struct node_trust t;
+    const int64_t off_us = clock_wall().ms * 1000 - its_time.ns / 1000;
+
+    trust_init(&t, timing_quarantine(hf_ms(TTL_MAX_MS)), false);
+    t.contacted = t.judged = t.nonce_seen = t.nonce_had = t.clock_known = true;
+    t.sentinel.present = true;
+    snprintf(t.sentinel.nonce, sizeof(t.sentinel.nonce), "%s", NODE_NONCE);
+    snprintf(t.nonce, sizeof(t.nonce), "%s", NODE_NONCE);
+    t.low_us = t.high_us = off_us;
+    t.sampled = its_time;
+    return t;
+}
+
+/* --- agent/redis/link.h ----------------------------------------------------------------------- */
+
+int link_node(const struct link *link)
+{
+    return link->node;
+}
+
+bool link_is_up(const struct link *link)
+{
+    return link->up;
+}
+
+int link_in_flight(const struct link *link)
+{
+    int count = 0;
+
+    for (int i = 0; i < link->asked; i++)
+        count += !link->commands[i].answered;
+    return count;
+}
+
+hf_dur link_rtt(HF_UNUSED const struct link *link)
+{
+    return hf_ms(1);
+}
+
+hf_dur link_patience(HF_UNUSED const struct link *link)
+{
+    return hf_ms(50);
+}
+
+bool link_is_overdue(const struct link *link, HF_UNUSED hf_time now)
+{
+    return link->overdue;
+}
+
+void link_flush(HF_UNUSED struct link *link) {}
+
+void link_track(HF_UNUSED struct link *link) {}
+
+const char *link_error_name(HF_UNUSED enum hf_node_error error)
+{
+    return "error";
+}
+
+int link_create(const struct link_options *options, struct link **ret_link)
+{
+    links[options->node].options = *options;
+    *ret_link = &links[options->node];
+    return HF_OK;
+}
+
+void link_start(HF_UNUSED struct link *link) {}
+
+void link_set_probe(HF_UNUSED struct link *link, HF_UNUSED hf_dur probe) {}
+
+/* As a link's end does. */
+void link_destroy(struct link *link)
+{
+    link->up = false;
+    for (int i = 0; i < link->asked; i++)
+        if (!link->commands[i].answered)
+            break_off(&link->commands[i]);
+}
+
+static int lock_command(struct link *link, enum command_kind kind, const struct link_lock *lock,
+                        link_reply_fn *fn, void *arg)
+{
+    return keep(
+        link, &(struct command){
+                  .kind = kind, .fn = fn, .arg = arg, .token = *lock->token, .fence = lock->fence});
+}
+
+int link_acquire(struct link *link, const struct link_lock *lock, HF_UNUSED hf_time deadline,
+                 link_reply_fn *fn, void *arg)
+{
+    return lock_command(link, ACQUIRE, lock, fn, arg);
+}
+
+int link_raise(struct link *link, const struct link_lock *lock, HF_UNUSED hf_time deadline,
+               link_reply_fn *fn, void *arg)
+{
+    return lock_command(link, RAISE, lock, fn, arg);
+}
+
+int link_sentinel(struct link *link, const struct link_sentinel *sentinel,
+                  HF_UNUSED hf_time deadline, link_reply_fn *fn, void *arg)
+{
+    return keep(link,
+                &(struct command){.kind = SENTINEL, .fn = fn, .arg = arg, .make = sentinel->make});
+}
+
+int link_look(struct link *link, HF_UNUSED const void *key, HF_UNUSED size_t key_len,
+              HF_UNUSED bool record, HF_UNUSED hf_time deadline, link_reply_fn *fn, void *arg)
+{
+    return keep(link, &(struct command){.kind = LOOK, .fn = fn, .arg = arg});
+}
+
+int link_force(struct link *link, HF_UNUSED const struct link_force *force,
+               HF_UNUSED hf_time deadline, link_reply_fn *fn, void *arg)
+{
+    return keep(link, &(struct command){.kind = FORCE, .fn = fn, .arg = arg});
+}
+
+int link_scan(struct link *link, HF_UNUSED const void *prefix, HF_UNUSED size_t prefix_len,
+              HF_UNUSED const char *suffix, uint64_t cursor, HF_UNUSED hf_time deadline,
+              link_reply_fn *fn, void *arg)
+{
+    return keep(link, &(struct command){.kind = SCAN, .fn = fn, .arg = arg, .cursor = cursor});
+}
+
+bool link_item(HF_UNUSED const struct link_reply *reply, HF_UNUSED size_t i,
+               HF_UNUSED struct link_item *ret_item)
+{
+    return false;
+}
+
+#endif

@@ -1,0 +1,628 @@
+/* The broker's clients, with real sockets and rings, and the test in place of loop, clock and whoever is above: what
+ * goes up as sessions, clients and ghosts end, each once and in its order; and what one user may have. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "agent/broker/locks/resources.h"
+#include "shm/process.h"
+#include "shm/ring.h"
+#include "tests/unit/broker_fixture.h"
+
+static struct clients *clients;
+static char dir[64];
+static uint64_t last_request;
+static bool end_within; /* the request ends its session */
+static bool take_datagrams;
+static bool at_the_end; /* of the agent: its sessions are gone */
+static struct client *last_over;
+
+/* --- above ------------------------------------------------------------------------------------ */
+
+static void on_request(void *arg, struct session *s, const struct hf_request_entry *q)
+{
+    assert_ptr_equal(arg, &clients);
+    last_request = q->id;
+    hear("request");
+    answers_owe(&s->answers);
+    if (end_within)
+        session_end(s, NULL);
+}
+
+static bool on_datagram(HF_UNUSED void *arg, struct session *s)
+{
+    char text[64];
+
+    if (!take_datagrams)
+        return false;
+    hear("datagram");
+    return recv(s->socket.fd, text, sizeof(text), MSG_DONTWAIT) > 0;
+}
+
+static void on_session_gone(HF_UNUSED void *arg, struct session *s)
+{
+    assert_non_null(s->client);
+    hear("session-gone");
+}
+
+static void on_client_gone(HF_UNUSED void *arg, struct client *c)
+{
+    assert_true(LIST_EMPTY(&c->sessions));
+    assert_false(c->ghost);
+    hear("client-gone");
+}
+
+static void on_client_over(HF_UNUSED void *arg, struct client *c)
+{
+    assert_true(at_the_end || LIST_EMPTY(&c->sessions));
+    last_over = c;
+    hear("client-over");
+}
+
+static void on_rebound(HF_UNUSED void *arg, HF_UNUSED struct session *s)
+{
+    hear("rebound");
+}
+
+/* --- the room --------------------------------------------------------------------------------- */
+
+static int make(void **state)
+{
+    const struct clients_owner owner = {.request = on_request,
+                                        .datagram = on_datagram,
+                                        .session_gone = on_session_gone,
+                                        .client_gone = on_client_gone,
+                                        .client_over = on_client_over,
+                                        .rebound = on_rebound,
+                                        .arg = &clients};
+
+    (void)state;
+    make_agent();
+    scratch_path(dir, sizeof(dir));
+    assert_non_null(mkdtemp(dir));
+    snprintf(agent.socket_path, sizeof(agent.socket_path), "%s/sock", dir);
+    end_within = take_datagrams = at_the_end = false;
+    last_request = 0;
+    assert_int_equal(clients_create(&agent, loop, &owner, &clients), HF_OK);
+    assert_int_equal(sessions_listen(clients), HF_OK);
+    sessions_start(clients);
+    heard[0] = '\0';
+    return 0;
+}
+
+static int unmake(void **state)
+{
+    (void)state;
+    at_the_end = true;
+    sessions_destroy(clients);
+    clients_end(clients);
+    clients_destroy(clients);
+    unmake_agent();
+    rmdir(dir);
+    return 0;
+}
+
+/* --- processes that attach -------------------------------------------------------------------- */
+
+struct peer {
+    int sock;
+    int fds[HF_WELCOME_FDS];
+    struct hf_welcome welcome;
+};
+
+static int connect_it(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s/sock", dir);
+    assert_int_equal(connect(sock, (struct sockaddr *)&address, sizeof(address)), 0);
+    return sock;
+}
+
+/* Says hello, and takes what it is answered. */
+static struct peer greet(enum hf_hello_role role, const uint8_t *cookie)
+{
+    struct peer p = {.sock = connect_it(), .fds = {-1, -1, -1, -1}};
+    struct hf_hello hello = {.magic = HF_WIRE_MAGIC,
+                             .major = HF_WIRE_MAJOR,
+                             .minor = HF_WIRE_MINOR,
+                             .fingerprint = hf_wire_fingerprint(),
+                             .start_time = hf_process_start_time(getpid()),
+                             .boottime_ns = its_time.ns,
+                             .role = role,
+                             .comm = "tester"};
+    char control[CMSG_SPACE(sizeof(p.fds))];
+    struct iovec part = {.iov_base = &p.welcome, .iov_len = sizeof(p.welcome)};
+    struct msghdr m = {.msg_iov = &part,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = sizeof(control)};
+
+    if (cookie)
+        memcpy(hello.cookie, cookie, HF_COOKIE_LEN);
+    assert_int_equal(send(p.sock, &hello, sizeof(hello), 0), sizeof(hello));
+    turn(); /* let in */
+    turn(); /* heard */
+    assert_int_equal(recvmsg(p.sock, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC), sizeof(p.welcome));
+    if (CMSG_FIRSTHDR(&m))
+        memcpy(p.fds, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(p.fds));
+    return p;
+}
+
+static struct peer attach(enum hf_hello_role role, const uint8_t *cookie)
+{
+    struct peer p = greet(role, cookie);
+
+    assert_int_equal(p.welcome.status, HF_OK);
+    return p;
+}
+
+static void leave(struct peer *p)
+{
+    close(p->sock);
+    for (int i = 0; i < HF_WELCOME_FDS; i++)
+        if (p->fds[i] >= 0)
+            close(p->fds[i]);
+    turn();
+}
+
+static struct client *client_of(const struct peer *p)
+{
+    struct client *c;
+
+    LIST_FOREACH (c, &clients->all, all)
+        if ((uint32_t)c->id == p->welcome.client_id)
+            return c;
+    return NULL;
+}
+
+static int count_clients(void)
+{
+    const struct client *c;
+    int count = 0;
+
+    LIST_FOREACH (c, &clients->all, all)
+        count++;
+    return count;
+}
+
+/* Another process, which only lives, and not for longer than this one. */
+static pid_t bystander(void)
+{
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pause();
+        _exit(0);
+    }
+    return pid;
+}
+
+static void dies(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    turn();
+}
+
+static int ghost_of(pid_t pid, struct client **ret_client)
+{
+    return client_ghost(clients, (uint32_t)pid, hf_process_start_time(pid), (uint32_t)getuid(),
+                        cookie_hash((const uint8_t[HF_COOKIE_LEN]){7}), "ghost", ret_client);
+}
+
+/* --- ends of sessions ------------------------------------------------------------------------- */
+
+static void the_end_of_a_client_in_order(void **state)
+{
+    struct peer p;
+
+    (void)state;
+    p = attach(HF_ROLE_HOLDER, NULL);
+    assert_heard("rebound");
+    assert_int_equal(counter(HF_COUNTER_CLIENTS), 1);
+    leave(&p);
+    assert_heard("session-gone client-gone client-over");
+    assert_int_equal(count_clients(), 0);
+    assert_int_equal(counter(HF_COUNTER_CLIENTS), 0);
+    pass(10000);
+    turn();
+    assert_heard("");
+}
+
+/* A stranger ends before anybody above has heard of it. */
+static void without_a_hello_nothing_goes_up(void **state)
+{
+    int sock;
+
+    (void)state;
+    sock = connect_it();
+    turn();
+    assert_int_equal(clients->session_count, 1);
+    pass(1000);
+    assert_int_equal(clients->session_count, 0);
+    assert_heard("");
+    assert_int_equal(counter(HF_COUNTER_VIOLATIONS), 1);
+    close(sock);
+}
+
+static void a_client_ends_with_its_last_session(void **state)
+{
+    struct peer holder, guardian;
+
+    (void)state;
+    holder = attach(HF_ROLE_HOLDER, NULL);
+    guardian = attach(HF_ROLE_GUARDIAN, holder.welcome.cookie);
+    assert_int_equal(guardian.welcome.client_id, holder.welcome.client_id);
+    assert_true(client_of(&holder)->joined);
+    assert_heard("rebound"); /* a guardian does not beat */
+    leave(&holder);
+    assert_heard("session-gone");
+    leave(&guardian);
+    assert_heard("session-gone client-gone client-over");
+}
+
+/* (!) What it holds outlives its sessions; it is freed once, with the last that needs it. */
+static void a_client_is_over_once(void **state)
+{
+    struct resource r = {.slot = 1};
+    struct client *c;
+    struct peer p;
+
+    (void)state;
+    p = attach(HF_ROLE_HOLDER, NULL);
+    c = client_of(&p);
+    heard[0] = '\0';
+    LIST_INSERT_HEAD(&c->held, &r, of_holder);
+    c->handoffs++;
+    leave(&p);
+    assert_heard("session-gone client-gone");
+    client_settle(c);
+    LIST_REMOVE(&r, of_holder);
+    client_settle(c);
+    assert_heard("");
+    c->handoffs--;
+    last_over = NULL;
+    client_settle(c);
+    assert_heard("client-over");
+    assert_ptr_equal(last_over, c);
+    assert_int_equal(count_clients(), 0);
+}
+
+/* Leases stay when the agent goes, and so nobody hears that their holders were gone. */
+static void at_the_agents_end_clients_are_over_and_not_gone(void **state)
+{
+    struct peer a, b;
+
+    (void)state;
+    a = attach(HF_ROLE_HOLDER, NULL);
+    b = attach(HF_ROLE_HOLDER, NULL);
+    heard[0] = '\0';
+    at_the_end = true;
+    sessions_destroy(clients);
+    assert_heard("");
+    clients_end(clients);
+    assert_heard("client-over client-over");
+    clients_end(clients);
+    assert_heard("");
+    close(a.sock);
+    close(b.sock);
+    for (int i = 0; i < HF_WELCOME_FDS; i++) {
+        close(a.fds[i]);
+        close(b.fds[i]);
+    }
+    clients->listener.fd = clients->doorbell_epoll = -1;
+    clients->doorbells.priv = NULL;
+}
+
+static void a_datagram_that_nobody_wants_ends_its_session(void **state)
+{
+    struct peer p;
+
+    (void)state;
+    p = attach(HF_ROLE_HOLDER, NULL);
+    heard[0] = '\0';
+    take_datagrams = true;
+    assert_int_equal(send(p.sock, "x", 1, 0), 1);
+    turn();
+    assert_heard("datagram");
+    take_datagrams = false;
+    assert_int_equal(send(p.sock, "x", 1, 0), 1);
+    turn();
+    assert_heard("session-gone client-gone client-over");
+    leave(&p);
+}
+
+/* --- requests --------------------------------------------------------------------------------- */
+
+static void submit(struct hf_ring_client *ring, const struct peer *p, uint64_t id)
+{
+    const uint64_t one = 1;
+    bool wake;
+
+    assert_int_equal(
+        hf_ring_submit(ring, &(struct hf_request_entry){.op = HF_OP_CANCEL, .id = id}, &wake), 0);
+    assert_int_equal(write(p->fds[HF_FD_DOORBELL], &one, sizeof(one)), sizeof(one));
+    turn();
+}
+
+static struct hf_ring_client ring_of(const struct peer *p)
+{
+    struct hf_ring_client ring;
+
+    assert_int_equal(hf_ring_client_map(dup(p->fds[HF_FD_REQUESTS]), dup(p->fds[HF_FD_COMPLETIONS]),
+                                        NULL, &ring),
+                     0);
+    return ring;
+}
+
+static void a_request_goes_up(void **state)
+{
+    struct hf_ring_client ring;
+    struct peer p;
+
+    (void)state;
+    p = attach(HF_ROLE_HOLDER, NULL);
+    ring = ring_of(&p);
+    heard[0] = '\0';
+    submit(&ring, &p, 77);
+    (void)sessions_serve(clients);
+    assert_heard("request");
+    assert_int_equal(last_request, 77);
+    hf_ring_client_unmap(&ring);
+    leave(&p);
+}
+
+/* What is asked for may end who asks. */
+static void a_request_may_end_its_session(void **state)
+{
+    struct hf_ring_client ring;
+    struct peer p;
+
+    (void)state;
+    p = attach(HF_ROLE_HOLDER, NULL);
+    ring = ring_of(&p);
+    heard[0] = '\0';
+    end_within = true;
+    submit(&ring, &p, 1);
+    submit(&ring, &p, 2);
+    (void)sessions_serve(clients);
+    assert_heard("request session-gone client-gone client-over");
+    assert_int_equal(last_request, 1);
+    hf_ring_client_unmap(&ring);
+    leave(&p);
+}
+
+/* --- ghosts ----------------------------------------------------------------------------------- */
+
+static void a_ghost_ends_with_its_process(void **state)
+{
+    pid_t pid = bystander();
+    struct client *c, *again;
+
+    (void)state;
+    assert_int_equal(ghost_of(pid, &c), HF_OK);
+    assert_int_equal(ghost_of(pid, &again), HF_OK);
+    assert_ptr_equal(c, again); /* of its second lease */
+    turn();
+    assert_heard("");
+    dies(pid);
+    assert_heard("client-gone client-over");
+    assert_int_equal(count_clients(), 0);
+}
+
+static void a_process_that_is_gone_is_no_ghost(void **state)
+{
+    pid_t pid = bystander();
+    uint64_t started = hf_process_start_time(pid);
+    struct client *c = NULL;
+
+    (void)state;
+    /* Another process of that number. */
+    assert_int_equal(client_ghost(clients, (uint32_t)pid, started + 1, 0, 7, "", &c), HF_ELOST);
+    dies(pid);
+    assert_int_equal(client_ghost(clients, (uint32_t)pid, started, 0, 7, "", &c), HF_ELOST);
+    assert_null(c);
+    assert_int_equal(count_clients(), 0);
+    assert_heard("");
+}
+
+/* (!) Without a descriptor to watch it by it counts as alive, until a sweep finds it gone. */
+static void an_unwatched_ghost_is_looked_for(void **state)
+{
+    pid_t pid = bystander();
+    struct client *c;
+
+    (void)state;
+    assert_int_equal(ghost_of(pid, &c), HF_OK);
+    loop_fd_remove(loop, &c->ghost_watch);
+    close(c->ghost_pidfd);
+    c->ghost_pidfd = -1;
+    clients->unwatched++;
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    turn();
+    assert_heard("");
+    pass(100);
+    assert_heard("client-gone client-over");
+    assert_int_equal(clients->unwatched, 0);
+}
+
+/* The same cookie and the same process. */
+static void a_ghost_that_comes_back_is_none(void **state)
+{
+    static const uint8_t cookie[HF_COOKIE_LEN] = {7};
+    struct client *c;
+    struct peer p;
+
+    (void)state;
+    assert_int_equal(ghost_of(getpid(), &c), HF_OK);
+    p = attach(HF_ROLE_HOLDER, cookie);
+    assert_ptr_equal(client_of(&p), c);
+    assert_false(c->ghost);
+    assert_heard("rebound");
+    leave(&p);
+    assert_heard("session-gone client-gone client-over");
+}
+
+/* Its own process has yet to come back. */
+static void a_ghosts_guardian_leaves_it_alone(void **state)
+{
+    static const uint8_t cookie[HF_COOKIE_LEN] = {7};
+    pid_t pid = bystander();
+    struct client *c;
+    struct peer p;
+
+    (void)state;
+    assert_int_equal(ghost_of(pid, &c), HF_OK);
+    p = attach(HF_ROLE_GUARDIAN, cookie);
+    assert_ptr_equal(client_of(&p), c);
+    leave(&p);
+    assert_heard("session-gone");
+    dies(pid);
+    assert_heard("client-gone client-over");
+}
+
+/* --- users ------------------------------------------------------------------------------------ */
+
+static void a_user_has_so_many_sessions(void **state)
+{
+    struct peer a, b, c;
+
+    (void)state;
+    config.clients_per_uid = 2;
+    a = attach(HF_ROLE_HOLDER, NULL);
+    b = attach(HF_ROLE_HOLDER, NULL);
+    heard[0] = '\0';
+    c = greet(HF_ROLE_HOLDER, NULL);
+    assert_int_equal(c.welcome.status, HF_ELIMIT);
+    assert_non_null(strstr(c.welcome.text, "clients_per_uid"));
+    assert_heard("");
+    leave(&c);
+    leave(&a);
+    c = attach(HF_ROLE_HOLDER, NULL);
+    leave(&b);
+    leave(&c);
+    assert_int_equal(user_get(clients, (uint32_t)getuid())->sessions, 0);
+}
+
+static void all_have_so_many_sessions(void **state)
+{
+    struct peer a, b;
+
+    (void)state;
+    config.clients_max = 1;
+    a = attach(HF_ROLE_HOLDER, NULL);
+    b = greet(HF_ROLE_HOLDER, NULL);
+    assert_int_equal(b.welcome.status, HF_EFULL);
+    leave(&a);
+    leave(&b);
+}
+
+static void a_user_holds_and_waits_for_so_many(void **state)
+{
+    struct user *u = user_get(clients, 1234);
+    char text[184] = "";
+
+    (void)state;
+    assert_ptr_equal(user_get(clients, 1234), u);
+    config.leases_per_uid = 3;
+    config.waiters_per_uid = 2;
+    assert_int_equal(user_judge_acquire(clients, u, 1, text, sizeof(text)), HF_OK);
+    u->waiters = 2;
+    assert_int_equal(user_judge_acquire(clients, u, 1, text, sizeof(text)), HF_ELIMIT);
+    assert_non_null(strstr(text, "waiters_per_uid"));
+    /* Of both together no more than the larger limit: each takes a place in the table. */
+    u->waiters = 1;
+    u->leases = 1;
+    assert_int_equal(user_judge_acquire(clients, u, 1, text, sizeof(text)), HF_OK);
+    u->leases = 2;
+    assert_int_equal(user_judge_acquire(clients, u, 1, text, sizeof(text)), HF_ELIMIT);
+    u->waiters = 0;
+    assert_int_equal(user_judge_acquire(clients, u, 1, text, sizeof(text)), HF_OK);
+    u->leases = 3;
+    assert_false(user_may_hold(clients, u));
+    assert_int_equal(user_judge_acquire(clients, u, 1, text, sizeof(text)), HF_ELIMIT);
+    assert_non_null(strstr(text, "leases_per_uid"));
+    config.leases_per_uid = 0;
+    assert_int_equal(user_judge_acquire(clients, u, 1, text, sizeof(text)), HF_OK);
+}
+
+static void a_users_texts_have_their_share(void **state)
+{
+    struct user *u = user_get(clients, 1234);
+    uint64_t most;
+    char text[184] = "";
+
+    (void)state;
+    config.leases_per_uid = CAPACITY / 4;
+    config.waiters_per_uid = CAPACITY / 4;
+    most = agent.table.text_units / 4;
+    u->text_units = most - 1;
+    assert_int_equal(user_judge_acquire(clients, u, 1, text, sizeof(text)), HF_OK);
+    assert_int_equal(user_judge_acquire(clients, u, 2, text, sizeof(text)), HF_ELIMIT);
+    assert_non_null(strstr(text, "its share"));
+}
+
+/* In the long run the rate, and a quarter of a second's at once. */
+static void a_user_asks_so_much_a_second(void **state)
+{
+    struct user *u = user_get(clients, 1234);
+    int taken = 0;
+
+    (void)state;
+    config.requests_per_uid = 100;
+    while (user_may_ask(clients, u, its_time)) {
+        user_asked(clients, u);
+        taken++;
+    }
+    assert_in_range(taken, 25, 27);
+    for (int i = 0; i < 100; i++) {
+        pass(100);
+        for (; user_may_ask(clients, u, its_time); taken++)
+            user_asked(clients, u);
+    }
+    assert_in_range(taken, 1025, 1027);
+    /* What was not asked for is not saved up. */
+    pass(60000);
+    for (taken = 0; user_may_ask(clients, u, its_time); taken++)
+        user_asked(clients, u);
+    assert_in_range(taken, 25, 27);
+}
+
+int main(void)
+{
+#define ROW(test) cmocka_unit_test_setup_teardown(test, make, unmake)
+    const struct CMUnitTest tests[] = {
+        ROW(the_end_of_a_client_in_order),
+        ROW(without_a_hello_nothing_goes_up),
+        ROW(a_client_ends_with_its_last_session),
+        ROW(a_client_is_over_once),
+        ROW(at_the_agents_end_clients_are_over_and_not_gone),
+        ROW(a_datagram_that_nobody_wants_ends_its_session),
+        ROW(a_request_goes_up),
+        ROW(a_request_may_end_its_session),
+        ROW(a_ghost_ends_with_its_process),
+        ROW(a_process_that_is_gone_is_no_ghost),
+        ROW(an_unwatched_ghost_is_looked_for),
+        ROW(a_ghost_that_comes_back_is_none),
+        ROW(a_ghosts_guardian_leaves_it_alone),
+        ROW(a_user_has_so_many_sessions),
+        ROW(all_have_so_many_sessions),
+        ROW(a_user_holds_and_waits_for_so_many),
+        ROW(a_users_texts_have_their_share),
+        ROW(a_user_asks_so_much_a_second),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

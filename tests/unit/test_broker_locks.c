@@ -1,0 +1,761 @@
+/* The locks of a host, with the test in place of nodes, clients, releaser and renewal thread, and of whoever is above:
+ * who is served when, what is answered, and in which order things are told. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "agent/broker/locks/ended.h"
+#include "agent/broker/locks/grants.h"
+#include "agent/broker/locks/handoffs.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/requests.h"
+#include "agent/broker/locks/waiters.h"
+#include "agent/broker/nodes/node_texts.h"
+#include "agent/broker/nodes/nodes.h"
+#include "tests/support/journal.h"
+#include "tests/unit/broker_fixture.h"
+#include "tests/unit/links_fixture.h"
+#include "tests/unit/sessions_fixture.h"
+
+#define YOUNG_MS hf_dur_ms(timing_young())
+
+static struct nodes nodes;
+static struct locks *locks;
+static char dir[64];
+static int forgone;
+
+/* --- below: the nodes ------------------------------------------------------------------------- */
+
+bool nodes_may_vote(HF_UNUSED const struct nodes *n, int node, HF_UNUSED hf_time now)
+{
+    return links[node].up;
+}
+
+int nodes_up(HF_UNUSED const struct nodes *n)
+{
+    int count = 0;
+
+    for (int i = 0; i < NODES; i++)
+        count += links[i].up;
+    return count;
+}
+
+int nodes_voting(const struct nodes *n, HF_UNUSED hf_time now)
+{
+    return nodes_up(n);
+}
+
+int nodes_granting(const struct nodes *n, HF_UNUSED hf_time now)
+{
+    return nodes_up(n);
+}
+
+unsigned nodes_on_reply(HF_UNUSED struct nodes *n, HF_UNUSED int node,
+                        HF_UNUSED const struct link_reply *reply)
+{
+    return 0;
+}
+
+void nodes_on_write(HF_UNUSED struct nodes *n, HF_UNUSED int node,
+                    HF_UNUSED const struct link_reply *reply, HF_UNUSED bool written)
+{
+}
+
+bool nodes_settling(HF_UNUSED const struct nodes *n, HF_UNUSED hf_time now)
+{
+    return false;
+}
+
+uint64_t nodes_situation(const struct nodes *n, HF_UNUSED hf_time now)
+{
+    return 1 + (uint64_t)nodes_up(n);
+}
+
+bool nodes_time(HF_UNUSED const struct nodes *n, HF_UNUSED hf_time now, hf_nodetime *ret_time)
+{
+    *ret_time = (hf_nodetime){clock_wall().ms * 1000};
+    return true;
+}
+
+const char *nodes_fleet_text(HF_UNUSED const struct nodes *n)
+{
+    return "";
+}
+
+void nodes_explain(HF_UNUSED const struct nodes *n, HF_UNUSED hf_time now, char *ret_text,
+                   size_t size)
+{
+    snprintf(ret_text, size, "too few nodes");
+}
+
+void nodes_explain_round(HF_UNUSED const struct nodes *n, HF_UNUSED int voted,
+                         HF_UNUSED uint32_t errors, char *ret_text, size_t size)
+{
+    snprintf(ret_text, size, "too few nodes");
+}
+
+/* --- below: releases -------------------------------------------------------------------------- */
+
+static struct release_order releases[MOST];
+static struct token released_token[MOST]; /* the order's may be gone by the time of its end */
+static int release_count;
+
+struct release_order releaser_order(const struct lease *lease, uint32_t which)
+{
+    return (struct release_order){.key = lease_key(lease),
+                                  .key_len = lease->key_len,
+                                  .token = &lease->token,
+                                  .nodes = which,
+                                  .doubt_until = HF_TIME_PAST};
+}
+
+int releaser_start(HF_UNUSED struct releaser *releaser, const struct release_order *order)
+{
+    assert_true(release_count < MOST);
+    released_token[release_count] = *order->token;
+    releases[release_count++] = *order;
+    return HF_OK;
+}
+
+/* q nodes have answered it. */
+static void release_answered(int i)
+{
+    releases[i].done(QUORUM, releases[i].arg, NULL);
+}
+
+/* --- below: clients --------------------------------------------------------------------------- */
+
+void client_signal(struct client *c, HF_UNUSED const struct session *but)
+{
+    assert_non_null(c);
+    hear("signal");
+}
+
+void client_settle(HF_UNUSED struct client *c)
+{
+    hear("settle");
+}
+
+void answers_forgo(HF_UNUSED struct answers *a)
+{
+    forgone++;
+}
+
+struct client *client_new(HF_UNUSED struct clients *c)
+{
+    return NULL;
+}
+
+int client_ghost(HF_UNUSED struct clients *c, HF_UNUSED uint32_t pid, HF_UNUSED uint64_t start_time,
+                 HF_UNUSED uint32_t uid, HF_UNUSED uint64_t hash, HF_UNUSED const char *comm,
+                 HF_UNUSED struct client **ret_client)
+{
+    return HF_ELOST;
+}
+
+struct user *user_get(HF_UNUSED struct clients *c, HF_UNUSED uint32_t uid)
+{
+    return NULL;
+}
+
+uint64_t user_text_units(HF_UNUSED size_t name_len, HF_UNUSED size_t note_len)
+{
+    return 1;
+}
+
+bool user_may_hold(HF_UNUSED const struct clients *c, HF_UNUSED const struct user *u)
+{
+    return true;
+}
+
+void user_say_held(HF_UNUSED const struct clients *c, HF_UNUSED const struct user *u, char *text,
+                   size_t size)
+{
+    snprintf(text, size, "too many");
+}
+
+int user_judge_acquire(HF_UNUSED const struct clients *c, HF_UNUSED const struct user *u,
+                       HF_UNUSED uint64_t units, HF_UNUSED char *text, HF_UNUSED size_t size)
+{
+    return HF_OK;
+}
+
+/* --- above ------------------------------------------------------------------------------------ */
+
+static void on_lease_changed(void *arg, HF_UNUSED struct client *c)
+{
+    assert_ptr_equal(arg, &nodes);
+    hear("changed");
+}
+
+static void on_lease_over(HF_UNUSED void *arg, HF_UNUSED struct client *c)
+{
+    hear("over");
+}
+
+static void on_name_over(HF_UNUSED void *arg, const void *name, size_t name_len)
+{
+    char word[40];
+
+    snprintf(word, sizeof(word), "name-over:%.*s", (int)name_len, (const char *)name);
+    hear(word);
+}
+
+/* --- the room --------------------------------------------------------------------------------- */
+
+static int make(void **state)
+{
+    static const uint8_t hash_key[16] = {1};
+    const struct locks_owner owner = {.lease_changed = on_lease_changed,
+                                      .lease_over = on_lease_over,
+                                      .name_over = on_name_over,
+                                      .arg = &nodes};
+    char why[WHY_SIZE] = "";
+    uint32_t found;
+
+    (void)state;
+    rcu_register_thread();
+    make_agent();
+    make_links();
+    make_sessions();
+    scratch_path(dir, sizeof(dir));
+    assert_non_null(mkdtemp(dir));
+    if (journal_open(dir, CAPACITY, NODES, "cafe", agent.boot_id, &agent.journal, &found, why,
+                     sizeof(why)) < 0)
+        fail_msg("%s", why);
+    assert_int_equal(lease_table_create(CAPACITY, &agent.leases), HF_OK);
+    memset(&nodes, 0, sizeof(nodes));
+    nodes.n = NODES;
+    nodes.q = QUORUM;
+    nodes.started = its_time;
+    for (int i = 0; i < NODES; i++) {
+        nodes.node[i].up = true;
+        nodes.node[i].trust = trusted();
+        nodes.links[i] = nodes.node[i].link = &links[i];
+    }
+    release_count = forgone = 0;
+    assert_int_equal(locks_create(&agent, loop, &nodes, &the_clients, hash_key, &owner, &locks),
+                     HF_OK);
+    heard[0] = '\0';
+    return 0;
+}
+
+/* As the broker ends it. */
+static int unmake(void **state)
+{
+    (void)state;
+    locks_drain(locks);
+    locks_close(locks);
+    for (int i = 0; i < NODES; i++)
+        link_destroy(&links[i]);
+    locks_destroy(locks);
+    lease_table_destroy(agent.leases);
+    journal_remove(agent.journal);
+    rmdir(dir);
+    unmake_agent();
+    rcu_unregister_thread();
+    return 0;
+}
+
+static void acquire(int s, uint64_t id, const char *name, hf_time deadline)
+{
+    struct hf_request_entry q = {.op = HF_OP_ACQUIRE,
+                                 .id = id,
+                                 .name_len = (uint8_t)strlen(name),
+                                 .deadline_ns = deadline.ns == HF_TIME_PAST.ns ? 0 : deadline.ns};
+
+    memcpy(q.name, name, strlen(name));
+    request_acquire(locks, &sessions[s], &q);
+}
+
+static void wait_for(int s, uint64_t id, const char *name)
+{
+    acquire(s, id, name, HF_TIME_NEVER);
+}
+
+static void try_for(int s, uint64_t id, const char *name)
+{
+    acquire(s, id, name, HF_TIME_PAST);
+}
+
+/* Every node answers what it was asked last. */
+static void all_say(enum link_verdict verdict)
+{
+    struct command *asked[NODES];
+
+    for (int i = 0; i < NODES; i++)
+        asked[i] = newest(i);
+    for (int i = 0; i < NODES; i++)
+        if (!asked[i]->answered)
+            answer(asked[i], verdict);
+}
+
+static struct lease *lease_of(const char *name)
+{
+    struct resource *r = resource_find(locks, name, strlen(name));
+
+    return r ? resource_lease(r) : NULL;
+}
+
+/* Granted, and no business of the broker any more. */
+static struct lease *granted(int s, uint64_t id, const char *name)
+{
+    struct lease *lease;
+
+    wait_for(s, id, name);
+    all_say(VERDICT_OK);
+    assert_int_equal(answered(s, id)->status, HF_OK);
+    lease = lease_of(name);
+    assert_non_null(lease);
+    pass((int)YOUNG_MS);
+    was_posted(MSG_GRANTED);
+    was_posted(MSG_VOTE); /* the third */
+    heard[0] = '\0';
+    return lease;
+}
+
+static void release_slot(int s, uint64_t id, uint32_t slot, uint32_t generation)
+{
+    request_release(locks, &sessions[s],
+                    &(struct hf_request_entry){
+                        .op = HF_OP_RELEASE, .id = id, .slot = slot, .generation = generation});
+}
+
+static void release(int s, uint64_t id, const struct lease *lease)
+{
+    release_slot(s, id, lease->slot, lease->generation);
+}
+
+/* --- first come first served ------------------------------------------------------------------ */
+
+/* What the renewal thread does when it hands over; whose lease it is then. */
+static const struct session *handed_over(void)
+{
+    struct message *m = posted(MSG_HAND_OVER);
+    struct handoff *h = m->handoff;
+    const struct session *to = h->waiter->session;
+    hf_time a[HF_NODES_MAX];
+    uint32_t mark[HF_NODES_MAX] = {0};
+
+    free(m);
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        a[i] = its_time;
+    lease_fsm_init(&h->to->fsm, NODES, QUORUM, &config.timing, false, HF_TIME_NEVER, a, mark);
+    atomic_init(&h->to->valid_ns, h->to->fsm.valid.ns);
+    atomic_init(&h->to->state, HF_SLOT_HELD);
+    h->verdict = HANDOFF_YES;
+    h->valid = h->to->fsm.valid;
+    handoff_answered(h);
+    return to;
+}
+
+static void waiters_are_served_as_they_came(void **state)
+{
+    (void)state;
+    granted(0, 1, "a");
+    wait_for(2, 2, "a");
+    wait_for(1, 3, "a");
+    wait_for(3, 4, "a");
+    assert_int_equal(links[0].asked, 1); /* nodes are not asked for what this host holds */
+    release(0, 5, lease_of("a"));
+    assert_ptr_equal(handed_over(), &sessions[2]);
+    assert_int_equal(answered(2, 2)->status, HF_OK);
+    assert_int_equal(answered(0, 5)->status, HF_OK);
+    release(2, 6, lease_of("a"));
+    assert_ptr_equal(handed_over(), &sessions[1]);
+    assert_int_equal(answered(1, 3)->status, HF_OK);
+    assert_true(answered(1, 3)->fence > answered(2, 2)->fence);
+    release(1, 7, lease_of("a"));
+    assert_ptr_equal(handed_over(), &sessions[3]);
+    assert_int_equal(times_answered(3, 4), 1);
+    assert_int_equal(locks->waiter_count, 0);
+}
+
+/* The same where each needs a round. */
+static void rounds_are_for_who_came_first(void **state)
+{
+    (void)state;
+    wait_for(2, 1, "a");
+    wait_for(0, 2, "a");
+    assert_int_equal(links[0].asked, 1); /* one contender of this host */
+    all_say(VERDICT_OK);
+    assert_int_equal(answered(2, 1)->status, HF_OK);
+    assert_int_equal(answers_of[0].count, 0);
+    assert_int_equal(progress_of[0].count, 1); /* by whom it is held */
+}
+
+static void a_request_sent_again_is_the_same(void **state)
+{
+    (void)state;
+    wait_for(0, 1, "a");
+    wait_for(0, 1, "a");
+    assert_int_equal(forgone, 1);
+    all_say(VERDICT_OK);
+    assert_int_equal(times_answered(0, 1), 1);
+}
+
+/* --- cancel ----------------------------------------------------------------------------------- */
+
+/* (!) A token that was released is never SET again, and its release ends before the next one is written. */
+static void a_cancelled_round_is_undone_first(void **state)
+{
+    struct token first;
+
+    (void)state;
+    wait_for(0, 1, "a");
+    wait_for(1, 2, "a");
+    first = newest(0)->token;
+    request_cancel(&sessions[0], 1);
+    assert_int_equal(answered(0, 1)->status, HF_ECANCELED);
+    assert_int_equal(release_count, 1);
+    assert_int_equal(releases[0].nodes, 7);
+    assert_memory_equal(&released_token[0], &first, sizeof(first));
+    assert_int_equal(links[0].asked, 1);
+    /* It stood there after all: that node is told once more. */
+    answer(newest(0), VERDICT_OK);
+    assert_int_equal(release_count, 2);
+    assert_int_equal(releases[1].nodes, 1);
+    assert_int_equal(links[0].asked, 1);
+    release_answered(0);
+    assert_int_equal(links[0].asked, 2);
+    assert_memory_not_equal(&newest(0)->token, &first, sizeof(first));
+    assert_true(newest(0)->fence > links[0].commands[0].fence);
+    answer(&links[1].commands[0], VERDICT_TAKEN); /* late, and of the first */
+    assert_int_equal(answers_of[1].count, 0);
+    all_say(VERDICT_OK);
+    assert_int_equal(answered(1, 2)->status, HF_OK);
+    assert_int_equal(times_answered(0, 1), 1);
+    answer(&links[2].commands[0], VERDICT_TAKEN);
+    assert_int_equal(locks->round_count, 0);
+}
+
+static void a_cancelled_waiter_leaves_the_round_alone(void **state)
+{
+    (void)state;
+    wait_for(0, 1, "a");
+    wait_for(1, 2, "a");
+    request_cancel(&sessions[1], 2);
+    assert_int_equal(answered(1, 2)->status, HF_ECANCELED);
+    assert_int_equal(release_count, 0);
+    all_say(VERDICT_OK);
+    assert_int_equal(answered(0, 1)->status, HF_OK);
+}
+
+static void a_session_that_ends_leaves_its_place(void **state)
+{
+    (void)state;
+    wait_for(0, 1, "a");
+    wait_for(1, 2, "a");
+    sessions[0].closing = true;
+    requests_drop_session(&sessions[0]);
+    assert_int_equal(users[0].waiters, 0);
+    assert_int_equal(release_count, 1);
+    release_answered(0);
+    assert_int_equal(links[0].asked, 2);
+    all_say(VERDICT_OK);
+    assert_int_equal(answered(1, 2)->status, HF_OK);
+    assert_int_equal(answers_of[0].count, 0);
+}
+
+/* --- try once --------------------------------------------------------------------------------- */
+
+static void a_try_is_answered_by_one_round(void **state)
+{
+    (void)state;
+    try_for(0, 1, "a");
+    all_say(VERDICT_TAKEN);
+    assert_int_equal(answered(0, 1)->status, HF_EBUSY);
+    assert_int_equal(release_count, 1);
+    assert_int_equal(releases[0].nodes, 4); /* two told that nothing of ours is there */
+    release_answered(0);
+    pass(60000);
+    assert_int_equal(links[0].asked, 1);
+    assert_int_equal(times_answered(0, 1), 1);
+}
+
+/* What it tries for may have become free since the round before it began. */
+static void a_younger_try_has_a_round_of_its_own(void **state)
+{
+    (void)state;
+    try_for(0, 1, "a");
+    pass(1);
+    try_for(1, 2, "a");
+    all_say(VERDICT_TAKEN);
+    assert_int_equal(answered(0, 1)->status, HF_EBUSY);
+    assert_int_equal(times_answered(1, 2), 0);
+    release_answered(0);
+    assert_int_equal(links[0].asked, 2);
+    all_say(VERDICT_TAKEN);
+    assert_int_equal(answered(1, 2)->status, HF_EBUSY);
+}
+
+static void a_try_for_a_lock_of_this_host_asks_no_node(void **state)
+{
+    const struct lease *lease;
+
+    (void)state;
+    lease = granted(0, 1, "a");
+    try_for(1, 2, "a");
+    assert_int_equal(answered(1, 2)->status, HF_EBUSY);
+    assert_int_equal(answered(1, 2)->holder.fence, lease->fence);
+    assert_int_equal(links[0].asked, 1);
+}
+
+static void without_nodes_a_try_fails_and_a_waiter_waits(void **state)
+{
+    (void)state;
+    links[0].up = links[1].up = false;
+    try_for(0, 1, "a");
+    wait_for(1, 2, "b");
+    assert_int_equal(answered(0, 1)->status, HF_ENOQUORUM);
+    assert_int_equal(times_answered(1, 2), 0);
+    assert_int_equal(progress_of[1].entry[0].status, HF_ENOQUORUM);
+    links[0].up = true;
+    waiters_kick_stalled(locks);
+    assert_int_equal(links[0].asked, 1);
+    answer(newest(0), VERDICT_OK);
+    answer(newest(2), VERDICT_OK);
+    assert_int_equal(answered(1, 2)->status, HF_OK);
+}
+
+/* --- what is told, in its order --------------------------------------------------------------- */
+
+static void the_owner_hears_of_a_lease_in_order(void **state)
+{
+    struct lease *lease;
+
+    (void)state;
+    lease = granted(0, 1, "a");
+    grant_changed(locks, lease);
+    assert_heard("changed signal");
+    release(0, 2, lease);
+    assert_heard("");
+    was_posted(MSG_RELEASE);
+    /* (!) The answer lies in the ring before the journal forgets, and before anybody looks for the name. */
+    grant_ended(locks, lease);
+    assert_heard("released over signal settle name-over:a");
+    assert_int_equal(answered(0, 2)->status, HF_OK);
+    assert_int_equal(people[0].held_count, 0);
+    nothing_was_posted();
+}
+
+/* Who is next hears of the end only after all above have. */
+static void the_next_round_begins_last(void **state)
+{
+    struct lease *lease;
+
+    (void)state;
+    lease = granted(0, 1, "a");
+    atomic_store(&lease->state, HF_SLOT_LOST);
+    wait_for(1, 2, "a");
+    heard[0] = '\0';
+    grant_ended(locks, lease);
+    assert_heard("over signal settle name-over:a");
+    assert_int_equal(links[0].asked, 2);
+    all_say(VERDICT_OK);
+    assert_heard("answer");
+}
+
+static void a_lost_lease_that_was_to_be_released_is_lost(void **state)
+{
+    struct lease *lease;
+
+    (void)state;
+    lease = granted(0, 1, "a");
+    release(0, 2, lease);
+    atomic_store(&lease->state, HF_SLOT_LOST);
+    grant_ended(locks, lease);
+    assert_int_equal(answered(0, 2)->status, HF_ELOST);
+    was_posted(MSG_RELEASE);
+}
+
+static void a_dead_holder_is_told_of_after_its_orders(void **state)
+{
+    struct lease *lease;
+    struct message *m;
+
+    (void)state;
+    lease = granted(0, 1, "a");
+    requests_client_gone(locks, &people[0]);
+    m = posted(MSG_RELEASE);
+    assert_int_equal(m->slot, lease->slot);
+    assert_int_equal(m->reason, HF_LOSS_HOLDER);
+    free(m);
+    assert_heard("changed");
+    assert_int_equal(counter(HF_COUNTER_HOLDER_DEATHS), 1);
+    requests_client_gone(locks, &people[0]); /* it is being released */
+    nothing_was_posted();
+}
+
+/* --- a young lease ---------------------------------------------------------------------------- */
+
+static void ask_for(int s, uint64_t id, const char *name)
+{
+    struct hf_request_entry q = {.op = HF_OP_ASK, .id = id, .name_len = (uint8_t)strlen(name)};
+
+    memcpy(q.name, name, strlen(name));
+    request_ask(locks, &sessions[s], &q);
+}
+
+/* (!) Whatever is told of a lease comes behind the lease itself, and behind the votes that came meanwhile. */
+static void a_young_lease_is_handed_in_before_anything_is_told(void **state)
+{
+    struct message *m;
+
+    (void)state;
+    wait_for(0, 1, "a");
+    answer(newest(0), VERDICT_OK);
+    answer(newest(1), VERDICT_OK);
+    assert_int_equal(answered(0, 1)->status, HF_OK);
+    answer(newest(2), VERDICT_OK);
+    nothing_was_posted();
+    ask_for(0, 2, "a");
+    m = posted(MSG_GRANTED);
+    assert_ptr_equal(m->lease, lease_of("a"));
+    free(m);
+    m = posted(MSG_VOTE);
+    assert_int_equal(m->node_number, 2);
+    free(m);
+    m = posted(MSG_LOSE);
+    assert_int_equal(m->reason, HF_LOSS_ASKED);
+    free(m);
+    nothing_was_posted();
+    pass((int)YOUNG_MS);
+    nothing_was_posted(); /* once */
+}
+
+static void a_young_lease_ends_without_the_renewal_thread(void **state)
+{
+    (void)state;
+    wait_for(0, 1, "a");
+    all_say(VERDICT_OK);
+    heard[0] = '\0';
+    release(0, 2, lease_of("a"));
+    assert_int_equal(release_count, 1);
+    assert_heard("");
+    release_answered(0);
+    assert_heard("released over signal settle name-over:a");
+    pass((int)YOUNG_MS);
+    nothing_was_posted();
+}
+
+static void a_drain_hands_in_what_is_young(void **state)
+{
+    (void)state;
+    wait_for(0, 1, "a");
+    all_say(VERDICT_OK);
+    wait_for(1, 2, "a");
+    wait_for(2, 3, "b");
+    locks_drain(locks);
+    was_posted(MSG_GRANTED);
+    assert_int_equal(answered(1, 2)->status, HF_EGOING);
+    assert_int_equal(answered(2, 3)->status, HF_EGOING);
+    assert_int_equal(release_count, 1); /* of the round for b */
+    assert_true(locks_busy(locks));
+    all_say(VERDICT_OK);
+    assert_false(locks_busy(locks));
+    wait_for(3, 4, "c");
+    assert_int_equal(answered(3, 4)->status, HF_EGOING);
+}
+
+/* --- a release that is asked for again after a restart ----------------------------------------- */
+
+static struct resource *being_released(int s, uint32_t generation)
+{
+    struct resource *r;
+
+    assert_int_equal(resource_get(locks, "a", 1, &r), HF_OK);
+    assert_non_null(resource_work(r));
+    r->undoing = true;
+    resource_rouse(r);
+    assert_int_equal(ended_add(&people[s], r, r->slot, generation), HF_OK);
+    return r;
+}
+
+static void a_release_asked_again_is_answered_at_its_end(void **state)
+{
+    struct resource *r;
+
+    (void)state;
+    r = being_released(0, 9);
+    release_slot(0, 1, r->slot, 9);
+    assert_int_equal(times_answered(0, 1), 0);
+    grant_undone(r);
+    assert_int_equal(answered(0, 1)->status, HF_OK);
+    assert_int_equal(answered(0, 1)->generation, 9);
+    /* Once more, as after a reconnect: it is over. */
+    release_slot(0, 2, r->slot, 9);
+    assert_int_equal(answered(0, 2)->status, HF_OK);
+    ended_drop_client(&people[0]);
+}
+
+static void a_release_asked_again_is_its_holders(void **state)
+{
+    struct resource *r;
+
+    (void)state;
+    r = being_released(0, 9);
+    release_slot(1, 1, r->slot, 9);
+    release_slot(0, 2, r->slot, 8);
+    assert_int_equal(answered(1, 1)->status, HF_ELOST);
+    assert_int_equal(answered(0, 2)->status, HF_ELOST);
+    ended_drop_client(&people[0]);
+    assert_null(r->work->ended);
+    grant_undone(r);
+}
+
+static void who_asked_again_may_go(void **state)
+{
+    struct resource *r;
+
+    (void)state;
+    r = being_released(0, 9);
+    release_slot(0, 1, r->slot, 9);
+    requests_drop_session(&sessions[0]);
+    grant_undone(r);
+    assert_int_equal(times_answered(0, 1), 0);
+    ended_drop_client(&people[0]);
+}
+
+static void what_was_over_before_is_answered_at_once(void **state)
+{
+    (void)state;
+    assert_int_equal(ended_add(&people[0], NULL, 5, 9), HF_OK);
+    release_slot(0, 1, 5, 9);
+    assert_int_equal(answered(0, 1)->status, HF_OK);
+    ended_drop_client(&people[0]);
+    release_slot(0, 2, 5, 9);
+    assert_int_equal(answered(0, 2)->status, HF_ELOST);
+}
+
+int main(void)
+{
+#define ROW(test) cmocka_unit_test_setup_teardown(test, make, unmake)
+    const struct CMUnitTest tests[] = {
+        ROW(waiters_are_served_as_they_came),
+        ROW(rounds_are_for_who_came_first),
+        ROW(a_request_sent_again_is_the_same),
+        ROW(a_cancelled_round_is_undone_first),
+        ROW(a_cancelled_waiter_leaves_the_round_alone),
+        ROW(a_session_that_ends_leaves_its_place),
+        ROW(a_try_is_answered_by_one_round),
+        ROW(a_younger_try_has_a_round_of_its_own),
+        ROW(a_try_for_a_lock_of_this_host_asks_no_node),
+        ROW(without_nodes_a_try_fails_and_a_waiter_waits),
+        ROW(the_owner_hears_of_a_lease_in_order),
+        ROW(the_next_round_begins_last),
+        ROW(a_lost_lease_that_was_to_be_released_is_lost),
+        ROW(a_dead_holder_is_told_of_after_its_orders),
+        ROW(a_young_lease_is_handed_in_before_anything_is_told),
+        ROW(a_young_lease_ends_without_the_renewal_thread),
+        ROW(a_drain_hands_in_what_is_young),
+        ROW(a_release_asked_again_is_answered_at_its_end),
+        ROW(a_release_asked_again_is_its_holders),
+        ROW(who_asked_again_may_go),
+        ROW(what_was_over_before_is_answered_at_once),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

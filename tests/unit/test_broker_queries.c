@@ -1,0 +1,296 @@
+/* The broker's questions, with the test in place of the nodes, the clients and the locks: limits, what becomes of
+ * questions whose session ends, and the agent's going away. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/waiters.h"
+#include "agent/broker/locks/wakeups.h"
+#include "agent/broker/nodes/nodes.h"
+#include "agent/broker/queries/queries.h"
+#include "tests/unit/broker_fixture.h"
+#include "tests/unit/links_fixture.h"
+#include "tests/unit/sessions_fixture.h"
+
+#define LOOKS_MOST 64 /* agent/broker/queries/looks.c */
+#define SCANS_MOST HF_NODES_MAX
+
+static struct nodes nodes;
+static struct locks locks;
+static struct queries *queries;
+static struct lease *held_here; /* NULL: nobody on this host holds anything */
+static struct resource here;
+
+/* --- below ------------------------------------------------------------------------------------ */
+
+bool nodes_may_vote(HF_UNUSED const struct nodes *n, int node, HF_UNUSED hf_time now)
+{
+    return links[node].up;
+}
+
+unsigned nodes_on_reply(HF_UNUSED struct nodes *n, HF_UNUSED int node,
+                        HF_UNUSED const struct link_reply *reply)
+{
+    return 0;
+}
+
+struct resource *resource_find(HF_UNUSED struct locks *l, HF_UNUSED const void *name,
+                               HF_UNUSED size_t len)
+{
+    return held_here ? &here : NULL;
+}
+
+struct lease *resource_lease(HF_UNUSED const struct resource *r)
+{
+    return held_here;
+}
+
+void waiter_describe_local(HF_UNUSED const struct resource *r, struct hf_wire_holder *ret)
+{
+    *ret = (struct hf_wire_holder){.fence = held_here->fence, .pttl_ms = -2};
+}
+
+void wakeups_noticed(HF_UNUSED struct locks *l, HF_UNUSED int node, HF_UNUSED const void *key,
+                     HF_UNUSED size_t key_len)
+{
+}
+
+/* --- asking ----------------------------------------------------------------------------------- */
+
+static int make(void **state)
+{
+    (void)state;
+    make_agent();
+    make_links();
+    make_sessions();
+    held_here = NULL;
+    memset(&nodes, 0, sizeof(nodes));
+    memset(&locks, 0, sizeof(locks));
+    nodes.n = NODES;
+    nodes.q = QUORUM;
+    for (int i = 0; i < NODES; i++) {
+        nodes.node[i].up = true;
+        nodes.links[i] = nodes.node[i].link = &links[i];
+    }
+    assert_int_equal(queries_create(&agent, loop, &nodes, &the_clients, &locks, &queries), HF_OK);
+    heard[0] = '\0';
+    return 0;
+}
+
+/* As the broker ends them. */
+static int unmake(void **state)
+{
+    (void)state;
+    queries_close(queries);
+    for (int i = 0; i < NODES; i++)
+        link_destroy(&links[i]);
+    queries_destroy(queries);
+    unmake_agent();
+    return 0;
+}
+
+static void look(int s, uint64_t id, const char *name, bool waits)
+{
+    struct hf_request_entry q = {.op = HF_OP_LOOK,
+                                 .id = id,
+                                 .name_len = (uint8_t)strlen(name),
+                                 .flags = waits ? HF_REQ_WAIT : 0,
+                                 .deadline_ns = HF_TIME_NEVER.ns};
+
+    memcpy(q.name, name, strlen(name));
+    looks_ask(queries, &sessions[s], &q);
+}
+
+static void scan(int s, uint64_t id, int node)
+{
+    struct hf_request_entry q = {.op = HF_OP_SCAN, .id = id, .slot = (uint32_t)node};
+
+    scans_ask(queries, &sessions[s], &q);
+}
+
+/* Whatever is unanswered. */
+static void answer_all(enum link_verdict verdict)
+{
+    for (int node = 0; node < NODES; node++)
+        for (int i = 0; i < links[node].asked; i++)
+            if (!links[node].commands[i].answered)
+                answer(&links[node].commands[i], verdict);
+    pass(1);
+}
+
+/* --- looks ------------------------------------------------------------------------------------ */
+
+static void a_look_is_answered_once(void **state)
+{
+    (void)state;
+    look(0, 1, "a", false);
+    assert_int_equal(times_answered(0, 1), 0);
+    answer_all(VERDICT_FREE);
+    assert_int_equal(answered(0, 1)->status, HF_OK);
+    assert_int_equal(answered(0, 1)->look, HF_LOOK_FREE);
+    pass(10000);
+    assert_int_equal(times_answered(0, 1), 1);
+    assert_int_equal(users[0].looks, 0);
+}
+
+static void a_session_has_so_many_looks(void **state)
+{
+    (void)state;
+    for (uint64_t id = 1; id <= LOOKS_MOST; id++)
+        look(0, id, "a", false);
+    assert_int_equal(answers_of[0].count, 0);
+    look(0, 100, "a", false);
+    assert_int_equal(answered(0, 100)->status, HF_ELIMIT);
+    assert_non_null(strstr(answered(0, 100)->text, "limit of one connection"));
+    /* Another one's are its own. */
+    look(1, 1, "a", false);
+    assert_int_equal(answers_of[1].count, 0);
+    answer_all(VERDICT_FREE);
+    assert_int_equal(users[0].looks, 0);
+    look(0, 101, "a", false);
+    assert_int_equal(times_answered(0, 101), 0);
+}
+
+static void a_user_has_so_many_looks(void **state)
+{
+    (void)state;
+    config.waiters_per_uid = 2;
+    sessions[1].user = sessions[0].user;
+    look(0, 1, "a", true);
+    look(1, 2, "b", true);
+    look(1, 3, "c", false);
+    assert_int_equal(answered(1, 3)->status, HF_ELIMIT);
+    assert_non_null(strstr(answered(1, 3)->text, "waiters_per_uid"));
+    assert_int_equal(counter(HF_COUNTER_REFUSED), 1);
+}
+
+/* Who waits for a name to be free looks when a lease of this host has ended, not with the next sweep. */
+static void the_end_of_a_lease_is_heard(void **state)
+{
+    struct lease lease = {.fence = 7};
+
+    (void)state;
+    held_here = &lease;
+    look(0, 1, "a", true);
+    assert_int_equal(links[0].asked, 0); /* no node need be asked */
+    assert_int_equal(progress_of[0].count, 1);
+    held_here = NULL;
+    looks_hear_ended(queries, "b", 1);
+    assert_int_equal(links[0].asked, 0);
+    looks_hear_ended(queries, "a", 1);
+    assert_int_equal(links[0].asked, 1);
+    answer_all(VERDICT_FREE);
+    assert_int_equal(answered(0, 1)->look, HF_LOOK_FREE);
+}
+
+/* --- scans ------------------------------------------------------------------------------------ */
+
+static void a_session_has_so_many_scans(void **state)
+{
+    (void)state;
+    for (uint64_t id = 1; id <= SCANS_MOST; id++)
+        scan(0, id, 0);
+    assert_int_equal(answers_of[0].count, 0);
+    scan(0, 100, 1);
+    assert_int_equal(answered(0, 100)->status, HF_ELIMIT);
+    assert_non_null(strstr(answered(0, 100)->text, "limit of one connection"));
+    scan(1, 1, 1);
+    assert_int_equal(answers_of[1].count, 0);
+}
+
+/* (!) A node has one page at a time to make, whoever asks. */
+static void a_node_is_asked_for_one_page_at_a_time(void **state)
+{
+    (void)state;
+    scan(0, 1, 0);
+    scan(1, 2, 0);
+    scan(2, 3, 1);
+    assert_int_equal(links[0].asked, 1);
+    assert_int_equal(links[1].asked, 1);
+    answer(newest(0), VERDICT_OK);
+    assert_int_equal(answered(0, 1)->status, HF_OK);
+    assert_int_equal(links[0].asked, 2);
+    assert_int_equal(times_answered(1, 2), 0);
+    answer(newest(0), VERDICT_OK);
+    assert_int_equal(answered(1, 2)->status, HF_OK);
+}
+
+static void who_waits_behind_a_broken_page_is_told(void **state)
+{
+    (void)state;
+    scan(0, 1, 0);
+    scan(1, 2, 0);
+    links[0].up = false;
+    break_off(newest(0));
+    assert_int_equal(answered(0, 1)->status, HF_ENOQUORUM);
+    assert_int_equal(answered(1, 2)->status, HF_ENOQUORUM);
+    assert_int_equal(links[0].asked, 1);
+}
+
+/* --- ends ------------------------------------------------------------------------------------- */
+
+static void nothing_is_asked_for_a_session_that_ended(void **state)
+{
+    (void)state;
+    look(0, 1, "a", false);
+    look(0, 2, "b", true);
+    scan(0, 3, 0); /* on its way */
+    scan(0, 4, 0); /* behind it */
+    scan(1, 5, 0);
+    queries_drop_session(&sessions[0]);
+    assert_true(LIST_EMPTY(&sessions[0].looks));
+    assert_true(LIST_EMPTY(&sessions[0].scans));
+    assert_int_equal(users[0].looks, 0);
+    assert_int_equal(users[0].scans, 0);
+    assert_int_equal(queries->waiting_look_count, 0);
+    answer_all(VERDICT_FREE);
+    pass(10000);
+    assert_int_equal(answers_of[0].count, 0);
+    /* The other's turn comes behind the page that nobody wants any more. */
+    assert_int_equal(answered(1, 5)->status, HF_OK);
+    assert_int_equal(queries->survey_count, 0);
+}
+
+static void a_drain_answers_every_look(void **state)
+{
+    struct lease lease = {.fence = 7};
+
+    (void)state;
+    look(0, 1, "a", false);
+    look(0, 2, "b", true);
+    held_here = &lease;
+    look(1, 3, "c", true);
+    held_here = NULL;
+    queries_drain(queries);
+    assert_int_equal(answered(0, 1)->status, HF_EGOING);
+    assert_int_equal(answered(0, 2)->status, HF_EGOING);
+    assert_int_equal(answered(1, 3)->status, HF_EGOING);
+    answer_all(VERDICT_FREE);
+    assert_int_equal(answers_of[0].count, 2);
+    look(0, 4, "d", false);
+    assert_int_equal(answered(0, 4)->status, HF_EGOING);
+    scan(0, 5, 0);
+    assert_int_equal(answered(0, 5)->status, HF_EGOING);
+}
+
+int main(void)
+{
+#define ROW(test) cmocka_unit_test_setup_teardown(test, make, unmake)
+    const struct CMUnitTest tests[] = {
+        ROW(a_look_is_answered_once),
+        ROW(a_session_has_so_many_looks),
+        ROW(a_user_has_so_many_looks),
+        ROW(the_end_of_a_lease_is_heard),
+        ROW(a_session_has_so_many_scans),
+        ROW(a_node_is_asked_for_one_page_at_a_time),
+        ROW(who_waits_behind_a_broken_page_is_told),
+        ROW(nothing_is_asked_for_a_session_that_ended),
+        ROW(a_drain_answers_every_look),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
