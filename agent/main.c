@@ -9,6 +9,7 @@
 
 #include "agent/agent.h"
 #include "agent/base/log.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/broker.h"
 #include "agent/process/control.h"
 #include "agent/process/dev_nodes.h"
@@ -58,13 +59,14 @@ static void say_short_ttl(const struct config *c)
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-static void stop_renewal(struct agent *agent)
+static void stop_renewal(struct agent *agent) IN_MAIN_THREAD
 {
     mailbox_post(&agent->to_renewal, message_new(MSG_STOP));
     renewal_join(agent->renewal);
 }
 
-static int start_threads(struct agent *agent, const char *dir, struct control *ret_control)
+static int start_threads(struct agent *agent, const char *dir,
+                         struct control *ret_control) IN_MAIN_THREAD
 {
     const char *what = "start the renewal thread";
     int rc = renewal_start(agent->renewal);
@@ -95,7 +97,7 @@ error:
 }
 
 /* Runs until a signal ends it. */
-static int serve(struct agent *agent, const char *dir, struct dev_nodes *dev_nodes)
+static int serve(struct agent *agent, const char *dir, struct dev_nodes *dev_nodes) IN_MAIN_THREAD
 {
     struct control control;
     int rc, signals = supervise_signals();
@@ -135,7 +137,7 @@ error_signals:
     return rc;
 }
 
-static int run(struct config *config, const struct host *host)
+static int run(struct config *config, const struct host *host) IN_MAIN_THREAD
 {
     struct agent agent = {
         .config = config, .timens_inode = host->timens_inode, .pidns_inode = host->pidns_inode};
@@ -183,6 +185,7 @@ int main(int argc, char **argv)
     char why[1024] = "", shown[2048];
     int code = 0, rc;
 
+    is_main_thread();
     host_fill_standard_files();
     rc = config_load(argc, argv, &config, &code, why, sizeof(why));
     if (rc == HF_ECANCELED)

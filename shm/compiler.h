@@ -15,6 +15,7 @@
 #define EXCLUDES(...)                   HF_TSA(locks_excluded(__VA_ARGS__))
 #define ACQUIRES(...)                   HF_TSA(acquire_capability(__VA_ARGS__))
 #define RELEASES(...)                   HF_TSA(release_capability(__VA_ARGS__))
+#define ASSERT_CAPABILITY(x)            HF_TSA(assert_capability(x))
 #define NO_THREAD_SAFETY                HF_TSA(no_thread_safety_analysis)
 
 #define HF_PRINTF(fmt, args)            __attribute__((format(printf, fmt, args)))

@@ -12,6 +12,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/dispatch.h"
 #include "agent/broker/jobs/groups.h"
@@ -42,6 +43,7 @@ static void on_noticed(void *arg, int node, const void *key, size_t key_len)
 {
     struct broker *b = arg;
 
+    is_broker_thread();
     wakeups_noticed(b->locks, node, key, key_len);
     looks_hear_noticed(b->queries, key, key_len);
 }
@@ -54,6 +56,8 @@ static void on_telling(void *arg, int node, bool can)
 /* Publishes `ready` and why. */
 static void on_reviewed(void *arg, hf_time now)
 {
+    is_broker_thread();
+
     struct broker *b = arg;
     const char *fleet = nodes_fleet_text(b->nodes);
     bool ready = nodes_granting(b->nodes, now) >= b->nodes->q && !*fleet;
@@ -75,16 +79,19 @@ static void on_request(void *arg, struct session *s, const struct hf_request_ent
 {
     struct broker *b = arg;
 
+    is_broker_thread();
     dispatch_request(b->locks, b->queries, s, q);
 }
 
 static bool on_datagram(void *arg, struct session *s)
 {
+    is_broker_thread();
     return groups_take(((struct broker *)arg)->groups, s);
 }
 
 static void on_session_gone(void *arg, struct session *s)
 {
+    is_broker_thread();
     (void)arg;
     queries_drop_session(s);
     requests_drop_session(s);
@@ -92,11 +99,13 @@ static void on_session_gone(void *arg, struct session *s)
 
 static void on_client_gone(void *arg, struct client *c)
 {
+    is_broker_thread();
     requests_client_gone(((struct broker *)arg)->locks, c);
 }
 
 static void on_client_over(void *arg, struct client *c)
 {
+    is_broker_thread();
     (void)arg;
     groups_drop(c);
     ended_drop_client(c);
@@ -104,6 +113,7 @@ static void on_client_over(void *arg, struct client *c)
 
 static void on_rebound(void *arg, struct session *s)
 {
+    is_broker_thread();
     requests_rebind(((struct broker *)arg)->locks, s);
 }
 
@@ -111,18 +121,21 @@ static void on_rebound(void *arg, struct session *s)
 
 static void on_lease_changed(void *arg, struct client *c)
 {
+    is_broker_thread();
     (void)arg;
     groups_review(c);
 }
 
 static void on_lease_over(void *arg, struct client *c)
 {
+    is_broker_thread();
     (void)arg;
     groups_lease_over(c);
 }
 
 static void on_name_over(void *arg, const void *name, size_t name_len)
 {
+    is_broker_thread();
     looks_hear_ended(((struct broker *)arg)->queries, name, name_len);
 }
 
@@ -160,7 +173,7 @@ static void on_turn(void *arg, hf_time now)
 
 /* --- going away ------------------------------------------------------------------------------- */
 
-static bool drained(struct broker *b, hf_time now)
+static bool drained(struct broker *b, hf_time now) IN_BROKER_THREAD
 {
     struct client *c;
 
@@ -179,13 +192,14 @@ static void on_drain_timer(struct loop_timer *timer, hf_time now)
 {
     struct broker *b = HF_CONTAINER(timer, struct broker, drain_timer);
 
+    is_broker_thread();
     if (drained(b, now) || hf_time_reached(now, b->drain_until))
         loop_stop(b->loop);
     else
         loop_timer_set(b->loop, timer, hf_time_add(now, hf_ms(20)));
 }
 
-static void drain(struct broker *b)
+static void drain(struct broker *b) IN_BROKER_THREAD
 {
     const struct config *c = b->agent->config;
     hf_time now = clock_now();
@@ -210,6 +224,7 @@ static void on_wake(void *arg)
     struct broker *b = arg;
     struct message *m;
 
+    is_broker_thread();
     resolver_deliver(b->resolver);
     while ((m = mailbox_take(&b->agent->to_broker))) {
         switch (m->kind) {
@@ -245,6 +260,8 @@ static void on_wake(void *arg)
 /* Last in every turn: whatever it brought leaves together. */
 static bool on_idle(void *arg)
 {
+    is_broker_thread();
+
     struct broker *b = arg;
     bool again = sessions_serve(b->clients);
 
@@ -333,6 +350,7 @@ static void *run(void *arg)
     struct broker *b = arg;
     sigset_t rouse;
 
+    is_broker_thread();
     (void)pthread_setname_np(pthread_self(), "hf-broker");
     (void)sigemptyset(&rouse);
     (void)sigaddset(&rouse, BROKER_ROUSE);

@@ -12,6 +12,8 @@
 #ifndef HOLDFAST_AGENT_BROKER_BROKER_H
 #define HOLDFAST_AGENT_BROKER_BROKER_H
 
+#include "agent/base/thread_role.h"
+
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,15 +25,15 @@ struct agent;
 struct broker;
 
 /* Also reads the journal: leases of living holders are taken up again, the rest is released. */
-int broker_create(struct agent *agent, struct broker **ret_broker);
+int broker_create(struct agent *agent, struct broker **ret_broker) IN_MAIN_THREAD;
 /* Listens on agent->socket_path and starts the thread ("hf-broker"). HF_ESYS with errno. */
-int broker_start(struct broker *broker);
+int broker_start(struct broker *broker) IN_MAIN_THREAD;
 /* Any thread, while the broker lives. Interrupts what its thread waits for in the kernel: before Linux 6.16 anybody who
  * can attach may send it a socket whose last close lingers. */
 void broker_rouse(struct broker *broker);
 /* After MSG_DRAIN was posted: waits for the thread. */
 void broker_join(struct broker *broker);
-void broker_destroy(struct broker *broker);
+void broker_destroy(struct broker *broker) IN_MAIN_THREAD;
 
 /* Any thread. q nodes may vote, and the fleet's constants agree. */
 bool broker_ready(const struct broker *broker);

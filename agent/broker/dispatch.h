@@ -2,6 +2,8 @@
 #ifndef HOLDFAST_AGENT_BROKER_DISPATCH_H
 #define HOLDFAST_AGENT_BROKER_DISPATCH_H
 
+#include "agent/base/thread_role.h"
+
 #include "shm/wire.h"
 
 struct locks;
@@ -10,6 +12,6 @@ struct session;
 
 /* A request, copied out of the ring, with a place for its answer reserved. `s` may be freed by what it asks for. */
 void dispatch_request(struct locks *locks, struct queries *queries, struct session *s,
-                      const struct hf_request_entry *q);
+                      const struct hf_request_entry *q) IN_BROKER_THREAD;
 
 #endif

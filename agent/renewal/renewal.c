@@ -8,6 +8,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/base/thread_role.h"
 #include "agent/core/ballot.h"
 #include "agent/core/draw.h"
 #include "agent/record/beats.h"
@@ -54,7 +55,7 @@ static bool is_outdated(const struct renewal_node *node, const struct link_reply
 }
 
 /* The broker's mark of a step, which both threads see. */
-static bool is_own_trace(const struct renewal_node *node, const char *nonce)
+static bool is_own_trace(const struct renewal_node *node, const char *nonce) IN_RENEWAL_THREAD
 {
     return strcmp(nonce, renewal_nonce(node)) != 0 && nonce[0] &&
            atomic_load(&node->renewal->agent->trace[node->number]) == agent_trace_word(nonce);
@@ -91,7 +92,7 @@ unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply
 
 /* At the end of a handshake, and again with every probe. */
 static void learn_facts(struct renewal_node *node, const struct node_facts *facts,
-                        const struct link_reply *reply)
+                        const struct link_reply *reply) IN_RENEWAL_THREAD
 {
     const struct config *config = node->renewal->agent->config;
     struct node_trust before;
@@ -119,6 +120,7 @@ static void on_up(struct link *link, const struct node_facts *facts,
     struct renewal *r = arg;
     struct renewal_node *node = &r->node[link_node(link)];
 
+    is_renewal_thread();
     learn_facts(node, facts, sentinel);
     node->ready = clock_now();
     releaser_link_up(r->releaser, node->number);
@@ -129,6 +131,7 @@ static void on_probed(struct link *link, const struct node_facts *facts,
 {
     struct renewal *r = arg;
 
+    is_renewal_thread();
     learn_facts(&r->node[link_node(link)], facts, sentinel);
 }
 
@@ -148,7 +151,7 @@ static const struct link_events events_untracked = {
 
 /* What the broker's link saw. Of the nonce only what this thread has none of: its own replies show
  * the rest. Both threads see a step; what was renewed since ours showed it is not voided again. */
-static void on_told(struct renewal_node *node, const struct message *message)
+static void on_told(struct renewal_node *node, const struct message *message) IN_RENEWAL_THREAD
 {
     hf_time now = clock_now();
 
@@ -180,7 +183,7 @@ static void on_stop(struct renewal *r)
         loop_stop(r->loop);
 }
 
-static void on_message(struct renewal *r, const struct message *message)
+static void on_message(struct renewal *r, const struct message *message) IN_RENEWAL_THREAD
 {
     struct lease *lease = renewal_find(r, message->slot, message->generation);
 
@@ -228,7 +231,7 @@ static void on_message(struct renewal *r, const struct message *message)
     }
 }
 
-static void take_messages(struct renewal *r)
+static void take_messages(struct renewal *r) IN_RENEWAL_THREAD
 {
     struct message *message;
 
@@ -265,6 +268,7 @@ static void on_turn(void *arg, hf_time now)
 {
     struct renewal *r = arg;
 
+    is_renewal_thread();
     look_for_gap(r, now);
     r->turn = now;
     atomic_store_explicit(&r->agent->table.header->renewal_beat_ns, now.ns, memory_order_relaxed);
@@ -276,6 +280,7 @@ static void on_wake(void *arg)
 {
     struct renewal *r = arg;
 
+    is_renewal_thread();
     take_messages(r);
     resolver_deliver(r->resolver);
 }
@@ -286,6 +291,7 @@ static bool on_idle(void *arg)
     struct renewal *r = arg;
     hf_time next, now;
 
+    is_renewal_thread();
     renewal_pump(r);
     now = clock_now();
     next = hf_time_min(hf_time_add(now, BEAT), renewal_next_due(r));
@@ -318,6 +324,7 @@ static void *thread_main(void *arg)
 {
     struct renewal *r = arg;
 
+    is_renewal_thread();
     rcu_register_thread();
     /* Leases of an earlier agent come first: their votes were made under the sentinels that the
      * journal knows. */
@@ -415,7 +422,7 @@ static int node_create(struct renewal *r, int i)
     return link_create(&options, &node->link);
 }
 
-int renewal_create(struct agent *agent, struct renewal **ret_renewal)
+int renewal_create(struct agent *agent, struct renewal **ret_renewal) BEFORE_OR_AFTER_THREADS
 {
     struct renewal *r = calloc(1, sizeof(*r));
     struct link *links[HF_NODES_MAX];

@@ -9,15 +9,17 @@
 #ifndef HOLDFAST_AGENT_RENEWAL_RENEWAL_H
 #define HOLDFAST_AGENT_RENEWAL_RENEWAL_H
 
+#include "agent/base/thread_role.h"
+
 struct agent;
 struct renewal;
 
-int renewal_create(struct agent *agent, struct renewal **ret_renewal);
+int renewal_create(struct agent *agent, struct renewal **ret_renewal) IN_MAIN_THREAD;
 /* Starts the thread ("hf-renewal"). */
-int renewal_start(struct renewal *renewal);
+int renewal_start(struct renewal *renewal) IN_MAIN_THREAD;
 /* After MSG_STOP was posted: waits for the thread. Leases still held stay in
  * journal and on the nodes. */
-void renewal_join(struct renewal *renewal);
-void renewal_destroy(struct renewal *renewal);
+void renewal_join(struct renewal *renewal) IN_MAIN_THREAD;
+void renewal_destroy(struct renewal *renewal) IN_MAIN_THREAD;
 
 #endif

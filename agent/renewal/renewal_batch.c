@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/thread_role.h"
 #include "agent/core/backoff.h"
 #include "agent/core/draw.h"
 #include "agent/core/fence.h"
@@ -75,7 +76,7 @@ static const struct timing *timing_for(struct renewal *r, hf_dur ttl)
 
 /* A time of its own. */
 static hf_time new_time(const struct renewal_node *node, const struct timing *timing, hf_time a,
-                        hf_dur late)
+                        hf_dur late) IN_RENEWAL_THREAD
 {
     struct renewal *r = node->renewal;
     size_t most = renewal_tracks(node) ? RENEW_KEYS_TRACKED : RENEW_KEYS;
@@ -231,7 +232,7 @@ static struct heal *heal_new(struct renewal_node *node, const struct lease *leas
 }
 
 /* A node that is refused gives no votes, so a key that it lacks is not written there either. */
-static bool may_heal(const struct renewal_node *node)
+static bool may_heal(const struct renewal_node *node) IN_RENEWAL_THREAD
 {
     const struct renewal *r = node->renewal;
     const struct config *config = r->agent->config;
@@ -251,7 +252,7 @@ static bool may_heal(const struct renewal_node *node)
     return true;
 }
 
-static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time now)
+static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time now) IN_RENEWAL_THREAD
 {
     struct renewal *r = node->renewal;
     struct renewal_slot *slot = &r->slots[lease->slot];
@@ -341,7 +342,7 @@ static void add(struct filling *filling, struct lease *lease)
     ln->told = false;
 }
 
-static void send_batch(struct filling *filling, hf_time now)
+static void send_batch(struct filling *filling, hf_time now) IN_RENEWAL_THREAD
 {
     struct renew_batch *batch = filling->batch;
     struct renewal_node *node = batch->node;
@@ -396,7 +397,8 @@ static bool cohort_is_due(const struct renewal_node *node, const struct filling 
 }
 
 /* Each returns whether it could: there may be too many unanswered. */
-static bool pump_cohort(struct renewal_node *node, struct filling *filling, hf_time now)
+static bool pump_cohort(struct renewal_node *node, struct filling *filling,
+                        hf_time now) IN_RENEWAL_THREAD
 {
     uint32_t slots[COHORT_MOST];
     size_t count;
@@ -414,7 +416,7 @@ static bool pump_cohort(struct renewal_node *node, struct filling *filling, hf_t
 
 /* Whoever forgot everything is asked for its new sentinel: with no lease of ours left there, no other
  * command would tell. */
-static void ask_for_nonce(struct renewal_node *node, hf_time now)
+static void ask_for_nonce(struct renewal_node *node, hf_time now) IN_RENEWAL_THREAD
 {
     if (renewal_nonce(node)[0] || hf_time_before(now, hf_time_add(node->asked, ASK_EVERY)))
         return;
@@ -423,7 +425,7 @@ static void ask_for_nonce(struct renewal_node *node, hf_time now)
 }
 
 static bool pump_single(struct renewal_node *node, struct filling *filling,
-                        const struct cohort_single *single, hf_time now)
+                        const struct cohort_single *single, hf_time now) IN_RENEWAL_THREAD
 {
     struct lease *lease = lease_of(node, single);
 
@@ -454,7 +456,7 @@ static bool may_send(const struct renewal_node *node, const struct cohort_single
     return !is_heal(node, single) || node->heals < HEALS_MAX;
 }
 
-static void pump_node(struct renewal_node *node, hf_time now)
+static void pump_node(struct renewal_node *node, hf_time now) IN_RENEWAL_THREAD
 {
     struct filling filling = {.most = renewal_tracks(node) ? RENEW_KEYS_TRACKED : RENEW_KEYS};
     bool going = link_is_up(node->link);

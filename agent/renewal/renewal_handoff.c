@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/thread_role.h"
 #include "agent/record/handoff.h"
 #include "agent/record/lease_record.h"
 #include "shm/slot.h"
@@ -50,7 +51,8 @@ static void answer(struct renewal *r, struct handoff *h)
     mailbox_post(&r->agent->to_broker, message);
 }
 
-static void carry_out(struct renewal *r, struct lease *from, struct handoff *h, hf_time now)
+static void carry_out(struct renewal *r, struct lease *from, struct handoff *h,
+                      hf_time now) IN_RENEWAL_THREAD
 {
     struct lease *to = h->to;
 

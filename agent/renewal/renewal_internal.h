@@ -11,6 +11,7 @@
 
 #include "agent/agent.h"
 #include "agent/base/log_limit.h"
+#include "agent/base/thread_role.h"
 #include "agent/core/age.h"
 #include "agent/core/chains.h"
 #include "agent/core/cohorts.h"
@@ -117,7 +118,7 @@ struct renewal {
 
 /* --- renewal.c -------------------------------------------------------------------------------- */
 
-uint32_t renewal_random(struct renewal *r);
+uint32_t renewal_random(struct renewal *r) IN_RENEWAL_THREAD;
 static inline void renewal_count(struct renewal *r, enum hf_counter counter, int64_t n)
 {
     hf_counter_add(&r->agent->table, counter, n);
@@ -125,7 +126,7 @@ static inline void renewal_count(struct renewal *r, enum hf_counter counter, int
 /* Feeds a reply's TIME and nonce; tells the broker what it shows. Returns enum trust_event bits:
  * the caller hands in the hits of the reply first and then calls renewal_stepped() on
  * TRUST_STEPPED. */
-unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply);
+unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply) IN_RENEWAL_THREAD;
 
 /* --- renewal_lease.c -------------------------------------------------------------------------- */
 
@@ -134,111 +135,124 @@ static inline bool lease_is_over(const struct lease *lease)
     return lease->fsm.state == HF_SLOT_LOST || lease->fsm.state == HF_SLOT_ENDED;
 }
 /* NULL: no such lease of ours, or not any more. It may be over, its release under way. */
-struct lease *renewal_find(struct renewal *r, uint32_t slot, uint32_t generation);
+struct lease *renewal_find(struct renewal *r, uint32_t slot, uint32_t generation) IN_RENEWAL_THREAD;
 /* The lease that has the token of that one: its own, or whoever it was handed over to since. What a
  * node says of a token is true of it whoever holds it, so answers are judged by this. */
-struct lease *renewal_find_token(struct renewal *r, uint32_t slot, uint32_t generation);
+struct lease *renewal_find_token(struct renewal *r, uint32_t slot,
+                                 uint32_t generation) IN_RENEWAL_THREAD;
 /* The broker made it. */
-void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now);
+void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
 /* Waits for the first beat anew, and sets the lease's timer. */
-void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now);
+void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
 /* Carries out LEASE_ACT_* bits; `before`: the lease as it was before what brought them. */
 void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
-                 const struct lease_before *before);
+                 const struct lease_before *before) IN_RENEWAL_THREAD;
 /* Runs every lease timer that is due; when the next one is. */
-void renewal_tick(struct renewal *r, hf_time now);
-hf_time renewal_next_event(const struct renewal *r);
+void renewal_tick(struct renewal *r, hf_time now) IN_RENEWAL_THREAD;
+hf_time renewal_next_event(const struct renewal *r) IN_RENEWAL_THREAD;
 /* Has what is known of the leases in these slots brought from memory before it is needed: of a
  * million most of it is not in any cache. */
-void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count);
+void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count) IN_RENEWAL_THREAD;
 /* How it is known that our key stands on a node. */
 enum hit { HIT_RENEWED, HIT_HEALED, HIT_GRANT };
 /* Our key was extended or written by a command sent after `a`; `now`: read when the answer is processed.
  * False: the node is too young for that to count, or has the vote under another name. */
 bool renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,
-                 hf_time now);
+                 hf_time now) IN_RENEWAL_THREAD;
 /* From when on a command must have been sent for its hit to count, unless it is the grant's. */
-hf_time renewal_counts_from(const struct renewal_node *node, const struct lease *lease);
+hf_time renewal_counts_from(const struct renewal_node *node,
+                            const struct lease *lease) IN_RENEWAL_THREAD;
 /* The node's clock stepped, as a reply to a command sent after `sent` showed. */
-void renewal_stepped(struct renewal_node *node, hf_time sent);
-void renewal_vote(struct renewal *r, struct lease *lease, int node, hf_time a);
+void renewal_stepped(struct renewal_node *node, hf_time sent) IN_RENEWAL_THREAD;
+void renewal_vote(struct renewal *r, struct lease *lease, int node, hf_time a) IN_RENEWAL_THREAD;
 /* The holder gave it up, is known to be dead, or (a run) its tree is reaped. */
-void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason reason);
+void renewal_release(struct renewal *r, struct lease *lease,
+                     enum hf_loss_reason reason) IN_RENEWAL_THREAD;
 /* `killing`: a guardian says that it kills its job. `by`: who asked for it. */
 void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason, bool killing,
-                  struct asker by);
-void renewal_abandon(struct renewal *r, struct lease *lease);
+                  struct asker by) IN_RENEWAL_THREAD;
+void renewal_abandon(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD;
 /* Its holder beats in this page from here on; takes the reference over. */
-void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *beats);
+void renewal_bind_beats(struct renewal *r, struct lease *lease,
+                        struct beats *beats) IN_RENEWAL_THREAD;
 /* Releases the token on one node, where it came to stand too late. */
 void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
-                  const struct token *token, hf_dur attempt, hf_dur ttl);
+                  const struct token *token, hf_dur attempt, hf_dur ttl) IN_RENEWAL_THREAD;
 
 /* --- renewal_handoff.c ------------------------------------------------------------------------ */
 
 /* Hands a lease over to the next holder, or releases it. */
-void renewal_hand_over(struct renewal *r, struct handoff *handoff);
+void renewal_hand_over(struct renewal *r, struct handoff *handoff) IN_RENEWAL_THREAD;
 
 /* --- renewal_records.c ------------------------------------------------------------------------ */
 
 /* Tells the node who holds it now, once it has renewed it: one command for each node and hand-off
  * (none for a hold that is over before its first renewal), and about daily. Nothing waits for it. */
-void renewal_describe(struct renewal_node *node, struct lease *lease, hf_time now);
+void renewal_describe(struct renewal_node *node, struct lease *lease,
+                      hf_time now) IN_RENEWAL_THREAD;
 /* An answer to it, or to a heal, had a fence: another's may be higher. On q nodes that was a later
  * grant, and the lease is lost. Returns whether it is over. */
-bool renewal_outbid(struct renewal_node *node, struct lease *lease, const struct link_reply *reply);
+bool renewal_outbid(struct renewal_node *node, struct lease *lease,
+                    const struct link_reply *reply) IN_RENEWAL_THREAD;
 /* Has the records written again whose time has come. */
-void renewal_refresh(struct renewal *r, hf_time now);
+void renewal_refresh(struct renewal *r, hf_time now) IN_RENEWAL_THREAD;
 
 /* --- renewal_batch.c -------------------------------------------------------------------------- */
 
 /* When the lease is to be renewed (or healed, as the state machine wants) on the node next. Not
  * while something of it is unanswered there: the answer sets the time. */
-void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at);
+void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at) IN_RENEWAL_THREAD;
 /* T is the agent's default: scripts carry what is due, whatever its TTL. */
 static inline hf_dur renewal_slack(const struct renewal_node *node)
 {
     return pace_slack(&node->renewal->agent->config->timing);
 }
 /* The renewal after a hit that was sent at `a`, `late` behind its time. */
-void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late);
+void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a,
+                  hf_dur late) IN_RENEWAL_THREAD;
 /* The same after one that did not count: when the node is old enough, if that comes first. */
-void renewal_plan_young(struct renewal_node *node, struct lease *lease, hf_time a);
+void renewal_plan_young(struct renewal_node *node, struct lease *lease,
+                        hf_time a) IN_RENEWAL_THREAD;
 /* The same after a failure. */
-void renewal_retry(struct renewal_node *node, struct lease *lease, hf_time now);
+void renewal_retry(struct renewal_node *node, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
 /* The same after NOSCRIPT: the script is on its way to the node again, so the first retry goes
  * behind it at once. Scripts that are forgotten all the time leave no other moment. */
-void renewal_reloaded(struct renewal_node *node, struct lease *lease, hf_time now);
+void renewal_reloaded(struct renewal_node *node, struct lease *lease,
+                      hf_time now) IN_RENEWAL_THREAD;
 /* Takes the lease out of every queue. */
-void renewal_unschedule(struct renewal *r, struct lease *lease);
+void renewal_unschedule(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD;
 /* Sends what is due. */
-void renewal_pump(struct renewal *r);
+void renewal_pump(struct renewal *r) IN_RENEWAL_THREAD;
 /* The instant at which renewal_pump() has work again; HF_TIME_NEVER: only an answer or an event
  * brings some. */
-hf_time renewal_next_due(const struct renewal *r);
+hf_time renewal_next_due(const struct renewal *r) IN_RENEWAL_THREAD;
 /* The nonce of the node is known again: what waits to be healed there need not wait on. */
-void renewal_hurry_heals(struct renewal_node *node);
+void renewal_hurry_heals(struct renewal_node *node) IN_RENEWAL_THREAD;
 /* The nonce last seen on the node; "" absent or unknown. */
-const char *renewal_nonce(const struct renewal_node *node);
+const char *renewal_nonce(const struct renewal_node *node) IN_RENEWAL_THREAD;
 /* What the node is told of a lease; without a deadline. Points into both. */
-struct link_lock renewal_lock(const struct renewal_node *node, const struct lease *lease);
+struct link_lock renewal_lock(const struct renewal_node *node,
+                              const struct lease *lease) IN_RENEWAL_THREAD;
 
 /* --- renewal_notices.c ------------------------------------------------------------------------ */
 
 /* A lease came to its slot; it goes. */
-void renewal_watch(struct renewal *r, struct lease *lease);
-void renewal_unwatch(struct renewal *r, const struct lease *lease);
+void renewal_watch(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD;
+void renewal_unwatch(struct renewal *r, const struct lease *lease) IN_RENEWAL_THREAD;
 /* Whether what is renewed on the node is to be tracked there. */
-bool renewal_tracks(const struct renewal_node *node);
+bool renewal_tracks(const struct renewal_node *node) IN_RENEWAL_THREAD;
 /* The first renewal after a grant, whose command was sent at `a`. */
-void renewal_plan_first(struct renewal_node *node, struct lease *lease, hf_time a);
+void renewal_plan_first(struct renewal_node *node, struct lease *lease,
+                        hf_time a) IN_RENEWAL_THREAD;
 /* Before a key that was found missing is written again. Who deletes it by hand on one node after
  * the other means it: is given the time to reach a majority, and the loss is told. */
-hf_dur renewal_heal_pause(const struct renewal_node *node, const struct lease *lease);
+hf_dur renewal_heal_pause(const struct renewal_node *node,
+                          const struct lease *lease) IN_RENEWAL_THREAD;
 /* Somebody else changed the key there: renews it soon. */
-void renewal_hurry(struct renewal_node *node, struct lease *lease, hf_time now);
+void renewal_hurry(struct renewal_node *node, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
 /* For link_events. */
-void renewal_noticed(struct link *link, const void *key, size_t key_len, void *arg);
+void renewal_noticed(struct link *link, const void *key, size_t key_len,
+                     void *arg) IN_RENEWAL_THREAD;
 
 /* --- renewal_reply.c -------------------------------------------------------------------------- */
 
@@ -253,7 +267,9 @@ struct heal {
     uint8_t key[];
 };
 
-void renewal_on_renewed(struct link *link, const struct link_reply *reply, void *arg);
-void renewal_on_healed(struct link *link, const struct link_reply *reply, void *arg);
+void renewal_on_renewed(struct link *link, const struct link_reply *reply,
+                        void *arg) IN_RENEWAL_THREAD;
+void renewal_on_healed(struct link *link, const struct link_reply *reply,
+                       void *arg) IN_RENEWAL_THREAD;
 
 #endif

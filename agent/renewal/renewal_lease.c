@@ -5,6 +5,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/base/thread_role.h"
 #include "agent/core/fence.h"
 #include "agent/record/beats.h"
 #include "agent/record/lease_record.h"
@@ -114,7 +115,7 @@ static void set_timer(struct renewal *r, struct lease *lease, hf_time at)
 /* --- the end ---------------------------------------------------------------------------------- */
 
 /* Nothing is left to be done: back to the broker. */
-static void hand_back(struct renewal *r, struct lease *lease)
+static void hand_back(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD
 {
     set_timer(r, lease, HF_TIME_NEVER);
     renewal_unschedule(r, lease);
@@ -129,6 +130,7 @@ static void on_released(int answered, void *arg, void *owner)
     struct lease *lease = arg;
     struct renewal *r = owner;
 
+    is_renewal_thread();
     (void)answered;
     if (!r->closing)
         hand_back(r, lease);
@@ -173,7 +175,7 @@ static void release_everywhere(struct renewal *r, struct lease *lease, hf_time n
 
 /* Its keys have lapsed where they were known to stand. (!) What had no answer may have left one, or
  * may do so yet. */
-static void lapsed(struct renewal *r, struct lease *lease, hf_time now)
+static void lapsed(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD
 {
     const struct renewal_slot *slot = &r->slots[lease->slot];
     struct release_order order = order_of(r, lease, (uint32_t)(slot->doubt | slot->broken), now);
@@ -209,7 +211,7 @@ static void say_losing(struct renewal *r, const struct lease *lease, hf_time now
 }
 
 static void end_lease(struct renewal *r, struct lease *lease, const struct lease_before *before,
-                      hf_time now, bool reaped)
+                      hf_time now, bool reaped) IN_RENEWAL_THREAD
 {
     bool lost = lease->fsm.state == HF_SLOT_LOST;
 
@@ -256,7 +258,7 @@ static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
 }
 
 static void carry_out(struct renewal *r, struct lease *lease, unsigned actions,
-                      const struct lease_before *before, bool reaped)
+                      const struct lease_before *before, bool reaped) IN_RENEWAL_THREAD
 {
     if (actions & LEASE_ACT_EXTEND) {
         actions |= extend(r, lease, before->valid);
@@ -327,7 +329,7 @@ void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now)
     set_timer(r, lease, next_event(lease));
 }
 
-static void look_at(struct renewal *r, struct lease *lease, hf_time now)
+static void look_at(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD
 {
     hf_time next = next_event(lease);
     struct lease_before before;
@@ -374,7 +376,7 @@ void renewal_tick(struct renewal *r, hf_time now)
 }
 
 /* Votes of the node's that were sent before are void. */
-static void step(struct renewal_node *node, struct lease *lease, hf_time sent)
+static void step(struct renewal_node *node, struct lease *lease, hf_time sent) IN_RENEWAL_THREAD
 {
     struct lease_before before = lease_before(lease, node->number, HF_LOSS_CLOCK);
     hf_time now = clock_now();

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/thread_role.h"
 #include "agent/core/fence.h"
 #include "shm/status.h"
 
@@ -31,6 +32,8 @@ bool renewal_outbid(struct renewal_node *node, struct lease *lease, const struct
 
 static void on_described(struct link *link, const struct link_reply *reply, void *arg)
 {
+    is_renewal_thread();
+
     struct description *d = arg;
     struct renewal *r = d->node->renewal;
     struct lease *lease = r->closing ? NULL : renewal_find_token(r, d->slot, d->generation);

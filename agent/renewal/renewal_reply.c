@@ -5,12 +5,13 @@
 #include <stdlib.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/thread_role.h"
 #include "shm/history.h"
 
 /* The next renewal after a hit that was sent at `a`, or whatever else the lease needs on that node
  * now. */
 static void plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late,
-                 bool counted)
+                 bool counted) IN_RENEWAL_THREAD
 {
     if (counted && lease_fsm_is_void(&lease->fsm, node->number)) {
         /* Sent before the vote was found void: it does not count, and another may be sent at once.
@@ -28,14 +29,14 @@ static void plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_d
 }
 
 static void on_hit(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late,
-                   enum hit hit, hf_time now)
+                   enum hit hit, hf_time now) IN_RENEWAL_THREAD
 {
     bool counted = renewal_hit(node, lease, a, hit, now);
 
     plan(node, lease, a, late, counted);
 }
 
-static void on_missing(struct renewal_node *node, struct lease *lease)
+static void on_missing(struct renewal_node *node, struct lease *lease) IN_RENEWAL_THREAD
 {
     struct lease_before before = lease_before(lease, node->number, HF_LOSS_MISSING);
     hf_time now = clock_now();
@@ -45,7 +46,7 @@ static void on_missing(struct renewal_node *node, struct lease *lease)
     renewal_schedule(node, lease, hf_time_add(now, renewal_heal_pause(node, lease)));
 }
 
-static void on_foreign(struct renewal_node *node, struct lease *lease)
+static void on_foreign(struct renewal_node *node, struct lease *lease) IN_RENEWAL_THREAD
 {
     struct lease_before before = lease_before(lease, node->number, HF_LOSS_FOREIGN);
     hf_time now = clock_now();
@@ -55,7 +56,7 @@ static void on_foreign(struct renewal_node *node, struct lease *lease)
     renewal_retry(node, lease, now);
 }
 
-static void on_forced(struct renewal_node *node, struct lease *lease)
+static void on_forced(struct renewal_node *node, struct lease *lease) IN_RENEWAL_THREAD
 {
     struct lease_before before = lease_before(lease, node->number, HF_LOSS_FORCED);
     hf_time now = clock_now();
@@ -109,7 +110,7 @@ static hf_time judged_at(const struct lease *lease, hf_time begun)
 
 /* How much later than 1.1 T/3 after the one before a vote was renewed, whoever made it late. */
 static void note_overdue(struct renewal_node *node, const struct lease *lease, hf_time sent,
-                         hf_time received)
+                         hf_time received) IN_RENEWAL_THREAD
 {
     struct renewal *r = node->renewal;
     struct timing timing = lease_timing(lease);
@@ -127,7 +128,7 @@ static void note_overdue(struct renewal_node *node, const struct lease *lease, h
 }
 
 static void judge_mark(struct renewal_node *node, struct lease *lease, char mark,
-                       const struct link_reply *reply, hf_dur late, hf_time now)
+                       const struct link_reply *reply, hf_dur late, hf_time now) IN_RENEWAL_THREAD
 {
     switch (mark) {
     case '1':
@@ -151,7 +152,8 @@ static void judge_mark(struct renewal_node *node, struct lease *lease, char mark
     }
 }
 
-static void renewed(const struct renew_batch *batch, const struct link_reply *reply)
+static void renewed(const struct renew_batch *batch,
+                    const struct link_reply *reply) IN_RENEWAL_THREAD
 {
     struct renewal_node *node = batch->node;
     struct renewal *r = node->renewal;
@@ -179,7 +181,7 @@ static void renewed(const struct renew_batch *batch, const struct link_reply *re
 }
 
 static void try_again(struct renewal_node *node, struct lease *lease,
-                      const struct link_reply *reply)
+                      const struct link_reply *reply) IN_RENEWAL_THREAD
 {
     lease_node(lease, node->number)->in_flight = false;
     if (reply->error == HF_NODE_ERR_NOSCRIPT)
@@ -190,7 +192,8 @@ static void try_again(struct renewal_node *node, struct lease *lease,
 
 /* No answer, for now or for good. Nothing is known, so nothing changes but the time of the next
  * attempt. */
-static void not_renewed(const struct renew_batch *batch, const struct link_reply *reply)
+static void not_renewed(const struct renew_batch *batch,
+                        const struct link_reply *reply) IN_RENEWAL_THREAD
 {
     struct renewal_node *node = batch->node;
 
@@ -228,7 +231,8 @@ void renewal_on_renewed(struct link *link, const struct link_reply *reply, void 
 /* --- heals ------------------------------------------------------------------------------------ */
 
 /* A heal that named an earlier sentinel goes again with the one that its answer told. */
-static void sentinel_differs(struct renewal_node *node, struct lease *lease, uint32_t mark)
+static void sentinel_differs(struct renewal_node *node, struct lease *lease,
+                             uint32_t mark) IN_RENEWAL_THREAD
 {
     if (renewal_nonce(node)[0] && node->trust.mark != mark)
         renewal_schedule(node, lease, clock_now());
@@ -237,7 +241,7 @@ static void sentinel_differs(struct renewal_node *node, struct lease *lease, uin
 }
 
 static void judge_heal(struct renewal_node *node, struct lease *lease, uint32_t mark,
-                       const struct link_reply *reply)
+                       const struct link_reply *reply) IN_RENEWAL_THREAD
 {
     switch (reply->verdict) {
     case VERDICT_OK:
@@ -270,7 +274,7 @@ static void doubt_for_good(struct renewal_slot *slot, int node)
     slot->broken = (uint16_t)(slot->broken | 1u << node);
 }
 
-static void healed(struct heal *heal, const struct link_reply *reply)
+static void healed(struct heal *heal, const struct link_reply *reply) IN_RENEWAL_THREAD
 {
     struct renewal_node *node = heal->node;
     struct renewal *r = node->renewal;

@@ -13,6 +13,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
@@ -37,7 +38,7 @@ static void welcome_init(const struct clients *clients, struct hf_welcome *w)
     snprintf(w->version, sizeof(w->version), "%s", HOLDFAST_VERSION);
 }
 
-static void turn_away(struct session *s, struct hf_welcome *w, int status)
+static void turn_away(struct session *s, struct hf_welcome *w, int status) IN_BROKER_THREAD
 {
     w->status = status;
     hf_counter_add(&s->clients->agent->table, HF_COUNTER_REFUSED, 1);
@@ -112,7 +113,7 @@ static struct client *client_resume(struct session *s, const struct hf_hello *h)
 }
 
 static struct client *client_first(struct session *s, const struct hf_hello *h,
-                                   uint8_t ret_cookie[HF_COOKIE_LEN])
+                                   uint8_t ret_cookie[HF_COOKIE_LEN]) IN_BROKER_THREAD
 {
     struct clients *clients = s->clients;
     struct client *c = client_new(clients);

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/base/thread_role.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
 #include "shm/process.h"
@@ -73,7 +74,7 @@ void client_ghost_end(struct client *c)
     c->ghost_pidfd = -1;
 }
 
-static void ghost_died(struct client *c)
+static void ghost_died(struct client *c) IN_BROKER_THREAD
 {
     client_ghost_end(c);
     if (LIST_EMPTY(&c->sessions))
@@ -83,6 +84,7 @@ static void ghost_died(struct client *c)
 
 static void on_ghost(struct loop_fd *watch)
 {
+    is_broker_thread();
     ghost_died(HF_CONTAINER(watch, struct client, ghost_watch));
 }
 
@@ -193,7 +195,7 @@ int clients_create(struct agent *agent, struct loop *loop, const struct clients_
     return HF_OK;
 }
 
-void clients_end(struct clients *clients)
+void clients_end(struct clients *clients) BEFORE_OR_AFTER_THREADS
 {
     struct client *c;
 

@@ -10,6 +10,7 @@
 #include "agent/agent.h"
 #include "agent/base/log_limit.h"
 #include "agent/base/loop.h"
+#include "agent/base/thread_role.h"
 #include "shm/wire.h"
 
 struct ended;
@@ -85,17 +86,18 @@ int clients_create(struct agent *agent, struct loop *loop, const struct clients_
 /* After sessions_destroy(): every client is forgotten. */
 void clients_end(struct clients *clients);
 void clients_destroy(struct clients *clients); /* NULL is fine */
-struct client *client_new(struct clients *clients);
+struct client *client_new(struct clients *clients) IN_BROKER_THREAD;
 /* For a client read from the journal; HF_ELOST when that process is gone. (!) A process that cannot
  * be looked at (no descriptors) counts as alive: its lease is valid, and only its holder or its V
  * may end it. It is looked at again with every sweep. */
 int client_ghost(struct clients *clients, uint32_t pid, uint64_t start_time, uint32_t uid,
-                 uint64_t cookie_hash, const char *comm, struct client **ret_client);
-void client_ghost_end(struct client *c);
+                 uint64_t cookie_hash, const char *comm,
+                 struct client **ret_client) IN_BROKER_THREAD;
+void client_ghost_end(struct client *c) IN_BROKER_THREAD;
 /* Ghosts without a watch: looks whether they can be watched now, or are gone. */
-void clients_sweep(struct clients *clients);
+void clients_sweep(struct clients *clients) IN_BROKER_THREAD;
 /* Frees a client without sessions, ghost and leases. */
-void client_settle(struct client *c);
+void client_settle(struct client *c) IN_BROKER_THREAD;
 uint64_t cookie_hash(const uint8_t cookie[HF_COOKIE_LEN]);
 
 #endif

@@ -23,6 +23,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/clients/answers.h"
 #include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/users.h"
@@ -226,7 +227,7 @@ enum served {
 };
 
 /* At most REQUESTS_PER_TURN. */
-static enum served session_serve(struct session *s, hf_time now)
+static enum served session_serve(struct session *s, hf_time now) IN_BROKER_THREAD
 {
     struct clients *clients = s->clients;
     struct hf_request_entry q;
@@ -329,6 +330,7 @@ static void on_sweep(struct loop_timer *timer, hf_time now)
     struct clients *clients = HF_CONTAINER(timer, struct clients, sweep);
     struct session *s;
 
+    is_broker_thread();
     LIST_FOREACH (s, &clients->sessions, all)
         session_activate(s);
     if (clients->unwatched)
@@ -339,11 +341,13 @@ static void on_sweep(struct loop_timer *timer, hf_time now)
 
 static void on_process(struct loop_fd *watch)
 {
+    is_broker_thread();
     session_end(HF_CONTAINER(watch, struct session, process), NULL);
 }
 
 static void on_hello_timer(struct loop_timer *timer, hf_time now)
 {
+    is_broker_thread();
     (void)now;
     session_end(HF_CONTAINER(timer, struct session, hello_timer), "no hello within a second");
 }
@@ -354,6 +358,7 @@ static void on_socket(struct loop_fd *watch)
     struct hf_hello hello;
     ssize_t n;
 
+    is_broker_thread();
     if (s->client && s->clients->owner.datagram(s->clients->owner.arg, s))
         return;
     /* Without a control buffer descriptors that somebody sends along all the same are dropped by the kernel. */
@@ -517,7 +522,7 @@ int sessions_listen(struct clients *clients)
     return loop_fd_add(clients->loop, &clients->listener, fd, on_listener);
 }
 
-void sessions_destroy(struct clients *clients)
+void sessions_destroy(struct clients *clients) BEFORE_OR_AFTER_THREADS
 {
     struct session *s;
 

@@ -8,6 +8,7 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
+#include "agent/base/thread_role.h"
 #include "agent/broker/clients/answers.h"
 #include "agent/broker/clients/clients.h"
 #include "agent/record/beats.h"
@@ -50,21 +51,21 @@ int sessions_create(struct clients *clients);
 /* Listens on agent->socket_path. HF_ESYS with errno. */
 int sessions_listen(struct clients *clients);
 /* In the broker's thread. */
-void sessions_start(struct clients *clients);
+void sessions_start(struct clients *clients) IN_BROKER_THREAD;
 void sessions_destroy(struct clients *clients);
 /* Takes requests of active sessions, a bounded number each; true when some are left. */
-bool sessions_serve(struct clients *clients);
+bool sessions_serve(struct clients *clients) IN_BROKER_THREAD;
 /* Last in a turn: wakes the clients of all that were answered, or whose leases changed. */
-void sessions_wake(struct clients *clients);
+void sessions_wake(struct clients *clients) IN_BROKER_THREAD;
 /* Answers request `id`; what the ring has no room for waits until the client has read some. */
-void session_answer(struct session *s, const struct hf_completion_entry *answer);
+void session_answer(struct session *s, const struct hf_completion_entry *answer) IN_BROKER_THREAD;
 /* What comes before the answer to a request. HF_ENOMEM: it does not. */
-int session_item(struct session *s, const struct hf_completion_entry *item);
+int session_item(struct session *s, const struct hf_completion_entry *item) IN_BROKER_THREAD;
 /* Tells what an unanswered acquire waits for, if there is room. */
-void session_progress(struct session *s, struct hf_completion_entry *entry);
+void session_progress(struct session *s, struct hf_completion_entry *entry) IN_BROKER_THREAD;
 /* Something about a lease of this client changed. `but`: is told by an answer; NULL. */
-void client_signal(struct client *c, const struct session *but);
-void session_end(struct session *s, const char *why);
+void client_signal(struct client *c, const struct session *but) IN_BROKER_THREAD;
+void session_end(struct session *s, const char *why) IN_BROKER_THREAD;
 /* Its user is the agent's own or root: what it hands over can do the agent no harm that it could not do itself. */
 static inline bool session_is_own(const struct session *s)
 {
@@ -73,6 +74,6 @@ static inline bool session_is_own(const struct session *s)
 /* Whether the kernel takes descriptors for this socket, and for those accepted from it (SO_PASSRIGHTS, Linux 6.16). */
 void session_pass_descriptors(int fd, bool on);
 /* In attach.c: judges a hello and sends the welcome. */
-void attach_hello(struct session *s, const struct hf_hello *hello, size_t length);
+void attach_hello(struct session *s, const struct hf_hello *hello, size_t length) IN_BROKER_THREAD;
 
 #endif

@@ -19,6 +19,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
@@ -84,7 +85,7 @@ static hf_time kill_at(const struct client *c, hf_time now)
 }
 
 /* Nobody is left who could say so, and nobody of whom: the tree is reaped. */
-static void release(struct group *g)
+static void release(struct group *g) IN_BROKER_THREAD
 {
     struct resource *r;
 
@@ -106,7 +107,7 @@ static void unwatch(struct group *g)
 }
 
 /* Ahead of their release, which comes by this thread, too. Both guardians may say the same. */
-static void tell_killed(struct group *g)
+static void tell_killed(struct group *g) IN_BROKER_THREAD
 {
     struct resource *r;
 
@@ -116,7 +117,7 @@ static void tell_killed(struct group *g)
             order_losing(r, true);
 }
 
-static void look(struct group *g, hf_time now)
+static void look(struct group *g, hf_time now) IN_BROKER_THREAD
 {
     const struct client *c = g->client;
     bool orphan = LIST_EMPTY(&c->sessions) && !c->ghost, empty = job_group_is_empty(&g->job);
@@ -140,6 +141,7 @@ static void look(struct group *g, hf_time now)
 
 static void on_timer(struct loop_timer *timer, hf_time now)
 {
+    is_broker_thread();
     look(HF_CONTAINER(timer, struct group, timer), now);
 }
 
@@ -184,6 +186,7 @@ static void on_groups(struct loop_fd *watch)
 {
     struct epoll_event event;
 
+    is_broker_thread();
     /* One at a time: what is told of one may be the end of another. */
     for (int i = 0; i < GROUPS_PER_TURN && epoll_wait(watch->fd, &event, 1, 0) == 1; i++)
         look(event.data.ptr, clock_now());
@@ -214,7 +217,8 @@ static int watch_groups(struct groups *groups)
 }
 
 /* Why it is of no use; NULL: it was taken, and the second descriptor with it. */
-static const char *take(struct groups *groups, struct session *s, const int fds[HF_GROUP_FDS])
+static const char *take(struct groups *groups, struct session *s,
+                        const int fds[HF_GROUP_FDS]) IN_BROKER_THREAD
 {
     struct epoll_event event = {.events = EPOLLPRI};
     struct group *g;

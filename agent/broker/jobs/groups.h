@@ -7,6 +7,7 @@
 #include "agent/agent.h"
 #include "agent/base/log_limit.h"
 #include "agent/base/loop.h"
+#include "agent/base/thread_role.h"
 
 struct client;
 struct session;
@@ -15,12 +16,12 @@ struct groups;
 
 int groups_create(struct agent *agent, struct loop *loop, struct groups **ret_groups);
 /* A datagram after the hello: true if it was a job's group, which is dealt with. */
-bool groups_take(struct groups *groups, struct session *s);
+bool groups_take(struct groups *groups, struct session *s) IN_BROKER_THREAD;
 /* A lease of this client changed, or its last session ended. */
-void groups_review(struct client *c);
+void groups_review(struct client *c) IN_BROKER_THREAD;
 /* One of its leases is over: without a job's the group is of no use. */
-void groups_lease_over(struct client *c);
-void groups_drop(struct client *c);
+void groups_lease_over(struct client *c) IN_BROKER_THREAD;
+void groups_drop(struct client *c) IN_BROKER_THREAD;
 void groups_destroy(struct groups *groups); /* after the clients; NULL is fine */
 
 #endif

@@ -1,6 +1,7 @@
 /* The broker's part of a hand-off: who is next, and what becomes of it. agent/record/handoff.h has the order
  * and its reason. */
 #include "agent/broker/locks/handoffs.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/locks/rounds.h"
 #include "agent/broker/locks/orders.h"
 
@@ -31,7 +32,7 @@
 
 /* --- turns ------------------------------------------------------------------------------------ */
 
-static int64_t stretch_now(struct locks *locks, hf_time now)
+static int64_t stretch_now(struct locks *locks, hf_time now) IN_BROKER_THREAD
 {
     hf_nodetime median = {clock_wall().ms * 1000}; /* as long as no node has told */
 
@@ -65,7 +66,7 @@ void handoff_leave_gap(struct resource *r, hf_time now)
 /* --- making one ------------------------------------------------------------------------------- */
 
 /* Whom to hand it over to. NULL: nobody, so it is released. */
-static struct waiter *next_holder(struct resource *r, hf_time now)
+static struct waiter *next_holder(struct resource *r, hf_time now) IN_BROKER_THREAD
 {
     const struct lease *lease = resource_lease(r);
     struct locks *locks = resource_locks(r);
@@ -108,7 +109,7 @@ static struct lease *next_lease(struct resource *r, const struct waiter *w, hf_t
 }
 
 /* False: it is to be released. */
-static bool begin(struct resource *r, enum hf_loss_reason reason)
+static bool begin(struct resource *r, enum hf_loss_reason reason) IN_BROKER_THREAD
 {
     struct locks *locks = resource_locks(r);
     hf_time now = clock_now();
@@ -174,14 +175,14 @@ bool handoff_is_to(const struct resource *r, const struct waiter *w)
     return r->work->handoff && r->work->handoff->waiter == w;
 }
 
-static void let_go_of_client(struct handoff *h)
+static void let_go_of_client(struct handoff *h) IN_BROKER_THREAD
 {
     h->client->handoffs--;
     client_settle(h->client);
 }
 
 /* What came meanwhile was put off. */
-static void waits_on(struct waiter *w, bool unwanted)
+static void waits_on(struct waiter *w, bool unwanted) IN_BROKER_THREAD
 {
     struct locks *locks = resource_locks(w->resource);
 
@@ -194,7 +195,7 @@ static void waits_on(struct waiter *w, bool unwanted)
 }
 
 /* It went on to be released: the renewal thread does that. */
-static void refused(struct handoff *h)
+static void refused(struct handoff *h) IN_BROKER_THREAD
 {
     struct resource *r = h->resource;
 
@@ -210,7 +211,7 @@ static void refused(struct handoff *h)
 
 /* The one it was for went away meanwhile, or does not want it any more: it goes on, or is released.
  * Nothing was started under it. */
-static void give_on(struct resource *r, struct client *c)
+static void give_on(struct resource *r, struct client *c) IN_BROKER_THREAD
 {
     bool gone = LIST_EMPTY(&c->sessions) && !c->ghost;
 
@@ -219,7 +220,7 @@ static void give_on(struct resource *r, struct client *c)
     handoff_give_up(r, gone ? HF_LOSS_HOLDER : HF_LOSS_NONE);
 }
 
-static void done(struct handoff *h)
+static void done(struct handoff *h) IN_BROKER_THREAD
 {
     struct resource *r = h->resource;
     struct locks *locks = resource_locks(r);

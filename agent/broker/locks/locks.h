@@ -11,6 +11,7 @@
 #include "agent/agent.h"
 #include "agent/base/log_limit.h"
 #include "agent/base/loop.h"
+#include "agent/base/thread_role.h"
 #include "agent/base/token.h"
 #include "agent/core/chains.h"
 #include "agent/redis/releaser.h"
@@ -83,9 +84,9 @@ int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
                  struct clients *clients, const uint8_t hash_key[16],
                  const struct locks_owner *owner, struct locks **ret_locks);
 /* The agent goes away: waiters are answered, rounds undone; of an ephemeral one leases are ended, too. */
-void locks_drain(struct locks *locks);
+void locks_drain(struct locks *locks) IN_BROKER_THREAD;
 /* Whether rounds or hand-offs are under way. */
-bool locks_busy(const struct locks *locks);
+bool locks_busy(const struct locks *locks) IN_BROKER_THREAD;
 /* The links are about to end: nothing begins any more. */
 void locks_close(struct locks *locks);
 void locks_destroy(struct locks *locks); /* after nodes_end(); NULL is fine */

@@ -2,16 +2,18 @@
 #ifndef HOLDFAST_AGENT_BROKER_LOCKS_ORDERS_H
 #define HOLDFAST_AGENT_BROKER_LOCKS_ORDERS_H
 
+#include "agent/base/thread_role.h"
 #include "agent/record/mailbox.h"
 
 struct locks;
 struct resource;
 
 /* Posts it. (!) Before anything that concerns it is told there, a lease is handed in. */
-void order_renewal(struct locks *locks, struct message *m);
+void order_renewal(struct locks *locks, struct message *m) IN_BROKER_THREAD;
 /* Ends the lease of `r` through the renewal thread. */
-void order_end(struct resource *r, enum message_kind kind, enum hf_loss_reason reason);
+void order_end(struct resource *r, enum message_kind kind,
+               enum hf_loss_reason reason) IN_BROKER_THREAD;
 /* Its job is being stopped, or killed. */
-void order_losing(struct resource *r, bool killing);
+void order_losing(struct resource *r, bool killing) IN_BROKER_THREAD;
 
 #endif

@@ -8,6 +8,7 @@
  * or made anew), the release waits for the journaled V.
  */
 #include "agent/core/ballot.h"
+#include "agent/base/thread_role.h"
 #include "agent/core/validity.h"
 #include "agent/broker/locks/orders.h"
 #include "agent/broker/locks/readopt.h"
@@ -54,6 +55,7 @@ struct later {
 
 static void released(int answered, void *arg, void *owner)
 {
+    is_broker_thread();
     (void)answered;
     (void)owner;
     grant_undone(arg);
@@ -260,7 +262,7 @@ static int release_record(struct locks *locks, const struct record *rec, uint32_
 }
 
 static int take_up(struct locks *locks, const struct record *rec, uint32_t slot,
-                   struct client *holder, const struct timing *timing, hf_time now)
+                   struct client *holder, const struct timing *timing, hf_time now) IN_BROKER_THREAD
 {
     uint8_t key[CONFIG_KEY_MAX];
     size_t key_len;
@@ -340,7 +342,8 @@ static bool word_ran_out(const struct locks *locks, uint32_t slot, uint32_t gene
 
 enum fate { FATE_TAKEN_UP, FATE_RELEASED, FATE_LOST, FATES };
 
-static struct client *living_client(struct locks *locks, const struct journal_identity *id)
+static struct client *living_client(struct locks *locks,
+                                    const struct journal_identity *id) IN_BROKER_THREAD
 {
     struct client *client;
 
@@ -382,7 +385,8 @@ static hf_time release_time(struct locks *locks, const struct record *rec, uint3
 }
 
 /* Over, by an agent that did not come to the end of it. */
-static int complete(struct locks *locks, const struct record *rec, uint32_t slot, hf_time now)
+static int complete(struct locks *locks, const struct record *rec, uint32_t slot,
+                    hf_time now) IN_BROKER_THREAD
 {
     const struct journal_lease *state = &rec->state;
     bool ended = state->slot_state == HF_SLOT_ENDED;
@@ -403,7 +407,8 @@ static int complete(struct locks *locks, const struct record *rec, uint32_t slot
 
 /* Of a run whose first guardian is gone: its tree may live. Waits for the other's word, or lets it
  * lapse. */
-static struct client *absent_holder(struct locks *locks, const struct journal_identity *id)
+static struct client *absent_holder(struct locks *locks,
+                                    const struct journal_identity *id) IN_BROKER_THREAD
 {
     struct client *holder = client_new(locks->clients);
 
@@ -422,7 +427,8 @@ static struct client *absent_holder(struct locks *locks, const struct journal_id
 }
 
 /* Whoever had it before may ask again for the release that he was not answered. */
-static void remember_previous(struct locks *locks, const struct record *rec, uint32_t slot)
+static void remember_previous(struct locks *locks, const struct record *rec,
+                              uint32_t slot) IN_BROKER_THREAD
 {
     struct journal_identity before;
     struct client *client;
@@ -447,7 +453,7 @@ static void finish_handoff(struct locks *locks, struct record *rec, uint32_t slo
 }
 
 static int decide(struct locks *locks, const struct record *rec, uint32_t slot, hf_time now,
-                  enum fate *ret_fate)
+                  enum fate *ret_fate) IN_BROKER_THREAD
 {
     struct client *holder = NULL;
     struct timing timing;
@@ -513,7 +519,7 @@ static void spare_give(const int fds[SPARE])
             close(fds[i]);
 }
 
-int readopt(struct locks *locks)
+int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
 {
     int spare[SPARE];
     struct agent *agent = locks->agent;

@@ -1,5 +1,6 @@
 /* What clients ask for: each request is judged and answered. */
 #include "agent/broker/locks/orders.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/locks/requests.h"
 
 #include <inttypes.h>
@@ -29,7 +30,7 @@
 #define COME_BACK hf_ms(5000)
 
 static void refuse(struct locks *locks, struct session *s, const struct hf_request_entry *q,
-                   int status, const char *text)
+                   int status, const char *text) IN_BROKER_THREAD
 {
     struct hf_completion_entry answer = {.id = q->id, .op = q->op, .status = status};
 
@@ -199,7 +200,8 @@ static struct lease *own_lease(struct locks *locks, struct session *s,
 }
 
 /* Of a lease that is over: lost, unless its release was under way as an earlier agent was killed. */
-static void release_again(struct locks *locks, struct session *s, const struct hf_request_entry *q)
+static void release_again(struct locks *locks, struct session *s,
+                          const struct hf_request_entry *q) IN_BROKER_THREAD
 {
     struct ended *e = ended_find(s->client, q->slot, q->generation);
     struct hf_completion_entry answer = {

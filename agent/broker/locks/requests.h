@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_AGENT_BROKER_LOCKS_REQUESTS_H
 #define HOLDFAST_AGENT_BROKER_LOCKS_REQUESTS_H
 
+#include "agent/base/thread_role.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/record/mailbox.h"
 #include "shm/wire.h"
@@ -11,19 +12,23 @@ struct locks;
 struct session;
 
 /* Each answers by itself. */
-void request_acquire(struct locks *locks, struct session *s, const struct hf_request_entry *r);
-void request_release(struct locks *locks, struct session *s, const struct hf_request_entry *r);
-void request_cancel(struct session *s, uint64_t id);
-void request_ask(struct locks *locks, struct session *s, const struct hf_request_entry *r);
-void request_losing(struct locks *locks, struct session *s, const struct hf_request_entry *r);
+void request_acquire(struct locks *locks, struct session *s,
+                     const struct hf_request_entry *r) IN_BROKER_THREAD;
+void request_release(struct locks *locks, struct session *s,
+                     const struct hf_request_entry *r) IN_BROKER_THREAD;
+void request_cancel(struct session *s, uint64_t id) IN_BROKER_THREAD;
+void request_ask(struct locks *locks, struct session *s,
+                 const struct hf_request_entry *r) IN_BROKER_THREAD;
+void request_losing(struct locks *locks, struct session *s,
+                    const struct hf_request_entry *r) IN_BROKER_THREAD;
 /* A session ended: its waiters are dropped. */
-void requests_drop_session(struct session *s);
+void requests_drop_session(struct session *s) IN_BROKER_THREAD;
 /* Its client ended: leases are released, those of a run that may have a job abandoned. */
-void requests_client_gone(struct locks *locks, struct client *c);
+void requests_client_gone(struct locks *locks, struct client *c) IN_BROKER_THREAD;
 /* Its holder came back with this session: heartbeats come in its page now. */
-void requests_rebind(struct locks *locks, struct session *s);
+void requests_rebind(struct locks *locks, struct session *s) IN_BROKER_THREAD;
 /* The agent goes away: waiters are answered, rounds undone; of an ephemeral one leases are ended, too. */
-void requests_drain(struct locks *locks);
-void request_drain_name(struct resource *r);
+void requests_drain(struct locks *locks) IN_BROKER_THREAD;
+void request_drain_name(struct resource *r) IN_BROKER_THREAD;
 
 #endif

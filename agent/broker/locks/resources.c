@@ -8,6 +8,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "agent/base/slab.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/locks/handoffs.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/waiters.h"
@@ -41,6 +42,7 @@ static void on_retry(struct loop_timer *timer, hf_time now)
 {
     struct resource *r = HF_CONTAINER(timer, struct resource_work, retry)->resource;
 
+    is_broker_thread();
     if (wakeups_due(r, now))
         waiters_kick(r);
 }

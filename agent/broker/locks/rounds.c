@@ -7,6 +7,7 @@
  * connection, and a connection that broke by two releases (agent/redis/releaser.h).
  */
 #include "agent/core/backoff.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/locks/orders.h"
 #include "agent/broker/locks/rounds.h"
@@ -134,6 +135,7 @@ static void undone(int answered, void *arg, void *owner)
 {
     struct resource *r = arg;
 
+    is_broker_thread();
     (void)answered;
     (void)owner;
     grant_undone(r);
@@ -178,7 +180,7 @@ bool round_has_winner(const struct round *round)
 }
 
 /* Decided against: what may stand on any node is released, and the waiter hears why or waits on. */
-static void round_undo(struct round *round, int failure)
+static void round_undo(struct round *round, int failure) IN_BROKER_THREAD
 {
     struct resource *r = round->resource;
     struct waiter *w = round->waiter;
@@ -260,7 +262,7 @@ static void round_hurry(struct round *round)
         (void)loop_timer_set(round->locks->loop, &round->overdue, at);
 }
 
-static void round_judge(struct round *round)
+static void round_judge(struct round *round) IN_BROKER_THREAD
 {
     hf_time now = clock_now();
     int rc;
@@ -302,6 +304,7 @@ static void on_overdue(struct loop_timer *timer, hf_time now)
 {
     struct round *round = HF_CONTAINER(timer, struct round, overdue);
 
+    is_broker_thread();
     for (int i = 0; i < round->locks->n; i++)
         if (round->ballot.node[i].vote == BALLOT_ASKED &&
             hf_time_reached(now, overdue_at(round, i)))
@@ -315,6 +318,7 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
     struct ballot *ballot = &round->ballot;
     hf_time now = clock_now();
 
+    is_broker_thread();
     switch (reply->verdict) {
     case VERDICT_OK:
     case VERDICT_LOW:
@@ -366,6 +370,7 @@ static void late(struct round *round, int node, const struct link_reply *reply)
     bool stands = reply->outcome == LINK_ANSWERED &&
                   (reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW);
 
+    is_broker_thread();
     if (round->over) {
         if (stands || reply->outcome == LINK_ERROR)
             release_nodes(round, 1u << node, 0, NULL, NULL);
@@ -405,7 +410,7 @@ static bool is_written(const struct link_reply *reply)
 }
 
 /* The node had forgotten the script, which is loaded by now: nothing was written. */
-static bool send_again(struct round *round, int node)
+static bool send_again(struct round *round, int node) IN_BROKER_THREAD
 {
     if (round->reloaded & 1u << node || !nodes_may_vote(round->locks->nodes, node, clock_now()))
         return false;
@@ -422,6 +427,7 @@ static void round_reply(struct link *link, const struct link_reply *reply, void 
     struct locks *locks = round->locks;
     int node = link_node(link);
 
+    is_broker_thread();
     nodes_on_reply(locks->nodes, node, reply);
     nodes_on_write(locks->nodes, node, reply, is_written(reply));
     if (reply->outcome == LINK_ERROR)
@@ -468,7 +474,7 @@ static void journal_intent(struct round *round, const struct waiter *w)
     journal_round(round, JOURNAL_INTENT);
 }
 
-static uint32_t nodes_to_ask(const struct round *round, hf_time now)
+static uint32_t nodes_to_ask(const struct round *round, hf_time now) IN_BROKER_THREAD
 {
     struct locks *locks = round->locks;
     bool contended = round->resource->work->others_seen.ns != HF_TIME_PAST.ns;

@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_AGENT_BROKER_LOCKS_ROUNDS_H
 #define HOLDFAST_AGENT_BROKER_LOCKS_ROUNDS_H
 
+#include "agent/base/thread_role.h"
 #include "agent/base/token.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/config/config.h"
@@ -44,9 +45,9 @@ struct round {
     uint8_t key[CONFIG_KEY_MAX];
 };
 
-int round_begin(struct resource *r, struct waiter *w);
+int round_begin(struct resource *r, struct waiter *w) IN_BROKER_THREAD;
 /* The waiter went away: undo. */
-void round_cancel(struct round *round);
+void round_cancel(struct round *round) IN_BROKER_THREAD;
 /* The lease of this round ended: acquires that are still unanswered are released when they answer.
  */
 void round_lease_over(struct round *round);

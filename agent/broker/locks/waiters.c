@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
@@ -166,7 +167,7 @@ static uint32_t place_of(const struct waiter *w)
 }
 
 /* Tells it unless it knows; where much changes, not of each change. */
-static void waiter_progress(struct waiter *w, int reason, const char *text)
+static void waiter_progress(struct waiter *w, int reason, const char *text) IN_BROKER_THREAD
 {
     struct locks *locks = resource_locks(w->resource);
     const struct lease *lease = resource_lease(w->resource);
@@ -237,7 +238,7 @@ void waiter_on_timer(struct loop_timer *timer, hf_time now)
     waiters_kick(r);
 }
 
-static void stall(struct resource *r, hf_time now)
+static void stall(struct resource *r, hf_time now) IN_BROKER_THREAD
 {
     struct locks *locks = resource_locks(r);
     struct waiter *w, *next;
@@ -299,7 +300,7 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
 }
 
 /* A lease of an earlier agent is over, but somebody may believe in it for some time yet. */
-static void hear_barred(struct resource *r, hf_time now)
+static void hear_barred(struct resource *r, hf_time now) IN_BROKER_THREAD
 {
     struct waiter *w, *next;
     char text[184];

@@ -7,6 +7,7 @@
 #include <sys/queue.h>
 
 #include "agent/base/loop.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/core/timing.h"
 #include "shm/wire.h"
@@ -40,8 +41,8 @@ struct waiter {
 };
 
 /* The waiter is answered with `status` and gone. */
-void waiter_fail(struct waiter *w, int status, const char *text);
-void waiter_free(struct waiter *w);
+void waiter_fail(struct waiter *w, int status, const char *text) IN_BROKER_THREAD;
+void waiter_free(struct waiter *w) IN_BROKER_THREAD;
 /* The lease that it gets, with what that has of the waiter and its client. Not: slot, generation,
  * token, fence and instants. NULL: out of memory. `key`: of its name, for the nodes; `extra`: as in
  * lease_words. */
@@ -53,18 +54,18 @@ hf_time waiter_hold_end(const struct waiter *w, hf_time now);
 /* Who holds `r`, whose lease is of this host. */
 void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret_holder);
 /* For waiter->timer and waiter->tell. */
-void waiter_on_timer(struct loop_timer *timer, hf_time now);
-void waiter_on_tell(struct loop_timer *timer, hf_time now);
+void waiter_on_timer(struct loop_timer *timer, hf_time now) IN_BROKER_THREAD;
+void waiter_on_tell(struct loop_timer *timer, hf_time now) IN_BROKER_THREAD;
 /* It joins others that wait for another host's lock, and no round may begin for long. */
-void waiter_hear_of_others(struct waiter *w);
+void waiter_hear_of_others(struct waiter *w) IN_BROKER_THREAD;
 /* A round of its resource failed with `failure`, and `holder` was in the way if that is HF_EBUSY. A
  * try that began before the round did is answered; the others know what they wait for. */
 void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *holder,
-                  hf_time round_began, const char *text);
+                  hf_time round_began, const char *text) IN_BROKER_THREAD;
 /* A node told how long the key of a holder without a record stands there. */
 void waiters_hear_left(struct resource *r, int64_t pttl_ms, hf_time now);
 /* It waits for a lease of this host: a try is answered, the others are told who has it. */
-void waiter_hear_held(struct waiter *w);
+void waiter_hear_held(struct waiter *w) IN_BROKER_THREAD;
 static inline bool waiter_tries(const struct waiter *w)
 {
     return w->deadline.ns == HF_TIME_PAST.ns;
@@ -72,9 +73,9 @@ static inline bool waiter_tries(const struct waiter *w)
 /* The one to be served next; NULL. */
 struct waiter *waiter_first(struct resource *r);
 /* Does what can be done next: begins a round for the first waiter, or tells what is waited for. */
-void waiters_kick(struct resource *r);
+void waiters_kick(struct resource *r) IN_BROKER_THREAD;
 /* All stalled ones again: the nodes changed. */
-void waiters_kick_stalled(struct locks *locks);
-void waiters_on_stalled_timer(struct loop_timer *timer, hf_time now);
+void waiters_kick_stalled(struct locks *locks) IN_BROKER_THREAD;
+void waiters_on_stalled_timer(struct loop_timer *timer, hf_time now) IN_BROKER_THREAD;
 
 #endif

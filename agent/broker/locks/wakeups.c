@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/thread_role.h"
 #include "agent/core/backoff.h"
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
@@ -56,7 +57,7 @@ static bool has_key(const struct waited *w, const void *key, size_t key_len)
     return w->key_len == key_len && memcmp(w->key, key, key_len) == 0;
 }
 
-static uint32_t voting(const struct locks *locks, hf_time now)
+static uint32_t voting(const struct locks *locks, hf_time now) IN_BROKER_THREAD
 {
     uint32_t nodes = 0;
 
@@ -181,6 +182,7 @@ static void on_look(struct link *link, const struct link_reply *reply, void *arg
     int node = link_node(link);
     hf_time now = clock_now();
 
+    is_broker_thread();
     nodes_on_reply(w->locks->nodes, node, reply);
     if (reply->outcome == LINK_ANSWERED && reply->verdict == VERDICT_FREE)
         wakeup_free(&w->wakeup, node, reply->tracked, reply->sent);

@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_AGENT_BROKER_LOCKS_WAKEUPS_H
 #define HOLDFAST_AGENT_BROKER_LOCKS_WAKEUPS_H
 
+#include "agent/base/thread_role.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/redis/link.h"
 
@@ -20,11 +21,12 @@ void wakeups_lost(struct resource *r, uint32_t won, bool winner, int64_t pttl_ms
 /* The same for want of nodes. */
 void wakeups_failed(struct resource *r, hf_time again);
 /* The retry came: whether a round may begin. If not, it is set again. */
-bool wakeups_due(struct resource *r, hf_time now);
+bool wakeups_due(struct resource *r, hf_time now) IN_BROKER_THREAD;
 /* Nobody waits any more. */
 void wakeups_forget(struct resource *r);
 /* A key has changed on a node; NULL: any may have. */
-void wakeups_noticed(struct locks *locks, int node, const void *key, size_t key_len);
+void wakeups_noticed(struct locks *locks, int node, const void *key,
+                     size_t key_len) IN_BROKER_THREAD;
 /* Whether the node tells of changes. */
 void wakeups_telling(struct locks *locks, int node, bool can);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/locks/grants.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/resources.h"
@@ -129,6 +130,7 @@ static void released(int answered, void *arg, void *owner)
     struct resource *r = arg;
     struct locks *locks = resource_locks(r);
 
+    is_broker_thread();
     (void)answered;
     (void)owner;
     if (!locks->closing)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/base/thread_role.h"
 #include "agent/broker/nodes/nodes.h"
 
 #define IDS_MOST 64 /* bytes of ids in one list; longer lists are left to `holdfast nodes` */
@@ -55,7 +56,7 @@ const char *node_refusal_text(enum hf_node_refusal refusal)
 /* What keeps a node from voting. */
 enum standing { VOTES, DOWN, REFUSED, QUARANTINED, UNWRITABLE };
 
-static enum standing standing_of(const struct nodes *nodes, int i, hf_time now)
+static enum standing standing_of(const struct nodes *nodes, int i, hf_time now) IN_BROKER_THREAD
 {
     const struct node *node = &nodes->node[i];
 
@@ -79,7 +80,7 @@ uint64_t nodes_situation(const struct nodes *nodes, hf_time now)
 
 /* How many stand so, and if there is room " (n1, n2)". */
 static int count_standing(const struct nodes *nodes, enum standing standing, hf_time now,
-                          char *ret_ids, size_t size)
+                          char *ret_ids, size_t size) IN_BROKER_THREAD
 {
     size_t used = 0;
     int count = 0;
@@ -99,7 +100,7 @@ static int count_standing(const struct nodes *nodes, enum standing standing, hf_
 }
 
 /* When as many quarantines are over as are needed; HF_TIME_PAST: that cannot be told. */
-static hf_time enough_at(const struct nodes *nodes, hf_time now)
+static hf_time enough_at(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD
 {
     hf_time ends[HF_NODES_MAX];
     int known = 0, needed = nodes->q - nodes_granting(nodes, now);
@@ -120,7 +121,7 @@ static hf_time enough_at(const struct nodes *nodes, hf_time now)
 }
 
 static size_t add_standing(const struct nodes *nodes, enum standing standing, const char *what,
-                           hf_time now, char *text, size_t size, size_t used)
+                           hf_time now, char *text, size_t size, size_t used) IN_BROKER_THREAD
 {
     char ids[IDS_MOST] = "";
     int count = count_standing(nodes, standing, now, ids, sizeof(ids));
@@ -143,7 +144,8 @@ static void list_ids(const struct nodes *nodes, uint32_t which, char *ret_ids, s
 }
 
 /* Those of the bits that refuse writes for the reason that the first of them has. */
-static uint32_t refuse_alike(const struct nodes *nodes, uint32_t which, int *ret_first)
+static uint32_t refuse_alike(const struct nodes *nodes, uint32_t which,
+                             int *ret_first) IN_BROKER_THREAD
 {
     enum hf_node_error error = HF_NODE_ERR_NONE;
     uint32_t alike = 0;
@@ -160,7 +162,8 @@ static uint32_t refuse_alike(const struct nodes *nodes, uint32_t which, int *ret
 }
 
 /* "; b, c refuse writes (oom): OOM command not allowed ..."; the first reason stands for all. */
-static size_t say_unwritable(const struct nodes *nodes, hf_time now, char *text, size_t size)
+static size_t say_unwritable(const struct nodes *nodes, hf_time now, char *text,
+                             size_t size) IN_BROKER_THREAD
 {
     uint32_t which = 0, alike;
     char ids[IDS_MOST];

@@ -9,6 +9,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/nodes/node_events.h"
 #include "agent/broker/nodes/sentinels.h"
 #include "agent/core/ballot.h"
@@ -20,7 +21,7 @@
 
 _Static_assert(WRITES_TEXT == sizeof(((struct hf_node_row *)0)->error), "as it is shown");
 
-static void node_publish(struct nodes *nodes, int i, hf_time now)
+static void node_publish(struct nodes *nodes, int i, hf_time now) IN_BROKER_THREAD
 {
     struct node *node = &nodes->node[i];
     struct node_trust *t = &node->trust;
@@ -124,7 +125,7 @@ static void judge_first_contacts(struct nodes *nodes, hf_time now)
 /* --- link events ------------------------------------------------------------------------------ */
 
 static void node_learn(struct nodes *nodes, int i, const struct node_facts *facts,
-                       const struct link_reply *reply)
+                       const struct link_reply *reply) IN_BROKER_THREAD
 {
     struct node *node = &nodes->node[i];
     hf_time now = clock_now();
@@ -166,6 +167,7 @@ static void on_up(struct link *link, const struct node_facts *facts, const struc
     struct nodes *nodes = arg;
     int i = link_node(link);
 
+    is_broker_thread();
     nodes->node[i].up = true;
     writes_reset(&nodes->node[i].writes);
     node_events_up(nodes, i, facts->version);
@@ -182,6 +184,7 @@ static void on_up(struct link *link, const struct node_facts *facts, const struc
 static void on_probed(struct link *link, const struct node_facts *facts,
                       const struct link_reply *reply, void *arg)
 {
+    is_broker_thread();
     node_learn(arg, link_node(link), facts, reply);
     node_sampled(arg, link_node(link), reply);
 }
@@ -239,6 +242,7 @@ static void review(struct loop_timer *timer, hf_time now)
     struct nodes *nodes = HF_CONTAINER(timer, struct nodes, review);
     hf_time next = hf_time_add(now, hf_ns(HF_NS_PER_SEC));
 
+    is_broker_thread();
     mark_duplicates(nodes);
     sentinels_make(nodes, now);
     sentinels_trace(nodes, now);
@@ -392,7 +396,8 @@ const char *nodes_fleet_text(const struct nodes *nodes)
 
 /* --- making and ending ------------------------------------------------------------------------ */
 
-static int node_create(struct nodes *nodes, int i, struct resolver *resolver)
+static int node_create(struct nodes *nodes, int i,
+                       struct resolver *resolver) BEFORE_OR_AFTER_THREADS
 {
     const struct config *c = nodes->config;
     struct node *node = &nodes->node[i];

@@ -10,6 +10,7 @@
 #include "agent/agent.h"
 #include "agent/base/log_limit.h"
 #include "agent/base/loop.h"
+#include "agent/base/thread_role.h"
 #include "agent/core/node_trust.h"
 #include "agent/core/node_writes.h"
 #include "agent/core/sampling.h"
@@ -78,7 +79,7 @@ struct nodes {
 int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolver,
                  const struct nodes_owner *owner, struct nodes **ret_nodes);
 /* In the broker's thread. */
-void nodes_start(struct nodes *nodes);
+void nodes_start(struct nodes *nodes) IN_BROKER_THREAD;
 /* Ends the links: every command in flight is told that it is over. */
 void nodes_end(struct nodes *nodes);
 void nodes_destroy(struct nodes *nodes); /* NULL is fine */
@@ -87,31 +88,33 @@ static inline void nodes_send_later(struct nodes *nodes, uint32_t which)
 {
     nodes->unsent |= which;
 }
-void nodes_send(struct nodes *nodes);
+void nodes_send(struct nodes *nodes) IN_BROKER_THREAD;
 /* A reply of any script on a broker's link: clock, nonce, counters. Returns enum trust_event bits.
  */
-unsigned nodes_on_reply(struct nodes *nodes, int node, const struct link_reply *reply);
+unsigned nodes_on_reply(struct nodes *nodes, int node,
+                        const struct link_reply *reply) IN_BROKER_THREAD;
 /* What an acquire, a raise or the making of a sentinel was answered; `written`: it was carried out. */
-void nodes_on_write(struct nodes *nodes, int node, const struct link_reply *reply, bool written);
+void nodes_on_write(struct nodes *nodes, int node, const struct link_reply *reply,
+                    bool written) IN_BROKER_THREAD;
 /* Logs, journals and passes on what a reply or a connection showed: TRUST_* bits. */
-void nodes_note(struct nodes *nodes, int node, unsigned events, hf_time now);
+void nodes_note(struct nodes *nodes, int node, unsigned events, hf_time now) IN_BROKER_THREAD;
 /* Tells the renewal thread of them, and of the nonce that this thread knows. */
-void nodes_tell_renewal(struct nodes *nodes, int node, unsigned events);
+void nodes_tell_renewal(struct nodes *nodes, int node, unsigned events) IN_BROKER_THREAD;
 /* From the renewal thread. */
-void nodes_on_told(struct nodes *nodes, const struct message *m);
-bool nodes_may_vote(const struct nodes *nodes, int node, hf_time now);
-int nodes_voting(const struct nodes *nodes, hf_time now);
+void nodes_on_told(struct nodes *nodes, const struct message *m) IN_BROKER_THREAD;
+bool nodes_may_vote(const struct nodes *nodes, int node, hf_time now) IN_BROKER_THREAD;
+int nodes_voting(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
 /* It may be asked for a vote, but could not give one: it refuses writes. */
-bool nodes_takes_writes(const struct nodes *nodes, int node);
+bool nodes_takes_writes(const struct nodes *nodes, int node) IN_BROKER_THREAD;
 /* Those that may vote and take writes, which is what people are told: all that may vote are asked, for
  * that tells first when a node takes writes again. */
-int nodes_granting(const struct nodes *nodes, hf_time now);
-int nodes_up(const struct nodes *nodes);
+int nodes_granting(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
+int nodes_up(const struct nodes *nodes) IN_BROKER_THREAD;
 /* Whether it is too early to say that nodes are missing: the agent has just started. */
-bool nodes_settling(const struct nodes *nodes, hf_time now);
+bool nodes_settling(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
 /* TIME of the nodes now, by the lower median; false: unknown. */
-bool nodes_time(const struct nodes *nodes, hf_time now, hf_nodetime *ret_time);
+bool nodes_time(const struct nodes *nodes, hf_time now, hf_nodetime *ret_time) IN_BROKER_THREAD;
 /* Not empty: acquires are answered HF_EFLEET with this. */
-const char *nodes_fleet_text(const struct nodes *nodes);
+const char *nodes_fleet_text(const struct nodes *nodes) IN_BROKER_THREAD;
 
 #endif

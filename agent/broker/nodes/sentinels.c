@@ -9,6 +9,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/config/list_hash.h"
 #include "shm/hex.h"
@@ -202,6 +203,7 @@ static void sentinel_done(struct link *link, const struct link_reply *reply, voi
     int i = link_node(link);
     hf_time now = clock_now();
 
+    is_broker_thread();
     if (reply->final)
         nodes->node[i].asking_sentinel = false;
     nodes_on_reply(nodes, i, reply);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "agent/base/log.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/wakeups.h"
@@ -59,6 +60,7 @@ static void on_forced(const struct survey *survey, void *arg)
     char id[LINK_ID_LEN + 1], name[HF_NAME_MAX + 1], text[184] = "";
     int count = forced_on(survey, id), status = HF_OK;
 
+    is_broker_thread();
     look->survey = NULL;
     look_fill(look, survey);
     if (*id && !*look->wanted && was_missed(survey, id)) {
@@ -108,13 +110,14 @@ static void force(struct look *look)
                                .foreign_ms = FOREIGN_MS,
                                .ttl_max_ms = queries->config->ttl_max_ms};
 
+    is_broker_thread();
     if (survey_begin(queries, SURVEY_FORCE, look->key, look->key_len, &order,
                      queries->config->timing.attempt, on_forced, look, &look->survey) < 0)
         look_end(look, HF_ENOMEM, "");
 }
 
 /* (!) Nodes do not know of a hold that was passed on within this host. */
-static bool was_handed_on(const struct look *look)
+static bool was_handed_on(const struct look *look) IN_BROKER_THREAD
 {
     const struct resource *r = look_held_here(look);
     const struct lease *lease = r ? resource_lease(r) : NULL;

@@ -3,6 +3,7 @@
 #ifndef HOLDFAST_AGENT_BROKER_QUERIES_LOOK_H
 #define HOLDFAST_AGENT_BROKER_QUERIES_LOOK_H
 
+#include "agent/base/thread_role.h"
 #include "agent/broker/queries/survey.h"
 
 struct look {
@@ -24,15 +25,16 @@ struct look {
 };
 
 /* NULL: refused, and answered. */
-struct look *look_new(struct queries *queries, struct session *s, const struct hf_request_entry *q);
+struct look *look_new(struct queries *queries, struct session *s,
+                      const struct hf_request_entry *q) IN_BROKER_THREAD;
 void look_refuse(struct queries *queries, struct session *s, const struct hf_request_entry *q,
-                 int status, const char *text);
+                 int status, const char *text) IN_BROKER_THREAD;
 /* Answers with what was filled in, and frees it. `text` may be "". */
-void look_end(struct look *look, int status, const char *text);
+void look_end(struct look *look, int status, const char *text) IN_BROKER_THREAD;
 /* What the nodes say, into the answer. */
-void look_fill(struct look *look, const struct survey *survey);
+void look_fill(struct look *look, const struct survey *survey) IN_BROKER_THREAD;
 /* Whose lease on this host has the name, in force or being released; NULL: none. */
-struct resource *look_held_here(const struct look *look);
-void looks_drop_session(struct session *s);
+struct resource *look_held_here(const struct look *look) IN_BROKER_THREAD;
+void looks_drop_session(struct session *s) IN_BROKER_THREAD;
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/random.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
 #include "agent/broker/locks/resources.h"
@@ -169,7 +170,7 @@ static void take_notice(struct look *look)
         loop_timer_set(look->queries->loop, &look->next, at);
 }
 
-static void tell_progress(struct look *look, const struct hf_wire_holder *holder)
+static void tell_progress(struct look *look, const struct hf_wire_holder *holder) IN_BROKER_THREAD
 {
     struct hf_completion_entry entry = {
         .id = look->answer.id, .op = HF_OP_PROGRESS, .status = HF_EBUSY, .holder = *holder};
@@ -185,6 +186,7 @@ static void on_found(const struct survey *survey, void *arg)
     struct look *look = arg;
     char text[184] = "";
 
+    is_broker_thread();
     look->survey = NULL;
     look_fill(look, survey);
     if (!look->waits) {
@@ -202,7 +204,7 @@ static void on_found(const struct survey *survey, void *arg)
     }
 }
 
-static void look_again(struct look *look)
+static void look_again(struct look *look) IN_BROKER_THREAD
 {
     struct queries *queries = look->queries;
     struct resource *r = look->waits ? look_held_here(look) : NULL;
@@ -227,6 +229,7 @@ static void look_again(struct look *look)
 
 static void on_next(struct loop_timer *timer, hf_time now)
 {
+    is_broker_thread();
     (void)now;
     look_again(HF_CONTAINER(timer, struct look, next));
 }
@@ -236,6 +239,7 @@ static void on_deadline(struct loop_timer *timer, hf_time now)
     struct look *look = HF_CONTAINER(timer, struct look, deadline);
     char text[184] = "";
 
+    is_broker_thread();
     if (look->answer.holder.pttl_ms >= 0) {
         int64_t passed_ms = hf_dur_ms(hf_time_since(now, look->looked_at));
         int64_t left_ms = look->answer.holder.pttl_ms - passed_ms;

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "agent/base/thread_role.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/queries/look.h"
@@ -50,7 +51,7 @@ void queries_drain(struct queries *queries)
             look_end(LIST_FIRST(&s->looks), HF_EGOING, "");
 }
 
-void queries_close(struct queries *queries)
+void queries_close(struct queries *queries) BEFORE_OR_AFTER_THREADS
 {
     struct session *s;
 

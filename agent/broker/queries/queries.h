@@ -10,6 +10,7 @@
 
 #include "agent/agent.h"
 #include "agent/base/loop.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/clients/sessions.h"
 #include "shm/wire.h"
 
@@ -41,19 +42,22 @@ struct queries {
 int queries_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
                    struct clients *clients, struct locks *locks, struct queries **ret_queries);
 /* HF_OP_LOOK, HF_OP_FORCE, HF_OP_SCAN; each answers by itself. */
-void looks_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q);
-void forces_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q);
-void scans_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q);
+void looks_ask(struct queries *queries, struct session *s,
+               const struct hf_request_entry *q) IN_BROKER_THREAD;
+void forces_ask(struct queries *queries, struct session *s,
+                const struct hf_request_entry *q) IN_BROKER_THREAD;
+void scans_ask(struct queries *queries, struct session *s,
+               const struct hf_request_entry *q) IN_BROKER_THREAD;
 /* Nobody waits for the answer of that look any more; an id that is no look's is fine. */
-void looks_cancel(struct session *s, uint64_t id);
+void looks_cancel(struct session *s, uint64_t id) IN_BROKER_THREAD;
 /* A lease of this host is over: whoever waits for its name to be free looks now. */
-void looks_hear_ended(struct queries *queries, const void *name, size_t name_len);
+void looks_hear_ended(struct queries *queries, const void *name, size_t name_len) IN_BROKER_THREAD;
 /* A key has changed on a node; NULL: any may have. */
-void looks_hear_noticed(struct queries *queries, const void *key, size_t key_len);
+void looks_hear_noticed(struct queries *queries, const void *key, size_t key_len) IN_BROKER_THREAD;
 /* A session ended: nothing is asked for it any more. */
-void queries_drop_session(struct session *s);
+void queries_drop_session(struct session *s) IN_BROKER_THREAD;
 /* The agent goes away: every question is answered so. */
-void queries_drain(struct queries *queries);
+void queries_drain(struct queries *queries) IN_BROKER_THREAD;
 /* The links are about to end: nobody is told anything any more. */
 void queries_close(struct queries *queries);
 void queries_destroy(struct queries *queries); /* after nodes_end(); NULL is fine */

@@ -13,6 +13,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
 #include "agent/broker/nodes/nodes.h"
@@ -51,7 +52,8 @@ static void scan_leave(struct session *s, struct scan *scan)
 }
 
 /* Answered, if anybody waits for it. */
-static void scan_end(struct scan *scan, int status, uint64_t cursor, const char *text)
+static void scan_end(struct scan *scan, int status, uint64_t cursor,
+                     const char *text) IN_BROKER_THREAD
 {
     struct hf_completion_entry answer = {
         .id = scan->id, .op = HF_OP_SCAN, .status = status, .fence = cursor};
@@ -94,7 +96,7 @@ static bool fill_item(const struct scan *scan, const struct link_item *item,
 static void scan_next(struct queries *queries, int node);
 
 /* HF_ENOMEM: some are missing. */
-static int tell_items(const struct scan *scan, const struct link_reply *reply)
+static int tell_items(const struct scan *scan, const struct link_reply *reply) IN_BROKER_THREAD
 {
     int rc = HF_OK;
 
@@ -115,6 +117,7 @@ static void on_page(struct link *link, const struct link_reply *reply, void *arg
     int node = link_node(link);
     char text[184];
 
+    is_broker_thread();
     nodes_on_reply(queries->nodes, node, reply);
     if (reply->outcome == LINK_ANSWERED) {
         scan_end(scan, tell_items(scan, reply), reply->cursor, "");
@@ -157,7 +160,7 @@ static int scan_send(struct scan *scan)
 }
 
 /* The page that is due next on that node. */
-static void scan_next(struct queries *queries, int node)
+static void scan_next(struct queries *queries, int node) IN_BROKER_THREAD
 {
     struct scan *scan;
     char text[184];

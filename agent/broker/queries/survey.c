@@ -1,4 +1,5 @@
 #include "agent/broker/nodes/nodes.h"
+#include "agent/base/thread_role.h"
 #include "agent/broker/queries/queries.h"
 #include "agent/broker/queries/survey.h"
 
@@ -53,7 +54,7 @@ static void review(struct survey *survey)
     loop_timer_set(survey->queries->loop, &survey->timer, hf_time_add(clock_now(), wait));
 }
 
-static void hear(struct survey *survey, int node, const struct link_reply *reply)
+static void hear(struct survey *survey, int node, const struct link_reply *reply) IN_BROKER_THREAD
 {
     struct queries *queries = survey->queries;
 
@@ -80,6 +81,7 @@ static void on_reply(struct link *link, const struct link_reply *reply, void *ar
     struct survey *survey = arg;
     int node = link_node(link);
 
+    is_broker_thread();
     nodes_on_reply(survey->queries->nodes, node, reply);
     survey->calls -= reply->final;
     if (survey->fn) {
