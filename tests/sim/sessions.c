@@ -239,6 +239,7 @@ void sessions_destroy(struct clients *clients)
 
     while ((s = LIST_FIRST(&clients->sessions))) {
         LIST_REMOVE(s, all);
+        LIST_REMOVE(s, of_client);
         loop_fd_remove(clients->loop, &s->process);
         let_go(s);
         free(HF_CONTAINER(s, struct sim_session, session));

@@ -21,7 +21,6 @@ static char dir[64];
 static uint64_t last_request;
 static bool end_within; /* the request ends its session */
 static bool take_datagrams;
-static bool at_the_end; /* of the agent: its sessions are gone */
 static struct client *last_over;
 
 /* --- above ------------------------------------------------------------------------------------ */
@@ -61,7 +60,7 @@ static void on_client_gone(HF_UNUSED void *arg, struct client *c)
 
 static void on_client_over(HF_UNUSED void *arg, struct client *c)
 {
-    assert_true(at_the_end || LIST_EMPTY(&c->sessions));
+    assert_true(LIST_EMPTY(&c->sessions));
     last_over = c;
     hear("client-over");
 }
@@ -88,7 +87,7 @@ static int make(void **state)
     scratch_path(dir, sizeof(dir));
     assert_non_null(mkdtemp(dir));
     snprintf(agent.socket_path, sizeof(agent.socket_path), "%s/sock", dir);
-    end_within = take_datagrams = at_the_end = false;
+    end_within = take_datagrams = false;
     last_request = 0;
     assert_int_equal(clients_create(&agent, loop, &owner, &clients), HF_OK);
     assert_int_equal(sessions_listen(clients), HF_OK);
@@ -100,7 +99,6 @@ static int make(void **state)
 static int unmake(void **state)
 {
     (void)state;
-    at_the_end = true;
     sessions_destroy(clients);
     clients_end(clients);
     clients_destroy(clients);
@@ -308,7 +306,6 @@ static void at_the_agents_end_clients_are_over_and_not_gone(void **state)
     a = attach(HF_ROLE_HOLDER, NULL);
     b = attach(HF_ROLE_HOLDER, NULL);
     heard[0] = '\0';
-    at_the_end = true;
     sessions_destroy(clients);
     assert_heard("");
     clients_end(clients);

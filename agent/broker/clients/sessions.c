@@ -541,8 +541,10 @@ void sessions_destroy(struct clients *clients) BEFORE_OR_AFTER_THREADS
         loop_fd_remove(clients->loop, &s->process);
         close(s->process.fd);
         doorbell_close(s);
-        if (s->client)
+        if (s->client) {
+            LIST_REMOVE(s, of_client);
             hf_ring_agent_destroy(&s->ring);
+        }
         beats_drop(s->beats);
         answers_free(&s->answers);
         free(s);

@@ -56,7 +56,7 @@ void looks_hear_ended(struct queries *queries, const void *name, size_t name_len
 void looks_hear_noticed(struct queries *queries, const void *key, size_t key_len) IN_BROKER_THREAD;
 /* A session ended: nothing is asked for it any more. */
 void queries_drop_session(struct session *s) IN_BROKER_THREAD;
-/* The agent goes away: every question is answered so. */
+/* The agent goes away: looks are answered so, and nothing more is asked. */
 void queries_drain(struct queries *queries) IN_BROKER_THREAD;
 /* The links are about to end: nobody is told anything any more. */
 void queries_close(struct queries *queries);
