@@ -203,6 +203,7 @@ void clients_end(struct clients *clients) BEFORE_OR_AFTER_THREADS
         client_ghost_end(c);
         client_free(c);
     }
+    loop_timer_cancel(clients->loop, &clients->sweep);
 }
 
 void clients_destroy(struct clients *clients)

@@ -66,6 +66,8 @@ void locks_destroy(struct locks *locks)
 {
     if (!locks)
         return;
+    loop_timer_cancel(locks->loop, &locks->stalled_timer);
+    loop_timer_cancel(locks->loop, &locks->young_timer);
     readopt_destroy(locks);
     rounds_destroy(locks);
     wakeups_destroy(locks);

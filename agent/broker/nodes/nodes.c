@@ -485,12 +485,12 @@ void nodes_end(struct nodes *nodes)
     for (int i = 0; i < nodes->n; i++)
         if (nodes->node[i].link)
             link_destroy(nodes->node[i].link);
+    loop_timer_cancel(nodes->loop, &nodes->review);
+    releaser_destroy(nodes->releaser);
+    nodes->releaser = NULL;
 }
 
 void nodes_destroy(struct nodes *nodes)
 {
-    if (!nodes)
-        return;
-    releaser_destroy(nodes->releaser);
     free(nodes);
 }

@@ -80,7 +80,8 @@ int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolv
                  const struct nodes_owner *owner, struct nodes **ret_nodes);
 /* In the broker's thread. */
 void nodes_start(struct nodes *nodes) IN_BROKER_THREAD;
-/* Ends the links: every command in flight is told that it is over. */
+/* Ends the links: every command in flight is told that it is over. Releases under way are forgotten: the journal has
+ * them. */
 void nodes_end(struct nodes *nodes);
 void nodes_destroy(struct nodes *nodes); /* NULL is fine */
 /* Commands to these nodes (bit per node) leave with what else this turn brings. */
