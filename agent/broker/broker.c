@@ -1,4 +1,4 @@
-/* The broker thread itself: its rooms and what passes between them, its loop, its messages, its beginning and its
+/* The broker thread itself: its rooms and what passes between them, its loop, its messages, its start and its
  * end. */
 #include "agent/broker/broker.h"
 
@@ -33,11 +33,11 @@
 #include "shm/status.h"
 
 #define BEAT_EVERY (100 * HF_NS_PER_MS)
-/* How long undone rounds and releases may take when the agent goes away. What has no quorum by then stays in
+/* How long undone rounds and releases may take when the agent goes away. What has no quorum of answers by then stays in
  * the journal, for the next agent. */
 #define DRAIN_MOST HF_NS_PER_SEC
 
-/* --- what the nodes tell ------------------------------------------------------------------------- */
+/* --- what nodes tell ------------------------------------------------------------------------- */
 
 static void on_noticed(void *arg, int node, const void *key, size_t key_len)
 {
@@ -53,7 +53,7 @@ static void on_telling(void *arg, int node, bool can)
     wakeups_telling(((struct broker *)arg)->locks, node, can);
 }
 
-/* Publishes `ready` and why. */
+/* Publishes `ready`, and why not. */
 static void on_reviewed(void *arg, hf_time now)
 {
     is_broker_thread();
@@ -177,7 +177,7 @@ static bool drained(struct broker *b, hf_time now) IN_BROKER_THREAD
 {
     struct client *c;
 
-    /* A node that is away has its releases waiting for longer than that. */
+    /* The releases for a node that is away wait for longer than that. */
     if ((locks_busy(b->locks) || releaser_busy(b->nodes->releaser)) &&
         hf_time_before(now, b->releases_until))
         return false;
@@ -209,7 +209,7 @@ static void drain(struct broker *b) IN_BROKER_THREAD
     b->draining = b->clients->draining = true;
     event_agent_ending(b->agent);
     b->drain_until = b->releases_until = hf_time_add(now, hf_ns(DRAIN_MOST));
-    /* Jobs of the private nodes are asked to stop; their validity bounds how long that takes. */
+    /* Jobs on private nodes are asked to stop; their validity bounds how long that takes. */
     if (c->ephemeral)
         b->drain_until = hf_time_max(b->drain_until, hf_time_add(now, hf_ms(c->ttl_max_ms)));
     locks_drain(b->locks);
@@ -257,7 +257,7 @@ static void on_wake(void *arg)
     }
 }
 
-/* Last in every turn: whatever it brought leaves together. */
+/* Last in every turn: all that the turn wrote leaves together. */
 static bool on_idle(void *arg)
 {
     is_broker_thread();
@@ -270,7 +270,7 @@ static bool on_idle(void *arg)
     return again;
 }
 
-/* --- beginning and end ------------------------------------------------------------------------ */
+/* --- start and end ------------------------------------------------------------------------ */
 
 static int create_rooms(struct broker *b)
 {
@@ -337,7 +337,7 @@ static void on_rouse(int number)
     (void)number;
 }
 
-/* Without SA_RESTART: it is to interrupt. */
+/* Without SA_RESTART: the signal must interrupt system calls. */
 static int hear_rouse(void)
 {
     const struct sigaction action = {.sa_handler = on_rouse};
@@ -385,7 +385,7 @@ void broker_rouse(struct broker *b)
 {
     pid_t tid = atomic_load_explicit(&b->tid, memory_order_relaxed);
 
-    /* By its number: another thread may join it meanwhile. */
+    /* By its tid: another thread may join it meanwhile. */
     if (tid)
         (void)syscall(SYS_tgkill, getpid(), tid, BROKER_ROUSE);
 }
@@ -401,7 +401,7 @@ void broker_destroy(struct broker *b)
 {
     if (!b)
         return;
-    /* From above: first whoever would hear of the end of what is below. */
+    /* From the top down: a room ends before the rooms whose end it would be told of. */
     if (b->queries)
         queries_close(b->queries);
     if (b->locks)
@@ -412,7 +412,7 @@ void broker_destroy(struct broker *b)
     }
     groups_destroy(b->groups);
     if (b->nodes)
-        nodes_end(b->nodes); /* tells every command in flight that it is over, rounds included */
+        nodes_end(b->nodes); /* ends every command in flight, those of rounds included */
     queries_destroy(b->queries);
     locks_destroy(b->locks);
     clients_destroy(b->clients);

@@ -1,4 +1,4 @@
-/* What a request asks for, and who answers it. Apart from the rings that it came by, so that the simulator runs it, too. */
+/* Sends each request to the room that answers it. Apart from the rings, so that the simulator runs it, too. */
 #include "agent/broker/dispatch.h"
 #include "agent/broker/clients/answers.h"
 #include "agent/broker/clients/sessions.h"

@@ -1,4 +1,4 @@
-/* The broker and its rooms. Private to broker.c, and to tests that look in. */
+/* The broker and its rooms. Private to broker.c and to tests that look inside. */
 #ifndef HOLDFAST_AGENT_BROKER_ROOMS_H
 #define HOLDFAST_AGENT_BROKER_ROOMS_H
 
@@ -23,7 +23,7 @@ struct broker {
     struct agent *agent;
     struct loop *loop;
     struct resolver *resolver;
-    /* The rooms, from below. */
+    /* The rooms, from the bottom up. */
     struct nodes *nodes;
     struct clients *clients;
     struct locks *locks;

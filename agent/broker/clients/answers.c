@@ -102,7 +102,7 @@ static bool put_in_ring(struct answers *a, const struct hf_completion_entry *ent
     return a->posted = true;
 }
 
-/* Behind what waits. */
+/* Behind the completions that wait already. */
 static bool post(struct answers *a, const struct hf_completion_entry *entry)
 {
     return STAILQ_EMPTY(&a->waiting) && put_in_ring(a, entry);
@@ -150,7 +150,7 @@ void answers_flush(struct answers *a)
     while ((answer = STAILQ_FIRST(&a->waiting)) && put_in_ring(a, &answer->entry)) {
         STAILQ_REMOVE_HEAD(&a->waiting, queue);
         a->waiting_count--;
-        /* It has taken room that was an answer's. */
+        /* It took the room that was set aside for an answer. */
         if (has_place_for(a, a->owed))
             free(answer);
         else

@@ -1,4 +1,4 @@
-/* The hello: who may come in, and what a welcomed process is given. */
+/* The hello: which process may attach, and what it is given. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -92,7 +92,7 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
     return HF_OK;
 }
 
-/* The client that a cookie belongs to, if it is this caller's to use. */
+/* The client that a cookie belongs to, if this caller may use it. */
 static struct client *client_resume(struct session *s, const struct hf_hello *h)
 {
     static const uint8_t none[HF_COOKIE_LEN];
@@ -104,7 +104,7 @@ static struct client *client_resume(struct session *s, const struct hf_hello *h)
     LIST_FOREACH (c, &s->clients->all, all) {
         if (c->cookie_hash != hash || c->uid != s->uid)
             continue;
-        /* A guardian may be another process of the same user; a holder must be the very same. */
+        /* A guardian may be another process of the same user; a holder must be the same process. */
         if ((h->role == HF_ROLE_GUARDIAN && !c->over) ||
             (c->pid == s->pid && c->start_time == h->start_time))
             return c;
@@ -121,7 +121,7 @@ static struct client *client_first(struct session *s, const struct hf_hello *h,
 
     if (!c)
         return NULL;
-    /* A cookie nobody knows any more (its agent's leases are over) is kept: the client goes on
+    /* A cookie that is not known any more (its leases are over) is kept: the client goes on
      * under it. */
     if (memcmp(h->cookie, none, sizeof(none)) != 0 && h->role == HF_ROLE_HOLDER)
         memcpy(ret_cookie, h->cookie, HF_COOKIE_LEN);
@@ -197,19 +197,19 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     w.client_id = (uint32_t)c->id;
     w.readopted = c->held_count;
 
-    /* Nobody looks at the ring until the doorbell says so. */
+    /* Nobody looks at the ring until the doorbell rings. */
     (void)hf_ring_arm(&s->ring);
     s->client = c;
-    s->beats = beats_new(hf_ring_take_beats(&s->ring)); /* without memory nobody beats in time */
+    s->beats = beats_new(hf_ring_take_beats(&s->ring)); /* without memory no beat is seen */
     s->nudge = h->nudge;
     s->doorbell = fds[HF_FD_DOORBELL];
-    /* Before the welcome, which it answers with its group. */
+    /* Before the welcome, which the guardian answers with its job's group. */
     if (h->role == HF_ROLE_GUARDIAN && session_is_own(s))
         session_pass_descriptors(s->socket.fd, true);
     LIST_INSERT_HEAD(&c->sessions, s, of_client);
     loop_timer_cancel(clients->loop, &s->hello_timer);
     {
-        /* Edge-triggered and never read: a client could make it blocking for both sides. */
+        /* Edge-triggered and never read: a client could make the eventfd blocking for both sides. */
         struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = s};
 
         if (epoll_ctl(clients->doorbell_epoll, EPOLL_CTL_ADD, s->doorbell, &event) < 0 ||
@@ -220,7 +220,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         }
     }
     fds[HF_FD_DOORBELL] = -1; /* the session's */
-    /* From here on the process is watched by this session; not before it was welcomed. */
+    /* This session watches the process from here on, and not before it was welcomed. */
     if (h->role == HF_ROLE_HOLDER) {
         client_ghost_end(c);
         clients->owner.rebound(clients->owner.arg, s);

@@ -1,4 +1,4 @@
-/* The processes that are attached, or were to an earlier agent (ghosts). A client ends with its last
+/* The processes that are attached, or were attached to an earlier agent (ghosts). A client ends with its last
  * session.
  */
 #include "agent/broker/clients/clients.h"
@@ -88,15 +88,15 @@ static void on_ghost(struct loop_fd *watch)
     ghost_died(HF_CONTAINER(watch, struct client, ghost_watch));
 }
 
-/* A pidfd of that very process. HF_ELOST: it is gone; HF_ESYS: that cannot be told now. */
+/* A pidfd of that very process. HF_ELOST: it is gone; HF_ESYS: not known for now. */
 static int open_process(uint32_t pid, uint64_t start_time, int *ret_pidfd)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     uint64_t started;
 
-    if (pidfd < 0) /* that nobody has the number can be told without a descriptor */
+    if (pidfd < 0) /* a pid that no process has shows without a descriptor */
         return kill((pid_t)pid, 0) < 0 && errno == ESRCH ? HF_ELOST : HF_ESYS;
-    /* Read with the pidfd in hand: if it fits, the pidfd is of that very process. */
+    /* Read while the pidfd is open: if it fits, the pidfd is of that very process. */
     errno = 0;
     started = hf_process_start_time((pid_t)pid);
     if (started == start_time) {
@@ -137,7 +137,7 @@ int client_ghost(struct clients *clients, uint32_t pid, uint64_t start_time, uin
         if (pidfd >= 0)
             close(pidfd);
         if (c)
-            client_settle(c); /* nobody has it */
+            client_settle(c); /* no process has that pid */
         return HF_ENOMEM;
     }
     c->ghost = true;

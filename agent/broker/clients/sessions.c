@@ -36,21 +36,21 @@
 #define SO_PASSRIGHTS 83
 #endif
 
-/* Of one session, so that a flood delays the others by so many at most. */
+/* Requests of one session in a turn, so that its flood delays the others by so many at most. */
 #define REQUESTS_PER_TURN 16
-/* So that who floods the attach socket does not keep its queue full, nor the loop from its work. */
+/* So that a flood of the attach socket neither keeps its queue full nor the loop from its work. */
 #define ACCEPTS_PER_TURN 16
-/* Answers that one session does not read: beyond that its ring is left to fill up. */
+/* Answers that one session has not read: beyond these no more of its requests are taken. */
 #define UNREAD_MOST  4096
 #define HELLO_WITHIN HF_NS_PER_SEC
-/* Connections beyond clients_max that may stay until their hello, to be told why they cannot. */
+/* Connections beyond clients_max that may stay until their hello, to be told why they are refused. */
 #define STRANGERS_MOST 64
 #define SWEEP_EVERY    (100 * HF_NS_PER_MS)
 
 static void on_listener(struct loop_fd *watch);
 
-/* Its client is to look, at the end of this turn: whoever is woken may take the processor away at once,
- * and there may be more to come for it. */
+/* Its client is to be woken, at the end of this turn: a process that is woken may take the processor at
+ * once, and this turn may have more for it. */
 static void wake_later(struct session *s)
 {
     if (!s->wakes)
@@ -65,7 +65,7 @@ static void wake(struct session *s)
     s->wakes = false;
     TAILQ_REMOVE(&s->clients->woken, s, woken);
     hf_ring_signal(&s->ring);
-    /* A full socket is fine: it is readable already. */
+    /* A full socket is fine: the client has something to read already. */
     if (s->nudge)
         (void)send(s->socket.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -109,8 +109,8 @@ static void session_deactivate(struct session *s)
     TAILQ_REMOVE(&s->clients->active, s, active);
 }
 
-/* Its program is at work, and its next request or the nodes' answers are near: to be woken for each takes
- * longer than to wait for it. */
+/* Its program is at work, and its next request or the nodes' answers are near: a wake-up for each takes
+ * longer than to keep looking. */
 static void session_enliven(struct session *s, hf_time now)
 {
     uint32_t us = s->clients->config->busy_poll_us;
@@ -121,7 +121,7 @@ static void session_enliven(struct session *s, hf_time now)
     session_activate(s);
 }
 
-/* Out of the epoll set first: closing alone would leave it there, because the client has it open
+/* Out of the epoll set first: a close alone would leave it there, because the client has it open
  * too. */
 static void doorbell_close(struct session *s)
 {
@@ -162,7 +162,7 @@ void session_end(struct session *s, const char *why)
     if (c) {
         LIST_REMOVE(s, of_client);
         clients->owner.session_gone(clients->owner.arg, s);
-        /* A ghost's own process lives and has yet to come back: only its guardian left. */
+        /* A ghost's own process lives and may still come back: only its guardian left. */
         if (LIST_EMPTY(&c->sessions) && !c->ghost)
             clients->owner.client_gone(clients->owner.arg, c);
         hf_ring_agent_destroy(&s->ring);
@@ -221,9 +221,9 @@ void session_progress(struct session *s, struct hf_completion_entry *entry)
 }
 
 enum served {
-    SERVED_ALL, /* nothing is left, or no room for answers, or the session ended */
+    SERVED_ALL, /* no request is left, or no room for answers, or the session ended */
     SERVED_SOME,
-    SERVED_LATER, /* its user asked for too much, or there is no memory: the sweep comes back to it */
+    SERVED_LATER, /* its user asked for too much, or memory is out: at the sweep */
 };
 
 /* At most REQUESTS_PER_TURN. */
@@ -253,7 +253,7 @@ static enum served session_serve(struct session *s, hf_time now) IN_BROKER_THREA
             return SERVED_ALL;
         user_asked(clients, s->user);
         session_enliven(s, now);
-        /* `s` may be freed by what it asks for: then it is not the first any more. */
+        /* The request may have freed `s`: then it is not the first any more. */
         clients->owner.request(clients->owner.arg, s, &q);
         if (TAILQ_FIRST(&clients->active) != s)
             return SERVED_ALL;
@@ -271,7 +271,7 @@ bool sessions_serve(struct clients *clients)
     struct session *s;
     hf_time now = loop_now(clients->loop);
     unsigned before = clients->active_count,
-             turns = before; /* each once: nodes and timers want theirs */
+             turns = before; /* each once: nodes and timers want their turn */
     bool again = false, lively = false;
 
     while (turns-- && (s = TAILQ_FIRST(&clients->active))) {
@@ -282,7 +282,7 @@ bool sessions_serve(struct clients *clients)
         if (served == SERVED_ALL && is_lively(s, now)) {
             lively = true;
         } else if (served == SERVED_ALL && (hf_ring_arm(&s->ring) || reads_too_little(s))) {
-            /* With too much unread it goes on at the sweep. */
+            /* With too many answers unread it goes on at the sweep. */
             session_deactivate(s);
             continue;
         } else {
@@ -292,7 +292,7 @@ bool sessions_serve(struct clients *clients)
         TAILQ_INSERT_TAIL(&clients->active, s, active);
     }
     again |= clients->active_count > before;
-    /* Where there are few cores a node, or the client itself, may want this one. */
+    /* With few cores, a node or the client itself may need this one. */
     if (lively && !again)
         (void)sched_yield();
     return again || lively;
@@ -307,8 +307,8 @@ static void on_doorbells(struct loop_fd *watch)
         session_activate(events[i].data.ptr);
 }
 
-/* The descriptors ran out when somebody wanted in: the listener, which stays readable, is left
- * alone until the next sweep. */
+/* The descriptors ran out when a process wanted to attach: the listener, which stays readable, is
+ * left alone until the next sweep. */
 static void listener_pause(struct clients *clients)
 {
     if (!clients->deaf)
@@ -324,7 +324,7 @@ static void listener_resume(struct clients *clients)
         log_error("out of memory: nobody can attach for now");
 }
 
-/* Doorbells can be lost only by a client's own fault; still nobody waits longer than this. */
+/* Doorbells are lost only by a client's own fault; still no request waits for longer than this. */
 static void on_sweep(struct loop_timer *timer, hf_time now)
 {
     struct clients *clients = HF_CONTAINER(timer, struct clients, sweep);
@@ -361,7 +361,7 @@ static void on_socket(struct loop_fd *watch)
     is_broker_thread();
     if (s->client && s->clients->owner.datagram(s->clients->owner.arg, s))
         return;
-    /* Without a control buffer descriptors that somebody sends along all the same are dropped by the kernel. */
+    /* Without a control buffer the kernel drops descriptors that come along all the same. */
     n = recv(watch->fd, &hello, sizeof(hello), MSG_DONTWAIT | MSG_TRUNC);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -379,7 +379,7 @@ void session_pass_descriptors(int fd, bool on)
 {
     int value = on;
 
-    /* Before Linux 6.16 everybody may: broker_rouse(). */
+    /* Before Linux 6.16 it cannot be forbidden: broker_rouse(). */
     (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof(value));
 }
 
@@ -390,11 +390,11 @@ static int peer_pidfd(int fd, uint32_t pid)
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0)
         return pidfd;
-    /* Before Linux 6.5: the hello's start time is compared with this process's. */
+    /* Before Linux 6.5: the hello's start time is compared with the process's. */
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-/* False: nobody else waits to be let in. */
+/* False: no other connection waits to be accepted. */
 static bool let_in(struct clients *clients)
 {
     struct session *s;
@@ -507,7 +507,7 @@ int sessions_listen(struct clients *clients)
     if (fd < 0)
         return HF_ESYS;
     (void)unlink(path); /* the agent's lock is held: nobody else listens here */
-    /* Before anybody connects. What comes by it may be a file whose last close waits, and that is here. */
+    /* Before anybody connects. A descriptor that comes may be a file whose last close blocks, and it would be here. */
     session_pass_descriptors(fd, false);
     if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(path, mode) < 0 ||
         (clients->config->group != (gid_t)-1 &&
@@ -532,7 +532,7 @@ void sessions_destroy(struct clients *clients) BEFORE_OR_AFTER_THREADS
         (void)unlink(clients->agent->socket_path);
     }
     sessions_wake(clients);
-    /* Leases stay: their holders live on, and the next agent takes them up. */
+    /* Leases stay: their holders live on, and the next agent readopts them. */
     while ((s = LIST_FIRST(&clients->sessions))) {
         LIST_REMOVE(s, all);
         loop_timer_cancel(clients->loop, &s->hello_timer);

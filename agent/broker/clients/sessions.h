@@ -24,7 +24,7 @@ LIST_HEAD(look_list, look);
 /* One attached connection: at most three descriptors (socket, doorbell, pidfd). */
 struct session {
     LIST_ENTRY(session) of_client;
-    TAILQ_ENTRY(session) active; /* has requests to be taken */
+    TAILQ_ENTRY(session) active; /* has requests to take */
     TAILQ_ENTRY(session) woken;  /* with `wakes` */
     LIST_ENTRY(session) all;
     struct client *client; /* NULL until the hello */
@@ -33,13 +33,13 @@ struct session {
     struct loop_timer hello_timer;
     int doorbell;
     bool is_active, nudge, closing;
-    bool guardian, gave_group; /* by its hello; its one datagram after that came */
-    bool wakes;                /* its client is to look */
-    hf_time lively_until;      /* it asked or was answered: it is looked at, without its doorbell */
+    bool guardian, gave_group; /* by its hello; its one later datagram came */
+    bool wakes;                /* its client is to be woken */
+    hf_time lively_until;      /* it asked or was answered: polled without its doorbell */
     uint32_t pid, uid;
     struct user *user;
     struct hf_ring_agent ring;
-    struct beats *beats; /* where its program beats */
+    struct beats *beats; /* the page in which its program beats */
     struct answers answers;
     LIST_HEAD(, waiter) waiters;
     struct look_list looks;
@@ -55,18 +55,18 @@ void sessions_start(struct clients *clients) IN_BROKER_THREAD;
 void sessions_destroy(struct clients *clients);
 /* Takes requests of active sessions, a bounded number each; true when some are left. */
 bool sessions_serve(struct clients *clients) IN_BROKER_THREAD;
-/* Last in a turn: wakes the clients of all that were answered, or whose leases changed. */
+/* Last in a turn: wakes the clients that were answered, or whose leases changed. */
 void sessions_wake(struct clients *clients) IN_BROKER_THREAD;
-/* Answers request `id`; what the ring has no room for waits until the client has read some. */
+/* Answers request `id`. Without room in the ring the answer waits until the client has read some. */
 void session_answer(struct session *s, const struct hf_completion_entry *answer) IN_BROKER_THREAD;
-/* What comes before the answer to a request. HF_ENOMEM: it does not. */
+/* A completion that comes before the answer to a request. HF_ENOMEM: it was not sent. */
 int session_item(struct session *s, const struct hf_completion_entry *item) IN_BROKER_THREAD;
 /* Tells what an unanswered acquire waits for, if there is room. */
 void session_progress(struct session *s, struct hf_completion_entry *entry) IN_BROKER_THREAD;
-/* Something about a lease of this client changed. `but`: is told by an answer; NULL. */
+/* A lease of this client changed. `but`: the session that is told by an answer; NULL. */
 void client_signal(struct client *c, const struct session *but) IN_BROKER_THREAD;
 void session_end(struct session *s, const char *why) IN_BROKER_THREAD;
-/* Its user is the agent's own or root: what it hands over can do the agent no harm that it could not do itself. */
+/* Its user is the agent's own or root: descriptors from it can do no harm that it could not do by itself. */
 static inline bool session_is_own(const struct session *s)
 {
     return s->uid == 0 || s->uid == geteuid();

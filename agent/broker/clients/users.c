@@ -1,4 +1,4 @@
-/* The account of each user: what it uses of what all share, and how much of that one may. */
+/* The account of each user: how much it uses of the shared limits, and how much it may. */
 #include "agent/broker/clients/users.h"
 
 #include <inttypes.h>
@@ -9,11 +9,11 @@
 #include "agent/broker/clients/clients.h"
 #include "shm/status.h"
 
-/* Connections beyond clients_per_uid that may stay until their hello, to be told why they cannot. */
+/* Connections beyond clients_per_uid that may stay until their hello, to be told why they are refused. */
 #define STRANGERS_OF_ONE 8
-/* A user that was quiet may ask so much at once; longer than a sweep, or the rate is not reached. */
+/* A quiet user may ask at once for as much as in this time; above a sweep, else it misses its rate. */
 #define BURST (250 * HF_NS_PER_MS)
-/* Between two lines about one that asks too much. */
+/* Between two log lines about a user that asks for too much. */
 #define TELL_EVERY (60 * HF_NS_PER_SEC)
 
 struct user *user_get(struct clients *clients, uint32_t uid)
@@ -70,7 +70,7 @@ bool user_may_ask(const struct clients *clients, struct user *u, hf_time now)
         return true;
     if (hf_time_reached(now, u->tell_again)) {
         log_warn("user %" PRIu32 " asks for more than %" PRIu32
-                 " things a second, the limit (requests_per_uid): its requests wait",
+                 " requests a second, the limit (requests_per_uid): they wait",
                  u->uid, rate);
         u->tell_again = hf_time_add(now, hf_ns(TELL_EVERY));
     }
@@ -85,8 +85,8 @@ void user_asked(const struct clients *clients, struct user *u)
         u->paid_until = hf_time_add(u->paid_until, hf_ns(HF_NS_PER_SEC / rate));
 }
 
-/* A name that is held or waited for takes a place in the table, and its text some units. Without
- * this bound a user could hold as much as it may and wait for as much more, until none is left. */
+/* A name that is held or waited for takes a place in the table, and its text takes units. Without this
+ * bound a user could hold as many as allowed and wait for as many more, until no place is left. */
 static int judge_places(const struct clients *clients, const struct user *u, uint64_t units,
                         char *text, size_t size)
 {

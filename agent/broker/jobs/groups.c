@@ -1,11 +1,11 @@
 /* The third killer of a job: the agent, by the job's control group.
  *
- * The guardians of a run hand it over once the job runs in it, if they are of the agent's own user or
- * root's. The agent kills what is inside at V - 0.1 T, at once where the lease is lost at once or both
- * guardians are gone; and when the guardians are gone and nobody is inside, the tree is over as if
- * they had said so, and the lock is released. While one of them lives the word is its own; but that the
- * job was killed the agent tells by itself, for they may find nobody then whom to kill. What has left
- * the group the agent neither sees nor kills.
+ * The guardians of a run hand the group over once the job runs in it, if they are the agent's own user's
+ * or root's. The agent kills all processes inside at V - 0.1 T, or at once where the lease is lost at once
+ * or both guardians are gone. When the guardians are gone and nobody is inside, the tree is dead as if they
+ * had said so, and the lock is released. While one of them lives only it may say so; but that the job was
+ * killed the agent tells by itself, because the guardians may find no process left to kill. The agent
+ * neither sees nor kills a process that has left the group.
  */
 #include "agent/broker/jobs/groups.h"
 
@@ -29,14 +29,14 @@
 #include "agent/broker/locks/resources.h"
 #include "shm/status.h"
 
-/* Until what is killed is dead. */
+/* Until the killed processes are dead. */
 #define KILL_AGAIN      hf_ms(100)
 #define GROUPS_PER_TURN 16
 
 struct groups {
     const struct config *config;
     struct loop *loop;
-    struct loop_fd watch; /* `priv` NULL: there was no group yet */
+    struct loop_fd watch; /* `priv` NULL: no group yet */
     int epoll;
     unsigned count;
     struct log_limit of_no_use;
@@ -46,7 +46,7 @@ struct group {
     struct groups *groups;
     struct client *client;
     struct job_group job;
-    struct loop_timer timer; /* the next kill, if nothing else comes */
+    struct loop_timer timer; /* the next kill, unless something comes first */
     bool released, told;
 };
 
@@ -63,7 +63,7 @@ static bool is_run(const struct resource *r)
     return resource_lease(r)->run;
 }
 
-/* When what is inside has to die, by the first of its leases. */
+/* When the processes inside must die, by the lease that ends first. */
 static hf_time kill_at(const struct client *c, hf_time now)
 {
     hf_time first = HF_TIME_NEVER;
@@ -84,7 +84,7 @@ static hf_time kill_at(const struct client *c, hf_time now)
     return first;
 }
 
-/* Nobody is left who could say so, and nobody of whom: the tree is reaped. */
+/* No guardian and no process is left: the tree is reaped. */
 static void release(struct group *g) IN_BROKER_THREAD
 {
     struct resource *r;
@@ -106,7 +106,7 @@ static void unwatch(struct group *g)
     (void)epoll_ctl(g->groups->epoll, EPOLL_CTL_DEL, g->job.events_fd, NULL);
 }
 
-/* Ahead of their release, which comes by this thread, too. Both guardians may say the same. */
+/* Before their release, which goes through this thread, too. Both guardians may say the same. */
 static void tell_killed(struct group *g) IN_BROKER_THREAD
 {
     struct resource *r;
@@ -187,7 +187,7 @@ static void on_groups(struct loop_fd *watch)
     struct epoll_event event;
 
     is_broker_thread();
-    /* One at a time: what is told of one may be the end of another. */
+    /* One at a time: an event of one group may end another. */
     for (int i = 0; i < GROUPS_PER_TURN && epoll_wait(watch->fd, &event, 1, 0) == 1; i++)
         look(event.data.ptr, clock_now());
 }
@@ -216,7 +216,7 @@ static int watch_groups(struct groups *groups)
     return HF_ENOMEM;
 }
 
-/* Why it is of no use; NULL: it was taken, and the second descriptor with it. */
+/* Why it is of no use; NULL: it was taken, together with the second descriptor. */
 static const char *take(struct groups *groups, struct session *s,
                         const int fds[HF_GROUP_FDS]) IN_BROKER_THREAD
 {
@@ -257,7 +257,7 @@ static const char *take(struct groups *groups, struct session *s,
     return NULL;
 }
 
-/* Whether what lies in the socket is a guardian's group; with what came along it is left there. */
+/* Whether the next datagram is a guardian's group; it stays in the socket with its descriptors. */
 static bool is_offered(const struct session *s)
 {
     struct hf_group message;
@@ -267,8 +267,8 @@ static bool is_offered(const struct session *s)
            message.magic == HF_GROUP_MAGIC;
 }
 
-/* Its library does not know whose groups are taken. What came along is dropped by the kernel, which does not flush it
- * as close() does. */
+/* A library does not know whose groups are taken. The kernel drops the descriptors that came along; it does not flush
+ * them as close() does. */
 static bool ignore(struct session *s)
 {
     struct hf_group message;
@@ -307,7 +307,7 @@ bool groups_take(struct groups *groups, struct session *s)
     }
     if (count == HF_GROUP_FDS)
         why = take(groups, s, fds);
-    /* What was taken goes on with the group. */
+    /* Descriptors that were taken are the group's. */
     close_fds(fds, why ? count : HF_FD_GROUP_KILL);
     if (why && log_allows(&groups->of_no_use, LOG_LIMIT, clock_now()))
         log_info("the control group that process %" PRIu32 " (user %" PRIu32

@@ -15,11 +15,11 @@ struct session;
 struct groups;
 
 int groups_create(struct agent *agent, struct loop *loop, struct groups **ret_groups);
-/* A datagram after the hello: true if it was a job's group, which is dealt with. */
+/* A datagram after the hello: true if it was a job's group, which has been dealt with. */
 bool groups_take(struct groups *groups, struct session *s) IN_BROKER_THREAD;
 /* A lease of this client changed, or its last session ended. */
 void groups_review(struct client *c) IN_BROKER_THREAD;
-/* One of its leases is over: without a job's the group is of no use. */
+/* One of its leases is over: without any lease of a job the group is of no use. */
 void groups_lease_over(struct client *c) IN_BROKER_THREAD;
 void groups_drop(struct client *c) IN_BROKER_THREAD;
 void groups_destroy(struct groups *groups); /* after the clients; NULL is fine */

@@ -34,13 +34,13 @@ bool job_group_hierarchy(dev_t *ret_device)
     return false;
 }
 
-/* Of a file of the hierarchy: its inode. Asks no file system but that. */
+/* The inode of a file of the hierarchy. Asks no other file system. */
 static bool inode_of(dev_t hierarchy, int fd, mode_t type, uint64_t *ret_inode)
 {
     struct statx sx;
 
-    /* Device and type are of the kernel's own memory; that no more is wanted is what keeps a file
-     * system from being asked. */
+    /* Device and type come from the kernel's own memory: without a request for more, no file
+     * system is asked. */
     if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &sx) < 0 ||
         makedev(sx.stx_dev_major, sx.stx_dev_minor) != hierarchy ||
         statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &sx) < 0 ||
@@ -50,7 +50,7 @@ static bool inode_of(dev_t hierarchy, int fd, mode_t type, uint64_t *ret_inode)
     return true;
 }
 
-/* A file of that very directory: nothing that is mounted over it. */
+/* Opens a file of that very directory, and nothing that is mounted over it. */
 static int open_in(int directory, const char *name, int flags)
 {
     struct open_how how = {
@@ -110,8 +110,8 @@ void job_group_close(struct job_group *group)
 
 void job_group_kill(const struct job_group *group)
 {
-    /* At an offset: write() would wait for whoever writes to the same description. Of a group that
-     * was removed it fails. */
+    /* At an offset: write() would wait for another writer to the same description. It fails for a
+     * group that was removed. */
     (void)!pwrite(group->kill_fd, "1", 1, 0);
 }
 
@@ -121,7 +121,7 @@ bool job_group_is_empty(struct job_group *group)
     ssize_t got;
 
     got = pread(group->events_fd, text, sizeof(text) - 1, 0);
-    group->removed = got < 0 && errno == ENODEV; /* which it can be only when it is empty */
+    group->removed = got < 0 && errno == ENODEV; /* only an empty group can be removed */
     if (group->removed)
         return true;
     text[got > 0 ? got : 0] = '\0';

@@ -1,4 +1,4 @@
-/* From a won round to a lease, and from its end back to a free name. */
+/* From a round that has its quorum to a lease, and from the lease's end back to a free name. */
 #include "agent/broker/locks/grants.h"
 
 #include <stdlib.h>
@@ -119,7 +119,7 @@ int grant_lease(struct round *round, hf_time now)
     uint32_t mark[HF_NODES_MAX];
     int rc;
 
-    /* Judged when it was asked for, too; but others of its user may have been granted meanwhile. */
+    /* Judged at the request, too; but other requests of its user may have been granted meanwhile. */
     if (!user_may_hold(locks->clients, c->user))
         return HF_ELIMIT;
     lease = waiter_new_lease(w, round->key, round->key_len, w->max_hold_ms);
@@ -161,7 +161,7 @@ int grant_lease(struct round *round, hf_time now)
     r->work->failures = 0;
     loop_timer_cancel(locks->loop, &r->work->retry);
     grant_hold(r, lease, c);
-    event_granted(locks->agent, lease, hf_time_since(now, w->since)); /* before it is handed in */
+    event_granted(locks->agent, lease, hf_time_since(now, w->since)); /* before it is adopted */
     young_begin(r, now);
     hf_counter_add(&locks->agent->table, HF_COUNTER_GRANTS, 1);
     if (w->contended)
@@ -200,7 +200,7 @@ void grant_ended(struct locks *locks, struct lease *lease)
         round_lease_over(round);
     }
     /* The renewal thread's release may have overtaken an acquire that was still on its way on our
-     * link; behind it on the same connection it cannot. */
+     * link; a release behind that acquire on the same connection cannot. */
     if (lease->unanswered) {
         struct release_order order = releaser_order(lease, lease->unanswered);
 

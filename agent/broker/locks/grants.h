@@ -1,4 +1,4 @@
-/* From a won round to a lease, and to its end. */
+/* From a round that has its quorum to a lease, and to the lease's end. */
 #ifndef HOLDFAST_AGENT_BROKER_LOCKS_GRANTS_H
 #define HOLDFAST_AGENT_BROKER_LOCKS_GRANTS_H
 
@@ -7,18 +7,18 @@
 
 struct round;
 
-/* Makes the lease of a won round, publishes it and answers the waiter.
+/* Makes the lease of a round that has its quorum, publishes it and answers the waiter.
  * HF_EFULL, HF_ELIMIT, HF_ENOMEM: undo. */
 int grant_lease(struct round *round, hf_time now) IN_BROKER_THREAD;
-/* Ties a lease to its name and its holder; both know of it until MSG_ENDED, or MSG_HANDED_OVER. */
+/* Links a lease to its name and its holder until MSG_ENDED or MSG_HANDED_OVER. */
 void grant_hold(struct resource *r, struct lease *lease, struct client *holder) IN_BROKER_THREAD;
 void grant_untie(struct resource *r) IN_BROKER_THREAD;
-/* Tells whoever asked for the release of the lease that had this generation; NULL: nobody did. */
+/* Answers the client that asked for the release of the lease with this generation; NULL: none did. */
 const struct session *grant_answer_released(struct resource *r, uint32_t generation,
                                             bool lost) IN_BROKER_THREAD;
 void grant_changed(struct locks *locks, struct lease *lease) IN_BROKER_THREAD;
 void grant_ended(struct locks *locks, struct lease *lease) IN_BROKER_THREAD;
-/* The release of a failed round was answered, or gave up. */
+/* The release of a failed round was answered, or timed out. */
 void grant_undone(struct resource *r) IN_BROKER_THREAD;
 /* Tells the client that asked for it. */
 void grant_answer(struct session *s, const struct lease *lease) IN_BROKER_THREAD;

@@ -1,4 +1,4 @@
-/* The broker's part of a hand-off: who is next, and what becomes of it. agent/record/handoff.h has the order
+/* The broker's part of a hand-off: choosing the next holder, and the outcome. agent/record/handoff.h has the order
  * and its reason. */
 #include "agent/broker/locks/handoffs.h"
 #include "agent/base/thread_role.h"
@@ -26,15 +26,15 @@
 #include "agent/record/events.h"
 #include "shm/status.h"
 
-/* Waiters hear of their new holder so often at most: a lock that goes from hand to hand must not wake
- * all of them each time. */
+/* Waiters are told of a new holder at most so often: a lock that is handed over again and again must not
+ * wake all of them each time. */
 #define HEAR_EVERY hf_ms(100)
 
 /* --- turns ------------------------------------------------------------------------------------ */
 
 static int64_t stretch_now(struct locks *locks, hf_time now) IN_BROKER_THREAD
 {
-    hf_nodetime median = {clock_wall().ms * 1000}; /* as long as no node has told */
+    hf_nodetime median = {clock_wall().ms * 1000}; /* until a node has told its TIME */
 
     (void)nodes_time(locks->nodes, now, &median);
     return handoff_gap_stretch(median);
@@ -65,7 +65,7 @@ void handoff_leave_gap(struct resource *r, hf_time now)
 
 /* --- making one ------------------------------------------------------------------------------- */
 
-/* Whom to hand it over to. NULL: nobody, so it is released. */
+/* The waiter to hand it over to. NULL: none, so it is released. */
 static struct waiter *next_holder(struct resource *r, hf_time now) IN_BROKER_THREAD
 {
     const struct lease *lease = resource_lease(r);
@@ -85,7 +85,7 @@ static struct waiter *next_holder(struct resource *r, hf_time now) IN_BROKER_THR
     r->turn_over |= handoff_is_enough(verdict);
     if (verdict != HANDOFF_YES || handoff_owes_gap(r, now))
         return NULL;
-    /* Its own user's lease makes room. */
+    /* The lease that ends makes room if it is the same user's. */
     if (w->session->user != r->holder->user && !user_may_hold(locks->clients, w->session->user))
         return NULL;
     return w;
@@ -181,7 +181,7 @@ static void let_go_of_client(struct handoff *h) IN_BROKER_THREAD
     client_settle(h->client);
 }
 
-/* What came meanwhile was put off. */
+/* A cancel, the agent's end and the timeout were put off until the hand-off was answered. */
 static void waits_on(struct waiter *w, bool unwanted) IN_BROKER_THREAD
 {
     struct locks *locks = resource_locks(w->resource);
@@ -194,7 +194,7 @@ static void waits_on(struct waiter *w, bool unwanted) IN_BROKER_THREAD
         loop_timer_set(locks->loop, &w->timer, w->deadline);
 }
 
-/* It went on to be released: the renewal thread does that. */
+/* It was refused: the renewal thread releases the lease. */
 static void refused(struct handoff *h) IN_BROKER_THREAD
 {
     struct resource *r = h->resource;
@@ -209,8 +209,8 @@ static void refused(struct handoff *h) IN_BROKER_THREAD
     resource_rest(r);
 }
 
-/* The one it was for went away meanwhile, or does not want it any more: it goes on, or is released.
- * Nothing was started under it. */
+/* Its waiter went away meanwhile, or does not want it any more: it is handed over again, or released.
+ * No job was started under it. */
 static void give_on(struct resource *r, struct client *c) IN_BROKER_THREAD
 {
     bool gone = LIST_EMPTY(&c->sessions) && !c->ghost;
@@ -233,7 +233,7 @@ static void done(struct handoff *h) IN_BROKER_THREAD
     if (w) {
         struct session *s = w->session;
 
-        grant_answer(s, to); /* first: somebody waits for it */
+        grant_answer(s, to); /* first: the client waits for it */
         event_taken_over(locks->agent, to, h->valid, h->voting, hf_time_since(to->since, w->since));
         hf_counter_add(&locks->agent->table, HF_COUNTER_GRANTS, 1);
         hf_counter_add(&locks->agent->table, HF_COUNTER_HANDOFFS, 1);
@@ -277,7 +277,7 @@ void handoff_destroy(struct handoff *h)
 {
     if (!h)
         return;
-    /* One that was carried out is the renewal thread's until that is destroyed. */
+    /* After a hand-off the lease is the renewal thread's until that thread is destroyed. */
     if (h->verdict == HANDOFF_YES) {
         struct lease_table *leases = resource_locks(h->resource)->agent->leases;
 

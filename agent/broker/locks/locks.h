@@ -1,5 +1,5 @@
-/* The locks of this host: names, who waits for them, rounds on the nodes, leases until they are handed in and
- * again from their end. Belongs to the broker's thread, but for locks_create() and locks_destroy(). */
+/* The locks of this host: names, their waiters, rounds on the nodes, and leases before they are adopted and after
+ * their end. Belongs to the broker's thread, but for locks_create() and locks_destroy(). */
 #ifndef HOLDFAST_AGENT_BROKER_LOCKS_LOCKS_H
 #define HOLDFAST_AGENT_BROKER_LOCKS_LOCKS_H
 
@@ -28,7 +28,7 @@ struct session;
 struct wakeups;
 struct young;
 
-/* What becomes of leases is told to whoever is above. Called in the broker's thread. */
+/* Tells rooms above what happens to leases. Called in the broker's thread. */
 struct locks_owner {
     /* The state of a lease of this client changed. */
     void (*lease_changed)(void *arg, struct client *c);
@@ -60,10 +60,10 @@ struct locks {
     uint8_t hash_key[16]; /* of `names` */
     struct log_limit index_full;
     struct resource **by_slot;
-    struct resource_work *no_work; /* of all for which nothing goes on; nobody writes to it */
+    struct resource_work *no_work; /* of all resources for which nothing goes on; never written */
     uint32_t *generations;
-    uint32_t slots_used; /* slots below were ever used */
-    uint32_t next_slot;  /* slots below are in use, at rest, or retired */
+    uint32_t slots_used; /* slots below it were ever used */
+    uint32_t next_slot;  /* slots below it are in use, at rest, or retired */
     struct resource_queue idle, stalled;
     struct hf_text_pool *text;
     struct old_text *old_texts; /* per slot, within readopt() */
@@ -78,16 +78,16 @@ struct locks {
     struct loop_timer young_timer;
 };
 
-/* Without any lease: readopt() has those of an earlier agent. `hash_key` is secret: by names that hash alike, who may
- * choose them could slow the agent down. HF_ENOMEM. */
+/* Without any lease: readopt() finds those of an earlier agent. `hash_key` is secret: with names that hash alike a
+ * client could slow the agent down. HF_ENOMEM. */
 int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
                  struct clients *clients, const uint8_t hash_key[16],
                  const struct locks_owner *owner, struct locks **ret_locks);
-/* The agent goes away: waiters are answered, rounds undone; of an ephemeral one leases are ended, too. */
+/* The agent ends: waiters are answered and rounds undone; an ephemeral agent ends its leases, too. */
 void locks_drain(struct locks *locks) IN_BROKER_THREAD;
 /* Whether rounds or hand-offs are under way. */
 bool locks_busy(const struct locks *locks) IN_BROKER_THREAD;
-/* The links are about to end: nothing begins any more. */
+/* The links are about to end: nothing new begins. */
 void locks_close(struct locks *locks);
 void locks_destroy(struct locks *locks); /* after nodes_end(); NULL is fine */
 

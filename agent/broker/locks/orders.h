@@ -1,4 +1,4 @@
-/* What the renewal thread is told about a lease. Called in the broker's thread. */
+/* Messages to the renewal thread about a lease. Called in the broker's thread. */
 #ifndef HOLDFAST_AGENT_BROKER_LOCKS_ORDERS_H
 #define HOLDFAST_AGENT_BROKER_LOCKS_ORDERS_H
 
@@ -8,7 +8,7 @@
 struct locks;
 struct resource;
 
-/* Posts it. (!) Before anything that concerns it is told there, a lease is handed in. */
+/* Posts it. (!) A lease must be adopted before any other message about it is posted. */
 void order_renewal(struct locks *locks, struct message *m) IN_BROKER_THREAD;
 /* Ends the lease of `r` through the renewal thread. */
 void order_end(struct resource *r, enum message_kind kind,

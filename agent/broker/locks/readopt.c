@@ -1,7 +1,7 @@
-/* What an earlier agent of this boot left in the journal: leases of living holders are taken up
- * where they stood, everything else is released. Recovery is from the journal, never from the
- * table; the table can only take away: a word that has run out may have been read as "not held",
- * though the journal has a later V.
+/* What an earlier agent of this boot left in the journal: leases of living holders are readopted
+ * as they stood, everything else is released. Recovery is from the journal, never from the
+ * table; the table can only take away: a check word that has run out may have been read as "not
+ * held", though the journal has a later V.
  *
  * (!) Before any release leaves, the check word is zero in every table object that a living process
  * may still map. Where the table of the earlier agent is not ours to write any more (it was removed
@@ -42,7 +42,7 @@ struct record {
     struct journal_lease state;
 };
 
-/* A release that waits until nobody can believe in the lease any more. */
+/* A release that waits until nobody can rely on the lease any more. */
 struct later {
     LIST_ENTRY(later) all;
     struct loop_timer timer;
@@ -97,7 +97,7 @@ void readopt_destroy(struct locks *locks)
 struct old_text {
     uint32_t off;
     uint8_t name_len, note_len, comm_len;
-    bool stands, same; /* same: it is the record's note and command, too */
+    bool stands, same; /* same: note and command are the record's, too */
 };
 
 static bool same_text(const struct hf_slot_view *view, const struct journal_identity *id)
@@ -107,7 +107,7 @@ static bool same_text(const struct hf_slot_view *view, const struct journal_iden
            memcmp(view->comm, id->comm, id->comm_len) == 0;
 }
 
-/* Of one lease all through, though a writer was killed inside. */
+/* All of it belongs to one lease, though a writer was killed inside. */
 static bool is_whole(const struct hf_slot_view *view, const struct record *rec)
 {
     return view->generation == rec->state.generation && view->fence == rec->state.fence &&
@@ -135,7 +135,7 @@ static struct old_text old_text_of(struct locks *locks, uint32_t slot, const str
     return text;
 }
 
-/* Never used, says the journal: whatever stands there was put by nobody. Most are as they should be:
+/* The journal says that the slot was never used, so its text is nobody's. Most slots are as they should be:
  * a million of them are only read. */
 static void clear_unused(struct locks *locks, uint32_t slot)
 {
@@ -149,8 +149,8 @@ static void clear_unused(struct locks *locks, uint32_t slot)
         hf_slot_clear(s);
 }
 
-/* (!) All of them before anything is put: readers go on reading the slots that have not had their
- * turn, and no other text may be written over theirs. */
+/* (!) All of them before any text is put: readers go on reading slots that have not had their turn, and
+ * no other text may be written over those. */
 static int reserve_texts(struct locks *locks)
 {
     locks->old_texts = calloc(locks->slots_used + 1, sizeof(*locks->old_texts));
@@ -171,7 +171,7 @@ static int reserve_texts(struct locks *locks)
     return HF_OK;
 }
 
-/* Takes over the slot's text. Returns whether it is the record's note and command, too. */
+/* Keeps the slot's text. Returns whether its note and command are the record's, too. */
 static bool keep_text(struct locks *locks, struct resource *r)
 {
     const struct old_text *text = &locks->old_texts[r->slot];
@@ -185,7 +185,7 @@ static bool keep_text(struct locks *locks, struct resource *r)
     return text->same;
 }
 
-/* The slot of a lease that is not taken up: over, for everybody who still looks. */
+/* The slot of a lease that is not readopted: it shows every reader that the lease is over. */
 static void slot_over(struct locks *locks, uint32_t slot, bool was_held)
 {
     const struct old_text *text = &locks->old_texts[slot];
@@ -219,14 +219,14 @@ static hf_dur attempt_of(const struct locks *locks, hf_dur ttl)
     return locks->config->timing.attempt;
 }
 
-/* Release only: a half-won round, an unfinished release, or a lease that is over. Not before `at`:
- * until then the journal keeps the lease, as lost, for an agent that comes after this one. */
+/* Release only: an unfinished round or release, or a lease that is over. Not before `at`: until then the
+ * journal keeps the lease, as lost, for the agent after this one. */
 static int release_record(struct locks *locks, const struct record *rec, uint32_t slot, hf_time at,
                           bool was_held)
 {
     struct journal_lease over = rec->state;
     struct journal_lease free_record = {.state = JOURNAL_FREE, .generation = rec->state.generation};
-    struct resource *r = locks->by_slot[slot]; /* there, when it could not be taken up */
+    struct resource *r = locks->by_slot[slot]; /* there if it could not be readopted */
     struct later *l = calloc(1, sizeof(*l));
     int rc = HF_OK;
 
@@ -331,8 +331,8 @@ static int take_up(struct locks *locks, const struct record *rec, uint32_t slot,
     return HF_OK;
 }
 
-/* Killed between the journal's d_i and the check word that follows from them, an agent leaves a word
- * that ends earlier. Of a grant it leaves none: nobody has seen that lease yet. */
+/* An agent that is killed between the journal's d_i and the check word that follows from them leaves an
+ * earlier word. Of a grant it leaves none: nobody has seen that lease yet. */
 static bool word_ran_out(const struct locks *locks, uint32_t slot, uint32_t generation, hf_time now)
 {
     uint64_t word = atomic_load(&locks->agent->table.slots[slot].check);
@@ -354,8 +354,8 @@ static struct client *living_client(struct locks *locks,
     return client;
 }
 
-/* The latest end that the guardians of a run knew of: the journal has every d_i that stands, and the table
- * the V that they were shown, if it still has that lease. Without that table only the TTL bounds it. */
+/* The latest V that the guardians of a run knew of: the journal has every d_i that stands, and the table the V
+ * that they were shown, if it still has that lease. Without that table only the TTL bounds it. */
 static hf_time latest_end(struct locks *locks, const struct record *rec, uint32_t slot)
 {
     const struct hf_slot *s = &locks->agent->table.slots[slot];
@@ -368,13 +368,13 @@ static hf_time latest_end(struct locks *locks, const struct record *rec, uint32_
     return latest;
 }
 
-/* When a lease that is over may be released; in the past: now. */
+/* When a lease that is over may be released; an instant in the past means now. */
 static hf_time release_time(struct locks *locks, const struct record *rec, uint32_t slot)
 {
     const struct journal_lease *state = &rec->state;
 
-    /* (!) The job may live until then, whatever became of the votes: the agent that lost it left the
-     * keys to lapse, too. */
+    /* (!) The job may live until then, whatever happened to the votes: the agent that lost the lease left
+     * the keys to expire, too. */
     if (rec->id.run && state->slot_state == HF_SLOT_LOST)
         return latest_end(locks, rec, slot);
     /* HELD: no release has left, and none may before V. Another table: the agent may have been killed
@@ -384,7 +384,7 @@ static hf_time release_time(struct locks *locks, const struct record *rec, uint3
     return HF_TIME_PAST;
 }
 
-/* Over, by an agent that did not come to the end of it. */
+/* Ended by an agent that was killed before its release was complete. */
 static int complete(struct locks *locks, const struct record *rec, uint32_t slot,
                     hf_time now) IN_BROKER_THREAD
 {
@@ -405,8 +405,8 @@ static int complete(struct locks *locks, const struct record *rec, uint32_t slot
     return rc;
 }
 
-/* Of a run whose first guardian is gone: its tree may live. Waits for the other's word, or lets it
- * lapse. */
+/* A run's first guardian is gone: its tree may live. Waits for the other guardian's word, or lets the
+ * lease lapse. */
 static struct client *absent_holder(struct locks *locks,
                                     const struct journal_identity *id) IN_BROKER_THREAD
 {
@@ -426,7 +426,7 @@ static struct client *absent_holder(struct locks *locks,
     return holder;
 }
 
-/* Whoever had it before may ask again for the release that he was not answered. */
+/* The previous holder may ask again for the release that was not answered. */
 static void remember_previous(struct locks *locks, const struct record *rec,
                               uint32_t slot) IN_BROKER_THREAD
 {
@@ -439,8 +439,8 @@ static void remember_previous(struct locks *locks, const struct record *rec,
         (void)ended_add(client, NULL, slot, rec->state.generation - 1);
 }
 
-/* (!) On its way from one process to another: the word of the old holder goes first, for the lease is
- * the new one's from here on, or nobody's. Never through 0 if the new one has his. */
+/* (!) A hand-off was under way: the old holder's check word goes first, because from here on the lease is
+ * the new holder's or nobody's. Never through 0 if the new holder has its word already. */
 static void finish_handoff(struct locks *locks, struct record *rec, uint32_t slot)
 {
     struct hf_slot *s = &locks->agent->table.slots[slot];
@@ -481,8 +481,8 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
                 requests_client_gone(locks, holder);
             return HF_OK;
         }
-        /* One that cannot be kept must not cost the others. */
-        log_error("the lease of slot %u cannot be taken up (%s): it is given back", slot,
+        /* A lease that cannot be kept must not cost the others. */
+        log_error("the lease of slot %u cannot be readopted (%s): it is released", slot,
                   hf_status_text(rc));
     }
     *ret_fate = alive ? FATE_LOST : FATE_RELEASED;
@@ -494,9 +494,9 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
     else
         event_not_readopted(locks->agent, slot, &rec->id, &rec->state, HF_EVENT_LOST,
                             HF_LOSS_RESTART);
-    /* (!) A vote may have been void in the journal, and the agent killed before its guardians were shown
-     * the earlier V: the job lives until the one that they know. Elsewhere nobody believes in it any
-     * more, but where the table cannot be written. */
+    /* (!) A vote may have been void in the journal, and the agent killed before the guardians were shown
+     * the earlier V: the job lives until the V that they know. Of other leases nobody relies on that V,
+     * except where the table cannot be written. */
     if (rec->id.run)
         over = latest_end(locks, rec, slot);
     else if (!locks->agent->warm)
@@ -504,8 +504,8 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
     return release_record(locks, rec, slot, hf_time_max(now, over), true);
 }
 
-/* Descriptors that the agent needs before any client: ghosts do without a watch rather than use them
- * up. */
+/* Descriptors that the agent needs before any client has them: ghosts do without a watch rather than use
+ * them up. */
 static void spare_take(int fds[SPARE])
 {
     for (int i = 0; i < SPARE; i++)
@@ -525,7 +525,7 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
     struct agent *agent = locks->agent;
     hf_time now = clock_now();
     unsigned fates[FATES] = {0};
-    bool believed = false; /* somebody may rightly believe in a lease of the earlier agent */
+    bool believed = false; /* a lease of the earlier agent may be valid */
     uint32_t capacity = agent->table.capacity;
     int rc;
 
@@ -547,9 +547,9 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
         if (rc == HF_ENOTHELD)
             continue;
         if (rc < 0) {
-            /* Neither half can be believed: nothing can be released for it, but nobody may believe
-             * in it either. */
-            log_error("journal record %u cannot be read; its key lapses by its TTL", slot);
+            /* Neither half can be believed: nothing can be released for it, but nobody may rely on
+             * it either. */
+            log_error("journal record %u cannot be read; its key expires by its TTL", slot);
             slot_over(locks, slot, true);
             continue;
         }
@@ -557,7 +557,7 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
         finish_handoff(locks, &rec, slot);
         rc = decide(locks, &rec, slot, now, &fate);
         if (rc < 0)
-            log_error("the lease of slot %u cannot be given back (%s): its key lapses by its TTL",
+            log_error("the lease of slot %u cannot be released (%s): its key expires by its TTL",
                       slot, hf_status_text(rc));
         fates[fate]++;
         believed |= fate == FATE_TAKEN_UP ||

@@ -1,11 +1,11 @@
-/* What an earlier agent left in the journal: leases of living holders are taken up, the rest is released. */
+/* What an earlier agent left in the journal: leases of living holders are readopted, all others are released. */
 #ifndef HOLDFAST_AGENT_BROKER_LOCKS_READOPT_H
 #define HOLDFAST_AGENT_BROKER_LOCKS_READOPT_H
 
 struct locks;
 
 int readopt(struct locks *locks);
-/* Forgets the releases that wait for V; the journal has them. */
+/* Drops the releases that wait for V; the journal has them. */
 void readopt_destroy(struct locks *locks);
 
 #endif

@@ -1,4 +1,4 @@
-/* What clients ask for: each request is judged and answered. */
+/* Requests of clients: each is judged and answered. */
 #include "agent/broker/locks/orders.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/locks/requests.h"
@@ -24,9 +24,9 @@
 #include "agent/broker/locks/waiters.h"
 #include "shm/status.h"
 
-/* Acquires of one session without an answer. Releases and cancels are taken beyond that. */
+/* Unanswered acquires of one session. Releases and cancels are taken beyond that. */
 #define WAITING_MOST 4096
-/* After a start, clients of an earlier agent come back within half a second where nothing hinders them. */
+/* After a start, clients of an earlier agent come back within half a second unless something hinders them. */
 #define COME_BACK hf_ms(5000)
 
 static void refuse(struct locks *locks, struct session *s, const struct hf_request_entry *q,
@@ -82,8 +82,8 @@ static int judge_acquire(struct locks *locks, struct session *s, const struct hf
                               text, size);
 }
 
-/* When it was asked for first. (!) A client's word, so it is worth something only while those who
- * waited for the earlier agent come back, and only against each other's. */
+/* When it was first requested. (!) A client's word: it counts only while clients of the earlier agent come
+ * back, and only among their requests. */
 static hf_time asked_at(const struct locks *locks, const struct hf_request_entry *q, hf_time now)
 {
     hf_time asked = {q->asked_ns};
@@ -93,7 +93,7 @@ static hf_time asked_at(const struct locks *locks, const struct hf_request_entry
     return comes_back ? asked : now;
 }
 
-/* First come first served; those of before this agent's start in the order of then. */
+/* First come first served; requests from before this agent's start keep their order. */
 static void enqueue(struct resource *r, struct waiter *w)
 {
     struct waiter *after = TAILQ_LAST(&r->work->waiters, waiter_queue);
@@ -119,7 +119,7 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
     LIST_FOREACH (w, &s->waiters, of_session)
         if (w->id == q->id) {
             /* Sent again after a reconnect: the same request. Its place in the ring
-             * is given back. */
+             * is freed. */
             answers_forgo(&s->answers);
             return;
         }
@@ -138,7 +138,7 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
     }
     lease = resource_lease(r);
     if (lease && r->holder == s->client && lease->request_id == q->id && !lease->ending) {
-        /* Granted by an agent that ended before its client heard of it. */
+        /* Granted by an agent that ended before the client was told. */
         grant_answer(s, lease);
         return;
     }
@@ -181,7 +181,7 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
     resource_rouse(r);
     if (!waiter_tries(w) && w->deadline.ns != HF_TIME_NEVER.ns)
         loop_timer_set(locks->loop, &w->timer, w->deadline);
-    /* The others that wait for a lease know of it: with many waiters that would be much talk. */
+    /* The other waiters know of the lease: to tell all of them each time would be much talk. */
     if (lease) {
         waiter_hear_held(w);
     } else {
@@ -199,7 +199,7 @@ static struct lease *own_lease(struct locks *locks, struct session *s,
     return lease && locks->by_slot[q->slot]->holder == s->client ? lease : NULL;
 }
 
-/* Of a lease that is over: lost, unless its release was under way as an earlier agent was killed. */
+/* For a lease that is over: lost, unless its release was under way when an earlier agent was killed. */
 static void release_again(struct locks *locks, struct session *s,
                           const struct hf_request_entry *q) IN_BROKER_THREAD
 {
@@ -240,7 +240,7 @@ void request_release(struct locks *locks, struct session *s, const struct hf_req
         r->work->release_session = s;
         r->work->release_id = q->id;
     } else {
-        refuse(locks, s, q, HF_ENOMEM, ""); /* it is released, and nobody is told when */
+        refuse(locks, s, q, HF_ENOMEM, ""); /* it is released, but its end is told to nobody */
     }
     handoff_give_up(r, HF_LOSS_NONE);
 }
@@ -263,7 +263,7 @@ void request_cancel(struct session *s, uint64_t id)
             waiters_kick(r);
             return;
         }
-    /* Granted in the meantime: the answer lies in the ring, but nobody wants it any more. */
+    /* Granted in the meantime: the answer is in the ring, but nobody wants the lock any more. */
     LIST_FOREACH (r, &s->client->held, of_holder) {
         const struct lease *lease = resource_lease(r);
 
@@ -346,7 +346,7 @@ void requests_client_gone(struct locks *locks, struct client *c)
         if (lease->ending)
             continue;
         lease->ending = true;
-        /* (!) No guardian may join between this and the release: it would start a job. */
+        /* (!) No guardian may join between here and the release: it would start a job. */
         c->over |= no_job;
         if (lease->run && !no_job)
             order_end(r, MSG_ABANDON, HF_LOSS_HOLDER);
@@ -388,7 +388,7 @@ void request_drain_name(struct resource *r)
     }
     if (!resource_locks(r)->config->ephemeral || !lease || lease->ending)
         return;
-    /* The private nodes end with this agent: jobs are stopped first, other holders are told. */
+    /* The private nodes end with this agent: jobs are stopped first, and other holders are told. */
     if (lease->run)
         order_end(r, MSG_LOSE, HF_LOSS_GOING);
     else

@@ -1,4 +1,4 @@
-/* What clients ask for: each request is judged and answered. */
+/* Requests of clients: each is judged and answered. */
 #ifndef HOLDFAST_AGENT_BROKER_LOCKS_REQUESTS_H
 #define HOLDFAST_AGENT_BROKER_LOCKS_REQUESTS_H
 
@@ -11,7 +11,7 @@ struct client;
 struct locks;
 struct session;
 
-/* Each answers by itself. */
+/* Each sends its own answer. */
 void request_acquire(struct locks *locks, struct session *s,
                      const struct hf_request_entry *r) IN_BROKER_THREAD;
 void request_release(struct locks *locks, struct session *s,
@@ -23,11 +23,11 @@ void request_losing(struct locks *locks, struct session *s,
                     const struct hf_request_entry *r) IN_BROKER_THREAD;
 /* A session ended: its waiters are dropped. */
 void requests_drop_session(struct session *s) IN_BROKER_THREAD;
-/* Its client ended: leases are released, those of a run that may have a job abandoned. */
+/* Its client ended: its leases are released; those of a run that may have a job are abandoned. */
 void requests_client_gone(struct locks *locks, struct client *c) IN_BROKER_THREAD;
-/* Its holder came back with this session: heartbeats come in its page now. */
+/* Its holder came back with this session: its beats come in this session's page now. */
 void requests_rebind(struct locks *locks, struct session *s) IN_BROKER_THREAD;
-/* The agent goes away: waiters are answered, rounds undone; of an ephemeral one leases are ended, too. */
+/* The agent ends: waiters are answered and rounds undone; an ephemeral agent ends its leases, too. */
 void requests_drain(struct locks *locks) IN_BROKER_THREAD;
 void request_drain_name(struct resource *r) IN_BROKER_THREAD;
 

@@ -1,5 +1,5 @@
-/* Names and their slots. A resource is a name that is held, waited for, or was so lately; its slot
- * keeps the name between holds, so that a lock that is taken again and again stays where it is. */
+/* Names and their slots. A resource is a name that is, or lately was, held or waited for; its slot keeps
+ * the name between holds, so that a lock that is acquired again and again stays where it is. */
 #include "agent/broker/locks/resources.h"
 
 #include <stdlib.h>
@@ -74,7 +74,7 @@ static void work_free(struct resource *r)
     r->work = locks->no_work;
 }
 
-/* What is remembered of other hosts counts for 2 T. */
+/* What is remembered of other hosts' holds counts for 2 T. */
 static bool remembers(const struct resource *r, hf_time now)
 {
     hf_dur longest = hf_ms(2 * (int64_t)resource_locks(r)->config->ttl_max_ms);
@@ -119,7 +119,7 @@ static struct resource *resource_new(struct locks *locks, const void *name, size
     return r;
 }
 
-/* Takes what readers see out of the slot, the index and the text. */
+/* Takes the name out of the slot, the index and the text, where readers see it. */
 static void slot_blank(struct resource *r)
 {
     struct locks *locks = resource_locks(r);
@@ -172,7 +172,7 @@ static bool resource_in_use(const struct resource *r)
            r->undoing || !TAILQ_EMPTY(&r->work->waiters);
 }
 
-/* Unused from here on: its slot keeps the name until another name needs the slot. */
+/* At rest from here on: its slot keeps the name until another name needs the slot. */
 void resource_rest(struct resource *r)
 {
     if (r->idle || resource_in_use(r))
@@ -191,8 +191,8 @@ void resource_rouse(struct resource *r)
     TAILQ_REMOVE(&resource_locks(r)->idle, r, idle_link);
 }
 
-/* A slot for a new name: one never used, else the one longest at rest, so that readers who just
- * looked one up see its end rather than a stranger for as long as can be. */
+/* A slot for a new name: one never used, else the one longest at rest. So readers that just looked a
+ * lease up see its end, and not another name, for as long as possible. */
 static int slot_take(struct locks *locks, uint32_t *ret_slot)
 {
     struct resource *oldest;
@@ -283,7 +283,7 @@ int resource_move(struct resource *r)
     return HF_OK;
 }
 
-/* Names at rest give their text up, the longest at rest first, until there is room for this. */
+/* Names at rest free their texts, the longest at rest first, until there is room for this one. */
 static int text_put(struct resource *r, const struct lease *lease, uint32_t *ret_off)
 {
     struct locks *locks = resource_locks(r);
@@ -362,7 +362,7 @@ int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_ti
     if (rc < 0)
         return rc;
     hf_slot_publish(&locks->agent->table.slots[r->slot], &id, valid, votes);
-    /* The old text goes only now: a reader that copied it sees the slot's sequence count changed.
+    /* The old text is freed only now: a reader that copied it sees the slot's sequence count changed.
      */
     if (had_text)
         hf_text_drop(locks->text, old_off, r->name_len, old_note, old_comm);

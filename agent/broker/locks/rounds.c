@@ -3,8 +3,8 @@
  *
  * (!) A token lives for one round: once a release of it was sent anywhere it is never SET again.
  * (!) In doubt: an acquire without an answer may still run. The round lives until every node's
- * final answer came; a late success that is no use any more is followed by a release on that same
- * connection, and a connection that broke by two releases (agent/redis/releaser.h).
+ * final answer came. A late success that is no use any more is followed by a release on that same
+ * connection, and a broken connection by two releases (agent/redis/releaser.h).
  */
 #include "agent/core/backoff.h"
 #include "agent/base/thread_role.h"
@@ -40,12 +40,12 @@ static void round_settle(struct round *round)
     if (!round->over) {
         struct lease *lease = resource_lease(round->resource);
 
-        /* Its lease lives. A broken connection is remembered until that ends. */
+        /* Its lease lives. A broken connection is remembered until the lease ends. */
         if (round->broken)
             return;
         round->resource->work->granted = NULL;
-        /* Every acquire was answered, and before the word went to 0: whatever they wrote stood
-         * before the first release of this lease left, which takes it along. */
+        /* Every acquire was answered before the check word went to 0: their keys stood before the
+         * first release of this lease left, and it deletes them. */
         if (atomic_load(&lease->valid_ns) != 0)
             lease->unanswered = 0;
         resource_calm(round->resource);
@@ -72,7 +72,7 @@ static void fill_lock(struct round *round, int node, struct link_lock *lock)
     round->sent[node] = now;
     round->deadline[node] = hf_time_min(hf_time_add(now, round->timing.attempt),
                                         ballot_ends(&round->ballot, &round->timing));
-    /* The lower end of what the node's clock may say then: too early is harmless, too late is an
+    /* The lower bound of what the node's clock may say then: too early is harmless, too late is an
      * orphan key. */
     if (trust_node_time(&locks->nodes->node[node].trust, round->deadline[node], &low, &high))
         lock->deadline = low;
@@ -101,13 +101,13 @@ static bool round_send(struct round *round, int node, bool raise)
     return true;
 }
 
-/* With all that this turn of the loop brings. */
+/* Sent together with all other commands of this turn. */
 static void round_flush(struct round *round)
 {
     nodes_send_later(round->locks->nodes, round->unanswered);
 }
 
-/* A release of this round's token on some nodes, without anybody waiting for it. */
+/* Releases this round's token on some nodes; nobody waits for the answers. */
 static bool release_nodes(struct round *round, uint32_t nodes, uint32_t in_doubt,
                           releaser_done_fn *done, void *arg)
 {
@@ -127,7 +127,7 @@ static bool release_nodes(struct round *round, uint32_t nodes, uint32_t in_doubt
             order.doubt_until = hf_time_max(order.doubt_until, round->deadline[i]);
     if (releaser_start(round->locks->releaser, &order) == HF_OK)
         return true;
-    log_error("out of memory for a release; the key lapses by its TTL");
+    log_error("out of memory for a release; the key expires by its TTL");
     return false;
 }
 
@@ -152,7 +152,7 @@ static void journal_round(struct round *round, enum journal_state state)
     journal_put(round->locks->agent->journal, r->slot, &record);
 }
 
-/* Nodes that gave their vote. */
+/* The nodes that voted. */
 static uint32_t round_won(const struct round *round)
 {
     uint32_t won = 0;
@@ -179,7 +179,7 @@ bool round_has_winner(const struct round *round)
     return false;
 }
 
-/* Decided against: what may stand on any node is released, and the waiter hears why or waits on. */
+/* Not granted: its key is released wherever it may stand; the waiter is told why, or waits on. */
 static void round_undo(struct round *round, int failure) IN_BROKER_THREAD
 {
     struct resource *r = round->resource;
@@ -193,7 +193,7 @@ static void round_undo(struct round *round, int failure) IN_BROKER_THREAD
     if (round->written) {
         hf_counter_add(&round->locks->agent->table, HF_COUNTER_UNDONE, 1);
         r->undoing = release_nodes(round, round->written, round->broken, undone, r);
-        /* Nodes may have taken this fence: the next proposal is higher at once. */
+        /* Nodes may have accepted this fence: the next proposal is higher at once. */
         if (r->last_fence < round->ballot.fence)
             r->last_fence = round->ballot.fence;
     }
@@ -224,7 +224,7 @@ static void round_undo(struct round *round, int failure) IN_BROKER_THREAD
                                                             &r->work->failures, random_u32())));
     }
     round_settle(round);
-    /* After a cancel the caller kicks, once the waiter is out of the queue. */
+    /* After a cancel the caller kicks, when the waiter has left the queue. */
     if (w && !r->undoing)
         waiters_kick(r);
 }
@@ -246,8 +246,8 @@ static hf_time overdue_at(const struct round *round, int node)
     return hf_time_add(round->sent[node], link_patience(round->locks->nodes->links[node]));
 }
 
-/* (!) Where another's key is in the way a node that hangs is not waited for until its deadline: the
- * hosts may have split the others among them, and nobody has the lock meanwhile. */
+/* (!) While another's key is in the way, a round does not wait for a hanging node until its deadline:
+ * the hosts may have split the other nodes, and then nobody has the lock meanwhile. */
 static void round_hurry(struct round *round)
 {
     hf_time at = HF_TIME_NEVER;
@@ -269,7 +269,7 @@ static void round_judge(struct round *round) IN_BROKER_THREAD
 
     if (round->decided)
         return;
-    /* A node that stepped or forgot since it voted takes its vote along. */
+    /* A node that stepped or forgot since it voted has no vote any more. */
     for (int i = 0; i < round->locks->n; i++)
         if ((round->ballot.node[i].vote == BALLOT_YES ||
              round->ballot.node[i].vote == BALLOT_YES_LOW) &&
@@ -322,7 +322,7 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
     switch (reply->verdict) {
     case VERDICT_OK:
     case VERDICT_LOW:
-        /* What this very reply showed (a clock step, a lost sentinel) may have taken its vote. */
+        /* This very reply may show that it may not vote (a clock step, a lost sentinel). */
         if (!trust_may_vote(&locks->nodes->node[node].trust, now))
             ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, reply->fence);
         else
@@ -340,7 +340,7 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
         return;
     case VERDICT_STALE:
         hf_counter_add(&locks->agent->table, HF_COUNTER_STALE, 1);
-        /* Its clock was learnt anew from this reply; once more, then it is a no. */
+        /* Its clock was learnt anew from this reply; sent once more, then STALE is a no. */
         if (!round->decided && !(round->stale_retried & 1u << node) &&
             nodes_may_vote(locks->nodes, node, now)) {
             round->stale_retried |= 1u << node;
@@ -363,7 +363,7 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
     }
 }
 
-/* An answer after the decision: a late vote for a living lease, or a key nobody wants. */
+/* An answer after the decision: a late vote for a living lease, or a key that nobody wants. */
 static void late(struct round *round, int node, const struct link_reply *reply)
 {
     struct locks *locks = round->locks;
@@ -387,7 +387,7 @@ static void late(struct round *round, int node, const struct link_reply *reply)
         return;
     }
     if (stands && round->resource && resource_lease(round->resource)) {
-        /* A raise arms nothing anew: what counts is the acquire before it. */
+        /* A raise does not set the expiry anew: the acquire before it counts. */
         hf_time a = round->ballot.node[node].a.ns != HF_TIME_PAST.ns ? round->ballot.node[node].a
                                                                      : reply->sent;
         struct message *m;
@@ -409,7 +409,7 @@ static bool is_written(const struct link_reply *reply)
            (reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW);
 }
 
-/* The node had forgotten the script, which is loaded by now: nothing was written. */
+/* The node did not have the script, which is loaded by now: nothing was written. */
 static bool send_again(struct round *round, int node) IN_BROKER_THREAD
 {
     if (round->reloaded & 1u << node || !nodes_may_vote(round->locks->nodes, node, clock_now()))
@@ -450,7 +450,7 @@ static void round_reply(struct link *link, const struct link_reply *reply, void 
     else if (!reply->late)
         ballot_answer(&round->ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
     if (reply->outcome == LINK_BROKEN) {
-        /* It may have run: release twice, whatever becomes of the round; the token is not used on
+        /* It may have run: release twice, whatever the round's outcome; the token is not used on
          * that node again. */
         hf_counter_add(&locks->agent->table, HF_COUNTER_IN_DOUBT, 1);
         round->broken |= 1u << node;
@@ -524,7 +524,7 @@ int round_begin(struct resource *r, struct waiter *w)
     fence = fence_propose(r->last_fence, known, median, clock_wall());
     ballot_init(&round->ballot, locks->n, fence, now);
 
-    /* Counted only when it is granted: a round that fails uses none up. */
+    /* Counted only when it is granted: a round that fails uses up no generation. */
     r->generation = locks->generations[r->slot] + 1;
     r->work->round = round;
     LIST_INSERT_HEAD(&locks->rounds, round, all);
@@ -538,7 +538,7 @@ int round_begin(struct resource *r, struct waiter *w)
         if (nodes & 1u << i)
             (void)round_send(round, i, false);
     round_flush(round);
-    round_judge(round); /* certain already when too few could be asked */
+    round_judge(round); /* certain at once if too few could be asked */
     return HF_OK;
 }
 
@@ -571,7 +571,7 @@ bool rounds_busy(const struct locks *locks)
 {
     const struct round *round;
 
-    /* What a living lease's round still waits for is the next agent's affair, like the lease. */
+    /* Open answers to a living lease's round are left to the next agent, like the lease. */
     LIST_FOREACH (round, &locks->rounds, all)
         if (round->calls > 0 && (round->over || !round->decided))
             return true;

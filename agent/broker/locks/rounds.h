@@ -18,24 +18,24 @@ struct waiter;
 struct round {
     LIST_ENTRY(round) all;
     struct locks *locks;
-    struct resource *resource; /* NULL once it is no business of the resource any more */
+    struct resource *resource; /* NULL once the resource has no part in it any more */
     struct waiter *waiter;     /* NULL once decided, or cancelled */
     struct ballot ballot;
     struct timing timing;
     hf_time started;
     hf_time sent[HF_NODES_MAX], deadline[HF_NODES_MAX]; /* of the newest command per node */
     uint32_t asked;                                     /* bit per node: may have been written to */
-    uint32_t written;    /* of these, may hold our key: neither TAKEN nor STALE nor SENTINEL */
+    uint32_t written;    /* of these, may have our key: neither TAKEN nor STALE nor SENTINEL */
     uint32_t unanswered; /* final answer outstanding */
     uint32_t broken;     /* its connection ended first: in doubt */
-    uint32_t foreign;    /* has a key that no agent wrote, or one whose fence record is another's */
+    uint32_t foreign;    /* has a key that no agent wrote, or another's fence record */
     uint32_t errors;     /* answered with an error */
     uint32_t stale_retried, reloaded; /* sent once more: after STALE, after NOSCRIPT */
-    bool track;         /* somebody waits: have the nodes tell when what is in the way changes */
+    bool track;         /* somebody waits: nodes are to tell when the key in the way changes */
     bool decided, over; /* over: its lease ended, or it was undone: late successes are released */
     int calls;          /* commands outstanding */
-    struct loop_timer overdue; /* contended and undecided: when nodes are waited for no longer */
-    uint64_t in_way[HF_NODES_MAX]; /* fence of the lease that a node has; 0: none, or not known */
+    struct loop_timer overdue;     /* contended and undecided: no longer waits for slow nodes */
+    uint64_t in_way[HF_NODES_MAX]; /* fence of the lease a node has; 0: none, or unknown */
     struct hf_wire_holder holder;
     struct link_holder described;
     struct token token;
@@ -53,9 +53,9 @@ void round_cancel(struct round *round) IN_BROKER_THREAD;
 void round_lease_over(struct round *round);
 void rounds_destroy(struct locks *locks);
 bool rounds_busy(const struct locks *locks);
-/* Whether one and the same lease is known to stand on a quorum: then somebody has won. */
+/* Whether one and the same lease is known to stand on a quorum: then a rival has the lock. */
 bool round_has_winner(const struct round *round);
-/* Nobody is known to be in the way, but nodes let us wait. NULL: no. */
+/* No key is known to be in the way, but nodes do not answer. NULL: no. */
 bool round_is_slow(const struct round *round, hf_time now);
 
 #endif

@@ -1,4 +1,4 @@
-/* Who waits for a name, and what can be done for it next. One contender per name on this host;
+/* The waiters for a name, and the next step for it. One contender per name on this host;
  * local waiters are served first come first served. */
 #include "agent/broker/locks/waiters.h"
 
@@ -22,7 +22,7 @@
 #include "agent/record/journal.h"
 #include "shm/status.h"
 
-/* Where a lock changes hands all the time, so often a waiter is told by whom it is held. */
+/* How often a waiter is told who holds a lock whose holder changes all the time. */
 #define TELL_EVERY hf_ms(500)
 
 void waiter_free(struct waiter *w)
@@ -115,7 +115,7 @@ void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret)
     snprintf(ret->note, sizeof(ret->note), "%s", lease_note(l));
 }
 
-/* Who was last seen in the way, and what is left of that one's key by now. */
+/* The holder that was last seen in the way, with the time that its key has left by now. */
 static struct hf_wire_holder holder_now(const struct waiter *w, hf_time now)
 {
     struct hf_wire_holder holder = w->holder;
@@ -156,7 +156,7 @@ void waiter_fail(struct waiter *w, int status, const char *text)
     resource_rest(r);
 }
 
-/* 1: it is served next. Counted no further than a thousand: it is for people. */
+/* 1: it is served next. Not counted beyond a thousand: only people read it. */
 static uint32_t place_of(const struct waiter *w)
 {
     uint32_t place = 1;
@@ -166,7 +166,7 @@ static uint32_t place_of(const struct waiter *w)
     return place;
 }
 
-/* Tells it unless it knows; where much changes, not of each change. */
+/* Tells it unless it knows; where changes are many, not of each one. */
 static void waiter_progress(struct waiter *w, int reason, const char *text) IN_BROKER_THREAD
 {
     struct locks *locks = resource_locks(w->resource);
@@ -231,7 +231,7 @@ void waiter_on_timer(struct loop_timer *timer, hf_time now)
         nodes_explain(resource_locks(r)->nodes, now, text, sizeof(text));
     }
     if (handoff_is_to(r, w))
-        return; /* it is about to have it */
+        return; /* it is about to get the lock */
     if (r->work->round && r->work->round->waiter == w)
         round_cancel(r->work->round);
     waiter_fail(w, status, text);
@@ -289,7 +289,7 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
             w->holder_at = loop_now(resource_locks(r)->loop);
             w->contended = true;
         }
-        /* A younger try gets a round of its own: what it tries for may just have become free. */
+        /* A younger try gets a round of its own: the lock may just have become free. */
         if (waiter_tries(w) && !hf_time_before(round_began, w->since))
             waiter_fail(w, failure, text);
         else if (failure == HF_EBUSY && !waiter_tries(w))
@@ -299,15 +299,14 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
     }
 }
 
-/* A lease of an earlier agent is over, but somebody may believe in it for some time yet. */
+/* A lease of an earlier agent is over, but its holder may rely on it for some time yet. */
 static void hear_barred(struct resource *r, hf_time now) IN_BROKER_THREAD
 {
     struct waiter *w, *next;
     char text[184];
 
     snprintf(text, sizeof(text),
-             "a lease of before the agent's start may still be believed in for %" PRId64
-             " s at most",
+             "a lease from before the agent restarted may be in use for up to %" PRId64 " s",
              hf_time_since(r->work->barred_until, now).ns / HF_NS_PER_SEC + 1);
     for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
         next = TAILQ_NEXT(w, queue);
@@ -320,7 +319,7 @@ static void hear_barred(struct resource *r, hf_time now) IN_BROKER_THREAD
     }
 }
 
-/* Whose session is just ending is about to go. */
+/* A waiter whose session is just ending is about to go. */
 struct waiter *waiter_first(struct resource *r)
 {
     struct waiter *w;
@@ -340,7 +339,7 @@ void waiters_kick(struct resource *r)
 
     resource_unstall(r);
     if (resource_lease(r)) {
-        /* Held on this host: those that only try are told by whom, the rest wait for its end. */
+        /* Held on this host: tries are told by whom, the others wait for its end. */
         for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
             next = TAILQ_NEXT(w, queue);
             waiter_hear_held(w);
@@ -357,12 +356,12 @@ void waiters_kick(struct resource *r)
         hear_barred(r, now);
     if (r->work->round || r->undoing)
         return;
-    /* Another host holds it, or nodes are away. A try does not wait for the next round: it has one
-     * begin, which belongs to whoever came first all the same. */
+    /* Another host holds it, or nodes are away. A try does not wait for the next round: it makes one
+     * begin, which still belongs to the first waiter. */
     if (heap_has(&r->work->retry.item) && !r->work->tries)
         return;
-    /* (!) The turn of others, after this host had its own. A try behind somebody who waits gets
-     * nothing by haste. */
+    /* (!) Other hosts' turn, after this host had its own. A try behind a waiter gains nothing by
+     * haste. */
     if (hf_time_before(now, r->work->yield_until) &&
         !waiter_tries(TAILQ_FIRST(&r->work->waiters))) {
         loop_timer_set(locks->loop, &r->work->retry, r->work->yield_until);
@@ -393,7 +392,7 @@ void waiters_kick_stalled(struct locks *locks)
     struct resource *r;
     size_t count = 0;
 
-    /* Each once: one that is still stalled goes to the end. */
+    /* Each once: a resource that is still stalled goes to the end. */
     TAILQ_FOREACH (r, &locks->stalled, stalled_link)
         count++;
     while (count-- && (r = TAILQ_FIRST(&locks->stalled)))

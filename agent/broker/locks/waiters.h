@@ -1,4 +1,4 @@
-/* Who waits for a name, and what is next for it. */
+/* The waiters for a name, and the next step for it. */
 #ifndef HOLDFAST_AGENT_BROKER_LOCKS_WAITERS_H
 #define HOLDFAST_AGENT_BROKER_LOCKS_WAITERS_H
 
@@ -22,8 +22,8 @@ struct waiter {
     struct session *session;
     struct resource *resource;
     uint64_t id;
-    hf_time since;    /* when it came */
-    hf_time asked;    /* when it first came to an agent: its place among those of the one before */
+    hf_time since;    /* when the request came */
+    hf_time asked;    /* when it first came to any agent: its place in a queue that was readopted */
     hf_time deadline; /* HF_TIME_PAST: try once; HF_TIME_NEVER */
     struct loop_timer timer;
     struct timing timing;
@@ -32,7 +32,7 @@ struct waiter {
     int told;           /* last progress reason */
     uint64_t told_what; /* the fence in the way, or nodes_situation() */
     hf_time told_at;
-    struct loop_timer tell; /* what was not told because it came too soon */
+    struct loop_timer tell; /* for changes that came too soon to be told */
     char note[HF_NOTE_MAX + 1];
     uint8_t note_len;
     struct hf_wire_holder holder; /* last seen in the way */
@@ -40,29 +40,29 @@ struct waiter {
     int last_failure;             /* HF_EBUSY or HF_ENOQUORUM: what it ends with */
 };
 
-/* The waiter is answered with `status` and gone. */
+/* Answers the waiter with `status` and frees it. */
 void waiter_fail(struct waiter *w, int status, const char *text) IN_BROKER_THREAD;
 void waiter_free(struct waiter *w) IN_BROKER_THREAD;
-/* The lease that it gets, with what that has of the waiter and its client. Not: slot, generation,
- * token, fence and instants. NULL: out of memory. `key`: of its name, for the nodes; `extra`: as in
+/* A lease for it, with all that comes from the waiter and its client. Not set: slot, generation,
+ * token, fence and instants. NULL: out of memory. `key`: its name's, for the nodes; `extra`: as in
  * lease_words. */
 struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t key_len, bool extra);
-/* The same for the journal. Not: token, name and instants. */
+/* The same for the journal. Not set: token, name and instants. */
 void waiter_fill_identity(const struct waiter *w, struct journal_identity *identity);
-/* max_hold of a lease that it gets at `now`; HF_TIME_NEVER. */
+/* When max_hold of a lease granted at `now` ends; HF_TIME_NEVER. */
 hf_time waiter_hold_end(const struct waiter *w, hf_time now);
-/* Who holds `r`, whose lease is of this host. */
+/* The holder of `r`, whose lease is this host's. */
 void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret_holder);
 /* For waiter->timer and waiter->tell. */
 void waiter_on_timer(struct loop_timer *timer, hf_time now) IN_BROKER_THREAD;
 void waiter_on_tell(struct loop_timer *timer, hf_time now) IN_BROKER_THREAD;
-/* It joins others that wait for another host's lock, and no round may begin for long. */
+/* Tells a waiter that joins others for another host's lock: the next round may be far off. */
 void waiter_hear_of_others(struct waiter *w) IN_BROKER_THREAD;
 /* A round of its resource failed with `failure`, and `holder` was in the way if that is HF_EBUSY. A
  * try that began before the round did is answered; the others know what they wait for. */
 void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *holder,
                   hf_time round_began, const char *text) IN_BROKER_THREAD;
-/* A node told how long the key of a holder without a record stands there. */
+/* A node told how long the key of a holder without a record will stand there. */
 void waiters_hear_left(struct resource *r, int64_t pttl_ms, hf_time now);
 /* It waits for a lease of this host: a try is answered, the others are told who has it. */
 void waiter_hear_held(struct waiter *w) IN_BROKER_THREAD;
@@ -70,11 +70,11 @@ static inline bool waiter_tries(const struct waiter *w)
 {
     return w->deadline.ns == HF_TIME_PAST.ns;
 }
-/* The one to be served next; NULL. */
+/* The waiter to be served next; NULL. */
 struct waiter *waiter_first(struct resource *r);
-/* Does what can be done next: begins a round for the first waiter, or tells what is waited for. */
+/* Takes the next step: begins a round for the first waiter, or tells it what it waits for. */
 void waiters_kick(struct resource *r) IN_BROKER_THREAD;
-/* All stalled ones again: the nodes changed. */
+/* Kicks all stalled resources: the nodes changed. */
 void waiters_kick_stalled(struct locks *locks) IN_BROKER_THREAD;
 void waiters_on_stalled_timer(struct loop_timer *timer, hf_time now) IN_BROKER_THREAD;
 

@@ -1,4 +1,4 @@
-/* Waiting for a name that another host holds: what nodes tell of its key, looks at it, and when the
+/* Waiting for a name that another host holds: notices of its key, looks at it, and when the
  * next round begins. The rules are agent/core/wakeup.h; here they are carried out. */
 #include "agent/broker/locks/wakeups.h"
 
@@ -23,7 +23,7 @@
 
 #define BUCKETS 4096
 
-/* A name that somebody here waits for, from the first round that found it held until nobody waits.
+/* A name that a client here waits for, from the first round that found it held until nobody waits.
  */
 struct waited {
     LIST_ENTRY(waited) same_bucket;
@@ -31,9 +31,9 @@ struct waited {
     struct locks *locks;
     struct resource *resource; /* NULL: nobody waits any more; looks are still unanswered */
     struct wakeup wakeup;
-    int failed;     /* HF_EBUSY, HF_ENOQUORUM: its last round, and the next is to be waited for */
-    bool foreign;   /* and no agent's key was in its way: that one's turn needs no gap behind it */
-    hf_time booked; /* when the budget lets the next step be; HF_TIME_PAST: nothing is booked */
+    int failed;     /* HF_EBUSY, HF_ENOQUORUM: outcome of its last round; the next one waits */
+    bool foreign;   /* and no agent's key was in its way: that turn needs no gap behind it */
+    hf_time booked; /* when the budget allows the next step; HF_TIME_PAST: nothing is booked */
     unsigned looks; /* without a final answer */
     size_t key_len;
     uint8_t key[];
@@ -67,7 +67,7 @@ static uint32_t voting(const struct locks *locks, hf_time now) IN_BROKER_THREAD
     return nodes;
 }
 
-/* Of a round that is not held up by the slowest nodes. */
+/* The time of a round that the slowest nodes do not hold up. */
 static hf_dur round_time(const struct locks *locks)
 {
     hf_dur sorted[HF_NODES_MAX];
@@ -109,7 +109,7 @@ static void look(struct waited *w, uint32_t nodes, hf_time now)
     }
 }
 
-/* Whether the budget lets it be now; if not, `ret_at` says when. */
+/* Whether the budget allows it now; if not, `ret_at` says when. */
 static bool affords(struct waited *w, uint32_t commands, hf_time now, hf_time *ret_at)
 {
     if (w->booked.ns == HF_TIME_PAST.ns)
@@ -150,15 +150,15 @@ bool wakeups_due(struct resource *r, hf_time now)
     return false;
 }
 
-/* What is known has changed: the next step may be another. Not from here: what it brings about may
- * end others that are waited for. */
+/* More is known, so the next step may be another. It is not taken from here: it may end other names that
+ * are waited for. */
 static void think_again(struct waited *w, hf_time now)
 {
     if (w->resource && heap_has(&w->resource->work->retry.item))
         (void)loop_timer_set(w->locks->loop, &w->resource->work->retry, now);
 }
 
-/* When to poll is decided anew. */
+/* Decides anew when to poll. */
 static void rest(struct waited *w, hf_time now)
 {
     if (!w->resource || !heap_has(&w->resource->work->retry.item))
@@ -244,7 +244,7 @@ bool wakeups_round(struct round *round)
     return true;
 }
 
-/* One node's key may be an agent's, with the fence record of another who lost there. */
+/* One node's key may be an agent's, with the fence record of another agent that lost there. */
 static void note_foreign(struct waited *w, struct round *round, int node,
                          const struct link_reply *reply)
 {
@@ -281,7 +281,7 @@ void wakeups_vote(struct locks *locks, struct round *round, int node,
                             random_u32(), clock_now());
         else
             wakeup_granted(&w->wakeup, node);
-        /* After the round was decided: one node more that tells, or is known to be free. */
+        /* After the round was decided: one more node that tells, or where the key is known to be free. */
         if (round->decided)
             rest(w, clock_now());
     }
@@ -290,7 +290,7 @@ void wakeups_vote(struct locks *locks, struct round *round, int node,
 void wakeups_lost(struct resource *r, uint32_t won, bool winner, int64_t pttl_ms, hf_time now)
 {
     struct waited *w = r->work->waited;
-    hf_time at = now; /* asks what comes next */
+    hf_time at = now; /* asks for the next step */
 
     if (w) {
         w->failed = HF_EBUSY;
@@ -340,7 +340,7 @@ void wakeups_noticed(struct locks *locks, int node, const void *key, size_t key_
         else
             think_again(w, now);
     }
-    /* Most often there is one, and it does not wait for the loop's next turn. */
+    /* Most often there is only one, and it does not wait for the loop's next turn. */
     if (first && heap_has(&first->work->retry.item)) {
         loop_timer_cancel(locks->loop, &first->work->retry);
         if (wakeups_due(first, now))
@@ -359,7 +359,7 @@ void wakeups_telling(struct locks *locks, int node, bool can)
     }
 }
 
-/* --- beginning and end ------------------------------------------------------------------------ */
+/* --- start and end ------------------------------------------------------------------------ */
 
 int wakeups_create(struct locks *locks)
 {

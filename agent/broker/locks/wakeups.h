@@ -10,17 +10,17 @@ struct round;
 
 int wakeups_create(struct locks *locks);
 void wakeups_destroy(struct locks *locks);
-/* A round begins. True: somebody waits, so what its acquires read is to be tracked. */
+/* A round begins. True: somebody waits, so nodes are to track the keys that its acquires read. */
 bool wakeups_round(struct round *round);
-/* A final answer to one of them, before or after the decision. */
+/* A final answer to one of its acquires, before or after the decision. */
 void wakeups_vote(struct locks *locks, struct round *round, int node,
                   const struct link_reply *reply);
 /* The round failed and somebody waits: sets the retry. `won`: bit per node that had given us its
  * key; `winner`: another is known to have a quorum. */
 void wakeups_lost(struct resource *r, uint32_t won, bool winner, int64_t pttl_ms, hf_time now);
-/* The same for want of nodes. */
+/* The same when too few nodes voted. */
 void wakeups_failed(struct resource *r, hf_time again);
-/* The retry came: whether a round may begin. If not, it is set again. */
+/* The retry is due: whether a round may begin. If not, the retry is set again. */
 bool wakeups_due(struct resource *r, hf_time now) IN_BROKER_THREAD;
 /* Nobody waits any more. */
 void wakeups_forget(struct resource *r);

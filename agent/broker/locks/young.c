@@ -1,7 +1,7 @@
-/* A lease's first moments, while the broker still has it. Most are over by then: acquire and release of
- * such a one go through one thread and one connection to each node, and the renewal thread never
- * hears of it. Nothing would be done for it so early: the first renewal comes later. Whatever else is asked of a
- * lease hands it in first (agent/broker/locks/orders.c:order_renewal). */
+/* A lease's first moments, while the broker still has it. Most leases end within them (short holds): acquire
+ * and release go through one thread and one connection to each node, and the renewal thread never hears of
+ * the lease. It could do nothing so early: the first renewal comes later. Any other order about the lease
+ * makes the renewal thread adopt it first (agent/broker/locks/orders.c:order_renewal). */
 #include "agent/broker/locks/young.h"
 
 #include <stdlib.h>
@@ -72,8 +72,8 @@ void young_hand_in_all(struct locks *locks)
         young_hand_in(y->resource);
 }
 
-/* (!) As every timer it runs before the turn's descriptors: what comes in late finds the lease handed
- * in, and the renewal thread judges it. */
+/* (!) As every timer it runs before the turn's descriptors: a late release finds the lease adopted, and the
+ * renewal thread judges it. */
 static void on_timer(struct loop_timer *timer, hf_time now)
 {
     struct locks *locks = HF_CONTAINER(timer, struct locks, young_timer);
@@ -144,7 +144,7 @@ bool young_release(struct resource *r, enum hf_loss_reason reason)
     hf_time now = clock_now();
     struct release_order order = releaser_order(lease, (1u << locks->n) - 1);
 
-    /* Until then V is far ahead: what follows cannot find the lease lost. */
+    /* Until then V is far ahead: the steps below cannot find the lease lost. */
     if (!r->work->young || hf_time_reached(now, r->work->young->until))
         return false;
     leave(r->work->young);
@@ -152,12 +152,12 @@ bool young_release(struct resource *r, enum hf_loss_reason reason)
     lease_record_end(locks->agent, lease);
     event_released(locks->agent, lease);
     hf_counter_add(&locks->agent->table, HF_COUNTER_RELEASES, 1);
-    lease->unanswered = 0; /* this release goes behind the acquire on the same connection */
+    lease->unanswered = 0; /* this release follows the acquire on the same connection */
     order.done = released;
     order.arg = r;
     if (releaser_start(locks->releaser, &order) == HF_OK)
         return true;
-    post(locks, lease); /* out of memory: the renewal thread tries again when the keys lapse */
+    post(locks, lease); /* out of memory: the renewal thread tries again when the keys expire */
     return false;
 }
 

@@ -1,5 +1,5 @@
-/* One event for each thing that happens to a node, though both threads look at it, several replies
- * show the same, and a sentinel that was absent is later another one. */
+/* One event for each thing that happens to a node, though both threads see it, several replies show
+ * it, and an absent sentinel is a changed one later. */
 #include "agent/broker/nodes/node_events.h"
 
 #include "agent/base/clock.h"
@@ -8,7 +8,7 @@
 #include "agent/broker/nodes/nodes.h"
 #include "agent/record/events.h"
 
-#define TOLD_BEFORE (UINT32_C(1) << 31) /* beside the reasons of a quarantine: none of them */
+#define TOLD_BEFORE (UINT32_C(1) << 31) /* a bit beside the quarantine's reasons */
 
 static int64_t middle_us(const struct node_trust *t)
 {
@@ -27,7 +27,7 @@ void node_events_begin(struct nodes *nodes, int i)
 
     node->told = (struct node_told){
         .refusal = t->refused ? t->refusal : HF_REFUSED_NOT,
-        /* Its beginning may be untold, and its end may have come while nobody was there to tell. */
+        /* Its beginning may be untold, and its end may have come while no agent ran to tell it. */
         .reasons = event_quarantine_stands(nodes->agent, i) ? t->reasons | TOLD_BEFORE : 0,
         .mark = t->mark,
         .own_steps = t->steps,
@@ -42,7 +42,7 @@ void node_events_up(struct nodes *nodes, int i, const char *version)
     event_node_up(nodes->agent, i, version);
 }
 
-/* While it stays away only the first reason is told: each attempt may fail in another way. */
+/* While a node stays away only the first reason is told: each attempt may fail in another way. */
 void node_events_down(struct nodes *nodes, int i, enum hf_node_error error, const char *text)
 {
     struct node_told *told = &nodes->node[i].told;
@@ -53,7 +53,7 @@ void node_events_down(struct nodes *nodes, int i, enum hf_node_error error, cons
     told->tried = true;
 }
 
-/* Both threads see each step, sooner or later: as many were there as the one knows that knows more.
+/* Both threads see each step, sooner or later: the number of steps is the larger of their counts.
  */
 static void tell_steps(struct nodes *nodes, int i)
 {
@@ -67,7 +67,7 @@ static void tell_steps(struct nodes *nodes, int i)
     node->told.steps = most;
 }
 
-/* That our own new sentinel is another one than none is no news. */
+/* That our own new sentinel replaces none is no event. */
 static void tell_forgot(struct nodes *nodes, int i)
 {
     struct node *node = &nodes->node[i];
@@ -88,8 +88,8 @@ void node_events_found(struct nodes *nodes, int i, unsigned events)
         tell_steps(nodes, i);
 }
 
-/* A restart and a changed sentinel are still to be seen by this thread; a clock that stepped twice
- * may be not. */
+/* This thread will still see a restart and a changed sentinel by itself; a clock that stepped twice it may
+ * never see. */
 void node_events_heard(struct nodes *nodes, int i, unsigned events)
 {
     if (events & TRUST_STEPPED) {
@@ -108,7 +108,7 @@ static void tell_refusal(struct nodes *nodes, int i, enum hf_node_refusal refusa
     event_node_refused(nodes->agent, i, refusal, fleet);
 }
 
-/* While it is away nothing is known of that. */
+/* Nothing is known of that while the node is away. */
 static void tell_writes(struct nodes *nodes, int i, enum hf_node_error error)
 {
     const char *id = nodes->config->nodes[i].id, *text = nodes->node[i].writes.text;

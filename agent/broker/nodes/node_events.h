@@ -4,15 +4,15 @@
 
 #include "agent/broker/nodes/nodes.h"
 
-/* What an earlier agent told of it is told. */
+/* Events that an earlier agent has told count as told. */
 void node_events_begin(struct nodes *nodes, int node);
 void node_events_up(struct nodes *nodes, int node, const char *version);
 void node_events_down(struct nodes *nodes, int node, enum hf_node_error error, const char *text);
 /* `events`: enum trust_event bits that this thread found. */
 void node_events_found(struct nodes *nodes, int node, unsigned events);
-/* The same of the renewal thread. */
+/* The same for events that the renewal thread found. */
 void node_events_heard(struct nodes *nodes, int node, unsigned events);
-/* Refusal and quarantine, by comparing with what was told last. */
+/* Tells refusals and quarantines that differ from those told last. */
 void node_events_review(struct nodes *nodes, int node, hf_time now);
 
 #endif

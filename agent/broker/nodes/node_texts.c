@@ -1,4 +1,4 @@
-/* What people are told of nodes that do not vote: in the log, to a waiter, to the service manager. */
+/* Sentences about nodes that do not vote: for the log, a waiter, the service manager. */
 #include "agent/broker/nodes/node_texts.h"
 
 #include <inttypes.h>
@@ -53,7 +53,7 @@ const char *node_refusal_text(enum hf_node_refusal refusal)
     return "";
 }
 
-/* What keeps a node from voting. */
+/* Why a node does not vote. */
 enum standing { VOTES, DOWN, REFUSED, QUARANTINED, UNWRITABLE };
 
 static enum standing standing_of(const struct nodes *nodes, int i, hf_time now) IN_BROKER_THREAD
@@ -78,7 +78,7 @@ uint64_t nodes_situation(const struct nodes *nodes, hf_time now)
     return situation;
 }
 
-/* How many stand so, and if there is room " (n1, n2)". */
+/* How many nodes are in this state and, if there is room, " (n1, n2)". */
 static int count_standing(const struct nodes *nodes, enum standing standing, hf_time now,
                           char *ret_ids, size_t size) IN_BROKER_THREAD
 {
@@ -99,7 +99,7 @@ static int count_standing(const struct nodes *nodes, enum standing standing, hf_
     return count;
 }
 
-/* When as many quarantines are over as are needed; HF_TIME_PAST: that cannot be told. */
+/* When enough quarantines are over for a quorum; HF_TIME_PAST: unknown. */
 static hf_time enough_at(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD
 {
     hf_time ends[HF_NODES_MAX];
@@ -131,7 +131,7 @@ static size_t add_standing(const struct nodes *nodes, enum standing standing, co
     return used;
 }
 
-/* "b, c": those of the bits; cut where there is no room. */
+/* "b, c": the nodes of the bits; cut where there is no room. */
 static void list_ids(const struct nodes *nodes, uint32_t which, char *ret_ids, size_t size)
 {
     size_t used = 0;
@@ -143,7 +143,7 @@ static void list_ids(const struct nodes *nodes, uint32_t which, char *ret_ids, s
                                      nodes->config->nodes[i].id);
 }
 
-/* Those of the bits that refuse writes for the reason that the first of them has. */
+/* The nodes of the bits that refuse writes for the same reason as the first of them. */
 static uint32_t refuse_alike(const struct nodes *nodes, uint32_t which,
                              int *ret_first) IN_BROKER_THREAD
 {

@@ -1,17 +1,17 @@
-/* What people are told of nodes. */
+/* Sentences about nodes, for people. */
 #ifndef HOLDFAST_AGENT_BROKER_NODES_NODE_TEXTS_H
 #define HOLDFAST_AGENT_BROKER_NODES_NODE_TEXTS_H
 
 #include "agent/base/thread_role.h"
 #include "agent/broker/nodes/nodes.h"
 
-/* What is missing for a quorum of votes, and for how long if that is known. */
+/* What is missing for a quorum of votes and, if known, for how long. */
 void nodes_explain(const struct nodes *nodes, hf_time now, char *ret_text,
                    size_t size) IN_BROKER_THREAD;
-/* Why a round failed: `voted` gave their vote, those of the bits `errors` answered with an error. */
+/* Why a round failed: `voted` nodes voted, those of the bits `errors` answered with an error. */
 void nodes_explain_round(const struct nodes *nodes, int voted, uint32_t errors, char *ret_text,
                          size_t size) IN_BROKER_THREAD;
-/* A number that changes when another thing keeps a node from voting; never 0. */
+/* A number that changes with the reasons why nodes do not vote; never 0. */
 uint64_t nodes_situation(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
 const char *node_quarantine_text(uint32_t reasons);
 const char *node_refusal_text(enum hf_node_refusal refusal);

@@ -1,4 +1,4 @@
-/* The broker's view of the nodes: its links, what each one's word is worth, and whether a round may
+/* The broker's view of the nodes: its links, each node's trust, and whether a round may
  * begin. */
 #include "agent/broker/nodes/nodes.h"
 
@@ -16,7 +16,7 @@
 #include "agent/record/stores.h"
 #include "shm/status.h"
 
-/* How long after the start missing nodes are "not there yet" rather than "away". */
+/* How long after the agent's start missing nodes are "not there yet" rather than "away". */
 #define SETTLING (HF_NS_PER_SEC)
 
 _Static_assert(WRITES_TEXT == sizeof(((struct hf_node_row *)0)->error), "as it is shown");
@@ -147,7 +147,7 @@ static void node_learn(struct nodes *nodes, int i, const struct node_facts *fact
     loop_timer_set(nodes->loop, &nodes->review, now);
 }
 
-/* The next look at its clock, by what this one left open. */
+/* Sets when its clock is sampled next, by what this sample left open. */
 static void node_sampled(struct nodes *nodes, int i, const struct link_reply *reply)
 {
     struct node *node = &nodes->node[i];
@@ -221,7 +221,7 @@ static void on_tracking(struct link *link, enum hf_node_tracking state, const ch
     int i = link_node(link);
 
     if (state == HF_TRACKING_REFUSED && !nodes->node[i].told.deaf)
-        log_warn("node %s does not tell of changes (%s): who waits for another host's locks polls",
+        log_warn("node %s does not tell of changes (%s): waiters for other hosts' locks poll",
                  nodes->config->nodes[i].id, text);
     nodes->node[i].told.deaf |= state == HF_TRACKING_REFUSED;
     nodes->node[i].tracking = state;
@@ -394,7 +394,7 @@ const char *nodes_fleet_text(const struct nodes *nodes)
     return nodes->fleet;
 }
 
-/* --- making and ending ------------------------------------------------------------------------ */
+/* --- start and end ---------------------------------------------------------------------------- */
 
 static int node_create(struct nodes *nodes, int i,
                        struct resolver *resolver) BEFORE_OR_AFTER_THREADS

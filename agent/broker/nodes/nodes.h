@@ -1,5 +1,5 @@
-/* The nodes as the broker sees them: its links, what each one's word is worth, and whether a round may
- * begin. Belongs to the broker's thread, but for nodes_create() and nodes_destroy(). */
+/* The nodes as the broker sees them: its links, each node's trust, and whether a round may begin.
+ * Belongs to the broker's thread, but for nodes_create() and nodes_destroy(). */
 #ifndef HOLDFAST_AGENT_BROKER_NODES_NODES_H
 #define HOLDFAST_AGENT_BROKER_NODES_NODES_H
 
@@ -20,13 +20,13 @@
 
 struct message;
 
-/* What was told of a node by an event, so that each thing is told once. */
+/* What events have told of a node, so that each thing is told once. */
 struct node_told {
-    bool up, tried; /* tried: its first connection came up or not */
-    bool absent;    /* its sentinel was, by the last event */
-    bool deaf;      /* it refuses to tell of changes */
+    bool up, tried; /* tried: its first connection came up or failed */
+    bool absent;    /* the last event says that its sentinel was absent */
+    bool deaf;      /* it refuses to send notices */
     enum hf_node_refusal refusal;
-    enum hf_node_error writes; /* why it refuses them */
+    enum hf_node_error writes; /* why it refuses writes */
     uint32_t reasons;          /* of the quarantine */
     uint32_t mark;             /* trust.mark */
     uint32_t steps, own_steps; /* clock steps told; trust.steps at the start */
@@ -39,22 +39,22 @@ struct node {
     struct node_trust trust;
     struct node_writes writes;
     struct sampling sampling; /* by probes */
-    struct hf_node_row row;   /* as last published */
+    struct hf_node_row row;   /* as it was last published */
     bool up, asking_sentinel, replaced;
     bool reread; /* the sentinel is to be read again */
     enum hf_node_tracking tracking;
     hf_time up_since;
-    char fleet_text[160]; /* how its sentinel differs; "" */
+    char fleet_text[160]; /* how its sentinel differs from ours; "" */
     struct node_told told;
 };
 
-/* What becomes of a node is told to whoever is above. Called in the broker's thread, from within its links' events. */
+/* Tells rooms above what happens to a node. Called in the broker's thread, from within its links' events. */
 struct nodes_owner {
     /* A key has changed on a node; NULL: any may have. */
     void (*noticed)(void *arg, int node, const void *key, size_t key_len);
-    /* Whether the node tells of changes. */
+    /* Whether the node sends notices. */
     void (*telling)(void *arg, int node, bool can);
-    /* Something changed: after every change, and at least every second. */
+    /* A node changed; called after every change, and at least every second. */
     void (*reviewed)(void *arg, hf_time now);
     void *arg;
 };
@@ -75,7 +75,7 @@ struct nodes {
     char fleet[200];
 };
 
-/* Makes the links, without connecting. HF_ENOMEM, HF_ESYS: nothing is left of it. */
+/* Makes the links, without connecting. On HF_ENOMEM and HF_ESYS nothing is left behind. */
 int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolver,
                  const struct nodes_owner *owner, struct nodes **ret_nodes);
 /* In the broker's thread. */
@@ -84,7 +84,7 @@ void nodes_start(struct nodes *nodes) IN_BROKER_THREAD;
  * them. */
 void nodes_end(struct nodes *nodes);
 void nodes_destroy(struct nodes *nodes); /* NULL is fine */
-/* Commands to these nodes (bit per node) leave with what else this turn brings. */
+/* Commands to these nodes (bit per node) leave with the others of this turn. */
 static inline void nodes_send_later(struct nodes *nodes, uint32_t which)
 {
     nodes->unsent |= which;
@@ -94,26 +94,26 @@ void nodes_send(struct nodes *nodes) IN_BROKER_THREAD;
  */
 unsigned nodes_on_reply(struct nodes *nodes, int node,
                         const struct link_reply *reply) IN_BROKER_THREAD;
-/* What an acquire, a raise or the making of a sentinel was answered; `written`: it was carried out. */
+/* The answer to an acquire, a raise or the making of a sentinel; `written`: it was carried out. */
 void nodes_on_write(struct nodes *nodes, int node, const struct link_reply *reply,
                     bool written) IN_BROKER_THREAD;
-/* Logs, journals and passes on what a reply or a connection showed: TRUST_* bits. */
+/* Logs, records and passes on what a reply or a connection showed: TRUST_* bits. */
 void nodes_note(struct nodes *nodes, int node, unsigned events, hf_time now) IN_BROKER_THREAD;
-/* Tells the renewal thread of them, and of the nonce that this thread knows. */
+/* Tells the renewal thread of these events, and of the nonce that this thread knows. */
 void nodes_tell_renewal(struct nodes *nodes, int node, unsigned events) IN_BROKER_THREAD;
-/* From the renewal thread. */
+/* The same from the renewal thread. */
 void nodes_on_told(struct nodes *nodes, const struct message *m) IN_BROKER_THREAD;
 bool nodes_may_vote(const struct nodes *nodes, int node, hf_time now) IN_BROKER_THREAD;
 int nodes_voting(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
 /* It may be asked for a vote, but could not give one: it refuses writes. */
 bool nodes_takes_writes(const struct nodes *nodes, int node) IN_BROKER_THREAD;
-/* Those that may vote and take writes, which is what people are told: all that may vote are asked, for
- * that tells first when a node takes writes again. */
+/* Nodes that may vote and take writes: the number that people are told. Rounds ask all that may vote,
+ * because that shows first when a node takes writes again. */
 int nodes_granting(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
 int nodes_up(const struct nodes *nodes) IN_BROKER_THREAD;
 /* Whether it is too early to say that nodes are missing: the agent has just started. */
 bool nodes_settling(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
-/* TIME of the nodes now, by the lower median; false: unknown. */
+/* The nodes' TIME now, by the lower median; false: unknown. */
 bool nodes_time(const struct nodes *nodes, hf_time now, hf_nodetime *ret_time) IN_BROKER_THREAD;
 /* Not empty: acquires are answered HF_EFLEET with this. */
 const char *nodes_fleet_text(const struct nodes *nodes) IN_BROKER_THREAD;

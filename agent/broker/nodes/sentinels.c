@@ -15,13 +15,13 @@
 #include "shm/hex.h"
 #include "shm/status.h"
 
-/* How long a sentinel is not made while some node has not told whether it has one: on any
- * disagreement none is made. */
+/* How long no sentinel is made while some node has not told whether it has one: if the nodes
+ * disagree, none is made. */
 #define SENTINEL_PATIENCE HF_NS_PER_SEC
 
 static void sentinel_done(struct link *link, const struct link_reply *reply, void *arg);
 
-/* Whether the node's sentinel is of another fleet than ours, and how, as text. */
+/* Whether the node's sentinel is another fleet's, and in `ret_text` how it differs. */
 static bool fleet_differs(const struct node_sentinel *s, const struct config *c, int i,
                           char *ret_text, size_t size)
 {
@@ -64,7 +64,7 @@ static void compare_with_fleet(struct nodes *nodes, int i)
     }
 }
 
-/* It can be written to, as far as is known. */
+/* As far as is known, it takes writes. */
 static bool is_ours(const struct node *node)
 {
     return !node->trust.refused || node->trust.refusal == HF_REFUSED_EVICTION;
@@ -120,7 +120,7 @@ static void trace_done(struct link *link, const struct link_reply *reply, void *
     node_records_put(nodes->agent->node_records, i, &nodes->node[i].trust);
 }
 
-/* (!) Before it leaves, the next agent and the renewal thread know the nonce: whatever becomes of the
+/* (!) Before it leaves, the next agent and the renewal thread know the nonce: whatever happens to the
  * command, it is no change to them. */
 static void leave_trace(struct nodes *nodes, int i, hf_time now)
 {
@@ -138,8 +138,8 @@ static void leave_trace(struct nodes *nodes, int i, hf_time now)
     send_sentinel(nodes, i, s, trace_done, now);
 }
 
-/* Wherever one is owed and the node can be asked. Again at the next review if it does not answer, or refuses
- * writes. */
+/* On each node that is owed a trace and can be asked. Repeated at the next review if the node does not answer, or
+ * refuses writes. */
 void sentinels_trace(struct nodes *nodes, hf_time now)
 {
     for (int i = 0; i < nodes->n; i++) {
@@ -153,15 +153,15 @@ void sentinels_trace(struct nodes *nodes, hf_time now)
 
 /* --- making it -------------------------------------------------------------------------------- */
 
-/* There is none, or another one than the one that was read. */
+/* The sentinel is missing, or another one than was read. */
 static bool sentinel_wanted(const struct node *node)
 {
     return node->reread || !node->trust.sentinel.present ||
            strcmp(node->trust.sentinel.nonce, node->trust.nonce) != 0;
 }
 
-/* A sentinel is made only where none is, only while no node disagrees, and not before every node
- * had its chance to. */
+/* A sentinel is made only where there is none, only while no node disagrees, and not before every
+ * node had its chance to disagree. */
 void sentinels_make(struct nodes *nodes, hf_time now)
 {
     bool all_read = true;
@@ -218,6 +218,6 @@ static void sentinel_done(struct link *link, const struct link_reply *reply, voi
         nodes_note(nodes, i, events, now);
         loop_timer_set(nodes->loop, &nodes->review, now);
     }
-    /* Without an answer it is asked for again at the next review, not at once: a node that cannot
-     * write says so as fast as it is asked. */
+    /* Without an answer it is tried again at the next review, not at once: a node that refuses
+     * writes answers as fast as it is asked. */
 }

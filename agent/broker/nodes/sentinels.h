@@ -1,14 +1,14 @@
-/* Making sentinels, and marking nodes whose clock stepped. */
+/* Makes sentinels, and writes a trace on nodes whose clock stepped. */
 #ifndef HOLDFAST_AGENT_BROKER_NODES_SENTINELS_H
 #define HOLDFAST_AGENT_BROKER_NODES_SENTINELS_H
 
 #include "agent/broker/nodes/nodes.h"
 
-/* Asks for one where none is; with --new-list replaces those of another list. */
+/* Makes one where there is none; with --new-list replaces those of another list. */
 void sentinels_make(struct nodes *nodes, hf_time now);
 /* Replaces the nonce of nodes whose clock stepped under it. */
 void sentinels_trace(struct nodes *nodes, hf_time now);
-/* One was read. Returns enum trust_event bits. */
+/* A sentinel was read. Returns enum trust_event bits. */
 unsigned sentinel_adopt(struct nodes *nodes, int node, const struct link_reply *reply, hf_time now);
 
 #endif

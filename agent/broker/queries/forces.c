@@ -1,5 +1,5 @@
-/* Ending a hold by force: agent/scripts/force.lua on all nodes, for the very hold that is meant. What
- * that does and does not do is in docs/SAFETY.md. */
+/* Ending a hold by force: agent/scripts/force.lua on all nodes, for the very hold that is meant.
+ * docs/SAFETY.md says what that does and does not do. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,12 +18,12 @@
 #include "shm/hex.h"
 #include "shm/status.h"
 
-/* A mark in the place of what has not the form of an agent's token stays so long. */
+/* How long a mark stays in the place of a value that has not the form of an agent's token. */
 #define FOREIGN_MS 1000
 
 static void force(struct look *look);
 
-/* How many nodes have the mark for the hold that is meant; its id. */
+/* On how many nodes the hold that is meant is forced out; its id. */
 static int forced_on(const struct survey *survey, char ret_id[LINK_ID_LEN + 1])
 {
     const struct census *c = &survey->census;
@@ -40,8 +40,8 @@ static int forced_on(const struct survey *survey, char ret_id[LINK_ID_LEN + 1])
     return count;
 }
 
-/* Whether a node has the very token in question still: its record was written over by another's
- * attempt, so that the fence did not fit there. */
+/* Whether a node still has the very token in question: an attempt of another agent wrote over its
+ * record, so that the fence did not match there. */
 static bool was_missed(const struct survey *survey, const char *id)
 {
     const struct census *c = &survey->census;
@@ -70,7 +70,7 @@ static void on_forced(const struct survey *survey, void *arg)
         return;
     }
     look->answer.look_forced = (uint8_t)count;
-    /* Nodes do not tell us of what we wrote ourselves, and track the key no more. */
+    /* Nodes send no notice of our own writes, and no longer track the key. */
     for (int i = 0; count > 0 && i < queries->n; i++)
         if (survey->node[i].forced) {
             wakeups_noticed(queries->locks, i, look->key, look->key_len);
@@ -116,7 +116,7 @@ static void force(struct look *look)
         look_end(look, HF_ENOMEM, "");
 }
 
-/* (!) Nodes do not know of a hold that was passed on within this host. */
+/* (!) Nodes do not know of a hand-off within this host. */
 static bool was_handed_on(const struct look *look) IN_BROKER_THREAD
 {
     const struct resource *r = look_held_here(look);

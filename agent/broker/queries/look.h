@@ -14,11 +14,11 @@ struct look {
     struct survey *survey; /* NULL: none is under way */
     struct loop_timer deadline, next;
     bool waits;
-    bool noticed;                 /* a change was told while the nodes were asked */
+    bool noticed;                 /* a notice came while the nodes were asked */
     hf_time looked_at;            /* when they were asked last */
-    uint64_t fence;               /* to be forced: of the hold that is meant, 0 any */
-    char wanted[LINK_ID_LEN + 1]; /* the same by its id, "" any */
-    uint64_t told;                /* waits: the fence that was told last */
+    uint64_t fence;               /* to force out: the fence of the hold that is meant, 0 any */
+    char wanted[LINK_ID_LEN + 1]; /* the same hold by its id, "" any */
+    uint64_t told;                /* of a look that waits: the fence told last */
     struct hf_completion_entry answer;
     uint8_t name[HF_NAME_MAX], key[CONFIG_KEY_MAX];
     size_t name_len, key_len;
@@ -29,11 +29,11 @@ struct look *look_new(struct queries *queries, struct session *s,
                       const struct hf_request_entry *q) IN_BROKER_THREAD;
 void look_refuse(struct queries *queries, struct session *s, const struct hf_request_entry *q,
                  int status, const char *text) IN_BROKER_THREAD;
-/* Answers with what was filled in, and frees it. `text` may be "". */
+/* Answers with the fields filled in so far, and frees the look. `text` may be "". */
 void look_end(struct look *look, int status, const char *text) IN_BROKER_THREAD;
-/* What the nodes say, into the answer. */
+/* Puts what the nodes say into the answer. */
 void look_fill(struct look *look, const struct survey *survey) IN_BROKER_THREAD;
-/* Whose lease on this host has the name, in force or being released; NULL: none. */
+/* The lease of this host that has the name, in force or being released; NULL: none. */
 struct resource *look_held_here(const struct look *look) IN_BROKER_THREAD;
 void looks_drop_session(struct session *s) IN_BROKER_THREAD;
 

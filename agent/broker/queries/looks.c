@@ -1,9 +1,9 @@
-/* Questions about one name: who holds it anywhere, and until when it is to be waited for.
+/* Questions about one name: who holds it anywhere, and, for a look that waits, when that changes.
  *
- * A look that waits takes no part in the contest for the name. While a lease of this host has it, its
- * end is waited for. Otherwise the nodes are asked again when one tells that the key has changed, and
- * by time: when the key has expired if a quorum of them tells, else as waiters do without that; and
- * more slowly the more looks of this agent wait. */
+ * A look that waits takes no part in the contest for the name. While a lease of this host has it, the
+ * look waits for its end. Otherwise the nodes are asked again when one tells that the key has changed,
+ * and by time: when the key has expired if a quorum of nodes sends notices, else as waiters do without
+ * notices. The more looks of this agent wait, the more slowly they ask. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,13 +26,13 @@
 #include "shm/index.h"
 #include "shm/status.h"
 
-/* Without an answer, of one session. */
+/* Unanswered looks of one session. */
 #define LOOKS_MOST 64
-/* Of the whole agent, under way on the nodes. */
+/* Looks of the whole agent that are under way on the nodes. */
 #define SURVEYS_MOST 2048
-/* How long the slower nodes have to say theirs, for people who read it. */
+/* How long the slower nodes have to answer, for people who read the result. */
 #define GRACE hf_ms(20)
-/* A lease of this host tells its end; this is for what nobody thought of. */
+/* A lease of this host tells its end; this poll is only a safety net. */
 #define LOCAL_SWEEP hf_ms(1000)
 
 static struct look_list *bucket_of(struct queries *queries, const void *key, size_t key_len)
@@ -117,7 +117,7 @@ void look_fill(struct look *look, const struct survey *survey)
     (void)hf_key_id_bytes(leader < 0 ? "" : c->node[leader].id, e->key_id);
     if (!survey_holder(survey, &e->holder))
         return;
-    /* The lease may have been handed on, of which the nodes do not know. */
+    /* The lease may have been handed over, of which the nodes do not know. */
     if (r && fence_node_part(resource_lease(r)->fence) == fence_node_part(e->holder.fence)) {
         int64_t pttl_ms = e->holder.pttl_ms;
 
@@ -138,8 +138,8 @@ static void unknown_text(const struct look *look, char *text, size_t size)
 
 static void look_again(struct look *look);
 
-/* All looks together ask the nodes WAKEUP_PER_S times a second at most. `told_of`: the nodes tell when
- * the key changes. */
+/* All looks together ask the nodes at most WAKEUP_PER_S times a second. `told_of`: the nodes send notices
+ * of the key. */
 static void sleep_on_it(struct look *look, bool told_of)
 {
     struct queries *queries = look->queries;
@@ -156,8 +156,8 @@ static void sleep_on_it(struct look *look, bool told_of)
     loop_timer_set(queries->loop, &look->next, hf_time_add(clock_now(), hf_dur_max(delay, least)));
 }
 
-/* A change was told, of the key or of any. Not at once: the other nodes tell theirs, and a holder's
- * renewals must not cost a look each. */
+/* A notice of this key, or of any, came. The look is not at once: the other nodes' notices follow, and each
+ * of a holder's renewals must not cost a look. */
 static void take_notice(struct look *look)
 {
     hf_time now = clock_now();

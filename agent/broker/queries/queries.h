@@ -1,5 +1,5 @@
-/* Who holds a name anywhere, and the order to end a hold: what clients ask of the nodes beside the locks. Belongs
- * to the broker's thread. */
+/* What clients ask of the nodes besides locks: who holds a name anywhere, listings, and the order to end a hold.
+ * Belongs to the broker's thread. */
 #ifndef HOLDFAST_AGENT_BROKER_QUERIES_QUERIES_H
 #define HOLDFAST_AGENT_BROKER_QUERIES_QUERIES_H
 
@@ -48,17 +48,17 @@ void forces_ask(struct queries *queries, struct session *s,
                 const struct hf_request_entry *q) IN_BROKER_THREAD;
 void scans_ask(struct queries *queries, struct session *s,
                const struct hf_request_entry *q) IN_BROKER_THREAD;
-/* Nobody waits for the answer of that look any more; an id that is no look's is fine. */
+/* Drops that look: nobody waits for its answer any more. An id that is no look's is fine. */
 void looks_cancel(struct session *s, uint64_t id) IN_BROKER_THREAD;
-/* A lease of this host is over: whoever waits for its name to be free looks now. */
+/* A lease of this host is over: the looks that wait for its name ask now. */
 void looks_hear_ended(struct queries *queries, const void *name, size_t name_len) IN_BROKER_THREAD;
 /* A key has changed on a node; NULL: any may have. */
 void looks_hear_noticed(struct queries *queries, const void *key, size_t key_len) IN_BROKER_THREAD;
 /* A session ended: nothing is asked for it any more. */
 void queries_drop_session(struct session *s) IN_BROKER_THREAD;
-/* The agent goes away: looks are answered so, and nothing more is asked. */
+/* The agent ends: looks are answered HF_EGOING, and nothing more is asked. */
 void queries_drain(struct queries *queries) IN_BROKER_THREAD;
-/* The links are about to end: nobody is told anything any more. */
+/* The links are about to end: no client is told anything any more. */
 void queries_close(struct queries *queries);
 void queries_destroy(struct queries *queries); /* after nodes_end(); NULL is fine */
 

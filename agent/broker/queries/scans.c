@@ -1,9 +1,9 @@
-/* Which names are held anywhere: each request asks one node for one page of its records, and its items
- * go to the client before it is answered. The client goes on with the cursor once it has read them,
- * so that nothing piles up here.
+/* Listings of the names that are held anywhere: each request asks one node for one page of its records,
+ * whose items go to the client before the answer. The client goes on with the cursor once it has read
+ * them, so that nothing piles up here.
  *
- * (!) A page keeps its node for less than a millisecond (agent/scripts/scan.lua), and there is one at
- * a time per node, whoever asks: acquires and renewals never wait for more than one. */
+ * (!) A page keeps its node busy for less than a millisecond (agent/scripts/scan.lua), and a node has
+ * one at a time, whoever asks: acquires and renewals never wait for more than one. */
 #include "agent/broker/queries/scans.h"
 
 #include <inttypes.h>
@@ -22,9 +22,9 @@
 #include "shm/hex.h"
 #include "shm/status.h"
 
-/* Without an answer, of one session: one per node. */
+/* Unanswered pages of one session: one per node. */
 #define SCANS_MOST HF_NODES_MAX
-/* The same of one user. */
+/* The same for one user. */
 #define SCANS_OF_USER 64
 
 struct scan {
@@ -39,7 +39,7 @@ struct scan {
     size_t prefix_len;
 };
 
-/* Nobody wants it any more: freed now, or with the node's answer. */
+/* Nobody wants the page any more: freed now, or at the node's answer. */
 static void scan_leave(struct session *s, struct scan *scan)
 {
     LIST_REMOVE(scan, of_session);
@@ -51,7 +51,7 @@ static void scan_leave(struct session *s, struct scan *scan)
     }
 }
 
-/* Answered, if anybody waits for it. */
+/* Answers it, if anybody waits for it. */
 static void scan_end(struct scan *scan, int status, uint64_t cursor,
                      const char *text) IN_BROKER_THREAD
 {
@@ -66,7 +66,7 @@ static void scan_end(struct scan *scan, int status, uint64_t cursor,
     session_answer(s, &answer);
 }
 
-/* False: its key is no name's, or not one that was asked for. */
+/* False: its key is no name's, or its name was not asked for. */
 static bool fill_item(const struct scan *scan, const struct link_item *item,
                       struct hf_scan_item *ret_item)
 {
@@ -95,7 +95,7 @@ static bool fill_item(const struct scan *scan, const struct link_item *item,
 
 static void scan_next(struct queries *queries, int node);
 
-/* HF_ENOMEM: some are missing. */
+/* HF_ENOMEM: some items are missing. */
 static int tell_items(const struct scan *scan, const struct link_reply *reply) IN_BROKER_THREAD
 {
     int rc = HF_OK;
@@ -125,12 +125,12 @@ static void on_page(struct link *link, const struct link_reply *reply, void *arg
         snprintf(text, sizeof(text), "node %s: %s", queries->config->nodes[node].id,
                  *reply->error_text ? reply->error_text : link_error_name(reply->error));
         scan_end(scan, HF_ENOQUORUM, 0, text);
-        /* Those behind it would wait for as long. */
+        /* The pages behind it would wait for as long. */
         while (!TAILQ_EMPTY(&queries->scans_due[node]))
             scan_end(TAILQ_FIRST(&queries->scans_due[node]), HF_ENOQUORUM, 0, text);
     }
     if (!reply->final)
-        return; /* it is asked nothing more before it has answered this */
+        return; /* it is asked for no other page before it has answered this one */
     queries->scanning[node] = NULL;
     free(scan);
     scan_next(queries, node);
@@ -150,7 +150,7 @@ static int scan_send(struct scan *scan)
         return HF_ENOQUORUM;
     memcpy(prefix, c->key_format, before);
     memcpy(prefix + before, scan->prefix, scan->prefix_len);
-    /* With several formats a name's beginning says nothing of its key's. */
+    /* With several formats a name's prefix says nothing about its key's prefix. */
     rc = link_scan(queries->nodes->links[scan->node], prefix,
                    c->key_rule_count ? 0 : before + scan->prefix_len,
                    c->key_rule_count ? "" : percent + 2, scan->cursor, deadline, on_page, scan);

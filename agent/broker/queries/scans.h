@@ -1,10 +1,10 @@
-/* Lists of names, page by page. */
+/* Listings, page by page. */
 #ifndef HOLDFAST_AGENT_BROKER_QUERIES_SCANS_H
 #define HOLDFAST_AGENT_BROKER_QUERIES_SCANS_H
 
 struct session;
 
-/* Nothing is listed for it any more. */
+/* The session ended: ends its listings. */
 void scans_drop_session(struct session *s);
 
 #endif

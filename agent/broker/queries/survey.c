@@ -9,7 +9,7 @@
 #include "agent/base/clock.h"
 #include "shm/status.h"
 
-/* A node that leaves so much unanswered is not asked for what nobody's lease needs. */
+/* A node with so many open commands gets none that no lease needs. */
 #define IN_FLIGHT_MOST 1024
 
 static void survey_free(struct survey *survey)
@@ -40,7 +40,7 @@ static void on_timer(struct loop_timer *timer, hf_time now)
         survey_free(survey);
 }
 
-/* Tells what is certain; at once if nobody is awaited. */
+/* Tells the outcome once it is certain; at once if no node is awaited. */
 static void review(struct survey *survey)
 {
     hf_dur wait = survey->grace;
@@ -165,7 +165,7 @@ bool survey_holder(const struct survey *survey, struct hf_wire_holder *ret_holde
 
     if (leader < 0)
         return false;
-    /* One whose record was written over by another's attempt tells less. */
+    /* A node whose record another's attempt wrote over tells less. */
     for (int i = 0; i < c->n; i++)
         if (c->node[i].word == CENSUS_A_KEY && !strcmp(c->node[i].id, c->node[leader].id) &&
             !survey->node[best].holder.fence && survey->node[i].holder.fence)
