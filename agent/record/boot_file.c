@@ -11,7 +11,7 @@
 #include "agent/base/crc32.h"
 #include "shm/status.h"
 
-#define LOCKED (16 << 20) /* bytes; more is left to the kernel's judgement */
+#define LOCKED (16 << 20) /* bytes; the kernel decides about the rest */
 
 _Static_assert(sizeof(struct boot_file_header) <= BOOT_FILE_HEADER, "one page");
 
@@ -140,7 +140,7 @@ enum boot_file_worth boot_file_judge(int fd, const struct boot_file_header *want
     if (pread(fd, h, sizeof(*h), 0) != (ssize_t)sizeof(*h) || h->magic != want->magic ||
         h->crc != header_crc(h) || h->size != (uint64_t)st.st_size)
         return BOOT_FILE_DAMAGED;
-    /* Of another boot: the holders are gone with it, and its clock. */
+    /* From another boot: its holders and its clock are gone. */
     if (memcmp(h->boot_id, want->boot_id, sizeof(h->boot_id)) != 0)
         return BOOT_FILE_OF_ANOTHER_BOOT;
     if (h->fingerprint != want->fingerprint)

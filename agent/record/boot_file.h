@@ -1,6 +1,6 @@
-/* A private file in the agent's directory, mapped shared, that is good for one boot and one list of nodes: what
- * outlives the agent. Everything is written through the mapping; the kernel keeps it when the agent is
- * killed. A file is made under another name and renamed, so there is never one without a whole header.
+/* A private file in the agent's directory, mapped shared, that outlives the agent and is good for one boot and one
+ * list of nodes. Everything is written through the mapping; the kernel keeps it when the agent is killed. A file
+ * is made under another name and renamed, so there is never one without a whole header.
  * The caller holds DIR/lock.
  */
 #ifndef HOLDFAST_AGENT_RECORD_BOOT_FILE_H
@@ -17,37 +17,37 @@ struct boot_file_header {
     uint8_t boot_id[16];
     uint32_t capacity, nodes;
     char list_hash[44];
-    uint32_t crc; /* of all before; boot_file_make() sets it */
+    uint32_t crc; /* of the fields above; boot_file_make() sets it */
 };
 
-/* In two steps, with what goes into it in between: a kill at any point leaves the earlier file, or this
- * one whole. An empty file beside `path`, which no other program knows; `ret_fd` is the caller's. `what` it is, for
- * an error's text. HF_ESYS with errno and `why`: nothing is left of it. */
+/* Making a file takes two steps, and is filled in between: a kill at any point leaves the earlier file, or this
+ * one whole. Makes an empty file beside `path`, which no other program knows; `ret_fd` is the caller's. `what` names
+ * it in an error's text. HF_ESYS with errno and `why`: nothing is left of it. */
 int boot_file_begin(const char *path, const char *what, const struct boot_file_header *want,
                     int *ret_fd, char *why, size_t why_size);
-/* Puts it into the place of `path`; HF_ESYS as above. */
+/* Renames it to `path`; HF_ESYS as above. */
 int boot_file_commit(const char *path, char *why, size_t why_size);
-/* Removes what boot_file_begin() made, or an agent that was killed before it came to the end. */
+/* Removes the file of boot_file_begin(), also one that a killed agent left. */
 void boot_file_abandon(const char *path);
 
-/* Both: HF_OK with an empty file in the place of `path`, or HF_ESYS with errno and `why`. */
+/* Both steps: HF_OK with an empty file at `path`, or HF_ESYS with errno and `why`. */
 int boot_file_make(const char *path, const char *what, const struct boot_file_header *want,
                    int *ret_fd, char *why, size_t why_size);
 int boot_file_map(const char *path, int fd, size_t size, void **ret_map, char *why,
                   size_t why_size);
 
 enum boot_file_worth {
-    BOOT_FILE_GOOD, /* of this boot and layout; list and capacity are the caller's to judge */
+    BOOT_FILE_GOOD, /* of this boot and layout; the caller judges list and capacity */
     BOOT_FILE_OF_ANOTHER_BOOT,
     BOOT_FILE_OF_ANOTHER_LAYOUT,
     BOOT_FILE_DAMAGED,
     BOOT_FILE_FOREIGN, /* not a private file of ours */
 };
 
-/* What an existing file is worth by its header, which is there unless DAMAGED or FOREIGN. */
+/* Judges an existing file by its header, which is filled in unless DAMAGED or FOREIGN. */
 enum boot_file_worth boot_file_judge(int fd, const struct boot_file_header *want,
                                      struct boot_file_header *ret_header);
-/* Remembers errno's text in `why`; HF_ESYS. */
+/* Puts errno's text into `why`; HF_ESYS. */
 int boot_file_say(const char *doing, const char *path, char *why, size_t why_size);
 
 #endif

@@ -33,7 +33,7 @@ static int64_t shown(hf_time valid)
     return valid.ns > 0 && valid.ns < HF_TIME_NEVER.ns ? valid.ns : 0;
 }
 
-/* Whose vote lasts beyond `at`. */
+/* The nodes whose vote stands beyond `at`. */
 static uint16_t voting_of(const hf_time *d, int n, hf_time at)
 {
     unsigned voting = 0;
@@ -44,7 +44,7 @@ static uint16_t voting_of(const hf_time *d, int n, hf_time at)
     return (uint16_t)voting;
 }
 
-/* HF_TIME_NEVER: beyond the q-th vote, of which V as it is stored may be a little short. */
+/* HF_TIME_NEVER: beyond the q-th vote; the stored V may be a little before it. */
 static uint16_t voting_at(const struct lease_fsm *fsm, hf_time at)
 {
     hf_time d[HF_NODES_MAX];
@@ -139,7 +139,7 @@ void event_forced(struct agent *agent, const void *name, size_t name_len, uint64
     put(agent, HF_EVENTS_GRANTS, &event);
 }
 
-/* Whether the earlier agent told the end of that lease before it ended itself. */
+/* Whether the earlier agent told the end of that lease before its own end. */
 static bool end_is_told(const struct agent *agent, uint32_t slot, uint32_t generation,
                         uint64_t fence)
 {
@@ -189,7 +189,7 @@ void event_not_readopted(struct agent *agent, uint32_t slot, const struct journa
     put(agent, kind == HF_EVENT_LOST ? HF_EVENTS_LOSSES : HF_EVENTS_ENDS, &event);
 }
 
-/* --- what the renewal thread finds ------------------------------------------------------------ */
+/* --- findings of the renewal thread ----------------------------------------------------------- */
 
 struct lease_before lease_before(const struct lease *lease, int node, enum hf_loss_reason finding)
 {
@@ -219,7 +219,7 @@ static void put_vote(struct agent *agent, const struct lease *lease,
     put(agent, ring, &event);
 }
 
-/* A vote that had lapsed by itself is none that is taken away. */
+/* A vote that had lapsed by itself is no voided vote. */
 static void tell_vote(struct agent *agent, const struct lease *lease,
                       const struct lease_before *before)
 {
@@ -252,7 +252,7 @@ static enum hf_event_kind kind_of(const struct lease_fsm *fsm)
     return HF_EVENT_NONE;
 }
 
-/* The few that were asked to stop last: no lease has room for it. */
+/* The few holders that were asked to stop last: a lease has no room for that. */
 static void remember_asker(struct agent *agent, const struct lease *lease, struct asker by)
 {
     agent->asked[agent->asked_next++ % HF_LENGTH(agent->asked)] =

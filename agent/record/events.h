@@ -1,9 +1,9 @@
 /* Events: what happened to leases and nodes, put into the table for `history` and `watch`.
  *
  * One function per thing that happens, called once where it is known to have happened: a loss, a
- * voided vote, an escalation is one event, whoever else finds it again. Published and never read
- * back: nothing is decided by them. Writing is some stores into the table; it never waits, never
- * fails and costs nothing where nothing happens, a successful renewal in particular.
+ * voided vote, an escalation is one event, whoever else finds it again. Events are published and
+ * never read back: nothing is decided by them. An event is a few stores into the table: it never
+ * waits, never fails, and a successful renewal writes none.
  *
  * Threads: a ring has one writing thread (shm/layout.h). The broker's functions may also be called
  * while it is made, before any thread runs; those of a lease only by the thread that owns it.
@@ -24,26 +24,26 @@ struct agent;
 struct journal_identity;
 struct journal_lease;
 
-/* After the table was opened: event numbers go on where an earlier agent stopped. */
+/* After the table was opened: event numbers continue an earlier agent's. */
 void events_begin(struct agent *agent);
 
 /* --- broker: leases --------------------------------------------------------------------------- */
 
 /* `waited`: since the request came. */
 void event_granted(struct agent *agent, const struct lease *lease, hf_dur waited);
-/* Before the renewal thread ever had it. */
+/* A lease that ends before the renewal thread adopted it. */
 void event_released(struct agent *agent, const struct lease *lease);
-/* The same without a round: another process of this host had it. `valid`, `voting`: of then. */
+/* A grant by hand-off, without a round. `valid`, `voting`: at that time. */
 void event_taken_over(struct agent *agent, const struct lease *lease, hf_time valid,
                       uint16_t voting, hf_dur waited);
 void event_readopted(struct agent *agent, const struct lease *lease);
-/* While the broker is made: a lease of the journal that is not taken over. Not if its end is among
+/* While the broker is made: a lease of the journal that is not readopted. Nothing if its end is among
  * the events already. */
 void event_not_readopted(struct agent *agent, uint32_t slot, const struct journal_identity *id,
                          const struct journal_lease *state, enum hf_event_kind kind,
                          enum hf_loss_reason reason);
 
-/* A hold of `name` was ended by force on `nodes` nodes, as process `pid` of user `uid` wanted. */
+/* A hold of `name` was forced out on `nodes` nodes, by order of process `pid` of user `uid`. */
 void event_forced(struct agent *agent, const void *name, size_t name_len, uint64_t fence,
                   uint32_t pid, uint32_t uid, int nodes);
 
@@ -53,10 +53,10 @@ void event_agent_started(struct agent *agent);
 void event_agent_ending(struct agent *agent);
 void event_node_up(struct agent *agent, int node, const char *version);
 void event_node_down(struct agent *agent, int node, enum hf_node_error error, const char *text);
-/* `refusal` HF_REFUSED_NOT: taken back. */
+/* `refusal` HF_REFUSED_NOT: the node is no longer refused. */
 void event_node_refused(struct agent *agent, int node, enum hf_node_refusal refusal,
                         const char *text);
-/* `error` HF_NODE_ERR_NONE: it takes them again. */
+/* `error` HF_NODE_ERR_NONE: it takes writes again. */
 void event_node_writes(struct agent *agent, int node, enum hf_node_error error, const char *text);
 void event_node_restarted(struct agent *agent, int node, const char *run_id);
 void event_node_forgot(struct agent *agent, int node);
@@ -64,37 +64,37 @@ void event_node_stepped(struct agent *agent, int node, int64_t step_us);
 /* `reasons`: enum hf_quarantine_reason bits. */
 void event_quarantine(struct agent *agent, int node, uint32_t reasons, hf_time until);
 void event_quarantine_over(struct agent *agent, int node);
-/* Whether an earlier agent told the beginning of the node's last quarantine, and not its end. */
+/* Whether an earlier agent told the start of the node's last quarantine, and not its end. */
 bool event_quarantine_stands(const struct agent *agent, int node);
 
 /* --- renewal thread --------------------------------------------------------------------------- */
 
-/* A lease as it was before something happened to it, and what that is. */
+/* A lease as it was before something happened to it, and what happened. */
 struct lease_before {
     hf_time valid;
     enum hf_slot_state state;
-    int node;     /* whose answer or clock it is about; -1 none */
+    int node;     /* the node whose answer or clock it is about; -1 none */
     hf_time vote; /* its d_i */
     /* FOREIGN, FORCED, MISSING or CLOCK; AWAY; NONE: a hit, or no answer */
     enum hf_loss_reason finding;
-    struct asker by; /* who asked for it; zeroed: nobody */
+    struct asker by; /* who asked the holder to stop; zeroed: nobody */
 };
 struct lease_before lease_before(const struct lease *lease, int node, enum hf_loss_reason finding);
 
-/* What the state machine made of it: a vote that is void now, or counts again; LATE, back in time,
- * LOSING, LOST, ENDED. Nothing for what stayed as it was. */
+/* Tells what the state machine changed: a vote that is void now, or counts again; LATE, back in time,
+ * LOSING, LOST, ENDED. Nothing if nothing changed. */
 void events_of_lease(struct agent *agent, struct lease *lease, const struct lease_before *before);
 /* Our key was written again on before->node. */
 void event_healed(struct agent *agent, const struct lease *lease,
                   const struct lease_before *before);
-/* Its holder's end, and another process of this host is the next; `reason` as of a release. Returns a
- * bit per node whose vote stands. */
+/* A hand-off: the holder's end, and another process of this host is next; `reason` as for a release.
+ * Returns a bit per node whose vote stands. */
 uint16_t event_handed_over(struct agent *agent, const struct lease *lease,
                            enum hf_loss_reason reason);
-/* The thread did nothing for so long. */
+/* A standstill: the thread did nothing for so long. */
 void event_agent_away(struct agent *agent, hf_dur gap);
 void event_abandoned(struct agent *agent, const struct lease *lease);
-/* What is done to the job of a lease: HF_EVENT_JOB_STOPPED or HF_EVENT_JOB_KILLED. Once each, though two
+/* A lease's job was stopped or killed: HF_EVENT_JOB_STOPPED or HF_EVENT_JOB_KILLED. Once each, though two
  * guardians and the agent say so. */
 void event_job(struct agent *agent, struct lease *lease, enum hf_event_kind kind);
 

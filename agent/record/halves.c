@@ -40,8 +40,8 @@ int half_newest(const void *halves, size_t size)
     return seq[0] == 0 && seq[1] == 0 ? HF_ENOTHELD : HF_ETABLE;
 }
 
-/* (!) The older half is filled first and its seq stored last: until that store the other half
- * counts, wherever the program is killed. The fence keeps the seq of an earlier put before
+/* (!) The older half is filled first and its seq is stored last: until that store the other half
+ * counts, wherever the program is killed. The memory fence keeps the seq of an earlier put before
  * the stores of this one. */
 void half_commit(void *halves, size_t size, const void *body)
 {
@@ -57,8 +57,8 @@ void half_commit(void *halves, size_t size, const void *body)
     atomic_store_explicit(&idle->seq, next, memory_order_release);
 }
 
-/* (!) half_commit() goes by seq alone: a damaged half with a high one would have it write over the
- * good half, and a seq that wraps would be none. */
+/* (!) half_commit() goes by seq alone: a damaged half with a high seq would make it write over the good
+ * half, and a seq that wraps to 0 would mean no record. */
 void half_mend(void *halves, size_t size)
 {
     struct half_head *half[2] = {halves, (struct half_head *)(void *)((char *)halves + size)};
@@ -66,7 +66,7 @@ void half_mend(void *halves, size_t size)
 
     if (good >= 0 && !half_good(half[!good], size)) {
         atomic_store_explicit(&half[!good]->seq, 0, memory_order_relaxed);
-    } else if (good == HF_ETABLE) { /* one goes on saying that something was here */
+    } else if (good == HF_ETABLE) { /* one half still shows that a record was here */
         atomic_store_explicit(&half[0]->seq, 1, memory_order_relaxed);
         atomic_store_explicit(&half[1]->seq, 0, memory_order_relaxed);
     }

@@ -1,4 +1,4 @@
-/* What either thread judges a hand-off by. */
+/* The facts by which either thread judges a hand-off. */
 #include "agent/record/handoff.h"
 
 #include "agent/core/fence.h"

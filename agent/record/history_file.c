@@ -1,5 +1,5 @@
-/* The file: a header, then the events of each ring in their order, as they are in the table. It is
- * written under another name and renamed, so there is never a part of one. */
+/* The file: a header, then the events of each ring in order, as they are in the table. It is written under
+ * another name and renamed, so there is never a partial file. */
 #include "agent/record/history_file.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ struct history_header {
     uint8_t boot_id[16];
     char list_hash[44];
     uint32_t count[HF_EVENT_RINGS];
-    uint32_t crc; /* of all that follows */
+    uint32_t crc; /* of all bytes that follow */
 };
 
 static void path_of(const struct agent *agent, const char *suffix, char *ret_path, size_t size)
@@ -43,7 +43,7 @@ static void fill_header(const struct agent *agent, struct history_header *h)
 
 /* --- saving ----------------------------------------------------------------------------------- */
 
-/* All that can be read; the caller frees it. NULL: out of memory. */
+/* All events that can be read; the caller frees them. NULL: out of memory. */
 static struct hf_event *collect(const struct agent *agent, struct history_header *h,
                                 size_t *ret_size)
 {

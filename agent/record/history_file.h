@@ -1,5 +1,5 @@
-/* History over a clean end with nothing held: the table goes then, and what happened is kept in the
- * runtime directory for the next agent's table. Not of an ephemeral agent, which leaves nothing. */
+/* History over a clean end with nothing held: the table is removed then, and the events are kept in the
+ * runtime directory for the next agent's table. An ephemeral agent leaves nothing. */
 #ifndef HOLDFAST_AGENT_RECORD_HISTORY_FILE_H
 #define HOLDFAST_AGENT_RECORD_HISTORY_FILE_H
 
@@ -7,11 +7,11 @@
 
 struct agent;
 
-/* While the table is still mapped and no thread runs. False: it is not kept, for want of memory or
- * room, and nothing is left of it. */
+/* While the table is still mapped and no thread runs. False: not kept, because memory or room is short;
+ * no file is left. */
 bool history_save(const struct agent *agent);
-/* Into a new table, before events_begin(), if it is of this boot, this layout and these nodes; events
- * keep their numbers. The file goes in any case. */
+/* Into a new table, before events_begin(), if the file is of this boot, this layout and these nodes; events
+ * keep their numbers. The file is removed in any case. */
 void history_load(struct agent *agent);
 
 #endif

@@ -1,5 +1,5 @@
 /* The file, in order: a header page, `capacity` pairs of lease halves, as many lease records. Halves are
- * written with every renewal, so they stand close together. */
+ * written at every renewal, so they are close together. */
 #include "agent/record/journal.h"
 
 #include <errno.h>
@@ -33,13 +33,13 @@ struct lease_half {
     uint32_t state;                  /* number of the owner block << 8 | state */
     uint32_t slot_state, generation; /* slot_state: reason << 8 | state */
     uint64_t fence;
-    int64_t d_ns[HF_NODES_MAX]; /* of the configured nodes; what else is in the last line is 0 */
+    int64_t d_ns[HF_NODES_MAX]; /* of the configured nodes; the rest of the last line is 0 */
 };
 #define HALF_LINE                                                                                  \
     64 /* bytes of a cache line; a half takes one for up to 4 nodes, and two for more */
 _Static_assert(sizeof(struct lease_half) <= 2 * HALF_LINE, "as journal_put() has room for");
 
-/* What every holder of one token shares. */
+/* The part that all holders of one token share. */
 struct token_block {
     uint32_t crc; /* of all that follows */
     uint32_t ttl_ms;
@@ -60,7 +60,7 @@ struct owner_block {
 
 struct lease_record {
     struct token_block what;
-    struct owner_block who[2]; /* the newest half says which */
+    struct owner_block who[2]; /* the newest half says which counts */
 };
 
 struct journal {
@@ -75,7 +75,7 @@ struct journal {
     uint8_t *owner; /* per slot: the owner block that the next state refers to */
     uint32_t slots_live;
     bool kept;
-    struct boot_file_header want; /* as one that is made anew is */
+    struct boot_file_header want; /* the header that a new file would have */
 };
 
 /* --- layout ----------------------------------------------------------------------------------- */
@@ -194,7 +194,7 @@ static int map_file(struct journal *j, int fd, const struct boot_file_header *h,
 
 enum judgement { KEEP, EMPTY, REFUSE };
 
-/* What an existing file is worth before its records are looked at. */
+/* Judges an existing file before its records are looked at. */
 static enum judgement judge_header(const struct journal *j, int fd,
                                    const struct boot_file_header *want,
                                    struct boot_file_header *ret_header, char *why, size_t why_size)
@@ -212,7 +212,7 @@ static enum judgement judge_header(const struct journal *j, int fd,
         break;
     case BOOT_FILE_DAMAGED:
         snprintf(why, why_size,
-                 "%s is damaged, so the leases in it cannot be given back or taken up; when no job "
+                 "%s is damaged, so the leases in it cannot be released or readopted; when no job "
                  "of an earlier "
                  "agent runs any more, remove it",
                  j->path);
@@ -231,7 +231,7 @@ static enum judgement judge_header(const struct journal *j, int fd,
 }
 
 /* How many records are not FREE, one more than the last of their slots, and until when one of them may be
- * believed in. */
+ * valid. */
 static uint32_t count_live(const struct journal *j, uint32_t *ret_end, hf_time *ret_until)
 {
     uint32_t live = 0;
@@ -254,9 +254,9 @@ static uint32_t count_live(const struct journal *j, uint32_t *ret_end, hf_time *
     return live;
 }
 
-/* Another capacity: fine, whatever is left. Another list: fine when nothing is left that somebody may believe in. What is dropped
- * then (unfinished acquires and releases, records that cannot be read) leaves its keys to their TTL:
- * no release of them will leave, so no word of theirs can be untrue. */
+/* Another capacity is always fine. Another list is fine when no lease is left that may be valid. Records that are
+ * dropped then (unfinished rounds and releases, records that cannot be read) leave their keys to the TTL: no
+ * release of them will leave, so none of their check words can be untrue. */
 static enum judgement judge_records(struct journal *j, const struct boot_file_header *have,
                                     const struct boot_file_header *want, uint32_t *ret_found,
                                     char *why, size_t why_size)
@@ -273,7 +273,7 @@ static enum judgement judge_records(struct journal *j, const struct boot_file_he
     if (live == 0 || hf_time_reached(now, until)) {
         if (live)
             log_warn("%s has %" PRIu32 " records of an earlier agent with another list of nodes or "
-                     "key_format, none valid: dropped, their keys lapse by their TTL",
+                     "key_format, none valid: dropped, their keys expire by their TTL",
                      j->path, live);
         return EMPTY;
     }
@@ -287,7 +287,7 @@ static enum judgement judge_records(struct journal *j, const struct boot_file_he
 
 /* --- growing ---------------------------------------------------------------------------------- */
 
-/* Halves and records of all slots, generations included, at their places in a larger one. */
+/* Copies halves and records of all slots, generations included, to their places in a larger file. */
 static void copy_slots(const struct journal *from, struct journal *to)
 {
     memcpy(to->halves, from->halves, (size_t)from->capacity * 2 * from->half_size);
@@ -314,7 +314,7 @@ static int fill_larger(struct journal *j, const struct boot_file_header *want, i
     return HF_OK;
 }
 
-/* Without room for it all goes on as it was. */
+/* Without room for the larger file the agent goes on with this one. */
 static void grow(struct journal *j, const struct boot_file_header *want)
 {
     char why[BOOT_FILE_PATH + 200];
@@ -408,7 +408,7 @@ int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list
     }
     j->kept = judgement == KEEP;
     if (!j->kept)
-        place(j, NULL, want.size, capacity, nodes); /* as journal_make() does with the file */
+        place(j, NULL, want.size, capacity, nodes); /* as journal_make() does on the file */
     *ret_journal = j;
     *ret_found = found;
     return HF_OK;
@@ -450,13 +450,13 @@ void journal_remove(struct journal *j)
 
 /* --- leases ----------------------------------------------------------------------------------- */
 
-/* A CRC stands first and is of all that follows. */
+/* A CRC comes first and covers all that follows. */
 static uint32_t block_crc(const void *block, size_t size)
 {
     return crc32c(0, (const char *)block + sizeof(uint32_t), size - sizeof(uint32_t));
 }
 
-/* (!) Into the block that the newest state does not refer to: until the next one it is nobody's. */
+/* (!) Into the block that the newest state does not refer to: no state names it until the next put. */
 void journal_put_owner(struct journal *j, uint32_t slot, const struct journal_identity *id)
 {
     int idle = !owner_now(j, slot);
@@ -516,7 +516,7 @@ void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *s
     half_commit(halves_of(j, slot), j->half_size, &body);
 }
 
-/* HF_ETABLE when it cannot be believed. */
+/* HF_ETABLE when its CRC is wrong. */
 static int get_identity(const struct lease_record *r, int owner, struct journal_identity *ret)
 {
     const struct token_block *what = &r->what;
@@ -592,8 +592,8 @@ uint32_t journal_generation(const struct journal *j, uint32_t slot)
 {
     uint32_t highest = 0;
 
-    /* Whichever is higher: too high a one costs a generation, too low a one could
-     * bring a dead handle back. */
+    /* The higher one: a generation too high costs one number, a generation too low could
+     * make a dead handle valid again. */
     for (int i = 0; i < 2; i++) {
         uint32_t generation = half_of(j, slot, i)->generation;
 

@@ -11,9 +11,9 @@
 #include "shm/status.h"
 
 #define WALK_SLOTS   512 /* in one read section: a longer one would hold up every free */
-#define REMOVED_MOST 64  /* that wait for a grace period to begin */
+#define REMOVED_MOST 64  /* leases that wait for a grace period to begin */
 
-/* C11's release and acquire instead of rcu_assign_pointer() and rcu_dereference(): the same
+/* C11 release and acquire instead of rcu_assign_pointer() and rcu_dereference(): the same
  * instructions, and TSan understands them. */
 struct lease_table {
     struct lease *removed;
@@ -158,7 +158,7 @@ void lease_table_tidy(struct lease_table *table)
     table->removed_count = 0;
     for (; lease; lease = next) {
         next = lease->removed;
-        tsan_release(&grace); /* behind the last look at this lease */
+        tsan_release(&grace); /* after the last read of this lease */
         call_rcu(&lease->rcu, free_after_grace);
     }
 }

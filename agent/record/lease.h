@@ -1,11 +1,11 @@
 /* One lease as the agent keeps it, and the table of all of them.
  *
  * Who writes: the broker makes it and fills it; after MSG_GRANTED the renewal thread owns `fsm` and
- * what is below it; after MSG_ENDED the broker owns all again, takes it out of the table and frees
- * it after a grace period. One that is handed over to another process is over for its old holder: a
- * new struct lease with the same token and the next generation takes its place (agent/record/handoff.h).
- * Who reads: any thread that liburcu knows may look leases up or walk over them inside a read
- * section, and look at the part that never changes and at the atomics. The slot in shared memory and
+ * its own fields; after MSG_ENDED the broker owns all again, takes it out of the table and frees it
+ * after a grace period. A hand-off ends the lease of the old holder: a new struct lease with the same
+ * token and the next generation takes its place (agent/record/handoff.h).
+ * Who reads: any thread that is registered with liburcu may look leases up or walk over them inside a
+ * read section, and read the part that never changes and the atomics. The slot in shared memory and
  * the journal record have the same owner as `fsm`.
  */
 #ifndef HOLDFAST_AGENT_RECORD_LEASE_H
@@ -30,29 +30,29 @@ struct beats;
 struct lease_node {
     uint8_t retries;    /* since the last answer, backoff_next() */
     bool in_flight : 1; /* a renew or heal is unanswered: no second one in parallel */
-    bool heal : 1;      /* what is due is a heal */
-    bool told : 1;      /* the node told of a change since the last command was sent */
-    bool hurried : 1;   /* because of that the last command was sent */
+    bool heal : 1;      /* the command that is due is a heal */
+    bool told : 1;      /* a notice came since the last command was sent */
+    bool hurried : 1;   /* the last command was sent because of a notice */
     bool written : 1;   /* a SET of our token may have run there since its vote last counted */
 };
 _Static_assert(sizeof(struct lease_node) == 2, "a lease has one for each node");
 
-/* What few leases have: those with a heartbeat or a max_hold, and those that were handed over. */
+/* Fields that few leases need: with a heartbeat or a max_hold, or handed over. */
 struct lease_extra {
-    hf_time won;       /* when its token was: `since` of the first holder */
+    hf_time won;       /* when its token was granted: `since` of the first holder */
     hf_time token_end; /* max_hold of the token; HF_TIME_NEVER */
     struct heartbeat beat;
     uint32_t heartbeat_ms, beat_word; /* 0: none; the word of its holder's page */
-    struct beats *beats; /* where its holder beats, a reference; NULL: not known (yet) */
+    struct beats *beats;              /* its holder's page, a reference; NULL: not known (yet) */
 };
 
-/* A million of them are held at a time: every byte counts, and what is as long as it is (names, the
- * configured nodes) takes no more. One allocation: the struct, whose fsm ends with the last configured
- * node; the lease_nodes; the words and the extra, which lease_name() and its like find. */
+/* A million of them are held at a time: every byte counts, and parts of variable length (names, the
+ * configured nodes) take no more than they need. One allocation: the struct, whose fsm ends with the last
+ * configured node; the lease_nodes; the words and the extra, which lease_name() and the like find. */
 struct lease {
     /* never changes once it is in the table */
     uint64_t request_id; /* the client's number of the acquire */
-    uint64_t fence;      /* whole: node part and how often its token was handed over */
+    uint64_t fence;      /* whole: node part and number of hand-offs */
     hf_time since;
     hf_wall since_wall;
     uint32_t slot, generation;
@@ -65,10 +65,10 @@ struct lease {
     struct token token;
 
     /* owned by the renewal thread between MSG_GRANTED and MSG_ENDED */
-    bool job_stopped : 1, job_killed : 1; /* a guardian said so */
+    bool job_stopped : 1, job_killed : 1; /* told by a guardian */
     bool releasing : 1;                   /* the release is under way */
     uint16_t undescribed; /* bit per node: its record is to be written (renewal_records.c) */
-    int8_t blamed;        /* the node whose voided vote made it LOSING or LOST; -1 none */
+    int8_t blamed;        /* the node whose void vote made it LOSING or LOST; -1 none */
 
     /* owned by the broker */
     bool ending;         /* a release or abandon was already posted */
@@ -80,24 +80,24 @@ struct lease {
 
     union {                    /* last */
         struct lease_fsm fsm;  /* the renewal thread's */
-        struct lease *removed; /* the broker's, out of the table: the one removed before it */
-        struct rcu_head rcu;   /* and then */
+        struct lease *removed; /* the broker's, when removed: the one removed before */
+        struct rcu_head rcu;   /* afterwards */
     };
 };
 
-/* What is to be said of a lease that is made; all but the name may be absent. */
+/* The words of a new lease; all but the name may be absent. */
 struct lease_words {
     const void *name, *key; /* key: as formatted for the nodes */
     size_t name_len, key_len;
     const char *note, *comm; /* comm: a C string */
     size_t note_len;
     uint32_t heartbeat_ms, beat_word;
-    bool extra; /* more is to be said of its token: lease_set_token() */
+    bool extra; /* it gets an extra: lease_set_token() */
 };
 
 struct lease *lease_new(int nodes, const struct lease_words *words);
-void lease_free(struct lease *lease); /* at once: only for one that never was in a table */
-/* What is not as usual: won at `since`, and no end of the token. Only of a lease with an extra. */
+void lease_free(struct lease *lease); /* at once: only a lease that never was in a table */
+/* Sets what differs from the default: granted at `since`, no end of the token. Needs an extra. */
 void lease_set_token(struct lease *lease, hf_time won, hf_time token_end);
 
 static inline struct lease_node *lease_node(const struct lease *lease, int node)
@@ -159,10 +159,10 @@ int lease_table_create(uint32_t capacity, struct lease_table **ret_table);
 /* Frees every lease in it; no reader may be left. */
 void lease_table_destroy(struct lease_table *table);
 
-/* Broker only. Its slot must be free: one that follows another there comes after its removal. */
+/* Broker only. The slot must be free: the lease before it there has been removed. */
 void lease_table_add(struct lease_table *table, struct lease *lease);
-/* Takes the lease out that is there; it is freed after a grace period, which begins with the next
- * lease_table_tidy() or when some have gathered: each beginning may wake a thread. */
+/* Takes out the lease that is there. It is freed after a grace period, which begins at the next
+ * lease_table_tidy() or when several have gathered: each start may wake a thread. */
 void lease_table_remove(struct lease_table *table, uint32_t slot);
 void lease_table_tidy(struct lease_table *table);
 

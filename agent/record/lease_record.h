@@ -1,5 +1,5 @@
-/* What the journal and the slot say of a lease, stored in the order that recovery and readers need. By
- * whichever thread owns the lease: the broker at first, then the renewal thread. */
+/* Stores a lease's journal record and slot in the order that recovery and readers need. Called by the
+ * thread that owns the lease: the broker at first, then the renewal thread. */
 #ifndef HOLDFAST_AGENT_RECORD_LEASE_RECORD_H
 #define HOLDFAST_AGENT_RECORD_LEASE_RECORD_H
 
@@ -7,11 +7,11 @@
 #include "agent/record/journal.h"
 #include "agent/record/lease.h"
 
-/* Its votes and state, as they are now. */
+/* Journals its votes and state as they are now. */
 void lease_journal(struct agent *agent, const struct lease *lease, enum journal_state state);
 
-/* (!) It is LOST or ENDED: journal, check word, everything else. The first release byte leaves after
- * that. */
+/* (!) It is LOST or ENDED: journal, check word, then everything else. The first byte of a release leaves
+ * after that. */
 void lease_record_end(struct agent *agent, struct lease *lease);
 
 #endif

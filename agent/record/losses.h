@@ -1,4 +1,4 @@
-/* Leases that are lost, or given up because they were being lost: counted by their reason, and in the
+/* Leases that are lost, or released while they were LOSING: counted by their reason, and in the
  * log. */
 #ifndef HOLDFAST_AGENT_RECORD_LOSSES_H
 #define HOLDFAST_AGENT_RECORD_LOSSES_H
@@ -9,8 +9,8 @@
 #include "shm/layout.h"
 #include "shm/table.h"
 
-/* Once for each lease: when it becomes LOSING, or LOST without that. The renewal thread, or the broker
- * while it is made. */
+/* Once for each lease: when it becomes LOSING, or LOST without LOSING. In the renewal thread, or while
+ * the broker is made. */
 void losses_count(struct hf_table *table, enum hf_loss_reason reason);
 /* The counter of a reason; false: it has none, as HF_LOSS_NONE. */
 bool losses_counter(enum hf_loss_reason reason, enum hf_counter *ret_counter);

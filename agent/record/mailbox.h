@@ -22,23 +22,23 @@ struct lease;
 
 enum message_kind {
     /* broker to renewal thread */
-    MSG_GRANTED,   /* `lease`: the renewal thread owns its state from here on */
+    MSG_GRANTED,   /* `lease`: the renewal thread adopts it */
     MSG_VOTE,      /* a vote that came after the grant: slot, generation, node, at (= a) */
-    MSG_RELEASE,   /* slot, generation: end it; `reason` HF_LOSS_HOLDER when its holder died */
-    MSG_HAND_OVER, /* slot, generation, `handoff`: to be carried out, or its lease released */
+    MSG_RELEASE,   /* slot, generation: release it; `reason` HF_LOSS_HOLDER: its holder died */
+    MSG_HAND_OVER, /* slot, generation, `handoff`: carry it out, or release the lease */
     MSG_LOSE,      /* slot, generation, reason: LOSING; `killing`: a guardian kills its job */
     MSG_BEATS,     /* slot, generation: its holder beats in `beats`, a reference, from here on */
-    MSG_ABANDON,   /* slot, generation: holder of a run is gone without a word */
-    MSG_TRUST,     /* both ways: node, events (enum trust_event bits) seen by the sender; nonce now
-                    known to the broker, or that a step was seen under */
+    MSG_ABANDON,   /* slot, generation: a run's holder is gone without a word */
+    MSG_TRUST,     /* both ways: node, events (enum trust_event bits) seen by the sender; the nonce
+                    that the broker knows now, or under which a step was seen */
     MSG_STOP,      /* stop the loop */
     /* renewal thread to broker */
-    MSG_CHANGED,     /* `lease`: state, V backwards or reason changed: tell the holder */
-    MSG_HANDED_OVER, /* `handoff`: done or refused, it says */
-    MSG_ENDED, /* `lease`: over, and q nodes answered its release or that timed out: the broker owns
+    MSG_CHANGED,     /* `lease`: state or reason changed, or V moved back: tell the holder */
+    MSG_HANDED_OVER, /* `handoff`: done or refused, as it says */
+    MSG_ENDED, /* `lease`: over, and q nodes answered its release or it timed out: the broker owns
                   it again */
     /* main thread to broker */
-    MSG_DRAIN, /* going away: answer waiters, undo rounds, stop */
+    MSG_DRAIN, /* the agent ends: answer waiters, undo rounds, stop */
 };
 
 /* Who asked a holder to stop; pid 0: nobody. */
@@ -69,7 +69,7 @@ struct mailbox {
 };
 
 void mailbox_init(struct mailbox *box, struct loop *receiver);
-/* Frees what was never taken. */
+/* Frees messages that were never taken. */
 void mailbox_fini(struct mailbox *box);
 
 /* A zeroed message of that kind; out of memory ends the program: a lost message would be a lost

@@ -75,7 +75,7 @@ static bool same_list(const struct boot_file_header *a, const struct boot_file_h
     return a->nodes == b->nodes && a->size == b->size && strcmp(a->list_hash, b->list_hash) == 0;
 }
 
-/* Leaves it mapped if it can be taken over. */
+/* Leaves it mapped if it can be used. */
 static int take_existing(struct node_records *r, int fd, const struct boot_file_header *want,
                          char *why, size_t why_size)
 {

@@ -1,6 +1,6 @@
 /* What the agent knows of the nodes (run_id, nonce, clock interval, quarantine, a trace that it owes), for the next
- * agent of this boot: it stays when the agent ends, whether leases are left or not, and whatever the next
- * one's capacity is. An agent that began anew would believe clocks that were seen to step.
+ * agent of this boot. The file stays when the agent ends, whether leases are left or not, and whatever the next
+ * agent's capacity. An agent that began anew would believe clocks that were seen to step.
  *
  * One record of two halves per node (agent/record/halves.h) in DIR/nodes, 0600 (agent/record/boot_file.h). The broker writes;
  * broker and renewal thread read while they are made.
@@ -15,18 +15,18 @@
 
 struct node_records;
 
-/* Opens or makes DIR/nodes. One of another boot, list or layout, or a damaged one, begins anew (what it knew is
- * then found out as on first contact); one that is not ours is refused in words. HF_OK, HF_ENOMEM,
+/* Opens or makes DIR/nodes. A file of another boot, list or layout, or a damaged one, begins anew (every node is
+ * judged as on first contact); a file that is not ours is refused in words. HF_OK, HF_ENOMEM,
  * HF_ESYS, HF_ETABLE. */
 int node_records_open(const char *dir, int nodes, const char *list_hash, const uint8_t boot_id[16],
                       struct node_records **ret_records, char *why, size_t why_size);
 void node_records_close(struct node_records *records); /* keeps the file */
-/* A start that is refused: removes the file unless an earlier agent had left it. */
+/* The start is refused: removes the file unless an earlier agent left it. */
 void node_records_undo(struct node_records *records);
 void node_records_remove(struct node_records *records);
 
 void node_records_put(struct node_records *records, int node, const struct node_trust *trust);
-/* HF_ENOTHELD: nothing is known of it; HF_ETABLE: it cannot be believed. */
+/* HF_ENOTHELD: nothing is known of the node; HF_ETABLE: neither half can be believed. */
 int node_records_get(const struct node_records *records, int node, struct node_trust *ret_trust);
 
 #endif

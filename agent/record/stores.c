@@ -25,8 +25,8 @@ static uint32_t table_flags(const struct config *c)
            (c->system || geteuid() == 0 ? 0 : HF_TABLE_F_USER);
 }
 
-/* The table is kept only together with the journal that says what its words mean. Without one no
- * release will leave for the leases that it shows, so its words are true until their V. */
+/* The table is kept only together with the journal that says what its check words mean. Without a journal
+ * no release will leave for the leases that it shows, so its words are true until their V. */
 int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size)
 {
     const struct config *c = agent->config;
@@ -50,13 +50,13 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     snprintf(path, sizeof(path), "%.590s/journal", dir);
     found_journal = access(path, F_OK) == 0;
     memcpy(spec.boot_id, agent->boot_id, sizeof(spec.boot_id));
-    /* With other keys an agent would neither extend nor release what the earlier one wrote. */
+    /* With other keys an agent would neither renew nor release the earlier agent's keys. */
     rc = journal_find(dir, c->capacity, c->node_count, c->list_hash, agent->boot_id,
                       &agent->journal, &found, why, why_size);
     if (rc < 0)
-        return rc; /* and what is known of the nodes stays for the agent that is not refused */
+        return rc; /* the node records stay for an agent that is not refused */
     spec.fresh = !journal_is_kept(agent->journal);
-    /* (!) The journal is never the smaller one: it grows first, and what it could not the table does not. */
+    /* (!) The journal is never smaller than the table: it grows first, and the table no further. */
     spec.slots_most = journal_capacity(agent->journal);
     spec.capacity = c->capacity < spec.slots_most ? c->capacity : spec.slots_most;
     spec.slots_live = journal_slots_live(agent->journal);
@@ -70,7 +70,7 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     if (rc == HF_OK)
         rc = hf_table_create(agent->shm_name, &spec, &agent->table, &agent->warm, why, why_size);
     if (rc < 0) {
-        /* What an earlier agent knew of nodes and leases is kept for the next start. */
+        /* An earlier agent's journal and node records are kept for the next start. */
         if (found_journal)
             journal_close(agent->journal);
         else
@@ -94,8 +94,8 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     return HF_OK;
 }
 
-/* (!) The nodes of an ephemeral agent are new by construction, and the operator's word for fresh nodes is above what an
- * earlier agent held against them, unless leases of its may be left. */
+/* (!) The nodes of an ephemeral agent are new by construction, and an operator who vouches for fresh nodes overrules
+ * the records of an earlier agent, unless leases of that agent may be left. */
 bool stores_known_node(const struct agent *agent, int node, struct node_trust *ret_trust)
 {
     const struct config *c = agent->config;
@@ -104,7 +104,7 @@ bool stores_known_node(const struct agent *agent, int node, struct node_trust *r
            node_records_get(agent->node_records, node, ret_trust) == HF_OK && ret_trust->contacted;
 }
 
-/* No word stands any more, so what is left to be released need not wait for its V. */
+/* No check word stands any more, so pending releases need not wait for their V. */
 static void believed_by_nobody(struct agent *agent)
 {
     for (uint32_t slot = 0; slot < agent->table.capacity; slot++) {
@@ -137,7 +137,7 @@ static bool anything_left(const struct agent *agent, bool *ret_held)
     return left;
 }
 
-/* Returns whether anything stays for the next agent. An ephemeral one leaves nothing: its nodes end now. */
+/* Returns whether anything stays for the next agent. An ephemeral agent leaves nothing: its nodes end now. */
 bool stores_close(struct agent *agent)
 {
     bool held = false, left = anything_left(agent, &held) && !agent->config->ephemeral;
@@ -150,7 +150,7 @@ bool stores_close(struct agent *agent)
         if (left && agent->readopted)
             believed_by_nobody(agent);
         if (!agent->config->ephemeral && !history_save(agent))
-            log_warn("what happened is not kept for the next agent: its history cannot be written");
+            log_warn("no history is kept for the next agent: its file cannot be written");
         hf_table_set_state(&agent->table, HF_TABLE_RETIRED);
         if (hf_table_is_linked(&agent->table, agent->shm_name))
             (void)shm_unlink(agent->shm_name);

@@ -1,5 +1,5 @@
-/* What outlives the agent or is seen by others: journal, node records and table, opened and closed
- * together. Main thread. */
+/* The stores that outlive the agent or that others see: journal, node records and table, opened and
+ * closed together. Main thread. */
 #ifndef HOLDFAST_AGENT_RECORD_STORES_H
 #define HOLDFAST_AGENT_RECORD_STORES_H
 
@@ -14,12 +14,12 @@ struct node_trust;
  * status with a sentence in `why`. */
 int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size);
 
-/* No thread uses them any more. Leases of living holders stay, table and journal, for the next
- * agent; otherwise both are removed. What is known of the nodes always stays. An ephemeral agent leaves
- * nothing: its nodes end now. Returns whether leases stay. */
+/* When no thread uses them any more. With leases of living holders, table and journal stay for the next
+ * agent; otherwise both are removed. The node records always stay. An ephemeral agent leaves nothing:
+ * its nodes end now. Returns whether leases stay. */
 bool stores_close(struct agent *agent);
 
-/* What an earlier agent knew of a node, as far as it is to be gone by: false otherwise. While broker and renewal
+/* What an earlier agent knew of a node; false: nothing, or it does not apply. Called while broker and renewal
  * thread are made. */
 bool stores_known_node(const struct agent *agent, int node, struct node_trust *ret_trust);
 

@@ -17,10 +17,10 @@
 #include "shm/status.h"
 
 #define BEAT            hf_ms(100)  /* the heartbeat's longest interval */
-#define AWAY_LEAST      hf_ms(250)  /* shorter ones are no reason for a loss */
+#define AWAY_LEAST      hf_ms(250)  /* shorter standstills are no reason for a loss */
 #define AWAY_TOLD       hf_ms(1000) /* worth an event and a line */
-#define MESSAGES_A_TURN 4096        /* so that the clock is looked at in between */
-#define SAME_STEP       hf_ms(6000) /* within so long, both threads' links have seen a step */
+#define MESSAGES_A_TURN 4096        /* so that the clock is read in between */
+#define SAME_STEP       hf_ms(6000) /* within this, both threads' links have seen a step */
 #define PROBE_MOST      hf_ms(5000)
 
 /* Jitter only: nobody gains from guessing it. */
@@ -29,7 +29,7 @@ uint32_t renewal_random(struct renewal *r)
     return draw_next(&r->random);
 }
 
-/* --- what the nodes' words are worth ---------------------------------------------------------- */
+/* --- trust in the nodes ---------------- ------------------------------------------------------- */
 
 static void tell_trust(struct renewal_node *node, unsigned events)
 {
@@ -43,18 +43,18 @@ static void tell_trust(struct renewal_node *node, unsigned events)
     message->events = events;
     if (events & TRUST_STEPPED) {
         memcpy(message->nonce, node->trust.step_nonce, sizeof(message->nonce));
-        trust_on_traced(&node->trust); /* the broker's affair */
+        trust_on_traced(&node->trust); /* the broker deals with it */
     }
     mailbox_post(&node->renewal->agent->to_broker, message);
 }
 
-/* "No sentinel", from before the broker's link made the one that this thread was told of. */
+/* "No sentinel" was answered before the broker's link made the one that this thread was told of. */
 static bool is_outdated(const struct renewal_node *node, const struct link_reply *reply)
 {
     return reply->nonce[0] == '\0' && hf_time_before(reply->sent, node->told);
 }
 
-/* The broker's mark of a step, which both threads see. */
+/* The broker's trace of a step, which both threads see. */
 static bool is_own_trace(const struct renewal_node *node, const char *nonce) IN_RENEWAL_THREAD
 {
     return strcmp(nonce, renewal_nonce(node)) != 0 && nonce[0] &&
@@ -83,14 +83,14 @@ unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply
         age_on_step(&node->age, clock_now());
     }
     if (knew)
-        events |= forgot; /* that there was no sentinel yet is the broker's affair */
+        events |= forgot; /* the broker deals with a sentinel that was absent */
     else if (renewal_nonce(node)[0])
         renewal_hurry_heals(node);
     tell_trust(node, events);
     return events;
 }
 
-/* At the end of a handshake, and again with every probe. */
+/* At the end of a handshake, and at every probe. */
 static void learn_facts(struct renewal_node *node, const struct node_facts *facts,
                         const struct link_reply *reply) IN_RENEWAL_THREAD
 {
@@ -137,7 +137,7 @@ static void on_probed(struct link *link, const struct node_facts *facts,
 
 static void on_down(struct link *link, enum hf_node_error error, const char *text, void *arg)
 {
-    /* Every command was told of it; the broker's link to the same node reports. */
+    /* Every command in flight was ended; the broker's link to the same node reports it. */
     (void)link;
     (void)error;
     (void)text;
@@ -149,8 +149,8 @@ static const struct link_events events = {
 static const struct link_events events_untracked = {
     .up = on_up, .probed = on_probed, .down = on_down};
 
-/* What the broker's link saw. Of the nonce only what this thread has none of: its own replies show
- * the rest. Both threads see a step; what was renewed since ours showed it is not voided again. */
+/* Events of the broker's link. Its nonce counts only while this thread has none: our own replies show the
+ * rest. Both threads see a step; votes renewed since ours showed it are not voided again. */
 static void on_told(struct renewal_node *node, const struct message *message) IN_RENEWAL_THREAD
 {
     hf_time now = clock_now();
@@ -176,8 +176,8 @@ static void on_told(struct renewal_node *node, const struct message *message) IN
 static void on_stop(struct renewal *r)
 {
     r->stopping = true;
-    /* Releases that have begun get the time of one attempt to leave; some had it while the broker
-     * was draining. */
+    /* Releases that have begun get the time of one attempt to leave; some had that time while the
+     * broker was draining. */
     if (loop_timer_set(r->loop, &r->drained,
                        hf_time_max(clock_now(), releaser_attempts_over(r->releaser))) != HF_OK)
         loop_stop(r->loop);
@@ -247,7 +247,7 @@ static void take_messages(struct renewal *r) IN_RENEWAL_THREAD
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
-/* Stopped, suspended with the host, or without CPU: between two turns hardly more than BEAT passes. */
+/* Stopped, suspended with the host, or without CPU: else hardly more than BEAT passes between turns. */
 static void look_for_gap(struct renewal *r, hf_time now)
 {
     hf_dur gap = hf_time_since(now, r->turn);
@@ -262,8 +262,8 @@ static void look_for_gap(struct renewal *r, hf_time now)
     event_agent_away(r->agent, gap);
 }
 
-/* (!) First in every turn, before any descriptor: what the clock has ended is over, whatever an
- * answer says. */
+/* (!) First in every turn, before any descriptor: a lease that the clock has ended is over, whatever
+ * an answer says. */
 static void on_turn(void *arg, hf_time now)
 {
     struct renewal *r = arg;
@@ -285,7 +285,7 @@ static void on_wake(void *arg)
     resolver_deliver(r->resolver);
 }
 
-/* Last in every turn: whatever it brought leaves together. */
+/* Last in every turn: all that the turn wrote leaves together. */
 static bool on_idle(void *arg)
 {
     struct renewal *r = arg;
@@ -307,7 +307,7 @@ static bool on_idle(void *arg)
     return false;
 }
 
-/* A turn is all that is wanted. */
+/* Only a turn of the loop is wanted. */
 static void on_wake_timer(struct loop_timer *timer, hf_time now)
 {
     (void)timer;
@@ -326,8 +326,8 @@ static void *thread_main(void *arg)
 
     is_renewal_thread();
     rcu_register_thread();
-    /* Leases of an earlier agent come first: their votes were made under the sentinels that the
-     * journal knows. */
+    /* Leases of an earlier agent come first: their votes were given under the sentinels in the node
+     * records. */
     take_messages(r);
     for (int i = 0; i < r->n; i++)
         link_start(r->node[i].link);
@@ -336,9 +336,9 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* --- making and ending ------------------------------------------------------------------------ */
+/* --- start and end ---------------------------------------------------------------------------- */
 
-/* As many places as there can be leases, so that no queue ever has to grow. */
+/* A place for each possible lease, so that no queue ever has to grow. */
 static int heap_reserve(struct heap *heap, uint32_t capacity)
 {
     heap->room = (size_t)capacity + 1;
@@ -396,8 +396,8 @@ static int node_create(struct renewal *r, int i)
         .node = i,
         .connect_timeout = hf_dur_max(config->timing.attempt, hf_ms(200)),
         .silence = timing_silence(config->timing.ttl),
-        /* Not in step with each other: what the probes find out voids votes
-         * until they are renewed. */
+        /* The nodes' probes are not in step: what they find voids votes
+         * until these are renewed. */
         .probe = hf_dur_scale(hf_dur_min(config->timing.renew_after, PROBE_MOST), 100 + 7 * i, 100),
         .events = config->track_held ? &events : &events_untracked,
         .arg = r,

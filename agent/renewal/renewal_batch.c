@@ -1,4 +1,4 @@
-/* What is due on each node, and the scripts that carry it there. */
+/* The queues of renewals and heals that are due on each node, and the scripts that carry them. */
 #include "agent/renewal/renewal_internal.h"
 
 #include <stdlib.h>
@@ -41,14 +41,14 @@ void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at
     cohorts_put_alone(&node->renewals, lease->slot, at);
 }
 
-/* A lease is renewed on one node after the other: what those tell others who wait at the same time
- * looks like a release. */
+/* A lease is renewed on one node after the other: notices from all nodes at once look like a release to
+ * the waiters of other hosts. */
 static hf_dur apart(int nodes)
 {
     return hf_ns(nodes * RENEWALS_APART.ns);
 }
 
-/* The time by that on which it is due on another node, if that will do. */
+/* The time that follows from when it is due on another node, if that is soon enough. */
 static hf_time time_by_others(const struct renewal_node *node, const struct lease *lease,
                               const struct timing *timing, hf_time a)
 {
@@ -66,7 +66,7 @@ static hf_time time_by_others(const struct renewal_node *node, const struct leas
     return HF_TIME_NEVER;
 }
 
-/* Most have the TTL of the one before. */
+/* Most leases have the TTL of the lease before. */
 static const struct timing *timing_for(struct renewal *r, hf_dur ttl)
 {
     if (r->timing.ttl.ns != ttl.ns)
@@ -74,7 +74,7 @@ static const struct timing *timing_for(struct renewal *r, hf_dur ttl)
     return &r->timing;
 }
 
-/* A time of its own. */
+/* For a lease with a time of its own. */
 static hf_time new_time(const struct renewal_node *node, const struct timing *timing, hf_time a,
                         hf_dur late) IN_RENEWAL_THREAD
 {
@@ -82,7 +82,7 @@ static hf_time new_time(const struct renewal_node *node, const struct timing *ti
     size_t most = renewal_tracks(node) ? RENEW_KEYS_TRACKED : RENEW_KEYS;
     hf_time at;
 
-    /* Those of an earlier agent come by slot, with times of all its scripts in between. */
+    /* An earlier agent's leases come by slot, with the times of all its scripts mixed. */
     if (hf_time_before(a, r->started))
         at = hf_time_floor(hf_time_add(a, timing->renew_after),
                            hf_dur_scale(timing->renew_jitter, 1, 32));
@@ -111,8 +111,8 @@ void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_
     renewal_schedule(node, lease, at);
 }
 
-/* What a node that was restarted has waits for one and the same moment: they come at the pace of a
- * full agent's. */
+/* The leases of a restarted node all wait for one moment: they are then sent at the pace of a full
+ * agent's. */
 static hf_dur young_spread(const struct renewal *r, const struct timing *timing)
 {
     return hf_dur_min(hf_ns(r->held * YOUNG_APART.ns), hf_dur_scale(timing->ttl, 1, 6));
@@ -125,7 +125,7 @@ void renewal_plan_young(struct renewal_node *node, struct lease *lease, hf_time 
     hf_time at = renewal_counts_from(node, lease);
 
     if (hf_time_before(hf_time_add(a, timing->renew_after), at)) {
-        renewal_plan(node, lease, a, hf_ns(0)); /* it must be kept until then */
+        renewal_plan(node, lease, a, hf_ns(0)); /* the vote must be kept until then */
         return;
     }
     at = hf_time_add(at, draw_within(young_spread(r, timing), renewal_random(r)));
@@ -231,7 +231,7 @@ static struct heal *heal_new(struct renewal_node *node, const struct lease *leas
     return heal;
 }
 
-/* A node that is refused gives no votes, so a key that it lacks is not written there either. */
+/* A refused node gives no votes, so a key that it lacks is not written there either. */
 static bool may_heal(const struct renewal_node *node) IN_RENEWAL_THREAD
 {
     const struct renewal *r = node->renewal;
@@ -261,7 +261,7 @@ static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time no
     struct heal *heal;
     struct link_lock lock = renewal_lock(node, lease);
 
-    /* Without knowing its clock the node cannot be told when to refuse. */
+    /* The deadline for the node needs its clock. */
     if (!may_heal(node) || !trust_node_time(&node->trust, deadline, &low, &high))
         return false;
     lock.deadline = low;
@@ -287,12 +287,12 @@ static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time no
 struct filling {
     struct renew_batch *batch; /* NULL: none is begun */
     size_t most;               /* keys */
-    bool sent;                 /* something is to be flushed */
-    hf_dur patience;           /* of its least patient lease */
+    bool sent;                 /* there is something to flush */
+    hf_dur patience;           /* that of its least patient lease */
     struct link_key keys[RENEW_KEYS];
 };
 
-/* When a script for what is due at `due` may leave, as far as its number is concerned. */
+/* When a script for leases that are due at `due` may leave, by the limit on the number of scripts. */
 static hf_time may_begin(const struct renewal_node *node, hf_time due)
 {
     return pace_next(&node->pace, due, renewal_slack(node));
@@ -302,7 +302,7 @@ static bool begin(struct filling *filling, struct renewal_node *node, hf_time du
 {
     struct renewal *r = node->renewal;
     hf_time may = may_begin(node, due);
-    int64_t lag = hf_time_since(now, hf_time_max(may, node->ready)).ns; /* this thread's alone */
+    int64_t lag = hf_time_since(now, hf_time_max(may, node->ready)).ns; /* this thread's delay */
 
     filling->batch = NULL;
     if (node->pace.under_way > 0 && !hf_time_reached(now, may))
@@ -369,8 +369,8 @@ static void send_batch(struct filling *filling, hf_time now) IN_RENEWAL_THREAD
 
 /* --- the pump --------------------------------------------------------------------------------- */
 
-/* In company a renewal may leave a little before its time, so that scripts carry many keys; retries
- * and heals wait. */
+/* With others a renewal may leave a little before its time, so that scripts carry many keys; retries
+ * and heals wait for theirs. */
 static bool is_due(const struct renewal_node *node, const struct cohort_single *single, hf_time now,
                    bool company)
 {
@@ -383,7 +383,7 @@ static bool is_due(const struct renewal_node *node, const struct cohort_single *
            hf_time_since(single->item.at, now).ns <= lease_timing(lease).renew_jitter.ns / 2;
 }
 
-/* The same of the first cohort, which stays whole. */
+/* The same for the first cohort, which stays whole. */
 static bool cohort_is_due(const struct renewal_node *node, const struct filling *filling,
                           hf_time now)
 {
@@ -396,7 +396,7 @@ static bool cohort_is_due(const struct renewal_node *node, const struct filling 
            hf_time_since(at, now).ns <= filling->patience.ns / 4;
 }
 
-/* Each returns whether it could: there may be too many unanswered. */
+/* Each returns whether it could send: too many may be unanswered. */
 static bool pump_cohort(struct renewal_node *node, struct filling *filling,
                         hf_time now) IN_RENEWAL_THREAD
 {
@@ -414,8 +414,8 @@ static bool pump_cohort(struct renewal_node *node, struct filling *filling,
     return true;
 }
 
-/* Whoever forgot everything is asked for its new sentinel: with no lease of ours left there, no other
- * command would tell. */
+/* A node that forgot everything is asked for its new sentinel: with no lease of ours left there, no other
+ * command would show it. */
 static void ask_for_nonce(struct renewal_node *node, hf_time now) IN_RENEWAL_THREAD
 {
     if (renewal_nonce(node)[0] || hf_time_before(now, hf_time_add(node->asked, ASK_EVERY)))
@@ -466,7 +466,7 @@ static void pump_node(struct renewal_node *node, hf_time now) IN_RENEWAL_THREAD
         bool single = first && may_send(node, first) && is_due(node, first, now, filling.batch);
         bool cohort = cohort_is_due(node, &filling, now);
 
-        /* A heal takes no place among the scripts: it does not wait behind those that have none, or
+        /* A heal takes no place among the scripts. It does not wait behind renewals without a place, or
          * the thread would look again and again for what it could send. */
         if (single && (is_heal(node, first) || !cohort ||
                        !hf_time_before(cohorts_next(&node->renewals), first->item.at)))

@@ -10,8 +10,8 @@
 #include "shm/slot.h"
 #include "shm/status.h"
 
-/* Everything that is known of the token goes on: votes, what is due on which node, what is unanswered
- * there. What was sent for the old generation is answered for the new one (renewal_find_token). */
+/* All that is known of the token is kept: votes, what is due on each node, what is unanswered there.
+ * Commands sent for the old generation are answered for the new one (renewal_find_token). */
 static void take_over(struct renewal *r, struct lease *from, struct lease *to,
                       const struct handoff *h)
 {
@@ -22,7 +22,7 @@ static void take_over(struct renewal *r, struct lease *from, struct lease *to,
     to->undescribed = (uint16_t)((1u << r->n) - 1);
     atomic_init(&to->valid_ns, to->fsm.valid.ns);
     atomic_init(&to->state, (uint8_t)to->fsm.state);
-    r->slots[to->slot].lease = to; /* its doubts are the token's */
+    r->slots[to->slot].lease = to; /* the slot's doubts belong to the token */
 }
 
 static void publish(struct renewal *r, const struct lease *to, uint32_t text_off, hf_time now)
@@ -57,7 +57,7 @@ static void carry_out(struct renewal *r, struct lease *from, struct handoff *h,
     struct lease *to = h->to;
 
     take_over(r, from, to, h);
-    /* (!) In this order: whoever finds this after a kill gives it to the new owner or to nobody, and
+    /* (!) In this order: after a kill the next agent gives the lease to the new owner or to nobody, and
      * the two are never valid together. */
     journal_put_owner(r->agent->journal, to->slot, &h->owner);
     lease_journal(r->agent, to, JOURNAL_HANDOFF);
@@ -91,7 +91,7 @@ void renewal_hand_over(struct renewal *r, struct handoff *h)
     {
         enum hf_loss_reason reason = h->reason;
 
-        answer(r, h); /* it is the broker's from here on */
+        answer(r, h); /* the hand-off is the broker's from here on */
         if (from)
             renewal_release(r, from, reason);
     }

@@ -1,7 +1,7 @@
 /* What the renewal thread's parts share: renewal.c (thread, messages, nodes), renewal_lease.c
- * (carrying out what the state machine decides, endings), renewal_batch.c (due queues, scripts on
- * their way out), renewal_reply.c (judging answers), renewal_notices.c (what nodes tell),
- * renewal_records.c (their fence records).
+ * (carrying out what the state machine decides, endings), renewal_batch.c (queues of what is due, and
+ * scripts), renewal_reply.c (judging answers), renewal_notices.c (notices), renewal_records.c (fence
+ * records).
  * Everything here belongs to that thread. */
 #ifndef HOLDFAST_AGENT_RENEWAL_RENEWAL_INTERNAL_H
 #define HOLDFAST_AGENT_RENEWAL_RENEWAL_INTERNAL_H
@@ -29,21 +29,21 @@
 #include "agent/renewal/renewal.h"
 
 #define RENEW_KEYS 128 /* per script */
-/* The same where the keys are tracked: for each key that it reads a node remembers all of a script.
- * 128 keys took it 0.87 ms instead of 0.16, 32 take 0.09 (7.0.15). */
+/* The same where the keys are tracked: for each key that a script reads, a node remembers all its keys.
+ * 128 keys took a node 0.87 ms instead of 0.16, 32 take 0.09 (7.0.15). */
 #define RENEW_KEYS_TRACKED 32
 #define RENEWALS_APART     hf_ms(10) /* of one lease, from node to node */
 #define HEALS_MAX          64        /* heals without an answer, per node */
-#define NO_ANSWER          hf_ms(10) /* before sending again what the link did not take */
+#define NO_ANSWER          hf_ms(10) /* before a command that the link did not take is sent again */
 
 struct renewal_node;
 
-/* One renew script on its way. Leases are named by slot and generation: they may be over when the
- * answer comes. */
+/* One renew script in flight. It names leases by slot and generation: they may be over when the answer
+ * comes. */
 struct renew_batch {
     struct renewal_node *node;
     bool busy;
-    hf_dur late; /* behind the time at which the first of them was due */
+    hf_dur late; /* after the time at which the first of them was due */
     size_t count;
     struct {
         uint32_t slot, generation;
@@ -56,28 +56,28 @@ struct renewal_node {
     struct link *link;
     struct node_trust trust;
     struct node_age age;
-    struct server server; /* that it leads to */
-    uint32_t first_mark; /* of `trust` as the journal had it: what restored votes were made under */
-    /* slots: what is renewed in its course; alone what has a time of its own, a retry, a heal */
+    struct server server; /* that the node's address leads to */
+    uint32_t first_mark;  /* of `trust` in the node records: restored votes were given under it */
+    /* slots: renewals in their course; alone: those with a time of their own, retries, heals */
     struct cohorts renewals;
     struct renew_batch batches[PACE_MOST];
-    struct pace pace;    /* of those */
-    int heals;           /* without an answer */
-    hf_time ready;       /* since when nothing but this thread can hold a renewal back */
+    struct pace pace;    /* of the renewals */
+    int heals;           /* unanswered */
+    hf_time ready;       /* since when only this thread can delay a renewal */
     hf_time step_seen;   /* when a reply last showed that its clock had stepped */
-    hf_time void_before; /* a step was found then: votes sent earlier, and not seen yet, are void */
-    hf_time forgot;      /* when its mark last moved: leases granted before are of the one before */
-    hf_time told;  /* when the broker told the nonce: what was sent before may not know of it */
-    hf_time asked; /* for the nonce, by a probe */
+    hf_time void_before; /* when a step was found: votes sent before, and not seen yet, are void */
+    hf_time forgot;      /* when its mark last moved: leases granted before have the old mark */
+    hf_time told;        /* when the broker told the nonce: older answers may not know it */
+    hf_time asked;       /* when a probe last asked for the nonce */
 };
 
-/* What is kept per slot beside the lease. */
+/* The fields per slot beside the lease. */
 struct renewal_slot {
     struct lease *lease; /* NULL: none of ours */
     hf_time doubt_until;
     uint16_t doubt; /* bit per node: a heal had no answer, so it may still run until doubt_until */
     /* The same, and the connection ended or was an earlier agent's: the answer to a later command
-     * says nothing of it. */
+     * does not end this doubt. */
     uint16_t broken;
     uint32_t same_key; /* by_key's link, while it has a lease */
 };
@@ -91,22 +91,22 @@ struct renewal {
     hf_dur age_least; /* of a node, for its heals to count */
     struct renewal_node node[HF_NODES_MAX];
     struct renewal_slot *slots;                 /* `capacity` of them */
-    uint32_t slots_used;                        /* no slot from here on ever had a lease of ours */
+    uint32_t slots_used;                        /* slots from here on never had a lease of ours */
     uint32_t held;                              /* leases */
-    struct log_limit losses, losses_by_holders; /* of the lines about them */
+    struct log_limit losses, losses_by_holders; /* for log lines about losses */
     struct chains by_key;                       /* slots by the hash of their lease's key */
     uint8_t hash_key[16];
     struct phases phases;
-    struct timing timing; /* of the TTL that was worked out last */
-    /* lease_fsm_next(), or the lapse of a lost one's keys: slots that are looked at some time before
-     * that, which is hardly ever due then; alone once it is near */
+    struct timing timing; /* of the TTL that was computed last */
+    /* lease_fsm_next(), or the expiry of a lost lease's keys: slots, looked at some time before that,
+     * when it is hardly ever due; alone, once it is near */
     struct cohorts looks;
     struct refresh refresh;
     struct rivals rivals;
-    struct loop_timer wake;    /* for whatever is due next */
-    struct loop_timer drained; /* after MSG_STOP: the releases had their time */
+    struct loop_timer wake;    /* when the next thing is due */
+    struct loop_timer drained; /* after MSG_STOP: the time of the releases is over */
     hf_time started, turn;
-    /* This turn is the first after the thread did nothing since then, for longer than an attempt may
+    /* This turn is the first after a standstill since then that was longer than an attempt may
      * take. */
     bool away;
     hf_time away_since;
@@ -123,8 +123,8 @@ static inline void renewal_count(struct renewal *r, enum hf_counter counter, int
 {
     hf_counter_add(&r->agent->table, counter, n);
 }
-/* Feeds a reply's TIME and nonce; tells the broker what it shows. Returns enum trust_event bits:
- * the caller hands in the hits of the reply first and then calls renewal_stepped() on
+/* Judges a reply's TIME and nonce, and tells the broker what they show. Returns enum trust_event
+ * bits: the caller counts the reply's hits first, and then calls renewal_stepped() on
  * TRUST_STEPPED. */
 unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply) IN_RENEWAL_THREAD;
 
@@ -134,48 +134,48 @@ static inline bool lease_is_over(const struct lease *lease)
 {
     return lease->fsm.state == HF_SLOT_LOST || lease->fsm.state == HF_SLOT_ENDED;
 }
-/* NULL: no such lease of ours, or not any more. It may be over, its release under way. */
+/* NULL: no such lease, or not any more. A lease that is found may be over, its release under way. */
 struct lease *renewal_find(struct renewal *r, uint32_t slot, uint32_t generation) IN_RENEWAL_THREAD;
-/* The lease that has the token of that one: its own, or whoever it was handed over to since. What a
- * node says of a token is true of it whoever holds it, so answers are judged by this. */
+/* The lease that has that lease's token now: itself, or the one it was handed over to since. A node's
+ * answer is true of the token whoever holds it, so answers are judged by this. */
 struct lease *renewal_find_token(struct renewal *r, uint32_t slot,
                                  uint32_t generation) IN_RENEWAL_THREAD;
-/* The broker made it. */
+/* Adopts a lease that the broker granted. */
 void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
 /* Waits for the first beat anew, and sets the lease's timer. */
 void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
-/* Carries out LEASE_ACT_* bits; `before`: the lease as it was before what brought them. */
+/* Carries out LEASE_ACT_* bits; `before`: the lease as it was before the change. */
 void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
                  const struct lease_before *before) IN_RENEWAL_THREAD;
-/* Runs every lease timer that is due; when the next one is. */
+/* Runs every lease timer that is due; returns when the next one is. */
 void renewal_tick(struct renewal *r, hf_time now) IN_RENEWAL_THREAD;
 hf_time renewal_next_event(const struct renewal *r) IN_RENEWAL_THREAD;
-/* Has what is known of the leases in these slots brought from memory before it is needed: of a
- * million most of it is not in any cache. */
+/* Prefetches the leases in these slots: of a million leases most are not in any
+ * cache. */
 void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count) IN_RENEWAL_THREAD;
-/* How it is known that our key stands on a node. */
+/* Which command showed that our key stands on a node. */
 enum hit { HIT_RENEWED, HIT_HEALED, HIT_GRANT };
-/* Our key was extended or written by a command sent after `a`; `now`: read when the answer is processed.
+/* Our key was renewed or written by a command sent after `a`; `now`: read when the answer is processed.
  * False: the node is too young for that to count, or has the vote under another name. */
 bool renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,
                  hf_time now) IN_RENEWAL_THREAD;
-/* From when on a command must have been sent for its hit to count, unless it is the grant's. */
+/* A hit counts only if its command was sent after this, unless it is the grant's. */
 hf_time renewal_counts_from(const struct renewal_node *node,
                             const struct lease *lease) IN_RENEWAL_THREAD;
-/* The node's clock stepped, as a reply to a command sent after `sent` showed. */
+/* A reply to a command sent after `sent` showed that the node's clock stepped. */
 void renewal_stepped(struct renewal_node *node, hf_time sent) IN_RENEWAL_THREAD;
 void renewal_vote(struct renewal *r, struct lease *lease, int node, hf_time a) IN_RENEWAL_THREAD;
-/* The holder gave it up, is known to be dead, or (a run) its tree is reaped. */
+/* The holder released it or is known to be dead, or (a run) its tree is reaped. */
 void renewal_release(struct renewal *r, struct lease *lease,
                      enum hf_loss_reason reason) IN_RENEWAL_THREAD;
-/* `killing`: a guardian says that it kills its job. `by`: who asked for it. */
+/* `killing`: a guardian says that it kills its job. `by`: who asked the holder to stop. */
 void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason, bool killing,
                   struct asker by) IN_RENEWAL_THREAD;
 void renewal_abandon(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD;
-/* Its holder beats in this page from here on; takes the reference over. */
+/* Its holder beats in this page from here on; takes over the reference. */
 void renewal_bind_beats(struct renewal *r, struct lease *lease,
                         struct beats *beats) IN_RENEWAL_THREAD;
-/* Releases the token on one node, where it came to stand too late. */
+/* Releases the token on one node, where it was written too late. */
 void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
                   const struct token *token, hf_dur attempt, hf_dur ttl) IN_RENEWAL_THREAD;
 
@@ -186,69 +186,69 @@ void renewal_hand_over(struct renewal *r, struct handoff *handoff) IN_RENEWAL_TH
 
 /* --- renewal_records.c ------------------------------------------------------------------------ */
 
-/* Tells the node who holds it now, once it has renewed it: one command for each node and hand-off
- * (none for a hold that is over before its first renewal), and about daily. Nothing waits for it. */
+/* Writes the present holder into a node's fence record, after the node's renewal: one command for each node and
+ * hand-off (none for a hold that ends before its first renewal), and about daily. Nothing waits for it. */
 void renewal_describe(struct renewal_node *node, struct lease *lease,
                       hf_time now) IN_RENEWAL_THREAD;
-/* An answer to it, or to a heal, had a fence: another's may be higher. On q nodes that was a later
+/* An answer to that, or to a heal, had a fence: another's may be higher. On q nodes that means a later
  * grant, and the lease is lost. Returns whether it is over. */
 bool renewal_outbid(struct renewal_node *node, struct lease *lease,
                     const struct link_reply *reply) IN_RENEWAL_THREAD;
-/* Has the records written again whose time has come. */
+/* Writes the records again that are due. */
 void renewal_refresh(struct renewal *r, hf_time now) IN_RENEWAL_THREAD;
 
 /* --- renewal_batch.c -------------------------------------------------------------------------- */
 
-/* When the lease is to be renewed (or healed, as the state machine wants) on the node next. Not
- * while something of it is unanswered there: the answer sets the time. */
+/* Plans when the lease is next renewed (or healed, as the state machine decides) on the node. Not
+ * while a command for it is unanswered there: the answer sets the time. */
 void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at) IN_RENEWAL_THREAD;
-/* T is the agent's default: scripts carry what is due, whatever its TTL. */
+/* T is the agent's default: scripts carry all leases that are due, whatever their TTL. */
 static inline hf_dur renewal_slack(const struct renewal_node *node)
 {
     return pace_slack(&node->renewal->agent->config->timing);
 }
-/* The renewal after a hit that was sent at `a`, `late` behind its time. */
+/* Plans the renewal after a hit that was sent at `a`, `late` after its time. */
 void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a,
                   hf_dur late) IN_RENEWAL_THREAD;
-/* The same after one that did not count: when the node is old enough, if that comes first. */
+/* The same after a hit that did not count: when the node is of age, if that comes first. */
 void renewal_plan_young(struct renewal_node *node, struct lease *lease,
                         hf_time a) IN_RENEWAL_THREAD;
 /* The same after a failure. */
 void renewal_retry(struct renewal_node *node, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
-/* The same after NOSCRIPT: the script is on its way to the node again, so the first retry goes
- * behind it at once. Scripts that are forgotten all the time leave no other moment. */
+/* The same after NOSCRIPT: the script is being sent to the node again, so the first retry follows
+ * it at once. If a node drops its scripts all the time there is no other moment. */
 void renewal_reloaded(struct renewal_node *node, struct lease *lease,
                       hf_time now) IN_RENEWAL_THREAD;
 /* Takes the lease out of every queue. */
 void renewal_unschedule(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD;
 /* Sends what is due. */
 void renewal_pump(struct renewal *r) IN_RENEWAL_THREAD;
-/* The instant at which renewal_pump() has work again; HF_TIME_NEVER: only an answer or an event
- * brings some. */
+/* When renewal_pump() has work again; HF_TIME_NEVER: only after an answer or an
+ * event. */
 hf_time renewal_next_due(const struct renewal *r) IN_RENEWAL_THREAD;
-/* The nonce of the node is known again: what waits to be healed there need not wait on. */
+/* The nonce of the node is known again: heals there need not wait any longer. */
 void renewal_hurry_heals(struct renewal_node *node) IN_RENEWAL_THREAD;
 /* The nonce last seen on the node; "" absent or unknown. */
 const char *renewal_nonce(const struct renewal_node *node) IN_RENEWAL_THREAD;
-/* What the node is told of a lease; without a deadline. Points into both. */
+/* The arguments about a lease for a node's scripts, without a deadline. Points into both. */
 struct link_lock renewal_lock(const struct renewal_node *node,
                               const struct lease *lease) IN_RENEWAL_THREAD;
 
 /* --- renewal_notices.c ------------------------------------------------------------------------ */
 
-/* A lease came to its slot; it goes. */
+/* A lease enters its slot; it leaves. */
 void renewal_watch(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD;
 void renewal_unwatch(struct renewal *r, const struct lease *lease) IN_RENEWAL_THREAD;
-/* Whether what is renewed on the node is to be tracked there. */
+/* Whether renewed keys are to be tracked on the node. */
 bool renewal_tracks(const struct renewal_node *node) IN_RENEWAL_THREAD;
 /* The first renewal after a grant, whose command was sent at `a`. */
 void renewal_plan_first(struct renewal_node *node, struct lease *lease,
                         hf_time a) IN_RENEWAL_THREAD;
-/* Before a key that was found missing is written again. Who deletes it by hand on one node after
- * the other means it: is given the time to reach a majority, and the loss is told. */
+/* The pause before a missing key is written again. A person who deletes it by hand on one node after
+ * the other gets the time to reach a majority, and the loss is told. */
 hf_dur renewal_heal_pause(const struct renewal_node *node,
                           const struct lease *lease) IN_RENEWAL_THREAD;
-/* Somebody else changed the key there: renews it soon. */
+/* Another program changed the key there: renews it soon. */
 void renewal_hurry(struct renewal_node *node, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
 /* For link_events. */
 void renewal_noticed(struct link *link, const void *key, size_t key_len,
@@ -256,7 +256,7 @@ void renewal_noticed(struct link *link, const void *key, size_t key_len,
 
 /* --- renewal_reply.c -------------------------------------------------------------------------- */
 
-/* One heal on its way; with what is needed to undo it when its lease is over by then. */
+/* One heal in flight, with what is needed to undo it if its lease is over by the answer. */
 struct heal {
     struct renewal_node *node;
     uint32_t slot, generation;

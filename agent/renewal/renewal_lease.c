@@ -15,7 +15,7 @@
 #include "shm/slot.h"
 #include "shm/status.h"
 
-#define LOSSES_TOLD 100 /* lines a second; the counters have all */
+#define LOSSES_TOLD 100 /* lines a second; the counters count all */
 
 static uint32_t all_nodes(const struct renewal *r)
 {
@@ -38,7 +38,7 @@ struct lease *renewal_find_token(struct renewal *r, uint32_t slot, uint32_t gene
 {
     struct lease *lease = slot < r->agent->table.capacity ? r->slots[slot].lease : NULL;
 
-    /* Generations and hand-offs are counted together; a later generation is none of its own. */
+    /* Generation and hand-offs rise together; a later generation is another token's. */
     return lease && lease->generation - generation <= fence_handoffs(lease->fence) ? lease : NULL;
 }
 
@@ -85,8 +85,8 @@ static hf_time next_event(const struct lease *lease)
                : next;
 }
 
-/* Whether it is looked at early enough as it is, or is from here on. Each renewal sets the time back,
- * so hardly any of them has to be kept exactly, or moved: whoever is looked at early looks again. */
+/* Makes sure that the lease is looked at early enough. Each renewal moves the time later, so the time is
+ * seldom kept exactly, or moved: a lease that is looked at too early is queued again. */
 static bool looked_at(struct renewal *r, const struct lease *lease, hf_time at)
 {
     hf_dur ttl = hf_ms(lease->ttl_ms), grid = hf_dur_scale(ttl, 1, 32);
@@ -99,7 +99,7 @@ static bool looked_at(struct renewal *r, const struct lease *lease, hf_time at)
            cohorts_add(&r->looks, lease->slot, hf_time_floor(at, grid));
 }
 
-/* Of one that is over the time is exact. */
+/* For a lease that is over the time is exact. */
 static void set_timer(struct renewal *r, struct lease *lease, hf_time at)
 {
     bool never = at.ns >= HF_TIME_NEVER.ns;
@@ -114,7 +114,7 @@ static void set_timer(struct renewal *r, struct lease *lease, hf_time at)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-/* Nothing is left to be done: back to the broker. */
+/* Nothing is left to do: the lease goes back to the broker. */
 static void hand_back(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD
 {
     set_timer(r, lease, HF_TIME_NEVER);
@@ -136,8 +136,8 @@ static void on_released(int answered, void *arg, void *owner)
         hand_back(r, lease);
 }
 
-/* When every key has lapsed by itself, where nobody extends it: the allowance in d is 1 % of T and
- * 2 ms, and the node's clock may be slow by as much. */
+/* When every key has expired by itself, if nobody renews it: the allowance in d is 1 % of T and 2 ms,
+ * and the node's clock may be slow by as much. */
 static hf_time lapse_of(const struct lease *lease, hf_time now)
 {
     hf_time last = now;
@@ -173,8 +173,8 @@ static void release_everywhere(struct renewal *r, struct lease *lease, hf_time n
     }
 }
 
-/* Its keys have lapsed where they were known to stand. (!) What had no answer may have left one, or
- * may do so yet. */
+/* Its keys have expired where they were known to stand. (!) A command without an answer may have left
+ * one, or may still do so. */
 static void lapsed(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD
 {
     const struct renewal_slot *slot = &r->slots[lease->slot];
@@ -185,7 +185,7 @@ static void lapsed(struct renewal *r, struct lease *lease, hf_time now) IN_RENEW
     hand_back(r, lease);
 }
 
-/* Whether there may be a line about it: of what holders can cause at will there are few. */
+/* Whether it may have a log line: losses that holders can cause at will get few. */
 static bool may_tell(struct renewal *r, enum hf_loss_reason reason, hf_time now)
 {
     bool by_holder = reason == HF_LOSS_ASKED || reason == HF_LOSS_MAX_HOLD ||
@@ -196,7 +196,7 @@ static bool may_tell(struct renewal *r, enum hf_loss_reason reason, hf_time now)
                      : log_allows(&r->losses, LOSSES_TOLD, now);
 }
 
-/* It is being lost, and may be given up before that: then nothing else tells of it. */
+/* It is LOSING, and may be released before it is lost: then no other line tells of it. */
 static void say_losing(struct renewal *r, const struct lease *lease, hf_time now)
 {
     char name[4 * HF_NAME_MAX + 1];
@@ -229,8 +229,8 @@ static void end_lease(struct renewal *r, struct lease *lease, const struct lease
                  hf_loss_text(lease->fsm.reason));
     }
     tell_broker(r, lease, MSG_CHANGED);
-    /* A process of a run's tree may still live: its keys lapse by themselves, unless a guardian
-     * says that it is reaped. */
+    /* A process of a run's tree may still live: the keys expire by themselves, unless a guardian
+     * says that the tree is reaped. */
     if (lost && (lease->run || lease->fsm.stop_renewal) && !reaped)
         set_timer(r, lease, lapse_of(lease, now));
     else
@@ -239,8 +239,8 @@ static void end_lease(struct renewal *r, struct lease *lease, const struct lease
 
 /* --- actions ---------------------------------------------------------------------------------- */
 
-/* (!) The d_i are journaled before the check word is raised, and the clock is read after; also
- * before, so that a kill in between has hardly any time to leave a word raised too late. */
+/* (!) The d_i are journaled before the check word is raised, and the clock is read afterwards. It is read
+ * before as well, so that a kill in between can hardly leave a word that was raised too late. */
 static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
 {
     unsigned actions;
@@ -274,7 +274,7 @@ static void carry_out(struct renewal *r, struct lease *lease, unsigned actions,
         hf_slot_withdraw(slot_of(r, lease));
     if (actions & LEASE_ACT_STATE) {
         if (lease->fsm.state == HF_SLOT_LOSING)
-            lease_journal(r->agent, lease, JOURNAL_HELD); /* terminal, for the next agent too */
+            lease_journal(r->agent, lease, JOURNAL_HELD); /* final, for the next agent too */
         atomic_store_explicit(&lease->state, (uint8_t)lease->fsm.state, memory_order_relaxed);
         mark_slot(r, lease);
         tell_broker(r, lease, MSG_CHANGED);
@@ -303,7 +303,7 @@ static uint32_t beats_seen(const struct lease *lease)
     return beats_count(extra->beats, extra->beat_word);
 }
 
-/* What the clock and the holder's heartbeat ask for. */
+/* Does what the clock and the holder's heartbeat require. */
 static unsigned look_after(const struct renewal *r, struct lease *lease, hf_time now)
 {
     unsigned actions = r->away ? lease_fsm_tick_after(&lease->fsm, r->away_since, now)
@@ -316,7 +316,7 @@ static unsigned look_after(const struct renewal *r, struct lease *lease, hf_time
     return actions | LEASE_ACT_TIMER;
 }
 
-/* D begins anew, with what stands in the word now. */
+/* D begins anew, with the count in the word now. */
 static void await_beats(struct lease *lease, hf_time now)
 {
     if (lease_beat(lease))
@@ -375,7 +375,7 @@ void renewal_tick(struct renewal *r, hf_time now)
     }
 }
 
-/* Votes of the node's that were sent before are void. */
+/* The node's votes that were sent before this are void. */
 static void step(struct renewal_node *node, struct lease *lease, hf_time sent) IN_RENEWAL_THREAD
 {
     struct lease_before before = lease_before(lease, node->number, HF_LOSS_CLOCK);
@@ -389,7 +389,7 @@ static void step(struct renewal_node *node, struct lease *lease, hf_time sent) I
         renewal_schedule(node, lease, now);
 }
 
-/* Rare: every lease is looked at. */
+/* Rare, so every lease is looked at. */
 void renewal_stepped(struct renewal_node *node, hf_time sent)
 {
     struct renewal *r = node->renewal;
@@ -400,9 +400,9 @@ void renewal_stepped(struct renewal_node *node, hf_time sent)
             step(node, r->slots[s].lease, sent);
 }
 
-/* Of the node when a lease, or a vote, was granted. The broker counts sentinels by itself: what it
- * knew, told before the lease, is known here too; and what was found here while the broker still had
- * it came after. */
+/* The node's mark when a lease or a vote was granted. The broker counts sentinels by itself: changes that it
+ * knew were told before the lease, so they are known here; changes that were found here while the broker
+ * still had the lease came later. */
 static uint32_t mark_at(const struct renewal_node *node, hf_time granted)
 {
     return hf_time_before(granted, node->forgot) ? node->trust.mark - 1 : node->trust.mark;
@@ -417,8 +417,8 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
     r->slots[lease->slot] = (struct renewal_slot){.lease = lease, .doubt_until = HF_TIME_PAST};
     renewal_watch(r, lease);
     if (restored) {
-        /* (!) What the earlier agent sent last, a heal or a vote that came too late to be counted,
-         * may still run. */
+        /* (!) The earlier agent's last command, a heal or a vote that came too late to count, may
+         * still run. */
         r->slots[lease->slot].broken = (uint16_t)all_nodes(r);
         r->slots[lease->slot].doubt_until = hf_time_add(r->started, lease_timing(lease).attempt);
     }
@@ -433,7 +433,7 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
         struct lease_node *ln = lease_node(lease, i);
 
         fsm->node[i].mark = (uint16_t)(restored ? node->first_mark : mark_at(node, lease->since));
-        /* What an earlier agent sent, or an acquire without an answer, may have written there. */
+        /* An earlier agent's command, or an acquire without an answer, may have written there. */
         *ln = (struct lease_node){.written = restored || lease_fsm_is_void(fsm, i)};
         if (lease_fsm_is_void(fsm, i))
             /* A late vote may still come. */
@@ -449,7 +449,7 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
             step(&r->node[i], lease, r->node[i].void_before);
 }
 
-/* (!) Nobody has two votes: what the same server gave in another node's name ends first. */
+/* (!) No server has two votes: the one that it gave as another node ends first. */
 static hf_time alone_from(const struct renewal_node *node, const struct lease *lease)
 {
     const struct renewal *r = node->renewal;
@@ -484,20 +484,20 @@ bool renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum
     struct lease_before before = lease_before(lease, node->number, HF_LOSS_NONE);
     bool stood = before.vote.ns != HF_TIME_PAST.ns;
     uint32_t mark = hit == HIT_GRANT ? mark_at(node, a) : node->trust.mark;
-    /* (!) A late vote of the grant's is of before the node forgot, if that did: agent/core/age.h. */
+    /* (!) If the node forgot, the grant's late vote dates from before that: agent/core/age.h. */
     bool counts = hit == HIT_GRANT || hf_time_reached(a, renewal_counts_from(node, lease));
     unsigned actions = counts ? lease_fsm_hit(fsm, node->number, a, mark, now)
                               : lease_fsm_stands(fsm, node->number, now);
 
     if (counts && !lease_fsm_is_void(fsm, node->number))
         lease_node(lease, node->number)->written = false;
-    /* One vote more is worth telling, though V may not have moved. */
+    /* One more vote is published, though V may not have moved. */
     if (!stood && !lease_fsm_is_void(fsm, node->number) && !lease_is_over(lease))
         actions |= LEASE_ACT_EXTEND;
     if (hit == HIT_HEALED && !lease_is_over(lease))
         event_healed(node->renewal->agent, lease, &before);
     if (hit != HIT_RENEWED)
-        before.node = -1; /* said, or no news: the grant waited for no more than a quorum */
+        before.node = -1; /* told already, or no event: the grant waited only for a quorum */
     renewal_act(node->renewal, lease, actions, &before);
     return counts;
 }
@@ -524,7 +524,7 @@ void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason
     if (!lease_is_over(lease))
         carry_out(r, lease, lease_fsm_release(&lease->fsm, reason, now), &before, true);
     else if (!lease->releasing)
-        release_everywhere(r, lease, now); /* a lost run, and now its tree is reaped */
+        release_everywhere(r, lease, now); /* a lost run whose tree is reaped now */
 }
 
 void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason, bool killing,

@@ -1,6 +1,6 @@
-/* Early loss: nodes tell when somebody else changes a key that we hold, and it is renewed there at
- * once. What that shows is judged like any other answer. A hint: without it the same is found at
- * the next renewal, after T/3.
+/* Early loss: nodes send a notice when another program changes a key that we hold, and it is renewed
+ * there at once. The answer is judged like any other. Notices only speed this up: without them the
+ * next renewal, after T/3, finds the same.
  *
  * Off while more leases are held than `track_held`: a node's work per tracked renewal grows with
  * the keys of the script, and every host that waits is told of each. */
@@ -12,9 +12,9 @@
 #include "shm/compiler.h"
 #include "shm/index.h"
 
-#define HURRY_EVERY hf_ms(100) /* renewals of one lease on one node, whatever is told */
-/* The first renewal, from which on the key is tracked; a node later each, for their notices to
- * those who wait not to look like a release. Shorter holds cost nothing. */
+#define HURRY_EVERY hf_ms(100) /* renewals of one lease on one node, whatever the notices */
+/* The first renewal, from which on the key is tracked. Each next node is later, so that their notices do
+ * not look like a release to waiters. Shorter holds cost nothing. */
 #define FIRST_AFTER hf_ms(100)
 #define PAUSE_MOST  hf_ms(500)
 

@@ -1,6 +1,6 @@
-/* What the nodes' fence records say of our leases: who holds them, for other hosts to see. They are
- * written again from time to time (agent/core/refresh.h), where they are missing, and after a
- * hand-off; and what they show of others is judged. */
+/* The nodes' fence records of our leases, which show other hosts who holds them. They are written
+ * again from time to time (agent/core/refresh.h), where they are missing, and after a hand-off.
+ * What they show of other leases is judged. */
 #include "agent/renewal/renewal_internal.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "agent/core/fence.h"
 #include "shm/status.h"
 
-/* One record on its way. */
+/* One record in flight. */
 struct description {
     struct renewal_node *node;
     uint32_t slot, generation;
@@ -46,8 +46,8 @@ static void on_described(struct link *link, const struct link_reply *reply, void
         free(d);
 }
 
-/* The same fence with the same tag: of the record only the holder changes and its time begins anew,
- * and nothing where the key is gone. */
+/* Same fence, same tag: in the record only the holder changes and its expiry is set anew. Nothing is
+ * written where the key is gone. */
 void renewal_describe(struct renewal_node *node, struct lease *lease, hf_time now)
 {
     struct link_lock lock = renewal_lock(node, lease);

@@ -1,5 +1,5 @@
-/* Judging what the nodes answer. Every judgement reads the clock anew: a reply is worth what it is
- * worth when processed. */
+/* Judging the nodes' answers. Every judgement reads the clock anew: the time at which a reply is
+ * processed decides what it is worth. */
 #include "agent/renewal/renewal_internal.h"
 
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include "agent/base/thread_role.h"
 #include "shm/history.h"
 
-/* The next renewal after a hit that was sent at `a`, or whatever else the lease needs on that node
- * now. */
+/* Plans the next renewal after a hit that was sent at `a`, or what else the lease needs on that
+ * node now. */
 static void plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late,
                  bool counted) IN_RENEWAL_THREAD
 {
@@ -66,7 +66,7 @@ static void on_forced(struct renewal_node *node, struct lease *lease) IN_RENEWAL
     if (lease_is_over(lease))
         return;
     renewal_retry(node, lease, now);
-    /* It is meant for all of them: the others are asked at once. */
+    /* All of its keys are meant: the other nodes are asked at once. */
     for (int i = 0; i < node->renewal->n; i++)
         if (i != node->number && !lease_fsm_is_void(&lease->fsm, i))
             renewal_schedule(&node->renewal->node[i], lease, now);
@@ -98,9 +98,9 @@ static void remember(struct renewal_node *node, const struct link_reply *reply, 
 
 /* --- renewals --------------------------------------------------------------------------------- */
 
-/* When a lease is judged by an answer that has been looked at since `begun`: one reading of the clock
- * does for all of its keys but those of leases that are late. What is not has a fifth of T before V, or
- * a run's V - 0.3 T; and before an extension is shown the clock is read again. */
+/* When a lease is judged by an answer that is being processed since `begun`: one reading of the clock is
+ * enough for all keys but those of late leases. A lease that is not late has a fifth of T before V, or
+ * before a run's V - 0.3 T; and before an extension is shown the clock is read again. */
 static hf_time judged_at(const struct lease *lease, hf_time begun)
 {
     hf_time late = hf_time_sub(lease->fsm.valid, lease_timing(lease).late_before);
@@ -108,7 +108,7 @@ static hf_time judged_at(const struct lease *lease, hf_time begun)
     return hf_time_before(begun, late) ? begun : clock_now();
 }
 
-/* How much later than 1.1 T/3 after the one before a vote was renewed, whoever made it late. */
+/* How much later than 1.1 T/3 after its last renewal a vote was renewed, for whatever reason. */
 static void note_overdue(struct renewal_node *node, const struct lease *lease, hf_time sent,
                          hf_time received) IN_RENEWAL_THREAD
 {
@@ -190,8 +190,8 @@ static void try_again(struct renewal_node *node, struct lease *lease,
         renewal_retry(node, lease, clock_now());
 }
 
-/* No answer, for now or for good. Nothing is known, so nothing changes but the time of the next
- * attempt. */
+/* No answer, for now or for good. Nothing is known, so only the time of the next attempt
+ * changes. */
 static void not_renewed(const struct renew_batch *batch,
                         const struct link_reply *reply) IN_RENEWAL_THREAD
 {
@@ -230,7 +230,7 @@ void renewal_on_renewed(struct link *link, const struct link_reply *reply, void 
 
 /* --- heals ------------------------------------------------------------------------------------ */
 
-/* A heal that named an earlier sentinel goes again with the one that its answer told. */
+/* A heal that named an earlier sentinel is sent again with the sentinel of its answer. */
 static void sentinel_differs(struct renewal_node *node, struct lease *lease,
                              uint32_t mark) IN_RENEWAL_THREAD
 {
@@ -245,7 +245,7 @@ static void judge_heal(struct renewal_node *node, struct lease *lease, uint32_t 
 {
     switch (reply->verdict) {
     case VERDICT_OK:
-    case VERDICT_LOW: /* our key stands; the fence was the grant's affair */
+    case VERDICT_LOW: /* our key stands; the fence mattered only at the grant */
         renewal_count(node->renewal, HF_COUNTER_HEALS, 1);
         if (!renewal_outbid(node, lease, reply)) /* (!) before the vote counts */
             on_hit(node, lease, reply->sent, hf_ns(0), HIT_HEALED, clock_now());
@@ -292,7 +292,7 @@ static void healed(struct heal *heal, const struct link_reply *reply) IN_RENEWAL
     } else if ((reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW) &&
                (!lease || lease->releasing)) {
         /* (!) A late answer whose lease has ended is followed by a release on the same connection;
-         * of a lost run, whose tree may still live, once the other keys are released. */
+         * for a lost run, whose tree may still live, when the other keys are released. */
         renewal_undo(node, heal->key, heal->key_len, &heal->token, heal->attempt, heal->ttl);
     }
     if (events & TRUST_STEPPED)
