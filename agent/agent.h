@@ -1,6 +1,6 @@
-/* The agent as a whole: what its threads share. Made by main before the threads start,
- * and read-only for them but for what each part guards itself. agent/main.c shows
- * start and stop in order. */
+/* The agent as a whole: what its threads share. Main makes it before the threads start.
+ * Threads only read it, except for parts that have their own rules. agent/main.c shows
+ * start and end in order. */
 #ifndef HOLDFAST_AGENT_AGENT_H
 #define HOLDFAST_AGENT_AGENT_H
 
@@ -32,16 +32,16 @@ struct agent {
     char shm_name[HF_TABLE_NAME_MAX];
     char socket_path[600];
     _Atomic uint64_t event_number; /* of the last event */
-    struct asked asked[64];        /* the renewal thread's: the last of them, from asked_next on */
+    struct asked asked[64];        /* the renewal thread's: the last ones, from asked_next on */
     unsigned asked_next;
     struct journal *journal;
     struct node_records *node_records;
-    /* Per node, of the nonce by which the broker marks that its clock stepped: no news to the renewal thread,
-     * whose connection may tell of it first. */
+    /* Per node: identifies the nonce of the broker's trace after a clock step. The renewal thread, whose
+     * connection may show that nonce first, takes it for no change. */
     _Atomic uint64_t trace[HF_NODES_MAX];
     struct lease_table *leases;
     bool warm;      /* table and journal are from an earlier agent of this boot */
-    bool readopted; /* what its journal held is taken up or being released */
+    bool readopted; /* the journal's leases are readopted or being released */
     uint8_t boot_id[16];
     uint64_t timens_inode, pidns_inode;
     char host[64];
@@ -58,7 +58,7 @@ static inline unsigned agent_allowed(const struct config *config)
            (config->trust_durable_nodes ? TRUST_ALLOW_DURABLE : 0);
 }
 
-/* What of a nonce tells it from others; never 0. */
+/* The part of a nonce that tells it from others; never 0. */
 static inline uint64_t agent_trace_word(const char *nonce)
 {
     char half[17] = "";

@@ -1,5 +1,5 @@
-/* holdfastd: the start chain, and the same chain backwards. Each step that fails
- * undoes those before it. */
+/* holdfastd: the steps of the start, and of the end in reverse order. A step that fails
+ * undoes the steps before it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ enum exit_code {
     EXIT_UNAVAILABLE = 69, /* --dev: no redis-server */
     EXIT_SYSTEM = 71,      /* directories, /dev/shm, journal, threads */
     EXIT_SECOND = 75,      /* an agent of that name runs already */
-    EXIT_DENIED = 77,      /* the directory is somebody else's */
+    EXIT_DENIED = 77,      /* the directory is another user's */
 };
 
 static int exit_code_of(int status)
@@ -44,7 +44,7 @@ static int exit_code_of(int status)
     }
 }
 
-/* It works, until somebody restarts the nodes one by one. */
+/* It works until an operator restarts the nodes one by one. */
 static void say_short_ttl(const struct config *c)
 {
     hf_dur ttl_max = hf_ms(c->ttl_max_ms), least = timing_rolling(ttl_max);
@@ -77,7 +77,7 @@ static int start_threads(struct agent *agent, const char *dir,
     rc = control_open(agent, dir, ret_control);
     if (rc < 0)
         goto error_renewal;
-    /* Nobody can see it before the broker listens. */
+    /* No client can see it before the broker listens. */
     hf_table_set_state(&agent->table, HF_TABLE_ALIVE);
     what = "listen for clients and start the broker thread";
     rc = broker_start(agent->broker);
@@ -153,7 +153,7 @@ static int run(struct config *config, const struct host *host) IN_MAIN_THREAD
     memcpy(agent.boot_id, host->boot_id, sizeof(agent.boot_id));
     memcpy(agent.host, host->name, sizeof(agent.host));
     snprintf(agent.socket_path, sizeof(agent.socket_path), "%.590s/sock", singleton.dir);
-    /* The name was judged with the configuration. */
+    /* The configuration's check has judged the name. */
     (void)hf_table_name(config->name, config->system, geteuid(), agent.shm_name);
     if (config->dev_nodes)
         rc = dev_nodes_start(config, singleton.dir, &dev_nodes, why, sizeof(why));

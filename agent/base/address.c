@@ -259,7 +259,7 @@ static const char *user_end(const char *text)
     return strrchr(authority, '@');
 }
 
-/* `text` less user and password; also where they stand in the wrong place, so that no message tells
+/* `text` without user and password, even if they stand in the wrong place, so that no message shows
  * them. */
 static void show(const char *text, char *to, size_t size)
 {

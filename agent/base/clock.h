@@ -1,4 +1,4 @@
-/* The one door to the clocks. CLOCK_BOOTTIME for everything that decides; the wall clock only for
+/* All reading of clocks. CLOCK_BOOTTIME for everything that decides; the wall clock only for
  * logs, sentinels and fences. Any thread, async-signal-safe. */
 #ifndef HOLDFAST_AGENT_BASE_CLOCK_H
 #define HOLDFAST_AGENT_BASE_CLOCK_H

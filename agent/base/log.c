@@ -47,7 +47,7 @@ void log_init(enum log_level most)
         return;
     to_socket = S_ISSOCK(st.st_mode);
     to_journal = is_journal(&st);
-    /* O_NONBLOCK of our own: on the shared description it would hit whoever else writes there.
+    /* A description with our own O_NONBLOCK: on the shared one it would affect every other writer.
      * Files do not block, and a second offset in one would overwrite others' lines. */
     if (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
         return;

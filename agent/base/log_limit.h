@@ -7,7 +7,7 @@
 
 #include "shm/nstime.h"
 
-#define LOG_LIMIT 10 /* what others can cause at will */
+#define LOG_LIMIT 10 /* for lines that others can cause at will */
 
 struct log_limit { /* zeroed before first use */
     hf_time until; /* of the second that is counted */

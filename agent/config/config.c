@@ -119,7 +119,7 @@ static void choose_file(const struct config_load *l, char *ret_path, size_t size
     }
 }
 
-/* Not refused: the agent of a development machine may be nobody's secret. */
+/* Not refused: on a development machine the password may be no secret. */
 static void warn_of_passwords(struct config_load *l, const char *path)
 {
     struct config *c = &l->config;
@@ -163,7 +163,7 @@ static int apply_command_line(struct config_load *l)
     return HF_OK;
 }
 
-/* --- what follows from what was given --------------------------------------------------------- */
+/* --- values that follow from others ----------------------------------------------------------- */
 
 static int find_runtime_dir(struct config_load *l)
 {
@@ -242,7 +242,7 @@ static int settle_timing(struct config_load *l)
 {
     struct config *c = &l->config;
 
-    /* A bound of the fleet below our default is the default. */
+    /* A fleet bound below our default becomes the default. */
     if (c->ttl_ms > c->ttl_max_ms && l->origin[CONFIG_ID_ttl] == ORIGIN_NONE)
         c->ttl_ms = c->ttl_max_ms;
     return timing_derive(hf_ms(c->ttl_ms), hf_ms(c->ttl_max_ms), &c->timing, l->why, l->why_size);
@@ -330,7 +330,7 @@ static void set_defaults(struct config_load *l)
     }
 }
 
-/* Where settings do not go together, the file is to be looked at if there was one. */
+/* If settings do not go together, the message names the file if there was one. */
 static int exit_code_for_settings(const struct config_load *l)
 {
     for (int i = 0; i < CONFIG_ROWS; i++)

@@ -28,9 +28,9 @@ struct config {
     char list_hash[41]; /* of the ids, in order, and of the key formats: hosts must agree on them */
     uint32_t ttl_ms, ttl_max_ms, max_hold_ms /* cap, 0 none */;
     uint32_t capacity;      /* leases */
-    bool descriptors_bound; /* clients_max is less than was asked for: no room for more */
+    bool descriptors_bound; /* clients_max is less than configured: no room for more */
     uint32_t clients_max;   /* sessions */
-    uint32_t groups_max;    /* of jobs: what descriptors are left for */
+    uint32_t groups_max;    /* of jobs: as many as descriptors are left for */
     uint32_t clients_per_uid, leases_per_uid, waiters_per_uid, requests_per_uid; /* 0: no limit */
     uint32_t track_held;   /* leases; 0: none are tracked */
     uint32_t busy_poll_us; /* 0: never */
@@ -68,11 +68,11 @@ int config_key_name(const struct config *config, const uint8_t *key, size_t key_
 #define CONFIG_KEYS_TEXT (64 + CONFIG_KEY_RULES_MAX * 132)
 void config_keys_text(const struct config *config, char ret_text[CONFIG_KEYS_TEXT]);
 
-/* Of a host that gives so many descriptors: no more clients than they have room for, and of those no
- * larger share for one user than before; and groups of jobs for what is left. */
+/* On a host with so many descriptors: no more clients than there is room for, no larger share of them for
+ * one user than before, and groups of jobs for the rest. */
 void config_bound_clients(struct config *config, int64_t descriptors);
 
-/* Of an agent whose capacity in force is a smaller one: of that no larger share for one user than before. */
+/* When the capacity in force is smaller than configured: no larger share of it for one user than before. */
 void config_bound_leases(struct config *config, uint32_t capacity);
 
 #endif

@@ -47,7 +47,7 @@ extern const struct config_row config_rows[CONFIG_ROWS];
 /* Dashes and underscores are the same here. Returns the row's number, or -1. */
 int config_row_find(const char *key, size_t key_len);
 
-/* Reads `value` into the row's field. HF_EINVAL with a sentence in `why` that names key, value and
+/* Reads `value` into the row's field. HF_EINVAL, with a sentence in `why` that names key, value and
  * range. A node or a rule is added to those that are there. */
 int config_row_set(const struct config_row *row, struct config *config, const char *value,
                    char *why, size_t why_size);

@@ -3,7 +3,7 @@
  *
  *   metrics    Prometheus text          list       one line per lease
  *   show NAME  that lease (NAME as `list` prints it)
- * An answer that begins with "error: " is one. Never blocks: a peer that does not read or write for
+ * An answer that begins with "error: " is an error. Never blocks: a peer that does not read or write for
  * two seconds is dropped. */
 #ifndef HOLDFAST_AGENT_PROCESS_CONTROL_H
 #define HOLDFAST_AGENT_PROCESS_CONTROL_H
@@ -38,7 +38,7 @@ struct control {
 int control_open(struct agent *agent, const char *dir, struct control *ret_control);
 void control_close(struct control *control);
 
-/* For poll(): fills in 1 + CONTROL_PEERS entries at most and returns how many; then
+/* For poll(): fills in at most 1 + CONTROL_PEERS entries and returns how many; then
  * serve with the same array. */
 #define CONTROL_POLLS (1 + CONTROL_PEERS)
 size_t control_poll(const struct control *control, struct pollfd *polls);

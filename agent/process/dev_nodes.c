@@ -28,7 +28,7 @@
 
 /* --- directories ------------------------------------------------------------------------------ */
 
-/* One level deep is all there is: sockets and logs. */
+/* The directory has only one level: sockets and logs. */
 static void remove_dir(const char *path)
 {
     DIR *dir = opendir(path);
@@ -67,7 +67,7 @@ void dev_nodes_clean(const char *path)
 
 /* --- one server ------------------------------------------------------------------------------- */
 
-/* In the child. What cannot be done is told through the pipe `report`. */
+/* In the child. A failure is told through the pipe `report`. */
 static void become_server(const struct dev_nodes *nodes, int number, pid_t agent, int report)
 {
     char socket_path[700], log_path[700];
@@ -81,7 +81,7 @@ static void become_server(const struct dev_nodes *nodes, int number, pid_t agent
     sigset_t none;
     int null, error;
 
-    /* Ends with the agent, even if that is killed. The agent may be gone before the
+    /* Ends with the agent, even if the agent is killed. The agent may be gone before the
      * first of these two lines. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != agent)
@@ -122,7 +122,7 @@ static int start_server(struct dev_nodes *nodes, int number, char *why, size_t w
         errno = error;
         goto error_errno;
     }
-    /* Closed by a successful exec, so this waits for no more than that. */
+    /* A successful exec closes it, so this waits no longer than that. */
     do
         got = read(report[0], &error, sizeof(error));
     while (got < 0 && errno == EINTR);
@@ -267,8 +267,8 @@ void dev_nodes_stop(struct dev_nodes *nodes)
 
     if (!nodes->dir[0])
         return;
-    /* They keep nothing, so there is nothing to be saved. A stopped one
-     * needs SIGKILL all the same. */
+    /* The servers keep nothing, so there is nothing to save. A stopped one
+     * needs SIGKILL in any case. */
     signal_all(nodes, SIGKILL);
     while (!all_ended(nodes) && !hf_time_reached(clock_now(), until))
         (void)poll(NULL, 0, 2);

@@ -23,8 +23,8 @@ struct dev_nodes {
 void dev_nodes_clean(const char *dir);
 
 /* Starts config->dev_nodes servers, waits until each answers, and fills in their addresses in
- * config->nodes. HF_ENOAGENT: no redis-server to be found, or it does not come up, with the
- * remedy in `why`; HF_ESYS. */
+ * config->nodes. HF_ENOAGENT: redis-server is not found or does not come up, with the remedy
+ * in `why`; HF_ESYS. */
 int dev_nodes_start(struct config *config, const char *dir, struct dev_nodes *ret_nodes, char *why,
                     size_t why_size);
 

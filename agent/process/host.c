@@ -52,7 +52,7 @@ static bool read_boot_id(uint8_t ret_id[16])
     return got > 0 && parse_boot_id(text, ret_id);
 }
 
-/* 0 where the kernel has no such namespace: then it is the same for everybody. */
+/* 0 where the kernel has no such namespace: then it is the same for all processes. */
 static uint64_t namespace_inode(const char *path)
 {
     struct stat st;

@@ -1,4 +1,4 @@
-/* What the agent has to know of the host and the namespaces it runs in, read once at the start. */
+/* What the agent must know of its host and namespaces, read once at the start. */
 #ifndef HOLDFAST_AGENT_PROCESS_HOST_H
 #define HOLDFAST_AGENT_PROCESS_HOST_H
 
@@ -14,8 +14,8 @@ struct host {
 /* HF_OK, or HF_ESYS with a sentence in `why`. */
 int host_read(struct host *ret_host, char *why, size_t why_size);
 
-/* Opens /dev/null where stdin, stdout or stderr is closed: the next file would take its place, and
- * get the log. First of all. */
+/* Opens /dev/null where stdin, stdout or stderr is closed: else the next file would take that number,
+ * and get the log. Called first of all. */
 void host_fill_standard_files(void);
 
 /* Raises the soft limit of descriptors to the hard one: each client takes some. Returns what it is

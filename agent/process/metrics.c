@@ -45,7 +45,7 @@ static void write_head(FILE *out, const char *name, const char *type, const char
     fprintf(out, "# HELP holdfast_%s %s\n# TYPE holdfast_%s %s\n", name, doc, name, type);
 }
 
-/* One metric with a reason each, the sum of which are all. */
+/* One metric with a label for the reason; the sum is all losses. */
 static void write_losses(const struct hf_table *table, FILE *out)
 {
     enum hf_counter counter;
@@ -187,7 +187,7 @@ static void write_nodes(const struct agent *agent, FILE *out)
 static void write_age(FILE *out, const char *thread, const _Atomic int64_t *beat, hf_time now)
 {
     int64_t at = atomic_load_explicit(beat, memory_order_relaxed);
-    int64_t age_ns = at < now.ns ? now.ns - at : 0; /* it may have come since we read the clock */
+    int64_t age_ns = at < now.ns ? now.ns - at : 0; /* it may be later than our clock reading */
 
     fprintf(out, "holdfast_heartbeat_age_seconds{thread=\"%s\"} %.3f\n", thread,
             at ? (double)age_ns / HF_NS_PER_SEC : -1.0);
@@ -197,7 +197,7 @@ static void write_age(FILE *out, const char *thread, const _Atomic int64_t *beat
 
 struct sum {
     uint64_t states[SLOT_STATES];
-    int64_t least_ns; /* of validity left */
+    int64_t least_ns; /* least validity of all leases */
     hf_time now;
 };
 

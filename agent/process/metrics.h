@@ -1,4 +1,4 @@
-/* What the agent shows of itself: Prometheus text, and one line per lease. Main thread, registered
+/* What the agent shows of its state: Prometheus text, and one line per lease. Main thread, registered
  * with liburcu: walks the lease table beside the threads that change it. */
 #ifndef HOLDFAST_AGENT_PROCESS_METRICS_H
 #define HOLDFAST_AGENT_PROCESS_METRICS_H

@@ -23,7 +23,7 @@ static int say_sys(const char *what, const char *path, char *why, size_t why_siz
     return HF_ESYS;
 }
 
-/* A directory that is made with `mode`, or is there already and nobody else's to write. */
+/* A directory that is made with `mode`, or is there already and writable for no other user. */
 static int own_directory(const char *path, mode_t mode, bool shared, bool *ret_made, char *why,
                          size_t why_size)
 {
@@ -60,7 +60,7 @@ static int refuse_second(const struct singleton *s, const char *name, char *why,
     char text[32] = "";
     long pid = 0;
 
-    /* The other one may be just about to write it. */
+    /* The other agent may be about to write it. */
     for (int i = 0; i < TRIES && pid <= 0; i++) {
         if (i > 0)
             (void)poll(NULL, 0, 5);
@@ -78,7 +78,7 @@ static int refuse_second(const struct singleton *s, const char *name, char *why,
     return HF_EBUSY;
 }
 
-/* HF_EPENDING: file or directory went away meanwhile: their agent was just ending. */
+/* HF_EPENDING: file or directory went away meanwhile, because their agent was just ending. */
 static int try_lock(struct singleton *s, const char *path, const char *name, char *why,
                     size_t why_size)
 {
@@ -121,7 +121,7 @@ int singleton_take(const struct config *config, struct singleton *ret_singleton,
             rc = try_lock(&s, path, config->name, why, why_size);
     }
     if (rc == HF_EPENDING) {
-        snprintf(why, why_size, "%s goes away again and again", path);
+        snprintf(why, why_size, "%s was removed again and again", path);
         rc = HF_ESYS;
     }
     if (rc < 0)
@@ -142,12 +142,12 @@ void singleton_release(struct singleton *s, bool remove)
 
     if (remove) {
         snprintf(path, sizeof(path), "%s/lock", s->dir);
-        (void)unlink(path); /* still locked: a next agent sees that it is gone, and makes another */
+        (void)unlink(path); /* still locked: the next agent sees that it is gone, and makes anew */
         (void)rmdir(s->dir);
         if (s->made_base)
             (void)rmdir(s->base); /* unless another agent is in it */
     } else if (ftruncate(s->lock_fd, 0) < 0) {
-        /* only the pid in a message would be old */
+        /* only a message would name an old pid */
     }
     close(s->lock_fd);
     s->lock_fd = -1;

@@ -15,14 +15,14 @@ struct singleton {
 };
 
 /* Makes RUNTIME and RUNTIME/NAME where they are missing (0755 for an agent that serves others,
- * else 0700), refuses what others own or may write to, and locks RUNTIME/NAME/lock. HF_EBUSY:
+ * else 0700), refuses those that others own or may write to, and locks RUNTIME/NAME/lock. HF_EBUSY:
  * another agent has it, `why` names its pid; HF_EPERM, HF_ESYS. The lock ends with the
  * process, however it ends. */
 int singleton_take(const struct config *config, struct singleton *ret_singleton, char *why,
                    size_t why_size);
 
-/* Lets go. `remove`: nothing is left to come back for, so lock and (empty) directories that
- * were made go, too. */
+/* Drops the lock. `remove`: nothing stays for a next agent, so the lock file and (empty)
+ * directories that were made are removed, too. */
 void singleton_release(struct singleton *singleton, bool remove);
 
 #endif

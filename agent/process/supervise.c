@@ -18,10 +18,10 @@
 #include "agent/process/notify.h"
 
 #define BEAT_MS      100
-#define LOOK_EVERY   hf_ms(1000) /* at the table's name */
-#define WAIT_BEFORE  hf_ms(1000) /* so long without a quorum before it is said */
+#define LOOK_EVERY   hf_ms(1000) /* how often the table's name is checked */
+#define WAIT_BEFORE  hf_ms(1000) /* so long without a quorum before it is told */
 #define REPEAT_AFTER hf_ms(5000)
-#define ROUSE_AFTER  hf_ms(500) /* so long without a beat of the broker's */
+#define ROUSE_AFTER  hf_ms(500) /* so long without a sign of life of the broker thread */
 #define ROUSE_EVERY  hf_ms(300)
 
 struct watch {
@@ -29,7 +29,7 @@ struct watch {
     bool said_ready, told_manager, table_gone;
     hf_time waiting_since; /* not ready since */
     hf_time said_waiting;
-    char why[256]; /* as last said */
+    char why[256]; /* as it was last told */
     hf_time looked, dogged, roused;
     hf_dur watchdog;
 };
@@ -91,7 +91,7 @@ static void say_ready(struct watch *w)
     w->why[0] = '\0';
 }
 
-/* The agent starts all the same, says so, and heals. */
+/* The agent starts without a quorum, says so, and becomes ready by itself. */
 static void say_waiting(struct watch *w, hf_time now)
 {
     char why[sizeof(w->why)], status[sizeof(w->why) + 32];
@@ -99,8 +99,8 @@ static void say_waiting(struct watch *w, hf_time now)
     broker_why_not_ready(w->agent->broker, why, sizeof(why));
     if (!why[0])
         snprintf(why, sizeof(why), "too few nodes have answered yet");
-    /* The reason may count down: it is said at once when it is the first,
-     * and then not too often. */
+    /* The reason may count down: the first one is told at once, later ones
+     * not too often. */
     if (w->why[0] && (strcmp(why, w->why) == 0 ||
                       hf_time_before(now, hf_time_add(w->said_waiting, REPEAT_AFTER))))
         return;
@@ -127,7 +127,7 @@ static void watch_readiness(struct watch *w, hf_time now)
         say_waiting(w, now);
 }
 
-/* Holders have the table by descriptor, and new clients are given one too. */
+/* Holders have the table by descriptor, and new clients are given a descriptor, too. */
 static void watch_table(struct watch *w, hf_time now)
 {
     struct agent *agent = w->agent;
@@ -187,7 +187,7 @@ void supervise(struct agent *agent, int signals, struct control *control,
     struct pollfd polls[1 + CONTROL_POLLS];
 
     for (;;) {
-        /* Soon again at first, so that the ready line comes as soon as it is true. */
+        /* Often at first, so that the ready line comes as soon as it is true. */
         int timeout_ms = w.said_ready || w.why[0] ? BEAT_MS : 10;
         size_t count;
         hf_time now;

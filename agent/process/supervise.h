@@ -1,6 +1,6 @@
-/* The main thread while the agent lives: signals, its heartbeat, what is said to people
- * and to the service manager, the control socket, and a look at whether the table's name
- * still leads to the table. */
+/* The main thread while the agent lives: signals, its sign of life, messages to people and
+ * to the service manager, the control socket, and the check that the table's name still leads
+ * to the table. */
 #ifndef HOLDFAST_AGENT_PROCESS_SUPERVISE_H
 #define HOLDFAST_AGENT_PROCESS_SUPERVISE_H
 
@@ -12,15 +12,15 @@ struct dev_nodes;
  * before there are threads. */
 void supervise_block_signals(void);
 
-/* The descriptor that supervise() takes them from, or -1 with errno. Call it before clients are let in: those who come
- * back after a restart may leave none. */
+/* The descriptor from which supervise() takes them, or -1 with errno. Call it before clients may attach: clients that
+ * come back after a restart may use up all descriptors. */
 int supervise_signals(void);
 
 /* Says when the agent is ready, or what it waits for. Returns after SIGTERM or SIGINT. */
 void supervise(struct agent *agent, int signals, struct control *control,
                struct dev_nodes *dev_nodes);
 
-/* Waits for the broker, to which MSG_DRAIN was posted, with the heartbeat going on. */
+/* Waits for the broker, to which MSG_DRAIN was posted; the sign of life goes on. */
 void supervise_drain(struct agent *agent);
 
 #endif

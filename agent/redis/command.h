@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* For a length: the argument is a struct token, and leaves in hex. */
+/* In place of a length: the argument is a struct token, and is sent in hex. */
 #define COMMAND_TOKEN SIZE_MAX
 
 /* Many times faster than redisFormatCommandArgv(), which prints each length by sprintf(). `lengths`

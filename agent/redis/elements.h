@@ -7,7 +7,7 @@
 
 #include <hiredis/hiredis.h>
 
-#define ELEMENTS_MAX 1024 /* no answer to what we ask, and no notice, has more */
+#define ELEMENTS_MAX 1024 /* no answer to our commands, and no notice, has more */
 
 /* createArray's second parameter. */
 #if HIREDIS_MAJOR >= 1

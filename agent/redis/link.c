@@ -1,4 +1,4 @@
-/* The connection of a link: addresses, connecting, the end of it, and trying again. */
+/* The connection of a link: addresses, connecting, its end, and the next attempt. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +40,7 @@ void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char 
 /* --- the reader's guard ----------------------------------------------------------------------- */
 
 /* hiredis aborts the program (an assertion) when a peer speaks without being asked, and allocates
- * as many elements as a peer announces. So each value is looked at before hiredis makes it; NULL
+ * as many elements as a peer announces. So each value is checked before hiredis makes it; NULL
  * ends the connection. */
 static struct link *reader_link(const redisReadTask *task)
 {
@@ -134,8 +134,8 @@ static void enter(struct link *link, enum link_state state, hf_time step_at)
         (void)loop_timer_set(link->options.loop, &link->step, step_at);
 }
 
-/* The context is gone or being freed. Telling waits for the loop: the caller may be inside
- * link_flush() of an owner that expects no callbacks. */
+/* The context is gone or being freed. The owner is told at the loop's next turn: the caller may be
+ * inside link_flush() of an owner that expects no callbacks. */
 static void ended(struct link *link, enum hf_node_error error)
 {
     link->context = NULL;
@@ -180,8 +180,8 @@ static void tell_end(struct link *link)
 
 /* --- connecting ------------------------------------------------------------------------------- */
 
-/* An address could not be connected to: the next one, or the end of the attempt. hiredis may be
- * about to free the context, so nothing new begins before the loop's next turn. */
+/* The connection to an address failed: takes the next one, or ends the attempt. hiredis may be about
+ * to free the context, so nothing new begins before the loop's next turn. */
 static void connect_failed(struct link *link, const char *text)
 {
     link->context = NULL;
@@ -273,7 +273,7 @@ static void on_resolved(void *arg, const char (*addresses)[64], int count, const
     if (count > 0) {
         memcpy(link->addresses, addresses, (size_t)count * sizeof(*addresses));
         link->address_count = count;
-        link->address_next = count; /* whatever is being tried was of the old list */
+        link->address_next = count; /* the present attempt belongs to the old list */
     }
     if (link->state != LINK_RESOLVING)
         return;
@@ -285,7 +285,7 @@ static void on_resolved(void *arg, const char (*addresses)[64], int count, const
     }
 }
 
-/* The lookup goes on; what it finds will serve the next attempt. */
+/* The lookup goes on; its result serves the next attempt. */
 static void resolving_timed_out(struct link *link)
 {
     if (link->address_count > 0) {
@@ -396,9 +396,9 @@ void link_flush(struct link *link)
 {
     redisAsyncContext *context = link->context;
 
-    link->checked = HF_TIME_PAST; /* what is sent from now on leaves later */
-    /* While hiredis runs a callback of this context a failing write would free it under its feet;
-     * it then writes by itself as soon as the callback is done. */
+    link->checked = HF_TIME_PAST; /* commands from now on leave later */
+    /* While hiredis runs a callback of this context a failing write would free the context in use;
+     * hiredis then writes by itself as soon as the callback is done. */
     if (!context || link->state < LINK_GREETING || (context->c.flags & REDIS_IN_CALLBACK))
         return;
     redisAsyncHandleWrite(context);

@@ -31,15 +31,15 @@ enum link_outcome {
     LINK_ANSWERED, /* the script ran and its answer has the right shape */
     LINK_ERROR,    /* the node answered with an error: `error` is its class */
     LINK_TIMEOUT,  /* the deadline passed; not final: a second call follows */
-    LINK_BROKEN, /* the connection ended before an answer: the command may have run, or may still */
+    LINK_BROKEN,   /* the connection ended before an answer: the command may have run, or may yet */
     LINK_NOT_SENT, /* nothing was sent: not connected, or too many commands waiting */
 };
 
 enum link_verdict {
-    VERDICT_OK,    /* acquire, heal: our key stands; raise: fence accepted */
-    VERDICT_LOW,   /* acquire, raise: our key stands, but `fence` (what the node has) is higher */
-    VERDICT_TAKEN, /* another's key, or a key of another type: `holder` as far as known */
-    VERDICT_STALE, /* the node's TIME was past the deadline: nothing written */
+    VERDICT_OK,       /* acquire, heal: our key stands; raise: fence accepted */
+    VERDICT_LOW,      /* acquire, raise: our key stands, but the node's fence, `fence`, is higher */
+    VERDICT_TAKEN,    /* another's key, or a key of another type: `holder` as far as known */
+    VERDICT_STALE,    /* the node's TIME was past the deadline: nothing written */
     VERDICT_SENTINEL, /* the nonce differs: nothing written */
     VERDICT_GONE,     /* raise: our key is not there any more */
     VERDICT_FREE,     /* look, force: there is no such key */
@@ -60,24 +60,24 @@ struct link_reply {
     hf_nodetime node_time;
     char nonce[TRUST_NONCE_LEN + 1]; /* of the sentinel, "" absent */
     enum link_verdict verdict;       /* acquire, heal, raise, look, force */
-    uint64_t fence;                  /* node part that the node has now; 0 none */
+    uint64_t fence;                  /* the node's fence now (node part); 0 none */
     struct hf_wire_holder holder;    /* with VERDICT_TAKEN */
-    /* look, force: sha1hex of the key's value (of a value forced out, that of before); "" of another
+    /* look, force: sha1hex of the key's value (of the value before, if it was forced out); "" for another
      * type. heal, raise: of the token that set `fence`, if that is another's; else "" */
     char id[LINK_ID_LEN + 1];
-    bool forced; /* with `id`: it is forced out, but nobody else can have the key yet */
-    /* renew, release: one character per key: '1' extended / deleted, '0' missing, 'f' foreign,
+    bool forced; /* with `id`: it is forced out, but no other host can have the key yet */
+    /* renew, release: one character per key: '1' renewed / deleted, '0' missing, 'f' foreign,
      * 'x' ours was forced out */
     const char *marks;
     size_t mark_count;
     struct node_sentinel sentinel; /* sentinel command */
     bool sentinel_created;
-    /* up, probed with `probe_writes`: what a write that changes nothing was answered, NONE: well */
+    /* up, probed with `probe_writes`: the answer to a write that changes nothing, NONE: fine */
     bool write_tried;
     enum hf_node_error write_error;
     const char *write_text;
-    bool tracked;      /* after link_track(): the node tells of the next change of what was read */
-    uint64_t cursor;   /* scan: where to go on; 0: that was all */
+    bool tracked;      /* after link_track(): the node tells when a key that was read changes */
+    uint64_t cursor;   /* scan: the cursor of the next page; 0: this was the last */
     size_t item_count; /* scan: for link_item() */
     const void *items;
 };
@@ -100,7 +100,7 @@ struct link_events {
     /* The next two may be NULL: nothing is tracked then. A key that was read after link_track() has
      * changed, and is not tracked any more; NULL: any may have changed. */
     void (*noticed)(struct link *link, const void *key, size_t key_len, void *arg);
-    /* Whether changes are told: from HF_TRACKING_ON on. What was read before that is not tracked.
+    /* Whether the node sends notices: from HF_TRACKING_ON on. Keys that were read before are not tracked.
      * `text`: why not. */
     void (*tracking)(struct link *link, enum hf_node_tracking state, const char *text, void *arg);
 };
@@ -111,9 +111,9 @@ struct link_options {
     const struct node_address *address; /* must outlive the link */
     int node;                           /* its position in the list */
     hf_dur connect_timeout;
-    hf_dur silence;    /* no answer at all for so long: closed (timing_silence) */
+    hf_dur silence;    /* without any answer for so long it is closed (timing_silence) */
     hf_dur probe;      /* between probes */
-    bool probe_writes; /* a handshake and each probe find out whether the node takes writes */
+    bool probe_writes; /* handshake and probes find out whether the node takes writes */
     const struct link_events *events;
     void *arg;
 };
@@ -125,7 +125,7 @@ void link_destroy(struct link *link);
 
 int link_node(const struct link *link);
 bool link_is_up(const struct link *link);
-/* Commands sent and not finally answered. */
+/* Commands that were sent and have no final answer. */
 int link_in_flight(const struct link *link);
 hf_dur link_rtt(const struct link *link); /* of the last answer */
 /* How long an answer may take before it is overdue: four times the last one's, at least 50 ms. */
@@ -134,9 +134,9 @@ hf_dur link_patience(const struct link *link);
 bool link_is_overdue(const struct link *link, hf_time now);
 /* Writes what is buffered now instead of at the loop's next turn. */
 void link_flush(struct link *link);
-/* How long there is between probes from now on. */
+/* Sets the time between probes from now on. */
 void link_set_probe(struct link *link, hf_dur probe);
-/* The next probe at once, where the link is up and none is under way. */
+/* Probes at once, if the link is up and no probe is under way. */
 void link_probe_soon(struct link *link);
 
 /* --- the scripts: agent/scripts/NAME.lua, each returns TIME and the sentinel's nonce first ---- */
@@ -211,21 +211,21 @@ int link_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_ti
 int link_look(struct link *link, const void *key, size_t key_len, bool record, hf_time deadline,
               link_reply_fn *fn, void *arg);
 
-/* Puts a mark in the token's place if the key is of the hold that is meant: VERDICT_OK. Else
+/* Puts a mark in the token's place if the key belongs to the hold that is meant: VERDICT_OK. Else
  * VERDICT_TAKEN with all that link_look() tells, or VERDICT_FREE. Sent again after NOSCRIPT. */
 struct link_force {
     const void *key;
     size_t key_len;
-    uint64_t fence;      /* node part of the hold's; 0: any, then the id is needed */
-    const char *id;      /* of the hold; "": any */
+    uint64_t fence;      /* the hold's, node part; 0: any, then the id is needed */
+    const char *id;      /* the hold's; "": any */
     uint32_t foreign_ms; /* how long the mark stays if no agent can have written it */
     uint32_t ttl_max_ms;
 };
 int link_force(struct link *link, const struct link_force *force, hf_time deadline,
                link_reply_fn *fn, void *arg);
 
-/* Some of the held keys that begin with `prefix` and end with `suffix`, any bytes: those whose fence
- * record is of the value in them. `cursor` 0 begins; a key may come twice. Read only, and sent again
+/* One page of the held keys that begin with `prefix` and end with `suffix`, any bytes: those whose fence
+ * record belongs to their value. `cursor` 0 begins; a key may come twice. Read only, and sent again
  * after NOSCRIPT. */
 int link_scan(struct link *link, const void *prefix, size_t prefix_len, const char *suffix,
               uint64_t cursor, hf_time deadline, link_reply_fn *fn, void *arg);
@@ -236,7 +236,7 @@ struct link_item {
     char id[LINK_ID_LEN + 1];
     struct hf_wire_holder holder;
 };
-/* Item `i` of a scan's answer; false: it is none that an agent wrote. */
+/* Item `i` of a scan's answer; false: no agent wrote it. */
 bool link_item(const struct link_reply *reply, size_t i, struct link_item *ret_item);
 
 /* Text of an error class for status and logs: "timeout", "loading". */

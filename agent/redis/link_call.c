@@ -1,5 +1,5 @@
-/* Commands in flight: sending, deadlines, late answers, silence, and scripts that a node has
- * forgotten. */
+/* Commands in flight: sending, deadlines, late answers, silence, and scripts that a node does not
+ * have any more. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -34,7 +34,7 @@ static void call_free(struct call *call)
     free(call);
 }
 
-/* Takes it off the list: its answer is here, or it will have none. */
+/* Takes it off the list: its answer is here, or none will come. */
 static void call_take(struct link *link, struct call *call)
 {
     TAILQ_REMOVE(&link->calls, call, entry);
@@ -73,10 +73,10 @@ static int call_send(struct link *link, struct call *call, const char *command, 
     return HF_OK;
 }
 
-/* The script ran or not: NOSCRIPT says that it did not, so it is loaded and the command sent again,
+/* NOSCRIPT says that the script did not run, so it is loaded and the command is sent again,
  * once.
- * (!) Not one that writes a key or makes it live longer: only its owner knows whether the lease is
- * over and its token released meanwhile. */
+ * (!) Not a command that writes a key or makes it live longer: only its owner knows whether the lease
+ * is over and its token released meanwhile. */
 static bool call_reload(struct link *link, struct call *call)
 {
     bool wanted = call->script == SCRIPT_RELEASE; /* however late */
@@ -93,9 +93,9 @@ static bool call_reload(struct link *link, struct call *call)
     return call_send(link, call, call->command, call->length) == HF_OK;
 }
 
-/* (!) What came from who knows whom is no answer: an acquire's may be of a server that has forgotten
- * the true holder. Nothing is known of it then, as after NOSCRIPT, and its owner sends it once more,
- * behind INFO. A release wants no more than to have been run. */
+/* (!) A reply from an unknown server is no answer: an acquire's may come from a server that has forgotten
+ * the true holder. Then nothing is known of the command, as after NOSCRIPT, and its owner sends it once
+ * more, after INFO. A release only needs to have been run. */
 static bool counts(const struct link *link, const struct call *call)
 {
     return !link->doubted || call->script == SCRIPT_RELEASE;
@@ -107,7 +107,7 @@ static void script_answered(struct link *link, struct call *call, const redisRep
     char text[LINK_TEXT_MAX];
 
     reply_decode(answer, call->script, call->keys, &reply);
-    /* First, so that INFO goes ahead of the script and of what is sent again. */
+    /* First, so that INFO precedes the script and the commands that are sent again. */
     if (!identity_is_doubtful(link, answer) && reply.outcome == LINK_ANSWERED &&
         !counts(link, call)) {
         reply.outcome = LINK_ERROR;
@@ -135,8 +135,8 @@ static void on_answer(redisAsyncContext *context, void *answer, void *arg)
     struct link *link = context->data;
     struct call *call = arg;
 
-    /* Without a link it was ended by us and the call is gone or told of; without an answer hiredis
-     * is ending it and the disconnect callback comes next. */
+    /* Without a link, we ended it and the call is gone or was told; without an answer, hiredis is
+     * ending it and the disconnect callback comes next. */
     if (!link || !answer)
         return;
     call_take(link, call);
@@ -274,7 +274,7 @@ static void on_silence(struct loop_timer *timer, hf_time now)
     if (!hf_time_reached(now, silent_at)) {
         (void)loop_timer_set(link->options.loop, timer, silent_at);
     } else if (!link->silence_grace && has_unread(link)) {
-        /* We were the silent ones: stopped, or suspended with the host. */
+        /* The agent was silent itself: stopped, or suspended with the host. */
         link->silence_grace = true;
         (void)loop_timer_set(link->options.loop, timer, hf_time_add(now, hf_ms(100)));
     } else {

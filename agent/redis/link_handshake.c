@@ -1,7 +1,7 @@
-/* What is asked on a new connection, in this order, and again at each probe from INFO on:
+/* The commands on a new connection, in this order, and again at each probe from INFO on:
  *   AUTH, SELECT, INFO | CLIENT SETNAME, CONFIG GET, every SCRIPT LOAD
  *     | writes that change nothing, the sentinel
- * (!) INFO is answered before anything else is sent: who it is comes before what it says.
+ * (!) INFO is answered before anything else is sent: which server it is comes before what it says.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,8 +26,8 @@ static int ask(struct link *link, call_fn *fn, ...)
     return call_own(link, fn, count, words, NULL);
 }
 
-/* Until INFO was answered, only the class is told: whoever answers may repeat what we sent, our
- * password too. */
+/* Until INFO was answered, only the class is told: the server's text may repeat what we sent, our
+ * password included. */
 static void refused(struct link *link, const char *command, enum hf_node_error error,
                     const char *text)
 {
@@ -52,8 +52,8 @@ static void not_redis(struct link *link, const char *command)
 
 /* --- writes that change nothing --------------------------------------------------------------- */
 
-/* The fence record of a name without a byte, which no lock has: a key that is absent, and within what
- * a user needs the right to. */
+/* The fence record of the empty name, which no lock has: an absent key, among those that the Redis user
+ * needs rights for anyway. */
 #define ABSENT_KEY LINK_FENCE_PREFIX
 
 static void on_write(struct link *link, const struct call *call, const redisReply *answer)
@@ -79,7 +79,7 @@ static void try_writes(struct link *link)
             ask(link, on_write, "DEL", ABSENT_KEY, NULL) == HF_OK;
 }
 
-/* --- the sentinel, and the end of it ---------------------------------------------------------- */
+/* --- the sentinel, and the end ---------------------------------------------------------------- */
 
 static void schedule_probe(struct link *link)
 {
@@ -90,7 +90,7 @@ static void schedule_probe(struct link *link)
 
 static void on_sentinel(struct link *link, const struct link_reply *reply, void *arg)
 {
-    /* A node that will not be used anyway may refuse scripts: its owner still wants the facts. */
+    /* A node that will not be used may refuse scripts: the link's owner still wants its facts. */
     bool useless = link->asked.replica || link->asked.cluster;
     struct link_reply told = *reply;
 
@@ -126,7 +126,7 @@ static void read_sentinel(struct link *link)
                         on_sentinel, NULL) == HF_OK)
         return;
     if (link->state == LINK_UP)
-        schedule_probe(link); /* a slow node has as many commands under way as there may be */
+        schedule_probe(link); /* a slow node has as many commands in flight as allowed */
     else
         link_end(link, HF_NODE_ERR_OTHER, "sentinel: cannot be sent");
 }

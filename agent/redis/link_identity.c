@@ -1,13 +1,13 @@
 /* Whether the server that answers is still the one that was greeted. A proxy may keep our connection
  * while the server behind it has restarted, or is another one.
  *
- * - The handshake gives the connection a name. It is asked for ahead of whatever may count, once for
- *   all commands that leave together; a connection without it is another than the one that was
- *   greeted, and ends.
- * - What a server says that has forgotten its scripts, is loading, or may not write any more puts in
- *   doubt who it is: INFO is asked at once, and until it is answered no answer counts (link_call.c).
- *   The same run_id: all is well. Another one, or another role: the connection ends.
- * Whatever ends is begun anew, and the handshake's INFO comes before anything else.
+ * - The handshake gives the connection a name. The name is asked for before any command that may count,
+ *   once for all that leave together; a connection without it is not the one that was greeted, and
+ *   ends.
+ * - An answer that shows lost scripts, loading, or a server that may not write any more puts in doubt
+ *   which server it is: INFO is sent at once, and until it is answered no answer counts (link_call.c).
+ *   With the same run_id all is well. With another run_id or role the connection ends.
+ * After each end the link connects anew, and the handshake's INFO comes before anything else.
  */
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ void identity_differs(struct link *link, const struct node_facts *facts)
         link_end(link, HF_NODE_ERR_BROKEN, "its role has changed");
 }
 
-/* It is the same server. A name that could not be asked for is given anew: perhaps it may not be, by now. */
+/* It is the same server. A name that could not be asked for is set anew, if that is still allowed. */
 static void clear_doubt(struct link *link)
 {
     link->doubted = false;
@@ -84,7 +84,7 @@ bool identity_is_doubtful(struct link *link, const redisReply *answer)
     if (answer->type != REDIS_REPLY_ERROR || link->state != LINK_UP)
         return false;
     if (has_code(answer, "NOAUTH")) {
-        /* We have logged in, or had not to. */
+        /* We are logged in, or needed no login. */
         link_end(link, HF_NODE_ERR_AUTH, ADVICE ": another server answers, which wants a login");
         return true;
     }
@@ -104,7 +104,7 @@ static bool is_ours(const struct link *link, const redisReply *answer)
     return answer->type == REDIS_REPLY_STRING && strcmp(answer->str, link->name) == 0;
 }
 
-/* What came of it the next answer says. */
+/* The next answer shows the outcome. */
 static void on_set(struct link *link, const struct call *call, const redisReply *answer)
 {
     (void)link;
@@ -112,7 +112,7 @@ static void on_set(struct link *link, const struct call *call, const redisReply 
     (void)answer;
 }
 
-/* Where it may not be given, or not be asked for, it proves nothing. */
+/* Where it may not be set, or not be asked for, it proves nothing. */
 static void on_named(struct link *link, const struct call *call, const redisReply *answer)
 {
     (void)call;
@@ -136,8 +136,8 @@ static void on_name(struct link *link, const struct call *call, const redisReply
     link->checks--;
     if (identity_is_doubtful(link, answer))
         return;
-    /* (!) An error is no name: a proxy gives one while the server behind it is away. A node that is
-     * busy says so to whatever is behind this, too. */
+    /* (!) An error is no name: a proxy answers so while the server behind it is away. A busy node
+     * answers the commands behind this one in the same way. */
     if (answer->type == REDIS_REPLY_ERROR && !has_code(answer, "BUSY")) {
         link->named = false;
         ask_who(link);

@@ -1,6 +1,6 @@
 /* What the parts of a link share: link.c (connection), link_call.c (commands in flight),
- * link_script.c (the script commands), link_handshake.c (what is asked on a new connection),
- * link_identity.c (whether it is still the same server), link_tracking.c (being told of changes),
+ * link_script.c (the script commands), link_handshake.c (the commands on a new connection),
+ * link_identity.c (whether it is still the same server), link_tracking.c (notices of changes),
  * link_reply.c (decoding; knows no link). One thread. */
 #ifndef HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
 #define HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
@@ -40,7 +40,7 @@ struct call;
 /* The answer to a command of our own; never NULL. */
 typedef void call_fn(struct link *link, const struct call *call, const redisReply *answer);
 
-/* One command on its way. They are answered in the order of sending. */
+/* One command in flight. Answers come in the order of sending. */
 struct call {
     TAILQ_ENTRY(call) entry;
     struct link *link;
@@ -58,7 +58,7 @@ struct call {
 };
 TAILQ_HEAD(call_list, call);
 
-/* Being told of changes; link_tracking.c. */
+/* Notices of changes; link_tracking.c. */
 struct link_tracking {
     struct notices *notices; /* NULL: not wanted */
     enum hf_node_tracking state;
@@ -66,7 +66,7 @@ struct link_tracking {
     hf_time since;   /* the last of them */
     bool ready;      /* the notices' connection is subscribed */
     unsigned asking; /* CLIENT TRACKING commands without an answer */
-    bool next;       /* of the script that is sent next */
+    bool next;       /* for the script that is sent next */
     struct loop_timer again;
     struct backoff backoff;
 };
@@ -81,8 +81,8 @@ struct link {
     struct backoff backoff;
     uint32_t random;
 
-    /* addresses of the host, and which is tried next; the last known ones serve while names cannot
-     * be looked up */
+    /* the host's addresses, and the next one to try; the last known ones serve while names cannot be
+     * looked up */
     char addresses[RESOLVER_ADDRESSES][64];
     int address_count, address_next;
 
@@ -90,10 +90,10 @@ struct link {
     struct call_list calls;
     int in_flight;
     struct loop_timer silence;
-    bool silence_grace; /* unread bytes were there when it ended: a moment to read them */
+    bool silence_grace; /* there were unread bytes at its end: a moment to read them */
     hf_time heard;      /* last answer */
     hf_dur rtt;
-    bool loading[SCRIPTS];                 /* its SCRIPT LOAD is on its way */
+    bool loading[SCRIPTS];                 /* its SCRIPT LOAD is in flight */
     char sha[SCRIPTS][SCRIPT_SHA_LEN + 1]; /* as SCRIPT LOAD told it */
 
     /* what the node says of itself */
@@ -101,14 +101,14 @@ struct link {
     struct node_facts asked; /* of the running ones */
     bool asked_well;         /* INFO of the running probe was answered */
     bool is_redis;           /* INFO was answered as Redis does: its error texts may be shown */
-    bool is_strange; /* it spoke without being asked, or in shapes that Redis does not use */
+    bool is_strange;         /* it spoke unasked, or in shapes that Redis does not use */
     struct loop_timer probe;
-    bool write_tried; /* by the running probe; what that was answered: */
+    bool write_tried; /* by the running probe; the answer: */
     enum hf_node_error write_error;
     char write_text[LINK_TEXT_MAX];
 
-    /* whether it is still the one that said that */
-    bool doubted; /* INFO is asked for, and no answer counts before its answer */
+    /* whether it is still the server that said so */
+    bool doubted; /* INFO is in flight, and no answer counts before its answer */
     bool named;   /* this connection has the name */
     char name[32];
     hf_time checked; /* the loop's turn in which the name was asked for last */
@@ -145,7 +145,7 @@ void calls_break(struct link *link);
 
 /* Buffers a command of our own; silence is its only deadline. HF_OK, HF_ENOQUORUM, HF_ENOMEM. */
 int call_own(struct link *link, call_fn *own, int argc, const char **argv, const size_t *lengths);
-/* SCRIPT LOAD, unless it is on its way. `loaded` may be NULL. */
+/* SCRIPT LOAD, unless it is in flight. `loaded` may be NULL. */
 int call_load(struct link *link, enum script script, call_fn *loaded);
 /* Buffers an owner's EVALSHA of `script`: argv[1] is filled in here. */
 int call_script(struct link *link, enum script script, size_t keys, hf_time deadline,
@@ -169,15 +169,15 @@ void handshake_stop(struct link *link);
 
 /* Names the connection, once INFO was answered. HF_OK, HF_ENOQUORUM, HF_ENOMEM. */
 int identity_name(struct link *link);
-/* Ahead of a command whose answer may count: asks for the name, once for all that leave together.
+/* Before a command whose answer may count: asks for the name, once for all that leave together.
  * Does nothing where connections cannot be named. HF_OK, HF_ENOQUORUM, HF_ENOMEM. */
 int identity_check(struct link *link);
-/* Whether this answer puts in doubt who gives it. Then INFO is under way, and no answer counts until
- * that shows the same server; or the connection was ended. */
+/* Whether this answer puts in doubt which server gave it. Then INFO is in flight, and no answer counts
+ * until INFO shows the same server; or the connection was ended. */
 bool identity_is_doubtful(struct link *link, const redisReply *answer);
-/* Whether these facts are of the server that was greeted, in the role that it had. */
+/* Whether these facts are those of the server that was greeted, in the same role. */
 bool identity_holds(const struct link *link, const struct node_facts *facts);
-/* They are not: ends the connection. */
+/* They are not that server's: ends the connection. */
 void identity_differs(struct link *link, const struct node_facts *facts);
 /* Forgets what belonged to the last connection. */
 void identity_reset(struct link *link);
@@ -187,23 +187,23 @@ void identity_reset(struct link *link);
 int tracking_init(struct link *link); /* HF_ENOMEM */
 void tracking_destroy(struct link *link);
 void tracking_begin(struct link *link); /* the link is up */
-void tracking_stop(struct link *link);  /* it is not any more */
-/* Before a script: if it is to be tracked, has it be so. What it returned then goes to
- * tracking_stands(): whether what that script read is still tracked. 0: it is not. */
+void tracking_stop(struct link *link);  /* it is no longer up */
+/* Before a script: tracks its keys if that is wanted. The returned mark is for tracking_stands(), which
+ * says whether the keys that the script read are still tracked. 0: they are not. */
 uint32_t tracking_mark(struct link *link);
 bool tracking_stands(const struct link *link, uint32_t mark);
 
 /* --- link_reply.c ----------------------------------------------------------------------------- */
 
 enum hf_node_error reply_error_class(const char *text);
-/* What an error says, without what a server before 7.0 puts before what a command in a script was
- * answered. */
+/* The text of an error, without the prefix that a server before 7.0 puts before the error of a
+ * command in a script. */
 const char *reply_error_text(const char *text);
 /* Sets the fields of LINK_ANSWERED, or of LINK_ERROR (HF_NODE_ERR_PROTOCOL: the wrong shape);
  * leaves the others. `error_text` then points into `answer` or to a constant. */
 void reply_decode(const redisReply *answer, enum script script, size_t keys,
                   struct link_reply *out);
-/* False: no Redis says this to INFO. Leaves `durable` alone. */
+/* False: no Redis answers INFO like this. Leaves `durable` alone. */
 bool reply_decode_info(const redisReply *answer, struct node_facts *facts);
 /* CONFIG GET of the append-only settings: whether what was answered survives a crash. Refused is
  * no. */

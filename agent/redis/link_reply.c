@@ -42,7 +42,7 @@ const char *reply_error_text(const char *text)
     return inner ? inner + strlen(": -") : text;
 }
 
-/* A right that is missing within a script has no code of its own; 7.0, 7.2 and before. */
+/* In 7.2 and before, a right that is missing within a script has no error code of its own. */
 static bool is_script_perm(const char *text)
 {
     return strstr(text, "The user executing the script can't ") ||
@@ -130,7 +130,7 @@ static bool equals(const redisReply *e, const char *text)
 
 /* --- scripts ---------------------------------------------------------------------------------- */
 
-/* {host, pid, uid, command, note, since}. Another program may have written the record: what is no
+/* {host, pid, uid, command, note, since}. Another program may have written the record: a field that is no
  * number stays unknown. */
 #define RECORD_FIELDS 6
 static void get_record(redisReply *const *e, struct hf_wire_holder *holder)
@@ -194,7 +194,7 @@ static bool get_verdict(redisReply *const *e, size_t count, struct link_reply *o
         out->verdict = verdicts[i].verdict;
         if (!verdicts[i].has_fence)
             return count == 1;
-        if (count == 3) /* what is no tag of an agent's stays unknown */
+        if (count == 3) /* a tag that is no agent's stays unknown */
             (void)get_id(e[2], out->id);
         return (count == 2 || count == 3) && get_fence(e[1], &out->fence);
     }
@@ -225,7 +225,7 @@ static bool get_look(redisReply *const *e, size_t count, enum script script, str
     return true;
 }
 
-/* {cursor, item...}; the items are looked at by link_item(). */
+/* {cursor, item...}; link_item() decodes the items. */
 static bool get_scan(redisReply *const *e, size_t count, struct link_reply *out)
 {
     char *end;
@@ -363,8 +363,8 @@ static bool info_line(const char *info, const char *name, char *ret_value, size_
     return false;
 }
 
-/* The second replication id is of the master that it followed before; a master that never did has
- * zeros. A plain restart keeps that, one with a dump made beside replicas does not. */
+/* The second replication id is that of a master that it followed before; zeros if it never did. A plain
+ * restart keeps the zeros, a restart with a dump made beside replicas does not. */
 static void decode_replication(const char *info, struct node_facts *facts)
 {
     char replicas[24], before[64];
@@ -392,7 +392,7 @@ bool reply_decode_info(const redisReply *answer, struct node_facts *facts)
     if (seconds > INT64_MAX / HF_NS_PER_SEC)
         return false;
     if (seconds < 0)
-        seconds = 0; /* its clock was set back since its start: as young as can be */
+        seconds = 0; /* its clock was set back since its start: it counts as just started */
     memcpy(facts->run_id, run_id, sizeof(run_id));
     facts->uptime = hf_ns(seconds * HF_NS_PER_SEC);
     facts->replica = strcmp(value, "master") != 0;

@@ -70,7 +70,7 @@ static void add_lock_keys(struct args *args, const void *key, size_t key_len)
     add_bytes(args, args->fence_key, prefix + key_len);
 }
 
-/* Of a command about one name: its keys come first. HF_ENOQUORUM, HF_EINVAL. */
+/* For a command about one name: its keys come first. HF_ENOQUORUM, HF_EINVAL. */
 static int begin_lock(struct args *args, const struct link *link, const void *key, size_t key_len)
 {
     if (link->state != LINK_UP)
@@ -82,7 +82,7 @@ static int begin_lock(struct args *args, const struct link *link, const void *ke
     return HF_OK;
 }
 
-/* What matches the bytes themselves, behind what is there. Returns the new length. */
+/* Appends a pattern that matches the bytes themselves. Returns the new length. */
 static size_t escape(char *pattern, size_t used, const char *bytes, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
@@ -104,7 +104,7 @@ static void add_fence_and_holder(struct args *args, const struct link_lock *lock
     add_number(args, lock->holder.since.ms);
 }
 
-/* Acquire and heal differ in the script alone. */
+/* Acquire and heal differ only in the script. */
 static int send_lock(struct link *link, enum script script, const struct link_lock *lock,
                      hf_time deadline, link_reply_fn *fn, void *arg)
 {
@@ -216,7 +216,7 @@ static void many_add(struct many *many, const void *bytes, size_t length)
     many->lengths[many->count++] = length;
 }
 
-/* Of renew and release: keys, then of each its token. */
+/* For renew and release: the keys, then the token of each. */
 static int many_begin(struct many *many, const struct link *link, const struct link_key *keys,
                       size_t count)
 {

@@ -1,10 +1,10 @@
-/* CLIENT TRACKING on a link: what the script after link_track() reads is watched by the node, which
- * tells of its next change on a connection of its own (agent/redis/notices.h).
+/* CLIENT TRACKING on a link: the node watches the keys that the script after link_track() reads, and
+ * tells of their next change on a connection of its own (agent/redis/notices.h).
  *
  *   up -> the notices' connection -> CLIENT TRACKING ON REDIRECT ID OPTIN NOLOOP -> on
- * OPTIN: only what follows CLIENT CACHING YES is watched. NOLOOP: what this connection changes
- * itself is not told. Only a hint. A node that refuses any of it goes on without; it is asked again
- * now and then.
+ * OPTIN: only the command after CLIENT CACHING YES is watched. NOLOOP: changes by this connection
+ * itself are not told. Notices are only hints. A node that refuses any of this is used without it,
+ * and asked again now and then.
  */
 #include <inttypes.h>
 #include <netdb.h>
@@ -70,15 +70,15 @@ static void on_caching(struct link *link, const struct call *call, const redisRe
 static void on_tracking(struct link *link, const struct call *call, const redisReply *answer)
 {
     (void)call;
-    /* The notices' connection may have ended in between, and another be asked for. */
+    /* The notices' connection may have ended in between, and a new one may be under way. */
     if (--link->tracking.asking > 0 || !link->tracking.ready)
         return;
     if (answer->type == REDIS_REPLY_ERROR) {
         give_up(link, true, answer->str);
         return;
     }
-    /* The next attempt is soon only once CLIENT CACHING is allowed, too: it is not sent before
-     * somebody waits. */
+    /* The next attempt is soon only after CLIENT CACHING was allowed, too, and that is not sent
+     * before somebody waits. */
     set(link, HF_TRACKING_ON, "");
 }
 
@@ -116,7 +116,7 @@ static void on_ready(int64_t client_id, void *arg)
 
     snprintf(id, sizeof(id), "%" PRId64, client_id);
     if (link->state != LINK_UP || call_own(link, on_tracking, WORDS(words)) != HF_OK)
-        return; /* without a link it is begun anew */
+        return; /* the link's next connection begins it anew */
     link->tracking.ready = true;
     link->tracking.asking++;
     link_flush(link);
@@ -127,7 +127,7 @@ static void on_changed(const void *key, size_t key_len, void *arg)
     struct link *link = arg;
     size_t prefix = sizeof(LINK_FENCE_PREFIX) - 1;
 
-    /* Every script reads the key's fence record too: what is told of that says nothing of the key.
+    /* Every script reads the key's fence record too: a notice of the record says nothing of the key.
      */
     if (link->tracking.state != HF_TRACKING_ON ||
         (key && key_len >= prefix && memcmp(key, LINK_FENCE_PREFIX, prefix) == 0))
@@ -156,7 +156,7 @@ static void on_again(struct loop_timer *timer, hf_time now)
 
 /* --- the link's life -------------------------------------------------------------------------- */
 
-/* The address that the link itself came to: the name may have several. */
+/* The address that the link itself is connected to: the name may have several. */
 static bool peer_of(const struct link *link, char ret_host[64])
 {
     struct sockaddr_storage peer;

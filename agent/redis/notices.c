@@ -15,7 +15,7 @@
 
 #define CHANNEL "__redis__:invalidate"
 
-enum notices_step { /* what the next answer is to */
+enum notices_step { /* which command the next answer belongs to */
                     STEP_AUTH,
                     STEP_ID,
                     STEP_SUBSCRIBE,
@@ -37,7 +37,7 @@ struct notices {
     int64_t client_id;
     hf_time heard;
     struct loop_timer timer; /* not ready: when to give up; ready: the next PING */
-    const char *failed;      /* it could not even begin: the timer tells so */
+    const char *failed;      /* the start failed: the timer tells the owner */
 };
 
 static void end(struct notices *n, bool refused, const char *text)
@@ -89,7 +89,7 @@ static void on_message(struct notices *n, const redisReply *message)
 static void on_answer(struct notices *n, const redisReply *answer)
 {
     if (answer->type == REDIS_REPLY_ERROR) {
-        /* Of AUTH never the text: it may repeat the password. */
+        /* Never the text of AUTH's error: it may repeat the password. */
         end(n, true, n->step == STEP_AUTH ? "AUTH" : answer->str);
         return;
     }

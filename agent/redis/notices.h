@@ -2,10 +2,10 @@
  * RESP2 redirects the notices of another connection (the link's) to one that is subscribed to
  * __redis__:invalidate.
  *
- * What is told is a hint: a connection that ends takes its notices along, a notice does not say
- * what happened, and a key that expires is told seconds late. One object is one connection: it is
- * opened, gets ready, and ends; who made it opens it again. Threads: it belongs to the loop it was
- * made on.
+ * A notice is a hint: it is lost with its connection, it does not say what happened, and it comes
+ * seconds late for a key that expires. One object is one connection: it is opened, gets ready, and
+ * ends; its owner opens it again. Threads: it belongs to the loop on which it was
+ * made.
  */
 #ifndef HOLDFAST_AGENT_REDIS_NOTICES_H
 #define HOLDFAST_AGENT_REDIS_NOTICES_H
@@ -19,7 +19,7 @@
 
 struct notices;
 
-/* None of them runs from inside notices_open() or notices_close(); notices_close() may be called in
+/* No callback runs from inside notices_open() or notices_close(); notices_close() may be called in
  * any of them. */
 struct notices_events {
     /* Subscribed. `client_id`: this connection's, for REDIRECT. */
@@ -35,7 +35,7 @@ struct notices_events {
 int notices_create(struct loop *loop, const struct node_address *address, hf_dur silence,
                    const struct notices_events *events, void *arg, struct notices **ret_notices);
 void notices_destroy(struct notices *notices);
-/* Connects to `host`, a numeric address or a socket's path. Closes what was open. */
+/* Connects to `host`, a numeric address or a socket's path. Closes an open connection first. */
 void notices_open(struct notices *notices, const char *host);
 void notices_close(struct notices *notices);
 

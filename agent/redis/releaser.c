@@ -13,7 +13,7 @@
 #include "shm/status.h"
 
 #define BATCH_KEYS  128
-#define RETRY_AFTER hf_ms(100) /* after an error of the node, or when its link takes no more */
+#define RETRY_AFTER hf_ms(100) /* after a node's error, or when its link takes no more */
 #define MARGIN      hf_ms(5)   /* behind a deadline, before the second release */
 
 /* A job's place in one node's queue. */
@@ -34,7 +34,7 @@ struct job {
     uint32_t finished;       /* by node: nothing is left to do */
     uint32_t again;          /* by node: wants a second release at doubt_until */
     hf_time doubt_until, give_up, expires;
-    hf_time attempt_over; /* what give_up was at first */
+    hf_time attempt_over; /* the first value of give_up */
     hf_dur attempt;
     int wanted; /* answers after which `done` is called */
     releaser_done_fn *done;
@@ -121,14 +121,14 @@ static void job_done(struct job *job)
         done(count_bits(job->answered), job->arg, job->releaser->owner);
 }
 
-/* Calls `done`, ends the job or sets its timer, whatever is due. The job may be gone afterwards. */
+/* Calls `done`, ends the job or sets its timer, as is due. The job may be gone afterwards. */
 static void job_review(struct job *job, hf_time now)
 {
     struct releaser *r = job->releaser;
     hf_time next;
 
     if (hf_time_reached(now, job->expires)) {
-        job->finished = job->nodes; /* the key has lapsed by itself */
+        job->finished = job->nodes; /* the key has expired by itself */
         for (int i = 0; i < r->n; i++)
             job_unqueue(job, i);
     }
@@ -187,8 +187,8 @@ static void on_answer(struct link *link, const struct link_reply *reply, void *a
         if (reply->outcome == LINK_ANSWERED) {
             job->answered |= bit(batch->node);
         } else {
-            /* (!) The command of `doubt_until` may have been on the connection that ended, ahead of
-             * this. */
+            /* (!) The command of `doubt_until` may have been ahead of this one on the connection
+             * that ended. */
             if (reply->outcome == LINK_BROKEN &&
                 hf_time_before(now, hf_time_add(job->doubt_until, MARGIN)))
                 job->again |= bit(batch->node);
@@ -293,8 +293,8 @@ void releaser_link_up(struct releaser *r, int node)
 
 /* --- making and ending ------------------------------------------------------------------------ */
 
-/* (!) Where q nodes have nothing of it anyway, those that hang are not waited for: whoever wants the
- * lock next would be, for an attempt. */
+/* (!) Where q nodes have nothing of it anyway, it does not wait for hanging nodes: else the next one to
+ * get the lock would wait, too, for as long as an attempt. */
 static void set_done(struct job *job, hf_time now)
 {
     struct releaser *r = job->releaser;

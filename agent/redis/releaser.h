@@ -4,7 +4,7 @@
  * Each job sends the token-checked DEL to every node of its mask. A node that is not connected gets
  * it on its next connection. (!) Where the connection broke with an acquire or heal unanswered, it
  * is sent at once on the new connection and again when the lost command's deadline has passed. A
- * job ends when every node answered, or when the key has lapsed by itself: twice `ttl` after the
+ * job ends when every node answered, or when the key has expired by itself: twice `ttl` after the
  * start, plus 1 %. (!) A node that was stopped may run an earlier renewal as late as the key's end.
  * `done` is called once, when q nodes are known to have nothing of it (they answered, or were never
  * written to) or `attempt` passed, whichever is first. Where q were never written to, it is called when
@@ -28,7 +28,7 @@ struct token;
 /* `owner` is handed to every `done`. */
 int releaser_create(struct loop *loop, struct link *const *links, int nodes, int quorum,
                     void *owner, struct releaser **ret_releaser);
-/* Forgets all jobs; leaves keys to their TTL. Call releaser_busy() first to drain. */
+/* Drops all jobs; leaves keys to their TTL. Call releaser_busy() first to drain. */
 void releaser_destroy(struct releaser *releaser);
 
 typedef void releaser_done_fn(int answered, void *arg, void *owner);
@@ -49,13 +49,13 @@ struct release_order releaser_order(const struct lease *lease, uint32_t nodes);
 /* HF_OK, HF_ENOMEM. */
 int releaser_start(struct releaser *releaser, const struct release_order *order);
 
-/* Sends what was started in this turn of the loop; without it that leaves with the next turn. */
+/* Sends the jobs that were started in this turn of the loop; else they leave at the next turn. */
 void releaser_flush(struct releaser *releaser);
-/* A node's link came up: sends what waits for it. */
+/* A node's link came up: sends the releases that wait for it. */
 void releaser_link_up(struct releaser *releaser, int node);
 /* Jobs with nodes that have not answered. */
 size_t releaser_busy(const struct releaser *releaser);
-/* When the last of them has had its `attempt`; HF_TIME_PAST: there is none. */
+/* When the last job's `attempt` has passed; HF_TIME_PAST: there is no job. */
 hf_time releaser_attempts_over(const struct releaser *releaser);
 
 #endif

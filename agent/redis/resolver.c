@@ -28,7 +28,7 @@ struct lookup {
 };
 TAILQ_HEAD(lookup_list, lookup);
 
-/* Where threads leave what they found; freed by the last that knows it. */
+/* Where threads leave their results; the last that has a reference frees it. */
 struct mail {
     pthread_mutex_t mutex;
     int users;
@@ -36,7 +36,7 @@ struct mail {
     struct lookup_list done;
 };
 
-/* Somebody who waits. */
+/* A caller that waits. */
 struct question {
     LIST_ENTRY(question) entry;
     uint64_t number;

@@ -18,7 +18,7 @@ int resolver_create(struct loop *loop, struct resolver **ret_resolver);
 void resolver_destroy(struct resolver *resolver);
 
 /* Calls `fn` on the loop's thread: with numeric addresses, best first, or `count` 0 and a text. At
- * most one lookup per `arg` at a time; resolver_cancel() forgets it. */
+ * most one lookup per `arg` at a time; resolver_cancel() drops it. */
 #define RESOLVER_ADDRESSES 4
 typedef void resolver_fn(void *arg, const char (*addresses)[64], int count, const char *error);
 int resolver_ask(struct resolver *resolver, const char *host, resolver_fn *fn, void *arg);
