@@ -11,38 +11,38 @@
  *     }
  *     hf_disconnect(client);
  *
- * The agent renews the lease until it is released or this process ends, so the TTL is no limit
- * to the work: it says how soon the lock is free when this host is gone.
- * docs/examples/example.c shows the calls. What only a guardian of jobs needs is in holdfast_run.h;
- * who holds a lock on any host, and the agent's table, in holdfast_admin.h.
+ * The agent renews the lease until it is released or this process ends. So the TTL does not limit
+ * the work: it limits how long the lock stays taken when this host is gone. docs/examples/example.c
+ * shows the calls. holdfast_run.h has what only guardians of jobs need; holdfast_admin.h shows
+ * holders on any host, and the agent's table.
  *
- * Results. Functions return HF_OK (0) or a negative HF_E* code, and hf_last_message() has a
- * sentence on it; `ret_` parameters are written only on HF_OK unless said otherwise. HF_ESYS leaves
- * errno. Structs that may grow begin with `size`, set by their init macro or by the library; what
- * `reserved` has is 0. Times are milliseconds, and names that have one end in _ms. Only instants of
- * CLOCK_BOOTTIME, to be compared with that clock, are nanoseconds: their names end in _ns.
+ * Results. Functions return HF_OK (0) or a negative HF_E* code, and hf_last_message() explains it;
+ * `ret_` parameters are written only on HF_OK unless said otherwise. HF_ESYS leaves errno. Structs
+ * that may grow begin with `size`, set by their init macro or by the library; `reserved` is 0.
+ * Times are milliseconds, and their names end in _ms. Only instants of CLOCK_BOOTTIME, to be
+ * compared with that clock, are nanoseconds: their names end in _ns.
  *
- * Threads. Every function may be called from any thread; calls on one client are serialised inside
- * where needed. One lease may be used by many threads, but nobody may use it after hf_release() or
+ * Threads. Every function may be called from any thread; the library serialises calls on one client
+ * where needed. Many threads may use one lease, but none may use it after hf_release() or
  * hf_lease_free() was called on it. The library starts no threads.
  *
  * Signals. Only hf_held(), hf_held_all(), hf_beat(), hf_remaining_ms(), hf_fence() and hf_state() may be
  * called from a signal handler. The library installs none.
  *
- * What blocks. hf_connect(), the acquiring calls, hf_wait() and what asks nodes end with HF_EINTR when a
- * signal handler without SA_RESTART has run in their thread while they slept; what was asked for is
- * called off then, and nothing is held. (Where all handlers of the process have SA_RESTART, but for those
- * of faults, they sleep on.) A handler that runs just before the sleep is not noticed, as with flock(2):
- * who must not miss one uses hf_fd() and ppoll(). Calls that give a lease back, hf_disconnect(), hf_ask()
- * and hf_force() go on: what they have begun is done whether they wait for it or not.
+ * Blocking. hf_connect(), the acquiring calls, hf_wait() and the calls that ask nodes end with HF_EINTR
+ * when a signal handler without SA_RESTART has run in their thread while they slept; the request is then
+ * cancelled, and nothing is held. (If all handlers of the process, except those of faults, have
+ * SA_RESTART, they sleep on.) A handler that runs just before the sleep is not noticed, as with flock(2):
+ * a program that must not miss one uses hf_fd() and ppoll(). The releasing calls, hf_disconnect(),
+ * hf_ask() and hf_force() sleep on: what they have begun is done whether they wait for it or not.
  *
  * Fork and exec. A child holds nothing: hf_held() is false in it at once, and every other call on
- * an inherited client or lease gives HF_EFORKED. It may free them, which does not touch the
- * parent's leases, and may connect for itself. All descriptors are close-on-exec.
+ * an inherited client or lease returns HF_EFORKED. The child may free them, which does not touch
+ * the parent's leases, and may connect for itself. All descriptors are close-on-exec.
  *
- * What a lease promises, and what it does not, is in docs/SAFETY.md. In short: while hf_held() is
- * true nobody else on any host has the lock; it is true at the moment of the clock read and a
- * paused process can act on it late, so hand hf_fence() to whatever can compare it.
+ * docs/SAFETY.md says what a lease promises, and what it does not. In short: while hf_held() is
+ * true nobody else on any host has the lock. It is true at the moment of the clock read, and a
+ * paused process can act on it late: so pass hf_fence() to every resource that can compare it.
  */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
@@ -64,7 +64,7 @@ extern "C" {
 #define HF_EXPORT
 #endif
 
-/* What is inlined is a function of the library as well, for other languages and for who does not inline. */
+/* Inline functions are also exported, for other languages and for compilers that do not inline. */
 #ifndef HF_INLINE
 #define HF_INLINE extern __inline __attribute__((__gnu_inline__))
 #endif
@@ -103,12 +103,12 @@ enum {
 /* One sentence for a code; static storage. */
 HF_EXPORT const char *hf_strerror(int code);
 
-/* The text for the last failed call of this thread, with names and numbers where the agent sent
+/* The message of the last failed call of this thread, with names and numbers if the agent sent
  * some; never NULL; valid until the next call of this thread. */
 HF_EXPORT const char *hf_last_message(void);
 
 typedef struct hf_client hf_client; /* a session with one agent */
-typedef struct hf_op hf_op;         /* a call that was begun without waiting for it */
+typedef struct hf_op hf_op;         /* a call that was started without waiting for it */
 
 /* --- connecting ----------------------------------------------------------------------------------
  * `agent`: an agent's NAME; a path (with a '/') of its attach socket; or NULL: $HOLDFAST_AGENT if
@@ -120,17 +120,16 @@ typedef struct hf_op hf_op;         /* a call that was begun without waiting for
 HF_EXPORT int hf_connect(const char *agent, hf_client **ret_client);
 /* The same without blocking, for event loops. The client is there at once; hf_connect_result() is
  * HF_EPENDING until it is decided (poll hf_fd(), and call hf_dispatch()), and then what hf_connect()
- * would have returned. Calls that block may be made only on HF_OK; whatever it is, hf_disconnect()
- * frees the client.
- * An agent that hangs is given up after a second, by its sign of life in shared memory; where many
- * programs want in at once both take up to 5 s. */
+ * would have returned. Calls that block may be made only after HF_OK; hf_disconnect() frees the
+ * client in every case. An agent that hangs is given up after a second, by its sign of life in
+ * shared memory; when many programs connect at once both calls take up to 5 s. */
 HF_EXPORT int hf_connect_start(const char *agent, hf_client **ret_client);
 HF_EXPORT int hf_connect_result(hf_client *client);
 
-/* Has every lease of this client released, without waiting for it, and frees the client. Leases and
- * ops of it must not be used afterwards. NULL is fine. For a process that ends without a call the
- * agent does the same. Without an agent it waits up to 1 s for one, if a lease is still valid: an
- * agent that comes later keeps such a lease until this process ends. */
+/* Makes the agent release every lease of this client, without waiting for that, and frees the
+ * client. Its leases and ops must not be used afterwards. NULL is fine. When a process ends without
+ * this call the agent does the same. Without an agent it waits up to 1 s for one, if a lease is
+ * still valid: an agent that starts later keeps such a lease until this process ends. */
 HF_EXPORT void hf_disconnect(hf_client *client);
 
 /* The agent as it is now. HF_ENOAGENT when it is away. */
@@ -141,8 +140,8 @@ struct hf_agent_info {
     uint32_t agent_pid;
     char agent_name[64];
     char version[16];
-    /* The caller's own agent with private nodes (--dev) was found by a name that the host's agent, which runs
-     * too, has as well: the other's attach socket. "" otherwise. */
+    /* The attach socket of the host's agent, when it runs too and the caller's own agent with private nodes
+     * (--dev) was found first under the same name. "" otherwise. */
     char shadowed[128];
 };
 #define HF_AGENT_INFO_INIT                                                                         \
@@ -164,15 +163,15 @@ typedef struct hf_lease {
     const uint64_t *hf_private_word; /* the slot's check word, read-only mapping */
     uint64_t hf_private_generation;  /* 0: holds nothing, for ever */
     uint32_t *hf_private_beat;       /* NULL: no heartbeat was asked for */
-    const uint32_t *hf_private_agent, *hf_private_known; /* which agent it is, and which we know */
+    const uint32_t *hf_private_agent, *hf_private_known; /* the agent that runs, the one we know */
 } hf_lease;
 
 #define HF_PRIVATE_GEN_SHIFT  40
 #define HF_PRIVATE_TIME_SHIFT 20
 
-/* Nonzero while the lease is held. One acquire load, one clock read, no loop, no system call; never
- * torn; async-signal-safe; needs no agent. Once it said 0 it says 0 for ever. NULL gives 0. It is inlined
- * where <time.h> has CLOCK_BOOTTIME (-std=gnu11, -D_POSIX_C_SOURCE=200809L), else a call. */
+/* Nonzero while the lease is held. One acquire load, one clock read, no loop, no system call; never torn;
+ * async-signal-safe; needs no agent. Once it has returned 0 it always returns 0. 0 for NULL. It is
+ * inlined if <time.h> has CLOCK_BOOTTIME (-std=gnu11, -D_POSIX_C_SOURCE=200809L), else a call. */
 HF_EXPORT int hf_held(hf_lease *lease);
 
 #ifdef CLOCK_BOOTTIME
@@ -200,39 +199,39 @@ HF_INLINE int hf_held(hf_lease *lease)
 enum hf_lease_state {
     HF_STATE_HELD = 1,
     HF_STATE_LATE = 2, /* still held, but renewals are failing: less than half the TTL is left */
-    /* still held, but it will be lost: stop now. Said by the agent it never goes back to HELD. Where the
-     * agent is gone or hangs the library says it, when 3/10 of the TTL are left: an agent that comes
-     * back in time and extends the lease makes it HELD again, but one of a job, which has stopped. */
+    /* still held, but it will be lost: stop now. When the agent says so, the lease never goes back to
+     * HELD. When the agent is gone or hangs, the library says so with 3/10 of the TTL left: an agent
+     * that comes back in time and extends the lease makes it HELD again, except the lease of a job,
+     * which has stopped. */
     HF_STATE_LOSING = 3,
     HF_STATE_LOST = 4,
     HF_STATE_RELEASED = 5
 };
 
 /* Milliseconds until the validity ends, rounded down; 0 when not held (then the handle is dead, as
- * after hf_held()), and in the last one. */
+ * after hf_held()), and in the last millisecond. */
 HF_EXPORT int64_t hf_remaining_ms(hf_lease *lease);
 
-/* The instant of CLOCK_BOOTTIME, in nanoseconds, at which the validity ends as it stands now; 0 when
- * not held. It moves on with renewals. */
+/* The instant of CLOCK_BOOTTIME, in nanoseconds, at which the validity now ends; 0 when not held.
+ * Renewals move it later. */
 HF_EXPORT int64_t hf_valid_until_ns(hf_lease *lease);
 
 /* A positive enum hf_lease_state, or HF_EINVAL for NULL, or HF_EFORKED. */
 HF_EXPORT int hf_state(hf_lease *lease);
 
-/* The fencing number: rises with every grant of the resource, on all hosts. Kept
- * after a loss; 0 for NULL. */
+/* The fence: rises with every grant of the name, on all hosts. Kept after a loss; 0 for NULL. */
 HF_EXPORT uint64_t hf_fence(const hf_lease *lease);
 
 /* Why a lease is LOSING or LOST, a short sentence; "" otherwise. Static storage. */
 HF_EXPORT const char *hf_reason(hf_lease *lease);
 
 /* --- acquiring -----------------------------------------------------------------------------------
- * Names are 1..255 bytes, anything goes in them; the str forms take C strings. */
+ * Names are 1..255 bytes of any value; calls with `const char *name` take C strings. */
 
 struct hf_holder {
     uint64_t fence;        /* 0: unknown */
     int64_t since_wall_ms; /* Unix time; 0: unknown */
-    int64_t pttl_ms;       /* what is left of its key; -1: no expiry, -2: unknown */
+    int64_t pttl_ms;       /* until its key expires; -1: no expiry, -2: unknown */
     uint32_t pid, uid;
     char host[64], command[16], note[128]; /* "": unknown */
     uint64_t reserved[4];                  /* it is part of other structs, so its size stays */
@@ -245,7 +244,7 @@ struct hf_holder {
         }                                                                                          \
     }
 
-/* What an acquire that is not decided yet waits for. */
+/* What an undecided acquire waits for. */
 struct hf_progress {
     size_t size; /* as the library has it */
     int reason;  /* HF_EBUSY: another holds it; HF_ENOQUORUM: too few nodes may vote; HF_ENOAGENT */
@@ -253,8 +252,8 @@ struct hf_progress {
     struct hf_holder holder;
     char text[184]; /* the same as a sentence */
     size_t index;   /* of several names or slots, which one; else 0 */
-    /* Among those of this host that wait for it: 1 is next; 0: not known. Told along with the rest,
-     * at most twice a second. */
+    /* Its place among the waiters of this host: 1 is next; 0: not known. Updated with the rest, at
+     * most twice a second. */
     uint32_t place;
 };
 
@@ -268,8 +267,8 @@ struct hf_acquire_options {
     unsigned flags;       /* 0; holdfast_run.h has some */
     const char *note;     /* up to 127 bytes for people to read; NULL: none */
     uint32_t
-        heartbeat_ms; /* lose it when hf_beat() was not called for so long; at least 100; 0: no */
-    /* Called in the calling thread with news of the wait; may be NULL. */
+        heartbeat_ms; /* lose it after so long without hf_beat(); at least 100; 0: no heartbeat */
+    /* Called in the calling thread when the progress changes; may be NULL. */
     void (*progress)(const struct hf_progress *progress, void *arg);
     void *arg;
 };
@@ -280,12 +279,11 @@ struct hf_acquire_options {
     }
 
 /* Blocks until granted, refused, or the wait is over. `ttl_ms` 0 takes the agent's default;
- * `wait_ms` 0 tries once (HF_EBUSY), -1 waits without limit. Waiting is done by the agent, first
- * come first served on this host. While no agent answers, a wait goes on trying to attach until its
- * end.
- * Errors: HF_EBUSY, HF_ETIMEDOUT, HF_EINTR, HF_ENOQUORUM, HF_ENAME, HF_ETTL, HF_EFLEET, HF_EFULL, HF_ELIMIT,
- * HF_EGOING, HF_ENOAGENT (also of an agent that hangs, a second after the wait's end, or the try),
- * HF_ELOST (granted, and lost before it could be used). */
+ * `wait_ms` 0 tries once (HF_EBUSY), -1 waits without limit. The agent queues the waiters of this
+ * host, first come first served. While no agent answers, a wait keeps trying to attach until its end.
+ * Errors: HF_EBUSY, HF_ETIMEDOUT, HF_EINTR, HF_ENOQUORUM, HF_ENAME, HF_ETTL, HF_EFLEET, HF_EFULL,
+ * HF_ELIMIT, HF_EGOING, HF_ENOAGENT (also when the agent hangs: a second after the end of the wait or
+ * try), HF_ELOST (granted, and lost before it could be used). */
 HF_EXPORT int hf_acquire(hf_client *client, const char *name, int64_t ttl_ms, int64_t wait_ms,
                          hf_lease **ret_lease);
 HF_EXPORT int hf_acquire_with(hf_client *client, const struct hf_acquire_options *options,
@@ -293,21 +291,20 @@ HF_EXPORT int hf_acquire_with(hf_client *client, const struct hf_acquire_options
 /* hf_acquire() with wait_ms 0 and the default TTL. */
 HF_EXPORT int hf_try(hf_client *client, const char *name, hf_lease **ret_lease);
 
-/* After HF_EBUSY or HF_ETIMEDOUT in this thread: who held it. HF_ENOTHELD when nothing is known. */
+/* After HF_EBUSY or HF_ETIMEDOUT in this thread: the holder. HF_ENOTHELD when it is not known. */
 HF_EXPORT int hf_conflict(struct hf_holder *ret_holder);
-/* After an acquire of several names or slots that failed in this thread: which one was in the way, an
- * index into `names` or the number of a slot. HF_ENOTHELD: none of them, or there was only one. */
+/* After an acquire of several names or slots that failed in this thread: the one that was not free,
+ * as an index into `names` or the number of a slot. HF_ENOTHELD: none of them, or there was only one. */
 HF_EXPORT int hf_conflict_index(void);
 
 /* --- several at once -----------------------------------------------------------------------------
- * A set of resources is taken as a whole: hf_acquire_all() gives a lease on each of them, or nothing.
+ * A set of locks is acquired as a whole: hf_acquire_all() gives a lease on each of them, or none.
  *
- * All are tried at once, in one round trip. Where some are not free, those before the first of them,
- * in the order of their bytes, are kept and it is waited for; then the rest is tried again. So
- * whoever waits holds only names that come before the one it waits for, and no ring of waiters can
- * close, whatever sets overlap and whoever else takes single locks. What breaks that order is to
- * wait while other locks are held, from calls before: take what is needed in one call, or bound the
- * wait. */
+ * All are tried at once, in one round trip. If some are not free, the call keeps those before the
+ * first of them, in the order of their bytes, and waits for that first one; then it tries the rest
+ * again. So a waiter holds only names that come before the one it waits for, and no deadlock arises,
+ * whatever sets overlap and whatever single locks others take. Waiting while locks of earlier calls
+ * are held breaks that order: acquire all that is needed in one call, or bound the wait. */
 #define HF_SET_MAX 64
 
 struct hf_name { /* in arrays, so its size stays */
@@ -323,18 +320,19 @@ static inline struct hf_name hf_str(const char *text)
 }
 
 /* As hf_acquire_with() for 1 to HF_SET_MAX `names`, no two of them alike (HF_EINVAL); `options->name`
- * is NULL, and the rest is for each lease. `ret_leases` has room for `count` and is written, in the
- * order of `names`, only on HF_OK; all were held then, and each had half its TTL ahead. `wait_ms` is
- * for the whole call. One that is lost, or asked to stop, while another is waited for ends nothing:
- * all are given back and the call begins anew (with wait_ms 0: HF_ELOST). Those with a heartbeat
- * beat until the call is over. On failure everything is given back, without waiting for it, and
- * hf_conflict_index() has the name that was in the way; of a process that ends in the call the agent
- * releases all. One lock that the process holds already is waited for like anybody's. */
+ * is NULL, and the other options are for each lease. `ret_leases` has room for `count` and is
+ * written, in the order of `names`, only on HF_OK; then all were held at once, each with half its TTL
+ * left. `wait_ms` is for the whole call. When one is lost, or asked to stop, while the call waits for
+ * another, the call does not fail: it releases all and begins anew (with wait_ms 0: HF_ELOST). The
+ * library beats for leases with a heartbeat until the call is over. On failure all are released,
+ * without waiting for that, and hf_conflict_index() has the name that was not free; when the process
+ * ends during the call the agent releases all. A lock that the process already holds is waited for
+ * like anybody's. */
 HF_EXPORT int hf_acquire_all(hf_client *client, const struct hf_acquire_options *options,
                              const struct hf_name *names, size_t count, hf_lease **ret_leases);
 
-/* Nonzero while all are held; 0 for none. What hf_held() says of each, so once it said 0 it says 0
- * for ever; async-signal-safe. */
+/* Nonzero while hf_held() is true for each; 0 for `count` 0. Once it has returned 0 it always
+ * returns 0; async-signal-safe. */
 HF_EXPORT int hf_held_all(hf_lease *const *leases, size_t count);
 
 HF_INLINE int hf_held_all(hf_lease *const *leases, size_t count)
@@ -345,38 +343,38 @@ HF_INLINE int hf_held_all(hf_lease *const *leases, size_t count)
     return count > 0;
 }
 
-/* hf_release() of each of `count` (1 to HF_SET_MAX, HF_EINVAL) leases, of whatever clients, with all
- * requests on their way before the first answer is waited for. The result is the first failure's;
- * all are released and freed whatever it is. */
+/* hf_release() of each of `count` (1 to HF_SET_MAX, HF_EINVAL) leases, of any clients. All requests
+ * are sent before the first answer is waited for. The result is that of the first failure; all are
+ * released and freed in every case. */
 HF_EXPORT int hf_release_all(hf_lease *const *leases, size_t count);
 
 /* --- counted locks -------------------------------------------------------------------------------
- * A lock that up to K may hold is K locks, its slots, named NAME#0 to NAME#(K-1): a plain lock of such
- * a name is that slot, and one named NAME is another lock. Everybody must use the same K: with several the largest is the limit. A slot is a lock like any other, with its own
- * fence, which says nothing about another slot's. There is no count on the nodes: with a majority for
- * each holder and two places on each of three nodes, three holders find room (one on nodes a and b,
- * one on b and c, one on a and c). */
+ * A lock that up to K may hold is K locks, its slots, named NAME#0 to NAME#(K-1). A plain lock with
+ * such a name is that slot; NAME itself is another lock. All programs must use the same K: of
+ * several the largest is the limit. A slot is a lock like any other, with its own fence, which
+ * cannot be compared with another slot's. The nodes do not count holders: a count of two on each of
+ * three nodes would admit three holders, each with a majority (on nodes a and b, b and c, a and c). */
 
 /* As hf_acquire_with() for one of `slots` (1 to HF_SET_MAX) slots of `options->name`, whose length
- * has to leave room for "#" and a number (HF_ENAME). Tries one after the other from a random one on;
- * where all are taken it waits for all, and takes the first that is granted. On one host those who
- * wait are served first come first served, but for the moment in which two slots become free at
- * once. Waits count for each slot in the limit of waiters per user (HF_ELIMIT). */
+ * must leave room for "#" and a number (HF_ENAME). Tries one after the other from a random one on;
+ * if all are taken it waits for all, and keeps the first that is granted. Waiters of one host are
+ * served first come first served, except when two slots become free at once. The wait for each slot
+ * counts towards the limit of waiters per user (HF_ELIMIT). */
 HF_EXPORT int hf_acquire_slot(hf_client *client, const struct hf_acquire_options *options,
                               unsigned slots, hf_lease **ret_lease, unsigned *ret_slot);
-/* Which slot the lease is, from 0; HF_ENOTHELD for one that was acquired otherwise. */
+/* The number of the lease's slot, from 0; HF_ENOTHELD for a lease that was acquired otherwise. */
 HF_EXPORT int hf_slot_number(const hf_lease *lease);
 
 /* --- without blocking ----------------------------------------------------------------------------
- * hf_fd() becomes readable when hf_dispatch() has something to do: a completion, a change
- * of a lease, the end of a validity (also without an agent). Level-triggered; belongs to
- * the client; only poll it. */
+ * hf_fd() becomes readable when hf_dispatch() has something to do: a completion, a change of a
+ * lease, the end of a validity (also without an agent). Level-triggered; owned by the client; only
+ * poll it. */
 HF_EXPORT int hf_fd(hf_client *client);
 
-/* Handles what is there, runs callbacks in the calling thread, never blocks. */
+/* Handles all that is due, runs callbacks in the calling thread, never blocks. */
 HF_EXPORT int hf_dispatch(hf_client *client);
 
-/* Begins an acquire. The op is freed by hf_op_result() (unless HF_EPENDING) or hf_op_cancel(). */
+/* Starts an acquire. The op is freed by hf_op_result() (unless HF_EPENDING) or hf_op_cancel(). */
 HF_EXPORT int hf_acquire_start(hf_client *client, const struct hf_acquire_options *options,
                                hf_op **ret_op);
 /* The same for hf_acquire_all() (`names` are copied) and hf_acquire_slot(). Between its steps such an
@@ -385,51 +383,52 @@ HF_EXPORT int hf_acquire_all_start(hf_client *client, const struct hf_acquire_op
                                    const struct hf_name *names, size_t count, hf_op **ret_op);
 HF_EXPORT int hf_acquire_slot_start(hf_client *client, const struct hf_acquire_options *options,
                                     unsigned slots, hf_op **ret_op);
-/* HF_EPENDING while undecided; otherwise the op is freed and the result is
- * as of hf_acquire_with(). For a set `ret_lease` has room for all its leases. */
+/* HF_EPENDING while undecided; otherwise the op is freed and the result is that of
+ * hf_acquire_with(). For a set `ret_lease` has room for all its leases. */
 HF_EXPORT int hf_op_result(hf_op *op, hf_lease **ret_lease);
-/* Gives up and frees the op; a grant that comes all the same is released. NULL is fine. */
+/* Cancels the request and frees the op; a grant that still comes is released. NULL is fine. */
 HF_EXPORT void hf_op_cancel(hf_op *op);
 
-/* --- releasing, waiting, hearing of a loss ---------------------------------------------------- */
+/* --- releasing, waiting, noticing a loss ---------------------------------------------------- */
 
 /* The handle holds nothing from the first instruction on; then the agent deletes the key on all
  * nodes. HF_OK when a majority answered; HF_ELOST when the lease had been lost before; HF_ETIMEDOUT
- * or HF_ENOAGENT when nobody answered in time: the key then lapses by its TTL. (The agent's answer
- * is waited for as long as the validity lasts, and a second more.)
- * Frees the lease in every case. NULL gives HF_ENOTHELD. */
+ * or HF_ENOAGENT when there was no answer in time: the key then expires by its TTL. (The call waits
+ * for the agent's answer until a second after the validity.) Frees the lease in every case.
+ * HF_ENOTHELD for NULL. */
 HF_EXPORT int hf_release(hf_lease *lease);
 
 /* The same without waiting for the answer, for event loops: the lease is over and freed at once, and
- * hf_op_result(op, NULL) says HF_EPENDING until it knows what hf_release() would have returned;
- * hf_op_cancel() only stops asking. A negative code is that result itself, and there is no op. */
+ * hf_op_result(op, NULL) returns HF_EPENDING until it can return what hf_release() would have
+ * returned; hf_op_cancel() does not undo the release. A negative code is already that result, and
+ * there is no op. */
 HF_EXPORT int hf_release_start(hf_lease *lease, hf_op **ret_op);
 
 /* Only frees the handle: the agent keeps a lease that is still held until the client ends. For
  * handles that are lost. NULL is fine. */
 HF_EXPORT void hf_lease_free(hf_lease *lease);
 
-/* Sleeps until the state differs from `state`, or the lease is over, or `timeout_ms`
- * passed (-1: no limit). Returns the state now (a positive enum hf_lease_state), or a
- * negative code: HF_ETIMEDOUT, HF_EINTR, HF_EFORKED. */
+/* Sleeps until the state differs from `state`, the lease is over, or `timeout_ms` has passed (-1:
+ * no limit). Returns the new state (a positive enum hf_lease_state), or a negative code:
+ * HF_ETIMEDOUT, HF_EINTR, HF_EFORKED. */
 HF_EXPORT int hf_wait(hf_lease *lease, int state, int64_t timeout_ms);
 
-/* Calls `fn` from hf_dispatch() whenever the state changed; once for the end. NULL turns it off.
- * `fn` may not free or release the lease it is called for, nor disconnect. */
+/* hf_dispatch() calls `fn` after each change of state, and once for the end. NULL turns it off.
+ * `fn` must not free or release the lease that it is called for, nor disconnect. */
 typedef void hf_change_fn(hf_lease *lease, int state, void *arg);
 HF_EXPORT int hf_on_change(hf_lease *lease, hf_change_fn *fn, void *arg);
 
 /* --- heartbeats ----------------------------------------------------------------------------------
- * A lease is renewed for as long as its process lives, also when that hangs. One that is acquired
- * with `heartbeat_ms` is renewed only while the program says that it gets on with its work: with no
- * hf_beat() for so long (from the grant on; a quarter more at most) it becomes LOSING, and others
- * get the lock when its validity ends. Beat at the places where work is done, at least three times as
- * often, and not from a thread or timer that goes on when the work hangs. Up to 1023 leases of a
- * client can have a heartbeat at a time (HF_ELIMIT). */
+ * A lease is renewed for as long as its process lives, even if the process hangs. A lease acquired
+ * with `heartbeat_ms` is renewed only while the program shows progress: after so long without
+ * hf_beat() (counted from the grant; up to a quarter longer) it becomes LOSING, and others get the
+ * lock when its validity ends. Beat where the work is done, at least three times as often, and not
+ * from a thread or timer that goes on when the work hangs. Up to 1023 leases of a client can have a
+ * heartbeat at a time (HF_ELIMIT). */
 
 /* A store to shared memory: no loop, no system call, async-signal-safe, any thread. Nonzero when the
- * agent was started anew and has to be told who beats: call hf_dispatch() until it is 0 again, not
- * from a signal handler. Without a heartbeat it does nothing. */
+ * agent has restarted and must learn which leases beat: call hf_dispatch() until it is 0 again, not
+ * from a signal handler. For a lease without a heartbeat it does nothing. */
 HF_EXPORT int hf_beat(hf_lease *lease);
 
 HF_INLINE int hf_beat(hf_lease *lease)
@@ -442,8 +441,8 @@ HF_INLINE int hf_beat(hf_lease *lease)
            __atomic_load_n(lease->hf_private_known, __ATOMIC_RELAXED);
 }
 
-/* The same for what `holdfast run --heartbeat` runs, in whichever process of the job. 1: it beat; 0:
- * there is no such `run`, or its memory is out of reach. The first call looks for the memory; all
+/* The same for the job of `holdfast run --heartbeat`, from any of its processes. 1: it beat; 0:
+ * there is no such `run`, or its memory cannot be reached. The first call looks for the memory; all
  * others are a store, async-signal-safe. Any thread, no client. */
 HF_EXPORT int hf_job_beat(void);
 
