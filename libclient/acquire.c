@@ -1,4 +1,4 @@
-/* Acquiring: blocking, trying once, and begun now to be asked for later. */
+/* Acquiring: blocking, as a try, or started now with the result taken later. */
 #include "libclient/internal.h"
 
 #include <inttypes.h>
@@ -21,7 +21,7 @@ int hfc_acquire_check_name(const void *name, size_t name_len)
     return HF_OK;
 }
 
-/* What a program of a later version did not ask for. */
+/* Options must be off that only later versions know. */
 static bool is_empty(const uint8_t *bytes, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -60,7 +60,7 @@ static int check(const struct hf_acquire_options *options)
     return status < 0 ? status : hfc_acquire_check_name(options->name, options->name_len);
 }
 
-/* --- what came of it --------------------------------------------------------------------------- */
+/* --- the result --------------------------------------------------------------------------- */
 
 static void note_grant(hf_op *op, const struct hf_completion_entry *entry) REQUIRES(hfc_locked)
 {
@@ -74,7 +74,7 @@ static void note_grant(hf_op *op, const struct hf_completion_entry *entry) REQUI
     status = hfc_lease_make(op->client, entry->slot, entry->generation, entry->fence, run,
                             op->entry.beat_word, &op->lease);
     if (status == HF_OK)
-        op->entry.beat_word = 0; /* the lease's now */
+        op->entry.beat_word = 0; /* it is the lease's now */
     else
         hfc_ring_give_back(op->client, entry->slot, entry->generation, run);
     hfc_op_finish(op, status,
@@ -142,7 +142,7 @@ static const struct hfc_kind acquire_kind = {
     .result = acquire_result,
 };
 
-/* --- asking for it ----------------------------------------------------------------------------- */
+/* --- the request ----------------------------------------------------------------------------- */
 
 static void set_patience(hf_op *op, int64_t wait_ms, uint32_t ttl_ms) REQUIRES(hfc_locked)
 {
@@ -168,7 +168,7 @@ int hfc_acquire_begin(hf_client *client, const struct hf_acquire_options *option
 
     if (!op) {
         hfc_fail(HF_ENOMEM, NULL);
-        return HF_ENOMEM; /* said here, for readers that see this file only */
+        return HF_ENOMEM; /* explicit for analysers that see only this file */
     }
     if (options->heartbeat_ms && !(op->entry.beat_word = hfc_beats_take(client))) {
         hfc_op_abandon(op);

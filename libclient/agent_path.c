@@ -1,5 +1,5 @@
-/* From what the caller calls an agent to its socket, table and owner: a path (with '/') is that
- * socket, a NAME is looked for in the bases of shm/bases.h. */
+/* Finds an agent's socket, table and owner: a path (with '/') is the socket, a NAME is looked for
+ * in the bases of shm/bases.h. */
 #include "libclient/internal.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ static int place_fill(struct hfc_place *place, const struct hf_base *base, const
     return HF_OK;
 }
 
-/* The directory that holds the socket is named as the agent. */
+/* The directory of the socket has the agent's name. */
 static int place_from_path(struct hfc_place *place, const char *path)
 {
     char name[HF_AGENT_NAME_MAX + 1];
@@ -36,10 +36,10 @@ static int place_from_path(struct hfc_place *place, const char *path)
         return hfc_fail(HF_EINVAL, "the socket path %.120s is longer than %zu bytes", path,
                         sizeof(place->path) - 1);
     strcpy(place->path, path);
-    /* Only root and ourselves are trusted at a path of the caller's. */
+    /* At a path of the caller's only root and the caller's own user are trusted. */
     place->owner = system ? hf_system_owner() : geteuid();
     place->table_owner = place->owner;
-    if (!system && lstat(path, &st) == 0) /* to look at; another's of that name may be our own */
+    if (!system && lstat(path, &st) == 0) /* only to read; we may have an agent of that name too */
         place->table_owner = st.st_uid;
     place->table[0] = '\0';
     while (start > path && start[-1] != '/')

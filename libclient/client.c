@@ -15,7 +15,7 @@ static int client_new(uint32_t role, const uint8_t *cookie, hf_client **ret_clie
 
     if (!client) {
         hfc_fail(HF_ENOMEM, NULL);
-        return HF_ENOMEM; /* said here, for readers that see this file only */
+        return HF_ENOMEM; /* explicit for analysers that see only this file */
     }
     client->role = role;
     if (cookie)
@@ -44,7 +44,7 @@ static int client_new(uint32_t role, const uint8_t *cookie, hf_client **ret_clie
     return HF_OK;
 }
 
-/* Too many want in just now at an agent that lets them in. `since_ns`: when we began. */
+/* Too many connect just now to an agent that works. `since_ns`: when we began. */
 static bool is_crowded(hf_client *client, int64_t since_ns) REQUIRES(hfc_locked)
 {
     int64_t now = hfc_now();
@@ -53,8 +53,8 @@ static bool is_crowded(hf_client *client, int64_t since_ns) REQUIRES(hfc_locked)
            (now < since_ns + HFC_HANG_NS || !hfc_stranger_hangs(&client->place, now));
 }
 
-/* Waits for the welcome. An agent that has no room for one more just now, as when a whole host's programs
- * start at once, is asked again until that has taken too long. */
+/* Waits for the welcome. An agent that cannot admit us just now, as when all programs of a host start at
+ * once, is asked again until that has taken too long. */
 static int attach(hf_client *client, const struct hfc_place *place) REQUIRES(hfc_locked)
 {
     int64_t until_ns = hfc_now() + HFC_WELCOME_NS;
@@ -76,7 +76,7 @@ static int attach(hf_client *client, const struct hfc_place *place) REQUIRES(hfc
     return client->link != HFC_LINK_UP && interrupted ? HF_EINTR : client->link_status;
 }
 
-/* It was found at the first of these places. */
+/* The agent was found at the first of these places. */
 static void note_next(hf_client *client, const struct hfc_place *places, int count)
 {
     if (count > 1 && strcmp(client->place.path, places[0].path) == 0)
@@ -95,8 +95,8 @@ int hfc_client_open(const struct hfc_place *places, int count, uint32_t role, co
     for (int i = 0; i < count; i++) {
         errno = 0;
         status = attach(client, &places[i]);
-        /* Only where there is no socket at all the next place is looked at: an agent that is away
-         * for a moment must not make its clients another agent's. */
+        /* The next place is tried only if there is no socket at all: clients of an agent that is
+         * away for a moment must not go to another agent. */
         if (status != HF_ENOAGENT || (errno != ENOENT && errno != ENOTDIR))
             break;
     }
@@ -169,7 +169,7 @@ int hfc_connect_judge(hf_client *client)
             return HF_EPENDING;
         if (client->link == HFC_LINK_DOWN && client->last_try_ns < client->started_ns)
             return HF_EPENDING; /* the next try is not due */
-        /* As in attach(): another place only where there is no socket at all. */
+        /* As in attach(): the next place only if there is no socket at all. */
         if (client->link == HFC_LINK_DOWN && client->link_status == HF_ENOAGENT &&
             (error == ENOENT || error == ENOTDIR) && client->places_left > 1) {
             client->places_left--;
@@ -217,7 +217,7 @@ static void forget(hf_client *client) NO_THREAD_SAFETY
     }
 }
 
-/* A lease that the agent is still to hear the end of. */
+/* A lease whose end the agent has not heard of yet. */
 static bool owes_a_word(hf_client *client) REQUIRES(hfc_locked)
 {
     struct hfc_lease *lease;
@@ -228,8 +228,8 @@ static bool owes_a_word(hf_client *client) REQUIRES(hfc_locked)
     return false;
 }
 
-/* An agent that is just being started again would keep the leases for as long as this process
- * lives: it gets a moment to come back, and to see the end of a socket. */
+/* An agent that is just restarting would keep the leases for as long as this process lives: it gets
+ * a moment to come back and see the socket close. */
 static void reach_agent(hf_client *client) REQUIRES(hfc_locked)
 {
     int64_t until_ns = hfc_now() + HFC_GRACE_NS;
@@ -255,8 +255,8 @@ static void farewell(hf_client *client)
     TAILQ_FOREACH (lease, &client->leases, link)
         __atomic_store_n(&lease->handle.hf_private_generation, 0, __ATOMIC_RELEASE);
     if (client->session) {
-        /* The agent takes the end of the socket for the release of everything. Closing is not
-         * enough while a forked child has it too. */
+        /* When the socket ends the agent releases everything. Closing is not enough while a forked
+         * child has the socket too. */
         (void)shutdown(client->session->sock, SHUT_RDWR);
         hfc_session_unref(client, client->session);
         client->session = NULL;
@@ -284,7 +284,7 @@ void hf_disconnect(hf_client *client) NO_THREAD_SAFETY
         if (client->group_fds[i] >= 0)
             close(client->group_fds[i]);
     hfc_ops_free(client);
-    while ((map = LIST_FIRST(&client->maps))) { /* those that leases held on to */
+    while ((map = LIST_FIRST(&client->maps))) { /* maps that leases kept */
         map->refs = 1;
         hfc_map_unref(map);
     }

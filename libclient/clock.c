@@ -1,4 +1,4 @@
-/* The one clock of the library: it goes on in suspend, as leases do. */
+/* The library's only clock: it runs on in suspend, as leases do. */
 #include "libclient/internal.h"
 
 int64_t hfc_now(void)

@@ -1,11 +1,10 @@
-/* For event loops: what hf_dispatch() does, when there is next something for it to do, and the
- * callbacks. */
+/* For event loops: hf_dispatch(), when it is due next, and the callbacks. */
 #include "libclient/internal.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LOOK_QUICK_NS 50000 /* looking at all leases for so long is no matter */
+#define LOOK_QUICK_NS 50000 /* a look at all leases that takes less is free */
 #define LOOK_PAUSE    20
 
 static int64_t ops_next(struct hfc_ops *list, int64_t next) REQUIRES(hfc_locked)
@@ -18,7 +17,7 @@ static int64_t ops_next(struct hfc_ops *list, int64_t next) REQUIRES(hfc_locked)
     return next;
 }
 
-/* For those with a callback, which stand first: each time. */
+/* Leases with a callback come first and are checked each time. */
 static int64_t watched_next(hf_client *client, int64_t now, int64_t next) REQUIRES(hfc_locked)
 {
     struct hfc_lease *lease;
@@ -34,9 +33,9 @@ static int64_t watched_next(hf_client *client, int64_t now, int64_t next) REQUIR
     return next;
 }
 
-/* The first end of a validity. There may be a million leases, and renewals only put it off: so all are
- * looked at when the one that was found last is over, and after nudges, for an end may have come
- * nearer; but not more than a twentieth of the time where that takes long. */
+/* The earliest end of a validity. There may be a million leases, and renewals only move it later: so
+ * all are checked when the end found last has passed, and after nudges, since an end may have moved
+ * earlier; a long check takes at most a twentieth of the time. */
 static int64_t leases_next(hf_client *client, int64_t now) REQUIRES(hfc_locked)
 {
     struct hfc_lease *lease;
@@ -59,7 +58,7 @@ static int64_t leases_next(hf_client *client, int64_t now) REQUIRES(hfc_locked)
     return next;
 }
 
-/* The next instant at which hf_dispatch() has something to do although nobody nudges. */
+/* The next instant at which hf_dispatch() has something to do without a nudge. */
 static void timer_update(hf_client *client, int64_t now) REQUIRES(hfc_locked)
 {
     int64_t next = HFC_NEVER;
@@ -100,7 +99,7 @@ static void expire_all(struct hfc_ops *list, int64_t now) REQUIRES(hfc_locked)
     }
 }
 
-/* One callback, without the lock; false when none is due. The list is walked anew each time, for
+/* One callback, without the lock; false when none is due. The list is walked anew each time, since
  * anything may have changed meanwhile. */
 static bool report_change(hf_client *client) REQUIRES(hfc_locked)
 {
@@ -161,8 +160,8 @@ int hf_dispatch(hf_client *client)
     now = hfc_now();
     expire_all(&client->queued, now);
     expire_all(&client->flying, now);
-    expire_all(&client->wholes, now); /* these go on by what became of their parts */
-    /* A state may go back and forth meanwhile: whoever dispatches must get out all the same. */
+    expire_all(&client->wholes, now); /* they depend on the results of their parts */
+    /* A state may go back and forth meanwhile: hf_dispatch() must still return. */
     for (int i = 0; i < 1000 && report_change(client); i++)
         ;
     for (int i = 0; i < 1000 && report_progress(client); i++)

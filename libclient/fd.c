@@ -1,6 +1,6 @@
 /* The descriptor of hf_fd(): an epoll of the attach socket (the agent nudges it; its end shows too)
- * and of a timer on CLOCK_BOOTTIME for what happens without the agent: a validity's end, the next try
- * to attach, a wait's end. */
+ * and of a timer on CLOCK_BOOTTIME for events without the agent: a validity's end, the next try to
+ * attach, a wait's end. */
 #include "libclient/internal.h"
 
 #include <errno.h>
@@ -72,7 +72,7 @@ int hf_fd(hf_client *client)
     client->until_ns = client->look_ns = INT64_MIN;
     if (client->session)
         hfc_poll_add(client, client->session->sock);
-    hfc_timer_set(client, 0); /* whatever happened before now is for the first dispatch */
+    hfc_timer_set(client, 0); /* the first dispatch handles all that happened before */
     hfc_unlock(client);
     return epoll_fd;
 }

@@ -1,5 +1,5 @@
-/* Whether the agent hangs: it is alive, and so is its socket, but nothing is answered. What tells is the
- * sign of life that its threads leave in the table. */
+/* Whether the agent hangs: its process and socket exist, but it answers nothing. The test is the sign of
+ * life that its threads leave in the table. */
 #include "libclient/internal.h"
 
 bool hfc_table_is_silent(const struct hf_table *table, int64_t now_ns, int64_t span_ns)

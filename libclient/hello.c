@@ -1,4 +1,4 @@
-/* The datagrams of the attach: who we are, what the agent makes of it, and the group of a job. */
+/* The datagrams of the attach: the hello, the welcome, and a job's control group. */
 #include "libclient/internal.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ static void own_comm(char comm[HF_COMM_MAX + 1])
                    *text ? text : program_invocation_short_name);
 }
 
-/* Whoever listens at that path must be somebody who may hand out locks here. */
+/* The process that listens at that path must be of a user trusted as an agent. */
 static int check_peer(int sock, const struct hfc_place *place, char *why, size_t why_size)
 {
     struct ucred peer;
@@ -59,11 +59,11 @@ static int check_peer(int sock, const struct hfc_place *place, char *why, size_t
     return HF_EPERM;
 }
 
-/* While the queue of those who want in is full the kernel lets us in by turns, which trying again and again
- * would not. EAGAIN when that takes longer. */
+/* While the socket's queue is full a blocking connect waits for its turn, which repeated tries would not
+ * get. EAGAIN when that takes longer. */
 static int connect_in_turn(int sock, const struct sockaddr_un *address, int64_t wait_ns)
 {
-    const int64_t wait_us = wait_ns / 1000 + 1; /* 0 would be for ever */
+    const int64_t wait_us = wait_ns / 1000 + 1; /* 0 would mean no limit */
     const struct timeval wait = {.tv_sec = wait_us / 1000000, .tv_usec = wait_us % 1000000};
     int rc = connect(sock, (const struct sockaddr *)address, sizeof(*address)), error;
 
@@ -118,7 +118,7 @@ bool hfc_is_served(const char *path)
     if (sock < 0)
         return false;
     strcpy(address.sun_path, path);
-    /* EAGAIN: so many want in that there is no place in the queue. */
+    /* EAGAIN: so many connect that the queue has no place. */
     served = connect(sock, (struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN;
     close(sock);
     return served;

@@ -1,3 +1,3 @@
-/* What holdfast.h inlines, as functions: for other languages, and for who does not inline. */
+/* The inline functions of holdfast.h, exported for other languages and compilers that do not inline. */
 #define HF_INLINE
 #include "libclient/holdfast.h"

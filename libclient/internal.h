@@ -1,9 +1,9 @@
-/* What the files of the library share. Internal names begin with hfc_, so that an archive of the
- * library does not meet its user's names.
+/* The structures that the library's files share. Internal names begin with hfc_, so that the static
+ * library does not collide with its user's names.
  *
  * One mutex per client guards everything reachable from it except the leases' handles, which are
- * read without it (hf_held, hf_state ... are async-signal-safe). Nobody sleeps or runs a callback
- * under it.
+ * read without it (hf_held, hf_state ... are async-signal-safe). No thread sleeps or runs a
+ * callback under it.
  *
  *   client --- session (one attach: socket, rings, doorbell) --- map (a mapped table, outlives
  * sessions)
@@ -35,20 +35,17 @@
 #define HFC_PATH_MAX   108 /* sun_path */
 #define HFC_PLACES_MAX HF_BASES_MAX
 
-/* Nobody sleeps longer without looking at CLOCK_BOOTTIME and the socket: futex timeouts stop in
+/* The longest sleep without a look at CLOCK_BOOTTIME and the socket: futex timeouts stop in
  * suspend. */
 #define HFC_SLICE_NS      (500 * HF_NS_PER_MS)
 #define HFC_SLICE_FULL_NS (5 * HF_NS_PER_MS)  /* the same, while the ring has no room */
 #define HFC_WELCOME_NS    (5 * HF_NS_PER_SEC) /* a welcome takes no longer, or the agent hangs */
-/* A thread of the agent gives a sign of life ten times a second, unless it hangs (agent/loop.h): one that gave
- * none for so long is not waited for. */
-#define HFC_HANG_NS (1 * HF_NS_PER_SEC)
-#define HFC_GONE_NS (500 * HF_NS_PER_MS) /* the same for what a lease's state is to be */
-#define HFC_GRACE_NS                                                                               \
-    (1 *                                                                                           \
-     HF_NS_PER_SEC) /* an agent that lives answers so soon after a deadline                    \
-                         */
-#define HFC_ASK_NS           (5 * HF_NS_PER_SEC) /* patience with requests that no node takes part in */
+/* A thread of the agent gives a sign of life ten times a second, unless it hangs (agent/loop.h): an agent
+ * silent for so long is not waited for. */
+#define HFC_HANG_NS          (1 * HF_NS_PER_SEC)
+#define HFC_GONE_NS          (500 * HF_NS_PER_MS) /* the same for judging a lease's state */
+#define HFC_GRACE_NS         (1 * HF_NS_PER_SEC) /* a living agent answers so soon after a deadline */
+#define HFC_ASK_NS           (5 * HF_NS_PER_SEC) /* patience with requests that involve no node */
 #define HFC_BACKOFF_FIRST_NS (20 * HF_NS_PER_MS)
 #define HFC_BACKOFF_MAX_NS   (500 * HF_NS_PER_MS)
 
@@ -59,9 +56,9 @@
 /* Keeps the sentence for hf_last_message() and returns `status`; NULL: the code's own text. Keeps
  * errno. */
 int hfc_fail(int status, const char *format, ...) HF_PRINTF(2, 3);
-/* Keeps who was in the way, for hf_conflict(); NULL: nobody known. */
+/* Keeps the conflicting holder, for hf_conflict(); NULL: none known. */
 void hfc_keep_conflict(const struct hf_wire_holder *holder);
-/* Keeps which of several it was, for hf_conflict_index(); -1: none. */
+/* Keeps the index of the conflicting name or slot, for hf_conflict_index(); -1: none. */
 void hfc_keep_index(int index);
 void hfc_holder(const struct hf_wire_holder *wire, struct hf_holder *ret_holder);
 
@@ -69,9 +66,9 @@ void hfc_holder(const struct hf_wire_holder *wire, struct hf_holder *ret_holder)
 
 struct hfc_place {
     char path[HFC_PATH_MAX];       /* of the attach socket */
-    char table[HF_TABLE_NAME_MAX]; /* shm name, "" when the path does not tell */
-    uid_t owner;       /* whose agent it is; with root and ourselves the only ones trusted */
-    uid_t table_owner; /* whose table it must be */
+    char table[HF_TABLE_NAME_MAX]; /* shm name, "" when the path does not say */
+    uid_t owner;       /* the agent's user; only this user, root and our own are trusted */
+    uid_t table_owner; /* the user who must own the table */
 };
 
 /* The places to try for `agent` (as of hf_connect), in order. HF_EINVAL with the message set. */
@@ -83,8 +80,9 @@ struct hfc_map { /* a mapped table */
     LIST_ENTRY(hfc_map) link;
     struct hf_table table;
     uint64_t epoch;
-    _Atomic bool replaced; /* a later agent made another: it says nothing of leases in this one */
-    unsigned refs;         /* the session's and one per lease */
+    _Atomic bool
+        replaced;  /* a later agent made another, which says nothing of leases in this one */
+    unsigned refs; /* the session's and one per lease */
 };
 
 struct hfc_session { /* from a welcome to the end of its socket */
@@ -109,25 +107,25 @@ enum hfc_op_place {
     HFC_OP_WHOLE,  /* of several requests, and none itself */
 };
 
-/* What differs from one kind of op to another. All run with the client's lock; NULL: as of any request. */
+/* The differences between kinds of ops. All functions run with the client's lock; NULL: as for any request. */
 struct hfc_kind {
     enum hf_wire_op wire_op;
     bool one_way;   /* the agent answers nothing: freed once it is in the ring */
     bool revocable; /* the agent can be told to forget it (HF_OP_CANCEL) */
-    bool leaseless; /* its result is a code alone */
+    bool leaseless; /* its result is only a code */
     bool steady;    /* a signal handler does not end the wait for it */
-    /* The agent's answer came, which is not that of an item or of progress. */
+    /* The agent's final answer came, not an item or progress. */
     void (*answered)(hf_op *op, const struct hf_completion_entry *entry);
-    /* Time passed, or something moved: ends the op if that is due. */
+    /* Time passed, or something changed: ends the op if that is due. */
     void (*expire)(hf_op *op, int64_t now_ns);
     int64_t (*next)(const hf_op *op); /* when `expire` may have something to do */
-    void (*cancel)(hf_op *op);        /* nobody wants it: gives back what it was granted */
-    /* Of a done op: its leases or its failure, with message and conflict set. Frees it. NULL: nobody
-     * asks by hf_op_result(). */
+    void (*cancel)(hf_op *op);        /* nobody wants it: releases its lease */
+    /* The leases or the failure of a done op, with message and conflict set. Frees it. NULL:
+     * hf_op_result() is not used for it. */
     int (*result)(hf_op *op, hf_lease **ret_leases);
 };
 
-/* One request: acquires of the API and everything else that goes through the ring. */
+/* One request: an acquire of the API or anything else that goes through the ring. */
 struct hf_op {
     TAILQ_ENTRY(hf_op) link;
     hf_client *client;
@@ -135,9 +133,9 @@ struct hf_op {
     enum hfc_op_place place;
     struct hf_request_entry entry;
     int64_t start_ns;
-    int64_t deadline_ns; /* the agent should have answered by then; then no more waiting for one to
-                            come */
-    int64_t give_up_ns;  /* and then for an answer */
+    int64_t deadline_ns; /* the agent should have answered by then; no agent is waited for
+                            afterwards */
+    int64_t give_up_ns;  /* nor an answer after this */
     bool sent;           /* was in a ring at some time: the agent may know of it */
     bool cancelled;      /* nobody wants the grant any more: release it */
     bool abandoned;      /* nobody will collect it: free it with its answer */
@@ -145,7 +143,7 @@ struct hf_op {
     bool has_holder;
     bool progress_due;
     bool told_no_agent;
-    bool relayed; /* somebody else passes its progress on */
+    bool relayed; /* the whole reports its progress */
     int status;
     hf_lease *lease; /* granted */
     void (*progress)(const struct hf_progress *progress, void *arg);
@@ -153,7 +151,7 @@ struct hf_op {
     struct hf_progress progress_now;
     struct hf_wire_holder holder;
     char text[184];
-    /* For who waits for it in a call, until it is abandoned; NULL: not wanted. */
+    /* For a caller that waits in a call, until the op is abandoned; NULL: not wanted. */
     struct hf_completion_entry *found;                        /* gets the whole answer */
     void (*item)(const struct hf_scan_item *item, void *arg); /* of a scan, before the answer */
 };
@@ -170,7 +168,7 @@ struct hfc_lease {
     uint32_t beat_word; /* 0: none */
     int number;         /* of a counted lock's slot; HF_ENOTHELD: it is none */
     bool run;
-    int reported;           /* the state last told to `fn` */
+    int reported;           /* the state last reported to `fn` */
     _Atomic uint32_t final; /* terminal enum hf_lease_state once seen, for ever */
     _Atomic uint32_t reason;
     hf_change_fn *fn;
@@ -197,7 +195,7 @@ struct hf_client {
     struct hfc_chunk *chunks;
     struct hfc_place place;
     char next_path
-        [HFC_PATH_MAX]; /* where the host's agent of that name would be; "": not by a name */
+        [HFC_PATH_MAX]; /* where the host's agent of that name would be; "": not found by a name */
     uint32_t role;      /* enum hf_hello_role */
     uint8_t cookie[HF_COOKIE_LEN];
 
@@ -208,7 +206,7 @@ struct hf_client {
     int64_t next_try_ns GUARDED_BY(hfc_locked);
     int64_t last_try_ns GUARDED_BY(hfc_locked); /* of the last try that failed */
     int64_t hello_until_ns GUARDED_BY(hfc_locked);
-    /* of hf_connect_start(), until it is decided: the places that are left to be tried */
+    /* of hf_connect_start(), until it is decided: the places still to be tried */
     struct hfc_place places[HFC_PLACES_MAX] GUARDED_BY(hfc_locked);
     int places_left GUARDED_BY(hfc_locked);
     int connect_status GUARDED_BY(hfc_locked); /* HF_EPENDING until then */
@@ -217,12 +215,12 @@ struct hf_client {
         connect_until_ns GUARDED_BY(hfc_locked); /* a try may wait for its turn; 0: it may not */
     int64_t backoff_ns GUARDED_BY(hfc_locked);
     int link_status GUARDED_BY(hfc_locked);             /* why the last try failed */
-    int group_fds[HF_GROUP_FDS] GUARDED_BY(hfc_locked); /* of a job: each agent is told; -1 none */
-    bool crowded GUARDED_BY(hfc_locked); /* it did because too many others wanted in */
+    int group_fds[HF_GROUP_FDS] GUARDED_BY(hfc_locked); /* of a job, sent to each agent; -1: none */
+    bool crowded GUARDED_BY(hfc_locked); /* it failed because too many others connected */
     char link_text[256] GUARDED_BY(hfc_locked);
 
     uint32_t
-        *beats; /* where leases beat, at this address for good; a session's words are under it */
+        *beats; /* where leases beat, always at this address; each session maps its words there */
     uint64_t beats_used[HF_BEATS / 64] GUARDED_BY(hfc_locked);
     uint32_t known; /* `incarnation` of the agent that has these words */
 
@@ -234,7 +232,7 @@ struct hf_client {
     struct hfc_leases free_leases GUARDED_BY(hfc_locked);
 
     int epoll_fd GUARDED_BY(hfc_locked), timer_fd GUARDED_BY(hfc_locked); /* -1 until hf_fd() */
-    int64_t timer_ns GUARDED_BY(hfc_locked); /* what the timer is set to */
+    int64_t timer_ns GUARDED_BY(hfc_locked); /* the instant the timer is set to */
     int64_t until_ns GUARDED_BY(hfc_locked); /* no lease is over before this, when last looked at */
     int64_t look_ns GUARDED_BY(hfc_locked);  /* not looked at again before */
     bool nudged GUARDED_BY(hfc_locked);      /* since then */

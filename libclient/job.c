@@ -10,8 +10,8 @@
 
 static uint32_t *found; /* the word, once a call has found it */
 
-/* Sealed, of that size and with the magic number: no other file that happens to have the number of
- * a descriptor that was closed is written to. */
+/* Sealed, of that size and with the magic number: this guards against writing to another file that
+ * reuses the descriptor's number. */
 static uint32_t *map_word(int fd)
 {
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW;

@@ -1,4 +1,4 @@
-/* Handles: how they are made and end, and what a lease's slot says. */
+/* Handles: how they are made and end, and how a lease's slot is read. */
 #include "libclient/internal.h"
 
 #include "shm/loss.h"
@@ -89,7 +89,7 @@ int64_t hfc_lease_next(struct hfc_lease *lease, int64_t now_ns)
 
     if (now_ns < late_ns)
         return late_ns;
-    /* Of an agent that has just gone that is known a moment later. */
+    /* That an agent has just gone is known a moment later. */
     if (now_ns < losing_ns + HFC_GONE_NS)
         return hfc_min(now_ns < losing_ns ? losing_ns : now_ns + HFC_GONE_NS / 10, until_ns);
     return until_ns;
@@ -140,8 +140,8 @@ uint64_t hf_fence(const hf_lease *handle)
     return handle ? ((const struct hfc_lease *)handle)->fence : 0;
 }
 
-/* State and reason that the slot gives this lease; false when it is another's by now, or no
- * consistent reading could be had (a writer killed inside): then the check word alone speaks. */
+/* State and reason of this lease in its slot; false when the slot is another lease's by now, or
+ * could not be read consistently (a writer killed inside): then only the check word counts. */
 static bool glance(const struct hfc_lease *lease, uint32_t *ret_state, uint32_t *ret_reason)
 {
     const struct hf_slot *slot = slot_of(lease);
@@ -184,12 +184,12 @@ int hf_state(hf_lease *handle)
     if (left > 0) {
         if (seen && state == HF_SLOT_LOSING)
             return HF_STATE_LOSING;
-        /* (!) By our own clock only where nobody else says it: an agent that lives decides, and one that
-         * comes back may extend it. */
+        /* (!) By our own clock only when there is no agent to say it: a living agent decides, and one
+         * that comes back may extend it. */
         if (left <= losing_before_ns(lease) &&
             hfc_table_is_silent(&lease->map->table, hfc_now(), HFC_GONE_NS))
             return HF_STATE_LOSING;
-        /* Late by the clock too: the agent that should say so may be dead. */
+        /* LATE by the clock too: the agent that should say so may be dead. */
         if ((seen && state == HF_SLOT_LATE) || left < lease->ttl_ms * HF_NS_PER_MS / 2)
             return HF_STATE_LATE;
         return HF_STATE_HELD;
@@ -207,7 +207,7 @@ const char *hf_reason(hf_lease *handle)
 
     if (state != HF_STATE_LOSING && state != HF_STATE_LOST)
         return "";
-    /* The word falls first and the reason follows. */
+    /* The agent withdraws the word first and writes the reason after it. */
     if (glance(lease, &slot_state, &reason) && reason != HF_LOSS_NONE)
         atomic_store(&lease->reason, reason);
     reason = atomic_load(&lease->reason);

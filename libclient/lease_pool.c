@@ -86,7 +86,7 @@ void hfc_pool_give(struct hfc_lease *lease)
     hf_client *client = lease->client;
 
     TAILQ_REMOVE(&client->leases, lease, link);
-    /* Last in, last out: a handle used after its release by mistake stays dead for long. */
+    /* First in, first out: a handle used after its release by mistake stays dead for long. */
     TAILQ_INSERT_TAIL(&client->free_leases, lease, link);
 }
 

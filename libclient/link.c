@@ -1,4 +1,4 @@
-/* The link to the agent: attach, give it up, attach again with the cookie. Never blocks, but in hf_connect(). */
+/* The link to the agent: attach, drop, attach again with the cookie. Blocks only in hf_connect(). */
 #include "libclient/internal.h"
 
 #include <errno.h>
@@ -16,8 +16,7 @@ bool hfc_link_is_hopeless(int status)
            status == HF_ETABLE || status == HF_EPROTO || status == HF_ELOST;
 }
 
-/* Doubling, and a third of random on top so that a host full of clients does not come back as one.
- */
+/* Doubles, plus up to a third at random, so that a host's clients do not come back all at once. */
 static void schedule_retry(hf_client *client, int64_t now) REQUIRES(hfc_locked)
 {
     int64_t jitter = (int64_t)((uint64_t)now / 64 % 256) * client->backoff_ns / 768;
@@ -46,9 +45,9 @@ void hfc_link_drop(hf_client *client, int status, const char *text)
     client->session = NULL;
     client->link = HFC_LINK_DOWN;
     hfc_poll_del(client, session->sock);
-    /* A forked child may have the socket too; the agent should see its end all the same. */
+    /* A forked child may have the socket too; the agent must still see its end. */
     (void)shutdown(session->sock, SHUT_RDWR);
-    if (session->has_ring) /* threads asleep on this session have a new one to look for */
+    if (session->has_ring) /* threads asleep on this session must look for a new one */
         (void)syscall(SYS_futex, &session->ring.in->wake, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
     hfc_session_unref(client, session);
     hfc_ops_requeue(client);
@@ -60,7 +59,7 @@ void hfc_link_drop(hf_client *client, int status, const char *text)
     }
 }
 
-/* When it is to be asked whether the agent hangs; and at last, whether it came at all. */
+/* When to check whether the agent hangs, and finally whether it came at all. */
 int64_t hfc_hello_next(hf_client *client)
 {
     int64_t now = hfc_now(), first = client->hello_until_ns - HFC_WELCOME_NS + HFC_HANG_NS;
@@ -120,7 +119,7 @@ static void go_on(hf_client *client) REQUIRES(hfc_locked)
     } else if (status == HF_OK) {
         status = hfc_session_adopt(client, &welcome, fds, why, sizeof(why));
     } else {
-        crowded = status == HF_ENOAGENT; /* turned away without a word */
+        crowded = status == HF_ENOAGENT; /* closed without an answer */
     }
     if (status < 0) {
         hfc_link_drop(client, status, why);
@@ -128,7 +127,7 @@ static void go_on(hf_client *client) REQUIRES(hfc_locked)
         return;
     }
     client->welcome = welcome;
-    if (client->role == HF_ROLE_HOLDER) /* a guardian goes by the cookie of the first session */
+    if (client->role == HF_ROLE_HOLDER) /* a guardian keeps the cookie of the first session */
         memcpy(client->cookie, welcome.cookie, sizeof(client->cookie));
     __atomic_store_n(&client->known, welcome.incarnation, __ATOMIC_RELAXED);
     client->link = HFC_LINK_UP;
@@ -142,7 +141,7 @@ void hfc_link_tell_group(hf_client *client)
     if (client->link != HFC_LINK_UP || client->group_fds[HF_FD_GROUP] < 0 ||
         client->welcome.minor < 3)
         return;
-    /* The socket has room: nothing was sent on it but the hello. */
+    /* The socket has room: only the hello was sent on it. */
     (void)hfc_send_group(client->session->sock, client->group_fds);
 }
 

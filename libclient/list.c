@@ -1,4 +1,4 @@
-/* What is held on any host: every node's records, page by page, put together by name and hold. */
+/* The names held on any host: every node's records, page by page, merged by name and hold. */
 #include "libclient/internal.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #define SLOTS_FIRST 1024 /* a power of two */
 
-/* One hold of one name, as the nodes tell it. */
+/* One hold of one name, as the nodes report it. */
 struct found {
     uint32_t nodes; /* a bit for each that has it */
     uint64_t fence;
@@ -26,7 +26,7 @@ struct list {
     bool no_memory;
 };
 
-struct node { /* what is going on with one */
+struct node { /* the state of its listing */
     struct list *list;
     unsigned number;
     hf_op *op;
@@ -43,7 +43,7 @@ static size_t hash_of(const uint8_t *name, size_t name_len, const uint8_t *id)
     return (size_t)(hash ^ hash >> 32);
 }
 
-/* Where it is, or would be. */
+/* The hold's place, or the place for it. */
 static struct found **place_of(struct found **slots, size_t slot_count, const uint8_t *name,
                                size_t name_len, const uint8_t *id)
 {
@@ -151,7 +151,7 @@ static bool ask(hf_client *client, struct node *node, const void *prefix, size_t
     return true;
 }
 
-/* All pages of all nodes. How many nodes were listed to their end; negative: none, or no memory. */
+/* Reads all pages of all nodes. Returns how many nodes were listed to the end; negative: none, or no memory. */
 static int ask_all(hf_client *client, struct list *list, const void *prefix, size_t prefix_len,
                    uint32_t nodes) REQUIRES(hfc_locked)
 {
@@ -200,7 +200,7 @@ static int ask_all(hf_client *client, struct list *list, const void *prefix, siz
     return listed ? listed : status < 0 ? status : HF_ENOMEM;
 }
 
-/* --- telling ---------------------------------------------------------------------------------- */
+/* --- reporting ---------------------------------------------------------------------------------- */
 
 static int by_name(const void *left, const void *right)
 {
@@ -235,7 +235,7 @@ static int tell(const struct found *f, int (*fn)(const struct hf_listed *listed,
     return fn(&listed, arg);
 }
 
-/* To the front of the slots, in order. */
+/* Moves the holds to the front of the slots, sorted. */
 static void sort(struct list *list)
 {
     size_t count = 0;
@@ -278,7 +278,7 @@ int hf_list(hf_client *client, const void *prefix, size_t prefix_len,
     else if (listed < 0)
         status = listed;
     else if ((uint32_t)listed < nodes / 2 + 1)
-        status = HF_ENOQUORUM; /* the last failure's sentence stands */
+        status = HF_ENOQUORUM; /* the last failure's message stays */
     sort(&list);
     if (status == HF_OK && ret_nodes)
         *ret_nodes = (uint32_t)listed;

@@ -1,4 +1,4 @@
-/* Whose turn it is with a client, and whether a handle may be used by this process at all. */
+/* The lock of a client, and the check that this process may use a handle. */
 #include "libclient/internal.h"
 
 void hfc_lock(hf_client *client) NO_THREAD_SAFETY

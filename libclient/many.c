@@ -1,6 +1,6 @@
-/* Several acquires that are one for their caller: what set.c and slots.c share. The op that the
- * caller has (the whole) is no request; it goes on, in the step that either gave it, by what became of
- * its parts' requests, whenever somebody has a turn with the client. */
+/* Several acquires that are one for their caller, for set.c and slots.c. The caller's op (the whole)
+ * is no request: at each turn with the client its step, given by set.c or slots.c, acts on the results
+ * of its parts' requests. */
 #include "libclient/internal.h"
 
 #include <stdio.h>
@@ -85,8 +85,8 @@ static struct hfc_many *many_of(hf_op *whole)
     return (struct hfc_many *)whole;
 }
 
-/* Told once per change; of holders, who change all the time where several slots are waited for, once
- * until there was other news. */
+/* Reported once per change. While several slots are waited for their holders change all the time: a
+ * conflict is reported once until the reason changes. */
 static void pass_on_progress(struct hfc_many *many) REQUIRES(hfc_locked)
 {
     for (unsigned i = 0; i < many->count; i++) {
@@ -159,7 +159,7 @@ static void many_cancel(hf_op *whole) REQUIRES(hfc_locked)
         hfc_many_drop(&many->parts[i]);
 }
 
-/* What a failure's sentence begins with: who was the culprit, "" without one; keeps its index. */
+/* The start of a failure's message: the culprit's name, "" without one; keeps its index. */
 static void get_preface(const struct hfc_many *many, char ret_preface[PREFACE_SIZE])
 {
     const struct hfc_part *part = many->culprit;
@@ -219,7 +219,7 @@ int hfc_many_new(hf_client *client, const struct hf_acquire_options *options, un
 
     if (!many) {
         hfc_fail(HF_ENOMEM, NULL);
-        return HF_ENOMEM; /* said here, for readers that see this file only */
+        return HF_ENOMEM; /* explicit for analysers that see only this file */
     }
     whole = &many->whole;
     hfc_op_init(whole, client, &many_kind);

@@ -1,4 +1,4 @@
-/* The last failure of each thread: its sentence, and who was in the way. */
+/* The last failure of each thread: its message, and the conflicting holder. */
 #include "libclient/internal.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@ static _Thread_local struct {
     char text[320];
     bool has_conflict;
     struct hf_holder conflict;
-    int index; /* of several, which was in the way; 0 none, else one more */
+    int index; /* 1 + the index of the conflicting name or slot; 0: none */
 } last;
 
 int hfc_fail(int status, const char *format, ...)
@@ -40,7 +40,7 @@ const char *hf_last_message(void)
     return last.text;
 }
 
-/* The agent's strings are cut to fit and end with NUL; that is not relied on. */
+/* The agent's strings are cut to fit and end with NUL; but that is not relied on. */
 static void copy_text(char *to, size_t to_size, const char *from, size_t from_size)
 {
     size_t len = strnlen(from, from_size);

@@ -1,6 +1,6 @@
 /* Ops, and in which list of its client each is: queued, flying (in the ring), parked (answered) or
- * whole (of several requests). An op stays until whoever waits for it takes the answer; one that
- * nobody waits for any more only as long as the agent may still grant something by it. */
+ * whole (of several requests). An op stays until its caller takes the answer; an abandoned op stays
+ * only as long as the agent may still grant it. */
 #include "libclient/internal.h"
 
 #include <stdio.h>
@@ -69,7 +69,7 @@ void hfc_op_queue_cancel(hf_client *client, uint64_t target)
 {
     hf_op *cancel = hfc_op_new(client, &cancel_kind);
 
-    if (!cancel) /* then a late grant is released when it comes */
+    if (!cancel) /* a late grant is then released when it comes */
         return;
     cancel->entry.target = target;
     cancel->abandoned = true;
@@ -113,14 +113,14 @@ void hfc_op_note_progress(hf_op *op, const struct hf_completion_entry *entry)
     (void)snprintf(now->text, sizeof(now->text), "%.*s", (int)sizeof(now->text) - 1, entry->text);
     op->progress_due = true;
     op->told_no_agent = false;
-    /* A wait that ends unanswered can still say who was in the way. */
+    /* A wait that ends unanswered can still name the holder. */
     op->has_holder = entry->status == HF_EBUSY;
     op->holder = entry->holder;
 }
 
 void hfc_op_answered(hf_op *op, const struct hf_completion_entry *entry)
 {
-    bool none = entry->status > 0 || entry->status == HF_EPENDING; /* no answer is that */
+    bool none = entry->status > 0 || entry->status == HF_EPENDING; /* no answer has such a status */
     const struct hf_wire_holder *told = &op->holder;
     bool anonymous = op->has_holder && !told->fence && !told->pid && !*told->host;
 
@@ -130,7 +130,7 @@ void hfc_op_answered(hf_op *op, const struct hf_completion_entry *entry)
         op->has_holder = true;
         op->holder = entry->holder;
     } else if (anonymous && entry->status == HF_ETIMEDOUT) {
-        op->holder.pttl_ms = entry->holder.pttl_ms; /* what is left by now */
+        op->holder.pttl_ms = entry->holder.pttl_ms; /* its time left now */
     }
     hfc_op_finish(op, none ? HF_EPROTO : entry->status, entry->text);
 }

@@ -1,4 +1,4 @@
-/* Giving a lease back: the handle is over at once, the agent's answer is waited for or asked for later. */
+/* Releasing a lease: the handle is over at once; the agent's answer is waited for, or taken later. */
 #include "libclient/internal.h"
 
 #include <stdio.h>
@@ -42,12 +42,12 @@ static hf_op *tell_agent(struct hfc_lease *lease, bool reaped, int64_t deadline_
     return op;
 }
 
-/* A release on its way. */
+/* A release in progress. */
 struct release {
     hf_client *client;
     hf_op *op; /* NULL: there is nothing to wait for */
     int status;
-    const char *over; /* why the lease had been over; NULL: it had not */
+    const char *over; /* why the lease was over before; NULL: it was not */
 };
 
 /* Frees the lease. */
@@ -73,8 +73,8 @@ static void release_begin(hf_lease *handle, bool reaped, struct release *ret_rel
 
     hfc_lock(r->client);
     if (until_ns) {
-        /* Also while there is no agent: one that is started in the validity's last moment takes the
-         * lease up. */
+        /* Also while there is no agent: one that starts in the last moment of the validity readopts
+         * the lease. */
         until_ns = hfc_after(until_ns, HFC_GRACE_NS);
         r->op = tell_agent(lease, reaped, until_ns, until_ns);
         r->status = HF_ENOMEM;
@@ -84,13 +84,12 @@ static void release_begin(hf_lease *handle, bool reaped, struct release *ret_rel
     state = hf_state(handle);
     r->over = state == HF_STATE_RELEASED ? "it had been released" : hf_reason(handle);
     r->status = HF_ELOST;
-    /* That the job is gone is worth knowing all the same, and a caller that exits at once must not
-     * take the word with it. */
+    /* The agent should still learn that the job is gone, even if the caller exits at once. */
     if (reaped && state != HF_STATE_RELEASED) {
         r->op = tell_agent(lease, true, now, now + HFC_GRACE_NS);
     } else {
-        /* The agent may have extended it in the very last moment. Another table may have a new
-         * lease of the same slot and generation. */
+        /* The agent may have extended it at the last moment. Another table may have a new lease of
+         * the same slot and generation. */
         if (state != HF_STATE_RELEASED && r->client->link == HFC_LINK_UP &&
             r->client->session->map == lease->map)
             hfc_ring_give_back(r->client, lease->slot, lease->generation, reaped);

@@ -1,5 +1,5 @@
-/* What becomes of an op from its caller's side: begun, waited for, too late, given up, its result taken. What
- * differs from kind to kind is the kind's (struct hfc_kind). */
+/* An op from its caller's side: begun, waited for, expired, abandoned, its result taken. struct hfc_kind has
+ * the differences between kinds. */
 #include "libclient/internal.h"
 
 #include <stdio.h>
@@ -16,21 +16,21 @@ void hfc_op_begin(hf_op *op)
     hfc_ring_send(op);
 }
 
-/* From now on the agent is to forget it, and a grant that comes all the same is released. */
+/* From now on the agent should forget it; a grant that still comes is released. */
 static void withdraw(hf_op *op) REQUIRES(hfc_locked)
 {
     if (op->cancelled || !op->kind->revocable)
         return;
     op->cancelled = true;
-    /* One that goes to the next agent, for a grant of the last one may be its answer, is not to wait
-     * there. */
+    /* A request that goes to the next agent, since its answer may be a grant of the last agent, must
+     * not wait there. */
     if (op->place == HFC_OP_FLYING || (op->place == HFC_OP_QUEUED && op->sent)) {
         hfc_op_queue_cancel(op->client, op->entry.id);
         hfc_ring_flush(op->client);
     }
 }
 
-/* It should have been answered by now, and whoever was to answer hangs. */
+/* It should have been answered by now, but the agent hangs. */
 static bool is_in_vain(const hf_op *op, int64_t now_ns) REQUIRES(hfc_locked)
 {
     return now_ns >= op->deadline_ns && now_ns - op->start_ns >= HFC_HANG_NS &&
@@ -134,7 +134,7 @@ void hfc_op_abandon(hf_op *op)
     hfc_op_discard(op);
 }
 
-/* --- of those that were begun without waiting ------------------------------------------------- */
+/* --- ops started without waiting ------------------------------------------------- */
 
 int hf_op_result(hf_op *op, hf_lease **ret_lease)
 {

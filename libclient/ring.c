@@ -17,7 +17,7 @@ static void ring_doorbell(const struct hfc_session *session)
     while (n < 0 && errno == EINTR); /* any other failure: the bell rings already */
 }
 
-/* Requests that an agent of an earlier minor version takes for nonsense. */
+/* Requests that an agent of an earlier minor version does not know. */
 static bool is_too_new(const hf_op *op) REQUIRES(hfc_locked)
 {
     return op->entry.op >= HF_OP_LOOK && op->client->welcome.minor < 2;
@@ -127,7 +127,7 @@ void hfc_ring_drain(hf_client *client)
     struct hf_completion_entry entry;
     int status = 0, read = 0;
 
-    /* At most one ring's worth: an agent that posts on and on must not keep us here. */
+    /* At most one ring's worth: an agent that never stops posting must not keep us here. */
     while (read < HF_RING_ENTRIES && client->link == HFC_LINK_UP) {
         status = hf_ring_reap(&client->session->ring, &entry);
         if (status <= 0)
@@ -135,7 +135,7 @@ void hfc_ring_drain(hf_client *client)
         read++;
         answer(client, &entry);
     }
-    /* It was full: more answers may wait in the agent for the room that is there now. */
+    /* The ring was full: the agent may have more answers that now have room. */
     if (read == HF_RING_ENTRIES && client->link == HFC_LINK_UP)
         ring_doorbell(client->session);
     if (status < 0 && client->link == HFC_LINK_UP)

@@ -1,4 +1,4 @@
-/* A session (one attach) and the tables that are mapped: how long each lives. */
+/* The lifetimes of a session (one attach) and of mapped tables. */
 #include "libclient/internal.h"
 
 #include <stdio.h>
@@ -31,8 +31,8 @@ void hfc_session_unref(hf_client *client, struct hfc_session *session)
     free(session);
 }
 
-/* The mapping that the agent's table has with us already, else a new one. Closes `fd`. Old mappings
- * stay for the handles whose words lie in them. */
+/* Our present mapping of the agent's table, else a new one. Closes `fd`. Old mappings stay for the
+ * handles whose words are in them. */
 static int map_table(hf_client *client, int fd, uint64_t epoch, struct hfc_map **ret_map, char *why,
                      size_t why_size) REQUIRES(hfc_locked)
 {

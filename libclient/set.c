@@ -1,27 +1,26 @@
-/* Several resources at once, all or nothing.
+/* Several locks at once, all or none.
  *
  * The names are sorted by their bytes; everybody's order is the same.
  *
  *   1. All that are not kept yet are tried at once.
- *   2. Those before the first that was refused are kept, the others given back.
+ *   2. Those before the first that was refused are kept, the others released.
  *   3. That first one is waited for. Once granted it is kept, and 1 follows with the rest.
  *
- * Why nobody waits for ever in a ring: whoever waits for a name holds only names before it (the ones
- * after it were given back in 2, and what the agent then does takes nobody's waiting), and a try
- * never waits. In a ring of waiters each holds what the one before it waits for, so the names waited
- * for would rise all the way round. A holder of one lock waits for nothing and closes no ring either.
- * That is so for as long as nobody waits here while it holds locks of earlier calls; holdfast.h says
- * so to its users.
+ * Why there is no deadlock: a waiter for a name holds only names before it (step 2 released those
+ * after it, and their release waits for nobody), and a try never waits. In a ring of waiters each
+ * holds the name that the one before it waits for, so those names would rise all the way round. A
+ * holder of one lock waits for nothing and closes no ring either. This needs callers that hold no
+ * locks of earlier calls; holdfast.h tells users so.
  *
- * What was granted can be lost, or asked to stop, while another is waited for. Nobody has been told
- * of it yet, so nothing is lost for the caller but time: all is given back and begins anew.
+ * A granted lease can be lost, or asked to stop, while another is waited for. The caller does not
+ * know of it yet and loses only time: all leases are released and the call begins anew.
  */
 #include "libclient/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Between two beginnings, so that a lease that cannot be kept makes no busy loop. */
+/* Between two starts, so that a lease that cannot be kept makes no busy loop. */
 #define ANEW_NS (100 * HF_NS_PER_MS)
 
 static int by_bytes(const void *left, const void *right)
@@ -33,7 +32,7 @@ static int by_bytes(const void *left, const void *right)
     return order ? order : a->name_len - b->name_len;
 }
 
-/* The last one is not tried but waited for: that is one round trip, too, where it is free. */
+/* The last one is waited for instead of tried: if it is free, that takes one round trip, too. */
 static void try_rest(struct hfc_many *set) REQUIRES(hfc_locked)
 {
     set->trying = !set->waits || set->count - set->done > 1;
@@ -42,7 +41,7 @@ static void try_rest(struct hfc_many *set) REQUIRES(hfc_locked)
             return;
 }
 
-/* Whether what is kept is good for as long as renewals go on. */
+/* Whether the kept leases stay valid as long as renewals succeed. */
 static bool all_stand(const struct hfc_many *set)
 {
     for (unsigned i = 0; i < set->done; i++)
@@ -65,7 +64,7 @@ static void begin_anew(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked
     set->resume_ns = now_ns + ANEW_NS;
 }
 
-/* As one lock is granted with half its TTL ahead, all of them are. */
+/* All have half their TTL left, as a single lock has at its grant. */
 static void finish(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
 {
     for (unsigned i = 0; i < set->count; i++)
@@ -117,7 +116,7 @@ static void judge_wait(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked
 
     if (!part->op->done)
         return;
-    if (part->op->status == HF_ELOST) { /* granted, and lost before it was heard of */
+    if (part->op->status == HF_ELOST) { /* granted, and lost before we knew of it */
         begin_anew(set, now_ns);
         return;
     }

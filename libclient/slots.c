@@ -1,9 +1,10 @@
-/* Counted locks: NAME for up to K holders is the K locks NAME#0 ... NAME#(K-1), of which one is taken.
+/* Counted locks: NAME for up to K holders is the K locks NAME#0 ... NAME#(K-1), of which one is
+ * acquired.
  *
- * They are tried one after the other, from a random one on: to try all at once would take several and
- * give back all but one. Where all are taken it waits for all of them, takes what is granted first,
- * and cancels the rest; a second grant is released as it comes. Nothing is held meanwhile, so nobody
- * waits for whoever waits here.
+ * They are tried one after the other, from a random one on: trying all at once would acquire several
+ * and release all but one. If all are taken the call waits for all of them, keeps the first grant,
+ * and cancels the rest; a second grant is released. The waiter holds nothing meanwhile, so nobody
+ * waits for it.
  */
 #include "libclient/internal.h"
 
@@ -77,7 +78,7 @@ static void judge_waits(struct hfc_many *slots) REQUIRES(hfc_locked)
     }
     if (!failed)
         return;
-    if (failed->op->status == HF_ELOST) { /* granted, and lost before it was heard of */
+    if (failed->op->status == HF_ELOST) { /* granted, and lost before we knew of it */
         hfc_many_drop(failed);
         (void)hfc_many_ask(slots, failed, true);
         return;
@@ -112,7 +113,7 @@ static int check(const struct hf_acquire_options *options, unsigned slots)
     return HF_OK;
 }
 
-/* Not everybody is to begin with the same one. */
+/* Callers should not all begin with the same slot. */
 static unsigned first_of(unsigned slots)
 {
     uint32_t random;

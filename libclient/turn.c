@@ -1,4 +1,4 @@
-/* A thread's turn with a client: what there is to do, and the sleep until there is more. */
+/* A thread's turn with a client: the work that is due, and the sleep until there is more. */
 #include "libclient/internal.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ void hfc_turn_notice_end(hf_client *client)
     p.fd = client->session->sock;
     if (poll(&p, 1, 0) <= 0)
         return;
-    hfc_ring_drain(client); /* what it still said */
+    hfc_ring_drain(client); /* its last answers */
     if (client->link == HFC_LINK_UP) {
         char text[160];
 
@@ -37,8 +37,8 @@ uint32_t hfc_turn(hf_client *client)
     return seen;
 }
 
-/* A handler that ran ends what blocks, as flock(2) has it, unless it was installed with SA_RESTART. The
- * kernel does not tell which one ran: any without it that may have is enough. */
+/* A handler that ran ends blocking calls, as with flock(2), unless it was installed with SA_RESTART.
+ * The kernel does not tell which handler ran: one without SA_RESTART that may have run is enough. */
 static bool may_handlers_interrupt(void)
 {
     for (int i = 1; i <= SIGRTMAX; i++) {
@@ -46,7 +46,7 @@ static bool may_handlers_interrupt(void)
 
         if (i == SIGSEGV || i == SIGBUS || i == SIGFPE || i == SIGILL || i == SIGTRAP ||
             i == SIGSYS)
-            continue; /* of faults, which sleepers do not have */
+            continue; /* faults, which do not happen in a sleep */
         if (sigaction(i, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
             action.sa_handler != SIG_IGN && !(action.sa_flags & SA_RESTART))
             return true;

@@ -1,4 +1,4 @@
-/* Looking at an agent's table. Needs no agent and no client; a forked child may use it too. */
+/* Reads an agent's table. Needs no agent and no client; a forked child may use it too. */
 #include "libclient/internal.h"
 
 #include <stdio.h>
@@ -62,7 +62,7 @@ static void fill(const hf_view *view, const struct hf_slot_view *slot, struct hf
 {
     const struct hf_slot *at = &view->table.slots[slot->slot];
 
-    /* One by one: to empty all of it first would be a tenth of a look-up. */
+    /* Field by field: zeroing the whole struct first would cost a tenth of a look-up. */
     info->size = sizeof(*info);
     info->name_len = slot->name_len;
     info->state = (int)slot->state;
@@ -84,7 +84,7 @@ static void fill(const hf_view *view, const struct hf_slot_view *slot, struct hf
         (void)snprintf(info->reason, sizeof(info->reason), "%s", hf_loss_text(slot->reason));
 }
 
-/* A released lease is none; a lost one is shown as such until its slot is used again. */
+/* A released lease is not shown; a lost one is shown as lost until its slot is reused. */
 static bool is_shown(const struct hf_slot_view *slot)
 {
     return slot->state >= HF_SLOT_HELD && slot->state <= HF_SLOT_LOST;
@@ -115,7 +115,7 @@ int hf_view_walk(hf_view *view, int (*fn)(const struct hf_info *info, void *arg)
     if (!view || !fn)
         return hfc_fail(HF_EINVAL, "hf_view_walk: an argument is NULL");
     used = atomic_load(&view->table.header->slots_used);
-    if (used > hf_table_capacity(&view->table)) /* now: they may have become more */
+    if (used > hf_table_capacity(&view->table)) /* read now, as it may have grown */
         return hfc_fail(HF_ETABLE, "the table counts more slots than it has");
     for (uint32_t i = 0; i < used; i++) {
         struct hf_slot_view slot;

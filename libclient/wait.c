@@ -1,4 +1,4 @@
-/* Sleeping until a lease changes, and saying that one must end. */
+/* Sleeping until a lease changes, and asking for its end. */
 #include "libclient/internal.h"
 
 #include <string.h>

@@ -13,7 +13,7 @@ static int check(const hf_client *client, const void *name, size_t name_len)
     return status < 0 ? status : hfc_acquire_check_name(name, name_len);
 }
 
-/* What the agent gives the nodes for an answer, and more. */
+/* More than the agent's own timeout for the nodes. */
 static int64_t patience(hf_client *client) REQUIRES(hfc_locked)
 {
     int64_t third = (int64_t)client->welcome.ttl_ms * HF_NS_PER_MS / 3;
@@ -36,7 +36,7 @@ static void fill(const struct hf_completion_entry *found, uint32_t nodes, struct
     hf_key_id_text(found->key_id, who->id);
 }
 
-/* The session's, and so of the agent that answered. */
+/* From the session, so from the agent that answered. */
 static uint32_t nodes_of(const hf_client *client) REQUIRES(hfc_locked)
 {
     return client->link == HFC_LINK_UP ? client->session->map->table.header->nodes : 0;
@@ -49,11 +49,11 @@ struct question {
     const struct hfc_kind *kind;
     const void *name;
     size_t name_len;
-    /* look: until it is free */
+    /* look: wait until it is free */
     int64_t wait_ms;
     void (*progress)(const struct hf_progress *progress, void *arg);
     void *arg;
-    /* force: which hold */
+    /* force: the hold meant */
     uint64_t fence;
     uint8_t id[HF_KEY_ID_LEN];
 };
@@ -103,8 +103,8 @@ static int collect(hf_op *op) REQUIRES(hfc_locked)
     return status;
 }
 
-/* Until it is answered. Also after a failure `ret_found` has what is known, else HF_LOOK_NONE;
- * `ret_nodes`: of how many nodes. */
+/* Waits for the answer. `ret_found` has what is known even after a failure, else HF_LOOK_NONE;
+ * `ret_nodes`: the number of nodes. */
 static int ask(hf_client *client, const struct question *q, struct hf_completion_entry *ret_found,
                uint32_t *ret_nodes)
 {
