@@ -1,7 +1,7 @@
 /* Where agents can be: BASE/NAME is an agent's runtime directory, with its attach socket.
  *
- *   $HOLDFAST_RUNTIME_DIR       and nothing else, where that is set: private agents and tests
- *   $XDG_RUNTIME_DIR/holdfast   the user's own; /run/user/UID/holdfast where that is not set (cron)
+ *   $HOLDFAST_RUNTIME_DIR       the only base if it is set: private agents and tests
+ *   $XDG_RUNTIME_DIR/holdfast   the user's own; /run/user/UID/holdfast if it is not set (cron)
  *   /run/holdfast               the system's
  */
 #ifndef HOLDFAST_SHM_BASES_H
@@ -28,8 +28,8 @@ const char *hf_agent_or_default(const char *agent);
  * path is too long. */
 int hf_bases(struct hf_base ret_bases[HF_BASES_MAX]);
 
-/* A path of the caller's, with '/': whether it is below the system's base, and who owns agents there
- * if so. */
+/* Whether a path of the caller's, with '/', is below the system's base, and the owner of agents
+ * there. */
 bool hf_path_is_system(const char *path);
 uid_t hf_system_owner(void);
 

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whole milliseconds, and whether there was a part of one besides; of a fraction six digits count.
- * HF_EINVAL: it is no duration, is negative, or is above `most_ms`. */
+/* Whole milliseconds, and whether a part of one remains; six digits of a fraction count. HF_EINVAL:
+ * it is no duration, is negative, or is above `most_ms`. */
 int hf_duration_parse(const char *text, int64_t most_ms, int64_t *ret_ms, bool *ret_part);
 
 #endif

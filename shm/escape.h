@@ -1,4 +1,4 @@
-/* Bytes of a name as people see them, so that none upsets a terminal. Pure; any thread. */
+/* The bytes of a name, escaped so that none can upset a terminal. Pure; any thread. */
 #ifndef HOLDFAST_SHM_ESCAPE_H
 #define HOLDFAST_SHM_ESCAPE_H
 

@@ -17,7 +17,7 @@ void hf_hex_text(const void *bytes, size_t len, char *ret_text)
     *ret_text = '\0';
 }
 
-/* -1: it is none. */
+/* -1: no hex digit. */
 static int value_of(char digit)
 {
     if (digit >= '0' && digit <= '9')

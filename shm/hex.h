@@ -9,7 +9,7 @@
 
 /* `ret_text` has room for 2 * len + 1. */
 void hf_hex_text(const void *bytes, size_t len, char *ret_text);
-/* Reads 2 * len digits, none behind what is not one. HF_OK or HF_EINVAL, then with some of `ret_bytes`
+/* Reads 2 * len digits, up to the first other character. HF_OK, or HF_EINVAL with some of `ret_bytes`
  * written. */
 int hf_hex_bytes(const char *text, size_t len, void *ret_bytes);
 

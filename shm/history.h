@@ -3,10 +3,10 @@
  * Who writes: the agent, each ring from one thread. Who reads: anybody who mapped the table. A ring
  * keeps the newest entries; the oldest is overwritten. Ordering: the entry is written under its own
  * sequence count, then the ring's count of written ones is raised (release). A reader loads the
- * count (acquire), copies an entry, and believes it only if it still carries the number that was
- * asked for: else it was overwritten meanwhile. Writing is a bounded number of stores and never
- * waits. Rings outlive the agent with the table; a new table begins with empty ones. A table of
- * version 1.0 has none: nothing is written, nothing is found.
+ * count (acquire), copies an entry, and accepts it only if it still carries the requested number:
+ * else it was overwritten meanwhile. Writing is a bounded number of stores and never waits. Rings
+ * outlive the agent with the table; a new table begins with empty ones. A table of version 1.0 has
+ * none: nothing is written, nothing is found.
  */
 #ifndef HOLDFAST_SHM_HISTORY_H
 #define HOLDFAST_SHM_HISTORY_H
@@ -18,7 +18,7 @@
 
 /* --- writer ----------------------------------------------------------------------------------- */
 
-/* Once after hf_table_create(), before anything is written: the rings go on where they stand.
+/* Once after hf_table_create(), before anything is written: the rings continue where they stand.
  * Returns the highest event number in them, 0 if there is none. */
 uint64_t hf_history_begin(struct hf_table *table);
 
@@ -32,14 +32,14 @@ void hf_event_name(const struct hf_table *table, struct hf_event *event, const v
 
 /* --- reader ----------------------------------------------------------------------------------- */
 
-/* How many were ever written: the next index. */
+/* The number of entries ever written: the next index. */
 uint64_t hf_events_written(const struct hf_table *table, enum hf_event_ring ring);
 /* The oldest index that is not overwritten. */
 uint64_t hf_events_oldest(const struct hf_table *table, enum hf_event_ring ring);
 /* HF_ELOST: overwritten. HF_EINVAL: not yet written. HF_ETABLE: cannot be read. */
 int hf_event_read(const struct hf_table *table, enum hf_event_ring ring, uint64_t index,
                   struct hf_event *ret_event);
-/* Bytes of its text that are there. */
+/* The bytes of its text that were kept. */
 static inline size_t hf_event_text_kept(const struct hf_event *event)
 {
     return event->text_len < HF_EVENT_TEXT ? event->text_len : HF_EVENT_TEXT;

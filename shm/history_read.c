@@ -26,7 +26,7 @@ int hf_event_read(const struct hf_table *table, enum hf_event_ring ring, uint64_
     if (index >= hf_events_written(table, ring))
         return HF_EINVAL;
     if (!hf_row_load(&event, &table->events[ring][index & (count - 1)], sizeof(event)))
-        /* A writer that was killed inside was about to overwrite it. */
+        /* A writer killed inside was overwriting it. */
         return index <= hf_events_oldest(table, ring) ? HF_ELOST : HF_ETABLE;
     if (event.index != index)
         return HF_ELOST;

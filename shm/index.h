@@ -1,13 +1,12 @@
 /* Name -> slot, in the table: open addressing with bounded probes.
  *
- * Who writes: the broker thread. Who reads: anybody who mapped the table. Ordering: slot and text
- * are filled first, then the entry is stored with release. A delete leaves a tombstone; when a
- * quarter of the area is tombstones the index is rebuilt in the second area and the two are
- * flipped under `index_seq`, which is also how it gets larger when a start has made the table grow: a
- * reader takes area and size from the header each time. A miss counts only if `index_seq` was even and unchanged. SipHash-2-4
- * with the key in the header: remote users cannot make names collide; local users can read the
- * key, hence the bounded probes (a full neighbourhood is HF_EFULL for the writer, and a lookup
- * that asks for more is a miss).
+ * Who writes: the broker thread. Who reads: anybody who mapped the table. Ordering: slot and text are filled first,
+ * then the entry is stored with release. A delete leaves a tombstone; when a quarter of the area is tombstones the
+ * index is rebuilt in the second area and the two are flipped under `index_seq`. It grows in the same way after a start
+ * has made the table larger: a reader takes area and size from the header each time. A miss counts only if `index_seq`
+ * was even and unchanged. SipHash-2-4 with the key in the header: remote users cannot make names collide; local users
+ * can read the key, hence the bounded probes (if all probes are taken the writer gets HF_EFULL, and a lookup that needs
+ * more probes is a miss).
  */
 #ifndef HOLDFAST_SHM_INDEX_H
 #define HOLDFAST_SHM_INDEX_H
@@ -17,18 +16,18 @@
 
 #define HF_INDEX_PROBES 64
 
-/* Entries per area for so many slots: a power of two, at most half full. */
+/* Entries per area for `capacity` slots: a power of two, at most half full. */
 uint32_t hf_index_size_for(uint32_t capacity);
 
 uint32_t hf_name_hash(const uint8_t key[16], const void *name, size_t name_len);
 
 /* Writer. The slot's identity (published or about to be) must carry this name; adding the same name
- * and slot again changes nothing. Raises the header's slots_used where `slot` asks for it.
- * HF_EFULL: all places within the probes are taken. */
+ * and slot again changes nothing. Raises the header's slots_used if `slot` needs it. HF_EFULL: all
+ * places within the probes are taken. */
 int hf_index_add(struct hf_table *table, const void *name, size_t name_len, uint32_t slot);
 void hf_index_remove(struct hf_table *table, const void *name, size_t name_len, uint32_t slot);
-/* Rebuilds from the slots that are not FREE, with places for the capacity that there is now; used at a warm
- * restart, while nobody else writes a slot. Slots whose text cannot be right are left out. */
+/* Rebuilds from the slots that are not FREE, with places for the present capacity; used at a warm restart,
+ * while no other thread writes a slot. Slots with an impossible text are left out. */
 void hf_index_rebuild(struct hf_table *table);
 
 /* Reader: copies the slot that carries `name`. HF_ENOTHELD: none does.

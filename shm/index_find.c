@@ -11,8 +11,8 @@ struct area {
     uint32_t size;
 };
 
-/* (!) An area that is not there is a hole, which ends in SIGBUS when /dev/shm is full. No agent leads to
- * one, but damage may. */
+/* (!) An area without memory is a hole, whose access raises SIGBUS when /dev/shm is full. No agent
+ * points to one, but damage may. */
 static bool area_to_read(const struct hf_table *table, struct area *ret_area)
 {
     const struct hf_table_header *header = table->header;
@@ -28,7 +28,7 @@ static bool area_to_read(const struct hf_table *table, struct area *ret_area)
     return true;
 }
 
-/* HF_ENOTHELD here means: not found in this area as it looked just now. */
+/* HF_ENOTHELD here: not found in this area as it was just now. */
 static int find_in(const struct hf_table *table, struct area area, uint32_t hash, const void *name,
                    size_t name_len, struct hf_slot_view *ret_view)
 {
@@ -43,7 +43,7 @@ static int find_in(const struct hf_table *table, struct area area, uint32_t hash
             break;
         if (hf_index_hash_of(entry) != hash || hf_index_slot_of(entry) == HF_INDEX_TOMB)
             continue;
-        /* A number out of range is HF_EINVAL: a broken entry, passed over. */
+        /* A number out of range is HF_EINVAL: a broken entry, skipped. */
         status = hf_slot_read_named(table, hf_index_slot_of(entry) - 1, name, name_len, ret_view);
         if (status == 0)
             return 0;

@@ -1,7 +1,7 @@
 /* Where an entry of the name index may stand; shared by shm/index_find.c and shm/index_write.c.
  *
- * Triangular steps: with a power of two they meet every place, and at the fullest the index gets
- * (half entries, a quarter tombstones) a million names stay far within HF_INDEX_PROBES.
+ * Triangular steps: with a power of two they reach every place, and in the fullest index (half
+ * entries, a quarter tombstones) a million names stay far within HF_INDEX_PROBES.
  */
 #ifndef HOLDFAST_SHM_INDEX_PROBE_H
 #define HOLDFAST_SHM_INDEX_PROBE_H
@@ -19,8 +19,8 @@ static inline uint32_t hf_index_hash_of(uint64_t entry)
     return (uint32_t)(entry >> 32);
 }
 
-/* The header's `index_area`: one word, so that whoever is killed between two stores leaves the one area or the
- * other, each with its own size. */
+/* The header's `index_area`: one word, so that an agent killed between two stores leaves either area in use,
+ * with its own size. */
 static inline uint32_t hf_index_area_word(uint32_t area, uint32_t size)
 {
     return area | (uint32_t)__builtin_ctz(size) << 8;

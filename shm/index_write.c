@@ -67,8 +67,8 @@ static void empty(hf_index_entry *area, uint32_t size)
         SET(area[i], 0);
 }
 
-/* For the capacity that there is now. (!) Of that size both areas have memory, as far as they have any:
- * hf_table_create() took it before it raised the capacity. */
+/* For the present capacity. (!) Each area that has memory has it for this size: hf_table_create() took
+ * it before it raised the capacity. */
 static uint32_t size_wanted(const struct hf_table *table)
 {
     uint32_t size = hf_index_size_for(table->capacity);
@@ -76,8 +76,8 @@ static uint32_t size_wanted(const struct hf_table *table)
     return size > table->index_size ? size : table->index_size;
 }
 
-/* The area that readers do not look at now, emptied; NULL when there is no memory for it. One that
- * still does began before the last flip: it sees `index_seq` changed and does not believe its miss. */
+/* The area that readers do not use now, emptied; NULL when there is no memory for it. A reader that
+ * still uses it began before the last flip: it sees `index_seq` changed and does not trust its miss. */
 static hf_index_entry *begin_rebuild(struct hf_table *table, uint32_t size)
 {
     hf_index_entry *area = area_of(table, !number_in_use(table));
@@ -88,7 +88,7 @@ static hf_index_entry *begin_rebuild(struct hf_table *table, uint32_t size)
     return area;
 }
 
-/* One store, of both: what the one area has is nothing in the other. */
+/* One store for both: entries of one area mean nothing in the other. */
 static void lead_to(struct hf_table *table, uint32_t area, uint32_t size)
 {
     SET(table->header->index_area, hf_index_area_word(area, size));
@@ -98,7 +98,7 @@ static void lead_to(struct hf_table *table, uint32_t area, uint32_t size)
 static void flip(struct hf_table *table, uint32_t size)
 {
     struct hf_table_header *header = table->header;
-    uint32_t seq = GET(header->index_seq) | 1; /* odd already if a writer was killed here */
+    uint32_t seq = GET(header->index_seq) | 1; /* already odd if a writer was killed here */
 
     SET(header->index_seq, seq);
     lead_to(table, !number_in_use(table), size);
@@ -106,9 +106,9 @@ static void flip(struct hf_table *table, uint32_t size)
     table->index_tombs = 0;
 }
 
-/* Without the tombstones. An entry carries its whole hash, so no slot has to be read. If some entry
- * found no place, or there is no memory, the area in use stays as it is, until as many tombstones again
- * have come: they only make looking take longer. */
+/* Without the tombstones. An entry carries its whole hash, so no slot has to be read. If an entry finds
+ * no place, or there is no memory, the area in use stays until as many more tombstones have come: they
+ * only make lookups slower. */
 static void compact(struct hf_table *table)
 {
     const hf_index_entry *from = area_in_use(table);
@@ -177,7 +177,7 @@ void hf_index_remove(struct hf_table *table, const void *name, size_t name_len, 
     }
 }
 
-/* Where there is no memory for another area: nobody believes a miss meanwhile. */
+/* No memory for another area: no reader trusts a miss meanwhile. */
 static hf_index_entry *begin_in_place(struct hf_table *table, uint32_t size)
 {
     hf_index_entry *area = area_in_use(table);

@@ -1,4 +1,4 @@
-/* Fingerprints: numbers made of what two programs must agree on byte by byte. */
+/* Fingerprints: hashes of the layouts that two programs must share byte by byte. */
 #include "shm/layout.h"
 
 #include "shm/compiler.h"
@@ -28,8 +28,8 @@ static uint64_t mix_byte_order(void)
 #define AT(type, member) ((uint32_t)offsetof(struct type, member))
 #define SIZE(type)       ((uint32_t)sizeof(struct type))
 
-/* The number of counters is not in it: counters are appended by minor versions. Nor is what minor
- * versions added: an element of such a section has one form for ever, and its size is checked. */
+/* The number of counters is not included: minor versions append counters. Nor are additions of
+ * minor versions: the elements of such a section never change, and their size is checked. */
 uint64_t hf_layout_fingerprint(void)
 {
     static const uint32_t numbers[] = {

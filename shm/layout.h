@@ -4,15 +4,16 @@
  * until the grant, the renewal thread until the end, see agent/lease.h). Who reads: everybody,
  * read-only. Ordering: `check` is one 64-bit word, stored with release and loaded with acquire;
  * everything else in a slot stands under `seq` (shm/slot.h). `state` of the header is stored last
- * when the table is made. The writer never reads back what it published to decide anything.
+ * when the table is made. The writer never decides by reading back what it published.
  *
- * docs/SHM.md shows the same bytes as a picture with the rules; any change here is a change there,
- * and of HF_TABLE_MAJOR (incompatible) or HF_TABLE_MINOR (new section, or use of reserved bytes).
+ * docs/SHM.md shows the same bytes as a picture with the rules. Any change here also changes
+ * docs/SHM.md, and HF_TABLE_MAJOR (incompatible) or HF_TABLE_MINOR (new section, or use of reserved
+ * bytes).
  *
  * (!) An agent of another minor version takes the table over as it stands, so that living leases are
- * kept: what a later minor added may be absent (the writer goes on without it), and what this one
- * does not know stays untouched. So a new section is no part of the fingerprint, its type and element
- * size are checked in the directory, and its absence is no error.
+ * kept: additions of a later minor may be absent (the writer does without them), and the writer does
+ * not touch parts that it does not know. So a new section is no part of the fingerprint, its type and
+ * element size are checked in the directory, and its absence is no error.
  */
 #ifndef HOLDFAST_SHM_LAYOUT_H
 #define HOLDFAST_SHM_LAYOUT_H
@@ -24,7 +25,7 @@
 #include "shm/layout_history.h"
 #include "shm/layout_node.h"
 
-/* The tests build a holdfastd of a later version, to upgrade to. Nothing else sets these. */
+/* Only tests set these: they build a holdfastd of a later version, to upgrade to. */
 #ifndef HF_TEST_MAJOR
 #define HF_TEST_MAJOR 0
 #endif
@@ -58,37 +59,37 @@ enum hf_slot_state {
     HF_SLOT_HELD = 1,
     HF_SLOT_LATE = 2,   /* validity below half the TTL: renewals are failing */
     HF_SLOT_LOSING = 3, /* terminal: the holder must stop, validity is frozen */
-    HF_SLOT_LOST = 4,   /* over, by loss; `reason` says why */
-    HF_SLOT_ENDED = 5,  /* over, by release */
+    HF_SLOT_LOST = 4,   /* lost; `reason` says why */
+    HF_SLOT_ENDED = 5,  /* released */
 };
 
 enum hf_slot_flag {
     HF_SLOT_F_RUN = 1 << 0,       /* held by `holdfast run`: ends when its tree is reaped */
-    HF_SLOT_F_READOPTED = 1 << 1, /* taken over from the journal of an earlier agent */
-    HF_SLOT_F_ORPHAN = 1 << 2,    /* holder gone without a word: lapses, no longer renewed */
+    HF_SLOT_F_READOPTED = 1 << 1, /* readopted from the journal of an earlier agent */
+    HF_SLOT_F_ORPHAN = 1 << 2,    /* the holder vanished: lapses, no longer renewed */
 };
 
 /* Why a lease was lost or is losing. */
 enum hf_loss_reason {
     HF_LOSS_NONE = 0,
     HF_LOSS_QUORUM = 1,     /* fewer than q nodes renewed in time */
-    HF_LOSS_FOREIGN = 2,    /* keys on too many nodes are another's */
+    HF_LOSS_FOREIGN = 2,    /* keys on too many nodes have another token */
     HF_LOSS_MISSING = 3,    /* keys on too many nodes are gone */
     HF_LOSS_CLOCK = 4,      /* clock steps of nodes voided too many votes */
     HF_LOSS_ASKED = 5,      /* somebody asked the holder to stop */
     HF_LOSS_MAX_HOLD = 6,   /* max_hold is over */
     HF_LOSS_GUARDIAN = 7,   /* a guardian of `run` began to stop the job */
     HF_LOSS_LATE_REPLY = 8, /* the renewal thread came too late to extend */
-    HF_LOSS_RESTART = 9,    /* the agent came back too late to re-adopt */
+    HF_LOSS_RESTART = 9,    /* the agent came back too late to readopt */
     HF_LOSS_HOLDER = 10,    /* the holder died */
     HF_LOSS_GOING = 11,     /* the agent ends, and its private nodes with it */
     HF_LOSS_HEARTBEAT = 12, /* the holder did not beat in time: it hangs */
-    HF_LOSS_FORCED = 13,    /* somebody forced it out on too many nodes */
-    HF_LOSS_FENCE = 14,     /* a majority has given the lock to another since */
+    HF_LOSS_FORCED = 13,    /* an operator forced it out on too many nodes */
+    HF_LOSS_FENCE = 14,     /* a majority has granted the lock to another since */
     HF_LOSS_AWAY = 15,      /* the agent was stopped, suspended or without CPU when it was due */
 };
 
-/* One lease: one cache line. Fields from `seq` on stand under `seq`. */
+/* One lease: one cache line. Fields from `seq` on are under `seq`. */
 struct hf_slot {
     _Atomic uint64_t check;
     _Atomic uint32_t seq;        /* odd while the writer is inside */
@@ -111,9 +112,10 @@ _Static_assert(offsetof(struct hf_slot, text_off) == 48, "layout");
 _Static_assert(offsetof(struct hf_slot, ttl_ms) == 60, "layout");
 
 enum hf_table_state {
-    HF_TABLE_INIT = 0,    /* being made: do not use */
-    HF_TABLE_ALIVE = 1,   /* in use */
-    HF_TABLE_STOPPED = 2, /* the agent ended clean; leases of living holders wait for the next */
+    HF_TABLE_INIT = 0,  /* being made: do not use */
+    HF_TABLE_ALIVE = 1, /* in use */
+    HF_TABLE_STOPPED =
+        2, /* the agent ended cleanly; leases of living holders wait for the next agent */
     HF_TABLE_RETIRED = 3, /* replaced: open the name again */
 };
 
@@ -123,9 +125,9 @@ enum hf_section_type {
     HF_SECTION_INDEX = 3, /* two areas, each with room for half of the entries */
     HF_SECTION_NODES = 4,
     HF_SECTION_COUNTERS = 5,
-    /* since 1.1; a reader does without those that are not there */
+    /* since 1.1; a reader does without absent ones */
     HF_SECTION_EVENTS = 6,    /* + enum hf_event_ring: 6 to 9 */
-    HF_SECTION_RENEWALS = 10, /* HF_NODES_MAX rings behind each other */
+    HF_SECTION_RENEWALS = 10, /* HF_NODES_MAX rings, one after the other */
     HF_SECTION_TEST = 0x7e57, /* of a later version, in tests only */
 };
 #define HF_SECTIONS_MAX 16
@@ -140,10 +142,10 @@ struct hf_section {
 _Static_assert(sizeof(struct hf_section) == 32, "layout");
 
 /* (!) Slots, index and text have room to grow in place: elem_count is that room, and the header's `capacity`,
- * `index_size` and `text_there` say how much of it has memory. What is beyond is a hole, which costs nothing
- * and which nobody touches. Readers look at these numbers each time, and bound them by the room. */
+ * `index_size` and `text_there` say how much of it has memory. The rest is a hole, which costs nothing and is
+ * never touched. Readers load these numbers each time, and bound them by the room. */
 #define HF_SLOTS_MAX (UINT32_C(1) << 24)
-#define HF_SLOT_ROOM 65536 /* of a table made for fewer than a quarter */
+#define HF_SLOT_ROOM 65536 /* of a table made for less than a quarter of it */
 
 /* One entry of the name index: hash of the name (32) << 32 | slot + 1 (32). 0 is an empty place; a
  * slot part of HF_INDEX_TOMB is a deleted one. shm/index.h */
@@ -162,8 +164,9 @@ struct hf_table_header {
     /* line 0: written once */
     uint64_t magic;
     uint16_t major;
-    uint16_t minor;     /* of the agent that writes now: set at each start */
-    uint16_t min_minor; /* readers of this major and this minor or a later one may read; likewise */
+    uint16_t minor; /* of the agent that writes now: set at each start */
+    uint16_t
+        min_minor; /* readers of this major and at least this minor may read; set at each start */
     uint16_t header_len;
     uint64_t total_size;
     uint64_t fingerprint; /* hf_layout_fingerprint() of the writer */
@@ -186,14 +189,14 @@ struct hf_table_header {
     uint32_t reserved1;
     _Atomic int64_t started_ns; /* CLOCK_BOOTTIME */
     uint8_t reserved2[40];
-    /* line 3: the heartbeats; progress of each thread's loop, CLOCK_BOOTTIME */
+    /* line 3: the signs of life of each thread's loop, CLOCK_BOOTTIME */
     _Atomic int64_t main_beat_ns, broker_beat_ns, renewal_beat_ns;
     uint8_t reserved3[40];
     /* line 4: the name index */
     _Atomic uint32_t index_seq;  /* odd while a rebuild flips the areas */
     _Atomic uint32_t index_area; /* the one to read, 0 or 1 | log2 of its entries << 8 */
     _Atomic uint32_t index_size; /* entries of each area that have memory, a power of two */
-    _Atomic uint32_t slots_used; /* slots below this number were ever used */
+    _Atomic uint32_t slots_used; /* only slots below this number were ever used */
     _Atomic uint64_t events_written[HF_EVENT_RINGS]; /* since 1.1: one writer thread each */
     _Atomic uint64_t text_there;  /* units of text that have memory; it only grows */
     _Atomic uint32_t index_areas; /* 1 or 2: those that have memory */
@@ -222,8 +225,8 @@ _Static_assert(offsetof(struct hf_table_header, agent_name) == 320, "layout");
 _Static_assert(offsetof(struct hf_table_header, sections) == 448, "layout");
 _Static_assert(sizeof(struct hf_table_header) <= HF_TABLE_HEADER, "layout");
 
-/* A number made of every size and offset above and of the byte order: two builds that differ refuse
- * each other (LMDB's lock format does the same). */
+/* A hash of every size and offset above and of the byte order: builds that differ refuse each
+ * other's tables, as with LMDB's lock format. */
 uint64_t hf_layout_fingerprint(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* The bytes of the history in the table: what happened, for `history` and `watch` (shm/history.h); part of shm/layout.h. */
+/* The bytes of the history in the table, for `history` and `watch` (shm/history.h); part of shm/layout.h. */
 #ifndef HOLDFAST_SHM_LAYOUT_HISTORY_H
 #define HOLDFAST_SHM_LAYOUT_HISTORY_H
 
@@ -10,22 +10,22 @@ enum hf_event_kind {
     HF_EVENT_NONE = 0,
     /* of a lease */
     HF_EVENT_GRANTED = 1,
-    HF_EVENT_READOPTED = 2,   /* taken over from an earlier agent */
+    HF_EVENT_READOPTED = 2,   /* from the journal of an earlier agent */
     HF_EVENT_VOTE_VOID = 3,   /* `reason`: FOREIGN, FORCED, MISSING or CLOCK on `node` */
-    HF_EVENT_VOTE = 4,        /* `node` counts again: it was renewed after that */
+    HF_EVENT_VOTE = 4,        /* `node` counts again after a later renewal */
     HF_EVENT_HEALED = 5,      /* our key was written again on `node` */
     HF_EVENT_LATE = 6,        /* V - 0.5 T came: renewals fail */
     HF_EVENT_ON_TIME = 7,     /* renewed after that */
     HF_EVENT_LOSING = 8,      /* the holder must stop; terminal */
     HF_EVENT_JOB_STOPPED = 9, /* a guardian says that it stops its job: signal or hook */
     HF_EVENT_JOB_KILLED = 10, /* a guardian, or the agent, kills the job's tree */
-    HF_EVENT_ABANDONED = 11,  /* the holder of a run is gone without a word: it lapses */
+    HF_EVENT_ABANDONED = 11,  /* the holder of a run vanished: the lease lapses */
     HF_EVENT_LOST = 12,       /* the end, by loss */
-    HF_EVENT_RELEASED = 13,   /* the end, given up; HF_LOSS_HOLDER: its holder died */
-    HF_EVENT_FORCED = 14, /* told here to end a hold anywhere; pid, uid: who; `value`: on how many
-                                 nodes it did */
+    HF_EVENT_RELEASED = 13,   /* the end, by release; HF_LOSS_HOLDER: its holder died */
+    HF_EVENT_FORCED = 14,     /* an operator on this host forced out a hold; pid, uid: the operator;
+                                 `value`: the number of nodes on which it succeeded */
     /* of the agent */
-    HF_EVENT_AGENT_STARTED = 32, /* `value`: leases taken over */
+    HF_EVENT_AGENT_STARTED = 32, /* `value`: leases readopted */
     HF_EVENT_AGENT_ENDING = 33,
     HF_EVENT_AGENT_AWAY = 34, /* it renewed nothing for `value` ms; by the renewal thread */
     /* of a node */
@@ -42,12 +42,12 @@ enum hf_event_kind {
     HF_EVENT_NODE_WRITABLE = 50,
 };
 
-/* Each has one writing thread, and what happens often does not push out what does not. */
+/* Each has one writing thread. Frequent events do not push out rare ones. */
 enum hf_event_ring {
     HF_EVENTS_GRANTS = 0, /* broker: granted, readopted, forced, released soon after the grant */
     HF_EVENTS_NODES = 1,  /* broker: the agent and the nodes */
-    HF_EVENTS_ENDS = 2,   /* renewal: released, votes that came back */
-    HF_EVENTS_LOSSES = 3, /* renewal: everything that is wrong with a lease */
+    HF_EVENTS_ENDS = 2,   /* renewal: released, votes that count again */
+    HF_EVENTS_LOSSES = 3, /* renewal: all troubles of a lease */
     HF_EVENT_RINGS = 4,
 };
 
@@ -63,7 +63,7 @@ enum hf_event_flag {
 struct hf_event {
     _Atomic uint32_t seq;
     uint8_t kind;    /* enum hf_event_kind */
-    uint8_t node;    /* whose doing it was; HF_EVENT_NO_NODE */
+    uint8_t node;    /* the node that caused it; HF_EVENT_NO_NODE */
     uint8_t reason;  /* enum hf_loss_reason, or as the kind says */
     uint8_t flags;   /* enum hf_event_flag */
     uint64_t index;  /* in its ring, from 0 */
@@ -75,12 +75,12 @@ struct hf_event {
     int64_t value; /* as the kind says */
     uint32_t slot, generation;
     uint32_t pid, uid;       /* the holder */
-    uint32_t by_pid, by_uid; /* who asked the holder to stop; pid 0: nobody, or not known */
+    uint32_t by_pid, by_uid; /* asked the holder to stop; pid 0: unknown */
     uint32_t name_hash;      /* as in the index */
-    uint16_t voting;  /* bit per node: its vote stands at `at`; of late and losing for want of a
+    uint16_t voting;  /* bit per node: its vote stands at `at`; for LATE, and LOSING without a
                         quorum: beyond V */
     uint8_t nodes;    /* of the list */
-    uint8_t text_len; /* of the whole name, of which `text` has the first bytes */
+    uint8_t text_len; /* length of the whole name; `text` has its first bytes */
     uint8_t text[HF_EVENT_TEXT + 1]; /* the lease's name; of a node, more about it */
 };
 _Static_assert(sizeof(struct hf_event) == 192, "layout");
@@ -88,10 +88,10 @@ _Static_assert(offsetof(struct hf_event, text) == 104, "layout");
 
 #define HF_RENEWALS_KEPT 256 /* per node */
 
-/* One renewal or heal as a node answered it, or did not; under its own `seq`. */
+/* One renewal or heal of a node, answered or not; under its own `seq`. */
 struct hf_renewal {
     _Atomic uint32_t seq;
-    uint32_t index;      /* number of it on this node, from 1; 0: none yet */
+    uint32_t index;      /* its number on this node, from 1; 0: none yet */
     int64_t at_ns;       /* CLOCK_BOOTTIME, before it was sent */
     uint32_t latency_us; /* until its outcome was known */
     uint16_t keys, hit, missing, foreign;
@@ -103,7 +103,7 @@ _Static_assert(sizeof(struct hf_renewal) == 32, "layout");
 
 enum hf_renewal_flag {
     HF_RENEWAL_F_HEAL = 1 << 0, /* one key, written again */
-    HF_RENEWAL_F_LATE = 1 << 1, /* answered after it had been given up */
+    HF_RENEWAL_F_LATE = 1 << 1, /* answered after its timeout */
 };
 
 #endif

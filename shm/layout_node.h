@@ -7,7 +7,7 @@
 
 #define HF_NODE_TEXT_MAX 127 /* bytes of a node's id or address */
 
-/* How one node stands, for `nodes` and `status`; under its own `seq`, as a slot. */
+/* The state of one node, for `nodes` and `status`; under its own `seq`, like a slot. */
 struct hf_node_row {
     _Atomic uint32_t seq;
     uint32_t state;              /* enum hf_node_state */
@@ -19,8 +19,8 @@ struct hf_node_row {
     int64_t clock_offset_us;     /* node TIME minus our wall clock, last sample */
     uint64_t replies, timeouts, errors, reconnects, clock_steps;
     int64_t unwritable_since_ns; /* CLOCK_BOOTTIME; 0: it takes writes */
-    int64_t unseen_step_ns;      /* a step of its clock up to so much may go unseen; 0 unknown */
-    uint32_t error_class; /* enum hf_node_error, of the last error; of the refused write first */
+    int64_t unseen_step_ns;      /* a step of its clock up to this may go unseen; 0 unknown */
+    uint32_t error_class; /* enum hf_node_error, of the refused write, else of the last error */
     uint32_t flags;       /* enum hf_node_flag */
     char id[HF_NODE_TEXT_MAX + 1];
     char address[HF_NODE_TEXT_MAX + 1]; /* never a password */
@@ -80,10 +80,10 @@ enum hf_node_error {
 };
 
 enum hf_node_flag {
-    HF_NODE_F_ASSUMED_FRESH = 1 << 0, /* trusted by the operator's word */
+    HF_NODE_F_ASSUMED_FRESH = 1 << 0, /* the operator vouches for it */
     HF_NODE_F_DURABLE = 1 << 1,       /* every write is synced before its reply */
     HF_NODE_F_DEV = 1 << 2,           /* a private node of --dev */
-    HF_NODE_F_TRACKING = 7 << 8,      /* enum hf_node_tracking, 0 from agents that know of none */
+    HF_NODE_F_TRACKING = 7 << 8,      /* enum hf_node_tracking; 0 from agents without it */
 };
 #define HF_NODE_F_TRACKING_SHIFT 8
 

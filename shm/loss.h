@@ -1,4 +1,4 @@
-/* The words and sentences for enum hf_loss_reason: one home for agent, library and command. */
+/* The words and sentences for enum hf_loss_reason: shared by agent, library and command. */
 #ifndef HOLDFAST_SHM_LOSS_H
 #define HOLDFAST_SHM_LOSS_H
 

@@ -35,7 +35,7 @@ static void sip_word(struct sip *s, uint64_t word)
     s->v0 ^= word;
 }
 
-/* Little endian, as the paper has it, so that the result is the same on every machine. */
+/* Little endian, as in the paper, so that the result is the same on every machine. */
 static uint64_t load_le(const uint8_t *bytes, size_t len)
 {
     uint64_t word = 0;

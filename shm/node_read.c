@@ -11,7 +11,7 @@ int hf_node_read(const struct hf_table *table, uint32_t node, struct hf_node_row
         return HF_EINVAL;
     if (!hf_row_load(&row, &table->nodes[node], sizeof(row)))
         return HF_ETABLE;
-    /* Text is text whoever wrote it. */
+    /* The text ends with NUL even if the row is damaged. */
     row.id[sizeof(row.id) - 1] = '\0';
     row.address[sizeof(row.address) - 1] = '\0';
     row.run_id[sizeof(row.run_id) - 1] = '\0';

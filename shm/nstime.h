@@ -64,7 +64,7 @@ static inline hf_time hf_time_sub(hf_time t, hf_dur d)
     return (hf_time){t.ns - d.ns};
 }
 
-/* a - b; the longest there is where that does not fit, for readers meet times from damaged tables. */
+/* a - b, saturated: readers meet times from damaged tables. */
 static inline hf_dur hf_time_since(hf_time a, hf_time b)
 {
     int64_t ns;
@@ -79,7 +79,7 @@ static inline bool hf_time_before(hf_time a, hf_time b)
     return a.ns < b.ns;
 }
 
-/* True at and after `deadline`: a deadline is the first instant at which the thing is over. */
+/* True at and after `deadline`: a deadline is the first instant at which something is over. */
 static inline bool hf_time_reached(hf_time now, hf_time deadline)
 {
     return now.ns >= deadline.ns;
@@ -90,7 +90,7 @@ static inline hf_time hf_time_min(hf_time a, hf_time b)
     return a.ns < b.ns ? a : b;
 }
 
-/* The last multiple of `grid` that is not after `t`, which is none of the two ends of time. */
+/* The last multiple of `grid` that is not after `t`; `t` is neither "never" nor "always past". */
 static inline hf_time hf_time_floor(hf_time t, hf_dur grid)
 {
     return (hf_time){t.ns - t.ns % grid.ns};

@@ -23,7 +23,7 @@ uint64_t hf_process_start_time(pid_t pid)
     if (length <= 0)
         return 0;
     text[length] = '\0';
-    /* Field 2 is the command in parentheses, which may hold anything. */
+    /* Field 2 is the command in parentheses, which may contain anything. */
     at = strrchr(text, ')');
     for (int field = 2; at && field < START_TIME_FIELD; field++)
         at = strchr(at + 1, ' ');

@@ -2,16 +2,14 @@
  *
  * Two sealed memfds per client. "Requests" is written by the client (entries, its tail, its head of
  * the completions) and read by the agent; "completions" is written by the agent (entries, its tail,
- * its head of the requests, need_wake, wake) and read-only for the client.
- * Ordering: an entry is filled, then the tail stored; the other side loads the tail, then
- * copies the entry. Sleeping is Dekker's: the sleeper stores need_wake and then loads the tail,
- * the producer stores the tail and then loads need_wake, all four sequentially consistent, so
- * at least one sees the other.
- * The agent keeps its own cursors, never reads back what it published, copies each entry once and
- * judges the copy; an index out of range is a violation (HF_EPROTO) and ends that client only.
- * Behind its ring "requests" has a page of words in which the client's program counts heartbeats.
- * One thread per side at a time (libclient holds its mutex; the agent's
- * broker thread owns its side).
+ * its head of the requests, need_wake, wake) and read-only for the client. Ordering: an entry is
+ * filled, then the tail stored; the other side loads the tail, then copies the entry. Sleeping is
+ * Dekker's: the sleeper stores need_wake and then loads the tail, the producer stores the tail and
+ * then loads need_wake, all four sequentially consistent, so at least one sees the other. The agent
+ * keeps its own cursors, never reads back what it published, copies each entry once and judges the
+ * copy; an index out of range is a violation (HF_EPROTO) and ends that client only. After its ring
+ * "requests" has a page of words in which the client's program counts heartbeats. One thread per
+ * side at a time (libclient holds its mutex; the agent's broker thread owns its side).
  */
 #ifndef HOLDFAST_SHM_RING_H
 #define HOLDFAST_SHM_RING_H
@@ -41,8 +39,7 @@ struct hf_completions_page {
 
 #define HF_RING_BYTES (HF_RING_HEADER + HF_RING_ENTRIES * HF_ENTRY_SIZE)
 
-/* The last page of the requests memfd: heartbeat words, counted up by the client. Word 0 is nobody's.
- */
+/* The last page of the requests memfd: heartbeat words, counted up by the client. Word 0 is unused. */
 #define HF_BEATS_BYTES    4096
 #define HF_BEATS          (HF_BEATS_BYTES / 4)
 #define HF_REQUESTS_BYTES (HF_RING_BYTES + HF_BEATS_BYTES)
@@ -64,23 +61,23 @@ int hf_ring_agent_create(struct hf_ring_agent *ret_ring, int *ret_requests_fd,
                          int *ret_completions_fd);
 void hf_ring_agent_destroy(struct hf_ring_agent *ring);
 
-/* The heartbeat words, which then outlive the ring: to be unmapped by the caller. */
+/* Takes the heartbeat words, which then outlive the ring; the caller unmaps them. */
 const _Atomic uint32_t *hf_ring_take_beats(struct hf_ring_agent *ring);
 void hf_beats_unmap(const _Atomic uint32_t *beats);
 
-/* Copies the next request. 1 one was taken, 0 none, HF_EPROTO a violation. */
+/* Copies the next request. 1: one was taken; 0: none; HF_EPROTO: a violation. */
 int hf_ring_take(struct hf_ring_agent *ring, struct hf_request_entry *ret_entry);
 
 /* Free places in the completion ring; negative HF_EPROTO on a client cursor out of range. */
 int hf_ring_room(const struct hf_ring_agent *ring);
 
-/* Puts a completion into the ring; hf_ring_signal() is to follow. HF_EFULL when there is no room. */
+/* Puts a completion into the ring; hf_ring_signal() must follow. HF_EFULL when there is no room. */
 int hf_ring_put(struct hf_ring_agent *ring, const struct hf_completion_entry *entry);
 
-/* Bumps `wake` and wakes: completions were put, or a lease of this client changed and its slot says how. */
+/* Bumps `wake` and wakes: completions were put, or a lease of this client changed, as its slot shows. */
 void hf_ring_signal(struct hf_ring_agent *ring);
 
-/* Announces sleep; true when there is nothing to take, so sleeping is right. */
+/* Announces sleep; true when there is nothing to take, so the agent may sleep. */
 bool hf_ring_arm(struct hf_ring_agent *ring);
 void hf_ring_disarm(struct hf_ring_agent *ring);
 
@@ -93,8 +90,7 @@ struct hf_ring_client {
 };
 
 /* Maps both (sizes and seals are checked), closes the descriptors. The heartbeat words are mapped
- * over `beats`, a page of the caller's that stays where it is when it has other words under it; NULL:
- * not at all. */
+ * over `beats`, a page of the caller's, whose address never changes; NULL: not mapped. */
 int hf_ring_client_map(int requests_fd, int completions_fd, void *beats,
                        struct hf_ring_client *ret_ring);
 void hf_ring_client_unmap(struct hf_ring_client *ring);
@@ -106,7 +102,7 @@ int hf_ring_submit(struct hf_ring_client *ring, const struct hf_request_entry *e
 /* Copies the next completion. 1, 0, or HF_EPROTO. */
 int hf_ring_reap(struct hf_ring_client *ring, struct hf_completion_entry *ret_entry);
 
-/* The futex word's value now; pass it to hf_ring_wait after looking for what is awaited. */
+/* The futex word's value now; pass it to hf_ring_wait() after checking what is awaited. */
 uint32_t hf_ring_wake_value(const struct hf_ring_client *ring);
 
 /* Sleeps until the word differs from `seen` or `timeout` passed (CLOCK_MONOTONIC, so callers use

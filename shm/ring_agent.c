@@ -1,5 +1,5 @@
-/* The agent's side of a client's rings. Whatever the client can write is read once and then judged.
- */
+/* The agent's side of a client's rings. It reads once all that the client can write, and then
+ * judges the copy. */
 #include "shm/ring.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
-/* A memfd with every page there, for its owner only. */
+/* A memfd with memory for every page, for its owner only. */
 static int make_memfd(const char *name, off_t size)
 {
     int error, fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
@@ -41,7 +41,7 @@ static int make_memfd(const char *name, off_t size)
     return -1;
 }
 
-/* The same memfd, opened again for reading only. */
+/* The same memfd, reopened read-only. */
 static int reopen_readonly(int fd)
 {
     char path[32];
@@ -74,7 +74,7 @@ static const struct hf_requests_page *make_requests(int *ret_fd)
     return map;
 }
 
-/* Mapped for writing before the seal that keeps everybody after us from doing so. */
+/* Mapped for writing before the seal that prevents later writable mappings. */
 static struct hf_completions_page *make_completions(int *ret_fd)
 {
     int fd = make_memfd("holdfast-completions", HF_RING_BYTES), readonly = -1;
@@ -191,8 +191,7 @@ void hf_ring_signal(struct hf_ring_agent *ring)
 
 bool hf_ring_arm(struct hf_ring_agent *ring)
 {
-    /* Store, then load, both sequentially consistent; hf_ring_submit() does it the other way round.
-     */
+    /* Store, then load, both sequentially consistent; hf_ring_submit() does the reverse. */
     atomic_store(&ring->out->need_wake, 1);
     if (atomic_load(&ring->in->tail) == ring->request_head)
         return true;

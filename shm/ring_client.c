@@ -14,7 +14,7 @@
 #include "shm/status.h"
 #include "shm/words.h"
 
-/* Right size, and sealed so that it stays so: then no access can end in SIGBUS. */
+/* Of the right size and sealed to keep it: then no access can raise SIGBUS. */
 static bool is_sealed(int fd, off_t size, int seals)
 {
     struct stat st;
@@ -43,8 +43,8 @@ static int map_all(int requests_fd, int completions_fd, void *beats,
         errno = error;
         return HF_ESYS;
     }
-    /* Last, for a failure must leave the words that were there. One step for whoever beats: a store
-     * goes to the old words or to the new ones. */
+    /* Last, since a failure must leave the old words in place. Atomic for threads that beat: a
+     * store goes to the old words or to the new ones. */
     if (beats && mmap(beats, HF_BEATS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                       requests_fd, HF_RING_BYTES) == MAP_FAILED) {
         int error = errno;
@@ -88,7 +88,7 @@ int hf_ring_submit(struct hf_ring_client *ring, const struct hf_request_entry *e
         return waiting == HF_RING_ENTRIES ? HF_EFULL : HF_EPROTO;
     hf_words_store((void *)hf_ring_place(ring->out, ring->request_tail), entry, HF_ENTRY_SIZE);
     ring->request_tail++;
-    /* Store, then load, both sequentially consistent; hf_ring_arm() does it the other way round. */
+    /* Store, then load, both sequentially consistent; hf_ring_arm() does the reverse. */
     atomic_store(&ring->out->tail, ring->request_tail);
     *ret_wake = atomic_load(&ring->in->need_wake) != 0;
     return 0;
@@ -105,8 +105,9 @@ int hf_ring_reap(struct hf_ring_client *ring, struct hf_completion_entry *ret_en
         return HF_EPROTO;
     hf_words_load(ret_entry, hf_ring_place(ring->in, ring->completion_head), HF_ENTRY_SIZE);
     ring->completion_head++;
-    /* Sequentially consistent, as the next look at the tail and the agent's two in hf_ring_put():
-     * an agent that saw no room has posted all that is read until the ring is empty. */
+    /* Sequentially consistent, like the next load of the tail and the agent's two accesses in
+     * hf_ring_put(): an agent that saw no room has posted everything that is read until the ring is
+     * empty. */
     atomic_store(&ring->out->completion_head, ring->completion_head);
     return 1;
 }

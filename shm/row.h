@@ -1,5 +1,5 @@
-/* A row: a struct of whole 32-bit words whose first word is its sequence count, copied word by word
- * under it. One writing thread per row. Private to shm/. */
+/* A row: a struct of whole 32-bit words, copied word by word under its sequence count, the first
+ * word. One writing thread per row. Private to shm/. */
 #ifndef HOLDFAST_SHM_ROW_H
 #define HOLDFAST_SHM_ROW_H
 
@@ -11,7 +11,7 @@ typedef uint32_t __attribute__((may_alias)) hf_row_word;
 
 #define HF_ROW_TRIES 64
 
-/* Replaces all of `row` but the count; that of `from` is ignored. */
+/* Replaces all of `row` except its count; the count of `from` is ignored. */
 static inline void hf_row_store(void *row, const void *from, size_t size)
 {
     _Atomic uint32_t *seq = row;
@@ -22,7 +22,7 @@ static inline void hf_row_store(void *row, const void *from, size_t size)
     hf_seq_leave(seq);
 }
 
-/* A copy of one moment, its count included; false: none could be had. */
+/* A consistent copy, with its count; false: none could be had. */
 static inline bool hf_row_load(void *to, const void *row, size_t size)
 {
     const _Atomic uint32_t *seq = row;

@@ -23,8 +23,8 @@ static inline void hf_seq_leave(_Atomic uint32_t *seq)
                           memory_order_release);
 }
 
-/* True when nobody is inside; then copy, and ask hf_seq_same(). In the later half of `tries` a
- * writer that lost its CPU inside is given a chance to go on. */
+/* True when no writer is inside; then copy, and check hf_seq_same(). The later half of `tries`
+ * yields the CPU to a writer that lost it inside. */
 static inline bool hf_seq_begin(const _Atomic uint32_t *seq, unsigned try, unsigned tries,
                                 uint32_t *ret_seen)
 {

@@ -1,12 +1,12 @@
-/* Publishing a lease in its slot, and reading it.
+/* Publishes a lease in its slot, and reads it.
  *
- * Who writes: the one thread that owns the lease now. Who reads: any process that mapped the table.
- * Ordering: the owner's check is one acquire load of `check`, which never lies: the writer stores a
- * later deadline only after the nodes agreed to it, and to end a lease stores 0 first and edits the
- * rest after. Observers copy the rest under `seq`, at most HF_SLOT_TRIES times, and never write.
- * A writer killed inside leaves `seq` odd: observers get HF_ETABLE, the owner's check still works;
- * the next agent writes it anew from its journal, which makes it even again.
- * Reading is async-signal-safe and works in any thread.
+ * Who writes: the one thread that has the lease now. Who reads: any process that mapped the table.
+ * Ordering: the holder's check is one acquire load of `check`, which never lies: the writer stores
+ * a later deadline only after the nodes agreed to it, and to end a lease stores 0 first and edits
+ * the rest after. Observers copy the rest under `seq`, at most HF_SLOT_TRIES times, and never
+ * write. A writer killed inside leaves `seq` odd: observers get HF_ETABLE, the holder's check still
+ * works; the next agent rewrites the slot from its journal, which makes `seq` even again. Reading
+ * is async-signal-safe and works in any thread.
  */
 #ifndef HOLDFAST_SHM_SLOT_H
 #define HOLDFAST_SHM_SLOT_H
@@ -19,8 +19,8 @@
 
 #define HF_SLOT_TRIES 64
 
-/* What a slot says, in plain memory. Names are bytes: they may hold NUL and newline. Note and command
- * end with NUL; what is behind the name, or behind that, is not written. */
+/* The contents of a slot, in plain memory. Names are bytes: they may contain NUL and newline. Note
+ * and command end with NUL; bytes after the name, or after that NUL, are not written. */
 struct hf_slot_view {
     uint32_t slot, generation;
     enum hf_slot_state state;
@@ -37,8 +37,8 @@ struct hf_slot_view {
     char comm[HF_COMM_MAX + 1];
 };
 
-/* The check word of a lease valid before `deadline`; the deadline is rounded down. 0 for a deadline
- * that is none; one beyond the 40 bits (36 years) is cut to the largest. */
+/* The check word of a lease valid before `deadline`; the deadline is rounded down. 0 without a
+ * deadline; one beyond the 40 bits (36 years) is cut to the largest. */
 static inline uint64_t hf_check_pack(uint32_t generation, hf_time deadline)
 {
     uint64_t time;
@@ -60,7 +60,7 @@ static inline bool hf_check_holds(uint64_t word, uint32_t generation, hf_time no
 
 /* --- writer ----------------------------------------------------------------------------------- */
 
-/* Everything but `check`: who holds what. The text must already stand at text_off (shm/table.h). */
+/* Everything except `check`: the holder and the name. The text must already be at text_off (shm/table.h). */
 struct hf_slot_identity {
     uint32_t generation, pid, uid, ttl_ms, text_off, flags;
     uint8_t name_len, note_len, comm_len;
@@ -79,24 +79,24 @@ void hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t votes);
 void hf_slot_mark(struct hf_slot *slot, enum hf_slot_state state, uint32_t flags,
                   enum hf_loss_reason reason);
 
-/* Check word to 0, at once and alone: the first thing done to end a lease. */
+/* Stores 0 in the check word, and nothing else: the first step of a lease's end. */
 void hf_slot_withdraw(struct hf_slot *slot);
 
 /* After hf_slot_withdraw: state LOST or ENDED with its reason, V 0; the name stays readable. */
 void hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason);
 
-/* Forgets the name too: state FREE. */
+/* Removes the name too: state FREE. */
 void hf_slot_clear(struct hf_slot *slot);
 
 struct hf_table;
 
-/* For the agent that finds it after a killed writer: what stands in the slot, whether a writer was
- * inside or not (`ret_odd`): then it may be of two leases, and only the next publish, end or clear
- * makes it readable for others. HF_ENOTHELD, HF_EINVAL as hf_slot_read(); HF_ETABLE: no sense in it. */
+/* For an agent after a killed writer: reads the slot even if a writer was inside (`ret_odd`): then it
+ * may mix two leases, and only the next publish, end or clear makes it readable for others.
+ * HF_ENOTHELD, HF_EINVAL as for hf_slot_read(); HF_ETABLE: the contents are impossible. */
 int hf_slot_peek(const struct hf_table *table, uint32_t slot, struct hf_slot_view *ret_view,
                  bool *ret_odd);
 
-/* What is above name, note and comm in `lengths`. */
+/* The bits above name, note and comm in `lengths`. */
 #define HF_SLOT_STATE_SHIFT 24
 
 /* --- reader ----------------------------------------------------------------------------------- */

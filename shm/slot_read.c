@@ -17,19 +17,19 @@ struct copy {
     char text[(TEXT_MAX + 7) & ~7];
 };
 
-/* Copies name, note and command; false when they cannot stand where the slot says. */
+/* Copies name, note and command; false when they cannot be where the slot says. */
 static bool copy_text(const struct hf_table *table, uint64_t text_off, struct copy *copy)
 {
     struct hf_slot_view *view = &copy->view;
     size_t name_len = view->name_len, note_len = view->note_len, comm_len = view->comm_len;
     size_t size = name_len + note_len + comm_len;
     uint64_t units = (size + HF_TEXT_UNIT - 1) / HF_TEXT_UNIT;
-    /* Later than `text_off`: what that leads to was there before it. */
+    /* Loaded later than `text_off`: memory that it points to was there before it. */
     uint64_t there = atomic_load_explicit(&table->header->text_there, memory_order_acquire);
 
     if (there > table->text_room)
         there = table->text_room;
-    /* (!) Beyond it are holes, which end in SIGBUS when /dev/shm is full. */
+    /* (!) Beyond it are holes, whose access raises SIGBUS when /dev/shm is full. */
     if (note_len > HF_NOTE_MAX || comm_len > HF_COMM_MAX || text_off > there ||
         units > there - text_off)
         return false;
@@ -42,7 +42,7 @@ static bool copy_text(const struct hf_table *table, uint64_t text_off, struct co
     return true;
 }
 
-/* One try; what comes out is worth something only if the sequence count did not move. */
+/* One try; the copy is valid only if the sequence count did not change. */
 static bool copy_slot(const struct hf_table *table, const struct hf_slot *slot, struct copy *copy)
 {
     struct hf_slot_view *view = &copy->view;
@@ -108,7 +108,7 @@ static int read_slot(const struct hf_table *table, uint32_t slot, struct copy *c
     return HF_ETABLE;
 }
 
-/* Of the texts no more than there is. */
+/* The texts only as far as they go. */
 static void give(const struct hf_slot_view *from, struct hf_slot_view *to)
 {
     memcpy(to, from, offsetof(struct hf_slot_view, name));

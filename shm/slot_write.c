@@ -10,7 +10,7 @@
 
 /* A store under the sequence count; see shm/seq.h for why it is a release. */
 #define SET(slot, field, value) atomic_store_explicit(&(slot)->field, (value), memory_order_release)
-/* What this side stored itself; only merged with, never decided by. */
+/* The writer's own stores; only merged, never used for a decision. */
 #define OWN(slot, field) atomic_load_explicit(&(slot)->field, memory_order_relaxed)
 
 static uint32_t make_marks(uint32_t flags, uint32_t votes, enum hf_loss_reason reason)
@@ -41,7 +41,7 @@ void hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity *id, hf
     SET(slot, marks, make_marks(id->flags, votes, HF_LOSS_NONE));
     SET(slot, ttl_ms, id->ttl_ms);
     hf_seq_leave(&slot->seq);
-    /* Never through 0: at a warm restart the holder of this very lease may be looking. */
+    /* Never through 0: at a warm restart the holder of this lease may be reading it. */
     atomic_store_explicit(&slot->check, hf_check_pack(id->generation, deadline),
                           memory_order_release);
 }
@@ -72,7 +72,7 @@ void hf_slot_mark(struct hf_slot *slot, enum hf_slot_state state, uint32_t flags
 
 void hf_slot_withdraw(struct hf_slot *slot)
 {
-    /* Sequentially consistent: it has left this CPU before a release of the key can. */
+    /* Sequentially consistent: the store is visible before the key can be released. */
     atomic_store(&slot->check, 0);
 }
 

@@ -3,7 +3,7 @@
  * Who makes and writes it: the agent. Who opens it: readers by name (status tool), holders by a
  * descriptor from the attach socket. Readers map it PROT_READ and close the descriptor; they check
  * owner, type, size, magic, version and fingerprint before they use a byte, and bounds at each use.
- * Nothing here locks, and nothing here may be called from a signal handler except slot reads.
+ * Nothing here locks. Only slot reads may be called from a signal handler.
  */
 #ifndef HOLDFAST_SHM_TABLE_H
 #define HOLDFAST_SHM_TABLE_H
@@ -26,19 +26,19 @@ struct hf_table {
     _Atomic uint64_t *counters; /* at most HF_COUNTERS; an earlier minor version made fewer */
     uint32_t counter_count;
     uint32_t node_count;
-    /* what there is room for in this mapping, for ever */
+    /* the fixed room of this mapping */
     uint32_t slot_room, index_room;
     uint64_t text_room;
-    /* The maker's private counts of what has memory and is used. (!) 0 in a reader's: it looks at the header
-     * each time, for an agent that starts again may make the table grow under it. */
-    uint32_t capacity;    /* slots; of a reader hf_table_capacity() */
-    uint32_t index_size;  /* entries per area; of a reader hf_index_find() */
+    /* The maker's private counts of memory and use. (!) 0 in a reader's: it loads the header each time,
+     * since a restarted agent may make the table grow under it. */
+    uint32_t capacity;    /* slots; readers use hf_table_capacity() */
+    uint32_t index_size;  /* entries per area; readers use hf_index_find() */
     uint32_t index_areas; /* 1 or 2 */
     uint32_t index_tombs; /* tombstones in the area in use */
     uint64_t text_there;  /* units */
-    uint64_t text_units;  /* that there may be */
+    uint64_t text_units;  /* the most units */
     bool writable;
-    int fd;    /* the maker's own descriptor of it; else -1 */
+    int fd;    /* the maker's own descriptor; else -1 */
     dev_t dev; /* of the object, to see whether the name still leads to it */
     ino_t inode;
     /* history, shm/history.h */
@@ -51,8 +51,8 @@ struct hf_table {
     uint32_t renewals_written[HF_NODES_MAX];
 };
 
-/* Bytes of text for each slot: there from the start, as names of 32 bytes with a command need; and
- * the most that there may be. */
+/* Bytes of text for each slot: allocated from the start, enough for names of 32 bytes with a
+ * command; and the most. */
 #define HF_TEXT_FIRST 48
 #define HF_TEXT_MOST  128
 
@@ -61,19 +61,19 @@ struct hf_table_spec {
     const char *agent_name;
     uint32_t capacity; /* slots that are wanted, 1..16,777,216 */
     uint32_t
-        slots_live; /* slots below may have leases: a table that is made anew has as many at least.
-                          * 0: none has, and a table of another capacity is not kept */
+        slots_live; /* slots below may have leases: a new table has at least as many. 0: none has,
+                          * and a table of another capacity is not kept */
     uint32_t
-        slots_most; /* a table with more is not kept, for its journal has no place for them; 0: any */
-    uint32_t slot_room;  /* of one that is made: how far it can grow; 0: the usual */
-    uint64_t text_units; /* that there may be; 0: HF_TEXT_MOST bytes for each slot */
+        slots_most; /* a table with more is not kept, since its journal has no place for them; 0: any */
+    uint32_t slot_room;  /* of a new table: the slots that it can grow to; 0: the default */
+    uint64_t text_units; /* the most; 0: HF_TEXT_MOST bytes for each slot */
     uint32_t nodes, quorum, ttl_ms, ttl_max_ms, flags;
     mode_t mode; /* 0644 or 0640 */
     gid_t group; /* (gid_t)-1: leave */
     const char *version;
     uint8_t boot_id[16];
     uint64_t timens_inode;
-    /* Replace an existing table of ours even if it suits: its leases are not in the journal. */
+    /* Replace an existing table of ours even if it fits: its leases are not in the journal. */
     bool fresh;
 };
 
@@ -85,29 +85,28 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
 
 /* Writes a sentence for a person (no newline) into `why` on every failure. */
 
-/* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate (a full /dev/shm is an
- * error here and not a SIGBUS later) but for room to grow and an area of the index, header
- * filled, state still INIT. An existing object is looked at: regular, ours, one link, not writable by
- * others, and made by this layout in this boot, whatever its minor version: then it is mapped and
- * kept (`ret_warm` true, its slots as they are, for the caller to rewrite from the journal), and grown in its
- * place to the capacity of `spec`. Where that cannot be had it keeps the one that it has, or as much as there
- * is room for, and `why` says so with the remedy; a larger one it keeps, too. Otherwise it is marked
- * RETIRED and replaced: holders of the old one keep their words until
- * their V, and `why` has the reason although this succeeds ("": there was none). Anybody else's is
- * refused naming its owner (HF_ETABLE). A kept table starts with counters and node rows of 0,
- * incarnation + 1, and state INIT. The caller sets `started_ns` and the beats. HF_ESYS with errno for
- * system errors (ENOSPC: /dev/shm full). ret_table->capacity is the one in force. */
+/* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate (a full /dev/shm is an error here and
+ * not a SIGBUS later) except for room to grow and one area of the index, header filled, state still INIT. An
+ * existing object is kept if it is regular, ours, has one link, is not writable by others, and was made by
+ * this layout in this boot, by any minor version. Then it is mapped (`ret_warm` true, its slots as they are,
+ * for the caller to rewrite from the journal), and grown in place to the capacity of `spec`. If there is no
+ * memory for that it grows as far as there is, or not at all, and `why` says so with the remedy; a larger
+ * capacity stays. Otherwise it is marked RETIRED and replaced: holders of the old one keep their words until
+ * their V, and `why` has the reason although this succeeds ("": there was none). Another user's object is
+ * refused, naming its owner (HF_ETABLE). A kept table starts with counters and node rows of 0, incarnation +
+ * 1, and state INIT. The caller sets `started_ns` and the beats. HF_ESYS with errno for system errors
+ * (ENOSPC: /dev/shm full). ret_table->capacity is the capacity in use. */
 int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
                     struct hf_table *ret_table, bool *ret_warm, char *why, size_t why_size);
 
-/* Before a journal is made anew, so that no table is left whose generations it does not know: marks an
- * existing object RETIRED and removes its name. 0 also where there is none; HF_ETABLE for anybody else's. */
+/* Called before a journal is made anew, so that no table is left whose generations it does not know: marks
+ * an existing object RETIRED and removes its name. 0 also if there is none; HF_ETABLE for another user's. */
 int hf_table_drop(const char *shm_name, char *why, size_t why_size);
 
 /* The last store: readers may use it from now. */
 void hf_table_set_state(struct hf_table *table, enum hf_table_state state);
 
-/* Reader: slots that there are now. (!) Each time, and after whatever gave the slot's number: never kept. */
+/* Reader: the present number of slots. (!) Load it each time, and after the slot's number: never keep it. */
 static inline uint32_t hf_table_capacity(const struct hf_table *table)
 {
     uint32_t capacity = atomic_load_explicit(&table->header->capacity, memory_order_acquire);
@@ -115,7 +114,7 @@ static inline uint32_t hf_table_capacity(const struct hf_table *table)
     return capacity < table->slot_room ? capacity : table->slot_room;
 }
 
-/* A read-only descriptor of the agent's own table for SCM_RIGHTS, whatever became of its name; the
+/* A read-only descriptor of the agent's own table for SCM_RIGHTS, even if its name is gone; the
  * caller closes it. HF_ESYS with errno. */
 int hf_table_readonly_fd(const struct hf_table *table, int *ret_fd);
 
@@ -141,8 +140,8 @@ void hf_table_close(struct hf_table *table);
 struct hf_text_pool;
 int hf_text_pool_create(struct hf_table *table, struct hf_text_pool **ret_pool);
 void hf_text_pool_destroy(struct hf_text_pool *pool);
-/* Stores name, note and comm behind each other, and takes memory for that when what is there does not
- * do. HF_EFULL: no room is left, or /dev/shm has no more memory. */
+/* Stores name, note and comm one after the other, and allocates memory if needed. HF_EFULL: no room
+ * is left, or /dev/shm has no more memory. */
 int hf_text_put(struct hf_text_pool *pool, const void *name, size_t name_len, const char *note,
                 size_t note_len, const char *comm, size_t comm_len, uint32_t *ret_text_off);
 void hf_text_drop(struct hf_text_pool *pool, uint32_t text_off, size_t name_len, size_t note_len,

@@ -1,4 +1,4 @@
-/* Making the table, or taking over the one that an earlier agent left. */
+/* Makes the table, or takes over the one that an earlier agent left. */
 #include "shm/table.h"
 
 #include <errno.h>
@@ -17,12 +17,13 @@
 
 #define CREATE_TRIES 8
 #define UNITS_MAX    (UINT64_C(1) << 32) /* text_off has 32 bits */
-#define COUNTER_ROOM 64   /* counters are laid out in whole such, so that later ones find a place */
+#define COUNTER_ROOM                                                                               \
+    64 /* counters are laid out in blocks of this, so that later ones have a place */
 #define EVENTS_OFTEN 1024 /* entries of a ring: grants, ends */
 #define EVENTS_NODES 512
 #define EVENTS_MOST  16384 /* 3 MiB */
 
-/* What is wanted of hf_table_create(), passed around. */
+/* The arguments of hf_table_create(). */
 struct job {
     const char *name;
     const struct hf_table_spec *spec;
@@ -60,7 +61,7 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Of a new table. */
+/* The sizes of a new table. */
 static uint32_t capacity_of(const struct hf_table_spec *spec)
 {
     return (uint32_t)most(spec->capacity, spec->slots_live);
@@ -79,14 +80,14 @@ static uint64_t text_units_of(const struct hf_table_spec *spec, uint32_t slots)
     return spec->text_units ? spec->text_units : (uint64_t)slots * (HF_TEXT_MOST / HF_TEXT_UNIT);
 }
 
-/* Of `units` those that are there from the start. */
+/* The part of `units` that has memory from the start. */
 static uint64_t text_first_of(uint32_t capacity, uint64_t units)
 {
     return least((uint64_t)capacity * (HF_TEXT_FIRST / HF_TEXT_UNIT), units);
 }
 
-/* So that the end of every lease at once is kept; of very many leases the newest, as the others will
- * have ended likewise. */
+/* Room for all leases ending at once; of very many leases the newest, since the others will have
+ * ended alike. */
 static uint32_t losses_kept(const struct hf_table_spec *spec)
 {
     uint32_t count = EVENTS_OFTEN;
@@ -106,7 +107,7 @@ static uint64_t add_section(struct hf_table_header *header, unsigned i, enum hf_
     return offset + length;
 }
 
-/* The node section always has all rows, so that no change of the node list changes sizes. */
+/* The node section always has all rows, so that the node list does not change sizes. */
 static void lay_out(struct hf_table_header *header, const struct hf_table_spec *spec)
 {
     const uint32_t events[HF_EVENT_RINGS] = {[HF_EVENTS_GRANTS] = EVENTS_OFTEN,
@@ -131,7 +132,7 @@ static void lay_out(struct hf_table_header *header, const struct hf_table_spec *
                       (uint64_t)HF_NODES_MAX * HF_RENEWALS_KEPT, end);
     if (HF_TEST_MINOR)
         end = add_section(header, 6 + HF_EVENT_RINGS, HF_SECTION_TEST, HF_CACHE_LINE, 1000, end);
-    /* The last, for most of it is a hole. */
+    /* Last, because most of it is a hole. */
     end = add_section(header, 4, HF_SECTION_TEXT, HF_TEXT_UNIT, units, end);
     atomic_store_explicit(&header->capacity, capacity, memory_order_relaxed);
     atomic_store_explicit(&header->text_there, text_first_of(capacity, units),
@@ -177,7 +178,7 @@ static uint64_t kib_taken(int fd)
     return fstat(fd, &st) == 0 ? (uint64_t)st.st_blocks / 2 : 0;
 }
 
-/* Every page that somebody may touch is there before anything is mapped. */
+/* Every page that may be touched gets memory before anything is mapped. */
 static int allocate(const struct job *job, int fd, const struct hf_table_places *places,
                     uint64_t size)
 {
@@ -186,7 +187,7 @@ static int allocate(const struct job *job, int fd, const struct hf_table_places 
 
     if (error == 0)
         return 0;
-    free_kib = kib_free(fd) + kib_taken(fd); /* some of it may be there */
+    free_kib = kib_free(fd) + kib_taken(fd); /* some of it may have memory already */
     if (error == ENOSPC)
         hf_table_say(
             job->why, job->why_size,
@@ -201,7 +202,7 @@ static int allocate(const struct job *job, int fd, const struct hf_table_places 
     return HF_ESYS;
 }
 
-/* The lines that are written once per start, warm or cold. */
+/* Writes the lines that are written once per start, warm or cold. */
 static void fill_start(struct hf_table_header *header, const struct hf_table_spec *spec)
 {
     header->minor = HF_TABLE_MINOR;
@@ -235,8 +236,8 @@ static int fill_new(struct hf_table_header *header, const struct hf_table_spec *
     return 0;
 }
 
-/* Maps it to write, and keeps the descriptor, to let the text grow and to hand out others: the name may
- * be removed some day. */
+/* Maps it for writing. Keeps the descriptor to let the text grow and to give out others, since the name
+ * may be removed. */
 static int map_own(const struct job *job, int fd, const struct stat *st,
                    const struct hf_table_places *places, struct hf_table *ret_table)
 {
@@ -247,13 +248,13 @@ static int map_own(const struct job *job, int fd, const struct stat *st,
     return status;
 }
 
-/* The maker's own bound, of the room that there is. */
+/* The maker's own bound within the room. */
 static void bound_text(const struct job *job, struct hf_table_places *p)
 {
     p->text_units = least(most(text_units_of(job->spec, p->capacity), p->text_there), p->text_room);
 }
 
-/* Writes by descriptor and maps after: a header without magic is "just being made" to readers. */
+/* Writes by descriptor and then maps: readers take a header without magic for a table being made. */
 static int fill_object(const struct job *job, int fd, struct hf_table *ret_table)
 {
     struct hf_table_header header;
@@ -307,7 +308,7 @@ static int create_new(const struct job *job, struct hf_table *ret_table)
 
 /* --- an existing object ----------------------------------------------------------------------- */
 
-/* A reader may look at any two sections; a writer must not meet one in the other. */
+/* Readers tolerate overlapping sections; a writer must not. */
 static bool overlap(const struct hf_table_header *header)
 {
     for (unsigned i = 0; i < HF_SECTIONS_MAX; i++)
@@ -321,7 +322,7 @@ static bool overlap(const struct hf_table_header *header)
     return false;
 }
 
-/* Sections and counters of another minor version do not matter. Says why not. */
+/* Sections and counters of another minor version do not matter. `why` says why it does not fit. */
 static bool suits(const struct job *job, const struct hf_table_header *header,
                   const struct hf_table_places *places)
 {
@@ -354,15 +355,15 @@ static bool suits(const struct job *job, const struct hf_table_header *header,
     return !not ;
 }
 
-/* Tells those who still map it that the name leads elsewhere now. By pwrite(): a damaged object
- * cannot give SIGBUS then. Other majors have their state elsewhere. */
+/* Tells processes that still map it that the name leads elsewhere now. By pwrite(): a damaged
+ * object then cannot raise SIGBUS. Other majors have their state elsewhere. */
 static void retire(int fd, const struct hf_table_header *header)
 {
     const uint32_t retired = HF_TABLE_RETIRED;
 
     if (header->magic == HF_TABLE_MAGIC && header->major == HF_TABLE_MAJOR &&
         pwrite(fd, &retired, sizeof(retired), offsetof(struct hf_table_header, state)) < 0)
-        return; /* what matters is that the name goes */
+        return; /* it matters only that the name goes */
 }
 
 static void start_again(struct hf_table *table, const struct hf_table_places *places,
@@ -372,7 +373,7 @@ static void start_again(struct hf_table *table, const struct hf_table_places *pl
     struct hf_table_header *header = table->header;
 
     hf_table_set_state(table, HF_TABLE_INIT);
-    /* (!) What has no memory yet is behind the old numbers: these come after it. */
+    /* (!) Memory first: the numbers in the header are raised after it. */
     atomic_store_explicit(&header->index_size, places->index_size, memory_order_release);
     atomic_store_explicit(&header->capacity, table->capacity, memory_order_release);
     atomic_store_explicit(&header->text_there, table->text_there, memory_order_release);
@@ -394,8 +395,8 @@ static void fit(struct hf_table_places *p)
     p->text_there = most(p->text_there, text_first_of(p->capacity, p->text_room));
 }
 
-/* (!) Memory for more slots, and for index and text of as many, in the same object: who maps it notices
- * nothing. Without it all goes on as it was, and `why` says so. */
+/* (!) Memory for more slots, and for their index and text, in the same object: processes that map it
+ * notice nothing. Without it the table stays as it was, and `why` says so. */
 static void grow(const struct job *job, int fd, uint64_t size, struct hf_table_places *places)
 {
     const struct hf_table_spec *spec = job->spec;
@@ -433,7 +434,7 @@ static void grow(const struct job *job, int fd, uint64_t size, struct hf_table_p
     *places = want;
 }
 
-/* HF_EVERSION: of no use, but ours to replace. */
+/* HF_EVERSION: unusable, but we may replace it. */
 static int take_over(const struct job *job, int fd, const struct stat *st,
                      struct hf_table *ret_table)
 {
@@ -452,7 +453,7 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
     if (atomic_load_explicit(&header.index_area, memory_order_relaxed) & 1)
         places.index_areas = 2;
     fit(&places);
-    /* For holes, if there were any. */
+    /* In case there were holes. */
     if ((status = allocate(job, fd, &places, (uint64_t)st->st_size)) != 0)
         return status;
     grow(job, fd, (uint64_t)st->st_size, &places);
@@ -473,7 +474,7 @@ static int open_existing(const struct job *job, int *ret_fd, struct stat *ret_st
     struct stat st;
     int status, fd;
 
-    /* A descriptor that only names the object tells its owner even where it may not be opened. */
+    /* An O_PATH descriptor tells the object's owner even if we may not open it. */
     fd = shm_open(job->name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
     if (fd < 0)
         return errno == ENOENT ? HF_EBUSY : fail_sys(job, "look at");
@@ -504,7 +505,7 @@ static int remove_name(const struct job *job)
     return shm_unlink(job->name) == 0 || errno == ENOENT ? 0 : fail_sys(job, "remove");
 }
 
-/* HF_EBUSY: it went away or was replaced by us, so create again. */
+/* HF_EBUSY: it went away or we replaced it: create again. */
 static int use_existing(const struct job *job, struct hf_table *ret_table)
 {
     struct stat st;
@@ -566,14 +567,14 @@ int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
     return HF_ETABLE;
 }
 
-/* --- while it lives --------------------------------------------------------------------------- */
+/* --- in use --------------------------------------------------------------------------- */
 
 void hf_table_set_state(struct hf_table *table, enum hf_table_state state)
 {
     atomic_store_explicit(&table->header->state, state, memory_order_release);
 }
 
-/* An open file of its own for each: what a client does to its flags and offset is its own affair. */
+/* An open file of its own for each: a client may change its flags and offset. */
 static int reopen(int fd)
 {
     char path[32];

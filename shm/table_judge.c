@@ -1,4 +1,4 @@
-/* Is this object a table that we may map and read? Nothing of it is used before these say so. */
+/* Is this object a table that we may map and read? No part of it is used before these checks pass. */
 #include "shm/table_map.h"
 
 #include <errno.h>
@@ -113,7 +113,7 @@ static bool place_section(const struct hf_table_header *header, uint64_t size,
     return true;
 }
 
-/* What a table of an earlier minor version lacks may be missing, but not damaged. */
+/* Sections that an earlier minor version lacks may be absent, but not damaged. */
 static bool place_history(const struct hf_table_header *h, uint64_t size, struct hf_table_places *p)
 {
     uint64_t count;

@@ -8,8 +8,7 @@
 #include "shm/compiler.h"
 #include "shm/table.h"
 
-/* Where the sections stand, in bytes from the start; all of it checked against the object's size.
- */
+/* The sections' offsets in bytes from the start, all checked against the object's size. */
 struct hf_table_places {
     uint64_t slots, text, index, nodes, counters;
     uint64_t text_room, text_there, text_units; /* text_units: the maker's own bound */
@@ -18,10 +17,10 @@ struct hf_table_places {
     uint32_t event_count[HF_EVENT_RINGS], renewals_kept; /* 0: none */
 };
 
-/* A sentence for a person; never fails. */
+/* Writes a message for people; never fails. */
 void hf_table_say(char *why, size_t why_size, const char *format, ...) HF_PRINTF(3, 4);
 
-/* Judges what fstat() says of an object that must belong to `owner`. 0 or HF_ETABLE with `why`. */
+/* Judges the fstat() result of an object that must belong to `owner`. 0 or HF_ETABLE with `why`. */
 int hf_table_judge_file(const char *shm_name, const struct stat *st, uid_t owner, char *why,
                         size_t why_size);
 
@@ -42,19 +41,19 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
 /* The bytes of an object of `size` that have memory, at least. */
 uint64_t hf_table_room(const struct hf_table_places *places, uint64_t size);
 
-/* Maker: memory for all of it but slots beyond `capacity`, text beyond `text_there`, areas of the index beyond
- * `index_areas` and entries beyond `index_size`. 0 or an errno. */
+/* Maker: allocates memory for all except slots beyond `capacity`, text beyond `text_there`, areas of the index
+ * beyond `index_areas` and entries beyond `index_size`. 0 or an errno. */
 int hf_table_take_room(int fd, const struct hf_table_places *places, uint64_t size);
 
-/* Maker: gives back what `want` has beyond `have`, of which nothing was ever used. */
+/* Maker: frees the memory of `want` beyond `have`, which was never used. */
 void hf_table_give_room(int fd, const struct hf_table_places *have,
                         const struct hf_table_places *want);
 
-/* Maker: memory for `units` more of text, or for as many as there may be. 0 or an errno; ENOSPC also
- * when there are all that may be. */
+/* Maker: allocates memory for `units` more of text, or up to the most. 0 or an errno; ENOSPC also
+ * when all have memory. */
 int hf_table_grow_text(struct hf_table *table, uint64_t units);
 
-/* Maker: memory for `entries` of the index's second area, if it has none. 0 or an errno. */
+/* Maker: allocates memory for `entries` of the index's second area, if it has none. 0 or an errno. */
 int hf_table_grow_index(struct hf_table *table, uint32_t entries);
 
 #endif

@@ -1,4 +1,4 @@
-/* Opening and mapping a table: the reader's side, and what the agent shares with it. */
+/* Opens and maps a table: the reader's side, and code that the agent shares. */
 #include "shm/table.h"
 
 #include <errno.h>
@@ -82,8 +82,8 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
     return 0;
 }
 
-/* A hole would be filled at the first touch, by SIGBUS if there is no memory for it. Nobody touches
- * slots, text, or entries of the index that are not there yet. `st` is later than the header of which `places` are. */
+/* The first access to a hole allocates memory, or raises SIGBUS if there is none. Slots, text and index entries
+ * without memory are never touched. `st` was read after the header that `places` come from. */
 static int refuse_holes(const char *shm_name, const struct stat *st,
                         const struct hf_table_places *places, char *why, size_t why_size)
 {
@@ -115,7 +115,7 @@ static int refuse_state(const char *shm_name, const struct hf_table_header *head
     return HF_ETABLE;
 }
 
-/* Everything from the descriptor on. */
+/* All steps after the descriptor is open. */
 static int open_checked(int fd, const char *shm_name, const struct stat *st,
                         struct hf_table *ret_table, char *why, size_t why_size)
 {
@@ -163,7 +163,7 @@ static int open_failed(const char *shm_name, int error, char *why, size_t why_si
     case ELOOP:
     case ENXIO:
     case EISDIR:
-    case EINVAL: /* shm_open's word for a directory */
+    case EINVAL: /* what shm_open says of a directory */
         hf_table_say(
             why, why_size,
             "/dev/shm%s is not a regular file: somebody squats the name; have it removed or "
@@ -217,7 +217,7 @@ int hf_table_open_fd(int fd, struct hf_table *ret_table, char *why, size_t why_s
     return status;
 }
 
-/* By its path: a descriptor may not be had, and that must not look like a removal. */
+/* By its path: a shortage of descriptors must not look like a removal. */
 bool hf_table_is_linked(const struct hf_table *table, const char *shm_name)
 {
     char path[sizeof("/dev/shm") + HF_TABLE_NAME_MAX];

@@ -1,4 +1,4 @@
-/* Which parts of the object have memory, and getting more. */
+/* Which parts of the object have memory, and allocating more. */
 #include "shm/table_map.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@ struct hole {
     uint64_t from, to;
 };
 
-/* Of an area of the index at `at`, of which so many entries are there. */
+/* The hole in the index area at `at`, of which so many entries have memory. */
 static struct hole hole_in_area(const struct hf_table_places *p, uint64_t at, uint32_t there)
 {
     return (struct hole){at + there * sizeof(hf_index_entry),
@@ -22,7 +22,7 @@ static uint64_t second_area(const struct hf_table_places *p)
     return p->index + p->index_room * sizeof(hf_index_entry);
 }
 
-/* What need have no memory: slots, both areas of the index, text. */
+/* The possible holes: slots, both areas of the index, text. */
 static void list_holes(const struct hf_table_places *p, struct hole ret_holes[HOLES])
 {
     ret_holes[0] = (struct hole){p->slots + p->capacity * sizeof(struct hf_slot),
@@ -33,7 +33,7 @@ static void list_holes(const struct hf_table_places *p, struct hole ret_holes[HO
                                  p->text + p->text_room * HF_TEXT_UNIT};
 }
 
-/* The same in order. */
+/* The same, sorted. */
 static void find_holes(const struct hf_table_places *p, struct hole ret_holes[HOLES])
 {
     list_holes(p, ret_holes);
@@ -80,7 +80,7 @@ int hf_table_take_room(int fd, const struct hf_table_places *places, uint64_t si
     return error ? error : take(fd, from, size);
 }
 
-/* What is left of it where this fails is in nobody's way. */
+/* Memory that stays when this fails does no harm. */
 void hf_table_give_room(int fd, const struct hf_table_places *have,
                         const struct hf_table_places *want)
 {
@@ -104,7 +104,7 @@ int hf_table_grow_text(struct hf_table *table, uint64_t units)
         units = table->text_units - there;
     if (units == 0)
         return ENOSPC;
-    /* (!) Memory first: without it a store, or a reader's load, would end in SIGBUS. */
+    /* (!) Memory first: without it a store, or a reader's load, would raise SIGBUS. */
     error = take(table->fd, start + there * HF_TEXT_UNIT, start + (there + units) * HF_TEXT_UNIT);
     if (error)
         return error;

@@ -16,9 +16,9 @@ _Static_assert(UNITS_MAX <= 64, "a text lies in two words of bits");
 
 struct hf_text_pool {
     struct hf_table *table;
-    uint64_t next;    /* where the last search ended: a place freed is taken again late */
-    unsigned too_big; /* so many units in a row were last seen not to be there; dropping or more
-                         memory resets it */
+    uint64_t next;    /* where the last search ended: a freed place is reused late */
+    unsigned too_big; /* a search for so many units in a row last failed; a drop or more memory
+                         resets it */
     uint64_t *taken;  /* bits, and a word more */
 };
 
@@ -33,7 +33,7 @@ static bool are_lengths_right(size_t name_len, size_t note_len, size_t comm_len)
            comm_len <= HF_COMM_MAX;
 }
 
-/* Whether `n` units from `from` on are there. */
+/* Whether `n` units from `from` on have memory. */
 static bool are_there(const struct hf_text_pool *pool, uint64_t from, unsigned n)
 {
     uint64_t there = pool->table->text_there;
@@ -77,7 +77,7 @@ void hf_text_pool_destroy(struct hf_text_pool *pool)
     free(pool);
 }
 
-/* Of the 64 units of `word` those with which `n` free ones in a row begin. */
+/* The units of `word` (64) at which `n` free ones in a row begin. */
 static uint64_t starts_in(const struct hf_text_pool *pool, uint64_t word, unsigned n)
 {
     uint64_t low = ~pool->taken[word], high = ~pool->taken[word + 1];
@@ -108,8 +108,8 @@ static uint64_t search(const struct hf_text_pool *pool, uint64_t from, uint64_t 
     return to;
 }
 
-/* In what is there: behind the last, then from the start and over the seam. `there` when there are
- * none. */
+/* Searches the units with memory: after the last find, then from the start across that point.
+ * `there` when there are none. */
 static uint64_t find_there(struct hf_text_pool *pool, unsigned n)
 {
     uint64_t there = pool->table->text_there, seam = pool->next + n;

@@ -1,10 +1,10 @@
-/* What client and agent say to each other: two datagrams at attach, then entries in two rings.
+/* The protocol of client and agent: two datagrams at attach, then entries in two rings.
  *
- * The attach socket (SOCK_SEQPACKET) is for identity and death. A client sends one hf_hello;
- * the agent answers one hf_welcome with four descriptors (enum hf_welcome_fd) or a refusal with
- * none. After that the agent sends only one-byte nudges (MSG_DONTWAIT) to clients that asked
- * for them, and the client nothing, but for one hf_group of a guardian (which is taken of the agent's
- * own user and root). All integers are native; both sides run on one host and compare
+ * The attach socket (SOCK_SEQPACKET) is for identity and death. A client sends one hf_hello; the
+ * agent answers one hf_welcome with four descriptors (enum hf_welcome_fd) or a refusal with none.
+ * After that the agent sends only one-byte nudges (MSG_DONTWAIT) to clients that asked for them. The
+ * client sends nothing more, except one hf_group of a guardian (which the agent accepts from its own
+ * user and root). All integers are native; both sides run on one host and compare
  * hf_wire_fingerprint().
  */
 #ifndef HOLDFAST_SHM_WIRE_H
@@ -21,8 +21,8 @@
 #define HF_WIRE_MINOR 3
 #define HF_COOKIE_LEN 16
 
-/* What the agent has open for each session, beside one time what it needs itself: 16, four
- * connections to each node, and some for those who are just let in or turned away. */
+/* The agent's descriptors for each session. Besides, it needs 16 for itself, four connections to
+ * each node, and some for clients that it is just admitting or refusing. */
 #define HF_SESSION_FDS 3 /* socket, doorbell, pidfd */
 static inline int64_t hf_sessions_fit(int64_t descriptors, uint32_t nodes)
 {
@@ -42,7 +42,7 @@ struct hf_hello {
     uint64_t fingerprint;          /* hf_wire_fingerprint() */
     uint64_t start_time;           /* field 22 of /proc/PID/stat, clock ticks since boot */
     uint64_t timens_inode;         /* st_ino of /proc/self/ns/time */
-    int64_t boottime_ns;           /* the client's clock as it writes this */
+    int64_t boottime_ns;           /* the client's clock when it wrote this */
     uint32_t role;                 /* enum hf_hello_role */
     uint32_t nudge;                /* 1: send nudges on the socket */
     uint8_t cookie[HF_COOKIE_LEN]; /* all 0: a new client; else the one of an earlier welcome */
@@ -62,7 +62,7 @@ enum hf_welcome_fd {
 
 struct hf_welcome {
     uint32_t magic;
-    int32_t status; /* 0, or why refused */
+    int32_t status; /* 0, or the reason of a refusal */
     uint16_t major, minor;
     uint32_t client_id;
     uint64_t epoch;       /* of the table */
@@ -72,7 +72,7 @@ struct hf_welcome {
     uint32_t readopted; /* leases of this cookie that the agent still holds */
     uint8_t cookie[HF_COOKIE_LEN];
     char version[16];
-    char text[176]; /* a sentence for a person when refused */
+    char text[176]; /* a message for people when refused */
 };
 _Static_assert(sizeof(struct hf_welcome) == 256, "layout");
 
@@ -104,9 +104,10 @@ enum hf_wire_op {
     HF_OP_PROGRESS = 7, /* completions only: what an unanswered acquire waits for */
     /* since 1.2 */
     HF_OP_LOOK = 8, /* who holds `name`, on any host */
-    HF_OP_SCAN = 9, /* some of the names that begin with `name` and are held, by one node's word */
-    HF_OP_FORCE = 10, /* end the hold of `name` that `key_id` or `target` means, whoever has it */
-    HF_OP_ITEM = 11,  /* completions only: a hf_scan_item */
+    HF_OP_SCAN = 9, /* some of the held names that begin with `name`, as one node has them */
+    HF_OP_FORCE =
+        10, /* force out the hold of `name` that `key_id` or `target` means, of any holder */
+    HF_OP_ITEM = 11, /* completions only: a hf_scan_item */
 };
 
 enum hf_request_flag {
@@ -119,7 +120,7 @@ enum hf_request_flag {
 
 #define HF_ENTRY_SIZE         512
 #define HF_KEY_ID_LEN         20  /* bytes: a SHA-1 */
-#define HF_HEARTBEAT_LEAST_MS 100 /* a shorter one would be found missing by mere scheduling */
+#define HF_HEARTBEAT_LEAST_MS 100 /* scheduling alone could miss a shorter one */
 
 struct hf_request_entry {
     uint32_t op, flags;
@@ -134,8 +135,8 @@ struct hf_request_entry {
     char note[128];
     uint32_t heartbeat_ms; /* acquire: D; 0: none */
     uint32_t beat_word;    /* then, below HF_BEATS */
-    /* since 1.1; acquire: when it was first asked for, CLOCK_BOOTTIME, for its place in the queue of
-     * an agent that took the place of another; 0 unknown */
+    /* since 1.1; acquire: the time of the first request, CLOCK_BOOTTIME, for its place in the queue
+     * of a later agent; 0 unknown */
     int64_t asked_ns;
     /* since 1.2; force: sha1 of the key's value, 0: whatever has the fence `target`. A scan has its
      * cursor in `target`, its node in `slot` */
@@ -144,12 +145,11 @@ struct hf_request_entry {
 };
 _Static_assert(sizeof(struct hf_request_entry) == HF_ENTRY_SIZE, "layout");
 
-/* Who holds it, as far as can be known; strings end with NUL, are cut to
- * fit, and "" when unknown. */
+/* The holder, as far as known; strings end with NUL, are cut to fit, and are "" when unknown. */
 struct hf_wire_holder {
     uint64_t fence;        /* 0 unknown */
     int64_t since_wall_ms; /* 0 unknown */
-    int64_t pttl_ms;       /* of the key on the node that told; -1 no expiry, -2 unknown */
+    int64_t pttl_ms;       /* of the key on the node that answered; -1 no expiry, -2 unknown */
     uint32_t pid, uid;
     char host[64], comm[16], note[128];
 };
@@ -163,9 +163,9 @@ struct hf_completion_entry {
     int64_t deadline_ns;             /* V at the grant */
     uint32_t nodes_voting, nodes_up; /* for HF_ENOQUORUM */
     struct hf_wire_holder holder;    /* for HF_EBUSY and progress */
-    char text[184];                  /* a sentence for a person, "" when status says it all */
+    char text[184];                  /* a message for people, "" when `status` says enough */
     uint32_t place;                  /* since 1.2; progress of an acquire: 1 = next; 0 unknown */
-    /* since 1.2; look, force: `holder` is who has what most nodes have, `fence` the highest that a
+    /* since 1.2; look, force: `holder` has the key on most nodes, `fence` is the highest that a
      * node knows */
     uint8_t key_id[HF_KEY_ID_LEN];                               /* of its key; 0 another type */
     uint8_t look;                                                /* enum hf_look */
@@ -179,11 +179,11 @@ enum hf_look {
     HF_LOOK_HELD = 1,    /* by one holder on q nodes */
     HF_LOOK_FREE = 2,    /* q nodes have no such key */
     HF_LOOK_SPLIT = 3,   /* neither, whatever the other nodes may say */
-    HF_LOOK_UNKNOWN = 4, /* that depends on nodes that do not answer */
+    HF_LOOK_UNKNOWN = 4, /* it depends on nodes that do not answer */
 };
 
-/* A completion: a name that one node says is held. The scan's own completion comes behind them all,
- * and has in `fence` the cursor to go on with, 0: that was all. Since 1.2. */
+/* A completion: a name held on one node. The scan's own completion comes after all of these, with
+ * the next cursor in `fence`; 0: that was all. Since 1.2. */
 struct hf_scan_item {
     uint64_t id;
     uint32_t op;

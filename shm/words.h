@@ -3,8 +3,8 @@
  *
  * Each word is one atomic access, so nothing tears inside a word and no tool sees a data race.
  * Stores are releases and loads are acquires: under a sequence count that makes fences needless. A
- * reader that met a word of a later edit also meets the odd count which was stored before it. On
- * x86 both are plain moves.
+ * reader that sees a word of a later edit also sees the odd count that was stored before it. On x86
+ * both are plain moves.
  */
 #ifndef HOLDFAST_SHM_WORDS_H
 #define HOLDFAST_SHM_WORDS_H
