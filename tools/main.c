@@ -40,7 +40,7 @@ static void show_help(FILE *file)
     fputs("\nholdfast <subcommand> --help shows the options; holdfast(1) tells the rest.\n", file);
 }
 
-/* A caller may have closed some of them; a socket must not take such a number. */
+/* The caller may have closed some of them; a socket must not get such a number. */
 static void open_standard_streams(void)
 {
     for (int fd = 0; fd <= STDERR_FILENO; fd++)

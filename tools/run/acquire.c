@@ -15,7 +15,7 @@
 
 #define NS_PER_MS INT64_C(1000000)
 
-/* An agent that hangs does not end a wait: so long after its end we do. */
+/* An agent that hangs does not end a wait: so long after the wait's end we end it. */
 #define PATIENCE_MS 2500
 
 #define AGAIN_MS    200 /* before an agent that is away is looked for again */
@@ -42,9 +42,9 @@ void acquire_init(struct acquire *acquire, const struct run_options *wanted,
     show_names(acquire);
 }
 
-/* --- what is said, and heard ------------------------------------------------------------------ */
+/* --- messages ------------------------------------------------------------------ */
 
-/* `index`: which of the locks is in the way. */
+/* `index`: the lock that is not free. */
 static void say_conflict(const struct acquire *acquire, unsigned index,
                          const struct hf_holder *holder, const char *more)
 {
@@ -58,7 +58,7 @@ static void say_conflict(const struct acquire *acquire, unsigned index,
         all, more);
 }
 
-/* Says what a wait is for: once per change, and each new holder only when asked to be verbose. */
+/* Says what is waited for: once per change, and each new holder only with --verbose. */
 static void on_progress(const struct hf_progress *progress, void *arg)
 {
     struct acquire *acquire = arg;
@@ -92,7 +92,7 @@ int acquire_refused(const struct acquire *acquire, int status)
     int code = exit_code_of(status);
 
     snprintf(message, sizeof(message), "%s", hf_last_message());
-    /* The wait is over, and it was not for a holder. */
+    /* The wait is over, and no holder was the cause. */
     if (status == HF_ETIMEDOUT && acquire->said_reason && acquire->said_reason != HF_EBUSY)
         code = exit_code_of(acquire->said_reason);
     if (code == EXIT_BUSY) {
@@ -121,7 +121,7 @@ int acquire_signal(const struct acquire *acquire)
     return 0;
 }
 
-/* What is left of the wait: -1 for ever; 0 is a try, so never less than 1 of one that was to wait. */
+/* The rest of the wait: -1 for ever; at least 1 for a wait, since 0 is a try. */
 static int64_t wait_left_ms(const struct acquire *acquire)
 {
     int64_t left_ms = acquire->wanted->wait_ms;
@@ -135,8 +135,8 @@ static int64_t wait_left_ms(const struct acquire *acquire)
 
 /* --- the agent -------------------------------------------------------------------------------- */
 
-/* Sleeps until the client has news, for `most_ms` at most (-1: no limit). Returns a signal that ends us,
- * or 0. */
+/* Sleeps until the client has news, for `most_ms` at most (-1: no limit). Returns a signal that ends
+ * this process, or 0. */
 static int poll_client(const struct acquire *acquire, hf_client *client, int most_ms)
 {
     struct pollfd fds[] = {
@@ -153,7 +153,7 @@ static int poll_client(const struct acquire *acquire, hf_client *client, int mos
     return signal;
 }
 
-/* HF_OK with a client, or a negative code; a signal that ends us in `ret_signal`. */
+/* HF_OK with a client, or a negative code; `ret_signal` gets a signal that ends this process. */
 static int connect_once(const struct acquire *acquire, hf_client **ret_client, int *ret_signal)
 {
     hf_client *client = NULL;
@@ -217,8 +217,8 @@ int acquire_begin(struct acquire *acquire, hf_client *client, hf_op **ret_op)
                : hf_acquire_start(client, &wanted, ret_op);
 }
 
-/* Sleeps until something happens. Returns false when the wait is over for us, whatever the agent
- * says. */
+/* Sleeps until something happens. Returns false when the wait is over here, whatever the agent
+ * does. */
 static bool wait_for_news(const struct acquire *acquire, hf_client *client)
 {
     struct pollfd fds[] = {
@@ -239,7 +239,7 @@ static bool wait_for_news(const struct acquire *acquire, hf_client *client)
     return true;
 }
 
-/* Stopped from the terminal. A set gives back what it has meanwhile, for others wait for that. */
+/* Stopped from the terminal. A set releases its leases meanwhile, since others wait for them. */
 static int stop_in_wait(struct acquire *acquire, hf_client *client, hf_op **op)
 {
     if (acquire->wanted->count == 1) {
@@ -274,7 +274,7 @@ bool acquire_await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lea
             *ret_code = EXIT_UNAVAILABLE;
             return false;
         }
-        status = HF_OK; /* not decided yet */
+        status = HF_OK; /* undecided */
     }
     if (status < 0)
         *ret_code = acquire_refused(acquire, status);

@@ -1,6 +1,7 @@
-/* From the command line to the grant: the agent is found, the lock asked for and waited for.
+/* From the command line to the grant: finds the agent, asks for the lock and waits for it.
  *
- * A wait says what it is for, hears signals all along, and ends whatever the agent does. One thread. */
+ * A wait says what it waits for, serves signals all the time, and ends whatever the agent does. One
+ * thread. */
 #ifndef HOLDFAST_TOOLS_RUN_ACQUIRE_H
 #define HOLDFAST_TOOLS_RUN_ACQUIRE_H
 
@@ -18,30 +19,30 @@ struct acquire {
     const struct signals *signals;
     char shown[TEXT_NAME_SIZE]; /* the names, escaped, for messages */
     int64_t began_ns;
-    int said_reason; /* what the wait was last said to be for; 0 nothing yet */
+    int said_reason; /* the last reason that was reported; 0 none yet */
     size_t said_index;
     char said_text[sizeof(((struct hf_progress *)0)->text)];
 };
 
-/* The wait begins. Both are kept. */
+/* Begins the wait. Keeps both pointers. */
 void acquire_init(struct acquire *acquire, const struct run_options *wanted,
                   const struct signals *signals);
 
-/* HF_OK with a client, or a negative code; a signal that ends us in `ret_signal`. With -w an agent that
- * is away is waited for, as one that is there would be. */
+/* HF_OK with a client, or a negative code; `ret_signal` gets a signal that ends this process. With -w
+ * it also waits for an agent that is away. */
 int acquire_connect(struct acquire *acquire, hf_client **ret_client, int *ret_signal);
 
 /* Asks for all locks. HF_OK or a negative code. */
 int acquire_begin(struct acquire *acquire, hf_client *client, hf_op **ret_op);
 
-/* Ends the op. True: the leases, in the order of the names. False: the exit code, which -E makes 0. */
+/* Ends the op. True: gives the leases, in the order of the names. False: gives the exit code, which -E can make 0. */
 bool acquire_await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lease **ret_leases,
                    int *ret_code);
 
 /* The exit code of an acquire that failed, with its message. */
 int acquire_refused(const struct acquire *acquire, int status);
 
-/* A signal that came and ends the wait, or is to stop us (SIGTSTP); 0: none. */
+/* A signal that came and ends the wait, or stops this process (SIGTSTP); 0: none. */
 int acquire_signal(const struct acquire *acquire);
 
 #endif

@@ -1,8 +1,8 @@
-/* The heartbeat of a job, from the memory that it beats in to the agent.
+/* Relays a job's heartbeat from its memory to the agent.
  *
  * The outer guardian makes the memory (libclient/holdfast_run.h, struct hf_job_memory), which the job
- * inherits, and passes on that it changed. It passes nothing else on: when it hangs itself, no beat
- * comes through, and the lock is lost.
+ * inherits, and beats when it has changed, and only then: when the guardian hangs, no beat comes
+ * through, and the lock is lost.
  */
 #ifndef HOLDFAST_TOOLS_RUN_BEAT_H
 #define HOLDFAST_TOOLS_RUN_BEAT_H
@@ -12,7 +12,7 @@
 #include "libclient/holdfast_run.h"
 #include "tools/run/hold.h"
 
-#define BEAT_LEAST_MS 100 /* as the agent has it */
+#define BEAT_LEAST_MS 100 /* the agent's own minimum */
 
 struct beat {
     const struct hf_job_memory *memory; /* NULL: the job need not beat */
@@ -24,8 +24,8 @@ struct beat {
  * descriptor stays open across exec. 0, or -1 with errno. */
 int beat_make(struct beat *beat, int64_t heartbeat_ns);
 
-/* Tells the agent if the job has beaten since the last call. Returns when to call again at the
- * latest. */
+/* Tells the agent if the job has beaten since the last call. Returns the latest time for the next
+ * call. */
 int64_t beat_pass_on(struct beat *beat, const struct hold *hold, int64_t now_ns);
 
 #endif

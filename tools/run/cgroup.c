@@ -24,8 +24,7 @@ static bool is_cgroup2(int fd)
     return fstatfs(fd, &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
 }
 
-/* The mount point of the v2 hierarchy: "36 25 0:31 / /sys/fs/cgroup rw,... - cgroup2 cgroup2 rw".
- */
+/* The mount point of the v2 hierarchy: "36 25 0:31 / /sys/fs/cgroup rw,... - cgroup2 cgroup2 rw". */
 static int open_listed(void)
 {
     char line[4096], point[4096];
@@ -45,7 +44,7 @@ static int open_listed(void)
     return fd;
 }
 
-/* Where it is nearly everywhere, else where the list of mounts says, which takes the kernel long to write. */
+/* Tries the usual place first, since the kernel takes long to write the list of mounts. */
 static int open_hierarchy(void)
 {
     static const char *const usual[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
@@ -114,7 +113,7 @@ void cgroup_plan(struct cgroup *cgroup)
              tag[0], tag[1], tag[2], tag[3]);
 }
 
-/* Children first; a group that is not empty stays. */
+/* Children first; a non-empty group stays. */
 static void remove_below(int parent, const char *name, int depth)
 {
     int fd = openat(parent, name, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -134,7 +133,7 @@ static void remove_below(int parent, const char *name, int depth)
     unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/* Both guardians of a run may be killed at once: then nobody removed its group. */
+/* Both guardians of a run may be killed at once: then its group is left over. */
 void cgroup_sweep(const struct cgroup *cgroup)
 {
     int parent = cgroup->parent_fd;
@@ -149,7 +148,7 @@ void cgroup_sweep(const struct cgroup *cgroup)
         return;
     }
     while ((entry = readdir(dir)))
-        /* NOLINTNEXTLINE(cert-err34-c): what no pid can be is asked of kill(), which finds none. */
+        /* NOLINTNEXTLINE(cert-err34-c): kill() finds no process for an impossible pid. */
         if (sscanf(entry->d_name, PREFIX "%d-", &pid) == 1 && pid > 0 && kill(pid, 0) < 0 &&
             errno == ESRCH)
             remove_below(parent, entry->d_name, 0);
@@ -172,7 +171,7 @@ void cgroup_make(struct cgroup *cgroup)
 
     if (cgroup->parent_fd < 0)
         return;
-    /* An agent of another user than root has to find its files in it, whatever the umask is. */
+    /* An agent that is not root must find its files in it, whatever the umask is. */
     before = umask(022);
     made = mkdirat(cgroup->parent_fd, cgroup->name, 0755);
     umask(before);
@@ -209,7 +208,7 @@ bool cgroup_is_empty(struct cgroup *cgroup)
     if (cgroup->events_fd < 0)
         return true;
     got = pread(cgroup->events_fd, text, sizeof(text) - 1, 0);
-    if (got < 0) { /* somebody removed it, so it was empty; it would never be quiet again */
+    if (got < 0) { /* it was removed, so it was empty; poll would never be quiet again */
         close_events(cgroup);
         return true;
     }

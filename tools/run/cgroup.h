@@ -1,7 +1,7 @@
-/* A control group (v2) for one job, below the caller's own, where one can be made. Its cgroup.kill
- * reaches every process at one instant: one that forks faster than /proc can be read, one of
- * another user (set-uid), one that was given to a reaper of another PID namespace. A job is over
- * when both are empty, this and the tree. */
+/* A control group (v2) for one job, below the caller's own, if one can be made. Its cgroup.kill
+ * reaches every process at once, also one that forks faster than /proc can be read, one of another
+ * user (set-uid), and one whose reaper is in another PID namespace. A job is over when the group
+ * and the tree are both empty. */
 #ifndef HOLDFAST_TOOLS_RUN_CGROUP_H
 #define HOLDFAST_TOOLS_RUN_CGROUP_H
 
@@ -14,23 +14,22 @@ struct cgroup {
     char name[48];
 };
 
-/* Chooses a name and a place; makes nothing. Never fails: without cgroup v2
- * there is just no group. */
+/* Chooses a name and a place; makes nothing. Never fails: without cgroup v2 there is no group. */
 void cgroup_plan(struct cgroup *cgroup);
 
-/* Makes the planned group. Without the right to, there is none. */
+/* Makes the planned group. Without permission there is none. */
 void cgroup_make(struct cgroup *cgroup);
 
 /* Removes empty groups of runs that were killed. */
 void cgroup_sweep(const struct cgroup *cgroup);
 
-/* Moves the calling process in. Async-signal-safe. */
+/* Moves the calling process into the group. Async-signal-safe. */
 void cgroup_enter(const struct cgroup *cgroup);
 
-/* SIGKILL to all that is inside. Works too where another process made the planned group. */
+/* Sends SIGKILL to all processes inside. Works also if another process made the planned group. */
 void cgroup_kill(struct cgroup *cgroup);
 
-/* Whether nobody is inside, also where there is none. Zombies are not. */
+/* Whether no process is inside, or there is no group. Zombies do not count. */
 bool cgroup_is_empty(struct cgroup *cgroup);
 
 /* Removes it and the empty groups that the job made in it. */

@@ -1,4 +1,4 @@
-/* holdfast beat: tells, from within a job of `holdfast run --heartbeat`, that it gets on. */
+/* holdfast beat: tells, from within a job of `holdfast run --heartbeat`, that the job makes progress. */
 #include <getopt.h>
 #include <stdio.h>
 
@@ -26,7 +26,7 @@ int cmd_beat(int argc, char **argv)
     int option;
 
     argv[0] = program;
-    optind = 0; /* scan this argv from its start */
+    optind = 0; /* parse this argv from its start */
     while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
         if (option != 'h') {
             fputs("holdfast beat: see holdfast beat --help\n", stderr);

@@ -30,7 +30,7 @@ struct run {
     struct signals signals;
 };
 
-/* As acquire_await(); what the guardians need is made while the agent is at it. */
+/* Like acquire_await(); sets up the guardians while the agent works. */
 static bool acquire(struct run *run, hf_client *client, const struct guardian_plan *plan,
                     struct guardian *ret_guardian, hf_lease **ret_leases, int *ret_code)
 {
@@ -143,7 +143,7 @@ int cmd_run(int argc, char **argv)
         say("signals: %s", strerror(errno));
         return EXIT_FAILED;
     }
-    /* Who is in the way is told by the job's name, which means more to people than ours. */
+    /* Conflicts show the job's name, which tells people more than ours. */
     slash = strrchr(run.wanted.argv[0], '/');
     (void)prctl(PR_SET_NAME, slash ? slash + 1 : run.wanted.argv[0]);
     status = acquire_connect(&run.acquire, &client, &signal);

@@ -1,4 +1,4 @@
-/* What either of the two guardians does: it judges, waits, kills and releases. */
+/* The work that both guardians do: judge, wait, kill and release. */
 #include "tools/run/guardian.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 #define NS_PER_MS INT64_C(1000000)
 
-/* Passes of SIGKILL: in quick succession first, as a tree may fork while it is killed. */
+/* Passes of SIGKILL: in quick succession first, since a tree may fork while it is killed. */
 #define KILL_PAUSE_NS      (5 * NS_PER_MS)
 #define KILL_LATE_PAUSE_NS (50 * NS_PER_MS)
 #define KILL_COMPLAIN_NS   (1000 * NS_PER_MS)
@@ -51,8 +51,7 @@ void guardian_kill_tree(struct guardian *g, int64_t now_ns)
 
     if (g->kill_since_ns == 0) {
         g->kill_since_ns = now_ns;
-        (void)setpriority(PRIO_PROCESS, 0,
-                          -20); /* ahead of what is killed, where that is allowed */
+        (void)setpriority(PRIO_PROCESS, 0, -20); /* ahead of the killed processes, if permitted */
     }
     if (now_ns < g->kill_next_ns)
         return;
@@ -107,14 +106,14 @@ void guardian_wait(struct guardian *g, int64_t until_ns)
     if (fds[4].revents)
         hf_dispatch(g->hold.client);
     if (fds[5].revents)
-        (void)cgroup_is_empty(&g->cgroup); /* makes it quiet */
+        (void)cgroup_is_empty(&g->cgroup); /* makes the descriptor quiet */
 }
 
 void guardian_release(struct guardian *g)
 {
     int status;
 
-    /* Both kill, on rings of their own: the agent hears of it before it hears of the release. */
+    /* Both guardians kill and tell the agent on their own rings: it hears of the kill before the release. */
     if (atomic_load(&g->shared->killing))
         hold_begin_killing(&g->hold);
     status = hold_release(&g->hold);
@@ -130,7 +129,7 @@ void guardian_tell(const struct guardian *g, int word)
 {
     ssize_t sent = send(g->link_fd, &word, sizeof(word), MSG_DONTWAIT | MSG_NOSIGNAL);
 
-    (void)sent; /* the other's death is noticed elsewhere */
+    (void)sent; /* the other guardian's death is noticed elsewhere */
 }
 
 bool guardian_hear(const struct guardian *g, int *ret_word)
@@ -139,7 +138,7 @@ bool guardian_hear(const struct guardian *g, int *ret_word)
            (ssize_t)sizeof(*ret_word);
 }
 
-/* Else a producer at the other end of the pipe would not hear that the job has closed it. */
+/* Otherwise a process at the other end of the pipe would not notice that the job has closed it. */
 void guardian_let_go_of_streams(void)
 {
     int fd = open("/dev/null", O_RDWR | O_CLOEXEC);

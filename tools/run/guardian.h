@@ -1,4 +1,4 @@
-/* One guardian of a job, the outer or the inner (tools/run/guardians.h): what both are and can do. */
+/* One guardian of a job, the outer or the inner (tools/run/guardians.h): their common state and actions. */
 #ifndef HOLDFAST_TOOLS_RUN_GUARDIAN_H
 #define HOLDFAST_TOOLS_RUN_GUARDIAN_H
 
@@ -22,21 +22,20 @@ struct guardian_plan {
     int stop_signal;
     int64_t ttl_ns;
     int64_t heartbeat_ns; /* the job must beat so often; 0: it need not */
-    bool no_new_privs;    /* the job gains nothing by set-uid programs */
+    bool no_new_privs;    /* the job gets no rights from set-uid programs */
     bool verbose;
     const struct signals *signals;
 };
 
-/* What the two tell each other in a page that both map; all but `exit_code` may be read at any
- * time. */
+/* The guardians' shared page; every field except `exit_code` may be read at any time. */
 struct guardian_shared {
     atomic_int stopping;    /* the stop signal was sent, or the hook started */
     atomic_int killing;     /* SIGKILL was sent because time was up */
     atomic_int exec_failed; /* errno of the job's exec */
     atomic_int hook_failed; /* errno of the hook's exec */
-    atomic_int reaped;      /* the tree is empty; exit_code stands */
-    atomic_int gave_up;     /* something in the tree does not die; exit_code stands */
-    atomic_int released;    /* the agent has the word "reaped" */
+    atomic_int reaped;      /* the tree is empty; exit_code is valid */
+    atomic_int gave_up;     /* a process of the tree does not die; exit_code is valid */
+    atomic_int released;    /* the agent knows that the tree is reaped */
     int exit_code;
 };
 
@@ -48,7 +47,7 @@ struct guardian {
     struct hold hold;
     struct timeline timeline;
     struct tree tree;
-    tree_reaped_fn *on_reaped; /* hears of what killing has reaped */
+    tree_reaped_fn *on_reaped; /* called for each process that killing has reaped */
     void *on_reaped_arg;
     struct beat beat;
     int timer_fd;
@@ -60,33 +59,33 @@ struct guardian {
     bool complained;
 };
 
-/* Judges the hold now. */
+/* Judges the lease now. */
 enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns);
 
-/* Signals the whole tree once, and wakes what is stopped so that it can act on it. */
+/* Signals the whole tree once, and continues stopped processes so that they can act on it. */
 void guardian_signal_tree(struct guardian *g, int signal);
 
-/* Kills what lives, when it is time for another pass, and reaps; complains once of what does not
+/* Kills living processes, when another pass is due, and reaps; reports once a process that does not
  * die. */
 void guardian_kill_tree(struct guardian *g, int64_t now_ns);
 
-/* Kills the whole tree, because of the lock: the agent's history tells of the first time. */
+/* Kills the whole tree because of the lock; the agent's history shows the first time. */
 void guardian_kill_in_time(struct guardian *g, int64_t now_ns);
 
 /* Whether the tree has resisted for long enough. */
 bool guardian_kill_failed(const struct guardian *g, int64_t now_ns);
 
-/* Says that something lives on, and that the lock is therefore not released. */
+/* Reports that a process survives and that the lock is therefore not released. */
 void guardian_say_left(const struct guardian *g);
 
-/* Sleeps until `until_ns`, a signal, a word or the death of the other, or news of the hold; serves
- * the latter. */
+/* Sleeps until `until_ns`, a signal, a message or the death of the other, or news of the lease;
+ * serves that news. */
 void guardian_wait(struct guardian *g, int64_t until_ns);
 
 /* Tells the agent that the tree is reaped. Takes a bounded time. Frees the leases. */
 void guardian_release(struct guardian *g);
 
-/* What goes through link_fd. */
+/* The messages on link_fd. */
 enum guardian_word {
     GUARDIAN_SIGNAL = 0xff, /* outer to inner: these bits are a signal for the job */
     GUARDIAN_FROM_TERMINAL = 0x100,
@@ -95,7 +94,7 @@ enum guardian_word {
 void guardian_tell(const struct guardian *g, int word);
 bool guardian_hear(const struct guardian *g, int *ret_word);
 
-/* Lets go of stdin and stdout, which are the job's. */
+/* Closes stdin and stdout, which are the job's. */
 void guardian_let_go_of_streams(void);
 
 #endif

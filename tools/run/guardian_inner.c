@@ -25,10 +25,10 @@ struct inner {
     pid_t hook; /* 0 none */
     int hook_status;
     bool hook_ended;
-    bool late;                /* and told, if that was wanted */
-    bool stopping;            /* STOP or KILL was acted on, and told */
+    bool late;                /* and reported, if wanted */
+    bool stopping;            /* STOP or KILL was acted on, and reported */
     bool lost;                /* that time came before the job ended by itself */
-    int64_t leftover_kill_ns; /* what outlives the job is killed then; 0 not yet */
+    int64_t leftover_kill_ns; /* when survivors of the job are killed; 0 not yet */
     bool told_to_end;         /* a signal came after the job had ended */
 };
 
@@ -42,7 +42,7 @@ static void on_reaped(pid_t pid, int status, void *arg)
         if (pid == in->job && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU))
             guardian_tell(&in->g, GUARDIAN_STOPPED);
     } else if (WIFCONTINUED(status)) {
-        /* Somebody woke the job alone: wake the outer one with it. */
+        /* Only the job was continued: continue the outer guardian too. */
         if (pid == in->job && !in->g.peer_gone)
             syscall(SYS_pidfd_send_signal, in->g.peer_fd, SIGCONT, NULL, 0);
     } else if (pid == in->job) {
@@ -67,7 +67,7 @@ static int start_job(struct inner *in)
     bool inside;
     int rc = job_start(&start, &in->job, &inside);
 
-    /* (!) Of a group that it is not in the agent would take it for over. */
+    /* (!) If the job were outside the group, the agent would take it for over. */
     if (rc == 0 && inside)
         hold_group(&in->g.hold, in->g.cgroup.fd);
     return rc;
@@ -125,7 +125,7 @@ static void tell_lost(struct inner *in)
     in->stopping = true;
 }
 
-/* What the job left behind: asked first, killed after a second. */
+/* Survivors of the job: SIGTERM first, SIGKILL after a second. */
 static void end_leftovers(struct inner *in, int64_t now_ns)
 {
     if (!in->leftover_kill_ns) {
@@ -195,7 +195,7 @@ static void hear(struct inner *in)
     while (guardian_hear(&in->g, &word)) {
         int sig = word & GUARDIAN_SIGNAL;
 
-        /* The terminal has told the whole foreground group, the job too unless it left it. */
+        /* The terminal has signalled the whole foreground group, and so the job unless it left the group. */
         if (in->job && !((word & GUARDIAN_FROM_TERMINAL) && getpgid(in->job) == getpgrp()))
             kill(in->job, sig);
         else if (!in->job && signals_ends(sig))
@@ -203,15 +203,14 @@ static void hear(struct inner *in)
     }
 }
 
-/* To the end of the tree: true when it is empty. */
+/* Runs until the tree is empty (true) or does not die. */
 static bool watch(struct inner *in)
 {
     struct guardian *g = &in->g;
 
     for (;;) {
         int64_t now_ns = timeline_now_ns();
-        /* Judged before anything is reaped: a job that ended after V was not covered by the lock.
-         */
+        /* Judged before anything is reaped: a job that ended after V was not covered by the lock. */
         enum timeline_phase phase = guardian_judge(g, now_ns);
         struct signalfd_siginfo info;
 
@@ -225,7 +224,7 @@ static bool watch(struct inner *in)
             return false;
         guardian_wait(g, next_look(in, now_ns));
         while (signals_next(g->plan->signals, &info))
-            ; /* only to wake up: the outer one has them too, and forwards them */
+            ; /* only wakes us: the outer guardian gets them too, and forwards them */
         hear(in);
     }
 }
@@ -249,14 +248,14 @@ static void say_how_it_ended(struct inner *in)
     int failed = atomic_load(&g->shared->exec_failed);
 
     if (in->lost)
-        tell_lost(in); /* when the other guardian was first */
+        tell_lost(in); /* in case the other guardian was first */
     else if (failed)
         say("cannot run '%s': %s", g->plan->argv[0], strerror(failed));
     else if (g->plan->verbose && !in->job)
         say("%s: the job ended with %d", g->plan->name, job_exit_code(in->job_status));
 }
 
-/* Nothing of the job exists. */
+/* No process of the job exists. */
 static _Noreturn void end_without_job(struct guardian *g, int code)
 {
     g->shared->exit_code = code;
@@ -264,7 +263,7 @@ static _Noreturn void end_without_job(struct guardian *g, int code)
     _exit(code);
 }
 
-/* An agent that is just being started again gets the time that a new lock has at the least. */
+/* An agent that is just restarting gets at least the time that a new lock has. */
 static int join(struct guardian *g, const struct hf_ticket *tickets)
 {
     int64_t until_ns = timeline_now_ns() + g->plan->ttl_ns / 2;
@@ -280,7 +279,7 @@ static int join(struct guardian *g, const struct hf_ticket *tickets)
 
 _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *tickets)
 {
-    static struct inner in; /* not on a stack that is unwound */
+    static struct inner in; /* static: not on a stack that is unwound */
     struct guardian *g = &in.g;
     hf_client *inherited = given->hold.client;
     int status;
@@ -327,7 +326,7 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
     atomic_store(&g->shared->reaped, 1);
     say_how_it_ended(&in);
     guardian_release(g);
-    if (g->peer_gone) /* else it does that meanwhile */
+    if (g->peer_gone) /* else the other guardian does so meanwhile */
         cgroup_remove(&g->cgroup);
     _exit(g->shared->exit_code);
 }

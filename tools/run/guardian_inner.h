@@ -4,7 +4,7 @@
 
 #include "tools/run/guardian.h"
 
-/* Never returns. `tickets` are of the outer's leases, `g` carries what was made before the fork. */
+/* Never returns. `tickets` are for the outer guardian's leases; `g` was set up before the fork. */
 _Noreturn void guardian_inner(struct guardian *g, const struct hf_ticket *tickets);
 
 #endif

@@ -9,7 +9,7 @@
 
 #define NS_PER_SEC INT64_C(1000000000)
 
-/* So long a hung agent may keep us from leaving, once the job is gone. */
+/* The time that a hung agent may delay our exit, once the job is gone. */
 #define RELEASE_PATIENCE_NS (5 * NS_PER_SEC)
 
 struct outer {
@@ -17,8 +17,8 @@ struct outer {
     pid_t inner; /* 0 when it is reaped */
     bool lost;
     int64_t reaped_ns; /* when the tree was seen to be empty; 0 not yet */
-    bool unreleased;   /* the agent did not take the word for it */
-    bool told_to_end;  /* a signal came when the inner one was gone */
+    bool unreleased;   /* the agent did not accept the release */
+    bool told_to_end;  /* a signal came after the inner guardian was gone */
 };
 
 static void on_reaped(pid_t pid, int status, void *arg)
@@ -61,7 +61,7 @@ static void hear(const struct outer *out)
             kill(getpid(), SIGSTOP);
 }
 
-/* The inner one acts 0.02 T earlier. Where it did not, this one does. */
+/* The inner guardian acts 0.02 T earlier. If it did not, this one does. */
 static void back_up_stop(struct outer *out)
 {
     struct guardian *g = out->g;
@@ -75,8 +75,8 @@ static void back_up_stop(struct outer *out)
         g->plan->name);
 }
 
-/* Halfway between KILL and V an inner guardian that has not reaped the tree is in the way: its
- * children become ours. */
+/* An inner guardian that has not reaped the tree halfway between KILL and V is killed: its children
+ * become ours. */
 static void back_up_kill(struct outer *out, int64_t now_ns)
 {
     struct guardian *g = out->g;
@@ -87,7 +87,7 @@ static void back_up_kill(struct outer *out, int64_t now_ns)
         kill(out->inner, SIGKILL);
 }
 
-/* Only the inner one's release is left. */
+/* Only the inner guardian's release is left. */
 static void await_release(struct outer *out, int64_t now_ns)
 {
     struct guardian *g = out->g;
@@ -125,7 +125,7 @@ static void watch(struct outer *out)
         enum timeline_phase phase = guardian_judge(g, now_ns);
         bool empty = tree_reap(on_reaped, out) && cgroup_is_empty(&g->cgroup);
 
-        /* Looked at after the lease: one that the inner guardian has released is not lost. */
+        /* Checked after the lease: a lease that the inner guardian has released is not lost. */
         if (atomic_load(&g->shared->reaped))
             phase = TIMELINE_HELD;
         if (phase != TIMELINE_HELD)

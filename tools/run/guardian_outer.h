@@ -4,7 +4,7 @@
 
 #include "tools/run/guardian.h"
 
-/* Once the inner one, process `inner`, runs. Returns the exit code. */
+/* Called once the inner guardian, process `inner`, runs. Returns the exit code. */
 int guardian_outer(struct guardian *g, pid_t inner);
 
 #endif

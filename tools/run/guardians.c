@@ -1,4 +1,4 @@
-/* How the two guardians are made, and how they come to be two. */
+/* Sets up the two guardians and forks the second. */
 #include "tools/run/guardians.h"
 
 #include <errno.h>
@@ -53,7 +53,7 @@ int guardians_prepare(struct guardian *g, const struct guardian_plan *plan)
     return -1;
 }
 
-/* Its descriptors go with the process. */
+/* Its descriptors close with the process. */
 void guardians_free(struct guardian *g)
 {
     cgroup_remove(&g->cgroup);
@@ -92,10 +92,10 @@ int guardians_run(struct guardian *g, const struct hold *hold)
     }
     close(g->inner_link_fd);
     close(g->outer_fd);
-    g->peer_fd = pidfd_open_(inner); /* without one its SIGCHLD will do */
+    g->peer_fd = pidfd_open_(inner); /* without one its SIGCHLD is enough */
     explicit_bzero(tickets, sizeof(tickets));
     code = guardian_outer(g, inner);
-    hold_free(&g->hold); /* what is left to lapse */
+    hold_free(&g->hold); /* the leases that are left to lapse */
     guardians_free(g);
     return code;
 }

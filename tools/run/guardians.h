@@ -4,21 +4,21 @@
  *    `- inner   starts the job, stops it by the timeline, reaps the tree, releases
  *        `- job ...
  *
- * Both are child subreapers, both have a session with the agent and timers of their own on the
- * validity. One that dies leaves the tree to the other, which kills it to the last process; only
- * then is the lock released. None waits for the agent, for a reader of its messages, or for a
- * process that does not end, while there is something to kill.
+ * Both are child subreapers; each has its own session with the agent and its own timers on the
+ * validity. If one dies the other kills the whole tree; only then is the lock released. While there
+ * is something to kill, neither waits for the agent, for a reader of its messages, or for a process
+ * that does not end.
  */
 #ifndef HOLDFAST_TOOLS_RUN_GUARDIANS_H
 #define HOLDFAST_TOOLS_RUN_GUARDIANS_H
 
 #include "tools/run/guardian.h"
 
-/* Makes all that both need and that can be made before there is a lock, as while it is waited for. What
- * `plan` points to may still change. 0, or -1 with errno. */
+/* Sets up all that both need and that needs no lock yet, for use during the wait. The data that `plan`
+ * points to may still change. 0, or -1 with errno. */
 int guardians_prepare(struct guardian *g, const struct guardian_plan *plan);
 
-/* Instead of guardians_run(): there is no lock. */
+/* To be called instead of guardians_run() when there is no lock. */
 void guardians_free(struct guardian *g);
 
 /* Runs the job under `hold` (taken with HF_ACQUIRE_RUN) to its end; its leases are released or left

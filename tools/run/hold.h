@@ -1,5 +1,5 @@
-/* What a job runs under: one lease, or several that were taken together. Of several the worst one
- * decides: the job is stopped as soon as one is being lost, and dead before the earliest V. */
+/* The leases of a job: one, or several acquired together. The worst one decides: the job is stopped
+ * as soon as one is being lost, and is dead before the earliest V. */
 #ifndef HOLDFAST_TOOLS_RUN_HOLD_H
 #define HOLDFAST_TOOLS_RUN_HOLD_H
 
@@ -13,7 +13,7 @@ struct hold {
     hf_client *client;
     hf_lease *leases[HF_SET_MAX];
     const char *names[HF_SET_MAX]; /* escaped, for messages; kept by the caller */
-    size_t count;                  /* 0: over, or not taken yet */
+    size_t count;                  /* 0: over, or not acquired yet */
 };
 
 /* CLOCK_BOOTTIME: the earliest V; 0 when one is lost, or there is none. */
@@ -22,26 +22,26 @@ int64_t hold_valid_until_ns(const struct hold *hold);
 /* The worst state of them, a positive enum hf_lease_state; RELEASED is worst. */
 int hold_state(const struct hold *hold);
 
-/* Why it is being lost, "" where nothing is known, and the name of the lease that it is about: in
- * the worst state, or with the earliest V. There is at least one lease. */
+/* The reason of the loss, "" if unknown, and the name of that lease: the one in the worst state, or
+ * with the earliest V. There is at least one lease. */
 const char *hold_reason(const struct hold *hold, const char **ret_name);
 
-/* As the functions of the library, on each. */
+/* Like the functions of the library, on each. */
 void hold_begin_losing(const struct hold *hold);
 void hold_begin_killing(const struct hold *hold);
 void hold_beat(const struct hold *hold);
 
-/* Says of all that the job is reaped; takes a bounded time. Frees the leases. The first failure. */
+/* Releases all as reaped, in a bounded time. Frees the leases. Returns the first failure. */
 int hold_release(struct hold *hold);
-/* Frees the leases without a word to the agent. */
+/* Frees the leases without telling the agent. */
 void hold_free(struct hold *hold);
 
-/* Tells the agent of the control group that the job runs in; without it the agent is no third killer. Of a hold that was joined. */
+/* Tells the agent the job's control group, so that the agent can kill the job too. Only for a hold that was joined. */
 void hold_group(const struct hold *hold, int directory);
 
 /* For the second guardian; `ret_tickets` has room for all. Negative with hf_last_message(). */
 int hold_tickets(const struct hold *hold, struct hf_ticket *ret_tickets);
-/* The same leases with a client of one's own. */
+/* Joins the same leases with a client of its own. */
 int hold_join(const struct hold *hold, const struct hf_ticket *tickets, struct hold *ret_hold);
 
 #endif

@@ -11,8 +11,8 @@
 
 #include "tools/common/exit_code.h"
 
-/* A child that is born in the group. To move one in later makes the kernel wait until no process of the host
- * is just being started or ends. Returns as fork(); `ret_inside` whether it was possible. */
+/* Forks a child directly into the group: to move it in later, the kernel would wait for every fork and exit
+ * on the host. Returns as fork(); `ret_inside`: whether that was possible. */
 static pid_t fork_into(const struct cgroup *cgroup, bool *ret_inside)
 {
     struct clone_args args = {.flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD};
@@ -39,7 +39,7 @@ int job_start(const struct job_start *start, pid_t *ret_pid, bool *ret_inside)
         *ret_inside = inside;
         return 0;
     }
-    /* Set first, then compared: a parent that died before the setting would not be noticed. */
+    /* Set first, then compared: otherwise a parent that died before would go unnoticed. */
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != parent)
         _exit(EXIT_FAILED);

@@ -11,23 +11,23 @@
 
 struct job_start {
     char *const *argv;
-    const struct signals *signals; /* given back to the child */
+    const struct signals *signals; /* restored in the child */
     const struct cgroup *cgroup;   /* entered by the child */
     bool output_to_stderr;         /* for the hook: stdout is the job's */
-    bool no_new_privs;             /* set-uid programs give it nothing */
+    bool no_new_privs;             /* set-uid programs give it no rights */
     atomic_int *failed;            /* in shared memory: errno of an exec that failed */
 };
 
-/* Forks and executes; the new process dies with the caller (PDEATHSIG), so the caller must have one
- * thread only. Does not wait for the exec: when it fails, `failed` is set before the child ends
- * with 126 or 127. `ret_inside`: it was born in the control group; else it may be outside (yet). 0,
+/* Forks and executes; the new process dies with the caller (PDEATHSIG), so the caller must have
+ * only one thread. Does not wait for the exec: when it fails, `failed` is set before the child ends
+ * with 126 or 127. `ret_inside`: it started in the control group; else it may still be outside. 0,
  * or -1 with errno when there is no new process. */
 int job_start(const struct job_start *start, pid_t *ret_pid, bool *ret_inside);
 
-/* The exit code for an exec that failed so: EXIT_NOT_FOUND or EXIT_CANNOT_RUN. */
+/* The exit code for a failed exec: EXIT_NOT_FOUND or EXIT_CANNOT_RUN. */
 int job_exec_exit_code(int error);
 
-/* The exit code that stands for a wait status. */
+/* The exit code for a wait status. */
 int job_exit_code(int status);
 
 #endif

@@ -1,4 +1,4 @@
-/* The door of tools/run/: a command under a lock. */
+/* The entry points of tools/run/: a command under a lock. */
 #ifndef HOLDFAST_TOOLS_RUN_RUN_H
 #define HOLDFAST_TOOLS_RUN_RUN_H
 

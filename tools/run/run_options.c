@@ -171,7 +171,7 @@ static int parse_option(struct run_options *run, int option)
     case 'v':
         run->verbose = true;
         return EXIT_OK;
-    default: /* getopt has said why */
+    default: /* getopt has printed why */
         fputs("holdfast run: see holdfast run --help\n", stderr);
         return EXIT_USAGE;
     }
@@ -184,7 +184,7 @@ int run_options_parse(struct run_options *run, int argc, char **argv, bool *ret_
 
     *run = (struct run_options){.wait_ms = -1, .busy_code = EXIT_BUSY, .stop_signal = SIGTERM};
     argv[0] = program;
-    optind = 0; /* scan this argv from its start */
+    optind = 0; /* parse this argv from its start */
     while ((option = getopt_long(argc, argv, "+nw:E:t:s:vh", options, NULL)) != -1) {
         if (option == 'h') {
             *ret_help = true;
@@ -200,7 +200,7 @@ int run_options_parse(struct run_options *run, int argc, char **argv, bool *ret_
     if (code != EXIT_OK)
         return code;
     memmove(run->names + 1, run->names, (run->count - 1) * sizeof(run->names[0]));
-    run->names[0] = argv[optind++]; /* the first, whatever came before */
+    run->names[0] = argv[optind++]; /* stays first, even after --also */
     if (run->slots && run->count > 1)
         return args_usage("run", "--slots and --also do not go together; run one within the other");
     if (optind < argc && !strcmp(argv[optind], "--"))

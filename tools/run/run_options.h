@@ -22,12 +22,12 @@ struct run_options {
 
 #define RUN_OPTIONS_NAME_SIZE (255 + sizeof("#63")) /* of a name with a slot's number */
 
-/* EXIT_OK, or the exit code, with its message. `ret_help`: only the help was wanted. */
+/* EXIT_OK, or the exit code after a message. `ret_help`: only the help was asked for. */
 int run_options_parse(struct run_options *run, int argc, char **argv, bool *ret_help);
 
 void run_options_help(void);
 
-/* The lock of that number: one of the names, or a slot of the only one. Uses `ret_name` or not. */
+/* The lock with that number: one of the names, or a slot of the only name. May use `ret_name`. */
 const char *run_options_name(const struct run_options *run, unsigned index,
                              char ret_name[RUN_OPTIONS_NAME_SIZE]);
 

@@ -12,8 +12,8 @@
 static int say_fd = STDERR_FILENO;
 static bool say_socket;
 
-/* O_NONBLOCK belongs to the open file, which the job shares: so pipes and terminals are opened
- * anew. A regular file is used as it is: a second opening would write over its beginning. */
+/* O_NONBLOCK belongs to the open file description, which the job shares: so pipes and terminals are
+ * reopened. A regular file is used as it is: a reopened one would be overwritten from its start. */
 void say_init(void)
 {
     struct stat st;
@@ -44,5 +44,5 @@ void say(const char *format, ...)
     strcat(line, "\n");
     written = say_socket ? send(say_fd, line, strlen(line), MSG_DONTWAIT | MSG_NOSIGNAL)
                          : write(say_fd, line, strlen(line));
-    (void)written; /* nobody is left to be told */
+    (void)written; /* there is nowhere left to report it */
 }

@@ -2,8 +2,7 @@
 
 #include <unistd.h>
 
-/* Raised by the process itself; and those that only matter to whoever writes or reads the terminal.
- */
+/* Signals raised by the process itself, and those of terminal input and output. */
 static bool left_alone(int signal)
 {
     switch (signal) {
@@ -27,7 +26,7 @@ int signals_take(struct signals *signals)
 
     sigfillset(&blocked);
     sigemptyset(&read_);
-    /* SIGCHLD ignored would reap children without a word. */
+    /* With SIGCHLD ignored, children would be reaped unnoticed. */
     if (sigaction(SIGCHLD, &by_default, &signals->caller_chld) < 0)
         return -1;
     for (int i = 1; i <= SIGRTMAX; i++) {
@@ -37,7 +36,7 @@ int signals_take(struct signals *signals)
             sigdelset(&blocked, i);
         if (left_alone(i) || i == SIGPIPE || i == SIGTTIN || i == SIGTTOU)
             continue;
-        /* Blocked signals are queued even when ignored: those must not be read. */
+        /* Blocked signals are queued even when ignored: ignored ones must not be read. */
         if (sigaction(i, NULL, &action) == 0 && action.sa_handler != SIG_IGN)
             sigaddset(&read_, i);
     }

@@ -1,5 +1,5 @@
-/* The signals of a guardian: all are blocked and read from a descriptor; the job gets everything
- * back as the caller had it. A signal that the caller ignores (nohup) stays ignored. */
+/* The signals of a guardian: all are blocked and read from a descriptor; the job gets mask and
+ * dispositions as the caller had them. A signal that the caller ignores (nohup) stays ignored. */
 #ifndef HOLDFAST_TOOLS_RUN_SIGNALS_H
 #define HOLDFAST_TOOLS_RUN_SIGNALS_H
 
@@ -16,7 +16,7 @@ struct signals {
 /* 0, or -1 with errno. */
 int signals_take(struct signals *signals);
 
-/* In a child, before exec: mask and dispositions as they were. Async-signal-safe. */
+/* In a child, before exec: restores mask and dispositions. Async-signal-safe. */
 void signals_give_back(const struct signals *signals);
 
 /* The next signal, or false. */
@@ -25,7 +25,7 @@ bool signals_next(const struct signals *signals, struct signalfd_siginfo *ret_in
 /* Whether a process without handlers would end by `signal`. */
 bool signals_ends(int signal);
 
-/* Whether the terminal sent it, so that the whole foreground group has it already. */
+/* Whether the terminal sent it, so that the whole foreground group already has it. */
 bool signals_from_terminal(const struct signalfd_siginfo *info);
 
 #endif

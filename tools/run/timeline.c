@@ -40,7 +40,7 @@ enum timeline_phase timeline_judge(struct timeline *t, int64_t now_ns, int64_t v
 {
     if (t->phase == TIMELINE_KILL)
         return t->phase;
-    if (valid_ns == 0) { /* lost: the old V is worth nothing */
+    if (valid_ns == 0) { /* lost: the old V is void */
         t->phase = TIMELINE_KILL;
         t->kill_at_ns = now_ns;
         return t->phase;
@@ -52,7 +52,7 @@ enum timeline_phase timeline_judge(struct timeline *t, int64_t now_ns, int64_t v
         t->phase = TIMELINE_STOP;
         t->kill_at_ns = kill_at(t);
     }
-    /* Without the lag: the last line holds for both guardians alike. */
+    /* Without the lag: KILL is at the same time for both guardians. */
     if (t->phase == TIMELINE_STOP)
         t->kill_at_ns = min_ns(t->kill_at_ns, kill_at(t));
     else

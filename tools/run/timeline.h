@@ -4,9 +4,9 @@
  *   V - 0.1 T   KILL: SIGKILL to the whole tree
  *
  * A lease that is asked to stop (LOSING) goes to STOP at once; one that is lost goes to KILL at
- * once. T is the lease's TTL. Instants are CLOCK_BOOTTIME nanoseconds. Decisions are by absolute
- * time only, so a guardian that was stopped or starved does at once what is due. timeline_judge()
- * and timeline_next() are pure.
+ * once. T is the lease's TTL. Instants are CLOCK_BOOTTIME nanoseconds. Decisions use absolute time
+ * only, so a guardian that was stopped or starved catches up at once. timeline_judge() and
+ * timeline_next() are pure.
  */
 #ifndef HOLDFAST_TOOLS_RUN_TIMELINE_H
 #define HOLDFAST_TOOLS_RUN_TIMELINE_H
@@ -19,9 +19,9 @@ enum timeline_phase { TIMELINE_HELD, TIMELINE_STOP, TIMELINE_KILL };
 struct timeline {
     enum timeline_phase phase; /* never goes back */
     int64_t ttl_ns;
-    int64_t lag_ns;   /* STOP comes so much later: the backup's patience with the other guardian */
-    int64_t asked_ns; /* when LOSING was first seen; 0 not yet */
-    int64_t valid_ns; /* V as last seen; kept after a loss */
+    int64_t lag_ns;     /* delays STOP: the outer guardian gives the inner one this time */
+    int64_t asked_ns;   /* when LOSING was first seen; 0 not yet */
+    int64_t valid_ns;   /* V as last seen; kept after a loss */
     int64_t kill_at_ns; /* from STOP on */
 };
 
@@ -32,8 +32,8 @@ void timeline_init(struct timeline *timeline, int64_t ttl_ns, int64_t lag_ns);
 enum timeline_phase timeline_judge(struct timeline *timeline, int64_t now_ns, int64_t valid_ns,
                                    bool losing);
 
-/* When to judge again at the latest. V may fall without a word, so it is looked at every T/20 (50
- * ms .. 1 s). */
+/* When to judge again at the latest. V may move back without notice, so it is checked every T/20
+ * (50 ms .. 1 s). */
 int64_t timeline_next(const struct timeline *timeline, int64_t now_ns);
 
 /* --- the clock -------------------------------------------------------------------------------- */

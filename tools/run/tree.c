@@ -18,7 +18,7 @@
 
 #define FIRST_CAPACITY 1024
 #define HUNT_LOOKS     100
-#define HUNT_DEPTH     8 /* of those that take their time to die, each with a child */
+#define HUNT_DEPTH     8 /* generations of slow-dying processes, each with a child */
 #define HUNT_PAUSE_NS  200000
 
 struct tree_process {
@@ -97,7 +97,7 @@ static ssize_t scan(struct tree *tree)
                 realloc(tree->processes, capacity * sizeof(*tree->processes));
 
             if (!bigger)
-                break; /* go on with those we have: the rest will be found once these are gone */
+                break; /* continue with these: the next scan finds the rest */
             tree->processes = bigger;
             tree->capacity = capacity;
         }
@@ -111,8 +111,8 @@ static ssize_t scan(struct tree *tree)
     return (ssize_t)count;
 }
 
-/* Marks what hangs below the root. A parent is older than its child: a "parent" that is younger has
- * only been given the number of one that died. */
+/* Marks the descendants of the root. A parent is older than its child: a younger "parent" has only
+ * reused the pid of a dead one. */
 static void mark(struct tree *tree, size_t count)
 {
     struct tree_process *root = find(tree, count, tree->root);
@@ -144,7 +144,7 @@ static int signal_process(int proc, const struct tree_process *process, int sign
 
     if (fd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOSYS)
         return errno;
-    /* With the pidfd in hand the number cannot change its meaning any more; did it before? */
+    /* With the pidfd the pid can no longer be reused; check that it was not reused before. */
     if (!read_stat(proc, process->pid, &again) || again.start != process->start)
         error = ESRCH;
     else if (fd >= 0 ? syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0) < 0
@@ -192,21 +192,21 @@ static bool is_dead(pid_t child)
            info.si_pid != 0;
 }
 
-/* A session other than ours was made within the tree, and nobody comes into one but by fork: its
- * groups are killed as a whole, which no fork escapes. Our own may have others' processes in it. The
- * session is asked for first, since there is no way back into ours. */
+/* Another session than ours was made within the tree, and is entered only by fork: its process
+ * groups are killed as a whole, which no fork escapes. Our own session may have others' processes.
+ * The session is read first, since a process cannot return to ours. */
 static void kill_child(pid_t child)
 {
     pid_t session = getsid(child), group = getpgid(child);
 
     if (is_dead(child))
         return;
-    (void)setpriority(PRIO_PROCESS, (id_t)child, -20); /* dying takes time, too; if allowed */
+    (void)setpriority(PRIO_PROCESS, (id_t)child, -20); /* so that it dies faster; if permitted */
     kill(session > 0 && session != getsid(0) && group > 0 ? -group : child, SIGKILL);
 }
 
-/* Looks at the children of one process. Its number cannot be another's: it is ours, or a child of
- * ours, and not reaped. */
+/* Reads the children of one process. Its pid cannot be reused: it is us, or our child, and not
+ * reaped. */
 static void kill_below(const struct tree *tree, pid_t parent, int depth)
 {
     char path[48], text[4096], *rest = text;
@@ -218,7 +218,7 @@ static void kill_below(const struct tree *tree, pid_t parent, int depth)
     snprintf(path, sizeof(path), "%d/task/%d/children", (int)parent, (int)parent);
     fd = openat(dirfd(tree->proc), path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return; /* also on a kernel without CONFIG_PROC_CHILDREN: then scans have to do */
+        return; /* also on a kernel without CONFIG_PROC_CHILDREN: scans must do then */
     got = read(fd, text, sizeof(text) - 1);
     close(fd);
     text[got > 0 ? got : 0] = '\0';
@@ -256,7 +256,7 @@ bool tree_hunt(const struct tree *tree, tree_reaped_fn *fn, void *arg)
         kill_below(tree, tree->root, HUNT_DEPTH);
         if (tree_reap(fn, arg))
             return true;
-        nanosleep(&pause, NULL); /* they need a processor to die on */
+        nanosleep(&pause, NULL); /* they need CPU time to die */
     }
     return false;
 }

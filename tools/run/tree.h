@@ -1,11 +1,10 @@
-/* All descendants of this process: found in /proc, signalled, reaped.
+/* Finds all descendants of this process in /proc, signals and reaps them.
  *
- * The process must be a child subreaper: then a descendant always hangs below one of its children,
- * whatever double fork or setsid() it did, and "no children left" means "no descendant left". That,
- * and nothing read from /proc, is the proof that a tree is gone: a scan is not atomic and may miss
- * a process that is just being handed to its new parent; the next scan finds it. A process is
- * signalled through a pidfd after its start time was compared, so a pid that was used again is
- * never hit. Not thread-safe.
+ * The process must be a child subreaper: then every descendant is below one of its children, even
+ * after a double fork or setsid(), and "no children left" means "no descendant left". Only that
+ * proves that a tree is gone. /proc does not: a scan is not atomic and may miss a process that is
+ * just getting a new parent; the next scan finds it. A process is signalled through a pidfd after
+ * its start time was compared, so a reused pid is never hit. Not thread-safe.
  */
 #ifndef HOLDFAST_TOOLS_RUN_TREE_H
 #define HOLDFAST_TOOLS_RUN_TREE_H
@@ -19,15 +18,15 @@ struct tree_process;
 
 struct tree {
     pid_t root;  /* this process */
-    pid_t spare; /* a child that is not signalled itself, though all below it are; 0 none */
+    pid_t spare; /* a child that is not signalled, while its descendants are; 0 none */
     DIR *proc;
-    struct tree_process *processes; /* kept between scans: the kill path should not need memory */
+    struct tree_process *processes; /* kept between scans, so that killing needs no new memory */
     size_t capacity;
 };
 
 struct tree_outcome {
-    unsigned living; /* descendants that were not dead yet (without the spare one) */
-    pid_t stubborn;  /* one that is still alive, for messages; 0 none */
+    unsigned living; /* living descendants (without the spare one) */
+    pid_t stubborn;  /* a living one, for messages; 0 none */
     int error;       /* errno of signalling it, 0 when the signal was sent */
     char command[16];
 };
@@ -40,17 +39,16 @@ void tree_free(struct tree *tree);
  * be read. */
 int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome);
 
-/* What tree_reap() tells of one child. */
+/* Called by tree_reap() for one child. */
 typedef void tree_reaped_fn(pid_t pid, int status, void *arg);
 
-/* Reaps what is dead and tells of each, stops and continuations included; never blocks.
- * Returns true when no child is left: the tree is empty. */
+/* Reaps the dead and reports each, also stops and continuations; never blocks. Returns true when no
+ * child is left: the tree is empty. */
 bool tree_reap(tree_reaped_fn *fn, void *arg);
 
-/* Kills and reaps our children, and theirs, in many looks of some microseconds each, for 30 ms or until
- * the tree is empty. A scan is too slow for processes that live for milliseconds and leave a child
- * each; when their parent ends such children become ours. Returns whether it is
- * empty. */
+/* Kills and reaps our children, and theirs, in many passes of some microseconds each, for 30 ms or
+ * until the tree is empty. A scan is too slow for processes that live for milliseconds and leave a
+ * child each; when their parent ends such children become ours. Returns whether the tree is empty. */
 bool tree_hunt(const struct tree *tree, tree_reaped_fn *fn, void *arg);
 
 #endif
