@@ -1,4 +1,4 @@
-/* The door of tools/ask/: the subcommands about another's hold. */
+/* The entry points of tools/ask/: the subcommands for another process's hold. */
 #ifndef HOLDFAST_TOOLS_ASK_ASK_H
 #define HOLDFAST_TOOLS_ASK_ASK_H
 

@@ -14,7 +14,7 @@
 #include "tools/reader/reader.h"
 #include "tools/reader/reader_args.h"
 
-/* What the table says of the lease now that its validity is frozen. */
+/* The lease in the table, now that its validity is frozen. */
 static void print_asked(const struct reader_args *args, const struct reader_name *name,
                         const char *shown)
 {

@@ -18,7 +18,7 @@ struct waiting {
     bool said;
 };
 
-/* Who is waited for, once. */
+/* Reports the holder, once. */
 static void on_progress(const struct hf_progress *progress, void *arg)
 {
     struct waiting *waiting = arg;

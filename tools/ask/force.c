@@ -12,7 +12,7 @@
 #include "tools/output/format.h"
 #include "tools/reader/reader.h"
 
-/* A word as a shell reads it back; `word` is printable. */
+/* Quotes a word for a shell; `word` is printable. */
 static void print_word(const char *word)
 {
     static const char plain[] =
@@ -44,7 +44,7 @@ void force_say_how(const struct reader_args *args, const char *shown,
         fputs(" --agent ", stdout);
         print_word(args->agent);
     }
-    fputs(strchr(shown, '\\') ? " -e -- " : " -- ", stdout); /* escaped as it is shown */
+    fputs(strchr(shown, '\\') ? " -e -- " : " -- ", stdout); /* escaped as shown */
     print_word(shown);
     putchar('\n');
 }
@@ -61,7 +61,7 @@ static int failed(const char *shown, int status)
     return exit_code_of(status);
 }
 
-/* EXIT_OK: somebody holds it. */
+/* EXIT_OK: it is held. */
 static int look(hf_client *client, const struct reader_name *name, const char *shown,
                 struct hf_who_info *ret_who)
 {

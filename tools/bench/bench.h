@@ -1,6 +1,5 @@
 /* Measurements, each printed as one line of JSON on stdout. Times are wall time of this process;
- * every figure is meant to be read as a ratio to a reference that was measured in the same run
- * (tools/bench/run does that). */
+ * read every figure as a ratio to a reference from the same run (tools/bench/run does that). */
 #ifndef HOLDFAST_TOOLS_BENCH_BENCH_H
 #define HOLDFAST_TOOLS_BENCH_BENCH_H
 

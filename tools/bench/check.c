@@ -1,5 +1,5 @@
-/* What the owner's check costs: hf_held() on a held lease, in turns with a bare clock read. In the end as many checks are
- * made between two calls of getppid(), so that strace shows what else they call. */
+/* The cost of the holder's check: hf_held() on a held lease, in turns with a bare clock read. At the end as many checks
+ * are made between two calls of getppid(), so that strace shows their system calls. */
 #include "tools/bench/bench.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* Fairness: processes of several agents that want one lock all the time, and hold it for a moment. Each sleeps in
- * hf_acquire() while it waits. A turn is the wall time divided by the grants; with W processes a wait of W turns is fair. */
+/* Fairness: processes of several agents that acquire one lock all the time, and hold it for a moment. Each sleeps in
+ * hf_acquire() while it waits. A turn is the wall time divided by the grants; with W processes a wait of W turns is
+ * fair. */
 #include "tools/bench/bench.h"
 
 #include <signal.h>
@@ -31,14 +32,14 @@ struct member {
 struct crowd {
     _Atomic uint32_t start, inside;
     _Atomic uint32_t overlaps;
-    /* Kept by whoever holds the lock. */
+    /* Updated by the holder of the lock. */
     int last_agent;
     long streak, longest_streak;
     double end_us;
     struct member member[CROWD_MAX];
 };
 
-/* The lock's holder alone is here. */
+/* Only the lock's holder is here. */
 static void inside(struct crowd *c, const struct member *m, unsigned hold_us)
 {
     if (atomic_fetch_add(&c->inside, 1) != 0)
@@ -160,7 +161,7 @@ int bench_crowd(int argc, char **argv)
             }
         }
     }
-    sleep(1); /* they connect */
+    sleep(1); /* for them to connect */
     start = measure_now_us();
     share_store(&c->start, 1);
     for (int i = 0; i < members; i++)

@@ -1,5 +1,5 @@
-/* A holder's death to the release of its lock: a child takes a lock and is killed; a sample is the time until a quorum
- * of the nodes has no such key. They are asked all the time, which costs the agent a little. */
+/* From a holder's death to the release of its lock: a child takes a lock and is killed; a sample is the time until a
+ * quorum of the nodes has no such key. The nodes are polled all the time, which costs the agent a little. */
 #include "tools/bench/bench.h"
 
 #include <hiredis/hiredis.h>

@@ -1,8 +1,7 @@
-/* The floor: a quorum lock on N Redis masters with nothing around it, as fast as one thread with N
- * non-blocking connections and poll() can be. "plain" is SET NX PX and the token-checked DEL, with
- * no fence, no deadline and no sentinel; "scripts" runs the scripts that ship. NODE is a port on
- * 127.0.0.1 or the path of a unix socket. Keys are left to their TTL.
- */
+/* The floor: a bare quorum lock on N Redis masters, as fast as one thread with N non-blocking
+ * connections and poll() can be. "plain" is SET NX PX and the token-checked DEL, with no fence, no
+ * deadline and no sentinel; "scripts" runs the scripts that ship. NODE is a port on 127.0.0.1 or
+ * the path of a unix socket. Keys expire by their TTL. */
 #include "tools/bench/bench.h"
 
 #include <fcntl.h>
@@ -37,7 +36,7 @@ struct floor {
     bool scripts;
     int n, q;
     redisContext *node[NODES_MAX];
-    long owed[NODES_MAX]; /* commands without an answer */
+    long owed[NODES_MAX]; /* unanswered commands */
     char acquire_sha[41], release_sha[41], renew_sha[41];
     char nonce[NODES_MAX][64];
     uint64_t fence;
@@ -245,7 +244,7 @@ static void latency(struct floor *f, long cycles)
     free(samples);
 }
 
-/* Only what one acquire takes: to all nodes and back from a quorum. */
+/* Only one acquire: to all nodes and back from a quorum. */
 static void round_trip(struct floor *f, long cycles, long pause_us)
 {
     double *samples = malloc(sizeof(*samples) * (size_t)cycles);
@@ -299,8 +298,8 @@ static void throughput(struct floor *f, long cycles, long width)
     report(f, "tput", figures, (double)cycles, measure_cpu_us() - cpu);
 }
 
-/* One renew script for keys number `from` and the `count - 1` that come after it, on every node. They come in the order in which they
- * were set, where a node's memory has them side by side, or as leases fall due: in any other. */
+/* One renew script for keys number `from` and the `count - 1` that come after it, on every node. The order is that in
+ * which they were set, so that they are side by side in a node's memory, or any other, as leases fall due. */
 static void append_renew(struct floor *f, long from, long count, long keys_in_all, bool shuffled)
 {
     size_t most = (size_t)(3 * count) + 8;
@@ -340,7 +339,7 @@ static void append_renew(struct floor *f, long from, long count, long keys_in_al
     free(keys);
 }
 
-/* `order`: renew, as fast as it goes; shuffled; paced:MS, shuffled and spread over so many milliseconds. */
+/* `order`: renew, as fast as possible; shuffled; paced:MS, shuffled and spread over so many milliseconds. */
 static void renewal(struct floor *f, long keys, long batch, const char *order)
 {
     bool shuffled = strcmp(order, "renew") != 0, paced = strncmp(order, "paced:", 6) == 0;

@@ -1,4 +1,4 @@
-/* The reference for whatever two processes of one host do by turns: a word in shared memory that each of them
+/* The reference for two processes of one host that take turns: a word in shared memory that each of them
  * changes and then wakes the other. */
 #include "tools/bench/bench.h"
 
@@ -18,7 +18,7 @@
 #include "tools/bench/measure.h"
 #include "tools/bench/share.h"
 
-/* Ends with its parent, who would wait for it for ever. */
+/* Ends with its parent, which would wait for it for ever. */
 static _Noreturn void echo(_Atomic uint32_t word[2], long rounds)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -29,8 +29,8 @@ static _Noreturn void echo(_Atomic uint32_t word[2], long rounds)
     _exit(0);
 }
 
-/* Moves the caller to the nth of the processors that it may use: on one of its own no process waits for the other to
- * leave it, and each wakes the other across. Nothing where there is no such one. */
+/* Moves the caller to the nth processor that it may use: on separate processors neither process waits for the other
+ * to leave, and each wake-up crosses them. Does nothing if there is no such processor. */
 static void move_to(int nth)
 {
     cpu_set_t may, one;

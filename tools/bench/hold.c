@@ -1,5 +1,5 @@
-/* Takes many leases through the library and holds them until stdin ends; looks at each of them once a second. Says
- * when all are there, and in the end how many were lost. It ends without releasing them, as a process that dies. */
+/* Takes many leases through the library and holds them until stdin ends; checks each of them once a second. Reports
+ * when it has all, and at the end how many were lost. It ends without releasing them, like a process that dies. */
 #include "tools/bench/bench.h"
 
 #include <poll.h>
@@ -25,7 +25,7 @@ static void take(hf_client *client, const char *prefix, long from, int count, hf
     library_must(hf_acquire_all(client, &options, names, (size_t)count, ret_leases), text[0]);
 }
 
-/* Returns how many are held, and the shortest remaining validity in `least_ms` if it is less than that. */
+/* Returns how many are held; lowers `least_ms` to the shortest remaining validity. */
 static long look(hf_lease **leases, long count, double *least_ms)
 {
     long held = 0;

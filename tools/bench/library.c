@@ -1,4 +1,4 @@
-/* What measurements through the library share. */
+/* Functions that measurements through the library share. */
 #include "tools/bench/library.h"
 
 #include <stdio.h>

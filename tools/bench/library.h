@@ -1,4 +1,4 @@
-/* What measurements through the library share. A failure ends the program with its reason. */
+/* Functions that measurements through the library share. A failure ends the program with its reason. */
 #ifndef HOLDFAST_TOOLS_BENCH_LIBRARY_H
 #define HOLDFAST_TOOLS_BENCH_LIBRARY_H
 

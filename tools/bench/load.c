@@ -1,7 +1,7 @@
 /* The load that renewals put on one node of a quorum, over simulated time: hosts that hold many leases
  * each, with the core that ships deciding what is renewed when and together (agent/core/phases.h,
  * cohorts.h, pace.h, timing.h, backoff.h), and a node that runs one script after the other. All nodes of a
- * quorum carry the same. Nothing is measured here: what a script costs a node is given. */
+ * quorum carry the same. Nothing is measured here: the cost of a script on a node is given. */
 #include "tools/bench/bench.h"
 
 #include <stdbool.h>
@@ -19,7 +19,7 @@
 #include "tools/bench/measure.h"
 
 #define HALF_TRIP   hf_us(100) /* to the node or back */
-#define SLICE       hf_ms(100) /* loads are compared by it */
+#define SLICE       hf_ms(100) /* the unit in which loads are compared */
 #define SLICES_MOST 4096
 #define START       ((hf_time){INT64_C(1000000) * HF_NS_PER_MS})
 
@@ -33,7 +33,7 @@ enum fault { FAULT_NONE, FAULT_HOST_STOPPED, FAULT_NODE_STOPPED, FAULT_NODE_CUT_
 struct host;
 
 struct script {
-    struct heap_item event; /* its answer */
+    struct heap_item event; /* the arrival of its answer */
     struct host *host;
     bool busy;
     size_t count;
@@ -43,13 +43,13 @@ struct script {
 };
 
 struct host {
-    struct heap_item event; /* there is something to send */
+    struct heap_item event; /* the next send */
     struct cohorts due;
     struct phases phases;
     struct script script[PACE_MOST];
     struct pace pace;
-    hf_time away_until; /* it is stopped, or has no connection */
-    hf_time *a;         /* of each lease */
+    hf_time away_until; /* until then it is stopped, or has no connection */
+    hf_time *a;         /* a_i of each lease */
 };
 
 static struct {
@@ -61,7 +61,7 @@ static struct {
     struct heap events;
     hf_time now, node_free, fault_from, fault_until;
     enum fault fault;
-    uint32_t slice[SLICES_MOST]; /* leases renewed, by when the node did it */
+    uint32_t slice[SLICES_MOST]; /* leases renewed, by the time of the node's work */
     int64_t busy_ns, renewed, scripts, wait_max_ns, late_max_ns, least_ns;
 } s;
 
@@ -84,7 +84,7 @@ static void event_at(struct heap_item *item, hf_time at)
 
 /* --- the node --------------------------------------------------------------------------------- */
 
-/* Returns when it has done a script that comes at `at`. */
+/* Returns when the node has finished a script that arrives at `at`. */
 static hf_time node_runs(hf_time at, size_t keys)
 {
     hf_dur cost = hf_ns(s.script_cost.ns + (int64_t)keys * s.key_cost.ns);
@@ -156,7 +156,7 @@ static void answered(struct script *script)
 {
     struct host *h = script->host;
 
-    if (hf_time_before(s.now, h->away_until)) { /* read when it goes on */
+    if (hf_time_before(s.now, h->away_until)) { /* read when the host continues */
         event_at(&script->event, h->away_until);
         return;
     }
@@ -207,7 +207,7 @@ static void host_free(struct host *h)
 
 /* --- faults ----------------------------------------------------------------------------------- */
 
-/* Its scripts had no answer: each lease is tried again after a while. */
+/* Its scripts got no answer: each lease is tried again after a while. */
 static void host_loses_connection(struct host *h)
 {
     struct backoff backoff;
@@ -314,7 +314,7 @@ static void phase_of_run(const char *name, const char *when, int64_t length_ns)
     report(name, when, from, s.now);
 }
 
-/* Two rounds to settle, one as it is, the fault, and three rounds after it. */
+/* Two rounds to settle, one undisturbed, the fault, and three rounds after it. */
 static void run(const char *name, enum fault fault, hf_dur fault_for)
 {
     int64_t round = s.timing.renew_after.ns;

@@ -23,8 +23,7 @@
 
 struct member {
     long cycles;
-    long
-        in_vain; /* the agent gave up on the nodes, as it does when more is asked of them than they can do */
+    long in_vain; /* the agent gave up on the nodes, as it does when they are overloaded */
     double cpu_us;
     float acquire_us[SAMPLES_MAX];
 };
@@ -34,7 +33,7 @@ struct many {
     struct member member[];
 };
 
-/* Whether it is so; any other failure ends the process. */
+/* Whether `rc` is that failure; any other ends the process. */
 static bool is_in_vain(struct member *m, int rc, const char *name)
 {
     if (rc != HF_ENOQUORUM && rc != HF_ETIMEDOUT)
@@ -75,7 +74,7 @@ static void set_cycle(hf_client *client, struct member *m, const char *prefix, i
     m->cycles += width;
 }
 
-/* So many at once are more than the agent's socket queues: who finds it full comes again. */
+/* The agent's socket cannot queue so many at once: a client that finds the queue full tries again. */
 static hf_client *connect_in_turn(const char *agent)
 {
     hf_client *client;

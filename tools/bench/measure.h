@@ -1,4 +1,4 @@
-/* What all measurements share: time, samples, the numbers on the command line, and an end with a reason. */
+/* Functions for all measurements: time, samples, numbers from the command line, and exit with a reason. */
 #ifndef HOLDFAST_TOOLS_BENCH_MEASURE_H
 #define HOLDFAST_TOOLS_BENCH_MEASURE_H
 
@@ -16,7 +16,7 @@ void measure_die(const char *format, ...) __attribute__((format(printf, 1, 2), n
 long measure_number(const char *text, long least);
 
 /* Sleeps for a random time from half of it to one and a half, so that nothing falls into step and the
- * processor comes from its rest, as it does for whoever waits; 0: not at all. */
+ * processor wakes from idle, as for a real waiter; 0: not at all. */
 void measure_pause(long pause_us);
 
 #endif

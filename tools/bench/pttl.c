@@ -1,5 +1,5 @@
-/* What nodes say of leases that are held: PTTL of random ones, a number of them each second on each node, until stdin
- * ends. A line of JSON a second: for each node the shortest time that a key had left, and how many keys were missing. */
+/* Samples held leases on the nodes: PTTL of some random ones each second on each node, until stdin ends. A line of JSON
+ * a second: for each node the shortest time left of a key, and how many keys were missing. */
 #include "tools/bench/bench.h"
 
 #include <hiredis/hiredis.h>

@@ -1,5 +1,5 @@
-/* What waiting costs: many names held by one process, and waited for by another, of this host or of another one, with
- * nobody's turn ever coming. Both end when their stdin does; tools/bench/run reads the nodes' counters meanwhile. */
+/* The cost of waiting: one process holds many names, and another, on this host or another, waits for them, always in
+ * vain. Both end when their stdin does; tools/bench/run reads the nodes' counters meanwhile. */
 #include "tools/bench/bench.h"
 
 #include <poll.h>
@@ -37,14 +37,14 @@ static hf_op *start(hf_client *client, const char *prefix, long i)
     int rc;
 
     options.name_len = (size_t)snprintf(name, sizeof(name), "%.64s/%ld", prefix, i);
-    while ((rc = hf_acquire_start(client, &options, &op)) == HF_EFULL) /* the ring: taken soon */
+    while ((rc = hf_acquire_start(client, &options, &op)) == HF_EFULL) /* for now */
         hf_dispatch(client);
     if (rc < 0)
         measure_die("%s: %s: %s", name, hf_strerror(rc), hf_last_message());
     return op;
 }
 
-/* Until each of them is granted. */
+/* Waits until each is granted. */
 static void collect(hf_client *client, hf_op **ops, long count)
 {
     struct pollfd p = {.fd = hf_fd(client), .events = POLLIN};

@@ -1,5 +1,5 @@
-/* A whole process from start to end, again and again: what `holdfast run NAME -- true` takes, or `flock FILE true`. The
- * command's words may have one %d: the number of the round. */
+/* A whole process from start to end, again and again: the time of `holdfast run NAME -- true`, or of `flock FILE true`.
+ * The command's words may have one %d: the number of the round. */
 #include "tools/bench/bench.h"
 
 #include <spawn.h>

@@ -1,6 +1,6 @@
-/* Reading a table of many leases: the owner's check of a random one, and the look-up of a random name, in turns with
- * clock reads and with random cache lines of the same memory. The table is made here, by the writer that agents use; there
- * is no agent. */
+/* Reading a table of many leases: the holder's check of a random one, and the look-up of a random name, in turns with
+ * clock reads and with random cache lines of the same memory. The program makes the table, with the code that agents
+ * use; there is no agent. */
 #include "tools/bench/bench.h"
 
 #include <stdatomic.h>
@@ -30,7 +30,7 @@ struct subject {
     uint32_t *order;   /* `rounds` random slots */
     char *names;       /* theirs, one after the other */
     uint8_t *handles;  /* one for each lease, HANDLE_BYTES apart */
-    uint64_t checksum; /* of what was read, so that it is read */
+    uint64_t checksum; /* of all reads, so that they are not optimised away */
 };
 
 static void fill_slot(struct subject *s, uint32_t slot)
@@ -63,7 +63,7 @@ static void make(struct subject *s)
                                  .group = (gid_t)-1,
                                  .version = "bench",
                                  .fresh = true};
-    const char *tag = getenv("HOLDFAST_TEST_TAG"); /* by which a test finds what was left */
+    const char *tag = getenv("HOLDFAST_TEST_TAG"); /* a test finds leftovers by it */
     char name[64], shm_name[HF_TABLE_NAME_MAX], why[256] = "";
     bool warm;
 
@@ -113,7 +113,7 @@ static double turn_clock(struct subject *s)
     return per_round(s, start);
 }
 
-/* One line after the other: where each stands depends on what the one before said. */
+/* One line after the other: each line's place depends on the contents of the one before. */
 static double turn_line(struct subject *s)
 {
     double start = measure_now_us();
@@ -138,7 +138,7 @@ static double turn_line_and_clock(struct subject *s)
     return per_round(s, start);
 }
 
-/* The handle is at hand, the table's line is not. */
+/* The handle is in the cache, the table's line is not. */
 static double turn_check(struct subject *s)
 {
     double start = measure_now_us();
@@ -155,7 +155,7 @@ static double turn_check(struct subject *s)
     return per_round(s, start);
 }
 
-/* One process has all handles: a random one of those, too. */
+/* One process has all handles: the handle is random, too. */
 static double turn_handle(struct subject *s)
 {
     double start = measure_now_us();
@@ -208,7 +208,7 @@ int bench_table(int argc, char **argv)
     s.leases = (uint32_t)measure_number(argv[1], 1);
     s.rounds = measure_number(argv[2], 1);
     make(&s);
-    for (int turn = -1; turn < TURNS; turn++) /* the first warms */
+    for (int turn = -1; turn < TURNS; turn++) /* the first warms up */
         for (size_t i = 0; i < FIGURES; i++)
             samples[i][turn < 0 ? 0 : turn] = figures[i].turn(&s);
     printf("{\"bench\":\"table\",\"leases\":%u,\"rounds\":%ld", s.leases, s.rounds);

@@ -1,6 +1,6 @@
-/* Release to grant: two processes, each with its agent (or both with one), have one lock by turns. The one that holds lets
- * the other wait for PAUSE_US, more or less, so that polling has no phase, and releases; a sample is the time
- * from the call of hf_release() in one to the return of the acquire in the other. */
+/* From release to grant: two processes, each with its agent (or both with one), take turns with one lock. The holder
+ * lets the other wait for about PAUSE_US, so that polling has no phase, and releases; a sample is the time from the
+ * call of hf_release() in one to the return of the acquire in the other. */
 #include "tools/bench/bench.h"
 
 #include <signal.h>
@@ -32,7 +32,7 @@ static void await_more(_Atomic uint32_t *count, uint32_t than)
         share_wait(count, seen);
 }
 
-/* Turns that are odd or even are this process's. */
+/* This process has the odd turns or the even ones. */
 static void play(struct turns *t, const char *agent, const char *name, uint32_t first, uint32_t all)
 {
     hf_client *client = library_connect(agent);

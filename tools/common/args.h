@@ -15,10 +15,10 @@ int args_number(const char *text, uint64_t least, uint64_t most, uint64_t *ret_n
 /* A signal by number, "TERM" or "SIGTERM". HF_OK or HF_EINVAL. */
 int args_signal(const char *text, int *ret_signal);
 
-/* What is wrong with `name` as a resource name, or NULL. Static storage. */
+/* The error in `name` as a lock's name, or NULL. Static storage. */
 const char *args_name_problem(const char *name);
 
-/* Prints "holdfast <subcommand>: <message>" and where help is; returns EXIT_USAGE. */
+/* Prints "holdfast <subcommand>: <message>" and where to find help; returns EXIT_USAGE. */
 int args_usage(const char *subcommand, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -35,11 +35,11 @@ bool conflict_is_here(const struct hf_holder *holder)
 
     if (gethostname(name, sizeof(name)) < 0)
         return false;
-    name[sizeof(name) - 1] = '\0'; /* cut, as the agent cuts it */
+    name[sizeof(name) - 1] = '\0'; /* cut, like the agent's */
     return name[0] && strcmp(name, holder->host) == 0;
 }
 
-/* The same number may be somebody else on another host. */
+/* The same uid may be another user on another host. */
 static void add_user(struct line *line, const struct hf_holder *holder)
 {
     const struct passwd *entry = conflict_is_here(holder) ? getpwuid(holder->uid) : NULL;

@@ -1,4 +1,4 @@
-/* The one line that says who has the lock. */
+/* The line that names the holder. */
 #ifndef HOLDFAST_TOOLS_COMMON_CONFLICT_H
 #define HOLDFAST_TOOLS_COMMON_CONFLICT_H
 
@@ -11,10 +11,9 @@
 #define CONFLICT_SIZE 2048
 
 /* "db/migrate is held by host7 pid 4121 (user postgres) command pg_dump since 2026-03-01T12:00:00Z
- * (3m12s), fence 9182, note deploy-771"; what is not known is left out. Of a holder without a record:
- * what its key has left. `holder` may be NULL:
- * nothing is known. `now_wall_ms` is Unix time. Returns `out`. A user of this host is told by name,
- * one of another by number. */
+ * (3m12s), fence 9182, note deploy-771"; unknown facts are left out. For a holder without a record:
+ * the time left of its key. `holder` NULL: nothing is known. `now_wall_ms` is Unix time. Returns
+ * `out`. A user of this host is shown by name, one of another host by number. */
 const char *conflict_line(char *out, size_t size, const char *name, const struct hf_holder *holder,
                           int64_t now_wall_ms);
 

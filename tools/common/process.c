@@ -26,7 +26,7 @@ static int read_text(int proc, pid_t pid, const char *file, char *out, size_t si
     return 0;
 }
 
-/* Takes the file's text apart, and changes it. */
+/* Parses the file's text, which it changes. */
 static int parse_stat(char *text, struct process_stat *ret_stat)
 {
     struct process_stat stat;
@@ -76,7 +76,7 @@ bool process_descends(pid_t pid, pid_t ancestor, int64_t start_before_ns)
 {
     struct process process;
 
-    /* Parents may change under us, but only upwards: a bound is for a damaged /proc. */
+    /* Parents may change meanwhile, but only upwards: the bound guards against a damaged /proc. */
     for (int depth = 0; pid > 0 && depth < 100000; depth++) {
         if (process_read(pid, &process) < 0)
             return false;

@@ -1,4 +1,4 @@
-/* What /proc says of one process. */
+/* Facts of one process from /proc. */
 #ifndef HOLDFAST_TOOLS_COMMON_PROCESS_H
 #define HOLDFAST_TOOLS_COMMON_PROCESS_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Ticks are coarse: by so much two times of start may be apart that are the same. */
+/* Ticks are coarse: equal start times may differ by this much. */
 #define PROCESS_START_SLACK_NS (50 * INT64_C(1000000))
 
 struct process {
@@ -32,8 +32,8 @@ int process_stat(int proc, pid_t pid, struct process_stat *ret_stat);
 /* 0, or -1: no such process, or /proc cannot be read. */
 int process_read(pid_t pid, struct process *ret_process);
 
-/* Whether `ancestor` is `pid`, its parent, and so on up; `start_before_ns`: an ancestor that was
- * started later is another one that has the number now. */
+/* Whether `ancestor` is `pid`, its parent, and so on up; `start_before_ns`: an ancestor that
+ * started later is another process with a reused pid. */
 bool process_descends(pid_t pid, pid_t ancestor, int64_t start_before_ns);
 
 /* The soft limit on descriptors, -1 when it cannot be read. */

@@ -1,4 +1,4 @@
-/* The time of day. What is decided is decided by CLOCK_BOOTTIME; this is for people. */
+/* The time of day, for people only: decisions use CLOCK_BOOTTIME. */
 #ifndef HOLDFAST_TOOLS_COMMON_WALL_H
 #define HOLDFAST_TOOLS_COMMON_WALL_H
 

@@ -9,7 +9,7 @@
 #include "tools/output/format.h"
 #include "tools/reader/reader_args.h"
 
-/* What is not looked for, and not promised. */
+/* The things that doctor does not check. */
 static void tell_limits(struct doctor *doctor)
 {
     doctor_report(

@@ -1,4 +1,4 @@
-/* The door of tools/doctor/: what is wrong with this host's installation. */
+/* The entry point of tools/doctor/: what is wrong with this host's installation. */
 #ifndef HOLDFAST_TOOLS_DOCTOR_DOCTOR_H
 #define HOLDFAST_TOOLS_DOCTOR_DOCTOR_H
 

@@ -1,4 +1,4 @@
-/* doctor: the agent, its table, and its share of the host's means. */
+/* doctor: the agent, its table, and its share of the host's resources. */
 #include "tools/doctor/doctor_looks.h"
 
 #include <inttypes.h>
@@ -15,15 +15,14 @@
 #include "tools/common/text.h"
 #include "tools/output/format.h"
 
-/* A beat is due every 100 ms. */
+/* A sign of life is due every 100 ms. */
 #define BEAT_LATE_MS   1000
 
 #define CLIENTS_MODEST 256
 
 #define START_IT       "start it: systemctl start holdfastd, or holdfastd as this user"
 
-/* --- life ----------------------------------------------------------------------------------------
- */
+/* --- life ---------------------------------------------------------------------------------------- */
 
 static const char *life_remedy(const struct life *life)
 {
@@ -92,8 +91,7 @@ void doctor_agent_missing(struct doctor *doctor, int status, const char *why,
                       "%s", why);
 }
 
-/* --- table and room ------------------------------------------------------------------------------
- */
+/* --- table and room ------------------------------------------------------------------------------ */
 
 static void look_at_table(struct doctor *doctor, const struct reader *reader)
 {
@@ -118,7 +116,7 @@ static void look_at_table(struct doctor *doctor, const struct reader *reader)
                       hf_table_capacity(&reader->table));
 }
 
-/* Most of it is room to grow, and has no memory. */
+/* Most of it is room to grow, without memory. */
 static uint64_t table_bytes(const struct reader *reader)
 {
     char path[HF_TABLE_NAME_MAX + 16];
@@ -176,8 +174,7 @@ static void look_at_descriptors(struct doctor *doctor, const struct reader *read
                   limit, fit, most, clients);
 }
 
-/* --- how it runs ---------------------------------------------------------------------------------
- */
+/* --- how it runs --------------------------------------------------------------------------------- */
 
 static void look_at_renewals(struct doctor *doctor, const struct reader *reader)
 {

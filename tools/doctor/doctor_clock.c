@@ -8,13 +8,12 @@
 #include <unistd.h>
 
 #define PPM INT64_C(1000000)
-/* A lease's validity allows for rates that differ by 1 % (agent/core/timing.h): the holder's host and
- * a node have half of that each. 0.99 T on a clock that is 0.5 % slow end before T on one that is 0.5 %
- * fast. */
+/* A lease's validity allows for rates that differ by 1 % (agent/core/timing.h): half for the holder's
+ * host, half for a node. 0.99 T on a clock that is 0.5 % slow ends before T on one that is 0.5 % fast. */
 #define RATE_MOST (5 * PPM / 1000)
 
-/* By how much the kernel lets the clock run faster than the machine's own, in millionths. What it takes
- * to correct a good oscillator is a few hundred of them. */
+/* How much faster the kernel lets the clock run than its oscillator, in ppm. Correcting a good
+ * oscillator takes a few hundred. */
 static int64_t rate_ppm(const struct timex *timex)
 {
     return (int64_t)timex->tick * sysconf(_SC_CLK_TCK) - PPM + timex->freq / 65536;

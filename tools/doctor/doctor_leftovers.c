@@ -1,8 +1,9 @@
-/* doctor: what agents left that ended without a word.
+/* doctor: leftovers of agents that did not end cleanly.
  *
- * A table goes only when its agent is dead, no lease in it is in force, and while the agent's own
- * lock is ours, so that none starts meanwhile; directories of private nodes likewise. Only what
- * belongs to the caller is looked at. With $HOLDFAST_RUNTIME_DIR only agents of that directory. */
+ * A table is removed only if its agent is dead and no lease in it is in force, and while we have
+ * the agent's own lock, so that none starts meanwhile; the same for directories of private nodes.
+ * Only objects of the caller are checked; with $HOLDFAST_RUNTIME_DIR only agents of that directory.
+ */
 #include "tools/doctor/doctor_looks.h"
 
 #include <dirent.h>
@@ -32,11 +33,10 @@ struct leftovers {
     unsigned found;
 };
 
-/* --- the agent's lock ----------------------------------------------------------------------------
- */
+/* --- the agent's lock ---------------------------------------------------------------------------- */
 
-/* The lock of the agent of `dir`: a descriptor to be closed; -1: another has it, or is about to;
- * -2: there is none to take. */
+/* The lock of the agent of `dir`: a descriptor for the caller to close; -1: another process has it,
+ * or is about to; -2: there is none. */
 static int take_lock(const char *dir)
 {
     char path[HF_BASE_SIZE + 80];
@@ -54,10 +54,9 @@ static int take_lock(const char *dir)
     return -1;
 }
 
-/* --- directories of private nodes ----------------------------------------------------------------
- */
+/* --- directories of private nodes ---------------------------------------------------------------- */
 
-/* Sockets and logs, one level deep. Returns whether all is gone. */
+/* Removes sockets and logs, one level deep. Returns whether all are gone. */
 static bool remove_nodes(int parent, const char *name)
 {
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -91,7 +90,7 @@ static void report_nodes(struct leftovers *left, DIR *parent, const char *path, 
                       clean ? ", and could not be removed" : "");
 }
 
-/* `place` is of an agent whose directory exists. */
+/* The directory of `place` exists. */
 static void look_in_dir(struct leftovers *left, const struct place *place)
 {
     DIR *dir = opendir(place->dir);
@@ -116,7 +115,7 @@ end:
     closedir(dir);
 }
 
-/* Where an agent of this user would be, if it may have that name. */
+/* The place of an agent of this user, if it may have that name. */
 static bool place_of(const struct place *like, const char *agent, struct place *ret_place)
 {
     return places_make(ret_place, like->base, false, geteuid(), agent) == HF_OK;
@@ -136,8 +135,7 @@ static void look_in_base(struct leftovers *left, const struct place *base)
     closedir(dir);
 }
 
-/* --- tables --------------------------------------------------------------------------------------
- */
+/* --- tables -------------------------------------------------------------------------------------- */
 
 static void count_one(const struct hf_slot_view *view, bool in_force, void *arg)
 {
@@ -148,8 +146,8 @@ static void count_one(const struct hf_slot_view *view, bool in_force, void *arg)
     (*count)++;
 }
 
-/* How many leases of a table that nobody keeps are in force; -1: its agent lives, or that cannot
- * be told. */
+/* The number of leases in force in a table without an agent; -1: its agent lives, or that is
+ * unknown. */
 static int64_t abandoned_leases(const struct place *place)
 {
     const struct reader_filter filter = {0};
@@ -161,7 +159,7 @@ static int64_t abandoned_leases(const struct place *place)
     if (reader_open_at(place, &reader, why, sizeof(why)) < 0)
         return -1;
     life_judge(&reader.table, &life);
-    /* A slot that cannot be read may be one in force: then the table stays. */
+    /* An unreadable slot may be in force: then the table stays. */
     if (life.verdict == LIFE_DEAD || life.verdict == LIFE_ENDED)
         unreadable = reader_walk(&reader.table, &filter, count_one, &count);
     reader_close(&reader);
@@ -173,7 +171,7 @@ static void clean_table(struct leftovers *left, const struct place *place)
 {
     int lock = take_lock(place->dir);
 
-    /* Under the lock once more: an agent may have come and taken the table. */
+    /* Checked again under the lock: an agent may have started and taken the table. */
     if (lock != -1 && abandoned_leases(place) == 0 && shm_unlink(place->shm_name) == 0)
         doctor_report(left->doctor, FINDING_OK, "leftover.table", NULL,
                       "removed " SHM_DIR "%s of a dead agent", place->shm_name);
@@ -206,8 +204,7 @@ static void look_at_table(struct leftovers *left, const struct place *place)
                       SHM_DIR "%s is of an agent that is gone", place->shm_name);
 }
 
-/* The agent's name in the object's: "holdfast.NAME" or "holdfast-UID.NAME"; NULL: not such a one.
- */
+/* The agent's name in the object's: "holdfast.NAME" or "holdfast-UID.NAME"; NULL: no such name. */
 static const char *agent_of(const char *object)
 {
     const char *rest = object + strlen(PREFIX);

@@ -1,4 +1,4 @@
-/* What `holdfast doctor` looks at: doctor_X_look() is in doctor_X.c. */
+/* The checks of `holdfast doctor`: doctor_X_look() is in doctor_X.c. */
 #ifndef HOLDFAST_TOOLS_DOCTOR_DOCTOR_LOOKS_H
 #define HOLDFAST_TOOLS_DOCTOR_DOCTOR_LOOKS_H
 
@@ -7,10 +7,10 @@
 #include "tools/reader/places.h"
 #include "tools/reader/reader.h"
 
-/* The agent behind a table: life, heartbeats, table, room, descriptors. */
+/* The agent behind a table: life, signs of life, table, room, descriptors. */
 void doctor_agent_look(struct doctor *doctor, const struct reader *reader, const struct life *life);
 
-/* No table could be opened: why, and what that means. */
+/* No table could be opened: the reason, and what it means. */
 void doctor_agent_missing(struct doctor *doctor, int status, const char *why,
                           const struct place places[], int count);
 

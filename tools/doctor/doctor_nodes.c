@@ -152,7 +152,7 @@ static void look_at_clock(struct doctor *doctor, const struct hf_node_row *row, 
                       format_offset(offset, sizeof(offset), row->clock_offset_us));
 }
 
-/* A vote allows for 1 % of T and 2 ms, so much of a node's clock may be wrong. */
+/* A vote allows for 1 % of T and 2 ms: a node's clock may be wrong by that much. */
 static void look_at_distance(struct doctor *doctor, const struct hf_node_row *row, const char *id,
                              uint32_t ttl_ms)
 {
@@ -162,7 +162,7 @@ static void look_at_distance(struct doctor *doctor, const struct hf_node_row *ro
 
     if (row->unseen_step_ns <= allowed)
         return;
-    /* A thirtieth more: with T the time between two looks grows, too. */
+    /* A thirtieth more, since the time between two looks grows with T. */
     snprintf(remedy, sizeof(remedy),
              "use a TTL of %" PRId64 " s at least (ttl in holdfast.conf), or a nearer node",
              above * 100 / 29 * 30 / HF_NS_PER_SEC + 1);

@@ -8,19 +8,19 @@
 
 enum finding_level {
     FINDING_OK,
-    FINDING_NOTE, /* worth knowing; nothing to be done */
+    FINDING_NOTE, /* worth knowing; needs no action */
     FINDING_WARN, /* works, but with less safety or room than it should */
     FINDING_FAIL, /* does not work */
 };
 
 struct doctor {
-    bool clean;            /* remove what dead agents left */
+    bool clean;            /* remove leftovers of dead agents */
     struct json_out *json; /* NULL: for people */
     unsigned warnings, failures;
 };
 
-/* Reports one finding as it is found. `check` is its stable id, `remedy` what to
- * do; NULL for ok and notes. */
+/* Reports one finding at once. `check` is its stable id; `remedy` says what to do, NULL for ok and
+ * notes. */
 void doctor_report(struct doctor *doctor, enum finding_level level, const char *check,
                    const char *remedy, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

@@ -13,7 +13,7 @@
 
 const char *format_user(char *out, size_t size, uint32_t uid)
 {
-    /* A long list is mostly of one user, and a look-up may ask a server. */
+    /* Most of a long list is of one user, and a look-up may ask a server. */
     static char last[FORMAT_USER_SIZE];
     static uint32_t last_uid;
     const struct passwd *entry;

@@ -1,4 +1,4 @@
-/* Small texts that several reading subcommands print. Not thread-safe (user names). */
+/* Short texts that several reading subcommands print. Not thread-safe (user names). */
 #ifndef HOLDFAST_TOOLS_OUTPUT_FORMAT_H
 #define HOLDFAST_TOOLS_OUTPUT_FORMAT_H
 
@@ -16,8 +16,8 @@ const char *format_rtt(char *out, size_t size, int64_t ns);
 /* A span with a sign: "+12ms", "-3.0s". Returns `out`. */
 const char *format_offset(char *out, size_t size, int64_t us);
 
-/* The end of a subcommand that printed to stdout: `code`, or EXIT_FAILED with a message when not
- * all of it could be written. */
+/* Ends a subcommand that printed to stdout: returns `code`, or EXIT_FAILED with a message if not
+ * all could be written. */
 int format_finish(const char *subcommand, int code);
 
 #endif

@@ -1,7 +1,7 @@
 /* JSON output: small wrappers over jansson. Field names are stable; docs/JSON.md lists them.
  *
  * A document is one object, written member by member, so that a list of any length needs no memory.
- * One thread. Memory that runs out ends the program. */
+ * One thread. The program ends if memory runs out. */
 #ifndef HOLDFAST_TOOLS_OUTPUT_JSON_H
 #define HOLDFAST_TOOLS_OUTPUT_JSON_H
 
@@ -29,7 +29,7 @@ void json_array_end(struct json_out *out);
 /* Any value as a line of its own on stdout, without a document; takes it. */
 void json_line(json_t *value);
 
-/* Text of unknown encoding: as it is when it is UTF-8, else escaped as for people. */
+/* Text of unknown encoding: unchanged if it is UTF-8, else escaped as for people. */
 json_t *json_text(const void *bytes, size_t len);
 json_t *json_text_str(const char *string);
 

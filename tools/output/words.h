@@ -1,4 +1,4 @@
-/* The words for what the table says in numbers; stable, for people and for JSON. */
+/* Stable words for the numbers in the table, for people and for JSON. */
 #ifndef HOLDFAST_TOOLS_OUTPUT_WORDS_H
 #define HOLDFAST_TOOLS_OUTPUT_WORDS_H
 
@@ -7,13 +7,13 @@
 
 #include "shm/slot.h"
 
-/* "held", "late", "losing", "lost", "ended"; "lapsed" for one that the agent did not end, though
- * its validity is over. */
+/* "held", "late", "losing", "lost", "ended"; "lapsed" for a lease whose validity is over without
+ * being ended by the agent. */
 const char *words_lease_state(const struct hf_slot_view *view, bool in_force);
 
 /* "connecting", "up", "quarantined", "down", "refused", "unwritable". */
 const char *words_node_state(uint32_t state);
-/* Of the enum hf_node_tracking in a node's flags: how those who wait hear of its changes. */
+/* Of the enum hf_node_tracking in a node's flags: how waiters hear of its changes. */
 const char *words_tracking(uint32_t flags);
 const char *words_tracking_sentence(uint32_t flags);
 /* Of enum hf_node_refusal and enum hf_node_error; "" for none. */

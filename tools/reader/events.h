@@ -1,4 +1,4 @@
-/* The events of an agent's table in their order, from where one stopped reading. One thread. */
+/* Reads the events of an agent's table in order, continuing where it stopped. One thread. */
 #ifndef HOLDFAST_TOOLS_READER_EVENTS_H
 #define HOLDFAST_TOOLS_READER_EVENTS_H
 
@@ -8,7 +8,7 @@
 
 #include "shm/history.h"
 
-/* A copy of some events, in their order. Zeroed is an empty one; freed with events_free(). */
+/* A copy of some events, in order. Zeroed it is empty; freed with events_free(). */
 struct events {
     struct hf_event *items;
     size_t count, room;
@@ -16,18 +16,18 @@ struct events {
 void events_free(struct events *events);
 
 struct events_cursor {
-    uint64_t next[HF_EVENT_RINGS]; /* index to be read next */
+    uint64_t next[HF_EVENT_RINGS]; /* next index to read */
     uint64_t overwritten;          /* events that were overwritten before they could be read */
 };
 
-/* All that is still there, or only what came after the event of that number. */
+/* All events still kept, or only those after the event with that number. */
 struct events_cursor events_from_oldest(const struct hf_table *table);
 struct events_cursor events_after(const struct hf_table *table, uint64_t number);
 
-/* Replaces `events` by what was written since; ends the program without memory. */
+/* Replaces `events` by those written since; ends the program if memory runs out. */
 void events_read(const struct hf_table *table, struct events_cursor *cursor, struct events *events);
 
-/* What is looked for; zeroed: everything. */
+/* A filter; zeroed: everything. */
 struct events_filter {
     const void *name; /* of a lease; NULL: any */
     size_t name_len;
@@ -36,7 +36,7 @@ struct events_filter {
     bool by_node;
     uint8_t node;
 };
-/* A name that is longer than an event keeps is known by its hash. */
+/* A name longer than an event can keep is matched by its hash. */
 bool events_match(const struct events_filter *filter, const struct hf_event *event);
 
 #endif

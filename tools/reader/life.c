@@ -12,7 +12,7 @@
 
 #define LOOK_AGAIN_MS 300
 
-/* An agent says when it is up within so long after its process was started. */
+/* An agent records its start within this time of its process's start. */
 #define STARTS_WITHIN_NS (60 * HF_NS_PER_SEC)
 
 static int64_t beat_of(const struct hf_table *table, int thread)
@@ -36,8 +36,8 @@ static int64_t last_beat(const struct hf_table *table)
     return last;
 }
 
-/* What /proc says of the pid; `ret_doubt` whether it may be another process, of this PID namespace,
- * that has the number. */
+/* The state of the pid in /proc; `ret_doubt`: whether another process of this PID namespace may
+ * have that pid. */
 static enum life_process look_at_process(pid_t pid, int64_t started_ns, int64_t last_beat_ns,
                                          bool *ret_doubt)
 {
@@ -47,12 +47,12 @@ static enum life_process look_at_process(pid_t pid, int64_t started_ns, int64_t 
     if (pid <= 0 || process_read(pid, &process) < 0 || process.state == 'Z' || process.state == 'X')
         return LIFE_PROCESS_GONE;
     if (process.start_ns > last_beat_ns + PROCESS_START_SLACK_NS)
-        return LIFE_PROCESS_GONE; /* the number was used again */
+        return LIFE_PROCESS_GONE; /* the pid was reused */
     *ret_doubt = process.start_ns < started_ns - STARTS_WITHIN_NS;
     return process.state == 'T' || process.state == 't' ? LIFE_PROCESS_STOPPED : LIFE_PROCESS_RUNS;
 }
 
-/* Beats that go on are of a living agent, whatever /proc shows for its number here. */
+/* Continued signs of life prove a living agent, whatever /proc shows for its pid here. */
 static bool still_beats(const struct hf_table *table)
 {
     const struct timespec pause = {.tv_nsec = LOOK_AGAIN_MS * HF_NS_PER_MS};

@@ -1,4 +1,4 @@
-/* Is the agent behind a table alive? Judged by the heartbeats of its threads and by its process. */
+/* Is the agent behind a table alive? Judged by its threads' signs of life and by its process. */
 #ifndef HOLDFAST_TOOLS_READER_LIFE_H
 #define HOLDFAST_TOOLS_READER_LIFE_H
 
@@ -9,20 +9,20 @@
 #include "shm/nstime.h"
 #include "shm/table.h"
 
-/* Threads beat every 100 ms; one that is silent for so long hangs. */
+/* Threads give a sign of life every 100 ms; one that is silent for so long hangs. */
 #define LIFE_SILENCE_MS 3000
 
 enum life_verdict {
     LIFE_ALIVE,
     LIFE_HUNG,  /* a thread, or the stopped process, gives no sign */
     LIFE_DEAD,  /* the process is gone */
-    LIFE_ENDED, /* it ended clean */
+    LIFE_ENDED, /* it ended cleanly */
 };
 
 enum life_process {
     LIFE_PROCESS_RUNS,
     LIFE_PROCESS_STOPPED, /* SIGSTOP, or a debugger */
-    LIFE_PROCESS_GONE,    /* or a zombie, or the number is another's now */
+    LIFE_PROCESS_GONE,    /* or a zombie, or its pid was reused */
     LIFE_PROCESS_UNSEEN,  /* it lives, but not in this PID namespace or /proc */
 };
 
@@ -37,7 +37,7 @@ struct life {
     int64_t up_ms;                /* since the start */
 };
 
-/* May sleep for 0.3 s: beats that go on tell a process in another PID namespace from a dead one. */
+/* May sleep for 0.3 s: continued signs of life tell a process in another PID namespace from a dead one. */
 void life_judge(const struct hf_table *table, struct life *ret_life);
 
 /* The same for given facts; pure. */
@@ -48,11 +48,11 @@ const char *life_verdict_name(enum life_verdict verdict);
 /* "running", "stopped", "gone", "unseen". */
 const char *life_process_name(enum life_process process);
 
-/* What is wrong, for people: "agent NAME is not answering: last sign of life 12.3s ago (pid 123 is
+/* The fault, for people: "agent NAME is not answering: last sign of life 12.3s ago (pid 123 is
  * stopped)". Returns `out`; "" for an agent that is alive. */
 const char *life_sentence(char *out, size_t size, const char *agent, const struct life *life);
 
-/* The same on stderr, behind what stdout has: nobody keeps what stands in a table without its agent. */
+/* The same on stderr, after stdout's text: without its agent a table is not kept up to date. */
 void life_warn(const char *subcommand, const char *agent, const struct life *life);
 
 #endif

@@ -39,7 +39,7 @@ static int make(struct place *place, const struct hf_base *base, const char *age
     return status;
 }
 
-/* BASE/NAME/sock; the table is whose the socket is: another of that name may be the caller's own. */
+/* BASE/NAME/sock; the socket's owner owns the table: the caller may have another agent of that name. */
 static int make_from_path(struct place *place, const char *path, char *why, size_t why_size)
 {
     struct hf_base base = {.system = hf_path_is_system(path)};

@@ -14,7 +14,7 @@
 
 struct place {
     char agent[HF_AGENT_NAME_MAX + 1];
-    char base[HF_BASE_SIZE];     /* where the runtime directories of agents are */
+    char base[HF_BASE_SIZE];     /* the parent of the agents' runtime directories */
     char dir[HF_BASE_SIZE + 64]; /* this one's, with sock, lock and journal */
     char shm_name[HF_TABLE_NAME_MAX];
     uid_t owner; /* of the table */
@@ -26,7 +26,7 @@ struct place {
  * with a sentence in `why`. */
 int places_find(const char *agent, struct place ret_places[PLACES_MAX], char *why, size_t why_size);
 
-/* That of one agent below one base. HF_OK, or HF_EINVAL: no agent has such a name. */
+/* The place of one agent below one base. HF_OK, or HF_EINVAL: no agent has such a name. */
 int places_make(struct place *ret_place, const char *base, bool system, uid_t owner,
                 const char *agent);
 

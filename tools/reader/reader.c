@@ -11,8 +11,7 @@
 #include "tools/common/exit_code.h"
 #include "tools/common/wall.h"
 
-/* --- opening -------------------------------------------------------------------------------------
- */
+/* --- opening ------------------------------------------------------------------------------------- */
 
 /* A kernel without time namespaces has one time, inode 0 in the table. */
 static bool same_time_namespace(const struct hf_table *table)
@@ -84,8 +83,7 @@ int reader_open_or_say(const char *subcommand, const char *agent, struct reader 
     return exit_code_of(status);
 }
 
-/* --- time ----------------------------------------------------------------------------------------
- */
+/* --- time ---------------------------------------------------------------------------------------- */
 
 hf_time reader_now(void)
 {
@@ -100,14 +98,13 @@ int64_t reader_wall_of(hf_time instant)
     return wall_now_ms() + hf_dur_ms(hf_time_since(instant, reader_now()));
 }
 
-/* --- leases --------------------------------------------------------------------------------------
- */
+/* --- leases -------------------------------------------------------------------------------------- */
 
 bool reader_in_force(const struct hf_table *table, const struct hf_slot_view *view)
 {
     uint64_t word = atomic_load_explicit(&table->slots[view->slot].check, memory_order_acquire);
 
-    /* As the holder does: the clock after the word. */
+    /* Like the holder: the clock is read after the word. */
     return hf_check_holds(word, view->generation, reader_now());
 }
 
@@ -177,7 +174,7 @@ uint32_t reader_walk(const struct hf_table *table, const struct reader_filter *f
                 found++;
             }
             break;
-        case HF_ETABLE: /* its writer was killed inside, or it is damaged; it hides no other */
+        case HF_ETABLE: /* its writer was killed inside, or it is damaged; the others stay readable */
             unreadable++;
             break;
         default:
@@ -187,8 +184,7 @@ uint32_t reader_walk(const struct hf_table *table, const struct reader_filter *f
     return unreadable;
 }
 
-/* --- nodes ---------------------------------------------------------------------------------------
- */
+/* --- nodes --------------------------------------------------------------------------------------- */
 
 uint32_t reader_nodes(const struct reader *reader, struct hf_node_row ret_rows[HF_NODES_MAX])
 {

@@ -1,5 +1,5 @@
-/* Looking at an agent's table: opened by the agent's name, read-only, with or without a living
- * agent. One thread. */
+/* Reads an agent's table: opened by the agent's name, read-only, with or without a living agent.
+ * One thread. */
 #ifndef HOLDFAST_TOOLS_READER_READER_H
 #define HOLDFAST_TOOLS_READER_READER_H
 
@@ -21,8 +21,8 @@ struct reader {
 };
 
 /* `agent` as of places_find(). HF_OK, or with a sentence in `why` the codes of hf_table_open(),
- * HF_EINVAL for a bad name, HF_ETIMENS: the agent counts its time in another namespace, so that no
- * instant in its table means anything here. */
+ * HF_EINVAL for a bad name, HF_ETIMENS: the agent counts its time in another namespace, so the
+ * instants in its table mean nothing here. */
 int reader_open(const char *agent, struct reader *ret_reader, char *why, size_t why_size);
 
 /* The same for one place. */
@@ -31,7 +31,7 @@ int reader_open_at(const struct place *place, struct reader *ret_reader, char *w
 
 void reader_close(struct reader *reader);
 
-/* For subcommands: opens, or says why not on stderr. Returns an exit code. */
+/* For subcommands: opens, or prints the reason on stderr. Returns an exit code. */
 int reader_open_or_say(const char *subcommand, const char *agent, struct reader *ret_reader);
 
 /* CLOCK_BOOTTIME. */
@@ -40,8 +40,8 @@ hf_time reader_now(void);
 /* Unix time of an instant of this host's clock. */
 int64_t reader_wall_of(hf_time instant);
 
-/* Whether the lease that was copied to `view` is in force at the time of the call: its own deadline
- * says so, whatever the agent does. */
+/* Whether the lease that was copied to `view` is in force at the time of the call: only its
+ * deadline counts, whatever the agent does. */
 bool reader_in_force(const struct hf_table *table, const struct hf_slot_view *view);
 
 /* Copies the lease of `name`, in force or over. HF_ENOTHELD: no slot has the name (or only a
@@ -57,8 +57,8 @@ struct reader_filter {
 };
 typedef void reader_fn(const struct hf_slot_view *view, bool in_force, void *arg);
 
-/* What is in force, and of that what is late or losing. Looks at every slot, 64 bytes each and no
- * texts: a million of them in a fraction of a second. */
+/* Counts the leases in force, and those late or losing. Reads every slot, 64 bytes each and no
+ * texts: a million in a fraction of a second. */
 struct reader_counts {
     uint32_t leases, late, losing;
 };
@@ -72,7 +72,7 @@ uint32_t reader_walk(const struct hf_table *table, const struct reader_filter *f
  * has an empty id. */
 uint32_t reader_nodes(const struct reader *reader, struct hf_node_row ret_rows[HF_NODES_MAX]);
 
-/* How many of them may vote now. */
+/* The number of nodes that may vote now. */
 uint32_t reader_nodes_voting(const struct hf_node_row rows[], uint32_t count);
 
 #endif

@@ -66,7 +66,7 @@ static void show_help(const char *letters, const char *usage, const char *about)
             puts(rows[i].shown);
 }
 
-/* Short forms: of those rows that the help shows with one. */
+/* Short forms of the rows that the help shows with one. */
 static void make_tables(const char *letters, struct option *options, char *shorts)
 {
     for (size_t i = 0; i < ROWS; i++) {
@@ -149,7 +149,7 @@ static int parse_option(const char *program, int option, struct reader_args *arg
     case OPT_AGENT:
         args->agent = optarg;
         break;
-    default: /* getopt has said why */
+    default: /* getopt has printed why */
         fprintf(stderr, "%s: see %s --help\n", program, program);
         code = EXIT_USAGE;
     }
@@ -231,7 +231,7 @@ int reader_args_name(int argc, char **argv, const struct reader_args *args,
     char shown[TEXT_NAME_SIZE];
     int code;
 
-    /* The rules for a plain name would refuse a long one that is short once unescaped. */
+    /* The rules for a plain name would refuse a long name that is short once unescaped. */
     if (args->escaped && optind + 1 == argc && *argv[optind]) {
         if (reader_args_bytes(args, argv[optind], ret_name) == HF_OK)
             return EXIT_OK;

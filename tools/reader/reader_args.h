@@ -35,8 +35,8 @@ struct reader_name {
 #define READER_ARGS_GO_ON (-1)
 
 /* Parses argv. `letters`: which options apply, of "jaqecfFIyAwnNH"; --agent and --help always do. `usage`
- * is what stands behind "Usage: holdfast "; `about` is the rest of the help but the options.
- * READER_ARGS_GO_ON, or the exit code: help was shown, or a bad option named. */
+ * follows "Usage: holdfast "; `about` is the rest of the help except the options. READER_ARGS_GO_ON, or
+ * the exit code: help was shown, or a bad option named. */
 int reader_args_parse(int argc, char **argv, const char *letters, const char *usage,
                       const char *about, struct reader_args *ret_args);
 
@@ -44,7 +44,7 @@ int reader_args_parse(int argc, char **argv, const char *letters, const char *us
 int reader_args_name(int argc, char **argv, const struct reader_args *args,
                      struct reader_name *ret_name);
 
-/* The operand PREFIX, or none: then it is empty. EXIT_OK or, with a message, EXIT_USAGE. */
+/* The operand PREFIX; empty if there is none. EXIT_OK or, with a message, EXIT_USAGE. */
 int reader_args_prefix(int argc, char **argv, const struct reader_args *args,
                        struct reader_name *ret_prefix);
 

@@ -35,7 +35,7 @@ __attribute__((format(printf, 3, 4))) static int answer(const struct check *chec
     return code == EXIT_OK ? format_finish("check", code) : code;
 }
 
-/* Whose lease is it, and is it in force? */
+/* Which process has the lease, and is it in force? */
 static int judge_holder(const struct check *check, const struct reader *reader,
                         const struct hf_slot_view *view)
 {
@@ -44,7 +44,7 @@ static int judge_holder(const struct check *check, const struct reader *reader,
     int64_t left_ms;
     bool descends;
 
-    /* Numbers of processes are the agent's. */
+    /* The pids are those of the agent's PID namespace. */
     life_judge(&reader->table, &life);
     if (life.process == LIFE_PROCESS_UNSEEN && reader_in_force(&reader->table, view))
         return answer(check, EXIT_UNKNOWN,
@@ -52,8 +52,7 @@ static int judge_holder(const struct check *check, const struct reader *reader,
                       "ancestor cannot be told",
                       view->pid);
     descends = process_descends(getppid(), (pid_t)view->pid, view->since.ns);
-    /* Last of all: what was looked at before took its time. The deadline alone decides, whatever
-     * became of the agent. */
+    /* Last, since the checks before took time. Only the deadline decides, even without the agent. */
     if (!reader_in_force(&reader->table, view))
         return answer(check, EXIT_NOT_HELD, "is not held on this host: its lease is over");
     left_ms = hf_dur_ms(hf_time_since(view->deadline, reader_now()));

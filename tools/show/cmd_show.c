@@ -1,4 +1,4 @@
-/* holdfast show: everything on one lease, and who holds the name elsewhere if nobody here does. */
+/* holdfast show: all details of one lease, or the holder on another host if nobody here has the lock. */
 #include <stdio.h>
 
 #include "shm/status.h"
@@ -40,7 +40,7 @@ static void print(const struct show *show)
     }
 }
 
-/* The lease itself is the document, and its agent a member of it. */
+/* The document is the lease, with its agent as a member. */
 static void print_json(const struct show *show)
 {
     json_t *lease, *value, *anywhere = NULL;
@@ -66,7 +66,7 @@ static void print_json(const struct show *show)
     json_decref(lease);
 }
 
-/* What could not be found out is said on stderr, unless a lease of before is shown. */
+/* Unknown facts are reported on stderr, unless an earlier lease is shown. */
 static void ask_nodes(struct show *show, const char *shown)
 {
     hf_client *client;

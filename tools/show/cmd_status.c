@@ -14,7 +14,7 @@
 #include "tools/show/show_lease.h"
 #include "tools/show/show_node.h"
 
-/* More are for `list`: whoever asks how the agent is wants an answer at once. */
+/* `list` shows more: status must answer at once. */
 #define LEASES_SHOWN 1000
 
 static void print_beats(const struct life *life)

@@ -16,7 +16,7 @@
 #include "tools/show/show.h"
 #include "tools/show/show_event.h"
 
-#define LOOK_MS 50 /* between two looks: four loads each */
+#define LOOK_MS 50 /* between two checks, of four loads each */
 
 struct watch {
     const struct reader_args *args;
@@ -25,7 +25,7 @@ struct watch {
     bool open;
     struct events_cursor cursor;
     struct events events;
-    struct hf_event last; /* of all; number 0: none yet */
+    struct hf_event last; /* the last of all; number 0: none yet */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -46,7 +46,7 @@ static void catch_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* Whether to go on: nobody interrupted, and somebody reads. */
+/* Whether to go on: no signal came, and stdout still has a reader. */
 static bool pause_a_little(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = 0};
@@ -61,7 +61,7 @@ static uint32_t state_of(const struct watch *w)
     return atomic_load_explicit(&w->reader.table.header->state, memory_order_acquire);
 }
 
-/* So that a program knows from where on it misses nothing. */
+/* Tells a program that it misses nothing from here on. */
 static void say_watching(const struct watch *w)
 {
     json_t *line;
@@ -87,7 +87,7 @@ static void look(struct watch *w)
             (w->args->json ? show_event_json : show_event)(&w->reader, &w->events.items[i]);
 }
 
-/* What the next agent has of this one's history was told. */
+/* The events that the next agent kept were already printed. */
 static void skip_what_was_told(struct watch *w)
 {
     struct events_cursor from = events_from_oldest(&w->reader.table);
@@ -104,7 +104,7 @@ static void skip_what_was_told(struct watch *w)
     events_free(&events);
 }
 
-/* A table that was replaced has said all. */
+/* A replaced table gets no more events. */
 static void follow(struct watch *w)
 {
     char why[READER_WHY_SIZE] = "";

@@ -22,8 +22,8 @@ struct list {
     int64_t now_ms;
 };
 
-/* A name that is held by fewer nodes than a quorum is on its way in or out, or a remain: not for
- * people. */
+/* A name held on fewer nodes than a quorum is being acquired or released, or is left over: people
+ * do not see it. */
 static int print_line(const struct hf_listed *listed, void *arg)
 {
     const struct list *list = arg;

@@ -1,4 +1,4 @@
-/* What is held on any host, as the nodes tell it. */
+/* The names held on any host, as the nodes report them. */
 #ifndef HOLDFAST_TOOLS_SHOW_LIST_ALL_H
 #define HOLDFAST_TOOLS_SHOW_LIST_ALL_H
 

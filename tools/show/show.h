@@ -1,4 +1,4 @@
-/* The door of tools/show/: the subcommands that tell what is. */
+/* The entry points of tools/show/: the subcommands that show the state. */
 #ifndef HOLDFAST_TOOLS_SHOW_SHOW_H
 #define HOLDFAST_TOOLS_SHOW_SHOW_H
 

@@ -1,4 +1,4 @@
-/* The agent itself as JSON, for every document. */
+/* The agent as JSON, for every document. */
 #ifndef HOLDFAST_TOOLS_SHOW_SHOW_AGENT_H
 #define HOLDFAST_TOOLS_SHOW_SHOW_AGENT_H
 

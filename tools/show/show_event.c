@@ -65,7 +65,7 @@ static bool of_node(const struct hf_event *event)
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
-/* As the node's row has it; "#2" if it never did. An agent that is starting empties the rows. */
+/* The id in the node's row; "#2" if it never had one. A starting agent empties the rows. */
 static const char *raw_id(char *out, size_t size, const struct reader *reader, unsigned node)
 {
     static char ids[HF_NODES_MAX][HF_NODE_TEXT_MAX + 1];
@@ -95,7 +95,7 @@ static const char *id_of(char *out, size_t size, const struct reader *reader, un
     return text_escape_str(out, size, raw_id(id, sizeof(id), reader, node));
 }
 
-/* A damaged table may name more of them than there are bits. */
+/* A damaged table may have more nodes than there are bits. */
 static bool votes(const struct hf_event *event, unsigned node)
 {
     return node < HF_NODES_MAX && event->voting >> node & 1;
@@ -106,7 +106,7 @@ static int vote_count(const struct hf_event *event)
     return __builtin_popcount(event->voting);
 }
 
-/* "n1, n3": those whose vote did not stand. */
+/* "n1, n3": the nodes whose votes did not stand. */
 static const char *without_vote(char *out, size_t size, const struct reader *reader,
                                 const struct hf_event *event)
 {
@@ -173,7 +173,7 @@ static const char *asker(char *out, size_t size, const struct hf_event *event)
     return out;
 }
 
-/* Why it was released. */
+/* The reason of the release. */
 static const char *released_by(const struct hf_event *event)
 {
     return event->reason == HF_LOSS_NONE ? "its holder released it" : hf_loss_text(event->reason);

@@ -6,7 +6,7 @@
 #include "tools/output/json.h"
 #include "tools/reader/reader.h"
 
-/* Reads the nodes' ids beforehand: while the next agent starts they are not there. */
+/* Reads the nodes' ids in advance: they are absent while the next agent starts. */
 void show_event_learn(const struct reader *reader);
 
 void show_event(const struct reader *reader, const struct hf_event *event);

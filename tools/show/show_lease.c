@@ -35,8 +35,7 @@ static struct facts facts_of(const struct hf_slot_view *view, bool in_force)
     return facts;
 }
 
-/* --- many ----------------------------------------------------------------------------------------
- */
+/* --- many ---------------------------------------------------------------------------------------- */
 
 static void measure(const struct hf_slot_view *view, bool in_force, void *arg)
 {
@@ -76,7 +75,7 @@ uint32_t show_lease_list(const struct reader *reader, const struct reader_filter
 {
     struct list list = {.reader = reader, .width = (int)strlen("NAME")};
 
-    /* Twice, rather than a copy of a million of them; one that comes in between is just wider. */
+    /* Walks twice instead of copying a million leases; a lease that comes in between may be wider. */
     reader_walk(&reader->table, filter, measure, &list);
     printf("%-*s  %-6s  %-19s  %-6s  %-5s  %-7s  %-8s  %-6s  %s\n", list.width, "NAME", "STATE",
            "FENCE", "LEFT", "VOTES", "PID", "USER", "HELD", "NOTE");
@@ -113,8 +112,7 @@ void show_lease_unreadable(const char *subcommand, uint32_t unreadable)
                 subcommand, unreadable);
 }
 
-/* --- one -----------------------------------------------------------------------------------------
- */
+/* --- one ----------------------------------------------------------------------------------------- */
 
 json_t *show_lease_json(const struct reader *reader, const struct hf_slot_view *view, bool in_force)
 {

@@ -13,7 +13,7 @@
 #define ID_WIDTH_MAX 40
 #define WHY_SIZE     1024
 
-/* How long the quarantine lasts yet; 0: not in one, or its end is not known. */
+/* The time left of the quarantine; 0: not in one, or its end is not known. */
 static int64_t quarantine_left_ms(const struct hf_node_row *row)
 {
     int64_t left = hf_dur_ms(hf_time_since((hf_time){row->quarantine_until_ns}, reader_now()));
@@ -42,7 +42,7 @@ static const char *unwritable(char *out, size_t size, const struct hf_node_row *
     return out;
 }
 
-/* Why a node does not vote, or what is worth knowing of one that does. */
+/* Why a node does not vote, or a note on one that does. */
 static const char *why(char *out, size_t size, const struct hf_node_row *row)
 {
     char reasons[256], span[TEXT_SPAN_SIZE], error[4 * sizeof(row->error)], writes[WHY_SIZE / 2];

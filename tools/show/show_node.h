@@ -7,10 +7,10 @@
 #include "tools/output/json.h"
 #include "tools/reader/reader.h"
 
-/* A line for each, with a heading. */
+/* One line per node, with a heading. */
 void show_node_list(const struct reader *reader);
 
-/* Everything on each. */
+/* All details of each node. */
 void show_node_list_long(const struct reader *reader);
 
 /* The array "nodes", each with its newest `renewals` renewals. */

@@ -5,7 +5,7 @@
 #include "tools/output/json.h"
 #include "tools/reader/reader.h"
 
-/* At most `most` of each node. */
+/* At most `most` per node. */
 void show_renewals(const struct reader *reader, uint32_t most);
 json_t *show_renewals_json(const struct reader *reader, uint32_t node, uint32_t most);
 
