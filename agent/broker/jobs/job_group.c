@@ -1,6 +1,5 @@
 #include "agent/broker/jobs/job_group.h"
 
-#include "agent/broker/jobs/job_group.h"
 #include "agent/broker/jobs/groups.h"
 
 #include <errno.h>

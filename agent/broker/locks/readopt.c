@@ -29,7 +29,6 @@
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/core/fence.h"
-#include "agent/core/validity.h"
 #include "agent/record/events.h"
 #include "shm/index.h"
 #include "shm/slot.h"
