@@ -13,7 +13,6 @@ static inline int journal_open(const char *dir, uint32_t capacity, int nodes, co
     int rc =
         journal_find(dir, capacity, nodes, list_hash, boot_id, &journal, &found, why, why_size);
 
-    *ret_journal = NULL; /* gcc does not see that nobody looks at it then */
     if (rc < 0)
         return rc;
     rc = journal_make(journal, why, why_size);

@@ -286,7 +286,7 @@ static HF_UNUSED struct journal_lease journal_of(uint32_t slot)
 {
     struct journal_identity identity;
     struct journal_lease record;
-    struct journal *journal;
+    struct journal *journal = NULL; /* gcc does not see that nobody looks at it */
     char why[WHY_SIZE];
     uint32_t found;
 
