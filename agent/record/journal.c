@@ -408,7 +408,7 @@ int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list
     }
     j->kept = judgement == KEEP;
     if (!j->kept)
-        place(j, NULL, want.size, capacity, nodes); /* as journal_make() does on the file */
+        j->capacity = capacity; /* that it will have: journal_make() */
     *ret_journal = j;
     *ret_found = found;
     return HF_OK;
