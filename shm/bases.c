@@ -8,7 +8,7 @@
 
 #include "shm/status.h"
 
-/* Root makes what is in /run: whoever owns the directory is the account of the system's agent. */
+/* Root makes the directories in /run, so this one's owner is the account of the system's agent. */
 uid_t hf_system_owner(void)
 {
     struct stat st;

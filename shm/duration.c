@@ -6,7 +6,7 @@
 #include "shm/compiler.h"
 #include "shm/status.h"
 
-#define SCALE_MOST INT64_C(1000000) /* of the digits behind the point six count */
+#define SCALE_MOST INT64_C(1000000) /* six digits of a fraction count */
 
 static const struct {
     const char *suffix;
@@ -16,7 +16,7 @@ static const struct {
     {"m", 60 * 1000}, {"h", 3600 * 1000}, {"d", 24 * 3600 * 1000},
 };
 
-/* By no locale. */
+/* isdigit() depends on the locale. */
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';

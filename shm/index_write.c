@@ -67,8 +67,8 @@ static void empty(hf_index_entry *area, uint32_t size)
         SET(area[i], 0);
 }
 
-/* For the present capacity. (!) Each area that has memory has it for this size: hf_table_create() took
- * it before it raised the capacity. */
+/* The entries of an area for the present capacity. (!) Each area that has memory has enough for
+ * this size: hf_table_create() took it before it raised the capacity. */
 static uint32_t size_wanted(const struct hf_table *table)
 {
     uint32_t size = hf_index_size_for(table->capacity);
@@ -106,9 +106,9 @@ static void flip(struct hf_table *table, uint32_t size)
     table->index_tombs = 0;
 }
 
-/* Without the tombstones. An entry carries its whole hash, so no slot has to be read. If an entry finds
- * no place, or there is no memory, the area in use stays until as many more tombstones have come: they
- * only make lookups slower. */
+/* Rebuilds the index without its tombstones. An entry carries its whole hash, so no slot has to be
+ * read. If an entry finds no place, or there is no memory, the area in use stays until as many more
+ * tombstones have come: they only make lookups slower. */
 static void compact(struct hf_table *table)
 {
     const hf_index_entry *from = area_in_use(table);
@@ -177,7 +177,7 @@ void hf_index_remove(struct hf_table *table, const void *name, size_t name_len, 
     }
 }
 
-/* No memory for another area: no reader trusts a miss meanwhile. */
+/* Rebuilds in place when there is no memory for another area: no reader trusts a miss meanwhile. */
 static hf_index_entry *begin_in_place(struct hf_table *table, uint32_t size)
 {
     hf_index_entry *area = area_in_use(table);

@@ -38,7 +38,7 @@
 #define HF_TABLE_MINOR    (1 + HF_TEST_MINOR)
 #define HF_TABLE_HEADER   4096 /* bytes before the first section */
 #define HF_NODES_MAX      9
-#define HF_NAME_MAX       255 /* bytes of a resource name, at least 1 */
+#define HF_NAME_MAX       255 /* bytes of a name, at least 1 */
 #define HF_NOTE_MAX       127 /* bytes of a holder's note */
 #define HF_COMM_MAX       15  /* bytes of a command name, as in /proc/PID/comm */
 #define HF_AGENT_NAME_MAX 63  /* bytes of an agent's NAME: [A-Za-z0-9._-] */

@@ -115,7 +115,7 @@ static int refuse_state(const char *shm_name, const struct hf_table_header *head
     return HF_ETABLE;
 }
 
-/* All steps after the descriptor is open. */
+/* All steps once the descriptor is open. */
 static int open_checked(int fd, const char *shm_name, const struct stat *st,
                         struct hf_table *ret_table, char *why, size_t why_size)
 {
@@ -163,7 +163,7 @@ static int open_failed(const char *shm_name, int error, char *why, size_t why_si
     case ELOOP:
     case ENXIO:
     case EISDIR:
-    case EINVAL: /* what shm_open says of a directory */
+    case EINVAL: /* what shm_open() gives for a directory */
         hf_table_say(
             why, why_size,
             "/dev/shm%s is not a regular file: somebody squats the name; have it removed or "

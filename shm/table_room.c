@@ -10,7 +10,7 @@ struct hole {
     uint64_t from, to;
 };
 
-/* The hole in the index area at `at`, of which so many entries have memory. */
+/* The hole in the index area at `at`, when `there` of its entries have memory. */
 static struct hole hole_in_area(const struct hf_table_places *p, uint64_t at, uint32_t there)
 {
     return (struct hole){at + there * sizeof(hf_index_entry),
@@ -33,7 +33,7 @@ static void list_holes(const struct hf_table_places *p, struct hole ret_holes[HO
                                  p->text + p->text_room * HF_TEXT_UNIT};
 }
 
-/* The same, sorted. */
+/* The same holes, sorted. */
 static void find_holes(const struct hf_table_places *p, struct hole ret_holes[HOLES])
 {
     list_holes(p, ret_holes);

@@ -239,8 +239,8 @@ static int parse_unix_uri(struct parse *p, const char *text)
 
 /* --- the whole -------------------------------------------------------------------------------- */
 
-/* The user's end within a URI: the last @ before host or path, since a password may contain one.
- * NULL: no user. */
+/* Where the user and password end within a URI: at the last @ before host or path, since a password
+ * may contain one. NULL: there is no user. */
 static const char *user_end(const char *text)
 {
     const char *authority = strstr(text, "://");

@@ -1,7 +1,8 @@
 /* A node as configured: [ID=]ADDRESS, where ADDRESS is one of
  *   HOST:PORT  HOST  [V6ADDR]:PORT  unix:/PATH  /PATH
  *   redis://[USER][:PASSWORD]@HOST[:PORT][/DB]   redis+unix://[USER][:PASSWORD]@/PATH[?db=DB]
- * Without ID the address text (less user and password) is the id, so all hosts must spell it alike.
+ * Without an ID the address text (less user and password) is the id, so all hosts must spell it
+ * alike.
  */
 #ifndef HOLDFAST_AGENT_BASE_ADDRESS_H
 #define HOLDFAST_AGENT_BASE_ADDRESS_H
@@ -24,8 +25,8 @@ struct node_address {
     char password[128]; /* "": no AUTH */
 };
 
-/* HF_OK or HF_EINVAL with a sentence in `why` that names the text and what is wrong with it.
- * Default port 6379, DB 0. */
+/* HF_OK; or HF_EINVAL, with a sentence in `why` that names the text and what is wrong with it.
+ * Default: port 6379, DB 0. */
 int node_address_parse(const char *text, struct node_address *ret_address, char *why,
                        size_t why_size);
 

@@ -1,5 +1,5 @@
-/* All reading of clocks. CLOCK_BOOTTIME for everything that decides; the wall clock only for
- * logs, sentinels and fences. Any thread, async-signal-safe. */
+/* All clocks are read here: CLOCK_BOOTTIME for every decision, the wall clock only for logs,
+ * sentinels and fences. Any thread, async-signal-safe. */
 #ifndef HOLDFAST_AGENT_BASE_CLOCK_H
 #define HOLDFAST_AGENT_BASE_CLOCK_H
 

@@ -19,7 +19,7 @@ static uint32_t by_table(uint32_t crc, const uint8_t *p, size_t length)
 }
 
 #ifdef __x86_64__
-/* Every x86-64 since 2008 has an instruction for this very sum. */
+/* Every x86-64 since 2008 has an instruction for exactly this sum. */
 __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, const uint8_t *p,
                                                                  size_t length)
 {

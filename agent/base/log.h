@@ -14,8 +14,8 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBU
 void log_init(enum log_level most);
 void log_write(enum log_level level, const char *format, ...) HF_PRINTF(2, 3);
 
-/* A line without a level, whatever log_init() said: what scripts wait for
- * ("holdfastd: ready: ..."). */
+/* A line without a level, printed whatever log_init() was told: scripts wait for it ("holdfastd:
+ * ready: ..."). */
 void log_say(const char *format, ...) HF_PRINTF(1, 2);
 
 #define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
@@ -23,8 +23,8 @@ void log_say(const char *format, ...) HF_PRINTF(1, 2);
 #define log_info(...)  log_write(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...) log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
 
-/* A resource name for people: printable ASCII and valid UTF-8 as they are, else as hf_escape_byte();
- * cut with "..." to fit. Returns `buffer`. */
+/* A lock's name for people: printable ASCII and valid UTF-8 as they are, other bytes as
+ * hf_escape_byte() has them; cut with "..." to fit. Returns `buffer`. */
 const char *log_name(const void *name, size_t name_len, char *buffer, size_t buffer_size);
 
 #endif

@@ -1,5 +1,6 @@
-/* For lines of log that may come in floods: at most `most` a second of one kind, then one that says so,
- * and how many more there were before the first of a later second. One thread per limit. */
+/* For log lines that may come in floods. Within a second at most `most` lines of one kind are
+ * logged, then one that says that more are left out. The first line of a later second is preceded
+ * by how many were. One thread per limit. */
 #ifndef HOLDFAST_AGENT_BASE_LOG_LIMIT_H
 #define HOLDFAST_AGENT_BASE_LOG_LIMIT_H
 
@@ -7,10 +8,10 @@
 
 #include "shm/nstime.h"
 
-#define LOG_LIMIT 10 /* for lines that others can cause at will */
+#define LOG_LIMIT 10 /* for lines that clients or nodes can cause at will */
 
 struct log_limit { /* zeroed before first use */
-    hf_time until; /* of the second that is counted */
+    hf_time until; /* end of the second that is counted */
     unsigned lines;
 };
 

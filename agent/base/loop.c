@@ -40,7 +40,7 @@ static void run_due(struct loop *loop)
 {
     struct heap_item *item;
 
-    /* Timers set from a callback for this same instant wait for the next turn's clock. */
+    /* Timers that a callback sets for this same instant wait for the next turn's clock. */
     while ((item = heap_first(&loop->timers)) && hf_time_reached(loop->now, item->at)) {
         struct loop_timer *timer = HF_CONTAINER(item, struct loop_timer, item);
 
@@ -70,14 +70,15 @@ static void on_prepare(struct ev_loop *ev, ev_prepare *w, int revents)
     (void)revents;
     awake = loop->idle_fn && loop->idle_fn(loop->idle_arg);
     first = heap_first(&loop->timers);
-    /* Due already: the next turn runs it, and no system call is needed to get there. */
+    /* The first timer is due already: the next turn runs it, and no system call is needed to get
+     * there. */
     if (first && hf_time_reached(loop->now, first->at))
         awake = true;
     if (awake)
         ev_idle_start(ev, &loop->idle);
     else
         ev_idle_stop(ev, &loop->idle);
-    /* Armed too early is harmless, and cheaper than to arm it anew at every turn. */
+    /* A timer that is armed too early is harmless, and cheaper than arming it anew every turn. */
     if (!awake && first && hf_time_before(first->at, loop->timer_at)) {
         clock_timerfd_set(loop->timer_fd, first->at);
         loop->timer_at = first->at;

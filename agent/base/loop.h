@@ -1,9 +1,8 @@
 /* One thread's event loop: libev for descriptors, our own timers on CLOCK_BOOTTIME.
  *
- * Why not libev's timers: they run on CLOCK_MONOTONIC, which stops in suspend. Every
- * turn reads the clock first and runs what is due (leases expire here) before any
- * descriptor's callback sees the turn.
- * A loop belongs to one thread; only loop_wake() may be called from others.
+ * libev's timers run on CLOCK_MONOTONIC, which stops in suspend. Every turn first reads the clock
+ * and runs what is due (leases expire here), before any descriptor's callback. A loop belongs to
+ * one thread; only loop_wake() may be called from others.
  */
 #ifndef HOLDFAST_AGENT_BASE_LOOP_H
 #define HOLDFAST_AGENT_BASE_LOOP_H
@@ -33,15 +32,14 @@ struct loop_fd {
 int loop_create(struct loop **ret_loop); /* HF_OK, HF_ENOMEM, HF_ESYS */
 void loop_destroy(struct loop *loop);
 
-/* Runs until loop_stop(), which belongs to the loop's own thread. The calling
- * thread becomes the loop's. */
+/* Runs until loop_stop(), which only the loop's own thread calls. The calling thread becomes the
+ * loop's. */
 void loop_run(struct loop *loop);
 void loop_stop(struct loop *loop);
 /* Makes the loop turn once more soon, running the wake hook. Any thread. */
 void loop_wake(struct loop *loop);
 
-/* The clock as read at the start of this turn. For decisions on replies
- * read clock_now() instead. */
+/* The clock as read at the start of this turn. To judge a reply call clock_now() instead. */
 hf_time loop_now(const struct loop *loop);
 
 /* HF_ENOMEM only when the heap cannot grow. */

@@ -1,5 +1,5 @@
-/* A mutex that clang's thread-safety analysis can follow. Held for a few instructions only; no
- * lease thread waits on one that does I/O. */
+/* A mutex that clang's thread-safety analysis can follow. It is held for a few instructions only,
+ * and a thread with leases never waits on one that is held during I/O. */
 #ifndef HOLDFAST_AGENT_BASE_MUTEX_H
 #define HOLDFAST_AGENT_BASE_MUTEX_H
 

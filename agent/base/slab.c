@@ -29,7 +29,7 @@ struct cell {
     struct cell *next;
 };
 
-/* At a multiple of its own size, so that each cell finds it. */
+/* At a multiple of its own size, so that each cell finds its chunk. */
 struct chunk {
     LIST_ENTRY(chunk) with_room;
     struct cell *free;
@@ -37,7 +37,7 @@ struct chunk {
     uint32_t used;
 };
 
-/* What chunks are cut from; likewise at a multiple of its size. */
+/* Chunks are cut from it; it is at a multiple of its size, too. */
 struct region {
     struct chunk first;
     LIST_ENTRY(region) with_room;
@@ -86,7 +86,7 @@ static struct region *region_new(void) REQUIRES(lock)
         (void)munmap(map, before);
     if (before < REGION)
         (void)munmap((char *)region + REGION, REGION - before);
-    /* Who has few leases needs no two megabytes for them. */
+    /* An agent with few leases needs no two megabytes for them. */
     if (region_count > 0)
         (void)madvise(region, REGION, MADV_HUGEPAGE);
     region->free = UINT32_MAX;
@@ -113,7 +113,7 @@ static struct chunk *chunk_new(struct chunks *list) REQUIRES(lock)
     return chunk;
 }
 
-/* One region is kept. Of other chunks the first page stays: it may have the region's head. */
+/* One region is kept. Of the other chunks the first page stays: it may have the region's head. */
 static void chunk_give(struct chunk *chunk) REQUIRES(lock)
 {
     struct region *region = round_down(chunk, REGION);
@@ -183,7 +183,8 @@ void slab_give(void *memory, size_t size)
     given->next = chunk->free;
     chunk->free = given;
     chunk->used--;
-    /* One is kept, so that a lease that comes and goes alone makes none each time. */
+    /* One empty chunk is kept, so that a single lease that comes and goes does not make one each
+     * time. */
     if (chunk->used == 0 && (LIST_FIRST(list) != chunk || LIST_NEXT(chunk, with_room)))
         chunk_give(chunk);
     mutex_unlock(&lock);

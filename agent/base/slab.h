@@ -1,11 +1,11 @@
-/* Memory for what is there in great numbers and stays: names and leases.
+/* Memory for objects that are many and stay: names and leases.
  *
- * Cells of one size lie in chunks of their own, without a header each, and what comes and goes
- * beside them (rounds, requests, messages) leaves no holes between them: of a million leases that was
- * a sixth of the memory, and what malloc() left before each aligned chunk a twentieth. A chunk without
- * cells in use is given back. Chunks are cut from huge pages, where the kernel has some: with a million
- * leases a renewal waits for memory most of all. Any thread.
- * Built with a sanitizer these are plain calloc() and free(), so that a cell used after its end is
+ * Cells of one size are in chunks of their own and have no header. What comes and goes beside them
+ * (rounds, requests, messages) leaves no holes between them. With malloc() such holes were a sixth
+ * of the memory of a million leases, and the padding before aligned chunks a twentieth. A chunk
+ * with no cell in use is given back. Chunks are cut from huge pages where the kernel has some: with
+ * a million leases a renewal waits for memory most of all. Any thread.
+ * With a sanitizer these are plain calloc() and free(), so that the use of a freed cell is
  * found. */
 #ifndef HOLDFAST_AGENT_BASE_SLAB_H
 #define HOLDFAST_AGENT_BASE_SLAB_H
@@ -25,7 +25,7 @@
 
 /* Zeroed, aligned to 8 bytes; NULL without memory. */
 void *slab_take(size_t size);
-/* `size` as it was taken; NULL is fine. */
+/* `size`: the size that was taken. `memory` may be NULL. */
 void slab_give(void *memory, size_t size);
 
 #endif

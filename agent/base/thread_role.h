@@ -1,10 +1,11 @@
-/* Which thread a function is called in, for clang's thread-safety analysis: a role is a capability that nobody takes
- * and that costs nothing.
+/* Which thread a function is called in, for clang's thread-safety analysis: a role is a capability
+ * that nobody takes and that costs nothing.
  *
- * IN_BROKER_THREAD, IN_RENEWAL_THREAD, IN_MAIN_THREAD behind a prototype (or a static function's head) say that it is
- * called in that thread only; whoever calls it says the same, or states it. Callbacks state it: loops, links and
- * the hooks of rooms call through pointers, which are not followed. What calls such functions while no thread runs yet,
- * or none any more, is BEFORE_OR_AFTER_THREADS and is not looked at. */
+ * IN_BROKER_THREAD, IN_RENEWAL_THREAD and IN_MAIN_THREAD behind a prototype (or a static function's
+ * head) say that the function is called in that thread only. Its callers carry the same word, or
+ * state their thread. Callbacks state it: loops, links and the hooks of rooms call through
+ * pointers, which the analysis does not follow. A function that calls such functions before any
+ * thread runs, or after the last one, is BEFORE_OR_AFTER_THREADS and is not analysed. */
 #ifndef HOLDFAST_AGENT_BASE_THREAD_ROLE_H
 #define HOLDFAST_AGENT_BASE_THREAD_ROLE_H
 
@@ -14,7 +15,7 @@ struct CAPABILITY("thread") thread_role {
     char none; /* C has no empty struct */
 };
 
-/* Nowhere defined: only their names are used. */
+/* Defined nowhere: only their names are used. */
 extern struct thread_role broker_thread, renewal_thread, main_thread;
 
 #ifndef HF_TEST_IS_EVERY_THREAD

@@ -35,7 +35,7 @@ void token_text(const struct token *token, char ret_text[TOKEN_LEN])
     enum { REST = TOKEN_BYTES - sizeof(bytes16) };
 
     put_16(token->bytes, ret_text);
-    put_16(token->bytes + REST, ret_text + 2 * REST); /* what is in both is the same twice */
+    put_16(token->bytes + REST, ret_text + 2 * REST); /* overlapping digits are the same */
 }
 
 int token_read(const char *text, struct token *ret_token)
@@ -53,7 +53,8 @@ void token_draw(struct token_pool *pool, struct token *ret_token)
     uint8_t *bytes;
 
     if (pool->left < sizeof(*ret_token)) {
-        /* So few bytes never come in parts and, once the pool is ready, never fail (getrandom(2)). */
+        /* So few bytes never come in parts. Once the kernel's pool is ready, the call never fails
+         * (getrandom(2)). */
         if (getrandom(pool->bytes, sizeof(pool->bytes), 0) != sizeof(pool->bytes))
             abort();
         pool->left = sizeof(pool->bytes);

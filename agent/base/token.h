@@ -1,7 +1,8 @@
-/* What a node has in a key while we hold it: random bytes, drawn anew for each acquire round
- * (token_draw()). Nodes and the journal have them as hex digits, the agent's memory as bytes: a lease
- * has one. A secret: never logged, and wiped where it is given back. Any thread.
- * (!) Every agent of a fleet writes this form: what has another is no agent's (force.lua). */
+/* The value of a key on a node while we hold it: random bytes, drawn anew for each acquire round
+ * (token_draw()). Nodes and the journal have them as hex digits, the agent's memory as bytes, in
+ * each lease. A token is a secret: it is never logged, and is wiped when its memory is given back.
+ * Any thread. (!) Every agent of a fleet writes this form: a value of another form is no agent's
+ * (force.lua). */
 #ifndef HOLDFAST_AGENT_BASE_TOKEN_H
 #define HOLDFAST_AGENT_BASE_TOKEN_H
 
@@ -15,17 +16,17 @@ struct token {
     uint8_t bytes[TOKEN_BYTES];
 };
 
-/* Random bytes ahead of need, used from the end: up to 256 come at once (getrandom(2)). All zero to begin with; one
- * thread. */
+/* Random bytes drawn ahead of need, used from the end: one getrandom(2), of at most 256 bytes,
+ * fills it. Zeroed before first use; one thread. */
 struct token_pool {
     uint8_t bytes[12 * TOKEN_BYTES];
     size_t left;
 };
 
 void token_draw(struct token_pool *pool, struct token *ret_token);
-/* Lower case, and no NUL behind it. Made for each key of each renewal: takes a nanosecond or two. */
+/* In lower case, without a NUL. Called for each key of each renewal: takes a nanosecond or two. */
 void token_text(const struct token *token, char ret_text[TOKEN_LEN]);
-/* HF_OK, or HF_EINVAL: not TOKEN_LEN digits of lower case. */
+/* HF_OK; or HF_EINVAL: `text` is not TOKEN_LEN hex digits in lower case. */
 int token_read(const char *text, struct token *ret_token);
 
 #endif

@@ -1,6 +1,5 @@
-/* Two hints for ThreadSanitizer where liburcu's ordering is made of inline assembly it
- * cannot see (measured: a correct liburcu program gets false reports without them).
- * Nothing in other builds. */
+/* Two hints for ThreadSanitizer where liburcu's ordering is inline assembly that it cannot see.
+ * Without them it reports races in a correct program. Nothing in other builds. */
 #ifndef HOLDFAST_AGENT_BASE_TSAN_H
 #define HOLDFAST_AGENT_BASE_TSAN_H
 

@@ -1,5 +1,5 @@
-/* One loading of the configuration, between config.c (file, and values that follow from others)
- * and config_args.c (command line and --help). Nobody else includes this. */
+/* The state while the configuration is loaded, shared by config.c (file, and values that follow
+ * from others) and config_args.c (command line and --help). Nobody else includes this. */
 #ifndef HOLDFAST_AGENT_CONFIG_CONFIG_LOAD_H
 #define HOLDFAST_AGENT_CONFIG_CONFIG_LOAD_H
 
@@ -33,7 +33,7 @@ struct config_load {
 /* Writes the sentence; returns HF_EINVAL. */
 int config_wrong(struct config_load *load, const char *format, ...) HF_PRINTF(2, 3);
 
-/* Keeps the options, unjudged. HF_EINVAL; HF_ECANCELED after --help or --version. */
+/* Keeps the options without judging them. HF_EINVAL; HF_ECANCELED after --help or --version. */
 int config_command_line(struct config_load *load, int argc, char **argv);
 
 #endif

@@ -1,4 +1,4 @@
-/* The rows of config.def as a table: finding one, reading a value into its field, writing it out
+/* The rows of config.def as a table: finds a row, reads a value into its field, writes it out
  * again. */
 #ifndef HOLDFAST_AGENT_CONFIG_CONFIG_ROWS_H
 #define HOLDFAST_AGENT_CONFIG_CONFIG_ROWS_H
@@ -48,11 +48,11 @@ extern const struct config_row config_rows[CONFIG_ROWS];
 int config_row_find(const char *key, size_t key_len);
 
 /* Reads `value` into the row's field. HF_EINVAL, with a sentence in `why` that names key, value and
- * range. A node or a rule is added to those that are there. */
+ * range. A node or a rule is added to the earlier ones. */
 int config_row_set(const struct config_row *row, struct config *config, const char *value,
                    char *why, size_t why_size);
 
-/* Whether it may be given more than once, as one of a list. */
+/* Whether the row may be given more than once, as a list. */
 bool config_row_repeats(const struct config_row *row);
 
 /* Writes "key = value" lines, as a file would have them; passwords are left out. */

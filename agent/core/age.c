@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define UPTIME_STEP hf_ns(HF_NS_PER_SEC) /* it is told in whole seconds, of two clocks' ticks */
+#define UPTIME_STEP hf_ns(HF_NS_PER_SEC) /* INFO tells it in whole seconds, and two clocks tick */
 
 void age_init(struct node_age *age, bool word, bool proven)
 {
@@ -67,7 +67,7 @@ void age_on_sentinel(struct node_age *age, const struct node_trust *t, hf_time n
     age->met = false;
     if (__builtin_sub_overflow(low.us, t->sentinel.created.us, &us) || us <= 0)
         return;
-    /* The clocks went apart by 1 % since it was made. */
+    /* The two clocks may have drifted apart by 1 % since then. */
     us = us / 100 * 99;
     if (us > INT64_MAX / 4 / HF_NS_PER_US)
         us = INT64_MAX / 4 / HF_NS_PER_US;

@@ -29,11 +29,11 @@ void ballot_answer(struct ballot *b, int node, enum ballot_vote vote, hf_time a,
     if (vote == BALLOT_YES || vote == BALLOT_YES_LOW) {
         if (b->node[node].a.ns == HF_TIME_PAST.ns)
             b->node[node].a = a; /* a raise, later, does not arm the key again */
-        /* What it accepted is our own and no reason to go higher. */
+        /* A fence that it accepted is our own: no reason to go higher. */
         if (vote == BALLOT_YES_LOW && seen > b->highest_seen)
             b->highest_seen = seen;
         if (seen != b->fence)
-            vote = BALLOT_YES_LOW; /* it accepted the fence of before a raise */
+            vote = BALLOT_YES_LOW; /* it accepted the fence that we had before a raise */
     }
     b->node[node].vote = vote;
 }
@@ -88,8 +88,8 @@ enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *t
     }
     if (yes >= b->q)
         return BALLOT_WON;
-    /* Not after the last answer: a node that is away would cost a whole attempt, a raise costs a
-     * round trip. */
+    /* Does not wait for the last answer: a node that is away would cost a whole attempt, while a
+     * raise costs a round trip. */
     if (yes + low >= b->q)
         return BALLOT_RAISE;
     if (yes + low + asked >= b->q)

@@ -1,10 +1,11 @@
 /* One acquire round: N nodes vote once, and the outcome is decided as soon as it is certain. Pure.
  *
- * Rules: the grant needs one and the same set of q nodes that voted, accepted this very fence, and
- * gives V >= now + T/2 (V = the q-th largest d of those nodes). (!) It is decided within `round_most` of
- * the round's first byte, whatever its validity: a vote is worth nothing once its node may have
- * forgotten it and been healed for another lease (agent/core/age.h). q is of the configured list, also
- * when nodes are down or in quarantine. A node that was not asked counts as a "no".
+ * Rules: a grant needs one set of q nodes that all voted, all accepted this very fence, and
+ * together give V >= now + T/2 (V = the q-th largest d of those nodes). (!) It is decided within
+ * `round_most` of the round's first byte, whatever its validity: a vote is worth nothing once its
+ * node may have forgotten it and been healed for another lease (agent/core/age.h). q is counted of
+ * the configured list, also while nodes are down or in quarantine. A node that was not asked counts
+ * as a "no".
  */
 #ifndef HOLDFAST_AGENT_CORE_BALLOT_H
 #define HOLDFAST_AGENT_CORE_BALLOT_H
@@ -37,11 +38,11 @@ enum ballot_outcome {
 struct ballot {
     int n, q;
     hf_time begun;
-    uint64_t fence;        /* node part now proposed */
-    uint64_t highest_seen; /* of those that found ours too low */
+    uint64_t fence;        /* the node part that is proposed now */
+    uint64_t highest_seen; /* among the nodes that found ours too low */
     struct {
         enum ballot_vote vote;
-        hf_time a; /* clock before the first byte of the acquire that hit; HF_TIME_PAST: none did */
+        hf_time a; /* clock before the first byte of the acquire that hit; HF_TIME_PAST: no hit */
     } node[HF_NODES_MAX];
 };
 
@@ -51,29 +52,29 @@ static inline int ballot_quorum(int n)
     return n / 2 + 1;
 }
 
-/* Which of the nodes that may vote are asked, bit per node. Where the lock is contended those with an
- * overdue answer are not, if the others are enough: hosts that split the others among them would wait
- * for it, and nobody have the lock meanwhile. */
+/* Which of the nodes that may vote are asked, bit per node. Where the lock is contended a node with
+ * an overdue answer is left out if the others are enough: otherwise hosts that split the others
+ * among them would all wait for it, and nobody would have the lock meanwhile. */
 uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, int q, bool contended);
 
 /* `begun`: read before the first byte is sent. */
 void ballot_init(struct ballot *b, int n, uint64_t fence, hf_time begun);
-/* Node is being asked (again after STALE, or for a raise, and then before the next ballot_decide);
- * keeps `a` of an earlier yes. */
+/* The node is being asked. It may be asked again after STALE, or for a raise, and then before the
+ * next ballot_decide(). An earlier yes keeps its `a`. */
 void ballot_ask(struct ballot *b, int node);
-/* An answer. For YES and YES_LOW `a` is the clock before the first byte and `seen` the fence the
- * node has now. The `a` of a node's first yes stays: a raise does not arm the key again. A YES for
- * any fence but the present one (it was under way during a raise) is a YES_LOW. */
+/* An answer. For YES and YES_LOW `a` is the clock before the first byte, and `seen` the fence that
+ * the node has now. The `a` of a node's first yes stays: a raise does not arm the key again. A YES
+ * for any fence but the present one (its answer came during a raise) is a YES_LOW. */
 void ballot_answer(struct ballot *b, int node, enum ballot_vote vote, hf_time a, uint64_t seen);
-/* Begins the second round: sets `fence` to highest_seen + 1 and turns every YES/YES_LOW into
- * YES_LOW (to be asked again with the raise script; ballot_answer then makes it YES). Returns the
- * new fence.
- * (!) Where no node has shown a higher one, fence and YES stay, and those are asked again that
- * accepted an earlier fence: else late answers and raises undo each other without end. */
+/* Begins the second round: sets `fence` to highest_seen + 1 and turns every YES into YES_LOW. Those
+ * nodes are asked again with the raise script, and ballot_answer() then makes theirs YES. Returns
+ * the new fence. (!) Where no node has shown a higher fence, `fence` and every YES stay, and only
+ * the nodes that accepted an earlier fence are asked again: otherwise late answers and raises undo
+ * each other without end. */
 uint64_t ballot_raise(struct ballot *b);
-/* When it is over at the latest. */
+/* When the round is over at the latest. */
 hf_time ballot_ends(const struct ballot *b, const struct timing *timing);
-/* Judged by a clock read taken now. */
+/* `now` is read from the clock for this call. */
 enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *timing, hf_time now);
 
 #endif

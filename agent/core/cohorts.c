@@ -2,7 +2,7 @@
 
 #include "shm/compiler.h"
 
-#define ALONE (UINT32_C(1) << 31) /* in `home`: the rest is a single's index + 1 */
+#define ALONE (UINT32_C(1) << 31) /* in `home`: the other bits are a single's index + 1 */
 
 static struct cohort *first_of(const struct cohorts *c)
 {
@@ -146,8 +146,8 @@ size_t cohorts_first(const struct cohorts *c)
     return first ? first->live : 0;
 }
 
-/* From the end, which costs the rest nothing. Who left and came back has two entries, of which the
- * first that is met counts. */
+/* Takes from the end, which costs the others nothing. A number that left and came back has two
+ * entries, and the first one met counts. */
 size_t cohorts_take(struct cohorts *c, uint32_t *ret_numbers, size_t most)
 {
     struct cohort *first = first_of(c);

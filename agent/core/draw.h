@@ -1,10 +1,10 @@
-/* Random numbers from a state of the caller's, and spans of time from them. Pure. */
+/* Random numbers from a state that the caller keeps, and spans of time from them. Pure. */
 #ifndef HOLDFAST_AGENT_CORE_DRAW_H
 #define HOLDFAST_AGENT_CORE_DRAW_H
 
 #include "shm/nstime.h"
 
-/* The next of a row, for delays (xorshift); never 0. `*state` is not 0. */
+/* The next number of a sequence, for delays (xorshift); never 0. `*state` is not 0. */
 static inline uint32_t draw_next(uint32_t *state)
 {
     *state ^= *state << 13;

@@ -2,7 +2,7 @@
 
 #include "agent/core/handoff.h"
 
-#define WALL_TRUSTED_US (60 * INT64_C(1000000)) /* our wall clock counts only so near the median */
+#define WALL_TRUSTED_US (60 * INT64_C(1000000)) /* our wall clock counts this near to the median */
 
 _Static_assert(HANDOFF_IN_A_ROW <= FENCE_HANDOFFS_MAX, "hand-offs are counted below the clock");
 
@@ -25,7 +25,7 @@ static int64_t us_of(hf_wall t)
     return us;
 }
 
-/* A clock before 1970 gives the smallest fence there is; 0 stands for "unknown". */
+/* A clock that is before 1970 gives the smallest fence; 0 stands for "unknown". */
 static uint64_t from_clock(int64_t us)
 {
     return us > 0 ? (uint64_t)us : 1;

@@ -1,8 +1,8 @@
-/* The fencing number: hybrid wall-clock microseconds << 10 | local hand-off count. Pure. Nodes see,
- * store and compare only the microseconds: Lua numbers are exact to 2^53, so until the year 2255.
- * (!) Not milliseconds: every grant of a name counts at least one on, so that more of them a second
- * than the clock counts run ahead of it, and fall when a majority has forgotten them.
- * A fence is never 0, which stands for "unknown". */
+/* The fence: wall-clock microseconds << 10 | hand-offs on this host. Pure. Nodes see, store and
+ * compare only the microseconds: Lua numbers are exact to 2^53, which lasts until the year 2255.
+ * (!) Milliseconds would not do: every grant of a name counts the fence up by at least one. More
+ * grants a second than the clock has ticks would run ahead of the clock, and fences would fall once
+ * a majority of nodes has forgotten them. A fence is never 0, which stands for "unknown". */
 #ifndef HOLDFAST_AGENT_CORE_FENCE_H
 #define HOLDFAST_AGENT_CORE_FENCE_H
 
@@ -27,26 +27,26 @@ static inline uint64_t fence_node_part(uint64_t fence)
     return fence >> FENCE_HANDOFF_BITS;
 }
 
-/* How often the token of that fence was handed over. */
+/* How often the lease with that fence was handed over. */
 static inline uint32_t fence_handoffs(uint64_t fence)
 {
     return (uint32_t)(fence & FENCE_HANDOFFS_MAX);
 }
 
-/* Of whoever the token of that fence is handed over to. */
+/* The fence of the next holder, once the lease with that fence is handed over. */
 static inline uint64_t fence_handed_over(uint64_t fence)
 {
     return fence_make(fence_node_part(fence), fence_handoffs(fence) + 1);
 }
 
-/* What an acquire proposes (node part): max(own last + 1 (0: unknown), median TIME of the nodes, our
- * wall clock but only if within 60 s of that median). `have_median` false: no node TIME is known,
- * then the wall clock alone. */
+/* The node part that an acquire proposes: the largest of our own last one + 1 (0: unknown), the
+ * nodes' median TIME, and our wall clock, which counts only within 60 s of that median.
+ * `have_median` false: no node's TIME is known, and the wall clock alone counts. */
 uint64_t fence_propose(uint64_t own_last_node_part, bool have_median, hf_nodetime median,
                        hf_wall wall);
 
-/* After a node said "too low, I have `highest_seen`": that + 1, at least `proposed`; no more than
- * FENCE_NODE_MAX, and then no node can be made to accept it. */
+/* After a node answered that the fence is too low and it has `highest_seen`: that + 1, at least
+ * `proposed`, at most FENCE_NODE_MAX. At that limit no node can be made to accept a fence. */
 uint64_t fence_raise(uint64_t proposed, uint64_t highest_seen);
 
 #endif

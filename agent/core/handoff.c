@@ -19,7 +19,7 @@ enum handoff_verdict handoff_judge(const struct handoff_facts *f)
     return HANDOFF_YES;
 }
 
-/* Whether others are known to want it. */
+/* Whether other hosts are known to want the lock. */
 static bool is_contended(hf_dur ttl, hf_time others_seen, hf_time now)
 {
     return others_seen.ns != HF_TIME_PAST.ns &&

@@ -1,9 +1,9 @@
-/* Whether a lease may be handed over to a waiter of this host, and what this host owes the others
- * afterwards. Pure.
+/* Whether a lease may be handed over to a waiter of this host, and how long this host waits for
+ * others afterwards. Pure.
  *
- * A lease that is handed over keeps its token: the nodes see nothing of it, so no host but this one
- * has a chance meanwhile. Hence the bounds. Past one of them the lease is released for good, and if
- * other hosts are known to want it this one lets them go first.
+ * A lease that is handed over keeps its token. The nodes see nothing of it, so no other host has a
+ * chance meanwhile. Hence the bounds: past one of them the lease is released, and if other hosts
+ * are known to want the lock this host lets them go first.
  */
 #ifndef HOLDFAST_AGENT_CORE_HANDOFF_H
 #define HOLDFAST_AGENT_CORE_HANDOFF_H
@@ -14,34 +14,34 @@
 #include "shm/layout.h"
 #include "shm/nstime.h"
 
-/* In a row with one token: the low part of a fence counts them. A round on the nodes costs a holder
- * of a few milliseconds about as much as his hold; one in 17 is little. */
+/* Hand-offs in a row with one token: the low part of a fence counts them. After a hold of a few
+ * milliseconds a round on the nodes costs about as much again; one round in 17 holds is little. */
 #define HANDOFF_IN_A_ROW 16
 
-/* As long as others want the lock, too, a host keeps the token no longer than this among its own, or
- * for one hold: who waits elsewhere waits for several such turns. With longer holds a round on the
- * nodes costs little. */
+/* While other hosts want the lock, too, a host keeps it among its own waiters no longer than this,
+ * or for one hold: a waiter elsewhere waits for several such turns. With longer holds a round on
+ * the nodes costs little. */
 #define HANDOFF_TURN hf_ms(64)
 
-/* How long a host steps back for others: a notice and a round on nodes of one site take less than
- * the least of it. */
+/* How long a host lets others go first: a notice and a round on nodes of one site take less than
+ * the shorter of the two. */
 #define HANDOFF_YIELD_LEAST hf_ms(4)
 #define HANDOFF_YIELD_MOST  hf_ms(16)
 
-/* What agents leave to programs that poll. Those hear of no release, so between two agents they find
- * the lock free by luck only. (!) All agents that know of one leave the same gap without a word to each
- * other: after the first release in each stretch of the nodes' time. It is longer than most delays of
- * such a program, and 15 % of the time at most. */
+/* The gap that agents leave to programs that poll. These hear of no release, so between two agents
+ * they find the lock free only by luck. (!) All agents that know of such a program leave the same
+ * gap without talking to each other: after the first release in each stretch of the nodes' time. It
+ * is longer than most such programs' delays, and at most 15 % of the time. */
 #define HANDOFF_GAP       hf_ms(40)
-#define HANDOFF_GAP_DRAW  hf_ms(8) /* more, so that the agents do not come back together */
+#define HANDOFF_GAP_DRAW  hf_ms(8) /* drawn on top, so that the agents do not come back together */
 #define HANDOFF_GAP_EVERY hf_ms(320)
 
 struct handoff_facts {
     hf_time now;
-    enum hf_slot_state state; /* as the agent stored it */
+    enum hf_slot_state state; /* as stored in the slot */
     bool renewed;             /* not abandoned */
     hf_time valid;            /* V */
-    hf_dur ttl, next_ttl;     /* of the lease, and as the waiter asked */
+    hf_dur ttl, next_ttl;     /* the lease's, and the one that the waiter asks for */
     unsigned count;           /* hand-offs of this token so far */
     hf_time won;              /* when the nodes granted the token */
     hf_dur turn;              /* handoff_turn() */
@@ -51,36 +51,36 @@ struct handoff_facts {
 
 enum handoff_verdict {
     HANDOFF_YES = 0,
-    HANDOFF_OTHER_TTL, /* keys have the TTL of the grant */
+    HANDOFF_OTHER_TTL, /* the keys have the TTL of the grant */
     HANDOFF_NOT_HELD,  /* LATE, LOSING, over, or abandoned */
-    HANDOFF_SHORT,     /* (!) less than T/2 of validity left: less than any grant has */
-    HANDOFF_MAX_HOLD,  /* the token may not live for as long as the waiter may hold it */
+    HANDOFF_SHORT,     /* (!) less than T/2 of validity is left, and any grant has more */
+    HANDOFF_MAX_HOLD,  /* the token must end before the waiter's max_hold would */
     HANDOFF_MANY,      /* HANDOFF_IN_A_ROW */
-    HANDOFF_LONG,      /* a turn's time since the grant */
+    HANDOFF_LONG,      /* a turn has passed since the grant */
 };
 
 enum handoff_verdict handoff_judge(const struct handoff_facts *facts);
 
-/* It is the turn of other hosts. */
+/* Whether the verdict says that other hosts come next. */
 static inline bool handoff_is_enough(enum handoff_verdict verdict)
 {
     return verdict == HANDOFF_MANY || verdict == HANDOFF_LONG;
 }
 
-/* How long this host may hand a token on from its grant: T/2, as a round trip more is nothing beside
- * such holds, or HANDOFF_TURN where others want it. `others_seen` (HF_TIME_PAST: never) was when
- * somebody else's key was last in the way, or heard of. It counts for 2 T: a turn of T/2 and a hold may
- * lie between. */
+/* How long after its grant this host may hand a token on: T/2, since one more round trip is little
+ * beside such holds, or HANDOFF_TURN where others want the lock. `others_seen`: when somebody
+ * else's key was last in the way or heard of (HF_TIME_PAST: never). It counts for 2 T: a turn of
+ * T/2 and a hold may lie in between. */
 hf_dur handoff_turn(hf_dur ttl, hf_time others_seen, hf_time now);
 /* How long this host's next round waits so that others come first; 0 when nobody else is known to
- * want it. */
+ * want the lock. */
 hf_dur handoff_yield(hf_dur ttl, hf_time others_seen, hf_time now, uint32_t random);
 
-/* The stretch of time that an instant of the nodes' clocks is in. */
+/* The number of the stretch of the nodes' time that this instant is in. */
 int64_t handoff_gap_stretch(hf_nodetime nodes);
-/* How long all rounds of this host wait, now that a release is heard of or made; 0: not at all.
- * `foreign_seen`: when a key that no agent wrote was last seen to hold the lock; counts for 2 T.
- * `last`: the stretch in which the last gap was left. */
+/* How long all rounds of this host for the name wait after a release, heard of or its own; 0: not
+ * at all. `foreign_seen`: when a key that no agent wrote was last seen to hold the lock; it counts
+ * for 2 T. `last`: the stretch in which the last gap was left. */
 hf_dur handoff_gap(hf_dur ttl, hf_time foreign_seen, int64_t last, int64_t stretch, hf_time now,
                    uint32_t random);
 

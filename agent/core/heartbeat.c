@@ -1,6 +1,6 @@
 #include "agent/core/heartbeat.h"
 
-#define LOOKS 4 /* in the time that makes a hang */
+#define LOOKS 4 /* in the time after which a holder hangs */
 
 void heartbeat_init(struct heartbeat *beat, hf_dur limit, uint32_t count, hf_time now)
 {

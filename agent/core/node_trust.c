@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define MEDIAN_OFF_US INT64_C(1000000) /* a node's clock may be so far off the median */
+#define MEDIAN_OFF_US INT64_C(1000000) /* a node's clock may be this far off the median */
 #define DRIFT_DIVISOR 100              /* a known clock interval widens by 1 % */
 
 void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word)
@@ -45,7 +45,7 @@ static bool in_quarantine(const struct node_trust *t, hf_time now)
     return hf_time_before(now, t->until);
 }
 
-/* Over, but the shell's tick has not come by yet: its reasons are no reasons any more. */
+/* A quarantine may be over before the shell's tick comes by: its reasons count no more. */
 static void quarantine_settle(struct node_trust *t, hf_time now)
 {
     if (!in_quarantine(t, now))
@@ -54,7 +54,7 @@ static void quarantine_settle(struct node_trust *t, hf_time now)
 
 /* --- an earlier agent's knowledge ------------------------------------------------------------- */
 
-/* Nobody of us looked for so long that whatever the node forgot meanwhile, its age tells. */
+/* No agent looked for so long that the node's age tells whatever it forgot meanwhile. */
 static bool is_of_long_ago(const struct node_trust *t, hf_dur quarantine, hf_time now)
 {
     return !in_quarantine(t, now) && hf_time_reached(now, hf_time_add(t->sampled, quarantine));
@@ -67,7 +67,8 @@ static void restore_clock(struct node_trust *t, const struct node_trust *before)
     t->high_us = before->high_us;
     t->sampled = before->sampled;
     t->steps = before->steps;
-    memcpy(t->nonce, before->nonce, sizeof(t->nonce)); /* what a step since then is traced under */
+    memcpy(t->nonce, before->nonce,
+           sizeof(t->nonce)); /* a step since then is traced under this nonce */
     memcpy(t->step_nonce, before->step_nonce, sizeof(t->step_nonce));
     memcpy(t->trace, before->trace, sizeof(t->trace));
 }
@@ -127,14 +128,15 @@ static enum hf_node_refusal refusal_by_facts(const struct node_trust *t,
     return HF_REFUSED_NOT;
 }
 
-/* Its keys were another server's, or may have been. */
+/* A node whose keys were, or may have been, another server's. */
 static bool had_foreign_keys(enum hf_node_refusal refusal)
 {
     return refusal == HF_REFUSED_REPLICA || refusal == HF_REFUSED_CLUSTER;
 }
 
-/* (!) A file that was synced proves what that server wrote, not that it is that server's, or its last: a
- * promoted replica, a clone and a restored snapshot come with such files, too. */
+/* (!) A synced file proves what the server that wrote it had. It does not prove that the file is
+ * this server's, or its last: a promoted replica, a clone and a restored snapshot come with such
+ * files, too. */
 static bool is_exempt(const struct node_trust *t, const struct node_facts *facts, unsigned allowed)
 {
     return (allowed & TRUST_ALLOW_DURABLE) && t->facts.durable && facts->durable && !t->not_sole;
@@ -191,12 +193,12 @@ static bool same_nonce(const char *a, const char *b)
 static void forgot(struct node_trust *t, hf_time now)
 {
     if (t->unproven)
-        quarantine_from(t, HF_QUARANTINE_RUN_ID, now); /* no exemption then */
+        quarantine_from(t, HF_QUARANTINE_RUN_ID, now); /* it is not exempt then */
     t->unproven = false;
     quarantine_from(t, HF_QUARANTINE_SENTINEL, now);
 }
 
-/* Our own replacement of the nonce that we knew: it did not forget. */
+/* Whether this is our own replacement of the nonce that we knew: the node did not forget. */
 static bool is_trace(const struct node_trust *t, const char *nonce)
 {
     return t->trace[0] && same_nonce(nonce, t->trace) && same_nonce(t->nonce, t->step_nonce);
@@ -210,8 +212,9 @@ static void owe_trace(struct node_trust *t, const char *nonce)
     t->trace[0] = '\0';
 }
 
-/* (!) A step under another nonce than that of before has its trace: somebody else saw it first, or the
- * node forgot. Only our own trace may be from before this step, when no answer has told of it yet. */
+/* (!) A step that shows with another nonce than before already has its trace: somebody else saw it
+ * first, or the node forgot. Only our own trace may be older than this step, from when no answer
+ * had told of the step yet. */
 static void note_step(struct node_trust *t, const char *nonce, bool same, bool traced)
 {
     bool stepped = t->step_shown;
@@ -223,7 +226,7 @@ static void note_step(struct node_trust *t, const char *nonce, bool same, bool t
         owe_trace(t, "");
 }
 
-/* `absent`: it was when the command ran, also if that created one. */
+/* `absent`: there was no sentinel when the command ran, even if the command made one. */
 static unsigned see_nonce(struct node_trust *t, const char *nonce, bool absent, hf_time now)
 {
     bool first = !t->nonce_seen;
@@ -263,7 +266,8 @@ unsigned trust_on_sentinel(struct node_trust *t, const struct node_sentinel *s, 
     bool absent = !s->present || created_now;
     unsigned events;
 
-    /* Made by the very first answer, which told its nonce before: it was absent all the same. */
+    /* The very first command made this sentinel, and its answer told the nonce before: the sentinel
+     * was absent all the same. */
     if (created_now && !t->sentinel.present && t->mark == 0)
         t->nonce_seen = t->nonce_had = false;
     events = see_nonce(t, s->present ? s->nonce : "", absent, now);
@@ -314,7 +318,7 @@ static int64_t us_ceil(int64_t ns)
     return -us_floor(-ns);
 }
 
-/* No number that a node may tell makes the arithmetic overflow. */
+/* No number that a node tells makes the arithmetic overflow. */
 static int64_t sane_us(int64_t us)
 {
     const int64_t most = INT64_MAX / 8;
@@ -329,7 +333,7 @@ static int64_t drift_between_us(hf_time a, hf_time b)
     return us_ceil((apart < 0 ? -apart : apart) / DRIFT_DIVISOR);
 }
 
-/* By how much each end of the known interval may be off at `at`. */
+/* By how much each end of the known interval may be off at the instant `at`. */
 static int64_t drift_us(const struct node_trust *t, hf_time at)
 {
     return drift_between_us(at, t->sampled);
@@ -338,8 +342,8 @@ static int64_t drift_us(const struct node_trust *t, hf_time at)
 unsigned trust_on_time(struct node_trust *t, hf_nodetime node_time, hf_time sent, hf_time received)
 {
     /* TIME counts whole microseconds: the clock was anywhere in [us, us + 1]. It may have been read
-     * right after `sent`, and the clocks drifted apart until `received`, which the interval is of;
-     * the lower end has room for that. */
+     * right after `sent`, and the clocks drifted apart until `received`, the instant that the
+     * interval is for. The lower end has room for that. */
     int64_t us = sane_us(node_time.us);
     int64_t low = us - us_ceil(received.ns);
     int64_t high = us + 1 - us_floor(sent.ns) + drift_between_us(received, sent);
@@ -408,8 +412,8 @@ bool trust_median(const struct node_trust *const *nodes, int count, hf_time now,
 
 /* --- judgement -------------------------------------------------------------------------------- */
 
-/* The other thread's word for a restart is not needed: our own connection ended with the server,
- * and INFO comes first on the next one, with all that may excuse the node. */
+/* The other thread need not tell of a restart: our own connection ended with that server, and INFO
+ * comes first on the next one, with all that may excuse the node. */
 void trust_on_told(struct node_trust *t, unsigned events, hf_time now)
 {
     quarantine_settle(t, now);
@@ -419,7 +423,7 @@ void trust_on_told(struct node_trust *t, unsigned events, hf_time now)
         quarantine_from(t, HF_QUARANTINE_CLOCK, now);
 }
 
-/* Whether `to` lies more than `least` after `from`, for numbers that a node made up, too. */
+/* Whether `to` lies more than `least` after `from`, also for numbers that a node made up. */
 static bool exceeds(int64_t to, int64_t from, int64_t least)
 {
     int64_t age;
@@ -427,8 +431,9 @@ static bool exceeds(int64_t to, int64_t from, int64_t least)
     return !__builtin_sub_overflow(to, from, &age) && age > least;
 }
 
-/* (!) The ages of the sentinel by the node's clock and by a wall clock are one, unless the node's clock stepped
- * since it was made: a step that ended keys, too, and that no agent need have seen. */
+/* (!) The sentinel's ages by the node's clock and by a wall clock agree unless the node's clock
+ * stepped since the sentinel was made. Such a step ended keys, too, and no agent need have seen
+ * it. */
 static bool ages_agree(const struct node_trust *t, hf_wall wall, hf_time now)
 {
     int64_t node_us = us_floor(now.ns) + middle_us(t), by_node, by_wall, apart;
@@ -440,8 +445,8 @@ static bool ages_agree(const struct node_trust *t, hf_wall wall, hf_time now)
            apart >= -MEDIAN_OFF_US;
 }
 
-/* Uptime and both ages of the sentinel exceed the quarantine: whatever it forgot, no lease is from
- * before that. */
+/* Uptime and both ages of the sentinel exceed the quarantine: whatever the node forgot, no lease is
+ * from before that. */
 static bool is_old_enough(const struct node_trust *t, hf_wall wall, hf_time now)
 {
     hf_dur least = t->quarantine;

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* (!) A right that is missing for one name's key says nothing of the node: whoever chooses names could
- * have it shown as broken. */
+/* (!) A missing right on one name's key says nothing about the node: otherwise a program could pick
+ * a name and have the node shown as broken. */
 static bool is_refusal(enum hf_node_error error, const char *text)
 {
     switch (error) {
@@ -20,7 +20,8 @@ static bool is_refusal(enum hf_node_error error, const char *text)
     }
 }
 
-/* Whether one write that was taken proves that another would be: rights are by command. */
+/* Whether a write that the node took proves that it takes others: rights are given for each
+ * command. */
 static bool is_of_all_writes(enum hf_node_error error)
 {
     return error != HF_NODE_ERR_PERM;
@@ -42,7 +43,7 @@ static void hear(struct node_writes *w, enum hf_node_error *own, enum hf_node_er
         if (writes_refused(w) == HF_NODE_ERR_NONE)
             w->since = now;
         *own = error;
-        /* Behind the words comes which script it was, and where. */
+        /* After these words the text says which script it was, and where. */
         snprintf(w->text, sizeof(w->text), "%.*s",
                  (int)(strstr(text, " script: ") ? strstr(text, " script: ") - text
                                                  : (long)strlen(text)),

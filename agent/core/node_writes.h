@@ -1,9 +1,9 @@
 /* Whether a node takes writes: what it answered to the last acquires, and to a write that changes
- * nothing (agent/redis/link_handshake.c), which an agent sends that takes no locks. Pure.
+ * nothing, which agents send that take no locks (agent/redis/link_handshake.c). Pure.
  *
- * A node that is out of memory or of disk, that wants more replicas or has become one, or that gives
- * our user too few rights, answers everything else and so looks well. It is asked at every acquire all
- * the same: that tells first when it is over.
+ * A node may be out of memory or of disk, may want more replicas, may have become a replica, or may
+ * give our user too few rights. Such a node answers everything else and so looks well. It is still
+ * asked at every acquire: an acquire is what first shows that it takes writes again.
  */
 #ifndef HOLDFAST_AGENT_CORE_NODE_WRITES_H
 #define HOLDFAST_AGENT_CORE_NODE_WRITES_H
@@ -16,20 +16,20 @@
 #define WRITES_TEXT 80 /* with NUL */
 
 struct node_writes {          /* zeroed: it takes writes */
-    enum hf_node_error locks; /* the acquire that was refused last; NONE: none since one was not */
-    enum hf_node_error probe; /* the same of the write that changes nothing */
+    enum hf_node_error locks; /* why the last acquire was refused; NONE: it was not */
+    enum hf_node_error probe; /* the same for the write that changes nothing */
     hf_time since;
     char text[WRITES_TEXT]; /* of the last refusal */
 };
 
-/* NONE: it takes them. */
+/* NONE: it takes writes. */
 enum hf_node_error writes_refused(const struct node_writes *w);
 /* An acquire, a raise or a new sentinel was answered: HF_NODE_ERR_NONE if it was written. */
 void writes_on_lock(struct node_writes *w, enum hf_node_error error, const char *text, hf_time now);
-/* The same of the write that changes nothing. */
+/* The same for the write that changes nothing. */
 void writes_on_probe(struct node_writes *w, enum hf_node_error error, const char *text,
                      hf_time now);
-/* Another connection, perhaps to another server. */
+/* The connection is a new one, perhaps to another server. */
 void writes_reset(struct node_writes *w);
 
 #endif

@@ -4,9 +4,9 @@
 
 #include "agent/core/draw.h"
 
-#define CROWD      128 /* leases: one script is none */
+#define CROWD      128 /* leases; a single script makes no crowd */
 #define DRAWS      2
-#define DRAWS_MORE 6 /* where a standstill made all those crowded */
+#define DRAWS_MORE 6 /* where all times are crowded after a standstill */
 
 void phases_init(struct phases *p, uint32_t random)
 {
@@ -27,7 +27,7 @@ static uint32_t *load_at(struct phases *p, hf_time at)
     return &p->bucket[number].load;
 }
 
-/* Of `draws` times between the two, the one with least load. */
+/* Draws `draws` times from `least` to `most` and takes the one with the least load. */
 static hf_time draw(struct phases *p, hf_time least, hf_time most, int draws)
 {
     hf_time best = HF_TIME_NEVER;

@@ -1,6 +1,6 @@
 #include "agent/core/refresh.h"
 
-/* A build for the tests alone has laps of seconds: tests/CMakeLists.txt. */
+/* A build that only tests use has laps of seconds: tests/CMakeLists.txt. */
 #ifdef HF_TEST_LAP_MS
 #define LAP       hf_ms(HF_TEST_LAP_MS)
 #define FIRST_LAP hf_ms(HF_TEST_LAP_MS / 2)

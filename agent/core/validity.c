@@ -2,7 +2,7 @@
 
 hf_time validity_qth(const hf_time *d, int count, int q)
 {
-    hf_time sorted[HF_NODES_MAX]; /* falling; insertion is fastest for so few */
+    hf_time sorted[HF_NODES_MAX]; /* largest first; insertion sort is fastest for so few */
 
     if (count < q)
         return HF_TIME_PAST;

@@ -17,7 +17,7 @@ struct singleton {
 /* Makes RUNTIME and RUNTIME/NAME where they are missing (0755 for an agent that serves others,
  * else 0700), refuses those that others own or may write to, and locks RUNTIME/NAME/lock. HF_EBUSY:
  * another agent has it, `why` names its pid; HF_EPERM, HF_ESYS. The lock ends with the
- * process, however it ends. */
+ * process and its children, however they end. */
 int singleton_take(const struct config *config, struct singleton *ret_singleton, char *why,
                    size_t why_size);
 

@@ -3,7 +3,7 @@
  *
  * The broker chooses the next holder (agent/broker/locks/handoffs.c) and asks the renewal thread, which owns the
  * lease (agent/renewal/renewal_handoff.c). The renewal thread judges anew, and either carries it out or releases
- * the lease. Order (!): journal {HANDOFF, new owner}; check word to 0; new identity and check word. Only
+ * the lease. Order (!): journal {HANDOFF, new holder}; check word to 0; new identity and check word. Only
  * then does the broker tell the two processes. So an agent that is killed in between leaves the lease to
  * the old holder, whose handle is empty by then, or to the new one, but never to both.
  *

@@ -1,5 +1,5 @@
 /* The commands on a new connection, in this order, and again at each probe from INFO on:
- *   AUTH, SELECT, INFO | CLIENT SETNAME, CONFIG GET, every SCRIPT LOAD
+ *   AUTH, SELECT, INFO | CLIENT SETNAME, INFO, CONFIG GET, every SCRIPT LOAD
  *     | writes that change nothing, the sentinel
  * (!) INFO is answered before anything else is sent: which server it is comes before what it says.
  */

@@ -57,7 +57,7 @@ struct renewal_node {
     struct node_trust trust;
     struct node_age age;
     struct server server; /* that the node's address leads to */
-    uint32_t first_mark;  /* of `trust` in the node records: restored votes were given under it */
+    uint32_t first_mark;  /* of `trust` in the node records: readopted leases got votes under it */
     /* slots: renewals in their course; alone: those with a time of their own, retries, heals */
     struct cohorts renewals;
     struct renew_batch batches[PACE_MOST];

@@ -1,6 +1,6 @@
 /* Operators who end holds by force, as `holdfast release --force` does: they ask an agent who has the name, and some time
  * later order the end of that hold, by its fence or by its id. What the agent makes of that is the shipped
- * agent/broker/queries/looks.c, forces.c and survey.c. */
+ * agent/broker/queries/query.c, forces.c and fanout.c. */
 #ifndef HOLDFAST_TESTS_SIM_FORCES_H
 #define HOLDFAST_TESTS_SIM_FORCES_H
 

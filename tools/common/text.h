@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Room for any resource name once escaped, with the final NUL. */
+/* Room for any name once escaped, with the final NUL. */
 #define TEXT_NAME_SIZE (4 * 255 + 1)
 
 /* Printable ASCII as it is, but `\` as `\\`; then \n \r \t; every other byte as \xNN. Reversible:

@@ -26,7 +26,7 @@ struct reader_args {
     const char *node;  /* --node ID; NULL: not given */
 };
 
-/* A resource name: any bytes. */
+/* A name: any bytes. */
 struct reader_name {
     uint8_t bytes[HF_NAME_MAX];
     size_t len;

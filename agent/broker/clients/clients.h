@@ -1,5 +1,5 @@
 /* The processes that are attached, or were attached to an earlier agent. Rooms above link their own things to a client
- * (its leases, its job's group) and to a session (its waiters, looks and scans). Belongs to the broker's thread. */
+ * (its leases, its job's group) and to a session (its waiters, queries and listings). Belongs to the broker's thread. */
 #ifndef HOLDFAST_AGENT_BROKER_CLIENTS_CLIENTS_H
 #define HOLDFAST_AGENT_BROKER_CLIENTS_CLIENTS_H
 

@@ -289,7 +289,7 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
             w->holder_at = loop_now(resource_locks(r)->loop);
             w->contended = true;
         }
-        /* A younger try gets a round of its own: the lock may just have become free. */
+        /* A later try gets a round of its own: the lock may just have become free. */
         if (waiter_tries(w) && !hf_time_before(round_began, w->since))
             waiter_fail(w, failure, text);
         else if (failure == HF_EBUSY && !waiter_tries(w))
