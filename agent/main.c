@@ -11,8 +11,8 @@
 #include "agent/base/log.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/broker.h"
+#include "agent/dev/dev.h"
 #include "agent/process/control.h"
-#include "agent/process/dev_nodes.h"
 #include "agent/process/host.h"
 #include "agent/process/notify.h"
 #include "agent/process/singleton.h"
@@ -49,7 +49,7 @@ static void say_short_ttl(const struct config *c)
 {
     hf_dur ttl_max = hf_ms(c->ttl_max_ms), least = timing_rolling(ttl_max);
 
-    if (!c->dev_nodes && c->ttl_ms < hf_dur_ms(least))
+    if (!c->ephemeral && c->ttl_ms < hf_dur_ms(least))
         log_info("leases of a TTL below %.1f s are lost when most nodes restart within %.1f s; the "
                  "TTL is %.1f s: "
                  "use a longer one, or a smaller ttl_max (%.1f s) in the whole fleet",
@@ -97,7 +97,7 @@ error:
 }
 
 /* Runs until a signal ends it. */
-static int serve(struct agent *agent, const char *dir, struct dev_nodes *dev_nodes) IN_MAIN_THREAD
+static int serve(struct agent *agent, const char *dir) IN_MAIN_THREAD
 {
     struct control control;
     int rc, signals = supervise_signals();
@@ -119,7 +119,7 @@ static int serve(struct agent *agent, const char *dir, struct dev_nodes *dev_nod
     if (rc < 0)
         goto error_broker;
 
-    supervise(agent, signals, &control, dev_nodes);
+    supervise(agent, signals, &control);
 
     notify_send("STOPPING=1\nSTATUS=Ending");
     mailbox_post(&agent->to_broker, message_new(MSG_DRAIN));
@@ -137,45 +137,64 @@ error_signals:
     return rc;
 }
 
-static int run(struct config *config, const struct host *host) IN_MAIN_THREAD
-{
-    struct agent agent = {
-        .config = config, .timens_inode = host->timens_inode, .pidns_inode = host->pidns_inode};
-    struct dev_nodes dev_nodes = {0};
+struct start {
+    struct config *config;
+    const struct host *host;
     struct singleton singleton;
-    bool left = true;
+    bool left; /* anything, for the next agent */
+};
+
+/* The agent, from its files to their end, under the singleton's lock. Returns the exit code. */
+static int run(void *arg)
+{
+    struct start *s = arg;
+    const char *dir = s->singleton.dir;
+    struct agent agent = {.config = s->config,
+                          .timens_inode = s->host->timens_inode,
+                          .pidns_inode = s->host->pidns_inode};
     char why[1024];
-    int rc = singleton_take(config, &singleton, why, sizeof(why));
+    int rc;
+
+    is_main_thread();
+    rcu_register_thread();
+    memcpy(agent.boot_id, s->host->boot_id, sizeof(agent.boot_id));
+    memcpy(agent.host, s->host->name, sizeof(agent.host));
+    snprintf(agent.socket_path, sizeof(agent.socket_path), "%.590s/sock", dir);
+    /* The configuration's check has judged the name. */
+    (void)hf_table_name(s->config->name, s->config->system, geteuid(), agent.shm_name);
+    rc = stores_open(&agent, dir, why, sizeof(why));
+    if (rc < 0) {
+        log_error("%s", why);
+    } else {
+        config_bound_leases(s->config, agent.table.capacity);
+        rc = serve(&agent, dir);
+        s->left = stores_close(&agent);
+    }
+    rcu_unregister_thread();
+    return exit_code_of(rc);
+}
+
+static int start(struct config *config, const struct host *host)
+{
+    struct start s = {.config = config, .host = host};
+    char why[1024];
+    int code = EXIT_SYSTEM, rc = singleton_take(config, &s.singleton, why, sizeof(why));
 
     if (rc < 0)
         goto error;
-    dev_nodes_clean(singleton.dir);
-    memcpy(agent.boot_id, host->boot_id, sizeof(agent.boot_id));
-    memcpy(agent.host, host->name, sizeof(agent.host));
-    snprintf(agent.socket_path, sizeof(agent.socket_path), "%.590s/sock", singleton.dir);
-    /* The configuration's check has judged the name. */
-    (void)hf_table_name(config->name, config->system, geteuid(), agent.shm_name);
-    if (config->dev_nodes)
-        rc = dev_nodes_start(config, singleton.dir, &dev_nodes, why, sizeof(why));
+    dev_clean(s.singleton.dir);
+    if (config->ephemeral)
+        rc = dev_run(config, s.singleton.dir, run, &s, &code, why, sizeof(why));
+    else
+        code = run(&s);
+    singleton_release(&s.singleton, !s.left);
     if (rc < 0)
-        goto error_singleton;
-    rc = stores_open(&agent, singleton.dir, why, sizeof(why));
-    if (rc < 0)
-        goto error_dev_nodes;
-    config_bound_leases(config, agent.table.capacity);
-    rc = serve(&agent, singleton.dir, &dev_nodes);
-    left = stores_close(&agent);
-    dev_nodes_stop(&dev_nodes);
-    singleton_release(&singleton, !left);
-    return rc;
+        goto error;
+    return code;
 
-error_dev_nodes:
-    dev_nodes_stop(&dev_nodes);
-error_singleton:
-    singleton_release(&singleton, true);
 error:
     log_error("%s", why);
-    return rc;
+    return exit_code_of(rc);
 }
 
 int main(int argc, char **argv)
@@ -185,7 +204,6 @@ int main(int argc, char **argv)
     char why[1024] = "", shown[2048];
     int code = 0, rc;
 
-    is_main_thread();
     host_fill_standard_files();
     rc = config_load(argc, argv, &config, &code, why, sizeof(why));
     if (rc == HF_ECANCELED)
@@ -211,8 +229,5 @@ int main(int argc, char **argv)
                  " clients, fewer than clients_max; raise LimitNOFILE= in the unit, or ulimit -n",
                  config.clients_max);
     supervise_block_signals();
-    rcu_register_thread();
-    rc = run(&config, &host);
-    rcu_unregister_thread();
-    return exit_code_of(rc);
+    return start(&config, &host);
 }

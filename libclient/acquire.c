@@ -13,10 +13,9 @@
 int hfc_acquire_check_name(const void *name, size_t name_len)
 {
     if (!name || name_len == 0)
-        return hfc_fail(HF_ENAME, "the resource name is empty; 1 to %d bytes are allowed",
-                        HF_NAME_MAX);
+        return hfc_fail(HF_ENAME, "the name is empty; 1 to %d bytes are allowed", HF_NAME_MAX);
     if (name_len > HF_NAME_MAX)
-        return hfc_fail(HF_ENAME, "the resource name is %zu bytes long, the limit is %d", name_len,
+        return hfc_fail(HF_ENAME, "the name is %zu bytes long, the limit is %d", name_len,
                         HF_NAME_MAX);
     return HF_OK;
 }
@@ -36,9 +35,10 @@ int hfc_acquire_check(const struct hf_acquire_options *options)
         return hfc_fail(HF_EINVAL, "begin with struct hf_acquire_options o = "
                                    "HF_ACQUIRE_OPTIONS_INIT, which sets its size");
     if (!is_empty((const uint8_t *)options + sizeof(*options), options->size - sizeof(*options)))
-        return hfc_fail(HF_EINVAL,
-                        "the options have what this library (%s) does not know: link a newer one",
-                        HOLDFAST_VERSION);
+        return hfc_fail(
+            HF_EINVAL,
+            "link a newer library: the options have fields that this one (%s) does not know",
+            HOLDFAST_VERSION);
     if (options->note && strlen(options->note) > HF_NOTE_MAX)
         return hfc_fail(HF_EINVAL, "the note is %zu bytes long, the limit is %d",
                         strlen(options->note), HF_NOTE_MAX);

@@ -1,3 +1,3 @@
-/* The inline functions of holdfast.h, exported for other languages and compilers that do not inline. */
+/* The inline functions of holdfast.h and holdfast_sets.h, exported for other languages and compilers that do not inline. */
 #define HF_INLINE
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_sets.h"

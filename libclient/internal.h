@@ -30,6 +30,7 @@
 #include "shm/wire.h"
 #include "libclient/holdfast.h"
 #include "libclient/holdfast_admin.h"
+#include "libclient/holdfast_sets.h"
 #include "libclient/holdfast_run.h"
 
 #define HFC_PATH_MAX   108 /* sun_path */
@@ -152,8 +153,9 @@ struct hf_op {
     struct hf_wire_holder holder;
     char text[184];
     /* For a caller that waits in a call, until the op is abandoned; NULL: not wanted. */
-    struct hf_completion_entry *found;                        /* gets the whole answer */
-    void (*item)(const struct hf_scan_item *item, void *arg); /* of a scan, before the answer */
+    struct hf_completion_entry *found; /* gets the whole answer */
+    /* Of a listing, before the answer. */
+    void (*item)(const struct hf_listing_item *item, void *arg);
 };
 TAILQ_HEAD(hfc_ops, hf_op);
 

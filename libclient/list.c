@@ -75,7 +75,7 @@ static bool grow(struct list *list)
     return true;
 }
 
-static struct found *found_new(const struct hf_scan_item *item)
+static struct found *found_new(const struct hf_listing_item *item)
 {
     size_t host = strnlen(item->host, sizeof(item->host) - 1);
     size_t comm = strnlen(item->comm, sizeof(item->comm) - 1);
@@ -100,7 +100,7 @@ static struct found *found_new(const struct hf_scan_item *item)
     return f;
 }
 
-static void on_item(const struct hf_scan_item *item, void *arg)
+static void on_item(const struct hf_listing_item *item, void *arg)
 {
     struct node *node = arg;
     struct list *list = node->list;
@@ -128,13 +128,13 @@ static void on_item(const struct hf_scan_item *item, void *arg)
 
 /* --- asking the nodes ------------------------------------------------------------------------- */
 
-static const struct hfc_kind scan_kind = {.wire_op = HF_OP_SCAN};
+static const struct hfc_kind listing_kind = {.wire_op = HF_OP_LISTING};
 
 /* The next page; false: out of memory. */
 static bool ask(hf_client *client, struct node *node, const void *prefix, size_t prefix_len,
                 uint64_t cursor) REQUIRES(hfc_locked)
 {
-    node->op = hfc_op_new(client, &scan_kind);
+    node->op = hfc_op_new(client, &listing_kind);
     if (!node->op)
         return false;
     node->op->entry.name_len = (uint8_t)prefix_len;

@@ -82,7 +82,7 @@ static void release_begin(hf_lease *handle, bool reaped, struct release *ret_rel
         return;
     }
     state = hf_state(handle);
-    r->over = state == HF_STATE_RELEASED ? "it had been released" : hf_reason(handle);
+    r->over = state == HF_STATE_RELEASED ? "it was released before" : hf_reason(handle);
     r->status = HF_ELOST;
     /* The agent should still learn that the job is gone, even if the caller exits at once. */
     if (reaped && state != HF_STATE_RELEASED) {

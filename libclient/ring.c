@@ -20,7 +20,7 @@ static void ring_doorbell(const struct hfc_session *session)
 /* Requests that an agent of an earlier minor version does not know. */
 static bool is_too_new(const hf_op *op) REQUIRES(hfc_locked)
 {
-    return op->entry.op >= HF_OP_LOOK && op->client->welcome.minor < 2;
+    return op->entry.op >= HF_OP_QUERY && op->client->welcome.minor < 2;
 }
 
 static void refuse_too_new(hf_op *op) REQUIRES(hfc_locked)
@@ -28,7 +28,7 @@ static void refuse_too_new(hf_op *op) REQUIRES(hfc_locked)
     char text[160];
 
     (void)snprintf(text, sizeof(text),
-                   "the agent is of version %.15s, which cannot tell: start the new one",
+                   "start a newer agent: the running one, of version %.15s, cannot tell this",
                    op->client->welcome.version);
     hfc_op_finish(op, HF_EVERSION, text);
     hfc_op_move(op, HFC_OP_PARKED);
@@ -102,7 +102,7 @@ static void answer(hf_client *client, const struct hf_completion_entry *entry) R
         return;
     if (entry->op == HF_OP_ITEM) {
         if (op->item && !op->abandoned)
-            op->item((const struct hf_scan_item *)entry, op->arg);
+            op->item((const struct hf_listing_item *)entry, op->arg);
         return;
     }
     if (op->found && !op->abandoned)

@@ -107,7 +107,7 @@ static int check(const struct hf_acquire_options *options, unsigned slots)
     room = HF_NAME_MAX - snprintf(NULL, 0, "#%u", slots - 1);
     if (options->name_len > (size_t)room)
         return hfc_fail(HF_ENAME,
-                        "the resource name is %zu bytes long; with %u slots the limit is %d, for "
+                        "the name is %zu bytes long; with %u slots the limit is %d, for "
                         "each slot's number is added to it",
                         options->name_len, slots, room);
     return HF_OK;

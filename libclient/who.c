@@ -24,13 +24,13 @@ static int64_t patience(hf_client *client) REQUIRES(hfc_locked)
 static void fill(const struct hf_completion_entry *found, uint32_t nodes, struct hf_who_info *who)
 {
     *who = (struct hf_who_info){.size = sizeof(*who),
-                                .state = found->look,
+                                .state = found->query_outcome,
                                 .nodes = nodes,
                                 .quorum = nodes / 2 + 1,
-                                .answered = found->look_answered,
-                                .holding = found->look_holding,
-                                .forced = found->look_forced,
-                                .free = found->look_free,
+                                .answered = found->query_answered,
+                                .holding = found->query_holding,
+                                .forced = found->query_forced,
+                                .free = found->query_free,
                                 .last_fence = found->fence};
     hfc_holder(&found->holder, &who->holder);
     hf_key_id_text(found->key_id, who->id);
@@ -42,14 +42,14 @@ static uint32_t nodes_of(const hf_client *client) REQUIRES(hfc_locked)
     return client->link == HFC_LINK_UP ? client->session->map->table.header->nodes : 0;
 }
 
-static const struct hfc_kind look_kind = {.wire_op = HF_OP_LOOK, .revocable = true};
+static const struct hfc_kind query_kind = {.wire_op = HF_OP_QUERY, .revocable = true};
 static const struct hfc_kind force_kind = {.wire_op = HF_OP_FORCE, .steady = true};
 
 struct question {
     const struct hfc_kind *kind;
     const void *name;
     size_t name_len;
-    /* look: wait until it is free */
+    /* query: wait until it is free */
     int64_t wait_ms;
     void (*progress)(const struct hf_progress *progress, void *arg);
     void *arg;
@@ -103,7 +103,7 @@ static int collect(hf_op *op) REQUIRES(hfc_locked)
     return status;
 }
 
-/* Waits for the answer. `ret_found` has what is known even after a failure, else HF_LOOK_NONE;
+/* Waits for the answer. `ret_found` has what is known even after a failure, else HF_QUERY_NONE;
  * `ret_nodes`: the number of nodes. */
 static int ask(hf_client *client, const struct question *q, struct hf_completion_entry *ret_found,
                uint32_t *ret_nodes)
@@ -111,7 +111,7 @@ static int ask(hf_client *client, const struct question *q, struct hf_completion
     hf_op *op;
     int status;
 
-    *ret_found = (struct hf_completion_entry){.look = HF_LOOK_NONE};
+    *ret_found = (struct hf_completion_entry){.query_outcome = HF_QUERY_NONE};
     hfc_lock(client);
     op = op_of(client, q);
     if (!op) {
@@ -128,7 +128,7 @@ static int ask(hf_client *client, const struct question *q, struct hf_completion
 
 int hf_who(hf_client *client, const void *name, size_t name_len, struct hf_who_info *who)
 {
-    struct question q = {.kind = &look_kind, .name = name, .name_len = name_len};
+    struct question q = {.kind = &query_kind, .name = name, .name_len = name_len};
     struct hf_completion_entry found;
     int status = check(client, name, name_len);
     uint32_t nodes;
@@ -138,7 +138,7 @@ int hf_who(hf_client *client, const void *name, size_t name_len, struct hf_who_i
     if (!who || who->size < sizeof(*who))
         return hfc_fail(HF_EINVAL, "hf_who: begin with HF_WHO_INFO_INIT, which sets the size");
     status = ask(client, &q, &found, &nodes);
-    if (found.look != HF_LOOK_NONE)
+    if (found.query_outcome != HF_QUERY_NONE)
         fill(&found, nodes, who);
     return status;
 }
@@ -146,7 +146,7 @@ int hf_who(hf_client *client, const void *name, size_t name_len, struct hf_who_i
 int hf_wait_free(hf_client *client, const void *name, size_t name_len, int64_t wait_ms,
                  void (*progress)(const struct hf_progress *progress, void *arg), void *arg)
 {
-    struct question q = {.kind = &look_kind,
+    struct question q = {.kind = &query_kind,
                          .name = name,
                          .name_len = name_len,
                          .wait_ms = wait_ms,
@@ -161,9 +161,10 @@ int hf_wait_free(hf_client *client, const void *name, size_t name_len, int64_t w
     if (wait_ms < -1)
         return hfc_fail(HF_EINVAL, "wait_ms is %" PRId64 ": -1 waits without limit", wait_ms);
     status = ask(client, &q, &found, &nodes);
-    if (status == HF_ETIMEDOUT && (found.look == HF_LOOK_HELD || found.look == HF_LOOK_SPLIT))
+    if (status == HF_ETIMEDOUT &&
+        (found.query_outcome == HF_QUERY_HELD || found.query_outcome == HF_QUERY_SPLIT))
         hfc_keep_conflict(&found.holder);
-    if (status == HF_OK && found.look != HF_LOOK_FREE) {
+    if (status == HF_OK && found.query_outcome != HF_QUERY_FREE) {
         hfc_keep_conflict(&found.holder);
         status = hfc_fail(HF_EBUSY, NULL);
     }
@@ -188,7 +189,7 @@ int hf_force(hf_client *client, const void *name, size_t name_len, const struct 
         return hfc_fail(HF_EINVAL, "'%.40s' is not an id: 40 hex digits are", seen->id);
     q.fence = seen->holder.fence;
     status = ask(client, &q, &found, &nodes);
-    if (now && found.look != HF_LOOK_NONE)
+    if (now && found.query_outcome != HF_QUERY_NONE)
         fill(&found, nodes, now);
     return status;
 }

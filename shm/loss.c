@@ -25,7 +25,7 @@ static const struct loss losses[] = {
     [HF_LOSS_HEARTBEAT] = {"heartbeat", "no heartbeat came in time, so the holder hangs"},
     [HF_LOSS_FORCED] = {"forced", "somebody forced it out on too many nodes"},
     [HF_LOSS_FENCE] = {"fence",
-                       "a majority has a higher fence, so that another was given the lock since"},
+                       "a majority has a higher fence: the lock was granted anew to another"},
     [HF_LOSS_AWAY] = {"away",
                       "the agent was stopped, suspended or without CPU and renewed nothing"},
 };

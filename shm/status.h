@@ -11,7 +11,7 @@
     X(HF_OK, 0, "success")                                                                         \
     /* what was asked for */                                                                       \
     X(HF_EINVAL, -101, "invalid argument")                                                         \
-    X(HF_ENAME, -102, "resource name is empty, longer than 255 bytes, or reserved")                \
+    X(HF_ENAME, -102, "name is empty, longer than 255 bytes, or reserved")                         \
     X(HF_ETTL, -103, "TTL is outside what the agent's timing allows")                              \
     X(HF_EPERM, -104, "not allowed")                                                               \
     /* somebody else has it, or the wait ended */                                                  \

@@ -80,14 +80,14 @@ static uint64_t text_units_of(const struct hf_table_spec *spec, uint32_t slots)
     return spec->text_units ? spec->text_units : (uint64_t)slots * (HF_TEXT_MOST / HF_TEXT_UNIT);
 }
 
-/* The part of `units` that has memory from the start. */
+/* How many of `units` have memory from the start. */
 static uint64_t text_first_of(uint32_t capacity, uint64_t units)
 {
     return least((uint64_t)capacity * (HF_TEXT_FIRST / HF_TEXT_UNIT), units);
 }
 
-/* Room for all leases ending at once; of very many leases the newest, since the others will have
- * ended alike. */
+/* Room for the events when all leases end at once; of very many leases only for the newest, since
+ * the others will have ended alike. */
 static uint32_t losses_kept(const struct hf_table_spec *spec)
 {
     uint32_t count = EVENTS_OFTEN;
@@ -236,8 +236,8 @@ static int fill_new(struct hf_table_header *header, const struct hf_table_spec *
     return 0;
 }
 
-/* Maps it for writing. Keeps the descriptor to let the text grow and to give out others, since the name
- * may be removed. */
+/* Maps the object for writing. Keeps the descriptor, to let the text grow and to give others one,
+ * since the name may be removed. */
 static int map_own(const struct job *job, int fd, const struct stat *st,
                    const struct hf_table_places *places, struct hf_table *ret_table)
 {
@@ -248,7 +248,7 @@ static int map_own(const struct job *job, int fd, const struct stat *st,
     return status;
 }
 
-/* The maker's own bound within the room. */
+/* The maker's own bound on text within the room. */
 static void bound_text(const struct job *job, struct hf_table_places *p)
 {
     p->text_units = least(most(text_units_of(job->spec, p->capacity), p->text_there), p->text_room);
@@ -363,7 +363,7 @@ static void retire(int fd, const struct hf_table_header *header)
 
     if (header->magic == HF_TABLE_MAGIC && header->major == HF_TABLE_MAJOR &&
         pwrite(fd, &retired, sizeof(retired), offsetof(struct hf_table_header, state)) < 0)
-        return; /* it matters only that the name goes */
+        return; /* all that matters is that the name goes */
 }
 
 static void start_again(struct hf_table *table, const struct hf_table_places *places,
@@ -386,7 +386,7 @@ static void start_again(struct hf_table *table, const struct hf_table_places *pl
         hf_node_publish(table, i, &empty_row);
 }
 
-/* At least what its capacity wants. */
+/* Index and text of a kept table get at least the sizes that its capacity wants. */
 static void fit(struct hf_table_places *p)
 {
     uint32_t size = hf_index_size_for(p->capacity);
@@ -428,7 +428,7 @@ static void grow(const struct job *job, int fd, uint64_t size, struct hf_table_p
     if (want.capacity < spec->capacity)
         hf_table_say(job->why, job->why_size,
                      "restart the agent when no lease is held, to have a capacity of %u: the table "
-                     "/dev/shm%s, which holders map, has room for %u leases, and so many it is "
+                     "/dev/shm%s, which holders map, has room for %u leases, which is the capacity "
                      "until then",
                      (unsigned)spec->capacity, job->name, (unsigned)want.capacity);
     *places = want;
@@ -453,7 +453,7 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
     if (atomic_load_explicit(&header.index_area, memory_order_relaxed) & 1)
         places.index_areas = 2;
     fit(&places);
-    /* In case there were holes. */
+    /* The object may have had holes. */
     if ((status = allocate(job, fd, &places, (uint64_t)st->st_size)) != 0)
         return status;
     grow(job, fd, (uint64_t)st->st_size, &places);
@@ -562,7 +562,7 @@ int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
         if (status != HF_EBUSY)
             return status;
     }
-    hf_table_say(why, why_size, "/dev/shm%s is made and removed by somebody else all the time",
+    hf_table_say(why, why_size, "another process makes and removes /dev/shm%s all the time",
                  shm_name);
     return HF_ETABLE;
 }

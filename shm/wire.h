@@ -97,17 +97,17 @@ _Static_assert(sizeof(struct hf_group) == 32, "layout");
 enum hf_wire_op {
     HF_OP_ACQUIRE = 1,
     HF_OP_RELEASE = 2, /* by slot and generation */
-    HF_OP_CANCEL = 3,  /* `target`: id of an unanswered acquire or look; no completion of its own */
-    HF_OP_ASK = 4,     /* ask the holder of `name` to stop: its lease becomes LOSING */
-    HF_OP_LOSING = 5,  /* a guardian began to stop its job: terminal; no completion */
+    HF_OP_CANCEL = 3, /* `target`: id of an unanswered acquire or query; no completion of its own */
+    HF_OP_ASK = 4,    /* ask the holder of `name` to stop: its lease becomes LOSING */
+    HF_OP_LOSING = 5, /* a guardian began to stop its job: terminal; no completion */
     HF_OP_PING = 6,
     HF_OP_PROGRESS = 7, /* completions only: what an unanswered acquire waits for */
     /* since 1.2 */
-    HF_OP_LOOK = 8, /* who holds `name`, on any host */
-    HF_OP_SCAN = 9, /* some of the held names that begin with `name`, as one node has them */
+    HF_OP_QUERY = 8,   /* who holds `name`, on any host */
+    HF_OP_LISTING = 9, /* some of the held names that begin with `name`, as one node has them */
     HF_OP_FORCE =
         10, /* force out the hold of `name` that `key_id` or `target` means, of any holder */
-    HF_OP_ITEM = 11, /* completions only: a hf_scan_item */
+    HF_OP_ITEM = 11, /* completions only: a hf_listing_item */
 };
 
 enum hf_request_flag {
@@ -115,7 +115,7 @@ enum hf_request_flag {
     HF_REQ_REAPED = 1 << 1,  /* release of a run: the tree is reaped */
     HF_REQ_GUARDED = 1 << 2, /* acquire of a run: no job is started before a guardian has joined */
     HF_REQ_KILLING = 1 << 3, /* losing: it kills its job, for history only */
-    HF_REQ_WAIT = 1 << 4,    /* look: answered when it is free, or at the deadline */
+    HF_REQ_WAIT = 1 << 4,    /* query: answered when it is free, or at the deadline */
 };
 
 #define HF_ENTRY_SIZE         512
@@ -134,11 +134,11 @@ struct hf_request_entry {
     uint8_t name[256];
     char note[128];
     uint32_t heartbeat_ms; /* acquire: D; 0: none */
-    uint32_t beat_word;    /* then, below HF_BEATS */
+    uint32_t beat_word;    /* acquire with a heartbeat: its word, below HF_BEATS */
     /* since 1.1; acquire: the time of the first request, CLOCK_BOOTTIME, for its place in the queue
      * of a later agent; 0 unknown */
     int64_t asked_ns;
-    /* since 1.2; force: sha1 of the key's value, 0: whatever has the fence `target`. A scan has its
+    /* since 1.2; force: sha1 of the key's value, 0: whatever has the fence `target`. A listing has its
      * cursor in `target`, its node in `slot` */
     uint8_t key_id[HF_KEY_ID_LEN];
     uint8_t reserved2[36];
@@ -165,26 +165,26 @@ struct hf_completion_entry {
     struct hf_wire_holder holder;    /* for HF_EBUSY and progress */
     char text[184];                  /* a message for people, "" when `status` says enough */
     uint32_t place;                  /* since 1.2; progress of an acquire: 1 = next; 0 unknown */
-    /* since 1.2; look, force: `holder` has the key on most nodes, `fence` is the highest that a
+    /* since 1.2; query, force: `holder` has the key on most nodes, `fence` is the highest that a
      * node knows */
-    uint8_t key_id[HF_KEY_ID_LEN];                               /* of its key; 0 another type */
-    uint8_t look;                                                /* enum hf_look */
-    uint8_t look_answered, look_holding, look_forced, look_free; /* how many nodes */
+    uint8_t key_id[HF_KEY_ID_LEN]; /* of its key; 0 another type */
+    uint8_t query_outcome;         /* enum hf_query_outcome */
+    uint8_t query_answered, query_holding, query_forced, query_free; /* how many nodes */
     uint8_t reserved[11];
 };
 _Static_assert(sizeof(struct hf_completion_entry) == HF_ENTRY_SIZE, "layout");
 
-enum hf_look {
-    HF_LOOK_NONE = 0,
-    HF_LOOK_HELD = 1,    /* by one holder on q nodes */
-    HF_LOOK_FREE = 2,    /* q nodes have no such key */
-    HF_LOOK_SPLIT = 3,   /* neither, whatever the other nodes may say */
-    HF_LOOK_UNKNOWN = 4, /* it depends on nodes that do not answer */
+enum hf_query_outcome {
+    HF_QUERY_NONE = 0,
+    HF_QUERY_HELD = 1,    /* by one holder on q nodes */
+    HF_QUERY_FREE = 2,    /* q nodes have no such key */
+    HF_QUERY_SPLIT = 3,   /* neither, whatever the other nodes may say */
+    HF_QUERY_UNKNOWN = 4, /* it depends on nodes that do not answer */
 };
 
-/* A completion: a name held on one node. The scan's own completion comes after all of these, with
+/* A completion: a name held on one node. The listing's own completion comes after all of these, with
  * the next cursor in `fence`; 0: that was all. Since 1.2. */
-struct hf_scan_item {
+struct hf_listing_item {
     uint64_t id;
     uint32_t op;
     int32_t status;
@@ -197,8 +197,8 @@ struct hf_scan_item {
     char host[64], comm[16], note[96]; /* as of hf_wire_holder, the note cut */
     uint8_t reserved[12];
 };
-_Static_assert(sizeof(struct hf_scan_item) == HF_ENTRY_SIZE, "layout");
-_Static_assert(offsetof(struct hf_scan_item, op) == offsetof(struct hf_completion_entry, op),
+_Static_assert(sizeof(struct hf_listing_item) == HF_ENTRY_SIZE, "layout");
+_Static_assert(offsetof(struct hf_listing_item, op) == offsetof(struct hf_completion_entry, op),
                "layout");
 
 uint64_t hf_wire_fingerprint(void);

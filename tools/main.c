@@ -28,7 +28,7 @@ static const struct {
     {"nodes", cmd_nodes, "Show the Redis nodes as the agent sees them"},
     {"wait", cmd_wait, "Wait until nobody holds a lock, on any host"},
     {"release", cmd_release, "Ask the holder of a lock to stop, or end its hold by force"},
-    {"beat", cmd_beat, "In a job of run --heartbeat: tell that it gets on with its work"},
+    {"beat", cmd_beat, "In a job of run --heartbeat: tell that the job makes progress"},
     {"doctor", cmd_doctor, "Look for what is wrong with this host's installation"},
 };
 

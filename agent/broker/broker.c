@@ -45,7 +45,7 @@ static void on_noticed(void *arg, int node, const void *key, size_t key_len)
 
     is_broker_thread();
     wakeups_noticed(b->locks, node, key, key_len);
-    looks_hear_noticed(b->queries, key, key_len);
+    query_hear_noticed(b->queries, key, key_len);
 }
 
 static void on_telling(void *arg, int node, bool can)
@@ -136,7 +136,7 @@ static void on_lease_over(void *arg, struct client *c)
 static void on_name_over(void *arg, const void *name, size_t name_len)
 {
     is_broker_thread();
-    looks_hear_ended(((struct broker *)arg)->queries, name, name_len);
+    query_hear_ended(((struct broker *)arg)->queries, name, name_len);
 }
 
 /* --- for other threads --------------------------------------------------------------------------- */

@@ -27,17 +27,17 @@ void dispatch_request(struct locks *locks, struct queries *queries, struct sessi
         answers_owe(&s->answers);
         request_ask(locks, s, q);
         return;
-    case HF_OP_LOOK:
+    case HF_OP_QUERY:
         answers_owe(&s->answers);
-        looks_ask(queries, s, q);
+        query_ask(queries, s, q);
         return;
     case HF_OP_FORCE:
         answers_owe(&s->answers);
         forces_ask(queries, s, q);
         return;
-    case HF_OP_SCAN:
+    case HF_OP_LISTING:
         answers_owe(&s->answers);
-        scans_ask(queries, s, q);
+        listings_ask(queries, s, q);
         return;
     case HF_OP_PING: {
         struct hf_completion_entry pong = {.id = q->id, .op = HF_OP_PING, .status = HF_OK};
@@ -48,7 +48,7 @@ void dispatch_request(struct locks *locks, struct queries *queries, struct sessi
     }
     case HF_OP_CANCEL:
         request_cancel(s, q->target);
-        looks_cancel(s, q->target);
+        query_cancel(s, q->target);
         return;
     case HF_OP_LOSING:
         request_losing(locks, s, q);

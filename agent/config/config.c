@@ -22,7 +22,7 @@
 #define SYSTEM_DIR       "/run/holdfast"
 #define SYSTEM_CONFIG    "/etc/holdfast/%s.conf"
 #define REQUESTS_PER_UID 10000
-/* The longest name in an agent's directory is that of a private node's socket. */
+/* The longest name in an agent's directory is the socket of a private node. */
 #define LONGEST_FILE "/dev-XXXXXX/n1.sock"
 
 int config_wrong(struct config_load *l, const char *format, ...)
@@ -43,11 +43,12 @@ static int take_setting(struct config_load *l, const char *section, const char *
     int row = config_row_find(key, strlen(key));
 
     if (*section)
-        return config_wrong(l, "there are no sections, and [%.64s] is one", section);
+        return config_wrong(l, "remove [%.64s]: there are no sections", section);
     if (row < 0)
         return config_wrong(l, "there is no setting '%.64s'; see holdfast.conf(5)", key);
     if (config_rows[row].where == CONFIG_COMMAND_LINE)
-        return config_wrong(l, "'%.64s' is one start's word: it belongs on the command line", key);
+        return config_wrong(l, "give '%.64s' on the command line: it holds for one start only",
+                            key);
     if (l->origin[row] == ORIGIN_COMMAND_LINE)
         return HF_OK;
     if (l->origin[row] == ORIGIN_FILE && !config_row_repeats(&config_rows[row]))
@@ -69,7 +70,7 @@ struct reader {
     bool line_too_long;
 };
 
-/* inih would take the rest of a long line for a line of its own. */
+/* inih would read the rest of a long line as a line of its own. */
 static char *read_line(char *buffer, int size, void *arg)
 {
     struct reader *r = arg;
@@ -97,7 +98,7 @@ static int parse_file(struct config_load *l, const char *path)
         return config_wrong(l, "%s: a line is longer than %d bytes", path, INI_MAX_LINE - 2);
     if (line == 0)
         return HF_OK;
-    snprintf(said, sizeof(said), "%s", l->why[0] ? l->why : "this is no \"key = value\"");
+    snprintf(said, sizeof(said), "%s", l->why[0] ? l->why : "write \"key = value\"");
     return config_wrong(l, "%s:%d: %s", path, line, said);
 }
 
@@ -131,8 +132,8 @@ static void warn_of_passwords(struct config_load *l, const char *path)
         return;
     if (l->origin[CONFIG_ID_node] == ORIGIN_COMMAND_LINE)
         snprintf(c->warning, sizeof(c->warning),
-                 "--node has a password, which every user sees in the list of processes: use a "
-                 "file that only the agent's user can read");
+                 "put the nodes into a file that only the agent's user can read: --node has a "
+                 "password, and every user sees it in the list of processes");
     else if (l->file_is_public)
         snprintf(c->warning, sizeof(c->warning),
                  "%.120s has passwords and every user can read it: chmod o-r it", path);
@@ -142,7 +143,7 @@ static int apply_command_line(struct config_load *l)
 {
     int rc;
 
-    /* A list of the file is replaced as a whole. */
+    /* A list on the command line replaces the file's as a whole. */
     if (l->origin[CONFIG_ID_node] == ORIGIN_COMMAND_LINE)
         l->config.node_count = 0;
     if (l->origin[CONFIG_ID_key_format_for] == ORIGIN_COMMAND_LINE)
@@ -188,13 +189,14 @@ static int find_runtime_dir(struct config_load *l)
         strcpy(c->runtime_dir, SYSTEM_DIR);
         return HF_OK;
     }
-    /* Not set under cron and sudo, though the directory may be there: clients look in both, too. */
+    /* Under cron and sudo XDG_RUNTIME_DIR is not set, though the directory may be there. Clients
+     * look in both, too. */
     snprintf(user_dir, sizeof(user_dir), "/run/user/%u", (unsigned)geteuid());
     if ((!xdg || !*xdg) && stat(user_dir, &st) == 0 && st.st_uid == geteuid())
         xdg = user_dir;
     if (!xdg || !*xdg)
-        return config_wrong(l, "no place for the agent's files: XDG_RUNTIME_DIR is not set; give "
-                               "one with --runtime-dir DIR");
+        return config_wrong(l, "give a place for the agent's files with --runtime-dir DIR: "
+                               "XDG_RUNTIME_DIR is not set");
     length = snprintf(c->runtime_dir, sizeof(c->runtime_dir), "%s/holdfast", xdg);
     if ((size_t)length >= sizeof(c->runtime_dir))
         return config_wrong(l, "XDG_RUNTIME_DIR is too long");
@@ -242,7 +244,7 @@ static int settle_timing(struct config_load *l)
 {
     struct config *c = &l->config;
 
-    /* A fleet bound below our default becomes the default. */
+    /* A ttl_max below the default TTL becomes the TTL. */
     if (c->ttl_ms > c->ttl_max_ms && l->origin[CONFIG_ID_ttl] == ORIGIN_NONE)
         c->ttl_ms = c->ttl_max_ms;
     return timing_derive(hf_ms(c->ttl_ms), hf_ms(c->ttl_max_ms), &c->timing, l->why, l->why_size);
@@ -326,11 +328,11 @@ static void set_defaults(struct config_load *l)
 
         if (row->type != CONFIG_DEV && *row->standard &&
             config_row_set(row, &l->config, row->standard, l->why, l->why_size) < 0)
-            abort(); /* a row of config.def contradicts itself */
+            abort(); /* a row of config.def contradicts its own range */
     }
 }
 
-/* If settings do not go together, the message names the file if there was one. */
+/* When settings do not go together: 78 if any came from a file. */
 static int exit_code_for_settings(const struct config_load *l)
 {
     for (int i = 0; i < CONFIG_ROWS; i++)

@@ -60,11 +60,11 @@ static void print_help(void)
         print_option(row->key, row->argument, doc);
     }
     print_option("config", "FILE",
-                 "settings as above, one \"key = value\" a line; the command line goes before. A "
-                 "system agent reads /etc/holdfast/NAME.conf where that exists");
-    print_option("print-config", "", "print what would be used, and end");
-    print_option("help", "", "print this, and end");
-    print_option("version", "", "print the version, and end");
+                 "a file of such settings, one \"key = value\" per line; the command line goes "
+                 "before it. A system agent reads /etc/holdfast/NAME.conf if that exists");
+    print_option("print-config", "", "print the settings that would be used, and exit");
+    print_option("help", "", "print this help, and exit");
+    print_option("version", "", "print the version, and exit");
     printf("\nMore in holdfastd(8) and holdfast.conf(5).\n");
 }
 

@@ -1,5 +1,6 @@
-/* Names to keys, and back. A key format is text around the name, so a key and a format have one name at most; of two names
- * with one key, only that of the earlier rule is accepted, and no two locks share a key. */
+/* Names to keys, and back. A key format is text around the name, so a key has one name at most
+ * under a format. Of two names with the same key only the earlier rule's is accepted, so no two
+ * locks share a key. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +10,8 @@
 
 #define KEY_RESERVED "holdfast:"
 
-/* '*' stands for any bytes, '?' for one. Linear in practice: only the last '*' is ever taken up again. */
+/* '*' stands for any bytes, '?' for one. Linear in practice: only the last '*' is ever tried
+ * again. */
 static bool matches(const char *pattern, const uint8_t *name, size_t len)
 {
     const char *star = NULL;
@@ -33,7 +35,7 @@ static bool matches(const char *pattern, const uint8_t *name, size_t len)
     return *pattern == '\0';
 }
 
-/* The first rule that matches; key_rule_count: none, and key_format is its format. */
+/* The first rule that matches the name; key_rule_count: none does, and key_format is used. */
 static int rule_of(const struct config *c, const uint8_t *name, size_t len)
 {
     int rule = 0;
@@ -48,7 +50,7 @@ static const char *format_of(const struct config *c, int rule)
     return rule < c->key_rule_count ? c->key_rules[rule].format : c->key_format;
 }
 
-/* What stands for %s if this format made the key. */
+/* The part of the key that stands for %s, if this format made the key. */
 static bool undo(const char *format, const uint8_t *key, size_t len, const uint8_t **ret_name,
                  size_t *ret_name_len)
 {
@@ -78,7 +80,7 @@ int config_key_name(const struct config *c, const uint8_t *key, size_t key_len,
     return HF_ENAME;
 }
 
-/* Without judging it. */
+/* Makes the key without judging it. */
 static size_t make_key(const char *format, const void *name, size_t name_len, uint8_t *ret_key)
 {
     const char *percent = strchr(format, '%');
@@ -122,13 +124,12 @@ void config_key_refused(const struct config *c, const void *name, size_t name_le
 
     key_len = make_key(format_of(c, rule_of(c, name, name_len)), name, name_len, key);
     if (is_reserved(key, key_len) || config_key_name(c, key, key_len, &owner, &owner_len) < 0) {
-        snprintf(
-            text, size,
-            "names whose key begins with \"holdfast:\" are kept for the agent; use another name");
+        snprintf(text, size,
+                 "use another name: keys that begin with \"holdfast:\" are reserved for agents");
         return;
     }
     snprintf(text, size,
-             "by key_format_for this name has the key of \"%s\"; use that name, or another one",
+             "use another name: with key_format_for this one has the same key as \"%s\"",
              log_name(owner, owner_len, shown, sizeof(shown)));
 }
 

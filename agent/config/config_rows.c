@@ -119,9 +119,8 @@ static int out_of_range(const struct config_row *row, const char *value, char *w
                  "%s: '%.64s' is not a time from %s to %s; write 500ms, 30s, 2m or 1h", row->key,
                  value, low, high);
     } else if (row->type == CONFIG_TEXT)
-        snprintf(why, why_size,
-                 "%s: '%.64s' has %zu bytes, and %" PRId64 " to %" PRId64 " are possible", row->key,
-                 value, strlen(value), row->min, row->max);
+        snprintf(why, why_size, "%s: '%.64s' has %zu bytes; %" PRId64 " to %" PRId64 " are allowed",
+                 row->key, value, strlen(value), row->min, row->max);
     else
         snprintf(why, why_size, "%s: '%.64s' is not a number from %" PRId64 " to %" PRId64,
                  row->key, value, row->min, row->max);
@@ -146,8 +145,7 @@ static int set_node(struct config *config, const char *value, char *why, size_t 
 
         if (same_id || (strcmp(other->host, node->host) == 0 && other->port == node->port &&
                         other->unix_socket == node->unix_socket)) {
-            snprintf(why, why_size,
-                     "node: %s '%s' is listed twice; every node is a server of its own",
+            snprintf(why, why_size, "node: %s '%s' is listed twice; list each node once",
                      same_id ? "the id" : "the address", same_id ? node->id : node->text);
             return HF_EINVAL;
         }
@@ -183,7 +181,7 @@ static int set_level(const char *value, enum log_level *ret_level, char *why, si
     return HF_EINVAL;
 }
 
-/* Whether every name gets a key of its own from it. */
+/* Checks that the format gives every name a key of its own. */
 static int check_format(const struct config_row *row, const char *format, char *why,
                         size_t why_size)
 {
@@ -194,7 +192,7 @@ static int check_format(const struct config_row *row, const char *format, char *
                  sizeof(((struct config *)0)->key_format) - 1);
     else if (!percent || percent[1] != 's' || strchr(percent + 1, '%'))
         snprintf(why, why_size,
-                 "%s: '%s' has not exactly one %%s, which stands for the name, as in redlock:%%s",
+                 "%s: '%s' must have exactly one %%s, which stands for the name, as in redlock:%%s",
                  row->key, format);
     else
         return HF_OK;
@@ -214,7 +212,7 @@ static int set_key_rule(const struct config_row *row, struct config *config, con
     }
     if (length == 0 || !*format) {
         snprintf(why, why_size,
-                 "%s: '%.64s' is not a pattern, a blank and a format, as in orders/* redlock:%%s",
+                 "%s: '%.64s' must be a pattern, a blank and a format, as in orders/* redlock:%%s",
                  row->key, value);
         return HF_EINVAL;
     }

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* What an event is compared with when its actions are told. */
+/* The lease before an event: its actions are told by comparing with this. */
 struct before {
     enum hf_slot_state state;
     hf_time valid, next;
@@ -71,7 +71,8 @@ static void set_vote(struct lease_fsm *l, int node, hf_time d)
         stand(l, node, d);
 }
 
-/* V as the check word has it, rounded down: who looks from here on sees that it is over. */
+/* V as the check word has it, rounded down: whoever reads the word from that instant on sees that
+ * the lease is over. */
 static hf_time shown(hf_time valid)
 {
     return valid.ns > 0 ? (hf_time){valid.ns >> HF_CHECK_TIME_SHIFT << HF_CHECK_TIME_SHIFT} : valid;
@@ -108,7 +109,7 @@ static void stop(struct lease_fsm *l, enum hf_slot_state state, enum hf_loss_rea
     l->heal_wanted = 0;
 }
 
-/* LOST by time: why it was losing is why it is lost. */
+/* LOST by time, for the reason for which it was losing, if it was. */
 static void lapse(struct lease_fsm *l, enum hf_loss_reason reason)
 {
     stop(l, HF_SLOT_LOST, l->reason != HF_LOSS_NONE ? l->reason : reason);
@@ -117,16 +118,16 @@ static void lapse(struct lease_fsm *l, enum hf_loss_reason reason)
 /* The state that `now` asks for, with the reason to give if that is a loss. */
 static void advance(struct lease_fsm *l, enum hf_loss_reason reason, hf_time now)
 {
-    bool first = l->restored, late, losing, max_held;
+    bool first = l->readopted, late, losing, max_held;
 
-    l->restored = false;
+    l->readopted = false;
     if (is_over(l))
         return;
     late = hf_time_reached(now, late_at(l));
     losing = hf_time_reached(now, losing_at(l, l->valid));
     max_held = hf_time_reached(now, l->max_hold);
 
-    /* Renewed is what q answers of this agent have made of it. */
+    /* It counts as renewed once q answers to this agent have extended it. */
     l->grace =
         !l->run && (l->grace || first) && (losing || !hf_time_before(l->journaled, l->valid));
     if ((first || l->grace) && (reason == HF_LOSS_QUORUM || reason == HF_LOSS_LATE_REPLY))
@@ -146,7 +147,7 @@ static void advance(struct lease_fsm *l, enum hf_loss_reason reason, hf_time now
         l->state = late ? HF_SLOT_LATE : HF_SLOT_HELD;
 }
 
-/* The reason of a lease that just runs out. */
+/* The reason when a lease's time just runs out. */
 static enum hf_loss_reason by_time(const struct lease_fsm *l)
 {
     return l->stop_renewal ? HF_LOSS_HOLDER : HF_LOSS_QUORUM;
@@ -182,11 +183,11 @@ void lease_fsm_init(struct lease_fsm *l, int n, int q, const struct timing *timi
     }
 }
 
-void lease_fsm_restore(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
+void lease_fsm_readopt(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
                        hf_time max_hold, const hf_time *d, const uint32_t *mark, bool was_losing)
 {
     start(l, n, q, timing, run, max_hold);
-    l->restored = true;
+    l->readopted = true;
     l->journaled = HF_TIME_PAST;
     for (int i = 0; i < n; i++) {
         l->node[i].mark = (uint16_t)mark[i];
@@ -199,6 +200,14 @@ void lease_fsm_restore(struct lease_fsm *l, int n, int q, const struct timing *t
         stop(l, HF_SLOT_LOSING, HF_LOSS_NONE);
 }
 
+void lease_fsm_vote(struct lease_fsm *l, int node, hf_time a)
+{
+    if (!lease_fsm_is_void(l, node) || hf_time_before(a, l->node[node].at))
+        return;
+    stand(l, node, vote_until(l, a));
+    want_no_heal(l, node);
+}
+
 unsigned lease_fsm_tick(struct lease_fsm *l, hf_time now)
 {
     struct before before = look(l);
@@ -207,11 +216,11 @@ unsigned lease_fsm_tick(struct lease_fsm *l, hf_time now)
     return actions_since(l, &before);
 }
 
-/* It was due a sixth of T before it is late: nodes that were asked had their attempt if the caller went
- * away only then. */
+/* A renewal is due a sixth of T before the lease is LATE. A caller that went away after half of
+ * that had given the nodes their attempt, so it is not to blame. */
 bool lease_fsm_missed(const struct lease_fsm *l, hf_time since, hf_time now)
 {
-    return l->state == HF_SLOT_HELD && !l->restored && !l->stop_renewal &&
+    return l->state == HF_SLOT_HELD && !l->readopted && !l->stop_renewal &&
            hf_time_before(since, hf_time_sub(late_at(l), hf_dur_scale(hf_ms(l->ttl_ms), 1, 12))) &&
            hf_time_reached(now, late_at(l));
 }
@@ -224,8 +233,8 @@ unsigned lease_fsm_tick_after(struct lease_fsm *l, hf_time since, hf_time now)
     return actions_since(l, &before);
 }
 
-/* Not worth journaling and storing: of the nodes that are renewed one after the other, only the one
- * that makes it q moves V by more. */
+/* An extension too small to be journaled and stored: when nodes are renewed one after the other,
+ * only the one that completes q moves V by more. */
 static bool is_small(const struct lease_fsm *l, hf_time valid)
 {
     return l->state == HF_SLOT_HELD && !l->grace && !hf_time_before(valid, l->valid) &&
@@ -239,10 +248,10 @@ static void count_vote(struct lease_fsm *l, int node, hf_time d, uint32_t mark)
     want_no_heal(l, node);
 }
 
-/* Held, not late, and nothing else is to be thought of: most hits find it so. */
+/* Held, not late, and nothing else to consider, as at most hits. */
 static bool is_well(const struct lease_fsm *l, hf_time now)
 {
-    return l->state == HF_SLOT_HELD && !l->restored && !l->grace && !l->stop_renewal &&
+    return l->state == HF_SLOT_HELD && !l->readopted && !l->grace && !l->stop_renewal &&
            hf_time_before(now, late_at(l)) && hf_time_before(now, l->max_hold);
 }
 
@@ -260,9 +269,9 @@ unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, 
         return 0;
     }
     before = look(l);
-    /* (!) Judged by V without this reply. Only a lease that is not a run may still be extended
-     * after V - 0.3 T, as long as no tick has made it LOSING. */
-    if (l->restored || hf_time_reached(now, l->valid) || hf_time_reached(now, l->max_hold) ||
+    /* (!) Judged by V without this reply. After V - 0.3 T a lease may still be extended if it is no
+     * run and no tick has made it LOSING. */
+    if (l->readopted || hf_time_reached(now, l->valid) || hf_time_reached(now, l->max_hold) ||
         (l->run && hf_time_reached(now, losing_at(l, l->valid))))
         advance(l, extends ? HF_LOSS_LATE_REPLY : by_time(l), now);
     if (lease_fsm_renews(l)) {
@@ -282,28 +291,31 @@ unsigned lease_fsm_stands(struct lease_fsm *l, int node, hf_time now)
     return lease_fsm_tick(l, now);
 }
 
-/* The vote is void, and so is any that was sent before `since`. */
+/* The vote is void, and so is any vote that was sent before `since`. */
 static unsigned make_void(struct lease_fsm *l, int node, hf_time since, enum hf_loss_reason reason,
                           hf_time now)
 {
     struct before before = look(l);
     bool stood = !lease_fsm_is_void(l, node);
+    hf_time valid;
     unsigned actions;
 
     advance(l, by_time(l), now);
     if (!is_over(l)) {
         l->node[node].at = stood ? since : hf_time_max(l->node[node].at, since);
         l->voided = (uint16_t)(l->voided | 1u << node);
-        /* What waited to be added stays where it is. */
-        l->valid = hf_time_min(l->valid, validity_with(l, node, HF_TIME_PAST));
-        if (hf_time_reached(now, l->valid))
+        /* An extension that waits to be added goes on waiting. */
+        valid = hf_time_min(l->valid, validity_with(l, node, HF_TIME_PAST));
+        if (hf_time_reached(now, valid)) {
             stop(l, HF_SLOT_LOST, reason);
-        else
+        } else {
+            l->valid = valid;
             advance(l, reason, now);
+        }
     }
     actions = actions_since(l, &before);
     if (stood && !is_over(l))
-        actions |= LEASE_ACT_EXTEND; /* the journal must not keep it, though V stayed */
+        actions |= LEASE_ACT_EXTEND; /* the journal must not keep that vote, though V stayed */
     return actions;
 }
 
@@ -311,7 +323,7 @@ unsigned lease_fsm_missing(struct lease_fsm *l, int node, uint32_t mark, hf_time
 {
     unsigned actions;
 
-    /* (!) A node that forgot everything gives no votes to others for longer than our d_i lasts. */
+    /* (!) A node that forgot everything gives others no votes for longer than our d_i lasts. */
     if ((uint16_t)mark != l->node[node].mark)
         actions = lease_fsm_tick(l, now);
     else
@@ -361,7 +373,8 @@ unsigned lease_fsm_confirm(struct lease_fsm *l, hf_time previous, hf_time now)
     if (!passed && !too_late && is_well(l, now))
         return 0;
     before = look(l);
-    /* (!) While it was being stored a reader may have seen the old V pass: then it is over. */
+    /* (!) While the extension was being stored a reader may have seen the old V pass: then the
+     * lease is over. */
     if (!is_over(l)) {
         if (passed)
             lapse(l, HF_LOSS_LATE_REPLY);
@@ -386,7 +399,7 @@ unsigned lease_fsm_release(struct lease_fsm *l, enum hf_loss_reason reason, hf_t
 {
     struct before before = look(l);
 
-    /* Its holder may release it because it saw the end. */
+    /* The holder may be releasing because it saw the end. */
     if (hf_time_reached(now, shown(l->valid)))
         advance(l, by_time(l), hf_time_max(now, l->valid));
     if (!is_over(l))
@@ -417,8 +430,8 @@ hf_time lease_fsm_next(const struct lease_fsm *l)
 {
     if (is_over(l))
         return HF_TIME_NEVER;
-    if (l->restored)
-        return HF_TIME_PAST; /* wants its first tick */
+    if (l->readopted)
+        return HF_TIME_PAST; /* it wants its first tick */
     if (l->state == HF_SLOT_LOSING)
         return l->valid;
     if (l->state == HF_SLOT_HELD)

@@ -1,21 +1,22 @@
 /* The life of one lease after its grant, as a state machine. Pure: takes events with `now`, returns
  * actions.
  *
- * Per node it keeps d_i = a_i + span, or "void" and since when. V = the q-th largest d_i that stands. Rules:
+ * Per node it keeps d_i = a_i + span or, of a void vote, since when it is void. V = the q-th
+ * largest d_i that stands. Rules:
  *  - (!) A reply is judged by a clock read taken when it is processed: if V without that reply has
- *    passed, the lease is lost whatever the reply says; for a run the same at V - 0.3 T with LOSING
- *    for lost.
+ *    passed, the lease is lost whatever the reply says. A run is LOSING in the same way once V -
+ *    0.3 T has passed.
  *  - (!) After storing an extension the shell reads the clock again and calls lease_fsm_confirm();
  *    if the old V passed in between, the slot is withdrawn and the lease is lost.
- *  - A foreign key voids its d_i at once; a missing one too, unless the node's sentinel changed
- *    with it (the node then is under quarantine, which guards the d_i); a missing key is healed in
+ *  - A foreign key voids its d_i at once. So does a missing key, unless the node's sentinel changed
+ *    with it: then the node is in quarantine, which guards the d_i. A missing key is healed in
  *    either case. A clock step voids d_i until renewed.
  *  - Fewer than q standing d_i: lost at once.
  *  - LOSING is terminal and freezes V; LOST and ENDED are final. A lost lease is never resurrected.
  *  - A failed renewal (error, timeout) changes nothing.
  * States by time: LATE at V - 0.5 T, LOSING at V - 0.3 T, LOST at V. The reason is QUORUM when time
- * ran out, AWAY when the agent was not there to renew, and FOREIGN, FORCED, MISSING or CLOCK when that
- * finding took the vote that was needed. FENCE takes the lease whatever its votes are.
+ * ran out, AWAY when the agent was not there to renew, and FOREIGN, FORCED, MISSING or CLOCK when
+ * that finding took the vote that was needed. FENCE ends the lease whatever its votes are.
  */
 #ifndef HOLDFAST_AGENT_CORE_LEASE_FSM_H
 #define HOLDFAST_AGENT_CORE_LEASE_FSM_H
@@ -29,7 +30,7 @@
 #include "shm/layout.h"
 #include "shm/nstime.h"
 
-/* Bits; the shell acts in this order. */
+/* Bits. The shell acts in this order. */
 enum lease_action {
     /* check word to 0 now, before anything else */
     LEASE_ACT_WITHDRAW = 1 << 0,
@@ -49,35 +50,36 @@ enum lease_action {
 
 #define LEASE_FSM_SMALL 64 /* an extension by less than this part of T is not made alone */
 
-/* There may be a million: small, and of `node` only the first n exist where the memory was made for
- * so many (lease_fsm_size). */
+/* There may be a million of these, so it is small. Where memory was made for n nodes
+ * (lease_fsm_size), only the first n of `node` exist. */
 struct lease_fsm {
     uint32_t ttl_ms;
     uint16_t heal_wanted, voided; /* bit per node */
     uint8_t n, q;
     enum hf_slot_state state : 8; /* HELD, LATE, LOSING, LOST, ENDED */
     enum hf_loss_reason reason : 8;
-    bool run : 1;          /* stricter: must be extended before V - 0.3 T */
-    bool stop_renewal : 1; /* holder gone without a word: no more renewals, lapse */
-    bool restored : 1;     /* from a journal, and no tick since */
-    bool grace : 1;        /* restored and not renewed since: may be renewed until V */
-    hf_time journaled;     /* the latest d of then */
-    /* V: the q-th largest d, or T/LEASE_FSM_SMALL less at most while HELD: what a hit adds by less
-     * waits for the next; frozen from LOSING on (it may still fall) */
+    bool run : 1;          /* must be extended before V - 0.3 T, not V */
+    bool stop_renewal : 1; /* the holder is gone without a word: no more renewals, it lapses */
+    bool readopted : 1;    /* readopted from a journal, and no tick since */
+    bool grace : 1;        /* readopted, and not renewed since: may be renewed until V */
+    hf_time journaled;     /* the largest d when it was journaled last */
+    /* V: the q-th largest d, or up to T/LEASE_FSM_SMALL less while HELD: an extension smaller than
+     * that waits for the next hit. From LOSING on it is frozen, but may still fall. LOST by a
+     * finding: V before that finding */
     hf_time valid;
     hf_time max_hold; /* LOSING at this instant at the latest; HF_TIME_NEVER: no limit */
     struct {
-        /* d_i while the vote stands; of a void one since when: a hit counts only if sent at or after
-         * that. (Of one that stands no such time is needed: it was sent after it, and the next that
-         * counts was sent later still.) */
+        /* d_i while the vote stands. Of a void vote since when: a hit counts only if it was sent at
+         * that instant or later. (A vote that stands needs no such instant: it was sent after the
+         * last one, and the next hit that counts was sent later still.) */
         hf_time at HF_PACKED;
-        /* The caller's sentinel generation of the node at the last hit, its lowest bits: between two
-         * looks at a lease it does not go round. */
+        /* The lowest bits of the caller's sentinel generation of the node at the last hit: they do
+         * not come round between two looks at a lease. */
         uint16_t mark;
     } node[HF_NODES_MAX];
 };
 
-/* Bytes of one for n nodes. */
+/* Bytes of a lease_fsm for n nodes. */
 static inline size_t lease_fsm_size(int n)
 {
     return offsetof(struct lease_fsm, node) +
@@ -97,63 +99,68 @@ static inline struct timing lease_fsm_timing(const struct lease_fsm *l)
     return timing_of(hf_ms(l->ttl_ms));
 }
 
-/* From a won ballot: `a[i]` HF_TIME_PAST where the node did not vote (then it is in heal_wanted).
- * `mark[i]`: the node's sentinel generation. HELD. */
+/* From a won ballot: HELD. `a[i]`: HF_TIME_PAST where the node did not vote (then it is in
+ * heal_wanted). `mark[i]`: the node's sentinel generation. */
 void lease_fsm_init(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
                     hf_time max_hold, const hf_time *a, const uint32_t *mark);
-/* From a journal: d_i as they were. `was_losing`: the stored state (the caller may set `reason`).
- * Run lease_fsm_tick() next. Until q nodes have answered this agent a lease may be renewed until V,
- * for V - 0.3 T may come while it still connects; but a run is LOSING then. */
-void lease_fsm_restore(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
+/* From a journal: d_i as they were. `was_losing`: by the stored state (the caller may set
+ * `reason`). Run lease_fsm_tick() next. V - 0.3 T may pass while this agent still connects, so
+ * until q nodes have answered it a lease may be renewed until V; a run is LOSING by then all the
+ * same. */
+void lease_fsm_readopt(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
                        hf_time max_hold, const hf_time *d, const uint32_t *mark, bool was_losing);
 
-/* Each returns LEASE_ACT_* bits. `now` is read when the event is processed. */
+/* A vote of the grant's round that came after the grant, for a command whose first byte left after `a`, while
+ * nobody has renewed or judged the lease yet: it stands, and V stays, which all votes of a round have in common
+ * but for what is_small() allows. */
+void lease_fsm_vote(struct lease_fsm *l, int node, hf_time a);
+
+/* Each returns LEASE_ACT_* bits. `now` is read as the event is processed. */
 unsigned lease_fsm_tick(struct lease_fsm *l, hf_time now);
-/* The same for a caller that did nothing between `since` and `now`: what became LATE or worse in that
- * time is its doing (AWAY), not the nodes'. */
+/* The same for a caller that did nothing between `since` and `now`. If the lease became LATE or
+ * worse in that time, that is the caller's doing (AWAY), not the nodes'. */
 unsigned lease_fsm_tick_after(struct lease_fsm *l, hf_time since, hf_time now);
-/* Whether that is so. */
+/* Whether the lease became LATE or worse because the caller was away. */
 bool lease_fsm_missed(const struct lease_fsm *l, hf_time since, hf_time now);
-/* Renewed or healed: our key was re-armed by a command whose first byte left after `a`. Counts only
- * with an `a` later than known and, after a void vote, than the finding that made it void. Ignored
- * from LOSING on. */
+/* Renewed or healed: a command whose first byte left after `a` armed our key again. Counts only
+ * with an `a` later than the known one and, after a void vote, later than the finding that voided
+ * it. Ignored from LOSING on. */
 unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, hf_time now);
-/* Our key stands there, by an answer that does not count (agent/core/age.h): no heal is wanted. */
+/* Our key stands there, but the answer does not count (agent/core/age.h): no heal is wanted. */
 unsigned lease_fsm_stands(struct lease_fsm *l, int node, hf_time now);
-/* The renewal found no key. `mark`: the node's sentinel generation now. Wants a heal in either
- * case. */
+/* The renewal found no key, and a heal is wanted. `mark`: the node's sentinel generation now. */
 unsigned lease_fsm_missing(struct lease_fsm *l, int node, uint32_t mark, hf_time now);
 unsigned lease_fsm_foreign(struct lease_fsm *l, int node, hf_time now);
-/* The same where somebody put a mark in our token's place. */
+/* The same for a node where somebody put a mark in our token's place. */
 unsigned lease_fsm_forced(struct lease_fsm *l, int node, hf_time now);
-/* A higher fence of one and the same other token was seen on so many nodes: with q of them the lock
- * was granted anew, whatever votes stand, and the lease is LOST (FENCE). */
+/* `nodes` nodes were seen to have a higher fence, all of the same other token. If they are q the
+ * lock was granted anew, whatever votes stand, and the lease is LOST (FENCE). */
 unsigned lease_fsm_outbid(struct lease_fsm *l, int nodes, hf_time now);
 /* The node's clock stepped, as the reply to a command sent after `sent` showed: a vote from before
- * that is void until renewed. One from that very reply stands, so hand in the hits of the reply
+ * that is void until renewed. A vote from that very reply stands, so report the reply's hits
  * first. */
 unsigned lease_fsm_stepped(struct lease_fsm *l, int node, hf_time sent, hf_time now);
-/* The slot was stored after an EXTEND; `previous` is `valid` before it, `now` read after the store.
+/* The slot was stored after an EXTEND. `previous`: `valid` before it. `now`: read after the store.
  */
 unsigned lease_fsm_confirm(struct lease_fsm *l, hf_time previous, hf_time now);
-/* Asked to stop, max_hold, a guardian acted: LOSING with that reason. */
+/* The holder was asked to stop, max_hold passed, or a guardian acted: LOSING with that reason. */
 unsigned lease_fsm_lose(struct lease_fsm *l, enum hf_loss_reason reason, hf_time now);
-/* Voluntary end, or the holder died (reason HF_LOSS_HOLDER): ENDED; LOST when V has passed. */
+/* The holder ended the lease, or died (reason HF_LOSS_HOLDER): ENDED; LOST when V has passed. */
 unsigned lease_fsm_release(struct lease_fsm *l, enum hf_loss_reason reason, hf_time now);
-/* The holder of a run is gone without a word: no renewals any more. */
+/* The holder of a run is gone without a word: it is renewed no more. */
 unsigned lease_fsm_abandon(struct lease_fsm *l, hf_time now);
 
-/* `l` becomes what `from` is, held by another process of this host from here on; votes and V stand as
- * they are. Only while handoff_judge() allows it. */
+/* `l` becomes what `from` is, for another process of this host; votes and V stay as they are. Only
+ * while handoff_judge() allows it. */
 void lease_fsm_hand_over(struct lease_fsm *l, const struct lease_fsm *from, bool run,
                          hf_time max_hold);
 
 /* The next instant at which lease_fsm_tick() would do something; HF_TIME_NEVER when over. */
 hf_time lease_fsm_next(const struct lease_fsm *l);
-/* Whether node should be renewed at all (not LOSING.. , not over, not abandoned). Healing follows
- * the same rule. */
+/* Whether the nodes should be renewed at all: not from LOSING on, not when abandoned. The same
+ * holds for heals. */
 bool lease_fsm_renews(const struct lease_fsm *l);
-/* Standing votes (d_i not void and ahead of now). */
+/* How many votes stand (d_i not void and ahead of now). */
 int lease_fsm_votes(const struct lease_fsm *l, hf_time now);
 
 #endif

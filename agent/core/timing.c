@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #define KILL_LEAST   hf_ms(50) /* from SIGKILL to V: kernels were seen to wake up to 15 ms late */
-#define YOUNG        hf_ms(50)
+#define SHORT_HOLD   hf_ms(50)
 #define TTL_MAX_MOST hf_ms(24 * 60 * 60 * INT64_C(1000))
 
 static double as_ms(hf_dur d)
@@ -13,7 +13,7 @@ static double as_ms(hf_dur d)
     return (double)d.ns / HF_NS_PER_MS;
 }
 
-/* When two attempts to renew have certainly been made, counted from a hit. */
+/* When two attempts to renew have certainly been made, counted from the last hit. */
 static hf_dur two_attempts(const struct timing *t)
 {
     return hf_ns(t->renew_after.ns + t->renew_jitter.ns + 2 * t->attempt.ns);
@@ -113,7 +113,7 @@ hf_dur timing_silence(hf_dur default_ttl)
     return hf_dur_scale(default_ttl, 1, 3);
 }
 
-hf_dur timing_young(void)
+hf_dur timing_short_hold(void)
 {
-    return YOUNG;
+    return SHORT_HOLD;
 }

@@ -41,7 +41,7 @@ struct timing {
     hf_dur ttl;
     hf_dur span;         /* d - a: 0.99 T - 2 ms */
     hf_dur renew_after;  /* T/3 */
-    hf_dur renew_jitter; /* 10 % of that: no renewal is due more than so much after it */
+    hf_dur renew_jitter; /* 10 % of that: no renewal is due more than this much later */
     hf_dur attempt;      /* T/15, at least 50 ms: also the deadline of an acquire, heal, release */
     hf_dur retry_first;  /* T/60 */
     hf_dur retry_max;    /* T/10 */
@@ -55,8 +55,8 @@ struct timing {
     hf_ms(200) /* a round trip, a second one for the fence, and as much noise */
 #define TIMING_SPAN_ALLOWANCE hf_ms(2) /* expiry in Redis has a resolution of 1 ms, and it rounds */
 
-/* Of a TTL that timing_derive() accepts. Inline: a lease keeps its TTL only, and who wants one of
- * these works out no more than that one. */
+/* For a TTL that timing_derive() accepts. Inline: a lease keeps only its TTL, and a caller that
+ * wants one of these values computes just that one. */
 static inline struct timing timing_of(hf_dur ttl)
 {
     hf_dur renew_after = hf_dur_scale(ttl, 1, 3);
@@ -77,31 +77,32 @@ static inline struct timing timing_of(hf_dur ttl)
     };
 }
 
-/* HF_OK; HF_ETTL with the violated inequality, its numbers and the remedy in `why`. */
+/* HF_OK; or HF_ETTL, with the inequality that does not hold, its numbers and the remedy in
+ * `why`. */
 int timing_derive(hf_dur ttl, hf_dur ttl_max, struct timing *ret_timing, char *why,
                   size_t why_size);
 
 /* The smallest whole-millisecond TTL that timing_derive accepts. */
 hf_dur timing_ttl_min(void);
 
-/* 1.02 * ttl_max + 1 s: no acquire votes of a node that may have forgotten. */
+/* 1.02 * ttl_max + 1 s: for so long a node that may have forgotten gives no acquire votes. */
 hf_dur timing_quarantine(hf_dur ttl_max);
 
-/* 2.04 ttl_max/15 + 200 ms: a node that forgot that lately counts for no lease by a heal. Longer than any
- * `round_most` of the fleet, by clocks that are 1 % apart. */
+/* 2.04 ttl_max/15 + 200 ms: a node that forgot more recently than this counts for no lease by a
+ * heal. It is longer than any `round_most` of the fleet, by clocks that are 1 % apart. */
 hf_dur timing_age(hf_dur ttl_max);
 
-/* (age + 1 s) / 0.7: shorter leases do not outlast nodes that restart empty one after the other, one per T/2,
- * away for a second each. One of them counts again `age` after agents are back on it; until then the lease
- * stands on the others, of which the next has had its last renewal up to 1.1 T/3 before it restarts: 0.82 T
- * later than the first one restarted the lease is losing. */
+/* (age + 1 s) / 0.7: shorter leases are lost when the nodes restart empty one after the other, one
+ * per T/2, each away for a second. A restarted node counts again `age` after agents are back on it.
+ * Until then the lease stands on the others. The next one of them had its last renewal up to 1.1
+ * T/3 before it restarts itself. So the lease is losing 0.82 T after the first restart. */
 hf_dur timing_rolling(hf_dur ttl_max);
 
-/* A third of the agent's default TTL: a connection without any answer for so long is closed. */
+/* A third of the agent's default TTL: a connection without any answer for this long is closed. */
 hf_dur timing_silence(hf_dur default_ttl);
 
-/* For so long after its grant a lease may stay with the thread that made it: far less than the shortest
- * T/3, and less than any holder's first renewal is away. */
-hf_dur timing_young(void);
+/* A lease may stay with the thread that granted it for this long: far less than the shortest T/3,
+ * and less than any lease's first renewal is away. */
+hf_dur timing_short_hold(void);
 
 #endif

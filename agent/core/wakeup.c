@@ -6,13 +6,13 @@
 
 #define LASTING_MIN  hf_ms(250) /* between rounds for keys without expiry */
 #define LASTING_MAX  hf_ms(1000)
-#define EXPIRED_MIN  hf_ms(1) /* behind the expiry: PTTL is rounded */
+#define EXPIRED_MIN  hf_ms(1) /* after the expiry: PTTL is rounded */
 #define EXPIRED_MAX  hf_ms(20)
 #define SPLIT_LEAST  hf_ms(1)
 #define SPLIT_MOST   hf_ms(64)
 #define SPLIT_RTTS   8
 #define SPLITS_MOST  8
-#define BUDGET_BURST 20 /* commands, of the budget of one second: 1 in so many */
+#define BUDGET_BURST 20 /* at once: this part of what one second allows */
 
 static uint32_t bit(int node)
 {
@@ -32,7 +32,7 @@ void wakeup_init(struct wakeup *w, int n, int q)
 {
     *w = (struct wakeup){.n = (uint8_t)n, .q = (uint8_t)q, .not_before = HF_TIME_PAST};
     for (int i = 0; i < HF_NODES_MAX; i++)
-        w->told_at[i] = w->looked_at[i] = HF_TIME_PAST;
+        w->told_at[i] = w->queried_at[i] = HF_TIME_PAST;
     wakeup_round(w);
 }
 
@@ -46,13 +46,13 @@ void wakeup_round(struct wakeup *w)
         w->expires[i] = HF_TIME_NEVER;
 }
 
-/* (!) What was told since the command was sent may be of a change after it: the node is not armed,
- * and is looked at. */
+/* (!) A notice that came after the command was sent may be of a change after it: the node does not
+ * count as armed, and is queried. */
 static void answered(struct wakeup *w, int node, bool tracked, hf_time sent)
 {
     bool late = !hf_time_before(w->told_at[node], sent);
 
-    w->looking &= ~bit(node);
+    w->querying &= ~bit(node);
     w->free &= ~bit(node);
     w->lasting &= ~bit(node);
     w->expires[node] = HF_TIME_NEVER;
@@ -83,15 +83,15 @@ void wakeup_free(struct wakeup *w, int node, bool tracked, hf_time sent)
         w->free |= bit(node);
 }
 
-void wakeup_look(struct wakeup *w, int node, hf_time now)
+void wakeup_query(struct wakeup *w, int node, hf_time now)
 {
-    w->looking |= bit(node);
-    w->looked_at[node] = now;
+    w->querying |= bit(node);
+    w->queried_at[node] = now;
 }
 
 void wakeup_unanswered(struct wakeup *w, int node)
 {
-    w->looking &= ~bit(node);
+    w->querying &= ~bit(node);
     w->told &= ~bit(node); /* it will be polled */
     w->unarmed &= ~bit(node);
     w->armed &= ~bit(node);
@@ -117,7 +117,8 @@ void wakeup_granted(struct wakeup *w, int node)
     w->free &= ~bit(node);
 }
 
-/* When q nodes have no key any more, if nobody extends one; NEVER: not by itself. */
+/* When q nodes have no key any more, if nobody extends one; NEVER: too few of the
+ * keys expire. */
 static hf_time expiry(const struct wakeup *w, hf_time now)
 {
     hf_time at[HF_NODES_MAX];
@@ -127,7 +128,8 @@ static hf_time expiry(const struct wakeup *w, hf_time now)
     return validity_qth(at, w->n, w->n - w->q + 1); /* the q-th smallest */
 }
 
-/* (!) Drawn once: whoever holds the lock for a moment only has nodes looked at all the time. */
+/* (!) Drawn once: a program that takes and releases the lock all the time causes queries all the
+ * time, and each would draw anew. */
 static hf_time once(hf_time *drawn, hf_dur delay, hf_time now)
 {
     if (drawn->ns == HF_TIME_NEVER.ns)
@@ -192,12 +194,12 @@ void wakeup_won_late(struct wakeup *w, int node, bool winner, hf_dur rtt, uint32
     split(w, rtt, random, now);
 }
 
-/* When the node is to be looked at; NEVER: need not be. */
-static hf_time look_at(const struct wakeup *w, int node)
+/* When the node is to be queried; NEVER: no need. */
+static hf_time query_at(const struct wakeup *w, int node)
 {
-    hf_time next = hf_time_add(w->looked_at[node], WAKEUP_LOOK_EVERY);
+    hf_time next = hf_time_add(w->queried_at[node], WAKEUP_QUERY_EVERY);
 
-    if (!((w->told | w->unarmed) & ~w->looking & bit(node)))
+    if (!((w->told | w->unarmed) & ~w->querying & bit(node)))
         return HF_TIME_NEVER;
     return w->told & bit(node) ? hf_time_max(hf_time_add(w->told_at[node], WAKEUP_GATHER), next)
                                : next;
@@ -213,7 +215,7 @@ struct wakeup_plan wakeup_next(const struct wakeup *w, uint32_t voting, hf_time 
         return plan;
     }
     for (int i = 0; i < w->n; i++) {
-        hf_time at = look_at(w, i);
+        hf_time at = query_at(w, i);
 
         if (hf_time_reached(now, at))
             plan.nodes |= bit(i);
@@ -223,7 +225,7 @@ struct wakeup_plan wakeup_next(const struct wakeup *w, uint32_t voting, hf_time 
     if (hf_time_reached(now, w->poll))
         plan.step = WAKEUP_POLL;
     else if (plan.nodes)
-        plan.step = WAKEUP_LOOK;
+        plan.step = WAKEUP_QUERY;
     return plan;
 }
 

@@ -51,7 +51,7 @@ static void write_losses(const struct hf_table *table, FILE *out)
     enum hf_counter counter;
 
     write_head(out, "losses_total", "counter",
-               "leases lost, or given up because they were being lost, and why");
+               "leases that were lost, or released while they were being lost, by reason");
     for (unsigned reason = 0; reason < LOSS_REASONS; reason++)
         if (losses_counter((enum hf_loss_reason)reason, &counter))
             fprintf(out, "holdfast_losses_total{reason=\"%s\"} %" PRIu64 "\n", hf_loss_word(reason),
@@ -225,7 +225,8 @@ void metrics_write(struct agent *agent, FILE *out)
     for (int s = HF_SLOT_HELD; s < SLOT_STATES; s++)
         fprintf(out, "holdfast_leases_by_state{state=\"%s\"} %" PRIu64 "\n", slot_states[s],
                 sum.states[s]);
-    write_head(out, "validity_least_seconds", "gauge", "validity left to the lease that has least");
+    write_head(out, "validity_least_seconds", "gauge",
+               "the least validity that any lease has left");
     if (sum.least_ns != INT64_MAX)
         fprintf(out, "holdfast_validity_least_seconds %.3f\n",
                 (double)sum.least_ns / HF_NS_PER_SEC);
@@ -234,7 +235,7 @@ void metrics_write(struct agent *agent, FILE *out)
     write_head(out, "ready", "gauge", "1: a quorum of nodes may vote and takes writes");
     fprintf(out, "holdfast_ready %d\n", broker_ready(agent->broker));
     write_head(out, "heartbeat_age_seconds", "gauge",
-               "since the thread's last sign of life; -1: none yet");
+               "time since the thread's last sign of life; -1: none yet");
     write_age(out, "main", &h->main_beat_ns, sum.now);
     write_age(out, "broker", &h->broker_beat_ns, sum.now);
     write_age(out, "renewal", &h->renewal_beat_ns, sum.now);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,10 @@
 
 #include "shm/status.h"
 
-#define TRIES 20
+#define TRIES     20
+#define TRY_EVERY 5 /* ms */
+/* The kernel ends it already; on a loaded machine that takes its time. */
+#define ORPHAN_MOST 5000 /* ms */
 
 static int say_sys(const char *what, const char *path, char *why, size_t why_size)
 {
@@ -55,22 +59,45 @@ static int own_directory(const char *path, mode_t mode, bool shared, bool *ret_m
     return HF_EPERM;
 }
 
-static int refuse_second(const struct singleton *s, const char *name, char *why, size_t why_size)
+/* The process that took the lock; 0: it has not said so yet. */
+static pid_t taken_by(const struct singleton *s)
 {
     char text[32] = "";
-    long pid = 0;
+
+    return pread(s->lock_fd, text, sizeof(text) - 1, 0) > 0 ? (pid_t)strtol(text, NULL, 10) : 0;
+}
+
+/* HF_EBUSY, HF_ESYS. A process that runs the agent as its child shares the lock with it, and when the one
+ * was killed the other is about to end: that is no second agent. */
+static int lock_now(const struct singleton *s)
+{
+    for (int waited_ms = 0; flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0; waited_ms += TRY_EVERY) {
+        pid_t owner;
+
+        if (errno != EWOULDBLOCK)
+            return HF_ESYS;
+        owner = taken_by(s);
+        if (waited_ms >= ORPHAN_MOST || owner <= 0 || kill(owner, 0) == 0 || errno != ESRCH)
+            return HF_EBUSY;
+        (void)poll(NULL, 0, TRY_EVERY);
+    }
+    return HF_OK;
+}
+
+static int refuse_second(const struct singleton *s, const char *name, char *why, size_t why_size)
+{
+    pid_t pid = 0;
 
     /* The other agent may be about to write it. */
     for (int i = 0; i < TRIES && pid <= 0; i++) {
         if (i > 0)
-            (void)poll(NULL, 0, 5);
-        if (pread(s->lock_fd, text, sizeof(text) - 1, 0) > 0)
-            pid = strtol(text, NULL, 10);
+            (void)poll(NULL, 0, TRY_EVERY);
+        pid = taken_by(s);
     }
     if (pid > 0)
         snprintf(why, why_size,
                  "an agent named '%s' runs already: pid %ld, in %s; give this one another --name",
-                 name, pid, s->dir);
+                 name, (long)pid, s->dir);
     else
         snprintf(why, why_size,
                  "an agent named '%s' runs already, in %s; give this one another --name", name,
@@ -83,19 +110,23 @@ static int try_lock(struct singleton *s, const char *path, const char *name, cha
                     size_t why_size)
 {
     struct stat here, there;
-    int rc = HF_EPENDING;
+    int rc;
 
     s->lock_fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
     if (s->lock_fd < 0 && errno == ENOENT)
         return HF_EPENDING;
     if (s->lock_fd < 0)
         return say_sys("open", path, why, why_size);
-    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0)
-        rc = errno == EWOULDBLOCK ? refuse_second(s, name, why, why_size)
-                                  : say_sys("lock", path, why, why_size);
+    rc = lock_now(s);
+    if (rc == HF_EBUSY)
+        rc = refuse_second(s, name, why, why_size);
+    else if (rc < 0)
+        rc = say_sys("lock", path, why, why_size);
     else if (fstat(s->lock_fd, &here) == 0 && stat(path, &there) == 0 &&
              here.st_ino == there.st_ino && here.st_dev == there.st_dev)
         return HF_OK;
+    else
+        rc = HF_EPENDING;
     close(s->lock_fd);
     return rc;
 }
@@ -121,7 +152,7 @@ int singleton_take(const struct config *config, struct singleton *ret_singleton,
             rc = try_lock(&s, path, config->name, why, why_size);
     }
     if (rc == HF_EPENDING) {
-        snprintf(why, why_size, "%s was removed again and again", path);
+        snprintf(why, why_size, "another process removed %s again and again", path);
         rc = HF_ESYS;
     }
     if (rc < 0)

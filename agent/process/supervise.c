@@ -14,7 +14,6 @@
 #include "agent/broker/broker.h"
 #include "agent/core/ballot.h"
 #include "agent/process/control.h"
-#include "agent/process/dev_nodes.h"
 #include "agent/process/notify.h"
 
 #define BEAT_MS      100
@@ -40,7 +39,6 @@ static void signals_of_ours(sigset_t *ret_set)
     (void)sigaddset(ret_set, SIGTERM);
     (void)sigaddset(ret_set, SIGINT);
     (void)sigaddset(ret_set, SIGHUP);
-    (void)sigaddset(ret_set, SIGCHLD);
 }
 
 void supervise_block_signals(void)
@@ -98,7 +96,7 @@ static void say_waiting(struct watch *w, hf_time now)
 
     broker_why_not_ready(w->agent->broker, why, sizeof(why));
     if (!why[0])
-        snprintf(why, sizeof(why), "too few nodes have answered yet");
+        snprintf(why, sizeof(why), "too few nodes have answered so far");
     /* The reason may count down: the first one is told at once, later ones
      * not too often. */
     if (w->why[0] && (strcmp(why, w->why) == 0 ||
@@ -148,7 +146,7 @@ static void watch_table(struct watch *w, hf_time now)
 /* --- the loop --------------------------------------------------------------------------------- */
 
 /* True when it is time to end. */
-static bool take_signals(int fd, struct dev_nodes *dev_nodes)
+static bool take_signals(int fd)
 {
     struct signalfd_siginfo info;
     bool end = false;
@@ -157,14 +155,14 @@ static bool take_signals(int fd, struct dev_nodes *dev_nodes)
         switch (info.ssi_signo) {
         case SIGTERM:
         case SIGINT:
-            log_info("ending, by signal %s", info.ssi_signo == SIGTERM ? "TERM" : "INT");
+            /* It may come twice: whoever started the agent may pass on what a terminal sends to both. */
+            if (!end)
+                log_info("ending, by signal %s", info.ssi_signo == SIGTERM ? "TERM" : "INT");
             end = true;
             break;
         case SIGHUP:
-            log_warn("reload is not available yet: start the agent again, leases outlive that");
-            break;
-        case SIGCHLD:
-            dev_nodes_reap(dev_nodes);
+            log_warn("restart the agent instead: it cannot reload its configuration, and leases "
+                     "outlive a restart");
             break;
         }
     }
@@ -179,8 +177,7 @@ int supervise_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-void supervise(struct agent *agent, int signals, struct control *control,
-               struct dev_nodes *dev_nodes)
+void supervise(struct agent *agent, int signals, struct control *control)
 {
     struct watch w = {
         .agent = agent, .waiting_since = HF_TIME_NEVER, .watchdog = notify_watchdog()};
@@ -197,7 +194,7 @@ void supervise(struct agent *agent, int signals, struct control *control,
         (void)poll(polls, 1 + count, timeout_ms);
         now = clock_now();
         beat(agent, now);
-        if (polls[0].revents && take_signals(signals, dev_nodes))
+        if (polls[0].revents && take_signals(signals))
             break;
         control_serve(control, &polls[1], count, now);
         watch_readiness(&w, now);

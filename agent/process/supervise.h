@@ -6,7 +6,6 @@
 
 struct agent;
 struct control;
-struct dev_nodes;
 
 /* Blocks the signals that supervise() takes, for this thread and those it starts. Call it
  * before there are threads. */
@@ -17,8 +16,7 @@ void supervise_block_signals(void);
 int supervise_signals(void);
 
 /* Says when the agent is ready, or what it waits for. Returns after SIGTERM or SIGINT. */
-void supervise(struct agent *agent, int signals, struct control *control,
-               struct dev_nodes *dev_nodes);
+void supervise(struct agent *agent, int signals, struct control *control);
 
 /* Waits for the broker, to which MSG_DRAIN was posted; the sign of life goes on. */
 void supervise_drain(struct agent *agent);

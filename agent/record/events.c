@@ -82,7 +82,9 @@ static struct hf_event of_lease(const struct agent *agent, const struct lease *l
     hf_time now = clock_now();
     struct hf_event event = of_holder(agent, lease, kind, now);
 
-    event.valid_before_ns = event.valid_ns = shown(fsm->valid);
+    event.valid_before_ns = shown(fsm->valid);
+    event.valid_ns =
+        fsm->state == HF_SLOT_LOST && hf_time_before(now, fsm->valid) ? 0 : event.valid_before_ns;
     event.voting = voting_at(fsm, now);
     return event;
 }

@@ -1,11 +1,10 @@
-/* The file, in order: a header page, `capacity` pairs of lease halves, as many lease records. Halves are
- * written at every renewal, so they are close together. */
+/* The journal's file: finding it, judging it, making it and letting it grow. What stands in it of each lease is
+ * written and read by journal_leases.c. */
 #include "agent/record/journal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,65 +17,11 @@
 #include "agent/base/log.h"
 #include "agent/record/boot_file.h"
 #include "agent/record/halves.h"
+#include "agent/record/journal_layout.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
 #define JOURNAL_MAGIC UINT64_C(0x314c4e524a4648) /* "HFJRNL1" */
-/* lease_half.state, slot_state */
-#define STATE_MASK   0xffu
-#define OWNER_SHIFT  8
-#define REASON_SHIFT 8
-
-struct lease_half {
-    _Atomic uint64_t seq;            /* 0: never written; the half with the higher one counts */
-    uint32_t crc;                    /* of seq and all that follows */
-    uint32_t state;                  /* number of the owner block << 8 | state */
-    uint32_t slot_state, generation; /* slot_state: reason << 8 | state */
-    uint64_t fence;
-    int64_t d_ns[HF_NODES_MAX]; /* of the configured nodes; the rest of the last line is 0 */
-};
-#define HALF_LINE                                                                                  \
-    64 /* bytes of a cache line; a half takes one for up to 4 nodes, and two for more */
-_Static_assert(sizeof(struct lease_half) <= 2 * HALF_LINE, "as journal_put() has room for");
-
-/* The part that all holders of one token share. */
-struct token_block {
-    uint32_t crc; /* of all that follows */
-    uint32_t ttl_ms;
-    char token[TOKEN_LEN + 1]; /* in hex */
-    uint8_t name_len;
-    uint8_t name[HF_NAME_MAX];
-};
-
-struct owner_block {
-    uint32_t crc; /* of all that follows */
-    uint32_t max_hold_ms, pid, uid;
-    uint64_t start_time, pidns_inode, cookie_hash, request_id;
-    uint32_t heartbeat_ms, beat_word;
-    int64_t since_ns, since_wall_ms;
-    uint8_t note_len, comm_len, run;
-    char note[HF_NOTE_MAX + 1], comm[HF_COMM_MAX + 1];
-};
-
-struct lease_record {
-    struct token_block what;
-    struct owner_block who[2]; /* the newest half says which counts */
-};
-
-struct journal {
-    char path[BOOT_FILE_PATH];
-    void *map;
-    size_t size;
-    uint32_t capacity;
-    int nodes;
-    char *halves;     /* of leases */
-    size_t half_size; /* of one of them */
-    struct lease_record *lease;
-    uint8_t *owner; /* per slot: the owner block that the next state refers to */
-    uint32_t slots_live;
-    bool kept;
-    struct boot_file_header want; /* the header that a new file would have */
-};
 
 /* --- layout ----------------------------------------------------------------------------------- */
 
@@ -93,14 +38,14 @@ static uint64_t fingerprint(void)
         sizeof(struct token_block),
         offsetof(struct token_block, token),
         offsetof(struct token_block, name),
-        sizeof(struct owner_block),
-        offsetof(struct owner_block, start_time),
-        offsetof(struct owner_block, request_id),
-        offsetof(struct owner_block, heartbeat_ms),
-        offsetof(struct owner_block, since_ns),
-        offsetof(struct owner_block, run),
-        offsetof(struct owner_block, note),
-        offsetof(struct owner_block, comm),
+        sizeof(struct holder_block),
+        offsetof(struct holder_block, start_time),
+        offsetof(struct holder_block, request_id),
+        offsetof(struct holder_block, heartbeat_ms),
+        offsetof(struct holder_block, since_ns),
+        offsetof(struct holder_block, run),
+        offsetof(struct holder_block, note),
+        offsetof(struct holder_block, comm),
         0x01020304,
     };
     uint32_t low = crc32c(0, facts, sizeof(facts));
@@ -133,33 +78,13 @@ static void place(struct journal *j, void *map, size_t size, uint32_t capacity, 
     j->lease = (struct lease_record *)(void *)(j->halves + (size_t)capacity * 2 * j->half_size);
 }
 
-static void *halves_of(const struct journal *j, uint32_t slot)
-{
-    return j->halves + (size_t)slot * 2 * j->half_size;
-}
-
-static const struct lease_half *half_of(const struct journal *j, uint32_t slot, int number)
-{
-    const char *halves = halves_of(j, slot);
-
-    return (const struct lease_half *)(const void *)(halves + (size_t)number * j->half_size);
-}
-
 /* --- halves ----------------------------------------------------------------------------------- */
-
-/* The owner block that the newest half refers to. */
-static int owner_now(const struct journal *j, uint32_t slot)
-{
-    int newer = half_seq(half_of(j, slot, 1)) > half_seq(half_of(j, slot, 0));
-
-    return half_of(j, slot, newer)->state >> OWNER_SHIFT & 1;
-}
 
 static void mend(struct journal *j)
 {
     for (uint32_t slot = 0; slot < j->capacity; slot++) {
         half_mend(halves_of(j, slot), j->half_size);
-        j->owner[slot] = (uint8_t)owner_now(j, slot);
+        j->holder[slot] = (uint8_t)holder_now(j, slot);
     }
 }
 
@@ -170,8 +95,8 @@ static void unmap(struct journal *j)
     if (j->map)
         (void)munmap(j->map, j->size);
     j->map = NULL;
-    free(j->owner);
-    j->owner = NULL;
+    free(j->holder);
+    j->holder = NULL;
 }
 
 static int map_file(struct journal *j, int fd, const struct boot_file_header *h, char *why,
@@ -183,8 +108,8 @@ static int map_file(struct journal *j, int fd, const struct boot_file_header *h,
     if (rc < 0)
         return rc;
     place(j, map, h->size, h->capacity, (int)h->nodes);
-    j->owner = calloc(h->capacity, sizeof(*j->owner));
-    if (!j->owner) {
+    j->holder = calloc(h->capacity, sizeof(*j->holder));
+    if (!j->holder) {
         unmap(j);
         snprintf(why, why_size, "out of memory");
         return HF_ENOMEM;
@@ -218,7 +143,7 @@ static enum judgement judge_header(const struct journal *j, int fd,
                  j->path);
         return REFUSE;
     case BOOT_FILE_FOREIGN:
-        snprintf(why, why_size, "%s is not a private file of ours; look at it and remove it",
+        snprintf(why, why_size, "look at %s and remove it: it is not a private file of this agent",
                  j->path);
         return REFUSE;
     }
@@ -280,7 +205,8 @@ static enum judgement judge_records(struct journal *j, const struct boot_file_he
     snprintf(why, why_size,
              "%s has %" PRIu32
              " leases of an earlier agent with another list of nodes or key_format, the last valid "
-             "for %" PRId64 " s more: wait, or start with the earlier one",
+             "for %" PRId64
+             " s more: wait until then, or start with the earlier list and key_format",
              j->path, live, hf_time_since(until, now).ns / HF_NS_PER_SEC + 1);
     return REFUSE;
 }
@@ -327,8 +253,8 @@ static void grow(struct journal *j, const struct boot_file_header *want)
             boot_file_abandon(j->path);
     }
     if (rc < 0)
-        log_warn("the capacity stays at %" PRIu32 " and is not %" PRIu32
-                 ", with all leases kept; restart the agent when this is mended: %s",
+        log_warn("the capacity stays at %" PRIu32 " instead of %" PRIu32
+                 ", and all leases are kept; restart the agent when this is mended: %s",
                  j->capacity, want->capacity, why);
 }
 
@@ -446,159 +372,4 @@ void journal_remove(struct journal *j)
         return;
     (void)unlink(j->path);
     journal_close(j);
-}
-
-/* --- leases ----------------------------------------------------------------------------------- */
-
-/* A CRC comes first and covers all that follows. */
-static uint32_t block_crc(const void *block, size_t size)
-{
-    return crc32c(0, (const char *)block + sizeof(uint32_t), size - sizeof(uint32_t));
-}
-
-/* (!) Into the block that the newest state does not refer to: no state names it until the next put. */
-void journal_put_owner(struct journal *j, uint32_t slot, const struct journal_identity *id)
-{
-    int idle = !owner_now(j, slot);
-    struct owner_block block;
-
-    memset(&block, 0, sizeof(block)); /* padding is under the CRC, too */
-    block.max_hold_ms = id->max_hold_ms;
-    block.pid = id->pid;
-    block.uid = id->uid;
-    block.start_time = id->start_time;
-    block.pidns_inode = id->pidns_inode;
-    block.cookie_hash = id->cookie_hash;
-    block.request_id = id->request_id;
-    block.heartbeat_ms = id->heartbeat_ms;
-    block.beat_word = id->beat_word;
-    block.since_ns = id->since_ns;
-    block.since_wall_ms = id->since_wall_ms;
-    block.note_len = id->note_len;
-    block.comm_len = id->comm_len;
-    block.run = id->run;
-    memcpy(block.note, id->note, sizeof(block.note));
-    memcpy(block.comm, id->comm, sizeof(block.comm));
-    block.crc = block_crc(&block, sizeof(block));
-    j->lease[slot].who[idle] = block;
-    j->owner[slot] = (uint8_t)idle;
-    /* Before the state that refers to it. */
-    atomic_thread_fence(memory_order_release);
-}
-
-void journal_put_identity(struct journal *j, uint32_t slot, const struct journal_identity *id)
-{
-    struct token_block *what = &j->lease[slot].what;
-
-    memset(what, 0, sizeof(*what));
-    what->ttl_ms = id->ttl_ms;
-    token_text(&id->token, what->token);
-    what->name_len = id->name_len;
-    memcpy(what->name, id->name, sizeof(what->name));
-    what->crc = block_crc(what, sizeof(*what));
-    journal_put_owner(j, slot, id);
-}
-
-void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *state)
-{
-    union {
-        struct lease_half half;
-        char bytes[2 * HALF_LINE];
-    } body;
-
-    memset(body.bytes, 0, j->half_size); /* padding is under the CRC, too */
-    body.half.state = (uint32_t)state->state | (uint32_t)j->owner[slot] << OWNER_SHIFT;
-    body.half.slot_state = (uint32_t)state->slot_state | (uint32_t)state->reason << REASON_SHIFT;
-    body.half.generation = state->generation;
-    body.half.fence = state->fence;
-    for (int i = 0; i < j->nodes; i++)
-        body.half.d_ns[i] = state->d[i].ns;
-    half_commit(halves_of(j, slot), j->half_size, &body);
-}
-
-/* HF_ETABLE when its CRC is wrong. */
-static int get_identity(const struct lease_record *r, int owner, struct journal_identity *ret)
-{
-    const struct token_block *what = &r->what;
-    const struct owner_block *who = &r->who[owner];
-    struct token token;
-
-    if (what->name_len == 0 || token_read(what->token, &token) < 0 ||
-        what->token[TOKEN_LEN] != '\0' || what->crc != block_crc(what, sizeof(*what)) ||
-        who->note_len > HF_NOTE_MAX || who->comm_len > HF_COMM_MAX ||
-        who->crc != block_crc(who, sizeof(*who)))
-        return HF_ETABLE;
-    memset(ret, 0, sizeof(*ret));
-    ret->token = token;
-    ret->ttl_ms = what->ttl_ms;
-    ret->name_len = what->name_len;
-    memcpy(ret->name, what->name, sizeof(ret->name));
-    ret->max_hold_ms = who->max_hold_ms;
-    ret->pid = who->pid;
-    ret->uid = who->uid;
-    ret->start_time = who->start_time;
-    ret->pidns_inode = who->pidns_inode;
-    ret->cookie_hash = who->cookie_hash;
-    ret->request_id = who->request_id;
-    ret->heartbeat_ms = who->heartbeat_ms;
-    ret->beat_word = who->beat_word;
-    ret->since_ns = who->since_ns;
-    ret->since_wall_ms = who->since_wall_ms;
-    ret->note_len = who->note_len;
-    ret->comm_len = who->comm_len;
-    ret->run = who->run;
-    memcpy(ret->note, who->note, sizeof(ret->note));
-    memcpy(ret->comm, who->comm, sizeof(ret->comm));
-    return HF_OK;
-}
-
-int journal_get(const struct journal *j, uint32_t slot, struct journal_identity *ret_identity,
-                struct journal_lease *ret_state)
-{
-    const struct lease_record *r = &j->lease[slot];
-    const struct lease_half *h;
-    int half = half_newest(halves_of(j, slot), j->half_size), rc;
-    uint32_t state, owner;
-
-    if (half < 0)
-        return half;
-    h = half_of(j, slot, half);
-    state = h->state & STATE_MASK;
-    owner = h->state >> OWNER_SHIFT;
-    if (state == JOURNAL_FREE)
-        return HF_ENOTHELD;
-    if (state > JOURNAL_ENDING || owner > 1)
-        return HF_ETABLE;
-    rc = get_identity(r, (int)owner, ret_identity);
-    if (rc < 0)
-        return rc;
-    ret_state->state = (enum journal_state)state;
-    ret_state->slot_state = (enum hf_slot_state)(h->slot_state & STATE_MASK);
-    ret_state->reason = (enum hf_loss_reason)(h->slot_state >> REASON_SHIFT);
-    ret_state->generation = h->generation;
-    ret_state->fence = h->fence;
-    for (int i = 0; i < HF_NODES_MAX; i++)
-        ret_state->d[i] = i < j->nodes ? (hf_time){h->d_ns[i]} : HF_TIME_PAST;
-    return HF_OK;
-}
-
-int journal_get_previous(const struct journal *j, uint32_t slot,
-                         struct journal_identity *ret_identity)
-{
-    return get_identity(&j->lease[slot], !owner_now(j, slot), ret_identity);
-}
-
-uint32_t journal_generation(const struct journal *j, uint32_t slot)
-{
-    uint32_t highest = 0;
-
-    /* The higher one: a generation too high costs one number, a generation too low could
-     * make a dead handle valid again. */
-    for (int i = 0; i < 2; i++) {
-        uint32_t generation = half_of(j, slot, i)->generation;
-
-        if (generation > highest && generation <= HF_GEN_MAX)
-            highest = generation;
-    }
-    return highest;
 }

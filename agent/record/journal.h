@@ -3,10 +3,10 @@
  *
  * Who writes: a record's owner thread, as in agent/record/lease.h. Who reads: the next agent only. The
  * file survives a killed agent (the page cache keeps it), and no reboot (another boot id: the leases are
- * gone with their owners).
- * A record is a block about the token and two about its owners, each with a CRC, and two state
- * halves (agent/record/halves.h): a kill at any store leaves the older one. The newest half says which owner
- * block counts; in a hand-off the next owner is first written into the other block.
+ * gone with their holders).
+ * A record is a block about the token and two about its holders, each with a CRC, and two state
+ * halves (agent/record/halves.h): a kill at any store leaves the older one. The newest half says which holder
+ * block counts; in a hand-off the next holder is first written into the other block.
  * Order to keep (!): INTENT before the first SET leaves; d_i before the check word is raised;
  * ENDING or HANDOFF before it goes to 0. Recovery is from here, never from the table.
  */
@@ -40,11 +40,11 @@ static inline bool journal_is_held(enum journal_state state)
     return state == JOURNAL_HELD || state == JOURNAL_HANDOFF;
 }
 
-/* Written once per lease, before JOURNAL_INTENT; the owner's part again before JOURNAL_HANDOFF. */
+/* Written once per lease, before JOURNAL_INTENT; the holder's part again before JOURNAL_HANDOFF. */
 struct journal_identity {
     struct token token;
     uint32_t ttl_ms, max_hold_ms, pid, uid;
-    uint64_t start_time;  /* of the owner process, clock ticks since boot */
+    uint64_t start_time;  /* of the holder process, clock ticks since boot */
     uint64_t pidns_inode; /* of the agent: pids mean nothing elsewhere */
     uint64_t cookie_hash; /* of the client's resume cookie */
     uint64_t request_id;  /* the client's own number of the acquire: a resend is the same request */
@@ -87,14 +87,14 @@ void journal_remove(struct journal *journal);
 
 void journal_put_identity(struct journal *journal, uint32_t slot,
                           const struct journal_identity *identity);
-/* Writes the next owner of the same token: all but token, TTL and name. Later states refer to it. */
-void journal_put_owner(struct journal *journal, uint32_t slot,
-                       const struct journal_identity *identity);
+/* Writes the next holder of the same token: all but token, TTL and name. Later states refer to it. */
+void journal_put_holder(struct journal *journal, uint32_t slot,
+                        const struct journal_identity *identity);
 void journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
 /* HF_ENOTHELD when FREE; HF_ETABLE when neither half can be believed. */
 int journal_get(const struct journal *journal, uint32_t slot, struct journal_identity *ret_identity,
                 struct journal_lease *ret_state);
-/* The owner before a hand-off (the caller knows by the fence that there was one): the owner block that
+/* The holder before a hand-off (the caller knows by the fence that there was one): the holder block that
  * the newest state does not refer to. HF_ETABLE when its CRC is wrong. */
 int journal_get_previous(const struct journal *journal, uint32_t slot,
                          struct journal_identity *ret_identity);

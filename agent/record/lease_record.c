@@ -9,9 +9,16 @@ void lease_journal(struct agent *agent, const struct lease *lease, enum journal_
                                    .reason = lease->fsm.reason,
                                    .generation = lease->generation,
                                    .fence = lease->fence};
+    int latest = 0;
 
-    for (int i = 0; i < lease->fsm.n; i++)
+    for (int i = 0; i < lease->fsm.n; i++) {
         record.d[i] = lease_fsm_d(&lease->fsm, i);
+        if (hf_time_before(record.d[latest], record.d[i]))
+            latest = i;
+    }
+    /* (!) Whatever became of the votes, a job lives until the V that it was shown. */
+    if (lease->fsm.state == HF_SLOT_LOST)
+        record.d[latest] = hf_time_max(record.d[latest], lease->fsm.valid);
     journal_put(agent->journal, lease->slot, &record);
 }
 

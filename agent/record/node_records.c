@@ -84,7 +84,7 @@ static int take_existing(struct node_records *r, int fd, const struct boot_file_
 
     switch (boot_file_judge(fd, want, &have)) {
     case BOOT_FILE_FOREIGN:
-        snprintf(why, why_size, "%s is not a private file of ours; look at it and remove it",
+        snprintf(why, why_size, "look at %s and remove it: it is not a private file of this agent",
                  r->path);
         return HF_ETABLE;
     case BOOT_FILE_DAMAGED:

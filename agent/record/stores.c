@@ -83,10 +83,10 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     else if (agent->warm && why[0])
         log_warn("%s", why);
     if (agent->table.capacity > c->capacity)
-        log_info("the capacity stays at %" PRIu32 " and is not %" PRIu32
-                 " until a start with no lease left: leases of an earlier agent are in a table of "
-                 "that size",
-                 agent->table.capacity, c->capacity);
+        log_info(
+            "the capacity stays at %" PRIu32 " instead of %" PRIu32
+            " until a start without leases: leases of an earlier agent are in a table of that size",
+            agent->table.capacity, c->capacity);
     history_load(agent);
     events_begin(agent);
     atomic_store(&agent->table.header->started_ns, clock_now().ns);

@@ -42,7 +42,7 @@ enum link_verdict {
     VERDICT_STALE,    /* the node's TIME was past the deadline: nothing written */
     VERDICT_SENTINEL, /* the nonce differs: nothing written */
     VERDICT_GONE,     /* raise: our key is not there any more */
-    VERDICT_FREE,     /* look, force: there is no such key */
+    VERDICT_FREE,     /* query, force: there is no such key */
 };
 
 #define LINK_ID_LEN 40 /* hex characters */
@@ -59,10 +59,10 @@ struct link_reply {
     /* LINK_ANSWERED only: */
     hf_nodetime node_time;
     char nonce[TRUST_NONCE_LEN + 1]; /* of the sentinel, "" absent */
-    enum link_verdict verdict;       /* acquire, heal, raise, look, force */
+    enum link_verdict verdict;       /* acquire, heal, raise, query, force */
     uint64_t fence;                  /* the node's fence now (node part); 0 none */
     struct hf_wire_holder holder;    /* with VERDICT_TAKEN */
-    /* look, force: sha1hex of the key's value (of the value before, if it was forced out); "" for another
+    /* query, force: sha1hex of the key's value (of the value before, if it was forced out); "" for another
      * type. heal, raise: of the token that set `fence`, if that is another's; else "" */
     char id[LINK_ID_LEN + 1];
     bool forced; /* with `id`: it is forced out, but no other host can have the key yet */
@@ -77,8 +77,8 @@ struct link_reply {
     enum hf_node_error write_error;
     const char *write_text;
     bool tracked;      /* after link_track(): the node tells when a key that was read changes */
-    uint64_t cursor;   /* scan: the cursor of the next page; 0: this was the last */
-    size_t item_count; /* scan: for link_item() */
+    uint64_t cursor;   /* listing: the cursor of the next page; 0: this was the last */
+    size_t item_count; /* listing: for link_item() */
     const void *items;
 };
 
@@ -208,11 +208,11 @@ int link_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_ti
 /* Who holds a key: VERDICT_FREE, or VERDICT_TAKEN with `id` and `holder.pttl_ms`, and, with `record`,
  * the rest of `holder` if the key's fence record is of that very value. Read only, and sent again
  * after NOSCRIPT. */
-int link_look(struct link *link, const void *key, size_t key_len, bool record, hf_time deadline,
-              link_reply_fn *fn, void *arg);
+int link_query(struct link *link, const void *key, size_t key_len, bool record, hf_time deadline,
+               link_reply_fn *fn, void *arg);
 
 /* Puts a mark in the token's place if the key belongs to the hold that is meant: VERDICT_OK. Else
- * VERDICT_TAKEN with all that link_look() tells, or VERDICT_FREE. Sent again after NOSCRIPT. */
+ * VERDICT_TAKEN with all that link_query() tells, or VERDICT_FREE. Sent again after NOSCRIPT. */
 struct link_force {
     const void *key;
     size_t key_len;
@@ -227,8 +227,8 @@ int link_force(struct link *link, const struct link_force *force, hf_time deadli
 /* One page of the held keys that begin with `prefix` and end with `suffix`, any bytes: those whose fence
  * record belongs to their value. `cursor` 0 begins; a key may come twice. Read only, and sent again
  * after NOSCRIPT. */
-int link_scan(struct link *link, const void *prefix, size_t prefix_len, const char *suffix,
-              uint64_t cursor, hf_time deadline, link_reply_fn *fn, void *arg);
+int link_listing(struct link *link, const void *prefix, size_t prefix_len, const char *suffix,
+                 uint64_t cursor, hf_time deadline, link_reply_fn *fn, void *arg);
 
 struct link_item {
     const void *key;
@@ -236,7 +236,7 @@ struct link_item {
     char id[LINK_ID_LEN + 1];
     struct hf_wire_holder holder;
 };
-/* Item `i` of a scan's answer; false: no agent wrote it. */
+/* Item `i` of a listing's answer; false: no agent wrote it. */
 bool link_item(const struct link_reply *reply, size_t i, struct link_item *ret_item);
 
 /* Text of an error class for status and logs: "timeout", "loading". */

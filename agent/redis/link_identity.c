@@ -4,6 +4,7 @@
  * - The handshake gives the connection a name. The name is asked for before any command that may count,
  *   once for all that leave together; a connection without it is not the one that was greeted, and
  *   ends.
+ * - (!) INFO is asked for again behind the name: another server may have come between, and got it.
  * - An answer that shows lost scripts, loading, or a server that may not write any more puts in doubt
  *   which server it is: INFO is sent at once, and until it is answered no answer counts (link_call.c).
  *   With the same run_id all is well. With another run_id or role the connection ends.
@@ -19,33 +20,32 @@
 
 /* --- doubt ------------------------------------------------------------------------------------ */
 
+static const struct node_facts *greeted(const struct link *link)
+{
+    return link->state == LINK_UP ? &link->facts : &link->asked;
+}
+
 bool identity_holds(const struct link *link, const struct node_facts *facts)
 {
-    return strcmp(link->facts.run_id, facts->run_id) == 0 &&
-           link->facts.replica == facts->replica && link->facts.cluster == facts->cluster;
+    const struct node_facts *known = greeted(link);
+
+    return strcmp(known->run_id, facts->run_id) == 0 && known->replica == facts->replica &&
+           known->cluster == facts->cluster;
 }
 
 void identity_differs(struct link *link, const struct node_facts *facts)
 {
-    if (strcmp(link->facts.run_id, facts->run_id) != 0)
+    if (strcmp(greeted(link)->run_id, facts->run_id) != 0)
         link_end(link, HF_NODE_ERR_BROKEN, ADVICE ": another server answers behind a proxy");
     else
         link_end(link, HF_NODE_ERR_BROKEN, "its role has changed");
 }
 
-/* It is the same server. A name that could not be asked for is set anew, if that is still allowed. */
-static void clear_doubt(struct link *link)
-{
-    link->doubted = false;
-    if (!link->named && identity_name(link) != HF_OK)
-        link_end(link, HF_NODE_ERR_OTHER, "out of memory");
-}
-
-static void on_who(struct link *link, const struct call *call, const redisReply *answer)
+/* Whether INFO's answer is of the server that was greeted. Otherwise the link has ended. */
+static bool is_the_same(struct link *link, const redisReply *answer)
 {
     struct node_facts facts = {0};
 
-    (void)call;
     if (answer->type == REDIS_REPLY_ERROR)
         link_end(link, reply_error_class(answer->str),
                  "INFO is refused while it is in doubt who answers");
@@ -54,7 +54,19 @@ static void on_who(struct link *link, const struct call *call, const redisReply 
     else if (!identity_holds(link, &facts))
         identity_differs(link, &facts);
     else
-        clear_doubt(link);
+        return true;
+    return false;
+}
+
+/* A name that could not be asked for is set anew, if that is still allowed. */
+static void on_who(struct link *link, const struct call *call, const redisReply *answer)
+{
+    (void)call;
+    if (!is_the_same(link, answer))
+        return;
+    link->doubted = !link->named;
+    if (!link->named && identity_name(link) != HF_OK)
+        link_end(link, HF_NODE_ERR_OTHER, "out of memory");
 }
 
 static void ask_who(struct link *link)
@@ -68,12 +80,13 @@ static void ask_who(struct link *link)
         link_end(link, HF_NODE_ERR_OTHER, "out of memory");
 }
 
+/* Also where it came from within a script, which older servers wrap in a text of their own. */
 static bool has_code(const redisReply *answer, const char *code)
 {
+    const char *text = reply_error_text(answer->str);
     size_t length = strlen(code);
 
-    return strncmp(answer->str, code, length) == 0 &&
-           (answer->str[length] == ' ' || answer->str[length] == '\0');
+    return strncmp(text, code, length) == 0 && (text[length] == ' ' || text[length] == '\0');
 }
 
 bool identity_is_doubtful(struct link *link, const redisReply *answer)
@@ -104,30 +117,59 @@ static bool is_ours(const struct link *link, const redisReply *answer)
     return answer->type == REDIS_REPLY_STRING && strcmp(answer->str, link->name) == 0;
 }
 
-/* The next answer shows the outcome. */
+/* The server does not know the command, or does not let us use it. (!) Any other error says nothing of that: a
+ * proxy gives one while the server behind it is away. */
+static bool is_refused(const redisReply *answer)
+{
+    static const char *const unknown[] = {"unknown command", "unknown subcommand",
+                                          "unsupported command"};
+
+    if (answer->type != REDIS_REPLY_ERROR)
+        return false;
+    for (size_t i = 0; i < HF_LENGTH(unknown); i++)
+        if (strcasestr(answer->str, unknown[i]))
+            return true;
+    return has_code(answer, "NOPERM");
+}
+
 static void on_set(struct link *link, const struct call *call, const redisReply *answer)
 {
-    (void)link;
     (void)call;
-    (void)answer;
+    link->nameless = is_refused(answer);
+    if (answer->type == REDIS_REPLY_ERROR && !link->nameless)
+        link_end(link, HF_NODE_ERR_BROKEN, ADVICE ": an error came when it was named");
 }
 
 /* Where it may not be set, or not be asked for, it proves nothing. */
 static void on_named(struct link *link, const struct call *call, const redisReply *answer)
 {
     (void)call;
+    link->nameless |= is_refused(answer);
     link->named = is_ours(link, answer);
+    if (!link->named && !link->nameless)
+        link_end(link, HF_NODE_ERR_BROKEN, ADVICE ": this connection has not got the name");
+}
+
+/* The name is on the connection to the server that was greeted. */
+static void on_confirmed(struct link *link, const struct call *call, const redisReply *answer)
+{
+    (void)call;
+    if (is_the_same(link, answer))
+        link->doubted = false;
 }
 
 int identity_name(struct link *link)
 {
     const char *set[] = {"CLIENT", "SETNAME", link->name}, *get[] = {"CLIENT", "GETNAME"};
+    const char *info[] = {"INFO"};
     int rc;
 
     snprintf(link->name, sizeof(link->name), "holdfast-%08x%08x", link_random(link),
              link_random(link));
     rc = call_own(link, on_set, (int)HF_LENGTH(set), set, NULL);
-    return rc == HF_OK ? call_own(link, on_named, (int)HF_LENGTH(get), get, NULL) : rc;
+    if (rc == HF_OK)
+        rc = call_own(link, on_named, (int)HF_LENGTH(get), get, NULL);
+    return rc == HF_OK ? call_own(link, on_confirmed, (int)HF_LENGTH(info), info, NULL) : rc;
 }
 
 static void on_name(struct link *link, const struct call *call, const redisReply *answer)

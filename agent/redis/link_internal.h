@@ -108,8 +108,9 @@ struct link {
     char write_text[LINK_TEXT_MAX];
 
     /* whether it is still the server that said so */
-    bool doubted; /* INFO is in flight, and no answer counts before its answer */
-    bool named;   /* this connection has the name */
+    bool doubted;  /* INFO is in flight, maybe with a new name: no answer counts before it */
+    bool named;    /* this connection has the name */
+    bool nameless; /* connections may not be named there */
     char name[32];
     hf_time checked; /* the loop's turn in which the name was asked for last */
     int checks;      /* questions for the name without an answer, of `in_flight` */
@@ -167,7 +168,8 @@ void handshake_stop(struct link *link);
 
 /* --- link_identity.c -------------------------------------------------------------------------- */
 
-/* Names the connection, once INFO was answered. HF_OK, HF_ENOQUORUM, HF_ENOMEM. */
+/* Names the connection, once INFO was answered, and asks INFO behind the name: with another answer the
+ * connection ends. HF_OK, HF_ENOQUORUM, HF_ENOMEM. */
 int identity_name(struct link *link);
 /* Before a command whose answer may count: asks for the name, once for all that leave together.
  * Does nothing where connections cannot be named. HF_OK, HF_ENOQUORUM, HF_ENOMEM. */

@@ -202,7 +202,8 @@ static bool get_verdict(redisReply *const *e, size_t count, struct link_reply *o
 }
 
 /* {'FREE', fence} or {'HELD' or 'FORCED', fence, pttl, id} and perhaps a record */
-static bool get_look(redisReply *const *e, size_t count, enum script script, struct link_reply *out)
+static bool get_query(redisReply *const *e, size_t count, enum script script,
+                      struct link_reply *out)
 {
     struct hf_wire_holder *holder = &out->holder;
 
@@ -226,7 +227,7 @@ static bool get_look(redisReply *const *e, size_t count, enum script script, str
 }
 
 /* {cursor, item...}; link_item() decodes the items. */
-static bool get_scan(redisReply *const *e, size_t count, struct link_reply *out)
+static bool get_listing(redisReply *const *e, size_t count, struct link_reply *out)
 {
     char *end;
 
@@ -309,11 +310,11 @@ static bool decode(const redisReply *answer, enum script script, size_t keys,
     case SCRIPT_RENEW:
     case SCRIPT_RELEASE:
         return get_marks(e + 3, answer->elements - 3, keys, out);
-    case SCRIPT_LOOK:
+    case SCRIPT_QUERY:
     case SCRIPT_FORCE:
-        return get_look(e + 3, answer->elements - 3, script, out);
-    case SCRIPT_SCAN:
-        return get_scan(e + 3, answer->elements - 3, out);
+        return get_query(e + 3, answer->elements - 3, script, out);
+    case SCRIPT_LISTING:
+        return get_listing(e + 3, answer->elements - 3, out);
     case SCRIPT_SENTINEL:
         return get_sentinel(e + 3, answer->elements - 3, out);
     default:

@@ -147,8 +147,8 @@ int link_raise(struct link *link, const struct link_lock *lock, hf_time deadline
                        args.lengths);
 }
 
-int link_look(struct link *link, const void *key, size_t key_len, bool record, hf_time deadline,
-              link_reply_fn *fn, void *arg)
+int link_query(struct link *link, const void *key, size_t key_len, bool record, hf_time deadline,
+               link_reply_fn *fn, void *arg)
 {
     struct args args;
     int rc = begin_lock(&args, link, key, key_len);
@@ -156,7 +156,7 @@ int link_look(struct link *link, const void *key, size_t key_len, bool record, h
     if (rc != HF_OK)
         return rc;
     add_text(&args, record ? "1" : "0");
-    return call_script(link, SCRIPT_LOOK, 1, deadline, fn, arg, args.count, args.argv,
+    return call_script(link, SCRIPT_QUERY, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 
@@ -179,8 +179,8 @@ int link_force(struct link *link, const struct link_force *force, hf_time deadli
                        args.lengths);
 }
 
-int link_scan(struct link *link, const void *prefix, size_t prefix_len, const char *suffix,
-              uint64_t cursor, hf_time deadline, link_reply_fn *fn, void *arg)
+int link_listing(struct link *link, const void *prefix, size_t prefix_len, const char *suffix,
+                 uint64_t cursor, hf_time deadline, link_reply_fn *fn, void *arg)
 {
     char text[24];
     struct args args;
@@ -198,7 +198,7 @@ int link_scan(struct link *link, const void *prefix, size_t prefix_len, const ch
     begin(&args, "1");
     add_text(&args, text);
     add_bytes(&args, args.fence_key, used);
-    return call_script(link, SCRIPT_SCAN, 0, deadline, fn, arg, args.count, args.argv,
+    return call_script(link, SCRIPT_LISTING, 0, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 

@@ -7,7 +7,6 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/token.h"
-#include "agent/record/lease.h"
 #include "agent/redis/link.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
@@ -37,7 +36,7 @@ struct job {
     hf_time attempt_over; /* the first value of give_up */
     hf_dur attempt;
     int wanted; /* answers after which `done` is called */
-    releaser_done_fn *done;
+    release_done_fn *done;
     void *arg;
     struct token token;
     size_t key_len;
@@ -113,7 +112,7 @@ static void job_free(struct job *job)
 
 static void job_done(struct job *job)
 {
-    releaser_done_fn *done = job->done;
+    release_done_fn *done = job->done;
 
     job->give_up = HF_TIME_NEVER;
     job->done = NULL;
@@ -309,19 +308,6 @@ static void set_done(struct job *job, hf_time now)
         if (job->nodes & bit(i))
             patience = hf_dur_max(patience, link_patience(r->links[i]));
     job->give_up = hf_time_min(job->give_up, hf_time_add(now, patience));
-}
-
-struct release_order releaser_order(const struct lease *lease, uint32_t nodes)
-{
-    struct timing timing = lease_timing(lease);
-
-    return (struct release_order){.key = lease_key(lease),
-                                  .key_len = lease->key_len,
-                                  .token = &lease->token,
-                                  .nodes = nodes,
-                                  .doubt_until = HF_TIME_PAST,
-                                  .attempt = timing.attempt,
-                                  .ttl = timing.ttl};
 }
 
 int releaser_start(struct releaser *r, const struct release_order *order)

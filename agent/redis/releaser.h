@@ -18,12 +18,11 @@
 #include <stdint.h>
 
 #include "agent/base/loop.h"
+#include "agent/redis/release_order.h"
 #include "shm/nstime.h"
 
-struct lease;
 struct link;
 struct releaser;
-struct token;
 
 /* `owner` is handed to every `done`. */
 int releaser_create(struct loop *loop, struct link *const *links, int nodes, int quorum,
@@ -31,21 +30,6 @@ int releaser_create(struct loop *loop, struct link *const *links, int nodes, int
 /* Drops all jobs; leaves keys to their TTL. Call releaser_busy() first to drain. */
 void releaser_destroy(struct releaser *releaser);
 
-typedef void releaser_done_fn(int answered, void *arg, void *owner);
-
-struct release_order {
-    const void *key;
-    size_t key_len;
-    const struct token *token;
-    uint32_t nodes;      /* bit per node that may have it; the others have nothing of it */
-    uint32_t in_doubt;   /* of these: an acquire or heal had no answer and its connection broke */
-    hf_time doubt_until; /* deadline of the last of those commands */
-    hf_dur attempt, ttl;
-    releaser_done_fn *done; /* may be NULL */
-    void *arg;
-};
-/* A lease's token on these nodes: nothing is in doubt, and nobody waits for it. */
-struct release_order releaser_order(const struct lease *lease, uint32_t nodes);
 /* HF_OK, HF_ENOMEM. */
 int releaser_start(struct releaser *releaser, const struct release_order *order);
 

@@ -12,8 +12,8 @@ enum script {
     SCRIPT_RENEW,
     SCRIPT_RELEASE,
     SCRIPT_SENTINEL,
-    SCRIPT_LOOK, /* from here on: of no lease of this agent */
-    SCRIPT_SCAN,
+    SCRIPT_QUERY, /* from here on: of no lease of this agent */
+    SCRIPT_LISTING,
     SCRIPT_FORCE,
     SCRIPTS
 };

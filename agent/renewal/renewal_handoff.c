@@ -57,9 +57,9 @@ static void carry_out(struct renewal *r, struct lease *from, struct handoff *h,
     struct lease *to = h->to;
 
     take_over(r, from, to, h);
-    /* (!) In this order: after a kill the next agent gives the lease to the new owner or to nobody, and
+    /* (!) In this order: after a kill the next agent gives the lease to the new holder or to nobody, and
      * the two are never valid together. */
-    journal_put_owner(r->agent->journal, to->slot, &h->owner);
+    journal_put_holder(r->agent->journal, to->slot, &h->owner);
     lease_journal(r->agent, to, JOURNAL_HANDOFF);
     hf_slot_withdraw(&r->agent->table.slots[to->slot]);
     publish(r, to, h->text_off, now);

@@ -136,11 +136,12 @@ static void on_released(int answered, void *arg, void *owner)
         hand_back(r, lease);
 }
 
-/* When every key has expired by itself, if nobody renews it: the allowance in d is 1 % of T and 2 ms,
- * and the node's clock may be slow by as much. */
+/* When every key that is known to stand has expired by itself, if nobody renews it: the allowance in d is
+ * 1 % of T and 2 ms, and the node's clock may be slow by as much. (!) Not before V, whatever became of the
+ * votes: a job lives until then, and the mark of a forced release may stand in the place of a key. */
 static hf_time lapse_of(const struct lease *lease, hf_time now)
 {
-    hf_time last = now;
+    hf_time last = hf_time_max(now, lease->fsm.valid);
 
     for (int i = 0; i < lease->fsm.n; i++)
         last = hf_time_max(last, lease_fsm_d(&lease->fsm, i));
@@ -151,11 +152,11 @@ static struct release_order order_of(struct renewal *r, const struct lease *leas
                                      hf_time now)
 {
     const struct renewal_slot *slot = &r->slots[lease->slot];
-    struct release_order order = releaser_order(lease, nodes);
+    struct release_order order = release_order_of(lease, nodes);
+    bool doubted = hf_time_before(now, slot->doubt_until);
 
-    if (hf_time_before(now, slot->doubt_until))
-        order.in_doubt = (uint32_t)(slot->doubt | slot->broken);
-    order.doubt_until = slot->doubt_until;
+    release_order_doubt(&order, doubted ? (uint32_t)(slot->doubt | slot->broken) : 0,
+                        slot->doubt_until);
     return order;
 }
 
@@ -163,8 +164,7 @@ static void release_everywhere(struct renewal *r, struct lease *lease, hf_time n
 {
     struct release_order order = order_of(r, lease, all_nodes(r), now);
 
-    order.done = on_released;
-    order.arg = lease;
+    release_order_tell(&order, on_released, lease);
     set_timer(r, lease, HF_TIME_NEVER);
     lease->releasing = true;
     if (releaser_start(r->releaser, &order) != HF_OK) {
@@ -411,12 +411,13 @@ static uint32_t mark_at(const struct renewal_node *node, hf_time granted)
 void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
 {
     struct lease_fsm *fsm = &lease->fsm;
-    bool restored = hf_time_before(lease->since, r->started);
+    bool readopted = hf_time_before(lease->since, r->started);
+    unsigned actions = LEASE_ACT_TIMER;
     struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
     r->slots[lease->slot] = (struct renewal_slot){.lease = lease, .doubt_until = HF_TIME_PAST};
     renewal_watch(r, lease);
-    if (restored) {
+    if (readopted) {
         /* (!) The earlier agent's last command, a heal or a vote that came too late to count, may
          * still run. */
         r->slots[lease->slot].broken = (uint16_t)all_nodes(r);
@@ -432,9 +433,9 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
         struct renewal_node *node = &r->node[i];
         struct lease_node *ln = lease_node(lease, i);
 
-        fsm->node[i].mark = (uint16_t)(restored ? node->first_mark : mark_at(node, lease->since));
+        fsm->node[i].mark = (uint16_t)(readopted ? node->first_mark : mark_at(node, lease->since));
         /* An earlier agent's command, or an acquire without an answer, may have written there. */
-        *ln = (struct lease_node){.written = restored || lease_fsm_is_void(fsm, i)};
+        *ln = (struct lease_node){.written = readopted || lease_fsm_is_void(fsm, i)};
         if (lease_fsm_is_void(fsm, i))
             /* A late vote may still come. */
             renewal_schedule(node, lease, hf_time_add(now, lease_timing(lease).attempt));
@@ -442,9 +443,12 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
             renewal_plan_first(node, lease,
                                hf_time_sub(lease_fsm_d(fsm, i), lease_timing(lease).span));
     }
-    carry_out(r, lease, lease_fsm_tick(fsm, now) | LEASE_ACT_TIMER, &before, false);
+    /* Votes that came after the grant are not shown yet. */
+    if (!readopted && lease_fsm_votes(fsm, now) > fsm->q)
+        actions |= LEASE_ACT_EXTEND;
+    carry_out(r, lease, lease_fsm_tick(fsm, now) | actions, &before, false);
     /* (!) The broker may have had it when a step was found. */
-    for (int i = 0; i < r->n && !restored; i++)
+    for (int i = 0; i < r->n && !readopted; i++)
         if (r->node[i].void_before.ns != HF_TIME_PAST.ns)
             step(&r->node[i], lease, r->node[i].void_before);
 }
@@ -568,15 +572,8 @@ void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *be
 void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
                   const struct token *token, hf_dur attempt, hf_dur ttl)
 {
-    struct release_order order = {
-        .key = key,
-        .key_len = key_len,
-        .token = token,
-        .nodes = UINT32_C(1) << node->number,
-        .doubt_until = HF_TIME_PAST,
-        .attempt = attempt,
-        .ttl = ttl,
-    };
+    struct release_order order =
+        release_order(key, key_len, token, attempt, ttl, UINT32_C(1) << node->number);
 
     (void)releaser_start(node->renewal->releaser, &order);
 }

@@ -1,4 +1,4 @@
--- Takes a key and offers the fence.
+-- Takes a key with our token and offers the fence.
 -- KEYS: sentinel, key, fence record
 -- ARGV: token, ttl_ms, deadline_us, nonce, fence, host, pid, uid, command, note, since_ms
 -- {.., 'OK' | 'LOW', fence that the node has} | {.., 'TAKEN', ..} | {.., 'STALE'} | {.., 'SENTINEL'}

@@ -1,16 +1,16 @@
--- Put before every script. KEYS[1] is the sentinel. Every answer begins with the node's TIME and the sentinel's nonce:
--- {seconds, microseconds, nonce or '', ...}.
+-- This text is put before every script. KEYS[1] is the sentinel. Every answer begins with the node's TIME and the
+-- sentinel's nonce: {seconds, microseconds, nonce or '', ...}.
 local time = redis.call('TIME')
 local nonce = redis.call('HGET', KEYS[1], 'nonce') or ''
-local RETENTION_MS = 604800000 -- of a fence: seven days, counted from its last acceptance: agent/core/refresh.h
-local FORCED = 'holdfast:forced:' -- sha1hex(token) behind it: what force.lua puts in the token's place
+local RETENTION_MS = 604800000 -- of a fence record: seven days from its last acceptance; agent/core/refresh.h
+local FORCED = 'holdfast:forced:' -- the mark that force.lua puts in a token's place: this, then sha1hex(token)
 
 local function answer(...)
   return {time[1], time[2], nonce, ...}
 end
 
--- Why nothing may be written: the node's TIME is past the deadline, or it is not the node that was validated. Otherwise
--- nil. Microseconds since 1970 are exact in a double until the year 2255.
+-- Why nothing may be written: the node's TIME is past the deadline (STALE), or this is not the node that was validated
+-- (SENTINEL). nil: the script may write. Microseconds since 1970 are exact in a double until the year 2255.
 local function objection(deadline_us, validated_nonce)
   if time[1] * 1000000 + time[2] > tonumber(deadline_us) then
     return 'STALE'
@@ -19,7 +19,7 @@ local function objection(deadline_us, validated_nonce)
   end
 end
 
--- The value of a string key; false: there is none; nil: the key is of another type, so another's.
+-- The value of a string key; false: there is no key; nil: the key is of another type, so it is not ours.
 local function get(key)
   local value = redis.pcall('GET', key)
   if type(value) ~= 'table' then
@@ -30,8 +30,8 @@ local function get(key)
   error(value)
 end
 
--- Makes `token` stand in `key` for `ttl_ms`, arming it again when it is there already (a resend). Returns whether it
--- stands, otherwise also the value that is in its way.
+-- Makes `token` stand in `key` for `ttl_ms`. If the token is there already (a resend), its expiry is set anew. Returns
+-- whether the token stands and, if not, the value that is in its way.
 local function stand(key, token, ttl_ms)
   if redis.call('SET', key, token, 'NX', 'PX', ttl_ms) then
     return true
@@ -44,16 +44,17 @@ local function stand(key, token, ttl_ms)
   return true
 end
 
--- A key's fence record {fence, tag, host, pid, uid, command, note, since}. The fence is a decimal string of at most 53
--- bits, stored and told as the string that came, never printed from a number: Lua would write 1.7e+15. The tag is
--- sha1hex(token) of whoever set it.
+-- Reads a key's fence record {fence, tag, host, pid, uid, command, note, since}. The fence is a decimal string of at
+-- most 53 bits. It is stored and told as the string that came, never printed from a number: Lua would write 1.7e+15.
+-- The tag is sha1hex of the token that set the fence.
 local function fence_read(fence_key)
   local stored = redis.call('HMGET', fence_key, 'fence', 'tag')
   return {fence = stored[1] or '0', tag = stored[2] or ''}
 end
 
--- Writes fence and holder if the fence is higher than `stored`, or the same with the same tag. `holder`: host, pid, uid,
--- command, note, since. Returns whether it was accepted, the fence that the node has now and, if that is another's, its tag.
+-- Writes fence and holder if the fence is higher than the stored one, or equal to it with the same tag. `holder`: host,
+-- pid, uid, command, note, since. Returns whether the fence was accepted, the fence that the node has now and, if
+-- another token set that one, its tag.
 local function fence_offer(fence_key, stored, fence, token, holder)
   local tag = redis.sha1hex(token)
   local offered, present = tonumber(fence), tonumber(stored.fence) or 0
@@ -66,27 +67,27 @@ local function fence_offer(fence_key, stored, fence, token, holder)
   return true, fence, ''
 end
 
--- The sha1hex(token) of a token that was forced out; nil: `value` says nothing of the kind.
+-- The sha1hex(token) in a mark; nil: `value` is no mark.
 local function forced_id(value)
   if value and #value == #FORCED + 40 and string.sub(value, 1, #FORCED) == FORCED then
     return string.sub(value, #FORCED + 1)
   end
 end
 
--- Whether `value` says that this very token was forced out.
+-- Whether `value` is the mark of this very token.
 local function is_forced(value, token)
   local id = forced_id(value)
   return id and id == redis.sha1hex(token)
 end
 
--- Tells two holders apart and gives no token away: sha1hex of the value, which is what a fence record has for a tag, also
--- of one that was forced out. '' for a key of another type.
+-- The id of a hold, which tells holders apart and gives no token away: sha1hex of the token, as a fence record has it
+-- for a tag; of a mark, the id of the token that it replaced. '' for a key of another type.
 local function id_of(value)
   return forced_id(value) or value and redis.sha1hex(value) or ''
 end
 
--- The answer that `value` stands in the key: {.., word, fence, pttl, id} and, if `record` wants it and the fence record is
--- of that id, host, pid, uid, command, note, since.
+-- The answer when `value` stands in the key: {.., word, fence, pttl, id} and, if `record` is true and the fence record
+-- has that id for its tag, host, pid, uid, command, note, since.
 local function standing(word, key, value, fence_key, stored, record)
   local pttl, id = redis.call('PTTL', key), id_of(value)
   if not record or id == '' or id ~= stored.tag then
@@ -96,8 +97,8 @@ local function standing(word, key, value, fence_key, stored, record)
   return answer(word, stored.fence, pttl, id, unpack(holder))
 end
 
--- The answer that `value`, another's, stands in the key: {.., 'TAKEN', fence, pttl} and, if the fence record is that
--- very token's, host, pid, uid, command, note, since.
+-- The answer when `value`, another's, stands in the key: {.., 'TAKEN', fence, pttl} and, if the fence record is of that
+-- same token, host, pid, uid, command, note, since.
 local function taken(key, value, fence_key, stored)
   local pttl = redis.call('PTTL', key)
   if not value or id_of(value) ~= stored.tag then

@@ -1,12 +1,13 @@
--- Ends a hold whatever its holder does: a mark takes the place of its token, which can then be neither renewed nor healed,
--- and is nobody's. It stays for the time that the token had left, or until the holder's own agent releases it, so that
--- nobody else gets the key while the holder may still believe in it. Of a value that no agent can have written it stays for
--- `foreign_ms`: its holder's word is unknown.
--- (!) The fence record proves nothing of the kind: another's attempt may have written it over, or its time is over.
+-- Ends a hold whatever its holder does: a mark takes its token's place, so the token can be neither renewed nor healed.
+-- The mark stays for the time that the token had left, or until the holder's own agent releases it, so that nobody else
+-- gets the key while the holder may still believe that it has the lock. In place of a value that no agent can have
+-- written the mark stays for `foreign_ms`: nobody knows for how long that value's holder believes in it.
+-- (!) The value decides whether an agent wrote it, not the fence record: another's attempt may have overwritten the
+-- record, or its retention is over.
 -- KEYS: sentinel, key, fence record
 -- ARGV: fence ('': any), id ('': any), foreign_ms, ttl_max_ms: no mark stays for longer than that
--- {.., 'FORCED', ..}, also when it was before | {.., 'HELD', ..}: by another than meant, nothing was written, as is
--- {.., 'FREE', fence}; the rest as look.lua has it
+-- {.., 'FORCED', ..}, also when it was forced out before | {.., 'HELD', ..}: another hold than the one that is meant
+-- has the key, and nothing was written | {.., 'FREE', fence}: nothing was written; the rest as query.lua has it
 local key, fence_key, fence, wanted = KEYS[2], KEYS[3], ARGV[1], ARGV[2]
 local value = get(key)
 local stored = fence_read(fence_key)

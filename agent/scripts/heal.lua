@@ -1,8 +1,10 @@
 -- Writes our token again on a node that lacks it while the lease is valid, and raises the node's fence to the lease's.
--- A higher fence there stays and is no obstacle: the lease has its quorum elsewhere, or its agent learns that it has not.
+-- A higher fence there stays and is no obstacle: the lease has its quorum elsewhere, or its agent learns that it has
+-- none.
 -- KEYS: sentinel, key, fence record
 -- ARGV: token, ttl_ms, deadline_us, nonce, fence, host, pid, uid, command, note, since_ms
--- {.., 'OK', fence that the node has, tag of another whose it is or ''} | {.., 'TAKEN', ..} | {.., 'STALE'} | {.., 'SENTINEL'}
+-- {.., 'OK', fence that the node has, the tag if another token set it, or ''} | {.., 'TAKEN', ..} | {.., 'STALE'} |
+-- {.., 'SENTINEL'}
 local key, fence_key, token = KEYS[2], KEYS[3], ARGV[1]
 local why_not = objection(ARGV[3], ARGV[4])
 if why_not then

@@ -1,8 +1,8 @@
 -- Offers a higher fence where our key stands: the second round of an acquire. With the same fence the record is written
--- again. Writes nothing without our key.
+-- again. Where our key does not stand nothing is written.
 -- KEYS: sentinel, key, fence record
 -- ARGV: token, fence, host, pid, uid, command, note, since_ms
--- {.., 'OK' | 'LOW', fence that the node has, tag of another whose it is or ''} | {.., 'GONE'}
+-- {.., 'OK' | 'LOW', fence that the node has, the tag if another token set it, or ''} | {.., 'GONE'}
 local fence_key, token = KEYS[3], ARGV[1]
 if get(KEYS[2]) ~= token then
   return answer('GONE')

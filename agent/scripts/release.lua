@@ -1,4 +1,4 @@
--- Deletes the keys that hold our tokens, or the mark that one of them was forced out, and no others.
+-- Deletes the keys whose value is our token, or the mark that took our token's place, and no others.
 -- KEYS: sentinel, key...   ARGV: token, one per key
 -- {.., marks}: one character per key, '1' deleted, '0' missing, 'f' another's
 local marks = {}

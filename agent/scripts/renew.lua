@@ -1,7 +1,7 @@
--- Extends the keys that hold our tokens; never creates one.
--- KEYS: sentinel, key...   ARGV: token of each key..., '1' if the keys are tracked, ttl_ms; or instead of the last one of
--- each key
--- {.., marks}: one character per key, '1' extended, '0' missing, 'f' another's, 'x' ours was forced out
+-- Sets the expiry anew of the keys whose value is our token; never creates one.
+-- KEYS: sentinel, key...   ARGV: token of each key..., '1' if the keys are tracked, one ttl_ms for all keys or one for
+-- each
+-- {.., marks}: one character per key, '1' renewed, '0' missing, 'f' another's, 'x' ours was forced out
 local call, pcall = redis.call, redis.pcall
 local count = #KEYS - 1
 local tracked, ttl_ms = ARGV[count + 1] == '1', ARGV[count + 2]
@@ -12,7 +12,7 @@ for i = 1, count do
   if value == token then
     call('PEXPIRE', key, ARGV[count + 1 + i] or ttl_ms)
     if tracked then
-      call('GET', key) -- the node forgets who tracks the key at our own write: read it again
+      call('GET', key) -- our own write makes the node forget who tracks the key: read it again
     end
     marks[i] = '1'
   else

@@ -1,10 +1,11 @@
--- Reads the sentinel; creates it when absent and wanted, replaces it when its constants differ and that is wanted. The
--- nonce alone is replaced, and its age begins anew, if it is the one under which somebody saw the clock step.
+-- Reads the sentinel. Creates it when it is absent and `make` is '1'. Replaces it when its constants differ and
+-- `replace` is '1'. If its nonce is the one under which somebody saw the clock step, the nonce is replaced and its age
+-- begins anew.
 -- KEYS: sentinel
--- ARGV: make ('1' or '0'), replace ('1' or '0'), nonce for a new one, wall_ms, ttl_max_ms, nodes, list_hash, the
--- nonce of before a step or ''
--- {.., created ('1' or '0'), created_us, created_wall_ms, ttl_max_ms, nodes, list_hash}: as it stands afterwards; the
--- nonce, as always, is the third; '' and nothing after `created` when there is none
+-- ARGV: make ('1' or '0'), replace ('1' or '0'), a new nonce, wall_ms, ttl_max_ms, nodes, list_hash, the nonce under
+-- which a step was seen or ''
+-- {.., created ('1' or '0'), created_us, created_wall_ms, ttl_max_ms, nodes, list_hash}: the sentinel as it stands
+-- afterwards; the nonce, as always, is the third. Without a sentinel the nonce is '' and `created` comes last
 local key = KEYS[1]
 local differs = false
 if nonce ~= '' and ARGV[2] == '1' then

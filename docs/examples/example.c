@@ -4,6 +4,7 @@
  *     cc example.c -lholdfast -o example && ./example
  */
 #include <holdfast_admin.h>
+#include <holdfast_sets.h>
 #include <holdfast_run.h>
 
 #include <poll.h>

@@ -473,9 +473,9 @@ static void check_nothing_left(void)
     FUZZ_CHECK(LIST_EMPTY(&broker->clients->all) && TAILQ_EMPTY(&broker->clients->active));
     FUZZ_CHECK(broker->locks->round_count == 0);
     LIST_FOREACH (u, &broker->clients->users, all)
-        FUZZ_CHECK(!u->sessions && !u->leases && !u->waiters && !u->text_units && !u->looks &&
-                   !u->scans);
-    FUZZ_CHECK(LIST_EMPTY(&broker->queries->surveys) && broker->queries->waiting_look_count == 0);
+        FUZZ_CHECK(!u->sessions && !u->leases && !u->waiters && !u->text_units && !u->queries &&
+                   !u->listings);
+    FUZZ_CHECK(LIST_EMPTY(&broker->queries->fanouts) && broker->queries->waiting_count == 0);
     for (uint32_t i = 0; i < broker->locks->slots_used; i++)
         FUZZ_CHECK(!broker->locks->by_slot[i] || broker->locks->by_slot[i]->idle);
 }

@@ -6,6 +6,7 @@ import pathlib
 import re
 import signal
 import socket
+import struct
 import sys
 import time
 
@@ -66,29 +67,80 @@ def dev_leaves_nothing(run):
     assert not home(run, agent).exists() and not table_of(agent).exists()
 
 
-@scenario("kill -9 of a --dev agent: its servers end by themselves, and the next start removes what is left")
+@scenario("kill -9 of a --dev agent: all of it ends, and the next start removes what is left, however soon")
 def dev_killed(run):
-    agent = run.dev_agent()
-    nodes, old = private_nodes(run, agent), list(home(run, agent).glob("dev-*"))
-    agent.kill()
-    wait_until(lambda: not any(alive(pid) for pid in nodes), 5, "the private nodes end")
+    for _ in range(5):
+        agent = run.dev_agent()
+        nodes, old = private_nodes(run, agent), list(home(run, agent).glob("dev-*"))
+        rest = [*nodes, agent.agent_pid]
+        assert len(rest) == 4 and len(old) == 1, (rest, old)
+        agent.signal(signal.SIGKILL)
+        assert agent.wait() == -signal.SIGKILL
+    wait_until(lambda: not any(alive(pid) for pid in rest), 5, "agent and private nodes end")
     assert old[0].exists()
     agent = run.dev_agent()
-    assert not old[0].exists()
+    assert len(list(home(run, agent).glob("dev-*"))) == 1 and not old[0].exists()
     assert run.holdfast("run", "-n", "job", "--", "true").rc == 0
     agent.stop()
     assert not home(run, agent).exists()
 
 
-@scenario("^C at a terminal reaches the agent, and its private nodes only through it")
+@scenario("a signal that kills the agent of --dev: the private nodes and their files go with it, and the program ends by that signal")
+def dev_agent_killed(run):
+    for number, target in ((signal.SIGKILL, "agent"), (signal.SIGUSR1, "wrapper")):
+        agent = run.dev_agent()
+        nodes = private_nodes(run, agent)
+        os.kill(agent.agent_pid if target == "agent" else agent.pid, number)
+        assert agent.wait() == -number, agent.err
+        assert f"ended by signal {number:d} " in agent.err
+        assert len(nodes) == 3 and not any(alive(pid) for pid in nodes)
+        assert home(run, agent).exists() and not list(home(run, agent).glob("dev-*"))
+    agent = run.dev_agent()
+    os.kill(agent.agent_pid, signal.SIGTERM)
+    assert agent.wait() == 0 and not home(run, agent).exists(), agent.err
+
+
+@scenario("^C at a terminal: the agent tells its jobs, and the private nodes stay until it has ended")
 def dev_interrupted(run):
     agent = run.dev_agent(options=("--ttl", "3s"))
-    job = run.start_holdfast("run", "job", "--", "sh", "-c", "trap 'echo told; exit 9' TERM; echo begun; sleep 60 & wait")
+    assert os.getpgid(agent.agent_pid) == agent.pid
+    nodes = private_nodes(run, agent)
+    job = run.start_holdfast("run", "job", "--", "sh", "-c",
+                             "trap 'echo told; sleep 1; echo ended; exit 9' TERM; echo begun; sleep 60 & wait")
     job.wait_out("begun")
     os.killpg(agent.pid, signal.SIGINT)
+    job.wait_out("told")
+    assert agent.running and agent.agent_pid and len(nodes) == 3 and all(alive(pid) for pid in nodes)
     assert agent.wait() == 0, agent.err
     assert job.wait() in (9, 124), job.err
-    assert "told" in job.out
+    assert "ended" in job.out
+    assert agent.err.count("by signal INT") == 1, agent.err
+    assert not any(alive(pid) for pid in nodes) and not home(run, agent).exists()
+
+
+@scenario("a second --dev agent of one name is refused before it starts a server")
+def dev_second(run):
+    agent = run.dev_agent()
+    second = run.spawn(*agent.argv, env={"PATH": "/nonexistent"})
+    assert second.wait() == 75, second.err
+    assert f"an agent named '{agent.name}' runs already: pid {agent.pid}," in second.err, second.err
+    assert len(private_nodes(run, agent)) == 3 and len(list(home(run, agent).glob("dev-*"))) == 1
+    agent.stop()
+
+
+@scenario("--dev passes on the agent's exit code, also where SIGCHLD was ignored, and its words for SIGHUP")
+def dev_exit_code(run):
+    agent = run.dev_agent()
+    run.holder().acquire("job")
+    agent.signal(signal.SIGHUP)
+    agent.wait_err("restart the agent instead: it cannot reload")
+    agent.kill()
+    with open(home(run, agent) / "journal", "r+b") as file:
+        file.seek(16)
+        file.write(b"\xff")
+    again = run.spawn("env", "--ignore-signal=CHLD", *agent.argv)
+    assert again.wait() == 71 and "damaged" in again.err, again.err
+    assert not list(home(run, agent).glob("dev-*"))
 
 
 @scenario("--dev without a redis-server: 69, its name and the remedy, and nothing is left")
@@ -128,6 +180,31 @@ def service_manager(run):
         manager.socket.close()
 
 
+@scenario("a service manager that listens to the process it started hears all of that from --dev, too")
+def service_manager_dev(run):
+    manager = Manager(run)
+    manager.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    heard = []
+
+    def hears(pattern):
+        while True:
+            try:
+                text, credentials, _, _ = manager.socket.recvmsg(4096, socket.CMSG_SPACE(12))
+            except BlockingIOError:
+                return any(re.search(pattern, said) for said, _ in heard)
+            heard.append((text.decode(), struct.unpack("iII", credentials[0][2])[0]))
+
+    argv = run.agent_argv("dev", fresh=False, options=("--dev",))
+    agent = run.spawn("sh", "-c", 'WATCHDOG_PID=$$ exec "$@"', "sh", *argv,
+                      env={"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "400000"})
+    for pattern in (r"(?m)^READY=1\n(.*\n)*STATUS=Ready", "WATCHDOG=1"):
+        wait_until(lambda: hears(pattern), 20, pattern)
+    agent.signal(signal.SIGTERM)
+    assert agent.wait() == 0, agent.err
+    assert hears("(?m)^STOPPING=1")
+    assert {pid for _, pid in heard} == {agent.pid}, heard
+
+
 @scenario("too few nodes: the service manager hears that it runs and what it waits for, and later of ready")
 def service_manager_waits(run):
     manager = Manager(run)
@@ -149,7 +226,7 @@ def hangup(run):
     holder = run.holder()
     holder.acquire("job")
     agent.signal(signal.SIGHUP)
-    agent.wait_err("reload is not available yet")
+    agent.wait_err("cannot reload its configuration")
     assert holder.held()
 
 

@@ -500,7 +500,7 @@ def other_time_namespace(run):
     if not pathlib.Path("/proc/self/ns/time").exists() or run.spawn(*shifted, "true").wait() != 0:
         skip("no time namespaces here")
     with nothing_lost(run):
-        for command, words in [(["run", "job", "true"], ("time namespace", "agent in it")),
+        for command, words in [(["run", "job", "true"], ("time namespace", "run an agent in")),
                                (["list"], ("time namespace",))]:
             process = run.spawn(*shifted, BUILD / "bin" / "holdfast", *command, env=agent_env(agent))
             assert process.wait() == 125, process.err

@@ -192,13 +192,13 @@ def waiters_leave_room(run):
 @scenario("a cancel that crosses its grant: the lease goes, though the client never looks again")
 def cancel_crosses_grant(run):
     run.redis(3)
-    run.agent(ttl="3s", options=["--ttl-max", "3s"])
+    run.agent(ttl="12s", options=["--ttl-max", "12s"])
     holder = run.holder()
     for turn in range(100):
         holder.cmd("start", f"crossed/{turn}", 0, -1)
         time.sleep(turn % 10 * 0.0003)
         holder.cmd("cancel")
-    wait_until(lambda: not run.nodes[0].cmd("KEYS", "crossed/*"), timeout_s=2 * SLOW,
+    wait_until(lambda: not run.nodes[0].cmd("KEYS", "crossed/*"), timeout_s=8 * SLOW,
                what="no key of a cancelled acquire is left (its TTL is longer than this wait)")
 
 
@@ -616,7 +616,7 @@ def formats_differ(run):
     plain = run.agent("a", ttl="2s", options=short)
     ours = ("--key-format-for", "orders/* redlock:%s", *short)
     agent = run.agent("b", wait=False, ttl="2s", options=ours)
-    agent.wait_err("have no key_format or key_format_for, and this one has")
+    agent.wait_err("have no key_format or key_format_for, and this host has one")
     result = run.holdfast("run", "-n", "orders/1", "true", agent=agent)
     assert result.rc == 78 and "key_format" in result.err, result
     for stopped in (agent, plain):

@@ -60,7 +60,7 @@ def larger(run):
             holder.send("spin", 0, 2000)
         agent.kill()
         agent = start(run, capacity)
-        assert re.search(rf"{len(names)} leases taken up, 0 released, 0 lost", agent.err), agent.err
+        assert re.search(rf"{len(names)} leases readopted, 0 released, 0 lost", agent.err), agent.err
         assert "stays" not in agent.err, agent.err
         for holder in holders:
             assert holder.answer()["held"] == 1
@@ -79,6 +79,7 @@ def larger(run):
         extended(holders, 0)
     assert all(holder.held(0) for holder in holders) and job.running
     job.signal(15)
+    job.wait()
 
 
 @scenario("back with a smaller capacity: the larger one stays, with one line about it, until nothing is held")
@@ -91,7 +92,7 @@ def smaller(run):
     for end in ("kill", "stop"):
         getattr(agent, end)()
         agent = start(run, 5)
-        assert len(re.findall(r"the capacity stays at 30 and is not 5", agent.err)) == 1, agent.err
+        assert len(re.findall(r"the capacity stays at 30 instead of 5", agent.err)) == 1, agent.err
         assert "warning" not in agent.err, agent.err
         assert capacity_of(run, agent) == 30
         assert len(listed(run, agent)) == 20 and all(holder.held(i) for i in range(20))
@@ -147,14 +148,14 @@ def no_memory(run):
     holder.acquire("job")
     agent.kill()
     agent = begin(60000)
-    agent.wait_err("taken up")
+    agent.wait_err("readopted")
     assert re.search(r"warning: make room in /dev/shm, or enlarge it, and restart the agent: the capacity stays at 50, .*"
                      r"60000 leases", agent.err), agent.err
     assert holder.held()
     extended([holder], 0)
     agent.kill()
     agent = begin(2000)
-    agent.wait_err("1 leases taken up")
+    agent.wait_err("1 leases readopted")
     assert "stays" not in agent.err, agent.err
     for i in range(100):
         holder.acquire(f"more-{i}")
@@ -173,7 +174,7 @@ def removed_and_smaller(run):
     agent.kill()
     table_of(agent).unlink()
     agent = start(run, 3)
-    assert "stays at 12 and is not 3" in agent.err, agent.err
+    assert "stays at 12 instead of 3" in agent.err, agent.err
     assert capacity_of(run, agent) == 12
     wait_until(lambda: not any(holder.held(i) for i in range(12)), 15, "the leases end at their V")
     wait_until(lambda: not any(run.holders_of(f"job-{i}") for i in range(12)), 15, "their keys are released")

@@ -151,7 +151,7 @@ def others_orphan(run):
         kill_both(job)
         wait_until(lambda: run.holders_of("job") == 0, 3 * TTL_S, "the lock lapses")
         status = run.holdfast("status", "--json").json["counters"]
-        assert status["client_violations"] == violations and "is of no use" not in run.agents[0].err
+        assert status["client_violations"] == violations and "cannot be used" not in run.agents[0].err
         assert not select.select([job.out], [], [], 0)[0], "the agent killed it"
     job.death_ns(5)  # with its group, as the test leaves
     job.wait()

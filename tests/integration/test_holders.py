@@ -164,7 +164,7 @@ def number_used_again(run):
     assert process.out.startswith("reused"), process.out
     # Free at once, with the TTL of 20 s hardly begun, and by an acquire of its own.
     assert "ok acquire" in process.out, (process.out, process.err)
-    assert "0 leases taken up, 1 released" in process.err, process.err
+    assert "0 leases readopted, 1 released" in process.err, process.err
 
 
 # --- stopped holders -----------------------------------------------------------------------------------

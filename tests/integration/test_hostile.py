@@ -136,10 +136,10 @@ def no_groups(run):
             wait_until(lambda: counters(run)["clients"] == 0)
             assert counters(run)["client_violations"] == before["client_violations"] + 1  # noqa: B023
             wait_until(lambda: descriptors(agent) <= fds + 1, what="its descriptors are closed")  # one to watch groups with
-    told = [line for line in agent.err.splitlines() if "is of no use" in line]
+    told = [line for line in agent.err.splitlines() if "cannot be used" in line]
     assert len(told) == 5, told
     assert sum("without its descriptors" in line for line in told) == 2, told
-    assert sum("none of this host's" in line for line in told) == 3, told
+    assert sum("no control group of this host" in line for line in told) == 3, told
 
 
 def takes_descriptors_away():
@@ -208,7 +208,7 @@ def foreign_group(run):
     assert ("refused" in guardian.out) == takes_descriptors_away(), guardian.out
     wait_until(lambda: counters(run)["clients"] == 0)
     assert counters(run)["client_violations"] == before["client_violations"]
-    assert "is of no use" not in agent.err and "cut off" not in agent.err, agent.err
+    assert "cannot be used" not in agent.err and "cut off" not in agent.err, agent.err
     assert descriptors(agent) <= fds
 
 

@@ -491,7 +491,7 @@ def doctor_leftovers(run):
     assert level(run.holdfast("doctor", "--json"), "leftovers") == "ok"
     agent.kill()
     result = run.holdfast("doctor", "--json", "--clean")
-    assert result.rc == 3 and "in force yet" in findings(result, "leftover.table")[0]["text"], result
+    assert result.rc == 3 and "still in force" in findings(result, "leftover.table")[0]["text"], result
     assert table_path(agent.name).exists() and not dev_dir.exists()
     assert level(result, "leftover.nodes") == "ok", result
     wait_until(lambda: names(run.holdfast("list", "--json")) == [], what="the lease lapses")

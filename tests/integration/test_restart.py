@@ -72,7 +72,7 @@ def upgraded_and_back(run):
         agent = start(run, program=program)
         assert (major, now) == table.version() and table.state() == ALIVE
         assert Table(agent).inode == table.inode, "another table"
-        assert "1 leases taken up" in agent.err, agent.err
+        assert "1 leases readopted" in agent.err, agent.err
         time.sleep(TTL_S / 2)
         assert holder.held() and holder.cmd("fence")["value"] == fence
         assert [node.get("kept") for node in run.nodes] == [token] * 3
@@ -140,7 +140,7 @@ def text_is_full(run):
         holder.acquire(letter * 255, 0, 0, "n" * 127)
     agent.kill()
     agent = run.agent(options=options, fresh=False)
-    assert "2 leases taken up" in agent.err, agent.err
+    assert "2 leases readopted" in agent.err, agent.err
     assert holder.held(0) and holder.held(1)
     for letter in "ab":
         assert run.show(letter * 255)["note"] == "n" * 127
@@ -266,7 +266,7 @@ def few_descriptors(run):
     argv = run.agent_argv(fresh=False)
     again = run.spawn("sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", *argv, label="agent")
     again.wait_err(r"(?m)^holdfastd: ready")
-    assert "12 leases taken up, 0 released, 0 lost" in again.err, again.err
+    assert "12 leases readopted, 0 released, 0 lost" in again.err, again.err
     for holder in holders[:9]:
         holder.kill()
     for i in range(9):
@@ -291,7 +291,7 @@ def many_leases(run):
     assert run.holdfast("status", "--json").json["totals"] == {"leases": 2 * each, "late": 0, "losing": 0}
     agent.kill()
     agent = run.agent(ttl="30s", fresh=False, options=options)
-    assert f"{2 * each} leases taken up, 0 released, 0 lost" in agent.err, agent.err
+    assert f"{2 * each} leases readopted, 0 released, 0 lost" in agent.err, agent.err
     shown = run.holdfast("status")
     assert f"leases {2 * each}, " in shown.out and f"and {2 * each - 1000} more" in shown.out, shown.out[:2000]
     assert run.holdfast("list", "many/0/").out.count("\n") == each + 1
@@ -322,7 +322,7 @@ def another_table(run):
     holder.acquire("believed")
     table_path(agent).unlink()
     agent.kill()
-    start(run, wait=False).wait_err("0 leases taken up, 0 released, 1 lost")
+    start(run, wait=False).wait_err("0 leases readopted, 0 released, 1 lost")
     wait_until(lambda: not holder.held(), 2 * TTL_S, "its V passes")
     holder.cmd("dispatch", 1000)  # it finds the new agent
     assert holder.cmd("state")["value"] == LOST

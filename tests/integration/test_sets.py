@@ -489,7 +489,7 @@ def bad_usage(run):
         (("--slots", "0", "a", "true"), "1 to 64"),
         (("--slots", "65", "a", "true"), "1 to 64"),
         (("--slots", "3x", "a", "true"), "1 to 64"),
-        (("--slots", "2", "--also", "b", "a", "true"), "do not go together"),
+        (("--slots", "2", "--also", "b", "a", "true"), "give --slots or --also, not both"),
         (("--slots", "11", "x" * 253, "true"), "252"),
     ]:
         result = run.holdfast("run", *args)

@@ -15,7 +15,7 @@
 #define MARK       "holdfast:forced:"
 #define TIMES_MOST 4
 
-enum forcer_step { FORCER_COMES, FORCER_LOOKS, FORCER_DECIDES, FORCER_FORCES, FORCER_GONE };
+enum forcer_step { FORCER_COMES, FORCER_QUERIES, FORCER_DECIDES, FORCER_FORCES, FORCER_GONE };
 
 struct forcer { /* of one order */
     struct forcer *next;
@@ -96,7 +96,7 @@ bool forcer_wants(struct forcer *o, const struct sim_host *host,
     if (!o->asks || o->host != host)
         return false;
     o->asks = false;
-    q.op = o->step == FORCER_LOOKS ? HF_OP_LOOK : HF_OP_FORCE;
+    q.op = o->step == FORCER_QUERIES ? HF_OP_QUERY : HF_OP_FORCE;
     q.name[0] = 'r';
     q.name[1] = (uint8_t)('0' + o->resource);
     if (o->step == FORCER_FORCES && o->by_id)
@@ -142,7 +142,7 @@ static void on_event(struct sim_event *event)
     if (o->step == FORCER_COMES && claim) {
         o->resource = claim->resource;
         sim_trace("an operator asks h%d for r%d", o->host->number, o->resource);
-        ask(o, FORCER_LOOKS);
+        ask(o, FORCER_QUERIES);
     } else if (o->step == FORCER_DECIDES) {
         sim_trace("an operator has h%d end the hold of r%d by force, by its %s", o->host->number,
                   o->resource, o->by_id ? "id" : "fence");
@@ -155,7 +155,7 @@ static void on_event(struct sim_event *event)
 /* The tool says the fence where it is known, else the id; people know of --id, too. */
 void forcer_answer(struct forcer *o, const struct hf_completion_entry *e)
 {
-    if (o->step == FORCER_LOOKS && e->status == HF_OK && e->look_holding > 0) {
+    if (o->step == FORCER_QUERIES && e->status == HF_OK && e->query_holding > 0) {
         o->fence = e->holder.fence;
         o->by_id = !o->fence || rng_chance(&rng, 0.4);
         memcpy(o->id, e->key_id, sizeof(o->id));
@@ -163,8 +163,8 @@ void forcer_answer(struct forcer *o, const struct hf_completion_entry *e)
         sim_at(&o->event, sim.now + rng_log(&rng, SIM_MS, 1000 * SIM_MS));
     } else {
         sim_trace("an operator is answered %s, forced out on %d nodes", status_name(e->status),
-                  e->look_forced);
-        if (e->op == HF_OP_FORCE && e->look_forced > 0)
+                  e->query_forced);
+        if (e->op == HF_OP_FORCE && e->query_forced > 0)
             sim.seen[SEEN_FORCED] = true;
         o->step = FORCER_GONE;
     }

@@ -136,8 +136,8 @@ static struct session *session_new(struct clients *clients, uint32_t pid, uint32
     s->uid = uid;
     s->user = user_get(clients, uid);
     LIST_INIT(&s->waiters);
-    LIST_INIT(&s->looks);
-    LIST_INIT(&s->scans);
+    LIST_INIT(&s->queries);
+    LIST_INIT(&s->listings);
     answers_init(&s->answers, NULL);
     (void)loop_fd_add(clients->loop, &s->process, proc_pidfd(pid), on_process);
     LIST_INSERT_HEAD(&clients->sessions, s, all);

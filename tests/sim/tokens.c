@@ -130,15 +130,15 @@ static void sent_set(const struct sim_host *host, int script, const char *text, 
 
 void checks_sent(const struct sim_host *host, const struct vnode *node, const struct command *c)
 {
-    static const char *const names[SCRIPTS] = {"acquire",  "raise", "heal", "renew", "release",
-                                               "sentinel", "look",  "scan", "force"};
+    static const char *const names[SCRIPTS] = {"acquire",  "raise", "heal",    "renew", "release",
+                                               "sentinel", "query", "listing", "force"};
     int script, keys;
 
     if (strcmp(c->argv[0], "EVALSHA") != 0)
         return;
     script = atoi(c->argv[1]);
     keys = atoi(c->argv[2]);
-    if (script != SCRIPT_SENTINEL && script != SCRIPT_RENEW && script < SCRIPT_LOOK)
+    if (script != SCRIPT_SENTINEL && script != SCRIPT_RENEW && script < SCRIPT_QUERY)
         sim_trace("h%d sends %s %.8s to n%d", host->number, names[script], c->argv[3 + keys],
                   node->number);
     switch (script) {

@@ -330,6 +330,7 @@ void vnode_step(struct vnode *node, int64_t us)
     node->wall_us += us;
     node->last_step = sim.now;
     sim.set_back |= us < 0;
+    node->set_back_us -= us < 0 ? us : 0;
 }
 
 void vnode_fail(struct vnode *node, const char *text, sim_ns until)

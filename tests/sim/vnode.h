@@ -45,7 +45,8 @@ struct vnode {
     uint32_t life;    /* of its process */
     sim_ns started, stopped_until;
     struct sim_clock clock;
-    int64_t wall_us; /* wall clock minus its CLOCK_MONOTONIC; steps change it */
+    int64_t wall_us;     /* wall clock minus its CLOCK_MONOTONIC; steps change it */
+    int64_t set_back_us; /* all steps back: a key may stand for that much longer */
     enum vnode_durability durability;
     char run_id[41];
     char info[400]; /* INFO's answer, of `info_life` after `info_up` seconds */

@@ -189,17 +189,17 @@ static int rob(const char *path, const char *hex)
                                                                                              : 1;
 }
 
-/* Looks that wait for a name that is held. 0: `most` of them are open, each further one is refused
+/* Queries that wait for a name that is held. 0: `most` of them are open, each further one is refused
  * with a limit. */
 static int wait_for(const char *name, int most)
 {
-    struct hf_completion_entry answer = {.op = HF_OP_LOOK};
+    struct hf_completion_entry answer = {.op = HF_OP_QUERY};
     int refused = 0;
 
     for (int id = 1; id <= 2 * most; id++) {
         struct hf_request_entry entry = raw_acquire((uint64_t)id, name, strlen(name));
 
-        entry.op = HF_OP_LOOK;
+        entry.op = HF_OP_QUERY;
         entry.flags = HF_REQ_WAIT;
         entry.deadline_ns = INT64_MAX;
         submit(&entry);

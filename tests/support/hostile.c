@@ -480,21 +480,21 @@ static void thousands_of_waiters(void)
     }
 }
 
-/* Looks, lists and orders to force, many of them without reading the answers. */
+/* Queries, listings and orders to force, many of them without reading the answers. */
 static void questions(void)
 {
     attach();
     for (uint64_t id = 1; id < 2000; id++) {
         struct hf_request_entry entry = any_request();
 
-        entry.op = HF_OP_LOOK + below(HF_OP_FORCE - HF_OP_LOOK + 1);
+        entry.op = HF_OP_QUERY + below(HF_OP_FORCE - HF_OP_QUERY + 1);
         entry.id = id;
         entry.note_len = 0;
         if (below(2)) {
             entry.flags = HF_REQ_WAIT;
             entry.deadline_ns = INT64_MAX;
         }
-        if (entry.op == HF_OP_SCAN) {
+        if (entry.op == HF_OP_LISTING) {
             entry.slot = below(4);
             entry.name_len = (uint8_t)below(2);
             entry.target = below(2) ? 0 : any();

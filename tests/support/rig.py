@@ -312,6 +312,37 @@ class Agent(Process):
         assert code == expect, f"holdfastd ended with {code} on SIGTERM: {self.err}"
 
 
+class DevAgent(Agent):
+    """`--dev`: the process that was started is a wrapper (agent/dev/dev.h), and the agent is its child."""
+
+    @property
+    def agent_pid(self):
+        """The child that is no private node; None: it has ended."""
+        for entry in pathlib.Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and alive(entry.name):
+                    command, fields = re.match(r"\d+ \((.*)\) \S (.*)", (entry / "stat").read_text(), re.S).groups()
+                    if int(fields.split()[0]) == self.pid and command.startswith("holdfast"):
+                        return int(entry.name)
+        return None
+
+    def kill(self):
+        """SIGKILL for the wrapper, and waits for the end of the agent, too."""
+        agent = self.agent_pid
+        super().kill()
+        wait_until(lambda: agent is None or not alive(agent), what="the agent ends with its wrapper")
+
+    def sigstop(self):
+        agent = self.agent_pid
+        os.kill(agent, signal.SIGSTOP)
+        wait_until(lambda: stat_letter(agent) == "T", what="the agent stops")
+
+    def sigcont(self):
+        agent = self.agent_pid
+        if agent:
+            os.kill(agent, signal.SIGCONT)
+
+
 class HolderError(AssertionError):
     def __init__(self, code, text):
         super().__init__(f"{code}: {text}")
@@ -463,10 +494,10 @@ class Run:
         with contextlib.suppress(AssertionError):
             wait_until(judged, 0.3)
 
-    def dev_agent(self, count=None, label="dev", options=(), wait=True):
+    def dev_agent(self, count=None, label="dev", options=(), wait=True, env=None):
         argv = [BUILD / "bin" / "holdfastd", "--name", f"{self.tag}-{label}", "--runtime-dir", self.runtime_dir,
                 "--dev", *([str(count)] if count else []), *options]
-        agent = Agent(self, argv, f"{self.tag}-{label}", label)
+        agent = DevAgent(self, argv, f"{self.tag}-{label}", label, env=env)
         self.agents.append(agent)
         return agent.wait_ready(30) if wait else agent
 

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
+#include "libclient/holdfast_sets.h"
 #include "tests/support/program.h"
 #include "tests/support/witness.h"
 

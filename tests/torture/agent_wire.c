@@ -73,7 +73,7 @@ void wire_judge(struct wire *w, struct judge *j, const char *bytes, size_t size)
         names = script_of(w, at + 1);
         if (names >= 0) {
             script = names;
-        } else if (script >= 0 && script != SCRIPT_SENTINEL && script < SCRIPT_LOOK) {
+        } else if (script >= 0 && script != SCRIPT_SENTINEL && script < SCRIPT_QUERY) {
             w->tokens[script]++;
             judge_token(j, script, at + 1);
         }

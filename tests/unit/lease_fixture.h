@@ -41,12 +41,12 @@ HF_UNUSED static struct lease_fsm held(enum kind kind)
     return granted(kind, at(0), at(0), at(0));
 }
 
-HF_UNUSED static struct lease_fsm restored(enum kind kind, hf_time d, bool was_losing)
+HF_UNUSED static struct lease_fsm readopted(enum kind kind, hf_time d, bool was_losing)
 {
     const hf_time all[] = {d, d, d};
     struct lease_fsm l;
 
-    lease_fsm_restore(&l, 3, 2, &timing, kind == RUN, HF_TIME_NEVER, all, marks, was_losing);
+    lease_fsm_readopt(&l, 3, 2, &timing, kind == RUN, HF_TIME_NEVER, all, marks, was_losing);
     return l;
 }
 

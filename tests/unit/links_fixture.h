@@ -7,7 +7,7 @@
 
 #define NODE_NONCE "0123456789abcdef0123456789abcdef"
 
-enum command_kind { ACQUIRE = 1, RAISE, SENTINEL, LOOK, FORCE, SCAN };
+enum command_kind { ACQUIRE = 1, RAISE, SENTINEL, QUERY, FORCE, LISTING };
 
 struct command {
     enum command_kind kind;
@@ -207,10 +207,10 @@ int link_sentinel(struct link *link, const struct link_sentinel *sentinel,
                 &(struct command){.kind = SENTINEL, .fn = fn, .arg = arg, .make = sentinel->make});
 }
 
-int link_look(struct link *link, HF_UNUSED const void *key, HF_UNUSED size_t key_len,
-              HF_UNUSED bool record, HF_UNUSED hf_time deadline, link_reply_fn *fn, void *arg)
+int link_query(struct link *link, HF_UNUSED const void *key, HF_UNUSED size_t key_len,
+               HF_UNUSED bool record, HF_UNUSED hf_time deadline, link_reply_fn *fn, void *arg)
 {
-    return keep(link, &(struct command){.kind = LOOK, .fn = fn, .arg = arg});
+    return keep(link, &(struct command){.kind = QUERY, .fn = fn, .arg = arg});
 }
 
 int link_force(struct link *link, HF_UNUSED const struct link_force *force,
@@ -219,11 +219,11 @@ int link_force(struct link *link, HF_UNUSED const struct link_force *force,
     return keep(link, &(struct command){.kind = FORCE, .fn = fn, .arg = arg});
 }
 
-int link_scan(struct link *link, HF_UNUSED const void *prefix, HF_UNUSED size_t prefix_len,
-              HF_UNUSED const char *suffix, uint64_t cursor, HF_UNUSED hf_time deadline,
-              link_reply_fn *fn, void *arg)
+int link_listing(struct link *link, HF_UNUSED const void *prefix, HF_UNUSED size_t prefix_len,
+                 HF_UNUSED const char *suffix, uint64_t cursor, HF_UNUSED hf_time deadline,
+                 link_reply_fn *fn, void *arg)
 {
-    return keep(link, &(struct command){.kind = SCAN, .fn = fn, .arg = arg, .cursor = cursor});
+    return keep(link, &(struct command){.kind = LISTING, .fn = fn, .arg = arg, .cursor = cursor});
 }
 
 bool link_item(HF_UNUSED const struct link_reply *reply, HF_UNUSED size_t i,

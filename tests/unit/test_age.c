@@ -88,7 +88,7 @@ TEST(an_old_node_counts_at_once)
     assert_true(counts(0));
 }
 
-TEST(a_node_that_forgets_counts_once_it_is_old_enough_again)
+TEST(a_node_that_forgets_counts_once_it_is_of_age_again)
 {
     meet(0);
     hear_nonce("n2", 10 * SEC);
@@ -274,7 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(nothing_counts_before_anything_was_heard, set_up),
         cmocka_unit_test_setup(an_old_node_counts_at_once, set_up),
-        cmocka_unit_test_setup(a_node_that_forgets_counts_once_it_is_old_enough_again, set_up),
+        cmocka_unit_test_setup(a_node_that_forgets_counts_once_it_is_of_age_again, set_up),
         cmocka_unit_test_setup(the_same_nonce_again_makes_nothing_younger, set_up),
         cmocka_unit_test_setup(no_sentinel_and_then_a_new_one_counts_from_the_new_one, set_up),
         cmocka_unit_test_setup(of_a_change_that_was_seen_its_own_word_is_not_believed, set_up),

@@ -442,13 +442,13 @@ TEST(test_names_that_would_share_a_key)
     has_no_key("redlock:net/x", "\"net/x\"");
     key_is("redlock:nets", "redlock:nets");
     key_is("redlock:js", "redlock:js");
-    has_no_key("holdfast:node", "kept for the agent");
+    has_no_key("holdfast:node", "reserved for agents");
     loads(DIR, "--node", "a", "--key-format", "redlock:%s", "--key-format-for", "redlock:* %s",
           NULL);
     key_is("redlock:x", "redlock:x");
     has_no_key("x", "\"redlock:x\"");
     loads(DIR, "--node", "a", "--key-format-for", "fast* hold%s", NULL);
-    has_no_key("fast:x", "kept for the agent");
+    has_no_key("fast:x", "reserved for agents");
     key_is("faster", "holdfaster");
     has_no_key("holdfaster", "\"faster\"");
 }
@@ -491,8 +491,8 @@ TEST(test_bad_key_formats_for_patterns)
     refuses(64, "orders/* redlock:%s", DIR, "--node", "a", "--key-format-for", "x", NULL);
     refuses(64, "orders/* redlock:%s", DIR, "--node", "a", "--key-format-for", "x  ", NULL);
     refuses(64, "orders/* redlock:%s", DIR, "--node", "a", "--key-format-for", " k:%s", NULL);
-    refuses(64, "not exactly one %s", DIR, "--node", "a", "--key-format-for", "x y", NULL);
-    refuses(64, "not exactly one %s", DIR, "--node", "a", "--key-format-for", "x %s%s", NULL);
+    refuses(64, "must have exactly one %s", DIR, "--node", "a", "--key-format-for", "x y", NULL);
+    refuses(64, "must have exactly one %s", DIR, "--node", "a", "--key-format-for", "x %s%s", NULL);
     refuses(64, "longer than 63", DIR, "--node", "a", "--key-format-for", longest, NULL);
     refuses(64, "given twice", DIR, "--node", "a", "--key-format-for", "x a%s", "--key-format-for",
             "x b%s", NULL);
@@ -583,11 +583,11 @@ TEST(test_bad_files)
 
     file_refuses(":2: there is no setting 'tll'", "node = a\ntll = 3s\nttl = x\n");
     file_refuses(":1: ttl: 'x' is not a time", "ttl = x\n");
-    file_refuses(":3: this is no \"key = value\"", "node = a\n\nhello\n");
-    file_refuses(":2: there are no sections", "[main]\nttl = 3s\n");
+    file_refuses(":3: write \"key = value\"", "node = a\n\nhello\n");
+    file_refuses(":2: remove [main]: there are no sections", "[main]\nttl = 3s\n");
     file_refuses(":2: 'ttl' is set twice", "ttl = 3s\nttl = 4s\n");
-    file_refuses(":1: 'new_list' is one start's word", "new_list = yes\n");
-    file_refuses(":1: 'dev' is one start's word", "dev = 3\n");
+    file_refuses(":1: give 'new_list' on the command line", "new_list = yes\n");
+    file_refuses(":1: give 'dev' on the command line", "dev = 3\n");
     file_refuses(":1: node address", "node = h:x\n");
     file_refuses(":2: node: the id 'a'", "node = a\nnode = a\n");
     snprintf(text, sizeof(text), "node = a\nname = %0300d\n", 0);

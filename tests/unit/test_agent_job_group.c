@@ -219,8 +219,8 @@ static void only_of_the_hierarchy(void **state)
     (void)state;
     NEEDS_GROUPS();
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    refused(tmp, open_kill(O_WRONLY), "none of this host's");
-    refused(ends[0], open_kill(O_WRONLY), "none of this host's");
+    refused(tmp, open_kill(O_WRONLY), "no control group of this host");
+    refused(ends[0], open_kill(O_WRONLY), "no control group of this host");
     refused(dir, ends[1], "for writing");
     close(ends[0]);
     close(tmp);

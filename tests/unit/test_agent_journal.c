@@ -211,8 +211,8 @@ TEST(test_a_new_identity_is_not_seen_before_its_state)
 
 /* --- killed at any instruction ---------------------------------------------------------------- */
 
-/* Whose lease of slot 5 it is, by pid; the state is that owner's all through. */
-static uint32_t owner_of(const struct journal *j)
+/* Whose lease of slot 5 it is, by pid; the state is that holder's all through. */
+static uint32_t holder_of(const struct journal *j)
 {
     struct journal_identity id;
     struct journal_lease l;
@@ -225,7 +225,7 @@ static uint32_t owner_of(const struct journal *j)
     return id.pid;
 }
 
-static struct journal_identity owner(uint32_t number)
+static struct journal_identity holder(uint32_t number)
 {
     struct journal_identity id = identity_of("handed");
 
@@ -238,11 +238,11 @@ static struct journal_identity owner(uint32_t number)
 
 static void hand_over(struct journal *j)
 {
-    struct journal_identity next = owner(2);
+    struct journal_identity next = holder(2);
     struct journal_lease l = lease_of(2);
 
     l.state = JOURNAL_HANDOFF;
-    journal_put_owner(j, 5, &next);
+    journal_put_holder(j, 5, &next);
     journal_put(j, 5, &l);
 }
 
@@ -312,28 +312,28 @@ TEST(test_every_instruction_of_a_put_leaves_a_whole_state)
     journal_remove(j);
 }
 
-TEST(test_every_instruction_of_a_handoff_leaves_one_owner)
+TEST(test_every_instruction_of_a_handoff_leaves_one_holder)
 {
     struct journal *j = opened(0);
-    struct journal_identity first = owner(1), before;
+    struct journal_identity first = holder(1), before;
 
     journal_put_identity(j, 5, &first);
     put(j, 5, 1);
-    step_through(j, hand_over, owner_of);
+    step_through(j, hand_over, holder_of);
     journal_close(j);
     j = opened(1);
-    assert_int_equal(owner_of(j), 2);
+    assert_int_equal(holder_of(j), 2);
     assert_int_equal(journal_get_previous(j, 5, &before), HF_OK);
     assert_int_equal(before.pid, 1);
     assert_string_equal(before.note, "the first");
     journal_remove(j);
 }
 
-/* A next agent goes on with the owner that it found. */
-TEST(test_a_state_after_a_restart_is_of_the_same_owner)
+/* A next agent goes on with the holder that it found. */
+TEST(test_a_state_after_a_restart_is_of_the_same_holder)
 {
     struct journal *j = opened(0);
-    struct journal_identity first = owner(1), id;
+    struct journal_identity first = holder(1), id;
     struct journal_lease l;
 
     journal_put_identity(j, 5, &first);
@@ -549,8 +549,8 @@ int main(void)
         ROW(test_records_come_back),
         ROW(test_a_new_identity_is_not_seen_before_its_state),
         ROW(test_every_instruction_of_a_put_leaves_a_whole_state),
-        ROW(test_every_instruction_of_a_handoff_leaves_one_owner),
-        ROW(test_a_state_after_a_restart_is_of_the_same_owner),
+        ROW(test_every_instruction_of_a_handoff_leaves_one_holder),
+        ROW(test_a_state_after_a_restart_is_of_the_same_holder),
         ROW(test_writers_that_are_killed),
         ROW(test_a_torn_half_leaves_the_older_one),
         ROW(test_a_torn_identity_is_not_believed),

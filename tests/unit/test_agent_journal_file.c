@@ -118,7 +118,7 @@ static void fill(void)
         journal_put_identity(journal, slot, &id);
         journal_put(journal, slot, &lease);
         if (slot % 4 == 1) /* one half is of another owner */
-            journal_put_owner(journal, slot, &id);
+            journal_put_holder(journal, slot, &id);
         if (slot % 4 != 2)
             journal_put(journal, slot, &lease);
         if (slot % 4 == 3)

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include <cmocka.h>
@@ -24,6 +25,11 @@
 static pid_t relay;
 static char relay_path[128];
 
+/* Shared with the relay: when it goes to the fixture's server instead of the one before. */
+enum { STAYS, GOES_BEHIND_INFO, GOES, HAS_GONE, REFUSES_NAMES };
+static volatile int *change;
+static struct redis_server before; /* no directory: there is none */
+
 static int server_connect(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -39,11 +45,25 @@ static int server_connect(const char *path)
     }
 }
 
+/* Answers CLIENT commands as a proxy does while the server behind it is away, and passes the others. */
+static void refuse_names(int client, int server, const char *bytes, size_t n)
+{
+    for (size_t at = 0, end; at < n; at = end) {
+        const char *next = memmem(bytes + at + 1, n - at - 1, "\r\n*", 3);
+
+        end = next ? (size_t)(next - bytes) + 2 : n;
+        if (memmem(bytes + at, end - at, "CLIENT", 6))
+            (void)!write(client, "-ERR no server\r\n", 16);
+        else
+            (void)!write(server, bytes + at, end - at);
+    }
+}
+
 /* Carries one connection for as long as the client keeps it. */
 static void carry(int client, const char *path)
 {
     static char bytes[65536];
-    int server = server_connect(path);
+    int server = server_connect(*change == HAS_GONE || !before.dir[0] ? path : before.socket);
 
     for (;;) {
         struct pollfd fds[] = {{.fd = client, .events = POLLIN}, {.fd = server, .events = POLLIN}};
@@ -54,6 +74,8 @@ static void carry(int client, const char *path)
             n = read(server, bytes, sizeof(bytes));
             if (n > 0) {
                 (void)!write(client, bytes, (size_t)n);
+                if (*change == GOES_BEHIND_INFO && memmem(bytes, (size_t)n, "run_id:", 7))
+                    *change = GOES;
             } else {
                 close(server);
                 server = -1;
@@ -62,8 +84,17 @@ static void carry(int client, const char *path)
             n = read(client, bytes, sizeof(bytes));
             if (n <= 0)
                 _exit(0);
+            if (*change == GOES) {
+                close(server);
+                server = -1;
+                *change = HAS_GONE;
+            }
             if (server < 0)
                 server = server_connect(path);
+            if (*change == REFUSES_NAMES) {
+                refuse_names(client, server, bytes, (size_t)n);
+                continue;
+            }
             (void)!write(server, bytes, (size_t)n);
         }
     }
@@ -78,6 +109,11 @@ static const char *start_relay(struct fixture *f)
     snprintf(address.sun_path, sizeof(address.sun_path), "%.100s", relay_path);
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     assert_int_equal(listen(fd, 8), 0);
+    if (!change)
+        change =
+            mmap(NULL, sizeof(*change), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(change, MAP_FAILED);
+    *change = STAYS;
     relay = fork();
     if (relay == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -104,6 +140,9 @@ static int end_relay(void **state)
         waitpid(relay, NULL, 0);
         relay = 0;
     }
+    if (before.dir[0])
+        redis_server_remove(&before);
+    memset(&before, 0, sizeof(before));
     return tear_down(state);
 }
 
@@ -161,7 +200,17 @@ static void another_server(struct fixture *f, const char *const *options)
     remember(f);
 }
 
-static void acquire(struct fixture *f, struct told *told)
+/* A server, and another one that the relay may go to; both look as if they had run for long. */
+static void start_two(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    before = f->server;
+    memset(&f->server, 0, sizeof(f->server));
+    (void)start(state, NULL);
+}
+
+static void acquire_with(struct fixture *f, link_reply_fn *fn, void *arg)
 {
     const struct link_lock lock = {.key = KEY,
                                    .key_len = strlen(KEY),
@@ -172,9 +221,14 @@ static void acquire(struct fixture *f, struct told *told)
                                    .fence = UINT64_C(1700000000123),
                                    .holder = {.host = "a", .command = "b", .note = ""}};
 
+    assert_int_equal(link_acquire(f->link, &lock, hf_time_add(clock_now(), hf_ms(FAR_MS)), fn, arg),
+                     HF_OK);
+}
+
+static void acquire(struct fixture *f, struct told *told)
+{
     memset(told, 0, sizeof(*told));
-    assert_int_equal(
-        link_acquire(f->link, &lock, hf_time_add(clock_now(), hf_ms(FAR_MS)), note, told), HF_OK);
+    acquire_with(f, note, told);
 }
 
 static void renew(struct fixture *f, struct told *told)
@@ -296,6 +350,49 @@ static void test_master_that_is_a_replica_by_now(void **state)
     assert_true(f->facts.replica);
 }
 
+static void is_the_servers(struct fixture *f, const char *run_id)
+{
+    if (side(f, "EVAL %s 0 %s",
+             "return string.find(redis.call('INFO', 'server'), ARGV[1], 1, true) and 1 or 0",
+             run_id) != 1)
+        fail_msg("%s is another server", run_id);
+}
+
+/* It gets the connection's name, and what it says would pass for the words of the one before. */
+static void test_another_server_behind_the_handshakes_info(void **state)
+{
+    struct fixture *f = *state;
+    const char *path;
+
+    start_two(state);
+    path = start_relay(f);
+    *change = GOES_BEHIND_INFO;
+    make_link(f, path);
+    assert_true(runs_until(f, is_up, FAR_MS));
+    is_the_servers(f, f->facts.run_id);
+    assert_non_null(strstr(f->down_text, "another server answers"));
+    is_granted(f);
+}
+
+static void test_another_server_behind_the_info_of_a_doubt(void **state)
+{
+    struct fixture *f = *state;
+    redisContext *c;
+
+    start_two(state);
+    link_comes_up(f, start_relay(f));
+    is_granted(f);
+    c = redisConnectUnix(before.socket);
+    freeReplyObject(redisCommand(c, "ACL SETUSER default -client|getname"));
+    redisFree(c);
+    *change = GOES_BEHIND_INFO;
+    acquire(f, &f->told);
+    is_answered(f);
+    assert_int_not_equal(f->told.last.outcome, LINK_ANSWERED);
+    is_greeted_anew(f, "another server answers");
+    is_the_servers(f, f->facts.run_id);
+}
+
 /* --- the same server -------------------------------------------------------------------------- */
 
 /* How often INFO was asked since RESETSTAT. */
@@ -358,7 +455,8 @@ static void test_doubt_asks_once(void **state)
     assert_int_equal(f->downs, 0);
 }
 
-/* An error is no name: what is behind it does not count before INFO, and then the name is asked for no more. */
+/* An error is no name: what is behind it does not count before INFO. The name is set anew, with INFO behind it,
+ * and asked for no more. */
 static void test_a_name_that_is_refused_is_a_doubt(void **state)
 {
     struct fixture *f = start(state, NULL);
@@ -372,7 +470,72 @@ static void test_a_name_that_is_refused_is_a_doubt(void **state)
     assert_int_equal(f->told.last.outcome, LINK_ERROR);
     runs_until(f, never, 50);
     is_granted(f);
-    assert_int_equal(infos(f), 1);
+    assert_int_equal(infos(f), 2);
+    assert_int_equal(f->downs, 0);
+}
+
+static void note_and_acquire(struct link *link, const struct link_reply *reply, void *arg)
+{
+    (void)link;
+    (void)arg;
+    assert_int_equal(reply->outcome, LINK_ERROR);
+    acquire_with(current, note, &current->told);
+}
+
+static void stay(struct fixture *f)
+{
+    *change = STAYS;
+    f->downs = 0;
+    assert_true(runs_until(f, is_up, FAR_MS));
+    is_granted(f);
+    another_server(f, NULL);
+    for (int i = 0; i < SCRIPTS; i++)
+        load(f, (enum script)i);
+    acquire(f, &f->told);
+    is_answered(f);
+    assert_int_equal(f->told.last.outcome, LINK_BROKEN);
+}
+
+/* (!) An error in passing is no lack of rights: without a name nothing would be asked for any more. */
+static void test_an_error_in_place_of_a_name_ends_the_connection(void **state)
+{
+    struct fixture *f = start(state, NULL);
+    const char *path = start_relay(f);
+
+    *change = REFUSES_NAMES;
+    make_link(f, path);
+    assert_true(runs_until(f, is_down, FAR_MS));
+    assert_int_equal(f->ups, 0);
+    stay(f);
+}
+
+static void test_an_error_in_place_of_a_new_name_ends_the_connection(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, start_relay(f));
+    is_granted(f);
+    *change = REFUSES_NAMES;
+    acquire(f, &f->told);
+    is_answered(f);
+    assert_true(runs_until(f, is_down, FAR_MS));
+    stay(f);
+}
+
+/* Sent behind INFO, but without asking for the name: another server may come between. */
+static void test_what_is_behind_the_info_of_a_doubt_waits_for_the_name(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, NULL);
+    is_granted(f);
+    (void)side(f, "ACL SETUSER default -client|getname");
+    memset(&f->told, 0, sizeof(f->told));
+    acquire_with(f, note_and_acquire, NULL);
+    is_answered(f);
+    assert_int_equal(f->told.last.outcome, LINK_ERROR);
+    runs_until(f, never, 50);
+    is_granted(f);
     assert_int_equal(f->downs, 0);
 }
 
@@ -402,9 +565,14 @@ int main(void)
         IDENTITY_TEST(test_a_probe_tells_of_another_server),
         IDENTITY_TEST(test_password_of_another_server),
         IDENTITY_TEST(test_master_that_is_a_replica_by_now),
+        IDENTITY_TEST(test_another_server_behind_the_handshakes_info),
+        IDENTITY_TEST(test_another_server_behind_the_info_of_a_doubt),
         IDENTITY_TEST(test_forgotten_scripts_are_no_restart),
         IDENTITY_TEST(test_doubt_asks_once),
         IDENTITY_TEST(test_a_name_that_is_refused_is_a_doubt),
+        IDENTITY_TEST(test_an_error_in_place_of_a_name_ends_the_connection),
+        IDENTITY_TEST(test_an_error_in_place_of_a_new_name_ends_the_connection),
+        IDENTITY_TEST(test_what_is_behind_the_info_of_a_doubt_waits_for_the_name),
         IDENTITY_TEST(test_another_connection_to_the_same_server),
     };
 

@@ -228,9 +228,10 @@ TEST(test_what_others_can_cause_is_told_some_times_a_second)
     stderr_back();
     drain(ends[0], text, sizeof(text));
     assert_int_equal(lines_of(text, "cut off\n"), LOG_LIMIT + 1);
-    assert_int_equal(lines_of(text, "warning: more like these within this second are not told\n"),
-                     1);
-    assert_int_equal(lines_of(text, "warning: 990 more like the last of these were not told\n"), 1);
+    assert_int_equal(
+        lines_of(text, "warning: more lines like these are left out within this second\n"), 1);
+    assert_int_equal(
+        lines_of(text, "warning: 990 more lines like the last of these were left out\n"), 1);
     close(ends[0]);
     close(ends[1]);
 }

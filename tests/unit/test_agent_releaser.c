@@ -183,17 +183,11 @@ static void on_done(int answered, void *arg, void *owner)
 
 static struct release_order order_of(const char *key, struct told *told)
 {
-    return (struct release_order){
-        .key = key,
-        .key_len = strlen(key),
-        .token = &token_bytes,
-        .nodes = ALL,
-        .doubt_until = HF_TIME_PAST,
-        .attempt = hf_ms(FAR_MS),
-        .ttl = hf_ms(LONG_MS),
-        .done = told ? on_done : NULL,
-        .arg = told,
-    };
+    struct release_order order =
+        release_order(key, strlen(key), &token_bytes, hf_ms(FAR_MS), hf_ms(LONG_MS), ALL);
+
+    release_order_tell(&order, told ? on_done : NULL, told);
+    return order;
 }
 
 static void start(const struct release_order *order)

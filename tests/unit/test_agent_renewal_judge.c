@@ -266,6 +266,36 @@ TEST(a_lease_that_comes_after_a_step_has_no_votes_of_before_it)
     end(lease);
 }
 
+/* The broker has counted the vote that came after the grant, so one step leaves a quorum. */
+TEST(a_step_found_meanwhile_takes_one_vote_of_three)
+{
+    struct renewal *r = agent.renewal;
+    hf_time a = clock_now();
+    struct lease *lease = made("name", 0, 3, false, a);
+
+    lease_fsm_vote(&lease->fsm, 2, a);
+    ahead_ns += hf_ms(1).ns;
+    renewal_stepped(&r->node[0], clock_now());
+    renewal_adopt(r, lease, clock_now());
+    assert_int_equal(lease->fsm.state, HF_SLOT_HELD);
+    assert_int_equal(lease_fsm_votes(&lease->fsm, clock_now()), 2);
+    assert_true(holds(lease->slot));
+    end(lease);
+}
+
+TEST(a_vote_after_the_grant_is_shown_and_journaled)
+{
+    hf_time a = clock_now();
+    struct lease *lease = made("name", 0, 3, false, a);
+
+    lease_fsm_vote(&lease->fsm, 2, a);
+    ahead_ns += hf_ms(1).ns;
+    renewal_adopt(agent.renewal, lease, clock_now());
+    assert_int_equal(view_of(lease->slot).votes, NODES);
+    assert_int_equal(journal_of(lease->slot).d[2].ns, hf_time_add(a, timing.span).ns);
+    end(lease);
+}
+
 TEST(a_lease_that_was_granted_after_a_step_has_its_votes)
 {
     struct lease *lease;
@@ -415,6 +445,10 @@ int main(void)
             a_heal_without_an_answer_of_a_lost_run_is_released_as_its_keys_lapse, make, unmake),
         cmocka_unit_test_setup_teardown(a_lease_that_comes_after_a_step_has_no_votes_of_before_it,
                                         make, unmake),
+        cmocka_unit_test_setup_teardown(a_step_found_meanwhile_takes_one_vote_of_three, make,
+                                        unmake),
+        cmocka_unit_test_setup_teardown(a_vote_after_the_grant_is_shown_and_journaled, make,
+                                        unmake),
         cmocka_unit_test_setup_teardown(a_lease_that_was_granted_after_a_step_has_its_votes, make,
                                         unmake),
         cmocka_unit_test_setup_teardown(a_lease_that_comes_after_its_nodes_forgot_has_its_votes,

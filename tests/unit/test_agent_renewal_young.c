@@ -193,7 +193,7 @@ static void end(struct lease *lease)
 /* --- tests ------------------------------------------------------------------------------------ */
 
 /* (!) A rival's round may have its vote from before. */
-TEST(a_heal_counts_once_the_node_is_old_enough)
+TEST(a_heal_counts_once_the_node_is_of_age)
 {
     struct lease *lease = adopted(1 << 0 | 1 << 1);
 
@@ -392,7 +392,7 @@ TEST(what_has_no_vote_there_is_renewed_in_its_course)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_heal_counts_once_the_node_is_old_enough),
+        CASE(a_heal_counts_once_the_node_is_of_age),
         CASE(a_heal_of_an_old_node_counts_at_once),
         CASE(what_was_healed_is_renewed_as_the_node_comes_of_age),
         CASE(what_has_longer_to_wait_is_kept_meanwhile),

@@ -88,21 +88,21 @@ static const struct {
     {SCRIPT_RAISE, 1, {"1", "0", NONCE, "GONE"}},
     {SCRIPT_RENEW, 4, {"1", "0", NONCE, "1f01"}},
     {SCRIPT_RELEASE, 1, {"1", "0", "''", "0"}},
-    {SCRIPT_LOOK, 0, {"1700000000", "0", NONCE, "FREE", "7"}},
-    {SCRIPT_LOOK, 0, {"1700000000", "0", NONCE, "HELD", "7", "#-1", "''"}},
-    {SCRIPT_LOOK,
+    {SCRIPT_QUERY, 0, {"1700000000", "0", NONCE, "FREE", "7"}},
+    {SCRIPT_QUERY, 0, {"1700000000", "0", NONCE, "HELD", "7", "#-1", "''"}},
+    {SCRIPT_QUERY,
      0,
      {"1", "0", NONCE, "HELD", "7", "#5", ID, "host", "12", "0", "cmd", "note", "1700000000000"}},
     {SCRIPT_FORCE, 0, {"1700000000", "0", NONCE, "FREE", "7"}},
     {SCRIPT_FORCE, 0, {"1700000000", "0", NONCE, "HELD", "7", "#5", ID}},
     {SCRIPT_FORCE, 0, {"1700000000", "0", NONCE, "FORCED", "7", "#5", ID}},
-    {SCRIPT_SCAN, 0, {"1700000000", "0", NONCE, "0"}},
-    {SCRIPT_SCAN, 0, {"1700000000", "0", NONCE, "18446744073709551615", "not an item"}},
+    {SCRIPT_LISTING, 0, {"1700000000", "0", NONCE, "0"}},
+    {SCRIPT_LISTING, 0, {"1700000000", "0", NONCE, "18446744073709551615", "not an item"}},
     {SCRIPT_SENTINEL, 0, {"1", "0", "''", "0"}},
     {SCRIPT_SENTINEL, 0, {"1", "0", NONCE, "1", "1000000", "1700000000000", "60000", "3", "cafe"}},
 };
 
-#define LOOK_FREE 9 /* row of `right` */
+#define QUERY_FREE 9 /* row of `right` */
 
 static size_t words_of(size_t i)
 {
@@ -167,21 +167,21 @@ TEST(test_values_of_a_higher_fence)
     }
 }
 
-TEST(test_values_of_a_look)
+TEST(test_values_of_a_query)
 {
     struct link_reply out;
-    redisReply *reply = decode_words(SCRIPT_LOOK, 0, right[LOOK_FREE].words, 5, &out);
+    redisReply *reply = decode_words(SCRIPT_QUERY, 0, right[QUERY_FREE].words, 5, &out);
 
     assert_int_equal(out.verdict, VERDICT_FREE);
     assert_true(out.fence == 7 && out.holder.pttl_ms == -2);
     assert_string_equal(out.id, "");
     freeReplyObject(reply);
-    reply = decode_words(SCRIPT_LOOK, 0, right[LOOK_FREE + 1].words, 7, &out);
+    reply = decode_words(SCRIPT_QUERY, 0, right[QUERY_FREE + 1].words, 7, &out);
     assert_int_equal(out.verdict, VERDICT_TAKEN);
     assert_true(out.fence == 7 && out.holder.fence == 0 && out.holder.pttl_ms == -1);
     assert_string_equal(out.id, "");
     freeReplyObject(reply);
-    reply = decode_words(SCRIPT_LOOK, 0, right[LOOK_FREE + 2].words, 13, &out);
+    reply = decode_words(SCRIPT_QUERY, 0, right[QUERY_FREE + 2].words, 13, &out);
     assert_int_equal(out.verdict, VERDICT_TAKEN);
     assert_string_equal(out.id, ID);
     assert_true(out.holder.fence == 7 << FENCE_HANDOFF_BITS && out.holder.pttl_ms == 5);
@@ -196,17 +196,17 @@ TEST(test_values_of_a_force)
 {
     struct link_reply out;
 
-    freeReplyObject(decode_words(SCRIPT_FORCE, 0, right[LOOK_FREE + 4].words, 7, &out));
+    freeReplyObject(decode_words(SCRIPT_FORCE, 0, right[QUERY_FREE + 4].words, 7, &out));
     assert_true(out.verdict == VERDICT_TAKEN && !out.forced);
-    freeReplyObject(decode_words(SCRIPT_FORCE, 0, right[LOOK_FREE + 5].words, 7, &out));
+    freeReplyObject(decode_words(SCRIPT_FORCE, 0, right[QUERY_FREE + 5].words, 7, &out));
     assert_true(out.verdict == VERDICT_OK && out.forced);
     assert_string_equal(out.id, ID);
-    /* Seen by a look it is held still. */
-    freeReplyObject(decode_words(SCRIPT_LOOK, 0, right[LOOK_FREE + 5].words, 7, &out));
+    /* Seen by a query it is held still. */
+    freeReplyObject(decode_words(SCRIPT_QUERY, 0, right[QUERY_FREE + 5].words, 7, &out));
     assert_true(out.verdict == VERDICT_TAKEN && out.forced);
 }
 
-TEST(test_items_of_a_scan)
+TEST(test_items_of_a_listing)
 {
     redisReply *reply = from_resp("*7\r\n$1\r\n1\r\n$1\r\n0\r\n$0\r\n\r\n$2\r\n12\r\n"
                                   "$4\r\nnone\r\n"
@@ -216,7 +216,7 @@ TEST(test_items_of_a_scan)
     struct link_reply out = {.outcome = LINK_ERROR};
     struct link_item item;
 
-    reply_decode(reply, SCRIPT_SCAN, 0, &out);
+    reply_decode(reply, SCRIPT_LISTING, 0, &out);
     assert_int_equal(out.outcome, LINK_ANSWERED);
     assert_true(out.cursor == 12 && out.item_count == 3);
     assert_false(link_item(&out, 0, &item));
@@ -294,18 +294,18 @@ TEST(test_wrong_values)
         {SCRIPT_ACQUIRE, {"1", "0", NONCE, "OK", "-1"}},
         {SCRIPT_ACQUIRE, {"1", "0", NONCE, "OK"}},
         {SCRIPT_ACQUIRE, {"1", "0", NONCE, "ok", "1"}},
-        {SCRIPT_LOOK, {"1", "0", NONCE, "FREE"}},
-        {SCRIPT_LOOK, {"1", "0", NONCE, "FREE", "7", "#5"}},
-        {SCRIPT_LOOK, {"1", "0", NONCE, "HELD", "7", "#5"}},
-        {SCRIPT_LOOK, {"1", "0", NONCE, "HELD", "7", "#5", NONCE}},
-        {SCRIPT_LOOK, {"1", "0", NONCE, "HELD", "7", "#5", NONCE "7654321X"}},
-        {SCRIPT_LOOK, {"1", "0", NONCE, "HELD", "7", "#5", ID, "host"}},
-        {SCRIPT_LOOK, {"1", "0", NONCE, "TAKEN", "7", "#5"}},
+        {SCRIPT_QUERY, {"1", "0", NONCE, "FREE"}},
+        {SCRIPT_QUERY, {"1", "0", NONCE, "FREE", "7", "#5"}},
+        {SCRIPT_QUERY, {"1", "0", NONCE, "HELD", "7", "#5"}},
+        {SCRIPT_QUERY, {"1", "0", NONCE, "HELD", "7", "#5", NONCE}},
+        {SCRIPT_QUERY, {"1", "0", NONCE, "HELD", "7", "#5", NONCE "7654321X"}},
+        {SCRIPT_QUERY, {"1", "0", NONCE, "HELD", "7", "#5", ID, "host"}},
+        {SCRIPT_QUERY, {"1", "0", NONCE, "TAKEN", "7", "#5"}},
         {SCRIPT_FORCE, {"1", "0", NONCE, "OK", "7"}},
-        {SCRIPT_SCAN, {"1", "0", NONCE}},
-        {SCRIPT_SCAN, {"1", "0", NONCE, "-1"}},
-        {SCRIPT_SCAN, {"1", "0", NONCE, "#0"}},
-        {SCRIPT_SCAN, {"1", "0", NONCE, "999999999999999999999"}},
+        {SCRIPT_LISTING, {"1", "0", NONCE}},
+        {SCRIPT_LISTING, {"1", "0", NONCE, "-1"}},
+        {SCRIPT_LISTING, {"1", "0", NONCE, "#0"}},
+        {SCRIPT_LISTING, {"1", "0", NONCE, "999999999999999999999"}},
         {SCRIPT_RENEW, {"1", "0", NONCE, "1"}},
         {SCRIPT_RENEW, {"1", "0", NONCE, "111"}},
         {SCRIPT_RENEW, {"1", "0", NONCE, "1z"}},
@@ -466,9 +466,9 @@ int main(void)
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_values_of_a_higher_fence),
         cmocka_unit_test(test_values_of_a_force),
-        cmocka_unit_test(test_values_of_a_look),
+        cmocka_unit_test(test_values_of_a_query),
         cmocka_unit_test(test_values_of_a_force),
-        cmocka_unit_test(test_items_of_a_scan),
+        cmocka_unit_test(test_items_of_a_listing),
         cmocka_unit_test(test_strange_holder),
         cmocka_unit_test(test_wrong_shapes),
         cmocka_unit_test(test_wrong_values),

@@ -424,28 +424,28 @@ TEST(test_heal_leaves_anothers_key)
     assert_int_equal(ask_number("EXISTS holdfast:fence:key"), 0);
 }
 
-/* --- look ------------------------------------------------------------------------------------- */
+/* --- query ------------------------------------------------------------------------------------ */
 
-static redisReply *look(const char *record)
+static redisReply *query(const char *record)
 {
-    return run(SCRIPT_LOOK, 3, "holdfast:node", "key", "holdfast:fence:key", record, NULL);
+    return run(SCRIPT_QUERY, 3, "holdfast:node", "key", "holdfast:fence:key", record, NULL);
 }
 
-TEST(test_look_at_a_free_key)
+TEST(test_query_of_a_free_key)
 {
-    says(look("1"), "FREE", "0");
+    says(query("1"), "FREE", "0");
     says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
     does("DEL key");
-    says(look("0"), "FREE", "7"); /* a record stays without its key */
+    says(query("0"), "FREE", "7"); /* a record stays without its key */
     assert_int_equal(ask_number("EXISTS key"), 0);
 }
 
-TEST(test_look_at_a_held_key)
+TEST(test_query_of_a_held_key)
 {
     redisReply *reply;
 
     says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
-    reply = look("1");
+    reply = query("1");
     assert_int_equal(reply->elements, 13);
     assert_string_equal(reply->element[3]->str, "HELD");
     assert_string_equal(reply->element[4]->str, "7");
@@ -454,20 +454,20 @@ TEST(test_look_at_a_held_key)
     assert_string_equal(reply->element[7]->str, "host-a");
     assert_string_equal(reply->element[12]->str, "1700000000000");
     freeReplyObject(reply);
-    reply = look("0");
+    reply = query("0");
     assert_int_equal(reply->elements, 7);
     freeReplyObject(reply);
     assert_in_range(ask_number("PTTL key"), 50000, 60000);
 }
 
 /* The record is of the one before: it is not told as the holder's. */
-TEST(test_look_at_a_foreign_key)
+TEST(test_query_of_a_foreign_key)
 {
     redisReply *reply;
 
     says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
     does("SET key by-another-program");
-    reply = look("1");
+    reply = query("1");
     assert_int_equal(reply->elements, 7);
     assert_string_equal(reply->element[3]->str, "HELD");
     assert_int_equal(reply->element[5]->integer, -1);
@@ -475,12 +475,12 @@ TEST(test_look_at_a_foreign_key)
     freeReplyObject(reply);
 }
 
-TEST(test_look_at_another_type)
+TEST(test_query_of_another_type)
 {
     redisReply *reply;
 
     does("HSET key a 1");
-    reply = look("1");
+    reply = query("1");
     assert_int_equal(reply->elements, 7);
     assert_string_equal(reply->element[3]->str, "HELD");
     assert_string_equal(reply->element[6]->str, "");
@@ -577,12 +577,12 @@ TEST(test_force_of_a_foreign_key)
     char id[41];
 
     does("SET key by-another-program");
-    reply = look("1");
+    reply = query("1");
     snprintf(id, sizeof(id), "%s", reply->element[6]->str);
     freeReplyObject(reply);
     verdict_is(force("", id), "FORCED");
     assert_in_range(ask_number("PTTL key"), 500, 1000);
-    reply = look("1");
+    reply = query("1");
     assert_string_equal(reply->element[3]->str, "FORCED");
     assert_string_equal(reply->element[6]->str, id); /* still told as the one that it was */
     freeReplyObject(reply);
@@ -592,7 +592,7 @@ TEST(test_force_of_a_foreign_key)
 static const char *id_in_key(void)
 {
     static char id[41];
-    redisReply *reply = look("1");
+    redisReply *reply = query("1");
 
     snprintf(id, sizeof(id), "%s", reply->element[6]->str);
     freeReplyObject(reply);
@@ -673,7 +673,7 @@ TEST(test_a_forced_out_token_is_known_to_its_agent)
     assert_int_equal(ask_number("EXISTS key"), 0);
 }
 
-/* --- scan ------------------------------------------------------------------------------------- */
+/* --- listing ---------------------------------------------------------------------------------- */
 
 static void take(const char *key, const char *token)
 {
@@ -686,13 +686,13 @@ static void take(const char *key, const char *token)
 }
 
 /* All pages; how many keys were found. `ret_pages` may be NULL. */
-static size_t scan_all(const char *pattern, size_t *ret_pages)
+static size_t list_all(const char *pattern, size_t *ret_pages)
 {
     char cursor[24] = "0";
     size_t found = 0, pages = 0;
 
     do {
-        redisReply *reply = run(SCRIPT_SCAN, 1, "holdfast:node", cursor, pattern, NULL);
+        redisReply *reply = run(SCRIPT_LISTING, 1, "holdfast:node", cursor, pattern, NULL);
 
         if (reply->type == REDIS_REPLY_ERROR)
             fail_msg("%s", reply->str);
@@ -709,7 +709,7 @@ static size_t scan_all(const char *pattern, size_t *ret_pages)
     return found;
 }
 
-TEST(test_scan_finds_what_is_held)
+TEST(test_listing_finds_what_is_held)
 {
     redisReply *reply;
 
@@ -722,10 +722,10 @@ TEST(test_scan_finds_what_is_held)
     does("SET a/taken by-another-program");
     does("SET holdfast:fence:a/x text");
     does("SET a/foreign x");
-    assert_int_equal(scan_all("holdfast:fence:a/*", NULL), 2);
-    assert_int_equal(scan_all("holdfast:fence:*", NULL), 3);
-    assert_int_equal(scan_all("holdfast:fence:c*", NULL), 0);
-    reply = run(SCRIPT_SCAN, 1, "holdfast:node", "0", "holdfast:fence:b*", NULL);
+    assert_int_equal(list_all("holdfast:fence:a/*", NULL), 2);
+    assert_int_equal(list_all("holdfast:fence:*", NULL), 3);
+    assert_int_equal(list_all("holdfast:fence:c*", NULL), 0);
+    reply = run(SCRIPT_LISTING, 1, "holdfast:node", "0", "holdfast:fence:b*", NULL);
     assert_int_equal(reply->elements, 5);
     assert_string_equal(reply->element[4]->element[0]->str, "b");
     assert_string_equal(reply->element[4]->element[2]->str, "7");
@@ -736,7 +736,7 @@ TEST(test_scan_finds_what_is_held)
 }
 
 /* Many keys take many pages, whether they match or not. */
-TEST(test_scan_is_cut_into_pages)
+TEST(test_listing_is_cut_into_pages)
 {
     size_t pages;
 
@@ -746,10 +746,10 @@ TEST(test_scan_is_cut_into_pages)
         snprintf(key, sizeof(key), "m/%d", i);
         take(key, A);
     }
-    assert_true(scan_all("holdfast:fence:m/*", &pages) >= 300);
+    assert_true(list_all("holdfast:fence:m/*", &pages) >= 300);
     assert_in_range(pages, 3, 300);
     does("EVAL %s 0", "for i = 1, 5000 do redis.call('SET', 'other' .. i, 1) end");
-    assert_int_equal(scan_all("holdfast:fence:none*", &pages), 0);
+    assert_int_equal(list_all("holdfast:fence:none*", &pages), 0);
     assert_in_range(pages, 8, 30);
 }
 
@@ -987,10 +987,10 @@ int main(void)
         SCRIPT_TEST(test_heal_never_lowers_a_fence),
         SCRIPT_TEST(test_who_has_a_higher_fence_is_told),
         SCRIPT_TEST(test_heal_leaves_anothers_key),
-        SCRIPT_TEST(test_look_at_a_free_key),
-        SCRIPT_TEST(test_look_at_a_held_key),
-        SCRIPT_TEST(test_look_at_a_foreign_key),
-        SCRIPT_TEST(test_look_at_another_type),
+        SCRIPT_TEST(test_query_of_a_free_key),
+        SCRIPT_TEST(test_query_of_a_held_key),
+        SCRIPT_TEST(test_query_of_a_foreign_key),
+        SCRIPT_TEST(test_query_of_another_type),
         SCRIPT_TEST(test_force_puts_a_mark_in_the_tokens_place),
         SCRIPT_TEST(test_force_leaves_another_hold),
         SCRIPT_TEST(test_force_of_nothing_and_of_another_type),
@@ -999,8 +999,8 @@ int main(void)
         SCRIPT_TEST(test_force_of_what_may_be_an_agents),
         SCRIPT_TEST(test_force_of_a_key_that_never_expires),
         SCRIPT_TEST(test_a_forced_out_token_is_known_to_its_agent),
-        SCRIPT_TEST(test_scan_finds_what_is_held),
-        SCRIPT_TEST(test_scan_is_cut_into_pages),
+        SCRIPT_TEST(test_listing_finds_what_is_held),
+        SCRIPT_TEST(test_listing_is_cut_into_pages),
         SCRIPT_TEST(test_renew_marks),
         SCRIPT_TEST(test_renew_with_one_ttl_for_all),
         SCRIPT_TEST(test_renew_without_a_sentinel),

@@ -58,20 +58,20 @@ static void start(struct fixture *f)
     assert_true(runs_until(f, is_tracking, FAR_MS));
 }
 
-static void look(struct fixture *f, const char *key)
+static void query(struct fixture *f, const char *key)
 {
     f->told = (struct told){0};
-    assert_int_equal(link_look(f->link, key, strlen(key), false,
-                               hf_time_add(clock_now(), hf_ms(FAR_MS)), note, &f->told),
+    assert_int_equal(link_query(f->link, key, strlen(key), false,
+                                hf_time_add(clock_now(), hf_ms(FAR_MS)), note, &f->told),
                      HF_OK);
     assert_true(runs_until(f, is_final, FAR_MS));
     assert_int_equal(f->told.last.outcome, LINK_ANSWERED);
 }
 
-static void tracked_look(struct fixture *f, const char *key)
+static void tracked_query(struct fixture *f, const char *key)
 {
     link_track(f->link);
-    look(f, key);
+    query(f, key);
 }
 
 static void test_told_of_a_change(void **state)
@@ -80,7 +80,7 @@ static void test_told_of_a_change(void **state)
 
     start(f);
     side(f, "SET k v");
-    tracked_look(f, "k");
+    tracked_query(f, "k");
     assert_true(f->told.last.tracked);
     side(f, "DEL k");
     assert_true(runs_until(f, is_noticed, FAR_MS));
@@ -92,7 +92,7 @@ static void test_told_that_a_missing_key_appeared(void **state)
     struct fixture *f = *state;
 
     start(f);
-    tracked_look(f, "k");
+    tracked_query(f, "k");
     side(f, "SET k v");
     assert_true(runs_until(f, is_noticed, FAR_MS));
 }
@@ -102,8 +102,8 @@ static void test_only_what_was_asked_for_is_told(void **state)
     struct fixture *f = *state;
 
     start(f);
-    tracked_look(f, "k");
-    look(f, "other");
+    tracked_query(f, "k");
+    query(f, "other");
     assert_false(f->told.last.tracked);
     side(f, "SET other v");
     side(f, "HSET holdfast:fence:k fence 7");
@@ -121,7 +121,7 @@ static void test_a_flush_is_told(void **state)
     struct fixture *f = *state;
 
     start(f);
-    tracked_look(f, "k");
+    tracked_query(f, "k");
     side(f, "FLUSHALL");
     assert_true(runs_until(f, is_flushed, FAR_MS));
 }
@@ -133,9 +133,9 @@ static void test_a_script_that_was_loaded_again_is_not_tracked(void **state)
 
     start(f);
     side(f, "SCRIPT FLUSH");
-    tracked_look(f, "k");
+    tracked_query(f, "k");
     assert_false(f->told.last.tracked);
-    tracked_look(f, "k");
+    tracked_query(f, "k");
     assert_true(f->told.last.tracked);
 }
 
@@ -149,7 +149,7 @@ static void test_an_answer_of_before_the_end_is_not_tracked(void **state)
     link_track(f->link);
     f->told = (struct told){0};
     assert_int_equal(
-        link_look(f->link, "k", 1, false, hf_time_add(clock_now(), hf_ms(FAR_MS)), note, &f->told),
+        link_query(f->link, "k", 1, false, hf_time_add(clock_now(), hf_ms(FAR_MS)), note, &f->told),
         HF_OK);
     link_flush(f->link);
     redis_server_resume(&f->server);
@@ -160,7 +160,7 @@ static void test_an_answer_of_before_the_end_is_not_tracked(void **state)
         assert_false(f->told.last.tracked);
     }
     assert_true(runs_until(f, is_tracking, FAR_MS));
-    tracked_look(f, "k");
+    tracked_query(f, "k");
     assert_true(f->told.last.tracked);
     side(f, "SET k v");
     assert_true(runs_until(f, is_noticed, FAR_MS));
@@ -183,7 +183,7 @@ static void test_a_node_that_refuses_subscriptions(void **state)
 
     refuses(f, "resetchannels");
     assert_true(runs_until(f, is_refused, FAR_MS));
-    tracked_look(f, "k");
+    tracked_query(f, "k");
     assert_false(f->told.last.tracked);
     assert_int_equal(f->downs, 0);
     side(f, "ACL SETUSER default allchannels");
@@ -196,7 +196,7 @@ static void test_a_node_that_refuses_caching(void **state)
 
     refuses(f, "-client|caching");
     assert_true(runs_until(f, is_tracking, FAR_MS));
-    tracked_look(f, "k");
+    tracked_query(f, "k");
     assert_false(f->told.last.tracked);
     assert_true(is_refused(f));
     assert_int_equal(f->downs, 0);

@@ -13,6 +13,7 @@
 #include "agent/broker/jobs/groups.h"
 #include "agent/broker/jobs/job_group.h"
 #include "agent/broker/locks/orders.h"
+#include "agent/broker/locks/releases.h"
 #include "agent/broker/locks/resources.h"
 #include "tests/unit/broker_fixture.h"
 
@@ -69,10 +70,9 @@ struct lease *resource_lease(const struct resource *r)
     return leases[r->slot];
 }
 
-void order_end(struct resource *r, enum message_kind kind, enum hf_loss_reason reason)
+void release_begin(struct resource *r, enum release_cause cause)
 {
-    assert_int_equal(kind, MSG_RELEASE);
-    assert_int_equal(reason, HF_LOSS_HOLDER);
+    assert_int_equal(cause, RELEASE_TREE_DEAD);
     releases[r->slot]++;
 }
 

@@ -10,6 +10,7 @@
 #include "agent/broker/locks/grants.h"
 #include "agent/broker/locks/handoffs.h"
 #include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/releases.h"
 #include "agent/broker/locks/requests.h"
 #include "agent/broker/locks/waiters.h"
 #include "agent/broker/nodes/node_texts.h"
@@ -19,7 +20,7 @@
 #include "tests/unit/links_fixture.h"
 #include "tests/unit/sessions_fixture.h"
 
-#define YOUNG_MS hf_dur_ms(timing_young())
+#define SHORT_HOLD_MS hf_dur_ms(timing_short_hold())
 
 static struct nodes nodes;
 static struct locks *locks;
@@ -101,15 +102,6 @@ void nodes_explain_round(HF_UNUSED const struct nodes *n, HF_UNUSED int voted,
 static struct release_order releases[MOST];
 static struct token released_token[MOST]; /* the order's may be gone by the time of its end */
 static int release_count;
-
-struct release_order releaser_order(const struct lease *lease, uint32_t which)
-{
-    return (struct release_order){.key = lease_key(lease),
-                                  .key_len = lease->key_len,
-                                  .token = &lease->token,
-                                  .nodes = which,
-                                  .doubt_until = HF_TIME_PAST};
-}
 
 int releaser_start(HF_UNUSED struct releaser *releaser, const struct release_order *order)
 {
@@ -259,10 +251,13 @@ static int unmake(void **state)
     return 0;
 }
 
+static uint32_t its_flags; /* of acquires: HF_REQ_RUN, HF_REQ_GUARDED */
+
 static void acquire(int s, uint64_t id, const char *name, hf_time deadline)
 {
     struct hf_request_entry q = {.op = HF_OP_ACQUIRE,
                                  .id = id,
+                                 .flags = its_flags,
                                  .name_len = (uint8_t)strlen(name),
                                  .deadline_ns = deadline.ns == HF_TIME_PAST.ns ? 0 : deadline.ns};
 
@@ -309,9 +304,8 @@ static struct lease *granted(int s, uint64_t id, const char *name)
     assert_int_equal(answered(s, id)->status, HF_OK);
     lease = lease_of(name);
     assert_non_null(lease);
-    pass((int)YOUNG_MS);
+    pass((int)SHORT_HOLD_MS);
     was_posted(MSG_GRANTED);
-    was_posted(MSG_VOTE); /* the third */
     heard[0] = '\0';
     return lease;
 }
@@ -476,7 +470,7 @@ static void a_try_is_answered_by_one_round(void **state)
 }
 
 /* What it tries for may have become free since the round before it began. */
-static void a_younger_try_has_a_round_of_its_own(void **state)
+static void a_later_try_has_a_round_of_its_own(void **state)
 {
     (void)state;
     try_for(0, 1, "a");
@@ -589,7 +583,101 @@ static void a_dead_holder_is_told_of_after_its_orders(void **state)
     nothing_was_posted();
 }
 
-/* --- a young lease ---------------------------------------------------------------------------- */
+/* --- the ways of a release --------------------------------------------------------------------- */
+
+/* The lease of a job. */
+static struct lease *granted_run(int s, uint64_t id, const char *name, uint32_t guarded)
+{
+    struct lease *lease;
+
+    its_flags = HF_REQ_RUN | guarded;
+    lease = granted(s, id, name);
+    its_flags = 0;
+    return lease;
+}
+
+/* The renewal thread would not, and releases it. */
+static void refuse_handoff(struct lease *lease, enum hf_loss_reason reason)
+{
+    struct message *m = posted(MSG_HAND_OVER);
+
+    assert_int_equal(m->slot, lease->slot);
+    assert_int_equal(m->handoff->reason, reason);
+    m->handoff->verdict = HANDOFF_SHORT;
+    handoff_answered(m->handoff);
+    free(m);
+    nothing_was_posted();
+    grant_ended(locks, lease);
+}
+
+static void a_released_lease_goes_to_the_next_waiter(void **state)
+{
+    struct lease *lease;
+
+    (void)state;
+    lease = granted(0, 1, "a");
+    wait_for(1, 2, "a");
+    release(0, 3, lease);
+    assert_true(lease->ending);
+    refuse_handoff(lease, HF_LOSS_NONE);
+    assert_int_equal(answered(0, 3)->status, HF_OK);
+    assert_int_equal(links[0].asked, 2); /* the waiter has a round after all */
+}
+
+/* (!) The job may live: nobody else is given the lease, and its keys stay until they expire. */
+static void a_lease_whose_job_may_live_is_abandoned(void **state)
+{
+    struct resource *r;
+    struct lease *lease;
+    struct message *m;
+
+    (void)state;
+    lease = granted_run(0, 1, "a", 0);
+    wait_for(1, 2, "a");
+    requests_client_gone(locks, &people[0]);
+    m = posted(MSG_ABANDON);
+    assert_int_equal(m->slot, lease->slot);
+    assert_int_equal(m->generation, lease->generation);
+    free(m);
+    nothing_was_posted();
+    assert_int_equal(release_count, 0);
+    assert_true(lease->ending);
+    /* Then the control group is found empty. It was renewed no more: nobody else is to have it. */
+    r = resource_find(locks, "a", 1);
+    release_begin(r, RELEASE_TREE_DEAD);
+    m = posted(MSG_RELEASE);
+    assert_int_equal(m->reason, HF_LOSS_HOLDER);
+    free(m);
+    nothing_was_posted();
+    assert_int_equal(release_count, 0);
+}
+
+/* (!) A job is started once a guardian has joined; none may join from here on. */
+static void a_lease_without_its_guardian_has_no_job(void **state)
+{
+    struct lease *lease;
+
+    (void)state;
+    lease = granted_run(0, 1, "a", HF_REQ_GUARDED);
+    wait_for(1, 2, "a");
+    requests_client_gone(locks, &people[0]);
+    assert_true(people[0].over);
+    refuse_handoff(lease, HF_LOSS_HOLDER);
+}
+
+static void a_lease_with_its_guardian_may_have_a_job(void **state)
+{
+    (void)state;
+    granted_run(0, 1, "a", HF_REQ_GUARDED);
+    people[0].joined = true;
+    wait_for(1, 2, "a");
+    requests_client_gone(locks, &people[0]);
+    assert_false(people[0].over);
+    was_posted(MSG_ABANDON);
+    nothing_was_posted();
+}
+
+/* --- a short hold ----------------------------------------------------------------------------- */
 
 static void ask_for(int s, uint64_t id, const char *name)
 {
@@ -600,7 +688,7 @@ static void ask_for(int s, uint64_t id, const char *name)
 }
 
 /* (!) Whatever is told of a lease comes behind the lease itself, and behind the votes that came meanwhile. */
-static void a_young_lease_is_handed_in_before_anything_is_told(void **state)
+static void a_short_hold_is_adopted_before_anything_is_told(void **state)
 {
     struct message *m;
 
@@ -614,19 +702,17 @@ static void a_young_lease_is_handed_in_before_anything_is_told(void **state)
     ask_for(0, 2, "a");
     m = posted(MSG_GRANTED);
     assert_ptr_equal(m->lease, lease_of("a"));
-    free(m);
-    m = posted(MSG_VOTE);
-    assert_int_equal(m->node_number, 2);
+    assert_int_equal(lease_fsm_votes(&m->lease->fsm, clock_now()), NODES); /* the late one, too */
     free(m);
     m = posted(MSG_LOSE);
     assert_int_equal(m->reason, HF_LOSS_ASKED);
     free(m);
     nothing_was_posted();
-    pass((int)YOUNG_MS);
+    pass((int)SHORT_HOLD_MS);
     nothing_was_posted(); /* once */
 }
 
-static void a_young_lease_ends_without_the_renewal_thread(void **state)
+static void a_short_hold_ends_without_the_renewal_thread(void **state)
 {
     (void)state;
     wait_for(0, 1, "a");
@@ -637,11 +723,11 @@ static void a_young_lease_ends_without_the_renewal_thread(void **state)
     assert_heard("");
     release_answered(0);
     assert_heard("released over signal settle name-over:a");
-    pass((int)YOUNG_MS);
+    pass((int)SHORT_HOLD_MS);
     nothing_was_posted();
 }
 
-static void a_drain_hands_in_what_is_young(void **state)
+static void a_drain_has_short_holds_adopted(void **state)
 {
     (void)state;
     wait_for(0, 1, "a");
@@ -741,16 +827,20 @@ int main(void)
         ROW(a_cancelled_waiter_leaves_the_round_alone),
         ROW(a_session_that_ends_leaves_its_place),
         ROW(a_try_is_answered_by_one_round),
-        ROW(a_younger_try_has_a_round_of_its_own),
+        ROW(a_later_try_has_a_round_of_its_own),
         ROW(a_try_for_a_lock_of_this_host_asks_no_node),
         ROW(without_nodes_a_try_fails_and_a_waiter_waits),
         ROW(the_owner_hears_of_a_lease_in_order),
         ROW(the_next_round_begins_last),
         ROW(a_lost_lease_that_was_to_be_released_is_lost),
         ROW(a_dead_holder_is_told_of_after_its_orders),
-        ROW(a_young_lease_is_handed_in_before_anything_is_told),
-        ROW(a_young_lease_ends_without_the_renewal_thread),
-        ROW(a_drain_hands_in_what_is_young),
+        ROW(a_released_lease_goes_to_the_next_waiter),
+        ROW(a_lease_whose_job_may_live_is_abandoned),
+        ROW(a_lease_without_its_guardian_has_no_job),
+        ROW(a_lease_with_its_guardian_may_have_a_job),
+        ROW(a_short_hold_is_adopted_before_anything_is_told),
+        ROW(a_short_hold_ends_without_the_renewal_thread),
+        ROW(a_drain_has_short_holds_adopted),
         ROW(a_release_asked_again_is_answered_at_its_end),
         ROW(a_release_asked_again_is_its_holders),
         ROW(who_asked_again_may_go),

@@ -16,8 +16,8 @@
 #include "tests/unit/links_fixture.h"
 #include "tests/unit/sessions_fixture.h"
 
-#define LOOKS_MOST 64 /* agent/broker/queries/looks.c */
-#define SCANS_MOST HF_NODES_MAX
+#define QUERIES_MOST  64 /* agent/broker/queries/query.c */
+#define LISTINGS_MOST HF_NODES_MAX
 
 static struct nodes nodes;
 static struct locks locks;
@@ -93,23 +93,23 @@ static int unmake(void **state)
     return 0;
 }
 
-static void look(int s, uint64_t id, const char *name, bool waits)
+static void query(int s, uint64_t id, const char *name, bool waits)
 {
-    struct hf_request_entry q = {.op = HF_OP_LOOK,
+    struct hf_request_entry q = {.op = HF_OP_QUERY,
                                  .id = id,
                                  .name_len = (uint8_t)strlen(name),
                                  .flags = waits ? HF_REQ_WAIT : 0,
                                  .deadline_ns = HF_TIME_NEVER.ns};
 
     memcpy(q.name, name, strlen(name));
-    looks_ask(queries, &sessions[s], &q);
+    query_ask(queries, &sessions[s], &q);
 }
 
-static void scan(int s, uint64_t id, int node)
+static void listing(int s, uint64_t id, int node)
 {
-    struct hf_request_entry q = {.op = HF_OP_SCAN, .id = id, .slot = (uint32_t)node};
+    struct hf_request_entry q = {.op = HF_OP_LISTING, .id = id, .slot = (uint32_t)node};
 
-    scans_ask(queries, &sessions[s], &q);
+    listings_ask(queries, &sessions[s], &q);
 }
 
 /* Whatever is unanswered. */
@@ -122,83 +122,83 @@ static void answer_all(enum link_verdict verdict)
     pass(1);
 }
 
-/* --- looks ------------------------------------------------------------------------------------ */
+/* --- queries ---------------------------------------------------------------------------------- */
 
-static void a_look_is_answered_once(void **state)
+static void a_query_is_answered_once(void **state)
 {
     (void)state;
-    look(0, 1, "a", false);
+    query(0, 1, "a", false);
     assert_int_equal(times_answered(0, 1), 0);
     answer_all(VERDICT_FREE);
     assert_int_equal(answered(0, 1)->status, HF_OK);
-    assert_int_equal(answered(0, 1)->look, HF_LOOK_FREE);
+    assert_int_equal(answered(0, 1)->query_outcome, HF_QUERY_FREE);
     pass(10000);
     assert_int_equal(times_answered(0, 1), 1);
-    assert_int_equal(users[0].looks, 0);
+    assert_int_equal(users[0].queries, 0);
 }
 
-static void a_session_has_so_many_looks(void **state)
+static void a_session_has_so_many_queries(void **state)
 {
     (void)state;
-    for (uint64_t id = 1; id <= LOOKS_MOST; id++)
-        look(0, id, "a", false);
+    for (uint64_t id = 1; id <= QUERIES_MOST; id++)
+        query(0, id, "a", false);
     assert_int_equal(answers_of[0].count, 0);
-    look(0, 100, "a", false);
+    query(0, 100, "a", false);
     assert_int_equal(answered(0, 100)->status, HF_ELIMIT);
     assert_non_null(strstr(answered(0, 100)->text, "limit of one connection"));
     /* Another one's are its own. */
-    look(1, 1, "a", false);
+    query(1, 1, "a", false);
     assert_int_equal(answers_of[1].count, 0);
     answer_all(VERDICT_FREE);
-    assert_int_equal(users[0].looks, 0);
-    look(0, 101, "a", false);
+    assert_int_equal(users[0].queries, 0);
+    query(0, 101, "a", false);
     assert_int_equal(times_answered(0, 101), 0);
 }
 
-static void a_user_has_so_many_looks(void **state)
+static void a_user_has_so_many_queries(void **state)
 {
     (void)state;
     config.waiters_per_uid = 2;
     sessions[1].user = sessions[0].user;
-    look(0, 1, "a", true);
-    look(1, 2, "b", true);
-    look(1, 3, "c", false);
+    query(0, 1, "a", true);
+    query(1, 2, "b", true);
+    query(1, 3, "c", false);
     assert_int_equal(answered(1, 3)->status, HF_ELIMIT);
     assert_non_null(strstr(answered(1, 3)->text, "waiters_per_uid"));
     assert_int_equal(counter(HF_COUNTER_REFUSED), 1);
 }
 
-/* Who waits for a name to be free looks when a lease of this host has ended, not with the next sweep. */
+/* Who waits for a name to be free asks when a lease of this host has ended, not with the next sweep. */
 static void the_end_of_a_lease_is_heard(void **state)
 {
     struct lease lease = {.fence = 7};
 
     (void)state;
     held_here = &lease;
-    look(0, 1, "a", true);
+    query(0, 1, "a", true);
     assert_int_equal(links[0].asked, 0); /* no node need be asked */
     assert_int_equal(progress_of[0].count, 1);
     held_here = NULL;
-    looks_hear_ended(queries, "b", 1);
+    query_hear_ended(queries, "b", 1);
     assert_int_equal(links[0].asked, 0);
-    looks_hear_ended(queries, "a", 1);
+    query_hear_ended(queries, "a", 1);
     assert_int_equal(links[0].asked, 1);
     answer_all(VERDICT_FREE);
-    assert_int_equal(answered(0, 1)->look, HF_LOOK_FREE);
+    assert_int_equal(answered(0, 1)->query_outcome, HF_QUERY_FREE);
 }
 
-/* --- scans ------------------------------------------------------------------------------------ */
+/* --- listings --------------------------------------------------------------------------------- */
 
-static void a_session_has_so_many_scans(void **state)
+static void a_session_has_so_many_listings(void **state)
 {
     (void)state;
-    for (uint64_t id = 1; id <= SCANS_MOST; id++)
-        scan(0, id, 0);
+    for (uint64_t id = 1; id <= LISTINGS_MOST; id++)
+        listing(0, id, 0);
     assert_int_equal(answers_of[0].count, 0);
-    scan(0, 100, 1);
+    listing(0, 100, 1);
     assert_int_equal(answered(0, 100)->status, HF_ELIMIT);
     assert_non_null(strstr(answered(0, 100)->text, "limit of one connection"));
-    scan(1, 1, 1);
+    listing(1, 1, 1);
     assert_int_equal(answers_of[1].count, 0);
 }
 
@@ -206,9 +206,9 @@ static void a_session_has_so_many_scans(void **state)
 static void a_node_is_asked_for_one_page_at_a_time(void **state)
 {
     (void)state;
-    scan(0, 1, 0);
-    scan(1, 2, 0);
-    scan(2, 3, 1);
+    listing(0, 1, 0);
+    listing(1, 2, 0);
+    listing(2, 3, 1);
     assert_int_equal(links[0].asked, 1);
     assert_int_equal(links[1].asked, 1);
     answer(newest(0), VERDICT_OK);
@@ -222,8 +222,8 @@ static void a_node_is_asked_for_one_page_at_a_time(void **state)
 static void who_waits_behind_a_broken_page_is_told(void **state)
 {
     (void)state;
-    scan(0, 1, 0);
-    scan(1, 2, 0);
+    listing(0, 1, 0);
+    listing(1, 2, 0);
     links[0].up = false;
     break_off(newest(0));
     assert_int_equal(answered(0, 1)->status, HF_ENOQUORUM);
@@ -236,34 +236,34 @@ static void who_waits_behind_a_broken_page_is_told(void **state)
 static void nothing_is_asked_for_a_session_that_ended(void **state)
 {
     (void)state;
-    look(0, 1, "a", false);
-    look(0, 2, "b", true);
-    scan(0, 3, 0); /* on its way */
-    scan(0, 4, 0); /* behind it */
-    scan(1, 5, 0);
+    query(0, 1, "a", false);
+    query(0, 2, "b", true);
+    listing(0, 3, 0); /* on its way */
+    listing(0, 4, 0); /* behind it */
+    listing(1, 5, 0);
     queries_drop_session(&sessions[0]);
-    assert_true(LIST_EMPTY(&sessions[0].looks));
-    assert_true(LIST_EMPTY(&sessions[0].scans));
-    assert_int_equal(users[0].looks, 0);
-    assert_int_equal(users[0].scans, 0);
-    assert_int_equal(queries->waiting_look_count, 0);
+    assert_true(LIST_EMPTY(&sessions[0].queries));
+    assert_true(LIST_EMPTY(&sessions[0].listings));
+    assert_int_equal(users[0].queries, 0);
+    assert_int_equal(users[0].listings, 0);
+    assert_int_equal(queries->waiting_count, 0);
     answer_all(VERDICT_FREE);
     pass(10000);
     assert_int_equal(answers_of[0].count, 0);
     /* The other's turn comes behind the page that nobody wants any more. */
     assert_int_equal(answered(1, 5)->status, HF_OK);
-    assert_int_equal(queries->survey_count, 0);
+    assert_int_equal(queries->fanout_count, 0);
 }
 
-static void a_drain_answers_every_look(void **state)
+static void a_drain_answers_every_query(void **state)
 {
     struct lease lease = {.fence = 7};
 
     (void)state;
-    look(0, 1, "a", false);
-    look(0, 2, "b", true);
+    query(0, 1, "a", false);
+    query(0, 2, "b", true);
     held_here = &lease;
-    look(1, 3, "c", true);
+    query(1, 3, "c", true);
     held_here = NULL;
     queries_drain(queries);
     assert_int_equal(answered(0, 1)->status, HF_EGOING);
@@ -271,9 +271,9 @@ static void a_drain_answers_every_look(void **state)
     assert_int_equal(answered(1, 3)->status, HF_EGOING);
     answer_all(VERDICT_FREE);
     assert_int_equal(answers_of[0].count, 2);
-    look(0, 4, "d", false);
+    query(0, 4, "d", false);
     assert_int_equal(answered(0, 4)->status, HF_EGOING);
-    scan(0, 5, 0);
+    listing(0, 5, 0);
     assert_int_equal(answered(0, 5)->status, HF_EGOING);
 }
 
@@ -281,15 +281,15 @@ int main(void)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, make, unmake)
     const struct CMUnitTest tests[] = {
-        ROW(a_look_is_answered_once),
-        ROW(a_session_has_so_many_looks),
-        ROW(a_user_has_so_many_looks),
+        ROW(a_query_is_answered_once),
+        ROW(a_session_has_so_many_queries),
+        ROW(a_user_has_so_many_queries),
         ROW(the_end_of_a_lease_is_heard),
-        ROW(a_session_has_so_many_scans),
+        ROW(a_session_has_so_many_listings),
         ROW(a_node_is_asked_for_one_page_at_a_time),
         ROW(who_waits_behind_a_broken_page_is_told),
         ROW(nothing_is_asked_for_a_session_that_ended),
-        ROW(a_drain_answers_every_look),
+        ROW(a_drain_answers_every_query),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

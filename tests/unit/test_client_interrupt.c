@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "libclient/holdfast_admin.h"
+#include "libclient/holdfast_sets.h"
 
 /* A call in a thread of its own, with signals until it is over: a handler that runs just before the
  * thread sleeps goes unnoticed. */

@@ -2,6 +2,7 @@
 #include "client_fixture.h"
 
 #include "libclient/holdfast_run.h"
+#include "libclient/holdfast_sets.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -1,6 +1,8 @@
 /* Contract. Counted locks: K slots, of which each holder takes one. */
 #include "client_fixture.h"
 
+#include "libclient/holdfast_sets.h"
+
 #include <stdio.h>
 
 #define SLOTS 3

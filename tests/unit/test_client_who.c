@@ -53,7 +53,7 @@ static void an_agent_from_before(void **state)
 
     (void)state;
     assert_int_equal(hf_who(f.client, "a", 1, &who), HF_EVERSION);
-    assert_non_null(strstr(hf_last_message(), "which cannot tell"));
+    assert_non_null(strstr(hf_last_message(), "cannot tell this"));
     assert_int_equal(hf_wait_free(f.client, "a", 1, -1, NULL, NULL), HF_EVERSION);
     assert_int_equal(hf_list(f.client, "", 0, never, NULL, NULL), HF_EVERSION);
     assert_int_equal(hf_force(f.client, "a", 1, &who, NULL), HF_EVERSION);

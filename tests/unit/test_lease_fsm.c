@@ -501,6 +501,36 @@ TEST(a_step_that_is_seen_now_wants_a_command_sent_since)
     assert_time(lease_fsm_d(&l, 0), at(10 * SEC + SPAN));
 }
 
+/* Before anybody else has the lease. */
+TEST(a_vote_after_the_grant_stands_and_moves_nothing)
+{
+    struct lease_fsm l = granted(LIBRARY, at(0), at(2 * MS), HF_TIME_PAST);
+
+    lease_fsm_vote(&l, 2, at(MS));
+    assert_time(lease_fsm_d(&l, 2), at(SPAN + MS));
+    assert_int_equal(l.heal_wanted, 0);
+    assert_time(l.valid, at(SPAN));
+    lease_fsm_vote(&l, 0, at(SEC)); /* it has one */
+    assert_time(lease_fsm_d(&l, 0), at(SPAN));
+    lease_fsm_missing(&l, 1, 0, at(SEC));
+    assert_state(&l, HF_SLOT_HELD, HF_LOSS_NONE);
+    lease_fsm_vote(&l, 1, at(2 * MS)); /* sent before it was found void */
+    assert_time(lease_fsm_d(&l, 1), HF_TIME_PAST);
+}
+
+/* Its guardians may still go by it. */
+TEST(what_ends_a_lease_leaves_the_v_that_was_shown)
+{
+    struct lease_fsm l = held(RUN);
+
+    lease_fsm_hit(&l, 1, at(3 * SEC), 0, at(3 * SEC));
+    lease_fsm_forced(&l, 0, at(5 * SEC));
+    assert_state(&l, HF_SLOT_HELD, HF_LOSS_NONE);
+    assert_time(l.valid, at(SPAN));
+    assert_int_equal(lease_fsm_forced(&l, 1, at(6 * SEC)), OVER_BY_LOSS);
+    assert_time(l.valid, at(SPAN));
+}
+
 TEST(a_vote_sent_before_a_key_was_found_missing_does_not_count)
 {
     struct lease_fsm l = held(LIBRARY);
@@ -711,6 +741,8 @@ int main(void)
         cmocka_unit_test(the_reply_that_showed_a_step_counts_as_a_renewal),
         cmocka_unit_test(a_vote_from_before_a_step_gives_none_after_it),
         cmocka_unit_test(a_step_that_is_seen_now_wants_a_command_sent_since),
+        cmocka_unit_test(a_vote_after_the_grant_stands_and_moves_nothing),
+        cmocka_unit_test(what_ends_a_lease_leaves_the_v_that_was_shown),
         cmocka_unit_test(a_vote_sent_before_a_key_was_found_missing_does_not_count),
         cmocka_unit_test(fewer_than_q_votes_are_a_loss_at_once_for_the_last_reason),
         cmocka_unit_test(a_vote_that_has_ended_does_not_stand),

@@ -48,7 +48,7 @@ TEST(notices_of_nodes_that_may_not_vote_begin_none)
     assert_int_equal(wakeup_next(&w, 5, at(SEC)).step, WAKEUP_ROUND);
 }
 
-TEST(a_lone_notice_is_looked_into_after_a_few_milliseconds)
+TEST(a_lone_notice_brings_a_query_after_a_few_milliseconds)
 {
     struct wakeup w = held_elsewhere(PTTL_MS, true);
     struct wakeup_plan plan;
@@ -58,7 +58,7 @@ TEST(a_lone_notice_is_looked_into_after_a_few_milliseconds)
     assert_int_equal(plan.step, WAKEUP_WAIT);
     assert_in_range(plan.at.ns, at(SEC + MS).ns, at(SEC + 5 * MS).ns);
     plan = wakeup_next(&w, ALL, plan.at);
-    assert_int_equal(plan.step, WAKEUP_LOOK);
+    assert_int_equal(plan.step, WAKEUP_QUERY);
     assert_int_equal(plan.nodes, 2);
 }
 
@@ -67,19 +67,19 @@ TEST(a_renewal_arms_the_node_again_and_no_more)
     struct wakeup w = held_elsewhere(PTTL_MS, true);
 
     wakeup_told(&w, 1, at(SEC));
-    wakeup_look(&w, 1, at(SEC + 3 * MS));
+    wakeup_query(&w, 1, at(SEC + 3 * MS));
     assert_int_equal(step(&w, at(SEC + 4 * MS)), WAKEUP_WAIT);
     wakeup_held(&w, 1, PTTL_MS, true, at(SEC + 3 * MS), at(SEC + 4 * MS));
     wakeup_rest(&w, HALF, at(SEC + 4 * MS));
     assert_int_equal(step(&w, at(9 * SEC)), WAKEUP_WAIT);
 }
 
-TEST(a_look_that_finds_it_free_counts)
+TEST(a_query_that_finds_it_free_counts)
 {
     struct wakeup w = held_elsewhere(PTTL_MS, true);
 
     wakeup_told(&w, 1, at(SEC));
-    wakeup_look(&w, 1, at(SEC + 3 * MS));
+    wakeup_query(&w, 1, at(SEC + 3 * MS));
     wakeup_free(&w, 1, true, at(SEC + 3 * MS));
     wakeup_rest(&w, HALF, at(SEC + 4 * MS));
     assert_int_equal(step(&w, at(SEC + 4 * MS)), WAKEUP_WAIT);
@@ -99,25 +99,25 @@ TEST(a_notice_of_after_the_command_was_sent_outlives_its_answer)
     wakeup_lost(&w, 0, false, hf_ns(200000), HALF, at(2 * MS));
     assert_int_equal(w.armed, 6);
     assert_int_equal(w.told, 1);
-    assert_int_equal(wakeup_next(&w, ALL, at(60 * MS)).step, WAKEUP_LOOK);
+    assert_int_equal(wakeup_next(&w, ALL, at(60 * MS)).step, WAKEUP_QUERY);
 }
 
-TEST(a_node_is_looked_at_no_more_than_twenty_times_a_second)
+TEST(a_node_is_queried_no_more_than_twenty_times_a_second)
 {
     struct wakeup w = held_elsewhere(PTTL_MS, true);
-    int looks = 0;
+    int queries = 0;
 
     for (int64_t ms = 1000; ms < 2000; ms++) {
         hf_time now = at((ms + 5) * MS);
 
         wakeup_told(&w, 1, at(ms * MS));
-        if (step(&w, now) == WAKEUP_LOOK) {
-            looks++;
-            wakeup_look(&w, 1, now);
+        if (step(&w, now) == WAKEUP_QUERY) {
+            queries++;
+            wakeup_query(&w, 1, now);
             wakeup_held(&w, 1, PTTL_MS, true, now, now);
         }
     }
-    assert_in_range(looks, 15, 21);
+    assert_in_range(queries, 15, 21);
 }
 
 /* --- time alone ------------------------------------------------------------------------------- */
@@ -180,27 +180,27 @@ TEST(one_key_without_expiry_is_waited_out_with_the_others)
     assert_in_range(w.poll.ns, at(2000 * MS).ns, at(2022 * MS).ns);
 }
 
-TEST(a_node_that_tells_again_is_looked_at_to_be_asked_for_it)
+TEST(a_node_that_tells_again_is_queried_to_be_asked_for_it)
 {
     struct wakeup w = held_elsewhere(PTTL_MS, false);
     struct wakeup_plan plan;
 
     wakeup_telling(&w, 1, true);
     plan = wakeup_next(&w, ALL, at(20 * MS));
-    assert_int_equal(plan.step, WAKEUP_LOOK);
+    assert_int_equal(plan.step, WAKEUP_QUERY);
     assert_int_equal(plan.nodes, 2);
-    wakeup_look(&w, 1, at(20 * MS));
+    wakeup_query(&w, 1, at(20 * MS));
     wakeup_held(&w, 1, PTTL_MS, true, at(20 * MS), at(21 * MS));
     assert_int_equal(w.armed, 2);
 }
 
-TEST(a_look_without_an_answer_leaves_it_to_polling)
+TEST(a_query_without_an_answer_leaves_it_to_polling)
 {
     struct wakeup w = held_elsewhere(PTTL_MS, true);
 
     for (int i = 0; i < 2; i++) {
         wakeup_told(&w, 0, at(SEC));
-        wakeup_look(&w, 0, at(SEC));
+        wakeup_query(&w, 0, at(SEC));
         wakeup_unanswered(&w, 0);
         wakeup_telling(&w, 1, false);
     }
@@ -208,7 +208,7 @@ TEST(a_look_without_an_answer_leaves_it_to_polling)
     assert_in_range(w.poll.ns, at(SEC + 50 * MS).ns, at(SEC + 250 * MS).ns);
 }
 
-/* A lock that is held for moments only: a node tells all the time, and is looked at. */
+/* A lock that is held for moments only: a node tells all the time, and is queried. */
 static void is_polled_by(struct wakeup w, hf_time last)
 {
     for (uint32_t i = 1; hf_time_before(at(i * 50 * MS), last); i++) {
@@ -218,14 +218,14 @@ static void is_polled_by(struct wakeup w, hf_time last)
         if (step(&w, now) == WAKEUP_POLL)
             return;
         wakeup_told(&w, 1, now);
-        wakeup_look(&w, 1, now);
+        wakeup_query(&w, 1, now);
         wakeup_held(&w, 1, w.lasting ? -1 : PTTL_MS, w.armed != 0, now, now);
         wakeup_rest(&w, UINT32_MAX, now);
     }
     assert_int_equal(step(&w, last), WAKEUP_POLL);
 }
 
-TEST(looks_do_not_push_polling_ahead)
+TEST(queries_do_not_push_polling_ahead)
 {
     is_polled_by(held_elsewhere(PTTL_MS, false), at(251 * MS));
     is_polled_by(held_elsewhere(-1, true), at(1001 * MS));
@@ -347,7 +347,7 @@ TEST(a_vote_after_a_loss_to_a_winner_has_the_node_asked_to_tell)
 
     wakeup_won_late(&w, 2, true, hf_ns(200000), HALF, at(2 * MS));
     plan = wakeup_next(&w, ALL, at(60 * MS));
-    assert_int_equal(plan.step, WAKEUP_LOOK);
+    assert_int_equal(plan.step, WAKEUP_QUERY);
     assert_int_equal(plan.nodes, 4);
 }
 
@@ -379,23 +379,23 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(q_notices_begin_a_round_at_once),
         cmocka_unit_test(notices_of_nodes_that_may_not_vote_begin_none),
-        cmocka_unit_test(a_lone_notice_is_looked_into_after_a_few_milliseconds),
+        cmocka_unit_test(a_lone_notice_brings_a_query_after_a_few_milliseconds),
         cmocka_unit_test(a_renewal_arms_the_node_again_and_no_more),
-        cmocka_unit_test(a_look_that_finds_it_free_counts),
+        cmocka_unit_test(a_query_that_finds_it_free_counts),
         cmocka_unit_test(a_notice_of_after_the_command_was_sent_outlives_its_answer),
-        cmocka_unit_test(a_node_is_looked_at_no_more_than_twenty_times_a_second),
+        cmocka_unit_test(a_node_is_queried_no_more_than_twenty_times_a_second),
         cmocka_unit_test(who_is_told_sleeps_until_the_keys_of_a_quorum_expire),
         cmocka_unit_test(nobody_sleeps_for_longer_than_ten_seconds),
         cmocka_unit_test(who_is_not_told_polls),
         cmocka_unit_test(one_node_of_three_that_tells_is_not_enough),
         cmocka_unit_test(a_key_without_expiry_is_polled_for_though_nodes_tell),
         cmocka_unit_test(one_key_without_expiry_is_waited_out_with_the_others),
-        cmocka_unit_test(a_node_that_tells_again_is_looked_at_to_be_asked_for_it),
-        cmocka_unit_test(a_look_without_an_answer_leaves_it_to_polling),
+        cmocka_unit_test(a_node_that_tells_again_is_queried_to_be_asked_for_it),
+        cmocka_unit_test(a_query_without_an_answer_leaves_it_to_polling),
         cmocka_unit_test(after_a_split_each_draws_and_the_time_grows),
         cmocka_unit_test(who_came_second_to_a_winner_draws_nothing),
         cmocka_unit_test(a_draw_of_nothing_begins_at_once),
-        cmocka_unit_test(looks_do_not_push_polling_ahead),
+        cmocka_unit_test(queries_do_not_push_polling_ahead),
         cmocka_unit_test(nodes_that_tell_now_and_then_do_not_push_polling_ahead),
         cmocka_unit_test(a_vote_after_the_loss_counts_as_free),
         cmocka_unit_test(votes_after_the_loss_are_splits_and_the_time_grows),

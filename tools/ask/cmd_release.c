@@ -88,9 +88,8 @@ int cmd_release(int argc, char **argv)
         argc, argv, "efFIy", "release [options] NAME",
         "Asks the holder of NAME on this host to stop: its lease is no longer renewed, and a job "
         "of\n`holdfast run` gets its stop signal. For the holder's user, the agent's, and root.\n"
-        "--force without more asks, too, or says who holds it elsewhere. With the fence or the id\n"
-        "that this said, or --yes, it ends that hold, on whatever host: it can be renewed no "
-        "more.\n"
+        "--force alone asks, too, or says who holds NAME on another host. With the fence or id\n"
+        "that it printed, or with --yes, it ends that hold, on whatever host.\n"
         "Exit code: 0 asked or ended, 3 not held, 75 another holds it, 69 no agent or too few "
         "nodes,\n77 not allowed.",
         &args);
@@ -98,8 +97,9 @@ int cmd_release(int argc, char **argv)
     if (code != READER_ARGS_GO_ON || (code = reader_args_name(argc, argv, &args, &name)) != EXIT_OK)
         return code;
     if (!args.force && (args.fence || args.id || args.yes))
-        return args_usage("release", "--fence, --id and --yes say what --force is to end");
+        return args_usage("release",
+                          "give --force, too: --fence, --id and --yes say which hold it ends");
     if (!!args.fence + !!args.id + args.yes > 1)
-        return args_usage("release", "one of --fence, --id and --yes is enough");
+        return args_usage("release", "give only one of --fence, --id and --yes");
     return release(&args, &name);
 }

@@ -93,7 +93,7 @@ int force_offer(hf_client *client, const struct reader_args *args, const struct 
     code = look(client, name, shown, &who);
     if (code != EXIT_OK)
         return code;
-    puts("nobody on this host holds it, so it cannot be asked from here");
+    puts("nobody on this host holds it, so its holder cannot be asked from here");
     force_say_how(args, shown, &who.holder, who.id);
     return format_finish("release", EXIT_BUSY);
 }
@@ -104,8 +104,8 @@ static void print_forced(const char *shown, const struct hf_who_info *now, uint6
 
     printf("%s: forced out on %" PRIu32 " of %" PRIu32 " nodes", shown, now->forced, now->nodes);
     if (fence == 0)
-        printf("; nobody else gets it for %s. If no agent had locked it, the program that had does "
-               "not know, and may go on as if it had it\n",
+        printf("; nobody else gets it for %s. If another program than an agent had locked it, that "
+               "program does not know, and may go on as if it held the lock\n",
                text_span(span, sizeof(span), now->holder.pttl_ms));
     else
         printf("; its holder may go on until its agent notices, for %s at most, and nobody else "

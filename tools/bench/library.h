@@ -2,7 +2,7 @@
 #ifndef HOLDFAST_TOOLS_BENCH_LIBRARY_H
 #define HOLDFAST_TOOLS_BENCH_LIBRARY_H
 
-#include "libclient/holdfast.h"
+#include "libclient/holdfast_sets.h"
 
 void library_must(int rc, const char *what);
 hf_client *library_connect(const char *agent);

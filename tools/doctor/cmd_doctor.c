@@ -12,10 +12,9 @@
 /* The things that doctor does not check. */
 static void tell_limits(struct doctor *doctor)
 {
-    doctor_report(
-        doctor, FINDING_NOTE, "limits.pause", NULL,
-        "a pause or snapshot of the whole machine that its clocks do not show is not looked "
-        "for; compare fences in the resource");
+    doctor_report(doctor, FINDING_NOTE, "limits.pause", NULL,
+                  "doctor cannot see a pause or snapshot of the whole machine that its clocks do "
+                  "not show; compare fences in the resource");
     doctor_report(doctor, FINDING_NOTE, "limits.rates", NULL,
                   "clocks whose rates differ by more than 1 %%, and other software that deletes or "
                   "sets the keys, are outside of what the locks promise (docs/SAFETY.md)");

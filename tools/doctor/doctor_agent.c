@@ -170,7 +170,7 @@ static void look_at_descriptors(struct doctor *doctor, const struct reader *read
                   : most < fit ? "raise the agent's clients_max"
                                : "raise LimitNOFILE= in the unit, or ulimit -n",
                   "a limit of %" PRId64 " descriptors has room for %" PRId64
-                  " clients, of which %" PRId64 " are let in; %" PRIu64 " are attached",
+                  " clients, and %" PRId64 " may attach; %" PRIu64 " are attached",
                   limit, fit, most, clients);
 }
 
@@ -194,7 +194,7 @@ static void look_at_renewals(struct doctor *doctor, const struct reader *reader)
                       "renewals were at most %s late since the start", lag);
     if (losses)
         doctor_report(doctor, FINDING_NOTE, "agent.losses",
-                      "holdfast history tells of each when, why and by which node",
+                      "see holdfast history: when and why each was lost, and through which node",
                       "%" PRIu64 " leases were lost since the start", losses);
 }
 
@@ -220,8 +220,8 @@ static void look_at_flags(struct doctor *doctor, const struct reader *reader)
                       "with the agent");
     if (flags & HF_TABLE_F_ASSUME_FRESH)
         doctor_report(doctor, FINDING_NOTE, "agent.assume_fresh", NULL,
-                      "it was started with --assume-fresh: the nodes' first quarantine was skipped "
-                      "by the operator's word");
+                      "it was started with --assume-fresh: the operator vouched for the nodes, "
+                      "which skipped their first quarantine");
     if (flags & HF_TABLE_F_ALLOW_EVICTION)
         doctor_report(doctor, FINDING_WARN, "agent.allow_eviction",
                       "set maxmemory-policy noeviction on the nodes, and drop allow_eviction",

@@ -44,8 +44,8 @@ void doctor_clock_look(struct doctor *doctor)
         doctor_report(doctor, FINDING_OK, "host.clock", NULL,
                       "this host's clock runs at its own rate and %+lld ppm", (long long)ppm);
     if (state == TIME_ERROR || timex.status & STA_UNSYNC)
-        doctor_report(
-            doctor, FINDING_NOTE, "host.clock", NULL,
-            "no time service keeps this host's clock, as far as the kernel knows; locks need "
-            "none, but fences rise through a majority's amnesia only while clocks agree");
+        doctor_report(doctor, FINDING_NOTE, "host.clock", NULL,
+                      "no time service keeps this host's clock, as far as the kernel knows; locks "
+                      "need none, but once a majority of the nodes has forgotten its fences, new "
+                      "ones are higher only if clocks agree");
 }

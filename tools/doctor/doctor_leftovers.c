@@ -86,7 +86,7 @@ static void report_nodes(struct leftovers *left, DIR *parent, const char *path, 
     else
         doctor_report(left->doctor, FINDING_WARN, "leftover.nodes",
                       clean ? "remove it by hand, or start that agent again" : REMEDY,
-                      "%s/%s is of a dead agent's private nodes%s", path, name,
+                      "%s/%s is left of a dead agent's private nodes%s", path, name,
                       clean ? ", and could not be removed" : "");
 }
 
@@ -192,16 +192,16 @@ static void look_at_table(struct leftovers *left, const struct place *place)
     left->found++;
     if (leases > 0)
         doctor_report(left->doctor, FINDING_WARN, "leftover.table",
-                      "start that agent again now: what it finds still valid it keeps",
+                      "start that agent again now: it keeps the leases that are still valid",
                       "the agent of " SHM_DIR "%s is gone, and %" PRId64
-                      " leases there are in force yet",
+                      " of its leases are still in force",
                       place->shm_name, leases);
     else if (left->doctor->clean)
         clean_table(left, place);
     else
         doctor_report(left->doctor, FINDING_WARN, "leftover.table",
                       "start that agent again, or remove it: " REMEDY,
-                      SHM_DIR "%s is of an agent that is gone", place->shm_name);
+                      SHM_DIR "%s is left of an agent that is gone", place->shm_name);
 }
 
 /* The agent's name in the object's: "holdfast.NAME" or "holdfast-UID.NAME"; NULL: no such name. */

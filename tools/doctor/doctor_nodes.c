@@ -17,8 +17,7 @@ static void look_at_count(struct doctor *doctor, const struct reader *reader, ui
 
     if (nodes < 3)
         doctor_report(doctor, FINDING_WARN, "nodes.count", "use three nodes or five",
-                      "with %" PRIu32 " node%s no failure of one is survived", nodes,
-                      nodes == 1 ? "" : "s");
+                      "with %" PRIu32 " node%s no node may fail", nodes, nodes == 1 ? "" : "s");
     else if (nodes % 2 == 0)
         doctor_report(doctor, FINDING_WARN, "nodes.count",
                       "add a node or take one away (drain the fleet, then --new-list)",
@@ -113,7 +112,7 @@ static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, 
         words_quarantine_sentence(text, sizeof(text), row->quarantine_reason);
         doctor_report(doctor, FINDING_WARN, "node.state",
                       row->quarantine_reason & HF_QUARANTINE_MEDIAN
-                          ? "correct that server's clock (slew it); the rest is waiting"
+                          ? "correct that server's clock (slew it), then wait"
                           : "wait; if this comes again and again, see why that server restarts or "
                             "its clock steps",
                       "%s is in quarantine for %s more: %s", id,
@@ -181,8 +180,8 @@ void doctor_nodes_look(struct doctor *doctor, const struct reader *reader)
     look_at_count(doctor, reader, reader_nodes_voting(rows, count));
     if (!(reader->table.header->flags & HF_TABLE_F_DEV))
         doctor_report(doctor, FINDING_NOTE, "nodes.addresses", NULL,
-                      "other hosts must reach the same servers under these ids; agents do not "
-                      "compare that: see `holdfast nodes` of each host for the run ids");
+                      "other hosts must reach the same servers under these ids, and agents do not "
+                      "compare that: compare the run ids that `holdfast nodes` shows on each host");
     for (uint32_t i = 0; i < count; i++) {
         if (!*rows[i].id)
             continue; /* not written yet */

@@ -29,11 +29,11 @@ static const struct word refusals[] = {
 };
 
 static const struct word trackings[] = {
-    [HF_TRACKING_DOWN] = {"down", "they poll: not connected for that"},
-    [HF_TRACKING_ON] = {"on", "the node tells them when another host's lock changes"},
+    [HF_TRACKING_DOWN] = {"down", "waiters poll: the connection for notices is not up yet"},
+    [HF_TRACKING_ON] = {"on", "the node tells waiters when another host's lock changes"},
     [HF_TRACKING_REFUSED] = {"refused",
-                             "those who wait poll: it refuses CLIENT TRACKING or SUBSCRIBE"},
-    [HF_TRACKING_BROKEN] = {"broken", "they poll: the connection for that ended"},
+                             "waiters poll: the node refuses CLIENT TRACKING or SUBSCRIBE"},
+    [HF_TRACKING_BROKEN] = {"broken", "waiters poll: the connection for notices ended"},
 };
 
 static const struct word errors[] = {

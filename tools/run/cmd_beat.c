@@ -11,9 +11,9 @@ static void show_help(void)
 {
     fputs("Usage: holdfast beat\n"
           "\n"
-          "In a job of 'holdfast run --heartbeat TIME': tells that the job gets on with its work. "
-          "A job that\n"
-          "does not do so for TIME loses its lock, and is stopped.\n"
+          "In a job of 'holdfast run --heartbeat TIME': tells that the job makes progress. A job "
+          "that\n"
+          "does not tell so for TIME loses its lock, and is stopped.\n"
           "\n"
           "Exit code: 0 done; 69 this is no such job, or the memory to beat in is out of reach.\n",
           stdout);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
+#include "libclient/holdfast_sets.h"
 #include "tools/common/exit_code.h"
 #include "tools/common/text.h"
 #include "tools/run/acquire.h"
@@ -103,8 +104,8 @@ static int hold_and_run(struct run *run, hf_client *client)
     if (status < 0)
         return acquire_refused(&run->acquire, status);
     if (*agent.shadowed)
-        say("%s: taking it with your own agent %s, whose nodes are private (--dev), and not with "
-            "the host's; for that: --agent %s",
+        say("%s: taking it with your own agent %s, whose nodes are private (--dev); for the host's "
+            "agent give --agent %s",
             run->acquire.shown, agent.agent_name, agent.shadowed);
     plan.ttl_ns = (run->wanted.ttl_ms ? run->wanted.ttl_ms : (int64_t)agent.ttl_ms) * NS_PER_MS;
     if (!acquire(run, client, &plan, &guardian, hold.leases, &code))

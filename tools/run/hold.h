@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "libclient/holdfast_run.h"
+#include "libclient/holdfast_sets.h"
 
 struct hold {
     hf_client *client;

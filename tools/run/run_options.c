@@ -19,8 +19,8 @@ void run_options_help(void)
           "lock is released, or can pass to another.\n"
           "\n"
           "  -n, --nonblock               fail at once when the lock is held by another\n"
-          "  -w, --wait TIME              wait so long at most (default: without limit)\n"
-          "  -E, --conflict-exit-code N   exit with N instead of 75 when the lock was not got\n"
+          "  -w, --wait TIME              wait at most this long (default: without limit)\n"
+          "  -E, --conflict-exit-code N   exit with N instead of 75 when another holds the lock\n"
           "  -t, --ttl TIME               TTL of the lock's keys (default: the agent's)\n"
           "  -s, --signal SIGNAL          what stops COMMAND when the lock is being lost (TERM)\n"
           "      --on-lost SHELL-COMMAND  run this instead of sending that signal\n"
@@ -29,7 +29,7 @@ void run_options_help(void)
           "      --max-hold TIME          hold the lock no longer than this\n"
           "      --heartbeat TIME         lose the lock when COMMAND has not called 'holdfast "
           "beat', or\n"
-          "                               hf_job_beat(), for so long\n"
+          "                               hf_job_beat(), for this long\n"
           "      --note TEXT              shown to whoever asks who holds the lock\n"
           "      --no-new-privs           COMMAND gains nothing by set-uid programs (sudo, ping)\n"
           "      --agent NAME             the agent to use (default: $HOLDFAST_AGENT, else "
@@ -202,7 +202,8 @@ int run_options_parse(struct run_options *run, int argc, char **argv, bool *ret_
     memmove(run->names + 1, run->names, (run->count - 1) * sizeof(run->names[0]));
     run->names[0] = argv[optind++]; /* stays first, even after --also */
     if (run->slots && run->count > 1)
-        return args_usage("run", "--slots and --also do not go together; run one within the other");
+        return args_usage("run",
+                          "give --slots or --also, not both; for both run one within the other");
     if (optind < argc && !strcmp(argv[optind], "--"))
         optind++;
     if (optind >= argc || !argv[optind][0])

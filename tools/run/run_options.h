@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "libclient/holdfast.h"
+#include "libclient/holdfast_sets.h"
 
 struct run_options {
     const char *agent, *note, *on_lost;

@@ -62,7 +62,7 @@ int cmd_history(int argc, char **argv)
     int code = reader_args_parse(
         argc, argv, "jenN", "history [options] [NAME]",
         "Shows what happened to the leases of this host and to the nodes, the oldest first;\n"
-        "with NAME, to that lease. As much as the agent keeps: it overwrites the oldest.",
+        "with NAME, to that lease. The agent keeps the newest events and overwrites the oldest.",
         &args);
 
     if (code != READER_ARGS_GO_ON || (code = parse_name(argc, argv, &args, &name)) != EXIT_OK)

@@ -38,15 +38,16 @@ int cmd_list(int argc, char **argv)
     int code = reader_args_parse(
         argc, argv, "jaeA", "list [options] [PREFIX]",
         "Lists the leases held on this host, those whose names begin with PREFIX.\n"
-        "VOTES: nodes known to have the key. LEFT: of the validity, which is renewed.\n"
-        "With --all-hosts, what agents hold on any host, on a majority of the nodes.",
+        "VOTES: nodes known to have the key. LEFT: the validity that is left; renewals extend it.\n"
+        "With --all-hosts: the leases of all hosts' agents, as a majority of the nodes has them.",
         &args);
 
     if (code != READER_ARGS_GO_ON ||
         (code = reader_args_prefix(argc, argv, &args, &prefix)) != EXIT_OK)
         return code;
     if (args.all_hosts && args.all)
-        return args_usage("list", "--all is about this host's own: leave it out with --all-hosts");
+        return args_usage("list",
+                          "leave out --all with --all-hosts: it is about this host's leases");
     if (args.all_hosts)
         return list_all(&args, &prefix);
     code = reader_open_or_say("list", args.agent, &reader);

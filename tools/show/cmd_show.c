@@ -99,7 +99,7 @@ int cmd_show(int argc, char **argv)
     char shown[TEXT_NAME_SIZE];
     int status, code = reader_args_parse(
                     argc, argv, "je", "show [options] NAME",
-                    "Shows everything known here about the lease NAME; one that was lost, too. If "
+                    "Shows everything known here about the lease NAME, also if it was lost. If "
                     "nobody on this\nhost holds it, the nodes are asked who does.\n"
                     "Exit code: 0 it is held on this host, 3 it is not, 69 no agent.",
                     &args);

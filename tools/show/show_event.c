@@ -242,8 +242,8 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
         snprintf(out, size, "its guardian kills the job; %s", rest);
         break;
     case HF_EVENT_ABANDONED:
-        snprintf(out, size, "the holder is gone without a word, it is not renewed any more; %s",
-                 rest);
+        snprintf(out, size,
+                 "the holder is gone without a word, and the lease is renewed no more; %s", rest);
         break;
     default:
         snprintf(out, size, "%s", rest);

@@ -57,7 +57,7 @@ static const char *why(char *out, size_t size, const struct hf_node_row *row)
         words_quarantine_sentence(reasons, sizeof(reasons), row->quarantine_reason);
         unwritable(writes, sizeof(writes), row);
         snprintf(out, size, "%s%s%s%s%s",
-                 *reasons ? reasons : "not judged before enough nodes answer",
+                 *reasons ? reasons : "it will be judged once enough nodes answer",
                  left ? ", votes again in " : "", left ? text_span(span, sizeof(span), left) : "",
                  *writes ? "; " : "", writes);
         break;
@@ -68,7 +68,7 @@ static const char *why(char *out, size_t size, const struct hf_node_row *row)
         if (row->flags & HF_NODE_F_DEV)
             snprintf(out, size, "a private node (--dev)");
         else if (row->flags & HF_NODE_F_ASSUMED_FRESH)
-            snprintf(out, size, "fresh by the operator's word");
+            snprintf(out, size, "the operator vouches for it (--assume-fresh)");
         else if ((row->flags & HF_NODE_F_TRACKING) >> HF_NODE_F_TRACKING_SHIFT ==
                  HF_TRACKING_REFUSED)
             snprintf(out, size, "%s", words_tracking_sentence(row->flags));

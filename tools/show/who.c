@@ -33,7 +33,7 @@ static const char *who_sentence(int state)
     case HF_WHO_FREE:
         return "free: nobody holds it";
     case HF_WHO_SPLIT:
-        return "split: nobody holds it, but several contend for it, or leave remains behind";
+        return "split: nobody holds it, but several contend for it, or have left keys behind";
     default:
         return "unknown: too few nodes answered";
     }

@@ -56,17 +56,17 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
     if (length != sizeof(*h) || h->magic != HF_WIRE_MAGIC || h->major != HF_WIRE_MAJOR ||
         h->fingerprint != hf_wire_fingerprint()) {
         snprintf(w->text, sizeof(w->text),
-                 "this agent is Holdfast %s (wire %d.%d); the library in the program is of another "
-                 "version: update one of them",
+                 "update the program's library or this agent to the other's version: the agent is "
+                 "Holdfast %s (wire %d.%d)",
                  HOLDFAST_VERSION, HF_WIRE_MAJOR, HF_WIRE_MINOR);
         return HF_EVERSION;
     }
     apart = h->boottime_ns - clock_now().ns;
     if (h->timens_inode != clients->agent->timens_inode || apart > HF_NS_PER_SEC ||
         apart < -10 * HF_NS_PER_SEC) {
-        snprintf(w->text, sizeof(w->text),
-                 "the program runs in another time namespace than the agent: their clocks differ; "
-                 "run an agent in it");
+        snprintf(
+            w->text, sizeof(w->text),
+            "run an agent in the program's time namespace: its clock differs from this agent's");
         return HF_ETIMENS;
     }
     if (hf_process_start_time((pid_t)s->pid) != h->start_time) {
@@ -179,7 +179,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         (fds[HF_FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0 ||
         hf_ring_agent_create(&s->ring, &fds[HF_FD_REQUESTS], &fds[HF_FD_COMPLETIONS]) < 0) {
         if (log_allows(&clients->no_fds, LOG_LIMIT, clock_now()))
-            log_error("no descriptors for a client: %s", strerror(errno));
+            log_error("a client is turned away, for want of descriptors: %s", strerror(errno));
         snprintf(w.text, sizeof(w.text),
                  "the agent has no descriptors left: %s (raise LimitNOFILE)", strerror(errno));
         turn_away(s, &w, HF_EFULL);

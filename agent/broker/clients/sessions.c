@@ -445,8 +445,8 @@ static bool let_in(struct clients *clients)
     s->uid = cred.uid;
     s->hello_timer.fn = on_hello_timer;
     LIST_INIT(&s->waiters);
-    LIST_INIT(&s->looks);
-    LIST_INIT(&s->scans);
+    LIST_INIT(&s->queries);
+    LIST_INIT(&s->listings);
     answers_init(&s->answers, &s->ring);
     LIST_INSERT_HEAD(&clients->sessions, s, all);
     clients->session_count++;

@@ -14,12 +14,12 @@
 #include "agent/record/beats.h"
 #include "shm/ring.h"
 
-struct look;
-struct scan;
+struct query;
+struct listing;
 struct user;
 struct waiter;
 
-LIST_HEAD(look_list, look);
+LIST_HEAD(query_list, query);
 
 /* One attached connection: at most three descriptors (socket, doorbell, pidfd). */
 struct session {
@@ -42,8 +42,8 @@ struct session {
     struct beats *beats; /* the page in which its program beats */
     struct answers answers;
     LIST_HEAD(, waiter) waiters;
-    struct look_list looks;
-    LIST_HEAD(, scan) scans;
+    struct query_list queries;
+    LIST_HEAD(, listing) listings;
 };
 
 /* HF_ENOMEM, HF_ESYS with errno. Part of clients_create(). */

@@ -70,7 +70,7 @@ bool user_may_ask(const struct clients *clients, struct user *u, hf_time now)
         return true;
     if (hf_time_reached(now, u->tell_again)) {
         log_warn("user %" PRIu32 " asks for more than %" PRIu32
-                 " requests a second, the limit (requests_per_uid): they wait",
+                 " requests a second, the limit (requests_per_uid): the others wait",
                  u->uid, rate);
         u->tell_again = hf_time_add(now, hf_ns(TELL_EVERY));
     }

@@ -15,7 +15,7 @@ struct clients;
 struct user {
     LIST_ENTRY(user) all;
     uint32_t uid;
-    unsigned sessions, leases, waiters, looks, scans, groups;
+    unsigned sessions, leases, waiters, queries, listings, groups;
     uint64_t text_units; /* of the leases' and waiters' names and notes */
     hf_time paid_until;  /* when its requests so far will be within its rate */
     hf_time tell_again;

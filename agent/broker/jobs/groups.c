@@ -25,6 +25,7 @@
 #include "agent/broker/clients/users.h"
 #include "agent/broker/jobs/job_group.h"
 #include "agent/broker/locks/orders.h"
+#include "agent/broker/locks/releases.h"
 #include "agent/broker/locks/requests.h"
 #include "agent/broker/locks/resources.h"
 #include "shm/status.h"
@@ -97,7 +98,7 @@ static void release(struct group *g) IN_BROKER_THREAD
              g->client->pid, g->client->uid);
     LIST_FOREACH (r, &g->client->held, of_holder)
         if (is_run(r))
-            order_end(r, MSG_RELEASE, HF_LOSS_HOLDER);
+            release_begin(r, RELEASE_TREE_DEAD);
 }
 
 /* (!) Before it is closed: a child of this process may have it open for a moment, too. */
@@ -226,11 +227,11 @@ static const char *take(struct groups *groups, struct session *s,
     dev_t hierarchy;
 
     if (s->client->group)
-        return "its job has one already";
+        return "its job has a group already";
     if (!has_run(s->client))
-        return "it has no lease of a job";
+        return "the process has no lease for a job";
     if (is_too_many(groups, s))
-        return "there are as many as may be (clients_per_uid, LimitNOFILE)";
+        return "the limit of groups is reached (clients_per_uid, LimitNOFILE)";
     if (!job_group_hierarchy(&hierarchy))
         return "the agent sees no control groups (v2) here";
     g = calloc(1, sizeof(*g));
@@ -311,7 +312,7 @@ bool groups_take(struct groups *groups, struct session *s)
     close_fds(fds, why ? count : HF_FD_GROUP_KILL);
     if (why && log_allows(&groups->of_no_use, LOG_LIMIT, clock_now()))
         log_info("the control group that process %" PRIu32 " (user %" PRIu32
-                 ") handed over is of no use: %s",
+                 ") handed over cannot be used: %s",
                  s->pid, s->uid, why);
     return true;
 }

@@ -85,7 +85,7 @@ int job_group_open(dev_t hierarchy, int directory, int kill_fd, struct job_group
     int events;
 
     if (!inode_of(hierarchy, directory, S_IFDIR, &inode)) {
-        *ret_why = "what it says is a control group is none of this host's";
+        *ret_why = "the directory that it sent is no control group of this host";
         return HF_EINVAL;
     }
     if (!is_kill(hierarchy, directory, kill_fd)) {

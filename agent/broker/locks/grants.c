@@ -15,8 +15,8 @@
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/rounds.h"
+#include "agent/broker/locks/short_holds.h"
 #include "agent/broker/locks/waiters.h"
-#include "agent/broker/locks/young.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/core/fence.h"
 #include "agent/core/handoff.h"
@@ -162,7 +162,7 @@ int grant_lease(struct round *round, hf_time now)
     loop_timer_cancel(locks->loop, &r->work->retry);
     grant_hold(r, lease, c);
     event_granted(locks->agent, lease, hf_time_since(now, w->since)); /* before it is adopted */
-    young_begin(r, now);
+    short_hold_begin(r, now);
     hf_counter_add(&locks->agent->table, HF_COUNTER_GRANTS, 1);
     if (w->contended)
         hf_counter_add(&locks->agent->table, HF_COUNTER_GRANTS_CONTENDED, 1);
@@ -202,7 +202,7 @@ void grant_ended(struct locks *locks, struct lease *lease)
     /* The renewal thread's release may have overtaken an acquire that was still on its way on our
      * link; a release behind that acquire on the same connection cannot. */
     if (lease->unanswered) {
-        struct release_order order = releaser_order(lease, lease->unanswered);
+        struct release_order order = release_order_of(lease, lease->unanswered);
 
         (void)releaser_start(locks->releaser, &order);
     }

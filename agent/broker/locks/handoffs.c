@@ -2,7 +2,6 @@
  * and its reason. */
 #include "agent/broker/locks/handoffs.h"
 #include "agent/base/thread_role.h"
-#include "agent/broker/locks/rounds.h"
 #include "agent/broker/locks/orders.h"
 
 #include "agent/broker/clients/clients.h"
@@ -10,10 +9,10 @@
 #include "agent/broker/clients/users.h"
 #include "agent/broker/locks/grants.h"
 #include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/releases.h"
 #include "agent/broker/locks/requests.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/waiters.h"
-#include "agent/broker/locks/young.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/record/handoff.h"
 
@@ -65,8 +64,7 @@ void handoff_leave_gap(struct resource *r, hf_time now)
 
 /* --- making one ------------------------------------------------------------------------------- */
 
-/* The waiter to hand it over to. NULL: none, so it is released. */
-static struct waiter *next_holder(struct resource *r, hf_time now) IN_BROKER_THREAD
+struct waiter *handoff_next_holder(struct resource *r, hf_time now)
 {
     const struct lease *lease = resource_lease(r);
     struct locks *locks = resource_locks(r);
@@ -74,6 +72,7 @@ static struct waiter *next_holder(struct resource *r, hf_time now) IN_BROKER_THR
     struct handoff_facts facts;
     enum handoff_verdict verdict;
 
+    r->turn_over = false;
     if (!w || waiter_tries(w) || r->work->handoff || locks->draining ||
         *nodes_fleet_text(locks->nodes) || lease->generation >= HF_GEN_MAX)
         return NULL;
@@ -82,7 +81,7 @@ static struct waiter *next_holder(struct resource *r, hf_time now) IN_BROKER_THR
                           w->timing.ttl, waiter_hold_end(w, now), now);
     facts.turn = handoff_turn(facts.ttl, r->work->others_seen, now);
     verdict = handoff_judge(&facts);
-    r->turn_over |= handoff_is_enough(verdict);
+    r->turn_over = handoff_is_enough(verdict);
     if (verdict != HANDOFF_YES || handoff_owes_gap(r, now))
         return NULL;
     /* The lease that ends makes room if it is the same user's. */
@@ -108,22 +107,20 @@ static struct lease *next_lease(struct resource *r, const struct waiter *w, hf_t
     return to;
 }
 
-/* False: it is to be released. */
-static bool begin(struct resource *r, enum hf_loss_reason reason) IN_BROKER_THREAD
+int handoff_begin(struct resource *r, struct waiter *w, enum hf_loss_reason reason, hf_time now)
 {
     struct locks *locks = resource_locks(r);
-    hf_time now = clock_now();
-    struct waiter *w = next_holder(r, now);
-    struct handoff *h = w ? calloc(1, sizeof(*h)) : NULL;
+    struct handoff *h = calloc(1, sizeof(*h));
     struct message *m;
+    int rc = HF_ENOMEM;
 
     if (!h)
-        return false;
+        return rc;
     h->to = next_lease(r, w, now);
-    if (!h->to || resource_text_prepare(r, h->to, &h->text_off, &h->new_text) < 0) {
+    if (!h->to || (rc = resource_text_prepare(r, h->to, &h->text_off, &h->new_text)) < 0) {
         lease_free(h->to);
         free(h);
-        return false;
+        return rc;
     }
     h->slot = r->slot;
     h->generation = resource_lease(r)->generation;
@@ -143,19 +140,7 @@ static bool begin(struct resource *r, enum hf_loss_reason reason) IN_BROKER_THRE
     m->slot = h->slot;
     m->generation = h->generation;
     order_renewal(locks, m);
-    return true;
-}
-
-void handoff_give_up(struct resource *r, enum hf_loss_reason reason)
-{
-    struct lease *lease = resource_lease(r);
-
-    lease->ending = true;
-    r->turn_over = false;
-    if (r->work->granted)
-        lease->unanswered = r->work->granted->unanswered;
-    if (!begin(r, reason) && !young_release(r, reason))
-        order_end(r, MSG_RELEASE, reason);
+    return HF_OK;
 }
 
 /* --- its end ---------------------------------------------------------------------------------- */
@@ -209,15 +194,12 @@ static void refused(struct handoff *h) IN_BROKER_THREAD
     resource_rest(r);
 }
 
-/* Its waiter went away meanwhile, or does not want it any more: it is handed over again, or released.
- * No job was started under it. */
-static void give_on(struct resource *r, struct client *c) IN_BROKER_THREAD
+/* Its waiter went away meanwhile, or does not want it any more. */
+static void give_on(struct resource *r, const struct client *c) IN_BROKER_THREAD
 {
     bool gone = LIST_EMPTY(&c->sessions) && !c->ghost;
 
-    /* (!) as in requests_client_gone() */
-    c->over |= gone && resource_lease(r)->guarded && !c->joined;
-    handoff_give_up(r, gone ? HF_LOSS_HOLDER : HF_LOSS_NONE);
+    release_begin(r, gone ? RELEASE_UNTOLD : RELEASE_UNWANTED);
 }
 
 static void done(struct handoff *h) IN_BROKER_THREAD

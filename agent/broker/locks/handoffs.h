@@ -6,9 +6,12 @@
 #include "agent/broker/locks/resources.h"
 #include "agent/record/handoff.h"
 
-/* Ends the lease of `r`, which nobody relies on any more: it is handed over to the next waiter of this
- * host, or released. */
-void handoff_give_up(struct resource *r, enum hf_loss_reason reason) IN_BROKER_THREAD;
+/* The waiter that may have the lease of `r`, which ends; NULL: none. Notes whether it is the others' turn. */
+struct waiter *handoff_next_holder(struct resource *r, hf_time now) IN_BROKER_THREAD;
+/* Hands it over to that waiter: the renewal thread does it, or releases the lease. HF_ENOMEM, HF_EFULL:
+ * nothing was begun. Called by release_begin() only. */
+int handoff_begin(struct resource *r, struct waiter *w, enum hf_loss_reason reason,
+                  hf_time now) IN_BROKER_THREAD;
 /* Whether a gap follows this release, so that programs that poll have their chance. */
 bool handoff_owes_gap(const struct resource *r, hf_time now) IN_BROKER_THREAD;
 /* Begins the gap: no round of this host for a while. */

@@ -8,9 +8,9 @@
 #include "agent/broker/locks/requests.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/rounds.h"
+#include "agent/broker/locks/short_holds.h"
 #include "agent/broker/locks/waiters.h"
 #include "agent/broker/locks/wakeups.h"
-#include "agent/broker/locks/young.h"
 #include "agent/broker/nodes/nodes.h"
 #include "shm/status.h"
 
@@ -36,7 +36,7 @@ int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
     locks->started = nodes->started;
     LIST_INIT(&locks->rounds);
     LIST_INIT(&locks->laters);
-    young_create(locks);
+    short_holds_create(locks);
     if ((rc = resources_create(locks)) < 0 || (rc = wakeups_create(locks)) < 0) {
         locks_destroy(locks);
         return rc;
@@ -48,7 +48,7 @@ int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
 void locks_drain(struct locks *locks)
 {
     locks->draining = true;
-    young_hand_in_all(locks);
+    short_holds_adopt(locks);
     requests_drain(locks);
 }
 
@@ -67,11 +67,11 @@ void locks_destroy(struct locks *locks)
     if (!locks)
         return;
     loop_timer_cancel(locks->loop, &locks->stalled_timer);
-    loop_timer_cancel(locks->loop, &locks->young_timer);
+    loop_timer_cancel(locks->loop, &locks->short_holds_timer);
     readopt_destroy(locks);
     rounds_destroy(locks);
     wakeups_destroy(locks);
-    young_destroy(locks);
+    short_holds_destroy(locks);
     resources_destroy(locks);
     free(locks);
 }

@@ -25,8 +25,8 @@ struct resource;
 struct resource_work;
 struct round;
 struct session;
+struct short_hold;
 struct wakeups;
-struct young;
 
 /* Tells rooms above what happens to leases. Called in the broker's thread. */
 struct locks_owner {
@@ -74,8 +74,9 @@ struct locks {
     unsigned round_count;
     LIST_HEAD(, later) laters;
     struct wakeups *wakeups;
-    TAILQ_HEAD(young_list, young) young, young_free; /* by grant; to be used again */
-    struct loop_timer young_timer;
+    TAILQ_HEAD(short_hold_list, short_hold) short_holds; /* by grant */
+    struct short_hold_list short_holds_free;             /* to be used again */
+    struct loop_timer short_holds_timer;
 };
 
 /* Without any lease: readopt() finds those of an earlier agent. `hash_key` is secret: with names that hash alike a

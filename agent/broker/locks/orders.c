@@ -3,36 +3,32 @@
 #include "agent/agent.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/resources.h"
-#include "agent/broker/locks/rounds.h"
-#include "agent/broker/locks/young.h"
+#include "agent/broker/locks/short_holds.h"
 
 void order_renewal(struct locks *locks, struct message *m)
 {
     if (m->kind != MSG_GRANTED && locks->by_slot[m->slot])
-        young_hand_in(locks->by_slot[m->slot]);
+        short_hold_adopt(locks->by_slot[m->slot]);
     mailbox_post(&locks->agent->to_renewal, m);
 }
 
-void order_end(struct resource *r, enum message_kind kind, enum hf_loss_reason reason)
-{
-    struct message *m = message_new(kind);
-    struct lease *lease = resource_lease(r);
-
-    m->slot = r->slot;
-    m->generation = lease->generation;
-    m->reason = reason;
-    if (kind == MSG_RELEASE && r->work->granted)
-        lease->unanswered = r->work->granted->unanswered;
-    order_renewal(resource_locks(r), m);
-}
-
-void order_losing(struct resource *r, bool killing)
+static void lose(struct resource *r, enum hf_loss_reason reason, bool killing) IN_BROKER_THREAD
 {
     struct message *m = message_new(MSG_LOSE);
 
     m->slot = r->slot;
     m->generation = resource_lease(r)->generation;
-    m->reason = HF_LOSS_GUARDIAN;
+    m->reason = reason;
     m->killing = killing;
     order_renewal(resource_locks(r), m);
+}
+
+void order_lose(struct resource *r, enum hf_loss_reason reason)
+{
+    lose(r, reason, false);
+}
+
+void order_losing(struct resource *r, bool killing)
+{
+    lose(r, HF_LOSS_GUARDIAN, killing);
 }

@@ -10,9 +10,8 @@ struct resource;
 
 /* Posts it. (!) A lease must be adopted before any other message about it is posted. */
 void order_renewal(struct locks *locks, struct message *m) IN_BROKER_THREAD;
-/* Ends the lease of `r` through the renewal thread. */
-void order_end(struct resource *r, enum message_kind kind,
-               enum hf_loss_reason reason) IN_BROKER_THREAD;
+/* Its holder is to stop. */
+void order_lose(struct resource *r, enum hf_loss_reason reason) IN_BROKER_THREAD;
 /* Its job is being stopped, or killed. */
 void order_losing(struct resource *r, bool killing) IN_BROKER_THREAD;
 

@@ -64,17 +64,12 @@ static void on_later(struct loop_timer *timer, hf_time now)
 {
     struct later *l = HF_CONTAINER(timer, struct later, timer);
     struct locks *locks = resource_locks(l->resource);
-    struct release_order order = {.key = l->key,
-                                  .key_len = l->key_len,
-                                  .token = &l->token,
-                                  .nodes = (1u << locks->n) - 1,
-                                  .in_doubt = (1u << locks->n) - 1,
-                                  .doubt_until = hf_time_add(now, l->attempt),
-                                  .attempt = l->attempt,
-                                  .ttl = l->ttl,
-                                  .done = released,
-                                  .arg = l->resource};
+    uint32_t nodes = (1u << locks->n) - 1;
+    struct release_order order =
+        release_order(l->key, l->key_len, &l->token, l->attempt, l->ttl, nodes);
 
+    release_order_doubt(&order, nodes, hf_time_add(now, l->attempt));
+    release_order_tell(&order, released, l->resource);
     if (releaser_start(locks->releaser, &order) < 0)
         released(0, l->resource, locks);
     LIST_REMOVE(l, all);
@@ -306,7 +301,7 @@ static int take_up(struct locks *locks, const struct record *rec, uint32_t slot,
         lease_set_token(lease, lease->since, max_hold);
     lease->run = rec->id.run;
     lease->token = rec->id.token;
-    lease_fsm_restore(&lease->fsm, locks->n, locks->q, timing, lease->run, max_hold, rec->state.d,
+    lease_fsm_readopt(&lease->fsm, locks->n, locks->q, timing, lease->run, max_hold, rec->state.d,
                       mark, rec->state.slot_state == HF_SLOT_LOSING);
     if (lease->fsm.state == HF_SLOT_LOSING)
         lease->fsm.reason = rec->state.reason;
@@ -353,8 +348,9 @@ static struct client *living_client(struct locks *locks,
     return client;
 }
 
-/* The latest V that the guardians of a run knew of: the journal has every d_i that stands, and the table the V
- * that they were shown, if it still has that lease. Without that table only the TTL bounds it. */
+/* The latest V that the guardians of a run knew of: the journal has every d_i that stands (of a lost lease one
+ * that is not before V), and the table the V that they were shown, if it still has that lease. Without that
+ * table only the TTL bounds it. */
 static hf_time latest_end(struct locks *locks, const struct record *rec, uint32_t slot)
 {
     const struct hf_slot *s = &locks->agent->table.slots[slot];
@@ -572,7 +568,7 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
     if (agent->warm)
         hf_index_rebuild(&agent->table);
     if (fates[FATE_TAKEN_UP] + fates[FATE_RELEASED] + fates[FATE_LOST])
-        log_info("from an earlier agent: %u leases taken up, %u released, %u lost",
+        log_info("from an earlier agent: %u leases readopted, %u released, %u lost",
                  fates[FATE_TAKEN_UP], fates[FATE_RELEASED], fates[FATE_LOST]);
     if (believed && locks->config->assume_fresh && !locks->config->ephemeral) {
         log_warn("--assume-fresh is not followed: leases of an earlier agent are still valid");

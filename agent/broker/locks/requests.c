@@ -19,6 +19,7 @@
 #include "agent/broker/locks/grants.h"
 #include "agent/broker/locks/handoffs.h"
 #include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/releases.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/rounds.h"
 #include "agent/broker/locks/waiters.h"
@@ -52,7 +53,7 @@ static int judge_acquire(struct locks *locks, struct session *s, const struct hf
     if (locks->draining)
         return HF_EGOING;
     if (q->name_len == 0) {
-        snprintf(text, size, "the resource name is empty; 1 to %d bytes are allowed", HF_NAME_MAX);
+        snprintf(text, size, "the name is empty; 1 to %d bytes are allowed", HF_NAME_MAX);
         return HF_ENAME;
     }
     rc = config_key(c, q->name, q->name_len, key, &key_len);
@@ -242,7 +243,7 @@ void request_release(struct locks *locks, struct session *s, const struct hf_req
     } else {
         refuse(locks, s, q, HF_ENOMEM, ""); /* it is released, but its end is told to nobody */
     }
-    handoff_give_up(r, HF_LOSS_NONE);
+    release_begin(r, RELEASE_UNWANTED);
 }
 
 void request_cancel(struct session *s, uint64_t id)
@@ -268,7 +269,7 @@ void request_cancel(struct session *s, uint64_t id)
         const struct lease *lease = resource_lease(r);
 
         if (lease->request_id == id && !lease->ending) {
-            handoff_give_up(r, HF_LOSS_NONE);
+            release_begin(r, RELEASE_UNWANTED);
             return;
         }
     }
@@ -339,20 +340,9 @@ void requests_client_gone(struct locks *locks, struct client *c)
 
     if (!LIST_EMPTY(&c->held))
         hf_counter_add(&locks->agent->table, HF_COUNTER_HOLDER_DEATHS, 1);
-    LIST_FOREACH (r, &c->held, of_holder) {
-        struct lease *lease = resource_lease(r);
-        bool no_job = lease->guarded && !c->joined;
-
-        if (lease->ending)
-            continue;
-        lease->ending = true;
-        /* (!) No guardian may join between here and the release: it would start a job. */
-        c->over |= no_job;
-        if (lease->run && !no_job)
-            order_end(r, MSG_ABANDON, HF_LOSS_HOLDER);
-        else
-            handoff_give_up(r, HF_LOSS_HOLDER);
-    }
+    LIST_FOREACH (r, &c->held, of_holder)
+        if (!resource_lease(r)->ending)
+            release_begin(r, RELEASE_HOLDER_GONE);
     locks->owner.lease_changed(locks->owner.arg, c);
 }
 
@@ -390,9 +380,9 @@ void request_drain_name(struct resource *r)
         return;
     /* The private nodes end with this agent: jobs are stopped first, and other holders are told. */
     if (lease->run)
-        order_end(r, MSG_LOSE, HF_LOSS_GOING);
+        order_lose(r, HF_LOSS_GOING);
     else
-        handoff_give_up(r, HF_LOSS_NONE);
+        release_begin(r, RELEASE_UNWANTED);
 }
 
 void requests_drain(struct locks *locks)

@@ -88,7 +88,7 @@ void resource_calm(struct resource *r)
     const struct resource_work *work = r->work;
 
     if (work == work->locks->no_work || !TAILQ_EMPTY(&work->waiters) || work->round ||
-        work->granted || work->young || work->handoff || work->waited || work->ended ||
+        work->granted || work->short_hold || work->handoff || work->waited || work->ended ||
         work->release_session || work->failures || heap_has(&work->retry.item) || r->undoing ||
         r->turn_over || remembers(r, loop_now(resource_locks(r)->loop)))
         return;

@@ -16,9 +16,9 @@ struct ended;
 struct handoff;
 struct round;
 struct session;
+struct short_hold;
 struct waited;
 struct waiter;
-struct young;
 
 /* What goes on for a name: it is waited for, granted, handed over or released. A name that is only held,
  * or at rest, has none. */
@@ -26,10 +26,10 @@ struct resource_work {
     struct locks *locks;
     struct resource *resource;
     TAILQ_HEAD(waiter_queue, waiter) waiters;
-    struct round *round;     /* undecided */
-    struct round *granted;   /* the decided round of the lease while it has unanswered acquires */
-    struct young *young;     /* the lease is not adopted yet */
-    struct handoff *handoff; /* of the lease, under way */
+    struct round *round;   /* undecided */
+    struct round *granted; /* the decided round of the lease while it has unanswered acquires */
+    struct short_hold *short_hold; /* the lease is not adopted yet */
+    struct handoff *handoff;       /* of the lease, under way */
     hf_time others_seen;     /* another's key was last in the way, or told of; HF_TIME_PAST never */
     hf_time yield_until;     /* no round begins before */
     hf_time foreign_seen;    /* a key that no agent wrote held the lock; HF_TIME_PAST never */
@@ -92,7 +92,7 @@ int resource_move(struct resource *r);
 void resource_rest(struct resource *r);
 void resource_rouse(struct resource *r);
 /* Its work, to be changed; NULL: out of memory. There is one while a waiter waits, a round or a hand-off
- * is under way, or a lease is young or about to be released: only the caller that begins one of these
+ * is under way, or a lease is a short hold or about to be released: only the caller that begins one of these
  * needs to check. */
 struct resource_work *resource_work(struct resource *r);
 /* Part of its work is over: if all of it is, its memory is freed. */

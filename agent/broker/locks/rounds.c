@@ -23,9 +23,9 @@
 #include "agent/broker/locks/grants.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/short_holds.h"
 #include "agent/broker/locks/waiters.h"
 #include "agent/broker/locks/wakeups.h"
-#include "agent/broker/locks/young.h"
 #include "agent/broker/nodes/node_texts.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/core/fence.h"
@@ -109,22 +109,17 @@ static void round_flush(struct round *round)
 
 /* Releases this round's token on some nodes; nobody waits for the answers. */
 static bool release_nodes(struct round *round, uint32_t nodes, uint32_t in_doubt,
-                          releaser_done_fn *done, void *arg)
+                          release_done_fn *done, void *arg)
 {
-    struct release_order order = {.key = round->key,
-                                  .key_len = round->key_len,
-                                  .token = &round->token,
-                                  .nodes = nodes,
-                                  .in_doubt = in_doubt,
-                                  .doubt_until = HF_TIME_PAST,
-                                  .attempt = round->timing.attempt,
-                                  .ttl = round->timing.ttl,
-                                  .done = done,
-                                  .arg = arg};
+    struct release_order order = release_order(round->key, round->key_len, &round->token,
+                                               round->timing.attempt, round->timing.ttl, nodes);
+    hf_time doubt_until = HF_TIME_PAST;
 
     for (int i = 0; i < round->locks->n; i++)
         if (in_doubt & 1u << i)
-            order.doubt_until = hf_time_max(order.doubt_until, round->deadline[i]);
+            doubt_until = hf_time_max(doubt_until, round->deadline[i]);
+    release_order_doubt(&order, in_doubt, doubt_until);
+    release_order_tell(&order, done, arg);
     if (releaser_start(round->locks->releaser, &order) == HF_OK)
         return true;
     log_error("out of memory for a release; the key expires by its TTL");
@@ -392,7 +387,7 @@ static void late(struct round *round, int node, const struct link_reply *reply)
                                                                      : reply->sent;
         struct message *m;
 
-        if (young_vote(round->resource, node, a))
+        if (short_hold_vote(round->resource, node, a))
             return;
         m = message_new(MSG_VOTE);
         m->slot = round->resource->slot;

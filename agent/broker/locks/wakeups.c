@@ -97,12 +97,12 @@ static void look(struct waited *w, uint32_t nodes, hf_time now)
         if (!(nodes >> i & 1))
             continue;
         link_track(locks->nodes->links[i]);
-        if (link_look(locks->nodes->links[i], w->key, w->key_len, false, deadline, on_look, w) !=
+        if (link_query(locks->nodes->links[i], w->key, w->key_len, false, deadline, on_look, w) !=
             HF_OK) {
             wakeup_unanswered(&w->wakeup, i);
             continue;
         }
-        wakeup_look(&w->wakeup, i, now);
+        wakeup_query(&w->wakeup, i, now);
         w->looks++;
         hf_counter_add(&locks->agent->table, HF_COUNTER_LOOKS, 1);
         link_flush(locks->nodes->links[i]);
@@ -135,7 +135,7 @@ bool wakeups_due(struct resource *r, hf_time now)
         handoff_leave_gap(r, now);
     if (plan.step == WAKEUP_ROUND && hf_time_before(now, r->work->yield_until))
         plan = (struct wakeup_plan){WAKEUP_WAIT, 0, r->work->yield_until};
-    if (plan.step == WAKEUP_LOOK &&
+    if (plan.step == WAKEUP_QUERY &&
         affords(w, (uint32_t)__builtin_popcount(plan.nodes), now, &plan.at)) {
         look(w, plan.nodes, now);
         plan = wakeup_next(&w->wakeup, voting(locks, now), now);

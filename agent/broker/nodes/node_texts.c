@@ -22,7 +22,7 @@ const char *node_quarantine_text(uint32_t reasons)
         return "its clock is more than 1 s off the others'";
     if (reasons & HF_QUARANTINE_AGE)
         return "it is too young, or its clock and its sentinel do not agree";
-    return "it is judged together with others, once enough of them answer";
+    return "it will be judged once enough nodes answer";
 }
 
 const char *node_refusal_text(enum hf_node_refusal refusal)

@@ -221,7 +221,7 @@ static void on_tracking(struct link *link, enum hf_node_tracking state, const ch
     int i = link_node(link);
 
     if (state == HF_TRACKING_REFUSED && !nodes->node[i].told.deaf)
-        log_warn("node %s does not tell of changes (%s): waiters for other hosts' locks poll",
+        log_warn("node %s does not tell of changed keys (%s): waiters for other hosts' locks poll",
                  nodes->config->nodes[i].id, text);
     nodes->node[i].told.deaf |= state == HF_TRACKING_REFUSED;
     nodes->node[i].tracking = state;
@@ -463,8 +463,8 @@ int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolv
 void nodes_start(struct nodes *nodes)
 {
     if (nodes->n % 2 == 0)
-        log_warn("%d nodes: an even number survives no more failures than %d would; use an odd one",
-                 nodes->n, nodes->n - 1);
+        log_warn("use an odd number of nodes: %d survive no more failures than %d would", nodes->n,
+                 nodes->n - 1);
 
     for (int i = 0; i < nodes->n; i++)
         link_start(nodes->node[i].link);

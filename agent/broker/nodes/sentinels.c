@@ -41,7 +41,9 @@ static bool fleet_differs(const struct node_sentinel *s, const struct config *c,
         return false;
     else if (strcmp(s->list_hash, ids_only) == 0)
         snprintf(ret_text, size,
-                 "the hosts of node %s have no key_format or key_format_for, and this one has", id);
+                 "the other hosts of node %s have no key_format or key_format_for, and this host "
+                 "has one",
+                 id);
     else
         snprintf(ret_text, size,
                  "node %s belongs to a list with other ids, another order or other key formats "

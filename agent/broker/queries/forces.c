@@ -10,9 +10,9 @@
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/wakeups.h"
-#include "agent/broker/queries/look.h"
+#include "agent/broker/queries/fanout.h"
 #include "agent/broker/queries/queries.h"
-#include "agent/broker/queries/survey.h"
+#include "agent/broker/queries/query.h"
 #include "agent/core/fence.h"
 #include "agent/record/events.h"
 #include "shm/hex.h"
@@ -21,73 +21,72 @@
 /* How long a mark stays in the place of a value that has not the form of an agent's token. */
 #define FOREIGN_MS 1000
 
-static void force(struct look *look);
+static void force(struct query *query);
 
 /* On how many nodes the hold that is meant is forced out; its id. */
-static int forced_on(const struct survey *survey, char ret_id[LINK_ID_LEN + 1])
+static int forced_on(const struct fanout *fanout, char ret_id[LINK_ID_LEN + 1])
 {
-    const struct census *c = &survey->census;
+    const struct tally *t = &fanout->tally;
     int count = 0;
 
     ret_id[0] = '\0';
-    for (int i = 0; i < c->n; i++) {
-        if (!survey->node[i].forced || c->node[i].word != CENSUS_A_KEY)
+    for (int i = 0; i < t->n; i++) {
+        if (!fanout->node[i].forced || t->node[i].word != TALLY_A_KEY)
             continue;
         if (!*ret_id)
-            snprintf(ret_id, LINK_ID_LEN + 1, "%s", c->node[i].id);
-        count += strcmp(ret_id, c->node[i].id) == 0;
+            snprintf(ret_id, LINK_ID_LEN + 1, "%s", t->node[i].id);
+        count += strcmp(ret_id, t->node[i].id) == 0;
     }
     return count;
 }
 
 /* Whether a node still has the very token in question: an attempt of another agent wrote over its
  * record, so that the fence did not match there. */
-static bool was_missed(const struct survey *survey, const char *id)
+static bool was_missed(const struct fanout *fanout, const char *id)
 {
-    const struct census *c = &survey->census;
+    const struct tally *t = &fanout->tally;
 
-    for (int i = 0; i < c->n; i++)
-        if (c->node[i].word == CENSUS_A_KEY && !survey->node[i].forced &&
-            !strcmp(c->node[i].id, id))
+    for (int i = 0; i < t->n; i++)
+        if (t->node[i].word == TALLY_A_KEY && !fanout->node[i].forced && !strcmp(t->node[i].id, id))
             return true;
     return false;
 }
 
-static void on_forced(const struct survey *survey, void *arg)
+static void on_forced(const struct fanout *fanout, void *arg)
 {
-    struct look *look = arg;
-    struct queries *queries = look->queries;
+    struct query *query = arg;
+    struct queries *queries = query->queries;
     char id[LINK_ID_LEN + 1], name[HF_NAME_MAX + 1], text[184] = "";
-    int count = forced_on(survey, id), status = HF_OK;
+    int count = forced_on(fanout, id), status = HF_OK;
 
     is_broker_thread();
-    look->survey = NULL;
-    look_fill(look, survey);
-    if (*id && !*look->wanted && was_missed(survey, id)) {
-        look->fence = 0;
-        memcpy(look->wanted, id, sizeof(look->wanted));
-        force(look);
+    query->fanout = NULL;
+    query_fill(query, fanout);
+    if (*id && !*query->wanted && was_missed(fanout, id)) {
+        query->fence = 0;
+        memcpy(query->wanted, id, sizeof(query->wanted));
+        force(query);
         return;
     }
-    look->answer.look_forced = (uint8_t)count;
+    query->answer.query_forced = (uint8_t)count;
     /* Nodes send no notice of our own writes, and no longer track the key. */
     for (int i = 0; count > 0 && i < queries->n; i++)
-        if (survey->node[i].forced) {
-            wakeups_noticed(queries->locks, i, look->key, look->key_len);
-            looks_hear_noticed(queries, look->key, look->key_len);
+        if (fanout->node[i].forced) {
+            wakeups_noticed(queries->locks, i, query->key, query->key_len);
+            query_hear_noticed(queries, query->key, query->key_len);
         }
     if (count > 0) {
         log_warn("user %" PRIu32 " forced out the hold of %s (fence %" PRIu64 ") on %d of %d nodes",
-                 look->session->uid, log_name(look->name, look->name_len, name, sizeof(name)),
-                 look->answer.holder.fence, count, queries->n);
-        event_forced(queries->agent, look->name, look->name_len, look->answer.holder.fence,
-                     look->session->client->pid, look->session->uid, count);
+                 query->session->uid, log_name(query->name, query->name_len, name, sizeof(name)),
+                 query->answer.holder.fence, count, queries->n);
+        event_forced(queries->agent, query->name, query->name_len, query->answer.holder.fence,
+                     query->session->client->pid, query->session->uid, count);
     }
     if (count >= queries->q) {
         /* done */
-    } else if (look->answer.look == HF_LOOK_FREE) {
+    } else if (query->answer.query_outcome == HF_QUERY_FREE) {
         status = HF_ENOTHELD;
-    } else if (count == 0 && look->answer.look == HF_LOOK_HELD) {
+    } else if (count == 0 && query->answer.query_outcome == HF_QUERY_HELD) {
         status = HF_EBUSY;
         snprintf(text, sizeof(text), "another hold than the one that is meant has it by now");
     } else {
@@ -97,53 +96,53 @@ static void on_forced(const struct survey *survey, void *arg)
                  "others",
                  count, queries->n, queries->q);
     }
-    look_end(look, status, text);
+    query_end(query, status, text);
 }
 
-static void force(struct look *look)
+static void force(struct query *query)
 {
-    struct queries *queries = look->queries;
-    struct link_force order = {.key = look->key,
-                               .key_len = look->key_len,
-                               .fence = fence_node_part(look->fence),
-                               .id = look->wanted,
+    struct queries *queries = query->queries;
+    struct link_force order = {.key = query->key,
+                               .key_len = query->key_len,
+                               .fence = fence_node_part(query->fence),
+                               .id = query->wanted,
                                .foreign_ms = FOREIGN_MS,
                                .ttl_max_ms = queries->config->ttl_max_ms};
 
     is_broker_thread();
-    if (survey_begin(queries, SURVEY_FORCE, look->key, look->key_len, &order,
-                     queries->config->timing.attempt, on_forced, look, &look->survey) < 0)
-        look_end(look, HF_ENOMEM, "");
+    if (fanout_begin(queries, FANOUT_FORCE, query->key, query->key_len, &order,
+                     queries->config->timing.attempt, on_forced, query, &query->fanout) < 0)
+        query_end(query, HF_ENOMEM, "");
 }
 
 /* (!) Nodes do not know of a hand-off within this host. */
-static bool was_handed_on(const struct look *look) IN_BROKER_THREAD
+static bool was_handed_on(const struct query *query) IN_BROKER_THREAD
 {
-    const struct resource *r = look_held_here(look);
+    const struct resource *r = query_held_here(query);
     const struct lease *lease = r ? resource_lease(r) : NULL;
 
-    return lease && look->fence && lease->fence != look->fence &&
-           fence_node_part(lease->fence) == fence_node_part(look->fence);
+    return lease && query->fence && lease->fence != query->fence &&
+           fence_node_part(lease->fence) == fence_node_part(query->fence);
 }
 
 void forces_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q)
 {
-    struct look *look;
+    struct query *query;
 
     if (s->uid != 0 && s->uid != (uint32_t)geteuid()) {
-        look_refuse(queries, s, q, HF_EPERM,
-                    "only root and the agent's user may end a hold by force");
+        query_refuse(queries, s, q, HF_EPERM,
+                     "only root and the agent's user may end a hold by force");
         return;
     }
-    look = look_new(queries, s, q);
-    if (!look)
+    query = query_new(queries, s, q);
+    if (!query)
         return;
-    look->fence = q->target;
-    hf_key_id_text(q->key_id, look->wanted);
-    if (!look->fence && !*look->wanted)
-        look_end(look, HF_EINVAL, "say which hold is meant: by its fence or its id");
-    else if (was_handed_on(look))
-        look_end(look, HF_EBUSY, "another hold than the one that is meant has it by now");
+    query->fence = q->target;
+    hf_key_id_text(q->key_id, query->wanted);
+    if (!query->fence && !*query->wanted)
+        query_end(query, HF_EINVAL, "say which hold is meant: by its fence or its id");
+    else if (was_handed_on(query))
+        query_end(query, HF_EBUSY, "another hold than the one that is meant has it by now");
     else
-        force(look);
+        force(query);
 }

@@ -5,9 +5,9 @@
 #include "agent/base/thread_role.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/nodes/nodes.h"
-#include "agent/broker/queries/look.h"
-#include "agent/broker/queries/scans.h"
-#include "agent/broker/queries/survey.h"
+#include "agent/broker/queries/fanout.h"
+#include "agent/broker/queries/listings.h"
+#include "agent/broker/queries/query.h"
 #include "shm/status.h"
 
 int queries_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
@@ -25,11 +25,11 @@ int queries_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
     queries->locks = locks;
     queries->n = nodes->n;
     queries->q = nodes->q;
-    LIST_INIT(&queries->surveys);
-    for (size_t i = 0; i < HF_LENGTH(queries->waiting_looks); i++)
-        LIST_INIT(&queries->waiting_looks[i]);
+    LIST_INIT(&queries->fanouts);
+    for (size_t i = 0; i < HF_LENGTH(queries->waiting); i++)
+        LIST_INIT(&queries->waiting[i]);
     for (int i = 0; i < HF_NODES_MAX; i++)
-        TAILQ_INIT(&queries->scans_due[i]);
+        TAILQ_INIT(&queries->listings_due[i]);
     queries->hash_key = locks->hash_key;
     *ret_queries = queries;
     return HF_OK;
@@ -37,8 +37,8 @@ int queries_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
 
 void queries_drop_session(struct session *s)
 {
-    looks_drop_session(s);
-    scans_drop_session(s);
+    query_drop_session(s);
+    listings_drop_session(s);
 }
 
 void queries_drain(struct queries *queries)
@@ -47,8 +47,8 @@ void queries_drain(struct queries *queries)
 
     queries->draining = true;
     LIST_FOREACH (s, &queries->clients->sessions, all)
-        while (!LIST_EMPTY(&s->looks))
-            look_end(LIST_FIRST(&s->looks), HF_EGOING, "");
+        while (!LIST_EMPTY(&s->queries))
+            query_end(LIST_FIRST(&s->queries), HF_EGOING, "");
 }
 
 void queries_close(struct queries *queries) BEFORE_OR_AFTER_THREADS
@@ -63,6 +63,6 @@ void queries_destroy(struct queries *queries)
 {
     if (!queries)
         return;
-    surveys_destroy(queries);
+    fanouts_destroy(queries);
     free(queries);
 }

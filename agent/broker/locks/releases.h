@@ -1,0 +1,20 @@
+/* Which way a release goes. Whatever in the broker ends a lease calls release_begin(), whose one switch has the four
+ * ways. What the renewal thread ends by itself (a lease that lapses, a hand-off that it refuses) does not come here. */
+#ifndef HOLDFAST_AGENT_BROKER_LOCKS_RELEASES_H
+#define HOLDFAST_AGENT_BROKER_LOCKS_RELEASES_H
+
+#include "agent/base/thread_role.h"
+#include "agent/broker/locks/resources.h"
+
+/* Why it ends, and what that says of a job: only a lease of whose job nothing lives may go to somebody else. */
+enum release_cause {
+    RELEASE_UNWANTED, /* its holder's wish, or nobody took it: a job's tree is reaped, or never was */
+    RELEASE_UNTOLD,   /* its holder was gone before it was told: no job was started under it */
+    RELEASE_HOLDER_GONE, /* its holder is gone, and has said nothing of its job's tree */
+    RELEASE_TREE_DEAD,   /* abandoned before; the agent itself sees that nothing of the job lives */
+};
+
+/* Ends the lease of `r`. */
+void release_begin(struct resource *r, enum release_cause cause) IN_BROKER_THREAD;
+
+#endif

@@ -1,0 +1,167 @@
+/* A lease's first moments, while the broker still has it. Most leases end within them (short holds): acquire
+ * and release go through one thread and one connection to each node, and the renewal thread never hears of
+ * the lease. It could do nothing so early: the first renewal comes later. Before any
+ * other order about it the renewal thread adopts the lease (agent/broker/locks/orders.c:order_renewal). */
+#include "agent/broker/locks/short_holds.h"
+
+#include <stdlib.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/thread_role.h"
+#include "agent/broker/locks/grants.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/record/events.h"
+#include "agent/record/lease_record.h"
+#include "shm/status.h"
+
+struct short_hold {
+    TAILQ_ENTRY(short_hold) entry;
+    struct resource *resource;
+    hf_time until;
+};
+
+static void leave(struct short_hold *hold)
+{
+    struct locks *locks = resource_locks(hold->resource);
+
+    hold->resource->work->short_hold = NULL;
+    TAILQ_REMOVE(&locks->short_holds, hold, entry);
+    TAILQ_INSERT_HEAD(&locks->short_holds_free, hold, entry);
+}
+
+static void post(struct locks *locks, struct lease *lease)
+{
+    struct message *m = message_new(MSG_GRANTED);
+
+    m->lease = lease;
+    mailbox_post(&locks->agent->to_renewal, m);
+}
+
+void short_hold_adopt(struct resource *r)
+{
+    struct short_hold *hold = r->work->short_hold;
+
+    if (!hold)
+        return;
+    leave(hold);
+    post(resource_locks(r), resource_lease(r));
+    resource_calm(r);
+}
+
+void short_holds_adopt(struct locks *locks)
+{
+    struct short_hold *hold;
+
+    while ((hold = TAILQ_FIRST(&locks->short_holds)))
+        short_hold_adopt(hold->resource);
+}
+
+/* (!) As every timer it runs before the turn's descriptors: a late release finds the lease adopted, and the
+ * renewal thread judges it. */
+static void on_timer(struct loop_timer *timer, hf_time now)
+{
+    struct locks *locks = HF_CONTAINER(timer, struct locks, short_holds_timer);
+    struct short_hold *hold;
+
+    while ((hold = TAILQ_FIRST(&locks->short_holds)) && hf_time_reached(now, hold->until))
+        short_hold_adopt(hold->resource);
+    if (hold)
+        loop_timer_set(locks->loop, timer, hold->until);
+}
+
+/* Whether nothing but its release or its renewal can come next. */
+static bool is_plain(const struct lease *lease)
+{
+    return !lease_heartbeat_ms(lease) && lease->fsm.max_hold.ns == HF_TIME_NEVER.ns;
+}
+
+void short_hold_begin(struct resource *r, hf_time now)
+{
+    struct locks *locks = resource_locks(r);
+    struct lease *lease = resource_lease(r);
+    struct short_hold *hold = TAILQ_FIRST(&locks->short_holds_free);
+
+    if (!is_plain(lease)) {
+        post(locks, lease);
+        return;
+    }
+    if (hold) {
+        TAILQ_REMOVE(&locks->short_holds_free, hold, entry);
+    } else if (!(hold = malloc(sizeof(*hold)))) {
+        post(locks, lease);
+        return;
+    }
+    hold->resource = r;
+    hold->until = hf_time_add(now, timing_short_hold());
+    r->work->short_hold = hold;
+    TAILQ_INSERT_TAIL(&locks->short_holds, hold, entry);
+    if (!heap_has(&locks->short_holds_timer.item))
+        loop_timer_set(locks->loop, &locks->short_holds_timer, hold->until);
+}
+
+bool short_hold_vote(struct resource *r, int node, hf_time a)
+{
+    if (!r->work->short_hold)
+        return false;
+    lease_fsm_vote(&resource_lease(r)->fsm, node, a);
+    return true;
+}
+
+static void released(int answered, void *arg, void *owner)
+{
+    struct resource *r = arg;
+    struct locks *locks = resource_locks(r);
+
+    is_broker_thread();
+    (void)answered;
+    (void)owner;
+    if (!locks->closing)
+        grant_ended(locks, resource_lease(r));
+}
+
+bool short_hold_lasts(const struct resource *r, hf_time now)
+{
+    return r->work->short_hold && hf_time_before(now, r->work->short_hold->until);
+}
+
+bool short_hold_release(struct resource *r, enum hf_loss_reason reason, hf_time now)
+{
+    struct locks *locks = resource_locks(r);
+    struct lease *lease = resource_lease(r);
+    struct release_order order = release_order_of(lease, (1u << locks->n) - 1);
+
+    /* Until then V is far ahead: the steps below cannot find the lease lost. */
+    if (!short_hold_lasts(r, now))
+        return false;
+    leave(r->work->short_hold);
+    (void)lease_fsm_release(&lease->fsm, reason, now);
+    lease_record_end(locks->agent, lease);
+    event_released(locks->agent, lease);
+    hf_counter_add(&locks->agent->table, HF_COUNTER_RELEASES, 1);
+    release_order_tell(&order, released, r);
+    if (releaser_start(locks->releaser, &order) == HF_OK) {
+        lease->unanswered = 0; /* this release follows the acquire on the same connection */
+        return true;
+    }
+    post(locks, lease); /* out of memory: the renewal thread tries again when the keys expire */
+    return false;
+}
+
+void short_holds_create(struct locks *locks)
+{
+    TAILQ_INIT(&locks->short_holds);
+    TAILQ_INIT(&locks->short_holds_free);
+    locks->short_holds_timer.fn = on_timer;
+}
+
+void short_holds_destroy(struct locks *locks)
+{
+    struct short_hold *hold;
+
+    TAILQ_CONCAT(&locks->short_holds_free, &locks->short_holds, entry);
+    while ((hold = TAILQ_FIRST(&locks->short_holds_free))) {
+        TAILQ_REMOVE(&locks->short_holds_free, hold, entry);
+        free(hold);
+    }
+}

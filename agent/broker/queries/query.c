@@ -1,0 +1,409 @@
+/* Queries: who holds a name anywhere, and, for a query that waits, when that changes.
+ *
+ * A query that waits takes no part in the contest for the name. While a lease of this host has it, the
+ * query waits for its end. Otherwise the nodes are asked again when one tells that the key has changed,
+ * and by time: when the key has expired if a quorum of nodes sends notices, else as waiters do without
+ * notices. The more queries of this agent wait, the more slowly they ask. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/random.h"
+#include "agent/base/thread_role.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/broker/clients/users.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/waiters.h"
+#include "agent/broker/queries/fanout.h"
+#include "agent/broker/queries/queries.h"
+#include "agent/broker/queries/query.h"
+#include "agent/core/backoff.h"
+#include "agent/core/fence.h"
+#include "agent/core/wakeup.h"
+#include "shm/hex.h"
+#include "shm/index.h"
+#include "shm/status.h"
+
+/* Unanswered queries of one session. */
+#define QUERIES_MOST 64
+/* Fan-outs of the whole agent that are under way. */
+#define FANOUTS_MOST 2048
+/* How long the slower nodes have to answer, for people who read the result. */
+#define GRACE hf_ms(20)
+/* A lease of this host tells its end; this poll is only a safety net. */
+#define LOCAL_SWEEP hf_ms(1000)
+
+static struct query_list *bucket_of(struct queries *queries, const void *key, size_t key_len)
+{
+    uint32_t hash = hf_name_hash(queries->hash_key, key, key_len);
+
+    return &queries->waiting[hash % HF_LENGTH(queries->waiting)];
+}
+
+static void query_free(struct query *query)
+{
+    struct queries *queries = query->queries;
+
+    fanout_drop(query->fanout);
+    loop_timer_cancel(queries->loop, &query->deadline);
+    loop_timer_cancel(queries->loop, &query->next);
+    LIST_REMOVE(query, of_session);
+    query->session->user->queries--;
+    if (query->waits) {
+        LIST_REMOVE(query, waiting);
+        queries->waiting_count--;
+    }
+    free(query);
+}
+
+void query_end(struct query *query, int status, const char *text)
+{
+    struct session *s = query->session;
+    struct hf_completion_entry answer = query->answer;
+
+    answer.status = status;
+    snprintf(answer.text, sizeof(answer.text), "%s", text);
+    query_free(query);
+    session_answer(s, &answer);
+}
+
+/* --- what was found --------------------------------------------------------------------------- */
+
+static enum hf_query_outcome outcome_of(enum tally_outcome outcome)
+{
+    switch (outcome) {
+    case TALLY_HELD:
+        return HF_QUERY_HELD;
+    case TALLY_FREE:
+        return HF_QUERY_FREE;
+    case TALLY_SPLIT:
+        return HF_QUERY_SPLIT;
+    case TALLY_OPEN:
+    case TALLY_UNKNOWN:
+        break;
+    }
+    return HF_QUERY_UNKNOWN;
+}
+
+struct resource *query_held_here(const struct query *query)
+{
+    struct resource *r = resource_find(query->queries->locks, query->name, query->name_len);
+
+    return r && resource_lease(r) ? r : NULL;
+}
+
+void query_fill(struct query *query, const struct fanout *fanout)
+{
+    const struct tally *t = &fanout->tally;
+    struct hf_completion_entry *e = &query->answer;
+    struct resource *r = query_held_here(query);
+    int leader = tally_leader(t);
+
+    memset(&e->holder, 0, sizeof(e->holder));
+    e->holder.pttl_ms = -2;
+    e->fence = 0;
+    for (int i = 0; i < t->n; i++)
+        if (e->fence < fence_make(fanout->node[i].fence, 0))
+            e->fence = fence_make(fanout->node[i].fence, 0);
+    e->query_outcome = (uint8_t)outcome_of(tally_decide(t));
+    e->query_answered = (uint8_t)tally_answered(t);
+    e->query_forced = (uint8_t)fanout_forced(fanout);
+    e->query_free = 0;
+    for (int i = 0; i < t->n; i++)
+        e->query_free = (uint8_t)(e->query_free + (t->node[i].word == TALLY_NO_KEY));
+    e->query_holding = leader < 0 ? 0 : (uint8_t)tally_count(t, leader);
+    (void)hf_key_id_bytes(leader < 0 ? "" : t->node[leader].id, e->key_id);
+    if (!fanout_holder(fanout, &e->holder))
+        return;
+    /* The lease may have been handed over, of which the nodes do not know. */
+    if (r && fence_node_part(resource_lease(r)->fence) == fence_node_part(e->holder.fence)) {
+        int64_t pttl_ms = e->holder.pttl_ms;
+
+        waiter_describe_local(r, &e->holder);
+        e->holder.pttl_ms = pttl_ms;
+    }
+}
+
+static void unknown_text(const struct query *query, char *text, size_t size)
+{
+    const struct queries *queries = query->queries;
+
+    snprintf(text, size, "%d of %d nodes answered, which leaves open who holds it",
+             query->answer.query_answered, queries->n);
+}
+
+/* --- waiting ---------------------------------------------------------------------------------- */
+
+static void ask_again(struct query *query);
+
+/* All queries together ask the nodes at most WAKEUP_PER_S times a second. `told_of`: the nodes send notices
+ * of the key. */
+static void sleep_on_it(struct query *query, bool told_of)
+{
+    struct queries *queries = query->queries;
+    hf_dur least = hf_ns((int64_t)queries->waiting_count * HF_NS_PER_SEC / WAKEUP_PER_S);
+    hf_dur delay = backoff_contend(query->answer.holder.pttl_ms, random_u32());
+    int64_t left_ms = query->answer.holder.pttl_ms;
+
+    if (left_ms == -1) /* it never expires */
+        delay = hf_dur_scale(delay, 4, 1);
+    else if (told_of && left_ms < hf_dur_ms(WAKEUP_SLEEP_MOST))
+        delay = hf_ms(left_ms + 1);
+    else if (told_of)
+        delay = WAKEUP_SLEEP_MOST;
+    loop_timer_set(queries->loop, &query->next, hf_time_add(clock_now(), hf_dur_max(delay, least)));
+}
+
+/* A notice of this key, or of any, came. The nodes are not asked at once: the other nodes' notices
+ * follow, and each of a holder's renewals must not cost a fan-out. */
+static void take_notice(struct query *query)
+{
+    hf_time now = clock_now();
+    hf_time at = hf_time_max(hf_time_add(now, WAKEUP_GATHER),
+                             hf_time_add(query->asked_at, WAKEUP_QUERY_EVERY));
+
+    if (query->fanout)
+        query->noticed = true;
+    else if (!heap_has(&query->next.item) || hf_time_before(at, query->next.item.at))
+        loop_timer_set(query->queries->loop, &query->next, at);
+}
+
+static void tell_progress(struct query *query, const struct hf_wire_holder *holder) IN_BROKER_THREAD
+{
+    struct hf_completion_entry entry = {
+        .id = query->answer.id, .op = HF_OP_PROGRESS, .status = HF_EBUSY, .holder = *holder};
+
+    if (holder->fence == query->told)
+        return;
+    query->told = holder->fence;
+    session_progress(query->session, &entry);
+}
+
+static void on_found(const struct fanout *fanout, void *arg)
+{
+    struct query *query = arg;
+    char text[184] = "";
+
+    is_broker_thread();
+    query->fanout = NULL;
+    query_fill(query, fanout);
+    if (!query->waits) {
+        if (query->answer.query_outcome == HF_QUERY_UNKNOWN)
+            unknown_text(query, text, sizeof(text));
+        query_end(query, *text ? HF_ENOQUORUM : HF_OK, text);
+    } else if (query->answer.query_outcome == HF_QUERY_FREE) {
+        query_end(query, HF_OK, "");
+    } else {
+        if (query->answer.query_outcome == HF_QUERY_HELD)
+            tell_progress(query, &query->answer.holder);
+        sleep_on_it(query, fanout_tracked(fanout) >= query->queries->q);
+        if (query->noticed)
+            take_notice(query);
+    }
+}
+
+static void ask_again(struct query *query) IN_BROKER_THREAD
+{
+    struct queries *queries = query->queries;
+    struct resource *r = query->waits ? query_held_here(query) : NULL;
+
+    loop_timer_cancel(queries->loop, &query->next);
+    if (query->fanout)
+        return;
+    if (r) {
+        waiter_describe_local(r, &query->answer.holder);
+        query->answer.query_outcome = HF_QUERY_HELD;
+        tell_progress(query, &query->answer.holder);
+        loop_timer_set(queries->loop, &query->next, hf_time_add(clock_now(), LOCAL_SWEEP));
+        return;
+    }
+    query->noticed = false;
+    query->asked_at = clock_now();
+    if ((query->waits && queries->fanout_count >= FANOUTS_MOST) ||
+        fanout_begin(queries, query->waits ? FANOUT_TRACK : FANOUT_QUERY, query->key,
+                     query->key_len, NULL, query->waits ? hf_ms(0) : GRACE, on_found, query,
+                     &query->fanout) < 0)
+        sleep_on_it(query, false);
+}
+
+static void on_next(struct loop_timer *timer, hf_time now)
+{
+    is_broker_thread();
+    (void)now;
+    ask_again(HF_CONTAINER(timer, struct query, next));
+}
+
+static void on_deadline(struct loop_timer *timer, hf_time now)
+{
+    struct query *query = HF_CONTAINER(timer, struct query, deadline);
+    char text[184] = "";
+
+    is_broker_thread();
+    if (query->answer.holder.pttl_ms >= 0) {
+        int64_t passed_ms = hf_dur_ms(hf_time_since(now, query->asked_at));
+        int64_t left_ms = query->answer.holder.pttl_ms - passed_ms;
+
+        query->answer.holder.pttl_ms = left_ms > 0 ? left_ms : 0;
+    }
+    if (query->answer.query_outcome != HF_QUERY_HELD &&
+        query->answer.query_outcome != HF_QUERY_SPLIT)
+        unknown_text(query, text, sizeof(text));
+    query_end(query, *text ? HF_ENOQUORUM : HF_ETIMEDOUT, text);
+}
+
+static bool has_key(const struct query *query, const void *key, size_t key_len)
+{
+    return query->key_len == key_len && memcmp(query->key, key, key_len) == 0;
+}
+
+void query_hear_ended(struct queries *queries, const void *name, size_t name_len)
+{
+    uint8_t key[CONFIG_KEY_MAX];
+    struct query *query;
+    size_t key_len;
+
+    if (queries->waiting_count == 0 ||
+        config_key(queries->config, name, name_len, key, &key_len) < 0)
+        return;
+    LIST_FOREACH (query, bucket_of(queries, key, key_len), waiting)
+        if (has_key(query, key, key_len))
+            ask_again(query);
+}
+
+void query_hear_noticed(struct queries *queries, const void *key, size_t key_len)
+{
+    struct query *query;
+
+    if (queries->waiting_count == 0)
+        return;
+    if (key) {
+        LIST_FOREACH (query, bucket_of(queries, key, key_len), waiting)
+            if (has_key(query, key, key_len))
+                take_notice(query);
+        return;
+    }
+    for (size_t i = 0; i < HF_LENGTH(queries->waiting); i++)
+        LIST_FOREACH (query, &queries->waiting[i], waiting)
+            take_notice(query);
+}
+
+/* --- requests --------------------------------------------------------------------------------- */
+
+static int judge(struct queries *queries, struct session *s, const struct hf_request_entry *q,
+                 char *text, size_t size)
+{
+    const struct query *query;
+    uint32_t most = queries->config->waiters_per_uid;
+    int count = 0;
+
+    if (queries->draining)
+        return HF_EGOING;
+    if (q->name_len == 0) {
+        snprintf(text, size, "the name is empty; 1 to %d bytes are allowed", HF_NAME_MAX);
+        return HF_ENAME;
+    }
+    LIST_FOREACH (query, &s->queries, of_session)
+        count++;
+    if (count >= QUERIES_MOST) {
+        snprintf(text, size,
+                 "end one first: this process has %d queries open, the limit of one connection",
+                 QUERIES_MOST);
+        return HF_ELIMIT;
+    }
+    if (most && s->user->queries >= most) {
+        snprintf(text, size,
+                 "end one first: user %" PRIu32 " has %" PRIu32
+                 " queries open, the limit (waiters_per_uid)",
+                 s->uid, most);
+        return HF_ELIMIT;
+    }
+    if (queries->fanout_count >= FANOUTS_MOST) {
+        snprintf(text, size, "try again: the agent has %d queries under way, the limit",
+                 FANOUTS_MOST);
+        return HF_ELIMIT;
+    }
+    return HF_OK;
+}
+
+void query_refuse(struct queries *queries, struct session *s, const struct hf_request_entry *q,
+                  int status, const char *text)
+{
+    struct hf_completion_entry answer = {.id = q->id, .op = q->op, .status = status};
+
+    hf_counter_add(&queries->agent->table, HF_COUNTER_REFUSED, 1);
+    snprintf(answer.text, sizeof(answer.text), "%s", text);
+    session_answer(s, &answer);
+}
+
+struct query *query_new(struct queries *queries, struct session *s,
+                        const struct hf_request_entry *q)
+{
+    uint8_t key[CONFIG_KEY_MAX];
+    char text[184] = "";
+    struct query *query;
+    size_t key_len;
+    int rc = judge(queries, s, q, text, sizeof(text));
+
+    if (rc == HF_OK) {
+        rc = config_key(queries->config, q->name, q->name_len, key, &key_len);
+        if (rc < 0)
+            config_key_refused(queries->config, q->name, q->name_len, text, sizeof(text));
+    }
+    query = rc == HF_OK ? calloc(1, sizeof(*query)) : NULL;
+    if (!query) {
+        query_refuse(queries, s, q, rc < 0 ? rc : HF_ENOMEM, text);
+        return NULL;
+    }
+    query->queries = queries;
+    query->session = s;
+    query->answer.id = q->id;
+    query->answer.op = q->op;
+    query->answer.holder.pttl_ms = -2;
+    query->told = UINT64_MAX; /* not 0: that is a holder without a record */
+    query->next.fn = on_next;
+    query->deadline.fn = on_deadline;
+    query->name_len = q->name_len;
+    memcpy(query->name, q->name, q->name_len);
+    query->key_len = key_len;
+    memcpy(query->key, key, key_len);
+    LIST_INSERT_HEAD(&s->queries, query, of_session);
+    s->user->queries++;
+    return query;
+}
+
+void query_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q)
+{
+    struct query *query = query_new(queries, s, q);
+
+    if (!query)
+        return;
+    if (q->flags & HF_REQ_WAIT) {
+        struct query_list *bucket = bucket_of(queries, query->key, query->key_len);
+
+        query->waits = true;
+        LIST_INSERT_HEAD(bucket, query, waiting);
+        queries->waiting_count++;
+        if (q->deadline_ns < HF_TIME_NEVER.ns)
+            loop_timer_set(queries->loop, &query->deadline, (hf_time){q->deadline_ns});
+    }
+    ask_again(query);
+}
+
+void query_cancel(struct session *s, uint64_t id)
+{
+    struct query *query;
+
+    LIST_FOREACH (query, &s->queries, of_session)
+        if (query->answer.id == id && query->answer.op == HF_OP_QUERY) {
+            query_end(query, HF_ECANCELED, "");
+            return;
+        }
+}
+
+void query_drop_session(struct session *s)
+{
+    while (!LIST_EMPTY(&s->queries))
+        query_free(LIST_FIRST(&s->queries));
+}

@@ -1,0 +1,91 @@
+/* The journal's file, in order: a header page, `capacity` pairs of lease halves, as many lease records. Halves are
+ * written at every renewal, so they are close together. For journal.c and journal_leases.c only. */
+#ifndef HOLDFAST_AGENT_RECORD_JOURNAL_LAYOUT_H
+#define HOLDFAST_AGENT_RECORD_JOURNAL_LAYOUT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/record/boot_file.h"
+#include "agent/record/halves.h"
+#include "agent/record/journal.h"
+
+/* lease_half.state, slot_state */
+#define STATE_MASK   0xffu
+#define HOLDER_SHIFT 8
+#define REASON_SHIFT 8
+
+struct lease_half {
+    _Atomic uint64_t seq;            /* 0: never written; the half with the higher one counts */
+    uint32_t crc;                    /* of seq and all that follows */
+    uint32_t state;                  /* number of the holder block << 8 | state */
+    uint32_t slot_state, generation; /* slot_state: reason << 8 | state */
+    uint64_t fence;
+    int64_t d_ns[HF_NODES_MAX]; /* of the configured nodes; the rest of the last line is 0 */
+};
+#define HALF_LINE                                                                                  \
+    64 /* bytes of a cache line; a half takes one for up to 4 nodes, and two for more */
+_Static_assert(sizeof(struct lease_half) <= 2 * HALF_LINE, "as journal_put() has room for");
+
+/* The part that all holders of one token share. */
+struct token_block {
+    uint32_t crc; /* of all that follows */
+    uint32_t ttl_ms;
+    char token[TOKEN_LEN + 1]; /* in hex */
+    uint8_t name_len;
+    uint8_t name[HF_NAME_MAX];
+};
+
+struct holder_block {
+    uint32_t crc; /* of all that follows */
+    uint32_t max_hold_ms, pid, uid;
+    uint64_t start_time, pidns_inode, cookie_hash, request_id;
+    uint32_t heartbeat_ms, beat_word;
+    int64_t since_ns, since_wall_ms;
+    uint8_t note_len, comm_len, run;
+    char note[HF_NOTE_MAX + 1], comm[HF_COMM_MAX + 1];
+};
+
+struct lease_record {
+    struct token_block what;
+    struct holder_block who[2]; /* the newest half says which counts */
+};
+
+struct journal {
+    char path[BOOT_FILE_PATH];
+    void *map;
+    size_t size;
+    uint32_t capacity;
+    int nodes;
+    char *halves;     /* of leases */
+    size_t half_size; /* of one of them */
+    struct lease_record *lease;
+    uint8_t *holder; /* per slot: the holder block that the next state refers to */
+    uint32_t slots_live;
+    bool kept;
+    struct boot_file_header want; /* the header that a new file would have */
+};
+
+static inline void *halves_of(const struct journal *j, uint32_t slot)
+{
+    return j->halves + (size_t)slot * 2 * j->half_size;
+}
+
+static inline const struct lease_half *half_of(const struct journal *j, uint32_t slot, int number)
+{
+    const char *halves = halves_of(j, slot);
+
+    return (const struct lease_half *)(const void *)(halves + (size_t)number * j->half_size);
+}
+
+/* The holder block that the newest half refers to. */
+static inline int holder_now(const struct journal *j, uint32_t slot)
+{
+    int newer = half_seq(half_of(j, slot, 1)) > half_seq(half_of(j, slot, 0));
+
+    return half_of(j, slot, newer)->state >> HOLDER_SHIFT & 1;
+}
+
+#endif

@@ -1,0 +1,161 @@
+/* What the journal keeps of each lease: an identity, which two holders take turns in, and a state, of which the newest
+ * half counts. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "agent/base/crc32.h"
+#include "agent/record/journal_layout.h"
+#include "shm/status.h"
+
+/* A CRC comes first and covers all that follows. */
+static uint32_t block_crc(const void *block, size_t size)
+{
+    return crc32c(0, (const char *)block + sizeof(uint32_t), size - sizeof(uint32_t));
+}
+
+/* (!) Into the block that the newest state does not refer to: no state names it until the next put. */
+void journal_put_holder(struct journal *j, uint32_t slot, const struct journal_identity *id)
+{
+    int idle = !holder_now(j, slot);
+    struct holder_block block;
+
+    memset(&block, 0, sizeof(block)); /* padding is under the CRC, too */
+    block.max_hold_ms = id->max_hold_ms;
+    block.pid = id->pid;
+    block.uid = id->uid;
+    block.start_time = id->start_time;
+    block.pidns_inode = id->pidns_inode;
+    block.cookie_hash = id->cookie_hash;
+    block.request_id = id->request_id;
+    block.heartbeat_ms = id->heartbeat_ms;
+    block.beat_word = id->beat_word;
+    block.since_ns = id->since_ns;
+    block.since_wall_ms = id->since_wall_ms;
+    block.note_len = id->note_len;
+    block.comm_len = id->comm_len;
+    block.run = id->run;
+    memcpy(block.note, id->note, sizeof(block.note));
+    memcpy(block.comm, id->comm, sizeof(block.comm));
+    block.crc = block_crc(&block, sizeof(block));
+    j->lease[slot].who[idle] = block;
+    j->holder[slot] = (uint8_t)idle;
+    /* Before the state that refers to it. */
+    atomic_thread_fence(memory_order_release);
+}
+
+void journal_put_identity(struct journal *j, uint32_t slot, const struct journal_identity *id)
+{
+    struct token_block *what = &j->lease[slot].what;
+
+    memset(what, 0, sizeof(*what));
+    what->ttl_ms = id->ttl_ms;
+    token_text(&id->token, what->token);
+    what->name_len = id->name_len;
+    memcpy(what->name, id->name, sizeof(what->name));
+    what->crc = block_crc(what, sizeof(*what));
+    journal_put_holder(j, slot, id);
+}
+
+void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *state)
+{
+    union {
+        struct lease_half half;
+        char bytes[2 * HALF_LINE];
+    } body;
+
+    memset(body.bytes, 0, j->half_size); /* padding is under the CRC, too */
+    body.half.state = (uint32_t)state->state | (uint32_t)j->holder[slot] << HOLDER_SHIFT;
+    body.half.slot_state = (uint32_t)state->slot_state | (uint32_t)state->reason << REASON_SHIFT;
+    body.half.generation = state->generation;
+    body.half.fence = state->fence;
+    for (int i = 0; i < j->nodes; i++)
+        body.half.d_ns[i] = state->d[i].ns;
+    half_commit(halves_of(j, slot), j->half_size, &body);
+}
+
+/* HF_ETABLE when its CRC is wrong. */
+static int get_identity(const struct lease_record *r, int holder, struct journal_identity *ret)
+{
+    const struct token_block *what = &r->what;
+    const struct holder_block *who = &r->who[holder];
+    struct token token;
+
+    if (what->name_len == 0 || token_read(what->token, &token) < 0 ||
+        what->token[TOKEN_LEN] != '\0' || what->crc != block_crc(what, sizeof(*what)) ||
+        who->note_len > HF_NOTE_MAX || who->comm_len > HF_COMM_MAX ||
+        who->crc != block_crc(who, sizeof(*who)))
+        return HF_ETABLE;
+    memset(ret, 0, sizeof(*ret));
+    ret->token = token;
+    ret->ttl_ms = what->ttl_ms;
+    ret->name_len = what->name_len;
+    memcpy(ret->name, what->name, sizeof(ret->name));
+    ret->max_hold_ms = who->max_hold_ms;
+    ret->pid = who->pid;
+    ret->uid = who->uid;
+    ret->start_time = who->start_time;
+    ret->pidns_inode = who->pidns_inode;
+    ret->cookie_hash = who->cookie_hash;
+    ret->request_id = who->request_id;
+    ret->heartbeat_ms = who->heartbeat_ms;
+    ret->beat_word = who->beat_word;
+    ret->since_ns = who->since_ns;
+    ret->since_wall_ms = who->since_wall_ms;
+    ret->note_len = who->note_len;
+    ret->comm_len = who->comm_len;
+    ret->run = who->run;
+    memcpy(ret->note, who->note, sizeof(ret->note));
+    memcpy(ret->comm, who->comm, sizeof(ret->comm));
+    return HF_OK;
+}
+
+int journal_get(const struct journal *j, uint32_t slot, struct journal_identity *ret_identity,
+                struct journal_lease *ret_state)
+{
+    const struct lease_record *r = &j->lease[slot];
+    const struct lease_half *h;
+    int half = half_newest(halves_of(j, slot), j->half_size), rc;
+    uint32_t state, holder;
+
+    if (half < 0)
+        return half;
+    h = half_of(j, slot, half);
+    state = h->state & STATE_MASK;
+    holder = h->state >> HOLDER_SHIFT;
+    if (state == JOURNAL_FREE)
+        return HF_ENOTHELD;
+    if (state > JOURNAL_ENDING || holder > 1)
+        return HF_ETABLE;
+    rc = get_identity(r, (int)holder, ret_identity);
+    if (rc < 0)
+        return rc;
+    ret_state->state = (enum journal_state)state;
+    ret_state->slot_state = (enum hf_slot_state)(h->slot_state & STATE_MASK);
+    ret_state->reason = (enum hf_loss_reason)(h->slot_state >> REASON_SHIFT);
+    ret_state->generation = h->generation;
+    ret_state->fence = h->fence;
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        ret_state->d[i] = i < j->nodes ? (hf_time){h->d_ns[i]} : HF_TIME_PAST;
+    return HF_OK;
+}
+
+int journal_get_previous(const struct journal *j, uint32_t slot,
+                         struct journal_identity *ret_identity)
+{
+    return get_identity(&j->lease[slot], !holder_now(j, slot), ret_identity);
+}
+
+uint32_t journal_generation(const struct journal *j, uint32_t slot)
+{
+    uint32_t highest = 0;
+
+    /* The higher one: a generation too high costs one number, a generation too low could
+     * make a dead handle valid again. */
+    for (int i = 0; i < 2; i++) {
+        uint32_t generation = half_of(j, slot, i)->generation;
+
+        if (generation > highest && generation <= HF_GEN_MAX)
+            highest = generation;
+    }
+    return highest;
+}

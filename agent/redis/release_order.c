@@ -1,0 +1,35 @@
+#include "agent/redis/release_order.h"
+
+#include "agent/record/lease.h"
+
+struct release_order release_order(const void *key, size_t key_len, const struct token *token,
+                                   hf_dur attempt, hf_dur ttl, uint32_t nodes)
+{
+    return (struct release_order){.key = key,
+                                  .key_len = key_len,
+                                  .token = token,
+                                  .nodes = nodes,
+                                  .doubt_until = HF_TIME_PAST,
+                                  .attempt = attempt,
+                                  .ttl = ttl};
+}
+
+struct release_order release_order_of(const struct lease *lease, uint32_t nodes)
+{
+    struct timing timing = lease_timing(lease);
+
+    return release_order(lease_key(lease), lease->key_len, &lease->token, timing.attempt,
+                         timing.ttl, nodes);
+}
+
+void release_order_doubt(struct release_order *order, uint32_t nodes, hf_time until)
+{
+    order->in_doubt = nodes;
+    order->doubt_until = until;
+}
+
+void release_order_tell(struct release_order *order, release_done_fn *done, void *arg)
+{
+    order->done = done;
+    order->arg = arg;
+}

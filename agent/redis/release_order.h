@@ -1,0 +1,39 @@
+/* What the releaser is to do with one token (agent/redis/releaser.h). Orders are made here only: a field that
+ * somebody forgets leaves a key on a node, or deletes it too early. */
+#ifndef HOLDFAST_AGENT_REDIS_RELEASE_ORDER_H
+#define HOLDFAST_AGENT_REDIS_RELEASE_ORDER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shm/nstime.h"
+
+struct lease;
+struct token;
+
+/* `owner` is the releaser's. */
+typedef void release_done_fn(int answered, void *arg, void *owner);
+
+struct release_order {
+    const void *key;
+    size_t key_len;
+    const struct token *token;
+    uint32_t nodes;      /* bit per node that may have it; the others have nothing of it */
+    uint32_t in_doubt;   /* of these: an acquire or heal had no answer and its connection broke */
+    hf_time doubt_until; /* deadline of the last of those commands */
+    hf_dur attempt, ttl;
+    release_done_fn *done; /* may be NULL */
+    void *arg;
+};
+
+/* Nothing is in doubt, and nobody waits for it. Key and token stay the caller's, until releaser_start(). */
+struct release_order release_order(const void *key, size_t key_len, const struct token *token,
+                                   hf_dur attempt, hf_dur ttl, uint32_t nodes);
+/* The same for a lease's key and token. */
+struct release_order release_order_of(const struct lease *lease, uint32_t nodes);
+/* On these of its nodes a command that had no answer may run until then. */
+void release_order_doubt(struct release_order *order, uint32_t nodes, hf_time until);
+/* Who waits for it. */
+void release_order_tell(struct release_order *order, release_done_fn *done, void *arg);
+
+#endif

@@ -1,0 +1,128 @@
+/* agent/process/singleton.h: the lock is one agent's, and a child shares it with the process that took it. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/process/singleton.h"
+#include "shm/compiler.h"
+#include "shm/status.h"
+#include "tests/support/scratch.h"
+
+#define TEST(name) static void name(void **state HF_UNUSED)
+
+static struct config config;
+static struct singleton singleton;
+static char why[1024];
+
+static int set_up(void **state HF_UNUSED)
+{
+    memset(&config, 0, sizeof(config));
+    config.group = (gid_t)-1;
+    snprintf(config.name, sizeof(config.name), "a");
+    scratch_path(config.runtime_dir, sizeof(config.runtime_dir));
+    return mkdtemp(config.runtime_dir) ? 0 : -1;
+}
+
+static int tear_down(void **state HF_UNUSED)
+{
+    char path[sizeof(config.runtime_dir) + 8];
+
+    /* There only after a failure. */
+    snprintf(path, sizeof(path), "%s/a/lock", config.runtime_dir);
+    (void)unlink(path);
+    snprintf(path, sizeof(path), "%s/a", config.runtime_dir);
+    (void)rmdir(path);
+    return rmdir(config.runtime_dir);
+}
+
+static int take(struct singleton *ret)
+{
+    why[0] = '\0';
+    return singleton_take(&config, ret, why, sizeof(why));
+}
+
+/* Takes the lock in a process with a child that lives until `until` is closed. Returns that process' pid once it is
+ * taken; it ends then if `ends`. */
+static pid_t take_elsewhere(int until[2], bool ends)
+{
+    int taken[2];
+    char byte;
+    pid_t pid;
+
+    assert_int_equal(pipe(until), 0);
+    assert_int_equal(pipe(taken), 0);
+    pid = fork();
+    if (pid == 0) {
+        if (take(&singleton) < 0)
+            _exit(1);
+        close(until[1]);
+        if (fork() == 0) {
+            close(taken[0]);
+            close(taken[1]);
+            _exit(read(until[0], &byte, 1) == 0 ? 0 : 1);
+        }
+        (void)!write(taken[1], "", 1);
+        if (!ends)
+            (void)!read(until[0], &byte, 1);
+        _exit(0);
+    }
+    assert_true(pid > 0);
+    close(until[0]);
+    assert_int_equal(read(taken[0], &byte, 1), 1);
+    close(taken[0]);
+    close(taken[1]);
+    return pid;
+}
+
+TEST(whoever_has_it_is_named)
+{
+    char name[48];
+    int until[2];
+    pid_t pid = take_elsewhere(until, false);
+
+    assert_int_equal(take(&singleton), HF_EBUSY);
+    snprintf(name, sizeof(name), "pid %ld,", (long)pid);
+    assert_non_null(strstr(why, name));
+    close(until[1]);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(take(&singleton), HF_OK);
+    singleton_release(&singleton, true);
+}
+
+TEST(a_child_that_outlives_its_process_is_waited_for)
+{
+    int until[2];
+    pid_t pid = take_elsewhere(until, true), closer;
+
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    closer = fork();
+    if (closer == 0) {
+        (void)usleep(200 * 1000);
+        _exit(0); /* and closes the last end of `until` */
+    }
+    assert_true(closer > 0);
+    close(until[1]);
+    assert_int_equal(take(&singleton), HF_OK);
+    singleton_release(&singleton, true);
+    assert_int_equal(waitpid(closer, NULL, 0), closer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(whoever_has_it_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_child_that_outlives_its_process_is_waited_for, set_up,
+                                        tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
