@@ -4,6 +4,9 @@
 A unit test is a cmocka program in BUILD/tests, a torture test too (without sanitizers only); an integration test is tests/integration/test_*.py, which
 prints "ok NAME", "not ok NAME" or "skip NAME reason". A program that ends badly without a "not ok", that
 runs out of time, or that leaves a process, a shared-memory object or a file behind counts as one more failure.
+
+A program of which a test failed while the machine stood still (standstill.py) runs once more, and a line "again" says so. What
+a checker or a sanitizer found, a program that ends badly and what is left behind are failures at once.
 """
 import argparse
 import concurrent.futures
@@ -22,6 +25,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import dispositions  # noqa: E402
 import leftovers  # noqa: E402
+import standstill  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SUPPORT = ROOT / "tests" / "support"
@@ -31,6 +35,7 @@ SANITIZER_SLOWDOWN = 3
 SHARD_SCENARIOS = 5  # of one integration program at a time, so that a long program does not run alone at the end
 LONGEST = ("guardian", "agent_renewal", "agent_renewal_end", "agent_renewal_handoff")  # unit tests
 REPORT = re.compile(r"(AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:)")
+FINDING = re.compile(r"AssertionError:.*(overlap|holder|fence)")  # never the machine's fault, a report neither
 TAP = re.compile(r"^(ok|not ok) \d+ (?:- (.*)|# SKIP (.*))$")  # cmocka says "not ok" of what it skips
 LINE = re.compile(r"^(ok|not ok|skip) (.+)$")
 ROLE = re.compile(r'^(?:/\* |""")(Contract|Net)\. ', re.M)  # at the head of a source; else its folder says it
@@ -44,6 +49,8 @@ class Program:
     outcomes: list = dataclasses.field(default_factory=list)  # (word, test name)
     log: pathlib.Path = None
     seconds: float = 0.0
+    tests: set = dataclasses.field(default_factory=set)  # what its own lines name
+    again: str = ""  # why it ran once more
 
 
 def role_of(program):
@@ -93,7 +100,25 @@ def end_running():
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def run_program(program, options, temp_root):
+def run_program(program, options, temp_root, watch):
+    """Runs it, and once more where a test failed while the machine stood still. What else is wrong counts at once."""
+    began = time.monotonic()
+    run_once(program, options, temp_root)
+    failed = [test for word, test in program.outcomes if word == "not ok"]
+    stood_s = watch.longest_s(began)
+    if failed and stood_s and program.tests.issuperset(failed) and not is_finding(program):
+        program.again = f"{'; '.join(failed)} (the machine stood still for {stood_s * 1000:.0f} ms)"
+        program.log.rename(program.log.with_suffix(".first.log"))
+        program.outcomes.clear()
+        run_once(program, options, temp_root)
+
+
+def is_finding(program):
+    text = program.log.read_text(errors="replace")
+    return program.kind == "torture" or FINDING.search(text) or REPORT.search(text)
+
+
+def run_once(program, options, temp_root):
     if not os.path.exists(program.command[0]):
         program.log.write_text("not built\n")
         program.outcomes.append(("not ok", "is built"))
@@ -136,6 +161,7 @@ def judge(program, status, limit):
             if pattern is TAP and match.group(3):
                 word, test = "skip", match.group(3)
             program.outcomes.append((word, test))
+            program.tests.add(test)
     bad = [test for word, test in program.outcomes if word == "not ok"]
     if status is None:
         program.outcomes.append(("not ok", f"ends within {limit} s"))
@@ -166,6 +192,8 @@ def judge_reports(program, folder, prefix):
 def print_program(program):
     counts = {word: sum(1 for w, _ in program.outcomes if w == word) for word in ("ok", "not ok", "skip")}
     skipped = f", {counts['skip']} skipped" if counts["skip"] else ""
+    if program.again:
+        print(f"again {program.kind}: {program.name}: {program.again}")
     print(f"{'FAIL' if counts['not ok'] else 'pass'} {program.kind}: {program.name}: {counts['ok']} passed{skipped}"
           f" ({program.seconds:.1f} s)", flush=True)
     for word, test in program.outcomes:
@@ -209,13 +237,14 @@ def main():
     logs = options.build / "test-logs"
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
+    watch = standstill.Watch()
     with tempfile.TemporaryDirectory(prefix="holdfast-tests-") as temp_root:
         os.chmod(temp_root, 0o1777)  # some scenarios run as another user
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             futures = {}
             for program in programs:
                 program.log = logs / f"{program.kind}-{program.name}.log"
-                futures[pool.submit(run_program, program, options, pathlib.Path(temp_root))] = program
+                futures[pool.submit(run_program, program, options, pathlib.Path(temp_root), watch)] = program
             try:
                 for future in concurrent.futures.as_completed(futures):
                     future.result()
