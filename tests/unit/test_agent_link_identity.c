@@ -268,14 +268,9 @@ static void is_greeted_anew(struct fixture *f, const char *why)
     is_granted(f);
 }
 
-/* --- another server --------------------------------------------------------------------------- */
-
-/* All of it looks as before: the sentinel, the scripts. */
-static void test_votes_of_another_server_do_not_count(void **state)
+/* All of it looks as before, the sentinel and the scripts: only the connection's name tells. */
+static void another_server_has_no_vote(struct fixture *f)
 {
-    struct fixture *f = start(state, NULL);
-
-    link_comes_up(f, start_relay(f));
     is_granted(f);
     another_server(f, NULL);
     for (int i = 0; i < SCRIPTS; i++)
@@ -283,6 +278,16 @@ static void test_votes_of_another_server_do_not_count(void **state)
     acquire(f, &f->told);
     is_answered(f);
     assert_int_equal(f->told.last.outcome, LINK_BROKEN);
+}
+
+/* --- another server --------------------------------------------------------------------------- */
+
+static void test_votes_of_another_server_do_not_count(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, start_relay(f));
+    another_server_has_no_vote(f);
     is_greeted_anew(f, "proxy");
 }
 
@@ -482,18 +487,12 @@ static void note_and_acquire(struct link *link, const struct link_reply *reply, 
     acquire_with(current, note, &current->told);
 }
 
-static void stay(struct fixture *f)
+static void next_connection_has_a_name(struct fixture *f)
 {
     *change = STAYS;
     f->downs = 0;
     assert_true(runs_until(f, is_up, FAR_MS));
-    is_granted(f);
-    another_server(f, NULL);
-    for (int i = 0; i < SCRIPTS; i++)
-        load(f, (enum script)i);
-    acquire(f, &f->told);
-    is_answered(f);
-    assert_int_equal(f->told.last.outcome, LINK_BROKEN);
+    another_server_has_no_vote(f);
 }
 
 /* (!) An error in passing is no lack of rights: without a name nothing would be asked for any more. */
@@ -506,7 +505,7 @@ static void test_an_error_in_place_of_a_name_ends_the_connection(void **state)
     make_link(f, path);
     assert_true(runs_until(f, is_down, FAR_MS));
     assert_int_equal(f->ups, 0);
-    stay(f);
+    next_connection_has_a_name(f);
 }
 
 static void test_an_error_in_place_of_a_new_name_ends_the_connection(void **state)
@@ -519,7 +518,7 @@ static void test_an_error_in_place_of_a_new_name_ends_the_connection(void **stat
     acquire(f, &f->told);
     is_answered(f);
     assert_true(runs_until(f, is_down, FAR_MS));
-    stay(f);
+    next_connection_has_a_name(f);
 }
 
 /* Sent behind INFO, but without asking for the name: another server may come between. */
