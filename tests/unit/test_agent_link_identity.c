@@ -19,14 +19,16 @@
 #define OPTIONS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define CANNOT_BE_NAMED                                                                            \
     OPTIONS("--user", "default", "on", "nopass", "~*", "&*", "+@all", "-client|setname")
+#define SCRIPT_ERROR "-ERR Error running script (call to f_01): @user_script:14: @user_script: 14: "
 
 /* --- the relay -------------------------------------------------------------------------------- */
 
 static pid_t relay;
 static char relay_path[128];
 
-/* Shared with the relay: when it goes to the fixture's server instead of the one before. */
-enum { STAYS, GOES_BEHIND_INFO, GOES, HAS_GONE, REFUSES_NAMES };
+/* Shared with the relay: when it goes to the fixture's server instead of the one before, and what it changes on the
+ * way. */
+enum { STAYS, GOES_BEHIND_INFO, GOES, HAS_GONE, REFUSES_NAMES, WRAPS_READONLY };
 static volatile int *change;
 static struct redis_server before; /* no directory: there is none */
 
@@ -59,6 +61,19 @@ static void refuse_names(int client, int server, const char *bytes, size_t n)
     }
 }
 
+/* Gives a script's READONLY the text that Redis before 7.0 puts before it, and passes the rest. */
+static void wrap_readonly(int client, const char *bytes, size_t n)
+{
+    const char *error = memmem(bytes, n, "-READONLY ", 10);
+    size_t before_it = error ? (size_t)(error - bytes) : n;
+
+    (void)!write(client, bytes, before_it);
+    if (error) {
+        (void)!write(client, SCRIPT_ERROR, strlen(SCRIPT_ERROR));
+        (void)!write(client, error, n - before_it);
+    }
+}
+
 /* Carries one connection for as long as the client keeps it. */
 static void carry(int client, const char *path)
 {
@@ -73,7 +88,10 @@ static void carry(int client, const char *path)
         if (fds[1].revents) {
             n = read(server, bytes, sizeof(bytes));
             if (n > 0) {
-                (void)!write(client, bytes, (size_t)n);
+                if (*change == WRAPS_READONLY)
+                    wrap_readonly(client, bytes, (size_t)n);
+                else
+                    (void)!write(client, bytes, (size_t)n);
                 if (*change == GOES_BEHIND_INFO && memmem(bytes, (size_t)n, "run_id:", 7))
                     *change = GOES;
             } else {
@@ -340,11 +358,8 @@ static void test_password_of_another_server(void **state)
     assert_true(runs_until(f, is_up, FAR_MS)); /* it logged in again */
 }
 
-static void test_master_that_is_a_replica_by_now(void **state)
+static void new_replica_ends_the_connection(struct fixture *f)
 {
-    struct fixture *f = start(state, NULL);
-
-    link_comes_up(f, NULL);
     (void)side(f, "REPLICAOF 127.0.0.1 1");
     acquire(f, &f->told);
     is_answered(f);
@@ -353,6 +368,24 @@ static void test_master_that_is_a_replica_by_now(void **state)
     assert_non_null(strstr(f->down_text, "role"));
     assert_true(runs_until(f, is_up, FAR_MS));
     assert_true(f->facts.replica);
+}
+
+static void test_master_that_is_a_replica_by_now(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, NULL);
+    new_replica_ends_the_connection(f);
+}
+
+/* Its READONLY comes wrapped. */
+static void test_master_before_7_that_is_a_replica_by_now(void **state)
+{
+    struct fixture *f = start(state, NULL);
+
+    link_comes_up(f, start_relay(f));
+    *change = WRAPS_READONLY;
+    new_replica_ends_the_connection(f);
 }
 
 static void is_the_servers(struct fixture *f, const char *run_id)
@@ -564,6 +597,7 @@ int main(void)
         IDENTITY_TEST(test_a_probe_tells_of_another_server),
         IDENTITY_TEST(test_password_of_another_server),
         IDENTITY_TEST(test_master_that_is_a_replica_by_now),
+        IDENTITY_TEST(test_master_before_7_that_is_a_replica_by_now),
         IDENTITY_TEST(test_another_server_behind_the_handshakes_info),
         IDENTITY_TEST(test_another_server_behind_the_info_of_a_doubt),
         IDENTITY_TEST(test_forgotten_scripts_are_no_restart),
