@@ -512,6 +512,19 @@ static void test_a_name_that_is_refused_is_a_doubt(void **state)
     assert_int_equal(f->downs, 0);
 }
 
+/* Its connections go without a name: it is greeted all the same, and votes without a doubt. */
+static void test_a_server_without_the_client_command(void **state)
+{
+    struct fixture *f = start(state, OPTIONS("--rename-command", "CLIENT", ""));
+
+    link_comes_up(f, NULL);
+    (void)side(f, "CONFIG RESETSTAT");
+    is_granted(f);
+    is_granted(f);
+    assert_int_equal(infos(f), 0);
+    assert_int_equal(f->downs, 0);
+}
+
 static void note_and_acquire(struct link *link, const struct link_reply *reply, void *arg)
 {
     (void)link;
@@ -603,6 +616,7 @@ int main(void)
         IDENTITY_TEST(test_forgotten_scripts_are_no_restart),
         IDENTITY_TEST(test_doubt_asks_once),
         IDENTITY_TEST(test_a_name_that_is_refused_is_a_doubt),
+        IDENTITY_TEST(test_a_server_without_the_client_command),
         IDENTITY_TEST(test_an_error_in_place_of_a_name_ends_the_connection),
         IDENTITY_TEST(test_an_error_in_place_of_a_new_name_ends_the_connection),
         IDENTITY_TEST(test_what_is_behind_the_info_of_a_doubt_waits_for_the_name),
