@@ -19,6 +19,7 @@
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/queries/fanout.h"
 #include "agent/broker/queries/queries.h"
+#include "agent/broker/queries/query.h"
 #include "shm/hex.h"
 #include "shm/status.h"
 
@@ -216,12 +217,7 @@ void listings_ask(struct queries *queries, struct session *s, const struct hf_re
 
     listing = rc == HF_OK ? calloc(1, sizeof(*listing)) : NULL;
     if (!listing) {
-        struct hf_completion_entry answer = {
-            .id = q->id, .op = q->op, .status = rc < 0 ? rc : HF_ENOMEM};
-
-        hf_counter_add(&queries->agent->table, HF_COUNTER_REFUSED, 1);
-        memcpy(answer.text, text, sizeof(text));
-        session_answer(s, &answer);
+        query_refuse(queries, s, q, rc < 0 ? rc : HF_ENOMEM, text);
         return;
     }
     listing->queries = queries;

@@ -27,6 +27,7 @@ struct query {
 /* NULL: refused, and answered. */
 struct query *query_new(struct queries *queries, struct session *s,
                         const struct hf_request_entry *q) IN_BROKER_THREAD;
+/* Refuses a listing, too. */
 void query_refuse(struct queries *queries, struct session *s, const struct hf_request_entry *q,
                   int status, const char *text) IN_BROKER_THREAD;
 /* Answers with the fields filled in so far, and frees the query. `text` may be "". */
