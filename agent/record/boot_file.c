@@ -20,6 +20,14 @@ static uint32_t header_crc(const struct boot_file_header *h)
     return crc32c(0, h, offsetof(struct boot_file_header, crc));
 }
 
+uint64_t boot_file_fingerprint(const uint32_t *facts, size_t count)
+{
+    size_t size = count * sizeof(*facts);
+    uint32_t low = crc32c(0, facts, size);
+
+    return (uint64_t)crc32c(low, facts, size) << 32 | low;
+}
+
 int boot_file_say(const char *doing, const char *path, char *why, size_t why_size)
 {
     int error = errno;

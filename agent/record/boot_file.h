@@ -20,6 +20,9 @@ struct boot_file_header {
     uint32_t crc; /* of the fields above; boot_file_make() sets it */
 };
 
+/* Two builds whose facts about the layout differ refuse each other's files. */
+uint64_t boot_file_fingerprint(const uint32_t *facts, size_t count);
+
 /* Making a file takes two steps, and is filled in between: a kill at any point leaves the earlier file, or this
  * one whole. Makes an empty file beside `path`, which no other program knows; `ret_fd` is the caller's. `what` names
  * it in an error's text. HF_ESYS with errno and `why`: nothing is left of it. */

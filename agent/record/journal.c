@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "agent/base/clock.h"
-#include "agent/base/crc32.h"
 #include "agent/base/log.h"
 #include "agent/record/boot_file.h"
 #include "agent/record/halves.h"
@@ -48,9 +47,8 @@ static uint64_t fingerprint(void)
         offsetof(struct holder_block, comm),
         0x01020304,
     };
-    uint32_t low = crc32c(0, facts, sizeof(facts));
 
-    return (uint64_t)crc32c(low, facts, sizeof(facts)) << 32 | low;
+    return boot_file_fingerprint(facts, HF_LENGTH(facts));
 }
 
 /* Of one lease half; nodes <= HF_NODES_MAX. */

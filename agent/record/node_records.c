@@ -10,10 +10,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "agent/base/crc32.h"
 #include "agent/base/log.h"
 #include "agent/record/boot_file.h"
 #include "agent/record/halves.h"
+#include "shm/compiler.h"
 #include "shm/layout.h"
 #include "shm/status.h"
 
@@ -56,9 +56,8 @@ static uint64_t fingerprint(void)
         offsetof(struct node_trust, steps),
         0x01020304,
     };
-    uint32_t low = crc32c(0, facts, sizeof(facts));
 
-    return (uint64_t)crc32c(low, facts, sizeof(facts)) << 32 | low;
+    return boot_file_fingerprint(facts, HF_LENGTH(facts));
 }
 
 static int map_file(struct node_records *r, int fd, char *why, size_t why_size)
