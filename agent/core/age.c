@@ -17,9 +17,9 @@ static bool is_heard_of(hf_time since)
 
 static hf_time began(hf_dur uptime, hf_time now)
 {
-    int64_t up = uptime.ns - UPTIME_STEP.ns;
+    hf_dur up = hf_ns(uptime.ns - UPTIME_STEP.ns);
 
-    return up > 0 ? (hf_time){now.ns - up} : now;
+    return up.ns > 0 ? hf_time_sub(now, up) : now;
 }
 
 void age_on_facts(struct node_age *age, const struct node_trust *before,

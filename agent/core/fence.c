@@ -31,12 +31,12 @@ static uint64_t from_clock(int64_t us)
     return us > 0 ? (uint64_t)us : 1;
 }
 
-static bool is_near(int64_t a, int64_t b)
+static bool is_near(int64_t a_us, int64_t b_us)
 {
-    int64_t apart;
+    int64_t apart_us;
 
-    return !__builtin_sub_overflow(a, b, &apart) && apart >= -WALL_TRUSTED_US &&
-           apart <= WALL_TRUSTED_US;
+    return !__builtin_sub_overflow(a_us, b_us, &apart_us) && apart_us >= -WALL_TRUSTED_US &&
+           apart_us <= WALL_TRUSTED_US;
 }
 
 uint64_t fence_propose(uint64_t own_last_node_part, bool have_median, hf_nodetime median,

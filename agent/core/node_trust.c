@@ -328,9 +328,9 @@ static int64_t sane_us(int64_t us)
 
 static int64_t drift_between_us(hf_time a, hf_time b)
 {
-    int64_t apart = hf_time_since(a, b).ns;
+    hf_dur apart = hf_time_since(a, b);
 
-    return us_ceil((apart < 0 ? -apart : apart) / DRIFT_DIVISOR);
+    return us_ceil((apart.ns < 0 ? -apart.ns : apart.ns) / DRIFT_DIVISOR);
 }
 
 /* By how much each end of the known interval may be off at the instant `at`. */
@@ -345,31 +345,31 @@ unsigned trust_on_time(struct node_trust *t, hf_nodetime node_time, hf_time sent
      * right after `sent`, and the clocks drifted apart until `received`, the instant that the
      * interval is for. The lower end has room for that. */
     int64_t us = sane_us(node_time.us);
-    int64_t low = us - us_ceil(received.ns);
-    int64_t high = us + 1 - us_floor(sent.ns) + drift_between_us(received, sent);
+    int64_t low_us = us - us_ceil(received.ns);
+    int64_t high_us = us + 1 - us_floor(sent.ns) + drift_between_us(received, sent);
     unsigned events = TRUST_NOTHING;
 
     quarantine_settle(t, received);
     if (t->clock_known) {
-        int64_t drift = drift_us(t, received);
-        int64_t known_low = t->low_us - drift, known_high = t->high_us + drift;
+        int64_t off_us = drift_us(t, received);
+        int64_t known_low_us = t->low_us - off_us, known_high_us = t->high_us + off_us;
 
-        if (low > known_high || high < known_low) {
+        if (low_us > known_high_us || high_us < known_low_us) {
             t->steps++;
             t->step_shown = true;
             quarantine_from(t, HF_QUARANTINE_CLOCK, received);
             events = TRUST_STEPPED;
         } else {
-            low = low > known_low ? low : known_low;
-            high = high < known_high ? high : known_high;
+            low_us = low_us > known_low_us ? low_us : known_low_us;
+            high_us = high_us < known_high_us ? high_us : known_high_us;
         }
         t->sampled = hf_time_max(t->sampled, received);
     } else {
         t->sampled = received;
     }
     t->clock_known = true;
-    t->low_us = low;
-    t->high_us = high;
+    t->low_us = low_us;
+    t->high_us = high_us;
     return events;
 }
 
@@ -391,7 +391,7 @@ static int64_t middle_us(const struct node_trust *t)
 bool trust_median(const struct node_trust *const *nodes, int count, hf_time now,
                   int64_t *ret_median_us)
 {
-    int64_t sorted[HF_NODES_MAX];
+    int64_t sorted_us[HF_NODES_MAX];
     int known = 0;
 
     (void)now; /* drift widens both ends alike: the middle stays */
@@ -399,14 +399,14 @@ bool trust_median(const struct node_trust *const *nodes, int count, hf_time now,
         int at = known;
         if (!nodes[i]->clock_known)
             continue;
-        for (; at > 0 && sorted[at - 1] > middle_us(nodes[i]); at--)
-            sorted[at] = sorted[at - 1];
-        sorted[at] = middle_us(nodes[i]);
+        for (; at > 0 && sorted_us[at - 1] > middle_us(nodes[i]); at--)
+            sorted_us[at] = sorted_us[at - 1];
+        sorted_us[at] = middle_us(nodes[i]);
         known++;
     }
     if (known == 0)
         return false;
-    *ret_median_us = sorted[(known - 1) / 2];
+    *ret_median_us = sorted_us[(known - 1) / 2];
     return true;
 }
 
@@ -423,7 +423,8 @@ void trust_on_told(struct node_trust *t, unsigned events, hf_time now)
         quarantine_from(t, HF_QUARANTINE_CLOCK, now);
 }
 
-/* Whether `to` lies more than `least` after `from`, also for numbers that a node made up. */
+/* Whether `to` lies more than `least` after `from`, all in one unit, also for numbers that a node made
+ * up. */
 static bool exceeds(int64_t to, int64_t from, int64_t least)
 {
     int64_t age;
@@ -436,13 +437,13 @@ static bool exceeds(int64_t to, int64_t from, int64_t least)
  * it. */
 static bool ages_agree(const struct node_trust *t, hf_wall wall, hf_time now)
 {
-    int64_t node_us = us_floor(now.ns) + middle_us(t), by_node, by_wall, apart;
+    int64_t node_us = us_floor(now.ns) + middle_us(t), by_node_us, by_wall_ms, by_wall_us, apart_us;
 
-    return !__builtin_sub_overflow(node_us, t->sentinel.created.us, &by_node) &&
-           !__builtin_sub_overflow(wall.ms, t->sentinel.created_wall.ms, &by_wall) &&
-           !__builtin_mul_overflow(by_wall, INT64_C(1000), &by_wall) &&
-           !__builtin_sub_overflow(by_node, by_wall, &apart) && apart <= MEDIAN_OFF_US &&
-           apart >= -MEDIAN_OFF_US;
+    return !__builtin_sub_overflow(node_us, t->sentinel.created.us, &by_node_us) &&
+           !__builtin_sub_overflow(wall.ms, t->sentinel.created_wall.ms, &by_wall_ms) &&
+           !__builtin_mul_overflow(by_wall_ms, INT64_C(1000), &by_wall_us) &&
+           !__builtin_sub_overflow(by_node_us, by_wall_us, &apart_us) &&
+           apart_us <= MEDIAN_OFF_US && apart_us >= -MEDIAN_OFF_US;
 }
 
 /* Uptime and both ages of the sentinel exceed the quarantine: whatever the node forgot, no lease is

@@ -17,7 +17,7 @@ void phases_init(struct phases *p, uint32_t random)
 
 static uint32_t *load_at(struct phases *p, hf_time at)
 {
-    uint64_t number = (uint64_t)at.ns / PHASES_BUCKET;
+    uint64_t number = (uint64_t)at.ns / PHASES_BUCKET_NS;
     uint32_t turn = (uint32_t)(number / PHASES_BUCKETS);
 
     number %= PHASES_BUCKETS;
@@ -50,8 +50,9 @@ static hf_time begin(struct phases *p, const struct timing *timing, hf_time a, h
     hf_time mean = hf_time_add(a, timing->renew_after);
     hf_time most = hf_time_add(mean, hf_dur_scale(timing->renew_jitter, 1, 3));
     hf_time at = draw(p, hf_time_sub(mean, timing->renew_jitter), most, DRAWS);
-    uint64_t even = (uint64_t)held * PHASES_BUCKET / (uint64_t)timing->renew_after.ns;
-    bool crowded = timing->renew_jitter.ns >= PHASES_BUCKET && *load_at(p, at) > 2 * even + CROWD;
+    uint64_t even = (uint64_t)held * PHASES_BUCKET_NS / (uint64_t)timing->renew_after.ns;
+    bool crowded =
+        timing->renew_jitter.ns >= PHASES_BUCKET_NS && *load_at(p, at) > 2 * even + CROWD;
 
     if (!crowded && late.ns <= timing->renew_jitter.ns)
         return at;
@@ -60,9 +61,9 @@ static hf_time begin(struct phases *p, const struct timing *timing, hf_time a, h
 
 static bool may_join(const struct timing *timing, hf_time begun, hf_time a)
 {
-    int64_t later = hf_time_since(a, begun).ns;
+    hf_dur later = hf_time_since(a, begun);
 
-    return later >= 0 && later <= timing->renew_jitter.ns / 4;
+    return later.ns >= 0 && later.ns <= timing->renew_jitter.ns / 4;
 }
 
 hf_time phases_next(struct phases *p, const struct timing *timing, hf_time a, hf_dur late,
@@ -85,8 +86,8 @@ hf_time phases_next(struct phases *p, const struct timing *timing, hf_time a, hf
 
 bool phases_fits(const struct timing *timing, hf_time a, hf_time at)
 {
-    int64_t delay = hf_time_since(at, a).ns;
+    hf_dur delay = hf_time_since(at, a);
 
-    return delay >= timing->renew_after.ns * 2 / 5 &&
-           delay <= timing->renew_after.ns + timing->renew_jitter.ns;
+    return delay.ns >= timing->renew_after.ns * 2 / 5 &&
+           delay.ns <= timing->renew_after.ns + timing->renew_jitter.ns;
 }

@@ -17,9 +17,9 @@
 
 #define PHASES_GRID                                                                                \
     hf_ms(10) /* times are this far apart, or the same: few wake-ups for many scripts */
-#define PHASES_TTLS    8
-#define PHASES_BUCKETS 4096               /* of load; they follow each other round and round */
-#define PHASES_BUCKET  (INT64_C(1) << 25) /* ns; all of them: 137 s, for T up to six minutes */
+#define PHASES_TTLS      8
+#define PHASES_BUCKETS   4096               /* of load; they follow each other round and round */
+#define PHASES_BUCKET_NS (INT64_C(1) << 25) /* all of them: 137 s, for T up to six minutes */
 
 struct phases {
     struct {

@@ -88,22 +88,22 @@ enum tally_outcome tally_decide(const struct tally *t)
 
 int64_t tally_lapse_ms(const struct tally *t, int node)
 {
-    int64_t left[HF_NODES_MAX]; /* falling; never comes first */
+    int64_t left_ms[HF_NODES_MAX]; /* falling; never comes first */
     int count = 0;
 
     for (int i = 0; i < t->n; i++) {
-        int64_t own = t->node[i].pttl_ms < 0 ? INT64_MAX : t->node[i].pttl_ms;
+        int64_t own_ms = t->node[i].pttl_ms < 0 ? INT64_MAX : t->node[i].pttl_ms;
         int at = count;
 
         if (!same_key(t, node, i))
             continue;
-        for (; at > 0 && left[at - 1] < own; at--)
-            left[at] = left[at - 1];
-        left[at] = own;
+        for (; at > 0 && left_ms[at - 1] < own_ms; at--)
+            left_ms[at] = left_ms[at - 1];
+        left_ms[at] = own_ms;
         count++;
     }
     if (count == 0)
         return -1;
     count = count < t->q ? count : t->q;
-    return left[count - 1] == INT64_MAX ? -1 : left[count - 1];
+    return left_ms[count - 1] == INT64_MAX ? -1 : left_ms[count - 1];
 }

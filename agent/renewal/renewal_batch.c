@@ -302,7 +302,7 @@ static bool begin(struct filling *filling, struct renewal_node *node, hf_time du
 {
     struct renewal *r = node->renewal;
     hf_time may = may_begin(node, due);
-    int64_t lag = hf_time_since(now, hf_time_max(may, node->ready)).ns; /* this thread's delay */
+    hf_dur lag = hf_time_since(now, hf_time_max(may, node->ready)); /* this thread's delay */
 
     filling->batch = NULL;
     if (node->pace.under_way > 0 && !hf_time_reached(now, may))
@@ -315,10 +315,10 @@ static bool begin(struct filling *filling, struct renewal_node *node, hf_time du
     filling->batch->node = node;
     filling->batch->count = 0;
     filling->batch->late = hf_time_since(now, due);
-    hf_counter_set(&r->agent->table, HF_COUNTER_RENEW_LAG_NS, (uint64_t)(lag > 0 ? lag : 0));
-    if (lag > r->lag_max_ns) {
-        r->lag_max_ns = lag;
-        hf_counter_set(&r->agent->table, HF_COUNTER_RENEW_LAG_MAX_NS, (uint64_t)lag);
+    hf_counter_set(&r->agent->table, HF_COUNTER_RENEW_LAG_NS, (uint64_t)(lag.ns > 0 ? lag.ns : 0));
+    if (lag.ns > r->lag_max_ns) {
+        r->lag_max_ns = lag.ns;
+        hf_counter_set(&r->agent->table, HF_COUNTER_RENEW_LAG_MAX_NS, (uint64_t)lag.ns);
     }
     return true;
 }

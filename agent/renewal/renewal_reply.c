@@ -115,16 +115,16 @@ static void note_overdue(struct renewal_node *node, const struct lease *lease, h
     struct renewal *r = node->renewal;
     struct timing timing = lease_timing(lease);
     hf_time d = lease_fsm_d(&lease->fsm, node->number);
-    int64_t overdue;
+    int64_t overdue_ns;
 
     if (d.ns == HF_TIME_PAST.ns || hf_time_before(sent, renewal_counts_from(node, lease)))
         return;
-    overdue = hf_time_since(received, d).ns + timing.span.ns - timing.renew_after.ns -
-              timing.renew_jitter.ns;
-    if (overdue <= r->overdue_max_ns)
+    overdue_ns = hf_time_since(received, d).ns + timing.span.ns - timing.renew_after.ns -
+                 timing.renew_jitter.ns;
+    if (overdue_ns <= r->overdue_max_ns)
         return;
-    r->overdue_max_ns = overdue;
-    hf_counter_set(&r->agent->table, HF_COUNTER_RENEW_OVERDUE_MAX_NS, (uint64_t)overdue);
+    r->overdue_max_ns = overdue_ns;
+    hf_counter_set(&r->agent->table, HF_COUNTER_RENEW_OVERDUE_MAX_NS, (uint64_t)overdue_ns);
 }
 
 static void judge_mark(struct renewal_node *node, struct lease *lease, char mark,
