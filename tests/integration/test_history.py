@@ -157,6 +157,7 @@ def foreign_keys(run):
     assert len(void) == 1 and void[0]["reason"] == "foreign", void
     assert (lost["reason"], lost["node"], lost["voting"]) == ("foreign", "n2", ["n3"]), lost
     assert int(lost["valid_before_ns"]) > int(lost["at_ns"]), "V was ahead when it was lost"
+    assert (lost["valid_ns"], lost["left_ms"]) == (None, None), "and is none from there on"
 
 
 @scenario("a key that is deleted on one node: one voided vote, one heal; deleted where no other vote is left: the loss")
