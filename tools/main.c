@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "libclient/holdfast.h"
 #include "shm/version.h"
 #include "tools/ask/ask.h"
 #include "tools/common/exit_code.h"

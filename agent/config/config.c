@@ -14,7 +14,6 @@
 #include "agent/config/list_hash.h"
 #include "shm/status.h"
 #include "shm/table.h"
-#include "shm/version.h"
 #include "shm/wire.h"
 
 #define EXIT_CODE_USAGE  64

@@ -8,7 +8,6 @@
 #include "agent/record/handoff.h"
 #include "agent/record/lease_record.h"
 #include "shm/slot.h"
-#include "shm/status.h"
 
 /* All that is known of the token is kept: votes, what is due on each node, what is unanswered there.
  * Commands sent for the old generation are answered for the new one (renewal_find_token). */

@@ -10,7 +10,6 @@
 #include "agent/record/beats.h"
 #include "agent/record/lease_record.h"
 #include "agent/record/losses.h"
-#include "shm/compiler.h"
 #include "shm/loss.h"
 #include "shm/slot.h"
 #include "shm/status.h"

@@ -5,7 +5,6 @@
 
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/rooms.h"
-#include "agent/broker/locks/rounds.h"
 #include "agent/redis/script.h"
 #include "shm/status.h"
 #include "tests/sim/checks.h"

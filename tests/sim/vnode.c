@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/sim/checks.h"
 #include "tests/sim/watches.h"
 
 #define START_US INT64_C(1700000000000000) /* wall clock when the schedule begins */

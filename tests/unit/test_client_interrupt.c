@@ -6,7 +6,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "libclient/holdfast_admin.h"
 #include "libclient/holdfast_sets.h"
 
 /* A call in a thread of its own, with signals until it is over: a handler that runs just before the

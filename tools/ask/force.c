@@ -10,7 +10,6 @@
 #include "tools/common/text.h"
 #include "tools/common/wall.h"
 #include "tools/output/format.h"
-#include "tools/reader/reader.h"
 
 /* Quotes a word for a shell; `word` is printable. */
 static void print_word(const char *word)

@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "shm/status.h"
-#include "tools/common/text.h"
 
 #define SHM_DIR    "/dev/shm"
 #define PREFIX     "holdfast"

@@ -2,7 +2,6 @@
 #include <getopt.h>
 #include <stdio.h>
 
-#include "shm/status.h"
 #include "tools/common/args.h"
 #include "tools/common/exit_code.h"
 #include "tools/output/format.h"

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shm/status.h"
 #include "tools/common/text.h"
 #include "tools/output/format.h"
 #include "tools/output/words.h"

@@ -1,4 +1,3 @@
-#include "shm/status.h"
 #include "tools/show/who.h"
 
 #include <inttypes.h>
@@ -8,7 +7,6 @@
 #include "tools/common/text.h"
 #include "tools/common/wall.h"
 #include "tools/output/format.h"
-#include "tools/reader/reader.h"
 
 /* A stable word for enum hf_who_state. */
 static const char *word_of(int state)

@@ -26,7 +26,6 @@
 #include "agent/broker/jobs/job_group.h"
 #include "agent/broker/locks/orders.h"
 #include "agent/broker/locks/releases.h"
-#include "agent/broker/locks/requests.h"
 #include "agent/broker/locks/resources.h"
 #include "shm/status.h"
 

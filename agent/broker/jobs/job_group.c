@@ -1,7 +1,5 @@
 #include "agent/broker/jobs/job_group.h"
 
-#include "agent/broker/jobs/groups.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>

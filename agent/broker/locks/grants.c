@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
-#include "agent/base/log.h"
 #include "agent/base/random.h"
 #include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/sessions.h"
@@ -22,7 +21,7 @@
 #include "agent/core/handoff.h"
 #include "agent/record/events.h"
 #include "agent/record/lease_record.h"
-#include "shm/slot.h"
+#include "shm/layout.h"
 #include "shm/status.h"
 
 void grant_hold(struct resource *r, struct lease *lease, struct client *holder)

@@ -3,13 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/base/clock.h"
 #include "agent/broker/locks/readopt.h"
 #include "agent/broker/locks/requests.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/rounds.h"
 #include "agent/broker/locks/short_holds.h"
-#include "agent/broker/locks/waiters.h"
 #include "agent/broker/locks/wakeups.h"
 #include "agent/broker/nodes/nodes.h"
 #include "shm/status.h"

@@ -7,7 +7,6 @@
  * may still map. Where the table of the earlier agent is not ours to write any more (it was removed
  * or made anew), the release waits for the journaled V.
  */
-#include "agent/core/ballot.h"
 #include "agent/base/thread_role.h"
 #include "agent/core/validity.h"
 #include "agent/broker/locks/orders.h"

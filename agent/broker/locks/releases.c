@@ -3,7 +3,6 @@
 #include "agent/base/clock.h"
 #include "agent/broker/clients/clients.h"
 #include "agent/broker/locks/handoffs.h"
-#include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/orders.h"
 #include "agent/broker/locks/rounds.h"
 #include "agent/broker/locks/short_holds.h"

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "agent/base/clock.h"
-#include "agent/base/log.h"
 #include "agent/broker/clients/answers.h"
 #include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/sessions.h"

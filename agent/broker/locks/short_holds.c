@@ -6,7 +6,6 @@
 
 #include <stdlib.h>
 
-#include "agent/base/clock.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/locks/grants.h"
 #include "agent/broker/locks/locks.h"

@@ -8,7 +8,6 @@
 #include "agent/base/thread_role.h"
 #include "agent/core/backoff.h"
 #include "agent/base/clock.h"
-#include "agent/base/log.h"
 #include "agent/base/random.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/locks/handoffs.h"

@@ -12,14 +12,14 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
-#include "agent/base/log.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
 #include "agent/broker/nodes/nodes.h"
-#include "agent/broker/queries/fanout.h"
 #include "agent/broker/queries/queries.h"
 #include "agent/broker/queries/query.h"
+#include "agent/config/config.h"
+#include "agent/redis/link.h"
 #include "shm/hex.h"
 #include "shm/status.h"
 
