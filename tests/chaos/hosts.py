@@ -69,7 +69,7 @@ for _seconds in (0.3, 1, 1.7, 2.5, 3.5, 7, 12):
 
 @case("F8", "the agent killed at every 100 ms of T, back within T/3")
 def agent_killed(lab):
-    """Whenever it was killed, all leases are taken over, with the V that they had."""
+    """Whenever it was killed, all leases are readopted, with the V that they had."""
     fleet = lab.fleet(ttl_s=TTL_S, hosts=1, holders=2)
     fleet.start_crew(long_ms=1000)
     host = fleet.hosts[0]

@@ -548,7 +548,7 @@ def dev_killed_under_a_job(run):
     assert not alive(sleeper)
 
 
-@scenario("an old lease whose table was removed is not taken up, nor released before its end, by three agents in a row")
+@scenario("an old lease whose table was removed is not readopted, nor released before its end, by three agents in a row")
 def table_removed(run):
     run.redis(3)
     agent = run.agent(ttl="6s")

@@ -130,7 +130,7 @@ def other_major(run):
 # --- what a restart meets --------------------------------------------------------------------------------
 
 
-@scenario("leases with long names and notes fill the table's text: all of them are taken up")
+@scenario("leases with long names and notes fill the table's text: all of them are readopted")
 def text_is_full(run):
     run.redis(3)
     options = ("--capacity", "8")
@@ -531,7 +531,7 @@ class Lane:
                 assert hold.last_ns < until_ns, f"{name} was held after its V: {until_ns}, {hold}"
                 ahead_s = (until_ns - ready_ns) / 1e9
                 assert ahead_s < RENEW_S, f"{name} was lost, though the agent was ready {ahead_s} s before V: {hold}"
-                # Taken up, and V came before the nodes' answers.
+                # Readopted, and V came before the nodes' answers.
                 assert hold.reason == RESTART or (hold.reason == TOO_FEW and started_ns < until_ns), \
                     f"{hold}, the agent was started {(until_ns - started_ns) / 1e9} s before V, ready {ahead_s} s before"
                 self.count["lost"] += 1

@@ -224,9 +224,9 @@ def renewals(run):
     told = {key: seen[key] - rows[key] for key in ("notices", "looks", "polls", "wakeups")}
     print(f"# TTL 1 s, {seconds} s: {sent / 3 / seconds:.1f} commands per second on each node, holder and waiter; "
           f"the waiting host: {told}")
-    assert told["looks"] >= 3 * seconds, "each node renews three times a second, and is looked at after it"
+    assert told["looks"] >= 3 * seconds, "each node renews three times a second, and is queried after it"
     assert told["looks"] <= 3 * 6 * seconds and told["polls"] + told["wakeups"] <= 2 * seconds, told
-    assert sent / 3 / seconds < 30, "two scripts for a renewal, two for a look, and as many CLIENT CACHING"
+    assert sent / 3 / seconds < 30, "two scripts for a renewal, two for a query, and as many CLIENT CACHING"
 
 
 @scenario("a thousand names that are waited for cost the nodes no more than the budget", sanitizers=False)

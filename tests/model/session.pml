@@ -17,7 +17,7 @@
 #define DROP_FREE_LAST      6  /* `agent/broker/locks/grants.c:grant_ended`: FREE after the release */
 #define DROP_RECOVER_WORD   7  /* `agent/broker/locks/readopt.c:slot_over`: the word goes to 0 before a journaled release */
 #define DROP_RECOVER_KEY    8  /* `agent/broker/locks/readopt.c:release_record`: what was half won or half released is released */
-#define DROP_RECOVER_DEAD   9  /* `agent/broker/locks/readopt.c:decide`: a lease whose owner is dead is not taken up */
+#define DROP_RECOVER_DEAD   9  /* `agent/broker/locks/readopt.c:decide`: a lease whose owner is dead is not readopted */
 #define DROP_GHOST          10 /* `agent/broker/clients/clients.c:client_ghost`: an owner that has not come back is watched */
 #define DROP_GHOST_STAYS    11 /* `agent/broker/clients/attach.c:attach_hello`: the ghost's watch ends only when a session has one */
 #define DROP_SAME_PROCESS   12 /* `agent/broker/clients/attach.c:client_resume`: a cookie is good for the very process only */

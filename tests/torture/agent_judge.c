@@ -184,7 +184,7 @@ void judge_restore(const struct judge *j, const struct store_log *log, uint32_t 
 
 /* --- a state ---------------------------------------------------------------------------------- */
 
-/* Not `since`: taken up, a lease began when its round did, a moment before its grant. */
+/* Not `since`: a readopted lease began when its round did, a moment before its grant. */
 static bool same_lease(const struct hf_slot_view *a, const struct hf_slot_view *b)
 {
     return a->pid == b->pid && a->uid == b->uid && a->fence == b->fence && a->ttl_ms == b->ttl_ms &&

@@ -120,19 +120,19 @@ static void judge_taken_up(struct judge *j, uint32_t slot, const struct left *l,
     struct lease *lease;
 
     if (word >> HF_CHECK_GEN_SHIFT != l->rec.generation)
-        judge_says(j, "slot %u: held by a living process, and not taken up", slot);
+        judge_says(j, "slot %u: held by a living process, and not readopted", slot);
     else if (word > most)
-        judge_says(j, "slot %u: taken up for longer than the nodes said", slot);
+        judge_says(j, "slot %u: readopted for longer than the nodes said", slot);
     else if (hf_index_find(&j->reader, l->id.name, l->id.name_len, &view) != HF_OK ||
              view.slot != slot || view.generation != l->rec.generation || view.pid != l->id.pid ||
              view.fence != l->rec.fence || !(view.flags & HF_SLOT_F_READOPTED))
-        judge_says(j, "slot %u: taken up, and not to be found by its name as it was", slot);
+        judge_says(j, "slot %u: readopted, and not to be found by its name as it was", slot);
     lease_read_begin();
     lease = lease_table_at(agent.leases, slot);
     if (!lease || lease->name_len != l->id.name_len ||
         memcmp(lease_name(lease), l->id.name, lease->name_len) != 0 ||
         memcmp(&lease->token, &l->id.token, sizeof(lease->token)) != 0)
-        judge_says(j, "slot %u: taken up, and not in the lease table", slot);
+        judge_says(j, "slot %u: readopted, and not in the lease table", slot);
     lease_read_end();
 }
 

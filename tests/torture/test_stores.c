@@ -215,7 +215,7 @@ static const struct torture cases[] = {
      {withdraw_a, end_a, put_a_again, publish_a_again, drop_old_text_of_a},
      1,
      recover_as_a_again},
-    {"a lease taken up", prepare_a, {publish_a_as_it_was}, 1, recover_as_a},
+    {"a lease readopted", prepare_a, {publish_a_as_it_was}, 1, recover_as_a},
     {"an extension", prepare_a, {extend_a}, 1, recover_as_a},
     {"V moves back", prepare_a, {cut_a}, 1, recover_as_a},
     {"a state", prepare_a, {mark_a}, 1, recover_as_a},
@@ -470,7 +470,7 @@ static const struct torture controls[] = {
      1,
      recover_as_a_again},
     {"text over a text in use", prepare_a, {put_text_over_another}, 1, recover_as_c},
-    {"a lease taken up through 0", prepare_a, {publish_through_zero}, 1, recover_as_a},
+    {"a lease readopted through 0", prepare_a, {publish_through_zero}, 1, recover_as_a},
     {"a removal in the area in use", prepare_a, {compact_in_place}, 1, recover_as_a},
     {"an index flipped too early", prepare_a, {flip_before_it_is_filled}, 1, recover_as_a},
 };

@@ -1,4 +1,4 @@
-/* agent/broker/locks/readopt.c: when the next agent releases what it does not take up. */
+/* agent/broker/locks/readopt.c: when the next agent releases what it does not readopt. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

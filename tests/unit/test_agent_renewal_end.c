@@ -219,7 +219,7 @@ static void test_stop_keeps_the_leases(void **state)
     assert_int_equal(journal_of(lease->slot).state, JOURNAL_HELD);
     assert_int_equal(holders_of("kept", TOKEN), ALL);
 
-    /* The next agent takes it up from the journal. */
+    /* The next agent readopts it from the journal. */
     {
         struct journal_lease record = journal_of(lease->slot);
         uint32_t mark[HF_NODES_MAX] = {0};

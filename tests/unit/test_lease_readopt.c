@@ -1,4 +1,4 @@
-/* agent/core/lease_fsm.h: leases taken over from a journal, and what holds in any sequence of
+/* agent/core/lease_fsm.h: leases readopted from a journal, and what holds in any sequence of
  * events. */
 #include "lease_fixture.h"
 
@@ -30,7 +30,7 @@ TEST(a_readopted_lease_is_renewed_until_v)
     assert_state(&l, HF_SLOT_LOSING, HF_LOSS_QUORUM);
 }
 
-/* Taken up just before V - 0.3 T there is no more time for the nodes' answers than just after. */
+/* Readopted just before V - 0.3 T there is no more time for the nodes' answers than just after. */
 TEST(a_lease_readopted_before_losing_is_renewed_until_v_too)
 {
     struct lease_fsm l = readopted(LIBRARY, at(SPAN), false);

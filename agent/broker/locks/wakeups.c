@@ -1,4 +1,4 @@
-/* Waiting for a name that another host holds: notices of its key, looks at it, and when the
+/* Waiting for a name that another host holds: notices of its key, queries of it, and when the
  * next round begins. The rules are agent/core/wakeup.h; here they are carried out. */
 #include "agent/broker/locks/wakeups.h"
 
@@ -28,7 +28,7 @@ struct waited {
     LIST_ENTRY(waited) same_bucket;
     LIST_ENTRY(waited) all;
     struct locks *locks;
-    struct resource *resource; /* NULL: nobody waits any more; looks are still unanswered */
+    struct resource *resource; /* NULL: nobody waits any more; queries are still unanswered */
     struct wakeup wakeup;
     int failed;     /* HF_EBUSY, HF_ENOQUORUM: outcome of its last round; the next one waits */
     bool foreign;   /* and no agent's key was in its way: that turn needs no gap behind it */
