@@ -145,8 +145,8 @@ def majority_forgets(lab, forget):
         time.sleep(fleet.quarantine_s)
     calm_ns = boottime_ns()
     time.sleep(2 * TTL_S)
-    lab.row.add(fleet.finish(), Expected(losses=("quorum", "unrenewed", "late_reply", "missing", "clock"), calm_ns=calm_ns,
-                                         back_s=2 * TTL_S))
+    lab.row.add(fleet.finish(), Expected(losses=("quorum", "unrenewed", "late_reply", "missing", "clock", "away"),
+                                         calm_ns=calm_ns, back_s=2 * TTL_S))
 
 
 for _fault, _title, _forget in (("F5", "restarts empty", lambda fleet, node: fleet.restart(node)),
