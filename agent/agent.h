@@ -27,6 +27,8 @@ struct asked {
 };
 
 struct agent {
+    /* As at the start, for what a reload cannot change; any thread. The rooms of the broker and the renewal
+     * thread have pointers of their own to the one in force (agent/record/config_order.h). */
     const struct config *config;
     struct hf_table table; /* each slot and row has one writing thread at a time */
     char shm_name[HF_TABLE_NAME_MAX];

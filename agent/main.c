@@ -15,6 +15,7 @@
 #include "agent/process/control.h"
 #include "agent/process/host.h"
 #include "agent/process/notify.h"
+#include "agent/process/reload.h"
 #include "agent/process/singleton.h"
 #include "agent/process/supervise.h"
 #include "agent/record/stores.h"
@@ -65,7 +66,7 @@ static void stop_renewal(struct agent *agent) IN_MAIN_THREAD
     renewal_join(agent->renewal);
 }
 
-static int start_threads(struct agent *agent, const char *dir,
+static int start_threads(struct agent *agent, const char *dir, struct reload *reload,
                          struct control *ret_control) IN_MAIN_THREAD
 {
     const char *what = "start the renewal thread";
@@ -74,7 +75,7 @@ static int start_threads(struct agent *agent, const char *dir,
     if (rc < 0)
         goto error;
     what = "open the control socket";
-    rc = control_open(agent, dir, ret_control);
+    rc = control_open(agent, dir, reload, ret_control);
     if (rc < 0)
         goto error_renewal;
     /* No client can see it before the broker listens. */
@@ -97,8 +98,10 @@ error:
 }
 
 /* Runs until a signal ends it. */
-static int serve(struct agent *agent, const char *dir) IN_MAIN_THREAD
+static int serve(struct agent *agent, const char *dir,
+                 const struct reload_start *began) IN_MAIN_THREAD
 {
+    struct reload *reload = NULL;
     struct control control;
     int rc, signals = supervise_signals();
 
@@ -106,6 +109,9 @@ static int serve(struct agent *agent, const char *dir) IN_MAIN_THREAD
         log_error("no signalfd: %s", strerror(errno));
         return HF_ESYS;
     }
+    rc = reload_create(agent, began, &reload);
+    if (rc < 0)
+        goto error_signals;
     rc = lease_table_create(agent->table.capacity, &agent->leases);
     if (rc < 0)
         goto error_signals;
@@ -115,11 +121,11 @@ static int serve(struct agent *agent, const char *dir) IN_MAIN_THREAD
     rc = broker_create(agent, &agent->broker);
     if (rc < 0)
         goto error_renewal;
-    rc = start_threads(agent, dir, &control);
+    rc = start_threads(agent, dir, reload, &control);
     if (rc < 0)
         goto error_broker;
 
-    supervise(agent, signals, &control);
+    supervise(agent, signals, &control, reload);
 
     notify_send("STOPPING=1\nSTATUS=Ending");
     mailbox_post(&agent->to_broker, message_new(MSG_DRAIN));
@@ -133,6 +139,7 @@ error_renewal:
 error_leases:
     lease_table_destroy(agent->leases);
 error_signals:
+    reload_destroy(reload);
     close(signals);
     return rc;
 }
@@ -140,6 +147,7 @@ error_signals:
 struct start {
     struct config *config;
     const struct host *host;
+    struct reload_start began;
     struct singleton singleton;
     bool left; /* anything, for the next agent */
 };
@@ -167,16 +175,16 @@ static int run(void *arg)
         log_error("%s", why);
     } else {
         config_bound_leases(s->config, agent.table.capacity);
-        rc = serve(&agent, dir);
+        rc = serve(&agent, dir, &s->began);
         s->left = stores_close(&agent);
     }
     rcu_unregister_thread();
     return exit_code_of(rc);
 }
 
-static int start(struct config *config, const struct host *host)
+static int start(struct config *config, const struct host *host, const struct reload_start *began)
 {
-    struct start s = {.config = config, .host = host};
+    struct start s = {.config = config, .host = host, .began = *began};
     char why[1024];
     int code = EXIT_SYSTEM, rc = singleton_take(config, &s.singleton, why, sizeof(why));
 
@@ -200,6 +208,7 @@ error:
 int main(int argc, char **argv)
 {
     static struct config config; /* large, and holds passwords: not on the stack */
+    struct reload_start began = {.argc = argc, .argv = argv};
     struct host host;
     char why[1024] = "", shown[2048];
     int code = 0, rc;
@@ -223,11 +232,12 @@ int main(int argc, char **argv)
     if (config.warning[0])
         log_warn("%s", log_name(config.warning, strlen(config.warning), shown, sizeof(shown)));
     say_short_ttl(&config);
-    config_bound_clients(&config, host_raise_descriptors());
+    began.descriptors = host_raise_descriptors();
+    config_bound_clients(&config, began.descriptors);
     if (config.descriptors_bound)
         log_info("the limit of descriptors has room for %" PRIu32
                  " clients, fewer than clients_max; raise LimitNOFILE= in the unit, or ulimit -n",
                  config.clients_max);
     supervise_block_signals();
-    return start(&config, &host);
+    return start(&config, &host, &began);
 }

@@ -27,7 +27,9 @@ enum hf_event_kind {
     /* of the agent */
     HF_EVENT_AGENT_STARTED = 32, /* `value`: leases readopted */
     HF_EVENT_AGENT_ENDING = 33,
-    HF_EVENT_AGENT_AWAY = 34, /* it renewed nothing for `value` ms; by the renewal thread */
+    HF_EVENT_AGENT_AWAY = 34,     /* it renewed nothing for `value` ms; by the renewal thread */
+    HF_EVENT_RELOADED = 35,       /* its configuration; the text: what changed */
+    HF_EVENT_RELOAD_REFUSED = 36, /* nothing changed; the text: why */
     /* of a node */
     HF_EVENT_NODE_UP = 40,
     HF_EVENT_NODE_DOWN = 41,      /* `reason`: enum hf_node_error */

@@ -28,6 +28,7 @@ static const struct {
     {"wait", cmd_wait, "Wait until nobody holds a lock, on any host"},
     {"release", cmd_release, "Ask the holder of a lock to stop, or end its hold by force"},
     {"beat", cmd_beat, "In a job of run --heartbeat: tell that the job makes progress"},
+    {"reload", cmd_reload, "Have the agent read its configuration again"},
     {"doctor", cmd_doctor, "Look for what is wrong with this host's installation"},
 };
 

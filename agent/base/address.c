@@ -350,3 +350,8 @@ int node_address_parse(const char *text, struct node_address *ret_address, char 
     *ret_address = p.out;
     return HF_OK;
 }
+
+bool node_address_same(const struct node_address *a, const struct node_address *b)
+{
+    return a->unix_socket == b->unix_socket && a->port == b->port && strcmp(a->host, b->host) == 0;
+}

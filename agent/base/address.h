@@ -30,4 +30,7 @@ struct node_address {
 int node_address_parse(const char *text, struct node_address *ret_address, char *why,
                        size_t why_size);
 
+/* Whether a connection to either goes to the same place: host and port, or path. */
+bool node_address_same(const struct node_address *a, const struct node_address *b);
+
 #endif

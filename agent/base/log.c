@@ -17,8 +17,8 @@
 
 #define LINE_MAX_BYTES 1024 /* below PIPE_BUF: a line is written whole or not at all */
 
+static atomic_int most_level = LOG_LEVEL_INFO;
 /* Set by log_init() before there are threads. */
-static enum log_level most_level = LOG_LEVEL_INFO;
 static int log_fd = STDERR_FILENO;
 static bool to_journal, to_socket;
 static atomic_uint dropped;
@@ -34,12 +34,17 @@ static bool is_journal(const struct stat *st)
            inode == st->st_ino;
 }
 
+void log_set_level(enum log_level most)
+{
+    atomic_store_explicit(&most_level, (int)most, memory_order_relaxed);
+}
+
 void log_init(enum log_level most)
 {
     struct stat st;
     int fd;
 
-    most_level = most;
+    log_set_level(most);
     if (log_fd != STDERR_FILENO)
         close(log_fd);
     log_fd = STDERR_FILENO;
@@ -116,7 +121,7 @@ void log_write(enum log_level level, const char *format, ...)
     int saved = errno;
     va_list args;
 
-    if (level > most_level)
+    if ((int)level > atomic_load_explicit(&most_level, memory_order_relaxed))
         return;
     va_start(args, format);
     put(levels[level].priority, levels[level].label, format, args);

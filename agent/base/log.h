@@ -12,6 +12,7 @@
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 void log_init(enum log_level most);
+void log_set_level(enum log_level most);
 void log_write(enum log_level level, const char *format, ...) HF_PRINTF(2, 3);
 
 /* A line without a level, printed whatever log_init() was told: scripts wait for it ("holdfastd:

@@ -28,6 +28,7 @@
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/queries/queries.h"
 #include "agent/broker/rooms.h"
+#include "agent/record/config_order.h"
 #include "agent/record/events.h"
 #include "agent/redis/resolver.h"
 #include "shm/status.h"
@@ -217,6 +218,38 @@ static void drain(struct broker *b) IN_BROKER_THREAD
     loop_timer_set(b->loop, &b->drain_timer, now);
 }
 
+/* --- a reload --------------------------------------------------------------------------------- */
+
+static void note_loaded(struct agent *agent)
+{
+    hf_counter_set(&agent->table, HF_COUNTER_CONFIG_LOADED_MS, (uint64_t)clock_wall().ms);
+    hf_counter_set(&agent->table, HF_COUNTER_RELOAD_REFUSED_MS, 0);
+}
+
+/* (!) All rooms at once, between two turns: none points into the configuration before after this. */
+static void configure(struct broker *b, const struct config *config) IN_BROKER_THREAD
+{
+    nodes_configure(b->nodes, config);
+    clients_configure(b->clients, config);
+    locks_configure(b->locks, config);
+    groups_configure(b->groups, config);
+    queries_configure(b->queries, config);
+}
+
+static void take_order(struct broker *b, struct config_order *order) IN_BROKER_THREAD
+{
+    event_reload(b->agent, order->config != NULL, order->text);
+    if (order->config) {
+        configure(b, order->config);
+        note_loaded(b->agent);
+        hf_counter_add(&b->agent->table, HF_COUNTER_RELOADS, 1);
+    } else {
+        hf_counter_set(&b->agent->table, HF_COUNTER_RELOAD_REFUSED_MS, (uint64_t)clock_wall().ms);
+        hf_counter_add(&b->agent->table, HF_COUNTER_RELOADS_REFUSED, 1);
+    }
+    config_order_taken(order);
+}
+
 /* --- messages --------------------------------------------------------------------------------- */
 
 static void on_wake(void *arg)
@@ -242,6 +275,9 @@ static void on_wake(void *arg)
             break;
         case MSG_DRAIN:
             drain(b);
+            break;
+        case MSG_CONFIG:
+            take_order(b, m->order);
             break;
         case MSG_GRANTED:
         case MSG_VOTE:
@@ -323,6 +359,8 @@ int broker_create(struct agent *agent, struct broker **ret_broker)
         loop_on_idle(b->loop, on_idle, b);
         rc = create_rooms(b);
     }
+    if (rc == HF_OK)
+        note_loaded(agent);
     if (rc < 0) {
         log_error("cannot make the broker: %s", hf_status_text(rc));
         broker_destroy(b);

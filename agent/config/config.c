@@ -82,11 +82,15 @@ static char *read_line(char *buffer, int size, void *arg)
 
 static int parse_file(struct config_load *l, const char *path)
 {
-    struct reader reader = {.file = fopen(path, "re")};
+    struct reader reader = {0};
     struct stat st;
     char said[512];
     int line;
 
+    /* At the start it may be a pipe. A reload would wait for its writer. */
+    if (l->again && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return config_wrong(l, "cannot read %s again: it is not a regular file", path);
+    reader.file = fopen(path, "re");
     if (!reader.file)
         return config_wrong(l, "cannot read %s: %m", path);
     l->file_is_public = fstat(fileno(reader.file), &st) == 0 && (st.st_mode & S_IROTH);
@@ -114,7 +118,7 @@ static void choose_file(const struct config_load *l, char *ret_path, size_t size
         snprintf(ret_path, size, "%s", l->file);
     else if (system && !l->option[CONFIG_ID_dev]) {
         snprintf(ret_path, size, SYSTEM_CONFIG, name);
-        if (access(ret_path, F_OK) != 0)
+        if (!l->again && access(ret_path, F_OK) != 0)
             ret_path[0] = '\0';
     }
 }
@@ -231,6 +235,9 @@ static int settle_nodes(struct config_load *l)
         for (int i = 0; i < c->node_count; i++)
             snprintf(c->nodes[i].id, sizeof(c->nodes[i].id), "n%d", i + 1);
     }
+    if (c->node_count == 0 && l->again)
+        return config_wrong(l,
+                            "no nodes are given: write \"node = ADDRESS\" for each Redis master");
     if (c->node_count == 0)
         return config_wrong(l, "no nodes are given: use --node ADDRESS for each Redis master, or "
                                "--dev to try it out");
@@ -342,7 +349,7 @@ static int exit_code_for_settings(const struct config_load *l)
 
 static int load(struct config_load *l, int argc, char **argv, int *ret_exit)
 {
-    char path[4096];
+    char *path = l->path;
     int rc;
 
     set_defaults(l);
@@ -353,7 +360,10 @@ static int load(struct config_load *l, int argc, char **argv, int *ret_exit)
             *ret_exit = 0;
         return rc;
     }
-    choose_file(l, path, sizeof(path));
+    choose_file(l, path, sizeof(l->path));
+    if (l->again && !path[0])
+        return config_wrong(l, "start the agent with --config FILE: it has only the options of its "
+                               "command line, and there is no file to read again");
     if (path[0] && (rc = parse_file(l, path)) < 0) {
         *ret_exit = EXIT_CODE_CONFIG;
         return rc;
@@ -367,29 +377,80 @@ static int load(struct config_load *l, int argc, char **argv, int *ret_exit)
         return rc;
     *ret_exit = 0;
     warn_of_passwords(l, path);
-    if (!l->print_config)
+    if (!l->print_config || l->again)
         return HF_OK;
     for (int i = 0; i < CONFIG_ROWS; i++)
         config_row_print(&config_rows[i], &l->config, stdout);
     return HF_ECANCELED;
 }
 
-int config_load(int argc, char **argv, struct config *ret_config, int *ret_exit, char *why,
-                size_t why_size)
+static int load_all(struct config_load *l, int argc, char **argv, struct config *ret_config,
+                    int *ret_exit, char *why, size_t why_size)
 {
-    struct config_load *l = calloc(1, sizeof(*l));
     int rc;
 
-    if (!l) {
-        snprintf(why, why_size, "out of memory");
-        return HF_ENOMEM;
-    }
     l->why = why;
     l->why_size = why_size;
     rc = load(l, argc, argv, ret_exit);
     if (rc == HF_OK)
         *ret_config = l->config;
+    return rc;
+}
+
+static struct config_load *begin(char *why, size_t why_size)
+{
+    struct config_load *l = calloc(1, sizeof(*l));
+
+    if (!l)
+        snprintf(why, why_size, "out of memory");
+    return l;
+}
+
+static void end(struct config_load *l)
+{
     explicit_bzero(l, sizeof(*l)); /* passwords */
     free(l);
+}
+
+int config_load(int argc, char **argv, struct config *ret_config, int *ret_exit, char *why,
+                size_t why_size)
+{
+    struct config_load *l = begin(why, why_size);
+    int rc;
+
+    if (!l)
+        return HF_ENOMEM;
+    rc = load_all(l, argc, argv, ret_config, ret_exit, why, why_size);
+    end(l);
     return rc;
+}
+
+int config_reload(int argc, char **argv, struct config *ret_config, char *ret_path,
+                  size_t path_size, char *why, size_t why_size)
+{
+    struct config_load *l = begin(why, why_size);
+    int code, rc;
+
+    ret_path[0] = '\0';
+    if (!l)
+        return HF_ENOMEM;
+    l->again = true;
+    rc = load_all(l, argc, argv, ret_config, &code, why, why_size);
+    snprintf(ret_path, path_size, "%s", l->path);
+    end(l);
+    return rc;
+}
+
+/* --- for the files that clients use ----------------------------------------------------------- */
+
+mode_t config_dir_mode(const struct config *c)
+{
+    return c->system || c->group != (gid_t)-1 ? 0755 : 0700;
+}
+
+mode_t config_socket_mode(const struct config *c)
+{
+    if (c->group != (gid_t)-1)
+        return 0660;
+    return c->system ? 0666 : 0600;
 }

@@ -53,6 +53,16 @@ struct config {
 int config_load(int argc, char **argv, struct config *ret_config, int *ret_exit, char *why,
                 size_t why_size);
 
+/* The same for a running agent with the arguments of its start: the file is read again, and the command
+ * line goes before it as it did then. HF_EINVAL also if there is no file. In `ret_path` the file, as far
+ * as it is known. */
+int config_reload(int argc, char **argv, struct config *ret_config, char *ret_path,
+                  size_t path_size, char *why, size_t why_size);
+
+/* Permissions of the agent's directory and of the attach socket. */
+mode_t config_dir_mode(const struct config *config);
+mode_t config_socket_mode(const struct config *config);
+
 /* Keys (config_key.c). Makes the nodes' key of a name. HF_ENAME: the name is empty or too long, its
  * key has the reserved prefix, or by an earlier rule the key is another name's. */
 #define CONFIG_KEY_MAX (HF_NAME_MAX + 64)

@@ -24,6 +24,8 @@ struct config_load {
     } repeated[CONFIG_REPEATED_MAX]; /* of the command line, in its order */
     int repeated_count;
     const char *file; /* of --config */
+    char path[4096];  /* the file that is read; "" none */
+    bool again;       /* a reload: there must be a file, and nothing is printed */
     bool print_config;
     bool file_is_public; /* every user can read it */
     char *why;

@@ -10,8 +10,22 @@
 #include "shm/duration.h"
 #include "shm/status.h"
 
+#define AT_ONCE          NULL
+#define RESTART(words)   words
+#define RESTART_KEEPS    "a restart keeps all leases"
+#define RESTART_CAPACITY "a restart keeps all leases; a smaller capacity counts once none is held"
+#define RESTART_OTHER_AGENT                                                                        \
+    "a restart makes another agent, and the leases of this one end with their validity"
+#define RESTART_ONE_START "it holds for one start only"
+#define RESTART_FLEET                                                                              \
+    "it is the same in the whole fleet: stop the agents of all hosts for one quarantine, then "    \
+    "start them with --new-list"
+#define RESTART_LIST                                                                               \
+    "it is the same in the whole fleet, and no agent starts with another while a lease is held: "  \
+    "stop the agents of all hosts for one quarantine, then start them with --new-list"
+
 const struct config_row config_rows[CONFIG_ROWS] = {
-#define CONFIG_ROW(key, type, field, min, max, standard, argument, where, doc)                     \
+#define CONFIG_ROW(key, type, field, min, max, standard, argument, where, reload, doc)             \
     {#key,                                                                                         \
      CONFIG_##type,                                                                                \
      offsetof(struct config, field),                                                               \
@@ -20,6 +34,7 @@ const struct config_row config_rows[CONFIG_ROWS] = {
      standard,                                                                                     \
      argument,                                                                                     \
      CONFIG_##where,                                                                               \
+     reload,                                                                                       \
      doc},
 #include "agent/config/config.def"
 };
@@ -143,8 +158,7 @@ static int set_node(struct config *config, const char *value, char *why, size_t 
         const struct node_address *other = &config->nodes[i];
         bool same_id = strcmp(other->id, node->id) == 0;
 
-        if (same_id || (strcmp(other->host, node->host) == 0 && other->port == node->port &&
-                        other->unix_socket == node->unix_socket)) {
+        if (same_id || node_address_same(other, node)) {
             snprintf(why, why_size, "node: %s '%s' is listed twice; list each node once",
                      same_id ? "the id" : "the address", same_id ? node->id : node->text);
             return HF_EINVAL;
@@ -300,10 +314,67 @@ int config_row_set(const struct config_row *row, struct config *config, const ch
     return HF_OK;
 }
 
-void config_row_print(const struct config_row *row, const struct config *config, FILE *out)
+/* Appends a line of a list. */
+static size_t add_line(char *text, size_t size, size_t used, const char *first, const char *between,
+                       const char *second)
+{
+    if (used < size)
+        used += (size_t)snprintf(text + used, size - used, "%s%s%s%s", used ? ", " : "", first,
+                                 between, second);
+    return used;
+}
+
+const char *config_row_text(const struct config_row *row, const struct config *config, char *text,
+                            size_t size)
 {
     const void *field = (const char *)config + row->offset;
-    char text[32];
+    size_t used = 0;
+
+    text[0] = '\0';
+    switch (row->type) {
+    case CONFIG_NODE:
+        for (int i = 0; i < config->node_count && !config->dev_nodes; i++)
+            used = add_line(text, size, used, config->nodes[i].id, "=", config->nodes[i].text);
+        break;
+    case CONFIG_KEY_RULE:
+        for (int i = 0; i < config->key_rule_count; i++)
+            used = add_line(text, size, used, config->key_rules[i].pattern, " ",
+                            config->key_rules[i].format);
+        break;
+    case CONFIG_DEV:
+        if (config->dev_nodes)
+            snprintf(text, size, "%d", config->dev_nodes);
+        break;
+    case CONFIG_GROUP:
+        if (config->group != (gid_t)-1)
+            snprintf(text, size, "%u", (unsigned)config->group);
+        break;
+    case CONFIG_FLAG:
+        snprintf(text, size, "%s", *(const bool *)field ? "yes" : "no");
+        break;
+    case CONFIG_LEVEL:
+        snprintf(text, size, "%s", level_names[*(const enum log_level *)field]);
+        break;
+    case CONFIG_TEXT:
+    case CONFIG_KEY_FORMAT:
+        snprintf(text, size, "%s", (const char *)field);
+        break;
+    case CONFIG_MODE:
+        snprintf(text, size, "%04o", (unsigned)*(const mode_t *)field);
+        break;
+    case CONFIG_DURATION:
+        show_duration(*(const uint32_t *)field, text, size);
+        break;
+    case CONFIG_COUNT:
+        snprintf(text, size, "%" PRIu32, *(const uint32_t *)field);
+        break;
+    }
+    return text;
+}
+
+void config_row_print(const struct config_row *row, const struct config *config, FILE *out)
+{
+    char text[1024];
 
     switch (row->type) {
     case CONFIG_NODE:
@@ -315,34 +386,9 @@ void config_row_print(const struct config_row *row, const struct config *config,
             fprintf(out, "%s = %s %s\n", row->key, config->key_rules[i].pattern,
                     config->key_rules[i].format);
         return;
-    case CONFIG_DEV:
-        if (config->dev_nodes)
-            fprintf(out, "# %s = %d\n", row->key, config->dev_nodes);
-        return;
-    case CONFIG_GROUP:
-        if (config->group != (gid_t)-1)
-            fprintf(out, "%s = %u\n", row->key, (unsigned)config->group);
-        return;
-    case CONFIG_FLAG:
-        fprintf(out, "%s%s = %s\n", row->where == CONFIG_COMMAND_LINE ? "# " : "", row->key,
-                *(const bool *)field ? "yes" : "no");
-        return;
-    case CONFIG_LEVEL:
-        fprintf(out, "%s = %s\n", row->key, level_names[*(const enum log_level *)field]);
-        return;
-    case CONFIG_TEXT:
-    case CONFIG_KEY_FORMAT:
-        fprintf(out, "%s = %s\n", row->key, (const char *)field);
-        return;
-    case CONFIG_MODE:
-        fprintf(out, "%s = %04o\n", row->key, (unsigned)*(const mode_t *)field);
-        return;
-    case CONFIG_DURATION:
-        show_duration(*(const uint32_t *)field, text, sizeof(text));
-        fprintf(out, "%s = %s\n", row->key, text);
-        return;
-    case CONFIG_COUNT:
-        fprintf(out, "%s = %" PRIu32 "\n", row->key, *(const uint32_t *)field);
-        return;
+    default:
+        break;
     }
+    if (*config_row_text(row, config, text, sizeof(text)))
+        fprintf(out, "%s%s = %s\n", row->where == CONFIG_COMMAND_LINE ? "# " : "", row->key, text);
 }

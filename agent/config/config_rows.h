@@ -27,7 +27,8 @@ enum config_type {
 enum config_where { CONFIG_ANYWHERE, CONFIG_COMMAND_LINE };
 
 enum config_id {
-#define CONFIG_ROW(key, type, field, min, max, standard, argument, where, doc) CONFIG_ID_##key,
+#define CONFIG_ROW(key, type, field, min, max, standard, argument, where, reload, doc)             \
+    CONFIG_ID_##key,
 #include "agent/config/config.def"
     CONFIG_ROWS
 };
@@ -39,6 +40,7 @@ struct config_row {
     int64_t min, max;
     const char *standard, *argument;
     enum config_where where;
+    const char *restart; /* what a restart would do; NULL: a reload applies it */
     const char *doc;
 };
 
@@ -51,6 +53,11 @@ int config_row_find(const char *key, size_t key_len);
  * range. A node or a rule is added to the earlier ones. */
 int config_row_set(const struct config_row *row, struct config *config, const char *value,
                    char *why, size_t why_size);
+
+/* The value alone, as a file would have it, cut to fit; "" for a setting that is off. Of a list the
+ * lines, joined with ", "; passwords are left out. Returns `text`. */
+const char *config_row_text(const struct config_row *row, const struct config *config, char *text,
+                            size_t size);
 
 /* Whether the row may be given more than once, as a list. */
 bool config_row_repeats(const struct config_row *row);

@@ -10,14 +10,16 @@
 #include <unistd.h>
 
 #include "agent/process/metrics.h"
+#include "agent/process/reload.h"
 #include "shm/status.h"
 
 #define PATIENCE hf_ms(2000)
 
-int control_open(struct agent *agent, const char *dir, struct control *ret_control)
+int control_open(struct agent *agent, const char *dir, struct reload *reload,
+                 struct control *ret_control)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct control c = {.agent = agent};
+    struct control c = {.agent = agent, .reload = reload};
     int error;
 
     for (int i = 0; i < CONTROL_PEERS; i++)
@@ -66,7 +68,9 @@ size_t control_poll(const struct control *c, struct pollfd *polls)
     for (int i = 0; i < CONTROL_PEERS; i++)
         if (c->peers[i].fd >= 0) {
             polls[count++] = (struct pollfd){.fd = c->peers[i].fd,
-                                             .events = c->peers[i].answer ? POLLOUT : POLLIN};
+                                             .events = c->peers[i].answer   ? POLLOUT
+                                                       : c->peers[i].reload ? 0
+                                                                            : POLLIN};
             busy++;
         }
     if (busy < CONTROL_PEERS)
@@ -88,7 +92,7 @@ static void answer(struct control *c, const char *request, FILE *out)
         if (metrics_list(c->agent, request + strlen(show), out) == 0)
             fprintf(out, "error: no lease of that name\n");
     } else
-        fprintf(out, "error: the requests are: metrics, list, show NAME\n");
+        fprintf(out, "error: the requests are: metrics, list, show NAME, reload\n");
 }
 
 static void begin_answer(struct control *c, struct control_peer *peer)
@@ -104,7 +108,31 @@ static void begin_answer(struct control *c, struct control_peer *peer)
         drop(peer);
 }
 
-static void read_request(struct control *c, struct control_peer *peer)
+/* A peer whose reload is over gets its answer. */
+static void answer_reload(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
+{
+    const char *text;
+    bool applied;
+    FILE *out;
+
+    if (!reload_over(c->reload, peer->reload, &applied, &text))
+        return;
+    out = open_memstream(&peer->answer, &peer->answer_length);
+    if (out)
+        fprintf(out, "%s%s\n", applied ? "reloaded: " : "error: ", text);
+    if (!out || fclose(out) != 0 || !peer->answer)
+        drop(peer);
+}
+
+static void take_request(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
+{
+    if (strcmp(peer->request, "reload") == 0)
+        peer->reload = reload_ask(c->reload);
+    else
+        begin_answer(c, peer);
+}
+
+static void read_request(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
 {
     size_t room = sizeof(peer->request) - peer->request_length;
     ssize_t got = recv(peer->fd, peer->request + peer->request_length, room, MSG_DONTWAIT);
@@ -122,7 +150,7 @@ static void read_request(struct control *c, struct control_peer *peer)
     if (!end)
         return;
     *end = '\0';
-    begin_answer(c, peer);
+    take_request(c, peer);
 }
 
 static void write_answer(struct control_peer *peer)
@@ -169,12 +197,21 @@ void control_serve(struct control *c, const struct pollfd *polls, size_t count, 
             peer->until = hf_time_add(now, PATIENCE);
             if (peer->answer)
                 write_answer(peer);
+            else if (peer->reload)
+                drop(peer); /* it hung up: the reload goes on */
             else
                 read_request(c, peer);
             break;
         }
     }
-    for (int i = 0; i < CONTROL_PEERS; i++)
-        if (c->peers[i].fd >= 0 && hf_time_reached(now, c->peers[i].until))
-            drop(&c->peers[i]);
+    for (int i = 0; i < CONTROL_PEERS; i++) {
+        struct control_peer *peer = &c->peers[i];
+
+        if (peer->fd >= 0 && peer->reload && !peer->answer) {
+            peer->until = hf_time_add(now, PATIENCE);
+            answer_reload(c, peer);
+        }
+        if (peer->fd >= 0 && hf_time_reached(now, peer->until))
+            drop(peer);
+    }
 }

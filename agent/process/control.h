@@ -3,6 +3,8 @@
  *
  *   metrics    Prometheus text          list       one line per lease
  *   show NAME  that lease (NAME as `list` prints it)
+ *   reload     reads the configuration again; the answer comes when that is over: "reloaded: " and what
+ *              changed
  * An answer that begins with "error: " is an error. Never blocks: a peer that does not read or write for
  * two seconds is dropped. */
 #ifndef HOLDFAST_AGENT_PROCESS_CONTROL_H
@@ -12,36 +14,42 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "agent/base/thread_role.h"
 #include "shm/nstime.h"
 
 #define CONTROL_PEERS 8
 
 struct agent;
+struct reload;
 
 struct control_peer {
     int fd; /* -1: free */
     hf_time until;
     char request[512];
     size_t request_length;
-    char *answer; /* being written */
+    uint64_t reload; /* waits for that one; 0: for none */
+    char *answer;    /* being written */
     size_t answer_length, written;
 };
 
 struct control {
     struct agent *agent;
+    struct reload *reload;
     char path[620];
     int listener;
     struct control_peer peers[CONTROL_PEERS];
 };
 
 /* HF_ESYS with errno. */
-int control_open(struct agent *agent, const char *dir, struct control *ret_control);
+int control_open(struct agent *agent, const char *dir, struct reload *reload,
+                 struct control *ret_control);
 void control_close(struct control *control);
 
 /* For poll(): fills in at most 1 + CONTROL_PEERS entries and returns how many; then
  * serve with the same array. */
 #define CONTROL_POLLS (1 + CONTROL_PEERS)
 size_t control_poll(const struct control *control, struct pollfd *polls);
-void control_serve(struct control *control, const struct pollfd *polls, size_t count, hf_time now);
+void control_serve(struct control *control, const struct pollfd *polls, size_t count,
+                   hf_time now) IN_MAIN_THREAD;
 
 #endif

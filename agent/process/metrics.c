@@ -38,7 +38,9 @@ static const enum hf_counter gauges[] = {HF_COUNTER_CLIENTS,
                                          HF_COUNTER_RENEW_LAG_MAX_NS,
                                          HF_COUNTER_RENEW_LAG_NS,
                                          HF_COUNTER_TURN_MAX_NS,
-                                         HF_COUNTER_RENEW_OVERDUE_MAX_NS};
+                                         HF_COUNTER_RENEW_OVERDUE_MAX_NS,
+                                         HF_COUNTER_CONFIG_LOADED_MS,
+                                         HF_COUNTER_RELOAD_REFUSED_MS};
 
 static void write_head(FILE *out, const char *name, const char *type, const char *doc)
 {

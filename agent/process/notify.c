@@ -1,10 +1,12 @@
 #include "agent/process/notify.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 void notify_send(const char *state)
@@ -25,6 +27,18 @@ void notify_send(const char *state)
     (void)sendto(fd, state, strlen(state), MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&address,
                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length));
     close(fd);
+}
+
+void notify_reloading(void)
+{
+    struct timespec now;
+    char text[80];
+
+    /* systemd tells it from an earlier one by this clock. */
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%lld",
+             (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    notify_send(text);
 }
 
 hf_dur notify_watchdog(void)

@@ -8,6 +8,9 @@
 /* Lines as in sd_notify(3): "READY=1\nSTATUS=...". Never blocks; failures do not matter. */
 void notify_send(const char *state);
 
+/* RELOADING=1; the next READY=1 is its end. */
+void notify_reloading(void);
+
 /* How often the watchdog of the service manager wants WATCHDOG=1, already
  * halved; 0 when it wants none. */
 hf_dur notify_watchdog(void);

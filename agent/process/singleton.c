@@ -134,8 +134,7 @@ static int try_lock(struct singleton *s, const char *path, const char *name, cha
 int singleton_take(const struct config *config, struct singleton *ret_singleton, char *why,
                    size_t why_size)
 {
-    bool serves_others = config->system || config->group != (gid_t)-1;
-    mode_t mode = serves_others ? 0755 : 0700;
+    mode_t mode = config_dir_mode(config);
     struct singleton s = {.lock_fd = -1};
     char path[sizeof(s.dir) + 8], pid[32];
     bool made_dir;

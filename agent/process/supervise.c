@@ -15,6 +15,7 @@
 #include "agent/core/ballot.h"
 #include "agent/process/control.h"
 #include "agent/process/notify.h"
+#include "agent/process/reload.h"
 
 #define BEAT_MS      100
 #define LOOK_EVERY   hf_ms(1000) /* how often the table's name is checked */
@@ -146,7 +147,7 @@ static void watch_table(struct watch *w, hf_time now)
 /* --- the loop --------------------------------------------------------------------------------- */
 
 /* True when it is time to end. */
-static bool take_signals(int fd)
+static bool take_signals(int fd, struct reload *reload) IN_MAIN_THREAD
 {
     struct signalfd_siginfo info;
     bool end = false;
@@ -161,8 +162,7 @@ static bool take_signals(int fd)
             end = true;
             break;
         case SIGHUP:
-            log_warn("restart the agent instead: it cannot reload its configuration, and leases "
-                     "outlive a restart");
+            (void)reload_ask(reload);
             break;
         }
     }
@@ -177,7 +177,7 @@ int supervise_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-void supervise(struct agent *agent, int signals, struct control *control)
+void supervise(struct agent *agent, int signals, struct control *control, struct reload *reload)
 {
     struct watch w = {
         .agent = agent, .waiting_since = HF_TIME_NEVER, .watchdog = notify_watchdog()};
@@ -185,7 +185,8 @@ void supervise(struct agent *agent, int signals, struct control *control)
 
     for (;;) {
         /* Often at first, so that the ready line comes as soon as it is true. */
-        int timeout_ms = w.said_ready || w.why[0] ? BEAT_MS : 10;
+        bool busy = !(w.said_ready || w.why[0]) || reload_busy(reload);
+        int timeout_ms = busy ? 10 : BEAT_MS;
         size_t count;
         hf_time now;
 
@@ -194,8 +195,9 @@ void supervise(struct agent *agent, int signals, struct control *control)
         (void)poll(polls, 1 + count, timeout_ms);
         now = clock_now();
         beat(agent, now);
-        if (polls[0].revents && take_signals(signals))
+        if (polls[0].revents && take_signals(signals, reload))
             break;
+        reload_turn(reload);
         control_serve(control, &polls[1], count, now);
         watch_readiness(&w, now);
         watch_table(&w, now);

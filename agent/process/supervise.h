@@ -4,8 +4,11 @@
 #ifndef HOLDFAST_AGENT_PROCESS_SUPERVISE_H
 #define HOLDFAST_AGENT_PROCESS_SUPERVISE_H
 
+#include "agent/base/thread_role.h"
+
 struct agent;
 struct control;
+struct reload;
 
 /* Blocks the signals that supervise() takes, for this thread and those it starts. Call it
  * before there are threads. */
@@ -16,7 +19,8 @@ void supervise_block_signals(void);
 int supervise_signals(void);
 
 /* Says when the agent is ready, or what it waits for. Returns after SIGTERM or SIGINT. */
-void supervise(struct agent *agent, int signals, struct control *control);
+void supervise(struct agent *agent, int signals, struct control *control,
+               struct reload *reload) IN_MAIN_THREAD;
 
 /* Waits for the broker, to which MSG_DRAIN was posted; the sign of life goes on. */
 void supervise_drain(struct agent *agent);

@@ -383,6 +383,11 @@ void event_agent_ending(struct agent *agent)
     put(agent, HF_EVENTS_NODES, &event);
 }
 
+void event_reload(struct agent *agent, bool applied, const char *text)
+{
+    put_node(agent, -1, applied ? HF_EVENT_RELOADED : HF_EVENT_RELOAD_REFUSED, 0, text);
+}
+
 void event_agent_away(struct agent *agent, hf_dur gap)
 {
     struct hf_event event = of_node(-1, HF_EVENT_AGENT_AWAY, 0, "");

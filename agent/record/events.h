@@ -51,6 +51,8 @@ void event_forced(struct agent *agent, const void *name, size_t name_len, uint64
 
 void event_agent_started(struct agent *agent);
 void event_agent_ending(struct agent *agent);
+/* The text: what changed, or why it was refused. */
+void event_reload(struct agent *agent, bool applied, const char *text);
 void event_node_up(struct agent *agent, int node, const char *version);
 void event_node_down(struct agent *agent, int node, enum hf_node_error error, const char *text);
 /* `refusal` HF_REFUSED_NOT: the node is no longer refused. */

@@ -17,6 +17,7 @@
 #include "shm/nstime.h"
 
 struct beats;
+struct config_order;
 struct handoff;
 struct lease;
 
@@ -39,6 +40,8 @@ enum message_kind {
                   it again */
     /* main thread to broker */
     MSG_DRAIN, /* the agent ends: answer waiters, undo rounds, stop */
+    /* main thread to both */
+    MSG_CONFIG, /* `order`: a reload */
 };
 
 /* Who asked a holder to stop; pid 0: nobody. */
@@ -52,6 +55,7 @@ struct message {
     struct lease *lease;
     struct beats *beats;
     struct handoff *handoff;
+    struct config_order *order; /* main's */
     uint32_t slot, generation;
     int node_number;
     hf_time at;

@@ -378,6 +378,33 @@ void link_start(struct link *link)
         (void)loop_timer_set(link->options.loop, &link->step, clock_now());
 }
 
+/* (!) Names that were looked up for the earlier address are forgotten, and a lookup under way is not
+ * waited for. */
+static void move(struct link *link)
+{
+    if (link->options.resolver)
+        resolver_cancel(link->options.resolver, link);
+    link->address_count = 0;
+    backoff_reset(&link->backoff);
+    if (link->state == LINK_WAITING)
+        enter(link, LINK_WAITING, clock_now());
+    else
+        link_end(link, HF_NODE_ERR_BROKEN, "its address is another one now");
+}
+
+void link_configure(struct link *link, const struct link_options *options)
+{
+    bool moved = !node_address_same(link->options.address, options->address);
+
+    link->options.address = options->address;
+    link->options.connect_timeout = options->connect_timeout;
+    link->options.silence = options->silence;
+    tracking_configure(link, options->events);
+    link_set_probe(link, options->probe);
+    if (moved)
+        move(link);
+}
+
 void link_destroy(struct link *link)
 {
     if (!link)

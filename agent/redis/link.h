@@ -108,7 +108,7 @@ struct link_events {
 struct link_options {
     struct loop *loop;
     struct resolver *resolver;
-    const struct node_address *address; /* must outlive the link */
+    const struct node_address *address; /* must outlive the link, or link_configure() */
     int node;                           /* its position in the list */
     hf_dur connect_timeout;
     hf_dur silence;    /* without any answer for so long it is closed (timing_silence) */
@@ -120,6 +120,10 @@ struct link_options {
 
 int link_create(const struct link_options *options, struct link **ret_link); /* HF_OK, HF_ENOMEM */
 void link_start(struct link *link);
+/* A reload: from now on these of the options count, and the earlier address is not used any more. A
+ * connection that stands stays, whatever user and password are now; with another host, port or path it
+ * ends, and a new one is made. Not from inside the link's own callbacks. */
+void link_configure(struct link *link, const struct link_options *options);
 /* Frees it; commands in flight get LINK_BROKEN first. */
 void link_destroy(struct link *link);
 

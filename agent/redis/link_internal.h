@@ -188,6 +188,8 @@ void identity_reset(struct link *link);
 
 int tracking_init(struct link *link); /* HF_ENOMEM */
 void tracking_destroy(struct link *link);
+/* Takes over the link's address and silence, and these events. */
+void tracking_configure(struct link *link, const struct link_events *events);
 void tracking_begin(struct link *link); /* the link is up */
 void tracking_stop(struct link *link);  /* it is no longer up */
 /* Before a script: tracks its keys if that is wanted. The returned mark is for tracking_stands(), which

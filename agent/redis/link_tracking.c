@@ -205,6 +205,26 @@ int tracking_init(struct link *link)
                           &link->tracking.notices);
 }
 
+/* Notices are hints: without memory for them the link goes on alone. */
+void tracking_configure(struct link *link, const struct link_events *events)
+{
+    const struct link_options *o = &link->options;
+
+    if (link->tracking.notices)
+        notices_configure(link->tracking.notices, o->address, o->silence);
+    if (!events->noticed == !o->events->noticed) {
+        link->options.events = events;
+        return;
+    }
+    tracking_stop(link);
+    notices_destroy(link->tracking.notices);
+    link->tracking.notices = NULL;
+    link->options.events = events;
+    if (events->noticed && notices_create(o->loop, o->address, o->silence, &notices_events, link,
+                                          &link->tracking.notices) == HF_OK)
+        tracking_begin(link);
+}
+
 void tracking_destroy(struct link *link)
 {
     loop_timer_cancel(link->options.loop, &link->tracking.again);

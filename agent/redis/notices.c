@@ -286,6 +286,12 @@ int notices_create(struct loop *loop, const struct node_address *address, hf_dur
     return HF_OK;
 }
 
+void notices_configure(struct notices *n, const struct node_address *address, hf_dur silence)
+{
+    n->address = address;
+    n->silence = silence;
+}
+
 void notices_destroy(struct notices *n)
 {
     if (!n)

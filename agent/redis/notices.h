@@ -35,6 +35,8 @@ struct notices_events {
 int notices_create(struct loop *loop, const struct node_address *address, hf_dur silence,
                    const struct notices_events *events, void *arg, struct notices **ret_notices);
 void notices_destroy(struct notices *notices);
+/* For the connections from now on. The earlier address is not used any more. */
+void notices_configure(struct notices *notices, const struct node_address *address, hf_dur silence);
 /* Connects to `host`, a numeric address or a socket's path. Closes an open connection first. */
 void notices_open(struct notices *notices, const char *host);
 void notices_close(struct notices *notices);

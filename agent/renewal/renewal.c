@@ -12,6 +12,7 @@
 #include "agent/core/ballot.h"
 #include "agent/core/draw.h"
 #include "agent/record/beats.h"
+#include "agent/record/config_order.h"
 #include "agent/record/stores.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
@@ -94,7 +95,7 @@ unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply
 static void learn_facts(struct renewal_node *node, const struct node_facts *facts,
                         const struct link_reply *reply) IN_RENEWAL_THREAD
 {
-    const struct config *config = node->renewal->agent->config;
+    const struct config *config = node->renewal->config;
     struct node_trust before;
     unsigned events;
 
@@ -171,6 +172,40 @@ static void on_told(struct renewal_node *node, const struct message *message) IN
     }
 }
 
+/* --- configuration ---------------------------------------------------------------------------- */
+
+static struct link_options options_of(struct renewal *r, int i)
+{
+    const struct config *config = r->config;
+
+    return (struct link_options){
+        .loop = r->loop,
+        .resolver = r->resolver,
+        .address = &config->nodes[i],
+        .node = i,
+        .connect_timeout = hf_dur_max(config->timing.attempt, hf_ms(200)),
+        .silence = timing_silence(config->timing.ttl),
+        /* The nodes' probes are not in step: what they find voids votes
+         * until these are renewed. */
+        .probe = hf_dur_scale(hf_dur_min(config->timing.renew_after, PROBE_MOST), 100 + 7 * i, 100),
+        .events = config->track_held ? &events : &events_untracked,
+        .arg = r,
+    };
+}
+
+/* (!) Between two turns: nothing points into the configuration before after this. Leases keep the times of
+ * their own TTL. */
+static void take_order(struct renewal *r, struct config_order *order) IN_RENEWAL_THREAD
+{
+    r->config = order->config;
+    for (int i = 0; i < r->n; i++) {
+        const struct link_options options = options_of(r, i);
+
+        link_configure(r->node[i].link, &options);
+    }
+    config_order_taken(order);
+}
+
 /* --- messages --------------------------------------------------------------------------------- */
 
 static void on_stop(struct renewal *r)
@@ -222,6 +257,9 @@ static void on_message(struct renewal *r, const struct message *message) IN_RENE
         break;
     case MSG_STOP:
         on_stop(r);
+        break;
+    case MSG_CONFIG:
+        take_order(r, message->order);
         break;
     case MSG_CHANGED:
     case MSG_HANDED_OVER:
@@ -387,21 +425,9 @@ static int slots_reserve(struct renewal *r, uint32_t capacity)
 static int node_create(struct renewal *r, int i)
 {
     struct renewal_node *node = &r->node[i];
-    const struct config *config = r->agent->config;
+    const struct config *config = r->config;
+    const struct link_options options = options_of(r, i);
     struct node_trust before;
-    struct link_options options = {
-        .loop = r->loop,
-        .resolver = r->resolver,
-        .address = &config->nodes[i],
-        .node = i,
-        .connect_timeout = hf_dur_max(config->timing.attempt, hf_ms(200)),
-        .silence = timing_silence(config->timing.ttl),
-        /* The nodes' probes are not in step: what they find voids votes
-         * until these are renewed. */
-        .probe = hf_dur_scale(hf_dur_min(config->timing.renew_after, PROBE_MOST), 100 + 7 * i, 100),
-        .events = config->track_held ? &events : &events_untracked,
-        .arg = r,
-    };
     int rc = cohorts_reserve(&node->renewals, r->agent->table.capacity);
 
     if (rc != HF_OK)
@@ -431,6 +457,7 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal) BEFORE_OR_
     if (!r)
         return HF_ENOMEM;
     r->agent = agent;
+    r->config = agent->config;
     r->n = agent->config->node_count;
     r->q = ballot_quorum(r->n);
     r->age_least = timing_age(hf_ms(agent->config->ttl_max_ms));

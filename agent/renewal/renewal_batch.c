@@ -235,7 +235,7 @@ static struct heal *heal_new(struct renewal_node *node, const struct lease *leas
 static bool may_heal(const struct renewal_node *node) IN_RENEWAL_THREAD
 {
     const struct renewal *r = node->renewal;
-    const struct config *config = r->agent->config;
+    const struct config *config = r->config;
     const struct node_trust *t = &node->trust;
     const struct node_sentinel *s = &t->sentinel;
 

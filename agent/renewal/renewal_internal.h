@@ -84,6 +84,7 @@ struct renewal_slot {
 
 struct renewal {
     struct agent *agent;
+    const struct config *config; /* the one in force */
     struct loop *loop;
     struct resolver *resolver;
     struct releaser *releaser;
@@ -205,7 +206,7 @@ void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at
 /* T is the agent's default: scripts carry all leases that are due, whatever their TTL. */
 static inline hf_dur renewal_slack(const struct renewal_node *node)
 {
-    return pace_slack(&node->renewal->agent->config->timing);
+    return pace_slack(&node->renewal->config->timing);
 }
 /* Plans the renewal after a hit that was sent at `a`, `late` after its time. */
 void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a,

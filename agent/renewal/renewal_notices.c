@@ -39,7 +39,7 @@ bool renewal_tracks(const struct renewal_node *node)
 {
     const struct renewal *r = node->renewal;
 
-    return r->held <= r->agent->config->track_held && link_tracking(node->link) == HF_TRACKING_ON;
+    return r->held <= r->config->track_held && link_tracking(node->link) == HF_TRACKING_ON;
 }
 
 void renewal_plan_first(struct renewal_node *node, struct lease *lease, hf_time a)

@@ -169,6 +169,13 @@ int link_create(const struct link_options *options, struct link **ret_link)
 
 void link_start(HF_UNUSED struct link *link) {}
 
+void link_configure(struct link *link, const struct link_options *options)
+{
+    link->options = *options;
+}
+
+void link_probe_soon(HF_UNUSED struct link *link) {}
+
 void link_set_probe(HF_UNUSED struct link *link, HF_UNUSED hf_dur probe) {}
 
 /* As a link's end does. */

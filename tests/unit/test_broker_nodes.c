@@ -443,6 +443,31 @@ static void it_has_settled_when_all_are_judged(void **state)
     assert_false(nodes_settling(nodes, its_time));
 }
 
+/* --- a reload --------------------------------------------------------------------------------- */
+
+static void a_reload_gives_links_their_addresses_and_times(void **state)
+{
+    struct config next = config;
+    struct hf_node_row row;
+
+    (void)state;
+    all_come_up();
+    strcpy(next.nodes[1].host, "/run/other");
+    strcpy(next.nodes[1].text, "unix:/run/other");
+    assert_int_equal(timing_derive(hf_ms(9000), hf_ms(TTL_MAX_MS), &next.timing, NULL, 0), HF_OK);
+    nodes_configure(nodes, &next);
+    pass(0);
+    for (int i = 0; i < NODES; i++) {
+        assert_ptr_equal(links[i].options.address, &next.nodes[i]);
+        assert_int_equal(links[i].options.silence.ns, timing_silence(hf_ms(9000)).ns);
+        assert_true(links[i].options.probe.ns > 0 && links[i].options.probe_writes);
+    }
+    assert_int_equal(hf_node_read(&agent.table, 1, &row), HF_OK);
+    assert_string_equal(row.address, "unix:/run/other");
+    assert_int_equal(voting, NODES); /* who they are stands */
+    nodes_configure(nodes, &config);
+}
+
 int main(void)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, make, unmake)
@@ -460,6 +485,7 @@ int main(void)
         ROW(no_sentinel_is_made_beside_one_of_others),
         ROW(it_settles_within_a_second),
         ROW(it_has_settled_when_all_are_judged),
+        ROW(a_reload_gives_links_their_addresses_and_times),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

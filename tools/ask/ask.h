@@ -1,9 +1,10 @@
-/* The entry points of tools/ask/: the subcommands for another process's hold. */
+/* The entry points of tools/ask/: the subcommands for another process's hold, and for the agent. */
 #ifndef HOLDFAST_TOOLS_ASK_ASK_H
 #define HOLDFAST_TOOLS_ASK_ASK_H
 
 /* argv[0] is the subcommand's name; the return value is the exit code (tools/common/exit_code.h). */
 int cmd_wait(int argc, char **argv);
 int cmd_release(int argc, char **argv);
+int cmd_reload(int argc, char **argv);
 
 #endif

@@ -29,6 +29,24 @@ static void print_beats(const struct life *life)
     putchar('\n');
 }
 
+/* Nothing for an agent of an earlier version, which does not say it. */
+static void print_config(const struct hf_table *table)
+{
+    int64_t loaded_ms = (int64_t)hf_counter_read(table, HF_COUNTER_CONFIG_LOADED_MS),
+            refused_ms = (int64_t)hf_counter_read(table, HF_COUNTER_RELOAD_REFUSED_MS);
+    char at[TEXT_INSTANT_SIZE];
+
+    if (loaded_ms == 0)
+        return;
+    printf("config    %s %s",
+           hf_counter_read(table, HF_COUNTER_RELOADS) ? "reloaded" : "as at the start,",
+           text_wall(at, sizeof(at), loaded_ms));
+    if (refused_ms)
+        printf("; the last reload was refused, %s: holdfast history",
+               text_wall(at, sizeof(at), refused_ms));
+    putchar('\n');
+}
+
 static void print_agent(const struct reader *reader, const struct life *life)
 {
     const struct hf_table_header *header = reader->table.header;
@@ -46,6 +64,7 @@ static void print_agent(const struct reader *reader, const struct life *life)
            header->flags & HF_TABLE_F_ALLOW_REPLICAS ? ", allow_replicas" : "",
            header->flags & HF_TABLE_F_TRUST_DURABLE ? ", trust_durable_nodes" : "");
     print_beats(life);
+    print_config(&reader->table);
 }
 
 static void print_counts(const struct reader *reader, const struct reader_counts *leases)

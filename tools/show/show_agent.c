@@ -5,6 +5,21 @@ static json_t *age_json(int64_t age_ms)
     return age_ms < 0 ? json_null() : json_integer(age_ms);
 }
 
+/* An agent of an earlier version has no such counters. */
+static json_t *config_json(const struct hf_table *table)
+{
+    uint64_t loaded_ms = hf_counter_read(table, HF_COUNTER_CONFIG_LOADED_MS),
+             refused_ms = hf_counter_read(table, HF_COUNTER_RELOAD_REFUSED_MS),
+             reloads = hf_counter_read(table, HF_COUNTER_RELOADS);
+    const char *last = refused_ms ? "refused" : reloads ? "applied" : "none";
+    json_t *config = json_object();
+
+    json_put(config, "loaded_at", loaded_ms ? json_instant((int64_t)loaded_ms) : json_null());
+    json_put(config, "last_reload", json_string(last));
+    json_put(config, "refused_at", refused_ms ? json_instant((int64_t)refused_ms) : json_null());
+    return config;
+}
+
 void show_agent_json(struct json_out *out, const struct reader *reader, const struct life *life)
 {
     const struct hf_table_header *header = reader->table.header;
@@ -33,5 +48,6 @@ void show_agent_json(struct json_out *out, const struct reader *reader, const st
     json_put(agent, "allow_eviction", json_boolean(header->flags & HF_TABLE_F_ALLOW_EVICTION));
     json_put(agent, "allow_replicas", json_boolean(header->flags & HF_TABLE_F_ALLOW_REPLICAS));
     json_put(agent, "trust_durable_nodes", json_boolean(header->flags & HF_TABLE_F_TRUST_DURABLE));
+    json_put(agent, "config", config_json(&reader->table));
     json_member(out, "agent", agent);
 }

@@ -195,6 +195,12 @@ int clients_create(struct agent *agent, struct loop *loop, const struct clients_
     return HF_OK;
 }
 
+void clients_configure(struct clients *clients, const struct config *config)
+{
+    clients->config = config;
+    hf_counter_set(&clients->agent->table, HF_COUNTER_CLIENTS_MAX, config->clients_max);
+}
+
 void clients_end(struct clients *clients) BEFORE_OR_AFTER_THREADS
 {
     struct client *c;

@@ -83,6 +83,8 @@ struct clients {
 /* HF_ENOMEM, HF_ESYS with errno. */
 int clients_create(struct agent *agent, struct loop *loop, const struct clients_owner *owner,
                    struct clients **ret_clients);
+/* A reload: who is attached already stays. */
+void clients_configure(struct clients *clients, const struct config *config) IN_BROKER_THREAD;
 /* After sessions_destroy(): frees every client. */
 void clients_end(struct clients *clients);
 void clients_destroy(struct clients *clients); /* NULL is fine */

@@ -493,9 +493,7 @@ int sessions_listen(struct clients *clients)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const char *path = clients->agent->socket_path;
-    mode_t mode = clients->config->group != (gid_t)-1 ? 0660
-                  : clients->config->system           ? 0666
-                                                      : 0600;
+    mode_t mode = config_socket_mode(clients->config);
     int fd;
 
     if (strlen(path) >= sizeof(address.sun_path)) {

@@ -328,6 +328,11 @@ int groups_create(struct agent *agent, struct loop *loop, struct groups **ret_gr
     return HF_OK;
 }
 
+void groups_configure(struct groups *groups, const struct config *config)
+{
+    groups->config = config;
+}
+
 void groups_destroy(struct groups *groups)
 {
     if (!groups)

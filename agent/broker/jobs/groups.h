@@ -15,6 +15,8 @@ struct session;
 struct groups;
 
 int groups_create(struct agent *agent, struct loop *loop, struct groups **ret_groups);
+/* A reload: groups that are kept already stay. */
+void groups_configure(struct groups *groups, const struct config *config) IN_BROKER_THREAD;
 /* A datagram after the hello: true if it was a job's group, which has been dealt with. */
 bool groups_take(struct groups *groups, struct session *s) IN_BROKER_THREAD;
 /* A lease of this client changed, or its last session ended. */

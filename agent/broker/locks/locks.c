@@ -43,6 +43,11 @@ int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
     return HF_OK;
 }
 
+void locks_configure(struct locks *locks, const struct config *config)
+{
+    locks->config = config;
+}
+
 void locks_drain(struct locks *locks)
 {
     locks->draining = true;

@@ -81,6 +81,8 @@ struct locks {
 
 /* Without any lease: readopt() finds those of an earlier agent. `hash_key` is secret: with names that hash alike a
  * client could slow the agent down. HF_ENOMEM. */
+/* A reload: requests from now on go by it. */
+void locks_configure(struct locks *locks, const struct config *config) IN_BROKER_THREAD;
 int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
                  struct clients *clients, const uint8_t hash_key[16],
                  const struct locks_owner *owner, struct locks **ret_locks);

@@ -147,18 +147,24 @@ static void node_learn(struct nodes *nodes, int i, const struct node_facts *fact
     loop_timer_set(nodes->loop, &nodes->review, now);
 }
 
-/* Sets when its clock is sampled next, by what this sample left open. */
+/* How long after a sample of its clock the next one is due, by what the last one left open. */
+static hf_dur node_gap(const struct nodes *nodes, int i)
+{
+    const struct node *node = &nodes->node[i];
+
+    return sampling_gap(nodes->config->timing.ttl,
+                        hf_ns(trust_width(&node->trust).ns + sampling_trip(&node->sampling).ns), i);
+}
+
 static void node_sampled(struct nodes *nodes, int i, const struct link_reply *reply)
 {
     struct node *node = &nodes->node[i];
-    hf_dur ttl = nodes->config->timing.ttl, widths;
 
     if (reply->outcome != LINK_ANSWERED)
         return;
     sampling_note(&node->sampling, hf_time_since(reply->received, reply->sent));
-    widths = hf_ns(trust_width(&node->trust).ns + sampling_trip(&node->sampling).ns);
-    link_set_probe(node->link, sampling_gap(ttl, widths, i));
-    node->row.unseen_step_ns = sampling_step(&node->sampling, ttl, i).ns;
+    link_set_probe(node->link, node_gap(nodes, i));
+    node->row.unseen_step_ns = sampling_step(&node->sampling, nodes->config->timing.ttl, i).ns;
 }
 
 static void on_up(struct link *link, const struct node_facts *facts, const struct link_reply *reply,
@@ -396,24 +402,37 @@ const char *nodes_fleet_text(const struct nodes *nodes)
 
 /* --- start and end ---------------------------------------------------------------------------- */
 
+static struct link_options options_of(struct nodes *nodes, int i, hf_dur probe)
+{
+    const struct config *c = nodes->config;
+
+    return (struct link_options){
+        .loop = nodes->loop,
+        .address = &c->nodes[i],
+        .node = i,
+        .connect_timeout = hf_dur_max(c->timing.attempt, hf_ms(200)),
+        .silence = timing_silence(c->timing.ttl),
+        .probe_writes = true,
+        .probe = probe,
+        .events = &events,
+        .arg = nodes,
+    };
+}
+
+static void show_address(struct nodes *nodes, int i)
+{
+    char *address = nodes->node[i].row.address;
+
+    snprintf(address, sizeof(nodes->node[i].row.address), "%s", nodes->config->nodes[i].text);
+}
+
 static int node_create(struct nodes *nodes, int i,
                        struct resolver *resolver) BEFORE_OR_AFTER_THREADS
 {
     const struct config *c = nodes->config;
     struct node *node = &nodes->node[i];
     struct node_trust before;
-    struct link_options options = {
-        .loop = nodes->loop,
-        .resolver = resolver,
-        .address = &c->nodes[i],
-        .node = i,
-        .connect_timeout = hf_dur_max(c->timing.attempt, hf_ms(200)),
-        .silence = timing_silence(c->timing.ttl),
-        .probe_writes = true,
-        .probe = sampling_gap(c->timing.ttl, hf_ns(0), i),
-        .events = &events,
-        .arg = nodes,
-    };
+    struct link_options options;
     int rc;
 
     trust_init(&node->trust, timing_quarantine(hf_ms(c->ttl_max_ms)),
@@ -422,7 +441,9 @@ static int node_create(struct nodes *nodes, int i,
         trust_restore(&node->trust, &before, nodes->started);
     node_events_begin(nodes, i);
     snprintf(node->row.id, sizeof(node->row.id), "%s", c->nodes[i].id);
-    snprintf(node->row.address, sizeof(node->row.address), "%s", c->nodes[i].text);
+    show_address(nodes, i);
+    options = options_of(nodes, i, sampling_gap(c->timing.ttl, hf_ns(0), i));
+    options.resolver = resolver;
     rc = link_create(&options, &node->link);
     if (rc < 0)
         return rc;
@@ -458,6 +479,22 @@ int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolv
     }
     *ret_nodes = nodes;
     return HF_OK;
+}
+
+void nodes_configure(struct nodes *nodes, const struct config *config)
+{
+    bool shorter = config->timing.ttl.ns < nodes->config->timing.ttl.ns;
+
+    nodes->config = config;
+    for (int i = 0; i < nodes->n; i++) {
+        const struct link_options options = options_of(nodes, i, node_gap(nodes, i));
+
+        link_configure(nodes->node[i].link, &options);
+        if (shorter) /* its clock may step by less than before (agent/core/sampling.h) */
+            link_probe_soon(nodes->node[i].link);
+        show_address(nodes, i);
+    }
+    loop_timer_set(nodes->loop, &nodes->review, clock_now());
 }
 
 void nodes_start(struct nodes *nodes)

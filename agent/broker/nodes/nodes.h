@@ -78,6 +78,8 @@ struct nodes {
 /* Makes the links, without connecting. On HF_ENOMEM and HF_ESYS nothing is left behind. */
 int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolver,
                  const struct nodes_owner *owner, struct nodes **ret_nodes);
+/* A reload. Links of which the address is another one end, and connect there. */
+void nodes_configure(struct nodes *nodes, const struct config *config) IN_BROKER_THREAD;
 /* In the broker's thread. */
 void nodes_start(struct nodes *nodes) IN_BROKER_THREAD;
 /* Ends the links: every command in flight is told that it is over. Releases under way are forgotten: the journal has

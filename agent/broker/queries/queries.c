@@ -35,6 +35,11 @@ int queries_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
     return HF_OK;
 }
 
+void queries_configure(struct queries *queries, const struct config *config)
+{
+    queries->config = config;
+}
+
 void queries_drop_session(struct session *s)
 {
     query_drop_session(s);

@@ -39,6 +39,8 @@ struct queries {
 };
 
 /* HF_ENOMEM. */
+/* A reload. */
+void queries_configure(struct queries *queries, const struct config *config) IN_BROKER_THREAD;
 int queries_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
                    struct clients *clients, struct locks *locks, struct queries **ret_queries);
 /* HF_OP_QUERY, HF_OP_FORCE, HF_OP_LISTING; each answers by itself. */

@@ -1,0 +1,56 @@
+#include "agent/process/permissions.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "shm/status.h"
+
+/* DIR of DIR/sock. */
+static void directory(const struct agent *agent, char ret_dir[sizeof(agent->socket_path)])
+{
+    char *slash;
+
+    memcpy(ret_dir, agent->socket_path, sizeof(agent->socket_path));
+    slash = strrchr(ret_dir, '/');
+    if (slash)
+        *slash = '\0';
+}
+
+/* The first one that fails, NULL: none; errno. A directory's group is left alone, as at the start. */
+static const char *set(const struct agent *agent, const struct config *c)
+{
+    static char dir[sizeof(agent->socket_path)];
+    gid_t group = c->group != (gid_t)-1 ? c->group : getegid();
+    int fd = agent->table.fd;
+
+    directory(agent, dir);
+    if (chown(agent->socket_path, (uid_t)-1, group) < 0 ||
+        chmod(agent->socket_path, config_socket_mode(c)) < 0)
+        return agent->socket_path;
+    if (fchown(fd, (uid_t)-1, group) < 0 || fchmod(fd, c->table_mode) < 0)
+        return agent->shm_name;
+    return chmod(dir, config_dir_mode(c)) < 0 ? dir : NULL;
+}
+
+int permissions_change(const struct agent *agent, const struct config *before,
+                       const struct config *after, char *why, size_t why_size)
+{
+    const char *failed;
+    int error;
+
+    if (before->group == after->group && before->table_mode == after->table_mode)
+        return HF_OK;
+    failed = set(agent, after);
+    if (!failed)
+        return HF_OK;
+    error = errno;
+    snprintf(why, why_size, "group, table_mode: cannot set the permissions of %s: %s%s", failed,
+             strerror(error),
+             error == EPERM ? "; the agent's user must be a member of the group" : "");
+    (void)set(agent, before);
+    return HF_ESYS;
+}

@@ -1,0 +1,281 @@
+#include "agent/process/reload.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/agent.h"
+#include "agent/base/log.h"
+#include "agent/base/thread_role.h"
+#include "agent/process/notify.h"
+#include "agent/process/permissions.h"
+#include "agent/process/reload_check.h"
+#include "agent/record/config_order.h"
+#include "shm/status.h"
+
+#define END_WAITS_MS 5000 /* for a reload under way, when the agent ends */
+
+enum stage {
+    IDLE,
+    READING, /* the thread is at it */
+    TELLING, /* `order` is on its way to the threads */
+};
+
+struct reload {
+    struct agent *agent;
+    struct reload_start start;
+    enum stage stage;
+    uint64_t number; /* of the reload that runs or was the last; 0 none */
+    bool again;      /* another one follows */
+    struct reload_check *check;
+    struct config *now; /* in force; NULL: the one of the start */
+    struct config_order order;
+    int told; /* threads that got `order` */
+    bool applied;
+    char text[RELOAD_TEXT_SIZE]; /* of the last one that is over */
+    uint64_t over;               /* its number */
+};
+
+/* --- its thread -------------------------------------------------------------------------------- */
+
+static void *thread_main(void *arg)
+{
+    struct reload_check *check = arg;
+
+    (void)pthread_setname_np(pthread_self(), "hf-reload");
+    reload_check(check);
+    atomic_store_explicit(&check->done, true, memory_order_release);
+    return NULL;
+}
+
+/* --- main: the steps ---------------------------------------------------------------------------- */
+
+static const struct config *in_force(const struct reload *r)
+{
+    return r->now ? r->now : r->agent->config;
+}
+
+static void config_free(struct config *config)
+{
+    if (!config)
+        return;
+    explicit_bzero(config, sizeof(*config)); /* passwords */
+    free(config);
+}
+
+static void check_free(struct reload_check *check)
+{
+    if (!check)
+        return;
+    config_free(check->next);
+    free(check);
+}
+
+static void finish(struct reload *r)
+{
+    char status[256];
+
+    r->stage = IDLE;
+    r->over = r->number;
+    if (!r->applied)
+        snprintf(status, sizeof(status), "READY=1\nSTATUS=Reload refused: %.180s", r->text);
+    notify_send(r->applied ? "READY=1\nSTATUS=Reloaded" : status);
+}
+
+static void tell(struct reload *r, const struct config *config)
+{
+    struct message *m = message_new(MSG_CONFIG);
+
+    r->order = (struct config_order){.config = config};
+    memcpy(r->order.text, r->text, strnlen(r->text, sizeof(r->order.text) - 1));
+    r->stage = TELLING;
+    r->told = config ? 2 : 1;
+    m->order = &r->order;
+    mailbox_post(&r->agent->to_broker, m);
+    if (!config)
+        return;
+    m = message_new(MSG_CONFIG);
+    m->order = &r->order;
+    mailbox_post(&r->agent->to_renewal, m);
+}
+
+/* It may quote any bytes of a file. */
+static void refused(struct reload *r, const char *why)
+{
+    char shown[RELOAD_TEXT_SIZE];
+
+    r->applied = false;
+    snprintf(r->text, sizeof(r->text), "%s", log_name(why, strlen(why), shown, sizeof(shown)));
+    log_warn("the configuration is not reloaded, and nothing changes: %s", r->text);
+    tell(r, NULL);
+}
+
+static void say_applied(struct reload *r, const struct reload_check *check)
+{
+    char changes[RELOAD_TEXT_SIZE / 2], moved[RELOAD_TEXT_SIZE / 2], shown[RELOAD_TEXT_SIZE];
+    size_t now = config_changes_text(check->changes, check->change_count, CONFIG_NOW, changes,
+                                     sizeof(changes)),
+           there = config_changes_text(check->changes, check->change_count, CONFIG_MOVED, moved,
+                                       sizeof(moved));
+    char text[2 * RELOAD_TEXT_SIZE];
+
+    snprintf(text, sizeof(text), "%s%s%s%s%s%s", now || there ? "" : "nothing has changed", changes,
+             now && there ? "; " : "", moved,
+             check->untried[0] ? "; not tried, because nobody answers there: node " : "",
+             check->untried);
+    snprintf(r->text, sizeof(r->text), "%s", log_name(text, strlen(text), shown, sizeof(shown)));
+    log_info("the configuration is reloaded from %s: %s", check->path, r->text);
+    if (check->next->descriptors_bound && !check->now->descriptors_bound)
+        log_warn(
+            "raise LimitNOFILE= in the unit, or ulimit -n, and restart the agent: its limit of "
+            "descriptors has room for %" PRIu32 " clients, fewer than clients_max",
+            check->next->clients_max);
+    if (check->next->warning[0])
+        log_warn("%s", log_name(check->next->warning, strlen(check->next->warning), shown,
+                                sizeof(shown)));
+}
+
+static void apply(struct reload *r, struct reload_check *check)
+{
+    char why[512];
+
+    if (permissions_change(r->agent, in_force(r), check->next, why, sizeof(why)) < 0) {
+        refused(r, why);
+        return;
+    }
+    r->applied = true;
+    log_set_level(check->next->log_level);
+    atomic_store_explicit(&r->agent->table.header->ttl_ms, check->next->ttl_ms,
+                          memory_order_relaxed);
+    say_applied(r, check);
+    tell(r, check->next);
+}
+
+static int start_thread(struct reload_check *check)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    sigset_t all, before;
+    int rc;
+
+    if (pthread_attr_init(&attr) != 0)
+        return HF_ENOMEM;
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's */
+    rc = pthread_create(&thread, &attr, thread_main, check);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&attr);
+    return rc == 0 ? HF_OK : HF_ENOMEM;
+}
+
+static int begin(struct reload *r)
+{
+    struct reload_check *check = calloc(1, sizeof(*check));
+
+    if (!check)
+        return HF_ENOMEM;
+    check->agent = r->agent;
+    check->start = &r->start;
+    check->now = in_force(r);
+    check->next = calloc(1, sizeof(*check->next));
+    if (!check->next || start_thread(check) < 0) {
+        check_free(check);
+        return HF_ENOMEM;
+    }
+    r->check = check;
+    r->stage = READING;
+    return HF_OK;
+}
+
+/* --- main: the door ----------------------------------------------------------------------------- */
+
+int reload_create(struct agent *agent, const struct reload_start *start, struct reload **ret_reload)
+{
+    struct reload *r = calloc(1, sizeof(*r));
+
+    if (!r)
+        return HF_ENOMEM;
+    r->agent = agent;
+    r->start = *start;
+    *ret_reload = r;
+    return HF_OK;
+}
+
+/* A look-up of a group that never ends keeps what its thread uses. */
+void reload_destroy(struct reload *r)
+{
+    if (!r)
+        return;
+    for (int waited = 0; r->stage == READING && waited < END_WAITS_MS; waited += 10) {
+        if (atomic_load_explicit(&r->check->done, memory_order_acquire))
+            r->stage = IDLE;
+        else
+            (void)poll(NULL, 0, 10);
+    }
+    if (r->stage == READING)
+        return;
+    check_free(r->check);
+    config_free(r->now);
+    explicit_bzero(r, sizeof(*r));
+    free(r);
+}
+
+uint64_t reload_ask(struct reload *r)
+{
+    if (r->stage != IDLE) {
+        r->again = true;
+        return r->number + 1;
+    }
+    r->number++;
+    notify_reloading();
+    if (r->agent->config->ephemeral)
+        refused(r, "restart the agent instead: with --dev it cannot reload its configuration");
+    else if (begin(r) < 0)
+        refused(r, "no memory");
+    return r->number;
+}
+
+bool reload_busy(const struct reload *r)
+{
+    return r->stage != IDLE || r->again;
+}
+
+void reload_turn(struct reload *r)
+{
+    struct reload_check *check = r->check;
+
+    if (r->stage == READING && atomic_load_explicit(&check->done, memory_order_acquire)) {
+        if (check->good)
+            apply(r, check);
+        else
+            refused(r, check->why);
+    } else if (r->stage == TELLING &&
+               atomic_load_explicit(&r->order.taken, memory_order_acquire) == r->told) {
+        if (r->applied) {
+            config_free(r->now);
+            r->now = check->next;
+            check->next = NULL;
+        }
+        check_free(check);
+        r->check = NULL;
+        finish(r);
+    } else if (r->stage == IDLE && r->again) {
+        r->again = false; /* a turn later: who asked for the one before has its answer */
+        (void)reload_ask(r);
+    }
+}
+
+bool reload_over(const struct reload *r, uint64_t number, bool *ret_applied, const char **ret_text)
+{
+    if (r->over < number)
+        return false;
+    *ret_applied = r->applied;
+    *ret_text = r->text;
+    return true;
+}

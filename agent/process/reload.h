@@ -1,0 +1,43 @@
+/* Reloads: the configuration is read again while the agent runs, on SIGHUP and for `holdfast reload`.
+ *
+ * Main thread, with a thread (hf-reload) for what may wait: agent/process/reload_check.h. Only when all of it is good anything changes:
+ * permissions, then one message to each thread with the whole configuration
+ * (agent/record/config_order.h).
+ * (!) One reload at a time. Who asks while one runs gets the next one: the file may have changed since.
+ * However many ask, there is one to come.
+ */
+#ifndef HOLDFAST_AGENT_PROCESS_RELOAD_H
+#define HOLDFAST_AGENT_PROCESS_RELOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/base/thread_role.h"
+
+struct agent;
+struct reload;
+
+/* What the agent was started with. */
+struct reload_start {
+    int argc;
+    char **argv;
+    int64_t descriptors; /* for config_bound_clients() */
+};
+
+int reload_create(struct agent *agent, const struct reload_start *start,
+                  struct reload **ret_reload) IN_MAIN_THREAD; /* HF_ENOMEM */
+/* After the threads that use the configuration are gone; NULL is fine. */
+void reload_destroy(struct reload *reload) IN_MAIN_THREAD;
+
+/* Begins a reload, or has one follow that which runs. Returns its number. */
+uint64_t reload_ask(struct reload *reload) IN_MAIN_THREAD;
+/* Something is under way: reload_turn() is wanted soon. */
+bool reload_busy(const struct reload *reload) IN_MAIN_THREAD;
+void reload_turn(struct reload *reload) IN_MAIN_THREAD;
+
+/* Whether that reload is over. Then `ret_applied`, and what to say: lines of what changed, or why it was
+ * refused. The text stays until the next reload is over. */
+bool reload_over(const struct reload *reload, uint64_t number, bool *ret_applied,
+                 const char **ret_text) IN_MAIN_THREAD;
+
+#endif

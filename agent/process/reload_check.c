@@ -1,0 +1,154 @@
+#include "agent/process/reload_check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/agent.h"
+#include "agent/process/reload.h"
+#include "agent/redis/trial.h"
+#include "shm/status.h"
+
+#define TRIAL_MOST hf_ms(2000)
+
+/* --- the nodes -------------------------------------------------------------------------------- */
+
+static void refuse(struct reload_check *c, const char *format, ...) HF_PRINTF(2, 3);
+static void refuse(struct reload_check *c, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(c->why, sizeof(c->why), format, args);
+    va_end(args);
+    c->good = false;
+}
+
+/* Of the server that a node was when it was last up. */
+static bool known_run_id(const struct reload_check *c, int node, struct hf_node_row *ret_row)
+{
+    return hf_node_read(&c->agent->table, (uint32_t)node, ret_row) == HF_OK && *ret_row->run_id;
+}
+
+/* The node whose server this is, or NULL. */
+static const char *owner_of(const struct reload_check *c, const char *run_id)
+{
+    struct hf_node_row row;
+
+    for (int i = 0; i < c->now->node_count; i++)
+        if (known_run_id(c, i, &row) && strcmp(row.run_id, run_id) == 0)
+            return c->now->nodes[i].id;
+    return NULL;
+}
+
+static bool is_refusal(enum hf_node_error error)
+{
+    return error == HF_NODE_ERR_AUTH || error == HF_NODE_ERR_PERM;
+}
+
+/* (!) By its run id, which no other server ever has. At the address before may be nobody, but nobody else:
+ * other hosts would ask that one. */
+static void judge_address(struct reload_check *c, int node, const struct trial *there,
+                          const struct trial *before)
+{
+    const char *id = c->next->nodes[node].id, *address = c->next->nodes[node].text, *owner;
+    struct hf_node_row row;
+
+    if (!there->answered)
+        refuse(c, "node %s cannot be reached at %s: %s", id, address, there->text);
+    else if (!known_run_id(c, node, &row))
+        refuse(c,
+               "node %s has not been up since this agent began, so it is not known whether %s is "
+               "the same server: try again when the node is up at %s",
+               id, address, c->now->nodes[node].text);
+    else if (before->answered && strcmp(before->run_id, row.run_id) != 0)
+        refuse(c, "node %s: another server than before answers at its present address %s", id,
+               c->now->nodes[node].text);
+    else if (strcmp(there->run_id, row.run_id) == 0)
+        return;
+    else if ((owner = owner_of(c, there->run_id)))
+        refuse(c, "node %s: %s leads to the server of node %s", id, address, owner);
+    else
+        refuse(
+            c,
+            "node %s: %s is another server, and while another host asks the one before, two could "
+            "hold one lock. Stop that one for good, then restart the agent: leases outlive it",
+            id, address);
+}
+
+static void judge_node(struct reload_check *c, const struct config_change *change,
+                       const struct trial *there, const struct trial *before)
+{
+    const char *id = c->next->nodes[change->node].id;
+
+    if (is_refusal(there->error))
+        refuse(c,
+               "node %s refuses the new user or password (%s): give the user its rights there "
+               "first, or correct the file",
+               id, there->text);
+    else if (change->effect == CONFIG_MOVED)
+        judge_address(c, change->node, there, before);
+    else if (!there->answered) {
+        size_t used = strlen(c->untried);
+
+        snprintf(c->untried + used, sizeof(c->untried) - used, "%s%s", used ? ", " : "", id);
+    }
+}
+
+/* Two trials for each change that wants one. */
+static void try_nodes(struct reload_check *c)
+{
+    struct trial trials[4 * HF_NODES_MAX];
+    const struct config_change *wanted[2 * HF_NODES_MAX];
+    int count = 0, rc;
+
+    for (size_t i = 0; i < c->change_count; i++) {
+        const struct config_change *change = &c->changes[i];
+
+        if (!change->secret && change->effect != CONFIG_MOVED)
+            continue;
+        wanted[count / 2] = change;
+        trials[count++] = (struct trial){.address = &c->next->nodes[change->node]};
+        trials[count++] = (struct trial){.address = &c->now->nodes[change->node]};
+    }
+    rc = trial_run(trials, count, TRIAL_MOST);
+    if (rc < 0)
+        refuse(c, "the nodes cannot be tried: %s", hf_status_text(rc));
+    for (int i = 0; i < count && c->good; i += 2)
+        judge_node(c, wanted[i / 2], &trials[i], &trials[i + 1]);
+}
+
+/* --- the file --------------------------------------------------------------------------------- */
+
+static bool read_file(struct reload_check *c)
+{
+    char why[1024];
+    int rc = config_reload(c->start->argc, c->start->argv, c->next, c->path, sizeof(c->path), why,
+                           sizeof(why));
+
+    if (rc == HF_OK)
+        return true;
+    if (!why[0])
+        snprintf(why, sizeof(why), "%s", hf_status_text(rc));
+    if (c->path[0] && !strstr(why, c->path))
+        refuse(c, "%.500s: %s", c->path, why);
+    else
+        refuse(c, "%s", why);
+    return false;
+}
+
+void reload_check(struct reload_check *c)
+{
+    char text[RELOAD_TEXT_SIZE / 2];
+
+    if (!read_file(c))
+        return;
+    config_bound_clients(c->next, c->start->descriptors);
+    config_bound_leases(c->next, c->agent->table.capacity);
+    c->change_count = config_changes(c->now, c->next, c->changes);
+    c->good = true;
+    if (config_changes_text(c->changes, c->change_count, CONFIG_RESTART, text, sizeof(text)))
+        refuse(c, "%.500s: only a restart changes this: %s", c->path, text);
+    else
+        try_nodes(c);
+}

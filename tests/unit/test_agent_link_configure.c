@@ -1,0 +1,220 @@
+/* A link whose address, password and times change while it lives; and trials of addresses before that. Against
+ * real redis-servers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/redis/trial.h"
+#include "tests/unit/link_fixture.h"
+
+static struct node_address next;
+
+static void parse(struct node_address *address, const char *format, ...) HF_PRINTF(2, 3);
+static void parse(struct node_address *address, const char *format, ...)
+{
+    char text[256], why[256];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    if (node_address_parse(text, address, why, sizeof(why)) != HF_OK)
+        fail_msg("%s", why);
+}
+
+/* As a reload does: what the link had before may be gone afterwards. */
+static void configure(struct fixture *f, const struct link_events *events)
+{
+    const struct link_options options = {.address = &next,
+                                         .connect_timeout = f->connect_timeout,
+                                         .silence = f->silence,
+                                         .probe = f->probe,
+                                         .events = events};
+
+    link_configure(f->link, &options);
+    memset(&f->address, 0x5a, sizeof(f->address));
+}
+
+static void side(struct fixture *f, const char *format, ...)
+{
+    redisContext *c = redisConnectUnix(f->server.socket);
+    redisReply *reply;
+    va_list args;
+
+    assert_non_null(c);
+    va_start(args, format);
+    reply = redisvCommand(c, format, args);
+    va_end(args);
+    assert_true(reply && reply->type != REDIS_REPLY_ERROR);
+    freeReplyObject(reply);
+    redisFree(c);
+}
+
+static struct fixture *start(void **state)
+{
+    struct fixture *f = *state;
+
+    f->server.has_tcp = true;
+    assert_true(redis_server_start(&f->server, NULL));
+    return f;
+}
+
+static bool is_up_again(struct fixture *f)
+{
+    return f->ups >= 2;
+}
+
+static bool tracks(struct fixture *f)
+{
+    return link_tracking(f->link) == HF_TRACKING_ON;
+}
+
+/* --- links ------------------------------------------------------------------------------------ */
+
+static void another_password_is_for_the_next_connection(void **state)
+{
+    struct fixture *f = start(state);
+    redisContext *c = redisConnectUnix(f->server.socket);
+
+    link_comes_up(f, NULL);
+    freeReplyObject(redisCommand(c, "CONFIG SET requirepass two"));
+    parse(&next, "redis+unix://:two@%s", f->server.socket);
+    configure(f, &fixture_events);
+    assert_false(runs_until(f, is_down, 100)); /* the one that stands stays */
+    assert_true(link_is_up(f->link));
+    freeReplyObject(redisCommand(c, "CLIENT KILL TYPE normal"));
+    redisFree(c);
+    assert_true(runs_until(f, is_up_again, FAR_MS));
+    assert_int_equal(f->downs, 1);
+}
+
+static void another_address_ends_the_connection_and_makes_a_new_one(void **state)
+{
+    struct fixture *f = start(state);
+    char run_id[TRUST_RUN_ID_LEN + 1];
+
+    link_comes_up(f, NULL);
+    memcpy(run_id, f->facts.run_id, sizeof(run_id));
+    parse(&next, "127.0.0.1:%d", f->server.port);
+    configure(f, &fixture_events);
+    assert_int_equal(f->downs, 0); /* not from inside the call */
+    assert_true(runs_until(f, is_up_again, FAR_MS));
+    assert_int_equal(f->downs, 1);
+    assert_int_equal(f->down_error, HF_NODE_ERR_BROKEN);
+    assert_string_equal(f->facts.run_id, run_id);
+}
+
+/* (!) Else it would go on where the earlier name led to. */
+static void what_a_name_led_to_is_forgotten(void **state)
+{
+    struct fixture *f = start(state);
+    char text[64];
+
+    snprintf(text, sizeof(text), "localhost:%d", f->server.port + 1); /* nobody there */
+    make_link(f, text);
+    assert_true(runs_until(f, has_tried, FAR_MS));
+    parse(&next, "%s", f->server.socket);
+    configure(f, &fixture_events);
+    assert_true(runs_until(f, is_up, FAR_MS));
+}
+
+static void a_link_that_waits_tries_the_new_address_at_once(void **state)
+{
+    struct fixture *f = start(state);
+    hf_time began;
+
+    make_link(f, "unix:/nonexistent/sock");
+    while (f->downs < 8) /* its delays have grown to a second */
+        (void)runs_until(f, never, 50);
+    parse(&next, "%s", f->server.socket);
+    began = clock_now();
+    configure(f, &fixture_events);
+    assert_true(runs_until(f, is_up, FAR_MS));
+    assert_true(hf_time_since(clock_now(), began).ns < 500 * HF_NS_PER_MS);
+}
+
+static void tracking_begins_and_ends_with_the_events(void **state)
+{
+    struct fixture *f = start(state);
+
+    link_comes_up(f, NULL);
+    parse(&next, "%s", f->server.socket);
+    assert_int_equal(link_tracking(f->link), HF_TRACKING_DOWN);
+    configure(f, &tracking_events);
+    assert_true(runs_until(f, tracks, FAR_MS));
+    configure(f, &fixture_events);
+    assert_int_equal(link_tracking(f->link), HF_TRACKING_DOWN);
+    assert_false(runs_until(f, tracks, 200));
+    assert_int_equal(f->downs, 0); /* the link itself stays */
+    configure(f, &tracking_events);
+    assert_true(runs_until(f, tracks, FAR_MS));
+}
+
+/* --- trials ----------------------------------------------------------------------------------- */
+
+static void a_trial_tells_who_answers(void **state)
+{
+    struct fixture *f = start(state);
+    struct node_address a, b;
+    struct trial trials[2] = {{.address = &a}, {.address = &b}};
+
+    link_comes_up(f, NULL);
+    parse(&a, "%s", f->server.socket);
+    parse(&b, "localhost:%d", f->server.port);
+    assert_int_equal(trial_run(trials, 2, hf_ms(FAR_MS)), HF_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_true(trials[i].answered);
+        assert_int_equal(trials[i].error, HF_NODE_ERR_NONE);
+        assert_string_equal(trials[i].run_id, f->facts.run_id);
+    }
+}
+
+static void a_trial_tells_why_not(void **state)
+{
+    struct fixture *f = start(state);
+    int silent = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct node_address a, b, c, d;
+    struct trial trials[4] = {{.address = &a}, {.address = &b}, {.address = &c}, {.address = &d}};
+    struct sockaddr_un here = {.sun_family = AF_UNIX};
+
+    snprintf(here.sun_path, sizeof(here.sun_path), "%s.silent", f->server.socket);
+    assert_int_equal(bind(silent, (struct sockaddr *)&here, sizeof(here)), 0);
+    assert_int_equal(listen(silent, 1), 0);
+    side(f, "ACL SETUSER poor on >p ~* +@read +auth +info +client +config|get");
+    side(f, "CONFIG SET requirepass right");
+    parse(&a, "redis+unix://:wrong@%s", f->server.socket);
+    parse(&b, "unix:/nonexistent/sock");
+    parse(&c, "unix:%s", here.sun_path);
+    parse(&d, "redis+unix://poor:p@%s", f->server.socket);
+    assert_int_equal(trial_run(trials, 4, hf_ms(500)), HF_OK);
+    assert_int_equal(trials[0].error, HF_NODE_ERR_AUTH);
+    assert_null(strstr(trials[0].text, "wrong"));
+    assert_int_equal(trials[1].error, HF_NODE_ERR_CONNECT);
+    assert_int_equal(trials[2].error, HF_NODE_ERR_TIMEOUT);
+    assert_string_equal(trials[2].text, "no answer");
+    assert_int_equal(trials[3].error, HF_NODE_ERR_PERM);
+    for (int i = 0; i < 4; i++)
+        assert_false(trials[i].answered);
+    close(silent);
+    (void)unlink(here.sun_path);
+}
+
+int main(void)
+{
+#define ROW(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        ROW(another_password_is_for_the_next_connection),
+        ROW(another_address_ends_the_connection_and_makes_a_new_one),
+        ROW(what_a_name_led_to_is_forgotten),
+        ROW(a_link_that_waits_tries_the_new_address_at_once),
+        ROW(tracking_begins_and_ends_with_the_events),
+        ROW(a_trial_tells_who_answers),
+        ROW(a_trial_tells_why_not),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
