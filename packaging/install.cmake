@@ -10,6 +10,19 @@ if(NOT IS_ABSOLUTE "${sysconfdir}")
     endif()
 endif()
 
+if(NOT IS_ABSOLUTE "${bindir}")
+    set(bindir "${CMAKE_INSTALL_PREFIX}/${bindir}")
+endif()
+
+# An older systemd hears of a refused reload by the command's exit code.
+if(systemd_version VERSION_LESS 253)
+    set(type "notify")
+    set(reload "ExecReload=${bindir}/holdfast reload --agent %t/holdfast/default/sock")
+else()
+    set(type "notify-reload")
+    set(reload "# systemctl reload sends SIGHUP and waits; holdfast reload tells the result, too.")
+endif()
+
 foreach(unit holdfastd holdfastd-user)
     configure_file("${source}/${unit}.service.in" "${made}/${unit}.service" @ONLY)
 endforeach()
