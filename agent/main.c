@@ -128,8 +128,8 @@ static int serve(struct agent *agent, const char *dir,
     supervise(agent, signals, &control, reload);
 
     notify_send("STOPPING=1\nSTATUS=Ending");
-    mailbox_post(&agent->to_broker, message_new(MSG_DRAIN));
-    supervise_drain(agent);
+    mailbox_post(&agent->to_broker, message_new(MSG_GO_AWAY));
+    supervise_end(agent);
     control_close(&control);
     stop_renewal(agent);
 error_broker:

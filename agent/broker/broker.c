@@ -36,7 +36,7 @@
 #define BEAT_EVERY (100 * HF_NS_PER_MS)
 /* How long undone rounds and releases may take when the agent goes away. What has no quorum of answers by then stays in
  * the journal, for the next agent. */
-#define DRAIN_MOST HF_NS_PER_SEC
+#define GOING_MOST HF_NS_PER_SEC
 
 /* --- what nodes tell ------------------------------------------------------------------------- */
 
@@ -174,7 +174,7 @@ static void on_turn(void *arg, hf_time now)
 
 /* --- going away ------------------------------------------------------------------------------- */
 
-static bool drained(struct broker *b, hf_time now) IN_BROKER_THREAD
+static bool is_finished(struct broker *b, hf_time now) IN_BROKER_THREAD
 {
     struct client *c;
 
@@ -189,33 +189,33 @@ static bool drained(struct broker *b, hf_time now) IN_BROKER_THREAD
     return true;
 }
 
-static void on_drain_timer(struct loop_timer *timer, hf_time now)
+static void on_going_timer(struct loop_timer *timer, hf_time now)
 {
-    struct broker *b = HF_CONTAINER(timer, struct broker, drain_timer);
+    struct broker *b = HF_CONTAINER(timer, struct broker, going_timer);
 
     is_broker_thread();
-    if (drained(b, now) || hf_time_reached(now, b->drain_until))
+    if (is_finished(b, now) || hf_time_reached(now, b->going_until))
         loop_stop(b->loop);
     else
         loop_timer_set(b->loop, timer, hf_time_add(now, hf_ms(20)));
 }
 
-static void drain(struct broker *b) IN_BROKER_THREAD
+static void go_away(struct broker *b) IN_BROKER_THREAD
 {
     const struct config *c = b->agent->config;
     hf_time now = clock_now();
 
-    if (b->draining)
+    if (b->going)
         return;
-    b->draining = b->clients->draining = true;
+    b->going = b->clients->going = true;
     event_agent_ending(b->agent);
-    b->drain_until = b->releases_until = hf_time_add(now, hf_ns(DRAIN_MOST));
+    b->going_until = b->releases_until = hf_time_add(now, hf_ns(GOING_MOST));
     /* Jobs on private nodes are asked to stop; their validity bounds how long that takes. */
     if (c->ephemeral)
-        b->drain_until = hf_time_max(b->drain_until, hf_time_add(now, hf_ms(c->ttl_max_ms)));
-    locks_drain(b->locks);
-    queries_drain(b->queries);
-    loop_timer_set(b->loop, &b->drain_timer, now);
+        b->going_until = hf_time_max(b->going_until, hf_time_add(now, hf_ms(c->ttl_max_ms)));
+    locks_go_away(b->locks);
+    queries_go_away(b->queries);
+    loop_timer_set(b->loop, &b->going_timer, now);
 }
 
 /* --- a reload --------------------------------------------------------------------------------- */
@@ -273,8 +273,8 @@ static void on_wake(void *arg)
         case MSG_TRUST:
             nodes_on_told(b->nodes, m);
             break;
-        case MSG_DRAIN:
-            drain(b);
+        case MSG_GO_AWAY:
+            go_away(b);
             break;
         case MSG_CONFIG:
             take_order(b, m->order);
@@ -350,7 +350,7 @@ int broker_create(struct agent *agent, struct broker **ret_broker)
     b->agent = agent;
     mutex_init(&b->why_lock);
     b->beat.fn = on_beat;
-    b->drain_timer.fn = on_drain_timer;
+    b->going_timer.fn = on_going_timer;
     rc = loop_create(&b->loop);
     if (rc == HF_OK) {
         mailbox_init(&agent->to_broker, b->loop);

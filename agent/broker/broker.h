@@ -31,7 +31,7 @@ int broker_start(struct broker *broker) IN_MAIN_THREAD;
 /* Any thread, while the broker lives. Interrupts a system call in which its thread waits: before Linux 6.16 any process
  * that can attach may send it a socket whose last close lingers. */
 void broker_rouse(struct broker *broker);
-/* After MSG_DRAIN was posted: waits for the thread. */
+/* After MSG_GO_AWAY was posted: waits for the thread. */
 void broker_join(struct broker *broker);
 void broker_destroy(struct broker *broker) IN_MAIN_THREAD;
 

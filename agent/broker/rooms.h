@@ -35,9 +35,9 @@ struct broker {
     bool thread_started;
     struct loop_timer beat;
 
-    bool draining;
-    hf_time drain_until, releases_until;
-    struct loop_timer drain_timer;
+    bool going;
+    hf_time going_until, releases_until;
+    struct loop_timer going_timer;
 
     /* shared with main */
     _Atomic bool ready;

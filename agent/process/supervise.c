@@ -206,31 +206,31 @@ void supervise(struct agent *agent, int signals, struct control *control, struct
     }
 }
 
-struct drain {
+struct ending {
     struct broker *broker;
     atomic_bool done;
 };
 
 static void *join_broker(void *arg)
 {
-    struct drain *d = arg;
+    struct ending *e = arg;
 
-    broker_join(d->broker);
-    atomic_store_explicit(&d->done, true, memory_order_release);
+    broker_join(e->broker);
+    atomic_store_explicit(&e->done, true, memory_order_release);
     return NULL;
 }
 
-void supervise_drain(struct agent *agent)
+void supervise_end(struct agent *agent)
 {
-    struct drain d = {.broker = agent->broker};
+    struct ending e = {.broker = agent->broker};
     struct watch w = {.agent = agent, .watchdog = notify_watchdog()};
     pthread_t joiner;
 
-    if (pthread_create(&joiner, NULL, join_broker, &d) != 0) {
+    if (pthread_create(&joiner, NULL, join_broker, &e) != 0) {
         broker_join(agent->broker);
         return;
     }
-    while (!atomic_load_explicit(&d.done, memory_order_acquire)) {
+    while (!atomic_load_explicit(&e.done, memory_order_acquire)) {
         hf_time now = clock_now();
 
         beat(agent, now);

@@ -22,7 +22,7 @@ int supervise_signals(void);
 void supervise(struct agent *agent, int signals, struct control *control,
                struct reload *reload) IN_MAIN_THREAD;
 
-/* Waits for the broker, to which MSG_DRAIN was posted; the sign of life goes on. */
-void supervise_drain(struct agent *agent);
+/* Waits for the broker, to which MSG_GO_AWAY was posted; the sign of life goes on. */
+void supervise_end(struct agent *agent);
 
 #endif

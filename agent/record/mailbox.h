@@ -39,7 +39,7 @@ enum message_kind {
     MSG_ENDED, /* `lease`: over, and q nodes answered its release or it timed out: the broker owns
                   it again */
     /* main thread to broker */
-    MSG_DRAIN, /* the agent ends: answer waiters, undo rounds, stop */
+    MSG_GO_AWAY, /* the agent ends: answer waiters, undo rounds, stop */
     /* main thread to both */
     MSG_CONFIG, /* `order`: a reload */
 };

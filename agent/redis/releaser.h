@@ -27,7 +27,7 @@ struct releaser;
 /* `owner` is handed to every `done`. */
 int releaser_create(struct loop *loop, struct link *const *links, int nodes, int quorum,
                     void *owner, struct releaser **ret_releaser);
-/* Drops all jobs; leaves keys to their TTL. Call releaser_busy() first to drain. */
+/* Drops all jobs; leaves keys to their TTL. First let them end: releaser_busy(). */
 void releaser_destroy(struct releaser *releaser);
 
 /* HF_OK, HF_ENOMEM. */

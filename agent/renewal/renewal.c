@@ -212,8 +212,8 @@ static void on_stop(struct renewal *r)
 {
     r->stopping = true;
     /* Releases that have begun get the time of one attempt to leave; some had that time while the
-     * broker was draining. */
-    if (loop_timer_set(r->loop, &r->drained,
+     * broker was going away. */
+    if (loop_timer_set(r->loop, &r->finished,
                        hf_time_max(clock_now(), releaser_attempts_over(r->releaser))) != HF_OK)
         loop_stop(r->loop);
 }
@@ -264,7 +264,7 @@ static void on_message(struct renewal *r, const struct message *message) IN_RENE
     case MSG_CHANGED:
     case MSG_HANDED_OVER:
     case MSG_ENDED:
-    case MSG_DRAIN:
+    case MSG_GO_AWAY:
         break; /* not ours */
     }
 }
@@ -352,10 +352,10 @@ static void on_wake_timer(struct loop_timer *timer, hf_time now)
     (void)now;
 }
 
-static void on_drained(struct loop_timer *timer, hf_time now)
+static void on_finished(struct loop_timer *timer, hf_time now)
 {
     (void)now;
-    loop_stop(HF_CONTAINER(timer, struct renewal, drained)->loop);
+    loop_stop(HF_CONTAINER(timer, struct renewal, finished)->loop);
 }
 
 static void *thread_main(void *arg)
@@ -464,7 +464,7 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal) BEFORE_OR_
     r->started = clock_now();
     r->turn = HF_TIME_PAST;
     r->wake.fn = on_wake_timer;
-    r->drained.fn = on_drained;
+    r->finished.fn = on_finished;
     if (getrandom(&r->random, sizeof(r->random), 0) != sizeof(r->random) || r->random == 0)
         r->random = 1;
     phases_init(&r->phases, renewal_random(r));

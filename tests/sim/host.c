@@ -223,11 +223,11 @@ bool hosts_connected(void)
 
 static sim_ns back_after[SIM_HOSTS];
 
-static void drain(void *arg)
+static void go_away(void *arg)
 {
     struct sim_host *host = arg;
 
-    mailbox_post(&host->agent.to_broker, message_new(MSG_DRAIN));
+    mailbox_post(&host->agent.to_broker, message_new(MSG_GO_AWAY));
 }
 
 void host_upgrade(struct sim_host *host, sim_ns back)
@@ -236,8 +236,8 @@ void host_upgrade(struct sim_host *host, sim_ns back)
         return;
     sim_trace("h%d agent gets SIGTERM", host->number);
     back_after[host->number] = back;
-    host->phase = HOST_DRAINING;
-    (void)sim_agent_run(host, drain, host);
+    host->phase = HOST_GOING;
+    (void)sim_agent_run(host, go_away, host);
 }
 
 static void stop(void *arg)
@@ -263,7 +263,7 @@ static void on_step(struct sim_event *event)
 {
     struct sim_host *host = HF_CONTAINER(event, struct sim_host, step);
 
-    if (host->phase == HOST_DRAINING) {
+    if (host->phase == HOST_GOING) {
         host->phase = HOST_STOPPING;
         steps_agent_ends(host);
         host->broker = NULL;

@@ -11,7 +11,7 @@ enum host_phase {
     HOST_OFF,
     HOST_STARTING,
     HOST_ON,
-    HOST_DRAINING, /* SIGTERM: the broker ends first, then the renewal thread */
+    HOST_GOING, /* SIGTERM: the broker ends first, then the renewal thread */
     HOST_STOPPING,
 };
 

@@ -169,7 +169,7 @@ static void attach(struct clients *clients, struct sim_proc *proc)
     struct session *s;
     struct client *c;
 
-    if (clients->draining)
+    if (clients->going)
         return;
     s = session_new(clients, proc->pid, 1000);
     HF_CONTAINER(s, struct sim_session, session)->proc = proc;
@@ -201,7 +201,7 @@ static void serve_forcers(struct clients *clients, const struct sim_host *host)
     for (struct forcer *o = forcers_first(); o; o = forcer_next(o)) {
         if (!forcer_wants(o, host, &q))
             continue;
-        if (!forcer_session(o) && !clients->draining)
+        if (!forcer_session(o) && !clients->going)
             forcer_attached(o, attach_forcer(clients, o));
         if (forcer_session(o))
             clients->owner.request(clients->owner.arg, forcer_session(o), &q);

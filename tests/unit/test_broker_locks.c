@@ -238,7 +238,7 @@ static int make(void **state)
 static int unmake(void **state)
 {
     (void)state;
-    locks_drain(locks);
+    locks_go_away(locks);
     locks_close(locks);
     for (int i = 0; i < NODES; i++)
         link_destroy(&links[i]);
@@ -727,14 +727,14 @@ static void a_short_hold_ends_without_the_renewal_thread(void **state)
     nothing_was_posted();
 }
 
-static void a_drain_has_short_holds_adopted(void **state)
+static void the_agents_end_has_short_holds_adopted(void **state)
 {
     (void)state;
     wait_for(0, 1, "a");
     all_say(VERDICT_OK);
     wait_for(1, 2, "a");
     wait_for(2, 3, "b");
-    locks_drain(locks);
+    locks_go_away(locks);
     was_posted(MSG_GRANTED);
     assert_int_equal(answered(1, 2)->status, HF_EGOING);
     assert_int_equal(answered(2, 3)->status, HF_EGOING);
@@ -840,7 +840,7 @@ int main(void)
         ROW(a_lease_with_its_guardian_may_have_a_job),
         ROW(a_short_hold_is_adopted_before_anything_is_told),
         ROW(a_short_hold_ends_without_the_renewal_thread),
-        ROW(a_drain_has_short_holds_adopted),
+        ROW(the_agents_end_has_short_holds_adopted),
         ROW(a_release_asked_again_is_answered_at_its_end),
         ROW(a_release_asked_again_is_its_holders),
         ROW(who_asked_again_may_go),

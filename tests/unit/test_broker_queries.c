@@ -255,7 +255,7 @@ static void nothing_is_asked_for_a_session_that_ended(void **state)
     assert_int_equal(queries->fanout_count, 0);
 }
 
-static void a_drain_answers_every_query(void **state)
+static void the_end_answers_every_query(void **state)
 {
     struct lease lease = {.fence = 7};
 
@@ -265,7 +265,7 @@ static void a_drain_answers_every_query(void **state)
     held_here = &lease;
     query(1, 3, "c", true);
     held_here = NULL;
-    queries_drain(queries);
+    queries_go_away(queries);
     assert_int_equal(answered(0, 1)->status, HF_EGOING);
     assert_int_equal(answered(0, 2)->status, HF_EGOING);
     assert_int_equal(answered(1, 3)->status, HF_EGOING);
@@ -289,7 +289,7 @@ int main(void)
         ROW(a_node_is_asked_for_one_page_at_a_time),
         ROW(who_waits_behind_a_broken_page_is_told),
         ROW(nothing_is_asked_for_a_session_that_ended),
-        ROW(a_drain_answers_every_query),
+        ROW(the_end_answers_every_query),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

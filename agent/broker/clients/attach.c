@@ -74,7 +74,7 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
                  s->pid);
         return HF_EPERM;
     }
-    if (clients->draining)
+    if (clients->going)
         return HF_EGOING;
     if (clients->session_count > c->clients_max) {
         snprintf(w->text, sizeof(w->text), "all %" PRIu32 " places for clients are taken; raise %s",

@@ -67,8 +67,8 @@ struct clients {
     struct clients_owner owner;
     struct loop_fd listener, doorbells;
     int doorbell_epoll;
-    bool deaf;     /* no descriptors were left for the last that wanted to attach */
-    bool draining; /* no client is welcomed any more */
+    bool deaf;  /* no descriptors were left for the last that wanted to attach */
+    bool going; /* no client is welcomed any more */
     struct log_limit cut_offs, no_fds;
     struct loop_timer sweep;
     LIST_HEAD(, client) all;

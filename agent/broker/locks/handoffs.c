@@ -73,7 +73,7 @@ struct waiter *handoff_next_holder(struct resource *r, hf_time now)
     enum handoff_verdict verdict;
 
     r->turn_over = false;
-    if (!w || waiter_tries(w) || r->work->handoff || locks->draining ||
+    if (!w || waiter_tries(w) || r->work->handoff || locks->going ||
         *nodes_fleet_text(locks->nodes) || lease->generation >= HF_GEN_MAX)
         return NULL;
     facts = handoff_facts(lease, atomic_load_explicit(&lease->state, memory_order_relaxed),
@@ -173,7 +173,7 @@ static void waits_on(struct waiter *w, bool unwanted) IN_BROKER_THREAD
 
     if (unwanted)
         waiter_fail(w, HF_ECANCELED, "");
-    else if (locks->draining)
+    else if (locks->going)
         waiter_fail(w, HF_EGOING, "");
     else if (!heap_has(&w->timer.item) && w->deadline.ns != HF_TIME_NEVER.ns)
         loop_timer_set(locks->loop, &w->timer, w->deadline);
@@ -234,8 +234,8 @@ static void done(struct handoff *h) IN_BROKER_THREAD
     let_go_of_client(h);
     if (!w || h->unwanted)
         give_on(r, r->holder);
-    else if (locks->draining)
-        request_drain_name(r);
+    else if (locks->going)
+        request_go_away(r);
     else if (!TAILQ_EMPTY(&r->work->waiters) && !heap_has(&r->work->retry.item))
         loop_timer_set(locks->loop, &r->work->retry,
                        hf_time_add(loop_now(locks->loop), HEAR_EVERY));

@@ -48,11 +48,11 @@ void locks_configure(struct locks *locks, const struct config *config)
     locks->config = config;
 }
 
-void locks_drain(struct locks *locks)
+void locks_go_away(struct locks *locks)
 {
-    locks->draining = true;
+    locks->going = true;
     short_holds_adopt(locks);
-    requests_drain(locks);
+    requests_go_away(locks);
 }
 
 bool locks_busy(const struct locks *locks)

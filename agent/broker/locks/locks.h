@@ -52,7 +52,7 @@ struct locks {
     struct locks_owner owner;
     hf_time started;
     int n, q;
-    bool draining, closing;
+    bool going, closing;
     struct token_pool tokens;
 
     /* resources */
@@ -87,7 +87,7 @@ int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
                  struct clients *clients, const uint8_t hash_key[16],
                  const struct locks_owner *owner, struct locks **ret_locks);
 /* The agent ends: waiters are answered and rounds undone; an ephemeral agent ends its leases, too. */
-void locks_drain(struct locks *locks) IN_BROKER_THREAD;
+void locks_go_away(struct locks *locks) IN_BROKER_THREAD;
 /* Whether rounds or hand-offs are under way. */
 bool locks_busy(const struct locks *locks) IN_BROKER_THREAD;
 /* The links are about to end: nothing new begins. */

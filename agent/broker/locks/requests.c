@@ -49,7 +49,7 @@ static int judge_acquire(struct locks *locks, struct session *s, const struct hf
     size_t key_len;
     int rc;
 
-    if (locks->draining)
+    if (locks->going)
         return HF_EGOING;
     if (q->name_len == 0) {
         snprintf(text, size, "the name is empty; 1 to %d bytes are allowed", HF_NAME_MAX);
@@ -363,7 +363,7 @@ void requests_rebind(struct locks *locks, struct session *s)
     }
 }
 
-void request_drain_name(struct resource *r)
+void request_go_away(struct resource *r)
 {
     const struct lease *lease = resource_lease(r);
     struct waiter *w, *next;
@@ -384,9 +384,9 @@ void request_drain_name(struct resource *r)
         release_begin(r, RELEASE_UNWANTED);
 }
 
-void requests_drain(struct locks *locks)
+void requests_go_away(struct locks *locks)
 {
     for (uint32_t i = 0; i < locks->slots_used; i++)
         if (locks->by_slot[i])
-            request_drain_name(locks->by_slot[i]);
+            request_go_away(locks->by_slot[i]);
 }

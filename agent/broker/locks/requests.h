@@ -28,7 +28,7 @@ void requests_client_gone(struct locks *locks, struct client *c) IN_BROKER_THREA
 /* Its holder came back with this session: its beats come in this session's page now. */
 void requests_rebind(struct locks *locks, struct session *s) IN_BROKER_THREAD;
 /* The agent ends: waiters are answered and rounds undone; an ephemeral agent ends its leases, too. */
-void requests_drain(struct locks *locks) IN_BROKER_THREAD;
-void request_drain_name(struct resource *r) IN_BROKER_THREAD;
+void requests_go_away(struct locks *locks) IN_BROKER_THREAD;
+void request_go_away(struct resource *r) IN_BROKER_THREAD;
 
 #endif

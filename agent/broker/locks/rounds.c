@@ -279,7 +279,7 @@ static void round_judge(struct round *round) IN_BROKER_THREAD
         round_judge(round);
         return;
     case BALLOT_WON:
-        rc = round->locks->draining ? HF_EGOING : grant_lease(round, now);
+        rc = round->locks->going ? HF_EGOING : grant_lease(round, now);
         if (rc == HF_OK)
             round_settle(round);
         else

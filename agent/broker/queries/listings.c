@@ -187,7 +187,7 @@ static int judge(struct queries *queries, struct session *s, const struct hf_req
     const struct listing *listing;
     int count = 0;
 
-    if (queries->draining)
+    if (queries->going)
         return HF_EGOING;
     if (q->slot >= (uint32_t)queries->n) {
         snprintf(text, size, "there is no node %" PRIu32, q->slot);

@@ -46,11 +46,11 @@ void queries_drop_session(struct session *s)
     listings_drop_session(s);
 }
 
-void queries_drain(struct queries *queries)
+void queries_go_away(struct queries *queries)
 {
     struct session *s;
 
-    queries->draining = true;
+    queries->going = true;
     LIST_FOREACH (s, &queries->clients->sessions, all)
         while (!LIST_EMPTY(&s->queries))
             query_end(LIST_FIRST(&s->queries), HF_EGOING, "");

@@ -28,7 +28,7 @@ struct queries {
     struct locks *locks;
     struct clients *clients;
     int n, q;
-    bool draining;
+    bool going;
     const uint8_t *hash_key; /* of the locks; for `waiting` */
     LIST_HEAD(, fanout) fanouts;
     unsigned fanout_count;
@@ -59,7 +59,7 @@ void query_hear_noticed(struct queries *queries, const void *key, size_t key_len
 /* A session ended: nothing is asked for it any more. */
 void queries_drop_session(struct session *s) IN_BROKER_THREAD;
 /* The agent ends: queries are answered HF_EGOING, and nothing more is asked. */
-void queries_drain(struct queries *queries) IN_BROKER_THREAD;
+void queries_go_away(struct queries *queries) IN_BROKER_THREAD;
 /* The links are about to end: no client is told anything any more. */
 void queries_close(struct queries *queries);
 void queries_destroy(struct queries *queries); /* after nodes_end(); NULL is fine */

@@ -298,7 +298,7 @@ static int judge(struct queries *queries, struct session *s, const struct hf_req
     uint32_t most = queries->config->waiters_per_uid;
     int count = 0;
 
-    if (queries->draining)
+    if (queries->going)
         return HF_EGOING;
     if (q->name_len == 0) {
         snprintf(text, size, "the name is empty; 1 to %d bytes are allowed", HF_NAME_MAX);
