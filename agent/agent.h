@@ -15,6 +15,7 @@
 #include "agent/record/lease.h"
 #include "agent/record/mailbox.h"
 #include "agent/record/node_records.h"
+#include "shm/drained.h"
 #include "shm/table.h"
 
 struct broker;
@@ -42,8 +43,10 @@ struct agent {
      * connection may show that nonce first, takes it for no change. */
     _Atomic uint64_t trace[HF_NODES_MAX];
     struct lease_table *leases;
-    bool warm;      /* table and journal are from an earlier agent of this boot */
-    bool readopted; /* the journal's leases are readopted or being released */
+    struct hf_drained drained; /* the broker's, once it runs; others look into the table */
+    char drain_path[600];      /* its record; "": none is kept */
+    bool warm;                 /* table and journal are from an earlier agent of this boot */
+    bool readopted;            /* the journal's leases are readopted or being released */
     uint8_t boot_id[16];
     uint64_t timens_inode, pidns_inode;
     char host[64];

@@ -92,6 +92,7 @@ enum {
     HF_ETIMENS = -308,   /* client and agent are in different time namespaces */
     HF_EPROTO = -309,    /* the other side broke the protocol */
     HF_ETABLE = -310,    /* the table is not usable: squatted, truncated, corrupt */
+    HF_EDRAINED = -311,  /* an operator drained this host's agent: it grants nothing new */
     HF_ELOST = -401,     /* the lease is lost */
     HF_ENOTHELD = -402,  /* nothing is held by that name or handle */
     HF_EFORKED = -403,   /* the handle belongs to the process before fork() */
@@ -247,7 +248,9 @@ struct hf_holder {
 /* What an undecided acquire waits for. */
 struct hf_progress {
     size_t size; /* as the library has it */
-    int reason;  /* HF_EBUSY: another holds it; HF_ENOQUORUM: too few nodes may vote; HF_ENOAGENT */
+    /* HF_EBUSY: another holds it; HF_ENOQUORUM: too few nodes may vote; HF_EDRAINED: an operator drained this
+     * host's agent; HF_ENOAGENT */
+    int reason;
     uint32_t nodes_voting, nodes_up;
     struct hf_holder holder;
     char text[184]; /* the same as a sentence */

@@ -16,6 +16,25 @@ extern "C" {
  * it. */
 HF_EXPORT int hf_ask(hf_client *client, const void *name, size_t name_len);
 
+/* Drains this host's agent: it grants nothing new until hf_undrain(), also after its restart, until the host is
+ * booted. Leases that are held go on being renewed. A try is refused with HF_EDRAINED, a wait goes on and hears
+ * of it. When this returns no lease is granted any more. The caller must be root or the agent's user (HF_EPERM).
+ * HF_OK also if it stands already. HF_EVERSION: the agent is older than these calls. HF_ESYS: the agent cannot
+ * keep it for its next start; nothing is changed. */
+struct hf_drain_info {
+    size_t size;     /* HF_DRAIN_INFO_INIT */
+    int was_drained; /* before the call */
+    int64_t
+        since_wall_ms; /* of the drain that stands, or has ended: Unix time; 0: not known, nor who it was */
+    uint32_t uid, pid; /* whose order it was */
+};
+#define HF_DRAIN_INFO_INIT                                                                         \
+    {                                                                                              \
+        sizeof(struct hf_drain_info), 0, 0, 0, 0                                                   \
+    }
+HF_EXPORT int hf_drain(hf_client *client, struct hf_drain_info *info);
+HF_EXPORT int hf_undrain(hf_client *client, struct hf_drain_info *info);
+
 /* --- who holds it, on any host -------------------------------------------------------------------
  * The agent asks the nodes. Their answer is a moment old when it arrives and promises nothing: to
  * act on it safely, acquire. HF_EVERSION: the agent is older than these calls. */

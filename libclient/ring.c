@@ -20,16 +20,18 @@ static void ring_doorbell(const struct hfc_session *session)
 /* Requests that an agent of an earlier minor version does not know. */
 static bool is_too_new(const hf_op *op) REQUIRES(hfc_locked)
 {
-    return op->entry.op >= HF_OP_QUERY && op->client->welcome.minor < 2;
+    uint16_t minor = op->client->welcome.minor;
+
+    return (op->entry.op >= HF_OP_QUERY && minor < 2) || (op->entry.op == HF_OP_DRAIN && minor < 4);
 }
 
 static void refuse_too_new(hf_op *op) REQUIRES(hfc_locked)
 {
     char text[160];
 
-    (void)snprintf(text, sizeof(text),
-                   "start a newer agent: the running one, of version %.15s, cannot tell this",
-                   op->client->welcome.version);
+    (void)snprintf(
+        text, sizeof(text), "start a newer agent: the running one, of version %.15s, cannot %s",
+        op->client->welcome.version, op->entry.op == HF_OP_DRAIN ? "be drained" : "tell this");
     hfc_op_finish(op, HF_EVERSION, text);
     hfc_op_move(op, HFC_OP_PARKED);
 }

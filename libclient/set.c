@@ -12,8 +12,9 @@
  * holder of one lock waits for nothing and closes no ring either. This needs callers that hold no
  * locks of earlier calls; holdfast.h tells users so.
  *
- * A granted lease can be lost, or asked to stop, while another is waited for. The caller does not
- * know of it yet and loses only time: all leases are released and the call begins anew.
+ * A granted lease can be lost, or asked to stop, while another is waited for, and the agent can be
+ * drained. The caller does not know of it yet and loses only time: all leases are released and the
+ * call begins anew.
  */
 #include "libclient/internal.h"
 
@@ -131,9 +132,18 @@ static void judge_wait(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked
         try_rest(set);
 }
 
+/* The agent is drained: what is kept would be held in vain, and a drain would wait for it. */
+static bool waits_in_vain(const struct hfc_many *set) REQUIRES(hfc_locked)
+{
+    const struct hfc_part *part = &set->parts[set->done];
+
+    return !set->trying && set->done > 0 && !part->op->done &&
+           part->op->progress_now.reason == HF_EDRAINED;
+}
+
 static void set_step(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
 {
-    if (!all_stand(set)) {
+    if (!all_stand(set) || waits_in_vain(set)) {
         begin_anew(set, now_ns);
         return;
     }

@@ -30,6 +30,8 @@ enum hf_event_kind {
     HF_EVENT_AGENT_AWAY = 34,     /* it renewed nothing for `value` ms; by the renewal thread */
     HF_EVENT_RELOADED = 35,       /* its configuration; the text: what changed */
     HF_EVENT_RELOAD_REFUSED = 36, /* nothing changed; the text: why */
+    HF_EVENT_DRAINED = 37,        /* it grants nothing new; pid, uid: the operator */
+    HF_EVENT_UNDRAINED = 38,      /* it does again; likewise */
     /* of a node */
     HF_EVENT_NODE_UP = 40,
     HF_EVENT_NODE_DOWN = 41,      /* `reason`: enum hf_node_error */

@@ -31,6 +31,7 @@
     X(HF_ETIMENS, -308, "client and agent are in different time namespaces")                       \
     X(HF_EPROTO, -309, "the other side broke the protocol")                                        \
     X(HF_ETABLE, -310, "the table is not usable")                                                  \
+    X(HF_EDRAINED, -311, "this host's agent is drained: it grants nothing new")                    \
     /* a lease */                                                                                  \
     X(HF_ELOST, -401, "the lease is lost")                                                         \
     X(HF_ENOTHELD, -402, "nothing is held by that name or handle")                                 \

@@ -18,7 +18,7 @@
 
 #define HF_WIRE_MAGIC 0x31574648 /* "HFW1" */
 #define HF_WIRE_MAJOR 1
-#define HF_WIRE_MINOR 3
+#define HF_WIRE_MINOR 4
 #define HF_COOKIE_LEN 16
 
 /* The agent's descriptors for each session. Besides, it needs 16 for itself, four connections to
@@ -107,7 +107,8 @@ enum hf_wire_op {
     HF_OP_LISTING = 9, /* some of the held names that begin with `name`, as one node has them */
     HF_OP_FORCE =
         10, /* force out the hold of `name` that `key_id` or `target` means, of any holder */
-    HF_OP_ITEM = 11, /* completions only: a hf_listing_item */
+    HF_OP_ITEM = 11,  /* completions only: a hf_listing_item */
+    HF_OP_DRAIN = 12, /* since 1.4: grant nothing new, or (HF_REQ_UNDRAIN) grant again */
 };
 
 enum hf_request_flag {
@@ -116,6 +117,7 @@ enum hf_request_flag {
     HF_REQ_GUARDED = 1 << 2, /* acquire of a run: no job is started before a guardian has joined */
     HF_REQ_KILLING = 1 << 3, /* losing: it kills its job, for history only */
     HF_REQ_WAIT = 1 << 4,    /* query: answered when it is free, or at the deadline */
+    HF_REQ_UNDRAIN = 1 << 5, /* drain: the end of it */
 };
 
 #define HF_ENTRY_SIZE         512
@@ -162,15 +164,16 @@ struct hf_completion_entry {
     uint64_t fence;
     int64_t deadline_ns;             /* V at the grant */
     uint32_t nodes_voting, nodes_up; /* for HF_ENOQUORUM */
-    struct hf_wire_holder holder;    /* for HF_EBUSY and progress */
-    char text[184];                  /* a message for people, "" when `status` says enough */
-    uint32_t place;                  /* since 1.2; progress of an acquire: 1 = next; 0 unknown */
+    struct hf_wire_holder holder; /* for HF_EBUSY and progress; drain: who drained it, since when */
+    char text[184];               /* a message for people, "" when `status` says enough */
+    uint32_t place;               /* since 1.2; progress of an acquire: 1 = next; 0 unknown */
     /* since 1.2; query, force: `holder` has the key on most nodes, `fence` is the highest that a
      * node knows */
     uint8_t key_id[HF_KEY_ID_LEN]; /* of its key; 0 another type */
     uint8_t query_outcome;         /* enum hf_query_outcome */
     uint8_t query_answered, query_holding, query_forced, query_free; /* how many nodes */
-    uint8_t reserved[11];
+    uint8_t drained_before; /* since 1.4; drain: whether it was drained before this request */
+    uint8_t reserved[10];
 };
 _Static_assert(sizeof(struct hf_completion_entry) == HF_ENTRY_SIZE, "layout");
 

@@ -27,6 +27,8 @@ static const struct {
     {"nodes", cmd_nodes, "Show the Redis nodes as the agent sees them"},
     {"wait", cmd_wait, "Wait until nobody holds a lock, on any host"},
     {"release", cmd_release, "Ask the holder of a lock to stop, or end its hold by force"},
+    {"drain", cmd_drain, "Have this host grant no new lock, and wait until none is held"},
+    {"undrain", cmd_undrain, "Have it grant locks again"},
     {"beat", cmd_beat, "In a job of run --heartbeat: tell that the job makes progress"},
     {"reload", cmd_reload, "Have the agent read its configuration again"},
     {"doctor", cmd_doctor, "Look for what is wrong with this host's installation"},

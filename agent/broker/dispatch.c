@@ -2,6 +2,7 @@
 #include "agent/broker/dispatch.h"
 #include "agent/broker/clients/answers.h"
 #include "agent/broker/clients/sessions.h"
+#include "agent/broker/locks/drains.h"
 #include "agent/broker/locks/requests.h"
 #include "agent/broker/queries/queries.h"
 #include "shm/status.h"
@@ -34,6 +35,10 @@ void dispatch_request(struct locks *locks, struct queries *queries, struct sessi
     case HF_OP_FORCE:
         answers_owe(&s->answers);
         forces_ask(queries, s, q);
+        return;
+    case HF_OP_DRAIN:
+        answers_owe(&s->answers);
+        drains_ask(locks, s, q);
         return;
     case HF_OP_LISTING:
         answers_owe(&s->answers);

@@ -215,6 +215,20 @@ static void add_lease(const struct lease *lease, void *arg)
         sum->least_ns = left;
 }
 
+static void write_drained(const struct agent *agent, FILE *out)
+{
+    struct hf_drained drained;
+
+    hf_drained_read(&agent->table, &drained);
+    write_head(out, "drained", "gauge", "1: an operator drained this host, and it grants no lock");
+    fprintf(out, "holdfast_drained %d\n", drained.stands);
+    write_head(out, "drained_since_seconds", "gauge",
+               "since when, as Unix time, and by which user");
+    if (drained.since_wall_ms)
+        fprintf(out, "holdfast_drained_since_seconds{uid=\"%" PRIu32 "\"} %.3f\n", drained.uid,
+                (double)drained.since_wall_ms / 1000);
+}
+
 void metrics_write(struct agent *agent, FILE *out)
 {
     const struct hf_table_header *h = agent->table.header;
@@ -236,6 +250,7 @@ void metrics_write(struct agent *agent, FILE *out)
     fprintf(out, "holdfast_capacity %" PRIu32 "\n", agent->table.capacity);
     write_head(out, "ready", "gauge", "1: a quorum of nodes may vote and takes writes");
     fprintf(out, "holdfast_ready %d\n", broker_ready(agent->broker));
+    write_drained(agent, out);
     write_head(out, "heartbeat_age_seconds", "gauge",
                "time since the thread's last sign of life; -1: none yet");
     write_age(out, "main", &h->main_beat_ns, sum.now);

@@ -16,6 +16,7 @@
 #include "agent/process/control.h"
 #include "agent/process/notify.h"
 #include "agent/process/reload.h"
+#include "agent/record/drain_record.h"
 
 #define BEAT_MS      100
 #define LOOK_EVERY   hf_ms(1000) /* how often the table's name is checked */
@@ -27,6 +28,7 @@
 struct watch {
     struct agent *agent;
     bool said_ready, told_manager, table_gone;
+    bool told_drained;     /* the service manager's status says so */
     hf_time waiting_since; /* not ready since */
     hf_time said_waiting;
     char why[256]; /* as it was last told */
@@ -79,6 +81,22 @@ static void watch_broker(struct watch *w, hf_time now)
 
 /* --- ready, or not ---------------------------------------------------------------------------- */
 
+/* The service manager shows a drain. */
+static void watch_drain(struct watch *w)
+{
+    char text[DRAIN_RECORD_TEXT], status[DRAIN_RECORD_TEXT + 32];
+    struct hf_drained now;
+
+    hf_drained_read(&w->agent->table, &now);
+    if (!w->said_ready || now.stands == w->told_drained)
+        return;
+    w->told_drained = now.stands;
+    drain_record_say(&now, w->agent->config->name, text);
+    snprintf(status, sizeof(status), "STATUS=Ready%s%s", now.stands ? ", but " : "",
+             now.stands ? text : "");
+    notify_send(status);
+}
+
 static void say_ready(struct watch *w)
 {
     const struct config *c = w->agent->config;
@@ -86,6 +104,7 @@ static void say_ready(struct watch *w)
     log_say("ready: %s, %d nodes, quorum %d, socket %s", c->name, c->node_count,
             ballot_quorum(c->node_count), w->agent->socket_path);
     notify_send("READY=1\nSTATUS=Ready");
+    w->told_drained = false; /* by this status */
     w->said_ready = w->told_manager = true;
     w->why[0] = '\0';
 }
@@ -200,6 +219,7 @@ void supervise(struct agent *agent, int signals, struct control *control, struct
         reload_turn(reload);
         control_serve(control, &polls[1], count, now);
         watch_readiness(&w, now);
+        watch_drain(&w);
         watch_table(&w, now);
         watch_broker(&w, now);
         watch_dog(&w, now);

@@ -388,6 +388,15 @@ void event_reload(struct agent *agent, bool applied, const char *text)
     put_node(agent, -1, applied ? HF_EVENT_RELOADED : HF_EVENT_RELOAD_REFUSED, 0, text);
 }
 
+void event_drained(struct agent *agent, bool drained, uint32_t pid, uint32_t uid)
+{
+    struct hf_event event = of_node(-1, drained ? HF_EVENT_DRAINED : HF_EVENT_UNDRAINED, 0, "");
+
+    event.pid = pid;
+    event.uid = uid;
+    put(agent, HF_EVENTS_NODES, &event);
+}
+
 void event_agent_away(struct agent *agent, hf_dur gap)
 {
     struct hf_event event = of_node(-1, HF_EVENT_AGENT_AWAY, 0, "");

@@ -53,6 +53,8 @@ void event_agent_started(struct agent *agent);
 void event_agent_ending(struct agent *agent);
 /* The text: what changed, or why it was refused. */
 void event_reload(struct agent *agent, bool applied, const char *text);
+/* It is drained, or not any more, by order of process `pid` of user `uid`. */
+void event_drained(struct agent *agent, bool drained, uint32_t pid, uint32_t uid);
 void event_node_up(struct agent *agent, int node, const char *version);
 void event_node_down(struct agent *agent, int node, enum hf_node_error error, const char *text);
 /* `refusal` HF_REFUSED_NOT: the node is no longer refused. */

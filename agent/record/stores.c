@@ -10,6 +10,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "agent/core/ballot.h"
+#include "agent/record/drain_record.h"
 #include "agent/record/events.h"
 #include "agent/record/history_file.h"
 #include "shm/slot.h"
@@ -23,6 +24,22 @@ static uint32_t table_flags(const struct config *c)
            (c->allow_replicas ? HF_TABLE_F_ALLOW_REPLICAS : 0) |
            (c->trust_durable_nodes ? HF_TABLE_F_TRUST_DURABLE : 0) |
            (c->system || geteuid() == 0 ? 0 : HF_TABLE_F_USER);
+}
+
+/* An ephemeral agent neither obeys nor ends the drain of another agent of its name. */
+static void take_up_drain(struct agent *agent, const char *dir)
+{
+    char text[DRAIN_RECORD_TEXT];
+
+    agent->drain_path[0] = '\0';
+    if (!agent->config->ephemeral)
+        snprintf(agent->drain_path, sizeof(agent->drain_path), "%.590s/drain", dir);
+    drain_record_read(agent->drain_path, agent->boot_id, &agent->drained);
+    hf_drained_publish(&agent->table, &agent->drained);
+    if (!agent->drained.stands)
+        return;
+    drain_record_say(&agent->drained, agent->config->name, text);
+    log_warn("%s", text);
 }
 
 /* The table is kept only together with the journal that says what its check words mean. Without a journal
@@ -87,6 +104,7 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
             "the capacity stays at %" PRIu32 " instead of %" PRIu32
             " until a start without leases: leases of an earlier agent are in a table of that size",
             agent->table.capacity, c->capacity);
+    take_up_drain(agent, dir);
     history_load(agent);
     events_begin(agent);
     atomic_store(&agent->table.header->started_ns, clock_now().ns);

@@ -1,4 +1,4 @@
-/* The stores that outlive the agent or that others see: journal, node records and table, opened and
+/* The stores that outlive the agent or that others see: journal, node records, drain and table, opened and
  * closed together. Main thread. */
 #ifndef HOLDFAST_AGENT_RECORD_STORES_H
 #define HOLDFAST_AGENT_RECORD_STORES_H

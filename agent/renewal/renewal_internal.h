@@ -104,7 +104,7 @@ struct renewal {
     struct cohorts looks;
     struct refresh refresh;
     struct rivals rivals;
-    struct loop_timer wake;    /* when the next thing is due */
+    struct loop_timer wake;     /* when the next thing is due */
     struct loop_timer finished; /* after MSG_STOP: the time of the releases is over */
     hf_time started, turn;
     /* This turn is the first after a standstill since then that was longer than an attempt may

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "agent/broker/locks/drains.h"
 #include "agent/broker/locks/ended.h"
 #include "agent/broker/locks/grants.h"
 #include "agent/broker/locks/handoffs.h"
@@ -746,6 +747,236 @@ static void the_agents_end_has_short_holds_adopted(void **state)
     assert_int_equal(answered(3, 4)->status, HF_EGOING);
 }
 
+/* --- an operator drains the host ---------------------------------------------------------------- */
+
+#define OPERATOR 4
+
+static const struct hf_completion_entry *order(int s, uint64_t id, uint32_t flags)
+{
+    drains_ask(locks, &sessions[s],
+               &(struct hf_request_entry){.op = HF_OP_DRAIN, .id = id, .flags = flags});
+    return answered(s, id);
+}
+
+static const struct hf_completion_entry *drain(uint64_t id)
+{
+    sessions[OPERATOR].uid = (uint32_t)geteuid();
+    return order(OPERATOR, id, 0);
+}
+
+static const struct hf_completion_entry *undrain(uint64_t id)
+{
+    return order(OPERATOR, id, HF_REQ_UNDRAIN);
+}
+
+/* What it was told last. */
+static const struct hf_completion_entry *progress(int s)
+{
+    assert_true(progress_of[s].count > 0);
+    return &progress_of[s].entry[progress_of[s].count - 1];
+}
+
+static void a_drained_host_refuses_tries_and_lets_waiters_wait(void **state)
+{
+    const struct lease *held;
+
+    (void)state;
+    held = granted(0, 1, "a");
+    drain(2);
+    try_for(1, 3, "a"); /* held, but it would not get it anyway */
+    try_for(1, 4, "b");
+    assert_int_equal(answered(1, 3)->status, HF_EDRAINED);
+    assert_int_equal(answered(1, 4)->status, HF_EDRAINED);
+    assert_non_null(strstr(answered(1, 4)->text, "until holdfast undrain"));
+    wait_for(2, 5, "b");
+    acquire(3, 6, "a", hf_time_add(its_time, hf_ms(700)));
+    assert_int_equal(progress(2)->status, HF_EDRAINED);
+    assert_string_equal(progress(2)->text, answered(1, 4)->text);
+    assert_int_equal(progress(3)->status, HF_EDRAINED);
+    assert_int_equal(links[0].asked, 1); /* for the first lease only */
+    pass(5000);
+    assert_int_equal(answered(3, 6)->status, HF_EDRAINED);
+    assert_non_null(strstr(answered(3, 6)->text, "until holdfast undrain"));
+    assert_int_equal(times_answered(2, 5), 0);
+    assert_int_equal(progress_of[2].count, 1); /* told once */
+    assert_false(held->ending);
+    nothing_was_posted();
+}
+
+static void an_undrained_host_serves_who_waits(void **state)
+{
+    (void)state;
+    drain(1);
+    wait_for(0, 2, "a");
+    wait_for(1, 3, "a");
+    undrain(4);
+    assert_int_equal(links[0].asked, 1);
+    all_say(VERDICT_OK);
+    assert_int_equal(answered(0, 2)->status, HF_OK);
+    assert_int_equal(progress(1)->status, HF_EBUSY);
+}
+
+/* (!) */
+static void a_round_under_way_is_undone(void **state)
+{
+    (void)state;
+    wait_for(0, 1, "a");
+    try_for(1, 2, "b");
+    answer(newest(0), VERDICT_OK);
+    answer(&links[0].commands[0], VERDICT_OK);
+    drain(3);
+    assert_int_equal(release_count, 2);
+    assert_int_equal(answered(1, 2)->status, HF_EDRAINED);
+    assert_int_equal(progress(0)->status, HF_EDRAINED);
+    all_say(VERDICT_OK);
+    answer(&links[1].commands[0], VERDICT_OK);
+    assert_int_equal(times_answered(0, 1), 0);
+    assert_null(lease_of("a"));
+    release_answered(0);
+    release_answered(1);
+    pass(1000);
+    assert_int_equal(times_answered(0, 1), 0);
+    assert_int_equal(links[0].asked, 2);
+    undrain(4);
+    all_say(VERDICT_OK);
+    assert_int_equal(answered(0, 1)->status, HF_OK);
+}
+
+static void a_release_of_a_drained_host_goes_to_nobody(void **state)
+{
+    struct lease *lease;
+
+    (void)state;
+    lease = granted(0, 1, "a");
+    wait_for(1, 2, "a");
+    drain(3);
+    release(0, 4, lease);
+    was_posted(MSG_RELEASE);
+    grant_ended(locks, lease);
+    assert_int_equal(answered(0, 4)->status, HF_OK);
+    pass(1000);
+    assert_int_equal(links[0].asked, 1);
+    assert_int_equal(times_answered(1, 2), 0);
+}
+
+/* (!) The journal may name the waiter as the owner: it has no answer until that lease is over. */
+static void a_handoff_under_way_is_told_to_nobody(void **state)
+{
+    struct lease *lease;
+
+    (void)state;
+    lease = granted(0, 1, "a");
+    acquire(1, 2, "a", hf_time_add(its_time, hf_ms(300)));
+    release(0, 3, lease);
+    drain(4);
+    handed_over();
+    was_posted(MSG_RELEASE); /* at once */
+    assert_int_equal(answered(0, 3)->status, HF_OK);
+    pass(1000);
+    assert_int_equal(times_answered(1, 2), 0);
+    request_cancel(&sessions[1], 2);
+    assert_int_equal(times_answered(1, 2), 0);
+    grant_ended(locks, lease_of("a"));
+    pass(0);
+    assert_int_equal(answered(1, 2)->status, HF_EDRAINED);
+    assert_int_equal(links[0].asked, 1);
+}
+
+static void a_handoff_goes_on_if_the_drain_is_over_by_then(void **state)
+{
+    struct lease *lease;
+
+    (void)state;
+    lease = granted(0, 1, "a");
+    wait_for(1, 2, "a");
+    release(0, 3, lease);
+    drain(4);
+    undrain(5);
+    handed_over();
+    assert_int_equal(answered(1, 2)->status, HF_OK);
+}
+
+/* As after a restart: the client asks again for what it was granted. */
+static void a_lease_that_stands_is_told_again(void **state)
+{
+    const struct lease *lease;
+
+    (void)state;
+    lease = granted(0, 1, "a");
+    drain(2);
+    wait_for(0, 1, "a");
+    assert_int_equal(times_answered(0, 1), 2);
+    assert_int_equal(answers_of[0].entry[answers_of[0].count - 1].fence, lease->fence);
+}
+
+static void a_drain_is_for_the_agents_user(void **state)
+{
+    (void)state;
+    sessions[0].uid = (uint32_t)geteuid() + 1;
+    assert_int_equal(order(0, 1, 0)->status, HF_EPERM);
+    assert_false(agent.drained.stands);
+    drain(2);
+    assert_int_equal(order(0, 3, HF_REQ_UNDRAIN)->status, HF_EPERM);
+    assert_true(agent.drained.stands);
+}
+
+static void a_drain_says_since_when_and_by_whom(void **state)
+{
+    const struct hf_completion_entry *first;
+    struct hf_drained seen;
+
+    (void)state;
+    assert_int_equal(undrain(1)->drained_before, 0);
+    first = drain(2);
+    assert_int_equal(first->status, HF_OK);
+    assert_int_equal(first->drained_before, 0);
+    assert_int_equal(first->holder.since_wall_ms, clock_wall().ms);
+    hf_drained_read(&agent.table, &seen);
+    assert_true(seen.stands);
+    assert_int_equal(seen.since_wall_ms, clock_wall().ms);
+    assert_int_equal(seen.pid, sessions[OPERATOR].pid);
+    pass(2000);
+    assert_int_equal(drain(3)->drained_before, 1);
+    assert_int_equal(answered(OPERATOR, 3)->holder.since_wall_ms, clock_wall().ms - 2000);
+    assert_int_equal(undrain(4)->drained_before, 1);
+    assert_int_equal(answered(OPERATOR, 4)->holder.since_wall_ms, clock_wall().ms - 2000);
+    assert_int_equal(answered(OPERATOR, 4)->holder.pid, sessions[OPERATOR].pid);
+    hf_drained_read(&agent.table, &seen);
+    assert_false(seen.stands);
+}
+
+/* (!) It is on record before it is answered; without a record it is refused. */
+static void a_drain_is_on_record_first(void **state)
+{
+    struct hf_drained kept;
+
+    (void)state;
+    snprintf(agent.drain_path, sizeof(agent.drain_path), "%s/none/drain", dir);
+    assert_int_equal(drain(1)->status, HF_ESYS);
+    assert_false(agent.drained.stands);
+    snprintf(agent.drain_path, sizeof(agent.drain_path), "%s/drain", dir);
+    drain(2);
+    drain_record_read(agent.drain_path, agent.boot_id, &kept);
+    assert_true(kept.stands);
+    undrain(3);
+    drain_record_read(agent.drain_path, agent.boot_id, &kept);
+    assert_false(kept.stands);
+}
+
+static void a_library_of_before_hears_of_too_few_nodes(void **state)
+{
+    (void)state;
+    drain(1);
+    sessions[0].minor = 3;
+    try_for(0, 2, "a");
+    assert_int_equal(answered(0, 2)->status, HF_ENOQUORUM);
+    acquire(0, 3, "a", hf_time_add(its_time, hf_ms(10)));
+    assert_int_equal(progress(0)->status, HF_ENOQUORUM);
+    pass(20);
+    assert_int_equal(answered(0, 3)->status, HF_ENOQUORUM);
+    assert_non_null(strstr(answered(0, 3)->text, "drained"));
+}
+
 /* --- a release that is asked for again after a restart ----------------------------------------- */
 
 static struct resource *being_released(int s, uint32_t generation)
@@ -841,6 +1072,17 @@ int main(void)
         ROW(a_short_hold_is_adopted_before_anything_is_told),
         ROW(a_short_hold_ends_without_the_renewal_thread),
         ROW(the_agents_end_has_short_holds_adopted),
+        ROW(a_drained_host_refuses_tries_and_lets_waiters_wait),
+        ROW(an_undrained_host_serves_who_waits),
+        ROW(a_round_under_way_is_undone),
+        ROW(a_release_of_a_drained_host_goes_to_nobody),
+        ROW(a_handoff_under_way_is_told_to_nobody),
+        ROW(a_handoff_goes_on_if_the_drain_is_over_by_then),
+        ROW(a_lease_that_stands_is_told_again),
+        ROW(a_drain_is_for_the_agents_user),
+        ROW(a_drain_says_since_when_and_by_whom),
+        ROW(a_drain_is_on_record_first),
+        ROW(a_library_of_before_hears_of_too_few_nodes),
         ROW(a_release_asked_again_is_answered_at_its_end),
         ROW(a_release_asked_again_is_its_holders),
         ROW(who_asked_again_may_go),

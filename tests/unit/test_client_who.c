@@ -29,6 +29,9 @@ static void wrong_arguments(void **state)
     assert_int_equal(hf_wait_free(f.client, NULL, 0, 0, NULL, NULL), HF_ENAME);
     assert_int_equal(hf_list(f.client, "a", 1, NULL, NULL, NULL), HF_EINVAL);
     assert_int_equal(hf_list(f.client, name, sizeof(name), never, NULL, NULL), HF_ENAME);
+    assert_int_equal(hf_drain(f.client, NULL), HF_EINVAL);
+    assert_int_equal(hf_undrain(f.client, &(struct hf_drain_info){.size = 8}), HF_EINVAL);
+    assert_int_equal(hf_drain(NULL, NULL), HF_EINVAL);
     assert_int_equal(hf_force(f.client, "a", 1, NULL, NULL), HF_EINVAL);
     assert_int_equal(hf_force(f.client, "a", 1, &small, NULL), HF_EINVAL);
     assert_int_equal(hf_force(f.client, "a", 1, &who, &small), HF_EINVAL);
@@ -49,6 +52,7 @@ static void an_agent_from_before(void **state)
 {
     struct fixture f = fixture_start(NULL);
     struct hf_who_info who = {.size = sizeof(who), .holder = {.fence = 7}};
+    struct hf_drain_info info = HF_DRAIN_INFO_INIT;
     hf_lease *lease = must_acquire(f.client, "a");
 
     (void)state;
@@ -57,6 +61,9 @@ static void an_agent_from_before(void **state)
     assert_int_equal(hf_wait_free(f.client, "a", 1, -1, NULL, NULL), HF_EVERSION);
     assert_int_equal(hf_list(f.client, "", 0, never, NULL, NULL), HF_EVERSION);
     assert_int_equal(hf_force(f.client, "a", 1, &who, NULL), HF_EVERSION);
+    assert_int_equal(hf_drain(f.client, &info), HF_EVERSION);
+    assert_non_null(strstr(hf_last_message(), "cannot be drained"));
+    assert_int_equal(hf_undrain(f.client, &info), HF_EVERSION);
     assert_true(hf_held(lease));
     OK(hf_release(lease));
     assert_int_equal(fake_agent_clients(f.agent), 1);

@@ -1,4 +1,4 @@
-/* The entry points of tools/ask/: the subcommands for another process's hold, and for the agent. */
+/* The entry points of tools/ask/: the subcommands for another process's hold, and for all of a host. */
 #ifndef HOLDFAST_TOOLS_ASK_ASK_H
 #define HOLDFAST_TOOLS_ASK_ASK_H
 
@@ -6,5 +6,7 @@
 int cmd_wait(int argc, char **argv);
 int cmd_release(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
+int cmd_drain(int argc, char **argv);
+int cmd_undrain(int argc, char **argv);
 
 #endif

@@ -21,6 +21,7 @@ int exit_code_of(int status)
     case HF_ENOQUORUM:
     case HF_EFULL:
     case HF_ELIMIT:
+    case HF_EDRAINED:
         return EXIT_UNAVAILABLE;
     case HF_EFLEET:
         return EXIT_CONFIG;

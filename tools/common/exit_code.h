@@ -8,7 +8,7 @@ enum exit_code {
     EXIT_ATTENTION = 3,    /* status, doctor: something is not as it should be */
     EXIT_UNKNOWN = 4,      /* check: cannot be told */
     EXIT_USAGE = 64,       /* bad option, name or value */
-    EXIT_UNAVAILABLE = 69, /* no agent, too few voting nodes, or the agent is full */
+    EXIT_UNAVAILABLE = 69, /* no agent, too few voting nodes, drained, or the agent is full */
     EXIT_BUSY = 75,        /* held by another (-n), or the wait is over (-w) */
     EXIT_DENIED = 77,      /* not allowed */
     EXIT_CONFIG = 78,      /* this agent's constants differ from the fleet's */

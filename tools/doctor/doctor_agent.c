@@ -8,6 +8,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "shm/drained.h"
 #include "shm/status.h"
 #include "shm/wire.h"
 #include "libclient/holdfast.h"
@@ -237,6 +238,24 @@ static void look_at_flags(struct doctor *doctor, const struct reader *reader)
                       "older state of itself");
 }
 
+static void look_at_drain(struct doctor *doctor, const struct reader *reader)
+{
+    char wall[TEXT_SPAN_SIZE], user[FORMAT_USER_SIZE];
+    struct hf_drained drained;
+
+    hf_drained_read(&reader->table, &drained);
+    if (drained.stands && drained.since_wall_ms)
+        doctor_report(doctor, FINDING_WARN, "agent.drained",
+                      "holdfast undrain, once the host may have locks again",
+                      "it is drained since %s by user %s: it grants no lock",
+                      text_wall(wall, sizeof(wall), drained.since_wall_ms),
+                      format_user(user, sizeof(user), drained.uid));
+    else if (drained.stands)
+        doctor_report(doctor, FINDING_WARN, "agent.drained", "holdfast undrain",
+                      "it counts as drained, and grants no lock: the record of its drain cannot be "
+                      "read");
+}
+
 /* systemd ends a user's services and removes the user's shared memory with the last session. */
 static void look_at_linger(struct doctor *doctor, const struct reader *reader)
 {
@@ -262,5 +281,6 @@ void doctor_agent_look(struct doctor *doctor, const struct reader *reader, const
     look_at_renewals(doctor, reader);
     look_at_version(doctor, reader);
     look_at_flags(doctor, reader);
+    look_at_drain(doctor, reader);
     look_at_linger(doctor, reader);
 }

@@ -38,6 +38,13 @@ static const struct {
      'A',
      "      --all-hosts    ask the nodes what is held on any host"},
     {{"wait", required_argument, NULL, 'w'}, 'w', "  -w, --wait SEC     give up after SEC"},
+    {{"wait", no_argument, NULL, 'W'}, 'W', "      --wait         wait until nothing is held"},
+    {{"timeout", required_argument, NULL, 'T'},
+     'T',
+     "      --timeout T    give up the wait after T"},
+    {{"stop-jobs", no_argument, NULL, 'S'},
+     'S',
+     "      --stop-jobs    ask all holders to stop, as holdfast release does"},
     {{"count", required_argument, NULL, 'n'},
      'n',
      "  -n, --count COUNT  show only the newest COUNT"},
@@ -94,6 +101,14 @@ static int number_from_1(const char *program, const char *what, uint64_t most, u
     return EXIT_USAGE;
 }
 
+static int duration(const char *program, int64_t *ret_ms)
+{
+    if (args_duration_ms(optarg, ret_ms) == HF_OK)
+        return READER_ARGS_GO_ON;
+    fprintf(stderr, "%s: '%s' is not a duration, such as 30, 500ms or 5m\n", program, optarg);
+    return EXIT_USAGE;
+}
+
 /* READER_ARGS_GO_ON, or EXIT_USAGE after a message. */
 static int parse_option(const char *program, int option, struct reader_args *args)
 {
@@ -132,11 +147,16 @@ static int parse_option(const char *program, int option, struct reader_args *arg
         args->all_hosts = true;
         break;
     case 'w':
-        if (args_duration_ms(optarg, &args->wait_ms) < 0) {
-            fprintf(stderr, "%s: '%s' is not a duration, such as 30, 500ms or 5m\n", program,
-                    optarg);
-            code = EXIT_USAGE;
-        }
+        code = duration(program, &args->wait_ms);
+        break;
+    case 'W':
+        args->until_none = true;
+        break;
+    case 'T':
+        code = duration(program, &args->timeout_ms);
+        break;
+    case 'S':
+        args->stop_jobs = true;
         break;
     case 'n':
         code = number_from_1(program, "count", UINT32_MAX, &count);
@@ -161,7 +181,7 @@ static int parse_option(const char *program, int option, struct reader_args *arg
 int reader_args_parse(int argc, char **argv, const char *letters, const char *usage,
                       const char *about, struct reader_args *ret_args)
 {
-    struct reader_args args = {.wait_ms = -1};
+    struct reader_args args = {.wait_ms = -1, .timeout_ms = -1};
     struct option options[ROWS + 1];
     char shorts[2 * ROWS + 1], program[64], *name = argv[0];
     int option, code = READER_ARGS_GO_ON;

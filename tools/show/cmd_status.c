@@ -2,9 +2,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "shm/drained.h"
 #include "tools/common/args.h"
 #include "tools/common/exit_code.h"
 #include "tools/common/text.h"
+#include "tools/common/wall.h"
 #include "tools/output/format.h"
 #include "tools/reader/life.h"
 #include "tools/reader/reader.h"
@@ -47,6 +49,24 @@ static void print_config(const struct hf_table *table)
     putchar('\n');
 }
 
+static void print_drained(const struct reader *reader)
+{
+    char wall[TEXT_INSTANT_SIZE], span[TEXT_SPAN_SIZE], user[FORMAT_USER_SIZE];
+    struct hf_drained drained;
+
+    hf_drained_read(&reader->table, &drained);
+    if (!drained.stands)
+        return;
+    if (drained.since_wall_ms)
+        printf("drained   since %s (%s) by user %s (pid %" PRIu32 ")",
+               text_wall(wall, sizeof(wall), drained.since_wall_ms),
+               text_span(span, sizeof(span), wall_now_ms() - drained.since_wall_ms),
+               format_user(user, sizeof(user), drained.uid), drained.pid);
+    else
+        printf("drained   since when is not known: its record cannot be read");
+    printf("; no lock is granted until holdfast undrain\n");
+}
+
 static void print_agent(const struct reader *reader, const struct life *life)
 {
     const struct hf_table_header *header = reader->table.header;
@@ -63,6 +83,7 @@ static void print_agent(const struct reader *reader, const struct life *life)
            header->flags & HF_TABLE_F_ALLOW_EVICTION ? ", allow_eviction" : "",
            header->flags & HF_TABLE_F_ALLOW_REPLICAS ? ", allow_replicas" : "",
            header->flags & HF_TABLE_F_TRUST_DURABLE ? ", trust_durable_nodes" : "");
+    print_drained(reader);
     print_beats(life);
     print_config(&reader->table);
 }

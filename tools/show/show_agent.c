@@ -1,5 +1,8 @@
 #include "tools/show/show_agent.h"
 
+#include "shm/drained.h"
+#include "tools/output/format.h"
+
 static json_t *age_json(int64_t age_ms)
 {
     return age_ms < 0 ? json_null() : json_integer(age_ms);
@@ -18,6 +21,27 @@ static json_t *config_json(const struct hf_table *table)
     json_put(config, "last_reload", json_string(last));
     json_put(config, "refused_at", refused_ms ? json_instant((int64_t)refused_ms) : json_null());
     return config;
+}
+
+static json_t *drained_json(const struct hf_table *table)
+{
+    struct hf_drained drained;
+    char user[FORMAT_USER_SIZE];
+    json_t *json = json_object();
+    bool known;
+
+    hf_drained_read(table, &drained);
+    if (!drained.stands) {
+        json_decref(json);
+        return json_null();
+    }
+    known = drained.since_wall_ms != 0;
+    json_put(json, "since", json_wall(drained.since_wall_ms));
+    json_put(json, "uid", known ? json_integer(drained.uid) : json_null());
+    json_put(json, "user",
+             known ? json_string(format_user(user, sizeof(user), drained.uid)) : json_null());
+    json_put(json, "pid", known ? json_integer(drained.pid) : json_null());
+    return json;
 }
 
 void show_agent_json(struct json_out *out, const struct reader *reader, const struct life *life)
@@ -43,6 +67,7 @@ void show_agent_json(struct json_out *out, const struct reader *reader, const st
     json_put(agent, "ttl_ms", json_integer(header->ttl_ms));
     json_put(agent, "ttl_max_ms", json_integer(header->ttl_max_ms));
     json_put(agent, "capacity", json_integer(hf_table_capacity(&reader->table)));
+    json_put(agent, "drained", drained_json(&reader->table));
     json_put(agent, "dev", json_boolean(header->flags & HF_TABLE_F_DEV));
     json_put(agent, "assume_fresh", json_boolean(header->flags & HF_TABLE_F_ASSUME_FRESH));
     json_put(agent, "allow_eviction", json_boolean(header->flags & HF_TABLE_F_ALLOW_EVICTION));

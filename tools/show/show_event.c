@@ -36,6 +36,8 @@ static const char *const words[] = {
     [HF_EVENT_AGENT_AWAY] = "agent_away",
     [HF_EVENT_RELOADED] = "reloaded",
     [HF_EVENT_RELOAD_REFUSED] = "reload_refused",
+    [HF_EVENT_DRAINED] = "drained",
+    [HF_EVENT_UNDRAINED] = "undrained",
     [HF_EVENT_NODE_UP] = "node_up",
     [HF_EVENT_NODE_DOWN] = "node_down",
     [HF_EVENT_NODE_REFUSED] = "node_refused",
@@ -269,6 +271,10 @@ static void detail_of_other(char *out, size_t size, const struct hf_event *event
     case HF_EVENT_AGENT_ENDING:
         snprintf(out, size, "pid %" PRIu32, event->pid);
         break;
+    case HF_EVENT_DRAINED:
+    case HF_EVENT_UNDRAINED:
+        snprintf(out, size, "by user %" PRIu32 " (pid %" PRIu32 ")", event->uid, event->pid);
+        break;
     case HF_EVENT_NODE_UP:
         snprintf(out, size, "version %s", text);
         break;
@@ -392,6 +398,10 @@ static void put_other(json_t *line, const struct hf_event *event)
     json_put(line, "text", len ? json_text(event->text, len) : json_null());
     if (event->kind == HF_EVENT_AGENT_STARTED || event->kind == HF_EVENT_AGENT_ENDING)
         json_put(line, "pid", json_integer(event->pid));
+    if (event->kind == HF_EVENT_DRAINED || event->kind == HF_EVENT_UNDRAINED) {
+        json_put(line, "pid", json_integer(event->pid));
+        json_put(line, "uid", json_integer(event->uid));
+    }
     if (event->kind == HF_EVENT_AGENT_STARTED)
         json_put(line, "warm", json_boolean(event->value));
     if (event->kind == HF_EVENT_AGENT_AWAY)

@@ -202,6 +202,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     s->client = c;
     s->beats = beats_new(hf_ring_take_beats(&s->ring)); /* without memory no beat is seen */
     s->nudge = h->nudge;
+    s->minor = h->minor;
     s->doorbell = fds[HF_FD_DOORBELL];
     /* Before the welcome, which the guardian answers with its job's group. */
     if (h->role == HF_ROLE_GUARDIAN && session_is_own(s))

@@ -37,6 +37,7 @@ struct session {
     bool wakes;                /* its client is to be woken */
     hf_time lively_until;      /* it asked or was answered: polled without its doorbell */
     uint32_t pid, uid;
+    uint16_t minor; /* of the protocol that its library speaks */
     struct user *user;
     struct hf_ring_agent ring;
     struct beats *beats; /* the page in which its program beats */

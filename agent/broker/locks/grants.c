@@ -220,5 +220,6 @@ void grant_ended(struct locks *locks, struct lease *lease)
     client_settle(c);
     locks->owner.name_over(locks->owner.arg, r->name, r->name_len);
     resource_rest(r);
+    waiters_let_go(r);
     waiters_kick(r);
 }

@@ -7,6 +7,7 @@
 #include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
+#include "agent/broker/locks/drains.h"
 #include "agent/broker/locks/grants.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/releases.h"
@@ -73,7 +74,7 @@ struct waiter *handoff_next_holder(struct resource *r, hf_time now)
     enum handoff_verdict verdict;
 
     r->turn_over = false;
-    if (!w || waiter_tries(w) || r->work->handoff || locks->going ||
+    if (!w || waiter_tries(w) || r->work->handoff || locks->going || drains_stands(locks) ||
         *nodes_fleet_text(locks->nodes) || lease->generation >= HF_GEN_MAX)
         return NULL;
     facts = handoff_facts(lease, atomic_load_explicit(&lease->state, memory_order_relaxed),
@@ -202,13 +203,25 @@ static void give_on(struct resource *r, const struct client *c) IN_BROKER_THREAD
     release_begin(r, gone ? RELEASE_UNTOLD : RELEASE_UNWANTED);
 }
 
+/* A drain came meanwhile: the waiter waits on. */
+static bool withhold(struct handoff *h) IN_BROKER_THREAD
+{
+    struct waiter *w = h->waiter;
+
+    if (!w || h->unwanted || !drains_stands(resource_locks(h->resource)))
+        return false;
+    w->withheld = true;
+    handoff_forget_waiter(h);
+    return true;
+}
+
 static void done(struct handoff *h) IN_BROKER_THREAD
 {
     struct resource *r = h->resource;
     struct locks *locks = resource_locks(r);
     struct lease *from = resource_lease(r), *to = h->to;
     struct client *before = r->holder;
-    struct waiter *w = h->waiter;
+    struct waiter *w = withhold(h) ? NULL : h->waiter;
     const struct session *told;
 
     locks->generations[r->slot] = r->generation = to->generation;

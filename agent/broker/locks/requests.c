@@ -14,6 +14,7 @@
 #include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
+#include "agent/broker/locks/drains.h"
 #include "agent/broker/locks/ended.h"
 #include "agent/broker/locks/grants.h"
 #include "agent/broker/locks/handoffs.h"
@@ -182,7 +183,9 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
     if (!waiter_tries(w) && w->deadline.ns != HF_TIME_NEVER.ns)
         loop_timer_set(locks->loop, &w->timer, w->deadline);
     /* The other waiters know of the lease: to tell all of them each time would be much talk. */
-    if (lease) {
+    if (drains_stands(locks)) {
+        waiter_hear_drained(w);
+    } else if (lease) {
         waiter_hear_held(w);
     } else {
         waiter_hear_of_others(w);
@@ -255,6 +258,10 @@ void request_cancel(struct session *s, uint64_t id)
             r = w->resource;
             if (handoff_is_to(r, w)) {
                 handoff_cancel(r->work->handoff);
+                return;
+            }
+            if (w->withheld) {
+                w->deadline = w->since;
                 return;
             }
             if (r->work->round && r->work->round->waiter == w)

@@ -12,6 +12,7 @@
 #include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
+#include "agent/broker/locks/drains.h"
 #include "agent/broker/locks/handoffs.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/resources.h"
@@ -166,6 +167,12 @@ static uint32_t place_of(const struct waiter *w)
     return place;
 }
 
+/* A library of before 1.4 knows no drains; it knows that a lock cannot be had for now. */
+static int drained_status(const struct waiter *w)
+{
+    return w->session->minor < 4 ? HF_ENOQUORUM : HF_EDRAINED;
+}
+
 /* Tells it unless it knows; where changes are many, not of each one. */
 static void waiter_progress(struct waiter *w, int reason, const char *text) IN_BROKER_THREAD
 {
@@ -174,9 +181,10 @@ static void waiter_progress(struct waiter *w, int reason, const char *text) IN_B
     hf_time now = loop_now(locks->loop);
     struct hf_completion_entry entry = {
         .id = w->id, .op = HF_OP_PROGRESS, .status = reason, .holder = holder_now(w, now)};
-    uint64_t what = reason != HF_EBUSY ? nodes_situation(locks->nodes, now)
-                    : lease            ? lease->fence
-                                       : w->holder.fence;
+    uint64_t what = reason == HF_EDRAINED ? (uint64_t)locks->agent->drained.since_wall_ms
+                    : reason != HF_EBUSY  ? nodes_situation(locks->nodes, now)
+                    : lease               ? lease->fence
+                                          : w->holder.fence;
 
     if (w->told == reason && w->told_what == what)
         return;
@@ -190,6 +198,8 @@ static void waiter_progress(struct waiter *w, int reason, const char *text) IN_B
     w->told = reason;
     w->told_what = what;
     w->told_at = now;
+    if (reason == HF_EDRAINED)
+        entry.status = drained_status(w);
     entry.place = place_of(w);
     entry.nodes_voting = (uint32_t)nodes_granting(locks->nodes, now);
     entry.nodes_up = (uint32_t)nodes_up(locks->nodes);
@@ -230,12 +240,27 @@ void waiter_on_timer(struct loop_timer *timer, hf_time now)
         status = HF_ENOQUORUM;
         nodes_explain(resource_locks(r)->nodes, now, text, sizeof(text));
     }
-    if (handoff_is_to(r, w))
-        return; /* it is about to get the lock */
+    if (w->last_failure == HF_EDRAINED) {
+        status = drained_status(w);
+        drains_explain(resource_locks(r), text);
+    }
+    if (handoff_is_to(r, w) || w->withheld)
+        return; /* it is about to get the lock, or was */
     if (r->work->round && r->work->round->waiter == w)
         round_cancel(r->work->round);
     waiter_fail(w, status, text);
     waiters_kick(r);
+}
+
+void waiters_let_go(struct resource *r)
+{
+    struct waiter *w;
+
+    TAILQ_FOREACH (w, &r->work->waiters, queue) {
+        if (w->withheld && w->deadline.ns != HF_TIME_NEVER.ns)
+            loop_timer_set(resource_locks(r)->loop, &w->timer, w->deadline);
+        w->withheld = false;
+    }
 }
 
 static void stall(struct resource *r, hf_time now) IN_BROKER_THREAD
@@ -272,6 +297,31 @@ void waiter_hear_held(struct waiter *w)
         waiter_fail(w, HF_EBUSY, "");
     else
         waiter_progress(w, HF_EBUSY, "");
+}
+
+void waiter_hear_drained(struct waiter *w)
+{
+    char text[DRAINS_TEXT];
+
+    drains_explain(resource_locks(w->resource), text);
+    w->last_failure = HF_EDRAINED;
+    if (waiter_tries(w))
+        waiter_fail(w, drained_status(w), text);
+    else
+        waiter_progress(w, HF_EDRAINED, text);
+}
+
+/* No round begins, whoever may have the lock. */
+static void hear_drained(struct resource *r) IN_BROKER_THREAD
+{
+    struct waiter *w, *next;
+
+    loop_timer_cancel(resource_locks(r)->loop, &r->work->retry);
+    wakeups_forget(r);
+    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
+        next = TAILQ_NEXT(w, queue);
+        waiter_hear_drained(w);
+    }
 }
 
 void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *holder,
@@ -338,6 +388,10 @@ void waiters_kick(struct resource *r)
     int rc;
 
     resource_unstall(r);
+    if (drains_stands(locks) && !TAILQ_EMPTY(&r->work->waiters)) {
+        hear_drained(r);
+        return;
+    }
     if (resource_lease(r)) {
         /* Held on this host: tries are told by whom, the others wait for its end. */
         for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {

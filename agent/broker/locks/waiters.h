@@ -29,6 +29,9 @@ struct waiter {
     struct timing timing;
     uint32_t max_hold_ms, heartbeat_ms, beat_word;
     bool run, guarded, contended;
+    /* (!) Its hand-off is undone, and the journal may name it as the owner until the lease has ended: no answer
+     * before. */
+    bool withheld;
     int told;           /* last progress reason */
     uint64_t told_what; /* the fence in the way, or nodes_situation() */
     hf_time told_at;
@@ -37,7 +40,7 @@ struct waiter {
     uint8_t note_len;
     struct hf_wire_holder holder; /* last seen in the way */
     hf_time holder_at;            /* when its pttl_ms was told */
-    int last_failure;             /* HF_EBUSY or HF_ENOQUORUM: what it ends with */
+    int last_failure;             /* HF_EBUSY, HF_ENOQUORUM or HF_EDRAINED: what it ends with */
 };
 
 /* Answers the waiter with `status` and frees it. */
@@ -66,10 +69,14 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
 void waiters_hear_left(struct resource *r, int64_t pttl_ms, hf_time now);
 /* It waits for a lease of this host: a try is answered, the others are told who has it. */
 void waiter_hear_held(struct waiter *w) IN_BROKER_THREAD;
+/* The agent is drained: a try is answered, the others are told. */
+void waiter_hear_drained(struct waiter *w) IN_BROKER_THREAD;
 static inline bool waiter_tries(const struct waiter *w)
 {
     return w->deadline.ns == HF_TIME_PAST.ns;
 }
+/* The lease of `r` has ended: who was withheld may be answered. */
+void waiters_let_go(struct resource *r) IN_BROKER_THREAD;
 /* The waiter to be served next; NULL. */
 struct waiter *waiter_first(struct resource *r);
 /* Takes the next step: begins a round for the first waiter, or tells it what it waits for. */

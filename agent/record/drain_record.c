@@ -1,0 +1,140 @@
+#include "agent/record/drain_record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/base/crc32.h"
+#include "agent/base/log.h"
+#include "agent/record/boot_file.h"
+#include "shm/bases.h"
+#include "shm/status.h"
+
+#define RECORD_MAGIC   UINT64_C(0x314e4941524446) /* "FDRAIN1" */
+#define RECORD_VERSION 1
+
+struct record {
+    int64_t since_wall_ms;
+    uint32_t uid, pid;
+    uint32_t reserved;
+    uint32_t crc; /* of the fields above */
+};
+
+#define FILE_SIZE (BOOT_FILE_HEADER + sizeof(struct record))
+
+static uint32_t record_crc(const struct record *r)
+{
+    return crc32c(0, r, offsetof(struct record, crc));
+}
+
+static struct boot_file_header header_of(const uint8_t boot_id[16])
+{
+    struct boot_file_header h = {
+        .magic = RECORD_MAGIC, .fingerprint = RECORD_VERSION, .size = FILE_SIZE};
+
+    memcpy(h.boot_id, boot_id, sizeof(h.boot_id));
+    return h;
+}
+
+/* Of another boot: it stands for no drain. */
+static bool is_over(int fd, const uint8_t boot_id[16], struct hf_drained *ret_drained)
+{
+    const struct boot_file_header want = header_of(boot_id);
+    struct boot_file_header have;
+    struct record r;
+
+    switch (boot_file_judge(fd, &want, &have)) {
+    case BOOT_FILE_OF_ANOTHER_BOOT:
+        return true;
+    case BOOT_FILE_GOOD:
+        if (pread(fd, &r, sizeof(r), BOOT_FILE_HEADER) == (ssize_t)sizeof(r) &&
+            r.crc == record_crc(&r)) {
+            ret_drained->since_wall_ms = r.since_wall_ms;
+            ret_drained->uid = r.uid;
+            ret_drained->pid = r.pid;
+        }
+        return false;
+    case BOOT_FILE_OF_ANOTHER_LAYOUT:
+    case BOOT_FILE_DAMAGED:
+    case BOOT_FILE_FOREIGN:
+        break;
+    }
+    return false;
+}
+
+void drain_record_read(const char *path, const uint8_t boot_id[16], struct hf_drained *ret_drained)
+{
+    struct hf_drained found = {.stands = true};
+    int fd;
+
+    *ret_drained = (struct hf_drained){.stands = false};
+    if (!*path)
+        return;
+    fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT)
+        return;
+    if (fd >= 0 && is_over(fd, boot_id, &found)) {
+        close(fd);
+        (void)unlink(path);
+        return;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (!found.since_wall_ms)
+        log_warn("%s cannot be read: this agent counts as drained", path);
+    *ret_drained = found;
+}
+
+static int make(const char *path, const uint8_t boot_id[16], const struct hf_drained *drained,
+                char *why, size_t why_size)
+{
+    const struct boot_file_header want = header_of(boot_id);
+    struct record r = {
+        .since_wall_ms = drained->since_wall_ms, .uid = drained->uid, .pid = drained->pid};
+    int fd, rc = boot_file_begin(path, "the drain", &want, &fd, why, why_size);
+
+    if (rc < 0)
+        return rc;
+    r.crc = record_crc(&r);
+    if (pwrite(fd, &r, sizeof(r), BOOT_FILE_HEADER) == (ssize_t)sizeof(r)) {
+        rc = boot_file_commit(path, why, why_size);
+    } else {
+        rc = boot_file_say("write", path, why, why_size);
+        boot_file_abandon(path);
+    }
+    close(fd);
+    return rc;
+}
+
+int drain_record_keep(const char *path, const uint8_t boot_id[16], const struct hf_drained *drained,
+                      char *why, size_t why_size)
+{
+    if (!*path)
+        return HF_OK;
+    if (drained->stands)
+        return make(path, boot_id, drained, why, why_size);
+    if (unlink(path) < 0 && errno != ENOENT)
+        return boot_file_say("remove", path, why, why_size);
+    return HF_OK;
+}
+
+void drain_record_say(const struct hf_drained *drained, const char *agent,
+                      char ret_text[DRAIN_RECORD_TEXT])
+{
+    bool is_default = strcmp(agent, HF_DEFAULT_AGENT) == 0;
+    time_t seconds = (time_t)(drained->since_wall_ms / 1000);
+    char since[64] = "", who[24] = "";
+    struct tm tm;
+
+    if (drained->since_wall_ms && gmtime_r(&seconds, &tm)) {
+        (void)strftime(since, sizeof(since), " since %Y-%m-%dT%H:%M:%SZ", &tm);
+        snprintf(who, sizeof(who), " by user %" PRIu32, drained->uid);
+    }
+    snprintf(ret_text, DRAIN_RECORD_TEXT,
+             "this host is drained%s%s: it grants no lock until holdfast undrain%s%s", since, who,
+             is_default ? "" : " --agent ", is_default ? "" : agent);
+}

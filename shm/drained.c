@@ -1,0 +1,33 @@
+#include "shm/drained.h"
+
+#define MINOR_WITH_DRAINS 2
+#define SINCE_UNKNOWN     (-1)
+#define TRIES             16 /* nobody drains and undrains so often */
+
+void hf_drained_publish(struct hf_table *table, const struct hf_drained *drained)
+{
+    struct hf_table_header *h = table->header;
+    int64_t since = drained->since_wall_ms > 0 ? drained->since_wall_ms : SINCE_UNKNOWN;
+
+    atomic_store_explicit(&h->drained_uid, drained->uid, memory_order_relaxed);
+    atomic_store_explicit(&h->drained_pid, drained->pid, memory_order_relaxed);
+    atomic_store_explicit(&h->drained_wall_ms, drained->stands ? since : 0, memory_order_release);
+}
+
+void hf_drained_read(const struct hf_table *table, struct hf_drained *ret_drained)
+{
+    const struct hf_table_header *h = table->header;
+    int64_t since, again = atomic_load_explicit(&h->drained_wall_ms, memory_order_acquire);
+    int tries = TRIES;
+
+    do {
+        since = again;
+        *ret_drained = (struct hf_drained){
+            .stands = since != 0 && h->minor >= MINOR_WITH_DRAINS,
+            .since_wall_ms = since > 0 ? since : 0,
+            .uid = atomic_load_explicit(&h->drained_uid, memory_order_acquire),
+            .pid = atomic_load_explicit(&h->drained_pid, memory_order_acquire),
+        };
+        again = atomic_load_explicit(&h->drained_wall_ms, memory_order_acquire);
+    } while (again != since && --tries > 0);
+}
