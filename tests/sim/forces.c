@@ -7,6 +7,7 @@
 #include "agent/broker/rooms.h"
 #include "shm/status.h"
 #include "tests/sim/checks.h"
+#include "tests/sim/drains.h"
 #include "tests/sim/host.h"
 #include "tests/sim/vnode.h"
 #include "tests/sim/wide.h"
@@ -15,7 +16,15 @@
 #define MARK       "holdfast:forced:"
 #define TIMES_MOST 4
 
-enum forcer_step { FORCER_COMES, FORCER_QUERIES, FORCER_DECIDES, FORCER_FORCES, FORCER_GONE };
+enum forcer_step {
+    FORCER_COMES,
+    FORCER_QUERIES,
+    FORCER_DECIDES,
+    FORCER_FORCES,
+    FORCER_DRAINS,
+    FORCER_UNDRAINS,
+    FORCER_GONE
+};
 
 struct forcer { /* of one order */
     struct forcer *next;
@@ -24,6 +33,7 @@ struct forcer { /* of one order */
     struct session *session;
     enum forcer_step step;
     bool asks;
+    uint64_t orders; /* drains and undrains */
     int resource;
     bool by_id;
     uint64_t fence;
@@ -96,6 +106,13 @@ bool forcer_wants(struct forcer *o, const struct sim_host *host,
     if (!o->asks || o->host != host)
         return false;
     o->asks = false;
+    if (o->step == FORCER_DRAINS || o->step == FORCER_UNDRAINS) {
+        *ret_request =
+            (struct hf_request_entry){.op = HF_OP_DRAIN,
+                                      .id = ++o->orders,
+                                      .flags = o->step == FORCER_UNDRAINS ? HF_REQ_UNDRAIN : 0};
+        return true;
+    }
     q.op = o->step == FORCER_QUERIES ? HF_OP_QUERY : HF_OP_FORCE;
     q.name[0] = 'r';
     q.name[1] = (uint8_t)('0' + o->resource);
@@ -152,9 +169,33 @@ static void on_event(struct sim_event *event)
     }
 }
 
+struct forcer *forcer_new(struct sim_host *host)
+{
+    struct forcer *o = sim_alloc(sizeof(*o));
+
+    o->event.fn = on_event;
+    o->host = host;
+    o->next = forcers;
+    forcers = o;
+    return o;
+}
+
+void forcer_orders(struct forcer *o, bool undrain)
+{
+    if (!o->host->broker)
+        return;
+    o->step = undrain ? FORCER_UNDRAINS : FORCER_DRAINS;
+    o->asks = true;
+    loop_wake(o->host->broker->loop);
+}
+
 /* The tool says the fence where it is known, else the id; people know of --id, too. */
 void forcer_answer(struct forcer *o, const struct hf_completion_entry *e)
 {
+    if (e->op == HF_OP_DRAIN) {
+        drains_answered(o->host, o->step == FORCER_UNDRAINS);
+        return;
+    }
     if (o->step == FORCER_QUERIES && e->status == HF_OK && e->query_holding > 0) {
         o->fence = e->holder.fence;
         o->by_id = !o->fence || rng_chance(&rng, 0.4);
@@ -182,12 +223,8 @@ void forces_begin(void)
         return;
     times = (int)rng_between(&rng, 1, TIMES_MOST);
     for (int i = 0; i < times; i++) {
-        struct forcer *o = sim_alloc(sizeof(*o));
+        struct forcer *o = forcer_new(sim.host[rng_below(&rng, sim.plan.hosts)]);
 
-        o->event.fn = on_event;
-        o->host = sim.host[rng_below(&rng, sim.plan.hosts)];
-        o->next = forcers;
-        forcers = o;
         sim_at(&o->event, rng_between(&rng, 300 * SIM_MS, sim.plan.faults_until));
     }
 }

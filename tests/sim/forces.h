@@ -19,6 +19,12 @@ struct sim_host;
  * are. */
 void forces_begin(void);
 
+/* --- for drains.c ----------------------------------------------------------------------------- */
+
+struct forcer *forcer_new(struct sim_host *host);
+/* It drains or undrains that host, if there is an agent. */
+void forcer_orders(struct forcer *forcer, bool undrain);
+
 /* --- for sessions.c --------------------------------------------------------------------------- */
 
 struct forcer *forcers_first(void);

@@ -11,6 +11,7 @@
 #include "agent/record/stores.h"
 #include "shm/status.h"
 #include "tests/sim/checks.h"
+#include "tests/sim/drains.h"
 #include "tests/sim/fake_hiredis.h"
 #include "tests/sim/forces.h"
 #include "tests/sim/host.h"
@@ -145,6 +146,7 @@ void host_reboot(struct sim_host *host)
         gone(host);
     procs_kill_all(host);
     checks_host_rebooted(host);
+    drains_host_rebooted(host);
     os_remove_all(host->dir);
     steps_forgotten(host);
     host->boots++;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tests/sim/checks.h"
+#include "tests/sim/drains.h"
 #include "tests/sim/fake_hiredis.h"
 #include "tests/sim/faults.h"
 #include "tests/sim/forces.h"
@@ -110,6 +111,7 @@ static void settle(void)
         sim_violation("liveness", "a link is still down long after the last fault");
     if (sim.over)
         return;
+    drains_end();
     procs_settle();
     latest = settled_at_latest();
     while (!sim.over && !procs_settled() && sim.now < latest)

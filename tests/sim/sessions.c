@@ -11,6 +11,8 @@
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/rooms.h"
 #include "shm/status.h"
+#include "shm/wire.h"
+#include "tests/sim/drains.h"
 #include "tests/sim/forces.h"
 #include "tests/sim/host.h"
 #include "tests/sim/procs.h"
@@ -90,9 +92,14 @@ void session_answer(struct session *s, const struct hf_completion_entry *entry)
     }
     if (proc->pid != s->pid || !proc->alive)
         return; /* it has ended, and this agent has yet to see that */
-    if (entry->op == HF_OP_ACQUIRE && entry->status == HF_OK)
+    if (entry->op == HF_OP_ACQUIRE && entry->status == HF_OK) {
+        /* A cancelled request is answered with a lease that is given back. */
+        if (proc->requested && proc->request.id == entry->id)
+            drains_check(proc->host, resource_of(s, entry->slot),
+                         s->clients->agent->table.slots[entry->slot].since_ns);
         (void)checks_granted(proc, resource_of(s, entry->slot), entry->slot, entry->generation,
                              entry->fence);
+    }
     proc_answer(proc, entry);
 }
 
@@ -134,6 +141,7 @@ static struct session *session_new(struct clients *clients, uint32_t pid, uint32
     s->doorbell = -1;
     s->pid = pid;
     s->uid = uid;
+    s->minor = HF_WIRE_MINOR;
     s->user = user_get(clients, uid);
     LIST_INIT(&s->waiters);
     LIST_INIT(&s->queries);

@@ -14,6 +14,7 @@ enum sim_wide {
     WIDE_ROLLBACK,  /* a node's server is replaced by one with older data, or another's */
     WIDE_PROXY,     /* a proxy keeps the agents' connections while the server behind it restarts */
     WIDE_RATES,     /* clocks change their rate */
+    WIDE_DRAINS,    /* hosts are drained and undrained */
     WIDES
 };
 extern const char *const sim_wide_names[WIDES];
