@@ -11,6 +11,8 @@
 #include "agent/base/log.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/broker.h"
+#include "agent/check/check.h"
+#include "agent/config/config_report.h"
 #include "agent/dev/dev.h"
 #include "agent/process/control.h"
 #include "agent/process/host.h"
@@ -43,19 +45,6 @@ static int exit_code_of(int status)
     default:
         return EXIT_SYSTEM;
     }
-}
-
-/* It works until an operator restarts the nodes one by one. */
-static void say_short_ttl(const struct config *c)
-{
-    hf_dur ttl_max = hf_ms(c->ttl_max_ms), least = timing_rolling(ttl_max);
-
-    if (!c->ephemeral && c->ttl_ms < hf_dur_ms(least))
-        log_info("leases of a TTL below %.1f s are lost when most nodes restart within %.1f s; the "
-                 "TTL is %.1f s: "
-                 "use a longer one, or a smaller ttl_max (%.1f s) in the whole fleet",
-                 (double)hf_dur_ms(least) / 1000, (double)hf_dur_ms(timing_age(ttl_max)) / 1000,
-                 (double)c->ttl_ms / 1000, (double)c->ttl_max_ms / 1000);
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -205,25 +194,45 @@ error:
     return exit_code_of(rc);
 }
 
+/* The first fault: --check-config tells all of them. */
+static void say_fault(const struct config_report *report, int rc)
+{
+    char text[sizeof(report->file) + sizeof(report->faults[0].text)], shown[2048];
+    int more = report->fault_count - 1;
+
+    if (report->fault_count == 0)
+        snprintf(text, sizeof(text), "%s", hf_status_text(rc));
+    else
+        (void)config_fault_text(report, &report->faults[0], text, sizeof(text));
+    /* It may quote any bytes of a command line. */
+    (void)log_name(text, strlen(text), shown, sizeof(shown));
+    if (more > 0)
+        log_say("%s (and %d more: --check-config FILE shows all)", shown, more);
+    else
+        log_say("%s", shown);
+}
+
 int main(int argc, char **argv)
 {
     static struct config config; /* large, and holds passwords: not on the stack */
     struct reload_start began = {.argc = argc, .argv = argv};
+    static struct config_report report;
     struct host host;
     char why[1024] = "", shown[2048];
-    int code = 0, rc;
+    int rc;
 
     host_fill_standard_files();
-    rc = config_load(argc, argv, &config, &code, why, sizeof(why));
+    rc = config_read(argc, argv, &config, &report);
     if (rc == HF_ECANCELED)
         return EXIT_SUCCESS;
+    if (report.check) {
+        log_init(LOG_LEVEL_ERROR);
+        return check_config(&config, &report);
+    }
     log_init(config.log_level);
     if (rc < 0) {
-        const char *text = why[0] ? why : hf_status_text(rc);
-
-        /* It may quote any bytes of a command line. */
-        log_say("%s", log_name(text, strlen(text), shown, sizeof(shown)));
-        return code;
+        say_fault(&report, rc);
+        return report.exit;
     }
     if (host_read(&host, why, sizeof(why)) < 0) {
         log_error("%s", why);
@@ -231,7 +240,8 @@ int main(int argc, char **argv)
     }
     if (config.warning[0])
         log_warn("%s", log_name(config.warning, strlen(config.warning), shown, sizeof(shown)));
-    say_short_ttl(&config);
+    if (config_short_ttl(&config, why, sizeof(why)))
+        log_info("%s", why);
     began.descriptors = host_raise_descriptors();
     config_bound_clients(&config, began.descriptors);
     if (config.descriptors_bound)

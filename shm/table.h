@@ -99,6 +99,12 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
 int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
                     struct hf_table *ret_table, bool *ret_warm, char *why, size_t why_size);
 
+/* Whether hf_table_create() would keep the object, and in `ret_capacity` with how many slots if there is memory for
+ * them; nothing is changed. HF_OK: kept; `why` says why it would have fewer slots than `spec` wants, "": it has them.
+ * HF_ENOAGENT: there is none. HF_EVERSION: it would be replaced. HF_ETABLE, HF_ESYS: refused. */
+int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, uint32_t *ret_capacity,
+                  char *why, size_t why_size);
+
 /* Called before a journal is made anew, so that no table is left whose generations it does not know: marks
  * an existing object RETIRED and removes its name. 0 also if there is none; HF_ETABLE for another user's. */
 int hf_table_drop(const char *shm_name, char *why, size_t why_size);

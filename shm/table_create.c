@@ -395,20 +395,39 @@ static void fit(struct hf_table_places *p)
     p->text_there = most(p->text_there, text_first_of(p->capacity, p->text_room));
 }
 
+/* The places that a table of ours would have if it grew to the capacity of `spec`, or as near as it has room for. */
+static struct hf_table_places grown(const struct hf_table_spec *spec,
+                                    const struct hf_table_places *places)
+{
+    struct hf_table_places want = *places;
+
+    want.capacity = (uint32_t)least(spec->capacity, places->slot_room);
+    if (hf_index_size_for(want.capacity) > want.index_room)
+        want.capacity = places->capacity;
+    fit(&want);
+    return want;
+}
+
+static void say_too_little_room(const struct job *job, const struct hf_table_places *want)
+{
+    hf_table_say(job->why, job->why_size,
+                 "restart the agent when no lease is held, to have a capacity of %u: the table "
+                 "/dev/shm%s, which holders map, has room for %u leases, which is the capacity "
+                 "until then",
+                 (unsigned)job->spec->capacity, job->name, (unsigned)want->capacity);
+}
+
 /* (!) Memory for more slots, and for their index and text, in the same object: processes that map it
  * notice nothing. Without it the table stays as it was, and `why` says so. */
 static void grow(const struct job *job, int fd, uint64_t size, struct hf_table_places *places)
 {
     const struct hf_table_spec *spec = job->spec;
-    struct hf_table_places want = *places;
+    struct hf_table_places want;
     int error;
 
     if (spec->capacity <= places->capacity)
         return;
-    want.capacity = (uint32_t)least(spec->capacity, places->slot_room);
-    if (hf_index_size_for(want.capacity) > want.index_room)
-        want.capacity = places->capacity;
-    fit(&want);
+    want = grown(spec, places);
     error = hf_table_take_room(fd, &want, size);
     if (error) {
         uint64_t needed = hf_table_room(&want, size) / 1024, taken;
@@ -426,11 +445,7 @@ static void grow(const struct job *job, int fd, uint64_t size, struct hf_table_p
         return;
     }
     if (want.capacity < spec->capacity)
-        hf_table_say(job->why, job->why_size,
-                     "restart the agent when no lease is held, to have a capacity of %u: the table "
-                     "/dev/shm%s, which holders map, has room for %u leases, which is the capacity "
-                     "until then",
-                     (unsigned)spec->capacity, job->name, (unsigned)want.capacity);
+        say_too_little_room(job, &want);
     *places = want;
 }
 
@@ -468,8 +483,8 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
     return status;
 }
 
-/* HF_EBUSY: it went away. The caller closes the descriptor. */
-static int open_existing(const struct job *job, int *ret_fd, struct stat *ret_st)
+/* `access`: O_RDWR or O_RDONLY. HF_EBUSY: it went away. The caller closes the descriptor. */
+static int open_existing(const struct job *job, int access, int *ret_fd, struct stat *ret_st)
 {
     struct stat st;
     int status, fd;
@@ -485,7 +500,7 @@ static int open_existing(const struct job *job, int *ret_fd, struct stat *ret_st
     if (status != 0)
         return status;
 
-    fd = shm_open(job->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
+    fd = shm_open(job->name, access | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0)
         return errno == ENOENT ? HF_EBUSY : fail_sys(job, "open");
     status = fstat(fd, &st) != 0 ? fail_sys(job, "look at") : 0;
@@ -509,7 +524,7 @@ static int remove_name(const struct job *job)
 static int use_existing(const struct job *job, struct hf_table *ret_table)
 {
     struct stat st;
-    int fd, status = open_existing(job, &fd, &st);
+    int fd, status = open_existing(job, O_RDWR, &fd, &st);
 
     if (status != 0)
         return status;
@@ -526,7 +541,7 @@ int hf_table_drop(const char *shm_name, char *why, size_t why_size)
     const struct job job = {.name = shm_name, .why = why, .why_size = why_size};
     struct hf_table_header header = {0};
     struct stat st;
-    int fd, status = open_existing(&job, &fd, &st);
+    int fd, status = open_existing(&job, O_RDWR, &fd, &st);
 
     if (status != 0)
         return status == HF_EBUSY ? 0 : status;
@@ -534,6 +549,39 @@ int hf_table_drop(const char *shm_name, char *why, size_t why_size)
     retire(fd, &header);
     close(fd);
     return remove_name(&job);
+}
+
+int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, uint32_t *ret_capacity,
+                  char *why, size_t why_size)
+{
+    const struct job job = {shm_name, spec, why, why_size};
+    struct hf_table_header header;
+    struct hf_table_places places;
+    struct stat st;
+    int fd, status = open_existing(&job, O_RDONLY, &fd, &st);
+
+    if (status == HF_EBUSY) {
+        hf_table_say(why, why_size, "there is no /dev/shm%s", shm_name);
+        return HF_ENOAGENT;
+    }
+    if (status != 0)
+        return status;
+    hf_table_say(why, why_size, "%s", "");
+    if (hf_table_read_header(fd, shm_name, &header, why, why_size) != 0 ||
+        hf_table_judge_header(shm_name, &header, (uint64_t)st.st_size, &places, why, why_size) !=
+            0 ||
+        !suits(&job, &header, &places))
+        status = HF_EVERSION;
+    close(fd);
+    if (status != 0)
+        return status;
+    if (spec->capacity > places.capacity) {
+        places = grown(spec, &places);
+        if (places.capacity < spec->capacity)
+            say_too_little_room(&job, &places);
+    }
+    *ret_capacity = places.capacity;
+    return 0;
 }
 
 int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,

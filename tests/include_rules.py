@@ -35,11 +35,13 @@ RULES = [
     (r"agent/record/", r"agent/(record|config|base|core|agent\.h)|shm/"),
     (r"agent/redis/", r"agent/(redis|record|config|base|core|agent\.h|scripts\.h)|shm/"),
     (r"agent/renewal/", r"agent/(renewal|redis|record|config|base|core|agent\.h|scripts\.h)|shm/"),
-    (r"agent/broker/", r"agent/(?!(process|dev)/)|shm/"),
-    (r"agent/process/", r"agent/(?!dev/)|shm/"),
+    (r"agent/broker/", r"agent/(?!(process|check|dev)/)|shm/"),
+    (r"agent/process/", r"agent/(?!(check|dev)/)|shm/"),
+    # The check looks at everything, and has one door, for main.c, too.
+    (r"agent/check/", r"agent/(?!dev/)|shm/"),
     # The wrapper of --dev looks into no agent: it has one door, for main.c.
     (r"agent/dev/", r"agent/(dev|config|base)/|agent/process/notify\.h|shm/"),
-    (r"agent/", r"agent/(?!dev/)|agent/dev/dev\.h|shm/"),
+    (r"agent/", r"agent/(?!(check|dev)/)|agent/(check/check|dev/dev)\.h|shm/"),
     (r"libclient/holdfast(?:_\w+)?\.h", r"libclient/holdfast\.h"),
     (r"libclient/", r"libclient/|shm/"),
     # tools/ from the ground up: common; reader and output; the rooms of subcommands, none of which sees another; main.

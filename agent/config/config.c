@@ -1,6 +1,5 @@
 #include "agent/config/config.h"
 
-#include <ini.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,86 +23,57 @@
 /* The longest name in an agent's directory is the socket of a private node. */
 #define LONGEST_FILE "/dev-XXXXXX/n1.sock"
 
-int config_wrong(struct config_load *l, const char *format, ...)
-{
-    va_list args;
+/* --- faults ----------------------------------------------------------------------------------- */
 
-    va_start(args, format);
-    vsnprintf(l->why, l->why_size, format, args);
-    va_end(args);
+static int add_fault(struct config_load *l, bool of_file, int line, const char *format,
+                     va_list args)
+{
+    char text[sizeof(l->report->faults[0].text)];
+
+    vsnprintf(text, sizeof(text), format, args);
+    config_report_add(l->report, of_file, line, text);
     return HF_EINVAL;
 }
 
-/* --- file ------------------------------------------------------------------------------------- */
-
-static int take_setting(struct config_load *l, const char *section, const char *key,
-                        const char *value)
+int config_wrong(struct config_load *l, const char *format, ...)
 {
-    int row = config_row_find(key, strlen(key));
+    va_list args;
+    int rc;
 
-    if (*section)
-        return config_wrong(l, "remove [%.64s]: there are no sections", section);
-    if (row < 0)
-        return config_wrong(l, "there is no setting '%.64s'; see holdfast.conf(5)", key);
-    if (config_rows[row].where == CONFIG_COMMAND_LINE)
-        return config_wrong(l, "give '%.64s' on the command line: it holds for one start only",
-                            key);
-    if (l->origin[row] == ORIGIN_COMMAND_LINE)
-        return HF_OK;
-    if (l->origin[row] == ORIGIN_FILE && !config_row_repeats(&config_rows[row]))
-        return config_wrong(l, "'%.64s' is set twice", key);
-    l->origin[row] = ORIGIN_FILE;
-    return config_row_set(&config_rows[row], &l->config, value, l->why, l->why_size);
+    va_start(args, format);
+    rc = add_fault(l, false, 0, format, args);
+    va_end(args);
+    return rc;
 }
 
-/* inih's handler: 0 is an error. Only the first one is kept. */
-static int on_setting(void *arg, const char *section, const char *key, const char *value)
+int config_wrong_line(struct config_load *l, int line, const char *format, ...)
 {
-    struct config_load *l = arg;
+    va_list args;
+    int rc;
 
-    return !l->why[0] && take_setting(l, section, key, value) == HF_OK;
+    va_start(args, format);
+    rc = add_fault(l, true, line, format, args);
+    va_end(args);
+    return rc;
 }
 
-struct reader {
-    FILE *file;
-    bool line_too_long;
-};
+static int wrong_row(struct config_load *l, enum config_id row, const char *format, ...)
+    HF_PRINTF(3, 4);
 
-/* inih would read the rest of a long line as a line of its own. */
-static char *read_line(char *buffer, int size, void *arg)
+/* Of the place where the setting stands. A default that does not go with a file is that file's fault. */
+static int wrong_row(struct config_load *l, enum config_id row, const char *format, ...)
 {
-    struct reader *r = arg;
-    char *line = fgets(buffer, size, r->file);
+    bool of_file = l->report->file[0] && l->origin[row] != ORIGIN_COMMAND_LINE;
+    va_list args;
+    int rc;
 
-    if (line && strlen(line) + 1 == (size_t)size && line[size - 2] != '\n' && !feof(r->file))
-        r->line_too_long = true;
-    return r->line_too_long ? NULL : line;
+    va_start(args, format);
+    rc = add_fault(l, of_file, l->report->line[row], format, args);
+    va_end(args);
+    return rc;
 }
 
-static int parse_file(struct config_load *l, const char *path)
-{
-    struct reader reader = {0};
-    struct stat st;
-    char said[512];
-    int line;
-
-    /* At the start it may be a pipe. A reload would wait for its writer. */
-    if (l->again && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return config_wrong(l, "cannot read %s again: it is not a regular file", path);
-    reader.file = fopen(path, "re");
-    if (!reader.file)
-        return config_wrong(l, "cannot read %s: %m", path);
-    l->file_is_public = fstat(fileno(reader.file), &st) == 0 && (st.st_mode & S_IROTH);
-    l->why[0] = '\0';
-    line = ini_parse_stream(read_line, &reader, on_setting, l);
-    (void)fclose(reader.file);
-    if (reader.line_too_long)
-        return config_wrong(l, "%s: a line is longer than %d bytes", path, INI_MAX_LINE - 2);
-    if (line == 0)
-        return HF_OK;
-    snprintf(said, sizeof(said), "%s", l->why[0] ? l->why : "write \"key = value\"");
-    return config_wrong(l, "%s:%d: %s", path, line, said);
-}
+/* --- file and command line -------------------------------------------------------------------- */
 
 /* The file to read, "" for none. Only a system agent has one by default. */
 static void choose_file(const struct config_load *l, char *ret_path, size_t size)
@@ -142,29 +112,28 @@ static void warn_of_passwords(struct config_load *l, const char *path)
                  "%.120s has passwords and every user can read it: chmod o-r it", path);
 }
 
-static int apply_command_line(struct config_load *l)
+static void apply_option(struct config_load *l, int row, const char *value)
 {
-    int rc;
+    char why[sizeof(l->report->faults[0].text)];
 
+    if (config_row_set(&config_rows[row], &l->config, value, why, sizeof(why)) == HF_OK)
+        return;
+    l->faulty[row] = true;
+    (void)config_wrong(l, "%s", why);
+}
+
+static void apply_command_line(struct config_load *l)
+{
     /* A list on the command line replaces the file's as a whole. */
     if (l->origin[CONFIG_ID_node] == ORIGIN_COMMAND_LINE)
         l->config.node_count = 0;
     if (l->origin[CONFIG_ID_key_format_for] == ORIGIN_COMMAND_LINE)
         l->config.key_rule_count = 0;
-    for (int i = 0; i < l->repeated_count; i++) {
-        rc = config_row_set(&config_rows[l->repeated[i].row], &l->config, l->repeated[i].value,
-                            l->why, l->why_size);
-        if (rc < 0)
-            return rc;
-    }
-    for (int i = 0; i < CONFIG_ROWS; i++) {
-        if (!l->option[i])
-            continue;
-        rc = config_row_set(&config_rows[i], &l->config, l->option[i], l->why, l->why_size);
-        if (rc < 0)
-            return rc;
-    }
-    return HF_OK;
+    for (int i = 0; i < l->repeated_count; i++)
+        apply_option(l, l->repeated[i].row, l->repeated[i].value);
+    for (int i = 0; i < CONFIG_ROWS; i++)
+        if (l->option[i])
+            apply_option(l, i, l->option[i]);
 }
 
 /* --- values that follow from others ----------------------------------------------------------- */
@@ -212,12 +181,26 @@ static int check_paths(struct config_load *l)
     size_t most = sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof(LONGEST_FILE);
 
     if (c->runtime_dir[0] != '/')
-        return config_wrong(l, "runtime_dir: '%.64s' does not begin with a '/'", c->runtime_dir);
+        return wrong_row(l, CONFIG_ID_runtime_dir, "runtime_dir: '%.64s' does not begin with a '/'",
+                         c->runtime_dir);
     if (strlen(c->runtime_dir) + 1 + strlen(c->name) > most)
-        return config_wrong(l,
-                            "%.128s/%s is longer than the %zu bytes that leave room for a socket's "
-                            "name; use a shorter runtime directory or name",
-                            c->runtime_dir, c->name, most);
+        return wrong_row(
+            l, l->report->line[CONFIG_ID_runtime_dir] ? CONFIG_ID_runtime_dir : CONFIG_ID_name,
+            "%.128s/%s is longer than the %zu bytes that leave room for a socket's "
+            "name; use a shorter runtime directory or name",
+            c->runtime_dir, c->name, most);
+    return HF_OK;
+}
+
+static int settle_name(struct config_load *l)
+{
+    char table[HF_TABLE_NAME_MAX];
+
+    if (hf_table_name(l->config.name, true, 0, table) < 0)
+        return wrong_row(l, CONFIG_ID_name,
+                         "name: '%s' has other characters than letters, digits, '.', '_' "
+                         "and '-', or begins with a '.'",
+                         l->config.name);
     return HF_OK;
 }
 
@@ -239,8 +222,12 @@ static int settle_nodes(struct config_load *l)
         return config_wrong(l,
                             "no nodes are given: write \"node = ADDRESS\" for each Redis master");
     if (c->node_count == 0)
-        return config_wrong(l, "no nodes are given: use --node ADDRESS for each Redis master, or "
-                               "--dev to try it out");
+        return wrong_row(l, CONFIG_ID_node,
+                         l->report->file[0]
+                             ? "no nodes are given: write node = ADDRESS for each Redis "
+                               "master"
+                             : "no nodes are given: use --node ADDRESS for each Redis "
+                               "master, or --dev to try it out");
     config_keys_text(c, keys);
     list_hash_with(c->nodes, c->node_count, keys, c->list_hash);
     return HF_OK;
@@ -249,11 +236,18 @@ static int settle_nodes(struct config_load *l)
 static int settle_timing(struct config_load *l)
 {
     struct config *c = &l->config;
+    char why[sizeof(l->report->faults[0].text)];
+    int rc;
 
     /* A ttl_max below the default TTL becomes the TTL. */
     if (c->ttl_ms > c->ttl_max_ms && l->origin[CONFIG_ID_ttl] == ORIGIN_NONE)
         c->ttl_ms = c->ttl_max_ms;
-    return timing_derive(hf_ms(c->ttl_ms), hf_ms(c->ttl_max_ms), &c->timing, l->why, l->why_size);
+    rc = timing_derive(hf_ms(c->ttl_ms), hf_ms(c->ttl_max_ms), &c->timing, why, sizeof(why));
+    if (rc < 0)
+        (void)wrong_row(l,
+                        l->origin[CONFIG_ID_ttl] == ORIGIN_NONE ? CONFIG_ID_ttl_max : CONFIG_ID_ttl,
+                        "%s", why);
+    return rc;
 }
 
 static uint32_t limit_for_one(const struct config_load *l, enum config_id row, uint32_t given,
@@ -264,19 +258,16 @@ static uint32_t limit_for_one(const struct config_load *l, enum config_id row, u
     return l->config.system ? all - all / 4 : 0;
 }
 
-static int settle(struct config_load *l)
+static void settle(struct config_load *l)
 {
     struct config *c = &l->config;
-    char table[HF_TABLE_NAME_MAX];
-    int rc;
+    const bool *faulty = l->faulty;
+    bool named = !faulty[CONFIG_ID_name] && settle_name(l) == HF_OK;
 
-    if (hf_table_name(c->name, true, 0, table) < 0)
-        return config_wrong(l,
-                            "name: '%s' has other characters than letters, digits, '.', '_' and "
-                            "'-', or begins with a '.'",
-                            c->name);
-    if ((rc = find_runtime_dir(l)) < 0 || (rc = check_paths(l)) < 0 || (rc = settle_nodes(l)) < 0)
-        return rc;
+    if (!faulty[CONFIG_ID_runtime_dir] && find_runtime_dir(l) == HF_OK && named)
+        (void)check_paths(l);
+    if (!faulty[CONFIG_ID_node] && !faulty[CONFIG_ID_dev])
+        (void)settle_nodes(l);
     c->clients_per_uid =
         limit_for_one(l, CONFIG_ID_clients_per_uid, c->clients_per_uid, c->clients_max);
     c->leases_per_uid = limit_for_one(l, CONFIG_ID_leases_per_uid, c->leases_per_uid, c->capacity);
@@ -284,7 +275,8 @@ static int settle(struct config_load *l)
         limit_for_one(l, CONFIG_ID_waiters_per_uid, c->waiters_per_uid, c->capacity);
     if (l->origin[CONFIG_ID_requests_per_uid] == ORIGIN_NONE && c->system)
         c->requests_per_uid = REQUESTS_PER_UID;
-    return settle_timing(l);
+    if (!faulty[CONFIG_ID_ttl] && !faulty[CONFIG_ID_ttl_max])
+        (void)settle_timing(l);
 }
 
 void config_bound_clients(struct config *c, int64_t descriptors)
@@ -324,121 +316,97 @@ void config_bound_leases(struct config *c, uint32_t capacity)
     c->waiters_per_uid = share_of(c->waiters_per_uid, capacity, c->capacity);
 }
 
+bool config_short_ttl(const struct config *c, char *text, size_t size)
+{
+    hf_dur ttl_max = hf_ms(c->ttl_max_ms), least = timing_rolling(ttl_max);
+
+    if (c->ephemeral || c->ttl_ms >= hf_dur_ms(least))
+        return false;
+    snprintf(text, size,
+             "leases of a TTL below %.1f s are lost when most nodes restart within %.1f s; the "
+             "TTL is %.1f s: "
+             "use a longer one, or a smaller ttl_max (%.1f s) in the whole fleet",
+             (double)hf_dur_ms(least) / 1000, (double)hf_dur_ms(timing_age(ttl_max)) / 1000,
+             (double)c->ttl_ms / 1000, (double)c->ttl_max_ms / 1000);
+    return true;
+}
+
 /* --- all of it -------------------------------------------------------------------------------- */
 
 static void set_defaults(struct config_load *l)
 {
+    char why[256];
+
     l->config.group = (gid_t)-1;
     for (int i = 0; i < CONFIG_ROWS; i++) {
         const struct config_row *row = &config_rows[i];
 
         if (row->type != CONFIG_DEV && *row->standard &&
-            config_row_set(row, &l->config, row->standard, l->why, l->why_size) < 0)
+            config_row_set(row, &l->config, row->standard, why, sizeof(why)) < 0)
             abort(); /* a row of config.def contradicts its own range */
     }
 }
 
-/* When settings do not go together: 78 if any came from a file. */
-static int exit_code_for_settings(const struct config_load *l)
+static int load(struct config_load *l, int argc, char **argv)
 {
-    for (int i = 0; i < CONFIG_ROWS; i++)
-        if (l->origin[i] == ORIGIN_FILE)
-            return EXIT_CODE_CONFIG;
-    return EXIT_CODE_USAGE;
-}
-
-static int load(struct config_load *l, int argc, char **argv, int *ret_exit)
-{
-    char *path = l->path;
+    struct config_report *report = l->report;
     int rc;
 
     set_defaults(l);
-    *ret_exit = EXIT_CODE_USAGE;
     rc = config_command_line(l, argc, argv);
-    if (rc < 0) {
-        if (rc == HF_ECANCELED)
-            *ret_exit = 0;
+    if (rc < 0)
         return rc;
-    }
-    choose_file(l, path, sizeof(l->path));
-    if (l->again && !path[0])
+    choose_file(l, report->file, sizeof(report->file));
+    if (l->again && !report->file[0])
         return config_wrong(l, "start the agent with --config FILE: it has only the options of its "
                                "command line, and there is no file to read again");
-    if (path[0] && (rc = parse_file(l, path)) < 0) {
-        *ret_exit = EXIT_CODE_CONFIG;
+    if (report->file[0] && (rc = config_file_read(l)) < 0)
         return rc;
-    }
-    rc = apply_command_line(l);
-    if (rc < 0)
-        return rc;
-    *ret_exit = exit_code_for_settings(l);
-    rc = settle(l);
-    if (rc < 0)
-        return rc;
-    *ret_exit = 0;
-    warn_of_passwords(l, path);
+    apply_command_line(l);
+    settle(l);
+    if (report->fault_count)
+        return HF_EINVAL;
+    warn_of_passwords(l, report->file);
     if (!l->print_config || l->again)
         return HF_OK;
     for (int i = 0; i < CONFIG_ROWS; i++)
         config_row_print(&config_rows[i], &l->config, stdout);
-    return HF_ECANCELED;
+    return report->check ? HF_OK : HF_ECANCELED;
 }
 
-static int load_all(struct config_load *l, int argc, char **argv, struct config *ret_config,
-                    int *ret_exit, char *why, size_t why_size)
-{
-    int rc;
-
-    l->why = why;
-    l->why_size = why_size;
-    rc = load(l, argc, argv, ret_exit);
-    if (rc == HF_OK)
-        *ret_config = l->config;
-    return rc;
-}
-
-static struct config_load *begin(char *why, size_t why_size)
+static int read_all(bool again, int argc, char **argv, struct config *ret_config,
+                    struct config_report *ret_report)
 {
     struct config_load *l = calloc(1, sizeof(*l));
-
-    if (!l)
-        snprintf(why, why_size, "out of memory");
-    return l;
-}
-
-static void end(struct config_load *l)
-{
-    explicit_bzero(l, sizeof(*l)); /* passwords */
-    free(l);
-}
-
-int config_load(int argc, char **argv, struct config *ret_config, int *ret_exit, char *why,
-                size_t why_size)
-{
-    struct config_load *l = begin(why, why_size);
     int rc;
 
-    if (!l)
+    memset(ret_report, 0, sizeof(*ret_report));
+    if (!l) {
+        config_report_add(ret_report, false, 0, "out of memory");
+        ret_report->exit = EXIT_CODE_USAGE;
         return HF_ENOMEM;
-    rc = load_all(l, argc, argv, ret_config, ret_exit, why, why_size);
-    end(l);
+    }
+    l->report = ret_report;
+    l->again = again;
+    rc = load(l, argc, argv);
+    if (rc == HF_OK)
+        *ret_config = l->config;
+    else if (rc != HF_ECANCELED)
+        ret_report->exit = ret_report->faults[0].of_file ? EXIT_CODE_CONFIG : EXIT_CODE_USAGE;
+    explicit_bzero(l, sizeof(*l)); /* passwords */
+    free(l);
     return rc;
 }
 
-int config_reload(int argc, char **argv, struct config *ret_config, char *ret_path,
-                  size_t path_size, char *why, size_t why_size)
+int config_read(int argc, char **argv, struct config *ret_config, struct config_report *ret_report)
 {
-    struct config_load *l = begin(why, why_size);
-    int code, rc;
+    return read_all(false, argc, argv, ret_config, ret_report);
+}
 
-    ret_path[0] = '\0';
-    if (!l)
-        return HF_ENOMEM;
-    l->again = true;
-    rc = load_all(l, argc, argv, ret_config, &code, why, why_size);
-    snprintf(ret_path, path_size, "%s", l->path);
-    end(l);
-    return rc;
+int config_reload(int argc, char **argv, struct config *ret_config,
+                  struct config_report *ret_report)
+{
+    return read_all(true, argc, argv, ret_config, ret_report);
 }
 
 /* --- for the files that clients use ----------------------------------------------------------- */

@@ -47,17 +47,9 @@ struct config {
     char warning[256];    /* to be logged once; "" none */
 };
 
-/* Parses argv and the file that it names. HF_OK; or HF_EINVAL or HF_ETTL, with a sentence in `why`
- * and in `ret_exit` 64 for the command line, 78 for the file. `--help` and `--version` print, and
- * give HF_ECANCELED with 0 in `ret_exit`. */
-int config_load(int argc, char **argv, struct config *ret_config, int *ret_exit, char *why,
-                size_t why_size);
-
-/* The same for a running agent with the arguments of its start: the file is read again, and the command
- * line goes before it as it did then. HF_EINVAL also if there is no file. In `ret_path` the file, as far
- * as it is known. */
-int config_reload(int argc, char **argv, struct config *ret_config, char *ret_path,
-                  size_t path_size, char *why, size_t why_size);
+/* It works until an operator restarts the nodes one by one. Whether the default TTL is too short for that, and in
+ * `text` for which. */
+bool config_short_ttl(const struct config *config, char *text, size_t size);
 
 /* Permissions of the agent's directory and of the attach socket. */
 mode_t config_dir_mode(const struct config *config);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "agent/config/config_load.h"
+#include "agent/config/suggest.h"
 #include "shm/status.h"
 #include "shm/version.h"
 
@@ -50,6 +51,7 @@ static void print_help(void)
 
     printf("usage: holdfastd --node [ID=]ADDRESS... [OPTION]...\n"
            "       holdfastd --dev [N] [OPTION]...\n"
+           "       holdfastd --check-config FILE [--offline] [OPTION]...\n"
            "The lock agent of this host: takes and keeps locks on a majority of Redis nodes.\n\n");
     for (int i = 0; i < CONFIG_ROWS; i++) {
         const struct config_row *row = &config_rows[i];
@@ -62,6 +64,11 @@ static void print_help(void)
     print_option("config", "FILE",
                  "a file of such settings, one \"key = value\" per line; the command line goes "
                  "before it. A system agent reads /etc/holdfast/NAME.conf if that exists");
+    print_option(
+        "check-config", "FILE",
+        "say all that is wrong with the file, what a restart with it would do to leases that "
+        "are held, and what its nodes say, and exit: 0, or 78 if it must not be used");
+    print_option("offline", "", "with --check-config: look at neither agent nor nodes");
     print_option("print-config", "", "print the settings that would be used, and exit");
     print_option("help", "", "print this help, and exit");
     print_option("version", "", "print the version, and exit");
@@ -70,9 +77,23 @@ static void print_help(void)
 
 /* --- options without a row -------------------------------------------------------------------- */
 
-enum special { SPECIAL_HELP, SPECIAL_VERSION, SPECIAL_PRINT, SPECIAL_CONFIG, SPECIALS };
+enum special {
+    SPECIAL_HELP,
+    SPECIAL_VERSION,
+    SPECIAL_PRINT,
+    SPECIAL_CONFIG,
+    SPECIAL_CHECK,
+    SPECIAL_OFFLINE,
+    SPECIALS
+};
 
-static const char *const special_names[SPECIALS] = {"help", "version", "print-config", "config"};
+static const char *const special_names[SPECIALS] = {"help",   "version",      "print-config",
+                                                    "config", "check-config", "offline"};
+
+static bool has_value(enum special which)
+{
+    return which == SPECIAL_CONFIG || which == SPECIAL_CHECK;
+}
 
 static enum special find_special(const char *option, size_t length)
 {
@@ -82,6 +103,17 @@ static enum special find_special(const char *option, size_t length)
                                 strncmp(option, special_names[which], length) != 0))
         which++;
     return (enum special)which;
+}
+
+/* Both name it. */
+static int take_file(struct config_load *l, const char *option, const char *value)
+{
+    if (!value)
+        return config_wrong(l, "--%s needs a value: FILE", option);
+    if (l->file)
+        return config_wrong(l, "--%s: a file is given already: '%.64s'", option, l->file);
+    l->file = value;
+    return HF_OK;
 }
 
 static int take_special(struct config_load *l, enum special which, const char *value)
@@ -96,9 +128,14 @@ static int take_special(struct config_load *l, enum special which, const char *v
     case SPECIAL_PRINT:
         l->print_config = true;
         return HF_OK;
+    case SPECIAL_CHECK:
+        l->report->check = true;
+        return take_file(l, special_names[which], value);
     case SPECIAL_CONFIG:
-        l->file = value;
-        return value ? HF_OK : config_wrong(l, "--config needs a value: FILE");
+        return take_file(l, special_names[which], value);
+    case SPECIAL_OFFLINE:
+        l->report->offline = true;
+        return HF_OK;
     case SPECIALS:
         break;
     }
@@ -131,6 +168,26 @@ static int take_option(struct config_load *l, int row, const char *value)
     return HF_OK;
 }
 
+static int unknown_option(struct config_load *l, const char *option, size_t length)
+{
+    int shown = (int)(length < 64 ? length : 64);
+    struct suggestion meant = {0};
+    char text[32];
+
+    for (int i = 0; i < SPECIALS; i++)
+        suggest_try(&meant, option, length, special_names[i]);
+    for (int i = 0; i < CONFIG_ROWS; i++)
+        suggest_try(&meant, option, length, config_rows[i].key);
+    if (!meant.known)
+        return config_wrong(l, "there is no option '--%.*s'; see holdfastd --help", shown, option);
+    snprintf(text, sizeof(text), "%s", meant.known);
+    for (char *p = text; *p; p++)
+        if (*p == '_')
+            *p = '-';
+    return config_wrong(l, "there is no option '--%.*s'; did you mean '--%s'?", shown, option,
+                        text);
+}
+
 int config_command_line(struct config_load *l, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
@@ -149,9 +206,8 @@ int config_command_line(struct config_load *l, int argc, char **argv)
         row = config_row_find(option, length);
         special = row < 0 ? find_special(option, length) : SPECIALS;
         if (row < 0 && special == SPECIALS)
-            return config_wrong(l, "there is no option '--%.*s'; see holdfastd --help",
-                                (int)(length < 64 ? length : 64), option);
-        takes_next = row < 0                               ? special == SPECIAL_CONFIG
+            return unknown_option(l, option, length);
+        takes_next = row < 0                               ? has_value(special)
                      : config_rows[row].type == CONFIG_DEV ? all_digits(next)
                                                            : config_rows[row].type != CONFIG_FLAG;
         if (!value && takes_next && next) {
@@ -163,5 +219,7 @@ int config_command_line(struct config_load *l, int argc, char **argv)
         if (rc < 0)
             return rc;
     }
+    if (l->report->offline && !l->report->check)
+        return config_wrong(l, "--offline goes with --check-config FILE");
     return HF_OK;
 }

@@ -372,6 +372,14 @@ const char *config_row_text(const struct config_row *row, const struct config *c
     return text;
 }
 
+/* As a comment: what a value would look like. */
+static void print_unset(const struct config_row *row, FILE *out)
+{
+    const char *argument = row->argument + (*row->argument == '\''); /* quoted for a shell */
+
+    fprintf(out, "# %s = %.*s\n", row->key, (int)strcspn(argument, "'"), argument);
+}
+
 void config_row_print(const struct config_row *row, const struct config *config, FILE *out)
 {
     char text[1024];
@@ -380,15 +388,21 @@ void config_row_print(const struct config_row *row, const struct config *config,
     case CONFIG_NODE:
         for (int i = 0; i < config->node_count && !config->dev_nodes; i++)
             fprintf(out, "%s = %s=%s\n", row->key, config->nodes[i].id, config->nodes[i].text);
+        if (config->dev_nodes)
+            print_unset(row, out);
         return;
     case CONFIG_KEY_RULE:
         for (int i = 0; i < config->key_rule_count; i++)
             fprintf(out, "%s = %s %s\n", row->key, config->key_rules[i].pattern,
                     config->key_rules[i].format);
+        if (config->key_rule_count == 0)
+            print_unset(row, out);
         return;
     default:
         break;
     }
     if (*config_row_text(row, config, text, sizeof(text)))
         fprintf(out, "%s%s = %s\n", row->where == CONFIG_COMMAND_LINE ? "# " : "", row->key, text);
+    else
+        print_unset(row, out);
 }

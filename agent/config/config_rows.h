@@ -62,7 +62,8 @@ const char *config_row_text(const struct config_row *row, const struct config *c
 /* Whether the row may be given more than once, as a list. */
 bool config_row_repeats(const struct config_row *row);
 
-/* Writes "key = value" lines, as a file would have them; passwords are left out. */
+/* Writes "key = value" lines, as a file would have them; passwords are left out. A setting that has no value, or is of
+ * the command line only, is a comment. */
 void config_row_print(const struct config_row *row, const struct config *config, FILE *out);
 
 #endif

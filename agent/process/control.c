@@ -45,6 +45,26 @@ int control_open(struct agent *agent, const char *dir, struct reload *reload,
     return HF_OK;
 }
 
+/* Who listens, and not who made the file: that may have been killed. */
+pid_t control_find(const char *dir)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct ucred peer = {0};
+    socklen_t length = sizeof(peer);
+    int fd, made = snprintf(address.sun_path, sizeof(address.sun_path), "%s/control", dir);
+
+    if ((size_t)made >= sizeof(address.sun_path))
+        return 0;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return 0;
+    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
+        peer.pid = 0;
+    close(fd);
+    return peer.pid;
+}
+
 static void drop(struct control_peer *peer)
 {
     close(peer->fd);

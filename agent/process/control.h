@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "agent/base/thread_role.h"
 #include "shm/nstime.h"
@@ -44,6 +45,9 @@ struct control {
 int control_open(struct agent *agent, const char *dir, struct reload *reload,
                  struct control *ret_control);
 void control_close(struct control *control);
+
+/* The agent that serves DIR/control; 0: none does. Any process. */
+pid_t control_find(const char *dir);
 
 /* For poll(): fills in at most 1 + CONTROL_PEERS entries and returns how many; then
  * serve with the same array. */

@@ -2,9 +2,11 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/agent.h"
+#include "agent/config/config_report.h"
 #include "agent/process/reload.h"
 #include "agent/redis/trial.h"
 #include "shm/status.h"
@@ -122,19 +124,27 @@ static void try_nodes(struct reload_check *c)
 
 static bool read_file(struct reload_check *c)
 {
-    char why[1024];
-    int rc = config_reload(c->start->argc, c->start->argv, c->next, c->path, sizeof(c->path), why,
-                           sizeof(why));
+    struct config_report *report = malloc(sizeof(*report));
+    char why[sizeof(c->why) / 2];
+    int rc;
 
-    if (rc == HF_OK)
-        return true;
-    if (!why[0])
+    if (!report) {
+        refuse(c, "%s", hf_status_text(HF_ENOMEM));
+        return false;
+    }
+    rc = config_reload(c->start->argc, c->start->argv, c->next, report);
+    snprintf(c->path, sizeof(c->path), "%s", report->file);
+    if (rc == HF_OK || report->fault_count == 0)
         snprintf(why, sizeof(why), "%s", hf_status_text(rc));
-    if (c->path[0] && !strstr(why, c->path))
-        refuse(c, "%.500s: %s", c->path, why);
     else
+        (void)config_fault_text(report, &report->faults[0], why, sizeof(why));
+    if (rc < 0 && report->fault_count > 1)
+        refuse(c, "%s (and %d more: holdfastd --check-config FILE shows all)", why,
+               report->fault_count - 1);
+    else if (rc < 0)
         refuse(c, "%s", why);
-    return false;
+    free(report);
+    return rc == HF_OK;
 }
 
 void reload_check(struct reload_check *c)

@@ -27,20 +27,11 @@ static int say_sys(const char *what, const char *path, char *why, size_t why_siz
     return HF_ESYS;
 }
 
-/* A directory that is made with `mode`, or is there already and writable for no other user. */
-static int own_directory(const char *path, mode_t mode, bool shared, bool *ret_made, char *why,
-                         size_t why_size)
+/* A directory that is there already. */
+static int judge_directory(const char *path, bool shared, char *why, size_t why_size)
 {
     struct stat st;
 
-    if (mkdir(path, mode) == 0) {
-        *ret_made = true;
-        if (chmod(path, mode) < 0) /* whatever the umask was */
-            return say_sys("set the mode of", path, why, why_size);
-        return HF_OK;
-    }
-    if (errno != EEXIST)
-        return say_sys("make the directory", path, why, why_size);
     if (lstat(path, &st) < 0)
         return say_sys("look at", path, why, why_size);
     if (shared) /* what an operator gave as --runtime-dir is the operator's choice */
@@ -57,6 +48,21 @@ static int own_directory(const char *path, mode_t mode, bool shared, bool *ret_m
     else
         return HF_OK;
     return HF_EPERM;
+}
+
+/* A directory that is made with `mode`, or is there already and writable for no other user. */
+static int own_directory(const char *path, mode_t mode, bool shared, bool *ret_made, char *why,
+                         size_t why_size)
+{
+    if (mkdir(path, mode) == 0) {
+        *ret_made = true;
+        if (chmod(path, mode) < 0) /* whatever the umask was */
+            return say_sys("set the mode of", path, why, why_size);
+        return HF_OK;
+    }
+    if (errno != EEXIST)
+        return say_sys("make the directory", path, why, why_size);
+    return judge_directory(path, shared, why, why_size);
 }
 
 /* The process that took the lock; 0: it has not said so yet. */
@@ -164,6 +170,21 @@ int singleton_take(const struct config *config, struct singleton *ret_singleton,
     }
     *ret_singleton = s;
     return HF_OK;
+}
+
+static int look_at_directory(const char *path, bool shared, char *why, size_t why_size)
+{
+    int rc = judge_directory(path, shared, why, why_size);
+
+    return rc == HF_ESYS && errno == ENOENT ? HF_OK : rc;
+}
+
+int singleton_look(const struct config *config, char ret_dir[600], char *why, size_t why_size)
+{
+    int rc = look_at_directory(config->runtime_dir, !config->system, why, why_size);
+
+    snprintf(ret_dir, 600, "%s/%s", config->runtime_dir, config->name);
+    return rc == HF_OK ? look_at_directory(ret_dir, false, why, why_size) : rc;
 }
 
 void singleton_release(struct singleton *s, bool remove)

@@ -21,6 +21,10 @@ struct singleton {
 int singleton_take(const struct config *config, struct singleton *ret_singleton, char *why,
                    size_t why_size);
 
+/* Whether singleton_take() would refuse RUNTIME and RUNTIME/NAME, which goes into `ret_dir`; nothing is made or
+ * locked. HF_OK also where they are missing. */
+int singleton_look(const struct config *config, char ret_dir[600], char *why, size_t why_size);
+
 /* Drops the lock. `remove`: nothing stays for a next agent, so the lock file and (empty)
  * directories that were made are removed, too. */
 void singleton_release(struct singleton *singleton, bool remove);

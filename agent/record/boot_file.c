@@ -136,6 +136,17 @@ int boot_file_map(const char *path, int fd, size_t size, void **ret_map, char *w
     return HF_OK;
 }
 
+int boot_file_view(const char *path, int fd, size_t size, void **ret_map, char *why,
+                   size_t why_size)
+{
+    void *map = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+
+    if (map == MAP_FAILED)
+        return boot_file_say("map", path, why, why_size);
+    *ret_map = map;
+    return HF_OK;
+}
+
 enum boot_file_worth boot_file_judge(int fd, const struct boot_file_header *want,
                                      struct boot_file_header *ret_header)
 {

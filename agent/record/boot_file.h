@@ -38,6 +38,9 @@ int boot_file_make(const char *path, const char *what, const struct boot_file_he
                    int *ret_fd, char *why, size_t why_size);
 int boot_file_map(const char *path, int fd, size_t size, void **ret_map, char *why,
                   size_t why_size);
+/* To read it only, also beside the agent that writes it: what is read may be half written. */
+int boot_file_view(const char *path, int fd, size_t size, void **ret_map, char *why,
+                   size_t why_size);
 
 enum boot_file_worth {
     BOOT_FILE_GOOD, /* of this boot and layout; the caller judges list and capacity */

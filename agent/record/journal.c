@@ -97,11 +97,14 @@ static void unmap(struct journal *j)
     j->holder = NULL;
 }
 
-static int map_file(struct journal *j, int fd, const struct boot_file_header *h, char *why,
-                    size_t why_size)
+typedef int map_fn(const char *path, int fd, size_t size, void **ret_map, char *why,
+                   size_t why_size);
+
+static int map_with(map_fn *map_it, struct journal *j, int fd, const struct boot_file_header *h,
+                    char *why, size_t why_size)
 {
     void *map;
-    int rc = boot_file_map(j->path, fd, h->size, &map, why, why_size);
+    int rc = map_it(j->path, fd, h->size, &map, why, why_size);
 
     if (rc < 0)
         return rc;
@@ -113,6 +116,12 @@ static int map_file(struct journal *j, int fd, const struct boot_file_header *h,
         return HF_ENOMEM;
     }
     return HF_OK;
+}
+
+static int map_file(struct journal *j, int fd, const struct boot_file_header *h, char *why,
+                    size_t why_size)
+{
+    return map_with(boot_file_map, j, fd, h, why, why_size);
 }
 
 enum judgement { KEEP, EMPTY, REFUSE };
@@ -153,14 +162,20 @@ static enum judgement judge_header(const struct journal *j, int fd,
     return REFUSE;
 }
 
-/* How many records are not FREE, one more than the last of their slots, and until when one of them may be
- * valid. */
-static uint32_t count_live(const struct journal *j, uint32_t *ret_end, hf_time *ret_until)
-{
-    uint32_t live = 0;
+/* The records that are not FREE. */
+struct live {
+    uint32_t count, end; /* end: one more than the last of their slots */
+    hf_time until;       /* when the last of them may be valid */
+    bool same_list;
+};
 
-    *ret_end = 0;
-    *ret_until = HF_TIME_PAST;
+static struct live count_live(const struct journal *j, const struct boot_file_header *have,
+                              const struct boot_file_header *want)
+{
+    struct live live = {.until = HF_TIME_PAST,
+                        .same_list = have->nodes == want->nodes &&
+                                     strcmp(have->list_hash, want->list_hash) == 0};
+
     for (uint32_t slot = 0; slot < j->capacity; slot++) {
         int half;
 
@@ -169,10 +184,10 @@ static uint32_t count_live(const struct journal *j, uint32_t *ret_end, hf_time *
         half = half_newest(halves_of(j, slot), j->half_size);
         if (half >= 0 && (half_of(j, slot, half)->state & STATE_MASK) == JOURNAL_FREE)
             continue;
-        live++;
-        *ret_end = slot + 1;
+        live.count++;
+        live.end = slot + 1;
         for (int i = 0; half >= 0 && i < j->nodes; i++)
-            *ret_until = hf_time_max(*ret_until, (hf_time){half_of(j, slot, half)->d_ns[i]});
+            live.until = hf_time_max(live.until, (hf_time){half_of(j, slot, half)->d_ns[i]});
     }
     return live;
 }
@@ -180,32 +195,22 @@ static uint32_t count_live(const struct journal *j, uint32_t *ret_end, hf_time *
 /* Another capacity is always fine. Another list is fine when no lease is left that may be valid. Records that are
  * dropped then (unfinished rounds and releases, records that cannot be read) leave their keys to the TTL: no
  * release of them will leave, so none of their check words can be untrue. */
-static enum judgement judge_records(struct journal *j, const struct boot_file_header *have,
-                                    const struct boot_file_header *want, uint32_t *ret_found,
-                                    char *why, size_t why_size)
+static enum judgement judge_records(const struct journal *j, const struct live *live,
+                                    const struct boot_file_header *have,
+                                    const struct boot_file_header *want, char *why, size_t why_size)
 {
-    bool same_list = have->nodes == want->nodes && strcmp(have->list_hash, want->list_hash) == 0;
-    hf_time until, now = clock_now();
-    uint32_t end, live = count_live(j, &end, &until);
+    hf_time now = clock_now();
 
-    if (same_list && (live > 0 || have->capacity == want->capacity)) {
-        *ret_found = live;
-        j->slots_live = end;
+    if (live->same_list && (live->count > 0 || have->capacity == want->capacity))
         return KEEP;
-    }
-    if (live == 0 || hf_time_reached(now, until)) {
-        if (live)
-            log_warn("%s has %" PRIu32 " records of an earlier agent with another list of nodes or "
-                     "key_format, none valid: dropped, their keys expire by their TTL",
-                     j->path, live);
+    if (live->count == 0 || hf_time_reached(now, live->until))
         return EMPTY;
-    }
     snprintf(why, why_size,
              "%s has %" PRIu32
              " leases of an earlier agent with another list of nodes or key_format, the last valid "
              "for %" PRId64
              " s more: wait until then, or start with the earlier list and key_format",
-             j->path, live, hf_time_since(until, now).ns / HF_NS_PER_SEC + 1);
+             j->path, live->count, hf_time_since(live->until, now).ns / HF_NS_PER_SEC + 1);
     return REFUSE;
 }
 
@@ -262,16 +267,24 @@ static enum judgement take_existing(struct journal *j, int fd, const struct boot
 {
     struct boot_file_header have;
     enum judgement judgement = judge_header(j, fd, want, &have, why, why_size);
+    struct live live;
 
     if (judgement != KEEP)
         return judgement;
     if (map_file(j, fd, &have, why, why_size) < 0)
         return REFUSE;
-    judgement = judge_records(j, &have, want, ret_found, why, why_size);
+    live = count_live(j, &have, want);
+    judgement = judge_records(j, &live, &have, want, why, why_size);
+    if (judgement == EMPTY && live.count)
+        log_warn("%s has %" PRIu32 " records of an earlier agent with another list of nodes or "
+                 "key_format, none valid: dropped, their keys expire by their TTL",
+                 j->path, live.count);
     if (judgement != KEEP) {
         unmap(j);
         return judgement;
     }
+    *ret_found = live.count;
+    j->slots_live = live.end;
     if (j->capacity < want->capacity)
         grow(j, want);
     mend(j);
@@ -293,9 +306,9 @@ bool journal_is_kept(const struct journal *j)
     return j->kept;
 }
 
-int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
-                 const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
-                 char *why, size_t why_size)
+/* A journal as it is wanted, and nothing of a file yet. */
+static struct journal *new_journal(const char *dir, uint32_t capacity, int nodes,
+                                   const char *list_hash, const uint8_t boot_id[16])
 {
     struct boot_file_header want = {.magic = JOURNAL_MAGIC,
                                     .fingerprint = fingerprint(),
@@ -303,6 +316,21 @@ int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list
                                     .capacity = capacity,
                                     .nodes = (uint32_t)nodes};
     struct journal *j = calloc(1, sizeof(*j));
+
+    if (!j)
+        return NULL;
+    memcpy(want.boot_id, boot_id, sizeof(want.boot_id));
+    snprintf(want.list_hash, sizeof(want.list_hash), "%s", list_hash);
+    snprintf(j->path, sizeof(j->path), "%s/journal", dir);
+    j->want = want;
+    return j;
+}
+
+int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
+                 const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
+                 char *why, size_t why_size)
+{
+    struct journal *j = new_journal(dir, capacity, nodes, list_hash, boot_id);
     enum judgement judgement = EMPTY;
     uint32_t found = 0;
     int fd, rc;
@@ -311,10 +339,6 @@ int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list
         snprintf(why, why_size, "out of memory");
         return HF_ENOMEM;
     }
-    memcpy(want.boot_id, boot_id, sizeof(want.boot_id));
-    snprintf(want.list_hash, sizeof(want.list_hash), "%s", list_hash);
-    snprintf(j->path, sizeof(j->path), "%s/journal", dir);
-    j->want = want;
     boot_file_abandon(j->path);
 
     fd = open(j->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
@@ -323,7 +347,7 @@ int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list
         goto error;
     }
     if (fd >= 0) {
-        judgement = take_existing(j, fd, &want, &found, why, why_size);
+        judgement = take_existing(j, fd, &j->want, &found, why, why_size);
         close(fd);
     }
     if (judgement == REFUSE) {
@@ -339,6 +363,61 @@ int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list
 
 error:
     free(j);
+    return rc;
+}
+
+/* As take_existing(), and changes nothing. */
+static int look_at(struct journal *j, int fd, struct journal_view *view, char *why, size_t why_size)
+{
+    struct boot_file_header have;
+    enum judgement judgement = judge_header(j, fd, &j->want, &have, why, why_size);
+    struct live live;
+    int rc;
+
+    view->refused = judgement == REFUSE;
+    if (judgement != KEEP)
+        return HF_OK;
+    rc = map_with(boot_file_view, j, fd, &have, why, why_size);
+    if (rc < 0)
+        return rc;
+    live = count_live(j, &have, &j->want);
+    judgement = judge_records(j, &live, &have, &j->want, why, why_size);
+    view->refused = judgement == REFUSE;
+    view->dropped = judgement == EMPTY && live.count;
+    view->other_list = !live.same_list;
+    view->live = live.count;
+    view->until = live.until;
+    view->nodes = (int)have.nodes;
+    memcpy(view->list_hash, have.list_hash, sizeof(view->list_hash));
+    j->slots_live = live.end;
+    if (judgement == KEEP || !live.same_list)
+        view->journal = j;
+    return HF_OK;
+}
+
+int journal_look(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
+                 const uint8_t boot_id[16], struct journal_view *ret_view, char *why,
+                 size_t why_size)
+{
+    struct journal *j = new_journal(dir, capacity, nodes, list_hash, boot_id);
+    struct journal_view view = {0};
+    int fd, rc = HF_OK;
+
+    if (!j) {
+        snprintf(why, why_size, "out of memory");
+        return HF_ENOMEM;
+    }
+    fd = open(j->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0) {
+        rc = look_at(j, fd, &view, why, why_size);
+        close(fd);
+    } else if (errno != ENOENT) {
+        rc = boot_file_say("open", j->path, why, why_size);
+    }
+    if (!view.journal)
+        journal_close(j);
+    if (rc == HF_OK)
+        *ret_view = view;
     return rc;
 }
 

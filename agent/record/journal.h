@@ -76,6 +76,23 @@ int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list
                  const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
                  char *why, size_t why_size);
 int journal_make(struct journal *journal, char *why, size_t why_size); /* unless a file is kept */
+/* What journal_find() would do with DIR/journal. Nothing is changed, and no lock is needed: the agent that writes it may
+ * run. */
+struct journal_view {
+    bool refused, dropped; /* else it is kept if `journal` is there, and made anew if not */
+    bool other_list;       /* REFUSED because of it; DROPPED records may be, too */
+    /* Of the leases in it, for journal_get() and journal_close() alone: there if it is kept, and with another list.
+     * What is being written may give HF_ETABLE: ask again. */
+    struct journal *journal;
+    uint32_t live; /* records that are not FREE */
+    hf_time until; /* when the last of them is over */
+    int nodes;     /* of its list */
+    char list_hash[41];
+};
+/* HF_OK; with REFUSED a sentence in `why`. HF_ENOMEM, HF_ESYS (errno): it cannot be looked at. */
+int journal_look(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
+                 const uint8_t boot_id[16], struct journal_view *ret_view, char *why,
+                 size_t why_size);
 /* The slots that it has; and one more than the highest slot with a record when it was found. */
 uint32_t journal_capacity(const struct journal *journal);
 uint32_t journal_slots_live(const struct journal *journal);

@@ -74,6 +74,13 @@ static bool same_list(const struct boot_file_header *a, const struct boot_file_h
     return a->nodes == b->nodes && a->size == b->size && strcmp(a->list_hash, b->list_hash) == 0;
 }
 
+static int refuse_foreign(const char *path, char *why, size_t why_size)
+{
+    snprintf(why, why_size, "look at %s and remove it: it is not a private file of this agent",
+             path);
+    return HF_ETABLE;
+}
+
 /* Leaves it mapped if it can be used. */
 static int take_existing(struct node_records *r, int fd, const struct boot_file_header *want,
                          char *why, size_t why_size)
@@ -83,9 +90,7 @@ static int take_existing(struct node_records *r, int fd, const struct boot_file_
 
     switch (boot_file_judge(fd, want, &have)) {
     case BOOT_FILE_FOREIGN:
-        snprintf(why, why_size, "look at %s and remove it: it is not a private file of this agent",
-                 r->path);
-        return HF_ETABLE;
+        return refuse_foreign(r->path, why, why_size);
     case BOOT_FILE_DAMAGED:
         log_warn("%s is damaged: the nodes are judged as on first contact", r->path);
         return HF_OK;
@@ -138,6 +143,23 @@ int node_records_open(const char *dir, int nodes, const char *list_hash, const u
         *ret_records = r;
     else
         free(r);
+    return rc;
+}
+
+int node_records_look(const char *dir, char *why, size_t why_size)
+{
+    const struct boot_file_header want = {.magic = RECORDS_MAGIC};
+    struct boot_file_header have;
+    char path[BOOT_FILE_PATH];
+    int fd, rc = HF_OK;
+
+    snprintf(path, sizeof(path), "%s/nodes", dir);
+    fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT ? HF_OK : boot_file_say("open", path, why, why_size);
+    if (boot_file_judge(fd, &want, &have) == BOOT_FILE_FOREIGN)
+        rc = refuse_foreign(path, why, why_size);
+    close(fd);
     return rc;
 }
 

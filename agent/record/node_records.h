@@ -20,6 +20,9 @@ struct node_records;
  * HF_ESYS, HF_ETABLE. */
 int node_records_open(const char *dir, int nodes, const char *list_hash, const uint8_t boot_id[16],
                       struct node_records **ret_records, char *why, size_t why_size);
+/* Whether node_records_open() would refuse what is there; nothing is changed. HF_OK, or HF_ETABLE or HF_ESYS with a
+ * sentence in `why`. */
+int node_records_look(const char *dir, char *why, size_t why_size);
 void node_records_close(struct node_records *records); /* keeps the file */
 /* The start is refused: removes the file unless an earlier agent left it. */
 void node_records_undo(struct node_records *records);

@@ -42,11 +42,9 @@ static void take_up_drain(struct agent *agent, const char *dir)
     log_warn("%s", text);
 }
 
-/* The table is kept only together with the journal that says what its check words mean. Without a journal
- * no release will leave for the leases that it shows, so its words are true until their V. */
-int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size)
+static struct hf_table_spec table_spec(const struct config *c, const uint8_t boot_id[16],
+                                       uint64_t timens_inode)
 {
-    const struct config *c = agent->config;
     struct hf_table_spec spec = {
         .agent_name = c->name,
         .nodes = (uint32_t)c->node_count,
@@ -57,8 +55,30 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
         .mode = c->table_mode,
         .group = c->group,
         .version = HOLDFAST_VERSION,
-        .timens_inode = agent->timens_inode,
+        .timens_inode = timens_inode,
     };
+
+    memcpy(spec.boot_id, boot_id, sizeof(spec.boot_id));
+    return spec;
+}
+
+/* The journal has been found. */
+static void fit_to_journal(struct hf_table_spec *spec, const struct config *c,
+                           const struct journal *journal)
+{
+    spec->fresh = !journal_is_kept(journal);
+    /* (!) The journal is never smaller than the table: it grows first, and the table no further. */
+    spec->slots_most = journal_capacity(journal);
+    spec->capacity = c->capacity < spec->slots_most ? c->capacity : spec->slots_most;
+    spec->slots_live = journal_slots_live(journal);
+}
+
+/* The table is kept only together with the journal that says what its check words mean. Without a journal
+ * no release will leave for the leases that it shows, so its words are true until their V. */
+int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size)
+{
+    const struct config *c = agent->config;
+    struct hf_table_spec spec = table_spec(c, agent->boot_id, agent->timens_inode);
     char path[sizeof(agent->socket_path)];
     bool found_journal;
     uint32_t found;
@@ -66,17 +86,12 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
 
     snprintf(path, sizeof(path), "%.590s/journal", dir);
     found_journal = access(path, F_OK) == 0;
-    memcpy(spec.boot_id, agent->boot_id, sizeof(spec.boot_id));
     /* With other keys an agent would neither renew nor release the earlier agent's keys. */
     rc = journal_find(dir, c->capacity, c->node_count, c->list_hash, agent->boot_id,
                       &agent->journal, &found, why, why_size);
     if (rc < 0)
         return rc; /* the node records stay for an agent that is not refused */
-    spec.fresh = !journal_is_kept(agent->journal);
-    /* (!) The journal is never smaller than the table: it grows first, and the table no further. */
-    spec.slots_most = journal_capacity(agent->journal);
-    spec.capacity = c->capacity < spec.slots_most ? c->capacity : spec.slots_most;
-    spec.slots_live = journal_slots_live(agent->journal);
+    fit_to_journal(&spec, c, agent->journal);
     if (spec.fresh)
         rc = hf_table_drop(agent->shm_name, why, why_size);
     if (rc == HF_OK)
@@ -110,6 +125,51 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     atomic_store(&agent->table.header->started_ns, clock_now().ns);
     atomic_store(&agent->table.header->main_beat_ns, clock_now().ns);
     return HF_OK;
+}
+
+/* The journal of a start would have grown to what is configured. Without a journal the table is dropped, if it is
+ * ours. */
+static int look_at_table(const struct config *c, const char *shm_name, struct hf_table_spec *spec,
+                         struct stores_view *view, char *why, size_t why_size)
+{
+    const struct journal *j = view->journal.other_list ? NULL : view->journal.journal;
+    int rc;
+
+    spec->fresh = !j;
+    spec->slots_live = j ? journal_slots_live(j) : 0;
+    spec->slots_most = j && journal_capacity(j) > c->capacity ? journal_capacity(j) : c->capacity;
+    spec->capacity = c->capacity;
+    rc = hf_table_look(shm_name, spec, &view->capacity, why, why_size);
+    view->warm = rc == HF_OK;
+    if (rc == HF_ETABLE || rc == HF_ESYS)
+        return rc;
+    if (!j)
+        why[0] = '\0';
+    return HF_OK;
+}
+
+int stores_look(const struct config *c, const char *dir, const char *shm_name,
+                const uint8_t boot_id[16], uint64_t timens_inode, struct stores_view *ret_view,
+                char *why, size_t why_size)
+{
+    struct hf_table_spec spec = table_spec(c, boot_id, timens_inode);
+    struct stores_view view = {.capacity = c->capacity};
+    int rc = journal_look(dir, c->capacity, c->node_count, c->list_hash, boot_id, &view.journal,
+                          why, why_size);
+
+    if (rc < 0)
+        return rc;
+    if (view.journal.refused)
+        rc = HF_ETABLE;
+    else
+        rc = node_records_look(dir, why, why_size);
+    if (rc == HF_OK)
+        rc = look_at_table(c, shm_name, &spec, &view, why, why_size);
+    if (rc == HF_ESYS)
+        journal_close(view.journal.journal);
+    else
+        *ret_view = view;
+    return rc;
 }
 
 /* (!) The nodes of an ephemeral agent are new by construction, and an operator who vouches for fresh nodes overrules

@@ -5,6 +5,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#include "agent/record/journal.h"
 
 struct agent;
 struct node_trust;
@@ -13,6 +16,20 @@ struct node_trust;
  * has the lock of `dir`, and has filled in config, shm_name, boot id and namespaces. Negative
  * status with a sentence in `why`. */
 int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size);
+
+/* What stores_open() would do. Nothing is changed, and the agent may run. */
+struct stores_view {
+    struct journal_view journal;
+    bool warm;         /* table and journal would be kept */
+    uint32_t capacity; /* that it would have */
+};
+struct config;
+/* HF_OK: an agent would start; with `warm` false and `why` not "": the leases would end, because of that. HF_ETABLE: it
+ * would refuse to, by the sentence in `why`. HF_ENOMEM, HF_ESYS: they cannot be looked at. Close
+ * ret_view->journal.journal after HF_OK and HF_ETABLE. */
+int stores_look(const struct config *config, const char *dir, const char *shm_name,
+                const uint8_t boot_id[16], uint64_t timens_inode, struct stores_view *ret_view,
+                char *why, size_t why_size);
 
 /* When no thread uses them any more. With leases of living holders, table and journal stay for the next
  * agent; otherwise both are removed. The node records always stay. An ephemeral agent leaves nothing:

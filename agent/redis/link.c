@@ -25,9 +25,8 @@ uint32_t link_random(struct link *link)
     return draw_next(&link->random);
 }
 
-void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char *from)
+void link_show_text(const char *password, char to[LINK_TEXT_MAX], const char *from)
 {
-    const char *password = link->options.address->password;
     size_t i;
 
     if (password[0] && strstr(from, password))
@@ -35,6 +34,11 @@ void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char 
     for (i = 0; i < LINK_TEXT_MAX - 1 && from[i]; i++)
         to[i] = isprint((unsigned char)from[i]) ? from[i] : '?';
     to[i] = '\0';
+}
+
+void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char *from)
+{
+    link_show_text(link->options.address->password, to, from);
 }
 
 /* --- the reader's guard ----------------------------------------------------------------------- */

@@ -134,6 +134,7 @@ uint32_t link_random(struct link *link);
 void link_is_ready(struct link *link, const struct link_reply *sentinel);
 /* An error's text from the node: printable, cut to fit, and without our password, which some
  * servers repeat. */
+void link_show_text(const char *password, char to[LINK_TEXT_MAX], const char *from);
 void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char *from);
 
 /* --- link_call.c ------------------------------------------------------------------------------ */
@@ -209,6 +210,10 @@ void reply_decode(const redisReply *answer, enum script script, size_t keys,
                   struct link_reply *out);
 /* False: no Redis answers INFO like this. Leaves `durable` alone. */
 bool reply_decode_info(const redisReply *answer, struct node_facts *facts);
+/* HMGET of LINK_SENTINEL_FIELDS; without a nonce there is none. False: it is no sentinel. */
+#define LINK_SENTINEL_FIELDS                                                                       \
+    "nonce", "created_us", "created_wall_ms", "ttl_max_ms", "nodes", "list_hash"
+bool reply_decode_sentinel(const redisReply *answer, struct node_sentinel *ret_sentinel);
 /* CONFIG GET of the append-only settings: whether what was answered survives a crash. Refused is
  * no. */
 bool reply_decode_durable(const redisReply *answer);

@@ -269,25 +269,51 @@ static bool get_marks(redisReply *const *e, size_t count, size_t keys, struct li
     return true;
 }
 
-/* {created} and, if there is one, {created_us, created_wall_ms, ttl_max_ms, nodes, list_hash} */
+/* {created_us, created_wall_ms, ttl_max_ms, nodes, list_hash} */
+#define CONSTANTS 5
+static bool get_constants(redisReply *const *e, struct node_sentinel *sentinel)
+{
+    int64_t nodes;
+
+    if (!get_number(e[0], &sentinel->created.us) || !get_number(e[1], &sentinel->created_wall.ms) ||
+        !get_number(e[2], &sentinel->ttl_max_ms) || !get_number(e[3], &nodes) || nodes < 0 ||
+        nodes > INT32_MAX)
+        return false;
+    sentinel->present = true;
+    sentinel->nodes = (int)nodes;
+    get_text(e[4], sentinel->list_hash, sizeof(sentinel->list_hash));
+    return true;
+}
+
+/* {created} and, if there is one, the constants */
 static bool get_sentinel(redisReply *const *e, size_t count, struct link_reply *out)
 {
     struct node_sentinel *sentinel = &out->sentinel;
-    int64_t nodes;
 
     if (count == 0 || !is_string(e[0]))
         return false;
     out->sentinel_created = equals(e[0], "1");
     if (count == 1)
         return out->nonce[0] == '\0';
-    if (count != 6 || out->nonce[0] == '\0' || !get_number(e[1], &sentinel->created.us) ||
-        !get_number(e[2], &sentinel->created_wall.ms) || !get_number(e[3], &sentinel->ttl_max_ms) ||
-        !get_number(e[4], &nodes) || nodes < 0 || nodes > INT32_MAX)
+    if (count != 1 + CONSTANTS || out->nonce[0] == '\0' || !get_constants(e + 1, sentinel))
         return false;
-    sentinel->present = true;
-    sentinel->nodes = (int)nodes;
     memcpy(sentinel->nonce, out->nonce, sizeof(sentinel->nonce));
-    get_text(e[5], sentinel->list_hash, sizeof(sentinel->list_hash));
+    return true;
+}
+
+bool reply_decode_sentinel(const redisReply *answer, struct node_sentinel *ret_sentinel)
+{
+    struct node_sentinel sentinel = {0};
+    redisReply *const *e = answer->element;
+
+    if (answer->type != REDIS_REPLY_ARRAY || answer->elements != 1 + CONSTANTS)
+        return false;
+    if (is_string(e[0])) {
+        if (!get_constants(e + 1, &sentinel))
+            return false;
+        get_text(e[0], sentinel.nonce, sizeof(sentinel.nonce));
+    }
+    *ret_sentinel = sentinel;
     return true;
 }
 

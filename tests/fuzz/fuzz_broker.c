@@ -28,6 +28,7 @@
 #include "shm/ring_place.h"
 #include "shm/slot.h"
 #include "shm/status.h"
+#include "tests/support/config.h"
 #include "tests/support/journal.h"
 #include "tests/support/raw_client.h"
 

@@ -7,6 +7,7 @@
 
 #include "agent/config/config.h"
 #include "shm/status.h"
+#include "tests/support/config.h"
 
 #define ARGUMENTS 24
 

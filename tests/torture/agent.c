@@ -26,6 +26,7 @@
 #include "agent/core/ballot.h"
 #include "tests/torture/agent_judge.h"
 #include "tests/torture/agent_wire.h"
+#include "tests/support/config.h"
 
 #define MOMENTS_MAX 2000
 

@@ -11,6 +11,7 @@
 #include "agent/process/host.h"
 #include "agent/record/journal.h"
 #include "shm/status.h"
+#include "tests/support/config.h"
 #include "tests/support/journal.h"
 
 int main(int argc, char **argv)

@@ -38,12 +38,75 @@ static struct journal *journal;
 static uint32_t found;
 static char why[400];
 
+/* The bytes of the file, to be freed; NULL: there is none. */
+static inline uint8_t *read_image(size_t *ret_size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
+    uint8_t *bytes;
+
+    if (fd < 0)
+        return NULL;
+    assert_int_equal(fstat(fd, &st), 0);
+    if (!S_ISREG(st.st_mode)) {
+        close(fd);
+        return NULL;
+    }
+    *ret_size = (size_t)st.st_size;
+    bytes = malloc(*ret_size + 1);
+    assert_non_null(bytes);
+    assert_true(read(fd, bytes, *ret_size) == st.st_size);
+    close(fd);
+    return bytes;
+}
+
+/* What journal_look() says must be what journal_open() does, and the file stays as it was. */
+static inline struct journal_view look_as(uint32_t capacity, int nodes, const char *list,
+                                          const uint8_t boot[16], char ret_why[400])
+{
+    struct journal_view view = {0};
+    size_t size = 0, size_after = 0;
+    uint8_t *before = read_image(&size), *after;
+
+    ret_why[0] = '\0';
+    if (journal_look(dir, capacity, nodes, list, boot, &view, ret_why, 400) != HF_OK) {
+        view.refused = true; /* it cannot be opened */
+        assert_null(view.journal);
+    }
+    after = read_image(&size_after);
+    assert_int_equal(size_after, size);
+    assert_int_equal(!after, !before);
+    if (before)
+        assert_memory_equal(after, before, size);
+    free(before);
+    free(after);
+    return view;
+}
+
 static inline int open_as(uint32_t capacity, int nodes, const char *list, const uint8_t boot[16])
 {
+    char looked[400];
+    struct journal_view view = look_as(capacity, nodes, list, boot, looked);
+    int rc;
+
     assert_null(journal);
     found = UINT32_MAX;
     why[0] = '\0';
-    return journal_open(dir, capacity, nodes, list, boot, &journal, &found, why, sizeof(why));
+    rc = journal_open(dir, capacity, nodes, list, boot, &journal, &found, why, sizeof(why));
+    if (rc == HF_ETABLE) { /* not for want of room, which is known by then only */
+        assert_true(view.refused);
+        assert_string_equal(looked, why);
+    } else if (rc == HF_OK) {
+        bool kept = view.journal && !view.other_list;
+
+        assert_false(view.refused);
+        assert_int_equal(kept, journal_is_kept(journal));
+        assert_int_equal(kept ? view.live : 0, found);
+        if (kept)
+            assert_int_equal(journal_slots_live(view.journal), journal_slots_live(journal));
+    }
+    journal_close(view.journal);
+    return rc;
 }
 
 static inline void close_journal(void)

@@ -21,10 +21,25 @@ static inline struct fixture fixture_new(void)
     return f;
 }
 
+/* What hf_table_look() says must be what hf_table_create() does, but where memory is short. */
 static inline int create(struct fixture *f, struct hf_table *ret_table, bool *ret_warm)
 {
+    char looked[WHY_SIZE] = "";
+    uint32_t capacity = 0;
+    int look = hf_table_look(f->name, &f->spec, &capacity, looked, sizeof(looked)), status;
+
     f->why[0] = '\0';
-    return hf_table_create(f->name, &f->spec, ret_table, ret_warm, f->why, sizeof(f->why));
+    status = hf_table_create(f->name, &f->spec, ret_table, ret_warm, f->why, sizeof(f->why));
+    if (status == HF_ETABLE)
+        assert_int_equal(look, HF_ETABLE);
+    if (status != 0)
+        return status;
+    assert_int_equal(look == 0, *ret_warm);
+    if (look == 0 && strcmp(looked, f->why) == 0)
+        assert_int_equal(capacity, ret_table->capacity);
+    else if (look == HF_EVERSION)
+        assert_string_equal(looked, f->why);
+    return status;
 }
 
 static inline int open_it(struct fixture *f, struct hf_table *ret_table)

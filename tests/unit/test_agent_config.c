@@ -18,6 +18,7 @@
 #include "agent/config/list_hash.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
+#include "tests/support/config.h"
 #include "tests/support/scratch.h"
 
 #define TEST(name) static void name(HF_UNUSED void **state)
@@ -584,7 +585,7 @@ TEST(test_bad_files)
     file_refuses(":2: there is no setting 'tll'", "node = a\ntll = 3s\nttl = x\n");
     file_refuses(":1: ttl: 'x' is not a time", "ttl = x\n");
     file_refuses(":3: write \"key = value\"", "node = a\n\nhello\n");
-    file_refuses(":2: remove [main]: there are no sections", "[main]\nttl = 3s\n");
+    file_refuses(":1: remove [main]: there are no sections", "[main]\nttl = 3s\n");
     file_refuses(":2: 'ttl' is set twice", "ttl = 3s\nttl = 4s\n");
     file_refuses(":1: give 'new_list' on the command line", "new_list = yes\n");
     file_refuses(":1: give 'dev' on the command line", "dev = 3\n");
@@ -592,7 +593,8 @@ TEST(test_bad_files)
     file_refuses(":2: node: the id 'a'", "node = a\nnode = a\n");
     snprintf(text, sizeof(text), "node = a\nname = %0300d\n", 0);
     file_refuses("longer than", text);
-    refuses(78, "cannot read /nonexistent", DIR, "--config", "/nonexistent", NULL);
+    refuses(78, "/nonexistent: cannot read it: No such file", DIR, "--config", "/nonexistent",
+            NULL);
 }
 
 TEST(test_bad_settings_of_a_file)

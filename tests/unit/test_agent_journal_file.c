@@ -355,6 +355,48 @@ TEST(no_link_is_followed_and_no_fifo_waited_for)
     assert_int_not_equal(why[0], '\0');
 }
 
+TEST(a_look_leaves_what_a_start_removes)
+{
+    struct journal_view view;
+    char half_made[96], text[400];
+    int fd;
+
+    hold_and_close();
+    snprintf(half_made, sizeof(half_made), "%s.new", path);
+    fd = open(half_made, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+    view = look_as(CAPACITY, NODES, LIST, this_boot, text);
+    assert_int_equal(view.live, 1);
+    assert_int_equal(view.nodes, NODES);
+    assert_string_equal(view.list_hash, LIST);
+    journal_close(view.journal);
+    assert_int_equal(access(half_made, F_OK), 0);
+    assert_int_equal(open_as(CAPACITY, NODES, LIST, this_boot), HF_OK);
+    assert_int_equal(access(half_made, F_OK), -1);
+}
+
+/* The agent that writes it runs on. */
+TEST(a_look_sees_what_the_agent_goes_on_writing)
+{
+    struct journal_view view;
+    struct journal_identity id;
+    struct journal_lease lease;
+    char text[400];
+
+    hold(3, 7);
+    view = look_as(CAPACITY, NODES, LIST, this_boot, text);
+    assert_int_equal(journal_get(view.journal, 3, &id, &lease), HF_OK);
+    assert_lease(&lease, JOURNAL_HELD, 7, 7);
+    put_lease(3, JOURNAL_ENDING, 7, 8);
+    assert_int_equal(journal_get(view.journal, 3, &id, &lease), HF_OK);
+    assert_lease(&lease, JOURNAL_ENDING, 7, 8);
+    journal_close(view.journal);
+    view = look_as(CAPACITY, NODES, "another", this_boot, text);
+    assert_true(view.refused && view.other_list && view.journal);
+    journal_close(view.journal);
+}
+
 TEST(what_a_start_killed_half_way_left_is_no_hindrance)
 {
     char half_made[96];
@@ -444,6 +486,8 @@ int main(void)
         ROW(no_byte_of_the_header_may_differ),
         ROW(a_file_of_another_length_is_refused),
         ROW(no_link_is_followed_and_no_fifo_waited_for),
+        ROW(a_look_leaves_what_a_start_removes),
+        ROW(a_look_sees_what_the_agent_goes_on_writing),
         ROW(what_a_start_killed_half_way_left_is_no_hindrance),
         ROW(no_directory_is_told),
         ROW(no_room_is_told_and_nothing_left),

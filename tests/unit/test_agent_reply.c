@@ -459,6 +459,41 @@ TEST(test_durable)
     freeReplyObject(refused);
 }
 
+static bool sentinel(struct node_sentinel *ret, const char *const *words, size_t count)
+{
+    redisReply *reply = from_words(words, count);
+    bool ok = reply_decode_sentinel(reply, ret);
+
+    freeReplyObject(reply);
+    return ok;
+}
+
+TEST(test_sentinel_fields)
+{
+    const char *there[] = {NONCE, "5", "6", "60000", "3", ID};
+    const char *absent[] = {"-", "-", "-", "-", "-", "-"};
+    const char *bad[] = {NONCE, "5", "6", "-", "3", ID};
+    const char *odd[] = {NONCE, "5", "6", "60000", "-3", ID};
+    struct node_sentinel s;
+    redisReply *text = from_resp("$2\r\nok\r\n");
+
+    memset(&s, 0xff, sizeof(s));
+    assert_true(sentinel(&s, there, 6));
+    assert_true(s.present);
+    assert_string_equal(s.nonce, NONCE);
+    assert_string_equal(s.list_hash, ID);
+    assert_int_equal(s.ttl_max_ms, 60000);
+    assert_int_equal(s.nodes, 3);
+    assert_false(sentinel(&s, bad, 6));
+    assert_false(sentinel(&s, odd, 6));
+    assert_false(sentinel(&s, there, 5));
+    assert_true(s.present); /* left alone */
+    assert_true(sentinel(&s, absent, 6));
+    assert_false(s.present);
+    assert_false(reply_decode_sentinel(text, &s));
+    freeReplyObject(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -475,6 +510,7 @@ int main(void)
         cmocka_unit_test(test_error_classes),
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_durable),
+        cmocka_unit_test(test_sentinel_fields),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -116,10 +117,41 @@ TEST(a_child_that_outlives_its_process_is_waited_for)
     assert_int_equal(waitpid(closer, NULL, 0), closer);
 }
 
+/* What it says must be what singleton_take() does, and nothing is made. */
+TEST(a_look_makes_nothing_and_says_what_is_refused)
+{
+    char dir[600], path[sizeof(config.runtime_dir) + 8], looked[1024] = "";
+
+    snprintf(path, sizeof(path), "%s/a", config.runtime_dir);
+    assert_int_equal(singleton_look(&config, dir, looked, sizeof(looked)), HF_OK);
+    assert_string_equal(dir, path);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(singleton_look(&config, dir, looked, sizeof(looked)), HF_OK);
+    assert_int_equal(chmod(path, 0770), 0);
+    assert_int_equal(singleton_look(&config, dir, looked, sizeof(looked)), HF_EPERM);
+    assert_int_equal(take(&singleton), HF_EPERM);
+    assert_string_equal(looked, why);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(symlink("/tmp", path), 0);
+    assert_int_equal(singleton_look(&config, dir, looked, sizeof(looked)), HF_EPERM);
+    assert_int_equal(take(&singleton), HF_EPERM);
+    assert_string_equal(looked, why);
+    assert_int_equal(unlink(path), 0);
+    /* Of another's directory only the base may be: an operator's choice, unless it serves the system. */
+    config.system = true;
+    assert_int_equal(chmod(config.runtime_dir, 0777), 0);
+    assert_int_equal(singleton_look(&config, dir, looked, sizeof(looked)), HF_EPERM);
+    config.system = false;
+    assert_int_equal(singleton_look(&config, dir, looked, sizeof(looked)), HF_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(whoever_has_it_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_look_makes_nothing_and_says_what_is_refused, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_child_that_outlives_its_process_is_waited_for, set_up,
                                         tear_down),
     };

@@ -107,6 +107,15 @@ static int open_process(uint32_t pid, uint64_t start_time, int *ret_pidfd)
     return started || errno == ENOENT || errno == ESRCH ? HF_ELOST : HF_ESYS;
 }
 
+bool client_lives(uint32_t pid, uint64_t start_time)
+{
+    int pidfd, rc = open_process(pid, start_time, &pidfd);
+
+    if (rc == HF_OK)
+        close(pidfd);
+    return rc != HF_ELOST;
+}
+
 static int ghost_watch(struct client *c, int pidfd)
 {
     int rc = loop_fd_add(c->clients->loop, &c->ghost_watch, pidfd, on_ghost);

@@ -96,6 +96,8 @@ int client_ghost(struct clients *clients, uint32_t pid, uint64_t start_time, uin
                  uint64_t cookie_hash, const char *comm,
                  struct client **ret_client) IN_BROKER_THREAD;
 void client_ghost_end(struct client *c) IN_BROKER_THREAD;
+/* Whether client_ghost() would take the process for alive. Any thread. */
+bool client_lives(uint32_t pid, uint64_t start_time);
 /* Looks whether ghosts without a watch can be watched now, or are gone. */
 void clients_sweep(struct clients *clients) IN_BROKER_THREAD;
 /* Frees the client if it has no session and no lease, and is no ghost. */

@@ -333,6 +333,18 @@ static bool word_ran_out(const struct locks *locks, uint32_t slot, uint32_t gene
     return word >> HF_CHECK_GEN_SHIFT == generation && !hf_check_holds(word, generation, now);
 }
 
+bool readopt_is_held(const struct journal_lease *state)
+{
+    return journal_is_held(state->state) && state->slot_state < HF_SLOT_LOST;
+}
+
+bool readopt_fits(const struct config *config, const struct journal_identity *id,
+                  struct timing *ret_timing, char *why, size_t why_size)
+{
+    return timing_derive(hf_ms(id->ttl_ms), hf_ms(config->ttl_max_ms), ret_timing, why, why_size) ==
+           HF_OK;
+}
+
 enum fate { FATE_TAKEN_UP, FATE_RELEASED, FATE_LOST, FATES };
 
 static struct client *living_client(struct locks *locks,
@@ -458,14 +470,13 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
     int rc;
 
     *ret_fate = FATE_RELEASED;
-    if (rec->state.state != JOURNAL_HELD || rec->state.slot_state >= HF_SLOT_LOST)
+    if (!readopt_is_held(&rec->state))
         return complete(locks, rec, slot, now);
     holder = living_client(locks, &rec->id);
     alive = holder;
     if (ahead && locks->agent->warm && !word_ran_out(locks, slot, rec->state.generation, now) &&
         !locks->config->ephemeral && (alive || rec->id.run) &&
-        timing_derive(hf_ms(rec->id.ttl_ms), hf_ms(locks->config->ttl_max_ms), &timing, why,
-                      sizeof(why)) == HF_OK) {
+        readopt_fits(locks->config, &rec->id, &timing, why, sizeof(why))) {
         if (!holder)
             holder = absent_holder(locks, &rec->id);
         rc = holder ? take_up(locks, rec, slot, holder, &timing, now) : HF_ENOMEM;

@@ -21,9 +21,8 @@
 
 static void sentinel_done(struct link *link, const struct link_reply *reply, void *arg);
 
-/* Whether the node's sentinel is another fleet's, and in `ret_text` how it differs. */
-static bool fleet_differs(const struct node_sentinel *s, const struct config *c, int i,
-                          char *ret_text, size_t size)
+bool sentinel_differs(const struct node_sentinel *s, const struct config *c, int i, char *ret_text,
+                      size_t size)
 {
     const char *id = c->nodes[i].id;
     char ids_only[sizeof(c->list_hash)];
@@ -56,8 +55,8 @@ static void compare_with_fleet(struct nodes *nodes, int i)
 {
     struct node *node = &nodes->node[i];
 
-    if (!fleet_differs(&node->trust.sentinel, nodes->config, i, node->fleet_text,
-                       sizeof(node->fleet_text))) {
+    if (!sentinel_differs(&node->trust.sentinel, nodes->config, i, node->fleet_text,
+                          sizeof(node->fleet_text))) {
         node->fleet_text[0] = '\0';
         if (node->trust.refused && node->trust.refusal == HF_REFUSED_FLEET)
             (void)trust_refuse(&node->trust, HF_REFUSED_NOT);

@@ -10,5 +10,8 @@ void sentinels_make(struct nodes *nodes, hf_time now);
 void sentinels_trace(struct nodes *nodes, hf_time now);
 /* A sentinel was read. Returns enum trust_event bits. */
 unsigned sentinel_adopt(struct nodes *nodes, int node, const struct link_reply *reply, hf_time now);
+/* Whether the node's sentinel is another fleet's, and in `ret_text` how it differs. Any thread. */
+bool sentinel_differs(const struct node_sentinel *sentinel, const struct config *config, int node,
+                      char *ret_text, size_t size);
 
 #endif

@@ -1,0 +1,22 @@
+/* What a check found, as lines that editors understand. */
+#ifndef HOLDFAST_AGENT_CHECK_FINDINGS_H
+#define HOLDFAST_AGENT_CHECK_FINDINGS_H
+
+#include "agent/config/config_report.h"
+#include "shm/compiler.h"
+
+struct findings {
+    const struct config_report *report;
+    int faults, warnings;
+};
+
+/* On stderr: "FILE:LINE: text"; `line` 0: of no single line. */
+void find_fault(struct findings *findings, int line, const char *format, ...) HF_PRINTF(3, 4);
+/* On stderr: "FILE:LINE: warning: text". */
+void find_warning(struct findings *findings, int line, const char *format, ...) HF_PRINTF(3, 4);
+/* On stdout, as it is. */
+void find_fact(const char *format, ...) HF_PRINTF(1, 2);
+/* The last line. */
+void findings_end(const struct findings *findings);
+
+#endif

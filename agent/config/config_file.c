@@ -1,0 +1,151 @@
+/* Reads the file, line by line: a fault in one does not keep those in others from being found. */
+#include <errno.h>
+#include <ini.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "agent/config/config_load.h"
+#include "agent/config/suggest.h"
+#include "shm/status.h"
+
+struct reader {
+    struct config_load *load;
+    FILE *file;
+    int line;      /* that was read last, from 1 */
+    bool expected; /* a setting in it that inih has not told of */
+    int error;     /* errno */
+};
+
+/* A name that is nearly known counts as the setting that was meant: it is not missing, too. */
+static void unknown(struct config_load *l, int line, const char *key)
+{
+    struct suggestion meant = {0};
+
+    for (int i = 0; i < CONFIG_ROWS; i++)
+        if (config_rows[i].where != CONFIG_COMMAND_LINE)
+            suggest_try(&meant, key, strlen(key), config_rows[i].key);
+    if (!meant.known) {
+        (void)config_wrong_line(l, line, "there is no setting '%.64s'; see holdfast.conf(5)", key);
+        return;
+    }
+    l->faulty[config_row_find(meant.known, strlen(meant.known))] = true;
+    (void)config_wrong_line(l, line, "there is no setting '%.64s'; did you mean '%s'?", key,
+                            meant.known);
+}
+
+static void take_setting(struct config_load *l, int line, const char *key, const char *value)
+{
+    struct config_report *report = l->report;
+    int row = config_row_find(key, strlen(key)), nodes = l->config.node_count;
+    char why[sizeof(report->faults[0].text)];
+
+    if (row < 0) {
+        unknown(l, line, key);
+        return;
+    }
+    if (config_rows[row].where == CONFIG_COMMAND_LINE) {
+        (void)config_wrong_line(
+            l, line, "give '%.64s' on the command line: it holds for one start only", key);
+        return;
+    }
+    if (l->origin[row] == ORIGIN_COMMAND_LINE)
+        return;
+    if (l->origin[row] == ORIGIN_FILE && !config_row_repeats(&config_rows[row])) {
+        (void)config_wrong_line(l, line, "'%.64s' is set twice, first in line %d", key,
+                                report->line[row]);
+        return;
+    }
+    l->origin[row] = ORIGIN_FILE;
+    if (!report->line[row])
+        report->line[row] = line;
+    if (config_row_set(&config_rows[row], &l->config, value, why, sizeof(why)) < 0) {
+        l->faulty[row] = true;
+        (void)config_wrong_line(l, line, "%s", why);
+    } else if (l->config.node_count > nodes) {
+        report->node_line[nodes] = line;
+    }
+}
+
+/* inih's handler. read_line() has judged sections. */
+static int on_setting(void *arg, const char *section, const char *key, const char *value)
+{
+    struct reader *r = arg;
+
+    (void)section;
+    r->expected = false;
+    take_setting(r->load, r->line, key, value);
+    return 1;
+}
+
+static void miss_setting(struct reader *r)
+{
+    if (r->expected)
+        (void)config_wrong_line(r->load, r->line, "write \"key = value\"");
+    r->expected = false;
+}
+
+/* inih tells nothing of lines that are no settings. */
+static void expect_setting(struct reader *r, const char *line)
+{
+    if (r->line == 1 && strncmp(line, "\xef\xbb\xbf", 3) == 0)
+        line += 3;
+    line += strspn(line, " \t\n\v\f\r");
+    if (*line == '[')
+        (void)config_wrong_line(r->load, r->line, "remove %.*s: there are no sections",
+                                (int)strcspn(line, "\r\n"), line);
+    else
+        r->expected = *line && *line != ';' && *line != '#';
+}
+
+/* inih would read the rest of a long line as a line of its own: it gets an empty one instead. */
+static char *read_line(char *buffer, int size, void *arg)
+{
+    struct reader *r = arg;
+    char *line;
+    int c;
+
+    miss_setting(r);
+    errno = 0;
+    line = fgets(buffer, size, r->file);
+    if (!line) {
+        r->error = ferror(r->file) ? errno : 0;
+        return NULL;
+    }
+    r->line++;
+    if (strlen(line) + 1 == (size_t)size && line[size - 2] != '\n' && !feof(r->file)) {
+        do
+            c = fgetc(r->file);
+        while (c != EOF && c != '\n');
+        (void)config_wrong_line(r->load, r->line, "the line is longer than %d bytes",
+                                INI_MAX_LINE - 2);
+        strcpy(buffer, "\n");
+        return line;
+    }
+    expect_setting(r, line);
+    return line;
+}
+
+int config_file_read(struct config_load *l)
+{
+    const char *path = l->report->file;
+    struct reader r = {.load = l};
+    struct stat st;
+    int rc;
+
+    /* At the start it may be a pipe. A reload would wait for its writer. */
+    if (l->again && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return config_wrong_line(l, 0, "cannot read it again: it is not a regular file");
+    r.file = fopen(path, "re");
+    if (!r.file)
+        return config_wrong_line(l, 0, "cannot read it: %s", strerror(errno));
+    l->file_is_public = fstat(fileno(r.file), &st) == 0 && (st.st_mode & S_IROTH);
+    rc = ini_parse_stream(read_line, &r, on_setting, &r);
+    miss_setting(&r);
+    (void)fclose(r.file);
+    if (r.error)
+        return config_wrong_line(l, 0, "cannot read it: %s", strerror(r.error));
+    if (rc < 0)
+        return config_wrong_line(l, 0, "out of memory");
+    return HF_OK;
+}

@@ -1,0 +1,233 @@
+/* One thread per node, with hiredis's blocking calls. */
+#include "agent/redis/node_look.h"
+
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/clock.h"
+#include "agent/redis/link_internal.h"
+#include "shm/compiler.h"
+
+#define POLL_MS 2
+
+enum glance_state { LOOKING, DONE, LEFT };
+
+/* The thread's until DONE, the asker's from then on. Who comes second frees it. */
+struct glance {
+    _Atomic int state;
+    struct node_address address;
+    hf_dur patience;
+    redisContext *context;
+    struct node_look look;
+};
+
+/* --- the thread ------------------------------------------------------------------------------- */
+
+static void fail(struct glance *g, enum node_look_outcome outcome, const char *command,
+                 const char *text)
+{
+    char shown[LINK_TEXT_MAX];
+
+    link_show_text(g->address.password, shown, text);
+    g->look.outcome = outcome;
+    snprintf(g->look.text, sizeof(g->look.text), "%s%s%.120s", command, *command ? ": " : "",
+             shown);
+}
+
+static void fail_without_answer(struct glance *g)
+{
+    const redisContext *c = g->context;
+    char text[64];
+
+    if (c->err == REDIS_ERR_PROTOCOL) {
+        fail(g, NODE_LOOK_REFUSED, "", "what answers there is no Redis");
+    } else if (c->err == REDIS_ERR_IO && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+        snprintf(text, sizeof(text), "no answer within %.0f s",
+                 (double)hf_dur_ms(g->patience) / 1000);
+        fail(g, NODE_LOOK_AWAY, "", text);
+    } else {
+        fail(g, NODE_LOOK_AWAY, "", c->errstr);
+    }
+}
+
+/* (!) The text of AUTH's error may repeat the password, or part of it. */
+static void fail_by_error(struct glance *g, const char *command, const char *text)
+{
+    enum hf_node_error error = reply_error_class(text);
+    bool passes = error == HF_NODE_ERR_LOADING || error == HF_NODE_ERR_BUSY;
+
+    if (strcmp(command, "AUTH") == 0)
+        text = "user or password is wrong, or none is wanted";
+    fail(g, passes ? NODE_LOOK_AWAY : NODE_LOOK_REFUSED, command, text);
+}
+
+/* NULL: the look has failed. */
+static redisReply *ask(struct glance *g, int count, const char **words)
+{
+    redisReply *answer = redisCommandArgv(g->context, count, words, NULL);
+
+    if (!answer) {
+        fail_without_answer(g);
+    } else if (answer->type == REDIS_REPLY_ERROR) {
+        fail_by_error(g, words[0], answer->str);
+        freeReplyObject(answer);
+        answer = NULL;
+    }
+    return answer;
+}
+
+static bool log_in(struct glance *g)
+{
+    const struct node_address *a = &g->address;
+    const char *full[] = {"AUTH", a->user, a->password}, *plain[] = {"AUTH", a->password};
+    char db[12];
+    const char *select[] = {"SELECT", db};
+    redisReply *answer = NULL;
+
+    if (a->password[0]) {
+        answer =
+            a->user[0] ? ask(g, (int)HF_LENGTH(full), full) : ask(g, (int)HF_LENGTH(plain), plain);
+        if (!answer)
+            return false;
+        freeReplyObject(answer);
+    }
+    if (a->db == 0)
+        return true;
+    snprintf(db, sizeof(db), "%d", a->db);
+    answer = ask(g, (int)HF_LENGTH(select), select);
+    if (answer)
+        freeReplyObject(answer);
+    return answer;
+}
+
+static bool read_facts(struct glance *g)
+{
+    const char *info[] = {"INFO"};
+    redisReply *answer = ask(g, (int)HF_LENGTH(info), info);
+    bool good;
+
+    if (!answer)
+        return false;
+    good = reply_decode_info(answer, &g->look.facts);
+    freeReplyObject(answer);
+    if (!good)
+        fail(g, NODE_LOOK_REFUSED, "", "what answers there is no Redis");
+    return good;
+}
+
+static bool read_sentinel(struct glance *g)
+{
+    const char *words[] = {"HMGET", LINK_SENTINEL_KEY, LINK_SENTINEL_FIELDS};
+    redisReply *answer;
+    bool good;
+
+    if (g->look.facts.replica || g->look.facts.cluster)
+        return true; /* it is refused anyway, and may not answer */
+    answer = ask(g, (int)HF_LENGTH(words), words);
+    if (!answer)
+        return false;
+    good = reply_decode_sentinel(answer, &g->look.sentinel);
+    freeReplyObject(answer);
+    if (!good)
+        fail(g, NODE_LOOK_REFUSED, "", "its key " LINK_SENTINEL_KEY " is no agent's");
+    return good;
+}
+
+static void look(struct glance *g)
+{
+    const struct node_address *a = &g->address;
+    const struct timeval patience = {.tv_sec = g->patience.ns / HF_NS_PER_SEC,
+                                     .tv_usec = g->patience.ns % HF_NS_PER_SEC / HF_NS_PER_US};
+
+    g->context = a->unix_socket ? redisConnectUnixWithTimeout(a->host, patience)
+                                : redisConnectWithTimeout(a->host, a->port, patience);
+    if (!g->context) {
+        fail(g, NODE_LOOK_AWAY, "", "out of memory");
+        return;
+    }
+    if (g->context->err)
+        fail(g, NODE_LOOK_AWAY, "", g->context->errstr);
+    else if (redisSetTimeout(g->context, patience) == REDIS_OK && log_in(g) && read_facts(g) &&
+             read_sentinel(g))
+        g->look.outcome = NODE_LOOK_ANSWERED;
+    redisFree(g->context);
+}
+
+static void free_glance(struct glance *g)
+{
+    explicit_bzero(&g->address, sizeof(g->address)); /* a password */
+    free(g);
+}
+
+static void *look_in_thread(void *arg)
+{
+    struct glance *g = arg;
+
+    look(g);
+    if (atomic_exchange(&g->state, DONE) == LEFT)
+        free_glance(g);
+    return NULL;
+}
+
+/* --- the asker -------------------------------------------------------------------------------- */
+
+static struct glance *begin(const struct node_address *address, hf_dur patience)
+{
+    struct glance *g = calloc(1, sizeof(*g));
+    pthread_t thread;
+
+    if (!g)
+        return NULL;
+    atomic_init(&g->state, LOOKING);
+    g->address = *address;
+    g->patience = patience;
+    if (pthread_create(&thread, NULL, look_in_thread, g) != 0) {
+        free_glance(g);
+        return NULL;
+    }
+    (void)pthread_detach(thread);
+    return g;
+}
+
+static bool all_done(struct glance *const *glances, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (glances[i] && atomic_load(&glances[i]->state) != DONE)
+            return false;
+    return true;
+}
+
+static void end(struct glance *g, hf_dur patience, struct node_look *ret_look)
+{
+    if (!g) {
+        snprintf(ret_look->text, sizeof(ret_look->text), "out of memory");
+    } else if (atomic_exchange(&g->state, LEFT) == DONE) {
+        *ret_look = g->look;
+        free_glance(g);
+    } else {
+        snprintf(ret_look->text, sizeof(ret_look->text), "no answer within %.0f s",
+                 (double)hf_dur_ms(patience) / 1000);
+    }
+}
+
+void nodes_look(const struct node_address *addresses, int count, hf_dur patience,
+                struct node_look *ret_looks)
+{
+    hf_time until = hf_time_add(clock_now(), patience);
+    struct glance *glances[HF_NODES_MAX];
+
+    for (int i = 0; i < count; i++)
+        glances[i] = begin(&addresses[i], patience);
+    while (!all_done(glances, count) && hf_time_before(clock_now(), until))
+        (void)poll(NULL, 0, POLL_MS);
+    for (int i = 0; i < count; i++) {
+        ret_looks[i] = (struct node_look){.outcome = NODE_LOOK_AWAY};
+        end(glances[i], patience, &ret_looks[i]);
+    }
+}

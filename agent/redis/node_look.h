@@ -1,0 +1,29 @@
+/* What each node of a list says of itself, without an agent: one connection to each, on which nothing is written.
+ * Blocks. Any thread. */
+#ifndef HOLDFAST_AGENT_REDIS_NODE_LOOK_H
+#define HOLDFAST_AGENT_REDIS_NODE_LOOK_H
+
+#include "agent/base/address.h"
+#include "agent/core/node_trust.h"
+#include "shm/nstime.h"
+
+enum node_look_outcome {
+    NODE_LOOK_AWAY,     /* not reached, no answer in time, or not yet: this may pass */
+    NODE_LOOK_REFUSED,  /* it answers, and is no Redis or refuses what an agent needs */
+    NODE_LOOK_ANSWERED, /* facts (but for `durable`) and sentinel are filled in */
+};
+
+#define NODE_LOOK_TEXT 160
+struct node_look {
+    enum node_look_outcome outcome;
+    char text[NODE_LOOK_TEXT]; /* what is wrong, without the password; "" when ANSWERED */
+    struct node_facts facts;
+    struct node_sentinel sentinel;
+};
+
+/* Looks at all of them at once, for no longer than `patience`. Who has not answered by then is AWAY; its thread is left
+ * behind, detached, since looking up a name may take for ever (agent/redis/resolver.h). */
+void nodes_look(const struct node_address *addresses, int count, hf_dur patience,
+                struct node_look *ret_looks);
+
+#endif
