@@ -108,18 +108,25 @@ static void another_address_ends_the_connection_and_makes_a_new_one(void **state
     assert_string_equal(f->facts.run_id, run_id);
 }
 
-/* (!) Else it would go on where the earlier name led to. */
+static bool is_down_twice(struct fixture *f)
+{
+    return f->downs >= 2;
+}
+
+/* (!) Else it would go on where the earlier name led to, as while a name cannot be looked up for a moment. */
 static void what_a_name_led_to_is_forgotten(void **state)
 {
     struct fixture *f = start(state);
     char text[64];
 
-    snprintf(text, sizeof(text), "localhost:%d", f->server.port + 1); /* nobody there */
-    make_link(f, text);
-    assert_true(runs_until(f, has_tried, FAR_MS));
-    parse(&next, "%s", f->server.socket);
+    f->connect_timeout = hf_ms(500);
+    snprintf(text, sizeof(text), "localhost:%d", f->server.port);
+    link_comes_up(f, text);
+    parse(&next, "no-such-host.invalid:%d", f->server.port);
     configure(f, &fixture_events);
-    assert_true(runs_until(f, is_up, FAR_MS));
+    assert_true(runs_until(f, is_down_twice, FAR_MS));
+    assert_int_equal(f->down_error, HF_NODE_ERR_RESOLVE);
+    assert_int_equal(f->ups, 1);
 }
 
 static void a_link_that_waits_tries_the_new_address_at_once(void **state)
