@@ -218,9 +218,6 @@ static int settle_nodes(struct config_load *l)
         for (int i = 0; i < c->node_count; i++)
             snprintf(c->nodes[i].id, sizeof(c->nodes[i].id), "n%d", i + 1);
     }
-    if (c->node_count == 0 && l->again)
-        return config_wrong(l,
-                            "no nodes are given: write \"node = ADDRESS\" for each Redis master");
     if (c->node_count == 0)
         return wrong_row(l, CONFIG_ID_node,
                          l->report->file[0]

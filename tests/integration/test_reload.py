@@ -247,16 +247,16 @@ def bad_file(run):
     for text, word in (
             (good + "ttlmax = 3s\n", f"{file.path}:6: there is no setting 'ttlmax'"),
             (good.replace("ttl = 10s", "ttl = 10x"), f"{file.path}:4: ttl: '10x'"),
-            (good.replace("ttl = 10s", "ttl = 40s"), f"{file.path}: "),  # above ttl_max
+            (good.replace("ttl = 10s", "ttl = 40s"), f"{file.path}:4: T <= ttl_max does not hold"),
             (good + "nonsense\n", f"{file.path}:6: write \"key = value\""),
             (good + "assume_fresh = yes\n", f"{file.path}:6: give 'assume_fresh' on the command line"),
             (good + "group = no-such-group\n", "there is no group 'no-such-group'"),
-            (good + "# " + 1000 * "x" + "\n", "a line is longer"),
-            ("", f"{file.path}: no nodes are given: write \"node = ADDRESS\"")):
+            (good + "# " + 1000 * "x" + "\n", f"{file.path}:6: the line is longer"),
+            ("", f"{file.path}: no nodes are given: write node = ADDRESS")):
         file.write(text)
         refused(run, word)
     file.path.unlink()
-    refused(run, f"cannot read {file.path}: No such file")
+    refused(run, f"{file.path}: cannot read it: No such file")
     file.path.mkdir()
     refused(run, "not a regular file")
     file.path.rmdir()
