@@ -113,6 +113,15 @@ def run_program(program, options, temp_root, watch):
         run_once(program, options, temp_root)
 
 
+def start(command, **options):
+    """Waits a while for room where the machine has as many processes as it may have: others' tests end, too."""
+    for _ in range(30):
+        with contextlib.suppress(BlockingIOError):
+            return subprocess.Popen(command, **options)
+        time.sleep(1)
+    return subprocess.Popen(command, **options)
+
+
 def is_finding(program):
     text = program.log.read_text(errors="replace")
     return program.kind == "torture" or FINDING.search(text) or REPORT.search(text)
@@ -135,8 +144,8 @@ def run_once(program, options, temp_root):
     limit *= SANITIZER_SLOWDOWN if options.sanitize else 1
     started = time.monotonic()
     with open(program.log, "wb") as log:
-        process = subprocess.Popen(program.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env,
-                                   cwd=temp, start_new_session=True)
+        process = start(program.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env,
+                        cwd=temp, start_new_session=True)
         RUNNING.add(process)
         try:
             status = process.wait(limit)
