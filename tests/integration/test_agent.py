@@ -102,15 +102,17 @@ def dev_agent_killed(run):
 
 @scenario("^C at a terminal: the agent tells its jobs, and the private nodes stay until it has ended")
 def dev_interrupted(run):
-    agent = run.dev_agent(options=("--ttl", "3s"))
+    agent = run.dev_agent(options=("--ttl", "20s"))
     assert os.getpgid(agent.agent_pid) == agent.pid
-    nodes = private_nodes(run, agent)
+    nodes, seen = private_nodes(run, agent), run.dir / "seen"
     job = run.start_holdfast("run", "job", "--", "sh", "-c",
-                             "trap 'echo told; sleep 1; echo ended; exit 9' TERM; echo begun; sleep 60 & wait")
+                             f"trap 'echo told; until [ -e {seen} ]; do sleep 0.05; done; echo ended; exit 9' TERM; "
+                             "echo begun; sleep 60 & wait")
     job.wait_out("begun")
     os.killpg(agent.pid, signal.SIGINT)
     job.wait_out("told")
     assert agent.running and agent.agent_pid and len(nodes) == 3 and all(alive(pid) for pid in nodes)
+    seen.touch()
     assert agent.wait() == 0, agent.err
     assert job.wait() in (9, 124), job.err
     assert "ended" in job.out

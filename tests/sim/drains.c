@@ -22,8 +22,7 @@ struct drained { /* of one host */
     struct forcer *who;
     bool answered;    /* that it is drained */
     int64_t since_ns; /* by the host's clock */
-    uint32_t incarnation;
-    bool over; /* the faults are, and it is undrained */
+    bool over;        /* the faults are, and it is undrained */
 };
 
 static struct drained of_host[SIM_HOSTS];
@@ -38,7 +37,6 @@ void drains_answered(const struct sim_host *host, bool undrain)
     d->over |= undrain && sim.settling;
     d->answered = !undrain;
     d->since_ns = host_now(host).ns;
-    d->incarnation = host->incarnation;
 }
 
 void drains_host_rebooted(const struct sim_host *host)
@@ -46,12 +44,13 @@ void drains_host_rebooted(const struct sim_host *host)
     of_host[host->number].answered = false;
 }
 
-void drains_check(const struct sim_host *host, int resource, int64_t since_ns)
+void drains_check(const struct sim_host *host, int resource, int64_t since_ns, int64_t started_ns)
 {
     const struct drained *d = &of_host[host->number];
+    /* What an earlier agent had granted, or journaled as handed over, is told by the next one. */
+    bool told_again = since_ns < d->since_ns && since_ns < started_ns;
 
-    /* What the earlier agent had granted, or journaled as handed over, is told by the next one. */
-    if (d->answered && (since_ns >= d->since_ns || host->incarnation == d->incarnation))
+    if (d->answered && !told_again)
         sim_violation("drain", "h%d grants r%d though it is drained", host->number, resource);
 }
 

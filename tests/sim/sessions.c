@@ -96,7 +96,8 @@ void session_answer(struct session *s, const struct hf_completion_entry *entry)
         /* A cancelled request is answered with a lease that is given back. */
         if (proc->requested && proc->request.id == entry->id)
             drains_check(proc->host, resource_of(s, entry->slot),
-                         s->clients->agent->table.slots[entry->slot].since_ns);
+                         s->clients->agent->table.slots[entry->slot].since_ns,
+                         s->clients->agent->table.header->started_ns);
         (void)checks_granted(proc, resource_of(s, entry->slot), entry->slot, entry->generation,
                              entry->fence);
     }
