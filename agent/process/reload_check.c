@@ -49,7 +49,7 @@ static bool is_refusal(enum hf_node_error error)
 }
 
 /* (!) By its run id, which no other server ever has. At the address before may be nobody, but nobody else:
- * other hosts would ask that one. */
+ * other hosts would ask that one. Who does not say who it is counts as somebody else. */
 static void judge_address(struct reload_check *c, int node, const struct trial *there,
                           const struct trial *before)
 {
@@ -66,6 +66,12 @@ static void judge_address(struct reload_check *c, int node, const struct trial *
     else if (before->answered && strcmp(before->run_id, row.run_id) != 0)
         refuse(c, "node %s: another server than before answers at its present address %s", id,
                c->now->nodes[node].text);
+    else if (before->connected && !before->answered)
+        refuse(
+            c,
+            "node %s: it cannot be told which server is at its present address %s (%s), and other "
+            "hosts may ask that one: stop it first",
+            id, c->now->nodes[node].text, before->text);
     else if (strcmp(there->run_id, row.run_id) == 0)
         return;
     else if ((owner = owner_of(c, there->run_id)))
@@ -97,9 +103,18 @@ static void judge_node(struct reload_check *c, const struct config_change *chang
     }
 }
 
+/* The present address, by the new user: the old one may have been taken away there. */
+static void present_address(const struct reload_check *c, int node, struct node_address *ret)
+{
+    *ret = c->now->nodes[node];
+    memcpy(ret->user, c->next->nodes[node].user, sizeof(ret->user));
+    memcpy(ret->password, c->next->nodes[node].password, sizeof(ret->password));
+}
+
 /* Two trials for each change that wants one. */
 static void try_nodes(struct reload_check *c)
 {
+    struct node_address present[HF_NODES_MAX];
     struct trial trials[4 * HF_NODES_MAX];
     const struct config_change *wanted[2 * HF_NODES_MAX];
     int count = 0, rc;
@@ -111,9 +126,11 @@ static void try_nodes(struct reload_check *c)
             continue;
         wanted[count / 2] = change;
         trials[count++] = (struct trial){.address = &c->next->nodes[change->node]};
-        trials[count++] = (struct trial){.address = &c->now->nodes[change->node]};
+        present_address(c, change->node, &present[change->node]);
+        trials[count++] = (struct trial){.address = &present[change->node]};
     }
     rc = trial_run(trials, count, TRIAL_MOST);
+    explicit_bzero(present, sizeof(present)); /* passwords */
     if (rc < 0)
         refuse(c, "the nodes cannot be tried: %s", hf_status_text(rc));
     for (int i = 0; i < count && c->good; i += 2)

@@ -445,6 +445,11 @@ bool link_is_up(const struct link *link)
     return link->state == LINK_UP;
 }
 
+bool link_is_connected(const struct link *link)
+{
+    return link->state == LINK_GREETING || link->state == LINK_UP;
+}
+
 int link_in_flight(const struct link *link)
 {
     return link->in_flight - link->checks;

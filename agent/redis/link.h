@@ -129,6 +129,8 @@ void link_destroy(struct link *link);
 
 int link_node(const struct link *link);
 bool link_is_up(const struct link *link);
+/* There is a connection, whatever comes of it. */
+bool link_is_connected(const struct link *link);
 /* Commands that were sent and have no final answer. */
 int link_in_flight(const struct link *link);
 hf_dur link_rtt(const struct link *link); /* of the last answer */

@@ -40,7 +40,7 @@ static void on_up(struct link *link, const struct node_facts *facts, const struc
 
     if (t->closing || told_before(t, trial))
         return;
-    trial->answered = true;
+    trial->answered = trial->connected = true;
     trial->error = reply->write_tried ? reply->write_error : HF_NODE_ERR_NONE;
     if (reply->write_tried)
         snprintf(trial->text, sizeof(trial->text), "%s", reply->write_text);
@@ -54,6 +54,7 @@ static void on_down(struct link *link, enum hf_node_error error, const char *tex
 
     if (t->closing || told_before(t, trial))
         return;
+    trial->connected = error != HF_NODE_ERR_CONNECT && error != HF_NODE_ERR_RESOLVE;
     trial->error = error;
     snprintf(trial->text, sizeof(trial->text), "%s", text);
 }
@@ -84,13 +85,13 @@ static int begin(struct trials *t, hf_dur most)
             .address = t->trial[i].address,
             .node = i,
             .connect_timeout = most,
-            .silence = most,
+            .silence = hf_ns(2 * most.ns), /* a connection stands until the trial is over */
             .probe_writes = true,
             .events = &events,
             .arg = t,
         };
 
-        t->trial[i].told = t->trial[i].answered = false;
+        t->trial[i].told = t->trial[i].connected = t->trial[i].answered = false;
         t->trial[i].error = HF_NODE_ERR_TIMEOUT;
         snprintf(t->trial[i].text, sizeof(t->trial[i].text), "no answer");
         rc = link_create(&options, &t->links[i]);
@@ -124,8 +125,11 @@ int trial_run(struct trial *trials, int count, hf_dur most)
         loop_run(t.loop);
     t.closing = true; /* what ends now says nothing */
     loop_timer_cancel(t.loop, &t.over);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        if (!trials[i].told && t.links[i])
+            trials[i].connected = link_is_connected(t.links[i]);
         link_destroy(t.links[i]);
+    }
     resolver_destroy(t.resolver);
 error_loop:
     loop_destroy(t.loop);

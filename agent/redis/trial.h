@@ -13,6 +13,7 @@
 struct trial {
     const struct node_address *address; /* in */
     bool told;                          /* out: the rest is known */
+    bool connected;                     /* somebody is there, whoever */
     bool answered;                      /* it is a Redis, and let us in */
     /* NONE; or why not; with `answered` why it refuses our writes */
     enum hf_node_error error;

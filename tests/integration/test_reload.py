@@ -12,7 +12,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from events import history  # noqa: E402
 from manager import Manager  # noqa: E402
-from rig import OTHER_UID, HolderError, Redis, free_port, main, scenario, wait_until  # noqa: E402
+from rig import OTHER_UID, HolderError, Redis, Resp, free_port, main, scenario, wait_until  # noqa: E402
 from views import counters, node_rows, wait_node  # noqa: E402
 
 ELIMIT = "the limit"
@@ -377,6 +377,36 @@ def swapped(run):
     refused(run, "node n2: another server than before answers at its present address")
     (node.dir / "sock").unlink()
     applied(run, "node = n2=")
+    wait_node(run, "n2", state="up")
+
+
+@scenario("somebody at the present address who does not say who it is is not nobody: refused")
+def unknown_at_present(run):
+    nodes = run.redis(3, password="one")
+    file = File(run)
+    file.nodes = {node.id: f"redis+unix://:one@{node.dir}/sock" for node in nodes}
+    file.write()
+    run.agent(nodes=[], options=("--config", file.path))
+    node, kept = nodes[1], run.dir / "kept.sock"
+    (node.dir / "sock").rename(kept)
+    file.nodes["n2"] = f"redis+unix://:one@{kept}"
+    file.write()
+    stranger = Redis(run, "stranger", password="two").start()
+    (node.dir / "sock").symlink_to(stranger.dir / "sock")
+    refused(run, "node n2: it cannot be told which server is at its present address", "stop it first")
+    stranger.sigstop()
+    refused(run, "node n2: it cannot be told which server is at its present address", "no answer", "stop it first")
+    stranger.sigcont()
+    (node.dir / "sock").unlink()
+    applied(run, "node = n2=")
+    # the same server at both, which wants another password by now
+    with Resp(f"unix:{kept}") as client:
+        client.cmd("AUTH", "one")
+        client.cmd("CONFIG", "SET", "requirepass", "three")
+    (node.dir / "sock").symlink_to(kept)
+    file.nodes["n2"] = f"redis+unix://:three@{node.dir}/sock"
+    file.write()
+    applied(run, "node = n2=", "node n2: another user or password")
     wait_node(run, "n2", state="up")
 
 
