@@ -20,18 +20,39 @@ static void directory(const struct agent *agent, char ret_dir[sizeof(agent->sock
         *slash = '\0';
 }
 
+static int own(const char *path, int fd, gid_t group)
+{
+    return path ? chown(path, (uid_t)-1, group) : fchown(fd, (uid_t)-1, group);
+}
+
+static int allow(const char *path, int fd, mode_t mode)
+{
+    return path ? chmod(path, mode) : fchmod(fd, mode);
+}
+
+/* (!) Between the two steps nobody has more than before or after: a mode that counts on the group comes after the
+ * group, and any other before it. */
+static int set_one(const char *path, int fd, gid_t group, mode_t mode)
+{
+    bool counts_on_group = (mode >> 3 & 7) != (mode & 7);
+
+    if (!counts_on_group && allow(path, fd, mode) < 0)
+        return HF_ESYS;
+    if (own(path, fd, group) < 0)
+        return HF_ESYS;
+    return counts_on_group && allow(path, fd, mode) < 0 ? HF_ESYS : HF_OK;
+}
+
 /* The first one that fails, NULL: none; errno. A directory's group is left alone, as at the start. */
 static const char *set(const struct agent *agent, const struct config *c)
 {
     static char dir[sizeof(agent->socket_path)];
     gid_t group = c->group != (gid_t)-1 ? c->group : getegid();
-    int fd = agent->table.fd;
 
     directory(agent, dir);
-    if (chown(agent->socket_path, (uid_t)-1, group) < 0 ||
-        chmod(agent->socket_path, config_socket_mode(c)) < 0)
+    if (set_one(agent->socket_path, -1, group, config_socket_mode(c)) < 0)
         return agent->socket_path;
-    if (fchown(fd, (uid_t)-1, group) < 0 || fchmod(fd, c->table_mode) < 0)
+    if (set_one(NULL, agent->table.fd, group, c->table_mode) < 0)
         return agent->shm_name;
     return chmod(dir, config_dir_mode(c)) < 0 ? dir : NULL;
 }
