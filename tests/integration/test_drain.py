@@ -214,6 +214,13 @@ def restarts(run):
     result = run.holdfast("run", "-n", "new", "true")
     assert result.rc == 69 and "this host is drained: it grants no lock until" in result.err, result
     assert run.holdfast("drain").out.startswith("this host is drained already; holdfast undrain ends that\n")
+    assert drained(run)["since"]  # the record is a good one again
+    record.unlink()
+    assert run.holdfast("drain").out.startswith("this host is drained already since ")
+    since = drained(run)
+    agent.kill()
+    agent = start(run, fresh=False)
+    assert drained(run) == since
     ok(run.holdfast("undrain"))
     assert not record.exists()
     agent.stop()

@@ -958,6 +958,11 @@ static void a_drain_is_on_record_first(void **state)
     drain(2);
     drain_record_read(agent.drain_path, agent.boot_id, &kept);
     assert_true(kept.stands);
+    assert_int_equal(unlink(agent.drain_path), 0); /* by somebody else */
+    assert_int_equal(drain(4)->drained_before, 1);
+    drain_record_read(agent.drain_path, agent.boot_id, &kept);
+    assert_true(kept.stands);
+    assert_int_equal(kept.since_wall_ms, agent.drained.since_wall_ms);
     undrain(3);
     drain_record_read(agent.drain_path, agent.boot_id, &kept);
     assert_false(kept.stands);

@@ -34,18 +34,20 @@ static void go_on_with_name(struct resource *r) IN_BROKER_THREAD
     waiters_kick(r);
 }
 
-/* (!) The record first: a drain that was answered outlives a kill. */
+/* (!) The record first, also of a drain that stands, since it may have been removed: a drain that was answered
+ * outlives a kill. */
 static int change(struct locks *locks, const struct hf_drained *wanted, char *why,
                   size_t why_size) IN_BROKER_THREAD
 {
     struct agent *agent = locks->agent;
+    bool stood = agent->drained.stands;
     int rc = drain_record_keep(agent->drain_path, agent->boot_id, wanted, why, why_size);
 
     if (rc < 0)
         return rc;
     agent->drained = *wanted;
     hf_drained_publish(&agent->table, wanted);
-    for (uint32_t i = 0; i < locks->slots_used; i++) {
+    for (uint32_t i = 0; i < locks->slots_used && stood != wanted->stands; i++) {
         struct resource *r = locks->by_slot[i];
 
         if (!r || TAILQ_EMPTY(&r->work->waiters))
@@ -92,17 +94,19 @@ void drains_ask(struct locks *locks, struct session *s, const struct hf_request_
         refuse(s, q, HF_EPERM, "only root and the agent's user may drain or undrain this host");
         return;
     }
-    if (before.stands == wanted.stands) {
-        answer(s, q, before.stands, &before);
-        return;
-    }
-    if (wanted.stands) {
+    if (wanted.stands && before.since_wall_ms) {
+        wanted = before;
+    } else if (wanted.stands) {
         wanted.since_wall_ms = clock_wall().ms > 0 ? clock_wall().ms : 1;
         wanted.uid = s->uid;
         wanted.pid = s->pid;
     }
     if (change(locks, &wanted, why, sizeof(why)) < 0) {
         refuse(s, q, HF_ESYS, why);
+        return;
+    }
+    if (before.stands == wanted.stands) {
+        answer(s, q, before.stands, &before);
         return;
     }
     log_info("%s by user %" PRIu32 " (pid %" PRIu32 ")", wanted.stands ? "drained" : "undrained",
