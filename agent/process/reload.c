@@ -16,6 +16,7 @@
 #include "agent/process/permissions.h"
 #include "agent/process/reload_check.h"
 #include "agent/record/config_order.h"
+#include "shm/drained.h"
 #include "shm/status.h"
 
 #define END_WAITS_MS 5000 /* for a reload under way, when the agent ends */
@@ -79,12 +80,19 @@ static void check_free(struct reload_check *check)
 static void finish(struct reload *r)
 {
     char status[256];
+    struct hf_drained drained;
+    const char *rest;
 
     r->stage = IDLE;
     r->over = r->number;
-    if (!r->applied)
-        snprintf(status, sizeof(status), "READY=1\nSTATUS=Reload refused: %.180s", r->text);
-    notify_send(r->applied ? "READY=1\nSTATUS=Reloaded" : status);
+    /* The manager shows one status only: a drain stays in it. */
+    hf_drained_read(&r->agent->table, &drained);
+    rest = drained.stands ? "; this host is drained" : "";
+    if (r->applied)
+        snprintf(status, sizeof(status), "READY=1\nSTATUS=Reloaded%s", rest);
+    else
+        snprintf(status, sizeof(status), "READY=1\nSTATUS=Reload refused: %.180s%s", r->text, rest);
+    notify_send(status);
 }
 
 static void tell(struct reload *r, const struct config *config)

@@ -490,6 +490,13 @@ def hangup(run):
         assert began_us <= int(heard.group(1)) <= began_us + 10_000_000, heard
         assert manager.read().count("READY=1") == 1
         assert len(re.findall(word, agent.err)) == 1, agent.err
+    assert run.holdfast("drain").rc == 0
+    manager.wait("STATUS=Ready, but this host is drained")
+    refused(run, "ttl")
+    manager.wait("STATUS=Reload refused: .*; this host is drained")
+    file.write(ttl="6s")
+    applied(run)
+    manager.wait("STATUS=Reloaded; this host is drained")
 
 
 @scenario("two at once: the second one sees what the file has by then, and both hear of theirs")
