@@ -17,6 +17,12 @@ struct reader {
     int error;     /* errno */
 };
 
+/* What every user may read in the history: a key that looks like an address may hold a password. */
+static const char *shown(const char *key)
+{
+    return strpbrk(key, "@:/") ? "..." : key;
+}
+
 /* A name that is nearly known counts as the setting that was meant: it is not missing, too. */
 static void unknown(struct config_load *l, int line, const char *key)
 {
@@ -26,7 +32,8 @@ static void unknown(struct config_load *l, int line, const char *key)
         if (config_rows[i].where != CONFIG_COMMAND_LINE)
             suggest_try(&meant, key, strlen(key), config_rows[i].key);
     if (!meant.known) {
-        (void)config_wrong_line(l, line, "there is no setting '%.64s'; see holdfast.conf(5)", key);
+        (void)config_wrong_line(l, line, "there is no setting '%.64s'; see holdfast.conf(5)",
+                                shown(key));
         return;
     }
     l->faulty[config_row_find(meant.known, strlen(meant.known))] = true;
@@ -92,8 +99,7 @@ static void expect_setting(struct reader *r, const char *line)
         line += 3;
     line += strspn(line, " \t\n\v\f\r");
     if (*line == '[')
-        (void)config_wrong_line(r->load, r->line, "remove %.*s: there are no sections",
-                                (int)strcspn(line, "\r\n"), line);
+        (void)config_wrong_line(r->load, r->line, "remove this line: there are no [sections]");
     else
         r->expected = *line && *line != ';' && *line != '#';
 }

@@ -585,7 +585,7 @@ TEST(test_bad_files)
     file_refuses(":2: there is no setting 'tll'", "node = a\ntll = 3s\nttl = x\n");
     file_refuses(":1: ttl: 'x' is not a time", "ttl = x\n");
     file_refuses(":3: write \"key = value\"", "node = a\n\nhello\n");
-    file_refuses(":1: remove [main]: there are no sections", "[main]\nttl = 3s\n");
+    file_refuses(":1: remove this line: there are no [sections]", "[main]\nttl = 3s\n");
     file_refuses(":2: 'ttl' is set twice", "ttl = 3s\nttl = 4s\n");
     file_refuses(":1: give 'new_list' on the command line", "new_list = yes\n");
     file_refuses(":1: give 'dev' on the command line", "dev = 3\n");

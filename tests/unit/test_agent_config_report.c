@@ -111,7 +111,7 @@ TEST(all_faults_are_found_in_the_order_of_their_lines)
     assert_int_equal(report.fault_count, 10);
     fault_is(0, 1, "T <= ttl_max does not hold"); /* judged last */
     fault_is(1, 2, "there is no setting 'capcity'; did you mean 'capacity'?");
-    fault_is(2, 3, "remove [main]: there are no sections");
+    fault_is(2, 3, "remove this line: there are no [sections]");
     fault_is(3, 4, "write \"key = value\"");
     fault_is(4, 5, "log_level: 'loud' is none of");
     fault_is(5, 6, "give 'new_list' on the command line");
@@ -119,6 +119,16 @@ TEST(all_faults_are_found_in_the_order_of_their_lines)
     fault_is(7, 8, "clients_max: '0' is not a number from 1 to 1000000");
     fault_is(8, 9, "'clients_max' is set twice, first in line 8");
     fault_is(9, 10, "longer than 198 bytes");
+}
+
+/* The words go into the history, which every user may read. */
+TEST(an_address_where_a_key_belongs_is_not_quoted)
+{
+    assert_int_equal(check("[redis://u:secret@h]\nsecret@h = 1\n", NULL), HF_EINVAL);
+    fault_is(0, 1, "remove this line: there are no [sections]");
+    fault_is(1, 2, "there is no setting '...'");
+    for (int i = 0; i < report.fault_count; i++)
+        assert_null(strstr(report.faults[i].text, "secret"));
 }
 
 TEST(what_only_follows_from_a_fault_is_none)
@@ -448,6 +458,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ROW(a_good_file_has_no_faults_and_every_setting_has_its_line),
         ROW(all_faults_are_found_in_the_order_of_their_lines),
+        ROW(an_address_where_a_key_belongs_is_not_quoted),
         ROW(what_only_follows_from_a_fault_is_none),
         ROW(inequalities_have_the_line_of_the_setting),
         ROW(the_command_line_comes_first_and_is_no_line_of_the_file),

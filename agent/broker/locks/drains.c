@@ -61,7 +61,7 @@ static int change(struct locks *locks, const struct hf_drained *wanted, char *wh
 }
 
 static void answer(struct session *s, const struct hf_request_entry *q, bool before,
-                   const struct hf_drained *drained)
+                   const struct hf_drained *drained) IN_BROKER_THREAD
 {
     struct hf_completion_entry entry = {.id = q->id,
                                         .op = q->op,
@@ -76,7 +76,7 @@ static void answer(struct session *s, const struct hf_request_entry *q, bool bef
 }
 
 static void refuse(struct session *s, const struct hf_request_entry *q, int status,
-                   const char *text)
+                   const char *text) IN_BROKER_THREAD
 {
     struct hf_completion_entry entry = {.id = q->id, .op = q->op, .status = status};
 
