@@ -14,14 +14,10 @@
 #include "shm/index_probe.h"
 #include "shm/status.h"
 #include "shm/table_map.h"
+#include "shm/table_sizes.h"
 
 #define CREATE_TRIES 8
 #define UNITS_MAX    (UINT64_C(1) << 32) /* text_off has 32 bits */
-#define COUNTER_ROOM                                                                               \
-    64 /* counters are laid out in blocks of this, so that later ones have a place */
-#define EVENTS_OFTEN 1024 /* entries of a ring: grants, ends */
-#define EVENTS_NODES 512
-#define EVENTS_MOST  16384 /* 3 MiB */
 
 /* The arguments of hf_table_create(). */
 struct job {
@@ -49,106 +45,11 @@ static void close_keep_errno(int fd)
     errno = error;
 }
 
-/* --- sizes ------------------------------------------------------------------------------------ */
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t most(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* The sizes of a new table. */
-static uint32_t capacity_of(const struct hf_table_spec *spec)
-{
-    return (uint32_t)most(spec->capacity, spec->slots_live);
-}
-
-static uint32_t slot_room_of(const struct hf_table_spec *spec)
-{
-    uint64_t room = most(HF_SLOT_ROOM, 4 * (uint64_t)capacity_of(spec));
-
-    return (uint32_t)most(spec->slot_room ? spec->slot_room : least(room, HF_SLOTS_MAX),
-                          capacity_of(spec));
-}
-
-static uint64_t text_units_of(const struct hf_table_spec *spec, uint32_t slots)
-{
-    return spec->text_units ? spec->text_units : (uint64_t)slots * (HF_TEXT_MOST / HF_TEXT_UNIT);
-}
-
-/* How many of `units` have memory from the start. */
-static uint64_t text_first_of(uint32_t capacity, uint64_t units)
-{
-    return least((uint64_t)capacity * (HF_TEXT_FIRST / HF_TEXT_UNIT), units);
-}
-
-/* Room for the events when all leases end at once; of very many leases only for the newest, since
- * the others will have ended alike. */
-static uint32_t losses_kept(const struct hf_table_spec *spec)
-{
-    uint32_t count = EVENTS_OFTEN;
-
-    while (count < capacity_of(spec) && count < EVENTS_MOST)
-        count *= 2;
-    return count;
-}
-
-static uint64_t add_section(struct hf_table_header *header, unsigned i, enum hf_section_type type,
-                            uint32_t elem_size, uint64_t elem_count, uint64_t offset)
-{
-    uint64_t length = elem_size * elem_count;
-
-    length = (length + HF_CACHE_LINE - 1) / HF_CACHE_LINE * HF_CACHE_LINE;
-    header->sections[i] = (struct hf_section){type, elem_size, elem_count, offset, length};
-    return offset + length;
-}
-
-/* The node section always has all rows, so that the node list does not change sizes. */
-static void lay_out(struct hf_table_header *header, const struct hf_table_spec *spec)
-{
-    const uint32_t events[HF_EVENT_RINGS] = {[HF_EVENTS_GRANTS] = EVENTS_OFTEN,
-                                             [HF_EVENTS_NODES] = EVENTS_NODES,
-                                             [HF_EVENTS_ENDS] = EVENTS_OFTEN,
-                                             [HF_EVENTS_LOSSES] = losses_kept(spec)};
-    uint32_t capacity = capacity_of(spec), room = slot_room_of(spec);
-    uint64_t units = text_units_of(spec, room);
-    uint64_t end = HF_TABLE_HEADER;
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-
-    end = add_section(header, 0, HF_SECTION_SLOTS, sizeof(struct hf_slot), room, end);
-    end = add_section(header, 1, HF_SECTION_NODES, sizeof(struct hf_node_row), HF_NODES_MAX, end);
-    end = add_section(header, 2, HF_SECTION_COUNTERS, sizeof(uint64_t),
-                      (HF_COUNTERS + COUNTER_ROOM - 1) / COUNTER_ROOM * COUNTER_ROOM, end);
-    end = add_section(header, 3, HF_SECTION_INDEX, sizeof(hf_index_entry),
-                      2 * (uint64_t)hf_index_size_for(room), end);
-    for (unsigned ring = 0; ring < HF_EVENT_RINGS; ring++)
-        end = add_section(header, 5 + ring, (enum hf_section_type)(HF_SECTION_EVENTS + ring),
-                          sizeof(struct hf_event), events[ring], end);
-    end = add_section(header, 5 + HF_EVENT_RINGS, HF_SECTION_RENEWALS, sizeof(struct hf_renewal),
-                      (uint64_t)HF_NODES_MAX * HF_RENEWALS_KEPT, end);
-    if (HF_TEST_MINOR)
-        end = add_section(header, 6 + HF_EVENT_RINGS, HF_SECTION_TEST, HF_CACHE_LINE, 1000, end);
-    /* Last, because most of it is a hole. */
-    end = add_section(header, 4, HF_SECTION_TEXT, HF_TEXT_UNIT, units, end);
-    atomic_store_explicit(&header->capacity, capacity, memory_order_relaxed);
-    atomic_store_explicit(&header->text_there, text_first_of(capacity, units),
-                          memory_order_relaxed);
-    atomic_store_explicit(&header->index_size, hf_index_size_for(capacity), memory_order_relaxed);
-    atomic_store_explicit(&header->index_areas, 1, memory_order_relaxed);
-    atomic_store_explicit(&header->index_area, hf_index_area_word(0, hf_index_size_for(capacity)),
-                          memory_order_relaxed);
-    header->total_size = (end + page - 1) / page * page;
-}
-
 static int check_spec(const struct job *job)
 {
     const struct hf_table_spec *spec = job->spec;
 
-    if (spec->capacity >= 1 && capacity_of(spec) <= HF_SLOTS_MAX &&
+    if (spec->capacity >= 1 && hf_table_capacity_of(spec) <= HF_SLOTS_MAX &&
         spec->slot_room <= HF_SLOTS_MAX && spec->nodes >= 1 && spec->nodes <= HF_NODES_MAX &&
         spec->text_units <= UNITS_MAX && (spec->mode & ~(mode_t)0644) == 0 &&
         strlen(spec->agent_name) <= HF_AGENT_NAME_MAX)
@@ -231,7 +132,7 @@ static int fill_new(struct hf_table_header *header, const struct hf_table_spec *
     if (getrandom(&header->epoch, sizeof(header->epoch), 0) != sizeof(header->epoch) ||
         getrandom(header->index_key, sizeof(header->index_key), 0) != sizeof(header->index_key))
         return HF_ESYS;
-    lay_out(header, spec);
+    hf_table_lay_out(header, spec);
     fill_start(header, spec);
     return 0;
 }
@@ -246,12 +147,6 @@ static int map_own(const struct job *job, int fd, const struct stat *st,
     if (status == 0)
         ret_table->fd = fd;
     return status;
-}
-
-/* The maker's own bound on text within the room. */
-static void bound_text(const struct job *job, struct hf_table_places *p)
-{
-    p->text_units = least(most(text_units_of(job->spec, p->capacity), p->text_there), p->text_room);
 }
 
 /* Writes by descriptor and then maps: readers take a header without magic for a table being made. */
@@ -271,7 +166,7 @@ static int fill_object(const struct job *job, int fd, struct hf_table *ret_table
     header.magic = 0;
     if (status != 0)
         return status;
-    bound_text(job, &places);
+    hf_table_bound_text(job->spec, &places);
     if (ftruncate(fd, (off_t)header.total_size) != 0)
         return fail_sys(job, "set the size of");
     if ((status = allocate(job, fd, &places, header.total_size)) != 0)
@@ -345,7 +240,7 @@ static bool suits(const struct job *job, const struct hf_table_header *header,
     else if (places->index_room < hf_index_size_for(places->capacity) ||
              hf_index_size_in(atomic_load_explicit(&header->index_area, memory_order_relaxed)) >
                  places->index_size ||
-             places->text_room < text_units_of(spec, places->capacity) ||
+             places->text_room < hf_table_text_units_of(spec, places->capacity) ||
              places->node_rows != HF_NODES_MAX || overlap(header))
         not = "is damaged";
     else if (spec->fresh)
@@ -386,28 +281,6 @@ static void start_again(struct hf_table *table, const struct hf_table_places *pl
         hf_node_publish(table, i, &empty_row);
 }
 
-/* Index and text of a kept table get at least the sizes that its capacity wants. */
-static void fit(struct hf_table_places *p)
-{
-    uint32_t size = hf_index_size_for(p->capacity);
-
-    p->index_size = (uint32_t)most(p->index_size, least(size, p->index_room));
-    p->text_there = most(p->text_there, text_first_of(p->capacity, p->text_room));
-}
-
-/* The places that a table of ours would have if it grew to the capacity of `spec`, or as near as it has room for. */
-static struct hf_table_places grown(const struct hf_table_spec *spec,
-                                    const struct hf_table_places *places)
-{
-    struct hf_table_places want = *places;
-
-    want.capacity = (uint32_t)least(spec->capacity, places->slot_room);
-    if (hf_index_size_for(want.capacity) > want.index_room)
-        want.capacity = places->capacity;
-    fit(&want);
-    return want;
-}
-
 static void say_too_little_room(const struct job *job, const struct hf_table_places *want)
 {
     hf_table_say(job->why, job->why_size,
@@ -427,7 +300,7 @@ static void grow(const struct job *job, int fd, uint64_t size, struct hf_table_p
 
     if (spec->capacity <= places->capacity)
         return;
-    want = grown(spec, places);
+    want = hf_table_grown(spec, places);
     error = hf_table_take_room(fd, &want, size);
     if (error) {
         uint64_t needed = hf_table_room(&want, size) / 1024, taken;
@@ -467,12 +340,12 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
     }
     if (atomic_load_explicit(&header.index_area, memory_order_relaxed) & 1)
         places.index_areas = 2;
-    fit(&places);
+    hf_table_fit(&places);
     /* The object may have had holes. */
     if ((status = allocate(job, fd, &places, (uint64_t)st->st_size)) != 0)
         return status;
     grow(job, fd, (uint64_t)st->st_size, &places);
-    bound_text(job, &places);
+    hf_table_bound_text(job->spec, &places);
     if (job->spec->group != (gid_t)-1 && fchown(fd, (uid_t)-1, job->spec->group) != 0)
         return fail_sys(job, "set the group of");
     if (fchmod(fd, job->spec->mode) != 0)
@@ -576,7 +449,7 @@ int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, uint32
     if (status != 0)
         return status;
     if (spec->capacity > places.capacity) {
-        places = grown(spec, &places);
+        places = hf_table_grown(spec, &places);
         if (places.capacity < spec->capacity)
             say_too_little_room(&job, &places);
     }

@@ -94,7 +94,7 @@ def one_fault(run):
                               ("colour = red", 2, r"there is no setting 'colour'; see holdfast.conf\(5\)"),
                               ("capacity = 0", 2, "capacity: '0' is not a number from 1 to 16777216"),
                               ("ttl = 2m", 2, "T <= ttl_max does not hold: the TTL is 120000 ms and ttl_max 60000 ms; use"),
-                              ("[agent]", 2, r"remove \[agent\]"), ("ttl", 2, 'write "key = value"'),
+                              ("[agent]", 2, "remove this line: there are no"), ("ttl", 2, 'write "key = value"'),
                               ("node = a", 2, "the id 'a' is listed twice"),
                               ("name = \x1b[31m", 2, r"name: '\\x1b\[31m' has other characters")]:
         path = write(run, f"node = a\n{text}\n")

@@ -1,0 +1,130 @@
+#include "shm/table_sizes.h"
+
+#include <unistd.h>
+
+#include "shm/index.h"
+#include "shm/index_probe.h"
+
+#define COUNTER_ROOM                                                                               \
+    64 /* counters are laid out in blocks of this, so that later ones have a place */
+#define EVENTS_OFTEN 1024 /* entries of a ring: grants, ends */
+#define EVENTS_NODES 512
+#define EVENTS_MOST  16384 /* 3 MiB */
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+uint32_t hf_table_capacity_of(const struct hf_table_spec *spec)
+{
+    return (uint32_t)most(spec->capacity, spec->slots_live);
+}
+
+static uint32_t slot_room_of(const struct hf_table_spec *spec)
+{
+    uint64_t room = most(HF_SLOT_ROOM, 4 * (uint64_t)hf_table_capacity_of(spec));
+
+    return (uint32_t)most(spec->slot_room ? spec->slot_room : least(room, HF_SLOTS_MAX),
+                          hf_table_capacity_of(spec));
+}
+
+uint64_t hf_table_text_units_of(const struct hf_table_spec *spec, uint32_t slots)
+{
+    return spec->text_units ? spec->text_units : (uint64_t)slots * (HF_TEXT_MOST / HF_TEXT_UNIT);
+}
+
+/* How many of `units` have memory from the start. */
+static uint64_t text_first_of(uint32_t capacity, uint64_t units)
+{
+    return least((uint64_t)capacity * (HF_TEXT_FIRST / HF_TEXT_UNIT), units);
+}
+
+/* Room for the events when all leases end at once; of very many leases only for the newest, since
+ * the others will have ended alike. */
+static uint32_t losses_kept(const struct hf_table_spec *spec)
+{
+    uint32_t count = EVENTS_OFTEN;
+
+    while (count < hf_table_capacity_of(spec) && count < EVENTS_MOST)
+        count *= 2;
+    return count;
+}
+
+static uint64_t add_section(struct hf_table_header *header, unsigned i, enum hf_section_type type,
+                            uint32_t elem_size, uint64_t elem_count, uint64_t offset)
+{
+    uint64_t length = elem_size * elem_count;
+
+    length = (length + HF_CACHE_LINE - 1) / HF_CACHE_LINE * HF_CACHE_LINE;
+    header->sections[i] = (struct hf_section){type, elem_size, elem_count, offset, length};
+    return offset + length;
+}
+
+/* The node section always has all rows, so that the node list does not change sizes. */
+void hf_table_lay_out(struct hf_table_header *header, const struct hf_table_spec *spec)
+{
+    const uint32_t events[HF_EVENT_RINGS] = {[HF_EVENTS_GRANTS] = EVENTS_OFTEN,
+                                             [HF_EVENTS_NODES] = EVENTS_NODES,
+                                             [HF_EVENTS_ENDS] = EVENTS_OFTEN,
+                                             [HF_EVENTS_LOSSES] = losses_kept(spec)};
+    uint32_t capacity = hf_table_capacity_of(spec), room = slot_room_of(spec);
+    uint64_t units = hf_table_text_units_of(spec, room);
+    uint64_t end = HF_TABLE_HEADER;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+    end = add_section(header, 0, HF_SECTION_SLOTS, sizeof(struct hf_slot), room, end);
+    end = add_section(header, 1, HF_SECTION_NODES, sizeof(struct hf_node_row), HF_NODES_MAX, end);
+    end = add_section(header, 2, HF_SECTION_COUNTERS, sizeof(uint64_t),
+                      (HF_COUNTERS + COUNTER_ROOM - 1) / COUNTER_ROOM * COUNTER_ROOM, end);
+    end = add_section(header, 3, HF_SECTION_INDEX, sizeof(hf_index_entry),
+                      2 * (uint64_t)hf_index_size_for(room), end);
+    for (unsigned ring = 0; ring < HF_EVENT_RINGS; ring++)
+        end = add_section(header, 5 + ring, (enum hf_section_type)(HF_SECTION_EVENTS + ring),
+                          sizeof(struct hf_event), events[ring], end);
+    end = add_section(header, 5 + HF_EVENT_RINGS, HF_SECTION_RENEWALS, sizeof(struct hf_renewal),
+                      (uint64_t)HF_NODES_MAX * HF_RENEWALS_KEPT, end);
+    if (HF_TEST_MINOR)
+        end = add_section(header, 6 + HF_EVENT_RINGS, HF_SECTION_TEST, HF_CACHE_LINE, 1000, end);
+    /* Last, because most of it is a hole. */
+    end = add_section(header, 4, HF_SECTION_TEXT, HF_TEXT_UNIT, units, end);
+    atomic_store_explicit(&header->capacity, capacity, memory_order_relaxed);
+    atomic_store_explicit(&header->text_there, text_first_of(capacity, units),
+                          memory_order_relaxed);
+    atomic_store_explicit(&header->index_size, hf_index_size_for(capacity), memory_order_relaxed);
+    atomic_store_explicit(&header->index_areas, 1, memory_order_relaxed);
+    atomic_store_explicit(&header->index_area, hf_index_area_word(0, hf_index_size_for(capacity)),
+                          memory_order_relaxed);
+    header->total_size = (end + page - 1) / page * page;
+}
+
+void hf_table_bound_text(const struct hf_table_spec *spec, struct hf_table_places *p)
+{
+    p->text_units =
+        least(most(hf_table_text_units_of(spec, p->capacity), p->text_there), p->text_room);
+}
+
+void hf_table_fit(struct hf_table_places *p)
+{
+    uint32_t size = hf_index_size_for(p->capacity);
+
+    p->index_size = (uint32_t)most(p->index_size, least(size, p->index_room));
+    p->text_there = most(p->text_there, text_first_of(p->capacity, p->text_room));
+}
+
+struct hf_table_places hf_table_grown(const struct hf_table_spec *spec,
+                                      const struct hf_table_places *places)
+{
+    struct hf_table_places want = *places;
+
+    want.capacity = (uint32_t)least(spec->capacity, places->slot_room);
+    if (hf_index_size_for(want.capacity) > want.index_room)
+        want.capacity = places->capacity;
+    hf_table_fit(&want);
+    return want;
+}
