@@ -31,10 +31,12 @@
  *
  * Blocking. hf_connect(), the acquiring calls, hf_wait() and the calls that ask nodes end with HF_EINTR
  * when a signal handler without SA_RESTART has run in their thread while they slept; the request is then
- * cancelled, and nothing is held. (If all handlers of the process, except those of faults, have
- * SA_RESTART, they sleep on.) A handler that runs just before the sleep is not noticed, as with flock(2):
- * a program that must not miss one uses hf_fd() and ppoll(). The releasing calls, hf_disconnect(),
- * hf_ask() and hf_force() sleep on: what they have begun is done whether they wait for it or not.
+ * cancelled, and nothing is held. A grant that was on its way is given back by the next call on the
+ * client: a program that makes none for long calls hf_dispatch(). (If all handlers of the process,
+ * except those of faults, have SA_RESTART, they sleep on.) A handler that runs just before the sleep is
+ * not noticed, as with flock(2): a program that must not miss one uses hf_fd() and ppoll(). The
+ * releasing calls, hf_disconnect(), hf_ask() and hf_force() sleep on: what they have begun is done
+ * whether they wait for it or not.
  *
  * Fork and exec. A child holds nothing: hf_held() is false in it at once, and every other call on
  * an inherited client or lease returns HF_EFORKED. The child may free them, which does not touch
