@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOPS = ("shm", "agent", "libclient", "tools")
 PUBLIC = ("libclient/holdfast.h", "libclient/holdfast_sets.h", "libclient/holdfast_run.h", "libclient/holdfast_admin.h")
 SOURCES = (*TOPS, "docs/examples", "tests")
-TOP = {path.name for path in ROOT.iterdir()}
+TOP = {path.name for path in ROOT.iterdir() if not path.name.startswith("build")}  # what is built is there or not
 
 PATH = re.compile(r"^([\w.-]+/[\w./-]*)(?::(\w+))?$")
 UNIT = re.compile(r"^(?:unit/)?(test_\w+):\s?(\w+)$")
