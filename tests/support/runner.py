@@ -5,8 +5,10 @@ A unit test is a cmocka program in BUILD/tests, a torture test too (without sani
 prints "ok NAME", "not ok NAME" or "skip NAME reason". A program that ends badly without a "not ok", that
 runs out of time, or that leaves a process, a shared-memory object or a file behind counts as one more failure.
 
-A program of which a test failed while the machine stood still (standstill.py) runs once more, and a line "again" says so. What
-a checker or a sanitizer found, a program that ends badly and what is left behind are failures at once.
+A program of which a test failed runs once more, alone, when all have ended. It has failed where a test of it fails again;
+otherwise a line "again PROGRAM: TEST" says what passed only the second time. What a checker or a sanitizer found, a
+program that ends badly, runs out of time or leaves something behind, and a failed torture test are failures at once. When
+more than AGAIN_MOST programs failed, none of them runs once more.
 """
 import argparse
 import concurrent.futures
@@ -33,9 +35,15 @@ UNIT_TIMEOUT_S = 120
 INTEGRATION_TIMEOUT_S = 600
 SANITIZER_SLOWDOWN = 3
 SHARD_SCENARIOS = 5  # of one integration program at a time, so that a long program does not run alone at the end
+AGAIN_MOST = 6  # programs that run once more; more than that are no chance of the machine
 LONGEST = ("guardian", "agent_renewal", "agent_renewal_end", "agent_renewal_handoff")  # unit tests
 REPORT = re.compile(r"(AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:)")
-FINDING = re.compile(r"AssertionError:.*(overlap|holder|fence)")  # never the machine's fault, a report neither
+# Never the machine's fault, and a report neither: what two holders, a fence or a writer that is killed show.
+FINDING = re.compile(
+    r"AssertionError: .*(overlap|two holders|second holder|two at once|granted (twice|beside|without)|may believe in it"
+    r"|fences? did not rise|foreign word|held until .* after fence|found what pid|fence \d+ follows|killed after store|scribbled)"
+    r'|^ +assert .*(overlaps\(|fence_faults\(|proven\(|faults\(\)|"fence"\] >).*\n([ ~^]*\n)? *AssertionError'
+    r"|^# violation: |\brace: ", re.M)  # of the simulator; between threads of a unit test
 TAP = re.compile(r"^(ok|not ok) \d+ (?:- (.*)|# SKIP (.*))$")  # cmocka says "not ok" of what it skips
 LINE = re.compile(r"^(ok|not ok|skip) (.+)$")
 ROLE = re.compile(r'^(?:/\* |""")(Contract|Net)\. ', re.M)  # at the head of a source; else its folder says it
@@ -50,7 +58,8 @@ class Program:
     log: pathlib.Path = None
     seconds: float = 0.0
     tests: set = dataclasses.field(default_factory=set)  # what its own lines name
-    again: str = ""  # why it ran once more
+    again: list = dataclasses.field(default_factory=list)  # the tests that failed in the first of two runs
+    stood_s: float = 0.0  # the longest standstill during its first run
 
 
 def role_of(program):
@@ -101,16 +110,63 @@ def end_running():
 
 
 def run_program(program, options, temp_root, watch):
-    """Runs it, and once more where a test failed while the machine stood still. What else is wrong counts at once."""
     began = time.monotonic()
     run_once(program, options, temp_root)
-    failed = [test for word, test in program.outcomes if word == "not ok"]
-    stood_s = watch.longest_s(began)
-    if failed and stood_s and program.tests.issuperset(failed) and not is_finding(program):
-        program.again = f"{'; '.join(failed)} (the machine stood still for {stood_s * 1000:.0f} ms)"
-        program.log.rename(program.log.with_suffix(".first.log"))
-        program.outcomes.clear()
-        run_once(program, options, temp_root)
+    program.stood_s = watch.longest_s(began)
+
+
+def may_run_again(program):
+    """Whether tests of it failed, and nothing that no second run could excuse."""
+    failed = failed_tests(program)
+    return failed and program.tests.issuperset(failed) and not is_finding(program)
+
+
+def run_again(program, options, temp_root):
+    """Once more, with nothing beside it. Has it failed, then with all that failed in either run."""
+    program.again = failed_tests(program)
+    program.log.replace(first_log(program))
+    program.outcomes.clear()
+    program.tests.clear()
+    run_once(program, options, temp_root)
+    failed = failed_tests(program)
+    if failed:
+        program.outcomes += [("not ok", test) for test in program.again if test not in failed]
+
+
+def failed_tests(program):
+    return [test for word, test in program.outcomes if word == "not ok"]
+
+
+def first_log(program):
+    return program.log.with_suffix(".first.log")
+
+
+@contextlib.contextmanager
+def stopped(session):
+    """What computes ahead (tests/run) stands still meanwhile."""
+    def tell(number):
+        told = set()
+        while fresh := members(session) - told:
+            for pid in fresh:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+            told |= fresh
+
+    tell(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        tell(signal.SIGCONT)
+
+
+def members(session):
+    """The processes of that session; none of 0."""
+    found = set()
+    for entry in os.listdir("/proc"):
+        with contextlib.suppress(ValueError, ProcessLookupError):
+            if session and os.getsid(int(entry)) == session:
+                found.add(int(entry))
+    return found
 
 
 def start(command, **options):
@@ -124,7 +180,7 @@ def start(command, **options):
 
 def is_finding(program):
     text = program.log.read_text(errors="replace")
-    return program.kind == "torture" or FINDING.search(text) or REPORT.search(text)
+    return program.kind == "torture" or bool(FINDING.search(text) or REPORT.search(text))
 
 
 def run_once(program, options, temp_root):
@@ -198,21 +254,63 @@ def judge_reports(program, folder, prefix):
         program.outcomes.append(("not ok", "has no sanitizer report"))
 
 
-def print_program(program):
+def print_program(program, at_the_end=False):
+    """What came of it; of one that is to run once more, the outputs only then."""
     counts = {word: sum(1 for w, _ in program.outcomes if w == word) for word in ("ok", "not ok", "skip")}
     skipped = f", {counts['skip']} skipped" if counts["skip"] else ""
-    if program.again:
-        print(f"again {program.kind}: {program.name}: {program.again}")
     print(f"{'FAIL' if counts['not ok'] else 'pass'} {program.kind}: {program.name}: {counts['ok']} passed{skipped}"
           f" ({program.seconds:.1f} s)", flush=True)
-    for word, test in program.outcomes:
-        if word == "not ok":
-            print(f"     not ok {test}")
-    if counts["not ok"]:
-        text = program.log.read_text(errors="replace").splitlines()
-        if len(text) > 400:
-            text = text[:150] + [f"[{len(text) - 400} lines left out; all of it in {program.log}]"] + text[-250:]
-        print("\n".join("     | " + line for line in text), flush=True)
+    for test in failed_tests(program):
+        print(f"     not ok {test}")
+    if counts["not ok"] and (at_the_end or not may_run_again(program)):
+        for path in (first_log(program), program.log):
+            if path.exists():
+                print_log(path)
+    for test in only_the_second_time(program):
+        stood = f" (the machine stood still for {program.stood_s * 1000:.0f} ms)" if program.stood_s else ""
+        print(f"again {program.kind}: {program.name}: {test}{stood}", flush=True)
+
+
+def only_the_second_time(program):
+    return [] if failed_tests(program) else program.again
+
+
+def print_log(path):
+    text = path.read_text(errors="replace").splitlines()
+    if len(text) > 400:
+        text = text[:150] + [f"[{len(text) - 400} lines left out; all of it in {path}]"] + text[-250:]
+    print(f"     {path.name}")
+    print("\n".join("     | " + line for line in text), flush=True)
+
+
+def run_all(programs, options, temp_root):
+    """Some at a time, then those that may run once more, one by one."""
+    watch = standstill.Watch()
+    for program in each(programs, options.jobs, run_program, options, temp_root, watch):
+        print_program(program)
+    doubtful = [program for program in programs if may_run_again(program)]
+    if len(doubtful) > AGAIN_MOST:
+        print(f"{len(doubtful)} programs failed, and none of them runs once more: {AGAIN_MOST} at most do")
+        for program in doubtful:
+            print_program(program, at_the_end=True)
+    elif doubtful:
+        with stopped(options.ahead):
+            for program in each(doubtful, 1, run_again, options, temp_root):
+                print_program(program, at_the_end=True)
+
+
+def each(programs, jobs, function, *arguments):
+    """Calls the function with each of them, `jobs` at a time; yields those that are ready."""
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        futures = {pool.submit(function, program, *arguments): program for program in programs}
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                future.result()
+                yield futures[future]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_running()
+            raise
 
 
 def main():
@@ -227,6 +325,8 @@ def main():
     # A test mostly waits (a fifth of a processor each): more at a time than there are processors.
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("HOLDFAST_TEST_JOBS", 0))
                         or min(5 * (os.cpu_count() or 2) // 2, 12))
+    parser.add_argument("--ahead", type=int, default=0, metavar="SESSION",
+                        help="it stands still while programs run once more")
     options = parser.parse_args()
     options.build = options.build.resolve()
     dispositions.restore()
@@ -246,27 +346,18 @@ def main():
     logs = options.build / "test-logs"
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
-    watch = standstill.Watch()
+    for program in programs:
+        program.log = logs / f"{program.kind}-{program.name}.log"
     with tempfile.TemporaryDirectory(prefix="holdfast-tests-") as temp_root:
         os.chmod(temp_root, 0o1777)  # some scenarios run as another user
-        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            futures = {}
-            for program in programs:
-                program.log = logs / f"{program.kind}-{program.name}.log"
-                futures[pool.submit(run_program, program, options, pathlib.Path(temp_root), watch)] = program
-            try:
-                for future in concurrent.futures.as_completed(futures):
-                    future.result()
-                    print_program(futures[future])
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                end_running()
-                raise
+        run_all(programs, options, pathlib.Path(temp_root))
     if options.results:
         with open(options.results / f"{options.build.name}.outcome", "w") as out:
             for program in programs:
                 out.writelines(f"{word} {options.build.name}: {program.kind}: {program.name}: {test}\n"
                                for word, test in program.outcomes)
+                out.writelines(f"again {options.build.name}: {program.kind}: {program.name}: {test}\n"
+                               for test in only_the_second_time(program))
     return 1 if any(word == "not ok" for p in programs for word, _ in p.outcomes) else 0
 
 

@@ -122,7 +122,7 @@ static void who_looks_meanwhile_sees_all_that_stands(void **state)
 
         assert_int_equal(pthread_join(thread[i], &wrong), 0);
         if (wrong)
-            fail_msg("%s", (const char *)wrong);
+            fail_msg("race: %s", (const char *)wrong);
     }
     hf_table_close(&table);
     shm_unlink(f.name);

@@ -300,9 +300,9 @@ static void two_writers_and_a_reader_that_is_overrun(void **state)
             const struct hf_event *event = &events.items[i];
 
             if (!is_whole(event))
-                fail_msg("event %llu is torn", (unsigned long long)event->number);
+                fail_msg("race: event %llu is torn", (unsigned long long)event->number);
             if (i && event->number <= events.items[i - 1].number)
-                fail_msg("event %llu is out of order", (unsigned long long)event->number);
+                fail_msg("race: event %llu is out of order", (unsigned long long)event->number);
         }
         taken += events.count;
     }
@@ -334,7 +334,7 @@ static void what_is_read_while_it_is_overwritten_is_whole_or_refused(void **stat
             case 0:
                 whole++;
                 if (event.number != i + 1 || !is_whole(&event))
-                    fail_msg("event %llu is torn", (unsigned long long)event.number);
+                    fail_msg("race: event %llu is torn", (unsigned long long)event.number);
                 break;
             case HF_ELOST:
                 refused++;

@@ -323,7 +323,7 @@ static void readers_miss_nothing_while_the_index_is_rebuilt(void **state)
     }
     flips = atomic_load(&race.f.table.header->index_seq) / 2;
     if (wrong)
-        fail_msg("%s", wrong);
+        fail_msg("race: %s", wrong);
     assert_true(flips > 20);
     assert_true(atomic_load(&race.finds) > 0);
     tear_down(&race.f);

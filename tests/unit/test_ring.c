@@ -304,7 +304,8 @@ static void a_request_and_a_sleep_that_cross_see_each_other(void **state)
         assert_int_equal(submit(&c.p, round, &wake), 0);
         wait_for(&c.done, round);
         if (atomic_load(&c.asleep) && !wake)
-            fail_msg("round %u: the agent sleeps, and the client rings no bell", (unsigned)round);
+            fail_msg("race: round %u: the agent sleeps, and the client rings no bell",
+                     (unsigned)round);
         assert_int_equal(hf_ring_take(&c.p.agent, &entry), 1);
         hf_ring_disarm(&c.p.agent);
         clock_gettime(CLOCK_MONOTONIC, &now);

@@ -336,7 +336,7 @@ static void readers_see_whole_leases_only(void **state)
         wrong = said ? said : wrong;
     }
     if (wrong)
-        fail_msg("%s", wrong);
+        fail_msg("race: %s", wrong);
     assert_true(atomic_load(&race.reads) >= 100);
     hf_text_pool_destroy(pool);
     hf_table_close(&race.table);

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""The runner: what fails once and passes alone is told, what fails twice has failed, and what is never the machine's fault has
+no second run.
+
+    tests/support/test_runner.py [-k PART_OF_A_NAME]
+"""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import runner  # noqa: E402
+
+# Programs that tell what they are told to. `first` is for the first run, `then` for those after it.
+PROGRAM = """
+import os, pathlib, subprocess, sys, time
+mark = pathlib.Path({mark!r})
+again = mark.exists()
+mark.touch()
+{body}
+"""
+MAIN = "import pathlib, runner, sys; runner.ROOT = pathlib.Path(sys.argv.pop(1)); sys.exit(runner.main())"
+
+
+class Runner(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.root = pathlib.Path(place.name)
+        for folder in ("tests/integration", "results", "build"):
+            (self.root / folder).mkdir(parents=True)
+
+    def program(self, name, body):
+        path = self.root / "tests/integration" / f"test_{name}.py"
+        path.write_text(PROGRAM.format(mark=str(self.root / f"{name}.ran"), body=textwrap.dedent(body)))
+
+    def run_it(self, *options):
+        """Exit code, what it printed, and the lines of outcome, in order."""
+        done = subprocess.run(
+            [sys.executable, "-c", MAIN, self.root, "--build", self.root / "build", "--results", self.root / "results",
+             "--kind", "integration", *options], stdout=subprocess.PIPE, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": str(pathlib.Path(runner.__file__).parent), "PYTHONDONTWRITEBYTECODE": "1"})
+        outcome = (self.root / "results/build.outcome").read_text().replace("build: integration: ", "")
+        return done.returncode, done.stdout, sorted(outcome.splitlines())
+
+    def test_all_pass(self):
+        self.program("a", "print('ok one'); print('skip two not here')")
+        self.assertEqual(self.run_it()[0::2], (0, ["ok a: one", "skip a: two not here"]))
+
+    def test_what_fails_once_is_told(self):
+        self.program("a", "print('ok one'); print('ok two' if again else 'not ok two\\n    slow'); sys.exit(not again)")
+        code, said, outcome = self.run_it()
+        self.assertEqual((code, outcome), (0, ["again a: two", "ok a: one", "ok a: two"]))
+        self.assertIn("again integration: a: two", said)
+        self.assertIn("slow", (self.root / "build/test-logs/integration-a.first.log").read_text())
+
+    def test_what_fails_twice_has_failed(self):
+        self.program("a", "print('not ok two\\n    the', 'second' if again else 'first'); sys.exit(1)")
+        code, said, outcome = self.run_it()
+        self.assertEqual((code, outcome), (1, ["not ok a: two"]))
+        self.assertIn("the first", said)
+        self.assertIn("the second", said)
+
+    def test_another_test_that_fails_the_second_time(self):
+        self.program("a", """
+            print('ok one' if again else 'not ok one')
+            print('not ok two' if again else 'ok two')
+            sys.exit(1)""")
+        code, _, outcome = self.run_it()
+        self.assertEqual(code, 1)
+        self.assertLessEqual({"not ok a: one", "not ok a: two"}, set(outcome))
+
+    def test_it_runs_alone(self):
+        self.program("a", f"""
+            if again:
+                sys.exit(print('ok one' if pathlib.Path({str(self.root)!r}, 'b.ended').exists() else 'not ok one'))
+            print('not ok one')
+            sys.exit(1)""")
+        self.program("b", f"""
+            time.sleep(0.5)
+            pathlib.Path({str(self.root)!r}, 'b.ended').touch()
+            print('ok three')""")
+        self.assertEqual(self.run_it()[0::2], (0, ["again a: one", "ok a: one", "ok b: three"]))
+
+    def test_what_computes_ahead_stands_still(self):
+        ahead = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+        self.addCleanup(ahead.wait)
+        self.addCleanup(ahead.kill)
+        self.program("a", f"""
+            state = pathlib.Path('/proc/{ahead.pid}/stat').read_text().rpartition(')')[2].split()[0]
+            print('ok one' if again and state == 'T' else 'not ok one')
+            sys.exit(not again)""")
+        self.assertEqual(self.run_it("--ahead", str(ahead.pid))[2], ["again a: one", "ok a: one"])
+        state = pathlib.Path(f"/proc/{ahead.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        self.assertIn(state, "SR")
+
+    def test_what_is_a_failure_at_once(self):
+        for text in ("    AssertionError: 3 overlaps, the first: x", "    assert not overlaps(holds) and x\n    AssertionError",
+                     "# violation: fence: seed 3: it fell", "# race: a torn word", "    AssertionError: two holders: [3]",
+                     "WARNING: ThreadSanitizer: data race",
+                     '    assert a["fence"] > fence\n           ^^^^^\n    AssertionError'):
+            with self.subTest(text):
+                (self.root / "a.ran").unlink(missing_ok=True)
+                self.program("a", f"""
+                    sys.exit(print('ok one')) if again else None
+                    print('not ok one')
+                    print({text!r})
+                    sys.exit(1)""")
+                code, said, outcome = self.run_it()
+                self.assertEqual((code, "again" in said), (1, False))
+                self.assertIn("not ok a: one", outcome)
+
+    def test_what_is_none(self):
+        for text in ("    AssertionError: not within 10 s: holder-3 is ready", "    AssertionError: {'fence': '7'}",
+                     "# 24 fault points, 0 violations", '    fence = a.answer()["fence"] > 3\n    HolderError: 4: late'):
+            self.assertFalse(runner.FINDING.search(text), text)
+
+    def test_how_it_ends_is_a_failure_at_once(self):
+        for body, what in (("print('ok one'); sys.exit(3)", "ends well (it ended with 3)"),
+                           ("print('not ok one'); pathlib.Path('left').touch()", "leaves nothing behind"),
+                           ("pass", "runs at least one test")):
+            with self.subTest(what):
+                (self.root / "a.ran").unlink(missing_ok=True)
+                self.program("a", f"sys.exit(print('ok one')) if again else None\n{body}")
+                code, said, outcome = self.run_it()
+                self.assertEqual((code, "again" in said), (1, False))
+                self.assertIn(f"not ok a: {what}", outcome)
+
+    def test_many_that_fail_are_no_chance(self):
+        for i in range(runner.AGAIN_MOST + 1):
+            self.program(f"a{i}", "print('ok one' if again else 'not ok one\\n    because'); sys.exit(not again)")
+        code, said, outcome = self.run_it()
+        self.assertEqual((code, outcome), (1, [f"not ok a{i}: one" for i in range(runner.AGAIN_MOST + 1)]))
+        self.assertEqual(said.count("because"), runner.AGAIN_MOST + 1)
+
+    def test_the_runner_ends_what_it_runs(self):
+        self.program("a", "print('not ok one', flush=True); time.sleep(60) if again else sys.exit(1)")
+        began = subprocess.Popen(
+            [sys.executable, "-c", MAIN, self.root, "--build", self.root / "build", "--kind", "integration"],
+            stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": str(pathlib.Path(runner.__file__).parent), "PYTHONDONTWRITEBYTECODE": "1"})
+        log = self.root / "build/test-logs/integration-a.log"
+        first = log.with_suffix(".first.log")
+        while not (first.exists() and log.exists() and log.read_text()):
+            self.assertIsNone(began.poll())
+        began.send_signal(signal.SIGTERM)
+        began.communicate(timeout=20)
+        self.assertEqual(began.returncode, 128 + signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    unittest.main()
