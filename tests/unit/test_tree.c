@@ -5,11 +5,13 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -21,7 +23,8 @@
 
 #define PATIENCE_MS 80000
 #define CHAIN_S     10
-#define HUNTED_S    60 /* a busy machine takes its time to hunt them */
+#define HUNTED_S    60  /* a busy machine takes its time to hunt them */
+#define AT_ONCE     400 /* processes of chains, the dead that are not reaped among them */
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
@@ -248,14 +251,34 @@ static void spared(void)
     tree_free(&tree);
 }
 
-/* Each process lives for a moment and leaves another, for `seconds`: also when nobody stops them, or
- * they would fill the table of processes. */
+/* Of chains, shared by all that is below the test. */
+static struct {
+    _Atomic int made, reaped;
+} * chains;
+
+static void count_chains(void)
+{
+    chains = mmap(NULL, sizeof(*chains), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(chains != MAP_FAILED);
+}
+
+static void reaped(pid_t pid, int status, void *arg)
+{
+    ignore(pid, status, arg);
+    atomic_fetch_add(&chains->reaped, 1);
+}
+
+/* Each process lives for a moment and leaves another, for `seconds`: also when nobody stops them. They
+ * wait while whoever reaps them gets no processor, or the dead would fill the table of processes. */
 static _Noreturn void chain(int seconds)
 {
     time_t end = time(NULL) + seconds;
 
     while (time(NULL) < end) {
         nap();
+        if (atomic_load(&chains->made) - atomic_load(&chains->reaped) >= AT_ONCE)
+            continue;
+        atomic_fetch_add(&chains->made, 1);
         if (fork())
             break;
     }
@@ -269,12 +292,14 @@ static void forking(void)
     struct tree tree;
 
     CHECK(tree_init(&tree, 0) == 0);
+    count_chains();
     for (int i = 0; i < 4; i++)
         if (fork() == 0)
             chain(CHAIN_S);
     for (int i = 0; i < 50; i++)
         nap();
-    while (!tree_hunt(&tree, ignore, NULL))
+    CHECK(atomic_load(&chains->made) > 4);
+    while (!tree_hunt(&tree, reaped, NULL))
         CHECK(tree_signal(&tree, SIGKILL, NULL) == 0);
     CHECK(waitpid(-1, NULL, 0) < 0 && errno == ECHILD);
     tree_free(&tree);
@@ -297,6 +322,7 @@ static void hunted(void)
         sleep_for_ever();
     }
     CHECK(tree_init(&tree, spare) == 0);
+    count_chains();
     for (int i = 0; i < 8; i++)
         if (fork() == 0) {
             if (i % 2)
@@ -311,7 +337,7 @@ static void hunted(void)
 
         CHECK(living >= 1); /* the spare one's child */
         if (living > 1) {
-            CHECK(!tree_hunt(&tree, ignore, NULL));
+            CHECK(!tree_hunt(&tree, reaped, NULL));
             calm = -1;
         }
     }
@@ -330,6 +356,32 @@ static void hunted(void)
         run_apart(name);                                                                           \
     }
 
+/* The machine runs everything but who is to reap them: they wait for it, and go on. */
+static void unreaped(void)
+{
+    struct tree tree;
+    int before;
+
+    CHECK(tree_init(&tree, 0) == 0);
+    count_chains();
+    for (int i = 0; i < 8; i++)
+        if (fork() == 0)
+            chain(HUNTED_S);
+    for (int i = 0; i < PATIENCE_MS && atomic_load(&chains->made) < AT_ONCE; i++)
+        nap();
+    for (int i = 0; i < 100; i++)
+        nap();
+    before = atomic_load(&chains->made);
+    CHECK(before >= AT_ONCE && before < AT_ONCE + 8);
+    CHECK(!tree_reap(reaped, NULL));
+    for (int i = 0; i < PATIENCE_MS && atomic_load(&chains->made) == before; i++)
+        nap();
+    CHECK(atomic_load(&chains->made) > before);
+    while (!tree_hunt(&tree, reaped, NULL))
+        CHECK(tree_signal(&tree, SIGKILL, NULL) == 0);
+    tree_free(&tree);
+}
+
 APART(empty_tree)
 APART(daemonised)
 APART(nested_subreaper)
@@ -340,6 +392,7 @@ APART(strange_names)
 APART(spared)
 APART(forking)
 APART(hunted)
+APART(unreaped)
 
 int main(void)
 {
@@ -349,6 +402,7 @@ int main(void)
         cmocka_unit_test(leader_ended_test),     cmocka_unit_test(zombie_is_dead_test),
         cmocka_unit_test(strange_names_test),    cmocka_unit_test(spared_test),
         cmocka_unit_test(forking_test),          cmocka_unit_test(hunted_test),
+        cmocka_unit_test(unreaped_test),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
