@@ -12,7 +12,8 @@
     -     on_hit(node, lease, reply->sent);
     +     on_hit(node, lease, reply->received);
 
-Of the head, a line that begins with two spaces continues the one above; each `Caught` line must notice the mutant. `In`
+Of the head, a line that begins with two spaces continues the one above; each `Caught` line must notice the mutant, but for
+`sim rarely` where another one does (catchers.py has their words). `In`
 names a place as places.py finds it, whatever file has it: a function, a #define, a table, a type, or a whole file like
 `force.lua`. Below it stand lines that go (-), come (+) and stay (two spaces); those that go and stay must be there once, one
 after the other. White space does not count, and line breaks do not either, as long as whole lines are meant; what comes is

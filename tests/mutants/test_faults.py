@@ -7,11 +7,14 @@ whatever is not so is told with the remedy.
 import pathlib
 import sys
 import tempfile
+import types
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import catchers  # noqa: E402
 from faults import Broken, Fault, all_faults  # noqa: E402
 from places import Sources  # noqa: E402
 
@@ -220,6 +223,41 @@ class Carrier(unittest.TestCase):
             all_faults(self.root / "faults")
         for word in ("31-again.txt", "31-x.txt", "another number", "32.patch"):
             self.assertIn(word, str(told.exception))
+
+
+class Schedules(unittest.TestCase):
+    """What the simulator is asked for, and what its answer is taken for."""
+
+    options = types.SimpleNamespace(seed=1000, schedules=20)
+
+    def ask(self, text, method, output, status=1):
+        asked = []
+
+        def run(words, _patience):
+            asked.extend(str(word) for word in words)
+            return output, status, 1.5
+
+        with unittest.mock.patch.object(catchers, "run", run):
+            verdict = getattr(catchers.catcher(text), method)(pathlib.Path("x"), self.options)
+        return " ".join(asked[1:]), verdict
+
+    def test_words(self):
+        often, rare = catchers.catcher("sim hot"), catchers.catcher("sim rarely hot")
+        self.assertEqual((often.quick, often.rarely, rare.quick, rare.rarely), (True, False, False, True))
+        self.assertEqual(str(often), str(rare))
+        with self.assertRaises(Broken):
+            catchers.catcher("sim hot far")
+
+    def test_first(self):
+        asked, verdict = self.ask("sim", "__call__", "violation: fence: seed 1004: it fell\n")
+        self.assertEqual(asked, "--stop-at-first --seed 1000 --schedules 20")
+        self.assertEqual((verdict.noticed, verdict.by, verdict.after), (True, "sim: fence", "5 schedules"))
+        self.assertFalse(self.ask("sim", "__call__", "", 0)[1].noticed)
+
+    def test_once_more(self):
+        asked, verdict = self.ask("sim hot", "once_more", "violation: fence: seed 1021: it fell\n")
+        self.assertEqual(asked, "--stop-at-first --seed 1020 --schedules 40 --any --every --wide hot")
+        self.assertEqual(verdict.after, "22 schedules")
 
 
 if __name__ == "__main__":

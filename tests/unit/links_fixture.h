@@ -17,6 +17,7 @@ struct command {
     hf_time sent;
     struct token token;
     uint64_t fence, cursor;
+    hf_nodetime deadline; /* by the node's clock */
     bool make, answered;
 };
 
@@ -190,9 +191,12 @@ void link_destroy(struct link *link)
 static int lock_command(struct link *link, enum command_kind kind, const struct link_lock *lock,
                         link_reply_fn *fn, void *arg)
 {
-    return keep(
-        link, &(struct command){
-                  .kind = kind, .fn = fn, .arg = arg, .token = *lock->token, .fence = lock->fence});
+    return keep(link, &(struct command){.kind = kind,
+                                        .fn = fn,
+                                        .arg = arg,
+                                        .token = *lock->token,
+                                        .fence = lock->fence,
+                                        .deadline = lock->deadline});
 }
 
 int link_acquire(struct link *link, const struct link_lock *lock, HF_UNUSED hf_time deadline,

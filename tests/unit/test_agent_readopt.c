@@ -14,6 +14,7 @@
 #include "agent/broker/rooms.h"
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/core/fence.h"
 #include "agent/renewal/renewal_internal.h"
 #include "agent/record/stores.h"
 #include "tests/support/scratch.h"
@@ -176,6 +177,40 @@ static void a_lease_of_a_dead_holder_is_released_at_once(void **state)
     assert_true(released_in_s() < 5);
 }
 
+/* (!) Killed between the journal, which names the new holder, and its word: the old one gave the lock back. */
+static void a_handoff_that_was_cut_off_is_the_new_holders(void **state)
+{
+    struct journal_identity id = {
+        .name_len = 1, .name = "n", .token = {"cafe"}, .ttl_ms = 30000, .pid = 1, .run = true};
+    struct journal_lease rec = {.state = JOURNAL_HELD, .generation = GENERATION - 1};
+    hf_time valid = hf_time_add(clock_now(), hf_ms(25000));
+    const struct lease *lease;
+
+    (void)state;
+    open_all();
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        rec.d[i] = i < 3 ? valid : HF_TIME_PAST;
+    journal_put_identity(agent.journal, SLOT, &id);
+    journal_put(agent.journal, SLOT, &rec);
+    fixture_publish(&agent.table, SLOT, 0, "n", GENERATION - 1, valid);
+    id.pid = 2;
+    journal_put_holder(agent.journal, SLOT, &id);
+    rec.state = JOURNAL_HANDOFF;
+    rec.generation = GENERATION;
+    rec.fence = fence_make(7, 1);
+    journal_put(agent.journal, SLOT, &rec);
+    hf_table_set_state(&agent.table, HF_TABLE_ALIVE);
+    close_all();
+    open_all();
+    lease = resource_lease(agent.broker->locks->by_slot[SLOT]);
+    assert_non_null(lease);
+    assert_int_equal(lease->generation, GENERATION);
+    assert_int_equal(lease->pid, 2);
+    assert_true(
+        hf_check_holds(atomic_load(&agent.table.slots[SLOT].check), GENERATION, clock_now()));
+    close_all();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +219,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(so_it_does_where_no_word_is_left, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_that_table_the_ttl_bounds_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_lease_of_a_dead_holder_is_released_at_once, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_handoff_that_was_cut_off_is_the_new_holders, set_up,
                                         tear_down),
     };
 

@@ -180,6 +180,27 @@ TEST(answers_that_waited_in_their_turn_until_v_come_too_late)
     end(lease);
 }
 
+/* (!) By the clock of after the store: the thread may have been stopped before it, and somebody have seen V pass. */
+TEST(an_extension_whose_store_took_until_v_is_withdrawn)
+{
+    struct renewal *r = agent.renewal;
+    struct lease *lease = adopted(false);
+    hf_time sent;
+
+    ahead_ns += hf_ms(100).ns;
+    sent = clock_now();
+    jumps_with = &agent.table.slots[lease->slot];
+    jump_from = atomic_load(&jumps_with->check);
+    jump_ns = hf_time_since(lease->fsm.valid, sent).ns;
+    for (int i = 0; i < QUORUM; i++)
+        renewal_hit(&r->node[i], lease, sent, HIT_RENEWED, clock_now());
+    assert_null(jumps_with);
+    assert_int_equal(lease->fsm.state, HF_SLOT_LOST);
+    assert_int_equal(lease->fsm.reason, HF_LOSS_LATE_REPLY);
+    assert_int_equal(atomic_load(&agent.table.slots[lease->slot].check), 0);
+    end(lease);
+}
+
 /* (!) One reading of the clock does for an answer's keys, but not for those of a lease that is late. */
 TEST(a_late_lease_is_judged_by_a_clock_of_its_own)
 {
@@ -436,6 +457,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(answers_that_waited_in_their_turn_until_v_come_too_late,
                                         make, unmake),
+        cmocka_unit_test_setup_teardown(an_extension_whose_store_took_until_v_is_withdrawn, make,
+                                        unmake),
         cmocka_unit_test_setup_teardown(a_late_lease_is_judged_by_a_clock_of_its_own, make, unmake),
         cmocka_unit_test_setup_teardown(a_heal_that_is_answered_after_its_lease_is_released, make,
                                         unmake),

@@ -454,6 +454,126 @@ static void a_session_that_ends_leaves_its_place(void **state)
     assert_int_equal(answers_of[0].count, 0);
 }
 
+/* --- what a vote is worth --------------------------------------------------------------------- */
+
+/* (!) Its key stands since the command was sent, however late the answer came. */
+static void a_vote_counts_from_its_send(void **state)
+{
+    hf_time sent = its_time;
+    const struct lease *lease;
+
+    (void)state;
+    wait_for(0, 1, "a");
+    pass(10);
+    answer(newest(0), VERDICT_OK);
+    pass(10);
+    answer(newest(1), VERDICT_OK);
+    pass(10);
+    answer(newest(2), VERDICT_OK);
+    lease = lease_of("a");
+    assert_non_null(lease);
+    for (int i = 0; i < NODES; i++)
+        assert_int_equal(lease_fsm_d(&lease->fsm, i).ns, hf_time_add(sent, config.timing.span).ns);
+}
+
+static void say_low(int node)
+{
+    struct link_reply reply = reply_now(newest(node)->sent);
+
+    reply.verdict = VERDICT_LOW;
+    reply.fence = newest(node)->fence + 1000;
+    answer_with(newest(node), reply);
+}
+
+/* (!) A raise arms nothing anew: the acquire before it counts. */
+static void a_late_raise_counts_from_its_acquire(void **state)
+{
+    hf_time sent = its_time;
+    const struct lease *lease;
+
+    (void)state;
+    wait_for(0, 1, "a");
+    say_low(2);
+    pass(10);
+    say_low(0); /* a quorum did: these two are told a higher one */
+    answer(newest(0), VERDICT_OK);
+    say_low(1);
+    for (int i = 0; i < NODES; i++)
+        assert_int_equal(newest(i)->kind, RAISE);
+    answer(newest(1), VERDICT_OK);
+    assert_int_equal(answered(0, 1)->status, HF_OK);
+    pass(10);
+    answer(newest(2), VERDICT_OK);
+    lease = lease_of("a");
+    assert_int_equal(lease_fsm_d(&lease->fsm, 2).ns, hf_time_add(sent, config.timing.span).ns);
+}
+
+/* (!) Nobody knows the node's clock to the microsecond: too late would be an orphan key. */
+static void an_acquires_deadline_is_the_earliest_it_may_be_there(void **state)
+{
+    struct node_trust *trust = &nodes.node[0].trust;
+    hf_time deadline = hf_time_add(its_time, config.timing.attempt);
+    hf_nodetime low, high;
+
+    (void)state;
+    trust->high_us += 5000;
+    assert_true(trust_node_time(trust, deadline, &low, &high));
+    assert_true(low.us < high.us);
+    wait_for(0, 1, "a");
+    assert_int_equal(newest(0)->deadline.us, low.us);
+}
+
+/* --- in doubt --------------------------------------------------------------------------------- */
+
+/* (!) It may still run, and set a key that nobody holds: that node is told at the end of the lease, and twice. */
+static void a_broken_acquire_is_released_with_its_lease(void **state)
+{
+    struct lease *lease;
+    hf_time deadline = hf_time_add(its_time, config.timing.attempt);
+
+    (void)state;
+    wait_for(0, 1, "a");
+    answer(newest(0), VERDICT_OK);
+    answer(newest(1), VERDICT_OK);
+    break_off(newest(2));
+    lease = lease_of("a");
+    pass((int)SHORT_HOLD_MS);
+    was_posted(MSG_GRANTED);
+    release(0, 2, lease);
+    was_posted(MSG_RELEASE);
+    assert_int_equal(release_count, 0);
+    grant_ended(locks, lease);
+    assert_int_equal(release_count, 1);
+    assert_int_equal(releases[0].nodes, 1 << 2);
+    assert_int_equal(releases[0].in_doubt, 1 << 2);
+    assert_int_equal(releases[0].doubt_until.ns, deadline.ns);
+    assert_int_equal(locks->round_count, 0);
+}
+
+static void so_is_one_that_breaks_before_the_round_is_decided(void **state)
+{
+    (void)state;
+    wait_for(0, 1, "a");
+    break_off(newest(2));
+    answer(newest(0), VERDICT_TAKEN);
+    assert_int_equal(release_count, 1);
+    assert_int_equal(releases[0].nodes,
+                     1 << 1 | 1 << 2); /* one was told that nothing of ours is there */
+    assert_int_equal(releases[0].in_doubt, 1 << 2);
+}
+
+static void so_is_one_that_breaks_after_its_round(void **state)
+{
+    (void)state;
+    wait_for(0, 1, "a");
+    request_cancel(&sessions[0], 1);
+    assert_int_equal(releases[0].in_doubt, 0);
+    break_off(newest(2));
+    assert_int_equal(release_count, 2);
+    assert_int_equal(releases[1].nodes, 1 << 2);
+    assert_int_equal(releases[1].in_doubt, 1 << 2);
+}
+
 /* --- try once --------------------------------------------------------------------------------- */
 
 static void a_try_is_answered_by_one_round(void **state)
@@ -625,6 +745,24 @@ static void a_released_lease_goes_to_the_next_waiter(void **state)
     assert_int_equal(links[0].asked, 2); /* the waiter has a round after all */
 }
 
+/* (!) Nobody would ever release it. */
+static void what_is_handed_to_a_waiter_who_went_is_given_on(void **state)
+{
+    struct lease *lease;
+
+    (void)state;
+    lease = granted(0, 1, "a");
+    wait_for(1, 2, "a");
+    release(0, 3, lease);
+    request_cancel(&sessions[1], 2);
+    assert_int_equal(times_answered(1, 2), 0); /* it may have it by now */
+    handed_over();
+    was_posted(MSG_RELEASE);
+    assert_true(lease_of("a")->ending);
+    grant_ended(locks, lease_of("a"));
+    assert_null(lease_of("a"));
+}
+
 /* (!) The job may live: nobody else is given the lease, and its keys stay until they expire. */
 static void a_lease_whose_job_may_live_is_abandoned(void **state)
 {
@@ -725,6 +863,18 @@ static void a_short_hold_ends_without_the_renewal_thread(void **state)
     release_answered(0);
     assert_heard("released over signal settle name-over:a");
     pass((int)SHORT_HOLD_MS);
+    nothing_was_posted();
+}
+
+static void a_short_hold_lasts_no_longer(void **state)
+{
+    (void)state;
+    wait_for(0, 1, "a");
+    all_say(VERDICT_OK);
+    pass((int)SHORT_HOLD_MS - 1);
+    nothing_was_posted();
+    pass(1);
+    was_posted(MSG_GRANTED);
     nothing_was_posted();
 }
 
@@ -1062,6 +1212,12 @@ int main(void)
         ROW(a_cancelled_round_is_undone_first),
         ROW(a_cancelled_waiter_leaves_the_round_alone),
         ROW(a_session_that_ends_leaves_its_place),
+        ROW(a_vote_counts_from_its_send),
+        ROW(a_late_raise_counts_from_its_acquire),
+        ROW(an_acquires_deadline_is_the_earliest_it_may_be_there),
+        ROW(a_broken_acquire_is_released_with_its_lease),
+        ROW(so_is_one_that_breaks_before_the_round_is_decided),
+        ROW(so_is_one_that_breaks_after_its_round),
         ROW(a_try_is_answered_by_one_round),
         ROW(a_later_try_has_a_round_of_its_own),
         ROW(a_try_for_a_lock_of_this_host_asks_no_node),
@@ -1071,11 +1227,13 @@ int main(void)
         ROW(a_lost_lease_that_was_to_be_released_is_lost),
         ROW(a_dead_holder_is_told_of_after_its_orders),
         ROW(a_released_lease_goes_to_the_next_waiter),
+        ROW(what_is_handed_to_a_waiter_who_went_is_given_on),
         ROW(a_lease_whose_job_may_live_is_abandoned),
         ROW(a_lease_without_its_guardian_has_no_job),
         ROW(a_lease_with_its_guardian_may_have_a_job),
         ROW(a_short_hold_is_adopted_before_anything_is_told),
         ROW(a_short_hold_ends_without_the_renewal_thread),
+        ROW(a_short_hold_lasts_no_longer),
         ROW(the_agents_end_has_short_holds_adopted),
         ROW(a_drained_host_refuses_tries_and_lets_waiters_wait),
         ROW(an_undrained_host_serves_who_waits),
