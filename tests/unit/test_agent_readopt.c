@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -17,6 +19,7 @@
 #include "agent/core/fence.h"
 #include "agent/renewal/renewal_internal.h"
 #include "agent/record/stores.h"
+#include "shm/history.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/shm_fixture.h"
 
@@ -27,6 +30,21 @@
 static struct config config;
 static struct agent agent;
 static char dir[64];
+
+/* Whether the word of the generation before stood when the agent looked at the clock, after the event of its start. */
+static bool watching, looked, old_word_stood;
+static uint64_t events_before;
+
+int clock_gettime(clockid_t id, struct timespec *ret)
+{
+    if (watching && hf_events_written(&agent.table, HF_EVENTS_NODES) > events_before) {
+        uint64_t word = atomic_load(&agent.table.slots[SLOT].check);
+
+        looked = true;
+        old_word_stood |= word >> HF_CHECK_GEN_SHIFT == GENERATION - 1;
+    }
+    return (int)syscall(SYS_clock_gettime, id, ret);
+}
 
 static void must(int rc)
 {
@@ -40,7 +58,10 @@ static void open_all(void)
     must(stores_open(&agent, dir, why, sizeof(why)));
     must(lease_table_create(CAPACITY, &agent.leases));
     must(renewal_create(&agent, &agent.renewal));
+    events_before = hf_events_written(&agent.table, HF_EVENTS_NODES);
+    watching = true;
     must(broker_create(&agent, &agent.broker));
+    watching = false;
 }
 
 static void close_all(void)
@@ -177,16 +198,14 @@ static void a_lease_of_a_dead_holder_is_released_at_once(void **state)
     assert_true(released_in_s() < 5);
 }
 
-/* (!) Killed between the journal, which names the new holder, and its word: the old one gave the lock back. */
-static void a_handoff_that_was_cut_off_is_the_new_holders(void **state)
+/* Killed between the journal, which names the new holder, and its word: the old one's stands. */
+static void leave_handoff(bool run)
 {
     struct journal_identity id = {
-        .name_len = 1, .name = "n", .token = {"cafe"}, .ttl_ms = 30000, .pid = 1, .run = true};
+        .name_len = 1, .name = "n", .token = {"cafe"}, .ttl_ms = 30000, .pid = 1, .run = run};
     struct journal_lease rec = {.state = JOURNAL_HELD, .generation = GENERATION - 1};
     hf_time valid = hf_time_add(clock_now(), hf_ms(25000));
-    const struct lease *lease;
 
-    (void)state;
     open_all();
     for (int i = 0; i < HF_NODES_MAX; i++)
         rec.d[i] = i < 3 ? valid : HF_TIME_PAST;
@@ -201,6 +220,15 @@ static void a_handoff_that_was_cut_off_is_the_new_holders(void **state)
     journal_put(agent.journal, SLOT, &rec);
     hf_table_set_state(&agent.table, HF_TABLE_ALIVE);
     close_all();
+}
+
+/* (!) The old one gave the lock back. */
+static void a_handoff_that_was_cut_off_is_the_new_holders(void **state)
+{
+    const struct lease *lease;
+
+    (void)state;
+    leave_handoff(true);
     open_all();
     lease = resource_lease(agent.broker->locks->by_slot[SLOT]);
     assert_non_null(lease);
@@ -209,6 +237,17 @@ static void a_handoff_that_was_cut_off_is_the_new_holders(void **state)
     assert_true(
         hf_check_holds(atomic_load(&agent.table.slots[SLOT].check), GENERATION, clock_now()));
     close_all();
+}
+
+/* (!) From then on the lease is the new holder's or nobody's, whatever is told of it. */
+static void the_word_of_before_a_handoff_falls_first(void **state)
+{
+    (void)state;
+    leave_handoff(false);
+    looked = old_word_stood = false;
+    (void)released_in_s();
+    assert_true(looked);
+    assert_false(old_word_stood);
 }
 
 int main(void)
@@ -221,6 +260,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_lease_of_a_dead_holder_is_released_at_once, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_handoff_that_was_cut_off_is_the_new_holders, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(the_word_of_before_a_handoff_falls_first, set_up,
                                         tear_down),
     };
 
