@@ -36,7 +36,30 @@ INTEGRATION_TIMEOUT_S = 600
 SANITIZER_SLOWDOWN = 3
 SHARD_SCENARIOS = 5  # of one integration program at a time, so that a long program does not run alone at the end
 AGAIN_MOST = 6  # programs that run once more; more than that are no chance of the machine
-LONGEST = ("guardian", "agent_renewal", "agent_renewal_end", "agent_renewal_handoff")  # unit tests
+# They begin first, so that none of them runs alone at the end; then the other scenarios, and the other unit tests last.
+LONGEST = {"integration": ("simulator", "interop", "steps", "young_nodes", "restart", "capacity", "chaos", "renewal", "nodes",
+                           "bench", "proxies", "holders", "exclusion", "faults", "history"),
+           "unit": ("guardian", "agent_renewal", "agent_renewal_end", "agent_renewal_handoff", "agent_releaser")}
+# Scenarios that a build with a sanitizer runs with --all or HOLDFAST_FULL only: what of the product runs in them runs in others
+# under that sanitizer, too, or has nothing for it to see. The build without runs all of them.
+NO_SANITIZER = "none of its scenarios runs with a sanitizer"
+LEFT_OUT = {
+    "address": {
+        "bench": NO_SANITIZER,
+        "chaos": "the judge is in Python; the rest of it runs without sanitizers only",
+        "examples": "they are around run and the library, which the other scenarios are full of",
+        "interop": NO_SANITIZER,
+        "steps": NO_SANITIZER,
+        "torture": NO_SANITIZER,
+        "young_nodes": NO_SANITIZER,
+    },
+}
+LEFT_OUT["thread"] = {
+    **LEFT_OUT["address"],
+    "check_config": "a program of one thread",
+    "readers": "programs of one thread that map the table; unit tests read it between threads",
+    "simulator": "a program of one thread",
+}
 REPORT = re.compile(r"(AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:)")
 # Never the machine's fault, and a report neither: what two holders, a fence or a writer that is killed show.
 FINDING = re.compile(
@@ -73,7 +96,6 @@ def find_programs(build, kinds):
     if "unit" in kinds:
         for path in sorted((ROOT / "tests" / "unit").glob("test_*.c")):
             found.append(Program("unit", path.stem[len("test_"):], [str(build / "tests" / path.stem)]))
-        found.sort(key=lambda program: program.name not in LONGEST)  # so that none of them runs alone at the end
     if "torture" in kinds:
         for path in sorted((ROOT / "tests" / "torture").glob("test_*.c")):
             name = path.stem[len("test_"):]
@@ -85,7 +107,21 @@ def find_programs(build, kinds):
                 name = path.stem[len("test_"):] + (f"-{i + 1}" if shards > 1 else "")
                 command = [sys.executable, str(path), "--shard", f"{i}/{shards}"]
                 found.append(Program("integration", name, command))
-    return found
+    return sorted(found, key=turn_of)
+
+
+def file_of(program):
+    """Its name without the number of its shard."""
+    return re.sub(r"-\d+$", "", program.name)
+
+
+def turn_of(program):
+    long = LONGEST.get(program.kind, ())
+    return (0, long.index(file_of(program))) if file_of(program) in long else (1, program.kind != "integration")
+
+
+def is_left_out(program, sanitize):
+    return program.kind == "integration" and file_of(program) in LEFT_OUT.get(sanitize, ())
 
 
 def sanitizer_options(sanitize, log):
@@ -321,10 +357,12 @@ def main():
     parser.add_argument("--role", choices=("contract", "net"), help="only those programs")
     parser.add_argument("--list", action="store_true", help="print role, kind and name of each program, and run none")
     parser.add_argument("--only", default="", help="part of 'program: test name', or of the program's name")
+    parser.add_argument("--all", action="store_true", default=bool(os.environ.get("HOLDFAST_FULL")),
+                        help="with a sanitizer: also what LEFT_OUT names")
     parser.add_argument("--sanitize", default="", choices=("", "address", "thread"))
     # A test mostly waits (a fifth of a processor each): more at a time than there are processors.
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("HOLDFAST_TEST_JOBS", 0))
-                        or min(5 * (os.cpu_count() or 2) // 2, 12))
+                        or min(7 * (os.cpu_count() or 2) // 2, 12))
     parser.add_argument("--ahead", type=int, default=0, metavar="SESSION",
                         help="it stands still while programs run once more")
     options = parser.parse_args()
@@ -338,6 +376,8 @@ def main():
     programs = find_programs(options.build, kinds)
     if options.only:
         programs = [p for p in programs if options.only in f"{p.kind}: {p.name}"] or narrow(programs, options.only)
+    elif not options.all:
+        programs = [p for p in programs if not is_left_out(p, options.sanitize)]
     if options.role:
         programs = [p for p in programs if role_of(p) == options.role]
     if options.list:

@@ -140,6 +140,22 @@ class Runner(unittest.TestCase):
         self.assertEqual((code, outcome), (1, [f"not ok a{i}: one" for i in range(runner.AGAIN_MOST + 1)]))
         self.assertEqual(said.count("because"), runner.AGAIN_MOST + 1)
 
+    def test_what_is_left_out(self):
+        folder = pathlib.Path(runner.__file__).parent.parent / "integration"
+        for names in runner.LEFT_OUT.values():
+            for name, why in names.items():
+                text = (folder / f"test_{name}.py").read_text()
+                if why == runner.NO_SANITIZER:
+                    self.assertEqual(text.count("\n@scenario("), text.count("sanitizers=False"), name)
+        for name in runner.LONGEST["integration"]:
+            self.assertTrue((folder / f"test_{name}.py").exists(), name)
+        self.program("bench", "print('ok one')")
+        self.program("a", "print('ok two')")
+        self.assertEqual(self.run_it("--sanitize", "thread")[2], ["ok a: two"])
+        self.assertEqual(self.run_it("--sanitize", "thread", "--all")[2], ["ok a: two", "ok bench: one"])
+        self.assertEqual(self.run_it("--sanitize", "thread", "--only", "bench")[2], ["ok bench: one"])
+        self.assertEqual(self.run_it()[2], ["ok a: two", "ok bench: one"])
+
     def test_the_runner_ends_what_it_runs(self):
         self.program("a", "print('not ok one', flush=True); time.sleep(60) if again else sys.exit(1)")
         began = subprocess.Popen(
