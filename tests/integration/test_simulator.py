@@ -20,10 +20,11 @@ JOBS = os.cpu_count() or 2
 
 
 def give_way():
-    """It only computes: the tests beside it, which wait for timers, have the processor first."""
-    os.nice(19)
+    """It only computes, so the tests beside it, which wait for timers, have more of the processor. Not all of it: others
+    that compute would starve it until its time is over."""
+    os.nice(5)
     with contextlib.suppress(OSError):
-        pathlib.Path("/proc/self/autogroup").write_text("19")  # where sessions are weighed, not processes
+        pathlib.Path("/proc/self/autogroup").write_text("5")  # where sessions are weighed, not processes
 
 
 def simulate(*arguments):
