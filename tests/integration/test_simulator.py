@@ -2,7 +2,6 @@
 """Net. The simulator (tests/sim): schedules of faults drawn from seeds, the seeds that once failed, and that a seed
 means the same each time. HOLDFAST_FULL=1 runs ten times as many, HOLDFAST_SEED=N begins with that seed.
 """
-import contextlib
 import os
 import pathlib
 import re
@@ -19,20 +18,11 @@ SEED = os.environ.get("HOLDFAST_SEED", "1")
 JOBS = os.cpu_count() or 2
 
 
-def give_way():
-    """It only computes, so the tests beside it, which wait for timers, have more of the processor. Not all of it: others
-    that compute would starve it until its time is over."""
-    os.nice(5)
-    with contextlib.suppress(OSError):
-        pathlib.Path("/proc/self/autogroup").write_text("5")  # where sessions are weighed, not processes
-
-
 def simulate(*arguments):
     """The report's lines; a violation, named with its seed, is a failure."""
     if SANITIZE == "thread":
         skip("the simulator has one thread")
-    done = subprocess.run([SIM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-                          preexec_fn=give_way)
+    done = subprocess.run([SIM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     report = done.stdout
     print("\n".join("# " + line for line in report.splitlines()), flush=True)
     assert done.returncode == 0, f"{SIM.name} {' '.join(arguments)} ended with {done.returncode}"
