@@ -1,0 +1,73 @@
+/* The fleet record: who the nodes of a fleet are, as every node keeps it beside its sentinel. Pure.
+ *
+ * On a node it is a text (fleet_record_text()), the same bytes on every node of the fleet. Its digest is
+ * the start of the text's SHA-1. Every answer of a script tells the digest, so that an agent knows by
+ * which record a node goes without reading it.
+ * A seat is an address: a vote of a node counts only from the server at the address that the record
+ * names. A text of a later format is refused in words, never guessed at.
+ */
+#ifndef HOLDFAST_AGENT_CORE_FLEET_RECORD_H
+#define HOLDFAST_AGENT_CORE_FLEET_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shm/layout.h"
+#include "shm/layout_node.h"
+
+#define FLEET_FORMAT     1
+#define FLEET_ID_LEN     40 /* hex characters */
+#define FLEET_DIGEST_LEN 8
+/* Bytes of a text with its NUL: two lists of nodes, each byte of ids and addresses escaped. */
+#define FLEET_TEXT_SIZE 24576
+
+enum fleet_state {
+    FLEET_FOUNDING, /* not yet on every node: nobody goes by it */
+    FLEET_CHANGING, /* the members before count, too */
+    FLEET_COMPLETE,
+};
+
+struct fleet_seat {
+    char id[HF_NODE_TEXT_MAX + 1];
+    char address[HF_NODE_TEXT_MAX + 1]; /* IP:PORT, [IP]:PORT, or the path of a unix socket */
+};
+
+/* Comparable by its text only. */
+struct fleet_record {
+    char fleet[FLEET_ID_LEN + 1]; /* fleet_record_name() of the version 1 */
+    uint64_t version;             /* from 1 */
+    enum fleet_state state;
+    int count;
+    struct fleet_seat seat[HF_NODES_MAX]; /* in the fleet's order */
+    int before_count;                     /* of version - 1; 0 in version 1 */
+    struct fleet_seat before[HF_NODES_MAX];
+    int64_t ttl_max_ms, ttl_max_before_ms; /* before: 0 in version 1 */
+    char keys[FLEET_ID_LEN + 1];           /* SHA-1 of the key formats */
+};
+
+/* The fleet's own name: SHA-1 of the members (ids and addresses in order) and of `keys`. */
+void fleet_record_name(const struct fleet_record *record, char ret_name[FLEET_ID_LEN + 1]);
+
+/* Writes the text. Returns its length, without the final NUL. */
+size_t fleet_record_text(const struct fleet_record *record, char ret_text[FLEET_TEXT_SIZE]);
+
+/* HF_OK; HF_EVERSION: a later format; HF_EINVAL: no such text. (!) Only a text that fleet_record_text() writes is
+ * read: what is read and written again has the same digest. */
+int fleet_record_read(const char *text, size_t length, struct fleet_record *ret_record);
+
+/* The digest of a text. */
+void fleet_record_digest(const char *text, size_t length, char ret_digest[FLEET_DIGEST_LEN + 1]);
+
+/* The member of that id; -1: none. */
+int fleet_record_find(const struct fleet_record *record, const char *id);
+
+/* Whether both have the same members at the same addresses, in the same order. */
+bool fleet_record_same_seats(const struct fleet_record *a, const struct fleet_record *b);
+
+/* Which of a list of ids, ttl_max and key formats differs from a record, in words that say both; `ret_text` is ""
+ * where nothing does. `node`: the id of the node that said so. Returns whether something differs. */
+bool fleet_record_differs(const struct fleet_record *theirs, const struct fleet_record *ours,
+                          const char *node, char *ret_text, size_t size);
+
+#endif

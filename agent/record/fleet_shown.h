@@ -1,0 +1,57 @@
+/* What people may know of the fleet's record and of what each node says of it.
+ *
+ * Who writes: the broker thread, after each change. Who reads: any thread, for `holdfast fleet`, a copy under
+ * the mutex, which is held for the copy only.
+ */
+#ifndef HOLDFAST_AGENT_RECORD_FLEET_SHOWN_H
+#define HOLDFAST_AGENT_RECORD_FLEET_SHOWN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/base/mutex.h"
+#include "agent/core/fleet_record.h"
+
+enum fleet_word {
+    FLEET_WORD_UNKNOWN,    /* it has not answered */
+    FLEET_WORD_NONE,       /* it has no record */
+    FLEET_WORD_OURS,       /* the record by which this agent goes */
+    FLEET_WORD_FOUNDING,   /* a record that is not complete */
+    FLEET_WORD_FOREIGN,    /* the record of another fleet */
+    FLEET_WORD_UNREADABLE, /* a record of a later format, or no record at all */
+};
+
+struct fleet_shown_node {
+    char id[HF_NODE_TEXT_MAX + 1];
+    char seat[HF_NODE_TEXT_MAX + 1];       /* by the record; "": none is known */
+    char configured[HF_NODE_TEXT_MAX + 1]; /* by this host's configuration */
+    char peer[HF_NODE_TEXT_MAX + 1];       /* where this agent is connected; "": nowhere */
+    enum fleet_word word;
+    bool counts; /* its answers count: it is at its seat, and has our record */
+};
+
+struct fleet_shown {
+    bool known; /* there is a record by which this agent goes */
+    struct fleet_record record;
+    char digest[FLEET_DIGEST_LEN + 1];
+    /* for people, as the node says that was read; "" and 0: not known */
+    char by_host[64];
+    uint32_t by_uid;
+    int64_t since_wall_ms;
+    int count; /* of this host's configuration */
+    struct fleet_shown_node node[HF_NODES_MAX];
+    char waits[256];   /* what is waited for, and the remedy; "" nothing */
+    char differs[256]; /* why this host may not take locks; "" */
+};
+
+struct fleet_board {
+    struct mutex mutex;
+    struct fleet_shown shown GUARDED_BY(mutex);
+};
+
+void fleet_board_init(struct fleet_board *board);
+void fleet_board_fini(struct fleet_board *board);
+void fleet_board_show(struct fleet_board *board, const struct fleet_shown *shown);
+void fleet_board_look(struct fleet_board *board, struct fleet_shown *ret_shown);
+
+#endif
