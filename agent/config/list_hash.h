@@ -5,8 +5,7 @@
 
 #include "agent/base/address.h"
 
-/* SHA-1, in hex, of the ids in their order, each with its NUL. It need not resist attackers:
- * whoever can write a sentinel can write anything. */
+/* SHA-1, in hex, of the ids in their order, each with its NUL. */
 void list_hash(const struct node_address *nodes, int count, char ret_hex[41]);
 /* The same over the ids and one more text. */
 void list_hash_with(const struct node_address *nodes, int count, const char *text,

@@ -14,7 +14,6 @@
 #include <stdint.h>
 
 #include "shm/layout.h"
-#include "shm/layout_node.h"
 
 #define FLEET_FORMAT     1
 #define FLEET_ID_LEN     40 /* hex characters */
