@@ -123,6 +123,30 @@ int boot_file_make(const char *path, const char *what, const struct boot_file_he
     return HF_OK;
 }
 
+int boot_file_replace(const char *path, const char *what, const struct boot_file_header *want,
+                      const void *data, size_t size, char *why, size_t why_size)
+{
+    int fd, rc = boot_file_begin(path, what, want, &fd, why, why_size);
+
+    if (rc < 0)
+        return rc;
+    if (pwrite(fd, data, size, BOOT_FILE_HEADER) == (ssize_t)size) {
+        rc = boot_file_commit(path, why, why_size);
+    } else {
+        rc = boot_file_say("write", path, why, why_size);
+        boot_file_abandon(path);
+    }
+    close(fd);
+    return rc;
+}
+
+int boot_file_remove(const char *path, char *why, size_t why_size)
+{
+    if (unlink(path) < 0 && errno != ENOENT)
+        return boot_file_say("remove", path, why, why_size);
+    return HF_OK;
+}
+
 int boot_file_map(const char *path, int fd, size_t size, void **ret_map, char *why, size_t why_size)
 {
     void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

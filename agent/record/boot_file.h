@@ -36,6 +36,14 @@ void boot_file_abandon(const char *path);
 /* Both steps: HF_OK with an empty file at `path`, or HF_ESYS with errno and `why`. */
 int boot_file_make(const char *path, const char *what, const struct boot_file_header *want,
                    int *ret_fd, char *why, size_t why_size);
+
+/* A small file, written anew as a whole: both steps, with `data` behind the header (`want->size` is of both). HF_ESYS
+ * with `why`: the earlier file stands. */
+int boot_file_replace(const char *path, const char *what, const struct boot_file_header *want,
+                      const void *data, size_t size, char *why, size_t why_size);
+/* HF_OK also where there is none; HF_ESYS with `why`. */
+int boot_file_remove(const char *path, char *why, size_t why_size);
+
 int boot_file_map(const char *path, int fd, size_t size, void **ret_map, char *why,
                   size_t why_size);
 /* To read it only, also beside the agent that writes it: what is read may be half written. */

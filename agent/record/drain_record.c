@@ -89,37 +89,19 @@ void drain_record_read(const char *path, const uint8_t boot_id[16], struct hf_dr
     *ret_drained = found;
 }
 
-static int make(const char *path, const uint8_t boot_id[16], const struct hf_drained *drained,
-                char *why, size_t why_size)
+int drain_record_keep(const char *path, const uint8_t boot_id[16], const struct hf_drained *drained,
+                      char *why, size_t why_size)
 {
     const struct boot_file_header want = header_of(boot_id);
     struct record r = {
         .since_wall_ms = drained->since_wall_ms, .uid = drained->uid, .pid = drained->pid};
-    int fd, rc = boot_file_begin(path, "the drain", &want, &fd, why, why_size);
 
-    if (rc < 0)
-        return rc;
-    r.crc = record_crc(&r);
-    if (pwrite(fd, &r, sizeof(r), BOOT_FILE_HEADER) == (ssize_t)sizeof(r)) {
-        rc = boot_file_commit(path, why, why_size);
-    } else {
-        rc = boot_file_say("write", path, why, why_size);
-        boot_file_abandon(path);
-    }
-    close(fd);
-    return rc;
-}
-
-int drain_record_keep(const char *path, const uint8_t boot_id[16], const struct hf_drained *drained,
-                      char *why, size_t why_size)
-{
     if (!*path)
         return HF_OK;
-    if (drained->stands)
-        return make(path, boot_id, drained, why, why_size);
-    if (unlink(path) < 0 && errno != ENOENT)
-        return boot_file_say("remove", path, why, why_size);
-    return HF_OK;
+    if (!drained->stands)
+        return boot_file_remove(path, why, why_size);
+    r.crc = record_crc(&r);
+    return boot_file_replace(path, "the drain", &want, &r, sizeof(r), why, why_size);
 }
 
 void drain_record_say(const struct hf_drained *drained, const char *agent,

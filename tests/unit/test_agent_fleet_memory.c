@@ -1,0 +1,251 @@
+/* agent/record/fleet_memory.h: the fleet's record comes back to the next agent of this boot, or nothing does; and
+ * agent/record/fleet_shown.h. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/base/log.h"
+#include "agent/record/boot_file.h"
+#include "agent/record/fleet_memory.h"
+#include "agent/record/fleet_shown.h"
+#include "shm/compiler.h"
+#include "shm/status.h"
+
+#define TEST(name) static void name(void **state HF_UNUSED)
+
+#define MAGIC      UINT64_C(0x315445454c464648)
+#define TEXT_AT    (BOOT_FILE_HEADER + 8)
+
+static const uint8_t this_boot[16] = {1, 2, 3}, other_boot[16] = {1, 2, 4};
+static const char record[] = "holdfast-fleet 1\nseat a 10.0.0.1:6379\n";
+
+static char dir[64], path[80], why[400], text[FLEET_TEXT_SIZE];
+
+static int set_up(void **state HF_UNUSED)
+{
+    log_init(LOG_LEVEL_ERROR);
+    snprintf(dir, sizeof(dir), "/dev/shm/holdfast-fleet-XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof(path), "%s/fleet", dir);
+    return 0;
+}
+
+static int tear_down(void **state HF_UNUSED)
+{
+    if (unlink(path) < 0)
+        (void)rmdir(path); /* of a test that failed */
+    return rmdir(dir);     /* fails when anything else was left */
+}
+
+/* Into `text`; the length. */
+static size_t found(const uint8_t boot[16])
+{
+    size_t length = 1;
+
+    memset(text, 'x', sizeof(text));
+    fleet_memory_read(path, boot, text, &length);
+    assert_int_equal(strnlen(text, sizeof(text)), length);
+    return length;
+}
+
+static void keep(const char *what, size_t length)
+{
+    assert_int_equal(fleet_memory_keep(path, this_boot, what, length, why, sizeof(why)), HF_OK);
+}
+
+static void keep_it(void)
+{
+    keep(record, strlen(record));
+    assert_int_equal(found(this_boot), strlen(record));
+}
+
+/* One bit of the file is another. */
+static void damage(off_t at)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    uint8_t byte;
+
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+TEST(a_record_comes_back)
+{
+    struct stat st;
+
+    assert_int_equal(found(this_boot), 0);
+    keep_it();
+    assert_string_equal(text, record);
+    assert_int_equal(found(this_boot), strlen(record)); /* and again */
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+}
+
+TEST(the_last_one_counts)
+{
+    char longest[FLEET_TEXT_SIZE];
+
+    memset(longest, 'l', sizeof(longest));
+    keep_it();
+    keep(longest, sizeof(longest) - 1);
+    assert_int_equal(found(this_boot), sizeof(longest) - 1);
+    assert_memory_equal(text, longest, sizeof(longest) - 1);
+    keep_it();
+    assert_string_equal(text, record);
+}
+
+TEST(its_end_does_too)
+{
+    keep_it();
+    keep("", 0);
+    assert_int_equal(found(this_boot), 0);
+    assert_int_not_equal(access(path, F_OK), 0);
+    keep("", 0);
+}
+
+/* (!) */
+TEST(it_ends_with_the_boot)
+{
+    keep_it();
+    assert_int_equal(found(other_boot), 0);
+    assert_int_equal(found(this_boot), strlen(record)); /* who looks changes nothing */
+}
+
+/* (!) */
+TEST(what_is_damaged_is_none)
+{
+    static const off_t places[] = {0,
+                                   8,
+                                   16,
+                                   24,
+                                   BOOT_FILE_HEADER,
+                                   BOOT_FILE_HEADER + 2,
+                                   BOOT_FILE_HEADER + 4,
+                                   TEXT_AT,
+                                   TEXT_AT + sizeof(record) - 2};
+
+    for (size_t i = 0; i < HF_LENGTH(places); i++) {
+        keep_it();
+        damage(places[i]);
+        if (found(this_boot) != 0)
+            fail_msg("taken up with a bit changed at %d", (int)places[i]);
+    }
+    keep_it();
+    assert_int_equal(truncate(path, TEXT_AT + 5), 0);
+    assert_int_equal(found(this_boot), 0);
+    keep_it();
+    assert_int_equal(chmod(path, 0644), 0); /* not as we make it */
+    assert_int_equal(found(this_boot), 0);
+    assert_int_equal(unlink(path), 0);
+    close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)); /* somebody's touch(1) */
+    assert_int_equal(found(this_boot), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("nowhere", path), 0);
+    assert_int_equal(found(this_boot), 0);
+    keep_it(); /* whatever was there */
+}
+
+TEST(a_file_of_zeros_is_none)
+{
+    const struct boot_file_header want = {
+        .magic = MAGIC, .fingerprint = 1, .size = TEXT_AT + FLEET_TEXT_SIZE, .boot_id = {1, 2, 3}};
+    int fd;
+
+    assert_int_equal(boot_file_make(path, "it", &want, &fd, why, sizeof(why)), HF_OK);
+    close(fd);
+    assert_int_equal(found(this_boot), 0);
+}
+
+TEST(a_later_version_is_none)
+{
+    const struct boot_file_header later = {
+        .magic = MAGIC, .fingerprint = 2, .size = 8192, .boot_id = {1, 2, 3}};
+    int fd;
+
+    assert_int_equal(boot_file_make(path, "it", &later, &fd, why, sizeof(why)), HF_OK);
+    close(fd);
+    assert_int_equal(found(this_boot), 0);
+    keep_it();
+}
+
+TEST(what_cannot_be_kept_is_told)
+{
+    char nowhere[96];
+
+    snprintf(nowhere, sizeof(nowhere), "%s/no/fleet", dir);
+    assert_int_equal(
+        fleet_memory_keep(nowhere, this_boot, record, strlen(record), why, sizeof(why)), HF_ESYS);
+    assert_non_null(strstr(why, nowhere));
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(found(this_boot), 0);
+    assert_int_equal(fleet_memory_keep(path, this_boot, "", 0, why, sizeof(why)), HF_ESYS);
+    assert_non_null(strstr(why, "cannot remove"));
+    assert_int_equal(fleet_memory_keep(path, this_boot, record, strlen(record), why, sizeof(why)),
+                     HF_ESYS);
+    assert_int_equal(rmdir(path), 0);
+}
+
+TEST(an_ephemeral_agent_keeps_none)
+{
+    size_t length = 1;
+
+    assert_int_equal(fleet_memory_keep("", this_boot, record, strlen(record), why, sizeof(why)),
+                     HF_OK);
+    assert_int_equal(fleet_memory_keep("", this_boot, "", 0, why, sizeof(why)), HF_OK);
+    fleet_memory_read("", this_boot, text, &length);
+    assert_int_equal(length, 0);
+}
+
+TEST(the_board_shows_what_was_shown_last)
+{
+    static struct fleet_board board;
+    static struct fleet_shown shown, seen;
+
+    fleet_board_init(&board);
+    seen.count = 7;
+    fleet_board_look(&board, &seen);
+    assert_false(seen.known);
+    assert_int_equal(seen.count, 0);
+    shown.known = true;
+    shown.count = 3;
+    strcpy(shown.node[2].peer, "10.0.0.3:6379");
+    strcpy(shown.differs, "it does");
+    fleet_board_show(&board, &shown);
+    fleet_board_look(&board, &seen);
+    assert_memory_equal(&seen, &shown, sizeof(seen));
+    shown.known = false;
+    fleet_board_show(&board, &shown);
+    fleet_board_look(&board, &seen);
+    assert_false(seen.known);
+    fleet_board_fini(&board);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_record_comes_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_last_one_counts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(its_end_does_too, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(it_ends_with_the_boot, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_damaged_is_none, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_of_zeros_is_none, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_later_version_is_none, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_cannot_be_kept_is_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_ephemeral_agent_keeps_none, set_up, tear_down),
+        cmocka_unit_test(the_board_shows_what_was_shown_last),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
