@@ -15,6 +15,8 @@
 #define TEXT_MAX     1024 /* bytes of a whole [ID=]ADDRESS */
 #define SOCKET_MAX   (sizeof(((struct sockaddr_un *)0)->sun_path) - 1)
 
+#define AS           NODE_ADDRESS_AS
+
 #define LETTERS      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS       "0123456789"
 
@@ -259,15 +261,19 @@ static const char *user_end(const char *text)
     return strrchr(authority, '@');
 }
 
-/* `text` without user and password, even if they stand in the wrong place, so that no message shows
- * them. */
+/* The same, even if they stand in the wrong place, so that no message shows them. */
+static const char *secret_end(const char *text)
+{
+    if (strstr(text, "://"))
+        return user_end(text);
+    return text[0] == '/' || starts_with(text, "unix:") ? NULL : strrchr(text, '@');
+}
+
+/* `text` without user and password. */
 static void show(const char *text, char *to, size_t size)
 {
-    const char *authority = strstr(text, "://");
-    const char *at = user_end(text);
+    const char *authority = strstr(text, "://"), *at = secret_end(text);
 
-    if (!authority && text[0] != '/' && !starts_with(text, "unix:"))
-        at = strrchr(text, '@');
     if (at)
         snprintf(to, size, "%.*s%s", authority ? (int)(authority + 3 - text) : 0, text, at + 1);
     else
@@ -277,7 +283,7 @@ static void show(const char *text, char *to, size_t size)
 /* ID= before an address; the length of ID, 0 when there is none. */
 static size_t id_length(const char *text)
 {
-    size_t length = strcspn(text, "=/:@[?");
+    size_t length = strcspn(text, "=/:@[?,");
 
     return text[length] == '=' ? length : 0;
 }
@@ -308,18 +314,67 @@ static int parse_address(struct parse *p, const char *text)
     return is_tcp ? parse_tcp_uri(p, rest) : parse_unix_uri(p, rest);
 }
 
+/* Cuts ,as=SEAT off an address, of which the rest is shown from then on. It stands behind user and password. */
+static int parse_as(struct parse *p, char *address, bool has_id)
+{
+    const char *secret = secret_end(address), *seat;
+    char *as = strstr(address, AS);
+
+    if (!as)
+        return HF_OK;
+    if (secret && as < secret)
+        return wrong(p,
+                     "write %%2C for the comma of a user or password with %s in it; no @ may "
+                     "stand behind another %s",
+                     AS, AS);
+    *as = '\0';
+    seat = as + strlen(AS);
+    show(address, p->shown, sizeof(p->shown));
+    if (!has_id)
+        return wrong(p,
+                     "give it an id, ID=ADDRESS%sSEAT: hosts that reach a node by different "
+                     "addresses know it by its id",
+                     AS);
+    if (seat[0] != '/' && strchr(seat, '@')) /* a password, perhaps */
+        return wrong(p, "write as=IP:PORT, as=[IPV6]:PORT or as=/PATH, without a user");
+    if (!node_address_seat_read(seat, p->out.as))
+        return wrong(p,
+                     "write as=IP:PORT, as=[IPV6]:PORT or as=/PATH, in numbers as holdfast "
+                     "fleet shows it: '%.48s' is none of these",
+                     seat);
+    return HF_OK;
+}
+
+/* The id is the first `length` bytes of `text`, or the address. */
+static int parse_id(struct parse *p, const char *text, size_t length)
+{
+    if (length == 0) {
+        memcpy(p->out.id, p->out.text, sizeof(p->out.id));
+        return HF_OK;
+    }
+    if (length > HF_NODE_TEXT_MAX)
+        return wrong(p, "the id is longer than %d bytes", HF_NODE_TEXT_MAX);
+    memcpy(p->out.id, text, length);
+    p->out.id[length] = '\0';
+    if (!consists_of(p->out.id, LETTERS DIGITS "._-"))
+        return wrong(p, "its id '%s' has other characters than letters, digits, '.', '-' and '_'",
+                     p->out.id);
+    return HF_OK;
+}
+
 int node_address_parse(const char *text, struct node_address *ret_address, char *why,
                        size_t why_size)
 {
     struct parse p = {.why = why, .why_size = why_size};
     size_t id = id_length(text);
-    const char *address = text + (id ? id + 1 : 0);
+    char address[TEXT_MAX];
     int rc;
 
     if (strlen(text) >= TEXT_MAX) {
         snprintf(p.shown, sizeof(p.shown), "...");
         return wrong(&p, "longer than %d bytes", TEXT_MAX - 1);
     }
+    snprintf(address, sizeof(address), "%s", text + (id ? id + 1 : 0));
     show(address, p.shown, sizeof(p.shown));
     if (*address == '\0')
         return wrong(&p, "it is empty");
@@ -329,26 +384,25 @@ int node_address_parse(const char *text, struct node_address *ret_address, char 
         if (!isgraph((unsigned char)*c))
             return wrong(&p, "it contains a blank or a control character");
     }
+    rc = parse_as(&p, address, id > 0);
+    if (rc != HF_OK)
+        return rc;
     rc = parse_address(&p, address);
     if (rc != HF_OK)
         return rc;
     if (strlen(p.shown) > HF_NODE_TEXT_MAX)
         return wrong(&p, "longer than %d bytes", HF_NODE_TEXT_MAX);
     memcpy(p.out.text, p.shown, strlen(p.shown) + 1);
-    if (id == 0) {
-        memcpy(p.out.id, p.out.text, sizeof(p.out.id));
-    } else {
-        if (id > HF_NODE_TEXT_MAX)
-            return wrong(&p, "the id is longer than %d bytes", HF_NODE_TEXT_MAX);
-        memcpy(p.out.id, text, id);
-        p.out.id[id] = '\0';
-        if (!consists_of(p.out.id, LETTERS DIGITS "._-"))
-            return wrong(&p,
-                         "its id '%s' has other characters than letters, digits, '.', '-' and '_'",
-                         p.out.id);
-    }
-    *ret_address = p.out;
-    return HF_OK;
+    rc = parse_id(&p, text, id);
+    if (rc == HF_OK)
+        *ret_address = p.out;
+    return rc;
+}
+
+const char *node_address_shown(const struct node_address *a, char ret_text[NODE_ADDRESS_SHOWN])
+{
+    snprintf(ret_text, NODE_ADDRESS_SHOWN, "%s=%s%s%s", a->id, a->text, a->as[0] ? AS : "", a->as);
+    return ret_text;
 }
 
 bool node_address_same(const struct node_address *a, const struct node_address *b)

@@ -3,6 +3,9 @@
  *   redis://[USER][:PASSWORD]@HOST[:PORT][/DB]   redis+unix://[USER][:PASSWORD]@/PATH[?db=DB]
  * Without an ID the address text (less user and password) is the id, so all hosts must spell it
  * alike.
+ * ID=ADDRESS,as=SEAT where this host reaches by ADDRESS the server that the fleet knows as SEAT.
+ * A seat is numeric, as connected, and has one way to be written: IP:PORT, [V6ADDR]:PORT in the
+ * form of inet_ntop(3), or /PATH; an IPv4 address mapped into IPv6 is the IPv4 address.
  */
 #ifndef HOLDFAST_AGENT_BASE_ADDRESS_H
 #define HOLDFAST_AGENT_BASE_ADDRESS_H
@@ -10,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "shm/layout.h"
 
@@ -21,8 +25,9 @@ struct node_address {
     char host[HF_NODE_TEXT_MAX + 1]; /* or the socket's path */
     uint16_t port;
     int db;
-    char user[64];      /* "": none */
-    char password[128]; /* "": no AUTH */
+    char user[64];                 /* "": none */
+    char password[128];            /* "": no AUTH */
+    char as[HF_NODE_TEXT_MAX + 1]; /* the seat that it is; "": none is given */
 };
 
 /* HF_OK; or HF_EINVAL, with a sentence in `why` that names the text and what is wrong with it.
@@ -32,5 +37,23 @@ int node_address_parse(const char *text, struct node_address *ret_address, char 
 
 /* Whether a connection to either goes to the same place: host and port, or path. */
 bool node_address_same(const struct node_address *a, const struct node_address *b);
+
+/* ID=ADDRESS[,as=SEAT], without user and password. */
+#define NODE_ADDRESS_AS    ",as="
+#define NODE_ADDRESS_SHOWN (3 * (HF_NODE_TEXT_MAX + 1) + 8)
+const char *node_address_shown(const struct node_address *address,
+                               char ret_text[NODE_ADDRESS_SHOWN]);
+
+/* --- seats (agent/base/address_seat.c) -------------------------------------------------------- */
+
+/* The one form of what a person wrote; false: it is no seat. */
+bool node_address_seat_read(const char *text, char ret_seat[HF_NODE_TEXT_MAX + 1]);
+/* The seat of a peer; "": it has none, such as a unix socket without an absolute path. */
+void node_address_seat_of(const struct sockaddr *peer, socklen_t length,
+                          char ret_seat[HF_NODE_TEXT_MAX + 1]);
+/* The address that connects to a seat, as the node `like`: its id, user, password and database. False: it is
+ * no seat in its one form. */
+bool node_address_from_seat(const char *seat, const struct node_address *like,
+                            struct node_address *ret_address);
 
 #endif

@@ -88,17 +88,16 @@ static bool ids_differ(const struct config *a, const struct config *b)
     return differ;
 }
 
-static void add_address(struct changes *c, int i, enum config_effect effect)
+static struct config_change *add_address(struct changes *c, int i, enum config_effect effect)
 {
     struct config_change *change = add(c, CONFIG_ID_node, i, effect);
+    char shown[NODE_ADDRESS_SHOWN];
 
-    snprintf(change->before, sizeof(change->before), "%s=%s", c->before->nodes[i].id,
-             c->before->nodes[i].text);
-    snprintf(change->after, sizeof(change->after), "%s=%s", c->after->nodes[i].id,
-             c->after->nodes[i].text);
-    if (effect == CONFIG_RESTART)
-        change->restart = "another database is another node to the other hosts: stop the agents of "
-                          "all hosts for one quarantine, then start them with it";
+    snprintf(change->before, sizeof(change->before), "%s",
+             node_address_shown(&c->before->nodes[i], shown));
+    snprintf(change->after, sizeof(change->after), "%s",
+             node_address_shown(&c->after->nodes[i], shown));
+    return change;
 }
 
 static void look_at_node(struct changes *c, int i)
@@ -107,7 +106,13 @@ static void look_at_node(struct changes *c, int i)
 
     /* (!) Keys in another database are no votes to a host that looks into this one. */
     if (a->db != b->db)
-        add_address(c, i, CONFIG_RESTART);
+        add_address(c, i, CONFIG_RESTART)->restart =
+            "another database is another node to the other hosts: stop the agents of all hosts for "
+            "one quarantine, then start them with it";
+    else if (strcmp(a->as, b->as) != 0)
+        add_address(c, i, CONFIG_RESTART)->restart =
+            "which server of the fleet a node is, an agent learns at its start; a restart keeps "
+            "all leases";
     else if (!node_address_same(a, b))
         add_address(c, i, CONFIG_MOVED);
     else if (strcmp(a->text, b->text) != 0)

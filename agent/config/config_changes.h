@@ -4,6 +4,7 @@
  *   another user or password    applied: connections that stand stay, new ones use it
  *   another address             (!) applied only if it leads to the server that the node is already,
  *                               which the caller has to find out (agent/process/reload.c)
+ *   another seat (,as=)         needs a restart
  *   another database, id, order or number of nodes    needs a restart
  */
 #ifndef HOLDFAST_AGENT_CONFIG_CONFIG_CHANGES_H

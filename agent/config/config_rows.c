@@ -142,6 +142,17 @@ static int out_of_range(const struct config_row *row, const char *value, char *w
     return HF_EINVAL;
 }
 
+/* Whether ,as= of one says what the other is, as far as addresses tell without looking up names. */
+static bool same_seat(const struct node_address *a, const struct node_address *b)
+{
+    struct node_address there;
+
+    if (a->as[0] && b->as[0])
+        return strcmp(a->as, b->as) == 0;
+    return (a->as[0] && node_address_from_seat(a->as, b, &there) && node_address_same(&there, b)) ||
+           (b->as[0] && node_address_from_seat(b->as, a, &there) && node_address_same(&there, a));
+}
+
 static int set_node(struct config *config, const char *value, char *why, size_t why_size)
 {
     struct node_address *node = &config->nodes[config->node_count];
@@ -158,6 +169,11 @@ static int set_node(struct config *config, const char *value, char *why, size_t 
         const struct node_address *other = &config->nodes[i];
         bool same_id = strcmp(other->id, node->id) == 0;
 
+        if (same_seat(other, node)) {
+            snprintf(why, why_size, "node: '%s' and '%s' have one seat: list each node once",
+                     other->id, node->id);
+            return HF_EINVAL;
+        }
         if (same_id || node_address_same(other, node)) {
             snprintf(why, why_size, "node: %s '%s' is listed twice; list each node once",
                      same_id ? "the id" : "the address", same_id ? node->id : node->text);
@@ -328,13 +344,14 @@ const char *config_row_text(const struct config_row *row, const struct config *c
                             size_t size)
 {
     const void *field = (const char *)config + row->offset;
+    char node[NODE_ADDRESS_SHOWN];
     size_t used = 0;
 
     text[0] = '\0';
     switch (row->type) {
     case CONFIG_NODE:
         for (int i = 0; i < config->node_count && !config->dev_nodes; i++)
-            used = add_line(text, size, used, config->nodes[i].id, "=", config->nodes[i].text);
+            used = add_line(text, size, used, node_address_shown(&config->nodes[i], node), "", "");
         break;
     case CONFIG_KEY_RULE:
         for (int i = 0; i < config->key_rule_count; i++)
@@ -382,12 +399,12 @@ static void print_unset(const struct config_row *row, FILE *out)
 
 void config_row_print(const struct config_row *row, const struct config *config, FILE *out)
 {
-    char text[1024];
+    char text[1024], node[NODE_ADDRESS_SHOWN];
 
     switch (row->type) {
     case CONFIG_NODE:
         for (int i = 0; i < config->node_count && !config->dev_nodes; i++)
-            fprintf(out, "%s = %s=%s\n", row->key, config->nodes[i].id, config->nodes[i].text);
+            fprintf(out, "%s = %s\n", row->key, node_address_shown(&config->nodes[i], node));
         if (config->dev_nodes)
             print_unset(row, out);
         return;

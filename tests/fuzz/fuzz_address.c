@@ -25,6 +25,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_check_sentence(address.id, sizeof(address.id));
         FUZZ_CHECK(address.unix_socket || address.port != 0);
         FUZZ_CHECK(!(address.unix_socket && address.numeric));
+        FITS(address.as);
+        fuzz_check_sentence(address.as, sizeof(address.as));
+        if (address.as[0]) {
+            FUZZ_CHECK(node_address_from_seat(address.as, &address, &again));
+            FUZZ_CHECK(strcmp(again.text, address.as) == 0 && again.host[0] && !again.as[0]);
+            FUZZ_CHECK(again.unix_socket || (again.numeric && again.port != 0));
+        }
         /* What is shown says the same place. */
         if (!address.user[0] && !address.password[0] && !strchr(address.text, '=')) {
             FUZZ_CHECK(node_address_parse(address.text, &again, why, sizeof(why)) == HF_OK);

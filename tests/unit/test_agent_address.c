@@ -1,9 +1,13 @@
 /* Contract. Node addresses: every form, every refusal, and no password in any text. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/un.h>
 
 #include <cmocka.h>
 
@@ -192,6 +196,210 @@ TEST(test_lengths)
     refused(text, "id is longer");
 }
 
+/* --- seats ------------------------------------------------------------------------------------ */
+
+static void is_seat(const char *text, const char *host, const char *seat)
+{
+    struct node_address a = parsed(text);
+
+    assert_string_equal(a.host, host);
+    assert_string_equal(a.as, seat);
+    assert_null(strstr(a.text, "as="));
+    assert_null(strstr(a.id, "as="));
+}
+
+TEST(a_node_may_have_a_seat_elsewhere)
+{
+    struct node_address a = parsed("b=localhost:16379,as=10.0.0.2:6379");
+
+    assert_string_equal(a.id, "b");
+    assert_string_equal(a.text, "localhost:16379");
+    assert_string_equal(a.host, "localhost");
+    assert_int_equal(a.port, 16379);
+    assert_string_equal(a.as, "10.0.0.2:6379");
+    is_seat("b=h,as=[2001:db8::5]:1", "h", "[2001:db8::5]:1");
+    is_seat("b=[::1]:1,as=/run/r.sock", "::1", "/run/r.sock");
+    is_seat("b=/run/a@b,as=/run/c@d", "/run/a@b", "/run/c@d");
+    is_seat("b=unix:/run/r,as=10.0.0.2:1", "/run/r", "10.0.0.2:1");
+    is_seat("b=redis://h:1/2,as=10.0.0.2:1", "h", "10.0.0.2:1");
+    is_seat("b=redis+unix:///run/r?db=7,as=/run/s@t", "/run/r", "/run/s@t");
+    is_seat("b=h", "h", "");
+    a = parsed("b=redis://u:p,as%3d@h:1/2,as=10.0.0.2:1");
+    assert_string_equal(a.password, "p,as=");
+    assert_int_equal(a.db, 2);
+    a = parsed("b=redis+unix://:p@/run/r,as=10.0.0.2:1");
+    assert_string_equal(a.password, "p");
+    assert_string_equal(a.host, "/run/r");
+}
+
+TEST(a_seat_has_one_form)
+{
+    is_seat("b=h,as=[2001:DB8:0:0:0::5]:06379", "h", "[2001:db8::5]:6379");
+    is_seat("b=h,as=[::ffff:10.0.0.2]:1", "h", "10.0.0.2:1");
+    is_seat("b=h,as=[::ffff:a00:2]:1", "h", "10.0.0.2:1");
+}
+
+/* The remedy comes first. */
+TEST(what_is_no_seat_is_refused)
+{
+    static const char write[] = ": write as=IP:PORT, as=[IPV6]:PORT or as=/PATH";
+    static const char *const no_seats[] = {
+        "db2:6379",
+        "db2",
+        "localhost:1",
+        "10.0.0.2",
+        "10.0.0.2:",
+        "10.0.0.2:0",
+        "",
+        "[::1]",
+        "[::1]:65536",
+        "::1:6379",
+        "10.0.0.256:1",
+        "10.0.0.2:1x",
+        "/",
+        "run/r",
+        "unix:/run/r",
+        "[h]:1",
+        "[fe80::1%e]:1",
+        "10.0.0.2:-1",
+        ":1",
+        "[",
+        "[]:1",
+        "]:1",
+        "/run/r,as=/s",
+        "redis://10.0.0.2:1",
+        "10.0.0.2:1,as=10.0.0.2:1",
+    };
+    char text[256], path[110];
+
+    for (size_t i = 0; i < HF_LENGTH(no_seats); i++) {
+        snprintf(text, sizeof(text), "b=h:1,as=%s", no_seats[i]);
+        refused(text, write);
+        refused(text, "node address 'h:1'");
+    }
+    memset(path, '/', 108);
+    path[108] = '\0';
+    snprintf(text, sizeof(text), "b=h:1,as=%s", path);
+    refused(text, write);
+    refused("b=h,as=db2:6379", "'db2:6379' is none of these");
+    refused("b=,as=10.0.0.2:1", "host is missing");
+    refused("b=h:0,as=10.0.0.2:1", "port");
+    refused("h,as=10.0.0.2:1", "give it an id");
+    refused("10.0.0.1:1,as=10.0.0.2:1", "give it an id");
+    refused("b=redis://:p,as=@h", "%2C");
+    refused("b=redis://:p@h,as=/run/a@b", "%2C");
+    refused("b=redis://:p@h,as=u@10.0.0.2:1", "%2C");
+}
+
+TEST(what_is_shown_means_the_same)
+{
+    static const char *const texts[] = {"b=h:1,as=10.0.0.2:1", "b=/run/r,as=/run/s", "b=h"};
+    char text[NODE_ADDRESS_SHOWN];
+    struct node_address a;
+
+    for (size_t i = 0; i < HF_LENGTH(texts); i++) {
+        a = parsed(texts[i]);
+        assert_string_equal(node_address_shown(&a, text), texts[i]);
+    }
+    a = parsed("b=redis://:geheim@h,as=10.0.0.2:1");
+    assert_string_equal(node_address_shown(&a, text), "b=redis://h,as=10.0.0.2:1");
+    memset(a.id, 'i', HF_NODE_TEXT_MAX);
+    memset(a.text, 't', HF_NODE_TEXT_MAX);
+    memset(a.as, 'a', HF_NODE_TEXT_MAX);
+    assert_int_equal(strlen(node_address_shown(&a, text)), 3 * HF_NODE_TEXT_MAX + 5);
+}
+
+/* The address of a seat is reached as its node is, and is shown as the seat. */
+static void leads_to(const char *like, const char *seat, const char *host, int port)
+{
+    struct node_address a = parsed(like), to;
+
+    if (!node_address_from_seat(seat, &a, &to))
+        fail_msg("'%s' is no seat", seat);
+    assert_string_equal(to.host, host);
+    assert_int_equal(to.port, port);
+    assert_string_equal(to.text, seat);
+    assert_string_equal(to.as, "");
+    assert_string_equal(to.id, a.id);
+    assert_string_equal(to.user, a.user);
+    assert_string_equal(to.password, a.password);
+    assert_int_equal(to.db, a.db);
+    assert_int_equal(to.unix_socket, seat[0] == '/');
+    assert_int_equal(to.numeric, seat[0] != '/');
+}
+
+TEST(a_link_can_go_to_a_seat)
+{
+    leads_to("b=redis://u:p@db2/3", "10.0.0.2:7000", "10.0.0.2", 7000);
+    leads_to("b=redis://u:p@db2/3", "[2001:db8::5]:1", "2001:db8::5", 1);
+    leads_to("b=redis://u:p@db2/3", "/run/r.sock", "/run/r.sock", 0);
+    leads_to("b=redis+unix://:p@/run/r?db=3", "10.0.0.2:7000", "10.0.0.2", 7000);
+    leads_to("b=h,as=10.0.0.3:1", "10.0.0.2:7000", "10.0.0.2", 7000);
+    /* The interface is this host's. */
+    leads_to("b=[fe80:0::1%eth0]:1", "[fe80::1]:2", "fe80:0::1%eth0", 2);
+    leads_to("b=[fe80::1%eth0]:1", "[fe80::2]:2", "fe80::2", 2);
+}
+
+TEST(only_the_one_form_of_a_seat_leads_anywhere)
+{
+    static const char *const others[] = {"[::ffff:10.0.0.2]:1",
+                                         "[2001:DB8::5]:1",
+                                         "10.0.0.2:01",
+                                         "10.0.0.2",
+                                         "db2:6379",
+                                         "",
+                                         "run/r",
+                                         "[::1%lo]:1"};
+    struct node_address like = parsed("b=h:1"), to = {.port = 7};
+
+    for (size_t i = 0; i < HF_LENGTH(others); i++)
+        if (node_address_from_seat(others[i], &like, &to))
+            fail_msg("'%s' leads somewhere", others[i]);
+    assert_int_equal(to.port, 7);
+}
+
+static void peer_is(const void *peer, size_t length, const char *seat)
+{
+    char text[HF_NODE_TEXT_MAX + 1] = "x";
+
+    node_address_seat_of(peer, (socklen_t)length, text);
+    assert_string_equal(text, seat);
+}
+
+TEST(a_peer_has_a_seat)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(6379)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(1)};
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    const size_t to_path = offsetof(struct sockaddr_un, sun_path);
+    char longest[sizeof(un.sun_path) + 1];
+
+    assert_int_equal(inet_pton(AF_INET, "10.0.0.2", &v4.sin_addr), 1);
+    peer_is(&v4, sizeof(v4), "10.0.0.2:6379");
+    peer_is(&v4, sizeof(v4) - 1, "");
+    peer_is(&v4, 0, "");
+    assert_int_equal(inet_pton(AF_INET6, "2001:db8:0::5", &v6.sin6_addr), 1);
+    peer_is(&v6, sizeof(v6), "[2001:db8::5]:1");
+    peer_is(&v6, sizeof(v6) - 1, "");
+    assert_int_equal(inet_pton(AF_INET6, "::ffff:10.0.0.2", &v6.sin6_addr), 1);
+    peer_is(&v6, sizeof(v6), "10.0.0.2:1");
+    assert_int_equal(inet_pton(AF_INET6, "fe80::1", &v6.sin6_addr), 1);
+    v6.sin6_scope_id = 1;
+    peer_is(&v6, sizeof(v6), "[fe80::1]:1");
+    strcpy(un.sun_path, "/run/r.sock");
+    peer_is(&un, sizeof(un), "/run/r.sock");
+    peer_is(&un, to_path + strlen("/run/r.sock"), "/run/r.sock"); /* without its zero */
+    peer_is(&un, to_path, "");                                    /* of nobody's */
+    strcpy(un.sun_path, "r.sock");
+    peer_is(&un, sizeof(un), "");
+    memcpy(un.sun_path, "\0abstract", 9);
+    peer_is(&un, to_path + 9, "");
+    memset(un.sun_path, '/', sizeof(un.sun_path));
+    memset(longest, '/', sizeof(longest));
+    longest[sizeof(longest) - 1] = '\0';
+    peer_is(&un, sizeof(un), longest);
+}
+
 /* Whatever is wrong behind it, the password is not told. */
 TEST(test_secrets_stay_secret)
 {
@@ -209,6 +417,17 @@ TEST(test_secrets_stay_secret)
         "redis://:geheim@[::1",
         "u:geheim@h:1",
         ":geheim@h",
+        "b=redis://:geheim,as=@h",
+        "b=redis://:geheim,as=geheim@h",
+        "b=redis://:geheim@h,as=x",
+        "b=redis://h,as=u:geheim@10.0.0.2:1",
+        "b=redis://h,as=redis://u:geheim@10.0.0.2:1",
+        "b=u:geheim@h:1,as=10.0.0.2:1",
+        "b=u:geheim,as=geheim@h:1",
+        "b=/run/r,as=u:geheim@10.0.0.2:1",
+        "b=/run/r,as=redis://u:geheim@10.0.0.2:1",
+        "b=redis+unix://:geheim@/run/r,as=u:geheim@h",
+        "redis://:geheim@h,as=10.0.0.2:1",
     };
 
     for (size_t i = 0; i < HF_LENGTH(texts); i++) {
@@ -231,6 +450,13 @@ int main(void)
         cmocka_unit_test(test_ids),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_lengths),
+        cmocka_unit_test(a_node_may_have_a_seat_elsewhere),
+        cmocka_unit_test(a_seat_has_one_form),
+        cmocka_unit_test(what_is_no_seat_is_refused),
+        cmocka_unit_test(what_is_shown_means_the_same),
+        cmocka_unit_test(a_link_can_go_to_a_seat),
+        cmocka_unit_test(only_the_one_form_of_a_seat_leads_anywhere),
+        cmocka_unit_test(a_peer_has_a_seat),
         cmocka_unit_test(test_secrets_stay_secret),
     };
 

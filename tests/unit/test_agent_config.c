@@ -256,6 +256,14 @@ TEST(test_bad_nodes)
     refuses(64, "listed twice", DIR, "--node", "h:1", "--node", "h:1", NULL);
     refuses(64, "listed twice", DIR, "--node", "a=h:1", "--node", "a=h:2", NULL);
     refuses(64, "listed twice", DIR, "--node", "a=h:1", "--node", "b=h:1", NULL);
+    refuses(64, "'a' and 'b' have one seat", DIR, "--node", "a=h:1,as=10.0.0.2:1", "--node",
+            "b=h:2,as=10.0.0.2:1", NULL);
+    refuses(64, "'a' and 'b' have one seat", DIR, "--node", "a=10.0.0.2:1", "--node",
+            "b=h:2,as=10.0.0.2:1", NULL);
+    refuses(64, "'a' and 'b' have one seat", DIR, "--node", "a=h,as=/run/r", "--node",
+            "b=unix:/run/r", NULL);
+    loads(DIR, "--node", "a=10.0.0.2:1,as=10.0.0.3:1", "--node", "b=10.0.0.3:1,as=10.0.0.2:1",
+          NULL); /* as a router may have it */
     refuses(64, "more than 9", DIR, "--node", "a", "--node", "b", "--node", "c", "--node", "d",
             "--node", "e", "--node", "f", "--node", "g", "--node", "h", "--node", "i", "--node",
             "j", NULL);
@@ -614,9 +622,9 @@ TEST(test_printing_loses_nothing_but_passwords)
     size_t size;
     FILE *out = open_memstream(&text, &size);
 
-    loads(DIR, "--node", "a=redis://u:secret@h1:1/2", "--node", "b=unix:/r", "--ttl", "1500ms",
-          "--max-hold", "1h", "--table-mode", "640", "--log-level", "warn", "--allow-eviction",
-          "--group", "0", "--name", "n", NULL);
+    loads(DIR, "--node", "a=redis://u:secret@h1:1/2", "--node", "b=unix:/r,as=10.0.0.2:1", "--ttl",
+          "1500ms", "--max-hold", "1h", "--table-mode", "640", "--log-level", "warn",
+          "--allow-eviction", "--group", "0", "--name", "n", NULL);
     first = config;
     for (int i = 0; i < CONFIG_ROWS; i++)
         config_row_print(&config_rows[i], &config, out);
@@ -626,6 +634,7 @@ TEST(test_printing_loses_nothing_but_passwords)
     free(text);
     loads("--config", path, NULL);
     assert_string_equal(config.nodes[0].host, "h1");
+    assert_string_equal(config.nodes[1].as, "10.0.0.2:1");
     memset(first.nodes, 0, sizeof(first.nodes));
     memset(config.nodes, 0, sizeof(config.nodes));
     memset(first.warning, 0, sizeof(first.warning)); /* of the password */

@@ -146,6 +146,26 @@ TEST(another_password_is_applied_and_not_shown)
     assert_true(only(CONFIG_NOW)->secret);
 }
 
+TEST(another_seat_is_for_a_restart)
+{
+    char text[700];
+
+    node(&after, 1, "b=10.0.0.2,as=10.0.0.9:6379");
+    assert_int_equal(only(CONFIG_RESTART)->node, 1);
+    assert_string_equal(changes[0].before, "b=10.0.0.2");
+    assert_string_equal(changes[0].after, "b=10.0.0.2,as=10.0.0.9:6379");
+    assert_non_null(strstr(config_change_text(changes, text, sizeof(text)), "keeps all leases"));
+    node(&after, 1, "b=10.0.0.7,as=10.0.0.9:6379"); /* together with its address */
+    assert_int_equal(only(CONFIG_RESTART)->node, 1);
+    before = after;
+    node(&after, 1, "b=10.0.0.7");
+    assert_int_equal(only(CONFIG_RESTART)->node, 1);
+    node(&after, 1, "b=10.0.0.7,as=10.0.0.10:6379");
+    assert_int_equal(only(CONFIG_RESTART)->node, 1);
+    node(&after, 1, "b=10.0.0.8,as=10.0.0.9:6379"); /* another way to the same */
+    assert_int_equal(only(CONFIG_MOVED)->node, 1);
+}
+
 TEST(another_address_is_for_its_caller_to_judge)
 {
     char text[300];
@@ -226,6 +246,7 @@ int main(void)
         cmocka_unit_test_setup(every_key_is_noticed, setup),
         cmocka_unit_test_setup(what_a_restart_alone_can_change, setup),
         cmocka_unit_test_setup(another_password_is_applied_and_not_shown, setup),
+        cmocka_unit_test_setup(another_seat_is_for_a_restart, setup),
         cmocka_unit_test_setup(another_address_is_for_its_caller_to_judge, setup),
         cmocka_unit_test_setup(the_same_address_in_other_words_is_applied, setup),
         cmocka_unit_test_setup(another_database_needs_a_restart_even_at_the_same_address, setup),
