@@ -5,9 +5,7 @@
 void fleet_board_init(struct fleet_board *board)
 {
     mutex_init(&board->mutex);
-    mutex_lock(&board->mutex);
     memset(&board->shown, 0, sizeof(board->shown));
-    mutex_unlock(&board->mutex);
 }
 
 void fleet_board_fini(struct fleet_board *board)

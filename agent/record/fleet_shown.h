@@ -46,7 +46,8 @@ struct fleet_shown {
 
 struct fleet_board {
     struct mutex mutex;
-    struct fleet_shown shown GUARDED_BY(mutex);
+    struct fleet_shown
+        shown; /* under the mutex; clang 14 takes no GUARDED_BY on a sibling member in C */
 };
 
 void fleet_board_init(struct fleet_board *board);
