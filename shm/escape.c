@@ -1,6 +1,10 @@
 #include "shm/escape.h"
 
+#include <stdint.h>
 #include <string.h>
+
+#include "shm/hex.h"
+#include "shm/status.h"
 
 size_t hf_escape_byte(unsigned char byte, char text[HF_ESCAPE_SIZE])
 {
@@ -23,4 +27,30 @@ size_t hf_escape_byte(unsigned char byte, char text[HF_ESCAPE_SIZE])
     }
     text[length] = '\0';
     return length;
+}
+
+int hf_unescape_byte(const char **text)
+{
+    const char *p = *text;
+    uint8_t byte;
+
+    *text = p + 1;
+    if (*p != '\\')
+        return (unsigned char)*p;
+    *text = p + 2;
+    switch (p[1]) {
+    case '\\':
+        return '\\';
+    case 'n':
+        return '\n';
+    case 'r':
+        return '\r';
+    case 't':
+        return '\t';
+    case 'x':
+        *text = p + 4;
+        return hf_hex_bytes(p + 2, 1, &byte) == HF_OK ? byte : -1;
+    default:
+        return -1;
+    }
 }

@@ -10,4 +10,7 @@
  * length, without the final NUL. */
 size_t hf_escape_byte(unsigned char byte, char text[HF_ESCAPE_SIZE]);
 
+/* Reads a byte or an escape, and moves `*text` behind it. The byte; -1: no such escape, and `*text` is spoilt. */
+int hf_unescape_byte(const char **text);
+
 #endif

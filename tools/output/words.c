@@ -65,6 +65,17 @@ static const struct word quarantines[] = {
     {"median", "its clock is over 1 s off the other nodes'"},
 };
 
+static const struct {
+    uint32_t flag;
+    struct word word;
+} fleets[] = {
+    {HF_NODE_F_NO_RECORD,
+     {"no_record", "it has no record of the fleet, so its answers do not count"}},
+    {HF_NODE_F_NOT_SEATED, {"not_seated", "it is not at its seat, so its answers do not count"}},
+    {HF_NODE_F_ELSEWHERE,
+     {"elsewhere", "the fleet has it at another address than the configuration: holdfast fleet"}},
+};
+
 /* A later agent may know more than this program. */
 static const struct word *word_of(const struct word *words, size_t count, uint32_t number)
 {
@@ -108,6 +119,25 @@ const char *words_tracking(uint32_t flags)
 const char *words_tracking_sentence(uint32_t flags)
 {
     return tracking_of(flags)->sentence;
+}
+
+const char *words_fleet(uint32_t flags, unsigned nth)
+{
+    if (nth >= HF_LENGTH(fleets))
+        return NULL;
+    return flags & fleets[nth].flag ? fleets[nth].word.word : "";
+}
+
+const char *words_fleet_sentence(char *out, size_t size, uint32_t flags)
+{
+    size_t used = 0;
+
+    out[0] = '\0';
+    for (unsigned i = 0; i < HF_LENGTH(fleets) && used < size; i++)
+        if (flags & fleets[i].flag)
+            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? "; " : "",
+                                     fleets[i].word.sentence);
+    return out;
 }
 
 const char *words_refusal(uint32_t refusal)

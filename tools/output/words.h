@@ -16,6 +16,11 @@ const char *words_node_state(uint32_t state);
 /* Of the enum hf_node_tracking in a node's flags: how waiters hear of its changes. */
 const char *words_tracking(uint32_t flags);
 const char *words_tracking_sentence(uint32_t flags);
+/* Of the flags that say how the node stands to the fleet's record: the word of the `nth` one, "" if it is not set, NULL
+ * beyond the last. */
+const char *words_fleet(uint32_t flags, unsigned nth);
+/* "it has no record of the fleet, so its answers do not count"; "" for none. Returns `out`. */
+const char *words_fleet_sentence(char *out, size_t size, uint32_t flags);
 /* Of enum hf_node_refusal and enum hf_node_error; "" for none. */
 const char *words_refusal(uint32_t refusal);
 const char *words_refusal_sentence(uint32_t refusal);

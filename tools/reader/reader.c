@@ -194,11 +194,16 @@ uint32_t reader_nodes(const struct reader *reader, struct hf_node_row ret_rows[H
     return reader->table.node_count;
 }
 
+bool reader_node_votes(const struct hf_node_row *row)
+{
+    return row->state == HF_NODE_UP && !(row->flags & (HF_NODE_F_NO_RECORD | HF_NODE_F_NOT_SEATED));
+}
+
 uint32_t reader_nodes_voting(const struct hf_node_row rows[], uint32_t count)
 {
     uint32_t voting = 0;
 
     for (uint32_t i = 0; i < count; i++)
-        voting += rows[i].state == HF_NODE_UP;
+        voting += reader_node_votes(&rows[i]);
     return voting;
 }

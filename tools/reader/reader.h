@@ -72,6 +72,9 @@ uint32_t reader_walk(const struct hf_table *table, const struct reader_filter *f
  * has an empty id. */
 uint32_t reader_nodes(const struct reader *reader, struct hf_node_row ret_rows[HF_NODES_MAX]);
 
+/* Whether the node gives votes for acquires now. */
+bool reader_node_votes(const struct hf_node_row *row);
+
 /* The number of nodes that may vote now. */
 uint32_t reader_nodes_voting(const struct hf_node_row rows[], uint32_t count);
 

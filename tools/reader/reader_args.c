@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shm/hex.h"
+#include "shm/escape.h"
 #include "shm/status.h"
 #include "tools/common/args.h"
 #include "tools/common/exit_code.h"
@@ -204,40 +204,14 @@ int reader_args_parse(int argc, char **argv, const char *letters, const char *us
     return code;
 }
 
-/* The byte that the escape behind a backslash stands for, and where it ends; -1: none. */
-static int unescape(const char **text)
-{
-    const char *p = *text;
-    uint8_t byte;
-
-    *text = p + 1;
-    switch (*p) {
-    case '\\':
-        return '\\';
-    case 'n':
-        return '\n';
-    case 'r':
-        return '\r';
-    case 't':
-        return '\t';
-    case 'x':
-        *text = p + 3;
-        return hf_hex_bytes(p + 1, 1, &byte) == HF_OK ? byte : -1;
-    default:
-        return -1;
-    }
-}
-
 int reader_args_bytes(const struct reader_args *args, const char *operand,
                       struct reader_name *ret_name)
 {
     struct reader_name name = {.len = 0};
 
     while (*operand) {
-        int byte = (unsigned char)*operand++;
+        int byte = args->escaped ? hf_unescape_byte(&operand) : (unsigned char)*operand++;
 
-        if (byte == '\\' && args->escaped)
-            byte = unescape(&operand);
         if (byte < 0 || name.len == sizeof(name.bytes))
             return HF_EINVAL;
         name.bytes[name.len++] = (uint8_t)byte;

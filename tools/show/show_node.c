@@ -10,7 +10,7 @@
 #include "tools/show/show_renewals.h"
 
 #define ID_WIDTH_MAX 40
-#define WHY_SIZE     1024
+#define WHY_SIZE     2048
 
 /* The time left of the quarantine; 0: not in one, or its end is not known. */
 static int64_t quarantine_left_ms(const struct hf_node_row *row)
@@ -41,8 +41,8 @@ static const char *unwritable(char *out, size_t size, const struct hf_node_row *
     return out;
 }
 
-/* Why a node does not vote, or a note on one that does. */
-static const char *why(char *out, size_t size, const struct hf_node_row *row)
+/* Why a node does not vote by its state, or a note on one that does. */
+static const char *why_by_state(char *out, size_t size, const struct hf_node_row *row)
 {
     char reasons[256], span[TEXT_SPAN_SIZE], error[4 * sizeof(row->error)], writes[WHY_SIZE / 2];
     int64_t left = quarantine_left_ms(row);
@@ -75,6 +75,17 @@ static const char *why(char *out, size_t size, const struct hf_node_row *row)
     default:
         snprintf(out, size, "%s", text_escape_str(error, sizeof(error), row->error));
     }
+    return out;
+}
+
+/* The same, and how it stands to the fleet's record. */
+static const char *why(char *out, size_t size, const struct hf_node_row *row)
+{
+    char fleet[WHY_SIZE / 4], rest[WHY_SIZE / 2];
+
+    words_fleet_sentence(fleet, sizeof(fleet), row->flags);
+    why_by_state(rest, sizeof(rest), row);
+    snprintf(out, size, "%s%s%s", fleet, *fleet && *rest ? "; " : "", rest);
     return out;
 }
 
@@ -163,6 +174,17 @@ json_t *show_node_quarantine_json(uint32_t reasons)
     return array;
 }
 
+static json_t *fleet_json(uint32_t flags)
+{
+    json_t *array = json_array();
+    const char *word;
+
+    for (unsigned i = 0; (word = words_fleet(flags, i)); i++)
+        if (*word)
+            json_array_append_new(array, json_string(word));
+    return array;
+}
+
 static json_t *node_json(const struct hf_node_row *row)
 {
     json_t *node = json_object();
@@ -171,7 +193,8 @@ static json_t *node_json(const struct hf_node_row *row)
     json_put(node, "id", json_text_str(row->id));
     json_put(node, "address", json_text_str(row->address));
     json_put(node, "state", json_string(words_node_state(row->state)));
-    json_put(node, "votes", json_boolean(row->state == HF_NODE_UP));
+    json_put(node, "votes", json_boolean(reader_node_votes(row)));
+    json_put(node, "fleet_faults", fleet_json(row->flags));
     json_put(node, "refusal", json_word(words_refusal(row->refused)));
     json_put(node, "quarantine_reasons", show_node_quarantine_json(row->quarantine_reason));
     json_put(node, "quarantine_left_ms", json_integer(quarantine_left_ms(row)));
