@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "agent/config/config.h"
+#include "agent/record/fleet_shown.h"
 #include "agent/record/journal.h"
 #include "agent/record/lease.h"
 #include "agent/record/mailbox.h"
@@ -53,6 +54,7 @@ struct agent {
     struct broker *broker;
     struct renewal *renewal;
     struct mailbox to_broker, to_renewal;
+    struct fleet_board fleet_board; /* for people: what the broker knows of the fleet's record */
 };
 
 /* enum trust_allowed bits. */

@@ -159,6 +159,7 @@ static int run(void *arg)
     snprintf(agent.socket_path, sizeof(agent.socket_path), "%.590s/sock", dir);
     /* The configuration's check has judged the name. */
     (void)hf_table_name(s->config->name, s->config->system, geteuid(), agent.shm_name);
+    fleet_board_init(&agent.fleet_board);
     rc = stores_open(&agent, dir, why, sizeof(why));
     if (rc < 0) {
         log_error("%s", why);
@@ -167,6 +168,7 @@ static int run(void *arg)
         rc = serve(&agent, dir, &s->began);
         s->left = stores_close(&agent);
     }
+    fleet_board_fini(&agent.fleet_board);
     rcu_unregister_thread();
     return exit_code_of(rc);
 }

@@ -9,6 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
+#include "agent/process/fleet_answer.h"
 #include "agent/process/metrics.h"
 #include "agent/process/reload.h"
 #include "shm/status.h"
@@ -100,6 +102,14 @@ size_t control_poll(const struct control *c, struct pollfd *polls)
 
 /* --- one request ------------------------------------------------------------------------------ */
 
+static void answer_fleet(struct control *c, FILE *out)
+{
+    struct fleet_shown shown;
+
+    fleet_board_look(&c->agent->fleet_board, &shown);
+    fleet_answer(&shown, out);
+}
+
 static void answer(struct control *c, const char *request, FILE *out)
 {
     static const char show[] = "show ";
@@ -108,11 +118,13 @@ static void answer(struct control *c, const char *request, FILE *out)
         metrics_write(c->agent, out);
     else if (strcmp(request, "list") == 0)
         (void)metrics_list(c->agent, NULL, out);
+    else if (strcmp(request, "fleet") == 0)
+        answer_fleet(c, out);
     else if (strncmp(request, show, strlen(show)) == 0) {
         if (metrics_list(c->agent, request + strlen(show), out) == 0)
             fprintf(out, "error: no lease of that name\n");
     } else
-        fprintf(out, "error: the requests are: metrics, list, show NAME, reload\n");
+        fprintf(out, "error: the requests are: metrics, list, show NAME, fleet, reload\n");
 }
 
 static void begin_answer(struct control *c, struct control_peer *peer)

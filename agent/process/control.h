@@ -3,6 +3,7 @@
  *
  *   metrics    Prometheus text          list       one line per lease
  *   show NAME  that lease (NAME as `list` prints it)
+ *   fleet      the fleet's record, and what each node says of it (agent/process/fleet_answer.h)
  *   reload     reads the configuration again; the answer comes when that is over: "reloaded: " and what
  *              changed
  * An answer that begins with "error: " is an error. Never blocks: a peer that does not read or write for

@@ -186,6 +186,27 @@ static void write_nodes(const struct agent *agent, FILE *out)
     }
 }
 
+static void write_fleet(struct agent *agent, FILE *out)
+{
+    struct fleet_shown shown;
+    bool complete;
+
+    fleet_board_look(&agent->fleet_board, &shown);
+    complete = shown.known && shown.record.state == FLEET_COMPLETE;
+    write_head(out, "fleet_version", "gauge",
+               "version of the fleet's record by which the agent goes; 0: it has none");
+    fprintf(out, "holdfast_fleet_version %" PRIu64 "\n", shown.known ? shown.record.version : 0);
+    write_head(out, "fleet_complete", "gauge", "1: that record is complete");
+    fprintf(out, "holdfast_fleet_complete %d\n", complete);
+    write_head(out, "node_fleet_counts", "gauge",
+               "1: the node is at its seat and has that record, so its answers count");
+    for (int i = 0; i < shown.count; i++) {
+        fputs("holdfast_node_fleet_counts{node=\"", out);
+        write_label(out, shown.node[i].id);
+        fprintf(out, "\"} %d\n", shown.node[i].counts);
+    }
+}
+
 static void write_age(FILE *out, const char *thread, const _Atomic int64_t *beat, hf_time now)
 {
     int64_t at = atomic_load_explicit(beat, memory_order_relaxed);
@@ -257,6 +278,7 @@ void metrics_write(struct agent *agent, FILE *out)
     write_age(out, "broker", &h->broker_beat_ns, sum.now);
     write_age(out, "renewal", &h->renewal_beat_ns, sum.now);
     write_nodes(agent, out);
+    write_fleet(agent, out);
 }
 
 struct list {

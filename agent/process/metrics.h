@@ -7,7 +7,7 @@
 
 struct agent;
 
-/* Counters, nodes, heartbeats, leases by state (text exposition format 0.0.4). */
+/* Counters, nodes, the fleet's record, heartbeats, leases by state (text exposition format 0.0.4). */
 void metrics_write(struct agent *agent, FILE *out);
 
 /* "STATE REMAINING votes=N pid=PID uid=UID ttl_ms=T fence=F run=0|1 NAME", the name escaped, for

@@ -1,0 +1,147 @@
+#include "agent/process/fleet_answer.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "agent/base/address.h"
+#include "shm/escape.h"
+#include "shm/status.h"
+
+/* --- words --------------------------------------------------------------------------------------- */
+
+static const char *state_word(enum fleet_state state)
+{
+    static const char *const words[] = {[FLEET_FOUNDING] = "founding",
+                                        [FLEET_CHANGING] = "changing",
+                                        [FLEET_COMPLETE] = "complete"};
+
+    return words[state];
+}
+
+static const char *says_word(enum fleet_word word)
+{
+    static const char *const words[] = {
+        [FLEET_WORD_UNKNOWN] = "unknown", [FLEET_WORD_NONE] = "none",
+        [FLEET_WORD_OURS] = "ours",       [FLEET_WORD_FOUNDING] = "founding",
+        [FLEET_WORD_FOREIGN] = "foreign", [FLEET_WORD_UNREADABLE] = "unreadable",
+    };
+
+    return words[word];
+}
+
+static const char *yes(bool it_is)
+{
+    return it_is ? "yes" : "no";
+}
+
+static void put_escaped(FILE *out, const char *text, bool one_word)
+{
+    char piece[HF_ESCAPE_SIZE];
+
+    for (; *text; text++)
+        if (one_word && *text == ' ') {
+            fputs("\\x20", out);
+        } else {
+            (void)hf_escape_byte((unsigned char)*text, piece);
+            fputs(piece, out);
+        }
+}
+
+/* `before`: what stands before it, a space or " name=". */
+static void put_word(FILE *out, const char *before, const char *text)
+{
+    fputs(before, out);
+    if (!*text)
+        fputc('-', out);
+    else if (strcmp(text, "-") == 0)
+        fputs("\\x2d", out);
+    else
+        put_escaped(out, text, true);
+}
+
+static void put_text(FILE *out, const char *key, const char *text)
+{
+    if (!*text)
+        return;
+    fprintf(out, "%s ", key);
+    put_escaped(out, text, false);
+    fputc('\n', out);
+}
+
+/* --- addresses ----------------------------------------------------------------------------------- */
+
+/* Of a number or a path: the seat that it is. */
+static bool seat_of(const struct node_address *address, char ret_seat[HF_NODE_TEXT_MAX + 1])
+{
+    char text[HF_NODE_TEXT_MAX + 16];
+
+    if (address->unix_socket)
+        return node_address_seat_read(address->host, ret_seat);
+    snprintf(text, sizeof(text), strchr(address->host, ':') ? "[%s]:%u" : "%s:%u", address->host,
+             address->port);
+    return node_address_seat_read(text, ret_seat);
+}
+
+/* Whether the configuration has surely another address than the seat: of a name only the port is known. */
+static bool is_elsewhere(const struct fleet_shown_node *node)
+{
+    struct node_address seat, own;
+    char why[256], own_seat[HF_NODE_TEXT_MAX + 1];
+
+    if (!*node->seat || !*node->configured ||
+        node_address_parse(node->configured, &own, why, sizeof(why)) < 0)
+        return false;
+    if (own.unix_socket || own.numeric)
+        return seat_of(&own, own_seat) && strcmp(own_seat, node->seat) != 0;
+    return node_address_parse(node->seat, &seat, why, sizeof(why)) == HF_OK &&
+           (seat.unix_socket || seat.port != own.port);
+}
+
+/* --- the lines ----------------------------------------------------------------------------------- */
+
+static void put_seats(FILE *out, const char *key, const struct fleet_seat *seats, int count)
+{
+    for (int i = 0; i < count; i++) {
+        fputs(key, out);
+        put_word(out, " ", seats[i].id);
+        put_word(out, " ", seats[i].address);
+        fputc('\n', out);
+    }
+}
+
+static void put_record(FILE *out, const struct fleet_shown *shown)
+{
+    const struct fleet_record *r = &shown->record;
+
+    fprintf(out, "name %s\ndigest %s\nversion %" PRIu64 "\nstate %s\nttl_max_ms %" PRId64 "\n",
+            r->fleet, shown->digest, r->version, state_word(r->state), r->ttl_max_ms);
+    put_seats(out, "seat", r->seat, r->count);
+    put_seats(out, "before", r->before, r->before_count);
+    if (*shown->by_host && shown->since_wall_ms) {
+        put_word(out, "by ", shown->by_host);
+        fprintf(out, " %" PRIu32 " %" PRId64 "\n", shown->by_uid, shown->since_wall_ms);
+    }
+}
+
+static void put_node(FILE *out, const struct fleet_shown_node *node)
+{
+    put_word(out, "node ", node->id);
+    fprintf(out, " says=%s counts=%s elsewhere=%s", says_word(node->word), yes(node->counts),
+            yes(is_elsewhere(node)));
+    put_word(out, " seat=", node->seat);
+    put_word(out, " configured=", node->configured);
+    put_word(out, " connected=", node->peer);
+    fputc('\n', out);
+}
+
+void fleet_answer(const struct fleet_shown *shown, FILE *out)
+{
+    fprintf(out, "fleet 1\nknown %s\n", yes(shown->known));
+    if (shown->known)
+        put_record(out, shown);
+    for (int i = 0; i < shown->count; i++)
+        put_node(out, &shown->node[i]);
+    put_text(out, "waits", shown->waits);
+    put_text(out, "differs", shown->differs);
+    fputs("end\n", out);
+}

@@ -1,0 +1,33 @@
+/* The answer to the control request `fleet`: what is known of the fleet's record and of what each node says of it.
+ *
+ * Lines of a key and its value, the first of them "fleet 1", the form's version, the last one "end":
+ *
+ *   known yes|no            whether the agent goes by a record; with `no` the lines up to `by` are absent
+ *   name HEX                the fleet's own name, and `digest HEX`: the record's
+ *   version N               and `state founding|changing|complete`, `ttl_max_ms N`
+ *   seat ID ADDRESS         a member, in the fleet's order
+ *   before ID ADDRESS       a member of the version before
+ *   by HOST UID WALL_MS     who wrote the record and when, where that is known
+ *   node ID FIELD=...       a node of this host's configuration:
+ *                             says=unknown|none|ours|founding|foreign|unreadable
+ *                             counts=yes|no      whether its answers count
+ *                             elsewhere=yes|no   the configuration has another address than its seat
+ *                             seat=, configured=, connected=   addresses
+ *   waits TEXT              what is waited for; absent: nothing
+ *   differs TEXT            why this host may not take locks; absent: it may
+ *
+ * An id, an address and a host are one word each, with the escapes of shm/escape.h and \x20 for a space; "-" is the
+ * empty one. TEXT is the rest of the line, with those escapes. Who reads skips keys and fields that it does not know;
+ * the version changes only when that is not enough.
+ */
+#ifndef HOLDFAST_AGENT_PROCESS_FLEET_ANSWER_H
+#define HOLDFAST_AGENT_PROCESS_FLEET_ANSWER_H
+
+#include <stdio.h>
+
+#include "agent/record/fleet_shown.h"
+
+/* Pure, but for the writing. */
+void fleet_answer(const struct fleet_shown *shown, FILE *out);
+
+#endif

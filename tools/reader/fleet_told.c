@@ -1,0 +1,266 @@
+#include "tools/reader/fleet_told.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shm/compiler.h"
+#include "shm/escape.h"
+#include "shm/status.h"
+#include "tools/common/args.h"
+#include "tools/common/exit_code.h"
+#include "tools/common/text.h"
+#include "tools/reader/control.h"
+
+#define PATIENCE_S 5 /* the agent answers at once, or hangs */
+#define FIRST      "fleet "
+#define LAST       "end"
+
+/* --- words --------------------------------------------------------------------------------------- */
+
+/* The next word of a line, NULL: none is left. */
+static char *next_word(char **line)
+{
+    return *line ? strsep(line, " ") : NULL;
+}
+
+/* Undoes the escapes. */
+static bool take_text(const char *text, char *to, size_t size)
+{
+    size_t used = 0;
+
+    while (*text) {
+        int byte = hf_unescape_byte(&text);
+
+        if (byte <= 0 || used + 1 >= size)
+            return false;
+        to[used++] = (char)byte;
+    }
+    to[used] = '\0';
+    return true;
+}
+
+static bool take_word(const char *word, char *to, size_t size)
+{
+    if (!word || !*word)
+        return false;
+    return take_text(strcmp(word, "-") == 0 ? "" : word, to, size);
+}
+
+static bool take_number(const char *word, uint64_t most, uint64_t *ret_number)
+{
+    return word && args_number(word, 0, most, ret_number) == HF_OK;
+}
+
+static bool take_yes(const char *word, bool *ret_yes)
+{
+    if (!word || (strcmp(word, "yes") != 0 && strcmp(word, "no") != 0))
+        return false;
+    *ret_yes = strcmp(word, "yes") == 0;
+    return true;
+}
+
+/* --- lines --------------------------------------------------------------------------------------- */
+
+static bool take_known(struct fleet_told *t, char *rest)
+{
+    return take_yes(rest, &t->known);
+}
+
+static bool take_name(struct fleet_told *t, char *rest)
+{
+    return take_word(rest, t->name, sizeof(t->name));
+}
+
+static bool take_digest(struct fleet_told *t, char *rest)
+{
+    return take_word(rest, t->digest, sizeof(t->digest));
+}
+
+static bool take_version(struct fleet_told *t, char *rest)
+{
+    return take_number(rest, UINT64_MAX, &t->version);
+}
+
+static bool take_state(struct fleet_told *t, char *rest)
+{
+    return take_word(rest, t->state, sizeof(t->state));
+}
+
+static bool take_ttl_max(struct fleet_told *t, char *rest)
+{
+    return take_number(rest, INT64_MAX, &t->ttl_max_ms);
+}
+
+static bool add_seat(struct fleet_told_seat *seats, int *count, char *rest)
+{
+    struct fleet_told_seat *seat = &seats[*count];
+
+    return *count < HF_NODES_MAX && take_word(next_word(&rest), seat->id, sizeof(seat->id)) &&
+           take_word(next_word(&rest), seat->address, sizeof(seat->address)) && ++*count;
+}
+
+static bool take_seat(struct fleet_told *t, char *rest)
+{
+    return add_seat(t->seat, &t->seat_count, rest);
+}
+
+static bool take_before(struct fleet_told *t, char *rest)
+{
+    return add_seat(t->before, &t->before_count, rest);
+}
+
+static bool take_by(struct fleet_told *t, char *rest)
+{
+    return take_word(next_word(&rest), t->by_host, sizeof(t->by_host)) &&
+           take_number(next_word(&rest), UINT32_MAX, &t->by_uid) &&
+           take_number(next_word(&rest), INT64_MAX, &t->since_wall_ms);
+}
+
+/* FIELD=VALUE */
+static bool take_field(struct fleet_told_node *node, char *word)
+{
+    char *value = word;
+    const char *field = strsep(&value, "=");
+
+    if (strcmp(field, "says") == 0)
+        return take_word(value, node->says, sizeof(node->says));
+    if (strcmp(field, "counts") == 0)
+        return take_yes(value, &node->counts);
+    if (strcmp(field, "elsewhere") == 0)
+        return take_yes(value, &node->elsewhere);
+    if (strcmp(field, "seat") == 0)
+        return take_word(value, node->seat, sizeof(node->seat));
+    if (strcmp(field, "configured") == 0)
+        return take_word(value, node->configured, sizeof(node->configured));
+    if (strcmp(field, "connected") == 0)
+        return take_word(value, node->connected, sizeof(node->connected));
+    return true;
+}
+
+static bool take_node(struct fleet_told *t, char *rest)
+{
+    struct fleet_told_node *node = &t->node[t->count];
+    bool good = t->count < HF_NODES_MAX && take_word(next_word(&rest), node->id, sizeof(node->id));
+
+    for (char *word; good && (word = next_word(&rest));)
+        good = take_field(node, word);
+    t->count += good;
+    return good;
+}
+
+static bool take_waits(struct fleet_told *t, char *rest)
+{
+    return rest && take_text(rest, t->waits, sizeof(t->waits));
+}
+
+static bool take_differs(struct fleet_told *t, char *rest)
+{
+    return rest && take_text(rest, t->differs, sizeof(t->differs));
+}
+
+static const struct {
+    const char *key;
+    bool (*take)(struct fleet_told *told, char *rest);
+} keys[] = {
+    {"known", take_known},     {"name", take_name},     {"digest", take_digest},
+    {"version", take_version}, {"state", take_state},   {"ttl_max_ms", take_ttl_max},
+    {"seat", take_seat},       {"before", take_before}, {"by", take_by},
+    {"node", take_node},       {"waits", take_waits},   {"differs", take_differs},
+};
+
+static bool take_line(struct fleet_told *told, char *line)
+{
+    const char *key = next_word(&line);
+
+    for (size_t i = 0; i < HF_LENGTH(keys); i++)
+        if (strcmp(key, keys[i].key) == 0)
+            return keys[i].take(told, line);
+    return true; /* of a later agent */
+}
+
+int fleet_told_read(char *answer, struct fleet_told *ret_told)
+{
+    struct fleet_told told = {.known = false};
+    char *line = strsep(&answer, "\n");
+    uint64_t form;
+
+    if (strncmp(line, FIRST, sizeof(FIRST) - 1) != 0 ||
+        !take_number(line + sizeof(FIRST) - 1, UINT64_MAX, &form))
+        return HF_EINVAL;
+    if (form != 1)
+        return HF_EVERSION;
+    while ((line = strsep(&answer, "\n")) && strcmp(line, LAST) != 0)
+        if (!take_line(&told, line))
+            return HF_EINVAL;
+    if (!line || (told.known && (!*told.name || !told.version || !told.seat_count)))
+        return HF_EINVAL;
+    *ret_told = told;
+    return HF_OK;
+}
+
+/* --- asking -------------------------------------------------------------------------------------- */
+
+static const struct control_request request = {"fleet", "ask it for its fleet", PATIENCE_S};
+
+static int judge(char *answer, struct fleet_told *ret_told, char *why, size_t why_size)
+{
+    int rc;
+
+    if (strncmp(answer, CONTROL_REFUSED, sizeof(CONTROL_REFUSED) - 1) == 0) {
+        snprintf(why, why_size,
+                 "restart holdfastd, its leases stay: the agent that runs is of an earlier version "
+                 "and knows no record of its fleet");
+        return EXIT_UNAVAILABLE;
+    }
+    rc = fleet_told_read(answer, ret_told);
+    if (rc == HF_OK)
+        return EXIT_OK;
+    snprintf(why, why_size, "use the holdfast that came with the agent: %s",
+             rc == HF_EVERSION ? "its answer has a later form" : "its answer cannot be read");
+    return EXIT_UNAVAILABLE;
+}
+
+int fleet_told_ask(const char *agent, struct place *ret_place, struct fleet_told *ret_told,
+                   char *why, size_t why_size)
+{
+    char answer[TOLD_ANSWER_BYTES];
+    int code = control_ask(agent, &request, ret_place, answer, sizeof(answer), why, why_size);
+
+    return code == EXIT_OK ? judge(answer, ret_told, why, why_size) : code;
+}
+
+int fleet_told_ask_at(const struct place *place, struct fleet_told *ret_told, char *why,
+                      size_t why_size)
+{
+    char answer[TOLD_ANSWER_BYTES];
+    int code = control_ask_at(place, &request, answer, sizeof(answer), why, why_size);
+
+    return code == EXIT_OK ? judge(answer, ret_told, why, why_size) : code;
+}
+
+/* --- questions ----------------------------------------------------------------------------------- */
+
+bool fleet_told_well(const struct fleet_told *told)
+{
+    return told->known && strcmp(told->state, "complete") == 0 && !*told->differs;
+}
+
+bool fleet_told_lists(const struct fleet_told *told, const char *id)
+{
+    for (int i = 0; i < told->count; i++)
+        if (strcmp(told->node[i].id, id) == 0)
+            return true;
+    return false;
+}
+
+const char *fleet_told_elsewhere(char *out, size_t size, const struct fleet_told_node *node)
+{
+    char id[4 * sizeof(node->id)], seat[4 * sizeof(node->seat)],
+        configured[4 * sizeof(node->configured)];
+
+    snprintf(out, size, "%s is at %s for this fleet, this host's configuration says %s",
+             text_escape_str(id, sizeof(id), node->id),
+             text_escape_str(seat, sizeof(seat), node->seat),
+             text_escape_str(configured, sizeof(configured), node->configured));
+    return out;
+}
