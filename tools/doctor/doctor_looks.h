@@ -16,6 +16,10 @@ void doctor_agent_missing(struct doctor *doctor, int status, const char *why,
 
 void doctor_nodes_look(struct doctor *doctor, const struct reader *reader);
 
+/* The record by which the agent goes, and whether the nodes are at the addresses that it names. Asks the agent, if it
+ * lives. */
+void doctor_fleet_look(struct doctor *doctor, const struct reader *reader, const struct life *life);
+
 /* Whether this host's clock is slewed faster than leases allow for. */
 void doctor_clock_look(struct doctor *doctor);
 

@@ -105,6 +105,12 @@ static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, 
 
     switch (row->state) {
     case HF_NODE_UP:
+        if (!reader_node_votes(row)) {
+            doctor_report(doctor, FINDING_WARN, "node.state",
+                          "see holdfast fleet: it says what is waited for", "%s is up, but %s", id,
+                          words_fleet_sentence(text, sizeof(text), row->flags));
+            break;
+        }
         doctor_report(doctor, FINDING_OK, "node.state", NULL, "%s is up, rtt %s", id,
                       format_rtt(span, sizeof(span), row->rtt_ns));
         break;
@@ -178,10 +184,6 @@ void doctor_nodes_look(struct doctor *doctor, const struct reader *reader)
     char id[4 * sizeof(rows[0].id)];
 
     look_at_count(doctor, reader, reader_nodes_voting(rows, count));
-    if (!(reader->table.header->flags & HF_TABLE_F_DEV))
-        doctor_report(doctor, FINDING_NOTE, "nodes.addresses", NULL,
-                      "other hosts must reach the same servers under these ids, and agents do not "
-                      "compare that: compare the run ids that `holdfast nodes` shows on each host");
     for (uint32_t i = 0; i < count; i++) {
         if (!*rows[i].id)
             continue; /* not written yet */

@@ -1,0 +1,122 @@
+/* doctor: the fleet's record. */
+#include "tools/doctor/doctor_looks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/common/exit_code.h"
+#include "tools/common/text.h"
+#include "tools/reader/fleet_told.h"
+
+#define TEXT_SIZE 4096
+
+/* Another host that connects there finds another server. */
+static bool is_local(const char *address)
+{
+    return *address == '/' || strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0;
+}
+
+static void look_at_record(struct doctor *doctor, const struct fleet_told *told)
+{
+    char text[4 * TOLD_TEXT_SIZE], name[4 * sizeof(told->name)];
+
+    text_escape_str(text, sizeof(text), *told->differs ? told->differs : told->waits);
+    if (*told->differs)
+        doctor_report(doctor, FINDING_FAIL, "fleet.record",
+                      "give this host the fleet's ids, ttl_max and key formats; to change the "
+                      "fleet, drain all, wait one quarantine, and start one with --new-list",
+                      "this host may take no locks: %s", text);
+    else if (!told->known)
+        doctor_report(doctor, FINDING_FAIL, "fleet.record",
+                      "found the fleet: see that all its nodes are up and reachable from here; it "
+                      "is founded once, by the first agent that reaches all of them",
+                      "this agent has no record of its fleet, so no new lock can be had%s%s",
+                      *text ? ": " : "", text);
+    else if (*text)
+        doctor_report(doctor, FINDING_WARN, "fleet.record", "see holdfast fleet",
+                      "the fleet's record is not on all nodes: %s", text);
+    else
+        doctor_report(doctor, FINDING_OK, "fleet.record", NULL,
+                      "fleet %.*s version %" PRIu64 ", %s: all its hosts have the same nodes at "
+                      "the same addresses",
+                      TOLD_NAME_SHOWN, text_escape_str(name, sizeof(name), told->name),
+                      told->version, told->state);
+}
+
+static void look_at_addresses(struct doctor *doctor, const struct fleet_told *told)
+{
+    char text[TEXT_SIZE], remedy[TEXT_SIZE], id[4 * HF_NODE_TEXT_MAX + 1],
+        seat[4 * HF_NODE_TEXT_MAX + 1], configured[4 * HF_NODE_TEXT_MAX + 1];
+
+    for (int i = 0; i < told->count; i++) {
+        const struct fleet_told_node *node = &told->node[i];
+
+        if (!node->elsewhere)
+            continue;
+        text_escape_str(id, sizeof(id), node->id);
+        text_escape_str(seat, sizeof(seat), node->seat);
+        text_escape_str(configured, sizeof(configured), node->configured);
+        snprintf(remedy, sizeof(remedy),
+                 "configure %s=%s; or, if this host has to reach it elsewhere, %s=%s,as=%s", id,
+                 seat, id, configured, seat);
+        doctor_report(doctor, FINDING_WARN, "nodes.addresses", remedy, "%s",
+                      fleet_told_elsewhere(text, sizeof(text), node));
+    }
+}
+
+/* With some nodes on this host and some not, other hosts are meant; with all of them here, who knows. */
+static void look_at_local(struct doctor *doctor, const struct fleet_told *told)
+{
+    char id[4 * HF_NODE_TEXT_MAX + 1], seat[4 * HF_NODE_TEXT_MAX + 1];
+    int local = 0;
+
+    for (int i = 0; i < told->seat_count; i++)
+        local += is_local(told->seat[i].address);
+    if (local == told->seat_count && local > 0)
+        doctor_report(doctor, FINDING_NOTE, "nodes.addresses", NULL,
+                      "the fleet has all its nodes at addresses of this host alone: no other host "
+                      "can belong to it");
+    for (int i = 0; local < told->seat_count && i < told->seat_count; i++)
+        if (is_local(told->seat[i].address))
+            doctor_report(doctor, FINDING_WARN, "nodes.addresses",
+                          "configure it by an address that all hosts reach; drain all, wait one "
+                          "quarantine, and start one with --new-list",
+                          "%s is at %s for this fleet: to each other host that is another server",
+                          text_escape_str(id, sizeof(id), told->seat[i].id),
+                          text_escape_str(seat, sizeof(seat), told->seat[i].address));
+}
+
+/* What the table has of it, for who may not ask the agent. */
+static void look_at_flags(struct doctor *doctor, const struct reader *reader)
+{
+    struct hf_node_row rows[HF_NODES_MAX];
+    uint32_t count = reader_nodes(reader, rows);
+    char id[4 * sizeof(rows[0].id)];
+
+    for (uint32_t i = 0; i < count; i++)
+        if (rows[i].flags & HF_NODE_F_ELSEWHERE)
+            doctor_report(doctor, FINDING_WARN, "nodes.addresses",
+                          "see holdfast fleet, as root or the agent's own user",
+                          "the fleet has %s at another address than this host's configuration",
+                          text_escape_str(id, sizeof(id), rows[i].id));
+}
+
+void doctor_fleet_look(struct doctor *doctor, const struct reader *reader, const struct life *life)
+{
+    struct fleet_told told;
+    char why[512];
+
+    if (life->verdict != LIFE_ALIVE)
+        return;
+    if (fleet_told_ask_at(&reader->place, &told, why, sizeof(why)) != EXIT_OK) {
+        doctor_report(doctor, FINDING_NOTE, "fleet.record", NULL,
+                      "what the agent knows of its fleet cannot be seen: %s", why);
+        look_at_flags(doctor, reader);
+        return;
+    }
+    look_at_record(doctor, &told);
+    look_at_addresses(doctor, &told);
+    if (told.known && !(reader->table.header->flags & HF_TABLE_F_DEV))
+        look_at_local(doctor, &told);
+}
