@@ -304,24 +304,6 @@ void fleet_record_digest(const char *text, size_t length, char ret_digest[FLEET_
 
 /* --- comparing -------------------------------------------------------------------------------- */
 
-int fleet_record_find(const struct fleet_record *record, const char *id)
-{
-    for (int i = 0; i < record->count; i++)
-        if (strcmp(record->seat[i].id, id) == 0)
-            return i;
-    return -1;
-}
-
-bool fleet_record_same_seats(const struct fleet_record *a, const struct fleet_record *b)
-{
-    bool same = a->count == b->count;
-
-    for (int i = 0; same && i < a->count; i++)
-        same = strcmp(a->seat[i].id, b->seat[i].id) == 0 &&
-               strcmp(a->seat[i].address, b->seat[i].address) == 0;
-    return same;
-}
-
 /* The first member that is another one; -1: none. */
 static int other_id(const struct fleet_record *a, const struct fleet_record *b)
 {

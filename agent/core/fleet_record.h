@@ -58,12 +58,6 @@ int fleet_record_read(const char *text, size_t length, struct fleet_record *ret_
 /* The digest of a text. */
 void fleet_record_digest(const char *text, size_t length, char ret_digest[FLEET_DIGEST_LEN + 1]);
 
-/* The member of that id; -1: none. */
-int fleet_record_find(const struct fleet_record *record, const char *id);
-
-/* Whether both have the same members at the same addresses, in the same order. */
-bool fleet_record_same_seats(const struct fleet_record *a, const struct fleet_record *b);
-
 /* Which of a list of ids, ttl_max and key formats differs from a record, in words that say both; `ret_text` is ""
  * where nothing does. `node`: the id of the node that said so. Returns whether something differs. */
 bool fleet_record_differs(const struct fleet_record *theirs, const struct fleet_record *ours,

@@ -1,0 +1,116 @@
+/* Who the nodes of the fleet are, as one agent knows it: what each node says, the record by which the agent goes,
+ * and what is to be written where. Pure. docs/SAFETY.md, "The fleet record", has the argument.
+ *
+ * (!) Rules, each with a test:
+ *  - An answer of node i counts (a vote, a hit) only if it tells the digest of our record, and comes from the
+ *    server at the seat that our record names for i.
+ *  - Only complete records are gone by, and the one that is gone by stays.
+ *  - Who has no memory goes by the record that most of the configured nodes have; or by one that names, for most ids, the
+ *    very servers that are connected. One node of another fleet behind one id leads nobody into that fleet.
+ *  - A fleet is founded when all its nodes are there and none has a record: `founding` on each of them, in the
+ *    list's order, and only then `complete`. Nobody overwrites a record that he did not expect.
+ *  - Who has no memory founds on nodes that may vote only: a node that was emptied belongs to the fleet that it
+ *    has forgotten, whose agents give it their record again within the quarantine.
+ *  - A node without a record gets ours only after another member told our digest in an answer that was asked for
+ *    after the empty node was seen: never from memory. Where no member has it, the fleet is founded again.
+ *  - A node with another fleet's record is refused by itself.
+ */
+#ifndef HOLDFAST_AGENT_CORE_FLEET_H
+#define HOLDFAST_AGENT_CORE_FLEET_H
+
+#include <stdbool.h>
+
+#include "agent/core/fleet_record.h"
+#include "agent/core/node_trust.h"
+#include "shm/nstime.h"
+
+/* The record that a node was seen to have. */
+enum fleet_said {
+    FLEET_SAID_NOTHING, /* it has not been read */
+    FLEET_SAID_NONE,
+    FLEET_SAID_RECORD, /* `record` */
+    FLEET_SAID_UNREADABLE,
+    FLEET_SAID_LATER, /* of a later version of Holdfast: by its format, or by what it says */
+};
+
+struct fleet_node {
+    /* (!) The nonce of a server that had our record and was left for the seat: only that very server is the node. "": none */
+    char left[TRUST_NONCE_LEN + 1];
+    bool there;  /* it answers, and nothing but its record is against it */
+    bool proven; /* it has not forgotten anything within a quarantine */
+    char peer[HF_NODE_TEXT_MAX + 1];
+    enum fleet_said said;
+    char digest[FLEET_DIGEST_LEN + 1]; /* in its last answer; "" none */
+    char nonce[TRUST_NONCE_LEN + 1];   /* of the sentinel beside it; "" none */
+    struct fleet_record record;
+    char read[FLEET_DIGEST_LEN + 1]; /* the digest that `said` is about */
+    hf_time empty_since;             /* since an answer told no record; HF_TIME_NEVER: it has one */
+    hf_time asked;                   /* when its last answer was asked for */
+};
+
+struct fleet {
+    int n;
+    bool anew; /* --new-list: only a record of the very servers that are connected is gone by */
+    struct fleet_record own; /* by the configuration: ids, ttl_max and keys; no addresses */
+    hf_time started;
+    bool known;
+    struct fleet_record record; /* complete */
+    char digest[FLEET_DIGEST_LEN + 1];
+    struct fleet_node node[HF_NODES_MAX];
+};
+
+/* `own`: ids, ttl_max_ms and keys are set. */
+void fleet_init(struct fleet *fleet, const struct fleet_record *own, bool anew, hf_time now);
+/* What an earlier agent went by. */
+void fleet_restore(struct fleet *fleet, const struct fleet_record *record);
+
+/* A node is connected, and as what seat; or it is gone. */
+void fleet_on_up(struct fleet *fleet, int node, const char *peer);
+void fleet_on_down(struct fleet *fleet, int node);
+/* The link leaves the server where it is, for the seat. */
+void fleet_on_leave(struct fleet *fleet, int node);
+/* Whether nothing but its record is against it, and whether it is out of quarantine besides. */
+void fleet_on_usable(struct fleet *fleet, int node, bool usable, bool proven);
+
+/* Any answer's nonce and digest. Returns whether the record is to be read: it is not the one that was. */
+bool fleet_on_answer(struct fleet *fleet, int node, const char *nonce, const char *digest,
+                     hf_time sent, hf_time received);
+/* The record that was told with this digest. Call it after fleet_on_answer() of the same answer. */
+void fleet_on_record(struct fleet *fleet, int node, const char *digest, const char *text,
+                     size_t length);
+
+/* Whether it told a digest whose record has not been read. */
+bool fleet_is_unread(const struct fleet *fleet, int node);
+/* Whether answers of the node count: the seat, and the digest of its last answer. */
+bool fleet_counts(const struct fleet *fleet, int node);
+/* Whether it is connected to the seat of our record; true while none is known. */
+bool fleet_is_seated(const struct fleet *fleet, int node);
+/* Whether its record is not for this host, and why, with the remedy: another fleet's, or other ids, or of a later
+ * version. `ret_text` is "" where nothing is against it. */
+bool fleet_is_foreign(const struct fleet *fleet, int node, char *ret_text, size_t size);
+/* What our record has otherwise than this host's configuration: its locks would not be the fleet's. */
+bool fleet_differs(const struct fleet *fleet, char *ret_text, size_t size);
+
+enum fleet_step {
+    FLEET_WAIT,
+    FLEET_ADOPT, /* `record`: go by it from now on; keep it before anything counts, then fleet_adopt() */
+    FLEET_PUT, /* `record` on `node`, where it has `nonce` and `digest` */
+};
+
+struct fleet_action {
+    enum fleet_step step;
+    int node;
+    struct fleet_record record;
+    const char *nonce, *digest; /* of struct fleet_node */
+};
+
+/* What is to be done now. One thing at a time: ask again when it is done, or something changed. `skip`: bit per
+ * node, nothing is put there now (it is being written to). */
+void fleet_next(const struct fleet *fleet, hf_time now, uint32_t skip,
+                struct fleet_action *ret_action);
+void fleet_adopt(struct fleet *fleet, const struct fleet_record *record);
+
+/* What is waited for, with its remedy; "" nothing. */
+void fleet_waits(const struct fleet *fleet, hf_time now, char *ret_text, size_t size);
+
+#endif

@@ -1,0 +1,618 @@
+/* Net. What an agent makes of what its nodes say of the fleet's record. */
+#include <string.h>
+
+#include "agent/core/fleet.h"
+#include "tests/unit/core_fixture.h"
+
+#define N     3
+#define NONCE "0123456789abcdef0123456789abcdef"
+
+/* Nodes as they are, and one agent's view of them. */
+struct world {
+    struct fleet fleet;
+    hf_time now;
+    struct {
+        char text[FLEET_TEXT_SIZE];
+        size_t length;
+        char digest[FLEET_DIGEST_LEN + 1];
+    } node[N];
+    char order[64]; /* of the nodes that were written to, with the state */
+};
+
+static const char *const ids[N] = {"a", "b", "c"};
+static const char *const places[N] = {"10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:6379"};
+
+static struct fleet_record own_record(void)
+{
+    struct fleet_record own = {.count = N, .ttl_max_ms = 60000};
+
+    for (int i = 0; i < N; i++)
+        strcpy(own.seat[i].id, ids[i]);
+    memset(own.keys, 'e', FLEET_ID_LEN);
+    return own;
+}
+
+static struct fleet_record record_of(const char *const seats[N], enum fleet_state state)
+{
+    struct fleet_record record = own_record();
+
+    record.version = 1;
+    record.state = state;
+    for (int i = 0; i < N; i++)
+        strcpy(record.seat[i].address, seats[i]);
+    fleet_record_name(&record, record.fleet);
+    return record;
+}
+
+static void write_record(struct world *w, int i, const struct fleet_record *record)
+{
+    w->node[i].length = fleet_record_text(record, w->node[i].text);
+    fleet_record_digest(w->node[i].text, w->node[i].length, w->node[i].digest);
+}
+
+static void wipe(struct world *w, int i)
+{
+    w->node[i].text[0] = w->node[i].digest[0] = '\0';
+    w->node[i].length = 0;
+}
+
+static void begin(struct world *w, bool anew)
+{
+    struct fleet_record own = own_record();
+
+    memset(w, 0, sizeof(*w));
+    w->now = (hf_time){HF_NS_PER_SEC};
+    fleet_init(&w->fleet, &own, anew, w->now);
+}
+
+static void up(struct world *w, int i)
+{
+    fleet_on_up(&w->fleet, i, places[i]);
+    fleet_on_usable(&w->fleet, i, true, true);
+}
+
+/* The node answers a question that was asked at `sent`. */
+static void hear(struct world *w, int i, hf_time sent)
+{
+    if (fleet_on_answer(&w->fleet, i, NONCE, w->node[i].digest, sent, w->now))
+        fleet_on_record(&w->fleet, i, w->node[i].digest, w->node[i].text, w->node[i].length);
+}
+
+static void pass(struct world *w, int64_t ms)
+{
+    w->now = hf_time_add(w->now, hf_ms(ms));
+}
+
+static void ask_all(struct world *w)
+{
+    for (int i = 0; i < N; i++)
+        if (w->fleet.node[i].there)
+            hear(w, i, w->now);
+    pass(w, 1);
+}
+
+/* Takes steps until there are none. Returns how many records were put. */
+static int go_on(struct world *w)
+{
+    struct fleet_action action;
+    int puts = 0;
+
+    for (int steps = 0; steps < 100; steps++) {
+        fleet_next(&w->fleet, w->now, 0, &action);
+        if (action.step == FLEET_WAIT)
+            return puts;
+        if (action.step == FLEET_ADOPT) {
+            fleet_adopt(&w->fleet, &action.record);
+            continue;
+        }
+        assert_string_equal(action.digest, w->node[action.node].digest);
+        write_record(w, action.node, &action.record);
+        strncat(w->order, ids[action.node], sizeof(w->order) - strlen(w->order) - 1);
+        strncat(w->order, action.record.state == FLEET_COMPLETE ? "! " : " ",
+                sizeof(w->order) - strlen(w->order) - 1);
+        puts++;
+        hear(w, action.node, w->now);
+        pass(w, 1);
+    }
+    fail_msg("no end of steps");
+    return puts;
+}
+
+static void all_up(struct world *w)
+{
+    for (int i = 0; i < N; i++)
+        up(w, i);
+    ask_all(w);
+}
+
+static void founded(struct world *w)
+{
+    begin(w, false);
+    all_up(w);
+    (void)go_on(w);
+    w->order[0] = '\0';
+    ask_all(w);
+    assert_true(w->fleet.known);
+}
+
+static void assert_waits(const struct world *w, const char *part)
+{
+    char text[256];
+
+    fleet_waits(&w->fleet, w->now, text, sizeof(text));
+    if (!strstr(text, part))
+        fail_msg("\"%s\" is not in \"%s\"", part, text);
+}
+
+/* --- founding --------------------------------------------------------------------------------- */
+
+static void complete_comes_after_all_have_the_founding_record(void **state)
+{
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    all_up(&w);
+    (void)go_on(&w);
+    assert_string_equal(w.order, "a b c a! b! c! ");
+    for (int i = 0; i < N; i++)
+        assert_true(fleet_counts(&w.fleet, i));
+}
+
+static void nothing_counts_before_it_is_founded(void **state)
+{
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    all_up(&w);
+    for (int i = 0; i < N; i++)
+        assert_false(fleet_counts(&w.fleet, i));
+}
+
+static void a_missing_node_stops_the_founding(void **state)
+{
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    up(&w, 0);
+    up(&w, 1);
+    ask_all(&w);
+    pass(&w, 5000);
+    ask_all(&w);
+    assert_int_equal(go_on(&w), 0);
+    assert_false(w.fleet.known);
+    assert_waits(&w, "let node c answer");
+}
+
+static void a_node_that_is_not_usable_stops_the_founding(void **state)
+{
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    all_up(&w);
+    fleet_on_usable(&w.fleet, 1, false, false);
+    assert_int_equal(go_on(&w), 0);
+}
+
+static void a_node_that_may_have_forgotten_stops_the_founding(void **state)
+{
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    all_up(&w);
+    fleet_on_usable(&w.fleet, 1, true, false);
+    assert_int_equal(go_on(&w), 0);
+    fleet_on_usable(&w.fleet, 1, true, true);
+    assert_true(go_on(&w) > 0);
+}
+
+static void a_founding_that_somebody_left_is_carried_on(void **state)
+{
+    struct fleet_record founding = record_of(places, FLEET_FOUNDING);
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    write_record(&w, 0, &founding);
+    all_up(&w);
+    (void)go_on(&w);
+    assert_string_equal(w.order, "b c a! b! c! ");
+}
+
+static void a_founding_that_ended_half_way_is_carried_on(void **state)
+{
+    struct fleet_record founding = record_of(places, FLEET_FOUNDING),
+                        complete = record_of(places, FLEET_COMPLETE);
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    write_record(&w, 0, &complete);
+    write_record(&w, 1, &founding);
+    write_record(&w, 2, &founding);
+    all_up(&w);
+    (void)go_on(&w);
+    ask_all(&w);
+    (void)go_on(&w);
+    assert_string_equal(w.order, "b! c! ");
+}
+
+static void the_founding_of_other_addresses_is_not_touched(void **state)
+{
+    static const char *const others[N] = {"10.0.0.1:6379", "10.0.0.2:6379", "10.9.9.9:6379"};
+    struct fleet_record theirs = record_of(others, FLEET_FOUNDING);
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    write_record(&w, 0, &theirs);
+    all_up(&w);
+    assert_int_equal(go_on(&w), 0);
+    assert_false(w.fleet.known);
+    pass(&w, 5000);
+    assert_waits(&w, "same addresses");
+}
+
+/* --- adoption --------------------------------------------------------------------------------- */
+
+static void a_quorum_of_one_record_is_gone_by_at_once(void **state)
+{
+    struct fleet_record theirs = record_of(places, FLEET_COMPLETE);
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    for (int i = 0; i < N; i++)
+        write_record(&w, i, &theirs);
+    up(&w, 0);
+    ask_all(&w);
+    assert_int_equal(go_on(&w), 0);
+    assert_false(w.fleet.known);
+    up(&w, 1);
+    ask_all(&w);
+    assert_int_equal(go_on(&w), 0);
+    assert_true(w.fleet.known);
+}
+
+static void one_record_alone_is_gone_by_after_a_while(void **state)
+{
+    struct fleet_record theirs = record_of(places, FLEET_COMPLETE);
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    write_record(&w, 1, &theirs);
+    up(&w, 0);
+    up(&w, 1);
+    ask_all(&w);
+    (void)go_on(&w);
+    assert_false(w.fleet.known);
+    pass(&w, 2500);
+    ask_all(&w);
+    (void)go_on(&w);
+    assert_true(w.fleet.known);
+}
+
+/* Before this fleet was founded, or while its nodes are away: the others of the host's nodes have no record. */
+static void one_node_of_another_fleet_leads_nobody_there(void **state)
+{
+    static const char *const others[N] = {"10.8.0.1:6379", "10.0.0.2:6379", "10.9.9.9:6379"};
+    struct fleet_record theirs = record_of(others, FLEET_COMPLETE);
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    write_record(&w, 1, &theirs);
+    up(&w, 1);
+    pass(&w, 5000);
+    ask_all(&w);
+    assert_int_equal(go_on(&w), 0);
+    assert_false(w.fleet.known);
+    all_up(&w);
+    assert_int_equal(go_on(&w), 0);
+    assert_false(w.fleet.known);
+    assert_waits(&w, "correct the addresses of the other nodes: node b is of a fleet");
+    write_record(&w, 0, &theirs);
+    ask_all(&w);
+    (void)go_on(&w);
+    assert_true(w.fleet.known);
+}
+
+static void of_two_fleets_with_as_many_nodes_none_is_gone_by(void **state)
+{
+    static const char *const others[N] = {"10.8.0.1:6379", "10.0.0.2:6379", "10.9.9.9:6379"};
+    struct fleet_record ours = record_of(places, FLEET_COMPLETE),
+                        theirs = record_of(others, FLEET_COMPLETE);
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    write_record(&w, 0, &ours);
+    write_record(&w, 1, &theirs);
+    up(&w, 0);
+    up(&w, 1);
+    ask_all(&w);
+    pass(&w, 5000);
+    ask_all(&w);
+    (void)go_on(&w);
+    assert_false(w.fleet.known);
+    assert_waits(&w, "correct the addresses");
+}
+
+static void a_record_of_other_ids_is_not_gone_by(void **state)
+{
+    struct fleet_record theirs = record_of(places, FLEET_COMPLETE);
+    struct world w;
+    char text[256];
+
+    (void)state;
+    strcpy(theirs.seat[2].id, "d");
+    begin(&w, false);
+    for (int i = 0; i < N; i++)
+        write_record(&w, i, &theirs);
+    all_up(&w);
+    pass(&w, 5000);
+    ask_all(&w);
+    assert_int_equal(go_on(&w), 0);
+    assert_false(w.fleet.known);
+    assert_true(fleet_is_foreign(&w.fleet, 0, text, sizeof(text)));
+}
+
+static void another_ttl_max_is_told_and_the_record_counts(void **state)
+{
+    struct fleet_record theirs = record_of(places, FLEET_COMPLETE);
+    struct world w;
+    char text[256];
+
+    (void)state;
+    theirs.ttl_max_ms = 30000;
+    begin(&w, false);
+    for (int i = 0; i < N; i++)
+        write_record(&w, i, &theirs);
+    all_up(&w);
+    (void)go_on(&w);
+    ask_all(&w);
+    assert_true(fleet_counts(&w.fleet, 0));
+    assert_true(fleet_differs(&w.fleet, text, sizeof(text)));
+    assert_non_null(strstr(text, "30000"));
+}
+
+static void a_record_of_a_later_version_is_not_gone_by(void **state)
+{
+    struct fleet_record theirs = record_of(places, FLEET_COMPLETE);
+    struct world w;
+    char text[256];
+
+    (void)state;
+    theirs.version = 2;
+    theirs.before_count = N;
+    memcpy(theirs.before, theirs.seat, sizeof(theirs.before));
+    theirs.ttl_max_before_ms = theirs.ttl_max_ms;
+    begin(&w, false);
+    for (int i = 0; i < N; i++)
+        write_record(&w, i, &theirs);
+    all_up(&w);
+    pass(&w, 5000);
+    assert_int_equal(go_on(&w), 0);
+    assert_false(w.fleet.known);
+    assert_true(fleet_is_foreign(&w.fleet, 0, text, sizeof(text)));
+    assert_non_null(strstr(text, "upgrade"));
+}
+
+/* --- a fleet that is known -------------------------------------------------------------------- */
+
+static void another_server_than_the_seat_does_not_count(void **state)
+{
+    struct world w;
+
+    (void)state;
+    founded(&w);
+    fleet_on_down(&w.fleet, 1);
+    fleet_on_up(&w.fleet, 1, "10.7.7.7:6379"); /* a clone, with the record and all */
+    fleet_on_usable(&w.fleet, 1, true, true);
+    ask_all(&w);
+    assert_false(fleet_is_seated(&w.fleet, 1));
+    assert_false(fleet_counts(&w.fleet, 1));
+    assert_true(fleet_counts(&w.fleet, 0));
+}
+
+/* The configuration led to a server with our record, and the seat leads this host to another one: its own loopback, or
+ * a network with the same addresses. */
+static void who_is_at_the_seat_of_a_server_that_was_left_is_that_server(void **state)
+{
+    struct world w;
+    char text[256];
+
+    (void)state;
+    founded(&w);
+    fleet_on_leave(&w.fleet, 1);
+    fleet_on_down(&w.fleet, 1);
+    up(&w, 1);
+    wipe(&w, 1);
+    (void)fleet_on_answer(&w.fleet, 1, "fedcba9876543210fedcba9876543210", "", w.now, w.now);
+    assert_true(fleet_is_foreign(&w.fleet, 1, text, sizeof(text)));
+    assert_non_null(strstr(text, "as=10.0.0.2:6379"));
+    write_record(&w, 1, &w.fleet.record);
+    hear(&w, 1, w.now); /* the server that was left */
+    assert_false(fleet_is_foreign(&w.fleet, 1, text, sizeof(text)));
+    assert_true(fleet_counts(&w.fleet, 1));
+}
+
+static void an_empty_node_gets_the_record_only_from_what_was_read_since(void **state)
+{
+    struct world w;
+    hf_time before;
+
+    (void)state;
+    founded(&w);
+    before = w.now;
+    pass(&w, 10);
+    wipe(&w, 1);
+    hear(&w, 1, w.now);
+    assert_false(fleet_counts(&w.fleet, 1));
+    pass(&w, 10);
+    hear(&w, 0, before); /* asked for before the empty node was seen */
+    assert_int_equal(go_on(&w), 0);
+    pass(&w, 10);
+    hear(&w, 0, w.now);
+    assert_int_equal(go_on(&w), 1);
+    assert_string_equal(w.order, "b! ");
+    assert_true(fleet_counts(&w.fleet, 1));
+}
+
+static void where_all_forgot_it_is_founded_again_with_all(void **state)
+{
+    struct world w;
+
+    (void)state;
+    founded(&w);
+    for (int i = 0; i < N; i++)
+        wipe(&w, i);
+    fleet_on_down(&w.fleet, 2);
+    ask_all(&w);
+    pass(&w, 5000);
+    ask_all(&w);
+    assert_int_equal(go_on(&w), 0);
+    assert_waits(&w, "let node c answer");
+    up(&w, 2);
+    for (int i = 0; i < N; i++)
+        fleet_on_usable(&w.fleet, i, true, false); /* in quarantine: it has a memory */
+    ask_all(&w);
+    (void)go_on(&w);
+    ask_all(&w);
+    (void)go_on(&w);
+    assert_string_equal(w.order, "a b c a! b! c! ");
+    for (int i = 0; i < N; i++)
+        assert_true(fleet_counts(&w.fleet, i));
+}
+
+static void another_fleets_node_is_refused_by_itself(void **state)
+{
+    static const char *const others[N] = {"10.8.0.1:6379", "10.8.0.2:6379", "10.0.0.3:6379"};
+    struct fleet_record theirs = record_of(others, FLEET_COMPLETE);
+    struct world w;
+    char text[256];
+
+    (void)state;
+    founded(&w);
+    write_record(&w, 2, &theirs);
+    ask_all(&w);
+    assert_true(fleet_is_foreign(&w.fleet, 2, text, sizeof(text)));
+    assert_non_null(strstr(text, "another fleet"));
+    assert_int_equal(go_on(&w), 0);
+    assert_false(fleet_counts(&w.fleet, 2));
+    assert_true(fleet_counts(&w.fleet, 0) && fleet_counts(&w.fleet, 1));
+    assert_false(fleet_differs(&w.fleet, text, sizeof(text)));
+}
+
+static void what_an_earlier_agent_went_by_stays(void **state)
+{
+    static const char *const others[N] = {"10.8.0.1:6379", "10.8.0.2:6379", "10.8.0.3:6379"};
+    struct fleet_record ours = record_of(places, FLEET_COMPLETE),
+                        theirs = record_of(others, FLEET_COMPLETE);
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    fleet_restore(&w.fleet, &ours);
+    for (int i = 0; i < N; i++)
+        write_record(&w, i, &theirs);
+    all_up(&w);
+    pass(&w, 5000);
+    ask_all(&w);
+    assert_int_equal(go_on(&w), 0);
+    for (int i = 0; i < N; i++)
+        assert_false(fleet_counts(&w.fleet, i));
+}
+
+static void what_a_connection_said_ends_with_it(void **state)
+{
+    struct world w;
+
+    (void)state;
+    founded(&w);
+    fleet_on_down(&w.fleet, 0);
+    up(&w, 0);
+    assert_false(fleet_counts(&w.fleet, 0));
+    ask_all(&w);
+    assert_true(fleet_counts(&w.fleet, 0));
+}
+
+/* --- --new-list ------------------------------------------------------------------------------- */
+
+static void anew_the_record_of_other_servers_is_to_be_replaced(void **state)
+{
+    static const char *const others[N] = {"10.0.0.1:6379", "10.0.0.2:6379", "10.9.9.9:6379"};
+    struct fleet_record theirs = record_of(others, FLEET_COMPLETE);
+    struct world w;
+    char text[256];
+
+    (void)state;
+    begin(&w, true);
+    for (int i = 0; i < 2; i++)
+        write_record(&w, i, &theirs);
+    all_up(&w);
+    pass(&w, 5000);
+    ask_all(&w);
+    assert_int_equal(go_on(&w), 0);
+    assert_false(w.fleet.known);
+    assert_true(fleet_is_foreign(&w.fleet, 0, text, sizeof(text)));
+    assert_false(fleet_is_foreign(&w.fleet, 2, text, sizeof(text)));
+    fleet_on_usable(&w.fleet, 0, false, false); /* it is refused: that changes no judgement */
+    assert_true(fleet_is_foreign(&w.fleet, 0, text, sizeof(text)));
+    assert_true(fleet_is_foreign(&w.fleet, 1, text, sizeof(text)));
+    fleet_on_down(&w.fleet, 2); /* which servers these are is not known then */
+    assert_false(fleet_is_foreign(&w.fleet, 0, text, sizeof(text)));
+}
+
+static void anew_a_record_of_these_servers_is_gone_by(void **state)
+{
+    struct fleet_record theirs = record_of(places, FLEET_COMPLETE);
+    struct world w;
+    char text[256];
+
+    (void)state;
+    begin(&w, true);
+    for (int i = 0; i < N; i++)
+        write_record(&w, i, &theirs);
+    all_up(&w);
+    assert_false(fleet_is_foreign(&w.fleet, 0, text, sizeof(text)));
+    (void)go_on(&w);
+    assert_true(w.fleet.known);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(complete_comes_after_all_have_the_founding_record),
+        cmocka_unit_test(nothing_counts_before_it_is_founded),
+        cmocka_unit_test(a_missing_node_stops_the_founding),
+        cmocka_unit_test(a_node_that_is_not_usable_stops_the_founding),
+        cmocka_unit_test(a_node_that_may_have_forgotten_stops_the_founding),
+        cmocka_unit_test(a_founding_that_somebody_left_is_carried_on),
+        cmocka_unit_test(a_founding_that_ended_half_way_is_carried_on),
+        cmocka_unit_test(the_founding_of_other_addresses_is_not_touched),
+        cmocka_unit_test(a_quorum_of_one_record_is_gone_by_at_once),
+        cmocka_unit_test(one_record_alone_is_gone_by_after_a_while),
+        cmocka_unit_test(one_node_of_another_fleet_leads_nobody_there),
+        cmocka_unit_test(of_two_fleets_with_as_many_nodes_none_is_gone_by),
+        cmocka_unit_test(a_record_of_other_ids_is_not_gone_by),
+        cmocka_unit_test(another_ttl_max_is_told_and_the_record_counts),
+        cmocka_unit_test(a_record_of_a_later_version_is_not_gone_by),
+        cmocka_unit_test(another_server_than_the_seat_does_not_count),
+        cmocka_unit_test(who_is_at_the_seat_of_a_server_that_was_left_is_that_server),
+        cmocka_unit_test(an_empty_node_gets_the_record_only_from_what_was_read_since),
+        cmocka_unit_test(where_all_forgot_it_is_founded_again_with_all),
+        cmocka_unit_test(another_fleets_node_is_refused_by_itself),
+        cmocka_unit_test(what_an_earlier_agent_went_by_stays),
+        cmocka_unit_test(what_a_connection_said_ends_with_it),
+        cmocka_unit_test(anew_the_record_of_other_servers_is_to_be_replaced),
+        cmocka_unit_test(anew_a_record_of_these_servers_is_gone_by),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
