@@ -1,4 +1,5 @@
 /* The connection of a link: addresses, connecting, its end, and the next attempt. */
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 
 #include <ev.h>
 #include <hiredis/adapters/libev.h>
@@ -238,6 +240,7 @@ static void connect_next(struct link *link)
         context = redisAsyncConnectUnix(address->host);
     else
         context = redisAsyncConnect(link->addresses[link->address_next], address->port);
+    memcpy(link->connected, link->addresses[link->address_next], sizeof(link->connected));
     link->address_next++;
     if (!context) {
         connect_failed(link, "out of memory");
@@ -438,6 +441,40 @@ void link_flush(struct link *link)
 int link_node(const struct link *link)
 {
     return link->options.node;
+}
+
+/* One spelling for one address: every host of the fleet writes the same. */
+static void spell(const char *text, uint16_t port, char ret_seat[HF_NODE_TEXT_MAX + 1])
+{
+    char plain[INET6_ADDRSTRLEN];
+    struct in6_addr six;
+
+    if (inet_pton(AF_INET6, text, &six) != 1) {
+        snprintf(ret_seat, HF_NODE_TEXT_MAX + 1, "%.100s:%u", text, port);
+        return;
+    }
+    if (IN6_IS_ADDR_V4MAPPED(&six)) {
+        (void)inet_ntop(AF_INET, &six.s6_addr[12], plain, sizeof(plain));
+        snprintf(ret_seat, HF_NODE_TEXT_MAX + 1, "%s:%u", plain, port);
+    } else {
+        (void)inet_ntop(AF_INET6, &six, plain, sizeof(plain));
+        snprintf(ret_seat, HF_NODE_TEXT_MAX + 1, "[%s]:%u", plain, port);
+    }
+}
+
+void link_peer(const struct link *link, char ret_seat[HF_NODE_TEXT_MAX + 1])
+{
+    const struct node_address *address = link->options.address;
+
+    ret_seat[0] = '\0';
+    if (!link_is_connected(link))
+        return;
+    if (address->as[0])
+        snprintf(ret_seat, HF_NODE_TEXT_MAX + 1, "%s", address->as);
+    else if (address->unix_socket)
+        snprintf(ret_seat, HF_NODE_TEXT_MAX + 1, "%s", address->host);
+    else
+        spell(link->connected, address->port, ret_seat);
 }
 
 bool link_is_up(const struct link *link)

@@ -18,6 +18,7 @@
 
 #include "agent/base/address.h"
 #include "agent/base/loop.h"
+#include "agent/core/fleet_record.h"
 #include "agent/core/node_trust.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
@@ -58,10 +59,11 @@ struct link_reply {
     hf_time received;       /* when it was processed */
     /* LINK_ANSWERED only: */
     hf_nodetime node_time;
-    char nonce[TRUST_NONCE_LEN + 1]; /* of the sentinel, "" absent */
-    enum link_verdict verdict;       /* acquire, heal, raise, query, force */
-    uint64_t fence;                  /* the node's fence now (node part); 0 none */
-    struct hf_wire_holder holder;    /* with VERDICT_TAKEN */
+    char nonce[TRUST_NONCE_LEN + 1];   /* of the sentinel, "" absent */
+    char digest[FLEET_DIGEST_LEN + 1]; /* of the fleet's record, "" none */
+    enum link_verdict verdict;         /* acquire, heal, raise, query, force */
+    uint64_t fence;                    /* the node's fence now (node part); 0 none */
+    struct hf_wire_holder holder;      /* with VERDICT_TAKEN */
     /* query, force: sha1hex of the key's value (of the value before, if it was forced out); "" for another
      * type. heal, raise: of the token that set `fence`, if that is another's; else "" */
     char id[LINK_ID_LEN + 1];
@@ -72,6 +74,9 @@ struct link_reply {
     size_t mark_count;
     struct node_sentinel sentinel; /* sentinel command */
     bool sentinel_created;
+    const char *record; /* sentinel command: the fleet's record, "" none; not terminated */
+    size_t record_len;
+    const char *record_by; /* who put it, for people */
     /* up, probed with `probe_writes`: the answer to a write that changes nothing, NONE: fine */
     bool write_tried;
     enum hf_node_error write_error;
@@ -128,6 +133,9 @@ void link_configure(struct link *link, const struct link_options *options);
 void link_destroy(struct link *link);
 
 int link_node(const struct link *link);
+/* Where it is connected, as a seat (agent/core/fleet_record.h): the peer's address, or the one that the configuration
+ * says it is known by. "": not connected. */
+void link_peer(const struct link *link, char ret_seat[HF_NODE_TEXT_MAX + 1]);
 bool link_is_up(const struct link *link);
 /* There is a connection, whatever comes of it. */
 bool link_is_connected(const struct link *link);
@@ -145,7 +153,7 @@ void link_set_probe(struct link *link, hf_dur probe);
 /* Probes at once, if the link is up and no probe is under way. */
 void link_probe_soon(struct link *link);
 
-/* --- the scripts: agent/scripts/NAME.lua, each returns TIME and the sentinel's nonce first ---- */
+/* --- the scripts: agent/scripts/NAME.lua, each returns TIME and the node's stamp first -------- */
 
 struct link_holder {                   /* what other hosts are told of who holds it */
     const char *host, *command, *note; /* NUL-terminated */
@@ -160,8 +168,9 @@ struct link_lock {
     const struct token *token;
     uint32_t ttl_ms;
     hf_nodetime deadline; /* acquire, heal: STALE when the node's TIME is past it */
-    const char *nonce; /* acquire, heal: the sentinel's last validated, else nothing is written */
-    uint64_t fence;    /* node part */
+    /* acquire, heal: the nonce and the digest ("" none) that were validated, else nothing is written */
+    const char *nonce, *digest;
+    uint64_t fence; /* node part */
     struct link_holder holder;
 };
 
@@ -198,10 +207,12 @@ void link_track(struct link *link);
 enum hf_node_tracking link_tracking(const struct link *link);
 
 /* Reads the sentinel; with `make` creates it when absent, with `replace` (--new-list) also when its
- * constants differ; `sentinel_created` is of these two. The answer has `sentinel` as it stands afterwards. */
+ * constants differ, with `other` when the node goes by another record: the digest that was judged. `sentinel_created`
+ * is of these. The answer has sentinel and record as they stand afterwards. */
 struct link_sentinel {
     bool make, replace;
-    const char *nonce;   /* for a new one: TRUST_NONCE_LEN hex characters */
+    const char *other_nonce, *other; /* NULL: none */
+    const char *nonce;               /* for a new one: TRUST_NONCE_LEN hex characters */
     const char *stepped; /* where this nonce stands it gets the new one and a new age; NULL: none */
     hf_wall wall;
     int64_t ttl_max_ms;
@@ -210,6 +221,16 @@ struct link_sentinel {
 };
 int link_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_time deadline,
                   link_reply_fn *fn, void *arg);
+
+/* Puts a record of the fleet beside the sentinel: VERDICT_OK; VERDICT_STALE; VERDICT_SENTINEL where the nonce or the
+ * digest is another one. Sent again after NOSCRIPT: it has its deadline. */
+struct link_fleet {
+    hf_nodetime deadline;       /* STALE when the node's TIME is past it */
+    const char *nonce, *digest; /* as they were seen; digest "": none */
+    const char *record, *by;
+};
+int link_fleet(struct link *link, const struct link_fleet *fleet, hf_time deadline,
+               link_reply_fn *fn, void *arg);
 
 /* Who holds a key: VERDICT_FREE, or VERDICT_TAKEN with `id` and `holder.pttl_ms`, and, with `record`,
  * the rest of `holder` if the key's fence record is of that very value. Read only, and sent again

@@ -82,7 +82,7 @@ static bool call_reload(struct link *link, struct call *call)
     bool wanted = call->script == SCRIPT_RELEASE; /* however late */
 
     if (call->script == SCRIPT_RAISE || call->script == SCRIPT_SENTINEL ||
-        call->script >= SCRIPT_QUERY)
+        call->script == SCRIPT_FLEET || call->script >= SCRIPT_QUERY)
         wanted = !call->timed_out;
     if (call->reloaded || !link->context)
         return false;

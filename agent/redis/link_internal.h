@@ -85,6 +85,7 @@ struct link {
      * looked up */
     char addresses[RESOLVER_ADDRESSES][64];
     int address_count, address_next;
+    char connected[64]; /* the address of the present attempt, or connection */
 
     /* commands */
     struct call_list calls;
@@ -210,9 +211,10 @@ void reply_decode(const redisReply *answer, enum script script, size_t keys,
                   struct link_reply *out);
 /* False: no Redis answers INFO like this. Leaves `durable` alone. */
 bool reply_decode_info(const redisReply *answer, struct node_facts *facts);
-/* HMGET of LINK_SENTINEL_FIELDS; without a nonce there is none. False: it is no sentinel. */
+/* HMGET of LINK_SENTINEL_FIELDS; without a nonce there is none. The fleet's record is the answer's last element, or nil.
+ * False: it is no sentinel. */
 #define LINK_SENTINEL_FIELDS                                                                       \
-    "nonce", "created_us", "created_wall_ms", "ttl_max_ms", "nodes", "list_hash"
+    "nonce", "created_us", "created_wall_ms", "ttl_max_ms", "nodes", "list_hash", "record"
 bool reply_decode_sentinel(const redisReply *answer, struct node_sentinel *ret_sentinel);
 /* CONFIG GET of the append-only settings: whether what was answered survives a crash. Refused is
  * no. */

@@ -270,7 +270,8 @@ static bool get_marks(redisReply *const *e, size_t count, size_t keys, struct li
 }
 
 /* {created_us, created_wall_ms, ttl_max_ms, nodes, list_hash} */
-#define CONSTANTS 5
+#define CONSTANTS   5
+#define RECORD_PART 2 /* record, record_by */
 static bool get_constants(redisReply *const *e, struct node_sentinel *sentinel)
 {
     int64_t nodes;
@@ -295,9 +296,14 @@ static bool get_sentinel(redisReply *const *e, size_t count, struct link_reply *
     out->sentinel_created = equals(e[0], "1");
     if (count == 1)
         return out->nonce[0] == '\0';
-    if (count != 1 + CONSTANTS || out->nonce[0] == '\0' || !get_constants(e + 1, sentinel))
+    if (count != 1 + CONSTANTS + RECORD_PART || out->nonce[0] == '\0' ||
+        !get_constants(e + 1, sentinel) || !is_string(e[1 + CONSTANTS]) ||
+        !is_string(e[2 + CONSTANTS]))
         return false;
     memcpy(sentinel->nonce, out->nonce, sizeof(sentinel->nonce));
+    out->record = e[1 + CONSTANTS]->str;
+    out->record_len = e[1 + CONSTANTS]->len;
+    out->record_by = e[2 + CONSTANTS]->str;
     return true;
 }
 
@@ -306,7 +312,7 @@ bool reply_decode_sentinel(const redisReply *answer, struct node_sentinel *ret_s
     struct node_sentinel sentinel = {0};
     redisReply *const *e = answer->element;
 
-    if (answer->type != REDIS_REPLY_ARRAY || answer->elements != 1 + CONSTANTS)
+    if (answer->type != REDIS_REPLY_ARRAY || answer->elements != 2 + CONSTANTS)
         return false;
     if (is_string(e[0])) {
         if (!get_constants(e + 1, &sentinel))
@@ -314,6 +320,33 @@ bool reply_decode_sentinel(const redisReply *answer, struct node_sentinel *ret_s
         get_text(e[0], sentinel.nonce, sizeof(sentinel.nonce));
     }
     *ret_sentinel = sentinel;
+    return true;
+}
+
+/* NONCE, or NONCE:DIGEST */
+static bool get_stamp(const redisReply *e, struct link_reply *out)
+{
+    size_t nonce, digest;
+
+    if (!is_string(e) || strlen(e->str) != e->len)
+        return false;
+    nonce = strcspn(e->str, ":");
+    digest = nonce < e->len ? e->len - nonce - 1 : 0;
+    if (nonce >= sizeof(out->nonce) || (nonce < e->len && digest != FLEET_DIGEST_LEN))
+        return false;
+    memcpy(out->nonce, e->str, nonce);
+    out->nonce[nonce] = '\0';
+    memcpy(out->digest, e->str + e->len - digest, digest + 1);
+    return true;
+}
+
+static bool get_put(redisReply *const *e, size_t count, struct link_reply *out)
+{
+    if (count != 1)
+        return false;
+    if (!equals(e[0], "OK"))
+        return get_verdict(e, count, out);
+    out->verdict = VERDICT_OK;
     return true;
 }
 
@@ -328,10 +361,9 @@ static bool decode(const redisReply *answer, enum script script, size_t keys,
     if (!get_number(e[0], &seconds) || !get_number(e[1], &micros) || seconds < 0 ||
         seconds > INT64_MAX / 2000000 || micros < 0 || micros >= 1000000)
         return false;
-    if (!is_string(e[2]) || e[2]->len >= sizeof(out->nonce))
+    if (!get_stamp(e[2], out))
         return false;
     out->node_time.us = seconds * 1000000 + micros;
-    get_text(e[2], out->nonce, sizeof(out->nonce));
     switch (script) {
     case SCRIPT_RENEW:
     case SCRIPT_RELEASE:
@@ -343,6 +375,8 @@ static bool decode(const redisReply *answer, enum script script, size_t keys,
         return get_listing(e + 3, answer->elements - 3, out);
     case SCRIPT_SENTINEL:
         return get_sentinel(e + 3, answer->elements - 3, out);
+    case SCRIPT_FLEET:
+        return get_put(e + 3, answer->elements - 3, out);
     default:
         return get_verdict(e + 3, answer->elements - 3, out);
     }

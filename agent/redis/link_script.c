@@ -18,6 +18,7 @@ struct args {
     size_t lengths[24];
     char numbers[8][24];
     int numbers_used;
+    char stamp[TRUST_NONCE_LEN + 1 + FLEET_DIGEST_LEN + 1];
     char fence_key[sizeof(LINK_FENCE_PREFIX) + 2 * KEY_MAX]; /* or a pattern for them */
 };
 
@@ -49,6 +50,15 @@ static void add_number(struct args *args, int64_t number)
     if (number < 0)
         at[--first] = '-';
     add_bytes(args, at + first, sizeof(args->numbers[0]) - first);
+}
+
+static void add_stamp(struct args *args, const char *nonce, const char *digest)
+{
+    bool has = digest && *digest;
+
+    snprintf(args->stamp, sizeof(args->stamp), "%s%s%s", nonce ? nonce : "", has ? ":" : "",
+             has ? digest : "");
+    add_text(args, args->stamp);
 }
 
 /* EVALSHA and SHA are filled in by call_script(). */
@@ -116,7 +126,7 @@ static int send_lock(struct link *link, enum script script, const struct link_lo
     add_token(&args, lock->token);
     add_number(&args, lock->ttl_ms);
     add_number(&args, lock->deadline.us);
-    add_text(&args, lock->nonce);
+    add_stamp(&args, lock->nonce, lock->digest);
     add_fence_and_holder(&args, lock);
     return call_script(link, script, 1, deadline, fn, arg, args.count, args.argv, args.lengths);
 }
@@ -280,7 +290,10 @@ int script_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_
 
     begin(&args, "1");
     add_text(&args, sentinel->make ? "1" : "0");
-    add_text(&args, sentinel->replace ? "1" : "0");
+    if (sentinel->other)
+        add_stamp(&args, sentinel->other_nonce, sentinel->other);
+    else
+        add_text(&args, sentinel->replace ? "1" : "0");
     add_text(&args, sentinel->nonce);
     add_number(&args, sentinel->wall.ms);
     add_number(&args, sentinel->ttl_max_ms);
@@ -288,6 +301,22 @@ int script_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_
     add_text(&args, sentinel->list_hash);
     add_text(&args, sentinel->stepped ? sentinel->stepped : "");
     return call_script(link, SCRIPT_SENTINEL, 0, deadline, fn, arg, args.count, args.argv,
+                       args.lengths);
+}
+
+int link_fleet(struct link *link, const struct link_fleet *fleet, hf_time deadline,
+               link_reply_fn *fn, void *arg)
+{
+    struct args args;
+
+    if (link->state != LINK_UP)
+        return HF_ENOQUORUM;
+    begin(&args, "1");
+    add_number(&args, fleet->deadline.us);
+    add_stamp(&args, fleet->nonce, fleet->digest);
+    add_text(&args, fleet->record);
+    add_text(&args, fleet->by);
+    return call_script(link, SCRIPT_FLEET, 0, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 

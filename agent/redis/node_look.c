@@ -9,10 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "agent/base/clock.h"
 #include "agent/redis/link_internal.h"
 #include "shm/compiler.h"
+#include "shm/status.h"
 
 #define POLL_MS 2
 
@@ -121,6 +123,26 @@ static bool read_facts(struct glance *g)
     return good;
 }
 
+static void read_record(struct glance *g, const redisReply *record)
+{
+    g->look.recorded = record->type == REDIS_REPLY_STRING
+                           ? fleet_record_read(record->str, (size_t)record->len, &g->look.record)
+                           : HF_ENOTHELD;
+}
+
+static void read_peer(struct glance *g)
+{
+    struct sockaddr_storage peer;
+    socklen_t length = sizeof(peer);
+
+    if (g->address.as[0])
+        memcpy(g->look.peer, g->address.as, sizeof(g->look.peer));
+    else if (g->address.unix_socket)
+        memcpy(g->look.peer, g->address.host, sizeof(g->look.peer));
+    else if (getpeername(g->context->fd, (struct sockaddr *)&peer, &length) == 0)
+        node_address_seat_of((struct sockaddr *)&peer, length, g->look.peer);
+}
+
 static bool read_sentinel(struct glance *g)
 {
     const char *words[] = {"HMGET", LINK_SENTINEL_KEY, LINK_SENTINEL_FIELDS};
@@ -133,6 +155,8 @@ static bool read_sentinel(struct glance *g)
     if (!answer)
         return false;
     good = reply_decode_sentinel(answer, &g->look.sentinel);
+    if (good)
+        read_record(g, answer->element[answer->elements - 1]);
     freeReplyObject(answer);
     if (!good)
         fail(g, NODE_LOOK_REFUSED, "", "its key " LINK_SENTINEL_KEY " is no agent's");
@@ -154,8 +178,10 @@ static void look(struct glance *g)
     if (g->context->err)
         fail(g, NODE_LOOK_AWAY, "", g->context->errstr);
     else if (redisSetTimeout(g->context, patience) == REDIS_OK && log_in(g) && read_facts(g) &&
-             read_sentinel(g))
+             read_sentinel(g)) {
+        read_peer(g);
         g->look.outcome = NODE_LOOK_ANSWERED;
+    }
     redisFree(g->context);
 }
 
@@ -184,6 +210,7 @@ static struct glance *begin(const struct node_address *address, hf_dur patience)
 
     if (!g)
         return NULL;
+    g->look.recorded = HF_ENOTHELD;
     atomic_init(&g->state, LOOKING);
     g->address = *address;
     g->patience = patience;

@@ -4,6 +4,7 @@
 #define HOLDFAST_AGENT_REDIS_NODE_LOOK_H
 
 #include "agent/base/address.h"
+#include "agent/core/fleet_record.h"
 #include "agent/core/node_trust.h"
 #include "shm/nstime.h"
 
@@ -19,6 +20,10 @@ struct node_look {
     char text[NODE_LOOK_TEXT]; /* what is wrong, without the password; "" when ANSWERED */
     struct node_facts facts;
     struct node_sentinel sentinel;
+    char peer[HF_NODE_TEXT_MAX + 1]; /* as a seat */
+    /* The fleet's record: HF_OK; HF_ENOTHELD: it has none; HF_EVERSION, HF_EINVAL: it cannot be read. */
+    int recorded;
+    struct fleet_record record;
 };
 
 /* Looks at all of them at once, for no longer than `patience`. Who has not answered by then is AWAY; its thread is left

@@ -14,6 +14,7 @@ static char heal[COMMON + sizeof(script_heal)];
 static char renew[COMMON + sizeof(script_renew)];
 static char release[COMMON + sizeof(script_release)];
 static char sentinel[COMMON + sizeof(script_sentinel)];
+static char fleet[COMMON + sizeof(script_fleet)];
 static char query[COMMON + sizeof(script_query)];
 static char listing[COMMON + sizeof(script_listing)];
 static char force[COMMON + sizeof(script_force)];
@@ -29,6 +30,7 @@ static const struct {
     [SCRIPT_RENEW] = {renew, script_renew, sizeof(script_renew)},
     [SCRIPT_RELEASE] = {release, script_release, sizeof(script_release)},
     [SCRIPT_SENTINEL] = {sentinel, script_sentinel, sizeof(script_sentinel)},
+    [SCRIPT_FLEET] = {fleet, script_fleet, sizeof(script_fleet)},
     [SCRIPT_QUERY] = {query, script_query, sizeof(script_query)},
     [SCRIPT_LISTING] = {listing, script_listing, sizeof(script_listing)},
     [SCRIPT_FORCE] = {force, script_force, sizeof(script_force)},

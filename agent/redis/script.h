@@ -12,6 +12,7 @@ enum script {
     SCRIPT_RENEW,
     SCRIPT_RELEASE,
     SCRIPT_SENTINEL,
+    SCRIPT_FLEET,
     SCRIPT_QUERY, /* from here on: of no lease of this agent */
     SCRIPT_LISTING,
     SCRIPT_FORCE,

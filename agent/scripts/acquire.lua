@@ -1,6 +1,6 @@
 -- Takes a key with our token and offers the fence.
 -- KEYS: sentinel, key, fence record
--- ARGV: token, ttl_ms, deadline_us, nonce, fence, host, pid, uid, command, note, since_ms
+-- ARGV: token, ttl_ms, deadline_us, stamp, fence, host, pid, uid, command, note, since_ms
 -- {.., 'OK' | 'LOW', fence that the node has} | {.., 'TAKEN', ..} | {.., 'STALE'} | {.., 'SENTINEL'}
 local key, fence_key, token = KEYS[2], KEYS[3], ARGV[1]
 local why_not = objection(ARGV[3], ARGV[4])

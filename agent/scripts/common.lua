@@ -1,20 +1,23 @@
--- This text is put before every script. KEYS[1] is the sentinel. Every answer begins with the node's TIME and the
--- sentinel's nonce: {seconds, microseconds, nonce or '', ...}.
+-- This text is put before every script. KEYS[1] is the sentinel. Every answer begins with the node's TIME and its stamp:
+-- {seconds, microseconds, stamp, ...}. The stamp is the sentinel's nonce, with ':' and the digest of the fleet's record
+-- where the node has one; '' without a sentinel.
 local time = redis.call('TIME')
-local nonce = redis.call('HGET', KEYS[1], 'nonce') or ''
+local has = redis.call('HMGET', KEYS[1], 'nonce', 'digest')
+local nonce = has[1] or ''
+local stamp = has[2] and nonce .. ':' .. has[2] or nonce
 local RETENTION_MS = 604800000 -- of a fence record: seven days from its last acceptance; agent/core/refresh.h
 local FORCED = 'holdfast:forced:' -- the mark that force.lua puts in a token's place: this, then sha1hex(token)
 
 local function answer(...)
-  return {time[1], time[2], nonce, ...}
+  return {time[1], time[2], stamp, ...}
 end
 
--- Why nothing may be written: the node's TIME is past the deadline (STALE), or this is not the node that was validated
--- (SENTINEL). nil: the script may write. Microseconds since 1970 are exact in a double until the year 2255.
-local function objection(deadline_us, validated_nonce)
+-- Why nothing may be written: the node's TIME is past the deadline (STALE), or this is not the node that was validated,
+-- or it goes by another record (SENTINEL). nil: the script may write. Microseconds since 1970 are exact in a double until the year 2255.
+local function objection(deadline_us, validated)
   if time[1] * 1000000 + time[2] > tonumber(deadline_us) then
     return 'STALE'
-  elseif nonce == '' or nonce ~= validated_nonce then
+  elseif nonce == '' or stamp ~= validated then
     return 'SENTINEL'
   end
 end

@@ -2,7 +2,7 @@
 -- A higher fence there stays and is no obstacle: the lease has its quorum elsewhere, or its agent learns that it has
 -- none.
 -- KEYS: sentinel, key, fence record
--- ARGV: token, ttl_ms, deadline_us, nonce, fence, host, pid, uid, command, note, since_ms
+-- ARGV: token, ttl_ms, deadline_us, stamp, fence, host, pid, uid, command, note, since_ms
 -- {.., 'OK', fence that the node has, the tag if another token set it, or ''} | {.., 'TAKEN', ..} | {.., 'STALE'} |
 -- {.., 'SENTINEL'}
 local key, fence_key, token = KEYS[2], KEYS[3], ARGV[1]

@@ -14,6 +14,8 @@
 
 #define TEST(name) static void name(HF_UNUSED void **state)
 #define NONCE      "0123456789abcdef0123456789abcdef"
+#define DIGEST     "89abcdef"
+#define STAMP      NONCE ":" DIGEST
 #define ID         "0123456789abcdef0123456789abcdef76543210"
 #define RUN_ID     "0123456789abcdef0123456789abcdef01234567"
 
@@ -99,10 +101,23 @@ static const struct {
     {SCRIPT_LISTING, 0, {"1700000000", "0", NONCE, "0"}},
     {SCRIPT_LISTING, 0, {"1700000000", "0", NONCE, "18446744073709551615", "not an item"}},
     {SCRIPT_SENTINEL, 0, {"1", "0", "''", "0"}},
-    {SCRIPT_SENTINEL, 0, {"1", "0", NONCE, "1", "1000000", "1700000000000", "60000", "3", "cafe"}},
+    {SCRIPT_SENTINEL,
+     0,
+     {"1", "0", NONCE, "1", "1000000", "1700000000000", "60000", "3", "cafe", "''", "''"}},
+    {SCRIPT_SENTINEL,
+     0,
+     {"1", "0", STAMP, "0", "1000000", "1700000000000", "60000", "3", "cafe", "a text", "h 0 7"}},
+    {SCRIPT_ACQUIRE, 1, {"1700000000", "5", STAMP, "OK", "7"}},
+    {SCRIPT_RENEW, 4, {"1", "0", STAMP, "1f01"}},
+    {SCRIPT_FLEET, 0, {"1", "0", STAMP, "OK"}},
+    {SCRIPT_FLEET, 0, {"1", "0", STAMP, "STALE"}},
+    {SCRIPT_FLEET, 0, {"1", "0", "''", "SENTINEL"}},
 };
 
-#define QUERY_FREE 9 /* row of `right` */
+/* rows of `right` */
+#define QUERY_FREE 9
+#define SENTINEL   18 /* made, and none of the fleet's record */
+#define FLEET      22
 
 static size_t words_of(size_t i)
 {
@@ -204,6 +219,63 @@ TEST(test_values_of_a_force)
     /* Seen by a query it is held still. */
     freeReplyObject(decode_words(SCRIPT_QUERY, 0, right[QUERY_FREE + 5].words, 7, &out));
     assert_true(out.verdict == VERDICT_TAKEN && out.forced);
+}
+
+/* A nonce, and perhaps the digest of the fleet's record. */
+TEST(test_values_of_a_stamp)
+{
+    static const struct {
+        const char *stamp, *nonce, *digest;
+    } stamps[] = {
+        {"''", "", ""}, {NONCE, NONCE, ""}, {STAMP, NONCE, DIGEST}, {":" DIGEST, "", DIGEST}};
+
+    for (size_t i = 0; i < HF_LENGTH(stamps); i++) {
+        const char *const words[] = {"1", "0", stamps[i].stamp, "GONE"};
+        struct link_reply out;
+
+        freeReplyObject(decode_words(SCRIPT_RAISE, 1, words, 4, &out));
+        assert_int_equal(out.outcome, LINK_ANSWERED);
+        assert_string_equal(out.nonce, stamps[i].nonce);
+        assert_string_equal(out.digest, stamps[i].digest);
+    }
+}
+
+TEST(test_values_of_a_sentinel)
+{
+    struct link_reply out;
+    redisReply *reply = decode_words(SCRIPT_SENTINEL, 0, right[SENTINEL].words, 11, &out);
+
+    assert_true(out.sentinel_created && out.sentinel.present);
+    assert_true(out.record && out.record_len == 0);
+    assert_string_equal(out.digest, "");
+    assert_string_equal(out.record_by, "");
+    freeReplyObject(reply);
+    reply = decode_words(SCRIPT_SENTINEL, 0, right[SENTINEL + 1].words, 11, &out);
+    assert_false(out.sentinel_created);
+    assert_string_equal(out.sentinel.nonce, NONCE);
+    assert_true(out.sentinel.created.us == 1000000 && out.sentinel.ttl_max_ms == 60000);
+    assert_string_equal(out.sentinel.list_hash, "cafe");
+    assert_string_equal(out.digest, DIGEST);
+    assert_int_equal(out.record_len, 6);
+    assert_memory_equal(out.record, "a text", 6);
+    assert_string_equal(out.record_by, "h 0 7");
+    freeReplyObject(reply);
+    reply = decode_words(SCRIPT_SENTINEL, 0, right[SENTINEL - 1].words, 4, &out);
+    assert_false(out.sentinel_created || out.sentinel.present);
+    assert_null(out.record); /* nothing was read */
+    freeReplyObject(reply);
+}
+
+TEST(test_values_of_a_put)
+{
+    static const enum link_verdict verdicts[] = {VERDICT_OK, VERDICT_STALE, VERDICT_SENTINEL};
+
+    for (size_t i = 0; i < HF_LENGTH(verdicts); i++) {
+        struct link_reply out;
+
+        freeReplyObject(decode_words(SCRIPT_FLEET, 0, right[FLEET + i].words, 4, &out));
+        assert_int_equal(out.verdict, verdicts[i]);
+    }
 }
 
 TEST(test_items_of_a_listing)
@@ -310,7 +382,16 @@ TEST(test_wrong_values)
         {SCRIPT_RENEW, {"1", "0", NONCE, "111"}},
         {SCRIPT_RENEW, {"1", "0", NONCE, "1z"}},
         {SCRIPT_SENTINEL, {"1", "0", NONCE, "0"}},
-        {SCRIPT_SENTINEL, {"1", "0", "''", "0", "1", "1", "1", "1", "x"}},
+        {SCRIPT_SENTINEL, {"1", "0", "''", "0", "1", "1", "1", "1", "x", "", ""}},
+        {SCRIPT_SENTINEL, {"1", "0", NONCE, "0", "1", "1", "1", "1", "x"}},
+        {SCRIPT_SENTINEL, {"1", "0", NONCE, "0", "1", "1", "1", "1", "x", "-", "''"}},
+        {SCRIPT_SENTINEL, {"1", "0", NONCE, "0", "1", "1", "1", "1", "x", "''", "-"}},
+        {SCRIPT_FLEET, {"1", "0", STAMP, "OK", "7"}},
+        {SCRIPT_FLEET, {"1", "0", STAMP}},
+        {SCRIPT_RAISE, {"1", "0", NONCE ":", "GONE"}},
+        {SCRIPT_RAISE, {"1", "0", NONCE ":89abcde", "GONE"}},
+        {SCRIPT_RAISE, {"1", "0", STAMP "0", "GONE"}},
+        {SCRIPT_RAISE, {"1", "0", NONCE "0:" DIGEST, "GONE"}},
     };
 
     for (size_t i = 0; i < HF_LENGTH(wrong); i++) {
@@ -470,25 +551,25 @@ static bool sentinel(struct node_sentinel *ret, const char *const *words, size_t
 
 TEST(test_sentinel_fields)
 {
-    const char *there[] = {NONCE, "5", "6", "60000", "3", ID};
-    const char *absent[] = {"-", "-", "-", "-", "-", "-"};
-    const char *bad[] = {NONCE, "5", "6", "-", "3", ID};
-    const char *odd[] = {NONCE, "5", "6", "60000", "-3", ID};
+    const char *there[] = {NONCE, "5", "6", "60000", "3", ID, "-"};
+    const char *absent[] = {"-", "-", "-", "-", "-", "-", "-"};
+    const char *bad[] = {NONCE, "5", "6", "-", "3", ID, "-"};
+    const char *odd[] = {NONCE, "5", "6", "60000", "-3", ID, "-"};
     struct node_sentinel s;
     redisReply *text = from_resp("$2\r\nok\r\n");
 
     memset(&s, 0xff, sizeof(s));
-    assert_true(sentinel(&s, there, 6));
+    assert_true(sentinel(&s, there, 7));
     assert_true(s.present);
     assert_string_equal(s.nonce, NONCE);
     assert_string_equal(s.list_hash, ID);
     assert_int_equal(s.ttl_max_ms, 60000);
     assert_int_equal(s.nodes, 3);
-    assert_false(sentinel(&s, bad, 6));
-    assert_false(sentinel(&s, odd, 6));
-    assert_false(sentinel(&s, there, 5));
+    assert_false(sentinel(&s, bad, 7));
+    assert_false(sentinel(&s, odd, 7));
+    assert_false(sentinel(&s, there, 6));
     assert_true(s.present); /* left alone */
-    assert_true(sentinel(&s, absent, 6));
+    assert_true(sentinel(&s, absent, 7));
     assert_false(s.present);
     assert_false(reply_decode_sentinel(text, &s));
     freeReplyObject(text);
@@ -503,6 +584,9 @@ int main(void)
         cmocka_unit_test(test_values_of_a_force),
         cmocka_unit_test(test_values_of_a_query),
         cmocka_unit_test(test_values_of_a_force),
+        cmocka_unit_test(test_values_of_a_stamp),
+        cmocka_unit_test(test_values_of_a_sentinel),
+        cmocka_unit_test(test_values_of_a_put),
         cmocka_unit_test(test_items_of_a_listing),
         cmocka_unit_test(test_strange_holder),
         cmocka_unit_test(test_wrong_shapes),

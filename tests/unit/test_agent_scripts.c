@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <hiredis/hiredis.h>
 
+#include "agent/core/fleet_record.h"
 #include "agent/redis/script.h"
 #include "shm/compiler.h"
 #include "tests/support/redis_server.h"
@@ -21,6 +22,9 @@
 #define B       "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 #define FAR     INT64_C(4000000000000000) /* microseconds: the year 2096 */
 #define WEEK_MS 604800000
+#define RECORD  "a record of the fleet" /* to scripts it is a text */
+#define DIGEST  "a5ecf3d7"              /* of its SHA-1 */
+#define STAMP   NONCE ":" DIGEST
 
 static struct redis_server server;
 static redisContext *redis;
@@ -883,7 +887,7 @@ static void is_sentinel(redisReply *reply, const char *nonce, const char *create
         freeReplyObject(reply);
         return;
     }
-    assert_int_equal(reply->elements, 9);
+    assert_int_equal(reply->elements, 11);
     now_us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
              strtoll(reply->element[1]->str, NULL, 10);
     created_us = strtoll(reply->element[4]->str, NULL, 10);
@@ -892,6 +896,8 @@ static void is_sentinel(redisReply *reply, const char *nonce, const char *create
     assert_string_equal(reply->element[6]->str, ttl_max_ms);
     assert_string_equal(reply->element[7]->str, "3");
     assert_string_equal(reply->element[8]->str, "cafe");
+    assert_string_equal(reply->element[9]->str, "");
+    assert_string_equal(reply->element[10]->str, "");
     freeReplyObject(reply);
 }
 
@@ -949,6 +955,153 @@ TEST(test_sentinel_gets_a_new_age_under_the_nonce_of_a_step)
     does("DEL holdfast:node");
     is_sentinel(step_trace(NONCE, NONCE), "", "0", NULL);
     assert_int_equal(ask_number("EXISTS holdfast:node"), 0);
+}
+
+/* --- the fleet's record ----------------------------------------------------------------------- */
+
+static redisReply *put_until(const char *stamp, const char *record, int64_t deadline_us)
+{
+    char deadline[24];
+
+    snprintf(deadline, sizeof(deadline), "%" PRId64, deadline_us);
+    return run(SCRIPT_FLEET, 1, "holdfast:node", deadline, stamp, record, "host-a 0 1700000000000",
+               NULL);
+}
+
+/* The answer behind TIME: the stamp, and the verdict. */
+static void put_says(redisReply *reply, const char *stamp, const char *verdict)
+{
+    if (reply->type == REDIS_REPLY_ERROR)
+        fail_msg("%s", reply->str);
+    assert_string_equal(reply->element[2]->str, stamp);
+    says(reply, verdict, NULL);
+}
+
+static void has_the_record(void)
+{
+    put_says(put_until(NONCE, RECORD, FAR), STAMP, "OK");
+}
+
+/* As the agent itself would count it. */
+TEST(test_record_is_put_with_its_digest)
+{
+    char digest[FLEET_DIGEST_LEN + 1];
+
+    fleet_record_digest(RECORD, strlen(RECORD), digest);
+    assert_string_equal(digest, DIGEST);
+    has_the_record();
+    has_string(RECORD, "HGET holdfast:node record");
+    has_string(DIGEST, "HGET holdfast:node digest");
+    has_string("host-a 0 1700000000000", "HGET holdfast:node record_by");
+    has_string(NONCE, "HGET holdfast:node nonce");
+    has_string("60000", "HGET holdfast:node ttl_max_ms");
+    has_string("cafe", "HGET holdfast:node list_hash");
+    assert_int_equal(ask_number("PTTL holdfast:node"), -1);
+}
+
+/* (!) Nobody overwrites what he did not expect. */
+TEST(test_record_is_put_where_its_stamp_was_seen)
+{
+    put_says(put_until(NONCE_2, RECORD, FAR), NONCE, "SENTINEL");
+    put_says(put_until(STAMP, RECORD, FAR), NONCE, "SENTINEL");
+    put_says(put_until("", RECORD, FAR), NONCE, "SENTINEL");
+    assert_int_equal(ask_number("HEXISTS holdfast:node record"), 0);
+    has_the_record();
+    put_says(put_until(NONCE, "another", FAR), STAMP, "SENTINEL");
+    put_says(put_until(NONCE ":12345678", "another", FAR), STAMP, "SENTINEL");
+    put_says(put_until(NONCE_2 ":" DIGEST, "another", FAR), STAMP, "SENTINEL");
+    has_string(RECORD, "HGET holdfast:node record");
+    put_says(put_until(STAMP, "another", FAR), NONCE ":b7c8ffb8", "OK");
+    has_string("another", "HGET holdfast:node record");
+    does("DEL holdfast:node");
+    put_says(put_until("", RECORD, FAR), "", "SENTINEL"); /* nothing is not equal to nothing */
+    assert_int_equal(ask_number("EXISTS holdfast:node"), 0);
+}
+
+TEST(test_record_is_not_put_late)
+{
+    redisReply *time = ask("TIME");
+    int64_t now_us = strtoll(time->element[0]->str, NULL, 10) * 1000000 +
+                     strtoll(time->element[1]->str, NULL, 10);
+
+    freeReplyObject(time);
+    put_says(put_until(NONCE, RECORD, now_us - 1), NONCE, "STALE");
+    assert_int_equal(ask_number("HEXISTS holdfast:node record"), 0);
+    put_says(put_until(NONCE, RECORD, now_us + 60000000), STAMP, "OK");
+}
+
+TEST(test_every_answer_tells_the_digest)
+{
+    redisReply *reply;
+
+    has_the_record();
+    reply = run(SCRIPT_RENEW, 2, "holdfast:node", "key", A, "0", "60000", NULL);
+    assert_string_equal(reply->element[2]->str, STAMP);
+    freeReplyObject(reply);
+    reply = sentinel("0", "0", "", "0");
+    assert_string_equal(reply->element[2]->str, STAMP);
+    assert_int_equal(reply->elements, 11);
+    assert_string_equal(reply->element[9]->str, RECORD);
+    assert_string_equal(reply->element[10]->str, "host-a 0 1700000000000");
+    freeReplyObject(reply);
+}
+
+/* (!) Who goes by no record, or by another one, writes nothing. */
+TEST(test_another_record_writes_nothing)
+{
+    has_the_record();
+    for (int i = 0; i < 2; i++) {
+        enum script script = i ? SCRIPT_HEAL : SCRIPT_ACQUIRE;
+        redisReply *reply;
+
+        says(lock_until(script, A, "5", NONCE, FAR), "SENTINEL", NULL);
+        says(lock_until(script, A, "5", NONCE ":12345678", FAR), "SENTINEL", NULL);
+        assert_int_equal(ask_number("EXISTS key holdfast:fence:key"), 0);
+        reply = lock_until(script, A, "5", STAMP, FAR);
+        assert_string_equal(reply->element[3]->str, "OK");
+        freeReplyObject(reply);
+        does("DEL key holdfast:fence:key");
+    }
+    does("HDEL holdfast:node record digest record_by");
+    says(lock_until(SCRIPT_ACQUIRE, A, "5", STAMP, FAR), "SENTINEL", NULL);
+}
+
+/* The record goes with a sentinel that is replaced: whoever judged it said which one. */
+TEST(test_sentinel_is_replaced_by_its_stamp)
+{
+    has_the_record();
+    freeReplyObject(sentinel("1", NONCE, NONCE_2, "60000"));
+    freeReplyObject(sentinel("1", NONCE ":12345678", NONCE_2, "60000"));
+    freeReplyObject(sentinel("1", NONCE_2 ":" DIGEST, NONCE_2, "60000"));
+    freeReplyObject(sentinel("1", "0", NONCE_2, "90000"));
+    freeReplyObject(sentinel("1", "1", NONCE_2, "60000"));
+    has_string(RECORD, "HGET holdfast:node record");
+    has_string(NONCE, "HGET holdfast:node nonce");
+    is_sentinel(sentinel("1", STAMP, NONCE_2, "60000"), NONCE_2, "1", "60000");
+    assert_int_equal(ask_number("HEXISTS holdfast:node record"), 0);
+    assert_int_equal(ask_number("HEXISTS holdfast:node digest"), 0);
+    is_sentinel(sentinel("1", STAMP, NONCE, "60000"), NONCE_2, "0", "60000"); /* once */
+}
+
+TEST(test_record_goes_with_a_sentinel_that_differs)
+{
+    has_the_record();
+    is_sentinel(sentinel("1", "1", NONCE_2, "90000"), NONCE_2, "1", "90000");
+    assert_int_equal(ask_number("HEXISTS holdfast:node digest"), 0);
+}
+
+TEST(test_trace_of_a_step_keeps_the_record)
+{
+    redisReply *reply;
+
+    has_the_record();
+    reply = step_trace(NONCE_2, NONCE);
+    assert_string_equal(reply->element[2]->str, NONCE_2 ":" DIGEST);
+    assert_string_equal(reply->element[9]->str, RECORD);
+    freeReplyObject(reply);
+    has_string(NONCE_2, "HGET holdfast:node nonce");
+    has_string(DIGEST, "HGET holdfast:node digest");
+    says(lock_until(SCRIPT_ACQUIRE, A, "5", NONCE_2 ":" DIGEST, FAR), "OK", "5");
 }
 
 TEST(test_sentinel_of_another_type)
@@ -1011,6 +1164,14 @@ int main(void)
         SCRIPT_TEST(test_sentinel_is_made_once),
         SCRIPT_TEST(test_sentinel_is_replaced_when_it_differs),
         SCRIPT_TEST(test_sentinel_gets_a_new_age_under_the_nonce_of_a_step),
+        SCRIPT_TEST(test_record_is_put_with_its_digest),
+        SCRIPT_TEST(test_record_is_put_where_its_stamp_was_seen),
+        SCRIPT_TEST(test_record_is_not_put_late),
+        SCRIPT_TEST(test_every_answer_tells_the_digest),
+        SCRIPT_TEST(test_another_record_writes_nothing),
+        SCRIPT_TEST(test_sentinel_is_replaced_by_its_stamp),
+        SCRIPT_TEST(test_record_goes_with_a_sentinel_that_differs),
+        SCRIPT_TEST(test_trace_of_a_step_keeps_the_record),
         SCRIPT_TEST(test_sentinel_of_another_type),
     };
 

@@ -1,0 +1,13 @@
+-- Puts the fleet's record beside the sentinel, on the node that was seen and where its record is the one that was seen.
+-- A command that was long under way puts nothing.
+-- KEYS: sentinel
+-- ARGV: deadline_us, stamp, record, record_by
+-- {.., 'OK'} | {.., 'STALE'} | {.., 'SENTINEL'}; the stamp is the one afterwards
+local why_not = objection(ARGV[1], ARGV[2])
+if why_not then
+  return answer(why_not)
+end
+local digest = string.sub(redis.sha1hex(ARGV[3]), 1, 8)
+redis.call('HSET', KEYS[1], 'record', ARGV[3], 'digest', digest, 'record_by', ARGV[4])
+stamp = nonce .. ':' .. digest
+return answer('OK')
