@@ -44,10 +44,12 @@ struct agent {
      * connection may show that nonce first, takes it for no change. */
     _Atomic uint64_t trace[HF_NODES_MAX];
     struct lease_table *leases;
-    struct hf_drained drained; /* the broker's, once it runs; others look into the table */
-    char drain_path[600];      /* its record; "": none is kept */
-    bool warm;                 /* table and journal are from an earlier agent of this boot */
-    bool readopted;            /* the journal's leases are readopted or being released */
+    struct hf_drained drained;  /* the broker's, once it runs; others look into the table */
+    char drain_path[600];       /* its record; "": none is kept */
+    char fleet_path[600];       /* of the record by which it goes; "": none is kept */
+    struct fleet_record *fleet; /* by which an earlier agent went; NULL: none */
+    bool warm;                  /* table and journal are from an earlier agent of this boot */
+    bool readopted;             /* the journal's leases are readopted or being released */
     uint8_t boot_id[16];
     uint64_t timens_inode, pidns_inode;
     char host[64];

@@ -286,6 +286,7 @@ static void on_wake(void *arg)
         case MSG_LOSE:
         case MSG_BEATS:
         case MSG_ABANDON:
+        case MSG_FLEET:
         case MSG_STOP:
             break; /* the renewal thread's */
         }

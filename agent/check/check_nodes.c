@@ -7,8 +7,10 @@
 #include "agent/broker/nodes/node_texts.h"
 #include "agent/broker/nodes/sentinels.h"
 #include "agent/check/parts.h"
+#include "agent/config/config_fleet.h"
 #include "agent/core/ballot.h"
 #include "agent/redis/node_look.h"
+#include "shm/status.h"
 
 #define PATIENCE hf_ms(2000)
 
@@ -31,8 +33,30 @@ static int same_server(const struct node_look *looks, int node)
     return -1;
 }
 
-static bool same_fleet(const struct node_sentinel *a, const struct node_sentinel *b)
+/* How the node differs from this configuration, by its record or, where it has none, by its sentinel. */
+static bool differs(const struct config *c, const struct node_look *look, int i, char *ret_text,
+                    size_t size)
 {
+    struct fleet_record own;
+
+    if (look->recorded == HF_ENOTHELD)
+        return sentinel_differs(&look->sentinel, c, i, ret_text, size);
+    config_fleet(c, &own);
+    if (look->recorded == HF_OK)
+        return fleet_record_differs(&look->record, &own, c->nodes[i].id, ret_text, size);
+    snprintf(ret_text, size, "the fleet's record on node %s %s", c->nodes[i].id,
+             look->recorded == HF_EVERSION ? "is of a later version of Holdfast: upgrade this host"
+                                           : "cannot be read");
+    return true;
+}
+
+static bool same_fleet(const struct node_look *x, const struct node_look *y)
+{
+    const struct node_sentinel *a = &x->sentinel, *b = &y->sentinel;
+
+    if (x->recorded == HF_OK || y->recorded == HF_OK)
+        return x->recorded == y->recorded && strcmp(x->record.fleet, y->record.fleet) == 0 &&
+               x->record.ttl_max_ms == y->record.ttl_max_ms;
     return a->ttl_max_ms == b->ttl_max_ms && a->nodes == b->nodes &&
            strcmp(a->list_hash, b->list_hash) == 0;
 }
@@ -57,12 +81,13 @@ static void judge_fleet(const struct config *c, const struct node_look *looks, u
 {
     const struct config_report *r = f->report;
     int first = __builtin_ctz(which);
-    const struct node_sentinel *s = &looks[first].sentinel;
-    int64_t longest = s->ttl_max_ms > c->ttl_max_ms ? s->ttl_max_ms : c->ttl_max_ms;
-    int line = s->ttl_max_ms != c->ttl_max_ms ? r->line[CONFIG_ID_ttl_max] : r->node_line[first];
+    int64_t theirs = looks[first].recorded == HF_OK ? looks[first].record.ttl_max_ms
+                                                    : looks[first].sentinel.ttl_max_ms;
+    int64_t longest = theirs > c->ttl_max_ms ? theirs : c->ttl_max_ms;
+    int line = theirs != c->ttl_max_ms ? r->line[CONFIG_ID_ttl_max] : r->node_line[first];
     char text[256], others[200];
 
-    (void)sentinel_differs(s, c, first, text, sizeof(text));
+    (void)differs(c, &looks[first], first, text, sizeof(text));
     list_others(c, which, others, sizeof(others));
     if (c->new_list)
         find_warning(f, line, "%s%s: --new-list replaces that", text, others);
@@ -80,18 +105,72 @@ static void judge_sentinels(const struct config *c, const struct node_look *look
     char text[256];
 
     for (int i = 0; i < c->node_count; i++)
-        if (answered >> i & 1 && sentinel_differs(&looks[i].sentinel, c, i, text, sizeof(text)))
+        if (answered >> i & 1 && differs(c, &looks[i], i, text, sizeof(text)))
             foreign |= 1u << i;
     while (foreign) {
-        const struct node_sentinel *s = &looks[__builtin_ctz(foreign)].sentinel;
+        const struct node_look *one = &looks[__builtin_ctz(foreign)];
         unsigned alike = 0;
 
         for (int i = 0; i < c->node_count; i++)
-            if (foreign >> i & 1 && same_fleet(&looks[i].sentinel, s))
+            if (foreign >> i & 1 && same_fleet(&looks[i], one))
                 alike |= 1u << i;
         judge_fleet(c, looks, alike, f);
         foreign &= ~alike;
     }
+}
+
+/* The record by which an agent of this configuration would go: that of most nodes. NULL: none, or as many have
+ * another one. */
+static const struct fleet_record *record_of_most(const struct config *c,
+                                                 const struct node_look *looks, unsigned answered)
+{
+    const struct fleet_record *best = NULL;
+    int most = 0;
+    bool tie = false;
+
+    for (int i = 0; i < c->node_count; i++) {
+        int count = 0;
+
+        if (!(answered >> i & 1) || looks[i].recorded != HF_OK)
+            continue;
+        for (int k = 0; k < c->node_count; k++)
+            count += answered >> k & 1 && looks[k].recorded == HF_OK &&
+                     strcmp(looks[k].record.fleet, looks[i].record.fleet) == 0;
+        if (count > most)
+            tie = false;
+        else if (count == most && strcmp(best->fleet, looks[i].record.fleet) != 0)
+            tie = true;
+        if (count > most) {
+            most = count;
+            best = &looks[i].record;
+        }
+    }
+    return tie || !best || best->count != c->node_count ? NULL : best;
+}
+
+/* What an agent would do about addresses: the record counts. */
+static void judge_seats(const struct config *c, const struct node_look *looks, unsigned answered,
+                        struct findings *f)
+{
+    const struct fleet_record *record = record_of_most(c, looks, answered);
+
+    for (int i = 0; record && !c->new_list && i < c->node_count; i++) {
+        const char *seat = record->seat[i].address;
+        int line = f->report->node_line[i];
+
+        if (strcmp(record->seat[i].id, c->nodes[i].id) != 0 || !looks[i].peer[0] ||
+            strcmp(seat, looks[i].peer) == 0)
+            continue;
+        find_warning(f, line,
+                     "node %s is at %s for this fleet, and this leads to %s: agents go to %s",
+                     c->nodes[i].id, seat, looks[i].peer, seat);
+    }
+    for (int i = 0; record && !c->new_list && i < c->node_count; i++)
+        if (answered >> i & 1 && looks[i].recorded == HF_OK &&
+            strcmp(looks[i].record.fleet, record->fleet) != 0)
+            find_warning(f, f->report->node_line[i],
+                         "node %s (%s) belongs to another fleet (%.8s; this one is %.8s)",
+                         c->nodes[i].id, c->nodes[i].text, looks[i].record.fleet, record->fleet);
 }
 
 /* Returns whether its sentinel can be judged: it answers, and nothing else is against it. */
@@ -130,6 +209,7 @@ void check_nodes(const struct config *c, struct findings *f)
             answered |= 1u << i;
     }
     judge_sentinels(c, looks, answered, f);
+    judge_seats(c, looks, answered, f);
     if (c->node_count - away < quorum)
         find_warning(f, 0, "%d of %d nodes answer, and %d are needed for any lock",
                      c->node_count - away, c->node_count, quorum);

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "agent/base/address.h"
 #include "shm/escape.h"
 #include "shm/status.h"
 
@@ -68,35 +67,6 @@ static void put_text(FILE *out, const char *key, const char *text)
     fputc('\n', out);
 }
 
-/* --- addresses ----------------------------------------------------------------------------------- */
-
-/* Of a number or a path: the seat that it is. */
-static bool seat_of(const struct node_address *address, char ret_seat[HF_NODE_TEXT_MAX + 1])
-{
-    char text[HF_NODE_TEXT_MAX + 16];
-
-    if (address->unix_socket)
-        return node_address_seat_read(address->host, ret_seat);
-    snprintf(text, sizeof(text), strchr(address->host, ':') ? "[%s]:%u" : "%s:%u", address->host,
-             address->port);
-    return node_address_seat_read(text, ret_seat);
-}
-
-/* Whether the configuration has surely another address than the seat: of a name only the port is known. */
-static bool is_elsewhere(const struct fleet_shown_node *node)
-{
-    struct node_address seat, own;
-    char why[256], own_seat[HF_NODE_TEXT_MAX + 1];
-
-    if (!*node->seat || !*node->configured ||
-        node_address_parse(node->configured, &own, why, sizeof(why)) < 0)
-        return false;
-    if (own.unix_socket || own.numeric)
-        return seat_of(&own, own_seat) && strcmp(own_seat, node->seat) != 0;
-    return node_address_parse(node->seat, &seat, why, sizeof(why)) == HF_OK &&
-           (seat.unix_socket || seat.port != own.port);
-}
-
 /* --- the lines ----------------------------------------------------------------------------------- */
 
 static void put_seats(FILE *out, const char *key, const struct fleet_seat *seats, int count)
@@ -127,7 +97,7 @@ static void put_node(FILE *out, const struct fleet_shown_node *node)
 {
     put_word(out, "node ", node->id);
     fprintf(out, " says=%s counts=%s elsewhere=%s", says_word(node->word), yes(node->counts),
-            yes(is_elsewhere(node)));
+            yes(fleet_shown_elsewhere(node)));
     put_word(out, " seat=", node->seat);
     put_word(out, " configured=", node->configured);
     put_word(out, " connected=", node->peer);

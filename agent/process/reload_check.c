@@ -79,9 +79,9 @@ static void judge_address(struct reload_check *c, int node, const struct trial *
     else
         refuse(
             c,
-            "node %s: %s is another server, and while another host asks the one before, two could "
-            "hold one lock. Stop that one for good, then restart the agent: leases outlive it",
-            id, address);
+            "node %s: %s is another server than the fleet's at %s. To move a fleet, drain all its "
+            "hosts for a quarantine, and start their agents with --new-list",
+            id, address, row.address);
 }
 
 static void judge_node(struct reload_check *c, const struct config_change *change,
@@ -103,10 +103,17 @@ static void judge_node(struct reload_check *c, const struct config_change *chang
     }
 }
 
-/* The present address, by the new user: the old one may have been taken away there. */
+/* Where the node is for this agent, by the fleet's record or else by the configuration; by the new user: the old one
+ * may have been taken away there. */
 static void present_address(const struct reload_check *c, int node, struct node_address *ret)
 {
-    *ret = c->now->nodes[node];
+    const struct node_address *configured = &c->now->nodes[node];
+    struct fleet_shown shown;
+
+    fleet_board_look(&c->agent->fleet_board, &shown);
+    if (configured->as[0] || !shown.known ||
+        !node_address_from_seat(shown.node[node].seat, configured, ret))
+        *ret = *configured;
     memcpy(ret->user, c->next->nodes[node].user, sizeof(ret->user));
     memcpy(ret->password, c->next->nodes[node].password, sizeof(ret->password));
 }

@@ -20,7 +20,7 @@ struct reload_start;
 
 /* Main makes it and frees it; in between it belongs to the thread, which sets `done` last. */
 struct reload_check {
-    const struct agent *agent; /* only its table is read, and that as any reader does */
+    struct agent *agent; /* only its table and its board are read, as any thread may */
     const struct reload_start *start;
     const struct config *now;
     struct config *next;

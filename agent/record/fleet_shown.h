@@ -23,9 +23,10 @@ enum fleet_word {
 
 struct fleet_shown_node {
     char id[HF_NODE_TEXT_MAX + 1];
-    char seat[HF_NODE_TEXT_MAX + 1];       /* by the record; "": none is known */
-    char configured[HF_NODE_TEXT_MAX + 1]; /* by this host's configuration */
-    char peer[HF_NODE_TEXT_MAX + 1];       /* where this agent is connected; "": nowhere */
+    char seat[HF_NODE_TEXT_MAX + 1]; /* by the record; "": none is known */
+    char configured[HF_NODE_TEXT_MAX +
+                    1];              /* by this host's configuration: its as=SEAT, or its address */
+    char peer[HF_NODE_TEXT_MAX + 1]; /* where this agent is connected; "": nowhere */
     enum fleet_word word;
     bool counts; /* its answers count: it is at its seat, and has our record */
 };
@@ -47,8 +48,11 @@ struct fleet_shown {
 struct fleet_board {
     struct mutex mutex;
     struct fleet_shown
-        shown; /* under the mutex; clang 14 takes no GUARDED_BY on a sibling member in C */
+        shown; /* under mutex; clang 14 takes no GUARDED_BY on a sibling member in C */
 };
+
+/* Whether the configuration has surely another address than the seat: of a name only the port is known. */
+bool fleet_shown_elsewhere(const struct fleet_shown_node *node);
 
 void fleet_board_init(struct fleet_board *board);
 void fleet_board_fini(struct fleet_board *board);

@@ -19,6 +19,7 @@ void mailbox_fini(struct mailbox *box)
 
     while ((message = mailbox_take(box))) {
         beats_drop(message->beats);
+        free(message->fleet);
         free(message);
     }
     cds_wfcq_destroy(&box->head, &box->tail);

@@ -18,6 +18,7 @@
 
 struct beats;
 struct config_order;
+struct fleet_record;
 struct handoff;
 struct lease;
 
@@ -32,6 +33,7 @@ enum message_kind {
     MSG_ABANDON,   /* slot, generation: a run's holder is gone without a word */
     MSG_TRUST,     /* both ways: node, events (enum trust_event bits) seen by the sender; the nonce
                     that the broker knows now, or under which a step was seen */
+    MSG_FLEET,     /* `fleet`: go by this record; the receiver frees it */
     MSG_STOP,      /* stop the loop */
     /* renewal thread to broker */
     MSG_CHANGED,     /* `lease`: state or reason changed, or V moved back: tell the holder */
@@ -56,6 +58,8 @@ struct message {
     struct beats *beats;
     struct handoff *handoff;
     struct config_order *order; /* main's */
+    struct fleet_record *fleet;
+    bool here; /* MSG_FLEET: the fleet was founded by this host */
     uint32_t slot, generation;
     int node_number;
     hf_time at;

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "agent/core/ballot.h"
 #include "agent/record/drain_record.h"
 #include "agent/record/events.h"
+#include "agent/record/fleet_memory.h"
 #include "agent/record/history_file.h"
 #include "shm/slot.h"
 #include "shm/status.h"
@@ -40,6 +42,43 @@ static void take_up_drain(struct agent *agent, const char *dir)
         return;
     drain_record_say(&agent->drained, agent->config->name, text);
     log_warn("%s", text);
+}
+
+static bool has_our_ids(const struct config *c, const struct fleet_record *record)
+{
+    if (record->count != c->node_count)
+        return false;
+    for (int i = 0; i < c->node_count; i++)
+        if (strcmp(record->seat[i].id, c->nodes[i].id) != 0)
+            return false;
+    return true;
+}
+
+/* By --new-list the operator vouches that nobody goes by what was before. */
+static void take_up_fleet(struct agent *agent, const char *dir)
+{
+    const struct config *c = agent->config;
+    struct fleet_record *record = calloc(1, sizeof(*record));
+    char text[FLEET_TEXT_SIZE], why[256];
+    size_t length;
+
+    agent->fleet_path[0] = '\0';
+    if (!c->ephemeral)
+        snprintf(agent->fleet_path, sizeof(agent->fleet_path), "%.590s/fleet", dir);
+    if (c->new_list &&
+        fleet_memory_keep(agent->fleet_path, agent->boot_id, "", 0, why, sizeof(why)) < 0)
+        log_warn("%s", why);
+    fleet_memory_read(agent->fleet_path, agent->boot_id, text, &length);
+    if (!record || !length || fleet_record_read(text, length, record) != HF_OK ||
+        !has_our_ids(c, record)) {
+        if (length)
+            log_warn("%s is of another list of nodes, or of another version: the nodes tell which "
+                     "fleet this is",
+                     agent->fleet_path);
+        free(record);
+        return;
+    }
+    agent->fleet = record;
 }
 
 static struct hf_table_spec table_spec(const struct config *c, const uint8_t boot_id[16],
@@ -120,6 +159,7 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
             " until a start without leases: leases of an earlier agent are in a table of that size",
             agent->table.capacity, c->capacity);
     take_up_drain(agent, dir);
+    take_up_fleet(agent, dir);
     history_load(agent);
     events_begin(agent);
     atomic_store(&agent->table.header->started_ns, clock_now().ns);
@@ -234,6 +274,8 @@ bool stores_close(struct agent *agent)
             (void)shm_unlink(agent->shm_name);
     }
     hf_table_close(&agent->table);
+    free(agent->fleet);
+    agent->fleet = NULL;
     if (left)
         journal_close(agent->journal);
     else

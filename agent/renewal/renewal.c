@@ -122,6 +122,7 @@ static void on_up(struct link *link, const struct node_facts *facts,
     struct renewal_node *node = &r->node[link_node(link)];
 
     is_renewal_thread();
+    renewal_seat_up(node);
     learn_facts(node, facts, sentinel);
     node->ready = clock_now();
     releaser_link_up(r->releaser, node->number);
@@ -139,10 +140,13 @@ static void on_probed(struct link *link, const struct node_facts *facts,
 static void on_down(struct link *link, enum hf_node_error error, const char *text, void *arg)
 {
     /* Every command in flight was ended; the broker's link to the same node reports it. */
-    (void)link;
+    struct renewal *r = arg;
+
+    is_renewal_thread();
     (void)error;
     (void)text;
-    (void)arg;
+    r->node[link_node(link)].seated = false;
+    r->node[link_node(link)].astray = r->fleet != NULL;
 }
 
 static const struct link_events events = {
@@ -181,7 +185,7 @@ static struct link_options options_of(struct renewal *r, int i)
     return (struct link_options){
         .loop = r->loop,
         .resolver = r->resolver,
-        .address = &config->nodes[i],
+        .address = seat_address(&r->node[i].seat),
         .node = i,
         .connect_timeout = hf_dur_max(config->timing.attempt, hf_ms(200)),
         .silence = timing_silence(config->timing.ttl),
@@ -193,15 +197,21 @@ static struct link_options options_of(struct renewal *r, int i)
     };
 }
 
+void renewal_configure_link(struct renewal_node *node)
+{
+    const struct link_options options = options_of(node->renewal, node->number);
+
+    link_configure(node->link, &options);
+}
+
 /* (!) Between two turns: nothing points into the configuration before after this. Leases keep the times of
  * their own TTL. */
 static void take_order(struct renewal *r, struct config_order *order) IN_RENEWAL_THREAD
 {
     r->config = order->config;
     for (int i = 0; i < r->n; i++) {
-        const struct link_options options = options_of(r, i);
-
-        link_configure(r->node[i].link, &options);
+        seat_configure(&r->node[i].seat, &r->config->nodes[i]);
+        renewal_configure_link(&r->node[i]);
     }
     config_order_taken(order);
 }
@@ -260,6 +270,9 @@ static void on_message(struct renewal *r, const struct message *message) IN_RENE
         break;
     case MSG_CONFIG:
         take_order(r, message->order);
+        break;
+    case MSG_FLEET:
+        renewal_take_fleet(r, message->fleet, message->here);
         break;
     case MSG_CHANGED:
     case MSG_HANDED_OVER:
@@ -330,6 +343,7 @@ static bool on_idle(void *arg)
     hf_time next, now;
 
     is_renewal_thread();
+    renewal_mend_seats(r);
     renewal_pump(r);
     now = clock_now();
     next = hf_time_min(hf_time_add(now, BEAT), renewal_next_due(r));
@@ -426,7 +440,7 @@ static int node_create(struct renewal *r, int i)
 {
     struct renewal_node *node = &r->node[i];
     const struct config *config = r->config;
-    const struct link_options options = options_of(r, i);
+    struct link_options options;
     struct node_trust before;
     int rc = cohorts_reserve(&node->renewals, r->agent->table.capacity);
 
@@ -445,6 +459,8 @@ static int node_create(struct renewal *r, int i)
     }
     node->first_mark = node->trust.mark;
     server_init(&node->server, node->trust.facts.run_id);
+    seat_configure(&node->seat, &config->nodes[i]);
+    options = options_of(r, i);
     return link_create(&options, &node->link);
 }
 
@@ -481,6 +497,7 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal) BEFORE_OR_
         rc = cohorts_reserve(&r->looks, agent->table.capacity);
     if (rc == HF_OK)
         rc = slots_reserve(r, agent->table.capacity);
+    renewal_fleet_begin(r);
     for (int i = 0; i < r->n && rc == HF_OK; i++) {
         rc = node_create(r, i);
         links[i] = r->node[i].link;
@@ -537,5 +554,6 @@ void renewal_destroy(struct renewal *r)
     free(r->slots);
     free(r->by_key.first);
     free(r->rivals.words);
+    renewal_fleet_end(r);
     free(r);
 }

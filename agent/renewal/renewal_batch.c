@@ -188,6 +188,7 @@ struct link_lock renewal_lock(const struct renewal_node *node, const struct leas
         .token = &lease->token,
         .ttl_ms = lease->ttl_ms,
         .nonce = renewal_nonce(node),
+        .digest = node->renewal->fleet ? node->renewal->fleet_digest : "",
         .fence = fence_node_part(lease->fence),
         .holder = {.host = node->renewal->agent->host,
                    .command = lease_comm(lease),
@@ -239,9 +240,9 @@ static bool may_heal(const struct renewal_node *node) IN_RENEWAL_THREAD
     const struct node_trust *t = &node->trust;
     const struct node_sentinel *s = &t->sentinel;
 
-    if (t->refused || !renewal_nonce(node)[0])
+    if (t->refused || !renewal_nonce(node)[0] || (r->fleet && !node->seated))
         return false;
-    if (s->present && strcmp(s->nonce, renewal_nonce(node)) == 0 &&
+    if (!r->fleet && s->present && strcmp(s->nonce, renewal_nonce(node)) == 0 &&
         (s->ttl_max_ms != config->ttl_max_ms || s->nodes != r->n ||
          strcmp(s->list_hash, config->list_hash) != 0))
         return false;

@@ -1,7 +1,7 @@
 /* What the renewal thread's parts share: renewal.c (thread, messages, nodes), renewal_lease.c
  * (carrying out what the state machine decides, endings), renewal_batch.c (queues of what is due, and
  * scripts), renewal_reply.c (judging answers), renewal_notices.c (notices), renewal_records.c (fence
- * records).
+ * records), renewal_fleet.c (the fleet's record).
  * Everything here belongs to that thread. */
 #ifndef HOLDFAST_AGENT_RENEWAL_RENEWAL_INTERNAL_H
 #define HOLDFAST_AGENT_RENEWAL_RENEWAL_INTERNAL_H
@@ -26,6 +26,7 @@
 #include "agent/redis/link.h"
 #include "agent/redis/releaser.h"
 #include "agent/redis/resolver.h"
+#include "agent/redis/seat.h"
 #include "agent/renewal/renewal.h"
 
 #define RENEW_KEYS 128 /* per script */
@@ -54,6 +55,9 @@ struct renewal_node {
     struct renewal *renewal;
     int number;
     struct link *link;
+    struct seat seat;
+    bool seated,
+        astray; /* the link is where the record says; it is elsewhere, and to be sent there */
     struct node_trust trust;
     struct node_age age;
     struct server server; /* that the node's address leads to */
@@ -85,6 +89,9 @@ struct renewal_slot {
 struct renewal {
     struct agent *agent;
     const struct config *config; /* the one in force */
+    struct fleet_record *fleet;  /* the one that this agent goes by; NULL: none is known */
+    char fleet_digest[FLEET_DIGEST_LEN + 1];
+    bool fleet_here; /* this host founded it */
     struct loop *loop;
     struct resolver *resolver;
     struct releaser *releaser;
@@ -119,6 +126,8 @@ struct renewal {
 
 /* --- renewal.c -------------------------------------------------------------------------------- */
 
+/* Its options or its seat are other ones now. */
+void renewal_configure_link(struct renewal_node *node) IN_RENEWAL_THREAD;
 uint32_t renewal_random(struct renewal *r) IN_RENEWAL_THREAD;
 static inline void renewal_count(struct renewal *r, enum hf_counter counter, int64_t n)
 {
@@ -254,6 +263,23 @@ void renewal_hurry(struct renewal_node *node, struct lease *lease, hf_time now) 
 /* For link_events. */
 void renewal_noticed(struct link *link, const void *key, size_t key_len,
                      void *arg) IN_RENEWAL_THREAD;
+
+/* --- renewal_fleet.c -------------------------------------------------------------------------- */
+
+/* Before the links are made: what an earlier agent went by. */
+void renewal_fleet_begin(struct renewal *r);
+void renewal_fleet_end(struct renewal *r);
+/* From now on; takes the record over. `here`: this host founded it. */
+void renewal_take_fleet(struct renewal *r, struct fleet_record *record,
+                        bool here) IN_RENEWAL_THREAD;
+/* The link is up. */
+void renewal_seat_up(struct renewal_node *node) IN_RENEWAL_THREAD;
+/* Links that came up elsewhere than at their seats: not from inside their callbacks. */
+void renewal_mend_seats(struct renewal *r) IN_RENEWAL_THREAD;
+/* (!) Whether what the node answered counts: it goes by our record, and is at its seat. While none is known: it has
+ * none either. */
+bool renewal_counts(const struct renewal_node *node,
+                    const struct link_reply *reply) IN_RENEWAL_THREAD;
 
 /* --- renewal_reply.c -------------------------------------------------------------------------- */
 

@@ -206,6 +206,13 @@ static void not_renewed(const struct renew_batch *batch,
     }
 }
 
+/* The node goes by another record than this agent: its clock and its nonce are news, its keys are not. */
+static void learn_only(struct renewal_node *node, const struct link_reply *reply) IN_RENEWAL_THREAD
+{
+    if (renewal_learn(node, reply) & TRUST_STEPPED)
+        renewal_stepped(node, reply->sent);
+}
+
 void renewal_on_renewed(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct renew_batch *batch = arg;
@@ -215,10 +222,14 @@ void renewal_on_renewed(struct link *link, const struct link_reply *reply, void 
     if (!node->renewal->closing) {
         remember(node, reply, 0, batch->count, reply->marks,
                  reply->outcome == LINK_ANSWERED ? reply->mark_count : 0);
-        if (reply->outcome == LINK_ANSWERED)
+        if (reply->outcome == LINK_ANSWERED && renewal_counts(node, reply)) {
             renewed(batch, reply);
-        else if (!reply->late)
-            not_renewed(batch, reply);
+        } else {
+            if (reply->outcome == LINK_ANSWERED)
+                learn_only(node, reply);
+            if (!reply->late)
+                not_renewed(batch, reply);
+        }
     }
     if (reply->final) {
         batch->busy = false;

@@ -55,10 +55,10 @@ static const char *why_by_state(char *out, size_t size, const struct hf_node_row
     case HF_NODE_QUARANTINED:
         words_quarantine_sentence(reasons, sizeof(reasons), row->quarantine_reason);
         unwritable(writes, sizeof(writes), row);
-        snprintf(out, size, "%s%s%s%s%s",
+        snprintf(out, size, "%s%s%s%s%.*s",
                  *reasons ? reasons : "it will be judged once enough nodes answer",
                  left ? ", votes again in " : "", left ? text_span(span, sizeof(span), left) : "",
-                 *writes ? "; " : "", writes);
+                 *writes ? "; " : "", (int)sizeof(writes) / 2, writes);
         break;
     case HF_NODE_REFUSED:
         snprintf(out, size, "%s", words_refusal_sentence(row->refused));

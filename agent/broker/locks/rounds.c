@@ -67,6 +67,7 @@ static void fill_lock(struct round *round, int node, struct link_lock *lock)
                                .token = &round->token,
                                .ttl_ms = (uint32_t)hf_dur_ms(round->timing.ttl),
                                .nonce = locks->nodes->node[node].trust.sentinel.nonce,
+                               .digest = locks->nodes->fleet_view.digest,
                                .fence = round->ballot.fence,
                                .holder = round->described};
     round->sent[node] = now;

@@ -42,7 +42,7 @@ const char *node_refusal_text(enum hf_node_refusal refusal)
                "the replicas; after a failover restart it without its files; or allow_replicas, "
                "with the weaker contract";
     case HF_REFUSED_FLEET:
-        return "its sentinel differs";
+        return "its sentinel, or its record of the fleet, differs";
     case HF_REFUSED_NOT_REDIS:
         return "it does not speak Redis";
     case HF_REFUSED_AUTH:
@@ -54,7 +54,7 @@ const char *node_refusal_text(enum hf_node_refusal refusal)
 }
 
 /* Why a node does not vote. */
-enum standing { VOTES, DOWN, REFUSED, QUARANTINED, UNWRITABLE };
+enum standing { VOTES, DOWN, REFUSED, QUARANTINED, UNRECORDED, UNWRITABLE };
 
 static enum standing standing_of(const struct nodes *nodes, int i, hf_time now) IN_BROKER_THREAD
 {
@@ -66,7 +66,9 @@ static enum standing standing_of(const struct nodes *nodes, int i, hf_time now) 
         return REFUSED;
     if (!trust_may_vote(&node->trust, now))
         return QUARANTINED;
-    return nodes_takes_writes(nodes, i) ? VOTES : UNWRITABLE;
+    if (!nodes_takes_writes(nodes, i))
+        return UNWRITABLE;
+    return fleet_counts(&nodes->fleet_view, i) ? VOTES : UNRECORDED;
 }
 
 uint64_t nodes_situation(const struct nodes *nodes, hf_time now)
@@ -209,7 +211,14 @@ void nodes_explain(const struct nodes *nodes, hf_time now, char *ret_text, size_
     hf_time enough = enough_at(nodes, now);
     uint32_t reasons = 0;
     size_t used, before;
+    char waits[256];
 
+    fleet_waits(&nodes->fleet_view, now, waits, sizeof(waits));
+    if (waits[0]) {
+        snprintf(ret_text, size, "%s (%d of %d nodes may vote, %d are needed)", waits,
+                 nodes_granting(nodes, now), nodes->n, nodes->q);
+        return;
+    }
     for (int i = 0; i < nodes->n; i++)
         if (standing_of(nodes, i, now) == QUARANTINED)
             reasons |= nodes->node[i].trust.reasons;
@@ -224,6 +233,8 @@ void nodes_explain(const struct nodes *nodes, hf_time now, char *ret_text, size_
     if (used > before && used < size)
         used +=
             (size_t)snprintf(ret_text + used, size - used, ": %s", node_quarantine_text(reasons));
+    used = add_standing(nodes, UNRECORDED, "that do not count by the fleet's record", now, ret_text,
+                        size, used);
     if (hf_time_before(now, enough) && used < size)
         snprintf(ret_text + used, size - used, "; enough of them vote in %" PRId64 " s",
                  hf_time_since(enough, now).ns / HF_NS_PER_SEC + 1);

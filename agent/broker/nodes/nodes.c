@@ -11,6 +11,7 @@
 #include "agent/base/log.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/nodes/node_events.h"
+#include "agent/broker/nodes/node_fleet.h"
 #include "agent/broker/nodes/sentinels.h"
 #include "agent/core/ballot.h"
 #include "agent/record/stores.h"
@@ -55,7 +56,7 @@ static void node_publish(struct nodes *nodes, int i, hf_time now) IN_BROKER_THRE
     row->flags = (t->facts.durable ? HF_NODE_F_DURABLE : 0) |
                  (t->fresh_word ? HF_NODE_F_ASSUMED_FRESH : 0) |
                  (nodes->config->ephemeral ? HF_NODE_F_DEV : 0) |
-                 (uint32_t)node->tracking << HF_NODE_F_TRACKING_SHIFT;
+                 (uint32_t)node->tracking << HF_NODE_F_TRACKING_SHIFT | node_fleet_flags(nodes, i);
     if (t->clock_known) {
         int64_t middle = t->low_us + (t->high_us - t->low_us) / 2;
 
@@ -138,8 +139,10 @@ static void node_learn(struct nodes *nodes, int i, const struct node_facts *fact
     events |= nodes_on_reply(nodes, i, reply);
     if (reply->write_tried)
         writes_on_probe(&node->writes, reply->write_error, reply->write_text, now);
-    if (reply->outcome == LINK_ANSWERED)
+    if (reply->outcome == LINK_ANSWERED) {
+        node_fleet_read(nodes, i, reply);
         events |= sentinel_adopt(nodes, i, reply, now);
+    }
     /* At once: a round may begin before the review. */
     mark_duplicates(nodes);
     nodes_note(nodes, i, events, now);
@@ -175,12 +178,13 @@ static void on_up(struct link *link, const struct node_facts *facts, const struc
 
     is_broker_thread();
     nodes->node[i].up = true;
+    node_fleet_up(nodes, i);
     writes_reset(&nodes->node[i].writes);
     node_events_up(nodes, i, facts->version);
     nodes->node[i].row.error_class = HF_NODE_ERR_NONE;
     nodes->node[i].row.error[0] = '\0';
     log_info("node %s is up (%s, version %s)", nodes->config->nodes[i].id,
-             nodes->config->nodes[i].text, facts->version);
+             seat_address(&nodes->node[i].seat)->text, facts->version);
     node_learn(nodes, i, facts, reply);
     node_sampled(nodes, i, reply);
     nodes_tell_renewal(nodes, i, 0);
@@ -201,6 +205,7 @@ static void on_down(struct link *link, enum hf_node_error error, const char *tex
     int i = link_node(link);
     struct node *node = &nodes->node[i];
 
+    is_broker_thread();
     if (node->up || node->row.error_class != (uint32_t)error)
         log_warn("node %s is down: %s: %s", nodes->config->nodes[i].id, link_error_name(error),
                  text);
@@ -209,6 +214,7 @@ static void on_down(struct link *link, enum hf_node_error error, const char *tex
         node->row.reconnects++;
     node->up = false;
     node->asking_sentinel = false;
+    node_fleet_down(nodes, i);
     node->row.error_class = (uint32_t)error;
     snprintf(node->row.error, sizeof(node->row.error), "%s", text);
     loop_timer_set(nodes->loop, &nodes->review, loop_now(nodes->loop));
@@ -243,6 +249,16 @@ static const struct link_events events = {.up = on_up,
 
 /* --- the review: after every change, and at least every second -------------------------------- */
 
+/* The fleet is known, so one node's difference is its own; or --new-list is about to end it. */
+static bool is_settled(const struct nodes *nodes, int i)
+{
+    return nodes->fleet_view.known || (nodes->config->new_list && !nodes->node[i].replaced);
+}
+
+#define FLEET_REMEDY 64
+static const char remedy[] = "; all agents of a fleet need the same constants";
+_Static_assert(sizeof(remedy) <= FLEET_REMEDY, "it fits");
+
 static void review(struct loop_timer *timer, hf_time now)
 {
     struct nodes *nodes = HF_CONTAINER(timer, struct nodes, review);
@@ -253,7 +269,10 @@ static void review(struct loop_timer *timer, hf_time now)
     sentinels_make(nodes, now);
     sentinels_trace(nodes, now);
     judge_first_contacts(nodes, now);
-    nodes->fleet[0] = '\0';
+    node_fleet_review(nodes, now);
+    sentinels_judge(nodes);
+    if (fleet_differs(&nodes->fleet_view, nodes->fleet, sizeof(nodes->fleet) - FLEET_REMEDY))
+        strcat(nodes->fleet, remedy);
     for (int i = 0; i < nodes->n; i++) {
         hf_time until;
 
@@ -263,10 +282,8 @@ static void review(struct loop_timer *timer, hf_time now)
         until = trust_until(&nodes->node[i].trust, now);
         if (hf_time_before(now, until))
             next = hf_time_min(next, until);
-        if (nodes->node[i].fleet_text[0] && !nodes->fleet[0])
-            snprintf(nodes->fleet, sizeof(nodes->fleet),
-                     "%s; all agents of a fleet need the same constants",
-                     nodes->node[i].fleet_text);
+        if (nodes->node[i].fleet_text[0] && !nodes->fleet[0] && !is_settled(nodes, i))
+            snprintf(nodes->fleet, sizeof(nodes->fleet), "%s%s", nodes->node[i].fleet_text, remedy);
     }
     nodes->owner.reviewed(nodes->owner.arg, now);
     loop_timer_set(nodes->loop, &nodes->review, next);
@@ -284,6 +301,7 @@ unsigned nodes_on_reply(struct nodes *nodes, int i, const struct link_reply *rep
         node->row.last_reply_ns = reply->received.ns;
         seen = trust_on_time(&node->trust, reply->node_time, reply->sent, reply->received);
         seen |= trust_on_nonce(&node->trust, reply->nonce, reply->received);
+        node_fleet_reply(nodes, i, reply);
         nodes_note(nodes, i, seen, reply->received);
         break;
     case LINK_ERROR:
@@ -335,7 +353,7 @@ void nodes_on_told(struct nodes *nodes, const struct message *m)
 bool nodes_may_vote(const struct nodes *nodes, int i, hf_time now)
 {
     return nodes->node[i].up && link_is_up(nodes->node[i].link) &&
-           trust_may_vote(&nodes->node[i].trust, now);
+           trust_may_vote(&nodes->node[i].trust, now) && fleet_counts(&nodes->fleet_view, i);
 }
 
 int nodes_voting(const struct nodes *nodes, hf_time now)
@@ -408,7 +426,7 @@ static struct link_options options_of(struct nodes *nodes, int i, hf_dur probe)
 
     return (struct link_options){
         .loop = nodes->loop,
-        .address = &c->nodes[i],
+        .address = seat_address(&nodes->node[i].seat),
         .node = i,
         .connect_timeout = hf_dur_max(c->timing.attempt, hf_ms(200)),
         .silence = timing_silence(c->timing.ttl),
@@ -423,7 +441,8 @@ static void show_address(struct nodes *nodes, int i)
 {
     char *address = nodes->node[i].row.address;
 
-    snprintf(address, sizeof(nodes->node[i].row.address), "%s", nodes->config->nodes[i].text);
+    snprintf(address, sizeof(nodes->node[i].row.address), "%s",
+             seat_address(&nodes->node[i].seat)->text);
 }
 
 static int node_create(struct nodes *nodes, int i,
@@ -468,6 +487,7 @@ int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolv
     nodes->q = ballot_quorum(nodes->n);
     nodes->started = clock_now();
     nodes->review.fn = review;
+    node_fleet_begin(nodes);
     for (int i = 0; rc == HF_OK && i < nodes->n; i++)
         rc = node_create(nodes, i, resolver);
     if (rc == HF_OK)
@@ -486,6 +506,7 @@ void nodes_configure(struct nodes *nodes, const struct config *config)
     bool shorter = config->timing.ttl.ns < nodes->config->timing.ttl.ns;
 
     nodes->config = config;
+    node_fleet_configure(nodes);
     for (int i = 0; i < nodes->n; i++) {
         const struct link_options options = options_of(nodes, i, node_gap(nodes, i));
 
@@ -495,6 +516,14 @@ void nodes_configure(struct nodes *nodes, const struct config *config)
         show_address(nodes, i);
     }
     loop_timer_set(nodes->loop, &nodes->review, clock_now());
+}
+
+void nodes_reconnect(struct nodes *nodes, int i)
+{
+    const struct link_options options = options_of(nodes, i, node_gap(nodes, i));
+
+    link_configure(nodes->node[i].link, &options);
+    show_address(nodes, i);
 }
 
 void nodes_start(struct nodes *nodes)

@@ -11,12 +11,15 @@
 #include "agent/base/log_limit.h"
 #include "agent/base/loop.h"
 #include "agent/base/thread_role.h"
+#include "agent/core/fleet.h"
 #include "agent/core/node_trust.h"
 #include "agent/core/node_writes.h"
 #include "agent/core/sampling.h"
+#include "agent/record/fleet_shown.h"
 #include "agent/redis/link.h"
 #include "agent/redis/releaser.h"
 #include "agent/redis/resolver.h"
+#include "agent/redis/seat.h"
 
 struct message;
 
@@ -41,10 +44,14 @@ struct node {
     struct sampling sampling; /* by probes */
     struct hf_node_row row;   /* as it was last published */
     bool up, asking_sentinel, replaced;
-    bool reread; /* the sentinel is to be read again */
+    bool reread;       /* the sentinel is to be read again */
+    bool putting;      /* the fleet's record is on its way there */
+    hf_time put_again; /* not before: it was not taken */
+    bool failed;       /* it could not be reached, or not any more */
+    struct seat seat;
     enum hf_node_tracking tracking;
     hf_time up_since;
-    char fleet_text[160]; /* how its sentinel differs from ours; "" */
+    char fleet_text[256]; /* how its record, or its sentinel, differs from ours; "" */
     struct node_told told;
 };
 
@@ -72,7 +79,13 @@ struct nodes {
     int n, q;
     struct loop_timer review;
     struct log_limit writes; /* of lines about nodes that refuse them */
-    char fleet[200];
+    struct fleet fleet_view;
+    hf_time fleet_asked;            /* while no record is known */
+    struct fleet_shown fleet_shown; /* as last shown */
+    char fleet_by[96];              /* who put the record, as a node told it */
+    bool fleet_here;                /* it was founded by this host, as told to the renewal thread */
+    bool fleet_unkept;              /* a record could not be kept */
+    char fleet[320];                /* why no lock is granted: this host is not as the fleet; "" */
 };
 
 /* Makes the links, without connecting. On HF_ENOMEM and HF_ESYS nothing is left behind. */
@@ -80,6 +93,8 @@ int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolv
                  const struct nodes_owner *owner, struct nodes **ret_nodes);
 /* A reload. Links of which the address is another one end, and connect there. */
 void nodes_configure(struct nodes *nodes, const struct config *config) IN_BROKER_THREAD;
+/* Sends the node's link to its seat. */
+void nodes_reconnect(struct nodes *nodes, int node) IN_BROKER_THREAD;
 /* In the broker's thread. */
 void nodes_start(struct nodes *nodes) IN_BROKER_THREAD;
 /* Ends the links: every command in flight is told that it is over. Releases under way are forgotten: the journal has

@@ -10,6 +10,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "agent/base/thread_role.h"
+#include "agent/broker/nodes/node_fleet.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/config/list_hash.h"
 #include "shm/hex.h"
@@ -21,13 +22,20 @@
 
 static void sentinel_done(struct link *link, const struct link_reply *reply, void *arg);
 
+/* The same ids, and no key formats. */
+static bool is_of_default_keys(const struct node_sentinel *s, const struct config *c)
+{
+    char ids_only[sizeof(c->list_hash)];
+
+    list_hash(c->nodes, c->node_count, ids_only);
+    return strcmp(s->list_hash, ids_only) == 0;
+}
+
 bool sentinel_differs(const struct node_sentinel *s, const struct config *c, int i, char *ret_text,
                       size_t size)
 {
     const char *id = c->nodes[i].id;
-    char ids_only[sizeof(c->list_hash)];
 
-    list_hash(c->nodes, c->node_count, ids_only);
     if (!s->present)
         return false; /* flushed: a new one is made, and the quarantine begins */
     if (s->ttl_max_ms != c->ttl_max_ms)
@@ -38,7 +46,7 @@ bool sentinel_differs(const struct node_sentinel *s, const struct config *c, int
                  c->node_count);
     else if (strcmp(s->list_hash, c->list_hash) == 0)
         return false;
-    else if (strcmp(s->list_hash, ids_only) == 0)
+    else if (is_of_default_keys(s, c))
         snprintf(ret_text, size,
                  "the other hosts of node %s have no key_format or key_format_for, and this host "
                  "has one",
@@ -54,15 +62,25 @@ bool sentinel_differs(const struct node_sentinel *s, const struct config *c, int
 static void compare_with_fleet(struct nodes *nodes, int i)
 {
     struct node *node = &nodes->node[i];
+    bool recorded = node->trust.sentinel.present && nodes->fleet_view.node[i].digest[0];
 
-    if (!sentinel_differs(&node->trust.sentinel, nodes->config, i, node->fleet_text,
-                          sizeof(node->fleet_text))) {
+    if (recorded ? !node_fleet_objects(nodes, i, node->fleet_text, sizeof(node->fleet_text))
+                 : !sentinel_differs(&node->trust.sentinel, nodes->config, i, node->fleet_text,
+                                     sizeof(node->fleet_text))) {
         node->fleet_text[0] = '\0';
         if (node->trust.refused && node->trust.refusal == HF_REFUSED_FLEET)
             (void)trust_refuse(&node->trust, HF_REFUSED_NOT);
     } else if (!node->trust.refused) {
         (void)trust_refuse(&node->trust, HF_REFUSED_FLEET);
     }
+}
+
+/* What a node told may be judged otherwise since: a record is gone by, or another node showed which servers these are. */
+void sentinels_judge(struct nodes *nodes)
+{
+    for (int i = 0; i < nodes->n; i++)
+        if (nodes->node[i].up)
+            compare_with_fleet(nodes, i);
 }
 
 /* As far as is known, it takes writes. */
@@ -102,7 +120,12 @@ static void ask_sentinel(struct nodes *nodes, int i, bool replace, hf_time now)
 {
     char nonce[TRUST_NONCE_LEN + 1];
     struct link_sentinel s = {.make = true, .replace = replace, .nonce = nonce};
+    const struct fleet_node *seen = &nodes->fleet_view.node[i];
 
+    if (replace && seen->digest[0]) {
+        s.other_nonce = seen->nonce;
+        s.other = seen->read; /* (!) the one that was judged */
+    }
     if (new_nonce(nonce))
         send_sentinel(nodes, i, s, sentinel_done, now);
 }
@@ -162,31 +185,45 @@ static bool sentinel_wanted(const struct node *node)
 }
 
 /* A sentinel is made only where there is none, only while no node disagrees, and not before every
- * node had its chance to disagree. */
+ * node had its chance to disagree. A host that disagrees with the fleet's record makes none: its constants would be
+ * another fleet's to the other hosts. */
 void sentinels_make(struct nodes *nodes, hf_time now)
 {
     bool all_read = true;
+    char text[256];
 
     for (int i = 0; i < nodes->n; i++) {
         if (!nodes->node[i].up)
             all_read = false;
         if (nodes->node[i].fleet_text[0] && nodes->config->new_list && !nodes->node[i].replaced &&
-            nodes->node[i].up && !nodes->node[i].asking_sentinel) {
+            nodes->node[i].up && !nodes->node[i].asking_sentinel &&
+            fleet_is_seated(&nodes->fleet_view, i)) {
             log_warn("node %s: replacing its sentinel (--new-list): %s", nodes->config->nodes[i].id,
                      nodes->node[i].fleet_text);
             ask_sentinel(nodes, i, true, now);
         }
-        if (nodes->node[i].fleet_text[0])
+        if (nodes->node[i].fleet_text[0] && !nodes->fleet_view.known)
             return;
     }
     if (!all_read && hf_time_before(now, hf_time_add(nodes->started, hf_ns(SENTINEL_PATIENCE))))
         return;
+    if (fleet_differs(&nodes->fleet_view, text, sizeof(text)))
+        return;
     for (int i = 0; i < nodes->n; i++) {
         struct node *node = &nodes->node[i];
 
-        if (node->up && sentinel_wanted(node) && !node->asking_sentinel && is_ours(node))
+        if (node->up && sentinel_wanted(node) && !node->asking_sentinel && is_ours(node) &&
+            fleet_is_seated(&nodes->fleet_view, i))
             ask_sentinel(nodes, i, false, now);
     }
+}
+
+void sentinel_reread(struct nodes *nodes, int i, hf_time now)
+{
+    const struct link_sentinel read_only = {.nonce = ""};
+
+    if (!nodes->node[i].asking_sentinel)
+        send_sentinel(nodes, i, read_only, sentinel_done, now);
 }
 
 unsigned sentinel_adopt(struct nodes *nodes, int i, const struct link_reply *reply, hf_time now)
@@ -210,7 +247,10 @@ static void sentinel_done(struct link *link, const struct link_reply *reply, voi
     nodes_on_reply(nodes, i, reply);
     nodes_on_write(nodes, i, reply, reply->outcome == LINK_ANSWERED && reply->sentinel_created);
     if (reply->outcome == LINK_ANSWERED) {
-        unsigned events = sentinel_adopt(nodes, i, reply, now);
+        unsigned events;
+
+        node_fleet_read(nodes, i, reply);
+        events = sentinel_adopt(nodes, i, reply, now);
 
         if (reply->sentinel_created) {
             nodes->node[i].replaced = true;
