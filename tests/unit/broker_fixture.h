@@ -145,7 +145,7 @@ static HF_UNUSED void make_agent(void)
     snprintf(config.key_format, sizeof(config.key_format), "%%s");
     snprintf(config.list_hash, sizeof(config.list_hash), "cafe");
     for (int i = 0; i < NODES; i++) {
-        snprintf(text, sizeof(text), "n%d=127.0.0.1:%d", i + 1, 7000 + i);
+        snprintf(text, sizeof(text), "n%d=10.0.0.1:%d", i + 1, 7000 + i);
         assert_int_equal(node_address_parse(text, &config.nodes[i], why, sizeof(why)), HF_OK);
     }
     assert_int_equal(

@@ -3,11 +3,13 @@
 #ifndef HOLDFAST_TESTS_LINKS_FIXTURE_H
 #define HOLDFAST_TESTS_LINKS_FIXTURE_H
 
+#include "agent/config/config_fleet.h"
+#include "agent/core/fleet_record.h"
 #include "agent/redis/link.h"
 
 #define NODE_NONCE "0123456789abcdef0123456789abcdef"
 
-enum command_kind { ACQUIRE = 1, RAISE, SENTINEL, QUERY, FORCE, LISTING };
+enum command_kind { ACQUIRE = 1, RAISE, SENTINEL, QUERY, FORCE, LISTING, FLEET };
 
 struct command {
     enum command_kind kind;
@@ -17,19 +19,30 @@ struct command {
     hf_time sent;
     struct token token;
     uint64_t fence, cursor;
-    hf_nodetime deadline; /* by the node's clock */
     bool make, answered;
+    /* fleet, acquire, and a sentinel that is to be replaced: the stamp, as it was seen. "": none */
+    char stamp[TRUST_NONCE_LEN + 1 + FLEET_DIGEST_LEN + 1];
+    bool replace;
+    char nonce[TRUST_NONCE_LEN + 1]; /* sentinel: the new one */
+    hf_nodetime deadline;            /* by the node's clock */
+    struct fleet_record record;      /* fleet */
 };
 
 struct link {
     int node;
     bool up, overdue;
+    char peer[HF_NODE_TEXT_MAX + 1];
+    int configured, probes; /* how often it was told so */
     struct link_options options;
     struct command commands[MOST];
     int asked; /* commands, ever */
 };
 
 static struct link links[NODES];
+
+/* The record of the fleet of these links, by which the agent goes after go_by_the_record(). */
+static char the_record[FLEET_TEXT_SIZE], the_digest[FLEET_DIGEST_LEN + 1];
+static size_t the_record_len;
 
 static HF_UNUSED struct command *newest(int node)
 {
@@ -63,6 +76,7 @@ static HF_UNUSED struct link_reply reply_now(hf_time sent)
                                .write_text = "",
                                .verdict = VERDICT_OK};
 
+    memcpy(reply.digest, the_digest, sizeof(the_digest));
     return reply;
 }
 
@@ -94,10 +108,39 @@ static HF_UNUSED void break_off(struct command *command)
 static HF_UNUSED void make_links(void)
 {
     memset(links, 0, sizeof(links));
+    the_digest[0] = '\0';
+    the_record_len = 0;
     for (int i = 0; i < NODES; i++) {
         links[i].node = i;
         links[i].up = true;
+        snprintf(links[i].peer, sizeof(links[i].peer), "%s", config.nodes[i].text);
     }
+}
+
+/* What the agent would found, in that state. */
+static HF_UNUSED struct fleet_record fleet_of_links(enum fleet_state state)
+{
+    struct fleet_record record;
+
+    config_fleet(&config, &record);
+    record.version = 1;
+    record.state = state;
+    for (int i = 0; i < NODES; i++)
+        memcpy(record.seat[i].address, links[i].peer, sizeof(links[i].peer));
+    fleet_record_name(&record, record.fleet);
+    return record;
+}
+
+/* From now on nodes answer with the record, and the agent that is made goes by it, as an earlier one of this boot
+ * did. */
+static HF_UNUSED void go_by_the_record(void)
+{
+    static struct fleet_record record;
+
+    record = fleet_of_links(FLEET_COMPLETE);
+    the_record_len = fleet_record_text(&record, the_record);
+    fleet_record_digest(the_record, the_record_len, the_digest);
+    agent.fleet = &record;
 }
 
 /* A node that was judged, and may vote. */
@@ -121,6 +164,11 @@ static HF_UNUSED struct node_trust trusted(void)
 int link_node(const struct link *link)
 {
     return link->node;
+}
+
+void link_peer(const struct link *link, char ret_seat[HF_NODE_TEXT_MAX + 1])
+{
+    memcpy(ret_seat, link->up ? link->peer : "", link->up ? sizeof(link->peer) : 1);
 }
 
 bool link_is_up(const struct link *link)
@@ -173,9 +221,13 @@ void link_start(HF_UNUSED struct link *link) {}
 void link_configure(struct link *link, const struct link_options *options)
 {
     link->options = *options;
+    link->configured++;
 }
 
-void link_probe_soon(HF_UNUSED struct link *link) {}
+void link_probe_soon(struct link *link)
+{
+    link->probes++;
+}
 
 void link_set_probe(HF_UNUSED struct link *link, HF_UNUSED hf_dur probe) {}
 
@@ -188,15 +240,26 @@ void link_destroy(struct link *link)
             break_off(&link->commands[i]);
 }
 
+static void stamp(struct command *command, const char *nonce, const char *digest)
+{
+    bool has = digest && *digest;
+
+    snprintf(command->stamp, sizeof(command->stamp), "%s%s%s", nonce ? nonce : "", has ? ":" : "",
+             has ? digest : "");
+}
+
 static int lock_command(struct link *link, enum command_kind kind, const struct link_lock *lock,
                         link_reply_fn *fn, void *arg)
 {
-    return keep(link, &(struct command){.kind = kind,
-                                        .fn = fn,
-                                        .arg = arg,
-                                        .token = *lock->token,
-                                        .fence = lock->fence,
-                                        .deadline = lock->deadline});
+    struct command command = {.kind = kind,
+                              .fn = fn,
+                              .arg = arg,
+                              .token = *lock->token,
+                              .fence = lock->fence,
+                              .deadline = lock->deadline};
+
+    stamp(&command, lock->nonce, lock->digest);
+    return keep(link, &command);
 }
 
 int link_acquire(struct link *link, const struct link_lock *lock, HF_UNUSED hf_time deadline,
@@ -214,8 +277,26 @@ int link_raise(struct link *link, const struct link_lock *lock, HF_UNUSED hf_tim
 int link_sentinel(struct link *link, const struct link_sentinel *sentinel,
                   HF_UNUSED hf_time deadline, link_reply_fn *fn, void *arg)
 {
-    return keep(link,
-                &(struct command){.kind = SENTINEL, .fn = fn, .arg = arg, .make = sentinel->make});
+    struct command command = {.kind = SENTINEL,
+                              .fn = fn,
+                              .arg = arg,
+                              .make = sentinel->make,
+                              .replace = sentinel->replace};
+
+    snprintf(command.nonce, sizeof(command.nonce), "%s", sentinel->nonce);
+    if (sentinel->other)
+        stamp(&command, sentinel->other_nonce, sentinel->other);
+    return keep(link, &command);
+}
+
+int link_fleet(struct link *link, const struct link_fleet *put, HF_UNUSED hf_time deadline,
+               link_reply_fn *fn, void *arg)
+{
+    struct command command = {.kind = FLEET, .fn = fn, .arg = arg, .deadline = put->deadline};
+
+    stamp(&command, put->nonce, put->digest);
+    assert_int_equal(fleet_record_read(put->record, strlen(put->record), &command.record), HF_OK);
+    return keep(link, &command);
 }
 
 int link_query(struct link *link, HF_UNUSED const void *key, HF_UNUSED size_t key_len,
