@@ -211,6 +211,7 @@ def service_manager_dev(run):
 def service_manager_waits(run):
     manager = Manager(run)
     nodes = run.redis(3)
+    run.found()
     for node in nodes[1:]:
         node.kill()
     agent = run.agent(wait=False, env={"NOTIFY_SOCKET": manager.address})

@@ -215,7 +215,7 @@ def other_list(run):
         check(run, changed, BAD,
               rf"{changed}:{line_of(changed, 'node = n4')}: an agent would not start while leases of the running one \(pid "
               rf"{agent.pid}\) are held, 1 now: its nodes are n1, n2, n3, and those of the file are n1, n2, n4; let them end",
-              "node n1 belongs to a list with other ids, another order or other key formats than ours")
+              "node n1 belongs to a list with other ids or another order: number 3 is n3 there and n4 here")
         check(run, swapped, BAD, "its nodes are n1, n2, n3, and those of the file are n2, n1, n3; let")
         check(run, keys, BAD, rf"{keys}:{line_of(keys, 'key_format')}: an agent would not start .* its key_format or",
               "the other hosts of node n1 have no key_format")

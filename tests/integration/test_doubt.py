@@ -32,7 +32,7 @@ def proxies(run):
 
 
 def start(run, made, ttl_s=TTL_S, **options):
-    nodes = [f"{node.id}={proxy.address}" for node, proxy in zip(run.nodes, made)]
+    nodes = [proxy.spec(node) for node, proxy in zip(run.nodes, made)]
     return run.agent(nodes=nodes, ttl=f"{ttl_s}s", options=("--ttl-max", f"{TTL_S}s"), **options)
 
 

@@ -108,6 +108,7 @@ def majority_restarted(run):
 @scenario("fewer than a quorum of nodes at the start: the agent starts, says so, and heals")
 def too_few_at_start(run):
     run.redis(3)
+    run.found(options=("--ttl-max", f"{TTL_S}s"))
     for node in run.nodes[1:]:
         node.kill()
     agent = start(run, wait=False)

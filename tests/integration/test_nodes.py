@@ -32,11 +32,18 @@ def locks_well(run, holder=None, keys=2):
     holder.release()
 
 
-def two_good_and(run, odd, options=()):
-    """An agent on two good nodes and `odd`, the third."""
+def two_good_and(run, odd):
+    """A fleet that was founded with three good nodes, of which the third's address leads to `odd` now. The nodes as an
+    agent takes them."""
     run.redis(2)
-    nodes = [*run.nodes, odd]
-    return run.agent(nodes=nodes, ttl=f"{TTL_S}s", options=options)
+    good = other_redis(run, "founder")
+    run.found([*run.nodes, f"n3={good.address}"])
+    good.kill()
+    return [*run.nodes, f"{odd if isinstance(odd, str) else odd.spec},as={good.seat}"]
+
+
+def agent_on(run, nodes, **options):
+    return run.agent(nodes=nodes, ttl=f"{TTL_S}s", **options)
 
 
 def other_redis(run, node_id="n3", **options):
@@ -53,7 +60,7 @@ def far_away(run):
     run.redis(3)
     near, far = Proxy(run.nodes[1].address, delay_s=0.02), Proxy(run.nodes[2].address, delay_s=0.06)
     try:
-        run.agent(nodes=[run.nodes[0].spec, f"n2={near.address}", f"n3={far.address}"], ttl="6s")
+        run.agent(nodes=[run.nodes[0].spec, near.spec(run.nodes[1]), far.spec(run.nodes[2])], ttl="6s")
         # 1 % of 6 s and 2 ms; the agent's round trips are no shorter than the delays
         wait_until(lambda: (node_rows(run)["n3"]["unseen_step_us"] or 0) > 120_000, what="the node is known to be far")
         before = [node.calls("info") for node in run.nodes]
@@ -81,8 +88,11 @@ def twice(run):
     run.redis(1)
     path = run.dir / "twin.sock"
     twin = Redis(run, "twin", tcp=True, options=["--unixsocket", path, "--unixsocketperm", "777"]).start()
+    other = other_redis(run, "n2", tcp=True)
     run.nodes.append(twin)
-    agent = run.agent(nodes=[f"n1=unix:{path}", f"n2={twin.address}", f"n3={run.nodes[0].address}"], ttl=f"{TTL_S}s")
+    one, _, three = nodes = [f"n1=unix:{path}", other, f"n3={run.nodes[0].address}"]
+    run.found(nodes)
+    agent = run.agent(nodes=[one, f"n2={twin.address},as={other.seat}", three], ttl=f"{TTL_S}s")
     agent.wait_err("node n2 is refused: .*same server")
     row = wait_node(run, "n2", state="refused")
     assert row["refusal"] == "duplicate", row
@@ -95,7 +105,7 @@ def thrice(run):
     node = other_redis(run, "n1", tcp=True, options=["--unixsocket", path, "--unixsocketperm", "777"])
     other.symlink_to(path)
     agent = run.agent(nodes=[f"n1={node.address}", f"n2=unix:{path}", f"n3=unix:{other}"], wait=False)
-    agent.wait_err(r"waiting: 1 of 3 nodes may vote, 2 are needed; 2 refused")
+    agent.wait_err(r"waiting: .*2 are needed; 2 refused")
     result = run.holdfast("run", "-n", "job", "true")
     assert result.rc == 69, result
     assert node.cmd("EXISTS", "job") == 0
@@ -109,7 +119,7 @@ def slipped(run, which, to, cut):
     proxies = [Proxy(node.address) for node in nodes]
     options = ["--ttl-max", f"{TTL_S}s"]
     try:
-        specs = [f"{node.id}={proxy.address}" for node, proxy in zip(nodes, proxies)]
+        specs = [proxy.spec(node) for node, proxy in zip(nodes, proxies)]
         holder = run.holder(run.agent("a", nodes=specs, ttl=f"{TTL_S}s", options=options))
         b = run.agent("b", ttl=f"{TTL_S}s", options=options)
         holder.acquire("job", TTL_S * 1000)
@@ -163,7 +173,7 @@ def same_address(run):
 def replica(run):
     master = other_redis(run, "master", tcp=True)
     copy = other_redis(run, options=["--replicaof", "127.0.0.1", master.address.rpartition(":")[2]])
-    two_good_and(run, copy)
+    agent_on(run, two_good_and(run, copy))
     row = wait_node(run, "n3", state="refused")
     assert row["refusal"] == "replica" and not row["votes"], row
     locks_well(run)
@@ -189,7 +199,7 @@ def becomes_replica(run):
 @scenario("a node in cluster mode is refused")
 def cluster(run):
     node = other_redis(run, tcp=True, options=["--cluster-enabled", "yes", "--cluster-port", str(free_port())])
-    two_good_and(run, node)
+    agent_on(run, two_good_and(run, node))
     row = wait_node(run, "n3", state="refused")
     assert row["refusal"] == "cluster", row
     locks_well(run)
@@ -198,12 +208,13 @@ def cluster(run):
 @scenario("a node that may evict keys gives no votes, unless the operator allows that")
 def eviction(run):
     node = other_redis(run, options=["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"])
-    two_good_and(run, node)
+    nodes = two_good_and(run, node)
+    agent_on(run, nodes)
     row = wait_node(run, "n3", state="refused")
     assert row["refusal"] == "eviction" and not row["votes"], row
     locks_well(run)
     assert node.cmd("EXISTS", "holdfast:fence:job") == 0, "it was asked for a vote"
-    careless = run.agent("b", nodes=[*run.nodes, node], options=["--allow-eviction"])
+    careless = run.agent("b", nodes=nodes, options=["--allow-eviction"])
     assert wait_node(run, "n3", careless, state="up")["votes"]
 
 
@@ -212,12 +223,11 @@ def eviction(run):
 
 @scenario("a wrong password, and none at all: told apart from a dead node, and never printed")
 def wrong_password(run):
-    for label, word in (("a", "not-the-word"), ("b", None)):
-        node = other_redis(run, f"locked-{label}", tcp=True, password="the-word")
-        if label == "a":
-            run.redis(2)
-        url = f"n3=redis://:{word}@{node.address}" if word else f"n3={node.address}"
-        agent = run.agent(label, nodes=[*run.nodes, url], ttl=f"{TTL_S}s")
+    node = other_redis(run, tcp=True, password="the-word")
+    run.redis(2)
+    run.found([*run.nodes, f"n3=redis://:the-word@{node.address}"])
+    for label, login in (("a", "redis://:not-the-word@"), ("b", "")):
+        agent = run.agent(label, nodes=[*run.nodes, f"n3={login}{node.address}"], ttl=f"{TTL_S}s")
         row = wait_node(run, "n3", agent, error_class="auth")
         assert row["state"] in ("down", "refused") and not row["votes"], row
         text = agent.err + run.holdfast("nodes", "--json", agent=agent).out
@@ -253,7 +263,7 @@ def credentials(run):
 def no_permission(run):
     node = other_redis(run, tcp=True)
     node.cmd("ACL", "SETUSER", "weak", "on", ">w", "~*", "&*", "+@all", "-@scripting")
-    two_good_and(run, f"n3=redis://weak:w@{node.address}")
+    agent_on(run, two_good_and(run, f"n3=redis://weak:w@{node.address}"))
     wait_node(run, "n3", error_class="perm")
     locks_well(run)
 
@@ -432,7 +442,7 @@ class Impostor:
 def garbage(run):
     with contextlib.ExitStack() as stack:
         impostor = Impostor(stack, lambda _: b"HTTP/1.1 400 Bad Request\r\nConnection: keep-alive\r\n\r\n")
-        two_good_and(run, f"n3={impostor.address}")
+        agent_on(run, two_good_and(run, f"n3={impostor.address}"))
         wait_node(run, "n3", error_class="protocol", state=("down", "refused"))
         locks_well(run)
         assert impostor.connections < 60, "it is connected to without pause"
@@ -442,7 +452,7 @@ def garbage(run):
 def wrong_answers(run):
     with contextlib.ExitStack() as stack:
         impostor = Impostor(stack, lambda heard: b"+OK\r\n" * max(heard.count(b"*"), 1))
-        two_good_and(run, f"n3={impostor.address}")
+        agent_on(run, two_good_and(run, f"n3={impostor.address}"))
         wait_node(run, "n3", error_class=("protocol", "other"), state=("down", "refused"))
         locks_well(run)
 
@@ -451,7 +461,7 @@ def wrong_answers(run):
 def silent(run):
     with contextlib.ExitStack() as stack:
         impostor = Impostor(stack, lambda _: None)
-        two_good_and(run, f"n3={impostor.address}")
+        agent_on(run, two_good_and(run, f"n3={impostor.address}"))
         wait_node(run, "n3", error_class=("silent", "timeout", "connect"), state="down", timeout_s=15)
         locks_well(run)
 
@@ -459,6 +469,7 @@ def silent(run):
 @scenario("a stopped Redis accepts connections and does not answer: a silent node, healed when it goes on")
 def stopped(run):
     run.redis(3)
+    run.found()
     run.nodes[2].sigstop()
     run.agent(ttl=f"{TTL_S}s")
     wait_node(run, "n3", error_class=("silent", "timeout", "connect"), timeout_s=15)
@@ -471,6 +482,7 @@ def stopped(run):
 def wrong_clock_first(run):
     run.redis(1, clock=True)
     run.redis(2)
+    run.found()
     run.nodes[0].shift_clock(10)
     for node in run.nodes[1:]:
         node.sigstop()
@@ -509,9 +521,8 @@ def families(run):
 
 @scenario("a host name that never resolves: the other nodes carry on, and the agent ends at once", sanitizers=False)
 def never_resolves(run):
-    run.redis(2)
-    agent = run.agent(nodes=[*run.nodes, "n3=node.deaf.test:6379"], ttl=f"{TTL_S}s",
-                      env={"LD_PRELOAD": BUILD / "tests" / "deafresolver.so"})
+    agent = agent_on(run, two_good_and(run, "n3=node.deaf.test:6379"),
+                     env={"LD_PRELOAD": BUILD / "tests" / "deafresolver.so"})
     holder = run.holder()
     for _ in range(3):
         locks_well(run, holder)
@@ -524,15 +535,19 @@ def never_resolves(run):
 
 @scenario("a host name that does not exist: said so")
 def unknown_host(run):
-    two_good_and(run, "n3=no-such-host.invalid:6379")
+    agent_on(run, two_good_and(run, "n3=no-such-host.invalid:6379"))
     wait_node(run, "n3", error_class="resolve", state="down", timeout_s=30)
     locks_well(run)
 
 
 @scenario("an address that nobody listens on: said so, and tried again until somebody does")
 def nobody_listens(run):
-    node = Redis(run, "n3", tcp=True)
-    two_good_and(run, node)
+    run.redis(2)
+    node = other_redis(run, tcp=True)
+    nodes = [*run.nodes, node]
+    run.found(nodes)
+    node.kill()
+    agent_on(run, nodes)
     wait_node(run, "n3", error_class="connect", state="down")
     locks_well(run)
     node.start()
@@ -543,6 +558,7 @@ def nobody_listens(run):
 def late_for_the_word(run):
     """It was away at the start, and may have forgotten since."""
     run.redis(3)
+    run.found(options=["--ttl-max", "3s"])
     run.nodes[2].kill()
     run.agent(ttl="2s", options=["--ttl-max", "3s"])  # a quarantine is 4.06 s
     time.sleep(4.5)

@@ -26,7 +26,7 @@ def behind_proxies(run, count=3, **options):
     run.redis(count, **options)
     proxies = [Proxy(node.address, keeps=True) for node in run.nodes]
     try:
-        yield [f"{node.id}={proxy.address}" for node, proxy in zip(run.nodes, proxies)]
+        yield [proxy.spec(node) for node, proxy in zip(run.nodes, proxies)]
     finally:
         for proxy in proxies:
             proxy.close()

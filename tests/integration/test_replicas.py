@@ -59,6 +59,7 @@ def promoted(run):
     run.nodes.append(copy)
     time.sleep(1)
     copy.cmd("REPLICAOF", "NO", "ONE")
+    run.found(options=[*CONSTANTS, "--allow-replicas"])
     run.agent(ttl=f"{TTL_S}s", options=CONSTANTS)
     assert wait_node(run, copy.id, state="refused")["refusal"] == "replicated"
     careless = run.agent("b", ttl=f"{TTL_S}s", options=[*CONSTANTS, "--allow-replicas"])

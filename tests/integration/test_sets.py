@@ -199,7 +199,7 @@ def one_round_trip(run):
     run.redis(3)
     proxies = [Proxy(node.address) for node in run.nodes]
     try:
-        run.agent(nodes=[f"{node.id}={proxy.address}" for node, proxy in zip(run.nodes, proxies)])
+        run.agent(nodes=[proxy.spec(node) for node, proxy in zip(run.nodes, proxies)])
         names = [f"trip-{i}" for i in range(8)]
         for proxy in proxies:
             proxy.hold_requests(b"trip-")

@@ -17,7 +17,8 @@ from rig import BUILD, HolderError, Process, main, scenario, wait_until  # noqa:
 from views import counters  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-SCRIPTS = ("acquire", "raise", "heal", "renew", "release", "sentinel", "query", "listing", "force")  # enum script
+SCRIPTS = ("acquire", "raise", "heal", "renew", "release", "sentinel", "fleet", "query", "listing",
+           "force")  # enum script
 BUSY, FULL = -201, -305
 GENERATIONS = (1 << 24) - 1  # of a slot
 SCRIBBLES = 3000 if os.environ.get("HOLDFAST_FULL") else 100  # damaged tables that the next agent finds

@@ -31,7 +31,7 @@ def rivals_round(run, befall, options=()):
     nodes = run.redis(5, clock=True, options=options)
     a = run.agent("a", ttl=f"{HOLDER_TTL_MS}ms")
     proxies = [Proxy(node.address) for node in nodes[:2]]
-    theirs = [f"{node.id}={proxy.address}" for node, proxy in zip(nodes, proxies)]
+    theirs = [proxy.spec(node) for node, proxy in zip(nodes, proxies)]
     b = run.agent("b", nodes=[*theirs, *nodes[2:]], ttl=f"{RIVAL_TTL_MS}ms")  # it looks at nodes every 5 s only
     for proxy in proxies:
         proxy.lose_replies(b"job")

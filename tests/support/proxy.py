@@ -1,6 +1,6 @@
 """A proxy between agents and one node that loses, holds back and reorders what it is told to. Standard library only.
 
-    proxy = Proxy(node.address)         # run.agent(nodes=[f"{node.id}={proxy.address}"])
+    proxy = Proxy(node.address)         # run.agent(nodes=[proxy.spec(node)])
     proxy.hold_requests(b"holder")      # from the first that contains it on, by connection
     proxy.lose_replies(b"holder")       # to those
     proxy.break_held()                  # the agent sees these connections end, the node does not
@@ -44,6 +44,10 @@ class Proxy:
         self.selector.register(self.wake, selectors.EVENT_READ, None)
         self.thread = threading.Thread(target=self.go, daemon=True)
         self.thread.start()
+
+    def spec(self, node, login=""):
+        """That node by way of this proxy, as --node takes it. Agents that have it otherwise mean the same one."""
+        return f"{node.id}={login}{self.address},as={node.seat}"
 
     # --- what the scenario says ---
 

@@ -202,6 +202,11 @@ class Redis:
         return f"{self.id}={self.bind}:6379" if self.bind else f"{self.id}={self.address}"
 
     @property
+    def seat(self):
+        """As the fleet's record names it."""
+        return f"{self.bind}:6379" if self.bind else self.address.removeprefix("unix:")
+
+    @property
     def pid(self):
         return self.process.pid
 
@@ -242,6 +247,12 @@ class Redis:
 
     def get(self, key):
         return self.cmd("GET", key)
+
+    @property
+    def record(self):
+        """The fleet's record, as the node has it; None: it has none."""
+        text = self.cmd("HGET", "holdfast:node", "record")
+        return text and text.decode()
 
     def pttl(self, key):
         return self.cmd("PTTL", key)
@@ -481,6 +492,16 @@ class Run:
             if fresh:  # not one that comes back: seconds count then
                 self.wait_judged(agent)
         return agent
+
+    def found(self, nodes=None, ttl=None, options=()):
+        """Founds the fleet, which takes all its nodes: for a scenario that begins without one of them."""
+        argv = self.agent_argv("founder", nodes, ttl, options=options)
+        founder = Agent(self, argv, f"{self.tag}-founder", "founder").wait_ready()
+        for node in self.nodes if nodes is None else nodes:
+            if isinstance(node, Redis):
+                wait_until(lambda: "state complete" in (node.record or ""), what=f"node {node.id} has the fleet's record")
+        founder.stop()
+        shutil.rmtree(self.runtime_dir / founder.name)
 
     def wait_judged(self, agent):
         """A quorum is enough to be ready. Scenarios count on every node that is well: those still being looked at (one
