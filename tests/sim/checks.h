@@ -6,6 +6,7 @@
 #include "tests/sim/sim.h"
 
 struct command;
+struct sim_connection;
 struct sim_message;
 struct sim_proc;
 struct vnode;
@@ -53,8 +54,9 @@ const struct claim *checks_some_valid(void);
 void checks_write(const struct claim *claim);
 
 /* A command leaves a host. */
-void checks_sent(const struct sim_host *host, const struct vnode *node,
-                 const struct command *command);
+void checks_sent(const struct sim_connection *connection, const struct command *command);
+/* Its answer is about to be read. */
+void checks_answered(const struct sim_message *message);
 /* A node wrote or extended a string key. */
 void checks_stored(const struct vnode *node, const char *key, const char *value,
                    const struct sim_message *message);

@@ -93,12 +93,12 @@ void *hi_malloc(size_t size)
 
 /* --- messages --------------------------------------------------------------------------------- */
 
-/* Acquire or heal. */
+/* Acquire, heal, or what puts the fleet's record. */
 static bool command_sets(const struct command *c)
 {
     int script = strcmp(c->argv[0], "EVALSHA") == 0 ? atoi(c->argv[1]) : -1;
 
-    return script == SCRIPT_ACQUIRE || script == SCRIPT_HEAL;
+    return script == SCRIPT_ACQUIRE || script == SCRIPT_HEAL || script == SCRIPT_FLEET;
 }
 
 static void reply_free(struct redisReply *reply)
@@ -140,6 +140,7 @@ static void message_send(struct sim_message *m)
 
     m->sent = true;
     m->sent_at = sim.now;
+    m->sent_now = host_now(c->host);
     if (at < c->there_at)
         at = c->there_at;
     c->there_at = at;
@@ -411,7 +412,7 @@ redisAsyncContext *redisAsyncConnect(const char *address, int port)
     c->number = connection_count++;
     c->host = sim.frame->host;
     c->loop = loop_current();
-    c->node = sim.node[port];
+    c->node = vnode_at(port);
     c->last = &c->first;
     c->io.fn = on_io;
     c->connect.fn = on_connect_event;
@@ -459,6 +460,7 @@ static void on_message_io(struct sim_io *io)
     if (!c->first)
         c->last = &c->first;
     c->context.c.flags |= REDIS_IN_CALLBACK;
+    checks_answered(m);
     m->fn(&c->context, m->reply, m->arg);
     message_free(m);
     after_callback(c);
@@ -483,7 +485,7 @@ int redisAsyncFormattedCommand(redisAsyncContext *context, redisCallbackFn *fn, 
     m->serial = message_count++;
     given = (const struct command *)command;
     (void)command_make(&m->command, given->argc, given->argv, given->length);
-    checks_sent(c->host, c->node, &m->command);
+    checks_sent(c, &m->command);
     *c->last = m;
     c->last = &m->next;
     sim.commands++;

@@ -58,6 +58,7 @@ struct sim_message {
     void *arg;
     bool sent, executed, lost;
     sim_ns sent_at;
+    hf_time sent_now; /* by the host's clock */
     uint64_t serial;
     struct redisReply *reply;
     struct command command; /* its block follows */

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "tests/sim/addresses.h"
 #include "tests/sim/host.h"
 #include "tests/sim/procs.h"
 #include "tests/sim/rollbacks.h"
@@ -351,7 +352,8 @@ void faults_begin(void)
 
         f->event.fn = on_timed;
         f->kind = kinds[rng_below(&sim.rng, count)];
-        sim_at(&f->event, rng_between(&sim.rng, 300 * SIM_MS, sim.plan.faults_until));
+        sim_at(&f->event, rng_between(&sim.rng, wide_has(WIDE_FOUNDING) ? 0 : 300 * SIM_MS,
+                                      sim.plan.faults_until));
     }
 }
 
@@ -361,6 +363,7 @@ void faults_end(void)
     net_reset();
     connections_hurry();
     rollbacks_end();
+    addresses_end();
     for (int i = 0; i < sim.plan.nodes; i++) {
         struct vnode *node = sim.node[i];
 

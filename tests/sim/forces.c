@@ -50,13 +50,13 @@ bool forces_is_mark(const char *value)
 
 bool forces_same_hold(const char *value, const char *other)
 {
-    char id[48];
+    char id[SHA1_HEX_LEN + 1];
 
     if (forces_is_mark(value) == forces_is_mark(other))
         return strcmp(value, other) == 0;
     if (forces_is_mark(other))
         return forces_same_hold(other, value);
-    scripts_id(other, id, sizeof(id));
+    scripts_id(other, id);
     return strcmp(value + strlen(MARK), id) == 0;
 }
 

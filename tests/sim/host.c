@@ -7,9 +7,11 @@
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/rooms.h"
+#include "agent/redis/link_internal.h"
 #include "agent/renewal/renewal_internal.h"
 #include "agent/record/stores.h"
 #include "shm/status.h"
+#include "tests/sim/addresses.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/drains.h"
 #include "tests/sim/fake_hiredis.h"
@@ -18,6 +20,7 @@
 #include "tests/sim/os.h"
 #include "tests/sim/procs.h"
 #include "tests/sim/steps.h"
+#include "tests/sim/vnode.h"
 #include "tests/sim/wide.h"
 #include "tests/support/status_name.h"
 
@@ -54,6 +57,7 @@ static void start(void *arg)
     snprintf(agent->host, sizeof(agent->host), "h%d", host->number);
     snprintf(agent->socket_path, sizeof(agent->socket_path), "%s/sock", host->dir);
     snprintf(agent->shm_name, sizeof(agent->shm_name), "%s.shm", host->dir);
+    fleet_board_init(&agent->fleet_board);
     if (stores_open(agent, host->dir, why, sizeof(why)) < 0) {
         sim_violation("start", "h%d: %s", host->number, why);
         return;
@@ -91,6 +95,7 @@ void host_start(struct sim_host *host)
     host->phase = HOST_STARTING;
     host->incarnation++;
     host->loops = 0;
+    addresses_configure(host);
     sim_heap_reset(host->heap);
     (void)sim_agent_run(host, start, host);
 }
@@ -189,12 +194,19 @@ void host_continue(struct sim_host *host)
         loop_resume(host->loop[i]);
 }
 
+/* Where the link leads; NULL: nowhere, or it is not up. */
+static const struct vnode *server_of(const struct link *link)
+{
+    return link_is_up(link) ? HF_CONTAINER(link->context, struct sim_connection, context)->node
+                            : NULL;
+}
+
 bool host_watches(const struct sim_host *host, int number)
 {
     const struct node *node = &host->broker->nodes->node[number];
 
     return host->phase == HOST_ON && sim.now >= host->stopped_until && node->up &&
-           node->trust.clock_known &&
+           server_of(node->link) == sim.node[number] && node->trust.clock_known &&
            host_now(host).ns - node->trust.sampled.ns < sim.plan.ttl_ms * SIM_MS / 2;
 }
 
@@ -206,17 +218,36 @@ bool host_is_running(const struct sim_host *host)
     return false;
 }
 
-bool host_is_linked(const struct sim_host *host, int node)
+/* Both threads' links of that place in its list. */
+static bool leads_to(const struct sim_host *host, int i, const struct vnode *node)
 {
-    return host->broker && link_is_up(host->broker->nodes->links[node]) &&
-           link_is_up(host->agent.renewal->node[node].link);
+    return server_of(host->broker->nodes->links[i]) == node &&
+           server_of(host->agent.renewal->node[i].link) == node;
+}
+
+bool host_is_linked(const struct sim_host *host, int number)
+{
+    for (int i = 0; host->broker && i < sim.plan.nodes; i++)
+        if (leads_to(host, i, sim.node[number]))
+            return true;
+    return false;
+}
+
+/* Where its agent is to be connected: to the fleet's seats, once it knows them. */
+static const struct vnode *wanted(const struct sim_host *host, int i)
+{
+    const struct fleet *f = &host->broker->nodes->fleet_view;
+
+    if (!f->known || host->config.nodes[i].as[0])
+        return vnode_at(host->config.nodes[i].port);
+    return vnode_of_seat(f->record.seat[i].address);
 }
 
 bool hosts_connected(void)
 {
     for (int h = 0; h < sim.plan.hosts; h++)
         for (int i = 0; i < sim.plan.nodes; i++)
-            if (!host_is_linked(sim.host[h], i))
+            if (!sim.host[h]->broker || !leads_to(sim.host[h], i, wanted(sim.host[h], i)))
                 return false;
     return true;
 }
@@ -300,15 +331,7 @@ static void configure(struct sim_host *host)
     snprintf(c->key_format, sizeof(c->key_format), "%%s");
     memset(c->list_hash, 'a', sizeof(c->list_hash) - 1);
     c->node_count = plan->nodes;
-    for (int i = 0; i < plan->nodes; i++) {
-        struct node_address *a = &c->nodes[i];
-
-        snprintf(a->id, sizeof(a->id), "n%d", i);
-        snprintf(a->text, sizeof(a->text), "n%d", i);
-        snprintf(a->host, sizeof(a->host), "10.0.0.1");
-        a->numeric = true;
-        a->port = (uint16_t)i;
-    }
+    addresses_configure(host);
     c->ttl_ms = plan->ttl_ms;
     c->ttl_max_ms = plan->ttl_max_ms;
     /* Where nobody brings back anything else. */

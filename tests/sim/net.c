@@ -4,7 +4,7 @@
 #include "tests/sim/fake_hiredis.h"
 #include "tests/sim/vnode.h"
 
-static struct net_path paths[SIM_HOSTS][SIM_NODES];
+static struct net_path paths[SIM_HOSTS][SIM_SERVERS];
 
 void net_reset(void)
 {

@@ -251,24 +251,21 @@ static int redis_pcall(lua_State *state)
     return 1;
 }
 
-/* Not SHA-1: only equality matters here. */
-void scripts_id(const char *value, char *ret_id, size_t size)
+void scripts_id(const char *value, char ret_id[SHA1_HEX_LEN + 1])
 {
-    uint64_t h[2] = {UINT64_C(0xcbf29ce484222325), UINT64_C(0x9e3779b97f4a7c15)};
+    struct sha1 sha1;
 
-    for (const char *p = value; *p; p++) {
-        h[0] = (h[0] ^ (uint8_t)*p) * UINT64_C(0x100000001b3);
-        h[1] = (h[1] + (uint8_t)*p) * UINT64_C(0xbf58476d1ce4e5b9);
-    }
-    snprintf(ret_id, size, "%016" PRIx64 "%016" PRIx64 "00000000", h[0], h[1]);
+    sha1_begin(&sha1);
+    sha1_add(&sha1, value, strlen(value));
+    sha1_end(&sha1, ret_id);
 }
 
 static int redis_sha1hex(lua_State *state)
 {
-    char text[48];
+    char text[SHA1_HEX_LEN + 1];
 
     (void)state;
-    scripts_id(arg(1), text, sizeof(text));
+    scripts_id(arg(1), text);
     lua_pushstring(lua, text);
     return 1;
 }

@@ -51,8 +51,34 @@ const char *store_field(const struct store_key *key, const char *name)
 {
     for (int i = 0; i < key->fields; i++)
         if (strcmp(key->field[i].name, name) == 0)
-            return key->field[i].value;
+            return key->field[i].text ? key->field[i].text : key->field[i].value;
     return NULL;
+}
+
+struct kept {
+    struct kept *next;
+    char text[];
+};
+static struct kept *kept; /* until the end of the schedule, each text once */
+
+void stores_reset(void)
+{
+    kept = NULL;
+}
+
+static const char *keep(const char *text)
+{
+    struct kept *k = kept;
+
+    while (k && strcmp(k->text, text) != 0)
+        k = k->next;
+    if (!k) {
+        k = sim_alloc(sizeof(*k) + strlen(text) + 1);
+        strcpy(k->text, text);
+        k->next = kept;
+        kept = k;
+    }
+    return k->text;
 }
 
 void store_set_field(struct store_key *key, const char *name, const char *value)
@@ -66,5 +92,9 @@ void store_set_field(struct store_key *key, const char *name, const char *value)
     if (i == key->fields)
         key->fields++;
     snprintf(key->field[i].name, sizeof(key->field[i].name), "%s", name);
-    snprintf(key->field[i].value, sizeof(key->field[i].value), "%s", value);
+    key->field[i].text = NULL;
+    if (strlen(value) < sizeof(key->field[i].value))
+        strcpy(key->field[i].value, value);
+    else
+        key->field[i].text = keep(value);
 }

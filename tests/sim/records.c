@@ -235,6 +235,22 @@ static void check_votes(const struct sim_host *host, const struct record *rec)
     }
 }
 
+/* (!) No d_i rises but by an answer that counts. */
+static void check_seats(const struct sim_host *host, const struct record *before,
+                        const struct journal_lease *state)
+{
+    bool was_held = journal_is_held(before->state.state);
+
+    for (int i = 0; i < sim.plan.nodes; i++) {
+        hf_time d = state->d[i], until = token_counted(&before->id.token, i).until;
+
+        if (hf_time_before(until, d) && !(was_held && d.ns <= before->state.d[i].ns))
+            sim_violation("seat",
+                          "h%d counts on n%d, and not by the fleet's server or for %.6f s longer",
+                          host->number, i, (double)(d.ns - until.ns) / SIM_SEC);
+    }
+}
+
 void __real_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
 void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
 void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state)
@@ -247,6 +263,8 @@ void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct jou
     sim_preempt();
     if (get(host, slot, &rec) && state->state == JOURNAL_FREE)
         token_freed(host, &rec.id.token);
+    if (get(host, slot, &rec) && journal_is_held(state->state))
+        check_seats(host, &rec, state);
     if (state->state == JOURNAL_HELD)
         preempt_until_end(&host->agent.table.slots[slot]);
     __real_journal_put(journal, slot, state);
@@ -310,18 +328,25 @@ bool __wrap_refresh_take(struct refresh *r, hf_time now, uint32_t *ret_slot)
 
 /* --- grants ----------------------------------------------------------------------------------- */
 
-/* (!) A node in quarantine gives no vote, also if it was not yet when it was asked. */
+/* (!) A node in quarantine gives no vote, also if it was not yet when it was asked. Nor does a server that is not the
+ * fleet's, or has not its record. */
 int __real_grant_lease(struct round *round, hf_time now);
 int __wrap_grant_lease(struct round *round, hf_time now);
 int __wrap_grant_lease(struct round *round, hf_time now)
 {
-    int count = 0;
+    int count = 0, seated = 0;
 
-    for (int i = 0; i < sim.plan.nodes; i++)
-        count += round->ballot.node[i].vote == BALLOT_YES &&
-                 trust_may_vote(&round->locks->nodes->node[i].trust, now);
+    for (int i = 0; i < sim.plan.nodes; i++) {
+        bool yes = round->ballot.node[i].vote == BALLOT_YES;
+
+        count += yes && trust_may_vote(&round->locks->nodes->node[i].trust, now);
+        seated += yes && token_counted(&round->token, i).acquired;
+    }
     if (count < sim.plan.quorum)
         sim_violation("trust", "h%d grants with %d votes of nodes that may vote",
                       sim.frame->host->number, count);
+    if (seated < sim.plan.quorum)
+        sim_violation("seat", "h%d grants with %d votes of nodes of its fleet",
+                      sim.frame->host->number, seated);
     return __real_grant_lease(round, now);
 }

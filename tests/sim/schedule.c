@@ -2,10 +2,12 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "tests/sim/addresses.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/drains.h"
 #include "tests/sim/fake_hiredis.h"
 #include "tests/sim/faults.h"
+#include "tests/sim/fleets.h"
 #include "tests/sim/forces.h"
 #include "tests/sim/host.h"
 #include "tests/sim/os.h"
@@ -97,30 +99,44 @@ static sim_ns settled_at_latest(void)
     return sim.now + 2 * ttl_max + (ttl_max * 102 / 100 + SIM_SEC) + 3 * SIM_SEC + set_back();
 }
 
+static bool all_connected(void)
+{
+    sim_ns latest = sim.now + 3 * SIM_SEC + (sim_ns)sim.plan.ttl_max_ms * SIM_MS;
+
+    while (!sim.over && !hosts_connected() && sim.now < latest)
+        sim_run_until(sim.now + 50 * SIM_MS);
+    return hosts_connected();
+}
+
+static bool all_granted(void)
+{
+    sim_ns latest = settled_at_latest();
+
+    while (!sim.over && !procs_settled() && sim.now < latest)
+        sim_run_until(sim.now + 50 * SIM_MS);
+    return procs_settled();
+}
+
+static void stuck(const char *what)
+{
+    if (!sim.over)
+        sim_violation("liveness", "%.1f s after the last fault %s",
+                      (double)(sim.now - sim.settled_at) / SIM_SEC, what);
+}
+
 static void settle(void)
 {
-    sim_ns latest;
-
     sim.settling = true;
     sim.settled_at = sim.now;
     faults_end();
-    latest = sim.now + 3 * SIM_SEC + (sim_ns)sim.plan.ttl_max_ms * SIM_MS;
-    while (!sim.over && !hosts_connected() && sim.now < latest)
-        sim_run_until(sim.now + 50 * SIM_MS);
-    if (!sim.over && !hosts_connected())
-        sim_violation("liveness", "a link is still down long after the last fault");
-    if (sim.over)
+    if (!all_connected()) {
+        stuck("a link is still down");
         return;
+    }
     drains_end();
     procs_settle();
-    latest = settled_at_latest();
-    while (!sim.over && !procs_settled() && sim.now < latest)
-        sim_run_until(sim.now + 50 * SIM_MS);
-    if (sim.over)
-        return;
-    if (!procs_settled()) {
-        sim_violation("liveness", "%.1f s after the last fault somebody still waits",
-                      (double)(sim.now - sim.settled_at) / SIM_SEC);
+    if (!all_granted() && !(addresses_found_anew() && all_granted())) {
+        stuck("somebody still waits");
         return;
     }
     /* Releases, also second ones. */
@@ -149,6 +165,7 @@ void sim_schedule(void)
     sim_alloc_reset();
     sim_events_reset();
     os_reset();
+    stores_reset();
     fake_reset();
     net_reset();
     checks_begin();
@@ -161,6 +178,7 @@ void sim_schedule(void)
     sim.preempt_in = rng_between(&sim.rng, 1, 2 * sim.plan.preempt_every);
     vnodes_begin();
     hosts_begin();
+    fleets_begin();
     procs_begin();
     faults_begin();
     forces_begin();

@@ -21,6 +21,7 @@
 
 #define SIM_HOSTS     3
 #define SIM_NODES     5
+#define SIM_SERVERS   18 /* nodes, and what else runs at other addresses */
 #define SIM_RESOURCES 3
 
 typedef int64_t sim_ns;
@@ -163,6 +164,7 @@ struct sim_plan {                               /* drawn from the seed first of 
     int hosts, nodes, quorum, resources, procs; /* procs: per host */
     uint32_t ttl_ms, ttl_max_ms;
     bool young;       /* the nodes were started just before */
+    bool founded;     /* they have the fleet's record, of an hour ago */
     bool tolerant;    /* faults on N - q nodes at most, none of agents: no lease may be lost */
     bool flushes;     /* nodes forget at any time, and nothing else happens: no lease may be lost */
     bool storm_steps; /* storms step clocks, too */
@@ -198,7 +200,8 @@ struct sim {
     struct sim_frame *frame;
     int64_t preempt_in;
     struct sim_host *host[SIM_HOSTS];
-    struct vnode *node[SIM_NODES];
+    struct vnode *node[SIM_SERVERS]; /* first those of the list */
+    int servers;
 };
 extern struct sim sim;
 

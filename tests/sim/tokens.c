@@ -5,7 +5,10 @@
 
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/rooms.h"
+#include "agent/core/fleet_record.h"
+#include "agent/core/timing.h"
 #include "agent/redis/script.h"
+#include "agent/renewal/renewal_internal.h"
 #include "shm/status.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/fake_hiredis.h"
@@ -29,6 +32,7 @@ struct life {
     uint32_t released_to; /* but for these nodes */
     uint32_t voted;       /* nodes that its lease has ever counted on */
     uint32_t stood;       /* nodes that an acquire wrote it to */
+    struct counted counted[SIM_NODES];
 };
 
 static struct life tokens[TOKENS];
@@ -36,7 +40,7 @@ static uint32_t used[TOKENS];
 static uint32_t used_count;
 
 /* When a key was last rightly there, or nobody could do anything about it. */
-static sim_ns excused_at[SIM_NODES][STORE_KEYS];
+static sim_ns excused_at[SIM_SERVERS][STORE_KEYS];
 
 void tokens_begin(void)
 {
@@ -61,6 +65,8 @@ static struct life *find(const char *text)
     }
     used[used_count++] = i;
     tokens[i] = (struct life){.released = SIM_NEVER, .ended = SIM_NEVER};
+    for (int k = 0; k < SIM_NODES; k++)
+        tokens[i].counted[k].until = HF_TIME_PAST;
     snprintf(tokens[i].text, sizeof(tokens[i].text), "%s", text);
     return &tokens[i];
 }
@@ -90,6 +96,67 @@ void token_voted(const struct token *token, uint32_t nodes)
 bool token_is_on(const struct token *token, uint32_t nodes)
 {
     return (find_token(token)->voted & nodes) == nodes;
+}
+
+/* --- whose answers count ------------------------------------------------------------------------ */
+
+struct counted token_counted(const struct token *token, int node)
+{
+    return find_token(token)->counted[node];
+}
+
+/* The record by which the thread goes that this is sent by; NULL: none is known. */
+static const struct fleet_record *record_of(const struct sim_host *host, int script,
+                                            char ret_digest[FLEET_DIGEST_LEN + 1])
+{
+    const struct fleet_record *record = host->agent.renewal->fleet;
+    char text[FLEET_TEXT_SIZE];
+
+    if (script == SCRIPT_ACQUIRE)
+        record = host->broker && host->broker->nodes->fleet_view.known
+                     ? &host->broker->nodes->fleet_view.record
+                     : NULL;
+    if (record)
+        fleet_record_digest(text, fleet_record_text(record, text), ret_digest);
+    return record;
+}
+
+/* (!) Our record, and at its seat. Leases of an agent from before there were records are renewed where there is none. */
+static bool counts(const struct sim_message *m, int script, int i)
+{
+    const struct sim_connection *c = m->connection;
+    const char *stamp = m->reply->element[2]->str, *digest = strchr(stamp, ':');
+    char ours[FLEET_DIGEST_LEN + 1];
+    const struct fleet_record *record = record_of(c->host, script, ours);
+
+    if (!record)
+        return !digest && script != SCRIPT_ACQUIRE;
+    return digest && strcmp(digest + 1, ours) == 0 && record->state == FLEET_COMPLETE &&
+           vnode_of_seat(record->seat[i].address) == c->node;
+}
+
+void checks_answered(const struct sim_message *m)
+{
+    const struct command *c = &m->command;
+    int script, keys, i;
+
+    if (strcmp(c->argv[0], "EVALSHA") != 0 || !m->connection->context.data ||
+        m->reply->type != REDIS_REPLY_ARRAY || m->reply->elements < 3)
+        return;
+    script = atoi(c->argv[1]);
+    if (script != SCRIPT_ACQUIRE && script != SCRIPT_HEAL && script != SCRIPT_RENEW)
+        return;
+    i = link_node(m->connection->context.data);
+    if (!counts(m, script, i))
+        return;
+    keys = script == SCRIPT_RENEW ? atoi(c->argv[2]) - 1 : 1;
+    for (int k = 0; k < keys; k++) {
+        struct life *t = find(c->argv[3 + atoi(c->argv[2]) + k]);
+
+        t->counted[i].acquired |= script == SCRIPT_ACQUIRE;
+        t->counted[i].until = hf_time_max(
+            t->counted[i].until, hf_time_add(m->sent_now, timing_of(hf_ms(t->ttl_ms)).span));
+    }
 }
 
 /* --- on their way ----------------------------------------------------------------------------- */
@@ -127,10 +194,13 @@ static void sent_set(const struct sim_host *host, int script, const char *text, 
                       script == SCRIPT_HEAL ? "healed" : "set");
 }
 
-void checks_sent(const struct sim_host *host, const struct vnode *node, const struct command *c)
+void checks_sent(const struct sim_connection *connection, const struct command *c)
 {
-    static const char *const names[SCRIPTS] = {"acquire",  "raise", "heal",    "renew", "release",
-                                               "sentinel", "query", "listing", "force"};
+    const struct sim_host *host = connection->host;
+    const struct vnode *node = connection->node;
+    static const char *const names[SCRIPTS] = {"acquire", "raise",    "heal",     "renew",
+                                               "release", "sentinel", "a record", "query",
+                                               "listing", "force"};
     int script, keys;
 
     if (strcmp(c->argv[0], "EVALSHA") != 0)
@@ -143,7 +213,8 @@ void checks_sent(const struct sim_host *host, const struct vnode *node, const st
     switch (script) {
     case SCRIPT_ACQUIRE:
         /* (!) It would keep the true lease's heal out. */
-        if (!trust_may_vote(&host->broker->nodes->node[node->number].trust, host_now(host)))
+        if (!trust_may_vote(&host->broker->nodes->node[link_node(connection->context.data)].trust,
+                            host_now(host)))
             sim_violation("trust", "h%d asks n%d, which may not vote", host->number, node->number);
         sent_set(host, script, c->argv[6], c->argv[7]);
         break;
@@ -194,7 +265,7 @@ void token_freed(const struct sim_host *host, const struct token *token)
     if (t->released < SIM_NEVER || t->ended < SIM_NEVER ||
         sim.now >= t->set + attempt - attempt / 100)
         return;
-    for (int i = 0; i < sim.plan.nodes; i++)
+    for (int i = 0; i < sim.servers; i++)
         for (int k = 0; k < STORE_KEYS; k++) {
             const struct store_key *key = &sim.node[i]->store.key[k];
 
@@ -222,7 +293,7 @@ void checks_stored(const struct vnode *node, const char *key, const char *value,
     t = find(value);
     if (script == SCRIPT_ACQUIRE)
         t->stood |= UINT32_C(1) << node->number;
-    if (!vnode_has_nonce(node, m->command.argv[9]))
+    if (!vnode_has_stamp(node, m->command.argv[9]))
         sim_violation("sentinel", "n%d writes %s under another sentinel than the sender's",
                       node->number, key);
     attempt = attempt_of(t);
@@ -279,7 +350,7 @@ static sim_ns excused_until(const struct vnode *node, const struct life *t)
 
 void tokens_check(void)
 {
-    for (int i = 0; i < sim.plan.nodes; i++) {
+    for (int i = 0; i < sim.servers; i++) {
         struct vnode *node = sim.node[i];
         int64_t now_ms = vnode_wall_us(node) / 1000;
 
@@ -304,7 +375,7 @@ bool checks_quiet(bool must)
 {
     bool quiet = true;
 
-    for (int i = 0; i < sim.plan.nodes; i++) {
+    for (int i = 0; i < sim.servers; i++) {
         struct vnode *node = sim.node[i];
 
         for (int k = 0; k < STORE_KEYS; k++) {

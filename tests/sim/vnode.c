@@ -6,7 +6,9 @@
 
 #include "tests/sim/watches.h"
 
-#define START_US INT64_C(1700000000000000) /* wall clock when the schedule begins */
+#define SENTINEL   "holdfast:node"
+#define PORT_FIRST 7001
+#define START_US   INT64_C(1700000000000000) /* wall clock when the schedule begins */
 
 int64_t vnode_wall_us(const struct vnode *node)
 {
@@ -25,18 +27,39 @@ static void hex(char *to, size_t length)
     to[length] = '\0';
 }
 
-bool vnode_has_nonce(const struct vnode *node, const char *nonce)
+const char *vnode_field(const struct vnode *node, const char *name)
 {
-    for (int i = 0; i < STORE_KEYS; i++) {
-        const struct store_key *key = &node->store.key[i];
-        const char *has;
+    for (int i = 0; i < STORE_KEYS; i++)
+        if (node->store.key[i].used && strcmp(node->store.key[i].name, SENTINEL) == 0)
+            return store_field(&node->store.key[i], name);
+    return NULL;
+}
 
-        if (!key->used || strcmp(key->name, "holdfast:node") != 0)
-            continue;
-        has = store_field(key, "nonce");
-        return has && strcmp(has, nonce) == 0;
-    }
-    return false;
+bool vnode_has_stamp(const struct vnode *node, const char *stamp)
+{
+    const char *nonce = vnode_field(node, "nonce"), *digest = vnode_field(node, "digest");
+    size_t length = strcspn(stamp, ":");
+
+    if (!nonce || strlen(nonce) != length || strncmp(nonce, stamp, length) != 0)
+        return false;
+    return strcmp(stamp[length] ? stamp + length + 1 : "", digest ? digest : "") == 0;
+}
+
+int vnode_port(const struct vnode *node)
+{
+    return PORT_FIRST + node->number;
+}
+
+struct vnode *vnode_at(int port)
+{
+    int number = (port - PORT_FIRST) % VNODE_OTHER_WAY;
+
+    return number >= 0 && number < sim.servers ? sim.node[number] : NULL;
+}
+
+struct vnode *vnode_of_seat(const char *address)
+{
+    return vnode_at(atoi(address + strlen(SIM_IP ":")));
 }
 
 /* --- commands --------------------------------------------------------------------------------- */
@@ -299,7 +322,7 @@ void vnode_kill(struct vnode *node, sim_ns back, bool unreachable)
 
 void vnode_replace(struct vnode *node, const struct store *store, bool promoted, sim_ns back)
 {
-    static struct store next[SIM_NODES];
+    static struct store next[SIM_SERVERS];
 
     if (!node->running)
         return;
@@ -340,10 +363,9 @@ void vnode_fail(struct vnode *node, const char *text, sim_ns until)
 
 /* --- beginning -------------------------------------------------------------------------------- */
 
-/* Made an hour ago by an agent of this fleet, whose host's clock was right. */
-static void make_sentinel(struct vnode *node)
+void vnode_make_sentinel(struct vnode *node)
 {
-    struct store_key *key = store_make(&node->store, "holdfast:node", 0);
+    struct store_key *key = store_make(&node->store, SENTINEL, 0);
     const int64_t ago_us = INT64_C(3600000000);
     char text[STORE_VALUE];
 
@@ -363,25 +385,46 @@ static void make_sentinel(struct vnode *node)
     store_set_field(key, "list_hash", text);
 }
 
+void vnode_set_record(struct vnode *node, const char *text, const char *digest)
+{
+    struct store_key *key = store_make(&node->store, SENTINEL, 0);
+
+    store_set_field(key, "record", text);
+    store_set_field(key, "digest", digest);
+    store_set_field(key, "record_by", "h0 1000 1699996400000");
+    node->saved = node->store;
+}
+
+struct vnode *vnode_new(void)
+{
+    struct vnode *node = sim_alloc(sizeof(*node));
+
+    if (sim.servers == SIM_SERVERS) {
+        fputs("sim: too many servers\n", stderr);
+        abort();
+    }
+    node->number = sim.servers;
+    node->flushed = node->flushed_before = -SIM_NEVER;
+    node->clock.ppb = rng_between(&sim.rng, -SIM_RATE_MOST, SIM_RATE_MOST);
+    node->wall_us = START_US + rng_between(&sim.rng, -200000, 200000);
+    node->durability = (enum vnode_durability)rng_below(&sim.rng, 3);
+    node->resume.fn = on_resume;
+    node->start.fn = on_start;
+    node->save.fn = on_save;
+    begin_life(node);
+    node->saved = node->store;
+    sim.node[sim.servers++] = node;
+    return node;
+}
+
 void vnodes_begin(void)
 {
     for (int i = 0; i < sim.plan.nodes; i++) {
-        struct vnode *node = sim_alloc(sizeof(*node));
+        struct vnode *node = vnode_new();
 
-        node->number = i;
-        node->flushed = node->flushed_before = -SIM_NEVER;
-        node->clock.ppb = rng_between(&sim.rng, -SIM_RATE_MOST, SIM_RATE_MOST);
-        node->wall_us = START_US + rng_between(&sim.rng, -200000, 200000);
-        node->durability = (enum vnode_durability)rng_below(&sim.rng, 3);
-        node->resume.fn = on_resume;
-        node->start.fn = on_start;
-        node->save.fn = on_save;
-        begin_life(node);
-        if (!sim.plan.young) {
-            node->started = -3600 * SIM_SEC;
-            make_sentinel(node);
-        }
-        node->saved = node->store;
-        sim.node[i] = node;
+        if (sim.plan.young)
+            continue;
+        node->started = -3600 * SIM_SEC;
+        vnode_make_sentinel(node);
     }
 }

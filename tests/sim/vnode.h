@@ -3,6 +3,7 @@
 #ifndef HOLDFAST_TESTS_SIM_VNODE_H
 #define HOLDFAST_TESTS_SIM_VNODE_H
 
+#include "agent/core/sha1.h"
 #include "tests/sim/fake_hiredis.h"
 #include "tests/sim/sim.h"
 
@@ -19,6 +20,7 @@ struct store_key {
     char value[STORE_VALUE];
     struct {
         char name[16], value[STORE_VALUE];
+        const char *text; /* in place of a value that has no room there; NULL */
     } field[STORE_FIELDS];
     int fields;
 };
@@ -27,6 +29,7 @@ struct store {
     struct store_key key[STORE_KEYS];
 };
 
+void stores_reset(void);
 /* NULL: not there, or expired. */
 struct store_key *store_find(struct store *store, const char *name, int64_t now_ms);
 struct store_key *store_make(struct store *store, const char *name, int64_t now_ms);
@@ -37,6 +40,8 @@ void store_set_field(struct store_key *key, const char *name, const char *value)
 /* --- the node: vnode.c ------------------------------------------------------------------------ */
 
 enum vnode_durability { KEEPS_NOTHING, KEEPS_ALL_BUT_A_SECOND, KEEPS_ALL };
+
+#define SIM_IP "10.0.0.1" /* of all servers */
 
 struct vnode {
     int number;
@@ -71,11 +76,26 @@ struct vnode {
 };
 
 void vnodes_begin(void);
+/* One more server, with nothing in it, at an address of its own. */
+struct vnode *vnode_new(void);
+/* The server of that port; NULL: none. Each has another port, too, which leads there like a proxy. */
+#define VNODE_OTHER_WAY 100
+struct vnode *vnode_at(int port);
+/* The server of that seat; NULL: none. */
+struct vnode *vnode_of_seat(const char *address);
+/* Its address, as agents connect to it. */
+int vnode_port(const struct vnode *node);
 void vnode_receive(struct vnode *node, struct sim_message *message);
 bool vnode_listens(const struct vnode *node);
 int64_t vnode_wall_us(const struct vnode *node);
-/* Its sentinel's nonce is that. */
-bool vnode_has_nonce(const struct vnode *node, const char *nonce);
+/* A field of its key holdfast:node; NULL: none. */
+const char *vnode_field(const struct vnode *node, const char *name);
+/* Its nonce is that of the stamp, and the digest of its record, too. */
+bool vnode_has_stamp(const struct vnode *node, const char *stamp);
+/* Made an hour ago by an agent of this fleet, whose host's clock was right. */
+void vnode_make_sentinel(struct vnode *node);
+/* Founded then, and complete. */
+void vnode_set_record(struct vnode *node, const char *text, const char *digest);
 
 void vnode_stop(struct vnode *node, sim_ns until);                  /* SIGSTOP and SIGCONT */
 void vnode_kill(struct vnode *node, sim_ns back, bool unreachable); /* starts again at `back` */
@@ -87,8 +107,8 @@ void vnode_fail(struct vnode *node, const char *error, sim_ns until);
 
 /* --- Lua: node_lua.c -------------------------------------------------------------------------- */
 
-/* What redis.sha1hex() makes of it here. */
-void scripts_id(const char *value, char *ret_id, size_t size);
+/* What redis.sha1hex() makes of it. */
+void scripts_id(const char *value, char ret_id[SHA1_HEX_LEN + 1]);
 /* Which script a text is; -1: none of ours. */
 int scripts_find(const char *text, size_t length);
 /* Runs it on the node; `message` says for whom. */

@@ -191,7 +191,7 @@ void notices_open(struct notices *n, const char *host)
     c->notices = n;
     c->loop = n->loop;
     c->host = sim.frame->host;
-    c->node = sim.node[n->address->port];
+    c->node = vnode_at(n->address->port);
     c->id = ++channel_count;
     c->last = &c->first;
     c->event.fn = on_event;

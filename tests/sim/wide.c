@@ -2,22 +2,33 @@
 
 #include <string.h>
 
+#include "tests/sim/addresses.h"
 #include "tests/sim/drains.h"
+#include "tests/sim/fleets.h"
+#include "tests/sim/foundings.h"
 #include "tests/sim/hot.h"
 #include "tests/sim/rates.h"
 #include "tests/sim/rollbacks.h"
 #include "tests/sim/steps.h"
 
 const char *const sim_wide_names[WIDES] = {
-    [WIDE_SIZES] = "sizes",         [WIDE_STEPS] = "steps", [WIDE_FAR] = "far",
-    [WIDE_RETENTION] = "retention", [WIDE_HOT] = "hot",     [WIDE_ROLLBACK] = "rollback",
-    [WIDE_PROXY] = "proxy",         [WIDE_RATES] = "rates", [WIDE_DRAINS] = "drains",
+    [WIDE_SIZES] = "sizes",
+    [WIDE_STEPS] = "steps",
+    [WIDE_FAR] = "far",
+    [WIDE_RETENTION] = "retention",
+    [WIDE_HOT] = "hot",
+    [WIDE_ROLLBACK] = "rollback",
+    [WIDE_PROXY] = "proxy",
+    [WIDE_RATES] = "rates",
+    [WIDE_DRAINS] = "drains",
+    [WIDE_FOUNDING] = "founding",
+    [WIDE_ADDRESSES] = "addresses",
 };
 
 static const double likelihood[WIDES] = {
-    [WIDE_SIZES] = 0.2,      [WIDE_STEPS] = 0.12, [WIDE_FAR] = 0.02,
-    [WIDE_RETENTION] = 0.08, [WIDE_HOT] = 0.001,  [WIDE_ROLLBACK] = 0.1,
-    [WIDE_PROXY] = 0.1,      [WIDE_RATES] = 0.25, [WIDE_DRAINS] = 0.1,
+    [WIDE_SIZES] = 0.2,  [WIDE_STEPS] = 0.12,   [WIDE_FAR] = 0.02,       [WIDE_RETENTION] = 0.08,
+    [WIDE_HOT] = 0.001,  [WIDE_ROLLBACK] = 0.1, [WIDE_PROXY] = 0.1,      [WIDE_RATES] = 0.25,
+    [WIDE_DRAINS] = 0.1, [WIDE_FOUNDING] = 0.1, [WIDE_ADDRESSES] = 0.08,
 };
 
 uint32_t wide_allowed = (1u << WIDES) - 1;
@@ -106,11 +117,19 @@ void wide_plan(void)
     }
     if (wide_has(WIDE_HOT))
         hot_plan();
+    if (wide_has(WIDE_FOUNDING))
+        foundings_plan();
+    fleets_plan();
+    addresses_plan();
 }
 
 void wide_begin(void)
 {
     drains_begin();
+    if (wide_has(WIDE_FOUNDING))
+        foundings_begin();
+    if (wide_has(WIDE_ADDRESSES))
+        addresses_begin();
     if (wide_has(WIDE_STEPS) || wide_has(WIDE_FAR))
         steps_begin();
     if (wide_has(WIDE_ROLLBACK) || wide_has(WIDE_PROXY))

@@ -15,6 +15,8 @@ enum sim_wide {
     WIDE_PROXY,     /* a proxy keeps the agents' connections while the server behind it restarts */
     WIDE_RATES,     /* clocks change their rate */
     WIDE_DRAINS,    /* hosts are drained and undrained */
+    WIDE_FOUNDING,  /* the fleet is founded amid faults */
+    WIDE_ADDRESSES, /* hosts' configurations lead to other servers than the fleet's */
     WIDES
 };
 extern const char *const sim_wide_names[WIDES];

@@ -1,0 +1,71 @@
+#include "tests/sim/fleets.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/broker/nodes/nodes.h"
+#include "agent/broker/rooms.h"
+#include "agent/config/config_fleet.h"
+#include "agent/core/fleet_record.h"
+#include "tests/sim/host.h"
+#include "tests/sim/vnode.h"
+#include "tests/sim/wide.h"
+
+#define FOUNDED_BEFORE                                                                             \
+    0.7 /* of the schedules with nodes of an hour ago; agents found the other fleets as they start */
+
+/* The record that a host of that configuration founds with these servers. */
+static void record_of(const struct config *c, struct vnode *const *servers,
+                      struct fleet_record *ret_record)
+{
+    config_fleet(c, ret_record);
+    ret_record->version = 1;
+    ret_record->state = FLEET_COMPLETE;
+    for (int i = 0; i < c->node_count; i++)
+        snprintf(ret_record->seat[i].address, sizeof(ret_record->seat[i].address), SIM_IP ":%d",
+                 vnode_port(servers[i]));
+    fleet_record_name(ret_record, ret_record->fleet);
+}
+
+void fleets_found(struct vnode *const *servers)
+{
+    const struct config *c = &sim.host[0]->config;
+    static struct fleet_record record;
+    char text[FLEET_TEXT_SIZE], digest[FLEET_DIGEST_LEN + 1];
+    size_t length;
+
+    record_of(c, servers, &record);
+    length = fleet_record_text(&record, text);
+    fleet_record_digest(text, length, digest);
+    for (int i = 0; i < c->node_count; i++)
+        vnode_set_record(servers[i], text, digest);
+}
+
+void fleets_plan(void)
+{
+    struct sim_rng rng = {sim.seed * UINT64_C(0x9fb21c651e98df25) + 11};
+
+    sim.plan.founded =
+        !sim.plan.young && !wide_has(WIDE_FOUNDING) && rng_chance(&rng, FOUNDED_BEFORE);
+}
+
+bool fleets_are_one(void)
+{
+    const struct fleet *first = NULL;
+
+    for (int i = 0; i < sim.plan.hosts; i++) {
+        const struct fleet *f =
+            sim.host[i]->broker ? &sim.host[i]->broker->nodes->fleet_view : NULL;
+
+        if (!f || !f->known || (first && strcmp(first->digest, f->digest) != 0))
+            return false;
+        first = f;
+    }
+    return true;
+}
+
+void fleets_begin(void)
+{
+    if (sim.plan.founded)
+        fleets_found(sim.node);
+}
