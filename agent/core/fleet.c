@@ -464,12 +464,10 @@ static bool leads_elsewhere(const struct fleet *f, const struct fleet_record *re
 
 static void waits_unknown(const struct fleet *f, char *ret_text, size_t size)
 {
-    int other = first_with(f, FLEET_SAID_RECORD), count, best = choose(f, &count), refused = 0;
+    int other = first_with(f, FLEET_SAID_RECORD), count, best = choose(f, &count);
     char ids[80];
 
     missing(f, ids, sizeof(ids));
-    while (refused < f->n && (f->node[refused].there || !f->node[refused].peer[0]))
-        refused++;
     if (best >= 0 && leads_elsewhere(f, &f->node[best].record))
         snprintf(ret_text, size,
                  "correct the addresses of the other nodes%s%s: node %s is of a fleet (%.8s) whose "
@@ -483,10 +481,6 @@ static void waits_unknown(const struct fleet *f, char *ret_text, size_t size)
     else if (best < 0 && ids[0])
         snprintf(ret_text, size,
                  "let node %s answer, too: a fleet is founded once, with all its nodes up", ids);
-    else if (refused < f->n)
-        snprintf(ret_text, size,
-                 "mend node %s, which is refused: a fleet is founded once, with all its nodes",
-                 f->own.seat[refused].id);
     else if (other >= 0 && f->node[other].record.state == FLEET_FOUNDING &&
              !is_of_these_servers(f, &f->node[other].record))
         snprintf(ret_text, size,
