@@ -105,8 +105,8 @@ def one_away(run):
     wait_founded(run.nodes)
     assert seats(run.nodes[0]) == {node.id: node.seat for node in run.nodes}
     assert run.holdfast("run", "-n", "job", "true").rc == 0
-    for text in (agent.err, result.err):
-        assert re.search("node n3.*a fleet is founded once, with all its nodes up", text), text
+    # the agent's first line may come before it has waited for anything
+    assert re.search("node n3.*a fleet is founded once, with all its nodes up", result.err), result
 
 
 @scenario("a node that does not take the record: said so, it is not asked without pause, and founding goes on once it does")

@@ -74,7 +74,10 @@ static enum standing standing_of(const struct nodes *nodes, int i, hf_time now) 
 uint64_t nodes_situation(const struct nodes *nodes, hf_time now)
 {
     uint64_t situation = 1;
+    char waits[256];
 
+    fleet_waits(&nodes->fleet_view, now, waits, sizeof(waits));
+    situation = situation << 1 | (waits[0] != '\0');
     for (int i = 0; i < nodes->n; i++)
         situation = situation << 3 | standing_of(nodes, i, now);
     return situation;
