@@ -291,6 +291,24 @@ static const char *configured_text(const struct nodes *nodes, int i)
     return a->as[0] ? a->as : a->text;
 }
 
+/* "HOST UID WALL_MS"; whatever else it is stays unknown. */
+static void read_by(const char *by, struct fleet_shown *s)
+{
+    size_t length = strcspn(by, " ");
+    char *end;
+    unsigned long uid;
+
+    if (length == 0 || length >= sizeof(s->by_host) || by[length] != ' ')
+        return;
+    uid = strtoul(by + length + 1, &end, 10);
+    if (*end != ' ' || uid > UINT32_MAX)
+        return;
+    s->since_wall_ms = strtoll(end + 1, NULL, 10);
+    s->by_uid = (uint32_t)uid;
+    memcpy(s->by_host, by, length);
+    s->by_host[length] = '\0';
+}
+
 uint32_t node_fleet_flags(const struct nodes *nodes, int i)
 {
     const struct fleet *f = &nodes->fleet_view;
@@ -310,15 +328,12 @@ static void show(struct nodes *nodes, hf_time now)
 {
     const struct fleet *f = &nodes->fleet_view;
     struct fleet_shown *s = &nodes->fleet_shown;
-    unsigned uid = 0;
 
     memset(s, 0, sizeof(*s));
     s->known = f->known;
     s->record = f->record;
     memcpy(s->digest, f->digest, sizeof(s->digest));
-    if (sscanf(nodes->fleet_by, "%63s %u %" SCNd64, s->by_host, &uid, &s->since_wall_ms) != 3)
-        s->by_host[0] = '\0';
-    s->by_uid = uid;
+    read_by(nodes->fleet_by, s);
     s->count = nodes->n;
     for (int i = 0; i < nodes->n; i++) {
         struct fleet_shown_node *n = &s->node[i];
