@@ -36,8 +36,6 @@ static void check_record(const struct fleet_record *r, const char *text, size_t 
     FUZZ_CHECK(strcmp(digest[0], digest[1]) == 0);
     fleet_record_name(r, name);
     FUZZ_CHECK(strlen(name) == FLEET_ID_LEN);
-    FUZZ_CHECK(fleet_record_find(r, r->seat[r->count - 1].id) == r->count - 1);
-    FUZZ_CHECK(fleet_record_same_seats(r, r));
     FUZZ_CHECK(!fleet_record_differs(r, r, "a", words, sizeof(words)) && !words[0]);
     (void)fleet_record_differs(r, &other, "a", words, sizeof(words));
     fuzz_check_sentence(words, sizeof(words));
