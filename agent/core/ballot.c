@@ -11,10 +11,10 @@ uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, int q, bool cont
     return contended && __builtin_popcount(prompt) >= q ? prompt : may_vote;
 }
 
-void ballot_init(struct ballot *b, int n, uint64_t fence, hf_time begun)
+void ballot_init(struct ballot *b, int n, int q, uint64_t fence, hf_time begun)
 {
-    assert(n >= 1 && n <= HF_NODES_MAX);
-    *b = (struct ballot){.n = n, .q = ballot_quorum(n), .fence = fence, .begun = begun};
+    assert(n >= 1 && n <= HF_NODES_MAX && q >= 1);
+    *b = (struct ballot){.n = n, .q = q, .fence = fence, .begun = begun};
     for (int i = 0; i < HF_NODES_MAX; i++)
         b->node[i].a = HF_TIME_PAST;
 }

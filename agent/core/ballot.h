@@ -4,7 +4,7 @@
  * together give V >= now + T/2 (V = the q-th largest d of those nodes). (!) It is decided within
  * `round_most` of the round's first byte, whatever its validity: a vote is worth nothing once its
  * node may have forgotten it and been healed for another lease (agent/core/age.h). q is counted of
- * the configured list, also while nodes are down or in quarantine. A node that was not asked counts
+ * the list, also while nodes are down or in quarantine. A node that was not asked counts
  * as a "no".
  */
 #ifndef HOLDFAST_AGENT_CORE_BALLOT_H
@@ -58,7 +58,7 @@ static inline int ballot_quorum(int n)
 uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, int q, bool contended);
 
 /* `begun`: read before the first byte is sent. */
-void ballot_init(struct ballot *b, int n, uint64_t fence, hf_time begun);
+void ballot_init(struct ballot *b, int n, int q, uint64_t fence, hf_time begun);
 /* The node is being asked. It may be asked again after STALE, or for a raise, and then before the
  * next ballot_decide(). An earlier yes keeps its `a`. */
 void ballot_ask(struct ballot *b, int node);

@@ -1,160 +1,16 @@
+/* What is to be done next about the fleet's record. */
 #include "agent/core/fleet.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "agent/core/ballot.h"
+#include "agent/core/fleet_change.h"
 #include "shm/status.h"
 
 /* How long a host without a memory waits for the other nodes before it goes by a record that fewer than q of them
  * have: they may have a later one. */
 #define PATIENCE (2 * HF_NS_PER_SEC)
-
-void fleet_init(struct fleet *f, const struct fleet_record *own, bool anew, hf_time now)
-{
-    memset(f, 0, sizeof(*f));
-    f->n = own->count;
-    f->own = *own;
-    f->anew = anew;
-    f->started = now;
-    for (int i = 0; i < f->n; i++) {
-        f->node[i].empty_since = HF_TIME_NEVER;
-        f->node[i].asked = HF_TIME_PAST;
-    }
-}
-
-static void digest_of(const struct fleet_record *record, char ret_digest[FLEET_DIGEST_LEN + 1])
-{
-    char text[FLEET_TEXT_SIZE];
-    size_t length = fleet_record_text(record, text);
-
-    fleet_record_digest(text, length, ret_digest);
-}
-
-void fleet_adopt(struct fleet *f, const struct fleet_record *record)
-{
-    f->known = true;
-    f->record = *record;
-    digest_of(record, f->digest);
-}
-
-void fleet_restore(struct fleet *f, const struct fleet_record *record)
-{
-    fleet_adopt(f, record);
-}
-
-/* --- what nodes say --------------------------------------------------------------------------- */
-
-void fleet_on_up(struct fleet *f, int i, const char *peer)
-{
-    f->node[i].there = f->node[i].proven = false;
-    snprintf(f->node[i].peer, sizeof(f->node[i].peer), "%s", peer);
-}
-
-/* (!) What it said was another connection's, and may have been another server's. */
-void fleet_on_down(struct fleet *f, int i)
-{
-    struct fleet_node *node = &f->node[i],
-                      gone = {.asked = HF_TIME_PAST, .empty_since = HF_TIME_NEVER};
-
-    memcpy(gone.left, node->left, sizeof(gone.left));
-    *node = gone;
-}
-
-void fleet_on_leave(struct fleet *f, int i)
-{
-    struct fleet_node *node = &f->node[i];
-
-    if (f->known && strcmp(node->digest, f->digest) == 0)
-        memcpy(node->left, node->nonce, sizeof(node->left));
-}
-
-/* The configuration led to a server with our record, and the seat is another one. */
-static bool is_stranger(const struct fleet *f, int i)
-{
-    const struct fleet_node *node = &f->node[i];
-
-    return f->known && node->left[0] && node->said != FLEET_SAID_NOTHING &&
-           strcmp(node->left, node->nonce) != 0;
-}
-
-void fleet_on_usable(struct fleet *f, int i, bool usable, bool proven)
-{
-    f->node[i].there = usable;
-    f->node[i].proven = usable && proven;
-}
-
-bool fleet_on_answer(struct fleet *f, int i, const char *nonce, const char *digest, hf_time sent,
-                     hf_time received)
-{
-    struct fleet_node *node = &f->node[i];
-
-    snprintf(node->nonce, sizeof(node->nonce), "%s", nonce);
-    snprintf(node->digest, sizeof(node->digest), "%s", digest);
-    node->asked = sent;
-    if (!*digest) {
-        node->said = FLEET_SAID_NONE;
-        node->read[0] = '\0';
-        if (node->empty_since.ns == HF_TIME_NEVER.ns)
-            node->empty_since = received;
-        return false;
-    }
-    node->empty_since = HF_TIME_NEVER;
-    if (node->said != FLEET_SAID_NOTHING && strcmp(node->read, digest) == 0)
-        return false;
-    node->said = FLEET_SAID_NOTHING;
-    return true;
-}
-
-/* (!) Later versions of Holdfast change fleets, by rules that this one does not know: it goes by version 1 only. */
-static bool is_later(const struct fleet_record *record)
-{
-    return record->version != 1 || record->state == FLEET_CHANGING;
-}
-
-void fleet_on_record(struct fleet *f, int i, const char *digest, const char *text, size_t length)
-{
-    struct fleet_node *node = &f->node[i];
-    char found[FLEET_DIGEST_LEN + 1];
-    int rc;
-
-    if (!*digest || strcmp(digest, node->digest) != 0)
-        return;
-    snprintf(node->read, sizeof(node->read), "%s", digest);
-    rc = fleet_record_read(text, length, &node->record);
-    fleet_record_digest(text, length, found);
-    if (rc == HF_EVERSION || (rc == HF_OK && is_later(&node->record)))
-        node->said = FLEET_SAID_LATER;
-    else if (rc == HF_OK && strcmp(found, digest) == 0)
-        node->said = FLEET_SAID_RECORD;
-    else
-        node->said = FLEET_SAID_UNREADABLE;
-}
-
-bool fleet_is_unread(const struct fleet *f, int i)
-{
-    return f->node[i].digest[0] && f->node[i].said == FLEET_SAID_NOTHING;
-}
-
-/* --- what counts ------------------------------------------------------------------------------ */
-
-bool fleet_is_seated(const struct fleet *f, int i)
-{
-    return !f->known || strcmp(f->node[i].peer, f->record.seat[i].address) == 0;
-}
-
-bool fleet_counts(const struct fleet *f, int i)
-{
-    return f->known && fleet_is_seated(f, i) && strcmp(f->node[i].digest, f->digest) == 0;
-}
-
-static bool all_connected(const struct fleet *f)
-{
-    for (int i = 0; i < f->n; i++)
-        if (!f->node[i].peer[0])
-            return false;
-    return true;
-}
 
 static bool all_there(const struct fleet *f)
 {
@@ -170,70 +26,6 @@ static bool all_proven(const struct fleet *f)
         if (!f->node[i].proven)
             return false;
     return true;
-}
-
-static bool same_ids(const struct fleet_record *a, const struct fleet_record *b)
-{
-    if (a->count != b->count)
-        return false;
-    for (int i = 0; i < a->count; i++)
-        if (strcmp(a->seat[i].id, b->seat[i].id) != 0)
-            return false;
-    return true;
-}
-
-/* The record that this host would found now. */
-static bool is_of_these_servers(const struct fleet *f, const struct fleet_record *record)
-{
-    char text[256];
-
-    for (int k = 0; k < f->n; k++)
-        if (strcmp(record->seat[k].address, f->node[k].peer) != 0)
-            return false;
-    return !fleet_record_differs(record, &f->own, "", text, sizeof(text));
-}
-
-bool fleet_is_foreign(const struct fleet *f, int i, char *ret_text, size_t size)
-{
-    const struct fleet_node *node = &f->node[i];
-    const char *id = f->own.seat[i].id;
-
-    ret_text[0] = '\0';
-    if (is_stranger(f, i))
-        snprintf(ret_text, size,
-                 "say as=%s behind the address of node %s, if that leads to the fleet's server: "
-                 "another one is at %s for this host",
-                 f->record.seat[i].address, id, f->record.seat[i].address);
-    else if (node->said == FLEET_SAID_LATER)
-        snprintf(ret_text, size,
-                 "upgrade this host: the fleet's record on node %s is of a later version of "
-                 "Holdfast",
-                 id);
-    else if (node->said == FLEET_SAID_UNREADABLE)
-        snprintf(ret_text, size,
-                 "look at the key holdfast:node of node %s: its record of the fleet cannot be read",
-                 id);
-    else if (node->said != FLEET_SAID_RECORD)
-        return false;
-    else if (!same_ids(&node->record, &f->own))
-        (void)fleet_record_differs(&node->record, &f->own, id, ret_text, size);
-    else if (f->anew && !f->known && all_connected(f) && !is_of_these_servers(f, &node->record))
-        snprintf(ret_text, size, "the record on node %s is of other servers", id);
-    else if (f->known && strcmp(node->record.fleet, f->record.fleet) != 0)
-        snprintf(ret_text, size,
-                 "correct the address of node %s: at %s is a node of another fleet (%.8s, this one "
-                 "is %.8s); or, if this fleet was founded anew, start this agent with --new-list",
-                 id, node->peer, node->record.fleet, f->record.fleet);
-    else if (f->known && node->record.state == FLEET_COMPLETE && !fleet_counts(f, i) &&
-             strcmp(node->digest, f->digest) != 0)
-        (void)fleet_record_differs(&node->record, &f->record, id, ret_text, size);
-    return ret_text[0] != '\0';
-}
-
-bool fleet_differs(const struct fleet *f, char *ret_text, size_t size)
-{
-    ret_text[0] = '\0';
-    return f->known && fleet_record_differs(&f->record, &f->own, f->own.seat[0].id, ret_text, size);
 }
 
 /* --- founding --------------------------------------------------------------------------------- */
@@ -261,9 +53,10 @@ static void put(const struct fleet *f, int i, const struct fleet_record *record,
     ret_action->digest = f->node[i].digest;
 }
 
-static bool says(const struct fleet *f, int i, const char *digest)
+static void again(const struct fleet_record *record, struct fleet_action *ret_action)
 {
-    return f->node[i].said != FLEET_SAID_NOTHING && strcmp(f->node[i].digest, digest) == 0;
+    ret_action->step = FLEET_AGAIN;
+    ret_action->record = *record;
 }
 
 /* (!) `complete` only when every node has the founding record. */
@@ -271,15 +64,21 @@ static void found(const struct fleet *f, uint32_t skip, struct fleet_action *ret
 {
     struct fleet_record founding, complete;
     char of_founding[FLEET_DIGEST_LEN + 1];
+    bool begun = false;
 
     proposal(f, FLEET_FOUNDING, &founding);
     proposal(f, FLEET_COMPLETE, &complete);
-    digest_of(&founding, of_founding);
-    for (int i = 0; i < f->n; i++)
-        if (f->node[i].said != FLEET_SAID_NONE && !says(f, i, of_founding))
-            return;
+    fleet_record_own_digest(&founding, of_founding);
     for (int i = 0; i < f->n; i++) {
-        if (says(f, i, of_founding))
+        if (f->node[i].said != FLEET_SAID_NONE && !fleet_says(f, i, of_founding))
+            return;
+        begun |= fleet_says(f, i, of_founding);
+    }
+    /* (!) Once begun it has to end: leases of a build before the records are renewed on nodes without one only. */
+    if (!begun && skip)
+        return;
+    for (int i = 0; i < f->n; i++) {
+        if (fleet_says(f, i, of_founding))
             continue;
         if (f->node[i].nonce[0] && !(skip >> i & 1))
             put(f, i, &founding, ret_action);
@@ -291,44 +90,6 @@ static void found(const struct fleet *f, uint32_t skip, struct fleet_action *ret
 
 /* --- without a record of our own --------------------------------------------------------------- */
 
-static bool is_candidate(const struct fleet *f, int i)
-{
-    const struct fleet_node *node = &f->node[i];
-
-    return node->there && node->said == FLEET_SAID_RECORD && node->record.state == FLEET_COMPLETE &&
-           same_ids(&node->record, &f->own) && (!f->anew || is_of_these_servers(f, &node->record));
-}
-
-static int how_many(const struct fleet *f, int like)
-{
-    int count = 0;
-
-    for (int i = 0; i < f->n; i++)
-        count += is_candidate(f, i) && says(f, i, f->node[like].digest);
-    return count;
-}
-
-/* The node whose record most nodes have; -1: none, or as many have another one. */
-static int choose(const struct fleet *f, int *ret_count)
-{
-    int best = -1, most = 0;
-    bool tie = false;
-
-    for (int i = 0; i < f->n; i++) {
-        int count = is_candidate(f, i) ? how_many(f, i) : 0;
-
-        if (count > most) {
-            best = i;
-            most = count;
-            tie = false;
-        } else if (count == most && count && strcmp(f->node[i].digest, f->node[best].digest) != 0) {
-            tie = true;
-        }
-    }
-    *ret_count = most;
-    return tie ? -1 : best;
-}
-
 static bool is_our_founding(const struct fleet *f, int i)
 {
     struct fleet_record complete;
@@ -337,17 +98,20 @@ static bool is_our_founding(const struct fleet *f, int i)
     if (!all_there(f))
         return false;
     proposal(f, FLEET_COMPLETE, &complete);
-    digest_of(&complete, digest);
-    return says(f, i, digest);
+    fleet_record_own_digest(&complete, digest);
+    return fleet_says(f, i, digest);
 }
 
 /* (!) It names, for most ids, the servers that this host's configuration leads to. */
 static bool names_our_servers(const struct fleet *f, const struct fleet_record *record)
 {
-    int count = 0;
+    const struct fleet_seat *list;
+    int members = fleet_record_list(record, &list), count = 0;
 
     for (int k = 0; k < f->n; k++)
-        count += f->node[k].peer[0] && strcmp(record->seat[k].address, f->node[k].peer) == 0;
+        for (int m = 0; f->node[k].peer[0] && m < members; m++)
+            count += strcmp(list[m].id, f->own.seat[k].id) == 0 &&
+                     strcmp(list[m].address, f->node[k].peer) == 0;
     return count >= ballot_quorum(f->n);
 }
 
@@ -363,11 +127,12 @@ static bool is_ours(const struct fleet *f, int i, int count, hf_time now)
 static void next_unknown(const struct fleet *f, hf_time now, uint32_t skip,
                          struct fleet_action *ret_action)
 {
-    int count, best = choose(f, &count);
+    int count, best = fleet_choose(f, &count);
 
     if (best >= 0 && is_ours(f, best, count, now)) {
-        ret_action->step = FLEET_ADOPT;
-        ret_action->record = f->node[best].record;
+        again(&f->node[best].record, ret_action);
+        if (f->node[best].record.version == 1)
+            ret_action->step = FLEET_ADOPT;
     } else if (best < 0 && !count && all_there(f) && all_proven(f)) {
         found(f, skip, ret_action);
     }
@@ -375,21 +140,15 @@ static void next_unknown(const struct fleet *f, hf_time now, uint32_t skip,
 
 /* --- with a record ------------------------------------------------------------------------------ */
 
-/* Another member has told it since `since`. */
+/* Another member has told it since `since`. (!) One of the list that the record leads to: a server that leaves is no proof that
+ * those that stay have not gone on. */
 static bool is_shown(const struct fleet *f, int but, hf_time since)
 {
     for (int i = 0; i < f->n; i++)
-        if (i != but && fleet_counts(f, i) && hf_time_before(since, f->node[i].asked))
+        if (i != but && fleet_shows(f, i) && fleet_is_of_new_list(f, i) &&
+            hf_time_before(since, f->node[i].asked))
             return true;
     return false;
-}
-
-static bool none_has_it(const struct fleet *f)
-{
-    for (int i = 0; i < f->n; i++)
-        if (says(f, i, f->digest))
-            return false;
-    return true;
 }
 
 /* What its founder left of our record. */
@@ -401,123 +160,137 @@ static bool has_our_founding(const struct fleet *f, int i)
     if (f->node[i].said != FLEET_SAID_RECORD || f->node[i].record.state != FLEET_FOUNDING)
         return false;
     proposal(f, FLEET_FOUNDING, &founding);
-    digest_of(&founding, digest);
-    return says(f, i, digest);
+    fleet_record_own_digest(&founding, digest);
+    return fleet_says(f, i, digest);
 }
 
-static void next_known(const struct fleet *f, uint32_t skip, struct fleet_action *ret_action)
+/* It has what the fleet went by before. */
+static bool is_behind(const struct fleet *f, int i)
+{
+    const struct fleet_node *node = &f->node[i];
+
+    return f->record.version > 1 && node->said == FLEET_SAID_RECORD &&
+           strcmp(node->record.fleet, f->record.fleet) == 0 &&
+           fleet_record_rank(&node->record, &f->record) < 0;
+}
+
+/* The node with the latest record of our fleet that is later than ours; -1: none. */
+static int find_later(const struct fleet *f)
+{
+    const struct fleet_record *latest = &f->record;
+    int found = -1;
+
+    for (int i = 0; i < f->n; i++) {
+        const struct fleet_node *node = &f->node[i];
+
+        if (node->said != FLEET_SAID_RECORD || !fleet_is_seated(f, i) ||
+            strcmp(node->record.fleet, f->record.fleet) != 0 || !fleet_may_go_by(&node->record) ||
+            fleet_record_rank(&node->record, latest) <= 0)
+            continue;
+        latest = &node->record;
+        found = i;
+    }
+    return found;
+}
+
+static bool may_put(const struct fleet *f, int i, uint32_t skip)
+{
+    const struct fleet_node *node = &f->node[i];
+
+    return !(skip >> i & 1) && node->there && node->nonce[0] && fleet_is_seated(f, i) &&
+           !fleet_place(f, i)->gone;
+}
+
+/* The record on nodes that have none, or an earlier one. */
+static bool spread(const struct fleet *f, uint32_t skip, struct fleet_action *ret_action)
 {
     for (int i = 0; i < f->n; i++) {
         const struct fleet_node *node = &f->node[i];
         bool empty = node->said == FLEET_SAID_NONE, begun = has_our_founding(f, i);
 
-        if (skip >> i & 1 || !node->there || !node->nonce[0] || !fleet_is_seated(f, i))
+        if (!may_put(f, i, skip))
             continue;
         if ((empty && is_shown(f, i, node->empty_since)) ||
-            (begun && is_shown(f, i, HF_TIME_PAST))) {
+            (begun && is_shown(f, i, HF_TIME_PAST)) || is_behind(f, i)) {
+            put(f, i, &f->record, ret_action);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* (!) An operator's change begins on the first member that is not gone, where it has our record: one point for all
+ * operators. */
+static bool begin_change(const struct fleet *f, hf_time now, uint32_t skip,
+                         struct fleet_action *ret_action)
+{
+    int first = 0;
+
+    if (hf_time_reached(now, f->wish_until))
+        return false;
+    while (first < f->n - 1 && f->wish.before[first].gone)
+        first++;
+    if (!may_put(f, first, skip) || !fleet_shows(f, first))
+        return false;
+    put(f, first, &f->wish, ret_action);
+    return true;
+}
+
+/* No node of the list that the record leads to has it any more, and all are there. */
+static void found_again(const struct fleet *f, uint32_t skip, struct fleet_action *ret_action)
+{
+    if (f->record.version == 1) {
+        found(f, skip, ret_action);
+        return;
+    }
+    for (int i = 0; i < f->n; i++)
+        if (f->node[i].said == FLEET_SAID_NONE && may_put(f, i, skip)) {
             put(f, i, &f->record, ret_action);
             return;
         }
+}
+
+static void next_known(const struct fleet *f, hf_time now, uint32_t skip,
+                       struct fleet_action *ret_action)
+{
+    int later = find_later(f);
+
+    if (later >= 0) {
+        again(&f->node[later].record, ret_action);
+    } else if (fleet_change_is_over(f)) {
+        again(&f->record, ret_action);
+        fleet_change_complete(&ret_action->record);
+    } else if (f->settles.ns != HF_TIME_PAST.ns && hf_time_reached(now, f->settles)) {
+        again(&f->record, ret_action);
+    } else if (!spread(f, skip, ret_action) && !begin_change(f, now, skip, ret_action) &&
+               all_there(f) && fleet_none_has_it(f)) {
+        found_again(f, skip, ret_action);
     }
-    if (all_there(f) && none_has_it(f))
-        found(f, skip, ret_action);
+}
+
+uint32_t fleet_awaits(const struct fleet *f)
+{
+    hf_time since = HF_TIME_PAST;
+    uint32_t which = 0;
+
+    if (!f->known || f->leaving)
+        return 0;
+    for (int i = 0; i < f->n; i++)
+        if (f->node[i].there && f->node[i].said == FLEET_SAID_NONE)
+            since = hf_time_max(since, f->node[i].empty_since);
+    for (int i = 0; since.ns != HF_TIME_PAST.ns && i < f->n; i++)
+        if (fleet_shows(f, i) && !hf_time_before(since, f->node[i].asked))
+            which |= 1u << i;
+    return which | fleet_change_awaits(f);
 }
 
 void fleet_next(const struct fleet *f, hf_time now, uint32_t skip, struct fleet_action *ret_action)
 {
     memset(ret_action, 0, sizeof(*ret_action));
+    if (f->leaving)
+        return;
     if (f->known)
-        next_known(f, skip, ret_action);
+        next_known(f, now, skip, ret_action);
     else
         next_unknown(f, now, skip, ret_action);
-}
-
-/* --- words ------------------------------------------------------------------------------------ */
-
-static void missing(const struct fleet *f, char *ret_ids, size_t size)
-{
-    size_t used = 0;
-
-    ret_ids[0] = '\0';
-    for (int i = 0; i < f->n && used < size; i++)
-        if (!f->node[i].peer[0])
-            used += (size_t)snprintf(ret_ids + used, size - used, "%s%s", used ? ", " : "",
-                                     f->own.seat[i].id);
-}
-
-static int first_with(const struct fleet *f, enum fleet_said said)
-{
-    for (int i = 0; i < f->n; i++)
-        if (f->node[i].there && f->node[i].said == said)
-            return i;
-    return -1;
-}
-
-/* A link is at another server than the record names. Nodes that are away are told otherwise. */
-static bool leads_elsewhere(const struct fleet *f, const struct fleet_record *record)
-{
-    for (int i = 0; i < f->n; i++)
-        if (f->node[i].peer[0] && strcmp(record->seat[i].address, f->node[i].peer) != 0)
-            return true;
-    return false;
-}
-
-static void waits_unknown(const struct fleet *f, char *ret_text, size_t size)
-{
-    int other = first_with(f, FLEET_SAID_RECORD), count, best = choose(f, &count);
-    char ids[80];
-
-    missing(f, ids, sizeof(ids));
-    if (best >= 0 && leads_elsewhere(f, &f->node[best].record))
-        snprintf(ret_text, size,
-                 "correct the addresses of the other nodes%s%s: node %s is of a fleet (%.8s) whose "
-                 "servers are not those of this host's configuration",
-                 ids[0] ? ", or let them answer, " : "", ids, f->own.seat[best].id,
-                 f->node[best].record.fleet);
-    else if (best < 0 && count)
-        snprintf(ret_text, size,
-                 "correct the addresses of the nodes: as many of them belong to one fleet as to "
-                 "another");
-    else if (best < 0 && ids[0])
-        snprintf(ret_text, size,
-                 "let node %s answer, too: a fleet is founded once, with all its nodes up", ids);
-    else if (other >= 0 && f->node[other].record.state == FLEET_FOUNDING &&
-             !is_of_these_servers(f, &f->node[other].record))
-        snprintf(ret_text, size,
-                 "give all hosts the same addresses of nodes: another host began to found this "
-                 "fleet with other ones (seen on node %s)",
-                 f->own.seat[other].id);
-}
-
-static void waits_known(const struct fleet *f, char *ret_text, size_t size)
-{
-    int empty = first_with(f, FLEET_SAID_NONE), others = 0;
-    char ids[80];
-
-    for (int i = 0; i < f->n; i++)
-        others += f->node[i].said == FLEET_SAID_RECORD &&
-                  strcmp(f->node[i].record.fleet, f->record.fleet) != 0;
-    if (others > f->n - ballot_quorum(f->n)) {
-        snprintf(ret_text, size,
-                 "start this agent with --new-list if the fleet was founded anew: %d of its %d "
-                 "nodes belong to another fleet than %.8s, by which it goes",
-                 others, f->n, f->record.fleet);
-        return;
-    }
-
-    missing(f, ids, sizeof(ids));
-    if (empty >= 0 && none_has_it(f) && ids[0])
-        snprintf(ret_text, size,
-                 "let node %s answer, too: no node that answers has the fleet's record any more, "
-                 "and it is founded again with all of them up",
-                 ids);
-}
-
-void fleet_waits(const struct fleet *f, hf_time now, char *ret_text, size_t size)
-{
-    ret_text[0] = '\0';
-    if (f->known)
-        waits_known(f, ret_text, size);
-    else if (hf_time_reached(now, hf_time_add(f->started, hf_ns(HF_NS_PER_SEC / 2))))
-        waits_unknown(f, ret_text, size);
 }

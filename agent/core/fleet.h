@@ -14,6 +14,9 @@
  *  - A node without a record gets ours only after another member told our digest in an answer that was asked for
  *    after the empty node was seen: never from memory. Where no member has it, the fleet is founded again.
  *  - A node with another fleet's record is refused by itself.
+ *  - (!) A later record of the fleet, seen on a node of our list, is gone by; nobody goes back. The agent starts again by it
+ *    (agent.again), so that one record holds from an agent's start to its end. agent/core/fleet_change.h has the rest of how a
+ *    fleet changes.
  */
 #ifndef HOLDFAST_AGENT_CORE_FLEET_H
 #define HOLDFAST_AGENT_CORE_FLEET_H
@@ -46,6 +49,8 @@ struct fleet_node {
     char read[FLEET_DIGEST_LEN + 1]; /* the digest that `said` is about */
     hf_time empty_since;             /* since an answer told no record; HF_TIME_NEVER: it has one */
     hf_time asked;                   /* when its last answer was asked for */
+    hf_time
+        sighted; /* since when it tells our record under this nonce; HF_TIME_NEVER: it does not */
 };
 
 struct fleet {
@@ -54,15 +59,24 @@ struct fleet {
     struct fleet_record own; /* by the configuration: ids, ttl_max and keys; no addresses */
     hf_time started;
     bool known;
-    struct fleet_record record; /* complete */
+    struct fleet_record record; /* not founding; of version 1 if it was not known at the start */
     char digest[FLEET_DIGEST_LEN + 1];
+    hf_time settles;    /* HF_TIME_PAST: it has */
+    uint32_t counting;  /* nodes, by the record */
+    bool leaving;       /* it is replaced: nothing is to be done any more */
+    bool unkept;        /* a record could not be kept, so nothing goes by it */
+    hf_time wish_until; /* an operator's change is to be put; HF_TIME_PAST: none */
+    struct fleet_record wish;
     struct fleet_node node[HF_NODES_MAX];
 };
 
 /* `own`: ids, ttl_max_ms and keys are set. */
 void fleet_init(struct fleet *fleet, const struct fleet_record *own, bool anew, hf_time now);
-/* What an earlier agent went by. */
-void fleet_restore(struct fleet *fleet, const struct fleet_record *record);
+/* Whether an agent goes by such a record. */
+bool fleet_may_go_by(const struct fleet_record *record);
+/* What an earlier agent went by, or what this agent starts again by. `settles`: when it has settled; HF_TIME_PAST: it
+ * has. */
+void fleet_restore(struct fleet *fleet, const struct fleet_record *record, hf_time settles);
 
 /* A node is connected, and as what seat; or it is gone. */
 void fleet_on_up(struct fleet *fleet, int node, const char *peer);
@@ -81,20 +95,15 @@ void fleet_on_record(struct fleet *fleet, int node, const char *digest, const ch
 
 /* Whether it told a digest whose record has not been read. */
 bool fleet_is_unread(const struct fleet *fleet, int node);
-/* Whether answers of the node count: the seat, and the digest of its last answer. */
+/* Whether answers of the node count: the record counts it, the seat, and the digest of its last answer. */
 bool fleet_counts(const struct fleet *fleet, int node);
 /* Whether it is connected to the seat of our record; true while none is known. */
 bool fleet_is_seated(const struct fleet *fleet, int node);
-/* Whether its record is not for this host, and why, with the remedy: another fleet's, or other ids, or of a later
- * version. `ret_text` is "" where nothing is against it. */
-bool fleet_is_foreign(const struct fleet *fleet, int node, char *ret_text, size_t size);
-/* What our record has otherwise than this host's configuration: its locks would not be the fleet's. */
-bool fleet_differs(const struct fleet *fleet, char *ret_text, size_t size);
-
 enum fleet_step {
     FLEET_WAIT,
     FLEET_ADOPT, /* `record`: go by it from now on; keep it before anything counts, then fleet_adopt() */
-    FLEET_PUT, /* `record` on `node`, where it has `nonce` and `digest` */
+    FLEET_AGAIN, /* keep `record`, and start again by it; then fleet_leave() */
+    FLEET_PUT,   /* `record` on `node`, where it has `nonce` and `digest` */
 };
 
 struct fleet_action {
@@ -105,12 +114,39 @@ struct fleet_action {
 };
 
 /* What is to be done now. One thing at a time: ask again when it is done, or something changed. `skip`: bit per
- * node, nothing is put there now (it is being written to). */
+ * node, nothing is put there now (it is being written to, or refuses writes); no founding begins meanwhile. */
 void fleet_next(const struct fleet *fleet, hf_time now, uint32_t skip,
                 struct fleet_action *ret_action);
 void fleet_adopt(struct fleet *fleet, const struct fleet_record *record);
+void fleet_leave(struct fleet *fleet);
+/* Nodes, bit per node, whose next answer is waited for: ask them now. */
+uint32_t fleet_awaits(const struct fleet *fleet);
+/* Where the record that is gone by has that node. Not before it is known. */
+const struct fleet_seat *fleet_place(const struct fleet *fleet, int node);
 
+/* --- words (agent/core/fleet_words.c) --------------------------------------------------------- */
+
+/* Whether its record is not for this host, and why, with the remedy: another fleet's, or other ids, or of a later
+ * version. `ret_text` is "" where nothing is against it. */
+bool fleet_is_foreign(const struct fleet *fleet, int node, char *ret_text, size_t size);
+/* What our record has otherwise than this host's configuration: its locks would not be the fleet's. */
+bool fleet_differs(const struct fleet *fleet, char *ret_text, size_t size);
 /* What is waited for, with its remedy; "" nothing. */
 void fleet_waits(const struct fleet *fleet, hf_time now, char *ret_text, size_t size);
+
+/* --- for its files (agent/core/fleet_view.c) ----------------------------------------------------------------------------- */
+
+bool fleet_says(const struct fleet *fleet, int node, const char *digest);
+/* It has our record, whether it counts by it or not. */
+bool fleet_shows(const struct fleet *fleet, int node);
+bool fleet_is_stranger(const struct fleet *fleet, int node);
+bool fleet_is_of_these_servers(const struct fleet *fleet, const struct fleet_record *record);
+bool fleet_is_akin(const struct fleet *fleet, const struct fleet_record *record);
+/* It is a member of the list that our record leads to. */
+bool fleet_is_of_new_list(const struct fleet *fleet, int node);
+/* No member of that list has our record. */
+bool fleet_none_has_it(const struct fleet *fleet);
+/* The node with the latest record of the fleet that most nodes have; -1: none, or as many have another fleet's. */
+int fleet_choose(const struct fleet *fleet, int *ret_count);
 
 #endif

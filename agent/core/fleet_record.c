@@ -4,12 +4,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/core/ballot.h"
 #include "agent/core/sha1.h"
+#include "agent/core/timing.h"
 #include "shm/escape.h"
 #include "shm/status.h"
 
 #define TTL_MAX_MOST_MS INT64_C(86400000)
 #define VERSION_MOST    (UINT64_MAX / 2) /* there is always a next one */
+
+#define GONE            "gone" /* in the place of "before" */
 
 #define SEAT_MOST       (sizeof("before  \n") - 1 + 2 * (HF_ESCAPE_SIZE - 1) * HF_NODE_TEXT_MAX)
 #define OTHERS_MOST     512 /* bytes of the other lines */
@@ -45,7 +49,8 @@ static size_t put_seats(char *to, const char *word, const struct fleet_seat *sea
     size_t length = 0;
 
     for (int i = 0; i < count; i++) {
-        length += (size_t)snprintf(to + length, sizeof("before "), "%s ", word);
+        length +=
+            (size_t)snprintf(to + length, sizeof("before "), "%s ", seats[i].gone ? GONE : word);
         length += put_escaped(to + length, seats[i].id);
         to[length++] = ' ';
         length += put_escaped(to + length, seats[i].address);
@@ -59,8 +64,8 @@ size_t fleet_record_text(const struct fleet_record *r, char ret_text[FLEET_TEXT_
     size_t length = (size_t)snprintf(ret_text, OTHERS_MOST,
                                      "holdfast-fleet %d\nfleet %s\nversion %" PRIu64
                                      "\nstate %s\nttl_max %" PRId64 "\nkeys %s\n",
-                                     FLEET_FORMAT, r->fleet, r->version, state_names[r->state],
-                                     r->ttl_max_ms, r->keys);
+                                     r->version == 1 ? 1 : FLEET_FORMAT, r->fleet, r->version,
+                                     state_names[r->state], r->ttl_max_ms, r->keys);
 
     length += put_seats(ret_text + length, "seat", r->seat, r->count);
     if (r->before_count > 0) {
@@ -213,10 +218,12 @@ static bool take_seats(struct rest *r, const char *word, struct fleet_seat ret_s
                        int *ret_count)
 {
     int count = 0;
+    bool gone;
 
-    while (take(r, word)) {
+    while ((gone = take(r, GONE " ")) || take(r, word)) {
         struct fleet_seat *seat = &ret_seats[count];
 
+        seat->gone = gone;
         if (count == HF_NODES_MAX || !take_escaped(r, seat->id) || !take(r, " ") ||
             !take_escaped(r, seat->address) || !take(r, "\n") || is_listed(ret_seats, count, seat))
             return false;
@@ -226,15 +233,22 @@ static bool take_seats(struct rest *r, const char *word, struct fleet_seat ret_s
     return count > 0;
 }
 
-/* Only what was there before can be on its way to something else. */
-static bool fits_version(const struct fleet_record *r)
+/* Only what was there before can be on its way to something else, and only what leaves can be gone. */
+static bool fits_version(const struct fleet_record *r, uint64_t format)
 {
+    for (int i = 0; i < r->count; i++)
+        if (r->seat[i].gone)
+            return false;
+    for (int i = 0; i < r->before_count; i++)
+        if (r->before[i].gone &&
+            (r->state != FLEET_CHANGING || fleet_record_stays(r, &r->before[i])))
+            return false;
     if (r->version == 1)
-        return r->before_count == 0 && r->state != FLEET_CHANGING;
-    return r->before_count > 0 && r->state != FLEET_FOUNDING;
+        return format == 1 && r->before_count == 0 && r->state != FLEET_CHANGING;
+    return format == FLEET_FORMAT && r->before_count > 0 && r->state != FLEET_FOUNDING;
 }
 
-static bool take_record(struct rest *r, struct fleet_record *ret_record)
+static bool take_record(struct rest *r, uint64_t format, struct fleet_record *ret_record)
 {
     struct fleet_record *f = ret_record;
 
@@ -246,7 +260,7 @@ static bool take_record(struct rest *r, struct fleet_record *ret_record)
     if (r->at < r->end && (!take_ms(r, "ttl_max_before ", &f->ttl_max_before_ms) ||
                            !take_seats(r, "before ", f->before, &f->before_count)))
         return false;
-    return r->at == r->end && fits_version(f);
+    return r->at == r->end && fits_version(f, format);
 }
 
 static bool is_text_of(const char *text, size_t length, const struct fleet_record *record)
@@ -267,7 +281,7 @@ int fleet_record_read(const char *text, size_t length, struct fleet_record *ret_
         return HF_EINVAL;
     if (format > FLEET_FORMAT)
         return HF_EVERSION;
-    if (!take_record(&rest, &record) || !is_text_of(text, length, &record))
+    if (!take_record(&rest, format, &record) || !is_text_of(text, length, &record))
         return HF_EINVAL;
     *ret_record = record;
     return HF_OK;
@@ -300,6 +314,129 @@ void fleet_record_digest(const char *text, size_t length, char ret_digest[FLEET_
     sha1_end(&s, hex);
     memcpy(ret_digest, hex, FLEET_DIGEST_LEN);
     ret_digest[FLEET_DIGEST_LEN] = '\0';
+}
+
+void fleet_record_own_digest(const struct fleet_record *record,
+                             char ret_digest[FLEET_DIGEST_LEN + 1])
+{
+    char text[FLEET_TEXT_SIZE];
+    size_t length = fleet_record_text(record, text);
+
+    fleet_record_digest(text, length, ret_digest);
+}
+
+/* --- what goes by a record --------------------------------------------------------------------- */
+
+static int gone_count(const struct fleet_record *r)
+{
+    int count = 0;
+
+    for (int i = 0; i < r->before_count; i++)
+        count += r->before[i].gone;
+    return count;
+}
+
+static bool same_list(const struct fleet_seat *a, int a_count, const struct fleet_seat *b,
+                      int b_count)
+{
+    bool same = a_count == b_count;
+
+    for (int i = 0; same && i < a_count; i++)
+        same = strcmp(a[i].id, b[i].id) == 0 && strcmp(a[i].address, b[i].address) == 0;
+    return same;
+}
+
+/* (!) Marks of what is gone are of one change: they make none of two changes the later one. */
+static bool is_same_change(const struct fleet_record *a, const struct fleet_record *b)
+{
+    return a->ttl_max_ms == b->ttl_max_ms && same_list(a->seat, a->count, b->seat, b->count) &&
+           same_list(a->before, a->before_count, b->before, b->before_count);
+}
+
+int fleet_record_rank(const struct fleet_record *a, const struct fleet_record *b)
+{
+    if (a->version != b->version)
+        return a->version < b->version ? -1 : 1;
+    if (a->state != b->state)
+        return a->state < b->state ? -1 : 1;
+    return is_same_change(a, b) ? gone_count(a) - gone_count(b) : 0;
+}
+
+static bool is_member(const struct fleet_seat *seats, int count, const struct fleet_seat *seat)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(seats[i].id, seat->id) == 0 && strcmp(seats[i].address, seat->address) == 0)
+            return true;
+    return false;
+}
+
+bool fleet_record_stays(const struct fleet_record *r, const struct fleet_seat *seat)
+{
+    return is_member(r->seat, r->count, seat) &&
+           (r->version == 1 || is_member(r->before, r->before_count, seat));
+}
+
+int fleet_record_list(const struct fleet_record *r, const struct fleet_seat **ret_seats)
+{
+    bool changing = r->state == FLEET_CHANGING;
+
+    *ret_seats = changing ? r->before : r->seat;
+    return changing ? r->before_count : r->count;
+}
+
+/* Nothing that differs between the lists counts. */
+static bool is_narrow(const struct fleet_record *r, bool settled)
+{
+    return r->version > 1 && (r->state == FLEET_CHANGING || !settled);
+}
+
+uint32_t fleet_record_counting(const struct fleet_record *r, bool settled)
+{
+    const struct fleet_seat *list;
+    int count = fleet_record_list(r, &list);
+    uint32_t counting = 0;
+
+    for (int i = 0; i < count; i++)
+        if (!is_narrow(r, settled) || fleet_record_stays(r, &list[i]))
+            counting |= 1u << i;
+    return counting;
+}
+
+int fleet_record_quorum(const struct fleet_record *r, bool settled)
+{
+    int quorum = ballot_quorum(r->count), before = ballot_quorum(r->before_count);
+
+    return is_narrow(r, settled) && before > quorum ? before : quorum;
+}
+
+hf_time fleet_record_settles(const struct fleet_record *r, hf_time from)
+{
+    if (r->version == 1)
+        return HF_TIME_PAST;
+    if (r->state == FLEET_CHANGING)
+        return HF_TIME_NEVER;
+    return hf_time_add(from, timing_quarantine(hf_ms(fleet_record_ttl_longest_ms(r, false))));
+}
+
+bool fleet_record_can_change(const struct fleet_record *r)
+{
+    int stay = 0;
+
+    for (int i = 0; i < r->count; i++)
+        stay += fleet_record_stays(r, &r->seat[i]);
+    return stay >= fleet_record_quorum(r, false);
+}
+
+int64_t fleet_record_ttl_grant_ms(const struct fleet_record *r, bool settled)
+{
+    return is_narrow(r, settled) && r->ttl_max_before_ms < r->ttl_max_ms ? r->ttl_max_before_ms
+                                                                         : r->ttl_max_ms;
+}
+
+int64_t fleet_record_ttl_longest_ms(const struct fleet_record *r, bool settled)
+{
+    return is_narrow(r, settled) && r->ttl_max_before_ms > r->ttl_max_ms ? r->ttl_max_before_ms
+                                                                         : r->ttl_max_ms;
 }
 
 /* --- comparing -------------------------------------------------------------------------------- */

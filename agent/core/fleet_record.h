@@ -3,6 +3,9 @@
  * On a node it is a text (fleet_record_text()), the same bytes on every node of the fleet. Its digest is
  * the start of the text's SHA-1. Every answer of a script tells the digest, so that an agent knows by
  * which record a node goes without reading it.
+ * A record of version 2 or later has the members before it, too. Members of both, by id and address, stay; the
+ * others leave or are new. While it is narrow (changing, or complete and not settled for this agent), only those that stay count,
+ * and as many as either list's quorum. docs/SAFETY.md, "A fleet that changes", has the argument.
  * A seat is an address: a vote of a node counts only from the server at the address that the record
  * names. A text of a later format is refused in words, never guessed at.
  */
@@ -14,8 +17,10 @@
 #include <stdint.h>
 
 #include "shm/layout.h"
+#include "shm/nstime.h"
 
-#define FLEET_FORMAT     1
+#define FLEET_FORMAT                                                                               \
+    2 /* of records of version 2 and later; version 1 has 1, as earlier builds read it */
 #define FLEET_ID_LEN     40 /* hex characters */
 #define FLEET_DIGEST_LEN 8
 /* Bytes of a text with its NUL: two lists of nodes, each byte of ids and addresses escaped. */
@@ -23,13 +28,14 @@
 
 enum fleet_state {
     FLEET_FOUNDING, /* not yet on every node: nobody goes by it */
-    FLEET_CHANGING, /* the members before count, too */
+    FLEET_CHANGING, /* on its way to the members */
     FLEET_COMPLETE,
 };
 
 struct fleet_seat {
     char id[HF_NODE_TEXT_MAX + 1];
     char address[HF_NODE_TEXT_MAX + 1]; /* IP:PORT, [IP]:PORT, or the path of a unix socket */
+    bool gone; /* of `before`: by the operator's word this server is stopped for good */
 };
 
 /* Comparable by its text only. */
@@ -55,8 +61,34 @@ size_t fleet_record_text(const struct fleet_record *record, char ret_text[FLEET_
  * read: what is read and written again has the same digest. */
 int fleet_record_read(const char *text, size_t length, struct fleet_record *ret_record);
 
+/* The digest of a record. */
+void fleet_record_own_digest(const struct fleet_record *record,
+                             char ret_digest[FLEET_DIGEST_LEN + 1]);
 /* The digest of a text. */
 void fleet_record_digest(const char *text, size_t length, char ret_digest[FLEET_DIGEST_LEN + 1]);
+
+/* --- what goes by a record --------------------------------------------------------------------- */
+
+/* Which of two records of one fleet is the later one: < 0, 0, > 0. Two of one rank may differ: then the one that was
+ * seen first stays. */
+int fleet_record_rank(const struct fleet_record *a, const struct fleet_record *b);
+/* Whether a member is in both lists; of version 1 all are. */
+bool fleet_record_stays(const struct fleet_record *record, const struct fleet_seat *seat);
+/* The list of nodes of an agent that goes by it: the members before while it is changing, else its members.
+ * Returns their number. */
+int fleet_record_list(const struct fleet_record *record, const struct fleet_seat **ret_seats);
+/* The nodes of that list that count, bit per place. `settled`: this agent has gone by it for a quarantine. */
+uint32_t fleet_record_counting(const struct fleet_record *record, bool settled);
+/* When a record that this agent has gone by since `from` has settled: HF_TIME_PAST, it has (version 1); HF_TIME_NEVER, it
+ * does not (it is changing). */
+hf_time fleet_record_settles(const struct fleet_record *record, hf_time from);
+/* How many of them are a majority. */
+int fleet_record_quorum(const struct fleet_record *record, bool settled);
+/* Whether those that stay are enough for either quorum, so that leases go on meanwhile. */
+bool fleet_record_can_change(const struct fleet_record *record);
+/* The longest TTL that may be granted, and the longest that a lease of the fleet may still have, in milliseconds. */
+int64_t fleet_record_ttl_grant_ms(const struct fleet_record *record, bool settled);
+int64_t fleet_record_ttl_longest_ms(const struct fleet_record *record, bool settled);
 
 /* Which of a list of ids, ttl_max and key formats differs from a record, in words that say both; `ret_text` is ""
  * where nothing does. `node`: the id of the node that said so. Returns whether something differs. */

@@ -55,7 +55,8 @@ static hf_time validity_with(const struct lease_fsm *l, int node, hf_time d)
 
     for (int i = 0; i < l->n; i++)
         all[i] = i == node ? d : lease_fsm_d(l, i);
-    return validity_qth(all, l->n, l->q);
+    d = validity_qth(all, l->n, l->q);
+    return l->frozen ? hf_time_max(l->valid, d) : d;
 }
 
 static void stand(struct lease_fsm *l, int node, hf_time d)
@@ -200,6 +201,12 @@ void lease_fsm_readopt(struct lease_fsm *l, int n, int q, const struct timing *t
         stop(l, HF_SLOT_LOSING, HF_LOSS_NONE);
 }
 
+void lease_fsm_freeze(struct lease_fsm *l, hf_time until)
+{
+    l->frozen = hf_time_before(l->valid, until);
+    l->valid = hf_time_max(l->valid, until);
+}
+
 void lease_fsm_vote(struct lease_fsm *l, int node, hf_time a)
 {
     if (!lease_fsm_is_void(l, node) || hf_time_before(a, l->node[node].at))
@@ -301,6 +308,7 @@ static unsigned make_void(struct lease_fsm *l, int node, hf_time since, enum hf_
     unsigned actions;
 
     advance(l, by_time(l), now);
+    l->frozen = false;
     if (!is_over(l)) {
         l->node[node].at = stood ? since : hf_time_max(l->node[node].at, since);
         l->voided = (uint16_t)(l->voided | 1u << node);

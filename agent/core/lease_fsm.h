@@ -62,7 +62,8 @@ struct lease_fsm {
     bool stop_renewal : 1; /* the holder is gone without a word: no more renewals, it lapses */
     bool readopted : 1;    /* readopted from a journal, and no tick since */
     bool grace : 1;        /* readopted, and not renewed since: may be renewed until V */
-    hf_time journaled;     /* the largest d when it was journaled last */
+    bool frozen : 1;   /* V is of an earlier record of the fleet, as long as all its votes stand */
+    hf_time journaled; /* the largest d when it was journaled last */
     /* V: the q-th largest d, or up to T/LEASE_FSM_SMALL less while HELD: an extension smaller than
      * that waits for the next hit. From LOSING on it is frozen, but may still fall. LOST by a
      * finding: V before that finding */
@@ -109,6 +110,10 @@ void lease_fsm_init(struct lease_fsm *l, int n, int q, const struct timing *timi
  * same. */
 void lease_fsm_readopt(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
                        hf_time max_hold, const hf_time *d, const uint32_t *mark, bool was_losing);
+
+/* After lease_fsm_readopt(), where the fleet's record now counts less than it did: its holder was told `until`, by votes that
+ * all stand. V is no earlier while no vote is found void; nothing extends it. */
+void lease_fsm_freeze(struct lease_fsm *l, hf_time until);
 
 /* A vote of the grant's round that came after the grant, for a command whose first byte left after `a`, while
  * nobody has renewed or judged the lease yet: it stands, and V stays, which all votes of a round have in common

@@ -1,5 +1,7 @@
 #include "agent/core/validity.h"
 
+#include "agent/core/ballot.h"
+
 hf_time validity_qth(const hf_time *d, int count, int q)
 {
     hf_time sorted[HF_NODES_MAX]; /* largest first; insertion sort is fastest for so few */
@@ -13,4 +15,21 @@ hf_time validity_qth(const hf_time *d, int count, int q)
         sorted[at] = d[i];
     }
     return sorted[q - 1];
+}
+
+void validity_drop(hf_time *d, int count, uint32_t counting)
+{
+    for (int i = 0; i < count; i++)
+        if (!(counting >> i & 1))
+            d[i] = HF_TIME_PAST;
+}
+
+bool validity_is_narrow(int count, int q, uint32_t counting)
+{
+    return counting != (1u << count) - 1 || q != ballot_quorum(count);
+}
+
+hf_time validity_relied_on(const hf_time *d, int count, int q, uint32_t counting)
+{
+    return validity_qth(d, count, validity_is_narrow(count, q, counting) ? 1 : q);
 }

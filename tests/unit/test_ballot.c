@@ -22,7 +22,7 @@ static struct ballot asked(int n)
 {
     struct ballot b;
 
-    ballot_init(&b, n, FENCE, at(0));
+    ballot_init(&b, n, ballot_quorum(n), FENCE, at(0));
     for (int i = 0; i < n; i++)
         ballot_ask(&b, i);
     return b;
@@ -85,7 +85,7 @@ TEST(nodes_that_were_not_asked_count_against_the_quorum)
 {
     struct ballot b;
 
-    ballot_init(&b, 3, FENCE, at(0));
+    ballot_init(&b, 3, 2, FENCE, at(0));
     assert_int_equal(outcome(&b), BALLOT_FAILED);
     ballot_ask(&b, 0);
     assert_int_equal(outcome(&b), BALLOT_FAILED);

@@ -381,29 +381,49 @@ static void another_ttl_max_is_told_and_the_record_counts(void **state)
     assert_non_null(strstr(text, "30000"));
 }
 
-static void a_record_of_a_later_version_is_not_gone_by(void **state)
+static void a_fleet_is_not_begun_while_a_node_takes_no_record(void **state)
 {
-    struct fleet_record theirs = record_of(places, FLEET_COMPLETE);
+    struct fleet_action action;
     struct world w;
-    char text[256];
 
     (void)state;
-    theirs.version = 2;
-    theirs.before_count = N;
-    memcpy(theirs.before, theirs.seat, sizeof(theirs.before));
-    theirs.ttl_max_before_ms = theirs.ttl_max_ms;
     begin(&w, false);
-    for (int i = 0; i < N; i++)
-        write_record(&w, i, &theirs);
     all_up(&w);
-    pass(&w, 5000);
-    assert_int_equal(go_on(&w), 0);
-    assert_false(w.fleet.known);
-    assert_true(fleet_is_foreign(&w.fleet, 0, text, sizeof(text)));
-    assert_non_null(strstr(text, "upgrade"));
+    fleet_next(&w.fleet, w.now, 1u << 2, &action);
+    assert_int_equal(action.step, FLEET_WAIT);
+    fleet_next(&w.fleet, w.now, 0, &action);
+    assert_int_equal(action.step, FLEET_PUT);
+    assert_int_equal(action.node, 0);
+    write_record(&w, 0, &action.record);
+    hear(&w, 0, w.now);
+    fleet_next(&w.fleet, w.now, 1u << 2, &action); /* begun, it goes on as far as it can */
+    assert_int_equal(action.step, FLEET_PUT);
+    assert_int_equal(action.node, 1);
 }
 
 /* --- a fleet that is known -------------------------------------------------------------------- */
+
+static void a_majority_with_a_record_of_a_later_format_is_told_with_the_remedy(void **state)
+{
+    static const char later[] = "holdfast-fleet 9\nwhatever\n";
+    struct world w;
+
+    (void)state;
+    founded(&w);
+    for (int i = 0; i < 2; i++) {
+        assert_waits(&w, "");
+        w.node[i].length = sizeof(later) - 1;
+        memcpy(w.node[i].text, later, sizeof(later));
+        fleet_record_digest(w.node[i].text, w.node[i].length, w.node[i].digest);
+        ask_all(&w);
+        assert_false(fleet_counts(&w.fleet, i));
+    }
+    assert_waits(&w, "upgrade this host");
+    assert_waits(&w, "on 2 of its 3 nodes");
+    w.order[0] = '\0';
+    assert_int_equal(go_on(&w), 0);
+    assert_string_equal(w.order, "");
+}
 
 static void another_server_than_the_seat_does_not_count(void **state)
 {
@@ -514,17 +534,20 @@ static void what_an_earlier_agent_went_by_stays(void **state)
     static const char *const others[N] = {"10.8.0.1:6379", "10.8.0.2:6379", "10.8.0.3:6379"};
     struct fleet_record ours = record_of(places, FLEET_COMPLETE),
                         theirs = record_of(others, FLEET_COMPLETE);
+    char digest[FLEET_DIGEST_LEN + 1];
     struct world w;
 
     (void)state;
     begin(&w, false);
-    fleet_restore(&w.fleet, &ours);
+    fleet_restore(&w.fleet, &ours, HF_TIME_PAST);
     for (int i = 0; i < N; i++)
         write_record(&w, i, &theirs);
     all_up(&w);
     pass(&w, 5000);
     ask_all(&w);
+    fleet_record_own_digest(&ours, digest);
     assert_int_equal(go_on(&w), 0);
+    assert_string_equal(w.fleet.digest, digest); /* a majority does not overrule it */
     for (int i = 0; i < N; i++)
         assert_false(fleet_counts(&w.fleet, i));
 }
@@ -602,7 +625,8 @@ int main(void)
         cmocka_unit_test(of_two_fleets_with_as_many_nodes_none_is_gone_by),
         cmocka_unit_test(a_record_of_other_ids_is_not_gone_by),
         cmocka_unit_test(another_ttl_max_is_told_and_the_record_counts),
-        cmocka_unit_test(a_record_of_a_later_version_is_not_gone_by),
+        cmocka_unit_test(a_fleet_is_not_begun_while_a_node_takes_no_record),
+        cmocka_unit_test(a_majority_with_a_record_of_a_later_format_is_told_with_the_remedy),
         cmocka_unit_test(another_server_than_the_seat_does_not_count),
         cmocka_unit_test(who_is_at_the_seat_of_a_server_that_was_left_is_that_server),
         cmocka_unit_test(an_empty_node_gets_the_record_only_from_what_was_read_since),

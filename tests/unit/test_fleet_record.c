@@ -17,7 +17,9 @@ static const struct fleet_record three = {
     .version = 1,
     .state = FLEET_COMPLETE,
     .count = 3,
-    .seat = {{"a", "10.0.0.1:6379"}, {"b", "[2001:db8::5]:6379"}, {"c", "/run/c.sock"}},
+    .seat = {{.id = "a", .address = "10.0.0.1:6379"},
+             {.id = "b", .address = "[2001:db8::5]:6379"},
+             {.id = "c", .address = "/run/c.sock"}},
     .ttl_max_ms = 60000,
     .keys = NO_KEYS,
 };
@@ -30,7 +32,7 @@ static const char three_text[] = "holdfast-fleet 1\n"
                                  "seat a 10.0.0.1:6379\n"
                                  "seat b [2001:db8::5]:6379\n"
                                  "seat c /run/c.sock\n";
-static const char moved_text[] = "holdfast-fleet 1\n"
+static const char moved_text[] = "holdfast-fleet 2\n"
                                  "fleet " FLEET "\n"
                                  "version 2\n"
                                  "state changing\n"
@@ -164,6 +166,7 @@ TEST(the_longest_fits)
     for (int i = 0; i < HF_NODES_MAX; i++) {
         memset(&r.seat[i], '\x80' + i, sizeof(r.seat[i]));
         r.seat[i].id[HF_NODE_TEXT_MAX] = r.seat[i].address[HF_NODE_TEXT_MAX] = '\0';
+        r.seat[i].gone = false;
         r.before[i] = r.seat[i];
     }
     assert_true(fleet_record_text(&r, text) > 2 * HF_NODES_MAX * 2 * 4 * HF_NODE_TEXT_MAX);
@@ -174,10 +177,10 @@ TEST(the_longest_fits)
 
 TEST(a_later_format_is_told_from_damage)
 {
-    assert_int_equal(reads(with(three_text, "fleet 1", "fleet 2")), HF_EVERSION);
+    assert_int_equal(reads(with(three_text, "fleet 1", "fleet 3")), HF_EVERSION);
     assert_int_equal(reads("holdfast-fleet 17\nwhat\x01so ever"), HF_EVERSION);
-    assert_int_equal(reads("holdfast-fleet 2\n"), HF_EVERSION);
-    assert_int_equal(reads("holdfast-fleet 2"), HF_EINVAL);
+    assert_int_equal(reads("holdfast-fleet 3\n"), HF_EVERSION);
+    assert_int_equal(reads("holdfast-fleet 3"), HF_EINVAL);
     assert_int_equal(reads("holdfast-fleet 02\n"), HF_EINVAL);
     assert_int_equal(reads("holdfast-fleet 99999999999999999999\n"), HF_EINVAL);
     assert_int_equal(reads("holdfast-fleet 0\n"), HF_EINVAL);
@@ -308,6 +311,163 @@ TEST(version_state_and_members_before_fit)
     assert_int_equal(reads(with(moved_text, "version 2", "version 1")), HF_EINVAL);
     assert_int_equal(reads(with(moved_text, "changing", "founding")), HF_EINVAL);
     assert_int_equal(reads(with(moved_text, "changing", "complete")), HF_OK);
+    assert_int_equal(reads(with(moved_text, "fleet 2", "fleet 1")), HF_EINVAL);
+    assert_refused("fleet 1", "fleet 2");
+}
+
+/* Only a server that leaves, and only until the change is complete. */
+TEST(what_leaves_may_be_gone)
+{
+    const char *gone = with(moved_text, "before b", "gone b");
+    struct fleet_record r;
+
+    assert_int_equal(fleet_record_read(gone, strlen(gone), &r), HF_OK);
+    assert_false(r.before[0].gone);
+    assert_true(r.before[1].gone);
+    assert_written_and_read(&r, gone);
+    r.state = FLEET_COMPLETE;
+    {
+        char text[FLEET_TEXT_SIZE];
+
+        (void)fleet_record_text(&r, text);
+        assert_int_equal(reads(text), HF_EINVAL);
+    }
+    assert_int_equal(reads(with(moved_text, "before a", "gone a")), HF_EINVAL);
+    assert_int_equal(reads(with(moved_text, "seat b", "gone b")), HF_EINVAL);
+}
+
+/* --- what goes by a record -------------------------------------------------------------------- */
+
+/* From the members of `three` to these. */
+static struct fleet_record changing(int count, const struct fleet_seat *seats)
+{
+    struct fleet_record r = three;
+
+    r.version = 2;
+    r.state = FLEET_CHANGING;
+    memcpy(r.before, r.seat, sizeof(r.seat));
+    r.before_count = r.count;
+    memcpy(r.seat, seats, (size_t)count * sizeof(*seats));
+    r.count = count;
+    r.ttl_max_before_ms = r.ttl_max_ms;
+    return r;
+}
+
+static const struct fleet_seat moved_seats[] = {{.id = "a", .address = "10.0.0.1:6379"},
+                                                {.id = "b", .address = "10.0.0.7:6379"},
+                                                {.id = "c", .address = "/run/c.sock"}};
+static const struct fleet_seat five_seats[] = {{.id = "a", .address = "10.0.0.1:6379"},
+                                               {.id = "b", .address = "[2001:db8::5]:6379"},
+                                               {.id = "c", .address = "/run/c.sock"},
+                                               {.id = "d", .address = "10.0.0.4:6379"},
+                                               {.id = "e", .address = "10.0.0.5:6379"}};
+
+TEST(a_version_1_counts_all)
+{
+    for (int settled = 0; settled <= 1; settled++) {
+        assert_int_equal(fleet_record_counting(&three, settled), 7);
+        assert_int_equal(fleet_record_quorum(&three, settled), 2);
+        assert_int_equal(fleet_record_ttl_grant_ms(&three, settled), 60000);
+        assert_int_equal(fleet_record_ttl_longest_ms(&three, settled), 60000);
+    }
+}
+
+TEST(a_moved_node_counts_when_its_record_has_settled)
+{
+    struct fleet_record r = changing(3, moved_seats);
+    const struct fleet_seat *list;
+
+    assert_true(fleet_record_can_change(&r));
+    assert_int_equal(fleet_record_list(&r, &list), 3);
+    assert_string_equal(list[1].address, "[2001:db8::5]:6379");
+    assert_int_equal(fleet_record_counting(&r, true), 5);
+    assert_int_equal(fleet_record_quorum(&r, true), 2);
+    r.state = FLEET_COMPLETE;
+    assert_int_equal(fleet_record_list(&r, &list), 3);
+    assert_string_equal(list[1].address, "10.0.0.7:6379");
+    assert_int_equal(fleet_record_counting(&r, false), 5);
+    assert_int_equal(fleet_record_counting(&r, true), 7);
+}
+
+TEST(a_fleet_that_grows_needs_the_larger_majority_of_what_stays)
+{
+    struct fleet_record r = changing(5, five_seats);
+
+    assert_true(fleet_record_can_change(&r));
+    assert_int_equal(fleet_record_counting(&r, false), 7);
+    assert_int_equal(fleet_record_quorum(&r, false), 3);
+    r.state = FLEET_COMPLETE;
+    assert_int_equal(fleet_record_counting(&r, false), 7);
+    assert_int_equal(fleet_record_quorum(&r, false), 3);
+    assert_int_equal(fleet_record_counting(&r, true), 31);
+    assert_int_equal(fleet_record_quorum(&r, true), 3);
+}
+
+TEST(a_fleet_that_shrinks_keeps_the_larger_majority_until_it_has_settled)
+{
+    struct fleet_record r = changing(5, five_seats);
+    struct fleet_seat swap[HF_NODES_MAX];
+
+    memcpy(swap, r.seat, sizeof(swap));
+    memcpy(r.seat, r.before, sizeof(swap));
+    memcpy(r.before, swap, sizeof(swap));
+    r.count = 3;
+    r.before_count = 5;
+    assert_int_equal(fleet_record_counting(&r, false), 7);
+    assert_int_equal(fleet_record_quorum(&r, false), 3);
+    r.state = FLEET_COMPLETE;
+    assert_int_equal(fleet_record_quorum(&r, false), 3);
+    assert_int_equal(fleet_record_quorum(&r, true), 2);
+}
+
+TEST(too_few_stay_where_leases_would_end)
+{
+    struct fleet_record r = changing(1, five_seats);
+
+    assert_false(fleet_record_can_change(&r)); /* 3 to 1 */
+    r = changing(2, five_seats);
+    assert_true(fleet_record_can_change(&r)); /* 3 to 2 */
+    r.before_count = 2;
+    strcpy(r.seat[1].address, "10.0.0.7:6379");
+    assert_false(fleet_record_can_change(&r)); /* one of two moves */
+    r = changing(2, five_seats);
+    r.before_count = 1;
+    assert_false(fleet_record_can_change(&r)); /* 1 to 2 */
+}
+
+/* (!) Until then leases of the longer one may stand, and agents may go by quarantines of the shorter one. */
+TEST(ttl_max_is_the_shorter_one_for_grants_and_the_longer_one_for_quarantines)
+{
+    struct fleet_record r = changing(3, three.seat);
+
+    r.ttl_max_ms = 90000;
+    assert_int_equal(fleet_record_counting(&r, false), 7);
+    assert_int_equal(fleet_record_ttl_grant_ms(&r, true), 60000);
+    assert_int_equal(fleet_record_ttl_longest_ms(&r, true), 90000);
+    r.state = FLEET_COMPLETE;
+    assert_int_equal(fleet_record_ttl_grant_ms(&r, false), 60000);
+    assert_int_equal(fleet_record_ttl_grant_ms(&r, true), 90000);
+    r.ttl_max_ms = 10000;
+    assert_int_equal(fleet_record_ttl_grant_ms(&r, false), 10000);
+    assert_int_equal(fleet_record_ttl_longest_ms(&r, false), 60000);
+    assert_int_equal(fleet_record_ttl_longest_ms(&r, true), 10000);
+}
+
+TEST(records_have_ranks)
+{
+    struct fleet_record first = three, before = changing(3, moved_seats), gone = before,
+                        complete = before;
+
+    gone.before[1].gone = true;
+    complete.state = FLEET_COMPLETE;
+    assert_true(fleet_record_rank(&first, &before) < 0);
+    assert_true(fleet_record_rank(&gone, &before) > 0);
+    assert_true(fleet_record_rank(&gone, &complete) < 0);
+    assert_int_equal(fleet_record_rank(&complete, &complete), 0);
+    strcpy(gone.seat[1].address, "10.0.0.8:6379"); /* another change */
+    assert_int_equal(fleet_record_rank(&gone, &before), 0);
+    first.version = 3;
+    assert_true(fleet_record_rank(&complete, &first) < 0);
 }
 
 TEST(nothing_is_written_where_nothing_is_read)
@@ -477,6 +637,14 @@ int main(void)
         cmocka_unit_test(no_text_is_longer_than_a_node_can_have),
         cmocka_unit_test(version_state_and_members_before_fit),
         cmocka_unit_test(nothing_is_written_where_nothing_is_read),
+        cmocka_unit_test(what_leaves_may_be_gone),
+        cmocka_unit_test(a_version_1_counts_all),
+        cmocka_unit_test(a_moved_node_counts_when_its_record_has_settled),
+        cmocka_unit_test(a_fleet_that_grows_needs_the_larger_majority_of_what_stays),
+        cmocka_unit_test(a_fleet_that_shrinks_keeps_the_larger_majority_until_it_has_settled),
+        cmocka_unit_test(too_few_stay_where_leases_would_end),
+        cmocka_unit_test(ttl_max_is_the_shorter_one_for_grants_and_the_longer_one_for_quarantines),
+        cmocka_unit_test(records_have_ranks),
         cmocka_unit_test(sha1_is_sha1),
         cmocka_unit_test(the_name_is_of_members_order_and_keys),
         cmocka_unit_test(the_digest_is_of_the_whole_text),

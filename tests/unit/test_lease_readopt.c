@@ -194,9 +194,63 @@ TEST(any_sequence_keeps_the_promises)
     }
 }
 
+/* --- by another record of the fleet ------------------------------------------------------------ */
+
+/* One vote is left that counts, for `left` more than the holder was promised. */
+static struct lease_fsm promised(hf_time until, hf_time left)
+{
+    const hf_time d[] = {left, HF_TIME_PAST, HF_TIME_PAST};
+    struct lease_fsm l;
+
+    lease_fsm_readopt(&l, 3, 2, &timing, false, HF_TIME_NEVER, d, marks, false);
+    lease_fsm_freeze(&l, until);
+    return l;
+}
+
+TEST(what_was_promised_stands)
+{
+    struct lease_fsm l = promised(at(SPAN), at(SPAN + SEC));
+
+    assert_time(l.valid, at(SPAN));
+    (void)lease_fsm_tick(&l, at(SEC));
+    assert_state(&l, HF_SLOT_HELD, HF_LOSS_NONE);
+    assert_int_equal(l.heal_wanted, 6);
+    (void)lease_fsm_hit(&l, 0, at(2 * SEC), 0, at(2 * SEC)); /* one vote extends nothing */
+    assert_time(l.valid, at(SPAN));
+    (void)lease_fsm_hit(&l, 2, at(3 * SEC), 0, at(3 * SEC));
+    assert_time(l.valid, at(2 * SEC + SPAN));
+}
+
+/* (!) The promise was made of votes of which that may have been one. */
+TEST(a_void_vote_ends_what_was_promised)
+{
+    struct lease_fsm l = promised(at(SPAN), at(SPAN + SEC));
+
+    (void)lease_fsm_tick(&l, at(SEC));
+    (void)lease_fsm_stepped(&l, 1, at(2 * SEC), at(2 * SEC)); /* of a server that leaves */
+    assert_state(&l, HF_SLOT_LOST, HF_LOSS_CLOCK);
+    l = promised(at(SPAN), at(SPAN + SEC));
+    (void)lease_fsm_tick(&l, at(SEC));
+    (void)lease_fsm_missing(&l, 0, marks[0], at(2 * SEC));
+    assert_state(&l, HF_SLOT_LOST, HF_LOSS_MISSING);
+}
+
+TEST(a_promise_adds_nothing_to_what_counts)
+{
+    struct lease_fsm l = readopted(LIBRARY, at(SPAN), false);
+
+    lease_fsm_freeze(&l, at(SPAN - SEC));
+    assert_time(l.valid, at(SPAN));
+    lease_fsm_freeze(&l, HF_TIME_PAST);
+    assert_time(l.valid, at(SPAN));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_promised_stands),
+        cmocka_unit_test(a_void_vote_ends_what_was_promised),
+        cmocka_unit_test(a_promise_adds_nothing_to_what_counts),
         cmocka_unit_test(a_readopted_lease_wants_a_tick_and_goes_on),
         cmocka_unit_test(a_readopted_lease_is_renewed_until_v),
         cmocka_unit_test(a_lease_readopted_before_losing_is_renewed_until_v_too),

@@ -53,6 +53,45 @@ TEST(fewer_than_q_give_no_validity)
     assert_int_equal(validity_qth(NULL, 0, 1).ns, HF_TIME_PAST.ns);
 }
 
+static hf_time times[3];
+
+static int make_times(void **state)
+{
+    (void)state;
+    times[0] = (hf_time){30};
+    times[1] = (hf_time){20};
+    times[2] = (hf_time){10};
+    return 0;
+}
+
+TEST(what_does_not_count_is_no_vote)
+{
+    validity_drop(times, 3, 6);
+    assert_int_equal(times[0].ns, HF_TIME_PAST.ns);
+    assert_int_equal(times[1].ns, 20);
+    assert_int_equal(times[2].ns, 10);
+    validity_drop(times, 3, 7);
+    assert_int_equal(times[1].ns, 20);
+}
+
+/* (!) By the record before, which counted the first one, V was 20. */
+TEST(a_holder_may_rely_on_the_last_vote_while_not_all_count)
+{
+    validity_drop(times, 3, 6);
+    assert_int_equal(validity_qth(times, 3, 2).ns, 10);
+    assert_int_equal(validity_relied_on(times, 3, 2, 6).ns, 20);
+}
+
+TEST(so_it_may_while_more_than_a_majority_is_needed)
+{
+    assert_int_equal(validity_relied_on(times, 3, 3, 7).ns, 30);
+}
+
+TEST(where_all_count_it_relies_on_v)
+{
+    assert_int_equal(validity_relied_on(times, 3, 2, 7).ns, 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -62,6 +101,10 @@ int main(void)
         cmocka_unit_test(equal_instants_count_each),
         cmocka_unit_test(void_votes_count_for_nothing),
         cmocka_unit_test(fewer_than_q_give_no_validity),
+        cmocka_unit_test_setup(what_does_not_count_is_no_vote, make_times),
+        cmocka_unit_test_setup(a_holder_may_rely_on_the_last_vote_while_not_all_count, make_times),
+        cmocka_unit_test_setup(so_it_may_while_more_than_a_majority_is_needed, make_times),
+        cmocka_unit_test_setup(where_all_count_it_relies_on_v, make_times),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

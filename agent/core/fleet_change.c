@@ -1,0 +1,366 @@
+#include "agent/core/fleet_change.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/core/timing.h"
+#include "shm/status.h"
+
+#define TTL_MAX_MOST_MS INT64_C(86400000)
+
+/* --- when it is over -------------------------------------------------------------------------- */
+
+static bool leaves(const struct fleet *f, int i)
+{
+    return !fleet_record_stays(&f->record, &f->record.before[i]);
+}
+
+static bool is_told(const struct fleet *f, int i)
+{
+    return f->node[i].sighted.ns != HF_TIME_NEVER.ns;
+}
+
+/* Since when every node that must be told was seen with the record; HF_TIME_NEVER: one was not. */
+static hf_time told_since(const struct fleet *f)
+{
+    hf_time since = HF_TIME_PAST;
+
+    for (int i = 0; i < f->n; i++) {
+        if (f->record.before[i].gone)
+            continue;
+        if (!is_told(f, i))
+            return HF_TIME_NEVER;
+        since = hf_time_max(since, f->node[i].sighted);
+    }
+    return since;
+}
+
+static bool is_changing(const struct fleet *f)
+{
+    return f->known && f->record.state == FLEET_CHANGING;
+}
+
+bool fleet_change_is_over(const struct fleet *f)
+{
+    hf_time since = is_changing(f) ? told_since(f) : HF_TIME_NEVER;
+
+    if (since.ns == HF_TIME_NEVER.ns)
+        return false;
+    for (int i = 0; i < f->n; i++)
+        if (!f->record.before[i].gone && !hf_time_before(since, f->node[i].asked))
+            return false;
+    return true;
+}
+
+void fleet_change_complete(struct fleet_record *record)
+{
+    if (record->state != FLEET_CHANGING)
+        return;
+    record->state = FLEET_COMPLETE;
+    for (int i = 0; i < record->before_count; i++)
+        record->before[i].gone = false;
+}
+
+uint32_t fleet_change_awaits(const struct fleet *f)
+{
+    hf_time since = is_changing(f) ? told_since(f) : HF_TIME_NEVER;
+    uint32_t which = 0;
+
+    for (int i = 0; since.ns != HF_TIME_NEVER.ns && i < f->n; i++)
+        if (!f->record.before[i].gone && !hf_time_before(since, f->node[i].asked))
+            which |= 1u << i;
+    return which;
+}
+
+/* At least one: when it has settled the agent starts again. */
+static int64_t seconds_left(const struct fleet *f, hf_time now)
+{
+    return hf_time_before(now, f->settles) ? hf_time_since(f->settles, now).ns / HF_NS_PER_SEC + 1
+                                           : 1;
+}
+
+void fleet_change_waits(const struct fleet *f, hf_time now, char *ret_text, size_t size)
+{
+    ret_text[0] = '\0';
+    if (!f->known || f->record.version == 1)
+        return;
+    if (f->record.state == FLEET_COMPLETE) {
+        if (f->settles.ns != HF_TIME_PAST.ns)
+            snprintf(ret_text, size,
+                     "version %" PRIu64 " of the fleet settles in %" PRId64
+                     " s; until then only the nodes "
+                     "that stayed count",
+                     f->record.version, seconds_left(f, now));
+        return;
+    }
+    for (int i = 0; i < f->n; i++) {
+        const struct fleet_seat *seat = &f->record.before[i];
+
+        if (seat->gone || is_told(f, i))
+            continue;
+        if (leaves(f, i))
+            snprintf(ret_text, size,
+                     "let node %s answer at %s, which leaves the fleet; or, if that server is "
+                     "stopped for good: holdfast fleet resume --gone %s",
+                     seat->id, seat->address, seat->id);
+        else
+            snprintf(ret_text, size,
+                     "let node %s answer, or start an empty server at %s: the change of the fleet "
+                     "waits for it",
+                     seat->id, seat->address);
+        return;
+    }
+}
+
+/* --- what an operator asks for ---------------------------------------------------------------- */
+
+static int find(const struct fleet_record *r, const char *id)
+{
+    for (int i = 0; i < r->count; i++)
+        if (strcmp(r->seat[i].id, id) == 0)
+            return i;
+    return -1;
+}
+
+/* The seat is nobody's, and the id is the member's that it should be. */
+static bool is_free(const struct fleet_record *r, const char *seat, char *why, size_t size)
+{
+    for (int i = 0; i < r->count; i++)
+        if (strcmp(r->seat[i].address, seat) == 0) {
+            snprintf(why, size, "give another address: %s is node %s of this fleet", seat,
+                     r->seat[i].id);
+            return false;
+        }
+    return true;
+}
+
+static bool is_known(const struct fleet_record *r, const char *id, int *ret_at, char *why,
+                     size_t size)
+{
+    *ret_at = find(r, id);
+    if (*ret_at < 0)
+        snprintf(why, size, "name a node of the fleet: no node has the id %s (holdfast fleet)", id);
+    return *ret_at >= 0;
+}
+
+static int move(struct fleet_record *r, const struct fleet_wish *w, char *why, size_t size)
+{
+    int at;
+
+    if (!is_known(r, w->id, &at, why, size) || !is_free(r, w->seat, why, size))
+        return HF_EINVAL;
+    r->before[at].gone = w->gone;
+    memcpy(r->seat[at].address, w->seat, sizeof(w->seat));
+    return HF_OK;
+}
+
+static int add(struct fleet_record *r, const struct fleet_wish *w, char *why, size_t size)
+{
+    if (find(r, w->id) >= 0) {
+        snprintf(why, size,
+                 "give another id: the fleet has a node %s (to put it elsewhere: holdfast fleet "
+                 "move)",
+                 w->id);
+        return HF_EINVAL;
+    }
+    if (r->count == HF_NODES_MAX) {
+        snprintf(why, size, "remove a node first: a fleet has %d nodes at most", HF_NODES_MAX);
+        return HF_EINVAL;
+    }
+    if (!is_free(r, w->seat, why, size))
+        return HF_EINVAL;
+    memcpy(r->seat[r->count].id, w->id, sizeof(w->id));
+    memcpy(r->seat[r->count].address, w->seat, sizeof(w->seat));
+    r->count++;
+    return HF_OK;
+}
+
+static int remove_member(struct fleet_record *r, const struct fleet_wish *w, char *why, size_t size)
+{
+    int at;
+
+    if (!is_known(r, w->id, &at, why, size))
+        return HF_EINVAL;
+    if (r->count == 1) {
+        snprintf(why, size, "keep node %s: a fleet has one node at least", w->id);
+        return HF_EINVAL;
+    }
+    r->before[at].gone = w->gone;
+    r->count--;
+    memmove(&r->seat[at], &r->seat[at + 1], (size_t)(r->count - at) * sizeof(r->seat[0]));
+    memset(&r->seat[r->count], 0, sizeof(r->seat[0]));
+    return HF_OK;
+}
+
+static int set_ttl_max(struct fleet_record *r, const struct fleet_wish *w, char *why, size_t size)
+{
+    int64_t least = hf_dur_ms(timing_ttl_min());
+
+    if (w->ttl_max_ms < least || w->ttl_max_ms > TTL_MAX_MOST_MS) {
+        snprintf(why, size, "give a ttl_max from %" PRId64 " ms to 24 h: it is %" PRId64 " ms",
+                 least, w->ttl_max_ms);
+        return HF_EINVAL;
+    }
+    if (w->ttl_max_ms == r->ttl_max_ms) {
+        snprintf(why, size, "nothing changes: ttl_max of the fleet is %" PRId64 " ms already",
+                 r->ttl_max_ms);
+        return HF_EINVAL;
+    }
+    r->ttl_max_ms = w->ttl_max_ms;
+    return HF_OK;
+}
+
+/* By the operator's word; a server that answers is not gone. */
+static int set_gone(const struct fleet *f, struct fleet_record *r, const char *id, char *why,
+                    size_t size)
+{
+    for (int i = 0; i < r->before_count; i++) {
+        if (strcmp(r->before[i].id, id) != 0)
+            continue;
+        if (!leaves(f, i)) {
+            snprintf(why, size,
+                     "start an empty server at %s instead: node %s stays in the fleet, and the "
+                     "change cannot do without it",
+                     r->before[i].address, id);
+            return HF_EINVAL;
+        }
+        r->before[i].gone = true;
+        return HF_OK;
+    }
+    snprintf(why, size, "name the node that leaves: no node before the change has the id %s", id);
+    return HF_EINVAL;
+}
+
+static int next_version(const struct fleet *f, const struct fleet_wish *w, struct fleet_record *r,
+                        char *why, size_t size)
+{
+    *r = f->record;
+    r->version++;
+    r->state = FLEET_CHANGING;
+    memcpy(r->before, f->record.seat, sizeof(r->before));
+    r->before_count = f->record.count;
+    r->ttl_max_before_ms = f->record.ttl_max_ms;
+    switch (w->kind) {
+    case FLEET_WISH_MOVE:
+        return move(r, w, why, size);
+    case FLEET_WISH_ADD:
+        return add(r, w, why, size);
+    case FLEET_WISH_REMOVE:
+        return remove_member(r, w, why, size);
+    case FLEET_WISH_TTL_MAX:
+        return set_ttl_max(r, w, why, size);
+    case FLEET_WISH_GONE:
+        break;
+    }
+    return HF_EINVAL;
+}
+
+/* (!) A change with a member down would wait for it with fewer nodes counting than before. */
+static bool all_answer(const struct fleet *f, const struct fleet_record *r, char *why, size_t size)
+{
+    for (int i = 0; i < f->n; i++) {
+        const struct fleet_seat *seat = &r->before[i];
+        const struct fleet_node *node = &f->node[i];
+        bool stays = fleet_record_stays(r, seat);
+
+        if (seat->gone && node->peer[0])
+            snprintf(why, size,
+                     "leave --gone away, or stop the server first: node %s answers at %s", seat->id,
+                     seat->address);
+        else if (!seat->gone && node->peer[0] && fleet_is_seated(f, i) && stays &&
+                 (!node->there || !fleet_counts(f, i)))
+            snprintf(
+                why, size,
+                "wait until node %s counts again, or correct what holdfast nodes says of it; or "
+                "replace that one first: a change needs every node that stays",
+                seat->id);
+        else if (!seat->gone && (!node->there || !fleet_counts(f, i)))
+            snprintf(why, size, "let node %s answer first%s%s", seat->id,
+                     stays ? "" : "; or, if that server is stopped for good, say --gone ",
+                     stays ? "" : seat->id);
+        else if (stays && !node->proven)
+            snprintf(why, size,
+                     "wait until node %s votes again (holdfast nodes): a change needs every node "
+                     "that stays",
+                     seat->id);
+        else
+            continue;
+        return false;
+    }
+    return true;
+}
+
+static int may_begin(const struct fleet *f, hf_time now, char *why, size_t size)
+{
+    if (!f->known)
+        snprintf(why, size, "wait until the fleet is known (holdfast fleet)");
+    else if (f->leaving || hf_time_before(now, f->wish_until))
+        snprintf(why, size, "try again in some seconds: a change of the fleet begins");
+    else if (f->record.state == FLEET_CHANGING)
+        snprintf(why, size,
+                 "wait until version %" PRIu64 " of the fleet is complete: a change is under way "
+                 "(holdfast fleet)",
+                 f->record.version);
+    else if (f->settles.ns != HF_TIME_PAST.ns)
+        snprintf(why, size,
+                 "wait %" PRId64 " s: version %" PRIu64
+                 " of the fleet has to settle before the next one",
+                 seconds_left(f, now), f->record.version);
+    else
+        return HF_OK;
+    return HF_EBUSY;
+}
+
+static int change(const struct fleet *f, const struct fleet_wish *w, hf_time now,
+                  struct fleet_record *r, char *why, size_t size)
+{
+    int rc = may_begin(f, now, why, size);
+
+    if (rc == HF_OK)
+        rc = next_version(f, w, r, why, size);
+    if (rc < 0)
+        return rc;
+    if (!fleet_record_can_change(r)) {
+        snprintf(why, size,
+                 "drain all hosts, and start them with --new-list: too few nodes stay for locks to "
+                 "be held meanwhile (%d nodes before, %d after)",
+                 r->before_count, r->count);
+        return HF_EINVAL;
+    }
+    return all_answer(f, r, why, size) ? HF_OK : HF_EBUSY;
+}
+
+static int resume(const struct fleet *f, const struct fleet_wish *w, struct fleet_record *r,
+                  char *why, size_t size)
+{
+    int rc;
+
+    if (!is_changing(f) || f->leaving) {
+        snprintf(why, size, "nothing is to be resumed: no change of the fleet is under way");
+        return HF_EINVAL;
+    }
+    *r = f->record;
+    rc = set_gone(f, r, w->id, why, size);
+    for (int i = 0; rc == HF_OK && i < f->n; i++)
+        if (r->before[i].gone && f->node[i].peer[0]) {
+            snprintf(why, size, "stop the server at %s first: node %s answers there",
+                     r->before[i].address, w->id);
+            rc = HF_EINVAL;
+        }
+    return rc;
+}
+
+int fleet_change_begin(struct fleet *f, const struct fleet_wish *w, hf_time now, hf_dur most,
+                       char *why, size_t size)
+{
+    struct fleet_record next;
+    int rc = w->kind == FLEET_WISH_GONE ? resume(f, w, &next, why, size)
+                                        : change(f, w, now, &next, why, size);
+
+    if (rc < 0)
+        return rc;
+    f->wish = next;
+    f->wish_until = hf_time_add(now, most);
+    return HF_OK;
+}

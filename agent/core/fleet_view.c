@@ -1,0 +1,271 @@
+/* What the nodes of a fleet were seen to say, and what counts by it. */
+#include "agent/core/fleet.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shm/status.h"
+
+void fleet_init(struct fleet *f, const struct fleet_record *own, bool anew, hf_time now)
+{
+    memset(f, 0, sizeof(*f));
+    f->n = own->count;
+    f->own = *own;
+    f->anew = anew;
+    f->started = now;
+    for (int i = 0; i < f->n; i++) {
+        f->node[i].empty_since = f->node[i].sighted = HF_TIME_NEVER;
+        f->node[i].asked = HF_TIME_PAST;
+    }
+    f->wish_until = HF_TIME_PAST;
+}
+
+bool fleet_may_go_by(const struct fleet_record *record)
+{
+    return record->state != FLEET_FOUNDING;
+}
+
+void fleet_restore(struct fleet *f, const struct fleet_record *record, hf_time settles)
+{
+    f->known = true;
+    f->record = *record;
+    f->settles = record->version == 1 ? HF_TIME_PAST : settles;
+    f->counting = fleet_record_counting(record, f->settles.ns == HF_TIME_PAST.ns);
+    fleet_record_own_digest(record, f->digest);
+}
+
+void fleet_adopt(struct fleet *f, const struct fleet_record *record)
+{
+    fleet_restore(f, record, HF_TIME_PAST);
+}
+
+void fleet_leave(struct fleet *f)
+{
+    f->leaving = true;
+}
+
+const struct fleet_seat *fleet_place(const struct fleet *f, int i)
+{
+    const struct fleet_seat *list;
+
+    (void)fleet_record_list(&f->record, &list);
+    return &list[i];
+}
+
+/* --- what nodes say --------------------------------------------------------------------------- */
+
+void fleet_on_up(struct fleet *f, int i, const char *peer)
+{
+    f->node[i].there = f->node[i].proven = false;
+    snprintf(f->node[i].peer, sizeof(f->node[i].peer), "%s", peer);
+}
+
+/* (!) What it said was another connection's, and may have been another server's. */
+void fleet_on_down(struct fleet *f, int i)
+{
+    struct fleet_node *node = &f->node[i], gone = {.asked = HF_TIME_PAST,
+                                                   .empty_since = HF_TIME_NEVER,
+                                                   .sighted = HF_TIME_NEVER};
+
+    memcpy(gone.left, node->left, sizeof(gone.left));
+    *node = gone;
+}
+
+void fleet_on_leave(struct fleet *f, int i)
+{
+    struct fleet_node *node = &f->node[i];
+
+    if (f->known && strcmp(node->digest, f->digest) == 0)
+        memcpy(node->left, node->nonce, sizeof(node->left));
+}
+
+/* The configuration led to a server with our record, and the seat is another one. */
+bool fleet_is_stranger(const struct fleet *f, int i)
+{
+    const struct fleet_node *node = &f->node[i];
+
+    return f->known && node->left[0] && node->said != FLEET_SAID_NOTHING &&
+           strcmp(node->left, node->nonce) != 0;
+}
+
+void fleet_on_usable(struct fleet *f, int i, bool usable, bool proven)
+{
+    f->node[i].there = usable;
+    f->node[i].proven = usable && proven;
+}
+
+bool fleet_on_answer(struct fleet *f, int i, const char *nonce, const char *digest, hf_time sent,
+                     hf_time received)
+{
+    struct fleet_node *node = &f->node[i];
+
+    /* (!) A node that forgot in between begins anew. */
+    if (!f->known || !fleet_is_seated(f, i) || strcmp(digest, f->digest) != 0)
+        node->sighted = HF_TIME_NEVER;
+    else if (node->sighted.ns == HF_TIME_NEVER.ns || strcmp(node->nonce, nonce) != 0)
+        node->sighted = received;
+    snprintf(node->nonce, sizeof(node->nonce), "%s", nonce);
+    snprintf(node->digest, sizeof(node->digest), "%s", digest);
+    node->asked = sent;
+    if (!*digest) {
+        node->said = FLEET_SAID_NONE;
+        node->read[0] = '\0';
+        if (node->empty_since.ns == HF_TIME_NEVER.ns)
+            node->empty_since = received;
+        return false;
+    }
+    node->empty_since = HF_TIME_NEVER;
+    if (node->said != FLEET_SAID_NOTHING && strcmp(node->read, digest) == 0)
+        return false;
+    node->said = FLEET_SAID_NOTHING;
+    return true;
+}
+
+void fleet_on_record(struct fleet *f, int i, const char *digest, const char *text, size_t length)
+{
+    struct fleet_node *node = &f->node[i];
+    char found[FLEET_DIGEST_LEN + 1];
+    int rc;
+
+    if (!*digest || strcmp(digest, node->digest) != 0)
+        return;
+    snprintf(node->read, sizeof(node->read), "%s", digest);
+    rc = fleet_record_read(text, length, &node->record);
+    fleet_record_digest(text, length, found);
+    if (rc == HF_EVERSION)
+        node->said = FLEET_SAID_LATER;
+    else if (rc == HF_OK && strcmp(found, digest) == 0)
+        node->said = FLEET_SAID_RECORD;
+    else
+        node->said = FLEET_SAID_UNREADABLE;
+}
+
+bool fleet_is_unread(const struct fleet *f, int i)
+{
+    return f->node[i].digest[0] && f->node[i].said == FLEET_SAID_NOTHING;
+}
+
+/* --- what counts ------------------------------------------------------------------------------ */
+
+bool fleet_is_seated(const struct fleet *f, int i)
+{
+    return !f->known || strcmp(f->node[i].peer, fleet_place(f, i)->address) == 0;
+}
+
+/* It has our record, whether it counts by it or not. */
+bool fleet_shows(const struct fleet *f, int i)
+{
+    return f->known && fleet_is_seated(f, i) && strcmp(f->node[i].digest, f->digest) == 0;
+}
+
+bool fleet_counts(const struct fleet *f, int i)
+{
+    return f->known && f->counting >> i & 1 && fleet_shows(f, i);
+}
+
+/* --- what is made of it ------------------------------------------------------------------------- */
+
+static bool same_ids(const struct fleet_record *a, const struct fleet_record *b)
+{
+    if (a->count != b->count)
+        return false;
+    for (int i = 0; i < a->count; i++)
+        if (strcmp(a->seat[i].id, b->seat[i].id) != 0)
+            return false;
+    return true;
+}
+
+/* The record that this host would found now. */
+bool fleet_is_of_these_servers(const struct fleet *f, const struct fleet_record *record)
+{
+    char text[256];
+
+    for (int k = 0; k < f->n; k++)
+        if (strcmp(record->seat[k].address, f->node[k].peer) != 0)
+            return false;
+    return !fleet_record_differs(record, &f->own, "", text, sizeof(text));
+}
+
+bool fleet_says(const struct fleet *f, int i, const char *digest)
+{
+    return f->node[i].said != FLEET_SAID_NOTHING && strcmp(f->node[i].digest, digest) == 0;
+}
+
+static bool is_listed(const struct fleet_seat *seats, int count, const char *id)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(seats[i].id, id) == 0)
+            return true;
+    return false;
+}
+
+/* It may be of this host's fleet: of version 1 it has the configured ids, a later one may have others since. */
+bool fleet_is_akin(const struct fleet *f, const struct fleet_record *record)
+{
+    if (record->version == 1)
+        return same_ids(record, &f->own);
+    if (strcmp(record->keys, f->own.keys) != 0)
+        return false;
+    for (int i = 0; i < f->n; i++)
+        if (is_listed(record->seat, record->count, f->own.seat[i].id) ||
+            is_listed(record->before, record->before_count, f->own.seat[i].id))
+            return true;
+    return false;
+}
+
+static bool is_candidate(const struct fleet *f, int i)
+{
+    const struct fleet_node *node = &f->node[i];
+
+    return node->there && node->said == FLEET_SAID_RECORD && fleet_may_go_by(&node->record) &&
+           fleet_is_akin(f, &node->record) &&
+           (!f->anew || fleet_is_of_these_servers(f, &node->record));
+}
+
+static int how_many(const struct fleet *f, int like)
+{
+    int count = 0;
+
+    for (int i = 0; i < f->n; i++)
+        count +=
+            is_candidate(f, i) && strcmp(f->node[i].record.fleet, f->node[like].record.fleet) == 0;
+    return count;
+}
+
+int fleet_choose(const struct fleet *f, int *ret_count)
+{
+    int best = -1, most = 0;
+    bool tie = false;
+
+    for (int i = 0; i < f->n; i++) {
+        int count = is_candidate(f, i) ? how_many(f, i) : 0, rank;
+
+        if (count == 0)
+            continue;
+        rank = best < 0 || strcmp(f->node[i].record.fleet, f->node[best].record.fleet) != 0
+                   ? 0
+                   : fleet_record_rank(&f->node[i].record, &f->node[best].record);
+        if (count > most || rank > 0) {
+            best = i;
+            most = count;
+            tie = false;
+        } else if (count == most && rank == 0 && !fleet_says(f, i, f->node[best].digest)) {
+            tie = true;
+        }
+    }
+    *ret_count = most;
+    return tie ? -1 : best;
+}
+
+bool fleet_is_of_new_list(const struct fleet *f, int i)
+{
+    return f->record.state != FLEET_CHANGING || fleet_record_stays(&f->record, fleet_place(f, i));
+}
+
+bool fleet_none_has_it(const struct fleet *f)
+{
+    for (int i = 0; i < f->n; i++)
+        if (fleet_is_of_new_list(f, i) && fleet_says(f, i, f->digest))
+            return false;
+    return true;
+}

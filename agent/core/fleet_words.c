@@ -1,0 +1,195 @@
+/* What a host says of its fleet's record: what is against a node's, how this host differs, what is waited for. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/core/ballot.h"
+#include "agent/core/fleet.h"
+#include "agent/core/fleet_change.h"
+
+static bool all_connected(const struct fleet *f)
+{
+    for (int i = 0; i < f->n; i++)
+        if (!f->node[i].peer[0])
+            return false;
+    return true;
+}
+
+static bool is_of_our_fleet(const struct fleet *f, int i)
+{
+    return f->known && strcmp(f->node[i].record.fleet, f->record.fleet) == 0;
+}
+
+static bool is_another_of_its_rank(const struct fleet *f, int i)
+{
+    const struct fleet_node *node = &f->node[i];
+
+    return f->known && fleet_may_go_by(&node->record) &&
+           fleet_record_rank(&node->record, &f->record) == 0 &&
+           strcmp(node->digest, f->digest) != 0;
+}
+
+bool fleet_is_foreign(const struct fleet *f, int i, char *ret_text, size_t size)
+{
+    const struct fleet_node *node = &f->node[i];
+    const char *id = f->own.seat[i].id;
+
+    ret_text[0] = '\0';
+    if (fleet_is_stranger(f, i))
+        snprintf(ret_text, size,
+                 "say as=%s behind the address of node %s, if that leads to the fleet's server: "
+                 "another one is at %s for this host",
+                 fleet_place(f, i)->address, id, fleet_place(f, i)->address);
+    else if (node->said == FLEET_SAID_LATER)
+        snprintf(ret_text, size,
+                 "upgrade this host: the fleet's record on node %s is of a later version of "
+                 "Holdfast",
+                 id);
+    else if (node->said == FLEET_SAID_UNREADABLE)
+        snprintf(ret_text, size,
+                 "look at the key holdfast:node of node %s: its record of the fleet cannot be read",
+                 id);
+    else if (node->said != FLEET_SAID_RECORD)
+        return false;
+    else if (!is_of_our_fleet(f, i) && !fleet_is_akin(f, &node->record))
+        (void)fleet_record_differs(&node->record, &f->own, id, ret_text, size);
+    else if (f->anew && !f->known && all_connected(f) &&
+             !fleet_is_of_these_servers(f, &node->record))
+        snprintf(ret_text, size, "the record on node %s is of other servers", id);
+    else if (f->known && !is_of_our_fleet(f, i))
+        snprintf(ret_text, size,
+                 "correct the address of node %s: at %s is a node of another fleet (%.8s, this one "
+                 "is %.8s); or, if this fleet was founded anew, start this agent with --new-list",
+                 id, node->peer, node->record.fleet, f->record.fleet);
+    else if (is_another_of_its_rank(f, i) &&
+             !fleet_record_differs(&node->record, &f->record, id, ret_text, size))
+        snprintf(ret_text, size,
+                 "drain all hosts, and start them with --new-list: two changes of the fleet were "
+                 "made at once, and node %s has the other version %" PRIu64,
+                 id, node->record.version);
+    return ret_text[0] != '\0';
+}
+
+bool fleet_differs(const struct fleet *f, char *ret_text, size_t size)
+{
+    struct fleet_record ours = f->own;
+
+    ret_text[0] = '\0';
+    if (!f->known)
+        return false;
+    if (f->record.version > 1) { /* the configuration goes by the record, but for the keys */
+        ours = f->record;
+        memcpy(ours.keys, f->own.keys, sizeof(ours.keys));
+    }
+    return fleet_record_differs(&f->record, &ours, f->own.seat[0].id, ret_text, size);
+}
+
+static void missing(const struct fleet *f, char *ret_ids, size_t size)
+{
+    size_t used = 0;
+
+    ret_ids[0] = '\0';
+    for (int i = 0; i < f->n && used < size; i++)
+        if (!f->node[i].peer[0])
+            used += (size_t)snprintf(ret_ids + used, size - used, "%s%s", used ? ", " : "",
+                                     f->own.seat[i].id);
+}
+
+static int first_with(const struct fleet *f, enum fleet_said said)
+{
+    for (int i = 0; i < f->n; i++)
+        if (f->node[i].there && f->node[i].said == said)
+            return i;
+    return -1;
+}
+
+/* A link is at another server than the record names. Nodes that are away are told otherwise. */
+static bool leads_elsewhere(const struct fleet *f, const struct fleet_record *record)
+{
+    const struct fleet_seat *list;
+    int count = fleet_record_list(record, &list);
+
+    for (int i = 0; i < f->n; i++)
+        for (int m = 0; f->node[i].peer[0] && m < count; m++)
+            if (strcmp(list[m].id, f->own.seat[i].id) == 0 &&
+                strcmp(list[m].address, f->node[i].peer) != 0)
+                return true;
+    return false;
+}
+
+static void waits_unknown(const struct fleet *f, char *ret_text, size_t size)
+{
+    int other = first_with(f, FLEET_SAID_RECORD), count, best = fleet_choose(f, &count);
+    char ids[80];
+
+    missing(f, ids, sizeof(ids));
+    if (best >= 0 && leads_elsewhere(f, &f->node[best].record))
+        snprintf(ret_text, size,
+                 "correct the addresses of the other nodes%s%s: node %s is of a fleet (%.8s) whose "
+                 "servers are not those of this host's configuration",
+                 ids[0] ? ", or let them answer, " : "", ids, f->own.seat[best].id,
+                 f->node[best].record.fleet);
+    else if (best < 0 && count)
+        snprintf(ret_text, size,
+                 "correct the addresses of the nodes: as many of them belong to one fleet as to "
+                 "another");
+    else if (best < 0 && ids[0])
+        snprintf(ret_text, size,
+                 "let node %s answer, too: a fleet is founded once, with all its nodes up", ids);
+    else if (other >= 0 && f->node[other].record.state == FLEET_FOUNDING &&
+             !fleet_is_of_these_servers(f, &f->node[other].record))
+        snprintf(ret_text, size,
+                 "give all hosts the same addresses of nodes: another host began to found this "
+                 "fleet with other ones (seen on node %s)",
+                 f->own.seat[other].id);
+}
+
+static void waits_known(const struct fleet *f, hf_time now, char *ret_text, size_t size)
+{
+    int empty = first_with(f, FLEET_SAID_NONE), others = 0, later = 0;
+    char ids[80];
+
+    for (int i = 0; i < f->n; i++) {
+        others += f->node[i].said == FLEET_SAID_RECORD &&
+                  strcmp(f->node[i].record.fleet, f->record.fleet) != 0;
+        later += f->node[i].said == FLEET_SAID_LATER;
+    }
+    if (later > f->n - ballot_quorum(f->n)) {
+        snprintf(
+            ret_text, size,
+            "upgrade this host: the fleet's record on %d of its %d nodes is of a later version "
+            "of Holdfast",
+            later, f->n);
+        return;
+    }
+    if (others > f->n - ballot_quorum(f->n)) {
+        snprintf(ret_text, size,
+                 "start this agent with --new-list if the fleet was founded anew: %d of its %d "
+                 "nodes belong to another fleet than %.8s, by which it goes",
+                 others, f->n, f->record.fleet);
+        return;
+    }
+
+    missing(f, ids, sizeof(ids));
+    if (empty >= 0 && fleet_none_has_it(f) && ids[0])
+        snprintf(ret_text, size,
+                 "let node %s answer, too: no node that answers has the fleet's record any more, "
+                 "and it is founded again with all of them up",
+                 ids);
+    else
+        fleet_change_waits(f, now, ret_text, size);
+}
+
+void fleet_waits(const struct fleet *f, hf_time now, char *ret_text, size_t size)
+{
+    ret_text[0] = '\0';
+    if (f->unkept)
+        snprintf(
+            ret_text, size,
+            "make room in the agent's directory, or give the agent its rights there (its log has "
+            "the reason): it cannot keep the fleet's record, and so not go by it");
+    else if (f->known)
+        waits_known(f, now, ret_text, size);
+    else if (hf_time_reached(now, hf_time_add(f->started, hf_ns(HF_NS_PER_SEC / 2))))
+        waits_unknown(f, ret_text, size);
+}

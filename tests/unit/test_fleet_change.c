@@ -1,0 +1,682 @@
+/* Net. How a fleet changes: servers that keep records, and agents that each go by one from their start to their end. */
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/core/fleet.h"
+#include "agent/core/fleet_change.h"
+#include "shm/status.h"
+#include "tests/unit/core_fixture.h"
+
+#define SERVERS 8
+#define AGENTS  3
+#define NONCE   "0123456789abcdef0123456789abcde%d"
+
+/* At 10.0.0.<number>:6379. */
+struct server {
+    bool up;
+    int nonce;
+    char text[FLEET_TEXT_SIZE];
+    size_t length;
+    char digest[FLEET_DIGEST_LEN + 1];
+};
+
+struct one_agent {
+    struct fleet fleet;
+    struct fleet_record memory; /* DIR/fleet */
+    hf_time from;
+    bool knows;
+    int starts;
+    uint32_t cut; /* servers that it does not reach, bit per server */
+};
+
+struct world {
+    hf_time now;
+    struct server server[SERVERS];
+    struct one_agent agent[AGENTS];
+};
+
+static struct world w;
+static char why[512];
+
+static void place_of(int server, char ret_place[HF_NODE_TEXT_MAX + 1])
+{
+    snprintf(ret_place, HF_NODE_TEXT_MAX + 1, "10.0.0.%d:6379", server);
+}
+
+static int server_at(const char *place)
+{
+    int number = -1;
+
+    return sscanf(place, "10.0.0.%d:6379", &number) == 1 ? number : -1;
+}
+
+static void pass(int64_t ms)
+{
+    w.now = hf_time_add(w.now, hf_ms(ms));
+}
+
+static void write_record(int s, const struct fleet_record *record)
+{
+    w.server[s].length = fleet_record_text(record, w.server[s].text);
+    fleet_record_digest(w.server[s].text, w.server[s].length, w.server[s].digest);
+}
+
+static void flush(int s)
+{
+    w.server[s].nonce++;
+    w.server[s].length = 0;
+    w.server[s].text[0] = w.server[s].digest[0] = '\0';
+}
+
+static const struct fleet_record *on(int s)
+{
+    static struct fleet_record r;
+
+    assert_int_equal(fleet_record_read(w.server[s].text, w.server[s].length, &r), HF_OK);
+    return &r;
+}
+
+/* Node i of the agent is connected to its seat. */
+static int server_of(const struct one_agent *a, int i)
+{
+    int s = server_at(fleet_place(&a->fleet, i)->address);
+
+    return s >= 0 && w.server[s].up && !(a->cut >> s & 1) ? s : -1;
+}
+
+static void hear(struct one_agent *a, int i)
+{
+    int s = server_of(a, i);
+    char nonce[TRUST_NONCE_LEN + 1], place[HF_NODE_TEXT_MAX + 1];
+
+    if (s < 0) {
+        if (a->fleet.node[i].peer[0])
+            fleet_on_down(&a->fleet, i);
+        return;
+    }
+    if (!a->fleet.node[i].peer[0]) {
+        place_of(s, place);
+        fleet_on_up(&a->fleet, i, place);
+        fleet_on_usable(&a->fleet, i, true, true);
+    }
+    snprintf(nonce, sizeof(nonce), NONCE, w.server[s].nonce);
+    if (fleet_on_answer(&a->fleet, i, nonce, w.server[s].digest, w.now,
+                        hf_time_add(w.now, hf_ns(100000))))
+        fleet_on_record(&a->fleet, i, w.server[s].digest, w.server[s].text, w.server[s].length);
+    pass(1);
+}
+
+static void hear_all(struct one_agent *a)
+{
+    for (int i = 0; i < a->fleet.n; i++)
+        hear(a, i);
+}
+
+static void start(struct one_agent *a)
+{
+    const struct fleet_seat *list;
+    struct fleet_record own = a->memory;
+    hf_time settles = fleet_record_settles(&a->memory, a->from);
+
+    own.count = fleet_record_list(&a->memory, &list);
+    memmove(own.seat, list, (size_t)own.count * sizeof(*list));
+    fleet_init(&a->fleet, &own, false, w.now);
+    fleet_restore(&a->fleet, &a->memory, hf_time_reached(w.now, settles) ? HF_TIME_PAST : settles);
+    a->starts++;
+}
+
+/* Takes one step; false: there is none. */
+static bool step(struct one_agent *a)
+{
+    struct fleet_action action;
+    char nonce[TRUST_NONCE_LEN + 1];
+    int s;
+
+    fleet_next(&a->fleet, w.now, 0, &action);
+    if (action.step == FLEET_AGAIN) {
+        if (fleet_record_rank(&action.record, &a->memory) != 0)
+            a->from = w.now;
+        a->memory = action.record;
+        start(a);
+        hear_all(a);
+        return true;
+    }
+    if (action.step != FLEET_PUT)
+        return false;
+    s = server_of(a, action.node);
+    assert_true(s >= 0);
+    snprintf(nonce, sizeof(nonce), NONCE, w.server[s].nonce);
+    if (strcmp(action.nonce, nonce) == 0 && strcmp(action.digest, w.server[s].digest) == 0)
+        write_record(s, &action.record);
+    hear(a, action.node);
+    return true;
+}
+
+static void go_on(struct one_agent *a)
+{
+    for (int steps = 0; step(a); steps++)
+        if (steps > 200)
+            fail_msg("no end of steps");
+}
+
+/* All agents ask all their nodes, some times. */
+static void run(void)
+{
+    for (int turn = 0; turn < 6; turn++)
+        for (int k = 0; k < AGENTS; k++) {
+            hear_all(&w.agent[k]);
+            go_on(&w.agent[k]);
+        }
+}
+
+static void quarantine(void)
+{
+    pass(70 * 1000);
+    run();
+}
+
+/* Servers 0 to n-1 are the fleet, as a, b, c, ... */
+static int founded(int n)
+{
+    struct fleet_record r = {
+        .version = 1, .state = FLEET_COMPLETE, .count = n, .ttl_max_ms = 60000};
+
+    memset(&w, 0, sizeof(w));
+    w.now = (hf_time){HF_NS_PER_SEC};
+    memset(r.keys, 'e', FLEET_ID_LEN);
+    for (int i = 0; i < n; i++) {
+        r.seat[i].id[0] = (char)('a' + i);
+        place_of(i, r.seat[i].address);
+    }
+    fleet_record_name(&r, r.fleet);
+    for (int s = 0; s < SERVERS; s++)
+        w.server[s].up = true;
+    for (int i = 0; i < n; i++)
+        write_record(i, &r);
+    for (int k = 0; k < AGENTS; k++) {
+        w.agent[k].memory = r;
+        start(&w.agent[k]);
+    }
+    run();
+    return n;
+}
+
+static int ask(int k, enum fleet_wish_kind kind, const char *id, int server, bool gone)
+{
+    struct fleet_wish wish = {.kind = kind, .gone = gone, .ttl_max_ms = 90000};
+
+    snprintf(wish.id, sizeof(wish.id), "%s", id);
+    place_of(server, wish.seat);
+    why[0] = '\0';
+    return fleet_change_begin(&w.agent[k].fleet, &wish, w.now, hf_ms(5000), why, sizeof(why));
+}
+
+static void assert_why(const char *part)
+{
+    if (!strstr(why, part))
+        fail_msg("\"%s\" is not in \"%s\"", part, why);
+}
+
+static void assert_waits(int k, const char *part)
+{
+    fleet_waits(&w.agent[k].fleet, w.now, why, sizeof(why));
+    assert_why(part);
+}
+
+static void assert_all_by(uint64_t version, enum fleet_state state)
+{
+    for (int k = 0; k < AGENTS; k++) {
+        assert_int_equal(w.agent[k].memory.version, version);
+        assert_int_equal(w.agent[k].memory.state, state);
+    }
+}
+
+static int counting(int k)
+{
+    int count = 0;
+
+    for (int i = 0; i < w.agent[k].fleet.n; i++)
+        count += fleet_counts(&w.agent[k].fleet, i);
+    return count;
+}
+
+/* --- a change --------------------------------------------------------------------------------- */
+
+TEST(a_node_moves)
+{
+    founded(3);
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    run();
+    assert_all_by(2, FLEET_COMPLETE);
+    assert_int_equal(on(1)->version, 2); /* the server that leaves was told */
+    assert_int_equal(on(5)->version, 2); /* and the new one has it from the others */
+    for (int k = 0; k < AGENTS; k++)
+        assert_int_equal(counting(k), 2);
+    assert_waits(1, "settles in");
+    quarantine();
+    for (int k = 0; k < AGENTS; k++) {
+        assert_int_equal(counting(k), 3);
+        assert_int_equal(w.agent[k].starts, 4); /* first, changing, complete, settled */
+    }
+    fleet_waits(&w.agent[1].fleet, w.now, why, sizeof(why));
+    assert_string_equal(why, "");
+    assert_int_equal(ask(2, FLEET_WISH_MOVE, "a", 6, false), HF_OK);
+    run();
+    quarantine();
+    assert_all_by(3, FLEET_COMPLETE);
+    assert_int_equal(on(6)->version, 3);
+}
+
+TEST(a_fleet_grows_and_shrinks)
+{
+    founded(3);
+    assert_int_equal(ask(0, FLEET_WISH_ADD, "d", 3, false), HF_OK);
+    run();
+    assert_int_equal(counting(1), 3);
+    quarantine();
+    assert_int_equal(counting(1), 4);
+    assert_int_equal(ask(1, FLEET_WISH_ADD, "e", 4, false), HF_OK);
+    run();
+    quarantine();
+    assert_all_by(3, FLEET_COMPLETE);
+    assert_int_equal(counting(2), 5);
+    assert_int_equal(ask(1, FLEET_WISH_REMOVE, "a", 0, false), HF_OK);
+    run();
+    assert_int_equal(counting(0), 4);
+    quarantine();
+    assert_int_equal(ask(1, FLEET_WISH_REMOVE, "c", 0, false), HF_OK);
+    run();
+    quarantine();
+    assert_all_by(5, FLEET_COMPLETE);
+    assert_int_equal(w.agent[0].memory.count, 3);
+    assert_int_equal(counting(0), 3);
+}
+
+TEST(ttl_max_changes)
+{
+    founded(3);
+    assert_int_equal(ask(0, FLEET_WISH_TTL_MAX, "", 0, false), HF_OK);
+    run();
+    assert_all_by(2, FLEET_COMPLETE);
+    assert_int_equal(counting(0), 3);
+    pass(70 * 1000); /* of the larger one */
+    run();
+    assert_int_equal(w.agent[0].starts, 3);
+    pass(30 * 1000);
+    run();
+    assert_int_equal(w.agent[0].starts, 4);
+}
+
+/* An agent that was away for two changes finds a record that names a list that it never went by. */
+TEST(who_was_away_goes_by_the_latest)
+{
+    founded(3);
+    w.agent[2].cut = 0xff;
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    run();
+    quarantine();
+    assert_int_equal(ask(0, FLEET_WISH_ADD, "d", 3, false), HF_OK);
+    run();
+    quarantine();
+    assert_int_equal(w.agent[2].memory.version, 1);
+    w.agent[2].cut = 0;
+    run();
+    assert_all_by(3, FLEET_COMPLETE);
+    assert_int_equal(counting(2), 3);
+    quarantine();
+    assert_int_equal(counting(2), 4);
+}
+
+/* --- what it waits for ------------------------------------------------------------------------ */
+
+TEST(it_waits_for_all_that_stay)
+{
+    founded(3);
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    w.server[2].up = false;
+    run();
+    assert_all_by(2, FLEET_CHANGING);
+    assert_int_equal(counting(0), 1);
+    assert_waits(0, "let node c answer, or start an empty server at 10.0.0.2:6379");
+    w.server[2].up = true;
+    flush(2);
+    run();
+    assert_all_by(2, FLEET_COMPLETE);
+}
+
+TEST(it_waits_for_the_server_that_leaves_or_the_operators_word)
+{
+    founded(3);
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    w.server[1].up = false;
+    run();
+    assert_all_by(2, FLEET_CHANGING);
+    assert_waits(0, "holdfast fleet resume --gone b");
+    assert_int_equal(ask(1, FLEET_WISH_GONE, "c", 0, false), HF_EINVAL);
+    assert_why("stays in the fleet");
+    assert_int_equal(ask(1, FLEET_WISH_GONE, "x", 0, false), HF_EINVAL);
+    assert_int_equal(ask(1, FLEET_WISH_GONE, "b", 0, false), HF_OK);
+    run();
+    assert_all_by(2, FLEET_COMPLETE);
+    assert_int_equal(on(0)->before[1].gone, false);
+    quarantine();
+    assert_int_equal(counting(0), 3);
+}
+
+TEST(a_dead_node_is_replaced)
+{
+    founded(3);
+    w.server[0].up = false;
+    run();
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "a", 5, false), HF_EBUSY);
+    assert_why("--gone");
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_EBUSY);
+    assert_why("let node a answer first");
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "a", 5, true), HF_OK);
+    run();
+    assert_all_by(2, FLEET_COMPLETE);
+    quarantine();
+    assert_int_equal(counting(0), 3);
+}
+
+TEST(a_server_that_answers_is_not_gone)
+{
+    founded(3);
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "a", 5, true), HF_EBUSY);
+    assert_why("stop the server first");
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "a", 5, false), HF_OK);
+    (void)step(&w.agent[0]); /* put */
+    (void)step(&w.agent[0]); /* goes by it */
+    assert_int_equal(w.agent[0].memory.state, FLEET_CHANGING);
+    assert_int_equal(ask(0, FLEET_WISH_GONE, "a", 0, false), HF_EINVAL);
+    assert_why("stop the server at 10.0.0.0:6379 first");
+}
+
+/* (!) A sight of the record from before the last one is no proof that all had it at one time. */
+TEST(each_that_stays_is_asked_once_more)
+{
+    struct one_agent *a = &w.agent[0];
+    struct fleet_action action;
+
+    founded(3);
+    w.agent[1].cut = w.agent[2].cut = 0xff;
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    (void)step(a);
+    (void)step(a);
+    (void)step(a);
+    (void)step(a);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(on(i)->version, 2);
+    fleet_next(&a->fleet, w.now, 0, &action);
+    assert_int_equal(action.step, FLEET_WAIT);
+    assert_int_equal(fleet_awaits(&a->fleet), 7);
+    hear(a, 0);
+    hear(a, 1);
+    assert_int_equal(fleet_awaits(&a->fleet), 4);
+    flush(2); /* what it said before is no more */
+    hear(a, 2);
+    fleet_next(&a->fleet, w.now, 0, &action);
+    assert_int_equal(action.step, FLEET_WAIT);
+}
+
+/* (!) */
+TEST(so_is_the_server_that_leaves)
+{
+    struct one_agent *a = &w.agent[0];
+    struct fleet_action action;
+
+    founded(3);
+    w.agent[1].cut = w.agent[2].cut = 0xff;
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    (void)step(a);
+    w.server[1].up = false;
+    hear(a, 1);
+    go_on(a);
+    hear_all(a);
+    hear_all(a);
+    fleet_next(&a->fleet, w.now, 0, &action);
+    assert_int_equal(action.step, FLEET_WAIT);
+    w.server[1].up = true;
+    hear(a, 1);
+    (void)step(a);
+    assert_int_equal(on(1)->version, 2);
+    fleet_next(&a->fleet, w.now, 0, &action);
+    assert_int_equal(action.step, FLEET_WAIT);
+    hear(a, 0);
+    hear(a, 2);
+    fleet_next(&a->fleet, w.now, 0, &action);
+    assert_int_equal(action.step, FLEET_WAIT);
+    hear(a, 1);
+    fleet_next(&a->fleet, w.now, 0, &action);
+    assert_int_equal(action.step, FLEET_AGAIN);
+    assert_int_equal(action.record.state, FLEET_COMPLETE);
+}
+
+/* --- servers that forget ---------------------------------------------------------------------- */
+
+TEST(an_emptied_member_gets_the_record_of_the_change)
+{
+    founded(3);
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    (void)step(&w.agent[0]);
+    flush(2);
+    run();
+    assert_all_by(2, FLEET_COMPLETE);
+    assert_int_equal(on(2)->version, 2);
+}
+
+TEST(the_first_member_forgets_the_change)
+{
+    founded(3);
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    (void)step(&w.agent[0]); /* put; this agent goes by it at its next step */
+    flush(0);
+    w.agent[0].cut = 0xff;
+    run();
+    w.agent[0].cut = 0;
+    run();
+    assert_true(w.agent[1].memory.version == w.agent[0].memory.version);
+}
+
+/* (!) Only a server that the change leads to shows it to an emptied one. */
+TEST(a_server_that_leaves_shows_nothing)
+{
+    struct one_agent *a = &w.agent[0];
+
+    founded(3);
+    w.agent[1].cut = w.agent[2].cut = 0xff;
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    for (int i = 0; i < 4; i++)
+        (void)step(a);
+    assert_int_equal(on(1)->version, 2);
+    w.server[0].up = false;
+    flush(2);
+    hear_all(a);
+    go_on(a);
+    hear_all(a);
+    go_on(a);
+    assert_int_equal(w.server[2].length, 0);
+    w.server[0].up = true;
+    hear_all(a);
+    go_on(a);
+    assert_int_equal(on(2)->version, 2);
+}
+
+/* All that stay forgot: the record is in memories only, and on a server that leaves. */
+TEST(where_all_that_stay_forgot_it_is_put_again)
+{
+    founded(3);
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    w.agent[1].cut = w.agent[2].cut = 0xff;
+    for (int i = 0; i < 4; i++)
+        (void)step(&w.agent[0]);
+    assert_int_equal(on(1)->version, 2);
+    flush(0);
+    flush(2);
+    hear_all(&w.agent[0]);
+    fleet_on_down(&w.agent[0].fleet, 1); /* not before all are there */
+    (void)step(&w.agent[0]);
+    assert_int_equal(w.server[0].length, 0);
+    w.agent[1].cut = w.agent[2].cut = 0;
+    run();
+    assert_all_by(2, FLEET_COMPLETE);
+}
+
+/* A later record never gives way to an earlier one. */
+TEST(nobody_goes_back)
+{
+    struct fleet_record first;
+
+    founded(3);
+    first = *on(0);
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    run();
+    write_record(0, &first); /* restored from a backup */
+    w.server[0].nonce++;
+    run();
+    assert_all_by(2, FLEET_COMPLETE);
+    assert_int_equal(on(0)->version, 2);
+}
+
+/* --- one at a time ---------------------------------------------------------------------------- */
+
+TEST(of_two_operators_one_wins)
+{
+    founded(3);
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    assert_int_equal(ask(1, FLEET_WISH_MOVE, "c", 6, false), HF_OK);
+    run();
+    assert_all_by(2, FLEET_COMPLETE);
+    for (int k = 0; k < AGENTS; k++)
+        assert_string_equal(w.agent[k].memory.seat[2].address, "10.0.0.2:6379");
+}
+
+TEST(the_next_one_waits_until_it_has_settled)
+{
+    founded(3);
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "c", 6, false), HF_EBUSY);
+    assert_why("begins");
+    run();
+    assert_int_equal(ask(1, FLEET_WISH_MOVE, "c", 6, false), HF_EBUSY);
+    assert_why("settle");
+    assert_int_equal(ask(1, FLEET_WISH_GONE, "b", 0, false), HF_EINVAL);
+    assert_why("no change");
+    quarantine();
+    assert_int_equal(ask(1, FLEET_WISH_MOVE, "c", 6, false), HF_OK);
+}
+
+/* --- what is refused -------------------------------------------------------------------------- */
+
+TEST(bad_wishes_are_refused)
+{
+    founded(3);
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "x", 5, false), HF_EINVAL);
+    assert_why("no node has the id x");
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "a", 2, false), HF_EINVAL);
+    assert_why("10.0.0.2:6379 is node c");
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "a", 0, false), HF_EINVAL);
+    assert_int_equal(ask(0, FLEET_WISH_ADD, "a", 5, false), HF_EINVAL);
+    assert_why("the fleet has a node a");
+    assert_int_equal(ask(0, FLEET_WISH_ADD, "d", 1, false), HF_EINVAL);
+    assert_int_equal(ask(0, FLEET_WISH_REMOVE, "d", 0, false), HF_EINVAL);
+    w.agent[0].fleet.record.ttl_max_ms = 90000;
+    assert_int_equal(ask(0, FLEET_WISH_TTL_MAX, "", 0, false), HF_EINVAL);
+    assert_why("already");
+    for (int n = 1; n <= 2; n++) {
+        founded(n);
+        assert_int_equal(ask(0, FLEET_WISH_MOVE, "a", 5, false), HF_EINVAL);
+        assert_why("drain");
+    }
+    founded(1);
+    assert_int_equal(ask(0, FLEET_WISH_ADD, "b", 5, false), HF_EINVAL);
+    assert_int_equal(ask(0, FLEET_WISH_REMOVE, "a", 5, false), HF_EINVAL);
+    assert_why("one node at least");
+}
+
+TEST(a_member_in_quarantine_is_waited_for)
+{
+    founded(3);
+    fleet_on_usable(&w.agent[0].fleet, 2, true, false);
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "a", 5, false), HF_EBUSY);
+    assert_why("votes again");
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "c", 5, false), HF_OK);
+}
+
+/* --- a host without a memory ------------------------------------------------------------------ */
+
+/* The configuration is of version 1. */
+static void forget(struct one_agent *a, const struct fleet_record *configured)
+{
+    struct fleet_action action;
+
+    fleet_init(&a->fleet, configured, false, w.now);
+    for (int i = 0; i < configured->count; i++) {
+        int s = server_at(configured->seat[i].address);
+        char nonce[TRUST_NONCE_LEN + 1];
+
+        if (!w.server[s].up)
+            continue;
+        fleet_on_up(&a->fleet, i, configured->seat[i].address);
+        fleet_on_usable(&a->fleet, i, true, true);
+        snprintf(nonce, sizeof(nonce), NONCE, w.server[s].nonce);
+        if (fleet_on_answer(&a->fleet, i, nonce, w.server[s].digest, w.now, w.now))
+            fleet_on_record(&a->fleet, i, w.server[s].digest, w.server[s].text, w.server[s].length);
+    }
+    pass(3000);
+    memset(&a->memory, 0, sizeof(a->memory));
+    fleet_next(&a->fleet, w.now, 0, &action);
+    if (action.step != FLEET_AGAIN)
+        return;
+    a->memory = action.record;
+    a->from = w.now;
+    start(a);
+}
+
+TEST(an_old_configuration_finds_the_latest_record)
+{
+    struct fleet_record first;
+
+    founded(3);
+    first = *on(0);
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    run();
+    quarantine();
+    assert_int_equal(ask(0, FLEET_WISH_ADD, "d", 6, false), HF_OK);
+    run();
+    quarantine();
+    assert_int_equal(on(1)->version, 2);
+    forget(&w.agent[2], &first);
+    assert_int_equal(w.agent[2].memory.version, 3);
+    assert_int_equal(w.agent[2].memory.count, 4);
+    run();
+    assert_int_equal(counting(2), 3); /* not settled for this host */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_node_moves),
+        cmocka_unit_test(a_fleet_grows_and_shrinks),
+        cmocka_unit_test(ttl_max_changes),
+        cmocka_unit_test(who_was_away_goes_by_the_latest),
+        cmocka_unit_test(it_waits_for_all_that_stay),
+        cmocka_unit_test(it_waits_for_the_server_that_leaves_or_the_operators_word),
+        cmocka_unit_test(a_dead_node_is_replaced),
+        cmocka_unit_test(a_server_that_answers_is_not_gone),
+        cmocka_unit_test(each_that_stays_is_asked_once_more),
+        cmocka_unit_test(so_is_the_server_that_leaves),
+        cmocka_unit_test(an_emptied_member_gets_the_record_of_the_change),
+        cmocka_unit_test(the_first_member_forgets_the_change),
+        cmocka_unit_test(a_server_that_leaves_shows_nothing),
+        cmocka_unit_test(where_all_that_stay_forgot_it_is_put_again),
+        cmocka_unit_test(nobody_goes_back),
+        cmocka_unit_test(of_two_operators_one_wins),
+        cmocka_unit_test(the_next_one_waits_until_it_has_settled),
+        cmocka_unit_test(bad_wishes_are_refused),
+        cmocka_unit_test(a_member_in_quarantine_is_waited_for),
+        cmocka_unit_test(an_old_configuration_finds_the_latest_record),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
