@@ -48,8 +48,16 @@ struct agent {
     char drain_path[600];       /* its record; "": none is kept */
     char fleet_path[600];       /* of the record by which it goes; "": none is kept */
     struct fleet_record *fleet; /* by which an earlier agent went; NULL: none */
-    bool warm;                  /* table and journal are from an earlier agent of this boot */
-    bool readopted;             /* the journal's leases are readopted or being released */
+    hf_time fleet_settles; /* when it has settled, HF_TIME_PAST: it has (fleet_record_settles()) */
+    char fleet_by[96];     /* who put it; "" not known */
+    bool fleet_here;       /* this host founded it */
+    hf_time started;       /* the process: it may start again by another record of the fleet */
+    hf_time fleet_from;    /* since when this host goes by it */
+    _Atomic bool again;    /* the agent is to start again, by the record in DIR/fleet */
+    _Atomic bool stays;    /* main, before MSG_GO_AWAY: this process does start again */
+    int listener; /* the attach socket, from one start to the next: who connects meanwhile waits; 0: none */
+    bool warm;      /* table and journal are from an earlier agent of this boot */
+    bool readopted; /* the journal's leases are readopted or being released */
     uint8_t boot_id[16];
     uint64_t timens_inode, pidns_inode;
     char host[64];

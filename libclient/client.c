@@ -296,6 +296,7 @@ int hf_agent_info(hf_client *client, struct hf_agent_info *ret_info)
 {
     struct hf_agent_info info = {0};
     const struct hf_table_header *header;
+    struct hf_table_terms terms;
     int status = hfc_client_check(client);
 
     if (status < 0)
@@ -316,8 +317,9 @@ int hf_agent_info(hf_client *client, struct hf_agent_info *ret_info)
     info.ttl_ms = client->welcome.ttl_ms;
     info.ttl_max_ms = client->welcome.ttl_max_ms;
     info.ttl_min_ms = client->welcome.ttl_min_ms;
-    info.nodes = header->nodes;
-    info.quorum = header->quorum;
+    terms = hf_table_terms(&client->session->map->table);
+    info.nodes = terms.nodes;
+    info.quorum = terms.quorum;
     info.agent_pid = atomic_load(&header->pid);
     (void)snprintf(info.agent_name, sizeof(info.agent_name), "%.*s", HF_AGENT_NAME_MAX,
                    header->agent_name);

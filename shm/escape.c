@@ -54,3 +54,49 @@ int hf_unescape_byte(const char **text)
         return -1;
     }
 }
+
+const char *hf_word(char *out, size_t size, const char *text)
+{
+    size_t at = 0;
+    bool dash = strcmp(text, "-") == 0;
+
+    if (!*text)
+        text = "-";
+    for (; *text; text++) {
+        char piece[HF_ESCAPE_SIZE];
+        size_t length;
+
+        if (*text == ' ' || dash) {
+            memcpy(piece, dash ? "\\x2d" : "\\x20", HF_ESCAPE_SIZE);
+            length = HF_ESCAPE_SIZE - 1;
+        } else {
+            length = hf_escape_byte((unsigned char)*text, piece);
+        }
+        if (at + length >= size)
+            break;
+        memcpy(out + at, piece, length);
+        at += length;
+    }
+    out[at] = '\0';
+    return out;
+}
+
+bool hf_text_read(const char *text, char *ret_text, size_t size)
+{
+    size_t used = 0;
+
+    while (*text) {
+        int byte = hf_unescape_byte(&text);
+
+        if (byte <= 0 || used + 1 >= size)
+            return false;
+        ret_text[used++] = (char)byte;
+    }
+    ret_text[used] = '\0';
+    return true;
+}
+
+bool hf_word_read(const char *word, char *ret_text, size_t size)
+{
+    return *word && hf_text_read(strcmp(word, "-") == 0 ? "" : word, ret_text, size);
+}

@@ -174,12 +174,12 @@ struct hf_table_header {
     uint64_t epoch;        /* random, per cold start */
     uint64_t timens_inode; /* the agent's time namespace */
     /* line 1: written once per start, before `state` */
-    _Atomic uint32_t capacity; /* slots that have memory and may be used; it only grows */
-    uint32_t nodes, quorum;
-    _Atomic uint32_t ttl_ms; /* default TTL; a reload may change it */
-    uint32_t ttl_max_ms;     /* the fleet's largest */
-    uint32_t uid;            /* the agent's */
-    uint32_t flags;          /* enum hf_table_flag */
+    _Atomic uint32_t capacity;      /* slots that have memory and may be used; it only grows */
+    _Atomic uint32_t nodes, quorum; /* these four: hf_table_terms() */
+    _Atomic uint32_t ttl_ms;        /* default TTL; a reload may change it */
+    _Atomic uint32_t ttl_max_ms;    /* the fleet's largest */
+    uint32_t uid;                   /* the agent's */
+    uint32_t flags;                 /* enum hf_table_flag */
     uint32_t reserved0;
     uint8_t index_key[16]; /* SipHash key of the name index */
     char version[16];      /* of the agent's program */

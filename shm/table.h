@@ -120,6 +120,15 @@ static inline uint32_t hf_table_capacity(const struct hf_table *table)
     return capacity < table->slot_room ? capacity : table->slot_room;
 }
 
+/* What an agent goes by from its start on; a reload changes the default TTL alone. */
+struct hf_table_terms {
+    uint32_t nodes, quorum, ttl_ms, ttl_max_ms;
+    bool
+        mixed; /* maybe of two agents: the second is starting for long, or was killed in its start */
+};
+/* Reader: those of one start, although the next agent may go by others and write them now. */
+struct hf_table_terms hf_table_terms(const struct hf_table *table);
+
 /* A read-only descriptor of the agent's own table for SCM_RIGHTS, even if its name is gone; the
  * caller closes it. HF_ESYS with errno. */
 int hf_table_readonly_fd(const struct hf_table *table, int *ret_fd);

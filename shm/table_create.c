@@ -103,15 +103,16 @@ static int allocate(const struct job *job, int fd, const struct hf_table_places 
     return HF_ESYS;
 }
 
-/* Writes the lines that are written once per start, warm or cold. */
+/* Writes the lines that are written once per start, warm or cold. (!) Between INIT and the next incarnation:
+ * hf_table_terms() goes by that. */
 static void fill_start(struct hf_table_header *header, const struct hf_table_spec *spec)
 {
     header->minor = HF_TABLE_MINOR;
     header->min_minor = 0;
-    header->nodes = spec->nodes;
-    header->quorum = spec->quorum;
-    header->ttl_ms = spec->ttl_ms;
-    header->ttl_max_ms = spec->ttl_max_ms;
+    atomic_store_explicit(&header->nodes, spec->nodes, memory_order_release);
+    atomic_store_explicit(&header->quorum, spec->quorum, memory_order_release);
+    atomic_store_explicit(&header->ttl_ms, spec->ttl_ms, memory_order_release);
+    atomic_store_explicit(&header->ttl_max_ms, spec->ttl_max_ms, memory_order_release);
     header->uid = geteuid();
     header->flags = spec->flags;
     strncpy(header->version, spec->version ? spec->version : "", sizeof(header->version) - 1);

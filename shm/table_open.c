@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -215,6 +216,30 @@ int hf_table_open_fd(int fd, struct hf_table *ret_table, char *why, size_t why_s
     close(fd);
     errno = error;
     return status;
+}
+
+#define TERMS_TRIES 64
+
+/* (!) The writer stores INIT first, then these, then the incarnation, then another state. */
+struct hf_table_terms hf_table_terms(const struct hf_table *table)
+{
+    const struct hf_table_header *h = table->header;
+    struct hf_table_terms terms;
+
+    for (unsigned try = 0;; try++) {
+        uint32_t incarnation = atomic_load_explicit(&h->incarnation, memory_order_acquire);
+
+        terms.nodes = atomic_load_explicit(&h->nodes, memory_order_acquire);
+        terms.quorum = atomic_load_explicit(&h->quorum, memory_order_acquire);
+        terms.ttl_ms = atomic_load_explicit(&h->ttl_ms, memory_order_acquire);
+        terms.ttl_max_ms = atomic_load_explicit(&h->ttl_max_ms, memory_order_acquire);
+        terms.mixed = atomic_load_explicit(&h->state, memory_order_acquire) == HF_TABLE_INIT ||
+                      atomic_load_explicit(&h->incarnation, memory_order_relaxed) != incarnation;
+        if (!terms.mixed || try == TERMS_TRIES)
+            return terms;
+        if (try >= TERMS_TRIES / 2)
+            sched_yield();
+    }
 }
 
 /* By its path: a shortage of descriptors must not look like a removal. */

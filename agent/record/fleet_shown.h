@@ -34,6 +34,7 @@ struct fleet_shown_node {
 struct fleet_shown {
     bool known; /* there is a record by which this agent goes */
     struct fleet_record record;
+    hf_time settles; /* when a complete one settles, or has; HF_TIME_PAST: it has */
     char digest[FLEET_DIGEST_LEN + 1];
     /* for people, as the node says that was read; "" and 0: not known */
     char by_host[64];

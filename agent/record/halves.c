@@ -1,6 +1,5 @@
 #include "agent/record/halves.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "agent/base/crc32.h"
@@ -20,11 +19,16 @@ static uint32_t half_crc(const void *half, size_t size, uint64_t seq)
     return crc32c(crc, (const char *)half + HALF_BODY, size - HALF_BODY);
 }
 
-static bool half_good(const void *half, size_t size)
+bool half_good(const void *half, size_t size)
 {
     uint64_t seq = half_seq(half);
 
     return seq && ((const struct half_head *)half)->crc == half_crc(half, size, seq);
+}
+
+void half_seal(void *half, size_t size)
+{
+    ((struct half_head *)half)->crc = half_crc(half, size, half_seq(half));
 }
 
 int half_newest(const void *halves, size_t size)

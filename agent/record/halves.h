@@ -5,6 +5,7 @@
 #define HOLDFAST_AGENT_RECORD_HALVES_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,10 @@ uint64_t half_seq(const void *half);
 int half_newest(const void *halves, size_t size);
 /* Writes `body`, a half whose head is ignored and whose padding is 0. One writer. */
 void half_commit(void *halves, size_t size, const void *body);
+/* Whether a half can be believed. Fills in the CRC of a half that is written without the other one: in a file that nobody
+ * knows yet. */
+bool half_good(const void *half, size_t size);
+void half_seal(void *half, size_t size);
 /* Once, before the first half_commit() on halves that an earlier program left: half_commit() goes by the
  * sequence numbers alone. */
 void half_mend(void *halves, size_t size);

@@ -65,15 +65,34 @@ static size_t size_for(uint32_t capacity, uint32_t nodes)
            (size_t)capacity * (2 * half_size_for(nodes) + sizeof(struct lease_record));
 }
 
-static void place(struct journal *j, void *map, size_t size, uint32_t capacity, int nodes)
+bool journal_header_fits(const struct boot_file_header *h)
+{
+    return h->nodes <= HF_NODES_MAX && h->size == size_for(h->capacity, h->nodes);
+}
+
+void journal_place(struct journal *j, void *map, const struct boot_file_header *h)
 {
     j->map = map;
-    j->size = size;
-    j->capacity = capacity;
-    j->nodes = nodes;
-    j->half_size = half_size_for((uint32_t)nodes);
+    j->size = h->size;
+    j->capacity = h->capacity;
+    j->nodes = (int)h->nodes;
+    j->half_size = half_size_for(h->nodes);
     j->halves = (char *)map + BOOT_FILE_HEADER;
-    j->lease = (struct lease_record *)(void *)(j->halves + (size_t)capacity * 2 * j->half_size);
+    j->lease = (struct lease_record *)(void *)(j->halves + (size_t)h->capacity * 2 * j->half_size);
+}
+
+struct boot_file_header journal_header(uint32_t capacity, int nodes, const char *list_hash,
+                                       const uint8_t boot_id[16])
+{
+    struct boot_file_header want = {.magic = JOURNAL_MAGIC,
+                                    .fingerprint = fingerprint(),
+                                    .size = size_for(capacity, (uint32_t)nodes),
+                                    .capacity = capacity,
+                                    .nodes = (uint32_t)nodes};
+
+    memcpy(want.boot_id, boot_id, sizeof(want.boot_id));
+    snprintf(want.list_hash, sizeof(want.list_hash), "%s", list_hash);
+    return want;
 }
 
 /* --- halves ----------------------------------------------------------------------------------- */
@@ -108,7 +127,7 @@ static int map_with(map_fn *map_it, struct journal *j, int fd, const struct boot
 
     if (rc < 0)
         return rc;
-    place(j, map, h->size, h->capacity, (int)h->nodes);
+    journal_place(j, map, h);
     j->holder = calloc(h->capacity, sizeof(*j->holder));
     if (!j->holder) {
         unmap(j);
@@ -135,7 +154,7 @@ static enum judgement judge_header(const struct journal *j, int fd,
 
     switch (boot_file_judge(fd, want, ret_header)) {
     case BOOT_FILE_GOOD:
-        if (h->nodes <= HF_NODES_MAX && h->size == size_for(h->capacity, h->nodes))
+        if (journal_header_fits(h))
             return KEEP;
         break;
     case BOOT_FILE_OF_ANOTHER_BOOT:
@@ -310,19 +329,12 @@ bool journal_is_kept(const struct journal *j)
 static struct journal *new_journal(const char *dir, uint32_t capacity, int nodes,
                                    const char *list_hash, const uint8_t boot_id[16])
 {
-    struct boot_file_header want = {.magic = JOURNAL_MAGIC,
-                                    .fingerprint = fingerprint(),
-                                    .size = size_for(capacity, (uint32_t)nodes),
-                                    .capacity = capacity,
-                                    .nodes = (uint32_t)nodes};
     struct journal *j = calloc(1, sizeof(*j));
 
     if (!j)
         return NULL;
-    memcpy(want.boot_id, boot_id, sizeof(want.boot_id));
-    snprintf(want.list_hash, sizeof(want.list_hash), "%s", list_hash);
     snprintf(j->path, sizeof(j->path), "%s/journal", dir);
-    j->want = want;
+    j->want = journal_header(capacity, nodes, list_hash, boot_id);
     return j;
 }
 

@@ -23,6 +23,7 @@
 #include "shm/wire.h"
 
 struct journal;
+struct list_change;
 
 enum journal_state {
     JOURNAL_FREE = 0,
@@ -64,6 +65,13 @@ struct journal_lease {
     uint64_t fence;
     hf_time d[HF_NODES_MAX]; /* of the configured nodes; HF_TIME_PAST behind them */
 };
+
+/* Makes DIR/journal, if it is of the list before, one of the next list: each lease keeps all but what nodes said that are
+ * not in the next list any more, and d is HF_TIME_PAST of those that were not in the list before. A kill at any point
+ * leaves the one or the other. Whatever else is there, or nothing, is left to journal_find(), which comes next. HF_ESYS
+ * (no room for a copy): nothing is changed. The caller holds DIR/lock. */
+int journal_carry(const char *dir, const uint8_t boot_id[16], const struct list_change *change,
+                  char *why, size_t why_size);
 
 /* Finds DIR/journal for that many slots and nodes, or decides to make one. A file of this boot, layout and list is
  * kept (then `ret_found` is the number of records that are not FREE). If it has records and is smaller, it is copied

@@ -1,5 +1,5 @@
 /* The journal's file, in order: a header page, `capacity` pairs of lease halves, as many lease records. Halves are
- * written at every renewal, so they are close together. For journal.c and journal_leases.c only. */
+ * written at every renewal, so they are close together. For journal.c, journal_leases.c and journal_carry.c only. */
 #ifndef HOLDFAST_AGENT_RECORD_JOURNAL_LAYOUT_H
 #define HOLDFAST_AGENT_RECORD_JOURNAL_LAYOUT_H
 
@@ -67,6 +67,13 @@ struct journal {
     bool kept;
     struct boot_file_header want; /* the header that a new file would have */
 };
+
+/* journal.c. The header of a file of that shape; whether a header fits its file; where the parts of a mapped file
+ * are. */
+struct boot_file_header journal_header(uint32_t capacity, int nodes, const char *list_hash,
+                                       const uint8_t boot_id[16]);
+bool journal_header_fits(const struct boot_file_header *header);
+void journal_place(struct journal *journal, void *map, const struct boot_file_header *header);
 
 static inline void *halves_of(const struct journal *j, uint32_t slot)
 {

@@ -18,6 +18,7 @@
 
 struct beats;
 struct config_order;
+struct fleet_order;
 struct fleet_record;
 struct handoff;
 struct lease;
@@ -44,6 +45,8 @@ enum message_kind {
     MSG_GO_AWAY, /* the agent ends: answer waiters, undo rounds, stop */
     /* main thread to both */
     MSG_CONFIG, /* `order`: a reload */
+    /* main thread to broker */
+    MSG_FLEET_CHANGE, /* `change`: what an operator asks for */
 };
 
 /* Who asked a holder to stop; pid 0: nobody. */
@@ -58,6 +61,7 @@ struct message {
     struct beats *beats;
     struct handoff *handoff;
     struct config_order *order; /* main's */
+    struct fleet_order *change; /* main's */
     struct fleet_record *fleet;
     bool here; /* MSG_FLEET: the fleet was founded by this host */
     uint32_t slot, generation;

@@ -13,6 +13,7 @@
 #include "agent/base/log.h"
 #include "agent/record/boot_file.h"
 #include "agent/record/halves.h"
+#include "agent/record/list_change.h"
 #include "shm/compiler.h"
 #include "shm/layout.h"
 #include "shm/status.h"
@@ -58,6 +59,19 @@ static uint64_t fingerprint(void)
     };
 
     return boot_file_fingerprint(facts, HF_LENGTH(facts));
+}
+
+static struct boot_file_header header_of(int nodes, const char *list_hash,
+                                         const uint8_t boot_id[16])
+{
+    struct boot_file_header h = {.magic = RECORDS_MAGIC,
+                                 .fingerprint = fingerprint(),
+                                 .size = FILE_SIZE,
+                                 .nodes = (uint32_t)nodes};
+
+    memcpy(h.boot_id, boot_id, sizeof(h.boot_id));
+    snprintf(h.list_hash, sizeof(h.list_hash), "%s", list_hash);
+    return h;
 }
 
 static int map_file(struct node_records *r, int fd, char *why, size_t why_size)
@@ -111,10 +125,7 @@ static int take_existing(struct node_records *r, int fd, const struct boot_file_
 int node_records_open(const char *dir, int nodes, const char *list_hash, const uint8_t boot_id[16],
                       struct node_records **ret_records, char *why, size_t why_size)
 {
-    struct boot_file_header want = {.magic = RECORDS_MAGIC,
-                                    .fingerprint = fingerprint(),
-                                    .size = FILE_SIZE,
-                                    .nodes = (uint32_t)nodes};
+    const struct boot_file_header want = header_of(nodes, list_hash, boot_id);
     struct node_records *r = calloc(1, sizeof(*r));
     int fd, rc = HF_OK;
 
@@ -122,8 +133,6 @@ int node_records_open(const char *dir, int nodes, const char *list_hash, const u
         snprintf(why, why_size, "out of memory");
         return HF_ENOMEM;
     }
-    memcpy(want.boot_id, boot_id, sizeof(want.boot_id));
-    snprintf(want.list_hash, sizeof(want.list_hash), "%s", list_hash);
     snprintf(r->path, sizeof(r->path), "%s/nodes", dir);
     fd = open(r->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0) {
@@ -143,6 +152,42 @@ int node_records_open(const char *dir, int nodes, const char *list_hash, const u
         *ret_records = r;
     else
         free(r);
+    return rc;
+}
+
+/* --- another list ----------------------------------------------------------------------------- */
+
+static int carry_records(const char *path, int fd, const struct boot_file_header *want,
+                         const struct list_change *change, char *why, size_t why_size)
+{
+    struct node_record was[HF_NODES_MAX], next[HF_NODES_MAX];
+
+    if (pread(fd, was, sizeof(was), BOOT_FILE_HEADER) != (ssize_t)sizeof(was))
+        return boot_file_say("read", path, why, why_size);
+    memset(next, 0, sizeof(next));
+    for (int i = 0; i < change->nodes; i++)
+        if (change->from[i] >= 0)
+            memcpy(&next[i], &was[change->from[i]], sizeof(next[i]));
+    return boot_file_replace(path, "what is known of the nodes", want, next, sizeof(next), why,
+                             why_size);
+}
+
+int node_records_carry(const char *dir, const uint8_t boot_id[16], const struct list_change *change,
+                       char *why, size_t why_size)
+{
+    const struct boot_file_header want = header_of(change->nodes, change->hash, boot_id);
+    struct boot_file_header have;
+    char path[BOOT_FILE_PATH];
+    int fd, rc = HF_OK;
+
+    snprintf(path, sizeof(path), "%s/nodes", dir);
+    fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT ? HF_OK : boot_file_say("open", path, why, why_size);
+    if (boot_file_judge(fd, &want, &have) == BOOT_FILE_GOOD && have.size == FILE_SIZE &&
+        list_change_is_due(change, &have))
+        rc = carry_records(path, fd, &want, change, why, why_size);
+    close(fd);
     return rc;
 }
 

@@ -10,11 +10,13 @@
 #include "agent/agent.h"
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/core/ballot.h"
+#include "agent/config/list_hash.h"
+#include "agent/core/fleet.h"
 #include "agent/record/drain_record.h"
 #include "agent/record/events.h"
 #include "agent/record/fleet_memory.h"
 #include "agent/record/history_file.h"
+#include "agent/record/list_change.h"
 #include "shm/slot.h"
 #include "shm/status.h"
 #include "shm/version.h"
@@ -44,42 +46,136 @@ static void take_up_drain(struct agent *agent, const char *dir)
     log_warn("%s", text);
 }
 
+/* What DIR/fleet says: by which record the agent before went, and of which list its files are. */
+struct last {
+    struct fleet_memory memory;
+    struct fleet_record record;
+    bool fits; /* the record's list is the configuration's */
+};
+
 static bool has_our_ids(const struct config *c, const struct fleet_record *record)
 {
-    if (record->count != c->node_count)
+    const struct fleet_seat *seats;
+
+    if (fleet_record_list(record, &seats) != c->node_count)
         return false;
     for (int i = 0; i < c->node_count; i++)
-        if (strcmp(record->seat[i].id, c->nodes[i].id) != 0)
+        if (strcmp(seats[i].id, c->nodes[i].id) != 0)
             return false;
     return true;
 }
 
+static void read_last(const struct config *c, const char *path, const uint8_t boot_id[16],
+                      struct last *ret_last)
+{
+    struct fleet_memory *m = &ret_last->memory;
+
+    fleet_memory_read(path, boot_id, m);
+    ret_last->fits =
+        m->length && fleet_record_read(m->text, m->length, &ret_last->record) == HF_OK &&
+        fleet_may_go_by(&ret_last->record) && (ret_last->record.version == 1 || c->by_record) &&
+        has_our_ids(c, &ret_last->record);
+}
+
+static void fleet_path_in(const struct config *c, const char *dir, char *ret_path, size_t size)
+{
+    ret_path[0] = '\0';
+    if (!c->ephemeral)
+        snprintf(ret_path, size, "%.590s/fleet", dir);
+}
+
 /* By --new-list the operator vouches that nobody goes by what was before. */
-static void take_up_fleet(struct agent *agent, const char *dir)
+static void take_up_fleet(struct agent *agent, const char *dir, struct last *ret_last)
 {
     const struct config *c = agent->config;
-    struct fleet_record *record = calloc(1, sizeof(*record));
-    char text[FLEET_TEXT_SIZE], why[256];
-    size_t length;
+    char why[256];
 
-    agent->fleet_path[0] = '\0';
-    if (!c->ephemeral)
-        snprintf(agent->fleet_path, sizeof(agent->fleet_path), "%.590s/fleet", dir);
-    if (c->new_list &&
-        fleet_memory_keep(agent->fleet_path, agent->boot_id, "", 0, why, sizeof(why)) < 0)
-        log_warn("%s", why);
-    fleet_memory_read(agent->fleet_path, agent->boot_id, text, &length);
-    if (!record || !length || fleet_record_read(text, length, record) != HF_OK ||
-        !has_our_ids(c, record)) {
-        if (length)
-            log_warn("%s is of another list of nodes, or of another version: the nodes tell which "
-                     "fleet this is",
-                     agent->fleet_path);
-        free(record);
+    agent->fleet = NULL;
+    fleet_path_in(c, dir, agent->fleet_path, sizeof(agent->fleet_path));
+    if (c->new_list) {
+        /* By the operator's word nobody goes by what was before, whether or not it can be removed. */
+        if (fleet_memory_keep(agent->fleet_path, agent->boot_id, NULL, why, sizeof(why)) < 0)
+            log_warn("%s", why);
         return;
     }
-    agent->fleet = record;
+    read_last(c, agent->fleet_path, agent->boot_id, ret_last);
+    if (ret_last->memory.length && !ret_last->fits)
+        log_warn("%s is of another list of nodes, or of another version: the nodes tell which "
+                 "fleet this is",
+                 agent->fleet_path);
+    if (!ret_last->fits || !(agent->fleet = malloc(sizeof(*agent->fleet))))
+        return;
+    *agent->fleet = ret_last->record;
+    agent->fleet_here = ret_last->memory.here;
+    memcpy(agent->fleet_by, ret_last->memory.by, sizeof(agent->fleet_by));
+    agent->fleet_from = ret_last->memory.from;
+    agent->fleet_settles =
+        c->settled ? HF_TIME_PAST : fleet_record_settles(agent->fleet, agent->fleet_from);
 }
+
+/* --- another list ------------------------------------------------------------------------------ */
+
+static void hash_list(const struct config *c, const struct fleet_seat *list, int count,
+                      char ret_hash[41])
+{
+    struct node_address nodes[HF_NODES_MAX];
+    char keys[CONFIG_KEYS_TEXT];
+
+    for (int i = 0; i < count; i++)
+        memcpy(nodes[i].id, list[i].id, sizeof(nodes[i].id));
+    config_keys_text(c, keys);
+    list_hash_with(nodes, count, keys, ret_hash);
+}
+
+/* Whether journal and node records may be of another list than the record by which the agent goes. Without a list of
+ * their own they are of the record's members. */
+static bool find_change(const struct config *c, const struct last *last,
+                        struct list_change *ret_change)
+{
+    const struct fleet_memory *m = &last->memory;
+    const struct fleet_seat *seats, *before = m->list_count ? m->list : last->record.seat;
+    int count, before_count = m->list_count ? m->list_count : last->record.count;
+
+    if (!last->fits)
+        return false;
+    count = fleet_record_list(&last->record, &seats);
+    if (!list_change_find(ret_change, before, before_count, seats, count))
+        return false;
+    hash_list(c, before, before_count, ret_change->hash_before);
+    memcpy(ret_change->hash, c->list_hash, sizeof(ret_change->hash));
+    return true;
+}
+
+static int keep_list(const struct agent *agent, struct last *last, char *why, size_t why_size)
+{
+    const struct fleet_seat *seats;
+
+    last->memory.list_count = fleet_record_list(&last->record, &seats);
+    memcpy(last->memory.list, seats, sizeof(last->memory.list));
+    return fleet_memory_keep(agent->fleet_path, agent->boot_id, &last->memory, why, why_size);
+}
+
+/* (!) The list is kept last: until then the next start carries over again what was not, and only that. */
+static int carry_over(const struct agent *agent, const char *dir, struct last *last, char *why,
+                      size_t why_size)
+{
+    struct list_change change;
+    int rc;
+
+    if (!find_change(agent->config, last, &change))
+        return HF_OK;
+    rc = journal_carry(dir, agent->boot_id, &change, why, why_size);
+    if (rc == HF_OK)
+        rc = node_records_carry(dir, agent->boot_id, &change, why, why_size);
+    if (rc == HF_OK)
+        rc = keep_list(agent, last, why, why_size);
+    if (rc == HF_OK)
+        log_info("the fleet's list of nodes has changed, from %d nodes to %d: all leases are kept",
+                 change.nodes_before, change.nodes);
+    return rc;
+}
+
+/* --- opening ----------------------------------------------------------------------------------- */
 
 static struct hf_table_spec table_spec(const struct config *c, const uint8_t boot_id[16],
                                        uint64_t timens_inode)
@@ -87,7 +183,7 @@ static struct hf_table_spec table_spec(const struct config *c, const uint8_t boo
     struct hf_table_spec spec = {
         .agent_name = c->name,
         .nodes = (uint32_t)c->node_count,
-        .quorum = (uint32_t)ballot_quorum(c->node_count),
+        .quorum = (uint32_t)c->quorum,
         .ttl_ms = c->ttl_ms,
         .ttl_max_ms = c->ttl_max_ms,
         .flags = table_flags(c),
@@ -114,7 +210,7 @@ static void fit_to_journal(struct hf_table_spec *spec, const struct config *c,
 
 /* The table is kept only together with the journal that says what its check words mean. Without a journal
  * no release will leave for the leases that it shows, so its words are true until their V. */
-int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size)
+static int open_files(struct agent *agent, const char *dir, char *why, size_t why_size)
 {
     const struct config *c = agent->config;
     struct hf_table_spec spec = table_spec(c, agent->boot_id, agent->timens_inode);
@@ -158,11 +254,32 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
             "the capacity stays at %" PRIu32 " instead of %" PRIu32
             " until a start without leases: leases of an earlier agent are in a table of that size",
             agent->table.capacity, c->capacity);
+    return HF_OK;
+}
+
+int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size)
+{
+    struct last *last = calloc(1, sizeof(*last));
+    int rc;
+
+    if (!last) {
+        snprintf(why, why_size, "out of memory");
+        return HF_ENOMEM;
+    }
+    take_up_fleet(agent, dir, last);
+    rc = carry_over(agent, dir, last, why, why_size);
+    free(last);
+    if (rc == HF_OK)
+        rc = open_files(agent, dir, why, why_size);
+    if (rc < 0) {
+        free(agent->fleet);
+        agent->fleet = NULL;
+        return rc;
+    }
     take_up_drain(agent, dir);
-    take_up_fleet(agent, dir);
     history_load(agent);
     events_begin(agent);
-    atomic_store(&agent->table.header->started_ns, clock_now().ns);
+    atomic_store(&agent->table.header->started_ns, agent->started.ns);
     atomic_store(&agent->table.header->main_beat_ns, clock_now().ns);
     return HF_OK;
 }
@@ -188,14 +305,38 @@ static int look_at_table(const struct config *c, const char *shm_name, struct hf
     return HF_OK;
 }
 
+/* As after carry_over(): a journal of the list before is one of this list then. */
+static int look_at_journal(const struct config *c, const char *dir, const uint8_t boot_id[16],
+                           struct journal_view *ret_view, char *why, size_t why_size)
+{
+    int rc = journal_look(dir, c->capacity, c->node_count, c->list_hash, boot_id, ret_view, why,
+                          why_size);
+    struct list_change change;
+    struct last *last;
+    char path[600];
+
+    if (rc < 0 || !ret_view->other_list || c->new_list || !(last = calloc(1, sizeof(*last))))
+        return rc;
+    fleet_path_in(c, dir, path, sizeof(path));
+    read_last(c, path, boot_id, last);
+    if (find_change(c, last, &change) && ret_view->nodes == change.nodes_before &&
+        strcmp(ret_view->list_hash, change.hash_before) == 0) {
+        journal_close(ret_view->journal);
+        why[0] = '\0';
+        rc = journal_look(dir, c->capacity, change.nodes_before, change.hash_before, boot_id,
+                          ret_view, why, why_size);
+    }
+    free(last);
+    return rc;
+}
+
 int stores_look(const struct config *c, const char *dir, const char *shm_name,
                 const uint8_t boot_id[16], uint64_t timens_inode, struct stores_view *ret_view,
                 char *why, size_t why_size)
 {
     struct hf_table_spec spec = table_spec(c, boot_id, timens_inode);
     struct stores_view view = {.capacity = c->capacity};
-    int rc = journal_look(dir, c->capacity, c->node_count, c->list_hash, boot_id, &view.journal,
-                          why, why_size);
+    int rc = look_at_journal(c, dir, boot_id, &view.journal, why, why_size);
 
     if (rc < 0)
         return rc;

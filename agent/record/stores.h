@@ -12,7 +12,9 @@
 struct agent;
 struct node_trust;
 
-/* Opens or makes DIR/nodes and DIR/journal, then the table. agent->warm: both are an earlier agent's. The caller
+/* Opens or makes DIR/nodes and DIR/journal, then the table. If DIR/fleet has a record whose list, which is the
+ * configuration's, is another one than that of these files, they are carried over first: by id and address, with all
+ * leases. agent->fleet: that record. agent->warm: both are an earlier agent's. The caller
  * has the lock of `dir`, and has filled in config, shm_name, boot id and namespaces. Negative
  * status with a sentence in `why`. */
 int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size);

@@ -16,6 +16,9 @@
 
 #include "agent/agent.h"
 #include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/config/list_hash.h"
+#include "agent/record/fleet_memory.h"
 #include "agent/record/stores.h"
 #include "shm/compiler.h"
 #include "tests/support/scratch.h"
@@ -72,6 +75,10 @@ static void remove_files(void)
     unlink(path);
     snprintf(path, sizeof(path), "%s/nodes.new", dir);
     unlink(path);
+    snprintf(path, sizeof(path), "%s/fleet", dir);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/fleet.new", dir);
+    unlink(path);
     shm_unlink(agent.shm_name);
 }
 
@@ -80,6 +87,8 @@ static void forget(void)
     hf_table_close(&agent.table);
     journal_close(agent.journal);
     node_records_close(agent.node_records);
+    free(agent.fleet);
+    agent.fleet = NULL;
     remove_files();
 }
 
@@ -95,6 +104,7 @@ static int set_up(void **state)
                              .capacity = CAPACITY,
                              .table_mode = 0644,
                              .group = (gid_t)-1};
+    config_count_all(&config);
     snprintf(config.name, sizeof(config.name), "test");
     snprintf(config.list_hash, sizeof(config.list_hash), "cafe");
     return 0;
@@ -348,6 +358,255 @@ static void killed_while_it_begins_anew(void **state)
     }
 }
 
+/* --- another list ------------------------------------------------------------------------------ */
+
+static struct fleet_memory memory;
+static hf_time held_until;
+
+static int seats_of(const char *text, struct fleet_seat *seats)
+{
+    int count = 0;
+
+    for (; *text; text += 2, count++) {
+        snprintf(seats[count].id, sizeof(seats[count].id), "%c", text[0]);
+        snprintf(seats[count].address, sizeof(seats[count].address), "10.0.0.%c:6379", text[1]);
+    }
+    return count;
+}
+
+/* The configuration of an agent that goes by the record of that list, and the record. */
+static void go_by(const char *before, const char *list)
+{
+    static struct fleet_record record;
+    char keys[CONFIG_KEYS_TEXT];
+
+    memset(&record, 0, sizeof(record));
+    record.version = before ? 2 : 1;
+    record.state = FLEET_COMPLETE;
+    record.ttl_max_ms = 60000;
+    record.count = seats_of(list, record.seat);
+    if (before) {
+        record.before_count = seats_of(before, record.before);
+        record.ttl_max_before_ms = 60000;
+    }
+    memset(record.fleet, 'f', FLEET_ID_LEN);
+    memset(record.keys, 'e', FLEET_ID_LEN);
+    memset(&memory, 0, sizeof(memory));
+    memory.length = fleet_record_text(&record, memory.text);
+    memory.from = (hf_time){5};
+    memory.list_count = seats_of(before ? before : list, memory.list);
+    config.node_count = record.count;
+    config_count_all(&config);
+    config.by_record = before != NULL;
+    for (int i = 0; i < record.count; i++)
+        snprintf(config.nodes[i].id, sizeof(config.nodes[i].id), "%s", record.seat[i].id);
+    config_keys_text(&config, keys);
+    list_hash_with(config.nodes, config.node_count, keys, config.list_hash);
+}
+
+static void keep_memory(void)
+{
+    char path[96], why[256];
+
+    snprintf(path, sizeof(path), "%s/fleet", dir);
+    assert_int_equal(fleet_memory_keep(path, boot_id, &memory, why, sizeof(why)), HF_OK);
+}
+
+/* A d of its own for each node. */
+static void hold_on_nodes(void)
+{
+    struct journal_identity id;
+    struct journal_lease rec;
+
+    hold_a_lease();
+    assert_int_equal(journal_get(agent.journal, SLOT, &id, &rec), HF_OK);
+    held_until = rec.d[0];
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        rec.d[i] = hf_time_add(held_until, hf_ns(i));
+    journal_put(agent.journal, SLOT, &rec);
+    for (int i = 0; i < config.node_count; i++) {
+        struct node_trust trust;
+
+        memset(&trust, 0, sizeof(trust));
+        trust.contacted = true;
+        trust.mark = (uint32_t)i;
+        node_records_put(agent.node_records, i, &trust);
+    }
+}
+
+/* `places`: that each node of the next list had, '-' none. */
+static void assert_carried(const char *places)
+{
+    struct journal_identity id;
+    struct journal_lease rec;
+    struct node_trust trust;
+
+    assert_int_equal(journal_get(agent.journal, SLOT, &id, &rec), HF_OK);
+    assert_int_equal(rec.state, JOURNAL_HELD);
+    assert_int_equal(rec.generation, 7);
+    for (int i = 0; i < HF_NODES_MAX; i++) {
+        bool known = i < config.node_count && places[i] != '-';
+        int place = known ? places[i] - '0' : 0;
+
+        assert_int_equal(rec.d[i].ns, known ? held_until.ns + place : HF_TIME_PAST.ns);
+        assert_int_equal(node_records_get(agent.node_records, i, &trust),
+                         known ? HF_OK : HF_ENOTHELD);
+        if (known)
+            assert_int_equal(trust.mark, place);
+    }
+}
+
+static void assert_kept(const char *list)
+{
+    static struct fleet_memory kept;
+    struct fleet_seat seats[HF_NODES_MAX];
+    char path[96];
+
+    memset(seats, 0, sizeof(seats));
+    snprintf(path, sizeof(path), "%s/fleet", dir);
+    fleet_memory_read(path, boot_id, &kept);
+    assert_string_equal(kept.text, memory.text);
+    assert_int_equal(kept.from.ns, 5);
+    assert_int_equal(kept.list_count, seats_of(list, seats));
+    for (int i = 0; i < kept.list_count; i++) {
+        assert_string_equal(kept.list[i].id, seats[i].id);
+        assert_string_equal(kept.list[i].address, seats[i].address);
+    }
+}
+
+static void change_list(const char *before, const char *after, const char *places)
+{
+    int n = 1;
+
+    for (int end = 0; end != NO_MORE; n++) {
+        struct hf_table holder;
+        struct hf_table_terms terms;
+        struct stores_view view;
+        char why[WHY_SIZE] = "";
+
+        go_by(NULL, before);
+        keep_memory();
+        assert_int_equal(open_stores(), HF_OK);
+        assert_non_null(agent.fleet);
+        hold_on_nodes();
+        assert_int_equal(hf_table_open(agent.shm_name, geteuid(), &holder, why, sizeof(why)), 0);
+        assert_int_equal(hf_table_terms(&holder).nodes, strlen(before) / 2);
+        hf_table_close(&agent.table);
+        journal_close(agent.journal);
+        node_records_close(agent.node_records);
+        free(agent.fleet);
+
+        go_by(before, after);
+        keep_memory();
+        end = run_to(start, n);
+        readers_look(true);
+        assert_true(hf_check_holds(atomic_load(&holder.slots[SLOT].check), 7, clock_now()));
+        why[0] = '\0';
+        assert_int_equal(
+            stores_look(&config, dir, agent.shm_name, boot_id, 1, &view, why, sizeof(why)), HF_OK);
+        assert_true(view.warm);
+        journal_close(view.journal.journal);
+        for (int times = 0; times < 2; times++) {
+            assert_int_equal(open_stores(), HF_OK);
+            assert_true(agent.warm);
+            assert_non_null(agent.fleet);
+            assert_carried(places);
+            assert_kept(after);
+            hf_table_set_state(&agent.table, HF_TABLE_ALIVE);
+            terms = hf_table_terms(&holder);
+            assert_int_equal(terms.nodes, config.node_count);
+            assert_int_equal(terms.quorum, config.node_count / 2 + 1);
+            assert_true(hf_check_holds(atomic_load(&holder.slots[SLOT].check), 7, clock_now()));
+            if (times == 0) {
+                hf_table_close(&agent.table);
+                journal_close(agent.journal);
+                node_records_close(agent.node_records);
+                free(agent.fleet);
+            }
+        }
+        hf_table_close(&holder);
+        forget();
+    }
+    print_message("# %s to %s: killed at %d system calls\n", before, after, n - 2);
+    assert_true(n > 20);
+}
+
+static void killed_while_the_list_changes(void **state)
+{
+    (void)state;
+    change_list("a1b2c3", "a1b2c3d4e5", "012--");
+    change_list("a1b2c3d4e5", "a1b2d4", "013");
+    change_list("a1b2c3", "a1b9c3", "0-2");
+    change_list("a1b2c3", "c3d4a1", "2-0");
+}
+
+/* A memory without a list is of builds from before there was one, or of nobody's change. */
+static void a_list_of_its_own_is_no_change(void **state)
+{
+    (void)state;
+    go_by(NULL, "a1b2c3");
+    memory.list_count = 0;
+    keep_memory();
+    assert_int_equal(open_stores(), HF_OK);
+    hold_on_nodes();
+    hf_table_close(&agent.table);
+    journal_close(agent.journal);
+    node_records_close(agent.node_records);
+    free(agent.fleet);
+    assert_int_equal(open_stores(), HF_OK);
+    assert_true(agent.warm);
+    assert_carried("012");
+    assert_kept("");
+    forget();
+}
+
+/* (!) Where the files of the next list have no room, all stays as it was for a start that has. */
+static void change_in_a_full_directory(void)
+{
+    char why[WHY_SIZE] = "", path[96], block[4096] = "";
+    int fd;
+
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", dir, "tmpfs", 0, "size=256k,mode=0700") != 0)
+        _exit(CHILD_SKIPS);
+    go_by(NULL, "a1b2c3");
+    keep_memory();
+    CHILD_CHECK(open_stores() == HF_OK);
+    hold_on_nodes();
+    hf_table_close(&agent.table);
+    journal_close(agent.journal);
+    node_records_close(agent.node_records);
+    free(agent.fleet);
+    go_by("a1b2c3", "a1b2c3d4e5");
+    keep_memory();
+    snprintf(path, sizeof(path), "%s/filler", dir);
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    while (write(fd, block, sizeof(block)) > 0)
+        ;
+    close(fd);
+    CHILD_CHECK(stores_open(&agent, dir, why, sizeof(why)) == HF_ESYS);
+    CHILD_CHECK(strstr(why, "no room") && !agent.fleet);
+    unlink(path);
+    CHILD_CHECK(open_stores() == HF_OK && agent.warm && journal_has_it());
+    CHILD_CHECK(stores_close(&agent));
+    remove_files();
+    _exit(0);
+}
+
+static void a_change_without_room_is_refused(void **state)
+{
+    pid_t pid = fork();
+    int code;
+
+    (void)state;
+    if (pid == 0)
+        change_in_a_full_directory();
+    code = fixture_wait(pid);
+    if (code == CHILD_SKIPS)
+        skip();
+    assert_int_equal(code, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -357,7 +616,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_journal_without_room_keeps_the_table_small, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(killed_while_it_begins_anew, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(killed_while_the_list_changes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_list_of_its_own_is_no_change, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_change_without_room_is_refused, set_up, tear_down),
     };
 
+    log_init(LOG_LEVEL_WARN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "agent/base/crc32.h"
 #include "agent/base/log.h"
 #include "agent/record/boot_file.h"
 #include "agent/record/fleet_memory.h"
@@ -23,12 +24,15 @@
 #define TEST(name) static void name(void **state HF_UNUSED)
 
 #define MAGIC      UINT64_C(0x315445454c464648)
-#define TEXT_AT    (BOOT_FILE_HEADER + 8)
+#define TEXT_AT    (BOOT_FILE_HEADER + 24 + sizeof(((struct fleet_memory *)NULL)->by) + 48)
+#define FIRST_TEXT (BOOT_FILE_HEADER + 8) /* of the first version */
 
 static const uint8_t this_boot[16] = {1, 2, 3}, other_boot[16] = {1, 2, 4};
 static const char record[] = "holdfast-fleet 1\nseat a 10.0.0.1:6379\n";
 
-static char dir[64], path[80], why[400], text[FLEET_TEXT_SIZE];
+static char dir[64], path[80], why[400];
+static struct fleet_memory memory;
+static const char *const text = memory.text;
 
 static int set_up(void **state HF_UNUSED)
 {
@@ -47,20 +51,56 @@ static int tear_down(void **state HF_UNUSED)
     return rmdir(dir);     /* fails when anything else was left */
 }
 
-/* Into `text`; the length. */
+/* Into `memory`; the text's length. */
 static size_t found(const uint8_t boot[16])
 {
-    size_t length = 1;
+    memset(&memory, 'x', sizeof(memory));
+    fleet_memory_read(path, boot, &memory);
+    assert_int_equal(strnlen(text, FLEET_TEXT_SIZE), memory.length);
+    if (memory.length == 0) {
+        assert_int_equal(memory.list_count, 0);
+        assert_int_equal(memory.from.ns, HF_TIME_PAST.ns);
+    }
+    return memory.length;
+}
 
-    memset(text, 'x', sizeof(text));
-    fleet_memory_read(path, boot, text, &length);
-    assert_int_equal(strnlen(text, sizeof(text)), length);
-    return length;
+static const struct fleet_memory *with_text(const char *what, size_t length)
+{
+    static struct fleet_memory m;
+
+    memset(&m, 0, sizeof(m));
+    memcpy(m.text, what, length);
+    m.length = length;
+    m.from = (hf_time){77};
+    m.list_count = 2;
+    for (int i = 0; i < m.list_count; i++) {
+        snprintf(m.list[i].id, sizeof(m.list[i].id), "node-%d", i);
+        memset(m.list[i].address, 'a' + i, HF_NODE_TEXT_MAX);
+    }
+    return &m;
+}
+
+static void assert_list(void)
+{
+    const struct fleet_memory *m = with_text("", 0);
+
+    assert_int_equal(memory.from.ns, 77);
+    assert_int_equal(memory.list_count, m->list_count);
+    for (int i = 0; i < m->list_count; i++) {
+        assert_string_equal(memory.list[i].id, m->list[i].id);
+        assert_string_equal(memory.list[i].address, m->list[i].address);
+    }
 }
 
 static void keep(const char *what, size_t length)
 {
-    assert_int_equal(fleet_memory_keep(path, this_boot, what, length, why, sizeof(why)), HF_OK);
+    assert_int_equal(fleet_memory_keep(path, this_boot, with_text(what, length), why, sizeof(why)),
+                     HF_OK);
+}
+
+static void keep_none(void)
+{
+    assert_int_equal(fleet_memory_keep(path, this_boot, NULL, why, sizeof(why)), HF_OK);
 }
 
 static void keep_it(void)
@@ -88,6 +128,7 @@ TEST(a_record_comes_back)
     assert_int_equal(found(this_boot), 0);
     keep_it();
     assert_string_equal(text, record);
+    assert_list();
     assert_int_equal(found(this_boot), strlen(record)); /* and again */
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0600);
@@ -109,10 +150,10 @@ TEST(the_last_one_counts)
 TEST(its_end_does_too)
 {
     keep_it();
-    keep("", 0);
+    keep_none();
     assert_int_equal(found(this_boot), 0);
     assert_int_not_equal(access(path, F_OK), 0);
-    keep("", 0);
+    keep_none();
 }
 
 /* (!) */
@@ -133,6 +174,10 @@ TEST(what_is_damaged_is_none)
                                    BOOT_FILE_HEADER,
                                    BOOT_FILE_HEADER + 2,
                                    BOOT_FILE_HEADER + 4,
+                                   BOOT_FILE_HEADER + 8,
+                                   BOOT_FILE_HEADER + 16,
+                                   TEXT_AT + FLEET_TEXT_SIZE,
+                                   TEXT_AT + FLEET_TEXT_SIZE + HF_NODE_TEXT_MAX + 1,
                                    TEXT_AT,
                                    TEXT_AT + sizeof(record) - 2};
 
@@ -159,19 +204,64 @@ TEST(what_is_damaged_is_none)
 
 TEST(a_file_of_zeros_is_none)
 {
-    const struct boot_file_header want = {
-        .magic = MAGIC, .fingerprint = 1, .size = TEXT_AT + FLEET_TEXT_SIZE, .boot_id = {1, 2, 3}};
+    const struct boot_file_header want = {.magic = MAGIC,
+                                          .fingerprint = 1,
+                                          .size = FIRST_TEXT + FLEET_TEXT_SIZE,
+                                          .boot_id = {1, 2, 3}};
+    struct boot_file_header second = want;
     int fd;
 
     assert_int_equal(boot_file_make(path, "it", &want, &fd, why, sizeof(why)), HF_OK);
     close(fd);
     assert_int_equal(found(this_boot), 0);
+    second.fingerprint = 2;
+    second.size = 65536;
+    assert_int_equal(boot_file_make(path, "it", &second, &fd, why, sizeof(why)), HF_OK);
+    close(fd);
+    assert_int_equal(found(this_boot), 0);
+}
+
+/* Of builds from before lists were kept with it. */
+static void keep_first(const char *what)
+{
+    const struct boot_file_header first = {.magic = MAGIC,
+                                           .fingerprint = 1,
+                                           .size = FIRST_TEXT + FLEET_TEXT_SIZE,
+                                           .boot_id = {1, 2, 3}};
+    struct {
+        uint32_t length, crc;
+        char text[FLEET_TEXT_SIZE];
+    } data = {.length = (uint32_t)strlen(what)};
+
+    memcpy(data.text, what, data.length);
+    data.crc = crc32c(crc32c(0, &data.length, sizeof(data.length)), data.text, data.length);
+    assert_int_equal(boot_file_replace(path, "it", &first, &data, sizeof(data), why, sizeof(why)),
+                     HF_OK);
+}
+
+TEST(the_first_version_is_a_text)
+{
+    static const off_t places[] = {BOOT_FILE_HEADER, BOOT_FILE_HEADER + 4, FIRST_TEXT + 3};
+
+    keep_first(record);
+    assert_int_equal(found(this_boot), strlen(record));
+    assert_string_equal(text, record);
+    assert_int_equal(memory.list_count, 0);
+    assert_int_equal(memory.from.ns, HF_TIME_PAST.ns);
+    assert_int_equal(found(other_boot), 0);
+    for (size_t i = 0; i < HF_LENGTH(places); i++) {
+        keep_first(record);
+        damage(places[i]);
+        assert_int_equal(found(this_boot), 0);
+    }
+    keep_it();
+    assert_list();
 }
 
 TEST(a_later_version_is_none)
 {
     const struct boot_file_header later = {
-        .magic = MAGIC, .fingerprint = 2, .size = 8192, .boot_id = {1, 2, 3}};
+        .magic = MAGIC, .fingerprint = 3, .size = 8192, .boot_id = {1, 2, 3}};
     int fd;
 
     assert_int_equal(boot_file_make(path, "it", &later, &fd, why, sizeof(why)), HF_OK);
@@ -182,30 +272,29 @@ TEST(a_later_version_is_none)
 
 TEST(what_cannot_be_kept_is_told)
 {
+    const struct fleet_memory *m = with_text(record, strlen(record));
     char nowhere[96];
 
     snprintf(nowhere, sizeof(nowhere), "%s/no/fleet", dir);
-    assert_int_equal(
-        fleet_memory_keep(nowhere, this_boot, record, strlen(record), why, sizeof(why)), HF_ESYS);
+    assert_int_equal(fleet_memory_keep(nowhere, this_boot, m, why, sizeof(why)), HF_ESYS);
     assert_non_null(strstr(why, nowhere));
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(found(this_boot), 0);
-    assert_int_equal(fleet_memory_keep(path, this_boot, "", 0, why, sizeof(why)), HF_ESYS);
+    assert_int_equal(fleet_memory_keep(path, this_boot, NULL, why, sizeof(why)), HF_ESYS);
     assert_non_null(strstr(why, "cannot remove"));
-    assert_int_equal(fleet_memory_keep(path, this_boot, record, strlen(record), why, sizeof(why)),
-                     HF_ESYS);
+    assert_int_equal(fleet_memory_keep(path, this_boot, m, why, sizeof(why)), HF_ESYS);
     assert_int_equal(rmdir(path), 0);
 }
 
 TEST(an_ephemeral_agent_keeps_none)
 {
-    size_t length = 1;
+    const struct fleet_memory *m = with_text(record, strlen(record));
 
-    assert_int_equal(fleet_memory_keep("", this_boot, record, strlen(record), why, sizeof(why)),
-                     HF_OK);
-    assert_int_equal(fleet_memory_keep("", this_boot, "", 0, why, sizeof(why)), HF_OK);
-    fleet_memory_read("", this_boot, text, &length);
-    assert_int_equal(length, 0);
+    memory.length = 1;
+    assert_int_equal(fleet_memory_keep("", this_boot, m, why, sizeof(why)), HF_OK);
+    assert_int_equal(fleet_memory_keep("", this_boot, NULL, why, sizeof(why)), HF_OK);
+    fleet_memory_read("", this_boot, &memory);
+    assert_int_equal(memory.length, 0);
 }
 
 TEST(the_board_shows_what_was_shown_last)
@@ -241,6 +330,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(it_ends_with_the_boot, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_damaged_is_none, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_of_zeros_is_none, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_first_version_is_a_text, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_later_version_is_none, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_kept_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_ephemeral_agent_keeps_none, set_up, tear_down),

@@ -128,10 +128,127 @@ static void who_looks_meanwhile_sees_all_that_stands(void **state)
     shm_unlink(f.name);
 }
 
+/* --- other terms ------------------------------------------------------------------------------- */
+
+static _Atomic bool seen_whole;
+
+static const char *look_at_terms(void)
+{
+    struct hf_table_terms terms = hf_table_terms(&reader);
+
+    if (!terms.mixed)
+        atomic_store_explicit(&seen_whole, true, memory_order_relaxed);
+    if (!terms.mixed &&
+        (terms.quorum != terms.nodes / 2 + 1 || terms.ttl_ms != terms.nodes * 1000 ||
+         terms.ttl_max_ms != terms.nodes * 2000))
+        return "the terms are of two starts";
+    return NULL;
+}
+
+static const char *look_at_rows(void)
+{
+    for (uint32_t i = 0; i < reader.node_count; i++) {
+        struct hf_node_row row;
+        size_t length;
+
+        if (hf_node_read(&reader, i, &row) != HF_OK)
+            continue;
+        length = strlen(row.id);
+        for (size_t k = 1; k < length; k++)
+            if (row.id[k] != row.id[0])
+                return "a row is of two nodes";
+        if (length != 0 && row.replies != (uint64_t)row.id[0])
+            return "a row is half another's";
+    }
+    return NULL;
+}
+
+static void *look_all_the_time(void *arg)
+{
+    const char *(*const *look_at)(void) = arg;
+    const char *wrong = NULL;
+
+    while (!atomic_load_explicit(&over, memory_order_relaxed) && !wrong)
+        wrong = (*look_at)();
+    return (void *)(uintptr_t)wrong;
+}
+
+static void publish_nodes(struct hf_table *table, uint32_t nodes, char letter)
+{
+    for (uint32_t i = 0; i < nodes; i++) {
+        struct hf_node_row row = {.replies = (uint64_t)letter};
+
+        memset(row.id, letter, HF_NODE_TEXT_MAX);
+        hf_node_publish(table, i, &row);
+    }
+}
+
+/* The next agent has more nodes, or fewer, and the table stays. */
+static void another_list_keeps_the_table(void **state)
+{
+    static const char *(*const looks[READERS])(void) = {look_at_terms, look_at_rows};
+    struct fixture f = fixture_new();
+    struct hf_table table, first;
+    struct hf_node_row row;
+    pthread_t thread[READERS];
+
+    (void)state;
+    atomic_store(&over, false);
+    f.spec.ttl_ms = 3000;
+    f.spec.ttl_max_ms = 6000;
+    first = create_alive(&f);
+    reader = first;
+    reader.writable = false;
+    reader.capacity = reader.index_size = 0;
+    for (uint32_t i = 0; i < NAMES; i++)
+        put(&first, i, i);
+    for (int i = 0; i < READERS; i++)
+        assert_int_equal(
+            pthread_create(&thread[i], NULL, look_all_the_time, (void *)(uintptr_t)&looks[i]), 0);
+    for (uint32_t k = 0; k < 1500; k++) {
+        static const uint32_t counts[] = {3, 5, 9, 1, 4};
+        uint32_t nodes = counts[k % HF_LENGTH(counts)];
+        bool warm = false;
+
+        f.spec.nodes = nodes;
+        f.spec.quorum = nodes / 2 + 1;
+        f.spec.ttl_ms = nodes * 1000;
+        f.spec.ttl_max_ms = nodes * 2000;
+        f.spec.slots_live = NAMES;
+        assert_int_equal(create(&f, &table, &warm), 0);
+        assert_true(warm);
+        publish_nodes(&first, nodes, (char)('a' + k % 26)); /* the mapping that readers have */
+        hf_table_set_state(&first, HF_TABLE_ALIVE);
+        for (uint32_t i = 0; i < HF_NODES_MAX; i++) {
+            assert_int_equal(hf_node_read(&table, i, &row), HF_OK);
+            assert_int_equal(row.id[0], i < nodes ? 'a' + k % 26 : 0);
+        }
+        assert_int_equal(hf_table_terms(&table).nodes, nodes);
+        hf_table_close(&table);
+    }
+    atomic_store(&over, true);
+    for (int i = 0; i < READERS; i++) {
+        void *wrong;
+
+        assert_int_equal(pthread_join(thread[i], &wrong), 0);
+        if (wrong)
+            fail_msg("race: %s", (const char *)wrong);
+    }
+    assert_true(atomic_load(&seen_whole));
+    for (uint32_t i = 0; i < NAMES; i++) {
+        struct hf_slot_view view;
+
+        assert_int_equal(hf_slot_read(&first, i, &view), 0);
+    }
+    hf_table_close(&first);
+    shm_unlink(f.name);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_looks_meanwhile_sees_all_that_stands),
+        cmocka_unit_test(another_list_keeps_the_table),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

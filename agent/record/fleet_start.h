@@ -1,0 +1,15 @@
+/* By which record of the fleet an agent starts: what DIR/fleet has, laid over the configuration. Main, before the threads
+ * start. */
+#ifndef HOLDFAST_AGENT_RECORD_FLEET_START_H
+#define HOLDFAST_AGENT_RECORD_FLEET_START_H
+
+#include <stdint.h>
+
+#include "agent/config/config.h"
+#include "agent/core/fleet_record.h"
+
+/* The configuration is left as it is where nothing is kept, what is kept is of version 1 or of another fleet, the agent is
+ * ephemeral, or --new-list is given. */
+void fleet_start(struct config *config, const char *dir, const uint8_t boot_id[16]);
+
+#endif

@@ -1,0 +1,107 @@
+/* The journal of one list of nodes becomes that of the next one, with all its leases. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "agent/record/journal_layout.h"
+#include "agent/record/list_change.h"
+#include "shm/status.h"
+
+/* A half that cannot be believed stays so: its generation counts all the same. */
+static void carry_half(const struct journal *from, const struct journal *to, uint32_t slot,
+                       int number, const struct list_change *change)
+{
+    const struct lease_half *was = half_of(from, slot, number);
+    union {
+        struct lease_half half;
+        char bytes[2 * HALF_LINE];
+    } next;
+
+    memset(next.bytes, 0, sizeof(next.bytes));
+    next.half.seq = half_seq(was);
+    next.half.state = was->state;
+    next.half.slot_state = was->slot_state;
+    next.half.generation = was->generation;
+    next.half.fence = was->fence;
+    for (int i = 0; i < to->nodes; i++)
+        next.half.d_ns[i] = change->from[i] < 0 ? HF_TIME_PAST.ns : was->d_ns[change->from[i]];
+    half_seal(next.bytes, to->half_size);
+    if (!half_good(was, from->half_size))
+        next.half.crc = ~next.half.crc;
+    memcpy((char *)halves_of(to, slot) + (size_t)number * to->half_size, next.bytes, to->half_size);
+}
+
+static bool was_written(const struct journal *j, uint32_t slot)
+{
+    return half_seq(half_of(j, slot, 0)) != 0 || half_seq(half_of(j, slot, 1)) != 0;
+}
+
+static void carry_slots(const struct journal *from, const struct journal *to,
+                        const struct list_change *change)
+{
+    for (uint32_t slot = 0; slot < from->capacity; slot++)
+        for (int number = 0; number < 2 && was_written(from, slot); number++)
+            carry_half(from, to, slot, number, change);
+    memcpy(to->lease, from->lease, from->capacity * sizeof(*from->lease));
+}
+
+/* (!) The file of the next list is whole before it takes the place of the other. */
+static int replace(const struct journal *from, const struct boot_file_header *want,
+                   const struct list_change *change, char *why, size_t why_size)
+{
+    struct journal to;
+    void *map;
+    int fd, rc = boot_file_begin(from->path, "the journal of another list of nodes", want, &fd, why,
+                                 why_size);
+
+    if (rc < 0)
+        return rc;
+    rc = boot_file_map(from->path, fd, want->size, &map, why, why_size);
+    close(fd);
+    if (rc < 0) {
+        boot_file_abandon(from->path);
+        return rc;
+    }
+    journal_place(&to, map, want);
+    carry_slots(from, &to, change);
+    (void)munmap(map, want->size);
+    return boot_file_commit(from->path, why, why_size);
+}
+
+static int carry_file(struct journal *from, int fd, const uint8_t boot_id[16],
+                      const struct list_change *change, char *why, size_t why_size)
+{
+    struct boot_file_header have, want = journal_header(0, change->nodes, change->hash, boot_id);
+    void *map;
+    int rc;
+
+    if (boot_file_judge(fd, &want, &have) != BOOT_FILE_GOOD || !journal_header_fits(&have) ||
+        !list_change_is_due(change, &have))
+        return HF_OK; /* journal_find() judges it */
+    rc = boot_file_view(from->path, fd, have.size, &map, why, why_size);
+    if (rc < 0)
+        return rc;
+    journal_place(from, map, &have);
+    want = journal_header(have.capacity, change->nodes, change->hash, boot_id);
+    rc = replace(from, &want, change, why, why_size);
+    (void)munmap(map, have.size);
+    return rc;
+}
+
+int journal_carry(const char *dir, const uint8_t boot_id[16], const struct list_change *change,
+                  char *why, size_t why_size)
+{
+    struct journal from = {0};
+    int fd, rc;
+
+    snprintf(from.path, sizeof(from.path), "%s/journal", dir);
+    fd = open(from.path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT ? HF_OK : boot_file_say("open", from.path, why, why_size);
+    rc = carry_file(&from, fd, boot_id, change, why, why_size);
+    close(fd);
+    return rc;
+}
