@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/broker.h"
@@ -20,6 +21,7 @@
 #include "agent/process/reload.h"
 #include "agent/process/singleton.h"
 #include "agent/process/supervise.h"
+#include "agent/record/fleet_start.h"
 #include "agent/record/stores.h"
 #include "agent/renewal/renewal.h"
 #include "shm/status.h"
@@ -46,6 +48,18 @@ static int exit_code_of(int status)
         return EXIT_SYSTEM;
     }
 }
+
+struct start {
+    struct config *config; /* as read, or as reloaded since */
+    struct config *now;    /* the same by the fleet's record */
+    const struct host *host;
+    struct reload_start began;
+    struct singleton singleton;
+    hf_time started;
+    int listener; /* agent.listener */
+    bool again;   /* by another record */
+    bool left;    /* anything, for the next agent */
+};
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
@@ -87,8 +101,7 @@ error:
 }
 
 /* Runs until a signal ends it. */
-static int serve(struct agent *agent, const char *dir,
-                 const struct reload_start *began) IN_MAIN_THREAD
+static int serve(struct agent *agent, const char *dir, struct start *start) IN_MAIN_THREAD
 {
     struct reload *reload = NULL;
     struct control control;
@@ -98,7 +111,7 @@ static int serve(struct agent *agent, const char *dir,
         log_error("no signalfd: %s", strerror(errno));
         return HF_ESYS;
     }
-    rc = reload_create(agent, began, &reload);
+    rc = reload_create(agent, &start->began, &reload);
     if (rc < 0)
         goto error_signals;
     rc = lease_table_create(agent->table.capacity, &agent->leases);
@@ -114,9 +127,11 @@ static int serve(struct agent *agent, const char *dir,
     if (rc < 0)
         goto error_broker;
 
-    supervise(agent, signals, &control, reload);
+    start->again = supervise(agent, signals, &control, reload);
 
-    notify_send("STOPPING=1\nSTATUS=Ending");
+    notify_send(start->again ? "STATUS=Starting again by the fleet's record"
+                             : "STOPPING=1\nSTATUS=Ending");
+    atomic_store_explicit(&agent->stays, start->again, memory_order_release);
     mailbox_post(&agent->to_broker, message_new(MSG_GO_AWAY));
     supervise_end(agent);
     control_close(&control);
@@ -128,25 +143,19 @@ error_renewal:
 error_leases:
     lease_table_destroy(agent->leases);
 error_signals:
+    reload_take(reload, start->config);
     reload_destroy(reload);
     close(signals);
     return rc;
 }
 
-struct start {
-    struct config *config;
-    const struct host *host;
-    struct reload_start began;
-    struct singleton singleton;
-    bool left; /* anything, for the next agent */
-};
-
 /* The agent, from its files to their end, under the singleton's lock. Returns the exit code. */
-static int run(void *arg)
+static int run(struct start *s)
 {
-    struct start *s = arg;
     const char *dir = s->singleton.dir;
-    struct agent agent = {.config = s->config,
+    struct agent agent = {.config = s->now,
+                          .started = s->started,
+                          .listener = s->listener,
                           .timens_inode = s->host->timens_inode,
                           .pidns_inode = s->host->pidns_inode};
     char why[1024];
@@ -164,18 +173,56 @@ static int run(void *arg)
     if (rc < 0) {
         log_error("%s", why);
     } else {
-        config_bound_leases(s->config, agent.table.capacity);
-        rc = serve(&agent, dir, &s->began);
+        config_bound_leases(s->now, agent.table.capacity);
+        rc = serve(&agent, dir, s);
         s->left = stores_close(&agent);
     }
+    s->listener = agent.listener;
     fleet_board_fini(&agent.fleet_board);
     rcu_unregister_thread();
     return exit_code_of(rc);
 }
 
+/* (!) An agent goes by one record of the fleet from its start to its end (agent/core/fleet.h). It starts again under the same
+ * lock, with the configuration that was in force: a file that is being edited does not end it. */
+static int run_by_records(struct start *s)
+{
+    int code;
+
+    do {
+        *s->now = *s->config;
+        fleet_start(s->now, s->singleton.dir, s->host->boot_id);
+        config_bound_clients(s->now, s->began.descriptors);
+        s->again = false;
+        code = run(s);
+        s->began.again = true;
+        s->config->new_list = s->config->assume_fresh = false;
+    } while (s->again && code == EXIT_SUCCESS);
+    if (s->listener) { /* this start has failed before it listened */
+        char path[600];
+
+        close(s->listener);
+        snprintf(path, sizeof(path), "%.590s/sock", s->singleton.dir);
+        (void)unlink(path);
+    }
+    return code;
+}
+
+/* Its nodes are its own, and so is its fleet. */
+static int run_dev(void *arg)
+{
+    struct start *s = arg;
+
+    *s->now = *s->config;
+    config_bound_clients(s->now, s->began.descriptors);
+    return run(s);
+}
+
 static int start(struct config *config, const struct host *host, const struct reload_start *began)
 {
-    struct start s = {.config = config, .host = host, .began = *began};
+    static struct config now; /* as in main() */
+    struct start s = {
+        .config = config, .now = &now, .host = host, .began = *began, .started = clock_now()};
     char why[1024];
     int code = EXIT_SYSTEM, rc = singleton_take(config, &s.singleton, why, sizeof(why));
 
@@ -183,9 +230,9 @@ static int start(struct config *config, const struct host *host, const struct re
         goto error;
     dev_clean(s.singleton.dir);
     if (config->ephemeral)
-        rc = dev_run(config, s.singleton.dir, run, &s, &code, why, sizeof(why));
+        rc = dev_run(config, s.singleton.dir, run_dev, &s, &code, why, sizeof(why));
     else
-        code = run(&s);
+        code = run_by_records(&s);
     singleton_release(&s.singleton, !s.left);
     if (rc < 0)
         goto error;

@@ -162,3 +162,8 @@ bool node_address_from_seat(const char *seat, const struct node_address *like,
     *ret_address = out;
     return true;
 }
+
+bool node_address_seat_is_private(const char *seat)
+{
+    return seat[0] == '/' || strncmp(seat, "127.", 4) == 0 || strncmp(seat, "[::1]", 5) == 0;
+}

@@ -13,6 +13,7 @@
 
 #include "agent/base/log.h"
 #include "agent/check/parts.h"
+#include "agent/record/fleet_start.h"
 
 #define EXIT_CODE_SYSTEM 71
 #define EXIT_CODE_CONFIG 78
@@ -76,6 +77,66 @@ static void become_the_agents_user(const struct config *c, struct findings *f)
                    (unsigned)st.st_uid);
 }
 
+/* Of the file's nodes; -1: it has none of that id. */
+static int place_of(const struct config *c, const char *id)
+{
+    for (int i = 0; i < c->node_count; i++)
+        if (strcmp(c->nodes[i].id, id) == 0)
+            return i;
+    return -1;
+}
+
+/* How the fleet by whose record this host goes differs from the file. */
+static void say_record(const struct config *c, const struct config *now, struct findings *f)
+{
+    for (int i = 0; i < now->node_count; i++)
+        if (now->unconfigured >> i & 1)
+            find_warning(f, 0,
+                         "node %s is at %s for this fleet, and not in this file: agents go there",
+                         now->nodes[i].id, now->nodes[i].text);
+    for (int i = 0; i < c->node_count; i++) {
+        const struct node_address *a = &c->nodes[i];
+        int place = place_of(now, a->id), line = f->report->node_line[i];
+
+        if (place < 0)
+            find_warning(f, line, "node %s has left this fleet: agents do not go there", a->id);
+        else if ((a->numeric || a->unix_socket) && !a->as[0] &&
+                 !node_address_same(a, &now->nodes[place]))
+            find_warning(f, line,
+                         "node %s is at %s for this fleet, and this leads to %s: agents go to %s",
+                         a->id, now->nodes[place].text, a->text, now->nodes[place].text);
+    }
+    if (now->settled && now->ttl_max_ms != c->ttl_max_ms)
+        find_warning(f, f->report->line[CONFIG_ID_ttl_max],
+                     "ttl_max is %.1f s for this fleet, whatever this file says",
+                     (double)now->ttl_max_ms / 1000);
+}
+
+/* (!) By what an agent would go by: its memory of the fleet's record goes before the file. */
+static void check_as_a_start(const struct config *c, const struct host *host, struct findings *f)
+{
+    static struct config now; /* as in main() */
+    static struct config_report report;
+    const struct config_report *whole = f->report;
+    char dir[sizeof(c->runtime_dir) + sizeof(c->name) + 2];
+
+    now = *c;
+    report = *f->report;
+    snprintf(dir, sizeof(dir), "%s/%s", c->runtime_dir, c->name);
+    fleet_start(&now, dir, host->boot_id);
+    if (now.by_record)
+        say_record(c, &now, f);
+    for (int i = 0; i < now.node_count; i++) {
+        int place = place_of(c, now.nodes[i].id);
+
+        report.node_line[i] = place < 0 ? 0 : f->report->node_line[place];
+    }
+    f->report = &report;
+    check_leases(&now, host, f);
+    check_nodes(&now, f);
+    f->report = whole;
+}
+
 int check_config(const struct config *c, const struct config_report *r)
 {
     struct findings f = {.report = r};
@@ -96,8 +157,7 @@ int check_config(const struct config *c, const struct config_report *r)
             return EXIT_CODE_SYSTEM;
         }
         become_the_agents_user(c, &f);
-        check_leases(c, &host, &f);
-        check_nodes(c, &f);
+        check_as_a_start(c, &host, &f);
     }
     findings_end(&f);
     return f.faults ? EXIT_CODE_CONFIG : EXIT_SUCCESS;

@@ -12,7 +12,6 @@
 #include "agent/broker/locks/readopt.h"
 #include "agent/check/parts.h"
 #include "agent/config/list_hash.h"
-#include "agent/core/ballot.h"
 #include "agent/core/validity.h"
 #include "agent/process/control.h"
 #include "agent/process/singleton.h"
@@ -135,13 +134,14 @@ static int get(const struct look *k, uint32_t slot, struct journal_identity *ret
 static bool stands(const struct look *k, const struct journal_identity *id,
                    const struct journal_lease *state)
 {
-    int n = k->config->node_count;
+    const struct config *c = k->config;
 
     if (!readopt_is_held(state))
         return false;
-    return k->pid || (hf_time_before(clock_now(), validity_qth(state->d, n, ballot_quorum(n))) &&
-                      id->pidns_inode == k->host->pidns_inode &&
-                      (id->run || client_lives(id->pid, id->start_time)));
+    return k->pid ||
+           (hf_time_before(clock_now(), validity_qth(state->d, c->node_count, c->quorum)) &&
+            id->pidns_inode == k->host->pidns_inode &&
+            (id->run || client_lives(id->pid, id->start_time)));
 }
 
 static void count_leases(struct look *k)

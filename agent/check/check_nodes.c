@@ -3,25 +3,14 @@
 #include <string.h>
 
 #include "agent/agent.h"
-#include "agent/base/clock.h"
 #include "agent/broker/nodes/node_texts.h"
 #include "agent/broker/nodes/sentinels.h"
 #include "agent/check/parts.h"
 #include "agent/config/config_fleet.h"
-#include "agent/core/ballot.h"
 #include "agent/redis/node_look.h"
 #include "shm/status.h"
 
 #define PATIENCE hf_ms(2000)
-
-static const char *refusal_of(const struct config *c, const struct node_look *look)
-{
-    struct node_trust trust;
-
-    trust_init(&trust, timing_quarantine(hf_ms(c->ttl_max_ms)), false);
-    (void)trust_on_facts(&trust, &look->facts, agent_allowed(c), clock_now());
-    return trust.refused ? node_refusal_text(trust.refusal) : NULL;
-}
 
 /* The first node of the list that leads to the same server; -1: none. */
 static int same_server(const struct node_look *looks, int node)
@@ -41,6 +30,9 @@ static bool differs(const struct config *c, const struct node_look *look, int i,
 
     if (look->recorded == HF_ENOTHELD)
         return sentinel_differs(&look->sentinel, c, i, ret_text, size);
+    /* The record of a fleet that has changed goes before the list of the configuration. */
+    if (look->recorded == HF_OK && !c->new_list && config_is_of(c, &look->record, ""))
+        return false;
     config_fleet(c, &own);
     if (look->recorded == HF_OK)
         return fleet_record_differs(&look->record, &own, c->nodes[i].id, ret_text, size);
@@ -148,6 +140,17 @@ static const struct fleet_record *record_of_most(const struct config *c,
     return tie || !best || best->count != c->node_count ? NULL : best;
 }
 
+static const char *seat_in(const struct fleet_record *record, const char *id)
+{
+    const struct fleet_seat *seats;
+    int count = fleet_record_list(record, &seats);
+
+    for (int i = 0; i < count; i++)
+        if (strcmp(seats[i].id, id) == 0)
+            return seats[i].address;
+    return NULL;
+}
+
 /* What an agent would do about addresses: the record counts. */
 static void judge_seats(const struct config *c, const struct node_look *looks, unsigned answered,
                         struct findings *f)
@@ -155,11 +158,10 @@ static void judge_seats(const struct config *c, const struct node_look *looks, u
     const struct fleet_record *record = record_of_most(c, looks, answered);
 
     for (int i = 0; record && !c->new_list && i < c->node_count; i++) {
-        const char *seat = record->seat[i].address;
+        const char *seat = seat_in(record, c->nodes[i].id);
         int line = f->report->node_line[i];
 
-        if (strcmp(record->seat[i].id, c->nodes[i].id) != 0 || !looks[i].peer[0] ||
-            strcmp(seat, looks[i].peer) == 0)
+        if (!seat || !looks[i].peer[0] || strcmp(seat, looks[i].peer) == 0)
             continue;
         find_warning(f, line,
                      "node %s is at %s for this fleet, and this leads to %s: agents go to %s",
@@ -185,7 +187,7 @@ static bool judge(const struct config *c, const struct node_look *looks, int i, 
         find_warning(f, line, "node %s (%s) does not answer: %s", a->id, a->text, look->text);
     } else if (look->outcome == NODE_LOOK_REFUSED) {
         find_fault(f, line, "node %s (%s): %s", a->id, a->text, look->text);
-    } else if ((refusal = refusal_of(c, look))) {
+    } else if ((refusal = node_facts_refusal(c, &look->facts))) {
         find_fault(f, line, "node %s (%s): %s", a->id, a->text, refusal);
     } else if (other >= 0) {
         find_fault(f, line, "node %s (%s): it is the same server as node %s; list each server once",
@@ -198,7 +200,7 @@ static bool judge(const struct config *c, const struct node_look *looks, int i, 
 
 void check_nodes(const struct config *c, struct findings *f)
 {
-    int quorum = ballot_quorum(c->node_count), away = 0, before = f->faults;
+    int quorum = c->quorum, away = 0, before = f->faults;
     struct node_look looks[HF_NODES_MAX];
     unsigned answered = 0;
 

@@ -11,6 +11,7 @@
 #include "agent/config/config_load.h"
 #include "agent/config/config_rows.h"
 #include "agent/config/list_hash.h"
+#include "agent/core/ballot.h"
 #include "shm/status.h"
 #include "shm/table.h"
 #include "shm/wire.h"
@@ -204,6 +205,13 @@ static int settle_name(struct config_load *l)
     return HF_OK;
 }
 
+void config_count_all(struct config *c)
+{
+    c->quorum = ballot_quorum(c->node_count);
+    c->counting = (1u << c->node_count) - 1;
+    c->ttl_longest_ms = c->ttl_max_ms;
+}
+
 static int settle_nodes(struct config_load *l)
 {
     struct config *c = &l->config;
@@ -227,6 +235,8 @@ static int settle_nodes(struct config_load *l)
                                "master, or --dev to try it out");
     config_keys_text(c, keys);
     list_hash_with(c->nodes, c->node_count, keys, c->list_hash);
+    memcpy(c->file_hash, c->list_hash, sizeof(c->file_hash));
+    config_count_all(c);
     return HF_OK;
 }
 
@@ -239,6 +249,7 @@ static int settle_timing(struct config_load *l)
     /* A ttl_max below the default TTL becomes the TTL. */
     if (c->ttl_ms > c->ttl_max_ms && l->origin[CONFIG_ID_ttl] == ORIGIN_NONE)
         c->ttl_ms = c->ttl_max_ms;
+    config_count_all(c);
     rc = timing_derive(hf_ms(c->ttl_ms), hf_ms(c->ttl_max_ms), &c->timing, why, sizeof(why));
     if (rc < 0)
         (void)wrong_row(l,

@@ -25,7 +25,15 @@ struct config {
     bool system;           /* table /holdfast.NAME rather than /holdfast-UID.NAME */
     struct node_address nodes[HF_NODES_MAX];
     int node_count;
+    int quorum;            /* of the nodes that count */
+    uint32_t counting;     /* bit per node: all, unless the fleet's record says otherwise */
+    uint32_t unconfigured; /* bit per node: the fleet's record has it, the configuration does not */
+    char named[HF_NODES_MAX]
+              [HF_NODE_TEXT_MAX + 1]; /* by_record: what the configuration has for it */
+    bool by_record, settled;          /* config_go_by() laid a record of the fleet over it */
     char list_hash[41]; /* of the ids in order and of the key formats: one for the whole fleet */
+    char file_hash[41]; /* the same as configured, without a record of the fleet */
+    uint32_t ttl_longest_ms; /* that a lease of the fleet may still have: quarantines are for it */
     uint32_t ttl_ms, ttl_max_ms, max_hold_ms /* cap, 0 none */;
     uint32_t capacity;      /* leases */
     bool descriptors_bound; /* clients_max was lowered: there are too few descriptors */
@@ -50,6 +58,9 @@ struct config {
 /* It works until an operator restarts the nodes one by one. Whether the default TTL is too short for that, and in
  * `text` for which. */
 bool config_short_ttl(const struct config *config, char *text, size_t size);
+
+/* As long as no record of the fleet says otherwise: all nodes count, and ttl_max is the longest that was ever granted. */
+void config_count_all(struct config *config);
 
 /* Permissions of the agent's directory and of the attach socket. */
 mode_t config_dir_mode(const struct config *config);

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "agent/agent.h"
 #include "agent/base/log.h"
 #include "agent/base/thread_role.h"
+#include "agent/process/helper.h"
 #include "agent/process/notify.h"
 #include "agent/process/permissions.h"
 #include "agent/process/reload_check.h"
@@ -34,7 +34,8 @@ struct reload {
     uint64_t number; /* of the reload that runs or was the last; 0 none */
     bool again;      /* another one follows */
     struct reload_check *check;
-    struct config *now; /* in force; NULL: the one of the start */
+    struct config *now;   /* in force; NULL: the one of the start */
+    struct config *plain; /* the same as its file has it, without the fleet's record */
     struct config_order order;
     int told; /* threads that got `order` */
     bool applied;
@@ -74,6 +75,7 @@ static void check_free(struct reload_check *check)
     if (!check)
         return;
     config_free(check->next);
+    config_free(check->plain);
     free(check);
 }
 
@@ -164,24 +166,6 @@ static void apply(struct reload *r, struct reload_check *check)
     tell(r, check->next);
 }
 
-static int start_thread(struct reload_check *check)
-{
-    pthread_attr_t attr;
-    pthread_t thread;
-    sigset_t all, before;
-    int rc;
-
-    if (pthread_attr_init(&attr) != 0)
-        return HF_ENOMEM;
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's */
-    rc = pthread_create(&thread, &attr, thread_main, check);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&attr);
-    return rc == 0 ? HF_OK : HF_ENOMEM;
-}
-
 static int begin(struct reload *r)
 {
     struct reload_check *check = calloc(1, sizeof(*check));
@@ -192,7 +176,8 @@ static int begin(struct reload *r)
     check->start = &r->start;
     check->now = in_force(r);
     check->next = calloc(1, sizeof(*check->next));
-    if (!check->next || start_thread(check) < 0) {
+    check->plain = calloc(1, sizeof(*check->plain));
+    if (!check->next || !check->plain || helper_start(thread_main, check) < 0) {
         check_free(check);
         return HF_ENOMEM;
     }
@@ -230,8 +215,15 @@ void reload_destroy(struct reload *r)
         return;
     check_free(r->check);
     config_free(r->now);
+    config_free(r->plain);
     explicit_bzero(r, sizeof(*r));
     free(r);
+}
+
+void reload_take(const struct reload *r, struct config *config)
+{
+    if (r && r->plain)
+        *config = *r->plain;
 }
 
 uint64_t reload_ask(struct reload *r)
@@ -267,8 +259,10 @@ void reload_turn(struct reload *r)
                atomic_load_explicit(&r->order.taken, memory_order_acquire) == r->told) {
         if (r->applied) {
             config_free(r->now);
+            config_free(r->plain);
             r->now = check->next;
-            check->next = NULL;
+            r->plain = check->plain;
+            check->next = check->plain = NULL;
         }
         check_free(check);
         r->check = NULL;
@@ -277,6 +271,11 @@ void reload_turn(struct reload *r)
         r->again = false; /* a turn later: who asked for the one before has its answer */
         (void)reload_ask(r);
     }
+}
+
+const struct config *reload_in_force(const struct reload *r)
+{
+    return in_force(r);
 }
 
 bool reload_over(const struct reload *r, uint64_t number, bool *ret_applied, const char **ret_text)

@@ -15,6 +15,7 @@
 #include "agent/base/thread_role.h"
 
 struct agent;
+struct config;
 struct reload;
 
 /* What the agent was started with. */
@@ -22,6 +23,8 @@ struct reload_start {
     int argc;
     char **argv;
     int64_t descriptors; /* for config_bound_clients() */
+    bool
+        again; /* by another record of the fleet: --new-list and --assume-fresh were about the first time */
 };
 
 int reload_create(struct agent *agent, const struct reload_start *start,
@@ -29,11 +32,16 @@ int reload_create(struct agent *agent, const struct reload_start *start,
 /* After the threads that use the configuration are gone; NULL is fine. */
 void reload_destroy(struct reload *reload) IN_MAIN_THREAD;
 
+/* The configuration that was reloaded last, as its file has it; unchanged where there was none. */
+void reload_take(const struct reload *reload, struct config *config) IN_MAIN_THREAD;
+
 /* Begins a reload, or has one follow that which runs. Returns its number. */
 uint64_t reload_ask(struct reload *reload) IN_MAIN_THREAD;
 /* Something is under way: reload_turn() is wanted soon. */
 bool reload_busy(const struct reload *reload) IN_MAIN_THREAD;
 void reload_turn(struct reload *reload) IN_MAIN_THREAD;
+/* The configuration that is in force, until the next reload_turn(). */
+const struct config *reload_in_force(const struct reload *reload) IN_MAIN_THREAD;
 
 /* Whether that reload is over. Then `ret_applied`, and what to say: lines of what changed, or why it was
  * refused. The text stays until the next reload is over. */

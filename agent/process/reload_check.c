@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agent/agent.h"
+#include "agent/config/config_fleet.h"
 #include "agent/config/config_report.h"
 #include "agent/process/reload.h"
 #include "agent/redis/trial.h"
@@ -79,8 +80,8 @@ static void judge_address(struct reload_check *c, int node, const struct trial *
     else
         refuse(
             c,
-            "node %s: %s is another server than the fleet's at %s. To move a fleet, drain all its "
-            "hosts for a quarantine, and start their agents with --new-list",
+            "node %s: %s is another server than the fleet's at %s. To give a node another server: "
+            "holdfast fleet move; while one moves, reload again when it has settled",
             id, address, row.address);
 }
 
@@ -177,6 +178,11 @@ void reload_check(struct reload_check *c)
 
     if (!read_file(c))
         return;
+    if (c->start->again)
+        c->next->new_list = c->next->assume_fresh = false;
+    *c->plain = *c->next;
+    if (c->now->by_record && config_is_of(c->next, c->agent->fleet, c->now->file_hash))
+        config_go_by(c->next, c->agent->fleet, c->now->settled, c->agent->fleet_here);
     config_bound_clients(c->next, c->start->descriptors);
     config_bound_leases(c->next, c->agent->table.capacity);
     c->change_count = config_changes(c->now, c->next, c->changes);

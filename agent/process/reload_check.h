@@ -24,7 +24,8 @@ struct reload_check {
     const struct reload_start *start;
     const struct config *now;
     struct config *next;
-    char path[4096]; /* of the file */
+    struct config *plain; /* next, without the fleet's record */
+    char path[4096];      /* of the file */
     struct config_change changes[CONFIG_CHANGES_MAX];
     size_t change_count;
     char untried[256]; /* nodes whose new password could not be tried; "" none */
@@ -33,7 +34,7 @@ struct reload_check {
     atomic_bool done;
 };
 
-/* Fills in all but the first three, `next`'s place and `done`. */
+/* Fills in all but the first three, the places of `next` and `plain` and `done`. */
 void reload_check(struct reload_check *check);
 
 #endif

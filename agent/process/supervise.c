@@ -22,8 +22,10 @@
 #define LOOK_EVERY   hf_ms(1000) /* how often the table's name is checked */
 #define WAIT_BEFORE  hf_ms(1000) /* so long without a quorum before it is told */
 #define REPEAT_AFTER hf_ms(5000)
-#define ROUSE_AFTER  hf_ms(500) /* so long without a sign of life of the broker thread */
-#define ROUSE_EVERY  hf_ms(300)
+#define RELOAD_MOST                                                                                \
+    hf_ms(10000) /* so long keeps a reload the agent from starting again before it is told */
+#define ROUSE_AFTER hf_ms(500) /* so long without a sign of life of the broker thread */
+#define ROUSE_EVERY hf_ms(300)
 
 struct watch {
     struct agent *agent;
@@ -33,6 +35,8 @@ struct watch {
     hf_time said_waiting;
     char why[256]; /* as it was last told */
     hf_time looked, dogged, roused;
+    hf_time again_since; /* the agent is to start again */
+    bool said_reload;
     hf_dur watchdog;
 };
 
@@ -101,8 +105,8 @@ static void say_ready(struct watch *w)
 {
     const struct config *c = w->agent->config;
 
-    log_say("ready: %s, %d nodes, quorum %d, socket %s", c->name, c->node_count,
-            ballot_quorum(c->node_count), w->agent->socket_path);
+    log_say("ready: %s, %d nodes, quorum %d, socket %s", c->name, c->node_count, c->quorum,
+            w->agent->socket_path);
     notify_send("READY=1\nSTATUS=Ready");
     w->told_drained = false; /* by this status */
     w->said_ready = w->told_manager = true;
@@ -130,6 +134,12 @@ static void say_waiting(struct watch *w, hf_time now)
     w->said_ready = false;
     w->said_waiting = now;
     memcpy(w->why, why, sizeof(why));
+}
+
+static bool waits_newly(const struct watch *w)
+{
+    return w->waiting_since.ns != HF_TIME_NEVER.ns &&
+           hf_time_before(clock_now(), hf_time_add(w->waiting_since, WAIT_BEFORE));
 }
 
 static void watch_readiness(struct watch *w, hf_time now)
@@ -196,15 +206,35 @@ int supervise_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-void supervise(struct agent *agent, int signals, struct control *control, struct reload *reload)
+/* After a reload under way, whose thread uses what this agent has; renewals go on meanwhile. */
+static bool starts_again(struct watch *w, const struct reload *reload, hf_time now) IN_MAIN_THREAD
 {
-    struct watch w = {
-        .agent = agent, .waiting_since = HF_TIME_NEVER, .watchdog = notify_watchdog()};
+    if (!atomic_load_explicit(&w->agent->again, memory_order_acquire))
+        return false;
+    if (!reload_busy(reload))
+        return true;
+    w->again_since = hf_time_min(w->again_since, now);
+    if (!w->said_reload && hf_time_reached(now, hf_time_add(w->again_since, RELOAD_MOST))) {
+        w->said_reload = true;
+        log_warn("restart this agent if the reload that is under way does not end (a look-up of "
+                 "its group?): "
+                 "no lock is granted before this host goes by the fleet's record");
+    }
+    return false;
+}
+
+bool supervise(struct agent *agent, int signals, struct control *control, struct reload *reload)
+{
+    struct watch w = {.agent = agent,
+                      .waiting_since = HF_TIME_NEVER,
+                      .again_since = HF_TIME_NEVER,
+                      .watchdog = notify_watchdog()};
     struct pollfd polls[1 + CONTROL_POLLS];
 
     for (;;) {
-        /* Often at first, so that the ready line comes as soon as it is true. */
-        bool busy = !(w.said_ready || w.why[0]) || reload_busy(reload);
+        /* Often at first, so that the ready line comes as soon as it is true; and when it is not any more: the agent may be
+         * about to start again. */
+        bool busy = !(w.said_ready || w.why[0]) || reload_busy(reload) || waits_newly(&w);
         int timeout_ms = busy ? 10 : BEAT_MS;
         size_t count;
         hf_time now;
@@ -215,7 +245,9 @@ void supervise(struct agent *agent, int signals, struct control *control, struct
         now = clock_now();
         beat(agent, now);
         if (polls[0].revents && take_signals(signals, reload))
-            break;
+            return false;
+        if (starts_again(&w, reload, now))
+            return true;
         reload_turn(reload);
         control_serve(control, &polls[1], count, now);
         watch_readiness(&w, now);

@@ -4,6 +4,8 @@
 #ifndef HOLDFAST_AGENT_PROCESS_SUPERVISE_H
 #define HOLDFAST_AGENT_PROCESS_SUPERVISE_H
 
+#include <stdbool.h>
+
 #include "agent/base/thread_role.h"
 
 struct agent;
@@ -18,8 +20,9 @@ void supervise_block_signals(void);
  * come back after a restart may use up all descriptors. */
 int supervise_signals(void);
 
-/* Says when the agent is ready, or what it waits for. Returns after SIGTERM or SIGINT. */
-void supervise(struct agent *agent, int signals, struct control *control,
+/* Says when the agent is ready, or what it waits for. Returns after SIGTERM or SIGINT; or, with true, when
+ * the agent is to start again by another record of the fleet (agent.again). */
+bool supervise(struct agent *agent, int signals, struct control *control,
                struct reload *reload) IN_MAIN_THREAD;
 
 /* Waits for the broker, to which MSG_GO_AWAY was posted; the sign of life goes on. */

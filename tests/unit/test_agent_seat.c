@@ -88,13 +88,13 @@ TEST(test_private_places_are_the_founders)
     for (size_t i = 0; i < HF_LENGTH(places); i++) {
         struct seat seat = seat_of(&configured);
 
-        assert_true(seat_is_private(places[i]));
+        assert_true(node_address_seat_is_private(places[i]));
         assert_false(seat_aim(&seat, places[i], "10.0.0.9:6379", false));
         assert_false(seat_aim(&seat, places[i], "", false));
         assert_ptr_equal(seat_address(&seat), &configured);
         assert_true(seat_aim(&seat, places[i], "10.0.0.9:6379", true));
     }
-    assert_false(seat_is_private(PLACE));
+    assert_false(node_address_seat_is_private(PLACE));
 }
 
 /* By a name, say. */
