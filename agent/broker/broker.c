@@ -24,19 +24,22 @@
 #include "agent/broker/locks/requests.h"
 #include "agent/broker/locks/waiters.h"
 #include "agent/broker/locks/wakeups.h"
+#include "agent/broker/nodes/node_fleet.h"
 #include "agent/broker/nodes/node_texts.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/queries/queries.h"
 #include "agent/broker/rooms.h"
 #include "agent/record/config_order.h"
 #include "agent/record/events.h"
+#include "agent/record/fleet_order.h"
 #include "agent/redis/resolver.h"
 #include "shm/status.h"
 
 #define BEAT_EVERY (100 * HF_NS_PER_MS)
 /* How long undone rounds and releases may take when the agent goes away. What has no quorum of answers by then stays in
- * the journal, for the next agent. */
+ * the journal, for the next agent: soon, where the agent starts again. */
 #define GOING_MOST HF_NS_PER_SEC
+#define AGAIN_MOST (100 * HF_NS_PER_MS)
 
 /* --- what nodes tell ------------------------------------------------------------------------- */
 
@@ -203,18 +206,22 @@ static void on_going_timer(struct loop_timer *timer, hf_time now)
 static void go_away(struct broker *b) IN_BROKER_THREAD
 {
     const struct config *c = b->agent->config;
+    bool stays = atomic_load_explicit(&b->agent->stays, memory_order_acquire);
     hf_time now = clock_now();
 
     if (b->going)
         return;
-    b->going = b->clients->going = true;
+    b->going = true;
+    /* Then clients are told nothing: they ask the next agent, as after a kill. */
+    b->clients->going = !stays;
     event_agent_ending(b->agent);
-    b->going_until = b->releases_until = hf_time_add(now, hf_ns(GOING_MOST));
+    b->going_until = b->releases_until = hf_time_add(now, hf_ns(stays ? AGAIN_MOST : GOING_MOST));
     /* Jobs on private nodes are asked to stop; their validity bounds how long that takes. */
     if (c->ephemeral)
         b->going_until = hf_time_max(b->going_until, hf_time_add(now, hf_ms(c->ttl_max_ms)));
-    locks_go_away(b->locks);
-    queries_go_away(b->queries);
+    locks_go_away(b->locks, stays);
+    if (!stays)
+        queries_go_away(b->queries);
     loop_timer_set(b->loop, &b->going_timer, now);
 }
 
@@ -250,6 +257,16 @@ static void take_order(struct broker *b, struct config_order *order) IN_BROKER_T
     config_order_taken(order);
 }
 
+/* --- a change of the fleet ------------------------------------------------------------------------ */
+
+static void change_fleet(struct broker *b, struct fleet_order *order) IN_BROKER_THREAD
+{
+    order->rc = node_fleet_change(b->nodes, &order->wish, order->why, sizeof(order->why));
+    if (order->rc == HF_OK)
+        order->record = b->nodes->fleet_view.wish;
+    atomic_store_explicit(&order->taken, true, memory_order_release);
+}
+
 /* --- messages --------------------------------------------------------------------------------- */
 
 static void on_wake(void *arg)
@@ -278,6 +295,9 @@ static void on_wake(void *arg)
             break;
         case MSG_CONFIG:
             take_order(b, m->order);
+            break;
+        case MSG_FLEET_CHANGE:
+            change_fleet(b, m->change);
             break;
         case MSG_GRANTED:
         case MSG_VOTE:

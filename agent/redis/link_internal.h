@@ -16,10 +16,11 @@
 #include "agent/redis/script.h"
 #include "shm/compiler.h"
 
-#define LINK_IN_FLIGHT_MAX 4096 /* commands without an answer, per link */
-#define LINK_TEXT_MAX      160  /* bytes of an error's text, with NUL */
-#define LINK_SENTINEL_KEY  "holdfast:node"
-#define LINK_FENCE_PREFIX  "holdfast:fence:"
+#define LINK_IN_FLIGHT_MAX  4096 /* commands without an answer, per link */
+#define LINK_TEXT_MAX       160  /* bytes of an error's text, with NUL */
+#define LINK_SENTINEL_KEY   "holdfast:node"
+#define LINK_KEYS_OF_AGENTS "holdfast:*"
+#define LINK_FENCE_PREFIX   "holdfast:fence:"
 
 /*   IDLE -> RESOLVING -> CONNECTING -> GREETING -> UP
  *              ^     next | ^            |         |

@@ -25,6 +25,8 @@ struct glance {
     _Atomic int state;
     struct node_address address;
     hf_dur patience;
+    bool wants_keys;
+    hf_time began;
     redisContext *context;
     struct node_look look;
 };
@@ -163,6 +165,53 @@ static bool read_sentinel(struct glance *g)
     return good;
 }
 
+/* --- keys ------------------------------------------------------------------------------------- */
+
+/* [cursor, [keys...]] */
+static bool is_page(const redisReply *answer)
+{
+    return answer->type == REDIS_REPLY_ARRAY && answer->elements == 2 &&
+           answer->element[0]->type == REDIS_REPLY_STRING &&
+           answer->element[1]->type == REDIS_REPLY_ARRAY;
+}
+
+static void take_key(struct glance *g, const redisReply *keys)
+{
+    if (keys->elements > 0 && keys->element[0]->type == REDIS_REPLY_STRING)
+        snprintf(g->look.key, sizeof(g->look.key), "%s", keys->element[0]->str);
+}
+
+/* A server with very many keys of others is not looked through to its end, nor one where this user may not. */
+static bool look_for_keys(struct glance *g)
+{
+    char cursor[24] = "0";
+    const char *scan[] = {"SCAN", cursor, "MATCH", LINK_KEYS_OF_AGENTS, "COUNT", "10000"};
+    hf_time until = hf_time_add(g->began, hf_ns(g->patience.ns / 2));
+    bool good;
+
+    do {
+        redisReply *answer = redisCommandArgv(g->context, (int)HF_LENGTH(scan), scan, NULL);
+
+        if (!answer) {
+            fail_without_answer(g);
+            return false;
+        }
+        good = is_page(answer);
+        if (good) {
+            snprintf(cursor, sizeof(cursor), "%s", answer->element[0]->str);
+            take_key(g, answer->element[1]);
+        }
+        freeReplyObject(answer);
+    } while (good && !g->look.key[0] && strcmp(cursor, "0") != 0 &&
+             hf_time_before(clock_now(), until));
+    return true;
+}
+
+static bool may_have_keys(const struct glance *g)
+{
+    return g->wants_keys && !g->look.facts.replica && !g->look.facts.cluster;
+}
+
 static void look(struct glance *g)
 {
     const struct node_address *a = &g->address;
@@ -178,7 +227,7 @@ static void look(struct glance *g)
     if (g->context->err)
         fail(g, NODE_LOOK_AWAY, "", g->context->errstr);
     else if (redisSetTimeout(g->context, patience) == REDIS_OK && log_in(g) && read_facts(g) &&
-             read_sentinel(g)) {
+             read_sentinel(g) && (!may_have_keys(g) || look_for_keys(g))) {
         read_peer(g);
         g->look.outcome = NODE_LOOK_ANSWERED;
     }
@@ -203,7 +252,7 @@ static void *look_in_thread(void *arg)
 
 /* --- the asker -------------------------------------------------------------------------------- */
 
-static struct glance *begin(const struct node_address *address, hf_dur patience)
+static struct glance *begin(const struct node_address *address, hf_dur patience, bool wants_keys)
 {
     struct glance *g = calloc(1, sizeof(*g));
     pthread_t thread;
@@ -214,6 +263,8 @@ static struct glance *begin(const struct node_address *address, hf_dur patience)
     atomic_init(&g->state, LOOKING);
     g->address = *address;
     g->patience = patience;
+    g->wants_keys = wants_keys;
+    g->began = clock_now();
     if (pthread_create(&thread, NULL, look_in_thread, g) != 0) {
         free_glance(g);
         return NULL;
@@ -243,18 +294,29 @@ static void end(struct glance *g, hf_dur patience, struct node_look *ret_look)
     }
 }
 
-void nodes_look(const struct node_address *addresses, int count, hf_dur patience,
-                struct node_look *ret_looks)
+static void look_at(const struct node_address *addresses, int count, hf_dur patience,
+                    bool wants_keys, struct node_look *ret_looks)
 {
     hf_time until = hf_time_add(clock_now(), patience);
     struct glance *glances[HF_NODES_MAX];
 
     for (int i = 0; i < count; i++)
-        glances[i] = begin(&addresses[i], patience);
+        glances[i] = begin(&addresses[i], patience, wants_keys);
     while (!all_done(glances, count) && hf_time_before(clock_now(), until))
         (void)poll(NULL, 0, POLL_MS);
     for (int i = 0; i < count; i++) {
         ret_looks[i] = (struct node_look){.outcome = NODE_LOOK_AWAY};
         end(glances[i], patience, &ret_looks[i]);
     }
+}
+
+void nodes_look(const struct node_address *addresses, int count, hf_dur patience,
+                struct node_look *ret_looks)
+{
+    look_at(addresses, count, patience, false, ret_looks);
+}
+
+void node_look_new(const struct node_address *address, hf_dur patience, struct node_look *ret_look)
+{
+    look_at(address, 1, patience, true, ret_look);
 }

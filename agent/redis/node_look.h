@@ -24,11 +24,15 @@ struct node_look {
     /* The fleet's record: HF_OK; HF_ENOTHELD: it has none; HF_EVERSION, HF_EINVAL: it cannot be read. */
     int recorded;
     struct fleet_record record;
+    /* node_look_new(): a key of an agent that it has; "": none was found in the time */
+    char key[64];
 };
 
 /* Looks at all of them at once, for no longer than `patience`. Who has not answered by then is AWAY; its thread is left
  * behind, detached, since looking up a name may take for ever (agent/redis/resolver.h). */
 void nodes_look(const struct node_address *addresses, int count, hf_dur patience,
                 struct node_look *ret_looks);
+/* Looks at one that is to be a node, and for keys of agents there. */
+void node_look_new(const struct node_address *address, hf_dur patience, struct node_look *ret_look);
 
 #endif

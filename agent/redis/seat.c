@@ -18,11 +18,6 @@ const struct node_address *seat_address(const struct seat *seat)
     return seat->by_record ? &seat->named : seat->configured;
 }
 
-bool seat_is_private(const char *place)
-{
-    return place[0] == '/' || strncmp(place, "127.", 4) == 0 || strncmp(place, "[::1]", 5) == 0;
-}
-
 bool seat_aim(struct seat *seat, const char *place, const char *peer, bool here)
 {
     struct node_address named;
@@ -30,7 +25,8 @@ bool seat_aim(struct seat *seat, const char *place, const char *peer, bool here)
     if (seat->configured->as[0] || strcmp(peer, place) == 0 ||
         (seat->by_record && strcmp(seat->named.text, place) == 0) ||
         !node_address_from_seat(place, seat->configured, &named) ||
-        node_address_same(&named, seat->configured) || (seat_is_private(place) && !here))
+        node_address_same(&named, seat->configured) ||
+        (node_address_seat_is_private(place) && !here))
         return false;
     seat->named = named;
     seat->by_record = true;

@@ -21,7 +21,5 @@ const struct node_address *seat_address(const struct seat *seat);
  * configured anew, for seat_address() is another one. A configuration with `as` is never overruled.
  * (!) A private place is another server on each host: no link goes there unless the fleet was founded `here`. */
 bool seat_aim(struct seat *seat, const char *place, const char *peer, bool here);
-/* A loopback address, or a path. */
-bool seat_is_private(const char *place);
 
 #endif

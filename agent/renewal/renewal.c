@@ -17,6 +17,8 @@
 #include "shm/compiler.h"
 #include "shm/status.h"
 
+#define AGAIN_MOST                                                                                 \
+    hf_ms(100) /* for releases, before the agent starts again: leases are not renewed meanwhile */
 #define BEAT            hf_ms(100)  /* the heartbeat's longest interval */
 #define AWAY_LEAST      hf_ms(250)  /* shorter standstills are no reason for a loss */
 #define AWAY_TOLD       hf_ms(1000) /* worth an event and a line */
@@ -220,11 +222,14 @@ static void take_order(struct renewal *r, struct config_order *order) IN_RENEWAL
 
 static void on_stop(struct renewal *r)
 {
+    hf_time now = clock_now(), over = releaser_attempts_over(r->releaser);
+
     r->stopping = true;
     /* Releases that have begun get the time of one attempt to leave; some had that time while the
      * broker was going away. */
-    if (loop_timer_set(r->loop, &r->finished,
-                       hf_time_max(clock_now(), releaser_attempts_over(r->releaser))) != HF_OK)
+    if (atomic_load_explicit(&r->agent->stays, memory_order_acquire))
+        over = hf_time_min(over, hf_time_add(now, AGAIN_MOST));
+    if (loop_timer_set(r->loop, &r->finished, hf_time_max(now, over)) != HF_OK)
         loop_stop(r->loop);
 }
 
@@ -278,6 +283,7 @@ static void on_message(struct renewal *r, const struct message *message) IN_RENE
     case MSG_HANDED_OVER:
     case MSG_ENDED:
     case MSG_GO_AWAY:
+    case MSG_FLEET_CHANGE:
         break; /* not ours */
     }
 }
@@ -450,7 +456,7 @@ static int node_create(struct renewal *r, int i)
     node->number = i;
     node->ready = r->started;
     node->step_seen = node->void_before = node->forgot = node->told = HF_TIME_PAST;
-    trust_init(&node->trust, timing_quarantine(hf_ms(config->ttl_max_ms)),
+    trust_init(&node->trust, timing_quarantine(hf_ms(config->ttl_longest_ms)),
                config->assume_fresh || config->ephemeral);
     age_init(&node->age, node->trust.word_age, false);
     if (stores_known_node(r->agent, i, &before)) {
@@ -475,8 +481,8 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal) BEFORE_OR_
     r->agent = agent;
     r->config = agent->config;
     r->n = agent->config->node_count;
-    r->q = ballot_quorum(r->n);
-    r->age_least = timing_age(hf_ms(agent->config->ttl_max_ms));
+    r->q = agent->config->quorum;
+    r->age_least = timing_age(hf_ms(agent->config->ttl_longest_ms));
     r->started = clock_now();
     r->turn = HF_TIME_PAST;
     r->wake.fn = on_wake_timer;

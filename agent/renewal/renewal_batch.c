@@ -31,12 +31,34 @@ static bool wants_heal(const struct lease *lease, int node)
 
 /* --- the queues ------------------------------------------------------------------------------- */
 
+/* Most leases have the TTL of the lease before. */
+static const struct timing *timing_for(struct renewal *r, hf_dur ttl)
+{
+    if (r->timing.ttl.ns != ttl.ns)
+        r->timing = timing_of(ttl);
+    return &r->timing;
+}
+
+/* Whether there is anything to be planned: not while a command is under way, nor on a node that does not count by the
+ * fleet's record. */
+static bool may_plan(const struct renewal_node *node, const struct lease *lease)
+{
+    return lease_fsm_renews(&lease->fsm) && !lease_node(lease, node->number)->in_flight &&
+           node->renewal->config->counting >> node->number & 1;
+}
+
 void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at)
 {
+    struct renewal *r = node->renewal;
     struct lease_node *ln = lease_node(lease, node->number);
+    hf_time d = lease_fsm_d(&lease->fsm, node->number);
 
-    if (!lease_fsm_renews(&lease->fsm) || ln->in_flight)
+    if (!may_plan(node, lease))
         return;
+    /* (!) Of a lease that had a longer TTL before ttl_max of the fleet went down: its key is never made to end before d,
+     * on which its holder may count. */
+    if (d.ns != HF_TIME_PAST.ns)
+        at = hf_time_max(at, hf_time_sub(d, timing_for(r, hf_ms(lease->ttl_ms))->span));
     ln->heal = wants_heal(lease, node->number);
     cohorts_put_alone(&node->renewals, lease->slot, at);
 }
@@ -66,14 +88,6 @@ static hf_time time_by_others(const struct renewal_node *node, const struct leas
     return HF_TIME_NEVER;
 }
 
-/* Most leases have the TTL of the lease before. */
-static const struct timing *timing_for(struct renewal *r, hf_dur ttl)
-{
-    if (r->timing.ttl.ns != ttl.ns)
-        r->timing = timing_of(ttl);
-    return &r->timing;
-}
-
 /* For a lease with a time of its own. */
 static hf_time new_time(const struct renewal_node *node, const struct timing *timing, hf_time a,
                         hf_dur late) IN_RENEWAL_THREAD
@@ -93,12 +107,10 @@ static hf_time new_time(const struct renewal_node *node, const struct timing *ti
 
 void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late)
 {
-    struct renewal *r = node->renewal;
-    struct lease_node *ln = lease_node(lease, node->number);
-    const struct timing *timing = timing_for(r, hf_ms(lease->ttl_ms));
+    const struct timing *timing = timing_for(node->renewal, hf_ms(lease->ttl_ms));
     hf_time at;
 
-    if (!lease_fsm_renews(&lease->fsm) || ln->in_flight)
+    if (!may_plan(node, lease))
         return;
     at = time_by_others(node, lease, timing, a);
     if (at.ns == HF_TIME_NEVER.ns)
@@ -130,7 +142,7 @@ void renewal_plan_young(struct renewal_node *node, struct lease *lease, hf_time 
     }
     at = hf_time_add(at, draw_within(young_spread(r, timing), renewal_random(r)));
     at = hf_time_floor(hf_time_add(at, PHASES_GRID), PHASES_GRID);
-    if (!lease_fsm_renews(&lease->fsm) || lease_node(lease, node->number)->in_flight)
+    if (!may_plan(node, lease))
         return;
     cohorts_remove(&node->renewals, lease->slot);
     if (!cohorts_add(&node->renewals, lease->slot, at))
@@ -240,7 +252,8 @@ static bool may_heal(const struct renewal_node *node) IN_RENEWAL_THREAD
     const struct node_trust *t = &node->trust;
     const struct node_sentinel *s = &t->sentinel;
 
-    if (t->refused || !renewal_nonce(node)[0] || (r->fleet && !node->seated))
+    if (!(config->counting >> node->number & 1) || t->refused || !renewal_nonce(node)[0] ||
+        (r->fleet && !node->seated))
         return false;
     if (!r->fleet && s->present && strcmp(s->nonce, renewal_nonce(node)) == 0 &&
         (s->ttl_max_ms != config->ttl_max_ms || s->nodes != r->n ||

@@ -8,8 +8,12 @@
 static const char *place_of(const struct renewal_node *node)
 {
     const struct fleet_record *record = node->renewal->fleet;
+    const struct fleet_seat *seats;
 
-    return record ? record->seat[node->number].address : NULL;
+    if (!record)
+        return NULL;
+    (void)fleet_record_list(record, &seats);
+    return seats[node->number].address;
 }
 
 /* (!) The server there before was not the fleet's: the one at the seat is met for the first time. */
@@ -17,7 +21,7 @@ static void forget_server(struct renewal_node *node)
 {
     const struct config *config = node->renewal->config;
 
-    trust_init(&node->trust, timing_quarantine(hf_ms(config->ttl_max_ms)),
+    trust_init(&node->trust, timing_quarantine(hf_ms(config->ttl_longest_ms)),
                config->assume_fresh || config->ephemeral);
     age_init(&node->age, node->trust.word_age, false);
     server_init(&node->server, "");
@@ -52,6 +56,7 @@ void renewal_fleet_begin(struct renewal *r)
     if (!r->fleet)
         return; /* the broker tells it again */
     *r->fleet = *r->agent->fleet;
+    r->fleet_here = r->agent->fleet_here;
     go_by(r, r->fleet);
 }
 
@@ -94,5 +99,6 @@ bool renewal_counts(const struct renewal_node *node, const struct link_reply *re
 {
     if (!node->renewal->fleet)
         return !reply->digest[0];
-    return node->seated && strcmp(reply->digest, node->renewal->fleet_digest) == 0;
+    return node->seated && node->renewal->config->counting >> node->number & 1 &&
+           strcmp(reply->digest, node->renewal->fleet_digest) == 0;
 }

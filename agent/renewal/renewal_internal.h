@@ -56,8 +56,7 @@ struct renewal_node {
     int number;
     struct link *link;
     struct seat seat;
-    bool seated,
-        astray; /* the link is where the record says; it is elsewhere, and to be sent there */
+    bool seated, astray; /* the link is where the record says; it is elsewhere, to be sent there */
     struct node_trust trust;
     struct node_age age;
     struct server server; /* that the node's address leads to */
@@ -272,12 +271,11 @@ void renewal_fleet_end(struct renewal *r);
 /* From now on; takes the record over. `here`: this host founded it. */
 void renewal_take_fleet(struct renewal *r, struct fleet_record *record,
                         bool here) IN_RENEWAL_THREAD;
-/* The link is up. */
-void renewal_seat_up(struct renewal_node *node) IN_RENEWAL_THREAD;
+void renewal_seat_up(struct renewal_node *node) IN_RENEWAL_THREAD; /* the link is up */
 /* Links that came up elsewhere than at their seats: not from inside their callbacks. */
 void renewal_mend_seats(struct renewal *r) IN_RENEWAL_THREAD;
-/* (!) Whether what the node answered counts: it goes by our record, and is at its seat. While none is known: it has
- * none either. */
+/* (!) Whether what the node answered counts: it goes by our record, which counts it, and is at its seat. While none is
+ * known: it has none either. */
 bool renewal_counts(const struct renewal_node *node,
                     const struct link_reply *reply) IN_RENEWAL_THREAD;
 

@@ -299,7 +299,11 @@ static void healed(struct heal *heal, const struct link_reply *reply) IN_RENEWAL
             ln->in_flight = false;
         if (!ln->in_flight)
             no_doubt(&r->slots[lease->slot], node->number);
-        judge_heal(node, lease, heal->mark, reply);
+        /* (!) Not even as a sign that the key is missing: it may have been sent by another record of the fleet. */
+        if (renewal_counts(node, reply))
+            judge_heal(node, lease, heal->mark, reply);
+        else
+            renewal_retry(node, lease, clock_now());
     } else if ((reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW) &&
                (!lease || lease->releasing)) {
         /* (!) A late answer whose lease has ended is followed by a release on the same connection;

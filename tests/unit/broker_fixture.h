@@ -138,6 +138,7 @@ static HF_UNUSED void make_agent(void)
     config.node_count = NODES;
     config.ttl_ms = TTL_MS;
     config.ttl_max_ms = TTL_MAX_MS;
+    config_count_all(&config);
     config.capacity = CAPACITY;
     config.clients_max = 16;
     config.groups_max = 8;

@@ -147,6 +147,7 @@ static HF_UNUSED void make_config(void)
     snprintf(config.list_hash, sizeof(config.list_hash), "cafe");
     config.ttl_ms = TTL_MS;
     config.ttl_max_ms = TTL_MAX_MS;
+    config_count_all(&config);
     config.assume_fresh = true;
     config.capacity = CAPACITY;
     config.timing = timing;

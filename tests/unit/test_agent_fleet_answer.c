@@ -28,11 +28,14 @@ static struct fleet_shown complete(void)
 {
     struct fleet_shown shown = {
         .known = true,
+        .settles = HF_TIME_PAST,
         .record = {.fleet = NAME,
                    .version = 1,
                    .state = FLEET_COMPLETE,
                    .count = 3,
-                   .seat = {{"a", "10.0.0.5:6379"}, {"b", "10.0.0.7:6379"}, {"c", "10.0.0.8:6379"}},
+                   .seat = {{.id = "a", .address = "10.0.0.5:6379"},
+                            {.id = "b", .address = "10.0.0.7:6379"},
+                            {.id = "c", .address = "10.0.0.8:6379"}},
                    .ttl_max_ms = 60000},
         .digest = "5c1e22aa",
         .by_host = "db1",
@@ -62,7 +65,7 @@ static char *answer_of(const struct fleet_shown *shown)
     FILE *out = open_memstream(&text, &length);
 
     assert_non_null(out);
-    fleet_answer(shown, out);
+    fleet_answer(shown, (hf_time){1000 * HF_NS_PER_MS}, out);
     assert_int_equal(fclose(out), 0);
     return text;
 }
@@ -99,10 +102,47 @@ TEST(a_complete_record_line_by_line)
     free(text);
 }
 
+static void settles_in(struct fleet_shown *shown, int64_t ms, uint64_t told_ms)
+{
+    struct fleet_told told;
+
+    shown->settles = (hf_time){(1000 + ms) * HF_NS_PER_MS}; /* now is 1000 ms */
+    read_back(shown, &told);
+    assert_int_equal(told.settles_ms, told_ms);
+}
+
+TEST(until_it_has_settled)
+{
+    struct fleet_shown shown = complete();
+    struct fleet_told told;
+
+    shown.record.version = 2;
+    settles_in(&shown, 5000, 5001);
+    /* the agent has not started again as one that goes by a settled record */
+    settles_in(&shown, 0, 1);
+    settles_in(&shown, -500, 1);
+    shown.settles = HF_TIME_PAST;
+    read_back(&shown, &told);
+    assert_int_equal(told.settles_ms, 0);
+    shown.record.state = FLEET_CHANGING;
+    shown.record.before_count = 2;
+    shown.record.before[0] = shown.record.before[1] = shown.record.seat[0];
+    shown.record.before[1].gone = true;
+    shown.settles = HF_TIME_NEVER;
+    read_back(&shown, &told);
+    assert_int_equal(told.settles_ms, 0);
+    assert_false(told.before[0].gone);
+    assert_true(told.before[1].gone);
+    assert_true(fleet_told_narrow(&told));
+}
+
 TEST(without_a_record_nothing_is_said_of_one)
 {
     struct fleet_shown shown = {
-        .record = {.fleet = NAME, .version = 7, .count = 1, .seat = {{"a", "/tmp/a"}}},
+        .record = {.fleet = NAME,
+                   .version = 7,
+                   .count = 1,
+                   .seat = {{.id = "a", .address = "/tmp/a"}}},
         .by_host = "db1",
         .since_wall_ms = 1,
         .count = 1,
@@ -310,6 +350,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_complete_record_line_by_line),
+        cmocka_unit_test(until_it_has_settled),
         cmocka_unit_test(without_a_record_nothing_is_said_of_one),
         cmocka_unit_test(an_id_is_one_word_whatever_it_is),
         cmocka_unit_test(the_command_reads_what_the_agent_writes),

@@ -12,6 +12,7 @@
 
 #include "agent/broker/broker.h"
 #include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/readopt.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/rooms.h"
 #include "agent/base/clock.h"
@@ -95,6 +96,7 @@ static int set_up(void **state)
                              .clients_max = 8,
                              .table_mode = 0644,
                              .group = (gid_t)-1};
+    config_count_all(&config);
     snprintf(config.name, sizeof(config.name), "test");
     snprintf(config.list_hash, sizeof(config.list_hash), "cafe");
     snprintf(config.key_format, sizeof(config.key_format), "%%s");
@@ -250,6 +252,54 @@ static void the_word_of_before_a_handoff_falls_first(void **state)
     assert_false(old_word_stood);
 }
 
+/* (!) A vote of a server that leaves made up the V that the holder knows: it relies on the last vote of those that stay. */
+static void by_another_record_nothing_is_released_before_the_v_of_before(void **state)
+{
+    const double d_s[3] = {25, 20, 18};
+
+    (void)state;
+    leave(false, HF_SLOT_HELD, d_s, 20);
+    shm_unlink(agent.shm_name); /* its word cannot be withdrawn */
+    config.counting = 6;
+    assert_true(released_in_s() > 19);
+    assert_false(agent.warm);
+}
+
+/* After ttl_max went down. */
+static void a_longer_lease_is_readopted_with_the_fleets_ttl_max(void **state)
+{
+    const struct journal_identity id = {.ttl_ms = 30000};
+    struct timing timing;
+    char why[160];
+
+    (void)state;
+    config.ttl_max_ms = 20000;
+    assert_false(readopt_fits(&config, &id, &timing, why, sizeof(why)));
+    config.by_record = true;
+    assert_true(readopt_fits(&config, &id, &timing, why, sizeof(why)));
+    assert_int_equal(hf_dur_ms(timing.ttl), 20000);
+    config.ttl_max_ms = 40000;
+    assert_true(readopt_fits(&config, &id, &timing, why, sizeof(why)));
+    assert_int_equal(hf_dur_ms(timing.ttl), 30000);
+}
+
+static void a_longer_lease_keeps_its_v(void **state)
+{
+    const double d_s[3] = {28, 27, 26};
+    const struct lease *lease;
+
+    (void)state;
+    leave(true, HF_SLOT_HELD, d_s, 27);
+    config.ttl_ms = config.ttl_max_ms = 10000;
+    config.by_record = true;
+    open_all();
+    lease = resource_lease(agent.broker->locks->by_slot[SLOT]);
+    assert_non_null(lease);
+    assert_int_equal(lease->ttl_ms, 10000);
+    assert_true(hf_time_since(lease->fsm.valid, clock_now()).ns > 26 * HF_NS_PER_SEC);
+    close_all();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +313,11 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(the_word_of_before_a_handoff_falls_first, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            by_another_record_nothing_is_released_before_the_v_of_before, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_longer_lease_is_readopted_with_the_fleets_ttl_max, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_longer_lease_keeps_its_v, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@
 #include "tests/unit/renewal_fixture.h"
 
 #define TEST(name) static void name(HF_UNUSED void **state)
+#define OUR_DIGEST "01234567"
 
 static int64_t ahead_ns; /* of the host's clock */
 
@@ -45,6 +46,7 @@ static int make(void **state)
 static int unmake(void **state)
 {
     (void)state;
+    agent.renewal->fleet = NULL; /* it is a test's */
     remove_agent();
     return 0;
 }
@@ -140,13 +142,14 @@ static void answer_renewal(int node, const struct lease *lease, const char *nonc
 }
 
 /* As if it had been sent. */
-static void answer_heal(int node, struct lease *lease, const char *nonce)
+static void answer_heal_with(int node, struct lease *lease, const struct link_reply *reply)
 {
     struct renewal_node *n = node_of(node);
     struct heal *heal = calloc(1, sizeof(*heal) + 4);
-    struct link_reply reply = says(node, nonce);
 
     lease_node(lease, node)->written = true;
+    lease_node(lease, node)->in_flight = true;
+    cohorts_remove(&n->renewals, lease->slot);
     heal->node = n;
     heal->slot = lease->slot;
     heal->generation = lease->generation;
@@ -157,7 +160,14 @@ static void answer_heal(int node, struct lease *lease, const char *nonce)
     heal->key_len = 4;
     memcpy(heal->key, "name", 4);
     n->heals++;
-    renewal_on_healed(n->link, &reply, heal);
+    renewal_on_healed(n->link, reply, heal);
+}
+
+static void answer_heal(int node, struct lease *lease, const char *nonce)
+{
+    struct link_reply reply = says(node, nonce);
+
+    answer_heal_with(node, lease, &reply);
 }
 
 static bool votes(const struct lease *lease, int node)
@@ -216,6 +226,111 @@ TEST(a_heal_of_an_old_node_counts_at_once)
 
     answer_heal(2, lease, NONCE);
     assert_true(votes(lease, 2));
+    end(lease);
+}
+
+/* (!) It was sent before the record was known, or to a server that has another one. */
+TEST(a_heal_by_another_record_counts_for_nothing)
+{
+    struct lease *lease = adopted(1 << 0 | 1 << 1);
+    struct fleet_record record = {.version = 1, .state = FLEET_COMPLETE, .count = NODES};
+
+    agent.renewal->fleet = &record;
+    answer_heal(2, lease, NONCE);
+    agent.renewal->fleet = NULL;
+    assert_false(votes(lease, 2));
+    assert_true(lease->fsm.heal_wanted >> 2 & 1);
+    assert_true(planned(lease, 2).ns != HF_TIME_NEVER.ns); /* it is tried again */
+    end(lease);
+}
+
+static void go_by(struct fleet_record *record)
+{
+    agent.renewal->fleet = record;
+    memcpy(agent.renewal->fleet_digest, OUR_DIGEST, sizeof(OUR_DIGEST));
+    for (int i = 0; i < NODES; i++)
+        node_of(i)->seated = true;
+}
+
+static struct link_reply says_by(int node, enum link_verdict verdict, const char *digest)
+{
+    struct link_reply reply = says(node, NONCE);
+
+    reply.verdict = verdict;
+    snprintf(reply.digest, sizeof(reply.digest), "%s", digest);
+    return reply;
+}
+
+/* (!) Sent when no record was known, answered when one is. */
+TEST(a_heal_of_before_the_record_is_sent_again_and_counts_by_it)
+{
+    struct lease *lease = adopted(1 << 0 | 1 << 1);
+    struct fleet_record record = {.version = 1, .state = FLEET_COMPLETE, .count = NODES};
+    struct link_reply before = says_by(2, VERDICT_OK, ""),
+                      by_it = says_by(2, VERDICT_OK, OUR_DIGEST);
+    hf_time latest;
+
+    go_by(&record);
+    answer_heal_with(2, lease, &before);
+    assert_false(votes(lease, 2));
+    latest = hf_time_add(clock_now(), hf_ms(hf_dur_ms(timing.retry_max) + 50));
+    assert_true(hf_time_before(planned(lease, 2), latest));
+    assert_false(lease_node(lease, 2)->in_flight);
+    answer_heal_with(2, lease, &by_it);
+    assert_true(votes(lease, 2));
+    end(lease);
+}
+
+TEST(a_heal_by_a_record_that_is_not_known_counts_for_nothing)
+{
+    struct lease *lease = adopted(1 << 0 | 1 << 1);
+    struct link_reply reply = says_by(2, VERDICT_OK, OUR_DIGEST);
+
+    answer_heal_with(2, lease, &reply);
+    assert_false(votes(lease, 2));
+    end(lease);
+}
+
+/* (!) Whose key stands on another fleet's node says nothing about ours. */
+TEST(a_heal_by_another_record_voids_nothing)
+{
+    struct lease *lease = adopted(ALL);
+    struct fleet_record record = {.version = 1, .state = FLEET_COMPLETE, .count = NODES};
+    struct link_reply before = says_by(2, VERDICT_TAKEN, ""),
+                      theirs = says_by(2, VERDICT_TAKEN, "76543210"),
+                      by_it = says_by(2, VERDICT_TAKEN, OUR_DIGEST);
+    hf_time d = lease_fsm_d(&lease->fsm, 2), latest;
+
+    go_by(&record);
+    answer_heal_with(2, lease, &before);
+    answer_heal_with(2, lease, &theirs);
+    assert_int_equal(lease_fsm_d(&lease->fsm, 2).ns, d.ns);
+    assert_false(lease_fsm_is_void(&lease->fsm, 2));
+    latest = hf_time_add(clock_now(), hf_ms(hf_dur_ms(timing.retry_max) + 50));
+    assert_true(hf_time_before(planned(lease, 2), latest));
+    answer_heal_with(2, lease, &by_it);
+    assert_true(lease_fsm_is_void(&lease->fsm, 2));
+    end(lease);
+}
+
+/* Nor are fences of other fleets above ours. */
+TEST(a_heal_by_another_record_outbids_nothing)
+{
+    struct lease *lease = adopted(ALL);
+    struct fleet_record record = {.version = 1, .state = FLEET_COMPLETE, .count = NODES};
+    static const char *const digests[] = {"", "76543210", OUR_DIGEST};
+
+    go_by(&record);
+    for (size_t k = 0; k < 3; k++)
+        for (int i = 0; i < QUORUM; i++) {
+            struct link_reply reply = says_by(i, VERDICT_LOW, digests[k]);
+
+            assert_int_equal(lease->fsm.state, HF_SLOT_HELD);
+            snprintf(reply.id, sizeof(reply.id), "rival");
+            reply.fence = fence_node_part(lease->fence) + 1;
+            answer_heal_with(i, lease, &reply);
+        }
+    assert_int_equal(lease->fsm.state, HF_SLOT_LOST);
     end(lease);
 }
 
@@ -394,6 +509,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_heal_counts_once_the_node_is_of_age),
         CASE(a_heal_of_an_old_node_counts_at_once),
+        CASE(a_heal_by_another_record_counts_for_nothing),
+        CASE(a_heal_of_before_the_record_is_sent_again_and_counts_by_it),
+        CASE(a_heal_by_a_record_that_is_not_known_counts_for_nothing),
+        CASE(a_heal_by_another_record_voids_nothing),
+        CASE(a_heal_by_another_record_outbids_nothing),
         CASE(what_was_healed_is_renewed_as_the_node_comes_of_age),
         CASE(what_has_longer_to_wait_is_kept_meanwhile),
         CASE(the_vote_of_before_stands_until_its_end),

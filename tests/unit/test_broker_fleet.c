@@ -275,12 +275,12 @@ static int told_of_the_fleet(void)
 
 static bool is_kept(const char *digest)
 {
-    char text[FLEET_TEXT_SIZE], found[FLEET_DIGEST_LEN + 1];
-    size_t length;
+    static struct fleet_memory memory;
+    char found[FLEET_DIGEST_LEN + 1];
 
-    fleet_memory_read(agent.fleet_path, agent.boot_id, text, &length);
-    fleet_record_digest(text, length, found);
-    return length > 0 && strcmp(found, digest) == 0;
+    fleet_memory_read(agent.fleet_path, agent.boot_id, &memory);
+    fleet_record_digest(memory.text, memory.length, found);
+    return memory.length > 0 && strcmp(found, digest) == 0;
 }
 
 static int asked(int i, enum command_kind kind)
@@ -713,6 +713,12 @@ static int make_behind_a_proxy(HF_UNUSED void **state)
     give_all_the_record();
     strcpy(config.nodes[1].as, config.nodes[1].text);
     strcpy(config.nodes[2].as, "10.0.0.1:7777");
+    for (int i = 1; i < NODES; i++) { /* no seat is where the link goes */
+        snprintf(config.nodes[i].text, sizeof(config.nodes[i].text), "proxy.example:%d", 7100 + i);
+        strcpy(config.nodes[i].host, "proxy.example");
+        config.nodes[i].port = 7100 + i;
+        config.nodes[i].numeric = false;
+    }
     strcpy(links[2].peer, config.nodes[2].as);
     return make_nodes();
 }

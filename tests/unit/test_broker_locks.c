@@ -239,7 +239,7 @@ static int make(void **state)
 static int unmake(void **state)
 {
     (void)state;
-    locks_go_away(locks);
+    locks_go_away(locks, false);
     locks_close(locks);
     for (int i = 0; i < NODES; i++)
         link_destroy(&links[i]);
@@ -521,6 +521,21 @@ static void an_acquires_deadline_is_the_earliest_it_may_be_there(void **state)
     assert_true(low.us < high.us);
     wait_for(0, 1, "a");
     assert_int_equal(newest(0)->deadline.us, low.us);
+}
+
+/* (!) A node that forgot meanwhile, or goes by another record, writes nothing. */
+static void an_acquire_names_the_sentinel_and_the_record_that_were_judged(void **state)
+{
+    (void)state;
+    wait_for(0, 1, "a");
+    for (int i = 0; i < NODES; i++)
+        assert_string_equal(newest(i)->stamp, NODE_NONCE);
+    strcpy(nodes.fleet_view.digest, "01234567");
+    wait_for(1, 2, "b");
+    for (int i = 0; i < NODES; i++) {
+        assert_int_equal(newest(i)->kind, ACQUIRE);
+        assert_string_equal(newest(i)->stamp, NODE_NONCE ":01234567");
+    }
 }
 
 /* --- in doubt --------------------------------------------------------------------------------- */
@@ -885,7 +900,7 @@ static void the_agents_end_has_short_holds_adopted(void **state)
     all_say(VERDICT_OK);
     wait_for(1, 2, "a");
     wait_for(2, 3, "b");
-    locks_go_away(locks);
+    locks_go_away(locks, false);
     was_posted(MSG_GRANTED);
     assert_int_equal(answered(1, 2)->status, HF_EGOING);
     assert_int_equal(answered(2, 3)->status, HF_EGOING);
@@ -895,6 +910,27 @@ static void the_agents_end_has_short_holds_adopted(void **state)
     assert_false(locks_busy(locks));
     wait_for(3, 4, "c");
     assert_int_equal(answered(3, 4)->status, HF_EGOING);
+}
+
+/* As after a kill, they ask the next start. */
+static void who_waits_is_told_nothing_when_the_agent_starts_again(void **state)
+{
+    (void)state;
+    wait_for(0, 1, "a");
+    all_say(VERDICT_OK);
+    wait_for(1, 2, "a");
+    wait_for(2, 3, "b");
+    locks_go_away(locks, true);
+    was_posted(MSG_GRANTED);
+    assert_int_equal(times_answered(1, 2), 0);
+    assert_int_equal(times_answered(2, 3), 0);
+    assert_int_equal(release_count, 1); /* of the round for b */
+    all_say(VERDICT_OK);
+    assert_false(locks_busy(locks));
+    forgone = 0;
+    wait_for(3, 4, "c");
+    assert_int_equal(times_answered(3, 4), 0);
+    assert_int_equal(forgone, 1);
 }
 
 /* --- an operator drains the host ---------------------------------------------------------------- */
@@ -1215,6 +1251,7 @@ int main(void)
         ROW(a_vote_counts_from_its_send),
         ROW(a_late_raise_counts_from_its_acquire),
         ROW(an_acquires_deadline_is_the_earliest_it_may_be_there),
+        ROW(an_acquire_names_the_sentinel_and_the_record_that_were_judged),
         ROW(a_broken_acquire_is_released_with_its_lease),
         ROW(so_is_one_that_breaks_before_the_round_is_decided),
         ROW(so_is_one_that_breaks_after_its_round),
@@ -1234,6 +1271,7 @@ int main(void)
         ROW(a_short_hold_is_adopted_before_anything_is_told),
         ROW(a_short_hold_ends_without_the_renewal_thread),
         ROW(a_short_hold_lasts_no_longer),
+        ROW(who_waits_is_told_nothing_when_the_agent_starts_again),
         ROW(the_agents_end_has_short_holds_adopted),
         ROW(a_drained_host_refuses_tries_and_lets_waiters_wait),
         ROW(an_undrained_host_serves_who_waits),

@@ -116,6 +116,13 @@ int hf_fd(hf_client *client)
     return -1;
 }
 
+int hf_agent_info(hf_client *client, struct hf_agent_info *ret_info)
+{
+    (void)client;
+    (void)ret_info;
+    return HF_ENOAGENT;
+}
+
 int hf_dispatch(hf_client *client)
 {
     (void)client;

@@ -25,6 +25,12 @@
     "connected=10.0.0.5:6379\n"                                                                    \
     "node b says=none counts=no elsewhere=yes seat=10.0.0.7:6379 configured=10.0.0.9:6379 "        \
     "connected=-\n"
+/* b moved, d is new */
+#define MOVED(state, more)                                                                         \
+    "fleet 1\nknown yes\nname " NAME "\ndigest 5c1e22aa\nversion 2\nstate " state                  \
+    "\nttl_max_ms 60000\n" more "seat a 10.0.0.5:6379\nseat b 10.0.0.9:6379\nseat c "              \
+    "10.0.0.8:6379\nseat d 10.0.0.4:6379\nbefore a 10.0.0.5:6379\nbefore b 10.0.0.7:6379 gone\n"   \
+    "before c 10.0.0.8:6379\nend\n"
 #define WELL RECORD NODES "end\n"
 #define TEN_SEATS                                                                                  \
     "fleet 1\nseat a /\nseat b /\nseat c /\nseat d /\nseat e /\nseat f /\nseat g /\nseat h /\n"    \
@@ -243,6 +249,38 @@ static void test_as_json(void **state)
     assert_true(json_is_false(json_object_get(document, "well")));
     assert_true(json_is_null(json_object_get(document, "record")));
     assert_string_equal(text_of(document, "waits"), "b and c are not up");
+    json_decref(document);
+}
+
+static void test_a_change(void **state)
+{
+    char *text = shown(MOVED("complete", "settles_ms 43210\n"));
+    json_t *document, *record, *before;
+
+    (void)state;
+    assert_has(text, "version 2, complete and settles in 43.2s\n");
+    assert_has(text, "4 nodes, 3 are needed");
+    assert_has(text, "leaves: b at 10.0.0.7:6379, stopped for good by an operator's word\n"
+                     "new: b at 10.0.0.9:6379 counts when the fleet has settled\n"
+                     "new: d at 10.0.0.4:6379 counts when the fleet has settled\n");
+    free(text);
+    text = shown(MOVED("changing", ""));
+    assert_has(text, "version 2, changing\n");
+    assert_has(text, "leaves: b at 10.0.0.7:6379");
+    free(text);
+    text = shown(MOVED("complete", ""));
+    assert_null(strstr(text, "leaves"));
+    free(text);
+
+    document = json_of(MOVED("complete", "settles_ms 43210\n"));
+    record = json_object_get(document, "record");
+    assert_int_equal(json_integer_value(json_object_get(record, "settles_ms")), 43210);
+    before = json_object_get(record, "members_before");
+    assert_true(json_is_true(json_object_get(json_array_get(before, 1), "gone")));
+    assert_true(json_is_false(json_object_get(json_array_get(before, 0), "gone")));
+    json_decref(document);
+    document = json_of(WELL);
+    assert_true(json_is_null(json_object_get(json_object_get(document, "record"), "settles_ms")));
     json_decref(document);
 }
 
@@ -468,6 +506,10 @@ static void test_doctor(void **state)
     finds(NONE, 0, 1, "> found the fleet: ");
     finds(RECORD "differs its ttl_max\nend\n", 0, 1, "this host may take no locks: its ttl_max");
     finds(RECORD "waits b has none\nend\n", 1, 0, "not on all nodes: b has none");
+    finds(MOVED("changing", "waits c is away\n"), 1, 0,
+          "the fleet changes to version 2: c is away");
+    finds(MOVED("complete", "settles_ms 43210\nwaits 43 s\n"), 0, 0,
+          "version 2 of the fleet settles in 44 s");
     finds(WELL, 1, 0, "b is at 10.0.0.7:6379 for this fleet, this host's configuration says ");
     finds(WELL, 1, 0, "> configure b=10.0.0.7:6379; or, ");
     finds(WELL, 1, 0, "b=10.0.0.9:6379,as=10.0.0.7:6379\n");
@@ -518,6 +560,7 @@ int main(void)
         cmocka_unit_test(test_for_people),
         cmocka_unit_test(test_a_user_of_this_host_has_a_name),
         cmocka_unit_test(test_as_json),
+        cmocka_unit_test(test_a_change),
         cmocka_unit_test(test_status_and_nodes_say_it_by_flags),
         cmocka_unit_test_setup_teardown(test_exit_codes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_agent, set_up, tear_down),

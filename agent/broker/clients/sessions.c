@@ -489,7 +489,7 @@ void sessions_start(struct clients *clients)
     loop_timer_set(clients->loop, &clients->sweep, clock_now());
 }
 
-int sessions_listen(struct clients *clients)
+static int listen_anew(struct clients *clients, int *ret_fd)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const char *path = clients->agent->socket_path;
@@ -517,18 +517,37 @@ int sessions_listen(struct clients *clients)
         errno = saved;
         return HF_ESYS;
     }
-    return loop_fd_add(clients->loop, &clients->listener, fd, on_listener);
+    *ret_fd = fd;
+    return HF_OK;
+}
+
+int sessions_listen(struct clients *clients)
+{
+    int fd = clients->agent->listener, rc = HF_OK;
+
+    clients->agent->listener = 0;
+    if (!fd)
+        rc = listen_anew(clients, &fd);
+    return rc == HF_OK ? loop_fd_add(clients->loop, &clients->listener, fd, on_listener) : rc;
+}
+
+static void stop_listening(struct clients *clients) BEFORE_OR_AFTER_THREADS
+{
+    loop_fd_remove(clients->loop, &clients->listener);
+    if (atomic_load_explicit(&clients->agent->stays, memory_order_acquire)) {
+        clients->agent->listener = clients->listener.fd;
+        return;
+    }
+    close(clients->listener.fd);
+    (void)unlink(clients->agent->socket_path);
 }
 
 void sessions_destroy(struct clients *clients) BEFORE_OR_AFTER_THREADS
 {
     struct session *s;
 
-    if (clients->listener.fd >= 0) {
-        loop_fd_remove(clients->loop, &clients->listener);
-        close(clients->listener.fd);
-        (void)unlink(clients->agent->socket_path);
-    }
+    if (clients->listener.fd >= 0)
+        stop_listening(clients);
     sessions_wake(clients);
     /* Leases stay: their holders live on, and the next agent readopts them. */
     while ((s = LIST_FIRST(&clients->sessions))) {

@@ -175,7 +175,7 @@ static void waits_on(struct waiter *w, bool unwanted) IN_BROKER_THREAD
     if (unwanted)
         waiter_fail(w, HF_ECANCELED, "");
     else if (locks->going)
-        waiter_fail(w, HF_EGOING, "");
+        request_wait_ends(w);
     else if (!heap_has(&w->timer.item) && w->deadline.ns != HF_TIME_NEVER.ns)
         loop_timer_set(locks->loop, &w->timer, w->deadline);
 }

@@ -48,9 +48,10 @@ void locks_configure(struct locks *locks, const struct config *config)
     locks->config = config;
 }
 
-void locks_go_away(struct locks *locks)
+void locks_go_away(struct locks *locks, bool again)
 {
     locks->going = true;
+    locks->again = again;
     short_holds_adopt(locks);
     requests_go_away(locks);
 }

@@ -53,6 +53,7 @@ struct locks {
     hf_time started;
     int n, q;
     bool going, closing;
+    bool again; /* going, to start again: clients are not told */
     struct token_pool tokens;
 
     /* resources */
@@ -86,8 +87,9 @@ void locks_configure(struct locks *locks, const struct config *config) IN_BROKER
 int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
                  struct clients *clients, const uint8_t hash_key[16],
                  const struct locks_owner *owner, struct locks **ret_locks);
-/* The agent ends: waiters are answered and rounds undone; an ephemeral agent ends its leases, too. */
-void locks_go_away(struct locks *locks) IN_BROKER_THREAD;
+/* The agent ends: waiters are answered and rounds undone; an ephemeral agent ends its leases, too. When it starts `again`,
+ * waiters are not answered: their clients ask again, as after a kill. */
+void locks_go_away(struct locks *locks, bool again) IN_BROKER_THREAD;
 /* Whether rounds or hand-offs are under way. */
 bool locks_busy(const struct locks *locks) IN_BROKER_THREAD;
 /* The links are about to end: nothing new begins. */

@@ -24,6 +24,7 @@
 #include "agent/broker/locks/ended.h"
 #include "agent/broker/locks/grants.h"
 #include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/promises.h"
 #include "agent/broker/locks/requests.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/nodes/nodes.h"
@@ -255,7 +256,8 @@ static int release_record(struct locks *locks, const struct record *rec, uint32_
 }
 
 static int take_up(struct locks *locks, const struct record *rec, uint32_t slot,
-                   struct client *holder, const struct timing *timing, hf_time now) IN_BROKER_THREAD
+                   struct client *holder, const struct timing *timing, hf_time frozen,
+                   hf_time now) IN_BROKER_THREAD
 {
     uint8_t key[CONFIG_KEY_MAX];
     size_t key_len;
@@ -289,7 +291,7 @@ static int take_up(struct locks *locks, const struct record *rec, uint32_t slot,
     r->generation = rec->state.generation;
     lease->slot = slot;
     lease->generation = rec->state.generation;
-    lease->ttl_ms = rec->id.ttl_ms;
+    lease->ttl_ms = (uint32_t)hf_dur_ms(timing->ttl);
     lease->pid = rec->id.pid;
     lease->uid = rec->id.uid;
     lease->request_id = rec->id.request_id;
@@ -302,6 +304,7 @@ static int take_up(struct locks *locks, const struct record *rec, uint32_t slot,
     lease->token = rec->id.token;
     lease_fsm_readopt(&lease->fsm, locks->n, locks->q, timing, lease->run, max_hold, rec->state.d,
                       mark, rec->state.slot_state == HF_SLOT_LOSING);
+    lease_fsm_freeze(&lease->fsm, frozen);
     if (lease->fsm.state == HF_SLOT_LOSING)
         lease->fsm.reason = rec->state.reason;
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
@@ -324,15 +327,6 @@ static int take_up(struct locks *locks, const struct record *rec, uint32_t slot,
     return HF_OK;
 }
 
-/* An agent that is killed between the journal's d_i and the check word that follows from them leaves an
- * earlier word. Of a grant it leaves none: nobody has seen that lease yet. */
-static bool word_ran_out(const struct locks *locks, uint32_t slot, uint32_t generation, hf_time now)
-{
-    uint64_t word = atomic_load(&locks->agent->table.slots[slot].check);
-
-    return word >> HF_CHECK_GEN_SHIFT == generation && !hf_check_holds(word, generation, now);
-}
-
 bool readopt_is_held(const struct journal_lease *state)
 {
     return journal_is_held(state->state) && state->slot_state < HF_SLOT_LOST;
@@ -341,8 +335,12 @@ bool readopt_is_held(const struct journal_lease *state)
 bool readopt_fits(const struct config *config, const struct journal_identity *id,
                   struct timing *ret_timing, char *why, size_t why_size)
 {
-    return timing_derive(hf_ms(id->ttl_ms), hf_ms(config->ttl_max_ms), ret_timing, why, why_size) ==
-           HF_OK;
+    hf_dur ttl = hf_ms(id->ttl_ms), most = hf_ms(config->ttl_max_ms);
+
+    /* After the fleet's ttl_max went down. */
+    if (config->by_record)
+        ttl = hf_dur_min(ttl, most);
+    return timing_derive(ttl, most, ret_timing, why, why_size) == HF_OK;
 }
 
 enum fate { FATE_TAKEN_UP, FATE_RELEASED, FATE_LOST, FATES };
@@ -359,21 +357,6 @@ static struct client *living_client(struct locks *locks,
     return client;
 }
 
-/* The latest V that the guardians of a run knew of: the journal has every d_i that stands (of a lost lease one
- * that is not before V), and the table the V that they were shown, if it still has that lease. Without that
- * table only the TTL bounds it. */
-static hf_time latest_end(struct locks *locks, const struct record *rec, uint32_t slot)
-{
-    const struct hf_slot *s = &locks->agent->table.slots[slot];
-    hf_time latest = validity_qth(rec->state.d, locks->n, 1);
-
-    if (!locks->agent->warm)
-        latest = hf_time_max(latest, hf_time_add(clock_now(), hf_ms(rec->id.ttl_ms)));
-    else if (atomic_load(&s->generation) == rec->state.generation)
-        latest = hf_time_max(latest, (hf_time){atomic_load(&s->deadline_ns)});
-    return latest;
-}
-
 /* When a lease that is over may be released; an instant in the past means now. */
 static hf_time release_time(struct locks *locks, const struct record *rec, uint32_t slot)
 {
@@ -382,11 +365,11 @@ static hf_time release_time(struct locks *locks, const struct record *rec, uint3
     /* (!) The job may live until then, whatever happened to the votes: the agent that lost the lease left
      * the keys to expire, too. */
     if (rec->id.run && state->slot_state == HF_SLOT_LOST)
-        return latest_end(locks, rec, slot);
+        return promise_latest(locks, &rec->id, &rec->state, slot);
     /* HELD: no release has left, and none may before V. Another table: the agent may have been killed
      * between ENDING and the check word, which is out of reach now. */
     if (state->state == JOURNAL_HELD || !locks->agent->warm)
-        return validity_qth(state->d, locks->n, locks->q);
+        return validity_relied_on(state->d, locks->n, locks->q, locks->config->counting);
     return HF_TIME_PAST;
 }
 
@@ -464,7 +447,8 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
     struct client *holder = NULL;
     struct timing timing;
     char why[160];
-    hf_time valid = validity_qth(rec->state.d, locks->n, locks->q), over = HF_TIME_PAST;
+    hf_time frozen = promise_frozen(locks, &rec->state, slot), over = HF_TIME_PAST,
+            valid = hf_time_max(frozen, validity_qth(rec->state.d, locks->n, locks->q));
     bool ahead = hf_time_before(now, valid);
     bool alive;
     int rc;
@@ -474,12 +458,12 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
         return complete(locks, rec, slot, now);
     holder = living_client(locks, &rec->id);
     alive = holder;
-    if (ahead && locks->agent->warm && !word_ran_out(locks, slot, rec->state.generation, now) &&
+    if (ahead && locks->agent->warm && !promise_ran_out(locks, slot, rec->state.generation, now) &&
         !locks->config->ephemeral && (alive || rec->id.run) &&
         readopt_fits(locks->config, &rec->id, &timing, why, sizeof(why))) {
         if (!holder)
             holder = absent_holder(locks, &rec->id);
-        rc = holder ? take_up(locks, rec, slot, holder, &timing, now) : HF_ENOMEM;
+        rc = holder ? take_up(locks, rec, slot, holder, &timing, frozen, now) : HF_ENOMEM;
         if (rc == HF_OK) {
             *ret_fate = FATE_TAKEN_UP;
             if (!alive)
@@ -503,9 +487,9 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
      * the earlier V: the job lives until the V that they know. Of other leases nobody relies on that V,
      * except where the table cannot be written. */
     if (rec->id.run)
-        over = latest_end(locks, rec, slot);
+        over = promise_latest(locks, &rec->id, &rec->state, slot);
     else if (!locks->agent->warm)
-        over = valid;
+        over = validity_relied_on(rec->state.d, locks->n, locks->q, locks->config->counting);
     return release_record(locks, rec, slot, hf_time_max(now, over), true);
 }
 
@@ -558,6 +542,7 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
             slot_over(locks, slot, true);
             continue;
         }
+        validity_drop(rec.state.d, locks->n, locks->config->counting);
         remember_previous(locks, &rec, slot);
         finish_handoff(locks, &rec, slot);
         rc = decide(locks, &rec, slot, now, &fate);
@@ -566,7 +551,8 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
                       slot, hf_status_text(rc));
         fates[fate]++;
         believed |= fate == FATE_TAKEN_UP ||
-                    (hf_time_before(now, validity_qth(rec.state.d, locks->n, locks->q)) &&
+                    (hf_time_before(now, validity_relied_on(rec.state.d, locks->n, locks->q,
+                                                            locks->config->counting)) &&
                      (rec.id.run || !agent->warm));
     }
     spare_give(spare);

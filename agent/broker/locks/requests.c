@@ -124,6 +124,10 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
             answers_forgo(&s->answers);
             return;
         }
+    if (locks->again) {
+        answers_forgo(&s->answers);
+        return;
+    }
     rc = judge_acquire(locks, s, q, &timing, text, sizeof(text));
     if (rc < 0) {
         refuse(locks, s, q, rc, text);
@@ -370,6 +374,14 @@ void requests_rebind(struct locks *locks, struct session *s)
     }
 }
 
+void request_wait_ends(struct waiter *w)
+{
+    if (resource_locks(w->resource)->again)
+        waiter_free(w);
+    else
+        waiter_fail(w, HF_EGOING, "");
+}
+
 void request_go_away(struct resource *r)
 {
     const struct lease *lease = resource_lease(r);
@@ -380,7 +392,7 @@ void request_go_away(struct resource *r)
     for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
         next = TAILQ_NEXT(w, queue);
         if (!handoff_is_to(r, w))
-            waiter_fail(w, HF_EGOING, "");
+            request_wait_ends(w);
     }
     if (!resource_locks(r)->config->ephemeral || !lease || lease->ending)
         return;

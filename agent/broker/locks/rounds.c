@@ -518,7 +518,7 @@ int round_begin(struct resource *r, struct waiter *w)
                                             .since = clock_wall()};
     token_draw(&locks->tokens, &round->token);
     fence = fence_propose(r->last_fence, known, median, clock_wall());
-    ballot_init(&round->ballot, locks->n, fence, now);
+    ballot_init(&round->ballot, locks->n, locks->q, fence, now);
 
     /* Counted only when it is granted: a round that fails uses up no generation. */
     r->generation = locks->generations[r->slot] + 1;

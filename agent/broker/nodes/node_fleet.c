@@ -15,7 +15,9 @@
 #include "agent/record/stores.h"
 #include "shm/status.h"
 
-#define PUT_PAUSE hf_ms(1000) /* before the record is put again on a node that did not take it */
+#define WISH_MOST    hf_ms(5000) /* before an operator's change that nobody took is dropped */
+#define PUT_PAUSE    hf_ms(1000) /* before the record is put again on a node that did not take it */
+#define LAST_ANSWERS hf_ms(100)  /* before the agent starts again by another record */
 
 static void show(struct nodes *nodes, hf_time now);
 
@@ -27,7 +29,9 @@ void node_fleet_begin(struct nodes *nodes)
     config_fleet(c, &own);
     fleet_init(&nodes->fleet_view, &own, c->new_list, nodes->started);
     if (nodes->agent->fleet)
-        fleet_restore(&nodes->fleet_view, nodes->agent->fleet);
+        fleet_restore(&nodes->fleet_view, nodes->agent->fleet, nodes->agent->fleet_settles);
+    nodes->fleet_here = nodes->agent->fleet_here;
+    memcpy(nodes->fleet_by, nodes->agent->fleet_by, sizeof(nodes->fleet_by));
     for (int i = 0; i < nodes->n; i++) {
         seat_configure(&nodes->node[i].seat, &c->nodes[i]);
         nodes->node[i].put_again = HF_TIME_PAST;
@@ -63,13 +67,21 @@ void node_fleet_down(struct nodes *nodes, int i)
 void node_fleet_reply(struct nodes *nodes, int i, const struct link_reply *reply)
 {
     struct fleet *f = &nodes->fleet_view;
-    bool counted = fleet_counts(f, i);
+    bool counted = fleet_counts(f, i), changing = f->known && f->record.state == FLEET_CHANGING;
 
     if (fleet_on_answer(f, i, reply->nonce, reply->digest, reply->sent, reply->received) &&
         !reply->record)
         sentinel_reread(nodes, i, reply->received);
-    if (fleet_counts(f, i) != counted)
+    if (fleet_counts(f, i) != counted || changing)
         loop_timer_set(nodes->loop, &nodes->review, reply->received);
+}
+
+static bool may_become_ours(const struct fleet *f, int i)
+{
+    const struct fleet_record *record = &f->node[i].record;
+
+    return !f->known || (strcmp(record->fleet, f->record.fleet) == 0 &&
+                         fleet_record_rank(record, &f->record) > 0);
 }
 
 void node_fleet_read(struct nodes *nodes, int i, const struct link_reply *reply)
@@ -79,7 +91,7 @@ void node_fleet_read(struct nodes *nodes, int i, const struct link_reply *reply)
     if (!reply->record)
         return;
     fleet_on_record(f, i, reply->digest, reply->record, reply->record_len);
-    if (fleet_counts(f, i) || (!f->known && f->node[i].said == FLEET_SAID_RECORD))
+    if (fleet_shows(f, i) || (f->node[i].said == FLEET_SAID_RECORD && may_become_ours(f, i)))
         snprintf(nodes->fleet_by, sizeof(nodes->fleet_by), "%s", reply->record_by);
 }
 
@@ -120,8 +132,8 @@ static bool put(struct nodes *nodes, const struct fleet_action *action, hf_time 
         return false;
     (void)fleet_record_text(&action->record, text);
     fleet.record = text;
-    if (nodes->fleet_view.known && nodes->fleet_by[0]) /* who gives it is not who founded it */
-        memcpy(by, nodes->fleet_by, sizeof(by));
+    if (nodes->fleet_view.known && action->record.version == nodes->fleet_view.record.version)
+        memcpy(by, nodes->fleet_by, sizeof(by)); /* who gives it is not who put it first */
     else
         snprintf(by, sizeof(by), "%.63s %" PRIu32 " %" PRId64, nodes->agent->host,
                  (uint32_t)getuid(), clock_wall().ms);
@@ -144,36 +156,91 @@ static void tell_renewal(struct nodes *nodes, const struct fleet_record *record)
     mailbox_post(&nodes->agent->to_renewal, m);
 }
 
-/* Where the fleet has private seats, its founder's host is the one for which these are its servers. */
+/* Where the fleet has private seats, its founder's host is the one for which these are its servers. A later version is of who
+ * changed the fleet. */
 static bool is_founder(const struct nodes *nodes)
 {
     size_t length = strlen(nodes->agent->host);
 
-    return strncmp(nodes->fleet_by, nodes->agent->host, length) == 0 &&
+    return nodes->fleet_view.record.version <= 1 &&
+           strncmp(nodes->fleet_by, nodes->agent->host, length) == 0 &&
            nodes->fleet_by[length] == ' ';
 }
 
-/* (!) Kept before anything counts by it: an agent never goes back. */
-static void adopt(struct nodes *nodes, const struct fleet_record *record)
+/* The nodes of which journal and node records are: the next agent may have others. */
+static void list_nodes(const struct nodes *nodes, const struct fleet_record *record,
+                       struct fleet_memory *memory)
 {
-    char text[FLEET_TEXT_SIZE], why[256];
-    size_t length = fleet_record_text(record, text);
+    const struct fleet *f = &nodes->fleet_view;
 
-    if (fleet_memory_keep(nodes->agent->fleet_path, nodes->agent->boot_id, text, length, why,
-                          sizeof(why)) < 0) {
-        if (!nodes->fleet_unkept)
+    if (record->version == 1)
+        return; /* they are the record's */
+    memory->list_count = nodes->n;
+    for (int i = 0; i < nodes->n; i++) {
+        struct fleet_seat *seat = &memory->list[i];
+
+        snprintf(seat->id, sizeof(seat->id), "%s", nodes->config->nodes[i].id);
+        snprintf(seat->address, sizeof(seat->address), "%s",
+                 f->known ? fleet_place(f, i)->address : f->node[i].peer);
+    }
+}
+
+/* (!) Kept before anything counts by it: an agent never goes back. */
+static bool keep(struct nodes *nodes, const struct fleet_record *record, hf_time from)
+{
+    struct fleet_memory *memory = calloc(1, sizeof(*memory));
+    char why[256] = "no memory";
+
+    if (memory) {
+        memory->here = nodes->fleet_here;
+        memcpy(memory->went_by, nodes->agent->config->file_hash, sizeof(memory->went_by));
+        memcpy(memory->by, nodes->fleet_by, sizeof(memory->by));
+        memory->from = from;
+        memory->length = fleet_record_text(record, memory->text);
+        list_nodes(nodes, record, memory);
+    }
+    if (!memory || fleet_memory_keep(nodes->agent->fleet_path, nodes->agent->boot_id, memory, why,
+                                     sizeof(why)) < 0) {
+        if (!nodes->fleet_view.unkept)
             log_error("make room, or give this agent its rights: no lock is granted before the "
                       "fleet's record can be kept: %s",
                       why);
-        nodes->fleet_unkept = true;
-        return;
+        nodes->fleet_view.unkept = true;
+    } else {
+        nodes->fleet_view.unkept = false;
     }
-    nodes->fleet_unkept = false;
+    free(memory);
+    return !nodes->fleet_view.unkept;
+}
+
+static void adopt(struct nodes *nodes, const struct fleet_record *record, hf_time now)
+{
+    nodes->fleet_here |= is_founder(nodes);
+    if (!keep(nodes, record, now))
+        return;
     fleet_adopt(&nodes->fleet_view, record);
     log_info("fleet %.8s: %d nodes, version %" PRIu64, record->fleet, record->count,
              record->version);
-    nodes->fleet_here |= is_founder(nodes);
     tell_renewal(nodes, record);
+}
+
+/* Rounds under way end with this agent's run, and what a server that leaves has told does not count in the next one. No
+ * round begins from here on, so that the last answers to those before come in: a lease that was granted without the answer
+ * of a node that stays would be lost. */
+static void begin_again(struct nodes *nodes, const struct fleet_record *record, hf_time now)
+{
+    const struct fleet *f = &nodes->fleet_view;
+    bool settled = f->known && fleet_record_rank(record, &f->record) == 0;
+
+    if (!keep(nodes, record, settled ? nodes->agent->fleet_from : now))
+        return;
+    log_info("fleet %.8s: version %" PRIu64 " %s; starting again by it", record->fleet,
+             record->version,
+             settled                           ? "has settled"
+             : record->state == FLEET_COMPLETE ? "is complete"
+                                               : "is on its way");
+    fleet_leave(&nodes->fleet_view);
+    nodes->fleet_ends = hf_time_add(now, LAST_ANSWERS);
 }
 
 /* --- seats ------------------------------------------------------------------------------------ */
@@ -185,7 +252,7 @@ static void forget_server(struct nodes *nodes, int i)
     struct node *node = &nodes->node[i];
     const struct config *c = nodes->config;
 
-    trust_init(&node->trust, timing_quarantine(hf_ms(c->ttl_max_ms)),
+    trust_init(&node->trust, timing_quarantine(hf_ms(c->ttl_longest_ms)),
                c->assume_fresh || c->ephemeral);
     node_events_begin(nodes, i);
 }
@@ -197,17 +264,17 @@ static void aim(struct nodes *nodes, int i) IN_BROKER_THREAD
 
     /* Not while it is being connected to: the configuration may lead to the seat by another name. */
     if (!f->known || !(f->node[i].peer[0] || node->failed) ||
-        !seat_aim(&node->seat, f->record.seat[i].address, f->node[i].peer, nodes->fleet_here))
+        !seat_aim(&node->seat, fleet_place(f, i)->address, f->node[i].peer, nodes->fleet_here))
         return;
     if (f->node[i].peer[0]) {
         fleet_on_leave(&nodes->fleet_view, i);
         log_warn("node %s is at %s for this fleet, and this host's configuration leads to %s",
-                 nodes->config->nodes[i].id, f->record.seat[i].address, f->node[i].peer);
+                 nodes->config->nodes[i].id, fleet_place(f, i)->address, f->node[i].peer);
         forget_server(nodes, i);
     } else if (!node_address_same(seat_address(&node->seat), node->seat.configured)) {
         log_info("node %s is looked for at %s, its address for this fleet; this host's "
                  "configuration says %s",
-                 nodes->config->nodes[i].id, f->record.seat[i].address,
+                 nodes->config->nodes[i].id, fleet_place(f, i)->address,
                  nodes->config->nodes[i].text);
     }
     nodes_reconnect(nodes, i);
@@ -234,19 +301,13 @@ static void look_for_founders(struct nodes *nodes, hf_time now)
             sentinel_reread(nodes, i, now);
 }
 
-/* An empty node gets the record when another member has shown it since: that one is asked now. */
+/* What the next answer of some nodes decides is asked for now. */
 static void ask_members(struct nodes *nodes)
 {
-    const struct fleet *f = &nodes->fleet_view;
-    hf_time empty = HF_TIME_PAST;
+    uint32_t which = fleet_awaits(&nodes->fleet_view);
 
-    for (int i = 0; f->known && i < nodes->n; i++)
-        if (f->node[i].there && f->node[i].said == FLEET_SAID_NONE)
-            empty = hf_time_max(empty, f->node[i].empty_since);
-    if (empty.ns == HF_TIME_PAST.ns)
-        return;
     for (int i = 0; i < nodes->n; i++)
-        if (fleet_counts(f, i) && !hf_time_before(empty, f->node[i].asked))
+        if (which >> i & 1)
             link_probe_soon(nodes->node[i].link);
 }
 
@@ -288,6 +349,8 @@ static const char *configured_text(const struct nodes *nodes, int i)
 {
     const struct node_address *a = &nodes->config->nodes[i];
 
+    if (nodes->config->by_record)
+        return nodes->config->named[i];
     return a->as[0] ? a->as : a->text;
 }
 
@@ -332,6 +395,7 @@ static void show(struct nodes *nodes, hf_time now)
     memset(s, 0, sizeof(*s));
     s->known = f->known;
     s->record = f->record;
+    s->settles = f->settles;
     memcpy(s->digest, f->digest, sizeof(s->digest));
     read_by(nodes->fleet_by, s);
     s->count = nodes->n;
@@ -340,7 +404,7 @@ static void show(struct nodes *nodes, hf_time now)
 
         snprintf(n->id, sizeof(n->id), "%s", nodes->config->nodes[i].id);
         if (f->known)
-            memcpy(n->seat, f->record.seat[i].address, sizeof(n->seat));
+            memcpy(n->seat, fleet_place(f, i)->address, sizeof(n->seat));
         snprintf(n->configured, sizeof(n->configured), "%s", configured_text(nodes, i));
         memcpy(n->peer, f->node[i].peer, sizeof(n->peer));
         n->word = word_of(f, i);
@@ -351,6 +415,15 @@ static void show(struct nodes *nodes, hf_time now)
     fleet_board_show(&nodes->agent->fleet_board, s);
 }
 
+/* (!) A private address that only the record names is another host's server here: no record is put there. */
+static bool may_be_another(const struct nodes *nodes, int i)
+{
+    const struct fleet *f = &nodes->fleet_view;
+
+    return f->known && nodes->config->unconfigured >> i & 1 && !nodes->fleet_here &&
+           node_address_seat_is_private(fleet_place(f, i)->address);
+}
+
 void node_fleet_review(struct nodes *nodes, hf_time now)
 {
     struct fleet_action action;
@@ -359,17 +432,23 @@ void node_fleet_review(struct nodes *nodes, hf_time now)
     for (int i = 0; i < nodes->n; i++) {
         fleet_on_usable(&nodes->fleet_view, i, is_usable(&nodes->node[i]),
                         trust_may_vote(&nodes->node[i].trust, now));
-        if (nodes->node[i].putting || hf_time_before(now, nodes->node[i].put_again))
+        if (nodes->node[i].putting || hf_time_before(now, nodes->node[i].put_again) ||
+            may_be_another(nodes, i) || !nodes_takes_writes(nodes, i))
             busy |= 1u << i;
         if (fleet_is_unread(&nodes->fleet_view, i))
             sentinel_reread(nodes, i, now);
     }
+    if (nodes->fleet_view.leaving && hf_time_reached(now, nodes->fleet_ends))
+        atomic_store_explicit(&nodes->agent->again, true, memory_order_release);
     for (;;) {
         fleet_next(&nodes->fleet_view, now, busy, &action);
         if (action.step == FLEET_ADOPT) {
-            adopt(nodes, &action.record);
-            if (nodes->fleet_unkept)
+            adopt(nodes, &action.record, now);
+            if (nodes->fleet_view.unkept)
                 break;
+        } else if (action.step == FLEET_AGAIN) {
+            begin_again(nodes, &action.record, now);
+            break;
         } else if (action.step == FLEET_PUT) {
             busy |= 1u << action.node;
             (void)put(nodes, &action, now);
@@ -383,4 +462,16 @@ void node_fleet_review(struct nodes *nodes, hf_time now)
     look_for_founders(nodes, now);
     ask_members(nodes);
     show(nodes, now);
+}
+
+/* --- an operator's change ----------------------------------------------------------------------- */
+
+int node_fleet_change(struct nodes *nodes, const struct fleet_wish *wish, char *why, size_t size)
+{
+    hf_time now = clock_now();
+    int rc = fleet_change_begin(&nodes->fleet_view, wish, now, WISH_MOST, why, size);
+
+    if (rc == HF_OK)
+        loop_timer_set(nodes->loop, &nodes->review, now);
+    return rc;
 }

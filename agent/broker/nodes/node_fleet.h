@@ -5,6 +5,7 @@
 
 #include "agent/base/thread_role.h"
 #include "agent/broker/nodes/nodes.h"
+#include "agent/core/fleet_change.h"
 
 void node_fleet_begin(struct nodes *nodes);
 /* After a reload. */
@@ -22,5 +23,8 @@ void node_fleet_review(struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
 uint32_t node_fleet_flags(const struct nodes *nodes, int node);
 /* For fleet_text of the node: why its record is not for this host; or "". */
 bool node_fleet_objects(const struct nodes *nodes, int node, char *ret_text, size_t size);
+/* An operator's change: it is put by the next reviews. As fleet_change_begin(). */
+int node_fleet_change(struct nodes *nodes, const struct fleet_wish *wish, char *why,
+                      size_t size) IN_BROKER_THREAD;
 
 #endif

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/agent.h"
+#include "agent/base/clock.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/nodes/nodes.h"
 
@@ -241,4 +243,13 @@ void nodes_explain(const struct nodes *nodes, hf_time now, char *ret_text, size_
     if (hf_time_before(now, enough) && used < size)
         snprintf(ret_text + used, size - used, "; enough of them vote in %" PRId64 " s",
                  hf_time_since(enough, now).ns / HF_NS_PER_SEC + 1);
+}
+
+const char *node_facts_refusal(const struct config *c, const struct node_facts *facts)
+{
+    struct node_trust trust;
+
+    trust_init(&trust, timing_quarantine(hf_ms(c->ttl_longest_ms)), false);
+    (void)trust_on_facts(&trust, facts, agent_allowed(c), clock_now());
+    return trust.refused ? node_refusal_text(trust.refusal) : NULL;
 }

@@ -15,5 +15,7 @@ void nodes_explain_round(const struct nodes *nodes, int voted, uint32_t errors, 
 uint64_t nodes_situation(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
 const char *node_quarantine_text(uint32_t reasons);
 const char *node_refusal_text(enum hf_node_refusal refusal);
+/* Of a node that is not known yet: why these facts would have it refused; NULL: they would not. */
+const char *node_facts_refusal(const struct config *config, const struct node_facts *facts);
 
 #endif

@@ -285,6 +285,10 @@ static void review(struct loop_timer *timer, hf_time now)
         if (nodes->node[i].fleet_text[0] && !nodes->fleet[0] && !is_settled(nodes, i))
             snprintf(nodes->fleet, sizeof(nodes->fleet), "%s%s", nodes->node[i].fleet_text, remedy);
     }
+    if (nodes->fleet_view.leaving)
+        nodes->fleet[0] = '\0'; /* the record that this agent starts again by will tell */
+    if (nodes->fleet_view.leaving && hf_time_before(now, nodes->fleet_ends))
+        next = hf_time_min(next, nodes->fleet_ends);
     nodes->owner.reviewed(nodes->owner.arg, now);
     loop_timer_set(nodes->loop, &nodes->review, next);
 }
@@ -352,7 +356,7 @@ void nodes_on_told(struct nodes *nodes, const struct message *m)
 
 bool nodes_may_vote(const struct nodes *nodes, int i, hf_time now)
 {
-    return nodes->node[i].up && link_is_up(nodes->node[i].link) &&
+    return !nodes->fleet_view.leaving && nodes->node[i].up && link_is_up(nodes->node[i].link) &&
            trust_may_vote(&nodes->node[i].trust, now) && fleet_counts(&nodes->fleet_view, i);
 }
 
@@ -388,12 +392,22 @@ int nodes_up(const struct nodes *nodes)
     return count;
 }
 
+/* By a record of a fleet that changes: it is up, and is told of it just now. */
+static bool is_being_told(const struct nodes *nodes, int i)
+{
+    const struct config *c = nodes->config;
+
+    return c->by_record && c->counting >> i & 1 && !fleet_counts(&nodes->fleet_view, i);
+}
+
 bool nodes_settling(const struct nodes *nodes, hf_time now)
 {
+    if (nodes->fleet_view.leaving)
+        return true;
     if (hf_time_reached(now, hf_time_add(nodes->started, hf_ns(SETTLING))))
         return false;
     for (int i = 0; i < nodes->n; i++)
-        if (!nodes->node[i].up || !nodes->node[i].trust.judged)
+        if (!nodes->node[i].up || !nodes->node[i].trust.judged || is_being_told(nodes, i))
             return true;
     return false;
 }
@@ -454,7 +468,7 @@ static int node_create(struct nodes *nodes, int i,
     struct link_options options;
     int rc;
 
-    trust_init(&node->trust, timing_quarantine(hf_ms(c->ttl_max_ms)),
+    trust_init(&node->trust, timing_quarantine(hf_ms(c->ttl_longest_ms)),
                c->assume_fresh || c->ephemeral);
     if (stores_known_node(nodes->agent, i, &before))
         trust_restore(&node->trust, &before, nodes->started);
@@ -484,7 +498,7 @@ int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolv
     nodes->loop = loop;
     nodes->owner = *owner;
     nodes->n = agent->config->node_count;
-    nodes->q = ballot_quorum(nodes->n);
+    nodes->q = agent->config->quorum;
     nodes->started = clock_now();
     nodes->review.fn = review;
     node_fleet_begin(nodes);

@@ -84,8 +84,9 @@ struct nodes {
     struct fleet_shown fleet_shown; /* as last shown */
     char fleet_by[96];              /* who put the record, as a node told it */
     bool fleet_here;                /* it was founded by this host, as told to the renewal thread */
-    bool fleet_unkept;              /* a record could not be kept */
-    char fleet[320];                /* why no lock is granted: this host is not as the fleet; "" */
+    hf_time
+        fleet_ends;  /* when this agent starts again by another record; while fleet_view is left */
+    char fleet[320]; /* why no lock is granted: this host is not as the fleet; "" */
 };
 
 /* Makes the links, without connecting. On HF_ENOMEM and HF_ESYS nothing is left behind. */
@@ -128,7 +129,7 @@ bool nodes_takes_writes(const struct nodes *nodes, int node) IN_BROKER_THREAD;
  * because that shows first when a node takes writes again. */
 int nodes_granting(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
 int nodes_up(const struct nodes *nodes) IN_BROKER_THREAD;
-/* Whether it is too early to say that nodes are missing: the agent has just started. */
+/* Whether it is too early to say that nodes are missing: the agent has just started, or is about to start again. */
 bool nodes_settling(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
 /* The nodes' TIME now, by the lower median; false: unknown. */
 bool nodes_time(const struct nodes *nodes, hf_time now, hf_nodetime *ret_time) IN_BROKER_THREAD;

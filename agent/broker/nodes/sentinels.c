@@ -62,7 +62,10 @@ bool sentinel_differs(const struct node_sentinel *s, const struct config *c, int
 static void compare_with_fleet(struct nodes *nodes, int i)
 {
     struct node *node = &nodes->node[i];
-    bool recorded = node->trust.sentinel.present && nodes->fleet_view.node[i].digest[0];
+    const struct fleet *f = &nodes->fleet_view;
+    /* A fleet that changed has other constants than the sentinels that it was founded with. */
+    bool recorded = (node->trust.sentinel.present && f->node[i].digest[0]) ||
+                    (f->known && f->record.version > 1);
 
     if (recorded ? !node_fleet_objects(nodes, i, node->fleet_text, sizeof(node->fleet_text))
                  : !sentinel_differs(&node->trust.sentinel, nodes->config, i, node->fleet_text,

@@ -1,0 +1,42 @@
+#include "agent/broker/locks/promises.h"
+
+#include "agent/base/clock.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/core/validity.h"
+#include "shm/slot.h"
+
+static hf_time shown(const struct hf_slot *s)
+{
+    return (hf_time){atomic_load(&s->deadline_ns)};
+}
+
+bool promise_ran_out(const struct locks *locks, uint32_t slot, uint32_t generation, hf_time now)
+{
+    uint64_t word = atomic_load(&locks->agent->table.slots[slot].check);
+
+    return word >> HF_CHECK_GEN_SHIFT == generation && !hf_check_holds(word, generation, now);
+}
+
+hf_time promise_latest(const struct locks *locks, const struct journal_identity *identity,
+                       const struct journal_lease *state, uint32_t slot)
+{
+    const struct hf_slot *s = &locks->agent->table.slots[slot];
+    hf_time latest = validity_qth(state->d, locks->n, 1);
+
+    if (!locks->agent->warm)
+        latest = hf_time_max(latest, hf_time_add(clock_now(), hf_ms(identity->ttl_ms)));
+    else if (atomic_load(&s->generation) == state->generation)
+        latest = hf_time_max(latest, shown(s));
+    return latest;
+}
+
+/* A majority by the record before has a server that stays, so no promise was for later than the last of these. */
+hf_time promise_frozen(const struct locks *locks, const struct journal_lease *state, uint32_t slot)
+{
+    const struct hf_slot *s = &locks->agent->table.slots[slot];
+
+    if (!locks->agent->warm || !validity_is_narrow(locks->n, locks->q, locks->config->counting) ||
+        atomic_load(&s->generation) != state->generation)
+        return HF_TIME_PAST;
+    return hf_time_min(shown(s), validity_qth(state->d, locks->n, 1));
+}
