@@ -12,6 +12,12 @@
 #include "tools/run/run.h"
 #include "tools/show/show.h"
 
+/* It shows the fleet, or changes it. */
+static int fleet(int argc, char **argv)
+{
+    return cmd_fleet_changes(argc, argv) ? cmd_fleet_change(argc, argv) : cmd_fleet(argc, argv);
+}
+
 static const struct {
     const char *name;
     int (*function)(int argc, char **argv);
@@ -25,7 +31,7 @@ static const struct {
     {"history", cmd_history, "Show what happened to leases and nodes"},
     {"watch", cmd_watch, "Show what happens to leases and nodes, as it happens"},
     {"nodes", cmd_nodes, "Show the Redis nodes as the agent sees them"},
-    {"fleet", cmd_fleet, "Show the fleet's record of its nodes, and what each node says of it"},
+    {"fleet", fleet, "Show the fleet's record of its nodes, or change it while locks are held"},
     {"wait", cmd_wait, "Wait until nobody holds a lock, on any host"},
     {"release", cmd_release, "Ask the holder of a lock to stop, or end its hold by force"},
     {"drain", cmd_drain, "Have this host grant no new lock, and wait until none is held"},

@@ -10,7 +10,10 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/base/clock.h"
 #include "agent/process/fleet_answer.h"
+#include "agent/process/fleet_request.h"
+#include "agent/process/fleet_wishes.h"
 #include "agent/process/metrics.h"
 #include "agent/process/reload.h"
 #include "shm/status.h"
@@ -22,29 +25,38 @@ int control_open(struct agent *agent, const char *dir, struct reload *reload,
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct control c = {.agent = agent, .reload = reload};
-    int error;
+    int error, rc = fleet_wishes_create(agent, &c.wishes);
+
+    if (rc < 0)
+        return rc;
 
     for (int i = 0; i < CONTROL_PEERS; i++)
         c.peers[i].fd = -1;
     snprintf(c.path, sizeof(c.path), "%s/control", dir);
     if (strlen(c.path) >= sizeof(address.sun_path)) {
         errno = ENAMETOOLONG;
-        return HF_ESYS;
+        goto error;
     }
     strcpy(address.sun_path, c.path);
     c.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (c.listener < 0)
-        return HF_ESYS;
+        goto error;
     (void)unlink(c.path); /* the agent's lock is held */
     if (bind(c.listener, (struct sockaddr *)&address, sizeof(address)) < 0 ||
         chmod(c.path, 0600) < 0 || listen(c.listener, 64) < 0) {
         error = errno;
         close(c.listener);
         errno = error;
-        return HF_ESYS;
+        goto error;
     }
     *ret_control = c;
     return HF_OK;
+
+error:
+    error = errno;
+    fleet_wishes_destroy(c.wishes);
+    errno = error;
+    return HF_ESYS;
 }
 
 /* Who listens, and not who made the file: that may have been killed. */
@@ -74,13 +86,9 @@ static void drop(struct control_peer *peer)
     *peer = (struct control_peer){.fd = -1};
 }
 
-void control_close(struct control *c)
+static bool is_waiting(const struct control_peer *peer)
 {
-    for (int i = 0; i < CONTROL_PEERS; i++)
-        if (c->peers[i].fd >= 0)
-            drop(&c->peers[i]);
-    (void)unlink(c->path);
-    close(c->listener);
+    return peer->reload || peer->wish;
 }
 
 size_t control_poll(const struct control *c, struct pollfd *polls)
@@ -90,9 +98,9 @@ size_t control_poll(const struct control *c, struct pollfd *polls)
     for (int i = 0; i < CONTROL_PEERS; i++)
         if (c->peers[i].fd >= 0) {
             polls[count++] = (struct pollfd){.fd = c->peers[i].fd,
-                                             .events = c->peers[i].answer   ? POLLOUT
-                                                       : c->peers[i].reload ? 0
-                                                                            : POLLIN};
+                                             .events = c->peers[i].answer         ? POLLOUT
+                                                       : is_waiting(&c->peers[i]) ? 0
+                                                                                  : POLLIN};
             busy++;
         }
     if (busy < CONTROL_PEERS)
@@ -107,7 +115,7 @@ static void answer_fleet(struct control *c, FILE *out)
     struct fleet_shown shown;
 
     fleet_board_look(&c->agent->fleet_board, &shown);
-    fleet_answer(&shown, out);
+    fleet_answer(&shown, clock_now(), out);
 }
 
 static void answer(struct control *c, const char *request, FILE *out)
@@ -124,7 +132,19 @@ static void answer(struct control *c, const char *request, FILE *out)
         if (metrics_list(c->agent, request + strlen(show), out) == 0)
             fprintf(out, "error: no lease of that name\n");
     } else
-        fprintf(out, "error: the requests are: metrics, list, show NAME, fleet, reload\n");
+        fprintf(out,
+                "error: the requests are: metrics, list, show NAME, fleet, fleet-change, reload\n");
+}
+
+static void answer_text(struct control_peer *peer, const char *before, const char *text,
+                        const char *after)
+{
+    FILE *out = open_memstream(&peer->answer, &peer->answer_length);
+
+    if (out)
+        fprintf(out, "%s%s%s", before, text, after);
+    if (!out || fclose(out) != 0 || !peer->answer)
+        drop(peer);
 }
 
 static void begin_answer(struct control *c, struct control_peer *peer)
@@ -140,26 +160,34 @@ static void begin_answer(struct control *c, struct control_peer *peer)
         drop(peer);
 }
 
-/* A peer whose reload is over gets its answer. */
-static void answer_reload(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
+/* A peer whose reload or change of the fleet is over gets its answer. */
+static void answer_waiting(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
 {
     const char *text;
     bool applied;
-    FILE *out;
 
-    if (!reload_over(c->reload, peer->reload, &applied, &text))
-        return;
-    out = open_memstream(&peer->answer, &peer->answer_length);
-    if (out)
-        fprintf(out, "%s%s\n", applied ? "reloaded: " : "error: ", text);
-    if (!out || fclose(out) != 0 || !peer->answer)
-        drop(peer);
+    if (peer->reload && reload_over(c->reload, peer->reload, &applied, &text))
+        answer_text(peer, applied ? "reloaded: " : "error: ", text, "\n");
+    else if (peer->wish && fleet_wishes_over(c->wishes, peer->wish, &text))
+        answer_text(peer, "", text, "");
+}
+
+static void ask_for_change(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
+{
+    char why[512];
+
+    peer->wish =
+        fleet_wishes_ask(c->wishes, peer->request, reload_in_force(c->reload), why, sizeof(why));
+    if (!peer->wish)
+        answer_text(peer, "error: ", why, "\n");
 }
 
 static void take_request(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
 {
     if (strcmp(peer->request, "reload") == 0)
         peer->reload = reload_ask(c->reload);
+    else if (strncmp(peer->request, FLEET_REQUEST, strlen(FLEET_REQUEST)) == 0)
+        ask_for_change(c, peer);
     else
         begin_answer(c, peer);
 }
@@ -198,6 +226,29 @@ static void write_answer(struct control_peer *peer)
         drop(peer);
 }
 
+/* (!) A change may have the agent start again before the peer that asked for it has its answer. */
+static void answer_last(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
+{
+    if (is_waiting(peer) && !peer->answer)
+        answer_waiting(c, peer);
+    if (peer->fd >= 0 && peer->answer)
+        write_answer(peer);
+}
+
+void control_close(struct control *c)
+{
+    fleet_wishes_end(c->wishes);
+    for (int i = 0; i < CONTROL_PEERS; i++) {
+        if (c->peers[i].fd >= 0)
+            answer_last(c, &c->peers[i]);
+        if (c->peers[i].fd >= 0)
+            drop(&c->peers[i]);
+    }
+    (void)unlink(c->path);
+    close(c->listener);
+    fleet_wishes_destroy(c->wishes);
+}
+
 static void take_peer(struct control *c, hf_time now)
 {
     int fd = accept4(c->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -214,6 +265,7 @@ static void take_peer(struct control *c, hf_time now)
 
 void control_serve(struct control *c, const struct pollfd *polls, size_t count, hf_time now)
 {
+    fleet_wishes_turn(c->wishes);
     for (size_t p = 0; p < count; p++) {
         if (!polls[p].revents)
             continue;
@@ -229,8 +281,8 @@ void control_serve(struct control *c, const struct pollfd *polls, size_t count, 
             peer->until = hf_time_add(now, PATIENCE);
             if (peer->answer)
                 write_answer(peer);
-            else if (peer->reload)
-                drop(peer); /* it hung up: the reload goes on */
+            else if (is_waiting(peer))
+                drop(peer); /* it hung up: what it asked for goes on */
             else
                 read_request(c, peer);
             break;
@@ -239,9 +291,9 @@ void control_serve(struct control *c, const struct pollfd *polls, size_t count, 
     for (int i = 0; i < CONTROL_PEERS; i++) {
         struct control_peer *peer = &c->peers[i];
 
-        if (peer->fd >= 0 && peer->reload && !peer->answer) {
+        if (peer->fd >= 0 && is_waiting(peer) && !peer->answer) {
             peer->until = hf_time_add(now, PATIENCE);
-            answer_reload(c, peer);
+            answer_waiting(c, peer);
         }
         if (peer->fd >= 0 && hf_time_reached(now, peer->until))
             drop(peer);

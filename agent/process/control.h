@@ -6,6 +6,8 @@
  *   fleet      the fleet's record, and what each node says of it (agent/process/fleet_answer.h)
  *   reload     reads the configuration again; the answer comes when that is over: "reloaded: " and what
  *              changed
+ *   fleet-change ...  an operator's change of the fleet; the answer comes when it is begun or refused
+ *              (agent/process/fleet_request.h)
  * An answer that begins with "error: " is an error. Never blocks: a peer that does not read or write for
  * two seconds is dropped. */
 #ifndef HOLDFAST_AGENT_PROCESS_CONTROL_H
@@ -22,14 +24,16 @@
 #define CONTROL_PEERS 8
 
 struct agent;
+struct fleet_wishes;
 struct reload;
 
 struct control_peer {
     int fd; /* -1: free */
     hf_time until;
-    char request[512];
+    char request[2048]; /* an id and an address, each byte escaped, and more */
     size_t request_length;
     uint64_t reload; /* waits for that one; 0: for none */
+    uint64_t wish;   /* likewise, for a change of the fleet */
     char *answer;    /* being written */
     size_t answer_length, written;
 };
@@ -37,15 +41,17 @@ struct control_peer {
 struct control {
     struct agent *agent;
     struct reload *reload;
+    struct fleet_wishes *wishes;
     char path[620];
     int listener;
     struct control_peer peers[CONTROL_PEERS];
 };
 
-/* HF_ESYS with errno. */
+/* HF_ESYS with errno; HF_ENOMEM. */
 int control_open(struct agent *agent, const char *dir, struct reload *reload,
-                 struct control *ret_control);
-void control_close(struct control *control);
+                 struct control *ret_control) IN_MAIN_THREAD;
+/* After the broker thread has ended. */
+void control_close(struct control *control) IN_MAIN_THREAD;
 
 /* The agent that serves DIR/control; 0: none does. Any process. */
 pid_t control_find(const char *dir);

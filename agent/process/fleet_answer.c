@@ -33,29 +33,12 @@ static const char *yes(bool it_is)
     return it_is ? "yes" : "no";
 }
 
-static void put_escaped(FILE *out, const char *text, bool one_word)
-{
-    char piece[HF_ESCAPE_SIZE];
-
-    for (; *text; text++)
-        if (one_word && *text == ' ') {
-            fputs("\\x20", out);
-        } else {
-            (void)hf_escape_byte((unsigned char)*text, piece);
-            fputs(piece, out);
-        }
-}
-
 /* `before`: what stands before it, a space or " name=". */
 static void put_word(FILE *out, const char *before, const char *text)
 {
-    fputs(before, out);
-    if (!*text)
-        fputc('-', out);
-    else if (strcmp(text, "-") == 0)
-        fputs("\\x2d", out);
-    else
-        put_escaped(out, text, true);
+    char word[HF_WORD_SIZE(HF_NODE_TEXT_MAX)];
+
+    fprintf(out, "%s%s", before, hf_word(word, sizeof(word), text));
 }
 
 static void put_text(FILE *out, const char *key, const char *text)
@@ -63,7 +46,12 @@ static void put_text(FILE *out, const char *key, const char *text)
     if (!*text)
         return;
     fprintf(out, "%s ", key);
-    put_escaped(out, text, false);
+    for (; *text; text++) {
+        char piece[HF_ESCAPE_SIZE];
+
+        (void)hf_escape_byte((unsigned char)*text, piece);
+        fputs(piece, out);
+    }
     fputc('\n', out);
 }
 
@@ -75,16 +63,30 @@ static void put_seats(FILE *out, const char *key, const struct fleet_seat *seats
         fputs(key, out);
         put_word(out, " ", seats[i].id);
         put_word(out, " ", seats[i].address);
-        fputc('\n', out);
+        fputs(seats[i].gone ? " gone\n" : "\n", out);
     }
 }
 
-static void put_record(FILE *out, const struct fleet_shown *shown)
+/* Until this agent goes by it as settled; 0: it does, or it is not complete. When the time has come, the agent starts
+ * again before it does. */
+static int64_t settles_ms(const struct fleet_shown *shown, hf_time now)
 {
+    if (shown->record.state != FLEET_COMPLETE || shown->settles.ns == HF_TIME_PAST.ns)
+        return 0;
+    if (hf_time_reached(now, shown->settles))
+        return 1;
+    return hf_dur_ms(hf_time_since(shown->settles, now)) + 1;
+}
+
+static void put_record(FILE *out, const struct fleet_shown *shown, hf_time now)
+{
+    int64_t settles = settles_ms(shown, now);
     const struct fleet_record *r = &shown->record;
 
     fprintf(out, "name %s\ndigest %s\nversion %" PRIu64 "\nstate %s\nttl_max_ms %" PRId64 "\n",
             r->fleet, shown->digest, r->version, state_word(r->state), r->ttl_max_ms);
+    if (settles)
+        fprintf(out, "settles_ms %" PRId64 "\n", settles);
     put_seats(out, "seat", r->seat, r->count);
     put_seats(out, "before", r->before, r->before_count);
     if (*shown->by_host && shown->since_wall_ms) {
@@ -104,11 +106,11 @@ static void put_node(FILE *out, const struct fleet_shown_node *node)
     fputc('\n', out);
 }
 
-void fleet_answer(const struct fleet_shown *shown, FILE *out)
+void fleet_answer(const struct fleet_shown *shown, hf_time now, FILE *out)
 {
     fprintf(out, "fleet 1\nknown %s\n", yes(shown->known));
     if (shown->known)
-        put_record(out, shown);
+        put_record(out, shown, now);
     for (int i = 0; i < shown->count; i++)
         put_node(out, &shown->node[i]);
     put_text(out, "waits", shown->waits);

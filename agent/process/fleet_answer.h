@@ -6,7 +6,8 @@
  *   name HEX                the fleet's own name, and `digest HEX`: the record's
  *   version N               and `state founding|changing|complete`, `ttl_max_ms N`
  *   seat ID ADDRESS         a member, in the fleet's order
- *   before ID ADDRESS       a member of the version before
+ *   settles_ms N            so long until a complete record has settled; absent: it has, or it is changing
+ *   before ID ADDRESS [gone]   a member of the version before; `gone`: by the operator's word its server is stopped for good
  *   by HOST UID WALL_MS     who wrote the record and when, where that is known
  *   node ID FIELD=...       a node of this host's configuration:
  *                             says=unknown|none|ours|founding|foreign|unreadable
@@ -28,6 +29,6 @@
 #include "agent/record/fleet_shown.h"
 
 /* Pure, but for the writing. */
-void fleet_answer(const struct fleet_shown *shown, FILE *out);
+void fleet_answer(const struct fleet_shown *shown, hf_time now, FILE *out);
 
 #endif

@@ -198,6 +198,9 @@ static void write_fleet(struct agent *agent, FILE *out)
     fprintf(out, "holdfast_fleet_version %" PRIu64 "\n", shown.known ? shown.record.version : 0);
     write_head(out, "fleet_complete", "gauge", "1: that record is complete");
     fprintf(out, "holdfast_fleet_complete %d\n", complete);
+    write_head(out, "fleet_settled", "gauge",
+               "1: it is, and has settled: all its nodes count, and the next change may begin");
+    fprintf(out, "holdfast_fleet_settled %d\n", complete && shown.settles.ns == HF_TIME_PAST.ns);
     write_head(out, "node_fleet_counts", "gauge",
                "1: the node is at its seat and has that record, so its answers count");
     for (int i = 0; i < shown.count; i++) {

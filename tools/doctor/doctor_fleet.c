@@ -33,6 +33,15 @@ static void look_at_record(struct doctor *doctor, const struct fleet_told *told)
                       "is founded once, by the first agent that reaches all of them",
                       "this agent has no record of its fleet, so no new lock can be had%s%s",
                       *text ? ": " : "", text);
+    else if (strcmp(told->state, "changing") == 0)
+        doctor_report(doctor, FINDING_WARN, "fleet.record", "see holdfast fleet",
+                      "the fleet changes to version %" PRIu64 "%s%s", told->version,
+                      *text ? ": " : "", text);
+    else if (fleet_told_narrow(told))
+        doctor_report(doctor, FINDING_NOTE, "fleet.record", NULL,
+                      "version %" PRIu64 " of the fleet settles in %" PRIu64
+                      " s: until then only the nodes that stayed count",
+                      told->version, told->settles_ms / 1000 + 1);
     else if (*text)
         doctor_report(doctor, FINDING_WARN, "fleet.record", "see holdfast fleet",
                       "the fleet's record is not on all nodes: %s", text);

@@ -13,7 +13,8 @@
 
 static void look_at_count(struct doctor *doctor, const struct reader *reader, uint32_t voting)
 {
-    uint32_t nodes = reader->table.header->nodes, quorum = reader->table.header->quorum;
+    const struct hf_table_terms terms = hf_table_terms(&reader->table);
+    uint32_t nodes = terms.nodes, quorum = terms.quorum;
 
     if (nodes < 3)
         doctor_report(doctor, FINDING_WARN, "nodes.count", "use three nodes or five",

@@ -59,7 +59,7 @@ static int reach(const struct place *place, const struct control_request *reques
 /* All of the answer; its length, 0: none came. */
 static size_t exchange(int fd, const char *line, char *ret_answer, size_t size)
 {
-    char request[512];
+    char request[CONTROL_REQUEST_MOST + 2];
     int said = snprintf(request, sizeof(request), "%s\n", line);
     size_t length = 0;
     ssize_t got;

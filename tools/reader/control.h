@@ -7,7 +7,8 @@
 
 #include "tools/reader/places.h"
 
-#define CONTROL_REFUSED "error: " /* begins the answer to a request that the agent refuses */
+#define CONTROL_REQUEST_MOST 2046      /* bytes of a line that an agent reads */
+#define CONTROL_REFUSED      "error: " /* begins the answer to a request that the agent refuses */
 
 struct control_request {
     const char *line;    /* without its newline */

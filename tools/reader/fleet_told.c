@@ -23,27 +23,9 @@ static char *next_word(char **line)
     return *line ? strsep(line, " ") : NULL;
 }
 
-/* Undoes the escapes. */
-static bool take_text(const char *text, char *to, size_t size)
-{
-    size_t used = 0;
-
-    while (*text) {
-        int byte = hf_unescape_byte(&text);
-
-        if (byte <= 0 || used + 1 >= size)
-            return false;
-        to[used++] = (char)byte;
-    }
-    to[used] = '\0';
-    return true;
-}
-
 static bool take_word(const char *word, char *to, size_t size)
 {
-    if (!word || !*word)
-        return false;
-    return take_text(strcmp(word, "-") == 0 ? "" : word, to, size);
+    return word && hf_word_read(word, to, size);
 }
 
 static bool take_number(const char *word, uint64_t most, uint64_t *ret_number)
@@ -95,8 +77,18 @@ static bool add_seat(struct fleet_told_seat *seats, int *count, char *rest)
 {
     struct fleet_told_seat *seat = &seats[*count];
 
-    return *count < HF_NODES_MAX && take_word(next_word(&rest), seat->id, sizeof(seat->id)) &&
-           take_word(next_word(&rest), seat->address, sizeof(seat->address)) && ++*count;
+    if (*count == HF_NODES_MAX || !take_word(next_word(&rest), seat->id, sizeof(seat->id)) ||
+        !take_word(next_word(&rest), seat->address, sizeof(seat->address)))
+        return false;
+    for (const char *word; (word = next_word(&rest));)
+        seat->gone |= strcmp(word, "gone") == 0;
+    ++*count;
+    return true;
+}
+
+static bool take_settles(struct fleet_told *t, char *rest)
+{
+    return take_number(rest, INT64_MAX, &t->settles_ms);
 }
 
 static bool take_seat(struct fleet_told *t, char *rest)
@@ -150,22 +142,23 @@ static bool take_node(struct fleet_told *t, char *rest)
 
 static bool take_waits(struct fleet_told *t, char *rest)
 {
-    return rest && take_text(rest, t->waits, sizeof(t->waits));
+    return rest && hf_text_read(rest, t->waits, sizeof(t->waits));
 }
 
 static bool take_differs(struct fleet_told *t, char *rest)
 {
-    return rest && take_text(rest, t->differs, sizeof(t->differs));
+    return rest && hf_text_read(rest, t->differs, sizeof(t->differs));
 }
 
 static const struct {
     const char *key;
     bool (*take)(struct fleet_told *told, char *rest);
 } keys[] = {
-    {"known", take_known},     {"name", take_name},     {"digest", take_digest},
-    {"version", take_version}, {"state", take_state},   {"ttl_max_ms", take_ttl_max},
-    {"seat", take_seat},       {"before", take_before}, {"by", take_by},
-    {"node", take_node},       {"waits", take_waits},   {"differs", take_differs},
+    {"known", take_known},        {"name", take_name},     {"digest", take_digest},
+    {"version", take_version},    {"state", take_state},   {"ttl_max_ms", take_ttl_max},
+    {"seat", take_seat},          {"before", take_before}, {"by", take_by},
+    {"node", take_node},          {"waits", take_waits},   {"differs", take_differs},
+    {"settles_ms", take_settles},
 };
 
 static bool take_line(struct fleet_told *told, char *line)
@@ -243,6 +236,29 @@ int fleet_told_ask_at(const struct place *place, struct fleet_told *ret_told, ch
 bool fleet_told_well(const struct fleet_told *told)
 {
     return told->known && strcmp(told->state, "complete") == 0 && !*told->differs;
+}
+
+bool fleet_told_narrow(const struct fleet_told *told)
+{
+    return told->known && (strcmp(told->state, "changing") == 0 || told->settles_ms > 0);
+}
+
+bool fleet_told_has(const struct fleet_told_seat *seats, int count,
+                    const struct fleet_told_seat *seat)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(seats[i].id, seat->id) == 0 && strcmp(seats[i].address, seat->address) == 0)
+            return true;
+    return false;
+}
+
+int fleet_told_quorum(const struct fleet_told *told)
+{
+    int count = told->seat_count;
+
+    if (fleet_told_narrow(told) && told->before_count > count)
+        count = told->before_count;
+    return count / 2 + 1;
 }
 
 bool fleet_told_lists(const struct fleet_told *told, const char *id)

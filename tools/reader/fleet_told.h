@@ -17,6 +17,7 @@
 
 struct fleet_told_seat {
     char id[HF_NODE_TEXT_MAX + 1], address[HF_NODE_TEXT_MAX + 1];
+    bool gone; /* of `before`: by the operator's word its server is stopped for good */
 };
 
 struct fleet_told_node {
@@ -32,6 +33,7 @@ struct fleet_told {
     bool known; /* the agent goes by a record; otherwise all up to `by_host` is empty */
     char name[41], digest[TOLD_WORD_SIZE], state[TOLD_WORD_SIZE];
     uint64_t version, ttl_max_ms;
+    uint64_t settles_ms; /* 0: it has settled, or is not complete */
     int seat_count, before_count;
     struct fleet_told_seat seat[HF_NODES_MAX], before[HF_NODES_MAX];
     uint64_t since_wall_ms; /* 0: since when and by whom is not known */
@@ -54,6 +56,14 @@ int fleet_told_ask_at(const struct place *place, struct fleet_told *ret_told, ch
 
 /* The agent goes by a complete record, and may take locks. */
 bool fleet_told_well(const struct fleet_told *told);
+
+/* It changes, or has not settled: only members of both lists count. */
+bool fleet_told_narrow(const struct fleet_told *told);
+/* Whether the list has a member of that id and address. */
+bool fleet_told_has(const struct fleet_told_seat *seats, int count,
+                    const struct fleet_told_seat *seat);
+/* How many nodes are needed. */
+int fleet_told_quorum(const struct fleet_told *told);
 
 /* Whether this host's configuration has a node of that id. */
 bool fleet_told_lists(const struct fleet_told *told, const char *id);

@@ -45,6 +45,12 @@ static const struct {
     {{"stop-jobs", no_argument, NULL, 'S'},
      'S',
      "      --stop-jobs    ask all holders to stop, as holdfast release does"},
+    {{"gone", no_argument, NULL, 'G'},
+     'G',
+     "      --gone         the server that leaves is stopped for good"},
+    {{"no-wait", no_argument, NULL, 'o'},
+     'o',
+     "      --no-wait      return when the change has begun"},
     {{"count", required_argument, NULL, 'n'},
      'n',
      "  -n, --count COUNT  show only the newest COUNT"},
@@ -157,6 +163,12 @@ static int parse_option(const char *program, int option, struct reader_args *arg
         break;
     case 'S':
         args->stop_jobs = true;
+        break;
+    case 'G':
+        args->gone = true;
+        break;
+    case 'o':
+        args->no_wait = true;
         break;
     case 'n':
         code = number_from_1(program, "count", UINT32_MAX, &count);

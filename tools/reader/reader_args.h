@@ -24,6 +24,8 @@ struct reader_args {
     bool until_none;    /* --wait, without a value */
     int64_t timeout_ms; /* --timeout T; -1: not given */
     bool stop_jobs;     /* --stop-jobs */
+    bool gone;          /* --gone */
+    bool no_wait;       /* --no-wait */
     bool history;       /* --history */
     uint32_t count;     /* -n, --count COUNT; 0: not given */
     const char *node;   /* --node ID; NULL: not given */
@@ -37,7 +39,7 @@ struct reader_name {
 
 #define READER_ARGS_GO_ON (-1)
 
-/* Parses argv. `letters`: which options apply, of "jaqecfFIyAwWTSnNH"; --agent and --help always do. `usage`
+/* Parses argv. `letters`: which options apply, of "jaqecfFIyAwWTSGonNH"; --agent and --help always do. `usage`
  * follows "Usage: holdfast "; `about` is the rest of the help except the options. READER_ARGS_GO_ON, or
  * the exit code: help was shown, or a bad option named. */
 int reader_args_parse(int argc, char **argv, const char *letters, const char *usage,

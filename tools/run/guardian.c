@@ -17,10 +17,22 @@
 #define KILL_COMPLAIN_NS   (1000 * NS_PER_MS)
 #define KILL_GIVE_UP_NS    (10000 * NS_PER_MS)
 
+/* No agent extends a lease for longer than the fleet's ttl_max, which may have become smaller than the TTL that was asked for. */
+static int64_t ttl_now_ns(const struct guardian *g)
+{
+    struct hf_agent_info agent = HF_AGENT_INFO_INIT;
+
+    if (!g->hold.client || hf_agent_info(g->hold.client, &agent) < 0)
+        return g->timeline.ttl_ns; /* as it was told last */
+    return agent.ttl_max_ms * NS_PER_MS < g->plan->ttl_ns ? agent.ttl_max_ms * NS_PER_MS
+                                                          : g->plan->ttl_ns;
+}
+
 enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns)
 {
     int64_t valid_ns = hold_valid_until_ns(&g->hold);
 
+    timeline_set_ttl(&g->timeline, ttl_now_ns(g));
     return timeline_judge(&g->timeline, now_ns, valid_ns, hold_state(&g->hold) == HF_STATE_LOSING);
 }
 

@@ -35,6 +35,11 @@ void timeline_init(struct timeline *t, int64_t ttl_ns, int64_t lag_ns)
     *t = (struct timeline){.phase = TIMELINE_HELD, .ttl_ns = ttl_ns, .lag_ns = lag_ns};
 }
 
+void timeline_set_ttl(struct timeline *t, int64_t ttl_ns)
+{
+    t->ttl_ns = ttl_ns;
+}
+
 enum timeline_phase timeline_judge(struct timeline *t, int64_t now_ns, int64_t valid_ns,
                                    bool losing)
 {

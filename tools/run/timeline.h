@@ -26,6 +26,8 @@ struct timeline {
 };
 
 void timeline_init(struct timeline *timeline, int64_t ttl_ns, int64_t lag_ns);
+/* The lease has another TTL from now on: the fleet's ttl_max has changed. */
+void timeline_set_ttl(struct timeline *timeline, int64_t ttl_ns);
 
 /* Judges at `now_ns`: `valid_ns` is V as it stands, 0 when lost; `losing` whether the lease is
  * LOSING. */

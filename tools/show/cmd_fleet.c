@@ -26,7 +26,10 @@ int cmd_fleet(int argc, char **argv)
     struct place place;
     char why[512];
     int code = reader_args_parse(
-        argc, argv, "j", "fleet [options]",
+        argc, argv, "j",
+        "fleet [options]\n       holdfast fleet move|add|remove|ttl-max|resume ... (see holdfast "
+        "fleet "
+        "move --help)",
         "Shows the fleet's record, which names the nodes and their addresses for all hosts, and\n"
         "what each node and this host say of it.\n"
         "Exit code: 0 this agent goes by a complete record, 3 it does not, 69 no agent, 77 not "

@@ -93,6 +93,7 @@ static void print_counts(const struct reader *reader, const struct reader_counts
     const struct hf_table *table = &reader->table;
     struct hf_node_row rows[HF_NODES_MAX];
     uint32_t count = reader_nodes(reader, rows);
+    const struct hf_table_terms terms = hf_table_terms(table);
     char ttl[TEXT_SPAN_SIZE], ttl_max[TEXT_SPAN_SIZE];
 
     printf("counts    leases %" PRIu32, leases->leases);
@@ -101,9 +102,9 @@ static void print_counts(const struct reader *reader, const struct reader_counts
     printf(", waiters %" PRIu64 ", clients %" PRIu64 "\n",
            hf_counter_read(table, HF_COUNTER_WAITERS), hf_counter_read(table, HF_COUNTER_CLIENTS));
     printf("nodes     %" PRIu32 " of %" PRIu32 " vote, quorum %" PRIu32 "; ttl %s, ttl_max %s\n",
-           reader_nodes_voting(rows, count), table->header->nodes, table->header->quorum,
-           text_span(ttl, sizeof(ttl), table->header->ttl_ms),
-           text_span(ttl_max, sizeof(ttl_max), table->header->ttl_max_ms));
+           reader_nodes_voting(rows, count), terms.nodes, terms.quorum,
+           text_span(ttl, sizeof(ttl), terms.ttl_ms),
+           text_span(ttl_max, sizeof(ttl_max), terms.ttl_max_ms));
 }
 
 static json_t *counters_json(const struct hf_table *table)

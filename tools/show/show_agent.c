@@ -47,6 +47,7 @@ static json_t *drained_json(const struct hf_table *table)
 void show_agent_json(struct json_out *out, const struct reader *reader, const struct life *life)
 {
     const struct hf_table_header *header = reader->table.header;
+    const struct hf_table_terms terms = hf_table_terms(&reader->table);
     json_t *agent = json_object(), *beats = json_object();
 
     for (int i = 0; i < LIFE_THREADS; i++)
@@ -62,10 +63,10 @@ void show_agent_json(struct json_out *out, const struct reader *reader, const st
     json_put(agent, "last_sign_age_ms", age_json(life->last_ms));
     json_put(agent, "heartbeat_age_ms", beats);
     json_put(agent, "incarnation", json_integer(header->incarnation));
-    json_put(agent, "nodes", json_integer(header->nodes));
-    json_put(agent, "quorum", json_integer(header->quorum));
-    json_put(agent, "ttl_ms", json_integer(header->ttl_ms));
-    json_put(agent, "ttl_max_ms", json_integer(header->ttl_max_ms));
+    json_put(agent, "nodes", json_integer(terms.nodes));
+    json_put(agent, "quorum", json_integer(terms.quorum));
+    json_put(agent, "ttl_ms", json_integer(terms.ttl_ms));
+    json_put(agent, "ttl_max_ms", json_integer(terms.ttl_max_ms));
     json_put(agent, "capacity", json_integer(hf_table_capacity(&reader->table)));
     json_put(agent, "drained", drained_json(&reader->table));
     json_put(agent, "dev", json_boolean(header->flags & HF_TABLE_F_DEV));

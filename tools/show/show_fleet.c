@@ -12,11 +12,6 @@
 #define WORD_SIZE (4 * HF_NODE_TEXT_MAX + 1)
 #define WIDTH_MAX 60
 
-static int quorum_of(const struct fleet_told *told)
-{
-    return told->seat_count / 2 + 1;
-}
-
 /* A uid means something on its own host only. */
 static bool is_by_this_host(const struct fleet_told *told)
 {
@@ -73,11 +68,14 @@ static void print_record(const struct fleet_told *told)
     printf("fleet     %.*s version %" PRIu64 ", %s", TOLD_NAME_SHOWN,
            text_escape_str(name, sizeof(name), told->name), told->version,
            text_escape_str(state, sizeof(state), told->state));
+    if (told->settles_ms)
+        printf(" and settles in %s", text_span(span, sizeof(span), (int64_t)told->settles_ms));
     print_by(told);
     printf("\nrecord    %s: ttl_max %s, %d node%s, %d %s needed\n",
            text_escape_str(digest, sizeof(digest), told->digest),
            text_span(span, sizeof(span), (int64_t)told->ttl_max_ms), told->seat_count,
-           told->seat_count == 1 ? "" : "s", quorum_of(told), quorum_of(told) == 1 ? "is" : "are");
+           told->seat_count == 1 ? "" : "s", fleet_told_quorum(told),
+           fleet_told_quorum(told) == 1 ? "is" : "are");
 }
 
 struct widths {
@@ -135,10 +133,35 @@ static void print_nodes(const struct fleet_told *told)
                       "no");
 }
 
+/* While only those that stay count: who else there is. */
+static void print_change(const struct fleet_told *told)
+{
+    char id[WORD_SIZE], address[WORD_SIZE];
+
+    for (int i = 0; i < told->before_count; i++) {
+        const struct fleet_told_seat *seat = &told->before[i];
+
+        if (!fleet_told_has(told->seat, told->seat_count, seat))
+            printf("leaves: %s at %s%s\n", text_escape_str(id, sizeof(id), seat->id),
+                   text_escape_str(address, sizeof(address), seat->address),
+                   seat->gone ? ", stopped for good by an operator's word" : "");
+    }
+    for (int i = 0; i < told->seat_count; i++) {
+        const struct fleet_told_seat *seat = &told->seat[i];
+
+        if (!fleet_told_has(told->before, told->before_count, seat))
+            printf("new: %s at %s counts when the fleet has settled\n",
+                   text_escape_str(id, sizeof(id), seat->id),
+                   text_escape_str(address, sizeof(address), seat->address));
+    }
+}
+
 static void print_remarks(const struct fleet_told *told)
 {
     char text[4 * WORD_SIZE];
 
+    if (fleet_told_narrow(told))
+        print_change(told);
     for (int i = 0; i < told->count; i++)
         if (told->node[i].elsewhere)
             printf("%s\n", fleet_told_elsewhere(text, sizeof(text), &told->node[i]));
@@ -158,7 +181,7 @@ void show_fleet(const struct fleet_told *told)
 
 /* --- JSON ---------------------------------------------------------------------------------------- */
 
-static json_t *seats_json(const struct fleet_told_seat *seats, int count)
+static json_t *seats_json(const struct fleet_told_seat *seats, int count, bool are_before)
 {
     json_t *array = json_array();
 
@@ -167,6 +190,8 @@ static json_t *seats_json(const struct fleet_told_seat *seats, int count)
 
         json_put(seat, "id", json_text_str(seats[i].id));
         json_put(seat, "address", json_text_str(seats[i].address));
+        if (are_before)
+            json_put(seat, "gone", json_boolean(seats[i].gone));
         json_array_append_new(array, seat);
     }
     return array;
@@ -200,12 +225,14 @@ static json_t *record_json(const struct fleet_told *told)
     json_put(record, "digest", json_text_str(told->digest));
     json_put(record, "version", json_integer((json_int_t)told->version));
     json_put(record, "state", json_text_str(told->state));
+    json_put(record, "settles_ms",
+             told->settles_ms ? json_integer((json_int_t)told->settles_ms) : json_null());
     json_put(record, "since", json_wall((int64_t)told->since_wall_ms));
     json_put(record, "by", by_json(told));
     json_put(record, "ttl_max_ms", json_integer((json_int_t)told->ttl_max_ms));
-    json_put(record, "quorum", json_integer(quorum_of(told)));
-    json_put(record, "members", seats_json(told->seat, told->seat_count));
-    json_put(record, "members_before", seats_json(told->before, told->before_count));
+    json_put(record, "quorum", json_integer(fleet_told_quorum(told)));
+    json_put(record, "members", seats_json(told->seat, told->seat_count, false));
+    json_put(record, "members_before", seats_json(told->before, told->before_count, true));
     return record;
 }
 

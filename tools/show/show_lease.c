@@ -116,6 +116,7 @@ void show_lease_unreadable(const char *subcommand, uint32_t unreadable)
 
 json_t *show_lease_json(const struct reader *reader, const struct hf_slot_view *view, bool in_force)
 {
+    const struct hf_table_terms terms = hf_table_terms(&reader->table);
     struct facts facts = facts_of(view, in_force);
     char user[FORMAT_USER_SIZE];
     json_t *lease = json_object();
@@ -129,8 +130,8 @@ json_t *show_lease_json(const struct reader *reader, const struct hf_slot_view *
     json_put(lease, "since", json_wall(view->since.ns > 0 ? reader_wall_of(view->since) : 0));
     json_put(lease, "ttl_ms", json_integer(view->ttl_ms));
     json_put(lease, "votes", json_integer(view->votes));
-    json_put(lease, "nodes", json_integer(reader->table.header->nodes));
-    json_put(lease, "quorum", json_integer(reader->table.header->quorum));
+    json_put(lease, "nodes", json_integer(terms.nodes));
+    json_put(lease, "quorum", json_integer(terms.quorum));
     json_put(lease, "pid", json_integer(view->pid));
     json_put(lease, "uid", json_integer(view->uid));
     json_put(lease, "user", json_text_str(format_user(user, sizeof(user), view->uid)));
@@ -158,7 +159,7 @@ static void print_flags(const struct hf_slot_view *view)
 
 void show_lease(const struct reader *reader, const struct hf_slot_view *view, bool in_force)
 {
-    const struct hf_table_header *header = reader->table.header;
+    const struct hf_table_terms terms = hf_table_terms(&reader->table);
     struct facts facts = facts_of(view, in_force);
     char text[TEXT_NAME_SIZE], user[FORMAT_USER_SIZE], wall[TEXT_SPAN_SIZE], span[TEXT_SPAN_SIZE];
 
@@ -173,7 +174,7 @@ void show_lease(const struct reader *reader, const struct hf_slot_view *view, bo
     else
         printf("ttl       %s\n", text_span(span, sizeof(span), view->ttl_ms));
     printf("votes     %" PRIu32 " of %" PRIu32 " nodes, quorum %" PRIu32 "\n", view->votes,
-           header->nodes, header->quorum);
+           terms.nodes, terms.quorum);
     printf("holder    pid %" PRIu32 " (user %s)", view->pid,
            format_user(user, sizeof(user), view->uid));
     if (*view->comm)

@@ -1,0 +1,238 @@
+#include "agent/process/fleet_look.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/broker/nodes/node_texts.h"
+#include "agent/redis/node_look.h"
+#include "agent/redis/seat.h"
+#include "agent/redis/trial.h"
+#include "shm/compiler.h"
+#include "shm/status.h"
+
+#define PATIENCE hf_ms(2000)
+
+static bool refuse(struct fleet_look *l, const char *format, ...) HF_PRINTF(2, 3);
+static bool refuse(struct fleet_look *l, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(l->why, sizeof(l->why), format, args);
+    va_end(args);
+    return false;
+}
+
+/* The configured node of that id; else the first one: its user, password and database are used. */
+static const struct node_address *credentials(const struct fleet_look *l)
+{
+    for (int i = 0; i < l->config.node_count; i++)
+        if (strcmp(l->config.nodes[i].id, l->wish.id) == 0)
+            return &l->config.nodes[i];
+    return &l->config.nodes[0];
+}
+
+static void use_credentials(struct node_address *a, const struct node_address *of)
+{
+    memcpy(a->user, of->user, sizeof(a->user));
+    memcpy(a->password, of->password, sizeof(a->password));
+    a->db = of->db;
+}
+
+/* --- the server that is to be a node ----------------------------------------------------------- */
+
+static bool read_address(struct fleet_look *l, struct node_address *ret_address)
+{
+    char text[2 * HF_NODE_TEXT_MAX + 2], why[256];
+
+    snprintf(text, sizeof(text), "%s=%s", l->wish.id, l->wish.seat);
+    if (node_address_parse(text, ret_address, why, sizeof(why)) < 0)
+        return refuse(l, "%s", why);
+    if (strcmp(ret_address->id, l->wish.id) != 0)
+        return refuse(l, "give ID=ADDRESS: %s is no id of a node", l->wish.id);
+    if (ret_address->user[0] || ret_address->password[0] || ret_address->db)
+        return refuse(l,
+                      "give HOST:PORT only: the user, the password and the database are those of "
+                      "this host's configuration");
+    use_credentials(ret_address, credentials(l));
+    return true;
+}
+
+static bool is_about_credentials(const char *text)
+{
+    return strncmp(text, "AUTH", 4) == 0 || strstr(text, "NOAUTH") || strstr(text, "WRONGPASS");
+}
+
+/* It does not answer as a node does. */
+static bool judge_answer(struct fleet_look *l, const struct node_look *there)
+{
+    const char *at = l->wish.seat;
+
+    if (there->outcome == NODE_LOOK_AWAY)
+        return refuse(l, "let a server answer at %s: %s", at, there->text);
+    if (there->outcome == NODE_LOOK_REFUSED && is_about_credentials(there->text))
+        return refuse(l,
+                      "give the server at %s the user and the password that this host's "
+                      "configuration has for node %s: %s",
+                      at, credentials(l)->id, there->text);
+    if (there->outcome == NODE_LOOK_REFUSED && strstr(there->text, "holdfast:node"))
+        return refuse(
+            l, "give an empty server, or flush that one if it is nobody's any more: at %s: %s", at,
+            there->text);
+    if (there->outcome == NODE_LOOK_REFUSED)
+        return refuse(l, "give the address of a server that can be a node: at %s: %s", at,
+                      there->text);
+    return true;
+}
+
+static bool judge_identity(struct fleet_look *l, const struct node_look *there)
+{
+    const char *refusal;
+
+    for (int i = 0; i < l->config.node_count; i++)
+        if (l->run_id[i][0] && strcmp(l->run_id[i], there->facts.run_id) == 0)
+            return refuse(l, "give another server: the one at %s is node %s", l->wish.seat,
+                          l->config.nodes[i].id);
+    refusal = node_facts_refusal(&l->config, &there->facts);
+    return !refusal ||
+           refuse(l, "give another server, or correct that one: at %s: %s", l->wish.seat, refusal);
+}
+
+/* The member of the record that is at that seat. */
+static const char *member_at(const struct fleet_record *r, const char *seat)
+{
+    for (int i = 0; i < r->count; i++)
+        if (strcmp(r->seat[i].address, seat) == 0)
+            return r->seat[i].id;
+    return NULL;
+}
+
+/* (!) What it has of a fleet may be counted by somebody, and what it had may have been forgotten. */
+static bool judge_record(struct fleet_look *l, const struct node_look *there)
+{
+    const struct fleet_record *theirs = &there->record;
+    const char *at = l->wish.seat, *member;
+
+    if (there->recorded == HF_OK && strcmp(theirs->fleet, l->shown.record.fleet) == 0) {
+        member = member_at(&l->shown.record, there->peer);
+        if (member)
+            return refuse(l, "give another server: the one at %s is node %s of this fleet", at,
+                          member);
+        return refuse(
+            l,
+            "give an empty server, or flush that one if it is nobody's any more: the one "
+            "at %s has a record of this fleet, so it was a node of it, or is a copy of one",
+            at);
+    }
+    if (there->recorded == HF_OK)
+        return refuse(l,
+                      "give an empty server, or flush that one if it is nobody's any more: the one "
+                      "at %s is a node of another fleet (%.8s)",
+                      at, theirs->fleet);
+    if (there->recorded != HF_ENOTHELD || there->sentinel.present)
+        return refuse(l,
+                      "give an empty server, or flush that one if it is nobody's any more: agents "
+                      "use or used the one at %s (it has the key holdfast:node)",
+                      at);
+    if (there->key[0])
+        return refuse(l,
+                      "give an empty server, or flush that one if it is nobody's any more: the one "
+                      "at %s has keys of agents (%s)",
+                      at, there->key);
+    return true;
+}
+
+static bool all_private(const struct fleet_record *r)
+{
+    for (int i = 0; i < r->count; i++)
+        if (!node_address_seat_is_private(r->seat[i].address))
+            return false;
+    return true;
+}
+
+/* (!) A private seat is another server on each host. */
+static bool judge_seat(struct fleet_look *l, const struct node_look *there)
+{
+    if (!there->peer[0])
+        return refuse(l, "give an absolute path, or HOST:PORT: %s is no address for all hosts",
+                      l->wish.seat);
+    if (node_address_seat_is_private(there->peer) && !all_private(&l->shown.record))
+        return refuse(
+            l,
+            "give an address by which every host reaches it: %s is another server on each "
+            "host",
+            there->peer);
+    return true;
+}
+
+static bool look_at_new(struct fleet_look *l)
+{
+    struct node_address address;
+    struct node_look there;
+    bool good;
+
+    if (!read_address(l, &address))
+        return false;
+    node_look_new(&address, PATIENCE, &there);
+    explicit_bzero(&address, sizeof(address)); /* a password */
+    good = judge_answer(l, &there) && judge_identity(l, &there) && judge_record(l, &there) &&
+           judge_seat(l, &there);
+    if (good)
+        memcpy(l->wish.seat, there.peer, sizeof(l->wish.seat));
+    return good;
+}
+
+/* --- the server that is said to be gone --------------------------------------------------------- */
+
+/* Where the member that leaves is, or was: that of the version before while one changes. */
+static const struct fleet_seat *leaving(const struct fleet_look *l)
+{
+    const struct fleet_record *r = &l->shown.record;
+    const struct fleet_seat *list = l->wish.kind == FLEET_WISH_GONE ? r->before : r->seat;
+    int count = l->wish.kind == FLEET_WISH_GONE ? r->before_count : r->count;
+
+    if (l->wish.kind == FLEET_WISH_GONE && r->state != FLEET_CHANGING)
+        return NULL; /* nobody leaves */
+    for (int i = 0; i < count; i++)
+        if (strcmp(list[i].id, l->wish.id) == 0)
+            return &list[i];
+    return NULL;
+}
+
+/* (!) A server that takes connections is not gone, whatever it says: it may be stopped for a moment only. */
+static bool look_at_gone(struct fleet_look *l)
+{
+    const struct node_address *like = credentials(l);
+    const struct fleet_seat *seat = leaving(l);
+    struct node_address address;
+    struct trial trial = {.address = &address};
+    bool here = strcmp(like->id, l->wish.id) == 0;
+    int rc;
+
+    if (!seat)
+        return true; /* the core says so */
+    if (here && like->as[0])
+        address = *like;
+    else if (!node_address_from_seat(seat->address, like, &address))
+        return true;
+    rc = trial_run(&trial, 1, PATIENCE);
+    explicit_bzero(&address, sizeof(address));
+    if (rc < 0)
+        return refuse(l, "the server of node %s cannot be tried: %s", seat->id, hf_status_text(rc));
+    if (trial.connected)
+        return refuse(
+            l,
+            "leave --gone away, or stop the server at %s for good first: somebody answers "
+            "there for node %s",
+            seat->address, seat->id);
+    return true;
+}
+
+void fleet_look(struct fleet_look *l)
+{
+    bool is_new = l->wish.kind == FLEET_WISH_MOVE || l->wish.kind == FLEET_WISH_ADD,
+         gone = l->wish.gone || l->wish.kind == FLEET_WISH_GONE;
+
+    l->good = (!is_new || look_at_new(l)) && (!gone || look_at_gone(l));
+}

@@ -1,0 +1,272 @@
+#include "agent/process/fleet_wishes.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/agent.h"
+#include "agent/base/log.h"
+#include "agent/process/fleet_look.h"
+#include "agent/process/fleet_request.h"
+#include "agent/process/helper.h"
+#include "agent/record/fleet_order.h"
+#include "shm/slot.h"
+#include "shm/status.h"
+
+enum stage {
+    IDLE,
+    LOOKING, /* the thread is at it */
+    ASKING,  /* `order` is on its way to the broker */
+};
+
+enum owner { THREAD, DONE, LEFT };
+
+/* The thread's until DONE, main's from then on. Who comes second frees it. */
+struct job {
+    _Atomic int owner;
+    struct fleet_look look;
+};
+
+struct fleet_wishes {
+    struct agent *agent;
+    enum stage stage;
+    uint64_t number, over; /* of the one that runs or was the last, and of the last that is over */
+    struct job *job;
+    struct fleet_order order;
+    char line[1024];
+};
+
+/* --- its thread -------------------------------------------------------------------------------- */
+
+static void job_free(struct job *job)
+{
+    if (!job)
+        return;
+    explicit_bzero(job, sizeof(*job)); /* passwords */
+    free(job);
+}
+
+static void *thread_main(void *arg)
+{
+    struct job *job = arg;
+
+    (void)pthread_setname_np(pthread_self(), "hf-fleet");
+    fleet_look(&job->look);
+    if (atomic_exchange(&job->owner, DONE) == LEFT)
+        job_free(job);
+    return NULL;
+}
+
+/* --- what this host itself knows --------------------------------------------------------------- */
+
+struct longest {
+    int64_t most_ms;
+    char name[4 * HF_NAME_MAX + 1];
+    uint32_t ttl_ms;
+};
+
+static void see_lease(const struct lease *lease, void *arg)
+{
+    struct longest *l = arg;
+    uint32_t state = atomic_load_explicit(&lease->state, memory_order_relaxed);
+
+    if (state > HF_SLOT_LOSING || (int64_t)lease->ttl_ms <= l->most_ms ||
+        lease->ttl_ms <= l->ttl_ms)
+        return;
+    l->ttl_ms = lease->ttl_ms;
+    (void)log_name(lease_name(lease), lease->name_len, l->name, sizeof(l->name));
+}
+
+/* (!) A lease of a longer TTL than the fleet's largest would outlive the quarantines. */
+static bool judge_ttl_max(const struct fleet_wishes *w, const struct config *config,
+                          int64_t most_ms, char *ret_why, size_t size)
+{
+    struct longest longest = {.most_ms = most_ms};
+
+    if ((int64_t)config->ttl_ms > most_ms) {
+        snprintf(ret_why, size,
+                 "set ttl to %" PRId64
+                 " ms or less on every host first (holdfast reload): here it is "
+                 "%" PRIu32 " ms",
+                 most_ms, config->ttl_ms);
+        return false;
+    }
+    (void)lease_table_walk(w->agent->leases, see_lease, &longest);
+    if (longest.ttl_ms == 0)
+        return true;
+    snprintf(ret_why, size,
+             "wait until %.200s is released, or choose a longer ttl_max: the TTL of that lease of "
+             "this host is %" PRIu32 " ms",
+             longest.name, longest.ttl_ms);
+    return false;
+}
+
+static void copy_servers(const struct agent *agent, struct fleet_look *look)
+{
+    struct hf_node_row row;
+
+    for (int i = 0; i < look->config.node_count; i++)
+        if (hf_node_read(&agent->table, (uint32_t)i, &row) == HF_OK)
+            snprintf(look->run_id[i], sizeof(look->run_id[i]), "%s", row.run_id);
+}
+
+static int begin(struct fleet_wishes *w, const struct fleet_wish *wish, const struct config *config)
+{
+    struct job *job = calloc(1, sizeof(*job));
+
+    if (!job)
+        return HF_ENOMEM;
+    job->look.wish = *wish;
+    job->look.config = *config;
+    copy_servers(w->agent, &job->look);
+    fleet_board_look(&w->agent->fleet_board, &job->look.shown);
+    if (helper_start(thread_main, job) < 0) {
+        job_free(job);
+        return HF_ENOMEM;
+    }
+    w->job = job;
+    w->stage = LOOKING;
+    return HF_OK;
+}
+
+/* --- the steps --------------------------------------------------------------------------------- */
+
+static void end(struct fleet_wishes *w)
+{
+    w->stage = IDLE;
+    w->over = w->number;
+}
+
+/* It may quote any bytes. */
+static void refused(struct fleet_wishes *w, const char *why, bool later)
+{
+    char shown[sizeof(w->line) / 2];
+
+    (void)log_name(why, strlen(why), shown, sizeof(shown));
+    snprintf(w->line, sizeof(w->line), "error: %s%s\n", later ? "later: " : "", shown);
+    log_info("a change of the fleet is refused: %s", shown);
+    end(w);
+}
+
+static void ask_broker(struct fleet_wishes *w, const struct fleet_wish *wish)
+{
+    struct message *m = message_new(MSG_FLEET_CHANGE);
+
+    w->order = (struct fleet_order){.wish = *wish};
+    m->change = &w->order;
+    w->stage = ASKING;
+    mailbox_post(&w->agent->to_broker, m);
+}
+
+static void take_look(struct fleet_wishes *w)
+{
+    struct job *job = w->job;
+
+    w->job = NULL;
+    if (job->look.good)
+        ask_broker(w, &job->look.wish);
+    else
+        refused(w, job->look.why, false);
+    job_free(job);
+}
+
+static void take_answer(struct fleet_wishes *w)
+{
+    const struct fleet_order *order = &w->order;
+    FILE *out;
+
+    if (order->rc < 0) {
+        refused(w, order->why, order->rc == HF_EBUSY);
+        return;
+    }
+    memset(w->line, 0, sizeof(w->line));
+    out = fmemopen(w->line, sizeof(w->line), "w");
+    if (out) {
+        fleet_request_begun(&order->record, order->wish.seat, out);
+        (void)fclose(out);
+    }
+    log_info("version %" PRIu64 " of the fleet is begun by an operator", order->record.version);
+    end(w);
+}
+
+void fleet_wishes_turn(struct fleet_wishes *w)
+{
+    if (w->stage == LOOKING && atomic_load(&w->job->owner) == DONE)
+        take_look(w);
+    else if (w->stage == ASKING && atomic_load_explicit(&w->order.taken, memory_order_acquire))
+        take_answer(w);
+}
+
+void fleet_wishes_end(struct fleet_wishes *w)
+{
+    fleet_wishes_turn(w);
+    if (w->stage != IDLE)
+        refused(w, "the agent ends or starts again: try again in some seconds", true);
+}
+
+/* --- the door ---------------------------------------------------------------------------------- */
+
+int fleet_wishes_create(struct agent *agent, struct fleet_wishes **ret_wishes)
+{
+    struct fleet_wishes *w = calloc(1, sizeof(*w));
+
+    if (!w)
+        return HF_ENOMEM;
+    w->agent = agent;
+    *ret_wishes = w;
+    return HF_OK;
+}
+
+void fleet_wishes_destroy(struct fleet_wishes *w)
+{
+    if (!w)
+        return;
+    if (w->job && atomic_exchange(&w->job->owner, LEFT) == DONE)
+        job_free(w->job);
+    free(w);
+}
+
+static bool may_ask(const struct fleet_wishes *w, const struct fleet_wish *wish,
+                    const struct config *config, char *ret_why, size_t size)
+{
+    if (w->stage != IDLE)
+        snprintf(ret_why, size,
+                 "later: try again in some seconds: another change is being asked for");
+    else if (config->ephemeral)
+        snprintf(ret_why, size, "start an agent without --dev: its private nodes are no fleet's");
+    else
+        return wish->kind != FLEET_WISH_TTL_MAX ||
+               judge_ttl_max(w, config, wish->ttl_max_ms, ret_why, size);
+    return false;
+}
+
+uint64_t fleet_wishes_ask(struct fleet_wishes *w, const char *request, const struct config *config,
+                          char *ret_why, size_t size)
+{
+    struct fleet_wish wish;
+
+    if (fleet_request_read(request, &wish) < 0) {
+        snprintf(ret_why, size,
+                 "the requests are: fleet-change move ID ADDRESS [gone], add ID ADDRESS, remove ID "
+                 "[gone], ttl-max MS, gone ID");
+        return 0;
+    }
+    if (!may_ask(w, &wish, config, ret_why, size))
+        return 0;
+    if (begin(w, &wish, config) < 0) {
+        snprintf(ret_why, size, "later: no memory");
+        return 0;
+    }
+    return ++w->number;
+}
+
+bool fleet_wishes_over(const struct fleet_wishes *w, uint64_t number, const char **ret_line)
+{
+    if (w->over < number)
+        return false;
+    *ret_line = w->line;
+    return true;
+}
