@@ -363,8 +363,8 @@ class HolderError(AssertionError):
 class Holder(Process):
     """A process that uses the library (tests/support/holder.c). Answers are dicts; a refusal raises."""
 
-    def __init__(self, run, agent, label="holder", uid=None):
-        super().__init__(run, [BUILD / "tests" / "holder"], label, uid=uid, env=agent_env(agent),
+    def __init__(self, run, agent, label="holder", uid=None, program=None):
+        super().__init__(run, [program or BUILD / "tests" / "holder"], label, uid=uid, env=agent_env(agent),
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         self.lines = self.popen.stdout
         self.more = []  # lines that were not the answer: change, hold, miss, row
@@ -531,10 +531,10 @@ class Run:
     def spawn(self, *argv, label="process", **options):
         return Process(self, argv, label, **options)
 
-    def start_holdfast(self, *args, agent=None, env=None, **options):
+    def start_holdfast(self, *args, agent=None, env=None, program=None, **options):
         """Begins a `holdfast` command; see Process."""
-        return Process(self, [BUILD / "bin" / "holdfast", *args], "holdfast", env={**agent_env(agent), **(env or {})},
-                       **options)
+        return Process(self, [program or BUILD / "bin" / "holdfast", *args], "holdfast",
+                       env={**agent_env(agent), **(env or {})}, **options)
 
     def holdfast(self, *args, timeout_s=30.0, **options):
         """Runs a `holdfast` command to its end."""

@@ -37,7 +37,7 @@ SANITIZER_SLOWDOWN = 3
 SHARD_SCENARIOS = 5  # of one integration program at a time, so that a long program does not run alone at the end
 AGAIN_MOST = 6  # programs that run once more; more than that are no chance of the machine
 # They begin first, so that none of them runs alone at the end; then the other scenarios, and the other unit tests last.
-LONGEST = {"integration": ("simulator", "interop", "steps", "young_nodes", "restart", "capacity", "chaos", "renewal", "nodes",
+LONGEST = {"integration": ("simulator", "upgrade", "interop", "steps", "young_nodes", "restart", "capacity", "chaos", "renewal", "nodes",
                            "bench", "proxies", "holders", "exclusion", "faults", "history"),
            "unit": ("guardian", "agent_renewal", "agent_renewal_end", "agent_renewal_handoff", "agent_releaser")}
 # Scenarios that a build with a sanitizer runs with --all or HOLDFAST_FULL only: what of the product runs in them runs in others
@@ -51,6 +51,7 @@ LEFT_OUT = {
         "interop": NO_SANITIZER,
         "steps": NO_SANITIZER,
         "torture": NO_SANITIZER,
+        "upgrade": NO_SANITIZER,
         "young_nodes": NO_SANITIZER,
     },
 }
