@@ -281,7 +281,7 @@ def left_by_an_earlier_agent(run):
             made[2].lose_replies(HOLDER)
             holder.acquire(name, ttl_ms, -1, "run")
             time.sleep(ttl_ms / 6000)
-            wait_until(lambda: run.nodes[2].pttl(name) > ttl_ms - 50, what="another heal", interval_s=0.005)
+            wait_until(lambda: run.nodes[2].pttl(name) > ttl_ms - 300, what="another heal", interval_s=0.005)
             agent.kill()
             made[2].break_held()
             made[2].hold_requests(b"INFO")

@@ -341,7 +341,7 @@ def other_server(run):
         file.write()
         refused(run, "node n2", *words)
 
-    wants(fresh.address, "is another server than the fleet's", "start their agents with --new-list")
+    wants(fresh.address, "is another server than the fleet's", "holdfast fleet move")
     alias = run.dir / "alias.sock"
     alias.symlink_to(run.nodes[0].dir / "sock")
     wants(f"unix:{alias}", "leads to the server of node n1")

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tests/sim/addresses.h"
+#include "tests/sim/changes.h"
 #include "tests/sim/host.h"
 #include "tests/sim/procs.h"
 #include "tests/sim/rollbacks.h"
@@ -364,6 +365,7 @@ void faults_end(void)
     connections_hurry();
     rollbacks_end();
     addresses_end();
+    changes_end();
     for (int i = 0; i < sim.plan.nodes; i++) {
         struct vnode *node = sim.node[i];
 

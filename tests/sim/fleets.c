@@ -64,6 +64,26 @@ bool fleets_are_one(void)
     return true;
 }
 
+void fleets_trace(void)
+{
+    for (int i = 0; i < sim.plan.hosts; i++) {
+        const struct sim_host *host = sim.host[i];
+        const struct fleet *f = host->broker ? &host->broker->nodes->fleet_view : NULL;
+        char waits[512];
+
+        if (!f)
+            continue;
+        fleet_waits(f, host_now(host), waits, sizeof(waits));
+        sim_trace("h%d: version %d, state %d, %s; %s%s", i, (int)f->record.version,
+                  (int)f->record.state, f->digest, waits, host->broker->nodes->fleet);
+        for (int n = 0; n < f->n; n++)
+            sim_trace("h%d: n%d at %s: %s, said %d, digest %s, there %d, counts %d", i, n,
+                      f->node[n].peer, host->broker->nodes->node[n].fleet_text,
+                      (int)f->node[n].said, f->node[n].digest, f->node[n].there,
+                      fleet_counts(f, n));
+    }
+}
+
 void fleets_begin(void)
 {
     if (sim.plan.founded)

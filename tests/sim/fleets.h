@@ -10,6 +10,8 @@ struct vnode;
 void fleets_plan(void);
 /* Once nodes and hosts are there. */
 void fleets_begin(void);
+/* What each agent goes by, and what it waits for. */
+void fleets_trace(void);
 /* All agents go by the same record. */
 bool fleets_are_one(void);
 /* A fleet of these servers, complete, as the hosts would found it. */

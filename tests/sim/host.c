@@ -7,11 +7,13 @@
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/rooms.h"
+#include "agent/config/list_hash.h"
 #include "agent/redis/link_internal.h"
 #include "agent/renewal/renewal_internal.h"
 #include "agent/record/stores.h"
 #include "shm/status.h"
 #include "tests/sim/addresses.h"
+#include "tests/sim/changes.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/drains.h"
 #include "tests/sim/fake_hiredis.h"
@@ -50,6 +52,7 @@ static void start(void *arg)
     int rc;
 
     memset(agent, 0, sizeof(*agent));
+    changes_configure(host);
     agent->config = &host->config;
     agent->timens_inode = 1;
     agent->pidns_inode = 2;
@@ -240,7 +243,7 @@ static const struct vnode *wanted(const struct sim_host *host, int i)
 
     if (!f->known || host->config.nodes[i].as[0])
         return vnode_at(host->config.nodes[i].port);
-    return vnode_of_seat(f->record.seat[i].address);
+    return vnode_of_seat(fleet_place(f, i)->address);
 }
 
 bool hosts_connected(void)
@@ -329,11 +332,13 @@ static void configure(struct sim_host *host)
     snprintf(c->name, sizeof(c->name), "sim%d", host->number);
     snprintf(c->runtime_dir, sizeof(c->runtime_dir), "/sim");
     snprintf(c->key_format, sizeof(c->key_format), "%%s");
-    memset(c->list_hash, 'a', sizeof(c->list_hash) - 1);
     c->node_count = plan->nodes;
     addresses_configure(host);
+    list_hash_with(c->nodes, c->node_count, "", c->list_hash);
+    memcpy(c->file_hash, c->list_hash, sizeof(c->file_hash));
     c->ttl_ms = plan->ttl_ms;
     c->ttl_max_ms = plan->ttl_max_ms;
+    config_count_all(c);
     /* Where nobody brings back anything else. */
     c->trust_durable_nodes = !wide_has(WIDE_ROLLBACK) && !wide_has(WIDE_PROXY);
     c->capacity = CAPACITY;

@@ -2,6 +2,7 @@
  * the agent's last. */
 #include <string.h>
 
+#include "agent/broker/rooms.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/agent.h"
 #include "agent/broker/locks/rounds.h"
@@ -19,6 +20,7 @@
 #include "tests/sim/procs.h"
 #include "tests/sim/tokens.h"
 #include "tests/sim/vnode.h"
+#include "tests/sim/wide.h"
 
 #define KILL_CHANCE 0.1 /* at each step of a hand-off */
 
@@ -137,6 +139,9 @@ static void check_raised(const struct sim_host *host, const struct hf_slot *slot
 {
     struct record rec;
 
+    /* What was promised by the record before stands (agent/core/lease_fsm.h). */
+    if (wide_has(WIDE_CHANGES) && deadline.ns <= atomic_load(&slot->deadline_ns))
+        return;
     if (!get(host, number_of(host, slot), &rec) || !journal_is_held(rec.state.state) ||
         validity_qth(rec.state.d, sim.plan.nodes, sim.plan.quorum).ns < deadline.ns)
         sim_violation("journal", "h%d: a word is raised beyond what is journaled", host->number);
@@ -185,8 +190,13 @@ static void check_handoff(const struct sim_host *host, uint32_t slot,
                           const struct journal_lease *state)
 {
     int64_t ttl = (int64_t)atomic_load(&host->agent.table.slots[slot].ttl_ms) * SIM_MS;
-    int64_t left = validity_qth(state->d, sim.plan.nodes, sim.plan.quorum).ns - host_now(host).ns;
+    int64_t valid = validity_qth(state->d, sim.plan.nodes, sim.plan.quorum).ns, left;
 
+    if (wide_has(WIDE_CHANGES)) /* what was promised by the record before stands */
+        valid = hf_time_max((hf_time){valid},
+                            (hf_time){atomic_load(&host->agent.table.slots[slot].deadline_ns)})
+                    .ns;
+    left = valid - host_now(host).ns;
     sim_trace("h%d hands over: generation %u", host->number, state->generation);
     if (left < ttl / 2)
         sim_violation("handoff", "h%d: a lease is handed over %.3f s before its end", host->number,
@@ -212,6 +222,16 @@ static void disturb_handoff(const struct sim_host *host, uint32_t slot)
 }
 
 /* (!) Before d_i no node that remembers lets the key go. */
+/* By the record that the agent goes by, where the fleet changes; NULL: it knows none. */
+static struct vnode *server_of(const struct sim_host *host, int i)
+{
+    if (!wide_has(WIDE_CHANGES))
+        return sim.node[i];
+    if (!host->broker || !host->broker->nodes->fleet_view.known)
+        return NULL;
+    return vnode_of_seat(fleet_place(&host->broker->nodes->fleet_view, i)->address);
+}
+
 static void check_votes(const struct sim_host *host, const struct record *rec)
 {
     char name[HF_NAME_MAX + 1] = "", token[TOKEN_LEN + 1] = "";
@@ -219,9 +239,12 @@ static void check_votes(const struct sim_host *host, const struct record *rec)
     memcpy(name, rec->id.name, rec->id.name_len);
     token_text(&rec->id.token, token);
     for (int i = 0; i < sim.plan.nodes; i++) {
-        struct vnode *node = sim.node[i];
+        struct vnode *node = server_of(host, i);
         const struct store_key *key;
         sim_ns until, lapses = sim.now;
+
+        if (!node)
+            continue;
 
         if (rec->state.d[i].ns <= host_now(host).ns)
             continue;

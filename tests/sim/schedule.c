@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tests/sim/addresses.h"
+#include "tests/sim/changes.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/drains.h"
 #include "tests/sim/fake_hiredis.h"
@@ -96,6 +97,9 @@ static sim_ns settled_at_latest(void)
 {
     sim_ns ttl_max = (sim_ns)sim.plan.ttl_max_ms * SIM_MS;
 
+    /* A change of the fleet that was under way settles, too, with a longer ttl_max. */
+    if (wide_has(WIDE_CHANGES))
+        ttl_max = ttl_max * 2 + SIM_SEC;
     return sim.now + 2 * ttl_max + (ttl_max * 102 / 100 + SIM_SEC) + 3 * SIM_SEC + set_back();
 }
 
@@ -119,6 +123,10 @@ static bool all_granted(void)
 
 static void stuck(const char *what)
 {
+    if (!sim.over && sim.trace)
+        fleets_trace();
+    if (changes_are_stuck())
+        return;
     if (!sim.over)
         sim_violation("liveness", "%.1f s after the last fault %s",
                       (double)(sim.now - sim.settled_at) / SIM_SEC, what);

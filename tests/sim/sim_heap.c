@@ -271,7 +271,7 @@ void *sim_lua_alloc(void *heap, void *block, size_t before, size_t size)
 
 /* --- the simulator's own ---------------------------------------------------------------------- */
 
-#define CHUNK ((size_t)32 << 20)
+#define CHUNK ((size_t)128 << 20)
 
 static struct sim_heap *own;
 

@@ -128,11 +128,14 @@ static bool counts(const struct sim_message *m, int script, int i)
     const char *stamp = m->reply->element[2]->str, *digest = strchr(stamp, ':');
     char ours[FLEET_DIGEST_LEN + 1];
     const struct fleet_record *record = record_of(c->host, script, ours);
+    const struct fleet_seat *seats;
 
     if (!record)
         return !digest && script != SCRIPT_ACQUIRE;
-    return digest && strcmp(digest + 1, ours) == 0 && record->state == FLEET_COMPLETE &&
-           vnode_of_seat(record->seat[i].address) == c->node;
+    (void)fleet_record_list(record, &seats);
+    return digest && strcmp(digest + 1, ours) == 0 && record->state != FLEET_FOUNDING &&
+           fleet_record_counting(record, c->host->config.settled) >> i & 1 &&
+           vnode_of_seat(seats[i].address) == c->node;
 }
 
 void checks_answered(const struct sim_message *m)

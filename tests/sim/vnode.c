@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/config/list_hash.h"
 #include "tests/sim/watches.h"
 
 #define SENTINEL   "holdfast:node"
@@ -367,6 +368,7 @@ void vnode_make_sentinel(struct vnode *node)
 {
     struct store_key *key = store_make(&node->store, SENTINEL, 0);
     const int64_t ago_us = INT64_C(3600000000);
+    struct node_address list[SIM_NODES];
     char text[STORE_VALUE];
 
     key->is_hash = true;
@@ -380,8 +382,9 @@ void vnode_make_sentinel(struct vnode *node)
     store_set_field(key, "ttl_max_ms", text);
     snprintf(text, sizeof(text), "%d", sim.plan.nodes);
     store_set_field(key, "nodes", text);
-    memset(text, 'a', 40);
-    text[40] = '\0';
+    for (int i = 0; i < sim.plan.nodes; i++)
+        snprintf(list[i].id, sizeof(list[i].id), "n%d", i);
+    list_hash_with(list, sim.plan.nodes, "", text);
     store_set_field(key, "list_hash", text);
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tests/sim/addresses.h"
+#include "tests/sim/changes.h"
 #include "tests/sim/drains.h"
 #include "tests/sim/fleets.h"
 #include "tests/sim/foundings.h"
@@ -23,12 +24,13 @@ const char *const sim_wide_names[WIDES] = {
     [WIDE_DRAINS] = "drains",
     [WIDE_FOUNDING] = "founding",
     [WIDE_ADDRESSES] = "addresses",
+    [WIDE_CHANGES] = "changes",
 };
 
 static const double likelihood[WIDES] = {
     [WIDE_SIZES] = 0.2,  [WIDE_STEPS] = 0.12,   [WIDE_FAR] = 0.02,       [WIDE_RETENTION] = 0.08,
     [WIDE_HOT] = 0.001,  [WIDE_ROLLBACK] = 0.1, [WIDE_PROXY] = 0.1,      [WIDE_RATES] = 0.25,
-    [WIDE_DRAINS] = 0.1, [WIDE_FOUNDING] = 0.1, [WIDE_ADDRESSES] = 0.08,
+    [WIDE_DRAINS] = 0.1, [WIDE_FOUNDING] = 0.1, [WIDE_ADDRESSES] = 0.08, [WIDE_CHANGES] = 0.1,
 };
 
 uint32_t wide_allowed = (1u << WIDES) - 1;
@@ -72,6 +74,8 @@ void wide_draw(void)
         sim.wide = 1u << WIDE_FAR;
     if (wide_has(WIDE_HOT))
         sim.wide = 1u << WIDE_HOT;
+    if (wide_has(WIDE_CHANGES))
+        sim.wide &= 1u << WIDE_CHANGES | 1u << WIDE_RATES | 1u << WIDE_DRAINS;
 }
 
 struct sim_rng *wide_rng(enum sim_wide kind)
@@ -121,6 +125,7 @@ void wide_plan(void)
         foundings_plan();
     fleets_plan();
     addresses_plan();
+    changes_plan();
 }
 
 void wide_begin(void)
@@ -130,6 +135,8 @@ void wide_begin(void)
         foundings_begin();
     if (wide_has(WIDE_ADDRESSES))
         addresses_begin();
+    if (wide_has(WIDE_CHANGES))
+        changes_begin();
     if (wide_has(WIDE_STEPS) || wide_has(WIDE_FAR))
         steps_begin();
     if (wide_has(WIDE_ROLLBACK) || wide_has(WIDE_PROXY))

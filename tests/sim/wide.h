@@ -17,6 +17,7 @@ enum sim_wide {
     WIDE_DRAINS,    /* hosts are drained and undrained */
     WIDE_FOUNDING,  /* the fleet is founded amid faults */
     WIDE_ADDRESSES, /* hosts' configurations lead to other servers than the fleet's */
+    WIDE_CHANGES,   /* the fleet changes: nodes move, ttl_max is another one */
     WIDES
 };
 extern const char *const sim_wide_names[WIDES];
