@@ -40,6 +40,9 @@ enum rule {
     GONE_OF_ONE = 1 << 16,    /* marks of gone members rank records of one change only */
     TTL_LESS = 1 << 17,       /* while narrow, the smaller ttl_max is granted */
     TTL_MORE = 1 << 18,       /* and quarantines are the larger one's */
+    BACK_AT_STAYER = 1 << 19, /* a way back begins at a member that stays */
+    BACK_CHANGING = 1 << 20,  /* where that member has the change on its way, not complete */
+    BACK_TOLD = 1 << 21,      /* it is over when newcomers of the change have it, too */
 };
 
 enum option {
@@ -51,16 +54,25 @@ enum option {
 
 #define SERVERS 6
 #define AGENTS  2
-#define CHANGES 2
+#define CHANGES 3
+#define RECORDS (2 + 3 * CHANGES)
 
 /* Records: 0 is none. */
 #define R0 1
 enum kind { CHANGING, GONE, COMPLETE };
 
+/* How a change begins. */
+enum beginning {
+    FIRST, /* from R0 */
+    NEXT,  /* from what the change `of` has led to */
+    BACK,  /* from the change `of` on its way: to the list before it */
+};
+
 struct change {
     const char *seat; /* the list that it leads to; none: no such change */
-    bool after;       /* the change before it, instead of beside it */
-    char gone;        /* the leaver that may die */
+    enum beginning beginning;
+    char gone; /* the member that may die */
+    int of;
 };
 
 struct plan {
@@ -78,23 +90,39 @@ struct search {
     bool slow;
 };
 
-static const struct plan move = {"abcC", "abc", {{"abC", false, 0}}};
-static const struct plan leaver_dies = {"abcC", "abc", {{"abC", false, 'c'}}};
-static const struct plan stayer_dies = {"abcC", "abc", {{"abC", false, 'b'}}};
-static const struct plan move_of_five = {"abcdeE", "abcde", {{"abcdE", false, 0}}};
-static const struct plan two_to_three = {"abc", "ab", {{"abc", false, 0}}};
-static const struct plan three_to_four = {"abcd", "abc", {{"abcd", false, 0}}};
-static const struct plan three_to_five = {"abcde", "abc", {{"abcde", false, 0}}};
-static const struct plan three_to_two = {"abc", "abc", {{"ab", false, 0}}};
-static const struct plan four_to_three = {"abcd", "abcd", {{"abc", false, 0}}};
-static const struct plan five_to_three = {"abcde", "abcde", {{"abc", false, 0}}};
-static const struct plan and_one_dies = {"abcde", "abcde", {{"abc", false, 'd'}}};
-static const struct plan ttl_max = {"abc", "abc", {{"abc", false, 0}}};
+static const struct plan move = {"abcC", "abc", {{"abC", FIRST, 0, 0}}};
+static const struct plan leaver_dies = {"abcC", "abc", {{"abC", FIRST, 'c', 0}}};
+static const struct plan stayer_dies = {"abcC", "abc", {{"abC", FIRST, 'b', 0}}};
+static const struct plan move_of_five = {"abcdeE", "abcde", {{"abcdE", FIRST, 0, 0}}};
+static const struct plan two_to_three = {"abc", "ab", {{"abc", FIRST, 0, 0}}};
+static const struct plan three_to_four = {"abcd", "abc", {{"abcd", FIRST, 0, 0}}};
+static const struct plan three_to_five = {"abcde", "abc", {{"abcde", FIRST, 0, 0}}};
+static const struct plan three_to_two = {"abc", "abc", {{"ab", FIRST, 0, 0}}};
+static const struct plan four_to_three = {"abcd", "abcd", {{"abc", FIRST, 0, 0}}};
+static const struct plan five_to_three = {"abcde", "abcde", {{"abc", FIRST, 0, 0}}};
+static const struct plan and_one_dies = {"abcde", "abcde", {{"abc", FIRST, 'd', 0}}};
+static const struct plan ttl_max = {"abc", "abc", {{"abc", FIRST, 0, 0}}};
 /* Two operators move a, which then dies, and c. */
-static const struct plan beside = {"abcAC", "abc", {{"Abc", false, 'a'}, {"abC", false, 0}}};
-static const struct plan in_a_row = {"abcAC", "abc", {{"abC", false, 0}, {"AbC", true, 0}}};
-static const struct plan and_back = {"abcC", "abc", {{"abC", false, 0}, {"abc", true, 0}}};
-static const struct plan more_then_less = {"abcd", "abc", {{"abcd", false, 0}, {"bcd", true, 0}}};
+static const struct plan beside = {"abcAC", "abc", {{"Abc", FIRST, 'a', 0}, {"abC", FIRST, 0, 0}}};
+static const struct plan in_a_row = {"abcAC", "abc", {{"abC", FIRST, 0, 0}, {"AbC", NEXT, 0, 0}}};
+static const struct plan and_back = {"abcC", "abc", {{"abC", FIRST, 0, 0}, {"abc", NEXT, 0, 0}}};
+static const struct plan more_then_less = {
+    "abcd", "abc", {{"abcd", FIRST, 0, 0}, {"bcd", NEXT, 0, 0}}};
+
+static const struct plan given_up = {"abcC", "abc", {{"abC", FIRST, 0, 0}, {"abc", BACK, 0, 0}}};
+static const struct plan given_up_as_one_dies = {
+    "abcC", "abc", {{"abC", FIRST, 'b', 0}, {"abc", BACK, 0, 0}}};
+static const struct plan given_up_for_a_dead_server = {
+    "abcC", "abc", {{"abC", FIRST, 0, 0}, {"abc", BACK, 'C', 0}}};
+static const struct plan growth_given_up = {
+    "abcd", "abc", {{"abcd", FIRST, 0, 0}, {"abc", BACK, 0, 0}}};
+static const struct plan shrinking_given_up = {
+    "abc", "abc", {{"ab", FIRST, 0, 0}, {"abc", BACK, 0, 0}}};
+/* One operator gives the change up, another one takes it for settled and begins the next. */
+static const struct plan given_up_or_not = {
+    "aAbcC", "abc", {{"Abc", FIRST, 0, 0}, {"abc", BACK, 0, 0}, {"AbC", NEXT, 0, 0}}};
+static const struct plan ttl_max_given_up = {
+    "abc", "abc", {{"abc", FIRST, 0, 0}, {"abc", BACK, 0, 0}}};
 
 #define ANY (FROZEN | WIPES)
 
@@ -118,6 +146,17 @@ static const struct search searches[] = {
     {"a move there and back", &and_back, 0, ANY, 1, true, true},
     {"one more, then another less", &more_then_less, 0, ANY, 1, true, false},
 
+    {"a move given up", &given_up, 0, ANY, 1, true, true},
+    {"a move given up, nobody forgets", &given_up, 0, ANY, 0, true, false},
+    {"a move given up as a stayer dies", &given_up_as_one_dies, 0, ANY, 1, true, true},
+    {"a move given up, the new server dies", &given_up_for_a_dead_server, 0, ANY, 1, true, true},
+    {"three to four given up", &growth_given_up, 0, ANY, 1, true, false},
+    {"three to two given up", &shrinking_given_up, 0, ANY, 1, true, false},
+    {"a larger ttl_max given up", &ttl_max_given_up, 0, FROZEN | TTL_UP, 1, true, false},
+    {"a smaller ttl_max given up", &ttl_max_given_up, 0, FROZEN | TTL_DOWN, 1, true, false},
+    {"a move given up, or the next one", &given_up_or_not, 0, ANY, 0, true, false},
+    {"a move given up, or the next one, one forgets", &given_up_or_not, 0, ANY, 1, true, true},
+    {"a move given up, without BACK_TOLD", &given_up, BACK_TOLD, 0, 1, false, false},
     {"a move, without NEW_WAIT", &move, NEW_WAIT, 0, 0, false, false},
     {"a move, without OLD_OUT", &move, OLD_OUT, 0, 0, false, false},
     {"three to five, without Q_NEW", &three_to_five, Q_NEW, 0, 0, false, false},
@@ -139,9 +178,14 @@ static const struct search searches[] = {
     {"a larger ttl_max, without TTL_MORE", &ttl_max, TTL_MORE, TTL_UP, 1, false, false},
     {"a smaller ttl_max, without TTL_MORE", &ttl_max, TTL_MORE, TTL_DOWN, 1, false, false},
 
-    /* Without ONE_POINT two operators may begin two changes of which neither can end. VOID is needed
+    /* Without ONE_POINT, BACK_AT_STAYER or BACK_CHANGING two operators may begin two changes of which neither can end. VOID is needed
      * where LEAVERS_AT_ONCE is not kept. */
     {"two operators, without ONE_POINT", &beside, ONE_POINT, FROZEN, 1, true, false},
+    {"a move given up, or the next one, without BACK_AT_STAYER", &given_up_or_not, BACK_AT_STAYER,
+     0, 1, true, false},
+    {"a move given up, or the next one, without BACK_CHANGING", &given_up_or_not, BACK_CHANGING, 0,
+     1, true, false},
+
     {"a move, without VOID", &move, VOID, ANY, 3, true, false},
     {"a move, without VOID and LEAVERS_AT_ONCE", &move, VOID | LEAVERS_AT_ONCE, 0, 1, false, false},
 };
@@ -162,16 +206,16 @@ struct agent {
 struct state {
     uint8_t record[SERVERS];
     uint8_t owner[SERVERS];      /* of the key: agent + 1 */
-    uint8_t shown[SERVERS];      /* the server is empty: records that others showed since */
+    uint16_t shown[SERVERS];     /* the server is empty: records that others showed since */
     uint8_t dead, told[CHANGES]; /* servers */
-    uint8_t exists;              /* records */
+    uint16_t exists;             /* records */
     uint8_t forget;
     struct agent agent[AGENTS];
 };
 
 static const struct search *search;
 static struct {
-    int servers, list[8], class_of[SERVERS];
+    int servers, list[RECORDS], class_of[SERVERS];
     bool shuffled; /* like servers may change places: fewer states, but no way that one can read */
 } fleet;
 
@@ -205,14 +249,21 @@ static enum kind kind_of(int record)
     return record == R0 ? COMPLETE : (enum kind)((record - 2) % 3);
 }
 
+static bool is_back(int change)
+{
+    return search->plan->change[change].beginning == BACK;
+}
+
 static int parent_of(int change)
 {
-    return search->plan->change[change].after ? record_of(change - 1, COMPLETE) : R0;
+    const struct change *c = &search->plan->change[change];
+
+    return c->beginning == FIRST ? R0 : record_of(c->of, COMPLETE);
 }
 
 static int version_of(int record)
 {
-    return record == R0 ? 1 : search->plan->change[change_of(record)].after ? 3 : 2;
+    return record == R0 ? 1 : 1 + version_of(parent_of(change_of(record)));
 }
 
 static unsigned seats(int record)
@@ -293,7 +344,7 @@ static bool is_lengthy(const struct agent *a, bool grant)
     if (a->record == R0)
         return option(TTL_DOWN);
     if (is_settled(a->record, a->settled))
-        return option(TTL_UP);
+        return option(is_back(change_of(a->record)) ? TTL_DOWN : TTL_UP);
     return grant ? !rule(TTL_LESS) : rule(TTL_MORE);
 }
 
@@ -323,7 +374,7 @@ struct step {
 
 #define WORDS (SERVERS + 1)
 struct packed {
-    uint32_t word[WORDS];
+    uint64_t word[WORDS];
 };
 
 static struct {
@@ -366,23 +417,23 @@ static void tidy(struct state *s)
     }
 }
 
-static uint32_t put(uint32_t *word, uint32_t value, int bits)
+static uint64_t put(uint64_t *word, uint64_t value, int bits)
 {
     return *word = *word << bits | value;
 }
 
 static void pack(const struct state *s, int first, struct packed *ret)
 {
-    uint32_t rest = 0;
+    uint64_t rest = 0;
 
     memset(ret, 0, sizeof(*ret));
     for (int i = 0; i < fleet.servers; i++) {
-        uint32_t *word = &ret->word[i];
+        uint64_t *word = &ret->word[i];
         int owner = s->owner[i];
 
         put(word, s->record[i], 4);
-        put(word, (uint32_t)(owner && first ? 3 - owner : owner), 2);
-        put(word, s->shown[i] >> 1, 7);
+        put(word, (uint64_t)(owner && first ? 3 - owner : owner), 2);
+        put(word, s->shown[i] >> 1, RECORDS - 1);
         put(word, s->dead >> i & 1, 1);
         for (int c = 0; c < CHANGES; c++)
             put(word, s->told[c] >> i & 1, 1);
@@ -403,56 +454,56 @@ static void pack(const struct state *s, int first, struct packed *ret)
         const struct agent *a = &s->agent[k ^ first];
 
         put(&rest, a->phase, 2);
-        put(&rest, a->record, 3);
+        put(&rest, a->record, 4);
         put(&rest, a->settled, 1);
-        put(&rest, a->kept_record, 3);
+        put(&rest, a->kept_record, 4);
         put(&rest, a->kept_settled, 1);
     }
-    put(&rest, s->exists >> 1, 7);
+    put(&rest, s->exists >> 1, RECORDS - 1);
     put(&rest, s->forget, 2);
     ret->word[SERVERS] = rest;
     for (int i = 1; fleet.shuffled && i < fleet.servers; i++)
         for (int j = i;
              j > 0 && fleet.class_of[j] == fleet.class_of[j - 1] && ret->word[j] < ret->word[j - 1];
              j--) {
-            uint32_t word = ret->word[j];
+            uint64_t word = ret->word[j];
 
             ret->word[j] = ret->word[j - 1];
             ret->word[j - 1] = word;
         }
 }
 
-static uint32_t take(uint32_t *word, int bits)
+static unsigned take(uint64_t *word, int bits)
 {
-    uint32_t value = *word & (bit(bits) - 1);
+    unsigned value = (unsigned)(*word & (bit(bits) - 1));
 
     *word >>= bits;
     return value;
 }
 
-static void take_bit(uint32_t *word, uint8_t *ret_set, int i)
+static void take_bit(uint64_t *word, uint8_t *ret_set, int i)
 {
     *ret_set |= (uint8_t)(take(word, 1) << i);
 }
 
 static void unpack(struct packed p, struct state *ret)
 {
-    uint32_t rest = p.word[SERVERS];
+    uint64_t rest = p.word[SERVERS];
 
     memset(ret, 0, sizeof(*ret));
     ret->forget = (uint8_t)take(&rest, 2);
-    ret->exists = (uint8_t)(take(&rest, 7) << 1);
+    ret->exists = (uint16_t)(take(&rest, RECORDS - 1) << 1);
     for (int k = AGENTS - 1; k >= 0; k--) {
         struct agent *a = &ret->agent[k];
 
         a->kept_settled = (uint8_t)take(&rest, 1);
-        a->kept_record = (uint8_t)take(&rest, 3);
+        a->kept_record = (uint8_t)take(&rest, 4);
         a->settled = (uint8_t)take(&rest, 1);
-        a->record = (uint8_t)take(&rest, 3);
+        a->record = (uint8_t)take(&rest, 4);
         a->phase = (uint8_t)take(&rest, 2);
     }
     for (int i = 0; i < fleet.servers; i++) {
-        uint32_t *word = &p.word[i];
+        uint64_t *word = &p.word[i];
 
         for (int k = AGENTS - 1; k >= 0; k--) {
             struct agent *a = &ret->agent[k];
@@ -469,7 +520,7 @@ static void unpack(struct packed p, struct state *ret)
         for (int c = CHANGES - 1; c >= 0; c--)
             take_bit(word, &ret->told[c], i);
         take_bit(word, &ret->dead, i);
-        ret->shown[i] = (uint8_t)(take(word, 7) << 1);
+        ret->shown[i] = (uint16_t)(take(word, RECORDS - 1) << 1);
         ret->owner[i] = (uint8_t)take(word, 2);
         ret->record[i] = (uint8_t)take(word, 4);
     }
@@ -563,7 +614,7 @@ static void show(struct state *s, int server)
         return;
     for (int i = 0; i < SERVERS; i++)
         if (i != server && i < fleet.servers && !s->record[i] && (nodes_of(record) & bit(i)))
-            s->shown[i] |= (uint8_t)bit(record);
+            s->shown[i] |= (uint16_t)bit(record);
 }
 
 static void write_record(const struct state *s, int server, int record, const char *words)
@@ -587,7 +638,7 @@ static void spread(const struct state *s, int server)
 {
     if (s->dead & bit(server))
         return;
-    for (int r = R0; r < 8; r++) {
+    for (int r = R0; r < RECORDS; r++) {
         if (!(s->exists & bit(r)) || !(nodes_of(r) & bit(server)))
             continue;
         if (s->record[server] ? is_above(r, s->record[server])
@@ -630,13 +681,19 @@ static void lose_memory(const struct state *s, int server)
         forget(s, server, "forgets", 1);
 }
 
+static bool has_second_operator(void)
+{
+    const struct change *c = search->plan->change;
+
+    return c[1].seat && c[1].beginning == FIRST;
+}
+
 static void begin(const struct state *s, int c)
 {
     int parent = parent_of(c);
-    bool one = search->plan->change[1].seat && !search->plan->change[1].after && rule(ONE_POINT);
 
-    if (parent != R0 &&
-        (!(s->exists & bit(parent)) || (rule(AFTER_SETTLING) && !has_aged(s, c - 1))))
+    if (parent != R0 && (!(s->exists & bit(parent)) ||
+                         (rule(AFTER_SETTLING) && !has_aged(s, search->plan->change[c].of))))
         return;
     for (int i = 0; i < fleet.servers; i++) {
         struct state x = *s;
@@ -644,11 +701,34 @@ static void begin(const struct state *s, int c)
         if (!(seats(parent) & bit(i)) || (s->dead & bit(i)))
             continue;
         if (s->record[i] == parent) {
-            x.exists |= (uint8_t)bit(record_of(c, CHANGING));
+            x.exists |= (uint16_t)bit(record_of(c, CHANGING));
             write_record(&x, i, record_of(c, CHANGING), "operator: begins a change here, with");
         }
-        if (one)
+        if ((has_second_operator() || search->plan->change[2].seat) && rule(ONE_POINT))
             break;
+    }
+}
+
+/* An operator gives a change up that is on its way. */
+static void begin_back(const struct state *s, int c)
+{
+    int of = search->plan->change[c].of;
+    unsigned list = seats_before(record_of(of, CHANGING));
+
+    if (rule(BACK_AT_STAYER))
+        list &= seats(record_of(of, CHANGING));
+    for (int i = 0; i < fleet.servers; i++) {
+        struct state x = *s;
+
+        if (!(list & bit(i)) || (s->dead & bit(i)))
+            continue;
+        if (s->record[i] == record_of(of, CHANGING) || s->record[i] == record_of(of, GONE) ||
+            (!rule(BACK_CHANGING) && s->record[i] == record_of(of, COMPLETE))) {
+            x.exists |= (uint16_t)bit(record_of(c, CHANGING));
+            write_record(&x, i, record_of(c, CHANGING), "operator: gives the change up here, by");
+        }
+        if (rule(ONE_POINT))
+            return;
     }
 }
 
@@ -660,7 +740,7 @@ static void mark_gone(const struct state *s, int c)
     if (!gone || (s->exists & bit(record_of(c, GONE))))
         return;
     x.dead |= (uint8_t)bit((int)(strchr(search->plan->servers, gone) - search->plan->servers));
-    x.exists |= (uint8_t)bit(record_of(c, GONE));
+    x.exists |= (uint16_t)bit(record_of(c, GONE));
     reach(&x, "operator: a member has died and is marked as gone, by", -1, -1, record_of(c, GONE));
 }
 
@@ -669,11 +749,13 @@ static bool may_complete(const struct state *s, int c, int record)
     unsigned with = servers_with(s, record), stay = seats(record) & seats_before(record),
              leave = seats_before(record) & ~seats(record), lack;
 
-    if (kind_of(record) == GONE) {
+    if (kind_of(record) == GONE || is_back(c)) {
         stay &= ~(unsigned)s->dead;
         leave &= ~(unsigned)s->dead;
     }
     lack = stay & ~(rule(AT_ONCE) ? with : s->told[c]);
+    if (is_back(c) && !rule(BACK_TOLD))
+        leave = 0;
     if (rule(STAYERS_ALL) ? lack : __builtin_popcount(lack) > 1)
         return false;
     if (!rule(LEAVERS_TOLD))
@@ -689,7 +771,7 @@ static void complete(const struct state *s, int c)
 
         if (!(s->exists & bit(record_of(c, kind))) || !may_complete(s, c, record_of(c, kind)))
             continue;
-        x.exists |= (uint8_t)bit(record_of(c, COMPLETE));
+        x.exists |= (uint16_t)bit(record_of(c, COMPLETE));
         for (int i = 0; i < AGENTS; i++) {
             x.agent[i].old[c] = x.agent[i].counts;
             x.agent[i].kept_old[c] = x.agent[i].kept;
@@ -705,7 +787,10 @@ static void change(const struct state *s, int c)
     if (!search->plan->change[c].seat)
         return;
     if (!(s->exists & bit(record_of(c, CHANGING)))) {
-        begin(s, c);
+        if (!is_back(c))
+            begin(s, c);
+        else if (s->exists & bit(record_of(search->plan->change[c].of, CHANGING)))
+            begin_back(s, c);
         return;
     }
     mark_gone(s, c);
@@ -764,7 +849,7 @@ static void count(const struct state *s, int a, int server)
 /* An idle agent may go by any record that there is: by which shows when it asks. */
 static void begin_round(const struct state *s, int a)
 {
-    for (int r = R0; r < 8; r++)
+    for (int r = R0; r < RECORDS; r++)
         for (int settled = 0; settled < 2; settled++) {
             struct state x = *s;
 
@@ -872,7 +957,7 @@ static bool are_alike(int i, int j)
 {
     bool alike = true;
 
-    for (int r = R0; r < 8; r++)
+    for (int r = R0; r < RECORDS; r++)
         if ((fleet.list[r] >> i & 1) != (fleet.list[r] >> j & 1))
             alike = false;
     for (int c = 0; c < CHANGES; c++)
@@ -885,7 +970,7 @@ static bool are_alike(int i, int j)
 static void start(bool shuffled)
 {
     struct state s;
-    bool side = search->plan->change[1].seat && !search->plan->change[1].after;
+    bool side = has_second_operator() || is_back(1);
 
     memset(&s, 0, sizeof(s));
     memset(&fleet, 0, sizeof(fleet));
@@ -929,7 +1014,11 @@ static void print_record(int record)
         printf("-");
     else
         printf("%d%s%s", version_of(record),
-               record >= 5 && !search->plan->change[1].after ? "'" : "", words[kind_of(record)]);
+               record == R0 || !change_of(record) ? ""
+               : is_back(change_of(record))       ? " back"
+               : has_second_operator()            ? "'"
+                                                  : "",
+               words[kind_of(record)]);
 }
 
 static void print_servers(unsigned set)
