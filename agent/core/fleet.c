@@ -12,10 +12,11 @@
  * have: they may have a later one. */
 #define PATIENCE (2 * HF_NS_PER_SEC)
 
+/* Of who is gone nothing is waited for. */
 static bool all_there(const struct fleet *f)
 {
     for (int i = 0; i < f->n; i++)
-        if (!f->node[i].there || !fleet_is_seated(f, i))
+        if (!(f->known && fleet_place(f, i)->gone) && (!f->node[i].there || !fleet_is_seated(f, i)))
             return false;
     return true;
 }
@@ -219,8 +220,17 @@ static bool spread(const struct fleet *f, uint32_t skip, struct fleet_action *re
     return false;
 }
 
-/* (!) An operator's change begins on the first member that is not gone, where it has our record: one point for all
- * operators. */
+static bool is_told_of(const struct fleet_record *wish, const struct fleet_seat *seat)
+{
+    for (int i = 0; i < wish->before_count; i++)
+        if (strcmp(wish->before[i].id, seat->id) == 0 &&
+            strcmp(wish->before[i].address, seat->address) == 0)
+            return !wish->before[i].gone;
+    return false;
+}
+
+/* (!) An operator's change begins on the first member before it that is not gone, where it has our record: one point for all
+ * operators. Of a way back that is the first one that stays. */
 static bool begin_change(const struct fleet *f, hf_time now, uint32_t skip,
                          struct fleet_action *ret_action)
 {
@@ -228,12 +238,29 @@ static bool begin_change(const struct fleet *f, hf_time now, uint32_t skip,
 
     if (hf_time_reached(now, f->wish_until))
         return false;
-    while (first < f->n - 1 && f->wish.before[first].gone)
+    while (first < f->n - 1 && !is_told_of(&f->wish, fleet_place(f, first)))
         first++;
     if (!may_put(f, first, skip) || !fleet_shows(f, first))
         return false;
     put(f, first, &f->wish, ret_action);
     return true;
+}
+
+/* (!) By the operator's word: what the nodes that are away have nobody sees. */
+static bool is_confirmed(const struct fleet *f, hf_time now)
+{
+    return hf_time_before(now, f->confirmed_until);
+}
+
+/* What the first one is given the others are shown. */
+static void put_confirmed(const struct fleet *f, uint32_t skip, struct fleet_action *ret_action)
+{
+    for (int i = 0; i < f->n; i++)
+        if (f->node[i].said == FLEET_SAID_NONE && fleet_is_of_new_list(f, i) &&
+            may_put(f, i, skip)) {
+            put(f, i, &f->record, ret_action);
+            return;
+        }
 }
 
 /* No node of the list that the record leads to has it any more, and all are there. */
@@ -262,9 +289,12 @@ static void next_known(const struct fleet *f, hf_time now, uint32_t skip,
         fleet_change_complete(&ret_action->record);
     } else if (f->settles.ns != HF_TIME_PAST.ns && hf_time_reached(now, f->settles)) {
         again(&f->record, ret_action);
-    } else if (!spread(f, skip, ret_action) && !begin_change(f, now, skip, ret_action) &&
-               all_there(f) && fleet_none_has_it(f)) {
-        found_again(f, skip, ret_action);
+    } else if (!begin_change(f, now, skip, ret_action) && !spread(f, skip, ret_action) &&
+               fleet_none_has_it(f)) {
+        if (all_there(f))
+            found_again(f, skip, ret_action);
+        else if (is_confirmed(f, now))
+            put_confirmed(f, skip, ret_action);
     }
 }
 

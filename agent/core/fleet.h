@@ -67,6 +67,8 @@ struct fleet {
     bool unkept;        /* a record could not be kept, so nothing goes by it */
     hf_time wish_until; /* an operator's change is to be put; HF_TIME_PAST: none */
     struct fleet_record wish;
+    hf_time
+        confirmed_until; /* by an operator's word the nodes that answer are the fleet's; HF_TIME_PAST: no word */
     struct fleet_node node[HF_NODES_MAX];
 };
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/core/ballot.h"
 #include "agent/core/timing.h"
 #include "shm/status.h"
 
@@ -107,8 +108,9 @@ void fleet_change_waits(const struct fleet *f, hf_time now, char *ret_text, size
         else
             snprintf(ret_text, size,
                      "let node %s answer, or start an empty server at %s: the change of the fleet "
-                     "waits for it",
-                     seat->id, seat->address);
+                     "waits for it; or, if that server is stopped for good: holdfast fleet resume "
+                     "--gone %s",
+                     seat->id, seat->address, seat->id);
         return;
     }
 }
@@ -211,24 +213,31 @@ static int set_ttl_max(struct fleet_record *r, const struct fleet_wish *w, char 
     return HF_OK;
 }
 
+static int gone_count(const struct fleet_record *r)
+{
+    int count = 0;
+
+    for (int i = 0; i < r->before_count; i++)
+        count += r->before[i].gone;
+    return count;
+}
+
 /* By the operator's word; a server that answers is not gone. */
-static int set_gone(const struct fleet *f, struct fleet_record *r, const char *id, char *why,
-                    size_t size)
+static int set_gone(struct fleet_record *r, const char *id, char *why, size_t size)
 {
     for (int i = 0; i < r->before_count; i++) {
         if (strcmp(r->before[i].id, id) != 0)
             continue;
-        if (!leaves(f, i)) {
-            snprintf(why, size,
-                     "start an empty server at %s instead: node %s stays in the fleet, and the "
-                     "change cannot do without it",
-                     r->before[i].address, id);
-            return HF_EINVAL;
-        }
         r->before[i].gone = true;
-        return HF_OK;
+        if (gone_count(r) < ballot_quorum(r->before_count))
+            return HF_OK;
+        snprintf(why, size,
+                 "start an empty server at %s instead: with node %s gone, too, a majority of the "
+                 "%d nodes would not be told of the change",
+                 r->before[i].address, id, r->before_count);
+        return HF_EINVAL;
     }
-    snprintf(why, size, "name the node that leaves: no node before the change has the id %s", id);
+    snprintf(why, size, "name a node of the list before the change: none there has the id %s", id);
     return HF_EINVAL;
 }
 
@@ -251,9 +260,34 @@ static int next_version(const struct fleet *f, const struct fleet_wish *w, struc
     case FLEET_WISH_TTL_MAX:
         return set_ttl_max(r, w, why, size);
     case FLEET_WISH_GONE:
+    case FLEET_WISH_ABORT:
+    case FLEET_WISH_CONFIRM:
         break;
     }
     return HF_EINVAL;
+}
+
+/* It answers, and does not count. (!) Only what counts can be told that it leaves, and only what is stopped is gone. */
+static void say_untold(const struct fleet *f, int i, char *why, size_t size)
+{
+    const struct fleet_seat *seat = fleet_place(f, i);
+    const struct fleet_node *node = &f->node[i];
+    bool foreign =
+        node->said == FLEET_SAID_RECORD && strcmp(node->record.fleet, f->record.fleet) != 0;
+
+    if (node->there && node->said == FLEET_SAID_NONE)
+        snprintf(why, size,
+                 "wait until node %s has the fleet's record again (holdfast fleet): it has to be "
+                 "told that it leaves",
+                 seat->id);
+    else
+        snprintf(why, size,
+                 "mend node %s first (%s), or stop the server at %s for good and say --gone %s: it "
+                 "answers, and cannot be told that it leaves",
+                 seat->id,
+                 foreign ? "it has the record of another fleet"
+                         : "holdfast nodes says what is against it",
+                 seat->address, seat->id);
 }
 
 /* (!) A change with a member down would wait for it with fewer nodes counting than before. */
@@ -275,6 +309,9 @@ static bool all_answer(const struct fleet *f, const struct fleet_record *r, char
                 "wait until node %s counts again, or correct what holdfast nodes says of it; or "
                 "replace that one first: a change needs every node that stays",
                 seat->id);
+        else if (!seat->gone && node->peer[0] && fleet_is_seated(f, i) &&
+                 (!node->there || !fleet_counts(f, i)))
+            say_untold(f, i, why, size);
         else if (!seat->gone && (!node->there || !fleet_counts(f, i)))
             snprintf(why, size, "let node %s answer first%s%s", seat->id,
                      stays ? "" : "; or, if that server is stopped for good, say --gone ",
@@ -341,7 +378,7 @@ static int resume(const struct fleet *f, const struct fleet_wish *w, struct flee
         return HF_EINVAL;
     }
     *r = f->record;
-    rc = set_gone(f, r, w->id, why, size);
+    rc = set_gone(r, w->id, why, size);
     for (int i = 0; rc == HF_OK && i < f->n; i++)
         if (r->before[i].gone && f->node[i].peer[0]) {
             snprintf(why, size, "stop the server at %s first: node %s answers there",
@@ -351,13 +388,100 @@ static int resume(const struct fleet *f, const struct fleet_wish *w, struct flee
     return rc;
 }
 
+/* Who has been told of the change that is given up is told of the way back, the new server included: votes of it may
+ * count by the change. */
+static void turn_back(const struct fleet_record *of, bool gone, struct fleet_record *ret_record)
+{
+    struct fleet_record *r = ret_record;
+
+    *r = *of;
+    r->version++;
+    r->count = of->before_count;
+    r->before_count = of->count;
+    memcpy(r->seat, of->before, sizeof(r->seat));
+    memcpy(r->before, of->seat, sizeof(r->before));
+    r->ttl_max_ms = of->ttl_max_before_ms;
+    r->ttl_max_before_ms = of->ttl_max_ms;
+    for (int i = 0; i < r->count; i++)
+        r->seat[i].gone = false;
+    for (int i = 0; i < r->before_count; i++)
+        r->before[i].gone = gone && !fleet_record_stays(of, &r->before[i]);
+    for (int i = 0; i < of->before_count; i++)
+        for (int k = 0; of->before[i].gone && k < r->before_count; k++)
+            r->before[k].gone |= strcmp(of->before[i].id, r->before[k].id) == 0 &&
+                                 strcmp(of->before[i].address, r->before[k].address) == 0;
+}
+
+static int turn(const struct fleet *f, const struct fleet_wish *w, hf_time now,
+                struct fleet_record *r, char *why, size_t size)
+{
+    if (f->known && f->record.state == FLEET_COMPLETE && f->record.version > 1) {
+        snprintf(why, size,
+                 "change the fleet back instead, when it has settled: version %" PRIu64
+                 " is complete (holdfast fleet)",
+                 f->record.version);
+        return HF_EINVAL;
+    }
+    if (!is_changing(f)) {
+        snprintf(why, size, "nothing is to be given up: no change of the fleet is under way");
+        return HF_EINVAL;
+    }
+    if (f->leaving || hf_time_before(now, f->wish_until)) {
+        snprintf(why, size, "try again in some seconds: the change of the fleet goes on");
+        return HF_EBUSY;
+    }
+    turn_back(&f->record, w->gone, r);
+    return HF_OK;
+}
+
+/* --- a fleet that has forgotten its record ------------------------------------------------------ */
+
+static int confirm(struct fleet *f, hf_time until, char *why, size_t size)
+{
+    int empty = 0, away = 0;
+
+    for (int i = 0; f->known && i < f->n; i++) {
+        const struct fleet_node *node = &f->node[i];
+
+        away += !node->there;
+        if (node->there && fleet_is_seated(f, i) && fleet_is_of_new_list(f, i))
+            empty += node->said == FLEET_SAID_NONE;
+    }
+    if (!f->known || f->leaving)
+        snprintf(why, size,
+                 "wait until the fleet is known: this host remembers no record that it could give "
+                 "to the nodes (on another host: holdfast fleet)");
+    else if (!fleet_none_has_it(f))
+        snprintf(why, size,
+                 "leave it to the agents: a node has the record, and they give it to the others");
+    else if (empty > 0 && !away)
+        snprintf(why, size, "wait some seconds: every node answers, and is given the record");
+    else if (empty < fleet_record_quorum(&f->record, f->settles.ns == HF_TIME_PAST.ns))
+        snprintf(why, size,
+                 "let a majority of the nodes answer first: %d of %d answer and have no record",
+                 empty, f->n);
+    else {
+        f->wish = f->record;
+        f->confirmed_until = until;
+        return HF_OK;
+    }
+    return HF_EINVAL;
+}
+
 int fleet_change_begin(struct fleet *f, const struct fleet_wish *w, hf_time now, hf_dur most,
                        char *why, size_t size)
 {
     struct fleet_record next;
-    int rc = w->kind == FLEET_WISH_GONE ? resume(f, w, &next, why, size)
-                                        : change(f, w, now, &next, why, size);
+    int rc;
 
+    if (w->kind == FLEET_WISH_CONFIRM)
+        return confirm(f, hf_time_add(now, most), why, size);
+    if (w->kind == FLEET_WISH_GONE)
+        rc = resume(f, w, &next, why, size);
+    else if (w->kind == FLEET_WISH_ABORT)
+        rc = turn(f, w, now, &next, why, size);
+    else
+        rc = change(f, w, now, &next, why, size);
     if (rc < 0)
         return rc;
     f->wish = next;

@@ -2,11 +2,14 @@
  * docs/SAFETY.md, "A fleet that changes", has the argument; tests/model/moves.c searches it.
  *
  * (!) Rules, each with a test:
- *  - One change at a time: the next one begins only from a complete record that has settled.
- *  - It begins on the first member of the version before that is not gone, by compare-and-set.
+ *  - One change at a time: the next one begins only from a complete record that has settled. The way back from one that is under
+ *    way is a change, too: its stayers are the same, and count the same.
+ *  - It begins on the first member of the version before that is not gone, by compare-and-set; the way back on the first
+ *    one that stays, which must still have the change on its way.
  *  - It is over when all members of the version before that are not gone had the changing record at one instant: each
  *    is asked once more after the last of them was seen with it.
  *  - Those that stay are a majority of both lists.
+ *  - Fewer than a majority of the members before are said to be gone: each majority of them has one that was told.
  */
 #ifndef HOLDFAST_AGENT_CORE_FLEET_CHANGE_H
 #define HOLDFAST_AGENT_CORE_FLEET_CHANGE_H
@@ -18,14 +21,18 @@ enum fleet_wish_kind {
     FLEET_WISH_ADD,     /* `id` at `seat`, as the last one */
     FLEET_WISH_REMOVE,  /* `id` */
     FLEET_WISH_TTL_MAX, /* ttl_max_ms */
-    FLEET_WISH_GONE, /* the server that leaves as `id`, in a change under way, is stopped for good */
+    FLEET_WISH_GONE,  /* the server of `id` before a change that is under way is stopped for good */
+    FLEET_WISH_ABORT, /* back to the members and the ttl_max before a change that is under way */
+    FLEET_WISH_CONFIRM, /* every node has forgotten the record, some are away: those that answer are the fleet's */
 };
 
 struct fleet_wish {
     enum fleet_wish_kind kind;
     char id[HF_NODE_TEXT_MAX + 1], seat[HF_NODE_TEXT_MAX + 1];
-    bool gone; /* by the operator's word the server that leaves is stopped for good */
+    bool
+        gone; /* by the operator's word the server that leaves is stopped for good; FLEET_WISH_ABORT: the one that came */
     int64_t ttl_max_ms;
+    uint32_t uid; /* who asks, for people */
 };
 
 /* What is put is in fleet->wish, until that is taken, another record is gone by, or `most` has passed. Else HF_EBUSY: not now, or

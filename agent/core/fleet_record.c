@@ -59,13 +59,23 @@ static size_t put_seats(char *to, const char *word, const struct fleet_seat *sea
     return length;
 }
 
+static uint64_t format_of(const struct fleet_record *r)
+{
+    if (r->version == 1)
+        return 1;
+    for (int i = 0; i < r->before_count; i++)
+        if (r->before[i].gone && fleet_record_stays(r, &r->before[i]))
+            return 3;
+    return 2;
+}
+
 size_t fleet_record_text(const struct fleet_record *r, char ret_text[FLEET_TEXT_SIZE])
 {
     size_t length = (size_t)snprintf(ret_text, OTHERS_MOST,
-                                     "holdfast-fleet %d\nfleet %s\nversion %" PRIu64
+                                     "holdfast-fleet %" PRIu64 "\nfleet %s\nversion %" PRIu64
                                      "\nstate %s\nttl_max %" PRId64 "\nkeys %s\n",
-                                     r->version == 1 ? 1 : FLEET_FORMAT, r->fleet, r->version,
-                                     state_names[r->state], r->ttl_max_ms, r->keys);
+                                     format_of(r), r->fleet, r->version, state_names[r->state],
+                                     r->ttl_max_ms, r->keys);
 
     length += put_seats(ret_text + length, "seat", r->seat, r->count);
     if (r->before_count > 0) {
@@ -233,19 +243,18 @@ static bool take_seats(struct rest *r, const char *word, struct fleet_seat ret_s
     return count > 0;
 }
 
-/* Only what was there before can be on its way to something else, and only what leaves can be gone. */
+/* Only what was there before can be on its way to something else, or gone. */
 static bool fits_version(const struct fleet_record *r, uint64_t format)
 {
     for (int i = 0; i < r->count; i++)
         if (r->seat[i].gone)
             return false;
     for (int i = 0; i < r->before_count; i++)
-        if (r->before[i].gone &&
-            (r->state != FLEET_CHANGING || fleet_record_stays(r, &r->before[i])))
+        if (r->before[i].gone && r->state != FLEET_CHANGING)
             return false;
     if (r->version == 1)
         return format == 1 && r->before_count == 0 && r->state != FLEET_CHANGING;
-    return format == FLEET_FORMAT && r->before_count > 0 && r->state != FLEET_FOUNDING;
+    return format == format_of(r) && r->before_count > 0 && r->state != FLEET_FOUNDING;
 }
 
 static bool take_record(struct rest *r, uint64_t format, struct fleet_record *ret_record)

@@ -19,8 +19,9 @@
 #include "shm/layout.h"
 #include "shm/nstime.h"
 
-#define FLEET_FORMAT                                                                               \
-    2 /* of records of version 2 and later; version 1 has 1, as earlier builds read it */
+/* The latest format of texts. A text has the earliest one that says what it says: version 1 has 1, a later one 2, and 3 if a
+ * member that stays is gone. So a build refuses in words only what it does not know. */
+#define FLEET_FORMAT     3
 #define FLEET_ID_LEN     40 /* hex characters */
 #define FLEET_DIGEST_LEN 8
 /* Bytes of a text with its NUL: two lists of nodes, each byte of ids and addresses escaped. */

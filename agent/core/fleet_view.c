@@ -17,7 +17,7 @@ void fleet_init(struct fleet *f, const struct fleet_record *own, bool anew, hf_t
         f->node[i].empty_since = f->node[i].sighted = HF_TIME_NEVER;
         f->node[i].asked = HF_TIME_PAST;
     }
-    f->wish_until = HF_TIME_PAST;
+    f->wish_until = f->confirmed_until = HF_TIME_PAST;
 }
 
 bool fleet_may_go_by(const struct fleet_record *record)

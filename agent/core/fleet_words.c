@@ -62,7 +62,8 @@ bool fleet_is_foreign(const struct fleet *f, int i, char *ret_text, size_t size)
                  "is %.8s); or, if this fleet was founded anew, start this agent with --new-list",
                  id, node->peer, node->record.fleet, f->record.fleet);
     else if (is_another_of_its_rank(f, i) &&
-             !fleet_record_differs(&node->record, &f->record, id, ret_text, size))
+             (f->record.version > 1 ||
+              !fleet_record_differs(&node->record, &f->record, id, ret_text, size)))
         snprintf(ret_text, size,
                  "drain all hosts, and start them with --new-list: two changes of the fleet were "
                  "made at once, and node %s has the other version %" PRIu64,
@@ -90,7 +91,7 @@ static void missing(const struct fleet *f, char *ret_ids, size_t size)
 
     ret_ids[0] = '\0';
     for (int i = 0; i < f->n && used < size; i++)
-        if (!f->node[i].peer[0])
+        if (!f->node[i].peer[0] && !(f->known && fleet_place(f, i)->gone))
             used += (size_t)snprintf(ret_ids + used, size - used, "%s%s", used ? ", " : "",
                                      f->own.seat[i].id);
 }
@@ -174,7 +175,8 @@ static void waits_known(const struct fleet *f, hf_time now, char *ret_text, size
     if (empty >= 0 && fleet_none_has_it(f) && ids[0])
         snprintf(ret_text, size,
                  "let node %s answer, too: no node that answers has the fleet's record any more, "
-                 "and it is founded again with all of them up",
+                 "and it is founded again with all of them up; or, if that server is stopped for "
+                 "good: holdfast fleet confirm",
                  ids);
     else
         fleet_change_waits(f, now, ret_text, size);

@@ -1,7 +1,5 @@
 #include "agent/core/validity.h"
 
-#include "agent/core/ballot.h"
-
 hf_time validity_qth(const hf_time *d, int count, int q)
 {
     hf_time sorted[HF_NODES_MAX]; /* largest first; insertion sort is fastest for so few */
@@ -24,12 +22,7 @@ void validity_drop(hf_time *d, int count, uint32_t counting)
             d[i] = HF_TIME_PAST;
 }
 
-bool validity_is_narrow(int count, int q, uint32_t counting)
+hf_time validity_relied_on(const hf_time *d, int count, int q, bool narrow)
 {
-    return counting != (1u << count) - 1 || q != ballot_quorum(count);
-}
-
-hf_time validity_relied_on(const hf_time *d, int count, int q, uint32_t counting)
-{
-    return validity_qth(d, count, validity_is_narrow(count, q, counting) ? 1 : q);
+    return validity_qth(d, count, narrow ? 1 : q);
 }

@@ -16,10 +16,9 @@ hf_time validity_qth(const hf_time *d, int count, int q);
  * (!) What a server told that does not count, or not yet, is no vote any more: an earlier record counted it, and it may not
  * make up a majority with votes by this one. */
 void validity_drop(hf_time *d, int count, uint32_t counting);
-/* Whether less counts than all of the nodes, or more are needed than a majority of them. */
-bool validity_is_narrow(int count, int q, uint32_t counting);
-/* Until when a holder may rely on a lease. (!) It was told a V by what counted before; those that stay are in every
- * majority of that, so the last of their d_i is no earlier. */
-hf_time validity_relied_on(const hf_time *d, int count, int q, uint32_t counting);
+/* Until when a holder may rely on a lease. (!) It was told a V by what counted before; some of those that stay are
+ * in every majority of that, so the last of their d_i is no earlier. `narrow`: the record has not settled, which list, q and
+ * counting need not show where a node was removed. */
+hf_time validity_relied_on(const hf_time *d, int count, int q, bool narrow);
 
 #endif

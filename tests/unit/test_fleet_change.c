@@ -353,7 +353,7 @@ TEST(it_waits_for_the_server_that_leaves_or_the_operators_word)
     assert_all_by(2, FLEET_CHANGING);
     assert_waits(0, "holdfast fleet resume --gone b");
     assert_int_equal(ask(1, FLEET_WISH_GONE, "c", 0, false), HF_EINVAL);
-    assert_why("stays in the fleet");
+    assert_why("stop the server at 10.0.0.2:6379 first");
     assert_int_equal(ask(1, FLEET_WISH_GONE, "x", 0, false), HF_EINVAL);
     assert_int_equal(ask(1, FLEET_WISH_GONE, "b", 0, false), HF_OK);
     run();
@@ -377,6 +377,38 @@ TEST(a_dead_node_is_replaced)
     assert_all_by(2, FLEET_COMPLETE);
     quarantine();
     assert_int_equal(counting(0), 3);
+}
+
+/* What cannot be told that it leaves has to be mended or stopped, though it answers. */
+TEST(a_server_that_is_refused_is_no_server_that_is_away)
+{
+    struct fleet_record theirs;
+
+    founded(3);
+    theirs = *on(1);
+    fleet_on_usable(&w.agent[0].fleet, 1, false, false); /* a replica, say */
+    assert_int_equal(ask(0, FLEET_WISH_REMOVE, "b", 0, false), HF_EBUSY);
+    assert_why("mend node b first (holdfast nodes says what is against it), or stop the server at "
+               "10.0.0.1:6379 for good and say --gone b");
+    assert_int_equal(ask(0, FLEET_WISH_REMOVE, "b", 0, true), HF_EBUSY);
+    fleet_on_usable(&w.agent[0].fleet, 1, true, true);
+
+    flush(1);
+    hear(&w.agent[0], 1);
+    assert_int_equal(ask(0, FLEET_WISH_REMOVE, "b", 0, false), HF_EBUSY);
+    assert_why("wait until node b has the fleet's record again");
+
+    memset(theirs.fleet, 'f', 40);
+    write_record(1, &theirs);
+    hear(&w.agent[0], 1);
+    assert_int_equal(ask(0, FLEET_WISH_REMOVE, "b", 0, false), HF_EBUSY);
+    assert_why("mend node b first (it has the record of another fleet)");
+    assert_why("stop the server at 10.0.0.1:6379 for good and say --gone b");
+    w.server[1].up = false;
+    hear(&w.agent[0], 1);
+    assert_int_equal(ask(0, FLEET_WISH_REMOVE, "b", 0, true), HF_OK);
+    run();
+    assert_all_by(2, FLEET_COMPLETE);
 }
 
 TEST(a_server_that_answers_is_not_gone)
@@ -522,6 +554,30 @@ TEST(where_all_that_stay_forgot_it_is_put_again)
     assert_all_by(2, FLEET_COMPLETE);
 }
 
+/* Of a server that is gone nothing is waited for then, either. */
+TEST(where_all_forgot_it_is_put_again_without_who_is_gone)
+{
+    founded(3);
+    w.server[1].up = false;
+    run();
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, true), HF_OK);
+    w.agent[1].cut = w.agent[2].cut = 0xff;
+    (void)step(&w.agent[0]);
+    (void)step(&w.agent[0]);
+    assert_int_equal(w.agent[0].memory.version, 2);
+    flush(0);
+    flush(2);
+    w.server[2].up = false;
+    hear_all(&w.agent[0]);
+    assert_waits(0, "let node c answer, too");
+    go_on(&w.agent[0]);
+    assert_int_equal(w.server[0].length, 0);
+    w.server[2].up = true;
+    w.agent[1].cut = w.agent[2].cut = 0;
+    run();
+    assert_all_by(2, FLEET_COMPLETE);
+}
+
 /* A later record never gives way to an earlier one. */
 TEST(nobody_goes_back)
 {
@@ -549,6 +605,37 @@ TEST(of_two_operators_one_wins)
     assert_all_by(2, FLEET_COMPLETE);
     for (int k = 0; k < AGENTS; k++)
         assert_string_equal(w.agent[k].memory.seat[2].address, "10.0.0.2:6379");
+}
+
+/* The first member forgot the one, and was given the other. */
+static void split(struct one_agent *a, enum fleet_wish_kind kind, const char *id)
+{
+    struct fleet_record r = a->memory;
+
+    r.version = 2;
+    r.state = FLEET_CHANGING;
+    memcpy(r.before, r.seat, sizeof(r.before));
+    r.before_count = r.count;
+    r.ttl_max_before_ms = r.ttl_max_ms;
+    if (kind == FLEET_WISH_ADD) {
+        snprintf(r.seat[r.count].id, sizeof(r.seat[0].id), "%s", id);
+        place_of(5, r.seat[r.count++].address);
+    } else {
+        r.ttl_max_ms = 90000;
+    }
+    a->memory = r;
+    start(a);
+}
+
+TEST(two_changes_that_were_begun_at_once_are_told_as_such)
+{
+    founded(3);
+    split(&w.agent[0], FLEET_WISH_ADD, "d");
+    split(&w.agent[1], FLEET_WISH_TTL_MAX, "");
+    write_record(1, &w.agent[1].memory);
+    hear_all(&w.agent[0]);
+    assert_true(fleet_is_foreign(&w.agent[0].fleet, 1, why, sizeof(why)));
+    assert_why("two changes of the fleet were made at once");
 }
 
 TEST(the_next_one_waits_until_it_has_settled)
@@ -601,6 +688,210 @@ TEST(a_member_in_quarantine_is_waited_for)
     assert_int_equal(ask(0, FLEET_WISH_MOVE, "a", 5, false), HF_EBUSY);
     assert_why("votes again");
     assert_int_equal(ask(0, FLEET_WISH_MOVE, "c", 5, false), HF_OK);
+}
+
+/* --- a change is given up --------------------------------------------------------------------- */
+
+/* Agent 0 puts the change on the first node, and nobody tells the others. */
+static void begin_only(enum fleet_wish_kind kind, const char *id, int server)
+{
+    founded(3);
+    w.agent[0].cut = 0xfe;
+    w.agent[1].cut = w.agent[2].cut = 0xff;
+    assert_int_equal(ask(0, kind, id, server, false), HF_OK);
+    run();
+    assert_int_equal(on(0)->version, 2);
+    assert_int_equal(on(1)->version, 1);
+    w.agent[0].cut = 0;
+}
+
+TEST(a_change_is_given_up)
+{
+    begin_only(FLEET_WISH_MOVE, "c", 5);
+    assert_int_equal(ask(0, FLEET_WISH_ABORT, "", 0, false), HF_OK);
+    w.agent[1].cut = w.agent[2].cut = 0;
+    run();
+    assert_all_by(3, FLEET_COMPLETE);
+    for (int k = 0; k < AGENTS; k++) {
+        assert_string_equal(w.agent[k].memory.seat[2].address, "10.0.0.2:6379");
+        assert_int_equal(counting(k), 2);
+    }
+    assert_int_equal(on(2)->version, 3); /* it stays a member after all */
+    quarantine();
+    for (int k = 0; k < AGENTS; k++)
+        assert_int_equal(counting(k), 3);
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "c", 6, false), HF_OK);
+}
+
+/* (!) Votes of the new server may count by the change. */
+TEST(the_new_server_is_told_that_a_change_is_given_up)
+{
+    begin_only(FLEET_WISH_MOVE, "c", 5);
+    write_record(5, on(0)); /* it was told of the change */
+    w.server[5].up = false;
+    assert_int_equal(ask(0, FLEET_WISH_ABORT, "", 0, false), HF_OK);
+    w.agent[1].cut = w.agent[2].cut = 0;
+    run();
+    assert_all_by(3, FLEET_CHANGING);
+    assert_waits(0, "resume --gone c");
+    w.server[5].up = true;
+    run();
+    assert_all_by(3, FLEET_COMPLETE);
+    assert_int_equal(on(5)->version, 3);
+}
+
+TEST(a_change_to_a_server_that_is_gone_is_given_up)
+{
+    begin_only(FLEET_WISH_MOVE, "c", 5);
+    w.server[5].up = false;
+    assert_int_equal(ask(0, FLEET_WISH_ABORT, "", 0, true), HF_OK);
+    w.agent[1].cut = w.agent[2].cut = 0;
+    run();
+    assert_all_by(3, FLEET_COMPLETE);
+}
+
+TEST(a_change_is_given_up_though_a_member_is_gone)
+{
+    begin_only(FLEET_WISH_MOVE, "b", 5);
+    w.server[2].up = false;
+    w.agent[1].cut = w.agent[2].cut = 0;
+    run();
+    assert_int_equal(ask(0, FLEET_WISH_GONE, "c", 0, false), HF_OK);
+    w.agent[1].cut = w.agent[2].cut = 0xff;
+    w.agent[0].cut = 1 << 1; /* the one that leaves is not told yet */
+    hear_all(&w.agent[0]);
+    go_on(&w.agent[0]);
+    assert_int_equal(ask(0, FLEET_WISH_ABORT, "", 0, false), HF_OK);
+    w.agent[0].cut = w.agent[1].cut = w.agent[2].cut = 0;
+    run();
+    assert_all_by(3, FLEET_COMPLETE);
+    quarantine();
+    assert_int_equal(counting(1), 2);
+}
+
+TEST(a_new_ttl_max_is_given_up)
+{
+    begin_only(FLEET_WISH_TTL_MAX, "", 0);
+    assert_int_equal(ask(0, FLEET_WISH_ABORT, "", 0, false), HF_OK);
+    w.agent[1].cut = w.agent[2].cut = 0;
+    run();
+    assert_all_by(3, FLEET_COMPLETE);
+    assert_int_equal(w.agent[1].memory.ttl_max_ms, 60000);
+    /* (!) Somebody may have taken the change for settled, and granted by it. */
+    assert_int_equal(fleet_record_ttl_longest_ms(&w.agent[1].memory, false), 90000);
+    assert_int_equal(fleet_record_ttl_grant_ms(&w.agent[1].memory, false), 60000);
+}
+
+/* (!) Its first member has moved: the next change begins elsewhere than the one before, and neither would end. */
+TEST(the_way_back_begins_where_a_member_stays)
+{
+    begin_only(FLEET_WISH_MOVE, "a", 5);
+    w.agent[0].cut = 1 << 2; /* it cannot become complete */
+    hear_all(&w.agent[0]);
+    assert_int_equal(ask(0, FLEET_WISH_ABORT, "", 0, false), HF_OK);
+    do {
+        hear_all(&w.agent[0]);
+        if (on(0)->version == 3 || on(2)->version == 3)
+            assert_int_equal(on(1)->version, 3);
+    } while (step(&w.agent[0]));
+    assert_int_equal(w.agent[0].memory.version, 3);
+}
+
+TEST(only_what_is_under_way_is_given_up)
+{
+    founded(3);
+    assert_int_equal(ask(0, FLEET_WISH_ABORT, "", 0, false), HF_EINVAL);
+    assert_why("no change");
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    run();
+    assert_int_equal(ask(0, FLEET_WISH_ABORT, "", 0, false), HF_EINVAL);
+    assert_why("change the fleet back");
+}
+
+TEST(a_member_that_stays_may_be_gone)
+{
+    founded(3);
+    w.agent[1].cut = w.agent[2].cut = 0xff;
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    w.server[2].up = false;
+    w.agent[1].cut = w.agent[2].cut = 0;
+    run();
+    assert_all_by(2, FLEET_CHANGING);
+    assert_waits(0, "resume --gone c");
+    assert_int_equal(ask(0, FLEET_WISH_GONE, "c", 0, false), HF_OK);
+    run();
+    assert_all_by(2, FLEET_COMPLETE);
+    assert_int_equal(counting(1), 1); /* a; no lock is granted */
+    quarantine();
+    assert_int_equal(counting(1), 2); /* a and the new b */
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "c", 6, true), HF_OK);
+    run();
+    quarantine();
+    assert_int_equal(counting(2), 3);
+}
+
+/* (!) Else a majority of the list before would be told nothing. */
+TEST(no_majority_may_be_gone)
+{
+    founded(3);
+    w.server[1].up = false;
+    run();
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, true), HF_OK);
+    w.agent[1].cut = w.agent[2].cut = 0xff;
+    w.agent[0].cut = 1 << 2;
+    run();
+    w.server[2].up = false;
+    w.agent[0].cut = w.agent[1].cut = w.agent[2].cut = 0;
+    run();
+    assert_int_equal(ask(0, FLEET_WISH_GONE, "c", 0, false), HF_EINVAL);
+    assert_why("start an empty server at 10.0.0.2:6379");
+}
+
+/* --- every node has forgotten ------------------------------------------------------------------- */
+
+TEST(a_fleet_that_has_forgotten_is_confirmed)
+{
+    founded(3);
+    assert_int_equal(ask(0, FLEET_WISH_CONFIRM, "", 0, false), HF_EINVAL);
+    assert_why("leave it to the agents");
+    for (int s = 0; s < 3; s++)
+        flush(s);
+    w.server[2].up = false;
+    run();
+    assert_int_equal(w.server[0].length, 0);
+    assert_int_equal(ask(0, FLEET_WISH_CONFIRM, "", 0, false), HF_OK);
+    run();
+    assert_int_equal(on(0)->version, 1);
+    assert_int_equal(on(1)->version, 1);
+    assert_int_equal(counting(1), 2);
+    w.server[2].up = true;
+    run();
+    assert_int_equal(counting(1), 3);
+}
+
+/* The word is of this moment: what comes later is looked at anew. */
+TEST(a_confirmation_does_not_last)
+{
+    founded(3);
+    for (int s = 0; s < 3; s++)
+        flush(s);
+    w.server[2].up = false;
+    hear_all(&w.agent[0]);
+    assert_int_equal(ask(0, FLEET_WISH_CONFIRM, "", 0, false), HF_OK);
+    pass(6000);
+    run();
+    assert_int_equal(w.server[0].length, 0);
+}
+
+TEST(less_than_a_majority_is_not_confirmed)
+{
+    founded(3);
+    for (int s = 0; s < 3; s++)
+        flush(s);
+    w.server[1].up = w.server[2].up = false;
+    run();
+    assert_int_equal(ask(0, FLEET_WISH_CONFIRM, "", 0, false), HF_EINVAL);
+    assert_why("1 of 3 answer");
 }
 
 /* --- a host without a memory ------------------------------------------------------------------ */
@@ -657,12 +948,25 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_node_moves),
+        cmocka_unit_test(a_change_is_given_up),
+        cmocka_unit_test(the_new_server_is_told_that_a_change_is_given_up),
+        cmocka_unit_test(a_change_to_a_server_that_is_gone_is_given_up),
+        cmocka_unit_test(a_change_is_given_up_though_a_member_is_gone),
+        cmocka_unit_test(a_new_ttl_max_is_given_up),
+        cmocka_unit_test(the_way_back_begins_where_a_member_stays),
+        cmocka_unit_test(only_what_is_under_way_is_given_up),
+        cmocka_unit_test(a_member_that_stays_may_be_gone),
+        cmocka_unit_test(no_majority_may_be_gone),
+        cmocka_unit_test(a_fleet_that_has_forgotten_is_confirmed),
+        cmocka_unit_test(a_confirmation_does_not_last),
+        cmocka_unit_test(less_than_a_majority_is_not_confirmed),
         cmocka_unit_test(a_fleet_grows_and_shrinks),
         cmocka_unit_test(ttl_max_changes),
         cmocka_unit_test(who_was_away_goes_by_the_latest),
         cmocka_unit_test(it_waits_for_all_that_stay),
         cmocka_unit_test(it_waits_for_the_server_that_leaves_or_the_operators_word),
         cmocka_unit_test(a_dead_node_is_replaced),
+        cmocka_unit_test(a_server_that_is_refused_is_no_server_that_is_away),
         cmocka_unit_test(a_server_that_answers_is_not_gone),
         cmocka_unit_test(each_that_stays_is_asked_once_more),
         cmocka_unit_test(so_is_the_server_that_leaves),
@@ -670,8 +974,10 @@ int main(void)
         cmocka_unit_test(the_first_member_forgets_the_change),
         cmocka_unit_test(a_server_that_leaves_shows_nothing),
         cmocka_unit_test(where_all_that_stay_forgot_it_is_put_again),
+        cmocka_unit_test(where_all_forgot_it_is_put_again_without_who_is_gone),
         cmocka_unit_test(nobody_goes_back),
         cmocka_unit_test(of_two_operators_one_wins),
+        cmocka_unit_test(two_changes_that_were_begun_at_once_are_told_as_such),
         cmocka_unit_test(the_next_one_waits_until_it_has_settled),
         cmocka_unit_test(bad_wishes_are_refused),
         cmocka_unit_test(a_member_in_quarantine_is_waited_for),

@@ -177,10 +177,10 @@ TEST(the_longest_fits)
 
 TEST(a_later_format_is_told_from_damage)
 {
-    assert_int_equal(reads(with(three_text, "fleet 1", "fleet 3")), HF_EVERSION);
+    assert_int_equal(reads(with(three_text, "fleet 1", "fleet 4")), HF_EVERSION);
     assert_int_equal(reads("holdfast-fleet 17\nwhat\x01so ever"), HF_EVERSION);
-    assert_int_equal(reads("holdfast-fleet 3\n"), HF_EVERSION);
-    assert_int_equal(reads("holdfast-fleet 3"), HF_EINVAL);
+    assert_int_equal(reads("holdfast-fleet 4\n"), HF_EVERSION);
+    assert_int_equal(reads("holdfast-fleet 4"), HF_EINVAL);
     assert_int_equal(reads("holdfast-fleet 02\n"), HF_EINVAL);
     assert_int_equal(reads("holdfast-fleet 99999999999999999999\n"), HF_EINVAL);
     assert_int_equal(reads("holdfast-fleet 0\n"), HF_EINVAL);
@@ -319,6 +319,7 @@ TEST(version_state_and_members_before_fit)
 TEST(what_leaves_may_be_gone)
 {
     const char *gone = with(moved_text, "before b", "gone b");
+    char stayer[FLEET_TEXT_SIZE];
     struct fleet_record r;
 
     assert_int_equal(fleet_record_read(gone, strlen(gone), &r), HF_OK);
@@ -333,6 +334,12 @@ TEST(what_leaves_may_be_gone)
         assert_int_equal(reads(text), HF_EINVAL);
     }
     assert_int_equal(reads(with(moved_text, "before a", "gone a")), HF_EINVAL);
+    snprintf(stayer, sizeof(stayer), "%s", with(moved_text, "before a", "gone a"));
+    gone = with(stayer, "holdfast-fleet 2", "holdfast-fleet 3");
+    assert_int_equal(fleet_record_read(gone, strlen(gone), &r), HF_OK); /* it stays, and is gone */
+    assert_true(r.before[0].gone);
+    assert_written_and_read(&r, gone);
+    assert_int_equal(reads(with(moved_text, "holdfast-fleet 2", "holdfast-fleet 3")), HF_EINVAL);
     assert_int_equal(reads(with(moved_text, "seat b", "gone b")), HF_EINVAL);
 }
 
