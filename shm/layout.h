@@ -35,7 +35,7 @@
 
 #define HF_TABLE_MAGIC    UINT64_C(0x3145464c42415448) /* "HTABLFE1", little endian */
 #define HF_TABLE_MAJOR    (1 + HF_TEST_MAJOR)
-#define HF_TABLE_MINOR    (3 + HF_TEST_MINOR)
+#define HF_TABLE_MINOR    (4 + HF_TEST_MINOR)
 #define HF_TABLE_HEADER   4096 /* bytes before the first section */
 #define HF_NODES_MAX      9
 #define HF_NAME_MAX       255 /* bytes of a name, at least 1 */

@@ -32,6 +32,8 @@ enum hf_event_kind {
     HF_EVENT_RELOAD_REFUSED = 36, /* nothing changed; the text: why */
     HF_EVENT_DRAINED = 37,        /* it grants nothing new; pid, uid: the operator */
     HF_EVENT_UNDRAINED = 38,      /* it does again; likewise */
+    HF_EVENT_FLEET = 39, /* it goes by another record; `reason`: enum hf_fleet_step, `value`: the
+                                     version; the text, uid: host and user of the operator, if known */
     /* of a node */
     HF_EVENT_NODE_UP = 40,
     HF_EVENT_NODE_DOWN = 41,      /* `reason`: enum hf_node_error */
@@ -44,6 +46,8 @@ enum hf_event_kind {
     HF_EVENT_QUARANTINE_OVER = 48,
     HF_EVENT_NODE_UNWRITABLE = 49, /* `reason`: enum hf_node_error */
     HF_EVENT_NODE_WRITABLE = 50,
+    HF_EVENT_NODE_PLACE =
+        51, /* the list of nodes is another one: the text was the id at that place in events of before */
 };
 
 /* Each has one writing thread. Frequent events do not push out rare ones. */
@@ -57,6 +61,13 @@ enum hf_event_ring {
 
 #define HF_EVENT_TEXT    87
 #define HF_EVENT_NO_NODE UINT8_MAX
+
+/* How far that version of the fleet's record is, for this agent. */
+enum hf_fleet_step {
+    HF_FLEET_CHANGING = 1,
+    HF_FLEET_COMPLETE = 2,
+    HF_FLEET_SETTLED = 3,
+};
 
 enum hf_event_flag {
     HF_EVENT_F_RUN = 1 << 0,         /* the lease of a `holdfast run` */

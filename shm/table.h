@@ -142,6 +142,10 @@ bool hf_table_is_linked(const struct hf_table *table, const char *shm_name);
 int hf_table_open(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
                   size_t why_size);
 
+/* The same, and waits up to two seconds while the table is not ready: an agent that starts again makes it so for a moment. */
+int hf_table_open_waiting(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
+                          size_t why_size);
+
 /* Reader by descriptor from the agent (closed by this call, also on failure). */
 int hf_table_open_fd(int fd, struct hf_table *ret_table, char *why, size_t why_size);
 

@@ -9,11 +9,15 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shm/index_probe.h"
 #include "shm/status.h"
 #include "shm/table_map.h"
+
+#define WAIT_MOST_MS  2000
+#define WAIT_EVERY_MS 2
 
 static bool is_agent_name(const char *name)
 {
@@ -96,14 +100,15 @@ static int refuse_holes(const char *shm_name, const struct stat *st,
     return HF_ETABLE;
 }
 
-static int refuse_state(const char *shm_name, const struct hf_table_header *header, char *why,
-                        size_t why_size)
+static int refuse_state(const char *shm_name, const struct hf_table_header *header, bool *ret_soon,
+                        char *why, size_t why_size)
 {
     uint32_t state = atomic_load_explicit(&header->state, memory_order_relaxed);
     uint32_t pid = atomic_load_explicit(&header->pid, memory_order_relaxed);
 
     if (state == HF_TABLE_ALIVE || state == HF_TABLE_STOPPED)
         return 0;
+    *ret_soon = state == HF_TABLE_INIT || state == HF_TABLE_RETIRED;
     if (state == HF_TABLE_INIT)
         hf_table_say(
             why, why_size,
@@ -118,7 +123,7 @@ static int refuse_state(const char *shm_name, const struct hf_table_header *head
 
 /* All steps once the descriptor is open. */
 static int open_checked(int fd, const char *shm_name, const struct stat *st,
-                        struct hf_table *ret_table, char *why, size_t why_size)
+                        struct hf_table *ret_table, bool *ret_soon, char *why, size_t why_size)
 {
     struct hf_table_header header;
     struct hf_table_places places;
@@ -126,10 +131,11 @@ static int open_checked(int fd, const char *shm_name, const struct stat *st,
     struct stat again;
     int status;
 
+    *ret_soon = false;
     if ((status = hf_table_read_header(fd, shm_name, &header, why, why_size)) != 0 ||
         (status = hf_table_judge_header(shm_name, &header, (uint64_t)st->st_size, &places, why,
                                         why_size)) != 0 ||
-        (status = refuse_state(shm_name, &header, why, why_size)) != 0)
+        (status = refuse_state(shm_name, &header, ret_soon, why, why_size)) != 0)
         return status;
     places.node_rows = header.nodes < places.node_rows ? header.nodes : places.node_rows;
     status = hf_table_map(fd, shm_name, st, false, &places, &table, why, why_size);
@@ -178,29 +184,55 @@ static int open_failed(const char *shm_name, int error, char *why, size_t why_si
     }
 }
 
-int hf_table_open(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
-                  size_t why_size)
+/* `ret_soon`: its agent is starting, or makes another one. */
+static int open_now(const char *shm_name, uid_t owner, struct hf_table *ret_table, bool *ret_soon,
+                    char *why, size_t why_size)
 {
     struct stat st;
     int status, error;
     /* O_NONBLOCK: a named pipe of that name must not hold us up. */
     int fd = shm_open(shm_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
 
+    *ret_soon = false;
     if (fd < 0)
         return open_failed(shm_name, errno, why, why_size);
     if (fstat(fd, &st) != 0)
         status = open_failed(shm_name, errno, why, why_size);
     else if ((status = hf_table_judge_file(shm_name, &st, owner, why, why_size)) == 0)
-        status = open_checked(fd, shm_name, &st, ret_table, why, why_size);
+        status = open_checked(fd, shm_name, &st, ret_table, ret_soon, why, why_size);
     error = errno;
     close(fd);
     errno = error;
     return status;
 }
 
+int hf_table_open(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
+                  size_t why_size)
+{
+    bool soon;
+
+    return open_now(shm_name, owner, ret_table, &soon, why, why_size);
+}
+
+int hf_table_open_waiting(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
+                          size_t why_size)
+{
+    const struct timespec pause = {.tv_nsec = WAIT_EVERY_MS * 1000000L};
+    bool soon;
+    int status;
+
+    for (int waited = 0;; waited += WAIT_EVERY_MS) {
+        status = open_now(shm_name, owner, ret_table, &soon, why, why_size);
+        if (status == 0 || !soon || waited >= WAIT_MOST_MS)
+            return status;
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
 int hf_table_open_fd(int fd, struct hf_table *ret_table, char *why, size_t why_size)
 {
     static const char name[] = " (the agent's table)";
+    bool soon;
     struct stat st;
     int status, error;
 
@@ -210,7 +242,7 @@ int hf_table_open_fd(int fd, struct hf_table *ret_table, char *why, size_t why_s
         hf_table_say(why, why_size, "what the agent sent as its table is not a regular file");
         status = HF_ETABLE;
     } else {
-        status = open_checked(fd, name, &st, ret_table, why, why_size);
+        status = open_checked(fd, name, &st, ret_table, &soon, why, why_size);
     }
     error = errno;
     close(fd);

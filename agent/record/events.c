@@ -397,12 +397,27 @@ void event_drained(struct agent *agent, bool drained, uint32_t pid, uint32_t uid
     put(agent, HF_EVENTS_NODES, &event);
 }
 
+void event_fleet(struct agent *agent, enum hf_fleet_step step, uint64_t version, const char *host,
+                 uint32_t uid)
+{
+    struct hf_event event = of_node(-1, HF_EVENT_FLEET, step, host);
+
+    event.value = (int64_t)version;
+    event.uid = uid;
+    put(agent, HF_EVENTS_NODES, &event);
+}
+
 void event_agent_away(struct agent *agent, hf_dur gap)
 {
     struct hf_event event = of_node(-1, HF_EVENT_AGENT_AWAY, 0, "");
 
     event.value = hf_dur_ms(gap);
     put(agent, HF_EVENTS_LOSSES, &event);
+}
+
+void event_node_place(struct agent *agent, int place, const char *id)
+{
+    put_node(agent, place, HF_EVENT_NODE_PLACE, 0, id);
 }
 
 void event_node_up(struct agent *agent, int node, const char *version)
@@ -462,17 +477,45 @@ void event_quarantine_over(struct agent *agent, int node)
     put_node(agent, node, HF_EVENT_QUARANTINE_OVER, 0, "");
 }
 
+/* Going back through the events: where the node of a place was before the fleet changed; -1: nowhere. */
+struct place_then {
+    int place, next;
+    bool changes; /* within the events that tell places */
+};
+
+static void go_back(struct place_then *p, const struct hf_event *event, const char *id)
+{
+    if (event->kind != HF_EVENT_NODE_PLACE) {
+        if (p->changes)
+            p->place = p->next;
+        p->changes = false;
+        return;
+    }
+    if (!p->changes)
+        p->next = p->place;
+    p->changes = true;
+    if (strncmp((const char *)event->text, id, hf_event_text_kept(event) + 1) == 0)
+        p->next = event->node;
+    else if (p->next == p->place && event->node == p->place)
+        p->next = -1;
+}
+
 bool event_quarantine_stands(const struct agent *agent, int node)
 {
     const struct hf_table *table = &agent->table;
+    struct place_then p = {.place = node};
 
     for (uint64_t i = hf_events_written(table, HF_EVENTS_NODES);
          i > hf_events_oldest(table, HF_EVENTS_NODES); i--) {
         struct hf_event event;
 
-        if (hf_event_read(table, HF_EVENTS_NODES, i - 1, &event) != HF_OK || event.node != node)
+        if (hf_event_read(table, HF_EVENTS_NODES, i - 1, &event) != HF_OK)
             continue;
-        if (event.kind == HF_EVENT_QUARANTINE || event.kind == HF_EVENT_QUARANTINE_OVER)
+        go_back(&p, &event, agent->config->nodes[node].id);
+        if (p.place < 0)
+            return false;
+        if (event.node == p.place &&
+            (event.kind == HF_EVENT_QUARANTINE || event.kind == HF_EVENT_QUARANTINE_OVER))
             return event.kind == HF_EVENT_QUARANTINE;
     }
     return false;

@@ -53,8 +53,13 @@ void event_agent_started(struct agent *agent);
 void event_agent_ending(struct agent *agent);
 /* The text: what changed, or why it was refused. */
 void event_reload(struct agent *agent, bool applied, const char *text);
+/* It goes by that version of the fleet's record. `host`, `uid`: who put it; "" not known. */
+void event_fleet(struct agent *agent, enum hf_fleet_step step, uint64_t version, const char *host,
+                 uint32_t uid);
 /* It is drained, or not any more, by order of process `pid` of user `uid`. */
 void event_drained(struct agent *agent, bool drained, uint32_t pid, uint32_t uid);
+/* Before any event of the new list: the node at that place has another id from now on. */
+void event_node_place(struct agent *agent, int place, const char *id);
 void event_node_up(struct agent *agent, int node, const char *version);
 void event_node_down(struct agent *agent, int node, enum hf_node_error error, const char *text);
 /* `refusal` HF_REFUSED_NOT: the node is no longer refused. */

@@ -13,10 +13,13 @@
 #include "agent/core/fleet_record.h"
 
 enum fleet_word {
-    FLEET_WORD_UNKNOWN,    /* it has not answered */
-    FLEET_WORD_NONE,       /* it has no record */
-    FLEET_WORD_OURS,       /* the record by which this agent goes */
-    FLEET_WORD_FOUNDING,   /* a record that is not complete */
+    FLEET_WORD_UNKNOWN,  /* it has not answered */
+    FLEET_WORD_NONE,     /* it has no record */
+    FLEET_WORD_OURS,     /* the record by which this agent goes */
+    FLEET_WORD_FOUNDING, /* the record of a fleet that is being founded */
+    FLEET_WORD_EARLIER,  /* of this fleet, what it went by before */
+    FLEET_WORD_CHANGING, /* of this fleet, a change by which this agent does not go yet, or not any more */
+    FLEET_WORD_LATER,      /* of this fleet, a complete one by which this agent does not go yet */
     FLEET_WORD_FOREIGN,    /* the record of another fleet */
     FLEET_WORD_UNREADABLE, /* a record of a later format, or no record at all */
 };

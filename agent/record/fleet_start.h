@@ -7,9 +7,13 @@
 
 #include "agent/config/config.h"
 #include "agent/core/fleet_record.h"
+#include "agent/record/fleet_memory.h"
 
 /* The configuration is left as it is where nothing is kept, what is kept is of version 1 or of another fleet, the agent is
  * ephemeral, or --new-list is given. */
 void fleet_start(struct config *config, const char *dir, const uint8_t boot_id[16]);
+/* Whether such a record is kept, and it. */
+bool fleet_start_find(const struct config *config, const char *dir, const uint8_t boot_id[16],
+                      struct fleet_memory *ret_memory, struct fleet_record *ret_record);
 
 #endif

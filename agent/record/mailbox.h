@@ -37,6 +37,7 @@ enum message_kind {
     MSG_FLEET,     /* `fleet`: go by this record; the receiver frees it */
     MSG_STOP,      /* stop the loop */
     /* renewal thread to broker */
+    MSG_ANOTHER,     /* node: it told another record than ours, so that its answers do not count */
     MSG_CHANGED,     /* `lease`: state or reason changed, or V moved back: tell the holder */
     MSG_HANDED_OVER, /* `handoff`: done or refused, as it says */
     MSG_ENDED, /* `lease`: over, and q nodes answered its release or it timed out: the broker owns

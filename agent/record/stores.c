@@ -50,7 +50,9 @@ static void take_up_drain(struct agent *agent, const char *dir)
 struct last {
     struct fleet_memory memory;
     struct fleet_record record;
-    bool fits; /* the record's list is the configuration's */
+    bool fits;        /* the record's list is the configuration's */
+    int before_count; /* of the list before, if it was carried over */
+    struct fleet_seat before[HF_NODES_MAX];
 };
 
 static bool has_our_ids(const struct config *c, const struct fleet_record *record)
@@ -164,6 +166,9 @@ static int carry_over(const struct agent *agent, const char *dir, struct last *l
 
     if (!find_change(agent->config, last, &change))
         return HF_OK;
+    last->before_count = last->memory.list_count ? last->memory.list_count : last->record.count;
+    memcpy(last->before, last->memory.list_count ? last->memory.list : last->record.seat,
+           sizeof(last->before));
     rc = journal_carry(dir, agent->boot_id, &change, why, why_size);
     if (rc == HF_OK)
         rc = node_records_carry(dir, agent->boot_id, &change, why, why_size);
@@ -173,6 +178,16 @@ static int carry_over(const struct agent *agent, const char *dir, struct last *l
         log_info("the fleet's list of nodes has changed, from %d nodes to %d: all leases are kept",
                  change.nodes_before, change.nodes);
     return rc;
+}
+
+/* Events of before tell nodes by their places in the list of then. */
+static void tell_places(struct agent *agent, const struct last *last)
+{
+    const struct config *c = agent->config;
+
+    for (int i = 0; agent->warm && i < last->before_count; i++)
+        if (i >= c->node_count || strcmp(last->before[i].id, c->nodes[i].id) != 0)
+            event_node_place(agent, i, last->before[i].id);
 }
 
 /* --- opening ----------------------------------------------------------------------------------- */
@@ -268,10 +283,10 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     }
     take_up_fleet(agent, dir, last);
     rc = carry_over(agent, dir, last, why, why_size);
-    free(last);
     if (rc == HF_OK)
         rc = open_files(agent, dir, why, why_size);
     if (rc < 0) {
+        free(last);
         free(agent->fleet);
         agent->fleet = NULL;
         return rc;
@@ -279,6 +294,8 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     take_up_drain(agent, dir);
     history_load(agent);
     events_begin(agent);
+    tell_places(agent, last);
+    free(last);
     atomic_store(&agent->table.header->started_ns, agent->started.ns);
     atomic_store(&agent->table.header->main_beat_ns, clock_now().ns);
     return HF_OK;
@@ -396,14 +413,16 @@ static bool anything_left(const struct agent *agent, bool *ret_held)
     return left;
 }
 
-/* Returns whether anything stays for the next agent. An ephemeral agent leaves nothing: its nodes end now. */
+/* Returns whether anything stays for the next agent. An ephemeral agent leaves nothing: its nodes end now. Where the agent
+ * starts again in this process all stays, and who reads the table finds it in use. */
 bool stores_close(struct agent *agent)
 {
-    bool held = false, left = anything_left(agent, &held) && !agent->config->ephemeral;
+    bool held = false, stays = atomic_load_explicit(&agent->stays, memory_order_acquire),
+         left = (anything_left(agent, &held) || stays) && !agent->config->ephemeral;
 
-    if (held && left) {
+    if (held && left && !stays) {
         hf_table_set_state(&agent->table, HF_TABLE_STOPPED);
-    } else {
+    } else if (!stays) {
         for (uint32_t slot = 0; held && slot < agent->table.capacity; slot++)
             hf_slot_withdraw(&agent->table.slots[slot]);
         if (left && agent->readopted)

@@ -98,7 +98,5 @@ static bool name_matches(const struct events_filter *filter, const struct hf_eve
 
 bool events_match(const struct events_filter *filter, const struct hf_event *event)
 {
-    if (filter->name && !name_matches(filter, event))
-        return false;
-    return !filter->by_node || event->node == filter->node;
+    return !filter->name || name_matches(filter, event);
 }

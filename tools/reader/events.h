@@ -33,8 +33,6 @@ struct events_filter {
     size_t name_len;
     bool prefix;        /* `name` is the beginning of one */
     uint32_t name_hash; /* of the whole name */
-    bool by_node;
-    uint8_t node;
 };
 /* A name longer than an event can keep is matched by its hash. */
 bool events_match(const struct events_filter *filter, const struct hf_event *event);

@@ -11,6 +11,7 @@
 #include "tools/reader/events.h"
 #include "tools/reader/reader.h"
 #include "tools/reader/reader_args.h"
+#include "tools/show/event_places.h"
 #include "tools/show/show.h"
 #include "tools/show/show_event.h"
 
@@ -22,17 +23,16 @@ static int parse_name(int argc, char **argv, const struct reader_args *args,
     return optind == argc ? EXIT_OK : reader_args_name(argc, argv, args, ret_name);
 }
 
-static bool find_node(const struct hf_table *table, const char *id, uint8_t *ret_node)
+/* Now, or before the fleet changed. */
+static bool is_known(const struct hf_table *table, const char *id)
 {
     for (uint32_t i = 0; i < table->node_count; i++) {
         struct hf_node_row row;
 
-        if (hf_node_read(table, i, &row) == HF_OK && strcmp(row.id, id) == 0) {
-            *ret_node = (uint8_t)i;
+        if (hf_node_read(table, i, &row) == HF_OK && strcmp(row.id, id) == 0)
             return true;
-        }
     }
-    return false;
+    return event_places_has(id);
 }
 
 static void print(const struct reader *reader, const struct reader_args *args,
@@ -44,7 +44,8 @@ static void print(const struct reader *reader, const struct reader_args *args,
 
     events_read(&reader->table, &cursor, &events);
     for (size_t i = 0; i < events.count; i++)
-        if (events_match(filter, &events.items[i]))
+        if (events_match(filter, &events.items[i]) &&
+            (!args->node || show_event_is_of(reader, &events.items[i], args->node)))
             events.items[matches++] = events.items[i];
     show_event_overwritten("history", cursor.overwritten, args->json);
     for (size_t i = args->count && matches > args->count ? matches - args->count : 0; i < matches;
@@ -70,11 +71,11 @@ int cmd_history(int argc, char **argv)
     code = reader_open_or_say("history", args.agent, &reader);
     if (code != EXIT_OK)
         return code;
-    if (args.node && !find_node(&reader.table, args.node, &filter.node)) {
+    show_event_learn(&reader);
+    if (args.node && !is_known(&reader.table, args.node)) {
         reader_close(&reader);
         return args_usage("history", "there is no node '%s'; holdfast nodes lists them", args.node);
     }
-    filter.by_node = args.node != NULL;
     if (name.len) {
         filter.name = name.bytes;
         filter.name_len = name.len;

@@ -11,6 +11,7 @@
 #include "tools/common/text.h"
 #include "tools/output/format.h"
 #include "tools/output/words.h"
+#include "tools/show/event_places.h"
 #include "tools/show/show_node.h"
 
 #define DETAIL_SIZE 1024
@@ -38,6 +39,7 @@ static const char *const words[] = {
     [HF_EVENT_RELOAD_REFUSED] = "reload_refused",
     [HF_EVENT_DRAINED] = "drained",
     [HF_EVENT_UNDRAINED] = "undrained",
+    [HF_EVENT_FLEET] = "fleet",
     [HF_EVENT_NODE_UP] = "node_up",
     [HF_EVENT_NODE_DOWN] = "node_down",
     [HF_EVENT_NODE_REFUSED] = "node_refused",
@@ -49,6 +51,7 @@ static const char *const words[] = {
     [HF_EVENT_QUARANTINE_OVER] = "quarantine_over",
     [HF_EVENT_NODE_UNWRITABLE] = "node_unwritable",
     [HF_EVENT_NODE_WRITABLE] = "node_writable",
+    [HF_EVENT_NODE_PLACE] = "node_place",
 };
 
 /* The stable word of an enum hf_event_kind; "unknown" for a later agent's. */
@@ -69,15 +72,21 @@ static bool of_node(const struct hf_event *event)
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
-/* The id in the node's row; "#2" if it never had one. A starting agent empties the rows. */
-static const char *raw_id(char *out, size_t size, const struct reader *reader, unsigned node)
+/* The id in the node's row, or that of the event's time; "#2" if it never had one, or it is not known any more. A starting
+ * agent empties the rows. */
+static const char *raw_id(char *out, size_t size, const struct reader *reader, unsigned node,
+                          uint64_t number)
 {
     static char ids[HF_NODES_MAX][HF_NODE_TEXT_MAX + 1];
+    enum event_place place = event_places_id(number, node, out, size);
     struct hf_node_row row;
+
+    if (place == PLACE_AS_THEN)
+        return out;
 
     if (node < HF_NODES_MAX && hf_node_read(&reader->table, node, &row) == HF_OK && *row.id)
         memcpy(ids[node], row.id, sizeof(row.id));
-    if (node < HF_NODES_MAX && *ids[node])
+    if (node < HF_NODES_MAX && *ids[node] && place == PLACE_AS_NOW)
         snprintf(out, size, "%s", ids[node]);
     else
         snprintf(out, size, "#%u", node + 1);
@@ -88,15 +97,25 @@ void show_event_learn(const struct reader *reader)
 {
     char id[HF_NODE_TEXT_MAX + 1];
 
+    event_places_learn(&reader->table);
     for (unsigned node = 0; node < reader->table.node_count; node++)
-        raw_id(id, sizeof(id), reader, node);
+        raw_id(id, sizeof(id), reader, node, UINT64_MAX);
 }
 
-static const char *id_of(char *out, size_t size, const struct reader *reader, unsigned node)
+static const char *id_of(char *out, size_t size, const struct reader *reader,
+                         const struct hf_event *event, unsigned node)
 {
     char id[HF_NODE_TEXT_MAX + 1];
 
-    return text_escape_str(out, size, raw_id(id, sizeof(id), reader, node));
+    return text_escape_str(out, size, raw_id(id, sizeof(id), reader, node, event->number));
+}
+
+bool show_event_is_of(const struct reader *reader, const struct hf_event *event, const char *node)
+{
+    char id[HF_NODE_TEXT_MAX + 1];
+
+    return of_node(event) &&
+           strcmp(raw_id(id, sizeof(id), reader, event->node, event->number), node) == 0;
 }
 
 /* A damaged table may have more nodes than there are bits. */
@@ -121,7 +140,7 @@ static const char *without_vote(char *out, size_t size, const struct reader *rea
     for (unsigned node = 0; node < event->nodes && used < size; node++)
         if (!votes(event, node))
             used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
-                                     id_of(id, sizeof(id), reader, node));
+                                     id_of(id, sizeof(id), reader, event, node));
     return out;
 }
 
@@ -196,7 +215,7 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
 
     id[0] = '\0';
     if (of_node(event))
-        id_of(id, sizeof(id), reader, event->node);
+        id_of(id, sizeof(id), reader, event, event->node);
     standing(rest, sizeof(rest), reader, event);
     switch (event->kind) {
     case HF_EVENT_GRANTED:
@@ -254,6 +273,31 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
     }
 }
 
+static const char *fleet_step(uint32_t step)
+{
+    switch (step) {
+    case HF_FLEET_CHANGING:
+        return "is on its way (changing)";
+    case HF_FLEET_COMPLETE:
+        return "is complete";
+    case HF_FLEET_SETTLED:
+        return "has settled";
+    default:
+        return "is gone by";
+    }
+}
+
+static void detail_of_fleet(char *out, size_t size, const struct hf_event *event, const char *host)
+{
+    const char *step = fleet_step(event->reason);
+
+    if (*host && event->reason == HF_FLEET_CHANGING)
+        snprintf(out, size, "version %" PRId64 " %s, by user %" PRIu32 " on %s", event->value, step,
+                 event->uid, host);
+    else
+        snprintf(out, size, "version %" PRId64 " %s", event->value, step);
+}
+
 static void detail_of_other(char *out, size_t size, const struct hf_event *event)
 {
     char text[4 * HF_EVENT_TEXT + 1], span[TEXT_SPAN_SIZE], reasons[256];
@@ -275,6 +319,9 @@ static void detail_of_other(char *out, size_t size, const struct hf_event *event
     case HF_EVENT_UNDRAINED:
         snprintf(out, size, "by user %" PRIu32 " (pid %" PRIu32 ")", event->uid, event->pid);
         break;
+    case HF_EVENT_FLEET:
+        detail_of_fleet(out, size, event, text);
+        break;
     case HF_EVENT_NODE_UP:
         snprintf(out, size, "version %s", text);
         break;
@@ -288,6 +335,9 @@ static void detail_of_other(char *out, size_t size, const struct hf_event *event
         break;
     case HF_EVENT_NODE_RESTARTED:
         snprintf(out, size, "run_id %s", text);
+        break;
+    case HF_EVENT_NODE_PLACE:
+        snprintf(out, size, "node %u of the list until here", event->node + 1u);
         break;
     case HF_EVENT_NODE_FORGOT:
         snprintf(out, size, "its sentinel was absent or changed");
@@ -318,7 +368,7 @@ void show_event(const struct reader *reader, const struct hf_event *event)
         detail_of_lease(detail, sizeof(detail), reader, event);
     } else {
         if (of_node(event))
-            id_of(subject, sizeof(subject), reader, event->node);
+            id_of(subject, sizeof(subject), reader, event, event->node);
         detail_of_other(detail, sizeof(detail), event);
     }
     printf("%s  %-15s  %s%s%s\n", text_instant(at, sizeof(at), event->wall_ms),
@@ -332,11 +382,11 @@ static json_t *instant(int64_t ns)
     return ns ? json_u64_text((uint64_t)ns) : json_null();
 }
 
-static json_t *node_id(const struct reader *reader, unsigned node)
+static json_t *node_id(const struct reader *reader, const struct hf_event *event, unsigned node)
 {
     char id[HF_NODE_TEXT_MAX + 1];
 
-    return json_text_str(raw_id(id, sizeof(id), reader, node));
+    return json_text_str(raw_id(id, sizeof(id), reader, node, event->number));
 }
 
 static json_t *voting_json(const struct reader *reader, const struct hf_event *event)
@@ -345,7 +395,7 @@ static json_t *voting_json(const struct reader *reader, const struct hf_event *e
 
     for (unsigned node = 0; node < event->nodes; node++)
         if (votes(event, node))
-            json_array_append_new(array, node_id(reader, node));
+            json_array_append_new(array, node_id(reader, event, node));
     return array;
 }
 
@@ -391,6 +441,20 @@ static void put_lease(json_t *line, const struct reader *reader, const struct hf
         json_put(line, "handed_over", json_boolean(event->flags & HF_EVENT_F_HANDED_OVER));
 }
 
+static const char *fleet_step_word(uint32_t step)
+{
+    switch (step) {
+    case HF_FLEET_CHANGING:
+        return "changing";
+    case HF_FLEET_COMPLETE:
+        return "complete";
+    case HF_FLEET_SETTLED:
+        return "settled";
+    default:
+        return "";
+    }
+}
+
 static void put_other(json_t *line, const struct hf_event *event)
 {
     size_t len = hf_event_text_kept(event);
@@ -401,6 +465,11 @@ static void put_other(json_t *line, const struct hf_event *event)
     if (event->kind == HF_EVENT_DRAINED || event->kind == HF_EVENT_UNDRAINED) {
         json_put(line, "pid", json_integer(event->pid));
         json_put(line, "uid", json_integer(event->uid));
+    }
+    if (event->kind == HF_EVENT_FLEET) {
+        json_put(line, "version", json_integer(event->value));
+        json_put(line, "step", json_word(fleet_step_word(event->reason)));
+        json_put(line, "uid", len ? json_integer(event->uid) : json_null());
     }
     if (event->kind == HF_EVENT_AGENT_STARTED)
         json_put(line, "warm", json_boolean(event->value));
@@ -422,7 +491,7 @@ void show_event_json(const struct reader *reader, const struct hf_event *event)
     json_put(line, "number", json_integer((json_int_t)event->number));
     json_put(line, "at", json_instant(event->wall_ms));
     json_put(line, "at_ns", json_u64_text((uint64_t)event->at_ns));
-    json_put(line, "node", of_node(event) ? node_id(reader, event->node) : json_null());
+    json_put(line, "node", of_node(event) ? node_id(reader, event, event->node) : json_null());
     json_put(line, "reason", json_word(reason_word(event)));
     if (of_lease(event))
         put_lease(line, reader, event);

@@ -9,6 +9,9 @@
 /* Reads the nodes' ids in advance: they are absent while the next agent starts. */
 void show_event_learn(const struct reader *reader);
 
+/* Whether the event is about the node that had that id then; after show_event_learn(). */
+bool show_event_is_of(const struct reader *reader, const struct hf_event *event, const char *node);
+
 void show_event(const struct reader *reader, const struct hf_event *event);
 void show_event_json(const struct reader *reader, const struct hf_event *event);
 

@@ -32,6 +32,9 @@ static const char *says(const struct fleet_told_node *node)
         {"none", "no record"},
         {"ours", "this record"},
         {"founding", "an incomplete record"},
+        {"earlier", "an earlier record"},
+        {"changing", "a change under way"},
+        {"later", "a later record"},
         {"foreign", "another fleet's record"},
         {"unreadable", "an unreadable record"},
     };
