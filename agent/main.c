@@ -56,9 +56,10 @@ struct start {
     struct reload_start began;
     struct singleton singleton;
     hf_time started;
-    int listener; /* agent.listener */
-    bool again;   /* by another record */
-    bool left;    /* anything, for the next agent */
+    struct control control; /* its socket stays when the agent starts again */
+    int listener;           /* agent.listener */
+    bool again;             /* by another record */
+    bool left;              /* anything, for the next agent */
 };
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -70,7 +71,7 @@ static void stop_renewal(struct agent *agent) IN_MAIN_THREAD
 }
 
 static int start_threads(struct agent *agent, const char *dir, struct reload *reload,
-                         struct control *ret_control) IN_MAIN_THREAD
+                         struct control *control) IN_MAIN_THREAD
 {
     const char *what = "start the renewal thread";
     int rc = renewal_start(agent->renewal);
@@ -78,7 +79,7 @@ static int start_threads(struct agent *agent, const char *dir, struct reload *re
     if (rc < 0)
         goto error;
     what = "open the control socket";
-    rc = control_open(agent, dir, reload, ret_control);
+    rc = control_open(control, agent, dir, reload);
     if (rc < 0)
         goto error_renewal;
     /* No client can see it before the broker listens. */
@@ -91,7 +92,7 @@ static int start_threads(struct agent *agent, const char *dir, struct reload *re
 
 error_control:
     hf_table_set_state(&agent->table, HF_TABLE_STOPPED);
-    control_close(ret_control);
+    control_close(control);
 error_renewal:
     stop_renewal(agent);
 error:
@@ -104,7 +105,6 @@ error:
 static int serve(struct agent *agent, const char *dir, struct start *start) IN_MAIN_THREAD
 {
     struct reload *reload = NULL;
-    struct control control;
     int rc, signals = supervise_signals();
 
     if (signals < 0) {
@@ -123,18 +123,21 @@ static int serve(struct agent *agent, const char *dir, struct start *start) IN_M
     rc = broker_create(agent, &agent->broker);
     if (rc < 0)
         goto error_renewal;
-    rc = start_threads(agent, dir, reload, &control);
+    rc = start_threads(agent, dir, reload, &start->control);
     if (rc < 0)
         goto error_broker;
 
-    start->again = supervise(agent, signals, &control, reload);
+    start->again = supervise(agent, signals, &start->control, reload);
 
     notify_send(start->again ? "STATUS=Starting again by the fleet's record"
                              : "STOPPING=1\nSTATUS=Ending");
     atomic_store_explicit(&agent->stays, start->again, memory_order_release);
     mailbox_post(&agent->to_broker, message_new(MSG_GO_AWAY));
     supervise_end(agent);
-    control_close(&control);
+    if (start->again)
+        control_pause(&start->control);
+    else
+        control_close(&start->control);
     stop_renewal(agent);
 error_broker:
     broker_destroy(agent->broker);
@@ -198,6 +201,7 @@ static int run_by_records(struct start *s)
         s->began.again = true;
         s->config->new_list = s->config->assume_fresh = false;
     } while (s->again && code == EXIT_SUCCESS);
+    control_drop(&s->control);
     if (s->listener) { /* this start has failed before it listened */
         char path[600];
 

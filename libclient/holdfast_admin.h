@@ -129,7 +129,7 @@ struct hf_info {
         sizeof(struct hf_info), "", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "", "", ""                    \
     }
 
-/* `agent` as for hf_connect(). HF_ENOAGENT: there is no such table; HF_EPERM: the caller may not
+/* `agent` as for hf_connect(). Waits up to two seconds for a table that its agent is making. HF_ENOAGENT: there is no such table; HF_EPERM: the caller may not
  * read it; HF_ETABLE, HF_EVERSION: it cannot be read. */
 HF_EXPORT int hf_view_open(const char *agent, hf_view **ret_view);
 HF_EXPORT void hf_view_close(hf_view *view); /* NULL is fine */

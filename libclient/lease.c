@@ -76,15 +76,24 @@ void hfc_lease_drop(struct hfc_lease *lease)
     hfc_pool_give(lease);
 }
 
+/* No agent extends a lease for longer than the fleet's ttl_max, which may have become smaller than the TTL that was asked for. */
+static int64_t ttl_ns(const struct hfc_lease *lease)
+{
+    int64_t most_ms =
+        atomic_load_explicit(&lease->map->table.header->ttl_max_ms, memory_order_relaxed);
+
+    return (most_ms && most_ms < lease->ttl_ms ? most_ms : lease->ttl_ms) * HF_NS_PER_MS;
+}
+
 static int64_t losing_before_ns(const struct hfc_lease *lease)
 {
-    return lease->ttl_ms * HF_NS_PER_MS * 3 / 10;
+    return ttl_ns(lease) * 3 / 10;
 }
 
 int64_t hfc_lease_next(struct hfc_lease *lease, int64_t now_ns)
 {
     int64_t until_ns = hf_valid_until_ns(&lease->handle);
-    int64_t late_ns = until_ns - lease->ttl_ms * HF_NS_PER_MS / 2;
+    int64_t late_ns = until_ns - ttl_ns(lease) / 2;
     int64_t losing_ns = until_ns - losing_before_ns(lease);
 
     if (now_ns < late_ns)
@@ -190,7 +199,7 @@ int hf_state(hf_lease *handle)
             hfc_table_is_silent(&lease->map->table, hfc_now(), HFC_GONE_NS))
             return HF_STATE_LOSING;
         /* LATE by the clock too: the agent that should say so may be dead. */
-        if ((seen && state == HF_SLOT_LATE) || left < lease->ttl_ms * HF_NS_PER_MS / 2)
+        if ((seen && state == HF_SLOT_LATE) || left < ttl_ns(lease) / 2)
             return HF_STATE_LATE;
         return HF_STATE_HELD;
     }

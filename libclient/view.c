@@ -38,7 +38,8 @@ int hf_view_open(const char *agent, hf_view **ret_view)
         if (!*place->table)
             break;
         (void)snprintf(view->shm_name, sizeof(view->shm_name), "%s", place->table);
-        status = hf_table_open(place->table, place->table_owner, &view->table, why, sizeof(why));
+        status =
+            hf_table_open_waiting(place->table, place->table_owner, &view->table, why, sizeof(why));
         if (status != HF_ENOAGENT)
             break;
     }

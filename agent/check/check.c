@@ -13,7 +13,7 @@
 
 #include "agent/base/log.h"
 #include "agent/check/parts.h"
-#include "agent/record/fleet_start.h"
+#include "agent/config/config_fleet.h"
 
 #define EXIT_CODE_SYSTEM 71
 #define EXIT_CODE_CONFIG 78
@@ -46,6 +46,10 @@ static void warn(const struct config *c, struct findings *f)
         find_warning(f, 0, "%s", c->warning);
     if (config_short_ttl(c, text, sizeof(text)))
         find_warning(f, f->report->line[CONFIG_ID_ttl], "%s", text);
+}
+
+static void warn_even(const struct config *c, struct findings *f)
+{
     if (c->node_count % 2 == 0)
         find_warning(f, f->report->node_line[c->node_count - 1],
                      "use an odd number of nodes: %d nodes stand no more failures than %d",
@@ -77,63 +81,26 @@ static void become_the_agents_user(const struct config *c, struct findings *f)
                    (unsigned)st.st_uid);
 }
 
-/* Of the file's nodes; -1: it has none of that id. */
-static int place_of(const struct config *c, const char *id)
-{
-    for (int i = 0; i < c->node_count; i++)
-        if (strcmp(c->nodes[i].id, id) == 0)
-            return i;
-    return -1;
-}
-
-/* How the fleet by whose record this host goes differs from the file. */
-static void say_record(const struct config *c, const struct config *now, struct findings *f)
-{
-    for (int i = 0; i < now->node_count; i++)
-        if (now->unconfigured >> i & 1)
-            find_warning(f, 0,
-                         "node %s is at %s for this fleet, and not in this file: agents go there",
-                         now->nodes[i].id, now->nodes[i].text);
-    for (int i = 0; i < c->node_count; i++) {
-        const struct node_address *a = &c->nodes[i];
-        int place = place_of(now, a->id), line = f->report->node_line[i];
-
-        if (place < 0)
-            find_warning(f, line, "node %s has left this fleet: agents do not go there", a->id);
-        else if ((a->numeric || a->unix_socket) && !a->as[0] &&
-                 !node_address_same(a, &now->nodes[place]))
-            find_warning(f, line,
-                         "node %s is at %s for this fleet, and this leads to %s: agents go to %s",
-                         a->id, now->nodes[place].text, a->text, now->nodes[place].text);
-    }
-    if (now->settled && now->ttl_max_ms != c->ttl_max_ms)
-        find_warning(f, f->report->line[CONFIG_ID_ttl_max],
-                     "ttl_max is %.1f s for this fleet, whatever this file says",
-                     (double)now->ttl_max_ms / 1000);
-}
-
-/* (!) By what an agent would go by: its memory of the fleet's record goes before the file. */
+/* (!) By what an agent would go by: the fleet's record goes before the file. */
 static void check_as_a_start(const struct config *c, const struct host *host, struct findings *f)
 {
     static struct config now; /* as in main() */
     static struct config_report report;
+    static struct node_look looks[HF_NODES_MAX];
     const struct config_report *whole = f->report;
-    char dir[sizeof(c->runtime_dir) + sizeof(c->name) + 2];
 
     now = *c;
     report = *f->report;
-    snprintf(dir, sizeof(dir), "%s/%s", c->runtime_dir, c->name);
-    fleet_start(&now, dir, host->boot_id);
-    if (now.by_record)
-        say_record(c, &now, f);
+    check_fleet(&now, host, looks, f);
     for (int i = 0; i < now.node_count; i++) {
-        int place = place_of(c, now.nodes[i].id);
+        int place = config_place_of(c, now.nodes[i].id);
 
-        report.node_line[i] = place < 0 ? 0 : f->report->node_line[place];
+        report.node_line[i] = place < 0 ? 0 : whole->node_line[place];
     }
     f->report = &report;
+    warn_even(&now, f);
     check_leases(&now, host, f);
-    check_nodes(&now, f);
+    check_nodes(&now, looks, f);
     f->report = whole;
 }
 
@@ -158,6 +125,8 @@ int check_config(const struct config *c, const struct config_report *r)
         }
         become_the_agents_user(c, &f);
         check_as_a_start(c, &host, &f);
+    } else {
+        warn_even(c, &f);
     }
     findings_end(&f);
     return f.faults ? EXIT_CODE_CONFIG : EXIT_SUCCESS;

@@ -10,8 +10,6 @@
 #include "agent/redis/node_look.h"
 #include "shm/status.h"
 
-#define PATIENCE hf_ms(2000)
-
 /* The first node of the list that leads to the same server; -1: none. */
 static int same_server(const struct node_look *looks, int node)
 {
@@ -198,13 +196,11 @@ static bool judge(const struct config *c, const struct node_look *looks, int i, 
     return false;
 }
 
-void check_nodes(const struct config *c, struct findings *f)
+void check_nodes(const struct config *c, const struct node_look *looks, struct findings *f)
 {
     int quorum = c->quorum, away = 0, before = f->faults;
-    struct node_look looks[HF_NODES_MAX];
     unsigned answered = 0;
 
-    nodes_look(c->nodes, c->node_count, PATIENCE, looks);
     for (int i = 0; i < c->node_count; i++) {
         away += looks[i].outcome == NODE_LOOK_AWAY;
         if (judge(c, looks, i, f))

@@ -4,10 +4,16 @@
 
 #include "agent/check/findings.h"
 #include "agent/process/host.h"
+#include "agent/redis/node_look.h"
 
 /* What a start would do to leases: those of the agent of that name that runs, or that it left. */
 void check_leases(const struct config *config, const struct host *host, struct findings *findings);
-/* What the nodes say. Waits for those that do not answer, for two seconds in all. */
-void check_nodes(const struct config *config, struct findings *findings);
+/* Lays the record by which a start would go over the configuration, and says how the file differs from it. Looks at the nodes
+ * of the list that results, for two seconds at most for each list. `ret_looks`: of HF_NODES_MAX. */
+void check_fleet(struct config *config, const struct host *host, struct node_look *ret_looks,
+                 struct findings *findings);
+/* What the nodes say. */
+void check_nodes(const struct config *config, const struct node_look *looks,
+                 struct findings *findings);
 
 #endif

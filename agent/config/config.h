@@ -61,6 +61,11 @@ bool config_short_ttl(const struct config *config, char *text, size_t size);
 
 /* As long as no record of the fleet says otherwise: all nodes count, and ttl_max is the longest that was ever granted. */
 void config_count_all(struct config *config);
+/* The record that was laid over it has not settled: leases may have a V by the one before. */
+static inline bool config_is_narrow(const struct config *config)
+{
+    return config->by_record && !config->settled;
+}
 
 /* Permissions of the agent's directory and of the attach socket. */
 mode_t config_dir_mode(const struct config *config);

@@ -22,12 +22,19 @@ void config_fleet(const struct config *c, struct fleet_record *ret_record)
     list_hash_with(NULL, 0, keys, ret_record->keys);
 }
 
-static const struct node_address *find(const struct config *c, const char *id)
+int config_place_of(const struct config *c, const char *id)
 {
     for (int i = 0; i < c->node_count; i++)
         if (strcmp(c->nodes[i].id, id) == 0)
-            return &c->nodes[i];
-    return NULL;
+            return i;
+    return -1;
+}
+
+static const struct node_address *find(const struct config *c, const char *id)
+{
+    int i = config_place_of(c, id);
+
+    return i < 0 ? NULL : &c->nodes[i];
 }
 
 static bool names_any(const struct config *c, const struct fleet_seat *seats, int count)

@@ -16,6 +16,8 @@ void config_fleet(const struct config *config, struct fleet_record *ret_record);
  * only, the configuration has its own list. */
 bool config_is_of(const struct config *config, const struct fleet_record *record,
                   const char *went_by);
+/* Of the configuration's nodes; -1: it has none of that id. */
+int config_place_of(const struct config *config, const char *id);
 /* Lays a record of such a fleet over the configuration: nodes, quorum, ttl_max, and what follows from them. A node that the
  * configuration names keeps its user, password, database and as=SEAT; the others have the user, password and database of the
  * first node. `here`: this host founded the fleet; else a node at a private seat keeps its configured address,

@@ -20,43 +20,53 @@
 
 #define PATIENCE hf_ms(2000)
 
-int control_open(struct agent *agent, const char *dir, struct reload *reload,
-                 struct control *ret_control)
+static int listen_anew(struct control *c, const char *dir)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct control c = {.agent = agent, .reload = reload};
-    int error, rc = fleet_wishes_create(agent, &c.wishes);
+    int error, fd;
+
+    snprintf(c->path, sizeof(c->path), "%s/control", dir);
+    if (strlen(c->path) >= sizeof(address.sun_path)) {
+        errno = ENAMETOOLONG;
+        return HF_ESYS;
+    }
+    strcpy(address.sun_path, c->path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return HF_ESYS;
+    (void)unlink(c->path); /* the agent's lock is held */
+    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(c->path, 0600) < 0 ||
+        listen(fd, 64) < 0) {
+        error = errno;
+        close(fd);
+        errno = error;
+        return HF_ESYS;
+    }
+    c->listener = fd;
+    for (int i = 0; i < CONTROL_PEERS; i++)
+        c->peers[i].fd = -1;
+    return HF_OK;
+}
+
+int control_open(struct control *c, struct agent *agent, const char *dir, struct reload *reload)
+{
+    struct fleet_wishes *wishes;
+    int error, rc = fleet_wishes_create(agent, &wishes);
 
     if (rc < 0)
         return rc;
-
-    for (int i = 0; i < CONTROL_PEERS; i++)
-        c.peers[i].fd = -1;
-    snprintf(c.path, sizeof(c.path), "%s/control", dir);
-    if (strlen(c.path) >= sizeof(address.sun_path)) {
-        errno = ENAMETOOLONG;
-        goto error;
-    }
-    strcpy(address.sun_path, c.path);
-    c.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (c.listener < 0)
-        goto error;
-    (void)unlink(c.path); /* the agent's lock is held */
-    if (bind(c.listener, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-        chmod(c.path, 0600) < 0 || listen(c.listener, 64) < 0) {
+    if (!c->listener && (rc = listen_anew(c, dir)) < 0) {
         error = errno;
-        close(c.listener);
+        fleet_wishes_destroy(wishes);
         errno = error;
-        goto error;
+        return rc;
     }
-    *ret_control = c;
+    c->agent = agent;
+    c->reload = reload;
+    c->wishes = wishes;
+    for (int i = 0; i < CONTROL_PEERS; i++)
+        c->peers[i].until = hf_time_add(clock_now(), PATIENCE);
     return HF_OK;
-
-error:
-    error = errno;
-    fleet_wishes_destroy(c.wishes);
-    errno = error;
-    return HF_ESYS;
 }
 
 /* Who listens, and not who made the file: that may have been killed. */
@@ -88,7 +98,7 @@ static void drop(struct control_peer *peer)
 
 static bool is_waiting(const struct control_peer *peer)
 {
-    return peer->reload || peer->wish;
+    return peer->reload || peer->wish || peer->later;
 }
 
 size_t control_poll(const struct control *c, struct pollfd *polls)
@@ -174,17 +184,26 @@ static void answer_waiting(struct control *c, struct control_peer *peer) IN_MAIN
 
 static void ask_for_change(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
 {
+    struct ucred asker = {.uid = getuid()};
+    socklen_t length = sizeof(asker);
     char why[512];
 
-    peer->wish =
-        fleet_wishes_ask(c->wishes, peer->request, reload_in_force(c->reload), why, sizeof(why));
+    (void)getsockopt(peer->fd, SOL_SOCKET, SO_PEERCRED, &asker, &length);
+    peer->wish = fleet_wishes_ask(c->wishes, peer->request, asker.uid, reload_in_force(c->reload),
+                                  why, sizeof(why));
     if (!peer->wish)
         answer_text(peer, "error: ", why, "\n");
 }
 
+/* (!) An agent that is about to start again begins no reload, which would keep it from that. */
 static void take_request(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
 {
-    if (strcmp(peer->request, "reload") == 0)
+    bool is_reload = strcmp(peer->request, "reload") == 0;
+
+    peer->later = is_reload && atomic_load_explicit(&c->agent->again, memory_order_acquire);
+    if (peer->later)
+        return;
+    if (is_reload)
         peer->reload = reload_ask(c->reload);
     else if (strncmp(peer->request, FLEET_REQUEST, strlen(FLEET_REQUEST)) == 0)
         ask_for_change(c, peer);
@@ -235,18 +254,37 @@ static void answer_last(struct control *c, struct control_peer *peer) IN_MAIN_TH
         write_answer(peer);
 }
 
-void control_close(struct control *c)
+void control_pause(struct control *c)
 {
     fleet_wishes_end(c->wishes);
     for (int i = 0; i < CONTROL_PEERS; i++) {
-        if (c->peers[i].fd >= 0)
-            answer_last(c, &c->peers[i]);
+        struct control_peer *peer = &c->peers[i];
+
+        if (peer->fd >= 0)
+            answer_last(c, peer);
+        peer->later = peer->fd >= 0 && is_waiting(peer) && !peer->answer;
+        peer->reload = peer->wish = 0; /* their numbers are this run's */
+    }
+    fleet_wishes_destroy(c->wishes);
+    c->wishes = NULL;
+}
+
+void control_drop(struct control *c)
+{
+    if (!c->listener)
+        return;
+    for (int i = 0; i < CONTROL_PEERS; i++)
         if (c->peers[i].fd >= 0)
             drop(&c->peers[i]);
-    }
     (void)unlink(c->path);
     close(c->listener);
-    fleet_wishes_destroy(c->wishes);
+    c->listener = 0;
+}
+
+void control_close(struct control *c)
+{
+    control_pause(c);
+    control_drop(c);
 }
 
 static void take_peer(struct control *c, hf_time now)
@@ -293,6 +331,8 @@ void control_serve(struct control *c, const struct pollfd *polls, size_t count, 
 
         if (peer->fd >= 0 && is_waiting(peer) && !peer->answer) {
             peer->until = hf_time_add(now, PATIENCE);
+            if (peer->later)
+                take_request(c, peer);
             answer_waiting(c, peer);
         }
         if (peer->fd >= 0 && hf_time_reached(now, peer->until))

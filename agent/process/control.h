@@ -30,6 +30,7 @@ struct reload;
 struct control_peer {
     int fd; /* -1: free */
     hf_time until;
+    bool later;         /* its request is taken after the agent has started again */
     char request[2048]; /* an id and an address, each byte escaped, and more */
     size_t request_length;
     uint64_t reload; /* waits for that one; 0: for none */
@@ -43,15 +44,20 @@ struct control {
     struct reload *reload;
     struct fleet_wishes *wishes;
     char path[620];
-    int listener;
+    int listener; /* 0: none */
     struct control_peer peers[CONTROL_PEERS];
 };
 
-/* HF_ESYS with errno; HF_ENOMEM. */
-int control_open(struct agent *agent, const char *dir, struct reload *reload,
-                 struct control *ret_control) IN_MAIN_THREAD;
+/* One that was made by control_pause() is taken up, with those who wait; any other one is zeroed before.
+ * HF_ESYS with errno; HF_ENOMEM: it is as it was. */
+int control_open(struct control *control, struct agent *agent, const char *dir,
+                 struct reload *reload) IN_MAIN_THREAD;
 /* After the broker thread has ended. */
 void control_close(struct control *control) IN_MAIN_THREAD;
+/* The same for an agent that starts again in this process: the socket stays, and who connects or asks meanwhile waits. */
+void control_pause(struct control *control) IN_MAIN_THREAD;
+/* For a start that failed before control_open(); one that is zeroed or closed is fine. */
+void control_drop(struct control *control) BEFORE_OR_AFTER_THREADS;
 
 /* The agent that serves DIR/control; 0: none does. Any process. */
 pid_t control_find(const char *dir);

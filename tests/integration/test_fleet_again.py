@@ -2,13 +2,15 @@
 """The agent starts again by another record of its fleet: the process stays, and what its clients have goes on. What a file says
 beside the record: at a restart, a reload and a check.
 """
+import json
 import pathlib
 import re
 import sys
+import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from rig import BUILD, Redis, boottime_ns, main, scenario, wait_until  # noqa: E402
-from views import counters  # noqa: E402
+from views import counters, wait_node  # noqa: E402
 
 TTL_S = 4  # also the fleet's longest: it settles after 5.1 s
 LIMITS = ("--ttl-max", f"{TTL_S}s")
@@ -81,6 +83,82 @@ def new_programs(run):
 
     change(run, "ttl-max", f"{TTL_S + 1}s", meanwhile=another)
     assert starts(agent) == 3, agent.err
+
+
+def hammered(run, commands, meanwhile):
+    """Runs each command again and again, all at once, while `meanwhile` runs. What came back other than it may."""
+    over, wrong = threading.Event(), []
+
+    def hammer(words, codes):
+        done = 0
+        while not (over.is_set() and done > 3):
+            result = run.holdfast(*words)
+            done += 1
+            if result.rc not in codes:
+                wrong.append((words, result.rc, result.err or result.out[-300:]))
+
+    threads = [threading.Thread(target=hammer, args=command) for command in commands]
+    for thread in threads:
+        thread.start()
+    try:
+        meanwhile()
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert not wrong, "\n".join(f"{words[0]} {rc}: {said.strip()}" for words, rc, said in wrong[:12])
+
+
+def commands_find_the_agent(run, held):
+    """`fleet` and `doctor` end with 3 while the fleet changes."""
+    agent = start(run)
+    job = run.start_holdfast("run", "-n", "job", "sleep", "60") if held else None
+    if job:
+        wait_until(lambda: run.show("job"), what="the job has its lock")
+    commands = [(("fleet",), (0, 3)), (("reload",), (0, 78)), (("status",), (0,)), (("nodes",), (0,)), (("list",), (0,)),
+                (("show", "job"), (0,) if held else (3,)), (("check", "job"), (3,)), (("wait", "nobody's"), (0,)),
+                (("doctor",), (0, 3)), (("history",), (0,))]
+    if held:
+        commands.append((("run", "-n", "short", "true"), (0,)))
+    words = ("ttl-max", f"{TTL_S + 1}s") if held else ("add", f"n4={server(run, 'four').address}")
+    hammered(run, commands, lambda: change(run, *words))
+    assert starts(agent) == 3, agent.err
+    assert not job or job.running, job.err
+    if job:
+        job.signal(15)
+        job.wait()
+
+
+@scenario("every command finds the agent while it starts again, and none takes it for ended", sanitizers=False)
+def commands(run):
+    commands_find_the_agent(run, held=True)
+
+
+@scenario("the same while no lock is held, when nothing has to outlive a start", sanitizers=False)
+def commands_of_nobody(run):
+    commands_find_the_agent(run, held=False)
+
+
+@scenario("the history of before names the nodes of then, by text, as JSON and for --node")
+def told_by_then(run):
+    start(run, 4)
+    run.nodes[2].kill()
+    wait_node(run, "n3", state="down")
+    assert run.holdfast("run", "-n", "first", "true").rc == 0
+    run.nodes[2].start()
+    wait_votes(run, 4)
+    change(run, "remove", "n1")
+    wait_votes(run, 3)
+    told = [json.loads(line) for line in run.holdfast("history", "--json").out.splitlines()]
+    assert [event["node"] for event in told if event["event"] == "node_down"] == ["n3"], told
+    first = next(event for event in told if event["event"] == "granted" and event.get("name") == "first")
+    assert "n3" not in first["voting"] and set(first["voting"]) <= {"n1", "n2", "n4"}, first
+    ups = [event["node"] for event in told if event["event"] == "node_up"]
+    assert sorted(ups[:5]) == ["n1", "n2", "n3", "n3", "n4"] and "n1" not in ups[-3:], ups
+    assert "node_down" in run.holdfast("history", "--node", "n3").out
+    left = run.holdfast("history", "--node", "n1")
+    assert left.rc == 0 and "node_up" in left.out and re.search("node_place +n1  node 1 of the list until here", left.out), left
+    assert run.holdfast("history", "--node", "n9").rc == 64
 
 
 @scenario("ttl_max becomes a shorter one: longer leases are kept, and no key ends sooner than before")
@@ -172,6 +250,45 @@ def checked(run):
                  "nodes: 4 of 4 answer as they should, 3 are needed"):
         assert text in said, (text, said)
     assert agent.running and holder.held()
+
+
+@scenario("--check-config of a file with another list than the fleet has by now goes by the record, as its nodes tell or as this host "
+          "remembers, and says who is where", sanitizers=False)
+def checked_lists(run):
+    run.redis(3)
+    agents = [run.agent(label, ttl=f"{TTL_S}s", options=LIMITS) for label in ("a", "b")]
+    wait_votes(run, 3)
+    four = server(run, "four")
+    specs, seven = [node.spec for node in run.nodes], f"n7={run.dir}/seven/sock"
+
+    def checked(nodes, says, absent=(), known="as its nodes tell"):
+        path = run.dir / f"{run.serial()}.conf"
+        path.write_text("\n".join([f"name = {agents[0].name}", f"runtime_dir = {run.runtime_dir}", f"ttl = {TTL_S}s",
+                                   f"ttl_max = {TTL_S}s", *(f"node = {node}" for node in nodes)]) + "\n")
+        path.chmod(0o600)
+        process = run.spawn(BUILD / "bin" / "holdfastd", "--check-config", path, label="check")
+        rc = process.wait()
+        said = process.out + process.err
+        assert rc == 0, said
+        for text in (*says, f" version 2, {known}", "nodes: 4 of 4 answer as they should, 3 are needed"):
+            assert text in said, (text, said)
+        for text in absent:
+            assert text not in said, (text, said)
+
+    def lists(known):
+        joined = f"node n4 is at {four.seat} for this fleet, and not in this file"
+        checked(specs, [joined], known=known)
+        checked([specs[2], specs[0], f"n4={four.address}", specs[1]], [], ["not in this file", "not of this fleet"], known=known)
+        checked([specs[2], specs[1]], [joined, "node n1 is at "], ["2 nodes stand"], known=known)
+        checked([specs[0], seven, specs[2]], [joined, "node n7 is not of this fleet"], ["does not answer"], known=known)
+
+    agents[0].stop()  # it has not seen the change
+    command = run.start_holdfast("fleet", "add", f"n4={four.address}", agent=agents[1])
+    assert command.wait(60) == 0, command.err
+    lists("as its nodes tell")
+    agents[0] = run.agent("a", ttl=f"{TTL_S}s", options=LIMITS, fresh=False)
+    wait_until(lambda: "version 2" in run.holdfast("fleet", agent=agents[0]).out, 15, "it has seen the change")
+    lists("as this host remembers")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ static bool same_time_namespace(const struct hf_table *table)
 int reader_open_at(const struct place *place, struct reader *ret_reader, char *why, size_t why_size)
 {
     struct reader reader = {.place = *place};
-    int status = hf_table_open(place->shm_name, place->owner, &reader.table, why, why_size);
+    int status = hf_table_open_waiting(place->shm_name, place->owner, &reader.table, why, why_size);
 
     if (status < 0)
         return status;

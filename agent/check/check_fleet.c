@@ -1,0 +1,132 @@
+/* By which record of the fleet a start would go: that which this host remembers, or a later one that the nodes tell. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/clock.h"
+#include "agent/broker/nodes/node_texts.h"
+#include "agent/check/parts.h"
+#include "agent/config/config_fleet.h"
+#include "agent/core/fleet.h"
+#include "agent/record/fleet_memory.h"
+#include "agent/record/fleet_start.h"
+#include "shm/status.h"
+
+#define PATIENCE     hf_ms(2000)
+#define FLEET_ROUNDS 3 /* a record leads to nodes that may have a later one */
+
+struct look {
+    struct fleet fleet;
+    struct fleet_memory memory;
+    struct fleet_record record; /* by which a start would go, where there is one */
+    struct fleet_action action;
+    struct config file;
+};
+
+/* --- how the fleet by whose record this host goes differs from the file ------------------------ */
+
+static void say_record(const struct config *c, const struct config *now, struct findings *f)
+{
+    for (int i = 0; i < now->node_count; i++)
+        if (now->unconfigured >> i & 1)
+            find_warning(f, 0,
+                         "node %s is at %s for this fleet, and not in this file: agents go there",
+                         now->nodes[i].id, now->nodes[i].text);
+    for (int i = 0; i < c->node_count; i++) {
+        const struct node_address *a = &c->nodes[i];
+        int place = config_place_of(now, a->id), line = f->report->node_line[i];
+
+        if (place < 0)
+            find_warning(f, line,
+                         "node %s is not of this fleet, or not any more: agents do not go there",
+                         a->id);
+        else if ((a->numeric || a->unix_socket) && !a->as[0] &&
+                 !node_address_same(a, &now->nodes[place]))
+            find_warning(f, line,
+                         "node %s is at %s for this fleet, and this leads to %s: agents go to %s",
+                         a->id, now->nodes[place].text, a->text, now->nodes[place].text);
+    }
+    if (now->settled && now->ttl_max_ms != c->ttl_max_ms)
+        find_warning(f, f->report->line[CONFIG_ID_ttl_max],
+                     "ttl_max is %.1f s for this fleet, whatever this file says",
+                     (double)now->ttl_max_ms / 1000);
+}
+
+/* --- what the nodes tell ------------------------------------------------------------------------ */
+
+/* As an answer to the broker. */
+static void hear(struct fleet *f, const struct config *c, int i, const struct node_look *look,
+                 hf_time now)
+{
+    char text[FLEET_TEXT_SIZE], digest[FLEET_DIGEST_LEN + 1] = "";
+    size_t length = 0;
+
+    if (look->outcome != NODE_LOOK_ANSWERED ||
+        (look->recorded != HF_OK && look->recorded != HF_ENOTHELD))
+        return;
+    fleet_on_up(f, i, look->peer);
+    if (look->recorded == HF_OK) {
+        length = fleet_record_text(&look->record, text);
+        fleet_record_digest(text, length, digest);
+    }
+    (void)fleet_on_answer(f, i, "-", digest, now, now);
+    fleet_on_record(f, i, digest, text, length);
+    fleet_on_usable(f, i, !node_facts_refusal(c, &look->facts), false);
+}
+
+/* Whether an agent of that configuration would start again by a record that its nodes have. */
+static bool find_later(struct look *l, const struct config *c, const struct node_look *looks)
+{
+    hf_time now = clock_now();
+    struct fleet_record own;
+
+    config_fleet(c, &own);
+    fleet_init(&l->fleet, &own, c->new_list, HF_TIME_PAST);
+    if (c->by_record)
+        fleet_restore(&l->fleet, &l->record, HF_TIME_NEVER);
+    for (int i = 0; i < c->node_count; i++)
+        hear(&l->fleet, c, i, &looks[i], now);
+    fleet_next(&l->fleet, now, UINT32_MAX, &l->action);
+    if (l->action.step != FLEET_AGAIN)
+        return false;
+    l->record = l->action.record;
+    return true;
+}
+
+static void go_by(const struct look *l, bool settled, struct config *now)
+{
+    *now = l->file;
+    config_go_by(now, &l->record, settled, l->memory.here);
+}
+
+void check_fleet(struct config *c, const struct host *host, struct node_look *ret_looks,
+                 struct findings *f)
+{
+    char dir[sizeof(c->runtime_dir) + sizeof(c->name) + 2];
+    struct look *l = calloc(1, sizeof(*l));
+    bool told = false;
+
+    if (!l) {
+        nodes_look(c->nodes, c->node_count, PATIENCE, ret_looks);
+        return;
+    }
+    l->file = *c;
+    snprintf(dir, sizeof(dir), "%s/%s", c->runtime_dir, c->name);
+    if (fleet_start_find(c, dir, host->boot_id, &l->memory, &l->record))
+        go_by(l, hf_time_reached(clock_now(), fleet_record_settles(&l->record, l->memory.from)), c);
+    for (int round = 0; round < FLEET_ROUNDS; round++) {
+        nodes_look(c->nodes, c->node_count, PATIENCE, ret_looks);
+        if (!find_later(l, c, ret_looks))
+            break;
+        go_by(l, l->record.state == FLEET_COMPLETE, c); /* after a quarantine */
+        told = true;
+    }
+    if (c->by_record) {
+        find_fact("fleet: %.8s version %" PRIu64 ", %s", l->record.fleet, l->record.version,
+                  told ? "as its nodes tell" : "as this host remembers");
+        say_record(&l->file, c, f);
+    }
+    explicit_bzero(l, sizeof(*l)); /* passwords */
+    free(l);
+}
