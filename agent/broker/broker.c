@@ -287,6 +287,9 @@ static void on_wake(void *arg)
         case MSG_ENDED:
             grant_ended(b->locks, m->lease);
             break;
+        case MSG_ANOTHER:
+            node_fleet_look(b->nodes, m->node_number);
+            break;
         case MSG_TRUST:
             nodes_on_told(b->nodes, m);
             break;

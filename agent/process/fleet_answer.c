@@ -20,9 +20,15 @@ static const char *state_word(enum fleet_state state)
 static const char *says_word(enum fleet_word word)
 {
     static const char *const words[] = {
-        [FLEET_WORD_UNKNOWN] = "unknown", [FLEET_WORD_NONE] = "none",
-        [FLEET_WORD_OURS] = "ours",       [FLEET_WORD_FOUNDING] = "founding",
-        [FLEET_WORD_FOREIGN] = "foreign", [FLEET_WORD_UNREADABLE] = "unreadable",
+        [FLEET_WORD_UNKNOWN] = "unknown",
+        [FLEET_WORD_NONE] = "none",
+        [FLEET_WORD_OURS] = "ours",
+        [FLEET_WORD_FOUNDING] = "founding",
+        [FLEET_WORD_EARLIER] = "earlier",
+        [FLEET_WORD_CHANGING] = "changing",
+        [FLEET_WORD_LATER] = "later",
+        [FLEET_WORD_FOREIGN] = "foreign",
+        [FLEET_WORD_UNREADABLE] = "unreadable",
     };
 
     return words[word];

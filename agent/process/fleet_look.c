@@ -45,12 +45,17 @@ static void use_credentials(struct node_address *a, const struct node_address *o
 static bool read_address(struct fleet_look *l, struct node_address *ret_address)
 {
     char text[2 * HF_NODE_TEXT_MAX + 2], why[256];
+    /* The id of a node that has none in the configuration is its address. */
+    bool is_address = l->wish.kind == FLEET_WISH_MOVE && strpbrk(l->wish.id, "/:");
 
-    snprintf(text, sizeof(text), "%s=%s", l->wish.id, l->wish.seat);
+    snprintf(text, sizeof(text), "%s%s%s", is_address ? "" : l->wish.id, is_address ? "" : "=",
+             l->wish.seat);
     if (node_address_parse(text, ret_address, why, sizeof(why)) < 0)
         return refuse(l, "%s", why);
-    if (strcmp(ret_address->id, l->wish.id) != 0)
-        return refuse(l, "give ID=ADDRESS: %s is no id of a node", l->wish.id);
+    if (strcmp(ret_address->id, is_address ? ret_address->text : l->wish.id) != 0)
+        return refuse(l, "give ID=ADDRESS: %s is no id of a node",
+                      is_address ? ret_address->id : l->wish.id);
+    memcpy(ret_address->id, l->wish.id, sizeof(ret_address->id));
     if (ret_address->user[0] || ret_address->password[0] || ret_address->db)
         return refuse(l,
                       "give HOST:PORT only: the user, the password and the database are those of "
@@ -185,6 +190,15 @@ static bool look_at_new(struct fleet_look *l)
 
 /* --- the server that is said to be gone --------------------------------------------------------- */
 
+/* The server that came by the change that is given up. */
+static const struct fleet_seat *newcomer(const struct fleet_record *r)
+{
+    for (int i = 0; r->state == FLEET_CHANGING && i < r->count; i++)
+        if (!fleet_record_stays(r, &r->seat[i]))
+            return &r->seat[i];
+    return NULL;
+}
+
 /* Where the member that leaves is, or was: that of the version before while one changes. */
 static const struct fleet_seat *leaving(const struct fleet_look *l)
 {
@@ -192,6 +206,8 @@ static const struct fleet_seat *leaving(const struct fleet_look *l)
     const struct fleet_seat *list = l->wish.kind == FLEET_WISH_GONE ? r->before : r->seat;
     int count = l->wish.kind == FLEET_WISH_GONE ? r->before_count : r->count;
 
+    if (l->wish.kind == FLEET_WISH_ABORT)
+        return newcomer(r);
     if (l->wish.kind == FLEET_WISH_GONE && r->state != FLEET_CHANGING)
         return NULL; /* nobody leaves */
     for (int i = 0; i < count; i++)

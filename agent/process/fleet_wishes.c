@@ -243,17 +243,18 @@ static bool may_ask(const struct fleet_wishes *w, const struct fleet_wish *wish,
     return false;
 }
 
-uint64_t fleet_wishes_ask(struct fleet_wishes *w, const char *request, const struct config *config,
-                          char *ret_why, size_t size)
+uint64_t fleet_wishes_ask(struct fleet_wishes *w, const char *request, uint32_t uid,
+                          const struct config *config, char *ret_why, size_t size)
 {
     struct fleet_wish wish;
 
     if (fleet_request_read(request, &wish) < 0) {
         snprintf(ret_why, size,
                  "the requests are: fleet-change move ID ADDRESS [gone], add ID ADDRESS, remove ID "
-                 "[gone], ttl-max MS, gone ID");
+                 "[gone], ttl-max MS, gone ID, abort [gone], confirm");
         return 0;
     }
+    wish.uid = uid;
     if (!may_ask(w, &wish, config, ret_why, size))
         return 0;
     if (begin(w, &wish, config) < 0) {

@@ -22,7 +22,7 @@ int fleet_wishes_create(struct agent *agent,
 void fleet_wishes_destroy(struct fleet_wishes *wishes) IN_MAIN_THREAD;
 
 /* Takes a request (agent/process/fleet_request.h); `config` is the one in force. Its number; 0: it was refused at once, for `ret_why`. */
-uint64_t fleet_wishes_ask(struct fleet_wishes *wishes, const char *request,
+uint64_t fleet_wishes_ask(struct fleet_wishes *wishes, const char *request, uint32_t uid,
                           const struct config *config, char *ret_why, size_t size) IN_MAIN_THREAD;
 void fleet_wishes_turn(struct fleet_wishes *wishes) IN_MAIN_THREAD;
 /* The broker thread has ended: what has not begun by now is over. */

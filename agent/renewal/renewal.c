@@ -279,6 +279,7 @@ static void on_message(struct renewal *r, const struct message *message) IN_RENE
     case MSG_FLEET:
         renewal_take_fleet(r, message->fleet, message->here);
         break;
+    case MSG_ANOTHER:
     case MSG_CHANGED:
     case MSG_HANDED_OVER:
     case MSG_ENDED:

@@ -95,6 +95,21 @@ void renewal_mend_seats(struct renewal *r)
         }
 }
 
+/* The broker would find it with its next probe of the node, and nothing is renewed there until then. */
+void renewal_tell_another(struct renewal_node *node, const struct link_reply *reply)
+{
+    struct message *message;
+
+    if (!node->renewal->fleet || !node->seated || !reply->digest[0] ||
+        strcmp(reply->digest, node->renewal->fleet_digest) == 0 ||
+        strcmp(reply->digest, node->another) == 0)
+        return;
+    memcpy(node->another, reply->digest, sizeof(node->another));
+    message = message_new(MSG_ANOTHER);
+    message->node_number = node->number;
+    mailbox_post(&node->renewal->agent->to_broker, message);
+}
+
 bool renewal_counts(const struct renewal_node *node, const struct link_reply *reply)
 {
     if (!node->renewal->fleet)

@@ -56,6 +56,8 @@ struct renewal_node {
     int number;
     struct link *link;
     struct seat seat;
+    char
+        another[FLEET_DIGEST_LEN + 1]; /* of the last record but ours that the broker was told of */
     bool seated, astray; /* the link is where the record says; it is elsewhere, to be sent there */
     struct node_trust trust;
     struct node_age age;
@@ -274,6 +276,9 @@ void renewal_take_fleet(struct renewal *r, struct fleet_record *record,
 void renewal_seat_up(struct renewal_node *node) IN_RENEWAL_THREAD; /* the link is up */
 /* Links that came up elsewhere than at their seats: not from inside their callbacks. */
 void renewal_mend_seats(struct renewal *r) IN_RENEWAL_THREAD;
+/* Tells the broker, once, of another record than ours that the node told. */
+void renewal_tell_another(struct renewal_node *node,
+                          const struct link_reply *reply) IN_RENEWAL_THREAD;
 /* (!) Whether what the node answered counts: it goes by our record, which counts it, and is at its seat. While none is
  * known: it has none either. */
 bool renewal_counts(const struct renewal_node *node,

@@ -209,6 +209,7 @@ static void not_renewed(const struct renew_batch *batch,
 /* The node goes by another record than this agent: its clock and its nonce are news, its keys are not. */
 static void learn_only(struct renewal_node *node, const struct link_reply *reply) IN_RENEWAL_THREAD
 {
+    renewal_tell_another(node, reply);
     if (renewal_learn(node, reply) & TRUST_STEPPED)
         renewal_stepped(node, reply->sent);
 }

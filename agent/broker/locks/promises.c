@@ -35,7 +35,7 @@ hf_time promise_frozen(const struct locks *locks, const struct journal_lease *st
 {
     const struct hf_slot *s = &locks->agent->table.slots[slot];
 
-    if (!locks->agent->warm || !validity_is_narrow(locks->n, locks->q, locks->config->counting) ||
+    if (!locks->agent->warm || !config_is_narrow(locks->config) ||
         atomic_load(&s->generation) != state->generation)
         return HF_TIME_PAST;
     return hf_time_min(shown(s), validity_qth(state->d, locks->n, 1));

@@ -369,7 +369,7 @@ static hf_time release_time(struct locks *locks, const struct record *rec, uint3
     /* HELD: no release has left, and none may before V. Another table: the agent may have been killed
      * between ENDING and the check word, which is out of reach now. */
     if (state->state == JOURNAL_HELD || !locks->agent->warm)
-        return validity_relied_on(state->d, locks->n, locks->q, locks->config->counting);
+        return validity_relied_on(state->d, locks->n, locks->q, config_is_narrow(locks->config));
     return HF_TIME_PAST;
 }
 
@@ -489,7 +489,8 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
     if (rec->id.run)
         over = promise_latest(locks, &rec->id, &rec->state, slot);
     else if (!locks->agent->warm)
-        over = validity_relied_on(rec->state.d, locks->n, locks->q, locks->config->counting);
+        over =
+            validity_relied_on(rec->state.d, locks->n, locks->q, config_is_narrow(locks->config));
     return release_record(locks, rec, slot, hf_time_max(now, over), true);
 }
 
@@ -552,7 +553,7 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
         fates[fate]++;
         believed |= fate == FATE_TAKEN_UP ||
                     (hf_time_before(now, validity_relied_on(rec.state.d, locks->n, locks->q,
-                                                            locks->config->counting)) &&
+                                                            config_is_narrow(locks->config))) &&
                      (rec.id.run || !agent->warm));
     }
     spare_give(spare);

@@ -11,6 +11,7 @@
 #include "agent/broker/nodes/node_events.h"
 #include "agent/broker/nodes/sentinels.h"
 #include "agent/config/config_fleet.h"
+#include "agent/record/events.h"
 #include "agent/record/fleet_memory.h"
 #include "agent/record/stores.h"
 #include "shm/status.h"
@@ -95,6 +96,11 @@ void node_fleet_read(struct nodes *nodes, int i, const struct link_reply *reply)
         snprintf(nodes->fleet_by, sizeof(nodes->fleet_by), "%s", reply->record_by);
 }
 
+void node_fleet_look(struct nodes *nodes, int i)
+{
+    link_probe_soon(nodes->node[i].link);
+}
+
 bool node_fleet_objects(const struct nodes *nodes, int i, char *ret_text, size_t size)
 {
     return fleet_is_foreign(&nodes->fleet_view, i, ret_text, size);
@@ -136,7 +142,7 @@ static bool put(struct nodes *nodes, const struct fleet_action *action, hf_time 
         memcpy(by, nodes->fleet_by, sizeof(by)); /* who gives it is not who put it first */
     else
         snprintf(by, sizeof(by), "%.63s %" PRIu32 " %" PRId64, nodes->agent->host,
-                 (uint32_t)getuid(), clock_wall().ms);
+                 nodes->fleet_view.known ? nodes->fleet_uid : (uint32_t)getuid(), clock_wall().ms);
     if (link_fleet(node->link, &fleet, deadline, put_done, nodes) != HF_OK)
         return false;
     node->putting = true;
@@ -185,22 +191,33 @@ static void list_nodes(const struct nodes *nodes, const struct fleet_record *rec
     }
 }
 
+static int write_down(const struct nodes *nodes, const struct fleet_record *record, hf_time from,
+                      char *why, size_t size)
+{
+    struct fleet_memory *memory = calloc(1, sizeof(*memory));
+    int rc;
+
+    if (!memory) {
+        snprintf(why, size, "no memory");
+        return HF_ENOMEM;
+    }
+    memory->here = nodes->fleet_here;
+    memcpy(memory->went_by, nodes->agent->config->file_hash, sizeof(memory->went_by));
+    memcpy(memory->by, nodes->fleet_by, sizeof(memory->by));
+    memory->from = from;
+    memory->length = fleet_record_text(record, memory->text);
+    list_nodes(nodes, record, memory);
+    rc = fleet_memory_keep(nodes->agent->fleet_path, nodes->agent->boot_id, memory, why, size);
+    free(memory);
+    return rc;
+}
+
 /* (!) Kept before anything counts by it: an agent never goes back. */
 static bool keep(struct nodes *nodes, const struct fleet_record *record, hf_time from)
 {
-    struct fleet_memory *memory = calloc(1, sizeof(*memory));
-    char why[256] = "no memory";
+    char why[256];
 
-    if (memory) {
-        memory->here = nodes->fleet_here;
-        memcpy(memory->went_by, nodes->agent->config->file_hash, sizeof(memory->went_by));
-        memcpy(memory->by, nodes->fleet_by, sizeof(memory->by));
-        memory->from = from;
-        memory->length = fleet_record_text(record, memory->text);
-        list_nodes(nodes, record, memory);
-    }
-    if (!memory || fleet_memory_keep(nodes->agent->fleet_path, nodes->agent->boot_id, memory, why,
-                                     sizeof(why)) < 0) {
+    if (write_down(nodes, record, from, why, sizeof(why)) < 0) {
         if (!nodes->fleet_view.unkept)
             log_error("make room, or give this agent its rights: no lock is granted before the "
                       "fleet's record can be kept: %s",
@@ -209,8 +226,34 @@ static bool keep(struct nodes *nodes, const struct fleet_record *record, hf_time
     } else {
         nodes->fleet_view.unkept = false;
     }
-    free(memory);
     return !nodes->fleet_view.unkept;
+}
+
+/* "HOST UID WALL_MS"; whatever else it is stays unknown. */
+static void read_by(const char *by, struct fleet_shown *s)
+{
+    size_t length = strcspn(by, " ");
+    char *end;
+    unsigned long uid;
+
+    if (length == 0 || length >= sizeof(s->by_host) || by[length] != ' ')
+        return;
+    uid = strtoul(by + length + 1, &end, 10);
+    if (*end != ' ' || uid > UINT32_MAX)
+        return;
+    s->since_wall_ms = strtoll(end + 1, NULL, 10);
+    s->by_uid = (uint32_t)uid;
+    memcpy(s->by_host, by, length);
+    s->by_host[length] = '\0';
+}
+
+static void tell_history(struct nodes *nodes, enum hf_fleet_step step,
+                         const struct fleet_record *record)
+{
+    struct fleet_shown by = {.by_host = ""};
+
+    read_by(nodes->fleet_by, &by);
+    event_fleet(nodes->agent, step, record->version, by.by_host, by.by_uid);
 }
 
 static void adopt(struct nodes *nodes, const struct fleet_record *record, hf_time now)
@@ -221,6 +264,7 @@ static void adopt(struct nodes *nodes, const struct fleet_record *record, hf_tim
     fleet_adopt(&nodes->fleet_view, record);
     log_info("fleet %.8s: %d nodes, version %" PRIu64, record->fleet, record->count,
              record->version);
+    tell_history(nodes, HF_FLEET_COMPLETE, record);
     tell_renewal(nodes, record);
 }
 
@@ -239,6 +283,11 @@ static void begin_again(struct nodes *nodes, const struct fleet_record *record, 
              settled                           ? "has settled"
              : record->state == FLEET_COMPLETE ? "is complete"
                                                : "is on its way");
+    tell_history(nodes,
+                 settled                           ? HF_FLEET_SETTLED
+                 : record->state == FLEET_COMPLETE ? HF_FLEET_COMPLETE
+                                                   : HF_FLEET_CHANGING,
+                 record);
     fleet_leave(&nodes->fleet_view);
     nodes->fleet_ends = hf_time_add(now, LAST_ANSWERS);
 }
@@ -320,6 +369,18 @@ static bool is_usable(const struct node *node)
            !node->fleet_text[0];
 }
 
+/* Of a record of this fleet, or of what may be. */
+static enum fleet_word word_of_another(const struct fleet *f, const struct fleet_record *record)
+{
+    if (record->state == FLEET_FOUNDING)
+        return FLEET_WORD_FOUNDING;
+    if (record->state == FLEET_CHANGING)
+        return FLEET_WORD_CHANGING;
+    if (!f->known)
+        return FLEET_WORD_OURS;
+    return fleet_record_rank(record, &f->record) < 0 ? FLEET_WORD_EARLIER : FLEET_WORD_LATER;
+}
+
 static enum fleet_word word_of(const struct fleet *f, int i)
 {
     const struct fleet_node *node = &f->node[i];
@@ -340,7 +401,7 @@ static enum fleet_word word_of(const struct fleet *f, int i)
             return FLEET_WORD_OURS;
         if (fleet_is_foreign(f, i, text, sizeof(text)))
             return FLEET_WORD_FOREIGN;
-        return node->record.state == FLEET_COMPLETE ? FLEET_WORD_OURS : FLEET_WORD_FOUNDING;
+        return word_of_another(f, &node->record);
     }
     return FLEET_WORD_UNKNOWN;
 }
@@ -352,24 +413,6 @@ static const char *configured_text(const struct nodes *nodes, int i)
     if (nodes->config->by_record)
         return nodes->config->named[i];
     return a->as[0] ? a->as : a->text;
-}
-
-/* "HOST UID WALL_MS"; whatever else it is stays unknown. */
-static void read_by(const char *by, struct fleet_shown *s)
-{
-    size_t length = strcspn(by, " ");
-    char *end;
-    unsigned long uid;
-
-    if (length == 0 || length >= sizeof(s->by_host) || by[length] != ' ')
-        return;
-    uid = strtoul(by + length + 1, &end, 10);
-    if (*end != ' ' || uid > UINT32_MAX)
-        return;
-    s->since_wall_ms = strtoll(end + 1, NULL, 10);
-    s->by_uid = (uint32_t)uid;
-    memcpy(s->by_host, by, length);
-    s->by_host[length] = '\0';
 }
 
 uint32_t node_fleet_flags(const struct nodes *nodes, int i)
@@ -466,12 +509,33 @@ void node_fleet_review(struct nodes *nodes, hf_time now)
 
 /* --- an operator's change ----------------------------------------------------------------------- */
 
+/* (!) An agent that cannot keep a record does not go by it, and the leases of its host run out: what it has kept is written
+ * once more, just as the next record would be. */
+static int try_to_keep(struct nodes *nodes, char *why, size_t size)
+{
+    char text[256];
+
+    if (write_down(nodes, &nodes->fleet_view.record, nodes->agent->fleet_from, text,
+                   sizeof(text)) == HF_OK)
+        return HF_OK;
+    snprintf(why, size,
+             "make room in the agent's directory, or give the agent its rights there: it could not "
+             "keep the fleet's next record: %s",
+             text);
+    nodes->fleet_view.wish_until = HF_TIME_PAST;
+    return HF_EBUSY;
+}
+
 int node_fleet_change(struct nodes *nodes, const struct fleet_wish *wish, char *why, size_t size)
 {
     hf_time now = clock_now();
     int rc = fleet_change_begin(&nodes->fleet_view, wish, now, WISH_MOST, why, size);
 
     if (rc == HF_OK)
+        rc = try_to_keep(nodes, why, size);
+    if (rc == HF_OK) {
+        nodes->fleet_uid = wish->uid;
         loop_timer_set(nodes->loop, &nodes->review, now);
+    }
     return rc;
 }

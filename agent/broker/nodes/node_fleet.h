@@ -17,6 +17,8 @@ void node_fleet_reply(struct nodes *nodes, int node,
                       const struct link_reply *reply) IN_BROKER_THREAD;
 void node_fleet_read(struct nodes *nodes, int node,
                      const struct link_reply *reply) IN_BROKER_THREAD;
+/* The renewal thread found another record on the node: it is asked now. */
+void node_fleet_look(struct nodes *nodes, int node) IN_BROKER_THREAD;
 /* Takes what steps there are. After every change, and at least every second. */
 void node_fleet_review(struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
 /* HF_NODE_F_ bits. */

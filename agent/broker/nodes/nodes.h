@@ -83,6 +83,7 @@ struct nodes {
     hf_time fleet_asked;            /* while no record is known */
     struct fleet_shown fleet_shown; /* as last shown */
     char fleet_by[96];              /* who put the record, as a node told it */
+    uint32_t fleet_uid;             /* who asked for the change that is put */
     bool fleet_here;                /* it was founded by this host, as told to the renewal thread */
     hf_time
         fleet_ends;  /* when this agent starts again by another record; while fleet_view is left */
