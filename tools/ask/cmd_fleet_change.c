@@ -1,4 +1,4 @@
-/* holdfast fleet move, add, remove, ttl-max, resume: changes the fleet while locks are held, and follows that to its end. */
+/* holdfast fleet move, add, remove, ttl-max, resume, abort, confirm: changes the fleet while locks are held, and follows that to its end. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include "shm/status.h"
 #include "tools/ask/ask.h"
 #include "tools/ask/fleet_follow.h"
+#include "tools/ask/fleet_operand.h"
 #include "tools/common/args.h"
 #include "tools/common/exit_code.h"
 #include "tools/common/text.h"
@@ -21,13 +22,14 @@
 #define WORD_SIZE  HF_WORD_SIZE(HF_NODE_TEXT_MAX)
 
 static const struct {
-    const char *word, *operand;
+    const char *word, *operand; /* operand: NULL, none */
     enum fleet_verb verb;
     bool gone; /* --gone makes sense */
 } verbs[] = {
     {"move", "ID=ADDRESS", FLEET_MOVE, true}, {"add", "ID=ADDRESS", FLEET_ADD, false},
     {"remove", "ID", FLEET_REMOVE, true},     {"ttl-max", "TIME", FLEET_TTL_MAX, false},
-    {"resume", "ID", FLEET_RESUME, true},
+    {"resume", "ID", FLEET_RESUME, true},     {"abort", NULL, FLEET_ABORT, true},
+    {"confirm", NULL, FLEET_CONFIRM, false},
 };
 
 /* -1: it is none. */
@@ -52,56 +54,27 @@ bool cmd_fleet_changes(int argc, char **argv)
 
 /* --- what is asked for ------------------------------------------------------------------------- */
 
-static bool take_text(const char *text, size_t length, char ret_text[HF_NODE_TEXT_MAX + 1])
-{
-    if (length == 0 || length > HF_NODE_TEXT_MAX)
-        return false;
-    memcpy(ret_text, text, length);
-    ret_text[length] = '\0';
-    return true;
-}
-
-static bool take_operand(const char *operand, struct fleet_follow *f)
-{
-    const char *equals = strchr(operand, '=');
-    int64_t ms;
-
-    switch (f->verb) {
-    case FLEET_MOVE:
-    case FLEET_ADD:
-        return equals && take_text(operand, (size_t)(equals - operand), f->id) &&
-               take_text(equals + 1, strlen(equals + 1), f->seat);
-    case FLEET_REMOVE:
-    case FLEET_RESUME:
-        return take_text(operand, strlen(operand), f->id);
-    case FLEET_TTL_MAX:
-        break;
-    }
-    if (args_duration_ms(operand, &ms) != HF_OK)
-        return false;
-    f->ttl_max_ms = (uint64_t)ms;
-    return true;
-}
-
 /* EXIT_OK or, with a message, EXIT_USAGE. */
 static int take_operands(int argc, char **argv, const struct reader_args *args,
                          struct fleet_follow *f)
 {
-    int verb = verb_of(argv[optind++]);
-    char shown[TEXT_NAME_SIZE];
+    int code, verb = verb_of(argv[optind++]);
 
     f->verb = verbs[verb].verb;
     f->no_wait = args->no_wait;
     f->timeout_ms = args->timeout_ms;
-    if (optind == argc)
-        return args_usage("fleet", "give %s behind %s", verbs[verb].operand, verbs[verb].word);
-    if (!take_operand(argv[optind], f))
-        return args_usage("fleet", "'%s' is no %s",
-                          text_escape_str(shown, sizeof(shown), argv[optind]), verbs[verb].operand);
-    optind++;
+    if (verbs[verb].operand) {
+        if (optind == argc)
+            return args_usage("fleet", "give %s behind %s", verbs[verb].operand, verbs[verb].word);
+        code = fleet_operand_take(verbs[verb].word, argv[optind++], f);
+        if (code != EXIT_OK)
+            return code;
+    }
     if (f->verb == FLEET_RESUME && !args->gone)
         return args_usage("fleet", "say --gone, too, if the server that leaves as that node is "
                                    "stopped for good: nothing else is resumed by a word");
+    if (args->yes && f->verb != FLEET_CONFIRM)
+        return args_usage("fleet", "leave --yes away: %s needs no such word", verbs[verb].word);
     if (args->gone && !verbs[verb].gone)
         return args_usage("fleet", "leave --gone away: no server leaves by %s", verbs[verb].word);
     if (args->no_wait && args->timeout_ms >= 0)
@@ -133,6 +106,12 @@ static void write_request(const struct fleet_follow *f, bool gone,
         break;
     case FLEET_RESUME:
         snprintf(ret_line, size, "fleet-change gone %s", id);
+        break;
+    case FLEET_ABORT:
+        snprintf(ret_line, size, "fleet-change abort%s", tail);
+        break;
+    case FLEET_CONFIRM:
+        snprintf(ret_line, size, "fleet-change confirm");
         break;
     }
 }
@@ -191,8 +170,14 @@ static void say_begun(const struct fleet_follow *f, uint64_t least_ms, uint64_t 
         printf("ttl_max becomes %s", text_span(span, sizeof(span), (int64_t)f->ttl_max_ms));
         break;
     case FLEET_RESUME:
-        printf("goes on without the server that leaves as node %s", id);
+        printf("goes on without the server that was node %s before it", id);
         break;
+    case FLEET_ABORT:
+        printf("the fleet gets back what it was before the change");
+        break;
+    case FLEET_CONFIRM:
+        printf("it is given to the nodes that answer\n");
+        return;
     }
     printf("; it takes %s at the least, also without this command\n",
            text_span(span, sizeof(span), (int64_t)least_ms));
@@ -203,6 +188,61 @@ static void say_begun(const struct fleet_follow *f, uint64_t least_ms, uint64_t 
                 members, members - 1);
 }
 
+/* --- words that are asked for first ------------------------------------------------------------ */
+
+static void say_away(const struct fleet_told *told)
+{
+    char id[TEXT_NAME_SIZE];
+
+    for (int i = 0; i < told->count; i++)
+        if (!told->node[i].connected[0])
+            fprintf(stderr, "  node %s does not answer at %s\n",
+                    text_escape_str(id, sizeof(id), told->node[i].id), told->node[i].seat);
+}
+
+/* Otherwise the agent says why not. */
+static bool may_need_word(const struct fleet_told *told)
+{
+    for (int i = 0; i < told->count; i++)
+        if (strcmp(told->node[i].says, "ours") == 0)
+            return false;
+    return told->known;
+}
+
+/* EXIT_OK or, with what the word means, EXIT_USAGE. */
+static int ask_for_word(const struct reader_args *args, const struct fleet_told *told)
+{
+    if (args->yes || !may_need_word(told))
+        return EXIT_OK;
+    fprintf(stderr,
+            "holdfast fleet: say --yes, too, if this is so: the nodes that answer are this fleet's "
+            "servers and were emptied,\nand no host goes by a later record than version %" PRIu64
+            " (holdfast fleet, on every host)\n",
+            told->version);
+    say_away(told);
+    return EXIT_USAGE;
+}
+
+/* What the fleet is before it is asked for. EXIT_OK or, with a message, another code. */
+static int look_first(const struct reader_args *args, struct fleet_follow *f)
+{
+    struct fleet_told told;
+    struct place place;
+    char why[512];
+    int code;
+
+    if (f->verb != FLEET_ABORT && f->verb != FLEET_CONFIRM)
+        return EXIT_OK;
+    code = fleet_told_ask(args->agent, &place, &told, why, sizeof(why));
+    if (code != EXIT_OK) {
+        fprintf(stderr, "holdfast fleet: %s\n", why);
+        return code;
+    }
+    f->back_count = told.before_count;
+    memcpy(f->back, told.before, sizeof(f->back));
+    return f->verb == FLEET_CONFIRM ? ask_for_word(args, &told) : EXIT_OK;
+}
+
 static int change(const struct reader_args *args, struct fleet_follow *f)
 {
     char line[CONTROL_REQUEST_MOST + 1], answer[8192], why[512];
@@ -211,6 +251,9 @@ static int change(const struct reader_args *args, struct fleet_follow *f)
     struct place place;
     int code;
 
+    code = look_first(args, f);
+    if (code != EXIT_OK)
+        return code;
     write_request(f, args->gone, line);
     code = control_ask(args->agent, &request, &place, answer, sizeof(answer), why, sizeof(why));
     if (code != EXIT_OK) {
@@ -230,18 +273,28 @@ static int change(const struct reader_args *args, struct fleet_follow *f)
 
 int cmd_fleet_change(int argc, char **argv)
 {
-    struct fleet_follow f = {.verb = FLEET_MOVE};
+    struct fleet_follow f = {.verb = FLEET_TTL_MAX};
     struct reader_args args;
-    int code = reader_args_parse(
-        argc, argv, "GoT",
-        "fleet move ID=ADDRESS | add ID=ADDRESS | remove ID | ttl-max TIME | resume ID [options]",
+    const char *negative = fleet_operand_negative(argc, argv);
+    int code;
+
+    if (negative)
+        return fleet_operand_take("ttl-max", negative, &f);
+    code = reader_args_parse(
+        argc, argv, "GoTy",
+        "fleet move ID=ADDRESS | add ID=ADDRESS | remove ID | ttl-max TIME | resume ID | abort | "
+        "confirm [options]",
         "Changes the fleet while locks are held, and waits until that is over:\n"
         "  move ID=ADDRESS  another server, which has to be empty, for a node\n"
         "  add ID=ADDRESS   one node more\n"
         "  remove ID        one less\n"
         "  ttl-max TIME     another longest TTL\n"
-        "  resume --gone ID in a change under way, the server that leaves as ID is stopped for "
+        "  resume --gone ID in a change under way, the server that was ID before it is stopped for "
         "good\n"
+        "  abort            gives up the change that is under way: back to what was before it\n"
+        "  confirm --yes    when every node that answers was emptied and others are away for "
+        "good:\n"
+        "                   those that answer are this fleet's\n"
         "One change at a time. For root and the agent's user.\n"
         "Exit code: 0 done (--no-wait: begun), 75 not now, another's change came first, or the "
         "time "

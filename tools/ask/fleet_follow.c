@@ -18,7 +18,7 @@
 #define ID_SIZE    (4 * HF_NODE_TEXT_MAX + 1)
 
 /* What one look at the fleet says of the change. */
-enum course { WAITS_TO_BEGIN, ANOTHER_CAME, GOES_ON, IS_OVER, IS_PASSED };
+enum course { WAITS_TO_BEGIN, ANOTHER_CAME, GOES_ON, IS_OVER, IS_PASSED, IS_GIVEN_UP };
 
 struct state {
     const struct fleet_follow *follow;
@@ -39,6 +39,15 @@ static const struct fleet_told_seat *member(const struct fleet_told_seat *seats,
     return NULL;
 }
 
+static bool is_back(const struct fleet_follow *f, const struct fleet_told *told)
+{
+    bool back = told->seat_count == f->back_count;
+
+    for (int i = 0; back && i < f->back_count; i++)
+        back = fleet_told_has(told->seat, told->seat_count, &f->back[i]);
+    return back;
+}
+
 /* Whether a record of that version is what was asked for. */
 static bool is_ours(const struct fleet_follow *f, const struct fleet_told *told)
 {
@@ -54,10 +63,43 @@ static bool is_ours(const struct fleet_follow *f, const struct fleet_told *told)
         return before && !now;
     case FLEET_TTL_MAX:
         return told->ttl_max_ms == f->ttl_max_ms;
+    case FLEET_ABORT:
+        return is_back(f, told);
     case FLEET_RESUME:
+    case FLEET_CONFIRM:
         break;
     }
     return true; /* whoever began it */
+}
+
+/* Whether the list is as the change leaves it. */
+static bool is_in(const struct fleet_follow *f, const struct fleet_told_seat *seats, int count)
+{
+    const struct fleet_told_seat *seat = member(seats, count, f->id);
+
+    if (f->verb == FLEET_REMOVE)
+        return !seat;
+    return seat && strcmp(seat->address, f->seat) == 0;
+}
+
+static bool changes_list(const struct fleet_follow *f)
+{
+    return f->verb == FLEET_MOVE || f->verb == FLEET_ADD || f->verb == FLEET_REMOVE;
+}
+
+/* The change has been made, though it was too short to be seen. */
+static bool has_been(const struct fleet_follow *f, const struct fleet_told *told)
+{
+    return changes_list(f) && told->version == f->version + 1 &&
+           is_in(f, told->before, told->before_count);
+}
+
+/* A later version has undone it. */
+static bool is_undone(const struct fleet_follow *f, const struct fleet_told *told)
+{
+    if (f->verb == FLEET_TTL_MAX)
+        return told->ttl_max_ms != f->ttl_max_ms;
+    return changes_list(f) && !is_in(f, told->seat, told->seat_count);
 }
 
 /* The operator's word is in the record, or was not needed any more. */
@@ -66,6 +108,15 @@ static bool is_resumed(const struct fleet_follow *f, const struct fleet_told *to
     const struct fleet_told_seat *before = member(told->before, told->before_count, f->id);
 
     return strcmp(told->state, "changing") != 0 || (before && before->gone);
+}
+
+/* A node has the record again; the agents give it to the others. */
+static bool is_confirmed(const struct fleet_told *told)
+{
+    for (int i = 0; i < told->count; i++)
+        if (strcmp(told->node[i].says, "ours") == 0)
+            return true;
+    return false;
 }
 
 static bool is_settled(const struct fleet_told *told)
@@ -78,15 +129,28 @@ static enum course course_of(const struct state *s)
     const struct fleet_follow *f = s->follow;
     const struct fleet_told *told = &s->told;
 
+    if (f->verb == FLEET_CONFIRM)
+        return is_confirmed(told) ? IS_OVER : WAITS_TO_BEGIN;
     if (told->version < f->version)
         return WAITS_TO_BEGIN;
     if (told->version > f->version)
-        return s->begun ? IS_PASSED : ANOTHER_CAME;
+        return !s->begun && !has_been(f, told) ? ANOTHER_CAME
+               : is_undone(f, told)            ? IS_GIVEN_UP
+                                               : IS_PASSED;
     if (!is_ours(f, told))
         return ANOTHER_CAME;
     if (f->verb == FLEET_RESUME && !is_resumed(f, told))
         return WAITS_TO_BEGIN;
     return is_settled(told) ? IS_OVER : GOES_ON;
+}
+
+/* The node that has a change by which the agent does not go; NULL: none was seen. */
+static const struct fleet_told_node *taker(const struct fleet_told *told)
+{
+    for (int i = 0; i < told->count; i++)
+        if (strcmp(told->node[i].says, "changing") == 0 || strcmp(told->node[i].says, "later") == 0)
+            return &told->node[i];
+    return NULL;
 }
 
 /* --- words ------------------------------------------------------------------------------------- */
@@ -96,7 +160,30 @@ static int64_t seconds_since_began(const struct state *s)
     return hf_dur_ms(hf_time_since(reader_now(), s->began)) / 1000;
 }
 
-/* When it is another one, and from time to time. */
+/* Whether these are other words than the last ones, or those were some time ago. */
+static bool is_worth_saying(struct state *s, const char *words)
+{
+    if (strcmp(words, s->words) == 0 &&
+        hf_time_before(reader_now(), hf_time_add(s->said, SAY_EVERY)))
+        return false;
+    snprintf(s->words, sizeof(s->words), "%s", words);
+    s->said = reader_now();
+    return true;
+}
+
+/* It has begun, and the agent cannot go on. */
+static void say_taken(struct state *s, const struct fleet_told_node *node)
+{
+    char words[sizeof(s->words)], id[ID_SIZE];
+
+    text_escape_str(words, sizeof(words), s->told.waits);
+    if (is_worth_saying(s, words))
+        printf("version %" PRIu64
+               " stands here, and node %s has a change of the fleet; %s (after %" PRId64 " s)\n",
+               s->told.version, text_escape_str(id, sizeof(id), node->id),
+               *words ? words : "see holdfast nodes", seconds_since_began(s));
+}
+
 static void say_progress(struct state *s)
 {
     char words[sizeof(s->words)];
@@ -108,11 +195,8 @@ static void say_progress(struct state *s)
     else
         text_escape_str(words, sizeof(words),
                         *told->waits ? told->waits : "its nodes are told of it");
-    if (strcmp(words, s->words) == 0 &&
-        hf_time_before(reader_now(), hf_time_add(s->said, SAY_EVERY)))
+    if (!is_worth_saying(s, words))
         return;
-    memcpy(s->words, words, sizeof(words));
-    s->said = reader_now();
     if (settles)
         printf("version %" PRIu64 ": complete, and settles in %" PRIu64 " s (after %" PRId64
                " s)\n",
@@ -127,6 +211,12 @@ static void say_over(const struct state *s)
     const struct fleet_follow *f = s->follow;
     char id[ID_SIZE], seat[ID_SIZE], span[TEXT_SPAN_SIZE];
 
+    if (f->verb == FLEET_CONFIRM) {
+        printf("the nodes that answer have version %" PRIu64
+               " again, and vote when they are out of quarantine (holdfast nodes)\n",
+               f->version);
+        return;
+    }
     text_escape_str(id, sizeof(id), f->id);
     printf("version %" PRIu64 " is complete and settled", f->version);
     switch (f->verb) {
@@ -140,7 +230,11 @@ static void say_over(const struct state *s)
     case FLEET_TTL_MAX:
         printf(": ttl_max is %s", text_span(span, sizeof(span), (int64_t)f->ttl_max_ms));
         break;
+    case FLEET_ABORT:
+        printf(": the fleet is as it was before the change that was given up");
+        break;
     case FLEET_RESUME:
+    case FLEET_CONFIRM:
         break;
     }
     if (f->verb == FLEET_ADD || f->verb == FLEET_TTL_MAX)
@@ -155,11 +249,46 @@ static void say_over(const struct state *s)
 
 static int not_taken(const struct state *s)
 {
+    char waits[sizeof(s->words)];
+
+    text_escape_str(waits, sizeof(waits), s->told.waits);
+    if (*waits)
+        fprintf(stderr,
+                "holdfast fleet: no node was seen to take the change: version %" PRIu64
+                " stands here, and the agent waits: %s\n",
+                s->told.version, waits);
+    else
+        fprintf(stderr,
+                "holdfast fleet: no node was seen to take the change: version %" PRIu64
+                " stands here; see holdfast nodes, and try again\n",
+                s->told.version);
+    return EXIT_BUSY;
+}
+
+static int not_gone_by(const struct state *s, const struct fleet_told_node *node)
+{
+    char waits[sizeof(s->words)], id[ID_SIZE];
+
+    text_escape_str(waits, sizeof(waits), s->told.waits);
     fprintf(stderr,
-            "holdfast fleet: no node was seen to take the change: version %" PRIu64
-            " stands here; see holdfast nodes, and try again\n",
+            "holdfast fleet: %s: node %s has a change of the fleet, and version %" PRIu64
+            " stands here; what has begun goes on without this command: holdfast fleet\n",
+            *waits ? waits : "see holdfast nodes", text_escape_str(id, sizeof(id), node->id),
             s->told.version);
     return EXIT_BUSY;
+}
+
+/* Neither this change nor another one is what the agent goes by. */
+static int wait_to_begin(struct state *s)
+{
+    const struct fleet_told_node *node = taker(&s->told);
+    bool late = hf_time_reached(reader_now(), hf_time_add(s->began, TAKEN_MOST));
+
+    if (node && (late || *s->told.waits))
+        say_taken(s, node);
+    if (!late || (node && !s->follow->no_wait))
+        return -1;
+    return node ? not_gone_by(s, node) : not_taken(s);
 }
 
 static int another_came(const struct state *s)
@@ -167,6 +296,15 @@ static int another_came(const struct state *s)
     fprintf(stderr,
             "holdfast fleet: another operator's change came first, and this one is dropped: see "
             "holdfast fleet, and ask again when version %" PRIu64 " has settled\n",
+            s->told.version);
+    return EXIT_BUSY;
+}
+
+static int given_up(const struct state *s)
+{
+    fprintf(stderr,
+            "holdfast fleet: this change was given up, or changed back: version %" PRIu64
+            " is there since; see holdfast fleet\n",
             s->told.version);
     return EXIT_BUSY;
 }
@@ -180,11 +318,11 @@ static int take_course(struct state *s)
     s->begun |= course == GOES_ON || course == IS_OVER;
     switch (course) {
     case WAITS_TO_BEGIN:
-        if (hf_time_before(reader_now(), hf_time_add(s->began, TAKEN_MOST)))
-            return -1;
-        return not_taken(s);
+        return wait_to_begin(s);
     case ANOTHER_CAME:
         return another_came(s);
+    case IS_GIVEN_UP:
+        return given_up(s);
     case IS_PASSED:
         printf("version %" PRIu64 " was complete, and version %" PRIu64 " is there since\n",
                f->version, s->told.version);

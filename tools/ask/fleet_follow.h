@@ -7,13 +7,23 @@
 #include "tools/reader/fleet_told.h"
 #include "tools/reader/places.h"
 
-enum fleet_verb { FLEET_MOVE, FLEET_ADD, FLEET_REMOVE, FLEET_TTL_MAX, FLEET_RESUME };
+enum fleet_verb {
+    FLEET_MOVE,
+    FLEET_ADD,
+    FLEET_REMOVE,
+    FLEET_TTL_MAX,
+    FLEET_RESUME,
+    FLEET_ABORT,
+    FLEET_CONFIRM,
+};
 
 struct fleet_follow {
     enum fleet_verb verb;
     char id[HF_NODE_TEXT_MAX + 1], seat[HF_NODE_TEXT_MAX + 1]; /* "": none */
     uint64_t ttl_max_ms;
-    uint64_t version; /* that comes, or that is resumed */
+    uint64_t version; /* that comes, or that is resumed or confirmed */
+    int back_count;   /* FLEET_ABORT: the members that the fleet gets back */
+    struct fleet_told_seat back[HF_NODES_MAX];
     bool no_wait;
     int64_t timeout_ms; /* -1: none */
 };
