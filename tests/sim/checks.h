@@ -53,6 +53,9 @@ const struct claim *checks_some_valid(void);
 /* The holder writes to what the lock protects; it arrives later. */
 void checks_write(const struct claim *claim);
 
+/* An agent has taken over what an earlier one held. */
+void records_check_taken(const struct sim_host *host);
+
 /* A command leaves a host. */
 void checks_sent(const struct sim_connection *connection, const struct command *command);
 /* Its answer is about to be read. */

@@ -124,6 +124,10 @@ static sim_ns span(int64_t high_ms)
 
 static struct vnode *some_node(void)
 {
+    struct vnode *servers[SIM_SERVERS];
+
+    if (wide_has(WIDE_CHANGES))
+        return servers[rng_below(&sim.rng, changes_servers(servers))];
     for (;;) {
         int i = (int)rng_below(&sim.rng, sim.plan.nodes);
 
@@ -162,7 +166,7 @@ static void partition(void)
     sim_ns until = sim.now + span(3 * (int64_t)sim.plan.ttl_max_ms);
 
     for (int h = 0; h < sim.plan.hosts; h++)
-        for (int n = 0; n < sim.plan.nodes; n++) {
+        for (int n = 0; n < vnodes_struck(); n++) {
             bool hit = all && !sim.plan.tolerant ? h == host->number : n == node->number;
             struct net_path *path;
 
@@ -366,11 +370,13 @@ void faults_end(void)
     rollbacks_end();
     addresses_end();
     changes_end();
-    for (int i = 0; i < sim.plan.nodes; i++) {
+    for (int i = 0; i < vnodes_struck(); i++) {
         struct vnode *node = sim.node[i];
 
         node->error = NULL;
-        if (!node->running) {
+        if (node->dead) {
+            continue;
+        } else if (!node->running) {
             sim_at(&node->start, sim.now);
         } else if (sim.now < node->stopped_until) {
             node->stopped_until = sim.now;

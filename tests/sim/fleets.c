@@ -49,6 +49,51 @@ void fleets_plan(void)
         !sim.plan.young && !wide_has(WIDE_FOUNDING) && rng_chance(&rng, FOUNDED_BEFORE);
 }
 
+const struct fleet_record *fleets_record(const struct sim_host *host)
+{
+    const struct fleet *f = host->broker ? &host->broker->nodes->fleet_view : NULL;
+
+    return f && f->known ? &f->record : host->agent.fleet;
+}
+
+static bool is_narrow(const struct sim_host *host, const struct fleet_record *r)
+{
+    return r->version > 1 && (r->state == FLEET_CHANGING || !host->config.settled);
+}
+
+static int majority(int count)
+{
+    return count / 2 + 1;
+}
+
+int fleets_quorum(const struct sim_host *host)
+{
+    const struct fleet_record *r = fleets_record(host);
+
+    if (!r)
+        return majority(host->config.node_count);
+    if (is_narrow(host, r) && r->before_count > r->count)
+        return majority(r->before_count);
+    return majority(r->count);
+}
+
+static bool has(const struct fleet_seat *seats, int count, const struct fleet_seat *seat)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(seats[i].id, seat->id) == 0 && strcmp(seats[i].address, seat->address) == 0)
+            return true;
+    return false;
+}
+
+bool fleets_counts(const struct sim_host *host, const struct fleet_record *r, int place)
+{
+    const struct fleet_seat *seats;
+
+    return place < fleet_record_list(r, &seats) &&
+           (!is_narrow(host, r) || (has(r->seat, r->count, &seats[place]) &&
+                                    has(r->before, r->before_count, &seats[place])));
+}
+
 bool fleets_are_one(void)
 {
     const struct fleet *first = NULL;

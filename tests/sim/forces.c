@@ -218,7 +218,7 @@ void forces_begin(void)
     forcers = NULL;
     rng.state = sim.seed * UINT64_C(0xd1342543de82ef95) + 3;
     /* Who is forced out loses its lease, and that is no fault of the nodes'. */
-    if (sim.plan.tolerant || sim.plan.flushes || sim.plan.scene ||
+    if (sim.plan.tolerant || sim.plan.flushes || sim.plan.gentle || sim.plan.scene ||
         !rng_chance(&rng, wide_has(WIDE_RETENTION) ? 0.7 : 0.2))
         return;
     times = (int)rng_between(&rng, 1, TIMES_MOST);

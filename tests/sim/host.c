@@ -71,6 +71,7 @@ static void start(void *arg)
         sim_violation("start", "h%d: %s", host->number, status_name(rc));
         return;
     }
+    records_check_taken(host);
     if (took_up(agent->broker))
         sim.seen[SEEN_RECOVERY] = true;
     if ((rc = renewal_start(agent->renewal)) < 0) {
@@ -174,7 +175,7 @@ void host_lose_table(struct sim_host *host)
 void host_cut_off(const struct sim_host *host, sim_ns until)
 {
     sim_trace("h%d is cut off for %.3f s", host->number, (double)(until - sim.now) / SIM_SEC);
-    for (int n = 0; n < sim.plan.nodes; n++)
+    for (int n = 0; n < vnodes_struck(); n++)
         for (int d = 0; d < 2; d++)
             if (net_path(host, sim.node[n])->blocked_until[d] < until)
                 net_path(host, sim.node[n])->blocked_until[d] = until;
@@ -230,7 +231,7 @@ static bool leads_to(const struct sim_host *host, int i, const struct vnode *nod
 
 bool host_is_linked(const struct sim_host *host, int number)
 {
-    for (int i = 0; host->broker && i < sim.plan.nodes; i++)
+    for (int i = 0; host->broker && i < host->config.node_count; i++)
         if (leads_to(host, i, sim.node[number]))
             return true;
     return false;
@@ -246,11 +247,20 @@ static const struct vnode *wanted(const struct sim_host *host, int i)
     return vnode_of_seat(fleet_place(f, i)->address);
 }
 
+/* Nobody waits for it. */
+static bool is_gone(const struct sim_host *host, int i)
+{
+    const struct fleet *f = &host->broker->nodes->fleet_view;
+
+    return f->known && fleet_place(f, i)->gone;
+}
+
 bool hosts_connected(void)
 {
     for (int h = 0; h < sim.plan.hosts; h++)
-        for (int i = 0; i < sim.plan.nodes; i++)
-            if (!sim.host[h]->broker || !leads_to(sim.host[h], i, wanted(sim.host[h], i)))
+        for (int i = 0; i < sim.host[h]->config.node_count; i++)
+            if (!sim.host[h]->broker ||
+                !(is_gone(sim.host[h], i) || leads_to(sim.host[h], i, wanted(sim.host[h], i))))
                 return false;
     return true;
 }

@@ -10,6 +10,7 @@
 
 #include "agent/redis/script.h"
 #include "tests/sim/checks.h"
+#include "tests/sim/instants.h"
 #include "tests/sim/watches.h"
 #include "tests/sim/vnode.h"
 
@@ -78,16 +79,23 @@ static void changed(void)
     watches_changed(run.node, run.message->connection, arg(2));
 }
 
-static int do_time(void)
+static void push_digits(int64_t number)
 {
     char text[24];
+    size_t at = sizeof(text);
 
+    do
+        text[--at] = (char)('0' + number % 10);
+    while (number /= 10);
+    lua_pushlstring(lua, text + at, sizeof(text) - at);
+}
+
+static int do_time(void)
+{
     lua_createtable(lua, 2, 0);
-    snprintf(text, sizeof(text), "%" PRId64, run.now_us / 1000000);
-    lua_pushstring(lua, text);
+    push_digits(run.now_us / 1000000);
     lua_rawseti(lua, -2, 1);
-    snprintf(text, sizeof(text), "%" PRId64, run.now_us % 1000000);
-    lua_pushstring(lua, text);
+    push_digits(run.now_us % 1000000);
     lua_rawseti(lua, -2, 2);
     return 1;
 }
@@ -214,6 +222,7 @@ static int do_hset(void)
     key->is_hash = true;
     for (int i = 3; i + 1 <= top; i += 2)
         store_set_field(key, arg(i), arg(i + 1));
+    instants_put(run.node);
     changed();
     lua_pushnumber(lua, (top - 2) / 2);
     return 1;

@@ -9,7 +9,7 @@ struct store_key *store_find(struct store *store, const char *name, int64_t now_
     for (int i = 0; i < STORE_KEYS; i++) {
         struct store_key *key = &store->key[i];
 
-        if (!key->used || strcmp(key->name, name) != 0)
+        if (!key->used || key->name[0] != name[0] || strcmp(key->name, name) != 0)
             continue;
         /* As Redis has it: the millisecond itself still counts. */
         if (key->expires_ms < 0 || now_ms <= key->expires_ms)
@@ -50,7 +50,7 @@ void store_delete(struct store_key *key)
 const char *store_field(const struct store_key *key, const char *name)
 {
     for (int i = 0; i < key->fields; i++)
-        if (strcmp(key->field[i].name, name) == 0)
+        if (key->field[i].name[0] == name[0] && strcmp(key->field[i].name, name) == 0)
             return key->field[i].text ? key->field[i].text : key->field[i].value;
     return NULL;
 }

@@ -361,12 +361,16 @@ static void on_delivery(struct sim_event *event)
             granted(p, e);
         } else {
             sim_trace("h%d p%d is answered %s", p->host->number, p->number, status_name(e->status));
-            if (p->probe && e->op == HF_OP_ACQUIRE)
+            /* A host that does not know the fleet yet may find a node whose sentinel has the ttl_max of before. */
+            if (p->probe && e->op == HF_OP_ACQUIRE &&
+                !(wide_has(WIDE_CHANGES) && e->status == HF_EFLEET))
                 sim_violation("liveness", "a waiter without a limit was answered %s",
                               status_name(e->status));
             if (p->probe && e->op == HF_OP_RELEASE)
                 p->probe = false;
             go_idle(p);
+            if (p->probe) /* once more */
+                act_in(p, 20 * SIM_MS, 50 * SIM_MS);
         }
     } else if (e->op == HF_OP_ACQUIRE && e->status == HF_OK) {
         struct claim *claim = claims_find(p->host, e->slot, e->generation);
@@ -477,6 +481,8 @@ static void on_act(struct sim_event *event)
             sim_at(event, hot_waits(p));
         else if (!sim.settling)
             acquire(p, (int)rng_below(&sim.rng, sim.plan.resources));
+        else if (p->probe)
+            acquire(p, p->resource);
         break;
     case PROC_WAITING:
         cancel(p);

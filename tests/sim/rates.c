@@ -18,7 +18,7 @@ static void set_rate(struct sim_clock *clock, int64_t ppb)
 
 static void on_change(struct sim_event *event)
 {
-    int which = (int)rng_below(rng, sim.plan.hosts + sim.plan.nodes);
+    int which = (int)rng_below(rng, sim.plan.hosts + vnodes_struck());
     int64_t ppb = rng_between(rng, -SIM_RATE_MOST, SIM_RATE_MOST);
 
     if (rng_chance(rng, 0.3))

@@ -15,6 +15,7 @@
 #include "shm/slot.h"
 #include "shm/status.h"
 #include "tests/sim/checks.h"
+#include "tests/sim/fleets.h"
 #include "tests/sim/forces.h"
 #include "tests/sim/host.h"
 #include "tests/sim/procs.h"
@@ -60,6 +61,18 @@ static void preempt_until_end(const struct hf_slot *slot)
         sim_preempt_until(clock_when(&host->boot, valid) + rng_below(&sim.rng, 20 * SIM_MS));
 }
 
+/* The server at that place of the list that its agent goes by. */
+static struct vnode *server_of(const struct sim_host *host, int i)
+{
+    const struct fleet_record *r = wide_has(WIDE_CHANGES) ? fleets_record(host) : NULL;
+    const struct fleet_seat *seats;
+
+    if (!wide_has(WIDE_CHANGES))
+        return sim.node[i];
+    return r && i < fleet_record_list(r, &seats) ? vnode_of_seat(seats[i].address)
+                                                 : vnode_at(host->config.nodes[i].port);
+}
+
 /* --- slots ------------------------------------------------------------------------------------ */
 
 /* A lease that was won against a rival, or while a node was not trusted yet, is on a bare quorum until its first renewal:
@@ -69,6 +82,12 @@ static bool is_on_the_others(const struct sim_host *host, const struct hf_slot *
     uint32_t others = ((UINT32_C(1) << sim.plan.nodes) - 1) & ~sim.plan.faulty_nodes;
     struct record rec;
 
+    if (sim.plan.gentle) {
+        others = 0;
+        for (int i = 0; i < host->config.node_count; i++)
+            if (host->config.counting >> i & 1)
+                others |= UINT32_C(1) << server_of(host, i)->number;
+    }
     return get(host, number_of(host, slot), &rec) && token_is_on(&rec.id.token, others);
 }
 
@@ -86,6 +105,17 @@ static bool outlasts_amnesia(const struct hf_slot *slot)
            t.span.ns - t.losing_before.ns;
 }
 
+/* The agent starts again twice in a row, and what is renewed from when the nodes have the next record until it goes by that does
+ * not count: 100 ms each for the last answers, and main's look, the way of the answers and the start. */
+#define STARTS_AGAIN (2 * (100 + 10 + 30) * SIM_MS)
+static bool outlasts_changes(const struct hf_slot *slot)
+{
+    struct timing t = timing_of(hf_ms(atomic_load(&slot->ttl_ms)));
+
+    return t.renew_after.ns + t.renew_jitter.ns + t.attempt.ns + STARTS_AGAIN <
+           t.span.ns - t.losing_before.ns;
+}
+
 void __real_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason);
 void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason);
 void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_reason reason)
@@ -99,11 +129,14 @@ void __wrap_hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_
             sim_violation("reason", "h%d: a loss without a reason", host->number);
         /* One that is losing is not renewed, so less takes it. */
         if (((sim.plan.flushes && outlasts_amnesia(slot)) ||
-             (sim.plan.tolerant && is_on_the_others(host, slot))) &&
+             ((sim.plan.tolerant || (sim.plan.gentle && outlasts_changes(slot))) &&
+              is_on_the_others(host, slot))) &&
             !is_wanted(reason) && !is_wanted(atomic_load(&slot->marks) >> 24))
-            sim_violation("tolerance", "h%d: a lease is lost (reason %d) by faults of %s",
-                          host->number, (int)reason,
-                          sim.plan.flushes ? "memory" : "at most N - q nodes");
+            sim_violation("tolerance", "h%d: a lease is lost (reason %d) by %s", host->number,
+                          (int)reason,
+                          sim.plan.gentle    ? "nothing but changes of the fleet"
+                          : sim.plan.flushes ? "faults of memory"
+                                             : "faults of at most N - q nodes");
     }
     /* (!) The word falls first: who reads that a lease is over finds nobody who believes in it. */
     if (atomic_load(&slot->check))
@@ -143,7 +176,7 @@ static void check_raised(const struct sim_host *host, const struct hf_slot *slot
     if (wide_has(WIDE_CHANGES) && deadline.ns <= atomic_load(&slot->deadline_ns))
         return;
     if (!get(host, number_of(host, slot), &rec) || !journal_is_held(rec.state.state) ||
-        validity_qth(rec.state.d, sim.plan.nodes, sim.plan.quorum).ns < deadline.ns)
+        validity_qth(rec.state.d, host->config.node_count, fleets_quorum(host)).ns < deadline.ns)
         sim_violation("journal", "h%d: a word is raised beyond what is journaled", host->number);
 }
 
@@ -190,7 +223,7 @@ static void check_handoff(const struct sim_host *host, uint32_t slot,
                           const struct journal_lease *state)
 {
     int64_t ttl = (int64_t)atomic_load(&host->agent.table.slots[slot].ttl_ms) * SIM_MS;
-    int64_t valid = validity_qth(state->d, sim.plan.nodes, sim.plan.quorum).ns, left;
+    int64_t valid = validity_qth(state->d, host->config.node_count, fleets_quorum(host)).ns, left;
 
     if (wide_has(WIDE_CHANGES)) /* what was promised by the record before stands */
         valid = hf_time_max((hf_time){valid},
@@ -222,29 +255,16 @@ static void disturb_handoff(const struct sim_host *host, uint32_t slot)
 }
 
 /* (!) Before d_i no node that remembers lets the key go. */
-/* By the record that the agent goes by, where the fleet changes; NULL: it knows none. */
-static struct vnode *server_of(const struct sim_host *host, int i)
-{
-    if (!wide_has(WIDE_CHANGES))
-        return sim.node[i];
-    if (!host->broker || !host->broker->nodes->fleet_view.known)
-        return NULL;
-    return vnode_of_seat(fleet_place(&host->broker->nodes->fleet_view, i)->address);
-}
-
 static void check_votes(const struct sim_host *host, const struct record *rec)
 {
     char name[HF_NAME_MAX + 1] = "", token[TOKEN_LEN + 1] = "";
 
     memcpy(name, rec->id.name, rec->id.name_len);
     token_text(&rec->id.token, token);
-    for (int i = 0; i < sim.plan.nodes; i++) {
+    for (int i = 0; i < host->config.node_count; i++) {
         struct vnode *node = server_of(host, i);
         const struct store_key *key;
         sim_ns until, lapses = sim.now;
-
-        if (!node)
-            continue;
 
         if (rec->state.d[i].ns <= host_now(host).ns)
             continue;
@@ -263,10 +283,15 @@ static void check_seats(const struct sim_host *host, const struct record *before
                         const struct journal_lease *state)
 {
     bool was_held = journal_is_held(before->state.state);
+    const struct fleet_record *r = wide_has(WIDE_CHANGES) ? fleets_record(host) : NULL;
 
-    for (int i = 0; i < sim.plan.nodes; i++) {
-        hf_time d = state->d[i], until = token_counted(&before->id.token, i).until;
+    for (int i = 0; i < host->config.node_count; i++) {
+        hf_time d = state->d[i],
+                until = token_counted(&before->id.token, server_of(host, i)->number).until;
 
+        if (r && !fleets_counts(host, r, i) && hf_time_before(host_now(host), d))
+            sim_violation("seat", "h%d counts on n%d, which leaves or is new", host->number,
+                          server_of(host, i)->number);
         if (hf_time_before(until, d) && !(was_held && d.ns <= before->state.d[i].ns))
             sim_violation("seat",
                           "h%d counts on n%d, and not by the fleet's server or for %.6f s longer",
@@ -292,9 +317,9 @@ void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct jou
         preempt_until_end(&host->agent.table.slots[slot]);
     __real_journal_put(journal, slot, state);
     if (get(host, slot, &rec))
-        for (int i = 0; i < sim.plan.nodes; i++)
+        for (int i = 0; i < host->config.node_count; i++)
             if (state->d[i].ns > HF_TIME_PAST.ns)
-                token_voted(&rec.id.token, UINT32_C(1) << i);
+                token_voted(&rec.id.token, UINT32_C(1) << server_of(host, i)->number);
     if (journal_is_held(state->state) && state->slot_state < HF_SLOT_LOST && !sim.plan.amnesia &&
         get(host, slot, &rec))
         check_votes(host, &rec);
@@ -318,6 +343,24 @@ void __wrap_journal_put_identity(struct journal *journal, uint32_t slot,
         sim_violation("journal", "h%d: the record of a token that may stand is written over",
                       host->number);
     __real_journal_put_identity(journal, slot, identity);
+}
+
+/* (!) Where the list is another one each lease has taken along what its own nodes said. */
+void records_check_taken(const struct sim_host *host)
+{
+    struct record rec;
+
+    for (uint32_t slot = 0; wide_has(WIDE_CHANGES) && slot < host->agent.table.capacity; slot++) {
+        if (!get(host, slot, &rec) || !journal_is_held(rec.state.state))
+            continue;
+        for (int i = 0; i < host->config.node_count; i++)
+            if (hf_time_before(token_counted(&rec.id.token, server_of(host, i)->number).until,
+                               rec.state.d[i]))
+                sim_violation(
+                    "seat",
+                    "h%d takes over a lease that counts on n%d by the answers of another server",
+                    host->number, server_of(host, i)->number);
+    }
 }
 
 /* --- the retention of fence records ------------------------------------------------------------- */
@@ -357,19 +400,20 @@ int __real_grant_lease(struct round *round, hf_time now);
 int __wrap_grant_lease(struct round *round, hf_time now);
 int __wrap_grant_lease(struct round *round, hf_time now)
 {
+    const struct sim_host *host = sim.frame->host;
     int count = 0, seated = 0;
 
-    for (int i = 0; i < sim.plan.nodes; i++) {
+    for (int i = 0; i < host->config.node_count; i++) {
         bool yes = round->ballot.node[i].vote == BALLOT_YES;
 
         count += yes && trust_may_vote(&round->locks->nodes->node[i].trust, now);
-        seated += yes && token_counted(&round->token, i).acquired;
+        seated += yes && token_counted(&round->token, server_of(host, i)->number).acquired;
     }
-    if (count < sim.plan.quorum)
-        sim_violation("trust", "h%d grants with %d votes of nodes that may vote",
-                      sim.frame->host->number, count);
-    if (seated < sim.plan.quorum)
-        sim_violation("seat", "h%d grants with %d votes of nodes of its fleet",
-                      sim.frame->host->number, seated);
+    if (count < fleets_quorum(host))
+        sim_violation("trust", "h%d grants with %d votes of nodes that may vote", host->number,
+                      count);
+    if (seated < fleets_quorum(host))
+        sim_violation("seat", "h%d grants with %d votes of nodes of its fleet", host->number,
+                      seated);
     return __real_grant_lease(round, now);
 }

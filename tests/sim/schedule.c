@@ -121,6 +121,17 @@ static bool all_granted(void)
     return procs_settled();
 }
 
+/* A change may have begun just before, and its new members are young. */
+static bool all_settled(void)
+{
+    sim_ns latest =
+        sim.now + 3 * ((sim_ns)sim.plan.ttl_max_ms * SIM_MS * 133 / 100 + SIM_SEC) + 3 * SIM_SEC;
+
+    while (!sim.over && !changes_have_settled() && sim.now < latest)
+        sim_run_until(sim.now + 50 * SIM_MS);
+    return changes_have_settled();
+}
+
 static void stuck(const char *what)
 {
     if (!sim.over && sim.trace)
@@ -157,6 +168,8 @@ static void settle(void)
     if (sim.agent_ended && !checks_quiet(false))
         sim_run_until(sim.now + (sim_ns)sim.plan.ttl_max_ms * SIM_MS * 102 / 100);
     (void)checks_quiet(true);
+    if (wide_has(WIDE_CHANGES) && !all_settled())
+        stuck("the fleet's record has not settled, or a node does not vote");
 }
 
 void sim_schedule(void)

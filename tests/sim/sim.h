@@ -21,7 +21,7 @@
 
 #define SIM_HOSTS     3
 #define SIM_NODES     5
-#define SIM_SERVERS   18 /* nodes, and what else runs at other addresses */
+#define SIM_SERVERS   20 /* nodes, and what else runs at other addresses */
 #define SIM_RESOURCES 3
 
 typedef int64_t sim_ns;
@@ -167,6 +167,7 @@ struct sim_plan {                               /* drawn from the seed first of 
     bool founded;     /* they have the fleet's record, of an hour ago */
     bool tolerant;    /* faults on N - q nodes at most, none of agents: no lease may be lost */
     bool flushes;     /* nodes forget at any time, and nothing else happens: no lease may be lost */
+    bool gentle;      /* the fleet changes, and nothing else happens: no lease may be lost */
     bool storm_steps; /* storms step clocks, too */
     bool amnesia;     /* faults that a quorum's keys need not survive */
     bool fault[FAULTS];

@@ -6,24 +6,31 @@
 
 #define ROOM 65536
 
-static struct sim_event *queue[ROOM];
+/* What decides the order is here: a look at the events themselves would miss the cache. */
+static struct entry {
+    sim_ns at;
+    uint64_t order;
+    struct sim_event *event;
+} queue[ROOM];
 static uint32_t count;
 static uint64_t order;
 
-static bool before(const struct sim_event *a, const struct sim_event *b)
+static bool before(const struct entry *a, const struct entry *b)
 {
     return a->at != b->at ? a->at < b->at : a->order < b->order;
 }
 
-static void put(uint32_t i, struct sim_event *event)
+static void put(uint32_t i, struct entry entry)
 {
-    queue[i] = event;
-    event->place = i + 1;
+    queue[i] = entry;
+    entry.event->place = i + 1;
 }
 
 static void sift(uint32_t i, struct sim_event *event)
 {
-    while (i > 0 && before(event, queue[(i - 1) / 2])) {
+    struct entry entry = {event->at, event->order, event};
+
+    while (i > 0 && before(&entry, &queue[(i - 1) / 2])) {
         put(i, queue[(i - 1) / 2]);
         i = (i - 1) / 2;
     }
@@ -32,14 +39,14 @@ static void sift(uint32_t i, struct sim_event *event)
 
         if (child >= count)
             break;
-        if (child + 1 < count && before(queue[child + 1], queue[child]))
+        if (child + 1 < count && before(&queue[child + 1], &queue[child]))
             child++;
-        if (!before(queue[child], event))
+        if (!before(&queue[child], &entry))
             break;
         put(i, queue[child]);
         i = child;
     }
-    put(i, event);
+    put(i, entry);
 }
 
 void sim_at(struct sim_event *event, sim_ns at)
@@ -67,7 +74,7 @@ void sim_cancel(struct sim_event *event)
         return;
     i = event->place - 1;
     event->place = 0;
-    last = queue[--count];
+    last = queue[--count].event;
     if (last != event)
         sift(i, last);
 }
@@ -80,8 +87,8 @@ void sim_events_reset(void)
 
 void sim_run_until(sim_ns until)
 {
-    while (count && queue[0]->at <= until && !sim.over) {
-        struct sim_event *event = queue[0];
+    while (count && queue[0].at <= until && !sim.over) {
+        struct sim_event *event = queue[0].event;
 
         sim_cancel(event);
         if (event->at > sim.now)
@@ -103,7 +110,8 @@ int64_t clock_at(const struct sim_clock *clock, sim_ns t)
 
 sim_ns clock_when(const struct sim_clock *clock, int64_t ns)
 {
-    sim_ns t;
+    sim_ns t, near;
+    bool above;
 
     if (ns >= SIM_NEVER)
         return SIM_NEVER;
@@ -111,6 +119,14 @@ sim_ns clock_when(const struct sim_clock *clock, int64_t ns)
     ns -= clock->base_ns;
     t = ns - ns / SIM_US * clock->ppb / SIM_MS;
     t -= clock_at(clock, t) - clock->base_ns - ns;
+    above = clock_at(clock, t) - clock->base_ns >= ns;
+    near = t - (clock_at(clock, t) - clock->base_ns - ns);
+    near -= clock_at(clock, near) - clock->base_ns - ns;
+    /* A slow clock steps back by some nanoseconds each microsecond: from where it was reached it stays the first. */
+    if (above && near + 16 < t && clock_at(clock, near + 16) - clock->base_ns >= ns)
+        t = near + 16;
+    else if (!above && near - 16 > t && clock_at(clock, near - 16) - clock->base_ns < ns)
+        t = near - 16;
     while (clock_at(clock, t) - clock->base_ns >= ns)
         t--;
     while (clock_at(clock, t) - clock->base_ns < ns)

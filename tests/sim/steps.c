@@ -107,7 +107,7 @@ static void on_look(struct sim_event *event)
 
 void steps_agent_ends(const struct sim_host *host)
 {
-    if (!host->broker || sim.now - host->listening_since < KNOWN_AFTER)
+    if (!wide_has(WIDE_STEPS) || !host->broker || sim.now - host->listening_since < KNOWN_AFTER)
         return;
     for (int i = 0; i < sim.plan.nodes; i++)
         if (host->broker->nodes->node[i].trust.clock_known)

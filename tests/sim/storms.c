@@ -1,5 +1,6 @@
 #include "tests/sim/storms.h"
 
+#include "tests/sim/changes.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/host.h"
 #include "tests/sim/procs.h"
@@ -67,7 +68,7 @@ static void on_blow(struct sim_event *event)
 static void cut_off(struct sim_host *host, sim_ns until)
 {
     sim_trace("h%d is cut off for %.3f s", host->number, (double)(until - sim.now) / SIM_SEC);
-    for (int n = 0; n < sim.plan.nodes; n++)
+    for (int n = 0; n < vnodes_struck(); n++)
         for (int d = 0; d < 2; d++)
             if (net_path(host, sim.node[n])->blocked_until[d] < until)
                 net_path(host, sim.node[n])->blocked_until[d] = until;
@@ -78,7 +79,8 @@ void storm_begin(void)
     const struct claim *claim = checks_some_valid();
     struct sim_host *host, *other;
     sim_ns until;
-    int hit;
+    struct vnode *servers[SIM_SERVERS];
+    int hit, all = changes_servers(servers);
 
     if (!claim)
         return;
@@ -99,12 +101,12 @@ void storm_begin(void)
         break;
     }
     /* All of them, or as many as others need. */
-    hit = rng_chance(&sim.rng, 0.5) ? sim.plan.nodes : sim.plan.quorum;
-    for (int n = 0, first = (int)rng_below(&sim.rng, sim.plan.nodes); n < hit; n++) {
+    hit = rng_chance(&sim.rng, 0.5) ? all : all / 2 + 1;
+    for (int n = 0, first = (int)rng_below(&sim.rng, all); n < hit; n++) {
         struct blow *blow = sim_alloc(sizeof(*blow));
 
         blow->event.fn = on_blow;
-        blow->node = sim.node[(first + n) % sim.plan.nodes];
+        blow->node = servers[(first + n) % all];
         sim_at(&blow->event, sim.now + rng_below(&sim.rng, ttl(1, 6)));
     }
     other = sim.host[rng_below(&sim.rng, sim.plan.hosts)];

@@ -12,9 +12,11 @@
 #include "shm/status.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/fake_hiredis.h"
+#include "tests/sim/fleets.h"
 #include "tests/sim/forces.h"
 #include "tests/sim/host.h"
 #include "tests/sim/vnode.h"
+#include "tests/sim/wide.h"
 
 #define RELEASED_WITHIN (150 * SIM_MS) /* and the time of one attempt */
 
@@ -32,7 +34,7 @@ struct life {
     uint32_t released_to; /* but for these nodes */
     uint32_t voted;       /* nodes that its lease has ever counted on */
     uint32_t stood;       /* nodes that an acquire wrote it to */
-    struct counted counted[SIM_NODES];
+    struct counted counted[SIM_SERVERS];
 };
 
 static struct life tokens[TOKENS];
@@ -65,7 +67,7 @@ static struct life *find(const char *text)
     }
     used[used_count++] = i;
     tokens[i] = (struct life){.released = SIM_NEVER, .ended = SIM_NEVER};
-    for (int k = 0; k < SIM_NODES; k++)
+    for (int k = 0; k < SIM_SERVERS; k++)
         tokens[i].counted[k].until = HF_TIME_PAST;
     snprintf(tokens[i].text, sizeof(tokens[i].text), "%s", text);
     return &tokens[i];
@@ -100,9 +102,30 @@ bool token_is_on(const struct token *token, uint32_t nodes)
 
 /* --- whose answers count ------------------------------------------------------------------------ */
 
-struct counted token_counted(const struct token *token, int node)
+struct counted token_counted(const struct token *token, int server)
 {
-    return find_token(token)->counted[node];
+    return find_token(token)->counted[server];
+}
+
+/* A schedule has few records, and asks for each of them with every answer. */
+static void digest_of(const struct fleet_record *record, char ret_digest[FLEET_DIGEST_LEN + 1])
+{
+    static struct {
+        struct fleet_record record;
+        char digest[FLEET_DIGEST_LEN + 1];
+    } known[8];
+    static unsigned next;
+    char text[FLEET_TEXT_SIZE];
+    size_t i = 0;
+
+    while (i < HF_LENGTH(known) && memcmp(&known[i].record, record, sizeof(*record)) != 0)
+        i++;
+    if (i == HF_LENGTH(known)) {
+        i = next++ % HF_LENGTH(known);
+        memcpy(&known[i].record, record, sizeof(*record));
+        fleet_record_digest(text, fleet_record_text(record, text), known[i].digest);
+    }
+    memcpy(ret_digest, known[i].digest, sizeof(known[i].digest));
 }
 
 /* The record by which the thread goes that this is sent by; NULL: none is known. */
@@ -110,14 +133,13 @@ static const struct fleet_record *record_of(const struct sim_host *host, int scr
                                             char ret_digest[FLEET_DIGEST_LEN + 1])
 {
     const struct fleet_record *record = host->agent.renewal->fleet;
-    char text[FLEET_TEXT_SIZE];
 
     if (script == SCRIPT_ACQUIRE)
         record = host->broker && host->broker->nodes->fleet_view.known
                      ? &host->broker->nodes->fleet_view.record
                      : NULL;
     if (record)
-        fleet_record_digest(text, fleet_record_text(record, text), ret_digest);
+        digest_of(record, ret_digest);
     return record;
 }
 
@@ -134,8 +156,7 @@ static bool counts(const struct sim_message *m, int script, int i)
         return !digest && script != SCRIPT_ACQUIRE;
     (void)fleet_record_list(record, &seats);
     return digest && strcmp(digest + 1, ours) == 0 && record->state != FLEET_FOUNDING &&
-           fleet_record_counting(record, c->host->config.settled) >> i & 1 &&
-           vnode_of_seat(seats[i].address) == c->node;
+           fleets_counts(c->host, record, i) && vnode_of_seat(seats[i].address) == c->node;
 }
 
 void checks_answered(const struct sim_message *m)
@@ -152,6 +173,8 @@ void checks_answered(const struct sim_message *m)
     i = link_node(m->connection->context.data);
     if (!counts(m, script, i))
         return;
+    if (wide_has(WIDE_CHANGES))
+        i = m->connection->node->number; /* places change */
     keys = script == SCRIPT_RENEW ? atoi(c->argv[2]) - 1 : 1;
     for (int k = 0; k < keys; k++) {
         struct life *t = find(c->argv[3 + atoi(c->argv[2]) + k]);
@@ -262,7 +285,7 @@ void token_freed(const struct sim_host *host, const struct token *token)
     const struct life *t = find_token(token);
     sim_ns attempt = attempt_of(t);
 
-    if (__builtin_popcount(t->stood) <= sim.plan.nodes - sim.plan.quorum)
+    if (__builtin_popcount(t->stood) <= host->config.node_count - fleets_quorum(host))
         attempt = 50 * SIM_MS;
     /* The host's clock may be fast. */
     if (t->released < SIM_NEVER || t->ended < SIM_NEVER ||

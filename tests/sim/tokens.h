@@ -12,12 +12,13 @@ void token_ended(const struct token *token, bool run);
 void token_voted(const struct token *token, uint32_t nodes);
 /* Whether its lease has ever counted on all of them. */
 bool token_is_on(const struct token *token, uint32_t nodes);
-/* By the last answer of the node that counts: from the fleet's server, which has the fleet's record. */
+/* By the last answer of the server that counts: it is the fleet's, and has the fleet's record. */
 struct counted {
     bool acquired; /* to an acquire */
     hf_time until; /* d_i; HF_TIME_PAST: there was none */
 };
-struct counted token_counted(const struct token *token, int node);
+/* `server`: the number of a node; where configurations lead astray, of the node for which it is taken. */
+struct counted token_counted(const struct token *token, int server);
 /* The host's journal is about to forget it. */
 void token_freed(const struct sim_host *host, const struct token *token);
 /* No key stands for long once its token was released, where nothing is in the way of that. */

@@ -6,6 +6,7 @@
 
 #include "agent/config/list_hash.h"
 #include "tests/sim/watches.h"
+#include "tests/sim/wide.h"
 
 #define SENTINEL   "holdfast:node"
 #define PORT_FIRST 7001
@@ -67,7 +68,7 @@ struct vnode *vnode_of_seat(const char *address)
 
 static bool is(const struct command *c, int i, const char *word)
 {
-    return i < c->argc && strcmp(c->argv[i], word) == 0;
+    return i < c->argc && c->argv[i][0] == word[0] && strcmp(c->argv[i], word) == 0;
 }
 
 static struct redisReply *error(const char *text)
@@ -321,6 +322,24 @@ void vnode_kill(struct vnode *node, sim_ns back, bool unreachable)
     sim_at(&node->start, back);
 }
 
+void vnode_die(struct vnode *node, bool unreachable)
+{
+    vnode_kill(node, SIM_NEVER, unreachable);
+    sim_trace("n%d is stopped for good", node->number);
+    sim_cancel(&node->start);
+    memset(&node->store, 0, sizeof(node->store));
+    node->saved = node->store;
+    node->dead = true;
+}
+
+void vnode_rise(struct vnode *node, sim_ns at)
+{
+    if (!node->dead)
+        return;
+    node->dead = false;
+    sim_at(&node->start, at);
+}
+
 void vnode_replace(struct vnode *node, const struct store *store, bool promoted, sim_ns back)
 {
     static struct store next[SIM_SERVERS];
@@ -418,6 +437,11 @@ struct vnode *vnode_new(void)
     node->saved = node->store;
     sim.node[sim.servers++] = node;
     return node;
+}
+
+int vnodes_struck(void)
+{
+    return wide_has(WIDE_CHANGES) ? sim.servers : sim.plan.nodes;
 }
 
 void vnodes_begin(void)

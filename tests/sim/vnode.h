@@ -63,6 +63,7 @@ struct vnode {
     uint32_t scripts;         /* bit per script that is loaded */
     bool proxied;             /* agents' connections outlive its process */
     bool promoted;            /* was a replica, and says so */
+    bool dead;                /* stopped for good, by an operator's word: it has no data any more */
     const struct store *next; /* the data of the server that takes its place; NULL */
     bool next_promoted;
     int64_t next_wall_us; /* by how much that one's clock differs */
@@ -76,6 +77,8 @@ struct vnode {
 };
 
 void vnodes_begin(void);
+/* As many of sim.node are struck by faults of all nodes: those of the plan, where the fleet changes all servers. */
+int vnodes_struck(void);
 /* One more server, with nothing in it, at an address of its own. */
 struct vnode *vnode_new(void);
 /* The server of that port; NULL: none. Each has another port, too, which leads there like a proxy. */
@@ -99,6 +102,10 @@ void vnode_set_record(struct vnode *node, const char *text, const char *digest);
 
 void vnode_stop(struct vnode *node, sim_ns until);                  /* SIGSTOP and SIGCONT */
 void vnode_kill(struct vnode *node, sim_ns back, bool unreachable); /* starts again at `back` */
+/* Stopped for good. */
+void vnode_die(struct vnode *node, bool unreachable);
+/* In the place of one that was stopped for good an empty one starts at `at`. */
+void vnode_rise(struct vnode *node, sim_ns at);
 /* Another server comes at its address, with that data; `promoted`: it was a replica and has been running for long. */
 void vnode_replace(struct vnode *node, const struct store *store, bool promoted, sim_ns back);
 void vnode_flush(struct vnode *node);
