@@ -11,67 +11,26 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from changing import (DENIED, NOT_NOW, REFUSED, TTL_S, UNAVAILABLE, USAGE, change, done, fleet_of, grants_and_holds, host,  # noqa: E402
+                      refused, server, settled, version, votes)
 from rig import OTHER_UID, Redis, free_port, main, scenario, wait_until  # noqa: E402
 from views import counters, wait_node  # noqa: E402
 
-TTL_S = 4  # also the fleet's longest: it settles after 5.1 s
-USAGE, UNAVAILABLE, NOT_NOW, DENIED, REFUSED = 64, 69, 75, 77, 78
-
-
-def host(run, label="a", options=(), **more):
-    return run.agent(label, ttl=f"{TTL_S}s", options=["--ttl-max", f"{TTL_S}s", *options], **more)
-
-
-def fleet_of(run, count=3, options=(), **more):
-    run.redis(count, **more)
-    return host(run, options=options)
-
-
-def server(run, name, **options):
-    """One that is in nobody's list yet."""
-    return Redis(run, name, **options).start()
-
-
-def change(run, *words, **options):
-    return run.holdfast("fleet", *words, **options)
-
-
-def refused(run, *words, says, code=REFUSED, **options):
-    """Nothing changes, and all of that is said."""
-    before = [node.record for node in run.nodes if node.process.running]
-    result = change(run, *words, **options)
-    assert result.rc == code, result
-    assert result.err.startswith("holdfast fleet: refused, and nothing changes: "), result
-    for text in [says] if isinstance(says, str) else says:
-        assert text in result.err, (text, result)
-    assert [node.record for node in run.nodes if node.process.running] == before, "the record has changed"
-    return result
-
-
-def votes(run, count=3, agent=None):
-    """All nodes vote: a change needs those that stay. The agent may be about to start again."""
-    def they_do():
-        shown = run.holdfast("nodes", "--json", agent=agent)
-        return shown.rc == 0 and sum(row["votes"] for row in shown.json["nodes"]) == count
-
-    wait_until(they_do, 15, f"{count} nodes vote")
-
-
-def settled(run, version_is):
-    """Whether the agent goes by that version, as settled."""
-    shown = run.holdfast("fleet", "--json")
-    record = shown.out and shown.json["record"]
-    return bool(record) and record["version"] == version_is and record["state"] == "complete" and record["settles_ms"] is None
+def ask_agent(run, agent, line):
+    """The answer of its control socket to that line."""
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(10)
+        peer.connect(str(run.runtime_dir / agent.name / "control"))
+        peer.sendall(line + b"\n")
+        answer = b""
+        while piece := peer.recv(4096):
+            answer += piece
+        return answer
 
 
 def evicts(node):
     node.cmd("CONFIG", "SET", "maxmemory", "100mb")
     node.cmd("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-
-
-def version(node):
-    match = re.search(r"(?m)^version (\d+)$", node.record or "")
-    return match and int(match.group(1))
 
 
 # --- the server that is to be a node ------------------------------------------------------------------
@@ -246,6 +205,43 @@ def away(run):
     refused(run, "move", f"n2={other.address}", code=NOT_NOW, says=["let node n2 answer first", "--gone"])
 
 
+@scenario("a node that is refused and only leaves: told to mend it or to stop its server, and it leaves when that is stopped")
+def refused_leaver(run):
+    fleet_of(run, tcp=True)
+    votes(run)
+    master = server(run, "master", tcp=True)
+    run.nodes[1].cmd("REPLICAOF", *master.address.split(":"))
+    wait_node(run, "n2", state="refused")
+    for words in (["remove", "n2"], ["move", f"n2={server(run, 'other', tcp=True).address}"]):
+        refused(run, *words, code=NOT_NOW,
+                says=["mend node n2 first (holdfast nodes says what is against it)", f"stop the server at {run.nodes[1].address} for good"])
+    refused(run, "remove", "n2", "--gone", says="stop the server")
+    run.nodes[1].stop()
+    wait_node(run, "n2", state="down")
+    done(change(run, "remove", "n2", "--gone", timeout_s=60))
+
+
+@scenario("a node that evicts keys can be told that it leaves, and leaves")
+def evicting_leaver(run):
+    fleet_of(run)
+    votes(run)
+    evicts(run.nodes[1])
+    wait_node(run, "n2", state="refused")
+    done(change(run, "remove", "n2", timeout_s=60))
+
+
+@scenario("a node without an id of its own has its address for one: it moves and leaves by that")
+def nameless(run):
+    nodes = [Redis(run, f"n{i}", tcp=True).start() for i in (1, 2, 3)]
+    run.nodes += nodes
+    host(run, nodes=[node.address for node in nodes])
+    votes(run)
+    other = server(run, "other", tcp=True)
+    done(change(run, "move", f"{nodes[1].address}={other.address}", timeout_s=60))
+    refused(run, "move", f"{nodes[1].address}=x={other.address}", says="give ID=ADDRESS")
+    refused(run, "remove", f"{other.address}", says="no node has the id")
+
+
 # --- ttl_max ------------------------------------------------------------------------------------------
 
 
@@ -260,7 +256,9 @@ def ttl_max(run):
     refused(run, "ttl-max", "10s", says=["wait until long one is released", "15000 ms"])
     votes(run)
     refused(run, "ttl-max", "20s", says="nothing changes")
-    refused(run, "ttl-max", "2d", says="to 24 h")
+    for time in ("0", "-1", "1y", "2d", "499ms"):
+        result = change(run, "ttl-max", time)
+        assert result.rc == USAGE and "500 ms to 24 h" in result.err, result
 
 
 # --- who may ------------------------------------------------------------------------------------------
@@ -276,6 +274,21 @@ def who_may(run):
     assert result.rc == UNAVAILABLE and "no agent" in result.err, result
 
 
+@scenario("the record says who asked for the change, not whose the agent is", needs_root=True)
+def by_whom(run):
+    run.redis(3, tcp=True)
+    run.runtime_dir.chmod(0o777)
+    agent = host(run, uid=OTHER_UID)
+
+    def by():
+        return re.search(rb"(?m)^by \S+ (\d+) ", ask_agent(run, agent, b"fleet")).group(1)
+
+    assert by() == str(OTHER_UID).encode()
+    wait_until(lambda: ask_agent(run, agent, f"fleet-change ttl-max {TTL_S + 1}000".encode()).startswith(b"begun"), 15, "it begins")
+    wait_until(lambda: b"version 2" in ask_agent(run, agent, b"fleet"), 15, "the agent goes by it")
+    assert by() == b"0"
+
+
 @scenario("an agent with private nodes changes no fleet")
 def dev(run):
     run.dev_agent(1)
@@ -289,14 +302,7 @@ def bad_requests(run):
     path = str(run.runtime_dir / agent.name / "control")
 
     def ask(line):
-        with socket.socket(socket.AF_UNIX) as peer:
-            peer.settimeout(10)
-            peer.connect(path)
-            peer.sendall(line + b"\n")
-            answer = b""
-            while piece := peer.recv(4096):
-                answer += piece
-            return answer
+        return ask_agent(run, agent, line)
 
     for line in (b"fleet-change ", b"fleet-change move", b"fleet-change move n2", b"fleet-change move n2 /x alive",
                  b"fleet-change move  /x", b"fleet-change move n2 \\x00", b"fleet-change ttl-max -1",
@@ -315,17 +321,6 @@ def bad_requests(run):
 
 
 # --- what is done ---------------------------------------------------------------------------------------
-
-
-def done(result, version_is=2):
-    assert result.rc == 0, result
-    assert f"version {version_is} is complete and settled" in result.out, result
-    return result
-
-
-def grants_and_holds(run, *agents):
-    for i, agent in enumerate(agents):
-        assert run.holdfast("run", "-n", f"after{i}", "true", agent=agent).rc == 0
 
 
 @scenario("a node moves to another server while locks are held: they stay, also on the other hosts, and both get new ones")
@@ -434,15 +429,34 @@ def long_job(run):
     assert "lost" not in job.err, job.err
 
 
-@scenario("an agent that cannot keep the fleet's next record says so where it says what it waits for, and goes on when it can")
-def unkept(run):
-    agent = fleet_of(run)
-    votes(run)
-    more = server(run, "more")
+def in_the_way(run, agent):
+    """Something that no file of the agent can replace."""
     kept = run.runtime_dir / agent.name / "fleet"
     kept.unlink()
     (kept / "in the way").mkdir(parents=True)
-    change(run, "add", f"n4={more.address}", "--no-wait")
+    return kept
+
+
+@scenario("a change is refused where the agent that is asked cannot keep the next record")
+def cannot_keep(run):
+    agent = fleet_of(run)
+    votes(run)
+    more = server(run, "more")
+    kept = in_the_way(run, agent)
+    refused(run, "add", f"n4={more.address}", code=NOT_NOW, says=["make room in the agent's directory", str(kept)])
+    shutil.rmtree(kept)
+    done(change(run, "add", f"n4={more.address}", timeout_s=60))
+
+
+@scenario("an agent that cannot keep the fleet's next record says so where it says what it waits for, and goes on when it can")
+def unkept(run):
+    run.redis(3)
+    agent, other = (host(run, label) for label in ("a", "b"))
+    votes(run)
+    votes(run, agent=other)
+    more = server(run, "more")
+    kept = in_the_way(run, agent)
+    change(run, "add", f"n4={more.address}", "--no-wait", agent=other)
     wait_until(lambda: "waits: make room in the agent's directory" in run.holdfast("fleet").out, what="fleet says it")
     shutil.rmtree(kept)
     wait_until(lambda: settled(run, 2), 30, "version 2 has settled")

@@ -385,6 +385,11 @@ void fake_agent_renew(struct fake_agent *a, bool on)
     pthread_mutex_unlock(&a->lock);
 }
 
+void fake_agent_ttl_max(struct fake_agent *a, uint32_t ttl_max_ms)
+{
+    atomic_store(&a->table.header->ttl_max_ms, ttl_max_ms);
+}
+
 unsigned fake_agent_clients(struct fake_agent *a)
 {
     unsigned n = 0;

@@ -39,6 +39,8 @@ void fake_agent_revive(struct fake_agent *agent, bool cold);
 void fake_agent_freeze(struct fake_agent *agent, bool frozen);
 /* Whether leases are renewed; they are at first. */
 void fake_agent_renew(struct fake_agent *agent, bool on);
+/* The fleet's ttl_max is another one. */
+void fake_agent_ttl_max(struct fake_agent *agent, uint32_t ttl_max_ms);
 
 /* Another host takes or releases `name`. */
 void fake_agent_foreign(struct fake_agent *agent, const char *name, bool held);

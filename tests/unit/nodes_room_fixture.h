@@ -53,6 +53,11 @@ static void hear_of(const char *what, int node)
     hear(word);
 }
 
+void event_fleet(HF_UNUSED struct agent *a, HF_UNUSED enum hf_fleet_step step,
+                 HF_UNUSED uint64_t version, HF_UNUSED const char *host, HF_UNUSED uint32_t uid)
+{
+}
+
 void event_node_up(HF_UNUSED struct agent *a, int node, HF_UNUSED const char *version)
 {
     hear_of("up", node);

@@ -191,8 +191,8 @@ TEST(an_id_is_one_word_whatever_it_is)
 
 TEST(the_command_reads_what_the_agent_writes)
 {
-    static const char *const words[] = {"unknown",  "none",    "ours",
-                                        "founding", "foreign", "unreadable"};
+    static const char *const words[] = {"unknown",  "none",  "ours",    "founding",  "earlier",
+                                        "changing", "later", "foreign", "unreadable"};
     struct fleet_shown shown = complete();
     struct fleet_told told;
 
@@ -329,7 +329,7 @@ TEST(the_agent_answers_with_what_stands_on_the_board)
     snprintf(place.dir, sizeof(place.dir), "/tmp/holdfast-fleet-XXXXXX");
     assert_non_null(mkdtemp(place.dir));
     fleet_board_init(&agent.fleet_board);
-    assert_int_equal(control_open(&agent, place.dir, NULL, &control), HF_OK);
+    assert_int_equal(control_open(&control, &agent, place.dir, NULL), HF_OK);
     assert_int_equal(pthread_create(&thread, NULL, serve, NULL), 0);
 
     assert_int_equal(fleet_told_ask_at(&place, &told, why, sizeof(why)), EXIT_OK);

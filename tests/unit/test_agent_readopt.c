@@ -261,8 +261,21 @@ static void by_another_record_nothing_is_released_before_the_v_of_before(void **
     leave(false, HF_SLOT_HELD, d_s, 20);
     shm_unlink(agent.shm_name); /* its word cannot be withdrawn */
     config.counting = 6;
+    config.by_record = true;
     assert_true(released_in_s() > 19);
     assert_false(agent.warm);
+}
+
+/* (!) All of a list count from which a node was removed, but V was by the list before. */
+static void nor_where_a_node_was_removed(void **state)
+{
+    const double d_s[3] = {25, 20, 18};
+
+    (void)state;
+    leave(false, HF_SLOT_HELD, d_s, 20);
+    shm_unlink(agent.shm_name);
+    config.by_record = true;
+    assert_true(released_in_s() > 24);
 }
 
 /* After ttl_max went down. */
@@ -315,6 +328,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(
             by_another_record_nothing_is_released_before_the_v_of_before, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nor_where_a_node_was_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_longer_lease_is_readopted_with_the_fleets_ttl_max, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_longer_lease_keeps_its_v, set_up, tear_down),

@@ -86,6 +86,43 @@ static void a_node_that_the_record_does_not_count_does_not_count(void **state)
     assert_false(counts(OUR_DIGEST));
 }
 
+static const struct message *another_told(const char *digest)
+{
+    struct link_reply reply = {.outcome = LINK_ANSWERED};
+    static struct message copy;
+    struct message *m;
+
+    is_renewal_thread();
+    strcpy(reply.digest, digest);
+    renewal_tell_another(node, &reply);
+    m = told(0);
+    if (!m)
+        return NULL;
+    copy = *m;
+    free(m);
+    return &copy;
+}
+
+/* (!) Nothing is renewed until the agent goes by it: the broker's next look at the node may be late. */
+static void another_record_is_told_to_the_broker_once(void **state)
+{
+    const struct message *m;
+
+    (void)state;
+    assert_null(another_told("01234568")); /* no record is known */
+    go_by();
+    assert_null(another_told(OUR_DIGEST));
+    assert_null(another_told(""));
+    m = another_told("01234568");
+    assert_non_null(m);
+    assert_int_equal(m->kind, MSG_ANOTHER);
+    assert_int_equal(m->node_number, 1);
+    assert_null(another_told("01234568"));
+    assert_non_null(another_told("01234569"));
+    node->seated = false;
+    assert_null(another_told("01234570"));
+}
+
 /* --- what is sent ------------------------------------------------------------------------------ */
 
 /* (!) A node that goes by another record writes nothing of a heal. */
@@ -211,6 +248,7 @@ int main(void)
         CASE(while_no_record_is_known_nodes_without_one_count),
         CASE(with_a_record_its_digest_counts_at_its_seat),
         CASE(a_node_that_the_record_does_not_count_does_not_count),
+        CASE(another_record_is_told_to_the_broker_once),
         CASE(a_heal_names_our_record),
         CASE(of_another_server_than_the_seats_nothing_is_kept),
         CASE(a_link_with_as_stays_and_counts_nowhere_else),

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "agent/core/fleet_change.h"
 #include "agent/record/fleet_memory.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/nodes_room_fixture.h"
@@ -485,6 +486,29 @@ static void a_record_that_cannot_be_kept_is_not_gone_by(HF_UNUSED void **state)
     assert_true(is_kept(servers[0].digest));
 }
 
+/* What a node has of a change is told as that, and not as a record that is incomplete. */
+static void a_change_on_a_node_has_words_of_its_own(HF_UNUSED void **state)
+{
+    struct fleet_record next = fleet_of_links(FLEET_COMPLETE);
+
+    memcpy(next.before, next.seat, sizeof(next.before));
+    next.before_count = next.count;
+    next.ttl_max_before_ms = next.ttl_max_ms++;
+    next.version = 2;
+    next.state = FLEET_CHANGING;
+    (void)unlink(trash);
+    assert_int_equal(mkdir(trash, 0700), 0); /* this agent cannot go by it */
+    write_record(0, &next, "host-b 0 1700000000000");
+    all_arrive();
+    assert_int_equal(nodes->fleet_shown.node[0].word, FLEET_WORD_CHANGING);
+    assert_int_equal(nodes->fleet_shown.node[1].word, FLEET_WORD_OURS);
+    fleet_change_complete(&next);
+    write_record(0, &next, "host-b 0 1700000000000");
+    go_on(2);
+    assert_int_equal(nodes->fleet_shown.node[0].word, FLEET_WORD_LATER);
+    assert_int_equal(rmdir(trash), 0);
+}
+
 static void a_memory_counts_from_the_first_answer(HF_UNUSED void **state)
 {
     arrive(1);
@@ -849,6 +873,7 @@ int main(void)
         ROW(make_new, another_founder_is_not_overrun),
         ROW(make_founded, nothing_counts_before_it_goes_by_a_record),
         ROW(make_founded, a_record_that_cannot_be_kept_is_not_gone_by),
+        ROW(make_known, a_change_on_a_node_has_words_of_its_own),
         ROW(make_known, a_memory_counts_from_the_first_answer),
         ROW(make_known, another_digest_does_not_count_from_then_on),
         ROW(make_known, a_foreign_node_is_refused_by_itself),

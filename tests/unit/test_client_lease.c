@@ -34,6 +34,22 @@ static void goes_through_its_states(void **state)
     fixture_end(&f);
 }
 
+/* The fleet's ttl_max has become smaller than what was asked for: renewals in time keep less than half of that. */
+static void a_smaller_ttl_max_is_not_late(void **state)
+{
+    struct fake_agent_options options = {.ttl_ms = 4000};
+    struct fixture f = fixture_start(&options);
+    hf_lease *lease = must_acquire(f.client, "a");
+
+    (void)state;
+    fake_agent_renew(f.agent, false);
+    EVENTUALLY(hf_state(lease) == HF_STATE_LATE);
+    fake_agent_ttl_max(f.agent, 2000);
+    assert_int_equal(hf_state(lease), HF_STATE_HELD);
+    EVENTUALLY(hf_state(lease) == HF_STATE_LATE);
+    fixture_end(&f);
+}
+
 /* The slot may be another lease's long since. */
 static void a_lost_handle_stays_lost(void **state)
 {
@@ -445,6 +461,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goes_through_its_states),
+        cmocka_unit_test(a_smaller_ttl_max_is_not_late),
         cmocka_unit_test(a_lost_handle_stays_lost),
         cmocka_unit_test(null_is_no_lease),
         cmocka_unit_test(expires_with_a_dead_agent),

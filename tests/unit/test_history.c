@@ -225,10 +225,6 @@ static void names_are_found_by_hash_where_they_are_cut(void **state)
     assert_true(events_match(&filter, &event));
     hf_event_name(&table, &event, "n", 1);
     assert_false(events_match(&filter, &event));
-    filter = (struct events_filter){.by_node = true, .node = 2};
-    assert_false(events_match(&filter, &event));
-    event.node = 2;
-    assert_true(events_match(&filter, &event));
     /* An event of a node has text, and no name. */
     event = (struct hf_event){.kind = HF_EVENT_NODE_UP, .text_len = 1, .text = "n"};
     filter = (struct events_filter){.name = "n", .name_len = 1, .prefix = true};

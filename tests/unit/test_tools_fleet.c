@@ -264,6 +264,13 @@ static void test_a_change(void **state)
                      "new: b at 10.0.0.9:6379 counts when the fleet has settled\n"
                      "new: d at 10.0.0.4:6379 counts when the fleet has settled\n");
     free(text);
+    text = shown(RECORD "node a says=changing counts=no\nnode b says=earlier counts=no\n"
+                        "node c says=later counts=no\nend\n");
+    assert_has(text, "a change under way      no\n");
+    assert_has(text, "an earlier record       no\n");
+    assert_has(text, "a later record          no\n");
+    assert_null(strstr(text, "incomplete"));
+    free(text);
     text = shown(MOVED("changing", ""));
     assert_has(text, "version 2, changing\n");
     assert_has(text, "leaves: b at 10.0.0.7:6379");

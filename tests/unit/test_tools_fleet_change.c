@@ -9,16 +9,23 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "agent/core/timing.h"
+#include "shm/compiler.h"
 #include "tools/ask/ask.h"
+#include "tools/ask/fleet_operand.h"
 #include "tools/common/exit_code.h"
 #include "tools/reader/fleet_told.h"
 
 #define HEAD(version, state)                                                                       \
     "fleet 1\nknown yes\nname 3f2a\ndigest 5c1e22aa\nversion " version "\nstate " state            \
     "\nttl_max_ms 60000\n"
-#define BEFORE      "before a 10.0.0.5:1\nbefore b 10.0.0.6:1\nbefore c 10.0.0.7:1\n"
-#define SEATS       "seat a 10.0.0.5:1\nseat b 10.0.0.9:1\nseat c 10.0.0.7:1\n"
-#define OLD         HEAD("1", "complete") "seat a 10.0.0.5:1\nseat b 10.0.0.6:1\nseat c 10.0.0.7:1\nend\n"
+#define BEFORE    "before a 10.0.0.5:1\nbefore b 10.0.0.6:1\nbefore c 10.0.0.7:1\n"
+#define SEATS     "seat a 10.0.0.5:1\nseat b 10.0.0.9:1\nseat c 10.0.0.7:1\n"
+#define OLD       HEAD("1", "complete") "seat a 10.0.0.5:1\nseat b 10.0.0.6:1\nseat c 10.0.0.7:1\nend\n"
+#define OLD_STUCK HEAD("1", "complete") "seat a 10.0.0.5:1\nwaits make room\nend\n"
+#define TAKEN_STUCK                                                                                \
+    HEAD("1", "complete")                                                                          \
+    "seat a 10.0.0.5:1\nnode a says=changing\nwaits make room\nend\n"
 #define CHANGING    HEAD("2", "changing") SEATS BEFORE "waits let node c answer\nend\n"
 #define CHANGING_ON HEAD("2", "changing") SEATS BEFORE "end\n"
 #define GONE                                                                                       \
@@ -32,9 +39,18 @@
     "\n"
 #define LATER_ONE    HEAD("3", "changing") SEATS SEATS_BEFORE "end\n"
 #define SEATS_BEFORE "before a 10.0.0.5:1\nbefore b 10.0.0.9:1\nbefore c 10.0.0.7:1\n"
-#define UNKNOWN      "fleet 1\nknown no\nend\n"
-#define AWAY         "away" /* the agent starts again: the socket is gone for a moment */
-#define BEGUN        "begun 2 62200 3 10.0.0.9:1\n"
+#define GIVEN_UP                                                                                   \
+    HEAD("3", "changing")                                                                          \
+    "seat a 10.0.0.5:1\nseat b 10.0.0.6:1\nseat c 10.0.0.7:1\n" SEATS_BEFORE "end\n"
+#define LATER_OTHER                                                                                \
+    HEAD("3", "changing")                                                                          \
+    SEATS "before a 10.0.0.5:1\nbefore b 10.0.0.6:1\nbefore c 10.0.0.7:1\nend\n"
+#define BACK                                                                                       \
+    HEAD("3", "complete")                                                                          \
+    "seat a 10.0.0.5:1\nseat b 10.0.0.6:1\nseat c 10.0.0.7:1\n" SEATS_BEFORE "end\n"
+#define UNKNOWN "fleet 1\nknown no\nend\n"
+#define AWAY    "away" /* the agent starts again: the socket is gone for a moment */
+#define BEGUN   "begun 2 62200 3 10.0.0.9:1\n"
 
 /* --- an agent that the test plays ------------------------------------------------------------------ */
 
@@ -223,18 +239,20 @@ static void test_requests(void **state)
     (void)state;
     asks(MOVE, "fleet-change move b 10.0.0.9:1\n");
     asks(WORDS("move", "--gone", "b=10.0.0.9:1"), "fleet-change move b 10.0.0.9:1 gone\n");
-    asks(WORDS("add", "two words=/a=b"), "fleet-change add two\\x20words /a=b\n");
+    asks(WORDS("add", "b-2_.C=/a=b"), "fleet-change add b-2_.C /a=b\n");
+    asks(WORDS("move", "two words=/a=b"), "fleet-change move two\\x20words /a=b\n");
+    asks(WORDS("remove", "10.0.0.6:1"), "fleet-change remove 10.0.0.6:1\n");
     asks(WORDS("remove", "c"), "fleet-change remove c\n");
     asks(WORDS("remove", "c", "--gone"), "fleet-change remove c gone\n");
     asks(WORDS("ttl-max", "2m"), "fleet-change ttl-max 120000\n");
     asks(WORDS("resume", "--gone", "b"), "fleet-change gone b\n");
 
-    memset(wide, '\x01', sizeof(wide) - 1);
+    memset(wide, '\xfe', sizeof(wide) - 1);
     wide[HF_NODE_TEXT_MAX] = '=';
-    strcpy(request, "fleet-change add ");
+    strcpy(request, "fleet-change move ");
     for (int i = 0; i < 2 * HF_NODE_TEXT_MAX; i++)
-        strcat(strcat(request, i == HF_NODE_TEXT_MAX ? " " : ""), "\\x01");
-    asks(WORDS("add", wide), strcat(request, "\n"));
+        strcat(strcat(request, i == HF_NODE_TEXT_MAX ? " " : ""), "\\xfe");
+    asks(WORDS("move", wide), strcat(request, "\n"));
 }
 
 static void test_what_is_no_change(void **state)
@@ -249,6 +267,10 @@ static void test_what_is_no_change(void **state)
         {"remove", "b", "c"},
         {"resume", "b"},
         {"ttl-max", "soon"},
+        {"abort", "b"},
+        {"abort", "--yes"},
+        {"confirm", "--gone", "--yes"},
+        {"move", "b=x", "--yes"},
         {"ttl-max", "60s", "--gone"},
         {"remove", "b", "--no-wait", "--timeout=3"},
         {"remove", "b", "--json"},
@@ -265,6 +287,49 @@ static void test_what_is_no_change(void **state)
     assert_false(cmd_fleet_changes(4, plain)); /* an agent of that name */
     assert_int_equal(run(MOVE, said, sizeof(said)), EXIT_UNAVAILABLE);
     says("no agent test runs here");
+}
+
+/* What is wrong, what may be, and where to read on. */
+static void test_what_is_said_of_it(void **state)
+{
+    static char wide[HF_NODE_TEXT_MAX + 4];
+    static const struct {
+        const char *words[4], *says;
+    } rows[] = {
+        {{"ttl-max", "0"}, "fleet ttl-max: give a time from 500 ms to 24 h: '0' is shorter; see "},
+        {{"ttl-max", "499ms"}, "'499ms' is shorter"},
+        {{"ttl-max", "2d"}, "'2d' is longer"},
+        {{"ttl-max", "-1"},
+         "give a time such as 90s, 2m or 1.5h, from 500 ms to 24 h: '-1' is none"},
+        {{"ttl-max", "--timeout=5", "-5s"}, "'-5s' is none"},
+        {{"ttl-max", "--", "-1"}, "'-1' is none"},
+        {{"ttl-max", "1y"}, "'1y' is none"},
+        {{"ttl-max", ""}, "'' is none"},
+        {{"ttl-max"}, "give TIME behind ttl-max; see "},
+        {{"ttl-max", "1m", "2m"}, "unexpected argument '2m'"},
+        {{"move"}, "give ID=ADDRESS behind move; see "},
+        {{"move", "b"}, "'b' has no '='"},
+        {{"move", "b="}, "'b=' has no address"},
+        {{"move", "=x"}, "'=x' has no id"},
+        {{"move", "b\n=x"},
+         "give the id as holdfast fleet shows it: 'b\\n' has bytes that no id has"},
+        {{"add", "two words=x"},
+         "give an id of letters, digits, '.', '-' and '_': 'two words' has"},
+        {{"add", "\xff=x"}, "'\\xff' has other bytes"},
+        {{"remove"}, "give ID behind remove; see "},
+        {{"remove", ""}, "'' is none"},
+        {{"remove", "\x1b[2J"}, "'\\x1b[2J' has bytes that no id has"},
+        {{"remove", wide}, "give a shorter id: it has 128 bytes, and 127 are the most"},
+        {{"resume", "--gone"}, "give ID behind resume"},
+    };
+
+    (void)state;
+    assert_int_equal(FLEET_TTL_LEAST_MS, hf_dur_ms(timing_ttl_min()));
+    memset(wide, 'x', HF_NODE_TEXT_MAX + 1);
+    for (size_t i = 0; i < HF_LENGTH(rows); i++) {
+        assert_int_equal(run(rows[i].words, said, sizeof(said)), EXIT_USAGE);
+        says(rows[i].says);
+    }
 }
 
 static void test_answers(void **state)
@@ -321,8 +386,15 @@ static void test_another_operators_change(void **state)
         with(WORDS("move", "b=10.0.0.9:1", "--timeout", "5s"), WORDS(BEGUN, OLD, ANOTHER)),
         EXIT_BUSY);
     says("another operator's change came first");
-    assert_int_equal(with(MOVE, WORDS(BEGUN, OLD, LATER_ONE)), EXIT_BUSY);
+    assert_int_equal(with(MOVE, WORDS(BEGUN, OLD, LATER_OTHER)), EXIT_BUSY);
     says("another operator's change came first");
+    /* too short to be seen, but it is in what was before the next one */
+    assert_int_equal(with(MOVE, WORDS(BEGUN, OLD, LATER_ONE)), EXIT_OK);
+    says("version 2 was complete");
+    assert_int_equal(with(MOVE, WORDS(BEGUN, OLD, GIVEN_UP)), EXIT_BUSY);
+    says("this change was given up, or changed back: version 3 is there since");
+    assert_int_equal(with(MOVE, WORDS(BEGUN, CHANGING, GIVEN_UP)), EXIT_BUSY);
+    says("this change was given up");
     /* ours was seen, and is over */
     assert_int_equal(with(MOVE, WORDS(BEGUN, SETTLING, LATER_ONE)), EXIT_OK);
     says("version 2 was complete, and version 3 is there since");
@@ -337,6 +409,24 @@ static void test_nobody_takes_it(void **state)
     (void)state;
     assert_int_equal(with(MOVE, WORDS(BEGUN, OLD)), EXIT_BUSY);
     says("no node was seen to take the change: version 1 stands here");
+    assert_int_equal(with(MOVE, WORDS(BEGUN, OLD_STUCK)), EXIT_BUSY);
+    says("no node was seen to take the change: version 1 stands here, and the agent waits: make "
+         "room\n");
+}
+
+/* A node took it, and this agent does not go on. */
+static void test_taken_and_not_gone_by(void **state)
+{
+    (void)state;
+    assert_int_equal(with(WORDS("move", "b=10.0.0.9:1", "--no-wait"), WORDS(BEGUN, TAKEN_STUCK)),
+                     EXIT_BUSY);
+    says("make room: node a has a change of the fleet, and version 1 stands here; what has begun "
+         "goes on without this command: holdfast fleet\n");
+    says_no("no node was seen");
+    assert_int_equal(with(MOVE, WORDS(BEGUN, TAKEN_STUCK, TAKEN_STUCK, CHANGING, SETTLED)),
+                     EXIT_OK);
+    says("version 1 stands here, and node a has a change of the fleet; make room (after ");
+    says("version 2 is complete and settled");
 }
 
 static void test_resume(void **state)
@@ -347,10 +437,24 @@ static void test_resume(void **state)
     assert_int_equal(
         with(words, WORDS("begun 2 62200 3 -\n", CHANGING, CHANGING, GONE, SETTLING, SETTLED)),
         EXIT_OK);
-    says("goes on without the server that leaves as node b");
+    says("goes on without the server that was node b before it");
     says("version 2 is complete and settled; do not start the old server");
     says_no("let node c answer"); /* before the word is in the record nothing is said */
     assert_int_equal(with(words, WORDS("begun 2 62200 3 -\n", SETTLED)), EXIT_OK);
+}
+
+static void test_abort(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        with(WORDS("abort"), WORDS(CHANGING, "begun 3 62200 3 -\n", CHANGING, GIVEN_UP, BACK)),
+        EXIT_OK);
+    says("version 3: the fleet gets back what it was before the change");
+    says("version 3 is complete and settled: the fleet is as it was before the change");
+    assert_int_equal(with(WORDS("abort", "--gone", "--timeout", "5s"),
+                          WORDS(CHANGING, "begun 3 62200 3 -\n", CHANGING, LATER_ONE)),
+                     EXIT_BUSY);
+    says("another operator's change came first");
 }
 
 static void test_an_even_number(void **state)
@@ -370,12 +474,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_requests),
         cmocka_unit_test(test_what_is_no_change),
+        cmocka_unit_test(test_what_is_said_of_it),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_to_its_end),
         cmocka_unit_test(test_no_wait_and_timeout),
         cmocka_unit_test(test_another_operators_change),
         cmocka_unit_test(test_nobody_takes_it),
+        cmocka_unit_test(test_taken_and_not_gone_by),
         cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_abort),
         cmocka_unit_test(test_an_even_number),
     };
 

@@ -1,6 +1,9 @@
 /* Opening an agent's table by the agent's name, and going through its leases. */
 #include "reader_fixture.h"
 
+#include <pthread.h>
+#include <time.h>
+
 #include "tools/reader/places.h"
 
 struct opened {
@@ -121,6 +124,30 @@ static void test_not_ready(void **state)
     hf_table_set_state(&o.table, HF_TABLE_INIT);
     assert_int_equal(try_open(&o, o.agent), HF_ETABLE);
     assert_has(o.why, "not ready");
+    tear_down(&o);
+}
+
+static void *make_ready(void *arg)
+{
+    const struct timespec moment = {.tv_nsec = 300000000};
+
+    (void)nanosleep(&moment, NULL);
+    hf_table_set_state(arg, HF_TABLE_ALIVE);
+    return NULL;
+}
+
+/* An agent that starts again makes its table anew for a moment. */
+static void test_ready_soon(void **state)
+{
+    struct opened o;
+    pthread_t thread;
+
+    (void)state;
+    set_up(&o, fixture_timens());
+    hf_table_set_state(&o.table, HF_TABLE_INIT);
+    assert_int_equal(pthread_create(&thread, NULL, make_ready, &o.table), 0);
+    assert_int_equal(try_open(&o, o.agent), HF_OK);
+    assert_int_equal(pthread_join(thread, NULL), 0);
     tear_down(&o);
 }
 
@@ -261,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_none_and_bad_names),
         cmocka_unit_test(test_another_time_namespace),
         cmocka_unit_test(test_not_ready),
+        cmocka_unit_test(test_ready_soon),
         cmocka_unit_test(test_walk),
         cmocka_unit_test(test_count_is_what_a_walk_finds),
         cmocka_unit_test(test_unreadable_slot_hides_no_other),
