@@ -45,6 +45,7 @@ static int times;
 static struct {
     int port[SIM_NODES]; /* 0: the node's own */
     bool as[SIM_NODES];
+    bool to_a_clone;
 } leads[SIM_HOSTS];
 
 void addresses_configure(struct sim_host *host)
@@ -71,6 +72,8 @@ static struct vnode *clone_of(const struct vnode *node)
     struct vnode *clone = vnode_new();
 
     clone->store = clone->saved = node->store;
+    clone->wall_us =
+        node->wall_us; /* or its keys would end at another time than where they were set */
     clone->durability = node->durability;
     clone->started = rng_chance(rng, 0.5) ? -3600 * SIM_SEC : sim.now;
     return clone;
@@ -120,6 +123,7 @@ static void lead(const struct change *c, int id)
 {
     leads[c->host->number].port[id] = port_of(c->kind, id);
     leads[c->host->number].as[id] = c->kind == ASTRAY_AS;
+    leads[c->host->number].to_a_clone |= c->kind == ASTRAY_CLONE;
 }
 
 static void apply(const struct change *c)
@@ -188,10 +192,12 @@ bool addresses_found_anew(void)
     return true;
 }
 
-/* The copy to which the host's configuration leads has the record, and the server at the seat has forgotten: the agent
- * cannot know which one the fleet means. */
+/* The host's configuration leads to a copy, which has the record, and whose nonce may part from the one of the server at
+ * the seat, by a step or as that one forgets: the agent cannot know which one the fleet means. */
 static bool has_a_stranger(const struct sim_host *host)
 {
+    if (leads[host->number].to_a_clone)
+        return true;
     for (int i = 0; i < sim.plan.nodes; i++)
         if (host->broker->nodes->fleet_view.node[i].left[0])
             return true;
