@@ -40,7 +40,7 @@ static const struct node_address *find(const struct config *c, const char *id)
 static bool names_any(const struct config *c, const struct fleet_seat *seats, int count)
 {
     for (int i = 0; i < count; i++)
-        if (find(c, seats[i].id))
+        if (config_place_of(c, seats[i].id) >= 0)
             return true;
     return false;
 }
