@@ -11,8 +11,8 @@ void notify_send(const char *state);
 /* RELOADING=1; the next READY=1 is its end. */
 void notify_reloading(void);
 
-/* How often the watchdog of the service manager wants WATCHDOG=1, already
- * halved; 0 when it wants none. */
+/* Half the time after which the watchdog of the service manager ends a process that did not say WATCHDOG=1; 0 when
+ * there is none. */
 hf_dur notify_watchdog(void);
 
 #endif

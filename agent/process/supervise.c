@@ -16,6 +16,7 @@
 #include "agent/process/control.h"
 #include "agent/process/notify.h"
 #include "agent/process/reload.h"
+#include "agent/process/watchdog.h"
 #include "agent/record/drain_record.h"
 
 #define BEAT_MS      100
@@ -34,10 +35,10 @@ struct watch {
     hf_time waiting_since; /* not ready since */
     hf_time said_waiting;
     char why[256]; /* as it was last told */
-    hf_time looked, dogged, roused;
+    hf_time looked, roused;
     hf_time again_since; /* the agent is to start again */
     bool said_reload;
-    hf_dur watchdog;
+    struct watchdog dog;
 };
 
 static void signals_of_ours(sigset_t *ret_set)
@@ -61,14 +62,6 @@ void supervise_block_signals(void)
 static void beat(struct agent *agent, hf_time now)
 {
     atomic_store_explicit(&agent->table.header->main_beat_ns, now.ns, memory_order_relaxed);
-}
-
-static void watch_dog(struct watch *w, hf_time now)
-{
-    if (w->watchdog.ns <= 0 || hf_time_before(now, hf_time_add(w->dogged, w->watchdog)))
-        return;
-    w->dogged = now;
-    notify_send("WATCHDOG=1");
 }
 
 static void watch_broker(struct watch *w, hf_time now)
@@ -225,12 +218,10 @@ static bool starts_again(struct watch *w, const struct reload *reload, hf_time n
 
 bool supervise(struct agent *agent, int signals, struct control *control, struct reload *reload)
 {
-    struct watch w = {.agent = agent,
-                      .waiting_since = HF_TIME_NEVER,
-                      .again_since = HF_TIME_NEVER,
-                      .watchdog = notify_watchdog()};
+    struct watch w = {.agent = agent, .waiting_since = HF_TIME_NEVER, .again_since = HF_TIME_NEVER};
     struct pollfd polls[1 + CONTROL_POLLS];
 
+    watchdog_init(&w.dog);
     for (;;) {
         /* Often at first, so that the ready line comes as soon as it is true; and when it is not any more: the agent may be
          * about to start again. */
@@ -254,7 +245,7 @@ bool supervise(struct agent *agent, int signals, struct control *control, struct
         watch_drain(&w);
         watch_table(&w, now);
         watch_broker(&w, now);
-        watch_dog(&w, now);
+        watchdog_turn(&w.dog, w.agent->table.header, now);
     }
 }
 
@@ -275,9 +266,10 @@ static void *join_broker(void *arg)
 void supervise_end(struct agent *agent)
 {
     struct ending e = {.broker = agent->broker};
-    struct watch w = {.agent = agent, .watchdog = notify_watchdog()};
+    struct watch w = {.agent = agent};
     pthread_t joiner;
 
+    watchdog_init(&w.dog);
     if (pthread_create(&joiner, NULL, join_broker, &e) != 0) {
         broker_join(agent->broker);
         return;
@@ -287,7 +279,7 @@ void supervise_end(struct agent *agent)
 
         beat(agent, now);
         watch_broker(&w, now);
-        watch_dog(&w, now);
+        watchdog_turn(&w.dog, w.agent->table.header, now);
         (void)poll(NULL, 0, 5);
     }
     (void)pthread_join(joiner, NULL);

@@ -1,0 +1,16 @@
+#include "agent/core/progress.h"
+
+hf_dur progress_look(struct progress *p, int64_t beat, hf_time now)
+{
+    hf_dur turn = hf_time_since(now, p->looked);
+
+    if (turn.ns > PROGRESS_TURN.ns)
+        turn = PROGRESS_TURN;
+    if (beat != p->beat || beat == 0)
+        p->still = hf_ns(0);
+    else if (turn.ns > 0)
+        p->still = hf_ns(p->still.ns + turn.ns);
+    p->beat = beat;
+    p->looked = now;
+    return p->still;
+}
