@@ -10,6 +10,7 @@
 #include "agent/agent.h"
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/base/real_time.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/broker.h"
 #include "agent/check/check.h"
@@ -166,6 +167,8 @@ static int run(struct start *s)
 
     is_main_thread();
     rcu_register_thread();
+    if (s->now->lock_memory && !s->began.again && real_time_lock_memory(why, sizeof(why)) < 0)
+        log_warn("%s; the agent goes on without it", why);
     memcpy(agent.boot_id, s->host->boot_id, sizeof(agent.boot_id));
     memcpy(agent.host, s->host->name, sizeof(agent.host));
     snprintf(agent.socket_path, sizeof(agent.socket_path), "%.590s/sock", dir);

@@ -48,6 +48,8 @@ struct config {
     mode_t table_mode;
     gid_t group; /* may attach and read; (gid_t)-1: everyone */
     bool assume_fresh, allow_eviction, allow_replicas, trust_durable_nodes, new_list;
+    bool lock_memory;
+    uint32_t renewal_priority; /* 1..99; 0: none */
     int dev_nodes;  /* --dev N; 0: not */
     bool ephemeral; /* the nodes are new and end with the agent: nothing outlives it */
     enum log_level log_level;

@@ -8,6 +8,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/base/real_time.h"
 #include "agent/base/thread_role.h"
 #include "agent/core/ballot.h"
 #include "agent/core/draw.h"
@@ -524,7 +525,9 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal) BEFORE_OR_
 
 int renewal_start(struct renewal *r)
 {
+    const struct config *config = r->agent->config;
     sigset_t all, before;
+    char why[256];
     int rc;
 
     sigfillset(&all);
@@ -534,6 +537,9 @@ int renewal_start(struct renewal *r)
     if (rc != 0)
         return HF_ESYS;
     (void)pthread_setname_np(r->thread, "hf-renewal");
+    if (config->renewal_priority &&
+        real_time_thread(r->thread, (int)config->renewal_priority, why, sizeof(why)) < 0)
+        log_warn("%s; renewals go without it", why);
     return HF_OK;
 }
 

@@ -123,6 +123,8 @@ TEST(test_defaults)
     assert_int_equal(config.log_level, LOG_LEVEL_INFO);
     assert_false(config.system || config.assume_fresh || config.allow_eviction || config.new_list);
     assert_false(config.allow_replicas || config.trust_durable_nodes);
+    assert_false(config.lock_memory);
+    assert_int_equal(config.renewal_priority, 0);
     assert_int_equal(config.timing.ttl.ns, 30 * HF_NS_PER_SEC);
 }
 
@@ -133,7 +135,7 @@ TEST(test_command_line)
           "--max_hold", "1h", "--capacity", "10", "--clients-max", "20", "--leases-per-uid", "5",
           "--key-format", "lock:{%s}", "--table-mode", "640", "--group", "0", "--log-level",
           "debug", "--assume-fresh", "--allow-eviction", "--allow-replicas",
-          "--trust-durable-nodes", "--new-list", NULL);
+          "--trust-durable-nodes", "--new-list", "--lock-memory", "--renewal-priority", "99", NULL);
     assert_int_equal(config.node_count, 3);
     assert_string_equal(config.nodes[0].id, "a");
     assert_int_equal(config.nodes[1].port, 7000);
@@ -151,6 +153,8 @@ TEST(test_command_line)
     assert_int_equal(config.log_level, LOG_LEVEL_DEBUG);
     assert_true(config.assume_fresh && config.allow_eviction && config.new_list);
     assert_true(config.allow_replicas && config.trust_durable_nodes);
+    assert_true(config.lock_memory);
+    assert_int_equal(config.renewal_priority, 99);
 }
 
 static void ttl_is(const char *text, uint32_t ms)
@@ -216,6 +220,7 @@ TEST(test_bad_values)
     refuses(64, "capacity", DIR, "--node", "a", "--capacity", "0", NULL);
     refuses(64, "capacity", DIR, "--node", "a", "--capacity", "16777217", NULL);
     refuses(64, "capacity", DIR, "--node", "a", "--capacity", "1k", NULL);
+    refuses(64, "renewal_priority", DIR, "--node", "a", "--renewal-priority", "100", NULL);
     refuses(64, "clients_max", DIR, "--node", "a", "--clients-max", "-1", NULL);
     refuses(64, "table_mode", DIR, "--node", "a", "--table-mode", "0666", NULL);
     refuses(64, "table_mode", DIR, "--node", "a", "--table-mode", "0648", NULL);

@@ -76,20 +76,11 @@ TEST(nothing_changes)
 TEST(every_key_is_noticed)
 {
     static const char *const values[][2] = {
-        {"name", "other"},
-        {"runtime_dir", "/other"},
-        {"system", "yes"},
-        {"key_format", "l:%s"},
-        {"key_format_for", "x* %s"},
-        {"group", "0"},
-        {"table_mode", "0600"},
-        {"log_level", "debug"},
-        {"allow_eviction", "yes"},
-        {"allow_replicas", "yes"},
-        {"trust_durable_nodes", "yes"},
-        {"assume_fresh", "yes"},
-        {"new_list", "yes"},
-        {"dev", "7"},
+        {"name", "other"},         {"runtime_dir", "/other"},      {"system", "yes"},
+        {"key_format", "l:%s"},    {"key_format_for", "x* %s"},    {"group", "0"},
+        {"table_mode", "0600"},    {"log_level", "debug"},         {"allow_eviction", "yes"},
+        {"allow_replicas", "yes"}, {"trust_durable_nodes", "yes"}, {"assume_fresh", "yes"},
+        {"new_list", "yes"},       {"lock_memory", "yes"},         {"dev", "7"},
         {"node", "d=10.0.0.4"},
     };
 
@@ -122,6 +113,7 @@ TEST(what_a_restart_alone_can_change)
         CONFIG_ID_key_format_for, CONFIG_ID_allow_eviction,
         CONFIG_ID_allow_replicas, CONFIG_ID_trust_durable_nodes,
         CONFIG_ID_assume_fresh,   CONFIG_ID_new_list,
+        CONFIG_ID_lock_memory,    CONFIG_ID_renewal_priority,
     };
     unsigned restart = 0, found = 0;
 
