@@ -89,10 +89,11 @@ void fleet_change_waits(const struct fleet *f, hf_time now, char *ret_text, size
     if (f->record.state == FLEET_COMPLETE) {
         if (f->settles.ns != HF_TIME_PAST.ns)
             snprintf(ret_text, size,
-                     "version %" PRIu64 " of the fleet settles in %" PRId64
-                     " s; until then only the nodes "
-                     "that stayed count",
-                     f->record.version, seconds_left(f, now));
+                     "version %" PRIu64 " of the fleet settles in %" PRId64 " s; until then %s",
+                     f->record.version, seconds_left(f, now),
+                     fleet_record_rekeys(&f->record)
+                         ? "no host takes a lock: the key formats have changed"
+                         : "only the nodes that stayed count");
         return;
     }
     for (int i = 0; i < f->n; i++) {
@@ -213,6 +214,19 @@ static int set_ttl_max(struct fleet_record *r, const struct fleet_wish *w, char 
     return HF_OK;
 }
 
+static int rekey(struct fleet_record *r, const struct fleet_wish *w, char *why, size_t size)
+{
+    if (strcmp(w->keys, r->keys) == 0) {
+        snprintf(why, size,
+                 "nothing changes: put the new key_format and key_format_for into this host's "
+                 "configuration file first; what it has are the fleet's already");
+        return HF_EINVAL;
+    }
+    memcpy(r->keys_before, r->keys, sizeof(r->keys_before));
+    memcpy(r->keys, w->keys, sizeof(r->keys));
+    return HF_OK;
+}
+
 static int gone_count(const struct fleet_record *r)
 {
     int count = 0;
@@ -250,6 +264,7 @@ static int next_version(const struct fleet *f, const struct fleet_wish *w, struc
     memcpy(r->before, f->record.seat, sizeof(r->before));
     r->before_count = f->record.count;
     r->ttl_max_before_ms = f->record.ttl_max_ms;
+    r->keys_before[0] = '\0';
     switch (w->kind) {
     case FLEET_WISH_MOVE:
         return move(r, w, why, size);
@@ -259,6 +274,8 @@ static int next_version(const struct fleet *f, const struct fleet_wish *w, struc
         return remove_member(r, w, why, size);
     case FLEET_WISH_TTL_MAX:
         return set_ttl_max(r, w, why, size);
+    case FLEET_WISH_REKEY:
+        return rekey(r, w, why, size);
     case FLEET_WISH_GONE:
     case FLEET_WISH_ABORT:
     case FLEET_WISH_CONFIRM:
@@ -402,6 +419,10 @@ static void turn_back(const struct fleet_record *of, bool gone, struct fleet_rec
     memcpy(r->before, of->seat, sizeof(r->before));
     r->ttl_max_ms = of->ttl_max_before_ms;
     r->ttl_max_before_ms = of->ttl_max_ms;
+    if (fleet_record_rekeys(of)) {
+        memcpy(r->keys, of->keys_before, sizeof(r->keys));
+        memcpy(r->keys_before, of->keys, sizeof(r->keys_before));
+    }
     for (int i = 0; i < r->count; i++)
         r->seat[i].gone = false;
     for (int i = 0; i < r->before_count; i++)

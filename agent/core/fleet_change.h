@@ -21,6 +21,7 @@ enum fleet_wish_kind {
     FLEET_WISH_ADD,     /* `id` at `seat`, as the last one */
     FLEET_WISH_REMOVE,  /* `id` */
     FLEET_WISH_TTL_MAX, /* ttl_max_ms */
+    FLEET_WISH_REKEY,   /* `keys`; no lock is held meanwhile */
     FLEET_WISH_GONE,  /* the server of `id` before a change that is under way is stopped for good */
     FLEET_WISH_ABORT, /* back to the members and the ttl_max before a change that is under way */
     FLEET_WISH_CONFIRM, /* every node has forgotten the record, some are away: those that answer are the fleet's */
@@ -32,6 +33,7 @@ struct fleet_wish {
     bool
         gone; /* by the operator's word the server that leaves is stopped for good; FLEET_WISH_ABORT: the one that came */
     int64_t ttl_max_ms;
+    char keys[FLEET_ID_LEN + 1]; /* SHA-1 of the key formats that come */
     uint32_t uid; /* who asks, for people */
 };
 

@@ -30,7 +30,9 @@ void fleet_restore(struct fleet *f, const struct fleet_record *record, hf_time s
     f->known = true;
     f->record = *record;
     f->settles = record->version == 1 ? HF_TIME_PAST : settles;
-    f->counting = fleet_record_counting(record, f->settles.ns == HF_TIME_PAST.ns);
+    f->counting = strcmp(record->keys, f->own.keys) == 0
+                      ? fleet_record_counting(record, f->settles.ns == HF_TIME_PAST.ns)
+                      : 0;
     fleet_record_own_digest(record, f->digest);
 }
 

@@ -1,5 +1,5 @@
-/* Whether an operator's change of the fleet may be asked for: looks at the server that is to be a node, and at one that is said to be
- * gone. It waits for names and nodes, a few seconds at most, so it has a thread of its own (agent/process/fleet_wishes.c).
+/* Whether an operator's change of the fleet may be asked for: looks at the server that is to be a node, at one that is said to be
+ * gone, and at the file with the key formats that are to come. It waits for names and nodes, a few seconds at most, so it has a thread of its own (agent/process/fleet_wishes.c).
  *
  * (!) What a server that is no empty master without replicas would break is in docs/SAFETY.md. What only the record tells (ids,
  * how many stay, what is under way) is judged by agent/core/fleet_change.h afterwards.
@@ -19,6 +19,8 @@ struct fleet_look {
     struct fleet_wish
         wish; /* `seat`: the address as it was given; then the seat of the server there */
     struct config config; /* passwords */
+    int argc; /* main()'s: the file with the key formats that come */
+    char **argv;
     struct fleet_shown shown;
     char run_id[HF_NODES_MAX][TRUST_RUN_ID_LEN + 1]; /* of the configured nodes; "": not known */
     bool good;

@@ -226,6 +226,11 @@ void reload_take(const struct reload *r, struct config *config)
         *config = *r->plain;
 }
 
+const struct reload_start *reload_started(const struct reload *r)
+{
+    return &r->start;
+}
+
 uint64_t reload_ask(struct reload *r)
 {
     if (r->stage != IDLE) {

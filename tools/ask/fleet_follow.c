@@ -63,6 +63,8 @@ static bool is_ours(const struct fleet_follow *f, const struct fleet_told *told)
         return before && !now;
     case FLEET_TTL_MAX:
         return told->ttl_max_ms == f->ttl_max_ms;
+    case FLEET_REKEY:
+        return told->rekeys;
     case FLEET_ABORT:
         return is_back(f, told);
     case FLEET_RESUME:
@@ -230,6 +232,10 @@ static void say_over(const struct state *s)
     case FLEET_TTL_MAX:
         printf(": ttl_max is %s", text_span(span, sizeof(span), (int64_t)f->ttl_max_ms));
         break;
+    case FLEET_REKEY:
+        printf(": restart the agents of all hosts with the new key formats in their "
+               "configuration files, and then holdfast undrain on each\n");
+        return;
     case FLEET_ABORT:
         printf(": the fleet is as it was before the change that was given up");
         break;

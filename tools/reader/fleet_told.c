@@ -140,6 +140,12 @@ static bool take_node(struct fleet_told *t, char *rest)
     return good;
 }
 
+static bool take_keys_before(struct fleet_told *t, char *rest)
+{
+    t->rekeys = rest && *rest;
+    return t->rekeys;
+}
+
 static bool take_waits(struct fleet_told *t, char *rest)
 {
     return rest && hf_text_read(rest, t->waits, sizeof(t->waits));
@@ -158,7 +164,7 @@ static const struct {
     {"version", take_version},    {"state", take_state},   {"ttl_max_ms", take_ttl_max},
     {"seat", take_seat},          {"before", take_before}, {"by", take_by},
     {"node", take_node},          {"waits", take_waits},   {"differs", take_differs},
-    {"settles_ms", take_settles},
+    {"settles_ms", take_settles}, {"keys_before", take_keys_before},
 };
 
 static bool take_line(struct fleet_told *told, char *line)

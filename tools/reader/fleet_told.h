@@ -33,6 +33,7 @@ struct fleet_told {
     bool known; /* the agent goes by a record; otherwise all up to `by_host` is empty */
     char name[41], digest[TOLD_WORD_SIZE], state[TOLD_WORD_SIZE];
     uint64_t version, ttl_max_ms;
+    bool rekeys;         /* its key formats are others than before it */
     uint64_t settles_ms; /* 0: it has settled, or is not complete */
     int seat_count, before_count;
     struct fleet_told_seat seat[HF_NODES_MAX], before[HF_NODES_MAX];
