@@ -34,7 +34,7 @@ struct fleet_wish {
         gone; /* by the operator's word the server that leaves is stopped for good; FLEET_WISH_ABORT: the one that came */
     int64_t ttl_max_ms;
     char keys[FLEET_ID_LEN + 1]; /* SHA-1 of the key formats that come */
-    uint32_t uid; /* who asks, for people */
+    uint32_t uid;                /* who asks, for people */
 };
 
 /* What is put is in fleet->wish, until that is taken, another record is gone by, or `most` has passed. Else HF_EBUSY: not now, or

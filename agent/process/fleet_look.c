@@ -264,9 +264,9 @@ static bool read_keys(struct fleet_look *l)
         (void)refuse(l, "%s", hf_status_text(HF_ENOMEM));
     } else if ((rc = config_reload(l->argc, l->argv, next, report)) < 0) {
         (void)refuse(l, "correct the configuration, which has the key formats that come: %s",
-                     report->fault_count ? config_fault_text(report, &report->faults[0], why,
-                                                             sizeof(why))
-                                         : hf_status_text(rc));
+                     report->fault_count
+                         ? config_fault_text(report, &report->faults[0], why, sizeof(why))
+                         : hf_status_text(rc));
         good = false;
     } else {
         config_fleet(next, &own);

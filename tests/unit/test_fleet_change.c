@@ -27,7 +27,8 @@ struct one_agent {
     hf_time from;
     bool knows;
     int starts;
-    uint32_t cut; /* servers that it does not reach, bit per server */
+    char keys[FLEET_ID_LEN + 1]; /* of its configuration; "": those of `memory` */
+    uint32_t cut;                /* servers that it does not reach, bit per server */
 };
 
 struct world {
@@ -119,6 +120,8 @@ static void start(struct one_agent *a)
     struct fleet_record own = a->memory;
     hf_time settles = fleet_record_settles(&a->memory, a->from);
 
+    if (a->keys[0])
+        memcpy(own.keys, a->keys, sizeof(own.keys));
     own.count = fleet_record_list(&a->memory, &list);
     memmove(own.seat, list, (size_t)own.count * sizeof(*list));
     fleet_init(&a->fleet, &own, false, w.now);
@@ -206,6 +209,8 @@ static int ask(int k, enum fleet_wish_kind kind, const char *id, int server, boo
 {
     struct fleet_wish wish = {.kind = kind, .gone = gone, .ttl_max_ms = 90000};
 
+    if (kind == FLEET_WISH_REKEY)
+        memset(wish.keys, id[0], FLEET_ID_LEN);
     snprintf(wish.id, sizeof(wish.id), "%s", id);
     place_of(server, wish.seat);
     why[0] = '\0';
@@ -946,6 +951,100 @@ TEST(an_old_configuration_finds_the_latest_record)
     assert_int_equal(counting(2), 3); /* not settled for this host */
 }
 
+/* --- key formats ------------------------------------------------------------------------------ */
+
+/* The hosts' configurations have key formats whose hash is that digit over and over. */
+static void configure(int k, char digit)
+{
+    memset(w.agent[k].keys, digit, FLEET_ID_LEN);
+}
+
+static void founded_with_keys(void)
+{
+    founded(3);
+    for (int k = 0; k < AGENTS; k++)
+        configure(k, 'e');
+}
+
+static int counting_of_all(void)
+{
+    int count = 0;
+
+    for (int k = 0; k < AGENTS; k++)
+        count += counting(k);
+    return count;
+}
+
+TEST(key_formats_change)
+{
+    founded_with_keys();
+    assert_int_equal(ask(0, FLEET_WISH_REKEY, "f", 0, false), HF_OK);
+    run();
+    assert_all_by(2, FLEET_COMPLETE);
+    assert_int_equal(counting_of_all(), 0); /* (!) a lock may be held by the old key */
+    assert_waits(1, "no host takes a lock");
+    configure(2, 'f'); /* its agent is restarted */
+    start(&w.agent[2]);
+    run();
+    assert_int_equal(counting_of_all(), 0);
+    quarantine();
+    assert_int_equal(counting(0) + counting(1), 0); /* (!) they would take it by the old one */
+    assert_int_equal(counting(2), 3);
+    assert_true(fleet_differs(&w.agent[0].fleet, why, sizeof(why)));
+    assert_why("restart its agent");
+    assert_false(fleet_differs(&w.agent[2].fleet, why, sizeof(why)));
+}
+
+TEST(nothing_counts_while_key_formats_are_on_their_way)
+{
+    founded_with_keys();
+    for (int k = 0; k < AGENTS; k++)
+        w.agent[k].cut = 1 << 2;
+    assert_int_equal(ask(0, FLEET_WISH_REKEY, "f", 0, false), HF_OK);
+    run();
+    assert_all_by(2, FLEET_CHANGING);
+    assert_int_equal(counting_of_all(), 0);
+    configure(0, 'f');
+    start(&w.agent[0]);
+    run();
+    assert_int_equal(counting(0), 0);
+}
+
+TEST(new_key_formats_are_given_up)
+{
+    founded_with_keys();
+    for (int k = 0; k < AGENTS; k++)
+        w.agent[k].cut = 1 << 2;
+    assert_int_equal(ask(0, FLEET_WISH_REKEY, "f", 0, false), HF_OK);
+    run();
+    assert_int_equal(ask(1, FLEET_WISH_ABORT, "", 0, false), HF_OK);
+    for (int k = 0; k < AGENTS; k++)
+        w.agent[k].cut = 0;
+    run();
+    assert_all_by(3, FLEET_COMPLETE);
+    assert_int_equal(counting_of_all(), 0);
+    quarantine();
+    assert_int_equal(counting_of_all(), 9);
+    assert_int_equal(w.agent[0].memory.keys[0], 'e');
+}
+
+TEST(the_next_change_leaves_the_key_formats_as_they_are)
+{
+    founded_with_keys();
+    assert_int_equal(ask(0, FLEET_WISH_REKEY, "e", 0, false), HF_EINVAL);
+    assert_why("nothing changes");
+    assert_int_equal(ask(0, FLEET_WISH_REKEY, "f", 0, false), HF_OK);
+    run();
+    for (int k = 0; k < AGENTS; k++)
+        configure(k, 'f');
+    quarantine();
+    assert_int_equal(ask(0, FLEET_WISH_TTL_MAX, "", 0, false), HF_OK);
+    run();
+    assert_all_by(3, FLEET_COMPLETE);
+    assert_string_equal(w.agent[0].memory.keys_before, "");
+    assert_int_equal(counting_of_all(), 9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -984,6 +1083,10 @@ int main(void)
         cmocka_unit_test(bad_wishes_are_refused),
         cmocka_unit_test(a_member_in_quarantine_is_waited_for),
         cmocka_unit_test(an_old_configuration_finds_the_latest_record),
+        cmocka_unit_test(key_formats_change),
+        cmocka_unit_test(nothing_counts_while_key_formats_are_on_their_way),
+        cmocka_unit_test(new_key_formats_are_given_up),
+        cmocka_unit_test(the_next_change_leaves_the_key_formats_as_they_are),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -289,7 +289,8 @@ int cmd_fleet_change(int argc, char **argv)
         return fleet_operand_take("ttl-max", negative, &f);
     code = reader_args_parse(
         argc, argv, "GoTy",
-        "fleet move ID=ADDRESS | add ID=ADDRESS | remove ID | ttl-max TIME | rekey | resume ID | abort | "
+        "fleet move ID=ADDRESS | add ID=ADDRESS | remove ID | ttl-max TIME | rekey | resume ID | "
+        "abort | "
         "confirm [options]",
         "Changes the fleet while locks are held, and waits until that is over:\n"
         "  move ID=ADDRESS  another server, which has to be empty, for a node\n"

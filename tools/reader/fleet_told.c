@@ -160,11 +160,20 @@ static const struct {
     const char *key;
     bool (*take)(struct fleet_told *told, char *rest);
 } keys[] = {
-    {"known", take_known},        {"name", take_name},     {"digest", take_digest},
-    {"version", take_version},    {"state", take_state},   {"ttl_max_ms", take_ttl_max},
-    {"seat", take_seat},          {"before", take_before}, {"by", take_by},
-    {"node", take_node},          {"waits", take_waits},   {"differs", take_differs},
-    {"settles_ms", take_settles}, {"keys_before", take_keys_before},
+    {"known", take_known},
+    {"name", take_name},
+    {"digest", take_digest},
+    {"version", take_version},
+    {"state", take_state},
+    {"ttl_max_ms", take_ttl_max},
+    {"seat", take_seat},
+    {"before", take_before},
+    {"by", take_by},
+    {"node", take_node},
+    {"waits", take_waits},
+    {"differs", take_differs},
+    {"settles_ms", take_settles},
+    {"keys_before", take_keys_before},
 };
 
 static bool take_line(struct fleet_told *told, char *line)
