@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "shm/layout_history.h"
+#include "shm/layout_measures.h"
 #include "shm/layout_node.h"
 
 /* Only tests set these: they build a holdfastd of a later version, to upgrade to. */
@@ -128,6 +129,7 @@ enum hf_section_type {
     /* since 1.1; a reader does without absent ones */
     HF_SECTION_EVENTS = 6,    /* + enum hf_event_ring: 6 to 9 */
     HF_SECTION_RENEWALS = 10, /* HF_NODES_MAX rings, one after the other */
+    HF_SECTION_MEASURES = 11, /* since 1.4: one struct hf_measures */
     HF_SECTION_TEST = 0x7e57, /* of a later version, in tests only */
 };
 #define HF_SECTIONS_MAX 16

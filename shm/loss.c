@@ -3,7 +3,6 @@
 #include <stddef.h>
 
 #include "shm/compiler.h"
-#include "shm/layout.h"
 
 struct loss {
     const char *word, *text;
@@ -30,6 +29,24 @@ static const struct loss losses[] = {
                       "the agent was stopped, suspended or without CPU and renewed nothing"},
 };
 
+static const enum hf_counter counters[] = {
+    [HF_LOSS_QUORUM] = HF_COUNTER_LOSSES_QUORUM,
+    [HF_LOSS_FOREIGN] = HF_COUNTER_LOSSES_FOREIGN,
+    [HF_LOSS_MISSING] = HF_COUNTER_LOSSES_MISSING,
+    [HF_LOSS_CLOCK] = HF_COUNTER_LOSSES_CLOCK,
+    [HF_LOSS_ASKED] = HF_COUNTER_LOSSES_ASKED,
+    [HF_LOSS_MAX_HOLD] = HF_COUNTER_LOSSES_MAX_HOLD,
+    [HF_LOSS_GUARDIAN] = HF_COUNTER_LOSSES_GUARDIAN,
+    [HF_LOSS_LATE_REPLY] = HF_COUNTER_LOSSES_LATE_REPLY,
+    [HF_LOSS_RESTART] = HF_COUNTER_LOSSES_RESTART,
+    [HF_LOSS_HOLDER] = HF_COUNTER_LOSSES_HOLDER,
+    [HF_LOSS_GOING] = HF_COUNTER_LOSSES_GOING,
+    [HF_LOSS_HEARTBEAT] = HF_COUNTER_LOSSES_HEARTBEAT,
+    [HF_LOSS_FORCED] = HF_COUNTER_LOSSES_FORCED,
+    [HF_LOSS_FENCE] = HF_COUNTER_LOSSES_FENCE,
+    [HF_LOSS_AWAY] = HF_COUNTER_LOSSES_AWAY,
+};
+
 static const struct loss *loss_of(uint32_t reason)
 {
     static const struct loss unknown = {"unknown", "for an unknown reason"};
@@ -45,4 +62,12 @@ const char *hf_loss_word(uint32_t reason)
 const char *hf_loss_text(uint32_t reason)
 {
     return loss_of(reason)->text;
+}
+
+bool hf_loss_counter(uint32_t reason, enum hf_counter *ret_counter)
+{
+    if (reason >= HF_LENGTH(counters) || counters[reason] == 0)
+        return false;
+    *ret_counter = counters[reason];
+    return true;
 }

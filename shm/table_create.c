@@ -12,6 +12,7 @@
 
 #include "shm/index.h"
 #include "shm/index_probe.h"
+#include "shm/measures.h"
 #include "shm/status.h"
 #include "shm/table_map.h"
 #include "shm/table_sizes.h"
@@ -278,6 +279,7 @@ static void start_again(struct hf_table *table, const struct hf_table_places *pl
     atomic_fetch_add(&header->incarnation, 1);
     for (uint32_t i = 0; i < table->counter_count; i++)
         hf_counter_set(table, (enum hf_counter)i, 0);
+    hf_measures_begin(table);
     for (uint32_t i = 0; i < table->node_count; i++)
         hf_node_publish(table, i, &empty_row);
 }

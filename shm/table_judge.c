@@ -114,7 +114,7 @@ static bool place_section(const struct hf_table_header *header, uint64_t size,
 }
 
 /* Sections that an earlier minor version lacks may be absent, but not damaged. */
-static bool place_history(const struct hf_table_header *h, uint64_t size, struct hf_table_places *p)
+static bool place_later(const struct hf_table_header *h, uint64_t size, struct hf_table_places *p)
 {
     uint64_t count;
 
@@ -128,6 +128,10 @@ static bool place_history(const struct hf_table_header *h, uint64_t size, struct
             return false;
         p->event_count[ring] = (uint32_t)count;
     }
+    if (find_section(h, HF_SECTION_MEASURES) &&
+        !place_section(h, size, HF_SECTION_MEASURES, sizeof(struct hf_measures), 1, &p->measures,
+                       &count))
+        return false;
     if (!find_section(h, HF_SECTION_RENEWALS))
         return true;
     if (!place_section(h, size, HF_SECTION_RENEWALS, sizeof(struct hf_renewal), HF_NODES_MAX,
@@ -157,7 +161,7 @@ static bool place_sections(const struct hf_table_header *h, uint64_t size,
         !place_section(h, size, HF_SECTION_NODES, sizeof(struct hf_node_row), h->nodes, &p.nodes,
                        &rows) ||
         !place_section(h, size, HF_SECTION_COUNTERS, sizeof(uint64_t), 0, &p.counters, &counters) ||
-        p.capacity > HF_SLOTS_MAX || !place_history(h, size, &p))
+        p.capacity > HF_SLOTS_MAX || !place_later(h, size, &p))
         return false;
     p.slot_room = slots < HF_SLOTS_MAX ? (uint32_t)slots : HF_SLOTS_MAX;
     p.text_room = units;

@@ -75,6 +75,8 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
     }
     table.renewals = (struct hf_renewal *)(base + places->renewals);
     table.renewals_kept = places->renewals_kept;
+    if (places->measures)
+        table.measures = (struct hf_measures *)(base + places->measures);
     if (writable) {
         table.capacity = places->capacity;
         table.index_size =

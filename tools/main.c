@@ -32,6 +32,7 @@ static const struct {
     {"watch", cmd_watch, "Show what happens to leases and nodes, as it happens"},
     {"nodes", cmd_nodes, "Show the Redis nodes as the agent sees them"},
     {"fleet", fleet, "Show the fleet's record of its nodes, or change it while locks are held"},
+    {"metrics", cmd_metrics, "Show the agent's metrics, for Prometheus"},
     {"wait", cmd_wait, "Wait until nobody holds a lock, on any host"},
     {"release", cmd_release, "Ask the holder of a lock to stop, or end its hold by force"},
     {"drain", cmd_drain, "Have this host grant no new lock, and wait until none is held"},

@@ -33,6 +33,7 @@
 #include "agent/record/events.h"
 #include "agent/record/fleet_order.h"
 #include "agent/redis/resolver.h"
+#include "shm/measures.h"
 #include "shm/status.h"
 
 #define BEAT_EVERY (100 * HF_NS_PER_MS)
@@ -74,6 +75,7 @@ static void on_reviewed(void *arg, hf_time now)
         nodes_explain(b->nodes, now, b->why, sizeof(b->why));
     mutex_unlock(&b->why_lock);
     atomic_store_explicit(&b->ready, ready, memory_order_release);
+    hf_gauge_set(&b->agent->table, HF_GAUGE_READY, ready);
     waiters_kick_stalled(b->locks);
 }
 

@@ -7,8 +7,8 @@
 
 struct agent;
 
-/* Counters, nodes, the fleet's record, heartbeats, leases by state (text exposition format 0.0.4). */
-void metrics_write(struct agent *agent, FILE *out);
+/* What `holdfast metrics` shows (shm/exposition.h). */
+void metrics_write(const struct agent *agent, FILE *out);
 
 /* "STATE REMAINING votes=N pid=PID uid=UID ttl_ms=T fence=F run=0|1 NAME", the name escaped, for
  * every lease or (`only` not NULL) the one whose escaped name that is. Returns how many lines. */

@@ -12,7 +12,5 @@
 /* Once for each lease: when it becomes LOSING, or LOST without LOSING. In the renewal thread, or while
  * the broker is made. */
 void losses_count(struct hf_table *table, enum hf_loss_reason reason);
-/* The counter of a reason; false: it has none, as HF_LOSS_NONE. */
-bool losses_counter(enum hf_loss_reason reason, enum hf_counter *ret_counter);
 
 #endif

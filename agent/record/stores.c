@@ -17,6 +17,7 @@
 #include "agent/record/fleet_memory.h"
 #include "agent/record/history_file.h"
 #include "agent/record/list_change.h"
+#include "shm/measures.h"
 #include "shm/slot.h"
 #include "shm/status.h"
 #include "shm/version.h"
@@ -297,6 +298,9 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     tell_places(agent, last);
     free(last);
     atomic_store(&agent->table.header->started_ns, agent->started.ns);
+    hf_gauge_set(
+        &agent->table, HF_GAUGE_START_WALL_MS,
+        (uint64_t)(clock_wall().ms - hf_dur_ms(hf_time_since(clock_now(), agent->started))));
     atomic_store(&agent->table.header->main_beat_ns, clock_now().ns);
     return HF_OK;
 }

@@ -3,32 +3,13 @@
 
 #include "agent/core/fence.h"
 #include "agent/redis/link_internal.h"
+#include "shm/node_words.h"
 
 /* --- errors ----------------------------------------------------------------------------------- */
 
-static const char *const error_names[] = {
-    [HF_NODE_ERR_NONE] = "none",
-    [HF_NODE_ERR_RESOLVE] = "resolve",
-    [HF_NODE_ERR_CONNECT] = "connect",
-    [HF_NODE_ERR_BROKEN] = "broken",
-    [HF_NODE_ERR_TIMEOUT] = "timeout",
-    [HF_NODE_ERR_SILENT] = "silent",
-    [HF_NODE_ERR_AUTH] = "auth",
-    [HF_NODE_ERR_PERM] = "perm",
-    [HF_NODE_ERR_BUSY] = "busy",
-    [HF_NODE_ERR_LOADING] = "loading",
-    [HF_NODE_ERR_MISCONF] = "misconf",
-    [HF_NODE_ERR_READONLY] = "readonly",
-    [HF_NODE_ERR_OOM] = "oom",
-    [HF_NODE_ERR_NOSCRIPT] = "noscript",
-    [HF_NODE_ERR_PROTOCOL] = "protocol",
-    [HF_NODE_ERR_OTHER] = "other",
-    [HF_NODE_ERR_NOREPLICAS] = "noreplicas",
-};
-
 const char *link_error_name(enum hf_node_error error)
 {
-    return (size_t)error < HF_LENGTH(error_names) ? error_names[error] : "unknown";
+    return error == HF_NODE_ERR_NONE ? "none" : hf_node_error_word((uint32_t)error);
 }
 
 /* "ERR Error running script (call to f_..): @user_script:3: @user_script: 3: -OOM command not ..." */

@@ -16,6 +16,7 @@
 #include "agent/record/config_order.h"
 #include "agent/record/stores.h"
 #include "shm/compiler.h"
+#include "shm/measures.h"
 #include "shm/status.h"
 
 #define AGAIN_MOST                                                                                 \
@@ -362,6 +363,7 @@ static bool on_idle(void *arg)
         r->turn_max_ns = hf_time_since(now, r->turn).ns;
         hf_counter_set(&r->agent->table, HF_COUNTER_TURN_MAX_NS, (uint64_t)r->turn_max_ns);
     }
+    hf_extreme_add_ns(&r->agent->table, HF_EXTREME_TURN, hf_time_since(now, r->turn).ns, now);
     if (r->stopping && releaser_busy(r->releaser) == 0)
         loop_stop(r->loop);
     return false;

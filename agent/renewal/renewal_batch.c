@@ -10,6 +10,7 @@
 #include "agent/core/draw.h"
 #include "agent/core/fence.h"
 #include "shm/compiler.h"
+#include "shm/measures.h"
 #include "shm/status.h"
 
 #define LINE      64 /* bytes of a cache line */
@@ -334,6 +335,8 @@ static bool begin(struct filling *filling, struct renewal_node *node, hf_time du
         r->lag_max_ns = lag.ns;
         hf_counter_set(&r->agent->table, HF_COUNTER_RENEW_LAG_MAX_NS, (uint64_t)lag.ns);
     }
+    hf_histogram_add(&r->agent->table, HF_HISTOGRAM_LAG, lag.ns);
+    hf_extreme_add_ns(&r->agent->table, HF_EXTREME_LAG, lag.ns, now);
     return true;
 }
 

@@ -11,6 +11,7 @@
 #include "agent/record/lease_record.h"
 #include "agent/record/losses.h"
 #include "shm/loss.h"
+#include "shm/measures.h"
 #include "shm/slot.h"
 #include "shm/status.h"
 
@@ -238,6 +239,18 @@ static void end_lease(struct renewal *r, struct lease *lease, const struct lease
 
 /* --- actions ---------------------------------------------------------------------------------- */
 
+/* How near V came before a renewal moved it on. */
+static void measure_margin(struct renewal *r, const struct lease *lease, hf_time previous,
+                           hf_time now)
+{
+    hf_dur left = hf_time_since(previous, now);
+
+    if (!hf_time_before(previous, lease->fsm.valid))
+        return;
+    hf_histogram_add(&r->agent->table, HF_HISTOGRAM_MARGIN, left.ns);
+    hf_extreme_add(&r->agent->table, HF_EXTREME_MARGIN, left.ns / lease->ttl_ms, now);
+}
+
 /* (!) The d_i are journaled before the check word is raised, and the clock is read afterwards. It is read
  * before as well, so that a kill in between can hardly leave a word that was raised too late. */
 static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
@@ -253,6 +266,7 @@ static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
     hf_slot_extend(slot_of(r, lease), lease->fsm.valid,
                    (uint32_t)lease_fsm_votes(&lease->fsm, now));
     atomic_store_explicit(&lease->valid_ns, lease->fsm.valid.ns, memory_order_relaxed);
+    measure_margin(r, lease, previous, now);
     return actions | lease_fsm_confirm(&lease->fsm, previous, clock_now());
 }
 

@@ -7,6 +7,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/thread_role.h"
 #include "shm/history.h"
+#include "shm/measures.h"
 
 /* Plans the next renewal after a hit that was sent at `a`, or what else the lease needs on that
  * node now. */
@@ -121,6 +122,8 @@ static void note_overdue(struct renewal_node *node, const struct lease *lease, h
         return;
     overdue_ns = hf_time_since(received, d).ns + timing.span.ns - timing.renew_after.ns -
                  timing.renew_jitter.ns;
+    if (overdue_ns > 0)
+        hf_extreme_add_ns(&r->agent->table, HF_EXTREME_OVERDUE, overdue_ns, received);
     if (overdue_ns <= r->overdue_max_ns)
         return;
     r->overdue_max_ns = overdue_ns;

@@ -20,7 +20,7 @@ static void each_reason_has_a_counter_of_its_name(void **state)
         enum hf_counter counter;
         char name[64];
 
-        if (!losses_counter((enum hf_loss_reason)reason, &counter))
+        if (!hf_loss_counter(reason, &counter))
             fail_msg("%s has no counter", hf_loss_word(reason));
         (void)snprintf(name, sizeof(name), "losses_%s", hf_loss_word(reason));
         assert_string_equal(hf_counter_name(counter), name);

@@ -4,28 +4,22 @@
 #include <string.h>
 
 #include "shm/compiler.h"
+#include "shm/node_words.h"
 
 struct word {
     const char *word, *sentence;
 };
 
-static const struct word states[] = {
-    [HF_NODE_CONNECTING] = {"connecting", ""},   [HF_NODE_UP] = {"up", ""},
-    [HF_NODE_QUARANTINED] = {"quarantined", ""}, [HF_NODE_DOWN] = {"down", ""},
-    [HF_NODE_REFUSED] = {"refused", ""},         [HF_NODE_UNWRITABLE] = {"unwritable", ""},
-};
-
-static const struct word refusals[] = {
-    [HF_REFUSED_NOT] = {"", ""},
-    [HF_REFUSED_REPLICA] = {"replica", "it is a replica, and only masters count"},
-    [HF_REFUSED_CLUSTER] = {"cluster", "it is in cluster mode"},
-    [HF_REFUSED_DUPLICATE] = {"duplicate", "it is the same server as another node of the list"},
-    [HF_REFUSED_NOT_REDIS] = {"not_redis", "it is not a Redis server"},
-    [HF_REFUSED_EVICTION] = {"eviction", "its maxmemory-policy may evict keys"},
-    [HF_REFUSED_AUTH] = {"auth", "it refuses user or password"},
-    [HF_REFUSED_FLEET] = {"fleet",
-                          "other agents use it with another ttl_max, node list or key format"},
-    [HF_REFUSED_REPLICATED] = {"replicated", "it has replicas, or had a failover"},
+static const char *const refusals[HF_REFUSALS] = {
+    [HF_REFUSED_NOT] = "",
+    [HF_REFUSED_REPLICA] = "it is a replica, and only masters count",
+    [HF_REFUSED_CLUSTER] = "it is in cluster mode",
+    [HF_REFUSED_DUPLICATE] = "it is the same server as another node of the list",
+    [HF_REFUSED_NOT_REDIS] = "it is not a Redis server",
+    [HF_REFUSED_EVICTION] = "its maxmemory-policy may evict keys",
+    [HF_REFUSED_AUTH] = "it refuses user or password",
+    [HF_REFUSED_FLEET] = "other agents use it with another ttl_max, node list or key format",
+    [HF_REFUSED_REPLICATED] = "it has replicas, or had a failover",
 };
 
 static const struct word trackings[] = {
@@ -36,33 +30,13 @@ static const struct word trackings[] = {
     [HF_TRACKING_BROKEN] = {"broken", "waiters poll: the connection for notices ended"},
 };
 
-static const struct word errors[] = {
-    [HF_NODE_ERR_NONE] = {"", ""},
-    [HF_NODE_ERR_RESOLVE] = {"resolve", ""},
-    [HF_NODE_ERR_CONNECT] = {"connect", ""},
-    [HF_NODE_ERR_BROKEN] = {"broken", ""},
-    [HF_NODE_ERR_TIMEOUT] = {"timeout", ""},
-    [HF_NODE_ERR_SILENT] = {"silent", ""},
-    [HF_NODE_ERR_AUTH] = {"auth", ""},
-    [HF_NODE_ERR_PERM] = {"perm", ""},
-    [HF_NODE_ERR_BUSY] = {"busy", ""},
-    [HF_NODE_ERR_LOADING] = {"loading", ""},
-    [HF_NODE_ERR_MISCONF] = {"misconf", ""},
-    [HF_NODE_ERR_READONLY] = {"readonly", ""},
-    [HF_NODE_ERR_OOM] = {"oom", ""},
-    [HF_NODE_ERR_NOSCRIPT] = {"noscript", ""},
-    [HF_NODE_ERR_PROTOCOL] = {"protocol", ""},
-    [HF_NODE_ERR_OTHER] = {"other", ""},
-    [HF_NODE_ERR_NOREPLICAS] = {"noreplicas", ""},
-};
-
 /* By bit of enum hf_quarantine_reason. */
-static const struct word quarantines[] = {
-    {"age", "first contact, and too young or at odds with its sentinel"},
-    {"run_id", "restarted"},
-    {"sentinel", "its sentinel was absent or changed"},
-    {"clock", "its clock stepped"},
-    {"median", "its clock is over 1 s off the other nodes'"},
+static const char *const quarantines[HF_QUARANTINE_REASONS] = {
+    "first contact, and too young or at odds with its sentinel",
+    "restarted",
+    "its sentinel was absent or changed",
+    "its clock stepped",
+    "its clock is over 1 s off the other nodes'",
 };
 
 static const struct {
@@ -102,7 +76,7 @@ const char *words_lease_state(const struct hf_slot_view *view, bool in_force)
 
 const char *words_node_state(uint32_t state)
 {
-    return word_of(states, HF_LENGTH(states), state)->word;
+    return hf_node_state_word(state);
 }
 
 static const struct word *tracking_of(uint32_t flags)
@@ -142,22 +116,22 @@ const char *words_fleet_sentence(char *out, size_t size, uint32_t flags)
 
 const char *words_refusal(uint32_t refusal)
 {
-    return word_of(refusals, HF_LENGTH(refusals), refusal)->word;
+    return hf_refusal_word(refusal);
 }
 
 const char *words_refusal_sentence(uint32_t refusal)
 {
-    return word_of(refusals, HF_LENGTH(refusals), refusal)->sentence;
+    return refusal < HF_LENGTH(refusals) ? refusals[refusal] : "for an unknown reason";
 }
 
 const char *words_node_error(uint32_t error_class)
 {
-    return word_of(errors, HF_LENGTH(errors), error_class)->word;
+    return hf_node_error_word(error_class);
 }
 
 const char *words_quarantine(unsigned bit)
 {
-    return bit < HF_LENGTH(quarantines) ? quarantines[bit].word : NULL;
+    return hf_quarantine_word(bit);
 }
 
 const char *words_quarantine_sentence(char *out, size_t size, uint32_t reasons)
@@ -168,6 +142,6 @@ const char *words_quarantine_sentence(char *out, size_t size, uint32_t reasons)
     for (unsigned bit = 0; bit < HF_LENGTH(quarantines) && used < size; bit++)
         if (reasons & 1u << bit)
             used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
-                                     quarantines[bit].sentence);
+                                     quarantines[bit]);
     return out;
 }

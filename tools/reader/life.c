@@ -116,7 +116,8 @@ const char *life_thread_name(int thread)
 
 const char *life_verdict_name(enum life_verdict verdict)
 {
-    static const char *const names[] = {"alive", "hung", "dead", "ended"};
+    static const char *const names[] = {HF_AGENT_ALIVE, HF_AGENT_HUNG, HF_AGENT_DEAD,
+                                        HF_AGENT_ENDED};
 
     return names[verdict];
 }

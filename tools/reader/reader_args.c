@@ -62,6 +62,9 @@ static const struct {
     {{"history", no_argument, NULL, 'H'},
      'H',
      "      --history      show the recent renewals on each node"},
+    {{"textfile", required_argument, NULL, 'X'},
+     'X',
+     "      --textfile PATH  write to PATH for node_exporter: a directory, or FILE.prom"},
     {{"agent", required_argument, NULL, OPT_AGENT},
      0,
      "      --agent NAME   the agent to use (default: $HOLDFAST_AGENT, else \"default\")"},
@@ -181,6 +184,9 @@ static int parse_option(const char *program, int option, struct reader_args *arg
         break;
     case 'H':
         args->history = true;
+        break;
+    case 'X':
+        args->textfile = optarg;
         break;
     case OPT_AGENT:
         args->agent = optarg;

@@ -22,6 +22,7 @@
 #include "agent/record/events.h"
 #include "agent/record/lease_record.h"
 #include "shm/layout.h"
+#include "shm/measures.h"
 #include "shm/status.h"
 
 void grant_hold(struct resource *r, struct lease *lease, struct client *holder)
@@ -107,6 +108,12 @@ void grant_answer(struct session *s, const struct lease *lease)
     session_answer(s, &answer);
 }
 
+void grant_measure(struct locks *locks, hf_dur waited, hf_time now)
+{
+    hf_histogram_add(&locks->agent->table, HF_HISTOGRAM_WAIT, waited.ns);
+    hf_extreme_add_ns(&locks->agent->table, HF_EXTREME_WAIT, waited.ns, now);
+}
+
 int grant_lease(struct round *round, hf_time now)
 {
     struct resource *r = round->resource;
@@ -161,6 +168,11 @@ int grant_lease(struct round *round, hf_time now)
     loop_timer_cancel(locks->loop, &r->work->retry);
     grant_hold(r, lease, c);
     event_granted(locks->agent, lease, hf_time_since(now, w->since)); /* before it is adopted */
+    grant_measure(locks, hf_time_since(now, w->since), now);
+    hf_histogram_add(&locks->agent->table, HF_HISTOGRAM_ACQUIRE,
+                     hf_time_since(now, round->started).ns);
+    hf_extreme_add_ns(&locks->agent->table, HF_EXTREME_ACQUIRE,
+                      hf_time_since(now, round->started).ns, now);
     short_hold_begin(r, now);
     hf_counter_add(&locks->agent->table, HF_COUNTER_GRANTS, 1);
     if (w->contended)

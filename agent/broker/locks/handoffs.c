@@ -230,6 +230,7 @@ static void done(struct handoff *h) IN_BROKER_THREAD
 
         grant_answer(s, to); /* first: the client waits for it */
         event_taken_over(locks->agent, to, h->valid, h->voting, hf_time_since(to->since, w->since));
+        grant_measure(locks, hf_time_since(to->since, w->since), to->since);
         hf_counter_add(&locks->agent->table, HF_COUNTER_GRANTS, 1);
         hf_counter_add(&locks->agent->table, HF_COUNTER_HANDOFFS, 1);
         if (w->contended)

@@ -34,6 +34,7 @@ int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
     locks->started = nodes->started;
     LIST_INIT(&locks->rounds);
     LIST_INIT(&locks->laters);
+    TAILQ_INIT(&locks->waiters_by_age);
     short_holds_create(locks);
     if ((rc = resources_create(locks)) < 0 || (rc = wakeups_create(locks)) < 0) {
         locks_destroy(locks);

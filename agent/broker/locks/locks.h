@@ -26,6 +26,7 @@ struct resource_work;
 struct round;
 struct session;
 struct short_hold;
+struct waiter;
 struct wakeups;
 
 /* Tells rooms above what happens to leases. Called in the broker's thread. */
@@ -69,6 +70,7 @@ struct locks {
     struct hf_text_pool *text;
     struct old_text *old_texts; /* per slot, within readopt() */
     unsigned waiter_count, handoff_count;
+    TAILQ_HEAD(waiters_by_age, waiter) waiters_by_age; /* the oldest first */
     struct loop_timer stalled_timer;
 
     LIST_HEAD(, round) rounds;

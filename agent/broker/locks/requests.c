@@ -23,6 +23,7 @@
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/rounds.h"
 #include "agent/broker/locks/waiters.h"
+#include "shm/measures.h"
 #include "shm/status.h"
 
 /* Unanswered acquires of one session. Releases and cancels are taken beyond that. */
@@ -37,6 +38,8 @@ static void refuse(struct locks *locks, struct session *s, const struct hf_reque
 
     if (status != HF_EBUSY && status != HF_ENOTHELD)
         hf_counter_add(&locks->agent->table, HF_COUNTER_REFUSED, 1);
+    if (q->op == HF_OP_ACQUIRE)
+        hf_failure_add(&locks->agent->table, status);
     snprintf(answer.text, sizeof(answer.text), "%s", text);
     session_answer(s, &answer);
 }
@@ -176,6 +179,7 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
                                                        : (hf_time){q->deadline_ns};
     w->asked = asked_at(locks, q, w->since);
     enqueue(r, w);
+    waiter_ages(w);
     if (waiter_tries(w))
         r->work->tries++;
     LIST_INSERT_HEAD(&s->waiters, w, of_session);

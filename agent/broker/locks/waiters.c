@@ -21,10 +21,38 @@
 #include "agent/broker/nodes/node_texts.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/record/journal.h"
+#include "shm/measures.h"
 #include "shm/status.h"
 
 /* How often a waiter is told who holds a lock whose holder changes all the time. */
 #define TELL_EVERY hf_ms(500)
+
+/* Of who waits longest the table tells since when, for alerts. */
+static void tell_oldest(struct locks *locks)
+{
+    const struct waiter *oldest = TAILQ_FIRST(&locks->waiters_by_age);
+
+    hf_gauge_set(&locks->agent->table, HF_GAUGE_OLDEST_WAITER_NS,
+                 oldest ? (uint64_t)oldest->since.ns : 0);
+}
+
+void waiter_ages(struct waiter *w)
+{
+    struct locks *locks = resource_locks(w->resource);
+
+    TAILQ_INSERT_TAIL(&locks->waiters_by_age, w, by_age);
+    if (TAILQ_FIRST(&locks->waiters_by_age) == w)
+        tell_oldest(locks);
+}
+
+static void forget_age(struct locks *locks, struct waiter *w)
+{
+    bool oldest = TAILQ_FIRST(&locks->waiters_by_age) == w;
+
+    TAILQ_REMOVE(&locks->waiters_by_age, w, by_age);
+    if (oldest)
+        tell_oldest(locks);
+}
 
 void waiter_free(struct waiter *w)
 {
@@ -40,6 +68,7 @@ void waiter_free(struct waiter *w)
     if (TAILQ_EMPTY(&w->resource->work->waiters))
         wakeups_forget(w->resource);
     LIST_REMOVE(w, of_session);
+    forget_age(locks, w);
     locks->waiter_count--;
     w->session->user->waiters--;
     w->session->user->text_units -= user_text_units(w->resource->name_len, w->note_len);
@@ -152,6 +181,8 @@ void waiter_fail(struct waiter *w, int status, const char *text)
     if (resource_lease(r) && (status == HF_EBUSY || status == HF_ETIMEDOUT))
         waiter_describe_local(r, &answer.holder);
     snprintf(answer.text, sizeof(answer.text), "%s", text);
+    hf_failure_add(&resource_locks(r)->agent->table,
+                   w->last_failure == HF_EDRAINED ? HF_EDRAINED : status);
     waiter_free(w);
     session_answer(s, &answer);
     resource_rest(r);

@@ -17,7 +17,8 @@ struct session;
 
 /* One request that waits. */
 struct waiter {
-    TAILQ_ENTRY(waiter) queue; /* of the resource, first come first served */
+    TAILQ_ENTRY(waiter) queue;  /* of the resource, first come first served */
+    TAILQ_ENTRY(waiter) by_age; /* of all locks */
     LIST_ENTRY(waiter) of_session;
     struct session *session;
     struct resource *resource;
@@ -46,6 +47,8 @@ struct waiter {
 /* Answers the waiter with `status` and frees it. */
 void waiter_fail(struct waiter *w, int status, const char *text) IN_BROKER_THREAD;
 void waiter_free(struct waiter *w) IN_BROKER_THREAD;
+/* It is the youngest of all that wait. */
+void waiter_ages(struct waiter *w) IN_BROKER_THREAD;
 /* A lease for it, with all that comes from the waiter and its client. Not set: slot, generation,
  * token, fence and instants. NULL: out of memory. `key`: its name's, for the nodes; `extra`: as in
  * lease_words. */

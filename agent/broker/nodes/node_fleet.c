@@ -14,6 +14,7 @@
 #include "agent/record/events.h"
 #include "agent/record/fleet_memory.h"
 #include "agent/record/stores.h"
+#include "shm/measures.h"
 #include "shm/status.h"
 
 #define WISH_MOST    hf_ms(5000) /* before an operator's change that nobody took is dropped */
@@ -430,6 +431,21 @@ uint32_t node_fleet_flags(const struct nodes *nodes, int i)
     return flags;
 }
 
+static void measure(struct nodes *nodes, const struct fleet_shown *s)
+{
+    struct hf_table *table = &nodes->agent->table;
+    bool complete = s->known && s->record.state == FLEET_COMPLETE;
+    unsigned foreign = 0;
+
+    for (int i = 0; i < s->count; i++)
+        foreign += s->node[i].word == FLEET_WORD_FOREIGN;
+    hf_gauge_set(table, HF_GAUGE_FLEET_VERSION, s->known ? s->record.version : 0);
+    hf_gauge_set(table, HF_GAUGE_FLEET_COMPLETE, complete);
+    hf_gauge_set(table, HF_GAUGE_FLEET_SETTLED, complete && s->settles.ns == HF_TIME_PAST.ns);
+    hf_gauge_set(table, HF_GAUGE_FLEET_DIFFERS, *s->differs != '\0');
+    hf_gauge_set(table, HF_GAUGE_FLEET_FOREIGN, foreign);
+}
+
 static void show(struct nodes *nodes, hf_time now)
 {
     const struct fleet *f = &nodes->fleet_view;
@@ -456,6 +472,7 @@ static void show(struct nodes *nodes, hf_time now)
     fleet_waits(f, now, s->waits, sizeof(s->waits));
     (void)fleet_differs(f, s->differs, sizeof(s->differs));
     fleet_board_show(&nodes->agent->fleet_board, s);
+    measure(nodes, s);
 }
 
 /* (!) A private address that only the record names is another host's server here: no record is put there. */

@@ -1,0 +1,153 @@
+/* The nodes' metrics, from their rows. */
+#include "shm/compiler.h"
+#include "shm/exposition_write.h"
+#include "shm/node_words.h"
+#include "shm/status.h"
+
+struct rows {
+    struct hf_node_row row[HF_NODES_MAX];
+    int count;
+};
+
+typedef double value_fn(const struct hf_metrics *m, const struct hf_node_row *row);
+
+static double replies(const struct hf_metrics *m, const struct hf_node_row *row)
+{
+    (void)m;
+    return (double)row->replies;
+}
+
+static double timeouts(const struct hf_metrics *m, const struct hf_node_row *row)
+{
+    (void)m;
+    return (double)row->timeouts;
+}
+
+static double errors(const struct hf_metrics *m, const struct hf_node_row *row)
+{
+    (void)m;
+    return (double)row->errors;
+}
+
+static double reconnects(const struct hf_metrics *m, const struct hf_node_row *row)
+{
+    (void)m;
+    return (double)row->reconnects;
+}
+
+static double clock_steps(const struct hf_metrics *m, const struct hf_node_row *row)
+{
+    (void)m;
+    return (double)row->clock_steps;
+}
+
+static double rtt(const struct hf_metrics *m, const struct hf_node_row *row)
+{
+    (void)m;
+    return hf_metric_seconds(row->rtt_ns);
+}
+
+static double clock_offset(const struct hf_metrics *m, const struct hf_node_row *row)
+{
+    (void)m;
+    return hf_metric_seconds(row->clock_offset_us * HF_NS_PER_US);
+}
+
+static double reply_age(const struct hf_metrics *m, const struct hf_node_row *row)
+{
+    int64_t age = m->e->now.ns - row->last_reply_ns;
+
+    return row->last_reply_ns == 0 ? -1 : age > 0 ? hf_metric_seconds(age) : 0;
+}
+
+static double quarantine_left(const struct hf_metrics *m, const struct hf_node_row *row)
+{
+    int64_t left = row->quarantine_until_ns - m->e->now.ns;
+
+    return row->state == HF_NODE_QUARANTINED && left > 0 ? hf_metric_seconds(left) : 0;
+}
+
+static double counts(const struct hf_metrics *m, const struct hf_node_row *row)
+{
+    (void)m;
+    return row->state != HF_NODE_CONNECTING &&
+           !(row->flags & (HF_NODE_F_NO_RECORD | HF_NODE_F_NOT_SEATED));
+}
+
+static double votes(const struct hf_metrics *m, const struct hf_node_row *row)
+{
+    (void)m;
+    return row->state == HF_NODE_UP && !(row->flags & (HF_NODE_F_NO_RECORD | HF_NODE_F_NOT_SEATED));
+}
+
+/* One kind of value of every node. */
+static const struct {
+    const char *name, *type, *help;
+    value_fn *value;
+} kinds[] = {
+    {"node_votes", HF_METRIC_GAUGE, "1: the node votes for acquires", votes},
+    {"node_replies_total", HF_METRIC_COUNTER, "answers of the node", replies},
+    {"node_timeouts_total", HF_METRIC_COUNTER, "commands without an answer in time", timeouts},
+    {"node_errors_total", HF_METRIC_COUNTER, "answers that were errors", errors},
+    {"node_reconnects_total", HF_METRIC_COUNTER, "connections made again", reconnects},
+    {"node_clock_steps_total", HF_METRIC_COUNTER, "steps seen of the node's clock", clock_steps},
+    {"node_rtt_seconds", HF_METRIC_GAUGE, "round trip of the last answer", rtt},
+    {"node_last_reply_age_seconds", HF_METRIC_GAUGE, "time since the last answer; -1: none yet",
+     reply_age},
+    {"node_clock_offset_seconds", HF_METRIC_GAUGE,
+     "the node's clock minus this host's, at the last sample", clock_offset},
+    {"node_quarantine_left_seconds", HF_METRIC_GAUGE,
+     "time until a quarantined node votes again; 0: it is not quarantined", quarantine_left},
+    {"node_fleet_counts", HF_METRIC_GAUGE,
+     "1: the node is at its seat and has the fleet's record, so its answers count", counts},
+};
+
+static void read_rows(const struct hf_metrics *m, struct rows *ret)
+{
+    ret->count = 0;
+    for (uint32_t i = 0; i < m->table->node_count; i++)
+        if (hf_node_read(m->table, i, &ret->row[ret->count]) == HF_OK && ret->row[ret->count].id[0])
+            ret->count++;
+}
+
+/* A sample for each node that has a word, with that word as a label. */
+static void write_reasons(const struct hf_metrics *m, const struct rows *rows)
+{
+    hf_metric_head(m, "node_refused", HF_METRIC_GAUGE, "1: the node may not vote, and why");
+    for (int i = 0; i < rows->count; i++)
+        if (rows->row[i].state == HF_NODE_REFUSED)
+            hf_metric_node(m, "node_refused", rows->row[i].id, "reason",
+                           hf_refusal_word(rows->row[i].refused), 1);
+    hf_metric_head(m, "node_quarantined", HF_METRIC_GAUGE,
+                   "1: the node gives no votes for now, and why");
+    for (int i = 0; i < rows->count; i++)
+        for (unsigned bit = 0; hf_quarantine_word(bit); bit++)
+            if (rows->row[i].state == HF_NODE_QUARANTINED &&
+                rows->row[i].quarantine_reason & 1u << bit)
+                hf_metric_node(m, "node_quarantined", rows->row[i].id, "reason",
+                               hf_quarantine_word(bit), 1);
+    hf_metric_head(m, "node_unwritable", HF_METRIC_GAUGE, "1: the node refuses writes, and why");
+    for (int i = 0; i < rows->count; i++)
+        if (rows->row[i].unwritable_since_ns)
+            hf_metric_node(m, "node_unwritable", rows->row[i].id, "error",
+                           hf_node_error_word(rows->row[i].error_class), 1);
+}
+
+void hf_exposition_nodes(const struct hf_metrics *m)
+{
+    struct rows rows;
+
+    read_rows(m, &rows);
+    hf_metric_head(m, "node_state", HF_METRIC_GAUGE, "1 for the state that the node is in");
+    for (int i = 0; i < rows.count; i++)
+        for (uint32_t s = 0; s < HF_NODE_STATES; s++)
+            hf_metric_node(m, "node_state", rows.row[i].id, "state", hf_node_state_word(s),
+                           rows.row[i].state == s);
+    write_reasons(m, &rows);
+    for (size_t k = 0; k < HF_LENGTH(kinds); k++) {
+        hf_metric_head(m, kinds[k].name, kinds[k].type, kinds[k].help);
+        for (int i = 0; i < rows.count; i++)
+            hf_metric_node(m, kinds[k].name, rows.row[i].id, NULL, NULL,
+                           kinds[k].value(m, &rows.row[i]));
+    }
+}

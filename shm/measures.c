@@ -1,0 +1,171 @@
+#include "shm/measures.h"
+
+#include "shm/compiler.h"
+#include "shm/status.h"
+
+#define MINOR_WITH_MEASURES 4
+#define MINUTE_NS           (60 * HF_NS_PER_SEC)
+#define VALUE_BITS          40
+#define VALUE_MOST          ((INT64_C(1) << VALUE_BITS) - 2)
+#define VALUE_MASK          ((UINT64_C(1) << VALUE_BITS) - 1)
+
+/* One writing thread: no locked instruction is needed. */
+static void add(_Atomic uint64_t *word, uint64_t n)
+{
+    atomic_store_explicit(word, atomic_load_explicit(word, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
+static uint64_t load(const _Atomic uint64_t *word)
+{
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+/* --- writer ----------------------------------------------------------------------------------- */
+
+unsigned hf_bucket_of(int64_t ns)
+{
+    uint64_t us = ns > 0 ? ((uint64_t)ns + HF_NS_PER_US - 1) / HF_NS_PER_US : 0;
+    uint64_t above = us > 0 ? (us - 1) / HF_BUCKET_FIRST : 0;
+    unsigned bucket = above ? 64 - (unsigned)__builtin_clzll(above) : 0;
+
+    return bucket < HF_BUCKETS ? bucket : HF_BUCKETS - 1;
+}
+
+void hf_histogram_add(struct hf_table *table, enum hf_histogram_of which, int64_t ns)
+{
+    struct hf_histogram *h;
+
+    if (!table->measures)
+        return;
+    h = &table->measures->histogram[which];
+    add(&h->bucket[hf_bucket_of(ns)], 1);
+    add(&h->sum_ns, ns > 0 ? (uint64_t)ns : 0);
+}
+
+static bool is_least(enum hf_extreme_of which)
+{
+    return which == HF_EXTREME_MARGIN;
+}
+
+void hf_extreme_add(struct hf_table *table, enum hf_extreme_of which, int64_t value, hf_time now)
+{
+    uint64_t minute = (uint64_t)(now.ns / MINUTE_NS), word;
+    _Atomic uint64_t *at;
+    int64_t before;
+
+    if (!table->measures)
+        return;
+    value = value < 0 ? 0 : value > VALUE_MOST ? VALUE_MOST : value;
+    at = &table->measures->extreme[which].window[minute % HF_EXTREME_WINDOWS];
+    word = load(at);
+    before = (int64_t)(word & VALUE_MASK) - 1;
+    /* A minute that is past gives its place up. */
+    if (word >> VALUE_BITS == minute && before >= 0 &&
+        (is_least(which) ? value >= before : value <= before))
+        return;
+    atomic_store_explicit(at, minute << VALUE_BITS | (uint64_t)(value + 1), memory_order_relaxed);
+}
+
+static enum hf_acquire_failure failure_of(int status)
+{
+    switch (status) {
+    case HF_EBUSY:
+        return HF_FAILED_BUSY;
+    case HF_ETIMEDOUT:
+        return HF_FAILED_TIMEOUT;
+    case HF_ENOQUORUM:
+        return HF_FAILED_QUORUM;
+    case HF_EDRAINED:
+        return HF_FAILED_DRAINED;
+    case HF_ELIMIT:
+    case HF_EFULL:
+        return HF_FAILED_LIMIT;
+    case HF_EFLEET:
+        return HF_FAILED_FLEET;
+    case HF_ECANCELED:
+        return HF_FAILED_CANCELED;
+    default:
+        return HF_FAILED_OTHER;
+    }
+}
+
+void hf_failure_add(struct hf_table *table, int status)
+{
+    if (table->measures)
+        add(&table->measures->failed[failure_of(status)], 1);
+}
+
+void hf_gauge_set(struct hf_table *table, enum hf_gauge_of which, uint64_t value)
+{
+    if (table->measures)
+        atomic_store_explicit(&table->measures->gauge[which], value, memory_order_relaxed);
+}
+
+void hf_measures_begin(struct hf_table *table)
+{
+    _Atomic uint64_t *word = (_Atomic uint64_t *)table->measures;
+
+    for (size_t i = 0; word && i < sizeof(struct hf_measures) / sizeof(*word); i++)
+        atomic_store_explicit(&word[i], 0, memory_order_relaxed);
+}
+
+/* --- reader ----------------------------------------------------------------------------------- */
+
+bool hf_measures_known(const struct hf_table *table)
+{
+    return table->measures && table->header->minor >= MINOR_WITH_MEASURES;
+}
+
+int64_t hf_bucket_bound_ns(unsigned bucket)
+{
+    return bucket < HF_BUCKETS - 1 ? ((int64_t)HF_BUCKET_FIRST << bucket) * HF_NS_PER_US
+                                   : INT64_MAX;
+}
+
+void hf_histogram_read(const struct hf_table *table, enum hf_histogram_of which,
+                       uint64_t ret_counts[HF_BUCKETS], uint64_t *ret_sum_ns)
+{
+    bool known = hf_measures_known(table);
+
+    for (int i = 0; i < HF_BUCKETS; i++)
+        ret_counts[i] = known ? load(&table->measures->histogram[which].bucket[i]) : 0;
+    *ret_sum_ns = known ? load(&table->measures->histogram[which].sum_ns) : 0;
+}
+
+int64_t hf_extreme_read(const struct hf_table *table, enum hf_extreme_of which, hf_time now)
+{
+    uint64_t minute = (uint64_t)(now.ns / MINUTE_NS);
+    int64_t found = -1;
+
+    for (int i = 0; hf_measures_known(table) && i < HF_EXTREME_WINDOWS; i++) {
+        uint64_t word = load(&table->measures->extreme[which].window[i]);
+        int64_t value = (int64_t)(word & VALUE_MASK) - 1;
+
+        /* (!) Not of a minute that is long past: a maximum falls again. */
+        if (value < 0 || word >> VALUE_BITS > minute ||
+            minute - (word >> VALUE_BITS) >= HF_EXTREME_MINUTES)
+            continue;
+        if (found < 0 || (is_least(which) ? value < found : value > found))
+            found = value;
+    }
+    return found;
+}
+
+uint64_t hf_failure_read(const struct hf_table *table, enum hf_acquire_failure failure)
+{
+    return hf_measures_known(table) ? load(&table->measures->failed[failure]) : 0;
+}
+
+const char *hf_failure_word(enum hf_acquire_failure failure)
+{
+    static const char *const words[HF_FAILURES] = {"busy",  "timeout", "quorum",   "drained",
+                                                   "limit", "fleet",   "canceled", "other"};
+
+    return words[failure];
+}
+
+uint64_t hf_gauge_read(const struct hf_table *table, enum hf_gauge_of which)
+{
+    return hf_measures_known(table) ? load(&table->measures->gauge[which]) : 0;
+}
