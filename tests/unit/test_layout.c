@@ -78,6 +78,13 @@ static void what_minor_versions_added_is_where_the_document_says(void **state)
     assert_int_equal(sizeof(struct hf_renewal), 32);
     assert_int_equal(offsetof(struct hf_renewal, at_ns), 8);
     assert_int_equal(offsetof(struct hf_renewal, outcome), 28);
+    assert_int_equal(HF_SECTION_MEASURES, 11);
+    assert_int_equal(sizeof(struct hf_measures), 2816);
+    assert_int_equal(sizeof(struct hf_histogram), 256);
+    assert_int_equal(offsetof(struct hf_histogram, sum_ns), 224);
+    assert_int_equal(offsetof(struct hf_measures, extreme), 2048);
+    assert_int_equal(offsetof(struct hf_measures, failed), 2560);
+    assert_int_equal(offsetof(struct hf_measures, gauge), 2688);
 }
 
 static void the_library_inlines_the_same_check_word(void **state)

@@ -162,7 +162,7 @@ struct poke {
     }
 
 /* In the order in which hf_table_create() lays them out. */
-enum { SLOTS, NODES, COUNTERS, INDEX, TEXT, EVENTS, RENEWALS = EVENTS + HF_EVENT_RINGS };
+enum { SLOTS, NODES, COUNTERS, INDEX, TEXT, EVENTS, RENEWALS = EVENTS + HF_EVENT_RINGS, MEASURES };
 
 static const struct poke pokes[] = {
     FIELD(minor, 7, 0, ""), /* a later minor version that we may read */
@@ -204,6 +204,10 @@ static const struct poke pokes[] = {
     FIELD(sections[EVENTS + 3].offset, 1 << 30, HF_ETABLE, "section"),
     FIELD(sections[RENEWALS].elem_count, HF_NODES_MAX - 1, HF_ETABLE, "section"),
     FIELD(sections[RENEWALS].length, UINT64_MAX, HF_ETABLE, "section"),
+    FIELD(sections[MEASURES].type, 0, 0, ""), /* of an earlier minor version: no measures */
+    FIELD(sections[MEASURES].elem_size, sizeof(struct hf_measures) - 8, HF_ETABLE, "section"),
+    FIELD(sections[MEASURES].elem_count, 0, HF_ETABLE, "section"),
+    FIELD(sections[MEASURES].offset, UINT64_MAX - 63, HF_ETABLE, "section"),
 };
 
 static void every_damage_is_refused_with_a_reason(void **state)
