@@ -385,32 +385,6 @@ def damaged_journal(run):
 # --- the control socket ----------------------------------------------------------------------------------
 
 
-@scenario("metrics are what Prometheus reads, and count what happened")
-def metrics(run):
-    run.redis(3)
-    agent = run.agent()
-    holder = run.holder()
-    holder.acquire("job", 20000)
-    text = ask(run, agent, "metrics")
-    values = {}
-    for line in text.splitlines():
-        if not line.startswith("#"):
-            key, _, value = line.rpartition(" ")
-            assert re.fullmatch(r'holdfast_[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})?', key), line
-            assert key not in values, line
-            values[key] = float(value)
-    typed = set(re.findall(r"(?m)^# TYPE (\S+) (?:counter|gauge)$", text))
-    assert {key.partition("{")[0] for key in values} <= typed
-    assert values["holdfast_grants_total"] == 1 and values["holdfast_leases"] == 1
-    assert values['holdfast_leases_by_state{state="held"}'] == 1
-    assert values["holdfast_ready"] == 1
-    assert 5 < values["holdfast_validity_least_seconds"] < 20
-    for thread in ("main", "broker", "renewal"):
-        assert 0 <= values[f'holdfast_heartbeat_age_seconds{{thread="{thread}"}}'] < 5
-    for node in run.nodes:
-        assert values[f'holdfast_node_state{{node="{node.spec.partition("=")[0]}",state="up"}}'] == 1
-
-
 @scenario("the control socket lists leases with escaped names, finds one, and refuses what it does not know")
 def control_list(run):
     run.redis(3)

@@ -255,8 +255,8 @@ def shown(run):
         peer.connect(str(run.runtime_dir / agent.name / "control"))
         peer.sendall(b"metrics\n")
         text = peer.makefile().read()
-    assert "\nholdfast_drained 1\n" in text, text
-    assert re.search(r'\nholdfast_drained_since_seconds\{uid="%d"\} \d+\.\d{3}\n' % facts["uid"], text), text
+    assert re.search(r'\nholdfast_drained\{agent="[^"]+"\} 1\n', text), text
+    assert re.search(r'\nholdfast_drained_since_timestamp_seconds\{agent="[^"]+",uid="%d"\} \d+(\.\d+)?\n' % facts["uid"], text), text
 
 
 @scenario("drain and undrain: bad input, no agent, and who may not")

@@ -499,7 +499,7 @@ def losses(run, agent):
         client.sendall(b"metrics\n")
         text = b"".join(iter(lambda: client.recv(65536), b"")).decode()
     assert "# TYPE holdfast_losses_total counter" in text, text
-    found = re.findall(r'(?m)^holdfast_losses_total\{reason="(\w+)"\} (\d+)$', text)
+    found = re.findall(r'(?m)^holdfast_losses_total\{agent="[^"]+",reason="(\w+)"\} (\d+)$', text)
     assert len(found) >= 14, text
     return {reason: int(count) for reason, count in found if count != "0"}
 

@@ -310,8 +310,10 @@ def shown_as_unwritable(run, agent, kind):
     assert any(f["check"] == "nodes.quorum" for f in found), found
     assert sum(f["check"] == "node.state" and "refuses writes" in f["text"] for f in found) == 2, found
     metrics = control(run, agent, "metrics")
-    assert re.search(rf'holdfast_node_unwritable{{node="n2",error="{kind}"}} 1', metrics), metrics
-    assert 'holdfast_node_state{node="n3",state="unwritable"} 1' in metrics and "holdfast_ready 0" in metrics, metrics
+    label = f'agent="{agent.name}"'
+    assert f'holdfast_node_unwritable{{{label},node="n2",error="{kind}"}} 1\n' in metrics, metrics
+    assert f'holdfast_node_state{{{label},node="n3",state="unwritable"}} 1\n' in metrics, metrics
+    assert f'holdfast_ready{{{label}}} 0\n' in metrics, metrics
     assert len(re.findall(f"node n[23] refuses writes.*{kind}", agent.err)) == 2, agent.err
 
 

@@ -5,7 +5,7 @@
 enum exit_code {
     EXIT_OK = 0,
     EXIT_NOT_HELD = 3,     /* check, show, release: nothing is held by that name */
-    EXIT_ATTENTION = 3,    /* status, fleet, doctor: something is not as it should be */
+    EXIT_ATTENTION = 3,    /* status, metrics, fleet, doctor: something is not as it should be */
     EXIT_UNKNOWN = 4,      /* check: cannot be told */
     EXIT_USAGE = 64,       /* bad option, name or value */
     EXIT_UNAVAILABLE = 69, /* no agent, too few voting nodes, drained, or the agent is full */
