@@ -133,7 +133,7 @@ static void write_instants(const struct hf_metrics *m)
     double refused = (double)hf_counter_read(m->table, HF_COUNTER_RELOAD_REFUSED_MS) / MS_PER_S;
 
     if (wall == 0)
-        wall = (double)(m->e->wall_ms / 1000 - (m->e->now.ns - started) / HF_NS_PER_SEC);
+        wall = (double)(m->e->wall_ms / 1000 - (int64_t)hf_metric_age(m, started));
     hf_metric_gauge(m, "start_time_seconds", "Unix time at which the agent started", wall);
     hf_metric_gauge(m, "config_loaded_timestamp_seconds",
                     "Unix time at which the configuration in force was loaded", loaded);
@@ -145,10 +145,8 @@ static void write_instants(const struct hf_metrics *m)
 
 static void write_age(const struct hf_metrics *m, const char *thread, const _Atomic int64_t *beat)
 {
-    int64_t at = atomic_load_explicit(beat, memory_order_acquire);
-    int64_t age = at < m->e->now.ns ? m->e->now.ns - at : 0; /* it may be later than our clock */
-
-    hf_metric_real(m, "heartbeat_age_seconds", "thread", thread, at ? hf_metric_seconds(age) : -1);
+    hf_metric_real(m, "heartbeat_age_seconds", "thread", thread,
+                   hf_metric_age(m, atomic_load_explicit(beat, memory_order_acquire)));
 }
 
 static void write_ages(const struct hf_metrics *m)

@@ -1,6 +1,4 @@
 /* The metrics of section 11: histograms, extremes, failures, the fleet's record. */
-#include <string.h>
-
 #include "shm/compiler.h"
 #include "shm/exposition_write.h"
 #include "shm/measures.h"
@@ -90,11 +88,10 @@ static void write_extreme(const struct hf_metrics *m, enum hf_extreme_of which)
 static void write_oldest(const struct hf_metrics *m)
 {
     int64_t since = (int64_t)hf_gauge_read(m->table, HF_GAUGE_OLDEST_WAITER_NS);
-    int64_t age = hf_metric_lives(m) && since && since < m->e->now.ns ? m->e->now.ns - since : 0;
 
     hf_metric_gauge(m, "waiter_oldest_seconds",
                     "how long the request waits that waits longest; 0: none waits",
-                    hf_metric_seconds(age));
+                    hf_metric_lives(m) && since > 0 ? hf_metric_age(m, since) : 0);
 }
 
 static void write_failures(const struct hf_metrics *m)
@@ -124,9 +121,6 @@ static void write_gauges(const struct hf_metrics *m)
          "nodes that have the record of another fleet"},
     };
 
-    hf_metric_gauge(
-        m, "ready", "1: the agent is alive, a quorum of nodes may vote and takes writes",
-        strcmp(m->e->state, HF_AGENT_ALIVE) == 0 && hf_gauge_read(m->table, HF_GAUGE_READY));
     for (size_t i = 0; i < HF_LENGTH(gauges); i++)
         hf_metric_gauge(m, gauges[i].name, gauges[i].help,
                         (double)hf_gauge_read(m->table, gauges[i].gauge));

@@ -1,6 +1,9 @@
 /* The nodes' metrics, from their rows. */
+#include <string.h>
+
 #include "shm/compiler.h"
 #include "shm/exposition_write.h"
+#include "shm/measures.h"
 #include "shm/node_words.h"
 #include "shm/status.h"
 
@@ -50,21 +53,19 @@ static double rtt(const struct hf_metrics *m, const struct hf_node_row *row)
 static double clock_offset(const struct hf_metrics *m, const struct hf_node_row *row)
 {
     (void)m;
-    return hf_metric_seconds(row->clock_offset_us * HF_NS_PER_US);
+    return (double)row->clock_offset_us / 1e6;
 }
 
 static double reply_age(const struct hf_metrics *m, const struct hf_node_row *row)
 {
-    int64_t age = m->e->now.ns - row->last_reply_ns;
-
-    return row->last_reply_ns == 0 ? -1 : age > 0 ? hf_metric_seconds(age) : 0;
+    return hf_metric_age(m, row->last_reply_ns);
 }
 
 static double quarantine_left(const struct hf_metrics *m, const struct hf_node_row *row)
 {
-    int64_t left = row->quarantine_until_ns - m->e->now.ns;
+    bool lasts = row->state == HF_NODE_QUARANTINED && row->quarantine_until_ns > m->e->now.ns;
 
-    return row->state == HF_NODE_QUARANTINED && left > 0 ? hf_metric_seconds(left) : 0;
+    return lasts ? hf_metric_seconds(row->quarantine_until_ns - m->e->now.ns) : 0;
 }
 
 static double counts(const struct hf_metrics *m, const struct hf_node_row *row)
@@ -133,11 +134,27 @@ static void write_reasons(const struct hf_metrics *m, const struct rows *rows)
                            hf_node_error_word(rows->row[i].error_class), 1);
 }
 
+/* The agent knows it best. One of before 1.4 does not tell it. */
+static void write_ready(const struct hf_metrics *m, const struct rows *rows)
+{
+    uint32_t voting = 0;
+    bool ready;
+
+    for (int i = 0; i < rows->count; i++)
+        voting += votes(m, &rows->row[i]) > 0;
+    ready = hf_measures_known(m->table) ? hf_gauge_read(m->table, HF_GAUGE_READY) != 0
+                                        : voting >= hf_table_terms(m->table).quorum;
+    hf_metric_gauge(m, "ready",
+                    "1: the agent is alive, a quorum of nodes may vote and takes writes",
+                    ready && strcmp(m->e->state, HF_AGENT_ALIVE) == 0);
+}
+
 void hf_exposition_nodes(const struct hf_metrics *m)
 {
     struct rows rows;
 
     read_rows(m, &rows);
+    write_ready(m, &rows);
     hf_metric_head(m, "node_state", HF_METRIC_GAUGE, "1 for the state that the node is in");
     for (int i = 0; i < rows.count; i++)
         for (uint32_t s = 0; s < HF_NODE_STATES; s++)

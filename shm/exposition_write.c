@@ -3,17 +3,29 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A label's value: backslash, quote and newline escaped. */
+/* A label's value: backslash, quote and newline escaped; of what is no printable ASCII the value has \xNN. */
 static void write_label(FILE *out, const char *text)
 {
     for (; *text; text++) {
-        if (*text == '\\' || *text == '"')
-            fputc('\\', out);
-        if (*text == '\n')
+        unsigned char byte = (unsigned char)*text;
+
+        if (byte == '\\' || byte == '"')
+            fprintf(out, "\\%c", byte);
+        else if (byte == '\n')
             fputs("\\n", out);
+        else if (byte < 0x20 || byte > 0x7e)
+            fprintf(out, "\\\\x%02x", byte);
         else
-            fputc(*text, out);
+            fputc(byte, out);
     }
+}
+
+double hf_metric_age(const struct hf_metrics *m, int64_t at_ns)
+{
+    if (at_ns <= 0)
+        return -1;
+    /* It may be later than our reading of the clock. */
+    return at_ns < m->e->now.ns ? hf_metric_seconds(m->e->now.ns - at_ns) : 0;
 }
 
 bool hf_metric_lives(const struct hf_metrics *m)

@@ -35,6 +35,9 @@ static inline double hf_metric_seconds(int64_t ns)
     return (double)ns / HF_NS_PER_SEC;
 }
 
+/* Seconds since an instant of CLOCK_BOOTTIME; -1: there was none. */
+double hf_metric_age(const struct hf_metrics *m, int64_t at_ns);
+
 /* It has clients, though it may hang. */
 bool hf_metric_lives(const struct hf_metrics *m);
 

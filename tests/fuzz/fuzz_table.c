@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "shm/exposition.h"
 #include "shm/history.h"
 #include "shm/index.h"
 #include "shm/status.h"
@@ -261,6 +262,23 @@ static void show_to_people(const struct reader *reader)
     free(text);
 }
 
+static void show_metrics(const struct reader *reader)
+{
+    const struct hf_exposition e = {.agent = "fuzz",
+                                    .state = HF_AGENT_ALIVE,
+                                    .now = reader_now(),
+                                    .wall_ms = INT64_C(1800000000000)};
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+
+    FUZZ_CHECK(out);
+    hf_exposition_write(&e, &reader->table, out);
+    FUZZ_CHECK(fclose(out) == 0);
+    check_output(text, length);
+    free(text);
+}
+
 static void show_to_programs(const struct reader *reader)
 {
     struct reader_filter filter = {.all = true};
@@ -309,8 +327,10 @@ static void read_as_tool(uint8_t who)
         read_history(&reader, NULL);
     if (who & PEOPLE)
         show_to_people(&reader);
-    if (who & PROGRAMS)
+    if (who & PROGRAMS) {
         show_to_programs(&reader);
+        show_metrics(&reader);
+    }
     reader_close(&reader);
 }
 

@@ -228,6 +228,30 @@ static void nodes_have_their_id_and_its_characters_are_escaped(void **state)
     hf_table_close(&table);
 }
 
+static void a_damaged_table_gives_no_terminal_an_order(void **state)
+{
+    struct hf_table table = fixture_table(8);
+    struct hf_node_row row = {.state = HF_NODE_QUARANTINED,
+                              .last_reply_ns = INT64_MIN,
+                              .quarantine_until_ns = INT64_MIN,
+                              .clock_offset_us = INT64_MAX,
+                              .id = "\x1b[2J\xff"};
+    char *text;
+
+    (void)state;
+    memset(table.header->version, '\n', sizeof(table.header->version));
+    atomic_store(&table.header->started_ns, INT64_MIN);
+    atomic_store(&table.header->main_beat_ns, INT64_MIN);
+    hf_node_publish(&table, 0, &row);
+    text = text_of("a", HF_AGENT_ALIVE, &table);
+    assert_line(text,
+                "holdfast_node_last_reply_age_seconds{agent=\"a\",node=\"\\\\x1b[2J\\\\xff\"} -1");
+    assert_has(text, "version=\"\\n\\n");
+    assert_lacks(text, "\x1b");
+    free(text);
+    hf_table_close(&table);
+}
+
 static void leases_count_while_they_are_in_force(void **state)
 {
     struct hf_table table = fixture_table(8);
@@ -250,16 +274,25 @@ static void leases_count_while_they_are_in_force(void **state)
 
 static void an_earlier_agents_table_has_no_measures(void **state)
 {
+    struct hf_node_row up = {.state = HF_NODE_UP, .id = "a"};
     struct hf_table table = fixture_table(8);
     char *text;
 
     (void)state;
     table.header->minor = 3;
+    hf_gauge_set(&table, HF_GAUGE_READY, 1);
     text = text_of("a", HF_AGENT_ALIVE, &table);
     assert_line(text, "holdfast_up{agent=\"a\"} 1");
+    assert_line(text, "holdfast_ready{agent=\"a\"} 0");
     assert_line(text, "# TYPE holdfast_grants_total counter");
     assert_lacks(text, "histogram");
-    assert_lacks(text, "holdfast_ready");
+    assert_lacks(text, "holdfast_fleet_version");
+    free(text);
+    hf_node_publish(&table, 0, &up);
+    up.id[0] = 'b';
+    hf_node_publish(&table, 1, &up);
+    text = text_of("a", HF_AGENT_ALIVE, &table);
+    assert_line(text, "holdfast_ready{agent=\"a\"} 1");
     free(text);
     hf_table_close(&table);
 }
@@ -275,6 +308,7 @@ int main(void)
         cmocka_unit_test(the_oldest_waiter_ages_while_the_agent_hangs_and_goes_with_it),
         cmocka_unit_test(counters_are_told_by_their_reason_and_kind),
         cmocka_unit_test(nodes_have_their_id_and_its_characters_are_escaped),
+        cmocka_unit_test(a_damaged_table_gives_no_terminal_an_order),
         cmocka_unit_test(leases_count_while_they_are_in_force),
         cmocka_unit_test(an_earlier_agents_table_has_no_measures),
     };

@@ -40,6 +40,8 @@ void waiter_ages(struct waiter *w)
 {
     struct locks *locks = resource_locks(w->resource);
 
+    if (waiter_tries(w))
+        return;
     TAILQ_INSERT_TAIL(&locks->waiters_by_age, w, by_age);
     if (TAILQ_FIRST(&locks->waiters_by_age) == w)
         tell_oldest(locks);
@@ -49,6 +51,8 @@ static void forget_age(struct locks *locks, struct waiter *w)
 {
     bool oldest = TAILQ_FIRST(&locks->waiters_by_age) == w;
 
+    if (waiter_tries(w))
+        return;
     TAILQ_REMOVE(&locks->waiters_by_age, w, by_age);
     if (oldest)
         tell_oldest(locks);

@@ -18,7 +18,7 @@ struct session;
 /* One request that waits. */
 struct waiter {
     TAILQ_ENTRY(waiter) queue;  /* of the resource, first come first served */
-    TAILQ_ENTRY(waiter) by_age; /* of all locks */
+    TAILQ_ENTRY(waiter) by_age; /* of all locks; a try is not in it */
     LIST_ENTRY(waiter) of_session;
     struct session *session;
     struct resource *resource;
@@ -47,7 +47,7 @@ struct waiter {
 /* Answers the waiter with `status` and frees it. */
 void waiter_fail(struct waiter *w, int status, const char *text) IN_BROKER_THREAD;
 void waiter_free(struct waiter *w) IN_BROKER_THREAD;
-/* It is the youngest of all that wait. */
+/* It is the youngest of all that wait, unless it is a try. */
 void waiter_ages(struct waiter *w) IN_BROKER_THREAD;
 /* A lease for it, with all that comes from the waiter and its client. Not set: slot, generation,
  * token, fence and instants. NULL: out of memory. `key`: its name's, for the nodes; `extra`: as in
