@@ -128,12 +128,13 @@ static void write_build(const struct hf_metrics *m)
 static void write_instants(const struct hf_metrics *m)
 {
     int64_t started = atomic_load_explicit(&m->table->header->started_ns, memory_order_acquire);
+    int64_t now_s = m->e->wall_ms / 1000;
     double wall = (double)hf_gauge_read(m->table, HF_GAUGE_START_WALL_MS) / MS_PER_S;
     double loaded = (double)hf_counter_read(m->table, HF_COUNTER_CONFIG_LOADED_MS) / MS_PER_S;
     double refused = (double)hf_counter_read(m->table, HF_COUNTER_RELOAD_REFUSED_MS) / MS_PER_S;
 
     if (wall == 0)
-        wall = (double)(m->e->wall_ms / 1000 - (int64_t)hf_metric_age(m, started));
+        wall = (double)(now_s - (int64_t)hf_metric_age(m, started));
     hf_metric_gauge(m, "start_time_seconds", "Unix time at which the agent started", wall);
     hf_metric_gauge(m, "config_loaded_timestamp_seconds",
                     "Unix time at which the configuration in force was loaded", loaded);
