@@ -50,8 +50,8 @@ struct config {
     bool assume_fresh, allow_eviction, allow_replicas, trust_durable_nodes, new_list;
     bool lock_memory;
     uint32_t renewal_priority; /* 1..99; 0: none */
-    int dev_nodes;  /* --dev N; 0: not */
-    bool ephemeral; /* the nodes are new and end with the agent: nothing outlives it */
+    int dev_nodes;             /* --dev N; 0: not */
+    bool ephemeral;            /* the nodes are new and end with the agent: nothing outlives it */
     enum log_level log_level;
     struct timing timing; /* of ttl_ms */
     char warning[256];    /* to be logged once; "" none */

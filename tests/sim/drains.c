@@ -44,11 +44,11 @@ void drains_host_rebooted(const struct sim_host *host)
     of_host[host->number].answered = false;
 }
 
-void drains_check(const struct sim_host *host, int resource, int64_t since_ns, int64_t started_ns)
+void drains_check(const struct sim_host *host, int resource, int64_t since_ns, bool readopted)
 {
     const struct drained *d = &of_host[host->number];
     /* What an earlier agent had granted, or journaled as handed over, is told by the next one. */
-    bool told_again = since_ns < d->since_ns && since_ns < started_ns;
+    bool told_again = since_ns < d->since_ns && readopted;
 
     if (d->answered && !told_again)
         sim_violation("drain", "h%d grants r%d though it is drained", host->number, resource);

@@ -15,8 +15,7 @@ void drains_end(void);
 void drains_host_rebooted(const struct sim_host *host);
 /* The host's agent answers an operator. */
 void drains_answered(const struct sim_host *host, bool undrain);
-/* It answers an acquire with a lease that was granted at `since_ns`; the agent started at `started_ns`. Both by the host's
- * clock. */
-void drains_check(const struct sim_host *host, int resource, int64_t since_ns, int64_t started_ns);
+/* It answers an acquire with a lease that was granted at `since_ns`, by the host's clock; `readopted`: by an agent before. */
+void drains_check(const struct sim_host *host, int resource, int64_t since_ns, bool readopted);
 
 #endif

@@ -93,11 +93,12 @@ void session_answer(struct session *s, const struct hf_completion_entry *entry)
     if (proc->pid != s->pid || !proc->alive)
         return; /* it has ended, and this agent has yet to see that */
     if (entry->op == HF_OP_ACQUIRE && entry->status == HF_OK) {
+        const struct hf_slot *slot = &s->clients->agent->table.slots[entry->slot];
+
         /* A cancelled request is answered with a lease that is given back. */
         if (proc->requested && proc->request.id == entry->id)
-            drains_check(proc->host, resource_of(s, entry->slot),
-                         s->clients->agent->table.slots[entry->slot].since_ns,
-                         s->clients->agent->table.header->started_ns);
+            drains_check(proc->host, resource_of(s, entry->slot), slot->since_ns,
+                         slot->marks & HF_SLOT_F_READOPTED);
         (void)checks_granted(proc, resource_of(s, entry->slot), entry->slot, entry->generation,
                              entry->fence);
     }

@@ -391,6 +391,23 @@ static void a_request_sent_again_is_the_same(void **state)
     assert_int_equal(times_answered(0, 1), 1);
 }
 
+/* (!) Its first answer did not count, for it was in doubt who gave it: the key may stand all the same. */
+static void what_was_sent_again_is_released_whatever_is_answered_then(void **state)
+{
+    struct link_reply doubted = reply_now(its_time);
+
+    (void)state;
+    wait_for(0, 1, "a");
+    doubted.outcome = LINK_ERROR;
+    doubted.error = HF_NODE_ERR_NOSCRIPT;
+    answer_with(newest(0), doubted);
+    assert_int_equal(links[0].asked, 2);
+    answer(newest(0), VERDICT_SENTINEL);
+    answer(newest(1), VERDICT_SENTINEL);
+    assert_int_equal(release_count, 1);
+    assert_int_equal(releases[0].nodes, 1 | 4); /* and where no answer has come */
+}
+
 /* --- cancel ----------------------------------------------------------------------------------- */
 
 /* (!) A token that was released is never SET again, and its release ends before the next one is written. */
@@ -1245,6 +1262,7 @@ int main(void)
         ROW(waiters_are_served_as_they_came),
         ROW(rounds_are_for_who_came_first),
         ROW(a_request_sent_again_is_the_same),
+        ROW(what_was_sent_again_is_released_whatever_is_answered_then),
         ROW(a_cancelled_round_is_undone_first),
         ROW(a_cancelled_waiter_leaves_the_round_alone),
         ROW(a_session_that_ends_leaves_its_place),

@@ -308,6 +308,13 @@ static void on_overdue(struct loop_timer *timer, hf_time now)
     round_judge(round);
 }
 
+/* (!) Unless an attempt before may have set it, whose answer did not count: it was in doubt who gave it. */
+static void is_not_written(struct round *round, int node)
+{
+    if (!(round->reloaded & 1u << node))
+        round->written &= ~(1u << node);
+}
+
 static void vote(struct round *round, int node, const struct link_reply *reply)
 {
     struct locks *locks = round->locks;
@@ -345,11 +352,11 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
                 return;
             }
         }
-        round->written &= ~(1u << node);
+        is_not_written(round, node);
         ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
         return;
     case VERDICT_SENTINEL:
-        round->written &= ~(1u << node);
+        is_not_written(round, node);
         ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
         return;
     case VERDICT_GONE:
@@ -405,7 +412,7 @@ static bool is_written(const struct link_reply *reply)
            (reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW);
 }
 
-/* The node did not have the script, which is loaded by now: nothing was written. */
+/* The node did not have the script, which is loaded by now; or its answer did not count (agent/redis/link_call.c). */
 static bool send_again(struct round *round, int node) IN_BROKER_THREAD
 {
     if (round->reloaded & 1u << node || !nodes_may_vote(round->locks->nodes, node, clock_now()))
