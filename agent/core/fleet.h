@@ -37,10 +37,12 @@ enum fleet_said {
 };
 
 struct fleet_node {
-    /* (!) The nonce of a server that had our record and was left for the seat: only that very server is the node. "": none */
-    char left[TRUST_NONCE_LEN + 1];
-    bool there;  /* it answers, and nothing but its record is against it */
-    bool proven; /* it has not forgotten anything within a quarantine */
+    /* (!) Of a server that had our record and was left for the seat: only that very server is the node. It is known by its
+     * nonce; or by its run id, for a clock step may have changed the nonce meanwhile. "": none */
+    char left[TRUST_NONCE_LEN + 1], left_run_id[TRUST_RUN_ID_LEN + 1];
+    char run_id[TRUST_RUN_ID_LEN + 1]; /* of the one that answers; "" not known */
+    bool there;                        /* it answers, and nothing but its record is against it */
+    bool proven;                       /* it has not forgotten anything within a quarantine */
     char peer[HF_NODE_TEXT_MAX + 1];
     enum fleet_said said;
     char digest[FLEET_DIGEST_LEN + 1]; /* in its last answer; "" none */
@@ -83,6 +85,8 @@ void fleet_restore(struct fleet *fleet, const struct fleet_record *record, hf_ti
 /* A node is connected, and as what seat; or it is gone. */
 void fleet_on_up(struct fleet *fleet, int node, const char *peer);
 void fleet_on_down(struct fleet *fleet, int node);
+/* Which server it is that is connected, by its run id. */
+void fleet_on_server(struct fleet *fleet, int node, const char *run_id);
 /* The link leaves the server where it is, for the seat. */
 void fleet_on_leave(struct fleet *fleet, int node);
 /* Whether nothing but its record is against it, and whether it is out of quarantine besides. */

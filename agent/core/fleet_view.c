@@ -70,6 +70,7 @@ void fleet_on_down(struct fleet *f, int i)
                                                    .sighted = HF_TIME_NEVER};
 
     memcpy(gone.left, node->left, sizeof(gone.left));
+    memcpy(gone.left_run_id, node->left_run_id, sizeof(gone.left_run_id));
     *node = gone;
 }
 
@@ -77,8 +78,15 @@ void fleet_on_leave(struct fleet *f, int i)
 {
     struct fleet_node *node = &f->node[i];
 
-    if (f->known && strcmp(node->digest, f->digest) == 0)
-        memcpy(node->left, node->nonce, sizeof(node->left));
+    if (!f->known || strcmp(node->digest, f->digest) != 0)
+        return;
+    memcpy(node->left, node->nonce, sizeof(node->left));
+    memcpy(node->left_run_id, node->run_id, sizeof(node->left_run_id));
+}
+
+void fleet_on_server(struct fleet *f, int i, const char *run_id)
+{
+    snprintf(f->node[i].run_id, sizeof(f->node[i].run_id), "%s", run_id);
 }
 
 /* The configuration led to a server with our record, and the seat is another one. */
@@ -87,7 +95,8 @@ bool fleet_is_stranger(const struct fleet *f, int i)
     const struct fleet_node *node = &f->node[i];
 
     return f->known && node->left[0] && node->said != FLEET_SAID_NOTHING &&
-           strcmp(node->left, node->nonce) != 0;
+           strcmp(node->left, node->nonce) != 0 &&
+           !(node->run_id[0] && strcmp(node->left_run_id, node->run_id) == 0);
 }
 
 void fleet_on_usable(struct fleet *f, int i, bool usable, bool proven)

@@ -134,6 +134,7 @@ static void node_learn(struct nodes *nodes, int i, const struct node_facts *fact
 
     (void)trust_has_word(&node->trust, nodes->started, now);
     events = trust_on_facts(&node->trust, facts, agent_allowed(nodes->config), now);
+    fleet_on_server(&nodes->fleet_view, i, facts->run_id);
     snprintf(node->row.run_id, sizeof(node->row.run_id), "%s", facts->run_id);
     snprintf(node->row.version, sizeof(node->row.version), "%s", facts->version);
     events |= nodes_on_reply(nodes, i, reply);
