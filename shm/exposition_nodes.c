@@ -106,7 +106,7 @@ static const struct {
 static void read_rows(const struct hf_metrics *m, struct rows *ret)
 {
     ret->count = 0;
-    for (uint32_t i = 0; i < m->table->node_count; i++)
+    for (uint32_t i = 0; i < hf_table_nodes(m->table); i++)
         if (hf_node_read(m->table, i, &ret->row[ret->count]) == HF_OK && ret->row[ret->count].id[0])
             ret->count++;
 }

@@ -25,7 +25,7 @@ struct hf_table {
     struct hf_node_row *nodes;
     _Atomic uint64_t *counters; /* at most HF_COUNTERS; an earlier minor version made fewer */
     uint32_t counter_count;
-    uint32_t node_count;
+    uint32_t node_count; /* rows that there is room for; readers use hf_table_nodes() */
     /* the fixed room of this mapping */
     uint32_t slot_room, index_room;
     uint64_t text_room;
@@ -119,6 +119,14 @@ static inline uint32_t hf_table_capacity(const struct hf_table *table)
     uint32_t capacity = atomic_load_explicit(&table->header->capacity, memory_order_acquire);
 
     return capacity < table->slot_room ? capacity : table->slot_room;
+}
+
+/* Reader: the present number of nodes. (!) Load it each time: the agent may go on with another list in the same table. */
+static inline uint32_t hf_table_nodes(const struct hf_table *table)
+{
+    uint32_t nodes = atomic_load_explicit(&table->header->nodes, memory_order_acquire);
+
+    return nodes < table->node_count ? nodes : table->node_count;
 }
 
 /* What an agent goes by from its start on; a reload changes the default TTL alone. */

@@ -139,7 +139,6 @@ static int open_checked(int fd, const char *shm_name, const struct stat *st,
                                         why_size)) != 0 ||
         (status = refuse_state(shm_name, &header, ret_soon, why, why_size)) != 0)
         return status;
-    places.node_rows = header.nodes < places.node_rows ? header.nodes : places.node_rows;
     status = hf_table_map(fd, shm_name, st, false, &places, &table, why, why_size);
     if (status != 0)
         return status;

@@ -45,8 +45,8 @@ static int earlier_nodes(const struct look *k, struct node_address ret_nodes[HF_
     if (hf_table_open(k->shm_name, geteuid(), &table, why, sizeof(why)) != HF_OK)
         return 0;
     for (int i = 0; i < count; i++) {
-        if ((uint32_t)i >= table.node_count || hf_node_read(&table, (uint32_t)i, &row) != HF_OK ||
-            !row.id[0]) {
+        if ((uint32_t)i >= hf_table_nodes(&table) ||
+            hf_node_read(&table, (uint32_t)i, &row) != HF_OK || !row.id[0]) {
             count = 0;
             break;
         }

@@ -317,7 +317,7 @@ static void read_as_tool(uint8_t who)
             check_slot(&view);
     if (hf_index_find(&reader.table, "db/migrate", 10, &view) == 0)
         FUZZ_CHECK(view.name_len == 10 && memcmp(view.name, "db/migrate", 10) == 0);
-    for (uint32_t i = 0; i < reader.table.node_count; i++)
+    for (uint32_t i = 0; i < hf_table_nodes(&reader.table); i++)
         if (hf_node_read(&reader.table, i, &row) == 0)
             FUZZ_CHECK(memchr(row.id, '\0', sizeof(row.id)) &&
                        memchr(row.error, '\0', sizeof(row.error)));

@@ -291,5 +291,29 @@ def checked_lists(run):
     lists("as this host remembers")
 
 
+@scenario("a watch that goes on while the fleet grows and shrinks names each node by the list of the event's time")
+def watched(run):
+    start(run)
+    watch = run.start_holdfast("watch", "--json")
+    wait_until(lambda: '"watching"' in watch.out, what="watch begins")
+    new = server(run, "n4")
+    change(run, "add", f"n4={new.address}")
+    wait_votes(run, 4)
+    new.kill()
+    wait_until(lambda: node_events(watch, "n4"), 15, f"it tells of the new node: {watch.out}")
+    new.start()
+    wait_votes(run, 4)
+    change(run, "remove", "n1")
+    wait_votes(run, 3)
+    run.nodes[1].kill()  # n2, which has the place of n1 now
+    wait_until(lambda: node_events(watch, "n2"), 15, f"it tells of the node that took the place: {watch.out}")
+    assert not [event for event in node_events(watch, "n1") if event["event"] == "node_down"], watch.out
+
+
+def node_events(watch, node):
+    events = [json.loads(line) for line in watch.out.splitlines() if line.endswith("}")]
+    return [event for event in events if event.get("node") == node and event["event"].startswith("node")]
+
+
 if __name__ == "__main__":
     main()

@@ -32,7 +32,7 @@ static inline struct reader fixture_reader(uint32_t capacity)
     struct reader reader = {.table = fixture_table(capacity), .version = "0.1.0", .host = "host7"};
 
     strcpy(reader.place.agent, "test");
-    reader.table.node_count = 3;
+    atomic_store(&reader.table.header->nodes, 3);
     reader.table.header->pid = (uint32_t)getpid();
     return reader;
 }

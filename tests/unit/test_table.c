@@ -128,7 +128,7 @@ static void a_reader_sees_what_the_agent_writes(void **state)
     assert_false(reader.writable);
     assert_int_equal(reader.capacity, 0); /* to be looked at each time */
     assert_int_equal(hf_table_capacity(&reader), table.capacity);
-    assert_int_equal(reader.node_count, 3);
+    assert_int_equal(hf_table_nodes(&reader), 3);
     fixture_publish(&table, 5, 0, "n", 3, FIXTURE_DEADLINE);
     assert_int_equal(hf_slot_read(&reader, 5, &view), 0);
     assert_int_equal(view.generation, 3);
@@ -288,7 +288,7 @@ static void an_earlier_agents_table_is_kept(void **state)
 
     hf_table_set_state(&second, HF_TABLE_ALIVE);
     assert_int_equal(open_it(&f, &reader), 0);
-    assert_int_equal(reader.node_count, 5);
+    assert_int_equal(hf_table_nodes(&reader), 5);
     hf_table_close(&reader);
     hf_table_close(&second);
     shm_unlink(f.name);

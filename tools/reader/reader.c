@@ -188,10 +188,12 @@ uint32_t reader_walk(const struct hf_table *table, const struct reader_filter *f
 
 uint32_t reader_nodes(const struct reader *reader, struct hf_node_row ret_rows[HF_NODES_MAX])
 {
-    for (uint32_t i = 0; i < reader->table.node_count; i++)
+    uint32_t count = hf_table_nodes(&reader->table);
+
+    for (uint32_t i = 0; i < count; i++)
         if (hf_node_read(&reader->table, i, &ret_rows[i]) < 0)
             memset(&ret_rows[i], 0, sizeof(ret_rows[i]));
-    return reader->table.node_count;
+    return count;
 }
 
 bool reader_node_votes(const struct hf_node_row *row)

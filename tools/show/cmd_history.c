@@ -26,7 +26,7 @@ static int parse_name(int argc, char **argv, const struct reader_args *args,
 /* Now, or before the fleet changed. */
 static bool is_known(const struct hf_table *table, const char *id)
 {
-    for (uint32_t i = 0; i < table->node_count; i++) {
+    for (uint32_t i = 0; i < hf_table_nodes(table); i++) {
         struct hf_node_row row;
 
         if (hf_node_read(table, i, &row) == HF_OK && strcmp(row.id, id) == 0)

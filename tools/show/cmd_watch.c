@@ -74,6 +74,15 @@ static void say_watching(const struct watch *w)
     json_line(line);
 }
 
+/* The list of nodes has changed in this table. */
+static bool tells_places(const struct events *events)
+{
+    for (size_t i = 0; i < events->count; i++)
+        if (events->items[i].kind == HF_EVENT_NODE_PLACE)
+            return true;
+    return false;
+}
+
 static void look(struct watch *w)
 {
     uint64_t before = w->cursor.overwritten;
@@ -82,6 +91,8 @@ static void look(struct watch *w)
     show_event_overwritten("watch", w->cursor.overwritten - before, w->args->json);
     if (w->events.count)
         w->last = w->events.items[w->events.count - 1];
+    if (tells_places(&w->events))
+        show_event_learn(&w->reader);
     for (size_t i = 0; i < w->events.count; i++)
         if (events_match(&w->filter, &w->events.items[i]))
             (w->args->json ? show_event_json : show_event)(&w->reader, &w->events.items[i]);

@@ -74,10 +74,11 @@ static bool of_node(const struct hf_event *event)
 
 /* The id in the node's row, or that of the event's time; "#2" if it never had one, or it is not known any more. A starting
  * agent empties the rows. */
+static char ids[HF_NODES_MAX][HF_NODE_TEXT_MAX + 1]; /* as last seen, since the list is this one */
+
 static const char *raw_id(char *out, size_t size, const struct reader *reader, unsigned node,
                           uint64_t number)
 {
-    static char ids[HF_NODES_MAX][HF_NODE_TEXT_MAX + 1];
     enum event_place place = event_places_id(number, node, out, size);
     struct hf_node_row row;
 
@@ -98,7 +99,8 @@ void show_event_learn(const struct reader *reader)
     char id[HF_NODE_TEXT_MAX + 1];
 
     event_places_learn(&reader->table);
-    for (unsigned node = 0; node < reader->table.node_count; node++)
+    memset(ids, 0, sizeof(ids));
+    for (unsigned node = 0; node < hf_table_nodes(&reader->table); node++)
         raw_id(id, sizeof(id), reader, node, UINT64_MAX);
 }
 
