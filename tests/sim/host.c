@@ -205,13 +205,24 @@ static const struct vnode *server_of(const struct link *link)
                             : NULL;
 }
 
+static bool watches(const struct sim_host *host, const struct node *node)
+{
+    return node->trust.clock_known &&
+           host_now(host).ns - node->trust.sampled.ns < sim.plan.ttl_ms * SIM_MS / 2;
+}
+
+/* The server may have any place in the list that its agent goes by, or none. */
 bool host_watches(const struct sim_host *host, int number)
 {
-    const struct node *node = &host->broker->nodes->node[number];
+    const struct nodes *nodes = host->broker ? host->broker->nodes : NULL;
 
-    return host->phase == HOST_ON && sim.now >= host->stopped_until && node->up &&
-           server_of(node->link) == sim.node[number] && node->trust.clock_known &&
-           host_now(host).ns - node->trust.sampled.ns < sim.plan.ttl_ms * SIM_MS / 2;
+    if (!nodes || host->phase != HOST_ON || sim.now < host->stopped_until)
+        return false;
+    for (int i = 0; i < nodes->n; i++)
+        if (nodes->node[i].up && server_of(nodes->node[i].link) == sim.node[number] &&
+            watches(host, &nodes->node[i]))
+            return true;
+    return false;
 }
 
 bool host_is_running(const struct sim_host *host)

@@ -109,7 +109,7 @@ void steps_agent_ends(const struct sim_host *host)
 {
     if (!wide_has(WIDE_STEPS) || !host->broker || sim.now - host->listening_since < KNOWN_AFTER)
         return;
-    for (int i = 0; i < sim.plan.nodes; i++)
+    for (int i = 0; i < host->broker->nodes->n; i++)
         if (host->broker->nodes->node[i].trust.clock_known)
             known[host->number] |= UINT32_C(1) << i;
 }
@@ -148,7 +148,8 @@ bool steps_hold_back(const struct sim_host *host)
 
 static bool knows_clock(const struct sim_host *host, int node)
 {
-    return host->broker && host->broker->nodes->node[node].trust.clock_known;
+    return host->broker && node < host->broker->nodes->n &&
+           host->broker->nodes->node[node].trust.clock_known;
 }
 
 /* Bit per host whose agent watches the node. 0: none does, or one is there that knows nothing of its clock. */
