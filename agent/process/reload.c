@@ -228,7 +228,7 @@ void reload_take(const struct reload *r, struct config *config)
 
 const struct reload_start *reload_started(const struct reload *r)
 {
-    return &r->start;
+    return r ? &r->start : NULL;
 }
 
 uint64_t reload_ask(struct reload *r)

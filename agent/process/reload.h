@@ -35,7 +35,7 @@ void reload_destroy(struct reload *reload) IN_MAIN_THREAD;
 /* The configuration that was reloaded last, as its file has it; unchanged where there was none. */
 void reload_take(const struct reload *reload, struct config *config) IN_MAIN_THREAD;
 
-/* What reload_create() was given; it lives as long. */
+/* What reload_create() was given; it lives as long. NULL of NULL. */
 const struct reload_start *reload_started(const struct reload *reload) IN_MAIN_THREAD;
 
 /* Begins a reload, or has one follow that which runs. Returns its number. */

@@ -20,7 +20,7 @@ def locked_kib(pid):
     return int(re.search(r"(?m)^VmLck:\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1))
 
 
-@scenario("memory is locked, and the renewal thread alone goes before others", needs_root=True)
+@scenario("memory is locked, and the renewal thread alone goes before others", needs_root=True, sanitizers=False)
 def with_the_right(run):
     run.redis(3)
     agent = run.agent(options=OPTIONS)

@@ -114,7 +114,7 @@ def nobody_watches(run):
     assert agent.err.count("has stood still") == 1, agent.err
 
 
-@scenario("a host that was suspended, or an agent that was stopped, has no thread that hangs")
+@scenario("a host that was suspended, or an agent that was stopped, has no thread that hangs", sanitizers=False)
 def away(run):
     run.redis(3)
     watched = Watched(run)

@@ -198,6 +198,14 @@ void host_continue(struct sim_host *host)
         loop_resume(host->loop[i]);
 }
 
+bool host_is_running(const struct sim_host *host)
+{
+    for (const struct sim_frame *f = sim.frame; f; f = f->outer)
+        if (f->host == host)
+            return true;
+    return false;
+}
+
 /* Where the link leads; NULL: nowhere, or it is not up. */
 static const struct vnode *server_of(const struct link *link)
 {
@@ -216,19 +224,12 @@ bool host_watches(const struct sim_host *host, int number)
 {
     const struct nodes *nodes = host->broker ? host->broker->nodes : NULL;
 
-    if (!nodes || host->phase != HOST_ON || sim.now < host->stopped_until)
+    /* In the middle of its code a link may have no connection any more. */
+    if (!nodes || host->phase != HOST_ON || sim.now < host->stopped_until || host_is_running(host))
         return false;
     for (int i = 0; i < nodes->n; i++)
         if (nodes->node[i].up && server_of(nodes->node[i].link) == sim.node[number] &&
             watches(host, &nodes->node[i]))
-            return true;
-    return false;
-}
-
-bool host_is_running(const struct sim_host *host)
-{
-    for (const struct sim_frame *f = sim.frame; f; f = f->outer)
-        if (f->host == host)
             return true;
     return false;
 }
