@@ -134,7 +134,7 @@ def given_up(run):
     assert run.holdfast("undrain", agent=agents["a"]).rc == 0
     for label, agent in agents.items():
         votes(run, agent=agent)
-        assert run.holdfast("run", "-n", f"after-{label}", "true", agent=agent).rc == 0
+        wait_until(lambda: run.holdfast("run", "-n", f"after-{label}", "true", agent=agent).rc == 0, 20, "it has settled here")
     holder = run.holder(agents["b"])
     holder.acquire("job")
     assert "job" in keys_of(run) and "new:job" not in keys_of(run)
@@ -160,7 +160,7 @@ def old_file(run):
     agents["b"] = again(run, "b", files).wait_ready(30)
     assert run.holdfast("undrain", agent=agents["a"]).rc == 0
     votes(run, agent=agents["b"])
-    assert run.holdfast("run", "-n", "job", "true", agent=agents["b"]).rc == 0
+    wait_until(lambda: run.holdfast("run", "-n", "job", "true", agent=agents["b"]).rc == 0, 20, "it has settled here")
 
 
 if __name__ == "__main__":
