@@ -8,6 +8,7 @@ import time
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS / "support"), str(TESTS / "chaos")]
+import addresses  # noqa: E402
 import criteria  # noqa: E402
 import mix  # noqa: E402
 import nodes  # noqa: E402
@@ -218,6 +219,13 @@ def judged(run, fault, title, function):
     assert row.good, row.complaints[:10]
     if row.skipped:
         skip(row.skipped)
+
+
+@scenario("hosts whose configurations lead to another fleet's nodes: nobody holds twice, and nobody else is harmed", sanitizers=False)
+def misled(run):
+    row = perform(run, "F22", "another fleet", addresses.another_fleet, random.randrange(1, 1_000_000), 0.15)
+    print(f"# {table.HEAD}\n# {table.line(row)}")
+    assert row.good, row.complaints[:10]
 
 
 @scenario("all five nodes restart empty, one each half TTL: no lease is lost, none is granted twice", sanitizers=False)
