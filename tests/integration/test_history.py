@@ -5,6 +5,7 @@ The TTL and the longest one of the fleet are 3 s, so that a quarantine takes 4.0
 """
 import collections
 import contextlib
+import datetime
 import os
 import pathlib
 import random
@@ -637,6 +638,64 @@ def watch_ends(run):
     # People are told, too.
     result = run.holdfast("history", "-n", "3", "app/x2")
     assert len(result.out.splitlines()) == 3 and "overwritten" in result.err, result
+
+
+def instant(text):
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+@scenario("--since: a span or a time, as printed; nonsense and the future are refused with the forms that are allowed")
+def since_when(run):
+    run.redis(3)
+    start(run)
+    holder = run.holder()
+    holder.acquire("before")
+    time.sleep(1.2 * SLOW)
+    holder.acquire("after")
+    granted = {event["name"]: event for event in those(history(run), "granted")}
+    at = granted["after"]["at"]
+    assert granted["before"]["at"] < at
+    for value in (at, at.replace("T", " "), "1s"):
+        told = history(run, "--since", value)
+        assert [e["name"] for e in those(told, "granted")] in (["after"], [] if value == "1s" else None), (value, told)
+    assert history(run, "--since", "1d") == history(run)
+    assert len(history(run, "--since", "1d", "-n", "1")) == 1
+    # Without a Z it is local time.
+    local = run.holdfast("history", "--json", "--since", (instant(at) + datetime.timedelta(hours=2)).isoformat(" ")[:23],
+                         env={"TZ": "HFT-2"})
+    assert [e["name"] for e in those(parse(local.out), "granted")] == ["after"], local
+    for command in ("history", "watch"):
+        for value, words in (("yesterday", "none of these"), ("2026-02-30", "none of these"), ("", "none of these"),
+                             ("9999-01-01", "in the future"), ("\x1b[2J", r"\x1b[2J")):
+            result = run.holdfast(command, "--since", value)
+            assert result.rc == 64 and result.out == "" and words in result.err and "10m" in result.err, result
+            assert result.err[:-1].isprintable(), result
+
+
+@scenario("watch -n and --since begin with what was, each thing once, and go on with what comes")
+def watch_begins_earlier(run):
+    run.redis(3)
+    start(run)
+    holder = run.holder()
+    for name in ("app/1", "other", "app/2", "app/3"):
+        holder.acquire(name)
+    watch = run.start_holdfast("watch", "--json", "-n", "2", "app/")
+    people = run.start_holdfast("watch", "--since", "1h")
+    bare = run.start_holdfast("watch", "--json")
+    wait_until(lambda: '"watching"' in watch.out and '"watching"' in bare.out and "app/3" in people.out, what="watch begins")
+    holder.acquire("app/4")
+    for each in (watch, people, bare):
+        wait_until(lambda: "app/4" in each.out, what="it goes on")
+        each.signal(signal.SIGINT)
+        assert each.wait() == 0 and each.err == "", each.err
+    told = [e.get("name", e["event"]) for e in parse(watch.out)]
+    assert told == ["app/2", "app/3", "watching", "app/4"], told
+    assert parse(watch.out)[:2] == [e for e in history(run) if e.get("name") in ("app/2", "app/3")]
+    assert [e["event"] for e in parse(bare.out)] == ["watching", "granted"], bare.out
+    assert all(people.out.count(name) == 1 for name in ("app/1", "other", "app/2", "app/3", "app/4")), people.out
+    for bad in ("0", "2s", "-1", "x"):
+        result = run.holdfast("watch", "-n", bad)
+        assert result.rc == 64 and "is not a count" in result.err, result
 
 
 if __name__ == "__main__":

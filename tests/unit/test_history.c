@@ -99,6 +99,36 @@ static void the_oldest_is_overwritten_and_the_reader_is_told(void **state)
     hf_table_close(&table);
 }
 
+static void put_at(struct hf_table *table, enum hf_event_ring ring, uint64_t number,
+                   int64_t wall_ms)
+{
+    struct hf_event event = event_of(number, 0);
+
+    event.wall_ms = wall_ms;
+    hf_event_put(table, ring, &event);
+}
+
+static void what_was_overwritten_before_a_time_is_not_missing_since_then(void **state)
+{
+    struct hf_table table = new_table();
+    struct events_filter filter = {.since_wall_ms = 5000};
+    struct hf_event event = event_of(1, 0);
+
+    (void)state;
+    for (uint64_t i = 1; i <= OFTEN + 10; i++)
+        put_at(&table, HF_EVENTS_GRANTS, i, 4000);
+    assert_int_equal(events_from_oldest(&table).overwritten, 10);
+    assert_int_equal(events_from_since(&table, 4001).overwritten, 0);
+    assert_int_equal(events_from_since(&table, 4000).overwritten, 10);
+    assert_int_equal(events_from_since(&table, 0).overwritten, 10);
+    assert_int_equal(events_from_since(&table, 4001).next[HF_EVENTS_GRANTS], 10);
+    event.wall_ms = 4999;
+    assert_false(events_match(&filter, &event));
+    event.wall_ms = 5000;
+    assert_true(events_match(&filter, &event));
+    hf_table_close(&table);
+}
+
 static void readers_merge_the_rings_by_number(void **state)
 {
     struct hf_table table = new_table();
@@ -346,6 +376,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_event_comes_back_as_it_was_put),
         cmocka_unit_test(the_oldest_is_overwritten_and_the_reader_is_told),
+        cmocka_unit_test(what_was_overwritten_before_a_time_is_not_missing_since_then),
         cmocka_unit_test(readers_merge_the_rings_by_number),
         cmocka_unit_test(a_later_agent_goes_on_where_the_rings_stand),
         cmocka_unit_test(an_entry_whose_writer_was_killed_inside_hides_no_other),

@@ -24,6 +24,18 @@ struct events_cursor events_from_oldest(const struct hf_table *table)
     return cursor;
 }
 
+struct events_cursor events_from_since(const struct hf_table *table, int64_t since_wall_ms)
+{
+    struct events_cursor cursor = events_from_oldest(table);
+    struct hf_event event;
+
+    for (int i = 0; i < HF_EVENT_RINGS; i++)
+        if (hf_event_read(table, RING(i), cursor.next[i], &event) == HF_OK &&
+            event.wall_ms < since_wall_ms)
+            cursor.overwritten -= cursor.next[i];
+    return cursor;
+}
+
 struct events_cursor events_after(const struct hf_table *table, uint64_t number)
 {
     struct events_cursor cursor = {0};
@@ -98,5 +110,6 @@ static bool name_matches(const struct events_filter *filter, const struct hf_eve
 
 bool events_match(const struct events_filter *filter, const struct hf_event *event)
 {
-    return !filter->name || name_matches(filter, event);
+    return event->wall_ms >= filter->since_wall_ms &&
+           (!filter->name || name_matches(filter, event));
 }

@@ -22,6 +22,8 @@ struct events_cursor {
 
 /* All events still kept, or only those after the event with that number. */
 struct events_cursor events_from_oldest(const struct hf_table *table);
+/* All as well, but what was overwritten before that Unix time is not counted as missing. */
+struct events_cursor events_from_since(const struct hf_table *table, int64_t since_wall_ms);
 struct events_cursor events_after(const struct hf_table *table, uint64_t number);
 
 /* Replaces `events` by those written since; ends the program if memory runs out. */
@@ -31,8 +33,9 @@ void events_read(const struct hf_table *table, struct events_cursor *cursor, str
 struct events_filter {
     const void *name; /* of a lease; NULL: any */
     size_t name_len;
-    bool prefix;        /* `name` is the beginning of one */
-    uint32_t name_hash; /* of the whole name */
+    bool prefix;           /* `name` is the beginning of one */
+    uint32_t name_hash;    /* of the whole name */
+    int64_t since_wall_ms; /* Unix time; 0: any */
 };
 /* A name longer than an event can keep is matched by its hash. */
 bool events_match(const struct events_filter *filter, const struct hf_event *event);

@@ -8,7 +8,9 @@
 #include "shm/status.h"
 #include "tools/common/args.h"
 #include "tools/common/exit_code.h"
+#include "tools/common/since.h"
 #include "tools/common/text.h"
+#include "tools/common/wall.h"
 
 enum { OPT_AGENT = 256, OPT_HELP = 'h' };
 
@@ -56,6 +58,12 @@ static const struct {
     {{"count", required_argument, NULL, 'n'},
      'n',
      "  -n, --count COUNT  show only the newest COUNT"},
+    {{"count", required_argument, NULL, 'n'},
+     'p',
+     "  -n, --count COUNT  first show the newest COUNT of those that were"},
+    {{"since", required_argument, NULL, 'B'},
+     'B',
+     "      --since TIME   show what happened since then: 10m, 09:30, 2026-11-24T09:30:00Z"},
     {{"node", required_argument, NULL, 'N'},
      'N',
      "      --node ID      show only what is about that node"},
@@ -120,6 +128,19 @@ static int duration(const char *program, int64_t *ret_ms)
     return EXIT_USAGE;
 }
 
+static int since(const char *program, int64_t *ret_wall_ms)
+{
+    enum since_verdict verdict = since_read(optarg, wall_now_ms(), ret_wall_ms);
+    char shown[TEXT_NAME_SIZE];
+
+    if (verdict == SINCE_OK)
+        return READER_ARGS_GO_ON;
+    fprintf(stderr, "%s: give " SINCE_FORMS "; '%s' is %s\n", program,
+            text_escape_str(shown, sizeof(shown), optarg),
+            verdict == SINCE_FUTURE ? "in the future" : "none of these");
+    return EXIT_USAGE;
+}
+
 /* READER_ARGS_GO_ON, or EXIT_USAGE after a message. */
 static int parse_option(const char *program, int option, struct reader_args *args)
 {
@@ -178,6 +199,9 @@ static int parse_option(const char *program, int option, struct reader_args *arg
     case 'n':
         code = number_from_1(program, "count", UINT32_MAX, &count);
         args->count = (uint32_t)count;
+        break;
+    case 'B':
+        code = since(program, &args->since_wall_ms);
         break;
     case 'N':
         args->node = optarg;

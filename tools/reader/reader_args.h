@@ -9,27 +9,28 @@
 #include "shm/layout.h"
 
 struct reader_args {
-    const char *agent;    /* --agent NAME; NULL: not given */
-    bool json;            /* --json */
-    bool all;             /* -a, --all */
-    bool quiet;           /* -q, --quiet */
-    bool escaped;         /* -e, --escaped: NAME is as the reading subcommands print it */
-    bool clean;           /* --clean */
-    bool force;           /* --force */
-    bool yes;             /* --yes */
-    bool all_hosts;       /* --all-hosts */
-    uint64_t fence;       /* --fence N; 0: not given */
-    const char *id;       /* --id ID; NULL: not given */
-    int64_t wait_ms;      /* -w, --wait SEC; -1: not given */
-    bool until_none;      /* --wait, without a value */
-    int64_t timeout_ms;   /* --timeout T; -1: not given */
-    bool stop_jobs;       /* --stop-jobs */
-    bool gone;            /* --gone */
-    bool no_wait;         /* --no-wait */
-    bool history;         /* --history */
-    uint32_t count;       /* -n, --count COUNT; 0: not given */
-    const char *node;     /* --node ID; NULL: not given */
-    const char *textfile; /* --textfile PATH; NULL: not given */
+    const char *agent;     /* --agent NAME; NULL: not given */
+    bool json;             /* --json */
+    bool all;              /* -a, --all */
+    bool quiet;            /* -q, --quiet */
+    bool escaped;          /* -e, --escaped: NAME is as the reading subcommands print it */
+    bool clean;            /* --clean */
+    bool force;            /* --force */
+    bool yes;              /* --yes */
+    bool all_hosts;        /* --all-hosts */
+    uint64_t fence;        /* --fence N; 0: not given */
+    const char *id;        /* --id ID; NULL: not given */
+    int64_t wait_ms;       /* -w, --wait SEC; -1: not given */
+    bool until_none;       /* --wait, without a value */
+    int64_t timeout_ms;    /* --timeout T; -1: not given */
+    bool stop_jobs;        /* --stop-jobs */
+    bool gone;             /* --gone */
+    bool no_wait;          /* --no-wait */
+    bool history;          /* --history */
+    uint32_t count;        /* -n, --count COUNT; 0: not given */
+    int64_t since_wall_ms; /* --since TIME, as Unix time; 0: not given */
+    const char *node;      /* --node ID; NULL: not given */
+    const char *textfile;  /* --textfile PATH; NULL: not given */
 };
 
 /* A name: any bytes. */
@@ -40,7 +41,7 @@ struct reader_name {
 
 #define READER_ARGS_GO_ON (-1)
 
-/* Parses argv. `letters`: which options apply, of "jaqecfFIyAwWTSGonNHX"; --agent and --help always do. `usage`
+/* Parses argv. `letters`: which options apply, of "jaqecfFIyAwWTSGonpBNHX"; --agent and --help always do. `usage`
  * follows "Usage: holdfast "; `about` is the rest of the help except the options. READER_ARGS_GO_ON, or
  * the exit code: help was shown, or a bad option named. */
 int reader_args_parse(int argc, char **argv, const char *letters, const char *usage,

@@ -12,6 +12,7 @@
 #include "tools/reader/reader.h"
 #include "tools/reader/reader_args.h"
 #include "tools/show/event_places.h"
+#include "tools/show/past_events.h"
 #include "tools/show/show.h"
 #include "tools/show/show_event.h"
 
@@ -38,19 +39,12 @@ static bool is_known(const struct hf_table *table, const char *id)
 static void print(const struct reader *reader, const struct reader_args *args,
                   const struct events_filter *filter)
 {
-    struct events_cursor cursor = events_from_oldest(&reader->table);
+    struct events_cursor cursor = events_from_since(&reader->table, args->since_wall_ms);
     struct events events = {0};
-    size_t matches = 0;
 
     events_read(&reader->table, &cursor, &events);
-    for (size_t i = 0; i < events.count; i++)
-        if (events_match(filter, &events.items[i]) &&
-            (!args->node || show_event_is_of(reader, &events.items[i], args->node)))
-            events.items[matches++] = events.items[i];
     show_event_overwritten("history", cursor.overwritten, args->json);
-    for (size_t i = args->count && matches > args->count ? matches - args->count : 0; i < matches;
-         i++)
-        (args->json ? show_event_json : show_event)(reader, &events.items[i]);
+    past_events_print(reader, args, filter, &events);
     events_free(&events);
 }
 
@@ -61,7 +55,7 @@ int cmd_history(int argc, char **argv)
     struct reader_name name;
     struct reader reader;
     int code = reader_args_parse(
-        argc, argv, "jenN", "history [options] [NAME]",
+        argc, argv, "jenBN", "history [options] [NAME]",
         "Shows what happened to the leases of this host and to the nodes, the oldest first;\n"
         "with NAME, to that lease. The agent keeps the newest events and overwrites the oldest.",
         &args);
@@ -76,6 +70,7 @@ int cmd_history(int argc, char **argv)
         reader_close(&reader);
         return args_usage("history", "there is no node '%s'; holdfast nodes lists them", args.node);
     }
+    filter.since_wall_ms = args.since_wall_ms;
     if (name.len) {
         filter.name = name.bytes;
         filter.name_len = name.len;

@@ -13,6 +13,7 @@
 #include "tools/reader/events.h"
 #include "tools/reader/reader.h"
 #include "tools/reader/reader_args.h"
+#include "tools/show/past_events.h"
 #include "tools/show/show.h"
 #include "tools/show/show_event.h"
 
@@ -135,15 +136,32 @@ static void follow(struct watch *w)
         look(w);
 }
 
+/* What was before is told only if it is asked for. */
+static void begin(struct watch *w)
+{
+    struct events_filter filter = w->filter;
+
+    filter.since_wall_ms = w->args->since_wall_ms;
+    w->cursor = events_from_since(&w->reader.table, filter.since_wall_ms);
+    events_read(&w->reader.table, &w->cursor, &w->events);
+    if (w->events.count)
+        w->last = w->events.items[w->events.count - 1];
+    if (filter.since_wall_ms)
+        show_event_overwritten("watch", w->cursor.overwritten, w->args->json);
+    if (filter.since_wall_ms || w->args->count)
+        past_events_print(&w->reader, w->args, &filter, &w->events);
+}
+
 int cmd_watch(int argc, char **argv)
 {
     struct reader_args args;
     struct reader_name prefix;
     struct watch w = {.args = &args};
     int code = reader_args_parse(
-        argc, argv, "je", "watch [options] [PREFIX]",
+        argc, argv, "jepB", "watch [options] [PREFIX]",
         "Shows what happens to the leases of this host and to the nodes, as it happens; with\n"
-        "PREFIX, to leases whose names begin with it. Ends when interrupted, or unread.",
+        "PREFIX, to leases whose names begin with it. Ends when interrupted, or unread. With -n\n"
+        "or --since it begins with what has happened before.",
         &args);
 
     if (code != READER_ARGS_GO_ON ||
@@ -153,15 +171,12 @@ int cmd_watch(int argc, char **argv)
     if (code != EXIT_OK)
         return code;
     w.open = true;
-    w.cursor = events_from_oldest(&w.reader.table);
-    events_read(&w.reader.table, &w.cursor, &w.events);
-    if (w.events.count)
-        w.last = w.events.items[w.events.count - 1];
     show_event_learn(&w.reader);
     if (prefix.len)
         w.filter =
             (struct events_filter){.name = prefix.bytes, .name_len = prefix.len, .prefix = true};
     catch_signals();
+    begin(&w);
     say_watching(&w);
     while (fflush(stdout) == 0 && pause_a_little())
         follow(&w);
