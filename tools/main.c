@@ -30,6 +30,7 @@ static const struct {
     {"check", cmd_check, "Tell whether the caller, or an ancestor of it, holds a lock"},
     {"history", cmd_history, "Show what happened to leases and nodes"},
     {"watch", cmd_watch, "Show what happens to leases and nodes, as it happens"},
+    {"agents", cmd_agents, "Show which agents are on this host"},
     {"nodes", cmd_nodes, "Show the Redis nodes as the agent sees them"},
     {"fleet", fleet, "Show the fleet's record of its nodes, or change it while locks are held"},
     {"metrics", cmd_metrics, "Show the agent's metrics, for Prometheus"},

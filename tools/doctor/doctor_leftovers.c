@@ -21,7 +21,6 @@
 #include "shm/status.h"
 
 #define SHM_DIR    "/dev/shm"
-#define PREFIX     "holdfast"
 #define DEV_PREFIX "dev-"
 #define REMEDY     "holdfast doctor --clean"
 
@@ -203,18 +202,15 @@ static void look_at_table(struct leftovers *left, const struct place *place)
                       SHM_DIR "%s is left of an agent that is gone", place->shm_name);
 }
 
-/* The agent's name in the object's: "holdfast.NAME" or "holdfast-UID.NAME"; NULL: no such name. */
+/* The agent's name in the object's, if that is the system's or the caller's; else NULL. */
 static const char *agent_of(const char *object)
 {
-    const char *rest = object + strlen(PREFIX);
-    char own[32];
+    const char *agent;
+    bool system;
+    uid_t uid;
 
-    if (strncmp(object, PREFIX, strlen(PREFIX)) != 0)
-        return NULL;
-    if (*rest == '.')
-        return rest + 1;
-    snprintf(own, sizeof(own), "-%u.", (unsigned)geteuid());
-    return strncmp(rest, own, strlen(own)) == 0 ? rest + strlen(own) : NULL;
+    return places_of_table(object, &system, &uid, &agent) && (system || uid == geteuid()) ? agent
+                                                                                          : NULL;
 }
 
 /* The place of an agent: where its directory is, else the first. */

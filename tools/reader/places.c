@@ -1,6 +1,7 @@
 #include "tools/reader/places.h"
 
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,29 @@ int places_find(const char *agent, struct place ret_places[PLACES_MAX], char *wh
             return status;
     }
     return count;
+}
+
+bool places_of_table(const char *object, bool *ret_system, uid_t *ret_uid, const char **ret_agent)
+{
+    static const char prefix[] = "holdfast";
+    char again[HF_TABLE_NAME_MAX], *end;
+    const char *rest = object + sizeof(prefix) - 1;
+    unsigned long uid = 0;
+
+    if (strncmp(object, prefix, sizeof(prefix) - 1) != 0)
+        return false;
+    if (*rest == '-')
+        uid = strtoul(rest + 1, &end, 10);
+    rest = *rest == '-' ? end : rest;
+    if (*rest != '.' || uid > UINT32_MAX)
+        return false;
+    /* Only what is written back in the same way is a table's name. */
+    if (hf_table_name(rest + 1, uid == 0, (uid_t)uid, again) < 0 || strcmp(again + 1, object) != 0)
+        return false;
+    *ret_system = uid == 0;
+    *ret_uid = (uid_t)uid;
+    *ret_agent = rest + 1;
+    return true;
 }
 
 pid_t places_locked_by(const struct place *place)

@@ -30,6 +30,10 @@ int places_find(const char *agent, struct place ret_places[PLACES_MAX], char *wh
 int places_make(struct place *ret_place, const char *base, bool system, uid_t owner,
                 const char *agent);
 
+/* Reads the name of an object in /dev/shm, "holdfast.NAME" or "holdfast-UID.NAME". Whose it is by that: the system's (or
+ * root's), or the user's `ret_uid`; `ret_agent` points into `object`. False: no table has such a name. */
+bool places_of_table(const char *object, bool *ret_system, uid_t *ret_uid, const char **ret_agent);
+
 /* The pid that DIR/lock names when it is a living process, else 0. */
 pid_t places_locked_by(const struct place *place);
 

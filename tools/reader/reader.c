@@ -22,10 +22,14 @@ static bool same_time_namespace(const struct hf_table *table)
     return agents == 0 || stat("/proc/self/ns/time", &st) < 0 || st.st_ino == agents;
 }
 
-int reader_open_at(const struct place *place, struct reader *ret_reader, char *why, size_t why_size)
+typedef int open_fn(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
+                    size_t why_size);
+
+static int open_at(open_fn *open, const struct place *place, struct reader *ret_reader, char *why,
+                   size_t why_size)
 {
     struct reader reader = {.place = *place};
-    int status = hf_table_open_waiting(place->shm_name, place->owner, &reader.table, why, why_size);
+    int status = open(place->shm_name, place->owner, &reader.table, why, why_size);
 
     if (status < 0)
         return status;
@@ -40,6 +44,16 @@ int reader_open_at(const struct place *place, struct reader *ret_reader, char *w
     memcpy(reader.host, reader.table.header->host, sizeof(reader.host) - 1);
     *ret_reader = reader;
     return HF_OK;
+}
+
+int reader_open_at(const struct place *place, struct reader *ret_reader, char *why, size_t why_size)
+{
+    return open_at(hf_table_open_waiting, place, ret_reader, why, why_size);
+}
+
+int reader_look_at(const struct place *place, struct reader *ret_reader, char *why, size_t why_size)
+{
+    return open_at(hf_table_open, place, ret_reader, why, why_size);
 }
 
 /* Each place has its own reason, and all are the same. */

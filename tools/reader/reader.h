@@ -29,6 +29,10 @@ int reader_open(const char *agent, struct reader *ret_reader, char *why, size_t 
 int reader_open_at(const struct place *place, struct reader *ret_reader, char *why,
                    size_t why_size);
 
+/* The same without waiting for an agent that is just starting: HF_ETABLE. */
+int reader_look_at(const struct place *place, struct reader *ret_reader, char *why,
+                   size_t why_size);
+
 void reader_close(struct reader *reader);
 
 /* For subcommands: opens, or prints the reason on stderr. Returns an exit code. */

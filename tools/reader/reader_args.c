@@ -83,6 +83,8 @@ static const struct {
 
 static bool accepted(size_t row, const char *letters)
 {
+    if (rows[row].option.val == OPT_AGENT)
+        return !strchr(letters, '!');
     return rows[row].letter == 0 || strchr(letters, rows[row].letter);
 }
 

@@ -41,9 +41,9 @@ struct reader_name {
 
 #define READER_ARGS_GO_ON (-1)
 
-/* Parses argv. `letters`: which options apply, of "jaqecfFIyAwWTSGonpBNHX"; --agent and --help always do. `usage`
- * follows "Usage: holdfast "; `about` is the rest of the help except the options. READER_ARGS_GO_ON, or
- * the exit code: help was shown, or a bad option named. */
+/* Parses argv. `letters`: which options apply, of "jaqecfFIyAwWTSGonpBNHX"; --help always does, and
+ * --agent unless '!' is among them. `usage` follows "Usage: holdfast "; `about` is the rest of the help except the options.
+ * READER_ARGS_GO_ON, or the exit code: help was shown, or a bad option named. */
 int reader_args_parse(int argc, char **argv, const char *letters, const char *usage,
                       const char *about, struct reader_args *ret_args);
 

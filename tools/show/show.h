@@ -11,6 +11,7 @@ int cmd_history(int argc, char **argv);
 int cmd_watch(int argc, char **argv);
 int cmd_nodes(int argc, char **argv);
 int cmd_fleet(int argc, char **argv);
+int cmd_agents(int argc, char **argv);
 int cmd_metrics(int argc, char **argv);
 
 #endif

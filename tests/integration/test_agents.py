@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""`agents`: which agents are on this host, whatever has become of them, and whatever others put beside their tables."""
+import os
+import pathlib
+import re
+import shutil
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from rig import OTHER_UID, ROOT, main, scenario, wait_until  # noqa: E402
+
+SHM = pathlib.Path("/dev/shm")
+
+
+def listed(run, **options):
+    result = run.holdfast("agents", "--json", **options)
+    return result.rc, {agent["name"]: agent for agent in result.json["agents"]}
+
+
+@scenario("none: 69, and the remedy; of other directories none is shown")
+def none_here(run):
+    result = run.holdfast("agents")
+    assert result.rc == 69 and "start holdfastd" in result.err and result.out.count("\n") == 1, result
+    assert listed(run) == (69, {})
+
+
+@scenario("agents that run, hang, are killed, have ended: each with its state, process, leases; 3 while one hangs or is dead")
+def several(run):
+    run.redis(1)
+    agents = {label: run.agent(label) for label in ("a", "b", "c", "d")}
+    holder = run.holder(agents["b"])
+    holder.acquire("job")
+    run.holder(agents["a"]).acquire("one")
+    waiting = run.start_holdfast("run", "one", "true", agent=agents["a"])
+    wait_until(lambda: listed(run)[1][agents["a"].name]["waiters"] == 1, what="one waits")
+    code, seen = listed(run)
+    assert code == 0 and sorted(seen) == sorted(agent.name for agent in agents.values()), seen
+    alive = seen[agents["a"].name]
+    assert (alive["state"], alive["pid"], alive["uid"]) == ("alive", agents["a"].pid, os.geteuid()), alive
+    assert (alive["leases"], alive["nodes"], alive["voting"], alive["dev"]) == (1, 1, 1, False), alive
+    assert alive["directory"] == str(run.runtime_dir / agents["a"].name) and alive["why"] is None, alive
+    run.holder(agents["d"]).acquire("kept")  # else its table would end with it
+    agents["b"].sigstop()
+    agents["c"].kill()
+    agents["d"].stop()
+    wait_until(lambda: listed(run)[1][agents["b"].name]["state"] == "hung", what="it is found to hang")
+    code, seen = listed(run)
+    states = {label: seen[agent.name]["state"] for label, agent in agents.items() if agent.name in seen}
+    assert code == 3 and states == {"a": "alive", "b": "hung", "c": "dead", "d": "ended"}, states
+    assert seen[agents["b"].name]["process"] == "stopped" and seen[agents["b"].name]["leases"] == 1, seen
+    result = run.holdfast("agents")
+    lines = result.out.splitlines()
+    assert result.rc == 3 and len(lines) == 5 and lines[0].startswith("AGENT"), result
+    for label, words in (("a", ("alive", str(agents["a"].pid))), ("b", ("hung", "its process is stopped")), ("c", ("dead",)),
+                         ("d", ("ended",))):
+        line = next(line for line in lines if line.split()[0] == agents[label].name)
+        assert all(word in line for word in words), line
+    agents["b"].sigcont()
+    assert waiting.running
+
+
+@scenario("every member of the JSON is in docs/JSON.md, and every state")
+def documented(run):
+    run.redis(1)
+    run.agent()
+    members = set(run.holdfast("agents", "--json").json["agents"][0]) | {"alive", "hung", "dead", "ended", "unreadable", "no_table"}
+    known = set(re.findall(r"`([a-z_.]+)`", (ROOT / "docs" / "JSON.md").read_text()))
+    assert len(members) > 20 and members <= known, members - known
+
+
+@scenario("an agent whose table is gone, or is a later version's, or nobody's: told, with the reason")
+def without_table(run):
+    run.redis(1)
+    agent = run.agent()
+    table, = SHM.glob(f"holdfast*.{agent.name}")
+    whole = table.read_bytes()
+    table.unlink()
+    code, seen = listed(run)
+    assert code == 0 and (seen[agent.name]["state"], seen[agent.name]["pid"]) == ("no_table", agent.pid), seen
+    assert "starting" in seen[agent.name]["why"] and seen[agent.name]["table"] is None, seen
+    for content, words in ((b"x" * 5, "less than a header"), (b"x" * 8192, "no table"), (whole[:8192], "")):
+        table.write_bytes(content)
+        table.chmod(0o644)
+        code, seen = listed(run)
+        assert seen[agent.name]["state"] == "unreadable" and seen[agent.name]["leases"] is None, seen
+        assert len(seen[agent.name]["why"]) > 20 and run.holdfast("agents").out.isascii(), seen
+    table.unlink()
+    agent.stop()
+
+
+@scenario("another user's object with the name of an agent's table is told as that, not as the agent", needs_root=True)
+def squatted(run):
+    run.redis(1)
+    agent = run.agent()
+    name = f"{run.tag}-x"
+    whole = next(SHM.glob(f"holdfast*.{agent.name}")).read_bytes()
+    (run.runtime_dir / name).mkdir()
+    shutil.chown(run.runtime_dir / name, OTHER_UID)
+    squat = SHM / f"holdfast-{OTHER_UID - 1}.{name}"
+    try:
+        squat.write_bytes(whole)
+        squat.chmod(0o644)
+        shutil.chown(squat, OTHER_UID)
+        seen = listed(run)[1][name]
+    finally:
+        squat.unlink()
+    assert (seen["state"], seen["uid"], seen["pid"]) == ("unreadable", OTHER_UID, None) and "squats" in seen["why"], seen
+
+
+@scenario("an ordinary user sees the system's agents, but not what a mode keeps from them", needs_root=True)
+def ordinary_user(run):
+    run.redis(1)
+    agent = run.agent(system=True)
+    code, seen = listed(run, uid=OTHER_UID)
+    assert code == 0 and (seen[agent.name]["state"], seen[agent.name]["system"]) == ("alive", True), seen
+    table, = SHM.glob(f"holdfast*.{agent.name}")
+    table.chmod(0o600)
+    code, seen = listed(run, uid=OTHER_UID)
+    assert seen[agent.name]["state"] == "unreadable" and "not allowed" in seen[agent.name]["why"], seen
+
+
+@scenario("usage: no operand, and no --agent")
+def usage(run):
+    for words in (["x"], ["--agent", "x"], ["-n", "1"]):
+        result = run.holdfast("agents", *words)
+        assert result.rc == 64 and result.out == "", result
+    assert "--agent" not in run.holdfast("agents", "--help").out.replace("what --agent takes", "")
+
+
+if __name__ == "__main__":
+    main()
