@@ -40,13 +40,11 @@ def prepared(lab):
     return fleet
 
 
-def judged(lab, fleet, complaints=(), events=False):
-    """Without `events`: a host that was led to another server and back tells that a node restarted, which it did not."""
+def judged(lab, fleet, complaints=()):
     calm_ns = boottime_ns()
     rest_s = fleet.quarantine_s + 2 * TTL_S + 2
     time.sleep(rest_s)
-    lab.row.add(fleet.finish(), Expected(losses=None, calm_ns=calm_ns, back_s=rest_s, everyone=True, wait_s=None,
-                                           events=events))
+    lab.row.add(fleet.finish(), Expected(losses=None, calm_ns=calm_ns, back_s=rest_s, everyone=True, wait_s=None))
     lab.row.blame({"P6": list(complaints)})
 
 
@@ -172,5 +170,5 @@ def wrong_changes(lab):
         if record() != before:
             complaints.append(f"the record has changed: {record()}")
     lab.row.figures["refused"] = f"{refused} of {asked}"
-    judged(lab, fleet, complaints, events=True)
+    judged(lab, fleet, complaints)
 

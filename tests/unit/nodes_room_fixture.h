@@ -32,15 +32,18 @@ void releaser_link_up(HF_UNUSED struct releaser *releaser, HF_UNUSED int node)
     hear("releaser");
 }
 
-bool stores_known_node(HF_UNUSED const struct agent *a, HF_UNUSED int node,
-                       HF_UNUSED struct node_trust *ret_trust)
+static struct node_trust recorded[NODES];
+
+bool stores_known_node(HF_UNUSED const struct agent *a, int node, struct node_trust *ret_trust)
 {
-    return false;
+    *ret_trust = recorded[node];
+    return recorded[node].contacted;
 }
 
-void node_records_put(HF_UNUSED struct node_records *records, HF_UNUSED int node,
-                      HF_UNUSED const struct node_trust *trust)
+void node_records_put(HF_UNUSED struct node_records *records, int node,
+                      const struct node_trust *trust)
 {
+    recorded[node] = *trust;
 }
 
 /* --- events, as one reads them --------------------------------------------------------------- */
@@ -181,6 +184,7 @@ static HF_UNUSED int unmake(void **state)
     (void)state;
     nodes_end(nodes);
     nodes_destroy(nodes);
+    memset(recorded, 0, sizeof(recorded));
     unmake_agent();
     return 0;
 }

@@ -711,6 +711,63 @@ static void a_link_that_is_elsewhere_goes_to_its_seat(HF_UNUSED void **state)
     assert_int_equal(links[1].configured, 1);
 }
 
+static int make_named(HF_UNUSED void **state)
+{
+    make_servers();
+    strcpy(config.nodes[1].text, "db2.example:7001");
+    strcpy(config.nodes[1].host, "db2.example");
+    config.nodes[1].numeric = false;
+    give_all_the_record();
+    go_by_the_record();
+    return make_nodes();
+}
+
+/* The name of n2 leads to another server for a while. */
+static void lead_astray(void)
+{
+    const struct server own = servers[1];
+
+    goes_down(1, HF_NODE_ERR_BROKEN);
+    strcpy(links[1].peer, ELSEWHERE);
+    flush(1);
+    servers[1].run = 9;
+    arrive(1);
+    settle();
+    assert_int_equal(voting, 2);
+    assert_int_equal(links[1].configured, 1);
+    goes_down(1, HF_NODE_ERR_BROKEN);
+    strcpy(links[1].peer, "10.0.0.1:7001");
+    servers[1] = own;
+}
+
+/* Another server's run_id and sentinel are no news of the node. */
+static void what_is_known_of_the_seats_server_stays_known(HF_UNUSED void **state)
+{
+    all_arrive();
+    assert_int_equal(voting, 3);
+    heard[0] = '\0';
+    lead_astray();
+    arrive(1);
+    settle();
+    assert_int_equal(voting, 3);
+    assert_int_equal(count_heard("restarted1") + count_heard("forgot1"), 0);
+    assert_int_equal(count_heard("quarantine1"), 0);
+}
+
+/* (!) What the seat's server did meanwhile is found by what was known of it. */
+static void what_the_seats_server_forgot_meanwhile_is_found(HF_UNUSED void **state)
+{
+    all_arrive();
+    heard[0] = '\0';
+    lead_astray();
+    flush(1);
+    servers[1].run = 8;
+    arrive(1);
+    settle();
+    assert_int_equal(voting, 2);
+    assert_int_equal(count_heard("restarted1"), 1);
+}
+
 /* Where a link is away its next connection goes to the seat; one that the configuration led there stays. */
 static void a_link_that_is_away_looks_at_its_seat(HF_UNUSED void **state)
 {
@@ -884,6 +941,8 @@ int main(void)
         ROW(make_known, where_all_forgot_it_is_founded_again_with_all),
         ROW(make_lost, a_link_that_is_elsewhere_goes_to_its_seat),
         ROW(make_lost, a_link_that_is_away_looks_at_its_seat),
+        ROW(make_named, what_is_known_of_the_seats_server_stays_known),
+        ROW(make_named, what_the_seats_server_forgot_meanwhile_is_found),
         ROW(make_behind_a_proxy, as_is_never_overruled),
         ROW(make_anew, anew_the_records_of_before_are_replaced_once),
         ROW(make_anew, anew_what_was_not_read_is_not_replaced),

@@ -295,19 +295,7 @@ static void begin_again(struct nodes *nodes, const struct fleet_record *record, 
 
 /* --- seats ------------------------------------------------------------------------------------ */
 
-/* (!) What was learnt of a server that is not the fleet's is forgotten: the one at the seat is met for the first
- * time. */
-static void forget_server(struct nodes *nodes, int i)
-{
-    struct node *node = &nodes->node[i];
-    const struct config *c = nodes->config;
-
-    trust_init(&node->trust, timing_quarantine(hf_ms(c->ttl_longest_ms)),
-               c->assume_fresh || c->ephemeral);
-    node_events_begin(nodes, i);
-}
-
-static void aim(struct nodes *nodes, int i) IN_BROKER_THREAD
+static void aim(struct nodes *nodes, int i, hf_time now) IN_BROKER_THREAD
 {
     const struct fleet *f = &nodes->fleet_view;
     struct node *node = &nodes->node[i];
@@ -320,7 +308,8 @@ static void aim(struct nodes *nodes, int i) IN_BROKER_THREAD
         fleet_on_leave(&nodes->fleet_view, i);
         log_warn("node %s is at %s for this fleet, and this host's configuration leads to %s",
                  nodes->config->nodes[i].id, fleet_place(f, i)->address, f->node[i].peer);
-        forget_server(nodes, i);
+        nodes_meet(nodes, i,
+                   now); /* (!) what was learnt of a server that is not the fleet's is forgotten */
     } else if (!node_address_same(seat_address(&node->seat), node->seat.configured)) {
         log_info("node %s is looked for at %s, its address for this fleet; this host's "
                  "configuration says %s",
@@ -518,7 +507,7 @@ void node_fleet_review(struct nodes *nodes, hf_time now)
     }
     find_founder(nodes);
     for (int i = 0; i < nodes->n; i++)
-        aim(nodes, i);
+        aim(nodes, i, now);
     look_for_founders(nodes, now);
     ask_members(nodes);
     show(nodes, now);
