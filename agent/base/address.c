@@ -108,8 +108,6 @@ static int parse_user(struct parse *p, const char *text, size_t length)
     if (rc == HF_OK && colon)
         rc = unescape(p, colon + 1, length - user - 1, p->out.password, sizeof(p->out.password),
                       "password");
-    if (rc == HF_OK && p->out.user[0] && !p->out.password[0])
-        rc = wrong(p, "a user without a password");
     return rc;
 }
 
@@ -269,13 +267,32 @@ static const char *secret_end(const char *text)
     return text[0] == '/' || starts_with(text, "unix:") ? NULL : strrchr(text, '@');
 }
 
+/* Behind a scheme, without an @: whether it is no [HOST][:PORT][/DB] or path. Then it may be a user and a password of
+ * which the rest was cut off. */
+static bool may_be_secret(const char *rest, bool is_unix)
+{
+    const char *end = *rest == '[' ? strchr(rest, ']') : NULL, *port;
+    size_t length;
+
+    if (is_unix)
+        return *rest != '/';
+    port = strchr(end ? end : rest, ':');
+    if (!port)
+        return false;
+    length = strspn(port + 1, DIGITS);
+    return port == rest || (port[1 + length] != '\0' && port[1 + length] != '/');
+}
+
 /* `text` without user and password. */
 static void show(const char *text, char *to, size_t size)
 {
     const char *authority = strstr(text, "://"), *at = secret_end(text);
+    int scheme = authority ? (int)(authority + 3 - text) : 0;
 
     if (at)
-        snprintf(to, size, "%.*s%s", authority ? (int)(authority + 3 - text) : 0, text, at + 1);
+        snprintf(to, size, "%.*s%s", scheme, text, at + 1);
+    else if (authority && may_be_secret(authority + 3, starts_with(text, "redis+unix:")))
+        snprintf(to, size, "%.*s...", scheme, text);
     else
         snprintf(to, size, "%s", text);
 }
@@ -314,22 +331,10 @@ static int parse_address(struct parse *p, const char *text)
     return is_tcp ? parse_tcp_uri(p, rest) : parse_unix_uri(p, rest);
 }
 
-/* Cuts ,as=SEAT off an address, of which the rest is shown from then on. It stands behind user and password. */
-static int parse_as(struct parse *p, char *address, bool has_id)
-{
-    const char *secret = secret_end(address), *seat;
-    char *as = strstr(address, AS);
+/* --- options ---------------------------------------------------------------------------------- */
 
-    if (!as)
-        return HF_OK;
-    if (secret && as < secret)
-        return wrong(p,
-                     "write %%2C for the comma of a user or password with %s in it; no @ may "
-                     "stand behind another %s",
-                     AS, AS);
-    *as = '\0';
-    seat = as + strlen(AS);
-    show(address, p->shown, sizeof(p->shown));
+static int take_as(struct parse *p, const char *seat, bool has_id)
+{
     if (!has_id)
         return wrong(p,
                      "give it an id, ID=ADDRESS%sSEAT: hosts that reach a node by different "
@@ -343,6 +348,86 @@ static int parse_as(struct parse *p, char *address, bool has_id)
                      "fleet shows it: '%.48s' is none of these",
                      seat);
     return HF_OK;
+}
+
+static int take_password_file(struct parse *p, const char *path, bool has_id)
+{
+    (void)has_id;
+    if (*path == '\0' || strlen(path) > NODE_ADDRESS_FILE_MAX)
+        return wrong(p, "write password_file=PATH with 1 to %d bytes", NODE_ADDRESS_FILE_MAX);
+    if (p->out.password[0])
+        return wrong(p, "give its password there or in password_file, not in both");
+    memcpy(p->out.password_file, path, strlen(path) + 1);
+    return HF_OK;
+}
+
+static const struct option {
+    const char *mark;
+    int (*take)(struct parse *p, const char *value, bool has_id);
+} options[] = {{AS, take_as}, {NODE_ADDRESS_PASSWORD_FILE, take_password_file}};
+
+/* The first option in `text`; NULL: none. */
+static char *find_option(char *text, const struct option **ret_option)
+{
+    char *first = NULL;
+
+    for (size_t i = 0; i < HF_LENGTH(options); i++) {
+        char *at = strstr(text, options[i].mark);
+
+        if (at && (!first || at < first)) {
+            first = at;
+            *ret_option = &options[i];
+        }
+    }
+    return first;
+}
+
+/* Cuts the options off an address, of which the rest is shown from then on. Returns the first one; NULL: none. They
+ * stand behind user and password. */
+static int cut_options(struct parse *p, char *address, char **ret_options)
+{
+    const char *secret = secret_end(address);
+    const struct option *option;
+    char *at = find_option(address, &option);
+
+    *ret_options = at;
+    if (!at)
+        return HF_OK;
+    if (secret && at < secret)
+        return wrong(p,
+                     "write %%2C for the comma of a user or password with %s in it; no @ may "
+                     "stand behind another %s",
+                     option->mark, option->mark);
+    *at = '\0';
+    show(address, p->shown, sizeof(p->shown));
+    *at = ',';
+    return HF_OK;
+}
+
+static int take_options(struct parse *p, char *at, bool has_id)
+{
+    const struct option *option, *next;
+    uint32_t seen = 0;
+    int rc = HF_OK;
+
+    if (at)
+        (void)find_option(at, &option);
+    while (at && rc == HF_OK) {
+        const char *value = at + strlen(option->mark);
+        uint32_t bit = 1u << (option - options);
+
+        at = find_option(at + 1, &next);
+        if (at)
+            *at = '\0';
+        rc = seen & bit ? wrong(p, "%s is given twice", option->mark + 1)
+                        : option->take(p, value, has_id);
+        seen |= bit;
+        if (at) {
+            *at = ',';
+            option = next;
+        }
+    }
+    return rc;
 }
 
 /* The id is the first `length` bytes of `text`, or the address. */
@@ -367,7 +452,7 @@ int node_address_parse(const char *text, struct node_address *ret_address, char 
 {
     struct parse p = {.why = why, .why_size = why_size};
     size_t id = id_length(text);
-    char address[TEXT_MAX];
+    char address[TEXT_MAX], *more;
     int rc;
 
     if (strlen(text) >= TEXT_MAX) {
@@ -382,12 +467,19 @@ int node_address_parse(const char *text, struct node_address *ret_address, char 
         return wrong(&p, "the id before = is empty");
     for (const char *c = address; *c; c++) {
         if (!isgraph((unsigned char)*c))
-            return wrong(&p, "it contains a blank or a control character");
+            return wrong(&p, "it contains a blank or a control character; in a user or password "
+                             "write %%20 for a blank");
     }
-    rc = parse_as(&p, address, id > 0);
+    rc = cut_options(&p, address, &more);
     if (rc != HF_OK)
         return rc;
+    if (more)
+        *more = '\0';
     rc = parse_address(&p, address);
+    if (more)
+        *more = ',';
+    if (rc == HF_OK)
+        rc = take_options(&p, more, id > 0);
     if (rc != HF_OK)
         return rc;
     if (strlen(p.shown) > HF_NODE_TEXT_MAX)
@@ -401,7 +493,8 @@ int node_address_parse(const char *text, struct node_address *ret_address, char 
 
 const char *node_address_shown(const struct node_address *a, char ret_text[NODE_ADDRESS_SHOWN])
 {
-    snprintf(ret_text, NODE_ADDRESS_SHOWN, "%s=%s%s%s", a->id, a->text, a->as[0] ? AS : "", a->as);
+    snprintf(ret_text, NODE_ADDRESS_SHOWN, "%s=%s%s%s%s%s", a->id, a->text, a->as[0] ? AS : "",
+             a->as, a->password_file[0] ? NODE_ADDRESS_PASSWORD_FILE : "", a->password_file);
     return ret_text;
 }
 

@@ -3,7 +3,8 @@
  *   redis://[USER][:PASSWORD]@HOST[:PORT][/DB]   redis+unix://[USER][:PASSWORD]@/PATH[?db=DB]
  * Without an ID the address text (less user and password) is the id, so all hosts must spell it
  * alike.
- * ID=ADDRESS,as=SEAT where this host reaches by ADDRESS the server that the fleet knows as SEAT.
+ * Options may follow, in any order: ID=ADDRESS,as=SEAT where this host reaches by ADDRESS the server that the
+ * fleet knows as SEAT; ADDRESS,password_file=PATH.
  * A seat is numeric, as connected, and has one way to be written: IP:PORT, [V6ADDR]:PORT in the
  * form of inet_ntop(3), or /PATH; an IPv4 address mapped into IPv6 is the IPv4 address.
  */
@@ -17,6 +18,8 @@
 
 #include "shm/layout.h"
 
+#define NODE_ADDRESS_FILE_MAX 255
+
 struct node_address {
     char id[HF_NODE_TEXT_MAX + 1];
     char text[HF_NODE_TEXT_MAX + 1]; /* for people; without password */
@@ -25,8 +28,10 @@ struct node_address {
     char host[HF_NODE_TEXT_MAX + 1]; /* or the socket's path */
     uint16_t port;
     int db;
-    char user[64];                 /* "": none */
-    char password[128];            /* "": no AUTH */
+    char user[64];      /* "": none */
+    char password[128]; /* "": no AUTH */
+    char password_file[NODE_ADDRESS_FILE_MAX +
+                       1];         /* where the password is; "": not in a file of its own */
     char as[HF_NODE_TEXT_MAX + 1]; /* the seat that it is; "": none is given */
 };
 
@@ -38,9 +43,10 @@ int node_address_parse(const char *text, struct node_address *ret_address, char 
 /* Whether a connection to either goes to the same place: host and port, or path. */
 bool node_address_same(const struct node_address *a, const struct node_address *b);
 
-/* ID=ADDRESS[,as=SEAT], without user and password. */
-#define NODE_ADDRESS_AS    ",as="
-#define NODE_ADDRESS_SHOWN (3 * (HF_NODE_TEXT_MAX + 1) + 8)
+/* ID=ADDRESS and its options, without user and password. */
+#define NODE_ADDRESS_AS            ",as="
+#define NODE_ADDRESS_PASSWORD_FILE ",password_file="
+#define NODE_ADDRESS_SHOWN         (3 * (HF_NODE_TEXT_MAX + 1) + NODE_ADDRESS_FILE_MAX + 32)
 const char *node_address_shown(const struct node_address *address,
                                char ret_text[NODE_ADDRESS_SHOWN]);
 

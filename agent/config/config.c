@@ -10,6 +10,7 @@
 
 #include "agent/config/config_load.h"
 #include "agent/config/config_rows.h"
+#include "agent/config/config_secrets.h"
 #include "agent/config/list_hash.h"
 #include "agent/core/ballot.h"
 #include "shm/status.h"
@@ -58,11 +59,7 @@ int config_wrong_line(struct config_load *l, int line, const char *format, ...)
     return rc;
 }
 
-static int wrong_row(struct config_load *l, enum config_id row, const char *format, ...)
-    HF_PRINTF(3, 4);
-
-/* Of the place where the setting stands. A default that does not go with a file is that file's fault. */
-static int wrong_row(struct config_load *l, enum config_id row, const char *format, ...)
+int config_wrong_row(struct config_load *l, enum config_id row, const char *format, ...)
 {
     bool of_file = l->report->file[0] && l->origin[row] != ORIGIN_COMMAND_LINE;
     va_list args;
@@ -101,7 +98,7 @@ static void warn_of_passwords(struct config_load *l, const char *path)
     bool has_password = false;
 
     for (int i = 0; i < c->node_count; i++)
-        has_password |= c->nodes[i].password[0] != '\0';
+        has_password |= l->has_password[i];
     if (!has_password)
         return;
     if (l->origin[CONFIG_ID_node] == ORIGIN_COMMAND_LINE)
@@ -182,10 +179,10 @@ static int check_paths(struct config_load *l)
     size_t most = sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof(LONGEST_FILE);
 
     if (c->runtime_dir[0] != '/')
-        return wrong_row(l, CONFIG_ID_runtime_dir, "runtime_dir: '%.64s' does not begin with a '/'",
-                         c->runtime_dir);
+        return config_wrong_row(l, CONFIG_ID_runtime_dir,
+                                "runtime_dir: '%.64s' does not begin with a '/'", c->runtime_dir);
     if (strlen(c->runtime_dir) + 1 + strlen(c->name) > most)
-        return wrong_row(
+        return config_wrong_row(
             l, l->report->line[CONFIG_ID_runtime_dir] ? CONFIG_ID_runtime_dir : CONFIG_ID_name,
             "%.128s/%s is longer than the %zu bytes that leave room for a socket's "
             "name; use a shorter runtime directory or name",
@@ -198,10 +195,10 @@ static int settle_name(struct config_load *l)
     char table[HF_TABLE_NAME_MAX];
 
     if (hf_table_name(l->config.name, true, 0, table) < 0)
-        return wrong_row(l, CONFIG_ID_name,
-                         "name: '%s' has other characters than letters, digits, '.', '_' "
-                         "and '-', or begins with a '.'",
-                         l->config.name);
+        return config_wrong_row(l, CONFIG_ID_name,
+                                "name: '%s' has other characters than letters, digits, '.', '_' "
+                                "and '-', or begins with a '.'",
+                                l->config.name);
     return HF_OK;
 }
 
@@ -217,6 +214,9 @@ static int settle_nodes(struct config_load *l)
     struct config *c = &l->config;
     char keys[CONFIG_KEYS_TEXT];
 
+    for (int i = 0; i < c->node_count; i++)
+        l->has_password[i] = c->nodes[i].password[0];
+
     if (c->dev_nodes && l->origin[CONFIG_ID_node] == ORIGIN_COMMAND_LINE)
         return config_wrong(l, "--dev starts nodes of its own: it cannot be given with --node");
     c->ephemeral = c->dev_nodes > 0;
@@ -227,16 +227,18 @@ static int settle_nodes(struct config_load *l)
             snprintf(c->nodes[i].id, sizeof(c->nodes[i].id), "n%d", i + 1);
     }
     if (c->node_count == 0)
-        return wrong_row(l, CONFIG_ID_node,
-                         l->report->file[0]
-                             ? "no nodes are given: write node = ADDRESS for each Redis "
-                               "master"
-                             : "no nodes are given: use --node ADDRESS for each Redis "
-                               "master, or --dev to try it out");
+        return config_wrong_row(l, CONFIG_ID_node,
+                                l->report->file[0]
+                                    ? "no nodes are given: write node = ADDRESS for each Redis "
+                                      "master"
+                                    : "no nodes are given: use --node ADDRESS for each Redis "
+                                      "master, or --dev to try it out");
     config_keys_text(c, keys);
     list_hash_with(c->nodes, c->node_count, keys, c->list_hash);
     memcpy(c->file_hash, c->list_hash, sizeof(c->file_hash));
     config_count_all(c);
+    if (!c->ephemeral)
+        config_read_passwords(l);
     return HF_OK;
 }
 
@@ -252,9 +254,9 @@ static int settle_timing(struct config_load *l)
     config_count_all(c);
     rc = timing_derive(hf_ms(c->ttl_ms), hf_ms(c->ttl_max_ms), &c->timing, why, sizeof(why));
     if (rc < 0)
-        (void)wrong_row(l,
-                        l->origin[CONFIG_ID_ttl] == ORIGIN_NONE ? CONFIG_ID_ttl_max : CONFIG_ID_ttl,
-                        "%s", why);
+        (void)config_wrong_row(
+            l, l->origin[CONFIG_ID_ttl] == ORIGIN_NONE ? CONFIG_ID_ttl_max : CONFIG_ID_ttl, "%s",
+            why);
     return rc;
 }
 

@@ -25,7 +25,8 @@ struct config {
     bool system;           /* table /holdfast.NAME rather than /holdfast-UID.NAME */
     struct node_address nodes[HF_NODES_MAX];
     int node_count;
-    int quorum;            /* of the nodes that count */
+    char password_file[NODE_ADDRESS_FILE_MAX + 1]; /* of nodes that have no password of their own */
+    int quorum;                                    /* of the nodes that count */
     uint32_t counting;     /* bit per node: all, unless the fleet's record says otherwise */
     uint32_t unconfigured; /* bit per node: the fleet's record has it, the configuration does not */
     char named[HF_NODES_MAX]

@@ -1,4 +1,5 @@
 /* Reads the file, line by line: a fault in one does not keep those in others from being found. */
+#include <ctype.h>
 #include <errno.h>
 #include <ini.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@ struct reader {
     FILE *file;
     int line;      /* that was read last, from 1 */
     bool expected; /* a setting in it that inih has not told of */
+    bool cut;      /* inih takes a part of it with an @ for a comment */
     int error;     /* errno */
 };
 
@@ -81,6 +83,16 @@ static int on_setting(void *arg, const char *section, const char *key, const cha
 
     (void)section;
     r->expected = false;
+    /* (!) Its password would be cut, and a part of it be taken for the host. */
+    if (r->cut && strcmp(key, "node") == 0 && strstr(value, "://") && !strchr(value, '@')) {
+        r->load->faulty[CONFIG_ID_node] = true;
+        (void)config_wrong_line(
+            r->load, r->line,
+            "node: write %%3B for a ; behind a blank, and %%20 for the blank, or use "
+            "password_file: what follows is a comment otherwise, and this one has "
+            "an @ in it");
+        return 1;
+    }
     take_setting(r->load, r->line, key, value);
     return 1;
 }
@@ -90,6 +102,15 @@ static void miss_setting(struct reader *r)
     if (r->expected)
         (void)config_wrong_line(r->load, r->line, "write \"key = value\"");
     r->expected = false;
+}
+
+/* Whether what is a comment behind a setting has an @. */
+static bool cuts_at(const char *line)
+{
+    for (const char *c = line; *c; c++)
+        if (*c == ';' && c > line && isspace((unsigned char)c[-1]))
+            return strchr(c, '@') != NULL;
+    return false;
 }
 
 /* inih tells nothing of lines that are no settings. */
@@ -102,6 +123,7 @@ static void expect_setting(struct reader *r, const char *line)
         (void)config_wrong_line(r->load, r->line, "remove this line: there are no [sections]");
     else
         r->expected = *line && *line != ';' && *line != '#';
+    r->cut = cuts_at(line);
 }
 
 /* inih would read the rest of a long line as a line of its own: it gets an empty one instead. */
@@ -123,7 +145,8 @@ static char *read_line(char *buffer, int size, void *arg)
         do
             c = fgetc(r->file);
         while (c != EOF && c != '\n');
-        (void)config_wrong_line(r->load, r->line, "the line is longer than %d bytes",
+        (void)config_wrong_line(r->load, r->line, "shorten it%s: the line is longer than %d bytes",
+                                strstr(line, "://") ? " (password_file takes a password)" : "",
                                 INI_MAX_LINE - 2);
         strcpy(buffer, "\n");
         return line;

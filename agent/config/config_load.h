@@ -28,13 +28,17 @@ struct config_load {
     const char *file; /* of --config or --check-config */
     bool again;       /* a reload: there must be a file, and nothing is printed */
     bool print_config;
-    bool file_is_public; /* every user can read it */
+    bool file_is_public;             /* every user can read it */
+    bool has_password[HF_NODES_MAX]; /* in its line */
     struct config_report *report;
 };
 
 /* Adds a fault: of the command line; of a line of the file, 0: of all of it. Returns HF_EINVAL. */
 int config_wrong(struct config_load *load, const char *format, ...) HF_PRINTF(2, 3);
 int config_wrong_line(struct config_load *load, int line, const char *format, ...) HF_PRINTF(3, 4);
+/* Of the place where the setting stands. A default that does not go with a file is that file's fault. */
+int config_wrong_row(struct config_load *load, enum config_id row, const char *format, ...)
+    HF_PRINTF(3, 4);
 
 /* Reads report->file. HF_EINVAL: it cannot be read; what is wrong in it is only added to the faults. */
 int config_file_read(struct config_load *load);

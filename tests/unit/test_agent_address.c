@@ -170,7 +170,62 @@ TEST(test_refusals)
     refused("redis://h/65536", "database");
     refused("redis+unix:///x?foo=1", "?db=");
     refused("redis+unix:///x?db=", "database");
-    refused("redis://u@h", "without a password");
+}
+
+/* Refused, and nothing of "geheim" is in the sentence. */
+static void hides(const char *text)
+{
+    struct node_address a;
+    char why[256] = "";
+
+    assert_int_equal(node_address_parse(text, &a, why, sizeof(why)), HF_EINVAL);
+    if (strstr(why, "gehei") || strstr(why, "heim"))
+        fail_msg("'%s': %s", text, why);
+}
+
+TEST(what_is_cut_shows_no_password)
+{
+    hides("a=redis://:geheim");
+    hides("a=redis://u:geheim");
+    hides("a=redis://:12geheim");
+    hides("a=redis://u:12geheim/3");
+    hides("redis://:geheim");
+    hides("redis+unix://:geheim");
+    hides("redis+unix://u:geheim/r");
+    hides("a=redis://:ge heim@h:1");
+    hides("a=redis://:ge;heim@h:x");
+    hides("a=redis://[geheim:x");
+    refused("a=redis://:ge heim@h:1", "%20");
+    refused("redis://h:x", "'redis://...'"); /* it may be one */
+    refused("redis://[::1]x", "'redis://[::1]x'");
+}
+
+TEST(a_password_may_be_in_a_file)
+{
+    struct node_address a = parsed("b=redis://u@h:1/2,password_file=/etc/a=b:c,d");
+    char text[NODE_ADDRESS_SHOWN];
+
+    assert_string_equal(a.user, "u");
+    assert_string_equal(a.password, "");
+    assert_string_equal(a.password_file, "/etc/a=b:c,d");
+    assert_string_equal(a.text, "redis://h:1/2");
+    assert_string_equal(a.as, "");
+    a = parsed("h,password_file=redis");
+    assert_string_equal(a.password_file, "redis");
+    assert_string_equal(a.id, "h");
+    a = parsed("b=/run/r,password_file=/p,as=/run/s");
+    assert_string_equal(a.password_file, "/p");
+    assert_string_equal(a.as, "/run/s");
+    assert_string_equal(a.host, "/run/r");
+    a = parsed("b=h,as=10.0.0.2:1,password_file=/p");
+    assert_string_equal(a.password_file, "/p");
+    assert_string_equal(a.as, "10.0.0.2:1");
+    assert_string_equal(node_address_shown(&a, text), "b=h,as=10.0.0.2:1,password_file=/p");
+    refused("b=h,password_file=", "write password_file=PATH");
+    refused("b=h,password_file=/a,password_file=/b", "password_file= is given twice");
+    refused("b=redis://:geheim@h,password_file=/a", "not in both");
+    hides("b=redis://:geheim@h,password_file=/a");
+    hides("b=redis://:geheim@h,password_file=/a@b");
 }
 
 TEST(test_lengths)
@@ -244,31 +299,10 @@ TEST(what_is_no_seat_is_refused)
 {
     static const char write[] = ": write as=IP:PORT, as=[IPV6]:PORT or as=/PATH";
     static const char *const no_seats[] = {
-        "db2:6379",
-        "db2",
-        "localhost:1",
-        "10.0.0.2",
-        "10.0.0.2:",
-        "10.0.0.2:0",
-        "",
-        "[::1]",
-        "[::1]:65536",
-        "::1:6379",
-        "10.0.0.256:1",
-        "10.0.0.2:1x",
-        "/",
-        "run/r",
-        "unix:/run/r",
-        "[h]:1",
-        "[fe80::1%e]:1",
-        "10.0.0.2:-1",
-        ":1",
-        "[",
-        "[]:1",
-        "]:1",
-        "/run/r,as=/s",
-        "redis://10.0.0.2:1",
-        "10.0.0.2:1,as=10.0.0.2:1",
+        "db2:6379", "db2",   "localhost:1", "10.0.0.2", "10.0.0.2:",          "10.0.0.2:0",
+        "",         "[::1]", "[::1]:65536", "::1:6379", "10.0.0.256:1",       "10.0.0.2:1x",
+        "/",        "run/r", "unix:/run/r", "[h]:1",    "[fe80::1%e]:1",      "10.0.0.2:-1",
+        ":1",       "[",     "[]:1",        "]:1",      "redis://10.0.0.2:1",
     };
     char text[256], path[110];
 
@@ -282,6 +316,7 @@ TEST(what_is_no_seat_is_refused)
     snprintf(text, sizeof(text), "b=h:1,as=%s", path);
     refused(text, write);
     refused("b=h,as=db2:6379", "'db2:6379' is none of these");
+    refused("b=h,as=10.0.0.2:1,as=10.0.0.2:1", "as= is given twice");
     refused("b=,as=10.0.0.2:1", "host is missing");
     refused("b=h:0,as=10.0.0.2:1", "port");
     refused("h,as=10.0.0.2:1", "give it an id");
@@ -307,6 +342,9 @@ TEST(what_is_shown_means_the_same)
     memset(a.text, 't', HF_NODE_TEXT_MAX);
     memset(a.as, 'a', HF_NODE_TEXT_MAX);
     assert_int_equal(strlen(node_address_shown(&a, text)), 3 * HF_NODE_TEXT_MAX + 5);
+    memset(a.password_file, 'p', NODE_ADDRESS_FILE_MAX);
+    assert_int_equal(strlen(node_address_shown(&a, text)),
+                     3 * HF_NODE_TEXT_MAX + 5 + NODE_ADDRESS_FILE_MAX + strlen(",password_file="));
 }
 
 /* The address of a seat is reached as its node is, and is shown as the seat. */
@@ -449,6 +487,8 @@ int main(void)
         cmocka_unit_test(test_uris),
         cmocka_unit_test(test_ids),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(what_is_cut_shows_no_password),
+        cmocka_unit_test(a_password_may_be_in_a_file),
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(a_node_may_have_a_seat_elsewhere),
         cmocka_unit_test(a_seat_has_one_form),

@@ -294,7 +294,7 @@ TEST(the_nearest_word_is_suggested_if_it_is_near)
     assert_string_equal(suggested("key"), "key_format");
     assert_string_equal(suggested("x"), "");
     assert_string_equal(suggested("lo"), "");
-    assert_string_equal(suggested("password"), "");
+    assert_string_equal(suggested("password"), "password_file");
     assert_string_equal(suggested("replicas"), "");
     assert_string_equal(suggested(""), "");
 }
@@ -415,7 +415,7 @@ TEST(the_sample_is_good_without_its_comments)
         fail_msg("line %d: %s", report.faults[0].line, report.faults[0].text);
     defaults = config;
     assert_int_equal(check("node = a=redis1.example.com\nnode = b=redis2.example.com\n"
-                           "node = c=redis://holdfast:PASSWORD@redis3.example.com:6379\n"
+                           "node = c=redis3.example.com\n"
                            "system = yes\nkey_format_for = orders/* redlock:%s\n",
                            NULL),
                      HF_OK);

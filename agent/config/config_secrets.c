@@ -1,0 +1,171 @@
+#include "agent/config/config_secrets.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/config/config_load.h"
+#include "shm/status.h"
+
+#define LINE_SIZE 1024 /* of a file that may have an end of line and blank lines behind it */
+
+/* --- one file --------------------------------------------------------------------------------- */
+
+int secret_path(const char *given, char ret_path[SECRET_PATH_MAX], char *why, size_t why_size)
+{
+    const char *credentials = secure_getenv("CREDENTIALS_DIRECTORY");
+    int length;
+
+    if (given[0] != '/' && !credentials) {
+        snprintf(why, why_size,
+                 "write an absolute path, or LoadCredential=%.64s:PATH into the agent's unit: "
+                 "'%.64s' is "
+                 "the name of a credential, and none is loaded here",
+                 given, given);
+        return HF_EINVAL;
+    }
+    length = snprintf(ret_path, SECRET_PATH_MAX, "%s%s%s", given[0] == '/' ? "" : credentials,
+                      given[0] == '/' ? "" : "/", given);
+    if (length < SECRET_PATH_MAX)
+        return HF_OK;
+    snprintf(why, why_size, "the path is longer than %d bytes", SECRET_PATH_MAX - 1);
+    return HF_EINVAL;
+}
+
+static int cannot_read(const char *path, int error, char *why, size_t why_size)
+{
+    snprintf(why, why_size, "%s%.160s cannot be read: %s",
+             error == EACCES ? "let the agent's user read it: " : "", path, strerror(error));
+    return HF_EINVAL;
+}
+
+/* Up to `size` bytes. A pipe would make a reload wait for its writer. */
+static int read_start(const char *path, char *to, size_t size, size_t *ret_length, bool *ret_public,
+                      char *why, size_t why_size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = HF_OK;
+    struct stat st;
+    ssize_t got = -1;
+
+    if (fd < 0)
+        return cannot_read(path, errno, why, why_size);
+    if (fstat(fd, &st) < 0 || (S_ISREG(st.st_mode) && (got = read(fd, to, size)) < 0)) {
+        rc = cannot_read(path, errno, why, why_size);
+    } else if (got < 0) {
+        snprintf(why, why_size, "%.160s is no regular file", path);
+        rc = HF_EINVAL;
+    } else {
+        *ret_length = (size_t)got;
+        *ret_public = st.st_mode & S_IROTH;
+    }
+    (void)close(fd);
+    return rc;
+}
+
+static bool is_blank(const char *text, size_t length)
+{
+    size_t at = 0;
+
+    while (at < length && strchr(" \t\r\n", text[at]) && text[at])
+        at++;
+    return at == length;
+}
+
+int secret_read_line(const char *path, char *ret_line, size_t size, bool *ret_public, char *why,
+                     size_t why_size)
+{
+    char text[LINE_SIZE];
+    size_t got = 0, length;
+    bool is_public = false;
+    int rc = read_start(path, text, sizeof(text), &got, &is_public, why, why_size);
+
+    if (rc < 0)
+        return rc;
+    for (length = 0; length < got && text[length] != '\n'; length++)
+        ;
+    rc = HF_EINVAL;
+    if (!is_blank(text + length, got - length))
+        snprintf(why, why_size,
+                 "%.160s must have the secret in its first line and nothing below it", path);
+    else if (length > 0 && text[length - 1] == '\r')
+        snprintf(why, why_size,
+                 "write %.160s with lines that end as on Unix: this one ends in a carriage return",
+                 path);
+    else if (length == 0)
+        snprintf(why, why_size, "%.160s is empty", path);
+    else if (memchr(text, '\0', length))
+        snprintf(why, why_size, "%.160s contains a zero byte", path);
+    else if (length >= size)
+        snprintf(why, why_size, "%.160s: its line is longer than %zu bytes", path, size - 1);
+    else
+        rc = HF_OK;
+    if (rc == HF_OK) {
+        memcpy(ret_line, text, length);
+        ret_line[length] = '\0';
+        *ret_public = is_public;
+    }
+    explicit_bzero(text, sizeof(text));
+    return rc;
+}
+
+/* --- the nodes' passwords --------------------------------------------------------------------- */
+
+/* Of the place where it is set: a node's line, or the setting that is for all of them. */
+static void wrong_place(struct config_load *l, int node, bool own, const char *why)
+{
+    bool from_file = l->report->file[0] && l->origin[CONFIG_ID_node] != ORIGIN_COMMAND_LINE;
+
+    if (!own)
+        (void)config_wrong_row(l, CONFIG_ID_password_file, "password_file: %s", why);
+    else if (from_file)
+        (void)config_wrong_line(l, l->report->node_line[node], "node %s: password_file: %s",
+                                l->config.nodes[node].id, why);
+    else
+        (void)config_wrong(l, "node %s: password_file: %s", l->config.nodes[node].id, why);
+}
+
+static bool read_password(struct config_load *l, int i, const char *given, char *ret, size_t size)
+{
+    bool own = l->config.nodes[i].password_file[0], is_public = false;
+    char path[SECRET_PATH_MAX], why[512];
+
+    if (secret_path(given, path, why, sizeof(why)) < 0 ||
+        secret_read_line(path, ret, size, &is_public, why, sizeof(why)) < 0) {
+        wrong_place(l, i, own, why);
+        return false;
+    }
+    if (is_public && !l->config.warning[0])
+        snprintf(l->config.warning, sizeof(l->config.warning),
+                 "%.120s has a password and every user can read it: chmod o-r it", path);
+    return true;
+}
+
+void config_read_passwords(struct config_load *l)
+{
+    struct config *c = &l->config;
+    char common[sizeof(c->nodes[0].password)] = "";
+    bool wanted = true; /* the common one has not been read */
+
+    for (int i = 0; i < c->node_count; i++) {
+        struct node_address *a = &c->nodes[i];
+
+        if (a->password_file[0]) {
+            (void)read_password(l, i, a->password_file, a->password, sizeof(a->password));
+        } else if (!a->password[0] && c->password_file[0]) {
+            if (wanted && !read_password(l, i, c->password_file, common, sizeof(common)))
+                break; /* said once */
+            wanted = false;
+            memcpy(a->password, common, sizeof(a->password));
+        } else if (a->user[0] && !a->password[0]) {
+            (void)config_wrong_row(l, CONFIG_ID_node,
+                                   "node address '%.128s': a user without a password; write "
+                                   "USER:PASSWORD@, or use password_file",
+                                   a->text);
+        }
+    }
+    explicit_bzero(common, sizeof(common));
+}
