@@ -11,11 +11,15 @@
 #include "agent/config/config_load.h"
 #include "shm/status.h"
 
-#define LINE_SIZE 1024 /* of a file that may have an end of line and blank lines behind it */
+#define SECRET_PATH_MAX 4096
+#define LINE_SIZE       1024 /* of a file that may have an end of line and blank lines behind it */
 
 /* --- one file --------------------------------------------------------------------------------- */
 
-int secret_path(const char *given, char ret_path[SECRET_PATH_MAX], char *why, size_t why_size)
+/* Where a setting's file is: an absolute path is itself; any other is the name of a credential of the service
+ * (LoadCredential= in its unit). HF_EINVAL, with a sentence in `why`: there are no credentials here. */
+static int secret_path(const char *given, char ret_path[SECRET_PATH_MAX], char *why,
+                       size_t why_size)
 {
     const char *credentials = secure_getenv("CREDENTIALS_DIRECTORY");
     int length;
@@ -75,8 +79,10 @@ static bool is_blank(const char *text, size_t length)
     return at == length;
 }
 
-int secret_read_line(const char *path, char *ret_line, size_t size, bool *ret_public, char *why,
-                     size_t why_size)
+/* Reads a file with one line into `ret_line`, without its end. HF_EINVAL, with a sentence in `why` that never shows
+ * what is in the file. `ret_public`: every user can read it. */
+static int secret_read_line(const char *path, char *ret_line, size_t size, bool *ret_public,
+                            char *why, size_t why_size)
 {
     char text[LINE_SIZE];
     size_t got = 0, length;
