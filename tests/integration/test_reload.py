@@ -251,7 +251,7 @@ def bad_file(run):
             (good + "nonsense\n", f"{file.path}:6: write \"key = value\""),
             (good + "assume_fresh = yes\n", f"{file.path}:6: give 'assume_fresh' on the command line"),
             (good + "group = no-such-group\n", "there is no group 'no-such-group'"),
-            (good + "# " + 1000 * "x" + "\n", f"{file.path}:6: the line is longer"),
+            (good + "# " + 1000 * "x" + "\n", f"{file.path}:6: shorten it: the line is longer"),
             ("", f"{file.path}: no nodes are given: write node = ADDRESS")):
         file.write(text)
         refused(run, word)
