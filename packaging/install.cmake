@@ -40,4 +40,9 @@ if(EXISTS "${conf}")
         message(STATUS "Kept: ${conf}; compare it with ${name} beside it")
     endif()
 endif()
-file(INSTALL "${source}/holdfast.conf" DESTINATION "${sysconfdir}/holdfast" RENAME ${name})
+# It may have passwords. The agent's account reads it as its group, once there is one (holdfast.sysusers).
+file(INSTALL "${source}/holdfast.conf" DESTINATION "${sysconfdir}/holdfast" RENAME ${name}
+     PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ)
+if("$ENV{DESTDIR}" STREQUAL "")
+    execute_process(COMMAND chgrp holdfast "${sysconfdir}/holdfast/${name}" OUTPUT_QUIET ERROR_QUIET)
+endif()

@@ -6,7 +6,7 @@
 import ctypes
 import sys
 
-lib = ctypes.CDLL("libholdfast.so.0")
+lib = ctypes.CDLL("libholdfast.so.1")
 lib.hf_last_message.restype = ctypes.c_char_p
 lib.hf_fence.restype = ctypes.c_uint64
 lib.hf_remaining_ms.restype = ctypes.c_int64

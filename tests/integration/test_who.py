@@ -534,7 +534,7 @@ def force_not_allowed(run):
 
 INTERRUPTED = """
 import ctypes, signal, sys
-lib = ctypes.CDLL("libholdfast.so.0")
+lib = ctypes.CDLL("libholdfast.so.1")
 client = ctypes.c_void_p()
 assert lib.hf_connect(None, ctypes.byref(client)) == 0
 signal.signal(signal.SIGALRM, lambda *_: None)

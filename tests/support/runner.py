@@ -46,6 +46,7 @@ NO_SANITIZER = "none of its scenarios runs with a sanitizer"
 LEFT_OUT = {
     "address": {
         "bench": NO_SANITIZER,
+        "completion": NO_SANITIZER,
         "chaos": "the judge is in Python; the rest of it runs without sanitizers only",
         "examples": "they are around run and the library, which the other scenarios are full of",
         "interop": NO_SANITIZER,

@@ -10,41 +10,6 @@
 #include "tools/common/text.h"
 #include "tools/run/beat.h"
 
-void run_options_help(void)
-{
-    fputs("Usage: holdfast run [options] NAME [--] COMMAND [ARGUMENT...]\n"
-          "\n"
-          "Runs COMMAND while holding the lock NAME. The whole process tree of COMMAND is dead "
-          "before the\n"
-          "lock is released, or can pass to another.\n"
-          "\n"
-          "  -n, --nonblock               fail at once when the lock is held by another\n"
-          "  -w, --wait TIME              wait at most this long (default: without limit)\n"
-          "  -E, --conflict-exit-code N   exit with N instead of 75 when another holds the lock\n"
-          "  -t, --ttl TIME               TTL of the lock's keys (default: the agent's)\n"
-          "  -s, --signal SIGNAL          what stops COMMAND when the lock is being lost (TERM)\n"
-          "      --on-lost SHELL-COMMAND  run this instead of sending that signal\n"
-          "      --also NAME              take this lock too, all of them or none; up to 63 times\n"
-          "      --slots K                NAME is a counted lock: up to K may hold it\n"
-          "      --max-hold TIME          hold the lock no longer than this\n"
-          "      --heartbeat TIME         lose the lock when COMMAND has not called 'holdfast "
-          "beat', or\n"
-          "                               hf_job_beat(), for this long\n"
-          "      --note TEXT              shown to whoever asks who holds the lock\n"
-          "      --no-new-privs           COMMAND gains nothing by set-uid programs (sudo, ping)\n"
-          "      --agent NAME             the agent to use (default: $HOLDFAST_AGENT, else "
-          "\"default\")\n"
-          "  -v, --verbose                tell what happens on stderr\n"
-          "  -h, --help\n"
-          "\n"
-          "TIME: 30, 30s, 500ms, 5m, 1h, 1d. Exit code: COMMAND's own, 128+N after signal N, 124 "
-          "lock lost\n"
-          "and COMMAND stopped, 125 Holdfast failed, 126 and 127 COMMAND cannot be run or found, "
-          "75 held by\n"
-          "another, 69 no agent or too few nodes, 77 not allowed, 64 usage, 78 configuration.\n",
-          stdout);
-}
-
 enum {
     OPT_MAX_HOLD = 256,
     OPT_HEARTBEAT,
@@ -56,24 +21,65 @@ enum {
     OPT_NO_NEW_PRIVS
 };
 
-static const struct option options[] = {
-    {"nonblock", no_argument, NULL, 'n'},
-    {"wait", required_argument, NULL, 'w'},
-    {"conflict-exit-code", required_argument, NULL, 'E'},
-    {"ttl", required_argument, NULL, 't'},
-    {"signal", required_argument, NULL, 's'},
-    {"on-lost", required_argument, NULL, OPT_ON_LOST},
-    {"max-hold", required_argument, NULL, OPT_MAX_HOLD},
-    {"heartbeat", required_argument, NULL, OPT_HEARTBEAT},
-    {"note", required_argument, NULL, OPT_NOTE},
-    {"agent", required_argument, NULL, OPT_AGENT},
-    {"also", required_argument, NULL, OPT_ALSO},
-    {"slots", required_argument, NULL, OPT_SLOTS},
-    {"no-new-privs", no_argument, NULL, OPT_NO_NEW_PRIVS},
-    {"verbose", no_argument, NULL, 'v'},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
+static const struct {
+    struct option option;
+    const char *shown; /* in the help, and to who completes the command line */
+} rows[] = {
+    {{"nonblock", no_argument, NULL, 'n'},
+     "  -n, --nonblock               fail at once when the lock is held by another"},
+    {{"wait", required_argument, NULL, 'w'},
+     "  -w, --wait TIME              wait at most this long (default: without limit)"},
+    {{"conflict-exit-code", required_argument, NULL, 'E'},
+     "  -E, --conflict-exit-code N   exit with N instead of 75 when another holds the lock"},
+    {{"ttl", required_argument, NULL, 't'},
+     "  -t, --ttl TIME               TTL of the lock's keys (default: the agent's)"},
+    {{"signal", required_argument, NULL, 's'},
+     "  -s, --signal SIGNAL          what stops COMMAND when the lock is being lost (TERM)"},
+    {{"on-lost", required_argument, NULL, OPT_ON_LOST},
+     "      --on-lost SHELL-COMMAND  run this instead of sending that signal"},
+    {{"also", required_argument, NULL, OPT_ALSO},
+     "      --also NAME              take this lock too, all of them or none; up to 63 times"},
+    {{"slots", required_argument, NULL, OPT_SLOTS},
+     "      --slots K                NAME is a counted lock: up to K may hold it"},
+    {{"max-hold", required_argument, NULL, OPT_MAX_HOLD},
+     "      --max-hold TIME          hold the lock no longer than this"},
+    {{"heartbeat", required_argument, NULL, OPT_HEARTBEAT},
+     "      --heartbeat TIME         lose the lock when COMMAND has not called 'holdfast beat', "
+     "or\n"
+     "                               hf_job_beat(), for this long"},
+    {{"note", required_argument, NULL, OPT_NOTE},
+     "      --note TEXT              shown to whoever asks who holds the lock"},
+    {{"no-new-privs", no_argument, NULL, OPT_NO_NEW_PRIVS},
+     "      --no-new-privs           COMMAND gains nothing by set-uid programs (sudo, ping)"},
+    {{"agent", required_argument, NULL, OPT_AGENT},
+     "      --agent NAME             the agent to use (default: $HOLDFAST_AGENT, else "
+     "\"default\")"},
+    {{"verbose", no_argument, NULL, 'v'},
+     "  -v, --verbose                tell what happens on stderr"},
+    {{"help", no_argument, NULL, 'h'}, "  -h, --help"},
 };
+
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+void run_options_help(void)
+{
+    fputs("Usage: holdfast run [options] NAME [--] COMMAND [ARGUMENT...]\n"
+          "\n"
+          "Runs COMMAND while holding the lock NAME. The whole process tree of COMMAND is dead "
+          "before the\n"
+          "lock is released, or can pass to another.\n"
+          "\n",
+          stdout);
+    for (size_t i = 0; i < ROWS; i++)
+        puts(rows[i].shown);
+    fputs("\n"
+          "TIME: 30, 30s, 500ms, 5m, 1h, 1d. Exit code: COMMAND's own, 128+N after signal N, 124 "
+          "lock lost\n"
+          "and COMMAND stopped, 125 Holdfast failed, 126 and 127 COMMAND cannot be run or found, "
+          "75 held by\n"
+          "another, 69 no agent or too few nodes, 77 not allowed, 64 usage, 78 configuration.\n",
+          stdout);
+}
 
 /* A span for the agent: at least 1 ms, and it must fit the wire. */
 static int positive_span(const char *option, const char *text, int64_t *ret_ms)
@@ -180,8 +186,11 @@ static int parse_option(struct run_options *run, int option)
 int run_options_parse(struct run_options *run, int argc, char **argv, bool *ret_help)
 {
     static char program[] = "holdfast run"; /* getopt's messages begin with it */
+    struct option options[ROWS + 1] = {{NULL, 0, NULL, 0}};
     int option, code;
 
+    for (size_t i = 0; i < ROWS; i++)
+        options[i] = rows[i].option;
     *run = (struct run_options){.wait_ms = -1, .busy_code = EXIT_BUSY, .stop_signal = SIGTERM};
     argv[0] = program;
     optind = 0; /* parse this argv from its start */
