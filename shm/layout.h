@@ -25,6 +25,7 @@
 #include "shm/layout_history.h"
 #include "shm/layout_measures.h"
 #include "shm/layout_node.h"
+#include "shm/layout_waiters.h"
 
 /* Only tests set these: they build a holdfastd of a later version, to upgrade to. */
 #ifndef HF_TEST_MAJOR
@@ -36,7 +37,7 @@
 
 #define HF_TABLE_MAGIC    UINT64_C(0x3145464c42415448) /* "HTABLFE1", little endian */
 #define HF_TABLE_MAJOR    (1 + HF_TEST_MAJOR)
-#define HF_TABLE_MINOR    (4 + HF_TEST_MINOR)
+#define HF_TABLE_MINOR    (5 + HF_TEST_MINOR)
 #define HF_TABLE_HEADER   4096 /* bytes before the first section */
 #define HF_NODES_MAX      9
 #define HF_NAME_MAX       255 /* bytes of a name, at least 1 */
@@ -130,6 +131,7 @@ enum hf_section_type {
     HF_SECTION_EVENTS = 6,    /* + enum hf_event_ring: 6 to 9 */
     HF_SECTION_RENEWALS = 10, /* HF_NODES_MAX rings, one after the other */
     HF_SECTION_MEASURES = 11, /* since 1.4: one struct hf_measures */
+    HF_SECTION_WAITERS = 12,  /* since 1.5: HF_WAITERS_SHOWN rows */
     HF_SECTION_TEST = 0x7e57, /* of a later version, in tests only */
 };
 #define HF_SECTIONS_MAX 16

@@ -16,6 +16,7 @@
 #include "shm/status.h"
 #include "shm/table_map.h"
 #include "shm/table_sizes.h"
+#include "shm/waiters.h"
 
 #define CREATE_TRIES 8
 #define UNITS_MAX    (UINT64_C(1) << 32) /* text_off has 32 bits */
@@ -280,6 +281,7 @@ static void start_again(struct hf_table *table, const struct hf_table_places *pl
     for (uint32_t i = 0; i < table->counter_count; i++)
         hf_counter_set(table, (enum hf_counter)i, 0);
     hf_measures_begin(table);
+    hf_waiters_begin(table);
     for (uint32_t i = 0; i < table->node_count; i++)
         hf_node_publish(table, i, &empty_row);
 }

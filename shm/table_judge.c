@@ -132,6 +132,13 @@ static bool place_later(const struct hf_table_header *h, uint64_t size, struct h
         !place_section(h, size, HF_SECTION_MEASURES, sizeof(struct hf_measures), 1, &p->measures,
                        &count))
         return false;
+    if (find_section(h, HF_SECTION_WAITERS)) {
+        if (!place_section(h, size, HF_SECTION_WAITERS, sizeof(struct hf_waiter_row), 1,
+                           &p->waiters, &count) ||
+            count > UINT32_MAX)
+            return false;
+        p->waiter_rows = (uint32_t)count;
+    }
     if (!find_section(h, HF_SECTION_RENEWALS))
         return true;
     if (!place_section(h, size, HF_SECTION_RENEWALS, sizeof(struct hf_renewal), HF_NODES_MAX,

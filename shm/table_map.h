@@ -14,7 +14,9 @@ struct hf_table_places {
     uint64_t text_room, text_there, text_units; /* text_units: the maker's own bound */
     uint32_t slot_room, capacity, node_rows, index_room, index_size, index_areas, counter_count;
     uint64_t events[HF_EVENT_RINGS], renewals;
-    uint64_t measures;                                   /* 0: none */
+    uint64_t measures; /* 0: none */
+    uint64_t waiters;
+    uint32_t waiter_rows;                                /* 0: none */
     uint32_t event_count[HF_EVENT_RINGS], renewals_kept; /* 0: none */
 };
 

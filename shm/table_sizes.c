@@ -91,8 +91,10 @@ void hf_table_lay_out(struct hf_table_header *header, const struct hf_table_spec
                       (uint64_t)HF_NODES_MAX * HF_RENEWALS_KEPT, end);
     end = add_section(header, 6 + HF_EVENT_RINGS, HF_SECTION_MEASURES, sizeof(struct hf_measures),
                       1, end);
+    end = add_section(header, 7 + HF_EVENT_RINGS, HF_SECTION_WAITERS, sizeof(struct hf_waiter_row),
+                      HF_WAITERS_SHOWN, end);
     if (HF_TEST_MINOR)
-        end = add_section(header, 7 + HF_EVENT_RINGS, HF_SECTION_TEST, HF_CACHE_LINE, 1000, end);
+        end = add_section(header, 8 + HF_EVENT_RINGS, HF_SECTION_TEST, HF_CACHE_LINE, 1000, end);
     /* Last, because most of it is a hole. */
     end = add_section(header, 4, HF_SECTION_TEXT, HF_TEXT_UNIT, units, end);
     atomic_store_explicit(&header->capacity, capacity, memory_order_relaxed);

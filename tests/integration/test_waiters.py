@@ -56,7 +56,8 @@ def settled(run, agents):
             now = counters(run, agent)
             return not (now["clients"] or now["waiters"] or now["leases"])
         wait_until(empty, 10, f"{agent.label} has no clients, waiters and leases")
-        assert run.holdfast("list", "--json", agent=agent).json["leases"] == []
+        left = run.holdfast("list", "--json", agent=agent).json
+        assert left["leases"] == [] and left["waiters"] == [], left
     wait_until(lambda: not any(keys(node) for node in run.nodes), 5, "no keys are left on the nodes")
 
 

@@ -16,6 +16,7 @@
 #include "agent/broker/locks/waiters.h"
 #include "agent/broker/nodes/node_texts.h"
 #include "agent/broker/nodes/nodes.h"
+#include "shm/waiters.h"
 #include "tests/support/journal.h"
 #include "tests/unit/broker_fixture.h"
 #include "tests/unit/links_fixture.h"
@@ -950,6 +951,74 @@ static void who_waits_is_told_nothing_when_the_agent_starts_again(void **state)
     assert_int_equal(forgone, 1);
 }
 
+/* --- who waits, for people ---------------------------------------------------------------------- */
+
+/* The requests in the table, by their rows: the number of each. */
+static int shown_rows(uint64_t ret_numbers[HF_WAITERS_SHOWN])
+{
+    int count = 0;
+
+    for (uint32_t i = 0; i < hf_waiters_room(&agent.table); i++) {
+        struct hf_waiter_row row;
+
+        if (hf_waiter_read(&agent.table, i, &row) == HF_OK)
+            ret_numbers[count++] = row.number;
+    }
+    return count;
+}
+
+static void who_waits_stands_in_the_table_until_it_does_not(void **state)
+{
+    uint64_t numbers[HF_WAITERS_SHOWN];
+    struct hf_waiter_row row;
+
+    (void)state;
+    granted(0, 1, "a");
+    assert_int_equal(shown_rows(numbers), 0);
+    try_for(1, 2, "a");
+    assert_int_equal(shown_rows(numbers), 0);
+    acquire(1, 3, "a", hf_time_add(its_time, hf_ms(500)));
+    wait_for(2, 4, "a");
+    assert_int_equal(shown_rows(numbers), 2);
+    assert_int_equal(hf_waiter_read(&agent.table, 0, &row), HF_OK);
+    assert_int_equal(row.pid, sessions[1].client->pid);
+    assert_int_equal(row.uid, sessions[1].client->uid);
+    assert_int_equal(row.since_ns, its_time.ns);
+    assert_int_equal(row.deadline_ns, hf_time_add(its_time, hf_ms(500)).ns);
+    assert_int_equal(row.ttl_ms, TTL_MS);
+    assert_int_equal(row.name_len, 1);
+    assert_int_equal(row.name[0], 'a');
+    assert_int_equal(hf_waiter_read(&agent.table, 1, &row), HF_OK);
+    assert_int_equal(row.deadline_ns, INT64_MAX);
+    pass(501);
+    assert_int_equal(answered(1, 3)->status, HF_ETIMEDOUT);
+    assert_int_equal(shown_rows(numbers), 1);
+    request_cancel(&sessions[2], 4);
+    assert_int_equal(shown_rows(numbers), 0);
+}
+
+static void of_more_than_there_are_rows_the_oldest_are_shown(void **state)
+{
+    uint64_t numbers[HF_WAITERS_SHOWN], first;
+
+    (void)state;
+    granted(0, 1, "a");
+    locks->shown_waiters.free_count = 2;
+    first = locks->shown_waiters.number + 1;
+    for (uint64_t id = 2; id <= 5; id++)
+        wait_for(1, id, "a");
+    assert_int_equal(shown_rows(numbers), 2);
+    request_cancel(&sessions[1], 2); /* its row goes to the oldest without one */
+    request_cancel(&sessions[1], 5); /* this one had none */
+    assert_int_equal(shown_rows(numbers), 2);
+    assert_int_equal(numbers[0] + numbers[1], first + 1 + first + 2);
+    request_cancel(&sessions[1], 3);
+    assert_int_equal(shown_rows(numbers), 1);
+    request_cancel(&sessions[1], 4);
+    assert_int_equal(shown_rows(numbers), 0);
+    assert_int_equal(locks->shown_waiters.free_count, 2);
+}
+
 /* --- an operator drains the host ---------------------------------------------------------------- */
 
 #define OPERATOR 4
@@ -1290,6 +1359,8 @@ int main(void)
         ROW(a_short_hold_ends_without_the_renewal_thread),
         ROW(a_short_hold_lasts_no_longer),
         ROW(who_waits_is_told_nothing_when_the_agent_starts_again),
+        ROW(who_waits_stands_in_the_table_until_it_does_not),
+        ROW(of_more_than_there_are_rows_the_oldest_are_shown),
         ROW(the_agents_end_has_short_holds_adopted),
         ROW(a_drained_host_refuses_tries_and_lets_waiters_wait),
         ROW(an_undrained_host_serves_who_waits),

@@ -85,6 +85,14 @@ static void what_minor_versions_added_is_where_the_document_says(void **state)
     assert_int_equal(offsetof(struct hf_measures, extreme), 2048);
     assert_int_equal(offsetof(struct hf_measures, failed), 2560);
     assert_int_equal(offsetof(struct hf_measures, gauge), 2688);
+    assert_int_equal(HF_SECTION_WAITERS, 12);
+    assert_int_equal(sizeof(struct hf_waiter_row), 384);
+    assert_int_equal(offsetof(struct hf_waiter_row, pid), 8);
+    assert_int_equal(offsetof(struct hf_waiter_row, deadline_ns), 32);
+    assert_int_equal(offsetof(struct hf_waiter_row, ttl_ms), 48);
+    assert_int_equal(offsetof(struct hf_waiter_row, name_len), 52);
+    assert_int_equal(offsetof(struct hf_waiter_row, comm), 56);
+    assert_int_equal(offsetof(struct hf_waiter_row, name), 72);
 }
 
 static void the_library_inlines_the_same_check_word(void **state)

@@ -162,7 +162,17 @@ struct poke {
     }
 
 /* In the order in which hf_table_create() lays them out. */
-enum { SLOTS, NODES, COUNTERS, INDEX, TEXT, EVENTS, RENEWALS = EVENTS + HF_EVENT_RINGS, MEASURES };
+enum {
+    SLOTS,
+    NODES,
+    COUNTERS,
+    INDEX,
+    TEXT,
+    EVENTS,
+    RENEWALS = EVENTS + HF_EVENT_RINGS,
+    MEASURES,
+    WAITERS
+};
 
 static const struct poke pokes[] = {
     FIELD(minor, 7, 0, ""), /* a later minor version that we may read */
@@ -208,6 +218,11 @@ static const struct poke pokes[] = {
     FIELD(sections[MEASURES].elem_size, sizeof(struct hf_measures) - 8, HF_ETABLE, "section"),
     FIELD(sections[MEASURES].elem_count, 0, HF_ETABLE, "section"),
     FIELD(sections[MEASURES].offset, UINT64_MAX - 63, HF_ETABLE, "section"),
+    FIELD(sections[WAITERS].type, 0, 0, ""), /* likewise: nobody is told who waits */
+    FIELD(sections[WAITERS].elem_size, sizeof(struct hf_waiter_row) - 8, HF_ETABLE, "section"),
+    FIELD(sections[WAITERS].elem_count, HF_WAITERS_SHOWN + 1, HF_ETABLE, "section"),
+    FIELD(sections[WAITERS].elem_count, 0, HF_ETABLE, "section"),
+    FIELD(sections[WAITERS].offset, UINT64_MAX - 63, HF_ETABLE, "section"),
 };
 
 static void every_damage_is_refused_with_a_reason(void **state)

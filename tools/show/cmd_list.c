@@ -12,9 +12,10 @@
 #include "tools/show/show.h"
 #include "tools/show/show_agent.h"
 #include "tools/show/show_lease.h"
+#include "tools/show/show_waiter.h"
 
 static uint32_t print_json(const struct reader *reader, const struct life *life,
-                           const struct reader_filter *filter)
+                           const struct reader_filter *filter, const struct waiting *waiting)
 {
     struct json_out out;
     uint32_t unreadable;
@@ -22,6 +23,7 @@ static uint32_t print_json(const struct reader *reader, const struct life *life,
     json_begin(&out, stdout);
     show_agent_json(&out, reader, life);
     show_lease_list_json(&out, reader, filter, &unreadable);
+    show_waiter_json(&out, waiting);
     json_end(&out);
     return unreadable;
 }
@@ -33,10 +35,11 @@ int cmd_list(int argc, char **argv)
     struct reader_name prefix;
     struct reader reader;
     struct life life;
+    struct waiting waiting;
     uint32_t unreadable;
     int code = reader_args_parse(
         argc, argv, "jaeA", "list [options] [PREFIX]",
-        "Lists the leases held on this host, those whose names begin with PREFIX.\n"
+        "Lists the leases held on this host, those whose names begin with PREFIX, and who waits.\n"
         "VOTES: nodes known to have the key. LEFT: the validity that is left; renewals extend it.\n"
         "With --all-hosts: the leases of all hosts' agents, as a majority of the nodes has them.",
         &args);
@@ -55,10 +58,14 @@ int cmd_list(int argc, char **argv)
     filter =
         (struct reader_filter){.prefix = prefix.bytes, .prefix_len = prefix.len, .all = args.all};
     life_judge(&reader.table, &life);
-    if (args.json)
-        unreadable = print_json(&reader, &life, &filter);
-    else
+    waiting_read(&reader.table, &life, prefix.bytes, prefix.len, false, &waiting);
+    if (args.json) {
+        unreadable = print_json(&reader, &life, &filter, &waiting);
+    } else {
         show_lease_list(&reader, &filter, &unreadable);
+        show_waiter_list(&waiting, prefix.len == 0);
+    }
+    waiting_free(&waiting);
     show_lease_unreadable("list", unreadable);
     life_warn("list", reader.place.agent, &life);
     reader_close(&reader);

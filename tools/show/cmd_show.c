@@ -12,6 +12,7 @@
 #include "tools/show/show.h"
 #include "tools/show/show_agent.h"
 #include "tools/show/show_lease.h"
+#include "tools/show/show_waiter.h"
 #include "tools/show/who.h"
 
 struct show {
@@ -21,6 +22,7 @@ struct show {
     struct life life;
     struct hf_slot_view view;
     bool found, in_force;   /* here */
+    struct waiting waiting; /* here */
     struct hf_who_info who; /* anywhere; its state is 0 when the nodes were not asked */
 };
 
@@ -38,6 +40,7 @@ static void print(const struct show *show)
             puts("\nby the nodes:");
         who_print(show->name->bytes, show->name->len, &show->who);
     }
+    show_waiter_of_lease(&show->waiting);
 }
 
 /* The document is the lease, with its agent as a member. */
@@ -61,6 +64,7 @@ static void print_json(const struct show *show)
     json_put(lease, "anywhere", anywhere ? anywhere : json_null());
     json_begin(&out, stdout);
     json_object_foreach(lease, key, value) json_member(&out, key, json_incref(value));
+    show_waiter_json(&out, &show->waiting);
     show_agent_json(&out, &show->reader, &show->life);
     json_end(&out);
     json_decref(lease);
@@ -97,12 +101,13 @@ int cmd_show(int argc, char **argv)
     struct reader_name name;
     struct show show = {.args = &args, .name = &name, .who = {.size = sizeof(show.who)}};
     char shown[TEXT_NAME_SIZE];
-    int status, code = reader_args_parse(
-                    argc, argv, "je", "show [options] NAME",
-                    "Shows everything known here about the lease NAME, also if it was lost. If "
-                    "nobody on this\nhost holds it, the nodes are asked who does.\n"
-                    "Exit code: 0 it is held on this host, 3 it is not, 69 no agent.",
-                    &args);
+    int status,
+        code = reader_args_parse(
+            argc, argv, "je", "show [options] NAME",
+            "Shows everything known here about the lease NAME, also if it was lost, and who waits\n"
+            "for it. If nobody on this host holds it, the nodes are asked who does.\n"
+            "Exit code: 0 it is held on this host, 3 it is not, 69 no agent.",
+            &args);
 
     if (code != READER_ARGS_GO_ON || (code = reader_args_name(argc, argv, &args, &name)) != EXIT_OK)
         return code;
@@ -115,9 +120,11 @@ int cmd_show(int argc, char **argv)
         life_judge(&show.reader.table, &show.life);
         show.found = status == HF_OK;
         show.in_force = show.found && reader_in_force(&show.reader.table, &show.view);
+        waiting_read(&show.reader.table, &show.life, name.bytes, name.len, true, &show.waiting);
         if (!show.in_force)
             ask_nodes(&show, shown);
         (args.json ? print_json : print)(&show);
+        waiting_free(&show.waiting);
         code = format_finish("show", show.in_force ? EXIT_OK : EXIT_NOT_HELD);
     } else {
         fprintf(stderr, "holdfast show: %s cannot be read: %s\n", shown, hf_status_text(status));

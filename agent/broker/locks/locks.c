@@ -35,6 +35,7 @@ int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
     LIST_INIT(&locks->rounds);
     LIST_INIT(&locks->laters);
     TAILQ_INIT(&locks->waiters_by_age);
+    shown_waiters_create(locks);
     short_holds_create(locks);
     if ((rc = resources_create(locks)) < 0 || (rc = wakeups_create(locks)) < 0) {
         locks_destroy(locks);

@@ -13,6 +13,7 @@
 #include "agent/base/loop.h"
 #include "agent/base/thread_role.h"
 #include "agent/base/token.h"
+#include "agent/broker/locks/shown_waiters.h"
 #include "agent/core/chains.h"
 #include "agent/redis/releaser.h"
 
@@ -71,6 +72,7 @@ struct locks {
     struct old_text *old_texts; /* per slot, within readopt() */
     unsigned waiter_count, handoff_count;
     TAILQ_HEAD(waiters_by_age, waiter) waiters_by_age; /* the oldest first */
+    struct shown_waiters shown_waiters;
     struct loop_timer stalled_timer;
 
     LIST_HEAD(, round) rounds;

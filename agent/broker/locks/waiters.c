@@ -17,6 +17,7 @@
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/rounds.h"
+#include "agent/broker/locks/shown_waiters.h"
 #include "agent/broker/locks/wakeups.h"
 #include "agent/broker/nodes/node_texts.h"
 #include "agent/broker/nodes/nodes.h"
@@ -43,6 +44,7 @@ void waiter_ages(struct waiter *w)
     if (waiter_tries(w))
         return;
     TAILQ_INSERT_TAIL(&locks->waiters_by_age, w, by_age);
+    shown_waiters_add(w);
     if (TAILQ_FIRST(&locks->waiters_by_age) == w)
         tell_oldest(locks);
 }
@@ -54,6 +56,7 @@ static void forget_age(struct locks *locks, struct waiter *w)
     if (waiter_tries(w))
         return;
     TAILQ_REMOVE(&locks->waiters_by_age, w, by_age);
+    shown_waiters_remove(w);
     if (oldest)
         tell_oldest(locks);
 }

@@ -17,8 +17,11 @@ struct session;
 
 /* One request that waits. */
 struct waiter {
-    TAILQ_ENTRY(waiter) queue;  /* of the resource, first come first served */
-    TAILQ_ENTRY(waiter) by_age; /* of all locks; a try is not in it */
+    TAILQ_ENTRY(waiter) queue;         /* of the resource, first come first served */
+    TAILQ_ENTRY(waiter) by_age;        /* of all locks; a try is not in it */
+    TAILQ_ENTRY(waiter) without_a_row; /* in the table, agent/broker/locks/shown_waiters.h */
+    uint32_t row;
+    uint64_t number;
     LIST_ENTRY(waiter) of_session;
     struct session *session;
     struct resource *resource;
