@@ -181,6 +181,12 @@ static bool judge(const struct config *c, const struct node_look *looks, int i, 
     int line = f->report->node_line[i], other = same_server(looks, i);
     const char *refusal;
 
+    if (look->lacks[0])
+        find_warning(
+            f, line,
+            "node %s (%s): %s; without them waiters poll, and it is not known whether it is "
+            "durable",
+            a->id, a->text, look->lacks);
     if (look->outcome == NODE_LOOK_AWAY) {
         find_warning(f, line, "node %s (%s) does not answer: %s", a->id, a->text, look->text);
     } else if (look->outcome == NODE_LOOK_REFUSED) {

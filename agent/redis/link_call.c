@@ -104,7 +104,7 @@ static bool counts(const struct link *link, const struct call *call)
 static void script_answered(struct link *link, struct call *call, const redisReply *answer)
 {
     struct link_reply reply = reply_of(call, LINK_ANSWERED, HF_NODE_ERR_NONE);
-    char text[LINK_TEXT_MAX];
+    char text[LINK_TEXT_MAX], better[LINK_TEXT_MAX];
 
     reply_decode(answer, call->script, call->keys, &reply);
     /* First, so that INFO precedes the script and the commands that are sent again. */
@@ -124,6 +124,8 @@ static void script_answered(struct link *link, struct call *call, const redisRep
             return;
         }
     }
+    if (reply.error == HF_NODE_ERR_PERM)
+        reply.error_text = rights_of_error(link, reply.error_text, better);
     link_copy_text(link, text, reply.error_text);
     reply.error_text = text;
     call->fn(link, &reply, call->arg);

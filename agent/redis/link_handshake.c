@@ -1,7 +1,8 @@
 /* The commands on a new connection, in this order, and again at each probe from INFO on:
  *   AUTH, SELECT, INFO | CLIENT SETNAME, INFO, CONFIG GET, every SCRIPT LOAD
  *     | writes that change nothing, the sentinel
- * (!) INFO is answered before anything else is sent: which server it is comes before what it says.
+ * (!) INFO is answered before anything else is sent that counts: which server it is comes before what it says. (The
+ * survey of rights, link_rights.c, comes before it, and says nothing of the server.)
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,9 +32,11 @@ static int ask(struct link *link, call_fn *fn, ...)
 static void refused(struct link *link, const char *command, enum hf_node_error error,
                     const char *text)
 {
-    char shown[LINK_TEXT_MAX] = "";
+    char shown[LINK_TEXT_MAX] = "", better[LINK_TEXT_MAX];
 
-    if (link->is_redis)
+    if (error == HF_NODE_ERR_PERM && (text = rights_of_error(link, text, better)) == better)
+        snprintf(shown, sizeof(shown), "%s", better);
+    else if (link->is_redis)
         link_copy_text(link, shown, text);
     link_end(link, error, "%s: %s%s%.100s", command,
              error == HF_NODE_ERR_OTHER ? "refused" : link_error_name(error), *shown ? ": " : "",
@@ -58,11 +61,17 @@ static void not_redis(struct link *link, const char *command)
 
 static void on_write(struct link *link, const struct call *call, const redisReply *answer)
 {
+    char better[LINK_TEXT_MAX];
+    const char *text;
+
     (void)call;
     if (!is_error(answer) || link->write_error != HF_NODE_ERR_NONE)
         return;
+    text = reply_error_text(answer->str);
     link->write_error = reply_error_class(answer->str);
-    link_copy_text(link, link->write_text, reply_error_text(answer->str));
+    if (link->write_error == HF_NODE_ERR_PERM)
+        text = rights_of_error(link, text, better);
+    link_copy_text(link, link->write_text, text);
 }
 
 /* A node checks memory, disk, replicas and rights before it sees that there is nothing to do: nothing
@@ -201,8 +210,8 @@ static void on_probe(struct loop_timer *timer, hf_time now)
         return;
     link->asked_well = false;
     memset(&link->asked, 0, sizeof(link->asked));
-    if (identity_check(link) == HF_OK && ask(link, on_probe_info, "INFO", NULL) == HF_OK &&
-        ask_config(link))
+    if (identity_check(link) == HF_OK && rights_survey(link) == HF_OK &&
+        ask(link, on_probe_info, "INFO", NULL) == HF_OK && ask_config(link))
         read_sentinel(link);
     else
         schedule_probe(link);
@@ -250,6 +259,8 @@ void handshake_begin(struct link *link)
         snprintf(db, sizeof(db), "%d", address->db);
         rc = ask(link, on_select, "SELECT", db, NULL);
     }
+    if (rc == HF_OK)
+        rc = rights_survey(link);
     if (rc == HF_OK)
         (void)ask(link, on_info, "INFO", NULL);
 }

@@ -1,6 +1,7 @@
 /* What the parts of a link share: link.c (connection), link_call.c (commands in flight),
  * link_script.c (the script commands), link_handshake.c (the commands on a new connection),
- * link_identity.c (whether it is still the same server), link_tracking.c (notices of changes),
+ * link_identity.c (whether it is still the same server), link_rights.c (what its user may do), link_tracking.c
+ * (notices of changes),
  * link_reply.c (decoding; knows no link). One thread. */
 #ifndef HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
 #define HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
@@ -13,6 +14,7 @@
 #include "agent/redis/link.h"
 #include "agent/redis/notices.h"
 #include "agent/redis/resolver.h"
+#include "agent/redis/rights.h"
 #include "agent/redis/script.h"
 #include "shm/compiler.h"
 
@@ -119,6 +121,12 @@ struct link {
 
     struct link_tracking tracking;
 
+    /* what its user may do there */
+    bool rights_doubted;        /* something was refused for want of a right */
+    struct rights rights;       /* by the last survey */
+    struct rights rights_asked; /* of the running one, whose next answer is to this command: */
+    int rights_at;
+
     /* why it ended */
     enum hf_node_error end_error;
     char end_text[LINK_TEXT_MAX];
@@ -186,6 +194,14 @@ bool identity_holds(const struct link *link, const struct node_facts *facts);
 void identity_differs(struct link *link, const struct node_facts *facts);
 /* Forgets what belonged to the last connection. */
 void identity_reset(struct link *link);
+
+/* --- link_rights.c ---------------------------------------------------------------------------- */
+
+/* Asks for each right, if there is a reason to. HF_OK, HF_ENOQUORUM, HF_ENOMEM. */
+int rights_survey(struct link *link);
+/* The node has refused something for want of a right, in these words. Returns better ones, in `buffer`, if it is known
+ * which rights are missing. The next survey is due. */
+const char *rights_of_error(struct link *link, const char *text, char buffer[LINK_TEXT_MAX]);
 
 /* --- link_tracking.c -------------------------------------------------------------------------- */
 

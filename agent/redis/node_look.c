@@ -110,6 +110,37 @@ static bool log_in(struct glance *g)
     return answer;
 }
 
+/* Each by a command that changes nothing; another error than that of a missing right is no matter here. */
+static bool may_all(struct glance *g)
+{
+    const char *words[RIGHTS_WORDS], *user = g->address.user[0] ? g->address.user : "default";
+    char text[RIGHTS_TEXT], lacking[NODE_LOOK_TEXT];
+    struct rights rights = {0};
+    int count;
+
+    for (int i = 0; (count = rights_ask(i, words)) > 0; i++) {
+        redisReply *answer = redisCommandArgv(g->context, count, words, NULL);
+
+        if (!answer) {
+            fail_without_answer(g);
+            return false;
+        }
+        if (answer->type == REDIS_REPLY_ERROR)
+            rights_note(&rights, i, answer->str);
+        freeReplyObject(answer);
+    }
+    if (rights_complete(&rights))
+        return true;
+    snprintf(lacking, sizeof(lacking), "ACL SETUSER %s %s: its user lacks these rights", user,
+             rights_text(&rights, text));
+    if (!rights_suffice(&rights)) {
+        fail(g, NODE_LOOK_REFUSED, "", lacking);
+        return false;
+    }
+    memcpy(g->look.lacks, lacking, sizeof(lacking));
+    return true;
+}
+
 static bool read_facts(struct glance *g)
 {
     const char *info[] = {"INFO"};
@@ -226,8 +257,8 @@ static void look(struct glance *g)
     }
     if (g->context->err)
         fail(g, NODE_LOOK_AWAY, "", g->context->errstr);
-    else if (redisSetTimeout(g->context, patience) == REDIS_OK && log_in(g) && read_facts(g) &&
-             read_sentinel(g) && (!may_have_keys(g) || look_for_keys(g))) {
+    else if (redisSetTimeout(g->context, patience) == REDIS_OK && log_in(g) && may_all(g) &&
+             read_facts(g) && read_sentinel(g) && (!may_have_keys(g) || look_for_keys(g))) {
         read_peer(g);
         g->look.outcome = NODE_LOOK_ANSWERED;
     }

@@ -378,16 +378,5 @@ def another_fleet(run):
     check(run, config(run, nodes=run.nodes[:3], label="b", ttl_max="5s"), BAD, "node n1 .*: HMGET: WRONGTYPE")
 
 
-@scenario("a node's user with the rights that the manual names is enough, and nothing is denied")
-def just_enough_rights(run):
-    run.redis(3, tcp=True)
-    manual = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "man" / "holdfast.conf.5").read_text()
-    rights = re.search(r"^(~\* .*?)\.Ed", manual, re.M | re.S).group(1).split()
-    for node in run.nodes:
-        node.cmd("ACL", "SETUSER", "agent", "on", ">word", *rights)
-    check(run, config(run, nodes=[f"{node.id}=redis://agent:word@{node.address}/1" for node in run.nodes]), GOOD, "3 of 3")
-    assert not [line for node in run.nodes for line in node.cmd("ACL", "LOG")]
-
-
 if __name__ == "__main__":
     main()

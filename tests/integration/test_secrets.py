@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Secrets: passwords in files and credentials, what shows them (nothing), and their rotation while locks are held."""
+"""Secrets and rights: passwords in files and credentials, what shows them (nothing), their rotation while locks are held;
+the least rights that a node's user needs, and who names those that are missing."""
 import pathlib
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
@@ -113,6 +115,105 @@ def cut(run):
     assert start.wait() == 78, start.err
     assert f"{path}:1: " in start.err and "%20" in start.err and f"{path}:2: node: write %3B" in start.err, start.err
     assert "Geheim" not in start.err and "Eins" not in start.err, start.err
+
+
+# --- rights ----------------------------------------------------------------------------------------------
+
+MANUAL = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "man" / "holdfastd.8").read_text()
+RIGHTS = re.search(r"^ACL SETUSER holdfast on >PASSWORD (.*)", MANUAL, re.M).group(1).split()
+NEEDED = RIGHTS[3:RIGHTS.index("+scan")]
+BETTER = RIGHTS[RIGHTS.index("+scan"):]
+
+
+def users(run, *more):
+    for node in run.nodes:
+        node.cmd("ACL", "SETUSER", "holdfast", "reset", "on", ">Sesam", *RIGHTS, *more)
+    return [f"{node.id}=redis://holdfast:Sesam@{node.address}" for node in run.nodes]
+
+
+def denied(run):
+    log = [line for node in run.nodes for line in node.cmd("ACL", "LOG")]
+    return [dict(zip(entry[::2], entry[1::2])).get(b"object") for entry in log]
+
+
+def check(run, nodes):
+    process = run.spawn(BUILD / "bin" / "holdfastd", "--check-config", config(run, nodes=nodes), label="check")
+    return process.wait(), process.err
+
+
+@scenario("the rights of the manual's line are enough for all that an agent does, and none of them is too many")
+def least_rights(run):
+    run.redis(3, tcp=True)
+    nodes = users(run)
+    agents = [run.agent(label, nodes=nodes, ttl="3s", options=("--ttl-max", "6s")) for label in ("a", "b")]
+    first, second = (run.holder(agent) for agent in agents)
+    first.acquire("job")
+    waiting = run.start_holdfast("run", "-w", "20s", "job", "--", "true", agent=agents[1])
+    wait_until(lambda: all(node.pttl("job") > 2500 for node in run.nodes), 10, "the lease is renewed")
+    run.nodes[0].cmd("DEL", "job")
+    wait_until(lambda: run.nodes[0].get("job"), 10, "the key is healed")
+    for words in (["list", "--all-hosts"], ["show", "job"], ["nodes"], ["doctor"], ["fleet"]):
+        run.holdfast(*words, agent=agents[1])
+    first.release()
+    assert waiting.wait() == 0, waiting.err
+    second.acquire("other")
+    run.holdfast("release", "--force", "other", agent=agents[0])
+    assert run.holdfast("fleet", "ttl-max", "7s").rc == 0
+    run.nodes[1].cmd("CLIENT", "KILL", "USER", "holdfast")
+    wait_until(lambda: run.holdfast("nodes", "--json").json["nodes"][1]["state"] == "up", 10, "n2 is up again")
+    rows = run.holdfast("nodes", "--json").json["nodes"]
+    assert all(row["tracking"] == "on" for row in rows), rows
+    assert not denied(run), denied(run)
+    assert check(run, [f"{node}/1" for node in users(run, "+select")]) == (0, ""), check(run, nodes)
+    used = {line.split(":")[0].removeprefix("cmdstat_") for line in run.nodes[0].cmd("INFO", "commandstats").decode().splitlines()}
+    assert {right.removeprefix("+") for right in RIGHTS[3:]} <= used, set(RIGHTS[3:]) - {f"+{word}" for word in used}
+
+
+@scenario("each right that is missing is named: by --check-config, and where locks need it by nodes and doctor")
+def missing_right(run):
+    run.redis(3, tcp=True)
+    nodes = users(run)
+    for right in RIGHTS[3:]:
+        if right in ("+subscribe",):
+            continue  # it would leave the connection subscribed
+        users(run, right.replace("+", "-", 1))
+        code, said = check(run, nodes)
+        assert code == (78 if right in NEEDED else 0), (right, code, said)
+        assert f"ACL SETUSER holdfast {right}: its user lacks" in said, (right, said)
+    for node in run.nodes:
+        node.cmd("ACL", "SETUSER", "holdfast", "reset", "on", ">Sesam", *RIGHTS[1:], "~holdfast:other:*")
+    assert "ACL SETUSER holdfast ~*: its user lacks" in check(run, nodes)[1]
+    users(run)
+    agent = run.agent(nodes=nodes, ttl="3s", options=("--ttl-max", "6s"))
+
+    def found(check):
+        return [f for f in run.holdfast("doctor", "--json").json["findings"] if f["check"] == check and f["text"].startswith("n3")]
+
+    for lost in (["hset"], ["time", "hmget"], ["info"], ["evalsha"], ["script|load"], ["set", "pexpire"]):
+        users(run)
+        run.nodes[2].cmd("ACL", "SETUSER", "holdfast", *(f"-{right}" for right in lost))
+        run.nodes[2].cmd("CLIENT", "KILL", "USER", "holdfast")
+        wanted = "ACL SETUSER USER " + " ".join(f"+{right}" for right in lost)
+        if lost != ["hset"]:
+            wait_until(lambda: any(wanted in (f["remedy"] or "") for f in found("node.state")), 20, f"doctor says {wanted}")
+            assert "its user lacks" in (run.holdfast("nodes", "--json").json["nodes"][2]["error"] or ""), lost
+            continue
+        holder = run.holder()  # only an acquire needs it
+        wait_until(lambda: run.holdfast("nodes", "--json").json["nodes"][2]["state"] == "up", 10, "n3 is up")
+        for _ in range(2):
+            holder.acquire("job")
+            holder.release()
+            wait_until(lambda: run.holdfast("nodes", "--json").json["nodes"][2]["state"] == "unwritable", 10, "it refuses")
+            run.nodes[2].cmd("CLIENT", "KILL", "USER", "holdfast")  # the survey
+            wait_until(lambda: run.holdfast("nodes", "--json").json["nodes"][2]["state"] == "up", 10, "n3 is up")
+        holder.acquire("job")
+        wait_until(lambda: any(wanted in (f["remedy"] or "") for f in found("node.state")), 10, f"doctor says {wanted}")
+    users(run)
+    run.nodes[2].cmd("ACL", "SETUSER", "holdfast", "resetchannels")
+    run.nodes[2].cmd("CLIENT", "KILL", "USER", "holdfast")
+    wait_until(lambda: found("node.notices"), 10, "doctor names the channel")
+    assert "&__redis__:invalidate" in found("node.notices")[0]["remedy"]
+    assert "Sesam" not in agent.err
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tools/common/text.h"
 #include "tools/output/format.h"
@@ -65,14 +66,25 @@ static const char *refusal_remedy(uint32_t refused)
     }
 }
 
+/* The agent names those that are missing as ACL SETUSER takes them, once it has asked for each. */
+static const char *rights_remedy(const struct hf_node_row *row, char *text, size_t size)
+{
+    static const char lacks[] = "its user lacks ";
+    const char *which = strstr(row->error, lacks);
+
+    if (!which || strstr(which, " more"))
+        return "give the agent's user there the rights that holdfastd(8) names";
+    snprintf(text, size, "on that server: ACL SETUSER %s%s", "USER ", which + strlen(lacks));
+    return text;
+}
+
 static const char *error_remedy(uint32_t error_class)
 {
     switch (error_class) {
     case HF_NODE_ERR_RESOLVE:
         return "correct the host name, or see to the name service";
     case HF_NODE_ERR_AUTH:
-    case HF_NODE_ERR_PERM:
-        return "correct user and password, and the user's rights (docs name the commands used)";
+        return "correct user and password for it in the agent's configuration";
     case HF_NODE_ERR_MISCONF:
     case HF_NODE_ERR_OOM:
         return "see to that server's disk and memory";
@@ -88,8 +100,6 @@ static const char *write_remedy(uint32_t error_class)
     switch (error_class) {
     case HF_NODE_ERR_OOM:
         return "raise its maxmemory, or take other data off that server";
-    case HF_NODE_ERR_PERM:
-        return "give the agent's user there the rights that holdfast.conf(5) names";
     case HF_NODE_ERR_NOREPLICAS:
         return "set min-replicas-to-write 0 on it: a lock's node needs no replicas";
     case HF_NODE_ERR_MISCONF:
@@ -99,10 +109,18 @@ static const char *write_remedy(uint32_t error_class)
     }
 }
 
+static const char *remedy_for(const struct hf_node_row *row, char *text, size_t size)
+{
+    if (row->error_class == HF_NODE_ERR_PERM)
+        return rights_remedy(row, text, size);
+    return row->state == HF_NODE_UNWRITABLE ? write_remedy(row->error_class)
+                                            : error_remedy(row->error_class);
+}
+
 static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, const char *id)
 {
     int64_t left_ms = hf_dur_ms(hf_time_since((hf_time){row->quarantine_until_ns}, reader_now()));
-    char text[512], span[TEXT_SPAN_SIZE];
+    char text[512], remedy[160], span[TEXT_SPAN_SIZE];
 
     switch (row->state) {
     case HF_NODE_UP:
@@ -126,7 +144,7 @@ static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, 
                       text_span(span, sizeof(span), left_ms > 0 ? left_ms : 0), text);
         break;
     case HF_NODE_UNWRITABLE:
-        doctor_report(doctor, FINDING_FAIL, "node.state", write_remedy(row->error_class),
+        doctor_report(doctor, FINDING_FAIL, "node.state", remedy_for(row, remedy, sizeof(remedy)),
                       "%s refuses writes, so no lock can be had there: %s", id,
                       text_escape_str(text, sizeof(text), row->error));
         break;
@@ -135,7 +153,7 @@ static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, 
                       "%s is refused: %s", id, words_refusal_sentence(row->refused));
         break;
     default:
-        doctor_report(doctor, FINDING_WARN, "node.state", error_remedy(row->error_class),
+        doctor_report(doctor, FINDING_WARN, "node.state", remedy_for(row, remedy, sizeof(remedy)),
                       "%s is %s%s%s", id, words_node_state(row->state), *row->error ? ": " : "",
                       text_escape_str(text, sizeof(text), row->error));
     }
@@ -156,6 +174,16 @@ static void look_at_clock(struct doctor *doctor, const struct hf_node_row *row, 
                       "synchronise that server's clock and this host's (NTP), slewing",
                       "the clock of %s is %s of this host's", id,
                       format_offset(offset, sizeof(offset), row->clock_offset_us));
+}
+
+static void look_at_notices(struct doctor *doctor, const struct hf_node_row *row, const char *id)
+{
+    if ((row->flags & HF_NODE_F_TRACKING) >> HF_NODE_F_TRACKING_SHIFT == HF_TRACKING_REFUSED)
+        doctor_report(
+            doctor, FINDING_WARN, "node.notices",
+            "on that server: ACL SETUSER USER &__redis__:invalidate +subscribe +ping "
+            "+client|id +client|tracking +client|caching",
+            "%s does not tell of changes of keys: who waits for another host's lock polls", id);
 }
 
 /* A vote allows for 1 % of T and 2 ms: a node's clock may be wrong by that much. */
@@ -190,6 +218,7 @@ void doctor_nodes_look(struct doctor *doctor, const struct reader *reader)
             continue; /* not written yet */
         text_escape_str(id, sizeof(id), rows[i].id);
         look_at_state(doctor, &rows[i], id);
+        look_at_notices(doctor, &rows[i], id);
         look_at_clock(doctor, &rows[i], id);
         look_at_distance(doctor, &rows[i], id, reader->table.header->ttl_ms);
         durable += (rows[i].flags & HF_NODE_F_DURABLE) != 0;
