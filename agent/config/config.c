@@ -127,6 +127,8 @@ static void apply_command_line(struct config_load *l)
         l->config.node_count = 0;
     if (l->origin[CONFIG_ID_key_format_for] == ORIGIN_COMMAND_LINE)
         l->config.key_rule_count = 0;
+    if (l->origin[CONFIG_ID_allow] == ORIGIN_COMMAND_LINE)
+        l->config.rules.count = 0;
     for (int i = 0; i < l->repeated_count; i++)
         apply_option(l, l->repeated[i].row, l->repeated[i].value);
     for (int i = 0; i < CONFIG_ROWS; i++)

@@ -10,6 +10,7 @@
 
 #include "agent/base/address.h"
 #include "agent/base/log.h"
+#include "agent/core/rules.h"
 #include "agent/core/timing.h"
 #include "shm/layout.h"
 
@@ -46,6 +47,7 @@ struct config {
     char key_format[64];   /* has one %s, default "%s"; for names that no rule matches */
     struct config_key_rule key_rules[CONFIG_KEY_RULES_MAX]; /* the first one that matches counts */
     int key_rule_count;
+    struct rules rules; /* who may take, see and force which names */
     mode_t table_mode;
     gid_t group; /* may attach and read; (gid_t)-1: everyone */
     bool assume_fresh, allow_eviction, allow_replicas, trust_durable_nodes, new_list;

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/config/config_allow.h"
+
 struct changes {
     const struct config *before, *after;
     struct config_change *list;
@@ -59,6 +61,8 @@ static bool differs(const struct config_row *row, const struct config *before,
         return *(const int *)a != *(const int *)b;
     case CONFIG_KEY_RULE:
         return rules_differ(before, after);
+    case CONFIG_ALLOW:
+        return config_allow_differs(&before->rules, &after->rules);
     case CONFIG_NODE:
         break;
     }

@@ -6,41 +6,19 @@
 
 #include "agent/base/log.h"
 #include "agent/config/config.h"
+#include "agent/core/pattern.h"
 #include "shm/status.h"
 
 #define KEY_RESERVED "holdfast:"
-
-/* '*' stands for any bytes, '?' for one. Linear in practice: only the last '*' is ever tried
- * again. */
-static bool matches(const char *pattern, const uint8_t *name, size_t len)
-{
-    const char *star = NULL;
-    size_t at = 0, star_at = 0;
-
-    while (at < len) {
-        if (*pattern == '*') {
-            star = pattern++;
-            star_at = at;
-        } else if (*pattern && (*pattern == '?' || (uint8_t)*pattern == name[at])) {
-            pattern++;
-            at++;
-        } else if (star) {
-            pattern = star + 1;
-            at = ++star_at;
-        } else
-            return false;
-    }
-    while (*pattern == '*')
-        pattern++;
-    return *pattern == '\0';
-}
 
 /* The first rule that matches the name; key_rule_count: none does, and key_format is used. */
 static int rule_of(const struct config *c, const uint8_t *name, size_t len)
 {
     int rule = 0;
 
-    while (rule < c->key_rule_count && !matches(c->key_rules[rule].pattern, name, len))
+    while (
+        rule < c->key_rule_count &&
+        !pattern_matches(c->key_rules[rule].pattern, strlen(c->key_rules[rule].pattern), name, len))
         rule++;
     return rule;
 }

@@ -11,7 +11,7 @@
 #include "shm/compiler.h"
 
 /* More than any two lists take, so that config_row_set() says which one is too long. */
-#define CONFIG_REPEATED_MAX (HF_NODES_MAX + CONFIG_KEY_RULES_MAX + 32)
+#define CONFIG_REPEATED_MAX (HF_NODES_MAX + CONFIG_KEY_RULES_MAX + RULES_MAX + 32)
 
 enum config_origin { ORIGIN_NONE, ORIGIN_FILE, ORIGIN_COMMAND_LINE };
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/config/config_allow.h"
+#include "agent/core/pattern.h"
 #include "shm/compiler.h"
 #include "shm/duration.h"
 #include "shm/status.h"
@@ -251,6 +253,11 @@ static int set_key_rule(const struct config_row *row, struct config *config, con
                  sizeof(rule->pattern) - 1);
         return HF_EINVAL;
     }
+    if (!pattern_is_good(value, length)) {
+        snprintf(why, why_size, "%s: the pattern '%.*s' has a '\\' that begins no escape", row->key,
+                 (int)length, value);
+        return HF_EINVAL;
+    }
     if (check_format(row, format, why, why_size) < 0)
         return HF_EINVAL;
     for (int i = 0; i < config->key_rule_count; i++) {
@@ -270,7 +277,7 @@ static int set_key_rule(const struct config_row *row, struct config *config, con
 
 bool config_row_repeats(const struct config_row *row)
 {
-    return row->type == CONFIG_NODE || row->type == CONFIG_KEY_RULE;
+    return row->type == CONFIG_NODE || row->type == CONFIG_KEY_RULE || row->type == CONFIG_ALLOW;
 }
 
 int config_row_set(const struct config_row *row, struct config *config, const char *value,
@@ -285,6 +292,8 @@ int config_row_set(const struct config_row *row, struct config *config, const ch
         return set_node(config, value, why, why_size);
     case CONFIG_KEY_RULE:
         return set_key_rule(row, config, value, why, why_size);
+    case CONFIG_ALLOW:
+        return config_allow_add(config, value, why, why_size);
     case CONFIG_KEY_FORMAT:
         if (check_format(row, value, why, why_size) < 0)
             return HF_EINVAL;
@@ -358,6 +367,10 @@ const char *config_row_text(const struct config_row *row, const struct config *c
             used = add_line(text, size, used, config->key_rules[i].pattern, " ",
                             config->key_rules[i].format);
         break;
+    case CONFIG_ALLOW:
+        for (int i = 0; i < config->rules.count; i++)
+            used = add_line(text, size, used, config->rules.rule[i].text, "", "");
+        break;
     case CONFIG_DEV:
         if (config->dev_nodes)
             snprintf(text, size, "%d", config->dev_nodes);
@@ -413,6 +426,12 @@ void config_row_print(const struct config_row *row, const struct config *config,
             fprintf(out, "%s = %s %s\n", row->key, config->key_rules[i].pattern,
                     config->key_rules[i].format);
         if (config->key_rule_count == 0)
+            print_unset(row, out);
+        return;
+    case CONFIG_ALLOW:
+        for (int i = 0; i < config->rules.count; i++)
+            fprintf(out, "%s = %s\n", row->key, config->rules.rule[i].text);
+        if (config->rules.count == 0)
             print_unset(row, out);
         return;
     default:

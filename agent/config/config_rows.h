@@ -21,6 +21,7 @@ enum config_type {
     CONFIG_NODE,
     CONFIG_KEY_FORMAT,
     CONFIG_KEY_RULE,
+    CONFIG_ALLOW,
     CONFIG_DEV,
 };
 

@@ -530,6 +530,24 @@ TEST(test_too_many_key_formats)
     refuses(78, "more than 16", DIR, "--config", path, NULL);
 }
 
+/* --- rules -------------------------------------------------------------------------------------- */
+
+TEST(test_rules)
+{
+    write_file("node = a\nallow = db/* user:root\nallow =  x   group:root  force\n");
+    loads(DIR, "--config", path, NULL);
+    assert_int_equal(config.rules.count, 2);
+    assert_string_equal(config.rules.rule[1].text, "x group:root force");
+    loads(DIR, "--config", path, "--allow", "y none", NULL);
+    assert_int_equal(config.rules.count, 1); /* the file's list is replaced */
+    write_file("node = a\nallow = db/*\n");
+    refuses(78, ":2: allow: 'db/*' does not say who may", DIR, "--config", path, NULL);
+    refuses(64, "no user 'nosuchuser'", DIR, "--node", "a", "--allow", "x user:nosuchuser", NULL);
+    write_file("node = a\nkey_format_for = net\\/* redlock:%s\n");
+    refuses(78, "the pattern 'net\\/*' has a '\\' that begins no escape", DIR, "--config", path,
+            NULL);
+}
+
 /* --- file ------------------------------------------------------------------------------------- */
 
 TEST(test_file)
@@ -729,6 +747,7 @@ int main(void)
         ROW(test_names_and_keys_one_to_one),
         ROW(test_bad_key_formats_for_patterns),
         ROW(test_too_many_key_formats),
+        ROW(test_rules),
         ROW(test_file),
         ROW(test_passwords_that_others_can_read),
         ROW(test_bad_files),

@@ -81,7 +81,7 @@ TEST(every_key_is_noticed)
         {"table_mode", "0600"},    {"log_level", "debug"},         {"allow_eviction", "yes"},
         {"allow_replicas", "yes"}, {"trust_durable_nodes", "yes"}, {"assume_fresh", "yes"},
         {"new_list", "yes"},       {"lock_memory", "yes"},         {"dev", "7"},
-        {"node", "d=10.0.0.4"},
+        {"node", "d=10.0.0.4"},    {"allow", "a* user:7"},
     };
 
     for (int i = 0; i < CONFIG_ROWS; i++) {
@@ -115,13 +115,13 @@ TEST(what_a_restart_alone_can_change)
         CONFIG_ID_assume_fresh,   CONFIG_ID_new_list,
         CONFIG_ID_lock_memory,    CONFIG_ID_renewal_priority,
     };
-    unsigned restart = 0, found = 0;
+    uint64_t restart = 0, found = 0;
 
     for (size_t i = 0; i < HF_LENGTH(rows); i++)
-        restart |= 1u << rows[i];
+        restart |= UINT64_C(1) << rows[i];
     for (int i = 0; i < CONFIG_ROWS; i++)
         if (config_rows[i].restart)
-            found |= 1u << i;
+            found |= UINT64_C(1) << i;
     assert_int_equal(found, restart);
 }
 

@@ -354,9 +354,11 @@ TEST(every_setting_is_printed)
     prints_every_setting();
     assert_int_equal(config_read(4, dev, &config, &report), HF_OK);
     prints_every_setting();
-    assert_int_equal(
-        check("node = a\ngroup = 0\nkey_format_for = a* b:%s\nkey_format_for = c* d:%s\n", NULL),
-        HF_OK);
+    assert_int_equal(check("node = a\ngroup = 0\nkey_format_for = a* b:%s\nkey_format_for = c* "
+                           "d:%s\nallow = a user:1\n"
+                           "allow = b none see\n",
+                           NULL),
+                     HF_OK);
     prints_every_setting();
 }
 
@@ -402,8 +404,9 @@ TEST(the_sample_is_good_without_its_comments)
 
     for (char *line = text; *line; line += *line == '\n') {
         size_t length = strcspn(line, "\n");
-        /* A setting has no blank behind the "#". This host has no such group. */
-        bool setting = line[0] == '#' && line[1] != ' ' && strncmp(line, "#group", 6) != 0;
+        /* A setting has no blank behind the "#". This host has no such group or user. */
+        bool setting = line[0] == '#' && line[1] != ' ' && strncmp(line, "#group", 6) != 0 &&
+                       strncmp(line, "#allow =", 8) != 0;
 
         memmove(to, line + setting, length - setting);
         to += length - setting;

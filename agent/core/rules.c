@@ -1,0 +1,78 @@
+#include "agent/core/rules.h"
+
+#include "agent/core/pattern.h"
+
+/* The length of NAME where the name is NAME#0, NAME#1, ...; else its own. */
+static size_t length_without_slot(const char *name, size_t len)
+{
+    size_t at = len;
+
+    while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9')
+        at--;
+    return at > 1 && at < len && name[at - 1] == '#' ? at - 1 : len;
+}
+
+static bool matches(const struct rule *rule, const char *name, size_t len)
+{
+    size_t base = length_without_slot(name, len);
+
+    return pattern_matches(rule->text, rule->pattern_len, name, len) ||
+           (base < len && pattern_matches(rule->text, rule->pattern_len, name, base));
+}
+
+static bool is_in_group(const struct caller *caller, uint32_t gid)
+{
+    if (caller->gid == gid)
+        return true;
+    for (size_t i = 0; i < caller->group_count; i++)
+        if (caller->groups[i] == gid)
+            return true;
+    return false;
+}
+
+static bool names(const struct rule *rule, const struct caller *caller)
+{
+    for (int i = 0; i < rule->who_count; i++) {
+        const struct who *who = &rule->who[i];
+
+        if (who->kind == WHO_EVERYONE || (who->kind == WHO_USER && who->id == caller->uid) ||
+            (who->kind == WHO_GROUP && is_in_group(caller, who->id)))
+            return true;
+    }
+    return false;
+}
+
+bool rules_allow(const struct rules *rules, enum right right, const void *name, size_t name_len,
+                 const struct caller *caller, const struct rule **ret_rule)
+{
+    *ret_rule = NULL;
+    if (caller->trusted)
+        return true;
+    for (int i = 0; i < rules->count; i++) {
+        const struct rule *rule = &rules->rule[i];
+
+        if (!(rule->rights & right) || !matches(rule, name, name_len))
+            continue;
+        *ret_rule = rule;
+        return names(rule, caller);
+    }
+    return right != RIGHT_FORCE;
+}
+
+const struct rule *rules_before(const struct rules *rules, const struct rule *rule)
+{
+    const struct rule *first = NULL;
+    unsigned left = rule->rights;
+
+    for (int i = 0; i < rules->count && left; i++) {
+        const struct rule *other = &rules->rule[i];
+
+        if (!(other->rights & left) ||
+            !pattern_covers(other->text, other->pattern_len, rule->text, rule->pattern_len))
+            continue;
+        left &= ~(unsigned)other->rights;
+        if (!first)
+            first = other;
+    }
+    return left ? NULL : first;
+}
