@@ -24,6 +24,8 @@ enum hf_event_kind {
     HF_EVENT_RELEASED = 13,   /* the end, by release; HF_LOSS_HOLDER: its holder died */
     HF_EVENT_FORCED = 14,     /* an operator on this host forced out a hold; pid, uid: the operator;
                                  `value`: the number of nodes on which it succeeded */
+    HF_EVENT_DENIED = 15, /* a process of this host may not do that with the name; pid, uid: its;
+                                 `value`: 1 take, 2 see, 4 force */
     /* of the agent */
     HF_EVENT_AGENT_STARTED = 32, /* `value`: leases readopted */
     HF_EVENT_AGENT_ENDING = 33,

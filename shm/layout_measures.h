@@ -58,7 +58,8 @@ enum hf_acquire_failure {
     HF_FAILED_FLEET = 5,    /* this host's constants differ from the fleet's */
     HF_FAILED_CANCELED = 6, /* by the client */
     HF_FAILED_OTHER = 7,
-    HF_FAILURES = 8,
+    HF_FAILED_DENIED = 8, /* no rule of this host allows it */
+    HF_FAILURES = 9,
 };
 #define HF_FAILURE_ROOM 16
 

@@ -83,6 +83,8 @@ static enum hf_acquire_failure failure_of(int status)
         return HF_FAILED_LIMIT;
     case HF_EFLEET:
         return HF_FAILED_FLEET;
+    case HF_EPERM:
+        return HF_FAILED_DENIED;
     case HF_ECANCELED:
         return HF_FAILED_CANCELED;
     default:
@@ -159,8 +161,8 @@ uint64_t hf_failure_read(const struct hf_table *table, enum hf_acquire_failure f
 
 const char *hf_failure_word(enum hf_acquire_failure failure)
 {
-    static const char *const words[HF_FAILURES] = {"busy",  "timeout", "quorum",   "drained",
-                                                   "limit", "fleet",   "canceled", "other"};
+    static const char *const words[HF_FAILURES] = {
+        "busy", "timeout", "quorum", "drained", "limit", "fleet", "canceled", "other", "denied"};
 
     return words[failure];
 }

@@ -42,8 +42,8 @@ static bool names(const struct rule *rule, const struct caller *caller)
     return false;
 }
 
-bool rules_allow(const struct rules *rules, enum right right, const void *name, size_t name_len,
-                 const struct caller *caller, const struct rule **ret_rule)
+static bool allow(const struct rules *rules, enum right right, const void *name, size_t name_len,
+                  const struct caller *caller, const struct rule **ret_rule)
 {
     *ret_rule = NULL;
     if (caller->trusted)
@@ -57,6 +57,15 @@ bool rules_allow(const struct rules *rules, enum right right, const void *name, 
         return names(rule, caller);
     }
     return right != RIGHT_FORCE;
+}
+
+bool rules_allow(const struct rules *rules, enum right right, const void *name, size_t name_len,
+                 const struct caller *caller, const struct rule **ret_rule)
+{
+    const struct rule *other;
+
+    return allow(rules, right, name, name_len, caller, ret_rule) ||
+           (right == RIGHT_SEE && allow(rules, RIGHT_FORCE, name, name_len, caller, &other));
 }
 
 const struct rule *rules_before(const struct rules *rules, const struct rule *rule)

@@ -2,7 +2,7 @@
  *
  * For each right by itself the first rule decides that has this right and whose pattern matches the name: who is among
  * its `who` may, anybody else may not. Where none matches, everybody may take and see, and nobody may force. Whom the
- * host could not keep from anything (root, the agent's user) may do all of it.
+ * host could not keep from anything (root, the agent's user) may do all of it. Who may force a name may see it.
  *
  * A rule whose pattern matches NAME counts for NAME#0, NAME#1 ..., too: for the slots of a counted lock. */
 #ifndef HOLDFAST_AGENT_CORE_RULES_H

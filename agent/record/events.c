@@ -141,6 +141,20 @@ void event_forced(struct agent *agent, const void *name, size_t name_len, uint64
     put(agent, HF_EVENTS_GRANTS, &event);
 }
 
+void event_denied(struct agent *agent, enum right right, const void *name, size_t name_len,
+                  uint32_t pid, uint32_t uid)
+{
+    struct hf_event event = {.kind = HF_EVENT_DENIED,
+                             .node = HF_EVENT_NO_NODE,
+                             .at_ns = clock_now().ns,
+                             .pid = pid,
+                             .uid = uid,
+                             .value = right};
+
+    hf_event_name(&agent->table, &event, name, name_len);
+    put(agent, HF_EVENTS_GRANTS, &event);
+}
+
 /* Whether the earlier agent told the end of that lease before its own end. */
 static bool end_is_told(const struct agent *agent, uint32_t slot, uint32_t generation,
                         uint64_t fence)

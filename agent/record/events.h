@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "agent/core/node_trust.h"
+#include "agent/core/rules.h"
 #include "agent/record/lease.h"
 #include "agent/record/mailbox.h"
 #include "shm/layout.h"
@@ -46,6 +47,10 @@ void event_not_readopted(struct agent *agent, uint32_t slot, const struct journa
 /* A hold of `name` was forced out on `nodes` nodes, by order of process `pid` of user `uid`. */
 void event_forced(struct agent *agent, const void *name, size_t name_len, uint64_t fence,
                   uint32_t pid, uint32_t uid, int nodes);
+
+/* Process `pid` of user `uid` wants to do that with the name, and may not. */
+void event_denied(struct agent *agent, enum right right, const void *name, size_t name_len,
+                  uint32_t pid, uint32_t uid);
 
 /* --- broker: the agent and its nodes ---------------------------------------------------------- */
 

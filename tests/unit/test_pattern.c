@@ -1,6 +1,8 @@
 /* agent/core/pattern.h: which names a pattern matches, and which patterns cover others. */
 #include "core_fixture.h"
 
+#include <stdio.h>
+
 #include "agent/core/pattern.h"
 
 /* What stands behind a pattern in a rule must not count. */

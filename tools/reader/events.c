@@ -100,7 +100,8 @@ static bool name_matches(const struct events_filter *filter, const struct hf_eve
     size_t kept = hf_event_text_kept(event);
     size_t len = filter->name_len < kept ? filter->name_len : kept;
 
-    if ((event->generation == 0 && event->kind != HF_EVENT_FORCED) ||
+    if ((event->generation == 0 && event->kind != HF_EVENT_FORCED &&
+         event->kind != HF_EVENT_DENIED) ||
         memcmp(event->text, filter->name, len) != 0)
         return false;
     if (filter->prefix)

@@ -32,6 +32,7 @@ static const char *const words[] = {
     [HF_EVENT_LOST] = "lost",
     [HF_EVENT_RELEASED] = "released",
     [HF_EVENT_FORCED] = "forced",
+    [HF_EVENT_DENIED] = "denied",
     [HF_EVENT_AGENT_STARTED] = "agent_started",
     [HF_EVENT_AGENT_ENDING] = "agent_ending",
     [HF_EVENT_AGENT_AWAY] = "agent_away",
@@ -60,9 +61,15 @@ static const char *word_of(uint32_t kind)
     return kind < HF_LENGTH(words) && words[kind] ? words[kind] : "unknown";
 }
 
+static const char *right_word(int64_t right)
+{
+    return right == 1 ? "take" : right == 2 ? "see" : right == 4 ? "force" : "use";
+}
+
 static bool of_lease(const struct hf_event *event)
 {
-    return event->generation != 0 || event->kind == HF_EVENT_FORCED;
+    return event->generation != 0 || event->kind == HF_EVENT_FORCED ||
+           event->kind == HF_EVENT_DENIED;
 }
 
 static bool of_node(const struct hf_event *event)
@@ -260,6 +267,10 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
                  " (pid %" PRIu32 ")",
                  event->fence, event->value, event->nodes, event->uid, event->pid);
         break;
+    case HF_EVENT_DENIED:
+        snprintf(out, size, "user %" PRIu32 " (pid %" PRIu32 ") may not %s it", event->uid,
+                 event->pid, right_word(event->value));
+        break;
     case HF_EVENT_JOB_STOPPED:
         snprintf(out, size, "its guardian stops the job; %s", rest);
         break;
@@ -439,6 +450,8 @@ static void put_lease(json_t *line, const struct reader *reader, const struct hf
     }
     if (event->kind == HF_EVENT_FORCED)
         json_put(line, "forced", json_integer(event->value));
+    if (event->kind == HF_EVENT_DENIED)
+        json_put(line, "right", json_string(right_word(event->value)));
     if (event->kind == HF_EVENT_GRANTED || event->kind == HF_EVENT_RELEASED)
         json_put(line, "handed_over", json_boolean(event->flags & HF_EVENT_F_HANDED_OVER));
 }

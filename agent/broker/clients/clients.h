@@ -69,7 +69,7 @@ struct clients {
     int doorbell_epoll;
     bool deaf;  /* no descriptors were left for the last that wanted to attach */
     bool going; /* no client is welcomed any more */
-    struct log_limit cut_offs, no_fds;
+    struct log_limit cut_offs, no_fds, denials;
     struct loop_timer sweep;
     LIST_HEAD(, client) all;
     LIST_HEAD(, session) sessions;

@@ -26,6 +26,7 @@
 #include "agent/base/thread_role.h"
 #include "agent/broker/clients/answers.h"
 #include "agent/broker/clients/clients.h"
+#include "agent/broker/clients/rights.h"
 #include "agent/broker/clients/users.h"
 #include "shm/status.h"
 
@@ -170,6 +171,7 @@ void session_end(struct session *s, const char *why)
         answers_free(&s->answers);
         client_settle(c);
     }
+    rights_forget_caller(&s->caller);
     free(s);
 }
 
@@ -443,6 +445,7 @@ static bool let_in(struct clients *clients)
     s->doorbell = -1;
     s->pid = (uint32_t)cred.pid;
     s->uid = cred.uid;
+    rights_know_caller(fd, &cred, &s->caller);
     s->hello_timer.fn = on_hello_timer;
     LIST_INIT(&s->waiters);
     LIST_INIT(&s->queries);
@@ -564,6 +567,7 @@ void sessions_destroy(struct clients *clients) BEFORE_OR_AFTER_THREADS
         }
         beats_drop(s->beats);
         answers_free(&s->answers);
+        rights_forget_caller(&s->caller);
         free(s);
     }
     if (clients->doorbells.priv)

@@ -11,6 +11,7 @@
 #include "agent/base/thread_role.h"
 #include "agent/broker/clients/answers.h"
 #include "agent/broker/clients/clients.h"
+#include "agent/core/rules.h"
 #include "agent/record/beats.h"
 #include "shm/ring.h"
 
@@ -37,7 +38,8 @@ struct session {
     bool wakes;                /* its client is to be woken */
     hf_time lively_until;      /* it asked or was answered: polled without its doorbell */
     uint32_t pid, uid;
-    uint16_t minor; /* of the protocol that its library speaks */
+    struct caller caller; /* the same user, with its groups */
+    uint16_t minor;       /* of the protocol that its library speaks */
     struct user *user;
     struct hf_ring_agent ring;
     struct beats *beats; /* the page in which its program beats */

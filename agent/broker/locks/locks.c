@@ -10,6 +10,7 @@
 #include "agent/broker/locks/short_holds.h"
 #include "agent/broker/locks/wakeups.h"
 #include "agent/broker/nodes/nodes.h"
+#include "agent/config/config_allow.h"
 #include "shm/status.h"
 
 int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
@@ -47,7 +48,11 @@ int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
 
 void locks_configure(struct locks *locks, const struct config *config)
 {
+    bool other_rules = config_allow_differs(&locks->config->rules, &config->rules);
+
     locks->config = config;
+    if (other_rules)
+        requests_look_at_rules(locks);
 }
 
 void locks_go_away(struct locks *locks, bool again)

@@ -86,7 +86,7 @@ struct locks {
 
 /* Without any lease: readopt() finds those of an earlier agent. `hash_key` is secret: with names that hash alike a
  * client could slow the agent down. HF_ENOMEM. */
-/* A reload: requests from now on go by it. */
+/* A reload, after clients_configure(): requests from now on go by it, and those that wait by its rules. */
 void locks_configure(struct locks *locks, const struct config *config) IN_BROKER_THREAD;
 int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
                  struct clients *clients, const uint8_t hash_key[16],

@@ -12,6 +12,7 @@
 #include "agent/base/clock.h"
 #include "agent/broker/clients/answers.h"
 #include "agent/broker/clients/clients.h"
+#include "agent/broker/clients/rights.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
 #include "agent/broker/locks/drains.h"
@@ -44,6 +45,16 @@ static void refuse(struct locks *locks, struct session *s, const struct hf_reque
     session_answer(s, &answer);
 }
 
+/* The lease that was granted to this very request, by an agent that ended before the client was told; NULL. */
+static const struct lease *granted_already(const struct resource *r, const struct session *s,
+                                           const struct hf_request_entry *q)
+{
+    const struct lease *lease = r ? resource_lease(r) : NULL;
+
+    return lease && r->holder == s->client && lease->request_id == q->id && !lease->ending ? lease
+                                                                                           : NULL;
+}
+
 /* Checks an acquire; on failure `text` says what is wrong, which limit, and the remedy. */
 static int judge_acquire(struct locks *locks, struct session *s, const struct hf_request_entry *q,
                          struct timing *ret_timing, char *text, size_t size)
@@ -64,6 +75,10 @@ static int judge_acquire(struct locks *locks, struct session *s, const struct hf
         config_key_refused(c, q->name, q->name_len, text, size);
         return rc;
     }
+    /* (!) Before anything tells who holds it. A lease that is held stays, whatever rule has gone. */
+    if (!granted_already(resource_find(locks, q->name, q->name_len), s, q) &&
+        !rights_allow(s, RIGHT_TAKE, q->name, q->name_len, text, size))
+        return HF_EPERM;
     rc = timing_derive(hf_ms(q->ttl_ms ? q->ttl_ms : c->ttl_ms), hf_ms(c->ttl_max_ms), ret_timing,
                        text, size);
     if (rc < 0)
@@ -144,12 +159,12 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
         refuse(locks, s, q, rc, rc == HF_EFULL ? text : "");
         return;
     }
-    lease = resource_lease(r);
-    if (lease && r->holder == s->client && lease->request_id == q->id && !lease->ending) {
-        /* Granted by an agent that ended before the client was told. */
+    lease = granted_already(r, s, q);
+    if (lease) {
         grant_answer(s, lease);
         return;
     }
+    lease = resource_lease(r);
     w = resource_work(r) ? calloc(1, sizeof(*w)) : NULL;
     if (!w) {
         refuse(locks, s, q, HF_ENOMEM, "");
@@ -289,24 +304,38 @@ void request_cancel(struct session *s, uint64_t id)
     }
 }
 
+/* Of another user's lease. (!) Who may not see the name is not told whether it is held. */
+static bool may_ask(struct session *s, const struct hf_request_entry *q, const struct lease *lease,
+                    char *text, size_t size) IN_BROKER_THREAD
+{
+    if (!q->name_len || rights_has(s, RIGHT_FORCE, q->name, q->name_len))
+        return true;
+    if (!rights_allow(s, RIGHT_SEE, q->name, q->name_len, text, size))
+        return false;
+    if (!lease || rights_allow(s, RIGHT_FORCE, q->name, q->name_len, text, size))
+        return true;
+    snprintf(
+        text, size,
+        "it is held by user %" PRIu32
+        "; only that user, the agent's user, root and whom a rule lets force it may ask for it",
+        lease->uid);
+    return false;
+}
+
 void request_ask(struct locks *locks, struct session *s, const struct hf_request_entry *q)
 {
     struct resource *r = q->name_len ? resource_find(locks, q->name, q->name_len) : NULL;
     const struct lease *lease = r ? resource_lease(r) : NULL;
     struct hf_completion_entry answer = {.id = q->id, .op = q->op, .status = HF_OK};
     struct message *m;
+    char text[184];
 
-    if (!lease) {
-        refuse(locks, s, q, HF_ENOTHELD, "nobody on this host holds it");
+    if (!(lease && lease->uid == s->uid) && !may_ask(s, q, lease, text, sizeof(text))) {
+        refuse(locks, s, q, HF_EPERM, text);
         return;
     }
-    if (s->uid != 0 && s->uid != (uint32_t)geteuid() && s->uid != lease->uid) {
-        char text[120];
-
-        snprintf(text, sizeof(text),
-                 "it is held by user %u; only that user, the agent's user and root may ask for it",
-                 lease->uid);
-        refuse(locks, s, q, HF_EPERM, text);
+    if (!lease) {
+        refuse(locks, s, q, HF_ENOTHELD, "nobody on this host holds it");
         return;
     }
     m = message_new(MSG_LOSE);
@@ -322,6 +351,36 @@ void request_losing(struct locks *locks, struct session *s, const struct hf_requ
 {
     if (own_lease(locks, s, q))
         order_losing(locks->by_slot[q->slot], q->flags & HF_REQ_KILLING);
+}
+
+/* True: it was told, and is no more. */
+static bool turned_down(struct waiter *w) IN_BROKER_THREAD
+{
+    struct resource *r = w->resource;
+    char text[184];
+
+    if (handoff_is_to(r, w) || w->withheld || waiter_may_wait(w, text, sizeof(text)))
+        return false;
+    if (r->work->round && r->work->round->waiter == w)
+        round_cancel(r->work->round);
+    waiter_fail(w, HF_EPERM, text);
+    return true;
+}
+
+void requests_look_at_rules(struct locks *locks)
+{
+    for (uint32_t i = 0; i < locks->slots_used; i++) {
+        struct resource *r = locks->by_slot[i];
+        struct waiter *w, *next;
+        bool any = false;
+
+        for (w = r ? TAILQ_FIRST(&r->work->waiters) : NULL; w; w = next) {
+            next = TAILQ_NEXT(w, queue);
+            any |= turned_down(w);
+        }
+        if (any)
+            waiters_kick(r);
+    }
 }
 
 /* --- ends of sessions and clients, and of the agent ------------------------------------------- */

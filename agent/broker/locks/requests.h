@@ -21,6 +21,8 @@ void request_ask(struct locks *locks, struct session *s,
                  const struct hf_request_entry *r) IN_BROKER_THREAD;
 void request_losing(struct locks *locks, struct session *s,
                     const struct hf_request_entry *r) IN_BROKER_THREAD;
+/* After a reload that changed the rules: who waits and may not any more is told so. A hand-off that is under way is completed. */
+void requests_look_at_rules(struct locks *locks) IN_BROKER_THREAD;
 /* A session ended: its waiters are dropped. */
 void requests_drop_session(struct session *s) IN_BROKER_THREAD;
 /* Its client ended: its leases are released; those of a run that may have a job are abandoned. */

@@ -10,6 +10,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/clients/clients.h"
+#include "agent/broker/clients/rights.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
 #include "agent/broker/locks/drains.h"
@@ -290,11 +291,23 @@ void waiter_on_timer(struct loop_timer *timer, hf_time now)
     waiters_kick(r);
 }
 
+bool waiter_may_wait(struct waiter *w, char *text, size_t size)
+{
+    return rights_allow(w->session, RIGHT_TAKE, w->resource->name, w->resource->name_len, text,
+                        size);
+}
+
 void waiters_let_go(struct resource *r)
 {
-    struct waiter *w;
+    struct waiter *w, *next;
+    char text[184];
 
-    TAILQ_FOREACH (w, &r->work->waiters, queue) {
+    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
+        next = TAILQ_NEXT(w, queue);
+        if (w->withheld && !waiter_may_wait(w, text, sizeof(text))) {
+            waiter_fail(w, HF_EPERM, text); /* a reload came meanwhile */
+            continue;
+        }
         if (w->withheld && w->deadline.ns != HF_TIME_NEVER.ns)
             loop_timer_set(resource_locks(r)->loop, &w->timer, w->deadline);
         w->withheld = false;

@@ -3,6 +3,7 @@
 #define HOLDFAST_AGENT_BROKER_LOCKS_WAITERS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
@@ -81,6 +82,8 @@ static inline bool waiter_tries(const struct waiter *w)
 {
     return w->deadline.ns == HF_TIME_PAST.ns;
 }
+/* Whether the rules in force let it wait; if not, it is counted, and `text` says why. */
+bool waiter_may_wait(struct waiter *w, char *text, size_t size) IN_BROKER_THREAD;
 /* The lease of `r` has ended: who was withheld may be answered. */
 void waiters_let_go(struct resource *r) IN_BROKER_THREAD;
 /* The waiter to be served next; NULL. */

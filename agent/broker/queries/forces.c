@@ -3,10 +3,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "agent/base/log.h"
 #include "agent/base/thread_role.h"
+#include "agent/broker/clients/rights.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/wakeups.h"
@@ -128,10 +128,10 @@ static bool was_handed_on(const struct query *query) IN_BROKER_THREAD
 void forces_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q)
 {
     struct query *query;
+    char text[184];
 
-    if (s->uid != 0 && s->uid != (uint32_t)geteuid()) {
-        query_refuse(queries, s, q, HF_EPERM,
-                     "only root and the agent's user may end a hold by force");
+    if (q->name_len && !rights_allow(s, RIGHT_FORCE, q->name, q->name_len, text, sizeof(text))) {
+        query_refuse(queries, s, q, HF_EPERM, text);
         return;
     }
     query = query_new(queries, s, q);

@@ -13,6 +13,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/thread_role.h"
+#include "agent/broker/clients/rights.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
 #include "agent/broker/nodes/nodes.h"
@@ -67,7 +68,7 @@ static void listing_end(struct listing *listing, int status, uint64_t cursor,
     session_answer(s, &answer);
 }
 
-/* False: its key is no name's, or its name was not asked for. */
+/* False: its key is no name's, or its name was not asked for, or is not for this user to see. */
 static bool fill_item(const struct listing *listing, const struct link_item *item,
                       struct hf_listing_item *ret_item)
 {
@@ -76,7 +77,8 @@ static bool fill_item(const struct listing *listing, const struct link_item *ite
 
     if (config_key_name(listing->queries->config, item->key, item->key_len, &name, &name_len) < 0 ||
         name_len > HF_NAME_MAX || name_len < listing->prefix_len ||
-        memcmp(name, listing->prefix, listing->prefix_len) != 0)
+        memcmp(name, listing->prefix, listing->prefix_len) != 0 ||
+        !rights_has(listing->session, RIGHT_SEE, name, name_len))
         return false;
     *ret_item = (struct hf_listing_item){.id = listing->id,
                                          .op = HF_OP_ITEM,

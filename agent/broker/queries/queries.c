@@ -8,6 +8,7 @@
 #include "agent/broker/queries/fanout.h"
 #include "agent/broker/queries/listings.h"
 #include "agent/broker/queries/query.h"
+#include "agent/config/config_allow.h"
 #include "shm/status.h"
 
 int queries_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
@@ -37,7 +38,13 @@ int queries_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
 
 void queries_configure(struct queries *queries, const struct config *config)
 {
+    struct session *s;
+    bool other_rules = config_allow_differs(&queries->config->rules, &config->rules);
+
     queries->config = config;
+    LIST_FOREACH (s, &queries->clients->sessions, all)
+        if (other_rules)
+            query_look_at_rules(s);
 }
 
 void queries_drop_session(struct session *s)

@@ -12,6 +12,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/random.h"
 #include "agent/base/thread_role.h"
+#include "agent/broker/clients/rights.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
 #include "agent/broker/locks/resources.h"
@@ -375,8 +376,14 @@ struct query *query_new(struct queries *queries, struct session *s,
 
 void query_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q)
 {
-    struct query *query = query_new(queries, s, q);
+    struct query *query;
+    char text[184];
 
+    if (q->name_len && !rights_allow(s, RIGHT_SEE, q->name, q->name_len, text, sizeof(text))) {
+        query_refuse(queries, s, q, HF_EPERM, text);
+        return;
+    }
+    query = query_new(queries, s, q);
     if (!query)
         return;
     if (q->flags & HF_REQ_WAIT) {
@@ -389,6 +396,19 @@ void query_ask(struct queries *queries, struct session *s, const struct hf_reque
             loop_timer_set(queries->loop, &query->deadline, (hf_time){q->deadline_ns});
     }
     ask_again(query);
+}
+
+void query_look_at_rules(struct session *s)
+{
+    struct query *query, *next;
+    char text[184];
+
+    for (query = LIST_FIRST(&s->queries); query; query = next) {
+        next = LIST_NEXT(query, of_session);
+        if (query->waits &&
+            !rights_allow(s, RIGHT_SEE, query->name, query->name_len, text, sizeof(text)))
+            query_end(query, HF_EPERM, text);
+    }
 }
 
 void query_cancel(struct session *s, uint64_t id)

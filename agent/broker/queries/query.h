@@ -36,6 +36,8 @@ void query_end(struct query *query, int status, const char *text) IN_BROKER_THRE
 void query_fill(struct query *query, const struct fanout *fanout) IN_BROKER_THREAD;
 /* The lease of this host that has the name, in force or being released; NULL: none. */
 struct resource *query_held_here(const struct query *query) IN_BROKER_THREAD;
+/* After a reload that changed the rules: what waits and may not see its name any more is answered. */
+void query_look_at_rules(struct session *s) IN_BROKER_THREAD;
 void query_drop_session(struct session *s) IN_BROKER_THREAD;
 
 #endif

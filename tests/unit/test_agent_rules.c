@@ -108,8 +108,9 @@ TEST(each_right_has_its_own_first_rule)
     rule("db/* group:2001 force");
     rule("* none see");
     assert_true(may(&alice, RIGHT_SEE, "db/x"));
-    assert_false(may(&bob, RIGHT_SEE, "db/x"));
     assert_true(may(&bob, RIGHT_FORCE, "db/x"));
+    assert_true(may(&bob, RIGHT_SEE, "db/x")); /* who may force it */
+    assert_false(may(&stranger, RIGHT_SEE, "db/x"));
     assert_false(may(&bob, RIGHT_FORCE, "x"));
     assert_false(may(&stranger, RIGHT_FORCE, "db/x"));
     assert_false(may(&alice, RIGHT_SEE, "x"));

@@ -1,0 +1,99 @@
+#include "agent/broker/clients/rights.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/broker/clients/clients.h"
+#include "agent/broker/clients/sessions.h"
+#include "agent/config/config.h"
+#include "agent/record/events.h"
+
+/* Most processes have fewer. */
+#define GROUPS_USUAL 32
+#define NAME_SHOWN   64
+#define RULE_SHOWN   60
+
+_Static_assert(sizeof(gid_t) == sizeof(uint32_t), "groups are copied as they are");
+
+void rights_know_caller(int fd, const struct ucred *cred, struct caller *ret_caller)
+{
+    socklen_t size = GROUPS_USUAL * sizeof(gid_t);
+    uint32_t *groups = NULL, *more;
+    int rc = -1;
+
+    *ret_caller = (struct caller){
+        .uid = cred->uid, .gid = cred->gid, .trusted = cred->uid == 0 || cred->uid == geteuid()};
+    /* A size that is too small is answered with the one that is needed. */
+    for (int tries = 0; tries < 2 && (more = realloc(groups, size ? size : 1)); tries++) {
+        groups = more;
+        rc = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size);
+        if (rc == 0 || errno != ERANGE)
+            break;
+    }
+    if (rc < 0) {
+        free(groups);
+        return;
+    }
+    ret_caller->groups = groups;
+    ret_caller->group_count = size / sizeof(gid_t);
+}
+
+void rights_forget_caller(struct caller *caller)
+{
+    free((uint32_t *)caller->groups);
+    *caller = (struct caller){.uid = UINT32_MAX, .gid = UINT32_MAX};
+}
+
+static const char *word_of(enum right right)
+{
+    return right == RIGHT_TAKE ? "take" : right == RIGHT_SEE ? "see" : "force";
+}
+
+static void explain(const struct session *s, enum right right, const char *name,
+                    const struct rule *rule, char *text, size_t size)
+{
+    if (rule)
+        snprintf(text, size,
+                 "have user %" PRIu32 " added to the agent's rule \"allow = %.*s%s\", or be one of "
+                 "these: %s is theirs to %s",
+                 s->uid, RULE_SHOWN, rule->text, strlen(rule->text) > RULE_SHOWN ? "..." : "", name,
+                 word_of(right));
+    else
+        snprintf(text, size,
+                 "have a rule allow user %" PRIu32 " to %s %s (allow = PATTERN WHO %s in "
+                 "holdfast.conf), or be root or the agent's user",
+                 s->uid, word_of(right), name, word_of(right));
+}
+
+bool rights_has(const struct session *s, enum right right, const void *name, size_t name_len)
+{
+    const struct rule *rule;
+
+    return rules_allow(&s->clients->config->rules, right, name, name_len, &s->caller, &rule);
+}
+
+bool rights_allow(struct session *s, enum right right, const void *name, size_t name_len,
+                  char *text, size_t size)
+{
+    struct clients *clients = s->clients;
+    char shown[NAME_SHOWN];
+    const struct rule *rule;
+
+    if (rules_allow(&clients->config->rules, right, name, name_len, &s->caller, &rule))
+        return true;
+    log_name(name, name_len, shown, sizeof(shown));
+    explain(s, right, shown, rule, text, size);
+    hf_counter_add(&clients->agent->table, HF_COUNTER_DENIED, 1);
+    if (log_allows(&clients->denials, LOG_LIMIT, clock_now())) {
+        log_warn("user %" PRIu32 " (process %" PRIu32 ") may not %s %s%s%s", s->uid, s->pid,
+                 word_of(right), shown, rule ? ": allow = " : "", rule ? rule->text : "");
+        event_denied(clients->agent, right, name, name_len, s->pid, s->uid);
+    }
+    return false;
+}
