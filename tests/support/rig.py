@@ -100,7 +100,7 @@ class Process:
         self.out_path = run.dir / f"{serial}-{label}.out"
         self.err_path = run.dir / f"{serial}-{label}.err"
         if uid is not None:
-            options.update(user=uid, group=uid, extra_groups=[])
+            options = {"user": uid, "group": uid, "extra_groups": [], **options}
             self.argv = [run.for_others(arg) for arg in self.argv]
         options.setdefault("stdin", subprocess.DEVNULL)
         with open(self.err_path, "wb") as err, open(self.out_path, "wb") as out:
