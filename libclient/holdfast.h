@@ -78,7 +78,7 @@ enum {
     HF_EINVAL = -101,    /* an argument is not valid */
     HF_ENAME = -102,     /* name empty, over 255 bytes, or with the prefix "holdfast:" */
     HF_ETTL = -103,      /* TTL below what the timing allows or above the agent's ttl_max */
-    HF_EPERM = -104,     /* not allowed */
+    HF_EPERM = -104,     /* not allowed: a rule of the agent keeps the name for others, or it is not yours */
     HF_EBUSY = -201,     /* held by another, and waiting was not asked for */
     HF_ETIMEDOUT = -202, /* the wait ended */
     HF_ECANCELED = -203, /* cancelled */
@@ -286,8 +286,8 @@ struct hf_acquire_options {
 /* Blocks until granted, refused, or the wait is over. `ttl_ms` 0 takes the agent's default;
  * `wait_ms` 0 tries once (HF_EBUSY), -1 waits without limit. The agent queues the waiters of this
  * host, first come first served. While no agent answers, a wait keeps trying to attach until its end.
- * Errors: HF_EBUSY, HF_ETIMEDOUT, HF_EINTR, HF_ENOQUORUM, HF_ENAME, HF_ETTL, HF_EFLEET, HF_EFULL,
- * HF_ELIMIT, HF_EGOING, HF_ENOAGENT (also when the agent hangs: a second after the end of the wait or
+ * Errors: HF_EBUSY, HF_ETIMEDOUT, HF_EINTR, HF_ENOQUORUM, HF_ENAME, HF_EPERM (a rule of this host's
+ * agent keeps the name for others), HF_ETTL, HF_EFLEET, HF_EFULL, HF_ELIMIT, HF_EGOING, HF_ENOAGENT (also when the agent hangs: a second after the end of the wait or
  * try), HF_ELOST (granted, and lost before it could be used). */
 HF_EXPORT int hf_acquire(hf_client *client, const char *name, int64_t ttl_ms, int64_t wait_ms,
                          hf_lease **ret_lease);

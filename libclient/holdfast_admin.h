@@ -12,8 +12,8 @@ extern "C" {
 /* --- on this host -------------------------------------------------------------------------------- */
 
 /* Asks the holder of `name` on this host to stop: its lease becomes LOSING. The caller must be
- * root, the agent's user or the holder's user (HF_EPERM). HF_ENOTHELD: nobody on this host holds
- * it. */
+ * root, the agent's user, the holder's user, or have the right `force` (HF_EPERM). HF_ENOTHELD: nobody
+ * on this host holds it. */
 HF_EXPORT int hf_ask(hf_client *client, const void *name, size_t name_len);
 
 /* Drains this host's agent: it grants nothing new until hf_undrain(), also after its restart, until the host is
@@ -67,14 +67,14 @@ struct hf_who_info {
     }
 
 /* HF_OK: the state is one of the first three. HF_ENOQUORUM: it is HF_WHO_UNKNOWN, and `who` still
- * has what was found. HF_EINTR. */
+ * has what was found. HF_EPERM: a rule of this host's agent lets others see the name. HF_EINTR. */
 HF_EXPORT int hf_who(hf_client *client, const void *name, size_t name_len, struct hf_who_info *who);
 
 /* Sleeps until nobody holds `name` on any host, without taking it: somebody else may take it at the
  * same moment. `wait_ms` 0 asks once (HF_EBUSY), -1 waits without limit. The end of a hold on this
  * host is noticed at once, on another host after a fraction of a second. `progress` (may be NULL)
  * is called in this thread with the holder. HF_ETIMEDOUT, and hf_conflict() has the holder;
- * HF_ENOQUORUM: too few nodes answered; HF_EINTR. */
+ * HF_ENOQUORUM: too few nodes answered; HF_EPERM: as of hf_who(); HF_EINTR. */
 HF_EXPORT int hf_wait_free(hf_client *client, const void *name, size_t name_len, int64_t wait_ms,
                            void (*progress)(const struct hf_progress *progress, void *arg),
                            void *arg);
@@ -84,7 +84,7 @@ HF_EXPORT int hf_wait_free(hf_client *client, const void *name, size_t name_len,
  * it, and nobody else gets the lock before that agent has ended the lease or the time left on its
  * keys is over; a lock that another program has set is free after a second, if its value cannot be
  * an agent's. docs/SAFETY.md says what that means. `now` may be NULL; else it is filled whenever the
- * nodes were asked. The caller must be root or the agent's user (HF_EPERM). HF_ENOTHELD: nobody
+ * nodes were asked. The caller must be root, the agent's user or have the right `force` (HF_EPERM). HF_ENOTHELD: nobody
  * holds it. HF_EBUSY: another hold has replaced it. HF_ENOQUORUM: done on too few nodes. */
 HF_EXPORT int hf_force(hf_client *client, const void *name, size_t name_len,
                        const struct hf_who_info *seen, struct hf_who_info *now);
@@ -98,8 +98,8 @@ struct hf_listed {
     struct hf_holder holder;
     char id[41]; /* as in struct hf_who_info */
 };
-/* Calls `fn` for each held name that begins with `prefix` (may be empty), in the order of their bytes,
- * until it returns nonzero, which is then returned. `ret_nodes`, if not NULL, gets the number of nodes that
+/* Calls `fn` for each held name that begins with `prefix` (may be empty) and that a rule of this host's agent does not
+ * keep from this user, in the order of their bytes, until it returns nonzero, which is then returned. `ret_nodes`, if not NULL, gets the number of nodes that
  * could be listed. Changes during the call may be missed; a name held on fewer nodes than a majority may be
  * just being acquired or released. HF_ENOQUORUM: fewer than a majority could be listed; HF_EINTR. */
 HF_EXPORT int hf_list(hf_client *client, const void *prefix, size_t prefix_len,
