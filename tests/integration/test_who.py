@@ -526,7 +526,7 @@ def force_not_allowed(run):
     fence = fence_of(run, agent, "job")
     program = run.for_others(BUILD / "bin" / "holdfast")
     process = run.spawn(program, "release", "--force", "--fence", fence, "job", uid=OTHER_UID)
-    assert process.wait() == 77 and "only root" in process.err, process.err
+    assert process.wait() == 77 and "only root" in process.err and f"user {OTHER_UID}" in process.err, process.err
     process = run.spawn(program, "wait", "-w", "0", "job", uid=OTHER_UID)
     assert process.wait() == 75, process.err
     assert holder.held()

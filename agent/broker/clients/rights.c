@@ -66,8 +66,9 @@ static void explain(const struct session *s, enum right right, const char *name,
                  word_of(right));
     else
         snprintf(text, size,
-                 "have a rule allow user %" PRIu32 " to %s %s (allow = PATTERN WHO %s in "
-                 "holdfast.conf), or be root or the agent's user",
+                 "have user %" PRIu32
+                 " allowed to %s %s (allow = PATTERN WHO %s in holdfast.conf): "
+                 "without a rule only root and the agent's user may",
                  s->uid, word_of(right), name, word_of(right));
 }
 
