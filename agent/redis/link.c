@@ -17,6 +17,7 @@
 #include "agent/core/draw.h"
 #include "agent/redis/elements.h"
 #include "agent/redis/link_internal.h"
+#include "agent/redis/remedy.h"
 #include "shm/status.h"
 
 #define RECONNECT_FIRST_MS 20
@@ -216,18 +217,23 @@ static void on_disconnect(const redisAsyncContext *context, int status)
 {
     struct link *link = context->data;
     enum hf_node_error error = HF_NODE_ERR_BROKEN;
+    const char *text = context->errstr && *context->errstr ? context->errstr : "connection ended";
+    char remedy[REMEDY_SIZE];
 
     (void)status;
     if (!link)
         return;
     if (link->is_strange || context->err == REDIS_ERR_PROTOCOL)
         error = HF_NODE_ERR_PROTOCOL;
-    else if (context->err == REDIS_ERR_OTHER && context->errstr)
-        error = reply_error_class(context->errstr);
-    link_copy_text(link, link->end_text,
-                   link->is_strange ? "it spoke out of turn, which no Redis does"
-                   : context->errstr && *context->errstr ? context->errstr
-                                                         : "connection ended");
+    else if (context->err == REDIS_ERR_OTHER)
+        error = reply_error_class(text);
+    if (link->is_strange)
+        text = "it spoke out of turn, which no Redis does";
+    else if (context->err == REDIS_ERR_PROTOCOL && !link->is_redis)
+        text = remedy_of_info(NULL);
+    else if (context->err == REDIS_ERR_OTHER && *remedy_of("", text, link->is_redis, remedy))
+        text = remedy;
+    link_copy_text(link, link->end_text, text);
     ended(link, error);
 }
 

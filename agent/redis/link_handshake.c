@@ -10,6 +10,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/redis/link_internal.h"
+#include "agent/redis/remedy.h"
 #include "shm/status.h"
 
 /* The words of a command, NULL behind the last. */
@@ -32,15 +33,21 @@ static int ask(struct link *link, call_fn *fn, ...)
 static void refused(struct link *link, const char *command, enum hf_node_error error,
                     const char *text)
 {
-    char shown[LINK_TEXT_MAX] = "", better[LINK_TEXT_MAX];
+    char shown[LINK_TEXT_MAX] = "", better[LINK_TEXT_MAX], remedy[REMEDY_SIZE];
 
-    if (error == HF_NODE_ERR_PERM && (text = rights_of_error(link, text, better)) == better)
-        snprintf(shown, sizeof(shown), "%s", better);
-    else if (link->is_redis)
+    if (error == HF_NODE_ERR_PERM && rights_of_error(link, text, better) == better) {
+        link_end(link, error, "%s: %s", command, better);
+        return;
+    }
+    if (link->is_redis)
         link_copy_text(link, shown, text);
-    link_end(link, error, "%s: %s%s%.100s", command,
-             error == HF_NODE_ERR_OTHER ? "refused" : link_error_name(error), *shown ? ": " : "",
-             shown);
+    if (!*shown)
+        snprintf(shown, sizeof(shown), "%s",
+                 error == HF_NODE_ERR_OTHER ? "refused" : link_error_name(error));
+    if (*remedy_of(command, text, link->is_redis, remedy))
+        link_end(link, error, "%s (%s: %.100s)", remedy, command, shown);
+    else
+        link_end(link, error, "%s: %.100s", command, shown);
 }
 
 static bool is_error(const redisReply *answer)
@@ -111,7 +118,7 @@ static void on_sentinel(struct link *link, const struct link_reply *reply, void 
         return;
     if (link->state == LINK_GREETING) {
         if (reply->outcome == LINK_ERROR && !useless) {
-            refused(link, "sentinel", reply->error, reply->error_text);
+            refused(link, "EVALSHA", reply->error, reply->error_text);
             return;
         }
         link->facts = link->asked;
@@ -178,7 +185,8 @@ static void on_info(struct link *link, const struct call *call, const redisReply
         return;
     }
     if (!reply_decode_info(answer, &link->asked)) {
-        not_redis(link, "INFO");
+        link_end(link, HF_NODE_ERR_PROTOCOL, "%s",
+                 remedy_of_info(answer->type == REDIS_REPLY_STRING ? answer->str : ""));
         return;
     }
     link->is_redis = true;
@@ -232,7 +240,7 @@ static void on_auth(struct link *link, const struct call *call, const redisReply
     error = reply_error_class(answer->str);
     if (error == HF_NODE_ERR_OTHER)
         error = HF_NODE_ERR_AUTH;
-    refused(link, "AUTH", error, "");
+    refused(link, "AUTH", error, error == HF_NODE_ERR_AUTH ? "WRONGPASS" : "");
 }
 
 static void on_select(struct link *link, const struct call *call, const redisReply *answer)

@@ -13,6 +13,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/redis/link_internal.h"
+#include "agent/redis/remedy.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -33,15 +34,18 @@ struct glance {
 
 /* --- the thread ------------------------------------------------------------------------------- */
 
-static void fail(struct glance *g, enum node_look_outcome outcome, const char *command,
-                 const char *text)
+static void fail(struct glance *g, enum node_look_outcome outcome, const char *remedy,
+                 const char *command, const char *text)
 {
     char shown[LINK_TEXT_MAX];
 
     link_show_text(g->address.password, shown, text);
     g->look.outcome = outcome;
-    snprintf(g->look.text, sizeof(g->look.text), "%s%s%.120s", command, *command ? ": " : "",
-             shown);
+    if (*remedy)
+        snprintf(g->look.text, sizeof(g->look.text), "%s (%s: %.120s)", remedy, command, shown);
+    else
+        snprintf(g->look.text, sizeof(g->look.text), "%s%s%.120s", command, *command ? ": " : "",
+                 shown);
 }
 
 static void fail_without_answer(struct glance *g)
@@ -50,13 +54,13 @@ static void fail_without_answer(struct glance *g)
     char text[64];
 
     if (c->err == REDIS_ERR_PROTOCOL) {
-        fail(g, NODE_LOOK_REFUSED, "", "what answers there is no Redis");
+        fail(g, NODE_LOOK_REFUSED, "", "", "what answers there is no Redis");
     } else if (c->err == REDIS_ERR_IO && (errno == EAGAIN || errno == EWOULDBLOCK)) {
         snprintf(text, sizeof(text), "no answer within %.0f s",
                  (double)hf_dur_ms(g->patience) / 1000);
-        fail(g, NODE_LOOK_AWAY, "", text);
+        fail(g, NODE_LOOK_AWAY, "", "", text);
     } else {
-        fail(g, NODE_LOOK_AWAY, "", c->errstr);
+        fail(g, NODE_LOOK_AWAY, "", "", c->errstr);
     }
 }
 
@@ -65,10 +69,13 @@ static void fail_by_error(struct glance *g, const char *command, const char *tex
 {
     enum hf_node_error error = reply_error_class(text);
     bool passes = error == HF_NODE_ERR_LOADING || error == HF_NODE_ERR_BUSY;
+    char remedy[REMEDY_SIZE] = "";
 
     if (strcmp(command, "AUTH") == 0)
         text = "user or password is wrong, or none is wanted";
-    fail(g, passes ? NODE_LOOK_AWAY : NODE_LOOK_REFUSED, command, text);
+    else
+        (void)remedy_of(command, text, g->look.facts.run_id[0], remedy);
+    fail(g, passes ? NODE_LOOK_AWAY : NODE_LOOK_REFUSED, remedy, command, text);
 }
 
 /* NULL: the look has failed. */
@@ -134,7 +141,7 @@ static bool may_all(struct glance *g)
     snprintf(lacking, sizeof(lacking), "ACL SETUSER %s %s: its user lacks these rights", user,
              rights_text(&rights, text));
     if (!rights_suffice(&rights)) {
-        fail(g, NODE_LOOK_REFUSED, "", lacking);
+        fail(g, NODE_LOOK_REFUSED, "", "", lacking);
         return false;
     }
     memcpy(g->look.lacks, lacking, sizeof(lacking));
@@ -150,9 +157,10 @@ static bool read_facts(struct glance *g)
     if (!answer)
         return false;
     good = reply_decode_info(answer, &g->look.facts);
-    freeReplyObject(answer);
     if (!good)
-        fail(g, NODE_LOOK_REFUSED, "", "what answers there is no Redis");
+        fail(g, NODE_LOOK_REFUSED, "", "",
+             remedy_of_info(answer->type == REDIS_REPLY_STRING ? answer->str : ""));
+    freeReplyObject(answer);
     return good;
 }
 
@@ -192,7 +200,7 @@ static bool read_sentinel(struct glance *g)
         read_record(g, answer->element[answer->elements - 1]);
     freeReplyObject(answer);
     if (!good)
-        fail(g, NODE_LOOK_REFUSED, "", "its key " LINK_SENTINEL_KEY " is no agent's");
+        fail(g, NODE_LOOK_REFUSED, "", "", "its key " LINK_SENTINEL_KEY " is no agent's");
     return good;
 }
 
@@ -252,11 +260,11 @@ static void look(struct glance *g)
     g->context = a->unix_socket ? redisConnectUnixWithTimeout(a->host, patience)
                                 : redisConnectWithTimeout(a->host, a->port, patience);
     if (!g->context) {
-        fail(g, NODE_LOOK_AWAY, "", "out of memory");
+        fail(g, NODE_LOOK_AWAY, "", "", "out of memory");
         return;
     }
     if (g->context->err)
-        fail(g, NODE_LOOK_AWAY, "", g->context->errstr);
+        fail(g, NODE_LOOK_AWAY, "", "", g->context->errstr);
     else if (redisSetTimeout(g->context, patience) == REDIS_OK && log_in(g) && may_all(g) &&
              read_facts(g) && read_sentinel(g) && (!may_have_keys(g) || look_for_keys(g))) {
         read_peer(g);

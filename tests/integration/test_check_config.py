@@ -348,7 +348,7 @@ def no_answers(run):
         result = check(run, path, BAD, "node n3 .* does not answer: no answer within 2 s",
                        rf"{path}:{line_of(path, 'node = ssh')}: node ssh .*: what answers there is no Redis",
                        "warning: node silent .*: no answer within 2 s", "warning: node down .*: Connection refused",
-                       "warning: node u .*: No such file", "node none .*: INFO: NOAUTH",
+                       "warning: node u .*: No such file", r"node none .*: give this node's user and password, which it wants \(INFO: NOAUTH",
                        r"warning: 4 of 8 nodes answer, and 5 are needed")
         assert time.monotonic() - began < 6, "one after the other"
         assert "right" not in result.err, result

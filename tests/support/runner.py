@@ -62,6 +62,8 @@ LEFT_OUT["thread"] = {
     "readers": "programs of one thread that map the table; unit tests read it between threads",
     "simulator": "a program of one thread",
 }
+# Every script, notices of changed keys, what nodes tell of themselves, restarts, quarantines and the wire's words.
+ON_EACH_SERVER = ("behaviours", "nodes", "wakeup", "who")
 REPORT = re.compile(r"(AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:)")
 # Never the machine's fault, and a report neither: what two holders, a fence or a writer that is killed show.
 FINDING = re.compile(
@@ -85,6 +87,7 @@ class Program:
     tests: set = dataclasses.field(default_factory=set)  # what its own lines name
     again: list = dataclasses.field(default_factory=list)  # the tests that failed in the first of two runs
     stood_s: float = 0.0  # the longest standstill during its first run
+    server: pathlib.Path = None  # the folder of the redis-server that it runs on, where that is not this Debian's
 
 
 def role_of(program):
@@ -112,9 +115,15 @@ def find_programs(build, kinds):
     return sorted(found, key=turn_of)
 
 
+def on_servers(programs, servers):
+    """Those in which most of what a server does is asked for, once more for each of these folders."""
+    return [dataclasses.replace(p, name=f"{p.name} on {server.name}", server=server.resolve(), outcomes=[], tests=set(), again=[])
+            for server in servers for p in programs if p.kind == "integration" and file_of(p) in ON_EACH_SERVER]
+
+
 def file_of(program):
-    """Its name without the number of its shard."""
-    return re.sub(r"-\d+$", "", program.name)
+    """Its name without the number of its shard and its server."""
+    return re.sub(r"(-\d+)?( on .*)?$", "", program.name)
 
 
 def turn_of(program):
@@ -226,12 +235,14 @@ def run_once(program, options, temp_root):
         program.log.write_text("not built\n")
         program.outcomes.append(("not ok", "is built"))
         return
-    run_id = f"{os.getpid():x}-{program.kind[0]}-{program.name}"
+    run_id = f"{os.getpid():x}-{program.kind[0]}-{program.name.replace(' ', '-')}"
     temp = pathlib.Path(tempfile.mkdtemp(prefix="hf-", dir=temp_root))
     temp.chmod(0o755)
     reports = temp_root / f"report-{run_id}"
     env = dict(os.environ, HOLDFAST_BUILD=str(options.build), TMPDIR=str(temp), CMOCKA_MESSAGE_OUTPUT="TAP",
                PYTHONDONTWRITEBYTECODE="1", **leftovers.marks(run_id), **sanitizer_options(options.sanitize, reports))
+    if program.server:
+        env["PATH"] = f"{program.server}:{env['PATH']}"
     if options.sanitize:
         env["HOLDFAST_SANITIZE"] = options.sanitize
     limit = INTEGRATION_TIMEOUT_S if program.kind == "integration" else UNIT_TIMEOUT_S
@@ -365,6 +376,8 @@ def main():
     # A test mostly waits (a fifth of a processor each): more at a time than there are processors.
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("HOLDFAST_TEST_JOBS", 0))
                         or min(7 * (os.cpu_count() or 2) // 2, 12))
+    parser.add_argument("--server", type=pathlib.Path, action="append", default=[], metavar="FOLDER",
+                        help="a folder of tests/servers/make: some programs run on its redis-server, too")
     parser.add_argument("--ahead", type=int, default=0, metavar="SESSION",
                         help="it stands still while programs run once more")
     options = parser.parse_args()
@@ -376,6 +389,7 @@ def main():
 
     kinds = (options.kind,) if options.kind else ("unit", "integration") + (() if options.sanitize else ("torture",))
     programs = find_programs(options.build, kinds)
+    programs += on_servers(programs, options.server)
     if options.only:
         programs = [p for p in programs if options.only in f"{p.kind}: {p.name}"] or narrow(programs, options.only)
     elif not options.all:
@@ -389,7 +403,7 @@ def main():
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
     for program in programs:
-        program.log = logs / f"{program.kind}-{program.name}.log"
+        program.log = logs / f"{program.kind}-{program.name.replace(' ', '-')}.log"
     with tempfile.TemporaryDirectory(prefix="holdfast-tests-") as temp_root:
         os.chmod(temp_root, 0o1777)  # some scenarios run as another user
         run_all(programs, options, pathlib.Path(temp_root))

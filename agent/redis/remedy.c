@@ -1,0 +1,50 @@
+#include "agent/redis/remedy.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+static bool begins(const char *text, const char *with)
+{
+    return strncasecmp(text, with, strlen(with)) == 0;
+}
+
+/* Servers of all versions say one of these. */
+static bool is_unknown_command(const char *text)
+{
+    return begins(text, "ERR unknown command") || begins(text, "ERR unknown subcommand");
+}
+
+const char *remedy_of(const char *command, const char *text, bool named, char ret_text[REMEDY_SIZE])
+{
+    const char *words = "";
+
+    if (is_unknown_command(text)) {
+        snprintf(ret_text, REMEDY_SIZE,
+                 "allow %.12s there, which rename-command or a managed service forbids", command);
+        return ret_text;
+    }
+    if (strcasestr(text, "unknown redis command called from"))
+        words = "allow all commands of holdfastd(8) there: one is renamed or forbidden";
+    else if (begins(text, "NOAUTH"))
+        words = "give this node's user and password, which it wants";
+    else if (begins(text, "WRONGPASS"))
+        words = "correct this node's user or password";
+    else if (begins(text, "NOPERM"))
+        words = "give its user the rights of holdfastd(8)";
+    else if (begins(text, "DENIED"))
+        words = "set a password on it: it is in protected mode";
+    else if (begins(text, "ERR max number of clients"))
+        words = "raise its maxclients: it takes no more connections";
+    else if (!named && begins(text, "ERR"))
+        words = "name the server itself: what answers there, perhaps a proxy, is no Redis";
+    snprintf(ret_text, REMEDY_SIZE, "%s", words);
+    return ret_text;
+}
+
+const char *remedy_of_info(const char *info)
+{
+    if (info && strstr(info, "redis_mode:sentinel"))
+        return "name a master itself: this is a Sentinel";
+    return "name the server itself: what answers there is no Redis";
+}
