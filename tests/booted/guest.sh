@@ -52,7 +52,7 @@ done
 
 # --- installed
 if compgen -G '/root/*.deb' >/dev/null; then
-    check "the packages install" apt-get install -y -qq --no-download ./*.deb
+    check "the packages install" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq ./*.deb
 else
     ldconfig
     systemd-sysusers
@@ -60,6 +60,7 @@ else
     systemctl daemon-reload
 fi
 check "the account is there" getent passwd holdfast
+check "the service waits for its administrator" test "$(systemctl is-enabled holdfastd):$(systemctl is-active holdfastd)" = disabled:inactive
 sed -i 's/^#ttl_max = .*/ttl_max = 10s/; s/^#ttl = .*/ttl = 10s/; s/^#lock_memory = .*/lock_memory = yes/' /etc/holdfast/holdfast.conf
 printf 'node = %s\n' a=127.0.0.1:7001 b=127.0.0.1:7002 c=127.0.0.1:7003 >>/etc/holdfast/holdfast.conf
 check "the configuration is taken" holdfastd --system --check-config /etc/holdfast/holdfast.conf
@@ -159,6 +160,35 @@ check "systemctl --user start" of_alice systemctl --user start holdfastd
 check "a job under the user's agent" of_alice holdfast run -w 10s --agent "/run/user/$uid/holdfast/default/sock" mine -- true
 check "systemctl --user stop" of_alice systemctl --user stop holdfastd
 
+# --- an agent beside the system's, and an upgrade under both
+rm -r /etc/systemd/system/holdfastd.service.d
+systemctl daemon-reload
+sed 's/7001/7011/; s/7002/7012/; s/7003/7013/' /etc/holdfast/holdfast.conf >/etc/holdfast/cell.conf
+for port in 7011 7012 7013; do
+    redis-server --port $port --save '' --daemonize yes --logfile "/root/redis$port" >/dev/null
+done
+chmod 600 /etc/holdfast/cell.conf
+check "a file that the account cannot read is told" says "failed" systemctl start holdfastd@cell
+chgrp holdfast /etc/holdfast/cell.conf
+chmod 640 /etc/holdfast/cell.conf
+check "holdfastd@cell starts" systemctl restart holdfastd@cell
+check "it has its own locks" as_alice holdfast run --agent cell -w 60s long -- true
+check "it is taken for what it is" says "cell" holdfast agents
+check "systemctl reload holdfastd@cell" systemctl reload holdfastd@cell
+if compgen -G '/root/*.deb' >/dev/null; then
+    dpkg-deb -R ./holdfast_*.deb /root/next
+    sed -i 's/^Version: .*/&+next/' /root/next/DEBIAN/control
+    dpkg-deb -b /root/next /root/next.package >/dev/null
+    before=$(main_pid) beside=$(systemctl show -P MainPID holdfastd@cell)
+    check "the packages are upgraded" dpkg -i --force-confold /root/next.package
+    another() { [[ $(main_pid) != "$before" && $(systemctl show -P MainPID holdfastd@cell) != "$beside" ]]; }
+    check "by other agents" another
+    check "which are ready" until_ok says "3 of 3" as_alice holdfast status
+    check "the lease goes on over the upgrade" holds long
+    check "and its job" job_lives long
+    check "the configuration is the administrator's" grep -q '^node = a=' /etc/holdfast/holdfast.conf
+fi
+
 # --- stopped
 systemctl stop job-long
 check "systemctl stop" systemctl stop holdfastd
@@ -166,7 +196,9 @@ check "no complaint of the kernel's or systemd's" test -z "$(journalctl -q --no-
 if compgen -G '/root/*.deb' >/dev/null; then
     packages=$(for file in ./*.deb; do dpkg-deb -f "$file" Package; done)
     # shellcheck disable=SC2086
+    rm /etc/holdfast/cell.conf
     check "the packages are purged" apt-get purge -y -qq $packages
+    check "agents end with their package" test -z "$(pidof holdfastd)"
     left() { find /etc /usr /var/lib /run /dev/shm -name '*holdfast*' -not -path '/var/lib/systemd/*' -not -path '/run/user/*'; }
     check "nothing is left" test -z "$(left | tee /dev/stderr)"
 fi

@@ -112,7 +112,7 @@ beside=$(sed -n 's/^ExecStart=//p; s/%i/cell/g' "${unit%.service}@.service" | se
 begin holdfast cell.log $beside
 cell=$begun
 check "an agent beside it is ready" until_ok says "3 of 3 vote" holdfast status --agent cell
-check "the same name is another lock there" as nobody holdfast run --agent cell -w 10s -n long -- true
+check "the same name is another lock there" as nobody holdfast run --agent cell -n long -- true
 
 # --- programs
 check "libholdfast-dev" install ./libholdfast-dev_*.deb
