@@ -21,7 +21,7 @@ LIBRARIES = {
     "ev.h": r"agent/(?!core/)|tests/",
     "urcu": r"agent/(?!core/)|tools/bench/|tests/",
     "ini.h": r"agent/config/|tests/",
-    "jansson.h": r"tools/(output|show|ask|doctor)/|tests/",
+    "jansson.h": r"tools/(output|show|top|ask|doctor)/|tests/",
     "cmocka.h": r"tests/",
     "pthread.h": r"agent/(?!core/)|libclient/|tests/|tools/bench/|docs/",
 }
@@ -50,10 +50,10 @@ RULES = [
     (r"tools/reader/", r"tools/(reader|common)/|shm/"),
     (r"tools/output/", r"tools/(output|common)/|shm/"),
     (r"tools/run/", r"tools/(run|common)/|libclient/holdfast(_run|_sets)?\.h"),
-    (r"tools/(show|ask|doctor)/", r"tools/(\1|output|reader|common)/|libclient/holdfast(_admin)?\.h|shm/"),
+    (r"tools/(show|top|ask|doctor)/", r"tools/(\1|output|reader|common)/|libclient/holdfast(_admin)?\.h|shm/"),
     (r"tools/bench/load\.c", r"tools/bench/|shm/|agent/core/"),
     (r"tools/bench/", r"tools/bench/|libclient/holdfast(_admin|_sets)?\.h|shm/|agent/scripts\.h"),
-    (r"tools/main\.c", r"tools/(run/run|show/show|ask/ask|doctor/doctor)\.h|tools/common/|libclient/holdfast\.h|shm/version\.h"),
+    (r"tools/main\.c", r"tools/(run/run|show/show|top/top|ask/ask|doctor/doctor)\.h|tools/common/|libclient/holdfast\.h|shm/version\.h"),
     (r"docs/", r"libclient/holdfast(_\w+)?\.h"),
     (r"tests/", r""),
 ]

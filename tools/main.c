@@ -11,6 +11,7 @@
 #include "tools/doctor/doctor.h"
 #include "tools/run/run.h"
 #include "tools/show/show.h"
+#include "tools/top/top.h"
 
 /* It shows the fleet, or changes it. */
 static int fleet(int argc, char **argv)
@@ -25,6 +26,7 @@ static const struct {
 } subcommands[] = {
     {"run", cmd_run, "Run a command while holding a lock"},
     {"status", cmd_status, "Show the agent, its nodes and the leases of this host"},
+    {"top", cmd_top, "Show agent, nodes, leases and who waits, all the time"},
     {"list", cmd_list, "List the leases of this host"},
     {"show", cmd_show, "Show everything known about one lease"},
     {"check", cmd_check, "Tell whether the caller, or an ancestor of it, holds a lock"},

@@ -151,6 +151,11 @@ static uint32_t slots_end(const struct hf_table *table)
     return used < capacity ? used : capacity;
 }
 
+static uint32_t state_of(const struct hf_slot *slot)
+{
+    return atomic_load_explicit(&slot->lengths, memory_order_acquire) >> HF_SLOT_STATE_SHIFT & 31;
+}
+
 void reader_count(const struct hf_table *table, struct reader_counts *ret)
 {
     struct reader_counts counts = {0};
@@ -163,7 +168,7 @@ void reader_count(const struct hf_table *table, struct reader_counts *ret)
 
         if (!hf_check_holds(word, (uint32_t)(word >> HF_CHECK_GEN_SHIFT), reader_now()))
             continue;
-        state = atomic_load_explicit(&slot->lengths, memory_order_acquire) >> HF_SLOT_STATE_SHIFT;
+        state = state_of(slot);
         counts.leases++;
         counts.late += state == HF_SLOT_LATE;
         counts.losing += state == HF_SLOT_LOSING;
@@ -180,10 +185,13 @@ uint32_t reader_walk(const struct hf_table *table, const struct reader_filter *f
         struct hf_slot_view view;
         bool in_force;
 
+        if (filter->states && !(filter->states & 1u << state_of(&table->slots[slot])))
+            continue;
         switch (hf_slot_read(table, slot, &view)) {
         case HF_OK:
             in_force = reader_in_force(table, &view);
-            if ((in_force || filter->all) && passes(filter, &view)) {
+            if ((in_force || filter->all) && passes(filter, &view) &&
+                (!filter->states || filter->states & 1u << view.state)) {
                 fn(&view, in_force, arg);
                 found++;
             }

@@ -56,8 +56,9 @@ int reader_find(const struct hf_table *table, const void *name, size_t name_len,
 struct reader_filter {
     const void *prefix;
     size_t prefix_len;
-    bool all;      /* also leases that are over */
-    uint32_t most; /* 0: any number */
+    bool all;        /* also leases that are over */
+    uint32_t states; /* 1 << enum hf_slot_state, or'ed: only those; 0: any */
+    uint32_t most;   /* 0: any number */
 };
 typedef void reader_fn(const struct hf_slot_view *view, bool in_force, void *arg);
 

@@ -61,6 +61,11 @@ static const struct {
     {{"count", required_argument, NULL, 'n'},
      'p',
      "  -n, --count COUNT  first show the newest COUNT of those that were"},
+    {{"count", required_argument, NULL, 'n'}, 't', "  -n, --count COUNT  end after COUNT frames"},
+    {{"once", no_argument, NULL, '1'}, '1', "      --once         show one frame, as -n 1"},
+    {{"delay", required_argument, NULL, 'd'},
+     'd',
+     "  -d, --delay TIME   the time between two frames (default: 1s)"},
     {{"since", required_argument, NULL, 'B'},
      'B',
      "      --since TIME   show what happened since then: 10m, 09:30, 2026-11-24T09:30:00Z"},
@@ -202,6 +207,12 @@ static int parse_option(const char *program, int option, struct reader_args *arg
         code = number_from_1(program, "count", UINT32_MAX, &count);
         args->count = (uint32_t)count;
         break;
+    case '1':
+        args->once = true;
+        break;
+    case 'd':
+        code = duration(program, &args->delay_ms);
+        break;
     case 'B':
         code = since(program, &args->since_wall_ms);
         break;
@@ -227,7 +238,7 @@ static int parse_option(const char *program, int option, struct reader_args *arg
 int reader_args_parse(int argc, char **argv, const char *letters, const char *usage,
                       const char *about, struct reader_args *ret_args)
 {
-    struct reader_args args = {.wait_ms = -1, .timeout_ms = -1};
+    struct reader_args args = {.wait_ms = -1, .timeout_ms = -1, .delay_ms = -1};
     struct option options[ROWS + 1];
     char shorts[2 * ROWS + 1], program[64], *name = argv[0];
     int option, code = READER_ARGS_GO_ON;

@@ -29,6 +29,8 @@ struct reader_args {
     bool history;          /* --history */
     uint32_t count;        /* -n, --count COUNT; 0: not given */
     int64_t since_wall_ms; /* --since TIME, as Unix time; 0: not given */
+    bool once;             /* --once */
+    int64_t delay_ms;      /* -d, --delay TIME; -1: not given */
     const char *node;      /* --node ID; NULL: not given */
     const char *textfile;  /* --textfile PATH; NULL: not given */
 };
@@ -41,7 +43,7 @@ struct reader_name {
 
 #define READER_ARGS_GO_ON (-1)
 
-/* Parses argv. `letters`: which options apply, of "jaqecfFIyAwWTSGonpBNHX"; --help always does, and
+/* Parses argv. `letters`: which options apply, of "jaqecfFIyAwWTSGonptB1dNHX"; --help always does, and
  * --agent unless '!' is among them. `usage` follows "Usage: holdfast "; `about` is the rest of the help except the options.
  * READER_ARGS_GO_ON, or the exit code: help was shown, or a bad option named. */
 int reader_args_parse(int argc, char **argv, const char *letters, const char *usage,
