@@ -92,7 +92,7 @@ static struct top_model some(void)
     m.losses = 1;
     m.loss_count = 1;
     m.loss[0] = (struct top_loss){
-        .over = true, .wall_ms = WALL_MS - 60000, .why = "too few nodes renewed it"};
+        .state = "lost", .wall_ms = WALL_MS - 60000, .why = "too few nodes renewed it"};
     set_name(m.loss[0].name, &m.loss[0].name_len, "old");
     return m;
 }
@@ -142,8 +142,8 @@ static void a_frame_of_80_columns(void **state)
         "WAITED FOR  PLACE  PID      USER       WAITS  GIVES UP  COMMAND\n"
         "db/migrate      1  5000     anna       12.9s     never  pg_dump\n"
         "\n"
-        "LOST  AT                    STATE   WHY\n"
-        "old   2026-11-24T11:59:00Z  lost    too few nodes renewed it\n");
+        "LOST  AT                    STATE     WHY\n"
+        "old   2026-11-24T11:59:00Z  lost      too few nodes renewed it\n");
 }
 
 static void a_frame_of_40_columns(void **state)
@@ -169,8 +169,8 @@ static void a_frame_of_40_columns(void **state)
                  "WAITED FOR  PLACE  PID       WAITS\n"
                  "db/migrate      1  5000      12.9s\n"
                  "\n"
-                 "LOST  STATE   WHY\n"
-                 "old   lost    too few nodes renewed it\n");
+                 "LOST  STATE     WHY\n"
+                 "old   lost      too few nodes renewed it\n");
 }
 
 static void a_frame_of_200_columns_with_block_characters(void **state)
@@ -203,8 +203,8 @@ static void a_frame_of_200_columns_with_block_characters(void **state)
                  "WAITED FOR  PLACE  PID      USER       WAITS  GIVES UP  COMMAND\n"
                  "db/migrate      1  5000     anna       12.9s     never  pg_dump\n"
                  "\n"
-                 "LOST  AT                    STATE   WHY\n"
-                 "old   2026-11-24T11:59:00Z  lost    too few nodes renewed it\n");
+                 "LOST  AT                    STATE     WHY\n"
+                 "old   2026-11-24T11:59:00Z  lost      too few nodes renewed it\n");
 }
 
 static void an_agent_that_hangs_with_nothing_held(void **state)
@@ -322,6 +322,8 @@ static void no_size_is_exceeded(void **state)
         struct top_model m = model_of(counts[i], counts[i]);
 
         m.loss_count = counts[i] < TOP_LOSSES_MOST ? counts[i] : TOP_LOSSES_MOST;
+        for (size_t k = 0; k < m.loss_count; k++)
+            m.loss[k].state = "losing";
         for (int width = 1; width <= 210; width += width < 90 ? 1 : 40)
             for (int height = 0; height <= 50; height += height < 30 ? 1 : 7)
                 assert_bounded(&m, (struct top_style){.width = width,
@@ -444,8 +446,8 @@ static void the_model_has_the_urgent_first_and_each_loss_once(void **state)
     assert_memory_equal(m.lease[2].name, "a", 1);
     assert_memory_equal(m.lease[3].name, "b", 1);
     assert_int_equal(m.loss_count, 2);
-    assert_false(m.loss[0].over);
-    assert_true(m.loss[1].over);
+    assert_string_equal(m.loss[0].state, "released");
+    assert_string_equal(m.loss[1].state, "lost");
     assert_int_equal(m.grants_10s, -1);
     top_model_take(&m, &reader, &some_of);
     assert_int_equal(m.lease_count, 1);

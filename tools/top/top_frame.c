@@ -365,7 +365,7 @@ static void draw_losses(struct top_canvas *c, const struct top_model *m, size_t 
 {
     struct column columns[] = {{"LOST", 4, 0, false, false},
                                {"AT", 20, 2, false, false},
-                               {"STATE", 6, 3, false, false},
+                               {"STATE", 8, 3, false, false},
                                {"WHY", 14, 1, false, true}};
     char name[CELL_SIZE], at[TEXT_INSTANT_SIZE];
 
@@ -380,7 +380,7 @@ static void draw_losses(struct top_canvas *c, const struct top_model *m, size_t 
 
         cell(c, &columns[0], TONE_PLAIN, name_of(name, loss->name, loss->name_len));
         cell(c, &columns[1], TONE_PLAIN, text_wall(at, sizeof(at), loss->wall_ms));
-        cell(c, &columns[2], TONE_BAD, loss->over ? "lost" : "losing");
+        cell(c, &columns[2], TONE_BAD, loss->state);
         cell(c, &columns[3], TONE_PLAIN, loss->why);
         top_canvas_end_line(c);
     }

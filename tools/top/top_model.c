@@ -245,6 +245,15 @@ static bool is_loss(const struct hf_event *event)
            event->reason != HF_LOSS_ASKED;
 }
 
+/* The lease of that event. */
+static bool is_in_force(const struct hf_table *table, const struct hf_event *event)
+{
+    struct hf_slot_view view;
+
+    return hf_slot_read(table, event->slot, &view) == HF_OK &&
+           view.generation == event->generation && reader_in_force(table, &view);
+}
+
 /* The newest first, each lease once: by the last that is told of it. */
 static void take_losses(struct top_model *m, const struct hf_table *table)
 {
@@ -263,7 +272,9 @@ static void take_losses(struct top_model *m, const struct hf_table *table)
             is_told(told, m->loss_count, &event))
             continue;
         told[m->loss_count++] = (struct told){event.slot, event.generation};
-        loss->over = event.kind == HF_EVENT_LOST;
+        loss->state = event.kind == HF_EVENT_LOST  ? "lost"
+                      : is_in_force(table, &event) ? "losing"
+                                                   : "released";
         loss->wall_ms = event.wall_ms;
         loss->name_len = hf_event_text_kept(&event);
         memcpy(loss->name, event.text, loss->name_len);

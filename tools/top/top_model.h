@@ -43,7 +43,7 @@ struct top_waiter {
 struct top_loss {
     uint8_t name[HF_EVENT_TEXT];
     size_t name_len;
-    bool over; /* lost; else losing, or released since */
+    const char *state; /* "lost"; "losing": it is in force; "released" before its V */
     int64_t wall_ms;
     char why[TOP_NOTE];
 };

@@ -27,9 +27,9 @@
 #define EMPTY_LINE "\x1b[K"
 #define EMPTY_REST "\x1b[J"
 
-static struct termios its_modes; /* to be given back */
+static struct termios its_modes, our_modes; /* to be given back; in which keys come at once */
 static volatile sig_atomic_t entered, modes_changed;
-static volatile sig_atomic_t ended, stopped, changed;
+static volatile sig_atomic_t ended, stopped, continued, resized;
 
 /* --- what it is ---------------------------------------------------------------------------------- */
 
@@ -94,18 +94,16 @@ static void give_back(void)
 
 static void take_over(void)
 {
-    struct termios modes;
-
     entered = 1;
     write_all(ENTER, sizeof(ENTER) - 1);
-    if (tcgetattr(STDIN_FILENO, &modes) < 0)
+    if (tcgetattr(STDIN_FILENO, &its_modes) < 0)
         return; /* it has no keys */
-    its_modes = modes;
-    modes.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-    modes.c_cc[VMIN] = 0;
-    modes.c_cc[VTIME] = 0;
+    our_modes = its_modes;
+    our_modes.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    our_modes.c_cc[VMIN] = 0;
+    our_modes.c_cc[VTIME] = 0;
     modes_changed = 1;
-    (void)tcsetattr(STDIN_FILENO, TCSANOW, &modes);
+    (void)tcsetattr(STDIN_FILENO, TCSANOW, &our_modes);
 }
 
 /* --- signals ------------------------------------------------------------------------------------- */
@@ -122,10 +120,16 @@ static void on_stop(int signal)
     stopped = 1;
 }
 
-static void on_change(int signal)
+static void on_continue(int signal)
 {
     (void)signal;
-    changed = 1;
+    continued = 1;
+}
+
+static void on_resize(int signal)
+{
+    (void)signal;
+    resized = 1;
 }
 
 /* Whatever else ends the process: it ends so after all. */
@@ -150,7 +154,6 @@ static bool is_in(const int *signals, size_t count, int number)
 static void catch_signals(bool live)
 {
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-    static const int changes[] = {SIGWINCH, SIGCONT};
     static const int left[] = {SIGKILL, SIGSTOP, SIGTTIN, SIGTTOU, SIGCHLD, SIGURG};
     sigset_t waited;
 
@@ -163,8 +166,10 @@ static void catch_signals(bool live)
             action.sa_handler = SIG_IGN;
         else if (IS_IN(ends, number))
             action.sa_handler = on_end;
-        else if (IS_IN(changes, number))
-            action.sa_handler = on_change;
+        else if (number == SIGCONT)
+            action.sa_handler = on_continue;
+        else if (number == SIGWINCH)
+            action.sa_handler = on_resize;
         else if (number == SIGTSTP && live)
             action.sa_handler = on_stop;
         else
@@ -254,13 +259,11 @@ static enum top_wish what_signals_want(void)
         stop();
         return TOP_REDRAW;
     }
-    if (changed) {
-        changed = 0;
-        if (modes_changed) /* a shell may have set its own modes meanwhile */
-            take_over();
-        return TOP_REDRAW;
-    }
-    return TOP_DUE;
+    /* (!) After SIGSTOP a shell may have set modes of its own. They are not asked for: without a stop they are ours. */
+    if (continued && modes_changed)
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &our_modes);
+    continued = resized = 0;
+    return TOP_REDRAW;
 }
 
 enum top_wish top_terminal_wait(int64_t ms)
