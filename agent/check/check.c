@@ -118,6 +118,9 @@ int check_config(const struct config *c, const struct config_report *r)
         return r->exit;
     }
     warn(c, &f);
+    if (c->rules.count)
+        find_fact("rules: %d; names that none of them matches are %s to take", c->rules.count,
+                  rules_are_closed(&c->rules) ? "nobody's" : "everybody's");
     if (!r->offline && !c->ephemeral) {
         if (host_read(&host, why, sizeof(why)) < 0) {
             log_error("%s", why);

@@ -142,11 +142,16 @@ static int read_words(struct parse *p, const char *value)
 static int judge(struct parse *p)
 {
     const struct rule *rule = p->rule;
-    bool all_or_none = false;
+    bool all_or_none = false, controls = false;
 
     for (int i = 0; i < rule->who_count; i++)
         all_or_none |= rule->who[i].kind == WHO_EVERYONE || rule->who[i].kind == WHO_NONE;
-    if (!pattern_is_good(rule->text, rule->pattern_len))
+    for (const char *at = rule->text; *at; at++)
+        controls |= (unsigned char)*at < ' ' || *at == 0x7f;
+    if (controls)
+        snprintf(p->why, p->why_size,
+                 "allow: write control characters as \\n, \\r, \\t or \\xNN: '%.64s'", rule->text);
+    else if (!pattern_is_good(rule->text, rule->pattern_len))
         snprintf(
             p->why, p->why_size,
             "allow: the pattern '%.*s' has a '\\' that begins none of \\\\ \\* \\? \\n \\r \\t "

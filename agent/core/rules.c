@@ -85,3 +85,10 @@ const struct rule *rules_before(const struct rules *rules, const struct rule *ru
     }
     return left ? NULL : first;
 }
+
+bool rules_are_closed(const struct rules *rules)
+{
+    const struct rule all = {.text = "*", .pattern_len = 1, .rights = RIGHT_TAKE};
+
+    return rules_before(rules, &all) != NULL;
+}

@@ -62,4 +62,7 @@ bool rules_allow(const struct rules *rules, enum right right, const void *name, 
  * matches. NULL: none plainly does. */
 const struct rule *rules_before(const struct rules *rules, const struct rule *rule);
 
+/* Whether every name has a rule that says who may take it, as far as that is plain to see. */
+bool rules_are_closed(const struct rules *rules);
+
 #endif

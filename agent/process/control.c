@@ -128,6 +128,17 @@ static void answer_fleet(struct control *c, FILE *out)
     fleet_answer(&shown, clock_now(), out);
 }
 
+/* As files have them. Who reads it is tools/doctor/doctor_rules.c; the number is the form's version. */
+static void answer_rules(struct control *c, FILE *out)
+{
+    const struct rules *rules = &reload_in_force(c->reload)->rules;
+
+    fprintf(out, "rules 1\n");
+    for (int i = 0; i < rules->count; i++)
+        fprintf(out, "rule %s\n", rules->rule[i].text);
+    fprintf(out, "others take=%s\nend\n", rules_are_closed(rules) ? "no" : "yes");
+}
+
 static void answer(struct control *c, const char *request, FILE *out)
 {
     static const char show[] = "show ";
@@ -138,12 +149,14 @@ static void answer(struct control *c, const char *request, FILE *out)
         (void)metrics_list(c->agent, NULL, out);
     else if (strcmp(request, "fleet") == 0)
         answer_fleet(c, out);
+    else if (strcmp(request, "rules") == 0)
+        answer_rules(c, out);
     else if (strncmp(request, show, strlen(show)) == 0) {
         if (metrics_list(c->agent, request + strlen(show), out) == 0)
             fprintf(out, "error: no lease of that name\n");
     } else
-        fprintf(out,
-                "error: the requests are: metrics, list, show NAME, fleet, fleet-change, reload\n");
+        fprintf(out, "error: the requests are: metrics, list, show NAME, fleet, fleet-change, "
+                     "rules, reload\n");
 }
 
 static void answer_text(struct control_peer *peer, const char *before, const char *text,

@@ -318,9 +318,23 @@ def see(run):
 # --- for operators --------------------------------------------------------------------------------------
 
 
-@scenario("the check finds what is wrong with rules, in their lines; the settings print shows them; the doctor counts them", needs_root=True)
+def rules_told(result):
+    return [finding["text"] for finding in result.json["findings"] if finding["check"] == "agent.rules"]
+
+
+@scenario("the check finds what is wrong with rules, in their lines; the settings print and the doctor show them", needs_root=True)
 def for_operators(run):
-    begin(run, f"db/* user:{ALICE}", "* none force")
+    begin(run)
+    told = rules_told(run.holdfast("doctor", "--json"))
+    assert len(told) == 1 and "there are no rules" in told[0], told
+    reload(run, f"db/* user:{ALICE}", "caf\u00e9 none force")
+    told = rules_told(run.holdfast("doctor", "--json"))
+    assert told == [f"allow = db/* user:{ALICE}", "allow = caf\u00e9 none force", "2 rules; names that none of them matches are everybody's to take"], told
+    reload(run, f"db/* user:{ALICE}", "* none")
+    assert "nobody's to take" in rules_told(run.holdfast("doctor", "--json"))[-1]
+    assert f"allow = db/* user:{ALICE}" in run.holdfast("doctor").out
+    told = rules_told(as_user(run, EVE, "doctor", "--json"))
+    assert len(told) == 1 and "only root and the agent's own user may ask it for its rules" in told[0], told
     check = run.dir / "checked.conf"
     check.write_text("node = a=localhost:1\nallow = db/* user:root\nallow = db/x* group:root\nallow = x\nallow = y\\q none\nallow = z user:root root\n")
     result = run.spawn(BUILD / "bin" / "holdfastd", "--check-config", check, "--offline", label="check")
@@ -329,6 +343,8 @@ def for_operators(run):
                         (5, "begins none of"), (6, "'root' is none of these")):
         assert f"checked.conf:{line}: allow: " in result.err and words in result.err, (line, result.err)
     check.write_text("node = a=localhost:1\nallow =  db/*   user:root\nallow = x none see\n")
+    result = run.spawn(BUILD / "bin" / "holdfastd", "--check-config", check, "--offline", label="check")
+    assert result.wait() == 0 and "rules: 2; names that none of them matches are everybody's to take\n" in result.out, result.out
     result = run.spawn(BUILD / "bin" / "holdfastd", "--config", check, "--print-config", "--system", label="print")
     assert result.wait() == 0 and "\nallow = db/* user:root\nallow = x none see\n" in result.out, result.out
 

@@ -181,6 +181,8 @@ TEST(what_is_no_rule)
     memset(text, 'x', sizeof(text));
     strcpy(text + RULE_TEXT - 10, " user:1001");
     refuses("x", "who may");
+    refuses("x\ny user:root", "write control characters as");
+    refuses("x\x7f user:root", "write control characters as");
     rule(text); /* just so long */
     strcpy(text + RULE_TEXT - 10, " user:10010");
     refuses(text, "at most 319 bytes");
@@ -201,6 +203,16 @@ TEST(a_rule_that_never_counts_is_refused)
     rule("* everyone");
     refuses("z none", "never counts");
     rule("z none force");
+}
+
+TEST(whether_names_without_a_rule_are_left)
+{
+    assert_false(rules_are_closed(&config.rules));
+    rule("db/* none");
+    rule("* none see force");
+    assert_false(rules_are_closed(&config.rules));
+    rule("** user:7");
+    assert_true(rules_are_closed(&config.rules));
 }
 
 TEST(as_many_rules_as_there_may_be)
@@ -243,6 +255,7 @@ int main(void)
         ROW(names_of_users_and_groups_are_looked_up),
         ROW(what_is_no_rule),
         ROW(a_rule_that_never_counts_is_refused),
+        ROW(whether_names_without_a_rule_are_left),
         ROW(as_many_rules_as_there_may_be),
         ROW(a_user_with_another_number_is_a_change),
     };

@@ -32,6 +32,7 @@ static void look(struct doctor *doctor, const char *agent, const struct place pl
         doctor_agent_look(doctor, &reader, &life);
         doctor_nodes_look(doctor, &reader);
         doctor_fleet_look(doctor, &reader, &life);
+        doctor_rules_look(doctor, &reader, &life);
         reader_close(&reader);
     } else {
         doctor_agent_missing(doctor, status, why, places, count);

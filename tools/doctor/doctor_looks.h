@@ -20,6 +20,9 @@ void doctor_nodes_look(struct doctor *doctor, const struct reader *reader);
  * lives. */
 void doctor_fleet_look(struct doctor *doctor, const struct reader *reader, const struct life *life);
 
+/* Who may take, see and force which names. Asks the agent, if it lives. */
+void doctor_rules_look(struct doctor *doctor, const struct reader *reader, const struct life *life);
+
 /* Whether this host's clock is slewed faster than leases allow for. */
 void doctor_clock_look(struct doctor *doctor);
 
