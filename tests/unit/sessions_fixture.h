@@ -47,6 +47,7 @@ static HF_UNUSED void make_sessions(void)
         sessions[i].clients = &the_clients;
         sessions[i].user = &users[i];
         sessions[i].uid = users[i].uid;
+        sessions[i].caller = (struct caller){.uid = users[i].uid, .gid = users[i].uid};
         sessions[i].pid = people[i].pid;
         sessions[i].minor = HF_WIRE_MINOR;
         sessions[i].doorbell = sessions[i].socket.fd = -1;

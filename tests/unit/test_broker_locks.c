@@ -16,6 +16,7 @@
 #include "agent/broker/locks/waiters.h"
 #include "agent/broker/nodes/node_texts.h"
 #include "agent/broker/nodes/nodes.h"
+#include "agent/config/config_allow.h"
 #include "shm/waiters.h"
 #include "tests/support/journal.h"
 #include "tests/unit/broker_fixture.h"
@@ -1324,6 +1325,146 @@ static void what_was_over_before_is_answered_at_once(void **state)
     assert_int_equal(answered(0, 2)->status, HF_ELOST);
 }
 
+/* --- rules ------------------------------------------------------------------------------------ */
+
+/* As a reload does it: these rules and no others. Session s is user 1000 + s. */
+static void only(const char *first, const char *second)
+{
+    static struct config next;
+    const char *const rules[] = {first, second};
+    char why[256];
+
+    next = config;
+    next.rules.count = 0;
+    for (int i = 0; i < 2; i++)
+        if (rules[i])
+            assert_int_equal(config_allow_add(&next, rules[i], why, sizeof(why)), HF_OK);
+    the_clients.config = &next;
+    locks_configure(locks, &next);
+}
+
+static uint64_t denied(void)
+{
+    return hf_counter_read(&agent.table, HF_COUNTER_DENIED);
+}
+
+static void who_may_not_take_a_name_asks_no_node(void **state)
+{
+    (void)state;
+    only("a* user:1001", NULL);
+    try_for(0, 1, "a");
+    wait_for(0, 2, "ab");
+    assert_int_equal(answered(0, 1)->status, HF_EPERM);
+    assert_int_equal(answered(0, 2)->status, HF_EPERM);
+    assert_non_null(strstr(answered(0, 2)->text, "have user 1000 added"));
+    assert_non_null(strstr(answered(0, 2)->text, "\"allow = a* user:1001\""));
+    assert_non_null(strstr(answered(0, 2)->text, "ab is theirs to take"));
+    assert_null(resource_find(locks, "a", 1));
+    assert_int_equal(links[0].asked, 0);
+    assert_int_equal(denied(), 2);
+    granted(1, 3, "a");
+    assert_int_equal(denied(), 2);
+}
+
+static void a_reload_ends_waits_that_it_forbids(void **state)
+{
+    const struct lease *held;
+
+    (void)state;
+    held = granted(0, 1, "a");
+    wait_for(1, 2, "a");
+    wait_for(2, 3, "a");
+    wait_for(1, 4, "b"); /* its round is under way */
+    wait_for(3, 5, "b");
+    answer(newest(0), VERDICT_OK);
+    only("* user:1002 user:1003", NULL);
+    assert_int_equal(answered(1, 2)->status, HF_EPERM);
+    assert_int_equal(answered(1, 4)->status, HF_EPERM);
+    assert_int_equal(times_answered(2, 3), 0);
+    assert_int_equal(times_answered(3, 5), 0);
+    assert_int_equal(release_count, 1); /* the round is undone */
+    assert_false(held->ending);         /* whose user may take it no more */
+    assert_int_equal(denied(), 2);
+    release(0, 6, held);
+    assert_ptr_equal(handed_over(), &sessions[2]);
+    assert_int_equal(answered(2, 3)->status, HF_OK);
+}
+
+static void a_handoff_under_way_is_completed(void **state)
+{
+    struct lease *lease;
+
+    (void)state;
+    lease = granted(0, 1, "a");
+    wait_for(1, 2, "a");
+    release(0, 3, lease);
+    only("a none", NULL);
+    assert_int_equal(times_answered(1, 2), 0);
+    handed_over();
+    assert_int_equal(answered(1, 2)->status, HF_OK);
+    wait_for(1, 4, "a");
+    assert_int_equal(answered(1, 4)->status, HF_EPERM);
+}
+
+/* (!) It kept its place when a drain took its hand-off away, and must not get the lock later. */
+static void who_was_withheld_is_judged_at_the_leases_end(void **state)
+{
+    struct lease *lease;
+
+    (void)state;
+    lease = granted(0, 1, "a");
+    wait_for(1, 2, "a");
+    release(0, 3, lease);
+    drain(4);
+    handed_over();
+    was_posted(MSG_RELEASE);
+    only("a none", NULL);
+    assert_int_equal(times_answered(1, 2), 0); /* the journal may name it as the owner */
+    undrain(5);
+    grant_ended(locks, lease_of("a"));
+    assert_int_equal(answered(1, 2)->status, HF_EPERM);
+    pass(1000);
+    assert_int_equal(links[0].asked, 1);
+}
+
+/* As after a restart with other rules: it would hold a lease of which it does not know. */
+static void what_was_granted_is_told_again_whatever_the_rules(void **state)
+{
+    (void)state;
+    granted(0, 1, "a");
+    only("a none", NULL);
+    wait_for(0, 1, "a");
+    assert_int_equal(times_answered(0, 1), 2);
+    assert_int_equal(answers_of[0].entry[answers_of[0].count - 1].status, HF_OK);
+    wait_for(0, 2, "a");
+    assert_int_equal(answered(0, 2)->status, HF_EPERM);
+}
+
+/* (!) Whether it is held, and by whom, is for who may see it. */
+static void who_may_ask_for_a_lease(void **state)
+{
+    (void)state;
+    granted(0, 1, "a");
+    only("* user:1001 see", "a user:1002 force");
+    ask_for(3, 2, "a");
+    ask_for(3, 3, "free");
+    assert_int_equal(answered(3, 2)->status, HF_EPERM);
+    assert_int_equal(answered(3, 3)->status, HF_EPERM);
+    assert_null(strstr(answered(3, 2)->text, "1000"));
+    ask_for(1, 4, "a");
+    ask_for(1, 5, "free");
+    assert_int_equal(answered(1, 4)->status, HF_EPERM);
+    assert_non_null(strstr(answered(1, 4)->text, "held by user 1000"));
+    assert_int_equal(answered(1, 5)->status, HF_ENOTHELD);
+    nothing_was_posted();
+    ask_for(2, 6, "a");
+    assert_int_equal(answered(2, 6)->status, HF_OK);
+    was_posted(MSG_LOSE);
+    ask_for(0, 7, "a");
+    assert_int_equal(answered(0, 7)->status, HF_OK);
+    was_posted(MSG_LOSE);
+}
+
 int main(void)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, make, unmake)
@@ -1377,6 +1518,12 @@ int main(void)
         ROW(a_release_asked_again_is_its_holders),
         ROW(who_asked_again_may_go),
         ROW(what_was_over_before_is_answered_at_once),
+        ROW(who_may_not_take_a_name_asks_no_node),
+        ROW(a_reload_ends_waits_that_it_forbids),
+        ROW(a_handoff_under_way_is_completed),
+        ROW(who_was_withheld_is_judged_at_the_leases_end),
+        ROW(what_was_granted_is_told_again_whatever_the_rules),
+        ROW(who_may_ask_for_a_lease),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
