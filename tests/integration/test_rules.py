@@ -47,7 +47,7 @@ def socket_of(run):
 def as_user(run, uid, *args, groups=(), gid=None, start=False, **options):
     """A command of that user."""
     env = {"HOLDFAST_AGENT": socket_of(run)}
-    return (run.start_holdfast if start else run.holdfast)(*args, uid=uid, env=env, extra_groups=list(groups), group=gid or uid, **options)
+    return (run.start_holdfast if start else run.holdfast)(*args, uid=uid, env=env, extra_groups=list(groups), group=uid if gid is None else gid, **options)
 
 
 def takes(run, uid, name, **options):
