@@ -129,7 +129,7 @@ static void answer_fleet(struct control *c, FILE *out)
 }
 
 /* As files have them. Who reads it is tools/doctor/doctor_rules.c; the number is the form's version. */
-static void answer_rules(struct control *c, FILE *out)
+static void answer_rules(struct control *c, FILE *out) IN_MAIN_THREAD
 {
     const struct rules *rules = &reload_in_force(c->reload)->rules;
 
@@ -139,7 +139,7 @@ static void answer_rules(struct control *c, FILE *out)
     fprintf(out, "others take=%s\nend\n", rules_are_closed(rules) ? "no" : "yes");
 }
 
-static void answer(struct control *c, const char *request, FILE *out)
+static void answer(struct control *c, const char *request, FILE *out) IN_MAIN_THREAD
 {
     static const char show[] = "show ";
 
@@ -170,7 +170,7 @@ static void answer_text(struct control_peer *peer, const char *before, const cha
         drop(peer);
 }
 
-static void begin_answer(struct control *c, struct control_peer *peer)
+static void begin_answer(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
 {
     FILE *out = open_memstream(&peer->answer, &peer->answer_length);
 

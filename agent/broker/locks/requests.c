@@ -57,7 +57,7 @@ static const struct lease *granted_already(const struct resource *r, const struc
 
 /* Checks an acquire; on failure `text` says what is wrong, which limit, and the remedy. */
 static int judge_acquire(struct locks *locks, struct session *s, const struct hf_request_entry *q,
-                         struct timing *ret_timing, char *text, size_t size)
+                         struct timing *ret_timing, char *text, size_t size) IN_BROKER_THREAD
 {
     const struct config *c = locks->config;
     uint8_t key[CONFIG_KEY_MAX];

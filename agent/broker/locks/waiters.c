@@ -50,7 +50,7 @@ void waiter_ages(struct waiter *w)
         tell_oldest(locks);
 }
 
-static void forget_age(struct locks *locks, struct waiter *w)
+static void forget_age(struct locks *locks, struct waiter *w) IN_BROKER_THREAD
 {
     bool oldest = TAILQ_FIRST(&locks->waiters_by_age) == w;
 

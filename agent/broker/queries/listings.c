@@ -70,7 +70,7 @@ static void listing_end(struct listing *listing, int status, uint64_t cursor,
 
 /* False: its key is no name's, or its name was not asked for, or is not for this user to see. */
 static bool fill_item(const struct listing *listing, const struct link_item *item,
-                      struct hf_listing_item *ret_item)
+                      struct hf_listing_item *ret_item) IN_BROKER_THREAD
 {
     const uint8_t *name;
     size_t name_len;
