@@ -14,6 +14,7 @@
 #include "agent/base/log.h"
 #include "agent/check/parts.h"
 #include "agent/config/config_fleet.h"
+#include "shm/compiler.h"
 
 #define EXIT_CODE_SYSTEM 71
 #define EXIT_CODE_CONFIG 78
@@ -104,6 +105,32 @@ static void check_as_a_start(const struct config *c, const struct host *host, st
     f->report = whole;
 }
 
+static void say_rules(const struct config *c)
+{
+    if (c->rules.count)
+        find_fact("rules: %d; names that none of them matches are %s to take", c->rules.count,
+                  rules_are_closed(&c->rules) ? "nobody's" : "everybody's");
+}
+
+/* For each right the rule that decides, whoever asks. */
+static void say_who(const struct config *c, const char *name)
+{
+    static const struct {
+        enum right right;
+        const char *word, *without;
+    } rights[] = {{RIGHT_TAKE, "take", "everybody"},
+                  {RIGHT_SEE, "see", "everybody"},
+                  {RIGHT_FORCE, "force", "only root and the agent's user"}};
+    const struct caller anybody = {.uid = UINT32_MAX, .gid = UINT32_MAX};
+    const struct rule *rule;
+
+    for (size_t i = 0; i < HF_LENGTH(rights); i++) {
+        (void)rules_allow(&c->rules, rights[i].right, name, strlen(name), &anybody, &rule);
+        find_fact("%s: %s: %s%s", name, rights[i].word, rule ? "allow = " : "",
+                  rule ? rule->text : rights[i].without);
+    }
+}
+
 int check_config(const struct config *c, const struct config_report *r)
 {
     struct findings f = {.report = r};
@@ -118,9 +145,9 @@ int check_config(const struct config *c, const struct config_report *r)
         return r->exit;
     }
     warn(c, &f);
-    if (c->rules.count)
-        find_fact("rules: %d; names that none of them matches are %s to take", c->rules.count,
-                  rules_are_closed(&c->rules) ? "nobody's" : "everybody's");
+    say_rules(c);
+    if (r->who)
+        say_who(c, r->who);
     if (!r->offline && !c->ephemeral) {
         if (host_read(&host, why, sizeof(why)) < 0) {
             log_error("%s", why);

@@ -51,7 +51,7 @@ static void print_help(void)
 
     printf("usage: holdfastd --node [ID=]ADDRESS... [OPTION]...\n"
            "       holdfastd --dev [N] [OPTION]...\n"
-           "       holdfastd --check-config FILE [--offline] [OPTION]...\n"
+           "       holdfastd --check-config FILE [--offline] [--who NAME] [OPTION]...\n"
            "The lock agent of this host: takes and keeps locks on a majority of Redis nodes.\n\n");
     for (int i = 0; i < CONFIG_ROWS; i++) {
         const struct config_row *row = &config_rows[i];
@@ -69,6 +69,9 @@ static void print_help(void)
         "say all that is wrong with the file, what a restart with it would do to leases that "
         "are held, and what its nodes say, and exit: 0, or 78 if it must not be used");
     print_option("offline", "", "with --check-config: look at neither agent nor nodes");
+    print_option("who", "NAME",
+                 "with --check-config: say who may take, see and force the lock NAME by the rules "
+                 "of the file");
     print_option("print-config", "", "print the settings that would be used, and exit");
     print_option("help", "", "print this help, and exit");
     print_option("version", "", "print the version, and exit");
@@ -84,15 +87,16 @@ enum special {
     SPECIAL_CONFIG,
     SPECIAL_CHECK,
     SPECIAL_OFFLINE,
+    SPECIAL_WHO,
     SPECIALS
 };
 
-static const char *const special_names[SPECIALS] = {"help",   "version",      "print-config",
-                                                    "config", "check-config", "offline"};
+static const char *const special_names[SPECIALS] = {
+    "help", "version", "print-config", "config", "check-config", "offline", "who"};
 
 static bool has_value(enum special which)
 {
-    return which == SPECIAL_CONFIG || which == SPECIAL_CHECK;
+    return which == SPECIAL_CONFIG || which == SPECIAL_CHECK || which == SPECIAL_WHO;
 }
 
 static enum special find_special(const char *option, size_t length)
@@ -136,6 +140,11 @@ static int take_special(struct config_load *l, enum special which, const char *v
     case SPECIAL_OFFLINE:
         l->report->offline = true;
         return HF_OK;
+    case SPECIAL_WHO:
+        l->report->who = value;
+        if (value && *value && strlen(value) <= HF_NAME_MAX)
+            return HF_OK;
+        return config_wrong(l, "--who needs the name of a lock, 1 to %d bytes", HF_NAME_MAX);
     case SPECIALS:
         break;
     }
@@ -221,5 +230,7 @@ int config_command_line(struct config_load *l, int argc, char **argv)
     }
     if (l->report->offline && !l->report->check)
         return config_wrong(l, "--offline goes with --check-config FILE");
+    if (l->report->who && !l->report->check)
+        return config_wrong(l, "--who goes with --check-config FILE");
     return HF_OK;
 }

@@ -19,6 +19,7 @@ struct config_fault {
 struct config_report {
     bool check;      /* --check-config */
     bool offline;    /* --offline: agent and nodes are not looked at */
+    const char *who; /* --who: the name that is asked for; NULL */
     char file[4096]; /* that was read or could not be; "" none */
     int exit;        /* of a start: 0; 64 for the command line, 78 for the file */
     int fault_count; /* that there are; the first CONFIG_FAULTS_MAX are kept */

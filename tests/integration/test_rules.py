@@ -108,10 +108,11 @@ def whom_a_rule_names(run):
     may(run, 0, "secret")
     for name in ("db/x", "db/", "db/a/b/c"):
         said = may_not(run, EVE, name)
-        for word in (name, f"have user {EVE} added to the agent's rule", f"allow = db/* user:{ALICE} group:{STAFF}", "theirs to take"):
+        for word in (name, f"have user {EVE} added to the agent's rule", f"allow = db/* user:{ALICE} group:{STAFF}",
+                     f"or run as one whom it names: it may not take {name}"):
             assert word in said, (word, said)
     said = may_not(run, ALICE, "secret")
-    assert '"allow = secret none"' in said, said
+    assert '"allow = secret none": it may not take secret' in said, said
     assert may_not(run, EVE, "db/x", gid=7) and may_not(run, EVE, "db/x", groups=[7, 8])
     # A wait is no way round it, nor does it last.
     started = time.monotonic()
@@ -303,7 +304,7 @@ def see(run):
         for words in (["wait", "-w", "0", held], ["wait", held], ["release", held]):
             result = as_user(run, EVE, *words)
             assert result.rc == 77 and "see" in result.err and f"user {ALICE}" not in result.err, result
-            assert "theirs to see" in result.err, result
+            assert f"it may not see {held}" in result.err, result
     assert as_user(run, ALICE, "wait", "-w", "0", "db/x").rc == 75
     assert as_user(run, EVE, "wait", "-w", "0", "open").rc == 75
     # One that waits when the rule comes.
@@ -322,7 +323,7 @@ def rules_told(result):
     return [finding["text"] for finding in result.json["findings"] if finding["check"] == "agent.rules"]
 
 
-@scenario("the check finds what is wrong with rules, in their lines; the settings print and the doctor show them", needs_root=True)
+@scenario("the check finds what is wrong with rules, in their lines; tells who may do what with a name; the settings print and the doctor show them", needs_root=True)
 def for_operators(run):
     begin(run)
     told = rules_told(run.holdfast("doctor", "--json"))
@@ -345,6 +346,13 @@ def for_operators(run):
     check.write_text("node = a=localhost:1\nallow =  db/*   user:root\nallow = x none see\n")
     result = run.spawn(BUILD / "bin" / "holdfastd", "--check-config", check, "--offline", label="check")
     assert result.wait() == 0 and "rules: 2; names that none of them matches are everybody's to take\n" in result.out, result.out
+    for name, take, see in (("db/x#3", "allow = db/* user:root", "everybody"), ("x", "everybody", "allow = x none see")):
+        result = run.spawn(BUILD / "bin" / "holdfastd", "--check-config", check, "--offline", "--who", name, label="check")
+        assert result.wait() == 0, result.err
+        for right, who in (("take", take), ("see", see), ("force", "only root and the agent's user")):
+            assert f"{name}: {right}: {who}\n" in result.out, result.out
+    result = run.spawn(BUILD / "bin" / "holdfastd", "--who", "x", "--config", check, label="check")
+    assert result.wait() == 64 and "--who goes with --check-config FILE" in result.err, result.err
     result = run.spawn(BUILD / "bin" / "holdfastd", "--config", check, "--print-config", "--system", label="print")
     assert result.wait() == 0 and "\nallow = db/* user:root\nallow = x none see\n" in result.out, result.out
 

@@ -60,10 +60,11 @@ static void explain(const struct session *s, enum right right, const char *name,
 {
     if (rule)
         snprintf(text, size,
-                 "have user %" PRIu32 " added to the agent's rule \"allow = %.*s%s\", or be one of "
-                 "these: %s is theirs to %s",
-                 s->uid, RULE_SHOWN, rule->text, strlen(rule->text) > RULE_SHOWN ? "..." : "", name,
-                 word_of(right));
+                 "have user %" PRIu32 " added to the agent's rule \"allow = %.*s%s\"%s: it may not "
+                 "%s %s",
+                 s->uid, RULE_SHOWN, rule->text, strlen(rule->text) > RULE_SHOWN ? "..." : "",
+                 rule->who[0].kind == WHO_NONE ? "" : ", or run as one whom it names",
+                 word_of(right), name);
     else
         snprintf(text, size,
                  "have user %" PRIu32
