@@ -20,10 +20,13 @@
 #include "tools/show/show_event.h"
 #include "tools/show/show_lease.h"
 #include "tools/show/show_node.h"
+#include "tools/show/show_waiter.h"
+#include "tools/top/top_frame.h"
 
 #define CAPACITY 8
 #define WHY_SIZE 512
 
+static const struct life alive = {.verdict = LIFE_ALIVE};
 static char shm_name[HF_TABLE_NAME_MAX], agent_path[64];
 static int object = -1; /* open on what has that name */
 static uint8_t *image;  /* its mapping */
@@ -106,6 +109,21 @@ static void put_nodes(struct hf_table *table)
     }
 }
 
+static void put_waiters(struct hf_table *table)
+{
+    for (uint32_t i = 0; i < 3; i++) {
+        struct hf_waiter_row row = {.flags = HF_WAITER_F_USED,
+                                    .pid = 1,
+                                    .number = 3 - i,
+                                    .deadline_ns = i ? INT64_MAX : 2000000000,
+                                    .name_len = 4,
+                                    .name = "cron",
+                                    .comm = "comm"};
+
+        hf_waiter_publish(table, i, &row);
+    }
+}
+
 /* The same bytes in every run: whatever is random or of this moment is set. */
 static void make_good(void)
 {
@@ -129,6 +147,7 @@ static void make_good(void)
     FUZZ_CHECK(hf_text_pool_create(&table, &pool) == 0);
     put_leases(&table, pool);
     put_nodes(&table);
+    put_waiters(&table);
     put_events(&table);
     hf_table_set_state(&table, HF_TABLE_ALIVE);
     good_size = table.size;
@@ -234,22 +253,46 @@ static void read_history(const struct reader *reader, event_fn *fn)
 static void show_json(const struct reader *reader, const struct reader_filter *filter)
 {
     struct json_out out;
+    struct waiting waiting;
     uint32_t unreadable;
 
     json_begin(&out, stdout);
     show_lease_list_json(&out, reader, filter, &unreadable);
     show_node_list_json(&out, reader, 4);
+    waiting_read(&reader->table, &alive, "", 0, false, &waiting);
+    show_waiter_json(&out, &waiting);
+    waiting_free(&waiting);
     json_end(&out);
+}
+
+/* Two frames, since rates are between two. */
+static void show_on_a_screen(const struct reader *reader)
+{
+    const struct top_style style = {.width = 80, .height = 24};
+    const struct reader_name all = {.len = 0};
+    struct top_model model = {.pid = 0};
+    struct top_canvas canvas = {.text = NULL};
+
+    for (int i = 0; i < 2; i++) {
+        top_model_take(&model, reader, &all);
+        top_frame_draw(&canvas, &style, &model);
+        FUZZ_CHECK(canvas.lines <= style.height);
+        check_output(canvas.text, canvas.length);
+    }
+    top_canvas_free(&canvas);
+    top_model_free(&model);
 }
 
 static void show_to_people(const struct reader *reader)
 {
     struct reader_filter filter = {.all = true};
     struct hf_slot_view view;
+    struct waiting waiting;
     uint32_t unreadable;
     size_t length;
     char *text;
 
+    waiting_read(&reader->table, &alive, "", 0, false, &waiting);
     CAPTURE(text, length, {
         show_lease_list(reader, &filter, &unreadable);
         show_node_list(reader);
@@ -257,8 +300,12 @@ static void show_to_people(const struct reader *reader)
         if (reader_find(&reader->table, "cron", 4, &view) == HF_OK)
             show_lease(reader, &view, true);
         read_history(reader, show_event);
+        show_waiter_list(&waiting, true);
+        show_waiter_of_lease(&waiting);
     });
+    waiting_free(&waiting);
     check_output(text, length);
+    show_on_a_screen(reader);
     free(text);
 }
 

@@ -16,7 +16,8 @@
 #include "tools/output/words.h"
 #include "tools/reader/waiting.h"
 
-#define LOSSES_LOOKED 512 /* newest entries of their ring */
+#define RATE_MOST     1e12 /* of what is damaged */
+#define LOSSES_LOOKED 512  /* newest entries of their ring */
 
 static void *have(void *memory)
 {
@@ -46,9 +47,9 @@ static int64_t since_ms(int64_t ns, hf_time now)
 /* Over ten seconds, so that a tenth of an event a second shows. */
 static int64_t rate(uint64_t before, uint64_t now, int64_t span_ns)
 {
-    return now < before || span_ns <= 0
-               ? -1
-               : (int64_t)((double)(now - before) * 1e10 / (double)span_ns + 0.5);
+    double in_10s = span_ns > 0 ? (double)(now - before) * 1e10 / (double)span_ns + 0.5 : -1;
+
+    return now < before || in_10s < 0 || in_10s > RATE_MOST ? -1 : (int64_t)in_10s;
 }
 
 static void take_agent(struct top_model *m, const struct reader *reader)
@@ -259,7 +260,7 @@ static void take_losses(struct top_model *m, const struct hf_table *table)
 {
     uint64_t oldest = hf_events_oldest(table, HF_EVENTS_LOSSES);
     uint64_t end = hf_events_written(table, HF_EVENTS_LOSSES);
-    struct told told[TOP_LOSSES_MOST];
+    struct told told[TOP_LOSSES_MOST] = {{0}};
     struct hf_event event;
 
     m->loss_count = 0;
