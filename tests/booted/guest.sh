@@ -57,6 +57,7 @@ else
     ldconfig
     systemd-sysusers
     systemd-tmpfiles --create
+    chgrp holdfast /etc/holdfast/holdfast.conf
     systemctl daemon-reload
 fi
 check "the account is there" getent passwd holdfast
