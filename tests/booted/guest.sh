@@ -28,7 +28,7 @@ until_ok() {
 says() { # says WORDS COMMAND...: the command's output has these words
     local words=$1
     shift
-    "$@" 2>&1 | tee /dev/stderr | grep -q -- "$words"
+    "$@" 2>&1 | tee -a /dev/stderr | grep -q -- "$words"
 }
 
 as_alice() { runuser -u alice -- "$@"; }
@@ -201,6 +201,6 @@ if compgen -G '/root/*.deb' >/dev/null; then
     check "the packages are purged" apt-get purge -y -qq $packages
     check "agents end with their package" test -z "$(pidof holdfastd)"
     left() { find /etc /usr /var/lib /run /dev/shm -name '*holdfast*' -not -path '/var/lib/systemd/*' -not -path '/run/user/*'; }
-    check "nothing is left" test -z "$(left | tee /dev/stderr)"
+    check "nothing is left" test -z "$(left | tee -a /dev/stderr)"
 fi
 echo "done"

@@ -26,7 +26,7 @@ until_ok() { # within 30 s the command succeeds
 says() { # says WORDS COMMAND...
     local words=$1
     shift
-    "$@" 2>&1 | tee /dev/stderr | grep -q -- "$words"
+    "$@" 2>&1 | tee -a /dev/stderr | grep -q -- "$words"
 }
 as() { # as USER COMMAND...
     local user=$1
@@ -127,5 +127,5 @@ check "the configuration stays" cmp $conf /packages/mine.conf
 rm -f /etc/holdfast/cell.conf
 check "the packages are purged" apt-get purge -y -qq holdfast
 left() { find /etc /usr /var/lib /run /dev/shm -xdev -name '*holdfast*'; find /run /dev/shm -name '*holdfast*'; }
-check "nothing is left" test -z "$(left | tee /dev/stderr)"
+check "nothing is left" test -z "$(left | tee -a /dev/stderr)"
 echo "done"
