@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "agent/config/config.h"
+#include "agent/core/pattern.h"
 #include "shm/status.h"
 #include "tests/support/config.h"
 
@@ -41,6 +42,26 @@ static void check_key(const struct config *c, const char *name, size_t name_len)
     FUZZ_CHECK(back_len == name_len && memcmp(back, name, name_len) == 0);
 }
 
+/* Each has a good pattern and says who; the pattern's text is a name like any other. */
+static void check_rules(const struct rules *rules)
+{
+    const struct caller nobody = {.uid = 65534, .gid = 65534};
+    const struct rule *by;
+
+    FUZZ_CHECK(rules->count >= 0 && rules->count <= RULES_MAX);
+    for (int i = 0; i < rules->count; i++) {
+        const struct rule *rule = &rules->rule[i];
+
+        FUZZ_CHECK(strnlen(rule->text, sizeof(rule->text)) < sizeof(rule->text));
+        FUZZ_CHECK(rule->pattern_len > 0 && rule->pattern_len < strlen(rule->text));
+        FUZZ_CHECK(pattern_is_good(rule->text, rule->pattern_len));
+        FUZZ_CHECK(rule->rights && rule->who_count > 0 && rule->who_count <= RULE_WHO_MAX);
+        (void)rules_allow(rules, RIGHT_TAKE, rule->text, rule->pattern_len, &nobody, &by);
+        FUZZ_CHECK(!by || (by->rights & RIGHT_TAKE));
+    }
+    (void)rules_are_closed(rules);
+}
+
 static void check(const struct config *c)
 {
     uint8_t key[CONFIG_KEY_MAX];
@@ -64,6 +85,7 @@ static void check(const struct config *c)
         if (config_key(c, "holdfast:node", 13, key, &key_len) == HF_OK)
             FUZZ_CHECK(memcmp(key, "holdfast:", 9) != 0);
     }
+    check_rules(&c->rules);
     FUZZ_CHECK(c->key_rule_count >= 0 && c->key_rule_count <= CONFIG_KEY_RULES_MAX);
     for (int i = 0; i < c->key_rule_count; i++)
         check_key(c, c->key_rules[i].format, strlen(c->key_rules[i].format));

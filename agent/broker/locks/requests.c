@@ -76,7 +76,8 @@ static int judge_acquire(struct locks *locks, struct session *s, const struct hf
         return rc;
     }
     /* (!) Before anything tells who holds it. A lease that is held stays, whatever rule has gone. */
-    if (!granted_already(resource_find(locks, q->name, q->name_len), s, q) &&
+    if (!rights_has(s, RIGHT_TAKE, q->name, q->name_len) &&
+        !granted_already(resource_find(locks, q->name, q->name_len), s, q) &&
         !rights_allow(s, RIGHT_TAKE, q->name, q->name_len, text, size))
         return HF_EPERM;
     rc = timing_derive(hf_ms(q->ttl_ms ? q->ttl_ms : c->ttl_ms), hf_ms(c->ttl_max_ms), ret_timing,
