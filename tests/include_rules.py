@@ -47,7 +47,7 @@ RULES = [
     # tools/ from the ground up: common; reader and output; the rooms of subcommands, none of which sees another; main.
     # A room of subcommands has one door, NAME/NAME.h. `run` is an ordinary user of the library: it sees no table.
     (r"tools/common/", r"tools/common/|libclient/holdfast\.h|shm/(duration|escape)\.h"),
-    (r"tools/reader/", r"tools/(reader|common)/|shm/"),
+    (r"tools/reader/", r"tools/(reader|common)/|libclient/table_descriptor\.h|shm/"),
     (r"tools/output/", r"tools/(output|common)/|shm/"),
     (r"tools/run/", r"tools/(run|common)/|libclient/holdfast(_run|_sets)?\.h"),
     (r"tools/(show|top|ask|doctor)/", r"tools/(\1|output|reader|common)/|libclient/holdfast(_admin)?\.h|shm/"),

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "libclient/table_descriptor.h"
 #include "shm/index.h"
 #include "shm/status.h"
 #include "tools/common/exit_code.h"
@@ -25,14 +26,12 @@ static bool same_time_namespace(const struct hf_table *table)
 typedef int open_fn(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
                     size_t why_size);
 
-static int open_at(open_fn *open, const struct place *place, struct reader *ret_reader, char *why,
-                   size_t why_size)
+/* A mapped table, which is this reader's from now on. */
+static int begin_with(struct hf_table *table, const struct place *place, struct reader *ret_reader,
+                      char *why, size_t why_size)
 {
-    struct reader reader = {.place = *place};
-    int status = open(place->shm_name, place->owner, &reader.table, why, why_size);
+    struct reader reader = {.place = *place, .table = *table};
 
-    if (status < 0)
-        return status;
     if (!same_time_namespace(&reader.table)) {
         hf_table_close(&reader.table);
         snprintf(why, why_size,
@@ -44,6 +43,27 @@ static int open_at(open_fn *open, const struct place *place, struct reader *ret_
     memcpy(reader.host, reader.table.header->host, sizeof(reader.host) - 1);
     *ret_reader = reader;
     return HF_OK;
+}
+
+static int open_at(open_fn *open, const struct place *place, struct reader *ret_reader, char *why,
+                   size_t why_size)
+{
+    struct hf_table table;
+    int status = open(place->shm_name, place->owner, &table, why, why_size);
+
+    return status < 0 ? status : begin_with(&table, place, ret_reader, why, why_size);
+}
+
+/* In a container /dev/shm is another one, and the socket is there. */
+static int open_by_socket(const char *agent, const struct place *place, struct reader *ret_reader,
+                          char *why, size_t why_size)
+{
+    struct hf_table table;
+    int fd, status = hfc_table_descriptor(agent, &fd, why, why_size);
+
+    if (status == HF_OK)
+        status = hf_table_open_fd(fd, &table, why, why_size);
+    return status < 0 ? status : begin_with(&table, place, ret_reader, why, why_size);
 }
 
 int reader_open_at(const struct place *place, struct reader *ret_reader, char *why, size_t why_size)
@@ -77,6 +97,8 @@ int reader_open(const char *agent, struct reader *ret_reader, char *why, size_t 
         return count;
     for (int i = 0; i < count && status == HF_ENOAGENT; i++)
         status = reader_open_at(&places[i], ret_reader, why, why_size);
+    if (status == HF_ENOAGENT)
+        status = open_by_socket(agent, &places[0], ret_reader, why, why_size);
     if (status == HF_ENOAGENT)
         say_none(places, count, why, why_size);
     return status;

@@ -69,6 +69,12 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
             "run an agent in the program's time namespace: its clock differs from this agent's");
         return HF_ETIMENS;
     }
+    if (s->pid == 0) {
+        snprintf(w->text, sizeof(w->text),
+                 "run the agent on the host, or share its PID namespace with this program: it "
+                 "does not see its process");
+        return HF_EPERM;
+    }
     if (hf_process_start_time((pid_t)s->pid) != h->start_time) {
         snprintf(w->text, sizeof(w->text), "process %" PRIu32 " is not the one that said hello",
                  s->pid);
