@@ -15,6 +15,7 @@ void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word)
         .first_contact = HF_TIME_PAST,
         .facts_read = HF_TIME_PAST,
         .until = HF_TIME_PAST,
+        .shown = HF_TIME_PAST,
         .quarantine = quarantine,
     };
 }
@@ -85,12 +86,48 @@ static void restore_all(struct node_trust *t, const struct node_trust *before)
     t->step_shown = false;
 }
 
-void trust_restore(struct node_trust *t, const struct node_trust *before, hf_time now)
+void trust_on_shown(struct node_trust *t, hf_time sent)
 {
-    if (is_of_long_ago(before, t->quarantine, now))
+    t->shown = hf_time_max(t->shown, sent);
+}
+
+hf_time trust_shown(const struct node_trust known[], int count, int q)
+{
+    for (int i = 0; i < count; i++) {
+        int as_late = 0, later = 0;
+
+        for (int k = 0; k < count; k++) {
+            as_late += !hf_time_before(known[k].shown, known[i].shown);
+            later += hf_time_before(known[i].shown, known[k].shown);
+        }
+        if (as_late >= q && later < q)
+            return known[i].shown;
+    }
+    return HF_TIME_PAST;
+}
+
+/* A quarantine that is over is of before then, and so is what the node's first contact found. */
+static bool is_known_by_then(const struct node_trust *t, hf_time shown, hf_time now)
+{
+    return hf_time_reached(hf_time_add(shown, t->quarantine), now) &&
+           hf_time_reached(shown, t->first_contact);
+}
+
+void trust_restore(struct node_trust *t, const struct node_trust *before, hf_time shown,
+                   hf_time now)
+{
+    const hf_dur longer = hf_ns(t->quarantine.ns - before->quarantine.ns);
+    bool short_lived = longer.ns > 0 && !is_known_by_then(before, shown, now);
+
+    if (short_lived || is_of_long_ago(before, t->quarantine, now))
         restore_clock(t, before);
     else
         restore_all(t, before);
+    if (longer.ns > 0 && in_quarantine(before, now) &&
+        hf_time_before(hf_time_add(shown, before->quarantine), before->until)) {
+        t->reasons = before->reasons;
+        t->until = hf_time_add(before->until, longer);
+    }
 }
 
 /* --- connection: facts and refusals ----------------------------------------------------------- */

@@ -77,6 +77,7 @@ struct node_trust {
     uint32_t reasons;  /* enum hf_quarantine_reason bits of the running quarantine */
     hf_time until;     /* end of quarantine; HF_TIME_PAST none */
     hf_dur quarantine; /* its length */
+    hf_time shown;     /* then it showed the fleet's record by which its agent went, or later */
 
     /* clock: node time minus our BOOTTIME lies in [low, high], microseconds, as of `sampled` */
     bool clock_known;
@@ -107,8 +108,17 @@ void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word);
 bool trust_has_word(struct node_trust *t, hf_time started, hf_time now);
 /* After trust_init(): what an earlier agent of this boot knew. The operator's word stays as
  * trust_init() had it. Of a node that nobody looked at for a quarantine only the clock is taken
- * over: the next contact is a first one, which judges its age and the median. */
-void trust_restore(struct node_trust *t, const struct node_trust *before, hf_time now);
+ * over: the next contact is a first one, which judges its age and the median.
+ *
+ * (!) An earlier agent that went by a shorter quarantine counted from what nodes forgot as long as it knew leases to be. It
+ * was right about whatever was before `shown`, for no lease could be longer then (trust_shown()). What came later is
+ * counted again by this quarantine, and a node of which that cannot be told is met for the first time. */
+void trust_restore(struct node_trust *t, const struct node_trust *before, hf_time shown,
+                   hf_time now);
+/* It showed the record by which this agent goes, in the answer to a command of then. */
+void trust_on_shown(struct node_trust *t, hf_time sent);
+/* Until then no majority of a later record was possible: `q` of these showed the earlier one then, or later. */
+hf_time trust_shown(const struct node_trust known[], int count, int q);
 
 /* What the operator allows, bits. */
 enum trust_allowed {

@@ -464,8 +464,8 @@ static int node_create(struct renewal *r, int i)
                config->assume_fresh || config->ephemeral);
     age_init(&node->age, node->trust.word_age, false);
     if (stores_known_node(r->agent, i, &before)) {
-        trust_restore(&node->trust, &before, r->started);
-        age_init(&node->age, node->trust.word_age, trust_may_vote(&before, r->started));
+        trust_restore(&node->trust, &before, stores_shown(r->agent), r->started);
+        age_init(&node->age, node->trust.word_age, trust_may_vote(&node->trust, r->started));
     }
     node->first_mark = node->trust.mark;
     server_init(&node->server, node->trust.facts.run_id);

@@ -225,7 +225,7 @@ static void journaled(bool votes, bool word)
     meet(0);
     before = trust;
     trust_init(&trust, hf_ms(62200), word);
-    trust_restore(&trust, &before, before.sampled);
+    trust_restore(&trust, &before, HF_TIME_PAST, before.sampled);
     age_init(&age, word, votes);
     facts.uptime = hf_ns(0); /* covered by the word of then */
     sentinel.created = node_at(0);

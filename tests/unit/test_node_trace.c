@@ -29,7 +29,7 @@ static struct node_trust restored(const struct node_trust *before, hf_time now)
     struct node_trust t;
 
     trust_init(&t, hf_ns(QUARANTINE), false);
-    trust_restore(&t, before, now);
+    trust_restore(&t, before, HF_TIME_PAST, now);
     return t;
 }
 

@@ -452,7 +452,7 @@ TEST(the_word_skips_one_new_run_id_of_a_node_known_from_the_journal)
     struct node_trust journaled = trusted(), t = fresh();
 
     facts(&journaled, RUN_B, at(SEC)); /* its quarantine is covered by the word, too */
-    trust_restore(&t, &journaled, at(SEC));
+    trust_restore(&t, &journaled, HF_TIME_PAST, at(SEC));
     assert_int_equal(facts(&t, RUN_A, at(2 * SEC)), TRUST_RESTARTED);
     sentinel(&t, NONCE_A, at(2 * SEC));
     assert_votes(&t, at(2 * SEC));
@@ -464,7 +464,7 @@ TEST(the_word_does_not_skip_a_changed_sentinel_of_a_node_known_from_the_journal)
 {
     struct node_trust journaled = trusted(), t = fresh();
 
-    trust_restore(&t, &journaled, at(SEC));
+    trust_restore(&t, &journaled, HF_TIME_PAST, at(SEC));
     facts(&t, RUN_B, at(SEC));
     assert_int_equal(sentinel(&t, NONCE_B, at(SEC)), TRUST_FORGOT);
     assert_quarantine(t, HF_QUARANTINE_SENTINEL, at(SEC));
@@ -476,12 +476,86 @@ TEST(a_node_known_from_the_journal_is_watched_on)
 
     sentinel(&journaled, NONCE_B, at(SEC));
     trust_init(&t, hf_ns(QUARANTINE), false);
-    trust_restore(&t, &journaled, at(SEC));
+    trust_restore(&t, &journaled, HF_TIME_PAST, at(SEC));
     assert_int_equal(facts(&t, RUN_A, at(10 * SEC)), TRUST_NOTHING);
     assert_int_equal(sentinel(&t, NONCE_B, at(10 * SEC)), TRUST_NOTHING);
     assert_quarantine(t, HF_QUARANTINE_SENTINEL, at(SEC));
     assert_int_equal(sample(&t, 5000000, at(11 * SEC)), TRUST_STEPPED);
     assert_int_equal(facts(&t, RUN_B, at(12 * SEC)), TRUST_RESTARTED);
+}
+
+/* --- ttl_max was raised meanwhile: an earlier agent went by a shorter quarantine ----------------- */
+
+#define LONGER (5 * QUARANTINE)
+
+static struct node_trust restored(const struct node_trust *before, hf_time shown, hf_time now)
+{
+    struct node_trust t;
+
+    trust_init(&t, hf_ns(LONGER), false);
+    trust_restore(&t, before, shown, now);
+    return t;
+}
+
+TEST(what_a_node_forgot_before_leases_were_longer_is_counted_as_then)
+{
+    struct node_trust before = trusted(), t;
+
+    sentinel(&before, NONCE_B, at(SEC));
+    t = restored(&before, at(SEC + 1), at(2 * SEC));
+    assert_quarantine(t, HF_QUARANTINE_SENTINEL, at(SEC));
+    assert_true(t.judged);
+}
+
+TEST(what_a_node_forgot_when_leases_could_be_longer_is_counted_anew)
+{
+    struct node_trust before = trusted(), t;
+
+    sentinel(&before, NONCE_B, at(2 * SEC));
+    t = restored(&before, at(SEC), at(3 * SEC));
+    assert_int_equal(t.reasons, HF_QUARANTINE_SENTINEL);
+    assert_int_equal(t.until.ns, at(2 * SEC + LONGER).ns);
+}
+
+TEST(of_a_quarantine_that_may_have_been_too_short_nothing_is_known)
+{
+    struct node_trust before = trusted(), t;
+
+    t = restored(&before, at(SEC), at(SEC + QUARANTINE + 1));
+    assert_false(t.contacted); /* met for the first time: its sentinel's age tells */
+    assert_false(t.judged);
+    assert_true(t.clock_known);
+    t = restored(&before, at(SEC), at(SEC + QUARANTINE));
+    assert_true(t.contacted && t.judged);
+}
+
+TEST(a_node_that_was_met_when_leases_could_be_longer_is_met_anew)
+{
+    struct node_trust before = trusted(), t;
+
+    before.first_contact = at(2 * SEC);
+    t = restored(&before, at(SEC), at(3 * SEC));
+    assert_false(t.contacted);
+    t = restored(&before, HF_TIME_PAST, at(3 * SEC)); /* no record was gone by */
+    assert_false(t.contacted);
+}
+
+TEST(where_a_majority_showed_the_earlier_record_no_other_had_one)
+{
+    struct node_trust known[3] = {fresh(), fresh(), fresh()};
+
+    assert_int_equal(trust_shown(known, 0, 2).ns, HF_TIME_PAST.ns);
+    assert_int_equal(trust_shown(known, 3, 2).ns, HF_TIME_PAST.ns);
+    trust_on_shown(&known[1], at(5 * SEC));
+    assert_int_equal(trust_shown(known, 3, 2).ns, HF_TIME_PAST.ns);
+    trust_on_shown(&known[2], at(3 * SEC));
+    assert_int_equal(trust_shown(known, 3, 2).ns, at(3 * SEC).ns);
+    trust_on_shown(&known[2], at(2 * SEC)); /* an answer that was overtaken */
+    assert_int_equal(trust_shown(known, 3, 2).ns, at(3 * SEC).ns);
+    trust_on_shown(&known[0], at(3 * SEC));
+    assert_int_equal(trust_shown(known, 3, 2).ns, at(3 * SEC).ns);
+    assert_int_equal(trust_shown(known, 3, 3).ns, at(3 * SEC).ns);
+    assert_int_equal(trust_shown(known, 1, 2).ns, HF_TIME_PAST.ns);
 }
 
 /* --- what the other thread saw ---------------------------------------------------------------- */
@@ -637,6 +711,11 @@ int main(void)
         cmocka_unit_test(
             the_word_does_not_skip_a_changed_sentinel_of_a_node_known_from_the_journal),
         cmocka_unit_test(a_node_known_from_the_journal_is_watched_on),
+        cmocka_unit_test(what_a_node_forgot_before_leases_were_longer_is_counted_as_then),
+        cmocka_unit_test(what_a_node_forgot_when_leases_could_be_longer_is_counted_anew),
+        cmocka_unit_test(of_a_quarantine_that_may_have_been_too_short_nothing_is_known),
+        cmocka_unit_test(a_node_that_was_met_when_leases_could_be_longer_is_met_anew),
+        cmocka_unit_test(where_a_majority_showed_the_earlier_record_no_other_had_one),
         cmocka_unit_test(a_finding_of_the_other_thread_begins_a_quarantine),
         cmocka_unit_test(being_told_of_what_is_known_does_not_prolong_it),
         cmocka_unit_test(a_restart_is_judged_by_the_own_connection),

@@ -74,6 +74,8 @@ void node_fleet_reply(struct nodes *nodes, int i, const struct link_reply *reply
     if (fleet_on_answer(f, i, reply->nonce, reply->digest, reply->sent, reply->received) &&
         !reply->record)
         sentinel_reread(nodes, i, reply->received);
+    if (fleet_shows(f, i))
+        trust_on_shown(&nodes->node[i].trust, reply->sent);
     if (fleet_counts(f, i) != counted || changing)
         loop_timer_set(nodes->loop, &nodes->review, reply->received);
 }

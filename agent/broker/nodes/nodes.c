@@ -490,7 +490,7 @@ void nodes_meet(struct nodes *nodes, int i, hf_time now)
     trust_init(&node->trust, timing_quarantine(hf_ms(c->ttl_longest_ms)),
                c->assume_fresh || c->ephemeral);
     if (known)
-        trust_restore(&node->trust, &before, now);
+        trust_restore(&node->trust, &before, stores_shown(nodes->agent), now);
     node_events_begin(nodes, i);
 }
 
