@@ -120,4 +120,6 @@ void config_keys_text(const struct config *c, char ret_text[CONFIG_KEYS_TEXT])
     for (int i = 0; i < c->key_rule_count; i++)
         at += (size_t)snprintf(ret_text + at, CONFIG_KEYS_TEXT - at, "\n%s %s",
                                c->key_rules[i].pattern, c->key_rules[i].format);
+    if (c->node_count > 0 && c->nodes[0].db)
+        (void)snprintf(ret_text + at, CONFIG_KEYS_TEXT - at, "\ndatabase %d", c->nodes[0].db);
 }

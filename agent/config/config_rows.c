@@ -182,6 +182,14 @@ static int set_node(struct config *config, const char *value, char *why, size_t 
             return HF_EINVAL;
         }
     }
+    /* (!) A host that looks into another database of a node sees none of the others' keys: the record names one for all. */
+    if (config->node_count > 0 && node->db != config->nodes[0].db) {
+        snprintf(why, why_size,
+                 "node: use one database on all nodes, as on the other hosts: '%.64s' has %d, "
+                 "'%.64s' has %d",
+                 config->nodes[0].id, config->nodes[0].db, node->id, node->db);
+        return HF_EINVAL;
+    }
     config->node_count++;
     return HF_OK;
 }

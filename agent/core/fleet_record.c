@@ -511,19 +511,21 @@ static void say_keys(const struct fleet_record *theirs, const struct fleet_recor
 {
     if (are_default(theirs->keys))
         snprintf(ret_text, size,
-                 "the other hosts of node %s have no key_format or key_format_for, and this host "
-                 "has one",
+                 "the other hosts of node %s have no key_format, key_format_for or database, and "
+                 "this host has one",
                  node);
     else if (are_default(ours->keys))
-        snprintf(ret_text, size,
-                 "the other hosts of node %s have a key_format or key_format_for, and this host "
-                 "has none",
-                 node);
+        snprintf(
+            ret_text, size,
+            "the other hosts of node %s have a key_format, key_format_for or database, and this "
+            "host has none",
+            node);
     else
-        snprintf(ret_text, size,
-                 "the other hosts of node %s have another key_format or key_format_for than this "
-                 "host",
-                 node);
+        snprintf(
+            ret_text, size,
+            "the other hosts of node %s have another key_format, key_format_for or database than "
+            "this host",
+            node);
 }
 
 bool fleet_record_differs(const struct fleet_record *theirs, const struct fleet_record *ours,

@@ -50,7 +50,7 @@ struct fleet_record {
     int before_count;                     /* of version - 1; 0 in version 1 */
     struct fleet_seat before[HF_NODES_MAX];
     int64_t ttl_max_ms, ttl_max_before_ms; /* before: 0 in version 1 */
-    char keys[FLEET_ID_LEN + 1];           /* SHA-1 of the key formats */
+    char keys[FLEET_ID_LEN + 1];           /* SHA-1 of key formats and database */
     char keys_before[FLEET_ID_LEN + 1];    /* of version - 1; "": the same */
 };
 

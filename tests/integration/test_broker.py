@@ -627,14 +627,14 @@ def formats_differ(run):
     plain = run.agent("a", ttl="2s", options=short)
     ours = ("--key-format-for", "orders/* redlock:%s", *short)
     agent = run.agent("b", wait=False, ttl="2s", options=ours)
-    agent.wait_err("have no key_format or key_format_for, and this host has one")
+    agent.wait_err("have no key_format, key_format_for or database, and this host has one")
     result = run.holdfast("run", "-n", "orders/1", "true", agent=agent)
     assert result.rc == 78 and "key_format" in result.err, result
     for stopped in (agent, plain):
         stopped.stop()
     run.agent("c", ttl="2s", options=(*ours, "--new-list"))
     other = run.agent("d", wait=False, ttl="2s", options=("--key-format", "lock:%s", *short))
-    other.wait_err("have another key_format or key_format_for than this host")
+    other.wait_err("have another key_format, key_format_for or database than this host")
     run.agent("e", ttl="2s", options=ours)
 
 

@@ -243,14 +243,14 @@ def credentials(run):
     unix = Redis(run, "n2", tcp=True, password=None, options=["--unixsocket", path, "--unixsocketperm", "777"]).start()
     named = Redis(run, "n3", tcp=True).start()
     named.cmd("ACL", "SETUSER", *users[1:7])
-    agent = run.agent(nodes=[f"n1=redis://:old-style@{tcp.address}/5", f"n2=redis+unix://{path}?db=7",
-                             f"n3=redis://alice:secret@{named.address}/9"], ttl=f"{TTL_S}s")
+    agent = run.agent(nodes=[f"n1=redis://:old-style@{tcp.address}/5", f"n2=redis+unix://{path}?db=5",
+                             f"n3=redis://alice:secret@{named.address}/5"], ttl=f"{TTL_S}s")
     assert {row["state"] for row in node_rows(run).values()} == {"up"}, agent.err
     holder = run.holder()
     holder.acquire("job")
-    for node, database in ((tcp, 5), (unix, 7), (named, 9)):
+    for node in (tcp, unix, named):
         with node.client() as client:
-            wait_until(lambda: client.cmd("SELECT", database) == "OK" and client.get("job"), what="the key")
+            wait_until(lambda: client.cmd("SELECT", 5) == "OK" and client.get("job"), what="the key")
             client.cmd("SELECT", 0)
             assert not client.cmd("KEYS", "*")
     users_seen = named.cmd("CLIENT", "LIST").decode()

@@ -225,7 +225,11 @@ def needs_restart(run):
         file.nodes = changed
         file.write()
         refused(run, "only a restart changes this: node = ", "stop the agents of all hosts")
-    file.nodes = {**nodes, "n2": f"redis+{run.nodes[1].address.replace(':', '://', 1)}?db=1"}
+    other = {node.id: f"redis+{node.address.replace(':', '://', 1)}?db=1" for node in run.nodes}
+    file.nodes = {**nodes, "n2": other["n2"]}
+    file.write()
+    refused(run, "use one database on all nodes, as on the other hosts: 'n1' has 0, 'n2' has 1")
+    file.nodes = other
     file.write()
     refused(run, "another database")
     assert agent_json(run)["ttl_ms"] == 10000 and holder.held()

@@ -220,6 +220,8 @@ TEST(test_bad_values)
     refuses(64, "capacity", DIR, "--node", "a", "--capacity", "0", NULL);
     refuses(64, "capacity", DIR, "--node", "a", "--capacity", "16777217", NULL);
     refuses(64, "capacity", DIR, "--node", "a", "--capacity", "1k", NULL);
+    refuses(64, "use one database on all nodes, as on the other hosts: 'a' has 0, 'b' has 3", DIR,
+            "--node", "a", "--node", "b=redis://h/3", NULL);
     refuses(64, "renewal_priority", DIR, "--node", "a", "--renewal-priority", "100", NULL);
     refuses(64, "clients_max", DIR, "--node", "a", "--clients-max", "-1", NULL);
     refuses(64, "table_mode", DIR, "--node", "a", "--table-mode", "0666", NULL);
@@ -558,7 +560,7 @@ TEST(test_file)
                "ttl-max: 40s\n"
                "\n"
                "node = a=redis://user:secret@h1:1/2\n"
-               "node = b=h2\n"
+               "node = b=redis://h2/2\n"
                "allow_eviction = yes\n"
                "capacity = 7 ; a few\n");
     loads(DIR, "--config", path, NULL);
@@ -645,9 +647,10 @@ TEST(test_printing_loses_nothing_but_passwords)
     size_t size;
     FILE *out = open_memstream(&text, &size);
 
-    loads(DIR, "--node", "a=redis://u:secret@h1:1/2", "--node", "b=unix:/r,as=10.0.0.2:1", "--ttl",
-          "1500ms", "--max-hold", "1h", "--table-mode", "640", "--log-level", "warn",
-          "--allow-eviction", "--group", "0", "--name", "n", NULL);
+    loads(DIR, "--node", "a=redis://u:secret@h1:1/2", "--node",
+          "b=redis+unix:///r?db=2,as=10.0.0.2:1", "--ttl", "1500ms", "--max-hold", "1h",
+          "--table-mode", "640", "--log-level", "warn", "--allow-eviction", "--group", "0",
+          "--name", "n", NULL);
     first = config;
     for (int i = 0; i < CONFIG_ROWS; i++)
         config_row_print(&config_rows[i], &config, out);

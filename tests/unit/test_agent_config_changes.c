@@ -180,9 +180,10 @@ TEST(the_same_address_in_other_words_is_applied)
 
 TEST(another_database_needs_a_restart_even_at_the_same_address)
 {
-    node(&after, 1, "b=redis://10.0.0.2/1");
+    after.nodes[1].db = 1;
     only(CONFIG_RESTART);
-    node(&after, 1, "b=redis://10.0.0.9/1");
+    node(&after, 1, "b=redis://10.0.0.9/0");
+    after.nodes[1].db = 1;
     only(CONFIG_RESTART);
 }
 

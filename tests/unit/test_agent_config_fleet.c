@@ -80,6 +80,21 @@ TEST(a_changed_fleet_with_one_of_the_ids_is_gone_by)
     assert_false(config_is_of(&config, &record, ""));
 }
 
+/* (!) All hosts look into the same database of every node: a lock is somewhere else otherwise. */
+TEST(of_another_database_is_another_fleet)
+{
+    char keys[CONFIG_KEYS_TEXT];
+
+    config_keys_text(&config, keys);
+    assert_string_equal(keys, "\ndatabase 2");
+    assert_true(config_is_of(&config, &record, ""));
+    for (int i = 0; i < config.node_count; i++)
+        config.nodes[i].db = 0;
+    config_keys_text(&config, keys);
+    assert_string_equal(keys, "");
+    assert_false(config_is_of(&config, &record, ""));
+}
+
 /* Node by node it may have changed until none of the configured ones is left. */
 TEST(so_is_the_fleet_that_the_same_configuration_went_by)
 {
@@ -287,6 +302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_changed_fleet_with_one_of_the_ids_is_gone_by),
         CASE(so_is_the_fleet_that_the_same_configuration_went_by),
+        CASE(of_another_database_is_another_fleet),
         CASE(an_id_of_either_list_will_do),
         CASE(without_a_record_all_count),
         CASE(a_configured_node_goes_to_its_seat_with_its_credentials),

@@ -622,15 +622,17 @@ TEST(where_host_and_fleet_differ_both_are_said)
                         "order: number 2 is b there and c here");
     ours = three;
     strcpy(ours.keys, KEYS);
-    assert_string_equal(differing(&three, &ours), "the other hosts of node b have no key_format or "
-                                                  "key_format_for, and this host has one");
-    assert_string_equal(differing(&ours, &three), "the other hosts of node b have a key_format or "
-                                                  "key_format_for, and this host has none");
+    assert_string_equal(differing(&three, &ours),
+                        "the other hosts of node b have no key_format, "
+                        "key_format_for or database, and this host has one");
+    assert_string_equal(differing(&ours, &three),
+                        "the other hosts of node b have a key_format, "
+                        "key_format_for or database, and this host has none");
     theirs = ours;
     theirs.keys[0] = 'f';
     assert_string_equal(differing(&theirs, &ours),
-                        "the other hosts of node b have another key_format "
-                        "or key_format_for than this host");
+                        "the other hosts of node b have another key_format, "
+                        "key_format_for or database than this host");
 }
 
 /* In which only the record counts. */

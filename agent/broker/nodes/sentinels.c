@@ -48,8 +48,8 @@ bool sentinel_differs(const struct node_sentinel *s, const struct config *c, int
         return false;
     else if (is_of_default_keys(s, c))
         snprintf(ret_text, size,
-                 "the other hosts of node %s have no key_format or key_format_for, and this host "
-                 "has one",
+                 "the other hosts of node %s have no key_format, key_format_for or database, and "
+                 "this host has one",
                  id);
     else
         snprintf(ret_text, size,
