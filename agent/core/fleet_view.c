@@ -99,6 +99,16 @@ bool fleet_is_stranger(const struct fleet *f, int i)
            !(node->run_id[0] && strcmp(node->left_run_id, node->run_id) == 0);
 }
 
+/* At the seat it is the one that was left: from here on what it forgets is a node's forgetting. */
+static void settle_who_was_left(struct fleet *f, int i)
+{
+    struct fleet_node *node = &f->node[i];
+
+    if (node->left[0] && node->said == FLEET_SAID_RECORD && fleet_shows(f, i) &&
+        !fleet_is_stranger(f, i))
+        node->left[0] = '\0';
+}
+
 void fleet_on_usable(struct fleet *f, int i, bool usable, bool proven)
 {
     f->node[i].there = usable;
@@ -126,8 +136,10 @@ bool fleet_on_answer(struct fleet *f, int i, const char *nonce, const char *dige
         return false;
     }
     node->empty_since = HF_TIME_NEVER;
-    if (node->said != FLEET_SAID_NOTHING && strcmp(node->read, digest) == 0)
+    if (node->said != FLEET_SAID_NOTHING && strcmp(node->read, digest) == 0) {
+        settle_who_was_left(f, i);
         return false;
+    }
     node->said = FLEET_SAID_NOTHING;
     return true;
 }
@@ -149,6 +161,7 @@ void fleet_on_record(struct fleet *f, int i, const char *digest, const char *tex
         node->said = FLEET_SAID_RECORD;
     else
         node->said = FLEET_SAID_UNREADABLE;
+    settle_who_was_left(f, i);
 }
 
 bool fleet_is_unread(const struct fleet *f, int i)

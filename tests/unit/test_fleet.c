@@ -483,6 +483,29 @@ static void a_server_that_was_left_is_known_by_its_run_id(void **state)
     assert_false(fleet_is_foreign(&w.fleet, 1, text, sizeof(text)));
 }
 
+/* Once it was seen at the seat, it may be restarted there like any other node. */
+static void a_server_that_was_left_and_found_again_may_forget(void **state)
+{
+    struct world w;
+    char text[256];
+
+    (void)state;
+    founded(&w);
+    fleet_on_server(&w.fleet, 1, "0123456789012345678901234567890123456789");
+    fleet_on_leave(&w.fleet, 1);
+    fleet_on_down(&w.fleet, 1);
+    up(&w, 1);
+    fleet_on_server(&w.fleet, 1, "0123456789012345678901234567890123456789");
+    hear(&w, 1, w.now);
+    assert_true(fleet_counts(&w.fleet, 1));
+    fleet_on_down(&w.fleet, 1);
+    up(&w, 1);
+    wipe(&w, 1);
+    fleet_on_server(&w.fleet, 1, "9999999999999999999999999999999999999999");
+    (void)fleet_on_answer(&w.fleet, 1, "fedcba9876543210fedcba9876543210", "", w.now, w.now);
+    assert_false(fleet_is_foreign(&w.fleet, 1, text, sizeof(text)));
+}
+
 static void an_empty_node_gets_the_record_only_from_what_was_read_since(void **state)
 {
     struct world w;
@@ -651,6 +674,7 @@ int main(void)
         cmocka_unit_test(another_server_than_the_seat_does_not_count),
         cmocka_unit_test(who_is_at_the_seat_of_a_server_that_was_left_is_that_server),
         cmocka_unit_test(a_server_that_was_left_is_known_by_its_run_id),
+        cmocka_unit_test(a_server_that_was_left_and_found_again_may_forget),
         cmocka_unit_test(an_empty_node_gets_the_record_only_from_what_was_read_since),
         cmocka_unit_test(where_all_forgot_it_is_founded_again_with_all),
         cmocka_unit_test(another_fleets_node_is_refused_by_itself),
