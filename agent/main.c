@@ -15,6 +15,7 @@
 #include "agent/broker/broker.h"
 #include "agent/check/check.h"
 #include "agent/config/config_report.h"
+#include "agent/config/config_secrets.h"
 #include "agent/dev/dev.h"
 #include "agent/process/control.h"
 #include "agent/process/host.h"
@@ -291,6 +292,10 @@ int main(int argc, char **argv)
         return report.exit;
     }
     if (host_read(&host, why, sizeof(why)) < 0) {
+        log_error("%s", why);
+        return EXIT_SYSTEM;
+    }
+    if (config_use_tls(&config, why, sizeof(why)) < 0) { /* it has changed since it was judged */
         log_error("%s", why);
         return EXIT_SYSTEM;
     }

@@ -76,7 +76,14 @@ enum hf_node_error {
     HF_NODE_ERR_NOSCRIPT,
     HF_NODE_ERR_PROTOCOL, /* not a Redis, or an answer of the wrong shape */
     HF_NODE_ERR_OTHER,
-    HF_NODE_ERR_NOREPLICAS, /* too few replicas for its min-replicas-to-write */
+    HF_NODE_ERR_NOREPLICAS,  /* too few replicas for its min-replicas-to-write */
+    HF_NODE_ERR_TLS,         /* the TLS handshake failed, for another reason than those: */
+    HF_NODE_ERR_TLS_CA,      /* its certificate is by no CA that we trust */
+    HF_NODE_ERR_TLS_HOST,    /* ...for another host */
+    HF_NODE_ERR_TLS_EXPIRED, /* ...over, or not valid yet */
+    HF_NODE_ERR_TLS_CLIENT,  /* it refuses our certificate, or wants one */
+    HF_NODE_ERR_NO_TLS,      /* it speaks none, and is to */
+    HF_NODE_ERR_WANTS_TLS,   /* it speaks TLS, and is not to */
 };
 
 enum hf_node_flag {

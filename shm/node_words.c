@@ -40,6 +40,13 @@ static const char *const errors[] = {
     [HF_NODE_ERR_PROTOCOL] = "protocol",
     [HF_NODE_ERR_OTHER] = "other",
     [HF_NODE_ERR_NOREPLICAS] = "noreplicas",
+    [HF_NODE_ERR_TLS] = "tls",
+    [HF_NODE_ERR_TLS_CA] = "tls_ca",
+    [HF_NODE_ERR_TLS_HOST] = "tls_host",
+    [HF_NODE_ERR_TLS_EXPIRED] = "tls_expired",
+    [HF_NODE_ERR_TLS_CLIENT] = "tls_client",
+    [HF_NODE_ERR_NO_TLS] = "no_tls",
+    [HF_NODE_ERR_WANTS_TLS] = "wants_tls",
 };
 
 /* By bit of enum hf_quarantine_reason. */

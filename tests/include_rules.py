@@ -20,6 +20,7 @@ LIBRARIES = {
     "hiredis": r"agent/redis/|tools/bench/|tests/",
     "ev.h": r"agent/(?!core/)|tests/",
     "urcu": r"agent/(?!core/)|tools/bench/|tests/",
+    "openssl": r"agent/base/tls_keys\.c|agent/redis/tls\.c|tests/",
     "ini.h": r"agent/config/|tests/",
     "jansson.h": r"tools/(output|show|top|ask|doctor)/|tests/",
     "cmocka.h": r"tests/",

@@ -307,15 +307,13 @@ static size_t id_length(const char *text)
 
 static int parse_address(struct parse *p, const char *text)
 {
-    bool is_tcp = starts_with(text, "redis://");
+    bool is_tls = starts_with(text, "rediss://"), is_tcp = is_tls || starts_with(text, "redis://");
     const char *at, *rest;
     int rc = HF_OK;
 
-    if (starts_with(text, "rediss://"))
-        return wrong(p, "TLS is not supported");
     if (!is_tcp && !starts_with(text, "redis+unix://")) {
         if (strstr(text, "://"))
-            return wrong(p, "the scheme must be redis:// or redis+unix://");
+            return wrong(p, "the scheme must be redis://, rediss:// or redis+unix://");
         if (starts_with(text, "unix:"))
             return parse_path(p, text + 5);
         return text[0] == '/' ? parse_path(p, text) : parse_host(p, text);
@@ -328,7 +326,13 @@ static int parse_address(struct parse *p, const char *text)
     }
     if (rc != HF_OK)
         return rc;
-    return is_tcp ? parse_tcp_uri(p, rest) : parse_unix_uri(p, rest);
+    rc = is_tcp ? parse_tcp_uri(p, rest) : parse_unix_uri(p, rest);
+    if (rc == HF_OK && is_tls) {
+        p->out.tls = true;
+        memcpy(p->out.tls_name, p->out.host, sizeof(p->out.tls_name));
+        p->out.tls_name[strcspn(p->out.tls_name, "%")] = '\0'; /* an IPv6 address's zone */
+    }
+    return rc;
 }
 
 /* --- options ---------------------------------------------------------------------------------- */
@@ -361,10 +365,24 @@ static int take_password_file(struct parse *p, const char *path, bool has_id)
     return HF_OK;
 }
 
+static int take_tls_name(struct parse *p, const char *name, bool has_id)
+{
+    (void)has_id;
+    if (!p->out.tls)
+        return wrong(p, "tls_name goes with rediss://");
+    if (*name == '\0' || strlen(name) > HF_NODE_TEXT_MAX ||
+        (!is_v6(name) && !consists_of(name, LETTERS DIGITS "._-")))
+        return wrong(p, "write tls_name=HOST, a host name or an IP address");
+    memcpy(p->out.tls_name, name, strlen(name) + 1);
+    return HF_OK;
+}
+
 static const struct option {
     const char *mark;
     int (*take)(struct parse *p, const char *value, bool has_id);
-} options[] = {{AS, take_as}, {NODE_ADDRESS_PASSWORD_FILE, take_password_file}};
+} options[] = {{AS, take_as},
+               {NODE_ADDRESS_PASSWORD_FILE, take_password_file},
+               {NODE_ADDRESS_TLS_NAME, take_tls_name}};
 
 /* The first option in `text`; NULL: none. */
 static char *find_option(char *text, const struct option **ret_option)
@@ -387,7 +405,7 @@ static char *find_option(char *text, const struct option **ret_option)
 static int cut_options(struct parse *p, char *address, char **ret_options)
 {
     const char *secret = secret_end(address);
-    const struct option *option;
+    const struct option *option = NULL;
     char *at = find_option(address, &option);
 
     *ret_options = at;
@@ -406,7 +424,7 @@ static int cut_options(struct parse *p, char *address, char **ret_options)
 
 static int take_options(struct parse *p, char *at, bool has_id)
 {
-    const struct option *option, *next;
+    const struct option *option = NULL, *next = NULL;
     uint32_t seen = 0;
     int rc = HF_OK;
 
@@ -493,8 +511,11 @@ int node_address_parse(const char *text, struct node_address *ret_address, char 
 
 const char *node_address_shown(const struct node_address *a, char ret_text[NODE_ADDRESS_SHOWN])
 {
-    snprintf(ret_text, NODE_ADDRESS_SHOWN, "%s=%s%s%s%s%s", a->id, a->text, a->as[0] ? AS : "",
-             a->as, a->password_file[0] ? NODE_ADDRESS_PASSWORD_FILE : "", a->password_file);
+    bool named = a->tls && strncmp(a->tls_name, a->host, strcspn(a->host, "%")) != 0;
+
+    snprintf(ret_text, NODE_ADDRESS_SHOWN, "%s=%s%s%s%s%s%s%s", a->id, a->text, a->as[0] ? AS : "",
+             a->as, a->password_file[0] ? NODE_ADDRESS_PASSWORD_FILE : "", a->password_file,
+             named ? NODE_ADDRESS_TLS_NAME : "", named ? a->tls_name : "");
     return ret_text;
 }
 

@@ -1,10 +1,10 @@
 /* A node as configured: [ID=]ADDRESS, where ADDRESS is one of
  *   HOST:PORT  HOST  [V6ADDR]:PORT  unix:/PATH  /PATH
- *   redis://[USER][:PASSWORD]@HOST[:PORT][/DB]   redis+unix://[USER][:PASSWORD]@/PATH[?db=DB]
+ *   redis://[USER][:PASSWORD]@HOST[:PORT][/DB]   the same with rediss:// for TLS   redis+unix://[USER][:PASSWORD]@/PATH[?db=DB]
  * Without an ID the address text (less user and password) is the id, so all hosts must spell it
  * alike.
  * Options may follow, in any order: ID=ADDRESS,as=SEAT where this host reaches by ADDRESS the server that the
- * fleet knows as SEAT; ADDRESS,password_file=PATH.
+ * fleet knows as SEAT; ADDRESS,password_file=PATH; ADDRESS,tls_name=NAME where its certificate is for NAME, not HOST.
  * A seat is numeric, as connected, and has one way to be written: IP:PORT, [V6ADDR]:PORT in the
  * form of inet_ntop(3), or /PATH; an IPv4 address mapped into IPv6 is the IPv4 address.
  */
@@ -24,9 +24,13 @@ struct node_address {
     char id[HF_NODE_TEXT_MAX + 1];
     char text[HF_NODE_TEXT_MAX + 1]; /* for people; without password */
     bool unix_socket;
+    bool tls;
     bool numeric;                    /* host is an IP address: nothing to resolve */
     char host[HF_NODE_TEXT_MAX + 1]; /* or the socket's path */
     uint16_t port;
+    char tls_name
+        [HF_NODE_TEXT_MAX +
+         1]; /* with `tls`: whom its certificate is for, the host as configured or another */
     int db;
     char user[64];      /* "": none */
     char password[128]; /* "": no AUTH */
@@ -42,11 +46,17 @@ int node_address_parse(const char *text, struct node_address *ret_address, char 
 
 /* Whether a connection to either goes to the same place: host and port, or path. */
 bool node_address_same(const struct node_address *a, const struct node_address *b);
+/* The same, and in the same way. */
+static inline bool node_address_alike(const struct node_address *a, const struct node_address *b)
+{
+    return node_address_same(a, b) && a->tls == b->tls;
+}
 
 /* ID=ADDRESS and its options, without user and password. */
 #define NODE_ADDRESS_AS            ",as="
 #define NODE_ADDRESS_PASSWORD_FILE ",password_file="
-#define NODE_ADDRESS_SHOWN         (3 * (HF_NODE_TEXT_MAX + 1) + NODE_ADDRESS_FILE_MAX + 32)
+#define NODE_ADDRESS_TLS_NAME      ",tls_name="
+#define NODE_ADDRESS_SHOWN         (4 * (HF_NODE_TEXT_MAX + 1) + NODE_ADDRESS_FILE_MAX + 48)
 const char *node_address_shown(const struct node_address *address,
                                char ret_text[NODE_ADDRESS_SHOWN]);
 

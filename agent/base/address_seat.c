@@ -155,6 +155,7 @@ bool node_address_from_seat(const char *seat, const struct node_address *like,
     out.port = 0;
     out.unix_socket = seat[0] == '/';
     out.numeric = !out.unix_socket;
+    out.tls = like->tls && !out.unix_socket;
     if (out.unix_socket)
         memcpy(out.host, seat, strlen(seat) + 1);
     else

@@ -14,6 +14,7 @@
 #include "agent/base/log.h"
 #include "agent/check/parts.h"
 #include "agent/config/config_fleet.h"
+#include "agent/config/config_secrets.h"
 #include "shm/compiler.h"
 
 #define EXIT_CODE_SYSTEM 71
@@ -63,6 +64,25 @@ static bool become(uid_t uid, gid_t gid)
     int rc = user ? initgroups(user->pw_name, user->pw_gid) : setgroups(0, NULL);
 
     return rc == 0 && setegid(user ? user->pw_gid : gid) == 0 && seteuid(uid) == 0;
+}
+
+/* As the agent's user. A credential is read by the service manager. */
+static void check_password_file(const char *path, int line, struct findings *f)
+{
+    if (path[0] == '/' && faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) < 0)
+        find_fault(f, line, "password_file: let the agent's user (uid %u) read %.160s",
+                   (unsigned)geteuid(), path);
+}
+
+static void check_files(const struct config *c, struct findings *f)
+{
+    char why[512];
+
+    check_password_file(c->password_file, f->report->line[CONFIG_ID_password_file], f);
+    for (int i = 0; i < c->node_count; i++)
+        check_password_file(c->nodes[i].password_file, f->report->node_line[i], f);
+    if (config_use_tls(c, why, sizeof(why)) < 0)
+        find_fault(f, 0, "%s", why);
 }
 
 /* (!) An operator checks as root what an agent of another user will read: that user is whose files these are. */
@@ -154,6 +174,7 @@ int check_config(const struct config *c, const struct config_report *r)
             return EXIT_CODE_SYSTEM;
         }
         become_the_agents_user(c, &f);
+        check_files(c, &f);
         check_as_a_start(c, &host, &f);
     } else {
         warn_even(c, &f);

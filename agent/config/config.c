@@ -287,6 +287,9 @@ static void settle(struct config_load *l)
         limit_for_one(l, CONFIG_ID_waiters_per_uid, c->waiters_per_uid, c->capacity);
     if (l->origin[CONFIG_ID_requests_per_uid] == ORIGIN_NONE && c->system)
         c->requests_per_uid = REQUESTS_PER_UID;
+    if (!faulty[CONFIG_ID_tls_ca_file] && !faulty[CONFIG_ID_tls_cert_file] &&
+        !faulty[CONFIG_ID_tls_key_file] && !c->ephemeral)
+        config_read_tls(l);
     if (!faulty[CONFIG_ID_ttl] && !faulty[CONFIG_ID_ttl_max])
         (void)settle_timing(l);
 }

@@ -27,7 +27,11 @@ struct config {
     struct node_address nodes[HF_NODES_MAX];
     int node_count;
     char password_file[NODE_ADDRESS_FILE_MAX + 1]; /* of nodes that have no password of their own */
-    int quorum;                                    /* of the nodes that count */
+    char tls_ca_file[NODE_ADDRESS_FILE_MAX + 1], tls_cert_file[NODE_ADDRESS_FILE_MAX + 1],
+        tls_key_file[NODE_ADDRESS_FILE_MAX + 1];
+    bool tls_check_host;
+    char tls_digest[41];   /* of what is in those files; "" none */
+    int quorum;            /* of the nodes that count */
     uint32_t counting;     /* bit per node: all, unless the fleet's record says otherwise */
     uint32_t unconfigured; /* bit per node: the fleet's record has it, the configuration does not */
     char named[HF_NODES_MAX]

@@ -117,9 +117,9 @@ static void look_at_node(struct changes *c, int i)
         add_address(c, i, CONFIG_RESTART)->restart =
             "which server of the fleet a node is, an agent learns at its start; a restart keeps "
             "all leases";
-    else if (!node_address_same(a, b))
+    else if (!node_address_alike(a, b))
         add_address(c, i, CONFIG_MOVED);
-    else if (strcmp(a->text, b->text) != 0)
+    else if (strcmp(a->text, b->text) != 0 || strcmp(a->tls_name, b->tls_name) != 0)
         add_address(c, i, CONFIG_NOW); /* the same, in other words */
     if (strcmp(a->user, b->user) != 0 || strcmp(a->password, b->password) != 0) {
         struct config_change *change = add(c, CONFIG_ID_node, i, CONFIG_NOW);
@@ -156,6 +156,8 @@ size_t config_changes(const struct config *before, const struct config *after,
             look_at_nodes(&c);
         else
             look_at_key(&c, i);
+    if (strcmp(before->tls_digest, after->tls_digest) != 0)
+        add(&c, CONFIG_ID_tls_cert_file, -1, CONFIG_NOW)->certificates = true;
     return c.count;
 }
 
@@ -165,7 +167,9 @@ const char *config_change_text(const struct config_change *change, char *text, s
 {
     const char *key = config_rows[change->row].key;
 
-    if (change->secret)
+    if (change->certificates)
+        snprintf(text, size, "tls: other certificates, or another key");
+    else if (change->secret)
         snprintf(text, size, "%s %s: another user or password", key, change->after);
     else if (change->restart)
         snprintf(text, size, "%s = %s (now %s): %s", key, *change->after ? change->after : "unset",

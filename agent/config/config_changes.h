@@ -2,7 +2,8 @@
  *
  * The column `reload` of config.def decides for each key. The nodes are judged one by one:
  *   another user or password    applied: connections that stand stay, new ones use it
- *   another address             (!) applied only if it leads to the server that the node is already,
+ *   another name in a certificate    applied
+ *   another address, TLS or none (!) applied only if it leads to the server that the node is already,
  *                               which the caller has to find out (agent/process/reload.c)
  *   another seat (,as=)         needs a restart
  *   another database, id, order or number of nodes    needs a restart
@@ -16,7 +17,7 @@
 #include "agent/config/config.h"
 #include "agent/config/config_rows.h"
 
-#define CONFIG_CHANGES_MAX (CONFIG_ROWS + 2 * HF_NODES_MAX)
+#define CONFIG_CHANGES_MAX (CONFIG_ROWS + 1 + 2 * HF_NODES_MAX)
 
 enum config_effect {
     CONFIG_NOW,     /* a reload applies it */
@@ -29,6 +30,7 @@ struct config_change {
     int node; /* its place in both lists; -1: the key as a whole */
     enum config_effect effect;
     bool secret;                  /* user or password: neither is shown */
+    bool certificates;            /* what is in the files of TLS, whatever their names */
     char before[200], after[200]; /* as a file would have them, cut; "" off */
     const char *restart;          /* CONFIG_RESTART: what a restart would do */
 };

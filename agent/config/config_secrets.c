@@ -11,15 +11,11 @@
 #include "agent/config/config_load.h"
 #include "shm/status.h"
 
-#define SECRET_PATH_MAX 4096
-#define LINE_SIZE       1024 /* of a file that may have an end of line and blank lines behind it */
+#define LINE_SIZE 1024 /* of a file that may have an end of line and blank lines behind it */
 
 /* --- one file --------------------------------------------------------------------------------- */
 
-/* Where a setting's file is: an absolute path is itself; any other is the name of a credential of the service
- * (LoadCredential= in its unit). HF_EINVAL, with a sentence in `why`: there are no credentials here. */
-static int secret_path(const char *given, char ret_path[SECRET_PATH_MAX], char *why,
-                       size_t why_size)
+int secret_path(const char *given, char ret_path[SECRET_PATH_MAX], char *why, size_t why_size)
 {
     const char *credentials = secure_getenv("CREDENTIALS_DIRECTORY");
     int length;

@@ -41,6 +41,8 @@ static void use_credentials(struct node_address *a, const struct node_address *o
     memcpy(a->user, of->user, sizeof(a->user));
     memcpy(a->password, of->password, sizeof(a->password));
     a->db = of->db;
+    a->tls = of->tls && !a->unix_socket;
+    memcpy(a->tls_name, of->tls_name, sizeof(a->tls_name));
 }
 
 /* --- the server that is to be a node ----------------------------------------------------------- */
@@ -59,10 +61,13 @@ static bool read_address(struct fleet_look *l, struct node_address *ret_address)
         return refuse(l, "give ID=ADDRESS: %s is no id of a node",
                       is_address ? ret_address->id : l->wish.id);
     memcpy(ret_address->id, l->wish.id, sizeof(ret_address->id));
-    if (ret_address->user[0] || ret_address->password[0] || ret_address->db)
-        return refuse(l,
-                      "give HOST:PORT only: the user, the password and the database are those of "
-                      "this host's configuration");
+    if (ret_address->user[0] || ret_address->password[0] || ret_address->password_file[0] ||
+        ret_address->db || ret_address->tls)
+        return refuse(
+            l,
+            "give HOST:PORT only: the user, the password, the database and whether it is TLS are "
+            "those of "
+            "this host's configuration");
     use_credentials(ret_address, credentials(l));
     return true;
 }

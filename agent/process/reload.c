@@ -10,6 +10,7 @@
 
 #include "agent/agent.h"
 #include "agent/base/log.h"
+#include "agent/base/tls_keys.h"
 #include "agent/base/thread_role.h"
 #include "agent/process/helper.h"
 #include "agent/process/notify.h"
@@ -76,6 +77,7 @@ static void check_free(struct reload_check *check)
         return;
     config_free(check->next);
     config_free(check->plain);
+    tls_keys_drop(check->keys);
     free(check);
 }
 
@@ -159,6 +161,8 @@ static void apply(struct reload *r, struct reload_check *check)
         return;
     }
     r->applied = true;
+    tls_keys_use(check->keys);
+    check->keys = NULL;
     log_set_level(check->next->log_level);
     atomic_store_explicit(&r->agent->table.header->ttl_ms, check->next->ttl_ms,
                           memory_order_relaxed);

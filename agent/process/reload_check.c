@@ -8,6 +8,7 @@
 #include "agent/agent.h"
 #include "agent/config/config_fleet.h"
 #include "agent/config/config_report.h"
+#include "agent/config/config_secrets.h"
 #include "agent/process/reload.h"
 #include "agent/redis/trial.h"
 #include "shm/status.h"
@@ -49,6 +50,11 @@ static bool is_refusal(enum hf_node_error error)
     return error == HF_NODE_ERR_AUTH || error == HF_NODE_ERR_PERM;
 }
 
+static bool is_tls(enum hf_node_error error)
+{
+    return error >= HF_NODE_ERR_TLS && error <= HF_NODE_ERR_WANTS_TLS;
+}
+
 /* (!) By its run id, which no other server ever has. At the address before may be nobody, but nobody else:
  * other hosts would ask that one. Who does not say who it is counts as somebody else. */
 static void judge_address(struct reload_check *c, int node, const struct trial *there,
@@ -85,11 +91,26 @@ static void judge_address(struct reload_check *c, int node, const struct trial *
             id, address, row.address);
 }
 
+/* A node that was refused before is no worse off. */
+static void judge_certificates(struct reload_check *c, const char *id, const struct trial *there,
+                               const struct trial *before)
+{
+    if (!there->answered && is_tls(there->error) && before->answered)
+        refuse(c,
+               "node %s does not go with the new certificates (%s): correct the files, or the "
+               "server first",
+               id, there->text);
+}
+
 static void judge_node(struct reload_check *c, const struct config_change *change,
                        const struct trial *there, const struct trial *before)
 {
     const char *id = c->next->nodes[change->node].id;
 
+    if (change->certificates) {
+        judge_certificates(c, id, there, before);
+        return;
+    }
     if (is_refusal(there->error))
         refuse(c,
                "node %s refuses the new user or password (%s): give the user its rights there "
@@ -119,30 +140,59 @@ static void present_address(const struct reload_check *c, int node, struct node_
     memcpy(ret->password, c->next->nodes[node].password, sizeof(ret->password));
 }
 
-/* Two trials for each change that wants one. */
+#define TRIALS_MAX                                                                                 \
+    (3 *                                                                                           \
+     HF_NODES_MAX) /* a node may have another address, another password and other certificates */
+
+struct trials {
+    int count; /* of changes, each with two trials: */
+    struct config_change wanted[TRIALS_MAX];
+    struct trial pair[TRIALS_MAX][2]; /* as it will be, and as it is */
+    struct node_address present[HF_NODES_MAX];
+};
+
+static void want_trial(struct reload_check *c, struct trials *t, const struct config_change *change)
+{
+    int node = change->node;
+
+    present_address(c, node, &t->present[node]);
+    t->wanted[t->count] = *change;
+    t->pair[t->count][0] = (struct trial){.address = &c->next->nodes[node], .keys = c->keys};
+    t->pair[t->count++][1] = (struct trial){.address = &t->present[node]};
+}
+
+static void want_trials(struct reload_check *c, struct trials *t)
+{
+    for (size_t i = 0; i < c->change_count; i++) {
+        struct config_change change = c->changes[i];
+
+        if (change.secret || change.effect == CONFIG_MOVED)
+            want_trial(c, t, &change);
+        for (change.node = 0; change.certificates && change.node < c->next->node_count;
+             change.node++)
+            if (c->next->nodes[change.node].tls)
+                want_trial(c, t, &change);
+    }
+}
+
+/* Two trials for each change of a node that wants one. */
 static void try_nodes(struct reload_check *c)
 {
-    struct node_address present[HF_NODES_MAX];
-    struct trial trials[4 * HF_NODES_MAX];
-    const struct config_change *wanted[2 * HF_NODES_MAX];
-    int count = 0, rc;
+    struct trials *t = calloc(1, sizeof(*t));
+    int rc;
 
-    for (size_t i = 0; i < c->change_count; i++) {
-        const struct config_change *change = &c->changes[i];
-
-        if (!change->secret && change->effect != CONFIG_MOVED)
-            continue;
-        wanted[count / 2] = change;
-        trials[count++] = (struct trial){.address = &c->next->nodes[change->node]};
-        present_address(c, change->node, &present[change->node]);
-        trials[count++] = (struct trial){.address = &present[change->node]};
+    if (!t) {
+        refuse(c, "%s", hf_status_text(HF_ENOMEM));
+        return;
     }
-    rc = trial_run(trials, count, TRIAL_MOST);
-    explicit_bzero(present, sizeof(present)); /* passwords */
+    want_trials(c, t);
+    rc = trial_run(t->pair[0], 2 * t->count, TRIAL_MOST);
     if (rc < 0)
         refuse(c, "the nodes cannot be tried: %s", hf_status_text(rc));
-    for (int i = 0; i < count && c->good; i += 2)
-        judge_node(c, wanted[i / 2], &trials[i], &trials[i + 1]);
+    for (int i = 0; i < t->count && c->good; i++)
+        judge_node(c, &t->wanted[i], &t->pair[i][0], &t->pair[i][1]);
+    explicit_bzero(t, sizeof(*t)); /* passwords */
+    free(t);
 }
 
 /* --- the file --------------------------------------------------------------------------------- */
@@ -178,6 +228,10 @@ void reload_check(struct reload_check *c)
 
     if (!read_file(c))
         return;
+    if (config_tls_keys(c->next, &c->keys, text, sizeof(text)) < 0) {
+        refuse(c, "%s", text); /* it has changed since it was judged */
+        return;
+    }
     if (c->start->again)
         c->next->new_list = c->next->assume_fresh = false;
     *c->plain = *c->next;

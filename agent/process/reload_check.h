@@ -16,6 +16,7 @@
 #define RELOAD_TEXT_SIZE 4096
 
 struct agent;
+struct tls_keys;
 struct reload_start;
 
 /* Main makes it and frees it; in between it belongs to the thread, which sets `done` last. */
@@ -24,8 +25,9 @@ struct reload_check {
     const struct reload_start *start;
     const struct config *now;
     struct config *next;
-    struct config *plain; /* next, without the fleet's record */
-    char path[4096];      /* of the file */
+    struct config *plain;  /* next, without the fleet's record */
+    struct tls_keys *keys; /* of `next`; NULL: none */
+    char path[4096];       /* of the file */
     struct config_change changes[CONFIG_CHANGES_MAX];
     size_t change_count;
     char untried[256]; /* nodes whose new password could not be tried; "" none */

@@ -132,7 +132,7 @@ static void guard_reader(struct link *link)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-static void enter(struct link *link, enum link_state state, hf_time step_at)
+void link_enter(struct link *link, enum link_state state, hf_time step_at)
 {
     link->state = state;
     if (step_at.ns == HF_TIME_NEVER.ns)
@@ -148,7 +148,7 @@ static void ended(struct link *link, enum hf_node_error error)
     link->context = NULL;
     link->end_error = error;
     handshake_stop(link);
-    enter(link, LINK_ENDED, clock_now());
+    link_enter(link, LINK_ENDED, clock_now());
 }
 
 static void drop_context(struct link *link)
@@ -159,6 +159,7 @@ static void drop_context(struct link *link)
     if (!context)
         return;
     context->data = NULL; /* its callbacks now do nothing */
+    secure_end(link);
     redisAsyncFree(context);
 }
 
@@ -175,13 +176,22 @@ void link_end(struct link *link, enum hf_node_error error, const char *format, .
     ended(link, error);
 }
 
+void link_mute_end(struct link *link, enum hf_node_error error, const char *text)
+{
+    link->mute_ends++;
+    if (link->other != HF_NODE_ERR_NONE)
+        link_end(link, link->other, "%s", tls_knocked_text(link->other));
+    else
+        link_end(link, error, "%s", text);
+}
+
 static void tell_end(struct link *link)
 {
     hf_dur delay = backoff_step(&link->backoff, link_random(link));
 
     calls_break(link);
     tracking_stop(link);
-    enter(link, LINK_WAITING, hf_time_add(clock_now(), delay));
+    link_enter(link, LINK_WAITING, hf_time_add(clock_now(), delay));
     link->options.events->down(link, link->end_error, link->end_text, link->options.arg);
 }
 
@@ -194,7 +204,7 @@ static void connect_failed(struct link *link, const char *text)
     link->context = NULL;
     link_copy_text(link, link->end_text, text);
     if (link->address_next < link->address_count)
-        enter(link, LINK_CONNECTING, clock_now());
+        link_enter(link, LINK_CONNECTING, clock_now());
     else
         ended(link, HF_NODE_ERR_CONNECT);
 }
@@ -209,8 +219,24 @@ static void on_connect(const redisAsyncContext *context, int status)
         connect_failed(link, context->c.errstr[0] ? context->c.errstr : "cannot connect");
         return;
     }
-    enter(link, LINK_GREETING, HF_TIME_NEVER);
-    handshake_begin(link);
+    if (knock_wanted(link)) {
+        knock_begin(link);
+    } else if (link->options.address->tls) {
+        secure_begin(link);
+    } else {
+        link_enter(link, LINK_GREETING, HF_TIME_NEVER);
+        handshake_begin(link);
+    }
+}
+
+/* A server of TLS ends plain connections without a word. */
+static bool ended_mute(struct link *link, enum hf_node_error error)
+{
+    if (link->state != LINK_GREETING || link->heard.ns != HF_TIME_PAST.ns ||
+        error != HF_NODE_ERR_BROKEN)
+        return false;
+    link->mute_ends++;
+    return link->other != HF_NODE_ERR_NONE;
 }
 
 static void on_disconnect(const redisAsyncContext *context, int status)
@@ -233,6 +259,10 @@ static void on_disconnect(const redisAsyncContext *context, int status)
         text = remedy_of_info(NULL);
     else if (context->err == REDIS_ERR_OTHER && *remedy_of("", text, link->is_redis, remedy))
         text = remedy;
+    if (ended_mute(link, error)) {
+        error = link->other;
+        text = tls_knocked_text(error);
+    }
     link_copy_text(link, link->end_text, text);
     ended(link, error);
 }
@@ -268,7 +298,7 @@ static void connect_next(struct link *link)
     (void)redisLibevAttach(loop_ev(link->options.loop), context);
     (void)redisAsyncSetConnectCallback(context, on_connect);
     (void)redisAsyncSetDisconnectCallback(context, on_disconnect);
-    enter(link, LINK_CONNECTING, hf_time_add(clock_now(), link->options.connect_timeout));
+    link_enter(link, LINK_CONNECTING, hf_time_add(clock_now(), link->options.connect_timeout));
 }
 
 static void connect_timed_out(struct link *link)
@@ -321,7 +351,7 @@ static void begin_attempt(struct link *link)
         connect_next(link);
         return;
     }
-    enter(link, LINK_RESOLVING, hf_time_add(clock_now(), link->options.connect_timeout));
+    link_enter(link, LINK_RESOLVING, hf_time_add(clock_now(), link->options.connect_timeout));
     if (resolver_ask(link->options.resolver, address->host, on_resolved, link) != HF_OK)
         resolving_timed_out(link);
 }
@@ -343,6 +373,9 @@ static void on_step(struct loop_timer *timer, hf_time now)
         else
             connect_next(link);
         break;
+    case LINK_SECURING:
+        secure_timed_out(link);
+        break;
     case LINK_ENDED:
         tell_end(link);
         break;
@@ -358,7 +391,9 @@ static void on_step(struct loop_timer *timer, hf_time now)
 
 void link_is_ready(struct link *link, const struct link_reply *sentinel)
 {
-    enter(link, LINK_UP, HF_TIME_NEVER);
+    link_enter(link, LINK_UP, HF_TIME_NEVER);
+    link->mute_ends = 0;
+    link->other = HF_NODE_ERR_NONE;
     backoff_reset(&link->backoff);
     link->options.events->up(link, &link->facts, sentinel, link->options.arg);
     tracking_begin(link);
@@ -398,16 +433,18 @@ static void move(struct link *link)
     if (link->options.resolver)
         resolver_cancel(link->options.resolver, link);
     link->address_count = 0;
+    link->mute_ends = 0;
+    link->other = HF_NODE_ERR_NONE;
     backoff_reset(&link->backoff);
     if (link->state == LINK_WAITING)
-        enter(link, LINK_WAITING, clock_now());
+        link_enter(link, LINK_WAITING, clock_now());
     else
         link_end(link, HF_NODE_ERR_BROKEN, "its address is another one now");
 }
 
 void link_configure(struct link *link, const struct link_options *options)
 {
-    bool moved = !node_address_same(link->options.address, options->address);
+    bool moved = !node_address_alike(link->options.address, options->address);
 
     link->options.address = options->address;
     link->options.connect_timeout = options->connect_timeout;
@@ -441,7 +478,10 @@ void link_flush(struct link *link)
      * hiredis then writes by itself as soon as the callback is done. */
     if (!context || link->state < LINK_GREETING || (context->c.flags & REDIS_IN_CALLBACK))
         return;
-    redisAsyncHandleWrite(context);
+    if (link->secure.tls)
+        secure_flush(link);
+    else
+        redisAsyncHandleWrite(context);
 }
 
 int link_node(const struct link *link)

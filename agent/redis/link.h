@@ -26,6 +26,7 @@
 
 struct link;
 struct resolver;
+struct tls_keys;
 struct token;
 
 enum link_outcome {
@@ -114,6 +115,7 @@ struct link_options {
     struct loop *loop;
     struct resolver *resolver;
     const struct node_address *address; /* must outlive the link, or link_configure() */
+    struct tls_keys *keys;              /* for TLS, must outlive the link; NULL: those in use */
     int node;                           /* its position in the list */
     hf_dur connect_timeout;
     hf_dur silence;    /* without any answer for so long it is closed (timing_silence) */

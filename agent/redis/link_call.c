@@ -261,7 +261,7 @@ static bool has_unread(const struct link *link)
 {
     int bytes = 0;
 
-    return ioctl(link->context->c.fd, FIONREAD, &bytes) == 0 && bytes > 0;
+    return ioctl(secure_socket(link), FIONREAD, &bytes) == 0 && bytes > 0;
 }
 
 static void on_silence(struct loop_timer *timer, hf_time now)

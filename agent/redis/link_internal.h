@@ -8,6 +8,7 @@
 
 #include <sys/queue.h>
 
+#include <ev.h>
 #include <hiredis/async.h>
 
 #include "agent/core/backoff.h"
@@ -16,6 +17,7 @@
 #include "agent/redis/resolver.h"
 #include "agent/redis/rights.h"
 #include "agent/redis/script.h"
+#include "agent/redis/tls.h"
 #include "shm/compiler.h"
 
 #define LINK_IN_FLIGHT_MAX  4096 /* commands without an answer, per link */
@@ -24,15 +26,16 @@
 #define LINK_KEYS_OF_AGENTS "holdfast:*"
 #define LINK_FENCE_PREFIX   "holdfast:fence:"
 
-/*   IDLE -> RESOLVING -> CONNECTING -> GREETING -> UP
- *              ^     next | ^            |         |
- *              |   address+-+            v         v
- *            WAITING <---------------- ENDED <-----+
+/*   IDLE -> RESOLVING -> CONNECTING -> [SECURING ->] GREETING -> UP
+ *              ^     next | ^              |             |         |
+ *              |   address+-+              v             v         v
+ *            WAITING <-------------------------------- ENDED <-----+
  */
 enum link_state {
     LINK_IDLE,
     LINK_RESOLVING,
     LINK_CONNECTING,
+    LINK_SECURING, /* connected; the TLS handshake, or a knock */
     LINK_GREETING, /* connected; INFO, scripts and sentinel are not all answered yet */
     LINK_UP,
     LINK_ENDED,   /* the connection is gone; commands and owner are told at the loop's next turn */
@@ -72,6 +75,15 @@ struct link_tracking {
     bool next;       /* for the script that is sent next */
     struct loop_timer again;
     struct backoff backoff;
+};
+
+/* TLS, or a knock; link_tls.c. */
+struct link_secure {
+    redisAsyncContext *context; /* whose descriptor was taken over; NULL: none was */
+    int fd, failed;             /* of tls_open() */
+    struct tls *tls;            /* NULL: a knock */
+    bool knocking;
+    ev_io reading, writing;
 };
 
 struct link {
@@ -121,6 +133,11 @@ struct link {
 
     struct link_tracking tracking;
 
+    struct link_secure secure;
+    int mute_ends; /* connections in a row that ended without a word */
+    enum hf_node_error
+        other; /* it speaks the other protocol: HF_NODE_ERR_NO_TLS, HF_NODE_ERR_WANTS_TLS; else NONE */
+
     /* what its user may do there */
     bool rights_doubted;        /* something was refused for want of a right */
     struct rights rights;       /* by the last survey */
@@ -138,6 +155,9 @@ struct link {
  * has ended already. Not for hiredis' connect and disconnect callbacks: there it frees the context
  * itself. */
 void link_end(struct link *link, enum hf_node_error error, const char *format, ...) HF_PRINTF(3, 4);
+/* The same when the peer has not said a word. */
+void link_mute_end(struct link *link, enum hf_node_error error, const char *text);
+void link_enter(struct link *link, enum link_state state, hf_time step_at);
 /* For delays; never 0. */
 uint32_t link_random(struct link *link);
 /* The handshake is done. */
@@ -194,6 +214,23 @@ bool identity_holds(const struct link *link, const struct node_facts *facts);
 void identity_differs(struct link *link, const struct node_facts *facts);
 /* Forgets what belonged to the last connection. */
 void identity_reset(struct link *link);
+
+/* --- link_tls.c ------------------------------------------------------------------------------- */
+
+/* In hiredis' connect callback: begins TLS. */
+void secure_begin(struct link *link);
+/* The link was LINK_SECURING for too long, or could not begin. */
+void secure_timed_out(struct link *link);
+/* Sends what is buffered. */
+void secure_flush(struct link *link);
+/* Gives the descriptor back, closed. Before hiredis frees its context, which may be later. */
+void secure_end(struct link *link);
+/* The descriptor of the link's connection. */
+int secure_socket(const struct link *link);
+/* Whether this connection is to find out only which protocol the peer speaks, and in hiredis' connect callback: finds
+ * it out. */
+bool knock_wanted(const struct link *link);
+void knock_begin(struct link *link);
 
 /* --- link_rights.c ---------------------------------------------------------------------------- */
 

@@ -162,7 +162,7 @@ static bool peer_of(const struct link *link, char ret_host[64])
     struct sockaddr_storage peer;
     socklen_t size = sizeof(peer);
 
-    return getpeername(link->context->c.fd, (struct sockaddr *)&peer, &size) == 0 &&
+    return getpeername(secure_socket(link), (struct sockaddr *)&peer, &size) == 0 &&
            getnameinfo((struct sockaddr *)&peer, size, ret_host, 64, NULL, 0, NI_NUMERICHOST) == 0;
 }
 

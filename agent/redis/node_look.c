@@ -14,6 +14,7 @@
 #include "agent/base/clock.h"
 #include "agent/redis/link_internal.h"
 #include "agent/redis/remedy.h"
+#include "agent/redis/tls.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -29,6 +30,8 @@ struct glance {
     bool wants_keys;
     hf_time began;
     redisContext *context;
+    struct tls *tls; /* NULL: plain */
+    bool answered;   /* to any command */
     struct node_look look;
 };
 
@@ -48,17 +51,71 @@ static void fail(struct glance *g, enum node_look_outcome outcome, const char *r
                  shown);
 }
 
+static void fail_by_time(struct glance *g)
+{
+    char text[64];
+
+    snprintf(text, sizeof(text), "no answer within %.0f s", (double)hf_dur_ms(g->patience) / 1000);
+    fail(g, NODE_LOOK_AWAY, "", "", text);
+}
+
+/* By its certificate, by ours, or by the lack of TLS it will be refused for ever. */
+static void fail_by_tls(struct glance *g)
+{
+    enum hf_node_error error = tls_error(g->tls);
+
+    fail(g, error == HF_NODE_ERR_BROKEN ? NODE_LOOK_AWAY : NODE_LOOK_REFUSED, "", "", tls_error_text(g->tls));
+}
+
+static redisContext *dial(const struct glance *g, hf_dur patience)
+{
+    const struct node_address *a = &g->address;
+    const struct timeval most = {.tv_sec = patience.ns / HF_NS_PER_SEC,
+                                 .tv_usec = patience.ns % HF_NS_PER_SEC / HF_NS_PER_US};
+    redisContext *context = a->unix_socket ? redisConnectUnixWithTimeout(a->host, most)
+                                           : redisConnectWithTimeout(a->host, a->port, most);
+
+    if (context && !context->err)
+        (void)redisSetTimeout(context, most);
+    return context;
+}
+
+/* A peer that says nothing may speak the other protocol. True: it does, and the look has failed. */
+static bool fail_by_protocol(struct glance *g)
+{
+    enum hf_node_error error = HF_NODE_ERR_NONE;
+    unsigned char first;
+    size_t length;
+    const void *words = tls_knock(&g->address, &length);
+    redisContext *other = g->address.unix_socket ? NULL : dial(g, hf_ns(g->patience.ns / 4));
+
+    if (other && !other->err && send(other->fd, words, length, MSG_NOSIGNAL) == (ssize_t)length &&
+        recv(other->fd, &first, 1, 0) == 1)
+        error = tls_knocked(&g->address, first);
+    if (other)
+        redisFree(other);
+    if (error != HF_NODE_ERR_NONE)
+        fail(g, NODE_LOOK_REFUSED, "", "", tls_knocked_text(error));
+    return error != HF_NODE_ERR_NONE;
+}
+
 static void fail_without_answer(struct glance *g)
 {
     const redisContext *c = g->context;
-    char text[64];
 
+    if (g->tls) {
+        if (tls_error(g->tls) != HF_NODE_ERR_NONE)
+            fail_by_tls(g);
+        else
+            fail_by_time(g);
+        return;
+    }
+    if (!g->answered && c->err != REDIS_ERR_PROTOCOL && errno != EAGAIN && fail_by_protocol(g))
+        return;
     if (c->err == REDIS_ERR_PROTOCOL) {
         fail(g, NODE_LOOK_REFUSED, "", "", "what answers there is no Redis");
     } else if (c->err == REDIS_ERR_IO && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-        snprintf(text, sizeof(text), "no answer within %.0f s",
-                 (double)hf_dur_ms(g->patience) / 1000);
-        fail(g, NODE_LOOK_AWAY, "", "", text);
+        fail_by_time(g);
     } else {
         fail(g, NODE_LOOK_AWAY, "", "", c->errstr);
     }
@@ -78,10 +135,31 @@ static void fail_by_error(struct glance *g, const char *command, const char *tex
     fail(g, passes ? NODE_LOOK_AWAY : NODE_LOOK_REFUSED, remedy, command, text);
 }
 
+/* NULL: no answer came. */
+static redisReply *command(struct glance *g, int count, const char **words)
+{
+    redisContext *c = g->context;
+    enum tls_step step = TLS_DONE;
+    void *answer = NULL;
+
+    if (!g->tls) {
+        answer = redisCommandArgv(c, count, words, NULL);
+    } else if (redisAppendCommandArgv(c, count, words, NULL) == REDIS_OK) {
+        step = tls_send(g->tls, &c->obuf);
+        while (step == TLS_DONE && !answer)
+            if (redisReaderGetReply(c->reader, &answer) != REDIS_OK)
+                break;
+            else if (!answer)
+                step = tls_feed(g->tls, c->reader);
+    }
+    g->answered |= answer != NULL;
+    return answer;
+}
+
 /* NULL: the look has failed. */
 static redisReply *ask(struct glance *g, int count, const char **words)
 {
-    redisReply *answer = redisCommandArgv(g->context, count, words, NULL);
+    redisReply *answer = command(g, count, words);
 
     if (!answer) {
         fail_without_answer(g);
@@ -126,7 +204,7 @@ static bool may_all(struct glance *g)
     int count;
 
     for (int i = 0; (count = rights_ask(i, words)) > 0; i++) {
-        redisReply *answer = redisCommandArgv(g->context, count, words, NULL);
+        redisReply *answer = command(g, count, words);
 
         if (!answer) {
             fail_without_answer(g);
@@ -229,7 +307,7 @@ static bool look_for_keys(struct glance *g)
     bool good;
 
     do {
-        redisReply *answer = redisCommandArgv(g->context, (int)HF_LENGTH(scan), scan, NULL);
+        redisReply *answer = command(g, (int)HF_LENGTH(scan), scan);
 
         if (!answer) {
             fail_without_answer(g);
@@ -251,25 +329,45 @@ static bool may_have_keys(const struct glance *g)
     return g->wants_keys && !g->look.facts.replica && !g->look.facts.cluster;
 }
 
+/* The descriptor blocks, for a share of the patience. */
+static bool secure(struct glance *g)
+{
+    enum tls_step step;
+    int rc;
+
+    if (!g->address.tls)
+        return true;
+    rc = tls_open(NULL, &g->address, g->context->fd, &g->tls);
+    if (rc < 0) {
+        fail(g, NODE_LOOK_REFUSED, "", "", rc == HF_EINVAL ? "the agent has no tls_ca_file" : "out of memory");
+        return false;
+    }
+    step = tls_shake(g->tls);
+    if (step == TLS_DONE)
+        return true;
+    if (step == TLS_ENDED)
+        fail_by_tls(g);
+    else if (tls_heard(g->tls) || !fail_by_protocol(g))
+        fail_by_time(g);
+    return false;
+}
+
 static void look(struct glance *g)
 {
-    const struct node_address *a = &g->address;
-    const struct timeval patience = {.tv_sec = g->patience.ns / HF_NS_PER_SEC,
-                                     .tv_usec = g->patience.ns % HF_NS_PER_SEC / HF_NS_PER_US};
-
-    g->context = a->unix_socket ? redisConnectUnixWithTimeout(a->host, patience)
-                                : redisConnectWithTimeout(a->host, a->port, patience);
+    /* What says nothing at all in TLS is then asked in plain. */
+    g->context = dial(g, g->address.tls ? hf_ns(g->patience.ns / 2) : g->patience);
     if (!g->context) {
         fail(g, NODE_LOOK_AWAY, "", "", "out of memory");
         return;
     }
     if (g->context->err)
         fail(g, NODE_LOOK_AWAY, "", "", g->context->errstr);
-    else if (redisSetTimeout(g->context, patience) == REDIS_OK && log_in(g) && may_all(g) &&
-             read_facts(g) && read_sentinel(g) && (!may_have_keys(g) || look_for_keys(g))) {
+    else if (secure(g) && log_in(g) && may_all(g) && read_facts(g) && read_sentinel(g) &&
+             (!may_have_keys(g) || look_for_keys(g))) {
         read_peer(g);
         g->look.outcome = NODE_LOOK_ANSWERED;
     }
+    tls_close(g->tls);
     redisFree(g->context);
 }
 

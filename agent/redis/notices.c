@@ -10,6 +10,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/redis/elements.h"
+#include "agent/redis/tls.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -31,8 +32,9 @@ struct notices {
     redisContext *context; /* NULL: closed */
     const redisReplyObjectFunctions *hiredis_functions;
     redisReplyObjectFunctions functions;
+    struct tls *tls; /* NULL: plain */
     ev_io reading, writing;
-    bool connected;
+    bool connected; /* with TLS: the handshake is done */
     enum notices_step step;
     int64_t client_id;
     hf_time heard;
@@ -113,15 +115,26 @@ static void on_answer(struct notices *n, const redisReply *answer)
     }
 }
 
+/* TLS_DONE: there may be more, which makes the descriptor readable only in plain. */
+static enum tls_step read_some(struct notices *n)
+{
+    if (n->tls)
+        return tls_feed(n->tls, n->context->reader);
+    return redisBufferRead(n->context) == REDIS_OK ? TLS_READ : TLS_ENDED;
+}
+
 static void read_all(struct notices *n)
 {
     redisContext *context = n->context;
+    enum tls_step step = read_some(n);
     void *answer = NULL;
 
-    if (redisBufferRead(context) != REDIS_OK) {
-        end(n, false, context->errstr);
+    if (step == TLS_ENDED) {
+        end(n, false, n->tls ? tls_error_text(n->tls) : context->errstr);
         return;
     }
+    if (step == TLS_DONE)
+        ev_feed_event(loop_ev(n->loop), &n->reading, EV_READ);
     n->heard = clock_now();
     for (;;) {
         if (redisReaderGetReply(context->reader, &answer) != REDIS_OK) {
@@ -137,25 +150,43 @@ static void read_all(struct notices *n)
     }
 }
 
+static void shake(struct notices *n);
+
 static void on_readable(struct ev_loop *loop, ev_io *watch, int events)
 {
+    struct notices *n = HF_CONTAINER(watch, struct notices, reading);
+
     (void)loop;
     (void)events;
-    read_all(HF_CONTAINER(watch, struct notices, reading));
+    if (n->connected)
+        read_all(n);
+    else
+        shake(n);
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-static void flush(struct notices *n)
+static enum tls_step write_some(struct notices *n)
 {
     int done = 0;
 
+    if (n->tls)
+        return tls_send(n->tls, &n->context->obuf);
     if (redisBufferWrite(n->context, &done) != REDIS_OK)
-        end(n, false, n->context->errstr);
-    else if (done)
-        ev_io_stop(loop_ev(n->loop), &n->writing);
-    else
+        return TLS_ENDED;
+    return done ? TLS_DONE : TLS_WRITE;
+}
+
+static void flush(struct notices *n)
+{
+    enum tls_step step = write_some(n);
+
+    if (step == TLS_ENDED)
+        end(n, false, n->tls ? tls_error_text(n->tls) : n->context->errstr);
+    else if (step == TLS_WRITE)
         ev_io_start(loop_ev(n->loop), &n->writing);
+    else
+        ev_io_stop(loop_ev(n->loop), &n->writing);
 }
 
 static void ask(struct notices *n, int argc, const char **argv)
@@ -185,6 +216,28 @@ static void greet(struct notices *n)
     flush(n);
 }
 
+static void begin(struct notices *n)
+{
+    n->connected = true;
+    ev_io_start(loop_ev(n->loop), &n->reading);
+    greet(n);
+}
+
+static void shake(struct notices *n)
+{
+    enum tls_step step = tls_shake(n->tls);
+
+    if (step == TLS_DONE) {
+        begin(n);
+    } else if (step == TLS_ENDED) {
+        end(n, false, tls_error_text(n->tls));
+    } else {
+        ev_io_start(loop_ev(n->loop), &n->reading);
+        if (step == TLS_READ)
+            ev_io_stop(loop_ev(n->loop), &n->writing);
+    }
+}
+
 static void on_writable(struct ev_loop *loop, ev_io *watch, int events)
 {
     struct notices *n = HF_CONTAINER(watch, struct notices, writing);
@@ -197,13 +250,20 @@ static void on_writable(struct ev_loop *loop, ev_io *watch, int events)
         flush(n);
         return;
     }
+    if (n->tls) {
+        shake(n);
+        return;
+    }
     if (getsockopt(n->context->fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error) {
         end(n, false, "cannot connect");
         return;
     }
-    n->connected = true;
-    ev_io_start(loop_ev(n->loop), &n->reading);
-    greet(n);
+    if (!n->address->tls)
+        begin(n);
+    else if (tls_open(NULL, n->address, n->context->fd, &n->tls) == HF_OK)
+        shake(n);
+    else
+        end(n, false, "TLS cannot be begun");
 }
 
 /* --- time ------------------------------------------------------------------------------------- */
@@ -265,6 +325,8 @@ void notices_close(struct notices *n)
         return;
     ev_io_stop(loop_ev(n->loop), &n->reading);
     ev_io_stop(loop_ev(n->loop), &n->writing);
+    tls_close(n->tls);
+    n->tls = NULL;
     redisFree(n->context);
     n->context = NULL;
 }

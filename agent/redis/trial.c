@@ -83,6 +83,7 @@ static int begin(struct trials *t, hf_dur most)
             .loop = t->loop,
             .resolver = t->resolver,
             .address = t->trial[i].address,
+            .keys = t->trial[i].keys,
             .node = i,
             .connect_timeout = most,
             .silence = hf_ns(2 * most.ns), /* a connection stands until the trial is over */

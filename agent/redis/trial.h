@@ -10,8 +10,11 @@
 #include "shm/layout.h"
 #include "shm/nstime.h"
 
+struct tls_keys;
+
 struct trial {
     const struct node_address *address; /* in */
+    struct tls_keys *keys;              /* in: for TLS; NULL: those in use */
     bool told;                          /* out: the rest is known */
     bool connected;                     /* somebody is there, whoever */
     bool answered;                      /* it is a Redis, and let us in */

@@ -9,7 +9,7 @@ set(HF_SIM_WRAPPED
     ftruncate64 pwrite pwrite64 pread pread64 mmap mmap64 munmap fchmod madvise mlock fcntl64 gethostname getpid syscall ioctl hf_table_create
     crc32c getrandom getpeername getnameinfo pthread_create pthread_join pthread_setname_np pthread_sigmask
     hf_slot_publish hf_slot_end hf_slot_withdraw hf_slot_extend journal_put journal_put_identity grant_lease
-    refresh_init refresh_take)
+    refresh_init refresh_take knock_wanted)
 
 set(HF_SIM_DIR ${CMAKE_CURRENT_LIST_DIR})
 

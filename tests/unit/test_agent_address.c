@@ -162,7 +162,6 @@ TEST(test_refusals)
     refused("unix:", "absolute");
     refused("unix:run/x", "absolute");
     refused("/", "missing");
-    refused("rediss://h", "TLS");
     refused("http://h", "scheme");
     refused("redis://", "host is missing");
     refused("redis://h/x", "database");
@@ -226,6 +225,44 @@ TEST(a_password_may_be_in_a_file)
     refused("b=redis://:geheim@h,password_file=/a", "not in both");
     hides("b=redis://:geheim@h,password_file=/a");
     hides("b=redis://:geheim@h,password_file=/a@b");
+}
+
+TEST(tls_has_a_scheme_and_a_name_to_look_for)
+{
+    struct node_address a = parsed("b=rediss://u:p@db.example:6380/2"), b, to;
+    char text[NODE_ADDRESS_SHOWN];
+
+    assert_true(a.tls);
+    assert_string_equal(a.host, "db.example");
+    assert_string_equal(a.tls_name, "db.example");
+    assert_int_equal(a.port, 6380);
+    assert_int_equal(a.db, 2);
+    assert_string_equal(a.password, "p");
+    assert_string_equal(a.text, "rediss://db.example:6380/2");
+    assert_string_equal(node_address_shown(&a, text), "b=rediss://db.example:6380/2");
+    b = parsed("b=redis://db.example:6380");
+    assert_false(b.tls);
+    assert_true(node_address_same(&a, &b)); /* one server cannot be both */
+    assert_false(node_address_alike(&a, &b));
+    b = parsed("b=rediss://[fe80::1%eth0]:1");
+    assert_string_equal(b.tls_name, "fe80::1");
+    b = parsed("b=rediss://localhost:1,as=10.0.0.2:1,tls_name=db.example,password_file=/p");
+    assert_string_equal(b.tls_name, "db.example");
+    assert_string_equal(b.as, "10.0.0.2:1");
+    assert_string_equal(
+        node_address_shown(&b, text),
+        "b=rediss://localhost:1,as=10.0.0.2:1,password_file=/p,tls_name=db.example");
+    assert_true(
+        node_address_from_seat("10.0.0.2:1", &b, &to)); /* the fleet's seat, in the same way */
+    assert_true(to.tls);
+    assert_string_equal(to.tls_name, "db.example");
+    assert_true(node_address_from_seat("/run/r.sock", &b, &to));
+    assert_false(to.tls);
+    refused("b=h,tls_name=x", "goes with rediss://");
+    refused("b=rediss://h,tls_name=", "write tls_name=HOST");
+    refused("b=rediss://h,tls_name=a/b", "write tls_name=HOST");
+    refused("rediss://", "host is missing");
+    hides("b=rediss://:geheim");
 }
 
 TEST(test_lengths)
@@ -451,7 +488,7 @@ TEST(test_secrets_stay_secret)
         "redis://:geheim%zz@h",
         "n1=redis://:geheim@h h",
         "redis://:gehe%00im@h",
-        "rediss://:geheim@h",
+        "rediss://:geheim@h:x",
         "redis://:geheim@[::1",
         "u:geheim@h:1",
         ":geheim@h",
@@ -489,6 +526,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(what_is_cut_shows_no_password),
         cmocka_unit_test(a_password_may_be_in_a_file),
+        cmocka_unit_test(tls_has_a_scheme_and_a_name_to_look_for),
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(a_node_may_have_a_seat_elsewhere),
         cmocka_unit_test(a_seat_has_one_form),

@@ -85,6 +85,24 @@ static const char *error_remedy(uint32_t error_class)
         return "correct the host name, or see to the name service";
     case HF_NODE_ERR_AUTH:
         return "correct user and password for it in the agent's configuration";
+    case HF_NODE_ERR_TLS_CA:
+        return "add the CA of its certificate to tls_ca_file, if this is the right server";
+    case HF_NODE_ERR_TLS_HOST:
+        return "address it by a name that its certificate has, or add ,tls_name=NAME to its "
+               "address, if this "
+               "is the right server";
+    case HF_NODE_ERR_TLS_EXPIRED:
+        return "renew the certificate of that server; see to both clocks, too";
+    case HF_NODE_ERR_TLS_CLIENT:
+        return "give the agent a certificate that the server's CA signed, with its key: "
+               "tls_cert_file, "
+               "tls_key_file";
+    case HF_NODE_ERR_NO_TLS:
+        return "write redis:// in its address, or give the server a tls-port";
+    case HF_NODE_ERR_WANTS_TLS:
+        return "write rediss:// in its address, and give tls_ca_file";
+    case HF_NODE_ERR_TLS:
+        return "see that server's log, and whether it speaks TLS 1.2 or later there";
     case HF_NODE_ERR_MISCONF:
     case HF_NODE_ERR_OOM:
         return "see to that server's disk and memory";

@@ -1,0 +1,270 @@
+/* TLS of a link, and the question which protocol a peer speaks that says nothing in ours.
+ *
+ * (!) hiredis keeps its buffers, its parser and its callbacks, and is kept from the descriptor: it gets one that never
+ * has anything to read. What was decrypted goes into its reader before redisAsyncHandleRead() is called, and what it
+ * would write is taken out of its buffer. So a link with TLS behaves as one without, with hiredis 0.14 and 1.x.
+ *
+ * Plain TCP to a server of TLS ends without a word, and TLS to a server of plain TCP waits for one in vain. The next
+ * attempt but one, or the next one, then only asks in the other protocol: that names the fault.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <ev.h>
+
+#include "agent/base/clock.h"
+#include "agent/redis/link_internal.h"
+#include "shm/status.h"
+
+#define READS_IN_A_TURN 16
+#define KNOCK_MOST      hf_ms(300)
+
+/* --- the descriptor --------------------------------------------------------------------------- */
+
+static int silent = -1;
+
+static void make_silent(void)
+{
+    silent = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+/* One for the whole process: nobody can write to it. */
+static int silent_fd(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    (void)pthread_once(&once, make_silent);
+    return silent;
+}
+
+static void watch(struct link *link, bool reads, bool writes)
+{
+    struct ev_loop *loop = loop_ev(link->options.loop);
+
+    if (reads)
+        ev_io_start(loop, &link->secure.reading);
+    else
+        ev_io_stop(loop, &link->secure.reading);
+    if (writes)
+        ev_io_start(loop, &link->secure.writing);
+    else
+        ev_io_stop(loop, &link->secure.writing);
+}
+
+void secure_end(struct link *link)
+{
+    struct link_secure *s = &link->secure;
+
+    if (!s->context)
+        return;
+    watch(link, false, false);
+    tls_close(s->tls);
+    (void)close(s->fd);
+    s->context->c.fd = -1; /* hiredis does not close the silent one */
+    memset(&s->context->ev, 0, sizeof(s->context->ev));
+    *s = (struct link_secure){.context = NULL};
+}
+
+static void on_cleanup(void *arg)
+{
+    secure_end(arg);
+}
+
+static void on_wants_to_write(void *arg)
+{
+    struct link *link = arg;
+
+    if (link->state >= LINK_GREETING)
+        watch(link, true, true);
+}
+
+static void on_io(struct ev_loop *loop, ev_io *io, int events);
+
+static bool take_over(struct link *link)
+{
+    redisAsyncContext *context = link->context;
+    struct link_secure *s = &link->secure;
+
+    if (silent_fd() < 0)
+        return false;
+    context->ev.cleanup(context->ev.data);
+    memset(&context->ev, 0, sizeof(context->ev));
+    *s = (struct link_secure){.context = context, .fd = context->c.fd};
+    context->c.fd = silent_fd();
+    context->ev.data = link;
+    context->ev.addWrite = on_wants_to_write;
+    context->ev.cleanup = on_cleanup;
+    ev_io_init(&s->reading, on_io, s->fd, EV_READ);
+    ev_io_init(&s->writing, on_io, s->fd, EV_WRITE);
+    s->reading.data = s->writing.data = link;
+    return true;
+}
+
+int secure_socket(const struct link *link)
+{
+    return link->secure.context ? link->secure.fd : link->context->c.fd;
+}
+
+/* --- the handshake ---------------------------------------------------------------------------- */
+
+static void failed(struct link *link)
+{
+    char text[LINK_TEXT_MAX];
+
+    /* It is freed before the text is used. */
+    link_copy_text(link, text, tls_error_text(link->secure.tls));
+    link_end(link, tls_error(link->secure.tls), "%s", text);
+}
+
+/* (!) hiredis is in its connect callback, and must not be freed there: all else happens in a later turn. */
+void secure_begin(struct link *link)
+{
+    hf_time at = hf_time_add(clock_now(), link->options.connect_timeout);
+
+    if (take_over(link)) {
+        link->secure.failed =
+            tls_open(link->options.keys, link->options.address, link->secure.fd, &link->secure.tls);
+        if (link->secure.failed == HF_OK)
+            watch(link, false, true);
+    }
+    if (!link->secure.tls)
+        at = clock_now();
+    link_enter(link, LINK_SECURING, at);
+}
+
+static void shake(struct link *link)
+{
+    enum tls_step step = tls_shake(link->secure.tls);
+
+    if (step == TLS_ENDED) {
+        if (tls_error(link->secure.tls) == HF_NODE_ERR_NO_TLS)
+            link->other = HF_NODE_ERR_NO_TLS;
+        failed(link);
+        return;
+    }
+    watch(link, true, step == TLS_WRITE);
+    if (step != TLS_DONE)
+        return;
+    link_enter(link, LINK_GREETING, HF_TIME_NEVER);
+    handshake_begin(link);
+    secure_flush(link);
+}
+
+void secure_timed_out(struct link *link)
+{
+    struct link_secure *s = &link->secure;
+
+    if (s->knocking) {
+        link->other = HF_NODE_ERR_NONE;
+        link_end(link, HF_NODE_ERR_BROKEN, "no answer");
+    } else if (!s->tls && s->failed == HF_EINVAL) {
+        link_end(link, HF_NODE_ERR_TLS,
+                 "the agent has no tls_ca_file: restart or reload it with one");
+    } else if (!s->tls) {
+        link_end(link, HF_NODE_ERR_OTHER, "out of memory");
+    } else if (tls_heard(s->tls)) {
+        link_end(link, HF_NODE_ERR_TLS, "the TLS handshake takes too long");
+    } else {
+        link_mute_end(link, HF_NODE_ERR_TLS, "no answer to the TLS handshake");
+    }
+}
+
+/* --- reading and writing ---------------------------------------------------------------------- */
+
+void secure_flush(struct link *link)
+{
+    enum tls_step step = tls_send(link->secure.tls, &link->secure.context->c.obuf);
+
+    if (step == TLS_ENDED)
+        failed(link);
+    else
+        watch(link, true, step == TLS_WRITE);
+}
+
+/* OpenSSL may hold a record for which the descriptor will not be readable again. */
+static void drain(struct link *link)
+{
+    redisAsyncContext *context = link->secure.context;
+    enum tls_step step = TLS_DONE;
+    int reads = 0;
+
+    while (reads < READS_IN_A_TURN && step == TLS_DONE) {
+        step = tls_feed(link->secure.tls, context->c.reader);
+        reads += step == TLS_DONE;
+    }
+    if (reads > 0)
+        redisAsyncHandleRead(context);
+    if (link->secure.context != context)
+        return;
+    if (step == TLS_ENDED) {
+        failed(link);
+        return;
+    }
+    if (step == TLS_DONE)
+        ev_feed_event(loop_ev(link->options.loop), &link->secure.reading, EV_READ);
+    secure_flush(link);
+}
+
+/* --- which protocol it speaks ----------------------------------------------------------------- */
+
+bool knock_wanted(const struct link *link)
+{
+    const struct node_address *address = link->options.address;
+
+    return !address->unix_socket && link->mute_ends >= (address->tls ? 1 : 2);
+}
+
+void knock_begin(struct link *link)
+{
+    hf_time at = hf_time_add(clock_now(), KNOCK_MOST);
+
+    link->mute_ends = 0;
+    if (take_over(link)) {
+        link->secure.knocking = true;
+        watch(link, false, true);
+    } else {
+        at = clock_now();
+    }
+    link_enter(link, LINK_SECURING, at);
+}
+
+static void knock(struct link *link, int events)
+{
+    const struct node_address *address = link->options.address;
+    unsigned char first;
+    size_t length;
+    const void *words = tls_knock(address, &length);
+    ssize_t got;
+
+    if (events & EV_WRITE) {
+        (void)send(link->secure.fd, words, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+        watch(link, true, false);
+        return;
+    }
+    got = recv(link->secure.fd, &first, 1, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    link->other = got == 1 ? tls_knocked(address, first) : HF_NODE_ERR_NONE;
+    if (link->other == HF_NODE_ERR_NONE)
+        link_end(link, HF_NODE_ERR_BROKEN, "it ends the connection without an answer");
+    else
+        link_end(link, link->other, "%s", tls_knocked_text(link->other));
+}
+
+static void on_io(struct ev_loop *loop, ev_io *io, int events)
+{
+    struct link *link = io->data;
+
+    (void)loop;
+    if (link->secure.knocking)
+        knock(link, events);
+    else if (link->state == LINK_SECURING)
+        shake(link);
+    else if (events & EV_READ)
+        drain(link);
+    else
+        secure_flush(link);
+}

@@ -1,0 +1,397 @@
+#include "agent/redis/tls.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <hiredis/hiredis.h>
+#include <hiredis/sds.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include "agent/base/tls_keys.h"
+#include "shm/compiler.h"
+#include "shm/status.h"
+
+#define RECORD 16384 /* bytes in a record of TLS, at most */
+
+struct tls {
+    SSL *ssl;
+    struct tls_keys *keys;
+    char host[HF_NODE_TEXT_MAX + 1]; /* in its certificate */
+    char ip[HF_NODE_TEXT_MAX + 1];   /* this will do, too; "": none */
+    bool up;                         /* the handshake is done */
+    enum hf_node_error error;
+    char text[160];
+};
+
+static enum tls_step end(struct tls *t, enum hf_node_error error, const char *format, ...)
+    HF_PRINTF(3, 4);
+static enum tls_step end(struct tls *t, enum hf_node_error error, const char *format, ...)
+{
+    va_list args;
+
+    t->error = error;
+    va_start(args, format);
+    vsnprintf(t->text, sizeof(t->text), format, args);
+    va_end(args);
+    for (char *c = t->text; *c; c++) /* a certificate may have any bytes in its names */
+        if (!isprint((unsigned char)*c))
+            *c = '?';
+    ERR_clear_error();
+    return TLS_ENDED;
+}
+
+/* --- what is wrong ---------------------------------------------------------------------------- */
+
+static const char *day_of(const ASN1_TIME *time, char *text, size_t size)
+{
+    struct tm tm;
+
+    if (!ASN1_TIME_to_tm(time, &tm) || strftime(text, size, "%Y-%m-%d", &tm) == 0)
+        snprintf(text, size, "an unknown day");
+    return text;
+}
+
+static void issuer_of(const X509 *cert, char *text, size_t size)
+{
+    snprintf(text, size, "unknown");
+    (void)X509_NAME_get_text_by_NID(X509_get_issuer_name(cert), NID_commonName, text, (int)size);
+}
+
+/* The server's certificate is not accepted, `cert` being the one that is wrong: itself, or one of its CAs. */
+static void note_certificate(struct tls *t, int verdict, const X509 *cert)
+{
+    char text[64];
+
+    switch (verdict) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+        day_of(X509_get0_notAfter(cert), text, sizeof(text));
+        (void)end(t, HF_NODE_ERR_TLS_EXPIRED,
+                  "its certificate, or that of its CA, has expired (%s)", text);
+        break;
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+        day_of(X509_get0_notBefore(cert), text, sizeof(text));
+        (void)end(t, HF_NODE_ERR_TLS_EXPIRED, "its certificate is not valid before %s", text);
+        break;
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+        issuer_of(cert, text, sizeof(text));
+        (void)end(t, HF_NODE_ERR_TLS_CA,
+                  "no CA of tls_ca_file signed its certificate (it is by '%.24s')", text);
+        break;
+    default:
+        (void)end(t, HF_NODE_ERR_TLS, "its certificate: %s",
+                  X509_verify_cert_error_string(verdict));
+    }
+}
+
+static int on_verified(int good, X509_STORE_CTX *verification)
+{
+    SSL *ssl = X509_STORE_CTX_get_ex_data(verification, SSL_get_ex_data_X509_STORE_CTX_idx());
+    const X509 *cert = X509_STORE_CTX_get_current_cert(verification);
+
+    if (!good && cert)
+        note_certificate(SSL_get_app_data(ssl), X509_STORE_CTX_get_error(verification), cert);
+    return good;
+}
+
+/* The server has refused ours, or that there is none. */
+static enum tls_step end_by_alert(struct tls *t, int reason)
+{
+    const char *what = ERR_reason_error_string(ERR_peek_error());
+
+    if (!tls_keys_have_certificate(t->keys))
+        return end(t, HF_NODE_ERR_TLS_CLIENT,
+                   "it wants a certificate of the agent: give tls_cert_file");
+    if (reason == SSL_R_TLSV1_ALERT_UNKNOWN_CA)
+        what = "it does not know the CA";
+    else if (reason == SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED)
+        what = "it has expired";
+    return end(t, HF_NODE_ERR_TLS_CLIENT, "it refuses the agent's certificate: %s",
+               what ? what : "");
+}
+
+static enum tls_step end_by_library(struct tls *t)
+{
+    unsigned long error = ERR_peek_error();
+    int reason = ERR_GET_REASON(error);
+    const char *what = ERR_reason_error_string(error);
+
+    if (t->error != HF_NODE_ERR_NONE) /* on_verified() has said why */
+        return TLS_ENDED;
+    switch (reason) {
+    case SSL_R_WRONG_VERSION_NUMBER:
+    case SSL_R_HTTP_REQUEST:
+        return end(t, HF_NODE_ERR_NO_TLS, "%s", tls_knocked_text(HF_NODE_ERR_NO_TLS));
+    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+    case SSL_R_TLSV1_ALERT_ACCESS_DENIED:
+    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
+        return end_by_alert(t, reason);
+    case SSL_R_UNEXPECTED_EOF_WHILE_READING:
+        return t->up ? end(t, HF_NODE_ERR_BROKEN, "Server closed the connection")
+                     : end(t, HF_NODE_ERR_TLS, "it ended the connection within the TLS handshake");
+    default:
+        return end(t, t->up ? HF_NODE_ERR_BROKEN : HF_NODE_ERR_TLS, "TLS: %s",
+                   what ? what : "failed");
+    }
+}
+
+static enum tls_step outcome(struct tls *t, int rc)
+{
+    int error = errno;
+
+    switch (SSL_get_error(t->ssl, rc)) {
+    case SSL_ERROR_WANT_READ:
+        return TLS_READ;
+    case SSL_ERROR_WANT_WRITE:
+        return TLS_WRITE;
+    case SSL_ERROR_ZERO_RETURN:
+        return end(t, HF_NODE_ERR_BROKEN, "Server closed the connection");
+    case SSL_ERROR_SSL:
+        return end_by_library(t);
+    default:
+        return end(t, t->up ? HF_NODE_ERR_BROKEN : HF_NODE_ERR_TLS, "%s%s",
+                   t->up ? "" : "within the TLS handshake: ",
+                   error ? strerror(error) : "Server closed the connection");
+    }
+}
+
+/* --- the host --------------------------------------------------------------------------------- */
+
+static bool is_ip(const char *text)
+{
+    ASN1_OCTET_STRING *ip = a2i_IPADDRESS(text);
+
+    ASN1_OCTET_STRING_free(ip);
+    return ip;
+}
+
+static bool is_for(X509 *cert, const char *host)
+{
+    if (!*host)
+        return false;
+    return is_ip(host) ? X509_check_ip_asc(cert, host, 0) == 1
+                       : X509_check_host(cert, host, 0, 0, NULL) == 1;
+}
+
+/* A name that the certificate has, for people. */
+static void name_of(X509 *cert, char *text, size_t size)
+{
+    GENERAL_NAMES *names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
+
+    snprintf(text, size, "nobody");
+    (void)X509_NAME_get_text_by_NID(X509_get_subject_name(cert), NID_commonName, text, (int)size);
+    for (int i = 0; i < sk_GENERAL_NAME_num(names); i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+
+        if (name->type != GEN_DNS)
+            continue;
+        snprintf(text, size, "%.*s", ASN1_STRING_length(name->d.dNSName),
+                 (const char *)ASN1_STRING_get0_data(name->d.dNSName));
+        break;
+    }
+    GENERAL_NAMES_free(names);
+}
+
+static enum tls_step check_host(struct tls *t)
+{
+    X509 *cert = SSL_get0_peer_certificate(t->ssl);
+    char name[64];
+
+    if (!tls_keys_check_host(t->keys) || (cert && (is_for(cert, t->host) || is_for(cert, t->ip))))
+        return TLS_DONE;
+    if (cert)
+        name_of(cert, name, sizeof(name));
+    else
+        snprintf(name, sizeof(name), "nobody");
+    return end(t, HF_NODE_ERR_TLS_HOST, "its certificate is for %.24s, not for %.32s", name,
+               t->host);
+}
+
+/* --- the connection --------------------------------------------------------------------------- */
+
+int tls_open(struct tls_keys *keys, const struct node_address *a, int fd, struct tls **ret_tls)
+{
+    struct tls *t;
+
+    keys = keys ? tls_keys_hold(keys) : tls_keys_now();
+    if (!keys)
+        return HF_EINVAL;
+    t = calloc(1, sizeof(*t));
+    if (!t) {
+        tls_keys_drop(keys);
+        return HF_ENOMEM;
+    }
+    t->keys = keys;
+    memcpy(t->host, a->tls_name, sizeof(t->host));
+    if (a->numeric)
+        memcpy(t->ip, a->host, sizeof(t->ip));
+    t->ssl = SSL_new(tls_keys_context(keys));
+    if (!t->ssl || SSL_set_fd(t->ssl, fd) != 1 ||
+        (!is_ip(t->host) && SSL_set_tlsext_host_name(t->ssl, t->host) != 1)) {
+        tls_close(t);
+        ERR_clear_error();
+        return HF_ENOMEM;
+    }
+    SSL_set_app_data(t->ssl, t);
+    SSL_set_verify(t->ssl, SSL_VERIFY_PEER, on_verified);
+    SSL_set_connect_state(t->ssl);
+    ERR_clear_error();
+    *ret_tls = t;
+    return HF_OK;
+}
+
+void tls_close(struct tls *t)
+{
+    if (!t)
+        return;
+    if (t->ssl && t->up && t->error == HF_NODE_ERR_NONE)
+        (void)SSL_shutdown(t->ssl); /* as far as it goes without waiting */
+    SSL_free(t->ssl);
+    ERR_clear_error();
+    tls_keys_drop(t->keys);
+    free(t);
+}
+
+enum tls_step tls_shake(struct tls *t)
+{
+    int rc;
+
+    if (t->up)
+        return TLS_DONE;
+    errno = 0;
+    rc = SSL_do_handshake(t->ssl);
+    if (rc != 1)
+        return outcome(t, rc);
+    if (check_host(t) != TLS_DONE)
+        return TLS_ENDED;
+    t->up = true;
+    return TLS_DONE;
+}
+
+enum tls_step tls_feed(struct tls *t, struct redisReader *reader)
+{
+    char bytes[RECORD];
+    int got;
+
+    errno = 0;
+    got = SSL_read(t->ssl, bytes, sizeof(bytes));
+    if (got <= 0)
+        return outcome(t, got);
+    if (redisReaderFeed(reader, bytes, (size_t)got) != REDIS_OK)
+        return end(t, HF_NODE_ERR_PROTOCOL, "it speaks no Redis protocol");
+    return TLS_DONE;
+}
+
+/* (!) A server that refuses our certificate closes: its words still lie there to be read. */
+static enum tls_step send_failed(struct tls *t, int rc)
+{
+    enum tls_step step = outcome(t, rc);
+    char byte;
+
+    if (step != TLS_ENDED || t->error != HF_NODE_ERR_BROKEN)
+        return step;
+    errno = 0;
+    rc = SSL_read(t->ssl, &byte, 1);
+    if (rc <= 0 && SSL_get_error(t->ssl, rc) == SSL_ERROR_SSL) {
+        t->error = HF_NODE_ERR_NONE;
+        return end_by_library(t);
+    }
+    ERR_clear_error();
+    return TLS_ENDED;
+}
+
+enum tls_step tls_send(struct tls *t, char **buffer)
+{
+    sds text = *buffer;
+    size_t length = sdslen(text), sent = 0;
+    enum tls_step step = TLS_DONE;
+
+    while (sent < length && step == TLS_DONE) {
+        int rc;
+
+        errno = 0;
+        rc = SSL_write(t->ssl, text + sent, (int)(length - sent));
+        if (rc > 0)
+            sent += (size_t)rc;
+        else
+            step = send_failed(t, rc);
+    }
+    if (sent == length)
+        sdsclear(text);
+    else if (sent > 0)
+        sdsrange(text, (int)sent, -1);
+    return step;
+}
+
+bool tls_heard(const struct tls *t)
+{
+    return BIO_number_read(SSL_get_rbio(t->ssl)) > 0;
+}
+
+enum hf_node_error tls_error(const struct tls *t)
+{
+    return t->error;
+}
+
+const char *tls_error_text(const struct tls *t)
+{
+    return t->text;
+}
+
+/* --- the other protocol ----------------------------------------------------------------------- */
+
+/* A whole record with a ClientHello of TLS 1.2, of two cipher suites, one curve and two signature algorithms. Whatever
+ * a TLS server thinks of it, its answer is a record. */
+static const unsigned char hello[] = {
+    0x16, 0x03, 0x01, 0x00, 0x47,                                         /* handshake, 71 bytes */
+    0x01, 0x00, 0x00, 0x43, 0x03, 0x03,                                   /* ClientHello, 67 */
+    'h',  'o',  'l',  'd',  'f',  'a',  's',  't',  'h',  'o',  'l', 'd', /* random */
+    'f',  'a',  's',  't',  'h',  'o',  'l',  'd',  'f',  'a',  's', 't', /* */
+    'h',  'o',  'l',  'd',  'f',  'a',  's',  't',                        /* */
+    0x00,                                                                 /* no session */
+    0x00, 0x04, 0xc0, 0x2b, 0xc0, 0x2f,                                   /* suites */
+    0x01, 0x00,                                                           /* no compression */
+    0x00, 0x16,                                                           /* extensions, 22 */
+    0x00, 0x0a, 0x00, 0x04, 0x00, 0x02, 0x00, 0x17,                       /* secp256r1 */
+    0x00, 0x0d, 0x00, 0x06, 0x00, 0x04, 0x04, 0x03, 0x04, 0x01,           /* ecdsa, rsa; SHA-256 */
+    0x00, 0x17, 0x00, 0x00,                                               /* extended secret */
+};
+_Static_assert(sizeof(hello) == 5 + 0x47, "as the record says");
+
+static const char ping[] = "*1\r\n$4\r\nPING\r\n";
+
+const void *tls_knock(const struct node_address *address, size_t *ret_length)
+{
+    *ret_length = address->tls ? sizeof(ping) - 1 : sizeof(hello);
+    return address->tls ? (const void *)ping : (const void *)hello;
+}
+
+enum hf_node_error tls_knocked(const struct node_address *address, unsigned char first)
+{
+    if (address->tls)
+        return first == '+' || first == '-' ? HF_NODE_ERR_NO_TLS : HF_NODE_ERR_NONE;
+    return first == 0x15 || first == 0x16 ? HF_NODE_ERR_WANTS_TLS : HF_NODE_ERR_NONE;
+}
+
+const char *tls_knocked_text(enum hf_node_error error)
+{
+    return error == HF_NODE_ERR_WANTS_TLS ? "it speaks TLS: write rediss:// in its address"
+                                          : "it speaks no TLS: write redis:// in its address";
+}
