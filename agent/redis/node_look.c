@@ -64,7 +64,8 @@ static void fail_by_tls(struct glance *g)
 {
     enum hf_node_error error = tls_error(g->tls);
 
-    fail(g, error == HF_NODE_ERR_BROKEN ? NODE_LOOK_AWAY : NODE_LOOK_REFUSED, "", "", tls_error_text(g->tls));
+    fail(g, error == HF_NODE_ERR_BROKEN ? NODE_LOOK_AWAY : NODE_LOOK_REFUSED, "", "",
+         tls_error_text(g->tls));
 }
 
 static redisContext *dial(const struct glance *g, hf_dur patience)
@@ -339,7 +340,8 @@ static bool secure(struct glance *g)
         return true;
     rc = tls_open(NULL, &g->address, g->context->fd, &g->tls);
     if (rc < 0) {
-        fail(g, NODE_LOOK_REFUSED, "", "", rc == HF_EINVAL ? "the agent has no tls_ca_file" : "out of memory");
+        fail(g, NODE_LOOK_REFUSED, "", "",
+             rc == HF_EINVAL ? "the agent has no tls_ca_file" : "out of memory");
         return false;
     }
     step = tls_shake(g->tls);
