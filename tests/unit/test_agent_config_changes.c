@@ -81,7 +81,7 @@ TEST(every_key_is_noticed)
         {"table_mode", "0600"},    {"log_level", "debug"},         {"allow_eviction", "yes"},
         {"allow_replicas", "yes"}, {"trust_durable_nodes", "yes"}, {"assume_fresh", "yes"},
         {"new_list", "yes"},       {"lock_memory", "yes"},         {"dev", "7"},
-        {"node", "d=10.0.0.4"},    {"allow", "a* user:7"},
+        {"node", "d=10.0.0.4"},    {"allow", "a* user:7"},         {"tls_check_host", "no"},
     };
 
     for (int i = 0; i < CONFIG_ROWS; i++) {
@@ -101,6 +101,28 @@ TEST(every_key_is_noticed)
         if (row->type != CONFIG_NODE)
             assert_string_equal(changes[0].after, value);
     }
+}
+
+/* Whatever the files are called. */
+TEST(other_certificates_are_applied)
+{
+    char text[256];
+
+    strcpy(after.tls_digest, "0123");
+    assert_true(only(CONFIG_NOW)->certificates);
+    assert_string_equal(config_change_text(&changes[0], text, sizeof(text)),
+                        "tls: other certificates, or another key");
+}
+
+TEST(tls_is_another_way_to_a_node_and_a_name_is_none)
+{
+    node(&before, 0, "a=redis://db:1");
+    after = before;
+    node(&after, 0, "a=rediss://db:1");
+    (void)only(CONFIG_MOVED);
+    before = after;
+    node(&after, 0, "a=rediss://db:1,tls_name=other");
+    (void)only(CONFIG_NOW);
 }
 
 TEST(what_a_restart_alone_can_change)
@@ -237,6 +259,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(nothing_changes, setup),
         cmocka_unit_test_setup(every_key_is_noticed, setup),
+        cmocka_unit_test_setup(other_certificates_are_applied, setup),
+        cmocka_unit_test_setup(tls_is_another_way_to_a_node_and_a_name_is_none, setup),
         cmocka_unit_test_setup(what_a_restart_alone_can_change, setup),
         cmocka_unit_test_setup(another_password_is_applied_and_not_shown, setup),
         cmocka_unit_test_setup(another_seat_is_for_a_restart, setup),
