@@ -172,7 +172,7 @@ static bool is_behind(const struct fleet *f, int i)
 
     return f->record.version > 1 && node->said == FLEET_SAID_RECORD &&
            strcmp(node->record.fleet, f->record.fleet) == 0 &&
-           fleet_record_rank(&node->record, &f->record) < 0;
+           fleet_record_rank(&node->record, &f->record) < 0 && !fleet_is_refounded(f, i);
 }
 
 /* The node with the latest record of our fleet that is later than ours; -1: none. */

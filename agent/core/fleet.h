@@ -50,6 +50,7 @@ struct fleet_node {
     struct fleet_record record;
     char read[FLEET_DIGEST_LEN + 1]; /* the digest that `said` is about */
     hf_time empty_since;             /* since an answer told no record; HF_TIME_NEVER: it has one */
+    int64_t since_ms;                /* when that was put, by its host's clock; 0 not known */
     hf_time asked;                   /* when its last answer was asked for */
     hf_time
         sighted; /* since when it tells our record under this nonce; HF_TIME_NEVER: it does not */
@@ -62,6 +63,7 @@ struct fleet {
     hf_time started;
     bool known;
     struct fleet_record record; /* not founding; of version 1 if it was not known at the start */
+    int64_t since_ms;           /* when it was put, by its host's clock; 0 not known */
     char digest[FLEET_DIGEST_LEN + 1];
     hf_time settles;    /* HF_TIME_PAST: it has */
     uint32_t counting;  /* nodes, by the record */
@@ -99,6 +101,12 @@ bool fleet_on_answer(struct fleet *fleet, int node, const char *nonce, const cha
 void fleet_on_record(struct fleet *fleet, int node, const char *digest, const char *text,
                      size_t length);
 
+/* When the node's record was put, and ours, by clocks of their hosts in Unix time; 0 not known. */
+void fleet_on_since(struct fleet *fleet, int node, int64_t since_ms, int64_t ours_ms);
+
+/* (!) It has a version 1 of this fleet that was founded after our later version, and no majority has ours: --new-list has
+ * begun it anew over the first list, which has the same name, and our memory is of before that. */
+bool fleet_is_refounded(const struct fleet *fleet, int node);
 /* Whether it told a digest whose record has not been read. */
 bool fleet_is_unread(const struct fleet *fleet, int node);
 /* Whether answers of the node count: the record counts it, the seat, and the digest of its last answer. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/core/ballot.h"
 #include "shm/status.h"
 
 void fleet_init(struct fleet *f, const struct fleet_record *own, bool anew, hf_time now)
@@ -162,6 +163,24 @@ void fleet_on_record(struct fleet *f, int i, const char *digest, const char *tex
     else
         node->said = FLEET_SAID_UNREADABLE;
     settle_who_was_left(f, i);
+}
+
+void fleet_on_since(struct fleet *f, int i, int64_t since_ms, int64_t ours_ms)
+{
+    f->node[i].since_ms = since_ms;
+    f->since_ms = ours_ms;
+}
+
+bool fleet_is_refounded(const struct fleet *f, int i)
+{
+    const struct fleet_node *node = &f->node[i];
+    int showing = 0;
+
+    for (int k = 0; k < f->n; k++)
+        showing += fleet_shows(f, k);
+    return f->known && f->record.version > 1 && node->said == FLEET_SAID_RECORD &&
+           strcmp(node->record.fleet, f->record.fleet) == 0 && node->record.version == 1 &&
+           f->since_ms > 0 && node->since_ms > f->since_ms && showing < ballot_quorum(f->n);
 }
 
 bool fleet_is_unread(const struct fleet *f, int i)

@@ -51,6 +51,11 @@ bool fleet_is_foreign(const struct fleet *f, int i, char *ret_text, size_t size)
                  id);
     else if (node->said != FLEET_SAID_RECORD)
         return false;
+    else if (fleet_is_refounded(f, i))
+        snprintf(ret_text, size,
+                 "start this agent with --new-list, too: on node %s the fleet was founded anew, "
+                 "and this host remembers version %" PRIu64 " of before",
+                 id, f->record.version);
     else if (!is_of_our_fleet(f, i) && !fleet_is_akin(f, &node->record))
         (void)fleet_record_differs(&node->record, &f->own, id, ret_text, size);
     else if (f->anew && !f->known && all_connected(f) &&

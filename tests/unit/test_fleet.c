@@ -609,6 +609,65 @@ static void what_a_connection_said_ends_with_it(void **state)
     assert_true(fleet_counts(&w.fleet, 0));
 }
 
+/* Of version 2, to which b has come from elsewhere; with the version 1 that was before. */
+static struct fleet_record moved(struct fleet_record *ret_first)
+{
+    static const char *const old[N] = {"10.0.0.1:6379", "10.9.9.9:6379", "10.0.0.3:6379"};
+    struct fleet_record first = record_of(old, FLEET_COMPLETE), second = first;
+
+    second.version = 2;
+    second.before_count = N;
+    second.ttl_max_before_ms = second.ttl_max_ms;
+    memcpy(second.before, first.seat, sizeof(second.before));
+    strcpy(second.seat[1].address, places[1]);
+    *ret_first = first;
+    return second;
+}
+
+/* (!) --new-list over the first list has its name, and version 1 again: a host that was away remembers more than there is. */
+static void a_fleet_that_was_founded_anew_is_not_made_what_it_was(void **state)
+{
+    struct fleet_record first, second = moved(&first);
+    struct world w;
+    char text[256];
+
+    (void)state;
+    begin(&w, false);
+    fleet_restore(&w.fleet, &second, HF_TIME_PAST);
+    for (int i = 0; i < N; i++)
+        write_record(&w, i, &first);
+    all_up(&w);
+    for (int i = 0; i < N; i++)
+        fleet_on_since(&w.fleet, i, 1700000100000, 1700000000000);
+    assert_int_equal(go_on(&w), 0);
+    assert_true(fleet_is_foreign(&w.fleet, 0, text, sizeof(text)));
+    assert_non_null(strstr(text, "start this agent with --new-list, too"));
+    /* Where most have ours, one that has an earlier one was away, or was restored; whatever its clock says. */
+    write_record(&w, 0, &second);
+    write_record(&w, 1, &second);
+    ask_all(&w);
+    assert_false(fleet_is_foreign(&w.fleet, 2, text, sizeof(text)));
+    assert_int_equal(go_on(&w), 1);
+    assert_string_equal(w.order, "c! ");
+}
+
+static void nodes_that_were_restored_are_brought_up_to_date(void **state)
+{
+    struct fleet_record first, second = moved(&first);
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    fleet_restore(&w.fleet, &second, HF_TIME_PAST);
+    for (int i = 0; i < N; i++)
+        write_record(&w, i, &first);
+    all_up(&w);
+    for (int i = 0; i < N; i++)
+        fleet_on_since(&w.fleet, i, 1699999999999, 1700000000000);
+    (void)go_on(&w);
+    assert_string_equal(w.order, "a! b! c! ");
+}
+
 /* --- --new-list ------------------------------------------------------------------------------- */
 
 static void anew_the_record_of_other_servers_is_to_be_replaced(void **state)
@@ -680,6 +739,8 @@ int main(void)
         cmocka_unit_test(another_fleets_node_is_refused_by_itself),
         cmocka_unit_test(what_an_earlier_agent_went_by_stays),
         cmocka_unit_test(what_a_connection_said_ends_with_it),
+        cmocka_unit_test(a_fleet_that_was_founded_anew_is_not_made_what_it_was),
+        cmocka_unit_test(nodes_that_were_restored_are_brought_up_to_date),
         cmocka_unit_test(anew_the_record_of_other_servers_is_to_be_replaced),
         cmocka_unit_test(anew_a_record_of_these_servers_is_gone_by),
     };

@@ -64,6 +64,32 @@ void node_fleet_down(struct nodes *nodes, int i)
     fleet_on_down(&nodes->fleet_view, i);
 }
 
+/* "HOST UID WALL_MS"; whatever else it is stays unknown. */
+static void read_by(const char *by, struct fleet_shown *s)
+{
+    size_t length = strcspn(by, " ");
+    char *end;
+    unsigned long uid;
+
+    if (length == 0 || length >= sizeof(s->by_host) || by[length] != ' ')
+        return;
+    uid = strtoul(by + length + 1, &end, 10);
+    if (*end != ' ' || uid > UINT32_MAX)
+        return;
+    s->since_wall_ms = strtoll(end + 1, NULL, 10);
+    s->by_uid = (uint32_t)uid;
+    memcpy(s->by_host, by, length);
+    s->by_host[length] = '\0';
+}
+
+static int64_t since_of(const char *by)
+{
+    struct fleet_shown s = {.since_wall_ms = 0};
+
+    read_by(by, &s);
+    return s.since_wall_ms;
+}
+
 /* --- reading ---------------------------------------------------------------------------------- */
 
 void node_fleet_reply(struct nodes *nodes, int i, const struct link_reply *reply)
@@ -97,6 +123,7 @@ void node_fleet_read(struct nodes *nodes, int i, const struct link_reply *reply)
     fleet_on_record(f, i, reply->digest, reply->record, reply->record_len);
     if (fleet_shows(f, i) || (f->node[i].said == FLEET_SAID_RECORD && may_become_ours(f, i)))
         snprintf(nodes->fleet_by, sizeof(nodes->fleet_by), "%s", reply->record_by);
+    fleet_on_since(f, i, since_of(reply->record_by), since_of(nodes->fleet_by));
 }
 
 void node_fleet_look(struct nodes *nodes, int i)
@@ -230,24 +257,6 @@ static bool keep(struct nodes *nodes, const struct fleet_record *record, hf_time
         nodes->fleet_view.unkept = false;
     }
     return !nodes->fleet_view.unkept;
-}
-
-/* "HOST UID WALL_MS"; whatever else it is stays unknown. */
-static void read_by(const char *by, struct fleet_shown *s)
-{
-    size_t length = strcspn(by, " ");
-    char *end;
-    unsigned long uid;
-
-    if (length == 0 || length >= sizeof(s->by_host) || by[length] != ' ')
-        return;
-    uid = strtoul(by + length + 1, &end, 10);
-    if (*end != ' ' || uid > UINT32_MAX)
-        return;
-    s->since_wall_ms = strtoll(end + 1, NULL, 10);
-    s->by_uid = (uint32_t)uid;
-    memcpy(s->by_host, by, length);
-    s->by_host[length] = '\0';
 }
 
 static void tell_history(struct nodes *nodes, enum hf_fleet_step step,
