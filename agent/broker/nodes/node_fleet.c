@@ -9,6 +9,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "agent/broker/nodes/node_events.h"
+#include "agent/broker/nodes/node_known.h"
 #include "agent/broker/nodes/sentinels.h"
 #include "agent/config/config_fleet.h"
 #include "agent/record/events.h"
@@ -319,8 +320,9 @@ static void aim(struct nodes *nodes, int i, hf_time now) IN_BROKER_THREAD
         fleet_on_leave(&nodes->fleet_view, i);
         log_warn("node %s is at %s for this fleet, and this host's configuration leads to %s",
                  nodes->config->nodes[i].id, fleet_place(f, i)->address, f->node[i].peer);
-        nodes_meet(nodes, i,
-                   now); /* (!) what was learnt of a server that is not the fleet's is forgotten */
+        node_known_meet(
+            nodes, i,
+            now); /* (!) what was learnt of a server that is not the fleet's is forgotten */
     } else if (!node_address_same(seat_address(&node->seat), node->seat.configured)) {
         log_info("node %s is looked for at %s, its address for this fleet; this host's "
                  "configuration says %s",

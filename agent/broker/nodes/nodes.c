@@ -12,6 +12,7 @@
 #include "agent/base/thread_role.h"
 #include "agent/broker/nodes/node_events.h"
 #include "agent/broker/nodes/node_fleet.h"
+#include "agent/broker/nodes/node_known.h"
 #include "agent/broker/nodes/sentinels.h"
 #include "agent/core/ballot.h"
 #include "agent/record/stores.h"
@@ -75,32 +76,15 @@ void nodes_tell_renewal(struct nodes *nodes, int i, unsigned events)
     mailbox_post(&nodes->agent->to_renewal, m);
 }
 
-/* What is told and kept of a node is of the server at its seat, by whatever way, not of another one that the
- * configuration leads to. */
-static bool is_the_nodes(const struct nodes *nodes, int i)
-{
-    struct node_trust kept;
-
-    return fleet_is_seated(&nodes->fleet_view, i) ||
-           (stores_known_node(nodes->agent, i, &kept) &&
-            strcmp(kept.facts.run_id, nodes->node[i].trust.facts.run_id) == 0);
-}
-
-static void remember(struct nodes *nodes, int i)
-{
-    if (is_the_nodes(nodes, i))
-        node_records_put(nodes->agent->node_records, i, &nodes->node[i].trust);
-}
-
 void nodes_note(struct nodes *nodes, int i, unsigned events, hf_time now)
 {
     if (!events)
         return;
-    if (is_the_nodes(nodes, i))
+    if (node_known_is_it(nodes, i))
         node_events_found(nodes, i, events);
     if (events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED))
         nodes_tell_renewal(nodes, i, events & (TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED));
-    remember(nodes, i);
+    node_known_keep(nodes, i);
     loop_timer_set(nodes->loop, &nodes->review, now);
 }
 
@@ -136,7 +120,7 @@ static void judge_first_contacts(struct nodes *nodes, hf_time now)
         if (nodes->node[i].up && t->contacted && t->clock_known && t->sentinel.present &&
             !t->judged) {
             trust_judge(t, median, clock_wall(), now);
-            remember(nodes, i);
+            node_known_keep(nodes, i);
         }
     }
 }
@@ -165,7 +149,7 @@ static void node_learn(struct nodes *nodes, int i, const struct node_facts *fact
     /* At once: a round may begin before the review. */
     mark_duplicates(nodes);
     nodes_note(nodes, i, events, now);
-    remember(nodes, i);
+    node_known_keep(nodes, i);
     loop_timer_set(nodes->loop, &nodes->review, now);
 }
 
@@ -478,22 +462,6 @@ static void show_address(struct nodes *nodes, int i)
              seat_address(&nodes->node[i].seat)->text);
 }
 
-void nodes_meet(struct nodes *nodes, int i, hf_time now)
-{
-    const struct config *c = nodes->config;
-    struct node *node = &nodes->node[i];
-    struct node_trust before;
-    /* Before the fleet was known the server that is left may have been taken for the node's. */
-    bool known = stores_known_node(nodes->agent, i, &before) &&
-                 strcmp(before.facts.run_id, node->trust.facts.run_id) != 0;
-
-    trust_init(&node->trust, timing_quarantine(hf_ms(c->ttl_longest_ms)),
-               c->assume_fresh || c->ephemeral);
-    if (known)
-        trust_restore(&node->trust, &before, stores_shown(nodes->agent), now);
-    node_events_begin(nodes, i);
-}
-
 static int node_create(struct nodes *nodes, int i,
                        struct resolver *resolver) BEFORE_OR_AFTER_THREADS
 {
@@ -502,7 +470,7 @@ static int node_create(struct nodes *nodes, int i,
     struct link_options options;
     int rc;
 
-    nodes_meet(nodes, i, nodes->started);
+    node_known_meet(nodes, i, nodes->started);
     snprintf(node->row.id, sizeof(node->row.id), "%s", c->nodes[i].id);
     show_address(nodes, i);
     options = options_of(nodes, i, sampling_gap(c->timing.ttl, hf_ns(0), i));

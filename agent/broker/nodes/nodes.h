@@ -97,9 +97,6 @@ int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolv
 void nodes_configure(struct nodes *nodes, const struct config *config) IN_BROKER_THREAD;
 /* Sends the node's link to its seat. */
 void nodes_reconnect(struct nodes *nodes, int node) IN_BROKER_THREAD;
-/* (!) Whatever is known of the server that was there is forgotten: the next one is judged by the node's record, or as
- * one that is met for the first time. While they are made, and in the broker's thread. */
-void nodes_meet(struct nodes *nodes, int node, hf_time now);
 /* In the broker's thread. */
 void nodes_start(struct nodes *nodes) IN_BROKER_THREAD;
 /* Ends the links: every command in flight is told that it is over. Releases under way are forgotten: the journal has
