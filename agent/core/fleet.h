@@ -104,8 +104,9 @@ void fleet_on_record(struct fleet *fleet, int node, const char *digest, const ch
 /* When the node's record was put, and ours, by clocks of their hosts in Unix time; 0 not known. */
 void fleet_on_since(struct fleet *fleet, int node, int64_t since_ms, int64_t ours_ms);
 
-/* (!) It has a version 1 of this fleet that was founded after our later version, and no majority has ours: --new-list has
- * begun it anew over the first list, which has the same name, and our memory is of before that. */
+/* (!) It has a version 1 of this fleet that was founded after our later version was complete, and so may most nodes, while
+ * no majority has ours: --new-list has begun it anew over the first list, which has the same name, and our memory is of
+ * before that. */
 bool fleet_is_refounded(const struct fleet *fleet, int node);
 /* Whether it told a digest whose record has not been read. */
 bool fleet_is_unread(const struct fleet *fleet, int node);

@@ -171,16 +171,26 @@ void fleet_on_since(struct fleet *f, int i, int64_t since_ms, int64_t ours_ms)
     f->since_ms = ours_ms;
 }
 
-bool fleet_is_refounded(const struct fleet *f, int i)
+static bool has_later_founding(const struct fleet *f, int i)
 {
     const struct fleet_node *node = &f->node[i];
-    int showing = 0;
 
-    for (int k = 0; k < f->n; k++)
-        showing += fleet_shows(f, k);
-    return f->known && f->record.version > 1 && node->said == FLEET_SAID_RECORD &&
-           strcmp(node->record.fleet, f->record.fleet) == 0 && node->record.version == 1 &&
-           f->since_ms > 0 && node->since_ms > f->since_ms && showing < ballot_quorum(f->n);
+    return node->said == FLEET_SAID_RECORD && node->record.version == 1 &&
+           strcmp(node->record.fleet, f->record.fleet) == 0 && node->since_ms > f->since_ms;
+}
+
+bool fleet_is_refounded(const struct fleet *f, int i)
+{
+    int have = 0, ours = 0;
+
+    if (!f->known || f->record.version == 1 || f->record.state != FLEET_COMPLETE ||
+        f->since_ms == 0 || !has_later_founding(f, i))
+        return false;
+    for (int k = 0; k < f->n; k++) {
+        ours += fleet_shows(f, k);
+        have += has_later_founding(f, k) || f->node[k].said == FLEET_SAID_NOTHING;
+    }
+    return ours < ballot_quorum(f->n) && have >= ballot_quorum(f->n);
 }
 
 bool fleet_is_unread(const struct fleet *f, int i)

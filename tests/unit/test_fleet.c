@@ -642,6 +642,20 @@ static void a_fleet_that_was_founded_anew_is_not_made_what_it_was(void **state)
     assert_int_equal(go_on(&w), 0);
     assert_true(fleet_is_foreign(&w.fleet, 0, text, sizeof(text)));
     assert_non_null(strstr(text, "start this agent with --new-list, too"));
+    fleet_on_down(&w.fleet, 1); /* it may have the same */
+    wipe(&w, 2);
+    up(&w, 1);
+    hear(&w, 2, w.now);
+    assert_true(fleet_is_foreign(&w.fleet, 0, text, sizeof(text)));
+    wipe(&w, 1);
+    hear(&w, 1, w.now); /* it has not: whoever was emptied says nothing of a founding */
+    assert_false(fleet_is_foreign(&w.fleet, 0, text, sizeof(text)));
+    for (int i = 1; i < N; i++)
+        write_record(&w, i, &first);
+    ask_all(&w);
+    for (int i = 0; i < N; i++)
+        fleet_on_since(&w.fleet, i, 1700000100000, 1700000000000);
+    assert_int_equal(go_on(&w), 0);
     /* Where most have ours, one that has an earlier one was away, or was restored; whatever its clock says. */
     write_record(&w, 0, &second);
     write_record(&w, 1, &second);
@@ -649,6 +663,25 @@ static void a_fleet_that_was_founded_anew_is_not_made_what_it_was(void **state)
     assert_false(fleet_is_foreign(&w.fleet, 2, text, sizeof(text)));
     assert_int_equal(go_on(&w), 1);
     assert_string_equal(w.order, "c! ");
+}
+
+/* Clocks of hosts differ: while it is under way a node with the version before is none that was founded anew. */
+static void a_change_goes_on_whatever_a_founders_clock_said(void **state)
+{
+    struct fleet_record first, second = moved(&first);
+    struct world w;
+
+    (void)state;
+    second.state = FLEET_CHANGING;
+    begin(&w, false);
+    fleet_restore(&w.fleet, &second, HF_TIME_NEVER);
+    for (int i = 0; i < N; i++)
+        write_record(&w, i, &first);
+    all_up(&w);
+    for (int i = 0; i < N; i++) {
+        fleet_on_since(&w.fleet, i, 1700000100000, 1700000000000);
+        assert_false(fleet_is_refounded(&w.fleet, i));
+    }
 }
 
 static void nodes_that_were_restored_are_brought_up_to_date(void **state)
@@ -740,6 +773,7 @@ int main(void)
         cmocka_unit_test(what_an_earlier_agent_went_by_stays),
         cmocka_unit_test(what_a_connection_said_ends_with_it),
         cmocka_unit_test(a_fleet_that_was_founded_anew_is_not_made_what_it_was),
+        cmocka_unit_test(a_change_goes_on_whatever_a_founders_clock_said),
         cmocka_unit_test(nodes_that_were_restored_are_brought_up_to_date),
         cmocka_unit_test(anew_the_record_of_other_servers_is_to_be_replaced),
         cmocka_unit_test(anew_a_record_of_these_servers_is_gone_by),
