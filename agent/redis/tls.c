@@ -17,7 +17,8 @@
 #include "shm/compiler.h"
 #include "shm/status.h"
 
-#define RECORD 16384 /* bytes in a record of TLS, at most */
+/* Bytes in a record of TLS, at most. (!) A smaller read would leave the rest in OpenSSL, of which no event tells. */
+#define RECORD 16384
 
 struct tls {
     SSL *ssl;
