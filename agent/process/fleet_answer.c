@@ -111,6 +111,8 @@ static void put_node(FILE *out, const struct fleet_shown_node *node)
     put_word(out, " seat=", node->seat);
     put_word(out, " configured=", node->configured);
     put_word(out, " connected=", node->peer);
+    if (node->link[0])
+        put_word(out, " link=", node->link);
     fputc('\n', out);
 }
 

@@ -14,6 +14,7 @@
  *                             counts=yes|no      whether its answers count
  *                             elsewhere=yes|no   the configuration has another address than its seat
  *                             seat=, configured=, connected=   addresses
+ *                             link=              by which this host reaches it; absent: it has no as=SEAT for it
  *   waits TEXT              what is waited for; absent: nothing
  *   differs TEXT            why this host may not take locks; absent: it may
  *

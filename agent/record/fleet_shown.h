@@ -29,6 +29,7 @@ struct fleet_shown_node {
     char seat[HF_NODE_TEXT_MAX + 1]; /* by the record; "": none is known */
     char configured[HF_NODE_TEXT_MAX +
                     1];              /* by this host's configuration: its as=SEAT, or its address */
+    char link[HF_NODE_TEXT_MAX + 1]; /* by which this host reaches it where as=SEAT is configured; "" */
     char peer[HF_NODE_TEXT_MAX + 1]; /* where this agent is connected; "": nowhere */
     enum fleet_word word;
     bool counts; /* its answers count: it is at its seat, and has our record */

@@ -246,6 +246,7 @@ TEST(the_longest_record_fits)
         strcpy(shown.node[i].seat, wide);
         strcpy(shown.node[i].configured, wide);
         strcpy(shown.node[i].peer, wide);
+        strcpy(shown.node[i].link, wide);
     }
     memset(shown.waits, '\x01', sizeof(shown.waits) - 1);
     memset(shown.differs, '\x01', sizeof(shown.differs) - 1);
@@ -255,6 +256,7 @@ TEST(the_longest_record_fits)
     read_back(&shown, &told);
     assert_int_equal(told.count, HF_NODES_MAX);
     assert_string_equal(told.node[HF_NODES_MAX - 1].connected, wide);
+    assert_string_equal(told.node[HF_NODES_MAX - 1].link, wide);
     assert_string_equal(told.differs, shown.differs);
 }
 

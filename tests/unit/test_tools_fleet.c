@@ -518,11 +518,29 @@ static void test_doctor(void **state)
     finds(MOVED("complete", "settles_ms 43210\nwaits 43 s\n"), 0, 0,
           "version 2 of the fleet settles in 44 s");
     finds(WELL, 1, 0, "b is at 10.0.0.7:6379 for this fleet, this host's configuration says ");
-    finds(WELL, 1, 0, "> configure b=10.0.0.7:6379; or, ");
-    finds(WELL, 1, 0, "b=10.0.0.9:6379,as=10.0.0.7:6379\n");
+    finds(WELL, 1, 0, "> configure b=10.0.0.7:6379\n");
     finds(RECORD "seat d 127.0.0.1:6379\nend\n", 1, 0, "d is at 127.0.0.1:6379 for this fleet: ");
     finds(RECORD "seat d [::1]:6379\nend\n", 1, 0, "d is at [::1]:6379");
     finds(RECORD "seat d /run/redis\nend\n", 1, 0, "d is at /run/redis");
+}
+
+/* (!) as= behind the address of the server that has left would make that one a node of this host alone. */
+static void test_doctor_vouches_for_no_server_that_left(void **state)
+{
+    static const char as[] =
+        RECORD "node b says=unknown counts=no elsewhere=yes seat=10.0.0.7:6379 "
+               "configured=10.0.0.9:6379 connected=- link=/run/to-b\nend\n";
+    struct doctor doctor;
+    char *text = examined(WELL, 0, 0, &doctor);
+
+    (void)state;
+    assert_lacks(text, "as=");
+    free(text);
+    text = examined(as, 0, 0, &doctor);
+    assert_has(text, "> let /run/to-b lead to the server at 10.0.0.7:6379 first; only then "
+                     "configure b=/run/to-b,as=10.0.0.7:6379\n");
+    assert_lacks(text, "b=10.0.0.9");
+    free(text);
 }
 
 /* Only that other hosts are meant makes an address of this host a mistake. */
@@ -573,6 +591,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_no_agent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_another_user, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_doctor, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_doctor_vouches_for_no_server_that_left, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_doctor_and_a_fleet_of_one_host, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_doctor_without_the_agents_answer, set_up, tear_down),
     };

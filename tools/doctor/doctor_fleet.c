@@ -53,10 +53,12 @@ static void look_at_record(struct doctor *doctor, const struct fleet_told *told)
                       told->version, told->state);
 }
 
+/* (!) as=SEAT vouches for whatever answers at the address before it: with the address that was, a server that has left would
+ * be a node of this host alone. */
 static void look_at_addresses(struct doctor *doctor, const struct fleet_told *told)
 {
     char text[TEXT_SIZE], remedy[TEXT_SIZE], id[4 * HF_NODE_TEXT_MAX + 1],
-        seat[4 * HF_NODE_TEXT_MAX + 1], configured[4 * HF_NODE_TEXT_MAX + 1];
+        seat[4 * HF_NODE_TEXT_MAX + 1], link[4 * HF_NODE_TEXT_MAX + 1];
 
     for (int i = 0; i < told->count; i++) {
         const struct fleet_told_node *node = &told->node[i];
@@ -65,10 +67,13 @@ static void look_at_addresses(struct doctor *doctor, const struct fleet_told *to
             continue;
         text_escape_str(id, sizeof(id), node->id);
         text_escape_str(seat, sizeof(seat), node->seat);
-        text_escape_str(configured, sizeof(configured), node->configured);
-        snprintf(remedy, sizeof(remedy),
-                 "configure %s=%s; or, if this host has to reach it elsewhere, %s=%s,as=%s", id,
-                 seat, id, configured, seat);
+        text_escape_str(link, sizeof(link), node->link);
+        if (*link)
+            snprintf(remedy, sizeof(remedy),
+                     "let %s lead to the server at %s first; only then configure %s=%s,as=%s", link,
+                     seat, id, link, seat);
+        else
+            snprintf(remedy, sizeof(remedy), "configure %s=%s", id, seat);
         doctor_report(doctor, FINDING_WARN, "nodes.addresses", remedy, "%s",
                       fleet_told_elsewhere(text, sizeof(text), node));
     }

@@ -126,6 +126,8 @@ static bool take_field(struct fleet_told_node *node, char *word)
         return take_word(value, node->configured, sizeof(node->configured));
     if (strcmp(field, "connected") == 0)
         return take_word(value, node->connected, sizeof(node->connected));
+    if (strcmp(field, "link") == 0)
+        return take_word(value, node->link, sizeof(node->link));
     return true;
 }
 

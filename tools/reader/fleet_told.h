@@ -27,6 +27,7 @@ struct fleet_told_node {
     bool elsewhere; /* this host's configuration has another address than its seat */
     char seat[HF_NODE_TEXT_MAX + 1], configured[HF_NODE_TEXT_MAX + 1],
         connected[HF_NODE_TEXT_MAX + 1]; /* "": none */
+    char link[HF_NODE_TEXT_MAX + 1];     /* of a node with as=SEAT: by which this host reaches it; "" */
 };
 
 struct fleet_told {

@@ -467,6 +467,8 @@ static void show(struct nodes *nodes, hf_time now)
         if (f->known)
             memcpy(n->seat, fleet_place(f, i)->address, sizeof(n->seat));
         snprintf(n->configured, sizeof(n->configured), "%s", configured_text(nodes, i));
+        if (nodes->config->nodes[i].as[0])
+            snprintf(n->link, sizeof(n->link), "%s", nodes->config->nodes[i].text);
         memcpy(n->peer, f->node[i].peer, sizeof(n->peer));
         n->word = word_of(f, i);
         n->counts = fleet_counts(f, i);
