@@ -220,26 +220,15 @@ static bool spread(const struct fleet *f, uint32_t skip, struct fleet_action *re
     return false;
 }
 
-static bool is_told_of(const struct fleet_record *wish, const struct fleet_seat *seat)
-{
-    for (int i = 0; i < wish->before_count; i++)
-        if (strcmp(wish->before[i].id, seat->id) == 0 &&
-            strcmp(wish->before[i].address, seat->address) == 0)
-            return !wish->before[i].gone;
-    return false;
-}
-
 /* (!) An operator's change begins on the first member before it that is not gone, where it has our record: one point for all
  * operators. Of a way back that is the first one that stays. */
 static bool begin_change(const struct fleet *f, hf_time now, uint32_t skip,
                          struct fleet_action *ret_action)
 {
-    int first = 0;
+    int first = fleet_change_first(f, &f->wish);
 
     if (hf_time_reached(now, f->wish_until))
         return false;
-    while (first < f->n - 1 && !is_told_of(&f->wish, fleet_place(f, first)))
-        first++;
     if (!may_put(f, first, skip) || !fleet_shows(f, first))
         return false;
     put(f, first, &f->wish, ret_action);

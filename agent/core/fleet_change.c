@@ -12,11 +12,6 @@
 
 /* --- when it is over -------------------------------------------------------------------------- */
 
-static bool leaves(const struct fleet *f, int i)
-{
-    return !fleet_record_stays(&f->record, &f->record.before[i]);
-}
-
 static bool is_told(const struct fleet *f, int i)
 {
     return f->node[i].sighted.ns != HF_TIME_NEVER.ns;
@@ -74,46 +69,22 @@ uint32_t fleet_change_awaits(const struct fleet *f)
     return which;
 }
 
-/* At least one: when it has settled the agent starts again. */
-static int64_t seconds_left(const struct fleet *f, hf_time now)
+static bool is_told_of(const struct fleet_record *wish, const struct fleet_seat *seat)
 {
-    return hf_time_before(now, f->settles) ? hf_time_since(f->settles, now).ns / HF_NS_PER_SEC + 1
-                                           : 1;
+    for (int i = 0; i < wish->before_count; i++)
+        if (strcmp(wish->before[i].id, seat->id) == 0 &&
+            strcmp(wish->before[i].address, seat->address) == 0)
+            return !wish->before[i].gone;
+    return false;
 }
 
-void fleet_change_waits(const struct fleet *f, hf_time now, char *ret_text, size_t size)
+int fleet_change_first(const struct fleet *f, const struct fleet_record *wish)
 {
-    ret_text[0] = '\0';
-    if (!f->known || f->record.version == 1)
-        return;
-    if (f->record.state == FLEET_COMPLETE) {
-        if (f->settles.ns != HF_TIME_PAST.ns)
-            snprintf(ret_text, size,
-                     "version %" PRIu64 " of the fleet settles in %" PRId64 " s; until then %s",
-                     f->record.version, seconds_left(f, now),
-                     fleet_record_rekeys(&f->record)
-                         ? "no host takes a lock: the key formats have changed"
-                         : "only the nodes that stayed count");
-        return;
-    }
-    for (int i = 0; i < f->n; i++) {
-        const struct fleet_seat *seat = &f->record.before[i];
+    int first = 0;
 
-        if (seat->gone || is_told(f, i))
-            continue;
-        if (leaves(f, i))
-            snprintf(ret_text, size,
-                     "let node %s answer at %s, which leaves the fleet; or, if that server is "
-                     "stopped for good: holdfast fleet resume --gone %s",
-                     seat->id, seat->address, seat->id);
-        else
-            snprintf(ret_text, size,
-                     "let node %s answer, or start an empty server at %s: the change of the fleet "
-                     "waits for it; or, if that server is stopped for good: holdfast fleet resume "
-                     "--gone %s",
-                     seat->id, seat->address, seat->id);
-        return;
-    }
+    while (first < f->n - 1 && !is_told_of(wish, fleet_place(f, first)))
+        first++;
+    return first;
 }
 
 /* --- what an operator asks for ---------------------------------------------------------------- */
@@ -227,15 +198,6 @@ static int rekey(struct fleet_record *r, const struct fleet_wish *w, char *why, 
     return HF_OK;
 }
 
-static int gone_count(const struct fleet_record *r)
-{
-    int count = 0;
-
-    for (int i = 0; i < r->before_count; i++)
-        count += r->before[i].gone;
-    return count;
-}
-
 /* By the operator's word; a server that answers is not gone. */
 static int set_gone(struct fleet_record *r, const char *id, char *why, size_t size)
 {
@@ -243,7 +205,7 @@ static int set_gone(struct fleet_record *r, const char *id, char *why, size_t si
         if (strcmp(r->before[i].id, id) != 0)
             continue;
         r->before[i].gone = true;
-        if (gone_count(r) < ballot_quorum(r->before_count))
+        if (fleet_change_gone_count(r) < ballot_quorum(r->before_count))
             return HF_OK;
         snprintf(why, size,
                  "start an empty server at %s instead: with node %s gone, too, a majority of the "
@@ -284,29 +246,6 @@ static int next_version(const struct fleet *f, const struct fleet_wish *w, struc
     return HF_EINVAL;
 }
 
-/* It answers, and does not count. (!) Only what counts can be told that it leaves, and only what is stopped is gone. */
-static void say_untold(const struct fleet *f, int i, char *why, size_t size)
-{
-    const struct fleet_seat *seat = fleet_place(f, i);
-    const struct fleet_node *node = &f->node[i];
-    bool foreign =
-        node->said == FLEET_SAID_RECORD && strcmp(node->record.fleet, f->record.fleet) != 0;
-
-    if (node->there && node->said == FLEET_SAID_NONE)
-        snprintf(why, size,
-                 "wait until node %s has the fleet's record again (holdfast fleet): it has to be "
-                 "told that it leaves",
-                 seat->id);
-    else
-        snprintf(why, size,
-                 "mend node %s first (%s), or stop the server at %s for good and say --gone %s: it "
-                 "answers, and cannot be told that it leaves",
-                 seat->id,
-                 foreign ? "it has the record of another fleet"
-                         : "holdfast nodes says what is against it",
-                 seat->address, seat->id);
-}
-
 /* (!) A change with a member down would wait for it with fewer nodes counting than before. */
 static bool all_answer(const struct fleet *f, const struct fleet_record *r, char *why, size_t size)
 {
@@ -328,11 +267,9 @@ static bool all_answer(const struct fleet *f, const struct fleet_record *r, char
                 seat->id);
         else if (!seat->gone && node->peer[0] && fleet_is_seated(f, i) &&
                  (!node->there || !fleet_counts(f, i)))
-            say_untold(f, i, why, size);
+            fleet_change_say_untold(f, i, why, size);
         else if (!seat->gone && (!node->there || !fleet_counts(f, i)))
-            snprintf(why, size, "let node %s answer first%s%s", seat->id,
-                     stays ? "" : "; or, if that server is stopped for good, say --gone ",
-                     stays ? "" : seat->id);
+            fleet_change_say_down(f, r, i, why, size);
         else if (stays && !node->proven)
             snprintf(why, size,
                      "wait until node %s votes again (holdfast nodes): a change needs every node "
@@ -360,7 +297,7 @@ static int may_begin(const struct fleet *f, hf_time now, char *why, size_t size)
         snprintf(why, size,
                  "wait %" PRId64 " s: version %" PRIu64
                  " of the fleet has to settle before the next one",
-                 seconds_left(f, now), f->record.version);
+                 fleet_change_seconds_left(f, now), f->record.version);
     else
         return HF_OK;
     return HF_EBUSY;
@@ -371,6 +308,8 @@ static int change(const struct fleet *f, const struct fleet_wish *w, hf_time now
 {
     int rc = may_begin(f, now, why, size);
 
+    if (rc == HF_OK && !fleet_change_has_keys(f, w, why, size))
+        rc = HF_EINVAL;
     if (rc == HF_OK)
         rc = next_version(f, w, r, why, size);
     if (rc < 0)
@@ -385,8 +324,24 @@ static int change(const struct fleet *f, const struct fleet_wish *w, hf_time now
     return all_answer(f, r, why, size) ? HF_OK : HF_EBUSY;
 }
 
-static int resume(const struct fleet *f, const struct fleet_wish *w, struct fleet_record *r,
-                  char *why, size_t size)
+/* No other node takes it first. */
+static int can_be_put(const struct fleet *f, const struct fleet_record *wish, hf_time now,
+                      char *why, size_t size)
+{
+    int first = fleet_change_first(f, wish);
+    const struct fleet_seat *seat = fleet_place(f, first);
+
+    if (!fleet_change_is_away(f, first, now))
+        return HF_OK;
+    snprintf(why, size,
+             "let node %s answer, or start an empty server at %s, and ask again: it has to take "
+             "this before any other node",
+             seat->id, seat->address);
+    return HF_EBUSY;
+}
+
+static int resume(const struct fleet *f, const struct fleet_wish *w, hf_time now,
+                  struct fleet_record *r, char *why, size_t size)
 {
     int rc;
 
@@ -402,7 +357,7 @@ static int resume(const struct fleet *f, const struct fleet_wish *w, struct flee
                      r->before[i].address, w->id);
             rc = HF_EINVAL;
         }
-    return rc;
+    return rc == HF_OK ? can_be_put(f, r, now, why, size) : rc;
 }
 
 /* Who has been told of the change that is given up is told of the way back, the new server included: votes of it may
@@ -452,7 +407,7 @@ static int turn(const struct fleet *f, const struct fleet_wish *w, hf_time now,
         return HF_EBUSY;
     }
     turn_back(&f->record, w->gone, r);
-    return HF_OK;
+    return can_be_put(f, r, now, why, size);
 }
 
 /* --- a fleet that has forgotten its record ------------------------------------------------------ */
@@ -498,7 +453,7 @@ int fleet_change_begin(struct fleet *f, const struct fleet_wish *w, hf_time now,
     if (w->kind == FLEET_WISH_CONFIRM)
         return confirm(f, hf_time_add(now, most), why, size);
     if (w->kind == FLEET_WISH_GONE)
-        rc = resume(f, w, &next, why, size);
+        rc = resume(f, w, now, &next, why, size);
     else if (w->kind == FLEET_WISH_ABORT)
         rc = turn(f, w, now, &next, why, size);
     else

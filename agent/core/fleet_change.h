@@ -43,11 +43,30 @@ int fleet_change_begin(struct fleet *fleet, const struct fleet_wish *wish, hf_ti
                        char *why, size_t size);
 /* Whether the changing record that is gone by may become complete. */
 bool fleet_change_is_over(const struct fleet *fleet);
+/* The node that has to take such a record before any other does. */
+int fleet_change_first(const struct fleet *fleet, const struct fleet_record *wish);
 /* Makes it the complete one: the same bytes, whoever does it. */
 void fleet_change_complete(struct fleet_record *record);
 /* As fleet_awaits(). */
 uint32_t fleet_change_awaits(const struct fleet *fleet);
 /* What the change waits for, with the remedy; "" nothing. */
 void fleet_change_waits(const struct fleet *fleet, hf_time now, char *ret_text, size_t size);
+
+/* --- for its files (agent/core/fleet_change_words.c) -------------------------------------------- */
+
+/* Of the members before. */
+int fleet_change_gone_count(const struct fleet_record *record);
+/* It is not connected to its seat, and this agent had the time to. */
+bool fleet_change_is_away(const struct fleet *fleet, int node, hf_time now);
+/* Until the record that is gone by has settled; at least one. */
+int64_t fleet_change_seconds_left(const struct fleet *fleet, hf_time now);
+/* Of a node that leaves, answers, and cannot be told so. */
+void fleet_change_say_untold(const struct fleet *fleet, int node, char *why, size_t size);
+/* Of a node that does not answer, for the change `record`. */
+void fleet_change_say_down(const struct fleet *fleet, const struct fleet_record *record, int node,
+                           char *why, size_t size);
+/* Whether this host has the key formats of the fleet; else `why` it may not ask. */
+bool fleet_change_has_keys(const struct fleet *fleet, const struct fleet_wish *wish, char *why,
+                           size_t size);
 
 #endif

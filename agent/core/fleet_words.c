@@ -29,6 +29,22 @@ static bool is_another_of_its_rank(const struct fleet *f, int i)
            strcmp(node->digest, f->digest) != 0;
 }
 
+/* Only ids that are in neither of its lists, or its key formats, tell a fleet that has changed from this host's. */
+static void say_not_akin(const struct fleet *f, int i, char *ret_text, size_t size)
+{
+    const struct fleet_record *theirs = &f->node[i].record;
+    const char *id = f->own.seat[i].id;
+
+    if (theirs->version > 1 && strcmp(theirs->keys, f->own.keys) != 0)
+        snprintf(ret_text, size,
+                 "put the key_format and key_format_for of version %" PRIu64
+                 " of the fleet into this host's configuration file, as its hosts that hold locks "
+                 "have them, and restart its agent: node %s says that it has other ones",
+                 theirs->version, id);
+    else
+        (void)fleet_record_differs(theirs, &f->own, id, ret_text, size);
+}
+
 bool fleet_is_foreign(const struct fleet *f, int i, char *ret_text, size_t size)
 {
     const struct fleet_node *node = &f->node[i];
@@ -57,7 +73,7 @@ bool fleet_is_foreign(const struct fleet *f, int i, char *ret_text, size_t size)
                  "and this host remembers version %" PRIu64 " of before",
                  id, f->record.version);
     else if (!is_of_our_fleet(f, i) && !fleet_is_akin(f, &node->record))
-        (void)fleet_record_differs(&node->record, &f->own, id, ret_text, size);
+        say_not_akin(f, i, ret_text, size);
     else if (f->anew && !f->known && all_connected(f) &&
              !fleet_is_of_these_servers(f, &node->record))
         snprintf(ret_text, size, "the record on node %s is of other servers", id);
@@ -85,8 +101,10 @@ bool fleet_differs(const struct fleet *f, char *ret_text, size_t size)
         return false;
     if (fleet_record_rekeys(&f->record) && strcmp(f->own.keys, f->record.keys_before) == 0) {
         snprintf(ret_text, size,
-                 "put the fleet's new key_format and key_format_for into this host's configuration "
-                 "file and restart its agent: version %" PRIu64 " of the fleet has other ones",
+                 "put the key_format and key_format_for of version %" PRIu64
+                 " of the fleet into this host's configuration file (the new ones after a rekey, "
+                 "the OLD ones after one that was given up) and restart its agent: it has those "
+                 "before",
                  f->record.version);
         return true;
     }
@@ -130,10 +148,24 @@ static bool leads_elsewhere(const struct fleet *f, const struct fleet_record *re
     return false;
 }
 
+/* A fleet that has changed and is not akin to this host: with which remedy. */
+static bool is_kept_out(const struct fleet *f, char *ret_text, size_t size)
+{
+    for (int i = 0; i < f->n; i++)
+        if (f->node[i].said == FLEET_SAID_RECORD && f->node[i].record.version > 1 &&
+            fleet_is_foreign(f, i, ret_text, size))
+            return true;
+    ret_text[0] = '\0';
+    return false;
+}
+
 static void waits_unknown(const struct fleet *f, char *ret_text, size_t size)
 {
     int other = first_with(f, FLEET_SAID_RECORD), count, best = fleet_choose(f, &count);
     char ids[80];
+
+    if (best < 0 && is_kept_out(f, ret_text, size))
+        return;
 
     missing(f, ids, sizeof(ids));
     if (best >= 0 && leads_elsewhere(f, &f->node[best].record))

@@ -4,6 +4,7 @@
 
 #include "agent/core/fleet.h"
 #include "agent/core/fleet_change.h"
+#include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/unit/core_fixture.h"
 
@@ -223,9 +224,16 @@ static void assert_why(const char *part)
         fail_msg("\"%s\" is not in \"%s\"", part, why);
 }
 
+static void assert_why_lacks(const char *part)
+{
+    if (strstr(why, part))
+        fail_msg("\"%s\" is in \"%s\"", part, why);
+}
+
+/* When links had the time to be made. */
 static void assert_waits(int k, const char *part)
 {
-    fleet_waits(&w.agent[k].fleet, w.now, why, sizeof(why));
+    fleet_waits(&w.agent[k].fleet, hf_time_add(w.now, hf_ms(2000)), why, sizeof(why));
     assert_why(part);
 }
 
@@ -995,6 +1003,153 @@ TEST(key_formats_change)
     assert_false(fleet_differs(&w.agent[2].fleet, why, sizeof(why)));
 }
 
+/* (!) Its nodes are well: nothing is to be waited for, and no server to be stopped. */
+TEST(a_host_with_other_key_formats_is_told_of_them)
+{
+    static const enum fleet_wish_kind kinds[] = {FLEET_WISH_MOVE, FLEET_WISH_ADD, FLEET_WISH_REMOVE,
+                                                 FLEET_WISH_TTL_MAX, FLEET_WISH_REKEY};
+
+    founded_with_keys();
+    assert_int_equal(ask(0, FLEET_WISH_REKEY, "f", 0, false), HF_OK);
+    run();
+    quarantine();
+    for (size_t i = 0; i < HF_LENGTH(kinds); i++) {
+        assert_int_equal(ask(1, kinds[i], kinds[i] == FLEET_WISH_ADD ? "g" : "a", 5, false),
+                         HF_EINVAL);
+        assert_why("key_format");
+        assert_why_lacks("--gone");
+        assert_why_lacks("counts");
+    }
+}
+
+TEST(a_host_whose_fleet_changed_on_after_its_key_formats_is_told_of_them)
+{
+    struct one_agent *a = &w.agent[2];
+    struct fleet_record own;
+
+    founded_with_keys();
+    own = *on(0);
+    assert_int_equal(ask(0, FLEET_WISH_REKEY, "f", 0, false), HF_OK);
+    run();
+    configure(0, 'f');
+    configure(1, 'f');
+    quarantine();
+    assert_int_equal(ask(0, FLEET_WISH_ADD, "d", 5, false), HF_OK);
+    w.agent[2].cut = ~0u;
+    run();
+    quarantine();
+    assert_int_equal(on(0)->version, 3);
+    fleet_init(&a->fleet, &own, false, w.now); /* without a memory */
+    a->cut = 0;
+    for (int i = 0; i < 3; i++) {
+        char place[HF_NODE_TEXT_MAX + 1];
+
+        place_of(i, place);
+        fleet_on_up(&a->fleet, i, place);
+        fleet_on_usable(&a->fleet, i, true, true);
+        (void)fleet_on_answer(&a->fleet, i, "n", w.server[i].digest, w.now, w.now);
+        fleet_on_record(&a->fleet, i, w.server[i].digest, w.server[i].text, w.server[i].length);
+    }
+    assert_true(fleet_is_foreign(&a->fleet, 0, why, sizeof(why)));
+    assert_why("put the key_format and key_format_for of version 3");
+    assert_why_lacks("list of");
+    assert_waits(2, "put the key_format and key_format_for of version 3");
+}
+
+/* Whether a rekey went on or was given up, the record says the same. */
+TEST(after_a_rekey_that_was_given_up_the_old_key_formats_are_asked_for)
+{
+    founded_with_keys();
+    w.server[2].up = false;
+    assert_int_equal(ask(0, FLEET_WISH_REKEY, "f", 0, false), HF_OK);
+    run();
+    configure(0, 'f');
+    start(&w.agent[0]);
+    run();
+    assert_int_equal(ask(1, FLEET_WISH_ABORT, "", 0, false), HF_OK);
+    w.server[2].up = true;
+    run();
+    assert_all_by(3, FLEET_COMPLETE);
+    assert_true(fleet_differs(&w.agent[0].fleet, why, sizeof(why)));
+    assert_why("the OLD ones after one that was given up");
+    assert_why_lacks("the fleet's new");
+}
+
+/* --- more than one is down --------------------------------------------------------------------- */
+
+TEST(of_two_that_are_down_neither_is_replaced_before_a_server_is_where_one_was)
+{
+    founded(5);
+    w.server[3].up = w.server[4].up = false;
+    run();
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "d", 6, true), HF_EBUSY);
+    assert_why("start an empty server at 10.0.0.4:6379");
+    assert_int_equal(ask(0, FLEET_WISH_REMOVE, "e", 0, true), HF_EBUSY);
+    assert_why("start an empty server at 10.0.0.3:6379");
+    w.server[4].up = true;
+    flush(4);
+    run();
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "d", 6, true), HF_OK);
+    run();
+    assert_all_by(2, FLEET_COMPLETE);
+}
+
+TEST(one_that_is_down_is_to_be_replaced_first)
+{
+    founded(3);
+    w.server[2].up = false;
+    run();
+    assert_int_equal(ask(0, FLEET_WISH_TTL_MAX, "", 0, false), HF_EBUSY);
+    assert_why("holdfast fleet move c=ADDRESS --gone");
+}
+
+/* What goes on begins on the first one that is not gone, and that one is dead. */
+TEST(of_a_change_whose_first_two_die_only_a_server_where_one_was_is_of_help)
+{
+    founded(5);
+    w.server[4].up = false;
+    assert_int_equal(ask(0, FLEET_WISH_TTL_MAX, "", 0, false), HF_OK);
+    run();
+    assert_all_by(2, FLEET_CHANGING);
+    for (int s = 0; s < 2; s++) {
+        w.server[s].up = false;
+        flush(s);
+    }
+    run();
+    for (int k = 0; k < AGENTS; k++)
+        start(&w.agent[k]); /* none was seen to have it */
+    run();
+    assert_waits(0, "start an empty server at 10.0.0.0:6379");
+    assert_why_lacks("--gone");
+    pass(2000);
+    assert_int_equal(ask(0, FLEET_WISH_GONE, "a", 0, false), HF_EBUSY);
+    assert_why("start an empty server at 10.0.0.1:6379");
+    assert_int_equal(ask(0, FLEET_WISH_ABORT, "", 0, false), HF_EBUSY);
+    assert_why("start an empty server at 10.0.0.0:6379");
+    w.server[0].up = w.server[4].up = true;
+    run();
+    assert_int_equal(ask(0, FLEET_WISH_GONE, "b", 0, false), HF_OK);
+    run();
+    assert_all_by(2, FLEET_COMPLETE);
+}
+
+/* Links are made anew at each step of a change. */
+TEST(of_a_server_that_has_not_been_met_yet_nobody_says_that_it_is_gone)
+{
+    founded(3);
+    w.server[2].up = false;
+    assert_int_equal(ask(0, FLEET_WISH_TTL_MAX, "", 0, false), HF_OK);
+    run();
+    start(&w.agent[1]);
+    fleet_waits(&w.agent[1].fleet, w.now, why, sizeof(why));
+    assert_string_equal(why, "");
+    hear_all(&w.agent[1]);
+    (void)fleet_on_answer(&w.agent[1].fleet, 0, "another", "", w.now, w.now);
+    fleet_on_usable(&w.agent[1].fleet, 0, false, false);
+    assert_waits(1, "correct what holdfast nodes says of node a");
+    assert_why_lacks("--gone");
+}
+
 TEST(nothing_counts_while_key_formats_are_on_their_way)
 {
     founded_with_keys();
@@ -1084,6 +1239,13 @@ int main(void)
         cmocka_unit_test(a_member_in_quarantine_is_waited_for),
         cmocka_unit_test(an_old_configuration_finds_the_latest_record),
         cmocka_unit_test(key_formats_change),
+        cmocka_unit_test(a_host_with_other_key_formats_is_told_of_them),
+        cmocka_unit_test(a_host_whose_fleet_changed_on_after_its_key_formats_is_told_of_them),
+        cmocka_unit_test(after_a_rekey_that_was_given_up_the_old_key_formats_are_asked_for),
+        cmocka_unit_test(of_two_that_are_down_neither_is_replaced_before_a_server_is_where_one_was),
+        cmocka_unit_test(one_that_is_down_is_to_be_replaced_first),
+        cmocka_unit_test(of_a_change_whose_first_two_die_only_a_server_where_one_was_is_of_help),
+        cmocka_unit_test(of_a_server_that_has_not_been_met_yet_nobody_says_that_it_is_gone),
         cmocka_unit_test(nothing_counts_while_key_formats_are_on_their_way),
         cmocka_unit_test(new_key_formats_are_given_up),
         cmocka_unit_test(the_next_change_leaves_the_key_formats_as_they_are),

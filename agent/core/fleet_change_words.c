@@ -1,0 +1,177 @@
+/* What an operator reads of a change of the fleet: what it waits for, and why it may not begin. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/core/ballot.h"
+#include "agent/core/fleet_change.h"
+
+#define CONNECTING (2 * HF_NS_PER_SEC) /* before a node that is not connected is away */
+
+/* --- what is looked at -------------------------------------------------------------------------- */
+
+static bool leaves(const struct fleet *f, int i)
+{
+    return !fleet_record_stays(&f->record, &f->record.before[i]);
+}
+
+int fleet_change_gone_count(const struct fleet_record *r)
+{
+    int count = 0;
+
+    for (int i = 0; i < r->before_count; i++)
+        count += r->before[i].gone;
+    return count;
+}
+
+static bool is_met(const struct fleet *f, int i)
+{
+    return f->node[i].peer[0] && fleet_is_seated(f, i);
+}
+
+/* Links are made anew at each start. */
+bool fleet_change_is_away(const struct fleet *f, int i, hf_time now)
+{
+    return !is_met(f, i) && hf_time_reached(now, hf_time_add(f->started, hf_ns(CONNECTING)));
+}
+
+/* At least one: when it has settled the agent starts again. */
+int64_t fleet_change_seconds_left(const struct fleet *f, hf_time now)
+{
+    return hf_time_before(now, f->settles) ? hf_time_since(f->settles, now).ns / HF_NS_PER_SEC + 1
+                                           : 1;
+}
+
+/* --- what a change waits for --------------------------------------------------------------------- */
+
+/* By an operator's word that the server is gone the change would go on. */
+static bool could_be_gone(const struct fleet *f, int i)
+{
+    struct fleet_record r = f->record;
+
+    r.before[i].gone = true;
+    return fleet_change_gone_count(&r) < ballot_quorum(r.before_count) &&
+           is_met(f, fleet_change_first(f, &r));
+}
+
+/* A node that was not told of the change. (!) Of a server that answers nobody should say that it is gone. */
+static bool say_waited_for(const struct fleet *f, int i, hf_time now, char *ret_text, size_t size)
+{
+    const struct fleet_seat *seat = &f->record.before[i];
+
+    if (is_met(f, i) && !f->node[i].there)
+        snprintf(ret_text, size,
+                 "correct what holdfast nodes says of node %s: it answers, and is not told of the "
+                 "change of the fleet",
+                 seat->id);
+    else if (!fleet_change_is_away(f, i, now))
+        return false;
+    else if (!could_be_gone(f, i))
+        snprintf(ret_text, size,
+                 "let node %s answer, or start an empty server at %s: the change of the fleet goes "
+                 "on in no other way, since other nodes are away, too",
+                 seat->id, seat->address);
+    else if (leaves(f, i))
+        snprintf(ret_text, size,
+                 "let node %s answer at %s, which leaves the fleet; or, if that server is stopped "
+                 "for good: holdfast fleet resume --gone %s",
+                 seat->id, seat->address, seat->id);
+    else
+        snprintf(ret_text, size,
+                 "let node %s answer, or start an empty server at %s: the change of the fleet "
+                 "waits for it; or, if that server is stopped for good: holdfast fleet resume "
+                 "--gone %s",
+                 seat->id, seat->address, seat->id);
+    return true;
+}
+
+void fleet_change_waits(const struct fleet *f, hf_time now, char *ret_text, size_t size)
+{
+    ret_text[0] = '\0';
+    if (!f->known || f->record.version == 1)
+        return;
+    if (f->record.state == FLEET_COMPLETE) {
+        if (f->settles.ns != HF_TIME_PAST.ns)
+            snprintf(ret_text, size,
+                     "version %" PRIu64 " of the fleet settles in %" PRId64 " s; until then %s",
+                     f->record.version, fleet_change_seconds_left(f, now),
+                     fleet_record_rekeys(&f->record)
+                         ? "no host takes a lock: the key formats have changed"
+                         : "only the nodes that stayed count");
+        return;
+    }
+    for (int i = 0; i < f->n; i++)
+        if (!f->record.before[i].gone && f->node[i].sighted.ns == HF_TIME_NEVER.ns &&
+            say_waited_for(f, i, now, ret_text, size))
+            return;
+}
+
+/* --- why it may not begin ------------------------------------------------------------------------ */
+
+/* It answers, and does not count. (!) Only what counts can be told that it leaves, and only what is stopped is gone. */
+void fleet_change_say_untold(const struct fleet *f, int i, char *why, size_t size)
+{
+    const struct fleet_seat *seat = fleet_place(f, i);
+    const struct fleet_node *node = &f->node[i];
+    bool foreign =
+        node->said == FLEET_SAID_RECORD && strcmp(node->record.fleet, f->record.fleet) != 0;
+
+    if (node->there && node->said == FLEET_SAID_NONE)
+        snprintf(why, size,
+                 "wait until node %s has the fleet's record again (holdfast fleet): it has to be "
+                 "told that it leaves",
+                 seat->id);
+    else
+        snprintf(why, size,
+                 "mend node %s first (%s), or stop the server at %s for good and say --gone %s: it "
+                 "answers, and cannot be told that it leaves",
+                 seat->id,
+                 foreign ? "it has the record of another fleet"
+                         : "holdfast nodes says what is against it",
+                 seat->address, seat->id);
+}
+
+/* It does not answer. (!) Where others are down, too, no change gets along without it: a server comes to where it was. */
+void fleet_change_say_down(const struct fleet *f, const struct fleet_record *r, int i, char *why,
+                           size_t size)
+{
+    const struct fleet_seat *seat = &r->before[i];
+    int down = 0;
+
+    for (int k = 0; k < f->n; k++)
+        down += !f->node[k].there;
+    if (!fleet_record_stays(r, seat))
+        snprintf(why, size,
+                 "let node %s answer first; or, if that server is stopped for good, say --gone %s",
+                 seat->id, seat->id);
+    else if (down > 1)
+        snprintf(why, size,
+                 "let node %s answer first, or start an empty server at %s, if the one there is "
+                 "lost: with %d nodes down no change can replace one of them",
+                 seat->id, seat->address, down);
+    else
+        snprintf(why, size,
+                 "let node %s answer first; or, if its server is stopped for good, start an empty "
+                 "one at %s, or another one and holdfast fleet move %s=ADDRESS --gone",
+                 seat->id, seat->address, seat->id);
+}
+
+/* No node counts for a host with other key formats than the fleet's, and by its rekey they would be lost. */
+bool fleet_change_has_keys(const struct fleet *f, const struct fleet_wish *w, char *why,
+                           size_t size)
+{
+    if (strcmp(f->record.keys, f->own.keys) == 0)
+        return true;
+    if (w->kind == FLEET_WISH_REKEY)
+        snprintf(why, size,
+                 "ask on a host whose agent runs with the key_format and key_format_for that the "
+                 "fleet has; or put those into this host's configuration file, restart its agent, "
+                 "put the new ones in, and ask before the next restart");
+    else
+        snprintf(why, size,
+                 "ask on a host whose agent has the fleet's key_format and key_format_for; or put "
+                 "those into this host's configuration file and restart its agent first: it has "
+                 "other ones than version %" PRIu64 " of the fleet",
+                 f->record.version);
+    return false;
+}
