@@ -47,7 +47,14 @@ static void say_record(const struct config *c, const struct config *now, struct 
                          "node %s is at %s for this fleet, and this leads to %s: agents go to %s",
                          a->id, now->nodes[place].text, a->text, now->nodes[place].text);
     }
-    if (now->settled && now->ttl_max_ms != c->ttl_max_ms)
+    if (c->ttl_max_ms < now->ttl_longest_ms)
+        find_warning(
+            f, f->report->line[CONFIG_ID_ttl_max],
+            "ttl_max is %.1f s for this fleet, write that here, too: by the %.1f s of this "
+            "file an agent without a memory of the fleet, as after a reboot, may count "
+            "emptied nodes while a longer lease is still held",
+            (double)now->ttl_longest_ms / 1000, (double)c->ttl_max_ms / 1000);
+    else if (now->settled && now->ttl_max_ms != c->ttl_max_ms)
         find_warning(f, f->report->line[CONFIG_ID_ttl_max],
                      "ttl_max is %.1f s for this fleet, whatever this file says",
                      (double)now->ttl_max_ms / 1000);

@@ -254,6 +254,7 @@ static int settle_timing(struct config_load *l)
     if (c->ttl_ms > c->ttl_max_ms && l->origin[CONFIG_ID_ttl] == ORIGIN_NONE)
         c->ttl_ms = c->ttl_max_ms;
     config_count_all(c);
+    c->file_ttl_max_ms = c->ttl_max_ms;
     rc = timing_derive(hf_ms(c->ttl_ms), hf_ms(c->ttl_max_ms), &c->timing, why, sizeof(why));
     if (rc < 0)
         (void)config_wrong_row(

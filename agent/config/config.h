@@ -39,7 +39,8 @@ struct config {
     bool by_record, settled;          /* config_go_by() laid a record of the fleet over it */
     char list_hash[41]; /* of the ids in order and of the key formats: one for the whole fleet */
     char file_hash[41]; /* the same as configured, without a record of the fleet */
-    uint32_t ttl_longest_ms; /* that a lease of the fleet may still have: quarantines are for it */
+    uint32_t file_ttl_max_ms; /* the same of ttl_max */
+    uint32_t ttl_longest_ms;  /* that a lease of the fleet may still have: quarantines are for it */
     uint32_t ttl_ms, ttl_max_ms, max_hold_ms /* cap, 0 none */;
     uint32_t capacity;      /* leases */
     bool descriptors_bound; /* clients_max was lowered: there are too few descriptors */

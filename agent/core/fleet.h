@@ -73,6 +73,9 @@ struct fleet {
     struct fleet_record wish;
     hf_time
         confirmed_until; /* by an operator's word the nodes that answer are the fleet's; HF_TIME_PAST: no word */
+    /* For people: the latest record of our fleet that a server told which is no seat of ours, and of which node that was. */
+    struct fleet_record told;
+    int told_by; /* only if told.count */
     struct fleet_node node[HF_NODES_MAX];
 };
 
@@ -146,6 +149,8 @@ const struct fleet_seat *fleet_place(const struct fleet *fleet, int node);
 bool fleet_is_foreign(const struct fleet *fleet, int node, char *ret_text, size_t size);
 /* What our record has otherwise than this host's configuration: its locks would not be the fleet's. */
 bool fleet_differs(const struct fleet *fleet, char *ret_text, size_t size);
+/* Call it after fleet_on_record(): what a server tells from which the link is about to leave. */
+void fleet_note_told(struct fleet *fleet, int node);
 /* What is waited for, with its remedy; "" nothing. */
 void fleet_waits(const struct fleet *fleet, hf_time now, char *ret_text, size_t size);
 

@@ -27,6 +27,8 @@
 #define FLEET_DIGEST_LEN 8
 /* Bytes of a text with its NUL: two lists of nodes, each byte of ids and addresses escaped. */
 #define FLEET_TEXT_SIZE 24576
+/* Of a sentence that names addresses; what does not fit is left away. */
+#define FLEET_WAITS_SIZE 512
 
 enum fleet_state {
     FLEET_FOUNDING, /* not yet on every node: nobody goes by it */

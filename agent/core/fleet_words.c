@@ -7,6 +7,9 @@
 #include "agent/core/fleet.h"
 #include "agent/core/fleet_change.h"
 
+#define ADDRESSES_SIZE 200
+#define PATIENCE       (2 * HF_NS_PER_SEC) /* as long a host without a memory waits for other nodes */
+
 static bool all_connected(const struct fleet *f)
 {
     for (int i = 0; i < f->n; i++)
@@ -134,6 +137,32 @@ static int first_with(const struct fleet *f, enum fleet_said said)
     return -1;
 }
 
+/* "n1=ADDRESS, n2=ADDRESS" by the record: of the nodes that are not connected there, or of all; as many as there is room for. */
+static void list_addresses(const struct fleet *f, const struct fleet_record *record, bool all,
+                           char *ret_list, size_t size)
+{
+    const struct fleet_seat *list;
+    int count = fleet_record_list(record, &list);
+    size_t used = 0;
+
+    ret_list[0] = '\0';
+    for (int m = 0; m < count; m++) {
+        bool there = false;
+
+        for (int i = 0; i < f->n; i++)
+            there |= strcmp(list[m].id, f->own.seat[i].id) == 0 &&
+                     strcmp(list[m].address, f->node[i].peer) == 0;
+        if (there && !all)
+            continue;
+        if (used + strlen(list[m].id) + strlen(list[m].address) + sizeof("=, , ...") > size) {
+            snprintf(ret_list + used, size - used, "%s...", used ? ", " : "");
+            return;
+        }
+        used += (size_t)snprintf(ret_list + used, size - used, "%s%s=%s", used ? ", " : "",
+                                 list[m].id, list[m].address);
+    }
+}
+
 /* A link is at another server than the record names. Nodes that are away are told otherwise. */
 static bool leads_elsewhere(const struct fleet *f, const struct fleet_record *record)
 {
@@ -159,21 +188,31 @@ static bool is_kept_out(const struct fleet *f, char *ret_text, size_t size)
     return false;
 }
 
-static void waits_unknown(const struct fleet *f, char *ret_text, size_t size)
+static void waits_unknown(const struct fleet *f, hf_time now, char *ret_text, size_t size)
 {
     int other = first_with(f, FLEET_SAID_RECORD), count, best = fleet_choose(f, &count);
-    char ids[80];
+    char ids[80], addresses[ADDRESSES_SIZE];
 
     if (best < 0 && is_kept_out(f, ret_text, size))
         return;
 
     missing(f, ids, sizeof(ids));
+    if (best >= 0)
+        list_addresses(f, &f->node[best].record, false, addresses, sizeof(addresses));
     if (best >= 0 && leads_elsewhere(f, &f->node[best].record))
         snprintf(ret_text, size,
                  "correct the addresses of the other nodes%s%s: node %s is of a fleet (%.8s) whose "
-                 "servers are not those of this host's configuration",
+                 "servers are not those of this host's configuration; it has %s",
                  ids[0] ? ", or let them answer, " : "", ids, f->own.seat[best].id,
-                 f->node[best].record.fleet);
+                 f->node[best].record.fleet, addresses);
+    else if (best >= 0 && addresses[0] &&
+             hf_time_reached(now, hf_time_add(f->started, hf_ns(PATIENCE))))
+        snprintf(ret_text, size,
+                 "put %s into this host's configuration file and restart its agent, or let node %s "
+                 "answer, or correct the address of node %s if this is not its fleet (%.8s): that "
+                 "is version %" PRIu64 ", as node %s tells",
+                 addresses, ids[0] ? ids : "s there", f->own.seat[best].id,
+                 f->node[best].record.fleet, f->node[best].record.version, f->own.seat[best].id);
     else if (best < 0 && count)
         snprintf(ret_text, size,
                  "correct the addresses of the nodes: as many of them belong to one fleet as to "
@@ -187,6 +226,42 @@ static void waits_unknown(const struct fleet *f, char *ret_text, size_t size)
                  "give all hosts the same addresses of nodes: another host began to found this "
                  "fleet with other ones (seen on node %s)",
                  f->own.seat[other].id);
+}
+
+void fleet_note_told(struct fleet *f, int i)
+{
+    const struct fleet_node *node = &f->node[i];
+
+    if (!f->known || node->said != FLEET_SAID_RECORD || fleet_is_seated(f, i) ||
+        strcmp(node->record.fleet, f->record.fleet) != 0 || !fleet_may_go_by(&node->record) ||
+        fleet_record_rank(&node->record, f->told.count ? &f->told : &f->record) <= 0)
+        return;
+    f->told = node->record;
+    f->told_by = i;
+}
+
+/* The fleet went on while this host was away, and of the servers that it remembers too few are left to say so. */
+static bool is_left_behind(const struct fleet *f, hf_time now)
+{
+    int away = 0;
+
+    for (int i = 0; i < f->n; i++)
+        away += fleet_change_is_away(f, i, now);
+    return f->told.count && away > f->n - ballot_quorum(f->n);
+}
+
+static void say_left_behind(const struct fleet *f, char *ret_text, size_t size)
+{
+    char addresses[ADDRESSES_SIZE];
+
+    list_addresses(f, &f->told, true, addresses, sizeof(addresses));
+    snprintf(ret_text, size,
+             "see that this host's configuration file has %s and ttl_max %" PRId64
+             " ms, stop its agent, remove the file fleet in its runtime directory, and start it: "
+             "that is version %" PRIu64 ", which the configured address of node %s told, and the "
+             "servers of version %" PRIu64 ", which this host remembers, do not answer",
+             addresses, f->told.ttl_max_ms, f->told.version, f->own.seat[f->told_by].id,
+             f->record.version);
 }
 
 static void waits_known(const struct fleet *f, hf_time now, char *ret_text, size_t size)
@@ -215,6 +290,10 @@ static void waits_known(const struct fleet *f, hf_time now, char *ret_text, size
         return;
     }
 
+    if (is_left_behind(f, now)) {
+        say_left_behind(f, ret_text, size);
+        return;
+    }
     missing(f, ids, sizeof(ids));
     if (empty >= 0 && fleet_none_has_it(f) && ids[0])
         snprintf(ret_text, size,
@@ -237,5 +316,5 @@ void fleet_waits(const struct fleet *f, hf_time now, char *ret_text, size_t size
     else if (f->known)
         waits_known(f, now, ret_text, size);
     else if (hf_time_reached(now, hf_time_add(f->started, hf_ns(HF_NS_PER_SEC / 2))))
-        waits_unknown(f, ret_text, size);
+        waits_unknown(f, now, ret_text, size);
 }

@@ -91,6 +91,10 @@ static void put_record(FILE *out, const struct fleet_shown *shown, hf_time now)
 
     fprintf(out, "name %s\ndigest %s\nversion %" PRIu64 "\nstate %s\nttl_max_ms %" PRId64 "\n",
             r->fleet, shown->digest, r->version, state_word(r->state), r->ttl_max_ms);
+    if (shown->file_ttl_max_ms)
+        fprintf(out, "file_ttl_max_ms %" PRId64 "\n", shown->file_ttl_max_ms);
+    if (shown->told_version)
+        fprintf(out, "told_version %" PRIu64 "\n", shown->told_version);
     if (settles)
         fprintf(out, "settles_ms %" PRId64 "\n", settles);
     put_seats(out, "seat", r->seat, r->count);

@@ -5,6 +5,8 @@
  *   known yes|no            whether the agent goes by a record; with `no` the lines up to `by` are absent
  *   name HEX                the fleet's own name, and `digest HEX`: the record's
  *   version N               and `state founding|changing|complete`, `ttl_max_ms N`
+ *   file_ttl_max_ms N       ttl_max of this host's configuration file, as the agent read it
+ *   told_version N          a later one, which servers tell that are no seats of this one; absent: there is none
  *   seat ID ADDRESS         a member, in the fleet's order
  *   settles_ms N            so long until a complete record has settled; absent: it has, or it is changing
  *   before ID ADDRESS [gone]   a member of the version before; `gone`: by the operator's word its server is stopped for good

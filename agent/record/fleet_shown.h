@@ -28,8 +28,9 @@ struct fleet_shown_node {
     char id[HF_NODE_TEXT_MAX + 1];
     char seat[HF_NODE_TEXT_MAX + 1]; /* by the record; "": none is known */
     char configured[HF_NODE_TEXT_MAX +
-                    1];              /* by this host's configuration: its as=SEAT, or its address */
-    char link[HF_NODE_TEXT_MAX + 1]; /* by which this host reaches it where as=SEAT is configured; "" */
+                    1]; /* by this host's configuration: its as=SEAT, or its address */
+    char link[HF_NODE_TEXT_MAX +
+              1]; /* by which this host reaches it where as=SEAT is configured; "" */
     char peer[HF_NODE_TEXT_MAX + 1]; /* where this agent is connected; "": nowhere */
     enum fleet_word word;
     bool counts; /* its answers count: it is at its seat, and has our record */
@@ -46,8 +47,10 @@ struct fleet_shown {
     int64_t since_wall_ms;
     int count; /* of this host's configuration */
     struct fleet_shown_node node[HF_NODES_MAX];
-    char waits[256];   /* what is waited for, and the remedy; "" nothing */
-    char differs[256]; /* why this host may not take locks; "" */
+    uint64_t told_version;   /* a later one, told by servers that are no seats of ours; 0: none */
+    int64_t file_ttl_max_ms; /* by this host's configuration file */
+    char waits[FLEET_WAITS_SIZE]; /* what is waited for, and the remedy; "" nothing */
+    char differs[256];            /* why this host may not take locks; "" */
 };
 
 struct fleet_board {

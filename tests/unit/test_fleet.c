@@ -137,7 +137,7 @@ static void founded(struct world *w)
 
 static void assert_waits(const struct world *w, const char *part)
 {
-    char text[256];
+    char text[FLEET_WAITS_SIZE];
 
     fleet_waits(&w->fleet, w->now, text, sizeof(text));
     if (!strstr(text, part))

@@ -224,6 +224,19 @@ static void assert_why(const char *part)
         fail_msg("\"%s\" is not in \"%s\"", part, why);
 }
 
+/* Node i of an agent that found the server elsewhere than the record has it. */
+static void meet(struct one_agent *a, int i, int s)
+{
+    char place[HF_NODE_TEXT_MAX + 1];
+
+    place_of(s, place);
+    fleet_on_up(&a->fleet, i, place);
+    fleet_on_usable(&a->fleet, i, true, true);
+    (void)fleet_on_answer(&a->fleet, i, "n", w.server[s].digest, w.now, w.now);
+    fleet_on_record(&a->fleet, i, w.server[s].digest, w.server[s].text, w.server[s].length);
+    fleet_note_told(&a->fleet, i);
+}
+
 static void assert_why_lacks(const char *part)
 {
     if (strstr(why, part))
@@ -1041,15 +1054,8 @@ TEST(a_host_whose_fleet_changed_on_after_its_key_formats_is_told_of_them)
     assert_int_equal(on(0)->version, 3);
     fleet_init(&a->fleet, &own, false, w.now); /* without a memory */
     a->cut = 0;
-    for (int i = 0; i < 3; i++) {
-        char place[HF_NODE_TEXT_MAX + 1];
-
-        place_of(i, place);
-        fleet_on_up(&a->fleet, i, place);
-        fleet_on_usable(&a->fleet, i, true, true);
-        (void)fleet_on_answer(&a->fleet, i, "n", w.server[i].digest, w.now, w.now);
-        fleet_on_record(&a->fleet, i, w.server[i].digest, w.server[i].text, w.server[i].length);
-    }
+    for (int i = 0; i < 3; i++)
+        meet(a, i, i);
     assert_true(fleet_is_foreign(&a->fleet, 0, why, sizeof(why)));
     assert_why("put the key_format and key_format_for of version 3");
     assert_why_lacks("list of");
@@ -1073,6 +1079,59 @@ TEST(after_a_rekey_that_was_given_up_the_old_key_formats_are_asked_for)
     assert_true(fleet_differs(&w.agent[0].fleet, why, sizeof(why)));
     assert_why("the OLD ones after one that was given up");
     assert_why_lacks("the fleet's new");
+}
+
+/* --- the fleet went on without this host ----------------------------------------------------------- */
+
+/* b is server 5 and c server 6; the servers that were are stopped, and agent 2 was away. */
+static struct fleet_record moved_twice(void)
+{
+    struct fleet_record first;
+
+    founded(3);
+    first = *on(0);
+    w.agent[2].cut = ~0u;
+    run();
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    run();
+    quarantine();
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "c", 6, false), HF_OK);
+    run();
+    quarantine();
+    w.server[1].up = w.server[2].up = false;
+    w.agent[2].cut = 0;
+    return first;
+}
+
+TEST(a_host_that_remembers_dead_servers_is_told_the_later_addresses)
+{
+    struct one_agent *a = &w.agent[2];
+
+    (void)moved_twice();
+    assert_int_equal(a->memory.version, 1);
+    start(a);
+    meet(a, 1, 5); /* by a configuration that has them */
+    fleet_on_down(&a->fleet, 1);
+    w.now = hf_time_add(w.now, hf_ms(3000));
+    assert_waits(2, "b=10.0.0.5:6379, c=10.0.0.6:6379 and ttl_max 60000 ms");
+    assert_why("remove the file fleet in its runtime directory");
+    assert_why("version 3, which the configured address of node b told");
+    run();
+    assert_int_equal(a->memory.version, 3); /* a is where it was, and tells it */
+    assert_waits(2, "");
+    assert_why_lacks("remove");
+}
+
+TEST(a_host_without_a_memory_is_told_the_addresses_that_a_node_tells)
+{
+    struct one_agent *a = &w.agent[2];
+    struct fleet_record own = moved_twice();
+
+    fleet_init(&a->fleet, &own, false, w.now);
+    meet(a, 0, 0);
+    assert_waits(2, "put b=10.0.0.5:6379, c=10.0.0.6:6379 into this host's configuration file");
+    assert_why("or let node b, c answer");
+    assert_why("version 3, as node a tells");
 }
 
 /* --- more than one is down --------------------------------------------------------------------- */
@@ -1239,6 +1298,8 @@ int main(void)
         cmocka_unit_test(a_member_in_quarantine_is_waited_for),
         cmocka_unit_test(an_old_configuration_finds_the_latest_record),
         cmocka_unit_test(key_formats_change),
+        cmocka_unit_test(a_host_that_remembers_dead_servers_is_told_the_later_addresses),
+        cmocka_unit_test(a_host_without_a_memory_is_told_the_addresses_that_a_node_tells),
         cmocka_unit_test(a_host_with_other_key_formats_is_told_of_them),
         cmocka_unit_test(a_host_whose_fleet_changed_on_after_its_key_formats_is_told_of_them),
         cmocka_unit_test(after_a_rekey_that_was_given_up_the_old_key_formats_are_asked_for),

@@ -543,6 +543,47 @@ static void test_doctor_vouches_for_no_server_that_left(void **state)
     free(text);
 }
 
+/* (!) A host without a memory goes by its file. */
+static void test_doctor_and_the_files_ttl_max(void **state)
+{
+    struct doctor doctor;
+    char *text;
+
+    (void)state;
+    finds(RECORD "file_ttl_max_ms 4000\nend\n", 1, 0,
+          "warn  fleet.ttl_max     ttl_max is 1m0s for this fleet and 4.0s in this host's "
+          "configuration file: after a reboot");
+    finds(RECORD "file_ttl_max_ms 4000\nend\n", 1, 0, "> write ttl_max = 60000ms into");
+    text = examined(RECORD "file_ttl_max_ms 60000\nend\n", 0, 0, &doctor);
+    assert_lacks(text, "fleet.ttl_max");
+    free(text);
+    text = examined(RECORD "file_ttl_max_ms 90000\nend\n", 0, 0, &doctor);
+    assert_lacks(text, "fleet.ttl_max");
+    free(text);
+}
+
+static void test_doctor_and_a_host_that_is_left_behind(void **state)
+{
+    struct doctor doctor;
+    char *text = examined(
+        RECORD NODES "told_version 4\nwaits see that it has b=10.0.0.9:6379\nend\n", 0, 0, &doctor);
+
+    (void)state;
+    assert_has(text, "fail  fleet.record      this host remembers version 1 of the fleet, which is "
+                     "at version 4 at the least\n");
+    assert_has(text, "> see that it has b=10.0.0.9:6379\n");
+    assert_lacks(text, "configure b=");
+    assert_lacks(text, "all its hosts");
+    free(text);
+    /* Nor is a fleet founded that exists. */
+    text =
+        examined("fleet 1\nknown no\nnode a says=ours\nnode b says=unknown\nwaits put b=/b\nend\n",
+                 0, 0, &doctor);
+    assert_has(text, "so no new lock can be had: put b=/b\n");
+    assert_lacks(text, "found the fleet");
+    free(text);
+}
+
 /* Only that other hosts are meant makes an address of this host a mistake. */
 static void test_doctor_and_a_fleet_of_one_host(void **state)
 {
@@ -592,6 +633,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_another_user, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_doctor, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_doctor_vouches_for_no_server_that_left, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_doctor_and_the_files_ttl_max, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_doctor_and_a_host_that_is_left_behind, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_doctor_and_a_fleet_of_one_host, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_doctor_without_the_agents_answer, set_up, tear_down),

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shm/compiler.h"
 #include "tools/common/exit_code.h"
 #include "tools/common/text.h"
 #include "tools/reader/fleet_told.h"
@@ -17,22 +18,45 @@ static bool is_local(const char *address)
     return *address == '/' || strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0;
 }
 
+/* A node has a complete record, or one that changes. */
+static bool is_told_of_a_fleet(const struct fleet_told *told)
+{
+    static const char *const words[] = {"ours", "earlier", "changing", "later", "foreign"};
+
+    for (int i = 0; i < told->count; i++)
+        for (size_t k = 0; k < HF_LENGTH(words); k++)
+            if (strcmp(told->node[i].says, words[k]) == 0)
+                return true;
+    return false;
+}
+
 static void look_at_record(struct doctor *doctor, const struct fleet_told *told)
 {
     char text[4 * TOLD_TEXT_SIZE], name[4 * sizeof(told->name)];
+    bool exists = is_told_of_a_fleet(told);
 
     text_escape_str(text, sizeof(text), *told->differs ? told->differs : told->waits);
     if (*told->differs)
         doctor_report(doctor, FINDING_FAIL, "fleet.record",
-                      "give this host the fleet's ids, ttl_max and key formats; to change the "
-                      "fleet, drain all, wait one quarantine, and start one with --new-list",
+                      "write the fleet's ids, ttl_max and key formats into this host's "
+                      "configuration file and restart its agent; to change the fleet: holdfast "
+                      "fleet move --help",
                       "this host may take no locks: %s", text);
     else if (!told->known)
         doctor_report(doctor, FINDING_FAIL, "fleet.record",
-                      "found the fleet: see that all its nodes are up and reachable from here; it "
-                      "is founded once, by the first agent that reaches all of them",
+                      exists
+                          ? "do what is said above or of the nodes: the fleet exists, and is not "
+                            "founded once more"
+                          : "found the fleet: see that all its nodes are up and reachable from "
+                            "here; it is founded once, by the first agent that reaches all of "
+                            "them",
                       "this agent has no record of its fleet, so no new lock can be had%s%s",
                       *text ? ": " : "", text);
+    else if (told->told_version && *text)
+        doctor_report(doctor, FINDING_FAIL, "fleet.record", text,
+                      "this host remembers version %" PRIu64
+                      " of the fleet, which is at version %" PRIu64 " at the least",
+                      told->version, told->told_version);
     else if (strcmp(told->state, "changing") == 0)
         doctor_report(doctor, FINDING_WARN, "fleet.record", "see holdfast fleet",
                       "the fleet changes to version %" PRIu64 "%s%s", told->version,
@@ -77,6 +101,22 @@ static void look_at_addresses(struct doctor *doctor, const struct fleet_told *to
         doctor_report(doctor, FINDING_WARN, "nodes.addresses", remedy, "%s",
                       fleet_told_elsewhere(text, sizeof(text), node));
     }
+}
+
+/* (!) What a host without a memory goes by where no node tells it otherwise. */
+static void look_at_ttl_max(struct doctor *doctor, const struct fleet_told *told)
+{
+    char remedy[160], fleets[TEXT_SPAN_SIZE], files[TEXT_SPAN_SIZE];
+
+    if (!told->known || !told->file_ttl_max_ms || told->file_ttl_max_ms >= told->ttl_max_ms)
+        return;
+    snprintf(remedy, sizeof(remedy), "write ttl_max = %" PRIu64 "ms into its configuration file",
+             told->ttl_max_ms);
+    doctor_report(doctor, FINDING_WARN, "fleet.ttl_max", remedy,
+                  "ttl_max is %s for this fleet and %s in this host's configuration file: after a "
+                  "reboot its agent may count emptied nodes while a lease of %s is still held",
+                  text_span(fleets, sizeof(fleets), (int64_t)told->ttl_max_ms),
+                  text_span(files, sizeof(files), (int64_t)told->file_ttl_max_ms), fleets);
 }
 
 /* With some nodes on this host and some not, other hosts are meant; with all of them here, who knows. */
@@ -130,7 +170,9 @@ void doctor_fleet_look(struct doctor *doctor, const struct reader *reader, const
         return;
     }
     look_at_record(doctor, &told);
-    look_at_addresses(doctor, &told);
+    look_at_ttl_max(doctor, &told);
+    if (!told.told_version) /* otherwise what the record has is out of date */
+        look_at_addresses(doctor, &told);
     if (told.known && !(reader->table.header->flags & HF_TABLE_F_DEV))
         look_at_local(doctor, &told);
 }

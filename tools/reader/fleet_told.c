@@ -73,6 +73,16 @@ static bool take_ttl_max(struct fleet_told *t, char *rest)
     return take_number(rest, INT64_MAX, &t->ttl_max_ms);
 }
 
+static bool take_file_ttl_max(struct fleet_told *t, char *rest)
+{
+    return take_number(rest, INT64_MAX, &t->file_ttl_max_ms);
+}
+
+static bool take_told_version(struct fleet_told *t, char *rest)
+{
+    return take_number(rest, UINT64_MAX, &t->told_version);
+}
+
 static bool add_seat(struct fleet_told_seat *seats, int *count, char *rest)
 {
     struct fleet_told_seat *seat = &seats[*count];
@@ -176,6 +186,8 @@ static const struct {
     {"differs", take_differs},
     {"settles_ms", take_settles},
     {"keys_before", take_keys_before},
+    {"file_ttl_max_ms", take_file_ttl_max},
+    {"told_version", take_told_version},
 };
 
 static bool take_line(struct fleet_told *told, char *line)

@@ -27,14 +27,17 @@ struct fleet_told_node {
     bool elsewhere; /* this host's configuration has another address than its seat */
     char seat[HF_NODE_TEXT_MAX + 1], configured[HF_NODE_TEXT_MAX + 1],
         connected[HF_NODE_TEXT_MAX + 1]; /* "": none */
-    char link[HF_NODE_TEXT_MAX + 1];     /* of a node with as=SEAT: by which this host reaches it; "" */
+    char link[HF_NODE_TEXT_MAX + 1]; /* of a node with as=SEAT: by which this host reaches it; "" */
 };
 
 struct fleet_told {
     bool known; /* the agent goes by a record; otherwise all up to `by_host` is empty */
     char name[41], digest[TOLD_WORD_SIZE], state[TOLD_WORD_SIZE];
     uint64_t version, ttl_max_ms;
-    bool rekeys;         /* its key formats are others than before it */
+    uint64_t file_ttl_max_ms; /* by this host's configuration file; 0: an earlier agent's answer */
+    uint64_t
+        told_version; /* a later one, which servers tell that are no seats of this one; 0: none */
+    bool rekeys;      /* its key formats are others than before it */
     uint64_t settles_ms; /* 0: it has settled, or is not complete */
     int seat_count, before_count;
     struct fleet_told_seat seat[HF_NODES_MAX], before[HF_NODES_MAX];

@@ -122,6 +122,7 @@ void node_fleet_read(struct nodes *nodes, int i, const struct link_reply *reply)
     if (!reply->record)
         return;
     fleet_on_record(f, i, reply->digest, reply->record, reply->record_len);
+    fleet_note_told(f, i);
     if (fleet_shows(f, i) || (f->node[i].said == FLEET_SAID_RECORD && may_become_ours(f, i)))
         snprintf(nodes->fleet_by, sizeof(nodes->fleet_by), "%s", reply->record_by);
     fleet_on_since(f, i, since_of(reply->record_by), since_of(nodes->fleet_by));
@@ -457,6 +458,8 @@ static void show(struct nodes *nodes, hf_time now)
     s->known = f->known;
     s->record = f->record;
     s->settles = f->settles;
+    s->told_version = f->told.count ? f->told.version : 0;
+    s->file_ttl_max_ms = nodes->config->file_ttl_max_ms;
     memcpy(s->digest, f->digest, sizeof(s->digest));
     read_by(nodes->fleet_by, s);
     s->count = nodes->n;

@@ -76,7 +76,7 @@ static enum standing standing_of(const struct nodes *nodes, int i, hf_time now) 
 uint64_t nodes_situation(const struct nodes *nodes, hf_time now)
 {
     uint64_t situation = 1;
-    char waits[256];
+    char waits[FLEET_WAITS_SIZE];
 
     fleet_waits(&nodes->fleet_view, now, waits, sizeof(waits));
     situation = situation << 1 | (waits[0] != '\0');
@@ -216,7 +216,7 @@ void nodes_explain(const struct nodes *nodes, hf_time now, char *ret_text, size_
     hf_time enough = enough_at(nodes, now);
     uint32_t reasons = 0;
     size_t used, before;
-    char waits[256];
+    char waits[FLEET_WAITS_SIZE];
 
     fleet_waits(&nodes->fleet_view, now, waits, sizeof(waits));
     if (waits[0]) {
