@@ -294,10 +294,7 @@ static int may_begin(const struct fleet *f, hf_time now, char *why, size_t size)
                  "(holdfast fleet)",
                  f->record.version);
     else if (f->settles.ns != HF_TIME_PAST.ns)
-        snprintf(why, size,
-                 "wait %" PRId64 " s: version %" PRIu64
-                 " of the fleet has to settle before the next one",
-                 fleet_change_seconds_left(f, now), f->record.version);
+        fleet_change_say_unsettled(f, now, why, size);
     else
         return HF_OK;
     return HF_EBUSY;
@@ -392,10 +389,7 @@ static int turn(const struct fleet *f, const struct fleet_wish *w, hf_time now,
                 struct fleet_record *r, char *why, size_t size)
 {
     if (f->known && f->record.state == FLEET_COMPLETE && f->record.version > 1) {
-        snprintf(why, size,
-                 "change the fleet back instead, when it has settled: version %" PRIu64
-                 " is complete (holdfast fleet)",
-                 f->record.version);
+        fleet_change_say_complete(f, now, why, size);
         return HF_EINVAL;
     }
     if (!is_changing(f)) {

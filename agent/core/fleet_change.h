@@ -58,8 +58,10 @@ void fleet_change_waits(const struct fleet *fleet, hf_time now, char *ret_text, 
 int fleet_change_gone_count(const struct fleet_record *record);
 /* It is not connected to its seat, and this agent had the time to. */
 bool fleet_change_is_away(const struct fleet *fleet, int node, hf_time now);
-/* Until the record that is gone by has settled; at least one. */
-int64_t fleet_change_seconds_left(const struct fleet *fleet, hf_time now);
+/* It cannot be given up any more. */
+void fleet_change_say_complete(const struct fleet *fleet, hf_time now, char *why, size_t size);
+/* The next change has to wait. */
+void fleet_change_say_unsettled(const struct fleet *fleet, hf_time now, char *why, size_t size);
 /* Of a node that leaves, answers, and cannot be told so. */
 void fleet_change_say_untold(const struct fleet *fleet, int node, char *why, size_t size);
 /* Of a node that does not answer, for the change `record`. */

@@ -6,6 +6,7 @@
 #include "agent/core/ballot.h"
 #include "agent/core/fleet_change.h"
 
+#define LONG_S     600                 /* nodes may well be restarted in that time */
 #define CONNECTING (2 * HF_NS_PER_SEC) /* before a node that is not connected is away */
 
 /* --- what is looked at -------------------------------------------------------------------------- */
@@ -36,7 +37,7 @@ bool fleet_change_is_away(const struct fleet *f, int i, hf_time now)
 }
 
 /* At least one: when it has settled the agent starts again. */
-int64_t fleet_change_seconds_left(const struct fleet *f, hf_time now)
+static int64_t seconds_left(const struct fleet *f, hf_time now)
 {
     return hf_time_before(now, f->settles) ? hf_time_since(f->settles, now).ns / HF_NS_PER_SEC + 1
                                            : 1;
@@ -94,7 +95,7 @@ void fleet_change_waits(const struct fleet *f, hf_time now, char *ret_text, size
         if (f->settles.ns != HF_TIME_PAST.ns)
             snprintf(ret_text, size,
                      "version %" PRIu64 " of the fleet settles in %" PRId64 " s; until then %s",
-                     f->record.version, fleet_change_seconds_left(f, now),
+                     f->record.version, seconds_left(f, now),
                      fleet_record_rekeys(&f->record)
                          ? "no host takes a lock: the key formats have changed"
                          : "only the nodes that stayed count");
@@ -107,6 +108,55 @@ void fleet_change_waits(const struct fleet *f, hf_time now, char *ret_text, size
 }
 
 /* --- why it may not begin ------------------------------------------------------------------------ */
+
+/* What changes it back: with what it was before. */
+static void say_way_back(const struct fleet_record *r, char *ret_text, size_t size)
+{
+    if (r->ttl_max_before_ms != r->ttl_max_ms)
+        snprintf(ret_text, size, "holdfast fleet ttl-max %" PRId64 "ms", r->ttl_max_before_ms);
+    else
+        snprintf(ret_text, size, "holdfast fleet %s",
+                 fleet_record_rekeys(r)       ? "rekey, with the old key formats"
+                 : r->count > r->before_count ? "remove"
+                 : r->count < r->before_count ? "add"
+                                              : "move");
+}
+
+/* Quarantines are as long as the wait. */
+static const char *meanwhile(int64_t seconds)
+{
+    return seconds > LONG_S ? "; until then keep the nodes up: one that restarts without its data "
+                              "gives no votes for about as long"
+                            : "";
+}
+
+void fleet_change_say_complete(const struct fleet *f, hf_time now, char *why, size_t size)
+{
+    int64_t left = seconds_left(f, now);
+    char back[96];
+
+    say_way_back(&f->record, back, sizeof(back));
+    if (f->settles.ns == HF_TIME_PAST.ns)
+        snprintf(why, size,
+                 "change the fleet back instead (%s): version %" PRIu64 " is complete and settled",
+                 back, f->record.version);
+    else
+        snprintf(why, size,
+                 "change the fleet back instead (%s) in %" PRId64
+                 " s, when it has settled: version "
+                 "%" PRIu64 " is complete%s",
+                 back, left, f->record.version, meanwhile(left));
+}
+
+void fleet_change_say_unsettled(const struct fleet *f, hf_time now, char *why, size_t size)
+{
+    int64_t left = seconds_left(f, now);
+
+    snprintf(why, size,
+             "wait %" PRId64 " s: version %" PRIu64
+             " of the fleet has to settle before the next one%s",
+             left, f->record.version, meanwhile(left));
+}
 
 /* It answers, and does not count. (!) Only what counts can be told that it leaves, and only what is stopped is gone. */
 void fleet_change_say_untold(const struct fleet *f, int i, char *why, size_t size)

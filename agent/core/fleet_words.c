@@ -105,9 +105,8 @@ bool fleet_differs(const struct fleet *f, char *ret_text, size_t size)
     if (fleet_record_rekeys(&f->record) && strcmp(f->own.keys, f->record.keys_before) == 0) {
         snprintf(ret_text, size,
                  "put the key_format and key_format_for of version %" PRIu64
-                 " of the fleet into this host's configuration file (the new ones after a rekey, "
-                 "the OLD ones after one that was given up) and restart its agent: it has those "
-                 "before",
+                 " of the fleet into this host's configuration file and restart its agent: the new "
+                 "ones after a rekey, the OLD ones after one that was given up",
                  f->record.version);
         return true;
     }
@@ -207,12 +206,13 @@ static void waits_unknown(const struct fleet *f, hf_time now, char *ret_text, si
                  f->node[best].record.fleet, addresses);
     else if (best >= 0 && addresses[0] &&
              hf_time_reached(now, hf_time_add(f->started, hf_ns(PATIENCE))))
-        snprintf(ret_text, size,
-                 "put %s into this host's configuration file and restart its agent, or let node %s "
-                 "answer, or correct the address of node %s if this is not its fleet (%.8s): that "
-                 "is version %" PRIu64 ", as node %s tells",
-                 addresses, ids[0] ? ids : "s there", f->own.seat[best].id,
-                 f->node[best].record.fleet, f->node[best].record.version, f->own.seat[best].id);
+        snprintf(
+            ret_text, size,
+            "put %s into this host's configuration file and restart its agent: version %" PRIu64
+            " of the fleet (%.8s), which node %s tells, has them there; or let node %s answer, "
+            "or correct the address of node %s if it is of another fleet",
+            addresses, f->node[best].record.version, f->node[best].record.fleet,
+            f->own.seat[best].id, ids[0] ? ids : "s there", f->own.seat[best].id);
     else if (best < 0 && count)
         snprintf(ret_text, size,
                  "correct the addresses of the nodes: as many of them belong to one fleet as to "

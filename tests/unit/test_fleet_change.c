@@ -833,7 +833,27 @@ TEST(only_what_is_under_way_is_given_up)
     assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
     run();
     assert_int_equal(ask(0, FLEET_WISH_ABORT, "", 0, false), HF_EINVAL);
-    assert_why("change the fleet back");
+    assert_why("change the fleet back instead (holdfast fleet move) in 6");
+    quarantine();
+    assert_int_equal(ask(0, FLEET_WISH_ABORT, "", 0, false), HF_EINVAL);
+    assert_why("version 2 is complete and settled");
+}
+
+TEST(a_ttl_max_by_mistake_says_how_long_it_stands_and_how_it_goes)
+{
+    struct fleet_wish day = {.kind = FLEET_WISH_TTL_MAX, .ttl_max_ms = 86400000};
+
+    founded(3);
+    assert_int_equal(
+        fleet_change_begin(&w.agent[0].fleet, &day, w.now, hf_ms(5000), why, sizeof(why)), HF_OK);
+    run();
+    assert_all_by(2, FLEET_COMPLETE);
+    assert_int_equal(ask(0, FLEET_WISH_ABORT, "", 0, false), HF_EINVAL);
+    assert_why("(holdfast fleet ttl-max 60000ms) in 881");
+    assert_why("until then keep the nodes up: one that restarts without its data gives no votes");
+    assert_int_equal(ask(0, FLEET_WISH_TTL_MAX, "", 0, false), HF_EBUSY);
+    assert_why("wait 881");
+    assert_why("keep the nodes up");
 }
 
 TEST(a_member_that_stays_may_be_gone)
@@ -1131,7 +1151,7 @@ TEST(a_host_without_a_memory_is_told_the_addresses_that_a_node_tells)
     meet(a, 0, 0);
     assert_waits(2, "put b=10.0.0.5:6379, c=10.0.0.6:6379 into this host's configuration file");
     assert_why("or let node b, c answer");
-    assert_why("version 3, as node a tells");
+    assert_why("version 3 of the fleet (");
 }
 
 /* --- more than one is down --------------------------------------------------------------------- */
@@ -1270,6 +1290,7 @@ int main(void)
         cmocka_unit_test(a_new_ttl_max_is_given_up),
         cmocka_unit_test(the_way_back_begins_where_a_member_stays),
         cmocka_unit_test(only_what_is_under_way_is_given_up),
+        cmocka_unit_test(a_ttl_max_by_mistake_says_how_long_it_stands_and_how_it_goes),
         cmocka_unit_test(a_member_that_stays_may_be_gone),
         cmocka_unit_test(no_majority_may_be_gone),
         cmocka_unit_test(a_fleet_that_has_forgotten_is_confirmed),

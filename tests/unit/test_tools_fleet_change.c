@@ -45,12 +45,11 @@
 #define LATER_OTHER                                                                                \
     HEAD("3", "changing")                                                                          \
     SEATS "before a 10.0.0.5:1\nbefore b 10.0.0.6:1\nbefore c 10.0.0.7:1\nend\n"
-#define BACK                                                                                       \
-    HEAD("3", "complete")                                                                          \
-    "seat a 10.0.0.5:1\nseat b 10.0.0.6:1\nseat c 10.0.0.7:1\n" SEATS_BEFORE "end\n"
-#define UNKNOWN "fleet 1\nknown no\nend\n"
-#define AWAY    "away" /* the agent starts again: the socket is gone for a moment */
-#define BEGUN   "begun 2 62200 3 10.0.0.9:1\n"
+#define BACK_SEATS "seat a 10.0.0.5:1\nseat b 10.0.0.6:1\nseat c 10.0.0.7:1\n" SEATS_BEFORE "end\n"
+#define BACK       HEAD("3", "complete") BACK_SEATS
+#define UNKNOWN    "fleet 1\nknown no\nend\n"
+#define AWAY       "away" /* the agent starts again: the socket is gone for a moment */
+#define BEGUN      "begun 2 62200 3 10.0.0.9:1\n"
 
 /* --- an agent that the test plays ------------------------------------------------------------------ */
 
@@ -244,7 +243,7 @@ static void test_requests(void **state)
     asks(WORDS("remove", "10.0.0.6:1"), "fleet-change remove 10.0.0.6:1\n");
     asks(WORDS("remove", "c"), "fleet-change remove c\n");
     asks(WORDS("remove", "c", "--gone"), "fleet-change remove c gone\n");
-    asks(WORDS("ttl-max", "2m"), "fleet-change ttl-max 120000\n");
+    asks(WORDS("ttl-max", "2m", "--yes"), "fleet-change ttl-max 120000\n");
     asks(WORDS("resume", "--gone", "b"), "fleet-change gone b\n");
 
     memset(wide, '\xfe', sizeof(wide) - 1);
@@ -400,7 +399,7 @@ static void test_another_operators_change(void **state)
     says("version 2 was complete, and version 3 is there since");
     assert_int_equal(with(WORDS("remove", "b"), WORDS("begun 2 62200 2 -\n", CHANGING)), EXIT_BUSY);
     assert_int_equal(with(WORDS("add", "b=10.0.0.9:1"), WORDS(BEGUN, CHANGING)), EXIT_BUSY);
-    assert_int_equal(with(WORDS("ttl-max", "61s"), WORDS("begun 2 63220 3 -\n", CHANGING)),
+    assert_int_equal(with(WORDS("ttl-max", "61s"), WORDS(OLD, "begun 2 63220 3 -\n", CHANGING)),
                      EXIT_BUSY);
 }
 
@@ -451,10 +450,42 @@ static void test_abort(void **state)
         EXIT_OK);
     says("version 3: the fleet gets back what it was before the change");
     says("version 3 is complete and settled: the fleet is as it was before the change");
+    says("do not start the old server again");
+    assert_int_equal(
+        with(WORDS("abort"), WORDS(CHANGING, "begun 3 62200 3 -\n", GIVEN_UP,
+                                   HEAD("3", "complete") "keys_before 9a\n" BACK_SEATS)),
+        EXIT_OK);
+    says("a host that has the new key formats needs the old ones back");
+    says_no("the old server");
     assert_int_equal(with(WORDS("abort", "--gone", "--timeout", "5s"),
                           WORDS(CHANGING, "begun 3 62200 3 -\n", CHANGING, LATER_ONE)),
                      EXIT_BUSY);
     says("another operator's change came first");
+}
+
+/* 24h for 24s is complete at once, and stands for a day. */
+static void test_a_much_longer_ttl_max(void **state)
+{
+    (void)state;
+    assert_int_equal(with(WORDS("ttl-max", "24h"), WORDS(OLD, "error: asked\n")), EXIT_USAGE);
+    says("holdfast fleet: say --yes, too, if ttl_max is to be ");
+    says("more than 10 times the 1m0s that it is:\n");
+    says_no("asked");
+    assert_int_equal(with(WORDS("ttl-max", "24h", "--yes"), WORDS("error: asked\n")), EXIT_CONFIG);
+    assert_int_equal(with(WORDS("ttl-max", "10m"), WORDS(OLD, "error: asked\n")), EXIT_CONFIG);
+    assert_int_equal(with(WORDS("ttl-max", "1s"), WORDS(OLD, "error: asked\n")), EXIT_CONFIG);
+}
+
+/* (!) A host without a memory goes by its file. */
+static void test_every_file_has_to_follow(void **state)
+{
+    (void)state;
+    assert_int_equal(with(WORDS("ttl-max", "1m"), WORDS(OLD, "begun 2 62200 3 -\n", SETTLED)),
+                     EXIT_OK);
+    says("write ttl_max = 60000ms into the configuration file of every host");
+    assert_int_equal(with(MOVE, WORDS(BEGUN, SETTLED)), EXIT_OK);
+    says("before every host shows version 2 (holdfast fleet) and has the fleet's nodes in its "
+         "configuration file\n");
 }
 
 static void test_an_even_number(void **state)
@@ -483,6 +514,8 @@ int main(void)
         cmocka_unit_test(test_taken_and_not_gone_by),
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_a_much_longer_ttl_max),
+        cmocka_unit_test(test_every_file_has_to_follow),
         cmocka_unit_test(test_an_even_number),
     };
 

@@ -17,9 +17,10 @@
 #include "tools/reader/control.h"
 #include "tools/reader/reader_args.h"
 
-#define PATIENCE_S 20 /* the agent looks at servers for some seconds */
-#define LATER      "later: "
-#define WORD_SIZE  HF_WORD_SIZE(HF_NODE_TEXT_MAX)
+#define PATIENCE_S    20 /* the agent looks at servers for some seconds */
+#define LATER         "later: "
+#define TTL_MAX_TIMES 10 /* by which a ttl_max may be longer without a word more */
+#define WORD_SIZE     HF_WORD_SIZE(HF_NODE_TEXT_MAX)
 
 static const struct {
     const char *word, *operand; /* operand: NULL, none */
@@ -73,7 +74,7 @@ static int take_operands(int argc, char **argv, const struct reader_args *args,
     if (f->verb == FLEET_RESUME && !args->gone)
         return args_usage("fleet", "say --gone, too, if the server that leaves as that node is "
                                    "stopped for good: nothing else is resumed by a word");
-    if (args->yes && f->verb != FLEET_CONFIRM)
+    if (args->yes && f->verb != FLEET_CONFIRM && f->verb != FLEET_TTL_MAX)
         return args_usage("fleet", "leave --yes away: %s needs no such word", verbs[verb].word);
     if (args->gone && !verbs[verb].gone)
         return args_usage("fleet", "leave --gone away: no server leaves by %s", verbs[verb].word);
@@ -230,6 +231,23 @@ static int ask_for_word(const struct reader_args *args, const struct fleet_told 
     return EXIT_USAGE;
 }
 
+/* (!) Complete within a second, and the way back begins when it has settled. EXIT_OK or, with what the word means, EXIT_USAGE. */
+static int ask_for_long(const struct fleet_told *told, uint64_t ttl_max_ms)
+{
+    char was[TEXT_SPAN_SIZE], comes[TEXT_SPAN_SIZE];
+
+    if (!told->known || ttl_max_ms <= TTL_MAX_TIMES * told->ttl_max_ms)
+        return EXIT_OK;
+    text_span(was, sizeof(was), (int64_t)told->ttl_max_ms);
+    text_span(comes, sizeof(comes), (int64_t)ttl_max_ms);
+    fprintf(stderr,
+            "holdfast fleet: say --yes, too, if ttl_max is to be %s, more than %d times the %s "
+            "that it is:\nit can be changed back after a little more than that time only, and "
+            "until then a node that restarts empty gives no votes for as long\n",
+            comes, TTL_MAX_TIMES, was);
+    return EXIT_USAGE;
+}
+
 /* What the fleet is before it is asked for. EXIT_OK or, with a message, another code. */
 static int look_first(const struct reader_args *args, struct fleet_follow *f)
 {
@@ -238,7 +256,8 @@ static int look_first(const struct reader_args *args, struct fleet_follow *f)
     char why[512];
     int code;
 
-    if (f->verb != FLEET_ABORT && f->verb != FLEET_CONFIRM)
+    if (f->verb != FLEET_ABORT && f->verb != FLEET_CONFIRM &&
+        (f->verb != FLEET_TTL_MAX || args->yes))
         return EXIT_OK;
     code = fleet_told_ask(args->agent, &place, &told, why, sizeof(why));
     if (code != EXIT_OK) {
@@ -247,6 +266,8 @@ static int look_first(const struct reader_args *args, struct fleet_follow *f)
     }
     f->back_count = told.before_count;
     memcpy(f->back, told.before, sizeof(f->back));
+    if (f->verb == FLEET_TTL_MAX)
+        return ask_for_long(&told, f->ttl_max_ms);
     return f->verb == FLEET_CONFIRM ? ask_for_word(args, &told) : EXIT_OK;
 }
 
@@ -296,7 +317,7 @@ int cmd_fleet_change(int argc, char **argv)
         "  move ID=ADDRESS  another server, which has to be empty, for a node\n"
         "  add ID=ADDRESS   one node more\n"
         "  remove ID        one less\n"
-        "  ttl-max TIME     another longest TTL\n"
+        "  ttl-max TIME     another longest TTL; more than ten times as long with --yes only\n"
         "  rekey            the key formats that this host's configuration file has by now; all "
         "hosts have to be\n"
         "                   drained, and their agents restarted with them afterwards\n"

@@ -230,24 +230,33 @@ static void say_over(const struct state *s)
         printf(": node %s has left the fleet", id);
         break;
     case FLEET_TTL_MAX:
-        printf(": ttl_max is %s", text_span(span, sizeof(span), (int64_t)f->ttl_max_ms));
-        break;
+        printf(": ttl_max is %s; write ttl_max = %" PRIu64
+               "ms into the configuration file of every host, which goes by its file when it "
+               "starts without a memory, as after a reboot\n",
+               text_span(span, sizeof(span), (int64_t)f->ttl_max_ms), f->ttl_max_ms);
+        return;
     case FLEET_REKEY:
         printf(": restart the agents of all hosts with the new key formats in their "
                "configuration files, and then holdfast undrain on each\n");
         return;
     case FLEET_ABORT:
         printf(": the fleet is as it was before the change that was given up");
+        if (s->told.rekeys) {
+            printf("; a host that has the new key formats needs the old ones back in its "
+                   "configuration file, and its agent a restart\n");
+            return;
+        }
         break;
     case FLEET_RESUME:
     case FLEET_CONFIRM:
         break;
     }
-    if (f->verb == FLEET_ADD || f->verb == FLEET_TTL_MAX)
-        putchar('\n');
+    if (f->verb == FLEET_ADD)
+        printf("; write it into the configuration file of every host\n");
     else
         printf("; do not start the old server again with its old data, and do not give it to "
-               "another fleet, before every host shows version %" PRIu64 " (holdfast fleet)\n",
+               "another fleet, before every host shows version %" PRIu64
+               " (holdfast fleet) and has the fleet's nodes in its configuration file\n",
                f->version);
 }
 

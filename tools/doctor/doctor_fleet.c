@@ -134,8 +134,8 @@ static void look_at_local(struct doctor *doctor, const struct fleet_told *told)
     for (int i = 0; local < told->seat_count && i < told->seat_count; i++)
         if (is_local(told->seat[i].address))
             doctor_report(doctor, FINDING_WARN, "nodes.addresses",
-                          "configure it by an address that all hosts reach; drain all, wait one "
-                          "quarantine, and start one with --new-list",
+                          "give that node a server at an address that all hosts reach: holdfast "
+                          "fleet move",
                           "%s is at %s for this fleet: to each other host that is another server",
                           text_escape_str(id, sizeof(id), told->seat[i].id),
                           text_escape_str(seat, sizeof(seat), told->seat[i].address));

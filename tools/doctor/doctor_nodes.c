@@ -22,7 +22,7 @@ static void look_at_count(struct doctor *doctor, const struct reader *reader, ui
                       "with %" PRIu32 " node%s no node may fail", nodes, nodes == 1 ? "" : "s");
     else if (nodes % 2 == 0)
         doctor_report(doctor, FINDING_WARN, "nodes.count",
-                      "add a node or take one away (drain the fleet, then --new-list)",
+                      "add a node or take one away (holdfast fleet add, holdfast fleet remove)",
                       "%" PRIu32 " nodes survive no more failures than %" PRIu32 " do", nodes,
                       nodes - 1);
     else
@@ -58,9 +58,8 @@ static const char *refusal_remedy(uint32_t refused)
     case HF_REFUSED_AUTH:
         return "correct user and password for it in the agent's configuration";
     case HF_REFUSED_FLEET:
-        return "give all agents one node list, ttl_max and key formats; after a change of them "
-               "drain all, "
-               "wait one quarantine, and start one with --new-list";
+        return "write the fleet's ids, ttl_max and key formats into this host's configuration file "
+               "and restart its agent; to change the fleet: holdfast fleet move --help";
     default:
         return "see what listens at this address";
     }
