@@ -214,13 +214,15 @@ bool fleet_change_has_keys(const struct fleet *f, const struct fleet_wish *w, ch
         return true;
     if (w->kind == FLEET_WISH_REKEY)
         snprintf(why, size,
-                 "ask on a host whose agent runs with the key_format and key_format_for that the "
-                 "fleet has; or put those into this host's configuration file, restart its agent, "
+                 "ask on a host whose agent runs with the key_format, key_format_for and database "
+                 "that the fleet has; or put those into this host's configuration file, restart "
+                 "its agent, "
                  "put the new ones in, and ask before the next restart");
     else
         snprintf(why, size,
-                 "ask on a host whose agent has the fleet's key_format and key_format_for; or put "
-                 "those into this host's configuration file and restart its agent first: it has "
+                 "ask on a host whose agent has the fleet's key_format, key_format_for and "
+                 "database; or put those into this host's configuration file and restart its agent "
+                 "first: it has "
                  "other ones than version %" PRIu64 " of the fleet",
                  f->record.version);
     return false;

@@ -40,7 +40,7 @@ static void say_not_akin(const struct fleet *f, int i, char *ret_text, size_t si
 
     if (theirs->version > 1 && strcmp(theirs->keys, f->own.keys) != 0)
         snprintf(ret_text, size,
-                 "put the key_format and key_format_for of version %" PRIu64
+                 "put the key_format, key_format_for and database of version %" PRIu64
                  " of the fleet into this host's configuration file, as its hosts that hold locks "
                  "have them, and restart its agent: node %s says that it has other ones",
                  theirs->version, id);
@@ -104,7 +104,7 @@ bool fleet_differs(const struct fleet *f, char *ret_text, size_t size)
         return false;
     if (fleet_record_rekeys(&f->record) && strcmp(f->own.keys, f->record.keys_before) == 0) {
         snprintf(ret_text, size,
-                 "put the key_format and key_format_for of version %" PRIu64
+                 "put the key_format, key_format_for and database of version %" PRIu64
                  " of the fleet into this host's configuration file and restart its agent: the new "
                  "ones after a rekey, the OLD ones after one that was given up",
                  f->record.version);

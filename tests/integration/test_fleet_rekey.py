@@ -71,7 +71,7 @@ def all_is_well(run):
     result = done(change(run, "rekey", agent=agents["a"], timeout_s=60))
     assert "restart the agents of all hosts" in result.out, result
     for label, agent in agents.items():
-        assert "put the key_format and key_format_for of version" in run.holdfast("fleet", agent=agent).out, label
+        assert "put the key_format, key_format_for and database of version" in run.holdfast("fleet", agent=agent).out, label
         assert run.holdfast("undrain", agent=agent).rc == 0
         result = run.holdfast("run", "-n", "job", "true", agent=agent)
         assert result.rc != 0 and "restart its agent" in result.err, result
@@ -109,7 +109,7 @@ def not_drained(run):
             granted = time.monotonic()
     assert lost is not None and granted is not None and lost < granted, (lost, granted)
     assert command.wait(60) == 0, command.err
-    assert agents["b"].running and "put the key_format and key_format_for of version" in run.holdfast("fleet", agent=agents["b"]).out
+    assert agents["b"].running and "put the key_format, key_format_for and database of version" in run.holdfast("fleet", agent=agents["b"]).out
 
 
 @scenario("a rekey that cannot end is given up: the old key formats hold again, and nobody took a lock meanwhile")

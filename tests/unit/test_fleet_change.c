@@ -1077,9 +1077,9 @@ TEST(a_host_whose_fleet_changed_on_after_its_key_formats_is_told_of_them)
     for (int i = 0; i < 3; i++)
         meet(a, i, i);
     assert_true(fleet_is_foreign(&a->fleet, 0, why, sizeof(why)));
-    assert_why("put the key_format and key_format_for of version 3");
+    assert_why("put the key_format, key_format_for and database of version 3");
     assert_why_lacks("list of");
-    assert_waits(2, "put the key_format and key_format_for of version 3");
+    assert_waits(2, "put the key_format, key_format_for and database of version 3");
 }
 
 /* Whether a rekey went on or was given up, the record says the same. */

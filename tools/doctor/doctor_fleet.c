@@ -38,7 +38,7 @@ static void look_at_record(struct doctor *doctor, const struct fleet_told *told)
     text_escape_str(text, sizeof(text), *told->differs ? told->differs : told->waits);
     if (*told->differs)
         doctor_report(doctor, FINDING_FAIL, "fleet.record",
-                      "write the fleet's ids, ttl_max and key formats into this host's "
+                      "write the fleet's ids, ttl_max, key formats and database into this host's "
                       "configuration file and restart its agent; to change the fleet: holdfast "
                       "fleet move --help",
                       "this host may take no locks: %s", text);

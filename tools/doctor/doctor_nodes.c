@@ -58,7 +58,8 @@ static const char *refusal_remedy(uint32_t refused)
     case HF_REFUSED_AUTH:
         return "correct user and password for it in the agent's configuration";
     case HF_REFUSED_FLEET:
-        return "write the fleet's ids, ttl_max and key formats into this host's configuration file "
+        return "write the fleet's ids, ttl_max, key formats and database into this host's "
+               "configuration file "
                "and restart its agent; to change the fleet: holdfast fleet move --help";
     default:
         return "see what listens at this address";
