@@ -69,24 +69,6 @@ uint32_t fleet_change_awaits(const struct fleet *f)
     return which;
 }
 
-static bool is_told_of(const struct fleet_record *wish, const struct fleet_seat *seat)
-{
-    for (int i = 0; i < wish->before_count; i++)
-        if (strcmp(wish->before[i].id, seat->id) == 0 &&
-            strcmp(wish->before[i].address, seat->address) == 0)
-            return !wish->before[i].gone;
-    return false;
-}
-
-int fleet_change_first(const struct fleet *f, const struct fleet_record *wish)
-{
-    int first = 0;
-
-    while (first < f->n - 1 && !is_told_of(wish, fleet_place(f, first)))
-        first++;
-    return first;
-}
-
 /* --- what an operator asks for ---------------------------------------------------------------- */
 
 static int find(const struct fleet_record *r, const char *id)

@@ -43,8 +43,6 @@ int fleet_change_begin(struct fleet *fleet, const struct fleet_wish *wish, hf_ti
                        char *why, size_t size);
 /* Whether the changing record that is gone by may become complete. */
 bool fleet_change_is_over(const struct fleet *fleet);
-/* The node that has to take such a record before any other does. */
-int fleet_change_first(const struct fleet *fleet, const struct fleet_record *wish);
 /* Makes it the complete one: the same bytes, whoever does it. */
 void fleet_change_complete(struct fleet_record *record);
 /* As fleet_awaits(). */
@@ -54,6 +52,8 @@ void fleet_change_waits(const struct fleet *fleet, hf_time now, char *ret_text, 
 
 /* --- for its files (agent/core/fleet_change_words.c) -------------------------------------------- */
 
+/* The node that has to take such a record before any other does. */
+int fleet_change_first(const struct fleet *fleet, const struct fleet_record *wish);
 /* Of the members before. */
 int fleet_change_gone_count(const struct fleet_record *record);
 /* It is not connected to its seat, and this agent had the time to. */

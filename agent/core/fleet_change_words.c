@@ -1,4 +1,4 @@
-/* What an operator reads of a change of the fleet: what it waits for, and why it may not begin. */
+/* What an operator reads of a change of the fleet: what it waits for, on whom it begins, and why it may not. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +10,24 @@
 #define CONNECTING (2 * HF_NS_PER_SEC) /* before a node that is not connected is away */
 
 /* --- what is looked at -------------------------------------------------------------------------- */
+
+static bool is_told_of(const struct fleet_record *wish, const struct fleet_seat *seat)
+{
+    for (int i = 0; i < wish->before_count; i++)
+        if (strcmp(wish->before[i].id, seat->id) == 0 &&
+            strcmp(wish->before[i].address, seat->address) == 0)
+            return !wish->before[i].gone;
+    return false;
+}
+
+int fleet_change_first(const struct fleet *f, const struct fleet_record *wish)
+{
+    int first = 0;
+
+    while (first < f->n - 1 && !is_told_of(wish, fleet_place(f, first)))
+        first++;
+    return first;
+}
 
 static bool leaves(const struct fleet *f, int i)
 {
