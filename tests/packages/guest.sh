@@ -58,13 +58,41 @@ check "no unit is enabled: for nobody an agent that he did not ask for" test -z 
 check "an agent without nodes says what is missing" says "node" as holdfast holdfastd --system --config $conf
 check "the manual is there" test -f /usr/share/man/man8/holdfastd.8.gz -o -f /etc/dpkg/dpkg.cfg.d/docker
 
-# --- used: three nodes, the agent by the unit's own words, a job under a lock
-check "Redis" install redis-server
-for port in 7001 7002 7003; do
-    redis-server --port $port --save '' --daemonize yes --logfile "/packages/redis$port" >/dev/null
-done
+# --- used: three nodes that speak TLS to those who show a certificate, with a user of the least rights; the agent by the
+# unit's own words; a job under a lock
+check "Redis and openssl" install redis-server openssl
+grep -q localhost /etc/hosts 2>/dev/null || echo "127.0.0.1 localhost" >>/etc/hosts
+mkdir tls
+sign() { # sign NAME: a key and a certificate of our CA
+    openssl req -newkey rsa:2048 -nodes -keyout "tls/$1.key" -out "tls/$1.csr" -subj "/CN=$1" 2>/dev/null &&
+        openssl x509 -req -in "tls/$1.csr" -CA tls/ca.crt -CAkey tls/ca.key -CAcreateserial -days 30 -out "tls/$1.crt" \
+            -extfile <(echo "subjectAltName=DNS:$1") 2>/dev/null
+}
+openssl req -x509 -newkey rsa:2048 -nodes -keyout tls/ca.key -out tls/ca.crt -days 30 -subj "/CN=the CA" 2>/dev/null
+check "certificates" sign localhost
+check "the agent's certificate" sign agent
+chmod 644 tls/localhost.key
+node() { # node PORT: a redis-server, as the manual has its user
+    redis-server --port 0 --tls-port "$1" --tls-cert-file /packages/tls/localhost.crt --tls-key-file /packages/tls/localhost.key \
+        --tls-ca-cert-file /packages/tls/ca.crt --tls-auth-clients yes --save '' --daemonize yes --logfile "/packages/redis$1" >/dev/null
+    until_ok ask "$1" PING >/dev/null
+    # shellcheck disable=SC2046
+    ask "$1" $(zcat /usr/share/man/man8/holdfastd.8.gz | sed -n 's/^ACL SETUSER holdfast on >PASSWORD/ACL SETUSER holdfast on >word/p') >/dev/null &&
+        ask "$1" ACL SETUSER default nopass resetkeys -@all +acl +ping +shutdown >/dev/null
+}
+ask() { # ask PORT COMMAND...: as another who has a certificate
+    local port=$1
+    shift
+    redis-cli --tls --cacert tls/ca.crt --cert tls/agent.crt --key tls/agent.key -h localhost -p "$port" "$@" 2>/dev/null | tee -a asked | grep -vE 'ERR|NOPERM'
+}
+for port in 7001 7002 7003; do check "a node with TLS and the manual's rights" node $port; done
+cp tls/ca.crt tls/agent.crt tls/agent.key /etc/holdfast/
+echo word >/etc/holdfast/password
+chgrp holdfast /etc/holdfast/{agent.key,password}
+chmod 640 /etc/holdfast/{agent.key,password}
 sed -i 's/^#ttl_max = .*/ttl_max = 5s/; s/^#ttl = .*/ttl = 5s/' $conf
-printf 'node = %s\n' a=127.0.0.1:7001 b=127.0.0.1:7002 c=127.0.0.1:7003 >>$conf
+printf 'tls_%s\n' "ca_file = /etc/holdfast/ca.crt" "cert_file = /etc/holdfast/agent.crt" "key_file = /etc/holdfast/agent.key" >>$conf
+printf 'node = %s,password_file=/etc/holdfast/password\n' {a=rediss://holdfast@localhost:7001,b=rediss://holdfast@localhost:7002,c=rediss://holdfast@localhost:7003} >>$conf
 check "the configuration is taken" as holdfast holdfastd --system --check-config $conf
 unit=$(find /lib/systemd/system /usr/lib/systemd/system -name holdfastd.service 2>/dev/null | head -1)
 start=$(sed -n 's/^ExecStart=//p' "$unit")
@@ -75,6 +103,7 @@ check "the agent of the unit's ExecStart is ready, and all nodes vote" until_ok 
 check "an ordinary user's job runs under a lock" says "in the job" as nobody holdfast run -w 10s db/migrate -- echo "in the job"
 begin nobody job.log holdfast run long -- sleep 1000
 job=$begun
+check "no word of a password is in ps" test -z "$(grep -l word /proc/[0-9]*/cmdline 2>/dev/null)"
 check "a lock is held" until_ok says "long .*held.*nobody" holdfast list
 check "another waits for it in vain" says "held by" as nobody holdfast run -n long -- true
 
@@ -104,9 +133,7 @@ rm -f $conf.dpkg-dist
 # --- an agent beside it, by the template's words
 sed 's/7001/7011/; s/7002/7012/; s/7003/7013/' $conf >/etc/holdfast/cell.conf
 chgrp holdfast /etc/holdfast/cell.conf
-for port in 7011 7012 7013; do
-    redis-server --port $port --save '' --daemonize yes --logfile "/packages/redis$port" >/dev/null
-done
+for port in 7011 7012 7013; do check "a node for it" node $port; done
 beside=$(sed -n 's/^ExecStart=//p; s/%i/cell/g' "${unit%.service}@.service" | sed 's/%i/cell/g')
 # shellcheck disable=SC2086
 begin holdfast cell.log $beside
@@ -121,7 +148,8 @@ check "programs find it" test -f /usr/include/holdfast.h
 # --- removed, purged
 check "all end when they are asked to" kill "$job" "$agent" "$cell"
 wait "$job" "$agent" "$cell" 2>/dev/null
-for port in 7001 7002 7003 7011 7012 7013; do redis-cli -p $port shutdown nosave; done
+for port in 7001 7002 7003 7011 7012 7013; do ask $port shutdown nosave; done
+rm /etc/holdfast/{ca.crt,agent.crt,agent.key,password}
 check "the packages are removed" apt-get remove -y -qq holdfast libholdfast1 libholdfast-dev
 check "the configuration stays" cmp $conf /packages/mine.conf
 rm -f /etc/holdfast/cell.conf
