@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The examples of docs/examples do what they say, with an agent on real nodes."""
+"""The examples of docs/examples do what they say, with an agent on real nodes; what docs/OPERATIONS.md says is so."""
 import configparser
 import os
 import pathlib
@@ -23,9 +23,9 @@ def command(run, name, text):
     path.chmod(0o755)
 
 
-def start(run, *argv, agent=None, **options):
+def start(run, *argv, agent=None, more=None, **options):
     path = f"{run.dir}/bin:{BUILD}/bin:{os.environ['PATH']}"
-    return run.spawn(*argv, label=pathlib.Path(str(argv[0])).name, env={"PATH": path, **agent_env(agent)}, **options)
+    return run.spawn(*argv, label=pathlib.Path(str(argv[0])).name, env={"PATH": path, **agent_env(agent), **(more or {})}, **options)
 
 
 def done(process, code=0):
@@ -187,6 +187,89 @@ def workers(run):
     assert len(set((run.dir / "done").read_text().split())) == 12
     assert not (run.dir / "wrong").exists()
     assert set(re.findall(r"licence (\d) of 3", out)) == {"0", "1", "2"}, out
+
+
+@scenario("each name has one cell, whoever asks; a new cell takes names from the others, and they exchange none", sanitizers=False)
+def cells(run):
+    names = [f"job/{i}" for i in range(60)]
+
+    def cell_of(name, *cells):
+        return done(start(run, EXAMPLES / "cell_of.sh", name, more={"HOLDFAST_CELLS": " ".join(cells)})).strip()
+
+    two = {name: cell_of(name, "cell1", "cell2") for name in names}
+    three = {name: cell_of(name, "cell3", "cell1", "cell2") for name in names}
+    assert set(two.values()) == {"cell1", "cell2"} and set(three.values()) == {"cell1", "cell2", "cell3"}, (two, three)
+    assert all(three[name] in (two[name], "cell3") for name in names), (two, three)
+    assert start(run, EXAMPLES / "cell_of.sh", "x").wait() != 0
+    nodes = run.redis(6)
+    fleets = {"cell1": nodes[:3], "cell2": nodes[3:]}
+    hosts = [{cell: run.agent(f"{host}-{cell}", nodes=[node.spec for node in fleet]) for cell, fleet in fleets.items()} for host in "ab"]
+    held = [next(name for name in names if two[name] == cell) for cell in fleets]
+    for name in held:
+        job = start(run, BUILD / "bin" / "holdfast", "run", name, "sh", "-c", "echo runs; exec sleep 60", agent=hosts[0][two[name]])
+        job.wait_out("runs")
+        other = start(run, BUILD / "bin" / "holdfast", "run", "-n", name, "true", agent=hosts[1][two[name]])
+        done(other, 75)
+        job.signal(signal.SIGTERM)
+        done(job, 128 + signal.SIGTERM)
+
+
+# --- docs/OPERATIONS.md
+
+
+def guide():
+    return (ROOT / "docs" / "OPERATIONS.md").read_text()
+
+
+def secret(run, name):
+    path = run.dir / name
+    path.write_text("PASSWORD\n")
+    path.chmod(0o600)
+    return path
+
+
+def blocks():
+    return re.findall(r"^```\n(.*?)^```$", guide(), re.M | re.S)
+
+
+@scenario("the operations guide names each alert once, and no other")
+def alerts(run):
+    rules = (ROOT / "packaging" / "prometheus" / "holdfast.rules.yml").read_text()
+    assert sorted(re.findall(r"^\| `(Holdfast\w+)` \|", guide(), re.M)) == sorted(re.findall(r"- alert: (\w+)", rules))
+
+
+@scenario("the operations guide gives the rights that the manual gives")
+def least_rights(run):
+    line, = re.findall(r"^user holdfast on >PASSWORD (.*)$", guide(), re.M)
+    manual, = re.findall(r"^ACL SETUSER holdfast on >PASSWORD (.*)$", (ROOT / "docs" / "man" / "holdfastd.8").read_text(), re.M)
+    assert line == manual
+
+
+@scenario("the agent takes the configurations of the operations guide", sanitizers=False)
+def configurations(run):
+    found = re.findall(r"^# cat >(\S*\.conf) <<'END'\n(system = yes\n.*?)^END$", guide(), re.M | re.S)
+    assert len(found) >= 2
+    for path, text in found:
+        conf = run.dir / pathlib.Path(path).name
+        text = re.sub(r"(?m)^(password_file) = (.*)", lambda found: f"{found[1]} = {secret(run, pathlib.Path(found[2]).name)}", text)
+        conf.write_text(text)
+        conf.chmod(0o600)
+        done(start(run, BUILD / "bin" / "holdfastd", "--check-config", conf, "--offline", "--name", f"{run.id}-{conf.stem}"))
+
+
+@scenario("the command and the agent know the options that the operations guide gives them", sanitizers=False)
+def options(run):
+    commands = [line for block in blocks() for line in re.findall(r"^[#$] (.*)$", block, re.M)]
+    known = {}
+    for program, rest in re.findall(r"(?:^|\|\| |&& )(holdfastd?) ([^|&;\n]*)", "\n".join(commands), re.M):
+        words = rest.split(" -- ")[0].split()
+        name = " ".join([program, *re.match(r"(?:fleet [a-z][a-z-]+|\S*)", " ".join(words))[0].split()]) if program == "holdfast" else program
+        if name not in known:
+            argv = [BUILD / "bin" / program, *name.split()[1:], "--help"]
+            known[name] = done(start(run, *argv))
+        for option in re.findall(r"(?<!\S)--[a-z-]+", " ".join(words)):
+            assert option in known[name], f"{name} knows no {option}"
+    assert {"holdfastd", "holdfast run", "holdfast fleet move", "holdfast drain"} <= set(known), known.keys()
 
 
 @scenario("the scripts are sound", sanitizers=False)
