@@ -20,11 +20,14 @@
     "a restart makes another agent, and the leases of this one end with their validity"
 #define RESTART_ONE_START "it holds for one start only"
 #define RESTART_FLEET                                                                              \
-    "it is the same in the whole fleet: stop the agents of all hosts for one quarantine, then "    \
-    "start them with --new-list"
+    "it is the same in the whole fleet: holdfast fleet ttl-max changes it there, and then every "  \
+    "host's file follows"
 #define RESTART_LIST                                                                               \
-    "it is the same in the whole fleet, and no agent starts with another while a lease is held: "  \
-    "stop the agents of all hosts for one quarantine, then start them with --new-list"
+    "it is the same in the whole fleet: holdfast fleet move, add and remove change it there; for " \
+    "other ids stop the agents of all hosts for one quarantine, then start them with --new-list"
+#define RESTART_KEYS                                                                               \
+    "it is the same in the whole fleet: drain all hosts, and holdfast fleet rekey changes it "     \
+    "there"
 
 const struct config_row config_rows[CONFIG_ROWS] = {
 #define CONFIG_ROW(key, type, field, min, max, standard, argument, where, reload, doc)             \

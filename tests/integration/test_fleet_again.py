@@ -246,7 +246,8 @@ def checked(run):
     assert rc == 0, said
     for text in (f"node n4 is at {four.seat} for this fleet, and not in this file",
                  f"node n2 is at {other.seat} for this fleet, and this leads to ",
-                 f"ttl_max is {TTL_S + 1}.0 s for this fleet", "a restart readopts 1 of its 1 leases",
+                 f"ttl_max is {TTL_S + 1}.0 s for this fleet, write that here, too: by the {TTL_S}.0 s of this file",
+                 "a restart readopts 1 of its 1 leases",
                  "nodes: 4 of 4 answer as they should, 3 are needed"):
         assert text in said, (text, said)
     assert agent.running and holder.held()

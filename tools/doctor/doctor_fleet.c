@@ -110,7 +110,9 @@ static void look_at_ttl_max(struct doctor *doctor, const struct fleet_told *told
 
     if (!told->known || !told->file_ttl_max_ms || told->file_ttl_max_ms >= told->ttl_max_ms)
         return;
-    snprintf(remedy, sizeof(remedy), "write ttl_max = %" PRIu64 "ms into its configuration file",
+    snprintf(remedy, sizeof(remedy),
+             "write ttl_max = %" PRIu64
+             "ms into its configuration file, and restart its agent: its leases stay",
              told->ttl_max_ms);
     doctor_report(doctor, FINDING_WARN, "fleet.ttl_max", remedy,
                   "ttl_max is %s for this fleet and %s in this host's configuration file: after a "
