@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import BUILD, ROOT, agent_env, main, scenario, wait_until  # noqa: E402
+from rig import BUILD, ROOT, Redis, Result, agent_env, main, scenario, wait_until  # noqa: E402
 
 EXAMPLES = ROOT / "docs" / "examples"
 
@@ -270,6 +270,60 @@ def options(run):
         for option in re.findall(r"(?<!\S)--[a-z-]+", " ".join(words)):
             assert option in known[name], f"{name} knows no {option}"
     assert {"holdfastd", "holdfast run", "holdfast fleet move", "holdfast drain"} <= set(known), known.keys()
+
+
+@scenario("what the operations guide shows on the screen is what commands say", sanitizers=False)
+def symptoms(run):
+    text = guide()
+
+    def says(words, result, rc):
+        assert words in text, f"the guide does not have: {words}"
+        assert result.rc == rc and words in result.out + result.err, (words, result)
+
+    def check(node, words, rc=78):
+        argv = run.agent_argv("checked", nodes=[node], fresh=False, options=("--check-config", conf))
+        process = run.spawn(*argv, label="check")
+        says(words, Result(process.wait(), process.out, process.err), rc)
+
+    nodes = run.redis(3)
+    conf = run.dir / "holdfast.conf"
+    conf.write_text("")
+    conf.chmod(0o600)
+    agent = run.agent(ttl="10s")
+    holder = run.holder()
+    holder.acquire("job")
+    says("is held by", run.holdfast("run", "-n", "job", "true"), 75)
+    says("this host is drained: it grants no lock until holdfast undrain", run.holdfast("drain"), 0)
+    says(": it grants no lock until holdfast undrain", run.holdfast("run", "-n", "other", "true"), 69)
+    says("this host grants locks again; it was drained since ", run.holdfast("undrain"), 0)
+    says("set ttl to ", run.holdfast("fleet", "ttl-max", "5s"), 78)
+    says("let a server answer at ", run.holdfast("fleet", "move", f"{nodes[0].id}=127.0.0.1:1"), 78)
+    agent.sigstop()
+    wait_until(lambda: run.holdfast("status").rc == 3, what="it is seen to hang")
+    says("is not answering: last sign of life ", run.holdfast("status"), 3)
+    agent.sigcont()
+    wait_until(lambda: run.holdfast("status").rc == 0, what="it goes on")
+    nodes[2].stop()
+    wait_until(lambda: re.search(r"\n\S+ +down ", run.holdfast("status").out), what="the node is down")
+    says("answer first; or, if that server is stopped for good, say --gone ", run.holdfast("fleet", "remove", nodes[2].id), 75)
+    nodes[1].stop()
+    wait_until(lambda: run.holdfast("run", "-n", "other", "true").rc == 69, what="no majority")
+    says("1 of 3 nodes may vote, 2 are needed; 2 down", run.holdfast("run", "-n", "other", "true"), 69)
+    holder.close()
+    agent.stop()
+    says("no agent answers at ", run.holdfast("run", "-n", "other", "true"), 69)
+    says("; start holdfastd, or name another with --agent", run.holdfast("status"), 69)
+
+    alone = Redis(run, "alone", tcp=True).start()
+    check("alone=127.0.0.1:1", "does not answer: Connection refused", 0)
+    alone.cmd("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
+    check(alone, "its maxmemory-policy may evict locks; set noeviction, or allow_eviction with the weaker contract")
+    alone.cmd("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    alone.cmd("ACL", "SETUSER", "default", "-evalsha")
+    check(alone, "+evalsha: its user lacks these rights")
+    alone.cmd("ACL", "SETUSER", "default", "+evalsha")
+    conf.write_text("nod = x\n")
+    check(alone, "there is no setting 'nod'; did you mean 'node'?")
 
 
 @scenario("the scripts are sound", sanitizers=False)
