@@ -60,6 +60,7 @@ struct start {
     hf_time started;
     struct control control; /* its socket stays when the agent starts again */
     int listener;           /* agent.listener */
+    hf_time shown;          /* agent.fleet_shown */
     bool again;             /* by another record */
     bool left;              /* anything, for the next agent */
 };
@@ -161,6 +162,7 @@ static int run(struct start *s)
     struct agent agent = {.config = s->now,
                           .started = s->started,
                           .listener = s->listener,
+                          .fleet_shown = s->shown,
                           .timens_inode = s->host->timens_inode,
                           .pidns_inode = s->host->pidns_inode};
     char why[1024];
@@ -185,6 +187,7 @@ static int run(struct start *s)
         s->left = stores_close(&agent);
     }
     s->listener = agent.listener;
+    s->shown = agent.fleet_shown;
     fleet_board_fini(&agent.fleet_board);
     rcu_unregister_thread();
     return exit_code_of(rc);
@@ -229,8 +232,12 @@ static int run_dev(void *arg)
 static int start(struct config *config, const struct host *host, const struct reload_start *began)
 {
     static struct config now; /* as in main() */
-    struct start s = {
-        .config = config, .now = &now, .host = host, .began = *began, .started = clock_now()};
+    struct start s = {.config = config,
+                      .now = &now,
+                      .host = host,
+                      .began = *began,
+                      .started = clock_now(),
+                      .shown = HF_TIME_PAST};
     char why[1024];
     int code = EXIT_SYSTEM, rc = singleton_take(config, &s.singleton, why, sizeof(why));
 

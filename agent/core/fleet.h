@@ -52,6 +52,7 @@ struct fleet_node {
     hf_time empty_since;             /* since an answer told no record; HF_TIME_NEVER: it has one */
     int64_t since_ms;                /* when that was put, by its host's clock; 0 not known */
     hf_time asked;                   /* when its last answer was asked for */
+    hf_time shown; /* when its last answer with our record was; HF_TIME_PAST: none was */
     hf_time
         sighted; /* since when it tells our record under this nonce; HF_TIME_NEVER: it does not */
 };
@@ -113,6 +114,8 @@ void fleet_on_since(struct fleet *fleet, int node, int64_t since_ms, int64_t our
 bool fleet_is_refounded(const struct fleet *fleet, int node);
 /* Whether it told a digest whose record has not been read. */
 bool fleet_is_unread(const struct fleet *fleet, int node);
+/* Until then no majority had a later record than ours: as many showed ours then, or later. HF_TIME_PAST: not known. */
+hf_time fleet_shown(const struct fleet *fleet);
 /* Whether answers of the node count: the record counts it, the seat, and the digest of its last answer. */
 bool fleet_counts(const struct fleet *fleet, int node);
 /* Whether it is connected to the seat of our record; true while none is known. */

@@ -16,7 +16,7 @@ void fleet_init(struct fleet *f, const struct fleet_record *own, bool anew, hf_t
     f->started = now;
     for (int i = 0; i < f->n; i++) {
         f->node[i].empty_since = f->node[i].sighted = HF_TIME_NEVER;
-        f->node[i].asked = HF_TIME_PAST;
+        f->node[i].asked = f->node[i].shown = HF_TIME_PAST;
     }
     f->wish_until = f->confirmed_until = HF_TIME_PAST;
 }
@@ -68,7 +68,8 @@ void fleet_on_down(struct fleet *f, int i)
 {
     struct fleet_node *node = &f->node[i], gone = {.asked = HF_TIME_PAST,
                                                    .empty_since = HF_TIME_NEVER,
-                                                   .sighted = HF_TIME_NEVER};
+                                                   .sighted = HF_TIME_NEVER,
+                                                   .shown = node->shown};
 
     memcpy(gone.left, node->left, sizeof(gone.left));
     memcpy(gone.left_run_id, node->left_run_id, sizeof(gone.left_run_id));
@@ -129,6 +130,8 @@ bool fleet_on_answer(struct fleet *f, int i, const char *nonce, const char *dige
     snprintf(node->nonce, sizeof(node->nonce), "%s", nonce);
     snprintf(node->digest, sizeof(node->digest), "%s", digest);
     node->asked = sent;
+    if (fleet_shows(f, i))
+        node->shown = hf_time_max(node->shown, sent);
     if (!*digest) {
         node->said = FLEET_SAID_NONE;
         node->read[0] = '\0';
@@ -209,6 +212,23 @@ bool fleet_is_seated(const struct fleet *f, int i)
 bool fleet_shows(const struct fleet *f, int i)
 {
     return f->known && fleet_is_seated(f, i) && strcmp(f->node[i].digest, f->digest) == 0;
+}
+
+hf_time fleet_shown(const struct fleet *f)
+{
+    const int q = ballot_quorum(f->n);
+
+    for (int i = 0; i < f->n; i++) {
+        int as_late = 0, later = 0;
+
+        for (int k = 0; k < f->n; k++) {
+            as_late += hf_time_reached(f->node[k].shown, f->node[i].shown);
+            later += hf_time_before(f->node[i].shown, f->node[k].shown);
+        }
+        if (as_late >= q && later < q)
+            return f->node[i].shown;
+    }
+    return HF_TIME_PAST;
 }
 
 bool fleet_counts(const struct fleet *f, int i)

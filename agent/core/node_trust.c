@@ -15,7 +15,6 @@ void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word)
         .first_contact = HF_TIME_PAST,
         .facts_read = HF_TIME_PAST,
         .until = HF_TIME_PAST,
-        .shown = HF_TIME_PAST,
         .quarantine = quarantine,
     };
 }
@@ -84,26 +83,6 @@ static void restore_all(struct node_trust *t, const struct node_trust *before)
     t->word_run_id = fresh.word_run_id;
     t->word_age = fresh.word_age;
     t->step_shown = false;
-}
-
-void trust_on_shown(struct node_trust *t, hf_time sent)
-{
-    t->shown = hf_time_max(t->shown, sent);
-}
-
-hf_time trust_shown(const struct node_trust known[], int count, int q)
-{
-    for (int i = 0; i < count; i++) {
-        int as_late = 0, later = 0;
-
-        for (int k = 0; k < count; k++) {
-            as_late += !hf_time_before(known[k].shown, known[i].shown);
-            later += hf_time_before(known[i].shown, known[k].shown);
-        }
-        if (as_late >= q && later < q)
-            return known[i].shown;
-    }
-    return HF_TIME_PAST;
 }
 
 /* A quarantine that is over is of before then, and so is what the node's first contact found. */

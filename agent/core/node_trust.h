@@ -77,7 +77,6 @@ struct node_trust {
     uint32_t reasons;  /* enum hf_quarantine_reason bits of the running quarantine */
     hf_time until;     /* end of quarantine; HF_TIME_PAST none */
     hf_dur quarantine; /* its length */
-    hf_time shown;     /* then it showed the fleet's record by which its agent went, or later */
 
     /* clock: node time minus our BOOTTIME lies in [low, high], microseconds, as of `sampled` */
     bool clock_known;
@@ -111,14 +110,10 @@ bool trust_has_word(struct node_trust *t, hf_time started, hf_time now);
  * over: the next contact is a first one, which judges its age and the median.
  *
  * (!) An earlier agent that went by a shorter quarantine counted from what nodes forgot as long as it knew leases to be. It
- * was right about whatever was before `shown`, for no lease could be longer then (trust_shown()). What came later is
+ * was right about whatever was before `shown`, for no lease could be longer then (fleet_shown()). What came later is
  * counted again by this quarantine, and a node of which that cannot be told is met for the first time. */
 void trust_restore(struct node_trust *t, const struct node_trust *before, hf_time shown,
                    hf_time now);
-/* It showed the record by which this agent goes, in the answer to a command of then. */
-void trust_on_shown(struct node_trust *t, hf_time sent);
-/* Until then no majority of a later record was possible: `q` of these showed the earlier one then, or later. */
-hf_time trust_shown(const struct node_trust known[], int count, int q);
 
 /* What the operator allows, bits. */
 enum trust_allowed {

@@ -384,16 +384,6 @@ bool stores_known_node(const struct agent *agent, int node, struct node_trust *r
            node_records_get(agent->node_records, node, ret_trust) == HF_OK && ret_trust->contacted;
 }
 
-hf_time stores_shown(const struct agent *agent)
-{
-    struct node_trust known[HF_NODES_MAX];
-    int count = 0;
-
-    for (int i = 0; i < agent->config->node_count; i++)
-        count += stores_known_node(agent, i, &known[count]);
-    return trust_shown(known, count, agent->config->quorum);
-}
-
 /* No check word stands any more, so pending releases need not wait for their V. */
 static void believed_by_nobody(struct agent *agent)
 {

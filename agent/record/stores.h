@@ -41,7 +41,5 @@ bool stores_close(struct agent *agent);
 /* What an earlier agent knew of a node; false: nothing, or it does not apply. Called while broker and renewal
  * thread are made. */
 bool stores_known_node(const struct agent *agent, int node, struct node_trust *ret_trust);
-/* trust_shown() of the nodes that stores_known_node() knows. */
-hf_time stores_shown(const struct agent *agent);
 
 #endif

@@ -464,7 +464,7 @@ static int node_create(struct renewal *r, int i)
                config->assume_fresh || config->ephemeral);
     age_init(&node->age, node->trust.word_age, false);
     if (stores_known_node(r->agent, i, &before)) {
-        trust_restore(&node->trust, &before, stores_shown(r->agent), r->started);
+        trust_restore(&node->trust, &before, r->agent->fleet_shown, r->started);
         age_init(&node->age, node->trust.word_age, trust_may_vote(&node->trust, r->started));
     }
     node->first_mark = node->trust.mark;

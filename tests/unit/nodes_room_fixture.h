@@ -40,11 +40,6 @@ bool stores_known_node(HF_UNUSED const struct agent *a, int node, struct node_tr
     return recorded[node].contacted;
 }
 
-hf_time stores_shown(HF_UNUSED const struct agent *a)
-{
-    return HF_TIME_PAST;
-}
-
 void node_records_put(HF_UNUSED struct node_records *records, int node,
                       const struct node_trust *trust)
 {

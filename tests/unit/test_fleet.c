@@ -609,6 +609,32 @@ static void what_a_connection_said_ends_with_it(void **state)
     assert_true(fleet_counts(&w.fleet, 0));
 }
 
+static void where_a_majority_showed_ours_no_later_one_had_one(void **state)
+{
+    struct world w;
+    hf_time first, second;
+
+    (void)state;
+    begin(&w, false);
+    assert_int_equal(fleet_shown(&w.fleet).ns, HF_TIME_PAST.ns);
+    founded(&w);
+    first = w.now;
+    ask_all(&w);
+    assert_int_equal(fleet_shown(&w.fleet).ns, first.ns);
+    second = w.now;
+    hear(&w, 1, second);
+    assert_int_equal(fleet_shown(&w.fleet).ns, first.ns);
+    hear(&w, 1, first); /* an answer that was overtaken */
+    hear(&w, 2, second);
+    assert_int_equal(fleet_shown(&w.fleet).ns, second.ns);
+    pass(&w, 10);
+    for (int i = 0; i < N; i++)
+        wipe(&w, i);
+    ask_all(&w);
+    fleet_on_down(&w.fleet, 2);
+    assert_int_equal(fleet_shown(&w.fleet).ns, second.ns);
+}
+
 /* Of version 2, to which b has come from elsewhere; with the version 1 that was before. */
 static struct fleet_record moved(struct fleet_record *ret_first)
 {
@@ -772,6 +798,7 @@ int main(void)
         cmocka_unit_test(another_fleets_node_is_refused_by_itself),
         cmocka_unit_test(what_an_earlier_agent_went_by_stays),
         cmocka_unit_test(what_a_connection_said_ends_with_it),
+        cmocka_unit_test(where_a_majority_showed_ours_no_later_one_had_one),
         cmocka_unit_test(a_fleet_that_was_founded_anew_is_not_made_what_it_was),
         cmocka_unit_test(a_change_goes_on_whatever_a_founders_clock_said),
         cmocka_unit_test(nodes_that_were_restored_are_brought_up_to_date),

@@ -540,24 +540,6 @@ TEST(a_node_that_was_met_when_leases_could_be_longer_is_met_anew)
     assert_false(t.contacted);
 }
 
-TEST(where_a_majority_showed_the_earlier_record_no_other_had_one)
-{
-    struct node_trust known[3] = {fresh(), fresh(), fresh()};
-
-    assert_int_equal(trust_shown(known, 0, 2).ns, HF_TIME_PAST.ns);
-    assert_int_equal(trust_shown(known, 3, 2).ns, HF_TIME_PAST.ns);
-    trust_on_shown(&known[1], at(5 * SEC));
-    assert_int_equal(trust_shown(known, 3, 2).ns, HF_TIME_PAST.ns);
-    trust_on_shown(&known[2], at(3 * SEC));
-    assert_int_equal(trust_shown(known, 3, 2).ns, at(3 * SEC).ns);
-    trust_on_shown(&known[2], at(2 * SEC)); /* an answer that was overtaken */
-    assert_int_equal(trust_shown(known, 3, 2).ns, at(3 * SEC).ns);
-    trust_on_shown(&known[0], at(3 * SEC));
-    assert_int_equal(trust_shown(known, 3, 2).ns, at(3 * SEC).ns);
-    assert_int_equal(trust_shown(known, 3, 3).ns, at(3 * SEC).ns);
-    assert_int_equal(trust_shown(known, 1, 2).ns, HF_TIME_PAST.ns);
-}
-
 /* --- what the other thread saw ---------------------------------------------------------------- */
 
 TEST(a_finding_of_the_other_thread_begins_a_quarantine)
@@ -715,7 +697,6 @@ int main(void)
         cmocka_unit_test(what_a_node_forgot_when_leases_could_be_longer_is_counted_anew),
         cmocka_unit_test(of_a_quarantine_that_may_have_been_too_short_nothing_is_known),
         cmocka_unit_test(a_node_that_was_met_when_leases_could_be_longer_is_met_anew),
-        cmocka_unit_test(where_a_majority_showed_the_earlier_record_no_other_had_one),
         cmocka_unit_test(a_finding_of_the_other_thread_begins_a_quarantine),
         cmocka_unit_test(being_told_of_what_is_known_does_not_prolong_it),
         cmocka_unit_test(a_restart_is_judged_by_the_own_connection),

@@ -101,8 +101,6 @@ void node_fleet_reply(struct nodes *nodes, int i, const struct link_reply *reply
     if (fleet_on_answer(f, i, reply->nonce, reply->digest, reply->sent, reply->received) &&
         !reply->record)
         sentinel_reread(nodes, i, reply->received);
-    if (fleet_shows(f, i))
-        trust_on_shown(&nodes->node[i].trust, reply->sent);
     if (fleet_counts(f, i) != counted || changing)
         loop_timer_set(nodes->loop, &nodes->review, reply->received);
 }
@@ -302,6 +300,7 @@ static void begin_again(struct nodes *nodes, const struct fleet_record *record, 
                  : record->state == FLEET_COMPLETE ? HF_FLEET_COMPLETE
                                                    : HF_FLEET_CHANGING,
                  record);
+    nodes->agent->fleet_shown = fleet_shown(&nodes->fleet_view);
     fleet_leave(&nodes->fleet_view);
     nodes->fleet_ends = hf_time_add(now, LAST_ANSWERS);
 }

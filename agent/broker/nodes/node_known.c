@@ -18,7 +18,7 @@ void node_known_meet(struct nodes *nodes, int i, hf_time now)
     trust_init(&node->trust, timing_quarantine(hf_ms(c->ttl_longest_ms)),
                c->assume_fresh || c->ephemeral);
     if (known)
-        trust_restore(&node->trust, &before, stores_shown(nodes->agent), now);
+        trust_restore(&node->trust, &before, nodes->agent->fleet_shown, now);
     node_events_begin(nodes, i);
 }
 
