@@ -75,11 +75,10 @@ extern "C" {
 #ifndef HF_STATUS_TABLE
 enum {
     HF_OK = 0,
-    HF_EINVAL = -101, /* an argument is not valid */
-    HF_ENAME = -102,  /* name empty, over 255 bytes, or with the prefix "holdfast:" */
-    HF_ETTL = -103,   /* TTL below what the timing allows or above the agent's ttl_max */
-    HF_EPERM =
-        -104, /* not allowed: a rule of the agent keeps the name for others, or it is not yours */
+    HF_EINVAL = -101,    /* an argument is not valid */
+    HF_ENAME = -102,     /* name empty, over 255 bytes, or with the prefix "holdfast:" */
+    HF_ETTL = -103,      /* TTL below what the timing allows or above the agent's ttl_max */
+    HF_EPERM = -104,     /* not allowed: not yours, or kept for others by a rule of the agent */
     HF_EBUSY = -201,     /* held by another, and waiting was not asked for */
     HF_ETIMEDOUT = -202, /* the wait ended */
     HF_ECANCELED = -203, /* cancelled */

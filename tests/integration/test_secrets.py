@@ -161,8 +161,7 @@ def least_rights(run):
     assert run.holdfast("fleet", "ttl-max", "7s").rc == 0
     run.nodes[1].cmd("CLIENT", "KILL", "USER", "holdfast")
     wait_until(lambda: run.holdfast("nodes", "--json").json["nodes"][1]["state"] == "up", 10, "n2 is up again")
-    rows = run.holdfast("nodes", "--json").json["nodes"]
-    assert all(row["tracking"] == "on" for row in rows), rows
+    wait_until(lambda: all(row["tracking"] == "on" for row in run.holdfast("nodes", "--json").json["nodes"]), 10, "all nodes tell of keys")
     assert not denied(run), denied(run)
     assert check(run, [f"{node}/1" for node in users(run, "+select")]) == (0, ""), check(run, nodes)
     used = {line.split(":")[0].removeprefix("cmdstat_") for line in run.nodes[0].cmd("INFO", "commandstats").decode().splitlines()}
