@@ -72,7 +72,7 @@ def agent_within(run):
     argv = run.agent_argv("a", None, "3s", False, options=["--ttl-max", "3s"])
     process = run.spawn(*container(*argv))
     sock = run.runtime_dir / f"{run.tag}-a" / "sock"
-    wait_until(sock.exists, 15, f"the agent is there: {process.err}")
+    wait_until(lambda: "ready: " in process.err, 15, "the agent is ready")
     for program in ([COMMAND], container(COMMAND)):
         client = run.spawn(*program, "run", "--agent", sock, "job", "--", "true")
         assert client.wait(20) == EPERM, client.err
