@@ -3,6 +3,7 @@
 mounts, the process numbers and the user ids are the container's own. Another time namespace: test_bad_input.py."""
 import pathlib
 import re
+import socket
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
@@ -27,6 +28,11 @@ def read_only(folder, *words):
 def inside(run, *words, agent, users=False, timeout_s=30):
     process = run.spawn(*container(COMMAND, *words, users=users), env=agent_env(agent))
     return process.wait(timeout_s), process
+
+
+def listens(path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        return probe.connect_ex(str(path)) == 0
 
 
 def fleet(run):
@@ -72,7 +78,7 @@ def agent_within(run):
     argv = run.agent_argv("a", None, "3s", False, options=["--ttl-max", "3s"])
     process = run.spawn(*container(*argv))
     sock = run.runtime_dir / f"{run.tag}-a" / "sock"
-    wait_until(lambda: "ready: " in process.err, 15, "the agent is ready")
+    wait_until(lambda: listens(sock), 15, "the agent listens")
     for program in ([COMMAND], container(COMMAND)):
         client = run.spawn(*program, "run", "--agent", sock, "job", "--", "true")
         assert client.wait(20) == EPERM, client.err
