@@ -74,7 +74,7 @@ def killed(run):
 @scenario("an agent in a container, and a program outside its process numbers: refused, with what to do", needs_root=True)
 def agent_within(run):
     run.redis(3)
-    run.found()
+    run.found(ttl="3s", options=["--ttl-max", "3s"])
     argv = run.agent_argv("a", None, "3s", False, options=["--ttl-max", "3s"])
     process = run.spawn(*container(*argv))
     sock = run.runtime_dir / f"{run.tag}-a" / "sock"
