@@ -171,8 +171,12 @@ def confirmed(run):
     for word in ((), ("--yes",)):
         refused(run, "confirm", *word, agent=agents[0], says="leave it to the agents")
     run.nodes[2].kill()
+    for agent in agents:  # or one node would give the other the record in between
+        agent.sigstop()
     for node in run.nodes[:2]:
         node.cmd("FLUSHALL")
+    for agent in agents:
+        agent.sigcont()
     wait_until(lambda: "fleet confirm" in run.holdfast("fleet", agent=agents[0]).out, 15, "the agent waits for all nodes")
     asked = change(run, "confirm", agent=agents[0])
     assert asked.rc == USAGE and "say --yes, too, if this is so" in asked.err and "node n3 does not answer" in asked.err, asked
