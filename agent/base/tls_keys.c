@@ -76,7 +76,7 @@ static int read_file(struct load *l, enum which which, const char *path, BIO **r
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc;
     struct stat st;
-    BIO *text;
+    BIO *text = NULL;
 
     if (fd < 0)
         return cannot_read(l, which, path);
@@ -113,11 +113,11 @@ static int no_passphrase(char *buffer, int size, int writing, void *arg)
 static int take_ca(struct load *l, const char *path)
 {
     X509_STORE *store = SSL_CTX_get_cert_store(l->keys->context);
-    BIO *text;
+    BIO *text = NULL;
     X509 *one;
     int count = 0, rc = read_file(l, CA, path, &text);
 
-    if (rc < 0)
+    if (rc != HF_OK)
         return rc;
     while ((one = PEM_read_bio_X509_AUX(text, NULL, NULL, NULL))) {
         count += X509_STORE_add_cert(store, one);
@@ -148,12 +148,12 @@ static void judge_age(struct load *l, const char *path, const X509 *cert)
 static int take_certificate(struct load *l, const char *path)
 {
     SSL_CTX *context = l->keys->context;
-    BIO *text;
+    BIO *text = NULL;
     X509 *one;
     int rc = read_file(l, CERT, path, &text);
     bool good;
 
-    if (rc < 0)
+    if (rc != HF_OK)
         return rc;
     one = PEM_read_bio_X509_AUX(text, NULL, NULL, NULL);
     good = one && SSL_CTX_use_certificate(context, one) == 1;
@@ -175,10 +175,10 @@ static int take_key(struct load *l, const char *path)
 {
     bool locked = false, good, fits;
     EVP_PKEY *key;
-    BIO *text;
+    BIO *text = NULL;
     int rc = read_file(l, KEY, path, &text);
 
-    if (rc < 0)
+    if (rc != HF_OK)
         return rc;
     key = PEM_read_bio_PrivateKey(text, NULL, no_passphrase, &locked);
     good = key != NULL;
