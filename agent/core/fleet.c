@@ -8,10 +8,6 @@
 #include "agent/core/fleet_change.h"
 #include "shm/status.h"
 
-/* How long a host without a memory waits for the other nodes before it goes by a record that fewer than q of them
- * have: they may have a later one. */
-#define PATIENCE (2 * HF_NS_PER_SEC)
-
 /* Of who is gone nothing is waited for. */
 static bool all_there(const struct fleet *f)
 {
@@ -122,7 +118,7 @@ static bool is_ours(const struct fleet *f, int i, int count, hf_time now)
 {
     return count >= ballot_quorum(f->n) || is_our_founding(f, i) ||
            (names_our_servers(f, &f->node[i].record) &&
-            hf_time_reached(now, hf_time_add(f->started, hf_ns(PATIENCE))));
+            hf_time_reached(now, hf_time_add(f->started, FLEET_PATIENCE)));
 }
 
 static void next_unknown(const struct fleet *f, hf_time now, uint32_t skip,

@@ -27,6 +27,10 @@
 #include "agent/core/node_trust.h"
 #include "shm/nstime.h"
 
+/* How long a host without a memory waits for the other nodes before it goes by a record that fewer than q of them have: they
+ * may have a later one. */
+#define FLEET_PATIENCE hf_ns(2 * HF_NS_PER_SEC)
+
 /* The record that a node was seen to have. */
 enum fleet_said {
     FLEET_SAID_NOTHING, /* it has not been read */
@@ -53,8 +57,8 @@ struct fleet_node {
     int64_t since_ms;                /* when that was put, by its host's clock; 0 not known */
     hf_time asked;                   /* when its last answer was asked for */
     hf_time shown; /* when its last answer with our record was; HF_TIME_PAST: none was */
-    hf_time
-        sighted; /* since when it tells our record under this nonce; HF_TIME_NEVER: it does not */
+    /* Since when it tells our record under this nonce; HF_TIME_NEVER: it does not. */
+    hf_time sighted;
 };
 
 struct fleet {

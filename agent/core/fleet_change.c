@@ -187,7 +187,7 @@ static int set_gone(struct fleet_record *r, const char *id, char *why, size_t si
         if (strcmp(r->before[i].id, id) != 0)
             continue;
         r->before[i].gone = true;
-        if (fleet_change_gone_count(r) < ballot_quorum(r->before_count))
+        if (fleet_record_gone_count(r) < ballot_quorum(r->before_count))
             return HF_OK;
         snprintf(why, size,
                  "start an empty server at %s instead: with node %s gone, too, a majority of the "

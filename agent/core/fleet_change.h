@@ -30,8 +30,8 @@ enum fleet_wish_kind {
 struct fleet_wish {
     enum fleet_wish_kind kind;
     char id[HF_NODE_TEXT_MAX + 1], seat[HF_NODE_TEXT_MAX + 1];
-    bool
-        gone; /* by the operator's word the server that leaves is stopped for good; FLEET_WISH_ABORT: the one that came */
+    /* By the operator's word the server that leaves is stopped for good; FLEET_WISH_ABORT: the one that came. */
+    bool gone;
     int64_t ttl_max_ms;
     char keys[FLEET_ID_LEN + 1]; /* SHA-1 of the key formats that come */
     uint32_t uid;                /* who asks, for people */
@@ -54,8 +54,6 @@ void fleet_change_waits(const struct fleet *fleet, hf_time now, char *ret_text, 
 
 /* The node that has to take such a record before any other does. */
 int fleet_change_first(const struct fleet *fleet, const struct fleet_record *wish);
-/* Of the members before. */
-int fleet_change_gone_count(const struct fleet_record *record);
 /* It is not connected to its seat, and this agent had the time to. */
 bool fleet_change_is_away(const struct fleet *fleet, int node, hf_time now);
 /* It cannot be given up any more. */

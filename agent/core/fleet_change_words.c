@@ -34,15 +34,6 @@ static bool leaves(const struct fleet *f, int i)
     return !fleet_record_stays(&f->record, &f->record.before[i]);
 }
 
-int fleet_change_gone_count(const struct fleet_record *r)
-{
-    int count = 0;
-
-    for (int i = 0; i < r->before_count; i++)
-        count += r->before[i].gone;
-    return count;
-}
-
 static bool is_met(const struct fleet *f, int i)
 {
     return f->node[i].peer[0] && fleet_is_seated(f, i);
@@ -69,7 +60,7 @@ static bool could_be_gone(const struct fleet *f, int i)
     struct fleet_record r = f->record;
 
     r.before[i].gone = true;
-    return fleet_change_gone_count(&r) < ballot_quorum(r.before_count) &&
+    return fleet_record_gone_count(&r) < ballot_quorum(r.before_count) &&
            is_met(f, fleet_change_first(f, &r));
 }
 

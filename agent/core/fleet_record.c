@@ -350,7 +350,7 @@ void fleet_record_own_digest(const struct fleet_record *record,
 
 /* --- what goes by a record --------------------------------------------------------------------- */
 
-static int gone_count(const struct fleet_record *r)
+int fleet_record_gone_count(const struct fleet_record *r)
 {
     int count = 0;
 
@@ -383,7 +383,7 @@ int fleet_record_rank(const struct fleet_record *a, const struct fleet_record *b
         return a->version < b->version ? -1 : 1;
     if (a->state != b->state)
         return a->state < b->state ? -1 : 1;
-    return is_same_change(a, b) ? gone_count(a) - gone_count(b) : 0;
+    return is_same_change(a, b) ? fleet_record_gone_count(a) - fleet_record_gone_count(b) : 0;
 }
 
 static bool is_member(const struct fleet_seat *seats, int count, const struct fleet_seat *seat)

@@ -79,6 +79,8 @@ void fleet_record_digest(const char *text, size_t length, char ret_digest[FLEET_
 int fleet_record_rank(const struct fleet_record *a, const struct fleet_record *b);
 /* Whether a member is in both lists; of version 1 all are. */
 bool fleet_record_stays(const struct fleet_record *record, const struct fleet_seat *seat);
+/* How many of the members before are gone. */
+int fleet_record_gone_count(const struct fleet_record *record);
 /* The list of nodes of an agent that goes by it: the members before while it is changing, else its members.
  * Returns their number. */
 int fleet_record_list(const struct fleet_record *record, const struct fleet_seat **ret_seats);

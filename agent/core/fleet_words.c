@@ -8,7 +8,6 @@
 #include "agent/core/fleet_change.h"
 
 #define ADDRESSES_SIZE 200
-#define PATIENCE       (2 * HF_NS_PER_SEC) /* as long a host without a memory waits for other nodes */
 
 static bool all_connected(const struct fleet *f)
 {
@@ -205,7 +204,7 @@ static void waits_unknown(const struct fleet *f, hf_time now, char *ret_text, si
                  ids[0] ? ", or let them answer, " : "", ids, f->own.seat[best].id,
                  f->node[best].record.fleet, addresses);
     else if (best >= 0 && addresses[0] &&
-             hf_time_reached(now, hf_time_add(f->started, hf_ns(PATIENCE))))
+             hf_time_reached(now, hf_time_add(f->started, FLEET_PATIENCE)))
         snprintf(
             ret_text, size,
             "put %s into this host's configuration file and restart its agent: version %" PRIu64

@@ -16,8 +16,8 @@
 
 /* A copy of all that is looked at: the thread may outlive what it was asked from. */
 struct fleet_look {
-    struct fleet_wish
-        wish; /* `seat`: the address as it was given; then the seat of the server there */
+    /* `seat`: the address as it was given; then the seat of the server there. */
+    struct fleet_wish wish;
     struct config config; /* passwords */
     int argc;             /* main()'s: the file with the key formats that come */
     char **argv;

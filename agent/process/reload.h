@@ -23,8 +23,8 @@ struct reload_start {
     int argc;
     char **argv;
     int64_t descriptors; /* for config_bound_clients() */
-    bool
-        again; /* by another record of the fleet: --new-list and --assume-fresh were about the first time */
+    /* By another record of the fleet: --new-list and --assume-fresh were about the first time. */
+    bool again;
 };
 
 int reload_create(struct agent *agent, const struct reload_start *start,

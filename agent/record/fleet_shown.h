@@ -18,7 +18,8 @@ enum fleet_word {
     FLEET_WORD_OURS,     /* the record by which this agent goes */
     FLEET_WORD_FOUNDING, /* the record of a fleet that is being founded */
     FLEET_WORD_EARLIER,  /* of this fleet, what it went by before */
-    FLEET_WORD_CHANGING, /* of this fleet, a change by which this agent does not go yet, or not any more */
+    /* Of this fleet, a change by which this agent does not go yet, or not any more. */
+    FLEET_WORD_CHANGING,
     FLEET_WORD_LATER,      /* of this fleet, a complete one by which this agent does not go yet */
     FLEET_WORD_FOREIGN,    /* the record of another fleet */
     FLEET_WORD_UNREADABLE, /* a record of a later format, or no record at all */
@@ -27,10 +28,10 @@ enum fleet_word {
 struct fleet_shown_node {
     char id[HF_NODE_TEXT_MAX + 1];
     char seat[HF_NODE_TEXT_MAX + 1]; /* by the record; "": none is known */
-    char configured[HF_NODE_TEXT_MAX +
-                    1]; /* by this host's configuration: its as=SEAT, or its address */
-    char link[HF_NODE_TEXT_MAX +
-              1]; /* by which this host reaches it where as=SEAT is configured; "" */
+    /* By this host's configuration: its as=SEAT, or its address. */
+    char configured[HF_NODE_TEXT_MAX + 1];
+    /* By which this host reaches it where as=SEAT is configured; else "". */
+    char link[HF_NODE_TEXT_MAX + 1];
     char peer[HF_NODE_TEXT_MAX + 1]; /* where this agent is connected; "": nowhere */
     enum fleet_word word;
     bool counts; /* its answers count: it is at its seat, and has our record */
@@ -55,8 +56,8 @@ struct fleet_shown {
 
 struct fleet_board {
     struct mutex mutex;
-    struct fleet_shown
-        shown; /* under mutex; clang 14 takes no GUARDED_BY on a sibling member in C */
+    /* Under mutex; clang 14 takes no GUARDED_BY on a sibling member in C. */
+    struct fleet_shown shown;
 };
 
 /* Whether the configuration has surely another address than the seat: of a name only the port is known. */

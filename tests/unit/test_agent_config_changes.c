@@ -82,6 +82,7 @@ TEST(every_key_is_noticed)
         {"allow_replicas", "yes"}, {"trust_durable_nodes", "yes"}, {"assume_fresh", "yes"},
         {"new_list", "yes"},       {"lock_memory", "yes"},         {"dev", "7"},
         {"node", "d=10.0.0.4"},    {"allow", "a* user:7"},         {"tls_check_host", "no"},
+        {"host_turns", "yes"},
     };
 
     for (int i = 0; i < CONFIG_ROWS; i++) {

@@ -109,14 +109,14 @@ TEST(all_faults_are_found_in_the_order_of_their_lines)
     assert_int_equal(check(text, NULL), HF_EINVAL);
     assert_int_equal(report.exit, 78);
     assert_int_equal(report.fault_count, 10);
-    fault_is(0, 1, "T <= ttl_max does not hold"); /* judged last */
+    fault_is(0, 1, "use a TTL of at most"); /* judged last */
     fault_is(1, 2, "there is no setting 'capcity'; did you mean 'capacity'?");
     fault_is(2, 3, "remove this line: there are no [sections]");
     fault_is(3, 4, "write \"key = value\"");
     fault_is(4, 5, "log_level: 'loud' is none of");
     fault_is(5, 6, "give 'new_list' on the command line");
     fault_is(6, 7, "node address 'h:99999'");
-    fault_is(7, 8, "clients_max: '0' is not a number from 1 to 1000000");
+    fault_is(7, 8, "clients_max: give a number from 1 to 1000000: '0' is none");
     fault_is(8, 9, "'clients_max' is set twice, first in line 8");
     fault_is(9, 10, "longer than 198 bytes");
 }
@@ -145,7 +145,7 @@ TEST(what_only_follows_from_a_fault_is_none)
     assert_int_equal(report.fault_count, 1);
     check("", NULL);
     assert_int_equal(report.fault_count, 1);
-    fault_is(0, 0, "no nodes are given: write node = ADDRESS");
+    fault_is(0, 0, "write node = ADDRESS for each Redis master: no nodes are given");
     assert_int_equal(report.exit, 78);
 }
 
@@ -154,11 +154,12 @@ TEST(inequalities_have_the_line_of_the_setting)
     char text[256];
 
     check("node = a\nttl = 70s\n", NULL);
-    fault_is(0, 2, "ttl_max 60000 ms");
+    fault_is(0, 2, "at most 60000 ms, the fleet's ttl_max");
     check("node = a\nttl_max = 100ms\n", NULL); /* the default TTL follows it */
-    fault_is(0, 2, "use at least");
+    fault_is(0, 2, "use a TTL of at least");
     check("node = a\nname = a/b\n", NULL);
-    fault_is(0, 2, "name: 'a/b' has other characters");
+    fault_is(0, 2,
+             "name: use letters, digits, '.', '_' and '-', the first not a '.': 'a/b' has others");
     snprintf(text, sizeof(text), "node = a\nname = %060d\n", 0);
     check(text, "--runtime-dir=/tmp/1234567890123456789012345678901234567890", NULL);
     assert_int_equal(report.faults[0].of_file, false); /* given twice */
@@ -175,9 +176,9 @@ TEST(the_command_line_comes_first_and_is_no_line_of_the_file)
     assert_false(report.faults[0].of_file);
     assert_int_equal(report.exit, 64);
     assert_string_equal(config_fault_text(&report, &report.faults[0], text, sizeof(text)),
-                        "capacity: 'x' is not a number from 1 to 16777216");
-    assert_non_null(
-        strstr(config_fault_text(&report, &report.faults[1], text, sizeof(text)), ":2: ttl: 'x'"));
+                        "capacity: give a number from 1 to 16777216: 'x' is none");
+    assert_non_null(strstr(config_fault_text(&report, &report.faults[1], text, sizeof(text)),
+                           ":2: ttl: give a time"));
     assert_int_equal(check("node = a\nttl = x\n", "--ttl=3s", NULL), HF_OK); /* overridden */
 }
 

@@ -486,8 +486,7 @@ static void a_record_that_cannot_be_kept_is_not_gone_by(HF_UNUSED void **state)
     assert_true(is_kept(servers[0].digest));
 }
 
-/* What a node has of a change is told as that, and not as a record that is incomplete. */
-static void a_change_on_a_node_has_words_of_its_own(HF_UNUSED void **state)
+static struct fleet_record record_with_longer_ttl(void)
 {
     struct fleet_record next = fleet_of_links(FLEET_COMPLETE);
 
@@ -496,6 +495,14 @@ static void a_change_on_a_node_has_words_of_its_own(HF_UNUSED void **state)
     next.ttl_max_before_ms = next.ttl_max_ms++;
     next.version = 2;
     next.state = FLEET_CHANGING;
+    return next;
+}
+
+/* What a node has of a change is told as that, and not as a record that is incomplete. */
+static void a_change_on_a_node_has_words_of_its_own(HF_UNUSED void **state)
+{
+    struct fleet_record next = record_with_longer_ttl();
+
     (void)unlink(trash);
     assert_int_equal(mkdir(trash, 0700), 0); /* this agent cannot go by it */
     write_record(0, &next, "host-b 0 1700000000000");
@@ -507,6 +514,46 @@ static void a_change_on_a_node_has_words_of_its_own(HF_UNUSED void **state)
     go_on(2);
     assert_int_equal(nodes->fleet_shown.node[0].word, FLEET_WORD_LATER);
     assert_int_equal(rmdir(trash), 0);
+}
+
+/* Another host has begun a change. */
+static void start_again(void)
+{
+    struct fleet_record next = record_with_longer_ttl();
+
+    go_on(2);
+    write_record(0, &next, "host-b 0 1700000000000");
+    go_on(1);
+    assert_true(nodes->fleet_view.leaving);
+}
+
+static void the_next_run_knows_until_when_no_lease_was_longer(HF_UNUSED void **state)
+{
+    const hf_time begun = its_time;
+
+    agent.fleet_shown = hf_time_sub(its_time, hf_ms(500000));
+    all_arrive();
+    start_again();
+    assert_true(hf_time_before(begun, agent.fleet_shown));
+    assert_int_equal(agent.fleet_shown.ns, fleet_shown(&nodes->fleet_view).ns);
+}
+
+/* (!) What is kept of it is of an earlier run, by the quarantine of that one. */
+static void of_a_node_that_was_not_met_no_later_instant_is_known(HF_UNUSED void **state)
+{
+    const hf_time before = hf_time_sub(its_time, hf_ms(500000));
+
+    agent.fleet_shown = before;
+    arrive(0);
+    arrive(1);
+    strcpy(links[2].peer, ELSEWHERE);
+    flush(2);
+    arrive(2); /* another server */
+    settle();
+    goes_down(2, HF_NODE_ERR_BROKEN);
+    strcpy(links[2].peer, "10.0.0.1:7002");
+    start_again();
+    assert_int_equal(agent.fleet_shown.ns, before.ns);
 }
 
 static void a_memory_counts_from_the_first_answer(HF_UNUSED void **state)
@@ -931,6 +978,8 @@ int main(void)
         ROW(make_founded, nothing_counts_before_it_goes_by_a_record),
         ROW(make_founded, a_record_that_cannot_be_kept_is_not_gone_by),
         ROW(make_known, a_change_on_a_node_has_words_of_its_own),
+        ROW(make_known, the_next_run_knows_until_when_no_lease_was_longer),
+        ROW(make_known, of_a_node_that_was_not_met_no_later_instant_is_known),
         ROW(make_known, a_memory_counts_from_the_first_answer),
         ROW(make_known, another_digest_does_not_count_from_then_on),
         ROW(make_known, a_foreign_node_is_refused_by_itself),

@@ -65,30 +65,30 @@ void node_fleet_down(struct nodes *nodes, int i)
     fleet_on_down(&nodes->fleet_view, i);
 }
 
-/* "HOST UID WALL_MS"; whatever else it is stays unknown. */
-static void read_by(const char *by, struct fleet_shown *s)
+/* Who put a record, and when. */
+struct author {
+    char host[64];
+    uint32_t uid;
+    int64_t wall_ms;
+};
+
+/* "HOST UID WALL_MS"; of whatever else it is nothing is known: "", 0, 0. */
+static struct author read_by(const char *by)
 {
+    struct author author = {.host = ""};
     size_t length = strcspn(by, " ");
     char *end;
     unsigned long uid;
 
-    if (length == 0 || length >= sizeof(s->by_host) || by[length] != ' ')
-        return;
+    if (length == 0 || length >= sizeof(author.host) || by[length] != ' ')
+        return author;
     uid = strtoul(by + length + 1, &end, 10);
     if (*end != ' ' || uid > UINT32_MAX)
-        return;
-    s->since_wall_ms = strtoll(end + 1, NULL, 10);
-    s->by_uid = (uint32_t)uid;
-    memcpy(s->by_host, by, length);
-    s->by_host[length] = '\0';
-}
-
-static int64_t since_of(const char *by)
-{
-    struct fleet_shown s = {.since_wall_ms = 0};
-
-    read_by(by, &s);
-    return s.since_wall_ms;
+        return author;
+    author.wall_ms = strtoll(end + 1, NULL, 10);
+    author.uid = (uint32_t)uid;
+    memcpy(author.host, by, length);
+    return author;
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */
@@ -123,7 +123,7 @@ void node_fleet_read(struct nodes *nodes, int i, const struct link_reply *reply)
     fleet_note_told(f, i);
     if (fleet_shows(f, i) || (f->node[i].said == FLEET_SAID_RECORD && may_become_ours(f, i)))
         snprintf(nodes->fleet_by, sizeof(nodes->fleet_by), "%s", reply->record_by);
-    fleet_on_since(f, i, since_of(reply->record_by), since_of(nodes->fleet_by));
+    fleet_on_since(f, i, read_by(reply->record_by).wall_ms, read_by(nodes->fleet_by).wall_ms);
 }
 
 void node_fleet_look(struct nodes *nodes, int i)
@@ -262,10 +262,9 @@ static bool keep(struct nodes *nodes, const struct fleet_record *record, hf_time
 static void tell_history(struct nodes *nodes, enum hf_fleet_step step,
                          const struct fleet_record *record)
 {
-    struct fleet_shown by = {.by_host = ""};
+    const struct author by = read_by(nodes->fleet_by);
 
-    read_by(nodes->fleet_by, &by);
-    event_fleet(nodes->agent, step, record->version, by.by_host, by.by_uid);
+    event_fleet(nodes->agent, step, record->version, by.host, by.uid);
 }
 
 static void adopt(struct nodes *nodes, const struct fleet_record *record, hf_time now)
@@ -300,7 +299,7 @@ static void begin_again(struct nodes *nodes, const struct fleet_record *record, 
                  : record->state == FLEET_COMPLETE ? HF_FLEET_COMPLETE
                                                    : HF_FLEET_CHANGING,
                  record);
-    nodes->agent->fleet_shown = fleet_shown(&nodes->fleet_view);
+    nodes->agent->fleet_shown = node_known_shown(nodes);
     fleet_leave(&nodes->fleet_view);
     nodes->fleet_ends = hf_time_add(now, LAST_ANSWERS);
 }
@@ -320,9 +319,8 @@ static void aim(struct nodes *nodes, int i, hf_time now) IN_BROKER_THREAD
         fleet_on_leave(&nodes->fleet_view, i);
         log_warn("node %s is at %s for this fleet, and this host's configuration leads to %s",
                  nodes->config->nodes[i].id, fleet_place(f, i)->address, f->node[i].peer);
-        node_known_meet(
-            nodes, i,
-            now); /* (!) what was learnt of a server that is not the fleet's is forgotten */
+        /* (!) What was learnt of a server that is not the fleet's is forgotten. */
+        node_known_meet(nodes, i, now);
     } else if (!node_address_same(seat_address(&node->seat), node->seat.configured)) {
         log_info("node %s is looked for at %s, its address for this fleet; this host's "
                  "configuration says %s",
@@ -451,6 +449,7 @@ static void measure(struct nodes *nodes, const struct fleet_shown *s)
 static void show(struct nodes *nodes, hf_time now)
 {
     const struct fleet *f = &nodes->fleet_view;
+    const struct author by = read_by(nodes->fleet_by);
     struct fleet_shown *s = &nodes->fleet_shown;
 
     memset(s, 0, sizeof(*s));
@@ -460,7 +459,9 @@ static void show(struct nodes *nodes, hf_time now)
     s->told_version = f->told.count ? f->told.version : 0;
     s->file_ttl_max_ms = nodes->config->file_ttl_max_ms;
     memcpy(s->digest, f->digest, sizeof(s->digest));
-    read_by(nodes->fleet_by, s);
+    memcpy(s->by_host, by.host, sizeof(s->by_host));
+    s->by_uid = by.uid;
+    s->since_wall_ms = by.wall_ms;
     s->count = nodes->n;
     for (int i = 0; i < nodes->n; i++) {
         struct fleet_shown_node *n = &s->node[i];

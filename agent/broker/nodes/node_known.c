@@ -33,6 +33,16 @@ bool node_known_is_it(const struct nodes *nodes, int i)
 
 void node_known_keep(struct nodes *nodes, int i)
 {
-    if (node_known_is_it(nodes, i))
-        node_records_put(nodes->agent->node_records, i, &nodes->node[i].trust);
+    if (!node_known_is_it(nodes, i))
+        return;
+    node_records_put(nodes->agent->node_records, i, &nodes->node[i].trust);
+    nodes->node[i].kept = true;
+}
+
+hf_time node_known_shown(const struct nodes *nodes)
+{
+    for (int i = 0; i < nodes->n; i++)
+        if (!nodes->node[i].kept)
+            return nodes->agent->fleet_shown;
+    return fleet_shown(&nodes->fleet_view);
 }

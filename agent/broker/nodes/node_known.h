@@ -1,4 +1,5 @@
-/* What is known of the nodes, and kept for the next agent (agent/record/node_records.h). The broker's thread; the first one also while it is made. */
+/* What is known of the nodes, and kept for the next agent (agent/record/node_records.h). In the broker's thread; meeting a
+ * node also while the broker is made. */
 #ifndef HOLDFAST_AGENT_BROKER_NODES_NODE_KNOWN_H
 #define HOLDFAST_AGENT_BROKER_NODES_NODE_KNOWN_H
 
@@ -15,5 +16,8 @@ void node_known_meet(struct nodes *nodes, int node, hf_time now);
  * configuration leads to. */
 bool node_known_is_it(const struct nodes *nodes, int node);
 void node_known_keep(struct nodes *nodes, int node);
+/* fleet_shown() for all that is kept. (!) What is kept of a node that was not met in this run is of an earlier one, which may
+ * have had a shorter quarantine: then it is the instant that this run began with. */
+hf_time node_known_shown(const struct nodes *nodes);
 
 #endif

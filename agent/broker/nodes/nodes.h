@@ -44,6 +44,7 @@ struct node {
     struct sampling sampling; /* by probes */
     struct hf_node_row row;   /* as it was last published */
     bool up, asking_sentinel, replaced;
+    bool kept;         /* what is known of it was kept in this run */
     bool reread;       /* the sentinel is to be read again */
     bool putting;      /* the fleet's record is on its way there */
     hf_time put_again; /* not before: it was not taken */
@@ -85,8 +86,8 @@ struct nodes {
     char fleet_by[96];              /* who put the record, as a node told it */
     uint32_t fleet_uid;             /* who asked for the change that is put */
     bool fleet_here;                /* it was founded by this host, as told to the renewal thread */
-    hf_time
-        fleet_ends;  /* when this agent starts again by another record; while fleet_view is left */
+    /* When this agent starts again by another record; while fleet_view is left. */
+    hf_time fleet_ends;
     char fleet[320]; /* why no lock is granted: this host is not as the fleet; "" */
 };
 
