@@ -28,14 +28,13 @@ struct node_address {
     bool numeric;                    /* host is an IP address: nothing to resolve */
     char host[HF_NODE_TEXT_MAX + 1]; /* or the socket's path */
     uint16_t port;
-    char tls_name
-        [HF_NODE_TEXT_MAX +
-         1]; /* with `tls`: whom its certificate is for, the host as configured or another */
+    /* With `tls`: whom its certificate is for, the host as configured or another. */
+    char tls_name[HF_NODE_TEXT_MAX + 1];
     int db;
     char user[64];      /* "": none */
     char password[128]; /* "": no AUTH */
-    char password_file[NODE_ADDRESS_FILE_MAX +
-                       1];         /* where the password is; "": not in a file of its own */
+    /* Where the password is; "": not in a file of its own. */
+    char password_file[NODE_ADDRESS_FILE_MAX + 1];
     char as[HF_NODE_TEXT_MAX + 1]; /* the seat that it is; "": none is given */
 };
 

@@ -1,18 +1,17 @@
 #include "agent/base/tls_keys.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 
+#include "agent/base/given_file.h"
 #include "agent/base/mutex.h"
 #include "shm/status.h"
 
@@ -45,14 +44,7 @@ static int wrong(struct load *l, enum which which, const char *path, const char 
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static int cannot_read(struct load *l, enum which which, const char *path)
-{
-    snprintf(l->why, l->why_size, "%s: %s%.160s cannot be read: %s", l->files->names[which],
-             errno == EACCES ? "let the agent's user read it: " : "", path, strerror(errno));
-    return HF_EINVAL;
-}
-
-static int read_fd(struct load *l, enum which which, const char *path, int fd, BIO *to)
+static int read_fd(struct load *l, const char *path, int fd, BIO *to, char *why, size_t size)
 {
     char buffer[8192];
     size_t all = 0;
@@ -67,30 +59,33 @@ static int read_fd(struct load *l, enum which which, const char *path, int fd, B
     }
     explicit_bzero(buffer, sizeof(buffer)); /* a key */
     if (got < 0)
-        return cannot_read(l, which, path);
-    return all > FILE_MOST ? wrong(l, which, path, "is larger than 4 MiB") : HF_OK;
+        return given_file_unread(path, errno, why, size);
+    if (all <= FILE_MOST)
+        return HF_OK;
+    snprintf(why, size, "%.160s is larger than 4 MiB", path);
+    return HF_EINVAL;
 }
 
-/* A pipe would make a reload wait for its writer. */
 static int read_file(struct load *l, enum which which, const char *path, BIO **ret_text)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc;
-    struct stat st;
-    BIO *text = NULL;
+    BIO *text = BIO_new(BIO_s_secmem());
+    struct stat status = {.st_mode = 0};
+    char why[320];
+    int fd = -1, rc = HF_ENOMEM;
 
-    if (fd < 0)
-        return cannot_read(l, which, path);
-    text = BIO_new(BIO_s_secmem());
-    if (!text)
-        rc = HF_ENOMEM;
-    else if (fstat(fd, &st) < 0)
-        rc = cannot_read(l, which, path);
-    else if (!S_ISREG(st.st_mode))
-        rc = wrong(l, which, path, "is no regular file");
-    else
-        rc = read_fd(l, which, path, fd, text);
+    if (text)
+        rc = fd = given_file_open(path, &status, why, sizeof(why));
+    if (fd >= 0) {
+        rc = read_fd(l, path, fd, text, why, sizeof(why));
+        (void)close(fd);
+    }
+    if (rc == HF_EINVAL)
+        snprintf(l->why, l->why_size, "%s: %s", l->files->names[which], why);
     sha1_add(&l->digest, "", 1); /* between two files */
-    (void)close(fd);
+    if (which == KEY && status.st_mode & S_IROTH && !l->keys->warning[0])
+        snprintf(l->keys->warning, sizeof(l->keys->warning),
+                 "%.120s (%s) is a key and every user can read it: chmod o-r it", path,
+                 l->files->names[KEY]);
     if (rc == HF_OK)
         *ret_text = text;
     else

@@ -39,7 +39,7 @@ bool tls_keys_check_host(const struct tls_keys *keys);
 bool tls_keys_have_certificate(const struct tls_keys *keys);
 /* Of the bytes of all files: the same for the same. */
 const char *tls_keys_digest(const struct tls_keys *keys);
-/* Whether our certificate is over, or will be within two weeks, as a sentence; "": neither. */
+/* A sentence: our certificate is over, or will be within two weeks, or every user can read the key; "": none of it. */
 const char *tls_keys_warning(const struct tls_keys *keys);
 
 #endif

@@ -1,13 +1,13 @@
 #include "agent/config/config_secrets.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/base/given_file.h"
 #include "agent/config/config_load.h"
 #include "shm/status.h"
 
@@ -36,31 +36,22 @@ int secret_path(const char *given, char ret_path[SECRET_PATH_MAX], char *why, si
     return HF_EINVAL;
 }
 
-static int cannot_read(const char *path, int error, char *why, size_t why_size)
-{
-    snprintf(why, why_size, "%s%.160s cannot be read: %s",
-             error == EACCES ? "let the agent's user read it: " : "", path, strerror(error));
-    return HF_EINVAL;
-}
-
-/* Up to `size` bytes. A pipe would make a reload wait for its writer. */
+/* Up to `size` bytes. */
 static int read_start(const char *path, char *to, size_t size, size_t *ret_length, bool *ret_public,
                       char *why, size_t why_size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = HF_OK;
-    struct stat st;
-    ssize_t got = -1;
+    struct stat status;
+    int fd = given_file_open(path, &status, why, why_size), rc = HF_OK;
+    ssize_t got;
 
     if (fd < 0)
-        return cannot_read(path, errno, why, why_size);
-    if (fstat(fd, &st) < 0 || (S_ISREG(st.st_mode) && (got = read(fd, to, size)) < 0)) {
-        rc = cannot_read(path, errno, why, why_size);
-    } else if (got < 0) {
-        snprintf(why, why_size, "%.160s is no regular file", path);
-        rc = HF_EINVAL;
+        return fd;
+    got = read(fd, to, size);
+    if (got < 0) {
+        rc = given_file_unread(path, errno, why, why_size);
     } else {
         *ret_length = (size_t)got;
-        *ret_public = st.st_mode & S_IROTH;
+        *ret_public = status.st_mode & S_IROTH;
     }
     (void)close(fd);
     return rc;
@@ -116,18 +107,25 @@ static int secret_read_line(const char *path, char *ret_line, size_t size, bool 
 
 /* --- the nodes' passwords --------------------------------------------------------------------- */
 
+/* Of a node's line, what it sets there, and why not. */
+static void wrong_node(struct config_load *l, int node, const char *what, const char *why)
+{
+    bool from_file = l->report->file[0] && l->origin[CONFIG_ID_node] != ORIGIN_COMMAND_LINE;
+    const char *id = l->config.nodes[node].id;
+
+    if (from_file)
+        (void)config_wrong_line(l, l->report->node_line[node], "node %s: %s%s", id, what, why);
+    else
+        (void)config_wrong(l, "node %s: %s%s", id, what, why);
+}
+
 /* Of the place where it is set: a node's line, or the setting that is for all of them. */
 static void wrong_place(struct config_load *l, int node, bool own, const char *why)
 {
-    bool from_file = l->report->file[0] && l->origin[CONFIG_ID_node] != ORIGIN_COMMAND_LINE;
-
-    if (!own)
-        (void)config_wrong_row(l, CONFIG_ID_password_file, "password_file: %s", why);
-    else if (from_file)
-        (void)config_wrong_line(l, l->report->node_line[node], "node %s: password_file: %s",
-                                l->config.nodes[node].id, why);
+    if (own)
+        wrong_node(l, node, "password_file: ", why);
     else
-        (void)config_wrong(l, "node %s: password_file: %s", l->config.nodes[node].id, why);
+        (void)config_wrong_row(l, CONFIG_ID_password_file, "password_file: %s", why);
 }
 
 static bool read_password(struct config_load *l, int i, const char *given, char *ret, size_t size)
@@ -163,10 +161,8 @@ void config_read_passwords(struct config_load *l)
             wanted = false;
             memcpy(a->password, common, sizeof(a->password));
         } else if (a->user[0] && !a->password[0]) {
-            (void)config_wrong_row(l, CONFIG_ID_node,
-                                   "node address '%.128s': a user without a password; write "
-                                   "USER:PASSWORD@, or use password_file",
-                                   a->text);
+            wrong_node(l, i, "",
+                       "a user without a password; write USER:PASSWORD@, or use password_file");
         }
     }
     explicit_bzero(common, sizeof(common));

@@ -21,6 +21,7 @@
 
 #define READS_IN_A_TURN 16
 #define KNOCK_MOST      hf_ms(300)
+#define MUTE            "no answer to the TLS handshake"
 
 /* --- the descriptor --------------------------------------------------------------------------- */
 
@@ -153,13 +154,21 @@ static void shake(struct link *link)
     secure_flush(link);
 }
 
+/* Nothing new was learnt: what is told of a peer that hangs stays the same from one attempt to the next. */
+static void knocked_in_vain(struct link *link, const char *text)
+{
+    bool tls = link->options.address->tls;
+
+    link->other = HF_NODE_ERR_NONE;
+    link_end(link, tls ? HF_NODE_ERR_TLS : HF_NODE_ERR_BROKEN, "%s", tls ? MUTE : text);
+}
+
 void secure_timed_out(struct link *link)
 {
     struct link_secure *s = &link->secure;
 
     if (s->knocking) {
-        link->other = HF_NODE_ERR_NONE;
-        link_end(link, HF_NODE_ERR_BROKEN, "no answer");
+        knocked_in_vain(link, "no answer");
     } else if (!s->tls && s->failed == HF_EINVAL) {
         link_end(link, HF_NODE_ERR_TLS,
                  "the agent has no tls_ca_file: restart or reload it with one");
@@ -168,7 +177,7 @@ void secure_timed_out(struct link *link)
     } else if (tls_heard(s->tls)) {
         link_end(link, HF_NODE_ERR_TLS, "the TLS handshake takes too long");
     } else {
-        link_mute_end(link, HF_NODE_ERR_TLS, "no answer to the TLS handshake");
+        link_mute_end(link, HF_NODE_ERR_TLS, MUTE);
     }
 }
 
@@ -247,7 +256,7 @@ static void knock(struct link *link, int events)
         return;
     link->other = got == 1 ? tls_knocked(address, first) : HF_NODE_ERR_NONE;
     if (link->other == HF_NODE_ERR_NONE)
-        link_end(link, HF_NODE_ERR_BROKEN, "it ends the connection without an answer");
+        knocked_in_vain(link, "it ends the connection without an answer");
     else
         link_end(link, link->other, "%s", tls_knocked_text(link->other));
 }

@@ -4,6 +4,7 @@ are given anew while locks are held."""
 import pathlib
 import re
 import socket
+import subprocess
 import sys
 import time
 
@@ -61,6 +62,11 @@ class Fleet:
         """What --check-config says of the file as it is."""
         process = self.run.spawn(BUILD / "bin" / "holdfastd", "--check-config", self.write(), label="check")
         return process.wait(), process.out + process.err
+
+
+def connections(node):
+    """The agents' connections, by their ids."""
+    return {line.split()[0] for line in node.cmd("CLIENT", "LIST").decode().splitlines() if "name=holdfast-" in line}
 
 
 def remedy(run, node):
@@ -227,7 +233,7 @@ def hung_peer(run):
     run.nodes[2].kill()
     with socket.create_server(("127.0.0.1", run.nodes[2].port)) as listener:
         listener.settimeout(0.05)
-        kept, classes, end = [], set(), time.monotonic() + 8
+        kept, classes, end = [], [], time.monotonic() + 8
         while time.monotonic() < end:
             try:
                 kept.append(listener.accept()[0])
@@ -237,12 +243,12 @@ def hung_peer(run):
                 pass
             assert holder.held()
             assert all(node.pttl("job") > 1500 for node in run.nodes[:2])
-            classes.add(node_rows(run)["n3"]["error_class"])
+            classes.append(node_rows(run)["n3"]["error_class"])
         assert kept, "nobody came"
     renewals = [f for f in run.holdfast("doctor", "--json").json["findings"] if f["check"] == "agent.renewals"]
     late = int(re.search(r"at most (\d+)ms late", renewals[0]["text"]).group(1))
     assert late < 500, renewals
-    assert "tls" in classes, classes
+    assert "tls" in classes and set(classes[classes.index("tls"):]) == {"tls"}, sorted(set(classes))
     run.nodes[2].start()
     wait_until(lambda: node_rows(run)["n3"]["state"] in ("quarantined", "up"), 10, "n3 is connected again")
     assert agent.running and holder.held()
@@ -255,10 +261,6 @@ def rotation(run):
     holder = run.holder()
     holder.acquire("job")
     cert, key = fleet.settings["tls_cert_file"], fleet.settings["tls_key_file"]
-
-    def connections(node):
-        return {line.split()[0] for line in node.cmd("CLIENT", "LIST").decode().splitlines() if "name=holdfast-" in line}
-
     before = [connections(node) for node in run.nodes]
     other = Authority(run.dir, "other")
     for source, target in zip(other.issue("agent"), (cert, key)):
@@ -295,6 +297,110 @@ def rotation(run):
     wait_node(run, "n1", state="up")
     time.sleep(3)
     assert holder.held() and agent.running
+
+
+MANUAL = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "OPERATIONS.md").read_text()
+ROUNDS = MANUAL[MANUAL.index("### Certificates"):MANUAL.index("## Replacing a node")]
+
+
+class Place:
+    """A folder as the guide has them, /etc/holdfast/tls or /etc/redis/tls: files that are written over where they are."""
+
+    def __init__(self, folder, own):
+        self.folder, self.own = folder, own
+        folder.mkdir()
+
+    def path(self, name):
+        return self.folder / name
+
+    def give_ca(self, *authorities):
+        self.path("ca.crt").write_bytes(b"".join(authority.path.read_bytes() for authority in authorities))
+
+    def give_pair(self, pair):
+        for source, suffix in zip(pair, ("crt", "key")):
+            self.path(f"{self.own}.{suffix}").write_bytes(source.read_bytes())
+
+
+def as_printed(node, place, ca):
+    """The guide's command, which has this node read its files again; with `ca` that of another CA's rounds."""
+    command = re.search(r"^# (redis-cli --tls .* CONFIG SET tls-cert-file .*)", ROUNDS, re.M).group(1)
+    addition = re.search(r"`(tls-ca-cert-file [^`]*)`", ROUNDS).group(1)
+    for of_guide, here in (("/etc/redis/tls", str(place.folder)), ("-h redis1.example.com", f"-h localhost -p {node.port}"),
+                           ("ADMIN-PASSWORD", "sesam")):
+        assert of_guide in command
+        command, addition = command.replace(of_guide, here), addition.replace(of_guide, here)
+    done = subprocess.run(command.split() + (addition.split() if ca else []), capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "OK", (node.id, done)
+
+
+@scenario("another CA, by the guide's three rounds and commands: locks stay held, and every host can connect anew after each step")
+def another_ca(run):
+    old, new = Authority(run.dir, "old"), Authority(run.dir, "new")
+    places, hosts = [Place(run.dir / f"redis{i}", "redis") for i in (1, 2, 3)], [Place(run.dir / f"host{i}", "agent") for i in (1, 2)]
+    for place in places + hosts:
+        place.give_ca(old)
+        place.give_pair(old.issue("localhost" if place in places else "agent"))
+    for i, place in enumerate(places, 1):
+        node = TlsRedis(run, f"n{i}", old, (place.path("redis.crt"), place.path("redis.key")), "yes")
+        node.options[node.options.index("--tls-ca-cert-file") + 1] = place.path("ca.crt")
+        run.nodes.append(node.start())
+        node.cmd("ACL", "SETUSER", "admin", "on", ">sesam", "~*", "&*", "+@all")
+    agents, files = [], []
+    for label, host in zip("ab", hosts):
+        files.append(host.path("holdfast.conf"))
+        settings = {"ttl": "3s", "ttl_max": "6s", "tls_ca_file": host.path("ca.crt"), "tls_cert_file": host.path("agent.crt"),
+                    "tls_key_file": host.path("agent.key")}
+        files[-1].write_text("".join(f"{key} = {value}\n" for key, value in settings.items()) +
+                             "".join(f"node = {node.spec}\n" for node in run.nodes))
+        files[-1].chmod(0o600)
+        agents.append(run.agent(label, nodes=[], options=("--config", files[-1])))
+    holders = [run.holder(agent) for agent in agents]
+    for holder, name in zip(holders, ("job", "other")):
+        holder.acquire(name)
+
+    def all_connect_anew(what):
+        for node in run.nodes:
+            before = connections(node)
+            for kind in ("normal", "pubsub"):
+                node.cmd("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+            wait_until(lambda: len(connections(node) - before) >= len(before), 10, f"all are connected to {node.id} again after {what}")
+        assert all(holder.held() for holder in holders), what
+
+    def reload(what):
+        for agent in agents:
+            applied = run.holdfast("reload", agent=agent)
+            assert applied.rc == 0 and "tls: other certificates" in applied.out + applied.err, (what, applied)
+            all_connect_anew(f"{what} on host {agent.label}")
+
+    def on_nodes(what, ca):
+        for node, place in zip(run.nodes, places):
+            as_printed(node, place, ca)
+            all_connect_anew(f"{what} on {node.id}")
+
+    def look(what):
+        for file in files:
+            check = run.spawn(BUILD / "bin" / "holdfastd", "--check-config", file, label="check")
+            assert check.wait() == 0 and "3 of 3 answer" in check.out, (what, check.out, check.err)
+
+    for authorities in ((old, new), (new,)):
+        what = " and ".join(authority.name for authority in authorities)
+        if authorities == (new,):
+            for host in hosts:
+                host.give_pair(new.issue("agent"))
+            reload("the new certificate")
+            for place in places:
+                place.give_pair(new.issue("localhost"))
+            on_nodes("the new certificate", ca=False)
+            look("the new certificates")
+        for place in places + hosts:
+            place.give_ca(*authorities)
+        reload(what)
+        on_nodes(what, ca=True)
+        look(what)
+    hosts[0].give_pair(old.issue("agent"))
+    refused = run.holdfast("reload", agent=agents[0])
+    assert refused.rc == 78 and "refuses the agent's certificate" in refused.err, refused
+    assert all(holder.held() for holder in holders)
 
 
 if __name__ == "__main__":

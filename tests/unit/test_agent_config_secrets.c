@@ -164,8 +164,11 @@ TEST(the_line_of_the_node_is_named)
     assert_int_equal(reads("node = a=h1\n", "--password-file=/nonexistent/x"), HF_EINVAL);
     fault_is(0, "password_file: /nonexistent/x cannot be read");
     assert_int_equal(report.exit, 64);
-    assert_int_equal(reads("node = a=redis://u^h1\n", NULL), HF_EINVAL);
-    fault_is(1, "a user without a password");
+    assert_int_equal(reads("node = b=h2\nnode = a=redis://u^h1\nnode = c=h3\n", NULL), HF_EINVAL);
+    fault_is(2, "node a: a user without a password");
+    assert_int_equal(reads("ttl = 3s\n", "--node=a=redis://u@h1"), HF_EINVAL);
+    fault_is(0, "node a: a user without a password");
+    assert_int_equal(report.exit, 64);
 }
 
 TEST(a_file_that_all_can_read_is_warned_of)
