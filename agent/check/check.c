@@ -135,19 +135,15 @@ static void say_rules(const struct config *c)
 /* For each right the rule that decides, whoever asks. */
 static void say_who(const struct config *c, const char *name)
 {
-    static const struct {
-        enum right right;
-        const char *word, *without;
-    } rights[] = {{RIGHT_TAKE, "take", "everybody"},
-                  {RIGHT_SEE, "see", "everybody"},
-                  {RIGHT_FORCE, "force", "only root and the agent's user"}};
     const struct caller anybody = {.uid = UINT32_MAX, .gid = UINT32_MAX};
     const struct rule *rule;
 
-    for (size_t i = 0; i < HF_LENGTH(rights); i++) {
-        (void)rules_allow(&c->rules, rights[i].right, name, strlen(name), &anybody, &rule);
-        find_fact("%s: %s: %s%s", name, rights[i].word, rule ? "allow = " : "",
-                  rule ? rule->text : rights[i].without);
+    for (unsigned right = RIGHT_TAKE; right <= RIGHT_FORCE; right <<= 1) {
+        const char *without = right == RIGHT_FORCE ? "only root and the agent's user" : "everybody";
+
+        (void)rules_allow(&c->rules, right, name, strlen(name), &anybody, &rule);
+        find_fact("%s: %s: %s%s", name, right_word(right), rule ? "allow = " : "",
+                  rule ? rule->text : without);
     }
 }
 

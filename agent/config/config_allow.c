@@ -11,13 +11,8 @@
 #include "shm/status.h"
 
 #define BLANKS " \t"
-#define NUMBERS                                                                                    \
-    UINT32_C(4294967295) /* the last one stands for no user and no group, in the kernel, too */
-
-static const struct {
-    const char *word;
-    enum right right;
-} right_words[] = {{"take", RIGHT_TAKE}, {"see", RIGHT_SEE}, {"force", RIGHT_FORCE}};
+/* The last one stands for no user and no group, in the kernel, too. */
+#define NUMBERS UINT32_C(4294967295)
 
 struct parse {
     struct rule *rule;
@@ -95,9 +90,9 @@ static bool is_who(const char *word)
 
 static int add_word(struct parse *p, const char *word)
 {
-    for (size_t i = 0; i < HF_LENGTH(right_words); i++)
-        if (strcmp(word, right_words[i].word) == 0) {
-            p->rule->rights |= (uint8_t)right_words[i].right;
+    for (unsigned right = RIGHT_TAKE; right <= RIGHT_FORCE; right <<= 1)
+        if (strcmp(word, right_word(right)) == 0) {
+            p->rule->rights |= (uint8_t)right;
             return HF_OK;
         }
     if (is_who(word))

@@ -83,6 +83,7 @@ static void restore_all(struct node_trust *t, const struct node_trust *before)
     t->word_run_id = fresh.word_run_id;
     t->word_age = fresh.word_age;
     t->step_shown = false;
+    t->facts.config = HF_CONFIG_UNASKED; /* padding where an agent without it wrote it */
 }
 
 /* A quarantine that is over is of before then, and so is what the node's first contact found. */

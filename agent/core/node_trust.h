@@ -34,7 +34,11 @@ struct node_facts {
     bool replica, cluster, durable, evicts;
     bool replicated; /* a master that has replicas, or that was one itself */
     bool sole;       /* it says that it is neither; a node that does not say so is not `sole` */
+    /* enum hf_node_config; other than TOLD: whether it is durable is not known, and taken for no. (!) A byte that was
+     * padding: a node is known to the next agent by a record with this struct in it (agent/record/node_records.c). */
+    uint8_t config;
 };
+_Static_assert(sizeof(struct node_facts) == 80, "records of earlier agents are read");
 
 /* What the sentinel said. */
 struct node_sentinel {

@@ -2,6 +2,11 @@
 
 #include "agent/core/pattern.h"
 
+const char *right_word(enum right right)
+{
+    return right == RIGHT_TAKE ? "take" : right == RIGHT_SEE ? "see" : "force";
+}
+
 /* The length of NAME where the name is NAME#0, NAME#1, ...; else its own. */
 static size_t length_without_slot(const char *name, size_t len)
 {

@@ -22,6 +22,9 @@ enum right {
     RIGHT_FORCE = 1 << 2, /* ask whoever holds it to stop, or end the hold by force */
 };
 
+/* "take", "see", "force". */
+const char *right_word(enum right right);
+
 enum who_kind {
     WHO_USER,
     WHO_GROUP,

@@ -20,6 +20,8 @@
 #include "agent/base/loop.h"
 #include "agent/core/fleet_record.h"
 #include "agent/core/node_trust.h"
+#include "agent/core/once.h"
+#include "agent/redis/holder_text.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
 #include "shm/wire.h"
@@ -69,8 +71,10 @@ struct link_reply {
      * type. heal, raise: of the token that set `fence`, if that is another's; else "" */
     char id[LINK_ID_LEN + 1];
     bool forced; /* with `id`: it is forced out, but no other host can have the key yet */
+    struct once_record once; /* once: as it was before; OK only */
+    bool kept; /* query, with `id`: its hold is over, and nobody gets the key before it expires */
     /* renew, release: one character per key: '1' renewed / deleted, '0' missing, 'f' foreign,
-     * 'x' ours was forced out */
+     * 'x' ours was forced out, 'k' kept */
     const char *marks;
     size_t mark_count;
     struct node_sentinel sentinel; /* sentinel command */
@@ -157,12 +161,6 @@ void link_probe_soon(struct link *link);
 
 /* --- the scripts: agent/scripts/NAME.lua, each returns TIME and the node's stamp first -------- */
 
-struct link_holder {                   /* what other hosts are told of who holds it */
-    const char *host, *command, *note; /* NUL-terminated */
-    uint32_t pid, uid;
-    hf_wall since;
-};
-
 /* acquire, heal, raise of one key. */
 struct link_lock {
     const void *key;
@@ -181,6 +179,8 @@ struct link_key { /* renew, release of many keys */
     size_t key_len;
     const struct token *token;
     uint32_t ttl_ms; /* renew */
+    int32_t
+        keep_ms; /* release: nobody gets the key before; 0: it is deleted; below 0: a job may live */
 };
 
 #define LINK_KEYS_MAX 500
@@ -252,6 +252,22 @@ struct link_force {
 };
 int link_force(struct link *link, const struct link_force *force, hf_time deadline,
                link_reply_fn *fn, void *arg);
+
+/* A step of agent/core/once.h: OK with the record that the node had before, or LOW with the later fence, or STALE or
+ * SENTINEL. Sent again after NOSCRIPT. */
+struct link_once {
+    const void *key;
+    size_t key_len;
+    uint64_t fence; /* node part, of the token that asks */
+    int64_t turn;
+    int64_t at_us, request; /* with `writes` */
+    bool writes;
+    int64_t retention_ms;
+    hf_nodetime deadline;
+    const char *nonce, *digest; /* as of link_lock */
+};
+int link_once(struct link *link, const struct link_once *order, hf_time deadline, link_reply_fn *fn,
+              void *arg);
 
 /* One page of the held keys that begin with `prefix` and end with `suffix`, any bytes: those whose fence
  * record belongs to their value. `cursor` 0 begins; a key may come twice. Read only, and sent again

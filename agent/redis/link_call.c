@@ -125,7 +125,7 @@ static void script_answered(struct link *link, struct call *call, const redisRep
         }
     }
     if (reply.error == HF_NODE_ERR_PERM)
-        reply.error_text = rights_of_error(link, reply.error_text, better);
+        reply.error_text = acl_of_error(link, reply.error_text, better);
     link_copy_text(link, text, reply.error_text);
     reply.error_text = text;
     call->fn(link, &reply, call->arg);

@@ -2,7 +2,7 @@
  *   AUTH, SELECT, INFO | CLIENT SETNAME, INFO, CONFIG GET, every SCRIPT LOAD
  *     | writes that change nothing, the sentinel
  * (!) INFO is answered before anything else is sent that counts: which server it is comes before what it says. (The
- * survey of rights, link_rights.c, comes before it, and says nothing of the server.)
+ * survey of rights, link_acl.c, comes before it, and says nothing of the server.)
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static void refused(struct link *link, const char *command, enum hf_node_error e
 {
     char shown[LINK_TEXT_MAX] = "", better[LINK_TEXT_MAX], remedy[REMEDY_SIZE];
 
-    if (error == HF_NODE_ERR_PERM && rights_of_error(link, text, better) == better) {
+    if (error == HF_NODE_ERR_PERM && acl_of_error(link, text, better) == better) {
         link_end(link, error, "%s: %s", command, better);
         return;
     }
@@ -77,7 +77,7 @@ static void on_write(struct link *link, const struct call *call, const redisRepl
     text = reply_error_text(answer->str);
     link->write_error = reply_error_class(answer->str);
     if (link->write_error == HF_NODE_ERR_PERM)
-        text = rights_of_error(link, text, better);
+        text = acl_of_error(link, text, better);
     link_copy_text(link, link->write_text, text);
 }
 
@@ -166,7 +166,7 @@ static void on_loaded(struct link *link, const struct call *call, const redisRep
 static void on_config(struct link *link, const struct call *call, const redisReply *answer)
 {
     (void)call;
-    link->asked.durable = reply_decode_durable(answer);
+    reply_decode_config(answer, &link->asked);
 }
 
 static bool ask_config(struct link *link)
@@ -218,7 +218,7 @@ static void on_probe(struct loop_timer *timer, hf_time now)
         return;
     link->asked_well = false;
     memset(&link->asked, 0, sizeof(link->asked));
-    if (identity_check(link) == HF_OK && rights_survey(link) == HF_OK &&
+    if (identity_check(link) == HF_OK && acl_survey(link) == HF_OK &&
         ask(link, on_probe_info, "INFO", NULL) == HF_OK && ask_config(link))
         read_sentinel(link);
     else
@@ -268,7 +268,7 @@ void handshake_begin(struct link *link)
         rc = ask(link, on_select, "SELECT", db, NULL);
     }
     if (rc == HF_OK)
-        rc = rights_survey(link);
+        rc = acl_survey(link);
     if (rc == HF_OK)
         (void)ask(link, on_info, "INFO", NULL);
 }

@@ -1,8 +1,7 @@
 /* What the parts of a link share: link.c (connection), link_call.c (commands in flight),
  * link_script.c (the script commands), link_handshake.c (the commands on a new connection),
- * link_identity.c (whether it is still the same server), link_rights.c (what its user may do), link_tracking.c
- * (notices of changes),
- * link_reply.c (decoding; knows no link). One thread. */
+ * link_identity.c (whether it is still the same server), link_acl.c (what its user may do), link_tracking.c
+ * (notices of changes), link_reply.c (decoding; knows no link). One thread. */
 #ifndef HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
 #define HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
 
@@ -12,10 +11,10 @@
 #include <hiredis/async.h>
 
 #include "agent/core/backoff.h"
+#include "agent/redis/acl.h"
 #include "agent/redis/link.h"
 #include "agent/redis/notices.h"
 #include "agent/redis/resolver.h"
-#include "agent/redis/rights.h"
 #include "agent/redis/script.h"
 #include "agent/redis/tls.h"
 #include "shm/compiler.h"
@@ -25,6 +24,7 @@
 #define LINK_SENTINEL_KEY   "holdfast:node"
 #define LINK_KEYS_OF_AGENTS "holdfast:*"
 #define LINK_FENCE_PREFIX   "holdfast:fence:"
+#define LINK_ONCE_PREFIX    "holdfast:once:"
 
 /*   IDLE -> RESOLVING -> CONNECTING -> [SECURING ->] GREETING -> UP
  *              ^     next | ^              |             |         |
@@ -135,14 +135,14 @@ struct link {
 
     struct link_secure secure;
     int mute_ends; /* connections in a row that ended without a word */
-    enum hf_node_error
-        other; /* it speaks the other protocol: HF_NODE_ERR_NO_TLS, HF_NODE_ERR_WANTS_TLS; else NONE */
+    /* It speaks the other protocol: HF_NODE_ERR_NO_TLS, HF_NODE_ERR_WANTS_TLS; else NONE. */
+    enum hf_node_error other;
 
     /* what its user may do there */
-    bool rights_doubted;        /* something was refused for want of a right */
-    struct rights rights;       /* by the last survey */
-    struct rights rights_asked; /* of the running one, whose next answer is to this command: */
-    int rights_at;
+    bool acl_doubted;          /* something was refused for want of a right */
+    struct acl_lack acl;       /* by the last survey */
+    struct acl_lack acl_asked; /* of the running one, whose next answer is to this command: */
+    int acl_at;
 
     /* why it ended */
     enum hf_node_error end_error;
@@ -232,13 +232,13 @@ int secure_socket(const struct link *link);
 bool knock_wanted(const struct link *link);
 void knock_begin(struct link *link);
 
-/* --- link_rights.c ---------------------------------------------------------------------------- */
+/* --- link_acl.c ------------------------------------------------------------------------------- */
 
 /* Asks for each right, if there is a reason to. HF_OK, HF_ENOQUORUM, HF_ENOMEM. */
-int rights_survey(struct link *link);
+int acl_survey(struct link *link);
 /* The node has refused something for want of a right, in these words. Returns better ones, in `buffer`, if it is known
  * which rights are missing. The next survey is due. */
-const char *rights_of_error(struct link *link, const char *text, char buffer[LINK_TEXT_MAX]);
+const char *acl_of_error(struct link *link, const char *text, char buffer[LINK_TEXT_MAX]);
 
 /* --- link_tracking.c -------------------------------------------------------------------------- */
 
@@ -253,7 +253,7 @@ void tracking_stop(struct link *link);  /* it is no longer up */
 uint32_t tracking_mark(struct link *link);
 bool tracking_stands(const struct link *link, uint32_t mark);
 
-/* --- link_reply.c ----------------------------------------------------------------------------- */
+/* --- link_reply.c, link_answer.c -------------------------------------------------------------- */
 
 enum hf_node_error reply_error_class(const char *text);
 /* The text of an error, without the prefix that a server before 7.0 puts before the error of a
@@ -263,15 +263,15 @@ const char *reply_error_text(const char *text);
  * leaves the others. `error_text` then points into `answer` or to a constant. */
 void reply_decode(const redisReply *answer, enum script script, size_t keys,
                   struct link_reply *out);
-/* False: no Redis answers INFO like this. Leaves `durable` alone. */
+/* False: no Redis answers INFO like this. Leaves `durable` and `config` alone. */
 bool reply_decode_info(const redisReply *answer, struct node_facts *facts);
 /* HMGET of LINK_SENTINEL_FIELDS; without a nonce there is none. The fleet's record is the answer's last element, or nil.
  * False: it is no sentinel. */
 #define LINK_SENTINEL_FIELDS                                                                       \
     "nonce", "created_us", "created_wall_ms", "ttl_max_ms", "nodes", "list_hash", "record"
 bool reply_decode_sentinel(const redisReply *answer, struct node_sentinel *ret_sentinel);
-/* CONFIG GET of the append-only settings: whether what was answered survives a crash. Refused is
+/* CONFIG GET of the append-only settings: `config`, and `durable`: whether what was answered survives a crash. Refused is
  * no. */
-bool reply_decode_durable(const redisReply *answer);
+void reply_decode_config(const redisReply *answer, struct node_facts *facts);
 
 #endif

@@ -37,18 +37,13 @@ struct glance {
 
 /* --- the thread ------------------------------------------------------------------------------- */
 
-static void fail(struct glance *g, enum node_look_outcome outcome, const char *remedy,
-                 const char *command, const char *text)
+static void fail(struct glance *g, enum node_look_outcome outcome, const char *text)
 {
     char shown[LINK_TEXT_MAX];
 
     link_show_text(g->address.password, shown, text);
     g->look.outcome = outcome;
-    if (*remedy)
-        snprintf(g->look.text, sizeof(g->look.text), "%s (%s: %.120s)", remedy, command, shown);
-    else
-        snprintf(g->look.text, sizeof(g->look.text), "%s%s%.120s", command, *command ? ": " : "",
-                 shown);
+    snprintf(g->look.text, sizeof(g->look.text), "%s", shown);
 }
 
 static void fail_by_time(struct glance *g)
@@ -56,7 +51,7 @@ static void fail_by_time(struct glance *g)
     char text[64];
 
     snprintf(text, sizeof(text), "no answer within %.0f s", (double)hf_dur_ms(g->patience) / 1000);
-    fail(g, NODE_LOOK_AWAY, "", "", text);
+    fail(g, NODE_LOOK_AWAY, text);
 }
 
 /* By its certificate, by ours, or by the lack of TLS it will be refused for ever. */
@@ -64,7 +59,7 @@ static void fail_by_tls(struct glance *g)
 {
     enum hf_node_error error = tls_error(g->tls);
 
-    fail(g, error == HF_NODE_ERR_BROKEN ? NODE_LOOK_AWAY : NODE_LOOK_REFUSED, "", "",
+    fail(g, error == HF_NODE_ERR_BROKEN ? NODE_LOOK_AWAY : NODE_LOOK_REFUSED,
          tls_error_text(g->tls));
 }
 
@@ -96,7 +91,7 @@ static bool fail_by_protocol(struct glance *g)
     if (other)
         redisFree(other);
     if (error != HF_NODE_ERR_NONE)
-        fail(g, NODE_LOOK_REFUSED, "", "", tls_knocked_text(error));
+        fail(g, NODE_LOOK_REFUSED, tls_knocked_text(error));
     return error != HF_NODE_ERR_NONE;
 }
 
@@ -114,11 +109,11 @@ static void fail_without_answer(struct glance *g)
     if (!g->answered && c->err != REDIS_ERR_PROTOCOL && errno != EAGAIN && fail_by_protocol(g))
         return;
     if (c->err == REDIS_ERR_PROTOCOL) {
-        fail(g, NODE_LOOK_REFUSED, "", "", "what answers there is no Redis");
+        fail(g, NODE_LOOK_REFUSED, "what answers there is no Redis");
     } else if (c->err == REDIS_ERR_IO && (errno == EAGAIN || errno == EWOULDBLOCK)) {
         fail_by_time(g);
     } else {
-        fail(g, NODE_LOOK_AWAY, "", "", c->errstr);
+        fail(g, NODE_LOOK_AWAY, c->errstr);
     }
 }
 
@@ -127,13 +122,18 @@ static void fail_by_error(struct glance *g, const char *command, const char *tex
 {
     enum hf_node_error error = reply_error_class(text);
     bool passes = error == HF_NODE_ERR_LOADING || error == HF_NODE_ERR_BUSY;
-    char remedy[REMEDY_SIZE] = "";
+    char remedy[REMEDY_SIZE] = "", shown[LINK_TEXT_MAX];
 
     if (strcmp(command, "AUTH") == 0)
         text = "user or password is wrong, or none is wanted";
     else
         (void)remedy_of(command, text, g->look.facts.run_id[0], remedy);
-    fail(g, passes ? NODE_LOOK_AWAY : NODE_LOOK_REFUSED, remedy, command, text);
+    link_show_text(g->address.password, shown, text);
+    g->look.outcome = passes ? NODE_LOOK_AWAY : NODE_LOOK_REFUSED;
+    if (*remedy)
+        snprintf(g->look.text, sizeof(g->look.text), "%s (%s: %.120s)", remedy, command, shown);
+    else
+        snprintf(g->look.text, sizeof(g->look.text), "%s: %.120s", command, shown);
 }
 
 /* NULL: no answer came. */
@@ -199,12 +199,12 @@ static bool log_in(struct glance *g)
 /* Each by a command that changes nothing; another error than that of a missing right is no matter here. */
 static bool may_all(struct glance *g)
 {
-    const char *words[RIGHTS_WORDS], *user = g->address.user[0] ? g->address.user : "default";
-    char text[RIGHTS_TEXT], lacking[NODE_LOOK_TEXT];
-    struct rights rights = {0};
+    const char *words[ACL_WORDS], *user = g->address.user[0] ? g->address.user : "default";
+    char text[ACL_TEXT], lacking[NODE_LOOK_TEXT];
+    struct acl_lack lack = {0};
     int count;
 
-    for (int i = 0; (count = rights_ask(i, words)) > 0; i++) {
+    for (int i = 0; (count = acl_ask(i, words)) > 0; i++) {
         redisReply *answer = command(g, count, words);
 
         if (!answer) {
@@ -212,15 +212,17 @@ static bool may_all(struct glance *g)
             return false;
         }
         if (answer->type == REDIS_REPLY_ERROR)
-            rights_note(&rights, i, answer->str);
+            acl_note(&lack, i, answer->str);
+        if (strcmp(words[0], "CONFIG") == 0)
+            reply_decode_config(answer, &g->look.facts);
         freeReplyObject(answer);
     }
-    if (rights_complete(&rights))
+    if (acl_is_complete(&lack))
         return true;
     snprintf(lacking, sizeof(lacking), "ACL SETUSER %s %s: its user lacks these rights", user,
-             rights_text(&rights, text));
-    if (!rights_suffice(&rights)) {
-        fail(g, NODE_LOOK_REFUSED, "", "", lacking);
+             acl_text(&lack, text));
+    if (!acl_suffices(&lack)) {
+        fail(g, NODE_LOOK_REFUSED, lacking);
         return false;
     }
     memcpy(g->look.lacks, lacking, sizeof(lacking));
@@ -237,7 +239,7 @@ static bool read_facts(struct glance *g)
         return false;
     good = reply_decode_info(answer, &g->look.facts);
     if (!good)
-        fail(g, NODE_LOOK_REFUSED, "", "",
+        fail(g, NODE_LOOK_REFUSED,
              remedy_of_info(answer->type == REDIS_REPLY_STRING ? answer->str : ""));
     freeReplyObject(answer);
     return good;
@@ -279,7 +281,7 @@ static bool read_sentinel(struct glance *g)
         read_record(g, answer->element[answer->elements - 1]);
     freeReplyObject(answer);
     if (!good)
-        fail(g, NODE_LOOK_REFUSED, "", "", "its key " LINK_SENTINEL_KEY " is no agent's");
+        fail(g, NODE_LOOK_REFUSED, "its key " LINK_SENTINEL_KEY " is no agent's");
     return good;
 }
 
@@ -340,7 +342,7 @@ static bool secure(struct glance *g)
         return true;
     rc = tls_open(NULL, &g->address, g->context->fd, &g->tls);
     if (rc < 0) {
-        fail(g, NODE_LOOK_REFUSED, "", "",
+        fail(g, NODE_LOOK_REFUSED,
              rc == HF_EINVAL ? "the agent has no tls_ca_file" : "out of memory");
         return false;
     }
@@ -359,11 +361,11 @@ static void look(struct glance *g)
     /* What says nothing at all in TLS is then asked in plain. */
     g->context = dial(g, g->address.tls ? hf_ns(g->patience.ns / 2) : g->patience);
     if (!g->context) {
-        fail(g, NODE_LOOK_AWAY, "", "", "out of memory");
+        fail(g, NODE_LOOK_AWAY, "out of memory");
         return;
     }
     if (g->context->err)
-        fail(g, NODE_LOOK_AWAY, "", "", g->context->errstr);
+        fail(g, NODE_LOOK_AWAY, g->context->errstr);
     else if (secure(g) && log_in(g) && may_all(g) && read_facts(g) && read_sentinel(g) &&
              (!may_have_keys(g) || look_for_keys(g))) {
         read_peer(g);

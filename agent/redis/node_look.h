@@ -18,8 +18,8 @@ enum node_look_outcome {
 struct node_look {
     enum node_look_outcome outcome;
     char text[NODE_LOOK_TEXT]; /* what is wrong, without the password; "" when ANSWERED */
-    char lacks
-        [NODE_LOOK_TEXT]; /* ANSWERED: the rights that its user lacks, with which agents do better; "" none */
+    /* ANSWERED: the rights that its user lacks, with which agents do better; "": none. */
+    char lacks[NODE_LOOK_TEXT];
     struct node_facts facts;
     struct node_sentinel sentinel;
     char peer[HF_NODE_TEXT_MAX + 1]; /* as a seat */

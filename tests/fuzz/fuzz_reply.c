@@ -53,6 +53,14 @@ static void info_answer(const redisReply *answer)
     FUZZ_CHECK(facts.durable && memchr(facts.version, '\0', sizeof(facts.version)));
 }
 
+static void config_answer(const redisReply *answer)
+{
+    struct node_facts facts = {.durable = true};
+
+    reply_decode_config(answer, &facts);
+    FUZZ_CHECK(!facts.durable || facts.config == HF_CONFIG_TOLD);
+}
+
 static const redisReplyObjectFunctions *hiredis_functions;
 
 /* As agent/redis/link.c has it: hiredis would make an array of any size. */
@@ -84,7 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             else if (what == SCRIPTS)
                 info_answer(answer);
             else
-                (void)reply_decode_durable(answer);
+                config_answer(answer);
             freeReplyObject(answer);
         }
     redisReaderFree(reader);

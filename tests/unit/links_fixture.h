@@ -20,6 +20,7 @@ struct command {
     struct token token;
     uint64_t fence, cursor;
     bool make, answered;
+    bool tracked; /* link_track() was called for it */
     /* fleet, acquire, and a sentinel that is to be replaced: the stamp, as it was seen. "": none */
     char stamp[TRUST_NONCE_LEN + 1 + FLEET_DIGEST_LEN + 1];
     bool replace;
@@ -30,7 +31,7 @@ struct command {
 
 struct link {
     int node;
-    bool up, overdue;
+    bool up, overdue, tells, track;
     char peer[HF_NODE_TEXT_MAX + 1];
     int configured, probes; /* how often it was told so */
     struct link_options options;
@@ -58,6 +59,8 @@ static HF_UNUSED int keep(struct link *link, const struct command *command)
     link->commands[link->asked] = *command;
     link->commands[link->asked].node = link->node;
     link->commands[link->asked].sent = its_time;
+    link->commands[link->asked].tracked = link->track;
+    link->track = false;
     link->asked++;
     return HF_OK;
 }
@@ -92,6 +95,7 @@ static HF_UNUSED void answer(struct command *command, enum link_verdict verdict)
     struct link_reply reply = reply_now(command->sent);
 
     reply.verdict = verdict;
+    reply.tracked = command->tracked;
     if (verdict == VERDICT_OK)
         reply.fence = command->fence;
     answer_with(command, reply);
@@ -202,7 +206,15 @@ bool link_is_overdue(const struct link *link, HF_UNUSED hf_time now)
 
 void link_flush(HF_UNUSED struct link *link) {}
 
-void link_track(HF_UNUSED struct link *link) {}
+void link_track(struct link *link)
+{
+    link->track = link->tells;
+}
+
+enum hf_node_tracking link_tracking(const struct link *link)
+{
+    return link->tells ? HF_TRACKING_ON : HF_TRACKING_DOWN;
+}
 
 const char *link_error_name(HF_UNUSED enum hf_node_error error)
 {
@@ -307,6 +319,12 @@ int link_query(struct link *link, HF_UNUSED const void *key, HF_UNUSED size_t ke
 
 int link_force(struct link *link, HF_UNUSED const struct link_force *force,
                HF_UNUSED hf_time deadline, link_reply_fn *fn, void *arg)
+{
+    return keep(link, &(struct command){.kind = FORCE, .fn = fn, .arg = arg});
+}
+
+int link_once(struct link *link, HF_UNUSED const struct link_once *order,
+              HF_UNUSED hf_time deadline, link_reply_fn *fn, void *arg)
 {
     return keep(link, &(struct command){.kind = FORCE, .fn = fn, .arg = arg});
 }

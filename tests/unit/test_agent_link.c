@@ -7,7 +7,9 @@
 
 #include <cmocka.h>
 
+#include "agent/base/token.h"
 #include "agent/core/fence.h"
+#include "agent/core/sha1.h"
 #include "tests/unit/link_fixture.h"
 
 #define KEY "a resource"
@@ -136,6 +138,7 @@ static void test_durable_and_evicting(void **state)
 
     link_comes_up(f, NULL);
     assert_true(f->facts.durable);
+    assert_int_equal(f->facts.config, HF_CONFIG_TOLD);
     assert_true(f->facts.evicts);
 }
 
@@ -155,6 +158,7 @@ static void test_config_refused_is_not_durable(void **state)
 
     link_comes_up(f, NULL);
     assert_false(f->facts.durable);
+    assert_int_equal(f->facts.config, HF_CONFIG_FORBIDDEN);
 }
 
 static void test_replica_is_told(void **state)
@@ -198,6 +202,30 @@ static void test_user_and_database(void **state)
     reply = side(f, "INFO keyspace");
     assert_non_null(strstr(reply->str, "db3:keys=3"));
     assert_null(strstr(reply->str, "db0"));
+    freeReplyObject(reply);
+}
+
+/* (!) What others see of a hold is the digest of its token, never the token. */
+static void test_the_record_has_the_digest_of_the_token(void **state)
+{
+    struct fixture *f = start(state, NULL);
+    char token[TOKEN_LEN], tag[SHA1_HEX_LEN + 1];
+    struct sha1 sha1;
+    redisReply *reply;
+
+    token_text(&token_bytes, token);
+    sha1_begin(&sha1);
+    sha1_add(&sha1, token, sizeof(token));
+    sha1_end(&sha1, tag);
+    link_comes_up(f, NULL);
+    make_sentinel(f);
+    acquired(f, &token_bytes, VERDICT_OK);
+    reply = side(f, "HGETALL holdfast:fence:%s", KEY);
+    assert_int_equal(reply->elements, 8);
+    assert_string_equal(reply->element[2]->str, "tag");
+    assert_string_equal(reply->element[3]->str, tag);
+    for (size_t i = 0; i < reply->elements; i++)
+        assert_null(memmem(reply->element[i]->str, reply->element[i]->len, token, sizeof(token)));
     freeReplyObject(reply);
 }
 
@@ -309,9 +337,9 @@ static void test_name_is_looked_up(void **state)
 static void test_lock_renew_release(void **state)
 {
     struct fixture *f = start(state, NULL);
-    struct link_key keys[3] = {{KEY, strlen(KEY), &token_bytes, 90000},
-                               {"other", 5, &token_bytes, 90000},
-                               {"missing", 7, &token_bytes, 90000}};
+    struct link_key keys[3] = {{KEY, strlen(KEY), &token_bytes, 90000, 0},
+                               {"other", 5, &token_bytes, 90000, 0},
+                               {"missing", 7, &token_bytes, 90000, 0}};
     redisReply *reply;
 
     link_comes_up(f, NULL);
@@ -355,7 +383,7 @@ static void test_many_keys(void **state)
 
     for (int i = 0; i < LINK_KEYS_MAX; i++) {
         snprintf(names[i], sizeof(names[i]), "key %d", i);
-        keys[i] = (struct link_key){names[i], strlen(names[i]), &token_bytes, UINT32_MAX};
+        keys[i] = (struct link_key){names[i], strlen(names[i]), &token_bytes, UINT32_MAX, 0};
     }
     link_comes_up(f, NULL);
     assert_int_equal(link_renew(f->link, keys, LINK_KEYS_MAX + 1, in_ms(FAR_MS), note, &f->told),
@@ -370,7 +398,7 @@ static void test_scripts_are_loaded_again(void **state)
 {
     struct fixture *f = start(state, NULL);
 
-    struct link_key key = {KEY, strlen(KEY), &token_bytes, 0};
+    struct link_key key = {KEY, strlen(KEY), &token_bytes, 0, 0};
 
     link_comes_up(f, NULL);
     make_sentinel(f);
@@ -410,7 +438,7 @@ static void test_scripts_that_cannot_be_loaded(void **state)
 static void test_late_and_forgotten(void **state)
 {
     struct fixture *f = start(state, NULL);
-    struct link_key key = {KEY, strlen(KEY), &token_bytes, 0};
+    struct link_key key = {KEY, strlen(KEY), &token_bytes, 0, 0};
     struct told released;
 
     link_comes_up(f, NULL);
@@ -704,6 +732,7 @@ int main(void)
         LINK_TEST(test_cluster_is_told),
         LINK_TEST(test_password),
         LINK_TEST(test_user_and_database),
+        LINK_TEST(test_the_record_has_the_digest_of_the_token),
         LINK_TEST(test_wrong_password),
         LINK_TEST(test_missing_password),
         LINK_TEST(test_no_permission),

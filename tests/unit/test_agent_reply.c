@@ -61,10 +61,32 @@ static redisReply *from_words(const char *const *words, size_t count)
     return from_resp(resp);
 }
 
+/* The scripts that answer with words in one string. */
+static bool says_words(enum script script)
+{
+    return script == SCRIPT_ACQUIRE || script == SCRIPT_RAISE || script == SCRIPT_HEAL ||
+           script == SCRIPT_RENEW || script == SCRIPT_RELEASE;
+}
+
+/* "''" is an empty word. */
+static redisReply *from_line(const char *const *words, size_t count)
+{
+    char line[2048] = "", resp[4096];
+
+    for (size_t i = 0; i < count; i++) {
+        size_t used = strlen(line);
+
+        snprintf(line + used, sizeof(line) - used, "%s%s", i > 0 ? " " : "",
+                 strcmp(words[i], "''") == 0 ? "" : words[i]);
+    }
+    snprintf(resp, sizeof(resp), "$%zu\r\n%s\r\n", strlen(line), line);
+    return from_resp(resp);
+}
+
 static redisReply *decode_words(enum script script, size_t keys, const char *const *words,
                                 size_t count, struct link_reply *out)
 {
-    redisReply *reply = from_words(words, count);
+    redisReply *reply = says_words(script) ? from_line(words, count) : from_words(words, count);
 
     memset(out, 0, sizeof(*out));
     reply_decode(reply, script, keys, out);
@@ -74,6 +96,7 @@ static redisReply *decode_words(enum script script, size_t keys, const char *con
 /* --- what is right ---------------------------------------------------------------------------- */
 
 #define MAX_WORDS 16
+#define HOLDER    "7\n12\n0\n1700000000000\nhost\ncmd\na note"
 static const struct {
     enum script script;
     size_t keys;
@@ -83,18 +106,14 @@ static const struct {
     {SCRIPT_ACQUIRE, 1, {"1700000000", "999999", NONCE, "LOW", "9007199254740991"}},
     {SCRIPT_ACQUIRE, 1, {"1700000000", "0", "''", "SENTINEL"}},
     {SCRIPT_ACQUIRE, 1, {"1700000000", "0", NONCE, "STALE"}},
-    {SCRIPT_ACQUIRE, 1, {"1700000000", "0", NONCE, "TAKEN", "0", "#-1"}},
-    {SCRIPT_HEAL,
-     1,
-     {"1", "0", NONCE, "TAKEN", "7", "#5", "host", "12", "0", "cmd", "note", "1700000000000"}},
+    {SCRIPT_ACQUIRE, 1, {"1700000000", "0", NONCE, "TAKEN", "0", "-1"}},
+    {SCRIPT_HEAL, 1, {"1", "0", NONCE, "TAKEN", "7", "5", HOLDER}},
     {SCRIPT_RAISE, 1, {"1", "0", NONCE, "GONE"}},
     {SCRIPT_RENEW, 4, {"1", "0", NONCE, "1f01"}},
-    {SCRIPT_RELEASE, 1, {"1", "0", "''", "0"}},
+    {SCRIPT_RELEASE, 3, {"1", "0", "''", "0k1"}},
     {SCRIPT_QUERY, 0, {"1700000000", "0", NONCE, "FREE", "7"}},
     {SCRIPT_QUERY, 0, {"1700000000", "0", NONCE, "HELD", "7", "#-1", "''"}},
-    {SCRIPT_QUERY,
-     0,
-     {"1", "0", NONCE, "HELD", "7", "#5", ID, "host", "12", "0", "cmd", "note", "1700000000000"}},
+    {SCRIPT_QUERY, 0, {"1", "0", NONCE, "HELD", "7", "#5", ID, HOLDER}},
     {SCRIPT_FORCE, 0, {"1700000000", "0", NONCE, "FREE", "7"}},
     {SCRIPT_FORCE, 0, {"1700000000", "0", NONCE, "HELD", "7", "#5", ID}},
     {SCRIPT_FORCE, 0, {"1700000000", "0", NONCE, "FORCED", "7", "#5", ID}},
@@ -196,14 +215,14 @@ TEST(test_values_of_a_query)
     assert_true(out.fence == 7 && out.holder.fence == 0 && out.holder.pttl_ms == -1);
     assert_string_equal(out.id, "");
     freeReplyObject(reply);
-    reply = decode_words(SCRIPT_QUERY, 0, right[QUERY_FREE + 2].words, 13, &out);
+    reply = decode_words(SCRIPT_QUERY, 0, right[QUERY_FREE + 2].words, 8, &out);
     assert_int_equal(out.verdict, VERDICT_TAKEN);
     assert_string_equal(out.id, ID);
     assert_true(out.holder.fence == 7 << FENCE_HANDOFF_BITS && out.holder.pttl_ms == 5);
     assert_true(out.holder.pid == 12 && out.holder.since_wall_ms == 1700000000000);
     assert_string_equal(out.holder.host, "host");
     assert_string_equal(out.holder.comm, "cmd");
-    assert_string_equal(out.holder.note, "note");
+    assert_string_equal(out.holder.note, "a note");
     freeReplyObject(reply);
 }
 
@@ -282,8 +301,8 @@ TEST(test_items_of_a_listing)
 {
     redisReply *reply = from_resp("*7\r\n$1\r\n1\r\n$1\r\n0\r\n$0\r\n\r\n$2\r\n12\r\n"
                                   "$4\r\nnone\r\n"
-                                  "*10\r\n$3\r\naxb\r\n$40\r\n" ID "\r\n$1\r\n7\r\n:5\r\n"
-                                  "$1\r\nh\r\n$2\r\n12\r\n$1\r\n0\r\n$-1\r\n$1\r\nn\r\n$1\r\n9\r\n"
+                                  "*5\r\n$3\r\naxb\r\n$40\r\n" ID "\r\n$1\r\n7\r\n:5\r\n"
+                                  "$14\r\n7\n12\n0\n9\nh\n\nn\n\r\n"
                                   "*2\r\n$1\r\na\r\n$1\r\nb\r\n");
     struct link_reply out = {.outcome = LINK_ERROR};
     struct link_item item;
@@ -303,25 +322,22 @@ TEST(test_items_of_a_listing)
     freeReplyObject(reply);
 }
 
-/* What others may have written into a record: cut, or unknown. */
+/* What others may have written into a record: unknown. tests/unit/test_agent_holder_text.c has all of that. */
 TEST(test_strange_holder)
 {
-    const char *words[] = {"1",   "0",
-                           NONCE, "TAKEN",
-                           "7",   "#-2",
-                           "-",   "many",
-                           "-1",  "a-command-longer-than-fifteen",
-                           "-",   "99999999999999999999999"};
-    struct link_reply out;
-    redisReply *reply = decode_words(SCRIPT_ACQUIRE, 1, words, HF_LENGTH(words), &out);
+    static const char *const texts[] = {"", "x", "8\n12\n0\n9\nhost\nc\nn",
+                                        "many words of another program"};
 
-    assert_int_equal(out.outcome, LINK_ANSWERED);
-    assert_string_equal(out.holder.host, "");
-    assert_int_equal(out.holder.pid, 0);
-    assert_int_equal(out.holder.uid, 0);
-    assert_string_equal(out.holder.comm, "a-command-longe");
-    assert_true(out.holder.since_wall_ms == 0);
-    freeReplyObject(reply);
+    for (size_t i = 0; i < HF_LENGTH(texts); i++) {
+        const char *const words[] = {"1", "0", NONCE, "TAKEN", "7", "-2", texts[i]};
+        struct link_reply out;
+
+        freeReplyObject(decode_words(SCRIPT_ACQUIRE, 1, words, HF_LENGTH(words), &out));
+        assert_int_equal(out.outcome, LINK_ANSWERED);
+        assert_true(out.fence == 7 && out.holder.pttl_ms == -2);
+        assert_true(out.holder.pid == 0 && out.holder.since_wall_ms == 0);
+        assert_string_equal(out.holder.host, "");
+    }
 }
 
 /* --- what is wrong ---------------------------------------------------------------------------- */
@@ -371,7 +387,11 @@ TEST(test_wrong_values)
         {SCRIPT_QUERY, {"1", "0", NONCE, "HELD", "7", "#5"}},
         {SCRIPT_QUERY, {"1", "0", NONCE, "HELD", "7", "#5", NONCE}},
         {SCRIPT_QUERY, {"1", "0", NONCE, "HELD", "7", "#5", NONCE "7654321X"}},
-        {SCRIPT_QUERY, {"1", "0", NONCE, "HELD", "7", "#5", ID, "host"}},
+        {SCRIPT_QUERY, {"1", "0", NONCE, "HELD", "7", "#5", ID, HOLDER, "1"}},
+        {SCRIPT_ACQUIRE, {"1", "0", NONCE, "TAKEN", "7"}},
+        {SCRIPT_ACQUIRE, {"1", "0", NONCE, "TAKEN", "7", "x"}},
+        {SCRIPT_ACQUIRE, {"1", "0", NONCE, "STALE", "7"}},
+        {SCRIPT_HEAL, {"1", "0", NONCE, "OK", "7", ID, "7"}},
         {SCRIPT_QUERY, {"1", "0", NONCE, "TAKEN", "7", "#5"}},
         {SCRIPT_FORCE, {"1", "0", NONCE, "OK", "7"}},
         {SCRIPT_LISTING, {"1", "0", NONCE}},
@@ -517,11 +537,13 @@ TEST(test_info)
 
 static bool durable(const char *const *words, size_t count)
 {
+    struct node_facts facts = {.durable = true};
     redisReply *reply = from_words(words, count);
-    bool is = reply_decode_durable(reply);
 
+    reply_decode_config(reply, &facts);
     freeReplyObject(reply);
-    return is;
+    assert_int_equal(facts.config, HF_CONFIG_TOLD);
+    return facts.durable;
 }
 
 TEST(test_durable)
@@ -529,15 +551,41 @@ TEST(test_durable)
     const char *words[] = {
         "appendfsync", "always", "appendfilename", "yes", "no-appendfsync-on-rewrite", "no",
         "appendonly",  "yes"};
-    redisReply *refused = from_resp("-NOPERM no\r\n");
 
     assert_true(durable(words, 8));
     assert_false(durable(words, 7));
     assert_false(durable(words, 6));
     words[1] = "everysec";
     assert_false(durable(words, 8));
-    assert_false(reply_decode_durable(refused));
-    freeReplyObject(refused);
+}
+
+/* What is not told is not durable, and said to be not known. */
+TEST(test_untold_settings)
+{
+    static const struct {
+        const char *resp;
+        enum hf_node_config config;
+    } rows[] = {
+        {"-NOPERM this user has no permissions to run the 'config|get' command\r\n",
+         HF_CONFIG_NO_RIGHT},
+        {"-ERR unknown command 'CONFIG', with args beginning with: 'GET'\r\n", HF_CONFIG_FORBIDDEN},
+        {"-ERR unknown subcommand or wrong number of arguments for 'GET'\r\n", HF_CONFIG_FORBIDDEN},
+        {"*0\r\n", HF_CONFIG_FORBIDDEN},
+        {"*2\r\n$10\r\nmaxclients\r\n$1\r\n0\r\n", HF_CONFIG_FORBIDDEN},
+        {"+OK\r\n", HF_CONFIG_FORBIDDEN},
+        {"-LOADING Redis is loading the dataset in memory\r\n", HF_CONFIG_UNASKED},
+        {"-BUSY Redis is busy running a script\r\n", HF_CONFIG_UNASKED},
+    };
+
+    for (size_t i = 0; i < HF_LENGTH(rows); i++) {
+        struct node_facts facts = {.durable = true, .config = HF_CONFIG_TOLD};
+        redisReply *reply = from_resp(rows[i].resp);
+
+        reply_decode_config(reply, &facts);
+        assert_false(facts.durable);
+        assert_int_equal(facts.config, rows[i].config);
+        freeReplyObject(reply);
+    }
 }
 
 static bool sentinel(struct node_sentinel *ret, const char *const *words, size_t count)
@@ -594,6 +642,7 @@ int main(void)
         cmocka_unit_test(test_error_classes),
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_durable),
+        cmocka_unit_test(test_untold_settings),
         cmocka_unit_test(test_sentinel_fields),
     };
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shm/compiler.h"
 #include "tools/common/text.h"
 #include "tools/output/format.h"
 #include "tools/output/words.h"
@@ -41,6 +42,25 @@ static const char *unwritable(char *out, size_t size, const struct hf_node_row *
     return out;
 }
 
+/* Of a node that votes: whose word that is by, and what its server does not let agents do. */
+static void note_on_voter(char *out, size_t size, const struct hf_node_row *row)
+{
+    bool polled =
+        (row->flags & HF_NODE_F_TRACKING) >> HF_NODE_F_TRACKING_SHIFT == HF_TRACKING_REFUSED;
+    const char *notes[] = {
+        row->flags & HF_NODE_F_DEV             ? "a private node (--dev)"
+        : row->flags & HF_NODE_F_ASSUMED_FRESH ? "the operator vouches for it (--assume-fresh)"
+                                               : "",
+        polled ? words_tracking_sentence(row->flags) : "",
+        words_config_sentence(row->flags),
+    };
+    size_t used = 0;
+
+    for (size_t i = 0; i < HF_LENGTH(notes) && used < size; i++)
+        if (*notes[i])
+            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? "; " : "", notes[i]);
+}
+
 /* Why a node does not vote by its state, or a note on one that does. */
 static const char *why_by_state(char *out, size_t size, const struct hf_node_row *row)
 {
@@ -64,13 +84,7 @@ static const char *why_by_state(char *out, size_t size, const struct hf_node_row
         snprintf(out, size, "%s", words_refusal_sentence(row->refused));
         break;
     case HF_NODE_UP:
-        if (row->flags & HF_NODE_F_DEV)
-            snprintf(out, size, "a private node (--dev)");
-        else if (row->flags & HF_NODE_F_ASSUMED_FRESH)
-            snprintf(out, size, "the operator vouches for it (--assume-fresh)");
-        else if ((row->flags & HF_NODE_F_TRACKING) >> HF_NODE_F_TRACKING_SHIFT ==
-                 HF_TRACKING_REFUSED)
-            snprintf(out, size, "%s", words_tracking_sentence(row->flags));
+        note_on_voter(out, size, row);
         break;
     default:
         snprintf(out, size, "%s", text_escape_str(error, sizeof(error), row->error));
@@ -116,7 +130,11 @@ void show_node_list(const struct reader *reader)
 
 static void print_flags(const struct hf_node_row *row)
 {
-    printf("  flags     %s%s%s\n", row->flags & HF_NODE_F_DURABLE ? "durable" : "not durable",
+    const char *durable = row->flags & HF_NODE_F_DURABLE       ? "durable"
+                          : *words_config_sentence(row->flags) ? "durability not known"
+                                                               : "not durable";
+
+    printf("  flags     %s%s%s\n", durable,
            row->flags & HF_NODE_F_ASSUMED_FRESH ? ", assumed fresh" : "",
            row->flags & HF_NODE_F_DEV ? ", private (--dev)" : "");
 }
@@ -208,6 +226,7 @@ static json_t *node_json(const struct hf_node_row *row)
     json_put(node, "version", json_word(row->version));
     json_put(node, "run_id", json_word(row->run_id));
     json_put(node, "durable", json_boolean(row->flags & HF_NODE_F_DURABLE));
+    json_put(node, "config", json_word(words_config(row->flags)));
     json_put(node, "assumed_fresh", json_boolean(row->flags & HF_NODE_F_ASSUMED_FRESH));
     json_put(node, "dev", json_boolean(row->flags & HF_NODE_F_DEV));
     json_put(node, "tracking", json_string(words_tracking(row->flags)));

@@ -50,11 +50,6 @@ void rights_forget_caller(struct caller *caller)
     *caller = (struct caller){.uid = UINT32_MAX, .gid = UINT32_MAX};
 }
 
-static const char *word_of(enum right right)
-{
-    return right == RIGHT_TAKE ? "take" : right == RIGHT_SEE ? "see" : "force";
-}
-
 static void explain(const struct session *s, enum right right, const char *name,
                     const struct rule *rule, char *text, size_t size)
 {
@@ -64,13 +59,13 @@ static void explain(const struct session *s, enum right right, const char *name,
                  "%s %s",
                  s->uid, RULE_SHOWN, rule->text, strlen(rule->text) > RULE_SHOWN ? "..." : "",
                  rule->who[0].kind == WHO_NONE ? "" : ", or run as one whom it names",
-                 word_of(right), name);
+                 right_word(right), name);
     else
         snprintf(text, size,
                  "have user %" PRIu32
                  " allowed to %s %s (allow = PATTERN WHO %s in holdfast.conf): "
                  "without a rule only root and the agent's user may",
-                 s->uid, word_of(right), name, word_of(right));
+                 s->uid, right_word(right), name, right_word(right));
 }
 
 bool rights_has(const struct session *s, enum right right, const void *name, size_t name_len)
@@ -94,7 +89,7 @@ bool rights_allow(struct session *s, enum right right, const void *name, size_t 
     hf_counter_add(&clients->agent->table, HF_COUNTER_DENIED, 1);
     if (log_allows(&clients->denials, LOG_LIMIT, clock_now())) {
         log_warn("user %" PRIu32 " (process %" PRIu32 ") may not %s %s%s%s", s->uid, s->pid,
-                 word_of(right), shown, rule ? ": allow = " : "", rule ? rule->text : "");
+                 right_word(right), shown, rule ? ": allow = " : "", rule ? rule->text : "");
         event_denied(clients->agent, right, name, name_len, s->pid, s->uid);
     }
     return false;

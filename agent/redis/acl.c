@@ -1,4 +1,4 @@
-#include "agent/redis/rights.h"
+#include "agent/redis/acl.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,13 +8,13 @@
 
 #define KEY LINK_FENCE_PREFIX /* no lock has this key */
 
-/* What goes wrong in these does so behind the check of rights: NOSCRIPT, a wrong number of fields, a name with a blank,
+/* What goes wrong in these does so behind the check of the ACL: NOSCRIPT, a wrong number of fields, a name with a blank,
  * a syntax error. */
-static const struct right {
+static const struct {
     const char *name;
     bool needed;
-    const char *argv[RIGHTS_WORDS];
-} rights[] = {
+    const char *argv[ACL_WORDS];
+} commands[] = {
     {"info", true, {"INFO", "server"}},
     {"evalsha", true, {"EVALSHA", "0000000000000000000000000000000000000000", "0"}},
     {"script|load", true, {"SCRIPT", "LOAD", "return 1"}},
@@ -36,58 +36,58 @@ static const struct right {
     {"ping", false, {"PING"}},
 };
 
-int rights_ask(int which, const char *ret_argv[RIGHTS_WORDS])
+int acl_ask(int which, const char *ret_argv[ACL_WORDS])
 {
     int count = 0;
 
-    if (which >= (int)HF_LENGTH(rights))
+    if (which >= (int)HF_LENGTH(commands))
         return 0;
-    while (count < RIGHTS_WORDS && rights[which].argv[count]) {
-        ret_argv[count] = rights[which].argv[count];
+    while (count < ACL_WORDS && commands[which].argv[count]) {
+        ret_argv[count] = commands[which].argv[count];
         count++;
     }
     return count;
 }
 
-void rights_note(struct rights *r, int which, const char *error)
+void acl_note(struct acl_lack *lack, int which, const char *error)
 {
     if (reply_error_class(error) != HF_NODE_ERR_PERM)
         return;
     /* "No permissions to access a key", or "...one of the keys used as arguments" */
     if (strstr(error, "access"))
-        r->keys = true;
+        lack->keys = true;
     else
-        r->lacks |= 1u << which;
+        lack->lacks |= 1u << which;
 }
 
-bool rights_suffice(const struct rights *r)
+bool acl_suffices(const struct acl_lack *lack)
 {
-    bool suffice = !r->keys;
+    bool suffice = !lack->keys;
 
-    for (size_t i = 0; i < HF_LENGTH(rights); i++)
-        suffice = suffice && !(rights[i].needed && r->lacks >> i & 1);
+    for (size_t i = 0; i < HF_LENGTH(commands); i++)
+        suffice = suffice && !(commands[i].needed && lack->lacks >> i & 1);
     return suffice;
 }
 
-const char *rights_text(const struct rights *r, char ret_text[RIGHTS_TEXT])
+const char *acl_text(const struct acl_lack *lack, char ret_text[ACL_TEXT])
 {
-    const size_t room = RIGHTS_TEXT - sizeof(" and 99 more");
+    const size_t room = ACL_TEXT - sizeof(" and 99 more");
     size_t used = 0;
     int left = 0;
 
     ret_text[0] = '\0';
-    if (r->keys)
-        used = (size_t)snprintf(ret_text, RIGHTS_TEXT, "~*");
-    for (size_t i = 0; i < HF_LENGTH(rights); i++) {
-        if (!(r->lacks >> i & 1))
+    if (lack->keys)
+        used = (size_t)snprintf(ret_text, ACL_TEXT, "~*");
+    for (size_t i = 0; i < HF_LENGTH(commands); i++) {
+        if (!(lack->lacks >> i & 1))
             continue;
-        if (left > 0 || used + strlen(rights[i].name) + 2 >= room)
+        if (left > 0 || used + strlen(commands[i].name) + 2 >= room)
             left++;
         else
-            used += (size_t)snprintf(ret_text + used, RIGHTS_TEXT - used, "%s+%s", used ? " " : "",
-                                     rights[i].name);
+            used += (size_t)snprintf(ret_text + used, ACL_TEXT - used, "%s+%s", used ? " " : "",
+                                     commands[i].name);
     }
     if (left)
-        snprintf(ret_text + used, RIGHTS_TEXT - used, " and %d more", left);
+        snprintf(ret_text + used, ACL_TEXT - used, " and %d more", left);
     return ret_text;
 }

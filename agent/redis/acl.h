@@ -1,0 +1,33 @@
+/* What the agent's user on a node needs of its ACL: asked for one by one, by commands that change nothing, to name what is
+ * missing. Pure. holdfastd(8) has it as one line, which a test compares with this table. (What a user of this host may do is
+ * agent/core/rules.h.) */
+#ifndef HOLDFAST_AGENT_REDIS_ACL_H
+#define HOLDFAST_AGENT_REDIS_ACL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ACL_WORDS 6  /* of a command, at most */
+#define ACL_TEXT  80 /* bytes of acl_text(), with NUL */
+
+struct acl_lack {   /* zeroed: nothing is missing */
+    uint32_t lacks; /* bit per command */
+    bool keys;      /* it may not have the keys */
+};
+
+/* The commands, from 0: returns the number of words, 0 behind the last. */
+int acl_ask(int which, const char *ret_argv[ACL_WORDS]);
+/* Takes down the error that a node answered to command `which`; other errors than of the ACL say that it is allowed. */
+void acl_note(struct acl_lack *lack, int which, const char *error);
+/* Whether locks can be taken. Without the others, agents do less well: they poll, and do not know whether a node's
+ * writes survive it. */
+bool acl_suffices(const struct acl_lack *lack);
+static inline bool acl_is_complete(const struct acl_lack *lack)
+{
+    return lack->lacks == 0 && !lack->keys;
+}
+/* "+hset +time ~*", as ACL SETUSER takes them. Returns `ret_text`. */
+const char *acl_text(const struct acl_lack *lack, char ret_text[ACL_TEXT]);
+
+#endif
