@@ -1,13 +1,49 @@
 # cmake -DOUT=scripts.h -DDIR=agent/scripts -P EmbedScripts.cmake
-# Writes every DIR/NAME.lua into OUT as `static const char script_NAME[]`.
+# Writes every script DIR/NAME.lua into OUT as `static const char script_NAME[]`, as it is sent: before it stand the head of
+# common.lua and the functions of common.lua that it calls, and no others, for a node makes each of them anew whenever the
+# script runs. A function of common.lua begins behind an empty line with `local function NAME`, and has none within it. Lines
+# that are only comments are left out.
 cmake_minimum_required(VERSION 3.20)
+
+function(read_lua path ret_text)
+    file(READ ${path} text)
+    string(REGEX REPLACE "\n--[^\n]*" "" text "\n${text}")
+    string(REGEX REPLACE "^\n" "" text "${text}")
+    set(${ret_text} "${text}" PARENT_SCOPE)
+endfunction()
+
+# Prepends to `script` those functions of `common` that it calls, or that these call; a function calls only those above it.
+function(prepend_called common ret_script)
+    set(script "${${ret_script}}")
+    string(FIND "${common}" "\n\n" at REVERSE)
+    while(NOT at EQUAL -1)
+        string(SUBSTRING "${common}" ${at} -1 piece)
+        string(SUBSTRING "${common}" 0 ${at} common)
+        string(REGEX MATCH "^\n\nlocal function ([a-z_]+)" found "${piece}")
+        set(name "${CMAKE_MATCH_1}")
+        if(NOT found)
+            message(FATAL_ERROR "begin each part of common.lua but the first with `local function NAME`, not with:${piece}")
+        endif()
+        string(REGEX MATCH "[^a-z_]${name}\\(" called "\n${script}")
+        if(called)
+            string(STRIP "${piece}" piece)
+            set(script "${piece}\n${script}")
+        endif()
+        string(FIND "${common}" "\n\n" at REVERSE)
+    endwhile()
+    set(${ret_script} "${common}\n${script}" PARENT_SCOPE)
+endfunction()
+
+read_lua(${DIR}/common.lua common)
 file(GLOB scripts ${DIR}/*.lua)
 list(SORT scripts)
+list(FILTER scripts EXCLUDE REGEX "/common[.]lua$")
 set(text "/* Made from agent/scripts by cmake/EmbedScripts.cmake: change the scripts, not this file. */\n")
 string(APPEND text "#ifndef HOLDFAST_AGENT_SCRIPTS_H\n#define HOLDFAST_AGENT_SCRIPTS_H\n")
 foreach(script IN LISTS scripts)
     get_filename_component(name ${script} NAME_WE)
-    file(READ ${script} body)
+    read_lua(${script} body)
+    prepend_called("${common}" body)
     string(REPLACE "\\" "\\\\" body "${body}")
     string(REPLACE "\"" "\\\"" body "${body}")
     string(REPLACE "\n" "\\n\"\n    \"" body "${body}")

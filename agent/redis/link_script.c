@@ -3,13 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/base/token.h"
+#include "agent/core/sha1.h"
 #include "agent/redis/command.h"
 #include "agent/redis/link_internal.h"
 #include "shm/status.h"
 
 #define KEY_MAX    1024 /* bytes of a formatted key */
 #define ARGS_MAX   (5 + 3 * LINK_KEYS_MAX)
-#define TTL_DIGITS 11
+#define TTL_DIGITS 12
 
 /* Arguments of one command, with room for the numbers among them. */
 struct args {
@@ -19,6 +21,8 @@ struct args {
     char numbers[8][24];
     int numbers_used;
     char stamp[TRUST_NONCE_LEN + 1 + FLEET_DIGEST_LEN + 1];
+    char tag[SHA1_HEX_LEN + 1];
+    char holder[HOLDER_TEXT_MAX];
     char fence_key[sizeof(LINK_FENCE_PREFIX) + 2 * KEY_MAX]; /* or a pattern for them */
 };
 
@@ -103,15 +107,20 @@ static size_t escape(char *pattern, size_t used, const char *bytes, size_t lengt
     return used;
 }
 
+/* The tag is made here: a node is shared by many hosts. */
 static void add_fence_and_holder(struct args *args, const struct link_lock *lock)
 {
+    char token[TOKEN_LEN];
+    struct sha1 sha1;
+
+    token_text(lock->token, token);
+    sha1_begin(&sha1);
+    sha1_add(&sha1, token, sizeof(token));
+    sha1_end(&sha1, args->tag);
+    explicit_bzero(token, sizeof(token));
     add_number(args, (int64_t)lock->fence);
-    add_text(args, lock->holder.host);
-    add_number(args, lock->holder.pid);
-    add_number(args, lock->holder.uid);
-    add_text(args, lock->holder.command);
-    add_text(args, lock->holder.note);
-    add_number(args, lock->holder.since.ms);
+    add_bytes(args, args->tag, SHA1_HEX_LEN);
+    add_bytes(args, args->holder, holder_text_write(&lock->holder, lock->fence, args->holder));
 }
 
 /* Acquire and heal differ only in the script. */
@@ -189,6 +198,33 @@ int link_force(struct link *link, const struct link_force *force, hf_time deadli
                        args.lengths);
 }
 
+int link_once(struct link *link, const struct link_once *order, hf_time deadline, link_reply_fn *fn,
+              void *arg)
+{
+    struct args args;
+
+    if (link->state != LINK_UP)
+        return HF_ENOQUORUM;
+    if (order->key_len > KEY_MAX)
+        return HF_EINVAL;
+    begin(&args, "2");
+    memcpy(args.fence_key, LINK_ONCE_PREFIX, sizeof(LINK_ONCE_PREFIX) - 1);
+    memcpy(args.fence_key + sizeof(LINK_ONCE_PREFIX) - 1, order->key, order->key_len);
+    add_bytes(&args, args.fence_key, sizeof(LINK_ONCE_PREFIX) - 1 + order->key_len);
+    add_number(&args, order->deadline.us);
+    add_stamp(&args, order->nonce, order->digest);
+    add_number(&args, (int64_t)order->fence);
+    add_number(&args, order->turn);
+    if (order->writes)
+        add_number(&args, order->at_us);
+    else
+        add_text(&args, "");
+    add_number(&args, order->request);
+    add_number(&args, order->retention_ms);
+    return call_script(link, SCRIPT_ONCE, 1, deadline, fn, arg, args.count, args.argv,
+                       args.lengths);
+}
+
 int link_listing(struct link *link, const void *prefix, size_t prefix_len, const char *suffix,
                  uint64_t cursor, hf_time deadline, link_reply_fn *fn, void *arg)
 {
@@ -245,11 +281,11 @@ static int many_begin(struct many *many, const struct link *link, const struct l
     return HF_OK;
 }
 
-static void add_ttl(struct many *many, size_t i, uint32_t ttl_ms)
+static void add_ttl(struct many *many, size_t i, int64_t ttl_ms)
 {
     char *text = many->ttls[i];
 
-    many_add(many, text, (size_t)snprintf(text, TTL_DIGITS, "%" PRIu32, ttl_ms));
+    many_add(many, text, (size_t)snprintf(text, TTL_DIGITS, "%" PRId64, ttl_ms));
 }
 
 int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_time deadline,
@@ -275,10 +311,15 @@ int link_release(struct link *link, const struct link_key *keys, size_t count, h
                  link_reply_fn *fn, void *arg)
 {
     struct many many;
+    bool keeps = false;
     int rc = many_begin(&many, link, keys, count);
 
     if (rc != HF_OK)
         return rc;
+    for (size_t i = 0; i < count; i++)
+        keeps |= keys[i].keep_ms != 0;
+    for (size_t i = 0; keeps && i < count; i++)
+        add_ttl(&many, i, keys[i].keep_ms);
     return call_script(link, SCRIPT_RELEASE, count, deadline, fn, arg, many.count, many.argv,
                        many.lengths);
 }

@@ -1,5 +1,4 @@
-/* The Lua scripts of agent/scripts, as they are sent to a node: the common part before each. Any
- * thread. */
+/* The Lua scripts of agent/scripts, as they are sent to a node (cmake/EmbedScripts.cmake). Any thread. */
 #ifndef HOLDFAST_AGENT_REDIS_SCRIPT_H
 #define HOLDFAST_AGENT_REDIS_SCRIPT_H
 
@@ -16,6 +15,7 @@ enum script {
     SCRIPT_QUERY, /* from here on: of no lease of this agent */
     SCRIPT_LISTING,
     SCRIPT_FORCE,
+    SCRIPT_ONCE,
     SCRIPTS
 };
 

@@ -1,16 +1,16 @@
 -- Takes a key with our token and offers the fence.
 -- KEYS: sentinel, key, fence record
--- ARGV: token, ttl_ms, deadline_us, stamp, fence, host, pid, uid, command, note, since_ms
--- {.., 'OK' | 'LOW', fence that the node has} | {.., 'TAKEN', ..} | {.., 'STALE'} | {.., 'SENTINEL'}
+-- ARGV: token, ttl_ms, deadline_us, stamp, fence, tag, the holder's text
+-- .. OK | LOW, the fence that the node has | .. TAKEN .. | .. STALE | .. SENTINEL
 local key, fence_key, token = KEYS[2], KEYS[3], ARGV[1]
 local why_not = objection(ARGV[3], ARGV[4])
 if why_not then
-  return answer(why_not)
+  return line(why_not)
 end
 local stored = fence_read(fence_key) -- before the first write: a record that cannot be read ends the script here
 local stands, value = stand(key, token, ARGV[2])
 if not stands then
   return taken(key, value, fence_key, stored)
 end
-local accepted, fence = fence_offer(fence_key, stored, ARGV[5], token, {unpack(ARGV, 6, 11)})
-return answer(accepted and 'OK' or 'LOW', fence)
+local accepted, fence = fence_offer(fence_key, stored, ARGV[5], ARGV[6], ARGV[7])
+return line((accepted and 'OK ' or 'LOW ') .. fence)

@@ -1,15 +1,22 @@
--- This text is put before every script. KEYS[1] is the sentinel. Every answer begins with the node's TIME and its stamp:
--- {seconds, microseconds, stamp, ...}. The stamp is the sentinel's nonce, with ':' and the digest of the fleet's record
--- where the node has one; '' without a sentinel.
-local time = redis.call('TIME')
-local has = redis.call('HMGET', KEYS[1], 'nonce', 'digest')
+-- The head of every script, and functions that some call: a script is sent with those that it calls and no others
+-- (cmake/EmbedScripts.cmake). KEYS[1] is the sentinel. Every answer begins with the node's TIME and its stamp: seconds,
+-- microseconds, stamp. The stamp is the sentinel's nonce, with ':' and the digest of the fleet's record where the node has
+-- one; '' without a sentinel.
+local call, pcall = redis.call, redis.pcall
+local time = call('TIME')
+local has = call('HMGET', KEYS[1], 'nonce', 'digest')
 local nonce = has[1] or ''
 local stamp = has[2] and nonce .. ':' .. has[2] or nonce
-local RETENTION_MS = 604800000 -- of a fence record: seven days from its last acceptance; agent/core/refresh.h
-local FORCED = 'holdfast:forced:' -- the mark that force.lua puts in a token's place: this, then sha1hex(token)
 
+-- The answer as an array.
 local function answer(...)
   return {time[1], time[2], stamp, ...}
+end
+
+-- The answer as words with a space between them, of what is asked for with every lock: a node has more work with an array
+-- than with all the rest of such a script.
+local function line(words)
+  return time[1] .. ' ' .. time[2] .. ' ' .. stamp .. ' ' .. words
 end
 
 -- Why nothing may be written: the node's TIME is past the deadline (STALE), or this is not the node that was validated,
@@ -24,7 +31,7 @@ end
 
 -- The value of a string key; false: there is no key; nil: the key is of another type, so it is not ours.
 local function get(key)
-  local value = redis.pcall('GET', key)
+  local value = pcall('GET', key)
   if type(value) ~= 'table' then
     return value
   elseif string.find(value.err, 'WRONGTYPE', 1, true) then
@@ -36,77 +43,89 @@ end
 -- Makes `token` stand in `key` for `ttl_ms`. If the token is there already (a resend), its expiry is set anew. Returns
 -- whether the token stands and, if not, the value that is in its way.
 local function stand(key, token, ttl_ms)
-  if redis.call('SET', key, token, 'NX', 'PX', ttl_ms) then
+  if call('SET', key, token, 'NX', 'PX', ttl_ms) then
     return true
   end
   local value = get(key)
   if value ~= token then
     return false, value
   end
-  redis.call('PEXPIRE', key, ttl_ms)
+  call('PEXPIRE', key, ttl_ms)
   return true
 end
 
--- Reads a key's fence record {fence, tag, host, pid, uid, command, note, since}. The fence is a decimal string of at
--- most 53 bits. It is stored and told as the string that came, never printed from a number: Lua would write 1.7e+15.
--- The tag is sha1hex of the token that set the fence.
+-- Reads a key's fence record: the fence, the tag and the day. The fence is a decimal string of at most 53 bits. It is
+-- stored and told as the string that came, never printed from a number: Lua would write 1.7e+15. The tag is sha1hex of the
+-- token that set the fence. `day` is when the record was last given its time to live, in days by the node's clock.
 local function fence_read(fence_key)
-  local stored = redis.call('HMGET', fence_key, 'fence', 'tag')
-  return {fence = stored[1] or '0', tag = stored[2] or ''}
+  local stored = call('HMGET', fence_key, 'fence', 'tag', 'day')
+  return {fence = stored[1] or '0', tag = stored[2] or '', day = stored[3]}
 end
 
--- Writes fence and holder if the fence is higher than the stored one, or equal to it with the same tag. `holder`: host,
--- pid, uid, command, note, since. Returns whether the fence was accepted, the fence that the node has now and, if
--- another token set that one, its tag.
-local function fence_offer(fence_key, stored, fence, token, holder)
-  local tag = redis.sha1hex(token)
+-- Writes fence and holder if the fence is higher than the stored one, or equal to it with the same tag. `holder` is the
+-- text of agent/redis/holder_text.h, which begins with the fence. Returns whether the fence was accepted, the fence that the
+-- node has now and, if another token set that one, its tag.
+-- The record lives for seven days at least from its last acceptance (agent/core/refresh.h): for eight from the first one of
+-- a day. A record that has no day is of an earlier form, and its other fields go.
+local function fence_offer(fence_key, stored, fence, tag, holder)
   local offered, present = tonumber(fence), tonumber(stored.fence) or 0
   if offered < present or (offered == present and tag ~= stored.tag) then
     return false, stored.fence, tag ~= stored.tag and stored.tag or ''
   end
-  redis.call('HSET', fence_key, 'fence', fence, 'tag', tag, 'host', holder[1], 'pid', holder[2], 'uid', holder[3],
-             'command', holder[4], 'note', holder[5], 'since', holder[6])
-  redis.call('PEXPIRE', fence_key, RETENTION_MS)
+  local day = tostring(math.floor(time[1] / 86400))
+  if stored.day == day then
+    call('HSET', fence_key, 'fence', fence, 'tag', tag, 'holder', holder)
+    return true, fence, ''
+  end
+  if not stored.day and stored.tag ~= '' then
+    call('DEL', fence_key)
+  end
+  call('HSET', fence_key, 'fence', fence, 'tag', tag, 'holder', holder, 'day', day)
+  call('PEXPIRE', fence_key, 691200000)
   return true, fence, ''
 end
 
--- The sha1hex(token) in a mark; nil: `value` is no mark.
-local function forced_id(value)
-  if value and #value == #FORCED + 40 and string.sub(value, 1, #FORCED) == FORCED then
-    return string.sub(value, #FORCED + 1)
+-- Which mark has taken a token's place, and sha1hex of that token; nil: `value` is no mark. Of 'holdfast:WORD:' and the
+-- sha1hex, WORD is forced (force.lua: another ended the hold), kept (release.lua: the hold is over, and nobody gets the key
+-- for some time yet) or left (the same, but a job may live: its holder is gone without a word).
+local function mark_of(value)
+  if value and #value > 50 and string.sub(value, 1, 9) == 'holdfast:' then
+    local word, id = string.match(value, '^holdfast:(%l+):(%x+)$')
+    if id and #id == 40 then
+      return word, id
+    end
   end
 end
 
--- Whether `value` is the mark of this very token.
+-- Whether `value` is the mark by which this very token was forced out.
 local function is_forced(value, token)
-  local id = forced_id(value)
-  return id and id == redis.sha1hex(token)
+  local word, id = mark_of(value)
+  return word == 'forced' and id == redis.sha1hex(token)
 end
 
 -- The id of a hold, which tells holders apart and gives no token away: sha1hex of the token, as a fence record has it
 -- for a tag; of a mark, the id of the token that it replaced. '' for a key of another type.
 local function id_of(value)
-  return forced_id(value) or value and redis.sha1hex(value) or ''
+  local _, id = mark_of(value)
+  return id or value and redis.sha1hex(value) or ''
 end
 
 -- The answer when `value` stands in the key: {.., word, fence, pttl, id} and, if `record` is true and the fence record
--- has that id for its tag, host, pid, uid, command, note, since.
+-- has that id for its tag, the holder's text.
 local function standing(word, key, value, fence_key, stored, record)
-  local pttl, id = redis.call('PTTL', key), id_of(value)
+  local pttl, id = call('PTTL', key), id_of(value)
   if not record or id == '' or id ~= stored.tag then
     return answer(word, stored.fence, pttl, id)
   end
-  local holder = redis.call('HMGET', fence_key, 'host', 'pid', 'uid', 'command', 'note', 'since')
-  return answer(word, stored.fence, pttl, id, unpack(holder))
+  return answer(word, stored.fence, pttl, id, call('HMGET', fence_key, 'holder')[1] or '')
 end
 
--- The answer when `value`, another's, stands in the key: {.., 'TAKEN', fence, pttl} and, if the fence record is of that
--- same token, host, pid, uid, command, note, since.
+-- The answer when `value`, another's, stands in the key: .. TAKEN FENCE PTTL and, if the fence record is of that same
+-- token, the holder's text.
 local function taken(key, value, fence_key, stored)
-  local pttl = redis.call('PTTL', key)
-  if not value or id_of(value) ~= stored.tag then
-    return answer('TAKEN', stored.fence, pttl)
+  local words = string.format('TAKEN %s %.0f', stored.fence, call('PTTL', key))
+  if value and id_of(value) == stored.tag then
+    words = words .. ' ' .. (call('HMGET', fence_key, 'holder')[1] or '')
   end
-  local holder = redis.call('HMGET', fence_key, 'host', 'pid', 'uid', 'command', 'note', 'since')
-  return answer('TAKEN', stored.fence, pttl, holder[1], holder[2], holder[3], holder[4], holder[5], holder[6])
+  return line(words)
 end

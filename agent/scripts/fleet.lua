@@ -8,6 +8,6 @@ if why_not then
   return answer(why_not)
 end
 local digest = string.sub(redis.sha1hex(ARGV[3]), 1, 8)
-redis.call('HSET', KEYS[1], 'record', ARGV[3], 'digest', digest, 'record_by', ARGV[4])
+call('HSET', KEYS[1], 'record', ARGV[3], 'digest', digest, 'record_by', ARGV[4])
 stamp = nonce .. ':' .. digest
 return answer('OK')

@@ -2,18 +2,17 @@
 -- A higher fence there stays and is no obstacle: the lease has its quorum elsewhere, or its agent learns that it has
 -- none.
 -- KEYS: sentinel, key, fence record
--- ARGV: token, ttl_ms, deadline_us, stamp, fence, host, pid, uid, command, note, since_ms
--- {.., 'OK', fence that the node has, the tag if another token set it, or ''} | {.., 'TAKEN', ..} | {.., 'STALE'} |
--- {.., 'SENTINEL'}
+-- ARGV: token, ttl_ms, deadline_us, stamp, fence, tag, the holder's text
+-- .. OK, the fence that the node has, the tag if another token set it, or '' | .. TAKEN .. | .. STALE | .. SENTINEL
 local key, fence_key, token = KEYS[2], KEYS[3], ARGV[1]
 local why_not = objection(ARGV[3], ARGV[4])
 if why_not then
-  return answer(why_not)
+  return line(why_not)
 end
 local stored = fence_read(fence_key) -- before the first write: a record that cannot be read ends the script here
 local stands, value = stand(key, token, ARGV[2])
 if not stands then
   return taken(key, value, fence_key, stored)
 end
-local _, fence, whose = fence_offer(fence_key, stored, ARGV[5], token, {unpack(ARGV, 6, 11)})
-return answer('OK', fence, whose)
+local _, fence, whose = fence_offer(fence_key, stored, ARGV[5], ARGV[6], ARGV[7])
+return line('OK ' .. fence .. ' ' .. whose)

@@ -1,8 +1,7 @@
 -- Sets the expiry anew of the keys whose value is our token; never creates one.
 -- KEYS: sentinel, key...   ARGV: token of each key..., '1' if the keys are tracked, one ttl_ms for all keys or one for
 -- each
--- {.., marks}: one character per key, '1' renewed, '0' missing, 'f' another's, 'x' ours was forced out
-local call, pcall = redis.call, redis.pcall
+-- .. marks: one character per key, '1' renewed, '0' missing, 'f' another's, 'x' ours was forced out
 local count = #KEYS - 1
 local tracked, ttl_ms = ARGV[count + 1] == '1', ARGV[count + 2]
 local marks = {}
@@ -20,4 +19,4 @@ for i = 1, count do
     marks[i] = value == false and '0' or is_forced(value, token) and 'x' or 'f'
   end
 end
-return answer(table.concat(marks))
+return line(table.concat(marks))

@@ -10,26 +10,26 @@
 local key = KEYS[1]
 local differs = nonce ~= '' and stamp == ARGV[2]
 if nonce ~= '' and ARGV[2] == '1' then
-  local had = redis.call('HMGET', key, 'ttl_max_ms', 'nodes', 'list_hash')
+  local had = call('HMGET', key, 'ttl_max_ms', 'nodes', 'list_hash')
   differs = had[1] ~= ARGV[5] or had[2] ~= ARGV[6] or had[3] ~= ARGV[7]
 end
 local created = '0'
 if (nonce == '' and ARGV[1] == '1') or differs then
   created = '1'
   nonce, stamp = ARGV[3], ARGV[3]
-  redis.call('DEL', key)
-  redis.call('HSET', key, 'nonce', nonce, 'created_us', time[1] .. string.format('%06d', time[2]),
+  call('DEL', key)
+  call('HSET', key, 'nonce', nonce, 'created_us', time[1] .. string.format('%06d', time[2]),
              'created_wall_ms', ARGV[4], 'ttl_max_ms', ARGV[5], 'nodes', ARGV[6], 'list_hash', ARGV[7])
 end
 if nonce ~= '' and nonce == ARGV[8] then
   stamp = ARGV[3] .. string.sub(stamp, #nonce + 1)
   nonce = ARGV[3]
-  redis.call('HSET', key, 'nonce', nonce, 'created_us', time[1] .. string.format('%06d', time[2]),
+  call('HSET', key, 'nonce', nonce, 'created_us', time[1] .. string.format('%06d', time[2]),
              'created_wall_ms', ARGV[4])
 end
 if nonce == '' then
   return answer(created)
 end
-local all = redis.call('HMGET', key, 'created_us', 'created_wall_ms', 'ttl_max_ms', 'nodes', 'list_hash', 'record',
+local all = call('HMGET', key, 'created_us', 'created_wall_ms', 'ttl_max_ms', 'nodes', 'list_hash', 'record',
                        'record_by')
 return answer(created, all[1], all[2], all[3], all[4], all[5], all[6] or '', all[7] or '')

@@ -53,12 +53,12 @@ def of_script(at_s, words):
     keys, args = words[2:2 + count], words[2 + count:]
     if not args or not TOKEN.match(args[0]):
         return []  # the sentinel's
-    if count == 3 and len(args) == 11:
+    if count == 3 and len(args) == 7:
         return [Told(at_s, "take", args[0], keys[1], int(args[4]))]
-    if count == 3 and len(args) == 8:
+    if count == 3 and len(args) == 4 and not TOKEN.match(args[1]):
         return [Told(at_s, "raise", args[0], keys[1], int(args[1]))]
-    if len(args) == 2 * (count - 1):
-        return [Told(at_s, "renew", args[2 * i], key, 0) for i, key in enumerate(keys[1:])]
+    if len(args) > count - 1:  # tokens, whether they are tracked, their TTLs
+        return [Told(at_s, "renew", args[i], key, 0) for i, key in enumerate(keys[1:])]
     return [Told(at_s, "release", args[i], key, 0) for i, key in enumerate(keys[1:])]
 
 

@@ -11,6 +11,7 @@
 #include "agent/redis/script.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/instants.h"
+#include "tests/sim/kept.h"
 #include "tests/sim/watches.h"
 #include "tests/sim/vnode.h"
 
@@ -132,14 +133,15 @@ static int do_set(void)
     key->expires_ms = now_ms() + ttl_ms;
     changed();
     checks_stored(run.node, name, value, run.message);
+    kept_stored(run.node, value, run.message);
     return push_status("OK");
 }
 
-#define WEEK_MS 604800000.0 /* of fence records; a schedule's may be seconds */
+#define KEPT_MS 691200000.0 /* of fence records; a schedule's may be seconds */
 
 static double scale_of(const struct store_key *key)
 {
-    return key->is_hash && sim.plan.retention_ms ? (double)sim.plan.retention_ms / WEEK_MS : 1;
+    return key->is_hash && sim.plan.retention_ms ? (double)sim.plan.retention_ms / KEPT_MS : 1;
 }
 
 static int do_pexpire(void)
@@ -172,6 +174,7 @@ static int do_del(void)
     struct store_key *key = find();
 
     if (key) {
+        kept_deleted(key->value, run.message);
         store_delete(key);
         changed();
     }
@@ -222,6 +225,9 @@ static int do_hset(void)
     key->is_hash = true;
     for (int i = 3; i + 1 <= top; i += 2)
         store_set_field(key, arg(i), arg(i + 1));
+    /* The node's day is not a schedule's: what it would do once in a day it does each time. */
+    if (sim.plan.retention_ms && key->expires_ms >= 0)
+        key->expires_ms = now_ms() + sim.plan.retention_ms;
     instants_put(run.node);
     changed();
     lua_pushnumber(lua, (top - 2) / 2);

@@ -15,6 +15,7 @@
 #include "tests/sim/fleets.h"
 #include "tests/sim/forces.h"
 #include "tests/sim/host.h"
+#include "tests/sim/kept.h"
 #include "tests/sim/vnode.h"
 #include "tests/sim/wide.h"
 
@@ -143,19 +144,36 @@ static const struct fleet_record *record_of(const struct sim_host *host, int scr
     return record;
 }
 
+/* The digest in the stamp, the third word of an answer; false: there is none. */
+static bool digest_in(const char *answer, char ret_digest[FLEET_DIGEST_LEN + 1])
+{
+    const char *stamp = answer;
+    size_t length, nonce;
+
+    for (int i = 0; i < 2 && stamp; i++)
+        stamp = strchr(stamp, ' ') ? strchr(stamp, ' ') + 1 : NULL;
+    length = stamp ? strcspn(stamp, " ") : 0;
+    nonce = stamp ? strcspn(stamp, ": ") : 0;
+    if (length - nonce != 1 + FLEET_DIGEST_LEN)
+        return false;
+    memcpy(ret_digest, stamp + nonce + 1, FLEET_DIGEST_LEN);
+    ret_digest[FLEET_DIGEST_LEN] = '\0';
+    return true;
+}
+
 /* (!) Our record, and at its seat. Leases of an agent from before there were records are renewed where there is none. */
 static bool counts(const struct sim_message *m, int script, int i)
 {
     const struct sim_connection *c = m->connection;
-    const char *stamp = m->reply->element[2]->str, *digest = strchr(stamp, ':');
-    char ours[FLEET_DIGEST_LEN + 1];
+    char ours[FLEET_DIGEST_LEN + 1], its[FLEET_DIGEST_LEN + 1];
+    bool digest = digest_in(m->reply->str, its);
     const struct fleet_record *record = record_of(c->host, script, ours);
     const struct fleet_seat *seats;
 
     if (!record)
         return !digest && script != SCRIPT_ACQUIRE;
     (void)fleet_record_list(record, &seats);
-    return digest && strcmp(digest + 1, ours) == 0 && record->state != FLEET_FOUNDING &&
+    return digest && strcmp(its, ours) == 0 && record->state != FLEET_FOUNDING &&
            fleets_counts(c->host, record, i) && vnode_of_seat(seats[i].address) == c->node;
 }
 
@@ -165,7 +183,7 @@ void checks_answered(const struct sim_message *m)
     int script, keys, i;
 
     if (strcmp(c->argv[0], "EVALSHA") != 0 || !m->connection->context.data ||
-        m->reply->type != REDIS_REPLY_ARRAY || m->reply->elements < 3)
+        m->reply->type != REDIS_REPLY_STRING)
         return;
     script = atoi(c->argv[1]);
     if (script != SCRIPT_ACQUIRE && script != SCRIPT_HEAL && script != SCRIPT_RENEW)
@@ -408,6 +426,7 @@ bool checks_quiet(bool must)
             struct store_key *key = &node->store.key[k];
 
             if (!key->used || key->is_hash || node->forgot_a_second || node->last_step ||
+                kept_is_mark(key->value) ||
                 !store_find(&node->store, key->name, vnode_wall_us(node) / 1000))
                 continue;
             quiet = false;

@@ -1,0 +1,124 @@
+#include "agent/redis/holder_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE(member) (sizeof(((struct hf_wire_holder *)NULL)->member) - 1)
+
+_Static_assert(HOLDER_TEXT_MAX >= 21 + 11 + 11 + 21 + LINE(host) + 1 + LINE(comm) + 1 + LINE(note),
+               "room");
+
+static char *put_number(char *at, int64_t number)
+{
+    char digits[24];
+    size_t n = 0;
+    uint64_t rest = number < 0 ? 0 : (uint64_t)number;
+
+    do
+        digits[n++] = (char)('0' + rest % 10);
+    while (rest /= 10);
+    while (n > 0)
+        *at++ = digits[--n];
+    *at++ = '\n';
+    return at;
+}
+
+static char *put_text(char *at, const char *text, size_t most)
+{
+    size_t length = text ? strnlen(text, most) : 0;
+
+    if (length > 0)
+        memcpy(at, text, length);
+    return at + length;
+}
+
+static char *put_line(char *at, const char *text, size_t most)
+{
+    char *end = put_text(at, text, most);
+
+    for (; at < end; at++)
+        if (*at == '\n')
+            *at = '?';
+    *end++ = '\n';
+    return end;
+}
+
+size_t holder_text_write(const struct link_holder *holder, uint64_t fence,
+                         char ret_text[HOLDER_TEXT_MAX])
+{
+    char *at = put_number(ret_text, (int64_t)fence);
+
+    at = put_number(at, holder->pid);
+    at = put_number(at, holder->uid);
+    at = put_number(at, holder->since.ms);
+    at = put_line(at, holder->host, LINE(host));
+    at = put_line(at, holder->command, LINE(comm));
+    at = put_text(at, holder->note, LINE(note));
+    return (size_t)(at - ret_text);
+}
+
+/* What is left to be read. */
+struct rest {
+    const char *at;
+    size_t length;
+};
+
+/* Takes a line off; the last one ends without a newline. */
+static struct rest take_line(struct rest *rest)
+{
+    const char *end = rest->length ? memchr(rest->at, '\n', rest->length) : NULL;
+    struct rest line = {rest->at, end ? (size_t)(end - rest->at) : rest->length};
+    size_t used = line.length + (end != NULL);
+
+    rest->at += used;
+    rest->length -= used;
+    return line;
+}
+
+static bool take_number(struct rest *rest, uint64_t most, uint64_t *ret_number)
+{
+    struct rest line = take_line(rest);
+    uint64_t number = 0;
+
+    if (line.length == 0 || line.length > 19)
+        return false;
+    for (size_t i = 0; i < line.length; i++) {
+        if (line.at[i] < '0' || line.at[i] > '9')
+            return false;
+        number = 10 * number + (uint64_t)(line.at[i] - '0');
+    }
+    if (number > most)
+        return false;
+    *ret_number = number;
+    return true;
+}
+
+static void get_text(struct rest text, char *to, size_t size)
+{
+    size_t length = text.length ? strnlen(text.at, text.length) : 0;
+
+    if (length >= size)
+        length = size - 1;
+    if (length > 0)
+        memcpy(to, text.at, length);
+    to[length] = '\0';
+}
+
+void holder_text_read(const char *text, size_t length, uint64_t fence,
+                      struct hf_wire_holder *holder)
+{
+    struct rest rest = {text, length};
+    uint64_t number;
+
+    if (!take_number(&rest, INT64_MAX, &number) || number != fence)
+        return;
+    if (take_number(&rest, INT32_MAX, &number) && number > 0)
+        holder->pid = (uint32_t)number;
+    if (take_number(&rest, UINT32_MAX, &number))
+        holder->uid = (uint32_t)number;
+    if (take_number(&rest, INT64_MAX, &number))
+        holder->since_wall_ms = (int64_t)number;
+    get_text(take_line(&rest), holder->host, sizeof(holder->host));
+    get_text(take_line(&rest), holder->comm, sizeof(holder->comm));
+    get_text(rest, holder->note, sizeof(holder->note));
+}
