@@ -62,6 +62,8 @@ void hfc_timer_set(hf_client *client, int64_t at_ns) REQUIRES(hfc_locked);
 /* The same, at `at_ns` at the latest. This and the next two do nothing before hf_fd() was called. */
 void hfc_timer_pull(hf_client *client, int64_t at_ns) REQUIRES(hfc_locked);
 void hfc_poll_add(hf_client *client, int sock) REQUIRES(hfc_locked);
+/* The rings of a session are there: tells the agent whether nudges are wanted. */
+void hfc_poll_rings(hf_client *client) REQUIRES(hfc_locked);
 void hfc_poll_del(hf_client *client, int sock) REQUIRES(hfc_locked);
 
 /* --- beats.c ---------------------------------------------------------------------------------- */
@@ -174,6 +176,10 @@ void hfc_op_expire(hf_op *op, int64_t now_ns) REQUIRES(hfc_locked);
 int64_t hfc_op_next(const hf_op *op) REQUIRES(hfc_locked);
 /* The caller has left it: frees it, or keeps it until answered. A grant is released. */
 void hfc_op_abandon(hf_op *op) REQUIRES(hfc_locked);
+/* Waits, a second at most, until the agent has taken and answered what was abandoned. The ring has room for fewer
+ * requests than a call can leave behind, and a caller that makes no other call for long would keep what it
+ * does not know of. */
+void hfc_op_settle(hf_client *client) REQUIRES(hfc_locked);
 /* Runs one due progress callback of `op`, without the lock; false when none was due. */
 bool hfc_op_progress(hf_op *op) REQUIRES(hfc_locked);
 
@@ -196,6 +202,7 @@ struct hfc_part {    /* one lock of the whole */
     hf_op *op;       /* its request; NULL: none is out */
     hf_lease *lease; /* kept */
     unsigned index;  /* in the caller's order */
+    bool bare;       /* asked for without what is meant for the caller's hold: it is given back */
     uint8_t name_len;
     uint8_t name[HF_NAME_MAX];
 };
@@ -206,14 +213,20 @@ struct hfc_many {
     void (*step)(struct hfc_many *many, int64_t now_ns);
     struct hf_acquire_options options; /* as given; the note is ours */
     char note[HF_NOTE_MAX + 1];
-    bool any; /* one part is enough */
+    bool any;      /* one part is enough */
+    bool together; /* all that is not granted yet is waited for at once, and reported as one */
     bool waits;
     int64_t deadline_ns;            /* of the whole; HFC_NEVER */
     int64_t resume_ns;              /* nothing is done before */
+    int64_t tell_ns;                /* with `together`: nothing is reported before */
     struct hf_progress told;        /* last reported to its caller */
     const struct hfc_part *culprit; /* of a failure; NULL: none in particular */
+    unsigned holders;               /* with `together`: how many parts others have */
+    struct hfc_part *gate;          /* slots.c, exclusive.c: the lock NAME itself; NULL: none */
+    bool passed;                    /* slots.c: the gate is not waited for any more */
     unsigned count;
-    unsigned done; /* set.c: the number of first parts that are kept; slots.c: the number tried */
+    unsigned done; /* set.c: the number of first parts that are kept; slots.c: the number tried;
+                      exclusive.c: the number of slots that are kept */
     bool trying;   /* else it waits */
     struct hfc_part parts[];
 };
@@ -235,6 +248,23 @@ void hfc_many_end(struct hfc_many *many, int status, const struct hfc_part *culp
     REQUIRES(hfc_locked);
 /* Whether a part that failed with `status` may succeed later. */
 bool hfc_many_may_pass(int status);
+/* NAME#`number`, of a name that hfc_many_check_slots() passed. */
+void hfc_many_name_slot(struct hfc_part *part, const struct hf_acquire_options *options,
+                        unsigned number);
+/* The lock NAME itself, the gate of its slots: its index is HF_SET_MAX. */
+void hfc_many_name_gate(struct hfc_part *part, const struct hf_acquire_options *options);
+/* The options of an acquire of a name with so many slots: negative with the message set. */
+int hfc_many_check_slots(const struct hf_acquire_options *options, unsigned slots);
+/* The same of a shared lock: what is given back while others are waited for must not be kept for a min_hold_ms. */
+int hfc_many_check_gate(const struct hf_acquire_options *options, unsigned slots);
+
+/* Whether the kept leases stay valid as long as renewals succeed, and are not kept in vain: while the
+ * agent is drained nothing joins them, and the drain would wait for them. */
+bool hfc_many_may_go_on(const struct hfc_many *many) REQUIRES(hfc_locked);
+/* Gives everything back, to begin with the first request again after a moment; without a wait it ends. */
+void hfc_many_begin_anew(struct hfc_many *many, int64_t now_ns) REQUIRES(hfc_locked);
+/* All are kept: the end, if each has half its TTL left as a single lock has at its grant; else as above. */
+void hfc_many_finish(struct hfc_many *many, int64_t now_ns) REQUIRES(hfc_locked);
 
 /* --- client.c --------------------------------------------------------------------------------- */
 

@@ -42,6 +42,14 @@ void hfc_poll_del(hf_client *client, int sock)
         (void)epoll_ctl(client->epoll_fd, EPOLL_CTL_DEL, sock, NULL);
 }
 
+void hfc_poll_rings(hf_client *client)
+{
+    if (client->epoll_fd < 0 || !client->session || !client->session->has_ring)
+        return;
+    hf_ring_poll(&client->session->ring);
+    hfc_timer_pull(client, 0); /* what came before that came without a nudge */
+}
+
 int hf_fd(hf_client *client)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -72,6 +80,7 @@ int hf_fd(hf_client *client)
     client->until_ns = client->look_ns = INT64_MIN;
     if (client->session)
         hfc_poll_add(client, client->session->sock);
+    hfc_poll_rings(client);
     hfc_timer_set(client, 0); /* the first dispatch handles all that happened before */
     hfc_unlock(client);
     return epoll_fd;

@@ -135,7 +135,7 @@ int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cooki
         .start_time = hf_process_start_time(0),
         .timens_inode = own_timens(),
         .role = role,
-        .nudge = 1,
+        .nudge = HF_NUDGE_WHO_POLLS,
         .version = HOLDFAST_VERSION,
     };
     int sock, status;
@@ -234,7 +234,9 @@ int hfc_welcome(int sock, struct hf_welcome *ret_welcome, int ret_fds[HF_WELCOME
     count = take_fds(&message, fds);
     if (message.msg_flags & MSG_CTRUNC) /* no room in our descriptor table */
         status = HF_ESYS, errno = EMFILE,
-        (void)snprintf(why, why_size, "too many open files to attach to the agent");
+        (void)snprintf(
+            why, why_size,
+            "raise the limit on open files (ulimit -n): too many are open to attach to the agent");
     else
         status = judge(&welcome, len, count, why, why_size);
     if (status < 0) {

@@ -85,6 +85,7 @@ int hfc_session_adopt(hf_client *client, const struct hf_welcome *welcome,
         return status;
     }
     session->has_ring = true;
+    hfc_poll_rings(client);
     /* A forked child must not be able to speak for its parent. */
     (void)madvise(session->ring.out, HF_RING_BYTES, MADV_DONTFORK);
     (void)madvise((void *)session->ring.in, HF_RING_BYTES, MADV_DONTFORK);

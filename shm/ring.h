@@ -27,6 +27,7 @@
 struct hf_requests_page {
     _Alignas(64) _Atomic uint32_t tail;            /* requests written */
     _Alignas(64) _Atomic uint32_t completion_head; /* completions consumed */
+    _Atomic uint32_t polls; /* 1: the client polls its socket; for HF_NUDGE_WHO_POLLS */
 };
 
 /* First page of the completions memfd: agent writes. */
@@ -77,6 +78,9 @@ int hf_ring_put(struct hf_ring_agent *ring, const struct hf_completion_entry *en
 /* Bumps `wake` and wakes: completions were put, or a lease of this client changed, as its slot shows. */
 void hf_ring_signal(struct hf_ring_agent *ring);
 
+/* Whether the client polls its socket. After hf_ring_signal(): a client that begins to poll then looks at the ring itself. */
+bool hf_ring_polled(const struct hf_ring_agent *ring);
+
 /* Announces sleep; true when there is nothing to take, so the agent may sleep. */
 bool hf_ring_arm(struct hf_ring_agent *ring);
 void hf_ring_disarm(struct hf_ring_agent *ring);
@@ -98,6 +102,9 @@ void hf_ring_client_unmap(struct hf_ring_client *ring);
 /* Appends a request. HF_EFULL when the ring is full. `ret_wake` true: the doorbell must be rung. */
 int hf_ring_submit(struct hf_ring_client *ring, const struct hf_request_entry *entry,
                    bool *ret_wake);
+
+/* From now on the client polls its socket. It must look at the ring once after that. */
+void hf_ring_poll(struct hf_ring_client *ring);
 
 /* Copies the next completion. 1, 0, or HF_EPROTO. */
 int hf_ring_reap(struct hf_ring_client *ring, struct hf_completion_entry *ret_entry);

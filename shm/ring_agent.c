@@ -189,6 +189,12 @@ void hf_ring_signal(struct hf_ring_agent *ring)
     syscall(SYS_futex, &ring->out->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+bool hf_ring_polled(const struct hf_ring_agent *ring)
+{
+    /* After the store of the tail, both sequentially consistent; hf_ring_poll() does the reverse. */
+    return atomic_load(&ring->in->polls) != 0;
+}
+
 bool hf_ring_arm(struct hf_ring_agent *ring)
 {
     /* Store, then load, both sequentially consistent; hf_ring_submit() does the reverse. */

@@ -94,6 +94,11 @@ int hf_ring_submit(struct hf_ring_client *ring, const struct hf_request_entry *e
     return 0;
 }
 
+void hf_ring_poll(struct hf_ring_client *ring)
+{
+    atomic_store(&ring->out->polls, 1);
+}
+
 int hf_ring_reap(struct hf_ring_client *ring, struct hf_completion_entry *ret_entry)
 {
     uint32_t tail = atomic_load(&ring->in->tail);

@@ -2,7 +2,7 @@
  *
  * The attach socket (SOCK_SEQPACKET) is for identity and death. A client sends one hf_hello; the
  * agent answers one hf_welcome with four descriptors (enum hf_welcome_fd) or a refusal with none.
- * After that the agent sends only one-byte nudges (MSG_DONTWAIT) to clients that asked for them. The
+ * After that the agent sends only one-byte nudges (MSG_DONTWAIT) to clients that want them (enum hf_nudge). The
  * client sends nothing more, except one hf_group of a guardian (which the agent accepts from its own
  * user and root). All integers are native; both sides run on one host and compare
  * hf_wire_fingerprint().
@@ -18,7 +18,7 @@
 
 #define HF_WIRE_MAGIC 0x31574648 /* "HFW1" */
 #define HF_WIRE_MAJOR 1
-#define HF_WIRE_MINOR 4
+#define HF_WIRE_MINOR 5
 #define HF_COOKIE_LEN 16
 
 /* The agent's descriptors for each session. Besides, it needs 16 for itself, four connections to
@@ -36,6 +36,13 @@ enum hf_hello_role {
     HF_ROLE_GUARDIAN = 1, /* second session of a `run`: cookie of the first is required */
 };
 
+/* Who is sent a byte on the socket when there is something to look at. */
+enum hf_nudge {
+    HF_NUDGE_NEVER = 0,
+    HF_NUDGE_ALWAYS = 1,
+    HF_NUDGE_WHO_POLLS = 2, /* while `polls` of the requests page says so */
+};
+
 struct hf_hello {
     uint32_t magic;
     uint16_t major, minor;
@@ -44,7 +51,7 @@ struct hf_hello {
     uint64_t timens_inode;         /* st_ino of /proc/self/ns/time */
     int64_t boottime_ns;           /* the client's clock when it wrote this */
     uint32_t role;                 /* enum hf_hello_role */
-    uint32_t nudge;                /* 1: send nudges on the socket */
+    uint32_t nudge;                /* enum hf_nudge; an agent of before took all but 0 for ALWAYS */
     uint8_t cookie[HF_COOKIE_LEN]; /* all 0: a new client; else the one of an earlier welcome */
     char comm[HF_COMM_MAX + 1];
     char version[16];
@@ -109,6 +116,8 @@ enum hf_wire_op {
         10, /* force out the hold of `name` that `key_id` or `target` means, of any holder */
     HF_OP_ITEM = 11,  /* completions only: a hf_listing_item */
     HF_OP_DRAIN = 12, /* since 1.4: grant nothing new, or (HF_REQ_UNDRAIN) grant again */
+    /* since 1.5: whether a job has run in this period; if not, it is written that it starts. By slot and generation */
+    HF_OP_ONCE = 13,
 };
 
 enum hf_request_flag {
@@ -118,6 +127,7 @@ enum hf_request_flag {
     HF_REQ_KILLING = 1 << 3, /* losing: it kills its job, for history only */
     HF_REQ_WAIT = 1 << 4,    /* query: answered when it is free, or at the deadline */
     HF_REQ_UNDRAIN = 1 << 5, /* drain: the end of it */
+    HF_REQ_TAKE_BACK = 1 << 6, /* once: the job failed; `target`, the start before, counts again */
 };
 
 #define HF_ENTRY_SIZE         512
@@ -143,7 +153,9 @@ struct hf_request_entry {
     /* since 1.2; force: sha1 of the key's value, 0: whatever has the fence `target`. A listing has its
      * cursor in `target`, its node in `slot` */
     uint8_t key_id[HF_KEY_ID_LEN];
-    uint8_t reserved2[36];
+    uint32_t min_hold_ms; /* since 1.5; acquire: nobody else gets it for so long; 0: none */
+    uint32_t period_ms;   /* since 1.5; once */
+    uint8_t reserved2[28];
 };
 _Static_assert(sizeof(struct hf_request_entry) == HF_ENTRY_SIZE, "layout");
 
@@ -173,7 +185,8 @@ struct hf_completion_entry {
     uint8_t query_outcome;         /* enum hf_query_outcome */
     uint8_t query_answered, query_holding, query_forced, query_free; /* how many nodes */
     uint8_t drained_before; /* since 1.4; drain: whether it was drained before this request */
-    uint8_t reserved[10];
+    uint8_t query_kept;     /* since 1.5; query: on how many nodes it is only kept */
+    uint8_t reserved[9];
 };
 _Static_assert(sizeof(struct hf_completion_entry) == HF_ENTRY_SIZE, "layout");
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "agent/core/sha1.h"
 #include "shm/status.h"
 
 /* A bulk string of 40 hex digits: a token, or a script's name. */
@@ -61,8 +62,23 @@ static void judge_token(struct judge *j, int script, const char *token)
         judge_says(j, "slot %u: a release leaves, and the check word stands", slot);
 }
 
+/* The digest of that token, which is sent beside it. */
+static bool is_tag_of(const char *token, const char *text)
+{
+    char tag[SHA1_HEX_LEN + 1];
+    struct sha1 sha1;
+
+    if (!token)
+        return false;
+    sha1_begin(&sha1);
+    sha1_add(&sha1, token, TOKEN_LEN);
+    sha1_end(&sha1, tag);
+    return memcmp(text, tag, SHA1_HEX_LEN) == 0;
+}
+
 void wire_judge(struct wire *w, struct judge *j, const char *bytes, size_t size)
 {
+    const char *token = NULL;
     int script = -1;
 
     for (const char *at = bytes; at + 1 + TOKEN_LEN < bytes + size; at++) {
@@ -73,9 +89,12 @@ void wire_judge(struct wire *w, struct judge *j, const char *bytes, size_t size)
         names = script_of(w, at + 1);
         if (names >= 0) {
             script = names;
+        } else if (is_tag_of(token, at + 1)) {
+            continue;
         } else if (script >= 0 && script != SCRIPT_SENTINEL && script < SCRIPT_QUERY) {
             w->tokens[script]++;
-            judge_token(j, script, at + 1);
+            token = at + 1;
+            judge_token(j, script, token);
         }
     }
 }

@@ -16,7 +16,8 @@ static struct client people[SESSIONS];
 static struct session sessions[SESSIONS];
 static struct told answers_of[SESSIONS];  /* session_answer() */
 static struct told progress_of[SESSIONS]; /* session_progress() */
-static int settled;                       /* client_settle() */
+static bool no_room_for_progress;
+static int settled; /* client_settle() */
 
 static HF_UNUSED int number_of(const struct session *s)
 {
@@ -96,9 +97,12 @@ int session_item(HF_UNUSED struct session *s, HF_UNUSED const struct hf_completi
     return HF_OK;
 }
 
-void session_progress(struct session *s, struct hf_completion_entry *entry)
+bool session_progress(struct session *s, struct hf_completion_entry *entry)
 {
+    if (no_room_for_progress)
+        return false;
     keep_told(&progress_of[number_of(s)], entry);
+    return true;
 }
 
 #endif

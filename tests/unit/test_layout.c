@@ -106,6 +106,7 @@ static void the_rings_are_where_the_document_says(void **state)
 {
     (void)state;
     assert_int_equal(offsetof(struct hf_requests_page, completion_head), 64);
+    assert_int_equal(offsetof(struct hf_requests_page, polls), 68);
     assert_int_equal(offsetof(struct hf_completions_page, request_head), 64);
     assert_int_equal(offsetof(struct hf_completions_page, need_wake), 128);
     assert_int_equal(offsetof(struct hf_completions_page, wake), 192);

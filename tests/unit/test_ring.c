@@ -351,6 +351,18 @@ static void a_tail_that_goes_back_is_a_violation(void **state)
     tear_down(&p);
 }
 
+static void the_agent_knows_who_polls(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    set_up(&p);
+    assert_false(hf_ring_polled(&p.agent));
+    hf_ring_poll(&p.client);
+    assert_true(hf_ring_polled(&p.agent));
+    tear_down(&p);
+}
+
 static void a_completion_head_out_of_range_is_a_violation(void **state)
 {
     struct pair p;
@@ -580,6 +592,7 @@ int main(void)
         cmocka_unit_test(a_request_and_a_sleep_that_cross_see_each_other),
         cmocka_unit_test(a_request_tail_out_of_range_is_a_violation),
         cmocka_unit_test(a_tail_that_goes_back_is_a_violation),
+        cmocka_unit_test(the_agent_knows_who_polls),
         cmocka_unit_test(a_completion_head_out_of_range_is_a_violation),
         cmocka_unit_test(the_client_checks_the_agent_too),
         cmocka_unit_test(a_client_that_scribbles_hurts_nobody),

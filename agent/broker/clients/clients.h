@@ -76,6 +76,7 @@ struct clients {
     LIST_HEAD(, user) users;
     TAILQ_HEAD(, session) active, woken;
     unsigned session_count, active_count;
+    bool in_vain;       /* this turn only looked for requests, and found none */
     unsigned unwatched; /* ghosts without a watch */
     uint64_t next_client_id;
 };

@@ -67,7 +67,7 @@ static void wake(struct session *s)
     TAILQ_REMOVE(&s->clients->woken, s, woken);
     hf_ring_signal(&s->ring);
     /* A full socket is fine: the client has something to read already. */
-    if (s->nudge)
+    if (s->nudge == HF_NUDGE_ALWAYS || (s->nudge == HF_NUDGE_WHO_POLLS && hf_ring_polled(&s->ring)))
         (void)send(s->socket.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -75,6 +75,10 @@ void sessions_wake(struct clients *clients)
 {
     struct session *s;
 
+    /* With few cores, a node or the client itself may need this one. Not in a turn that did something:
+     * what answers it is often there by the next look. */
+    if (clients->in_vain && TAILQ_EMPTY(&clients->woken))
+        (void)sched_yield();
     while ((s = TAILQ_FIRST(&clients->woken)))
         wake(s);
 }
@@ -214,12 +218,15 @@ void session_answer(struct session *s, const struct hf_completion_entry *entry)
     session_enliven(s, loop_now(s->clients->loop));
 }
 
-void session_progress(struct session *s, struct hf_completion_entry *entry)
+bool session_progress(struct session *s, struct hf_completion_entry *entry)
 {
+    bool posted;
+
     if (s->closing)
-        return;
-    answers_put_hint(&s->answers, entry);
+        return false;
+    posted = answers_put_hint(&s->answers, entry);
     wake_if_posted(s);
+    return posted;
 }
 
 enum served {
@@ -253,6 +260,7 @@ static enum served session_serve(struct session *s, hf_time now) IN_BROKER_THREA
         }
         if (rc == 0)
             return SERVED_ALL;
+        clients->in_vain = false;
         user_asked(clients, s->user);
         session_enliven(s, now);
         /* The request may have freed `s`: then it is not the first any more. */
@@ -276,6 +284,8 @@ bool sessions_serve(struct clients *clients)
              turns = before; /* each once: nodes and timers want their turn */
     bool again = false, lively = false;
 
+    clients->in_vain = true;
+
     while (turns-- && (s = TAILQ_FIRST(&clients->active))) {
         enum served served = session_serve(s, now);
 
@@ -294,9 +304,7 @@ bool sessions_serve(struct clients *clients)
         TAILQ_INSERT_TAIL(&clients->active, s, active);
     }
     again |= clients->active_count > before;
-    /* With few cores, a node or the client itself may need this one. */
-    if (lively && !again)
-        (void)sched_yield();
+    clients->in_vain &= lively && !again;
     return again || lively;
 }
 

@@ -33,7 +33,8 @@ struct session {
     struct loop_fd socket, process;
     struct loop_timer hello_timer;
     int doorbell;
-    bool is_active, nudge, closing;
+    bool is_active, closing;
+    uint32_t nudge;            /* enum hf_nudge, as its hello has it */
     bool guardian, gave_group; /* by its hello; its one later datagram came */
     bool wakes;                /* its client is to be woken */
     hf_time lively_until;      /* it asked or was answered: polled without its doorbell */
@@ -47,6 +48,7 @@ struct session {
     LIST_HEAD(, waiter) waiters;
     struct query_list queries;
     LIST_HEAD(, listing) listings;
+    LIST_HEAD(, inquiry) inquiries;
 };
 
 /* HF_ENOMEM, HF_ESYS with errno. Part of clients_create(). */
@@ -58,14 +60,15 @@ void sessions_start(struct clients *clients) IN_BROKER_THREAD;
 void sessions_destroy(struct clients *clients);
 /* Takes requests of active sessions, a bounded number each; true when some are left. */
 bool sessions_serve(struct clients *clients) IN_BROKER_THREAD;
-/* Last in a turn: wakes the clients that were answered, or whose leases changed. */
+/* Last in a turn, after what it wrote has left: wakes the clients that were answered, or whose leases changed. Where
+ * there was nothing to do but to look for requests, others may have the processor. */
 void sessions_wake(struct clients *clients) IN_BROKER_THREAD;
 /* Answers request `id`. Without room in the ring the answer waits until the client has read some. */
 void session_answer(struct session *s, const struct hf_completion_entry *answer) IN_BROKER_THREAD;
 /* A completion that comes before the answer to a request. HF_ENOMEM: it was not sent. */
 int session_item(struct session *s, const struct hf_completion_entry *item) IN_BROKER_THREAD;
-/* Tells what an unanswered acquire waits for, if there is room. */
-void session_progress(struct session *s, struct hf_completion_entry *entry) IN_BROKER_THREAD;
+/* Tells what an unanswered acquire waits for. False: there is no room for it now. */
+bool session_progress(struct session *s, struct hf_completion_entry *entry) IN_BROKER_THREAD;
 /* A lease of this client changed. `but`: the session that is told by an answer; NULL. */
 void client_signal(struct client *c, const struct session *but) IN_BROKER_THREAD;
 void session_end(struct session *s, const char *why) IN_BROKER_THREAD;
