@@ -3,6 +3,7 @@
 #ifndef HOLDFAST_AGENT_REDIS_RELEASE_ORDER_H
 #define HOLDFAST_AGENT_REDIS_RELEASE_ORDER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,8 +12,8 @@
 struct lease;
 struct token;
 
-/* `owner` is the releaser's. */
-typedef void release_done_fn(int answered, void *arg, void *owner);
+/* `done`: on how many nodes it is; of a key that is kept, how many keep it. `owner` is the releaser's. */
+typedef void release_done_fn(int done, void *arg, void *owner);
 
 struct release_order {
     const void *key;
@@ -21,6 +22,8 @@ struct release_order {
     uint32_t nodes;      /* bit per node that may have it; the others have nothing of it */
     uint32_t in_doubt;   /* of these: an acquire or heal had no answer and its connection broke */
     hf_time doubt_until; /* deadline of the last of those commands */
+    hf_time keep_until;  /* nobody gets the key before; HF_TIME_PAST: it is deleted */
+    bool job_may_live;   /* of a key that is kept: no operator can free it, either */
     hf_dur attempt, ttl;
     release_done_fn *done; /* may be NULL */
     void *arg;
@@ -29,10 +32,12 @@ struct release_order {
 /* Nothing is in doubt, and nobody waits for it. Key and token stay the caller's, until releaser_start(). */
 struct release_order release_order(const void *key, size_t key_len, const struct token *token,
                                    hf_dur attempt, hf_dur ttl, uint32_t nodes);
-/* The same for a lease's key and token. */
+/* The same for a lease's key and token; the key is kept for as long as the holder wanted (lease_keep_until()). */
 struct release_order release_order_of(const struct lease *lease, uint32_t nodes);
 /* On these of its nodes a command that had no answer may run until then. */
 void release_order_doubt(struct release_order *order, uint32_t nodes, hf_time until);
+/* The key is kept until then, where it stands. */
+void release_order_keep(struct release_order *order, hf_time until, bool job_may_live);
 /* Who waits for it. */
 void release_order_tell(struct release_order *order, release_done_fn *done, void *arg);
 

@@ -1,5 +1,5 @@
 /* What the renewal thread's parts share: renewal.c (thread, messages, nodes), renewal_lease.c
- * (carrying out what the state machine decides, endings), renewal_batch.c (queues of what is due, and
+ * (carrying out what the state machine decides), renewal_end.c (what becomes of the keys), renewal_batch.c (queues of what is due, and
  * scripts), renewal_reply.c (judging answers), renewal_notices.c (notices), renewal_records.c (fence
  * records), renewal_fleet.c (the fleet's record).
  * Everything here belongs to that thread. */
@@ -186,6 +186,23 @@ void renewal_abandon(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD;
 /* Its holder beats in this page from here on; takes over the reference. */
 void renewal_bind_beats(struct renewal *r, struct lease *lease,
                         struct beats *beats) IN_RENEWAL_THREAD;
+void renewal_tell_broker(struct renewal *r, struct lease *lease,
+                         enum message_kind kind) IN_RENEWAL_THREAD;
+/* When it is looked at next. For a lease that is over the time is exact. */
+void renewal_set_timer(struct renewal *r, struct lease *lease, hf_time at) IN_RENEWAL_THREAD;
+
+/* --- renewal_end.c ---------------------------------------------------------------------------- */
+
+/* When every key that is known to stand has expired by itself, if nobody renews it. */
+hf_time renewal_lapse_of(const struct lease *lease, hf_time now);
+/* Releases a lease that is over, or keeps its keys for the rest of its min-hold. */
+void renewal_release_keys(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
+/* Of a lease that is over, and was not released, the keys have expired where they were known to stand. */
+void renewal_lapsed(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
+/* An abandoned lease is not released. Nobody renews its keys any more, and they would lapse before the end of its
+ * min-hold: they are kept as those of a job that may live. */
+void renewal_keep_abandoned(struct renewal *r, const struct lease *lease,
+                            hf_time now) IN_RENEWAL_THREAD;
 /* Releases the token on one node, where it was written too late. */
 void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
                   const struct token *token, hf_dur attempt, hf_dur ttl) IN_RENEWAL_THREAD;

@@ -62,7 +62,7 @@ static void mark_slot(struct renewal *r, struct lease *lease)
     hf_slot_mark(slot_of(r, lease), lease->fsm.state, flags_of(r, lease), lease->fsm.reason);
 }
 
-static void tell_broker(struct renewal *r, struct lease *lease, enum message_kind kind)
+void renewal_tell_broker(struct renewal *r, struct lease *lease, enum message_kind kind)
 {
     struct message *message = message_new(kind);
 
@@ -99,8 +99,7 @@ static bool looked_at(struct renewal *r, const struct lease *lease, hf_time at)
            cohorts_add(&r->looks, lease->slot, hf_time_floor(at, grid));
 }
 
-/* For a lease that is over the time is exact. */
-static void set_timer(struct renewal *r, struct lease *lease, hf_time at)
+void renewal_set_timer(struct renewal *r, struct lease *lease, hf_time at)
 {
     bool never = at.ns >= HF_TIME_NEVER.ns;
 
@@ -112,78 +111,7 @@ static void set_timer(struct renewal *r, struct lease *lease, hf_time at)
         cohorts_put_alone(&r->looks, lease->slot, at);
 }
 
-/* --- the end ---------------------------------------------------------------------------------- */
-
-/* Nothing is left to do: the lease goes back to the broker. */
-static void hand_back(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD
-{
-    set_timer(r, lease, HF_TIME_NEVER);
-    renewal_unschedule(r, lease);
-    renewal_unwatch(r, lease);
-    r->slots[lease->slot] = (struct renewal_slot){0};
-    lease->releasing = false;
-    tell_broker(r, lease, MSG_ENDED);
-}
-
-static void on_released(int answered, void *arg, void *owner)
-{
-    struct lease *lease = arg;
-    struct renewal *r = owner;
-
-    is_renewal_thread();
-    (void)answered;
-    if (!r->closing)
-        hand_back(r, lease);
-}
-
-/* When every key that is known to stand has expired by itself, if nobody renews it: the allowance in d is
- * 1 % of T and 2 ms, and the node's clock may be slow by as much. (!) Not before V, whatever became of the
- * votes: a job lives until then, and the mark of a forced release may stand in the place of a key. */
-static hf_time lapse_of(const struct lease *lease, hf_time now)
-{
-    hf_time last = hf_time_max(now, lease->fsm.valid);
-
-    for (int i = 0; i < lease->fsm.n; i++)
-        last = hf_time_max(last, lease_fsm_d(&lease->fsm, i));
-    return hf_time_add(hf_time_add(last, hf_dur_scale(lease_timing(lease).ttl, 2, 100)), hf_ms(5));
-}
-
-static struct release_order order_of(struct renewal *r, const struct lease *lease, uint32_t nodes,
-                                     hf_time now)
-{
-    const struct renewal_slot *slot = &r->slots[lease->slot];
-    struct release_order order = release_order_of(lease, nodes);
-    bool doubted = hf_time_before(now, slot->doubt_until);
-
-    release_order_doubt(&order, doubted ? (uint32_t)(slot->doubt | slot->broken) : 0,
-                        slot->doubt_until);
-    return order;
-}
-
-static void release_everywhere(struct renewal *r, struct lease *lease, hf_time now)
-{
-    struct release_order order = order_of(r, lease, all_nodes(r), now);
-
-    release_order_tell(&order, on_released, lease);
-    set_timer(r, lease, HF_TIME_NEVER);
-    lease->releasing = true;
-    if (releaser_start(r->releaser, &order) != HF_OK) {
-        lease->releasing = false;
-        set_timer(r, lease, lapse_of(lease, now));
-    }
-}
-
-/* Its keys have expired where they were known to stand. (!) A command without an answer may have left
- * one, or may still do so. */
-static void lapsed(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD
-{
-    const struct renewal_slot *slot = &r->slots[lease->slot];
-    struct release_order order = order_of(r, lease, (uint32_t)(slot->doubt | slot->broken), now);
-
-    if (order.nodes)
-        (void)releaser_start(r->releaser, &order);
-    hand_back(r, lease);
-}
+/* --- the end ----------------------------------------------------------------------------------- */
 
 /* Whether it may have a log line: losses that holders can cause at will get few. */
 static bool may_tell(struct renewal *r, enum hf_loss_reason reason, hf_time now)
@@ -228,13 +156,13 @@ static void end_lease(struct renewal *r, struct lease *lease, const struct lease
         log_warn("lost: %s: %s", log_name(lease_name(lease), lease->name_len, name, sizeof(name)),
                  hf_loss_text(lease->fsm.reason));
     }
-    tell_broker(r, lease, MSG_CHANGED);
+    renewal_tell_broker(r, lease, MSG_CHANGED);
     /* A process of a run's tree may still live: the keys expire by themselves, unless a guardian
      * says that the tree is reaped. */
     if (lost && (lease->run || lease->fsm.stop_renewal) && !reaped)
-        set_timer(r, lease, lapse_of(lease, now));
+        renewal_set_timer(r, lease, renewal_lapse_of(lease, now));
     else
-        release_everywhere(r, lease, now);
+        renewal_release_keys(r, lease, now);
 }
 
 /* --- actions ---------------------------------------------------------------------------------- */
@@ -277,7 +205,7 @@ static void carry_out(struct renewal *r, struct lease *lease, unsigned actions,
         actions |= extend(r, lease, before->valid);
         if (!(actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED)) &&
             hf_time_before(lease->fsm.valid, before->valid) && !(actions & LEASE_ACT_STATE))
-            tell_broker(r, lease, MSG_CHANGED);
+            renewal_tell_broker(r, lease, MSG_CHANGED);
     }
     if (actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED)) {
         end_lease(r, lease, before, clock_now(), reaped);
@@ -290,14 +218,14 @@ static void carry_out(struct renewal *r, struct lease *lease, unsigned actions,
             lease_journal(r->agent, lease, JOURNAL_HELD); /* final, for the next agent too */
         atomic_store_explicit(&lease->state, (uint8_t)lease->fsm.state, memory_order_relaxed);
         mark_slot(r, lease);
-        tell_broker(r, lease, MSG_CHANGED);
+        renewal_tell_broker(r, lease, MSG_CHANGED);
         if (lease->fsm.state == HF_SLOT_LOSING)
             say_losing(r, lease, clock_now());
     }
     events_of_lease(r->agent, lease, before);
     if (!lease_fsm_renews(&lease->fsm))
         renewal_unschedule(r, lease);
-    set_timer(r, lease, next_event(lease));
+    renewal_set_timer(r, lease, next_event(lease));
 }
 
 void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
@@ -339,7 +267,7 @@ static void await_beats(struct lease *lease, hf_time now)
 void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now)
 {
     await_beats(lease, now);
-    set_timer(r, lease, next_event(lease));
+    renewal_set_timer(r, lease, next_event(lease));
 }
 
 static void look_at(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD
@@ -348,7 +276,7 @@ static void look_at(struct renewal *r, struct lease *lease, hf_time now) IN_RENE
     struct lease_before before;
 
     if (!hf_time_reached(now, next)) {
-        set_timer(r, lease, next);
+        renewal_set_timer(r, lease, next);
         return;
     }
     before = lease_before(
@@ -380,7 +308,7 @@ void renewal_tick(struct renewal *r, hf_time now)
         struct lease *lease = r->slots[first->number].lease;
 
         if (lease_is_over(lease)) {
-            lapsed(r, lease, now);
+            renewal_lapsed(r, lease, now);
             continue;
         }
         cohorts_remove(&r->looks, lease->slot);
@@ -524,9 +452,10 @@ void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
     struct renewal_node *node = &r->node[i];
 
     if (lease_is_over(lease)) {
+        struct release_order order = release_order_of(lease, UINT32_C(1) << i);
+
         if (lease->releasing)
-            renewal_undo(node, lease_key(lease), lease->key_len, &lease->token,
-                         lease_timing(lease).attempt, lease_timing(lease).ttl);
+            (void)releaser_start(r->releaser, &order);
         return;
     }
     (void)renewal_hit(node, lease, a, HIT_GRANT, clock_now());
@@ -541,7 +470,7 @@ void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason
     if (!lease_is_over(lease))
         carry_out(r, lease, lease_fsm_release(&lease->fsm, reason, now), &before, true);
     else if (!lease->releasing)
-        release_everywhere(r, lease, now); /* a lost run whose tree is reaped now */
+        renewal_release_keys(r, lease, now); /* a lost run whose tree is reaped now */
 }
 
 void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason, bool killing,
@@ -559,14 +488,16 @@ void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason re
 void renewal_abandon(struct renewal *r, struct lease *lease)
 {
     struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
+    hf_time now = clock_now();
 
     if (lease_is_over(lease))
         return;
     event_abandoned(r->agent, lease);
-    carry_out(r, lease, lease_fsm_abandon(&lease->fsm, clock_now()) | LEASE_ACT_TIMER, &before,
-              false);
-    if (!lease_is_over(lease))
-        mark_slot(r, lease);
+    carry_out(r, lease, lease_fsm_abandon(&lease->fsm, now) | LEASE_ACT_TIMER, &before, false);
+    if (lease_is_over(lease))
+        return;
+    mark_slot(r, lease);
+    renewal_keep_abandoned(r, lease, now);
 }
 
 void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *beats)
@@ -580,13 +511,4 @@ void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *be
     if (lease_is_over(lease))
         return;
     renewal_begin_beats(r, lease, clock_now());
-}
-
-void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
-                  const struct token *token, hf_dur attempt, hf_dur ttl)
-{
-    struct release_order order =
-        release_order(key, key_len, token, attempt, ttl, UINT32_C(1) << node->number);
-
-    (void)releaser_start(node->renewal->releaser, &order);
 }

@@ -9,12 +9,11 @@
 
 #define X       "1111111111111111111111111111111111111111"
 #define Y       "2222222222222222222222222222222222222222"
-#define WEEK_MS INT64_C(604800000)
+#define KEPT_MS INT64_C(691200000) /* agent/scripts/common.lua */
 
 static void put_record(int node, const char *key, const char *tag, uint64_t fence)
 {
-    ask(node, "HSET holdfast:fence:%s fence %llu tag %s host another", key,
-        (unsigned long long)fence, tag);
+    ask(node, "HSET holdfast:fence:%s fence %llu tag %s", key, (unsigned long long)fence, tag);
 }
 
 static void delete_and_heal(int node, const char *key)
@@ -89,7 +88,7 @@ static void test_records_that_are_gone_are_written(void **state)
         while (ask_number(i, "EXISTS", "holdfast:fence:gone") == 0 &&
                hf_time_before(clock_now(), give_up))
             sleep_ms(10);
-        assert_in_range(ask_number(i, "PTTL", "holdfast:fence:gone"), WEEK_MS - 60000, WEEK_MS);
+        assert_in_range(ask_number(i, "PTTL", "holdfast:fence:gone"), KEPT_MS - 60000, KEPT_MS);
     }
     stays_held(lease, 50);
     release(lease);

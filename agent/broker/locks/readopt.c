@@ -50,6 +50,7 @@ struct later {
     size_t key_len;
     struct token token;
     hf_dur attempt, ttl;
+    hf_time keep_until;
 };
 
 static void released(int answered, void *arg, void *owner)
@@ -69,6 +70,7 @@ static void on_later(struct loop_timer *timer, hf_time now)
         release_order(l->key, l->key_len, &l->token, l->attempt, l->ttl, nodes);
 
     release_order_doubt(&order, nodes, hf_time_add(now, l->attempt));
+    release_order_keep(&order, l->keep_until, false);
     release_order_tell(&order, released, l->resource);
     if (releaser_start(locks->releaser, &order) < 0)
         released(0, l->resource, locks);
@@ -213,10 +215,27 @@ static hf_dur attempt_of(const struct locks *locks, hf_dur ttl)
     return locks->config->timing.attempt;
 }
 
+/* In the journal a token has the time at which its round began, and the grant came up to round_most later. */
+static uint32_t min_hold_of(const struct journal_identity *id)
+{
+    struct timing timing = timing_of(hf_ms(id->ttl_ms));
+
+    return id->min_hold_ms ? id->min_hold_ms + (uint32_t)hf_dur_ms(timing.round_most) : 0;
+}
+
+/* (!) What its holder wanted is true of a lease that an agent was releasing when it was killed, too. */
+static hf_time keep_until(const struct journal_identity *id, const struct journal_lease *over)
+{
+    return id->min_hold_ms && over->slot_state == HF_SLOT_ENDED
+               ? hf_time_add((hf_time){id->since_ns}, hf_ms(min_hold_of(id)))
+               : HF_TIME_PAST;
+}
+
 /* Release only: an unfinished round or release, or a lease that is over. Not before `at`: until then the
- * journal keeps the lease, as lost, for the agent after this one. */
+ * journal keeps the lease, as over, for the agent after this one. `was_held`: its slot still says so. `lost`: a
+ * process may still believe in it, or it ran out. */
 static int release_record(struct locks *locks, const struct record *rec, uint32_t slot, hf_time at,
-                          bool was_held)
+                          bool was_held, bool lost)
 {
     struct journal_lease over = rec->state;
     struct journal_lease free_record = {.state = JOURNAL_FREE, .generation = rec->state.generation};
@@ -228,8 +247,8 @@ static int release_record(struct locks *locks, const struct record *rec, uint32_
         return HF_ENOMEM;
     over.state = hf_time_before(clock_now(), at) ? JOURNAL_HELD : JOURNAL_ENDING;
     if (over.slot_state < HF_SLOT_LOST && (was_held || over.state == JOURNAL_HELD)) {
-        over.slot_state = HF_SLOT_LOST;
-        over.reason = HF_LOSS_RESTART;
+        over.slot_state = lost ? HF_SLOT_LOST : HF_SLOT_ENDED;
+        over.reason = lost ? HF_LOSS_RESTART : HF_LOSS_HOLDER;
     }
     journal_put(locks->agent->journal, slot, &over);
     if (!r)
@@ -251,6 +270,7 @@ static int release_record(struct locks *locks, const struct record *rec, uint32_
     l->ttl = hf_ms(rec->id.ttl_ms);
     l->attempt = attempt_of(locks, l->ttl);
     l->token = rec->id.token;
+    l->keep_until = keep_until(&rec->id, &over);
     LIST_INSERT_HEAD(&locks->laters, l, all);
     return loop_timer_set(locks->loop, &l->timer, at);
 }
@@ -281,6 +301,7 @@ static int take_up(struct locks *locks, const struct record *rec, uint32_t slot,
                                                       .comm = rec->id.comm,
                                                       .heartbeat_ms = rec->id.heartbeat_ms,
                                                       .beat_word = rec->id.beat_word,
+                                                      .min_hold_ms = min_hold_of(&rec->id),
                                                       .extra = rec->id.max_hold_ms != 0});
     if (!lease)
         return HF_ENOMEM;
@@ -388,7 +409,7 @@ static int complete(struct locks *locks, const struct record *rec, uint32_t slot
     else if (state->slot_state == HF_SLOT_LOST)
         event_not_readopted(locks->agent, slot, &rec->id, state, HF_EVENT_LOST, state->reason);
     rc = release_record(locks, rec, slot, hf_time_max(now, release_time(locks, rec, slot)),
-                        was_held);
+                        was_held, true);
     if (rc == HF_OK && ended && locks->by_slot[slot] && (holder = living_client(locks, &rec->id)))
         (void)ended_add(holder, locks->by_slot[slot], slot, state->generation);
     return rc;
@@ -491,7 +512,7 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
     else if (!locks->agent->warm)
         over =
             validity_relied_on(rec->state.d, locks->n, locks->q, config_is_narrow(locks->config));
-    return release_record(locks, rec, slot, hf_time_max(now, over), true);
+    return release_record(locks, rec, slot, hf_time_max(now, over), true, alive || !ahead);
 }
 
 /* Descriptors that the agent needs before any client has them: ghosts do without a watch rather than use

@@ -67,7 +67,7 @@ static int judge_acquire(struct locks *locks, struct session *s, const struct hf
     if (locks->going)
         return HF_EGOING;
     if (q->name_len == 0) {
-        snprintf(text, size, "the name is empty; 1 to %d bytes are allowed", HF_NAME_MAX);
+        snprintf(text, size, "give a name of 1 to %d bytes: it is empty", HF_NAME_MAX);
         return HF_ENAME;
     }
     rc = config_key(c, q->name, q->name_len, key, &key_len);
@@ -84,9 +84,18 @@ static int judge_acquire(struct locks *locks, struct session *s, const struct hf
                        text, size);
     if (rc < 0)
         return rc;
+    /* (!) A node that forgot the key gives no votes for just longer than ttl_max. */
+    if (q->min_hold_ms > c->ttl_max_ms) {
+        snprintf(text, size,
+                 "use a min-hold of at most %" PRIu32
+                 " ms, which is the fleet's ttl_max, not %" PRIu32
+                 " ms; nodes that restart empty are kept out for no longer than that",
+                 c->ttl_max_ms, q->min_hold_ms);
+        return HF_EINVAL;
+    }
     if (q->heartbeat_ms && q->heartbeat_ms < HF_HEARTBEAT_LEAST_MS) {
-        snprintf(text, size, "a heartbeat of %" PRIu32 " ms is too short; at least %d ms",
-                 q->heartbeat_ms, HF_HEARTBEAT_LEAST_MS);
+        snprintf(text, size, "use a heartbeat of at least %d ms, not %" PRIu32 " ms",
+                 HF_HEARTBEAT_LEAST_MS, q->heartbeat_ms);
         return HF_EINVAL;
     }
     if (q->beat_word >= HF_BEATS) {
@@ -94,8 +103,10 @@ static int judge_acquire(struct locks *locks, struct session *s, const struct hf
         return HF_EINVAL;
     }
     if (s->answers.owed > WAITING_MOST) {
-        snprintf(text, size, "this process already waits for %d locks, the limit of one connection",
-                 WAITING_MOST);
+        snprintf(
+            text, size,
+            "wait for fewer locks: this process already waits for %d, the limit of one connection",
+            WAITING_MOST);
         return HF_ELIMIT;
     }
     return user_judge_acquire(locks->clients, s->user, user_text_units(q->name_len, q->note_len),
@@ -179,6 +190,7 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
     w->guarded = q->flags & HF_REQ_GUARDED;
     w->heartbeat_ms = q->heartbeat_ms;
     w->beat_word = q->beat_word;
+    w->min_hold_ms = q->min_hold_ms;
     w->max_hold_ms = q->max_hold_ms;
     if (locks->config->max_hold_ms &&
         (!w->max_hold_ms || w->max_hold_ms > locks->config->max_hold_ms))

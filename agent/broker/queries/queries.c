@@ -7,6 +7,7 @@
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/queries/fanout.h"
 #include "agent/broker/queries/listings.h"
+#include "agent/broker/queries/onces.h"
 #include "agent/broker/queries/query.h"
 #include "agent/config/config_allow.h"
 #include "shm/status.h"
@@ -27,6 +28,7 @@ int queries_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
     queries->n = nodes->n;
     queries->q = nodes->q;
     LIST_INIT(&queries->fanouts);
+    LIST_INIT(&queries->inquiries);
     for (size_t i = 0; i < HF_LENGTH(queries->waiting); i++)
         LIST_INIT(&queries->waiting[i]);
     for (int i = 0; i < HF_NODES_MAX; i++)
@@ -51,6 +53,7 @@ void queries_drop_session(struct session *s)
 {
     query_drop_session(s);
     listings_drop_session(s);
+    onces_drop_session(s);
 }
 
 void queries_go_away(struct queries *queries)
@@ -61,6 +64,7 @@ void queries_go_away(struct queries *queries)
     LIST_FOREACH (s, &queries->clients->sessions, all)
         while (!LIST_EMPTY(&s->queries))
             query_end(LIST_FIRST(&s->queries), HF_EGOING, "");
+    onces_go_away(queries);
 }
 
 void queries_close(struct queries *queries) BEFORE_OR_AFTER_THREADS
@@ -76,5 +80,6 @@ void queries_destroy(struct queries *queries)
     if (!queries)
         return;
     fanouts_destroy(queries);
+    onces_destroy(queries);
     free(queries);
 }

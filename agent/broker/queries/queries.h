@@ -18,6 +18,7 @@ struct clients;
 struct locks;
 struct nodes;
 struct listing;
+struct inquiry;
 struct fanout;
 
 struct queries {
@@ -31,6 +32,8 @@ struct queries {
     bool going;
     const uint8_t *hash_key; /* of the locks; for `waiting` */
     LIST_HEAD(, fanout) fanouts;
+    LIST_HEAD(, inquiry) inquiries;
+    int64_t once_turn; /* given out last */
     unsigned fanout_count;
     struct query_list waiting[64]; /* by key */
     unsigned waiting_count;
@@ -43,13 +46,15 @@ struct queries {
 void queries_configure(struct queries *queries, const struct config *config) IN_BROKER_THREAD;
 int queries_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
                    struct clients *clients, struct locks *locks, struct queries **ret_queries);
-/* HF_OP_QUERY, HF_OP_FORCE, HF_OP_LISTING; each answers by itself. */
+/* HF_OP_QUERY, HF_OP_FORCE, HF_OP_LISTING, HF_OP_ONCE; each answers by itself. */
 void query_ask(struct queries *queries, struct session *s,
                const struct hf_request_entry *q) IN_BROKER_THREAD;
 void forces_ask(struct queries *queries, struct session *s,
                 const struct hf_request_entry *q) IN_BROKER_THREAD;
 void listings_ask(struct queries *queries, struct session *s,
                   const struct hf_request_entry *q) IN_BROKER_THREAD;
+void onces_ask(struct queries *queries, struct session *s,
+               const struct hf_request_entry *q) IN_BROKER_THREAD;
 /* Drops that query: nobody waits for its answer any more. An id that is no query's is fine. */
 void query_cancel(struct session *s, uint64_t id) IN_BROKER_THREAD;
 /* A lease of this host is over: the queries that wait for its name ask now. */

@@ -1,0 +1,300 @@
+#include "agent/broker/queries/onces.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/clock.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/locks/resources.h"
+#include "agent/broker/nodes/nodes.h"
+#include "agent/core/fence.h"
+#include "agent/core/once.h"
+#include "agent/redis/link.h"
+#include "shm/status.h"
+
+/* One order to all nodes, and their answers. */
+struct order {
+    struct inquiry *inquiry;
+    struct once once;
+};
+
+struct inquiry {
+    LIST_ENTRY(inquiry) all;
+    LIST_ENTRY(inquiry) of_session;
+    struct queries *queries;
+    struct session *session; /* NULL: it was answered, or is gone */
+    uint64_t id;
+    hf_dur period;
+    uint64_t fence; /* whole */
+    enum once_step step;
+    int64_t turn;
+    bool mends;                /* nobody waits for what is written */
+    int64_t at_us;             /* to be written */
+    struct once_record before; /* the latest record that was found */
+    struct order orders[ONCE_STEPS];
+    int calls; /* without a final answer */
+    uint8_t key[CONFIG_KEY_MAX];
+    size_t key_len;
+};
+
+static void on_reply(struct link *link, const struct link_reply *reply, void *arg);
+
+static void inquiry_free(struct inquiry *i)
+{
+    LIST_REMOVE(i, all);
+    free(i);
+}
+
+static void answer(struct inquiry *i, int status, const char *text) IN_BROKER_THREAD
+{
+    struct hf_completion_entry e = {
+        .id = i->id, .op = HF_OP_ONCE, .status = status, .fence = (uint64_t)i->before.at_us};
+    struct session *s = i->session;
+
+    if (!s)
+        return;
+    i->session = NULL;
+    LIST_REMOVE(i, of_session);
+    snprintf(e.text, sizeof(e.text), "%s", text);
+    session_answer(s, &e);
+}
+
+static bool send_to(struct inquiry *i, int node, struct order *order) IN_BROKER_THREAD
+{
+    struct nodes *nodes = i->queries->nodes;
+    hf_time deadline = hf_time_add(clock_now(), i->queries->config->timing.attempt);
+    struct link_once sent = {
+        .key = i->key,
+        .key_len = i->key_len,
+        .fence = fence_node_part(i->fence),
+        .turn = i->turn + i->step,
+        .at_us = i->at_us,
+        .request = i->mends ? 0 : (int64_t)i->id,
+        .writes = i->step != ONCE_LOOK,
+        .retention_ms = hf_dur_ms(once_retention(i->period)),
+        .nonce = nodes->node[node].trust.sentinel.nonce,
+        .digest = nodes->fleet_view.digest,
+    };
+    hf_nodetime low, high;
+
+    if (!nodes->node[node].up || nodes->node[node].trust.refused)
+        return false;
+    if (trust_node_time(&nodes->node[node].trust, deadline, &low, &high))
+        sent.deadline = low;
+    return link_once(nodes->links[node], &sent, deadline, on_reply, order) == HF_OK;
+}
+
+static void send_all(struct inquiry *i, enum once_step step) IN_BROKER_THREAD
+{
+    struct order *order = &i->orders[step];
+
+    i->step = step;
+    order->inquiry = i;
+    once_begin(&order->once, i->queries->n, i->queries->q);
+    for (int node = 0; node < i->queries->n; node++) {
+        if (send_to(i, node, order)) {
+            i->calls++;
+            link_flush(i->queries->nodes->links[node]);
+        } else {
+            once_silent(&order->once, node);
+        }
+    }
+}
+
+static int64_t now_us(const struct inquiry *i) IN_BROKER_THREAD
+{
+    hf_nodetime median = {clock_wall().ms * 1000};
+
+    (void)nodes_time(i->queries->nodes, clock_now(), &median);
+    return median.us;
+}
+
+static void too_few(struct inquiry *i) IN_BROKER_THREAD
+{
+    char text[120];
+
+    snprintf(text, sizeof(text),
+             "fewer than %d of %d nodes that may vote told when the job last ran, or took it down",
+             i->queries->q, i->queries->n);
+    answer(i, HF_ENOQUORUM, text);
+}
+
+static void done_already(struct inquiry *i, int64_t now) IN_BROKER_THREAD
+{
+    int64_t ago_ms = (now - i->before.at_us) / 1000;
+    char text[120];
+
+    snprintf(text, sizeof(text),
+             "it has run in this period: it was started %" PRId64 ".%" PRId64 " s ago",
+             ago_ms / 1000, ago_ms % 1000 / 100);
+    answer(i, HF_EDONE, text);
+}
+
+static void looked(struct inquiry *i) IN_BROKER_THREAD
+{
+    const struct once *once = &i->orders[ONCE_LOOK].once;
+    int64_t now = now_us(i);
+    bool ours;
+
+    i->before = once_latest(once);
+    ours = i->before.fence == fence_node_part(i->fence) && i->before.request == (int64_t)i->id;
+    /* This very request wrote it, came again after a reconnect, and was never answered. */
+    if (!ours && once_is_done(i->before.at_us, now, i->period)) {
+        done_already(i, now);
+        if (!once_differs(once, &i->before))
+            return;
+        /* A node that forgot it, or was away, is told. */
+        i->mends = true;
+        i->at_us = i->before.at_us;
+    } else {
+        i->at_us = now;
+        if (ours)
+            i->before.at_us = 0;
+    }
+    send_all(i, ONCE_WRITE);
+}
+
+static void written(struct inquiry *i, enum once_outcome outcome) IN_BROKER_THREAD
+{
+    if (outcome == ONCE_ENOUGH) {
+        answer(i, HF_OK, "");
+        return;
+    }
+    too_few(i);
+    /* The job is not started: else whoever asks next takes it for done. */
+    i->mends = true;
+    i->at_us = i->before.at_us;
+    send_all(i, ONCE_TAKE_BACK);
+}
+
+static void review(struct inquiry *i) IN_BROKER_THREAD
+{
+    enum once_outcome outcome = once_decide(&i->orders[i->step].once);
+    bool few = i->step == ONCE_LOOK ? outcome == ONCE_FEW : outcome != ONCE_ENOUGH;
+
+    if (outcome == ONCE_OPEN || i->mends || !i->session)
+        return;
+    if (outcome == ONCE_LATE)
+        answer(i, HF_ELOST, "another holder has asked since, with a later fence");
+    else if (i->step == ONCE_WRITE)
+        written(i, outcome);
+    else if (few)
+        too_few(i);
+    else if (i->step == ONCE_LOOK)
+        looked(i);
+    else
+        answer(i, HF_OK, "");
+}
+
+/* A step that reaches no node is decided at once. */
+static void review_all(struct inquiry *i) IN_BROKER_THREAD
+{
+    enum once_step step;
+
+    do {
+        step = i->step;
+        review(i);
+    } while (i->step != step);
+}
+
+static void on_reply(struct link *link, const struct link_reply *reply, void *arg)
+{
+    struct order *order = arg;
+    struct inquiry *i = order->inquiry;
+    struct nodes *nodes = i->queries->nodes;
+    bool answered = reply->outcome == LINK_ANSWERED;
+    int node = link_node(link);
+
+    is_broker_thread();
+    nodes_on_reply(nodes, node, reply);
+    if (answered && reply->verdict == VERDICT_OK && !reply->late)
+        /* (!) A node that may have forgotten has no vote: that it knows of no run proves nothing. */
+        once_said(&order->once, node, nodes_may_vote(nodes, node, clock_now()), &reply->once);
+    else if (answered && reply->verdict == VERDICT_LOW)
+        once_refused(&order->once, node);
+    else
+        once_silent(&order->once, node);
+    i->calls -= reply->final;
+    if (order == &i->orders[i->step])
+        review_all(i);
+    if (i->calls == 0)
+        inquiry_free(i);
+}
+
+static void refuse(struct session *s, const struct hf_request_entry *q, int status,
+                   const char *text) IN_BROKER_THREAD
+{
+    struct hf_completion_entry e = {.id = q->id, .op = q->op, .status = status};
+
+    snprintf(e.text, sizeof(e.text), "%s", text);
+    session_answer(s, &e);
+}
+
+void onces_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q)
+{
+    struct locks *locks = queries->locks;
+    const struct lease *lease = resources_lease(locks, q->slot, q->generation);
+    struct inquiry *i;
+
+    if (queries->going) {
+        refuse(s, q, HF_EGOING, "");
+        return;
+    }
+    if (!lease || lease->ending || locks->by_slot[q->slot]->holder != s->client) {
+        refuse(s, q, HF_ELOST, "the lock is not held");
+        return;
+    }
+    if (!q->period_ms) {
+        refuse(s, q, HF_EINVAL, "give a period above 0");
+        return;
+    }
+    i = calloc(1, sizeof(*i));
+    if (!i) {
+        refuse(s, q, HF_ENOMEM, "");
+        return;
+    }
+    i->queries = queries;
+    i->session = s;
+    i->id = q->id;
+    i->period = hf_ms(q->period_ms);
+    i->fence = lease->fence;
+    i->turn = queries->once_turn = once_turn(
+        fence_handoffs(lease->fence), hf_time_since(clock_now(), lease->since), queries->once_turn);
+    i->key_len = lease->key_len;
+    memcpy(i->key, lease_key(lease), lease->key_len);
+    LIST_INSERT_HEAD(&queries->inquiries, i, all);
+    LIST_INSERT_HEAD(&s->inquiries, i, of_session);
+    i->at_us = (int64_t)q->target;
+    send_all(i, q->flags & HF_REQ_TAKE_BACK ? ONCE_TAKE_BACK : ONCE_LOOK);
+    review_all(i);
+    if (i->calls == 0)
+        inquiry_free(i);
+}
+
+void onces_drop_session(struct session *s)
+{
+    struct inquiry *i;
+
+    while ((i = LIST_FIRST(&s->inquiries))) {
+        i->session = NULL;
+        LIST_REMOVE(i, of_session);
+    }
+}
+
+void onces_go_away(struct queries *queries)
+{
+    struct inquiry *i;
+
+    LIST_FOREACH (i, &queries->inquiries, all)
+        answer(i, HF_EGOING, "");
+}
+
+void onces_destroy(struct queries *queries)
+{
+    struct inquiry *i;
+
+    while ((i = LIST_FIRST(&queries->inquiries)))
+        inquiry_free(i);
+}

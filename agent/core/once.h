@@ -1,0 +1,73 @@
+/* Whether a job that is to run once in a period has run in this one: what each node says, and what that comes to. Pure.
+ *
+ * A record says when the job last started. Whoever is about to run it holds the lock, and
+ *  1. asks all nodes. Each notes the asker's fence and turn, and from then on takes no write of an earlier one;
+ *  2. needs q answers of nodes that may vote, and believes the latest record that any node has;
+ *  3. leaves it at that if that start was less than nine tenths of the period ago;
+ *  4. else writes the time, and starts the job once q nodes that may vote have taken it.
+ * (!) Of two that ask, a node of both majorities has the earlier one's record when the later one asks, or refuses it
+ * afterwards: so only one of them starts the job, whatever becomes of the lock between. A record that is on fewer nodes
+ * counts: its writer may have started the job.
+ */
+#ifndef HOLDFAST_AGENT_CORE_ONCE_H
+#define HOLDFAST_AGENT_CORE_ONCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shm/layout.h"
+#include "shm/nstime.h"
+
+/* Schedules start a job a little earlier at times: cron's minute, clocks that differ, the day of 23 hours in spring. */
+#define ONCE_PART 9 /* of ten */
+
+/* What is done for one request, in this order. */
+enum once_step { ONCE_LOOK, ONCE_WRITE, ONCE_TAKE_BACK, ONCE_STEPS };
+
+struct once_record {
+    uint64_t fence; /* node part, of who wrote it; 0: there is none */
+    int64_t turn;
+    int64_t at_us;   /* when the job started, by the nodes' clocks; 0: never */
+    int64_t request; /* the holder's number of it; 0: nobody's, what was found was written again */
+};
+
+enum once_word { ONCE_AWAITED, ONCE_SILENT, ONCE_SAID, ONCE_REFUSED };
+
+struct once {
+    int n, q;
+    struct {
+        enum once_word word;
+        bool votes;
+        struct once_record record;
+    } node[HF_NODES_MAX];
+};
+
+enum once_outcome {
+    ONCE_OPEN,   /* answers are awaited */
+    ONCE_ENOUGH, /* q nodes that may vote took it */
+    ONCE_FEW,    /* fewer */
+    ONCE_LATE,   /* somebody with a later fence has asked: this one may not start the job */
+};
+
+/* The turn of a request's first step, which the others follow: after every one of an earlier holder of the same token, and
+ * of this holder, as `held` tells; `last`: the one given out before, which counts for an agent. */
+int64_t once_turn(unsigned handoffs, hf_dur held, int64_t last);
+/* All are awaited; `once_silent()` for those that are not asked. */
+void once_begin(struct once *once, int n, int q);
+void once_silent(struct once *once, int node);
+/* It refused: it knows a later fence. */
+void once_refused(struct once *once, int node);
+/* The record that it had before it took the order. */
+void once_said(struct once *once, int node, bool votes, const struct once_record *record);
+/* (!) Not before every node that was asked has answered, or had the time: one of them may be the only one that remembers. */
+enum once_outcome once_decide(const struct once *once);
+/* The latest that a node has. */
+struct once_record once_latest(const struct once *once);
+/* Whether a node that may vote has another one. */
+bool once_differs(const struct once *once, const struct once_record *record);
+/* Whether a start at that time is of this period. A start in the future is, for up to a period: clocks were set back. */
+bool once_is_done(int64_t at_us, int64_t now_us, hf_dur period);
+/* For how long nodes keep the record. */
+hf_dur once_retention(hf_dur period);
+
+#endif

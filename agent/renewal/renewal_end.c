@@ -1,0 +1,121 @@
+/* What becomes of a lease's keys when it is over: they are released, kept for the rest of its min-hold, or left to lapse.
+ * Then the lease goes back to the broker. */
+#include "agent/renewal/renewal_internal.h"
+
+#include <inttypes.h>
+
+#include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/base/thread_role.h"
+#include "shm/status.h"
+
+static uint32_t all_nodes(const struct renewal *r)
+{
+    return (UINT32_C(1) << r->n) - 1;
+}
+
+/* Nothing is left to do: the lease goes back to the broker. */
+static void hand_back(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD
+{
+    renewal_set_timer(r, lease, HF_TIME_NEVER);
+    renewal_unschedule(r, lease);
+    renewal_unwatch(r, lease);
+    r->slots[lease->slot] = (struct renewal_slot){0};
+    lease->releasing = false;
+    renewal_tell_broker(r, lease, MSG_ENDED);
+}
+
+/* Fewer than q nodes keep the lock for the time that its holder wanted. */
+static void say_not_kept(const struct renewal *r, const struct lease *lease, int kept, hf_time now)
+{
+    char name[4 * HF_NAME_MAX + 1];
+
+    log_warn("%s: its min-hold lasts for %" PRId64
+             " ms more, but only %d of %d nodes confirmed it, and %d are needed; another may get "
+             "the lock when the keys on the others expire, after %" PRIu32 " ms at most",
+             log_name(lease_name(lease), lease->name_len, name, sizeof(name)),
+             hf_dur_ms(hf_time_since(lease_keep_until(lease), now)), kept, r->n, r->q,
+             lease->ttl_ms);
+}
+
+static void on_released(int done, void *arg, void *owner)
+{
+    struct lease *lease = arg;
+    struct renewal *r = owner;
+    hf_time now = clock_now();
+
+    is_renewal_thread();
+    if (r->closing)
+        return;
+    if (done < r->q && hf_time_before(now, lease_keep_until(lease)))
+        say_not_kept(r, lease, done, now);
+    hand_back(r, lease);
+}
+
+/* The allowance in d is 1 % of T and 2 ms, and the node's clock may be slow by as much. (!) Not before V, whatever became
+ * of the votes: a job lives until then, and the mark of a forced release may stand in the place of a key. */
+hf_time renewal_lapse_of(const struct lease *lease, hf_time now)
+{
+    hf_time last = hf_time_max(now, lease->fsm.valid);
+
+    for (int i = 0; i < lease->fsm.n; i++)
+        last = hf_time_max(last, lease_fsm_d(&lease->fsm, i));
+    return hf_time_add(hf_time_add(last, hf_dur_scale(lease_timing(lease).ttl, 2, 100)), hf_ms(5));
+}
+
+static struct release_order order_of(struct renewal *r, const struct lease *lease, uint32_t nodes,
+                                     hf_time now)
+{
+    const struct renewal_slot *slot = &r->slots[lease->slot];
+    struct release_order order = release_order_of(lease, nodes);
+    bool doubted = hf_time_before(now, slot->doubt_until);
+
+    release_order_doubt(&order, doubted ? (uint32_t)(slot->doubt | slot->broken) : 0,
+                        slot->doubt_until);
+    return order;
+}
+
+void renewal_release_keys(struct renewal *r, struct lease *lease, hf_time now)
+{
+    struct release_order order = order_of(r, lease, all_nodes(r), now);
+
+    release_order_tell(&order, on_released, lease);
+    renewal_set_timer(r, lease, HF_TIME_NEVER);
+    lease->releasing = true;
+    if (releaser_start(r->releaser, &order) != HF_OK) {
+        lease->releasing = false;
+        renewal_set_timer(r, lease, renewal_lapse_of(lease, now));
+    }
+}
+
+/* (!) A command without an answer may have left a key, or may still do so. */
+void renewal_lapsed(struct renewal *r, struct lease *lease, hf_time now)
+{
+    const struct renewal_slot *slot = &r->slots[lease->slot];
+    struct release_order order = order_of(r, lease, (uint32_t)(slot->doubt | slot->broken), now);
+
+    if (order.nodes)
+        (void)releaser_start(r->releaser, &order);
+    hand_back(r, lease);
+}
+
+/* (!) They stay for as long as they would have without this: the job may live. */
+void renewal_keep_abandoned(struct renewal *r, const struct lease *lease, hf_time now)
+{
+    struct release_order order = order_of(r, lease, all_nodes(r), now);
+
+    if (!hf_time_before(now, lease_keep_until(lease)))
+        return;
+    release_order_keep(&order, hf_time_max(lease_keep_until(lease), renewal_lapse_of(lease, now)),
+                       true);
+    (void)releaser_start(r->releaser, &order);
+}
+
+void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
+                  const struct token *token, hf_dur attempt, hf_dur ttl)
+{
+    struct release_order order =
+        release_order(key, key_len, token, attempt, ttl, UINT32_C(1) << node->number);
+
+    (void)releaser_start(node->renewal->releaser, &order);
+}

@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""Once in a period: a job that three hosts start, by clocks that differ by up to a second, runs once in each round.
+
+HOLDFAST_FULL=1 plays 1,000 rounds of each kind; a round is three starts of one name on three agents.
+"""
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from rig import BUILD, HolderError, agent_env, main, scenario, wait_until  # noqa: E402
+
+ROUNDS = 1000 if os.environ.get("HOLDFAST_FULL") else 24
+NAMES = 20  # rounds of so many names are played side by side
+SKEW_S = 1.0
+PERIOD_S = 3.0
+# A round's first start may be its last host's, and the next round's the first one's: a tenth of so short a period leaves no
+# room for that.
+ROUND_S = PERIOD_S + SKEW_S + 0.5
+TTL = "3s"
+BUSY, NO_AGENT = 75, 69
+
+
+# --- rounds --------------------------------------------------------------------------------------------
+
+
+class Rounds:
+    """Each name has a thread that plays its rounds: one start on each agent, the skews drawn."""
+
+    def __init__(self, run, agents, options, rounds, codes):
+        self.run, self.agents, self.options, self.codes = run, agents, options, codes
+        self.left = rounds
+        self.lock = threading.Lock()
+        self.ran = []  # how often, of each round
+        self.strange = []
+
+    def take(self):
+        with self.lock:
+            self.left -= 1
+            return self.left >= 0
+
+    def start(self, agent, name, log):
+        return subprocess.Popen(
+            [BUILD / "bin" / "holdfast", "run", *self.options, name, "--", "sh", "-c", f"echo ran >>{log}; sleep 0.01"],
+            env=self.run.env(agent_env(agent)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            text=True)
+
+    def play(self, name, log):
+        began = time.monotonic()
+        skews = sorted((random.uniform(0, SKEW_S), agent) for agent in random.sample(self.agents, len(self.agents)))
+        processes = []
+        for skew, agent in skews:
+            time.sleep(max(0.0, began + skew - time.monotonic()))
+            processes.append(self.start(agent, name, log))
+        for process in processes:
+            err = process.communicate(timeout=60)[1]
+            if process.returncode not in self.codes:
+                self.strange.append(f"{name}: exit {process.returncode}: {err}")
+        time.sleep(max(0.0, began + ROUND_S - time.monotonic()))
+
+    def names_rounds(self, name):
+        log = self.run.dir / f"ran-{name}"
+        log.touch()
+        before = 0
+        while self.take():
+            self.play(name, log)
+            after = log.read_text().count("ran")
+            self.ran.append(after - before)
+            before = after
+
+    def all(self):
+        threads = [threading.Thread(target=self.names_rounds, args=(f"job{i}",)) for i in range(NAMES)]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def figures(self, what):
+        counts = {n: self.ran.count(n) for n in sorted(set(self.ran))}
+        print(f"# {what}: {len(self.ran)} rounds of {len(self.agents)} starts up to {SKEW_S:g} s apart, ran "
+              + ", ".join(f"{n} times in {rounds}" for n, rounds in counts.items()), flush=True)
+        return counts
+
+
+def hosts(run):
+    run.redis(3)
+    return [run.agent(label, ttl=TTL, options=("--ttl-max", "4s")) for label in "abc"]
+
+
+def in_peace(run, what, *options, codes=(0, BUSY)):
+    rounds = Rounds(run, hosts(run), options, ROUNDS, codes)
+    for thread in rounds.all():
+        thread.join()
+    counts = rounds.figures(what)
+    assert counts == {1: ROUNDS}, counts
+    assert not rounds.strange, rounds.strange[:3]
+
+
+def amid_faults(run, what, *options):
+    """An agent is killed and started again every second or two, a node is killed and comes back empty after its quarantine."""
+    agents = hosts(run)
+    rounds = Rounds(run, agents, options, ROUNDS, (0, BUSY, NO_AGENT, 124, 125))
+    threads = rounds.all()
+    killed = 0
+    while any(thread.is_alive() for thread in threads):
+        victim = random.randrange(4)
+        if victim < 3:
+            agents[victim].kill()
+            time.sleep(random.uniform(0, 0.3))
+            agents[victim] = rounds.agents[victim] = run.agent("abc"[victim], ttl=TTL, fresh=False, options=("--ttl-max", "4s"))
+        else:
+            node = random.choice(run.nodes)
+            node.restart()
+            time.sleep(5.5)  # its quarantine: never two at a time
+        killed += 1
+        time.sleep(random.uniform(0.5, 1.5))
+    counts = rounds.figures(f"{what}, {killed} agents and nodes killed meanwhile")
+    assert max(counts) <= 1, counts
+    assert counts[1] >= ROUNDS * 9 // 10, counts
+
+
+@scenario("a min-hold: a job of 10 ms runs once in each round", sanitizers=False)
+def min_hold(run):
+    in_peace(run, "--min-hold", "-n", "--min-hold", "2s")
+
+
+@scenario("a min-hold: never twice while agents and nodes are killed", sanitizers=False)
+def min_hold_faults(run):
+    amid_faults(run, "--min-hold", "-n", "--min-hold", "2s")
+
+
+@scenario("once per period: a job of 10 ms runs once in each round", sanitizers=False)
+def once_per(run):
+    in_peace(run, "--once-per", "--once-per", f"{PERIOD_S:g}s", codes=(0,))
+
+
+@scenario("once per period: never twice while agents and nodes are killed", sanitizers=False)
+def once_per_faults(run):
+    amid_faults(run, "--once-per", "-w", "10", "--once-per", f"{PERIOD_S:g}s")
+
+
+# --- the record ----------------------------------------------------------------------------------------
+
+
+def tries(run, agent, *options, command=("true",), name="job"):
+    return run.holdfast("run", "-v", "--once-per", "1h", *options, name, "--", *command, agent=agent)
+
+
+def has_run(result):
+    return "the job ended" in result.err
+
+
+@scenario("a second run in the period is skipped with 0, or with the code that is wanted, and says so only where asked")
+def skipped(run):
+    run.redis(3)
+    agents = [run.agent(label) for label in "ab"]
+    assert has_run(tries(run, agents[0]))
+    for agent in agents:
+        again = tries(run, agent)
+        assert again.rc == 0 and "it has run in this period: it was started 0." in again.err and not has_run(again), again
+    quiet = run.holdfast("run", "--once-per", "1h", "--done-exit-code", "9", "job", "--", "false", agent=agents[1])
+    assert quiet.rc == 9 and quiet.err == "", quiet
+    assert has_run(tries(run, agents[0], name="other"))
+    assert run.holdfast("run", "job", "--", "true", agent=agents[1]).rc == 0, "without the option it runs"
+
+
+@scenario("after nine tenths of the period it runs again")
+def next_period(run):
+    run.redis(3)
+    agent = run.agent()
+    for _ in range(3):
+        began = time.monotonic()
+        done = run.holdfast("run", "-v", "--once-per", "2s", "job", "--", "true", agent=agent)
+        assert has_run(done), done
+        time.sleep(max(0.0, began + 1.9 - time.monotonic()))  # a twentieth early
+
+
+@scenario("a job that failed counts as run, unless it is to be tried again")
+def failed(run):
+    run.redis(3)
+    agent = run.agent()
+    assert tries(run, agent, command=("false",)).rc == 1
+    assert not has_run(tries(run, agent))
+    for _ in range(2):
+        assert tries(run, agent, "--retry-failed", command=("false",), name="again").rc == 1
+    assert has_run(tries(run, agent, "--retry-failed", name="again"))
+    assert not has_run(tries(run, agent, "--retry-failed", name="again"))
+
+
+@scenario("one node that remembers is enough, and the others are told again")
+def one_remembers(run):
+    run.redis(3)
+    agents = [run.agent(label, options=("--ttl-max", "2s"), ttl="2s") for label in "ab"]
+    assert has_run(tries(run, agents[0]))
+    for node in run.nodes[:2]:
+        node.cmd("DEL", "holdfast:once:job")
+    assert not has_run(tries(run, agents[1]))
+    wait_until(lambda: all(node.cmd("HGET", "holdfast:once:job", "at") for node in run.nodes), what="all nodes have it again")
+
+
+@scenario("no run without a majority that took it down, and none counts that did not begin")
+def no_majority(run):
+    run.redis(3)
+    agent = run.agent()
+    holder = run.holder(agent)
+    holder.acquire("job")
+    for node in run.nodes[1:]:
+        node.cmd("CONFIG", "SET", "min-replicas-to-write", "1")
+    try:
+        holder.cmd("once", 3_600_000)
+        raise AssertionError("it was told to run")
+    except HolderError as error:
+        assert "fewer than 2 of 3 nodes" in error.text, error.text
+    for node in run.nodes[1:]:
+        node.cmd("CONFIG", "SET", "min-replicas-to-write", "0")
+    assert holder.cmd("once", 3_600_000)["before"] == 0
+    try:
+        holder.cmd("once", 3_600_000)
+        raise AssertionError("the same holder was told to run twice")
+    except HolderError as error:
+        assert "it has run in this period" in error.text, error.text
+
+
+@scenario("options that do not go together are refused")
+def usage(run):
+    run.redis(3)
+    run.agent()
+    for options in (["--slots", "2", "--once-per", "1h"], ["--shared", "--once-per", "1h"], ["--retry-failed"], ["--done-exit-code", "3"], ["--once-per", "0"]):
+        assert run.holdfast("run", *options, "job", "--", "true").rc == 64, options
+
+
+if __name__ == "__main__":
+    main()

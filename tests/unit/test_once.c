@@ -1,0 +1,139 @@
+/* Whether a job that is to run once in a period has run: what the nodes say, and what that comes to. */
+#include "tests/unit/core_fixture.h"
+
+#include "agent/core/once.h"
+
+#define HOUR_US INT64_C(3600000000)
+#define NOW_US  (INT64_C(1700000000) * 1000000)
+
+static const struct once_record never = {0}, earlier = {.fence = 7, .turn = 1, .at_us = 100},
+                                later = {.fence = 8, .turn = 1, .at_us = 50};
+
+static struct once three_nodes(void)
+{
+    struct once once;
+
+    once_begin(&once, 3, 2);
+    return once;
+}
+
+static void every_node_is_waited_for(void **state)
+{
+    struct once once = three_nodes();
+
+    (void)state;
+    once_said(&once, 0, true, &never);
+    once_said(&once, 1, true, &never);
+    /* (!) The third may be the only one that remembers. */
+    assert_int_equal(once_decide(&once), ONCE_OPEN);
+    once_silent(&once, 2);
+    assert_int_equal(once_decide(&once), ONCE_ENOUGH);
+}
+
+static void a_node_that_may_not_vote_tells_and_does_not_count(void **state)
+{
+    struct once once = three_nodes();
+
+    (void)state;
+    once_said(&once, 0, true, &never);
+    once_said(&once, 1, false, &later);
+    once_silent(&once, 2);
+    assert_int_equal(once_decide(&once), ONCE_FEW);
+    assert_int_equal(once_latest(&once).at_us, later.at_us);
+}
+
+static void the_latest_by_fence_counts(void **state)
+{
+    struct once once = three_nodes();
+    struct once_record back = {.fence = 8, .turn = 2, .at_us = 10};
+
+    (void)state;
+    once_said(&once, 0, true, &later);
+    once_said(&once, 1, true, &earlier);
+    once_said(&once, 2, true, &never);
+    assert_int_equal(once_latest(&once).at_us, later.at_us);
+    assert_true(once_differs(&once, &later));
+    once_said(&once, 1, true, &back); /* what was taken back comes behind what was written */
+    assert_int_equal(once_latest(&once).at_us, back.at_us);
+    for (int i = 0; i < 3; i++)
+        once_said(&once, i, true, &later);
+    assert_false(once_differs(&once, &later));
+}
+
+static void one_refusal_is_enough(void **state)
+{
+    struct once once = three_nodes();
+
+    (void)state;
+    once_said(&once, 0, true, &never);
+    once_said(&once, 1, true, &never);
+    once_refused(&once, 2);
+    assert_int_equal(once_decide(&once), ONCE_LATE);
+}
+
+static void late_words_change_nothing(void **state)
+{
+    struct once once = three_nodes();
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        once_said(&once, i, true, &never);
+    once_silent(&once, 1);
+    assert_int_equal(once_decide(&once), ONCE_ENOUGH);
+}
+
+/* A daily job that starts two seconds earlier than yesterday runs, and on the day of 23 hours, too. */
+static void nine_tenths_of_the_period(void **state)
+{
+    hf_dur day = hf_ms(INT64_C(24) * 3600 * 1000);
+
+    (void)state;
+    assert_false(once_is_done(0, NOW_US, day));
+    assert_true(once_is_done(NOW_US, NOW_US, day));
+    assert_true(once_is_done(NOW_US - 21 * HOUR_US, NOW_US, day));
+    assert_true(once_is_done(NOW_US - day.ns / HF_NS_PER_US / 10 * 9 + 1, NOW_US, day));
+    assert_false(once_is_done(NOW_US - day.ns / HF_NS_PER_US / 10 * 9, NOW_US, day));
+    assert_false(once_is_done(NOW_US - 23 * HOUR_US, NOW_US, day));
+    assert_false(once_is_done(NOW_US - 24 * HOUR_US + 2000000, NOW_US, day));
+}
+
+/* Clocks that were set back keep a job from running for a period at most. */
+static void a_start_in_the_future(void **state)
+{
+    hf_dur day = hf_ms(INT64_C(24) * 3600 * 1000);
+
+    (void)state;
+    assert_true(once_is_done(NOW_US + HOUR_US, NOW_US, day));
+    assert_true(once_is_done(NOW_US + 23 * HOUR_US, NOW_US, day));
+    assert_false(once_is_done(NOW_US + 24 * HOUR_US, NOW_US, day));
+}
+
+/* Agents that start again go on by the time; one agent gives none out twice. */
+static void turns_rise(void **state)
+{
+    hf_dur long_held = hf_ms(INT64_C(30) * 365 * 86400 * 1000);
+    int64_t first = once_turn(0, hf_ms(5), 0), next = once_turn(0, hf_ms(5), first);
+
+    (void)state;
+    assert_true(first + ONCE_TAKE_BACK < next);
+    assert_true(next + ONCE_TAKE_BACK < once_turn(0, hf_ms(8), 0));
+    assert_true(once_turn(0, long_held, 0) < once_turn(1, hf_ms(0), 0));
+    assert_true(once_turn(1, hf_ms(0), first) < once_turn(1, hf_ms(3), 0));
+    assert_true(once_turn(1023, long_held, 0) < INT64_C(1) << 53);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_node_is_waited_for),
+        cmocka_unit_test(a_node_that_may_not_vote_tells_and_does_not_count),
+        cmocka_unit_test(the_latest_by_fence_counts),
+        cmocka_unit_test(one_refusal_is_enough),
+        cmocka_unit_test(late_words_change_nothing),
+        cmocka_unit_test(nine_tenths_of_the_period),
+        cmocka_unit_test(a_start_in_the_future),
+        cmocka_unit_test(turns_rise),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
