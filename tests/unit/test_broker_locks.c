@@ -608,6 +608,86 @@ static void so_is_one_that_breaks_after_its_round(void **state)
     assert_int_equal(releases[1].in_doubt, 1 << 2);
 }
 
+/* --- notices ---------------------------------------------------------------------------------- */
+
+static void nodes_tell(void)
+{
+    for (int i = 0; i < NODES; i++)
+        links[i].tells = true;
+}
+
+/* Every node was asked for this last. */
+static void all_were_asked(enum command_kind kind, bool tracked)
+{
+    for (int i = 0; i < NODES; i++) {
+        assert_int_equal(newest(i)->kind, kind);
+        assert_int_equal(newest(i)->tracked, tracked);
+    }
+}
+
+static void a_free_lock_is_not_tracked(void **state)
+{
+    (void)state;
+    nodes_tell();
+    wait_for(0, 1, "a");
+    all_were_asked(ACQUIRE, false);
+    all_say(VERDICT_OK);
+    assert_int_equal(answered(0, 1)->status, HF_OK);
+    assert_int_equal(links[0].asked, 1);
+}
+
+/* (!) Else a waiter would sleep through the release. */
+static void who_finds_it_held_asks_for_notices(void **state)
+{
+    (void)state;
+    nodes_tell();
+    wait_for(0, 1, "a");
+    all_say(VERDICT_TAKEN);
+    all_were_asked(QUERY, true);
+    assert_int_equal(times_answered(0, 1), 0);
+    /* It was released meanwhile. */
+    all_say(VERDICT_FREE);
+    release_answered(0);
+    pass(1);
+    all_were_asked(ACQUIRE, true);
+    all_say(VERDICT_OK);
+    assert_int_equal(answered(0, 1)->status, HF_OK);
+}
+
+static void a_try_asks_for_no_notices(void **state)
+{
+    (void)state;
+    nodes_tell();
+    try_for(0, 1, "a");
+    all_were_asked(ACQUIRE, false);
+    all_say(VERDICT_TAKEN);
+    assert_int_equal(links[0].asked, 1);
+}
+
+/* Hosts that take turns are told from the first command on, until one finds the lock free. */
+static void the_wait_after_one_that_met_a_holder_is_tracked_at_once(void **state)
+{
+    (void)state;
+    nodes_tell();
+    wait_for(0, 1, "a");
+    all_say(VERDICT_TAKEN);
+    all_say(VERDICT_FREE);
+    release_answered(0);
+    pass(1);
+    for (int i = 1; i < 4; i++) {
+        int before;
+
+        all_say(VERDICT_OK);
+        release(0, 10, lease_of("a"));
+        release_answered(i);
+        before = links[0].asked;
+        wait_for(0, (uint64_t)i + 1, "a");
+        pass(100); /* it may leave other hosts a gap */
+        assert_int_equal(links[0].asked, before + 1);
+        all_were_asked(ACQUIRE, i == 1);
+    }
+}
+
 /* --- try once --------------------------------------------------------------------------------- */
 
 static void a_try_is_answered_by_one_round(void **state)
@@ -1049,6 +1129,21 @@ static const struct hf_completion_entry *progress(int s)
     return &progress_of[s].entry[progress_of[s].count - 1];
 }
 
+static void progress_without_room_is_told_later(void **state)
+{
+    (void)state;
+    (void)granted(0, 1, "a");
+    no_room_for_progress = true;
+    wait_for(1, 2, "a");
+    pass(700);
+    assert_int_equal(progress_of[1].count, 0);
+    no_room_for_progress = false;
+    pass(700);
+    assert_int_equal(progress(1)->status, HF_EBUSY);
+    pass(700);
+    assert_int_equal(progress_of[1].count, 1);
+}
+
 static void a_drained_host_refuses_tries_and_lets_waiters_wait(void **state)
 {
     const struct lease *held;
@@ -1488,6 +1583,10 @@ int main(void)
         ROW(a_try_for_a_lock_of_this_host_asks_no_node),
         ROW(without_nodes_a_try_fails_and_a_waiter_waits),
         ROW(the_owner_hears_of_a_lease_in_order),
+        ROW(a_free_lock_is_not_tracked),
+        ROW(who_finds_it_held_asks_for_notices),
+        ROW(a_try_asks_for_no_notices),
+        ROW(the_wait_after_one_that_met_a_holder_is_tracked_at_once),
         ROW(the_next_round_begins_last),
         ROW(a_lost_lease_that_was_to_be_released_is_lost),
         ROW(a_dead_holder_is_told_of_after_its_orders),
@@ -1503,6 +1602,7 @@ int main(void)
         ROW(who_waits_stands_in_the_table_until_it_does_not),
         ROW(of_more_than_there_are_rows_the_oldest_are_shown),
         ROW(the_agents_end_has_short_holds_adopted),
+        ROW(progress_without_room_is_told_later),
         ROW(a_drained_host_refuses_tries_and_lets_waiters_wait),
         ROW(an_undrained_host_serves_who_waits),
         ROW(a_round_under_way_is_undone),

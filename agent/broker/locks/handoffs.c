@@ -32,12 +32,17 @@
 
 /* --- turns ------------------------------------------------------------------------------------ */
 
-static int64_t stretch_now(struct locks *locks, hf_time now) IN_BROKER_THREAD
+static hf_nodetime nodes_now(struct locks *locks, hf_time now) IN_BROKER_THREAD
 {
     hf_nodetime median = {clock_wall().ms * 1000}; /* until a node has told its TIME */
 
     (void)nodes_time(locks->nodes, now, &median);
-    return handoff_gap_stretch(median);
+    return median;
+}
+
+static int64_t stretch_now(struct locks *locks, hf_time now) IN_BROKER_THREAD
+{
+    return handoff_gap_stretch(nodes_now(locks, now));
 }
 
 static hf_dur gap(const struct resource *r, int64_t stretch, hf_time now)
@@ -63,6 +68,24 @@ void handoff_leave_gap(struct resource *r, hf_time now)
     r->work->gap = stretch;
 }
 
+hf_dur handoff_others_first(struct resource *r, hf_time now)
+{
+    return turns_step_back(&r->work->turns, turns_stretch(nodes_now(resource_locks(r), now)),
+                           random_u32());
+}
+
+void handoff_step_back(struct resource *r, hf_time now)
+{
+    if (!resource_locks(r)->config->host_turns)
+        return;
+    if (r->work->turns.known > 0)
+        r->work->step_until = hf_time_add(now, handoff_others_first(r, now));
+    else if (r->gap_due ||
+             turns_owes_gap_alone(r->last_fence, r->last_fence, nodes_now(resource_locks(r), now)))
+        r->work->step_until = hf_time_add(now, TURNS_GAP);
+    r->gap_due = false;
+}
+
 /* --- making one ------------------------------------------------------------------------------- */
 
 struct waiter *handoff_next_holder(struct resource *r, hf_time now)
@@ -75,7 +98,8 @@ struct waiter *handoff_next_holder(struct resource *r, hf_time now)
 
     r->turn_over = false;
     if (!w || waiter_tries(w) || r->work->handoff || locks->going || drains_stands(locks) ||
-        *nodes_fleet_text(locks->nodes) || lease->generation >= HF_GEN_MAX)
+        *nodes_fleet_text(locks->nodes) || lease->generation >= HF_GEN_MAX ||
+        hf_time_before(now, lease_min_hold_end(lease)))
         return NULL;
     facts = handoff_facts(lease, atomic_load_explicit(&lease->state, memory_order_relaxed),
                           (hf_time){atomic_load_explicit(&lease->valid_ns, memory_order_relaxed)},

@@ -86,11 +86,11 @@ struct locks {
 
 /* Without any lease: readopt() finds those of an earlier agent. `hash_key` is secret: with names that hash alike a
  * client could slow the agent down. HF_ENOMEM. */
-/* A reload, after clients_configure(): requests from now on go by it, and those that wait by its rules. */
-void locks_configure(struct locks *locks, const struct config *config) IN_BROKER_THREAD;
 int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
                  struct clients *clients, const uint8_t hash_key[16],
                  const struct locks_owner *owner, struct locks **ret_locks);
+/* A reload, after clients_configure(): requests from now on go by it, and those that wait by its rules. */
+void locks_configure(struct locks *locks, const struct config *config) IN_BROKER_THREAD;
 /* The agent ends: waiters are answered and rounds undone; an ephemeral agent ends its leases, too. When it starts `again`,
  * waiters are not answered: their clients ask again, as after a kill. */
 void locks_go_away(struct locks *locks, bool again) IN_BROKER_THREAD;

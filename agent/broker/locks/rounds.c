@@ -214,7 +214,8 @@ static void round_undo(struct round *round, int failure) IN_BROKER_THREAD
                                 round->errors, text, sizeof(text));
         waiters_hear(r, failure, &round->holder, round->started, text);
         if (!TAILQ_EMPTY(&r->work->waiters) && failure == HF_EBUSY)
-            wakeups_lost(r, round_won(round), round_has_winner(round), round->holder.pttl_ms, now);
+            wakeups_lost(r, round_won(round), round_has_winner(round), round->track,
+                         round->holder.pttl_ms, now);
         else if (!TAILQ_EMPTY(&r->work->waiters))
             wakeups_failed(r, hf_time_add(now, backoff_next(hf_ms(50), hf_ms(1000),
                                                             &r->work->failures, random_u32())));

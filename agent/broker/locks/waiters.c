@@ -97,6 +97,7 @@ struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t k
                                       .comm = c->comm,
                                       .heartbeat_ms = w->heartbeat_ms,
                                       .beat_word = w->beat_word,
+                                      .min_hold_ms = w->min_hold_ms,
                                       .extra = extra};
     struct lease *lease = lease_new(resource_locks(w->resource)->n, &words);
 
@@ -119,6 +120,7 @@ void waiter_fill_identity(const struct waiter *w, struct journal_identity *id)
 
     id->ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl);
     id->max_hold_ms = w->max_hold_ms;
+    id->min_hold_ms = w->min_hold_ms;
     id->pid = c->pid;
     id->uid = c->uid;
     id->start_time = c->start_time;
@@ -243,7 +245,10 @@ static void waiter_progress(struct waiter *w, int reason, const char *text) IN_B
     entry.nodes_voting = (uint32_t)nodes_granting(locks->nodes, now);
     entry.nodes_up = (uint32_t)nodes_up(locks->nodes);
     snprintf(entry.text, sizeof(entry.text), "%s", text);
-    session_progress(w->session, &entry);
+    if (session_progress(w->session, &entry))
+        return;
+    w->told = HF_OK; /* of many waits of one client some would never hear of it */
+    loop_timer_set(locks->loop, &w->tell, hf_time_add(now, TELL_EVERY));
 }
 
 void waiter_on_tell(struct loop_timer *timer, hf_time now)
@@ -467,9 +472,10 @@ void waiters_kick(struct resource *r)
         return;
     /* (!) Other hosts' turn, after this host had its own. A try behind a waiter gains nothing by
      * haste. */
-    if (hf_time_before(now, r->work->yield_until) &&
-        !waiter_tries(TAILQ_FIRST(&r->work->waiters))) {
-        loop_timer_set(locks->loop, &r->work->retry, r->work->yield_until);
+    if (hf_time_before(now, resource_yields(r)) && !waiter_tries(TAILQ_FIRST(&r->work->waiters))) {
+        loop_timer_set(locks->loop, &r->work->retry, resource_yields(r));
+        if (locks->config->host_turns)
+            wakeups_watch(r, now);
         return;
     }
     if (*nodes_fleet_text(locks->nodes)) {

@@ -17,11 +17,14 @@ void wakeups_vote(struct locks *locks, struct round *round, int node,
                   const struct link_reply *reply);
 /* The round failed and somebody waits: sets the retry. `won`: bit per node that had given us its
  * key; `winner`: another is known to have a quorum. */
-void wakeups_lost(struct resource *r, uint32_t won, bool winner, int64_t pttl_ms, hf_time now);
+void wakeups_lost(struct resource *r, uint32_t won, bool winner, bool tracked, int64_t pttl_ms,
+                  hf_time now);
 /* The same when too few nodes voted. */
 void wakeups_failed(struct resource *r, hf_time again);
 /* The retry is due: whether a round may begin. If not, the retry is set again. */
 bool wakeups_due(struct resource *r, hf_time now) IN_BROKER_THREAD;
+/* Rounds of this host wait until resource_yields(): watches who takes the lock meanwhile. */
+void wakeups_watch(struct resource *r, hf_time now) IN_BROKER_THREAD;
 /* Nobody waits any more. */
 void wakeups_forget(struct resource *r);
 /* A key has changed on a node; NULL: any may have. */
