@@ -34,8 +34,9 @@ int hf_lease_ticket(hf_lease *handle, struct hf_ticket *ret_ticket)
 
 static int check_tickets(const struct hf_ticket *tickets, size_t count)
 {
-    if (count == 0 || count > HF_SET_MAX)
-        return hfc_fail(HF_EINVAL, "1 to %d leases are joined at once, not %zu", HF_SET_MAX, count);
+    if (count == 0 || count > HF_EXCLUSIVE_LEASES)
+        return hfc_fail(HF_EINVAL, "join 1 to %d leases at once, not %zu", HF_EXCLUSIVE_LEASES,
+                        count);
     for (size_t i = 0; i < count; i++) {
         const struct hf_ticket *ticket = &tickets[i];
 
@@ -52,7 +53,7 @@ int hf_join_all(const struct hf_ticket *tickets, size_t count, hf_client **ret_c
                 hf_lease **ret_leases)
 {
     struct hfc_place places[HFC_PLACES_MAX];
-    hf_lease *leases[HF_SET_MAX] = {NULL};
+    hf_lease *leases[HF_EXCLUSIVE_LEASES] = {NULL};
     hf_client *client;
     int place_count = 0, status;
 

@@ -84,6 +84,7 @@ enum {
     HF_ECANCELED = -203, /* cancelled */
     HF_EPENDING = -204,  /* not decided yet */
     HF_EINTR = -205,     /* a signal handler ended the wait */
+    HF_EDONE = -206,     /* the job has run in this period */
     HF_ENOAGENT = -301,  /* no agent answers */
     HF_EGOING = -302,    /* the agent is going away */
     HF_ENOQUORUM = -303, /* too few nodes may vote (down, or in quarantine) */
@@ -260,6 +261,7 @@ struct hf_progress {
     /* Its place among the waiters of this host: 1 is next; 0: not known. Updated with the rest, at
      * most twice a second. */
     uint32_t place;
+    uint32_t holders; /* of hf_acquire_exclusive(): how many hold it shared; else 0 */
 };
 
 struct hf_acquire_options {
@@ -273,6 +275,9 @@ struct hf_acquire_options {
     const char *note;     /* up to 127 bytes for people to read; NULL: none */
     uint32_t
         heartbeat_ms; /* lose it after so long without hf_beat(); at least 100; 0: no heartbeat */
+    /* Nobody gets the lock before so long after the grant, not even this client, though the lease ends or its process dies
+     * before. At most the agent's ttl_max; 0: the lock is free when the lease ends. See below. */
+    uint32_t min_hold_ms;
     /* Called in the calling thread when the progress changes; may be NULL. */
     void (*progress)(const struct hf_progress *progress, void *arg);
     void *arg;
@@ -280,8 +285,13 @@ struct hf_acquire_options {
 /* A try with the agent's default TTL; the name is missing. */
 #define HF_ACQUIRE_OPTIONS_INIT                                                                    \
     {                                                                                              \
-        sizeof(struct hf_acquire_options), NULL, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL                \
+        sizeof(struct hf_acquire_options), NULL, 0, 0, 0, 0, 0, NULL, 0, 0, NULL, NULL             \
     }
+
+/* `min_hold_ms` makes a job of a moment run once though several hosts start it, each by its own clock. The lease is over for
+ * its holder as ever: at the release, or when the process dies. Then the agent has the nodes keep the lock for the rest of the
+ * time, and nobody need stay for that. Once q nodes have confirmed it (hf_release() waits for them) it holds whatever becomes
+ * of this host. Nothing is kept of a lost lease. An operator frees the lock before its time by hf_force(). */
 
 /* Blocks until granted, refused, or the wait is over. `ttl_ms` 0 takes the agent's default;
  * `wait_ms` 0 tries once (HF_EBUSY), -1 waits without limit. The agent queues the waiters of this
@@ -316,6 +326,18 @@ HF_EXPORT int hf_acquire_start(hf_client *client, const struct hf_acquire_option
 HF_EXPORT int hf_op_result(hf_op *op, hf_lease **ret_lease);
 /* Cancels the request and frees the op; a grant that still comes is released. NULL is fine. */
 HF_EXPORT void hf_op_cancel(hf_op *op);
+
+/* --- once in a period -----------------------------------------------------------------------------
+ * A job that several hosts start, to run once in a period: under its lock ask hf_once(), and run it on HF_OK only. The nodes
+ * keep for each name when its job was started last, for two periods and a day. docs/SAFETY.md says what that promises. */
+
+/* HF_OK: it has not run in this period, and a majority of the nodes has it by now that it starts: the job counts as run,
+ * whatever becomes of it. HF_EDONE: its last start is less than nine tenths of `period_ms` ago by the nodes' clocks.
+ * `period_ms` 1 to UINT32_MAX. `ret_before` (may be NULL) is for hf_once_take_back(). HF_ENOQUORUM: do not run it; so is any
+ * other failure. HF_ELOST: the lock is not held any more. HF_EVERSION: the agent is older than this call. */
+HF_EXPORT int hf_once(hf_lease *lease, int64_t period_ms, int64_t *ret_before);
+/* The job failed, and is to run again in this period: what hf_once() wrote is taken back, while the lock is held. */
+HF_EXPORT int hf_once_take_back(hf_lease *lease, int64_t period_ms, int64_t before);
 
 /* --- releasing, waiting, noticing a loss ---------------------------------------------------- */
 

@@ -49,7 +49,7 @@ HF_EXPORT int hf_lease_ticket(hf_lease *lease, struct hf_ticket *ret_ticket);
 /* Connects and joins; at the end free the lease and disconnect as usual. HF_ELOST: the lease is
  * over; other errors as for hf_connect(). */
 HF_EXPORT int hf_join(const struct hf_ticket *ticket, hf_client **ret_client, hf_lease **ret_lease);
-/* The same for a job under `count` (1 to HF_SET_MAX, HF_EINVAL) leases of one client; `ret_leases`
+/* The same for a job under `count` (1 to HF_EXCLUSIVE_LEASES, HF_EINVAL) leases of one client; `ret_leases`
  * has room for `count`. HF_ELOST: one of them is over. */
 HF_EXPORT int hf_join_all(const struct hf_ticket *tickets, size_t count, hf_client **ret_client,
                           hf_lease **ret_leases);

@@ -1,4 +1,5 @@
-/* libholdfast for programs that take several locks at once, and locks that several programs may hold. What
+/* libholdfast for programs that take several locks at once, and locks that several programs may hold: counted
+ * ones, and shared ones that somebody may want alone. What
  * holdfast.h says of results, threads, signals, blocking and fork holds here, too. */
 #ifndef HOLDFAST_SETS_H
 #define HOLDFAST_SETS_H
@@ -55,7 +56,7 @@ HF_INLINE int hf_held_all(hf_lease *const *leases, size_t count)
     return count > 0;
 }
 
-/* hf_release() of each of `count` (1 to HF_SET_MAX, HF_EINVAL) leases, of any clients. All requests
+/* hf_release() of each of `count` (1 to HF_EXCLUSIVE_LEASES, HF_EINVAL) leases, of any clients. All requests
  * are sent before the first answer is waited for. The result is that of the first failure; all are
  * released and freed in every case. */
 HF_EXPORT int hf_release_all(hf_lease *const *leases, size_t count);
@@ -77,17 +78,61 @@ HF_EXPORT int hf_acquire_slot(hf_client *client, const struct hf_acquire_options
 /* The number of the lease's slot, from 0; HF_ENOTHELD for a lease that was acquired otherwise. */
 HF_EXPORT int hf_slot_number(const hf_lease *lease);
 
-/* --- both ---------------------------------------------------------------------------------------- */
+/* --- shared and exclusive ------------------------------------------------------------------------
+ * NAME may be held by many who share it, or by one alone, as with flock -s and -x. Who shares it has one
+ * slot of the counted NAME; who is alone has NAME itself and all HF_SET_MAX slots that NAME can have. So
+ * no number has to be agreed on: an exclusive holder excludes whoever has a slot, through these functions
+ * or as a counted lock of any K, and whoever has the plain lock NAME. The plain lock NAME excludes
+ * exclusive holders only, not who shares it.
+ *
+ * Who waits for NAME alone takes NAME first, which one at a time can have, and then every slot as it
+ * becomes free; who comes to share it then waits for NAME too, in one queue with the others of its
+ * host. In the calm sharing costs what a plain lock costs.
+ *
+ * A hold cannot be made one of the other kind. From alone to shared: release all leases but slot 0's,
+ * which then is a shared hold. From shared to alone: release, acquire, and look at what changed in
+ * between. (flock's conversion does no better. Two that both waited for it would wait for ever.) A set
+ * must not name slots of a lock that somebody takes exclusively: these two could wait for each other. */
+#define HF_EXCLUSIVE_NAME   HF_SET_MAX /* the index of NAME's own lease in an exclusive hold */
+#define HF_EXCLUSIVE_LEASES (HF_SET_MAX + 1) /* how many it has */
 
-/* As hf_acquire_start() for hf_acquire_all() (`names` are copied) and hf_acquire_slot(). Between its steps
- * such an op needs hf_dispatch() or hf_op_result(). */
+/* As hf_acquire_with(), without min_hold_ms (HF_EINVAL). At most `slots` (1 to HF_SET_MAX; 0: HF_SET_MAX) share `options->name` at a time,
+ * as far as all give the same number; exclusion does not depend on it. hf_slot_number() has the slot.
+ * HF_ENAME: as hf_acquire_slot(). */
+HF_EXPORT int hf_acquire_shared(hf_client *client, const struct hf_acquire_options *options,
+                                unsigned slots, hf_lease **ret_lease);
+
+/* As hf_acquire_all(), without min_hold_ms, for all locks of `options->name`: `ret_leases` has room for HF_EXCLUSIVE_LEASES; [i]
+ * is slot i's and [HF_EXCLUSIVE_NAME] that of NAME itself. They are one hold: work while hf_held_all() is
+ * true, stop when one is lost or asked to stop, release all with hf_release_all(). While the call waits
+ * for those who share NAME it keeps others from joining them. `max_hold_ms` counts from the grant of each
+ * lease, so it includes that wait.
+ *
+ * Fences. A resource that only exclusive holders write to compares the fence of NAME's lease. One that is
+ * told by who shares as well keeps the highest fence of each slot: who shares gives slot and fence, who
+ * is alone gives all, and one that is lower than its slot's refuses. Fences of two slots do not compare. */
+HF_EXPORT int hf_acquire_exclusive(hf_client *client, const struct hf_acquire_options *options,
+                                   hf_lease **ret_leases);
+
+/* --- all of them --------------------------------------------------------------------------------- */
+
+/* As hf_acquire_start() for hf_acquire_all() (`names` are copied) and its like. Between its steps such an
+ * op needs hf_dispatch() or hf_op_result(). */
 HF_EXPORT int hf_acquire_all_start(hf_client *client, const struct hf_acquire_options *options,
                                    const struct hf_name *names, size_t count, hf_op **ret_op);
 HF_EXPORT int hf_acquire_slot_start(hf_client *client, const struct hf_acquire_options *options,
                                     unsigned slots, hf_op **ret_op);
+HF_EXPORT int hf_acquire_shared_start(hf_client *client, const struct hf_acquire_options *options,
+                                      unsigned slots, hf_op **ret_op);
+HF_EXPORT int hf_acquire_exclusive_start(hf_client *client,
+                                         const struct hf_acquire_options *options, hf_op **ret_op);
 /* After an acquire of several names or slots that failed in this thread: the one that was not free,
- * as an index into `names` or the number of a slot. HF_ENOTHELD: none of them, or there was only one. */
+ * as an index into `names` or the number of a slot; HF_EXCLUSIVE_NAME: NAME itself. HF_ENOTHELD: none of
+ * them, or there was only one. */
 HF_EXPORT int hf_conflict_index(void);
+/* After hf_acquire_exclusive() failed in this thread because others share the lock: how many, as far as
+ * is known; else 0. */
+HF_EXPORT int hf_conflict_count(void);
 
 #ifdef __cplusplus
 }

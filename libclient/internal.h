@@ -61,6 +61,8 @@ int hfc_fail(int status, const char *format, ...) HF_PRINTF(2, 3);
 void hfc_keep_conflict(const struct hf_wire_holder *holder);
 /* Keeps the index of the conflicting name or slot, for hf_conflict_index(); -1: none. */
 void hfc_keep_index(int index);
+/* Keeps how many hold it, for hf_conflict_count(). hfc_keep_index() forgets it. */
+void hfc_keep_count(unsigned count);
 void hfc_holder(const struct hf_wire_holder *wire, struct hf_holder *ret_holder);
 
 /* --- agent_path.c: where an agent can be ------------------------------------------------------ */

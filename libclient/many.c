@@ -1,5 +1,5 @@
-/* Several acquires that are one for their caller, for set.c and slots.c. The caller's op (the whole)
- * is no request: at each turn with the client its step, given by set.c or slots.c, acts on the results
+/* Several acquires that are one for their caller, for set.c, slots.c and exclusive.c. The caller's op (the
+ * whole) is no request: at each turn with the client its step, given by one of these, acts on the results
  * of its parts' requests. */
 #include "libclient/internal.h"
 
@@ -20,6 +20,10 @@ bool hfc_many_ask(struct hfc_many *many, struct hfc_part *part, bool wait)
     options.name = part->name;
     options.name_len = part->name_len;
     options.wait_ms = 0;
+    if (part->bare) {
+        options.flags = 0;
+        options.heartbeat_ms = options.max_hold_ms = options.min_hold_ms = 0;
+    }
     if (wait) {
         int64_t left_ns = many->deadline_ns - hfc_now();
 
@@ -78,6 +82,103 @@ bool hfc_many_may_pass(int status)
            status == HF_ENOAGENT || status == HF_ELOST || status == HF_EDRAINED;
 }
 
+/* --- what is kept while others are waited for --------------------------------------------------- */
+
+/* Between two starts, so that a lease that cannot be kept makes no busy loop. */
+#define ANEW_NS (100 * HF_NS_PER_MS)
+
+bool hfc_many_may_go_on(const struct hfc_many *many)
+{
+    bool keeps = false, drained = false;
+
+    for (unsigned i = 0; i < many->count; i++) {
+        const struct hfc_part *part = &many->parts[i];
+
+        if (part->lease && hf_state(part->lease) >= HF_STATE_LOSING)
+            return false;
+        keeps = keeps || part->lease;
+        drained = drained ||
+                  (part->op && !part->op->done && part->op->progress_now.reason == HF_EDRAINED);
+    }
+    return !(keeps && drained && !many->trying);
+}
+
+void hfc_many_begin_anew(struct hfc_many *many, int64_t now_ns)
+{
+    if (!many->waits) {
+        many->whole.text[0] = '\0';
+        hfc_many_end(many, HF_ELOST, NULL);
+        return;
+    }
+    for (unsigned i = 0; i < many->count; i++)
+        hfc_many_drop(&many->parts[i]);
+    many->done = 0;
+    many->trying = true;
+    many->resume_ns = now_ns + ANEW_NS;
+}
+
+void hfc_many_finish(struct hfc_many *many, int64_t now_ns)
+{
+    for (unsigned i = 0; i < many->count; i++)
+        if (hf_state(many->parts[i].lease) != HF_STATE_HELD) {
+            hfc_many_begin_anew(many, now_ns);
+            return;
+        }
+    hfc_many_end(many, HF_OK, NULL);
+}
+
+/* --- slots ------------------------------------------------------------------------------------ */
+
+int hfc_many_check_slots(const struct hf_acquire_options *options, unsigned slots)
+{
+    int status = hfc_acquire_check(options), room;
+
+    hfc_keep_conflict(NULL);
+    hfc_keep_index(-1);
+    if (status < 0 || (status = hfc_acquire_check_name(options->name, options->name_len)) < 0)
+        return status;
+    if (slots == 0 || slots > HF_SET_MAX)
+        return hfc_fail(HF_EINVAL, "give a counted lock 1 to %d slots, not %u", HF_SET_MAX, slots);
+    room = HF_NAME_MAX - snprintf(NULL, 0, "#%u", slots - 1);
+    if (options->name_len > (size_t)room)
+        return hfc_fail(
+            HF_ENAME,
+            "use a name of at most %d bytes, not %zu: with %u slots each slot's number is "
+            "added to it",
+            room, options->name_len, slots);
+    return HF_OK;
+}
+
+int hfc_many_check_gate(const struct hf_acquire_options *options, unsigned slots)
+{
+    int status = hfc_many_check_slots(options, slots);
+
+    if (status == HF_OK && options->min_hold_ms)
+        return hfc_fail(
+            HF_EINVAL,
+            "set min_hold_ms to 0: a shared lock, and one held alone, is free at its release");
+    return status;
+}
+
+void hfc_many_name_slot(struct hfc_part *part, const struct hf_acquire_options *options,
+                        unsigned number)
+{
+    char text[16];
+    int digits = snprintf(text, sizeof(text), "#%u", number);
+
+    part->index = number;
+    memcpy(part->name, options->name, options->name_len);
+    memcpy(part->name + options->name_len, text, (size_t)digits);
+    part->name_len = (uint8_t)(options->name_len + (size_t)digits);
+}
+
+void hfc_many_name_gate(struct hfc_part *part, const struct hf_acquire_options *options)
+{
+    part->index = HF_SET_MAX;
+    memcpy(part->name, options->name, options->name_len);
+    part->name_len = (uint8_t)options->name_len;
+}
+
 /* --- the whole as an op ----------------------------------------------------------------------- */
 
 static struct hfc_many *many_of(hf_op *whole)
@@ -85,10 +186,49 @@ static struct hfc_many *many_of(hf_op *whole)
     return (struct hfc_many *)whole;
 }
 
+static void report(struct hfc_many *many, const struct hfc_part *part) REQUIRES(hfc_locked)
+{
+    many->told = part->op->progress_now;
+    many->told.index = part->index;
+    many->told.holders = many->holders;
+    many->whole.progress_now = many->told;
+    many->whole.progress_due = true;
+}
+
+/* All that are not granted yet, as one; when the reason or the number of them changes. What is free was granted by
+ * `tell_ns`. A part of which nothing was heard counts, too: the agent tells progress only while the ring has
+ * room. */
+static void pass_on_together(struct hfc_many *many) REQUIRES(hfc_locked)
+{
+    const struct hfc_part *first = NULL;
+
+    if (hfc_now() < many->tell_ns)
+        return;
+    many->holders = 0;
+    for (unsigned i = 0; i < many->count; i++) {
+        const struct hfc_part *part = &many->parts[i];
+        int reason;
+
+        if (!part->op || part->op->done)
+            continue;
+        reason = part->op->progress_now.reason;
+        many->holders += part != many->gate && (reason == HF_EBUSY || !reason);
+        if (reason && (!first || reason != HF_EBUSY))
+            first = part;
+    }
+    if (first && (first->op->progress_now.reason != many->told.reason ||
+                  many->holders != many->told.holders))
+        report(many, first);
+}
+
 /* Reported once per change. While several slots are waited for their holders change all the time: a
  * conflict is reported once until the reason changes. */
 static void pass_on_progress(struct hfc_many *many) REQUIRES(hfc_locked)
 {
+    if (many->together) {
+        pass_on_together(many);
+        return;
+    }
     for (unsigned i = 0; i < many->count; i++) {
         struct hfc_part *part = &many->parts[i];
         hf_op *op = part->op;
@@ -101,10 +241,7 @@ static void pass_on_progress(struct hfc_many *many) REQUIRES(hfc_locked)
               (many->told.reason == HF_EBUSY || !strcmp(many->told.text, op->progress_now.text));
         if (old)
             continue;
-        many->told = op->progress_now;
-        many->told.index = part->index;
-        many->whole.progress_now = many->told;
-        many->whole.progress_due = true;
+        report(many, part);
     }
 }
 
@@ -118,6 +255,8 @@ static int64_t many_next(const hf_op *whole) REQUIRES(hfc_locked)
         next = many->deadline_ns;
     if (now < many->resume_ns)
         next = hfc_min(next, many->resume_ns);
+    if (now < many->tell_ns)
+        next = hfc_min(next, many->tell_ns);
     for (unsigned i = 0; i < many->count; i++) {
         const struct hfc_part *part = &many->parts[i];
 
@@ -167,6 +306,7 @@ static void get_preface(const struct hfc_many *many, char ret_preface[PREFACE_SI
 
     ret_preface[0] = '\0';
     hfc_keep_index(part ? (int)part->index : -1);
+    hfc_keep_count(part ? many->holders : 0);
     if (!part)
         return;
     for (int i = 0; i < part->name_len && i < NAME_SHOWN_MAX; i++) {

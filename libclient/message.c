@@ -11,6 +11,7 @@ static _Thread_local struct {
     bool has_conflict;
     struct hf_holder conflict;
     int index; /* 1 + the index of the conflicting name or slot; 0: none */
+    unsigned count;
 } last;
 
 int hfc_fail(int status, const char *format, ...)
@@ -75,6 +76,17 @@ void hfc_keep_conflict(const struct hf_wire_holder *holder)
 void hfc_keep_index(int index)
 {
     last.index = index + 1;
+    last.count = 0;
+}
+
+void hfc_keep_count(unsigned count)
+{
+    last.count = count;
+}
+
+int hf_conflict_count(void)
+{
+    return (int)last.count;
 }
 
 int hf_conflict_index(void)

@@ -150,12 +150,12 @@ int hf_release_reaped(hf_lease *lease)
 
 static int release_all(hf_lease *const *leases, size_t count, bool reaped)
 {
-    struct release releases[HF_SET_MAX];
+    struct release releases[HF_EXCLUSIVE_LEASES];
     int first = HF_OK, status;
     char text[320] = "";
 
-    if (!leases || count == 0 || count > HF_SET_MAX)
-        return hfc_fail(HF_EINVAL, "1 to %d leases are released at once, not %zu", HF_SET_MAX,
+    if (!leases || count == 0 || count > HF_EXCLUSIVE_LEASES)
+        return hfc_fail(HF_EINVAL, "release 1 to %d leases at once, not %zu", HF_EXCLUSIVE_LEASES,
                         leases ? count : 0);
     for (size_t i = 0; i < count; i++)
         release_begin(leases[i], reaped, &releases[i]);

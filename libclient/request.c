@@ -122,6 +122,28 @@ void hfc_op_wait(hf_op *op)
     }
 }
 
+static bool has_leftovers(const hf_client *client) REQUIRES(hfc_locked)
+{
+    const hf_op *op;
+
+    TAILQ_FOREACH (op, &client->flying, link)
+        if (op->abandoned)
+            return true;
+    return !TAILQ_EMPTY(&client->queued);
+}
+
+void hfc_op_settle(hf_client *client)
+{
+    int64_t until_ns = hfc_now() + HF_NS_PER_SEC;
+
+    while (client->link == HFC_LINK_UP && has_leftovers(client) && hfc_now() < until_ns) {
+        uint32_t seen = hfc_turn(client);
+
+        if (has_leftovers(client))
+            (void)hfc_sleep(client, seen, until_ns);
+    }
+}
+
 void hfc_op_abandon(hf_op *op)
 {
     if (op->kind->cancel)

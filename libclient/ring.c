@@ -22,16 +22,27 @@ static bool is_too_new(const hf_op *op) REQUIRES(hfc_locked)
 {
     uint16_t minor = op->client->welcome.minor;
 
-    return (op->entry.op >= HF_OP_QUERY && minor < 2) || (op->entry.op == HF_OP_DRAIN && minor < 4);
+    return (op->entry.op >= HF_OP_QUERY && minor < 2) ||
+           (op->entry.op == HF_OP_DRAIN && minor < 4) ||
+           ((op->entry.min_hold_ms || op->entry.op == HF_OP_ONCE) && minor < 5);
+}
+
+static const char *what_is_too_new(const hf_op *op)
+{
+    if (op->entry.op == HF_OP_ONCE)
+        return "tell whether a job has run";
+    if (op->entry.min_hold_ms)
+        return "keep a lock for a min-hold";
+    return op->entry.op == HF_OP_DRAIN ? "be drained" : "tell this";
 }
 
 static void refuse_too_new(hf_op *op) REQUIRES(hfc_locked)
 {
     char text[160];
 
-    (void)snprintf(
-        text, sizeof(text), "start a newer agent: the running one, of version %.15s, cannot %s",
-        op->client->welcome.version, op->entry.op == HF_OP_DRAIN ? "be drained" : "tell this");
+    (void)snprintf(text, sizeof(text),
+                   "start a newer agent: the running one, of version %.15s, cannot %s",
+                   op->client->welcome.version, what_is_too_new(op));
     hfc_op_finish(op, HF_EVERSION, text);
     hfc_op_move(op, HFC_OP_PARKED);
 }

@@ -21,9 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Between two starts, so that a lease that cannot be kept makes no busy loop. */
-#define ANEW_NS (100 * HF_NS_PER_MS)
-
 static int by_bytes(const void *left, const void *right)
 {
     const struct hfc_part *a = left, *b = right;
@@ -40,40 +37,6 @@ static void try_rest(struct hfc_many *set) REQUIRES(hfc_locked)
     for (unsigned i = set->done; i < set->count; i++)
         if (!hfc_many_ask(set, &set->parts[i], !set->trying))
             return;
-}
-
-/* Whether the kept leases stay valid as long as renewals succeed. */
-static bool all_stand(const struct hfc_many *set)
-{
-    for (unsigned i = 0; i < set->done; i++)
-        if (hf_state(set->parts[i].lease) >= HF_STATE_LOSING)
-            return false;
-    return true;
-}
-
-static void begin_anew(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
-{
-    if (!set->waits) {
-        set->whole.text[0] = '\0';
-        hfc_many_end(set, HF_ELOST, NULL);
-        return;
-    }
-    for (unsigned i = 0; i < set->count; i++)
-        hfc_many_drop(&set->parts[i]);
-    set->done = 0;
-    set->trying = true;
-    set->resume_ns = now_ns + ANEW_NS;
-}
-
-/* All have half their TTL left, as a single lock has at its grant. */
-static void finish(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
-{
-    for (unsigned i = 0; i < set->count; i++)
-        if (hf_state(set->parts[i].lease) != HF_STATE_HELD) {
-            begin_anew(set, now_ns);
-            return;
-        }
-    hfc_many_end(set, HF_OK, NULL);
 }
 
 static bool all_answered(const struct hfc_many *set) REQUIRES(hfc_locked)
@@ -102,7 +65,7 @@ static void judge_tries(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locke
     for (; set->done < set->count && &set->parts[set->done] != refused; set->done++)
         hfc_many_keep(&set->parts[set->done]);
     if (!refused) {
-        finish(set, now_ns);
+        hfc_many_finish(set, now_ns);
         return;
     }
     for (unsigned i = set->done; i < set->count; i++)
@@ -118,7 +81,7 @@ static void judge_wait(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked
     if (!part->op->done)
         return;
     if (part->op->status == HF_ELOST) { /* granted, and lost before we knew of it */
-        begin_anew(set, now_ns);
+        hfc_many_begin_anew(set, now_ns);
         return;
     }
     if (part->op->status < 0) {
@@ -127,24 +90,15 @@ static void judge_wait(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked
     }
     hfc_many_keep(part);
     if (++set->done == set->count)
-        finish(set, now_ns);
+        hfc_many_finish(set, now_ns);
     else
         try_rest(set);
 }
 
-/* The agent is drained: what is kept would be held in vain, and a drain would wait for it. */
-static bool waits_in_vain(const struct hfc_many *set) REQUIRES(hfc_locked)
-{
-    const struct hfc_part *part = &set->parts[set->done];
-
-    return !set->trying && set->done > 0 && !part->op->done &&
-           part->op->progress_now.reason == HF_EDRAINED;
-}
-
 static void set_step(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
 {
-    if (!all_stand(set) || waits_in_vain(set)) {
-        begin_anew(set, now_ns);
+    if (!hfc_many_may_go_on(set)) {
+        hfc_many_begin_anew(set, now_ns);
         return;
     }
     if (set->trying && set->waits && now_ns >= set->deadline_ns) {
@@ -173,7 +127,7 @@ static int check(const struct hf_acquire_options *options, const struct hf_name 
     if (options->name)
         return hfc_fail(HF_EINVAL, "the names of a set are in `names`: set options.name to NULL");
     if (!names || count == 0 || count > HF_SET_MAX)
-        return hfc_fail(HF_EINVAL, "a set has 1 to %d names, not %zu", HF_SET_MAX,
+        return hfc_fail(HF_EINVAL, "give a set 1 to %d names, not %zu", HF_SET_MAX,
                         names ? count : 0);
     for (size_t i = 0; i < count && status == HF_OK; i++)
         if ((status = hfc_acquire_check_name(names[i].bytes, names[i].len)) < 0)
@@ -200,7 +154,7 @@ static int start(hf_client *client, const struct hf_acquire_options *options,
         if (by_bytes(&set->parts[i - 1], &set->parts[i]))
             continue;
         hfc_op_abandon(&set->whole);
-        return hfc_fail(HF_EINVAL, "names %u and %u of the set are the same; name each once",
+        return hfc_fail(HF_EINVAL, "name each lock once: names %u and %u of the set are the same",
                         one < two ? one : two, one < two ? two : one);
     }
     hfc_op_expire(&set->whole, hfc_now());
@@ -225,6 +179,7 @@ int hf_acquire_all(hf_client *client, const struct hf_acquire_options *options,
     if (status == HF_OK) {
         hfc_op_wait(op);
         status = op->kind->result(op, ret_leases);
+        hfc_op_settle(client);
     }
     hfc_unlock(client);
     return status;

@@ -13,7 +13,7 @@
 #include "tests/sim/wide.h"
 #include "tests/support/status_name.h"
 
-#define MARK       "holdfast:forced:"
+#define MARK       "holdfast:" /* and a word, ':' and the id */
 #define TIMES_MOST 4
 
 enum forcer_step {
@@ -52,12 +52,14 @@ bool forces_same_hold(const char *value, const char *other)
 {
     char id[SHA1_HEX_LEN + 1];
 
-    if (forces_is_mark(value) == forces_is_mark(other))
+    if (forces_is_mark(value) && forces_is_mark(other))
+        return strcmp(strrchr(value, ':'), strrchr(other, ':')) == 0;
+    if (!forces_is_mark(value) && !forces_is_mark(other))
         return strcmp(value, other) == 0;
     if (forces_is_mark(other))
         return forces_same_hold(other, value);
     scripts_id(other, id);
-    return strcmp(value + strlen(MARK), id) == 0;
+    return strcmp(strrchr(value, ':') + 1, id) == 0;
 }
 
 /* --- the session ------------------------------------------------------------------------------ */

@@ -7,6 +7,8 @@
 #include "shm/status.h"
 #include "tests/sim/host.h"
 #include "tests/sim/hot.h"
+#include "tests/sim/sharers.h"
+#include "tests/sim/kept.h"
 #include "tests/sim/wide.h"
 #include "tests/support/status_name.h"
 
@@ -62,6 +64,11 @@ static void go_idle(struct sim_proc *p)
     p->state = PROC_IDLE;
     p->requested = false;
     p->claim = NULL;
+    if (p->hand) {
+        sim_cancel(&p->act);
+        hand_is_idle(p);
+        return;
+    }
     if (sim.settling || sim.plan.scene)
         sim_cancel(&p->act);
     else if (hot_hurries(p))
@@ -87,6 +94,7 @@ static void acquire(struct sim_proc *p, int resource)
         q.ttl_ms = sim.plan.ttl_ms;
     if (!p->probe && !wide_has(WIDE_HOT) && rng_chance(&sim.rng, 0.1))
         q.max_hold_ms = (uint32_t)rng_between(&sim.rng, q.ttl_ms / 2, 4 * (int64_t)q.ttl_ms);
+    q.min_hold_ms = p->probe ? 0 : kept_wanted(q.ttl_ms);
     switch (p->probe || wide_has(WIDE_HOT) ? 2 : rng_below(&sim.rng, 4)) {
     case 0:
         q.deadline_ns = 0; /* try */
@@ -130,6 +138,23 @@ void proc_asks(struct sim_proc *p, uint32_t ttl_ms)
     request(p, &q);
 }
 
+void proc_asks_for(struct sim_proc *p, int resource, uint32_t ttl_ms, int64_t deadline_ns)
+{
+    struct hf_request_entry q = {.op = HF_OP_ACQUIRE,
+                                 .id = ++p->next_id,
+                                 .ttl_ms = ttl_ms,
+                                 .deadline_ns = deadline_ns,
+                                 .name_len = 2,
+                                 .name = {'r', (uint8_t)('0' + resource)}};
+
+    p->resource = resource;
+    p->claim = NULL;
+    p->run = false;
+    p->state = PROC_WAITING;
+    sim_trace("h%d p%d is told to ask for r%d", p->host->number, p->number, resource);
+    request(p, &q);
+}
+
 static void cancel(struct sim_proc *p)
 {
     struct hf_request_entry q = {.op = HF_OP_CANCEL, .id = ++p->next_id, .target = p->request.id};
@@ -160,6 +185,16 @@ static void leave(struct sim_proc *p, bool reaped)
     p->state = PROC_LEAVING;
     request(p, &q);
     sim_at(&p->act, sim.now + (left > 0 && left < 60 * SIM_SEC ? left : 0) + SIM_SEC);
+}
+
+void proc_cancels(struct sim_proc *p)
+{
+    cancel(p);
+}
+
+void proc_leaves(struct sim_proc *p)
+{
+    leave(p, false);
 }
 
 static void job_gone(struct sim_proc *p, const char *how)
@@ -314,6 +349,8 @@ static void granted(struct sim_proc *p, const struct hf_completion_entry *e)
 
             give_back(p, &q);
         }
+        if (p->hand)
+            hand_hears(p, HF_ELOST);
         go_idle(p);
         if (p->probe)
             acquire(p, p->resource);
@@ -322,6 +359,11 @@ static void granted(struct sim_proc *p, const struct hf_completion_entry *e)
     p->claim = claim;
     p->state = PROC_HOLDING;
     sim_trace("h%d p%d has r%d", p->host->number, p->number, p->resource);
+    if (p->hand) {
+        sim_cancel(&p->act);
+        hand_hears(p, HF_OK);
+        return;
+    }
     if (sim.settling || hot_hurries(p))
         p->until = sim.now;
     else
@@ -368,6 +410,8 @@ static void on_delivery(struct sim_event *event)
                               status_name(e->status));
             if (p->probe && e->op == HF_OP_RELEASE)
                 p->probe = false;
+            if (p->hand && e->op == HF_OP_ACQUIRE)
+                hand_hears(p, e->status);
             go_idle(p);
             if (p->probe) /* once more */
                 act_in(p, 20 * SIM_MS, 50 * SIM_MS);
@@ -427,6 +471,14 @@ static void end(struct sim_proc *p)
         sim_cancel(&p->guardian[i].look);
     loops_tell_end(p->host, proc_pidfd(p->pid));
     attach_later(p, SIM_MS * sim.plan.ttl_ms);
+    if (p->hand)
+        hand_ended(p);
+}
+
+void proc_ends(struct sim_proc *p)
+{
+    if (p->alive)
+        end(p);
 }
 
 /* --- what it does by itself ------------------------------------------------------------------- */
@@ -590,7 +642,7 @@ struct sim_proc *proc_waiting(const struct sim_host *host, uint32_t pid)
 {
     for (int i = 0; i < proc_count; i++)
         if (procs[i]->host == host && procs[i]->alive && procs[i]->pid == pid &&
-            procs[i]->state == PROC_WAITING && !procs[i]->probe)
+            procs[i]->state == PROC_WAITING && !procs[i]->probe && !procs[i]->hand)
             return procs[i];
     return NULL;
 }
@@ -616,6 +668,8 @@ void proc_stop(struct sim_proc *p, sim_ns until)
         return;
     sim_trace("h%d p%d is stopped", p->host->number, p->number);
     p->stopped_until = until;
+    if (p->hand)
+        hand_stops(p, until);
 }
 
 void procs_suspend(struct sim_host *host, sim_ns until)
@@ -671,6 +725,16 @@ static struct sim_proc *proc_new(struct sim_host *host)
     return p;
 }
 
+struct sim_proc *proc_hand(struct sim_host *host, struct hand *hand)
+{
+    struct sim_proc *p = proc_new(host);
+
+    p->start_time = (uint64_t)host_now(host).ns / (10 * SIM_MS) + 1;
+    p->hand = hand;
+    attach_later(p, SIM_MS);
+    return p;
+}
+
 static void on_come(struct sim_event *event)
 {
     struct coming *c = HF_CONTAINER(event, struct coming, event);
@@ -713,6 +777,8 @@ void procs_settle(void)
         p->stopped_until = 0;
         if (!p->session)
             attach_later(p, 100 * SIM_MS);
+        if (p->hand)
+            continue;
         if (p->state == PROC_HOLDING && p->job_alive)
             sim_at(&p->job, sim.now + rng_below(&sim.rng, SIM_MS));
         else if (p->state == PROC_HOLDING) {
@@ -722,6 +788,7 @@ void procs_settle(void)
             sim_cancel(&p->act);
         }
     }
+    sharers_settle();
     /* A waiter of its own for each resource. */
     for (int r = 0; r < sim.plan.resources; r++) {
         struct sim_proc *p = proc_new(sim.host[(next++ + sim.now) % sim.plan.hosts]);
@@ -738,5 +805,5 @@ bool procs_settled(void)
     for (int i = 0; i < proc_count; i++)
         if (procs[i]->alive && (procs[i]->probe || procs[i]->state != PROC_IDLE))
             return false;
-    return true;
+    return sharers_settled();
 }

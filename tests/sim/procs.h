@@ -8,7 +8,7 @@
 #include "tests/sim/sim.h"
 #include "tools/run/timeline.h"
 
-#define PROCS_MAX     24
+#define PROCS_MAX     48
 #define CANCELLED_MAX 8
 #define QUEUED_MAX    64 /* more than a process asks for while its agent is stopped */
 
@@ -26,6 +26,8 @@ struct guardian_model { /* one of the two of a run */
     bool alive, cleared; /* cleared: its handle said "not held" */
     sim_ns stopped_until;
 };
+
+struct hand;
 
 struct sim_proc {
     int number;
@@ -49,8 +51,9 @@ struct sim_proc {
     int cancels;
     uint32_t slot;
     struct claim *claim;
-    bool probe;   /* at the end: its resource must be granted */
-    sim_ns until; /* HOLDING: it gives up by itself then */
+    struct hand *hand; /* of a program that shares (sharers.h): it asks as it is told; NULL */
+    bool probe;        /* at the end: its resource must be granted */
+    sim_ns until;      /* HOLDING: it gives up by itself then */
     struct sim_event act, attach;
     /* a run */
     bool run, job_alive, told_to_stop, reaped;
@@ -85,6 +88,15 @@ void proc_guardian_stop(struct sim_proc *proc, int which, sim_ns until);
 /* The end of the faults: whoever holds gives up, and each resource is asked for once more. */
 void procs_settle(void);
 bool procs_settled(void);
+
+/* --- for sharers.c ---------------------------------------------------------------------------- */
+
+struct sim_proc *proc_hand(struct sim_host *host, struct hand *hand);
+void proc_asks_for(struct sim_proc *proc, int resource, uint32_t ttl_ms, int64_t deadline_ns);
+/* Its request, or its lease, is not wanted any more. */
+void proc_cancels(struct sim_proc *proc);
+void proc_leaves(struct sim_proc *proc);
+void proc_ends(struct sim_proc *proc);
 
 /* From sessions.c. */
 void proc_attached(struct sim_proc *proc, struct session *session);

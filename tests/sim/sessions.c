@@ -112,10 +112,11 @@ int session_item(struct session *s, const struct hf_completion_entry *entry)
     return HF_OK;
 }
 
-void session_progress(struct session *s, struct hf_completion_entry *entry)
+bool session_progress(struct session *s, struct hf_completion_entry *entry)
 {
     (void)s;
     (void)entry;
+    return true;
 }
 
 static void on_process(struct loop_fd *watch)

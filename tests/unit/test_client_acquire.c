@@ -255,8 +255,8 @@ static int result_by_poll(hf_client *client, hf_op *op, hf_lease **ret_lease)
 
     while ((status = hf_op_result(op, ret_lease)) == HF_EPENDING) {
         assert_true(boottime_ns() < end);
-        if (is_readable(hf_fd(client), PATIENCE_MS))
-            OK(hf_dispatch(client));
+        assert_true(is_readable(hf_fd(client), PATIENCE_MS));
+        OK(hf_dispatch(client));
     }
     return status;
 }

@@ -105,7 +105,7 @@ static void refuses_what_is_no_set(void **state)
 
     (void)state;
     assert_int_equal(try_all(f.client, names, 3, leases), HF_EINVAL);
-    assert_message_has("names 0 and 2 of the set are the same");
+    assert_message_has("name each lock once: names 0 and 2 of the set are the same");
     assert_int_equal(try_all(f.client, names, 0, leases), HF_EINVAL);
     assert_int_equal(try_all(f.client, names, HF_SET_MAX + 1, leases), HF_EINVAL);
     assert_message_has("64");

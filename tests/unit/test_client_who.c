@@ -42,7 +42,7 @@ static void wrong_arguments(void **state)
 
         snprintf(who.id, sizeof(who.id), "%s", bad[i]);
         assert_int_equal(hf_force(f.client, "a", 1, &who, NULL), HF_EINVAL);
-        assert_non_null(strstr(hf_last_message(), "is not an id"));
+        assert_non_null(strstr(hf_last_message(), "give an id of 40 hex digits"));
     }
     fixture_end(&f);
 }

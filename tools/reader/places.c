@@ -34,9 +34,9 @@ static int make(struct place *place, const struct hf_base *base, const char *age
 
     if (status < 0)
         snprintf(why, why_size,
-                 "'%s' is not an agent's name: 1 to %d letters, digits, '.', '_' or '-', the first "
-                 "not a '.'",
-                 text_escape_str(shown, sizeof(shown), agent), HF_AGENT_NAME_MAX);
+                 "name an agent by 1 to %d letters, digits, '.', '_' or '-', the first not a '.': "
+                 "'%s' is not an agent's name",
+                 HF_AGENT_NAME_MAX, text_escape_str(shown, sizeof(shown), agent));
     return status;
 }
 
@@ -76,7 +76,7 @@ int places_find(const char *agent, struct place ret_places[PLACES_MAX], char *wh
     }
     count = hf_bases(bases);
     if (count < 0)
-        snprintf(why, why_size, "the runtime directory's path is too long");
+        snprintf(why, why_size, "use a shorter runtime directory: its path is too long");
     for (int i = 0; i < count; i++) {
         status = make(&ret_places[i], &bases[i], agent, why, why_size);
         if (status < 0)

@@ -12,6 +12,8 @@
 #include "tools/common/exit_code.h"
 #include "tools/common/wall.h"
 
+#define SLOTS_MOST 64 /* of a counted or shared lock; libclient/holdfast_sets.h */
+
 /* --- opening ------------------------------------------------------------------------------------- */
 
 /* A kernel without time namespaces has one time, inode 0 in the table. */
@@ -156,6 +158,27 @@ int reader_find(const struct hf_table *table, const void *name, size_t name_len,
         return HF_ENOTHELD;
     *ret_view = view;
     return HF_OK;
+}
+
+unsigned reader_slots_held(const struct hf_table *table, const void *name, size_t name_len,
+                           unsigned *ret_first)
+{
+    char slot[HF_NAME_MAX + 8];
+    struct hf_slot_view view;
+    unsigned count = 0;
+
+    memcpy(slot, name, name_len);
+    for (unsigned i = 0; i < SLOTS_MOST; i++) {
+        int digits = snprintf(slot + name_len, sizeof(slot) - name_len, "#%u", i);
+        size_t len = name_len + (size_t)digits;
+
+        if (len > HF_NAME_MAX || reader_find(table, slot, len, &view) < 0 ||
+            !reader_in_force(table, &view))
+            continue;
+        if (!count++)
+            *ret_first = i;
+    }
+    return count;
 }
 
 static bool passes(const struct reader_filter *filter, const struct hf_slot_view *view)

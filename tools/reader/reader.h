@@ -53,6 +53,10 @@ bool reader_in_force(const struct hf_table *table, const struct hf_slot_view *vi
 int reader_find(const struct hf_table *table, const void *name, size_t name_len,
                 struct hf_slot_view *ret_view);
 
+/* How many of the slots of `name` are held on this host; `ret_first` gets the first one's number. */
+unsigned reader_slots_held(const struct hf_table *table, const void *name, size_t name_len,
+                           unsigned *ret_first);
+
 struct reader_filter {
     const void *prefix;
     size_t prefix_len;

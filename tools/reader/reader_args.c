@@ -122,8 +122,7 @@ static int number_from_1(const char *program, const char *what, uint64_t most, u
 {
     if (args_number(optarg, 1, most, ret_number) == HF_OK)
         return READER_ARGS_GO_ON;
-    fprintf(stderr, "%s: '%s' is not a %s; a number from 1 on is expected\n", program, optarg,
-            what);
+    fprintf(stderr, "%s: give a number from 1 on as %s: '%s' is none\n", program, what, optarg);
     return EXIT_USAGE;
 }
 
@@ -131,7 +130,7 @@ static int duration(const char *program, int64_t *ret_ms)
 {
     if (args_duration_ms(optarg, ret_ms) == HF_OK)
         return READER_ARGS_GO_ON;
-    fprintf(stderr, "%s: '%s' is not a duration, such as 30, 500ms or 5m\n", program, optarg);
+    fprintf(stderr, "%s: give a time such as 30, 500ms or 5m: '%s' is none\n", program, optarg);
     return EXIT_USAGE;
 }
 

@@ -1,4 +1,4 @@
-/* holdfast check: does the caller, or an ancestor of it, hold a lock? */
+/* holdfast check: does the caller, or an ancestor of it, hold a lock? Does the hold with a fence last? */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 
 struct check {
     bool quiet;
+    uint64_t fence; /* of the hold that is asked for; 0: of the caller or an ancestor */
     char shown[TEXT_NAME_SIZE];
 };
 
@@ -33,6 +34,23 @@ __attribute__((format(printf, 3, 4))) static int answer(const struct check *chec
     va_end(args);
     fputc('\n', file);
     return code == EXIT_OK ? format_finish("check", code) : code;
+}
+
+/* Is it that hold, and in force? */
+static int judge_fence(const struct check *check, const struct reader *reader,
+                       const struct hf_slot_view *view)
+{
+    char span[TEXT_SPAN_SIZE];
+    int64_t left_ms;
+
+    if (!reader_in_force(&reader->table, view))
+        return answer(check, EXIT_NOT_HELD, "is not held on this host: its lease is over");
+    if (view->fence != check->fence)
+        return answer(check, EXIT_NOT_HELD, "is held with fence %" PRIu64 ", not %" PRIu64,
+                      view->fence, check->fence);
+    left_ms = hf_dur_ms(hf_time_since(view->deadline, reader_now()));
+    return answer(check, EXIT_OK, "is held by pid %" PRIu32 " for %s more, fence %" PRIu64,
+                  view->pid, text_span(span, sizeof(span), left_ms), view->fence);
 }
 
 /* Which process has the lease, and is it in force? */
@@ -70,11 +88,20 @@ static int judge(const struct check *check, const struct reader *reader,
     struct hf_slot_view view;
     int status = reader_find(&reader->table, name->bytes, name->len, &view);
 
-    if (status == HF_ENOTHELD)
+    if (status == HF_ENOTHELD) {
+        unsigned first, held = reader_slots_held(&reader->table, name->bytes, name->len, &first);
+
+        if (held)
+            return answer(
+                check, EXIT_NOT_HELD,
+                "is not held on this host; %u of its slots, #%u first, are: $HOLDFAST_NAME "
+                "has a job's own",
+                held, first);
         return answer(check, EXIT_NOT_HELD, "is not held on this host");
+    }
     if (status < 0)
         return answer(check, EXIT_UNKNOWN, "cannot be read: %s", hf_status_text(status));
-    return judge_holder(check, reader, &view);
+    return check->fence ? judge_fence(check, reader, &view) : judge_holder(check, reader, &view);
 }
 
 int cmd_check(int argc, char **argv)
@@ -84,15 +111,18 @@ int cmd_check(int argc, char **argv)
     struct reader_name name;
     struct reader reader;
     struct check check;
-    int status, code = reader_args_parse(
-                    argc, argv, "qe", "check [options] NAME",
-                    "Tells whether the calling process, or an ancestor of it, holds NAME.\n"
-                    "Exit code: 0 it does, 3 it does not, 4 that cannot be told.",
-                    &args);
+    int status,
+        code = reader_args_parse(
+            argc, argv, "qeF", "check [options] NAME",
+            "Tells whether the calling process, or an ancestor of it, holds NAME; with a fence\n"
+            "whether that hold lasts, as for a script under holdfast hold.\n"
+            "Exit code: 0 it does, 3 it does not, 4 that cannot be told.",
+            &args);
 
     if (code != READER_ARGS_GO_ON || (code = reader_args_name(argc, argv, &args, &name)) != EXIT_OK)
         return code;
     check.quiet = args.quiet;
+    check.fence = args.fence;
     text_escape(check.shown, sizeof(check.shown), name.bytes, name.len);
     status = reader_open(args.agent, &reader, why, sizeof(why));
     if (status == HF_EINVAL) {
