@@ -13,10 +13,9 @@
 int hfc_acquire_check_name(const void *name, size_t name_len)
 {
     if (!name || name_len == 0)
-        return hfc_fail(HF_ENAME, "the name is empty; 1 to %d bytes are allowed", HF_NAME_MAX);
+        return hfc_fail(HF_ENAME, "give a name of 1 to %d bytes: it is empty", HF_NAME_MAX);
     if (name_len > HF_NAME_MAX)
-        return hfc_fail(HF_ENAME, "the name is %zu bytes long, the limit is %d", name_len,
-                        HF_NAME_MAX);
+        return hfc_fail(HF_ENAME, "use a name of at most %d bytes, not %zu", HF_NAME_MAX, name_len);
     return HF_OK;
 }
 
@@ -40,16 +39,16 @@ int hfc_acquire_check(const struct hf_acquire_options *options)
             "link a newer library: the options have fields that this one (%s) does not know",
             HOLDFAST_VERSION);
     if (options->note && strlen(options->note) > HF_NOTE_MAX)
-        return hfc_fail(HF_EINVAL, "the note is %zu bytes long, the limit is %d",
-                        strlen(options->note), HF_NOTE_MAX);
+        return hfc_fail(HF_EINVAL, "use a note of at most %d bytes, not %zu", HF_NOTE_MAX,
+                        strlen(options->note));
     if (options->wait_ms < -1)
-        return hfc_fail(HF_EINVAL, "wait_ms is %" PRId64 ": -1 waits without limit",
+        return hfc_fail(HF_EINVAL, "give -1 as wait_ms to wait without limit, not %" PRId64,
                         options->wait_ms);
     if (options->flags & ~(unsigned)(HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED))
         return hfc_fail(HF_EINVAL, "unknown flags 0x%x", options->flags);
     if (options->heartbeat_ms && options->heartbeat_ms < HF_HEARTBEAT_LEAST_MS)
-        return hfc_fail(HF_EINVAL, "a heartbeat of %u ms is too short; at least %d ms",
-                        options->heartbeat_ms, HF_HEARTBEAT_LEAST_MS);
+        return hfc_fail(HF_EINVAL, "use a heartbeat of at least %d ms, not %u ms",
+                        HF_HEARTBEAT_LEAST_MS, options->heartbeat_ms);
     return HF_OK;
 }
 
@@ -172,9 +171,12 @@ int hfc_acquire_begin(hf_client *client, const struct hf_acquire_options *option
     }
     if (options->heartbeat_ms && !(op->entry.beat_word = hfc_beats_take(client))) {
         hfc_op_abandon(op);
-        return hfc_fail(HF_ELIMIT, "all %d heartbeats of this client are in use", HF_BEATS - 1);
+        return hfc_fail(HF_ELIMIT,
+                        "connect another client: all %d heartbeats of this one are in use",
+                        HF_BEATS - 1);
     }
     op->entry.heartbeat_ms = options->heartbeat_ms;
+    op->entry.min_hold_ms = options->min_hold_ms;
     op->entry.flags = options->flags & HF_ACQUIRE_RUN ? HF_REQ_RUN : 0;
     if (options->flags & HF_ACQUIRE_GUARDED)
         op->entry.flags |= HF_REQ_GUARDED;
@@ -231,7 +233,9 @@ int hf_acquire(hf_client *client, const char *name, int64_t ttl_ms, int64_t wait
     };
 
     if (ttl_ms < 0 || ttl_ms > UINT32_MAX)
-        return hfc_fail(HF_ETTL, "a TTL of %" PRId64 " ms is not possible", ttl_ms);
+        return hfc_fail(HF_ETTL,
+                        "use a TTL of 0 (the agent's) to %" PRIu32 " ms, not %" PRId64 " ms",
+                        UINT32_MAX, ttl_ms);
     return hf_acquire_with(client, &options, ret_lease);
 }
 

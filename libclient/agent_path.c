@@ -12,15 +12,18 @@ static int place_fill(struct hfc_place *place, const struct hf_base *base, const
     int len = snprintf(place->path, sizeof(place->path), "%s/%s/sock", base->dir, name);
 
     if (len < 0 || (size_t)len >= sizeof(place->path))
-        return hfc_fail(HF_EINVAL, "the socket path %s/%s/sock is longer than %zu bytes", base->dir,
-                        name, sizeof(place->path) - 1);
+        return hfc_fail(
+            HF_EINVAL,
+            "use a shorter directory or name: the socket path %s/%s/sock is longer than %zu bytes",
+            base->dir, name, sizeof(place->path) - 1);
     place->owner = base->owner;
     place->table_owner = place->owner;
     if (hf_table_name(name, base->system, place->owner, place->table) < 0)
-        return hfc_fail(HF_EINVAL,
-                        "'%.70s' is not an agent's name: 1 to %d letters, digits, '.', '_' or "
-                        "'-', the first not a '.'",
-                        name, HF_AGENT_NAME_MAX);
+        return hfc_fail(
+            HF_EINVAL,
+            "name an agent by 1 to %d letters, digits, '.', '_' or '-', the first not a "
+            "'.': '%.70s' is not an agent's name",
+            HF_AGENT_NAME_MAX, name);
     return HF_OK;
 }
 
@@ -33,8 +36,8 @@ static int place_from_path(struct hfc_place *place, const char *path)
     struct stat st;
 
     if (strlen(path) >= sizeof(place->path))
-        return hfc_fail(HF_EINVAL, "the socket path %.120s is longer than %zu bytes", path,
-                        sizeof(place->path) - 1);
+        return hfc_fail(HF_EINVAL, "use a shorter socket path: %.120s is longer than %zu bytes",
+                        path, sizeof(place->path) - 1);
     strcpy(place->path, path);
     /* At a path of the caller's only root and the caller's own user are trusted. */
     place->owner = system ? hf_system_owner() : geteuid();
@@ -67,7 +70,7 @@ int hfc_places(const char *agent, struct hfc_place ret_places[HFC_PLACES_MAX], i
     }
     count = hf_bases(bases);
     if (count < 0)
-        return hfc_fail(count, "the runtime directory's path is too long");
+        return hfc_fail(count, "use a shorter runtime directory: its path is too long");
     for (int i = 0; i < count; i++) {
         status = place_fill(&ret_places[i], &bases[i], agent);
         if (status < 0)

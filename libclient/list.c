@@ -259,8 +259,8 @@ int hf_list(hf_client *client, const void *prefix, size_t prefix_len,
     if (!fn || (!prefix && prefix_len))
         return hfc_fail(HF_EINVAL, "hf_list: an argument is NULL");
     if (prefix_len > HF_NAME_MAX)
-        return hfc_fail(HF_ENAME, "the prefix is %zu bytes long, the limit is %d", prefix_len,
-                        HF_NAME_MAX);
+        return hfc_fail(HF_ENAME, "use a prefix of at most %d bytes, not %zu", HF_NAME_MAX,
+                        prefix_len);
     hfc_lock(client);
     hfc_turn_notice_end(client);
     hfc_link_drive(client);

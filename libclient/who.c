@@ -31,6 +31,7 @@ static void fill(const struct hf_completion_entry *found, uint32_t nodes, struct
                                 .holding = found->query_holding,
                                 .forced = found->query_forced,
                                 .free = found->query_free,
+                                .kept = found->query_kept,
                                 .last_fence = found->fence};
     hfc_holder(&found->holder, &who->holder);
     hf_key_id_text(found->key_id, who->id);
@@ -159,7 +160,8 @@ int hf_wait_free(hf_client *client, const void *name, size_t name_len, int64_t w
     if (status < 0)
         return status;
     if (wait_ms < -1)
-        return hfc_fail(HF_EINVAL, "wait_ms is %" PRId64 ": -1 waits without limit", wait_ms);
+        return hfc_fail(HF_EINVAL, "give -1 as wait_ms to wait without limit, not %" PRId64,
+                        wait_ms);
     status = ask(client, &q, &found, &nodes);
     if (status == HF_ETIMEDOUT &&
         (found.query_outcome == HF_QUERY_HELD || found.query_outcome == HF_QUERY_SPLIT))
@@ -186,7 +188,7 @@ int hf_force(hf_client *client, const void *name, size_t name_len, const struct 
     if (!seen->holder.fence && !*seen->id)
         return hfc_fail(HF_EINVAL, "say which hold is meant: by its fence or its id");
     if (!seen->holder.fence && hf_key_id_bytes(seen->id, q.id) < 0)
-        return hfc_fail(HF_EINVAL, "'%.40s' is not an id: 40 hex digits are", seen->id);
+        return hfc_fail(HF_EINVAL, "give an id of 40 hex digits: '%.40s' is none", seen->id);
     q.fence = seen->holder.fence;
     status = ask(client, &q, &found, &nodes);
     if (now && found.query_outcome != HF_QUERY_NONE)

@@ -28,7 +28,7 @@ int hf_duration_parse(const char *text, int64_t most_ms, int64_t *ret_ms, bool *
     int64_t whole = 0, fraction = 0, scale = 1;
     const char *p = text;
 
-    if (!is_digit(*p))
+    if (!is_digit(*p) && !(*p == '.' && is_digit(p[1])))
         return HF_EINVAL;
     for (; is_digit(*p); p++) {
         whole = whole * 10 + (*p - '0');

@@ -1,4 +1,4 @@
-/* Spans of time as people write them: "30" and "30s", "500ms", "1.5h", "7d". Pure; any thread. */
+/* Spans of time as people write them: "30" and "30s", "500ms", "1.5h", ".3", "7d". Pure; any thread. */
 #ifndef HOLDFAST_SHM_DURATION_H
 #define HOLDFAST_SHM_DURATION_H
 

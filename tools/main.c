@@ -25,6 +25,7 @@ static const struct {
     const char *description;
 } subcommands[] = {
     {"run", cmd_run, "Run a command while holding a lock"},
+    {"hold", cmd_hold, "Hold a lock without a command, for scripts and other languages"},
     {"status", cmd_status, "Show the agent, its nodes and the leases of this host"},
     {"top", cmd_top, "Show agent, nodes, leases and who waits, all the time"},
     {"list", cmd_list, "List the leases of this host"},
@@ -66,16 +67,44 @@ static int flushed(void)
     return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
-int main(int argc, char **argv)
+/* argv[0] is the subcommand's name. */
+static int call(int argc, char **argv)
 {
     char shown[TEXT_NAME_SIZE];
 
+    for (size_t i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++)
+        if (!strcmp(argv[0], subcommands[i].name))
+            return subcommands[i].function(argc, argv);
+    fprintf(stderr, "holdfast: unknown %s '%s'; see holdfast --help\n",
+            argv[0][0] == '-' ? "option" : "subcommand",
+            text_escape_str(shown, sizeof(shown), argv[0]));
+    return EXIT_USAGE;
+}
+
+/* "help run" is "run --help", and "help fleet move" is "fleet move --help". */
+static int help_of(int argc, char **argv)
+{
+    static char help[] = "--help";
+    char *words[4] = {argv[1]};
+    int count = 1;
+
+    for (; count < 3 && count + 1 < argc; count++)
+        words[count] = argv[count + 1];
+    words[count++] = help;
+    return call(count, words);
+}
+
+int main(int argc, char **argv)
+{
     open_standard_streams();
+    text_use_terminal();
     if (argc < 2) {
         fputs("holdfast: a subcommand is missing\n", stderr);
         show_help(stderr);
         return EXIT_USAGE;
     }
+    if (!strcmp(argv[1], "help") && argc > 2)
+        return help_of(argc - 1, argv + 1);
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
         show_help(stdout);
         return flushed();
@@ -84,12 +113,5 @@ int main(int argc, char **argv)
         puts("holdfast " HOLDFAST_VERSION);
         return flushed();
     }
-    for (size_t i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++)
-        if (!strcmp(argv[1], subcommands[i].name))
-            return subcommands[i].function(argc - 1, argv + 1);
-
-    fprintf(stderr, "holdfast: unknown %s '%s'; see holdfast --help\n",
-            argv[1][0] == '-' ? "option" : "subcommand",
-            text_escape_str(shown, sizeof(shown), argv[1]));
-    return EXIT_USAGE;
+    return call(argc - 1, argv + 1);
 }

@@ -11,9 +11,11 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shm/escape.h"
+#include "shm/utf8.h"
 
 #define LINE_MAX_BYTES 1024 /* below PIPE_BUF: a line is written whole or not at all */
 
@@ -72,16 +74,31 @@ static bool write_line(const char *line, size_t length)
     return done >= 0;
 }
 
+/* What stands before a line: the priority for the journal, which notes the time itself, else the time. Returns its length. */
+static int head(char *out, size_t size, int priority)
+{
+    struct timespec now;
+    struct tm tm;
+    char second[32];
+
+    if (to_journal)
+        return snprintf(out, size, "<%d>", priority);
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (!gmtime_r(&now.tv_sec, &tm) ||
+        strftime(second, sizeof(second), "%Y-%m-%dT%H:%M:%S", &tm) == 0)
+        return 0;
+    return snprintf(out, size, "%s.%03dZ ", second, (int)(now.tv_nsec / 1000000));
+}
+
 /* `label`: "" or "error: ". */
 static void put(int priority, const char *label, const char *format, va_list args) HF_PRINTF(3, 0);
 static void put(int priority, const char *label, const char *format, va_list args)
 {
     char line[LINE_MAX_BYTES];
-    int length = 0, more;
+    int length, more;
     unsigned lost;
 
-    if (to_journal)
-        length = snprintf(line, sizeof(line), "<%d>", priority);
+    length = head(line, sizeof(line), priority);
     length += snprintf(line + length, sizeof(line) - (size_t)length, "holdfastd: %s", label);
     more = vsnprintf(line + length, sizeof(line) - (size_t)length, format, args);
     if (more < 0)
@@ -93,10 +110,11 @@ static void put(int priority, const char *label, const char *format, va_list arg
 
     lost = atomic_exchange_explicit(&dropped, 0, memory_order_relaxed);
     if (lost) {
-        char note[96];
-        int note_length = snprintf(note, sizeof(note),
-                                   "%sholdfastd: warning: %u lines of this log were dropped\n",
-                                   to_journal ? "<4>" : "", lost);
+        char note[128];
+        int note_length = head(note, sizeof(note), 4);
+
+        note_length += snprintf(note + note_length, sizeof(note) - (size_t)note_length,
+                                "holdfastd: warning: %u lines of this log were dropped\n", lost);
 
         if (!write_line(note, (size_t)note_length)) {
             atomic_fetch_add_explicit(&dropped, lost + 1, memory_order_relaxed);
@@ -142,44 +160,13 @@ void log_say(const char *format, ...)
 
 /* --- names for people ------------------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 character at `p`; 0: not one, or one that could move the cursor. */
-static size_t utf8_length(const uint8_t *p, size_t left)
-{
-    uint32_t c;
-    size_t length;
-
-    if (p[0] >= 0xc2 && p[0] <= 0xdf)
-        length = 2;
-    else if ((p[0] & 0xf0) == 0xe0)
-        length = 3;
-    else if (p[0] >= 0xf0 && p[0] <= 0xf4)
-        length = 4;
-    else
-        return 0;
-    if (length > left)
-        return 0;
-    c = p[0] & (0x7fu >> length);
-    for (size_t i = 1; i < length; i++) {
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-        c = c << 6 | (p[i] & 0x3f);
-    }
-    if ((length == 3 && c < 0x800) || (length == 4 && (c < 0x10000 || c > 0x10ffff)) ||
-        (c >= 0xd800 && c <= 0xdfff))
-        return 0;
-    /* C1 controls, and the marks that turn the direction of writing. */
-    if (c < 0xa0 || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
-        (c >= 0x2066 && c <= 0x2069) || c == 0xfeff)
-        return 0;
-    return length;
-}
-
 /* One character as it is to be shown; returns how many bytes of the name it took. */
 static size_t show(const uint8_t *p, size_t left, char text[HF_ESCAPE_SIZE], size_t *ret_length)
 {
-    size_t length = utf8_length(p, left);
+    uint32_t character;
+    size_t length = hf_utf8_next(p, left, &character);
 
-    if (length) {
+    if (length > 1 && hf_utf8_plain(character)) {
         memcpy(text, p, length);
         *ret_length = length;
         return length;

@@ -1,5 +1,4 @@
-/* One line per event on stderr: "holdfastd: LEVEL: text", with a systemd priority prefix
- * when stderr is the journal's. Never blocks a lease thread: lines that would block are
+/* One line per event on stderr: "holdfastd: LEVEL: text", behind the time in UTC or, where stderr is the journal's, a priority. Never blocks a lease thread: lines that would block are
  * dropped and counted. Any thread. Tokens and passwords never come here; names are
  * printed escaped (log_name). */
 #ifndef HOLDFAST_AGENT_BASE_LOG_H
@@ -16,7 +15,7 @@ void log_set_level(enum log_level most);
 void log_write(enum log_level level, const char *format, ...) HF_PRINTF(2, 3);
 
 /* A line without a level, printed whatever log_init() was told: scripts wait for it ("holdfastd:
- * ready: ..."). */
+ * ready: ..." behind the time). */
 void log_say(const char *format, ...) HF_PRINTF(1, 2);
 
 #define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
@@ -24,7 +23,7 @@ void log_say(const char *format, ...) HF_PRINTF(1, 2);
 #define log_info(...)  log_write(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...) log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
 
-/* A lock's name for people: printable ASCII and valid UTF-8 as they are, other bytes as
+/* A lock's name for people: printable ASCII and plain characters of UTF-8 as they are, other bytes as
  * hf_escape_byte() has them; cut with "..." to fit. Returns `buffer`. */
 const char *log_name(const void *name, size_t name_len, char *buffer, size_t buffer_size);
 

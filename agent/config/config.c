@@ -171,7 +171,7 @@ static int find_runtime_dir(struct config_load *l)
                                "XDG_RUNTIME_DIR is not set");
     length = snprintf(c->runtime_dir, sizeof(c->runtime_dir), "%s/holdfast", xdg);
     if ((size_t)length >= sizeof(c->runtime_dir))
-        return config_wrong(l, "XDG_RUNTIME_DIR is too long");
+        return config_wrong(l, "give a shorter --runtime-dir DIR: XDG_RUNTIME_DIR is too long");
     return HF_OK;
 }
 
@@ -181,13 +181,15 @@ static int check_paths(struct config_load *l)
     size_t most = sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof(LONGEST_FILE);
 
     if (c->runtime_dir[0] != '/')
-        return config_wrong_row(l, CONFIG_ID_runtime_dir,
-                                "runtime_dir: '%.64s' does not begin with a '/'", c->runtime_dir);
+        return config_wrong_row(
+            l, CONFIG_ID_runtime_dir,
+            "runtime_dir: give an absolute path: '%.64s' does not begin with a '/'",
+            c->runtime_dir);
     if (strlen(c->runtime_dir) + 1 + strlen(c->name) > most)
         return config_wrong_row(
             l, l->report->line[CONFIG_ID_runtime_dir] ? CONFIG_ID_runtime_dir : CONFIG_ID_name,
-            "%.128s/%s is longer than the %zu bytes that leave room for a socket's "
-            "name; use a shorter runtime directory or name",
+            "use a shorter runtime directory or name: %.128s/%s is longer than the %zu bytes that "
+            "leave room for a socket's name",
             c->runtime_dir, c->name, most);
     return HF_OK;
 }
@@ -198,8 +200,8 @@ static int settle_name(struct config_load *l)
 
     if (hf_table_name(l->config.name, true, 0, table) < 0)
         return config_wrong_row(l, CONFIG_ID_name,
-                                "name: '%s' has other characters than letters, digits, '.', '_' "
-                                "and '-', or begins with a '.'",
+                                "name: use letters, digits, '.', '_' and '-', the first not a '.': "
+                                "'%s' has others",
                                 l->config.name);
     return HF_OK;
 }
@@ -220,7 +222,7 @@ static int settle_nodes(struct config_load *l)
         l->has_password[i] = c->nodes[i].password[0];
 
     if (c->dev_nodes && l->origin[CONFIG_ID_node] == ORIGIN_COMMAND_LINE)
-        return config_wrong(l, "--dev starts nodes of its own: it cannot be given with --node");
+        return config_wrong(l, "give --dev or --node, not both: --dev starts nodes of its own");
     c->ephemeral = c->dev_nodes > 0;
     if (c->ephemeral) {
         c->node_count = c->dev_nodes; /* their addresses are known once they run */
@@ -231,10 +233,10 @@ static int settle_nodes(struct config_load *l)
     if (c->node_count == 0)
         return config_wrong_row(l, CONFIG_ID_node,
                                 l->report->file[0]
-                                    ? "no nodes are given: write node = ADDRESS for each Redis "
-                                      "master"
-                                    : "no nodes are given: use --node ADDRESS for each Redis "
-                                      "master, or --dev to try it out");
+                                    ? "write node = ADDRESS for each Redis master: no nodes are "
+                                      "given"
+                                    : "use --node ADDRESS for each Redis master, or --dev to try "
+                                      "it out: no nodes are given");
     config_keys_text(c, keys);
     list_hash_with(c->nodes, c->node_count, keys, c->list_hash);
     memcpy(c->file_hash, c->list_hash, sizeof(c->file_hash));
@@ -339,11 +341,10 @@ bool config_short_ttl(const struct config *c, char *text, size_t size)
     if (c->ephemeral || c->ttl_ms >= hf_dur_ms(least))
         return false;
     snprintf(text, size,
-             "leases of a TTL below %.1f s are lost when most nodes restart within %.1f s; the "
-             "TTL is %.1f s: "
-             "use a longer one, or a smaller ttl_max (%.1f s) in the whole fleet",
-             (double)hf_dur_ms(least) / 1000, (double)hf_dur_ms(timing_age(ttl_max)) / 1000,
-             (double)c->ttl_ms / 1000, (double)c->ttl_max_ms / 1000);
+             "use a TTL of at least %.1f s, or a smaller ttl_max (%.1f s) in the whole fleet: with "
+             "one of %.1f s leases are lost when most nodes restart within %.1f s",
+             (double)hf_dur_ms(least) / 1000, (double)c->ttl_max_ms / 1000,
+             (double)c->ttl_ms / 1000, (double)hf_dur_ms(timing_age(ttl_max)) / 1000);
     return true;
 }
 

@@ -14,13 +14,13 @@
 /* The first rule that matches the name; key_rule_count: none does, and key_format is used. */
 static int rule_of(const struct config *c, const uint8_t *name, size_t len)
 {
-    int rule = 0;
+    for (int rule = 0; rule < c->key_rule_count; rule++) {
+        const char *pattern = c->key_rules[rule].pattern;
 
-    while (
-        rule < c->key_rule_count &&
-        !pattern_matches(c->key_rules[rule].pattern, strlen(c->key_rules[rule].pattern), name, len))
-        rule++;
-    return rule;
+        if (pattern_matches(pattern, strlen(pattern), name, len))
+            return rule;
+    }
+    return c->key_rule_count;
 }
 
 static const char *format_of(const struct config *c, int rule)

@@ -23,8 +23,8 @@ struct config_report {
     char file[4096]; /* that was read or could not be; "" none */
     int exit;        /* of a start: 0; 64 for the command line, 78 for the file */
     int fault_count; /* that there are; the first CONFIG_FAULTS_MAX are kept */
-    struct config_fault
-        faults[CONFIG_FAULTS_MAX]; /* command line, then by line, then the file as a whole */
+    /* Command line, then by line, then the file as a whole. */
+    struct config_fault faults[CONFIG_FAULTS_MAX];
     int line[CONFIG_ROWS]; /* where the file sets it first; 0: the setting is not the file's */
     int node_line[HF_NODES_MAX]; /* the same of each node */
 };

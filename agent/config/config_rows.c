@@ -136,14 +136,15 @@ static int out_of_range(const struct config_row *row, const char *value, char *w
         show_duration(row->min, low, sizeof(low));
         show_duration(row->max, high, sizeof(high));
         snprintf(why, why_size,
-                 "%s: '%.64s' is not a time from %s to %s; write 500ms, 30s, 2m or 1h", row->key,
-                 value, low, high);
+                 "%s: give a time from %s to %s, such as 500ms, 30s, 2m or 1h: '%.64s' is none",
+                 row->key, low, high, value);
     } else if (row->type == CONFIG_TEXT)
-        snprintf(why, why_size, "%s: '%.64s' has %zu bytes; %" PRId64 " to %" PRId64 " are allowed",
-                 row->key, value, strlen(value), row->min, row->max);
+        snprintf(why, why_size, "%s: give %" PRId64 " to %" PRId64 " bytes: '%.64s' has %zu",
+                 row->key, row->min, row->max, value, strlen(value));
     else
-        snprintf(why, why_size, "%s: '%.64s' is not a number from %" PRId64 " to %" PRId64,
-                 row->key, value, row->min, row->max);
+        snprintf(why, why_size,
+                 "%s: give a number from %" PRId64 " to %" PRId64 ": '%.64s' is none", row->key,
+                 row->min, row->max, value);
     return HF_EINVAL;
 }
 

@@ -92,11 +92,11 @@ def good(run):
 def one_fault(run):
     for text, line, words in [("ttl_mx = 5s", 2, "there is no setting 'ttl_mx'; did you mean 'ttl_max'"),
                               ("colour = red", 2, r"there is no setting 'colour'; see holdfast.conf\(5\)"),
-                              ("capacity = 0", 2, "capacity: '0' is not a number from 1 to 16777216"),
-                              ("ttl = 2m", 2, "T <= ttl_max does not hold: the TTL is 120000 ms and ttl_max 60000 ms; use"),
+                              ("capacity = 0", 2, "capacity: give a number from 1 to 16777216: '0' is none"),
+                              ("ttl = 2m", 2, "use a TTL of at most 60000 ms, the fleet's ttl_max, not 120000 ms"),
                               ("[agent]", 2, "remove this line: there are no"), ("ttl", 2, 'write "key = value"'),
                               ("node = a", 2, "the id 'a' is listed twice"),
-                              ("name = \x1b[31m", 2, r"name: '\\x1b\[31m' has other characters")]:
+                              ("name = \x1b[31m", 2, r"name: use letters, .*: '\\x1b\[31m' has others")]:
         path = write(run, f"node = a\n{text}\n")
         result = check(run, path, BAD, rf"^{path}:{line}: .*{words}", "1 fault: do not use it")
         assert len(result.err.splitlines()) == 2 and not result.out, result
@@ -114,7 +114,7 @@ def many_faults(run):
 
 @scenario("an empty file, a directory, a file that is missing or cannot be read: said so, exit 78; options: exit 64")
 def no_file(run):
-    check(run, write(run, ""), BAD, "no nodes are given: write node = ADDRESS")
+    check(run, write(run, ""), BAD, "write node = ADDRESS for each Redis master: no nodes are given")
     check(run, run.dir, BAD, "cannot read it: Is a directory")
     check(run, run.dir / "none", BAD, "cannot read it: No such file or directory")
     for options, words in [(["--check-config"], "--check-config needs a value: FILE"),
@@ -124,7 +124,7 @@ def no_file(run):
         process = run.spawn(BUILD / "bin" / "holdfastd", *options, label="usage")
         assert process.wait() == USAGE and words in process.err, process.err
     path = config(run, nodes=["a"])
-    check(run, path, USAGE, "holdfastd: capacity: 'x' is not a number", options=["--capacity", "x"])
+    check(run, path, USAGE, "holdfastd: capacity: give a number from 1 to 16777216: 'x' is none", options=["--capacity", "x"])
 
 
 @scenario("warnings: passwords that all can read, an even number of nodes, a TTL that is too short; exit 0")
@@ -132,7 +132,7 @@ def warnings(run):
     path = config(run, nodes=["a=redis://:secret@127.0.0.1:1", "b=127.0.0.1:2"], ttl="1s")
     path.chmod(0o644)
     result = check(run, path, GOOD, "warning: .*it has passwords and every user can read it", "warning: use an odd number",
-                   "warning: leases of a TTL below", "good, with 3 warnings", options=["--offline"])
+                   "warning: use a TTL of at least", "good, with 3 warnings", options=["--offline"])
     assert "secret" not in result.err + result.out
 
 
@@ -173,7 +173,7 @@ def smaller_ttl_max(run):
     with unchanged(run, agent, holder, longer):
         check(run, path, BAD,
               rf"{path}:{line_of(path, 'ttl_max')}: a restart would end 1 of the 2 leases that are held, such as long, held by "
-              rf"pid {longer.pid}: T <= ttl_max does not hold: the TTL is 5000 ms and ttl_max 4000 ms",
+              rf"pid {longer.pid}: use a TTL of at most 4000 ms, the fleet's ttl_max, not 5000 ms",
               rf"{path}:{line_of(path, 'ttl_max')}: ttl_max is 6000 ms on node n1 and 4000 ms here \(also n2, n3\); use what "
               r"the fleet has, or stop all its agents for 8 s",
               "a restart readopts 1 of its 2 leases")

@@ -28,6 +28,8 @@ static void units_and_fractions(void **state)
     assert_span("30", 30000, false);
     assert_span("30s", 30000, false);
     assert_span("500ms", 500, false);
+    assert_span(".3", 300, false);
+    assert_span(".5ms", 0, true);
     assert_span("1.5h", 90 * 60000, false);
     assert_span("0.25m", 15000, false);
     assert_span("1d", DAY_MS, false);
@@ -39,7 +41,7 @@ static void units_and_fractions(void **state)
 static void what_is_none_is_refused(void **state)
 {
     static const char *const none[] = {
-        "",   ".5",  "1.",  "-1",   "+1",  " 1", "1 s",        "1S",
+        "",   ".",   "1.",  "-1",   "+1",  " 1", "1 s",        "1S",
         "1w", "0x1", "inf", "1.s5", "1,5", "2d", "86400001ms", "99999999999999999999999"};
 
     (void)state;

@@ -30,6 +30,8 @@ static struct {
     int progress_reason;      /* told with each look at the client; 0: nothing */
     const char *progress_text;
     int conflict_index; /* -1: none */
+    int conflict_count;
+    enum run_mode asked_mode;
     const char *last_message;
     struct hf_acquire_options asked;
     size_t asked_names;
@@ -37,6 +39,8 @@ static struct {
     int cancels, disconnects;
     char said[SAID_MAX][512];
     size_t said_count;
+    bool terminal;
+    char line[512], last_line[512]; /* that is rewritten */
 } fake;
 
 static int client_fd[2], signal_fd[2];
@@ -61,6 +65,22 @@ void say(const char *format, ...)
     va_start(args, format);
     vsnprintf(fake.said[fake.said_count++], sizeof(fake.said[0]), format, args);
     va_end(args);
+}
+
+bool say_can_rewrite(void)
+{
+    return fake.terminal;
+}
+
+void say_rewrite(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(fake.line, sizeof(fake.line), format, args);
+    va_end(args);
+    if (*fake.line)
+        snprintf(fake.last_line, sizeof(fake.last_line), "%s", fake.line);
 }
 
 static int step(const int *results, size_t size, int *at)
@@ -134,6 +154,22 @@ int hf_acquire_slot_start(hf_client *client, const struct hf_acquire_options *op
     return asked(options, 1, slots, ret_op);
 }
 
+int hf_acquire_shared_start(hf_client *client, const struct hf_acquire_options *options,
+                            unsigned slots, hf_op **ret_op)
+{
+    (void)client;
+    fake.asked_mode = RUN_SHARED;
+    return asked(options, 1, slots, ret_op);
+}
+
+int hf_acquire_exclusive_start(hf_client *client, const struct hf_acquire_options *options,
+                               hf_op **ret_op)
+{
+    (void)client;
+    fake.asked_mode = RUN_EXCLUSIVE;
+    return asked(options, 1, 0, ret_op);
+}
+
 int hf_acquire_all_start(hf_client *client, const struct hf_acquire_options *options,
                          const struct hf_name *names, size_t count, hf_op **ret_op)
 {
@@ -164,6 +200,11 @@ int hf_conflict(struct hf_holder *ret_holder)
 int hf_conflict_index(void)
 {
     return fake.conflict_index;
+}
+
+int hf_conflict_count(void)
+{
+    return fake.conflict_count;
 }
 
 const char *hf_last_message(void)
@@ -198,7 +239,7 @@ static struct acquire begin(const struct run_options *wanted)
 static int ask_and_wait(struct acquire *acquire)
 {
     hf_client *client = (hf_client *)&fake;
-    hf_lease *leases[HF_SET_MAX];
+    hf_lease *leases[HF_EXCLUSIVE_LEASES];
     hf_op *op;
     int code = EXIT_OK;
 
@@ -215,9 +256,15 @@ static void raise_in_wait(int number)
 
 static void each_kind_of_lock_is_asked_for_as_it_is(void **state)
 {
-    struct run_options one = {
-        .names = {"a"}, .count = 1, .wait_ms = -1, .ttl_ms = 3000, .max_hold_ms = 5};
+    struct run_options one = {.names = {"a"},
+                              .count = 1,
+                              .wait_ms = -1,
+                              .ttl_ms = 3000,
+                              .max_hold_ms = 5,
+                              .min_hold_ms = 6};
     struct run_options slots = {.names = {"a"}, .count = 1, .slots = 4, .wait_ms = 0};
+    struct run_options shared = {.names = {"a"}, .count = 1, .mode = RUN_SHARED};
+    struct run_options exclusive = {.names = {"a"}, .count = 1, .mode = RUN_EXCLUSIVE};
     struct run_options set = {.names = {"a", "b\n"}, .count = 2, .wait_ms = 700};
     struct acquire acquire = begin(&one);
 
@@ -225,6 +272,7 @@ static void each_kind_of_lock_is_asked_for_as_it_is(void **state)
     assert_int_equal(ask_and_wait(&acquire), EXIT_OK);
     assert_int_equal(fake.asked.ttl_ms, 3000);
     assert_int_equal(fake.asked.max_hold_ms, 5);
+    assert_int_equal(fake.asked.min_hold_ms, 6);
     assert_int_equal(fake.asked.wait_ms, -1);
     assert_int_equal(fake.asked.flags, HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED);
     assert_int_equal(fake.asked_slots, 0);
@@ -233,6 +281,15 @@ static void each_kind_of_lock_is_asked_for_as_it_is(void **state)
     assert_int_equal(ask_and_wait(&acquire), EXIT_OK);
     assert_int_equal(fake.asked_slots, 4);
     assert_int_equal(fake.asked.wait_ms, 0);
+
+    acquire = begin(&shared);
+    assert_int_equal(ask_and_wait(&acquire), EXIT_OK);
+    assert_int_equal(fake.asked_mode, RUN_SHARED);
+    assert_int_equal(fake.asked_slots, 0);
+    acquire = begin(&exclusive);
+    assert_int_equal(ask_and_wait(&acquire), EXIT_OK);
+    assert_int_equal(fake.asked_mode, RUN_EXCLUSIVE);
+    assert_int_equal(fake.asked.flags, HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED);
 
     acquire = begin(&set);
     assert_string_equal(acquire.shown, "a, b\\n");
@@ -322,6 +379,36 @@ static void a_wait_says_what_it_is_for_once(void **state)
     assert_string_equal(fake.said[3], "a: waiting: n1 is down");
 }
 
+/* From the third second on, and nothing of it is left. */
+static void a_long_wait_has_a_line_on_a_terminal(void **state)
+{
+    struct run_options wanted = {.names = {"a"}, .count = 1, .wait_ms = -1};
+    struct acquire acquire = begin(&wanted);
+    struct wait_line line = {
+        .last = {.reason = HF_EBUSY, .place = 2, .holder = {.host = "host7", .pttl_ms = -2}}};
+    char text[WAIT_LINE_SIZE];
+
+    (void)state;
+    assert_string_equal(wait_line_text(text, &line, "a\n", 72999, 300000, 0),
+                        "waiting for 1m12s of 5m0s, place 2: a\\n is held by host7");
+    line.last = (struct hf_progress){.reason = HF_ENOQUORUM, .text = "n1 is down"};
+    assert_string_equal(wait_line_text(text, &line, "a", 4000, -1, 0),
+                        "waiting for 4.0s: a: n1 is down");
+
+    acquire.line = line;
+    fake.terminal = true;
+    assert_true(wait_line_show(&acquire.line, "a", 2999, -1));
+    assert_string_equal(fake.line, "");
+    assert_true(wait_line_show(&acquire.line, "a", 3000, -1));
+    assert_string_equal(fake.line, "waiting for 3.0s: a: n1 is down");
+    fake.now_ns += 5000 * NS_PER_MS;
+    assert_int_equal(ask_and_wait(&acquire), EXIT_OK);
+    assert_string_equal(fake.line, "");
+    fake.terminal = false;
+    assert_false(wait_line_show(&acquire.line, "a", 9000, -1));
+    assert_string_equal(fake.line, "");
+}
+
 static void a_try_says_nothing_before_its_end(void **state)
 {
     struct run_options wanted = {.names = {"a"}, .count = 1, .wait_ms = 0, .busy_code = 7};
@@ -386,6 +473,39 @@ static void the_name_in_the_way_is_the_one_of_a_set(void **state)
     assert_string_equal(fake.said[0], "a#3 is held by host9; all 4 slots are taken");
 }
 
+static void of_shared_and_exclusive_it_is_said_who_has_it_how(void **state)
+{
+    struct run_options shared = {
+        .names = {"a"}, .count = 1, .mode = RUN_SHARED, .busy_code = EXIT_BUSY};
+    struct run_options exclusive = {
+        .names = {"a"}, .count = 1, .mode = RUN_EXCLUSIVE, .wait_ms = -1, .busy_code = EXIT_BUSY};
+    struct hf_progress progress = {
+        .reason = HF_EBUSY, .holder = {.host = "host7"}, .index = 5, .holders = 3};
+    struct acquire acquire = begin(&shared);
+
+    (void)state;
+    fake.result[0] = HF_EBUSY;
+    fake.conflict_index = HF_EXCLUSIVE_NAME;
+    assert_int_equal(ask_and_wait(&acquire), EXIT_BUSY);
+    assert_string_equal(fake.said[0], "a is held by host9");
+    fake.conflict_index = 5;
+    assert_int_equal(ask_and_wait(&acquire), EXIT_BUSY);
+    assert_string_equal(fake.said[1], "a#5 is held by host9; all 64 slots are taken");
+
+    acquire = begin(&exclusive);
+    fake.result[0] = HF_EBUSY;
+    fake.conflict_index = 7;
+    fake.conflict_count = 2;
+    assert_int_equal(ask_and_wait(&acquire), EXIT_BUSY);
+    assert_string_equal(fake.said[0], "a is held shared by 2: a#7 is held by host9");
+    fake.asked.progress(&progress, fake.asked.arg);
+    assert_string_equal(fake.said[1], "a is held shared by 3: a#5 is held by host7; waiting");
+    progress.holders = 2; /* one has left */
+    progress.index = 8;
+    fake.asked.progress(&progress, fake.asked.arg);
+    assert_int_equal(fake.said_count, 2);
+}
+
 static void a_signal_ends_a_wait(void **state)
 {
     struct run_options wanted = {.names = {"a"}, .count = 1, .wait_ms = -1};
@@ -431,9 +551,11 @@ int main(void)
         cmocka_unit_test(the_wait_is_counted_from_the_command),
         cmocka_unit_test(an_absent_agent_is_waited_for_with_w_only),
         cmocka_unit_test(a_wait_says_what_it_is_for_once),
+        cmocka_unit_test(a_long_wait_has_a_line_on_a_terminal),
         cmocka_unit_test(a_try_says_nothing_before_its_end),
         cmocka_unit_test(the_end_of_a_wait_tells_what_it_was_for),
         cmocka_unit_test(the_name_in_the_way_is_the_one_of_a_set),
+        cmocka_unit_test(of_shared_and_exclusive_it_is_said_who_has_it_how),
         cmocka_unit_test(a_signal_ends_a_wait),
         cmocka_unit_test(an_agent_that_hangs_does_not_keep_a_wait),
     };

@@ -14,7 +14,7 @@
 static struct {
     uint64_t fence;
     int slot;
-} leases[3];
+} leases[HF_EXCLUSIVE_LEASES];
 
 uint64_t hf_fence(const hf_lease *lease)
 {
@@ -49,9 +49,10 @@ static void expect(const char *variable, const char *value)
 /* As of a job of a set of three counted locks, with an agent of its own. */
 static void run_around(void)
 {
-    static const char *const names[] = {"HOLDFAST_NAME",  "HOLDFAST_NAME_2",  "HOLDFAST_NAME_64",
-                                        "HOLDFAST_FENCE", "HOLDFAST_FENCE_2", "HOLDFAST_FENCE_64",
-                                        "HOLDFAST_SLOT",  "HOLDFAST_SLOTS",   "HOLDFAST_AGENT"};
+    static const char *const names[] = {
+        "HOLDFAST_NAME",    "HOLDFAST_NAME_2",   "HOLDFAST_NAME_64",    "HOLDFAST_FENCE",
+        "HOLDFAST_FENCE_2", "HOLDFAST_FENCE_64", "HOLDFAST_SLOT",       "HOLDFAST_SLOTS",
+        "HOLDFAST_AGENT",   "HOLDFAST_MODE",     "HOLDFAST_SLOT_FENCES"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         setenv(names[i], "outer", 1);
@@ -73,6 +74,8 @@ static void of_one_lock_nothing_of_others_is_left(void **state)
     expect("HOLDFAST_FENCE_64", NULL);
     expect("HOLDFAST_SLOT", NULL);
     expect("HOLDFAST_SLOTS", NULL);
+    expect("HOLDFAST_MODE", NULL);
+    expect("HOLDFAST_SLOT_FENCES", NULL);
     expect("HOLDFAST_AGENT", "outer"); /* that is where this one was asked, too */
 }
 
@@ -108,12 +111,46 @@ static void of_a_counted_lock_the_slot_is_told(void **state)
     expect("HOLDFAST_NAME_2", NULL);
 }
 
+static void who_shares_has_a_slot_and_who_is_alone_all_fences(void **state)
+{
+    struct run_options shared = {.names = {"db"}, .count = 1, .mode = RUN_SHARED};
+    struct run_options exclusive = {.names = {"db"}, .count = 1, .mode = RUN_EXCLUSIVE};
+    struct hold one = hold_of(1), all = hold_of(HF_EXCLUSIVE_LEASES);
+    const char *fences;
+
+    (void)state;
+    run_around();
+    leases[0].slot = 7;
+    environment_set(&shared, &one);
+    expect("HOLDFAST_MODE", "shared");
+    expect("HOLDFAST_NAME", "db#7");
+    expect("HOLDFAST_FENCE", "100");
+    expect("HOLDFAST_SLOT", "7");
+    expect("HOLDFAST_SLOTS", "64");
+    expect("HOLDFAST_SLOT_FENCES", NULL);
+
+    for (int i = 0; i < HF_SET_MAX; i++)
+        leases[i].slot = i;
+    environment_set(&exclusive, &all);
+    expect("HOLDFAST_MODE", "exclusive");
+    expect("HOLDFAST_NAME", "db");
+    expect("HOLDFAST_FENCE", "164");
+    expect("HOLDFAST_NAME_2", NULL);
+    expect("HOLDFAST_SLOT", NULL);
+    expect("HOLDFAST_SLOTS", NULL);
+    fences = getenv("HOLDFAST_SLOT_FENCES");
+    assert_non_null(fences);
+    assert_memory_equal(fences, "100 101 102 ", 12);
+    assert_string_equal(fences + strlen(fences) - 8, " 162 163");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(of_one_lock_nothing_of_others_is_left),
         cmocka_unit_test(of_a_set_each_has_its_number),
         cmocka_unit_test(of_a_counted_lock_the_slot_is_told),
+        cmocka_unit_test(who_shares_has_a_slot_and_who_is_alone_all_fences),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

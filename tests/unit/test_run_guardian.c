@@ -23,7 +23,7 @@ static struct {
     bool group_empty;
     unsigned living; /* as a scan finds it */
     int hunts, scans, group_kills, signals[4], signal_count;
-    int told_killing, released, release_status;
+    int told_killing, released, release_status, taken_back;
     bool killing_told_before_release;
     char said[512];
     int said_count;
@@ -102,6 +102,20 @@ int hold_release(struct hold *hold)
     (void)hold;
     fake.released++;
     return fake.release_status;
+}
+
+int hold_once_take_back(const struct hold *hold, int64_t period_ms, int64_t before)
+{
+    (void)hold;
+    (void)period_ms;
+    (void)before;
+    fake.taken_back++;
+    return HF_OK;
+}
+
+const char *hf_last_message(void)
+{
+    return "";
 }
 
 const char *hf_strerror(int status)
@@ -247,6 +261,26 @@ static void a_kill_is_told_before_the_release(void **state)
     assert_true(fake.killing_told_before_release);
 }
 
+static void a_run_that_failed_is_taken_back_if_that_is_wanted(void **state)
+{
+    struct guardian_plan retrying;
+    struct guardian g = begin();
+
+    (void)state;
+    atomic_store(&shared.reaped, 1);
+    shared.exit_code = 1;
+    guardian_release(&g);
+    assert_int_equal(fake.taken_back, 0);
+    retrying = *g.plan;
+    retrying.retry_failed = true;
+    g.plan = &retrying;
+    guardian_release(&g);
+    assert_int_equal(fake.taken_back, 1);
+    shared.exit_code = 0;
+    guardian_release(&g);
+    assert_int_equal(fake.taken_back, 1);
+}
+
 static void a_release_that_fails_is_told(void **state)
 {
     struct guardian g = begin();
@@ -301,6 +335,7 @@ int main(void)
         cmocka_unit_test(it_gives_up_late),
         cmocka_unit_test(the_agent_hears_of_a_kill_for_the_locks_sake_once),
         cmocka_unit_test(a_kill_is_told_before_the_release),
+        cmocka_unit_test(a_run_that_failed_is_taken_back_if_that_is_wanted),
         cmocka_unit_test(a_release_that_fails_is_told),
         cmocka_unit_test(a_signal_wakes_what_is_stopped),
         cmocka_unit_test(words_pass_and_a_dead_peer_is_no_matter),

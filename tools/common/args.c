@@ -72,11 +72,11 @@ const char *args_name_problem(const char *name)
     static const char reserved[] = "holdfast:";
 
     if (name[0] == '\0')
-        return "the name is empty; 1 to 255 bytes are allowed";
+        return "give a name of 1 to 255 bytes: it is empty";
     if (strlen(name) > 255)
-        return "the name is longer than 255 bytes";
+        return "use a name of at most 255 bytes";
     if (!strncmp(name, reserved, sizeof(reserved) - 1))
-        return "names that begin with \"holdfast:\" are reserved; use another name";
+        return "use another name: those that begin with \"holdfast:\" are reserved";
     return NULL;
 }
 

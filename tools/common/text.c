@@ -1,23 +1,52 @@
 #include "tools/common/text.h"
 
 #include <inttypes.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
+#include <wchar.h>
 
 #include "shm/escape.h"
+#include "shm/utf8.h"
 
-const char *text_escape(char *out, size_t size, const void *bytes, size_t len)
+static bool has_utf8;
+
+void text_use_terminal(void)
+{
+    has_utf8 = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO) && setlocale(LC_CTYPE, "") &&
+               strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+}
+
+/* The length of a character that a terminal may be given, else 0. */
+static size_t plain_character(const void *bytes, size_t len)
+{
+    uint32_t character;
+    size_t length = hf_utf8_next(bytes, len, &character);
+
+    return length > 1 && hf_utf8_plain(character) && wcwidth((wchar_t)character) > 0 ? length : 0;
+}
+
+static const char *escape(char *out, size_t size, const void *bytes, size_t len, bool utf8)
 {
     const unsigned char *in = bytes;
-    size_t used = 0;
+    size_t used = 0, taken;
 
     if (size == 0)
         return out;
-    for (size_t i = 0; i < len; i++) {
+    for (size_t i = 0; i < len; i += taken) {
         char piece[HF_ESCAPE_SIZE];
-        size_t length = hf_escape_byte(in[i], piece);
+        size_t length = taken = utf8 ? plain_character(in + i, len - i) : 0;
 
+        if (taken) {
+            memcpy(piece, in + i, taken);
+        } else {
+            length = hf_escape_byte(in[i], piece);
+            taken = 1;
+        }
         if (used + length >= size)
             break;
         memcpy(out + used, piece, length);
@@ -27,9 +56,49 @@ const char *text_escape(char *out, size_t size, const void *bytes, size_t len)
     return out;
 }
 
+const char *text_escape(char *out, size_t size, const void *bytes, size_t len)
+{
+    return escape(out, size, bytes, len, has_utf8);
+}
+
+const char *text_escape_ascii(char *out, size_t size, const void *bytes, size_t len)
+{
+    return escape(out, size, bytes, len, false);
+}
+
+int text_columns(const char *text)
+{
+    size_t len = strlen(text), length;
+    uint32_t character;
+    int columns = 0;
+
+    for (; len > 0; text += length, len -= length) {
+        length = hf_utf8_next(text, len, &character);
+        if (length > 1) {
+            int width = wcwidth((wchar_t)character);
+
+            columns += width > 0 ? width : 1;
+        } else {
+            columns++;
+            length = 1;
+        }
+    }
+    return columns;
+}
+
+int text_width(const char *text, int columns)
+{
+    return columns + (int)strlen(text) - text_columns(text);
+}
+
 const char *text_escape_str(char *out, size_t size, const char *string)
 {
     return text_escape(out, size, string, strlen(string));
+}
+
+const char *text_escape_ascii_str(char *out, size_t size, const char *string)
+{
+    return text_escape_ascii(out, size, string, strlen(string));
 }
 
 const char *text_span(char *out, size_t size, int64_t ms)

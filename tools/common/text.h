@@ -1,4 +1,4 @@
-/* Text for people: names that cannot upset a terminal, spans and instants. Pure; any thread. */
+/* Text for people: names that cannot upset a terminal, spans and instants. Pure, but for what text_use_terminal() found; any thread. */
 #ifndef HOLDFAST_TOOLS_COMMON_TEXT_H
 #define HOLDFAST_TOOLS_COMMON_TEXT_H
 
@@ -8,13 +8,25 @@
 /* Room for any name once escaped, with the final NUL. */
 #define TEXT_NAME_SIZE (4 * 255 + 1)
 
-/* Printable ASCII as it is, but `\` as `\\`; then \n \r \t; every other byte as \xNN. Reversible:
- * two different names never print alike. Cut to whole characters when `size` is too small. Returns
- * `out`. */
+/* From now on text_escape() has characters of UTF-8 as they are, if standard output and standard error are terminals and the locale
+ * (LC_CTYPE) is UTF-8. For main(), before there are threads. */
+void text_use_terminal(void);
+
+/* Printable ASCII as it is, but `\` as `\\`; then \n \r \t; every other byte as \xNN. On a terminal (above) printable characters that
+ * hf_utf8_plain() has are as they are, too. Reversible: two different names never print the same bytes. Cut to whole characters
+ * when `size` is too small. Returns `out`. */
 const char *text_escape(char *out, size_t size, const void *bytes, size_t len);
 
-/* The same for a C string. */
+/* The same without characters of UTF-8, wherever it goes. */
+const char *text_escape_ascii(char *out, size_t size, const void *bytes, size_t len);
+
+/* The columns that an escaped text takes, and a width for "%-*s" that leaves it in as many columns. */
+int text_columns(const char *text);
+int text_width(const char *text, int columns);
+
+/* The same for C strings. */
 const char *text_escape_str(char *out, size_t size, const char *string);
+const char *text_escape_ascii_str(char *out, size_t size, const char *string);
 
 #define TEXT_SPAN_SIZE 32
 

@@ -76,7 +76,7 @@ json_t *json_text(const void *bytes, size_t len)
     json_t *text = json_stringn(bytes, len);
     char escaped[TEXT_NAME_SIZE];
 
-    return text ? text : have(json_string(text_escape(escaped, sizeof(escaped), bytes, len)));
+    return text ? text : have(json_string(text_escape_ascii(escaped, sizeof(escaped), bytes, len)));
 }
 
 json_t *json_text_str(const char *string)

@@ -10,6 +10,7 @@
 #include "tools/common/conflict.h"
 #include "tools/common/exit_code.h"
 #include "tools/common/wall.h"
+#include "tools/run/around.h"
 #include "tools/run/say.h"
 #include "tools/run/timeline.h"
 
@@ -18,6 +19,7 @@
 /* An agent that hangs does not end a wait: so long after the wait's end we end it. */
 #define PATIENCE_MS 2500
 
+#define QUIET_MS    20  /* without news of the client: it has no more to send */
 #define AGAIN_MS    200 /* before an agent that is away is looked for again */
 
 /* "a, b, c", each escaped; cut where there is no room. */
@@ -44,19 +46,41 @@ void acquire_init(struct acquire *acquire, const struct run_options *wanted,
 
 /* --- messages ------------------------------------------------------------------ */
 
-/* `index`: the lock that is not free. */
-static void say_conflict(const struct acquire *acquire, unsigned index,
+/* `index`: the lock that is not free; `shared_by`: how many share it, 0 unless they are in the way. */
+static void say_conflict(const struct acquire *acquire, unsigned index, uint32_t shared_by,
                          const struct hf_holder *holder, const char *more)
 {
-    char line[CONFLICT_SIZE], name[RUN_OPTIONS_NAME_SIZE], all[64] = "";
+    const struct run_options *wanted = acquire->wanted;
+    char line[CONFLICT_SIZE], name[RUN_OPTIONS_NAME_SIZE], all[64] = "", shared[64] = "";
+    int slots = wanted->slots;
 
-    if (acquire->wanted->slots > 1)
-        snprintf(all, sizeof(all), "; all %d slots are taken", acquire->wanted->slots);
-    say("%s%s%s",
-        conflict_line(line, sizeof(line), run_options_name(acquire->wanted, index, name), holder,
+    if (wanted->mode == RUN_SHARED)
+        slots = index == HF_EXCLUSIVE_NAME ? 0 : slots ? slots : HF_SET_MAX;
+    if (slots > 1)
+        snprintf(all, sizeof(all), "; all %d slots are taken", slots);
+    if (shared_by)
+        snprintf(shared, sizeof(shared), " is held shared by %" PRIu32 ": ", shared_by);
+    say("%s%s%s%s%s", shared_by ? acquire->shown : "", shared,
+        conflict_line(line, sizeof(line), run_options_name(wanted, index, name), holder,
                       wall_now_ms()),
         all, more);
 }
+
+/* Where the lock has slots there are others than the one that the job has; who wants it exclusive needs all. */
+static bool is_around(const struct acquire *acquire, unsigned index, const struct hf_holder *holder)
+{
+    char name[RUN_OPTIONS_NAME_SIZE];
+    enum run_mode mode = acquire->wanted->mode;
+    bool others = mode == RUN_SHARED ? index != HF_EXCLUSIVE_NAME
+                                     : mode != RUN_EXCLUSIVE && acquire->wanted->slots;
+
+    return !others && holder &&
+           around_holds(run_options_name(acquire->wanted, index, name), holder);
+}
+
+#define AROUND_TEXT                                                                                \
+    "; that is the job which this command is part of, so the wait would never end: leave out the " \
+    "inner holdfast, or give it another name"
 
 /* Says what is waited for: once per change, and each new holder only with --verbose. */
 static void on_progress(const struct hf_progress *progress, void *arg)
@@ -64,10 +88,23 @@ static void on_progress(const struct hf_progress *progress, void *arg)
     struct acquire *acquire = arg;
     char more[64] = "; waiting";
     bool new_text = strncmp(progress->text, acquire->said_text, sizeof(acquire->said_text)) != 0;
-    bool new_name = progress->index != acquire->said_index && !acquire->wanted->slots;
+    bool new_name = progress->index != acquire->said_index && acquire->wanted->count > 1;
 
-    if (acquire->wanted->wait_ms == 0)
+    if (acquire->wanted->wait_ms == 0 || acquire->around)
         return;
+    if (progress->reason == HF_EBUSY &&
+        is_around(acquire, (unsigned)progress->index, &progress->holder)) {
+        acquire->around = true;
+        say_conflict(acquire, (unsigned)progress->index, progress->holders, &progress->holder,
+                     AROUND_TEXT);
+        return;
+    }
+    if (acquire->by && acquire->by->progress) {
+        acquire->said_reason = progress->reason;
+        acquire->by->progress(progress, acquire->by->arg);
+        return;
+    }
+    acquire->line.last = *progress;
     if (progress->reason == acquire->said_reason &&
         (progress->reason == HF_EBUSY ? !acquire->wanted->verbose && !new_name : !new_text))
         return;
@@ -77,7 +114,8 @@ static void on_progress(const struct hf_progress *progress, void *arg)
     if (progress->reason == HF_EBUSY && progress->place > 1)
         snprintf(more, sizeof(more), "; waiting, place %" PRIu32 " on this host", progress->place);
     if (progress->reason == HF_EBUSY)
-        say_conflict(acquire, (unsigned)progress->index, &progress->holder, more);
+        say_conflict(acquire, (unsigned)progress->index, progress->holders, &progress->holder,
+                     more);
     else if (progress->text[0])
         say("%s: waiting: %s", acquire->shown, progress->text);
     else
@@ -98,9 +136,13 @@ int acquire_refused(const struct acquire *acquire, int status)
     if (code == EXIT_BUSY) {
         bool known = hf_conflict(&holder) == HF_OK;
         int index = hf_conflict_index();
+        unsigned none = acquire->wanted->mode ? HF_EXCLUSIVE_NAME : 0;
+        unsigned which = index < 0 ? none : (unsigned)index;
 
-        say_conflict(acquire, index < 0 ? 0 : (unsigned)index, known ? &holder : NULL,
-                     acquire->wanted->wait_ms > 0 ? "; the wait is over" : "");
+        say_conflict(acquire, which, (uint32_t)hf_conflict_count(), known ? &holder : NULL,
+                     known && is_around(acquire, which, &holder) ? AROUND_TEXT
+                     : acquire->wanted->wait_ms > 0              ? "; the wait is over"
+                                                                 : "");
         return acquire->wanted->busy_code;
     }
     if (hf_conflict_index() >= 0) { /* the message begins with that name */
@@ -111,12 +153,21 @@ int acquire_refused(const struct acquire *acquire, int status)
     return code;
 }
 
+int acquire_given_up(const struct acquire *acquire)
+{
+    say("%s: not granted: standard input has ended, so nobody waits for it", acquire->shown);
+    return EXIT_BUSY;
+}
+
 int acquire_signal(const struct acquire *acquire)
 {
     struct signalfd_siginfo info;
 
     while (signals_next(acquire->signals, &info))
-        if (info.ssi_signo == SIGTSTP || signals_ends((int)info.ssi_signo))
+        if (acquire->by && acquire->by->hears_terminal && signals_from_terminal(&info) &&
+            info.ssi_signo != SIGTSTP)
+            continue;
+        else if (info.ssi_signo == SIGTSTP || signals_ends((int)info.ssi_signo))
             return (int)info.ssi_signo;
     return 0;
 }
@@ -135,17 +186,25 @@ static int64_t wait_left_ms(const struct acquire *acquire)
 
 /* --- the agent -------------------------------------------------------------------------------- */
 
+static void look_for_whom(struct acquire *acquire, const struct pollfd *fd)
+{
+    if (acquire->by && fd->revents && acquire->by->gone(acquire->by->arg))
+        acquire->given_up = true;
+}
+
 /* Sleeps until the client has news, for `most_ms` at most (-1: no limit). Returns a signal that ends
  * this process, or 0. */
-static int poll_client(const struct acquire *acquire, hf_client *client, int most_ms)
+static int poll_client(struct acquire *acquire, hf_client *client, int most_ms)
 {
     struct pollfd fds[] = {
         {.fd = acquire->signals->fd, .events = POLLIN},
         {.fd = client ? hf_fd(client) : -1, .events = POLLIN},
+        {.fd = acquire->by ? acquire->by->fd : -1, .events = POLLIN},
     };
     int signal;
 
-    poll(fds, 2, most_ms);
+    if (poll(fds, 3, most_ms) > 0)
+        look_for_whom(acquire, &fds[2]);
     if (client)
         hf_dispatch(client);
     while ((signal = acquire_signal(acquire)) == SIGTSTP)
@@ -154,20 +213,21 @@ static int poll_client(const struct acquire *acquire, hf_client *client, int mos
 }
 
 /* HF_OK with a client, or a negative code; `ret_signal` gets a signal that ends this process. */
-static int connect_once(const struct acquire *acquire, hf_client **ret_client, int *ret_signal)
+static int connect_once(struct acquire *acquire, hf_client **ret_client, int *ret_signal)
 {
     hf_client *client = NULL;
     int status = hf_connect_start(acquire->wanted->agent, &client);
 
     if (status < 0)
         return status;
-    while ((status = hf_connect_result(client)) == HF_EPENDING && !*ret_signal)
+    while ((status = hf_connect_result(client)) == HF_EPENDING && !*ret_signal &&
+           !acquire->given_up)
         *ret_signal = poll_client(acquire, client, -1);
     if (status == HF_OK && !*ret_signal)
         *ret_client = client;
     else
         hf_disconnect(client);
-    return status;
+    return acquire->given_up && status == HF_EPENDING ? HF_ECANCELED : status;
 }
 
 int acquire_connect(struct acquire *acquire, hf_client **ret_client, int *ret_signal)
@@ -185,6 +245,8 @@ int acquire_connect(struct acquire *acquire, hf_client **ret_client, int *ret_si
         *ret_signal = poll_client(acquire, NULL, AGAIN_MS);
         if (*ret_signal)
             return HF_ENOAGENT;
+        if (acquire->given_up)
+            return HF_ECANCELED;
     }
 }
 
@@ -197,6 +259,7 @@ int acquire_begin(struct acquire *acquire, hf_client *client, hf_op **ret_op)
         .size = sizeof(wanted),
         .ttl_ms = (uint32_t)acquire->wanted->ttl_ms,
         .max_hold_ms = (uint32_t)acquire->wanted->max_hold_ms,
+        .min_hold_ms = (uint32_t)acquire->wanted->min_hold_ms,
         .wait_ms = wait_left_ms(acquire),
         .flags = HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED,
         .heartbeat_ms = (uint32_t)acquire->wanted->heartbeat_ms,
@@ -212,18 +275,36 @@ int acquire_begin(struct acquire *acquire, hf_client *client, hf_op **ret_op)
     }
     wanted.name = acquire->wanted->names[0];
     wanted.name_len = strlen(acquire->wanted->names[0]);
+    if (acquire->wanted->mode == RUN_EXCLUSIVE)
+        return hf_acquire_exclusive_start(client, &wanted, ret_op);
+    if (acquire->wanted->mode == RUN_SHARED)
+        return hf_acquire_shared_start(client, &wanted, (unsigned)acquire->wanted->slots, ret_op);
     return acquire->wanted->slots
                ? hf_acquire_slot_start(client, &wanted, (unsigned)acquire->wanted->slots, ret_op)
                : hf_acquire_start(client, &wanted, ret_op);
 }
 
+static void show_line(struct acquire *acquire, int64_t *most_ms)
+{
+    char name[RUN_OPTIONS_NAME_SIZE];
+
+    if (!wait_line_show(&acquire->line,
+                        run_options_name(acquire->wanted, (unsigned)acquire->line.last.index, name),
+                        (timeline_now_ns() - acquire->began_ns) / NS_PER_MS,
+                        acquire->wanted->wait_ms))
+        return;
+    if (*most_ms < 0 || *most_ms > WAIT_LINE_EVERY_MS)
+        *most_ms = WAIT_LINE_EVERY_MS;
+}
+
 /* Sleeps until something happens. Returns false when the wait is over here, whatever the agent
  * does. */
-static bool wait_for_news(const struct acquire *acquire, hf_client *client)
+static bool wait_for_news(struct acquire *acquire, hf_client *client)
 {
     struct pollfd fds[] = {
         {.fd = acquire->signals->fd, .events = POLLIN},
         {.fd = hf_fd(client), .events = POLLIN},
+        {.fd = acquire->by ? acquire->by->fd : -1, .events = POLLIN},
     };
     int64_t left_ms = -1;
 
@@ -233,26 +314,41 @@ static bool wait_for_news(const struct acquire *acquire, hf_client *client)
         if (left_ms <= 0)
             return false;
     }
-    poll(fds, 2, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
+    show_line(acquire, &left_ms);
+    if (poll(fds, 3, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms) <= 0)
+        return true;
+    look_for_whom(acquire, &fds[2]);
     if (fds[1].revents)
         hf_dispatch(client);
     return true;
 }
 
-/* Stopped from the terminal. A set releases its leases meanwhile, since others wait for them. */
+/* A cancelled op may leave more to be given back than the agent takes at once. */
+static void send_rest(hf_client *client)
+{
+    struct pollfd fd = {.fd = hf_fd(client), .events = POLLIN};
+
+    for (int i = 0; i < 100 && poll(&fd, 1, QUIET_MS) > 0; i++)
+        hf_dispatch(client);
+}
+
+/* Stopped from the terminal. A set, or what stands at a gate, releases its leases meanwhile, since others wait
+ * for them. */
 static int stop_in_wait(struct acquire *acquire, hf_client *client, hf_op **op)
 {
-    if (acquire->wanted->count == 1) {
+    say_rewrite("%s", "");
+    if (acquire->wanted->count == 1 && !acquire->wanted->mode) {
         kill(getpid(), SIGSTOP);
         return HF_OK;
     }
     hf_op_cancel(*op);
+    send_rest(client);
     kill(getpid(), SIGSTOP);
     return acquire_begin(acquire, client, op);
 }
 
-bool acquire_await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lease **ret_leases,
-                   int *ret_code)
+static bool await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lease **ret_leases,
+                  int *ret_code)
 {
     int status = HF_OK;
 
@@ -268,6 +364,11 @@ bool acquire_await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lea
             *ret_code = EXIT_BY_SIGNAL + signal;
             return false;
         }
+        if (acquire->given_up || acquire->around) {
+            hf_op_cancel(op);
+            *ret_code = acquire->around ? acquire->wanted->busy_code : acquire_given_up(acquire);
+            return false;
+        }
         if (!wait_for_news(acquire, client)) {
             hf_op_cancel(op);
             say("%s: the agent does not answer", acquire->shown);
@@ -279,4 +380,13 @@ bool acquire_await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lea
     if (status < 0)
         *ret_code = acquire_refused(acquire, status);
     return status == HF_OK;
+}
+
+bool acquire_await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lease **ret_leases,
+                   int *ret_code)
+{
+    bool granted = await(acquire, client, op, ret_leases, ret_code);
+
+    say_rewrite("%s", "");
+    return granted;
 }

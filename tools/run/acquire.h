@@ -13,14 +13,29 @@
 #include "tools/common/text.h"
 #include "tools/run/run_options.h"
 #include "tools/run/signals.h"
+#include "tools/run/wait_line.h"
+
+/* Whoever the lock is for, when that is not a job of ours. */
+struct acquire_for {
+    int fd;                  /* looked at during the wait */
+    bool (*gone)(void *arg); /* `fd` has something: whether nobody waits for the lock any more */
+    bool hears_terminal;     /* the terminal's signals reach them, too, and are theirs to act on */
+    /* Instead of words on stderr; NULL: none. */
+    void (*progress)(const struct hf_progress *progress, void *arg);
+    void *arg;
+};
 
 struct acquire {
     const struct run_options *wanted;
     const struct signals *signals;
-    char shown[TEXT_NAME_SIZE]; /* the names, escaped, for messages */
+    const struct acquire_for *by; /* NULL: a job */
+    bool given_up;                /* as `by` has it */
+    bool around;                  /* a lock is held by the job that this command is part of */
+    char shown[TEXT_NAME_SIZE];   /* the names, escaped, for messages */
     int64_t began_ns;
     int said_reason; /* the last reason that was reported; 0 none yet */
     size_t said_index;
+    struct wait_line line; /* on a terminal */
     char said_text[sizeof(((struct hf_progress *)0)->text)];
 };
 
@@ -28,8 +43,8 @@ struct acquire {
 void acquire_init(struct acquire *acquire, const struct run_options *wanted,
                   const struct signals *signals);
 
-/* HF_OK with a client, or a negative code; `ret_signal` gets a signal that ends this process. With -w
- * it also waits for an agent that is away. */
+/* HF_OK with a client, or a negative code, HF_ECANCELED when it was given up; `ret_signal` gets a signal that ends this process.
+ * With -w it also waits for an agent that is away. */
 int acquire_connect(struct acquire *acquire, hf_client **ret_client, int *ret_signal);
 
 /* Asks for all locks. HF_OK or a negative code. */
@@ -41,6 +56,9 @@ bool acquire_await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lea
 
 /* The exit code of an acquire that failed, with its message. */
 int acquire_refused(const struct acquire *acquire, int status);
+
+/* The same of a wait that was given up. */
+int acquire_given_up(const struct acquire *acquire);
 
 /* A signal that came and ends the wait, or stops this process (SIGTSTP); 0: none. */
 int acquire_signal(const struct acquire *acquire);

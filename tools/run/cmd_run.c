@@ -1,6 +1,5 @@
 /* holdfast run: takes a lock, or several, and runs a command under it. */
 #include <errno.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,13 +13,13 @@
 #include "tools/common/text.h"
 #include "tools/run/acquire.h"
 #include "tools/run/environment.h"
+#include "tools/run/grant.h"
 #include "tools/run/guardians.h"
 #include "tools/run/hold.h"
 #include "tools/run/run.h"
 #include "tools/run/run_options.h"
 #include "tools/run/say.h"
 #include "tools/run/signals.h"
-#include "tools/run/timeline.h"
 
 #define NS_PER_MS INT64_C(1000000)
 
@@ -54,72 +53,59 @@ static bool acquire(struct run *run, hf_client *client, const struct guardian_pl
     return false;
 }
 
-static int name_leases(struct run *run, struct hold *hold)
+/* Whether the job is to run. On a terminal, and if asked to, it says why not: cron makes a mail of each line. */
+static bool is_due(struct run *run, const struct hold *hold, struct guardian_plan *plan,
+                   int *ret_code)
 {
-    char name[RUN_OPTIONS_NAME_SIZE];
-    int slot = hf_slot_number(hold->leases[0]);
+    int status = HF_OK;
 
-    run->each = calloc(hold->count, sizeof(run->each[0]));
-    if (!run->each)
-        return HF_ENOMEM;
-    for (size_t i = 0; i < hold->count; i++) {
-        unsigned index = slot < 0 ? (unsigned)i : (unsigned)slot;
-
-        text_escape_str(run->each[i], sizeof(run->each[i]),
-                        run_options_name(&run->wanted, index, name));
-        hold->names[i] = run->each[i];
-    }
-    if (slot >= 0)
-        memcpy(run->acquire.shown, run->each[0], sizeof(run->acquire.shown));
-    return HF_OK;
-}
-
-static void say_acquired(const struct run *run, const struct hold *hold)
-{
-    char span[TEXT_SPAN_SIZE];
-
-    text_span(span, sizeof(span), (timeline_now_ns() - run->acquire.began_ns) / NS_PER_MS);
-    for (size_t i = 0; i < hold->count; i++)
-        say("%s: acquired after %s, fence %" PRIu64, hold->names[i], span,
-            hf_fence(hold->leases[i]));
+    if (run->wanted.once_per_ms)
+        status = hold_once(hold, run->wanted.once_per_ms, &plan->once_before);
+    if (status == HF_OK)
+        return true;
+    if (status != HF_EDONE || run->wanted.verbose || isatty(STDERR_FILENO))
+        say("%s: not run: %s", run->acquire.shown, hf_last_message());
+    *ret_code = status == HF_EDONE ? run->wanted.done_code : exit_code_of(status);
+    return false;
 }
 
 static int hold_and_run(struct run *run, hf_client *client)
 {
-    struct hf_agent_info agent = {.size = sizeof(agent)};
     struct guardian_plan plan = {
         .name = run->acquire.shown,
         .argv = run->wanted.argv,
         .on_lost = run->wanted.on_lost,
         .stop_signal = run->wanted.stop_signal,
         .heartbeat_ns = run->wanted.heartbeat_ms * NS_PER_MS,
+        .once_per_ms = run->wanted.once_per_ms,
+        .retry_failed = run->wanted.retry_failed,
         .no_new_privs = run->wanted.no_new_privs,
         .verbose = run->wanted.verbose,
         .signals = &run->signals,
     };
     struct hold hold = {.client = client};
     struct guardian guardian;
-    int code = EXIT_OK, signal, status = hf_agent_info(client, &agent);
+    int code = EXIT_OK, signal, status = grant_ttl_ns(&run->acquire, client, &plan.ttl_ns);
 
     if (status < 0)
         return acquire_refused(&run->acquire, status);
-    if (*agent.shadowed)
-        say("%s: taking it with your own agent %s, whose nodes are private (--dev); for the host's "
-            "agent give --agent %s",
-            run->acquire.shown, agent.agent_name, agent.shadowed);
-    plan.ttl_ns = (run->wanted.ttl_ms ? run->wanted.ttl_ms : (int64_t)agent.ttl_ms) * NS_PER_MS;
     if (!acquire(run, client, &plan, &guardian, hold.leases, &code))
         return code;
-    hold.count = run->wanted.count;
+    hold.count = run_options_leases(&run->wanted);
     while ((signal = acquire_signal(&run->acquire)) == SIGTSTP)
         kill(getpid(), SIGSTOP);
-    if (signal || name_leases(run, &hold) < 0) {
+    if (signal || grant_names(&run->acquire, &hold, &run->each) < 0) {
         hold_release(&hold);
         guardians_free(&guardian);
         return signal ? EXIT_BY_SIGNAL + signal : EXIT_FAILED;
     }
     if (run->wanted.verbose)
-        say_acquired(run, &hold);
+        grant_say(&run->acquire, &hold);
+    if (!is_due(run, &hold, &plan, &code)) {
+        hold_release(&hold);
+        guardians_free(&guardian);
+        return code;
+    }
     environment_set(&run->wanted, &hold);
     return guardians_run(&guardian, &hold);
 }
@@ -130,12 +116,12 @@ int cmd_run(int argc, char **argv)
     bool help = false;
     hf_client *client = NULL;
     const char *slash;
-    int signal = 0, status, code = run_options_parse(&run.wanted, argc, argv, &help);
+    int signal = 0, status, code = run_options_parse(&run.wanted, OF_RUN, argc, argv, &help);
 
     if (code != EXIT_OK)
         return code;
     if (help) {
-        run_options_help();
+        run_options_help(OF_RUN);
         return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
     }
     acquire_init(&run.acquire, &run.wanted, &run.signals);

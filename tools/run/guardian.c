@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tools/run/say.h"
+#include "tools/run/ttl.h"
 
 #define NS_PER_MS INT64_C(1000000)
 
@@ -17,22 +18,11 @@
 #define KILL_COMPLAIN_NS   (1000 * NS_PER_MS)
 #define KILL_GIVE_UP_NS    (10000 * NS_PER_MS)
 
-/* No agent extends a lease for longer than the fleet's ttl_max, which may have become smaller than the TTL that was asked for. */
-static int64_t ttl_now_ns(const struct guardian *g)
-{
-    struct hf_agent_info agent = HF_AGENT_INFO_INIT;
-
-    if (!g->hold.client || hf_agent_info(g->hold.client, &agent) < 0)
-        return g->timeline.ttl_ns; /* as it was told last */
-    return agent.ttl_max_ms * NS_PER_MS < g->plan->ttl_ns ? agent.ttl_max_ms * NS_PER_MS
-                                                          : g->plan->ttl_ns;
-}
-
 enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns)
 {
     int64_t valid_ns = hold_valid_until_ns(&g->hold);
 
-    timeline_set_ttl(&g->timeline, ttl_now_ns(g));
+    timeline_set_ttl(&g->timeline, ttl_now_ns(g->hold.client, g->plan->ttl_ns, g->timeline.ttl_ns));
     return timeline_judge(&g->timeline, now_ns, valid_ns, hold_state(&g->hold) == HF_STATE_LOSING);
 }
 
@@ -121,6 +111,13 @@ void guardian_wait(struct guardian *g, int64_t until_ns)
         (void)cgroup_is_empty(&g->cgroup); /* makes the descriptor quiet */
 }
 
+static void take_back(const struct guardian *g)
+{
+    if (hold_once_take_back(&g->hold, g->plan->once_per_ms, g->plan->once_before) < 0)
+        say("%s: the job failed, but counts as run in this period: %s", g->plan->name,
+            hf_last_message());
+}
+
 void guardian_release(struct guardian *g)
 {
     int status;
@@ -128,6 +125,9 @@ void guardian_release(struct guardian *g)
     /* Both guardians kill and tell the agent on their own rings: it hears of the kill before the release. */
     if (atomic_load(&g->shared->killing))
         hold_begin_killing(&g->hold);
+    if (g->plan->retry_failed && atomic_load(&g->shared->reaped) && g->shared->exit_code != 0 &&
+        hold_state(&g->hold) < HF_STATE_LOST)
+        take_back(g);
     status = hold_release(&g->hold);
     atomic_store(&g->shared->released, 1);
     if (status < 0 && status != HF_ELOST && status != HF_ENOTHELD)

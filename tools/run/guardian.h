@@ -21,8 +21,10 @@ struct guardian_plan {
     const char *on_lost; /* NULL: stop_signal */
     int stop_signal;
     int64_t ttl_ns;
-    int64_t heartbeat_ns; /* the job must beat so often; 0: it need not */
-    bool no_new_privs;    /* the job gets no rights from set-uid programs */
+    int64_t heartbeat_ns;             /* the job must beat so often; 0: it need not */
+    int64_t once_per_ms, once_before; /* the job is to run once in a period; from hold_once() */
+    bool retry_failed;                /* it has not run then if it fails */
+    bool no_new_privs;                /* the job gets no rights from set-uid programs */
     bool verbose;
     const struct signals *signals;
 };

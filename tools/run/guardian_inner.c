@@ -16,7 +16,6 @@
 
 #define NS_PER_MS         INT64_C(1000000)
 #define LEFTOVER_GRACE_NS (1000 * NS_PER_MS)
-#define JOIN_AGAIN_MS     20
 
 struct inner {
     struct guardian g;
@@ -125,14 +124,38 @@ static void tell_lost(struct inner *in)
     in->stopping = true;
 }
 
-/* Survivors of the job: SIGTERM first, SIGKILL after a second. */
+/* What the command has started and not waited for is otherwise ended without a word. */
+static void say_leftovers(const struct guardian *g, const struct tree_outcome *left,
+                          const char *what)
+{
+    char text[TREE_SOME * (4 * sizeof(left->some[0].command) + 32)] = "", shown[64];
+    size_t used = 0;
+
+    for (unsigned i = 0; i < left->living && i < TREE_SOME; i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%d (%s)", i ? ", " : "",
+                                 (int)left->some[i].pid,
+                                 text_escape_str(shown, sizeof(shown), left->some[i].command));
+    if (left->living)
+        say("%s: %s %u process%s: %s%s", g->plan->name, what, left->living,
+            left->living > 1 ? "es" : "", text, left->living > TREE_SOME ? ", ..." : "");
+}
+
+/* Survivors of the job: SIGTERM first, SIGKILL after a second. Who is stopped by a signal need not be told of its children. */
 static void end_leftovers(struct inner *in, int64_t now_ns)
 {
+    struct guardian *g = &in->g;
+    struct tree_outcome left = {0};
+
     if (!in->leftover_kill_ns) {
         in->leftover_kill_ns = now_ns + LEFTOVER_GRACE_NS;
-        guardian_signal_tree(&in->g, SIGTERM);
+        if (tree_signal(&g->tree, SIGTERM, &left) == 0 && !in->stopping &&
+            !WIFSIGNALED(in->job_status))
+            say_leftovers(g, &left, "the command has ended and left processes behind; SIGTERM to");
+        tree_signal(&g->tree, SIGCONT, NULL);
     } else if (now_ns >= in->leftover_kill_ns || in->told_to_end) {
-        guardian_kill_tree(&in->g, now_ns);
+        if (g->kill_since_ns == 0 && tree_signal(&g->tree, 0, &left) == 0)
+            say_leftovers(g, &left, "SIGKILL to what the command has left behind,");
+        guardian_kill_tree(g, now_ns);
     }
 }
 
@@ -263,20 +286,6 @@ static _Noreturn void end_without_job(struct guardian *g, int code)
     _exit(code);
 }
 
-/* An agent that is just restarting gets at least the time that a new lock has. */
-static int join(struct guardian *g, const struct hf_ticket *tickets)
-{
-    int64_t until_ns = timeline_now_ns() + g->plan->ttl_ns / 2;
-    struct pollfd outer = {.fd = g->peer_fd, .events = POLLIN};
-    int status;
-
-    do
-        status = hold_join(&g->hold, tickets, &g->hold);
-    while (status == HF_ENOAGENT && timeline_now_ns() < until_ns &&
-           poll(&outer, 1, JOIN_AGAIN_MS) == 0);
-    return status;
-}
-
 _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *tickets)
 {
     static struct inner in; /* static: not on a stack that is unwound */
@@ -287,7 +296,8 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
     in.g = *given;
     g->on_reaped = on_reaped;
     g->on_reaped_arg = &in;
-    status = join(g, tickets);
+    /* An agent that is just restarting gets at least the time that a new lock has. */
+    status = hold_join_patiently(&g->hold, tickets, g->plan->ttl_ns / 2, g->peer_fd, &g->hold);
     hf_disconnect(inherited);
     if (status < 0) {
         say("%s: the second guardian cannot join the lease: %s", g->plan->name, hf_last_message());

@@ -72,7 +72,7 @@ static int fail(struct guardian *g, const char *what, const char *why)
 
 int guardians_run(struct guardian *g, const struct hold *hold)
 {
-    struct hf_ticket tickets[HF_SET_MAX];
+    struct hf_ticket tickets[HF_EXCLUSIVE_LEASES];
     pid_t inner;
     int code;
 

@@ -1,5 +1,11 @@
 #include "tools/run/hold.h"
 
+#include <poll.h>
+
+#include "tools/run/timeline.h"
+
+#define JOIN_AGAIN_MS 20
+
 int64_t hold_valid_until_ns(const struct hold *hold)
 {
     int64_t first_ns = hold->count ? INT64_MAX : 0;
@@ -14,7 +20,7 @@ int64_t hold_valid_until_ns(const struct hold *hold)
 }
 
 /* The states are numbered from good to bad. */
-static size_t worst(const struct hold *hold)
+size_t hold_worst(const struct hold *hold)
 {
     size_t found = 0;
     int state = 0;
@@ -33,12 +39,12 @@ static size_t worst(const struct hold *hold)
 
 int hold_state(const struct hold *hold)
 {
-    return hold->count ? hf_state(hold->leases[worst(hold)]) : HF_STATE_RELEASED;
+    return hold->count ? hf_state(hold->leases[hold_worst(hold)]) : HF_STATE_RELEASED;
 }
 
 const char *hold_reason(const struct hold *hold, const char **ret_name)
 {
-    size_t i = worst(hold);
+    size_t i = hold_worst(hold);
 
     *ret_name = hold->names[i];
     return hf_reason(hold->leases[i]);
@@ -99,4 +105,28 @@ int hold_join(const struct hold *hold, const struct hf_ticket *tickets, struct h
     if (status == HF_OK)
         *ret_hold = joined;
     return status;
+}
+
+int hold_join_patiently(const struct hold *hold, const struct hf_ticket *tickets,
+                        int64_t patience_ns, int ended_fd, struct hold *ret_hold)
+{
+    int64_t until_ns = timeline_now_ns() + patience_ns;
+    struct pollfd ended = {.fd = ended_fd, .events = POLLIN};
+    int status;
+
+    do
+        status = hold_join(hold, tickets, ret_hold);
+    while (status == HF_ENOAGENT && timeline_now_ns() < until_ns &&
+           poll(&ended, 1, JOIN_AGAIN_MS) == 0);
+    return status;
+}
+
+int hold_once(const struct hold *hold, int64_t period_ms, int64_t *ret_before)
+{
+    return hf_once(hold->leases[0], period_ms, ret_before);
+}
+
+int hold_once_take_back(const struct hold *hold, int64_t period_ms, int64_t before)
+{
+    return hf_once_take_back(hold->leases[0], period_ms, before);
 }

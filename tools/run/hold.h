@@ -12,19 +12,21 @@
 
 struct hold {
     hf_client *client;
-    hf_lease *leases[HF_SET_MAX];
-    const char *names[HF_SET_MAX]; /* escaped, for messages; kept by the caller */
-    size_t count;                  /* 0: over, or not acquired yet */
+    hf_lease *leases[HF_EXCLUSIVE_LEASES];
+    const char *names[HF_EXCLUSIVE_LEASES]; /* escaped, for messages; kept by the caller */
+    size_t count;                           /* 0: over, or not acquired yet */
 };
 
 /* CLOCK_BOOTTIME: the earliest V; 0 when one is lost, or there is none. */
 int64_t hold_valid_until_ns(const struct hold *hold);
 
+/* The lease in the worst state, or with the earliest V. There is at least one. */
+size_t hold_worst(const struct hold *hold);
+
 /* The worst state of them, a positive enum hf_lease_state; RELEASED is worst. */
 int hold_state(const struct hold *hold);
 
-/* The reason of the loss, "" if unknown, and the name of that lease: the one in the worst state, or
- * with the earliest V. There is at least one lease. */
+/* The reason of that lease's loss, "" if unknown, and its name. */
 const char *hold_reason(const struct hold *hold, const char **ret_name);
 
 /* Like the functions of the library, on each. */
@@ -44,5 +46,12 @@ void hold_group(const struct hold *hold, int directory);
 int hold_tickets(const struct hold *hold, struct hf_ticket *ret_tickets);
 /* Joins the same leases with a client of its own. */
 int hold_join(const struct hold *hold, const struct hf_ticket *tickets, struct hold *ret_hold);
+/* The same; waits so long for an agent that is just restarting, unless `ended_fd` becomes readable. */
+int hold_join_patiently(const struct hold *hold, const struct hf_ticket *tickets,
+                        int64_t patience_ns, int ended_fd, struct hold *ret_hold);
+
+/* hf_once() for NAME's lease, and hf_once_take_back(). */
+int hold_once(const struct hold *hold, int64_t period_ms, int64_t *ret_before);
+int hold_once_take_back(const struct hold *hold, int64_t period_ms, int64_t before);
 
 #endif

@@ -4,6 +4,7 @@
 
 /* argv[0] is the subcommand's name; the return value is the exit code (tools/common/exit_code.h). */
 int cmd_run(int argc, char **argv);
+int cmd_hold(int argc, char **argv);
 int cmd_beat(int argc, char **argv);
 
 #endif

@@ -4,10 +4,18 @@
 #ifndef HOLDFAST_TOOLS_RUN_SAY_H
 #define HOLDFAST_TOOLS_RUN_SAY_H
 
+#include <stdbool.h>
+
 /* Reopens stderr as non-blocking if possible. Call once, before the first say(). */
 void say_init(void);
 
 /* "holdfast: <message>\n" */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Whether standard error is a terminal whose lines can be rewritten, with this process in its foreground. */
+bool say_can_rewrite(void);
+
+/* The same without the '\n', cut to the terminal's width, in place of the last such line. The next say() takes it away; "" does, too. */
+void say_rewrite(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

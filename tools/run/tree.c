@@ -172,6 +172,11 @@ int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome)
         error = signal ? signal_process(dirfd(tree->proc), process, signal) : 0;
         if (error == ESRCH)
             continue;
+        if (outcome.living < TREE_SOME) {
+            outcome.some[outcome.living].pid = process->pid;
+            memcpy(outcome.some[outcome.living].command, process->command,
+                   sizeof(outcome.some[0].command));
+        }
         outcome.living++;
         if (!outcome.stubborn || error) {
             outcome.stubborn = process->pid;

@@ -24,10 +24,16 @@ struct tree {
     size_t capacity;
 };
 
+#define TREE_SOME 4
+
 struct tree_outcome {
     unsigned living; /* living descendants (without the spare one) */
-    pid_t stubborn;  /* a living one, for messages; 0 none */
-    int error;       /* errno of signalling it, 0 when the signal was sent */
+    struct {
+        pid_t pid;
+        char command[16];
+    } some[TREE_SOME]; /* the first of them */
+    pid_t stubborn;    /* a living one, for messages; 0 none */
+    int error;         /* errno of signalling it, 0 when the signal was sent */
     char command[16];
 };
 

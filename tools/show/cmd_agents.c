@@ -199,7 +199,7 @@ int cmd_agents(int argc, char **argv)
     if (code != READER_ARGS_GO_ON || (code = args_none(argc, argv)) != EXIT_OK)
         return code;
     if (agents_find(&agents) < 0) {
-        fputs("holdfast agents: the runtime directory's path is too long\n", stderr);
+        fputs("holdfast agents: use a shorter runtime directory: its path is too long\n", stderr);
         return EXIT_USAGE;
     }
     (args.json ? print_json : print)(&agents);

@@ -75,8 +75,13 @@ static void ask_nodes(struct show *show, const char *shown)
 {
     hf_client *client;
     int status = HF_ENOAGENT;
-    char why[READER_WHY_SIZE];
+    char why[READER_WHY_SIZE], slots[96] = "";
+    unsigned first,
+        held = reader_slots_held(&show->reader.table, show->name->bytes, show->name->len, &first);
 
+    if (held)
+        snprintf(slots, sizeof(slots), "; %u of its slots, #%u first, are held on this one", held,
+                 first);
     if (show->life.verdict == LIFE_ALIVE) {
         status = hf_connect(show->args->agent, &client);
         if (status == HF_OK) {
@@ -92,7 +97,7 @@ static void ask_nodes(struct show *show, const char *shown)
     if (status < 0)
         fprintf(stderr, "holdfast show: %s is not held on this host; elsewhere: %s\n", shown, why);
     else if (show->who.state == HF_WHO_FREE && !show->args->json)
-        fprintf(stderr, "holdfast show: %s is not held on any host\n", shown);
+        fprintf(stderr, "holdfast show: %s is not held on any host%s\n", shown, slots);
 }
 
 int cmd_show(int argc, char **argv)

@@ -39,9 +39,10 @@ static int print_line(const struct hf_listed *listed, void *arg)
         snprintf(user, sizeof(user), "%" PRIu32, holder->uid);
     if (holder->since_wall_ms > 0 && holder->since_wall_ms <= list->now_ms)
         text_span(span, sizeof(span), list->now_ms - holder->since_wall_ms);
+    text_escape(name, sizeof(name), listed->name, listed->name_len);
     snprintf(votes, sizeof(votes), "%" PRIu32 "/%" PRIu32, listed->holding, list->nodes);
-    printf("%-*s  %-16s  %-7" PRIu32 "  %-8s  %-6s  %-5s  %-19" PRIu64 "  %s\n", NAME_WIDTH,
-           text_escape(name, sizeof(name), listed->name, listed->name_len),
+    printf("%-*s  %-16s  %-7" PRIu32 "  %-8s  %-6s  %-5s  %-19" PRIu64 "  %s\n",
+           text_width(name, NAME_WIDTH), name,
            *holder->host ? text_escape_str(host, sizeof(host), holder->host) : "-", holder->pid,
            user, span, votes, holder->fence,
            *holder->command ? text_escape_str(command, sizeof(command), holder->command) : "-");

@@ -41,7 +41,7 @@ static void measure(const struct hf_slot_view *view, bool in_force, void *arg)
 {
     struct list *list = arg;
     char name[TEXT_NAME_SIZE];
-    int width = (int)strlen(text_escape(name, sizeof(name), view->name, view->name_len));
+    int width = text_columns(text_escape(name, sizeof(name), view->name, view->name_len));
 
     (void)in_force;
     list->count++;
@@ -60,12 +60,12 @@ static void print_line(const struct hf_slot_view *view, bool in_force, void *arg
         text_span(left, sizeof(left), facts.left_ms);
         text_span(held, sizeof(held), facts.held_ms);
     }
+    text_escape(name, sizeof(name), view->name, view->name_len);
     snprintf(votes, sizeof(votes), "%" PRIu32 "/%" PRIu32, view->votes,
              list->reader->table.header->nodes);
-    printf("%-*s  %-6s  %-19" PRIu64 "  %-6s  %-5s  %-7" PRIu32 "  %-8s  %-6s  %s\n", list->width,
-           text_escape(name, sizeof(name), view->name, view->name_len),
-           words_lease_state(view, in_force), view->fence, left, votes, view->pid,
-           format_user(user, sizeof(user), view->uid), held,
+    printf("%-*s  %-6s  %-19" PRIu64 "  %-6s  %-5s  %-7" PRIu32 "  %-8s  %-6s  %s\n",
+           text_width(name, list->width), name, words_lease_state(view, in_force), view->fence,
+           left, votes, view->pid, format_user(user, sizeof(user), view->uid), held,
            *view->note ? text_escape_str(note, sizeof(note), view->note) : "-");
     list->count++;
 }

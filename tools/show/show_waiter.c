@@ -52,7 +52,7 @@ void show_waiter_list(const struct waiting *waiting, bool all)
     if (!waiting->count)
         return;
     for (size_t i = 0; i < waiting->count; i++) {
-        int len = (int)strlen(name_of(name, sizeof(name), &waiting->items[i].row));
+        int len = text_columns(name_of(name, sizeof(name), &waiting->items[i].row));
 
         if (len > width)
             width = len < NAME_WIDTH_MAX ? len : NAME_WIDTH_MAX;
@@ -62,8 +62,9 @@ void show_waiter_list(const struct waiting *waiting, bool all)
     for (size_t i = 0; i < waiting->count; i++) {
         const struct hf_waiter_row *row = &waiting->items[i].row;
 
-        printf("%-*s  %-5" PRIu32 "  %-7" PRIu32 "  %-8s  %-6s  %-8s  %s\n", width,
-               name_of(name, sizeof(name), row), waiting->items[i].place, row->pid,
+        name_of(name, sizeof(name), row);
+        printf("%-*s  %-5" PRIu32 "  %-7" PRIu32 "  %-8s  %-6s  %-8s  %s\n",
+               text_width(name, width), name, waiting->items[i].place, row->pid,
                format_user(user, sizeof(user), row->uid),
                text_span(waits, sizeof(waits), waits_ms(row)), until_of(until, sizeof(until), row),
                command_of(command, sizeof(command), row));

@@ -1,0 +1,351 @@
+/* holdfast hold: holds a lock for a script or a program of any language, until its standard input ends.
+ *
+ * Whoever works under the lock learns of its loss by the output: `losing` at V - 0.3 T, then `lost` and the end at V - 0.1 T, as a
+ * job would get SIGTERM and SIGKILL. (!) From then on the lock is not released, it lapses: the rest of the validity is for those who
+ * notice the end only then. tools/run/stand_in.h has what happens when this process is killed, stopped or hangs. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "libclient/holdfast.h"
+#include "libclient/holdfast_sets.h"
+#include "tools/common/exit_code.h"
+#include "tools/common/process.h"
+#include "tools/run/acquire.h"
+#include "tools/run/grant.h"
+#include "tools/run/hold.h"
+#include "tools/run/input.h"
+#include "tools/run/run.h"
+#include "tools/run/run_options.h"
+#include "tools/run/say.h"
+#include "tools/run/signals.h"
+#include "tools/run/stand_in.h"
+#include "tools/run/tell.h"
+#include "tools/run/timeline.h"
+#include "tools/run/ttl.h"
+
+#define NS_PER_MS INT64_C(1000000)
+
+struct holding {
+    struct run_options wanted;
+    struct acquire acquire;
+    struct acquire_for by;
+    struct signals signals;
+    struct input input;
+    struct tell tell;
+    struct hold hold;
+    struct stand_in stand_in;
+    struct timeline timeline;
+    int64_t ttl_ns;
+    int timer_fd;
+    bool late, losing; /* and told */
+    char (*each)[TEXT_NAME_SIZE];
+};
+
+/* --- the wait --------------------------------------------------------------------------------- */
+
+static bool gone(void *arg)
+{
+    struct holding *h = arg;
+
+    return input_look(&h->input);
+}
+
+static void tell_progress(const struct hf_progress *progress, void *arg)
+{
+    struct holding *h = arg;
+    char name[RUN_OPTIONS_NAME_SIZE];
+    bool busy = progress->reason == HF_EBUSY;
+
+    tell(&h->tell, &(struct tell_event){
+                       .event = "waiting",
+                       .name = run_options_name(&h->wanted, (unsigned)progress->index, name),
+                       .reason = *progress->text ? progress->text : hf_strerror(progress->reason),
+                       .remaining_ms = -1,
+                       .waiting = true,
+                       .place = busy ? progress->place : 0,
+                       .holder = busy ? &progress->holder : NULL,
+                   });
+}
+
+/* A descriptor of the caller's, such as the other end of our own input, must not be kept open by us. */
+static void close_what_was_inherited(void)
+{
+    if (syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0) == 0)
+        return;
+    for (int fd = STDERR_FILENO + 1; fd < 65536; fd++)
+        close(fd);
+}
+
+/* A signal to the process group of whoever works under the lock, as from timeout(1) or a terminal, is theirs to act on: they end our
+ * input when they are done. An interactive shell's job has a group of its own already. */
+static void leave_the_callers_group(const struct input *input)
+{
+    if (input_is_of_another(input) && getpgid(getppid()) == getpgrp())
+        (void)setpgid(0, 0);
+}
+
+/* Whoever asks for the holder sees the program that called this one; its own name would tell people nothing. */
+static void go_by_the_callers_name(void)
+{
+    struct process_stat parent;
+
+    if (process_stat(-1, getppid(), &parent) == 0)
+        (void)prctl(PR_SET_NAME, parent.command);
+}
+
+static bool acquire(struct holding *h, hf_client *client, int *ret_code)
+{
+    hf_op *op = NULL;
+    int status = grant_ttl_ns(&h->acquire, client, &h->ttl_ns);
+
+    if (status == HF_OK)
+        status = acquire_begin(&h->acquire, client, &op);
+    if (status < 0) {
+        *ret_code = acquire_refused(&h->acquire, status);
+        return false;
+    }
+    return acquire_await(&h->acquire, client, op, h->hold.leases, ret_code);
+}
+
+/* --- the hold --------------------------------------------------------------------------------- */
+
+/* Until `lost` is told, if nothing is renewed. */
+static int64_t remaining_ms(const struct holding *h, int64_t valid_ns, int64_t now_ns)
+{
+    int64_t left_ns = valid_ns - h->timeline.ttl_ns / 10 - now_ns;
+
+    return left_ns > 0 ? left_ns / NS_PER_MS : 0;
+}
+
+static void tell_granted(struct holding *h)
+{
+    char name[RUN_OPTIONS_NAME_SIZE];
+    int64_t valid_ns = hold_valid_until_ns(&h->hold);
+    size_t first = grant_first(&h->wanted);
+
+    for (size_t i = first; i < first + grant_told(&h->wanted); i++)
+        tell(&h->tell, &(struct tell_event){
+                           .event = "granted",
+                           .name = grant_name(&h->wanted, &h->hold, i, name),
+                           .fence = hf_fence(h->hold.leases[i]),
+                           .ttl_ms = h->timeline.ttl_ns / NS_PER_MS,
+                           .remaining_ms = remaining_ms(h, valid_ns, timeline_now_ns()),
+                       });
+}
+
+/* Of the lease that is in the worst state. */
+static const char *worst_name(const struct holding *h, char ret_name[RUN_OPTIONS_NAME_SIZE])
+{
+    return grant_name(&h->wanted, &h->hold, hold_worst(&h->hold), ret_name);
+}
+
+static void tell_of_worst(struct holding *h, const char *event, const char *reason, int64_t now_ns)
+{
+    char name[RUN_OPTIONS_NAME_SIZE];
+
+    tell(&h->tell, &(struct tell_event){
+                       .event = event,
+                       .name = worst_name(h, name),
+                       .reason = reason,
+                       .remaining_ms = remaining_ms(h, hold_valid_until_ns(&h->hold), now_ns),
+                   });
+}
+
+static const char *reason_of(const struct holding *h)
+{
+    const char *name, *reason = hold_reason(&h->hold, &name);
+
+    return *reason ? reason : "it was not renewed in time";
+}
+
+static void tell_changes(struct holding *h, enum timeline_phase phase, int64_t now_ns)
+{
+    bool late = hold_state(&h->hold) == HF_STATE_LATE;
+
+    if (phase == TIMELINE_STOP && !h->losing) {
+        h->losing = true;
+        tell_of_worst(h, "losing", reason_of(h), now_ns);
+        hold_begin_losing(&h->hold);
+    }
+    if (phase == TIMELINE_HELD && late != h->late) {
+        h->late = late;
+        tell_of_worst(h, late ? "late" : "held", NULL, now_ns);
+    }
+}
+
+static int tell_lost(struct holding *h, const char *name, const char *reason)
+{
+    tell(&h->tell,
+         &(struct tell_event){.event = "lost", .name = name, .reason = reason, .remaining_ms = -1});
+    say("%s: the lock is lost: %s", h->acquire.shown, reason);
+    return EXIT_LOST;
+}
+
+static int lose(struct holding *h)
+{
+    char name[RUN_OPTIONS_NAME_SIZE];
+    int code = tell_lost(h, worst_name(h, name), reason_of(h));
+
+    stand_in_dismiss(&h->stand_in);
+    hold_free(&h->hold);
+    return code;
+}
+
+static int release(struct holding *h, int code)
+{
+    char buffer[RUN_OPTIONS_NAME_SIZE];
+    const char *name = worst_name(h, buffer);
+    int status = hold_release(&h->hold);
+
+    stand_in_dismiss(&h->stand_in);
+    if (status == HF_ELOST || status == HF_ENOTHELD)
+        return tell_lost(h, name, "it was over before it was released");
+    if (status < 0)
+        say("%s: not released: %s; its key ends by itself within the TTL", h->acquire.shown,
+            hf_strerror(status));
+    else if (h->wanted.verbose)
+        say("%s: released", h->acquire.shown);
+    tell(&h->tell, &(struct tell_event){.event = "released", .remaining_ms = -1});
+    return code;
+}
+
+/* One without it would have nobody to act for it; the work goes on. */
+static void renew_stand_in(struct holding *h)
+{
+    say("%s: the second process was killed; starting another one", h->acquire.shown);
+    (void)stand_in_start(&h->stand_in, &h->hold, h->ttl_ns);
+}
+
+static void sleep_until(struct holding *h, int64_t at_ns)
+{
+    int64_t look_ns = input_prepare(&h->input, timeline_now_ns());
+    struct pollfd fds[] = {
+        {.fd = h->signals.fd, .events = POLLIN},
+        {.fd = h->timer_fd, .events = POLLIN},
+        {.fd = hf_fd(h->hold.client), .events = POLLIN},
+        {.fd = h->input.fd, .events = POLLIN},
+        {.fd = h->stand_in.link_fd, .events = POLLIN},
+        {.fd = h->tell.used ? h->tell.fd : -1, .events = POLLOUT},
+    };
+
+    timeline_arm(h->timer_fd, look_ns < at_ns ? look_ns : at_ns);
+    if (poll(fds, sizeof(fds) / sizeof(fds[0]), -1) > 0 && fds[2].revents)
+        hf_dispatch(h->hold.client);
+}
+
+/* The end that a signal or the input asks for; -1: none. */
+static int asked_to_end(struct holding *h)
+{
+    int signal;
+
+    while ((signal = acquire_signal(&h->acquire)) == SIGTSTP)
+        kill(getpid(), SIGSTOP);
+    if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP)
+        return EXIT_OK;
+    if (signal)
+        return EXIT_BY_SIGNAL + signal;
+    return input_look(&h->input) ? EXIT_OK : -1;
+}
+
+static int keep(struct holding *h)
+{
+    for (;;) {
+        int code = asked_to_end(h);
+        int64_t now_ns = timeline_now_ns();
+        enum timeline_phase phase;
+
+        timeline_set_ttl(&h->timeline, ttl_now_ns(h->hold.client, h->ttl_ns, h->timeline.ttl_ns));
+        phase = timeline_judge(&h->timeline, now_ns, hold_valid_until_ns(&h->hold),
+                               hold_state(&h->hold) == HF_STATE_LOSING);
+        if (phase == TIMELINE_KILL)
+            return lose(h);
+        if (code >= 0)
+            return release(h, code);
+        tell_changes(h, phase, now_ns);
+        tell_flush(&h->tell);
+        if (h->input.some) {
+            h->input.some = false;
+            hold_beat(&h->hold);
+        }
+        if (stand_in_is_gone(&h->stand_in))
+            renew_stand_in(h);
+        sleep_until(h, timeline_next(&h->timeline, now_ns));
+    }
+}
+
+static int hold_lock(struct holding *h, hf_client *client)
+{
+    int code = EXIT_OK;
+
+    h->hold = (struct hold){.client = client};
+    if (!acquire(h, client, &code))
+        return code;
+    h->hold.count = run_options_leases(&h->wanted);
+    h->timer_fd = timeline_timer();
+    timeline_init(&h->timeline, h->ttl_ns, 0);
+    if (h->timer_fd < 0 || grant_names(&h->acquire, &h->hold, &h->each) < 0 ||
+        stand_in_start(&h->stand_in, &h->hold, h->ttl_ns) < 0) {
+        hold_release(&h->hold);
+        return EXIT_FAILED;
+    }
+    if (h->wanted.verbose)
+        grant_say(&h->acquire, &h->hold);
+    tell_granted(h);
+    code = keep(h);
+    tell_flush(&h->tell);
+    return code;
+}
+
+int cmd_hold(int argc, char **argv)
+{
+    static struct holding h;
+    bool help = false;
+    hf_client *client = NULL;
+    int signal = 0, status, code = run_options_parse(&h.wanted, OF_HOLD, argc, argv, &help);
+
+    if (code != EXIT_OK)
+        return code;
+    if (help) {
+        run_options_help(OF_HOLD);
+        return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
+    }
+    close_what_was_inherited();
+    code = input_open(&h.input, h.wanted.no_stdin);
+    if (code != EXIT_OK)
+        return code;
+    leave_the_callers_group(&h.input);
+    h.by = (struct acquire_for){
+        .fd = h.input.fd,
+        .gone = gone,
+        .hears_terminal = input_is_of_another(&h.input),
+        .progress = h.wanted.json ? tell_progress : NULL,
+        .arg = &h,
+    };
+    acquire_init(&h.acquire, &h.wanted, &h.signals);
+    h.acquire.by = &h.by;
+    say_init();
+    tell_init(&h.tell, h.wanted.json);
+    if (signals_take(&h.signals) < 0) {
+        say("signals: %s", strerror(errno));
+        return EXIT_FAILED;
+    }
+    go_by_the_callers_name();
+    status = acquire_connect(&h.acquire, &client, &signal);
+    (void)prctl(PR_SET_NAME, "holdfast");
+    if (signal)
+        return EXIT_BY_SIGNAL + signal;
+    if (status < 0)
+        return h.acquire.given_up ? acquire_given_up(&h.acquire)
+                                  : acquire_refused(&h.acquire, status);
+    code = hold_lock(&h, client);
+    hf_disconnect(client);
+    free(h.each);
+    return code;
+}
