@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -53,6 +54,86 @@ def other_language(run):
     assert int(steps) == 1000 and 0 < int(left) <= 30000, out
 
 
+SECTION = """
+. {examples}/section.sh
+section_begin "$@" app/section || exit
+echo "in with $section_fence"
+section_held && echo held
+read -r word
+echo "after $word"
+section_end
+echo "out with $?"
+holdfast check -q --fence "$section_fence" app/section || echo "not held"
+"""
+
+
+def section(run, shell, *args, text=SECTION, **options):
+    script = run.dir / "section"
+    script.write_text(text.format(examples=EXAMPLES))
+    return start(run, shell, script, *args, stdin=subprocess.PIPE, **options)
+
+
+@scenario("a section of a shell script under a lock: taken, checked, kept from others, released", sanitizers=False)
+def shell_section(run):
+    run.redis(3)
+    run.agent()
+    for shell in ("bash", "dash", "sh"):
+        script = section(run, shell)
+        script.wait_out("held\n")
+        fence = run.show("app/section")["fence"]
+        assert f"in with {fence}\n" in script.out and run.show("app/section")["command"] in (shell, "section"), script.out
+        done(section(run, shell, "-n"), 75)
+        assert done(section(run, shell, "-n", "-E", "9"), 9) == ""
+        script.popen.stdin.write(b"word\n")
+        script.popen.stdin.flush()
+        assert done(script).endswith("after word\nout with 0\nnot held\n"), script.out
+        for end in (signal.SIGTERM, signal.SIGKILL):  # of a script that never comes to its end
+            script = section(run, shell)
+            script.wait_out("held\n")
+            script.signal(end)
+            wait_until(lambda: not run.show("app/section"), what="it is released")
+
+
+@scenario("a section whose lock is lost is stopped, with what it has started, before another has the lock", sanitizers=False)
+def shell_section_lost(run):
+    run.redis(3)
+    run.agent(ttl="3s")
+    deaf = SECTION.replace("read -r word", "trap '' TERM; sleep 60 & sleep 60; sleep 60; sleep 60")
+    for shell, text, code in (("bash", SECTION, 128 + signal.SIGTERM), ("dash", SECTION, 128 + signal.SIGTERM),
+                              ("bash", deaf, 128 + signal.SIGKILL), ("dash", deaf, 128 + signal.SIGKILL)):
+        script = section(run, shell, text=text)
+        script.wait_out("held\n")
+        other = start(run, BUILD / "bin" / "holdfast", "run", "app/section", "sh", "-c", f"ps -o args= -g {script.pid}; true")
+        other.wait_err("waiting")
+        run.holdfast("release", "app/section")
+        got = script.wait()
+        assert got in (code, 128 - code), (shell, got, script.err)
+        assert "somebody asked the holder to stop" in script.err and "stopping" in script.err, script.err
+        assert not [line for line in done(other).splitlines() if "defunct" not in line and re.search("sleep|section", line)], other.out
+
+
+@scenario("a section of a Python program under a lock, over holdfast hold", sanitizers=False)
+def python_section(run):
+    run.redis(3)
+    run.agent(ttl="3s")
+
+    def program():
+        process = start(run, sys.executable, EXAMPLES / "hold.py", "app/section", stdin=subprocess.PIPE)
+        process.wait_out(r"1000 steps with fence \d+\n")
+        assert run.show("app/section")["fence"] in process.out
+        return process
+
+    process = program()
+    busy = start(run, BUILD / "bin" / "holdfast", "run", "-n", "app/section", "true")
+    done(busy, 75)
+    process.popen.stdin.close()
+    done(process)
+    assert run.holdfast("run", "-n", "app/section", "true").rc == 0
+    process = program()
+    run.holdfast("release", "app/section")
+    done(process, 124)
+
+
 @scenario("the program of libholdfast(3) compiles without a warning, and does what it says", sanitizers=False)
 def manual(run):
     run.redis(3)
@@ -68,6 +149,84 @@ def manual(run):
     assert re.fullmatch(r"1000 steps with fence \d+\n", out), out
 
 
+# --- one job in several languages
+
+
+def reporters(run):
+    """The job in each language, as the start of a command line; those whose language is not here are told."""
+    python = ["env", f"PYTHONPATH={ROOT / 'libclient' / 'python'}", f"LD_LIBRARY_PATH={BUILD / 'lib'}", "PYTHONDONTWRITEBYTECODE=1", sys.executable]
+    found = {"C++": [BUILD / "examples" / "report"], "Python": [*python, EXAMPLES / "report.py"], "bash": [EXAMPLES / "report.sh"]}
+    if shutil.which("node"):
+        found["Node.js"] = ["node", EXAMPLES / "report.js"]
+    if shutil.which("go"):
+        env = {**os.environ, "GOCACHE": str(run.dir / "gocache"), "GOFLAGS": "-mod=mod", "GO111MODULE": "off"}
+        subprocess.run(["go", "vet", "report.go", "holdfast.go"], cwd=EXAMPLES, env=env, check=True)
+        subprocess.run(["go", "build", "-o", run.dir / "report-go", "report.go", "holdfast.go"], cwd=EXAMPLES, env=env, check=True)
+        found["Go"] = [run.dir / "report-go"]
+    missing = {"C++", "bash", "Node.js", "Go"} - set(found)
+    if missing:
+        print(f"# without {', '.join(sorted(missing))}: apt-get install nodejs golang-go", flush=True)
+    return found
+
+
+@scenario("a report has each hold's lines together, whatever language a host writes it in, and refuses an old fence", sanitizers=False)
+def reports(run):
+    run.redis(3)
+    agents = [run.agent(label) for label in "ab"]
+    path = run.dir / "report"
+    found = reporters(run)
+    crew = [(label, start(run, *argv, path, agent=agents[i % 2])) for i in range(4) for label, argv in found.items()]
+    for _, process in crew:
+        done(process)
+    lines = [line.split() for line in path.read_text().splitlines()]
+    assert [word for _, word in lines] == ["begin", "end"] * len(crew), "two holders overlap"
+    fences = [int(fence) for fence, _ in lines]
+    assert fences[::2] == fences[1::2] and fences[::2] == sorted(set(fences)), "fences did not rise"
+    path.write_text(f"{2**62 + 1} end\n")
+    for label, argv in found.items():
+        late = start(run, *argv, path)
+        done(late, 1)
+        assert "refused: a later holder has written" in late.err and path.read_text() == f"{2**62 + 1} end\n", (label, late.err)
+
+
+@scenario("a report stops when its lock is asked for, and when what holds it dies", sanitizers=False)
+def reports_stop(run):
+    run.redis(3)
+    agent = run.agent()
+    path = run.dir / "report"
+    for label, argv in reporters(run).items():
+        for end in ("asked", "killed") if label not in ("C++", "Python") else ("asked",):
+            path.write_text("")
+            process = start(run, *argv, path, 1000)
+            wait_until(lambda: "begin" in path.read_text(), what=f"{label} begins")
+            if end == "asked":
+                run.holdfast("release", "nightly/report")
+            else:
+                lease, = run.holdfast("list", "--json").json["leases"]
+                os.kill(lease["pid"], signal.SIGKILL)
+            assert process.wait(10) != 0, (label, end)
+            assert path.read_text().split()[1:] == ["begin"], (label, end)
+            assert end == "killed" or re.search("stopped: the lock is being lost|asked the holder to stop", process.err), (label, process.err)
+            wait_until(lambda: not run.holdfast("list", "--json").json["leases"], what=f"{label} leaves nothing held")
+
+
+@scenario("a report whose host has no agent says so, and one that is killed leaves no lock behind", sanitizers=False)
+def reports_fail(run):
+    run.redis(3)
+    path = run.dir / "report"
+    found = reporters(run)
+    for label, argv in found.items():
+        process = start(run, *argv, path, more={"HOLDFAST_AGENT": f"{run.tag}-none"})
+        assert process.wait(10) != 0 and "no agent answers at" in process.err, (label, process.err)
+    run.agent()
+    for label, argv in found.items():
+        path.write_text("")
+        process = start(run, *argv, path, 1000)
+        wait_until(lambda: "begin" in path.read_text(), what=f"{label} begins")
+        process.kill()
+        wait_until(lambda: not run.holdfast("list", "--json").json["leases"], what=f"{label} leaves nothing held")
+
+
 @scenario("the cron job runs on one of three hosts", sanitizers=False)
 def cron(run):
     run.redis(3)
@@ -78,7 +237,6 @@ def cron(run):
     assert len(when) == 5 and user == "root" and "%" not in line, job  # cron turns a % into a newline
     command(run, "nightly-report", f"echo ran >>{run.dir}/report")
     command(run, "logger", f"cat >>{run.dir}/log-$$")
-    command(run, "sleep", "exec /bin/sleep 1")  # for cron's minute
     for process in [start(run, "sh", "-c", line, agent=agent) for agent in agents]:
         done(process)
     assert (run.dir / "report").read_text() == "ran\n"
@@ -187,6 +345,36 @@ def workers(run):
     assert len(set((run.dir / "done").read_text().split())) == 12
     assert not (run.dir / "wrong").exists()
     assert set(re.findall(r"licence (\d) of 3", out)) == {"0", "1", "2"}, out
+
+
+@scenario("readers of a release run beside each other and see one release to their end; whoever puts one is alone", sanitizers=False)
+def releases(run):
+    run.redis(3)
+    agents = [run.agent(label) for label in "ab"]
+    target = run.dir / "site"
+    for number in range(3):
+        source = run.dir / f"release{number}"
+        source.mkdir()
+        for part in "xyz":
+            (source / part).write_text(f"{number}\n")
+    done(start(run, EXAMPLES / "release.sh", "put", run.dir / "release0", target, agent=agents[0]))
+    reads = ("sh", "-c", 'echo up; for i in 1 2 3 4 5 6 7 8; do cat "$0"/x "$0"/y "$0"/z; sleep 0.05; done | sort -u', target)
+    for number in (1, 2):
+        readers = [start(run, EXAMPLES / "release.sh", "read", *reads, agent=agents[i % 2]) for i in range(6)]
+        for reader in readers[:3]:
+            reader.wait_out("up")
+        put = start(run, EXAMPLES / "release.sh", "put", run.dir / f"release{number}", target, agent=agents[number % 2])
+        saw = {" ".join(set(done(reader).split()) - {"up"}) for reader in readers}
+        done(put)
+        assert saw <= {str(number - 1), str(number)}, saw
+        assert str(number - 1) in saw, "those who read first saw the release before"
+    late = start(run, EXAMPLES / "release.sh", "put", run.dir / "release0", target, agent=agents[0])
+    done(late)
+    fence = (target / ".fence").read_text()
+    (target / ".fence").write_text(str(int(fence) * 2) + "\n")
+    refused = start(run, EXAMPLES / "release.sh", "put", run.dir / "release1", target, agent=agents[0])
+    done(refused, 1)
+    assert "a later release is there" in refused.err and (target / "x").read_text() == "0\n"
 
 
 @scenario("each name has one cell, whoever asks; a new cell takes names from the others, and they exchange none", sanitizers=False)
@@ -329,7 +517,7 @@ def symptoms(run):
 @scenario("the scripts are sound", sanitizers=False)
 def sound(run):
     for path in EXAMPLES.glob("*.sh"):
-        subprocess.run(["sh", "-n", path], check=True)
+        subprocess.run(["bash" if path.read_text().startswith("#!/usr/bin/env bash\n") else "sh", "-n", path], check=True)
     for path in EXAMPLES.glob("*.py"):
         compile(path.read_text(), path, "exec")
     named = (EXAMPLES / "README.md").read_text()

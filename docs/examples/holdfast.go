@@ -1,0 +1,95 @@
+// A lock of Holdfast for Go, over `holdfast hold --json`. Copy it; report.go shows its use.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+)
+
+// Held is a lock that is held. Its methods are for one goroutine; anybody may use Fence and Context.
+type Held struct {
+	Fence   uint64          // for whatever can compare it
+	Context context.Context // done: the work has to stop, because the lock is being lost, or nobody watches it any more
+
+	cmd    *exec.Cmd
+	input  io.Closer
+	said   bytes.Buffer
+	reason string
+	over   chan struct{} // its output has ended
+}
+
+// Hold waits for the lock name; options are those of `holdfast hold`, such as "--wait", "10s". The wait ends when ctx is done. An error has what
+// `holdfast hold` said, and is an *exec.ExitError within: 75 when another has the lock.
+func Hold(ctx context.Context, name string, options ...string) (*Held, error) {
+	h := &Held{over: make(chan struct{})}
+	h.cmd = exec.Command("holdfast", append(append([]string{"hold", "--json"}, options...), name)...)
+	h.cmd.Stderr = &h.said
+	output, err := h.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if h.input, err = h.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err = h.cmd.Start(); err != nil {
+		return nil, err
+	}
+	var stop context.CancelFunc
+	h.Context, stop = context.WithCancel(ctx)
+	granted := make(chan struct{})
+	go h.listen(output, granted, stop)
+	select {
+	case <-granted:
+		return h, nil
+	case <-ctx.Done(): // ending the input ends the wait
+	case <-h.over:
+		select {
+		case <-granted: // and lost before we looked: Context tells
+			return h, nil
+		default:
+		}
+	}
+	if err = h.Release(); err == nil {
+		err = ctx.Err()
+	}
+	return nil, err
+}
+
+func (h *Held) listen(output io.Reader, granted chan<- struct{}, stop context.CancelFunc) {
+	defer close(h.over)
+	defer stop() // the end of its output is a loss, whatever it came from
+	for lines, first := bufio.NewScanner(output), true; lines.Scan(); {
+		var event struct{ Event, Fence, Reason string }
+		if json.Unmarshal(lines.Bytes(), &event) != nil {
+			continue
+		}
+		switch event.Event {
+		case "granted":
+			if first { // with --also a line for each
+				h.Fence, _ = strconv.ParseUint(event.Fence, 10, 64)
+				close(granted)
+			}
+			first = false
+		case "losing", "lost":
+			h.reason = event.Reason
+			stop()
+		}
+	}
+}
+
+// Release gives the lock back. An error says that it had been lost before.
+func (h *Held) Release() error {
+	h.input.Close() // which releases it
+	<-h.over
+	err := h.cmd.Wait()
+	if err != nil {
+		err = fmt.Errorf("%s%s: %w", h.said.String(), h.reason, err)
+	}
+	return err
+}
