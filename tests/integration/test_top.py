@@ -123,8 +123,8 @@ def usage(run):
     assert result.rc == 69 and "no agent" in result.err, result
     run.redis(1)
     run.agent()
-    for words, says in ((["-d", "10ms"], "at least 100 ms"), (["--once", "-n", "2"], "leave out -n"), (["-n", "0"], "is not a count"),
-                        (["-d", "x"], "is not a duration"), (["a", "b"], "unexpected argument"), (["--json"], "--json")):
+    for words, says in ((["-d", "10ms"], "at least 100 ms"), (["--once", "-n", "2"], "leave out -n"), (["-n", "0"], "give a number from 1 on as count"),
+                        (["-d", "x"], "give a time such as 30, 500ms or 5m: 'x' is none"), (["a", "b"], "unexpected argument"), (["--json"], "--json")):
         result = run.holdfast("top", *words)
         assert result.rc == 64 and says in result.err and result.out == "", result
     began = time.monotonic()
@@ -253,17 +253,19 @@ def agent_away(run):
     assert not SANITIZE or its.process.err == ""
 
 
-@scenario("the picture of the documents is made by tools/capture-top", sanitizers=False)
+@scenario("the pictures of the documents are made by tools/capture", sanitizers=False)
 def captured(run):
-    picture = run.dir / "top.svg"
-    capture = run.spawn(ROOT / "tools" / "capture-top", picture, label="capture", env={"HOLDFAST_BUILD": BUILD})
-    assert capture.wait(60) == 0, capture.err
-    for drawing in (picture, ROOT / "docs" / "pictures" / "top.svg"):
-        root = xml.etree.ElementTree.parse(drawing).getroot()
-        text = " ".join("".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text"))
-        for word in ("default on host7", "VALIDITY", "db/migrate", "losing", "down", "WAITED FOR", "max_hold", "\u2588"):
-            assert word in text, (drawing, word, text)
-        assert "capture-" not in text, text
+    for name, words in (("top", ("default on host7", "VALIDITY", "db/migrate", "losing", "down", "WAITED FOR", "max_hold", "\u2588")),
+                        ("doctor", ("$ holdfast doctor", "b is down", "node.notices", "&__redis__:invalidate", "2 of 3 nodes may vote"))):
+        picture = run.dir / f"{name}.svg"
+        capture = run.spawn(ROOT / "tools" / "capture", name, picture, label="capture", env={"HOLDFAST_BUILD": BUILD})
+        assert capture.wait(60) == 0, capture.err
+        for drawing in (picture, ROOT / "docs" / "pictures" / f"{name}.svg"):
+            root = xml.etree.ElementTree.parse(drawing).getroot()
+            text = " ".join("".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text"))
+            for word in words:
+                assert word in text, (drawing, word, text)
+            assert "capture-" not in text, text
 
 
 if __name__ == "__main__":

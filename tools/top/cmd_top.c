@@ -85,7 +85,7 @@ static int judge(const struct reader_args *args)
     if (args->once && args->count)
         return args_usage("top", "leave out -n with --once: it is one frame");
     if (args->delay_ms >= 0 && args->delay_ms < DELAY_LEAST_MS)
-        return args_usage("top", "the delay is at least %d ms", DELAY_LEAST_MS);
+        return args_usage("top", "use a delay of at least %d ms", DELAY_LEAST_MS);
     return EXIT_OK;
 }
 

@@ -92,7 +92,7 @@ static void more(struct top_canvas *c, uint64_t count, const char *where)
 
 static const char *name_of(char *out, const uint8_t *name, size_t len)
 {
-    return text_escape(out, CELL_SIZE, name, len);
+    return text_escape_ascii(out, CELL_SIZE, name, len);
 }
 
 static int longer(int width, const char *text, int most)

@@ -64,9 +64,9 @@ static void take_agent(struct top_model *m, const struct reader *reader)
     int64_t extreme;
 
     life_judge(table, &life);
-    text_escape_str(m->agent, sizeof(m->agent), reader->place.agent);
-    text_escape_str(m->host, sizeof(m->host), reader->host);
-    text_escape_str(m->version, sizeof(m->version), reader->version);
+    text_escape_ascii_str(m->agent, sizeof(m->agent), reader->place.agent);
+    text_escape_ascii_str(m->host, sizeof(m->host), reader->host);
+    text_escape_ascii_str(m->version, sizeof(m->version), reader->version);
     life_sentence(m->sentence, sizeof(m->sentence), reader->place.agent, &life);
     m->verdict = life.verdict;
     m->pid = (int)life.pid;
@@ -102,7 +102,7 @@ static void explain_node(char *out, size_t size, const struct hf_node_row *row)
     else if (!reader_node_votes(row) && row->state == HF_NODE_UP)
         words_fleet_sentence(out, size, row->flags);
     else if (row->state != HF_NODE_UP)
-        text_escape_str(out, size, row->error);
+        text_escape_ascii_str(out, size, row->error);
 }
 
 static void take_nodes(struct top_model *m, const struct reader *reader)
@@ -115,7 +115,7 @@ static void take_nodes(struct top_model *m, const struct reader *reader)
     for (uint32_t i = 0; i < m->node_count; i++) {
         struct top_node *node = &m->node[i];
 
-        text_escape_str(node->id, sizeof(node->id), *rows[i].id ? rows[i].id : "?");
+        text_escape_ascii_str(node->id, sizeof(node->id), *rows[i].id ? rows[i].id : "?");
         snprintf(node->state, sizeof(node->state), "%s", words_node_state(rows[i].state));
         explain_node(node->why, sizeof(node->why), &rows[i]);
         node->votes = reader_node_votes(&rows[i]);
@@ -149,7 +149,7 @@ static void add_lease(const struct hf_slot_view *view, bool in_force, void *arg)
     memcpy(lease->name, view->name, view->name_len);
     lease->left_ms = lease->left_ms > 0 ? lease->left_ms : 0;
     take_user(lease->user, sizeof(lease->user), view->uid);
-    text_escape_str(lease->note, sizeof(lease->note), view->note);
+    text_escape_ascii_str(lease->note, sizeof(lease->note), view->note);
 }
 
 static int order_of_names(const uint8_t *x, size_t x_len, const uint8_t *y, size_t y_len)
@@ -220,7 +220,7 @@ static void take_waiters(struct top_model *m, const struct reader *reader,
                                  ? hf_dur_ms(hf_time_since((hf_time){row->deadline_ns}, now))
                                  : 0;
         take_user(w->user, sizeof(w->user), row->uid);
-        text_escape_str(w->command, sizeof(w->command), row->comm);
+        text_escape_ascii_str(w->command, sizeof(w->command), row->comm);
     }
     waiting_free(&waiting);
 }
