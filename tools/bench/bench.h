@@ -10,6 +10,7 @@ int bench_lock(int argc, char **argv);
 int bench_futex(int argc, char **argv);
 int bench_turns(int argc, char **argv);
 int bench_crowd(int argc, char **argv);
+int bench_shared(int argc, char **argv);
 int bench_queue(int argc, char **argv);
 int bench_hold(int argc, char **argv);
 int bench_pttl(int argc, char **argv);
@@ -17,6 +18,7 @@ int bench_many(int argc, char **argv);
 int bench_table(int argc, char **argv);
 int bench_spawn(int argc, char **argv);
 int bench_death(int argc, char **argv);
+int bench_relay(int argc, char **argv);
 int bench_counters(int argc, char **argv);
 
 #endif

@@ -1,5 +1,6 @@
 """Private redis-servers and agents to measure, and what they say of themselves. For the programs beside it."""
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -17,16 +18,28 @@ BUILD = pathlib.Path(__file__).resolve().parents[2] / "build"
 TAG = os.environ.get("HOLDFAST_TEST_TAG", "")  # by which a test finds what a killed run left
 
 
+NUMBERS = itertools.count(1)  # of fleets, of which there may be several at a time
+
+
 class Failed(Exception):
     """A measurement, or what it needs, ended badly; it says why on stderr."""
 
 
-class Fleet:
-    """N nodes on unix sockets and some agents on them, which stand for hosts. Ends all of them at its end."""
+class Silence:
+    @staticmethod
+    def say(row):
+        return row
 
-    def __init__(self, build, nodes, agents, flags=(), lines=None):
+
+class Fleet:
+    """N nodes and some agents on them, which stand for hosts. Ends all of them at its end. Whoever locks reaches the nodes at
+    `addresses`: by TCP on the loopback, as most do, with `tcp`, else by unix sockets; by TCP `delay_us` later each way, or with
+    `last_away` the last agent alone does. By `paths`, their unix sockets, they are asked how they are."""
+
+    def __init__(self, build, nodes, agents, flags=(), lines=None, tcp=False, delay_us=0, last_away=False):
         self.build, self.flags, self.lines = build, list(flags), lines or Lines()
-        self.processes, self.names = [], []
+        self.ports = free_ports(2 * nodes) if tcp else []
+        self.processes, self.nodes, self.names = [], [], []
         # The journal belongs on tmpfs, as in /run.
         tmpfs = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.directory = tempfile.mkdtemp(prefix=f"holdfast-bench{TAG}-", dir=tmpfs)
@@ -35,7 +48,13 @@ class Fleet:
             self.paths = [self.start_node(i) for i in range(nodes)]
             for path in self.paths:
                 await_true(lambda: os.path.exists(path), f"redis-server makes {path}")
-            self.names = [f"bench{TAG}-{os.getpid()}-{i}" for i in range(agents)]
+            self.addresses = self.paths
+            away = self.relay(delay_us) if delay_us else []
+            if tcp:
+                self.addresses = [str(port) for port in (away if away and not last_away else self.ports[:nodes])]
+            number = next(NUMBERS)
+            self.names = [f"bench{TAG}-{os.getpid()}-{number}-{i}" for i in range(agents)]
+            self.away = {self.names[-1]: away} if last_away else {}
             self.agents = [self.start_agent(name) for name in self.names]
         except BaseException:
             self.close()
@@ -49,18 +68,30 @@ class Fleet:
 
     def start_node(self, i):
         path = f"{self.directory}/n{i}.sock"
-        args = ["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no", "--dir", self.directory]
-        self.processes.append(subprocess.Popen(args, stdout=subprocess.DEVNULL))
+        port = str(self.ports[i]) if self.ports else "0"
+        args = ["redis-server", "--port", port, "--bind", "127.0.0.1", "--unixsocket", path, "--save", "", "--appendonly", "no", "--dir", self.directory]
+        self.nodes.append(subprocess.Popen(args, stdout=subprocess.DEVNULL))
+        self.processes.append(self.nodes[-1])
         return path
+
+    def relay(self, delay_us):
+        """Ports at which the nodes are so much farther away."""
+        near, far = self.ports[:len(self.paths)], self.ports[len(self.paths):]
+        relay = self.begin("relay", delay_us, *(f"{there}={here}" for there, here in zip(far, near)))
+        relay.stdout.readline()
+        self.processes.append(relay)
+        return far
 
     def start_agent(self, name, flags=("--assume-fresh",)):
         args = [f"{self.build}/bin/holdfastd", "--name", name, "--runtime-dir", self.directory, *self.flags, *flags]
-        for i, path in enumerate(self.paths):
-            args += ["--node", f"n{i}=unix:{path}"]
+        for i, address in enumerate(self.addresses):
+            args += ["--node", f"n{i}=unix:{address}" if address.startswith("/") else f"n{i}=127.0.0.1:{address}"]
+            if name in self.away:
+                args[-1] = f"n{i}=127.0.0.1:{self.away[name][i]},as=127.0.0.1:{address}"
         log = self.log_of(name)
         with log.open("a") as stderr:
             before = stderr.tell()
-            agent = subprocess.Popen(args, stderr=stderr)
+            agent = subprocess.Popen([*own_host(name), *args], stderr=stderr)
         self.processes.insert(0, agent)  # ends before its nodes
         await_true(lambda: "holdfastd: ready" in log.read_text()[before:] or agent.poll() is not None, f"{name} is ready", 60)
         if agent.poll() is not None:
@@ -80,6 +111,11 @@ class Fleet:
         """Runs a measurement to its end: its line of JSON."""
         with self.begin(*args) as process:
             return result_of(process, args, self.lines)
+
+    def measure_silently(self, *args):
+        """The same for a measurement that something slows down: it says nothing."""
+        with self.begin(*args) as process:
+            return result_of(process, args, Silence())
 
     def begin(self, *args):
         """A measurement that goes on until its stdin ends. It ends with this program."""
@@ -106,6 +142,36 @@ class Fleet:
         sent.pop("info", None)
         return sent
 
+    def work(self, turn, cycles):
+        """What a lock and unlock costs while `turn()` does `cycles` of them: processor time of the agent and of one node, and
+        switches of the agent's threads to another task."""
+        agents_s, nodes_s = self.cpu_s()
+        switches = sum(map(switches_of, (agent.pid for agent in self.agents)))
+        turn()
+        after = self.cpu_s()
+        switches = sum(map(switches_of, (agent.pid for agent in self.agents))) - switches
+        self.lines.say({"bench": "work", "agent_cpu_us": (after[0] - agents_s) / cycles * 1e6,
+                        "node_cpu_us": (after[1] - nodes_s) / len(self.paths) / cycles * 1e6, "agent_switches": switches / cycles})
+
+    def system_calls(self, turn, cycles):
+        """System calls of the agent per lock and unlock, by strace, which slows everything down. Without it, or where it may not
+        trace: none are told."""
+        summary = pathlib.Path(f"{self.directory}/strace")
+        try:
+            tracer = subprocess.Popen(["strace", "-f", "-c", "-o", summary, "-p", str(self.agents[0].pid)],
+                                      stderr=subprocess.DEVNULL)
+        except FileNotFoundError:
+            return
+        time.sleep(1)
+        turn()
+        tracer.send_signal(signal.SIGINT)
+        tracer.wait()
+        rows = [line.split() for line in summary.read_text().splitlines()] if summary.exists() else []
+        counts = {row[-1]: int(row[3]) for row in rows if len(row) >= 5 and row[3].isdigit() and row[-1] != "total"}
+        if counts:
+            self.lines.say({"bench": "system calls of the agent", "per_cycle": sum(counts.values()) / cycles,
+                            "most": {name: round(count / cycles, 1) for name, count in counts.items() if count > cycles / 2}})
+
     def calls(self, command):
         """How often each node carried this command out so far, in scripts or not."""
         return [dict(command_stats(path)).get(command, 0) for path in self.paths]
@@ -113,7 +179,7 @@ class Fleet:
     def cpu_s(self):
         """Of the agents, and of the nodes, so far."""
         agents = [process.pid for process in self.agents]
-        nodes = [process.pid for process in self.processes if process not in self.agents]
+        nodes = [process.pid for process in self.nodes]
         return sum(map(cpu_of, agents)), sum(map(cpu_of, nodes))
 
     def close(self):
@@ -143,6 +209,13 @@ def result_of(process, args=(), lines=None):
     return (lines or Lines()).say(json.loads(out))
 
 
+def own_host(name):
+    """In front of a command: gives it a host name of its own, where that is allowed."""
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    words = ["unshare", *user, "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name]
+    return words if subprocess.run([*words, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0 else []
+
+
 def await_true(condition, what, seconds=15):
     deadline = time.monotonic() + seconds
     while not condition():
@@ -166,6 +239,20 @@ def command_stats(path):
 def cpu_of(pid):
     """CPU seconds of a process so far, to the nanosecond: the clock that clock_getcpuclockid(3) names."""
     return time.clock_gettime((~pid << 3) | 2)
+
+
+def switches_of(pid):
+    """How often the threads of a process gave the processor to another task so far."""
+    text = "".join(path.read_text() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/status"))
+    return sum(int(line.split()[1]) for line in text.splitlines() if "ctxt_switches" in line)
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
 
 
 def difference(after, before):

@@ -30,6 +30,8 @@ static const char plain_renew[] =
     "local c=redis.call local r={} for i=1,#KEYS do if c('get',KEYS[i])==ARGV[i+1] then "
     "r[i]=c('pexpire',KEYS[i],ARGV[1]) else r[i]=0 end end return r";
 static const char token[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+static const char tag[] =
+    "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"; /* nobody asks for the token's own */
 static const char bench_nonce[] = "00000000000000000000000000000000";
 
 struct floor {
@@ -59,19 +61,14 @@ static double node_cpu_us(redisContext *c)
     return (user + sys) * 1e6;
 }
 
-static void load(redisContext *c, char ret_sha[41], const char *prelude, const char *body)
+static void load(redisContext *c, char ret_sha[41], const char *text)
 {
-    size_t size = strlen(prelude) + strlen(body) + 2;
-    char *text = malloc(size);
-    redisReply *r;
+    redisReply *r = redisCommand(c, "SCRIPT LOAD %s", text);
 
-    snprintf(text, size, "%s\n%s", prelude, body);
-    r = redisCommand(c, "SCRIPT LOAD %s", text);
     if (!r || r->type != REDIS_REPLY_STRING)
         measure_die("SCRIPT LOAD: %s", r ? r->str : c->errstr);
     snprintf(ret_sha, 41, "%s", r->str);
     freeReplyObject(r);
-    free(text);
 }
 
 static void set_blocking(redisContext *c, bool blocking)
@@ -105,9 +102,9 @@ static void open_nodes(struct floor *f, int count, char **names)
             measure_die("node %s: %s", names[i], c ? c->errstr : "out of memory");
         f->node[i] = c;
         if (f->scripts) {
-            load(c, f->acquire_sha, script_common, script_acquire);
-            load(c, f->release_sha, script_common, script_release);
-            load(c, f->renew_sha, script_common, script_renew);
+            load(c, f->acquire_sha, script_acquire);
+            load(c, f->release_sha, script_release);
+            load(c, f->renew_sha, script_renew);
             /* A node that an agent uses has a sentinel; on any other one is made. */
             r = redisCommand(c, "HSETNX holdfast:node nonce %s", bench_nonce);
             freeReplyObject(r);
@@ -115,8 +112,8 @@ static void open_nodes(struct floor *f, int count, char **names)
             snprintf(f->nonce[i], sizeof(f->nonce[i]), "%s", r && r->str ? r->str : "");
             freeReplyObject(r);
         } else {
-            load(c, f->release_sha, "", plain_release);
-            load(c, f->renew_sha, "", plain_renew);
+            load(c, f->release_sha, plain_release);
+            load(c, f->renew_sha, plain_renew);
         }
         f->cpu_before[i] = node_cpu_us(c);
         set_blocking(c, false);
@@ -187,8 +184,9 @@ static void append_acquire(struct floor *f, int i, const char *key)
     if (f->scripts)
         redisAppendCommand(f->node[i],
                            "EVALSHA %s 3 holdfast:node %s holdfast:fence:%s %s " TTL_MS
-                           " 4000000000000000 %s %" PRIu64 " %s %d 0 bench %s 0",
-                           f->acquire_sha, key, key, token, f->nonce[i], f->fence, "bench", 1, "");
+                           " 4000000000000000 %s %" PRIu64 " %s %" PRIu64
+                           "\n1\n0\n0\nbench\nbench\n",
+                           f->acquire_sha, key, key, token, f->nonce[i], f->fence, tag, f->fence);
     else
         redisAppendCommand(f->node[i], "SET %s %s NX PX " TTL_MS, key, token);
     f->owed[i]++;
@@ -213,8 +211,27 @@ static void report(struct floor *f, const char *what, const char *figures, doubl
            nodes_cpu_us(f) / count);
 }
 
-static void latency(struct floor *f, long cycles)
+/* What a lock waits for: a quorum, as the agent; all nodes (redsync); or one node after the other (redlock-py and -cpp). */
+enum fan { FAN_QUORUM, FAN_ALL, FAN_IN_TURN };
+
+static void ask_all(struct floor *f, enum fan fan,
+                    void (*append)(struct floor *, int, const char *), const char *key)
 {
+    for (int i = 0; i < f->n; i++) {
+        append(f, i, key);
+        if (fan == FAN_IN_TURN) {
+            flush(f);
+            await(f, f->n, 0);
+        }
+    }
+    flush(f);
+    await(f, fan == FAN_QUORUM ? f->q : f->n, 0);
+}
+
+static void latency(struct floor *f, long cycles, enum fan fan)
+{
+    static const char *const names[] = {"lat", "all", "turn"};
+
     double *samples = malloc(sizeof(*samples) * (size_t)cycles);
     double cpu = measure_cpu_us();
     char figures[96];
@@ -225,14 +242,8 @@ static void latency(struct floor *f, long cycles)
 
         snprintf(key, sizeof(key), "floor:%ld", k);
         f->fence++;
-        for (int i = 0; i < f->n; i++)
-            append_acquire(f, i, key);
-        flush(f);
-        await(f, f->q, 0);
-        for (int i = 0; i < f->n; i++)
-            append_release(f, i, key);
-        flush(f);
-        await(f, f->q, 0);
+        ask_all(f, fan, append_acquire, key);
+        ask_all(f, fan, append_release, key);
         samples[k] = measure_now_us() - start;
     }
     cpu = measure_cpu_us() - cpu;
@@ -240,7 +251,7 @@ static void latency(struct floor *f, long cycles)
     snprintf(figures, sizeof(figures), "\"p50_us\":%.1f,\"p99_us\":%.1f",
              measure_percentile(samples, (size_t)cycles, 0.5),
              measure_percentile(samples, (size_t)cycles, 0.99));
-    report(f, "lat", figures, (double)cycles, cpu);
+    report(f, names[fan], figures, (double)cycles, cpu);
     free(samples);
 }
 
@@ -387,17 +398,21 @@ int bench_floor(int argc, char **argv)
     bool wide;
 
     if (argc < 5 || (strcmp(argv[1], "plain") != 0 && strcmp(argv[1], "scripts") != 0)) {
-        fputs(
-            "usage: bench floor plain|scripts lat|rtt CYCLES NODE... | tput CYCLES WIDTH NODE... | "
-            "renew|shuffled|paced:MS KEYS BATCH NODE...\n",
-            stderr);
+        fputs("usage: bench floor plain|scripts lat|all|turn CYCLES NODE... | rtt CYCLES PAUSE_US "
+              "NODE... | tput CYCLES WIDTH NODE... | "
+              "renew|shuffled|paced:MS KEYS BATCH NODE...\n",
+              stderr);
         return 64;
     }
     f.scripts = strcmp(argv[1], "scripts") == 0;
-    wide = strcmp(argv[2], "lat") != 0;
+    wide =
+        strcmp(argv[2], "lat") != 0 && strcmp(argv[2], "all") != 0 && strcmp(argv[2], "turn") != 0;
     open_nodes(&f, argc - (wide ? 5 : 4), argv + (wide ? 5 : 4));
     if (!wide)
-        latency(&f, measure_number(argv[3], 1));
+        latency(&f, measure_number(argv[3], 1),
+                argv[2][0] == 'l'   ? FAN_QUORUM
+                : argv[2][0] == 'a' ? FAN_ALL
+                                    : FAN_IN_TURN);
     else if (strcmp(argv[2], "rtt") == 0)
         round_trip(&f, measure_number(argv[3], 1), measure_number(argv[4], 0));
     else if (strcmp(argv[2], "tput") == 0)
@@ -406,7 +421,8 @@ int bench_floor(int argc, char **argv)
              strncmp(argv[2], "paced:", 6) == 0)
         renewal(&f, measure_number(argv[3], 1), measure_number(argv[4], 1), argv[2]);
     else
-        measure_die("'%s' is none of lat, rtt, tput, renew, shuffled, paced:MS", argv[2]);
+        measure_die("'%s' is none of lat, all, turn, rtt, tput, renew, shuffled, paced:MS",
+                    argv[2]);
     for (int i = 0; i < f.n; i++)
         redisFree(f.node[i]);
     return 0;

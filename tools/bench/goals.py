@@ -66,43 +66,94 @@ def lookup(rows):
 # --- lock and unlock -----------------------------------------------------------------------------------
 
 
-def one_client(rows, nodes):
-    rows = rows.where(part="lock1", nodes=nodes)
-    return rows.where(bench="lock"), rows.where(kind="scripts"), rows.where(kind="plain"), rows.where(bench="peer")
+class One:
+    """What one client's locks and unlocks took and cost, and what they are read beside."""
+
+    def __init__(self, rows, nodes, net="tcp", **more):
+        self.rows = rows.where(part="lock1", nodes=nodes, net=net, **more)
+        self.ours, self.work = self.rows.where(bench="lock"), self.rows.where(bench="work")
+        self.scripts, self.plain = self.rows.where(kind="scripts"), self.rows.where(kind="plain", what="lat")
+
+    def with_futex(self):
+        """p50 over that of the floor with the shipped scripts and two futex round trips, and the latter."""
+        trip = self.rows.where(bench="futex", apart=True).median("p50_us")
+        floor = self.scripts.median("p50_us") + 2 * trip
+        return self.ours.median("p50_us") / floor, f"{us(floor)}, two round trips of {us(trip)} within"
+
+
+@goal("a node's CPU per lock+unlock, 3 nodes", "at most 1.7 times that of plain SET and checked DEL")
+def node_cpu(rows):
+    one = One(rows, 3)
+    ours, plain = one.work.median("node_cpu_us"), one.plain.median("node_cpu_us")
+    return (f"{one.work.ratio(one.plain, 'node_cpu_us'):.2f} ({us(ours)}, plain {us(plain)}, the shipped scripts from the floor's client "
+            f"{us(one.scripts.median('node_cpu_us'))})"), one.work.ratio(one.plain, "node_cpu_us") <= 1.7
+
+
+@goal("the agent's CPU per lock+unlock, 3 nodes", "at most 1.4 times that of the bare quorum lock's client")
+def agent_cpu(rows):
+    one = One(rows, 3)
+    ours, plain = one.work.median("agent_cpu_us"), one.plain.median("client_cpu_us")
+    return (f"{ours / plain:.2f} ({us(ours)}, bare {us(plain)}; {one.work.median('agent_switches'):.1f} task switches; the program's own "
+            f"{us(one.ours.median('client_cpu_us'))})"), ours <= 1.4 * plain
+
+
+@goal("... its system calls", "at most 17")
+def agent_calls(rows):
+    row = One(rows, 3).rows.where(bench="system calls of the agent").one()
+    return (f"{row['per_cycle']:.1f} (" + ", ".join(f"{name} {count:g}" for name, count in row["most"].items()) + ")", row["per_cycle"] <= 17)
 
 
 def floor_goal(nodes):
-    @goal(f"lock+unlock, one client, {nodes} nodes, p50", "at most 1.3 times the floor with the shipped scripts")
+    @goal(f"lock+unlock, one client, {nodes} nodes, p50", "at most 1.2 times the floor with the shipped scripts and two futex round trips")
     def p50(rows):
-        ours, scripts, plain, _ = one_client(rows, nodes)
-        ratio = ours.ratio(scripts, "p50_us")
-        trip = rows.where(part="lock1", nodes=nodes, bench="futex", apart=True).median("p50_us")
-        both = scripts.median("p50_us") + 2 * trip
-        return (f"{ratio:.2f} ({us(ours.median('p50_us'))}, floor {us(scripts.median('p50_us'))}); with two futex round trips between processes "
-                f"({us(trip)} each) the floor is {us(both)}: {ours.median('p50_us') / both:.2f}; "
-                f"{ours.ratio(plain, 'p50_us'):.2f} times the floor with plain SET"), ratio <= 1.3
+        one = One(rows, nodes)
+        ratio, floor = one.with_futex()
+        return (f"{ratio:.2f} ({us(one.ours.median('p50_us'))}, floor {floor}); {one.ours.ratio(one.scripts, 'p50_us'):.2f} times the floor "
+                f"with the scripts alone"), ratio <= 1.2
 
-    @goal("... p99", "at most 2 times")
+    @goal("... and of plain SET, p50", "at most 2 times the bare quorum lock")
+    def p50_plain(rows):
+        one = One(rows, nodes)
+        ratio = one.ours.ratio(one.plain, "p50_us")
+        return f"{ratio:.2f} (bare {us(one.plain.median('p50_us'))})", ratio <= 2
+
+    @goal("... p99", "at most 2 times the floor with the shipped scripts")
     def p99(rows):
-        ours, scripts, plain, _ = one_client(rows, nodes)
-        ratio = ours.ratio(scripts, "p99_us")
-        return (f"{ratio:.2f} ({us(ours.median('p99_us'))}, floor {us(scripts.median('p99_us'))}); "
-                f"{ours.ratio(plain, 'p99_us'):.2f} times with plain SET"), ratio <= 2
+        one = One(rows, nodes)
+        ratio = one.ours.ratio(one.scripts, "p99_us")
+        return (f"{ratio:.2f} ({us(one.ours.median('p99_us'))}, floor {us(one.scripts.median('p99_us'))}); "
+                f"{one.ours.ratio(one.plain, 'p99_us'):.2f} times with plain SET"), ratio <= 2
 
-    @goal("... than other libraries, by whole fan-out, p50", "faster than each")
+    @goal("... than other libraries and loops like theirs, by whole fan-out, p50", "faster than each")
     def peers(rows):
-        ours, _, plain, others = one_client(rows, nodes)
-        ours, plain = ours.median("p50_us"), plain.median("p50_us")
-        theirs = {row["peer"]: others.where(peer=row["peer"]).median("p50_us") for row in others}
-        if not theirs:
-            raise Missing
-        return (f"{us(ours)}; " + ", ".join(f"{name} {us(value)}" for name, value in theirs.items())
-                + f"; the floor with plain SET {us(plain)}",
-                all(ours < value for value in theirs.values()))
+        one = One(rows, nodes)
+        ours, found = one.ours.median("p50_us"), {}
+        for name, what in ("waiting for all nodes (redsync)", "all"), ("one node after the other (redlock-py, -cpp)", "turn"):
+            found[name] = one.rows.where(kind="plain", what=what).median("p50_us")
+        for row in one.rows.where(bench="peer"):
+            found[row["peer"]] = one.rows.where(peer=row["peer"]).median("p50_us")
+        return (f"{us(ours)}; " + ", ".join(f"{name} {us(value)}" for name, value in found.items()), all(ours < value for value in found.values()))
 
 
 floor_goal(3)
 floor_goal(5)
+
+
+@goal("lock+unlock, 3 nodes that are 1 ms away each way, p50", "at most 1.05 times the floor with the shipped scripts")
+def far_away(rows):
+    ones = [(delay_us, One(rows, 3, net="far", delay_us=delay_us)) for delay_us in (200, 1000, 10_000)]
+    ratios = {delay_us: one.ours.ratio(one.scripts, "p50_us") for delay_us, one in ones if one.ours}
+    if 1000 not in ratios:
+        raise Missing
+    return (", ".join(f"{ratio:.3f} at {delay_us / 1000:g} ms" for delay_us, ratio in ratios.items()), ratios[1000] <= 1.05)
+
+
+@goal("lock+unlock over unix sockets, 3 nodes, p50", "stated")
+def by_unix(rows):
+    one = One(rows, 3, net="unix")
+    ratio, floor = one.with_futex()
+    return (f"{us(one.ours.median('p50_us'))}; {one.ours.ratio(one.plain, 'p50_us'):.2f} times plain SET, {one.ours.ratio(one.scripts, 'p50_us'):.2f} "
+            f"times the floor with the shipped scripts, {ratio:.2f} with two futex round trips ({floor})"), True
 
 
 @goal("lock+unlock, 64 clients, 3 nodes", "at least 0.7 of the floor with the shipped scripts, 64 in flight")
@@ -115,7 +166,7 @@ def sixty_four(rows):
             f"one process with 64 in a call: {sets.ratio(scripts, key):.2f})"), ratio >= 0.7
 
 
-@goal("... than other libraries, 64 at a time", "at least 10 times node-redlock and redis-py")
+@goal("... than other libraries, 64 at a time", "at least 3 times node-redlock, 10 times redis-py")
 def sixty_four_peers(rows):
     rows = rows.where(part="lock64", nodes=3)
     key = "cycles_per_s"
@@ -123,7 +174,7 @@ def sixty_four_peers(rows):
     theirs = {name: rows.where(peer=name).median(key) for name in ("node-redlock", "redis-py")}
     also, plain = rows.where(peer="redis-semaphore").median(key), rows.where(kind="plain").median(key)
     return (", ".join(f"{ours / value:.1f} times {name} ({value:,.0f}/s)" for name, value in theirs.items())
-            + f", {ours / also:.1f} times redis-semaphore; the floor with plain SET is {plain / theirs['node-redlock']:.1f} times node-redlock", all(ours >= 10 * value for value in theirs.values()))
+            + f", {ours / also:.1f} times redis-semaphore; the floor with plain SET is {plain / theirs['node-redlock']:.1f} times node-redlock", ours >= 3 * theirs["node-redlock"] and ours >= 10 * theirs["redis-py"])
 
 
 # --- renewal -------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ static const struct {
 } commands[] = {
     {"floor", bench_floor,
      "floor plain|scripts lat CYCLES NODE...   the bare quorum lock, one at a time\n"
+     "  floor plain|scripts all|turn CYCLES NODE...   it waits for all nodes; for one after the "
+     "other\n"
      "  floor plain|scripts rtt CYCLES PAUSE_US NODE...   only its acquire: one round trip to a "
      "quorum\n"
      "  floor plain|scripts tput CYCLES WIDTH NODE...   WIDTH locks in flight\n"
@@ -25,7 +27,13 @@ static const struct {
     {"turns", bench_turns,
      "turns AGENT AGENT ROUNDS PAUSE_US   release to grant, of two processes that take turns"},
     {"crowd", bench_crowd,
-     "crowd SECONDS HOLD_US AGENT=PROCESSES...   many that want one lock: waits, shares, CPU"},
+     "crowd [--name NAME] SECONDS HOLD_US AGENT=PROCESSES...   many that want one lock: waits, "
+     "shares, CPU"},
+    {"shared", bench_shared,
+     "shared cost AGENT plain|shared|exclusive CYCLES   one lock at a time, of that kind\n"
+     "  shared crowd SECONDS HOLD_US AGENT=ALONE AGENT=SHARING...   waits of those who share one "
+     "lock, "
+     "and who want it alone"},
     {"queue", bench_queue,
      "queue hold|wait AGENT PREFIX NAMES   holds or waits for many names until stdin ends"},
     {"hold", bench_hold,
@@ -42,6 +50,9 @@ static const struct {
      "death AGENT ROUNDS PAUSE_US SOCKET...   from a holder's death to the release"},
     {"load", bench_load,
      "load KEY_NS SCRIPT_NS [--quick]   what renewals ask of a node, simulated; docs/SCALE.md"},
+    {"relay", bench_relay,
+     "relay DELAY_US PORT=PORT...   passes on what comes, so much later each way, until stdin "
+     "ends"},
     {"counters", bench_counters, "counters AGENT   of its table"},
 };
 

@@ -38,19 +38,20 @@ def the_goals(rows, before):
 
 def by_nodes(rows, _):
     body = []
-    for nodes in sorted({row["nodes"] for row in rows.where(part="lock1", bench="lock")}):
-        here = rows.where(part="lock1", nodes=nodes)
+    for nodes in sorted({row["nodes"] for row in rows.where(part="lock1", bench="lock", net="tcp")}):
+        here = rows.where(part="lock1", nodes=nodes, net="tcp")
         cells = [nodes]
-        for some in (here.where(kind="plain"), here.where(kind="scripts"), here.where(bench="lock"),
+        for some in (here.where(kind="plain", what="lat"), here.where(kind="scripts"), here.where(bench="lock"),
                      *(here.where(peer=peer) for peer in ("node-redlock", "redis-semaphore", "redis-py"))):
             cells.append(f"{some.median('p50_us'):.0f} / {some.median('p99_us'):.0f}" if some else "")
         cells += [f"{some.median(key):.0f}" if some else "" for some, key in ((here.where(bench="lock"), "client_cpu_us"),
-                  (here.where(bench="agent cpu"), "us_per_cycle"), (here.where(kind="scripts"), "node_cpu_us"))]
+                  (here.where(bench="work"), "agent_cpu_us"), (here.where(bench="work"), "node_cpu_us"),
+                  (here.where(kind="plain", what="lat"), "client_cpu_us"), (here.where(kind="plain", what="lat"), "node_cpu_us"))]
         body.append(cells)
     if not body:
         raise Missing
     return markdown(["nodes", "floor, plain SET", "floor, shipped scripts", "Holdfast", "node-redlock", "redis-semaphore", "redis-py",
-                     "CPU: client", "agent", "a node"], body)
+                     "CPU: client", "agent", "a node", "plain SET: client", "a node"], body)
 
 
 SECTIONS = {"machine": the_machine, "goals": the_goals, "nodes": by_nodes}

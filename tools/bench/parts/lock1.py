@@ -1,23 +1,42 @@
-"""A lock and its unlock, one after the other, by one client, on 1 to 9 nodes, in turns with the bare quorum lock: plain
-SET, and the scripts that ship; and with a futex round trip between processes on two processors, of which a lock and unlock through another
-process has two. On 3 and 5 nodes other libraries take their turns, too, by whole fan-out."""
+"""A lock and its unlock, one after the other, by one client, on 1 to 9 nodes over TCP, in turns with the bare quorum lock: plain
+SET, and the scripts that ship; with a futex round trip between processes on two processors, of which a lock and unlock through another
+process has two; and, on 3 and 5 nodes, with loops as other libraries have them and with other libraries, by whole fan-out. On 3 nodes, too: over
+unix sockets, and over TCP with nodes that are so much farther away. Lines say which by `net`: tcp, unix or far."""
 from fleet import Fleet
 from parts import peers
+
+FAR_US = (200, 1000, 10_000)  # each way
 
 
 def measure(lines, options):
     cycles, turns = (150, 1) if options.quick else (3000, 7)
     for nodes in (3,) if options.quick else (1, 3, 5, 7, 9):
-        with lines.tagged(nodes=nodes), Fleet(options.build, nodes, agents=1, lines=lines) as fleet:
-            for turn in range(turns):
-                with lines.tagged(turn=turn):
-                    for kind in "plain", "scripts":
-                        fleet.measure("floor", kind, "lat", cycles, *fleet.paths)
-                    fleet.measure("futex", cycles, 0, "apart")
-                    agent_s, _ = fleet.cpu_s()
-                    fleet.measure("lock", fleet.names[0], cycles)
-                    lines.say({"bench": "agent cpu", "us_per_cycle": (fleet.cpu_s()[0] - agent_s) / cycles * 1e6})
+        with lines.tagged(nodes=nodes, net="tcp"), Fleet(options.build, nodes, agents=1, lines=lines, tcp=True) as fleet:
+            by_turns(fleet, lines, cycles, turns)
             if nodes in (3, 5):
-                for turn in range(1 if options.quick else 3):
-                    with lines.tagged(turn=turn):
-                        peers.take_turns(fleet, lines, "one", cycles)
+                beside_others(fleet, lines, cycles, 1 if options.quick else 3)
+            if nodes == 3:
+                fleet.system_calls(lambda: fleet.measure_silently("lock", fleet.names[0], cycles), cycles)
+    with lines.tagged(nodes=3, net="unix"), Fleet(options.build, 3, agents=1, lines=lines) as fleet:
+        by_turns(fleet, lines, cycles, turns)
+    for delay_us in FAR_US[1:2] if options.quick else FAR_US:
+        with (lines.tagged(nodes=3, net="far", delay_us=delay_us),
+              Fleet(options.build, 3, agents=1, lines=lines, tcp=True, delay_us=delay_us) as fleet):
+            by_turns(fleet, lines, min(cycles, 2_000_000 // delay_us // 4), min(turns, 3))
+
+
+def by_turns(fleet, lines, cycles, turns):
+    for turn in range(turns):
+        with lines.tagged(turn=turn):
+            for kind in "plain", "scripts":
+                fleet.measure("floor", kind, "lat", cycles, *fleet.addresses)
+            fleet.measure("futex", cycles, 0, "apart")
+            fleet.work(lambda: fleet.measure("lock", fleet.names[0], cycles), cycles)
+
+
+def beside_others(fleet, lines, cycles, turns):
+    for turn in range(turns):
+        with lines.tagged(turn=turn):
+            for fan in "all", "turn":
+                fleet.measure("floor", "plain", fan, cycles, *fleet.addresses)
+            peers.take_turns(fleet, lines, "one", cycles)

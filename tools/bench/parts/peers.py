@@ -25,5 +25,5 @@ def programs():
 def take_turns(fleet, lines, *what):
     """Each of them once: "one" CYCLES, or "many" MILLISECONDS CLIENTS."""
     for argv, env in programs().values():
-        argv = [*argv, *map(str, what), *fleet.paths]
+        argv = [*argv, *map(str, what), *fleet.addresses]
         lines.say(json.loads(subprocess.run(argv, env=env, stdout=subprocess.PIPE, check=True).stdout))

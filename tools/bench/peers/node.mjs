@@ -10,7 +10,7 @@ const require = createRequire(`${process.env.MODULES}/`);
 const [library, mode, ...rest] = process.argv.slice(2);
 const numbers = rest.splice(0, mode === 'one' ? 1 : 2).map(Number);
 const { Redis } = require('ioredis');
-const nodes = rest.map(path => new Redis({ path, maxRetriesPerRequest: 0 }));
+const nodes = rest.map(at => new Redis({ ...(at[0] === "/" ? { path: at } : { port: Number(at) }), maxRetriesPerRequest: 0 }));
 const now = () => Number(process.hrtime.bigint()) / 1e3;
 
 function nodeRedlock() {

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Locks and unlocks by redis-py's Lock, as fast as it goes: prints a line of JSON.
 
-    redis_py.py one CYCLES SOCKET...                  one after the other
-    redis_py.py many MILLISECONDS CLIENTS SOCKET...   CLIENTS at a time
+    redis_py.py one CYCLES NODE...                  one after the other
+    redis_py.py many MILLISECONDS CLIENTS NODE...   CLIENTS at a time
 
 redis-py's lock is that of one server. By whole fan-out it is taken on every node: one after the other where one lock is
 taken at a time, as Python's Redlock libraries do it, and all at once where CLIENTS tasks of an event loop take locks.
@@ -18,8 +18,13 @@ import redis.asyncio
 TTL_S = 30
 
 
+def at(node):
+    """How redis-py is told of a node: a port of this host, or the path of a unix socket."""
+    return {"unix_socket_path": node} if node.startswith("/") else {"port": int(node)}
+
+
 def one_by_one(paths, cycles):
-    nodes = [redis.Redis(unix_socket_path=path) for path in paths]
+    nodes = [redis.Redis(**at(path)) for path in paths]
     samples = []
     for k in range(-100, cycles):
         start = time.perf_counter()
@@ -35,7 +40,7 @@ def one_by_one(paths, cycles):
 
 
 async def many_at_a_time(paths, milliseconds, clients):
-    nodes = [redis.asyncio.Redis(unix_socket_path=path) for path in paths]
+    nodes = [redis.asyncio.Redis(**at(path)) for path in paths]
     start = time.perf_counter()
     count = 0
 
