@@ -176,6 +176,71 @@ check "holdfastd@cell starts" systemctl restart holdfastd@cell
 check "it has its own locks" as_alice holdfast run --agent cell -w 60s long -- true
 check "it is taken for what it is" says "cell" holdfast agents
 check "systemctl reload holdfastd@cell" systemctl reload holdfastd@cell
+
+# --- a password that only the service manager can read
+first=Rumpelstilz1 second='Rumpelstilz 2;#%'
+nodes_take() { # nodes_take RULE...: of the user holdfast on the nodes with a password
+    for port in 7021 7022 7023; do
+        redis-cli -p $port ACL SETUSER holdfast "$@" >/dev/null
+    done
+}
+for port in 7021 7022 7023; do
+    redis-server --port $port --save '' --daemonize yes --logfile "/root/redis$port" >/dev/null
+done
+nodes_take on ">$first" '~*' '&*' +@all
+sed 's,^node = \(.\)=127.0.0.1:700,node = \1=redis://holdfast@127.0.0.1:702,' /etc/holdfast/holdfast.conf >/etc/holdfast/vault.conf
+echo 'password_file = redis' >>/etc/holdfast/vault.conf
+chgrp holdfast /etc/holdfast/vault.conf
+chmod 640 /etc/holdfast/vault.conf
+(umask 077 && echo "$first" >/etc/holdfast/vault.password)
+check "a credential that no unit loads is told" says "failed" systemctl start holdfastd@vault
+check "in words" says "LoadCredential=redis:PATH" journalctl --no-pager -u holdfastd@vault
+mkdir -p /etc/systemd/system/holdfastd@vault.service.d
+cat >/etc/systemd/system/holdfastd@vault.service.d/password.conf <<'UNIT'
+[Service]
+LoadCredential=redis:/etc/holdfast/vault.password
+UNIT
+systemctl daemon-reload
+systemctl reset-failed holdfastd@vault
+vault() { as_alice holdfast "$1" --agent vault "${@:2}"; }
+check "with LoadCredential= it starts" systemctl restart holdfastd@vault
+check "its nodes take the password" until_ok says "3 of 3" vault status
+check "a job runs under its lock" vault run -w 30s vaulted -- true
+systemd-run --quiet --unit=job-vaulted --uid=alice --property=KillMode=process holdfast run --agent vault vaulted -- sleep 1000
+vault_holds() { vault list | grep -q '^vaulted .*held'; }
+check "and another goes on" until_ok vault_holds
+nodes_take ">$second"
+(umask 077 && echo "$second" >/etc/holdfast/vault.password)
+check "a restart takes another password" systemctl restart holdfastd@vault
+nodes_take "<$first"
+for port in 7021 7022 7023; do
+    redis-cli -p $port CLIENT KILL USER holdfast >/dev/null
+done
+sleep 1
+check "with which its nodes let it in" until_ok says "3 of 3" vault status
+check "and the lease went on" vault_holds
+check "nobody else reads the credential" test -z "$(runuser -u alice -- sh -c 'cat /run/credentials/holdfastd@vault.service/redis' 2>/dev/null)"
+shown() {
+    ps -eo args --no-headers --width 1000
+    cat /proc/[0-9]*/cmdline | tr '\0' ' '
+    tr '\0' '\n' <"/proc/$(systemctl show -P MainPID holdfastd@vault)/environ"
+    systemctl show holdfastd@vault
+    systemctl status --no-pager -l holdfastd@vault
+    journalctl --no-pager -o verbose
+    find /run/holdfast /var/lib/holdfast /dev/shm -type f -exec cat {} + 2>/dev/null
+    for words in status nodes "nodes --json" doctor history fleet metrics; do
+        # shellcheck disable=SC2086
+        holdfast ${words%% *} --agent vault ${words#"${words%% *}"}
+    done
+}
+shown >/root/shown 2>&1
+check "what shows the service shows no password" test "$(grep -ac Rumpelstilz /root/shown):$(grep -c vault /root/shown | sed 's/^[1-9].*/some/')" = 0:some
+systemctl stop job-vaulted
+check "systemctl stop holdfastd@vault" systemctl stop holdfastd@vault
+check "its credential goes with it" test ! -e /run/credentials/holdfastd@vault.service
+rm -r /etc/holdfast/vault.* /etc/systemd/system/holdfastd@vault.service.d
+systemctl daemon-reload
+
 if compgen -G '/root/*.deb' >/dev/null; then
     dpkg-deb -R ./holdfast_*.deb /root/next
     sed -i 's/^Version: .*/&+next/' /root/next/DEBIAN/control

@@ -62,6 +62,18 @@ check "the manual is there" test -f /usr/share/man/man8/holdfastd.8.gz -o -f /et
 # unit's own words; a job under a lock
 check "Redis and openssl" install redis-server openssl
 grep -q localhost /etc/hosts 2>/dev/null || echo "127.0.0.1 localhost" >>/etc/hosts
+
+# --- the tutorial, to the letter, by a user who has nothing but the packages
+useradd -m -u 1000 ada
+check "Python, for who types the tutorial" install python3
+walk() {
+    mkdir -p /run/user/1000 && chown ada:ada /run/user/1000
+    unshare --uts sh -ec 'hostname laptop; cd /home/ada; exec setpriv --reuid=ada --regid=ada --clear-groups env -i HOME=/home/ada USER=ada LC_ALL=C.UTF-8 \
+        XDG_RUNTIME_DIR=/run/user/1000 PATH=/usr/bin:/bin python3 /packages/walkthrough.py /usr/share/doc/holdfast/TUTORIAL.md'
+}
+check "the tutorial's commands say what it shows" walk
+rm -rf /run/user/1000
+
 mkdir tls
 sign() { # sign NAME: a key and a certificate of our CA
     openssl req -newkey rsa:2048 -nodes -keyout "tls/$1.key" -out "tls/$1.csr" -subj "/CN=$1" 2>/dev/null &&
@@ -145,12 +157,19 @@ check "the same name is another lock there" as nobody holdfast run --agent cell 
 check "libholdfast-dev" install ./libholdfast-dev_*.deb
 check "programs find it" test -f /usr/include/holdfast.h
 
+check "python3-holdfast" install ./python3-holdfast_*.deb
+in_python() { as nobody python3 -c '
+from holdfast import Lock
+with Lock("from/python", wait=10) as lock:
+    print("fence", lock.fence)'; }
+check "a lock in Python" says "fence [0-9]" in_python
+
 # --- removed, purged
 check "all end when they are asked to" kill "$job" "$agent" "$cell"
 wait "$job" "$agent" "$cell" 2>/dev/null
 for port in 7001 7002 7003 7011 7012 7013; do ask $port shutdown nosave; done
 rm /etc/holdfast/{ca.crt,agent.crt,agent.key,password}
-check "the packages are removed" apt-get remove -y -qq holdfast libholdfast1 libholdfast-dev
+check "the packages are removed" apt-get remove -y -qq holdfast libholdfast1 libholdfast-dev python3-holdfast
 check "the configuration stays" cmp $conf /packages/mine.conf
 rm -f /etc/holdfast/cell.conf
 check "the packages are purged" apt-get purge -y -qq holdfast
