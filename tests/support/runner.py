@@ -38,7 +38,8 @@ SHARD_SCENARIOS = 5  # of one integration program at a time, so that a long prog
 AGAIN_MOST = 6  # programs that run once more; more than that are no chance of the machine
 # They begin first, so that none of them runs alone at the end; then the other scenarios, and the other unit tests last.
 LONGEST = {"integration": ("simulator", "upgrade", "interop", "steps", "young_nodes", "restart", "capacity", "chaos", "renewal", "nodes",
-                           "bench", "proxies", "holders", "exclusion", "faults", "history"),
+                           "bench", "proxies", "holders", "exclusion", "faults", "history", "watchdog", "fleet_longer", "fleet_remedies",
+                           "fleet_again", "fleet_way_back", "fleet"),
            "unit": ("guardian", "agent_renewal", "agent_renewal_end", "agent_renewal_handoff", "agent_releaser")}
 # Scenarios that a build with a sanitizer runs with --all or HOLDFAST_FULL only: what of the product runs in them runs in others
 # under that sanitizer, too, or has nothing for it to see. The build without runs all of them.
@@ -61,9 +62,16 @@ LEFT_OUT["thread"] = {
     "check_config": "a program of one thread",
     "readers": "programs of one thread that map the table; unit tests read it between threads",
     "simulator": "a program of one thread",
+    "fleet_remedies": "what commands of one thread advise; a fleet that changes is in the other scenarios of fleets",
+    "fleet_table": "the table that a command of one thread prints",
+    "top": "a program of one thread that maps the table",
 }
 # Every script, notices of changed keys, what nodes tell of themselves, restarts, quarantines and the wire's words.
 ON_EACH_SERVER = ("behaviours", "nodes", "wakeup", "who")
+# With the other hiredis: connections and what is sent and told on them, in the clear and over TLS. Of the unit tests those
+# that know of connections.
+WITH_EACH_HIREDIS = ("nodes", "tls", "wakeup")
+CONNECTS = re.compile(r'^#include ("(tests/unit/link_fixture|agent/redis/releaser)\.h"|<hiredis/)', re.M)
 REPORT = re.compile(r"(AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:)")
 # Never the machine's fault, and a report neither: what two holders, a fence or a writer that is killed show.
 FINDING = re.compile(
@@ -87,7 +95,9 @@ class Program:
     tests: set = dataclasses.field(default_factory=set)  # what its own lines name
     again: list = dataclasses.field(default_factory=list)  # the tests that failed in the first of two runs
     stood_s: float = 0.0  # the longest standstill during its first run
+    processor_s: float = 0.0  # of its processes, but for those of which it did not wait for the end
     server: pathlib.Path = None  # the folder of the redis-server that it runs on, where that is not this Debian's
+    build: pathlib.Path = None  # where it is not the one that is given
 
 
 def role_of(program):
@@ -99,7 +109,7 @@ def role_of(program):
 def find_programs(build, kinds):
     found = []
     if "unit" in kinds:
-        for path in sorted((ROOT / "tests" / "unit").glob("test_*.c")):
+        for path in sorted((ROOT / "tests" / "unit").glob("test_*.c*")):
             found.append(Program("unit", path.stem[len("test_"):], [str(build / "tests" / path.stem)]))
     if "torture" in kinds:
         for path in sorted((ROOT / "tests" / "torture").glob("test_*.c")):
@@ -121,9 +131,17 @@ def on_servers(programs, servers):
             for server in servers for p in programs if p.kind == "integration" and file_of(p) in ON_EACH_SERVER]
 
 
+def with_hiredis(programs, build):
+    """Those that see most of a connection to a node, once more with the programs of this build, whose hiredis is another."""
+    return [dataclasses.replace(p, name=f"{p.name} with {build.name.removeprefix('build-')}", build=build.resolve(), outcomes=[], tests=set(),
+                                again=[], command=[str(build.resolve() / "tests" / f"test_{p.name}")] if p.kind == "unit" else p.command)
+            for p in programs if p.kind == "integration" and file_of(p) in WITH_EACH_HIREDIS
+            or p.kind == "unit" and CONNECTS.search(pathlib.Path(source_of(p)).read_text())]
+
+
 def file_of(program):
-    """Its name without the number of its shard and its server."""
-    return re.sub(r"(-\d+)?( on .*)?$", "", program.name)
+    """Its name without the number of its shard, its server and its hiredis."""
+    return re.sub(r"(-\d+)?( (on|with) .*)?$", "", program.name)
 
 
 def turn_of(program):
@@ -239,7 +257,7 @@ def run_once(program, options, temp_root):
     temp = pathlib.Path(tempfile.mkdtemp(prefix="hf-", dir=temp_root))
     temp.chmod(0o755)
     reports = temp_root / f"report-{run_id}"
-    env = dict(os.environ, HOLDFAST_BUILD=str(options.build), TMPDIR=str(temp), CMOCKA_MESSAGE_OUTPUT="TAP",
+    env = dict(os.environ, HOLDFAST_BUILD=str(program.build or options.build), TMPDIR=str(temp), CMOCKA_MESSAGE_OUTPUT="TAP",
                PYTHONDONTWRITEBYTECODE="1", **leftovers.marks(run_id), **sanitizer_options(options.sanitize, reports))
     if program.server:
         env["PATH"] = f"{program.server}:{env['PATH']}"
@@ -252,18 +270,27 @@ def run_once(program, options, temp_root):
         process = start(program.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env,
                         cwd=temp, start_new_session=True)
         RUNNING.add(process)
-        try:
-            status = process.wait(limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            status = None
+        status, program.processor_s = end_of(process, started + limit)
         RUNNING.discard(process)
     program.seconds = time.monotonic() - started
     judge(program, status, limit)
     judge_leftovers(program, run_id, temp)
     judge_reports(program, temp_root, reports.name)
     shutil.rmtree(temp, ignore_errors=True)
+
+
+def end_of(process, deadline):
+    """Its exit status, or None if it is killed at the deadline; and the processor seconds of it and of what it waited for."""
+    killed = False
+    while True:
+        pid, status, used = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return None if killed else process.returncode, used.ru_utime + used.ru_stime
+        if not killed and time.monotonic() > deadline:
+            os.killpg(process.pid, signal.SIGKILL)
+            killed = True
+        time.sleep(0.02)
 
 
 def judge(program, status, limit):
@@ -308,7 +335,7 @@ def print_program(program, at_the_end=False):
     counts = {word: sum(1 for w, _ in program.outcomes if w == word) for word in ("ok", "not ok", "skip")}
     skipped = f", {counts['skip']} skipped" if counts["skip"] else ""
     print(f"{'FAIL' if counts['not ok'] else 'pass'} {program.kind}: {program.name}: {counts['ok']} passed{skipped}"
-          f" ({program.seconds:.1f} s)", flush=True)
+          f" ({program.seconds:.1f} s, {program.processor_s:.1f} s of a processor)", flush=True)
     for test in failed_tests(program):
         print(f"     not ok {test}")
     if counts["not ok"] and (at_the_end or not may_run_again(program)):
@@ -373,14 +400,16 @@ def main():
     parser.add_argument("--all", action="store_true", default=bool(os.environ.get("HOLDFAST_FULL")),
                         help="with a sanitizer: also what LEFT_OUT names")
     parser.add_argument("--sanitize", default="", choices=("", "address", "thread"))
-    # A test mostly waits (a fifth of a processor each): more at a time than there are processors.
-    parser.add_argument("--jobs", type=int, default=int(os.environ.get("HOLDFAST_TEST_JOBS", 0))
-                        or min(7 * (os.cpu_count() or 2) // 2, 12))
+    # A test mostly waits (an eighth of a processor each, a quarter with a sanitizer): more at a time than there are processors.
+    parser.add_argument("--jobs", type=int, default=int(os.environ.get("HOLDFAST_TEST_JOBS", 0)))
     parser.add_argument("--server", type=pathlib.Path, action="append", default=[], metavar="FOLDER",
                         help="a folder of tests/servers/make: some programs run on its redis-server, too")
+    parser.add_argument("--hiredis", type=pathlib.Path, action="append", default=[], metavar="BUILD",
+                        help="a build with another hiredis: some programs run with that, too")
     parser.add_argument("--ahead", type=int, default=0, metavar="SESSION",
                         help="it stands still while programs run once more")
     options = parser.parse_args()
+    options.jobs = options.jobs or min(int((3.5 if options.sanitize else 5) * (os.cpu_count() or 2)), 12 if options.sanitize else 16)
     options.build = options.build.resolve()
     dispositions.restore()
 
@@ -389,7 +418,7 @@ def main():
 
     kinds = (options.kind,) if options.kind else ("unit", "integration") + (() if options.sanitize else ("torture",))
     programs = find_programs(options.build, kinds)
-    programs += on_servers(programs, options.server)
+    programs += on_servers(programs, options.server) + [p for build in options.hiredis for p in with_hiredis(programs, build)]
     if options.only:
         programs = [p for p in programs if options.only in f"{p.kind}: {p.name}"] or narrow(programs, options.only)
     elif not options.all:
@@ -428,7 +457,8 @@ def narrow(programs, pattern):
 def source_of(program):
     if program.kind == "integration":
         return program.command[1]
-    return ROOT / "tests" / program.kind / f"test_{program.name}.c"
+    plain = ROOT / "tests" / program.kind / f"test_{file_of(program)}.c"
+    return plain if plain.exists() else plain.with_suffix(".cpp")
 
 
 if __name__ == "__main__":

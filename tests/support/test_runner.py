@@ -156,6 +156,14 @@ class Runner(unittest.TestCase):
         self.assertEqual(self.run_it("--sanitize", "thread", "--only", "bench")[2], ["ok bench: one"])
         self.assertEqual(self.run_it()[2], ["ok a: two", "ok bench: one"])
 
+    def test_another_hiredis(self):
+        for name in ("nodes", "a"):
+            self.program(name, "print('ok', pathlib.Path(os.environ['HOLDFAST_BUILD']).name)")
+        code, _, outcome = self.run_it("--hiredis", str(self.root / "build-hiredis-9"))
+        self.assertEqual((code, outcome), (0, ["ok a: build", "ok nodes with hiredis-9: build-hiredis-9", "ok nodes: build"]))
+        for name in runner.WITH_EACH_HIREDIS + runner.ON_EACH_SERVER:
+            self.assertTrue((pathlib.Path(runner.__file__).parent.parent / "integration" / f"test_{name}.py").exists(), name)
+
     def test_the_runner_ends_what_it_runs(self):
         self.program("a", "print('not ok one', flush=True); time.sleep(60) if again else sys.exit(1)")
         began = subprocess.Popen(
