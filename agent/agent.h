@@ -53,8 +53,8 @@ struct agent {
     bool fleet_here;       /* this host founded it */
     hf_time started;       /* the process: it may start again by another record of the fleet */
     hf_time fleet_from;    /* since when this host goes by it */
-    hf_time
-        fleet_shown; /* fleet_shown() of the record before, or as the broker leaves this one; HF_TIME_PAST: not known */
+    /* node_known_shown() of the run before, or as the broker leaves this one; HF_TIME_PAST: not known. */
+    hf_time fleet_shown;
     _Atomic bool again; /* the agent is to start again, by the record in DIR/fleet */
     _Atomic bool stays; /* main, before MSG_GO_AWAY: this process does start again */
     int listener; /* the attach socket, from one start to the next: who connects meanwhile waits; 0: none */

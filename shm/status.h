@@ -20,6 +20,7 @@
     X(HF_ECANCELED, -203, "cancelled")                                                             \
     X(HF_EPENDING, -204, "not decided yet")                                                        \
     X(HF_EINTR, -205, "a signal handler ended the wait")                                           \
+    X(HF_EDONE, -206, "it has run in this period")                                                 \
     /* the agent and its nodes */                                                                  \
     X(HF_ENOAGENT, -301, "no agent answers")                                                       \
     X(HF_EGOING, -302, "the agent is going away")                                                  \

@@ -5,6 +5,7 @@ In backticks, in README.md, docs/*.md, tests/BEHAVIOURS.md and the models:
     path/file.c, path/        a file, a directory of the repository; also the target of a link
     path/file.c:function      a definition in that file (C, Lua)
     function()                a definition somewhere
+    object.method()           a definition in the Python package (in docs/PYTHON.md)
 A function of the product that is so named is called by the product, or is of the library's API: no rule is kept where nobody goes.
 In the columns "test", "tests" and "tested by" of tables:
     test_NAME[:function]      a unit test program, and a function of it
@@ -45,6 +46,7 @@ def files(*patterns):
 
 
 PRODUCT = [f for top in SOURCES for f in files(f"{top}/**/*.[ch]", f"{top}/**/*.lua")]
+PYTHON = files("libclient/python/**/*.py")
 UNIT_TESTS = files("tests/unit/*.[ch]")
 
 
@@ -142,6 +144,9 @@ def check(document):
                     wrong, last = wrong_test(name, last)
                 elif path:
                     wrong = wrong_path(*path.groups())
+                elif re.match(r"^\w+\.\w+\(\)$", name):
+                    method = name.partition(".")[2].removesuffix("()")
+                    wrong = None if document != "docs/PYTHON.md" or any(f"def {method}(" in text(path) for path in PYTHON) else "not defined in the Python package"
                 elif name.endswith("()") or head == "where" and "_" in name and IDENTIFIER.match(name):
                     name = name.removesuffix("()")
                     where = next((path for path in PRODUCT if name in text(path) and defines(path, name)), None)

@@ -44,18 +44,19 @@ RULES = [
     (r"agent/dev/", r"agent/(dev|config|base)/|agent/process/notify\.h|shm/"),
     (r"agent/", r"agent/(?!(check|dev)/)|agent/(check/check|dev/dev)\.h|shm/"),
     (r"libclient/holdfast(?:_\w+)?\.h", r"libclient/holdfast\.h"),
-    (r"libclient/", r"libclient/|shm/"),
+    (r"libclient/cxx/", r"libclient/(cxx/)?holdfast\w*\.h(pp)?"),
+    (r"libclient/", r"libclient/(?!cxx/)|shm/"),
     # tools/ from the ground up: common; reader and output; the rooms of subcommands, none of which sees another; main.
     # A room of subcommands has one door, NAME/NAME.h. `run` is an ordinary user of the library: it sees no table.
-    (r"tools/common/", r"tools/common/|libclient/holdfast\.h|shm/(duration|escape)\.h"),
+    (r"tools/common/", r"tools/common/|libclient/holdfast\.h|shm/(duration|escape|utf8)\.h"),
     (r"tools/reader/", r"tools/(reader|common)/|libclient/table_descriptor\.h|shm/"),
     (r"tools/output/", r"tools/(output|common)/|shm/"),
-    (r"tools/run/", r"tools/(run|common)/|libclient/holdfast(_run|_sets)?\.h"),
+    (r"tools/run/", r"tools/(run|common)/|libclient/holdfast(_run|_sets)?\.h|shm/utf8\.h"),
     (r"tools/(show|top|ask|doctor)/", r"tools/(\1|output|reader|common)/|libclient/holdfast(_admin)?\.h|shm/"),
     (r"tools/bench/load\.c", r"tools/bench/|shm/|agent/core/"),
     (r"tools/bench/", r"tools/bench/|libclient/holdfast(_admin|_sets)?\.h|shm/|agent/scripts\.h"),
     (r"tools/main\.c", r"tools/(run/run|show/show|top/top|ask/ask|doctor/doctor)\.h|tools/common/|libclient/holdfast\.h|shm/version\.h"),
-    (r"docs/", r"libclient/holdfast(_\w+)?\.h"),
+    (r"docs/", r"libclient/(cxx/)?holdfast(_\w+)?\.h(pp)?"),
     (r"tests/", r""),
 ]
 
@@ -71,7 +72,7 @@ CORE_CALL_EXTRAS = re.compile(r"^(__\w+_chk|__stack_chk_fail|__assert_fail|_GLOB
 def source_files():
     for folder in ("shm", "agent", "libclient", "tools", "docs", "tests"):
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in (".c", ".h", ".cpp", ".def"):
+            if path.suffix in (".c", ".h", ".cpp", ".hpp", ".def"):
                 yield path
 
 

@@ -36,6 +36,10 @@ void dispatch_request(struct locks *locks, struct queries *queries, struct sessi
         answers_owe(&s->answers);
         forces_ask(queries, s, q);
         return;
+    case HF_OP_ONCE:
+        answers_owe(&s->answers);
+        onces_ask(queries, s, q);
+        return;
     case HF_OP_DRAIN:
         answers_owe(&s->answers);
         drains_ask(locks, s, q);

@@ -1,4 +1,4 @@
-/* When the fence records of held leases are written again: nodes drop a record seven days after its
+/* When the fence records of held leases are written again: nodes drop a record seven to eight days after its
  * last acceptance (agent/scripts/common.lua). The slots of the lease table come one after the
  * other, each once a day. So nothing is kept for each lease, and a million leases make no burst. An
  * agent that starts does not know when the agent before it wrote them: its first lap takes an hour

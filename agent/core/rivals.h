@@ -18,8 +18,8 @@
 struct rivals {
     uint32_t room; /* leases */
     int n;         /* nodes */
-    uint64_t
-        *words; /* per lease: which lease it is, then for each node the tag seen there, 0: none */
+    /* Per lease: which lease it is, then for each node the tag seen there, 0: none. */
+    uint64_t *words;
 };
 
 /* Places for a table of `capacity` leases. The owner makes `words`, rivals_words() of them,

@@ -51,42 +51,42 @@ int timing_derive(hf_dur ttl, hf_dur ttl_max, struct timing *ret_timing, char *w
     struct timing t;
 
     if (ttl.ns <= 0) {
-        snprintf(why, why_size, "a TTL must be above 0; use at least %.0f ms",
+        snprintf(why, why_size, "use a TTL of at least %.0f ms: it must be above 0",
                  as_ms(timing_ttl_min()));
         return HF_ETTL;
     }
     if (ttl.ns % HF_NS_PER_MS != 0) {
-        snprintf(why, why_size, "the TTL of %.6f ms is not a whole number of milliseconds",
-                 as_ms(ttl));
+        snprintf(why, why_size, "use whole milliseconds for the TTL, not %.6f ms", as_ms(ttl));
         return HF_ETTL;
     }
     if (ttl_max.ns > TTL_MAX_MOST.ns) {
-        snprintf(why, why_size,
-                 "ttl_max <= 24 h does not hold: ttl_max is %.0f ms; use at most %.0f ms",
-                 as_ms(ttl_max), as_ms(TTL_MAX_MOST));
+        snprintf(why, why_size, "use a ttl_max of at most %.0f ms (24 h), not %.0f ms",
+                 as_ms(TTL_MAX_MOST), as_ms(ttl_max));
         return HF_ETTL;
     }
     if (ttl.ns > ttl_max.ns) {
-        snprintf(why, why_size,
-                 "T <= ttl_max does not hold: the TTL is %.0f ms and ttl_max %.0f ms; use a "
-                 "shorter TTL, or a larger ttl_max in the whole fleet",
-                 as_ms(ttl), as_ms(ttl_max));
+        snprintf(
+            why, why_size,
+            "use a TTL of at most %.0f ms, the fleet's ttl_max, not %.0f ms, or a larger ttl_max "
+            "in the whole fleet",
+            as_ms(ttl_max), as_ms(ttl));
         return HF_ETTL;
     }
     t = timing_of(ttl);
     if (!renewals_fit(&t)) {
-        snprintf(why, why_size,
-                 "1.1 T/3 + 2 max(T/15, 50 ms) < 0.99 T - 2 ms - 0.3 T does not hold for a TTL of "
-                 "%.0f ms: %.1f ms < %.1f ms; use at least %.0f ms",
-                 as_ms(ttl), as_ms(two_attempts(&t)), as_ms(losing_after(&t)),
-                 as_ms(timing_ttl_min()));
+        snprintf(
+            why, why_size,
+            "use a TTL of at least %.0f ms, not %.0f ms: two attempts to renew need %.1f ms and "
+            "would have %.1f ms (1.1 T/3 + 2 max(T/15, 50 ms) < 0.99 T - 2 ms - 0.3 T)",
+            as_ms(timing_ttl_min()), as_ms(ttl), as_ms(two_attempts(&t)), as_ms(losing_after(&t)));
         return HF_ETTL;
     }
     if (!kill_fits(&t)) {
-        snprintf(why, why_size,
-                 "0.1 T >= 50 ms does not hold for a TTL of %.0f ms: %.1f ms from SIGKILL to the "
-                 "end of the validity are too few; use at least %.0f ms",
-                 as_ms(ttl), as_ms(t.kill_before), as_ms(timing_ttl_min()));
+        snprintf(
+            why, why_size,
+            "use a TTL of at least %.0f ms, not %.0f ms: it leaves %.1f ms from SIGKILL to the "
+            "end of the validity, too few (0.1 T >= 50 ms)",
+            as_ms(timing_ttl_min()), as_ms(ttl), as_ms(t.kill_before));
         return HF_ETTL;
     }
     *ret_timing = t;

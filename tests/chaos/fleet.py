@@ -33,6 +33,7 @@ class Host:
         self.fleet, self.number = fleet, number
         self.label = "abcdefgh"[number] if number < 8 else f"h{number}"
         self.agent, self.watch, self.crew, self.patient = None, None, [], None
+        self.sharers = []  # of readers.py
 
     @property
     def name(self):
@@ -40,7 +41,7 @@ class Host:
 
     def processes(self):
         """What runs on it besides its agent."""
-        return [*self.crew, *([self.patient] if self.patient else [])]
+        return [*self.crew, *self.sharers, *([self.patient] if self.patient else [])]
 
 
 class Fleet:
@@ -137,11 +138,16 @@ class Fleet:
 
     def start_newcomer(self):
         """A host that has never seen these nodes, or no more, wants every lock: its agent is told nothing of them."""
+        host = self.start_stranger()
+        self.want_all(host)
+        return host
+
+    def start_stranger(self):
+        """Such a host, on which nobody wants anything yet."""
         self.tell("newcomer")
         host = Host(self, len(self.hosts) + len(self.fresh))
         self.fresh.append(host)
         self.start_agent(host, fresh=False, wait=False)
-        self.want_all(host)
         return host
 
     def retire(self, host):
@@ -149,7 +155,7 @@ class Fleet:
         for process in host.processes():
             process.popen.terminate()
             process.wait(60)
-        host.crew = []
+        host.crew, host.sharers = [], []
         host.agent.stop()
 
     def start_idler(self):

@@ -155,6 +155,25 @@ class Jobs:
             thread.join()
 
 
+HAS_NFT = bool(shutil.which("nft"))
+
+
+def break_for(fleet, trouble, seconds, gap_s):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(fleet.random.uniform(0, gap_s))
+        trouble.next()
+
+
+def come_to_rest(fleet):
+    """Seconds that it took, after the last fault."""
+    for host in fleet.hosts:
+        host.agent.wait_ready(60)
+    rest_s = fleet.quarantine_s + 2 * fleet.ttl_s + 2
+    time.sleep(rest_s)
+    return rest_s
+
+
 def mixed(lab, seconds, gap_s=10.0, **options):
     """Breaks a fleet for so long, at most gap_s between two faults, lets it come to rest, and judges."""
     fleet = lab.fleet(clock=True, suspendable=True, **options)
@@ -163,15 +182,9 @@ def mixed(lab, seconds, gap_s=10.0, **options):
         fleet.start_keepers(host, 1, wait=False)
     trouble, jobs = Trouble(fleet), Jobs(lab, fleet)
     try:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            time.sleep(fleet.random.uniform(0, gap_s))
-            trouble.next()
+        break_for(fleet, trouble, seconds, gap_s)
         calm_ns = boottime_ns()
-        for host in fleet.hosts:
-            host.agent.wait_ready(60)
-        rest_s = fleet.quarantine_s + 2 * fleet.ttl_s + 2
-        time.sleep(rest_s)
+        rest_s = come_to_rest(fleet)
     finally:
         jobs.end()
     record = fleet.finish()
@@ -186,4 +199,4 @@ def mixed(lab, seconds, gap_s=10.0, **options):
 @case("F20", "random mix")
 def random_mix(lab):
     """As root with partitions."""
-    mixed(lab, lab.seconds, ttl_s=2, holders=6, locks=9, network=IS_ROOT and bool(shutil.which("nft")))
+    mixed(lab, lab.seconds, ttl_s=2, holders=6, locks=9, network=IS_ROOT and HAS_NFT)

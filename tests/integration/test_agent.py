@@ -215,7 +215,7 @@ def service_manager_waits(run):
     for node in nodes[1:]:
         node.kill()
     agent = run.agent(wait=False, env={"NOTIFY_SOCKET": manager.address})
-    agent.wait_err(r"(?m)^holdfastd: waiting: .*\S")
+    agent.wait_err(r"(?m)^\S+Z holdfastd: waiting: .*\S")
     manager.wait(r"(?m)^READY=1\nSTATUS=Waiting: .*2 are needed")
     nodes[1].start()
     agent.wait_ready(30)
@@ -295,7 +295,7 @@ def ordinary_user(run):
     name = f"{run.tag}-u"
     env = {"XDG_RUNTIME_DIR": user_dir, "HOLDFAST_RUNTIME_DIR": "", "HOLDFAST_AGENT": name}
     agent = run.spawn(HOLDFASTD, "--dev", "--name", name, uid=OTHER_UID, env=env)
-    agent.wait_err(r"(?m)^holdfastd: ready")
+    agent.wait_err(r"(?m)^\S+Z holdfastd: ready")
     assert (user_dir / "holdfast" / name / "sock").exists()
     table = pathlib.Path(f"/dev/shm/holdfast-{OTHER_UID}.{name}")
     assert table.stat().st_uid == OTHER_UID
@@ -327,7 +327,7 @@ def shadowed(run):
 
     user = f"setpriv --reuid {OTHER_UID} --regid {OTHER_UID} --clear-groups"
     own = within(user, HOLDFASTD, "--dev", "--name", name)
-    own.wait_err(r"(?m)^holdfastd: ready")
+    own.wait_err(r"(?m)^\S+Z holdfastd: ready")
     quiet = within(user, BUILD / "bin" / "holdfast", "run", "-n", "job", "true")
     assert quiet.wait() == 0 and quiet.err == "", quiet.err
     nodes = [word for node in run.nodes for word in ("--node", node.spec)]

@@ -80,7 +80,7 @@ def bad_names(run):
     ready(run)
     with nothing_lost(run):
         holder = run.holder()
-        for name, words in [("%", ("empty", "255")), ("x" * 256, ("256 bytes", "255")),
+        for name, words in [("%", ("empty", "255")), ("x" * 256, ("not 256", "255 bytes")),
                             ("holdfast:x", ("holdfast:", "another name")), ("holdfast:node", ("holdfast:",))]:
             refused(holder, ENAME, words, "acquire", name, 0, 0)
             result = run.holdfast("run", name.replace("%", ""), "true")
@@ -135,7 +135,7 @@ TIMES = [
     ("99999999999h", ("99999999999h", "30s")),
     ("100ms", ("1.1 T/3", "100 ms", "at least 500 ms")),
     ("499ms", ("499 ms", "at least 500 ms")),
-    ("6s", ("T <= ttl_max", "6000 ms", "5000 ms", "shorter TTL")),
+    ("6s", ("at most 5000 ms", "6000 ms", "ttl_max")),
 ]
 
 
@@ -168,7 +168,7 @@ def bad_agent_ttl(run):
     said(text, "ttl_max", "25h", "86400s")
     file = run.dir / "holdfast.conf"
     for settings, words in [(f"node = {node}\nttl = soon\n", (f"{file}:2", "soon", "30s")),
-                            (f"node = {node}\nttl_max = 5s\nttl = 6s\n", ("T <= ttl_max", "6000 ms")),
+                            (f"node = {node}\nttl_max = 5s\nttl = 6s\n", ("at most 5000 ms", "6000 ms")),
                             (f"node = {node}\nttel = 6s\n", (f"{file}:2", "ttel"))]:
         file.write_text(settings)
         code, text = daemon(run, "--config", file)

@@ -13,6 +13,7 @@ import criteria  # noqa: E402
 import mix  # noqa: E402
 import nodes  # noqa: E402
 import partitions  # noqa: E402
+import readers  # noqa: E402
 import table  # noqa: E402
 import tokens  # noqa: E402
 from cases import perform  # noqa: E402
@@ -144,7 +145,7 @@ def untold(_run):
 
 TOKEN = "%040x" % 7
 SCRIPT = '1005.{:03} [0 unix:/sock] "EVALSHA" "aa" "{}" "holdfast:node" "lock-0" {}'
-TAKE_TAIL = '"holdfast:fence:lock-0" "%s" "3000" "1" "nonce" "%d" "host" "1" "0" "c" "n" "1"'
+TAKE_TAIL = '"holdfast:fence:lock-0" "%s" "3000" "1" "nonce" "%d" "tag" "holder"'
 
 
 def monitored(*told):
@@ -160,7 +161,7 @@ def monitored(*told):
         elif what == "extend":
             lines.append(f'1005.{ms:03} [0 lua] "PEXPIRE" "lock-0" "3000"')
         else:
-            lines.append(SCRIPT.format(ms, 2, f'"{TOKEN}"' + (' "3000"' if what == "renew" else "")))
+            lines.append(SCRIPT.format(ms, 2, f'"{TOKEN}"' + (' "0" "3000"' if what == "renew" else "")))
     return tokens.parse("\n".join(lines))
 
 
@@ -207,6 +208,16 @@ def short_mix(run):
     seed = int(os.environ.get("HOLDFAST_SEED", 0)) or random.randrange(1, 1_000_000)
     print(f"# HOLDFAST_SEED={seed}")
     row = perform(run, "F20", "short mix", lambda lab: mix.mixed(lab, MIX_S, gap_s=2.0), seed)
+    print(f"# {table.HEAD}\n# {table.line(row)}")
+    assert row.good, row.complaints[:10]
+    assert row.acquisitions > 100, "hardly anything was locked"
+
+
+@scenario("a short random mix of faults on those who share a lock and those who are alone: never both at a time", sanitizers=False)
+def short_readers(run):
+    seed = int(os.environ.get("HOLDFAST_SEED", 0)) or random.randrange(1, 1_000_000)
+    print(f"# HOLDFAST_SEED={seed}")
+    row = perform(run, "F20", "short mix", lambda lab: readers.mixed(lab, MIX_S, gap_s=2.0), seed)
     print(f"# {table.HEAD}\n# {table.line(row)}")
     assert row.good, row.complaints[:10]
     assert row.acquisitions > 100, "hardly anything was locked"

@@ -695,7 +695,7 @@ def watch_begins_earlier(run):
     assert all(people.out.count(name) == 1 for name in ("app/1", "other", "app/2", "app/3", "app/4")), people.out
     for bad in ("0", "2s", "-1", "x"):
         result = run.holdfast("watch", "-n", bad)
-        assert result.rc == 64 and "is not a count" in result.err, result
+        assert result.rc == 64 and "give a number from 1 on as count" in result.err, result
 
 
 if __name__ == "__main__":

@@ -250,13 +250,13 @@ def bad_file(run):
     good = file.text()
     for text, word in (
             (good + "ttlmax = 3s\n", f"{file.path}:6: there is no setting 'ttlmax'"),
-            (good.replace("ttl = 10s", "ttl = 10x"), f"{file.path}:4: ttl: '10x'"),
-            (good.replace("ttl = 10s", "ttl = 40s"), f"{file.path}:4: T <= ttl_max does not hold"),
+            (good.replace("ttl = 10s", "ttl = 10x"), f"{file.path}:4: ttl: give a time"),
+            (good.replace("ttl = 10s", "ttl = 40s"), f"{file.path}:4: use a TTL of at most"),
             (good + "nonsense\n", f"{file.path}:6: write \"key = value\""),
             (good + "assume_fresh = yes\n", f"{file.path}:6: give 'assume_fresh' on the command line"),
             (good + "group = no-such-group\n", "there is no group 'no-such-group'"),
             (good + "# " + 1000 * "x" + "\n", f"{file.path}:6: shorten it: the line is longer"),
-            ("", f"{file.path}: no nodes are given: write node = ADDRESS")):
+            ("", f"{file.path}: write node = ADDRESS for each Redis master: no nodes are given")):
         file.write(text)
         refused(run, word)
     file.path.unlink()

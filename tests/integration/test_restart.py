@@ -265,7 +265,7 @@ def few_descriptors(run):
     agent.kill()
     argv = run.agent_argv(fresh=False)
     again = run.spawn("sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", *argv, label="agent")
-    again.wait_err(r"(?m)^holdfastd: ready")
+    again.wait_err(r"(?m)^\S+Z holdfastd: ready")
     assert "12 leases readopted, 0 released, 0 lost" in again.err, again.err
     for holder in holders[:9]:
         holder.kill()

@@ -4,9 +4,11 @@
 A preloaded library keeps the state of its table and journal after each; tests/torture/agent.c judges them: as readers
 see them, as the next agent recovers them, and as yet another finds them when that one is killed at any of its stores.
 """
+import ast
 import hashlib
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +20,7 @@ from views import counters  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPTS = ("acquire", "raise", "heal", "renew", "release", "sentinel", "fleet", "query", "listing",
-           "force")  # enum script
+           "force", "once")  # enum script
 BUSY, FULL = -201, -305
 GENERATIONS = (1 << 24) - 1  # of a slot
 SCRIBBLES = 3000 if os.environ.get("HOLDFAST_FULL") else 100  # damaged tables that the next agent finds
@@ -28,9 +30,11 @@ AGAIN = 8  # of every such moment the recovery is killed at every store, too
 
 
 def script_sums():
-    common = (ROOT / "agent/scripts/common.lua").read_bytes()
-    return ",".join(hashlib.sha1(common + (ROOT / f"agent/scripts/{name}.lua").read_bytes()).hexdigest()
-                    for name in SCRIPTS)
+    """Of the scripts as they are sent."""
+    made = (BUILD / "generated/agent/scripts.h").read_text()
+    texts = {name: "".join(ast.literal_eval(line.strip().rstrip(";")) for line in body.strip().splitlines())
+             for name, body in re.findall(r"script_(\w+)\[\] =\n((?: +\".*\";?\n)+)", made)}
+    return ",".join(hashlib.sha1(texts[name].encode()).hexdigest() for name in SCRIPTS)
 
 
 class Torturer(Process):

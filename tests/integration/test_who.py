@@ -25,7 +25,9 @@ def elsewhere(run, name, host="far-away"):
     """Makes the holder's record say another host than this one."""
     for node in run.nodes:
         if node.process.running:
-            node.cmd("HSET", f"holdfast:fence:{name}", "host", host)
+            text = node.cmd("HGET", f"holdfast:fence:{name}", "holder").split(b"\n")
+            text[4] = host.encode()
+            node.cmd("HSET", f"holdfast:fence:{name}", "holder", b"\n".join(text))
 
 
 def anywhere(run, agent, name):
@@ -365,7 +367,7 @@ def force_where_records_differ(run):
     wait_until(lambda: run.holders_of("job") == 5, what="all nodes have it")
     fence = fence_of(run, a, "job")
     for node in run.nodes[3:]:  # somebody's attempt that lost
-        node.cmd("HSET", "holdfast:fence:job", "fence", (int(fence) >> 10) + 5, "tag", "0" * 40, "host", "a-loser")
+        node.cmd("HSET", "holdfast:fence:job", "fence", (int(fence) >> 10) + 5, "tag", "0" * 40)
     a.sigstop()
     until_ns = holder.cmd("until")["value"]
     for node in run.nodes[:2]:  # they have lost it: a minority may

@@ -84,8 +84,8 @@ class Build:
 class Mutant:
     """What of the build a fault changes, compiled and linked anew."""
 
-    def __init__(self, build, fault, path):
-        self.build, self.fault, self.path = build, fault, path
+    def __init__(self, build, fault, path, flags):
+        self.build, self.fault, self.path, self.flags = build, fault, path, flags
         self.source, self.made = path / "src", path / "build"
         shutil.rmtree(path, ignore_errors=True)
         self.source.mkdir(parents=True)
@@ -121,7 +121,7 @@ class Mutant:
             words[words.index("-o") + 1] = str(out)
             include = next(i for i, word in enumerate(words) if word.startswith("-I"))
             words[include:include] = [f"-I{self.source}", f"-I{self.source}/generated"]
-            self.run([*words, "-w"])
+            self.run([*words, "-w", *self.flags])
             self.compiled[name] = str(out)
         return self.compiled[name]
 

@@ -61,7 +61,8 @@ void fake_table_drop(struct fake_agent *a)
 
 static void nudge(struct attached *c)
 {
-    (void)send(c->sock, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (hf_ring_polled(&c->ring))
+        (void)send(c->sock, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 static void post(struct attached *c, const struct hf_completion_entry *entry)

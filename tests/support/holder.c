@@ -173,6 +173,8 @@ static void options_from_words(struct hf_acquire_options *ret_options)
             ret_options->heartbeat_ms = (uint32_t)strtoul(words[i] + 5, NULL, 10);
         } else if (strncmp(words[i], "hold=", 5) == 0) {
             ret_options->max_hold_ms = (uint32_t)strtoul(words[i] + 5, NULL, 10);
+        } else if (strncmp(words[i], "min=", 4) == 0) {
+            ret_options->min_hold_ms = (uint32_t)strtoul(words[i] + 4, NULL, 10);
         } else {
             decode(words[i]);
             ret_options->note = words[i];
@@ -189,6 +191,17 @@ static void do_acquire(void)
     options_from_words(&options);
     status = hf_acquire_with(client, &options, &lease);
     answer_lease(status, lease);
+}
+
+static void do_once(void)
+{
+    int64_t before = 0;
+    int status = hf_once(lease_of(2), number(1, 0), &before);
+
+    if (status < 0)
+        err(status);
+    else
+        ok("before=%" PRId64, before);
 }
 
 static void do_try(void)
@@ -640,6 +653,8 @@ static bool command(void)
         do_acquire();
     else if (is("try"))
         do_try();
+    else if (is("once"))
+        do_once();
     else if (is("many"))
         do_many();
     else if (is("start"))

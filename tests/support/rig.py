@@ -298,7 +298,7 @@ def free_port():
 
 
 class Agent(Process):
-    READY = r"(?m)^(<\d>)?holdfastd: (\w+: )?ready"
+    READY = r"(?m)^(<\d>|\S+Z )?holdfastd: (\w+: )?ready"
 
     def __init__(self, run, argv, name, label, uid=None, env=None):
         self.name = name

@@ -46,8 +46,9 @@ TEST(the_least_ttl_leaves_50_ms_between_kill_and_the_end)
     assert_int_equal(timing_ttl_min().ns, 500 * MS);
     assert_int_equal(derive(500 * MS, 500 * MS, why), HF_OK);
     assert_int_equal(derive(499 * MS, 500 * MS, why), HF_ETTL);
-    assert_string_equal(why, "0.1 T >= 50 ms does not hold for a TTL of 499 ms: 49.9 ms from "
-                             "SIGKILL to the end of the validity are too few; use at least 500 ms");
+    assert_string_equal(why,
+                        "use a TTL of at least 500 ms, not 499 ms: it leaves 49.9 ms from SIGKILL "
+                        "to the end of the validity, too few (0.1 T >= 50 ms)");
 }
 
 TEST(two_attempts_to_renew_must_fit_before_losing)
@@ -56,9 +57,9 @@ TEST(two_attempts_to_renew_must_fit_before_losing)
 
     /* 1.1 T/3 + 100 ms < 0.69 T - 2 ms from T = 315.5 ms on; above that the other rule refuses. */
     assert_int_equal(derive(315 * MS, 60 * SEC, why), HF_ETTL);
-    assert_string_equal(why,
-                        "1.1 T/3 + 2 max(T/15, 50 ms) < 0.99 T - 2 ms - 0.3 T does not hold for a "
-                        "TTL of 315 ms: 215.5 ms < 215.3 ms; use at least 500 ms");
+    assert_string_equal(
+        why, "use a TTL of at least 500 ms, not 315 ms: two attempts to renew need 215.5 ms and "
+             "would have 215.3 ms (1.1 T/3 + 2 max(T/15, 50 ms) < 0.99 T - 2 ms - 0.3 T)");
     assert_int_equal(derive(316 * MS, 60 * SEC, why), HF_ETTL);
     assert_non_null(strstr(why, "0.1 T >= 50 ms"));
 }
@@ -94,7 +95,7 @@ TEST(a_ttl_is_whole_milliseconds_as_the_nodes_count)
     char why[256];
 
     assert_int_equal(derive(500 * MS + 1, 60 * SEC, why), HF_ETTL);
-    assert_non_null(strstr(why, "whole number of milliseconds"));
+    assert_non_null(strstr(why, "use whole milliseconds"));
 }
 
 TEST(no_ttl_above_ttl_max_and_no_ttl_max_above_a_day)
@@ -104,10 +105,10 @@ TEST(no_ttl_above_ttl_max_and_no_ttl_max_above_a_day)
     assert_int_equal(derive(60 * SEC, 60 * SEC, why), HF_OK);
     assert_int_equal(derive(60 * SEC + MS, 60 * SEC, why), HF_ETTL);
     assert_non_null(
-        strstr(why, "T <= ttl_max does not hold: the TTL is 60001 ms and ttl_max 60000"));
+        strstr(why, "use a TTL of at most 60000 ms, the fleet's ttl_max, not 60001 ms"));
     assert_int_equal(derive(DAY_MS * MS, DAY_MS * MS, why), HF_OK);
     assert_int_equal(derive(30 * SEC, (DAY_MS + 1) * MS, why), HF_ETTL);
-    assert_non_null(strstr(why, "ttl_max <= 24 h"));
+    assert_non_null(strstr(why, "use a ttl_max of at most 86400000 ms (24 h)"));
     assert_int_equal(derive(30 * SEC, INT64_MAX, why), HF_ETTL);
     assert_int_equal(derive(30 * SEC, 0, why), HF_ETTL);
 }

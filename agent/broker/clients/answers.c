@@ -137,10 +137,9 @@ int answers_put_item(struct answers *a, const struct hf_completion_entry *entry)
     return HF_OK;
 }
 
-void answers_put_hint(struct answers *a, const struct hf_completion_entry *entry)
+bool answers_put_hint(struct answers *a, const struct hf_completion_entry *entry)
 {
-    if (room_in(a) > HF_RING_ENTRIES / 2 && has_place_for(a, a->owed + 1))
-        (void)post(a, entry);
+    return room_in(a) > HF_RING_ENTRIES / 2 && has_place_for(a, a->owed + 1) && post(a, entry);
 }
 
 void answers_flush(struct answers *a)

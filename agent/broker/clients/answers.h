@@ -38,8 +38,8 @@ void answers_forgo(struct answers *answers);
 void answers_put(struct answers *answers, const struct hf_completion_entry *entry);
 /* A completion that comes before an answer. HF_ENOMEM: there is no place for it. */
 int answers_put_item(struct answers *answers, const struct hf_completion_entry *entry);
-/* A completion that may be left out where there is no room to spare. */
-void answers_put_hint(struct answers *answers, const struct hf_completion_entry *entry);
+/* A completion that may be left out where there is no room to spare. False: it was. */
+bool answers_put_hint(struct answers *answers, const struct hf_completion_entry *entry);
 
 /* Posts the completions that wait for room. */
 void answers_flush(struct answers *answers);

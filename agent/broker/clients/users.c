@@ -98,15 +98,15 @@ static int judge_places(const struct clients *clients, const struct user *u, uin
         return HF_OK;
     if (u->leases + u->waiters >= most) {
         snprintf(text, size,
-                 "user %" PRIu32 " already holds or waits for %" PRIu64
-                 " locks, the limit (leases_per_uid, waiters_per_uid)",
+                 "release locks, or have leases_per_uid and waiters_per_uid raised: user %" PRIu32
+                 " already holds or waits for %" PRIu64 " locks, the limit",
                  u->uid, most);
         return HF_ELIMIT;
     }
     if (u->text_units + units > most_units) {
         snprintf(text, size,
-                 "names and notes of the locks of user %" PRIu32 " take %" PRIu64
-                 " KiB, its share (leases_per_uid): use shorter ones, or raise the capacity",
+                 "use shorter names and notes, or have the capacity raised: those of the locks of "
+                 "user %" PRIu32 " take %" PRIu64 " KiB, its share (leases_per_uid)",
                  u->uid, most_units * HF_TEXT_UNIT / 1024);
         return HF_ELIMIT;
     }
@@ -116,8 +116,9 @@ static int judge_places(const struct clients *clients, const struct user *u, uin
 void user_say_held(const struct clients *clients, const struct user *u, char *text, size_t size)
 {
     snprintf(text, size,
-             "user %" PRIu32 " already holds %" PRIu32 " locks, the limit (leases_per_uid)", u->uid,
-             clients->config->leases_per_uid);
+             "release locks, or have leases_per_uid raised: user %" PRIu32 " already holds %" PRIu32
+             " locks, the limit",
+             u->uid, clients->config->leases_per_uid);
 }
 
 int user_judge_acquire(const struct clients *clients, const struct user *u, uint64_t units,
@@ -127,8 +128,8 @@ int user_judge_acquire(const struct clients *clients, const struct user *u, uint
 
     if (c->waiters_per_uid && u->waiters >= c->waiters_per_uid) {
         snprintf(text, size,
-                 "user %" PRIu32 " already waits for %" PRIu32
-                 " locks, the limit (waiters_per_uid)",
+                 "wait for fewer locks, or have waiters_per_uid raised: user %" PRIu32
+                 " already waits for %" PRIu32 ", the limit",
                  u->uid, c->waiters_per_uid);
         return HF_ELIMIT;
     }
