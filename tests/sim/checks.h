@@ -65,6 +65,8 @@ void checks_stored(const struct vnode *node, const char *key, const char *value,
                    const struct sim_message *message);
 /* When all is quiet: whether no key is left that nobody holds; with `must` it is a violation. */
 bool checks_quiet(bool must);
+/* Whether all that is left is of runs whose end nobody told: it lapses. */
+bool checks_lapsing(void);
 /* What the agent's counters say, before they are gone. */
 void checks_counters(const struct sim_host *host);
 

@@ -177,7 +177,7 @@ static void settle(void)
         sim_run_until(sim.now + (sim_ns)sim.plan.ttl_max_ms * SIM_MS / 3);
     /* A release that a killed agent still had to bring to a node that was away is forgotten: the
      * key lapses. */
-    if (sim.agent_ended && !checks_quiet(false))
+    if ((sim.agent_ended || checks_lapsing()) && !checks_quiet(false))
         sim_run_until(sim.now + (sim_ns)sim.plan.ttl_max_ms * SIM_MS * 102 / 100);
     (void)checks_quiet(true);
     if (wide_has(WIDE_CHANGES) && !all_settled())

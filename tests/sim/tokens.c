@@ -415,6 +415,14 @@ void tokens_check(void)
     }
 }
 
+/* A key that somebody must have held until now, or that is to be gone. */
+static bool is_left(struct vnode *node, const struct store_key *key)
+{
+    return key->used && !key->is_hash && !node->forgot_a_second && !node->last_step &&
+           !kept_is_mark(key->value) &&
+           store_find(&node->store, key->name, vnode_wall_us(node) / 1000);
+}
+
 bool checks_quiet(bool must)
 {
     bool quiet = true;
@@ -423,11 +431,9 @@ bool checks_quiet(bool must)
         struct vnode *node = sim.node[i];
 
         for (int k = 0; k < STORE_KEYS; k++) {
-            struct store_key *key = &node->store.key[k];
+            const struct store_key *key = &node->store.key[k];
 
-            if (!key->used || key->is_hash || node->forgot_a_second || node->last_step ||
-                kept_is_mark(key->value) ||
-                !store_find(&node->store, key->name, vnode_wall_us(node) / 1000))
+            if (!is_left(node, key))
                 continue;
             quiet = false;
             if (must)
@@ -436,4 +442,28 @@ bool checks_quiet(bool must)
         }
     }
     return quiet;
+}
+
+/* A mark tells its hold, too. */
+static bool is_of_a_run(const char *value, int server)
+{
+    for (uint32_t i = 0; i < used_count; i++) {
+        const struct life *t = &tokens[used[i]];
+
+        if (forces_same_hold(value, t->text))
+            return t->run && !(t->released_to & UINT32_C(1) << server);
+    }
+    return false;
+}
+
+bool checks_lapsing(void)
+{
+    for (int i = 0; i < sim.servers; i++)
+        for (int k = 0; k < STORE_KEYS; k++) {
+            const struct store_key *key = &sim.node[i]->store.key[k];
+
+            if (is_left(sim.node[i], key) && !is_of_a_run(key->value, i))
+                return false;
+        }
+    return true;
 }
