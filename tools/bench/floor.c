@@ -8,6 +8,7 @@
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include "agent/scripts.h"
 #include "tools/bench/library.h"
 #include "tools/bench/measure.h"
+#include "tools/bench/uring.h"
 
 #define NODES_MAX 9
 #define KEY_SIZE  (LIBRARY_NAME_LEN + 1)
@@ -34,8 +36,17 @@ static const char tag[] =
     "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"; /* nobody asks for the token's own */
 static const char bench_nonce[] = "00000000000000000000000000000000";
 
+/* What io_uring sends and receives. */
+struct ring_io {
+    size_t length; /* to be sent */
+    bool receives;
+    char out[4096], in[4096];
+};
+
 struct floor {
     bool scripts;
+    struct uring *ring; /* NULL: write(), poll() and read() */
+    struct ring_io io[NODES_MAX];
     int n, q;
     redisContext *node[NODES_MAX];
     long owed[NODES_MAX]; /* unanswered commands */
@@ -134,34 +145,68 @@ static double nodes_cpu_us(struct floor *f)
 static void flush(struct floor *f)
 {
     for (int i = 0; i < f->n; i++) {
-        int done = 0;
+        int done = f->ring != NULL;
 
+        if (f->io[i].length)
+            uring_send(f->ring, f->node[i]->fd, f->io[i].out, f->io[i].length);
+        f->io[i].length = 0;
         while (!done)
             if (redisBufferWrite(f->node[i], &done) != REDIS_OK)
                 measure_die("write: %s", f->node[i]->errstr);
     }
 }
 
+static void take_replies(struct floor *f, int i)
+{
+    void *r;
+
+    while (f->owed[i] && redisReaderGetReply(f->node[i]->reader, &r) == REDIS_OK && r) {
+        if (((redisReply *)r)->type == REDIS_REPLY_ERROR)
+            measure_die("node: %s", ((redisReply *)r)->str);
+        freeReplyObject(r);
+        f->owed[i]--;
+    }
+}
+
+static void on_received(void *arg, unsigned i, size_t length)
+{
+    struct floor *f = arg;
+
+    f->io[i].receives = false;
+    if (redisReaderFeed(f->node[i]->reader, f->io[i].in, length) != REDIS_OK)
+        measure_die("read: %s", f->node[i]->reader->errstr);
+    take_replies(f, (int)i);
+}
+
+static void pump_ring(struct floor *f)
+{
+    for (int i = 0; i < f->n; i++) {
+        if (f->io[i].receives || !f->owed[i])
+            continue;
+        uring_receive(f->ring, f->node[i]->fd, f->io[i].in, sizeof(f->io[i].in), (unsigned)i);
+        f->io[i].receives = true;
+    }
+    uring_wait(f->ring, on_received, f);
+}
+
 static void pump(struct floor *f)
 {
     struct pollfd p[NODES_MAX];
+
+    if (f->ring) {
+        pump_ring(f);
+        return;
+    }
 
     for (int i = 0; i < f->n; i++)
         p[i] = (struct pollfd){f->node[i]->fd, POLLIN, 0};
     poll(p, (nfds_t)f->n, -1);
     for (int i = 0; i < f->n; i++) {
-        void *r;
-
         if (!p[i].revents)
             continue;
         if (redisBufferRead(f->node[i]) != REDIS_OK)
             measure_die("read: %s", f->node[i]->errstr);
-        while (f->owed[i] && redisGetReplyFromReader(f->node[i], &r) == REDIS_OK && r) {
-            if (((redisReply *)r)->type == REDIS_REPLY_ERROR)
-                measure_die("node: %s", ((redisReply *)r)->str);
-            freeReplyObject(r);
-            f->owed[i]--;
-        }
+        take_replies(f, i);
     }
 }
 
@@ -179,27 +224,45 @@ static void await(struct floor *f, int want, long most)
     }
 }
 
+static void append(struct floor *f, int i, const char *format, ...)
+{
+    struct ring_io *io = &f->io[i];
+    va_list args;
+
+    va_start(args, format);
+    if (f->ring) {
+        char *command;
+        int length = redisvFormatCommand(&command, format, args);
+
+        if (length < 0 || io->length + (size_t)length > sizeof(io->out))
+            measure_die("a command is too long");
+        memcpy(io->out + io->length, command, (size_t)length);
+        io->length += (size_t)length;
+        redisFreeCommand(command);
+    } else {
+        redisvAppendCommand(f->node[i], format, args);
+    }
+    va_end(args);
+    f->owed[i]++;
+}
+
 static void append_acquire(struct floor *f, int i, const char *key)
 {
     if (f->scripts)
-        redisAppendCommand(f->node[i],
-                           "EVALSHA %s 3 holdfast:node %s holdfast:fence:%s %s " TTL_MS
-                           " 4000000000000000 %s %" PRIu64 " %s %" PRIu64
-                           "\n1\n0\n0\nbench\nbench\n",
-                           f->acquire_sha, key, key, token, f->nonce[i], f->fence, tag, f->fence);
+        append(f, i,
+               "EVALSHA %s 3 holdfast:node %s holdfast:fence:%s %s " TTL_MS
+               " 4000000000000000 %s %" PRIu64 " %s %" PRIu64 "\n1\n0\n0\nbench\nbench\n",
+               f->acquire_sha, key, key, token, f->nonce[i], f->fence, tag, f->fence);
     else
-        redisAppendCommand(f->node[i], "SET %s %s NX PX " TTL_MS, key, token);
-    f->owed[i]++;
+        append(f, i, "SET %s %s NX PX " TTL_MS, key, token);
 }
 
 static void append_release(struct floor *f, int i, const char *key)
 {
     if (f->scripts)
-        redisAppendCommand(f->node[i], "EVALSHA %s 2 holdfast:node %s %s", f->release_sha, key,
-                           token);
+        append(f, i, "EVALSHA %s 2 holdfast:node %s %s", f->release_sha, key, token);
     else
-        redisAppendCommand(f->node[i], "EVALSHA %s 1 %s %s", f->release_sha, key, token);
-    f->owed[i]++;
+        append(f, i, "EVALSHA %s 1 %s %s", f->release_sha, key, token);
 }
 
 static void report(struct floor *f, const char *what, const char *figures, double count,
@@ -211,27 +274,27 @@ static void report(struct floor *f, const char *what, const char *figures, doubl
            nodes_cpu_us(f) / count);
 }
 
-/* What a lock waits for: a quorum, as the agent; all nodes (redsync); or one node after the other (redlock-py and -cpp). */
-enum fan { FAN_QUORUM, FAN_ALL, FAN_IN_TURN };
+/* What a lock waits for: a quorum, as the agent; all nodes (redsync); or one node after the other (redlock-py and -cpp).
+ * The last is FAN_QUORUM through io_uring. */
+enum fan { FAN_QUORUM, FAN_ALL, FAN_IN_TURN, FAN_URING };
+static const char *const fans[] = {"lat", "all", "turn", "uring"};
 
-static void ask_all(struct floor *f, enum fan fan,
-                    void (*append)(struct floor *, int, const char *), const char *key)
+static void ask_all(struct floor *f, enum fan fan, void (*ask)(struct floor *, int, const char *),
+                    const char *key)
 {
     for (int i = 0; i < f->n; i++) {
-        append(f, i, key);
+        ask(f, i, key);
         if (fan == FAN_IN_TURN) {
             flush(f);
             await(f, f->n, 0);
         }
     }
     flush(f);
-    await(f, fan == FAN_QUORUM ? f->q : f->n, 0);
+    await(f, fan == FAN_QUORUM || fan == FAN_URING ? f->q : f->n, 0);
 }
 
 static void latency(struct floor *f, long cycles, enum fan fan)
 {
-    static const char *const names[] = {"lat", "all", "turn"};
-
     double *samples = malloc(sizeof(*samples) * (size_t)cycles);
     double cpu = measure_cpu_us();
     char figures[96];
@@ -251,7 +314,7 @@ static void latency(struct floor *f, long cycles, enum fan fan)
     snprintf(figures, sizeof(figures), "\"p50_us\":%.1f,\"p99_us\":%.1f",
              measure_percentile(samples, (size_t)cycles, 0.5),
              measure_percentile(samples, (size_t)cycles, 0.99));
-    report(f, names[fan], figures, (double)cycles, cpu);
+    report(f, fans[fan], figures, (double)cycles, cpu);
     free(samples);
 }
 
@@ -392,27 +455,33 @@ static void renewal(struct floor *f, long keys, long batch, const char *order)
     report(f, paced ? "paced" : order, figures, (double)keys, measure_cpu_us() - cpu);
 }
 
+static int fan_of(const char *word)
+{
+    for (int fan = FAN_QUORUM; fan <= FAN_URING; fan++)
+        if (strcmp(word, fans[fan]) == 0)
+            return fan;
+    return -1;
+}
+
 int bench_floor(int argc, char **argv)
 {
     struct floor f = {0};
-    bool wide;
+    int fan;
 
     if (argc < 5 || (strcmp(argv[1], "plain") != 0 && strcmp(argv[1], "scripts") != 0)) {
-        fputs("usage: bench floor plain|scripts lat|all|turn CYCLES NODE... | rtt CYCLES PAUSE_US "
-              "NODE... | tput CYCLES WIDTH NODE... | "
+        fputs("usage: bench floor plain|scripts lat|all|turn|uring CYCLES NODE... | rtt CYCLES "
+              "PAUSE_US NODE... | tput CYCLES WIDTH NODE... | "
               "renew|shuffled|paced:MS KEYS BATCH NODE...\n",
               stderr);
         return 64;
     }
     f.scripts = strcmp(argv[1], "scripts") == 0;
-    wide =
-        strcmp(argv[2], "lat") != 0 && strcmp(argv[2], "all") != 0 && strcmp(argv[2], "turn") != 0;
-    open_nodes(&f, argc - (wide ? 5 : 4), argv + (wide ? 5 : 4));
-    if (!wide)
-        latency(&f, measure_number(argv[3], 1),
-                argv[2][0] == 'l'   ? FAN_QUORUM
-                : argv[2][0] == 'a' ? FAN_ALL
-                                    : FAN_IN_TURN);
+    fan = fan_of(argv[2]);
+    open_nodes(&f, argc - (fan < 0 ? 5 : 4), argv + (fan < 0 ? 5 : 4));
+    if (fan == FAN_URING)
+        f.ring = uring_open();
+    if (fan >= 0)
+        latency(&f, measure_number(argv[3], 1), (enum fan)fan);
     else if (strcmp(argv[2], "rtt") == 0)
         round_trip(&f, measure_number(argv[3], 1), measure_number(argv[4], 0));
     else if (strcmp(argv[2], "tput") == 0)
@@ -421,7 +490,7 @@ int bench_floor(int argc, char **argv)
              strncmp(argv[2], "paced:", 6) == 0)
         renewal(&f, measure_number(argv[3], 1), measure_number(argv[4], 1), argv[2]);
     else
-        measure_die("'%s' is none of lat, all, turn, rtt, tput, renew, shuffled, paced:MS",
+        measure_die("'%s' is none of lat, all, turn, uring, rtt, tput, renew, shuffled, paced:MS",
                     argv[2]);
     for (int i = 0; i < f.n; i++)
         redisFree(f.node[i]);

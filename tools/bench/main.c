@@ -11,6 +11,7 @@ static const struct {
 } commands[] = {
     {"floor", bench_floor,
      "floor plain|scripts lat CYCLES NODE...   the bare quorum lock, one at a time\n"
+     "  floor plain|scripts uring CYCLES NODE...   the same through io_uring\n"
      "  floor plain|scripts all|turn CYCLES NODE...   it waits for all nodes; for one after the "
      "other\n"
      "  floor plain|scripts rtt CYCLES PAUSE_US NODE...   only its acquire: one round trip to a "
