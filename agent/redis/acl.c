@@ -20,6 +20,7 @@ static const struct {
     {"script|load", true, {"SCRIPT", "LOAD", "return 1"}},
     {"time", true, {"TIME"}},
     {"get", true, {"GET", KEY}},
+    {"mget", false, {"MGET", KEY}},
     {"set", true, {"SET", KEY, "0", "XX", "PX", "1"}},
     {"del", true, {"DEL", KEY}},
     {"pexpire", true, {"PEXPIRE", KEY, "1"}},

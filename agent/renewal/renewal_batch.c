@@ -94,7 +94,6 @@ static hf_time new_time(const struct renewal_node *node, const struct timing *ti
                         hf_dur late) IN_RENEWAL_THREAD
 {
     struct renewal *r = node->renewal;
-    size_t most = renewal_tracks(node) ? RENEW_KEYS_TRACKED : RENEW_KEYS;
     hf_time at;
 
     /* An earlier agent's leases come by slot, with the times of all its scripts mixed. */
@@ -102,7 +101,7 @@ static hf_time new_time(const struct renewal_node *node, const struct timing *ti
         at = hf_time_floor(hf_time_add(a, timing->renew_after),
                            hf_dur_scale(timing->renew_jitter, 1, 32));
     else
-        at = phases_next(&r->phases, timing, a, late, (uint32_t)most, r->held);
+        at = phases_next(&r->phases, timing, a, late, RENEW_KEYS, r->held);
     return hf_time_add(at, apart(node->number));
 }
 
@@ -301,7 +300,6 @@ static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time no
 /* A batch that is being filled. */
 struct filling {
     struct renew_batch *batch; /* NULL: none is begun */
-    size_t most;               /* keys */
     bool sent;                 /* there is something to flush */
     hf_dur patience;           /* that of its least patient lease */
     struct link_key keys[RENEW_KEYS];
@@ -408,8 +406,7 @@ static bool cohort_is_due(const struct renewal_node *node, const struct filling 
 
     if (hf_time_reached(now, at))
         return true;
-    return filling->batch &&
-           cohorts_first(&node->renewals) <= filling->most - filling->batch->count &&
+    return filling->batch && cohorts_first(&node->renewals) <= RENEW_KEYS - filling->batch->count &&
            hf_time_since(at, now).ns <= filling->patience.ns / 4;
 }
 
@@ -420,11 +417,11 @@ static bool pump_cohort(struct renewal_node *node, struct filling *filling,
     uint32_t slots[COHORT_MOST];
     size_t count;
 
-    if (filling->batch && cohorts_first(&node->renewals) > filling->most - filling->batch->count)
+    if (filling->batch && cohorts_first(&node->renewals) > RENEW_KEYS - filling->batch->count)
         send_batch(filling, now);
     if (!filling->batch && !begin(filling, node, cohorts_next(&node->renewals), now))
         return false;
-    count = cohorts_take(&node->renewals, slots, filling->most - filling->batch->count);
+    count = cohorts_take(&node->renewals, slots, RENEW_KEYS - filling->batch->count);
     renewal_fetch(node->renewal, slots, count);
     for (size_t i = 0; i < count; i++)
         add(filling, node->renewal->slots[slots[i]].lease);
@@ -475,7 +472,7 @@ static bool may_send(const struct renewal_node *node, const struct cohort_single
 
 static void pump_node(struct renewal_node *node, hf_time now) IN_RENEWAL_THREAD
 {
-    struct filling filling = {.most = renewal_tracks(node) ? RENEW_KEYS_TRACKED : RENEW_KEYS};
+    struct filling filling = {.batch = NULL};
     bool going = link_is_up(node->link);
 
     while (going) {
@@ -490,7 +487,7 @@ static void pump_node(struct renewal_node *node, hf_time now) IN_RENEWAL_THREAD
             going = pump_single(node, &filling, first, now);
         else
             going = cohort && pump_cohort(node, &filling, now);
-        if (filling.batch && filling.batch->count == filling.most)
+        if (filling.batch && filling.batch->count == RENEW_KEYS)
             send_batch(&filling, now);
     }
     if (filling.batch)

@@ -65,14 +65,18 @@ static struct store_key *find(void)
 }
 
 /* By a command that reads: the node watches it for who asked for that. */
-static struct store_key *find_to_read(void)
+static struct store_key *find_argument(int i)
 {
     struct sim_connection *reader = run.message->connection;
-    struct store_key *key = find();
 
     if (reader && reader->caching)
-        watches_read(run.node, reader, arg(2));
-    return key;
+        watches_read(run.node, reader, arg(i));
+    return store_find(&run.node->store, arg(i), now_ms());
+}
+
+static struct store_key *find_to_read(void)
+{
+    return find_argument(2);
 }
 
 static void changed(void)
@@ -111,6 +115,24 @@ static int do_get(void)
         lua_pushstring(lua, key->value);
     else
         lua_pushboolean(lua, 0);
+    return 1;
+}
+
+/* A key of another type is none. */
+static int do_mget(void)
+{
+    int top = lua_gettop(lua);
+
+    lua_createtable(lua, top - 1, 0);
+    for (int i = 2; i <= top; i++) {
+        const struct store_key *key = find_argument(i);
+
+        if (key && !key->is_hash)
+            lua_pushstring(lua, key->value);
+        else
+            lua_pushboolean(lua, 0);
+        lua_rawseti(lua, -2, i - 1);
+    }
     return 1;
 }
 
@@ -240,9 +262,10 @@ static int dispatch(void)
     static const struct {
         const char *name;
         int (*fn)(void);
-    } commands[] = {{"GET", do_get},     {"TIME", do_time}, {"HGET", do_hget},
-                    {"HMGET", do_hmget}, {"SET", do_set},   {"PEXPIRE", do_pexpire},
-                    {"PTTL", do_pttl},   {"DEL", do_del},   {"HSET", do_hset}};
+    } commands[] = {{"GET", do_get},         {"MGET", do_mget},   {"TIME", do_time},
+                    {"HGET", do_hget},       {"HMGET", do_hmget}, {"SET", do_set},
+                    {"PEXPIRE", do_pexpire}, {"PTTL", do_pttl},   {"DEL", do_del},
+                    {"HSET", do_hset}};
     const char *name = arg(1);
 
     for (size_t i = 0; i < HF_LENGTH(commands); i++)

@@ -991,6 +991,64 @@ TEST(test_renew_with_one_ttl_for_all)
     assert_in_range(ask_number("PTTL b"), 50000, 60000);
 }
 
+/* Keys that are tracked, or were to be by a user who may not read them together. */
+static void renews_tracked(bool may_mget)
+{
+    redisReply *reply;
+
+    does("SET mine " A " PX 1000");
+    does("SET theirs " B " PX 1000");
+    does("SET forced " FORCED "%s PX 1000", tag_of(A));
+    does("RPUSH list x");
+    does("ACL SETUSER default %s", may_mget ? "+mget" : "-mget");
+    reply = run(SCRIPT_RENEW, 6, "holdfast:node", "mine", "missing", "theirs", "list", "forced", A,
+                A, A, A, A, "1", "60000", NULL);
+    assert_string_equal(reply->element[3]->str, "10ffx");
+    freeReplyObject(reply);
+    does("ACL SETUSER default +mget");
+    assert_in_range(ask_number("PTTL mine"), 50000, 60000);
+    assert_in_range(ask_number("PTTL theirs"), 1, 1000);
+    assert_int_equal(ask_number("EXISTS missing"), 0);
+}
+
+TEST(test_renew_tracked_marks)
+{
+    renews_tracked(true);
+}
+
+TEST(test_renew_tracked_without_the_right_to_read_them_together)
+{
+    renews_tracked(false);
+}
+
+/* (!) Our own write makes a node forget who tracks the key. */
+TEST(test_renewed_keys_are_tracked)
+{
+    redisContext *notices = redisConnectUnix(server.socket),
+                 *rival = redisConnectUnix(server.socket);
+    redisReply *reply = redisCommand(notices, "CLIENT ID");
+    void *told = NULL;
+
+    does("CLIENT TRACKING ON REDIRECT %lld OPTIN NOLOOP", reply->integer);
+    freeReplyObject(reply);
+    freeReplyObject(redisCommand(notices, "SUBSCRIBE __redis__:invalidate"));
+    does("SET a " A " PX 60000");
+    does("SET b " A " PX 60000");
+    for (int i = 0; i < 2; i++) {
+        does("CLIENT CACHING YES");
+        freeReplyObject(run(SCRIPT_RENEW, 3, "holdfast:node", "a", "b", A, A, "1", "60000", NULL));
+    }
+    freeReplyObject(redisCommand(rival, "DEL b"));
+    redisSetTimeout(notices, (struct timeval){.tv_sec = 2});
+    assert_int_equal(redisGetReply(notices, &told), REDIS_OK);
+    reply = told;
+    assert_string_equal(reply->element[2]->element[0]->str, "b");
+    freeReplyObject(reply);
+    does("CLIENT TRACKING OFF");
+    redisFree(rival);
+    redisFree(notices);
+}
+
 TEST(test_renew_without_a_sentinel)
 {
     redisReply *reply;
@@ -1348,6 +1406,9 @@ int main(void)
         SCRIPT_TEST(test_listing_is_cut_into_pages),
         SCRIPT_TEST(test_renew_marks),
         SCRIPT_TEST(test_renew_with_one_ttl_for_all),
+        SCRIPT_TEST(test_renew_tracked_marks),
+        SCRIPT_TEST(test_renew_tracked_without_the_right_to_read_them_together),
+        SCRIPT_TEST(test_renewed_keys_are_tracked),
         SCRIPT_TEST(test_renew_without_a_sentinel),
         SCRIPT_TEST(test_release_marks),
         SCRIPT_TEST(test_release_keeps_the_fence),
