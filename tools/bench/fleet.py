@@ -131,6 +131,23 @@ class Fleet:
         argv = [f"{self.build}/bin/bench", "counters", self.names[0]]
         return json.loads(subprocess.run(argv, stdout=subprocess.PIPE, check=True).stdout)
 
+    @contextlib.contextmanager
+    def apart(self):
+        """Meanwhile the nodes have the last processor to themselves, and the agents and what is measured the others."""
+        every = os.sched_getaffinity(0)
+        if len(every) < 2:
+            raise Failed("one processor is too few")
+        ours = [os.getpid(), *(agent.pid for agent in self.agents)]
+        try:
+            for pid in [node.pid for node in self.nodes]:
+                set_processors(pid, {max(every)})
+            for pid in ours:
+                set_processors(pid, every - {max(every)})
+            yield
+        finally:
+            for pid in [*ours, *(node.pid for node in self.nodes)]:
+                set_processors(pid, every)
+
     def commands(self):
         """Commands that were sent to the nodes so far, all nodes together, by name; not INFO, which asks. What scripts call
         in a node counts as "inner"."""
@@ -239,6 +256,12 @@ def command_stats(path):
 def cpu_of(pid):
     """CPU seconds of a process so far, to the nanosecond: the clock that clock_getcpuclockid(3) names."""
     return time.clock_gettime((~pid << 3) | 2)
+
+
+def set_processors(pid, processors):
+    """Of all its threads."""
+    for task in os.listdir(f"/proc/{pid}/task"):
+        os.sched_setaffinity(int(task), processors)
 
 
 def switches_of(pid):

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -53,6 +54,7 @@ struct floor {
     char acquire_sha[41], release_sha[41], renew_sha[41];
     char nonce[NODES_MAX][64];
     uint64_t fence;
+    double pace_us, next_us; /* between two askings, and when the next may begin; 0: at once */
     double cpu_before[NODES_MAX];
 };
 
@@ -279,9 +281,21 @@ static void report(struct floor *f, const char *what, const char *figures, doubl
 enum fan { FAN_QUORUM, FAN_ALL, FAN_IN_TURN, FAN_URING };
 static const char *const fans[] = {"lat", "all", "turn", "uring"};
 
+/* Nodes that rest in between, as with an agent, have colder caches. */
+static void keep_pace(struct floor *f)
+{
+    double now_us = measure_now_us();
+
+    if (now_us < f->next_us)
+        usleep((unsigned)(f->next_us - now_us));
+    f->next_us = measure_now_us() + f->pace_us;
+}
+
 static void ask_all(struct floor *f, enum fan fan, void (*ask)(struct floor *, int, const char *),
                     const char *key)
 {
+    if (f->pace_us > 0)
+        keep_pace(f);
     for (int i = 0; i < f->n; i++) {
         ask(f, i, key);
         if (fan == FAN_IN_TURN) {
@@ -314,7 +328,7 @@ static void latency(struct floor *f, long cycles, enum fan fan)
     snprintf(figures, sizeof(figures), "\"p50_us\":%.1f,\"p99_us\":%.1f",
              measure_percentile(samples, (size_t)cycles, 0.5),
              measure_percentile(samples, (size_t)cycles, 0.99));
-    report(f, fans[fan], figures, (double)cycles, cpu);
+    report(f, f->pace_us > 0 ? "pace" : fans[fan], figures, (double)cycles, cpu);
     free(samples);
 }
 
@@ -455,8 +469,15 @@ static void renewal(struct floor *f, long keys, long batch, const char *order)
     report(f, paced ? "paced" : order, figures, (double)keys, measure_cpu_us() - cpu);
 }
 
+static bool has_pace(const char *word)
+{
+    return strncmp(word, "pace:", 5) == 0;
+}
+
 static int fan_of(const char *word)
 {
+    if (has_pace(word))
+        return FAN_QUORUM;
     for (int fan = FAN_QUORUM; fan <= FAN_URING; fan++)
         if (strcmp(word, fans[fan]) == 0)
             return fan;
@@ -469,7 +490,8 @@ int bench_floor(int argc, char **argv)
     int fan;
 
     if (argc < 5 || (strcmp(argv[1], "plain") != 0 && strcmp(argv[1], "scripts") != 0)) {
-        fputs("usage: bench floor plain|scripts lat|all|turn|uring CYCLES NODE... | rtt CYCLES "
+        fputs("usage: bench floor plain|scripts lat|all|turn|uring|pace:US CYCLES NODE... | rtt "
+              "CYCLES "
               "PAUSE_US NODE... | tput CYCLES WIDTH NODE... | "
               "renew|shuffled|paced:MS KEYS BATCH NODE...\n",
               stderr);
@@ -480,6 +502,10 @@ int bench_floor(int argc, char **argv)
     open_nodes(&f, argc - (fan < 0 ? 5 : 4), argv + (fan < 0 ? 5 : 4));
     if (fan == FAN_URING)
         f.ring = uring_open();
+    if (has_pace(argv[2])) {
+        f.pace_us = (double)measure_number(argv[2] + 5, 1);
+        (void)prctl(PR_SET_TIMERSLACK, 1000L);
+    }
     if (fan >= 0)
         latency(&f, measure_number(argv[3], 1), (enum fan)fan);
     else if (strcmp(argv[2], "rtt") == 0)
@@ -490,8 +516,9 @@ int bench_floor(int argc, char **argv)
              strncmp(argv[2], "paced:", 6) == 0)
         renewal(&f, measure_number(argv[3], 1), measure_number(argv[4], 1), argv[2]);
     else
-        measure_die("'%s' is none of lat, all, turn, uring, rtt, tput, renew, shuffled, paced:MS",
-                    argv[2]);
+        measure_die(
+            "'%s' is none of lat, all, turn, uring, pace:US, rtt, tput, renew, shuffled, paced:MS",
+            argv[2]);
     for (int i = 0; i < f.n; i++)
         redisFree(f.node[i]);
     return 0;

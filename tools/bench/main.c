@@ -12,6 +12,7 @@ static const struct {
     {"floor", bench_floor,
      "floor plain|scripts lat CYCLES NODE...   the bare quorum lock, one at a time\n"
      "  floor plain|scripts uring CYCLES NODE...   the same through io_uring\n"
+     "  floor plain|scripts pace:US CYCLES NODE...   with so long from one asking to the next\n"
      "  floor plain|scripts all|turn CYCLES NODE...   it waits for all nodes; for one after the "
      "other\n"
      "  floor plain|scripts rtt CYCLES PAUSE_US NODE...   only its acquire: one round trip to a "

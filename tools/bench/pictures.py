@@ -11,8 +11,8 @@ def curve(rows, x, y):
 
 
 def lock_by_nodes(rows):
-    rows = rows.where(part="lock1", net="tcp")
-    series = [("Holdfast", rows.where(bench="lock"), False), ("floor, shipped scripts", rows.where(kind="scripts"), True),
+    rows = rows.where(part="lock1", net="tcp", beside=None)
+    series = [("Holdfast", rows.where(bench="lock"), False), ("floor, shipped scripts", rows.where(kind="scripts", what="lat"), True),
               ("floor, plain SET", rows.where(kind="plain", what="lat"), True)]
     series += [(peer, rows.where(peer=peer), False) for peer in ("node-redlock", "redis-semaphore", "redis-py")]
     series = [(label, curve(some, "nodes", "p50_us"), dashed) for label, some, dashed in series if some]

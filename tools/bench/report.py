@@ -39,9 +39,9 @@ def the_goals(rows, before):
 def by_nodes(rows, _):
     body = []
     for nodes in sorted({row["nodes"] for row in rows.where(part="lock1", bench="lock", net="tcp")}):
-        here = rows.where(part="lock1", nodes=nodes, net="tcp")
+        here = rows.where(part="lock1", nodes=nodes, net="tcp", beside=None)
         cells = [nodes]
-        for some in (here.where(kind="plain", what="lat"), here.where(kind="scripts"), here.where(bench="lock"),
+        for some in (here.where(kind="plain", what="lat"), here.where(kind="scripts", what="lat"), here.where(bench="lock"),
                      *(here.where(peer=peer) for peer in ("node-redlock", "redis-semaphore", "redis-py"))):
             cells.append(f"{some.median('p50_us'):.0f} / {some.median('p99_us'):.0f}" if some else "")
         cells += [f"{some.median(key):.0f}" if some else "" for some, key in ((here.where(bench="lock"), "client_cpu_us"),

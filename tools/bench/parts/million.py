@@ -1,5 +1,6 @@
 """A million leases with a TTL of a minute on three nodes, taken through the library by four processes and held for
 --minutes: are they renewed in time, what does it cost, and what becomes of everything else meanwhile."""
+import contextlib
 import json
 import pathlib
 import shutil
@@ -50,10 +51,12 @@ def look(fleet, leases, lines):
 
 
 def acquires(fleet, lines, options, what):
+    """Where the scheduler puts everything; then with the nodes on a processor of their own, so that waits are the agent's."""
     for turn in range(1 if options.quick else 5):
-        with lines.tagged(beside=what, turn=turn):
-            fleet.measure("floor", "scripts", "lat", 200 if options.quick else 3000, *fleet.paths)
-            fleet.measure("lock", fleet.names[0], 200 if options.quick else 3000)
+        for apart in False, True:
+            with lines.tagged(beside=what, turn=turn, apart=apart), fleet.apart() if apart else contextlib.nullcontext():
+                fleet.measure("floor", "scripts", "lat", 200 if options.quick else 3000, *fleet.paths)
+                fleet.measure("lock", fleet.names[0], 200 if options.quick else 3000)
 
 
 def restart(fleet, lines):
