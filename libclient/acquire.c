@@ -113,9 +113,9 @@ int hfc_acquire_explain(const hf_op *op, const char *preface)
     if (*op->text)
         return hfc_fail(status, "%s%s", preface, op->text);
     if (conflict && *h->host)
-        return hfc_fail(status, "%s%s: by %.15s (pid %u, uid %u) on %.63s, fence %" PRIu64, preface,
-                        hf_status_text(status), *h->comm ? h->comm : "?", h->pid, h->uid, h->host,
-                        h->fence);
+        return hfc_fail(status, "%s%sheld by %.15s (pid %u, uid %u) on %.63s, fence %" PRIu64,
+                        preface, status == HF_ETIMEDOUT ? "the wait is over; " : "",
+                        *h->comm ? h->comm : "?", h->pid, h->uid, h->host, h->fence);
     return hfc_fail(status, "%s%s", preface, hf_status_text(status));
 }
 

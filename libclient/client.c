@@ -104,7 +104,8 @@ int hfc_client_open(const struct hfc_place *places, int count, uint32_t role, co
     if (status == HF_OK)
         note_next(client, places, count);
     if (status == HF_ENOAGENT && count > 1 && (error == ENOENT || error == ENOTDIR))
-        hfc_fail(status, "no agent at %s, nor at %s", places[0].path, places[1].path);
+        hfc_fail(status, "start holdfastd, or name another agent: there is none at %s, nor at %s",
+                 places[0].path, places[1].path);
     else if (status < 0)
         hfc_fail(status, "%s", status == HF_EINTR ? hf_status_text(status) : client->link_text);
     hfc_unlock(client);

@@ -95,10 +95,15 @@ static int connect_to(const struct hfc_place *place, int64_t wait_ns, int *ret_s
     if (connect_in_turn(sock, &address, wait_ns) < 0) {
         int error = errno;
 
-        (void)snprintf(why, why_size, "no agent answers at %s: %m", place->path);
+        bool denied = error == EACCES || error == EPERM;
+
+        (void)snprintf(why, why_size, "%s: no agent answers at %s: %m",
+                       denied ? "join the group that may use this agent, or name another"
+                              : "start holdfastd, or name another agent",
+                       place->path);
         close(sock);
         errno = error;
-        return error == EACCES || error == EPERM ? HF_EPERM : HF_ENOAGENT;
+        return denied ? HF_EPERM : HF_ENOAGENT;
     }
     status = check_peer(sock, place, why, why_size);
     if (status < 0) {

@@ -256,7 +256,7 @@ struct hf_progress {
     int reason;
     uint32_t nodes_voting, nodes_up;
     struct hf_holder holder;
-    char text[184]; /* the same as a sentence */
+    char text[184]; /* the same as a sentence; "" with HF_EBUSY, where `holder` says it */
     size_t index;   /* of several names or slots, which one; else 0 */
     /* Its place among the waiters of this host: 1 is next; 0: not known. Updated with the rest, at
      * most twice a second. */
@@ -267,14 +267,13 @@ struct hf_progress {
 struct hf_acquire_options {
     size_t size; /* HF_ACQUIRE_OPTIONS_INIT */
     const void *name;
-    size_t name_len;      /* 1..255 */
-    uint32_t ttl_ms;      /* 0: the agent's default */
-    uint32_t max_hold_ms; /* 0: no limit */
-    int64_t wait_ms;      /* 0: try once; -1: no limit */
-    unsigned flags;       /* 0; holdfast_run.h has some */
-    const char *note;     /* up to 127 bytes for people to read; NULL: none */
-    uint32_t
-        heartbeat_ms; /* lose it after so long without hf_beat(); at least 100; 0: no heartbeat */
+    size_t name_len;       /* 1..255 */
+    uint32_t ttl_ms;       /* 0: the agent's default */
+    uint32_t max_hold_ms;  /* it is LOSING after so long, and lost within a TTL; 0: no limit */
+    int64_t wait_ms;       /* 0: try once; -1: no limit */
+    unsigned flags;        /* 0; holdfast_run.h has some */
+    const char *note;      /* up to 127 bytes for people to read; NULL: none */
+    uint32_t heartbeat_ms; /* the same after so long without hf_beat(); at least 100; 0: none */
     /* Nobody gets the lock before so long after the grant, not even this client, though the lease ends or its process dies
      * before. At most the agent's ttl_max; 0: the lock is free when the lease ends. See below. */
     uint32_t min_hold_ms;

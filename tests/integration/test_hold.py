@@ -394,6 +394,15 @@ def reader_gone(run):
     assert hold.end() == 0
 
 
+@scenario("an output that takes nothing is refused, and the lock is free")
+def full(run):
+    ready(run)
+    with open("/dev/full", "wb") as nowhere:
+        hold = run.spawn(BUILD / "bin" / "holdfast", "hold", "job", label="holdfast", stdin=subprocess.PIPE, stdout=nowhere)
+        assert hold.wait() == 125 and "the grant cannot be told: No space left on device" in hold.err, hold.err
+    assert run.holdfast("run", "-n", "job", "--", "true").rc == 0
+
+
 @scenario("its input stays open while any process has the other end, and its own copy of that does not count")
 def inherited(run):
     ready(run)

@@ -98,10 +98,12 @@ def meant(run):
         (("--", "backup"), "give a NAME before the '--': holdfast run NAME -- backup"),
         (("--", "job", "true"), "put the '--' behind NAME: holdfast run job -- COMMAND; if job is the command"),
         (("-w", "3", "--", "job", "true", "x"), "put the '--' behind NAME"),
+        (("job", "--wait", "5", "--", "true"), "put options before NAME: --wait would be the command; if it is one, put '--' before it"),
+        (("job", "-n", "true"), "put options before NAME"),
     ):
         result = run.holdfast("run", *args)
         assert result.rc == 64 and text in result.err, (args, result)
-    for args in (("--", "-odd", "true"), ("--", "job", "--", "true"), ("job", "--", "true"), ("-w", ".3", "job", "true")):
+    for args in (("--", "-odd", "true"), ("--", "job", "--", "true"), ("job", "--", "true"), ("--", "-odd", "--", "true"), ("-w", ".3", "job", "true")):
         assert run.holdfast("run", *args).rc == 0, args
     began = time.monotonic()
     other = Job(run, "job", "sh", "-c", "echo up; read x", stdin=subprocess.PIPE).up()

@@ -48,7 +48,7 @@ static int reach(const struct place *place, const struct control_request *reques
     }
     if (fd < 0) {
         snprintf(why, why_size,
-                 "no agent %s runs here: start holdfastd, or name another with --agent",
+                 "start holdfastd, or name another agent with --agent: no agent %s runs here",
                  place->agent);
         return EXIT_UNAVAILABLE;
     }

@@ -83,11 +83,12 @@ static void say_none(const struct place places[], int count, char *why, size_t w
 {
     bool two = count > 1 && strcmp(places[0].shm_name, places[1].shm_name) != 0;
 
-    snprintf(why, why_size,
-             "no agent %s here: there is no /dev/shm%s%s%s; start holdfastd, or name another with "
-             "--agent",
-             places[0].agent, places[0].shm_name, two ? " and no /dev/shm" : "",
-             two ? places[1].shm_name : "");
+    snprintf(
+        why, why_size,
+        "start holdfastd, or name another agent with --agent: no agent %s is here, there is no "
+        "/dev/shm%s%s%s",
+        places[0].agent, places[0].shm_name, two ? " and no /dev/shm" : "",
+        two ? places[1].shm_name : "");
 }
 
 int reader_open(const char *agent, struct reader *ret_reader, char *why, size_t why_size)

@@ -140,6 +140,19 @@ static void tell_granted(struct holding *h)
                        });
 }
 
+/* Nobody works under a lock of which nobody could be told. A reader that has gone is another thing: the input decides. */
+static bool is_untold(const struct holding *h)
+{
+    return h->tell.fd < 0 && h->tell.error != EPIPE;
+}
+
+static int not_told(const struct holding *h)
+{
+    say("%s: give it a standard output that takes its lines: the grant cannot be told: %s",
+        h->acquire.shown, strerror(h->tell.error));
+    return EXIT_FAILED;
+}
+
 /* Of the lease that is in the worst state. */
 static const char *worst_name(const struct holding *h, char ret_name[RUN_OPTIONS_NAME_SIZE])
 {
@@ -298,7 +311,7 @@ static int hold_lock(struct holding *h, hf_client *client)
     if (h->wanted.verbose)
         grant_say(&h->acquire, &h->hold);
     tell_granted(h);
-    code = keep(h);
+    code = is_untold(h) ? release(h, not_told(h)) : keep(h);
     tell_flush(&h->tell);
     return code;
 }

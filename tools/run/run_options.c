@@ -71,7 +71,7 @@ static const struct {
      "                               up to K share it (default: 64)"},
     {{"max-hold", required_argument, NULL, OPT_MAX_HOLD},
      OF_BOTH,
-     "      --max-hold TIME          hold the lock no longer than this"},
+     "      --max-hold TIME          renew the lock no more after this: it is lost within a TTL"},
     {{"min-hold", required_argument, NULL, OPT_MIN_HOLD},
      OF_BOTH,
      "      --min-hold TIME          nobody gets the lock for this long, though it is released "
@@ -402,12 +402,19 @@ static int check_options(const struct run_options *run)
 /* What stands behind NAME. */
 static int parse_command(struct run_options *run, int count, char **operands)
 {
+    char shown[TEXT_NAME_SIZE];
+
     if (run->command == OF_HOLD)
         return count == 0 ? EXIT_OK
                           : args_usage("hold", "it takes one NAME and no command; for a command "
                                                "there is holdfast run");
     if (count > 0 && !strcmp(operands[0], "--"))
         operands++, count--;
+    else if (count > 0 && operands[0][0] == '-')
+        return args_usage("run",
+                          "put options before NAME: %s would be the command; if it is one, put "
+                          "'--' before it",
+                          text_escape_str(shown, sizeof(shown), operands[0]));
     if (count == 0 || !operands[0][0])
         return args_usage("run", "a command to run is missing");
     run->argv = operands;

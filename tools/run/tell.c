@@ -195,6 +195,7 @@ void tell_flush(struct tell *tell)
         if (written < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (written <= 0) {
+            tell->error = written < 0 ? errno : EIO;
             tell->fd = -1;
             tell->used = 0;
             return;

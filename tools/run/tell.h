@@ -30,7 +30,8 @@ struct tell_event {
 size_t tell_line(char out[TELL_LINE_SIZE], const struct tell_event *event, bool json);
 
 struct tell {
-    int fd; /* -1: nobody reads */
+    int fd;    /* -1: nobody reads, */
+    int error; /* as this errno told */
     bool socket, json;
     size_t used;
     char pending[4 * TELL_LINE_SIZE];

@@ -206,7 +206,7 @@ int cmd_agents(int argc, char **argv)
     code = code_of(&agents);
     if (code == EXIT_UNAVAILABLE) {
         fflush(stdout);
-        fputs("holdfast agents: no agent is here: start holdfastd\n", stderr);
+        fputs("holdfast agents: start holdfastd: no agent is here\n", stderr);
     }
     agents_free(&agents);
     return format_finish("agents", code);
