@@ -10,6 +10,7 @@ import (
 	"io"
 	"os/exec"
 	"strconv"
+	"strings"
 )
 
 // Held is a lock that is held. Its methods are for one goroutine; anybody may use Fence and Context.
@@ -22,10 +23,20 @@ type Held struct {
 	said   bytes.Buffer
 	reason string
 	over   chan struct{} // its output has ended
+	failed error         // of the release
 }
 
-// Hold waits for the lock name; options are those of `holdfast hold`, such as "--wait", "10s". The wait ends when ctx is done. An error has what
-// `holdfast hold` said, and is an *exec.ExitError within: 75 when another has the lock.
+// An error in words of its own for what `holdfast hold` ended with.
+type failure struct {
+	text  string
+	cause error
+}
+
+func (f *failure) Error() string { return f.text }
+func (f *failure) Unwrap() error { return f.cause }
+
+// Hold waits for the lock name; options are those of `holdfast hold`, such as "--wait", "10s". The wait ends when ctx is done, and
+// errors.Is(err, ctx.Err()) then. Any other error has what `holdfast hold` said, and is an *exec.ExitError within: 75 when another has the lock.
 func Hold(ctx context.Context, name string, options ...string) (*Held, error) {
 	h := &Held{over: make(chan struct{})}
 	h.cmd = exec.Command("holdfast", append(append([]string{"hold", "--json"}, options...), name)...)
@@ -47,7 +58,9 @@ func Hold(ctx context.Context, name string, options ...string) (*Held, error) {
 	select {
 	case <-granted:
 		return h, nil
-	case <-ctx.Done(): // ending the input ends the wait
+	case <-ctx.Done():
+		h.Release() // which ends the wait, or gives back what was granted just now
+		return nil, fmt.Errorf("waiting for %s: %w", name, ctx.Err())
 	case <-h.over:
 		select {
 		case <-granted: // and lost before we looked: Context tells
@@ -56,7 +69,7 @@ func Hold(ctx context.Context, name string, options ...string) (*Held, error) {
 		}
 	}
 	if err = h.Release(); err == nil {
-		err = ctx.Err()
+		err = fmt.Errorf("waiting for %s: holdfast hold has ended", name)
 	}
 	return nil, err
 }
@@ -83,13 +96,22 @@ func (h *Held) listen(output io.Reader, granted chan<- struct{}, stop context.Ca
 	}
 }
 
-// Release gives the lock back. An error says that it had been lost before.
+// Release gives the lock back. An error says that it had been lost before. Once it is released, it does nothing, and returns the same.
 func (h *Held) Release() error {
 	h.input.Close() // which releases it
 	<-h.over
-	err := h.cmd.Wait()
-	if err != nil {
-		err = fmt.Errorf("%s%s: %w", h.said.String(), h.reason, err)
+	if h.cmd.ProcessState != nil {
+		return h.failed
 	}
-	return err
+	if err := h.cmd.Wait(); err != nil {
+		text := strings.ReplaceAll(strings.TrimSpace(h.said.String()), "\n", "; ")
+		if text == "" {
+			text = h.reason
+		}
+		if text == "" {
+			text = "holdfast hold has ended: " + err.Error()
+		}
+		h.failed = &failure{text, err}
+	}
+	return h.failed
 }

@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <iostream>
+#include <sstream>
 #include <thread>
 
 static int report(const char *file, int steps)
@@ -32,8 +33,16 @@ static int report(const char *file, int steps)
 
 int main(int argc, char **argv)
 {
+    std::istringstream words(argc > 2 ? argv[2] : "10");
+    int steps = -1;
+
+    words >> steps;
+    if (argc < 2 || argc > 3 || steps < 0 || !words.eof()) {
+        std::cerr << "usage: report FILE [STEPS]" << std::endl;
+        return 64;
+    }
     try {
-        return argc < 2 ? 2 : report(argv[1], argc > 2 ? std::stoi(argv[2]) : 10);
+        return report(argv[1], steps);
     } catch (const std::exception &failure) {
         std::cerr << "report: " << failure.what() << std::endl;
         return 1;

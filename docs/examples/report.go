@@ -48,8 +48,13 @@ func report(file string, steps int) (err error) {
 
 func main() {
 	steps := 10
-	if len(os.Args) > 2 {
-		steps, _ = strconv.Atoi(os.Args[2])
+	var wrong error
+	if len(os.Args) == 3 {
+		steps, wrong = strconv.Atoi(os.Args[2])
+	}
+	if len(os.Args) < 2 || len(os.Args) > 3 || wrong != nil || steps < 0 {
+		fmt.Fprintln(os.Stderr, "usage: report FILE [STEPS]")
+		os.Exit(64)
 	}
 	if err := report(os.Args[1], steps); err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)

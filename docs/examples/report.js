@@ -18,7 +18,12 @@ async function report(file, steps) {
     }
 }
 
-report(process.argv[2], Number(process.argv[3] ?? 10)).catch((failure) => {
+const [file, steps = '10', ...more] = process.argv.slice(2);
+if (!file || more.length || !/^\d+$/.test(steps)) {
+    console.error('usage: report.js FILE [STEPS]');
+    process.exit(64);
+}
+report(file, Number(steps)).catch((failure) => {
     console.error(`report.js: ${failure.cause?.message ?? failure.message}`);
     process.exitCode = 1;
 });

@@ -21,7 +21,11 @@ def report(path, steps):
             print(lock.fence, "end", file=out)
 
 
+file, *more = sys.argv[1:] or [""]
+if not file or len(more) > 1 or not all(word.isdecimal() for word in more):
+    print("usage: report.py FILE [STEPS]", file=sys.stderr)
+    sys.exit(64)
 try:
-    report(pathlib.Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 10)
+    report(pathlib.Path(file), int(more[0]) if more else 10)
 except HoldfastError as failure:
     sys.exit(f"report.py: {failure}")

@@ -44,19 +44,20 @@ namespace detail
 struct access { // for these headers
     static const handle &of(const client &client) noexcept { return client.handle_; }
     static client share(const client &shared) noexcept { return client(shared.handle_); }
-    template <class T> static T make(const handle &client, std::vector<hf_lease *> granted) noexcept
+    template <class T>
+    static T make(const handle &client, request &asked, std::vector<hf_lease *> granted) noexcept
     {
-        return T(client, std::move(granted));
+        return T(client, asked, std::move(granted));
     }
     // `call` makes the leases.
     template <class T, class Call>
-    static T acquire(const client &client, std::size_t count, Call call)
+    static T acquire(const client &client, request &asked, std::size_t count, Call call)
     {
         std::vector<hf_lease *> room(count);
 
-        if (int status = call(client.c(), room.data()); status < 0)
+        if (int status = call(client.c(), asked.c(), room.data()); status < 0)
             throw error::last(status);
-        return make<T>(of(client), std::move(room));
+        return make<T>(of(client), asked, std::move(room));
     }
     template <class T, class Call>
     static pending<T> start(const client &client, std::unique_ptr<request> asked, std::size_t count,
@@ -77,6 +78,9 @@ struct access { // for these headers
     }
 };
 
+// Of std::try_to_lock alone: a plain parameter of its type would take `{}`, too, which is for options.
+template <class Try> using if_try = std::enable_if_t<std::is_same_v<Try, std::try_to_lock_t>>;
+
 // An acquire of one lock that waits.
 lease acquire(const client &client, std::string_view name, std::int64_t wait,
               const options &wanted);
@@ -93,8 +97,8 @@ class lease
     {
     }
     // As with std::unique_lock, empty when another holds the lock (until the wait is over); every other failure is thrown.
-    lease(const client &client, std::string_view name, std::try_to_lock_t,
-          const options &wanted = {})
+    template <class Try, class = detail::if_try<Try>>
+    lease(const client &client, std::string_view name, Try, const options &wanted = {})
         : lease(detail::access::unless_held(try_acquire(client, name, wanted)))
     {
     }
@@ -107,7 +111,7 @@ class lease
 
     lease(lease &&other) noexcept
         : client_(std::move(other.client_)), c_(std::exchange(other.c_, nullptr)),
-          change_(std::move(other.change_))
+          name_(std::exchange(other.name_, {})), change_(std::move(other.change_))
     {
     }
     // What was held before is released.
@@ -126,9 +130,12 @@ class lease
     {
         client_.swap(other.client_);
         std::swap(c_, other.c_);
+        name_.swap(other.name_);
         change_.swap(other.change_);
     }
 
+    // As it was asked for, without the number of a slot; "" when empty.
+    const std::string &name() const noexcept { return name_; }
     // True while it is held: one load and one clock read. Once false it stays false; in a forked child it is false.
     bool held() const noexcept { return hf_held(c_) != 0; }
     explicit operator bool() const noexcept { return held(); }
@@ -145,14 +152,12 @@ class lease
         return boot_clock::time_point(std::chrono::nanoseconds(hf_valid_until_ns(c_)));
     }
     // Empty: released. In a forked child: lost.
-    holdfast::state state() const noexcept { return c_ ? state_of(hf_state(c_)) : state::released; }
-    // True when it is losing or over: whoever asks this between the steps of his work stops in time.
-    bool must_stop() const noexcept
+    holdfast::state state() const noexcept
     {
-        holdfast::state now = state();
-
-        return now != state::held && now != state::late;
+        return c_ ? detail::state_of(hf_state(c_)) : state::released;
     }
+    // True when it is losing or over: whoever asks this between the steps of his work stops in time.
+    bool must_stop() const noexcept { return detail::must_stop(state()); }
     // Why it is losing or lost; "" otherwise.
     const char *reason() const noexcept { return c_ ? hf_reason(c_) : ""; }
     // The number of its slot, when it is a slot of a counted lock.
@@ -174,10 +179,11 @@ class lease
 
         if (now == HF_EINTR)
             throw error::last(now);
-        return now == HF_ETIMEDOUT ? from : state_of(now);
+        return now == HF_ETIMEDOUT ? from : detail::state_of(now);
     }
 
-    // The client's dispatch() calls it after each change of the state. It must not end or move this lease.
+    // The client's dispatch() calls it after each change of the state. It must not end or move this lease, nor call on_change().
+    // `{}` turns it off. Throws errc::invalid_argument for an empty lease, errc::forked in a forked child.
     void on_change(change_callback wanted)
     {
         auto kept = std::make_unique<change_callback>(std::move(wanted));
@@ -217,27 +223,26 @@ class lease
 
   private:
     friend struct detail::access;
-    lease(detail::handle client, const std::vector<hf_lease *> &granted) noexcept
-        : client_(std::move(client)), c_(granted.front())
+    lease(detail::handle client, detail::request &asked,
+          const std::vector<hf_lease *> &granted) noexcept
+        : client_(std::move(client)), c_(granted.front()), name_(asked.take_name())
     {
     }
 
     void clear() noexcept
     {
         change_.reset();
+        name_.clear();
         client_.reset();
-    }
-    static holdfast::state state_of(int code) noexcept
-    {
-        return code < 0 ? state::lost : static_cast<holdfast::state>(code);
     }
     static void call_change(hf_lease *, int code, void *arg)
     {
-        (*static_cast<change_callback *>(arg))(state_of(code));
+        (*static_cast<change_callback *>(arg))(detail::state_of(code));
     }
 
     detail::handle client_;
     hf_lease *c_ = nullptr;
+    std::string name_;
     std::unique_ptr<change_callback> change_; // at an address that moves do not change
 };
 
@@ -246,9 +251,7 @@ inline lease detail::acquire(const client &client, std::string_view name, std::i
 {
     request asked(name, wait, wanted);
 
-    return access::acquire<lease>(client, 1, [&](hf_client *c, hf_lease **ret_leases) {
-        return hf_acquire_with(c, asked.c(), ret_leases);
-    });
+    return access::acquire<lease>(client, asked, 1, hf_acquire_with);
 }
 
 inline result<lease> try_acquire(const client &client, std::string_view name, const options &wanted)
@@ -298,7 +301,7 @@ template <class T> class pending
         op_ = nullptr; // the library has freed it
         if (status < 0)
             throw error::last(status);
-        return detail::access::make<T>(client_, std::move(room_));
+        return detail::access::make<T>(client_, *request_, std::move(room_));
     }
     std::optional<result<T>> try_get()
     {

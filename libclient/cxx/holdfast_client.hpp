@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <limits>
 #include <string_view>
 
@@ -70,10 +71,43 @@ enum class state {
     released = HF_STATE_RELEASED
 };
 
+// In one word.
+inline const char *to_string(state now) noexcept
+{
+    switch (now) {
+    case state::held:
+        return "held";
+    case state::late:
+        return "late";
+    case state::losing:
+        return "losing";
+    case state::lost:
+        return "lost";
+    case state::released:
+        return "released";
+    }
+    return "unknown";
+}
+template <class Traits>
+std::basic_ostream<char, Traits> &operator<<(std::basic_ostream<char, Traits> &out, state now)
+{
+    return out << to_string(now);
+}
+
 using change_callback = callback<state>;
 
 namespace detail
 {
+
+// Of a call's result; a failure is a forked child's.
+inline state state_of(int code) noexcept
+{
+    return code < 0 ? state::lost : static_cast<state>(code);
+}
+inline bool must_stop(state now) noexcept
+{
+    return now != state::held && now != state::late;
+}
 
 using handle =
     std::shared_ptr<hf_client>; // leases keep their client: whichever goes last disconnects
@@ -97,15 +131,15 @@ inline std::uint32_t span_ms(std::chrono::milliseconds span, const char *what)
     return static_cast<std::uint32_t>(span.count());
 }
 
-// The options as the library wants them. They are good as long as this and what it was made of.
+// The options as the library wants them. They are good as long as this and `wanted`.
 class request
 {
   public:
     request(std::string_view name, std::int64_t wait, const options &wanted)
-        : progress_(wanted.progress)
+        : name_(name), progress_(wanted.progress)
     {
-        c_.name = name.data() ? name.data() : "";
-        c_.name_len = name.size();
+        c_.name = name_.data();
+        c_.name_len = name_.size();
         c_.wait_ms = wait;
         c_.ttl_ms = span_ms(wanted.ttl, "ttl");
         c_.max_hold_ms = span_ms(wanted.max_hold, "max_hold");
@@ -121,6 +155,8 @@ class request
     request &operator=(const request &) = delete;
 
     hf_acquire_options *c() noexcept { return &c_; }
+    // Once the library has it no more.
+    std::string take_name() noexcept { return std::move(name_); }
     // The names of a set are given beside the options.
     void without_name() noexcept
     {
@@ -134,6 +170,7 @@ class request
         static_cast<request *>(arg)->progress_(*progress);
     }
 
+    std::string name_;
     hf_acquire_options c_ = HF_ACQUIRE_OPTIONS_INIT;
     progress_callback progress_;
 };

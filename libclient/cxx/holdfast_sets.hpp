@@ -1,6 +1,8 @@
 // Several locks at once, and counted locks, for C++17. holdfast.hpp and holdfast_sets.h say what holds here, too.
 //
 //     holdfast::lease_set both(client, {"account/7", "account/9"});   // both or none; no deadlock
+//     while (work_left() && !both.must_stop())
+//         do_a_little_work(both.fence(0), both.fence(1));
 //     holdfast::lease worker = holdfast::acquire_slot(client, "workers", 3);   // one of three
 #ifndef HOLDFAST_SETS_HPP
 #define HOLDFAST_SETS_HPP
@@ -12,8 +14,12 @@
 namespace holdfast
 {
 
-// Up to HF_SET_MAX different names.
-using name_list = std::vector<std::string_view>;
+// Up to HF_SET_MAX different names, of strings that stay until the call is over.
+struct name_list : std::vector<std::string_view> {
+    using vector::vector;
+    name_list(const std::vector<std::string_view> &names) : vector(names) {}
+    name_list(const std::vector<std::string> &names) : vector(names.begin(), names.end()) {}
+};
 
 class lease_set;
 
@@ -42,25 +48,33 @@ lease_set acquire_all(const client &client, const name_list &names, std::int64_t
                       const options &wanted);
 } // namespace detail
 
-// All locks of a set, or nothing. Its destructor releases them.
+// All locks of a set, or nothing. Its destructor releases them. They are one hold: when the first of them is being lost,
+// the work under all is to stop. As with a lease, any thread may call the const and noexcept members.
 class lease_set
 {
   public:
     lease_set() = default;
-    // Waits without limit.
+    // Waits for all of them without limit.
     lease_set(const client &client, const name_list &names, const options &wanted = {})
         : lease_set(detail::acquire_all(client, names, -1, wanted))
     {
     }
-    // As with std::unique_lock, empty when one is held by another; every other failure is thrown.
-    lease_set(const client &client, const name_list &names, std::try_to_lock_t,
-              const options &wanted = {})
+    // As with std::unique_lock, empty when one is held by another (until the wait is over); every other failure is thrown.
+    template <class Try, class = detail::if_try<Try>>
+    lease_set(const client &client, const name_list &names, Try, const options &wanted = {})
         : lease_set(detail::access::unless_held(try_acquire_all(client, names, wanted)))
+    {
+    }
+    template <class Rep, class Period>
+    lease_set(const client &client, const name_list &names, std::chrono::duration<Rep, Period> wait,
+              const options &wanted = {})
+        : lease_set(detail::access::unless_held(try_acquire_all_for(client, names, wait, wanted)))
     {
     }
 
     lease_set(lease_set &&other) noexcept
-        : client_(std::move(other.client_)), leases_(std::exchange(other.leases_, {}))
+        : client_(std::move(other.client_)), leases_(std::exchange(other.leases_, {})),
+          change_(std::move(other.change_))
     {
     }
     lease_set &operator=(lease_set &&other) noexcept
@@ -78,6 +92,7 @@ class lease_set
     {
         client_.swap(other.client_);
         leases_.swap(other.leases_);
+        change_.swap(other.change_);
     }
 
     // True while all are held; false for an empty one. Once false it stays false.
@@ -95,6 +110,18 @@ class lease_set
             least = std::min(least, hf_remaining_ms(lease));
         return std::chrono::milliseconds(least);
     }
+    // The worst of theirs, in the order of `state`. Empty: released. In a forked child: lost.
+    holdfast::state state() const noexcept { return worst(leases_); }
+    // True when one is losing or over, and for an empty one: whoever asks this between the steps of his work stops in time.
+    bool must_stop() const noexcept { return detail::must_stop(state()); }
+    // Why the first that is losing or lost is so; "" when none is.
+    const char *reason() const noexcept
+    {
+        for (hf_lease *lease : leases_)
+            if (const char *why = hf_reason(lease); *why)
+                return why;
+        return "";
+    }
     // For all; true: call the client's dispatch().
     bool beat() const noexcept
     {
@@ -105,11 +132,51 @@ class lease_set
         return restarted;
     }
 
+    // Sleeps until state() is another than `from`, or lost or released; returns it, which is still `from` when the time is
+    // over. The library sleeps on one lease: what becomes of the others is seen 20 ms later at most. Throws errc::interrupted.
+    template <class Rep, class Period>
+    holdfast::state wait_while(holdfast::state from,
+                               std::chrono::duration<Rep, Period> timeout) const
+    {
+        using std::chrono::milliseconds;
+        const std::int64_t wait = detail::wait_ms(timeout);
+        const boot_clock::time_point end = boot_clock::now() + milliseconds(wait);
+
+        for (;;) {
+            holdfast::state now = state();
+            milliseconds left(20);
+
+            if (wait >= 0)
+                left = std::min(left, std::chrono::ceil<milliseconds>(end - boot_clock::now()));
+            if (now != from || now >= state::lost || left.count() <= 0)
+                return now;
+            hf_lease *first = leases_.front();
+            if (int status = hf_wait(first, hf_state(first), left.count()); status == HF_EINTR)
+                throw error::last(status);
+        }
+    }
+
+    // The client's dispatch() calls it after each change of state(), once for all leases. It must not end or move this set, nor
+    // call on_change(). `{}` turns it off. Throws errc::not_held for an empty set, errc::forked in a forked child.
+    void on_change(change_callback wanted)
+    {
+        if (leases_.empty())
+            throw error(HF_ENOTHELD, "acquire the set first: it is empty");
+        auto kept = std::make_unique<change>(change{std::move(wanted), leases_, state::held});
+        for (hf_lease *lease : leases_)
+            if (int status =
+                    hf_on_change(lease, kept->callback ? call_change : nullptr, kept.get());
+                status < 0)
+                throw error::last(status);
+        change_.swap(kept);
+    }
+
     // Throws the first failure, as lease::release() does; all are released, and the set is empty, in every case.
     void release()
     {
         std::vector<hf_lease *> leases = std::exchange(leases_, {});
         detail::handle client = std::exchange(client_, nullptr);
+        std::unique_ptr<change> kept = std::move(change_);
 
         if (leases.empty())
             throw error(HF_ENOTHELD, "the set is empty");
@@ -122,13 +189,36 @@ class lease_set
 
   private:
     friend struct detail::access;
-    lease_set(detail::handle client, std::vector<hf_lease *> granted) noexcept
+    lease_set(detail::handle client, detail::request &, std::vector<hf_lease *> granted) noexcept
         : client_(std::move(client)), leases_(std::move(granted))
     {
     }
 
+    struct change {
+        change_callback callback;
+        std::vector<hf_lease *> leases;
+        holdfast::state told;
+    };
+    static holdfast::state worst(const std::vector<hf_lease *> &leases) noexcept
+    {
+        holdfast::state found = leases.empty() ? state::released : state::held;
+
+        for (hf_lease *lease : leases)
+            found = std::max(found, detail::state_of(hf_state(lease)));
+        return found;
+    }
+    static void call_change(hf_lease *, int, void *arg)
+    {
+        change &of = *static_cast<change *>(arg);
+        holdfast::state now = worst(of.leases);
+
+        if (now != std::exchange(of.told, now))
+            of.callback(now);
+    }
+
     detail::handle client_;
     std::vector<hf_lease *> leases_;
+    std::unique_ptr<change> change_; // at an address that moves do not change
 };
 
 inline lease_set detail::acquire_all(const client &client, const name_list &names,
@@ -138,9 +228,11 @@ inline lease_set detail::acquire_all(const client &client, const name_list &name
     std::vector<hf_name> c = c_names(names);
 
     asked.without_name();
-    return access::acquire<lease_set>(client, c.size(), [&](hf_client *at, hf_lease **ret_leases) {
-        return hf_acquire_all(at, asked.c(), c.data(), c.size(), ret_leases);
-    });
+    return access::acquire<lease_set>(
+        client, asked, c.size(),
+        [&c](hf_client *at, hf_acquire_options *options, hf_lease **ret_leases) {
+            return hf_acquire_all(at, options, c.data(), c.size(), ret_leases);
+        });
 }
 
 inline result<lease_set> try_acquire_all(const client &client, const name_list &names,
@@ -186,9 +278,10 @@ inline lease acquire_slot(const client &client, std::string_view name, unsigned 
     request asked(name, wait, wanted);
     unsigned slot = 0;
 
-    return access::acquire<lease>(client, 1, [&](hf_client *c, hf_lease **ret_leases) {
-        return hf_acquire_slot(c, asked.c(), slots, ret_leases, &slot);
-    });
+    return access::acquire<lease>(
+        client, asked, 1, [&](hf_client *c, hf_acquire_options *options, hf_lease **ret_leases) {
+            return hf_acquire_slot(c, options, slots, ret_leases, &slot);
+        });
 }
 } // namespace detail
 

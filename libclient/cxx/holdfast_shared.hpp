@@ -22,9 +22,10 @@ inline lease acquire_shared(const client &client, std::string_view name, std::in
 {
     request asked(name, wait, wanted);
 
-    return access::acquire<lease>(client, 1, [&](hf_client *c, hf_lease **ret_leases) {
-        return hf_acquire_shared(c, asked.c(), 0, ret_leases);
-    });
+    return access::acquire<lease>(
+        client, asked, 1, [](hf_client *c, hf_acquire_options *options, hf_lease **ret_leases) {
+            return hf_acquire_shared(c, options, 0, ret_leases);
+        });
 }
 
 inline lease_set acquire_exclusive(const client &client, std::string_view name, std::int64_t wait,
@@ -32,10 +33,7 @@ inline lease_set acquire_exclusive(const client &client, std::string_view name, 
 {
     request asked(name, wait, wanted);
 
-    return access::acquire<lease_set>(client, HF_EXCLUSIVE_LEASES,
-                                      [&](hf_client *c, hf_lease **ret_leases) {
-                                          return hf_acquire_exclusive(c, asked.c(), ret_leases);
-                                      });
+    return access::acquire<lease_set>(client, asked, HF_EXCLUSIVE_LEASES, hf_acquire_exclusive);
 }
 } // namespace detail
 
@@ -73,7 +71,7 @@ pending<lease> start_acquire_shared(const client &client, std::string_view name,
         });
 }
 
-// To have it alone: all its leases are one hold, which lasts while held() is true.
+// To have it alone: all its leases are one hold, which lasts while held() is true, and is to end when must_stop() is.
 
 inline lease_set acquire_exclusive(const client &client, std::string_view name,
                                    const options &wanted = {})

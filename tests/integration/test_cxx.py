@@ -38,6 +38,7 @@ one("a lease whose program does not beat is lost, and its release says so", "bea
 one("an acquire that is not waited for is decided, or called off when it is dropped", "pends")
 one("sets are held as a whole, and of the slots each one has one", "several")
 one("many share a name, or one has it alone", "shares")
+one("a set and an exclusive hold hear that they shall stop when one of their leases is asked for or lost", "warns")
 one("std::unique_lock and its kin take turns, threads that share the mutex too", "excludes")
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import BUILD, ROOT, Redis, Result, agent_env, main, scenario, wait_until  # noqa: E402
+from rig import BUILD, ROOT, Redis, Result, agent_env, main, scenario, skip, wait_until  # noqa: E402
 
 EXAMPLES = ROOT / "docs" / "examples"
 
@@ -94,6 +94,37 @@ def shell_section(run):
             wait_until(lambda: not run.show("app/section"), what="it is released")
 
 
+SECOND = """
+. {examples}/section.sh
+section_begin app/first || exit
+fence=$section_fence
+section_begin app/second; echo "second $?"
+section_begin app/second || echo refused
+holdfast run -n app/first true; echo "first $?"
+holdfast run -n app/second true; echo "free $?"
+section_held && [ "$section_fence" = "$fence" ] && echo held
+section_end; echo "out $?"
+section_begin -n app/second && echo "in again"
+section_begin app/first || echo refused
+section_end; echo "out $?"
+holdfast run app/other sh -c '. {examples}/section.sh && section_begin app/first && section_end'; echo "inner $?"
+"""
+
+
+@scenario("a section within a section is refused, and leaves the first one's lock as it is", sanitizers=False)
+def shell_section_second(run):
+    run.redis(3)
+    run.agent()
+    for shell in ("bash", "dash"):
+        script = section(run, shell, text=SECOND)
+        assert done(script).splitlines() == ["second 64", "refused", "first 75", "free 0", "held", "out 0",
+                                             "in again", "refused", "out 0", "inner 0"], (shell, script.out, script.err)
+        said = [line for line in script.err.splitlines() if "one section at a time" in line]
+        assert len(said) == 3 and "call section_end first" in said[0] and "app/first" in said[0] and "app/second" in said[2], script.err
+        # With set -eu it comes as far as the first lock's being taken.
+        done(section(run, shell, text="set -eu" + SECOND.replace("section_begin app/second; echo", "section_begin app/second || echo")), 75)
+
+
 @scenario("a section whose lock is lost is stopped, with what it has started, before another has the lock", sanitizers=False)
 def shell_section_lost(run):
     run.redis(3)
@@ -149,6 +180,86 @@ def manual(run):
     assert re.fullmatch(r"1000 steps with fence \d+\n", out), out
 
 
+GO = """package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+)
+
+func say(what string, err error) {
+	var exit *exec.ExitError
+	code := 0
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	}
+	fmt.Printf("%s %t %t %d %q\\n", what, errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), code, fmt.Sprint(err))
+}
+
+func main() {
+	all := context.Background()
+	lock, err := Hold(all, "app/go")
+	say("hold", err)
+	soon, end := context.WithTimeout(all, 100*time.Millisecond)
+	_, err = Hold(soon, "app/go")
+	say("deadline", err)
+	end()
+	canceled, cancel := context.WithCancel(all)
+	time.AfterFunc(100*time.Millisecond, cancel)
+	_, err = Hold(canceled, "app/go")
+	say("cancel", err)
+	_, err = Hold(canceled, "app/free")
+	say("canceled before", err)
+	_, err = Hold(all, "app/go", "-n")
+	say("busy", err)
+	_, err = Hold(all, "app/go", "--none")
+	say("usage", err)
+	say("release", lock.Release())
+	say("again", lock.Release())
+	lock, err = Hold(all, "app/go", "--max-hold", "100ms")
+	say("short", err)
+	<-lock.Context.Done()
+	<-lock.over
+	say("lost", lock.Release())
+	say("lost again", lock.Release())
+	lock, err = Hold(all, "app/go")
+	say("last", err)
+	lock.cmd.Process.Kill()
+	<-lock.Context.Done()
+	say("killed", lock.Release())
+}
+"""
+
+
+@scenario("an error of the lock for Go tells a wait that was cancelled from a lock that another has, in one line", sanitizers=False)
+def go_errors(run):
+    if not shutil.which("go"):
+        skip("no Go")
+    run.redis(3)
+    run.agent(ttl="3s")
+    (run.dir / "main.go").write_text(GO)
+    shutil.copy(EXAMPLES / "holdfast.go", run.dir)
+    env = {**os.environ, "GOCACHE": str(run.dir / "gocache"), "GOFLAGS": "-mod=mod", "GO111MODULE": "off"}
+    subprocess.run(["go", "build", "-o", "go-errors", "main.go", "holdfast.go"], cwd=run.dir, env=env, check=True)
+    out = done(start(run, run.dir / "go-errors"))
+    said = {what: (deadline == "true", canceled == "true", int(code), text) for what, deadline, canceled, code, text in
+            re.findall(r'^(.*) (true|false) (true|false) (-?\d+) "(.*)"$', out, re.M)}
+    nothing = (False, False, 0, "<nil>")
+    assert all(said[what] == nothing for what in ("hold", "release", "again", "short", "last")), out
+    assert said["deadline"][:3] == (True, False, 0) and "app/go" in said["deadline"][3], out
+    assert said["cancel"][:3] == (False, True, 0) and said["canceled before"][:3] == (False, True, 0), out
+    assert said["busy"][:3] == (False, False, 75) and "held by" in said["busy"][3], out
+    assert said["usage"][:3] == (False, False, 64) and "--none" in said["usage"][3], out
+    assert said["lost"][2] == 124 and said["lost again"] == said["lost"] and said["killed"][2] == -1, out
+    for what, (*_, text) in said.items():
+        assert "\\n" not in text and "exit status" not in text and "Wait was" not in text and text, (what, text)
+        words = text.split()
+        assert len(words) < 4 or text.count(" ".join(words[-3:])) == 1, f"{what} says it twice: {text}"
+
+
 # --- one job in several languages
 
 
@@ -167,6 +278,17 @@ def reporters(run):
     if missing:
         print(f"# without {', '.join(sorted(missing))}: apt-get install nodejs golang-go", flush=True)
     return found
+
+
+@scenario("a report that is not told where to write says how to call it, and takes no lock", sanitizers=False)
+def reports_usage(run):
+    path = run.dir / "report"
+    for label, argv in reporters(run).items():
+        for args in ((), (path, "many"), (path, "-1"), (path, "3", "more")):
+            process = start(run, *argv, *args)  # without an agent: they do not come so far
+            done(process, 64)
+            usage = process.err.strip()
+            assert re.fullmatch(r"usage: report\S* FILE \[STEPS\]", usage) and not path.exists(), (label, args, process.err)
 
 
 @scenario("a report has each hold's lines together, whatever language a host writes it in, and refuses an old fence", sanitizers=False)
@@ -500,7 +622,7 @@ def symptoms(run):
     holder.close()
     agent.stop()
     says("no agent answers at ", run.holdfast("run", "-n", "other", "true"), 69)
-    says("; start holdfastd, or name another with --agent", run.holdfast("status"), 69)
+    says("start holdfastd, or name another agent with --agent: no agent", run.holdfast("status"), 69)
 
     alone = Redis(run, "alone", tcp=True).start()
     check("alone=127.0.0.1:1", "does not answer: Connection refused", 0)

@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <stdexcept>
 #include <string>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -58,7 +59,7 @@ static void holds(const std::string &name)
         MUST(held.remaining() > 5s && held.remaining() <= 10s);
         MUST(held.valid_until() > holdfast::boot_clock::now() + 5s);
         MUST(held.valid_until() < holdfast::boot_clock::now() + 10s);
-        MUST(!held.slot() && !*held.reason());
+        MUST(!held.slot() && !*held.reason() && held.name() == name);
         fence = held.fence();
         MUST(fence > 0);
 
@@ -112,6 +113,7 @@ static void moves(const std::string &name)
     lease third(std::move(first));
     MUST(!first.held() && !first.c() && first.state() == holdfast::state::released);
     MUST(third.held() && !is_free(other, name + "1"));
+    MUST(first.name().empty() && third.name() == name + "1");
     third = std::move(second); // and the lock that it had is free
     MUST(third.fence() == fence && !second.c() && is_free(other, name + "1"));
     lease &same = third;
@@ -177,6 +179,9 @@ static void forks(const std::string &name)
         MUST(held->remaining() == 0ms);
         MUST(thrown_by([&] { client.dispatch(); }) == errc::forked);
         MUST(thrown_by([&] { (void)waits->get(); }) == errc::forked);
+        MUST(set.must_stop() && set.state() == holdfast::state::lost);
+        MUST(set.wait_while(holdfast::state::held, 1h) == holdfast::state::lost);
+        MUST(thrown_by([&] { set.on_change([](holdfast::state) noexcept {}); }) == errc::forked);
         MUST(thrown_by([&] { set.release(); }) == errc::forked);
         held.reset(); // what is inherited goes without touching the parent's
         waits.reset();
@@ -283,6 +288,7 @@ static void pends(const std::string &name)
             client.dispatch();
         }
         MUST(got->held() && thrown_by([&] { (void)moved.get(); }) == errc::not_held);
+        MUST(got->name() == name);
         MUST(moved.try_get()->code() == errc::not_held);
 
         auto late = holdfast::start_acquire(other, name, 50ms);
@@ -300,7 +306,7 @@ static void pends(const std::string &name)
         auto slot = holdfast::start_acquire_slot(client, name + "slot", 2, 10s);
         while (!(got = slot.get()))
             std::this_thread::sleep_for(5ms);
-        MUST(got->slot() && *got->slot() < 2);
+        MUST(got->slot() && *got->slot() < 2 && got->name() == name + "slot");
     }
     MUST(lease(other, name, 10s)); // of what was called off, nothing is held
 }
@@ -318,6 +324,9 @@ static void several(const std::string &name)
     MUST(lease(other, c, 10s)); // or none
     MUST(holdfast::try_acquire_all_for(other, {a}, 50ms).code() == errc::timed_out);
     MUST(!holdfast::lease_set(other, {a, c}, std::try_to_lock));
+    MUST(!holdfast::lease_set(other, {a, c}, 50ms));
+    MUST(holdfast::lease_set(other, std::vector<std::string>{c, name + "d"}, 10s).size() == 2);
+    MUST(holdfast::lease_set(other, {c}, {}).held());
     MUST(thrown_by([&] { (void)holdfast::lease_set(other, {}); }) == errc::invalid_argument);
     MUST(thrown_by([&] { (void)holdfast::lease_set(other, {c, c}); }) == errc::invalid_argument);
     holdfast::lease_set moved(std::move(both));
@@ -369,6 +378,85 @@ static void shares(const std::string &name)
     while (!(set = again.get()))
         std::this_thread::sleep_for(5ms);
     MUST(set->held() && set->size() == HF_EXCLUSIVE_LEASES);
+}
+
+// Somebody asks for one lease of several, and the holder hears of it in each way.
+static void is_asked(holdfast::client &client, holdfast::lease_set &&asked, const std::string &of)
+{
+    holdfast::client other;
+    std::vector<holdfast::state> heard;
+    pollfd poll_fd{client.fd(), POLLIN, 0};
+
+    MUST(!asked.must_stop() && !*asked.reason());
+    MUST(asked.wait_while(holdfast::state::released, 1h) == asked.state()); // at once
+    while (asked.state() != holdfast::state::held) // a renewal may be late on a busy machine
+        asked.wait_while(asked.state(), 10s);
+    asked.on_change([](holdfast::state) noexcept { MUST(!"it was replaced"); });
+    asked.on_change([&heard](holdfast::state now) noexcept { heard.push_back(now); });
+    holdfast::lease_set set(std::move(asked)); // the callback comes along
+    MUST(asked.state() == holdfast::state::released);
+
+    std::thread asks([&] {
+        std::this_thread::sleep_for(100ms);
+        MUST(hf_ask(other.c(), of.data(), of.size()) == HF_OK);
+    });
+    while (!set.must_stop())
+        set.wait_while(set.state(), holdfast::forever);
+    asks.join();
+    MUST(set.state() == holdfast::state::losing && set.held() && *set.reason());
+    MUST(set.wait_while(holdfast::state::losing, 1ms) == holdfast::state::losing);
+    while (heard.empty() || heard.back() != holdfast::state::losing) {
+        MUST(poll(&poll_fd, 1, 10000) == 1);
+        client.dispatch();
+    }
+    auto losing = std::count(heard.begin(), heard.end(), holdfast::state::losing);
+    MUST(losing == 1); // once for all its leases
+    set.on_change({});
+    set.release();
+    MUST(set.must_stop() && set.state() == holdfast::state::released && !*set.reason());
+}
+
+static void warns(const std::string &name)
+{
+    holdfast::client client;
+    const std::string a = name + "a", b = name + "b", c = name + "c";
+
+    is_asked(client, holdfast::lease_set(client, {a, b, c}), b);
+    is_asked(client, holdfast::lease_set(client, {a}), a);
+    is_asked(client, holdfast::acquire_exclusive(client, name), name);
+
+    {
+        holdfast::lease_set set(client, {a, b});
+        struct sigaction action = {}, before = {};
+        const itimerval often = {{0, 10000}, {0, 10000}}, never = {{0, 0}, {0, 0}};
+        std::error_code thrown;
+
+        action.sa_handler = [](int) {};
+        MUST(sigaction(SIGALRM, &action, &before) == 0);
+        MUST(setitimer(ITIMER_REAL, &often, nullptr) == 0);
+        while (!thrown) // it may just become late
+            thrown = thrown_by([&] { set.wait_while(set.state(), holdfast::forever); });
+        MUST(setitimer(ITIMER_REAL, &never, nullptr) == 0);
+        MUST(sigaction(SIGALRM, &before, nullptr) == 0);
+        MUST(thrown == errc::interrupted && set.held());
+    }
+
+    // One that ends is the end of all.
+    holdfast::options wanted;
+    wanted.ttl = 1s;
+    wanted.max_hold = 300ms;
+    holdfast::lease_set set(client, {a, b}, wanted);
+    std::vector<holdfast::state> heard;
+    pollfd poll_fd{client.fd(), POLLIN, 0};
+    set.on_change([&heard](holdfast::state now) noexcept { heard.push_back(now); });
+    while (set.state() < holdfast::state::lost)
+        set.wait_while(set.state(), 10s);
+    MUST(!set.held() && set.must_stop() && *set.reason());
+    while (heard.empty() || heard.back() != set.state()) {
+        MUST(poll(&poll_fd, 1, 10000) == 1);
+        client.dispatch();
+    }
+    MUST(thrown_by([&] { set.release(); }) == errc::lost);
 }
 
 // Threads that share an object, and others of the process with objects of their own.
@@ -446,10 +534,10 @@ int main(int argc, char **argv)
     const struct {
         const char *name;
         void (*run)(const std::string &name);
-    } cases[] = {{"holds", holds},   {"keeps", keeps},       {"moves", moves},
-                 {"fails", fails},   {"forks", forks},       {"hears", hears},
-                 {"beats", beats},   {"pends", pends},       {"several", several},
-                 {"shares", shares}, {"excludes", excludes}, {"counts", counts}};
+    } cases[] = {{"holds", holds},     {"keeps", keeps},   {"moves", moves}, {"fails", fails},
+                 {"forks", forks},     {"hears", hears},   {"beats", beats}, {"pends", pends},
+                 {"several", several}, {"shares", shares}, {"warns", warns}, {"excludes", excludes},
+                 {"counts", counts}};
 
     if (argc != 3)
         return 2;

@@ -2,6 +2,8 @@
 #include "libclient/cxx/holdfast_mutex.hpp"
 #include "libclient/cxx/holdfast_sets.hpp"
 
+#include <sstream>
+
 #include <csetjmp>
 #include <cstdarg>
 #include <cstddef>
@@ -45,6 +47,7 @@ static void an_empty_lease_holds_nothing(void **)
     assert_true(lease.valid_until() == holdfast::boot_clock::time_point());
     assert_true(lease.state() == holdfast::state::released);
     assert_string_equal(lease.reason(), "");
+    assert_true(lease.name().empty());
     assert_false(lease.slot().has_value());
     assert_false(lease.beat());
     assert_true(lease.wait_while(holdfast::state::held, 1h) == holdfast::state::released);
@@ -73,12 +76,52 @@ static void an_empty_set_is_not_held(void **)
     assert_int_equal(other.size(), 0);
     assert_int_equal(other.remaining().count(), 0);
     assert_false(other.beat());
+    assert_true(other.must_stop());
+    assert_true(other.state() == holdfast::state::released);
+    assert_string_equal(other.reason(), "");
+    assert_true(other.wait_while(holdfast::state::held, 1h) == holdfast::state::released);
     try {
         other.release();
     } catch (const holdfast::error &failure) {
         thrown = failure.code() == holdfast::errc::not_held;
     }
     assert_true(thrown);
+    thrown = false;
+    try {
+        other.on_change([](holdfast::state) noexcept {});
+    } catch (const holdfast::error &failure) {
+        thrown = failure.code() == holdfast::errc::not_held;
+    }
+    assert_true(thrown);
+}
+
+// Empty braces are the default options, not one of several arguments that they could be.
+static_assert(
+    std::is_same_v<decltype(holdfast::lease(std::declval<holdfast::client &>(), "a", {})),
+                   holdfast::lease> &&
+    std::is_same_v<decltype(holdfast::lease_set(std::declval<holdfast::client &>(), {"a"}, {})),
+                   holdfast::lease_set>);
+
+static void a_state_is_written_as_a_word(void **)
+{
+    std::ostringstream out;
+
+    out << holdfast::state::held << ' ' << holdfast::state::late << ' ' << holdfast::state::losing
+        << ' ' << holdfast::state::lost << ' ' << holdfast::state::released;
+    assert_string_equal(out.str().c_str(), "held late losing lost released");
+}
+
+static void names_of_a_set_come_from_any_strings(void **)
+{
+    std::vector<std::string> strings{"a", "b"};
+    std::vector<std::string_view> views(strings.begin(), strings.end());
+
+    for (const holdfast::name_list &names :
+         {holdfast::name_list{"a", "b"}, holdfast::name_list{strings[0], strings[1]},
+          holdfast::name_list(strings), holdfast::name_list(views)}) {
+        assert_int_equal(names.size(), 2);
+        assert_true(names[0] == "a" && names[1] == "b");
+    }
 }
 
 static void without_an_agent_the_constructor_throws_and_the_try_tells(void **)
@@ -190,6 +233,8 @@ int main()
     const CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_lease_holds_nothing),
         cmocka_unit_test(an_empty_set_is_not_held),
+        cmocka_unit_test(a_state_is_written_as_a_word),
+        cmocka_unit_test(names_of_a_set_come_from_any_strings),
         cmocka_unit_test(without_an_agent_the_constructor_throws_and_the_try_tells),
         cmocka_unit_test(codes_compare_with_the_standard_conditions),
         cmocka_unit_test(a_wait_is_rounded_up_and_the_longest_has_no_limit),

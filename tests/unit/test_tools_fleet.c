@@ -450,7 +450,8 @@ static void test_no_agent(void **state)
 
     (void)state;
     assert_int_equal(run(false, NULL, said, sizeof(said)), EXIT_UNAVAILABLE);
-    assert_has(said, "holdfast fleet: start holdfastd, or name another agent with --agent: no agent test runs here");
+    assert_has(said, "holdfast fleet: start holdfastd, or name another agent with --agent: no "
+                     "agent test runs here");
     assert_int_equal(run(false, "more", said, sizeof(said)), EXIT_USAGE);
 }
 
