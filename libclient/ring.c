@@ -118,6 +118,9 @@ static void answer(hf_client *client, const struct hf_completion_entry *entry) R
             op->item((const struct hf_listing_item *)entry, op->arg);
         return;
     }
+    /* Who waits asks the next agent, as after a kill: the op is sent again once this one has gone. */
+    if (entry->status == HF_EGOING && !op->abandoned && hfc_now() < op->deadline_ns)
+        return;
     if (op->found && !op->abandoned)
         *op->found = *entry;
     if (entry->op == HF_OP_PROGRESS) {

@@ -77,8 +77,7 @@ struct once_record once_latest(const struct once *once)
 bool once_differs(const struct once *once, const struct once_record *record)
 {
     for (int i = 0; i < once->n; i++)
-        if (once->node[i].word == ONCE_SAID && once->node[i].votes &&
-            is_later(record, &once->node[i].record))
+        if (once->node[i].word == ONCE_SAID && is_later(record, &once->node[i].record))
             return true;
     return false;
 }

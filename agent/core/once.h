@@ -63,7 +63,7 @@ void once_said(struct once *once, int node, bool votes, const struct once_record
 enum once_outcome once_decide(const struct once *once);
 /* The latest that a node has. */
 struct once_record once_latest(const struct once *once);
-/* Whether a node that may vote has another one. */
+/* Whether a node that answered has another one; in quarantine, too, for it will vote. */
 bool once_differs(const struct once *once, const struct once_record *record);
 /* Whether a start at that time is of this period. A start in the future is, for up to a period: clocks were set back. */
 bool once_is_done(int64_t at_us, int64_t now_us, hf_dur period);

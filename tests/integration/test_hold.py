@@ -252,6 +252,19 @@ def ends_in_time(run):
     assert free_after(run).rc == 0
 
 
+@scenario("a release may take as long as the nodes do")
+def slow_release(run):
+    ready(run)
+    hold = Hold(run, "job").granted()
+    for node in run.nodes[:2]:
+        node.sigstop()
+    hold.process.popen.stdin.close()
+    time.sleep(TTL_S / 12)  # the stand-in would have killed a loser by then; what is asked of nodes has T/15 at least
+    for node in run.nodes[:2]:
+        node.sigcont()
+    assert hold.expect("released") and hold.process.wait() == 0, hold.process.err
+
+
 @scenario("deleted keys: lost at once, and said")
 def deleted(run):
     ready(run)

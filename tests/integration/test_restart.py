@@ -200,6 +200,37 @@ def places_are_kept(run):
     assert fences == sorted(fences), fences
 
 
+@scenario("an agent that ends in order and is started again: who waits goes on waiting, for one lock, several or one alone; who tries is told")
+def ended_in_order(run):
+    run.redis(3)
+    agent = run.agent()
+    owner = run.holder(label="owner")
+    owner.acquire("job")
+    waits = [run.start_holdfast("run", "-w", "30s", *options, "job", "--", "true")
+             for options in ((), ("--also", "another"), ("--exclusive",), ("--once-per", "1h"))]
+    wait_until(lambda: counters(run)["waiters"] >= len(waits), what="all wait")
+    agent.stop()
+    assert all(process.running for process in waits), [process.err for process in waits]
+    tried = run.holdfast("run", "-n", "job", "--", "true")
+    assert tried.rc == 69 and "start holdfastd" in tried.err, tried
+    run.agent(fresh=False)
+    owner.release()
+    assert [process.wait() for process in waits] == [0] * len(waits), [process.err for process in waits]
+
+
+@scenario("an agent that ends in order at any moment of a run and is started again: the run is done, once per period, too", sanitizers=False)
+def ended_in_a_run(run):
+    run.redis(3)
+    agent = run.agent()
+    for i in range(12):
+        options = (("--once-per", "1h"), ("--exclusive",))[i % 2]
+        job = run.start_holdfast("run", "-w", "30s", *options, f"job{i}", "--", "true")
+        time.sleep(0.001 * (1 + i / 2))
+        agent.stop()
+        agent = run.agent(fresh=False)
+        assert job.wait() == 0, (i, job.err)
+
+
 @scenario("a lease whose holder was told to stop is that after a restart, too", sanitizers=False)
 def losing_is_remembered(run):
     run.redis(3)

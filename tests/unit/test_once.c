@@ -58,6 +58,8 @@ static void the_latest_by_fence_counts(void **state)
     for (int i = 0; i < 3; i++)
         once_said(&once, i, true, &later);
     assert_false(once_differs(&once, &later));
+    once_said(&once, 1, false, &never); /* in quarantine: it will vote */
+    assert_true(once_differs(&once, &later));
 }
 
 static void one_refusal_is_enough(void **state)

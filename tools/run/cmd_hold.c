@@ -215,8 +215,12 @@ static int release(struct holding *h, int code)
 {
     char buffer[RUN_OPTIONS_NAME_SIZE];
     const char *name = worst_name(h, buffer);
-    int status = hold_release(&h->hold);
+    int64_t now_ns = timeline_now_ns();
+    int64_t by_ns = hold_valid_until_ns(&h->hold) - h->timeline.ttl_ns / 10;
+    int status;
 
+    stand_in_releases(&h->stand_in, by_ns > now_ns ? by_ns : now_ns);
+    status = hold_release(&h->hold);
     stand_in_dismiss(&h->stand_in);
     if (status == HF_ELOST || status == HF_ENOTHELD)
         return tell_lost(h, name, "it was over before it was released");

@@ -116,7 +116,7 @@ int hold_join_patiently(const struct hold *hold, const struct hf_ticket *tickets
 
     do
         status = hold_join(hold, tickets, ret_hold);
-    while (status == HF_ENOAGENT && timeline_now_ns() < until_ns &&
+    while ((status == HF_ENOAGENT || status == HF_EGOING) && timeline_now_ns() < until_ns &&
            poll(&ended, 1, JOIN_AGAIN_MS) == 0);
     return status;
 }

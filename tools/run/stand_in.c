@@ -21,14 +21,17 @@
 
 /* What the two tell each other. */
 struct word {
-    int status; /* to the first process: joined, or why not; to the stand-in: it is dismissed */
+    int status; /* to the first process: joined, or why not; to the stand-in: it is dismissed, or RELEASING */
+    int64_t by_ns;
     char text[256];
 };
+#define RELEASING 1
 
 struct stand {
     struct hold hold;
     struct timeline timeline;
     int64_t asked_ns;
+    int64_t release_by_ns; /* 0: it is not being released */
     int link_fd, first_fd, timer_fd;
     bool acted; /* the first one was killed by us */
 };
@@ -66,12 +69,18 @@ static bool hear(struct stand *stand, bool *ret_dismissed)
     ssize_t got = recv(stand->link_fd, &word, sizeof(word), MSG_DONTWAIT);
 
     *ret_dismissed = got > 0;
+    if (got == (ssize_t)sizeof(word) && word.status == RELEASING) {
+        stand->release_by_ns = word.by_ns;
+        return true;
+    }
     return got < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
 static int64_t act_at(const struct stand *stand)
 {
-    return stand->timeline.kill_at_ns + stand->timeline.ttl_ns / 50;
+    /* What is being released is over in the leases' slots from the first moment on. */
+    return (stand->release_by_ns ? stand->release_by_ns : stand->timeline.kill_at_ns) +
+           stand->timeline.ttl_ns / 50;
 }
 
 static void sleep_until(const struct stand *stand, int64_t at_ns)
@@ -217,6 +226,14 @@ bool stand_in_is_gone(struct stand_in *stand_in)
         return false;
     stand_in_dismiss(stand_in);
     return true;
+}
+
+void stand_in_releases(const struct stand_in *stand_in, int64_t by_ns)
+{
+    const struct word word = {.status = RELEASING, .by_ns = by_ns};
+
+    if (stand_in->link_fd >= 0)
+        (void)send(stand_in->link_fd, &word, sizeof(word), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 void stand_in_dismiss(struct stand_in *stand_in)

@@ -25,6 +25,9 @@ int stand_in_start(struct stand_in *stand_in, const struct hold *hold, int64_t a
 /* Whether it is gone, without having been told to. Reaps it then. */
 bool stand_in_is_gone(struct stand_in *stand_in);
 
+/* The first process is about to release the leases, which may take as long as the nodes do: it is left alone until `by_ns`. */
+void stand_in_releases(const struct stand_in *stand_in, int64_t by_ns);
+
 /* Ends it; it releases nothing. Whether the leases were released or have to lapse is the caller's. */
 void stand_in_dismiss(struct stand_in *stand_in);
 
