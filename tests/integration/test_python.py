@@ -140,10 +140,39 @@ def arguments(run):
         raises(TypeError, LockSet, "ab")
         raises(InvalidArgument, Slots, "a", 65)
         raises(ValueError, AsyncLock, "a", on_loss="ignore")
+        for slots in (3.0, "3", True):
+            assert "slots" in str(raises(TypeError, Slots, "a", slots))
+        for what in ("ttl", "wait", "heartbeat", "max_hold", "min_hold"):
+            for seconds in (True, "5"):
+                assert "seconds" in str(raises(TypeError, Lock, "a", **{what: seconds}))
+        assert "seconds" in str(raises(TypeError, Lock("a").acquire, timeout=True))
+        raises(InvalidArgument, Lock, "a", note="a\0b")
+        async def wrong(*_): pass
+        class Wrong:
+            async def __call__(self, *_): pass
+        for kind in (Lock, AsyncLock):
+            assert "note" in str(raises(TypeError, kind, "a", note=5))
+            assert "client" in str(raises(TypeError, kind, "a", client="x"))
+            for what in ("on_change", "on_progress"):
+                assert what in str(raises(TypeError, kind, "a", **{what: 5}))
+                for function in (wrong, Wrong()):
+                    assert "never awaited" in str(raises(TypeError, kind, "a", **{what: function}))
         odd = Lock(b"\xff\x00 odd")
         with odd:
             assert odd.name.encode("utf-8", "surrogateescape") == b"\xff\x00 odd"
             assert Lock(odd.name).acquire(blocking=False) is False
+        """)
+
+
+@scenario("a lock cannot be copied or pickled, and says so", sanitizers=False)
+def copies(run):
+    fleet(run)
+    python(run, """
+        import copy, pickle
+        with Lock("a") as lock:
+            for copier in (copy.copy, copy.deepcopy, pickle.dumps):
+                for one in (lock, AsyncLock("b")):
+                    assert "make a " in str(raises(TypeError, copier, one))
         """)
 
 
@@ -172,8 +201,22 @@ def several(run):
             assert Lock("work").acquire(blocking=False) is False
             return x + 1
         assert work(1) == 2 and work(2) == 3 and work.__doc__ == "Works."
+        async def coroutine(): pass
+        def generator(): yield
+        async def generator_of_asyncio(): yield
+        for function in (coroutine, generator, generator_of_asyncio):
+            assert "inside" in str(raises(TypeError, synchronize("work"), function))
+        assert "@synchronize(NAME)" in str(raises(TypeError, synchronize, work))
+        raises(BadName, synchronize, "")
         with Client() as client, client.lock("by/client") as one, client.lock_set(["u", "v"]) as two, client.slots("w", 2) as slot:
             assert set(client.locks) == {one, two, slot} and client.info.nodes == 3 and client.info.quorum == 2
+            with client.shared_lock("r", slots=2) as reader, client.exclusive_lock("alone") as writer:
+                assert set(client.locks) == {one, two, slot, reader, writer}
+        async def main():
+            async with AsyncClient() as client, client.lock("by/client") as one, client.lock_set(["u", "v"]) as two, client.slots("w", 2) as slot:
+                async with client.shared_lock("r", slots=2) as reader, client.exclusive_lock("alone") as writer:
+                    assert set(client.locks) == {one, two, slot, reader, writer}
+        asyncio.run(main())
         """)
 
 
@@ -252,6 +295,28 @@ def heartbeat(run):
         assert "heartbeat" in str(raises(Lost, lock.release)) and lock.state is State.LOST
         assert lock.acquire(timeout=5)
         lock.release()
+        # Without that release() too: what is lost is in no one's way, and the rest of a set goes back.
+        both = LockSet(["hangs", "other"], ttl=1, max_hold=0.3)
+        both.acquire()
+        wait_until(lambda: not both.held)
+        fences = both.fences
+        assert both.acquire(timeout=5) and both.held and both.fences["other"] > fences["other"] and default_client().locks == (both,)
+        wait_until(lambda: not both.held)
+        with Lock("hangs", wait=5), Lock("other", wait=5):
+            raises(Lost, both.check)
+            assert both.acquire(blocking=False) is False and both.state is State.LOST and default_client().locks != ()
+            assert both not in default_client().locks
+        with lock:
+            wait_until(lambda: lock.state is State.LOST)
+            assert lock.acquire(timeout=5) and lock.held
+        async def main():
+            alone = AsyncLock("hangs", ttl=1, max_hold=0.3)
+            await alone.acquire()
+            while alone.held:
+                await asyncio.sleep(0.01)
+            async with alone:
+                assert alone.held
+        asyncio.run(main())
         """)
     done(hangs)
     beating.wait_out("beats")
@@ -331,6 +396,20 @@ def loss(run):
     done(body)
 
 
+@scenario("what a callback of a loss raises, sys.exit() too, keeps no other callback from being called", sanitizers=False)
+def callback_exits(run):
+    fleet(run)
+    process = start(run, """
+        told = []
+        first = Lock("a", ttl=2, max_hold=0.3, on_change=lambda *_: sys.exit(1))
+        second = Lock("b", ttl=2, max_hold=0.6, on_change=lambda lock, state: told.append(state))
+        first.acquire(), second.acquire()
+        wait_until(lambda: State.LOST in told)
+        """)
+    done(process)
+    assert "the callback of a failed at" in process.err and "SystemExit" in process.err, process.err
+
+
 @scenario("an agent that is killed costs a holder and a waiter nothing, if another starts in time", sanitizers=False)
 def agent_killed(run):
     agent, = fleet(run)
@@ -375,10 +454,27 @@ def agent_gone(run):
         assert time.clock_gettime_ns(time.CLOCK_BOOTTIME) >= until
         raises(Lost, lock.release)
         """, run.dir / "gone")
+    leaver = start(run, """
+        with Lock("b", ttl=2):
+            say("held")
+            wait_until(lambda: os.path.exists(sys.argv[1]))
+        """, run.dir / "gone")
+    leaver_of_asyncio = start(run, """
+        async def main():
+            async with AsyncLock("c", ttl=2, on_loss="raise"):
+                say("held")
+                wait_until(lambda: os.path.exists(sys.argv[1]))
+        asyncio.run(main())
+        """, run.dir / "gone")
     holder.wait_out("held")
+    leaver.wait_out("held")
+    leaver_of_asyncio.wait_out("held")
     agent.kill()
     (run.dir / "gone").touch()
     done(holder)
+    for process, name in ((leaver, "b"), (leaver_of_asyncio, "c")):
+        done(process)
+        assert re.search(f"^{name} may stay taken for its TTL, for its release was not answered: ", process.err, re.M), process.err
 
 
 @scenario("SIGKILL to a holder frees its lock at once", sanitizers=False)
@@ -550,6 +646,66 @@ def interrupts(run):
         """)
 
 
+@scenario("whatever line a signal's handler raises at, acquire() that raises holds nothing, and the end of a `with` releases", sanitizers=False)
+def interrupted_anywhere(run):
+    fleet(run)
+    python(run, """
+        import traceback
+        # A tracer that raises at the n-th line of the package stands for a handler, which can raise at fewer.
+        class Interrupt(BaseException):
+            pass
+        here = os.path.dirname(holdfast.__file__)
+        left = 0
+        def trace(frame, event, _):
+            global left
+            if not frame.f_code.co_filename.startswith(here) or frame.f_code.co_name in ("note", "__del__"):
+                return None
+            if event in ("call", "line"):
+                left -= 1
+                if left == 0:
+                    sys.settrace(None)
+                    raise Interrupt
+            return trace
+        def interrupted(after, function):
+            "Whether it was, and where."
+            global left
+            left = after
+            sys.settrace(trace)
+            try:
+                function()
+            except Interrupt as error:
+                place = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name != "trace"][-1]
+                return place.name, place.line
+            finally:
+                sys.settrace(None)
+            return None
+        def block():
+            with lock:
+                pass
+        def calls():
+            lock.acquire()
+            lock.release()
+        locks = LockSet(["a", "b"], wait=5), Lock("a", wait=5)
+        for lock in locks:
+            for function in (calls, block):
+                after = caught = 0
+                while True:
+                    after += 1
+                    place = interrupted(after, function)
+                    if place is None:
+                        break
+                    caught += 1
+                    what = (place, after, lock, default_client().locks)
+                    if lock.held and (place[0] in ("__enter__", "acquire", "release", "__exit__") or place[1].startswith("return ")):
+                        lock.release()  # Python's own instants, before and after what these call
+                    assert not lock.held and not lock._leases and lock not in default_client().locks, what
+                    assert lock.state in (State.NONE, State.RELEASED), what
+                assert caught > 50, caught
+        # What was released is free for others
+        assert Lock("a").acquire(timeout=5) and Lock("b").acquire(timeout=5)
+        """)
+
+
 @scenario("SIGINT of a terminal ends the program while it waits, and its place in the queue is gone", sanitizers=False)
 def terminal(run):
     fleet(run)
@@ -600,6 +756,22 @@ def fork(run):
             assert lock.acquire(timeout=0.1) is False and lock.conflict.pid == os.getppid()
             gc.collect()
         in_child(child)
+        def child_without_release():
+            assert lock.acquire(timeout=0.1) is False and lock.conflict.pid == os.getppid()
+            assert raises(Timeout, LockSet(["x", "y"], wait=0.1).__enter__) and other.acquire(timeout=0.1) is False
+            raises(NotHeld, lock.release)
+            # Another thread of the parent is amid an acquire of it.
+            assert waiting.acquire(timeout=0.1) is False and waiting.conflict.pid == os.getppid()
+            raises(AlreadyHeld, lambda: [free.acquire(), free.acquire()])
+        client, free = Client(), Lock("free")
+        waiting = client.lock("a")
+        thread = threading.Thread(target=raises, args=(Cancelled, waiting.acquire))
+        thread.start()
+        wait_until(lambda: waiting._acquiring)
+        in_child(child_without_release)
+        raises(AlreadyHeld, waiting.acquire)
+        client.close()
+        thread.join()
         lock.check(), other.check()
         def leaves_the_block():
             with Lock("block") as block:
@@ -864,6 +1036,12 @@ def tasks(run):
             async with AsyncLock("again"):
                 pass
         asyncio.run(again())
+        of_module = AsyncLock("module")  # a loop's default client is that of the loop which runs it
+        async def with_it():
+            async with of_module:
+                assert of_module.held
+        asyncio.run(with_it())
+        asyncio.run(with_it())
         """)
 
 
@@ -1046,8 +1224,12 @@ def documents(run):
         assert text in out, (text, out)
     exported = set(python(run, "say(*holdfast.__all__)").split()) - {"__version__"}
     told = set(re.findall(r"\b\w+\b", pages[0].read_text()))
-    assert exported - told <= {"AgentInfo", "AsyncClient", "BadTable", "Holder", "OtherTimeNamespace", "Progress", "ProtocolError", "SystemCallError",
-                               "all_of", "default_client", "job_beat"}, exported - told
+    assert exported - told <= {"BadTable", "Holder", "OtherTimeNamespace", "ProtocolError", "SystemCallError"}, exported - told
+    members = set(python(run, """
+        kinds = [kind for kind in vars(holdfast).values() if isinstance(kind, type) and kind.__name__.endswith(("Client", "Lock", "Set", "Slots"))]
+        say(*{name for kind in kinds for name in dir(kind) if not name.startswith("_")})
+        """).split())
+    assert members <= told, members - told
 
 
 @scenario("the bench of the package runs", sanitizers=False)

@@ -1,13 +1,15 @@
 """What can be asked of a lock without waiting, for threads and asyncio alike."""
 from __future__ import annotations
 
+import inspect
+import os
 import threading
-from typing import Dict, List, Optional, Tuple, cast
+from typing import Any, ClassVar, Dict, List, NoReturn, Optional, Tuple, cast
 
 from . import _abi
 from ._request import All, Op, Terms, Wanted
-from ._session import Lease
-from .errors import AlreadyHeld, Forked, Lost, NotHeld
+from ._session import Lease, logger
+from .errors import AlreadyHeld, Forked, HoldfastError, Lost, NotHeld
 from .types import Holder, State
 
 _held = _abi.hf_held
@@ -19,6 +21,9 @@ class Holding:
     """One holder: none, one or several leases, which are acquired and released together.
 
     All that is here may be called from any thread, also while another one releases. Nothing here waits for the agent."""
+
+    _in_use: ClassVar[Dict[int, Any]]
+    """Locks that have a lease. Here they are referred to whatever the program does, so that none is garbage while it is held."""
 
     def __init__(
         self,
@@ -34,7 +39,7 @@ class Holding:
         self._terms = Terms.of(ttl, max_hold, min_hold, heartbeat, note)
         self.wait = wait
         self._leases: Tuple[Lease, ...] = ()
-        self._acquiring: Dict[str, Tuple[Op, int]] = {}
+        self._acquiring: Dict[int, Tuple[Op, int]] = {}  # by process: in a forked child the parent's acquire does not go on
         self._fences: Tuple[int, ...] = ()
         self._final = State.NONE
         self.conflict: Optional[Holder] = None
@@ -42,6 +47,9 @@ class Holding:
 
     def __repr__(self) -> str:
         return f"<holdfast.{type(self).__name__} {self._wanted.label!r} {self.state.name}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"make a {type(self).__name__} of its own there: a lock is one holder, and cannot be copied or pickled")
 
     @property
     def held(self) -> bool:
@@ -98,9 +106,13 @@ class Holding:
     def _dispatch(self, lease: Lease) -> None:
         raise NotImplementedError
 
+    @property
+    def _forked(self) -> bool:
+        return any(lease.session.forked for lease in self._leases)
+
     def _not_held(self) -> NotHeld:
         leases, label = self._leases, self._wanted.label
-        if any(lease.session.forked for lease in leases):
+        if self._forked:
             return Forked(name=label)
         if leases:
             return Lost(self._loss(), name=label)
@@ -117,40 +129,57 @@ class Holding:
         return self._fences[index]
 
     def _begin(self, op: Op) -> None:
-        """One acquire at a time. What is taken by this thread is taken by `op`, or stale: a handler kept it from being given back."""
+        """One acquire at a time. What is taken by this thread is taken by `op`, or stale: a handler kept it from being given back.
+        What was lost, or is a parent's, is in nobody's way."""
         mine = (op, threading.get_ident())
-        first = self._acquiring.setdefault("by", mine)
+        first = self._acquiring.setdefault(os.getpid(), mine)
         if first is not mine and first[0].done and first[1] == mine[1]:
-            self._acquiring["by"] = first = mine
-        if first is not mine or self._leases:
+            self._acquiring[os.getpid()] = first = mine
+        if first is not mine or self.held:
             raise AlreadyHeld(
                 "use an object of your own to compete for it: this one is being acquired"
                 if first is not mine
                 else "use an object of your own to compete for it, or release() this one first",
                 name=self._wanted.label,
             )
+        self._let_go(self._leases, State.RELEASED if self._forked else State.LOST)
         self.conflict = None
 
     def _end(self, op: Op) -> None:
-        if self._acquiring.get("by", (None, 0))[0] is op:
+        if self._acquiring.get(os.getpid(), (None, 0))[0] is op:
             self._acquiring.clear()
 
     def _granted(self, leases: Tuple[Lease, ...]) -> None:
         self._fences = tuple(lease.fence for lease in leases)
+        self._in_use[id(self)] = self
         self._leases = leases
 
     def _undo(self, op: Op) -> None:
         """What interrupted the acquire goes on; the session gives back what was granted."""
-        if self._acquiring.get("by", (None, 0))[0] is op and any(op.leases):
-            self._leases = ()
+        if op.granted and (not self._leases or self._leases is op.granted):
+            self._in_use.pop(id(self), None)
+            self._final, self._leases = State.RELEASED, ()
 
-    def _release_all(self) -> List[Tuple[Lease, Op]]:
+    def _drop(self, leases: Tuple[Lease, ...], final: State = State.RELEASED) -> None:
+        if leases and self._leases is leases:
+            self._in_use.pop(id(self), None)
+            self._final, self._leases = final, ()
+
+    def _let_go(self, leases: Tuple[Lease, ...], final: State = State.RELEASED) -> None:
+        """Releases what is not yet released, and wants no answer. Twice is fine: what a handler breaks off, the next acquire frees."""
+        for lease in leases:
+            lease.session.release_unseen([lease])
+        self._drop(leases, final)
+
+    def _release_all(self, leases: Tuple[Lease, ...]) -> List[Tuple[Lease, Op]]:
         """Begins to; empty: another thread does, or did."""
-        leases = self._leases
+        self._drop(leases)  # first: whatever interrupts it, nothing is left of them here
         begun = [(lease, lease.session.release(lease)) for lease in leases]
-        if self._leases is leases:
-            self._leases, self._final = (), State.RELEASED
         return [(lease, op) for lease, op in begun if op is not None]
+
+    def _not_seen(self, failure: HoldfastError) -> None:
+        """The body of a `with` had the lock to its end."""
+        logger.warning("%s may stay taken for its TTL, for its release was not answered: %s", self._wanted.label, failure.message)
 
     def _refused(self, op: Op) -> Exception:
         self.conflict = op.holder
@@ -217,3 +246,12 @@ def decide_wait(blocking: bool, timeout: Optional[float], default: Optional[floa
             raise ValueError("give no timeout to a call that does not block")
         return 0
     return default if timeout is None else timeout
+
+
+def check_callback(what: str, function: object) -> None:
+    if function is None:
+        return
+    if not callable(function):
+        raise TypeError(f"{what} is {function!r}: use a function, or None")
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):
+        raise TypeError(f"make {what} a plain function, which may start a task: an async one is never awaited")

@@ -27,20 +27,37 @@ def bytes_of(name: Name) -> bytes:
     return raw
 
 
+def bytes_of_note(note: Optional[str]) -> Optional[bytes]:
+    if note is None:
+        return None
+    if not isinstance(note, str):
+        raise TypeError(f"note is {note!r}: use a str, or None")
+    if "\0" in note:
+        raise InvalidArgument(f"use a note without a NUL character: this one is {note!r}")
+    return note.encode("utf-8", "surrogateescape")
+
+
 def milliseconds(what: str, seconds: Optional[float], most: int = 2**32 - 1) -> int:
     """0 for None. A span that is given is at least 1 ms."""
     if seconds is None:
         return 0
+    check_seconds(what, seconds)
     if not seconds > 0 or not math.isfinite(seconds) or seconds * 1000 > most:
         kind = BadTTL if what == "ttl" else InvalidArgument
         raise kind(f"{what} is {seconds!r}: use seconds above 0 and up to {most // 1000}, or None")
     return max(1, round(seconds * 1000))
 
 
+def check_seconds(what: str, seconds: object) -> None:
+    if isinstance(seconds, bool) or not hasattr(seconds, "__float__"):
+        raise TypeError(f"{what} is {seconds!r}: use seconds, as an int or a float")
+
+
 def wait_ms(seconds: Optional[float]) -> int:
     """None and -1: without limit; 0: a try."""
     if seconds is None or seconds == -1 or seconds == math.inf:
         return FOREVER_MS
+    check_seconds("wait", seconds)
     if not seconds >= 0:
         raise InvalidArgument(f"wait is {seconds!r}: use seconds, or None to wait without limit")
     return min(math.ceil(seconds * 1000), 2**53)
@@ -65,7 +82,7 @@ class Terms:
             milliseconds("max_hold", max_hold),
             milliseconds("min_hold", min_hold),
             milliseconds("heartbeat", heartbeat),
-            None if note is None else note.encode("utf-8", "surrogateescape"),
+            bytes_of_note(note),
         )
 
     def options(self, wait: int) -> _abi.AcquireOptions:
@@ -128,6 +145,8 @@ class All(Wanted):
 class Slot(Wanted):
     def __init__(self, name: Name, slots: int) -> None:
         self.raw = bytes_of(name)
+        if isinstance(slots, bool) or not hasattr(slots, "__index__"):
+            raise TypeError(f"slots is {slots!r}: use an int")
         if not 1 <= slots <= _abi.SET_MAX:
             raise InvalidArgument(f"use 1 to {_abi.SET_MAX} slots, not {slots}")
         self.slots = slots

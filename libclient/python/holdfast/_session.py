@@ -124,8 +124,8 @@ class Base:
             raise
 
     def release_unseen(self, leases: Iterable[Lease]) -> None:
-        """Begins to release, and wants no answer. Twice is fine."""
-        for lease in leases:
+        """Begins to release, and wants no answer. Twice is fine. What is the parent's stays so."""
+        for lease in () if self.forked else leases:
             op = Op(0)
             with self.mutex:
                 if not lease._release:
@@ -349,7 +349,7 @@ class Watcher:
                 continue
             try:
                 callback(state)
-            except Exception:
+            except BaseException:  # sys.exit() too: it would end this thread only, and with it the callbacks of all others
                 logger.exception("the callback of %s failed at %s", lease.name, state.name)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Type, TypeVar
 
 from . import _abi
 from ._abi import SET_MAX
-from ._holding import CountedName, Holding, OneName, SeveralNames, WholeName, decide_wait
+from ._holding import CountedName, Holding, OneName, SeveralNames, WholeName, check_callback, decide_wait
 from ._request import All, Exclusive, One, Op, Shared, Slot, Wanted, raise_interrupted, wait_ms
 from ._session import Base, Lease, logger, sessions
 from .errors import Forked, HoldfastError, Lost, NotAcquired, NotHeld, error_of
@@ -154,9 +154,30 @@ class AsyncClient:
             raise error_of(status, _abi.last_failure()[0])
         return AgentInfo._of(raw)
 
+    def lock(self, name: Name, **terms: Any) -> "AsyncLock":
+        """AsyncLock(name, client=self, ...)"""
+        return AsyncLock(name, client=self, **terms)
+
+    def lock_set(self, names: Sequence[Name], **terms: Any) -> "AsyncLockSet":
+        """AsyncLockSet(names, client=self, ...)"""
+        return AsyncLockSet(names, client=self, **terms)
+
+    def slots(self, name: Name, slots: int, **terms: Any) -> "AsyncSlots":
+        """AsyncSlots(name, slots, client=self, ...)"""
+        return AsyncSlots(name, slots, client=self, **terms)
+
+    def shared_lock(self, name: Name, **terms: Any) -> "AsyncSharedLock":
+        """AsyncSharedLock(name, client=self, ...)"""
+        return AsyncSharedLock(name, client=self, **terms)
+
+    def exclusive_lock(self, name: Name, **terms: Any) -> "AsyncExclusiveLock":
+        """AsyncExclusiveLock(name, client=self, ...)"""
+        return AsyncExclusiveLock(name, client=self, **terms)
+
 
 _in_use: "Dict[int, AsyncHolding]" = {}
 """As `in_use` of the module client."""
+os.register_at_fork(after_in_child=_in_use.clear)
 _clients: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient]" = weakref.WeakKeyDictionary()
 
 
@@ -170,6 +191,8 @@ def _default_client() -> AsyncClient:
 
 class AsyncHolding(Holding):
     """acquire(), release() and `async with`."""
+
+    _in_use = _in_use
 
     def __init__(
         self,
@@ -187,12 +210,17 @@ class AsyncHolding(Holding):
     ) -> None:
         super().__init__(wanted, ttl, wait, max_hold, min_hold, heartbeat, note)
         wait_ms(wait)  # says what is wrong with it
+        check_callback("on_change", on_change)
+        check_callback("on_progress", on_progress)
+        if client is not None and not isinstance(client, AsyncClient):
+            raise TypeError(f"client is {client!r}: use a holdfast.AsyncClient, or None")
         if on_loss not in (CANCEL, RAISE):
             raise ValueError(f"on_loss is {on_loss!r}: use {CANCEL!r} or {RAISE!r}")
         self._cancels = on_loss == CANCEL
         self._on_change = on_change
         self._on_progress = on_progress
-        self._client = client
+        self._given = client
+        self._client = client  # of the last acquire
         self._body: Optional[_Body] = None
 
     async def acquire(self, blocking: bool = True, timeout: Optional[float] = None) -> bool:
@@ -201,7 +229,7 @@ class AsyncHolding(Holding):
 
     async def release(self) -> None:
         """As Lock.release(). A task that is cancelled meanwhile does not wait for the answer; the release goes on."""
-        failure = await self._release() if self._leases else self._not_held()
+        failure = await self._release(self._leases) if self._leases else self._not_held()
         if failure is not None:
             raise failure
 
@@ -221,7 +249,7 @@ class AsyncHolding(Holding):
         lost: Optional[NotHeld] = body.lost if body is not None else None
         failure: Optional[HoldfastError] = None
         try:
-            failure = await self._release() if self._leases else None
+            failure = await self._release(self._leases) if self._leases else None
         except asyncio.CancelledError as cancelled:
             if lost is None:
                 raise
@@ -229,7 +257,7 @@ class AsyncHolding(Holding):
         if isinstance(failure, NotHeld):
             lost = failure if lost is None else lost
         elif failure is not None:
-            logger.warning("%s was not seen to be released, and may stay taken for its TTL", failure)
+            self._not_seen(failure)
         if lost is None:
             return
         others = body is not None and body.uncancel()
@@ -244,12 +272,12 @@ class AsyncHolding(Holding):
     async def _acquire(self, wait: Optional[float]) -> Optional[Exception]:
         """None: granted. NotAcquired is returned, all else raised."""
         options = self._terms.options(wait_ms(wait))
-        if self._client is None:
-            self._client = _default_client()
-        session = await self._client._connected()
+        client = _default_client() if self._given is None else self._given
+        session = await client._connected()
         op = Op(self._wanted.count)
         try:
             self._begin(op)
+            self._client = client
             if self._on_progress is not None:
                 op.want_progress(options)
             self._wanted.start(session.handle, options, op)
@@ -260,7 +288,6 @@ class AsyncHolding(Holding):
                     raise failure
                 return failure
             leases = session.granted(op, self._wanted.label)
-            _in_use[id(self)] = self
             self._granted(leases)
             for lease in leases:
                 session.watch(lease, self._changed)
@@ -271,8 +298,6 @@ class AsyncHolding(Holding):
             session.release_unseen(session.granted(op, self._wanted.label))
             raise
         finally:
-            if not self._leases:
-                _in_use.pop(id(self), None)
             self._end(op)
 
     def _tell_progress(self, op: Op) -> None:
@@ -288,13 +313,12 @@ class AsyncHolding(Holding):
         if self._body is not None and state in (State.LOSING, State.LOST):
             self._body.cancel(Lost(self._loss(state), name=self._wanted.label))
 
-    async def _release(self) -> Optional[HoldfastError]:
+    async def _release(self, leases: Tuple[Lease, ...]) -> Optional[HoldfastError]:
         """What was wrong with it."""
-        if any(lease.session.forked for lease in self._leases):
-            self._leases, self._final = (), State.RELEASED
+        if self._forked:
+            self._drop(leases)
             return Forked(name=self._wanted.label)
-        begun = self._release_all()
-        _in_use.pop(id(self), None)
+        begun = self._release_all(leases)
         failure: Optional[HoldfastError] = None if begun else self._not_held()
         try:
             for lease, op in begun:
@@ -311,7 +335,7 @@ class AsyncHolding(Holding):
     async def _give_up(self, session: AsyncSession) -> None:
         """The client is closed."""
         if self._leases and self._leases[0].session is session:
-            failure = await self._release()
+            failure = await self._release(self._leases)
             if failure is not None:
                 logger.warning("%s", failure)
 

@@ -13,7 +13,7 @@ from .errors import error_of
 from .types import AgentInfo, Name
 
 if TYPE_CHECKING:
-    from .lock import Lock, LockSet, Slots, ThreadHolding
+    from .lock import ExclusiveLock, Lock, LockSet, SharedLock, Slots, ThreadHolding
 
 
 class Client:
@@ -101,9 +101,21 @@ class Client:
 
         return Slots(name, slots, client=self, **terms)
 
+    def shared_lock(self, name: Name, **terms: Any) -> "SharedLock":
+        """SharedLock(name, client=self, ...)"""
+        from .lock import SharedLock
+
+        return SharedLock(name, client=self, **terms)
+
+    def exclusive_lock(self, name: Name, **terms: Any) -> "ExclusiveLock":
+        """ExclusiveLock(name, client=self, ...)"""
+        from .lock import ExclusiveLock
+
+        return ExclusiveLock(name, client=self, **terms)
+
 
 in_use: "Dict[int, ThreadHolding]" = {}
-"""Locks that have a lease. Here they are referred to whatever the program does, so that none is garbage while it is held."""
+"""See Holding."""
 
 
 _default: Optional[Client] = None

@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from types import TracebackType
-from typing import Any, Callable, Optional, Sequence, Type, TypeVar, cast
+from typing import Any, Callable, Optional, Sequence, Tuple, Type, TypeVar, cast
 
 from ._abi import SET_MAX
-from ._holding import CountedName, Holding, OneName, SeveralNames, WholeName, decide_wait
+from ._holding import CountedName, Holding, OneName, SeveralNames, WholeName, check_callback, decide_wait
 from ._request import All, Exclusive, One, Op, Shared, Slot, Wanted, wait_ms
 from ._session import Lease, Session, logger
 from .client import Client, default_client, in_use
@@ -23,6 +24,8 @@ class ThreadHolding(Holding):
     """acquire(), release() and `with`, for any thread. An object is one holder, and not reentrant: threads may share one
     that is held (to check it, to beat, to release it), and each that wants to compete makes an object of its own."""
 
+    _in_use = in_use
+
     def __init__(
         self,
         wanted: Wanted,
@@ -38,6 +41,10 @@ class ThreadHolding(Holding):
     ) -> None:
         super().__init__(wanted, ttl, wait, max_hold, min_hold, heartbeat, note)
         wait_ms(wait)  # says what is wrong with it
+        check_callback("on_change", on_change)
+        check_callback("on_progress", on_progress)
+        if client is not None and not isinstance(client, Client):
+            raise TypeError(f"client is {client!r}: use a holdfast.Client, or None")
         self._on_change = on_change
         self._on_progress = on_progress
         self._client = client if client is not None else default_client()
@@ -47,13 +54,18 @@ class ThreadHolding(Holding):
         NoAgent or NoQuorum: nobody could have got it.
 
         `timeout` is in seconds; None is the lock's own `wait`, -1 waits without limit. A signal whose handler raises, such
-        as Ctrl-C, ends the wait, and nothing is held then; other signals do not disturb it."""
+        as Ctrl-C, ends the wait, and nothing is held then; other signals do not disturb it. What was lost before is freed."""
         return self._acquire(decide_wait(blocking, timeout, self.wait)) is None
 
     def release(self) -> None:
         """From the first instruction on it is not held; then the agent deletes the keys. Lost: it had been lost before.
         Timeout, NoAgent: no answer came, so it may stay taken for its TTL. Ctrl-C ends the wait for the answer, not the release."""
-        failure = self._release() if self._leases else self._not_held()
+        leases = self._leases
+        try:
+            failure = self._release(leases) if leases else self._not_held()
+        except BaseException:  # of a signal's handler
+            self._let_go(leases)
+            raise
         if failure is not None:
             raise failure
 
@@ -65,11 +77,16 @@ class ThreadHolding(Holding):
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         """Releases it, unless the body did. Raises Lost if it was lost; an exception of the body goes first, with a note."""
-        failure = self._release() if self._leases else None
+        leases = self._leases
+        try:
+            failure = self._release(leases) if leases else None
+        except BaseException:  # of a signal's handler
+            self._let_go(leases)
+            raise
         if failure is None:
             return
-        if not isinstance(failure, NotHeld):  # the body had the lock to its end
-            logger.warning("%s was not seen to be released, and may stay taken for its TTL", failure)
+        if not isinstance(failure, NotHeld):
+            self._not_seen(failure)
         elif error is None:
             raise failure
         else:
@@ -94,13 +111,14 @@ class ThreadHolding(Holding):
                 failure = self._refused(op)
                 if not isinstance(failure, NotAcquired):
                     raise failure
+                self._end(op)
                 return failure
             leases = session.granted(op, self._wanted.label)
-            in_use[id(self)] = self
             self._granted(leases)
             if self._on_change is not None:
                 for lease in leases:
                     session.watch(lease, functools.partial(self._on_change, self))
+            self._end(op)  # in here: where it is interrupted, nothing may be held
             return None
         except BaseException:
             # Also of a signal's handler, wherever it came: what was granted goes back.
@@ -108,24 +126,21 @@ class ThreadHolding(Holding):
                 self._undo(op)
                 session.discard(op, self._wanted.label)
             finally:  # amid which a second one may come
+                self._undo(op)
                 session.discard(op, self._wanted.label)
+                self._end(op)
             raise
-        finally:
-            if not self._leases:
-                in_use.pop(id(self), None)
-            self._end(op)
 
     def _tell_progress(self, op: Op) -> None:
         while op.news and not op.done:
             cast(OnProgress, self._on_progress)(op.news.pop(0))
 
-    def _release(self) -> Optional[HoldfastError]:
+    def _release(self, leases: Tuple[Lease, ...]) -> Optional[HoldfastError]:
         """What was wrong with it."""
-        if any(lease.session.forked for lease in self._leases):
-            self._leases, self._final = (), State.RELEASED
+        if self._forked:
+            self._drop(leases)
             return Forked(name=self._wanted.label)
-        begun = self._release_all()
-        in_use.pop(id(self), None)
+        begun = self._release_all(leases)
         failure: Optional[HoldfastError] = None if begun else self._not_held()
         for lease, op in begun:
             cast(Session, lease.session).wait(op)
@@ -138,8 +153,9 @@ class ThreadHolding(Holding):
     def _give_up(self, session: Session) -> None:
         """The client is closed."""
         if self._leases and self._leases[0].session is session:
-            failure = self._release()
-            if failure is not None:
+            try:
+                self.release()
+            except HoldfastError as failure:
                 logger.warning("%s", failure)
 
     def _dispatch(self, lease: Lease) -> None:
@@ -291,8 +307,14 @@ def all_of(*names: Name, **terms: Any) -> LockSet:
 
 def synchronize(name: Name, **terms: Any) -> Callable[[_F], _F]:
     """A decorator: each call of the function holds the lock, with Lock's arguments. Calls in threads exclude each other, too."""
+    if callable(name):
+        raise TypeError(f"write @synchronize(NAME): without a lock's name it cannot decorate {name!r}")
+    Lock(name, **terms)  # says what is wrong with them
 
     def decorate(function: _F) -> _F:
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(f"take the lock inside of {function!r}, by `with Lock` or `async with AsyncLock`: its body runs after the call")
+
         @functools.wraps(function)
         def locked(*args: Any, **kwargs: Any) -> Any:
             with Lock(name, **terms):
